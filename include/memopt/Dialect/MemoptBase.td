@@ -1,0 +1,40 @@
+//===- MemoptBase.td - what op definitions share -*- tablegen -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_DIALECT_MEMOPTBASE_TD
+#define MEMOPT_DIALECT_MEMOPTBASE_TD
+
+include "memopt/Dialect/MemoptDialect.td"
+include "memopt/Interfaces/MemoptInterfaces.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mlir/IR/OpAsmInterface.td"
+include "mlir/IR/SymbolInterfaces.td"
+
+def Memopt_Differentiable : DeclareOpInterfaceMethods<DifferentiableOpInterface>;
+def Memopt_Cost : DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>;
+def Memopt_Batch : DeclareOpInterfaceMethods<BatchDimensionOpInterface>;
+def Memopt_Recomputable : DeclareOpInterfaceMethods<RecomputableOpInterface>;
+
+class Memopt_Op<string mnemonic, list<Trait> traits = []> : Op<Memopt_Dialect, mnemonic, traits>;
+
+/// A pure function of tensors. All print as `memopt.op operands attributes : (types) -> types`.
+class Memopt_PureOp<string mnemonic, list<Trait> traits = []>
+    : Memopt_Op<mnemonic, [Pure, Memopt_Recomputable, Memopt_Cost] # traits> {
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+/// One with a gradient and a batch dimension.
+class Memopt_GraphOp<string mnemonic, list<Trait> traits = []>
+    : Memopt_PureOp<mnemonic, [Memopt_Differentiable, Memopt_Batch] # traits>;
+
+def Memopt_Tensor : StaticShapeTensorOf<[F32, F64, BF16, F16, I64, I32, I8, I1]>;
+def Memopt_FloatTensor : StaticShapeTensorOf<[F32, F64, BF16, F16]>;
+def Memopt_IntTensor : StaticShapeTensorOf<[I64, I32, I8]>;
+def Memopt_BoolTensor : StaticShapeTensorOf<[I1]>;
+
+#endif // MEMOPT_DIALECT_MEMOPTBASE_TD

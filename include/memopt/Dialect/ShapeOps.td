@@ -1,0 +1,100 @@
+//===- ShapeOps.td - broadcasts, transposes, reductions, gathers -*- tablegen -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_DIALECT_SHAPEOPS_TD
+#define MEMOPT_DIALECT_SHAPEOPS_TD
+
+include "memopt/Dialect/MemoptBase.td"
+
+def Memopt_BroadcastOp : Memopt_GraphOp<"broadcast"> {
+  let summary = "Repeats a tensor along new or size-1 dimensions";
+  let description = [{
+    Dimension `i` of the input becomes dimension `dimensions[i]` of the result; the list increases
+    strictly. Its size is the result's size there, or 1. Unlike `linalg.broadcast` it has no destination:
+    in the graph a value is not yet a buffer.
+
+    Example: `%1 = memopt.broadcast %0 {dimensions = array<i64: 1>} : (tensor<8xf32>) -> tensor<4x8xf32>`
+  }];
+  let arguments = (ins Memopt_Tensor:$input, DenseI64ArrayAttr:$dimensions);
+  let results = (outs Memopt_Tensor:$result);
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def Memopt_TransposeOp : Memopt_GraphOp<"transpose"> {
+  let summary = "Permutes dimensions";
+  let description = [{
+    Dimension `i` of the result is dimension `permutation[i]` of the input.
+
+    Example: `%1 = memopt.transpose %0 {permutation = array<i64: 1, 0>} : (tensor<2x3xf32>) -> tensor<3x2xf32>`
+  }];
+  let arguments = (ins Memopt_Tensor:$input, DenseI64ArrayAttr:$permutation);
+  let results = (outs Memopt_Tensor:$result);
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def Memopt_ReduceOp : Memopt_GraphOp<"reduce"> {
+  let summary = "Combines elements along dimensions, which vanish";
+  let description = [{
+    Floating-point sums are taken in f32 at least, in an order fixed by the shape alone. `max` and `min`
+    give NaN when an element is NaN. The gradient of `max` and `min` is shared equally among ties.
+
+    Example: `%1 = memopt.reduce %0 {kind = #memopt.reduce<add>, dimensions = array<i64: 0>} : (tensor<4x8xf32>) -> tensor<8xf32>`
+  }];
+  let arguments = (ins Memopt_Tensor:$input, Memopt_ReduceKindAttr:$kind, DenseI64ArrayAttr:$dimensions);
+  let results = (outs Memopt_Tensor:$result);
+  let hasVerifier = 1;
+}
+
+def Memopt_PadOp : Memopt_GraphOp<"pad"> {
+  let summary = "Surrounds a tensor with zeros";
+  let description = [{
+    `low[i]` zeros before and `high[i]` after dimension `i` (false for booleans). The gradient is the slice.
+
+    Example: `%1 = memopt.pad %0 {low = array<i64: 1>, high = array<i64: 0>} : (tensor<3xf32>) -> tensor<4xf32>`
+  }];
+  let arguments = (ins Memopt_Tensor:$input, DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high);
+  let results = (outs Memopt_Tensor:$result);
+  let hasVerifier = 1;
+}
+
+def Memopt_IotaOp : Memopt_PureOp<"iota"> {
+  let summary = "Each element is its own index along one dimension";
+  let arguments = (ins I64Attr:$dimension);
+  let results = (outs Memopt_Tensor:$result);
+  let description = [{
+    Example: `%0 = memopt.iota {dimension = 1 : i64} : () -> tensor<4x8xi64>`
+  }];
+  let hasVerifier = 1;
+}
+
+def Memopt_EmbeddingOp : Memopt_GraphOp<"embedding"> {
+  let summary = "Picks rows of a table";
+  let description = [{
+    `result[i..., :] = table[indices[i...], :]`. Undefined for indices outside the table; inputs that
+    reach here are checked by the runtime before the step. Rows equal to `padding_index` get no gradient.
+
+    Example: `%1 = memopt.embedding %t, %i : (tensor<256x64xf32>, tensor<4x128xi64>) -> tensor<4x128x64xf32>`
+  }];
+  let arguments = (ins Memopt_FloatTensor:$table, Memopt_IntTensor:$indices, OptionalAttr<I64Attr>:$padding_index);
+  let results = (outs Memopt_FloatTensor:$result);
+  let hasVerifier = 1;
+}
+
+def Memopt_EmbeddingBackwardOp : Memopt_PureOp<"embedding_backward"> {
+  let summary = "Adds rows into a table of zeros";
+  let description = [{
+    `result[indices[i...], :] += gradient[i..., :]`, in the order of `i`, so that the bits are fixed.
+  }];
+  let arguments = (ins Memopt_FloatTensor:$gradient, Memopt_IntTensor:$indices, OptionalAttr<I64Attr>:$padding_index);
+  let results = (outs Memopt_FloatTensor:$result);
+  let hasVerifier = 1;
+}
+
+#endif // MEMOPT_DIALECT_SHAPEOPS_TD

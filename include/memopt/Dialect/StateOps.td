@@ -1,0 +1,73 @@
+//===- StateOps.td - persistent state -*- tablegen -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_DIALECT_STATEOPS_TD
+#define MEMOPT_DIALECT_STATEOPS_TD
+
+include "memopt/Dialect/MemoptBase.td"
+
+def Memopt_VariableOp : Memopt_Op<"variable", [Symbol]> {
+  let summary = "A persistent tensor";
+  let description = [{
+    Declares one tensor that lives from step to step: a parameter, a buffer such as a running statistic,
+    optimizer state, a kept gradient, or a hyperparameter that the runtime writes before each step.
+    `memopt.read` and `memopt.write` are the only accesses.
+
+    `names` lists every name of the tensor in PyTorch's state dict (tied weights have several); the symbol
+    is the first. `initial` holds the values to start from; without it `init_value` is the constant to
+    start from, and without both the variable was exported without data. `of` names the parameter that
+    optimizer state belongs to and `slot` its part, such as "momentum".
+
+    A variable occupies its bytes in `placement` during the whole run.
+
+    Example:
+    ```mlir
+    memopt.variable @fc.weight : tensor<10x64xf32> role <parameter> {trainable, names = ["fc.weight"]}
+    memopt.variable @lr : tensor<f64> role <hyperparameter>
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<Memopt_Tensor>:$type, Memopt_RoleAttr:$role,
+    UnitAttr:$trainable, OptionalAttr<StrArrayAttr>:$names, OptionalAttr<ElementsAttr>:$initial,
+    OptionalAttr<F64Attr>:$init_value, OptionalAttr<FlatSymbolRefAttr>:$of, OptionalAttr<StrAttr>:$slot,
+    DefaultValuedAttr<Memopt_SpaceAttr, "::mlir::memopt::Space::Device">:$placement,
+    OptionalAttr<Memopt_ShardAttr>:$shard);
+  let assemblyFormat = "$sym_name `:` $type `role` $role attr-dict";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::mlir::RankedTensorType getTensorType() { return ::llvm::cast<::mlir::RankedTensorType>(getType()); }
+  }];
+}
+
+def Memopt_ReadOp : Memopt_Op<"read", [DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>, Memopt_Recomputable]> {
+  let summary = "The value of a variable";
+  let description = [{
+    The variable's value at this point of the step: what the last `memopt.write` before it wrote, or what
+    the step began with. In the planned program it costs nothing: it is the variable's own buffer.
+
+    Example: `%w = memopt.read @fc.weight : tensor<10x64xf32>`
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$variable);
+  let results = (outs Memopt_Tensor:$result);
+  let assemblyFormat = "$variable attr-dict `:` type($result)";
+}
+
+def Memopt_WriteOp : Memopt_Op<"write", [DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "Gives a variable a new value";
+  let description = [{
+    A step writes each variable at most once, after all its reads. The planner makes the value's producer
+    write into the variable's own buffer where that is safe, and copies otherwise.
+
+    Example: `memopt.write %new, @fc.weight : tensor<10x64xf32>`
+  }];
+  let arguments = (ins Memopt_Tensor:$value, FlatSymbolRefAttr:$variable);
+  let assemblyFormat = "$value `,` $variable attr-dict `:` type($value)";
+}
+
+#endif // MEMOPT_DIALECT_STATEOPS_TD
