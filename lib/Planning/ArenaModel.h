@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Times become ranks ("sections"), loops are folded into the live ranges, and buffers that share an offset
-// in place become one item of several pieces. An item has one offset; its pieces are disjoint in time and
-// may differ in size. Nearly all items have one piece.
+// Times become ranks ("sections"), loops are folded into the live ranges, and buffers that share an
+// offset in place become one item of several pieces. An item has one offset; its pieces are
+// disjoint in time and may differ in size. Nearly all items have one piece.
 //
 //===----------------------------------------------------------------------===//
 
@@ -56,7 +56,7 @@ public:
   std::vector<Piece> pieces; ///< those of one item stand together, in order of time
   int32_t sections = 0;
   int64_t lowerBound = 0;
-  bool plain = true;         ///< one piece and alignment 1 everywhere, nothing fixed
+  bool plain = true;           ///< one piece and alignment 1 everywhere, nothing fixed
   std::vector<int32_t> itemOf; ///< by buffer; -1 when the buffer is empty
 
   llvm::ArrayRef<Piece> piecesOf(int32_t item) const {
@@ -100,16 +100,16 @@ std::vector<std::pair<int64_t, int64_t>> effectiveRanges(const ArenaProblem &pro
 
 enum class Fit { First, Best };
 
-/// The lowest free offset of `item` (or the one in the tightest hole) among what `offsets` has placed.
-/// `holes` is scratch. Adds the number of pieces looked at to `work`.
+/// The lowest free offset of `item` (or the one in the tightest hole) among what `offsets` has
+/// placed. `holes` is scratch. Adds the number of pieces looked at to `work`.
 int64_t findOffset(const Model &model, llvm::ArrayRef<int64_t> offsets, int32_t item, Fit fit,
                    std::vector<std::pair<int64_t, int64_t>> &taken, int64_t &work);
 
 /// Places pinned and fixed items; the start of every layout.
 Layout placeFixed(const Model &model);
 
-/// Places the items in this order after the fixed ones. Gives up, with an unlimited height, once an item
-/// ends above `limit`.
+/// Places the items in this order after the fixed ones. Gives up, with an unlimited height, once an
+/// item ends above `limit`.
 Layout placeInOrder(const Model &model, llvm::ArrayRef<int32_t> order, Fit fit, int64_t limit,
                     int64_t &work);
 

@@ -6,13 +6,16 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Dynamic storage allocation off line: buffers with known bytes and known live ranges get offsets in one
-// arena, so that no two that live at the same time share a byte and the arena is as low as can be. The
-// problem is NP-hard; the most bytes alive at once (the load) is the lower bound.
+// Dynamic storage allocation off line: buffers with known bytes and known live ranges get offsets
+// in one arena, so that no two that live at the same time share a byte and the arena is as low as
+// can be. The problem is NP-hard; the most bytes alive at once (the load) is the lower bound.
 //
-// solveArena goes through stages and stops at the first that reaches the bound or the wanted capacity:
-//   1. greedy orders: size, area, lifetime and start, each with first and best fit (TFLite, XLA, TVM);
-//   2. a search driven by the high-water mark: what stands too high is forced lower, what it hits is
+// solveArena goes through stages and stops at the first that reaches the bound or the wanted
+// capacity:
+//   1. greedy orders: size, area, lifetime and start, each with first and best fit (TFLite, XLA,
+//   TVM);
+//   2. a search driven by the high-water mark: what stands too high is forced lower, what it hits
+//   is
 //      ejected and placed again (guided ejection, after Nagata and Braeysy 2009);
 //   3. exact depth-first search over canonical placements (Moffitt, MiniMalloc, ASPLOS 2023).
 //
@@ -34,21 +37,22 @@ namespace memopt::planning {
 
 /// One buffer. Times are any integers, such as positions in a schedule.
 struct ArenaBuffer {
-  int64_t size = 0;  ///< bytes; an empty buffer gets offset 0 and hinders nobody
-  int64_t lower = 0; ///< first time at which it is alive
-  int64_t upper = 0; ///< first time at which it is no longer alive (half-open range)
+  int64_t size = 0;         ///< bytes; an empty buffer gets offset 0 and hinders nobody
+  int64_t lower = 0;        ///< first time at which it is alive
+  int64_t upper = 0;        ///< first time at which it is no longer alive (half-open range)
   int64_t alignment = 1;    ///< its offset is a multiple of this; any positive number
   int64_t fixedOffset = -1; ///< where it must lie, or -1 when it is free
   /// Lives as long as the arena does, whatever its range says, and lies below all that is free.
   bool pinnedAtBottom = false;
   /// Index of a buffer whose bytes this one may take over, or -1. The permission holds when that
-  /// buffer's last time is this one's first (its upper - 1 == our lower): then both may lie at the same
-  /// offset during that time. Otherwise, and for fixed or pinned buffers, it means nothing.
+  /// buffer's last time is this one's first (its upper - 1 == our lower): then both may lie at the
+  /// same offset during that time. Otherwise, and for fixed or pinned buffers, it means nothing.
   int32_t inPlaceOf = -1;
 };
 
-/// The times [lower, upper) are run repeatedly. A buffer that is alive at lower because it was made before
-/// the loop, and dies within, must survive to upper: the next iteration reads it again. Loops may nest.
+/// The times [lower, upper) are run repeatedly. A buffer that is alive at lower because it was made
+/// before the loop, and dies within, must survive to upper: the next iteration reads it again.
+/// Loops may nest.
 struct ArenaLoop {
   int64_t lower = 0;
   int64_t upper = 0;
@@ -76,16 +80,17 @@ struct ArenaSolution {
   int64_t gap() const { return height - lowerBound; }
 };
 
-/// Fails when a field is out of its range, when fixed buffers collide, or when the sum of all bytes does
-/// not fit 62 bits. The message names the buffer by its index.
+/// Fails when a field is out of its range, when fixed buffers collide, or when the sum of all bytes
+/// does not fit 62 bits. The message names the buffer by its index.
 llvm::Error checkArena(const ArenaProblem &problem);
 
 /// Solves after checkArena, whose error it passes on.
-llvm::Expected<ArenaSolution> solveArena(const ArenaProblem &problem, const ArenaOptions &options = {});
+llvm::Expected<ArenaSolution> solveArena(const ArenaProblem &problem,
+                                         const ArenaOptions &options = {});
 
-/// Judges a layout from its meaning alone and shares no code with the solver. Fails with the culprits: a
-/// wrong number of offsets, misalignment, a moved fixed buffer, two buffers that share a byte, a height
-/// that is not the end of the highest buffer, or a bound above the height.
+/// Judges a layout from its meaning alone and shares no code with the solver. Fails with the
+/// culprits: a wrong number of offsets, misalignment, a moved fixed buffer, two buffers that share
+/// a byte, a height that is not the end of the highest buffer, or a bound above the height.
 llvm::Error verifyArena(const ArenaProblem &problem, const ArenaSolution &solution);
 
 /// Most bytes alive at once, in-place permissions used wherever they hold.
