@@ -17,6 +17,7 @@
 #include "mlir/IR/Dialect.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
 
 #include "memopt/Dialect/MemoptDialect.h.inc"
 #include "memopt/Dialect/MemoptEnums.h.inc"

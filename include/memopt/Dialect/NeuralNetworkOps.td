@@ -133,7 +133,7 @@ def Memopt_BatchNormOp : Memopt_GraphOp<"batch_norm", [AttrSizedOperandSegments]
   let hasVerifier = 1;
 }
 
-def Memopt_BatchNormBackwardOp : Memopt_PureOp<"batch_norm_backward", [AttrSizedOperandSegments]> {
+def Memopt_BatchNormBackwardOp : Memopt_PureOp<"batch_norm_backward"> {
   let summary = "Gradients of a batch normalization's input, scale and offset";
   let arguments = (ins Memopt_FloatTensor:$gradient, Memopt_FloatTensor:$input,
     Optional<Memopt_FloatTensor>:$scale, Memopt_FloatTensor:$mean, Memopt_FloatTensor:$variance,
@@ -155,7 +155,7 @@ def Memopt_LayerNormOp : Memopt_GraphOp<"layer_norm", [AttrSizedOperandSegments]
   let hasVerifier = 1;
 }
 
-def Memopt_LayerNormBackwardOp : Memopt_PureOp<"layer_norm_backward", [AttrSizedOperandSegments]> {
+def Memopt_LayerNormBackwardOp : Memopt_PureOp<"layer_norm_backward"> {
   let summary = "Gradients of a layer normalization's input, scale and offset";
   let arguments = (ins Memopt_FloatTensor:$gradient, Memopt_FloatTensor:$input,
     Optional<Memopt_FloatTensor>:$scale, Memopt_FloatTensor:$mean, Memopt_FloatTensor:$inverse_deviation,
@@ -177,7 +177,7 @@ def Memopt_GroupNormOp : Memopt_GraphOp<"group_norm", [AttrSizedOperandSegments]
   let hasVerifier = 1;
 }
 
-def Memopt_RmsNormOp : Memopt_GraphOp<"rms_norm", [AttrSizedOperandSegments]> {
+def Memopt_RmsNormOp : Memopt_GraphOp<"rms_norm"> {
   let summary = "x / sqrt(mean(x^2) + eps) * scale over the dimensions from `begin` on (Zhang and Sennrich, 2019)";
   let arguments = (ins Memopt_FloatTensor:$input, Optional<Memopt_FloatTensor>:$scale, I64Attr:$begin, F64Attr:$eps);
   let results = (outs Memopt_FloatTensor:$result);
@@ -198,7 +198,7 @@ def Memopt_LogSoftmaxOp : Memopt_SoftmaxBase<"log_softmax", "x - log(sum(exp(x))
 // Losses
 //===----------------------------------------------------------------------===//
 
-def Memopt_CrossEntropyOp : Memopt_GraphOp<"cross_entropy", [AttrSizedOperandSegments]> {
+def Memopt_CrossEntropyOp : Memopt_GraphOp<"cross_entropy"> {
   let summary = "Sum and count of softmax cross entropies";
   let description = [{
     `logits` [N, C], `targets` [N] class indices. `total` is the sum of -log softmax(logits)[target] over rows
@@ -214,7 +214,7 @@ def Memopt_CrossEntropyOp : Memopt_GraphOp<"cross_entropy", [AttrSizedOperandSeg
   let hasVerifier = 1;
 }
 
-def Memopt_CrossEntropyBackwardOp : Memopt_PureOp<"cross_entropy_backward", [AttrSizedOperandSegments]> {
+def Memopt_CrossEntropyBackwardOp : Memopt_PureOp<"cross_entropy_backward"> {
   let summary = "Gradient of the logits: gradient * (softmax - target)";
   let description = [{ `gradient` is the scalar gradient of `total`. }];
   let arguments = (ins Memopt_FloatTensor:$logits, Memopt_IntTensor:$targets,

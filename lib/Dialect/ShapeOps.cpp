@@ -1,0 +1,177 @@
+//===- ShapeOps.cpp - broadcasts, transposes, reductions, gathers -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Dialect/Memopt.h"
+
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/SmallBitVector.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+static RankedTensorType tensorType(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+static LogicalResult verifyElementTypes(Operation *op, Value a, Value b) {
+  if (tensorType(a).getElementType() == tensorType(b).getElementType())
+    return success();
+  return op->emitOpError() << "expects equal element types, found " << tensorType(a).getElementType()
+                           << " and " << tensorType(b).getElementType();
+}
+
+static LogicalResult verifyResultShape(Operation *op, ArrayRef<int64_t> expected, Value result) {
+  ArrayRef<int64_t> found = tensorType(result).getShape();
+  if (expected == found)
+    return success();
+  InFlightDiagnostic diagnostic = op->emitOpError("result has shape [");
+  llvm::interleaveComma(found, diagnostic);
+  diagnostic << "], expected [";
+  llvm::interleaveComma(expected, diagnostic);
+  return diagnostic << "]";
+}
+
+//===----------------------------------------------------------------------===//
+// BroadcastOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult BroadcastOp::verify() {
+  RankedTensorType from = tensorType(getInput()), to = tensorType(getResult());
+  if (failed(verifyElementTypes(*this, getInput(), getResult())))
+    return failure();
+  if (static_cast<int64_t>(getDimensions().size()) != from.getRank())
+    return emitOpError() << "lists " << getDimensions().size() << " dimensions, expected one for each of the "
+                         << from.getRank() << " of the input";
+  int64_t previous = -1;
+  for (auto [index, dimension] : llvm::enumerate(getDimensions())) {
+    if (dimension <= previous || dimension >= to.getRank())
+      return emitOpError() << "dimensions must increase and lie below " << to.getRank() << ", found " << dimension;
+    previous = dimension;
+    int64_t size = from.getDimSize(index);
+    if (size != 1 && size != to.getDimSize(dimension))
+      return emitOpError() << "input dimension " << index << " has size " << size << ", expected 1 or "
+                           << to.getDimSize(dimension);
+  }
+  return success();
+}
+
+OpFoldResult BroadcastOp::fold(FoldAdaptor adaptor) {
+  if (getInput().getType() == getResult().getType())
+    return getInput();
+  if (auto splat = dyn_cast_or_null<SplatElementsAttr>(adaptor.getInput()))
+    return splat.resizeSplat(cast<ShapedType>(getResult().getType()));
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// TransposeOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult TransposeOp::verify() {
+  RankedTensorType from = tensorType(getInput());
+  if (failed(verifyElementTypes(*this, getInput(), getResult())))
+    return failure();
+  llvm::SmallBitVector seen(from.getRank());
+  SmallVector<int64_t> expected;
+  for (int64_t dimension : getPermutation()) {
+    if (dimension < 0 || dimension >= from.getRank() || seen.test(dimension))
+      return emitOpError() << "is no permutation of " << from.getRank() << " dimensions: repeats or exceeds with "
+                           << dimension;
+    seen.set(dimension);
+    expected.push_back(from.getDimSize(dimension));
+  }
+  if (!seen.all())
+    return emitOpError() << "permutes " << seen.count() << " dimensions, expected " << from.getRank();
+  return verifyResultShape(*this, expected, getResult());
+}
+
+OpFoldResult TransposeOp::fold(FoldAdaptor adaptor) {
+  if (llvm::equal(getPermutation(), llvm::seq<int64_t>(0, getPermutation().size())))
+    return getInput();
+  if (auto splat = dyn_cast_or_null<SplatElementsAttr>(adaptor.getInput()))
+    return splat.resizeSplat(cast<ShapedType>(getResult().getType()));
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// ReduceOp, PadOp, IotaOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult ReduceOp::verify() {
+  RankedTensorType from = tensorType(getInput());
+  if (failed(verifyElementTypes(*this, getInput(), getResult())))
+    return failure();
+  llvm::SmallBitVector reduced(from.getRank());
+  for (int64_t dimension : getDimensions()) {
+    if (dimension < 0 || dimension >= from.getRank() || reduced.test(dimension))
+      return emitOpError() << "reduces dimension " << dimension << ", expected distinct ones below " << from.getRank();
+    reduced.set(dimension);
+  }
+  SmallVector<int64_t> expected;
+  for (int64_t dimension = 0; dimension < from.getRank(); ++dimension)
+    if (!reduced.test(dimension))
+      expected.push_back(from.getDimSize(dimension));
+  return verifyResultShape(*this, expected, getResult());
+}
+
+LogicalResult PadOp::verify() {
+  RankedTensorType from = tensorType(getInput());
+  size_t rank = from.getRank();
+  if (failed(verifyElementTypes(*this, getInput(), getResult())))
+    return failure();
+  if (getLow().size() != rank || getHigh().size() != rank)
+    return emitOpError() << "expects one low and one high padding for each of the " << rank << " dimensions";
+  SmallVector<int64_t> expected;
+  for (auto [size, low, high] : llvm::zip(from.getShape(), getLow(), getHigh())) {
+    if (low < 0 || high < 0)
+      return emitOpError() << "padding must not be negative, found " << std::min(low, high);
+    expected.push_back(size + low + high);
+  }
+  return verifyResultShape(*this, expected, getResult());
+}
+
+LogicalResult IotaOp::verify() {
+  int64_t rank = tensorType(getResult()).getRank(), dimension = getDimension();
+  if (dimension < 0 || dimension >= rank)
+    return emitOpError() << "counts along dimension " << dimension << ", expected one below " << rank;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// EmbeddingOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult EmbeddingOp::verify() {
+  RankedTensorType table = tensorType(getTable());
+  if (table.getRank() != 2)
+    return emitOpError() << "expects a table of rank 2, found " << table;
+  if (failed(verifyElementTypes(*this, getTable(), getResult())))
+    return failure();
+  SmallVector<int64_t> expected(tensorType(getIndices()).getShape());
+  expected.push_back(table.getDimSize(1));
+  return verifyResultShape(*this, expected, getResult());
+}
+
+LogicalResult EmbeddingBackwardOp::verify() {
+  RankedTensorType table = tensorType(getResult());
+  if (table.getRank() != 2)
+    return emitOpError() << "expects a table of rank 2, found " << table;
+  SmallVector<int64_t> expected(tensorType(getIndices()).getShape());
+  expected.push_back(table.getDimSize(1));
+  return verifyResultShape(*this, expected, getGradient());
+}
+
+//===----------------------------------------------------------------------===//
+// Costs: these ops move bytes; arithmetic is one operation an element
+//===----------------------------------------------------------------------===//
+
+int64_t BroadcastOp::getFlops() { return 0; }
+int64_t TransposeOp::getFlops() { return 0; }
+int64_t PadOp::getFlops() { return 0; }
+int64_t IotaOp::getFlops() { return 0; }
+int64_t EmbeddingOp::getFlops() { return 0; }
+int64_t EmbeddingBackwardOp::getFlops() { return tensorType(getGradient()).getNumElements(); }
+int64_t ReduceOp::getFlops() { return tensorType(getInput()).getNumElements(); }

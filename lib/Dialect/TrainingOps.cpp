@@ -1,0 +1,80 @@
+//===- TrainingOps.cpp - optimizers, random bits -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Dialect/Memopt.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+static RankedTensorType tensorType(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+/// All of `values` have the type of the first; `what` names them in the message.
+static LogicalResult verifySameTypes(Operation *op, ValueRange values, StringRef what) {
+  for (Value value : values)
+    if (value && value.getType() != values.front().getType())
+      return op->emitOpError() << what << " must have one type, found " << values.front().getType() << " and "
+                               << value.getType();
+  return success();
+}
+
+static LogicalResult verifyScalars(Operation *op, ValueRange values) {
+  for (Value value : values)
+    if (tensorType(value).getRank() != 0)
+      return op->emitOpError() << "expects a scalar tensor, found " << value.getType();
+  return success();
+}
+
+LogicalResult DropoutMaskOp::verify() {
+  double probability = getProbability().convertToDouble();
+  if (!(probability >= 0.0 && probability < 1.0))
+    return emitOpError() << "probability must lie in [0, 1), found " << probability;
+  return verifyScalars(*this, {getSeed(), getStep()});
+}
+
+LogicalResult SgdStepOp::verify() {
+  if (!getBuffer() != !getNewBuffer())
+    return emitOpError("expects a new buffer exactly when there is a buffer");
+  SmallVector<Value> state{getParameter(), getGradient(), getNewParameter()};
+  if (getBuffer())
+    state.append({getBuffer(), getNewBuffer()});
+  else if (getMomentum().convertToDouble() != 0.0)
+    return emitOpError("momentum needs a buffer");
+  if (failed(verifySameTypes(*this, state, "parameter, gradient and state")))
+    return failure();
+  return verifyScalars(*this, {getLearningRate(), getStep()});
+}
+
+LogicalResult AdamStepOp::verify() {
+  if (failed(verifySameTypes(*this,
+                             {getParameter(), getGradient(), getFirstMoment(), getSecondMoment(),
+                              getNewParameter(), getNewFirstMoment(), getNewSecondMoment()},
+                             "parameter, gradient and state")))
+    return failure();
+  for (double beta : {getBeta1().convertToDouble(), getBeta2().convertToDouble()})
+    if (!(beta >= 0.0 && beta < 1.0))
+      return emitOpError() << "betas must lie in [0, 1), found " << beta;
+  return verifyScalars(*this, {getLearningRate(), getStep()});
+}
+
+LogicalResult GlobalNormOp::verify() { return verifyScalars(*this, {getResult()}); }
+
+SmallVector<unsigned> AccumulateOp::getInPlaceOperands(unsigned) { return {0}; }
+
+static int64_t countElements(Operation *op) {
+  int64_t elements = 0;
+  for (Value operand : op->getOperands())
+    elements += tensorType(operand).getNumElements();
+  return elements;
+}
+
+/// Ten rounds of two wide multiplications and four logical operations.
+int64_t DropoutMaskOp::getFlops() { return 60 * tensorType(getResult()).getNumElements(); }
+int64_t SgdStepOp::getFlops() { return 3 * countElements(*this); }
+int64_t AdamStepOp::getFlops() { return 4 * countElements(*this); }
+int64_t GlobalNormOp::getFlops() { return 2 * countElements(*this); }
+int64_t AccumulateOp::getFlops() { return tensorType(getResult()).getNumElements(); }
