@@ -9,6 +9,7 @@
 #include "memopt/Import/Archive.h"
 #include "memopt/Import/Limits.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CRC.h"
 #include "llvm/Support/Endian.h"
 
