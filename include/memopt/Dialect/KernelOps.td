@@ -13,7 +13,7 @@ include "memopt/Dialect/MemoptBase.td"
 
 def Memopt_KernelOp : Memopt_Op<"kernel", [IsolatedFromAbove, SingleBlock, Pure, Memopt_Recomputable,
     DeclareOpInterfaceMethods<CostOpInterface, ["getFlops", "getBytesMoved"]>,
-    DeclareOpInterfaceMethods<InPlaceOpInterface>]> {
+    DeclareOpInterfaceMethods<InPlaceOpInterface, ["getInPlaceOperands"]>]> {
   let summary = "One generated kernel";
   let description = [{
     The body computes the results from its block arguments, one per operand. It holds `linalg.generic` on
@@ -51,7 +51,7 @@ def Memopt_LibraryCallOp : Memopt_Op<"library_call", [Pure, Memopt_Recomputable,
     for; it is planned like a buffer.
   }];
   let arguments = (ins Variadic<Memopt_Tensor>:$inputs, DictionaryAttr:$descriptor,
-    DenseI64ArrayAttr:$operand_offsets, I64Attr:$workspace, I64Attr:$flops);
+    DenseI64ArrayAttr:$operand_offsets, I64Attr:$workspace, I64Attr:$flop_count);
   let results = (outs Variadic<Memopt_Tensor>:$results);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;

@@ -107,7 +107,7 @@ def Memopt_AttentionBackwardOp : Memopt_PureOp<"attention_backward", [AttrSizedO
 //===----------------------------------------------------------------------===//
 
 class Memopt_ActivationOp<string mnemonic, string formula>
-    : Memopt_GraphOp<mnemonic, [SameOperandsAndResultType, DeclareOpInterfaceMethods<InPlaceOpInterface>]> {
+    : Memopt_GraphOp<mnemonic, [SameOperandsAndResultType, DeclareOpInterfaceMethods<InPlaceOpInterface, ["getInPlaceOperands"]>]> {
   let summary = formula;
   let arguments = (ins Memopt_FloatTensor:$input);
   let results = (outs Memopt_FloatTensor:$result);

@@ -65,7 +65,7 @@ def Memopt_GlobalNormOp : Memopt_PureOp<"global_norm"> {
 }
 
 def Memopt_AccumulateOp : Memopt_PureOp<"accumulate", [SameOperandsAndResultType,
-    DeclareOpInterfaceMethods<InPlaceOpInterface>]> {
+    DeclareOpInterfaceMethods<InPlaceOpInterface, ["getInPlaceOperands"]>]> {
   let summary = "Adds a micro-batch's gradient to the sum so far";
   let description = [{ `result = sum + value`; the result may take `sum`'s buffer. }];
   let arguments = (ins Memopt_FloatTensor:$sum, Memopt_FloatTensor:$value);

@@ -1,0 +1,118 @@
+//===- Remat.h - what to recompute, and in which order to run -------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Rematerialization: given ops with costs and results with bytes, find an order, in which ops may
+// run again, that meets a budget on the bytes alive and costs the least. With recomputation
+// switched off the same solver orders ops for memory. Both are NP-hard.
+//
+// Meaning. An operand is the latest earlier instance of its op. While the instance at position p
+// runs, alive are its own results, its workspace, and every result of an earlier instance that is
+// used at p or later. A result that nothing uses is alive only while it is computed. Every op runs
+// at least once. Residents are alive always.
+//
+// solveRemat starts from the given order, from a greedy plan and from segments of the order, and
+// anneals each over a sequence of slots (after FastSA, NeurIPS 2023, with its own moves); small
+// problems are solved exactly. Starts are fixed by the options and not by the threads, and all work
+// is counted in moves: same problem and options, same answer, on any number of threads.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_PLANNING_REMAT_H
+#define MEMOPT_PLANNING_REMAT_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/Error.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace memopt::planning {
+
+/// One result of one op.
+struct RematValue {
+  int32_t op = 0;
+  int32_t result = 0;
+  bool operator==(const RematValue &other) const {
+    return op == other.op && result == other.result;
+  }
+};
+
+struct RematOp {
+  std::vector<int64_t> results;   ///< bytes of each result, each with a life of its own
+  int64_t cost = 0;               ///< in any unit, such as nanoseconds
+  std::vector<RematValue> inputs; ///< results of earlier ops; repeats count once
+  int64_t workspace = 0;          ///< bytes needed besides, only while it runs
+  bool pinned = false;            ///< runs exactly once: state writes, reductions across ranks, I/O
+  /// Ops of which every instance, clones included, must come before any instance of this op: say
+  /// all readers of a variable before its write. Earlier ops in the given order.
+  std::vector<int32_t> after;
+};
+
+struct RematProblem {
+  std::vector<RematOp> ops; ///< in a valid order, the given order
+  int64_t resident = 0;     ///< bytes that are always alive
+};
+
+/// What an order costs.
+struct RematMeasure {
+  int64_t peak = 0; ///< bytes, residents included
+  int64_t cost = 0;
+  int64_t position = 0; ///< first position at which the peak stands
+};
+
+struct RematOptions {
+  int64_t budget = 0; ///< bytes, residents included
+  int64_t iterations =
+      -1; ///< moves of the annealing over all starts; -1: by the size of the problem
+  uint64_t seed = 1;
+  int32_t threads = 1;    ///< for speed only
+  bool keepOrder = false; ///< first instances stay in the given order
+  bool recompute =
+      true; ///< false: every op runs once, and the budget is a target for the order alone
+};
+
+struct RematSolution {
+  bool feasible = false; ///< peak <= budget
+  std::vector<int32_t>
+      order; ///< op of every instance; if not feasible the plan of the smallest peak found
+  int64_t peak = 0;
+  int64_t cost = 0;
+  int64_t peakLowerBound = 0; ///< proven: no order has a lower peak
+  int64_t costLowerBound = 0; ///< proven: no order within the budget costs less (if any is within)
+  std::vector<RematValue> binding; ///< alive at the peak, largest first
+  int32_t bindingOp = -1;          ///< the op that runs there
+  std::string method;              ///< what found it, for remarks
+};
+
+/// Fails when an op refers to itself or to a later one, when sizes are negative, or when the sum of
+/// bytes or costs does not fit 62 bits. The message names op and field.
+llvm::Error checkRemat(const RematProblem &problem);
+
+/// Judges an order from its meaning alone, sharing no code with the solver: fails with position,
+/// expected and found when the order is no valid execution.
+llvm::Expected<RematMeasure> measureRemat(const RematProblem &problem,
+                                          llvm::ArrayRef<int32_t> order);
+
+/// measureRemat, and the solution says the truth about its peak, cost, bounds and feasibility.
+llvm::Error verifyRemat(const RematProblem &problem, const RematOptions &options,
+                        const RematSolution &solution);
+
+/// Solves after checkRemat, whose error it passes on.
+llvm::Expected<RematSolution> solveRemat(const RematProblem &problem, const RematOptions &options);
+
+/// Orders the ops for the lowest peak, each running once: list scheduling by bytes freed, then
+/// local search. `options.budget` is where to stop; 0 goes for the least that the iterations find.
+llvm::Expected<RematSolution> solveOrder(const RematProblem &problem, RematOptions options = {});
+
+/// A proven lower bound on the peak of any order, clones allowed.
+int64_t rematPeakLowerBound(const RematProblem &problem);
+
+} // namespace memopt::planning
+
+#endif // MEMOPT_PLANNING_REMAT_H

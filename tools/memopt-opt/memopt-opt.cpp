@@ -1,0 +1,27 @@
+//===- memopt-opt.cpp - the pass driver -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Dialect/Memopt.h"
+#include "memopt/Pipelines/Pipelines.h"
+
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/InitAllPasses.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+
+int main(int argc, char **argv) {
+  mlir::DialectRegistry registry;
+  mlir::registerAllDialects(registry);
+  mlir::registerAllExtensions(registry);
+  mlir::memopt::registerMemoptDialects(registry);
+  mlir::registerAllPasses();
+  mlir::memopt::registerMemoptPasses();
+  mlir::memopt::registerMemoptPipelines();
+  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "memopt pass driver\n", registry));
+}
