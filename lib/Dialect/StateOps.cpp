@@ -52,10 +52,19 @@ LogicalResult WriteOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyAccess(*this, getVariableAttr(), getValue().getType(), symbols);
 }
 
+LogicalResult GradientOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyAccess(*this, getVariableAttr(), getValue().getType(), symbols);
+}
+
 void ReadOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
   effects.emplace_back(MemoryEffects::Read::get(), getVariableAttr());
 }
 
 void WriteOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
   effects.emplace_back(MemoryEffects::Write::get(), getVariableAttr());
+}
+
+/// A mark that somebody outside may look at the value: it must not be thrown away.
+void GradientOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
+  effects.emplace_back(MemoryEffects::Write::get());
 }

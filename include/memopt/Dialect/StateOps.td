@@ -70,4 +70,18 @@ def Memopt_WriteOp : Memopt_Op<"write", [DeclareOpInterfaceMethods<SymbolUserOpI
   let assemblyFormat = "$value `,` $variable attr-dict `:` type($value)";
 }
 
+def Memopt_GradientOp : Memopt_Op<"gradient", [DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "Names a value as the gradient of the loss by a variable";
+  let description = [{
+    Made by autodiff, one for each trainable variable, and read by the optimizer pass. It stays in the
+    program as a mark: the value is a buffer of its own once it has run, so that a user can look at it
+    (`memopt-run --save-gradients`). It computes nothing.
+
+    Example: `memopt.gradient %g, @fc.weight : tensor<10x64xf32>`
+  }];
+  let arguments = (ins Memopt_Tensor:$value, FlatSymbolRefAttr:$variable);
+  let assemblyFormat = "$value `,` $variable attr-dict `:` type($value)";
+}
+
 #endif // MEMOPT_DIALECT_STATEOPS_TD

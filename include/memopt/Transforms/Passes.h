@@ -1,0 +1,24 @@
+//===- Passes.h - IR to IR passes -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_TRANSFORMS_PASSES_H
+#define MEMOPT_TRANSFORMS_PASSES_H
+
+#include "memopt/Dialect/Memopt.h"
+
+#include "mlir/Pass/Pass.h"
+
+namespace mlir::memopt {
+#define GEN_PASS_DECL
+#include "memopt/Transforms/Passes.h.inc"
+
+#define GEN_PASS_REGISTRATION
+#include "memopt/Transforms/Passes.h.inc"
+} // namespace mlir::memopt
+
+#endif // MEMOPT_TRANSFORMS_PASSES_H
