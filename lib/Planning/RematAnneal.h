@@ -1,0 +1,51 @@
+//===- RematAnneal.h - simulated annealing over orders with clones --*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_LIB_PLANNING_REMATANNEAL_H
+#define MEMOPT_LIB_PLANNING_REMATANNEAL_H
+
+#include "RematSequence.h"
+
+namespace memopt::planning::remat {
+
+/// An order with what it costs.
+struct Plan {
+  std::vector<int32_t> order;
+  int64_t peak = 0, cost = 0;
+  /// Within the budget the cheaper plan is better, above it the lower; the other figure breaks
+  /// ties.
+  bool betterThan(const Plan &other, int64_t budget) const {
+    bool fits = peak <= budget, otherFits = other.peak <= budget;
+    if (fits != otherFits)
+      return fits;
+    return fits ? std::make_pair(cost, peak) < std::make_pair(other.cost, other.peak)
+                : std::make_pair(peak, cost) < std::make_pair(other.peak, other.cost);
+  }
+};
+
+struct AnnealOptions {
+  int64_t budget = 0;
+  int64_t moves = 0;
+  uint64_t seed = 1;
+  double hot = 0.01;     ///< first temperature, as a share of the objective
+  double cold = 1e-4;    ///< last temperature, as a share of the first
+  double peakWeight = 1; ///< exponent of the peak in the objective
+  bool keepOrder = false;
+  bool recompute = true;
+};
+
+/// The plan of an order, measured.
+Plan planOf(const Graph &graph, std::vector<int32_t> order);
+
+/// Anneals max(budget, peak)^peakWeight * cost from `start`, a valid order; returns the best plan
+/// seen.
+Plan anneal(const Graph &graph, const Plan &start, const AnnealOptions &options);
+
+} // namespace memopt::planning::remat
+
+#endif // MEMOPT_LIB_PLANNING_REMATANNEAL_H
