@@ -1,0 +1,76 @@
+//===- Arena.h - one block of memory of known size --------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// All that a program uses of a memory space lies in one arena. It is allocated and made resident
+// before the first step, so that no step ever asks for a page. Unreadable pages stand before and
+// behind it.
+//
+// A checked arena observes what the plan predicts. It lies so that its end, rounded up to 64 bytes,
+// touches the page behind; it and the slack around it are filled with a pattern that depends on the
+// position. What differs from the pattern was written. A write of the very byte that the pattern
+// has goes unseen, therefore the pattern avoids bytes that end common values, and the mark is taken
+// after every step and kept.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUNTIME_ARENA_H
+#define MEMOPT_RUNTIME_ARENA_H
+
+#include "memopt-runtime/Status.h"
+#include <cstdint>
+
+namespace memopt {
+
+class Arena {
+public:
+  /// Allocates `bytes` (zeroed, or filled with the pattern when `isChecked`). Asking for more than
+  /// the machine has is an Environment error, not a kill by the system later. No bytes: a null
+  /// base.
+  static StatusOr<Arena> allocate(int64_t bytes, bool isChecked);
+
+  Arena() = default;
+  Arena(Arena &&other) noexcept { *this = static_cast<Arena &&>(other); }
+  Arena &operator=(Arena &&other) noexcept;
+  ~Arena();
+
+  char *base() const { return start; }
+  int64_t size() const { return bytes; }
+
+  /// Bytes of memory that it holds, page rounding included, guard pages not.
+  int64_t residentBytes() const { return mappedBytes; }
+
+  /// Takes note of bytes handed to a library as its workspace: they count as used whether it writes
+  /// there or not. Addresses outside the arena are ignored.
+  void noteHandedOut(const void *address, int64_t size);
+
+  /// Looks for written bytes above the highest known one. Only for a checked arena.
+  void updateMark();
+
+  /// End of the highest byte seen written or handed out, as an offset.
+  int64_t usedPeakBytes() const { return mark; }
+
+  /// A failure when the slack before or behind the arena was written. Only for a checked arena.
+  Status checkSlack() const;
+
+  /// True when `address` lies in one of the unreadable pages around the arena.
+  bool isGuard(const void *address) const;
+
+private:
+  char *mapping = nullptr; ///< begins with the guard page
+  int64_t totalBytes = 0;  ///< of the mapping, guard pages included
+  char *mapped = nullptr;  ///< begin of the resident part
+  int64_t mappedBytes = 0;
+  char *start = nullptr;
+  int64_t bytes = 0;
+  int64_t mark = 0;
+  bool isChecked = false;
+};
+
+} // namespace memopt
+
+#endif // MEMOPT_RUNTIME_ARENA_H

@@ -1,0 +1,109 @@
+//===- Manifest.h - what a package says of its program ----------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// manifest.json of a package (docs/Package.md), read and checked: every place lies inside its
+// arena, sizes agree with shapes, variables do not overlap, indices point at something. What passed
+// here needs no further check.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUNTIME_MANIFEST_H
+#define MEMOPT_RUNTIME_MANIFEST_H
+
+#include "memopt-runtime/DType.h"
+#include "memopt-runtime/Json.h"
+#include "memopt-runtime/ProgramInterface.h"
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace memopt {
+
+/// The newest manifest version that this runtime reads.
+constexpr int64_t manifestVersion = 1;
+
+using BytesBySpace = std::array<int64_t, MEMOPT_SPACE_COUNT>;
+
+/// "device" or "host".
+const char *getSpaceName(int space);
+
+/// A tensor at its place in an arena.
+struct PlacedTensor {
+  std::string name;
+  DType dtype;
+  Shape shape;
+  int space;
+  int64_t offset; ///< bytes from the arena's begin, a multiple of the element size
+  int64_t bytes;
+};
+
+/// The integers that an input may hold.
+struct ValidRange {
+  int64_t min, max;
+  std::optional<int64_t> ignore; ///< allowed besides
+  std::string reason;
+};
+
+struct InputSpec : PlacedTensor {
+  std::optional<int64_t> batchDim;
+  std::optional<ValidRange> validRange;
+};
+
+struct OutputSpec : PlacedTensor {
+  std::string role; ///< "loss", "metric", "prediction" or another word
+};
+
+enum class VariableInit { Weights, Zeros, Absent };
+
+struct VariableSpec : PlacedTensor {
+  std::vector<std::string> names; ///< in PyTorch's state dict; empty when it is not part of it
+  std::string role;               ///< parameter, buffer, optimizer_state, gradient, hyperparameter
+  bool isTrainable;
+  VariableInit init;
+  std::optional<double> initScale; ///< standard deviation for random initialization
+  std::optional<double> initValue; ///< constant for random initialization
+};
+
+struct GradientSpec : PlacedTensor {
+  int64_t readyAfter; ///< index of an instruction
+};
+
+struct InstructionSpec {
+  std::string name, kind, module, ops;
+  std::vector<PlacedTensor> outputs;
+  BytesBySpace liveBytes;
+};
+
+struct Manifest {
+  std::string compiler, target, mode; ///< mode: "train" or "eval"
+  int64_t threads;                    ///< for which library calls were planned
+  BytesBySpace arenaBytes;
+  BytesBySpace predictedPeakBytes;
+  int64_t predictedDiskBytes;
+  std::vector<InputSpec> inputs;
+  std::vector<OutputSpec> outputs;
+  std::vector<VariableSpec> variables;
+  std::vector<GradientSpec> gradients;
+  std::vector<InstructionSpec> instructions;
+  std::optional<int64_t> lossReadyAfter; ///< index of an instruction
+  std::vector<nlohmann::json> libraryCalls;
+  std::optional<double> learningRate; ///< the optimizer's default
+
+  /// Index of the output of role "loss", or -1.
+  int getLossIndex() const;
+  const VariableSpec *findVariable(const std::string &name) const;
+  const InputSpec *findInput(const std::string &name) const;
+};
+
+/// Reads and checks the text of a manifest.
+StatusOr<Manifest> parseManifest(std::string_view text);
+
+} // namespace memopt
+
+#endif // MEMOPT_RUNTIME_MANIFEST_H

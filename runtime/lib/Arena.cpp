@@ -1,0 +1,137 @@
+//===- Arena.cpp - one block of memory of known size ----------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt-runtime/Arena.h"
+#include "memopt-runtime/AllocationCounter.h"
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <utility>
+
+using namespace memopt;
+
+std::atomic<bool> AllocationCounter::isCounting{false};
+std::atomic<int64_t> AllocationCounter::count{0};
+std::atomic<int64_t> AllocationCounter::bytes{0};
+
+static int64_t roundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+/// The byte that stands at an offset until somebody writes there: 0x51 to 0x7e, so that neither
+/// zeros, small integers nor the upper byte of a float of ordinary size is mistaken for it.
+static unsigned char getPattern(int64_t offset) {
+  auto position = uint64_t(offset);
+  return static_cast<unsigned char>(
+      0x51 + (position * 7 + (position >> 6) * 13 + (position >> 12) * 29) % 46);
+}
+
+/// Bytes that can be had without pushing the machine into swap, or a huge number when unknown.
+static int64_t getAvailableMemory() {
+  int64_t kib = -1;
+  if (FILE *file = std::fopen("/proc/meminfo", "re")) {
+    char line[256];
+    while (kib < 0 && std::fgets(line, sizeof line, file)) {
+      long long value;
+      if (std::sscanf(line, "MemAvailable: %lld kB", &value) == 1)
+        kib = value;
+    }
+    std::fclose(file);
+  }
+  return kib < 0 ? std::numeric_limits<int64_t>::max() : kib * 1024;
+}
+
+StatusOr<Arena> Arena::allocate(int64_t bytes, bool isChecked) {
+  Arena arena;
+  if (bytes == 0)
+    return arena;
+  int64_t available = getAvailableMemory();
+  if (bytes > available)
+    return environmentError("the arena takes " + std::to_string(bytes) +
+                            " bytes, this machine has " + std::to_string(available) + " available");
+  int64_t page = ::sysconf(_SC_PAGESIZE);
+  int64_t mappedBytes = roundUp(bytes, page), totalBytes = mappedBytes + 2 * page;
+  void *address = ::mmap(nullptr, size_t(totalBytes), PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED)
+    return environmentError("allocating an arena of " + std::to_string(bytes) +
+                            " bytes: " + std::strerror(errno));
+  arena.mapping = static_cast<char *>(address);
+  arena.totalBytes = totalBytes;
+  arena.mapped = arena.mapping + page;
+  arena.mappedBytes = mappedBytes;
+  if (::mprotect(arena.mapped, size_t(mappedBytes), PROT_READ | PROT_WRITE) != 0)
+    return environmentError("allocating an arena of " + std::to_string(bytes) +
+                            " bytes: " + std::strerror(errno));
+  ::madvise(arena.mapped, size_t(mappedBytes), MADV_HUGEPAGE); // only a hint
+  arena.bytes = bytes;
+  arena.isChecked = isChecked;
+  arena.start = isChecked ? arena.mapped + mappedBytes - roundUp(bytes, 64) : arena.mapped;
+  // Touching every page now is what makes the memory ours.
+  if (!isChecked)
+    std::memset(arena.mapped, 0, size_t(mappedBytes));
+  else
+    for (char *byte = arena.mapped; byte != arena.mapped + mappedBytes; ++byte)
+      *byte = char(getPattern(byte - arena.start));
+  return arena;
+}
+
+Arena &Arena::operator=(Arena &&other) noexcept {
+  std::swap(mapping, other.mapping);
+  std::swap(totalBytes, other.totalBytes);
+  std::swap(mapped, other.mapped);
+  std::swap(mappedBytes, other.mappedBytes);
+  std::swap(start, other.start);
+  std::swap(bytes, other.bytes);
+  std::swap(mark, other.mark);
+  std::swap(isChecked, other.isChecked);
+  return *this;
+}
+
+Arena::~Arena() {
+  if (mapping)
+    ::munmap(mapping, size_t(totalBytes));
+}
+
+void Arena::noteHandedOut(const void *address, int64_t size) {
+  const char *begin = static_cast<const char *>(address);
+  if (begin >= start && begin < start + bytes)
+    mark = std::max(mark, std::min(bytes, int64_t(begin - start) + size));
+}
+
+void Arena::updateMark() {
+  for (int64_t offset = bytes; offset > mark; --offset)
+    if (static_cast<unsigned char>(start[offset - 1]) != getPattern(offset - 1)) {
+      mark = offset;
+      return;
+    }
+}
+
+Status Arena::checkSlack() const {
+  auto check = [&](const char *begin, const char *end, const char *where) {
+    for (const char *byte = begin; byte < end; ++byte)
+      if (static_cast<unsigned char>(*byte) != getPattern(byte - start))
+        return badInput("the program wrote " + std::string(where) + " its arena of " +
+                        std::to_string(bytes) + " bytes, at offset " +
+                        std::to_string(byte - start));
+    return Status::ok();
+  };
+  if (!isChecked || !mapping)
+    return Status::ok();
+  MEMOPT_RETURN_IF_ERROR(check(start + bytes, mapped + mappedBytes, "behind"));
+  return check(mapped, start, "before");
+}
+
+bool Arena::isGuard(const void *address) const {
+  const char *byte = static_cast<const char *>(address);
+  return mapping && byte >= mapping && byte < mapping + totalBytes &&
+         !(byte >= mapped && byte < mapped + mappedBytes);
+}

@@ -1,0 +1,170 @@
+//===- Safetensors.cpp - named tensors in a file --------------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt-runtime/Safetensors.h"
+#include "memopt-runtime/Json.h"
+#include <algorithm>
+#include <tuple>
+
+using namespace memopt;
+using nlohmann::json;
+
+// The format's own limit on headers.
+static constexpr uint64_t maxHeaderBytes = 100'000'000;
+
+//===----------------------------------------------------------------------===//
+// Reading
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Where a tensor claims to lie, relative to the end of the header.
+struct Extent {
+  int64_t begin, end;
+  const std::string *name;
+};
+} // namespace
+
+static StatusOr<uint64_t> readHeaderLength(const MappedFile &file) {
+  if (file.size() < 8)
+    return badInput("not a safetensors file: " + std::to_string(file.size()) +
+                    " bytes, a header length takes 8");
+  uint64_t length = 0;
+  for (int i = 7; i >= 0; --i)
+    length = length << 8 | file.data()[i];
+  if (length > file.size() - 8)
+    return badInput("the header claims " + std::to_string(length) + " bytes, " +
+                    std::to_string(file.size() - 8) + " are left in the file");
+  if (length > maxHeaderBytes)
+    return badInput("the header claims " + std::to_string(length) + " bytes, at most " +
+                    std::to_string(maxHeaderBytes) + " are allowed");
+  if (length == 0 || file.data()[8] != '{')
+    return badInput("not a safetensors file: the header does not begin with '{'");
+  return length;
+}
+
+static StatusOr<SafetensorsEntry> readEntry(const JsonView &view, int64_t dataBytes,
+                                            Extent &extent) {
+  SafetensorsEntry entry;
+  MEMOPT_ASSIGN_OR_RETURN(std::string dtype, view.getString("dtype"));
+  std::optional<DType> parsed = parseSafetensorsDType(dtype);
+  if (!parsed)
+    return view.fail("has the unknown dtype " + quote(dtype));
+  entry.dtype = *parsed;
+  MEMOPT_ASSIGN_OR_RETURN(JsonView shape, view.get("shape"));
+  MEMOPT_ASSIGN_OR_RETURN(entry.shape, shape.asIntegers());
+  StatusOr<int64_t> bytes = getTensorBytes(entry.dtype, entry.shape);
+  if (!bytes.isOk())
+    return shape.fail("is wrong: " + bytes.getMessage());
+  entry.bytes = *bytes;
+  MEMOPT_ASSIGN_OR_RETURN(JsonView place, view.get("data_offsets"));
+  MEMOPT_ASSIGN_OR_RETURN(std::vector<int64_t> offsets, place.asIntegers());
+  if (offsets.size() != 2 || offsets[0] < 0 || offsets[1] < offsets[0] || offsets[1] > dataBytes)
+    return place.failExpected("two offsets in order within " + std::to_string(dataBytes) +
+                              " bytes of data");
+  if (offsets[1] - offsets[0] != entry.bytes)
+    return view.fail("has " + std::to_string(offsets[1] - offsets[0]) + " bytes, but " +
+                     toString(entry.dtype, entry.shape) + " takes " + std::to_string(entry.bytes));
+  extent.begin = offsets[0];
+  extent.end = offsets[1];
+  return entry;
+}
+
+/// The tensors must fill the data without overlap and without holes.
+static Status checkExtents(std::vector<Extent> &extents, int64_t dataBytes) {
+  std::sort(extents.begin(), extents.end(), [](const Extent &a, const Extent &b) {
+    return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
+  });
+  int64_t filled = 0;
+  for (const Extent &extent : extents) {
+    if (extent.begin < filled)
+      return badInput("tensor " + quote(*extent.name) + " begins at byte " +
+                      std::to_string(extent.begin) + ", inside the one before it");
+    if (extent.begin > filled)
+      return badInput("bytes " + std::to_string(filled) + " to " + std::to_string(extent.begin) +
+                      " belong to no tensor");
+    filled = extent.end;
+  }
+  if (filled != dataBytes)
+    return badInput("the tensors end at byte " + std::to_string(filled) +
+                    " of the data, which has " + std::to_string(dataBytes));
+  return Status::ok();
+}
+
+static Status readTensors(const MappedFile &file,
+                          std::map<std::string, SafetensorsEntry> &tensors) {
+  MEMOPT_ASSIGN_OR_RETURN(uint64_t headerBytes, readHeaderLength(file));
+  MEMOPT_ASSIGN_OR_RETURN(json header,
+                          parseJson(file.text().substr(8, size_t(headerBytes)), /*maxDepth=*/4));
+  if (!header.is_object())
+    return badInput("the header is not an object");
+  int64_t dataBytes = int64_t(file.size() - 8 - headerBytes);
+  std::vector<Extent> extents;
+  for (const auto &[name, value] : header.items()) {
+    if (name == "__metadata__")
+      continue;
+    Extent extent;
+    MEMOPT_ASSIGN_OR_RETURN(SafetensorsEntry entry,
+                            readEntry(JsonView(value, name), dataBytes, extent));
+    entry.data = file.data() + 8 + headerBytes + extent.begin;
+    extent.name = &tensors.emplace(name, std::move(entry)).first->first;
+    extents.push_back(extent);
+  }
+  return checkExtents(extents, dataBytes);
+}
+
+StatusOr<SafetensorsFile> SafetensorsFile::open(const std::string &path) {
+  SafetensorsFile result;
+  result.path = path;
+  MEMOPT_ASSIGN_OR_RETURN(result.file, MappedFile::open(path));
+  if (Status status = readTensors(result.file, result.tensors); !status.isOk())
+    return status.withContext(quote(path));
+  return result;
+}
+
+const SafetensorsEntry *SafetensorsFile::find(const std::string &name) const {
+  auto found = tensors.find(name);
+  return found == tensors.end() ? nullptr : &found->second;
+}
+
+//===----------------------------------------------------------------------===//
+// Writing
+//===----------------------------------------------------------------------===//
+
+Status memopt::writeSafetensors(const std::string &path,
+                                const std::vector<TensorToWrite> &tensors) {
+  std::vector<const TensorToWrite *> order;
+  for (const TensorToWrite &tensor : tensors)
+    order.push_back(&tensor);
+  // Wide elements first: with the header padded to 8 bytes every tensor is then aligned.
+  std::sort(order.begin(), order.end(), [](const TensorToWrite *a, const TensorToWrite *b) {
+    return std::make_tuple(-getByteSize(a->dtype), a) < std::make_tuple(-getByteSize(b->dtype), b);
+  });
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  header["__metadata__"] = {{"format", "pt"}};
+  int64_t offset = 0;
+  std::vector<int64_t> sizes;
+  for (const TensorToWrite *tensor : order) {
+    MEMOPT_ASSIGN_OR_RETURN(int64_t bytes, getTensorBytes(tensor->dtype, tensor->shape));
+    header[tensor->name] = {{"dtype", getSafetensorsName(tensor->dtype)},
+                            {"shape", tensor->shape},
+                            {"data_offsets", {offset, offset + bytes}}};
+    sizes.push_back(bytes);
+    offset += bytes;
+  }
+  std::string text = header.dump(-1, ' ', false, json::error_handler_t::replace);
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  std::string length;
+  for (int i = 0; i < 8; ++i)
+    length += char(uint64_t(text.size()) >> 8 * i & 255);
+  MEMOPT_ASSIGN_OR_RETURN(AtomicFileWriter writer, AtomicFileWriter::create(path));
+  MEMOPT_RETURN_IF_ERROR(writer.write(length.data(), length.size()));
+  MEMOPT_RETURN_IF_ERROR(writer.write(text.data(), text.size()));
+  for (size_t i = 0; i < order.size(); ++i)
+    MEMOPT_RETURN_IF_ERROR(writer.write(order[i]->data, size_t(sizes[i])));
+  return writer.commit();
+}
