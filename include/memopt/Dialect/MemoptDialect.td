@@ -43,8 +43,11 @@ def Memopt_Dialect : Dialect {
     static constexpr llvm::StringLiteral kCloneAttr = "memopt.clone";
     /// On ops of the planned program: one byte offset per result, then one for the workspace if any.
     static constexpr llvm::StringLiteral kOffsetsAttr = "memopt.offsets";
-    /// On the step function: names the parameter whose gradient a value is (array of strings).
-    static constexpr llvm::StringLiteral kGradientOfAttr = "memopt.gradient_of";
+    /// On variables and arguments of the planned program: the byte offset.
+    static constexpr llvm::StringLiteral kOffsetAttr = "memopt.offset";
+    /// On the planned module: height of the device arena, and the proven lower bound of any layout.
+    static constexpr llvm::StringLiteral kArenaBytesAttr = "memopt.arena_bytes";
+    static constexpr llvm::StringLiteral kLowerBoundAttr = "memopt.lower_bound_bytes";
     /// On ops made by autodiff, the optimizer and so on: "forward", "backward", "optimizer".
     static constexpr llvm::StringLiteral kPhaseAttr = "memopt.phase";
   }];

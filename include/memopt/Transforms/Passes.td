@@ -12,6 +12,51 @@
 include "mlir/Pass/PassBase.td"
 
 //===----------------------------------------------------------------------===//
+// From named ops to the kernel graph
+//===----------------------------------------------------------------------===//
+
+def LowerToLinalgPass : Pass<"memopt-lower-to-linalg", "::mlir::func::FuncOp"> {
+  let summary = "Turn everything that is not a library call into linalg.generic";
+  let description = [{
+    Elementwise arith and math ops, activations, norms, softmax, losses, pooling, interpolation, reductions,
+    random masks, optimizer steps and gathers become `linalg.generic` on tensors. Broadcasts and transposes
+    of their operands become indexing maps, splat constants become scalars. What a library computes
+    (`convolution*`, `matmul`, `attention*`), `embedding_backward` and views stay.
+
+    Reductions over leading dimensions of large tensors are made of two stages with a number of chunks that
+    only the shape decides, so that results do not depend on the number of threads. Sums accumulate in f32
+    at least, scalars of optimizers in f64.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
+def FormKernelsPass : Pass<"memopt-form-kernels", "::mlir::func::FuncOp"> {
+  let summary = "Group the ops of a step into kernels and library calls";
+  let description = [{
+    Afterwards every op of the step is one `memopt.kernel`, one `memopt.library_call`, a `memopt.read`, a
+    `memopt.write`, a reshape that only renames a buffer, or the return. Fusion never changes a result's bits:
+    a kernel evaluates the same scalar expressions, some of them more than once.
+
+    Views of a library call's operands become element strides and offsets of its descriptor where strides can
+    say them; a bias that is added to a convolution or matmul joins the call.
+  }];
+  let options = [
+    Option<"threads", "threads", "int", "2", "Threads for which libraries plan their workspace">,
+    Option<"reference", "reference", "bool", "false", "Ask for reference implementations of library calls">
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
+def VerifyKernelGraphPass : Pass<"memopt-verify-kernel-graph", "::mlir::func::FuncOp"> {
+  let summary = "Reject ops that the kernel graph does not know";
+  let description = [{
+    Names every op of the function that is not a kernel, a library call, a read, a write, a reshape of a
+    buffer or the return. Runs after `memopt-form-kernels` and after each pass on the kernel graph.
+  }];
+}
+
+//===----------------------------------------------------------------------===//
 // Kernel graph to planned program
 //===----------------------------------------------------------------------===//
 
@@ -20,8 +65,7 @@ def PlanMemoryPass : Pass<"memopt-plan-memory", "::mlir::ModuleOp"> {
   let description = [{
     Input: the kernel graph. Output: the planned program, in which every kernel and library call carries
     `memopt.offsets` (one byte offset per result, then one for the workspace), function arguments
-    `memopt.offset`, variables `memopt.offset`, and the module `memopt.arena_bytes`,
-    `memopt.lower_bound_bytes` and `memopt.peak_bytes`.
+    and variables `memopt.offset`, and the module `memopt.arena_bytes` and `memopt.lower_bound_bytes`.
 
     A `memopt.write` whose value may not be made in the variable's own buffer gets a copying kernel first.
     The layout comes from Planning's arena solver and is checked by its validator.

@@ -1,0 +1,178 @@
+//===- PlanMemory.cpp - give every buffer an offset in one arena -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+// Input: the kernel graph, in the order in which it will run. Output: the same ops with offsets.
+//
+// First every write gets a value that can be made in the variable's own bytes (a copy is inserted where that is
+// not safe). Then live ranges go to the arena solver of Planning, its answer is checked by the validator, and the
+// offsets are written onto the ops. Deciding is in Analysis/KernelGraph and Planning/Arena; this file translates.
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Analysis/KernelGraph.h"
+#include "memopt/Planning/Arena.h"
+#include "memopt/Transforms/Passes.h"
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace mlir::memopt {
+#define GEN_PASS_DEF_PLANMEMORYPASS
+#include "memopt/Transforms/Passes.h.inc"
+} // namespace mlir::memopt
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+//===----------------------------------------------------------------------===//
+// Copies into variables
+//===----------------------------------------------------------------------===//
+
+/// A kernel that copies `value`, element by element.
+static Value createCopy(OpBuilder &builder, Location location, Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  auto kernel = KernelOp::create(builder, location, TypeRange{type}, ValueRange{value});
+  Block *body = builder.createBlock(&kernel.getBody(), {}, {type}, {location});
+  AffineMap identity = builder.getMultiDimIdentityMap(type.getRank());
+  SmallVector<utils::IteratorType> iterators(type.getRank(), utils::IteratorType::parallel);
+  Value empty = tensor::EmptyOp::create(builder, location, type.getShape(), type.getElementType());
+  auto copy = linalg::GenericOp::create(
+      builder, location, TypeRange{type}, ValueRange{body->getArgument(0)}, ValueRange{empty},
+      ArrayRef<AffineMap>{identity, identity}, iterators,
+      [](OpBuilder &inner, Location at, ValueRange arguments) { linalg::YieldOp::create(inner, at, arguments[0]); });
+  YieldOp::create(builder, location, copy.getResults());
+  return kernel.getResult(0);
+}
+
+/// The copy stands before the return: by then every reader of the old value has run.
+static void insertCopies(func::FuncOp function) {
+  KernelGraph graph(function);
+  for (WriteOp write : graph.getWritesNeedingCopies()) {
+    OpBuilder builder(function.getBody().front().getTerminator());
+    Value copy = createCopy(builder, write.getLoc(), write.getValue());
+    write.getValueMutable().assign(copy);
+    write->moveAfter(copy.getDefiningOp());
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Problem
+//===----------------------------------------------------------------------===//
+
+/// Vector loads want 64 bytes; what is smaller only wants not to straddle a cache line.
+static int64_t getAlignment(int64_t bytes) {
+  return bytes >= 64 ? 64 : std::max<int64_t>(8, llvm::PowerOf2Ceil(std::max<int64_t>(bytes, 1)));
+}
+
+/// The buffer that result `buffer` may take over: an operand that dies here and is large enough. The first that
+/// nobody took is chosen; a kernel's results take different operands.
+static int32_t findInPlaceOperand(const KernelGraph &graph, const Buffer &buffer, DenseSet<unsigned> &taken) {
+  auto inPlace = dyn_cast<InPlaceOpInterface>(buffer.op);
+  if (!inPlace)
+    return -1;
+  for (unsigned operand : inPlace.getInPlaceOperands(buffer.result)) {
+    unsigned candidate = graph.getBufferOf(buffer.op->getOperand(operand));
+    const Buffer &old = graph.getBuffers()[candidate];
+    if (old.kind == Buffer::Kind::Variable || old.bytes < buffer.bytes || old.end - 1 != buffer.begin)
+      continue;
+    if (taken.insert(candidate).second)
+      return static_cast<int32_t>(candidate);
+  }
+  return -1;
+}
+
+static ::memopt::planning::ArenaProblem buildProblem(const KernelGraph &graph) {
+  ::memopt::planning::ArenaProblem problem;
+  DenseSet<unsigned> taken;
+  for (const Buffer &buffer : graph.getBuffers()) {
+    ::memopt::planning::ArenaBuffer item;
+    item.size = buffer.bytes;
+    item.lower = buffer.begin;
+    item.upper = buffer.end;
+    item.alignment = getAlignment(buffer.bytes);
+    item.pinnedAtBottom = buffer.kind == Buffer::Kind::Variable;
+    if (buffer.kind == Buffer::Kind::Result && buffer.bytes > 0)
+      item.inPlaceOf = findInPlaceOperand(graph, buffer, taken);
+    problem.buffers.push_back(item);
+  }
+  return problem;
+}
+
+//===----------------------------------------------------------------------===//
+// Answer
+//===----------------------------------------------------------------------===//
+
+static void writeOffsets(ModuleOp module, func::FuncOp function, const KernelGraph &graph,
+                         const ::memopt::planning::ArenaSolution &solution) {
+  Builder builder(module.getContext());
+  for (auto [index, buffer] : llvm::enumerate(graph.getBuffers())) {
+    IntegerAttr offset = builder.getI64IntegerAttr(solution.offsets[index]);
+    if (buffer.kind == Buffer::Kind::Variable)
+      buffer.variable->setAttr(MemoptDialect::kOffsetAttr, offset);
+    if (buffer.kind == Buffer::Kind::Input)
+      function.setArgAttr(cast<BlockArgument>(buffer.value).getArgNumber(), MemoptDialect::kOffsetAttr, offset);
+  }
+  for (Operation *op : graph.getInstructions()) {
+    SmallVector<int64_t> offsets;
+    for (Value result : op->getResults())
+      offsets.push_back(solution.offsets[graph.getBufferOf(result)]);
+    if (int64_t workspace = graph.getWorkspaceOf(op); workspace >= 0)
+      offsets.push_back(solution.offsets[workspace]);
+    op->setAttr(MemoptDialect::kOffsetsAttr, builder.getDenseI64ArrayAttr(offsets));
+  }
+  module->setAttr(MemoptDialect::kArenaBytesAttr, builder.getI64IntegerAttr(solution.height));
+  module->setAttr(MemoptDialect::kLowerBoundAttr, builder.getI64IntegerAttr(solution.lowerBound));
+}
+
+/// The refusal: what would do, and what stands in the way.
+static LogicalResult refuse(ModuleOp module, const KernelGraph &graph,
+                            const ::memopt::planning::ArenaProblem &problem,
+                            const ::memopt::planning::ArenaSolution &solution, int64_t budget) {
+  InFlightDiagnostic diagnostic =
+      module.emitError() << "does not fit: the plan needs " << solution.height << " bytes of device memory, the budget is "
+                         << budget << "; the smallest budget that would do is " << solution.height;
+  std::vector<int32_t> binding = ::memopt::planning::arenaBindingBuffers(problem);
+  std::string list = "largest values alive at the peak:";
+  for (int32_t index : ArrayRef<int32_t>(binding).take_front(10)) {
+    const Buffer &buffer = graph.getBuffers()[index];
+    list += llvm::formatv("\n  {0} bytes: {1}", buffer.bytes, buffer.describe()).str();
+  }
+  diagnostic.attachNote() << list;
+  return diagnostic;
+}
+
+namespace {
+struct PlanMemoryPass : public mlir::memopt::impl::PlanMemoryPassBase<PlanMemoryPass> {
+  using PlanMemoryPassBase::PlanMemoryPassBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    func::FuncOp function = getStepFunction(module);
+    if (!function)
+      return;
+    insertCopies(function);
+    KernelGraph graph(function);
+    ::memopt::planning::ArenaProblem problem = buildProblem(graph);
+    ::memopt::planning::ArenaOptions options;
+    options.iterations = iterations;
+    options.capacity = budget;
+    llvm::Expected<::memopt::planning::ArenaSolution> solution = ::memopt::planning::solveArena(problem, options);
+    llvm::Error invalid = solution ? ::memopt::planning::verifyArena(problem, *solution) : solution.takeError();
+    if (invalid) {
+      module.emitError() << "memory planning failed: " << llvm::toString(std::move(invalid));
+      return signalPassFailure();
+    }
+    writeOffsets(module, function, graph, *solution);
+    if (budget >= 0 && solution->height > budget && failed(refuse(module, graph, problem, *solution, budget)))
+      signalPassFailure();
+  }
+};
+} // namespace
