@@ -1,0 +1,40 @@
+//===- BlockKernels.cpp - the choice of the inner loops ----------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "BlockKernels.h"
+
+using namespace memopt;
+using namespace memopt::libraries;
+
+#define MEMOPT_DECLARE_KERNELS(isa)                                                                \
+  namespace memopt::libraries::isa {                                                               \
+  template <typename S, typename T> const BlockKernels<S, T> &getBlockKernels();                   \
+  }
+MEMOPT_DECLARE_KERNELS(baseline)
+#ifdef __x86_64__
+MEMOPT_DECLARE_KERNELS(avx2)
+MEMOPT_DECLARE_KERNELS(avx512)
+#endif
+
+template <typename Stored, typename Computed>
+const BlockKernels<Stored, Computed> &libraries::blockKernels() {
+#ifdef __x86_64__
+  // The features of the x86-64-v4 and x86-64-v3 levels that compilers use in such loops.
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
+    return avx512::getBlockKernels<Stored, Computed>();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("bmi2"))
+    return avx2::getBlockKernels<Stored, Computed>();
+#endif
+  return baseline::getBlockKernels<Stored, Computed>();
+}
+
+template const BlockKernels<float, float> &libraries::blockKernels();
+template const BlockKernels<double, double> &libraries::blockKernels();
+template const BlockKernels<float, double> &libraries::blockKernels();

@@ -1,0 +1,67 @@
+//===- ConvolutionDescriptor.h - geometry of a convolution call ---*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUNTIME_LIBRARIES_CONVOLUTIONDESCRIPTOR_H
+#define MEMOPT_RUNTIME_LIBRARIES_CONVOLUTIONDESCRIPTOR_H
+
+#include "MatmulDescriptor.h"
+#include <array>
+
+namespace memopt::libraries {
+
+enum class ConvolutionDirection { Forward, BackwardData, BackwardWeights };
+
+/// Extents or positions along depth, height and width; missing leading dimensions are 1 (0).
+using Spatial = std::array<int64_t, 3>;
+
+inline int64_t volume(const Spatial &extents) { return extents[0] * extents[1] * extents[2]; }
+
+/// Strides of an activation, in elements; pixels are numbered row-major in an image.
+struct ActivationStrides {
+  int64_t image, pixel, channel;
+};
+
+/// y[n, k, o] = bias[k] + sum over c in k's group and taps t of
+///              x[n, c, o * stride - paddingLower + t * dilation] * w[k, c, t]
+/// and its two gradients. Weights are always [K, C / groups, taps], contiguous.
+struct ConvolutionDescriptor {
+  ConvolutionDirection direction;
+  ElementType type;
+  bool channelsLast, bias, reference;
+  int rank; ///< number of spatial dimensions, 1 to 3
+  int64_t images, inputChannels, outputChannels, groups;
+  Spatial input, output, taps, strides, dilations, paddingLower, paddingUpper;
+
+  static StatusOr<ConvolutionDescriptor> parse(const nlohmann::json &descriptor,
+                                               ConvolutionDirection direction);
+
+  int64_t groupInputs() const { return inputChannels / groups; }
+  int64_t groupOutputs() const { return outputChannels / groups; }
+  ActivationStrides inputStrides() const { return activation(inputChannels, volume(input)); }
+  ActivationStrides outputStrides() const { return activation(outputChannels, volume(output)); }
+  /// Index of the result in the list of buffers; the workspace follows it.
+  int resultIndex() const { return bias ? 3 : 2; }
+
+private:
+  ActivationStrides activation(int64_t channels, int64_t pixels) const {
+    return channelsLast ? ActivationStrides{channels * pixels, channels, 1}
+                        : ActivationStrides{channels * pixels, 1, pixels};
+  }
+};
+
+/// Our own kernels: every element type and shape.
+std::unique_ptr<LibraryCall> createOwnConvolution(const ConvolutionDescriptor &descriptor,
+                                                  int threads);
+
+/// oneDNN; null when it has no implementation that keeps the promises of LibraryCalls.h.
+std::unique_ptr<LibraryCall> createDnnlConvolution(const ConvolutionDescriptor &descriptor,
+                                                   int threads);
+
+} // namespace memopt::libraries
+
+#endif // MEMOPT_RUNTIME_LIBRARIES_CONVOLUTIONDESCRIPTOR_H

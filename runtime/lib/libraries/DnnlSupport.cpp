@@ -1,0 +1,101 @@
+//===- DnnlSupport.cpp - oneDNN primitives with planned memory --------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "DnnlSupport.h"
+#include "BlockedProduct.h"
+#include "memopt-runtime/ThreadPool.h"
+#include <oneapi/dnnl/dnnl_debug.h>
+
+using namespace memopt;
+using namespace memopt::libraries;
+
+ThreadCountScope::ThreadCountScope(int threads) : before(getThreadCount()) {
+  setThreadCount(threads);
+}
+ThreadCountScope::~ThreadCountScope() { setThreadCount(before); }
+
+const dnnl::engine &libraries::dnnlEngine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+static const dnnl::stream &dnnlStream() {
+  static const dnnl::stream stream(dnnlEngine());
+  return stream;
+}
+
+dnnl::primitive_attr libraries::plannedScratchpad() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+static dnnl::memory withoutStorage(const dnnl::memory::desc &layout) {
+  return dnnl::memory(layout, dnnlEngine(), DNNL_MEMORY_NONE);
+}
+
+dnnl::memory DnnlCall::callerBuffer(const dnnl::memory::desc &layout, int buffer, int64_t offset) {
+  slots.push_back({withoutStorage(layout), buffer, offset});
+  return slots.back().memory;
+}
+
+int64_t DnnlCall::reserve(int64_t bytes) {
+  int64_t offset = workspace;
+  workspace += alignBytes(bytes);
+  return offset;
+}
+
+dnnl::memory DnnlCall::workspaceBuffer(const dnnl::memory::desc &layout) {
+  return workspaceBufferAt(layout, reserve(static_cast<int64_t>(layout.get_size())));
+}
+
+dnnl::memory DnnlCall::workspaceBufferAt(const dnnl::memory::desc &layout, int64_t offset) {
+  slots.push_back({withoutStorage(layout), -1, offset});
+  return slots.back().memory;
+}
+
+void DnnlCall::append(const dnnl::primitive &primitive, const dnnl::memory::desc &scratchpad,
+                      Arguments arguments) {
+  if (scratchpad.get_size() > 0) {
+    scratchpads.push_back(withoutStorage(scratchpad));
+    scratchpadBytes = std::max(scratchpadBytes, static_cast<int64_t>(scratchpad.get_size()));
+    arguments.insert({DNNL_ARG_SCRATCHPAD, scratchpads.back()});
+  }
+  steps.push_back({primitive, std::move(arguments)});
+}
+
+void DnnlCall::appendReorder(const dnnl::memory &from, const dnnl::memory &to) {
+  dnnl::reorder::primitive_desc description(dnnlEngine(), from.get_desc(), dnnlEngine(),
+                                            to.get_desc(), plannedScratchpad());
+  append(dnnl::reorder(description), description.scratchpad_desc(),
+         {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+}
+
+void DnnlCall::finish(std::string implementation, int workspaceBufferIndex) {
+  int64_t offset = reserve(scratchpadBytes);
+  for (const dnnl::memory &scratchpad : scratchpads)
+    slots.push_back({scratchpad, -1, offset});
+  name = std::move(implementation);
+  workspaceIndex = workspaceBufferIndex;
+}
+
+Status DnnlCall::run(void *const *buffers) {
+  ThreadCountScope scope(threads);
+  try {
+    for (const Slot &slot : slots) {
+      int buffer = slot.buffer < 0 ? workspaceIndex : slot.buffer;
+      slot.memory.set_data_handle(static_cast<char *>(buffers[buffer]) + slot.offset);
+    }
+    for (const Step &step : steps)
+      step.primitive.execute(dnnlStream(), step.arguments);
+    return Status::ok();
+  } catch (const dnnl::error &error) {
+    return environmentError("oneDNN failed in " + name + ": " + error.what() + " (status " +
+                            dnnl_status2str(error.status) + ")");
+  }
+}

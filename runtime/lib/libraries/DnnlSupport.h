@@ -1,0 +1,103 @@
+//===- DnnlSupport.h - oneDNN primitives with planned memory ------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A call is a list of primitives on slots; a slot is a memory object whose address is set before
+// each run, from the caller's buffers or from an offset in the workspace. Memory objects, argument
+// maps and generated code exist from creation on, so running allocates only what oneDNN's own
+// bookkeeping does (entries below 200 bytes).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUNTIME_LIBRARIES_DNNLSUPPORT_H
+#define MEMOPT_RUNTIME_LIBRARIES_DNNLSUPPORT_H
+
+#include "memopt-runtime/LibraryCalls.h"
+#include <oneapi/dnnl/dnnl.hpp>
+#include <unordered_map>
+#include <vector>
+
+namespace memopt::libraries {
+
+/// Primitives are created for one number of threads and run on it, for some cut their sums by it;
+/// restores the process's number at the end.
+class ThreadCountScope {
+public:
+  explicit ThreadCountScope(int threads);
+  ~ThreadCountScope();
+  ThreadCountScope(const ThreadCountScope &) = delete;
+  ThreadCountScope &operator=(const ThreadCountScope &) = delete;
+
+private:
+  int before;
+};
+
+const dnnl::engine &dnnlEngine();
+
+/// Scratch memory belongs to the plan: nothing is allocated behind it.
+dnnl::primitive_attr plannedScratchpad();
+
+/// Moves `description` to its first implementation that keeps our promises; false when there is
+/// none. Reference code is a thousand times slower, and whatever goes through oneDNN's GEMM
+/// allocates packing buffers in every run, outside the scratchpad.
+template <typename Description> bool selectImplementation(Description &description) {
+  do {
+    std::string name = description.impl_info_str();
+    if (name.find("ref") == std::string::npos && name.find("gemm:") == std::string::npos)
+      return true;
+  } while (description.next_impl());
+  return false;
+}
+
+class DnnlCall : public LibraryCall {
+public:
+  explicit DnnlCall(int threads) : threads(threads) {}
+  int64_t workspaceBytes() const override { return workspace; }
+  std::string implementation() const override { return name; }
+  Status run(void *const *buffers) override;
+
+protected:
+  using Arguments = std::unordered_map<int, dnnl::memory>;
+
+  /// `buffer` of the caller, from byte `offset` on.
+  dnnl::memory callerBuffer(const dnnl::memory::desc &layout, int buffer, int64_t offset = 0);
+  /// Memory of the workspace. Each call gives fresh memory unless `offset` names an earlier place.
+  dnnl::memory workspaceBuffer(const dnnl::memory::desc &layout);
+  dnnl::memory workspaceBufferAt(const dnnl::memory::desc &layout, int64_t offset);
+  /// Grows the workspace by `bytes`; the offset of the new part.
+  int64_t reserve(int64_t bytes);
+
+  /// Appends a primitive. All primitives share one scratchpad: they run one after another.
+  void append(const dnnl::primitive &primitive, const dnnl::memory::desc &scratchpad,
+              Arguments arguments);
+  /// Appends a copy that changes layout.
+  void appendReorder(const dnnl::memory &from, const dnnl::memory &to);
+  /// To be called last: places the scratchpad and the index of the workspace among the buffers.
+  void finish(std::string implementation, int workspaceBufferIndex);
+
+private:
+  struct Slot {
+    dnnl::memory memory;
+    int buffer; ///< -1: the workspace
+    int64_t offset;
+  };
+  struct Step {
+    dnnl::primitive primitive;
+    Arguments arguments;
+  };
+
+  std::vector<Slot> slots;
+  std::vector<Step> steps;
+  std::vector<dnnl::memory> scratchpads;
+  int64_t workspace = 0, scratchpadBytes = 0;
+  int threads, workspaceIndex = 0;
+  std::string name;
+};
+
+} // namespace memopt::libraries
+
+#endif // MEMOPT_RUNTIME_LIBRARIES_DNNLSUPPORT_H

@@ -1,0 +1,66 @@
+//===- LibraryCalls.cpp - from a descriptor to a call -----------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt-runtime/LibraryCalls.h"
+#include "ConvolutionDescriptor.h"
+#include "DescriptorReader.h"
+#include "MatmulDescriptor.h"
+
+using namespace memopt;
+using namespace memopt::libraries;
+
+/// oneDNN where it may and can, our own kernels for the rest.
+template <typename Descriptor>
+static std::unique_ptr<LibraryCall>
+chooseCall(const Descriptor &descriptor, int threads,
+           std::unique_ptr<LibraryCall> (*createDnnl)(const Descriptor &, int),
+           std::unique_ptr<LibraryCall> (*createOwn)(const Descriptor &, int)) {
+  std::unique_ptr<LibraryCall> call;
+  if (descriptor.type == ElementType::F32 && !descriptor.reference)
+    call = createDnnl(descriptor, threads);
+  return call ? std::move(call) : createOwn(descriptor, threads);
+}
+
+static StatusOr<std::unique_ptr<LibraryCall>> createMatmul(const nlohmann::json &json,
+                                                           int threads) {
+  MEMOPT_ASSIGN_OR_RETURN(MatmulDescriptor descriptor, MatmulDescriptor::parse(json));
+  return chooseCall(descriptor, threads, createDnnlMatmul, createOwnMatmul);
+}
+
+static StatusOr<std::unique_ptr<LibraryCall>>
+createConvolution(const nlohmann::json &json, ConvolutionDirection direction, int threads) {
+  MEMOPT_ASSIGN_OR_RETURN(ConvolutionDescriptor descriptor,
+                          ConvolutionDescriptor::parse(json, direction));
+  return chooseCall(descriptor, threads, createDnnlConvolution, createOwnConvolution);
+}
+
+static StatusOr<std::unique_ptr<LibraryCall>> createKind(const nlohmann::json &json, int threads) {
+  DescriptorReader reader(json, "library call");
+  std::string kind =
+      reader.choice("kind", {"matmul", "convolution_forward", "convolution_backward_data",
+                             "convolution_backward_weights"});
+  reader.require(threads >= 1,
+                 "the number of threads must be at least 1, found " + std::to_string(threads));
+  MEMOPT_RETURN_IF_ERROR(reader.takeStatus());
+  if (kind == "matmul")
+    return createMatmul(json, threads);
+  if (kind == "convolution_forward")
+    return createConvolution(json, ConvolutionDirection::Forward, threads);
+  if (kind == "convolution_backward_data")
+    return createConvolution(json, ConvolutionDirection::BackwardData, threads);
+  return createConvolution(json, ConvolutionDirection::BackwardWeights, threads);
+}
+
+StatusOr<std::unique_ptr<LibraryCall>> LibraryCall::create(const nlohmann::json &descriptor,
+                                                           int threads) {
+  try {
+    return createKind(descriptor, threads);
+  } catch (const std::exception &error) {
+    return environmentError(std::string("library call: ") + error.what());
+  }
+}

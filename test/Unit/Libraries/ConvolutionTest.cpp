@@ -1,0 +1,238 @@
+//===- ConvolutionTest.cpp - convolution calls against plain loops ----------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LibraryCallTesting.h"
+#include <array>
+#include <cmath>
+
+using namespace memopt;
+using namespace memopt::librarytest;
+using nlohmann::json;
+
+namespace {
+
+using Extents = std::vector<int64_t>;
+
+struct Case {
+  const char *name;
+  int64_t images, inputs, outputs, groups;
+  Extents input, taps, strides, lower, upper, dilations;
+
+  Extents output() const {
+    Extents extents;
+    for (size_t i = 0; i < input.size(); ++i)
+      extents.push_back(
+          (input[i] + lower[i] + upper[i] - dilations[i] * (taps[i] - 1) - 1) / strides[i] + 1);
+    return extents;
+  }
+};
+
+const Case cases[] = {
+    {"1x1", 2, 32, 48, 1, {7, 9}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
+    {"1x1 strided", 2, 32, 48, 1, {8, 9}, {1, 1}, {2, 2}, {0, 0}, {0, 0}, {1, 1}},
+    {"3x3", 2, 16, 32, 1, {10, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"3x3 strided", 3, 32, 16, 1, {11, 10}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}},
+    {"3x3 dilated", 1, 16, 16, 1, {12, 12}, {3, 3}, {1, 1}, {2, 2}, {2, 2}, {2, 2}},
+    {"3x3 dilated and strided", 2, 5, 7, 1, {12, 13}, {3, 3}, {2, 3}, {2, 1}, {2, 1}, {2, 2}},
+    {"stem", 2, 3, 64, 1, {24, 24}, {7, 7}, {2, 2}, {3, 3}, {3, 3}, {1, 1}},
+    {"one channel", 2, 1, 8, 1, {16, 16}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"odd channels", 2, 5, 7, 1, {9, 8}, {3, 2}, {1, 1}, {1, 0}, {1, 0}, {1, 1}},
+    {"asymmetric padding", 2, 8, 8, 1, {9, 8}, {4, 3}, {1, 1}, {1, 2}, {2, 0}, {1, 1}},
+    {"patches", 2, 3, 24, 1, {16, 16}, {4, 4}, {4, 4}, {0, 0}, {0, 0}, {1, 1}},
+    {"stride beyond taps", 1, 4, 8, 1, {13, 13}, {2, 2}, {5, 4}, {0, 0}, {0, 0}, {1, 1}},
+    {"part of the input unread", 1, 4, 4, 1, {8, 8}, {3, 3}, {4, 4}, {0, 0}, {0, 0}, {1, 1}},
+    {"groups", 2, 24, 36, 3, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"32 groups", 1, 128, 128, 32, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"depthwise", 2, 24, 24, 24, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"depthwise strided", 2, 16, 16, 16, {9, 9}, {5, 5}, {2, 2}, {2, 2}, {2, 2}, {1, 1}},
+    {"depthwise, two filters", 1, 6, 12, 6, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"1d", 2, 12, 20, 1, {31}, {5}, {2}, {2}, {2}, {1}},
+    {"1d depthwise", 2, 10, 10, 10, {21}, {4}, {1}, {3}, {0}, {1}},
+    {"3d", 1, 8, 12, 1, {5, 6, 7}, {3, 3, 3}, {1, 2, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}},
+    {"whole image", 4, 16, 40, 1, {6, 6}, {6, 6}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
+    {"many pixels, few weights", 4, 4, 6, 1, {40, 40}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+};
+
+const char *const directions[] = {"convolution_forward", "convolution_backward_data",
+                                  "convolution_backward_weights"};
+
+Extents shape(int64_t first, int64_t second, const Extents &rest) {
+  Extents extents = {first, second};
+  extents.insert(extents.end(), rest.begin(), rest.end());
+  return extents;
+}
+
+int64_t volume(const Extents &extents) {
+  int64_t product = 1;
+  for (int64_t extent : extents)
+    product *= extent;
+  return product;
+}
+
+json describe(const Case &c, int direction, const char *type, const char *layout, bool reference,
+              bool bias) {
+  return {{"kind", directions[direction]},
+          {"dtype", type},
+          {"layout", layout},
+          {"input", shape(c.images, c.inputs, c.input)},
+          {"output", shape(c.images, c.outputs, c.output())},
+          {"weight", shape(c.outputs, c.inputs / c.groups, c.taps)},
+          {"strides", c.strides},
+          {"padding_lower", c.lower},
+          {"padding_upper", c.upper},
+          {"dilations", c.dilations},
+          {"groups", c.groups},
+          {"bias", bias},
+          {"reference", reference}};
+}
+
+/// Place of (image, channel, pixel) in an activation.
+int64_t place(bool last, int64_t channels, int64_t pixels, int64_t image, int64_t channel,
+              int64_t pixel) {
+  return last ? (image * pixels + pixel) * channels + channel
+              : (image * channels + channel) * pixels + pixel;
+}
+
+template <typename T> struct Data {
+  std::vector<T> x, w, bias, y;
+  explicit Data(const Case &c)
+      : x(randomValues<T>(c.images * c.inputs * volume(c.input), 1)),
+        w(randomValues<T>(c.outputs * (c.inputs / c.groups) * volume(c.taps), 2)),
+        bias(randomValues<T>(c.outputs, 3)),
+        y(randomValues<T>(c.images * c.outputs * volume(c.output()), 4)) {}
+
+  std::vector<Buffer> buffers(int direction, bool withBias) const {
+    if (direction == 1)
+      return {Buffer::of(y), Buffer::of(w), Buffer::of(x)};
+    if (direction == 2)
+      return {Buffer::of(x), Buffer::of(y), Buffer::of(w)};
+    std::vector<Buffer> list = {Buffer::of(x), Buffer::of(w)};
+    if (withBias)
+      list.push_back(Buffer::of(bias));
+    list.push_back(Buffer::of(y));
+    return list;
+  }
+};
+
+/// One loop nest for the three directions: every product x * w * y goes where it belongs.
+template <typename T>
+void convolve(const Case &c, const Data<T> &data, int direction, bool last, bool bias,
+              std::vector<double> &result, std::vector<double> &scale) {
+  const std::vector<T> &like = direction == 0 ? data.y : direction == 1 ? data.x : data.w;
+  result.assign(like.size(), 0);
+  scale.assign(like.size(), 1);
+  Extents output = c.output();
+  int64_t pixels = volume(output), inputPixels = volume(c.input), taps = volume(c.taps);
+  int64_t groupInputs = c.inputs / c.groups, groupOutputs = c.outputs / c.groups;
+  for (int64_t pixel = 0; pixel < pixels; ++pixel)
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      int64_t from = 0, step = 1, p = pixel, t = tap;
+      bool inside = true;
+      for (size_t i = output.size(); i-- > 0;) {
+        int64_t at = p % output[i] * c.strides[i] - c.lower[i] + t % c.taps[i] * c.dilations[i];
+        inside &= at >= 0 && at < c.input[i];
+        from += at * step;
+        step *= c.input[i], p /= output[i], t /= c.taps[i];
+      }
+      if (!inside)
+        continue;
+      for (int64_t n = 0; n < c.images; ++n)
+        for (int64_t k = 0; k < c.outputs; ++k)
+          for (int64_t ci = 0; ci < groupInputs; ++ci) {
+            int64_t channel = k / groupOutputs * groupInputs + ci;
+            int64_t x = place(last, c.inputs, inputPixels, n, channel, from);
+            int64_t w = (k * groupInputs + ci) * taps + tap;
+            int64_t y = place(last, c.outputs, pixels, n, k, pixel);
+            double term = direction == 0   ? double(data.x[x]) * data.w[w]
+                          : direction == 1 ? double(data.y[y]) * data.w[w]
+                                           : double(data.x[x]) * data.y[y];
+            int64_t target = direction == 0 ? y : direction == 1 ? x : w;
+            result[target] += term;
+            scale[target] += std::abs(term);
+          }
+    }
+  if (bias)
+    for (int64_t n = 0; n < c.images; ++n)
+      for (int64_t k = 0; k < c.outputs; ++k)
+        for (int64_t pixel = 0; pixel < pixels; ++pixel)
+          result[place(last, c.outputs, pixels, n, k, pixel)] += data.bias[k];
+}
+
+template <typename T>
+void check(const Case &c, int direction, const char *type, bool reference, double tolerance) {
+  for (bool last : {true, false})
+    for (bool bias : {false, true}) {
+      if (bias && direction != 0)
+        continue;
+      SCOPED_TRACE(std::string(c.name) + " " + directions[direction] + " " + type +
+                   (last ? " nhwc" : " nchw") + (reference ? " reference" : ""));
+      Data<T> data(c);
+      std::vector<Buffer> buffers = data.buffers(direction, bias);
+      std::string implementation =
+          runCall(describe(c, direction, type, last ? "nhwc" : "nchw", reference, bias), buffers);
+      SCOPED_TRACE(implementation);
+      EXPECT_EQ(implementation.find("ref"), std::string::npos);
+      EXPECT_EQ(implementation.find("gemm:"), std::string::npos);
+      std::vector<double> expected, scale;
+      convolve(c, data, direction, last, bias, expected, scale);
+      std::vector<T> found = buffers.back().template values<T>();
+      for (size_t i = 0; i < found.size(); ++i)
+        ASSERT_LE(std::abs(found[i] - expected[i]), tolerance * scale[i]) << "element " << i;
+    }
+}
+
+} // namespace
+
+TEST(Convolution, AgreesWithPlainLoops) {
+  for (const Case &c : cases)
+    for (int direction = 0; direction < 3; ++direction) {
+      check<float>(c, direction, "f32", false, 1e-6);
+      check<float>(c, direction, "f32", true, 6e-8);
+      check<double>(c, direction, "f64", false, 4e-15);
+    }
+}
+
+TEST(Convolution, SameBitsOnAnyNumberOfThreads) {
+  for (const Case &c : cases)
+    for (int direction = 0; direction < 3; ++direction)
+      for (const char *layout : {"nhwc", "nchw"}) {
+        std::vector<std::vector<char>> results;
+        for (int threads : {1, 2, 3}) {
+          std::vector<Buffer> buffers = Data<float>(c).buffers(direction, false);
+          runCall(describe(c, direction, "f32", layout, false, false), buffers, 2, threads);
+          results.push_back(buffers.back().values<char>());
+        }
+        EXPECT_TRUE(results[0] == results[1] && results[0] == results[2])
+            << c.name << " " << directions[direction] << " " << layout;
+      }
+}
+
+TEST(Convolution, RefusesBadDescriptors) {
+  json good = describe(cases[2], 0, "f32", "nhwc", false, false);
+  EXPECT_EQ(refusal(good), "");
+  auto with = [&](const char *key, const json &value) {
+    json changed = good;
+    changed[key] = value;
+    std::string message = refusal(changed), prefix = "library call 'convolution_forward': ";
+    EXPECT_EQ(message.substr(0, prefix.size()), prefix);
+    return message.substr(std::min(message.size(), prefix.size()));
+  };
+  EXPECT_EQ(with("output", {2, 32, 10, 9}), "spatial dimension 1 of 'output' must be 8, found 9");
+  EXPECT_EQ(with("output", {1, 32, 10, 8}), "'input' has a batch of 2, 'output' of 1");
+  EXPECT_EQ(with("groups", 3), "'groups' must divide the channels of 'input' and 'output'");
+  EXPECT_EQ(with("groups", 2), "'weight' must begin with 32, 8, found 32, 16");
+  EXPECT_EQ(with("strides", {0, 1}),
+            "'strides' must be a list of 2 integers from 1 to 2^48, found [0,1]");
+  EXPECT_EQ(with("layout", "chwn"), "'layout' must be one of 'nhwc', 'nchw', found \"chwn\"");
+  EXPECT_EQ(with("input", {2, 16}), "'input' must have 1 to 3 spatial dimensions behind batch and "
+                                    "channels, found 2 dimensions in all");
+  EXPECT_EQ(with("bias", 1), "'bias' must be true or false, found 1");
+  json backward = describe(cases[2], 1, "f32", "nhwc", false, true);
+  EXPECT_EQ(refusal(backward),
+            "library call 'convolution_backward_data': 'bias' belongs to convolution_forward only");
+}

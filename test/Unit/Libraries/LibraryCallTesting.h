@@ -1,0 +1,82 @@
+//===- LibraryCallTesting.h - running calls on test data ----------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_TEST_UNIT_LIBRARIES_LIBRARYCALLTESTING_H
+#define MEMOPT_TEST_UNIT_LIBRARIES_LIBRARYCALLTESTING_H
+
+#include "memopt-runtime/LibraryCalls.h"
+#include <cstdint>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace memopt::librarytest {
+
+/// Bytes at a 64-byte aligned address.
+class Buffer {
+public:
+  Buffer() = default;
+  explicit Buffer(int64_t bytes) : storage(bytes + 64), size(bytes) {}
+
+  Buffer(const Buffer &other) : Buffer(other.size) {
+    std::memcpy(data(), const_cast<Buffer &>(other).data(), size);
+  }
+  Buffer(Buffer &&) = default;
+  Buffer &operator=(Buffer &&) = default;
+
+  template <typename T> static Buffer of(const std::vector<T> &values) {
+    Buffer buffer(static_cast<int64_t>(values.size() * sizeof(T)));
+    if (!values.empty())
+      std::memcpy(buffer.data(), values.data(), values.size() * sizeof(T));
+    return buffer;
+  }
+
+  char *data() {
+    auto address = reinterpret_cast<uintptr_t>(storage.data());
+    return storage.data() + (64 - address % 64) % 64;
+  }
+  template <typename T> std::vector<T> values() {
+    std::vector<T> result(size / sizeof(T));
+    std::memcpy(result.data(), data(), result.size() * sizeof(T));
+    return result;
+  }
+
+private:
+  std::vector<char> storage;
+  int64_t size = 0;
+};
+
+/// Uniform numbers in [-1, 1), the same for the same seed.
+template <typename T> std::vector<T> randomValues(int64_t count, uint64_t seed) {
+  std::vector<T> values(count);
+  uint64_t state = seed * 0x9E3779B97F4A7C15u + 1;
+  for (T &value : values) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    value = static_cast<T>(static_cast<double>(state >> 11) / double(1ull << 52) - 1.0);
+  }
+  return values;
+}
+
+/// Runs the call `descriptor`, created for `createdFor` threads, on `running` threads, over
+/// `buffers` (operands and results). Fails the test when the workspace is overrun, when it matters
+/// what was in the workspace before, or when running allocates 4 KiB or more. Gives the
+/// implementation.
+std::string runCall(const nlohmann::json &descriptor, std::vector<Buffer> &buffers,
+                    int createdFor = 2, int running = 2);
+
+/// The message with which creation refuses `descriptor`; empty when it does not.
+std::string refusal(const nlohmann::json &descriptor);
+
+/// Largest size of an allocation since the last call of this function.
+int64_t takeLargestAllocation();
+
+} // namespace memopt::librarytest
+
+#endif // MEMOPT_TEST_UNIT_LIBRARIES_LIBRARYCALLTESTING_H

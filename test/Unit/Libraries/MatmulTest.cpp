@@ -1,0 +1,246 @@
+//===- MatmulTest.cpp - matmul calls against plain loops --------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LibraryCallTesting.h"
+#include <cmath>
+
+using namespace memopt;
+using namespace memopt::librarytest;
+using nlohmann::json;
+
+namespace {
+
+using Extents = std::vector<int64_t>;
+
+struct Case {
+  const char *name;
+  Extents batch;
+  int64_t m, n, k;
+  Extents a, b, c; ///< strides
+  bool bias = false, accumulate = false;
+};
+
+int64_t lengthOf(Extents extents, const Extents &strides) {
+  int64_t last = 0;
+  for (size_t i = 0; i < extents.size(); ++i)
+    last += (extents[i] - 1) * strides[i];
+  return last + 1;
+}
+
+Extents append(Extents batch, int64_t rows, int64_t columns) {
+  batch.insert(batch.end(), {rows, columns});
+  return batch;
+}
+
+json describe(const Case &c, const char *type, bool reference) {
+  json descriptor = {{"kind", "matmul"},
+                     {"dtype", type},
+                     {"batch", c.batch},
+                     {"m", c.m},
+                     {"n", c.n},
+                     {"k", c.k},
+                     {"a_strides", c.a},
+                     {"b_strides", c.b},
+                     {"c_strides", c.c},
+                     {"bias", nullptr},
+                     {"accumulate", c.accumulate},
+                     {"post", nullptr},
+                     {"reference", reference}};
+  if (c.bias)
+    descriptor["bias"] = "n";
+  return descriptor;
+}
+
+template <typename T> struct Data {
+  std::vector<T> a, b, bias, c;
+  explicit Data(const Case &k)
+      : a(randomValues<T>(lengthOf(append(k.batch, k.m, k.k), k.a), 1)),
+        b(randomValues<T>(lengthOf(append(k.batch, k.k, k.n), k.b), 2)),
+        bias(randomValues<T>(k.n, 3)),
+        c(randomValues<T>(lengthOf(append(k.batch, k.m, k.n), k.c), 4)) {}
+
+  std::vector<Buffer> buffers(bool withBias) const {
+    std::vector<Buffer> list = {Buffer::of(a), Buffer::of(b)};
+    if (withBias)
+      list.push_back(Buffer::of(bias));
+    list.push_back(Buffer::of(c));
+    return list;
+  }
+};
+
+/// The result in double and, for each element, the sum of magnitudes that errors are relative to.
+template <typename T>
+void multiply(const Case &c, const Data<T> &data, std::vector<double> &result,
+              std::vector<double> &scale) {
+  result.assign(data.c.begin(), data.c.end());
+  scale.assign(result.size(), 0);
+  int64_t batches = 1;
+  for (int64_t extent : c.batch)
+    batches *= extent;
+  size_t rank = c.batch.size();
+  for (int64_t index = 0; index < batches; ++index) {
+    int64_t a = 0, b = 0, target = 0, rest = index;
+    for (size_t i = rank; i-- > 0; rest /= c.batch[i]) {
+      a += rest % c.batch[i] * c.a[i];
+      b += rest % c.batch[i] * c.b[i];
+      target += rest % c.batch[i] * c.c[i];
+    }
+    for (int64_t i = 0; i < c.m; ++i)
+      for (int64_t j = 0; j < c.n; ++j) {
+        double sum = c.bias ? data.bias[j] : 0, magnitude = std::abs(sum);
+        for (int64_t k = 0; k < c.k; ++k) {
+          double term = double(data.a[a + i * c.a[rank] + k * c.a[rank + 1]]) *
+                        double(data.b[b + k * c.b[rank] + j * c.b[rank + 1]]);
+          sum += term;
+          magnitude += std::abs(term);
+        }
+        int64_t place = target + i * c.c[rank] + j * c.c[rank + 1];
+        if (c.accumulate)
+          sum += data.c[place];
+        result[place] = sum;
+        scale[place] = magnitude + 1;
+      }
+  }
+}
+
+template <typename T>
+void check(const Case &c, const char *type, bool reference, double tolerance) {
+  SCOPED_TRACE(std::string(c.name) + " " + type + (reference ? " reference" : ""));
+  Data<T> data(c);
+  std::vector<Buffer> buffers = data.buffers(c.bias);
+  std::string implementation = runCall(describe(c, type, reference), buffers);
+  SCOPED_TRACE(implementation);
+  std::vector<double> expected, scale;
+  multiply(c, data, expected, scale);
+  std::vector<T> found = buffers.back().template values<T>();
+  for (size_t i = 0; i < found.size(); ++i)
+    // An element that no index reaches keeps its value: its scale is zero.
+    ASSERT_LE(std::abs(found[i] - expected[i]), tolerance * scale[i]) << "element " << i;
+}
+
+const Case cases[] = {
+    {"plain", {}, 37, 29, 53, {53, 1}, {29, 1}, {29, 1}},
+    {"one element", {}, 1, 1, 1, {1, 1}, {1, 1}, {1, 1}},
+    {"row times matrix", {}, 1, 70, 33, {33, 1}, {70, 1}, {70, 1}},
+    {"matrix times column", {}, 70, 1, 33, {33, 1}, {1, 1}, {1, 1}},
+    {"outer product", {}, 40, 50, 1, {1, 1}, {50, 1}, {50, 1}},
+    {"linear layer", {}, 200, 192, 128, {128, 1}, {1, 128}, {192, 1}, true},
+    {"linear layer, weight [in, out]", {}, 200, 192, 128, {128, 1}, {192, 1}, {192, 1}, true},
+    {"gradient of weights", {}, 96, 130, 300, {1, 96}, {130, 1}, {130, 1}},
+    {"both transposed", {}, 45, 67, 89, {1, 45}, {1, 89}, {67, 1}},
+    {"padded rows", {}, 45, 67, 89, {100, 1}, {70, 1}, {80, 1}},
+    {"accumulating", {}, 64, 64, 40, {40, 1}, {64, 1}, {64, 1}, false, true},
+    {"accumulating with bias", {}, 33, 65, 40, {40, 1}, {1, 40}, {65, 1}, true, true},
+    {"batch", {3}, 20, 24, 16, {320, 16, 1}, {384, 24, 1}, {480, 24, 1}},
+    {"sequence of one weight", {4}, 32, 48, 16, {512, 16, 1}, {0, 48, 1}, {1536, 48, 1}, true},
+    {"one left operand for all", {4}, 32, 48, 16, {0, 16, 1}, {768, 48, 1}, {1536, 48, 1}},
+    {"two batch dimensions, outer broadcast",
+     {2, 3},
+     9,
+     10,
+     11,
+     {297, 99, 11, 1},
+     {0, 110, 10, 1},
+     {270, 90, 10, 1}},
+    {"two batch dimensions, inner broadcast",
+     {2, 3},
+     9,
+     10,
+     11,
+     {99, 0, 11, 1},
+     {330, 110, 10, 1},
+     {270, 90, 10, 1}},
+    {"heads inside a fused projection",
+     {2, 3},
+     17,
+     17,
+     8,
+     {17 * 72, 8, 72, 1},
+     {17 * 72, 8, 1, 72},
+     {3 * 289, 289, 17, 1}},
+    {"result is a view",
+     {2, 3},
+     17,
+     8,
+     17,
+     {3 * 289, 289, 17, 1},
+     {17 * 72, 8, 72, 1},
+     {17 * 24, 8, 24, 1}},
+    {"no unit stride", {}, 50, 60, 70, {210, 3}, {240, 4}, {120, 2}},
+    {"transposed result", {}, 50, 60, 70, {70, 1}, {60, 1}, {1, 50}},
+    {"every row the same", {}, 20, 30, 40, {0, 1}, {30, 1}, {30, 1}},
+    {"deep", {}, 12, 20, 5000, {1, 12}, {20, 1}, {20, 1}},
+    {"many blocks", {}, 300, 280, 600, {600, 1}, {1, 600}, {280, 1}},
+};
+
+} // namespace
+
+TEST(Matmul, AgreesWithPlainLoops) {
+  for (const Case &c : cases) {
+    check<float>(c, "f32", false, 1e-6);
+    check<float>(c, "f32", true, 6e-8);
+    check<double>(c, "f64", false, 2e-15);
+  }
+}
+
+TEST(Matmul, SameBitsOnAnyNumberOfThreads) {
+  for (const Case &c : cases)
+    for (bool reference : {false, true}) {
+      std::vector<std::vector<char>> results;
+      for (int threads : {1, 2, 3}) {
+        std::vector<Buffer> buffers = Data<float>(c).buffers(c.bias);
+        runCall(describe(c, "f32", reference), buffers, 2, threads);
+        results.push_back(buffers.back().values<char>());
+      }
+      EXPECT_TRUE(results[0] == results[1] && results[0] == results[2]) << c.name;
+    }
+}
+
+TEST(Matmul, NeverRunsReferenceOrGemmCode) {
+  for (const Case &c : cases) {
+    std::vector<Buffer> buffers = Data<float>(c).buffers(c.bias);
+    std::string implementation = runCall(describe(c, "f32", false), buffers);
+    EXPECT_EQ(implementation.find("ref"), std::string::npos) << c.name << ": " << implementation;
+    EXPECT_EQ(implementation.find("gemm:"), std::string::npos) << c.name << ": " << implementation;
+  }
+}
+
+TEST(Matmul, RefusesBadDescriptors) {
+  json good = describe(cases[0], "f32", false);
+  EXPECT_EQ(refusal(good), "");
+  auto with = [&](const char *key, const json &value) {
+    json changed = good;
+    changed[key] = value;
+    return refusal(changed);
+  };
+  EXPECT_EQ(with("m", 0), "library call 'matmul': 'm' must be an integer from 1 to 2^48, found 0");
+  EXPECT_EQ(with("k", "7"),
+            "library call 'matmul': 'k' must be an integer from 1 to 2^48, found \"7\"");
+  EXPECT_EQ(with("n", 18446744073709551615u),
+            "library call 'matmul': 'n' must be an integer from 1 to 2^48, found "
+            "18446744073709551615");
+  EXPECT_EQ(with("k", nullptr), "library call 'matmul': the key 'k' is missing");
+  EXPECT_EQ(with("dtype", "bf16"),
+            "library call 'matmul': 'dtype' must be one of 'f32', 'f64', found \"bf16\"");
+  EXPECT_EQ(with("a_strides", {1}),
+            "library call 'matmul': 'a_strides' must be a list of 2 integers from 0 to 2^48, found "
+            "[1]");
+  EXPECT_EQ(with("c_strides", {0, 1}),
+            "library call 'matmul': 'c_strides' put several elements of the result in one place");
+  EXPECT_EQ(with("post", "gelu_tanh"),
+            "library call 'matmul': 'post' must be one of '', found \"gelu_tanh\"");
+  EXPECT_EQ(with("bias", "m"), "library call 'matmul': 'bias' must be one of '', 'n', found \"m\"");
+  EXPECT_EQ(with("batch", {int64_t(1) << 40, 4}),
+            "library call 'matmul': 'a_strides' must be a list of 4 integers from 0 to 2^48, found "
+            "[53,1]");
+  EXPECT_NE(with("kind", "matmull").find("'kind' must be one of 'matmul'"), std::string::npos);
+  EXPECT_EQ(refusal(json::array()), "library call: expected an object, found array");
+  json huge = good;
+  huge["m"] = huge["k"] = int64_t(1) << 40;
+  EXPECT_EQ(refusal(huge), "library call 'matmul': a has more than 2^48 elements");
+}
