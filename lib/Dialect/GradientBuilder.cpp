@@ -18,8 +18,7 @@ using namespace mlir::memopt;
 
 std::optional<double> memopt::getSplat(Value value) {
   SplatElementsAttr attribute;
-  if (!matchPattern(value, m_Constant(&attribute)) ||
-      !isa<FloatType>(attribute.getElementType()))
+  if (!matchPattern(value, m_Constant(&attribute)) || !isa<FloatType>(attribute.getElementType()))
     return std::nullopt;
   return attribute.getSplatValue<APFloat>().convertToDouble();
 }
@@ -91,6 +90,7 @@ static Term like(Term term, double number) {
 }
 
 Term memopt::operator+(Term a, double b) { return a + like(a, b); }
+Term memopt::operator-(Term a, double b) { return a + like(a, -b); }
 Term memopt::operator-(double a, Term b) { return like(b, a) - b; }
 Term memopt::operator*(Term a, double b) { return a * like(a, b); }
 Term memopt::operator*(double a, Term b) { return b * like(b, a); }
@@ -121,7 +121,7 @@ Term memopt::cosh(Term x) { return x.getBuilder().fold<math::CoshOp>(x); }
 Term memopt::trunc(Term x) { return x.getBuilder().fold<math::TruncOp>(x); }
 Term memopt::sigmoid(Term x) { return x.getBuilder().fold<SigmoidOp>(x.getType(), x); }
 
-// Small whole powers are exact and cheap as products.
+// The powers that derivatives of common ones lead to, without a logarithm.
 Term memopt::pow(Term x, Term y) {
   std::optional<double> power = getSplat(y);
   if (power && *power == 0.0)
@@ -130,6 +130,12 @@ Term memopt::pow(Term x, Term y) {
     return x;
   if (power && *power == 2.0)
     return x * x;
+  if (power && *power == 0.5)
+    return sqrt(x);
+  if (power && *power == -0.5)
+    return rsqrt(x);
+  if (power && *power == -1.0)
+    return 1.0 / x;
   return x.getBuilder().fold<math::PowFOp>(x, y);
 }
 
@@ -139,8 +145,8 @@ Term memopt::pow(Term x, Term y) {
 
 Term GradientBuilder::splat(RankedTensorType type, double number) {
   FloatAttr value = builder.getFloatAttr(type.getElementType(), number);
-  return (*this)(create<arith::ConstantOp>(cast<TypedAttr>(
-      static_cast<Attribute>(DenseElementsAttr::get(type, value.getValue())))));
+  return (*this)(create<arith::ConstantOp>(
+      cast<TypedAttr>(static_cast<Attribute>(DenseElementsAttr::get(type, value.getValue())))));
 }
 
 Term GradientBuilder::reshape(Value value, ArrayRef<int64_t> shape) {
@@ -204,10 +210,9 @@ Term GradientBuilder::slice(Value value, ArrayRef<int64_t> offsets, ArrayRef<int
   if (std::optional<double> number = getSplat(value))
     return splat(to, *number);
   SmallVector<OpFoldResult> strides(type.getRank(), builder.getIndexAttr(1));
-  return (*this)(create<tensor::ExtractSliceOp>(to, value,
-                                                getAsIndexOpFoldResult(builder.getContext(), offsets),
-                                                getAsIndexOpFoldResult(builder.getContext(), sizes),
-                                                strides));
+  return (*this)(create<tensor::ExtractSliceOp>(
+      to, value, getAsIndexOpFoldResult(builder.getContext(), offsets),
+      getAsIndexOpFoldResult(builder.getContext(), sizes), strides));
 }
 
 Term GradientBuilder::pad(Value value, ArrayRef<int64_t> low, ArrayRef<int64_t> high) {
@@ -225,7 +230,8 @@ Term GradientBuilder::unreduce(Value value, RankedTensorType type, ArrayRef<int6
 }
 
 Term GradientBuilder::convert(Value value, Type elementType) {
-  RankedTensorType from = tensorTypeOf(value), to = RankedTensorType::get(from.getShape(), elementType);
+  RankedTensorType from = tensorTypeOf(value),
+                   to = RankedTensorType::get(from.getShape(), elementType);
   if (from == to)
     return (*this)(value);
   if (from.getElementTypeBitWidth() < to.getElementTypeBitWidth())

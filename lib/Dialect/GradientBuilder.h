@@ -7,8 +7,9 @@
 //===----------------------------------------------------------------------===//
 //
 // Lets a gradient rule be written as the formula that it is: `Term` is a tensor with arithmetic
-// operators, `GradientBuilder` makes terms and the shape ops between them. Neutral elements and splat
-// constants fold on the way, so that a formula costs no ops that a person would have left out.
+// operators, `GradientBuilder` makes terms and the shape ops between them. Neutral elements and
+// splat constants fold on the way, so that a formula costs no ops that a person would have left
+// out.
 //
 //===----------------------------------------------------------------------===//
 
@@ -51,6 +52,7 @@ Term operator*(Term a, Term b);
 Term operator/(Term a, Term b);
 Term operator-(Term a);
 Term operator+(Term a, double b);
+Term operator-(Term a, double b);
 Term operator-(double a, Term b);
 Term operator*(Term a, double b);
 Term operator*(double a, Term b);
