@@ -43,6 +43,24 @@ StringRef memopt::getModulePath(Location location) {
   return path;
 }
 
+FailureOr<int64_t> memopt::getPlannedOffset(Value value) {
+  Value root = getBufferRoot(value);
+  IntegerAttr offset;
+  if (auto argument = dyn_cast<BlockArgument>(root)) {
+    auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    if (function)
+      offset = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), MemoptDialect::kOffsetAttr);
+  } else if (auto read = root.getDefiningOp<ReadOp>()) {
+    auto variable = SymbolTable::lookupNearestSymbolFrom<VariableOp>(read, read.getVariableAttr());
+    offset = variable->getAttrOfType<IntegerAttr>(MemoptDialect::kOffsetAttr);
+  } else if (auto offsets = root.getDefiningOp()->getAttrOfType<DenseI64ArrayAttr>(MemoptDialect::kOffsetsAttr)) {
+    return offsets[cast<OpResult>(root).getResultNumber()];
+  }
+  if (!offset)
+    return failure();
+  return offset.getInt();
+}
+
 std::string Buffer::describe() const {
   VariableOp variable = this->variable; // MLIR's handles have no const accessors
   Value value = this->value;

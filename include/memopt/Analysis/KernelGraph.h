@@ -32,6 +32,9 @@ Value getBufferRoot(Value value);
 /// The path of the module that a location came from, such as "net.layer1.0.conv1"; empty when unknown.
 StringRef getModulePath(Location location);
 
+/// The byte offset that memory planning gave to the buffer of `value`; fails where it gave none.
+FailureOr<int64_t> getPlannedOffset(Value value);
+
 /// One contiguous piece of memory with one life in a step.
 struct Buffer {
   enum class Kind { Variable, Input, Result, Workspace };

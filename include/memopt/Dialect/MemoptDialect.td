@@ -37,6 +37,8 @@ def Memopt_Dialect : Dialect {
     static constexpr llvm::StringLiteral kBatchDimAttr = "memopt.batch_dim";
     /// On arguments: element type outside when it differs, such as "u8" for i8.
     static constexpr llvm::StringLiteral kDtypeAttr = "memopt.dtype";
+    /// On arguments: a dictionary {min, max, ignore, reason} of integers that do not index outside a tensor.
+    static constexpr llvm::StringLiteral kValidRangeAttr = "memopt.valid_range";
     /// On results: "loss", "prediction" or "output".
     static constexpr llvm::StringLiteral kRoleAttr = "memopt.role";
     /// On clones made by recomputation: the instance number, which also keeps CSE from merging them.

@@ -1,0 +1,40 @@
+//===- Manifest.h - what a package says of itself -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_PACKAGE_MANIFEST_H
+#define MEMOPT_PACKAGE_MANIFEST_H
+
+#include "memopt/Dialect/Memopt.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/JSON.h"
+
+namespace mlir::memopt {
+
+/// What the compiler knows and the IR does not.
+struct ManifestOptions {
+  std::string mode = "train"; ///< or "eval"
+  std::string target = "cpu";
+  std::string targetFeatures;
+  int threads = 1;            ///< that library calls were planned for
+  llvm::json::Object optimizer;
+  std::string planText;       ///< the plan in words
+};
+
+/// The manifest of docs/Package.md for a planned module. Fails with a diagnostic when something has no place.
+FailureOr<llvm::json::Object> buildManifest(ModuleOp planned, const ManifestOptions &options);
+
+/// An attribute tree as JSON: dictionaries, arrays, strings, numbers, booleans; a unit attribute is null.
+llvm::json::Value attributeToJson(Attribute attribute);
+
+/// The name of an element type in manifests and safetensors ("f32", "i1"), empty for others.
+StringRef getDtypeName(Type elementType);
+
+} // namespace mlir::memopt
+
+#endif // MEMOPT_PACKAGE_MANIFEST_H
