@@ -56,6 +56,14 @@ def VerifyKernelGraphPass : Pass<"memopt-verify-kernel-graph", "::mlir::func::Fu
   }];
 }
 
+def AnnotateInputRangesPass : Pass<"memopt-annotate-input-ranges", "::mlir::func::FuncOp"> {
+  let summary = "Note which values of an integer input would index outside a tensor";
+  let description = [{
+    Sets `memopt.valid_range` on arguments that reach the indices of an embedding or the targets of a cross
+    entropy. The runtime checks every batch against it, so that generated code need not.
+  }];
+}
+
 //===----------------------------------------------------------------------===//
 // Kernel graph to planned program
 //===----------------------------------------------------------------------===//
