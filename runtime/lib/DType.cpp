@@ -78,6 +78,15 @@ std::string memopt::toString(DType type, const Shape &shape) {
   return text + "]";
 }
 
+std::string memopt::toIndexText(const Shape &shape, int64_t element) {
+  std::string text;
+  for (size_t i = shape.size(); i-- > 0;) {
+    text = (i ? ", " : "") + std::to_string(element % shape[i]) + text;
+    element /= shape[i];
+  }
+  return "[" + text + "]";
+}
+
 //===----------------------------------------------------------------------===//
 // Elements
 //===----------------------------------------------------------------------===//

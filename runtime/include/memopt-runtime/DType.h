@@ -49,6 +49,9 @@ StatusOr<int64_t> getTensorBytes(DType type, const Shape &shape);
 /// "f32[16, 1, 48, 48]", for messages.
 std::string toString(DType type, const Shape &shape);
 
+/// "[2, 5]": the place of a flat element index in a tensor, for messages.
+std::string toIndexText(const Shape &shape, int64_t element);
+
 /// Copies `count` elements, changing their type; both sides may be unaligned. An error names the
 /// first element (by its index) whose value the new type cannot hold exactly. Floating-point types
 /// convert to wider ones, integers to any integer type that holds the value; nothing converts

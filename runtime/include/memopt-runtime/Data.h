@@ -1,0 +1,68 @@
+//===- Data.h - where batches come from -------------------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A data source writes batches straight into the places of a program's inputs. The batch at a
+// position follows from the source, the options and the position alone, so that a run goes on from
+// a checkpoint as if it had never stopped.
+//
+//   FILE.safetensors       tensors `step0.INPUT`, `step1.INPUT`, ...; after the last it begins
+//   again idx:IMAGES,LABELS      two IDX files, gzip or plain; images of bytes and their classes
+//   bytes:TEXTFILE         text, gzip or plain; a token is a byte, the target of a token the next
+//   one
+//
+// Everything that can be checked about shapes and types is checked when a source is opened.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUNTIME_DATA_H
+#define MEMOPT_RUNTIME_DATA_H
+
+#include "memopt-runtime/Manifest.h"
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace memopt {
+
+struct DataOptions {
+  bool isShuffled = true; ///< safetensors batches keep their order
+  int64_t seed = 0;
+  /// Images given as floating point: (byte * scale - mean) / deviation.
+  double scale = 1.0 / 255, mean = 0, deviation = 1;
+  /// Keep a last batch that is not full. Its missing samples are zeros with labels to be ignored,
+  /// which needs an input with an `ignore` value; other sources drop it.
+  bool isLastKept = false;
+};
+
+class DataSource {
+public:
+  virtual ~DataSource() = default;
+
+  /// Opens the source that `--data=` names. Things the user should know without being stopped (an
+  /// image padded, a batch dropped) are appended to `notices`.
+  static StatusOr<std::unique_ptr<DataSource>> open(const std::string &source,
+                                                    const std::vector<InputSpec> &inputs,
+                                                    const DataOptions &options,
+                                                    std::vector<std::string> &notices);
+
+  /// Batches in an epoch, at least 1.
+  virtual int64_t getBatchesPerEpoch() const = 0;
+  /// Samples in a batch.
+  virtual int64_t getBatchSize() const = 0;
+  /// Real samples in the batch at a position; the batch size but for a last one that was kept.
+  virtual int64_t getSampleCount(int64_t position) const { return getBatchSize(); }
+
+  /// Writes the batch at `position`, counted from 0 through all epochs. `targets` holds the address
+  /// of each input, in the manifest's order. Allocates nothing of 4 KiB or more.
+  virtual Status fill(int64_t position, const std::vector<char *> &targets) = 0;
+};
+
+} // namespace memopt
+
+#endif // MEMOPT_RUNTIME_DATA_H

@@ -1,0 +1,52 @@
+//===- DataSources.h - the kinds of data sources ----------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUNTIME_DATASOURCES_H
+#define MEMOPT_RUNTIME_DATASOURCES_H
+
+#include "memopt-runtime/Data.h"
+
+namespace memopt {
+
+StatusOr<std::unique_ptr<DataSource>> openSafetensorsData(const std::string &path,
+                                                          const std::vector<InputSpec> &inputs);
+StatusOr<std::unique_ptr<DataSource>> openIdxData(const std::string &imagePath,
+                                                  const std::string &labelPath,
+                                                  const std::vector<InputSpec> &inputs,
+                                                  const DataOptions &options,
+                                                  std::vector<std::string> &notices);
+StatusOr<std::unique_ptr<DataSource>> openByteData(const std::string &path,
+                                                   const std::vector<InputSpec> &inputs,
+                                                   const DataOptions &options,
+                                                   std::vector<std::string> &notices);
+
+/// Bytes that a data set may have once unpacked.
+constexpr size_t maxDataBytes = size_t(1) << 34;
+
+/// The order of samples in one epoch: the identity, or a permutation that follows from seed and
+/// epoch.
+class SampleOrder {
+public:
+  SampleOrder(int64_t count, bool isShuffled, int64_t seed);
+
+  /// The sample at place `index` of an epoch. Going to another epoch takes time in proportion to
+  /// the count.
+  int64_t get(int64_t epoch, int64_t index);
+
+private:
+  bool isShuffled;
+  int64_t seed, epoch = -1;
+  std::vector<int64_t> order;
+};
+
+/// Writes an integer as an element; false when the type does not hold it.
+bool tryStoreInteger(DType type, char *target, int64_t value);
+
+} // namespace memopt
+
+#endif // MEMOPT_RUNTIME_DATASOURCES_H

@@ -1,0 +1,264 @@
+//===- IdxData.cpp - images and labels in IDX files -----------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The format of the MNIST family (http://yann.lecun.com/exdb/mnist): two zero bytes, the element
+// type (8: bytes), the number of dimensions, the dimensions as big-endian 32-bit numbers, the
+// elements.
+//
+//===----------------------------------------------------------------------===//
+
+#include "DataSources.h"
+#include "memopt-runtime/Files.h"
+#include <array>
+#include <cstring>
+
+using namespace memopt;
+
+namespace {
+struct IdxFile {
+  Shape shape; ///< samples first
+  std::vector<unsigned char> content;
+  size_t begin; ///< of the elements
+
+  const unsigned char *data() const { return content.data() + begin; }
+};
+
+/// How one image of the data set becomes one of the model's.
+struct ImageFit {
+  int64_t height, width, channels; ///< of the data; channels last when there are several
+  int64_t targetHeight, targetWidth;
+  bool isChannelsFirst; ///< the model's order, when there are several channels
+  int64_t top, left;    ///< zeros above and to the left
+};
+
+class IdxData : public DataSource {
+public:
+  IdxData(IdxFile images, IdxFile labels, const DataOptions &options, int64_t batchSize,
+          int64_t batches)
+      : images(std::move(images)), labels(std::move(labels)), batchSize(batchSize),
+        batches(batches), order(this->labels.shape[0], options.isShuffled, options.seed) {}
+
+  int64_t getBatchesPerEpoch() const override { return batches; }
+  int64_t getBatchSize() const override { return batchSize; }
+  int64_t getSampleCount(int64_t position) const override {
+    return std::min(batchSize, labels.shape[0] - position % batches * batchSize);
+  }
+  Status fill(int64_t position, const std::vector<char *> &targets) override;
+
+  void writeImage(const unsigned char *image, char *target) const;
+
+  IdxFile images, labels;
+  int64_t batchSize, batches;
+  SampleOrder order;
+  size_t imageInput = 0, labelInput = 0;
+  InputSpec imageSpec, labelSpec;
+  int64_t imageElements = 0; ///< of one image of the model
+  ImageFit fit{};
+  std::array<float, 256> values{}; ///< of bytes, for floating-point images
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Reading files
+//===----------------------------------------------------------------------===//
+
+static Status parseIdx(IdxFile &file) {
+  const std::vector<unsigned char> &content = file.content;
+  if (content.size() < 4 || content[0] || content[1])
+    return badInput("not an IDX file: it does not begin with two zero bytes");
+  if (content[2] != 8)
+    return badInput("IDX element type " + std::to_string(content[2]) +
+                    " is not supported; expected 8 (unsigned bytes)");
+  size_t rank = content[3];
+  file.begin = 4 + 4 * rank;
+  if (rank == 0 || content.size() < file.begin)
+    return badInput("the IDX header ends too early");
+  int64_t elements = 1;
+  for (size_t i = 0; i < rank; ++i) {
+    const unsigned char *bytes = content.data() + 4 + 4 * i;
+    int64_t size =
+        int64_t(bytes[0]) << 24 | int64_t(bytes[1]) << 16 | int64_t(bytes[2]) << 8 | bytes[3];
+    file.shape.push_back(size);
+    if (__builtin_mul_overflow(elements, size, &elements))
+      return badInput("the IDX header's size does not fit 64 bits");
+  }
+  if (uint64_t(elements) != content.size() - file.begin)
+    return badInput("the IDX header says " + toString(DType::U8, file.shape) + ", that is " +
+                    std::to_string(elements) + " bytes, found " +
+                    std::to_string(content.size() - file.begin));
+  return Status::ok();
+}
+
+static StatusOr<IdxFile> readIdx(const std::string &path) {
+  IdxFile file;
+  MEMOPT_ASSIGN_OR_RETURN(file.content, readMaybeGzip(path, maxDataBytes));
+  if (Status status = parseIdx(file); !status.isOk())
+    return status.withContext(quote(path));
+  return file;
+}
+
+//===----------------------------------------------------------------------===//
+// Fitting the model
+//===----------------------------------------------------------------------===//
+
+/// The labels are the integer input whose shape begins that of the other, the images.
+static Status findInputs(const std::vector<InputSpec> &inputs, IdxData &data) {
+  if (inputs.size() != 2)
+    return badInput("idx data gives images and labels, the model has " +
+                    std::to_string(inputs.size()) + " inputs");
+  for (size_t label = 0; label < 2; ++label) {
+    const Shape &labels = inputs[label].shape, &images = inputs[1 - label].shape;
+    bool isPrefix =
+        labels.size() < images.size() && std::equal(labels.begin(), labels.end(), images.begin());
+    if (isFloat(inputs[label].dtype) || !isPrefix)
+      continue;
+    data.labelInput = label;
+    data.imageInput = 1 - label;
+    data.labelSpec = inputs[label];
+    data.imageSpec = inputs[1 - label];
+    return Status::ok();
+  }
+  return badInput("idx data gives images and integer labels, the model's inputs are " +
+                  toString(inputs[0].dtype, inputs[0].shape) + " and " +
+                  toString(inputs[1].dtype, inputs[1].shape));
+}
+
+static Status fitImages(IdxData &data, std::vector<std::string> &notices) {
+  const Shape &have = data.images.shape; // [samples, height, width] or [..., channels]
+  Shape want(data.imageSpec.shape.begin() + std::ptrdiff_t(data.labelSpec.shape.size()),
+             data.imageSpec.shape.end());
+  auto mismatch = [&] {
+    return badInput("the data set's images are " +
+                    toString(DType::U8, Shape(have.begin() + 1, have.end())) +
+                    ", the model's input " + quote(data.imageSpec.name) + " takes " +
+                    toString(data.imageSpec.dtype, want) + " for each sample");
+  };
+  if (have.size() != 3 && have.size() != 4)
+    return mismatch();
+  ImageFit &fit = data.fit;
+  fit.height = have[1];
+  fit.width = have[2];
+  fit.channels = have.size() == 4 ? have[3] : 1;
+  data.imageElements = getElementCount(want);
+  if (want.size() == 3 && want[0] == fit.channels) {
+    fit.isChannelsFirst = true;
+    want.erase(want.begin());
+  } else if (want.size() == 3 && want[2] == fit.channels) {
+    want.pop_back();
+  } else if (want.size() != 2 || fit.channels != 1) {
+    return mismatch();
+  }
+  fit.targetHeight = want[0];
+  fit.targetWidth = want[1];
+  if (fit.targetHeight < fit.height || fit.targetWidth < fit.width)
+    return mismatch();
+  fit.top = (fit.targetHeight - fit.height) / 2;
+  fit.left = (fit.targetWidth - fit.width) / 2;
+  if (fit.targetHeight != fit.height || fit.targetWidth != fit.width)
+    notices.push_back("images of " + std::to_string(fit.height) + " x " +
+                      std::to_string(fit.width) + " are centred in zeros to the model's " +
+                      std::to_string(fit.targetHeight) + " x " + std::to_string(fit.targetWidth));
+  return Status::ok();
+}
+
+static Status checkTypes(IdxData &data, const DataOptions &options) {
+  if (data.imageSpec.dtype != DType::F32 && data.imageSpec.dtype != DType::U8)
+    return badInput("idx images are given as f32 or u8, the model's input " +
+                    quote(data.imageSpec.name) + " is " +
+                    std::string(getName(data.imageSpec.dtype)));
+  if (!(options.deviation > 0))
+    return badInput("--data-std must be above zero");
+  for (size_t byte = 0; byte < 256; ++byte)
+    data.values[byte] = float((double(byte) * options.scale - options.mean) / options.deviation);
+  return Status::ok();
+}
+
+//===----------------------------------------------------------------------===//
+// Batches
+//===----------------------------------------------------------------------===//
+
+/// `target` holds the value of black everywhere.
+void IdxData::writeImage(const unsigned char *image, char *target) const {
+  bool isFloat = imageSpec.dtype == DType::F32;
+  int64_t plane = fit.targetHeight * fit.targetWidth;
+  for (int64_t y = 0; y < fit.height; ++y)
+    for (int64_t x = 0; x < fit.width; ++x)
+      for (int64_t c = 0; c < fit.channels; ++c) {
+        unsigned char byte = image[(y * fit.width + x) * fit.channels + c];
+        int64_t pixel = (y + fit.top) * fit.targetWidth + x + fit.left;
+        int64_t at = fit.isChannelsFirst ? c * plane + pixel : pixel * fit.channels + c;
+        if (isFloat)
+          std::memcpy(target + 4 * at, &values[byte], 4);
+        else
+          target[at] = char(byte);
+      }
+}
+
+Status IdxData::fill(int64_t position, const std::vector<char *> &targets) {
+  char *imageTarget = targets[imageInput], *labelTarget = targets[labelInput];
+  bool isFloat = imageSpec.dtype == DType::F32;
+  for (int64_t i = 0; i < getElementCount(imageSpec.shape); ++i) {
+    if (isFloat)
+      std::memcpy(imageTarget + 4 * i, &values[0], 4);
+    else
+      imageTarget[i] = 0;
+  }
+  int64_t epoch = position / batches, first = position % batches * batchSize;
+  int64_t samples = getSampleCount(position), labelSize = getByteSize(labelSpec.dtype);
+  for (int64_t i = 0; i < batchSize; ++i) {
+    int64_t label = 0;
+    if (i < samples) {
+      int64_t sample = order.get(epoch, first + i);
+      label = labels.data()[sample];
+      writeImage(images.data() + sample * fit.height * fit.width * fit.channels,
+                 imageTarget + i * imageElements * (isFloat ? 4 : 1));
+    } else {
+      label = *labelSpec.validRange->ignore; // checked at open
+    }
+    if (!tryStoreInteger(labelSpec.dtype, labelTarget + i * labelSize, label))
+      return badInput("label " + std::to_string(label) + " of sample " + std::to_string(i) +
+                      " does not fit input " + quote(labelSpec.name) + " of type " +
+                      std::string(getName(labelSpec.dtype)));
+  }
+  return Status::ok();
+}
+
+StatusOr<std::unique_ptr<DataSource>> memopt::openIdxData(const std::string &imagePath,
+                                                          const std::string &labelPath,
+                                                          const std::vector<InputSpec> &inputs,
+                                                          const DataOptions &options,
+                                                          std::vector<std::string> &notices) {
+  MEMOPT_ASSIGN_OR_RETURN(IdxFile images, readIdx(imagePath));
+  MEMOPT_ASSIGN_OR_RETURN(IdxFile labels, readIdx(labelPath));
+  if (labels.shape.size() != 1)
+    return badInput(quote(labelPath) + " holds " + toString(DType::U8, labels.shape) +
+                    ", labels have one dimension");
+  if (images.shape[0] != labels.shape[0])
+    return badInput(quote(imagePath) + " has " + std::to_string(images.shape[0]) + " images, " +
+                    quote(labelPath) + " has " + std::to_string(labels.shape[0]) + " labels");
+  auto data = std::make_unique<IdxData>(std::move(images), std::move(labels), options, 1, 1);
+  MEMOPT_RETURN_IF_ERROR(findInputs(inputs, *data));
+  MEMOPT_RETURN_IF_ERROR(fitImages(*data, notices));
+  MEMOPT_RETURN_IF_ERROR(checkTypes(*data, options));
+  int64_t samples = data->labels.shape[0], size = getElementCount(data->labelSpec.shape);
+  data->batchSize = size;
+  data->batches = size ? samples / size : 0;
+  if (int64_t rest = size ? samples % size : 0) {
+    const std::optional<ValidRange> &range = data->labelSpec.validRange;
+    if (options.isLastKept && range && range->ignore)
+      ++data->batches;
+    else
+      notices.push_back("the last " + std::to_string(rest) + " of " + std::to_string(samples) +
+                        " samples do not fill a batch of " + std::to_string(size) +
+                        " and are left out of each epoch");
+  }
+  if (data->batches == 0)
+    return badInput("the data set has " + std::to_string(samples) + " samples, not one batch of " +
+                    std::to_string(size));
+  return std::unique_ptr<DataSource>(std::move(data));
+}

@@ -1,0 +1,145 @@
+//===- SessionVariables.cpp - first values of variables -------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt-runtime/Random.h"
+#include "memopt-runtime/Session.h"
+#include "memopt-runtime/ThreadPool.h"
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+using namespace memopt;
+
+/// Writes a number as an element of a floating-point or integer type, rounded to it.
+static void storeElement(DType type, char *target, double value) {
+  switch (type) {
+  case DType::F64:
+    std::memcpy(target, &value, 8);
+    return;
+  case DType::F32: {
+    auto narrow = float(value);
+    std::memcpy(target, &narrow, 4);
+    return;
+  }
+  case DType::BF16: {
+    auto narrow = float(value);
+    uint32_t bits;
+    std::memcpy(&bits, &narrow, 4);
+    auto rounded = uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16); // to nearest, ties to even
+    std::memcpy(target, &rounded, 2);
+    return;
+  }
+  default:
+    break;
+  }
+  auto integer = int64_t(value);
+  std::memcpy(target, &integer, size_t(getByteSize(type))); // little endian
+}
+
+Status Session::fillFromWeights(const SafetensorsFile &weights, const VariableSpec &variable) {
+  const SafetensorsEntry *entry = weights.find(variable.name);
+  if (!entry)
+    return badInput(quote(weights.getPath()) + " lacks " + quote(variable.name));
+  if (entry->dtype != variable.dtype || entry->shape != variable.shape)
+    return badInput(quote(weights.getPath()) + " has " + quote(variable.name) + " as " +
+                    toString(entry->dtype, entry->shape) + ", expected " +
+                    toString(variable.dtype, variable.shape));
+  if (variable.bytes)
+    std::memcpy(getAddress(variable), entry->data, size_t(variable.bytes));
+  return Status::ok();
+}
+
+Status Session::initializeFromWeights(const std::function<bool(const VariableSpec &)> &isRestored) {
+  std::string path = package->getFolder() + "/weights.safetensors";
+  std::optional<SafetensorsFile> weights;
+  for (const VariableSpec &variable : getManifest().variables) {
+    if (isRestored(variable) || variable.role == "hyperparameter")
+      continue;
+    if (variable.init == VariableInit::Absent)
+      return badInput("the model was exported without " + quote(variable.name) +
+                      "; give its values with --load=DIR, or begin with --init=random");
+    if (variable.init == VariableInit::Zeros) {
+      if (variable.bytes)
+        std::memset(getAddress(variable), 0, size_t(variable.bytes));
+      continue;
+    }
+    if (!weights) {
+      MEMOPT_ASSIGN_OR_RETURN(weights, SafetensorsFile::open(path));
+    }
+    MEMOPT_RETURN_IF_ERROR(fillFromWeights(*weights, variable));
+  }
+  return Status::ok();
+}
+
+/// Standard deviation for a tensor whose manifest gives none: that of a layer that keeps the
+/// variance of its input.
+static double guessScale(const Shape &shape) {
+  if (shape.size() < 2)
+    return 0;
+  int64_t fanIn = 1;
+  for (size_t i = 1; i < shape.size(); ++i)
+    fanIn *= shape[i];
+  return 1 / std::sqrt(double(std::max<int64_t>(1, fanIn)));
+}
+
+void Session::fillRandomly(const VariableSpec &variable, int64_t seed) {
+  char *data = getAddress(variable);
+  int64_t count = getElementCount(variable.shape), size = getByteSize(variable.dtype);
+  if (variable.initValue) {
+    for (int64_t i = 0; i < count; ++i)
+      storeElement(variable.dtype, data + i * size, *variable.initValue);
+    return;
+  }
+  double scale = variable.initScale ? *variable.initScale : guessScale(variable.shape);
+  uint64_t stream = hashName(variable.name);
+  // Two numbers a draw; each pair follows from its own counter, so threads may share the work.
+  parallelFor((count + 1) / 2, 4096, [&](int64_t begin, int64_t end) {
+    for (int64_t pair = begin; pair < end; ++pair) {
+      std::array<double, 2> numbers = drawNormal(uint64_t(seed), uint64_t(pair), stream);
+      for (int64_t i = 2 * pair; i < std::min(count, 2 * pair + 2); ++i)
+        storeElement(variable.dtype, data + i * size, scale * numbers[size_t(i & 1)]);
+    }
+  });
+}
+
+Status Session::initializeRandomly(int64_t seed) {
+  auto isRandom = [](const VariableSpec &variable) {
+    return variable.role == "parameter" && isFloat(variable.dtype);
+  };
+  for (const VariableSpec &variable : getManifest().variables) {
+    bool isGuessable = isRandom(variable) || variable.initValue || variable.initScale;
+    if (variable.init == VariableInit::Absent && !isGuessable)
+      return badInput(variable.role + " " + quote(variable.name) +
+                      " was exported without values and no rule gives it one; load it with "
+                      "--load=DIR");
+    if (isRandom(variable) || (variable.init == VariableInit::Absent && isGuessable))
+      fillRandomly(variable, seed);
+  }
+  return initializeFromWeights([&](const VariableSpec &variable) {
+    return isRandom(variable) || variable.init == VariableInit::Absent;
+  });
+}
+
+void Session::setHyperparameters(double learningRate, int64_t step, int64_t seed) {
+  for (const VariableSpec &variable : getManifest().variables) {
+    if (variable.role != "hyperparameter")
+      continue;
+    if (variable.name == "lr")
+      storeElement(variable.dtype, getAddress(variable), learningRate);
+    else
+      std::memcpy(getAddress(variable), variable.name == "step" ? &step : &seed, sizeof step);
+  }
+}
+
+const VariableSpec *Session::findNonFiniteVariable() const {
+  for (const VariableSpec &variable : getManifest().variables)
+    if (variable.role != "hyperparameter" && variable.role != "gradient" &&
+        findNonFinite(variable.dtype, getAddress(variable), getElementCount(variable.shape)) >= 0)
+      return &variable;
+  return nullptr;
+}
