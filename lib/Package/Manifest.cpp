@@ -240,6 +240,7 @@ private:
       if (call) {
         json::Object descriptor = std::move(*attributeToJson(call.getDescriptor()).getAsObject());
         descriptor["workspace_bytes"] = call.getWorkspaceBytes();
+        descriptor["buffers"] = static_cast<int64_t>(op->getNumOperands() + op->getNumResults());
         calls.push_back(std::move(descriptor));
       }
     }

@@ -205,11 +205,11 @@ static StatusOr<InstructionSpec> readInstruction(const JsonView &view,
   return instruction;
 }
 
-/// An index into the manifest's instructions.
+/// An index into the manifest's instructions, at least `least`.
 static StatusOr<int64_t> readInstructionIndex(const JsonView &view, const char *key,
-                                              size_t instructionCount) {
+                                              size_t instructionCount, int64_t least) {
   MEMOPT_ASSIGN_OR_RETURN(int64_t index, view.getInteger(key));
-  if (index < 0 || index >= int64_t(instructionCount))
+  if (index < least || index >= int64_t(instructionCount))
     return view.fail("has " + quote(key) + " " + std::to_string(index) + ", but there are " +
                      std::to_string(instructionCount) + " instructions");
   return index;
@@ -282,7 +282,7 @@ static Status readGradients(const JsonView &root, Manifest &manifest) {
         GradientSpec gradient;
         MEMOPT_RETURN_IF_ERROR(readTensor(view, "space", manifest.arenaBytes, gradient));
         MEMOPT_ASSIGN_OR_RETURN(gradient.readyAfter,
-                                readInstructionIndex(view, "ready_after", count));
+                                readInstructionIndex(view, "ready_after", count, /*least=*/-1));
         return gradient;
       });
 }
@@ -374,7 +374,7 @@ StatusOr<Manifest> memopt::parseManifest(std::string_view text) {
   MEMOPT_RETURN_IF_ERROR(readGradients(root, manifest));
   if (root.has("loss_ready_after") && !root.raw()["loss_ready_after"].is_null()) {
     MEMOPT_ASSIGN_OR_RETURN(int64_t index, readInstructionIndex(root, "loss_ready_after",
-                                                                manifest.instructions.size()));
+                                                                manifest.instructions.size(), /*least=*/0));
     manifest.lossReadyAfter = index;
   }
   MEMOPT_RETURN_IF_ERROR(readList(root, "library_calls", manifest.libraryCalls,

@@ -36,6 +36,8 @@ int32_t Session::onInstruction(void *opaque, int64_t index) {
   }
   if (session->trace)
     session->trace->beginInstruction(index);
+  if (index == 0 && session->isCapturing)
+    session->keepGradients(-1);
   bool goesOn = index == 0 || session->finishInstruction(index - 1);
   session->running.store(index, std::memory_order_relaxed);
   return goesOn ? 0 : 1;

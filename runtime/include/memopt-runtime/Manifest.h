@@ -71,7 +71,7 @@ struct VariableSpec : PlacedTensor {
 };
 
 struct GradientSpec : PlacedTensor {
-  int64_t readyAfter; ///< index of an instruction
+  int64_t readyAfter; ///< index of an instruction; -1: it is there from the start
 };
 
 struct InstructionSpec {
