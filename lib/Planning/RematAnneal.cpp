@@ -86,12 +86,13 @@ private:
     }
   }
 
+  /// log(cost) plus what is above the budget, in relative terms.
   double objective() const {
-    double over = double(std::max(options.budget, sequence.peak()));
-    double weight = options.peakWeight == 1 ? over : std::pow(over, options.peakWeight);
-    // Bytes below the budget are worth a little: they are room for the next drop.
-    return weight * double(sequence.cost() + 1) + 0.0 * sequence.peak();
+    double budget = double(std::max<int64_t>(options.budget, 1));
+    double over = std::max(1.0, double(sequence.peak()) / budget);
+    return std::log(double(sequence.cost()) + 1) + (over > 1 ? peakWeight * std::log(over) : 0.0);
   }
+  void adaptWeight(int64_t move);
 
   int32_t slotBefore(int32_t low, int32_t slot);
   int32_t slotBetween(int32_t low, int32_t high);
@@ -106,6 +107,12 @@ private:
   bool shiftAcrossPeak();
   bool tryMove();
   void keepBest();
+  bool improves() const {
+    bool fits = sequence.peak() <= options.budget;
+    if (fits != (best.peak <= options.budget))
+      return fits;
+    return fits ? sequence.cost() < best.cost : sequence.peak() < best.peak;
+  }
 
   const Graph &graph;
   AnnealOptions options;
@@ -115,6 +122,8 @@ private:
   std::vector<Edit> journal;
   std::vector<int32_t> clonedOps, cloneIndex;
   bool crowded = false; ///< a move found no empty slot
+  double peakWeight = 1;
+  int64_t movesOver = 0; ///< above the budget, since the weight was last looked at
 };
 
 } // namespace
@@ -349,17 +358,36 @@ void Annealer::keepBest() {
   best.cost = sequence.cost();
 }
 
+/// Where one percent less peak costs more than one percent, the search would come to rest above the
+/// budget: the weight of the peak grows until it does not.
+void Annealer::adaptWeight(int64_t move) {
+  int64_t block = std::max<int64_t>(options.moves / 256 / 64, 1) * 64;
+  if (move % block || move < options.moves / 4)
+    return;
+  if (movesOver * 10 > block * 9)
+    peakWeight = std::min(64.0, peakWeight * 1.15);
+  else if (movesOver * 10 < block)
+    peakWeight = std::max(1.0, peakWeight / 1.15);
+  movesOver = 0;
+}
+
 Plan Annealer::run() {
   double current = objective();
-  double temperature = options.hot * current;
+  double temperature = options.hot;
   const int64_t period = 64;
   double cooling =
       std::pow(options.cold, double(period) / double(std::max<int64_t>(options.moves, 1)));
   bool unsaved = false; // the sequence is better than `best`, which is copied before it changes
   int64_t sinceRespace = 0;
   for (int64_t move = 0; move < options.moves; ++move, ++sinceRespace) {
-    if (move % period == 0)
+    if (move % period == 0) {
       temperature *= cooling;
+      double weight = peakWeight;
+      adaptWeight(move / period * period);
+      if (weight != peakWeight)
+        current = objective();
+    }
+    movesOver += sequence.peak() > options.budget;
     if (unsaved) {
       keepBest();
       unsaved = false;
@@ -372,10 +400,7 @@ Plan Annealer::run() {
       } else {
         current = next;
         journal.clear();
-        Plan now;
-        now.peak = sequence.peak();
-        now.cost = sequence.cost();
-        unsaved = now.betterThan(best, options.budget);
+        unsaved = improves();
       }
     } else {
       rollback();

@@ -32,9 +32,8 @@ struct AnnealOptions {
   int64_t budget = 0;
   int64_t moves = 0;
   uint64_t seed = 1;
-  double hot = 0.01;     ///< first temperature, as a share of the objective
-  double cold = 1e-4;    ///< last temperature, as a share of the first
-  double peakWeight = 1; ///< exponent of the peak in the objective
+  double hot = 0.01;  ///< first temperature, as a share of the objective
+  double cold = 1e-4; ///< last temperature, as a share of the first
   bool keepOrder = false;
   bool recompute = true;
 };

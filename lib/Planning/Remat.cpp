@@ -1,0 +1,194 @@
+//===- Remat.cpp - the stages of the rematerialization solver ----------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Planning/Remat.h"
+
+#include "RematStarts.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <atomic>
+#include <cmath>
+#include <functional>
+#include <thread>
+
+using namespace memopt::planning;
+using namespace memopt::planning::remat;
+
+/// About ten seconds of one core at the most; large graphs make slower moves.
+static int64_t defaultMoves(const Graph &graph) {
+  int64_t moves = std::min<int64_t>(12000000, 40000 * int64_t(graph.numOps + 1));
+  if (graph.numOps > 1000)
+    moves = int64_t(double(moves) * std::sqrt(1000.0 / graph.numOps));
+  return moves;
+}
+
+/// Runs every job once, on some threads. Jobs write to places of their own, so that the outcome
+/// does not depend on who ran what.
+static void runAll(llvm::ArrayRef<std::function<void()>> jobs, int32_t threads) {
+  std::atomic<size_t> next{0};
+  auto work = [&] {
+    for (size_t job; (job = next++) < jobs.size();)
+      jobs[job]();
+  };
+  std::vector<std::thread> helpers;
+  for (int32_t i = 1; i < std::min<int32_t>(threads, jobs.size()); ++i)
+    helpers.emplace_back(work);
+  work();
+  for (std::thread &helper : helpers)
+    helper.join();
+}
+
+namespace {
+
+/// One search: where it begins and how hot.
+struct Start {
+  Plan plan;
+  const char *name;
+  double hot;
+};
+
+class Solver {
+public:
+  Solver(const RematProblem &problem, const RematOptions &options)
+      : problem(problem), options(options), graph(problem) {}
+
+  RematSolution run();
+
+private:
+  std::vector<Start> makeStarts(const Plan &given);
+  void annealAll(std::vector<Start> &starts, int64_t moves, int32_t round);
+  void consider(const Plan &plan, const char *name) {
+    if (best.order.empty() || plan.betterThan(best, options.budget)) {
+      best = plan;
+      method = name;
+    }
+  }
+  /// No better plan exists.
+  bool isOptimal() const {
+    return best.peak <= options.budget ? best.cost == graph.baseCost : best.peak <= peakBound;
+  }
+  RematSolution report();
+
+  const RematProblem &problem;
+  const RematOptions &options;
+  Graph graph;
+  Plan best;
+  const char *method = "";
+  int64_t peakBound = 0;
+};
+
+} // namespace
+
+std::vector<Start> Solver::makeStarts(const Plan &given) {
+  // Temperatures are shares of the cost: in a large graph each op is a small share.
+  double scale = std::min(1.0, 400.0 / double(graph.numOps + 1));
+  std::vector<Start> starts;
+  starts.push_back({given, "annealing from the given order", 0.01 * scale});
+  Plan listed = given;
+  if (!options.keepOrder)
+    listed = planOf(graph, listSchedule(graph));
+  if (!options.recompute) {
+    starts.push_back({listed, "local search from a list schedule", 0.01 * scale});
+    return starts;
+  }
+  Plan evicted = evictGreedily(graph, given, options.budget, options.keepOrder);
+  consider(evicted, "greedy eviction from the given order");
+  starts.push_back({evicted, "annealing from a greedy plan", 0.003 * scale});
+  if (!options.keepOrder) {
+    Plan both = evictGreedily(graph, listed, options.budget, false);
+    consider(both, "greedy eviction from a list schedule");
+    starts.push_back({both, "annealing from a list schedule", 0.003 * scale});
+  }
+  starts.push_back({evicted, "annealing from a greedy plan", 0.001 * scale});
+  return starts;
+}
+
+void Solver::annealAll(std::vector<Start> &starts, int64_t moves, int32_t round) {
+  std::vector<std::function<void()>> jobs;
+  for (size_t i = 0; i < starts.size(); ++i)
+    jobs.push_back([&, i] {
+      AnnealOptions anneal;
+      anneal.budget = std::max(options.budget, options.recompute ? peakBound : 0);
+      anneal.moves = moves / int64_t(starts.size());
+      anneal.seed = options.seed * 1000003 + round * 101 + i;
+      anneal.hot = starts[i].hot;
+      anneal.keepOrder = options.keepOrder;
+      anneal.recompute = options.recompute;
+      starts[i].plan = remat::anneal(graph, starts[i].plan, anneal);
+    });
+  runAll(jobs, options.threads);
+  for (const Start &start : starts)
+    consider(start.plan, start.name);
+}
+
+RematSolution Solver::report() {
+  RematSolution solution;
+  solution.order = best.order;
+  solution.peak = best.peak;
+  solution.cost = best.cost;
+  solution.feasible = best.peak <= options.budget;
+  solution.peakLowerBound = peakBound;
+  solution.costLowerBound = graph.baseCost;
+  solution.method = method;
+  if (graph.numOps == 0)
+    return solution;
+  // What binds: the values alive where the peak stands.
+  Sequence sequence(graph);
+  sequence.assign(best.order);
+  int32_t slot = sequence.peakSlot();
+  if (slot >= sequence.slots() - 1)
+    return solution;
+  solution.bindingOp = sequence.at(slot);
+  for (int32_t value = 0; value < graph.numValues; ++value) {
+    int32_t op = graph.opOf[value];
+    llvm::ArrayRef<int32_t> uses = sequence.usesOf(value);
+    bool alive = op == solution.bindingOp || std::binary_search(uses.begin(), uses.end(), slot) ||
+                 (sequence.lastBefore(op, slot) != Sequence::none &&
+                  sequence.nextUse(value, slot) != Sequence::none);
+    if (alive && graph.bytes[value])
+      solution.binding.push_back({op, value - graph.firstValue[op]});
+  }
+  llvm::sort(solution.binding, [&](RematValue a, RematValue b) {
+    int64_t sizeA = problem.ops[a.op].results[a.result],
+            sizeB = problem.ops[b.op].results[b.result];
+    return std::make_tuple(-sizeA, a.op, a.result) < std::make_tuple(-sizeB, b.op, b.result);
+  });
+  return solution;
+}
+
+RematSolution Solver::run() {
+  std::vector<int32_t> identity(graph.numOps);
+  for (int32_t i = 0; i < graph.numOps; ++i)
+    identity[i] = i;
+  Plan given = planOf(graph, identity);
+  consider(given, "the given order");
+  if (best.peak <= options.budget)
+    return report(); // every op runs once: nothing is cheaper
+  peakBound = rematPeakLowerBound(problem);
+  if (isOptimal())
+    return report();
+  int64_t moves = options.iterations >= 0 ? options.iterations : defaultMoves(graph);
+  std::vector<Start> starts = makeStarts(given);
+  if (!isOptimal())
+    annealAll(starts, moves, 0);
+  return report();
+}
+
+llvm::Expected<RematSolution> memopt::planning::solveRemat(const RematProblem &problem,
+                                                           const RematOptions &options) {
+  if (llvm::Error error = checkRemat(problem))
+    return std::move(error);
+  return Solver(problem, options).run();
+}
+
+llvm::Expected<RematSolution> memopt::planning::solveOrder(const RematProblem &problem,
+                                                           RematOptions options) {
+  options.recompute = false;
+  return solveRemat(problem, options);
+}

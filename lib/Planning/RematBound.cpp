@@ -1,0 +1,137 @@
+//===- RematBound.cpp - proven lower bounds on the peak ----------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Before an op runs, all its operands are alive. Of a set S of values that are alive together, one
+// was computed last, by an op x: while x ran, S without x's results, x's operands and x's results
+// were alive, and just before, S without x's results together with x's operands. So
+//
+//   need(S) = min over x of max(bytes(S + operands(x) + results(x)) + workspace(x),
+//                               need(S - results(x) + operands(x)))
+//
+// is a lower bound on the peak of any order, clones allowed. It is a bottleneck shortest path over
+// sets, searched best first; cut short after some sets, the least key still open is a bound as
+// well.
+//
+//===----------------------------------------------------------------------===//
+
+#include "RematGraph.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <queue>
+#include <set>
+
+using namespace memopt::planning;
+using namespace memopt::planning::remat;
+
+namespace {
+
+class PeakBound {
+public:
+  explicit PeakBound(const Graph &graph) : graph(graph) {}
+  int64_t run(int64_t sets);
+
+private:
+  using Set = std::vector<int32_t>; ///< values, ascending
+  int64_t bytesOf(const Set &set) const {
+    int64_t sum = graph.resident;
+    for (int32_t value : set)
+      sum += graph.bytes[value];
+    return sum;
+  }
+  Set operandsOf(int32_t op) const {
+    llvm::ArrayRef<int32_t> inputs = graph.inputs[op];
+    return Set(inputs.begin(), inputs.end());
+  }
+  int64_t runningBytes(int32_t op, const Set &alive) const;
+  int64_t need(int32_t op, int64_t enough, int64_t &sets) const;
+
+  const Graph &graph;
+};
+
+} // namespace
+
+/// Bytes while `op` runs and `alive`, which holds its operands, is alive too.
+int64_t PeakBound::runningBytes(int32_t op, const Set &alive) const {
+  int64_t bytes = bytesOf(alive) + graph.workspace[op];
+  for (int32_t value = graph.firstValue[op]; value < graph.firstValue[op + 1]; ++value)
+    if (!std::binary_search(alive.begin(), alive.end(), value))
+      bytes += graph.bytes[value];
+  return bytes;
+}
+
+/// A bound on what it takes to run `op`; stops early once it cannot exceed `enough`.
+int64_t PeakBound::need(int32_t op, int64_t enough, int64_t &sets) const {
+  struct Open {
+    int64_t key;
+    int64_t step; ///< ties: the newest first, which dives
+    Set set;
+    bool operator<(const Open &other) const {
+      return std::make_pair(key, -step) > std::make_pair(other.key, -other.step);
+    }
+  };
+  std::priority_queue<Open> open;
+  std::set<Set> seen;
+  int64_t start = runningBytes(op, operandsOf(op));
+  open.push({start, 0, operandsOf(op)});
+  int64_t budget = 200;
+  while (!open.empty()) {
+    Open top = open.top();
+    if (top.key > enough ? (budget <= 0 || sets <= 0) : budget <= -400)
+      return top.key;
+    open.pop();
+    if (top.set.empty())
+      return top.key;
+    if (!seen.insert(top.set).second)
+      continue;
+    --budget;
+    --sets;
+    std::vector<int32_t> makers;
+    for (int32_t value : top.set)
+      makers.push_back(graph.opOf[value]);
+    makers.erase(std::unique(makers.begin(), makers.end()), makers.end());
+    for (int32_t maker : makers) {
+      Set before;
+      for (int32_t value : top.set)
+        if (graph.opOf[value] != maker)
+          before.push_back(value);
+      for (int32_t value : graph.inputs[maker])
+        before.push_back(value);
+      llvm::sort(before);
+      before.erase(std::unique(before.begin(), before.end()), before.end());
+      int64_t key = std::max(top.key, runningBytes(maker, before));
+      // While `maker` ran, the rest of the set was alive, and `before` holds it.
+      open.push({key, -sets, std::move(before)});
+    }
+  }
+  return start;
+}
+
+int64_t PeakBound::run(int64_t sets) {
+  int64_t bound = graph.resident;
+  // The largest direct needs first: they raise the bound, and most others then stop at once.
+  std::vector<std::pair<int64_t, int32_t>> direct;
+  for (int32_t op = 0; op < graph.numOps; ++op) {
+    int64_t bytes = runningBytes(op, operandsOf(op));
+    direct.emplace_back(-bytes, op);
+    bound = std::max(bound, bytes);
+  }
+  llvm::sort(direct);
+  for (auto [bytes, op] : direct) {
+    if (sets <= 0)
+      break;
+    bound = std::max(bound, need(op, bound, sets));
+  }
+  return bound;
+}
+
+int64_t memopt::planning::rematPeakLowerBound(const RematProblem &problem) {
+  Graph graph(problem);
+  return PeakBound(graph).run(200000);
+}

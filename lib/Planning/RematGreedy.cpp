@@ -1,0 +1,233 @@
+//===- RematGreedy.cpp - list schedules and greedy eviction ------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "RematStarts.h"
+
+#include <algorithm>
+#include <set>
+
+using namespace memopt::planning::remat;
+
+std::vector<int32_t> memopt::planning::remat::listSchedule(const Graph &graph) {
+  std::vector<int32_t> waiting(graph.numOps), unread(graph.numValues);
+  std::vector<int64_t> growth(graph.numOps, 0); // bytes alive after the op, less before it
+  for (int32_t value = 0; value < graph.numValues; ++value)
+    unread[value] = graph.users[value].size();
+  for (int32_t op = 0; op < graph.numOps; ++op) {
+    waiting[op] = graph.inputs[op].size() + graph.before[op].size();
+    for (int32_t value = graph.firstValue[op]; value < graph.firstValue[op + 1]; ++value)
+      if (unread[value])
+        growth[op] += graph.bytes[value];
+    for (int32_t value : graph.inputs[op])
+      if (unread[value] == 1)
+        growth[op] -= graph.bytes[value];
+  }
+  std::set<std::pair<int64_t, int32_t>> ready;
+  for (int32_t op = 0; op < graph.numOps; ++op)
+    if (!waiting[op])
+      ready.emplace(growth[op], op);
+  auto release = [&](int32_t op) {
+    if (--waiting[op] == 0)
+      ready.emplace(growth[op], op);
+  };
+  std::vector<bool> done(graph.numOps, false);
+  std::vector<int32_t> order;
+  while (!ready.empty()) {
+    int32_t op = ready.begin()->second;
+    ready.erase(ready.begin());
+    order.push_back(op);
+    done[op] = true;
+    for (int32_t value : graph.inputs[op]) {
+      if (--unread[value] != 1)
+        continue;
+      // Its last reader will free it.
+      for (int32_t user : graph.users[value]) {
+        if (done[user])
+          continue;
+        bool listed = ready.erase({growth[user], user});
+        growth[user] -= graph.bytes[value];
+        if (listed)
+          ready.emplace(growth[user], user);
+      }
+    }
+    for (int32_t value = graph.firstValue[op]; value < graph.firstValue[op + 1]; ++value)
+      for (int32_t user : graph.users[value])
+        release(user);
+    for (int32_t later : graph.behind[op])
+      release(later);
+  }
+  return order;
+}
+
+namespace {
+
+class Evictor {
+public:
+  Evictor(const Graph &graph, const Plan &start, int64_t budget, bool keepOrder)
+      : graph(graph), budget(budget), keepOrder(keepOrder), sequence(graph), best(start) {
+    sequence.assign(start.order);
+  }
+
+  Plan run();
+
+private:
+  /// What it takes to compute a value again before `slot` instead of keeping it over the peak.
+  struct Price {
+    int64_t cost = 0;
+    int64_t kept = 0; ///< bytes of operands that are kept over the peak for it
+    int32_t clones = 0;
+  };
+  bool estimate(int32_t op, int32_t peak, int32_t slot, int64_t worth, int depth,
+                Price &price) const;
+  bool evictBest(int32_t peak);
+  bool clone(int32_t op, int32_t peak, int32_t slot, int64_t worth, int depth);
+  bool mustKeep(int32_t value, int64_t worth, int depth) const {
+    return graph.pinned[graph.opOf[value]] || depth >= maxDepth || graph.bytes[value] * 4 <= worth;
+  }
+  /// Kept over the peak only if a clone at `slot` reads it.
+  bool stretches(int32_t value, int32_t peak, int32_t slot) const {
+    return graph.bytes[value] && sequence.nextUse(value, slot) == Sequence::none &&
+           sequence.endBefore(value, slot) <= peak;
+  }
+  int32_t slotBefore(int32_t low, int32_t slot);
+  void dropDead(int32_t op, int32_t slot);
+
+  static constexpr int maxDepth = 8, maxClones = 24;
+  const Graph &graph;
+  int64_t budget;
+  bool keepOrder;
+  Sequence sequence;
+  Plan best;
+};
+
+} // namespace
+
+bool Evictor::estimate(int32_t op, int32_t peak, int32_t slot, int64_t worth, int depth,
+                       Price &price) const {
+  price.cost += graph.cost[op];
+  if (++price.clones > maxClones)
+    return false;
+  for (int32_t value : graph.inputs[op]) {
+    if (!stretches(value, peak, slot))
+      continue;
+    if (mustKeep(value, worth, depth))
+      price.kept += graph.bytes[value];
+    else if (!estimate(graph.opOf[value], peak, slot, worth, depth + 1, price))
+      return false;
+    if (price.kept >= worth)
+      return false;
+  }
+  return true;
+}
+
+int32_t Evictor::slotBefore(int32_t low, int32_t slot) {
+  while (true) {
+    int32_t previous = std::max(low, sequence.previousTaken(slot));
+    if (slot - previous >= 2)
+      return previous + (slot - previous) / 2;
+    if (previous == low)
+      return Sequence::none;
+    slot = previous;
+  }
+}
+
+void Evictor::dropDead(int32_t op, int32_t slot) {
+  llvm::ArrayRef<int32_t> instances = sequence.instancesOf(op);
+  if (instances.size() < 2 || (keepOrder && instances.front() == slot))
+    return;
+  for (int32_t value = graph.firstValue[op]; value < graph.firstValue[op + 1]; ++value)
+    if (sequence.nextUse(value, slot) != Sequence::none)
+      return;
+  sequence.erase(slot);
+  for (int32_t value : graph.inputs[op])
+    if (int32_t made = sequence.lastBefore(graph.opOf[value], slot); made != Sequence::none)
+      dropDead(graph.opOf[value], made);
+}
+
+bool Evictor::clone(int32_t op, int32_t peak, int32_t slot, int64_t worth, int depth) {
+  int32_t target = slotBefore(peak, slot);
+  if (target == Sequence::none)
+    return false;
+  int32_t previous = sequence.lastBefore(op, target);
+  sequence.insert(op, target);
+  for (int32_t value : graph.inputs[op])
+    if (stretches(value, peak, target) && !mustKeep(value, worth, depth) &&
+        !clone(graph.opOf[value], peak, target, worth, depth + 1))
+      return false;
+  if (previous != Sequence::none)
+    dropDead(op, previous);
+  return true;
+}
+
+bool Evictor::evictBest(int32_t peak) {
+  int32_t chosen = Sequence::none, chosenUse = 0;
+  double chosenScore = 0;
+  for (int32_t value = 0; value < graph.numValues; ++value) {
+    int32_t op = graph.opOf[value];
+    if (!graph.bytes[value] || graph.pinned[op] || sequence.at(peak) == op)
+      continue;
+    int32_t made = sequence.lastBefore(op, peak);
+    if (made == Sequence::none)
+      continue;
+    int32_t use = sequence.nextUse(value, peak);
+    if (use == Sequence::none || sequence.nextTaken(peak) == use)
+      continue;
+    llvm::ArrayRef<int32_t> uses = sequence.usesOf(value);
+    if (std::binary_search(uses.begin(), uses.end(), peak))
+      continue;
+    bool late = false; // would the clone run after what must come after all instances?
+    for (int32_t other : graph.behind[op])
+      late |= sequence.instancesOf(other).front() < use;
+    Price price;
+    if (late || !estimate(op, peak, use, graph.bytes[value], 0, price))
+      continue;
+    double gap = use - sequence.endBefore(value, peak);
+    double score = double(graph.bytes[value] - price.kept) * gap / (double(price.cost) + 1e-3);
+    if (score > chosenScore) {
+      chosenScore = score;
+      chosen = value;
+      chosenUse = use;
+    }
+  }
+  if (chosen == Sequence::none)
+    return false;
+  return clone(graph.opOf[chosen], peak, chosenUse, graph.bytes[chosen], 0);
+}
+
+Plan Evictor::run() {
+  int64_t stale = 0;
+  std::vector<int32_t> before;
+  while (sequence.peak() > budget && stale < 64 + graph.numOps / 4 &&
+         sequence.size() < 8 * graph.numOps + 64) {
+    int32_t peak = sequence.peakSlot();
+    if (peak >= sequence.slots() - 1 || !evictBest(peak)) {
+      // Out of empty slots, or of anything that helps: spread out once, then give up.
+      std::vector<int32_t> now = sequence.order();
+      if (now == before)
+        break;
+      before = std::move(now);
+      sequence.assign(before);
+      continue;
+    }
+    ++stale;
+    Plan now;
+    now.peak = sequence.peak();
+    now.cost = sequence.cost();
+    if (now.betterThan(best, budget)) {
+      now.order = sequence.order();
+      best = std::move(now);
+      stale = 0;
+    }
+  }
+  return best;
+}
+
+Plan memopt::planning::remat::evictGreedily(const Graph &graph, const Plan &start, int64_t budget,
+                                            bool keepOrder) {
+  return Evictor(graph, start, budget, keepOrder).run();
+}

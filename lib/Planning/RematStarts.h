@@ -1,0 +1,33 @@
+//===- RematStarts.h - plans to begin the search with -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_LIB_PLANNING_REMATSTARTS_H
+#define MEMOPT_LIB_PLANNING_REMATSTARTS_H
+
+#include "RematAnneal.h"
+
+namespace memopt::planning::remat {
+
+/// List scheduling: of the ops that are ready, the one that frees the most beyond what it
+/// allocates; among equals the earliest in the given order. O(edges * log ops).
+std::vector<int32_t> listSchedule(const Graph &graph);
+
+/// While the peak is above the budget, drops the value alive there that frees the most byte-slots
+/// for each unit of cost, the chain of operands that must be computed again with it included. Stops
+/// where nothing helps. O(evictions * values).
+Plan evictGreedily(const Graph &graph, const Plan &start, int64_t budget, bool keepOrder);
+
+/// Keeps only the values at cut points of the order and computes each segment again when its values
+/// are wanted (Chen et al. 2016), the cut points chosen by dynamic programming over the chain of
+/// cuts (after rotor, Beaumont et al. 2019). A plan of the lowest estimated cost, whose peak may
+/// still be above the budget.
+Plan segmentChain(const Graph &graph, const Plan &start, int64_t budget);
+
+} // namespace memopt::planning::remat
+
+#endif // MEMOPT_LIB_PLANNING_REMATSTARTS_H

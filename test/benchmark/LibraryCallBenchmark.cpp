@@ -1,0 +1,149 @@
+//===- LibraryCallBenchmark.cpp - speed of library calls --------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+// Prints GFLOP/s and workspace bytes of calls at the shapes of ResNet-50 (batch 16) and GPT-2 (2 x
+// 512 tokens). The label names the implementation. MEMOPT_THREADS sets the number of threads.
+
+#include "memopt-runtime/LibraryCalls.h"
+#include "memopt-runtime/ThreadPool.h"
+#include <benchmark/benchmark.h>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+using namespace memopt;
+using nlohmann::json;
+
+static int threadCount() {
+  const char *text = std::getenv("MEMOPT_THREADS");
+  return text ? std::max(1, std::atoi(text)) : 2;
+}
+
+/// `elements`: of each operand and result.
+static void run(benchmark::State &state, const json &descriptor,
+                const std::vector<int64_t> &elements, double flops) {
+  setThreadCount(threadCount());
+  auto call = LibraryCall::create(descriptor, threadCount());
+  if (!call.isOk())
+    return state.SkipWithError(call.getMessage().c_str());
+  std::vector<std::unique_ptr<char, decltype(&std::free)>> storage;
+  std::vector<void *> buffers;
+  auto add = [&](int64_t bytes) {
+    storage.emplace_back(static_cast<char *>(std::aligned_alloc(64, (bytes + 127) / 64 * 64)),
+                         &std::free);
+    buffers.push_back(storage.back().get());
+    return static_cast<float *>(buffers.back());
+  };
+  int64_t width = descriptor["dtype"] == "f64" ? 8 : 4;
+  for (int64_t count : elements) {
+    float *values = add(count * width);
+    for (int64_t i = 0; i < count * width / 4; ++i)
+      values[i] = static_cast<float>(i % 13) * 0.1f - 0.6f;
+  }
+  add((*call)->workspaceBytes());
+  for (auto _ : state)
+    if (Status status = (*call)->run(buffers.data()); !status.isOk())
+      return state.SkipWithError(status.getMessage().c_str());
+  state.SetLabel((*call)->implementation());
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(flops * 1e-9 * double(state.iterations()), benchmark::Counter::kIsRate);
+  state.counters["workspace"] = static_cast<double>((*call)->workspaceBytes());
+}
+
+static void addMatmul(const std::string &name, int64_t m, int64_t n, int64_t k, bool transposeA,
+                      bool transposeB, const char *type = "f32", bool reference = false,
+                      bool own = false) {
+  using List = std::vector<int64_t>;
+  // Our own f32 kernels run what oneDNN cannot: a result whose columns are strided.
+  int64_t step = own ? 2 : 1;
+  json descriptor = {{"kind", "matmul"},
+                     {"dtype", type},
+                     {"batch", json::array()},
+                     {"m", m},
+                     {"n", n},
+                     {"k", k},
+                     {"a_strides", transposeA ? List{1, m} : List{k, 1}},
+                     {"b_strides", transposeB ? List{1, k} : List{n, 1}},
+                     {"c_strides", List{n * step, step}},
+                     {"reference", reference}};
+  benchmark::RegisterBenchmark(("matmul/" + name).c_str(),
+                               [=](benchmark::State &state) {
+                                 run(state, descriptor, {m * k, k * n, m * n * step},
+                                     2.0 * double(m) * double(n) * double(k));
+                               })
+      ->UseRealTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+struct Convolution {
+  const char *name;
+  int64_t images, inputs, size, outputs, taps, stride, padding, groups;
+};
+
+static void addConvolution(const Convolution &c, int direction, const char *layout,
+                           const char *type = "f32") {
+  const char *names[] = {"convolution_forward", "convolution_backward_data",
+                         "convolution_backward_weights"};
+  using List = std::vector<int64_t>;
+  int64_t output = (c.size + 2 * c.padding - c.taps) / c.stride + 1;
+  json descriptor = {{"kind", names[direction]},
+                     {"dtype", type},
+                     {"layout", layout},
+                     {"input", List{c.images, c.inputs, c.size, c.size}},
+                     {"output", List{c.images, c.outputs, output, output}},
+                     {"weight", List{c.outputs, c.inputs / c.groups, c.taps, c.taps}},
+                     {"strides", List{c.stride, c.stride}},
+                     {"padding_lower", List{c.padding, c.padding}},
+                     {"padding_upper", List{c.padding, c.padding}},
+                     {"dilations", List{1, 1}},
+                     {"groups", c.groups},
+                     {"bias", false}};
+  int64_t x = c.images * c.inputs * c.size * c.size, y = c.images * c.outputs * output * output;
+  int64_t w = c.outputs * (c.inputs / c.groups) * c.taps * c.taps;
+  std::vector<int64_t> elements = direction == 0   ? List{x, w, y}
+                                  : direction == 1 ? List{y, w, x}
+                                                   : List{x, y, w};
+  double flops = 2.0 * double(y) * double(c.inputs / c.groups * c.taps * c.taps);
+  std::string name = std::string(names[direction]) + "/" + layout + "/" + type + "/" + c.name;
+  benchmark::RegisterBenchmark(
+      name.c_str(), [=](benchmark::State &state) { run(state, descriptor, elements, flops); })
+      ->UseRealTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+int main(int argc, char **argv) {
+  addMatmul("gpt2_qkv", 1024, 2304, 768, false, true);
+  addMatmul("gpt2_qkv_dx", 1024, 768, 2304, false, false);
+  addMatmul("gpt2_qkv_dw", 2304, 768, 1024, true, false);
+  addMatmul("gpt2_mlp", 1024, 3072, 768, false, true);
+  addMatmul("gpt2_mlp_dx", 1024, 768, 3072, false, false);
+  addMatmul("gpt2_head", 1024, 50257, 768, false, true);
+  addMatmul("small", 64, 64, 64, false, true);
+  addMatmul("tiny", 8, 8, 8, false, true);
+  addMatmul("row", 1, 768, 768, false, true);
+  addMatmul("own/gpt2_mlp", 1024, 3072, 768, false, true, "f32", false, true);
+  addMatmul("own/gpt2_mlp_dx", 1024, 768, 3072, false, false, "f32", false, true);
+  addMatmul("f64/gpt2_mlp", 1024, 3072, 768, false, true, "f64");
+  addMatmul("reference/gpt2_mlp", 1024, 3072, 768, false, true, "f32", true);
+  const Convolution convolutions[] = {{"stem", 16, 3, 224, 64, 7, 2, 3, 1},
+                                      {"1x1_64_256", 16, 64, 56, 256, 1, 1, 0, 1},
+                                      {"3x3_64", 16, 64, 56, 64, 3, 1, 1, 1},
+                                      {"3x3_128_s2", 16, 128, 56, 128, 3, 2, 1, 1},
+                                      {"3x3_256", 16, 256, 14, 256, 3, 1, 1, 1},
+                                      {"1x1_512_1024_s2", 16, 512, 28, 1024, 1, 2, 0, 1},
+                                      {"3x3_512", 16, 512, 7, 512, 3, 1, 1, 1},
+                                      {"depthwise_144", 16, 144, 56, 144, 3, 1, 1, 144},
+                                      {"patch_384", 16, 3, 224, 384, 16, 16, 0, 1}};
+  for (int direction = 0; direction < 3; ++direction)
+    for (const char *layout : {"nhwc", "nchw"})
+      for (const Convolution &convolution : convolutions)
+        addConvolution(convolution, direction, layout);
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}
