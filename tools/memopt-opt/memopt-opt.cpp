@@ -8,6 +8,7 @@
 
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Pipelines/Pipelines.h"
+#include "memopt/Transforms/Passes.h"
 
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/InitAllDialects.h"

@@ -1,0 +1,27 @@
+//===- PlanReport.h - a plan for programs and for people -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_PACKAGE_PLANREPORT_H
+#define MEMOPT_PACKAGE_PLANREPORT_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/JSON.h"
+
+#include <string>
+
+namespace mlir::memopt {
+
+/// Numbers of a planned module: peak, bound, instructions, recomputation, and bytes at the peak by kind and module.
+llvm::json::Object describePlan(ModuleOp planned);
+
+/// The same in words.
+std::string explainPlan(ModuleOp planned);
+
+} // namespace mlir::memopt
+
+#endif // MEMOPT_PACKAGE_PLANREPORT_H

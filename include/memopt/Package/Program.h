@@ -1,0 +1,36 @@
+//===- Program.h - planned program to machine code -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_PACKAGE_PROGRAM_H
+#define MEMOPT_PACKAGE_PROGRAM_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <string>
+
+namespace mlir::memopt {
+
+struct ProgramOptions {
+  std::string targetFeatures; ///< processor to compile for; empty: this machine's
+  int threads = 0;            ///< compiler threads; 0: as many as the machine has. Bits do not depend on it.
+  bool reference = false;     ///< plain loops without schedules
+};
+
+/// The processor that `options` means.
+std::string getTargetProcessor(const ProgramOptions &options);
+
+/// Generates code for every kernel of the planned module and its step function, and links it to `path`.
+LogicalResult writeProgram(ModuleOp planned, const ProgramOptions &options, StringRef path);
+
+/// Prints the program's module in the LLVM dialect.
+LogicalResult printProgram(ModuleOp planned, const ProgramOptions &options, raw_ostream &out);
+
+} // namespace mlir::memopt
+
+#endif // MEMOPT_PACKAGE_PROGRAM_H

@@ -1,0 +1,49 @@
+//===- Pipelines.h - pass order, and the reasons for it -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_PIPELINES_PIPELINES_H
+#define MEMOPT_PIPELINES_PIPELINES_H
+
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassOptions.h"
+
+namespace mlir::memopt {
+
+/// What a whole compilation chooses. Each stage reads its part; the options are those of `memopt-opt
+/// --memopt-train="..."` too.
+struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
+  Option<std::string> optimizer{*this, "optimizer", llvm::cl::init("sgd"), llvm::cl::desc("sgd, adam or adamw")};
+  Option<double> lr{*this, "lr", llvm::cl::init(0.001)};
+  Option<double> momentum{*this, "momentum", llvm::cl::init(0.0)};
+  Option<double> dampening{*this, "dampening", llvm::cl::init(0.0)};
+  Option<bool> nesterov{*this, "nesterov", llvm::cl::init(false)};
+  Option<double> weightDecay{*this, "weight-decay", llvm::cl::init(-1.0)};
+  Option<double> beta1{*this, "beta1", llvm::cl::init(0.9)};
+  Option<double> beta2{*this, "beta2", llvm::cl::init(0.999)};
+  Option<double> eps{*this, "eps", llvm::cl::init(1e-8)};
+  Option<double> maxGradNorm{*this, "max-grad-norm", llvm::cl::init(0.0)};
+  Option<bool> reference{*this, "reference", llvm::cl::init(false)};
+  Option<int> threads{*this, "threads", llvm::cl::init(2), llvm::cl::desc("threads of library calls at run time")};
+  Option<int64_t> budget{*this, "budget", llvm::cl::init(-1), llvm::cl::desc("bytes of the device arena")};
+};
+
+/// Imported graph to joint graph: gradients and the optimizer's update become ops of the same function.
+void buildJointPipeline(OpPassManager &manager, const PipelineOptions &options);
+/// Joint (or, for evaluation, imported) graph to kernel graph.
+void buildKernelPipeline(OpPassManager &manager, const PipelineOptions &options);
+/// Kernel graph to planned program.
+void buildPlanPipeline(OpPassManager &manager, const PipelineOptions &options);
+
+void registerMemoptDialects(DialectRegistry &registry);
+/// `memopt-joint`, `memopt-kernels`, `memopt-plan`, and `memopt-train` for all three.
+void registerMemoptPipelines();
+
+} // namespace mlir::memopt
+
+#endif // MEMOPT_PIPELINES_PIPELINES_H

@@ -1,0 +1,134 @@
+//===- PlanReport.cpp - a plan for programs and for people -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Package/PlanReport.h"
+
+#include "memopt/Analysis/KernelGraph.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+namespace json = llvm::json;
+
+namespace {
+/// What is alive at the moment of the highest load, and totals over the program.
+struct PlanFacts {
+  int64_t arena = 0, bound = 0, load = 0, peakTime = 0;
+  int64_t kernels = 0, libraryCalls = 0, clones = 0, flops = 0, cloneFlops = 0;
+  llvm::MapVector<StringRef, int64_t> byKind;
+  std::vector<std::pair<int64_t, std::string>> largest;
+  std::string at;
+};
+} // namespace
+
+static StringRef kindOf(const Buffer &buffer) {
+  switch (buffer.kind) {
+  case Buffer::Kind::Variable:
+    return stringifyRole(VariableOp(buffer.variable).getRole());
+  case Buffer::Kind::Input:
+    return "input";
+  case Buffer::Kind::Result:
+    return "activation";
+  case Buffer::Kind::Workspace:
+    return "workspace";
+  }
+  return "";
+}
+
+static void findPeak(const KernelGraph &graph, PlanFacts &facts) {
+  SmallVector<int64_t> change(graph.getExitTime() + 3);
+  for (const Buffer &buffer : graph.getBuffers()) {
+    change[buffer.begin] += buffer.bytes;
+    change[std::min<int64_t>(buffer.end, change.size() - 1)] -= buffer.bytes;
+  }
+  int64_t live = 0;
+  for (auto [time, delta] : llvm::enumerate(change)) {
+    live += delta;
+    if (live > facts.load) {
+      facts.load = live;
+      facts.peakTime = static_cast<int64_t>(time);
+    }
+  }
+}
+
+static PlanFacts collectFacts(ModuleOp module) {
+  KernelGraph graph(getStepFunction(module));
+  PlanFacts facts;
+  auto number = [&](StringRef name) {
+    auto attribute = module->getAttrOfType<IntegerAttr>(name);
+    return attribute ? attribute.getInt() : 0;
+  };
+  facts.arena = number(MemoptDialect::kArenaBytesAttr);
+  facts.bound = number(MemoptDialect::kLowerBoundAttr);
+  for (Operation *op : graph.getInstructions()) {
+    bool clone = op->hasAttr(MemoptDialect::kCloneAttr);
+    int64_t flops = cast<CostOpInterface>(op).getFlops();
+    ++(isa<KernelOp>(op) ? facts.kernels : facts.libraryCalls);
+    facts.clones += clone;
+    facts.flops += flops;
+    facts.cloneFlops += clone ? flops : 0;
+  }
+  findPeak(graph, facts);
+  for (const Buffer &buffer : graph.getBuffers()) {
+    if (buffer.bytes == 0 || buffer.begin > facts.peakTime || buffer.end <= facts.peakTime)
+      continue;
+    facts.byKind[kindOf(buffer)] += buffer.bytes;
+    facts.largest.emplace_back(buffer.bytes, buffer.describe());
+  }
+  llvm::sort(facts.largest, [](const auto &a, const auto &b) {
+    return std::tie(b.first, a.second) < std::tie(a.first, b.second);
+  });
+  facts.largest.resize(std::min<size_t>(facts.largest.size(), 10));
+  if (facts.peakTime >= 1 && facts.peakTime < graph.getExitTime())
+    facts.at = getModulePath(graph.getInstructions()[facts.peakTime - 1]->getLoc()).str();
+  return facts;
+}
+
+json::Object mlir::memopt::describePlan(ModuleOp planned) {
+  PlanFacts facts = collectFacts(planned);
+  json::Object kinds;
+  for (auto [kind, bytes] : facts.byKind)
+    kinds[kind] = bytes;
+  json::Array largest;
+  for (auto &[bytes, text] : facts.largest)
+    largest.push_back(json::Object{{"bytes", bytes}, {"what", text}});
+  return json::Object{{"format", "memopt-plan-report"},
+                      {"version", 1},
+                      {"predicted_peak_bytes", json::Object{{"device", facts.arena}, {"host", 0}, {"disk", 0}}},
+                      {"lower_bound_bytes", facts.bound},
+                      {"kernels", facts.kernels},
+                      {"library_calls", facts.libraryCalls},
+                      {"recomputed_instructions", facts.clones},
+                      {"flops", facts.flops},
+                      {"recomputed_flops", facts.cloneFlops},
+                      {"peak_at", facts.at},
+                      {"peak_bytes_by_kind", std::move(kinds)},
+                      {"largest_at_peak", std::move(largest)}};
+}
+
+std::string mlir::memopt::explainPlan(ModuleOp planned) {
+  PlanFacts facts = collectFacts(planned);
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  out << llvm::formatv("The step needs {0} bytes of device memory; no layout of this order needs less than {1} "
+                       "({2:P1} above).\n",
+                       facts.arena, facts.bound, facts.bound ? double(facts.arena) / facts.bound - 1 : 0.0);
+  out << llvm::formatv("It runs {0} kernels and {1} library calls, {2} of them recomputations ({3:P1} of the "
+                       "operations).\n",
+                       facts.kernels, facts.libraryCalls, facts.clones,
+                       facts.flops ? double(facts.cloneFlops) / facts.flops : 0.0);
+  out << llvm::formatv("At the peak{0} {1} bytes are alive:\n", facts.at.empty() ? "" : " in " + facts.at, facts.load);
+  for (auto [kind, bytes] : facts.byKind)
+    out << llvm::formatv("  {0,14} bytes  {1}\n", bytes, kind);
+  out << "Largest among them:\n";
+  for (auto &[bytes, what] : facts.largest)
+    out << llvm::formatv("  {0,14} bytes  {1}\n", bytes, what);
+  return text;
+}

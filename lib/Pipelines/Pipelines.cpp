@@ -1,0 +1,86 @@
+//===- Pipelines.cpp - pass order, and the reasons for it -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Pipelines/Pipelines.h"
+
+#include "memopt/Dialect/Memopt.h"
+#include "memopt/Transforms/Passes.h"
+
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &options) {
+  // Ranges of inputs are read off ops that index, which later stages take apart.
+  manager.addNestedPass<func::FuncOp>(createAnnotateInputRangesPass());
+  manager.addPass(createAutodiffPass());
+  InsertOptimizerPassOptions optimizer;
+  optimizer.optimizer = options.optimizer;
+  optimizer.lr = options.lr;
+  optimizer.momentum = options.momentum;
+  optimizer.dampening = options.dampening;
+  optimizer.nesterov = options.nesterov;
+  optimizer.weightDecay = options.weightDecay;
+  optimizer.betas = {options.beta1, options.beta2};
+  optimizer.eps = options.eps;
+  optimizer.maxGradNorm = options.maxGradNorm;
+  manager.addPass(createInsertOptimizerPass(optimizer));
+  // Gradient rules write the general case; folding and CSE take away multiplications by one, repeated
+  // broadcasts, and forward values that several rules asked for.
+  manager.addNestedPass<func::FuncOp>(createCanonicalizerPass());
+  manager.addNestedPass<func::FuncOp>(createCSEPass());
+}
+
+void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &options) {
+  manager.addNestedPass<func::FuncOp>(createLowerToLinalgPass());
+  // What the lowering repeated (a variance in forward and backward, say) is computed once.
+  manager.addNestedPass<func::FuncOp>(createCSEPass());
+  FormKernelsPassOptions kernels;
+  kernels.threads = options.threads;
+  kernels.reference = options.reference;
+  manager.addNestedPass<func::FuncOp>(createFormKernelsPass(kernels));
+  manager.addNestedPass<func::FuncOp>(createVerifyKernelGraphPass());
+}
+
+void memopt::buildPlanPipeline(OpPassManager &manager, const PipelineOptions &options) {
+  PlanMemoryPassOptions plan;
+  plan.budget = options.budget;
+  manager.addPass(createPlanMemoryPass(plan));
+  manager.addPass(createVerifyPlannedPass());
+}
+
+void memopt::registerMemoptDialects(DialectRegistry &registry) {
+  registry.insert<MemoptDialect, affine::AffineDialect, arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect,
+                  LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, scf::SCFDialect, tensor::TensorDialect,
+                  vector::VectorDialect>();
+  registerUpstreamInterfaces(registry);
+}
+
+void memopt::registerMemoptPipelines() {
+  PassPipelineRegistration<PipelineOptions>("memopt-joint", "imported graph to joint graph", buildJointPipeline);
+  PassPipelineRegistration<PipelineOptions>("memopt-kernels", "joint graph to kernel graph", buildKernelPipeline);
+  PassPipelineRegistration<PipelineOptions>("memopt-plan", "kernel graph to planned program", buildPlanPipeline);
+  PassPipelineRegistration<PipelineOptions>("memopt-train", "imported graph to planned program",
+                                            [](OpPassManager &manager, const PipelineOptions &options) {
+                                              buildJointPipeline(manager, options);
+                                              buildKernelPipeline(manager, options);
+                                              buildPlanPipeline(manager, options);
+                                            });
+}

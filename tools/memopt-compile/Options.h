@@ -1,0 +1,44 @@
+//===- Options.h - the command line of memopt-compile -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_TOOLS_COMPILE_OPTIONS_H
+#define MEMOPT_TOOLS_COMPILE_OPTIONS_H
+
+#include "memopt/Pipelines/Pipelines.h"
+
+#include "llvm/Support/Error.h"
+
+#include <string>
+
+namespace memopt::tool {
+
+enum class Emit { Graph, Joint, Kernels, Planned, Llvm, Package };
+
+/// The command line, checked and with defaults filled in.
+struct CompileOptions {
+  std::string input, output;
+  Emit emit = Emit::Package;
+  bool evaluate = false;
+  bool explain = false;
+  std::string reportPath, loss, targetFeatures;
+  bool dropout = true;
+  int compilerThreads = 0; ///< 0: as many as the machine has
+  int64_t deviceBudget = -1;
+  mlir::memopt::PipelineOptions pipeline;
+  double learningRate = 0.0;
+};
+
+/// Parses; an error is one sentence that names the option. `--help` and `--version` print and leave.
+llvm::Expected<std::unique_ptr<CompileOptions>> parseCompileOptions(int argc, char **argv);
+
+/// "16GiB", "4096", "1.5MiB" in bytes.
+llvm::Expected<int64_t> parseBytes(llvm::StringRef option, llvm::StringRef text);
+
+} // namespace memopt::tool
+
+#endif // MEMOPT_TOOLS_COMPILE_OPTIONS_H

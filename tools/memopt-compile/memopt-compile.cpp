@@ -1,0 +1,202 @@
+//===- memopt-compile.cpp - training graph in, package out -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Options.h"
+
+#include "memopt/Dialect/Memopt.h"
+#include "memopt/Import/Pt2.h"
+#include "memopt/Package/Package.h"
+#include "memopt/Package/PlanReport.h"
+#include "memopt/Package/Program.h"
+#include "memopt/Pipelines/Pipelines.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/ThreadPool.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace ::memopt::tool;
+
+namespace {
+enum ExitCode { kDone = 0, kBadInput = 1, kDoesNotFit = 2, kEnvironment = 3 };
+
+/// Notes and remarks go out as they come; the error itself is kept for the last line.
+class ErrorCollector {
+public:
+  explicit ErrorCollector(MLIRContext &context)
+      : handler(&context, [this](Diagnostic &diagnostic) { return take(diagnostic); }) {}
+
+  std::string last;
+
+private:
+  LogicalResult take(Diagnostic &diagnostic) {
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    if (!isa<UnknownLoc>(diagnostic.getLocation()) && diagnostic.getSeverity() == DiagnosticSeverity::Error)
+      out << diagnostic.getLocation() << ": ";
+    out << diagnostic;
+    for (Diagnostic &note : diagnostic.getNotes())
+      llvm::errs() << "note: " << note << "\n";
+    if (diagnostic.getSeverity() != DiagnosticSeverity::Error) {
+      llvm::errs() << (diagnostic.getSeverity() == DiagnosticSeverity::Warning ? "warning: " : "remark: ") << text << "\n";
+      return success();
+    }
+    if (!last.empty())
+      llvm::errs() << "error: " << last << "\n";
+    last = text;
+    return success();
+  }
+
+  ScopedDiagnosticHandler handler;
+};
+
+/// One compilation from the command line's options to files.
+class Compilation {
+public:
+  Compilation(MLIRContext &context, const CompileOptions &options)
+      : context(context), options(options), errors(context) {}
+
+  int run() {
+    if (failed(load()) || (options.emit == Emit::Graph && failed(print())))
+      return finish(kBadInput);
+    if (options.emit == Emit::Graph)
+      return finish(kDone);
+    if (!options.evaluate && failed(runPasses(mlir::memopt::buildJointPipeline)))
+      return finish(kBadInput);
+    if (options.emit == Emit::Joint)
+      return finish(succeeded(print()) ? kDone : kBadInput);
+    if (failed(runPasses(mlir::memopt::buildKernelPipeline)))
+      return finish(kBadInput);
+    if (options.emit == Emit::Kernels)
+      return finish(succeeded(print()) ? kDone : kBadInput);
+    if (failed(runPasses(mlir::memopt::buildPlanPipeline)))
+      return finish(isOverBudget() ? kDoesNotFit : kBadInput);
+    if (failed(report()))
+      return finish(kEnvironment);
+    if (options.emit == Emit::Planned)
+      return finish(succeeded(print()) ? kDone : kBadInput);
+    return finish(succeeded(writePackage()) ? kDone : kEnvironment);
+  }
+
+private:
+  LogicalResult load() {
+    if (StringRef(options.input).ends_with(".mlir")) {
+      module = parseSourceFile<ModuleOp>(options.input, &context);
+      if (!module && errors.last.empty())
+        errors.last = options.input + ": cannot be read";
+      return success(static_cast<bool>(module));
+    }
+    ::memopt::pt2::ImportOptions import;
+    import.loss = options.loss;
+    import.evaluate = options.evaluate;
+    import.dropout = options.dropout;
+    auto imported = ::memopt::pt2::importPt2(context, options.input, import);
+    if (!imported) {
+      errors.last = llvm::toString(imported.takeError());
+      return failure();
+    }
+    module = std::move(*imported);
+    return success();
+  }
+
+  LogicalResult runPasses(void (*build)(OpPassManager &, const mlir::memopt::PipelineOptions &)) {
+    PassManager manager(&context);
+    build(manager, options.pipeline);
+    return manager.run(*module);
+  }
+
+  bool isOverBudget() {
+    auto arena = (*module)->getAttrOfType<IntegerAttr>(mlir::memopt::MemoptDialect::kArenaBytesAttr);
+    return arena && options.deviceBudget >= 0 && arena.getInt() > options.deviceBudget;
+  }
+
+  LogicalResult print() {
+    OpPrintingFlags flags;
+    flags.elideLargeElementsAttrs(16).elideLargeResourceString(16).enableDebugInfo(false);
+    module->print(llvm::outs(), flags);
+    llvm::outs() << "\n";
+    return success();
+  }
+
+  LogicalResult report() {
+    if (options.explain)
+      llvm::errs() << mlir::memopt::explainPlan(*module);
+    if (options.reportPath.empty())
+      return success();
+    std::error_code error;
+    llvm::raw_fd_ostream out(options.reportPath, error);
+    if (error) {
+      errors.last = options.reportPath + ": " + error.message();
+      return failure();
+    }
+    out << llvm::formatv("{0:2}\n", llvm::json::Value(mlir::memopt::describePlan(*module)));
+    return success();
+  }
+
+  LogicalResult writePackage() {
+    mlir::memopt::ProgramOptions program;
+    program.targetFeatures = options.targetFeatures;
+    program.threads = options.compilerThreads;
+    program.reference = options.pipeline.reference;
+    if (options.emit == Emit::Llvm)
+      return mlir::memopt::printProgram(*module, program, llvm::outs());
+    if (std::error_code error = llvm::sys::fs::create_directories(options.output)) {
+      errors.last = options.output + ": cannot make the package's folder: " + error.message();
+      return failure();
+    }
+    mlir::memopt::ManifestOptions manifest;
+    manifest.mode = options.evaluate ? "eval" : "train";
+    manifest.targetFeatures = mlir::memopt::getTargetProcessor(program);
+    manifest.threads = options.pipeline.threads;
+    manifest.planText = mlir::memopt::explainPlan(*module);
+    if (!options.evaluate)
+      manifest.optimizer = llvm::json::Object{{"name", options.pipeline.optimizer.getValue()}, {"lr", options.learningRate}};
+    if (failed(mlir::memopt::writePackageData(*module, manifest, options.output)))
+      return failure();
+    SmallString<128> path(options.output);
+    llvm::sys::path::append(path, "program.so");
+    return mlir::memopt::writeProgram(*module, program, path);
+  }
+
+  int finish(ExitCode code) {
+    if (code != kDone)
+      llvm::errs() << "memopt-compile: error: " << (errors.last.empty() ? "compilation failed" : errors.last) << "\n";
+    return code;
+  }
+
+  MLIRContext &context;
+  const CompileOptions &options;
+  ErrorCollector errors;
+  OwningOpRef<ModuleOp> module;
+};
+} // namespace
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  llvm::Expected<std::unique_ptr<CompileOptions>> options = parseCompileOptions(argc, argv);
+  if (!options) {
+    llvm::errs() << "memopt-compile: error: " << llvm::toString(options.takeError()) << "\n";
+    return kBadInput;
+  }
+  DialectRegistry registry;
+  mlir::memopt::registerMemoptDialects(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  std::unique_ptr<llvm::ThreadPoolInterface> pool;
+  if ((*options)->compilerThreads != 1) {
+    pool = std::make_unique<llvm::DefaultThreadPool>(llvm::hardware_concurrency((*options)->compilerThreads));
+    context.setThreadPool(*pool);
+  }
+  context.loadAllAvailableDialects();
+  return Compilation(context, **options).run();
+}
