@@ -1,0 +1,180 @@
+//===- RematFile.cpp - rematerialization problems and plans as JSON ----------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "RematFile.h"
+
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace memopt::planning;
+using llvm::Twine;
+namespace json = llvm::json;
+
+static llvm::Error failure(const Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+}
+
+/// Reads one op; the first thing that is wrong stands in `error`.
+class OpReader {
+public:
+  explicit OpReader(std::string place) : place(std::move(place)) {}
+
+  RematOp read(const json::Value &value) {
+    RematOp op;
+    const json::Object *object = value.getAsObject();
+    if (!object) {
+      fail("", "expected an object");
+      return op;
+    }
+    for (const auto &[key, unused] : *object)
+      if (!llvm::is_contained({"bytes", "cost", "inputs", "workspace", "pinned", "after", "name"},
+                              llvm::StringRef(key)))
+        fail("." + key.str(), "unknown key");
+    readBytes(object->get("bytes"), op);
+    op.cost = integer(object->get("cost"), ".cost");
+    readInputs(object->get("inputs"), op);
+    if (const json::Value *workspace = object->get("workspace"))
+      op.workspace = integer(workspace, ".workspace");
+    if (const json::Value *pinned = object->get("pinned")) {
+      if (auto flag = pinned->getAsBoolean())
+        op.pinned = *flag;
+      else
+        fail(".pinned", "expected true or false");
+    }
+    if (const json::Value *after = object->get("after")) {
+      if (const json::Array *list = after->getAsArray())
+        for (size_t i = 0; i < list->size(); ++i)
+          op.after.push_back(index(&(*list)[i], ".after[" + Twine(i) + "]"));
+      else
+        fail(".after", "expected a list");
+    }
+    return op;
+  }
+
+  std::string error;
+
+private:
+  void fail(const Twine &where, const Twine &what) {
+    if (error.empty())
+      error = (place + where + ": " + what).str();
+  }
+  int64_t integer(const json::Value *value, const Twine &where) {
+    if (!value) {
+      fail(where, "is missing");
+      return 0;
+    }
+    std::optional<int64_t> number = value->getAsInteger();
+    if (!number || *number < 0)
+      fail(where, "expected an integer of at least 0");
+    return number.value_or(0);
+  }
+  int32_t index(const json::Value *value, const Twine &where) {
+    int64_t number = integer(value, where);
+    if (number > std::numeric_limits<int32_t>::max())
+      fail(where, "is too large for an index");
+    return int32_t(number);
+  }
+  void readBytes(const json::Value *value, RematOp &op) {
+    const json::Array *list = value ? value->getAsArray() : nullptr;
+    if (!list) {
+      op.results.push_back(integer(value, ".bytes"));
+      return;
+    }
+    for (size_t i = 0; i < list->size(); ++i)
+      op.results.push_back(integer(&(*list)[i], ".bytes[" + Twine(i) + "]"));
+  }
+  void readInputs(const json::Value *value, RematOp &op) {
+    const json::Array *list = value ? value->getAsArray() : nullptr;
+    if (!list) {
+      fail(".inputs", "expected a list");
+      return;
+    }
+    for (size_t i = 0; i < list->size(); ++i) {
+      std::string where = (".inputs[" + Twine(i) + "]").str();
+      const json::Array *pair = (*list)[i].getAsArray();
+      if (pair && pair->size() != 2)
+        fail(where, "expected an op, or an op and the number of its result");
+      else if (pair)
+        op.inputs.push_back({index(&(*pair)[0], where), index(&(*pair)[1], where)});
+      else
+        op.inputs.push_back({index(&(*list)[i], where), 0});
+    }
+  }
+
+  std::string place;
+};
+
+llvm::Expected<RematProblem> readRematProblem(llvm::StringRef path) {
+  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
+  if (!buffer)
+    return failure(path + ": " + buffer.getError().message());
+  llvm::Expected<json::Value> parsed = json::parse((*buffer)->getBuffer());
+  if (!parsed)
+    return failure(path + ": " + llvm::toString(parsed.takeError()));
+  const json::Object *root = parsed->getAsObject();
+  if (!root)
+    return failure(path + ": expected an object");
+  if (root->getString("format") != llvm::StringRef("memopt-remat-problem"))
+    return failure(path + ": format is \"" + root->getString("format").value_or("") +
+                   "\", expected \"memopt-remat-problem\"");
+  if (root->getInteger("version") != int64_t(1))
+    return failure(path + ": version is " + Twine(root->getInteger("version").value_or(0)) +
+                   ", expected 1");
+  const json::Array *ops = root->getArray("ops");
+  if (!ops)
+    return failure(path + ": ops: expected a list");
+  RematProblem problem;
+  if (const json::Value *resident = root->get("resident")) {
+    std::optional<int64_t> bytes = resident->getAsInteger();
+    if (!bytes || *bytes < 0)
+      return failure(path + ": resident: expected an integer of at least 0");
+    problem.resident = *bytes;
+  }
+  for (size_t i = 0; i < ops->size(); ++i) {
+    OpReader reader((path + ": ops[" + Twine(i) + "]").str());
+    problem.ops.push_back(reader.read((*ops)[i]));
+    if (!reader.error.empty())
+      return failure(reader.error);
+  }
+  if (llvm::Error error = checkRemat(problem))
+    return failure(path + ": " + llvm::toString(std::move(error)));
+  return problem;
+}
+
+llvm::Error writeRematPlan(llvm::StringRef path, const RematOptions &options,
+                           const RematSolution &solution) {
+  std::error_code code;
+  llvm::raw_fd_ostream file(path, code);
+  if (code)
+    return failure(path + ": " + code.message());
+  json::OStream out(file);
+  out.object([&] {
+    out.attribute("format", "memopt-remat-plan");
+    out.attribute("version", 1);
+    out.attribute("budget", options.budget);
+    out.attribute("peak", solution.peak);
+    out.attribute("peak_lower_bound", solution.peakLowerBound);
+    out.attribute("cost", solution.cost);
+    out.attribute("cost_lower_bound", solution.costLowerBound);
+    out.attribute("method", solution.method);
+    out.attributeArray("order", [&] {
+      for (int32_t op : solution.order)
+        out.value(op);
+    });
+  });
+  file << '\n';
+  file.close();
+  if (file.has_error()) {
+    std::string message = file.error().message();
+    file.clear_error();
+    return failure(path + ": " + message);
+  }
+  return llvm::Error::success();
+}

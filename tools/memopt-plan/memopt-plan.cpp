@@ -1,0 +1,269 @@
+//===- memopt-plan.cpp - the planning solvers on plain files -----------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Exit codes: 0 done; 1 bad input or usage; 2 no plan meets the budget or capacity; 3 the
+// environment.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ArenaFile.h"
+#include "RematFile.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <chrono>
+
+using namespace memopt::planning;
+using llvm::StringRef;
+using llvm::Twine;
+
+static const char *const usage =
+    R"(memopt-plan - what to recompute, in which order to run, and where everything lies
+
+usage:
+  memopt-plan remat PROBLEM.json --budget=BYTES|N% -o PLAN.json [options]
+  memopt-plan arena PROBLEM.csv [--capacity=BYTES] -o LAYOUT.csv [options]
+
+remat: an order of the ops, in which ops may run again, with the least cost among those that keep the bytes
+alive within the budget (N%: a share of the peak of the given order).
+  --budget=BYTES|N%  the budget; with KiB, MiB or GiB if you like
+  --keep-order       first runs stay in the given order
+  --no-recompute     every op runs once: only reorder, until the budget is met
+  --threads=N        threads for the search; the answer does not depend on it (default 1)
+
+arena: an offset for each buffer, so that those alive together share no byte and the arena is low.
+  --capacity=BYTES   good enough; without it the search goes for the lower bound
+
+both:
+  -o FILE            where the answer goes; without it only the figures are printed
+  --iterations=N     effort, in moves of the search (default: by the size of the problem)
+  --seed=N           of the search (default 1); same input, options and seed, same answer
+  --help             this text
+
+File formats stand in docs/Planning.md. Exit codes: 0 done, 1 bad input or usage, 2 nothing found within the
+budget or capacity.
+)";
+
+static int usageError(const Twine &message) {
+  llvm::errs() << "memopt-plan: " << message << "; see memopt-plan --help\n";
+  return 1;
+}
+
+static int inputError(llvm::Error error) {
+  llvm::errs() << "memopt-plan: error: " << llvm::toString(std::move(error)) << '\n';
+  return 1;
+}
+
+namespace {
+
+struct Arguments {
+  StringRef command, input, output, budget, capacity;
+  int64_t iterations = -1, seed = 1, threads = 1;
+  bool keepOrder = false, recompute = true;
+};
+
+} // namespace
+
+/// Fills `value` from "--name=value", or from "--name value", stepping over the second word.
+static bool takeValue(llvm::ArrayRef<const char *> words, size_t &at, StringRef name,
+                      StringRef &value) {
+  StringRef word = words[at];
+  if (!word.consume_front(name))
+    return false;
+  if (word.consume_front("=")) {
+    value = word;
+    return true;
+  }
+  if (!word.empty() || at + 1 == words.size())
+    return false;
+  value = words[++at];
+  return true;
+}
+
+/// Parses the words after the program's name; says what is wrong, or nothing.
+static std::string parse(llvm::ArrayRef<const char *> words, Arguments &arguments) {
+  std::vector<StringRef> places;
+  for (size_t at = 0; at < words.size(); ++at) {
+    StringRef word = words[at], number;
+    if (!word.starts_with("-")) {
+      places.push_back(word);
+      continue;
+    }
+    if (word == "--keep-order") {
+      arguments.keepOrder = true;
+    } else if (word == "--no-recompute") {
+      arguments.recompute = false;
+    } else if (takeValue(words, at, "-o", arguments.output) ||
+               takeValue(words, at, "--budget", arguments.budget) ||
+               takeValue(words, at, "--capacity", arguments.capacity)) {
+      continue;
+    } else if (takeValue(words, at, "--iterations", number)) {
+      if (number.getAsInteger(10, arguments.iterations) || arguments.iterations < 0)
+        return ("--iterations is \"" + number + "\", expected an integer of at least 0").str();
+    } else if (takeValue(words, at, "--seed", number)) {
+      if (number.getAsInteger(10, arguments.seed))
+        return ("--seed is \"" + number + "\", expected an integer").str();
+    } else if (takeValue(words, at, "--threads", number)) {
+      if (number.getAsInteger(10, arguments.threads) || arguments.threads < 1 ||
+          arguments.threads > 1024)
+        return ("--threads is \"" + number + "\", expected 1 to 1024").str();
+    } else {
+      return ("unknown option or missing value: " + word).str();
+    }
+  }
+  if (places.empty())
+    return "expected remat or arena";
+  if (places.size() != 2)
+    return "expected one problem file";
+  arguments.command = places[0];
+  arguments.input = places[1];
+  bool remat = arguments.command == "remat";
+  if (!remat && arguments.command != "arena")
+    return ("unknown command \"" + arguments.command + "\", expected remat or arena").str();
+  if (remat && !arguments.capacity.empty())
+    return "--capacity belongs to arena; remat has --budget";
+  if (!remat && (!arguments.budget.empty() || arguments.keepOrder || !arguments.recompute))
+    return "--budget, --keep-order and --no-recompute belong to remat";
+  if (remat && arguments.budget.empty())
+    return "remat needs --budget=BYTES or --budget=N%";
+  return "";
+}
+
+/// Bytes with an optional unit, or a share of `whole` if that is not negative. Says false if
+/// malformed.
+static bool parseBytes(StringRef text, int64_t whole, int64_t &bytes) {
+  if (whole >= 0 && text.consume_back("%")) {
+    double percent = 0;
+    if (text.getAsDouble(percent) || !(percent >= 0) || percent > 1e6)
+      return false;
+    double share = double(whole) * percent / 100;
+    bytes = share >= 0x1p62 ? int64_t(1) << 62 : int64_t(share);
+    return true;
+  }
+  int shift = 0;
+  if (text.consume_back("KiB"))
+    shift = 10;
+  else if (text.consume_back("MiB"))
+    shift = 20;
+  else if (text.consume_back("GiB"))
+    shift = 30;
+  if (text.rtrim().getAsInteger(10, bytes) || bytes < 0 || bytes > (int64_t(1) << 62) >> shift)
+    return false;
+  bytes <<= shift;
+  return true;
+}
+
+static double secondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+static double percentAbove(int64_t value, int64_t base) {
+  return base ? 100 * (double(value) / double(base) - 1) : 0;
+}
+
+static int runRemat(const Arguments &arguments) {
+  auto start = std::chrono::steady_clock::now();
+  llvm::Expected<RematProblem> problem = readRematProblem(arguments.input);
+  if (!problem)
+    return inputError(problem.takeError());
+  std::vector<int32_t> given(problem->ops.size());
+  for (size_t i = 0; i < given.size(); ++i)
+    given[i] = i;
+  llvm::Expected<RematMeasure> base = measureRemat(*problem, given);
+  if (!base)
+    return inputError(base.takeError());
+  RematOptions options;
+  if (!parseBytes(arguments.budget, base->peak, options.budget))
+    return usageError("--budget is \"" + arguments.budget +
+                      "\", expected bytes (1048576, 64MiB) or a share (70%)");
+  options.iterations = arguments.iterations;
+  options.seed = arguments.seed;
+  options.threads = arguments.threads;
+  options.keepOrder = arguments.keepOrder;
+  options.recompute = arguments.recompute;
+  llvm::Expected<RematSolution> solution = solveRemat(*problem, options);
+  if (!solution)
+    return inputError(solution.takeError());
+  if (llvm::Error error = verifyRemat(*problem, options, *solution))
+    return inputError(std::move(error));
+  llvm::outs() << "peak " << solution->peak << " bytes ("
+               << llvm::format("%.2f", 100 + percentAbove(solution->peak, base->peak))
+               << "% of the given order's), lower bound " << solution->peakLowerBound << "\ncost "
+               << solution->cost << " (+"
+               << llvm::format("%.3f", percentAbove(solution->cost, base->cost))
+               << "%), lower bound " << solution->costLowerBound << "\ninstances "
+               << solution->order.size() << " of " << problem->ops.size() << " ops, by "
+               << solution->method << "\nseconds " << llvm::format("%.2f", secondsSince(start))
+               << "\n";
+  if (!solution->feasible) {
+    llvm::outs() << "alive at the peak, while op " << solution->bindingOp << " runs:";
+    for (RematValue value : llvm::ArrayRef(solution->binding).take_front(8))
+      llvm::outs() << " op " << value.op << " (" << problem->ops[value.op].results[value.result]
+                   << ")";
+    llvm::outs() << "\n";
+    llvm::errs() << "memopt-plan: " << arguments.input << ": no plan found within "
+                 << options.budget << " bytes; the smallest peak found is " << solution->peak
+                 << " and no plan is below " << solution->peakLowerBound
+                 << "; raise --budget or --iterations\n";
+    return 2;
+  }
+  if (!arguments.output.empty())
+    if (llvm::Error error = writeRematPlan(arguments.output, options, *solution))
+      return inputError(std::move(error));
+  return 0;
+}
+
+static int runArena(const Arguments &arguments) {
+  auto start = std::chrono::steady_clock::now();
+  ArenaOptions options;
+  if (!arguments.capacity.empty() &&
+      !parseBytes(arguments.capacity, /*whole=*/-1, options.capacity))
+    return usageError("--capacity is \"" + arguments.capacity + "\", expected bytes");
+  if (arguments.iterations >= 0)
+    options.iterations = arguments.iterations;
+  options.seed = arguments.seed;
+  llvm::Expected<ArenaFile> file = readArenaFile(arguments.input);
+  if (!file)
+    return inputError(file.takeError());
+  llvm::Expected<ArenaSolution> solution = solveArena(file->problem, options);
+  if (!solution)
+    return inputError(solution.takeError());
+  if (llvm::Error error = verifyArena(file->problem, *solution))
+    return inputError(std::move(error));
+  llvm::outs() << "height " << solution->height << " bytes, lower bound " << solution->lowerBound
+               << " (+"
+               << llvm::format("%.3f", percentAbove(solution->height, solution->lowerBound))
+               << "%), by " << solution->method << "\nbuffers " << file->problem.buffers.size()
+               << "\nseconds " << llvm::format("%.2f", secondsSince(start)) << "\n";
+  if (options.capacity >= 0 && solution->height > options.capacity) {
+    llvm::errs() << "memopt-plan: " << arguments.input << ": no layout found within "
+                 << options.capacity << " bytes; the smallest found has " << solution->height
+                 << " and none has less than " << solution->lowerBound
+                 << "; raise --capacity or --iterations\n";
+    return 2;
+  }
+  if (!arguments.output.empty())
+    if (llvm::Error error = writeArenaLayout(arguments.output, *file, *solution))
+      return inputError(std::move(error));
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  llvm::ArrayRef<const char *> words(const_cast<const char **>(argv) + 1, argc - 1);
+  if (llvm::any_of(words, [](StringRef word) { return word == "--help" || word == "-h"; })) {
+    llvm::outs() << usage;
+    return 0;
+  }
+  Arguments arguments;
+  if (std::string message = parse(words, arguments); !message.empty())
+    return usageError(message);
+  return arguments.command == "remat" ? runRemat(arguments) : runArena(arguments);
+}
