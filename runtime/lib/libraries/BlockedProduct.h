@@ -53,7 +53,7 @@ public:
 
 /// Limits of a block; packing functions may keep tables of this many pointers on the stack.
 constexpr int64_t maxBlockRows = 96;
-constexpr int64_t maxBlockColumns = 128;
+constexpr int64_t maxBlockColumns = 256;
 constexpr int64_t maxBlockDepth = 256;
 
 template <typename Stored, typename Computed> class BlockedProduct {

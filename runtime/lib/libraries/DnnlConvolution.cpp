@@ -8,7 +8,9 @@
 
 // Activations stay channels-last, the layout that oneDNN's fast convolutions take from others; the
 // weights are asked as `any` and packed in the workspace from their plain home, or unpacked to it.
-// Plain weights beside channels-last activations would give reference code.
+// Plain weights beside channels-last activations would give reference code. Channels-first
+// activations are copied to channels-last in the workspace: oneDNN takes them as they are only
+// through its GEMM, which allocates behind the plan.
 
 #include "ConvolutionDescriptor.h"
 #include "DnnlSupport.h"
@@ -29,6 +31,7 @@ memory::dims lastDimensions(const Spatial &values, int rank) {
 
 struct Geometry {
   memory::dims strides, dilations, paddingLower, paddingUpper;
+  memory::desc homeX, homeY; ///< activations as the caller has them
   memory::desc x, y, plainWeights, anyWeights, bias;
 
   explicit Geometry(const ConvolutionDescriptor &d)
@@ -39,22 +42,34 @@ struct Geometry {
     for (memory::dim &dilation : dilations)
       --dilation;
     constexpr auto f32 = memory::data_type::f32;
-    x = activation(d.images, d.inputChannels, lastDimensions(d.input, d.rank));
-    y = activation(d.images, d.outputChannels, lastDimensions(d.output, d.rank));
+    memory::dims input = lastDimensions(d.input, d.rank), output = lastDimensions(d.output, d.rank);
+    x = activation(d.images, d.inputChannels, input);
+    y = activation(d.images, d.outputChannels, output);
+    homeX = d.channelsLast ? x : contiguous(d.images, d.inputChannels, input);
+    homeY = d.channelsLast ? y : contiguous(d.images, d.outputChannels, output);
     memory::dims weights = lastDimensions(d.taps, d.rank);
     weights.insert(weights.begin(), {d.groupOutputs(), d.groupInputs()});
     if (d.groups > 1)
       weights.insert(weights.begin(), d.groups);
-    memory::dims steps(weights.size(), 1);
-    for (size_t i = weights.size() - 1; i-- > 0;)
-      steps[i] = steps[i + 1] * weights[i + 1];
-    plainWeights = memory::desc(weights, f32, steps);
+    plainWeights = contiguous(weights);
     anyWeights = memory::desc(weights, f32, memory::format_tag::any);
     if (d.bias)
       bias = memory::desc({d.outputChannels}, f32, memory::format_tag::a);
   }
 
 private:
+  static memory::desc contiguous(const memory::dims &extents) {
+    memory::dims steps(extents.size(), 1);
+    for (size_t i = extents.size() - 1; i-- > 0;)
+      steps[i] = steps[i + 1] * extents[i + 1];
+    return memory::desc(extents, memory::data_type::f32, steps);
+  }
+
+  static memory::desc contiguous(int64_t images, int64_t channels, memory::dims extents) {
+    extents.insert(extents.begin(), {images, channels});
+    return contiguous(extents);
+  }
+
   static memory::desc activation(int64_t images, int64_t channels, const memory::dims &extents) {
     memory::dims all = {images, channels}, steps(extents.size() + 2, 1);
     all.insert(all.end(), extents.begin(), extents.end());
@@ -91,14 +106,26 @@ public:
   }
 
 private:
-  /// The weights at `buffer` in the layout that the primitive reads.
-  memory packedWeights(const Geometry &g, const memory::desc &wanted, int buffer) {
-    memory plain = callerBuffer(g.plainWeights, buffer);
-    if (wanted == g.plainWeights)
+  /// The caller's buffer in the layout that the primitive reads.
+  memory operand(const memory::desc &home, const memory::desc &wanted, int buffer) {
+    memory plain = callerBuffer(home, buffer);
+    if (wanted == home)
       return plain;
     memory packed = workspaceBuffer(wanted);
     appendReorder(plain, packed);
     return packed;
+  }
+
+  /// Appends the primitive with a result that it writes as `wanted` and the caller gets as `home`.
+  void appendWithResult(const dnnl::primitive &primitive, const memory::desc &scratchpad,
+                        Arguments arguments, int argument, const memory::desc &home,
+                        const memory::desc &wanted, int buffer) {
+    memory plain = callerBuffer(home, buffer);
+    memory result = wanted == home ? plain : workspaceBuffer(wanted);
+    arguments.insert({argument, result});
+    append(primitive, scratchpad, std::move(arguments));
+    if (wanted != home)
+      appendReorder(result, plain);
   }
 
   bool buildForward(const Geometry &g, Forward::primitive_desc description) {
@@ -106,12 +133,13 @@ private:
       return false;
     name = description.impl_info_str();
     bool bias = !g.bias.is_zero();
-    Arguments arguments = {{DNNL_ARG_SRC, callerBuffer(g.x, 0)},
-                           {DNNL_ARG_WEIGHTS, packedWeights(g, description.weights_desc(), 1)},
-                           {DNNL_ARG_DST, callerBuffer(g.y, bias ? 3 : 2)}};
+    Arguments arguments = {
+        {DNNL_ARG_SRC, operand(g.homeX, g.x, 0)},
+        {DNNL_ARG_WEIGHTS, operand(g.plainWeights, description.weights_desc(), 1)}};
     if (bias)
       arguments.insert({DNNL_ARG_BIAS, callerBuffer(g.bias, 2)});
-    append(Forward(description), description.scratchpad_desc(), std::move(arguments));
+    appendWithResult(Forward(description), description.scratchpad_desc(), std::move(arguments),
+                     DNNL_ARG_DST, g.homeY, g.y, bias ? 3 : 2);
     return true;
   }
 
@@ -123,10 +151,10 @@ private:
     if (!description || !selectImplementation(description))
       return false;
     name = description.impl_info_str();
-    append(BackwardData(description), description.scratchpad_desc(),
-           {{DNNL_ARG_DIFF_DST, callerBuffer(g.y, 0)},
-            {DNNL_ARG_WEIGHTS, packedWeights(g, description.weights_desc(), 1)},
-            {DNNL_ARG_DIFF_SRC, callerBuffer(g.x, 2)}});
+    appendWithResult(BackwardData(description), description.scratchpad_desc(),
+                     {{DNNL_ARG_DIFF_DST, operand(g.homeY, g.y, 0)},
+                      {DNNL_ARG_WEIGHTS, operand(g.plainWeights, description.weights_desc(), 1)}},
+                     DNNL_ARG_DIFF_SRC, g.homeX, g.x, 2);
     return true;
   }
 
@@ -138,15 +166,10 @@ private:
     if (!description || !selectImplementation(description))
       return false;
     name = description.impl_info_str();
-    bool plain = description.diff_weights_desc() == g.plainWeights;
-    memory home = callerBuffer(g.plainWeights, 2);
-    memory result = plain ? home : workspaceBuffer(description.diff_weights_desc());
-    append(BackwardWeights(description), description.scratchpad_desc(),
-           {{DNNL_ARG_SRC, callerBuffer(g.x, 0)},
-            {DNNL_ARG_DIFF_DST, callerBuffer(g.y, 1)},
-            {DNNL_ARG_DIFF_WEIGHTS, result}});
-    if (!plain)
-      appendReorder(result, home);
+    appendWithResult(
+        BackwardWeights(description), description.scratchpad_desc(),
+        {{DNNL_ARG_SRC, operand(g.homeX, g.x, 0)}, {DNNL_ARG_DIFF_DST, operand(g.homeY, g.y, 1)}},
+        DNNL_ARG_DIFF_WEIGHTS, g.plainWeights, description.diff_weights_desc(), 2);
     return true;
   }
 
@@ -157,8 +180,6 @@ private:
 
 std::unique_ptr<LibraryCall> libraries::createDnnlConvolution(const ConvolutionDescriptor &d,
                                                               int threads) {
-  if (!d.channelsLast)
-    return nullptr;
   ThreadCountScope scope(threads);
   auto call = std::make_unique<DnnlConvolution>(threads);
   if (!call->build(d))
