@@ -1,0 +1,87 @@
+//===- CompileFirst.cpp - from a model to a package -----------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CompileFirst.h"
+#include "memopt-runtime/Files.h"
+#include "memopt-runtime/Trace.h"
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace memopt;
+
+static StatusOr<std::string> findCompiler() {
+  char self[PATH_MAX];
+  ssize_t length = ::readlink("/proc/self/exe", self, sizeof self - 1);
+  if (length < 0)
+    return environmentError(describeErrno("reading", "/proc/self/exe", errno));
+  std::string path(self, size_t(length));
+  path = path.substr(0, path.find_last_of('/')) + "/memopt-compile";
+  if (::access(path.c_str(), X_OK) != 0)
+    return environmentError("a model is compiled by the memopt-compile beside memopt-run, but " +
+                            describeErrno("running", path, errno));
+  return path;
+}
+
+static StatusOr<int> runAndWait(const std::vector<std::string> &command) {
+  std::vector<char *> arguments;
+  for (const std::string &argument : command)
+    arguments.push_back(const_cast<char *>(argument.c_str()));
+  arguments.push_back(nullptr);
+  pid_t child;
+  if (int error = ::posix_spawn(&child, arguments[0], nullptr, nullptr, arguments.data(), environ))
+    return environmentError(describeErrno("running", command[0], error));
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0)
+    if (errno != EINTR)
+      return environmentError(describeErrno("waiting for", command[0], errno));
+  if (WIFSIGNALED(status))
+    return WTERMSIG(status) == SIGINT ? Status(StatusCode::Interrupted, "stopped while compiling")
+                                      : environmentError("memopt-compile was ended by signal " +
+                                                         std::to_string(WTERMSIG(status)) + " (" +
+                                                         ::strsignal(WTERMSIG(status)) + ")");
+  return WEXITSTATUS(status);
+}
+
+Status CompiledPackage::compile(const RunOptions &options) {
+  MEMOPT_ASSIGN_OR_RETURN(std::string compiler, findCompiler());
+  path = options.packagePath;
+  if (path.empty()) {
+    const char *folder = std::getenv("TMPDIR");
+    temporaryFolder = std::string(folder && *folder ? folder : "/tmp") + "/memopt-run-XXXXXX";
+    if (!::mkdtemp(temporaryFolder.data())) {
+      std::string name = std::exchange(temporaryFolder, "");
+      return environmentError(describeErrno("creating folder", name, errno));
+    }
+    path = temporaryFolder + "/model.memopt";
+  }
+  std::vector<std::string> command = {compiler, options.model, "-o", path};
+  if (!options.mode.empty())
+    command.push_back("--mode=" + options.mode);
+  command.insert(command.end(), options.compileOptions.begin(), options.compileOptions.end());
+  int64_t begin = getTime();
+  MEMOPT_ASSIGN_OR_RETURN(exitCode, runAndWait(command));
+  seconds = double(getTime() - begin) * 1e-9;
+  return exitCode ? badInput("") : Status::ok();
+}
+
+CompiledPackage::~CompiledPackage() {
+  if (temporaryFolder.empty())
+    return;
+  // A package is a folder of plain files.
+  StatusOr<std::vector<std::string>> names = listFolder(path);
+  for (const std::string &name : names.isOk() ? *names : std::vector<std::string>())
+    ::unlink((path + "/" + name).c_str());
+  ::rmdir(path.c_str());
+  ::rmdir(temporaryFolder.c_str());
+}

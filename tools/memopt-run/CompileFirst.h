@@ -1,0 +1,38 @@
+//===- CompileFirst.h - from a model to a package ---------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUN_COMPILEFIRST_H
+#define MEMOPT_RUN_COMPILEFIRST_H
+
+#include "Options.h"
+
+namespace memopt {
+
+/// A package on disk; a temporary one is removed with this object.
+class CompiledPackage {
+public:
+  CompiledPackage() = default;
+  CompiledPackage(const CompiledPackage &) = delete;
+  CompiledPackage &operator=(const CompiledPackage &) = delete;
+  ~CompiledPackage();
+
+  /// Runs the memopt-compile that stands beside this program on the model. Its messages go where
+  /// ours go; when it fails, `exitCode` is its exit code and the failure has no message of its own.
+  Status compile(const RunOptions &options);
+
+  std::string path;
+  double seconds = 0;
+  int exitCode = 0;
+
+private:
+  std::string temporaryFolder;
+};
+
+} // namespace memopt
+
+#endif // MEMOPT_RUN_COMPILEFIRST_H

@@ -1,0 +1,312 @@
+//===- Options.cpp - the command line of memopt-run -----------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Options.h"
+#include "memopt-runtime/Json.h"
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <limits>
+
+using namespace memopt;
+
+namespace {
+/// One option: its name, how its value is written (empty: it takes none), a line of help, what it
+/// sets.
+struct OptionSpec {
+  std::string name, value, help;
+  std::function<Status(RunOptions &, const std::string &)> set;
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Values
+//===----------------------------------------------------------------------===//
+
+static StatusOr<int64_t> parseInteger(const std::string &text, int64_t least) {
+  errno = 0;
+  char *end = nullptr;
+  long long value = std::strtoll(text.c_str(), &end, 10);
+  if (text.empty() || *end || errno || value < least || std::isspace(text[0]))
+    return badInput("expected an integer of at least " + std::to_string(least) + ", found " +
+                    quote(text));
+  return int64_t(value);
+}
+
+static StatusOr<double> parseNumber(const std::string &text, double least) {
+  errno = 0;
+  char *end = nullptr;
+  double value = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end || !std::isfinite(value) || value < least || std::isspace(text[0]))
+    return badInput("expected a number" +
+                    (std::isinf(least) ? std::string() : " of at least " + std::to_string(least)) +
+                    ", found " + quote(text));
+  return value;
+}
+
+template <typename Field> static auto setInteger(Field RunOptions::*field, int64_t least) {
+  return [=](RunOptions &options, const std::string &text) -> Status {
+    MEMOPT_ASSIGN_OR_RETURN(options.*field, parseInteger(text, least));
+    return Status::ok();
+  };
+}
+
+template <typename Field>
+static auto setNumber(Field RunOptions::*field,
+                      double least = -std::numeric_limits<double>::infinity()) {
+  return [=](RunOptions &options, const std::string &text) -> Status {
+    MEMOPT_ASSIGN_OR_RETURN(options.*field, parseNumber(text, least));
+    return Status::ok();
+  };
+}
+
+static auto setText(std::string RunOptions::*field) {
+  return [=](RunOptions &options, const std::string &text) -> Status {
+    if (text.empty())
+      return badInput("expected a value");
+    options.*field = text;
+    return Status::ok();
+  };
+}
+
+/// One of two words, the first of which means true.
+template <typename Field>
+static auto setChoice(Field RunOptions::*field, const char *yes, const char *no) {
+  return [=](RunOptions &options, const std::string &text) -> Status {
+    if (text != yes && text != no)
+      return badInput("expected '" + std::string(yes) + "' or '" + no + "', found " + quote(text));
+    options.*field = text == yes;
+    return Status::ok();
+  };
+}
+
+static auto setFlag(bool RunOptions::*field) {
+  return [=](RunOptions &options, const std::string &) -> Status {
+    options.*field = true;
+    return Status::ok();
+  };
+}
+
+static Status setSchedule(RunOptions &options, const std::string &text) {
+  MEMOPT_ASSIGN_OR_RETURN(options.schedule, parseScheduleKind(text));
+  return Status::ok();
+}
+
+static Status setMode(RunOptions &options, const std::string &text) {
+  if (text != "train" && text != "eval")
+    return badInput("expected 'train' or 'eval', found " + quote(text));
+  options.mode = text;
+  return Status::ok();
+}
+
+//===----------------------------------------------------------------------===//
+// The table
+//===----------------------------------------------------------------------===//
+
+static const std::vector<OptionSpec> &getSpecs() {
+  static const std::vector<OptionSpec> specs = {
+      {"--data", "SOURCE",
+       "batches: FILE.safetensors with step0.INPUT, step1.INPUT, ... | idx:IMAGES.gz,LABELS.gz | "
+       "bytes:TEXTFILE",
+       setText(&RunOptions::data)},
+      {"--steps", "N", "steps of this run", setInteger(&RunOptions::steps, 0)},
+      {"--epochs", "N", "passes over the data of this run (default 1)",
+       setInteger(&RunOptions::epochs, 0)},
+      {"--mode", "train|eval", "eval: the forward alone, outputs averaged over the data", setMode},
+      {"--device", "cpu|cuda", "where to run (default cpu)", setText(&RunOptions::device)},
+      {"--seed", "N", "of dropout, shuffling and --init=random (default 0, or the checkpoint's)",
+       setInteger(&RunOptions::seed, 0)},
+      {"--shuffle", "on|off", "new order of a data set in each epoch (default on, off in eval)",
+       setChoice(&RunOptions::isShuffled, "on", "off")},
+      {"--data-scale", "X", "images as (byte * X - mean) / std (default 1/255)",
+       setNumber(&RunOptions::dataScale)},
+      {"--data-mean", "X", "(default 0)", setNumber(&RunOptions::dataMean)},
+      {"--data-std", "X", "(default 1)", setNumber(&RunOptions::dataDeviation, 0)},
+      {"--init", "weights|random", "first values: those of the model, or random ones",
+       setChoice(&RunOptions::isRandom, "random", "weights")},
+      {"--lr", "X", "learning rate (default: the optimizer's when compiled, or the checkpoint's)",
+       setNumber(&RunOptions::rate, 0)},
+      {"--lr-schedule", "constant|linear|cosine|step", "after the warm-up (default constant)",
+       setSchedule},
+      {"--warmup-steps", "N", "steps in which the rate rises from zero (default 0)",
+       setInteger(&RunOptions::warmupSteps, 0)},
+      {"--schedule-steps", "N",
+       "step at which linear and cosine end (default: the last step of this run)",
+       setInteger(&RunOptions::scheduleSteps, 1)},
+      {"--lr-min", "X", "rate at which linear and cosine end (default 0)",
+       setNumber(&RunOptions::minRate, 0)},
+      {"--lr-step-size", "N", "schedule step: multiply by gamma every N steps (default 1)",
+       setInteger(&RunOptions::stepSize, 1)},
+      {"--lr-gamma", "X", "(default 0.1)", setNumber(&RunOptions::gamma, 0)},
+      {"--load", "DIR", "go on from a checkpoint", setText(&RunOptions::load)},
+      {"--save", "DIR", "write a checkpoint at the end, and on Ctrl-C", setText(&RunOptions::save)},
+      {"--save-every", "N", "write it every N steps too", setInteger(&RunOptions::saveEvery, 1)},
+      {"--save-gradients", "FILE", "gradients of the first step, as safetensors",
+       setText(&RunOptions::saveGradients)},
+      {"--check-memory", "", "watch the memory really used and report its peak",
+       setFlag(&RunOptions::isMemoryChecked)},
+      {"--stop-on-nan", "on|off",
+       "stop before the update when the loss is not finite, and say where it began (default on)",
+       setChoice(&RunOptions::isStoppedOnNan, "on", "off")},
+      {"--report", "FILE", "losses, seconds and bytes, as JSON", setText(&RunOptions::report)},
+      {"--trace", "FILE", "timeline for Perfetto or chrome://tracing", setText(&RunOptions::trace)},
+      {"--quiet", "", "no line for each step", setFlag(&RunOptions::isQuiet)},
+      {"--help", "", "this text", setFlag(&RunOptions::isHelp)},
+  };
+  return specs;
+}
+
+/// Options of memopt-compile, to tell a misplaced one from a misspelt one.
+static bool isCompileOption(const std::string &name) {
+  static const char *const names[] = {"-o",
+                                      "--target",
+                                      "--target-features",
+                                      "--loss",
+                                      "--optimizer",
+                                      "--momentum",
+                                      "--dampening",
+                                      "--nesterov",
+                                      "--weight-decay",
+                                      "--betas",
+                                      "--eps",
+                                      "--max-grad-norm",
+                                      "--device-memory",
+                                      "--host-memory",
+                                      "--disk",
+                                      "--batch",
+                                      "--accumulative-counts",
+                                      "--micro-batches",
+                                      "--activation-checkpointing",
+                                      "--efficient-conv-bn-eval",
+                                      "--dropout",
+                                      "--precision",
+                                      "--zero-stage",
+                                      "--ranks",
+                                      "--offload-optimizer",
+                                      "--offload-param",
+                                      "--offload-activation",
+                                      "--threads",
+                                      "--explain",
+                                      "--reference",
+                                      "--pipeline",
+                                      "--emit"};
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+std::string memopt::getHelp() {
+  std::string text =
+      "memopt-run NAME.memopt | MODEL.pt2 | GRAPH.mlir [options]\n\n"
+      "Trains or evaluates a compiled package. A model is compiled first by the memopt-compile "
+      "beside "
+      "it,\nwhich takes the options that are not listed here (memopt-compile --help); -o "
+      "NAME.memopt "
+      "keeps\nthe package. Loading a package runs native code: trust it as you would trust a "
+      "program.\n\n";
+  for (const OptionSpec &spec : getSpecs()) {
+    std::string left = "  " + spec.name + (spec.value.empty() ? "" : "=" + spec.value);
+    if (left.size() > 26)
+      left += "\n" + std::string(28, ' ');
+    else
+      left.resize(28, ' ');
+    text += left + spec.help + "\n";
+  }
+  return text +
+         "\nExit codes: 0 done; 1 bad input or usage; 2 does not fit the memory budget; 3 the "
+         "environment lacks\nsomething (device, disk space); 130 stopped by Ctrl-C after a whole "
+         "step, the checkpoint written.\n";
+}
+
+//===----------------------------------------------------------------------===//
+// The arguments
+//===----------------------------------------------------------------------===//
+
+static bool endsWith(const std::string &text, const char *suffix) {
+  size_t length = std::strlen(suffix);
+  return text.size() >= length && text.compare(text.size() - length, length, suffix) == 0;
+}
+
+bool memopt::needsCompilation(const std::string &model) {
+  return endsWith(model, ".pt2") || endsWith(model, ".mlir");
+}
+
+static Status setOption(const OptionSpec &spec, const std::string &argument, RunOptions &options) {
+  size_t equals = argument.find('=');
+  if (spec.value.empty() != (equals == std::string::npos))
+    return badInput(spec.value.empty()
+                        ? spec.name + " takes no value"
+                        : spec.name + " needs a value: " + spec.name + "=" + spec.value);
+  Status status = spec.set(options, spec.value.empty() ? "" : argument.substr(equals + 1));
+  return std::move(status).withContext(spec.name);
+}
+
+static Status parseArgument(const std::vector<std::string> &arguments, size_t &index,
+                            RunOptions &options) {
+  const std::string &argument = arguments[index];
+  if (argument == "-h" || argument == "-help") {
+    options.isHelp = true;
+    return Status::ok();
+  }
+  if (argument == "-o") {
+    if (++index == arguments.size())
+      return badInput("-o needs the name of a package");
+    options.packagePath = arguments[index];
+    return Status::ok();
+  }
+  if (argument.empty() || argument[0] != '-') {
+    if (!options.model.empty())
+      return badInput("there are two models, " + quote(options.model) + " and " + quote(argument));
+    options.model = argument;
+    return Status::ok();
+  }
+  std::string name = argument.substr(0, argument.find('='));
+  for (const OptionSpec &spec : getSpecs())
+    if (spec.name == name)
+      return setOption(spec, argument, options);
+  options.compileOptions.push_back(argument);
+  return Status::ok();
+}
+
+/// What does not go together.
+static Status checkTogether(const RunOptions &options) {
+  if (options.model.empty())
+    return badInput("no model is given; memopt-run NAME.memopt | MODEL.pt2 [options], see --help");
+  if (options.steps && options.epochs)
+    return badInput("--steps and --epochs both say how long; give one");
+  if (options.saveEvery && options.save.empty())
+    return badInput("--save-every needs --save=DIR");
+  if (options.isRandom && !options.load.empty())
+    return badInput("--init=random and --load both give first values; give one");
+  if (needsCompilation(options.model)) {
+    for (const std::string &option : options.compileOptions)
+      if (option.compare(0, 6, "--emit") == 0)
+        return badInput("--emit makes no package to run; use memopt-compile");
+    return Status::ok();
+  }
+  std::vector<std::string> rest = options.compileOptions;
+  if (!options.packagePath.empty())
+    rest.insert(rest.begin(), "-o");
+  if (rest.empty())
+    return Status::ok();
+  std::string name = rest[0].substr(0, rest[0].find('='));
+  if (isCompileOption(name))
+    return badInput(quote(name) + " is an option of memopt-compile, and " + quote(options.model) +
+                    " is compiled already");
+  return badInput("option " + quote(name) + " is unknown; see --help");
+}
+
+StatusOr<RunOptions> memopt::parseOptions(const std::vector<std::string> &arguments) {
+  RunOptions options;
+  for (size_t i = 0; i < arguments.size(); ++i)
+    MEMOPT_RETURN_IF_ERROR(parseArgument(arguments, i, options));
+  if (!options.isHelp)
+    MEMOPT_RETURN_IF_ERROR(checkTogether(options));
+  return options;
+}

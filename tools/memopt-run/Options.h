@@ -1,0 +1,65 @@
+//===- Options.h - the command line of memopt-run ---------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUN_OPTIONS_H
+#define MEMOPT_RUN_OPTIONS_H
+
+#include "memopt-runtime/LearningRate.h"
+#include "memopt-runtime/Status.h"
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace memopt {
+
+struct RunOptions {
+  std::string model; ///< a package's folder, a .pt2 or a .mlir
+  std::string device = "cpu";
+  std::string mode; ///< as asked for; empty: what the package says
+
+  std::string data;
+  std::optional<int64_t> steps, epochs;
+  std::optional<bool> isShuffled;
+  double dataScale = 1.0 / 255, dataMean = 0, dataDeviation = 1;
+
+  std::optional<int64_t> seed;
+  bool isRandom = false; ///< --init=random
+
+  std::optional<double> rate, minRate, gamma;
+  std::optional<ScheduleKind> schedule;
+  std::optional<int64_t> warmupSteps, scheduleSteps, stepSize;
+
+  std::string load, save;
+  int64_t saveEvery = 0; ///< steps; 0: at the end only
+  std::string saveGradients;
+
+  bool isMemoryChecked = false;
+  bool isStoppedOnNan = true;
+  std::string report, trace;
+  bool isQuiet = false;
+  bool isHelp = false;
+
+  std::string packagePath;                 ///< -o: where a compiled package stays
+  std::vector<std::string> compileOptions; ///< what memopt-run does not know, for memopt-compile
+};
+
+/// Reads the arguments after the program's name. With a package that is ready every option must be
+/// one of memopt-run's; with a model to compile the others are left to memopt-compile, which
+/// refuses what it does not know.
+StatusOr<RunOptions> parseOptions(const std::vector<std::string> &arguments);
+
+/// Whether a path names something to compile first.
+bool needsCompilation(const std::string &model);
+
+/// The text of --help.
+std::string getHelp();
+
+} // namespace memopt
+
+#endif // MEMOPT_RUN_OPTIONS_H

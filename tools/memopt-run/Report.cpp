@@ -1,0 +1,133 @@
+//===- Report.cpp - what a run tells --------------------------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Report.h"
+#include "memopt-runtime/AllocationCounter.h"
+#include "memopt-runtime/Files.h"
+#include <algorithm>
+#include <cinttypes>
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+#include <unistd.h>
+
+using namespace memopt;
+using nlohmann::ordered_json;
+
+void memopt::notice(const std::string &text) {
+  std::fprintf(stderr, "memopt-run: %s\n", text.c_str());
+}
+
+static int64_t getResidentBytes() {
+  long long size = 0, resident = 0;
+  if (FILE *file = std::fopen("/proc/self/statm", "re")) {
+    if (std::fscanf(file, "%lld %lld", &size, &resident) != 2)
+      resident = 0;
+    std::fclose(file);
+  }
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+void RunReport::measureOverhead(const Session &session) {
+  overheadBytes = std::max<int64_t>(0, getResidentBytes() - session.getResidentArenaBytes());
+}
+
+BytesBySpace RunReport::getUsedPeakBytes(const Session &session) {
+  BytesBySpace used = session.getUsedPeakBytes();
+  used[MEMOPT_SPACE_DEVICE] += AllocationCounter::bytes; // on the cpu device the heap is its memory
+  return used;
+}
+
+static ordered_json toJson(const BytesBySpace &bytes, int64_t disk) {
+  return {
+      {"device", bytes[MEMOPT_SPACE_DEVICE]}, {"host", bytes[MEMOPT_SPACE_HOST]}, {"disk", disk}};
+}
+
+Status RunReport::write(const std::string &path, const Session &session,
+                        bool isMemoryChecked) const {
+  const Manifest &manifest = session.getManifest();
+  ordered_json report = {
+      {"format", "memopt-run-report"},
+      {"version", 1},
+      {"losses", losses}, // a loss that is not finite becomes null
+      {"step_seconds", stepSeconds},
+      {"compile_seconds", compileSeconds},
+      {"predicted_peak_bytes", toJson(manifest.predictedPeakBytes, manifest.predictedDiskBytes)}};
+  if (isMemoryChecked)
+    report["used_peak_bytes"] = toJson(getUsedPeakBytes(session), 0);
+  report["hot_path_allocations"] = AllocationCounter::count.load();
+  report["overhead_bytes"] = {{"device", 0}, {"host", overheadBytes}};
+  if (manifest.mode == "eval") {
+    report["samples"] = samples;
+    report["outputs"] = averages;
+  }
+  return writeFileAtomically(path, report.dump(1) + "\n").withContext("--report");
+}
+
+std::string RunReport::summarize(const Session &session, bool isMemoryChecked) const {
+  char line[256];
+  std::string text;
+  const Manifest &manifest = session.getManifest();
+  if (manifest.mode == "train" && !losses.empty()) {
+    double seconds = std::accumulate(stepSeconds.begin(), stepSeconds.end(), 0.0);
+    std::snprintf(line, sizeof line,
+                  "%zu steps, loss %.6g at first and %.6g at last, %.4g s a step\n", losses.size(),
+                  losses.front(), losses.back(), seconds / double(losses.size()));
+    text += line;
+  }
+  for (const auto &[name, value] : averages) {
+    std::snprintf(line, sizeof line, "%s %.6g over %" PRId64 " samples\n", name.c_str(), value,
+                  samples);
+    text += line;
+  }
+  text += "memory: predicted " + std::to_string(manifest.predictedPeakBytes[MEMOPT_SPACE_DEVICE]) +
+          " bytes";
+  if (isMemoryChecked)
+    text += ", used " + std::to_string(getUsedPeakBytes(session)[MEMOPT_SPACE_DEVICE]) + " bytes";
+  return text + "; " + std::to_string(AllocationCounter::count) +
+         " allocations during steps; beside the arena " + std::to_string(overheadBytes >> 20) +
+         " MiB\n";
+}
+
+//===----------------------------------------------------------------------===//
+// Progress
+//===----------------------------------------------------------------------===//
+
+Progress::Progress(bool isQuiet, int64_t batchSize, int64_t bytes)
+    : isQuiet(isQuiet), isTerminal(::isatty(STDOUT_FILENO) == 1), batchSize(batchSize),
+      bytes(bytes) {}
+
+Progress::~Progress() { finish(); }
+
+void Progress::finish() {
+  if (std::exchange(hasOpenLine, false))
+    std::fputc('\n', stdout);
+  std::fflush(stdout);
+}
+
+void Progress::show(int64_t step, int64_t lastStep, double loss, double seconds) {
+  if (isQuiet)
+    return;
+  // A terminal is redrawn ten times a second at most.
+  double now = double(getTime()) * 1e-9;
+  if (isTerminal && step != lastStep && now - lastShown < 0.1)
+    return;
+  lastShown = now;
+  char text[200];
+  std::snprintf(text, sizeof text,
+                "step %" PRId64 "/%" PRId64 "  loss %.6g  %.1f samples/s  %.1f MiB", step, lastStep,
+                loss, double(batchSize) / std::max(seconds, 1e-9), double(bytes) / (1 << 20));
+  if (!isTerminal) {
+    std::printf("%s\n", text);
+    std::fflush(stdout);
+    return;
+  }
+  std::printf("\r\033[K%s", text);
+  std::fflush(stdout);
+  hasOpenLine = true;
+}

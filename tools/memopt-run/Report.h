@@ -1,0 +1,63 @@
+//===- Report.h - what a run tells ------------------------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUN_REPORT_H
+#define MEMOPT_RUN_REPORT_H
+
+#include "memopt-runtime/Session.h"
+#include <map>
+#include <string>
+#include <vector>
+
+namespace memopt {
+
+/// What --report writes.
+struct RunReport {
+  std::vector<double> losses;
+  std::vector<double> stepSeconds; ///< of the program alone, without reading data
+  double compileSeconds = 0;
+  std::map<std::string, double> averages; ///< of outputs, in eval
+  int64_t samples = 0;                    ///< evaluated, in eval
+  int64_t overheadBytes = 0;              ///< what the process holds beside its arenas
+
+  /// Measures the overhead now.
+  void measureOverhead(const Session &session);
+
+  /// What was used, hidden allocations included.
+  static BytesBySpace getUsedPeakBytes(const Session &session);
+
+  /// Writes the file; `isMemoryChecked` adds what was observed.
+  Status write(const std::string &path, const Session &session, bool isMemoryChecked) const;
+
+  /// The lines at the end of a run.
+  std::string summarize(const Session &session, bool isMemoryChecked) const;
+};
+
+/// Prints how a run goes: a line that is overwritten on a terminal, else one line for each step.
+class Progress {
+public:
+  Progress(bool isQuiet, int64_t batchSize, int64_t bytes);
+  ~Progress();
+
+  void show(int64_t step, int64_t lastStep, double loss, double seconds);
+  /// Ends an unfinished line on the terminal.
+  void finish();
+
+private:
+  bool isQuiet, isTerminal;
+  bool hasOpenLine = false;
+  int64_t batchSize, bytes;
+  double lastShown = 0;
+};
+
+/// A line for people on stderr.
+void notice(const std::string &text);
+
+} // namespace memopt
+
+#endif // MEMOPT_RUN_REPORT_H

@@ -1,0 +1,77 @@
+//===- Run.cpp - what training and evaluation share -----------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Run.h"
+#include "memopt-runtime/AllocationCounter.h"
+#include <algorithm>
+#include <limits>
+
+using namespace memopt;
+
+/// Samples missing in a last batch change no loss (their labels are ignored) and no accuracy of
+/// ours; a metric that the model itself averages would be wrong.
+static bool mayKeepLastBatch(const Manifest &manifest) {
+  return manifest.mode == "eval" && std::none_of(manifest.outputs.begin(), manifest.outputs.end(),
+                                                 [](const OutputSpec &output) {
+                                                   return output.role != "loss" &&
+                                                          getElementCount(output.shape) == 1;
+                                                 });
+}
+
+Status Run::openData(int64_t seed) {
+  const Manifest &manifest = session.getManifest();
+  for (const InputSpec &input : manifest.inputs)
+    inputs.push_back(session.getAddress(input));
+  if (options.data.empty()) {
+    if (manifest.inputs.empty())
+      return Status::ok();
+    return badInput("the model takes input " + quote(manifest.inputs[0].name) +
+                    "; give batches with --data=SOURCE");
+  }
+  DataOptions dataOptions;
+  dataOptions.isShuffled = options.isShuffled.value_or(manifest.mode == "train");
+  dataOptions.seed = seed;
+  dataOptions.scale = options.dataScale;
+  dataOptions.mean = options.dataMean;
+  dataOptions.deviation = options.dataDeviation;
+  dataOptions.isLastKept = mayKeepLastBatch(manifest);
+  std::vector<std::string> notices;
+  MEMOPT_ASSIGN_OR_RETURN(data,
+                          DataSource::open(options.data, manifest.inputs, dataOptions, notices));
+  for (const std::string &text : notices)
+    notice("note: " + text);
+  return Status::ok();
+}
+
+int64_t Run::countSteps() const {
+  if (options.steps)
+    return *options.steps;
+  int64_t steps;
+  if (__builtin_mul_overflow(options.epochs.value_or(1), data ? data->getBatchesPerEpoch() : 1,
+                             &steps))
+    return std::numeric_limits<int64_t>::max();
+  return steps;
+}
+
+Status Run::runStep(int64_t step, int64_t position, double rate, int64_t seed) {
+  auto runCounted = [&]() -> Status {
+    CountAllocations counting;
+    if (data)
+      MEMOPT_RETURN_IF_ERROR(data->fill(position, inputs));
+    MEMOPT_RETURN_IF_ERROR(session.checkInputs());
+    int64_t begin = getTime();
+    session.setHyperparameters(rate, step, seed);
+    MEMOPT_RETURN_IF_ERROR(session.runStep());
+    report.stepSeconds.push_back(double(getTime() - begin) * 1e-9); // reserved
+    return Status::ok();
+  };
+  // Room for what the step reports is made outside of it.
+  if (report.stepSeconds.size() == report.stepSeconds.capacity())
+    report.stepSeconds.reserve(report.stepSeconds.size() * 2 + 1024);
+  return runCounted().withContext("step " + std::to_string(step));
+}

@@ -1,0 +1,44 @@
+//===- Run.h - training and evaluation loops --------------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUN_RUN_H
+#define MEMOPT_RUN_RUN_H
+
+#include "Options.h"
+#include "Report.h"
+#include "memopt-runtime/Checkpoint.h"
+#include "memopt-runtime/Data.h"
+
+namespace memopt {
+
+/// What both loops work on.
+struct Run {
+  const RunOptions &options;
+  Session &session;
+  RunReport report;
+  std::unique_ptr<DataSource> data; ///< null for a program without inputs
+  std::vector<char *> inputs;       ///< their places in the arena
+
+  /// Opens the data and looks up the inputs' places.
+  Status openData(int64_t seed);
+  /// Steps that the options ask for.
+  int64_t countSteps() const;
+  /// One step on the batch at a position; what it allocates is counted. A failure names `step`.
+  Status runStep(int64_t step, int64_t position, double rate, int64_t seed);
+};
+
+/// Trains from where the checkpoint or the options say. A stop by Ctrl-C is a failure of code
+/// Interrupted.
+Status train(Run &run);
+
+/// Averages the outputs over the data.
+Status evaluate(Run &run);
+
+} // namespace memopt
+
+#endif // MEMOPT_RUN_RUN_H

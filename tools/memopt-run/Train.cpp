@@ -1,0 +1,129 @@
+//===- Train.cpp - the training loop --------------------------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Run.h"
+#include "Signals.h"
+#include "memopt-runtime/Safetensors.h"
+#include <cmath>
+#include <limits>
+
+using namespace memopt;
+
+/// The schedule of this run: that of the checkpoint where there is one, with what the options
+/// change.
+static Status setSchedule(const RunOptions &options, const Manifest &manifest, int64_t lastStep,
+                          LearningRateSchedule &schedule) {
+  bool isResumed = !options.load.empty();
+  if (options.rate)
+    schedule.rate = *options.rate;
+  else if (!isResumed && manifest.learningRate)
+    schedule.rate = *manifest.learningRate;
+  else if (!isResumed && manifest.findVariable("lr"))
+    return badInput("the package gives no learning rate; use --lr=X");
+  schedule.kind = options.schedule.value_or(schedule.kind);
+  schedule.warmupSteps = options.warmupSteps.value_or(schedule.warmupSteps);
+  schedule.minRate = options.minRate.value_or(schedule.minRate);
+  schedule.stepSize = options.stepSize.value_or(schedule.stepSize);
+  schedule.gamma = options.gamma.value_or(schedule.gamma);
+  if (options.scheduleSteps)
+    schedule.totalSteps = *options.scheduleSteps;
+  else if (!isResumed)
+    schedule.totalSteps = lastStep;
+  return Status::ok();
+}
+
+/// First values of all variables, and where the run stands.
+static Status beginTraining(Run &run, TrainingState &state) {
+  const RunOptions &options = run.options;
+  if (!options.load.empty()) {
+    MEMOPT_ASSIGN_OR_RETURN(state, readTrainingState(options.load));
+    MEMOPT_RETURN_IF_ERROR(loadCheckpoint(options.load, run.session));
+  }
+  state.seed = options.seed.value_or(state.seed);
+  if (options.load.empty() && options.isRandom)
+    MEMOPT_RETURN_IF_ERROR(run.session.initializeRandomly(state.seed));
+  else if (options.load.empty())
+    MEMOPT_RETURN_IF_ERROR(run.session.initializeFromWeights([](const auto &) { return false; }));
+  return Status::ok();
+}
+
+static Status save(const Run &run, const TrainingState &state) {
+  if (run.options.save.empty())
+    return Status::ok();
+  // Gradients can overflow under a loss that is finite; such an update must not replace a good
+  // checkpoint.
+  if (run.options.isStoppedOnNan)
+    if (const VariableSpec *variable = run.session.findNonFiniteVariable())
+      return badInput("step " + std::to_string(state.step) + ": the update left " + variable->role +
+                      " " + quote(variable->name) +
+                      " with values that are not finite; the checkpoint was not written");
+  return saveCheckpoint(run.options.save, run.session, state);
+}
+
+static Status saveGradients(const Run &run) {
+  return writeSafetensors(run.options.saveGradients, run.session.getCapturedGradients())
+      .withContext("--save-gradients");
+}
+
+/// The steps; leaves early when asked to.
+static Status runSteps(Run &run, TrainingState &state, int64_t steps, int64_t lastStep) {
+  const Manifest &manifest = run.session.getManifest();
+  const OutputSpec &lossOutput = manifest.outputs[size_t(manifest.getLossIndex())];
+  Progress progress(run.options.isQuiet, run.data ? run.data->getBatchSize() : 1,
+                    manifest.predictedPeakBytes[MEMOPT_SPACE_DEVICE]);
+  for (int64_t done = 0; done < steps && !isInterrupted(); ++done) {
+    int64_t step = state.step + 1;
+    MEMOPT_RETURN_IF_ERROR(
+        run.runStep(step, state.dataPosition, state.schedule.at(step), state.seed));
+    state.step = step;
+    ++state.dataPosition;
+    double loss = run.session.readScalar(lossOutput);
+    run.report.losses.push_back(loss);
+    progress.show(step, lastStep, loss, run.report.stepSeconds.back());
+    if (done == 0 && !run.options.saveGradients.empty())
+      MEMOPT_RETURN_IF_ERROR(saveGradients(run));
+    bool isLast = done + 1 == steps;
+    if (run.options.saveEvery && step % run.options.saveEvery == 0 && !isLast)
+      MEMOPT_RETURN_IF_ERROR(save(run, state));
+  }
+  return Status::ok();
+}
+
+Status memopt::train(Run &run) {
+  TrainingState state;
+  if (!run.options.save.empty())
+    MEMOPT_RETURN_IF_ERROR(checkCheckpointTarget(run.options.save));
+  MEMOPT_RETURN_IF_ERROR(beginTraining(run, state));
+  MEMOPT_RETURN_IF_ERROR(run.openData(state.seed));
+  int64_t steps = run.countSteps(), lastStep;
+  if (__builtin_add_overflow(state.step, steps, &lastStep))
+    lastStep = std::numeric_limits<int64_t>::max();
+  MEMOPT_RETURN_IF_ERROR(
+      setSchedule(run.options, run.session.getManifest(), lastStep, state.schedule));
+  if (!run.options.saveGradients.empty())
+    run.session.captureGradients();
+  Trace trace(run.session.getManifest(), run.options.trace.empty() ? 0 : steps);
+  if (!run.options.trace.empty())
+    run.session.setTrace(&trace);
+  Status status = runSteps(run, state, steps, lastStep);
+  run.session.setTrace(nullptr);
+  run.report.measureOverhead(run.session);
+  // The timeline is wanted most when something went wrong.
+  if (!run.options.trace.empty())
+    if (Status written = trace.write(run.options.trace); status.isOk() && !written.isOk())
+      status = std::move(written).withContext("--trace");
+  MEMOPT_RETURN_IF_ERROR(std::move(status));
+  MEMOPT_RETURN_IF_ERROR(save(run, state));
+  if (!isInterrupted())
+    return Status::ok();
+  return Status(StatusCode::Interrupted,
+                "stopped after step " + std::to_string(state.step) +
+                    (run.options.save.empty()
+                         ? "; nothing was saved (no --save)"
+                         : "; the checkpoint is in " + quote(run.options.save)));
+}
