@@ -6,23 +6,100 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ArenaModel.h"
+#include "ArenaSearch.h"
 
 #include <algorithm>
 
 using namespace memopt::planning;
 using namespace memopt::planning::arena;
 
+/// Items beyond which the exact search is not tried: it needs a look at every section for each
+/// node.
+static constexpr size_t exactItems = 600;
+
+namespace {
+
+/// The stages, one model at a time.
+class Stages {
+public:
+  Stages(const Model &model, const ArenaOptions &options)
+      : model(model), options(options), bound(model.lowerBound) {}
+
+  ArenaSolution run() {
+    int64_t work = 0;
+    keep(solveGreedy(model, target(), work), "greedy order");
+    if (options.iterations <= 0)
+      return report();
+    bool small = model.items.size() <= exactItems;
+    // Most layouts of training steps fall to a short search.
+    eject(options.iterations / (small ? 8 : 1));
+    if (small)
+      searchExact();
+    return report();
+  }
+
+private:
+  int64_t target() const { return std::max(bound, options.capacity); }
+  void keep(Layout layout, const char *name) {
+    if (layout.height >= best.height)
+      return;
+    best = std::move(layout);
+    method = name;
+  }
+  void eject(int64_t budget) {
+    Layout layout = best;
+    if (best.height > target() && searchByEjection(model, target(), options.seed, budget, layout))
+      keep(std::move(layout), "ejection search");
+  }
+  /// Goes for the target, and where that fails halves the way between what is known to fail and the
+  /// best.
+  void searchExact() {
+    int64_t failed = target() - 1, budget = options.iterations;
+    int64_t wanted = target();
+    while (best.height > target() && budget > options.iterations / 64) {
+      Layout layout;
+      int64_t part = budget / 2;
+      ExactResult result = searchExactly(model, wanted, part, layout);
+      budget -= part;
+      if (result == ExactResult::Found) {
+        keep(std::move(layout), "exact search");
+      } else {
+        failed = wanted;
+        if (result == ExactResult::Impossible && model.plain)
+          bound = std::max(bound, wanted + 1);
+      }
+      // A hundredth of the arena is where more search stops paying.
+      if (best.height - failed <= std::max<int64_t>(1, bound / 512))
+        return;
+      wanted = failed + (best.height - failed) / 2;
+    }
+  }
+  ArenaSolution report() const {
+    ArenaSolution solution;
+    solution.method = method;
+    solution.offsets = model.offsetsOfBuffers(best);
+    solution.height = best.height;
+    solution.lowerBound = bound;
+    return solution;
+  }
+
+  const Model &model;
+  const ArenaOptions &options;
+  int64_t bound;
+  Layout best;
+  const char *method = "";
+};
+
+} // namespace
+
 static ArenaSolution solveModel(const Model &model, const ArenaOptions &options) {
-  int64_t work = 0;
-  int64_t target = std::max(model.lowerBound, options.capacity);
-  Layout best = solveGreedy(model, target, work);
-  ArenaSolution solution;
-  solution.method = "greedy";
-  solution.offsets = model.offsetsOfBuffers(best);
-  solution.height = best.height;
-  solution.lowerBound = model.lowerBound;
-  return solution;
+  if (model.items.empty()) {
+    ArenaSolution empty;
+    empty.offsets.assign(model.itemOf.size(), 0);
+    empty.method = "nothing to place";
+    return empty;
+  }
+  return Stages(model, options).run();
 }
 
 llvm::Expected<ArenaSolution> memopt::planning::solveArena(const ArenaProblem &problem,

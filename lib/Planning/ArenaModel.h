@@ -18,7 +18,6 @@
 #include "memopt/Planning/Arena.h"
 
 #include <limits>
-#include <random>
 
 namespace memopt::planning::arena {
 

@@ -19,9 +19,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "RematAnneal.h"
+#include "SearchRandom.h"
 
 #include <cmath>
 
+using namespace memopt::planning;
 using namespace memopt::planning::remat;
 
 namespace {
@@ -116,7 +118,7 @@ private:
 
   const Graph &graph;
   AnnealOptions options;
-  Random random;
+  SearchRandom random;
   Sequence sequence;
   Plan best;
   std::vector<Edit> journal;

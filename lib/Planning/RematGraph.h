@@ -41,26 +41,6 @@ struct Graph {
   int64_t baseCost = 0; ///< of running each op once
 };
 
-/// A small fast generator with the same numbers on every platform (splitmix64, Steele et al. 2014).
-class Random {
-public:
-  explicit Random(uint64_t seed) : state(seed * 0x9E3779B97F4A7C15ull + 0x1234567) {}
-  uint64_t next() {
-    uint64_t z = (state += 0x9E3779B97F4A7C15ull);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return z ^ (z >> 31);
-  }
-  /// Uniform in [0, bound), bound > 0.
-  uint32_t below(uint32_t bound) { return (uint64_t(uint32_t(next() >> 32)) * bound) >> 32; }
-  /// Uniform in [0, 1).
-  double unit() { return (next() >> 11) * 0x1.0p-53; }
-  bool chance(double probability) { return unit() < probability; }
-
-private:
-  uint64_t state;
-};
-
 } // namespace memopt::planning::remat
 
 #endif // MEMOPT_LIB_PLANNING_REMATGRAPH_H
