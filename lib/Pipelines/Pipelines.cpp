@@ -60,6 +60,8 @@ void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &
 }
 
 void memopt::buildPlanPipeline(OpPassManager &manager, const PipelineOptions &options) {
+  // Autodiff leaves all updates at the end; the order decides how long gradients live.
+  manager.addPass(createSchedulePass());
   PlanMemoryPassOptions plan;
   plan.budget = options.budget;
   manager.addPass(createPlanMemoryPass(plan));

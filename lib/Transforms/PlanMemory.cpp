@@ -14,15 +14,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Analysis/KernelGraph.h"
-#include "memopt/Planning/Arena.h"
+#include "OrderProblem.h"
+
 #include "memopt/Transforms/Passes.h"
 
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/MathExtras.h"
 
 namespace mlir::memopt {
 #define GEN_PASS_DEF_PLANMEMORYPASS
@@ -31,80 +28,6 @@ namespace mlir::memopt {
 
 using namespace mlir;
 using namespace mlir::memopt;
-
-//===----------------------------------------------------------------------===//
-// Copies into variables
-//===----------------------------------------------------------------------===//
-
-/// A kernel that copies `value`, element by element.
-static Value createCopy(OpBuilder &builder, Location location, Value value) {
-  auto type = cast<RankedTensorType>(value.getType());
-  auto kernel = KernelOp::create(builder, location, TypeRange{type}, ValueRange{value});
-  Block *body = builder.createBlock(&kernel.getBody(), {}, {type}, {location});
-  AffineMap identity = builder.getMultiDimIdentityMap(type.getRank());
-  SmallVector<utils::IteratorType> iterators(type.getRank(), utils::IteratorType::parallel);
-  Value empty = tensor::EmptyOp::create(builder, location, type.getShape(), type.getElementType());
-  auto copy = linalg::GenericOp::create(
-      builder, location, TypeRange{type}, ValueRange{body->getArgument(0)}, ValueRange{empty},
-      ArrayRef<AffineMap>{identity, identity}, iterators,
-      [](OpBuilder &inner, Location at, ValueRange arguments) { linalg::YieldOp::create(inner, at, arguments[0]); });
-  YieldOp::create(builder, location, copy.getResults());
-  return kernel.getResult(0);
-}
-
-/// The copy stands before the return: by then every reader of the old value has run.
-static void insertCopies(func::FuncOp function) {
-  KernelGraph graph(function);
-  for (WriteOp write : graph.getWritesNeedingCopies()) {
-    OpBuilder builder(function.getBody().front().getTerminator());
-    Value copy = createCopy(builder, write.getLoc(), write.getValue());
-    write.getValueMutable().assign(copy);
-    write->moveAfter(copy.getDefiningOp());
-  }
-}
-
-//===----------------------------------------------------------------------===//
-// Problem
-//===----------------------------------------------------------------------===//
-
-/// Vector loads want 64 bytes; what is smaller only wants not to straddle a cache line.
-static int64_t getAlignment(int64_t bytes) {
-  return bytes >= 64 ? 64 : std::max<int64_t>(8, llvm::PowerOf2Ceil(std::max<int64_t>(bytes, 1)));
-}
-
-/// The buffer that result `buffer` may take over: an operand that dies here and is large enough. The first that
-/// nobody took is chosen; a kernel's results take different operands.
-static int32_t findInPlaceOperand(const KernelGraph &graph, const Buffer &buffer, DenseSet<unsigned> &taken) {
-  auto inPlace = dyn_cast<InPlaceOpInterface>(buffer.op);
-  if (!inPlace)
-    return -1;
-  for (unsigned operand : inPlace.getInPlaceOperands(buffer.result)) {
-    unsigned candidate = graph.getBufferOf(buffer.op->getOperand(operand));
-    const Buffer &old = graph.getBuffers()[candidate];
-    if (old.kind == Buffer::Kind::Variable || old.bytes < buffer.bytes || old.end - 1 != buffer.begin)
-      continue;
-    if (taken.insert(candidate).second)
-      return static_cast<int32_t>(candidate);
-  }
-  return -1;
-}
-
-static ::memopt::planning::ArenaProblem buildProblem(const KernelGraph &graph) {
-  ::memopt::planning::ArenaProblem problem;
-  DenseSet<unsigned> taken;
-  for (const Buffer &buffer : graph.getBuffers()) {
-    ::memopt::planning::ArenaBuffer item;
-    item.size = buffer.bytes;
-    item.lower = buffer.begin;
-    item.upper = buffer.end;
-    item.alignment = getAlignment(buffer.bytes);
-    item.pinnedAtBottom = buffer.kind == Buffer::Kind::Variable;
-    if (buffer.kind == Buffer::Kind::Result && buffer.bytes > 0)
-      item.inPlaceOf = findInPlaceOperand(graph, buffer, taken);
-    problem.buffers.push_back(item);
-  }
-  return problem;
-}
 
 //===----------------------------------------------------------------------===//
 // Answer
@@ -158,9 +81,9 @@ struct PlanMemoryPass : public mlir::memopt::impl::PlanMemoryPassBase<PlanMemory
     func::FuncOp function = getStepFunction(module);
     if (!function)
       return;
-    insertCopies(function);
+    insertVariableCopies(function);
     KernelGraph graph(function);
-    ::memopt::planning::ArenaProblem problem = buildProblem(graph);
+    ::memopt::planning::ArenaProblem problem = buildArenaProblem(graph);
     ::memopt::planning::ArenaOptions options;
     options.iterations = iterations;
     options.capacity = budget;

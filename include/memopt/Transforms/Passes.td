@@ -12,6 +12,56 @@
 include "mlir/Pass/PassBase.td"
 
 //===----------------------------------------------------------------------===//
+// From the training graph to the joint graph
+//===----------------------------------------------------------------------===//
+
+def AutodiffPass : Pass<"memopt-autodiff", "::mlir::ModuleOp"> {
+  let summary = "Add the gradients of the trainable parameters to the step";
+  let description = [{
+    Differentiates the loss (the result whose `memopt.role` is "loss", else the first floating-point
+    scalar) backwards, by the rules that ops give through `DifferentiableOpInterface`. One
+    `memopt.gradient` marks each parameter's gradient where it is complete. A parameter that the loss does
+    not depend on gets none.
+
+    Backward ops carry `memopt.phase = "backward"` and the location of the op that they differentiate. Work
+    that no gradient needs is not made.
+
+    An op without a rule between a trainable parameter and the loss is an error that names both.
+  }];
+  let options = [
+    Option<"function", "function", "std::string", "\"train_step\"", "The function that is one step">
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect",
+                           "::mlir::memopt::MemoptDialect"];
+}
+
+def InsertOptimizerPass : Pass<"memopt-insert-optimizer", "::mlir::ModuleOp"> {
+  let summary = "Update the parameters from their gradients";
+  let description = [{
+    Declares the optimizer's state and adds one update op and the writes for each parameter whose gradient
+    `memopt.gradient` marks. Options have PyTorch's names, meaning and defaults. The learning rate is the variable `@lr` (f64), the
+    number of the step `@step` (i64, from 1); both are written by the runtime, and `lr` is what `@lr` starts
+    from. State of parameter `p` is the variable `optimizer.<slot>.p`, slot being "momentum", "exp_avg" or
+    "exp_avg_sq".
+  }];
+  let options = [
+    Option<"function", "function", "std::string", "\"train_step\"", "The function that is one step">,
+    Option<"optimizer", "optimizer", "std::string", "\"sgd\"", "sgd, adam or adamw">,
+    Option<"lr", "lr", "double", "0.001", "Learning rate to start from">,
+    Option<"momentum", "momentum", "double", "0.0", "SGD: how much of the last direction is kept">,
+    Option<"dampening", "dampening", "double", "0.0", "SGD: how much of the gradient is kept back">,
+    Option<"nesterov", "nesterov", "bool", "false", "SGD: look ahead along the direction">,
+    Option<"weightDecay", "weight-decay", "double", "-1.0",
+           "Pull towards zero; -1 for PyTorch's default, 0.01 for adamw and 0 for the others">,
+    ListOption<"betas", "betas", "double", "Adam: decay of the two moments; default 0.9,0.999">,
+    Option<"eps", "eps", "double", "1e-8", "Adam: added to the denominator">,
+    Option<"maxGradNorm", "max-grad-norm", "double", "0.0",
+           "Scale gradients down to this global norm; 0 leaves them alone">
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memopt::MemoptDialect"];
+}
+
+//===----------------------------------------------------------------------===//
 // From named ops to the kernel graph
 //===----------------------------------------------------------------------===//
 
@@ -67,6 +117,18 @@ def AnnotateInputRangesPass : Pass<"memopt-annotate-input-ranges", "::mlir::func
 //===----------------------------------------------------------------------===//
 // Kernel graph to planned program
 //===----------------------------------------------------------------------===//
+
+def SchedulePass : Pass<"memopt-schedule", "::mlir::ModuleOp"> {
+  let summary = "Order the instructions of the kernel graph for the lowest peak";
+  let description = [{
+    Each instruction runs once; an update of a variable comes after every reader of its old value. Writes whose
+    value cannot be made in the variable's own bytes get a copying kernel first.
+  }];
+  let options = [
+    Option<"iterations", "iterations", "int64_t", "-1", "Moves of the search; -1 for a number by size">,
+    Option<"threads", "threads", "int", "1", "Threads of the search, for speed only">
+  ];
+}
 
 def PlanMemoryPass : Pass<"memopt-plan-memory", "::mlir::ModuleOp"> {
   let summary = "Give every buffer an offset in one arena";

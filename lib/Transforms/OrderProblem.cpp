@@ -1,0 +1,238 @@
+//===- OrderProblem.cpp - a kernel graph as a problem of order and recomputation -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "OrderProblem.h"
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+namespace planning = ::memopt::planning;
+
+//===----------------------------------------------------------------------===//
+// Copies into variables
+//===----------------------------------------------------------------------===//
+
+/// A kernel that copies `value`, element by element.
+static Value createCopy(OpBuilder &builder, Location location, Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  auto kernel = KernelOp::create(builder, location, TypeRange{type}, ValueRange{value});
+  OpBuilder::InsertionGuard guard(builder);
+  Block *body = builder.createBlock(&kernel.getBody(), {}, {type}, {location});
+  AffineMap identity = builder.getMultiDimIdentityMap(type.getRank());
+  SmallVector<utils::IteratorType> iterators(type.getRank(), utils::IteratorType::parallel);
+  Value empty = tensor::EmptyOp::create(builder, location, type.getShape(), type.getElementType());
+  auto copy = linalg::GenericOp::create(
+      builder, location, TypeRange{type}, ValueRange{body->getArgument(0)}, ValueRange{empty},
+      ArrayRef<AffineMap>{identity, identity}, iterators,
+      [](OpBuilder &inner, Location at, ValueRange arguments) { linalg::YieldOp::create(inner, at, arguments[0]); });
+  YieldOp::create(builder, location, copy.getResults());
+  return kernel.getResult(0);
+}
+
+/// The copy stands before the return: by then every reader of the old value has run.
+void mlir::memopt::insertVariableCopies(func::FuncOp function) {
+  KernelGraph graph(function);
+  for (WriteOp write : graph.getWritesNeedingCopies()) {
+    OpBuilder builder(function.getBody().front().getTerminator());
+    Value copy = createCopy(builder, write.getLoc(), write.getValue());
+    write.getValueMutable().assign(copy);
+    write->moveAfter(copy.getDefiningOp());
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Arena problem
+//===----------------------------------------------------------------------===//
+
+/// Vector loads want 64 bytes; what is smaller only wants not to straddle a cache line.
+static int64_t getAlignment(int64_t bytes) {
+  return bytes >= 64 ? 64 : std::max<int64_t>(8, llvm::PowerOf2Ceil(std::max<int64_t>(bytes, 1)));
+}
+
+/// The buffer that result `buffer` may take over: an operand that dies here and is large enough. The first that
+/// nobody took is chosen; a kernel's results take different operands.
+static int32_t findInPlaceOperand(const KernelGraph &graph, const Buffer &buffer, DenseSet<unsigned> &taken) {
+  auto inPlace = dyn_cast<InPlaceOpInterface>(buffer.op);
+  if (!inPlace)
+    return -1;
+  for (unsigned operand : inPlace.getInPlaceOperands(buffer.result)) {
+    unsigned candidate = graph.getBufferOf(buffer.op->getOperand(operand));
+    const Buffer &old = graph.getBuffers()[candidate];
+    if (old.kind == Buffer::Kind::Variable || old.bytes < buffer.bytes || old.end - 1 != buffer.begin)
+      continue;
+    if (taken.insert(candidate).second)
+      return static_cast<int32_t>(candidate);
+  }
+  return -1;
+}
+
+planning::ArenaProblem mlir::memopt::buildArenaProblem(const KernelGraph &graph) {
+  planning::ArenaProblem problem;
+  DenseSet<unsigned> taken;
+  for (const Buffer &buffer : graph.getBuffers()) {
+    planning::ArenaBuffer item;
+    item.size = buffer.bytes;
+    item.lower = buffer.begin;
+    item.upper = buffer.end;
+    item.alignment = getAlignment(buffer.bytes);
+    item.pinnedAtBottom = buffer.kind == Buffer::Kind::Variable;
+    if (buffer.kind == Buffer::Kind::Result && buffer.bytes > 0)
+      item.inPlaceOf = findInPlaceOperand(graph, buffer, taken);
+    problem.buffers.push_back(item);
+  }
+  return problem;
+}
+
+//===----------------------------------------------------------------------===//
+// Problem of order
+//===----------------------------------------------------------------------===//
+
+OrderProblem::OrderProblem(func::FuncOp function, const CostModel &costs) : function(function) {
+  KernelGraph graph(function);
+  llvm::append_range(instructions, graph.getInstructions());
+  planning::RematOp &inputs = problem.ops.emplace_back();
+  inputs.pinned = true;
+  for (BlockArgument argument : function.getArguments())
+    inputs.results.push_back(getTensorBytes(argument.getType()));
+  for (const Buffer &buffer : graph.getBuffers())
+    if (buffer.kind == Buffer::Kind::Variable)
+      problem.resident += buffer.bytes;
+  for (Operation *op : instructions)
+    addInstruction(graph, op, costs);
+  addWriteOrder(graph);
+  planning::RematOp last;
+  last.pinned = true;
+  for (Value returned : function.getBody().front().getTerminator()->getOperands()) {
+    Value root = getBufferRoot(returned);
+    if (!root.getDefiningOp<ReadOp>())
+      last.inputs.push_back(valueOf(root));
+  }
+  for (size_t i = 0; i < problem.ops.size(); ++i)
+    last.after.push_back(static_cast<int32_t>(i));
+  problem.ops.push_back(std::move(last));
+}
+
+planning::RematValue OrderProblem::valueOf(Value root) const {
+  if (auto argument = dyn_cast<BlockArgument>(root))
+    return {0, static_cast<int32_t>(argument.getArgNumber())};
+  return {numbers.lookup(root.getDefiningOp()), static_cast<int32_t>(cast<OpResult>(root).getResultNumber())};
+}
+
+void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const CostModel &costs) {
+  numbers[op] = static_cast<int32_t>(problem.ops.size());
+  planning::RematOp item;
+  item.cost = costs.getNanoseconds(op);
+  item.after.push_back(0);
+  auto recompute = dyn_cast<RecomputableOpInterface>(op);
+  item.pinned = !recompute || !recompute.isRecomputable();
+  for (Value result : op->getResults()) {
+    bool inVariable = graph.getBuffers()[graph.getBufferOf(result)].kind == Buffer::Kind::Variable;
+    item.pinned |= inVariable;
+    item.results.push_back(inVariable ? 0 : getTensorBytes(result.getType()));
+  }
+  if (auto cost = dyn_cast<CostOpInterface>(op))
+    item.workspace = cost.getWorkspaceBytes();
+  for (Value operand : op->getOperands()) {
+    Value root = getBufferRoot(operand);
+    if (!root.getDefiningOp<ReadOp>())
+      item.inputs.push_back(valueOf(root));
+  }
+  problem.ops.push_back(std::move(item));
+}
+
+/// A variable's new value destroys the old: its maker comes after every reader of the old one, clones included.
+void OrderProblem::addWriteOrder(const KernelGraph &graph) {
+  llvm::MapVector<StringAttr, SmallVector<Operation *>> readers;
+  for (auto read : function.getOps<ReadOp>()) {
+    SmallVector<Value> values{read.getResult()};
+    for (size_t i = 0; i < values.size(); ++i)
+      for (Operation *user : values[i].getUsers()) {
+        if (isReshape(user))
+          values.push_back(user->getResult(0));
+        else if (isInstruction(user))
+          readers[read.getVariableAttr().getAttr()].push_back(user);
+      }
+  }
+  for (auto write : function.getOps<WriteOp>()) {
+    Operation *maker = getBufferRoot(write.getValue()).getDefiningOp();
+    if (!maker || !isInstruction(maker))
+      continue;
+    std::vector<int32_t> &after = problem.ops[numbers.lookup(maker)].after;
+    for (Operation *reader : readers.lookup(write.getVariableAttr().getAttr()))
+      if (reader != maker)
+        after.push_back(numbers.lookup(reader));
+    llvm::sort(after);
+    after.erase(std::unique(after.begin(), after.end()), after.end());
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Rewriting
+//===----------------------------------------------------------------------===//
+
+/// `operand` as seen through the latest instances: its reshapes are made again at the builder's position.
+static Value followReshapes(OpBuilder &builder, Value operand, const IRMapping &latest) {
+  if (!isReshape(operand.getDefiningOp()))
+    return latest.lookupOrDefault(operand);
+  Value source = followReshapes(builder, operand.getDefiningOp()->getOperand(0), latest);
+  Operation *copy = builder.clone(*operand.getDefiningOp());
+  copy->setOperand(0, source);
+  return copy->getResult(0);
+}
+
+void OrderProblem::apply(ArrayRef<int32_t> order) {
+  Block &block = function.getBody().front();
+  Operation *terminator = block.getTerminator();
+  OpBuilder builder(terminator);
+  IRMapping latest;
+  DenseMap<Operation *, SmallVector<Value>> operands;
+  DenseMap<Operation *, int64_t> instances;
+  SmallVector<Operation *> oldReshapes, followers;
+  for (Operation &op : block) {
+    if (isInstruction(&op))
+      operands[&op] = llvm::to_vector(op.getOperands());
+    else if (isReshape(&op))
+      oldReshapes.push_back(&op);
+    else if (isa<WriteOp, GradientOp, func::ReturnOp>(op))
+      followers.push_back(&op);
+  }
+  auto rewire = [&](Operation *op, ArrayRef<Value> values) {
+    builder.setInsertionPoint(op);
+    for (auto [number, value] : llvm::enumerate(values))
+      op->setOperand(number, followReshapes(builder, value, latest));
+  };
+  for (int32_t number : order) {
+    if (number == 0 || number > static_cast<int32_t>(instructions.size()))
+      continue; // the inputs, and the end
+    Operation *original = instructions[number - 1], *op = original;
+    builder.setInsertionPoint(terminator);
+    int64_t instance = instances[original]++;
+    if (instance == 0) {
+      op->moveBefore(terminator);
+    } else {
+      op = builder.clone(*original);
+      op->setAttr(MemoptDialect::kCloneAttr, builder.getI64IntegerAttr(instance));
+    }
+    rewire(op, operands[original]);
+    for (auto [from, to] : llvm::zip(original->getResults(), op->getResults()))
+      latest.map(from, to);
+  }
+  // What is no instruction stands at the end and sees the latest instances.
+  for (Operation *op : followers) {
+    if (op != terminator)
+      op->moveBefore(terminator);
+    rewire(op, llvm::to_vector(op->getOperands()));
+  }
+  for (Operation *op : llvm::reverse(oldReshapes))
+    op->erase();
+}

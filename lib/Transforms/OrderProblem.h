@@ -1,0 +1,51 @@
+//===- OrderProblem.h - a kernel graph as a problem of order and recomputation -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_LIB_TRANSFORMS_ORDERPROBLEM_H
+#define MEMOPT_LIB_TRANSFORMS_ORDERPROBLEM_H
+
+#include "memopt/Analysis/CostModel.h"
+#include "memopt/Analysis/KernelGraph.h"
+#include "memopt/Planning/Arena.h"
+#include "memopt/Planning/Remat.h"
+
+namespace mlir::memopt {
+
+/// Gives every write whose value cannot be made in the variable's bytes a copying kernel, so that the graph that
+/// solvers see is the one that runs.
+void insertVariableCopies(func::FuncOp function);
+
+/// The arena problem of the instructions in their present order: one buffer per KernelGraph buffer.
+::memopt::planning::ArenaProblem buildArenaProblem(const KernelGraph &graph);
+
+/// The instructions of a kernel graph as ops of Planning's rematerialization problem. Op 0 makes the inputs, the last
+/// op takes what the caller reads afterwards; instruction i is op i + 1. Variables are residents. Whatever writes a
+/// variable is pinned and comes after every reader of the old value.
+class OrderProblem {
+public:
+  OrderProblem(func::FuncOp function, const CostModel &costs);
+
+  const ::memopt::planning::RematProblem &getProblem() const { return problem; }
+
+  /// Puts the instructions into `order` (a solution's list, with repeats) and clones where an op stands again.
+  void apply(ArrayRef<int32_t> order);
+
+private:
+  void addInstruction(const KernelGraph &graph, Operation *op, const CostModel &costs);
+  void addWriteOrder(const KernelGraph &graph);
+  ::memopt::planning::RematValue valueOf(Value root) const;
+
+  func::FuncOp function;
+  SmallVector<Operation *> instructions;
+  DenseMap<Operation *, int32_t> numbers;
+  ::memopt::planning::RematProblem problem;
+};
+
+} // namespace mlir::memopt
+
+#endif // MEMOPT_LIB_TRANSFORMS_ORDERPROBLEM_H
