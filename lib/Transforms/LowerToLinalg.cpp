@@ -1,0 +1,125 @@
+//===- LowerToLinalg.cpp - named ops to linalg.generic ----------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Turns the named ops of a step into linalg.generic on tensors, the one form that fusion and code
+// generation read. One walk in program order: an op is replaced by what its family's lowering
+// builds in front of it, and the new ops take over its location and phase.
+//
+// Input:   the joint graph, layouts chosen (memopt-choose-layout), since the cut of statistics into
+//          chunks follows the order of dimensions in memory.
+// Output:  linalg.generic, linalg.fill, tensor.empty, constants, views, reads and writes, and the
+// ops
+//          that libraries or hand-written loops compute.
+// Refuses: elementwise ops whose operands are not all tensors of the result's shape.
+//
+//===----------------------------------------------------------------------===//
+
+#include "LowerToLinalg.h"
+#include "memopt/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+namespace mlir::memopt {
+#define GEN_PASS_DEF_LOWERTOLINALGPASS
+#include "memopt/Transforms/Passes.h.inc"
+} // namespace mlir::memopt
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+//===----------------------------------------------------------------------===//
+// Elementwise ops of arith and math
+//===----------------------------------------------------------------------===//
+
+static bool isElementwise(Operation *op) {
+  return isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op->getDialect()) &&
+         OpTrait::hasElementwiseMappableTraits(op) && op->getNumResults() == 1 &&
+         isa<RankedTensorType>(op->getResult(0).getType());
+}
+
+static Lowered lowerElementwise(Operation *op, ImplicitLocOpBuilder &b) {
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  SmallVector<Read> reads;
+  for (Value operand : op->getOperands()) {
+    auto operandType = dyn_cast<RankedTensorType>(operand.getType());
+    if (!operandType || operandType.getShape() != type.getShape())
+      return op->emitOpError() << "expects operands of the result's shape " << type << ", found "
+                               << operand.getType();
+    reads.push_back(readAll(b, operand));
+  }
+  return createPointwise(b, type.getShape(), reads, {type.getElementType()},
+                         [&](ImplicitLocOpBuilder &inner, ValueRange scalars) {
+                           OperationState state(op->getLoc(), op->getName());
+                           state.addOperands(scalars);
+                           state.addTypes(type.getElementType());
+                           state.propertiesAttr = op->getPropertiesAsAttribute();
+                           return SmallVector<Value>{
+                               static_cast<OpBuilder &>(inner).create(state)->getResult(0)};
+                         });
+}
+
+//===----------------------------------------------------------------------===//
+// Pass
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct LowerToLinalgPass : memopt::impl::LowerToLinalgPassBase<LowerToLinalgPass> {
+  using LowerToLinalgPassBase::LowerToLinalgPassBase;
+
+  LogicalResult initialize(MLIRContext *) override {
+    populateActivationLowerings(lowerings);
+    populateLossLowerings(lowerings);
+    populateOptimizerLowerings(lowerings);
+    populateShapeLowerings(lowerings);
+    return success();
+  }
+
+  void runOnOperation() override {
+    func::FuncOp func = getOperation();
+    if (func.isExternal())
+      return;
+    for (Operation &op : llvm::make_early_inc_range(func.getBody().front()))
+      if (failed(lower(&op)))
+        return signalPassFailure();
+    eraseDeadOps(func.getBody().front());
+  }
+
+private:
+  LogicalResult lower(Operation *op) {
+    const LinalgLowerings::Function *function = lowerings.find(op);
+    if (!function && !isElementwise(op))
+      return success();
+    Operation *before = op->getPrevNode();
+    ImplicitLocOpBuilder b(op->getLoc(), op);
+    Lowered values = function ? (*function)(op, b) : lowerElementwise(op, b);
+    if (failed(values))
+      return failure();
+    Block *block = op->getBlock();
+    auto first = before ? std::next(before->getIterator()) : block->begin();
+    for (Operation &made : llvm::make_range(first, op->getIterator()))
+      for (NamedAttribute attribute : op->getDiscardableAttrs())
+        made.setDiscardableAttr(attribute.getName(), attribute.getValue());
+    op->replaceAllUsesWith(*values);
+    op->erase();
+    return success();
+  }
+
+  /// Views and constants that became part of indexing maps have no users left.
+  static void eraseDeadOps(Block &block) {
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+  }
+
+  LinalgLowerings lowerings;
+};
+} // namespace

@@ -1,0 +1,88 @@
+//===- LowerToLinalgShapes.cpp - reductions and gathers --*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LowerToLinalg.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+static Lowered lowerReduce(ReduceOp op, ImplicitLocOpBuilder &b) {
+  RankedTensorType type = tensorTypeOf(op.getInput());
+  Type element = type.getElementType();
+  Type accumulator = isa<FloatType>(element) ? getComputeType(element) : element;
+  ReduceKind kind = op.getKind();
+  SmallVector<Value> results =
+      createReduction(b, type.getShape(), op.getDimensions(), {readAll(b, op.getInput())},
+                      {{kind, accumulator}}, [&](ImplicitLocOpBuilder &inner, ValueRange x) {
+                        return SmallVector<Value>{convertTo(inner, x[0], accumulator)};
+                      });
+  if (accumulator == element)
+    return results;
+  return createPointwise(b, tensorTypeOf(op.getResult()).getShape(), {readAll(b, results[0])},
+                         {element}, [&](ImplicitLocOpBuilder &inner, ValueRange x) {
+                           return SmallVector<Value>{convertTo(inner, x[0], element)};
+                         });
+}
+
+/// result[i..., j...] = table[indices[i...], j...]
+static Lowered lowerEmbedding(EmbeddingOp op, ImplicitLocOpBuilder &b) {
+  RankedTensorType type = tensorTypeOf(op.getResult());
+  int64_t indexRank = tensorTypeOf(op.getIndices()).getRank();
+  SmallVector<int64_t> indexDims(indexRank);
+  std::iota(indexDims.begin(), indexDims.end(), 0);
+  return createPointwise(
+      b, type.getShape(), {readDims(b, op.getIndices(), type.getRank(), indexDims)},
+      {type.getElementType()}, [&](ImplicitLocOpBuilder &inner, ValueRange x) {
+        SmallVector<Value> at{convertTo(inner, x[0], inner.getIndexType())};
+        for (int64_t dim = indexRank; dim < type.getRank(); ++dim)
+          at.push_back(linalg::IndexOp::create(inner, dim));
+        return SmallVector<Value>{tensor::ExtractOp::create(inner, op.getTable(), at)};
+      });
+}
+
+/// The square root of the sum of squares of everything.
+static Lowered lowerGlobalNorm(GlobalNormOp op, ImplicitLocOpBuilder &b) {
+  Type element = tensorTypeOf(op.getResult()).getElementType();
+  SmallVector<Read> sums;
+  AffineMap scalarMap = AffineMap::get(0, 0, b.getContext());
+  for (Value input : op.getInputs()) {
+    RankedTensorType type = tensorTypeOf(input);
+    Type compute = getComputeType(type.getElementType());
+    SmallVector<int64_t> all(type.getRank());
+    std::iota(all.begin(), all.end(), 0);
+    Value sum =
+        createReduction(b, type.getShape(), all, {readAll(b, input)}, {{ReduceKind::Add, compute}},
+                        [&](ImplicitLocOpBuilder &inner, ValueRange x) {
+                          Value wide = convertTo(inner, x[0], compute);
+                          return SmallVector<Value>{arith::MulFOp::create(inner, wide, wide)};
+                        })
+            .front();
+    sums.push_back({sum, scalarMap});
+  }
+  // Few terms of very different size: f64 costs nothing here.
+  return createPointwise(
+      b, {}, sums, ArrayRef<Type>{element}, [&](ImplicitLocOpBuilder &inner, ValueRange x) {
+        Value total = createConstant(inner, inner.getF64Type(), 0.0);
+        for (Value sum : x)
+          total = arith::AddFOp::create(inner, total, convertTo(inner, sum, inner.getF64Type()));
+        Value norm = math::SqrtOp::create(inner, total);
+        return SmallVector<Value>{convertTo(inner, norm, element)};
+      });
+}
+
+void memopt::populateShapeLowerings(LinalgLowerings &lowerings) {
+  lowerings.add<ReduceOp>(lowerReduce);
+  lowerings.add<EmbeddingOp>(lowerEmbedding);
+  lowerings.add<GlobalNormOp>(lowerGlobalNorm);
+}
