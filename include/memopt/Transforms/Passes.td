@@ -130,6 +130,20 @@ def SchedulePass : Pass<"memopt-schedule", "::mlir::ModuleOp"> {
   ];
 }
 
+def RematerializePass : Pass<"memopt-rematerialize", "::mlir::ModuleOp"> {
+  let summary = "Meet a byte budget by running kernels and library calls again";
+  let description = [{
+    Clones instructions of the kernel graph, marked `memopt.clone`, so that their results need not be kept. Updates
+    of state run once; random bits are counter-based, so clones give the same bits. Without a budget, or when the
+    graph fits as it is, nothing changes.
+  }];
+  let options = [
+    Option<"budget", "budget", "int64_t", "-1", "Bytes the device arena may have; -1 for no limit">,
+    Option<"iterations", "iterations", "int64_t", "-1", "Moves of each search; -1 for a number by size">,
+    Option<"threads", "threads", "int", "1", "Threads of the search, for speed only">
+  ];
+}
+
 def PlanMemoryPass : Pass<"memopt-plan-memory", "::mlir::ModuleOp"> {
   let summary = "Give every buffer an offset in one arena";
   let description = [{

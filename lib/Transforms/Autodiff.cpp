@@ -1,0 +1,393 @@
+//===- Autodiff.cpp - from the training graph to the joint graph -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Reverse-mode differentiation of the step (Griewank and Walther, Evaluating Derivatives, chapter
+// 3).
+//
+// Input: a function of one block that returns the loss among its results. Output: the same
+// function, whose last results are the gradients of the trainable parameters that the loss depends
+// on, in the order of their declarations; `memopt.gradient_of` on the function names them. The
+// backward ops come before the return, carry `memopt.phase` = "backward" and the location of the op
+// they differentiate.
+//
+// Two parts. `GradientPath` decides: a value is on the path when it depends on a trainable
+// parameter and the loss depends on it. `BackwardBuilder` obeys: it visits the ops on the path from
+// the loss backwards, asks each for its rule, and adds up what several uses contribute. Rules
+// belong to ops (DifferentiableOpInterface); nothing here knows an op of the forward graph.
+//
+// A parameter on the path whose gradient is zero everywhere (through floor, say) gets zeros, as in
+// PyTorch, so that weight decay still acts on it; one that is not on the path gets no gradient and
+// never moves.
+//
+// Refused: an op on the path without a rule, or whose rule has none for this use; a loss that is
+// not one floating-point number; a loss that depends on no trainable parameter; several blocks.
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/MapVector.h"
+
+#define DEBUG_TYPE "memopt-autodiff"
+
+namespace mlir::memopt {
+#define GEN_PASS_DEF_AUTODIFFPASS
+#include "memopt/Transforms/Passes.h.inc"
+} // namespace mlir::memopt
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+//===----------------------------------------------------------------------===//
+// What has a gradient
+//===----------------------------------------------------------------------===//
+
+static bool holdsRealNumbers(Value value) {
+  auto type = dyn_cast<ShapedType>(value.getType());
+  return isa<FloatType>(type ? type.getElementType() : value.getType());
+}
+
+namespace {
+/// Which values lie on a way from a trainable parameter to the loss.
+class GradientPath {
+public:
+  GradientPath(Block &body, Value loss, SymbolTable &symbols);
+
+  bool contains(Value value) const { return dependent.contains(value) && useful.contains(value); }
+  /// A trainable parameter that `value` depends on, or null.
+  VariableOp getOrigin(Value value) const { return dependent.lookup(value); }
+  void print(raw_ostream &os, Block &body) const;
+
+private:
+  /// Values that depend on a trainable parameter, with the first such one.
+  DenseMap<Value, VariableOp> dependent;
+  /// Values that the loss depends on.
+  DenseSet<Value> useful;
+};
+} // namespace
+
+/// Operands of `op` and of what it holds in regions.
+static SmallVector<Value> allOperands(Operation *op) {
+  SmallVector<Value> operands;
+  op->walk([&](Operation *inner) { llvm::append_range(operands, inner->getOperands()); });
+  return operands;
+}
+
+GradientPath::GradientPath(Block &body, Value loss, SymbolTable &symbols) {
+  for (Operation &op : body) {
+    VariableOp origin;
+    if (auto read = dyn_cast<ReadOp>(op)) {
+      auto variable = symbols.lookup<VariableOp>(read.getVariable());
+      origin = variable && variable.getTrainable() ? variable : VariableOp();
+    } else {
+      for (Value operand : allOperands(&op))
+        if (!origin)
+          origin = dependent.lookup(operand);
+    }
+    if (!origin)
+      continue;
+    for (Value result : op.getResults())
+      if (holdsRealNumbers(result))
+        dependent[result] = origin;
+  }
+  useful.insert(loss);
+  for (Operation &op : llvm::reverse(body))
+    if (llvm::any_of(op.getResults(), [&](Value result) { return contains(result); }))
+      for (Value operand : allOperands(&op))
+        useful.insert(operand);
+}
+
+void GradientPath::print(raw_ostream &os, Block &body) const {
+  for (Operation &op : body)
+    for (Value result : op.getResults())
+      if (contains(result))
+        os << result << " depends on " << getOrigin(result).getSymName() << "\n";
+}
+
+//===----------------------------------------------------------------------===//
+// Sums of contributions
+//===----------------------------------------------------------------------===//
+
+static bool isZero(Value value) { return matchPattern(value, m_AnyZeroFloat()); }
+
+namespace {
+/// A contribution that is zero but for one box, and spans all other dimensions.
+struct PaddedPart {
+  PadOp pad;
+  int64_t dimension, begin, end;
+};
+} // namespace
+
+/// The part that `value` is, when it is padded along exactly one dimension.
+static std::optional<PaddedPart> getPaddedPart(Value value) {
+  auto pad = value.getDefiningOp<PadOp>();
+  if (!pad)
+    return std::nullopt;
+  std::optional<PaddedPart> part;
+  auto input = cast<RankedTensorType>(pad.getInput().getType());
+  for (int64_t dimension = 0; dimension < input.getRank(); ++dimension) {
+    int64_t low = pad.getLow()[dimension];
+    if (!low && !pad.getHigh()[dimension])
+      continue;
+    if (part)
+      return std::nullopt;
+    part = PaddedPart{pad, dimension, low, low + input.getDimSize(dimension)};
+  }
+  return part;
+}
+
+/// Gradients of slices that together make up a whole tensor are put side by side instead of being
+/// added up with their zeros around them. Returns null when `parts` leave a gap or overlap.
+static Value concatenate(OpBuilder &builder, Location loc, Type type,
+                         MutableArrayRef<PaddedPart> parts) {
+  llvm::sort(parts, [](const PaddedPart &a, const PaddedPart &b) { return a.begin < b.begin; });
+  int64_t dimension = parts.front().dimension, position = 0;
+  SmallVector<Value> inputs;
+  for (PaddedPart &part : parts) {
+    if (part.dimension != dimension || part.begin != position)
+      return {};
+    position = part.end;
+    inputs.push_back(part.pad.getInput());
+  }
+  if (position != cast<RankedTensorType>(type).getDimSize(dimension))
+    return {};
+  return tensor::ConcatOp::create(builder, loc, type, dimension, inputs);
+}
+
+/// The sum of `contributions` to the gradient of a value of `type`, in this order; null when there
+/// are none. Zeros are left out unless nothing else is there.
+static Value addUp(OpBuilder &builder, Location loc, Type type, ArrayRef<Value> contributions) {
+  SmallVector<Value> terms;
+  SmallVector<PaddedPart> parts;
+  for (Value value : contributions) {
+    if (isZero(value))
+      continue;
+    if (std::optional<PaddedPart> part = getPaddedPart(value))
+      parts.push_back(*part);
+    terms.push_back(value);
+  }
+  if (terms.empty())
+    return contributions.empty() ? Value() : contributions.front();
+  if (parts.size() > 1)
+    if (Value whole = concatenate(builder, loc, type, parts)) {
+      llvm::erase_if(terms, [](Value value) { return getPaddedPart(value).has_value(); });
+      terms.insert(terms.begin(), whole);
+    }
+  Value sum = terms.front();
+  for (Value term : ArrayRef(terms).drop_front())
+    sum = arith::AddFOp::create(builder, loc, sum, term);
+  return sum;
+}
+
+//===----------------------------------------------------------------------===//
+// The backward graph
+//===----------------------------------------------------------------------===//
+
+static Value splat(OpBuilder &builder, Location loc, Type type, double number) {
+  auto tensor = cast<RankedTensorType>(type);
+  FloatAttr value = builder.getFloatAttr(tensor.getElementType(), number);
+  return arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(tensor, value.getValue()));
+}
+
+namespace {
+class BackwardBuilder {
+public:
+  BackwardBuilder(func::FuncOp step, const GradientPath &path)
+      : path(path), body(step.getBody().front()), builder(body.getTerminator()),
+        lastForward(body.getTerminator()->getPrevNode()) {}
+
+  /// Builds the gradients of everything on the path and marks those of parameters.
+  LogicalResult run(Value loss);
+  /// Removes backward ops that nothing uses, and marks the others.
+  void finish();
+
+private:
+  LogicalResult visit(Operation *op);
+  LogicalResult differentiate(Operation *op, ArrayRef<Value> resultGradients);
+  void markGradients();
+
+  const GradientPath &path;
+  Block &body;
+  OpBuilder builder;
+  Operation *lastForward;
+  DenseMap<Value, SmallVector<Value, 2>> contributions;
+  /// In the order in which the backward pass reaches the reads.
+  llvm::MapVector<Operation *, SmallVector<ReadOp, 1>> reads;
+};
+} // namespace
+
+LogicalResult BackwardBuilder::run(Value loss) {
+  contributions[loss].push_back(splat(builder, loss.getLoc(), loss.getType(), 1.0));
+  SmallVector<Operation *> forward;
+  for (Operation &op : body) {
+    if (op.getNumResults())
+      forward.push_back(&op);
+    if (&op == lastForward)
+      break;
+  }
+  for (Operation *op : llvm::reverse(forward))
+    if (failed(visit(op)))
+      return failure();
+  markGradients();
+  return success();
+}
+
+LogicalResult BackwardBuilder::visit(Operation *op) {
+  if (llvm::none_of(op->getResults(), [&](Value result) { return path.contains(result); }))
+    return success();
+  if (auto read = dyn_cast<ReadOp>(op)) {
+    reads[path.getOrigin(read.getResult())].push_back(read);
+    return success();
+  }
+  SmallVector<Value> resultGradients;
+  for (Value result : op->getResults()) {
+    auto found = contributions.find(result);
+    resultGradients.push_back(found == contributions.end()
+                                  ? Value()
+                                  : addUp(builder, op->getLoc(), result.getType(), found->second));
+    if (found != contributions.end())
+      contributions.erase(found);
+  }
+  if (llvm::all_of(resultGradients, [](Value gradient) { return !gradient || isZero(gradient); }))
+    return success();
+  return differentiate(op, resultGradients);
+}
+
+LogicalResult BackwardBuilder::differentiate(Operation *op, ArrayRef<Value> resultGradients) {
+  auto rule = dyn_cast<DifferentiableOpInterface>(op);
+  SmallVector<bool> needed;
+  for (Value operand : op->getOperands())
+    needed.push_back(path.contains(operand));
+  SmallVector<Value> operandGradients(op->getNumOperands());
+  if (!rule || failed(rule.differentiate(builder, resultGradients, needed, operandGradients))) {
+    Value onPath =
+        *llvm::find_if(op->getResults(), [&](Value value) { return path.contains(value); });
+    VariableOp origin = path.getOrigin(onPath);
+    InFlightDiagnostic diagnostic =
+        op->emitOpError(rule ? "stands" : "has no gradient rule and stands")
+        << " between the trainable parameter '" << origin.getSymName() << "' and the loss";
+    diagnostic.attachNote(origin.getLoc())
+        << "declared here; without 'trainable' it needs no gradient";
+    return diagnostic;
+  }
+  for (auto [operand, need, gradient] : llvm::zip(op->getOperands(), needed, operandGradients)) {
+    if (!need || !gradient)
+      continue;
+    if (gradient.getType() != operand.getType())
+      return op->emitOpError() << "has a rule that gave a gradient of type " << gradient.getType()
+                               << ", expected " << operand.getType();
+    contributions[operand].push_back(gradient);
+  }
+  return success();
+}
+
+/// A parameter that is read several times (tied weights) collects from all reads.
+void BackwardBuilder::markGradients() {
+  for (auto &[variable, places] : reads) {
+    SmallVector<Value> all;
+    for (ReadOp read : places)
+      llvm::append_range(all, contributions.lookup(read.getResult()));
+    Type type = places.front().getResult().getType();
+    Location loc = places.front().getLoc();
+    Value gradient = addUp(builder, loc, type, all);
+    if (!gradient)
+      gradient = splat(builder, loc, type, 0.0);
+    // As early as possible, so that the mark keeps nothing alive.
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointAfterValue(gradient);
+    auto mark = GradientOp::create(builder, loc, gradient, FlatSymbolRefAttr::get(variable));
+    mark->setAttr(MemoptDialect::kPhaseAttr, builder.getStringAttr("backward"));
+  }
+}
+
+void BackwardBuilder::finish() {
+  Operation *terminator = body.getTerminator();
+  for (Operation *op = terminator->getPrevNode(); op && op != lastForward;) {
+    Operation *previous = op->getPrevNode();
+    if (isOpTriviallyDead(op))
+      op->erase();
+    else
+      op->setAttr(MemoptDialect::kPhaseAttr, builder.getStringAttr("backward"));
+    op = previous;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// The step's results
+//===----------------------------------------------------------------------===//
+
+/// The result with role "loss", else the first floating-point scalar.
+static FailureOr<Value> findLoss(func::FuncOp step, func::ReturnOp terminator) {
+  Value loss;
+  for (unsigned index = 0; index < terminator.getNumOperands(); ++index)
+    if (auto role = step.getResultAttrOfType<StringAttr>(index, MemoptDialect::kRoleAttr);
+        role && role.getValue() == "loss")
+      loss = terminator.getOperand(index);
+  if (!loss)
+    for (Value result : terminator.getOperands())
+      if (auto type = dyn_cast<RankedTensorType>(result.getType());
+          !loss && type && type.getRank() == 0 && isa<FloatType>(type.getElementType()))
+        loss = result;
+  if (!loss)
+    return step.emitOpError("returns no loss: expected a result with memopt.role = \"loss\", or a "
+                            "floating-point scalar");
+  auto type = dyn_cast<RankedTensorType>(loss.getType());
+  if (!type || !type.hasStaticShape() || type.getNumElements() != 1 ||
+      !isa<FloatType>(type.getElementType()))
+    return step.emitOpError() << "has a loss of type " << loss.getType()
+                              << ", expected one floating-point number";
+  return loss;
+}
+
+//===----------------------------------------------------------------------===//
+// Pass
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct AutodiffPass : memopt::impl::AutodiffPassBase<AutodiffPass> {
+  using AutodiffPassBase::AutodiffPassBase;
+
+  void runOnOperation() override {
+    if (failed(differentiateStep()))
+      signalPassFailure();
+  }
+
+private:
+  LogicalResult differentiateStep();
+};
+} // namespace
+
+LogicalResult AutodiffPass::differentiateStep() {
+  ModuleOp module = getOperation();
+  SymbolTable symbols(module);
+  auto step = symbols.lookup<func::FuncOp>(function);
+  if (!step)
+    return module.emitOpError() << "has no function '" << function << "' to differentiate";
+  if (!step.getBody().hasOneBlock())
+    return step.emitOpError("must have one block to be differentiated");
+  if (!step.getOps<GradientOp>().empty())
+    return step.emitOpError("already has gradients");
+  auto terminator = cast<func::ReturnOp>(step.getBody().front().getTerminator());
+  FailureOr<Value> loss = findLoss(step, terminator);
+  if (failed(loss))
+    return failure();
+  GradientPath path(step.getBody().front(), *loss, symbols);
+  if (!path.contains(*loss))
+    return step.emitOpError("has a loss that depends on no trainable parameter");
+
+  BackwardBuilder backward(step, path);
+  if (failed(backward.run(*loss)))
+    return failure();
+  backward.finish();
+  return success();
+}
