@@ -62,6 +62,10 @@ void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &
 void memopt::buildPlanPipeline(OpPassManager &manager, const PipelineOptions &options) {
   // Autodiff leaves all updates at the end; the order decides how long gradients live.
   manager.addPass(createSchedulePass());
+  // A budget is met by recomputation on top of the best order without it.
+  RematerializePassOptions rematerialize;
+  rematerialize.budget = options.budget;
+  manager.addPass(createRematerializePass(rematerialize));
   PlanMemoryPassOptions plan;
   plan.budget = options.budget;
   manager.addPass(createPlanMemoryPass(plan));
