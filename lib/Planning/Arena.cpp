@@ -16,6 +16,8 @@ using namespace memopt::planning::arena;
 /// Items beyond which the exact search is not tried: it needs a look at every section for each
 /// node.
 static constexpr size_t exactItems = 600;
+/// Its work, in multiples of the option.
+static constexpr int64_t exactShare = 8;
 
 namespace {
 
@@ -33,13 +35,15 @@ public:
     bool small = model.items.size() <= exactItems;
     // Most layouts of training steps fall to a short search.
     eject(options.iterations / (small ? 8 : 1));
-    if (small)
+    if (small && best.height - target() > closeEnough())
       searchExact();
     return report();
   }
 
 private:
   int64_t target() const { return std::max(bound, options.capacity); }
+  /// Bytes for which search by the second does not pay; none when a capacity asks for them.
+  int64_t closeEnough() const { return options.capacity >= 0 ? 0 : bound / 512; }
   void keep(Layout layout, const char *name) {
     if (layout.height >= best.height)
       return;
@@ -54,11 +58,11 @@ private:
   /// Goes for the target, and where that fails halves the way between what is known to fail and the
   /// best.
   void searchExact() {
-    int64_t failed = target() - 1, budget = options.iterations;
+    int64_t failed = target() - 1, budget = exactShare * options.iterations;
     int64_t wanted = target();
-    while (best.height > target() && budget > options.iterations / 64) {
+    while (best.height > target() && budget > options.iterations / 8) {
       Layout layout;
-      int64_t part = budget / 2;
+      int64_t part = budget / 5 * 3;
       ExactResult result = searchExactly(model, wanted, part, layout);
       budget -= part;
       if (result == ExactResult::Found) {
@@ -68,8 +72,7 @@ private:
         if (result == ExactResult::Impossible && model.plain)
           bound = std::max(bound, wanted + 1);
       }
-      // A hundredth of the arena is where more search stops paying.
-      if (best.height - failed <= std::max<int64_t>(1, bound / 512))
+      if (best.height - failed <= std::max<int64_t>(1, closeEnough()))
         return;
       wanted = failed + (best.height - failed) / 2;
     }

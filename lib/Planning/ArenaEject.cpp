@@ -28,9 +28,10 @@ namespace {
 
 class EjectionSearch {
 public:
-  EjectionSearch(const Model &model, uint64_t seed);
-  /// Tries to bring `layout` to `height`; leaves it alone when that fails.
-  bool run(Layout &layout, int64_t height, int64_t workLimit, int64_t &work);
+  EjectionSearch(const Model &model, Layout &layout, uint64_t seed);
+  /// Tries to bring the layout to `height`, one stretch of time after the other. A stretch where
+  /// that fails stays as it was. Says whether the whole layout got there.
+  bool run(int64_t height, int64_t workLimit, int64_t &work);
 
 private:
   struct Edge {
@@ -38,25 +39,47 @@ private:
     double weight; ///< added from here on
     bool operator<(const Edge &other) const { return offset < other.offset; }
   };
+  bool lower(llvm::ArrayRef<int32_t> high, int64_t height, int64_t limit, int64_t &work);
+  bool placeAll(int64_t height, int64_t limit, int64_t &work);
+  void ejectHit(int32_t item);
   int64_t cheapestOffset(int32_t item, int64_t height, double &cost);
-  void takeOut(int32_t item) {
-    offsets[item] = unplaced;
-    out.push_back(item);
-  }
   int32_t pickOut();
+  bool immovable(int32_t item) const {
+    return model.items[item].fixedOffset >= 0 || model.items[item].pinned;
+  }
+  void move(int32_t item, int64_t offset) {
+    if (!touched[item]) {
+      touched[item] = true;
+      saved.emplace_back(item, offsets[item]);
+    }
+    offsets[item] = offset;
+    if (offset == unplaced)
+      out.push_back(item);
+  }
 
   const Model &model;
+  std::vector<int64_t> &offsets;
   SearchRandom random;
-  std::vector<int64_t> offsets;
-  std::vector<double> weight; ///< what ejecting an item costs
+  std::vector<double> base, weight; ///< what ejecting an item costs: at first, and now
   std::vector<int32_t> out;
   std::vector<Edge> edges;
   std::vector<int32_t> neighbours;
+  std::vector<bool> touched;
+  std::vector<std::pair<int32_t, int64_t>> saved; ///< items touched, with the offsets they had
 };
 
 } // namespace
 
-EjectionSearch::EjectionSearch(const Model &model, uint64_t seed) : model(model), random(seed) {}
+EjectionSearch::EjectionSearch(const Model &model, Layout &layout, uint64_t seed)
+    : model(model), offsets(layout.offsets), random(seed) {
+  double mean = 0;
+  for (const Item &item : model.items)
+    mean += std::sqrt(item.area) / double(model.items.size());
+  for (int32_t i = 0, n = model.items.size(); i < n; ++i)
+    base.push_back(immovable(i) ? 1e100 : 0.1 + std::sqrt(model.items[i].area) / mean);
+  weight = base;
+  touched.assign(model.items.size(), false);
+}
 
 /// The offset at which `item` hits the least weight; the lowest of the cheapest.
 int64_t EjectionSearch::cheapestOffset(int32_t item, int64_t height, double &cost) {
@@ -124,74 +147,106 @@ int32_t EjectionSearch::pickOut() {
   return item;
 }
 
-bool EjectionSearch::run(Layout &layout, int64_t height, int64_t workLimit, int64_t &work) {
-  offsets = layout.offsets;
-  weight.assign(model.items.size(), 1);
-  double mean = 0;
-  for (const Item &item : model.items)
-    mean += std::sqrt(item.area) / double(model.items.size());
-  for (size_t i = 0; i < weight.size(); ++i)
-    weight[i] = model.items[i].fixedOffset >= 0 || model.items[i].pinned
-                    ? 1e100
-                    : 0.1 + std::sqrt(model.items[i].area) / mean;
-  std::vector<double> base = weight;
-  out.clear();
-  for (int32_t i = 0, n = model.items.size(); i < n; ++i)
-    if (model.top(offsets[i], i) > height) {
-      if (weight[i] >= 1e100)
-        return false;
-      takeOut(i);
-    }
-  int64_t limit = work + workLimit;
-  while (!out.empty() && work < limit) {
+void EjectionSearch::ejectHit(int32_t item) {
+  for (int32_t other : neighbours) {
+    if (offsets[other] == unplaced)
+      continue;
+    bool hits = false;
+    for (const Piece &mine : model.piecesOf(item))
+      for (const Piece &theirs : model.piecesOf(other))
+        hits |= mine.lower < theirs.upper && theirs.lower < mine.upper &&
+                offsets[item] < offsets[other] + theirs.size &&
+                offsets[other] < offsets[item] + mine.size;
+    if (hits)
+      move(other, unplaced);
+  }
+}
+
+bool EjectionSearch::placeAll(int64_t height, int64_t limit, int64_t &work) {
+  while (!out.empty()) {
+    if (work >= limit)
+      return false;
     int32_t item = pickOut();
     double cost = 0;
     int64_t offset = cheapestOffset(item, height, cost);
     work += 4 + int64_t(edges.size()) * 3 + int64_t(out.size());
     if (offset == unplaced || cost >= 1e99)
       return false;
-    if (cost > 0)
-      weight[item] += 0.3 * base[item];
     offsets[item] = offset;
     if (cost == 0)
       continue;
-    for (int32_t other : neighbours) {
-      if (offsets[other] == unplaced)
-        continue;
-      bool hits = false;
-      for (const Piece &mine : model.piecesOf(item))
-        for (const Piece &theirs : model.piecesOf(other))
-          hits |= mine.lower < theirs.upper && theirs.lower < mine.upper &&
-                  offset < offsets[other] + theirs.size && offsets[other] < offset + mine.size;
-      if (hits)
-        takeOut(other);
-    }
+    weight[item] += 0.3 * base[item];
+    ejectHit(item);
   }
-  if (!out.empty())
-    return false;
-  layout.offsets = offsets;
-  model.measure(layout);
   return true;
+}
+
+/// Brings these items, and what they push, below `height`, or changes nothing.
+bool EjectionSearch::lower(llvm::ArrayRef<int32_t> high, int64_t height, int64_t limit,
+                           int64_t &work) {
+  out.clear();
+  saved.clear();
+  bool done = llvm::none_of(high, [&](int32_t item) { return immovable(item); });
+  if (done) {
+    for (int32_t item : high)
+      move(item, unplaced);
+    done = placeAll(height, limit, work);
+  }
+  for (auto [item, offset] : saved) {
+    touched[item] = false;
+    weight[item] = base[item];
+    if (!done)
+      offsets[item] = offset;
+  }
+  return done;
+}
+
+bool EjectionSearch::run(int64_t height, int64_t workLimit, int64_t &work) {
+  std::vector<int32_t> high;
+  for (int32_t i = 0, n = model.items.size(); i < n; ++i)
+    if (model.top(offsets[i], i) > height)
+      high.push_back(i);
+  llvm::sort(high, [&](int32_t a, int32_t b) {
+    return std::make_pair(model.items[a].lower, a) < std::make_pair(model.items[b].lower, b);
+  });
+  // Items that are too high at once belong together.
+  std::vector<size_t> starts;
+  int32_t reach = -1;
+  for (size_t i = 0; i < high.size(); ++i) {
+    if (model.items[high[i]].lower >= reach)
+      starts.push_back(i);
+    reach = std::max(reach, model.items[high[i]].upper);
+  }
+  bool all = true;
+  int64_t end = work + workLimit;
+  for (size_t i = 0; i < starts.size() && work < end; ++i) {
+    size_t next = i + 1 < starts.size() ? starts[i + 1] : high.size();
+    int64_t share = (end - work) / int64_t(starts.size() - i) * (starts.size() == i + 1 ? 1 : 2);
+    all &= lower(llvm::ArrayRef(high).slice(starts[i], next - starts[i]), height,
+                 std::min(end, work + share), work);
+  }
+  return all && work < end;
 }
 
 bool memopt::planning::arena::searchByEjection(const Model &model, int64_t target, uint64_t seed,
                                                int64_t budget, Layout &layout) {
-  EjectionSearch search(model, seed);
-  int64_t work = 0;
-  bool improved = false;
-  // How far to go down at once: all the way first, then by halves.
+  EjectionSearch search(model, layout, seed);
+  int64_t work = 0, before = layout.height;
+  // How far to go down at once: all the way first, then by halves; a few rounds of that in vain end
+  // it.
   double share = 1;
-  while (layout.height > target && work < budget) {
+  int64_t roundStart = layout.height;
+  for (int vain = 0; layout.height > target && work < budget && vain < 3;) {
     int64_t step = std::max<int64_t>(1, int64_t(double(layout.height - target) * share));
     int64_t part = std::max<int64_t>((budget - work) / 6, 100000);
-    if (search.run(layout, layout.height - step, part, work)) {
-      improved = true;
-      share = std::min(1.0, share * 2);
-    } else {
-      share /= 2;
-      if (share < 1e-3)
-        break;
-    }
+    bool reached = search.run(layout.height - step, part, work);
+    model.measure(layout);
+    share = reached ? std::min(1.0, share * 2) : share / 2;
+    if (share > 1e-2 && step > 1)
+      continue;
+    vain = layout.height < roundStart ? 0 : vain + 1;
+    roundStart = layout.height;
+    share = 0.5;
   }
-  return improved;
+  return layout.height < before;
 }

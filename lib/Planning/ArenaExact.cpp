@@ -317,6 +317,7 @@ ExactResult memopt::planning::arena::searchExactly(const Model &model, int64_t c
   static constexpr Ranking rankings[] = {{Key::Width, Key::Area, Key::Total},
                                          {Key::Total, Key::Area, Key::Width},
                                          {Key::Total, Key::Width, Key::Area}};
+  constexpr int64_t workPerUnit = 8; // its inner loops are that much shorter
   int64_t work = 0;
   for (int64_t nodes = 2 * int64_t(model.items.size());; nodes *= 2)
     for (const Ranking &ranking : rankings) {
@@ -327,7 +328,7 @@ ExactResult memopt::planning::arena::searchExactly(const Model &model, int64_t c
       }
       if (status == Status::None)
         return ExactResult::Impossible;
-      if (work > budget)
+      if (work / workPerUnit > budget)
         return ExactResult::Unknown;
     }
 }

@@ -80,8 +80,102 @@ Layout memopt::planning::arena::placeFixed(const Model &model) {
   return layout;
 }
 
+namespace {
+
+/// What has been placed, by offset, in blocks. First fit walks up from the bottom and stops at the
+/// first hole: where nearly everything lives at once, that beats sorting each item's neighbours.
+class OffsetList {
+public:
+  explicit OffsetList(const Model &model) : model(model) {}
+
+  int64_t firstFit(int32_t item, int64_t &work) const {
+    const Item &data = model.items[item];
+    int64_t candidate = 0;
+    for (const Block &block : blocks) {
+      if (block.lower >= data.upper || block.upper <= data.lower)
+        continue;
+      work += int64_t(block.entries.size()) / 4;
+      for (const Entry &entry : block.entries) {
+        bool alive = (entry.lower < data.upper) & (data.lower < entry.upper);
+        if (alive & (candidate + data.size <= entry.offset))
+          return candidate;
+        int64_t behind = alive ? entry.end : 0;
+        candidate = std::max(candidate, behind);
+      }
+      candidate = model.align(candidate, item);
+    }
+    return candidate;
+  }
+  void add(int32_t item, int64_t offset) {
+    const Item &data = model.items[item];
+    Entry entry{offset, offset + data.size, data.lower, data.upper};
+    auto lessThan = [](const Entry &a, const Entry &b) { return a.offset < b.offset; };
+    if (blocks.empty())
+      blocks.emplace_back();
+    size_t at = 0;
+    while (at + 1 < blocks.size() && blocks[at + 1].entries.front().offset <= offset)
+      ++at;
+    Block &block = blocks[at];
+    block.entries.insert(
+        std::upper_bound(block.entries.begin(), block.entries.end(), entry, lessThan), entry);
+    block.lower = std::min(block.lower, entry.lower);
+    block.upper = std::max(block.upper, entry.upper);
+    if (block.entries.size() < blockSize)
+      return;
+    Block upperHalf;
+    upperHalf.entries.assign(block.entries.begin() + blockSize / 2, block.entries.end());
+    block.entries.resize(blockSize / 2);
+    block.measure();
+    upperHalf.measure();
+    blocks.insert(blocks.begin() + at + 1, std::move(upperHalf));
+  }
+
+private:
+  static constexpr size_t blockSize = 256;
+  struct Entry {
+    int64_t offset, end;
+    int32_t lower, upper;
+  };
+  struct Block {
+    std::vector<Entry> entries;
+    int32_t lower = std::numeric_limits<int32_t>::max(), upper = 0; ///< hull in time
+    void measure() {
+      lower = std::numeric_limits<int32_t>::max();
+      upper = 0;
+      for (const Entry &entry : entries) {
+        lower = std::min(lower, entry.lower);
+        upper = std::max(upper, entry.upper);
+      }
+    }
+  };
+  const Model &model;
+  std::vector<Block> blocks;
+};
+
+} // namespace
+
+/// placeInOrder with first fit, for items of one piece and alignment 1 with nothing fixed.
+static Layout placeDense(const Model &model, llvm::ArrayRef<int32_t> order, int64_t limit,
+                         int64_t &work) {
+  Layout layout = placeFixed(model);
+  OffsetList placed(model);
+  for (int32_t item : order) {
+    layout.offsets[item] = placed.firstFit(item, work);
+    layout.height = std::max(layout.height, model.top(layout.offsets[item], item));
+    if (layout.height >= limit) {
+      layout.height = unlimited;
+      return layout;
+    }
+    placed.add(item, layout.offsets[item]);
+  }
+  return layout;
+}
+
 Layout memopt::planning::arena::placeInOrder(const Model &model, llvm::ArrayRef<int32_t> order,
                                              Fit fit, int64_t limit, int64_t &work) {
+  int64_t count = model.items.size();
+  if (fit == Fit::First && model.plain && model.overlaps() > count * count / 200)
+    return placeDense(model, order, limit, work);
   Layout layout = placeFixed(model);
   std::vector<std::pair<int64_t, int64_t>> taken;
   for (int32_t item : order) {
@@ -122,13 +216,15 @@ Layout memopt::planning::arena::solveGreedy(const Model &model, int64_t target, 
     llvm::sort(order, [&](int32_t a, int32_t b) { return rank(a) < rank(b); });
     return order;
   };
+  constexpr int64_t workLimit = 150000000;
   Layout best;
   for (Fit fit : {Fit::First, Fit::Best})
     for (Key key : {Size, Lifetime, Area, Start}) {
       Layout layout = placeInOrder(model, orderBy(key), fit, best.height, work);
       if (layout.height < best.height)
         best = std::move(layout);
-      if (best.height <= target)
+      // Eight orders cost more than they bring where one costs seconds.
+      if (best.height <= target || work > workLimit)
         return best;
     }
   return best;

@@ -54,6 +54,7 @@ Model::Model(const ArenaProblem &problem, bool inPlace) {
   addItems(problem, inPlace);
   buildIndex();
   lowerBound = boundOf();
+  numOverlaps = countOverlaps();
 }
 
 /// Puts each buffer's successor in place into `next`; -1 where there is none.
@@ -170,6 +171,22 @@ void Model::buildIndex() {
     forEachNode(pieces[i], [&](int64_t node) { nodePieces[nodeFill[node]++] = i; });
     born[bornFill[pieces[i].lower]++] = i;
   }
+}
+
+/// Every pair meets where its later piece is born.
+int64_t Model::countOverlaps() const {
+  std::vector<int32_t> births(sections + 1, 0), deaths(sections + 1, 0);
+  for (const Piece &piece : pieces) {
+    ++births[piece.lower];
+    ++deaths[piece.upper];
+  }
+  int64_t alive = 0, pairs = 0;
+  for (int32_t at = 0; at < sections; ++at) {
+    alive -= deaths[at];
+    pairs += alive * births[at] + int64_t(births[at]) * (births[at] - 1) / 2;
+    alive += births[at];
+  }
+  return pairs;
 }
 
 /// The load; with one alignment A everywhere every buffer but the highest takes a multiple of A.

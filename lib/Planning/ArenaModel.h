@@ -68,6 +68,9 @@ public:
   /// The end of an item at an offset: what it adds to the height.
   int64_t top(int64_t offset, int32_t item) const { return offset + items[item].size; }
 
+  /// Pairs of pieces that share time.
+  int64_t overlaps() const { return numOverlaps; }
+
   /// Calls visit(piece index) for every piece of another item that is alive during `piece`.
   template <typename Visit> void forEachOverlap(const Piece &piece, Visit visit) const {
     // Alive at the first section: one list for each node between that section's leaf and the root.
@@ -88,8 +91,9 @@ private:
   void addItems(const ArenaProblem &problem, bool inPlace);
   void buildIndex();
   int64_t boundOf() const;
+  int64_t countOverlaps() const;
 
-  int64_t leaves = 1;
+  int64_t leaves = 1, numOverlaps = 0;
   std::vector<int32_t> nodeStart, nodePieces; ///< segment tree over sections, as compressed rows
   std::vector<int32_t> bornStart, born;       ///< pieces by first section
 };

@@ -227,8 +227,8 @@ static int runArena(const Arguments &arguments) {
   if (!arguments.capacity.empty() &&
       !parseBytes(arguments.capacity, /*whole=*/-1, options.capacity))
     return usageError("--capacity is \"" + arguments.capacity + "\", expected bytes");
-  if (arguments.iterations >= 0)
-    options.iterations = arguments.iterations;
+  // A tool that is asked for nothing else may take some seconds.
+  options.iterations = arguments.iterations >= 0 ? arguments.iterations : 120000000;
   options.seed = arguments.seed;
   llvm::Expected<ArenaFile> file = readArenaFile(arguments.input);
   if (!file)
