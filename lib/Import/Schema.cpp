@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Import/Schema.h"
+#include "AssignOrReturn.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -88,16 +89,6 @@ int64_t TensorMeta::getNumElements() const {
 //===----------------------------------------------------------------------===//
 // Pieces
 //===----------------------------------------------------------------------===//
-
-#define ASSIGN_OR_RETURN_IMPL(temporary, target, expression)                                        \
-  auto temporary = (expression);                                                                   \
-  if (!temporary)                                                                                  \
-    return temporary.takeError();                                                                  \
-  target = std::move(*temporary)
-#define CONCAT_IMPL(a, b) a##b
-#define CONCAT(a, b) CONCAT_IMPL(a, b)
-#define ASSIGN_OR_RETURN(target, expression)                                                       \
-  ASSIGN_OR_RETURN_IMPL(CONCAT(result, __LINE__), target, expression)
 
 /// A size: an integer, or an expression with the value it had when exported.
 static Expected<int64_t> parseSymInt(const JsonCursor &json) {

@@ -32,7 +32,7 @@ inline constexpr unsigned rank = 16;
 inline constexpr int64_t elements = int64_t(1) << 44;
 inline constexpr uint64_t nodes = 1u << 20;
 /// Integer index arithmetic evaluated at import (masks, positions); larger results are refused.
-inline constexpr int64_t foldedElements = int64_t(1) << 28;
+inline constexpr int64_t foldedElements = int64_t(1) << 26;
 } // namespace limits
 
 /// The one way to make an error of this room: a sentence that names file and place.

@@ -1,0 +1,125 @@
+//===- Creation.cpp - tensors made of nothing -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Integer and boolean tensors are known. Constant floating-point ones are one number that waits for its
+// broadcast.
+//
+//===----------------------------------------------------------------------===//
+
+#include "OpContext.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace llvm;
+using namespace memopt::pt2;
+using mlir::RankedTensorType;
+using mlir::Value;
+namespace arith = mlir::arith;
+
+static Expected<Tensor> fill(OpContext &op, ArrayRef<int64_t> sizes, const Scalar &value) {
+  DType type = op.resultMeta(0).dtype;
+  RETURN_IF_ERROR(countElements(op, sizes).takeError());
+  if (isFloat(type))
+    return op.wrap(type, sizes, splat(op.b, op.tensorType(type, Shape(sizes.size(), 1)), value));
+  if (value.isFloat && !(std::abs(value.real) < 9e18))
+    return op.error("expected an integer, found " + toString(value.real));
+  int64_t integer = value.isFloat ? int64_t(value.real) : value.integer;
+  if (type == DType::Bool && value.isFloat)
+    integer = value.real != 0;
+  return op.wrap(ConstantTensor::splat(type, sizes, integer));
+}
+
+static Scalar number(int64_t value) {
+  Scalar result;
+  result.integer = value;
+  return result;
+}
+
+template <int64_t value> static Error lowerConstant(OpContext &op) {
+  return setResult(op, fill(op, op.integers("size"), number(value)));
+}
+template <int64_t value> static Error lowerConstantLike(OpContext &op) {
+  return setResult(op, fill(op, op.tensor("self").sizes, number(value)));
+}
+static Error lowerFull(OpContext &op) {
+  return setResult(op, fill(op, op.integers("size"), op.scalar("fill_value")));
+}
+static Error lowerFullLike(OpContext &op) {
+  return setResult(op, fill(op, op.tensor("self").sizes, op.scalar("fill_value")));
+}
+static Error lowerScalarTensor(OpContext &op) { return setResult(op, fill(op, {}, op.scalar("s"))); }
+
+/// In place: `x.fill_(v)`.
+static Error lowerFill(OpContext &op) {
+  return setResult(op, fill(op, op.tensor("self").sizes, op.scalar("value")));
+}
+
+//===----------------------------------------------------------------------===//
+// Ranges
+//===----------------------------------------------------------------------===//
+
+/// As many numbers as the file says; it has computed the count from the same bounds.
+static Error range(OpContext &op, const Scalar &start, const Scalar &step) {
+  const TensorMeta &meta = op.resultMeta(0);
+  if (meta.sizes.size() != 1 || meta.getNumElements() == 0)
+    return op.error("expected a result with one dimension and elements, found " + toString(meta.sizes));
+  RETURN_IF_ERROR(checkFoldable(op, meta.sizes));
+  if (!isFloat(meta.dtype)) {
+    if (start.isFloat || step.isFloat)
+      return op.error("expected integer bounds for a range of " + getName(meta.dtype));
+    return setResult(
+        op, op.wrap(ConstantTensor::iota(meta.dtype, start.integer, step.integer, meta.sizes[0])));
+  }
+  SmallVector<mlir::Attribute> elements;
+  for (int64_t i = 0; i != meta.sizes[0]; ++i)
+    elements.push_back(op.b.getFloatAttr(op.elementType(meta.dtype),
+                                         start.asDouble() + double(i) * step.asDouble()));
+  auto attr = mlir::DenseElementsAttr::get(op.resultType(0), elements);
+  return setResult(op, op.wrap(meta.dtype, arith::ConstantOp::create(op.b, attr)));
+}
+
+static Error checkCount(OpContext &op, const Scalar &start, const Scalar &end, const Scalar &step) {
+  double span = (end.asDouble() - start.asDouble()) / step.asDouble();
+  if (!(std::ceil(span) == double(op.resultMeta(0).getNumElements())))
+    return op.error("a range from " + toString(start.asDouble()) + " to " + toString(end.asDouble()) +
+                    " by " + toString(step.asDouble()) + " does not have " +
+                    Twine(op.resultMeta(0).getNumElements()) + " elements");
+  return range(op, start, step);
+}
+
+static Error lowerArange(OpContext &op) {
+  return checkCount(op, number(0), op.scalar("end"), number(1));
+}
+static Error lowerArangeStart(OpContext &op) {
+  return checkCount(op, op.scalar("start"), op.scalar("end"), number(1));
+}
+static Error lowerArangeStep(OpContext &op) {
+  return checkCount(op, op.scalar("start"), op.scalar("end"), op.scalar("step"));
+}
+
+void memopt::pt2::registerCreation(OpTable &table) {
+#define KIND "dtype? dtype=None, ignored layout, ignored device, ignored pin_memory"
+#define LIKE KIND ", ignored memory_format"
+  table.add("aten.full.default", "int[] size, Scalar fill_value, " KIND, lowerFull);
+  table.add("aten.zeros.default", "int[] size, " KIND, lowerConstant<0>);
+  table.add("aten.ones.default", "int[] size, " KIND, lowerConstant<1>);
+  table.add("aten.full_like.default", "Tensor self, Scalar fill_value, " LIKE, lowerFullLike);
+  table.add("aten.zeros_like.default", "Tensor self, " LIKE, lowerConstantLike<0>);
+  table.add("aten.ones_like.default", "Tensor self, " LIKE, lowerConstantLike<1>);
+  table.add("aten.new_full.default", "Tensor self, int[] size, Scalar fill_value, " KIND, lowerFull);
+  table.add("aten.new_zeros.default", "Tensor self, int[] size, " KIND, lowerConstant<0>);
+  table.add("aten.new_ones.default", "Tensor self, int[] size, " KIND, lowerConstant<1>);
+  table.add("aten.scalar_tensor.default", "Scalar s, " KIND, lowerScalarTensor);
+  table.add("aten.fill.Scalar", "Tensor self, Scalar value", lowerFill);
+  table.add("aten.zero.default", "Tensor self", lowerConstantLike<0>);
+  table.add("aten.arange.default", "Scalar end, " KIND, lowerArange);
+  table.add("aten.arange.start", "Scalar start, Scalar end, " KIND, lowerArangeStart);
+  table.add("aten.arange.start_step", "Scalar start, Scalar end, Scalar step=1, " KIND, lowerArangeStep);
+#undef LIKE
+#undef KIND
+}

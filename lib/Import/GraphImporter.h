@@ -1,0 +1,105 @@
+//===- GraphImporter.h - from the schema's graph to a module -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_LIB_IMPORT_GRAPHIMPORTER_H
+#define MEMOPT_LIB_IMPORT_GRAPHIMPORTER_H
+
+#include "OpContext.h"
+#include "memopt/Import/Pt2.h"
+#include "memopt/Import/Weights.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace memopt::pt2 {
+
+class GraphImporter {
+public:
+  GraphImporter(mlir::MLIRContext &context, const ExportedProgram &program, const Weights &weights,
+                llvm::StringRef file, const ImportOptions &options);
+
+  llvm::Expected<mlir::OwningOpRef<mlir::ModuleOp>> run();
+
+  // For OpContext.
+  const ImportOptions &getOptions() const { return options; }
+  int64_t newIdentity() { return nextIdentity++; }
+  llvm::Expected<Tensor> lookup(llvm::StringRef name) const;
+  bool isUsedLater(llvm::StringRef name) const;
+  RandomState nextRandomState(mlir::ImplicitLocOpBuilder &b);
+  /// Gives every name of this very tensor the value `to`: what an in-place operator does.
+  llvm::Error mutate(const Tensor &from, Tensor to);
+  /// Fails when the tensor depends on a trainable parameter.
+  llvm::Error stopGradient(const Tensor &tensor) const;
+  llvm::Error error(const llvm::Twine &message) const;
+
+private:
+  /// The names of one graph. Graphs nest in higher-order operators, which are inlined.
+  struct Scope {
+    const Graph *graph;
+    llvm::StringMap<Tensor> values;
+    llvm::StringMap<size_t> lastUse; ///< index of the last node that reads a name; outputs count as one more
+    size_t position = 0;
+  };
+  struct Variable {
+    std::string symbol;
+    std::vector<std::string> names;
+    Tensor initial; ///< the value that the step reads
+    bool isBuffer = false;
+  };
+
+  // Interface: arguments, variables, results (Interface.cpp).
+  llvm::Error createInputs();
+  llvm::Error createUserInput(const InputSpec &spec, const TensorMeta &meta);
+  llvm::Error createVariable(size_t index, const TensorMeta &meta);
+  llvm::Expected<bool> foldBuffer(const InputSpec &spec, const TensorMeta &meta);
+  llvm::Expected<mlir::ElementsAttr> loadInitial(llvm::StringRef name, const TensorMeta &meta);
+  std::string getTiedTarget(size_t index) const;
+  bool isMutatedAtOutput(llvm::StringRef target) const;
+  void annotateBatch();
+  llvm::Error createOutputs();
+  llvm::Error createWrites(OpContext &op);
+  llvm::Expected<size_t> chooseLoss(llvm::ArrayRef<const OutputSpec *> outputs) const;
+
+  // Nodes (GraphImporter.cpp).
+  llvm::Error importNodes(Scope &scope);
+  llvm::Error importNode(const Node &node);
+  llvm::Error importOperator(const Node &node);
+  llvm::Error inlineGraph(const Node &node);
+  llvm::Error define(llvm::StringRef name, Tensor tensor);
+  void countUses(Scope &scope) const;
+  llvm::Error nodeError(const Node &node, llvm::Error cause) const;
+  mlir::Location getLocation(const Node &node) const;
+
+  // Before and after.
+  llvm::Error checkSupported() const;
+  llvm::Error finish();
+
+  mlir::MLIRContext &context;
+  const ExportedProgram &program;
+  const Weights &weights;
+  std::string file;
+  const ImportOptions &options;
+
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  mlir::func::FuncOp function;
+  mlir::ImplicitLocOpBuilder builder;
+  std::vector<Scope *> scopes;
+  Scope root;
+  llvm::MapVector<llvm::StringRef, Variable> variables; ///< by target of the first name
+  llvm::StringMap<std::string> variableOf;               ///< any target to the first one
+  llvm::StringSet<> userInputs;
+  int64_t nextIdentity = 0;
+  int64_t nextRandom = 0;
+  mlir::Value seed, step;
+  Node outputNode; ///< stands for the function's end where a node is asked for
+};
+
+} // namespace memopt::pt2
+
+#endif // MEMOPT_LIB_IMPORT_GRAPHIMPORTER_H

@@ -1,0 +1,390 @@
+//===- Interface.cpp - inputs, variables and results of the step -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GraphImporter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/DialectResourceBlobManager.h"
+
+#include <cstring>
+
+using namespace llvm;
+using namespace memopt::pt2;
+using mlir::RankedTensorType;
+using mlir::memopt::MemoptDialect;
+using mlir::memopt::Role;
+
+//===----------------------------------------------------------------------===//
+// Inputs and variables
+//===----------------------------------------------------------------------===//
+
+static mlir::Type elementType(mlir::Builder &b, DType type) {
+  switch (type) {
+  case DType::Bool: return b.getI1Type();
+  case DType::U8:
+  case DType::I8: return b.getI8Type();
+  case DType::I32: return b.getI32Type();
+  case DType::I64: return b.getI64Type();
+  case DType::F16: return b.getF16Type();
+  case DType::BF16: return b.getBF16Type();
+  case DType::F32: return b.getF32Type();
+  case DType::F64: return b.getF64Type();
+  }
+  llvm_unreachable("all types are known");
+}
+
+static Expected<const TensorMeta *> metaOf(const Graph &graph, StringRef name) {
+  if (auto it = graph.tensors.find(name); it != graph.tensors.end()) {
+    if (it->second.getNumElements() == 0)
+      return makeError("tensors without elements are not supported");
+    return &it->second;
+  }
+  if (auto it = graph.unsupportedTensors.find(name); it != graph.unsupportedTensors.end())
+    return makeError("element type " + it->second + " is not supported");
+  return makeError("it is missing in tensor_values");
+}
+
+Error GraphImporter::createInputs() {
+  for (auto [index, spec] : enumerate(program.inputs)) {
+    const Argument &argument = program.graph.inputs[index];
+    bool agrees = spec.kind == InputSpec::Kind::ConstantInput ||
+                  (argument.kind == Argument::Kind::Tensor && argument.names.front() == spec.value);
+    if (!agrees)
+      return error("input " + Twine(index) + " of the graph is not '" + spec.value +
+                   "', which its spec names");
+    if (spec.kind == InputSpec::Kind::ConstantInput)
+      continue; // a Python number or None, already folded into the graph
+    auto meta = metaOf(program.graph, spec.value);
+    Error failed = Error::success();
+    if (!meta)
+      failed = meta.takeError();
+    else if (spec.kind == InputSpec::Kind::User)
+      failed = createUserInput(spec, **meta);
+    else
+      failed = createVariable(index, **meta);
+    if (failed)
+      return error("input '" + spec.value + "': " + llvm::toString(std::move(failed)));
+  }
+  return Error::success();
+}
+
+Error GraphImporter::createUserInput(const InputSpec &spec, const TensorMeta &meta) {
+  unsigned index = function.getNumArguments();
+  auto type = RankedTensorType::get(meta.sizes, elementType(builder, meta.dtype));
+  mlir::NamedAttrList attrs;
+  attrs.set(MemoptDialect::kNameAttr, builder.getStringAttr(spec.value));
+  if (meta.dtype == DType::U8)
+    attrs.set(MemoptDialect::kDtypeAttr, builder.getStringAttr(getName(meta.dtype)));
+  if (failed(function.insertArgument(index, type, attrs.getDictionary(&context), function.getLoc())))
+    return makeError("cannot become an argument");
+  userInputs.insert(spec.value);
+  Tensor tensor;
+  tensor.dtype = meta.dtype;
+  tensor.sizes = meta.sizes;
+  tensor.value = function.getArgument(index);
+  tensor.storage = newIdentity();
+  tensor.view = newIdentity();
+  return define(spec.value, std::move(tensor));
+}
+
+bool GraphImporter::isMutatedAtOutput(StringRef target) const {
+  return any_of(program.outputs, [&](const OutputSpec &spec) {
+    return spec.kind == OutputSpec::Kind::BufferMutation && spec.target == target;
+  });
+}
+
+/// The name under which the tensor of input `index` is declared: that of the first input it is tied with.
+/// Without data, a tie leaves one trace: of two equal parameters, the graph reads only one.
+std::string GraphImporter::getTiedTarget(size_t index) const {
+  const InputSpec &spec = program.inputs[index];
+  StringRef alias = weights.getAlias(spec.target);
+  for (const InputSpec &other : ArrayRef(program.inputs).take_front(index))
+    if (!other.target.empty() && weights.getAlias(other.target) == alias)
+      return variableOf.lookup(other.target);
+  return spec.target;
+}
+
+/// Index of the only input that `spec`'s unused parameter can be tied with, when there is no data to tell.
+static std::optional<size_t> findUsedTwin(const ExportedProgram &program, const Weights &weights,
+                                          const StringMap<size_t> &lastUse, size_t index) {
+  auto isDataless = [&](StringRef target) {
+    auto data = weights.load(target);
+    if (!data) {
+      consumeError(data.takeError());
+      return false;
+    }
+    return !data->has_value();
+  };
+  const InputSpec &spec = program.inputs[index];
+  if (spec.kind != InputSpec::Kind::Parameter || lastUse.count(spec.value) || !isDataless(spec.target))
+    return std::nullopt;
+  const TensorMeta &meta = program.graph.tensors.find(spec.value)->second;
+  std::optional<size_t> twin;
+  for (auto [i, other] : enumerate(program.inputs)) {
+    if (other.kind != InputSpec::Kind::Parameter || !lastUse.count(other.value))
+      continue;
+    auto it = program.graph.tensors.find(other.value);
+    if (it == program.graph.tensors.end() || it->second.dtype != meta.dtype ||
+        it->second.sizes != meta.sizes || !isDataless(other.target))
+      continue;
+    if (twin)
+      return std::nullopt;
+    twin = i;
+  }
+  return twin;
+}
+
+/// Integer buffers outside the state dict (position ids) are constants unless the step changes them.
+Expected<bool> GraphImporter::foldBuffer(const InputSpec &spec, const TensorMeta &meta) {
+  constexpr int64_t largest = 1 << 20;
+  bool isState = spec.kind == InputSpec::Kind::Parameter ||
+                 (spec.kind == InputSpec::Kind::Buffer && spec.persistent);
+  if (isState || isFloat(meta.dtype) || meta.getNumElements() > largest ||
+      isMutatedAtOutput(spec.target))
+    return false;
+  ASSIGN_OR_RETURN(std::optional<TensorData> data, weights.load(spec.target));
+  if (!data)
+    return false;
+  SmallVector<int64_t> elements;
+  size_t width = getByteWidth(meta.dtype);
+  for (size_t at = 0; at != data->bytes.size(); at += width) {
+    int64_t word = 0;
+    std::memcpy(&word, data->bytes.data() + at, width);
+    bool isSigned = meta.dtype != DType::U8 && meta.dtype != DType::Bool;
+    elements.push_back(isSigned ? SignExtend64(word, width * 8) : word);
+  }
+  Tensor tensor;
+  tensor.dtype = meta.dtype;
+  tensor.sizes = meta.sizes;
+  tensor.constant = ConstantTensor::dense(meta.dtype, meta.sizes, elements);
+  tensor.storage = newIdentity();
+  tensor.view = newIdentity();
+  if (Error failed = define(spec.value, std::move(tensor)))
+    return std::move(failed);
+  return true;
+}
+
+Error GraphImporter::createVariable(size_t index, const TensorMeta &meta) {
+  const InputSpec &spec = program.inputs[index];
+  const TensorMeta *stored = weights.getMeta(spec.target);
+  if (!stored)
+    return makeError("no tensor '" + spec.target + "' among the weights");
+  if (stored->dtype != meta.dtype || stored->sizes != meta.sizes)
+    return makeError("the graph says " + Twine(getName(meta.dtype)) + toString(meta.sizes) +
+                     ", the weights say " + getName(stored->dtype) + toString(stored->sizes));
+  ASSIGN_OR_RETURN(bool folded, foldBuffer(spec, meta));
+  if (folded)
+    return Error::success();
+
+  std::string target = getTiedTarget(index);
+  if (target == spec.target)
+    if (auto twin = findUsedTwin(program, weights, root.lastUse, index)) {
+      StringRef other = program.inputs[*twin].target;
+      if (variableOf.count(other)) // else the twin comes later and will find this one
+        target = variableOf.lookup(other);
+    }
+  if (target == spec.target && spec.kind == InputSpec::Kind::Parameter)
+    for (size_t i = 0; i != index; ++i)
+      if (findUsedTwin(program, weights, root.lastUse, i) == index)
+        target = variableOf.lookup(program.inputs[i].target);
+  variableOf[spec.target] = target;
+
+  auto [it, isNew] = variables.insert({StringRef(variableOf.find(target)->second), Variable()});
+  Variable &variable = it->second;
+  bool inStateDict = spec.kind == InputSpec::Kind::Parameter ||
+                     (spec.kind == InputSpec::Kind::Buffer && spec.persistent);
+  if (inStateDict)
+    variable.names.push_back(spec.target);
+  if (isNew) {
+    if (target == "lr" || target == "step" || target == "seed")
+      return makeError("the name '" + target + "' belongs to the training program; rename the attribute");
+    variable.symbol = target;
+    variable.isBuffer = spec.kind != InputSpec::Kind::Parameter;
+    auto type = RankedTensorType::get(meta.sizes, elementType(builder, meta.dtype));
+    ASSIGN_OR_RETURN(mlir::ElementsAttr initial, loadInitial(spec.target, meta));
+    mlir::OpBuilder::InsertionGuard guard(builder);
+    mlir::Location loc = mlir::NameLoc::get(builder.getStringAttr(target));
+    builder.setInsertionPoint(function);
+    mlir::memopt::VariableOp::create(
+        builder, loc, target, type, variable.isBuffer ? Role::Buffer : Role::Parameter,
+        /*trainable=*/!variable.isBuffer && meta.requiresGrad && isFloat(meta.dtype),
+        /*names=*/nullptr, initial, /*init_value=*/nullptr, /*of=*/nullptr, /*slot=*/nullptr,
+        mlir::memopt::Space::Device, /*shard=*/nullptr);
+    builder.setInsertionPointToEnd(&function.getBody().front());
+    variable.initial.dtype = meta.dtype;
+    variable.initial.sizes = meta.sizes;
+    variable.initial.value = mlir::memopt::ReadOp::create(builder, loc, type, target);
+    variable.initial.storage = newIdentity();
+    variable.initial.view = newIdentity();
+  }
+  auto declaration = module->lookupSymbol<mlir::memopt::VariableOp>(variable.symbol);
+  SmallVector<StringRef> names(variable.names.begin(), variable.names.end());
+  declaration.setNamesAttr(builder.getStrArrayAttr(names));
+  return define(spec.value, variable.initial);
+}
+
+/// Small tensors and those that are not numbers of whole bytes go inline, others stay in the mapped file.
+Expected<mlir::ElementsAttr> GraphImporter::loadInitial(StringRef name, const TensorMeta &meta) {
+  ASSIGN_OR_RETURN(std::optional<TensorData> data, weights.load(name));
+  if (!data)
+    return mlir::ElementsAttr();
+  auto type = RankedTensorType::get(meta.sizes, elementType(builder, meta.dtype));
+  if (meta.dtype == DType::Bool) {
+    SmallVector<bool> elements(
+        map_range(data->bytes, [](char byte) { return byte != 0; }));
+    return mlir::DenseElementsAttr::get(type, elements);
+  }
+  constexpr size_t inlineBytes = 64;
+  if (data->bytes.size() <= inlineBytes)
+    return mlir::DenseElementsAttr::getFromRawBuffer(type, data->bytes);
+  size_t alignment = getByteWidth(meta.dtype);
+  auto release = [owner = data->owner](void *, size_t, size_t) {};
+  if (reinterpret_cast<uintptr_t>(data->bytes.data()) % alignment == 0)
+    return mlir::DenseResourceElementsAttr::get(
+        type, name,
+        mlir::AsmResourceBlob(data->bytes, alignment, std::move(release), /*dataIsMutable=*/false));
+  return mlir::DenseResourceElementsAttr::get(
+      type, name, mlir::HeapAsmResourceBlob::allocateAndCopyWithAlign(data->bytes, alignment));
+}
+
+/// Dimension 0 counts samples when all inputs have it in common.
+void GraphImporter::annotateBatch() {
+  std::optional<int64_t> batch;
+  for (mlir::Type type : function.getArgumentTypes()) {
+    auto tensor = cast<RankedTensorType>(type);
+    if (tensor.getRank() == 0)
+      continue;
+    if (batch && *batch != tensor.getDimSize(0))
+      return;
+    batch = tensor.getDimSize(0);
+  }
+  if (!batch)
+    return;
+  for (auto [index, type] : enumerate(function.getArgumentTypes()))
+    if (cast<RankedTensorType>(type).getRank() > 0)
+      function.setArgAttr(index, MemoptDialect::kBatchDimAttr, builder.getI64IntegerAttr(0));
+}
+
+//===----------------------------------------------------------------------===//
+// Outputs and writes
+//===----------------------------------------------------------------------===//
+
+Expected<size_t> GraphImporter::chooseLoss(ArrayRef<const OutputSpec *> outputs) const {
+  auto isFloatScalar = [&](size_t i) {
+    if (outputs[i]->value.kind != Argument::Kind::Tensor)
+      return false;
+    auto it = program.graph.tensors.find(outputs[i]->value.names.front());
+    return it != program.graph.tensors.end() && it->second.sizes.empty() && isFloat(it->second.dtype);
+  };
+  auto list = [&] {
+    std::string names;
+    for (auto [i, output] : enumerate(outputs))
+      names += (i ? ", " : "") + (output->value.names.empty() ? "none" : output->value.names.front());
+    return names.empty() ? std::string("none") : names;
+  };
+  if (options.loss.empty()) {
+    for (size_t i = 0; i != outputs.size(); ++i)
+      if (isFloatScalar(i))
+        return i;
+    if (options.evaluate)
+      return outputs.size();
+    return error("no output is a floating-point scalar that could be the loss; outputs: " + list());
+  }
+  size_t index = outputs.size();
+  if (StringRef(options.loss).getAsInteger(10, index))
+    for (auto [i, output] : enumerate(outputs))
+      if (is_contained(output->value.names, options.loss))
+        index = i;
+  if (index >= outputs.size())
+    return error("no output is named or numbered '" + options.loss + "'; outputs: " + list());
+  if (!isFloatScalar(index))
+    return error("output '" + options.loss + "' is not a floating-point scalar, so it cannot be the loss");
+  return index;
+}
+
+Error GraphImporter::createOutputs() {
+  SmallVector<const OutputSpec *> users;
+  for (const OutputSpec &spec : program.outputs)
+    if (spec.kind == OutputSpec::Kind::User)
+      users.push_back(&spec);
+    else if (spec.kind == OutputSpec::Kind::InputMutation)
+      return error("the step changes its input '" + spec.target +
+                   "'; what it keeps from step to step must be a buffer");
+  ASSIGN_OR_RETURN(size_t loss, chooseLoss(users));
+  if (loss < users.size())
+    std::rotate(users.begin(), users.begin() + loss, users.begin() + loss + 1);
+
+  builder.setLoc(function.getLoc());
+  builder.setInsertionPointToEnd(&function.getBody().front());
+  OpContext op(*this, builder, outputNode, program.graph);
+  SmallVector<mlir::Value> values;
+  SmallVector<mlir::DictionaryAttr> attributes;
+  for (auto [i, spec] : enumerate(users)) {
+    if (spec->value.kind != Argument::Kind::Tensor)
+      continue; // None and Python numbers are no results of the program
+    const std::string &name = spec->value.names.front();
+    auto tensor = lookup(name);
+    if (!tensor)
+      return error("output '" + name + "': " + llvm::toString(tensor.takeError()));
+    bool isLoss = loss < users.size() && i == 0;
+    mlir::NamedAttrList attrs;
+    attrs.set(MemoptDialect::kNameAttr, builder.getStringAttr(isLoss ? "loss" : name));
+    attrs.set(MemoptDialect::kRoleAttr,
+              builder.getStringAttr(isLoss ? "loss" : isFloat(tensor->dtype) ? "prediction" : "output"));
+    if (tensor->dtype == DType::U8)
+      attrs.set(MemoptDialect::kDtypeAttr, builder.getStringAttr(getName(tensor->dtype)));
+    values.push_back(op.get(*tensor));
+    attributes.push_back(attrs.getDictionary(&context));
+  }
+  if (values.empty())
+    return error("the program returns no tensor");
+  if (!options.evaluate)
+    RETURN_IF_ERROR(createWrites(op));
+  mlir::func::ReturnOp::create(builder, values);
+  auto types = to_vector(map_range(values, [](mlir::Value value) { return value.getType(); }));
+  function.setFunctionType(builder.getFunctionType(function.getArgumentTypes(), types));
+  for (auto [i, attrs] : enumerate(attributes))
+    function.setResultAttrs(i, attrs);
+  return Error::success();
+}
+
+/// New values of buffers: those that the outputs list, and those that in-place operators gave.
+Error GraphImporter::createWrites(OpContext &op) {
+  StringMap<std::string> listed; // first name of the variable to the value's name
+  for (const OutputSpec &spec : program.outputs) {
+    if (spec.kind != OutputSpec::Kind::BufferMutation)
+      continue;
+    auto variable = variableOf.find(spec.target);
+    if (variable == variableOf.end())
+      return error("output '" + spec.value.names.front() + "' mutates '" + spec.target +
+                   "', which is no buffer of the program");
+    if (!listed.try_emplace(variable->second, spec.value.names.front()).second)
+      return error("'" + spec.target + "' is mutated by two outputs");
+  }
+  for (const InputSpec &spec : program.inputs) {
+    auto target = variableOf.find(spec.target);
+    if (spec.target.empty() || target == variableOf.end() || target->second != spec.target)
+      continue;
+    const Variable &variable = variables.find(target->second)->second;
+    auto it = listed.find(spec.target);
+    auto value = lookup(it == listed.end() ? StringRef(spec.value) : StringRef(it->second));
+    if (!value)
+      return error("new value of '" + spec.target + "': " + llvm::toString(value.takeError()));
+    if (it == listed.end() && value->value == variable.initial.value)
+      continue;
+    if (!variable.isBuffer)
+      return error("the forward pass changes the parameter '" + spec.target + "'");
+    if (value->dtype != variable.initial.dtype || value->sizes != variable.initial.sizes)
+      return error("'" + spec.target + "' is " + getName(variable.initial.dtype) +
+                   toString(variable.initial.sizes) + " and gets " + getName(value->dtype) +
+                   toString(value->sizes));
+    mlir::memopt::WriteOp::create(builder, op.get(*value), variable.symbol);
+  }
+  return Error::success();
+}

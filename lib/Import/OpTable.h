@@ -1,0 +1,81 @@
+//===- OpTable.h - the operators that the importer knows -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// One row per operator overload: its parameters with their defaults, in the notation of PyTorch's own
+// schemas, and the function that lowers it. torch.export leaves out arguments that have their default
+// value, so the defaults are part of the meaning. Arguments are checked against the row before the
+// lowering runs: a wrong kind, a missing one or an unknown one never reaches it.
+//
+// Rows come by family, one source file each; a new operator is a row and a function.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_LIB_IMPORT_OPTABLE_H
+#define MEMOPT_LIB_IMPORT_OPTABLE_H
+
+#include "memopt/Import/Schema.h"
+
+#include "llvm/ADT/StringMap.h"
+
+namespace memopt::pt2 {
+
+class OpContext;
+using Lowering = llvm::Error (*)(OpContext &);
+
+/// One parameter: "Tensor self", "int? end=None", "int[2] stride=1", "Tensor|Scalar other".
+struct Parameter {
+  enum class Type { Tensor, Tensors, OptionalTensors, Int, Ints, Float, Floats, Scalar, Bool, String,
+                    DType, TensorOrScalar, Ignored };
+  std::string name;
+  Type type = Type::Tensor;
+  bool optional = false; ///< may be None
+  std::optional<Argument> defaultValue;
+};
+
+struct OpRow {
+  llvm::StringLiteral parameters;
+  Lowering lower;
+};
+
+class OpTable {
+public:
+  /// All families.
+  static const OpTable &get();
+
+  void add(llvm::StringLiteral name, llvm::StringLiteral parameters, Lowering lower);
+  /// Null when unknown. In-place spellings ("aten.relu_.default") give the row of the functional one and
+  /// set `inPlace`.
+  const OpRow *lookup(llvm::StringRef target, bool &inPlace) const;
+  auto begin() const { return rows.begin(); }
+  auto end() const { return rows.end(); }
+
+private:
+  llvm::StringMap<OpRow> rows;
+};
+
+/// Parses a row's parameters; asserts on notation that is not understood.
+std::vector<Parameter> parseParameters(llvm::StringRef text);
+
+void registerActivations(OpTable &table);
+void registerAttention(OpTable &table);
+void registerCasts(OpTable &table);
+void registerComparisons(OpTable &table);
+void registerConvolutions(OpTable &table);
+void registerCreation(OpTable &table);
+void registerIndexing(OpTable &table);
+void registerLosses(OpTable &table);
+void registerMatmuls(OpTable &table);
+void registerNormalizations(OpTable &table);
+void registerPointwise(OpTable &table);
+void registerPooling(OpTable &table);
+void registerReductions(OpTable &table);
+void registerViews(OpTable &table);
+
+} // namespace memopt::pt2
+
+#endif // MEMOPT_LIB_IMPORT_OPTABLE_H
