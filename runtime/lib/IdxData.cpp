@@ -132,11 +132,11 @@ static Status fitImages(IdxData &data, std::vector<std::string> &notices) {
   const Shape &have = data.images.shape; // [samples, height, width] or [..., channels]
   Shape want(data.imageSpec.shape.begin() + std::ptrdiff_t(data.labelSpec.shape.size()),
              data.imageSpec.shape.end());
-  auto mismatch = [&] {
+  auto mismatch = [&data, &have, wanted = want] {
     return badInput("the data set's images are " +
                     toString(DType::U8, Shape(have.begin() + 1, have.end())) +
                     ", the model's input " + quote(data.imageSpec.name) + " takes " +
-                    toString(data.imageSpec.dtype, want) + " for each sample");
+                    toString(data.imageSpec.dtype, wanted) + " for each sample");
   };
   if (have.size() != 3 && have.size() != 4)
     return mismatch();

@@ -93,7 +93,7 @@ public:
 
   T &operator*() & { return *value; }
   const T &operator*() const & { return *value; }
-  T &&operator*() && { return std::move(*value); }
+  T operator*() && { return std::move(*value); } // by value: safe in a range-based for
   T *operator->() { return &*value; }
   const T *operator->() const { return &*value; }
 

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "BlockKernels.h"
+#include "RowKernels.h"
 
 using namespace memopt;
 using namespace memopt::libraries;
@@ -14,6 +15,7 @@ using namespace memopt::libraries;
 #define MEMOPT_DECLARE_KERNELS(isa)                                                                \
   namespace memopt::libraries::isa {                                                               \
   template <typename S, typename T> const BlockKernels<S, T> &getBlockKernels();                   \
+  template <typename T> const RowKernels<T> &getRowKernels();                                      \
   }
 MEMOPT_DECLARE_KERNELS(baseline)
 #ifdef __x86_64__
@@ -21,20 +23,46 @@ MEMOPT_DECLARE_KERNELS(avx2)
 MEMOPT_DECLARE_KERNELS(avx512)
 #endif
 
-template <typename Stored, typename Computed>
-const BlockKernels<Stored, Computed> &libraries::blockKernels() {
+namespace {
+enum class InstructionSet { Baseline, Avx2, Avx512 };
+} // namespace
+
+static InstructionSet instructionSet() {
 #ifdef __x86_64__
   // The features of the x86-64-v4 and x86-64-v3 levels that compilers use in such loops.
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
-    return avx512::getBlockKernels<Stored, Computed>();
+    return InstructionSet::Avx512;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
       __builtin_cpu_supports("bmi2"))
+    return InstructionSet::Avx2;
+#endif
+  return InstructionSet::Baseline;
+}
+
+template <typename Stored, typename Computed>
+const BlockKernels<Stored, Computed> &libraries::blockKernels() {
+#ifdef __x86_64__
+  if (instructionSet() == InstructionSet::Avx512)
+    return avx512::getBlockKernels<Stored, Computed>();
+  if (instructionSet() == InstructionSet::Avx2)
     return avx2::getBlockKernels<Stored, Computed>();
 #endif
   return baseline::getBlockKernels<Stored, Computed>();
 }
 
+template <typename T> const RowKernels<T> &libraries::rowKernels() {
+#ifdef __x86_64__
+  if (instructionSet() == InstructionSet::Avx512)
+    return avx512::getRowKernels<T>();
+  if (instructionSet() == InstructionSet::Avx2)
+    return avx2::getRowKernels<T>();
+#endif
+  return baseline::getRowKernels<T>();
+}
+
 template const BlockKernels<float, float> &libraries::blockKernels();
 template const BlockKernels<double, double> &libraries::blockKernels();
 template const BlockKernels<float, double> &libraries::blockKernels();
+template const RowKernels<float> &libraries::rowKernels();
+template const RowKernels<double> &libraries::rowKernels();

@@ -32,6 +32,9 @@ template <typename Computed> struct Panels {
   int64_t depth;
 };
 
+/// Rows and columns of a tile of attention scores: whole panels on every processor.
+constexpr int64_t attentionTile = 96;
+
 /// Kernels that read `Stored` elements from memory and compute in `Computed`.
 template <typename Stored, typename Computed> struct BlockKernels {
   const char *name;
@@ -51,6 +54,8 @@ template <typename Stored, typename Computed> struct BlockKernels {
   /// c (rows of cStride elements) = a * b, or += with `accumulate`: `rowPanels` panels of a, row r
   /// and depth d of panel p at p * aPanel + r * aRow + d * aDepth; `columnPanels` panels of b, step
   /// d of panel p at p * bPanel + d * bDepth, its lanes contiguous. Sums run in order of depth.
+  /// Fast for packed a (aRow 1, aDepth rowsPerPanel) and for tiles of attentionTile columns, either
+  /// way up.
   void (*multiply)(int64_t rowPanels, int64_t columnPanels, int64_t depth, const Computed *a,
                    int64_t aPanel, int64_t aRow, int64_t aDepth, const Computed *b, int64_t bPanel,
                    int64_t bDepth, Computed *c, int64_t cStride, bool accumulate);

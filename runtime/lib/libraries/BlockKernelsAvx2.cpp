@@ -11,3 +11,4 @@
 #define MEMOPT_VECTOR_BYTES 32
 #define MEMOPT_PANEL_ROWS 6
 #include "BlockKernels.inc"
+#include "RowKernels.inc"

@@ -11,3 +11,4 @@
 #define MEMOPT_VECTOR_BYTES 64
 #define MEMOPT_PANEL_ROWS 12
 #include "BlockKernels.inc"
+#include "RowKernels.inc"

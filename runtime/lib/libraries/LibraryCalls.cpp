@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/LibraryCalls.h"
+#include "AttentionDescriptor.h"
 #include "ConvolutionDescriptor.h"
 #include "DescriptorReader.h"
 #include "MatmulDescriptor.h"
@@ -39,11 +40,19 @@ createConvolution(const nlohmann::json &json, ConvolutionDirection direction, in
   return chooseCall(descriptor, threads, createDnnlConvolution, createOwnConvolution);
 }
 
+static StatusOr<std::unique_ptr<LibraryCall>> createAttention(const nlohmann::json &json,
+                                                              bool backward, int threads) {
+  MEMOPT_ASSIGN_OR_RETURN(AttentionDescriptor descriptor,
+                          AttentionDescriptor::parse(json, backward));
+  return backward ? createAttentionBackward(descriptor, threads)
+                  : createAttentionForward(descriptor, threads);
+}
+
 static StatusOr<std::unique_ptr<LibraryCall>> createKind(const nlohmann::json &json, int threads) {
   DescriptorReader reader(json, "library call");
-  std::string kind =
-      reader.choice("kind", {"matmul", "convolution_forward", "convolution_backward_data",
-                             "convolution_backward_weights"});
+  std::string kind = reader.choice(
+      "kind", {"matmul", "convolution_forward", "convolution_backward_data",
+               "convolution_backward_weights", "attention_forward", "attention_backward"});
   reader.require(threads >= 1,
                  "the number of threads must be at least 1, found " + std::to_string(threads));
   MEMOPT_RETURN_IF_ERROR(reader.takeStatus());
@@ -53,7 +62,9 @@ static StatusOr<std::unique_ptr<LibraryCall>> createKind(const nlohmann::json &j
     return createConvolution(json, ConvolutionDirection::Forward, threads);
   if (kind == "convolution_backward_data")
     return createConvolution(json, ConvolutionDirection::BackwardData, threads);
-  return createConvolution(json, ConvolutionDirection::BackwardWeights, threads);
+  if (kind == "convolution_backward_weights")
+    return createConvolution(json, ConvolutionDirection::BackwardWeights, threads);
+  return createAttention(json, kind == "attention_backward", threads);
 }
 
 StatusOr<std::unique_ptr<LibraryCall>> LibraryCall::create(const nlohmann::json &descriptor,

@@ -1,0 +1,268 @@
+//===- AttentionBackward.cpp - the gradients of attention -------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+// With P the probabilities, D a dropout mask with its factor, and delta_i = dout_i . out_i:
+//
+//   dv = (D P)^T dout      dP = D (dout v^T)      dS = P (dP - delta)
+//   dq = scale dS k        dk = scale dS^T q
+//
+// Where there are enough heads one task makes all three gradients of a head, tile of keys by tile
+// of keys, adding to dq in memory. Where there are few, tasks are tiles: one pass makes dk and dv,
+// another dq, and both make dS. Which way is taken follows from shapes only, and either sums in a
+// fixed order.
+
+#include "AttentionTiles.h"
+
+using namespace memopt;
+using namespace memopt::libraries;
+
+namespace {
+
+/// From this many pairs of batch and key head on, a task is a whole head.
+constexpr int64_t enoughHeads = 16;
+
+/// Memory of one task.
+template <typename S, typename T> struct BackwardScratch {
+  BackwardScratch(const AttentionTiles<S, T> &tiles, void *base) : cutter(base) {
+    constexpr int64_t n = attentionTile;
+    queryRows = cutter.take(n * tiles.d.headSize);
+    gradientRows = cutter.take(n * tiles.d.valueSize);
+    keyColumns = cutter.take(n * tiles.d.headSize);
+    valueColumns = cutter.take(n * tiles.d.valueSize);
+    headFeatures = cutter.take(n * tiles.headPadded);
+    valueFeatures = cutter.take(n * tiles.valuePadded);
+    probabilities = cutter.take(n * n);
+    scoreGradients = cutter.take(n * n);
+    dq = cutter.take(n * tiles.headPadded);
+    dk = cutter.take(n * tiles.headPadded);
+    dv = cutter.take(n * tiles.valuePadded);
+  }
+
+  ScratchCutter<T> cutter;
+  T *queryRows, *gradientRows, *keyColumns, *valueColumns; ///< packed operands of scores and dP
+  T *headFeatures, *valueFeatures; ///< packed right operands of the gradients, one at a time
+  T *probabilities, *scoreGradients;
+  T *dq, *dk, *dv;
+};
+
+/// A tile of tokens.
+struct Range {
+  int64_t begin, count;
+};
+
+template <typename S, typename T> class AttentionBackward final : public LibraryCall {
+public:
+  AttentionBackward(const AttentionDescriptor &descriptor, int threads)
+      : d(descriptor), tiles(d), queryTiles(ceilDivide(d.queries, attentionTile)),
+        keyTiles(ceilDivide(d.keys, attentionTile)), wholeHeads(d.batch * d.kvHeads >= enoughHeads),
+        slots(static_cast<int>(std::min<int64_t>(threads, mostTasks()))),
+        slotBytes(Scratch(tiles, nullptr).cutter.bytes) {}
+
+  int64_t workspaceBytes() const override { return slots * slotBytes; }
+  std::string implementation() const override {
+    return std::string(tiles.blocks.name) + ":attention";
+  }
+
+  Status run(void *const *buffers) override {
+    void *workspace = buffers[d.workspaceIndex()];
+    int64_t kvHeads = d.batch * d.kvHeads;
+    if (wholeHeads) {
+      runTasks(kvHeads, slots, slotBytes, workspace, [&](int64_t task, char *memory) {
+        Scratch scratch(tiles, memory);
+        for (int64_t tile = 0; tile < keyTiles; ++tile)
+          runKeys(buffers, scratch, task, tile, /*withQueries=*/true);
+      });
+      return Status::ok();
+    }
+    // Under a causal mask the first keys and the last queries have most work: they go first.
+    runTasks(kvHeads * keyTiles, slots, slotBytes, workspace, [&](int64_t task, char *memory) {
+      Scratch scratch(tiles, memory);
+      runKeys(buffers, scratch, task % kvHeads, task / kvHeads, /*withQueries=*/false);
+    });
+    int64_t heads = d.batch * d.heads;
+    runTasks(heads * queryTiles, slots, slotBytes, workspace, [&](int64_t task, char *memory) {
+      Scratch scratch(tiles, memory);
+      runQueries(buffers, scratch, task % heads, queryTiles - 1 - task / heads);
+    });
+    return Status::ok();
+  }
+
+private:
+  using Scratch = BackwardScratch<S, T>;
+
+  int64_t mostTasks() const {
+    int64_t kvHeads = d.batch * d.kvHeads;
+    return wholeHeads ? kvHeads : std::max(kvHeads * keyTiles, d.batch * d.heads * queryTiles);
+  }
+  static Range tileRange(int64_t tile, int64_t tokens) {
+    int64_t begin = tile * attentionTile;
+    return {begin, std::min(attentionTile, tokens - begin)};
+  }
+  bool meet(const Range &queries, const Range &keys) const {
+    return !d.causal || keys.begin < queries.begin + queries.count;
+  }
+  /// The matrix of `head` (batch and head in one number, of `heads` a batch) from `range` on.
+  template <typename Element>
+  static TokenMatrix<Element> tokens(void *buffer, const HeadStrides &strides, int64_t heads,
+                                     int64_t head, const Range &range) {
+    return headMatrix<Element>(buffer, strides, head / heads, head % heads).from(range.begin);
+  }
+  TokenMatrix<const S> q(void *const *b, int64_t head, const Range &range) const {
+    return tokens<const S>(b[0], d.q, d.heads, head, range);
+  }
+  TokenMatrix<const S> k(void *const *b, int64_t kvHead, const Range &range) const {
+    return tokens<const S>(b[1], d.k, d.kvHeads, kvHead, range);
+  }
+  TokenMatrix<const S> v(void *const *b, int64_t kvHead, const Range &range) const {
+    return tokens<const S>(b[2], d.v, d.kvHeads, kvHead, range);
+  }
+  TokenMatrix<const S> dOut(void *const *b, int64_t head, const Range &range) const {
+    return tokens<const S>(b[d.outIndex() + 2], d.dOut, d.heads, head, range);
+  }
+
+  /// dk and dv of one tile of keys; with `withQueries` also its part of dq.
+  void runKeys(void *const *buffers, Scratch &scratch, int64_t kvHead, int64_t keyTile,
+               bool withQueries) const {
+    Range keys = tileRange(keyTile, d.keys);
+    packKeys(buffers, scratch, kvHead, keys);
+    std::fill(scratch.dk, scratch.dk + attentionTile * tiles.headPadded, T(0));
+    std::fill(scratch.dv, scratch.dv + attentionTile * tiles.valuePadded, T(0));
+    int64_t sharing = d.heads / d.kvHeads;
+    for (int64_t head = kvHead * sharing; head < (kvHead + 1) * sharing; ++head)
+      for (int64_t tile = 0; tile < queryTiles; ++tile) {
+        Range queries = tileRange(tile, d.queries);
+        if (!meet(queries, keys))
+          continue;
+        packQueries(buffers, scratch, head, queries);
+        makeTile(buffers, scratch, head, queries, keys);
+        addToKeys(buffers, scratch, head, queries, keys);
+        if (withQueries) {
+          multiplyKeys(buffers, scratch, kvHead, queries, keys, /*accumulate=*/false);
+          storeQueries(buffers, scratch, head, queries, /*add=*/keyTile > 0);
+        }
+      }
+    store(tokens<S>(buffers[d.outIndex() + 4], d.dk, d.kvHeads, kvHead, keys), scratch.dk,
+          tiles.headPadded, keys.count, d.headSize, static_cast<T>(d.scale), false);
+    store(tokens<S>(buffers[d.outIndex() + 5], d.dv, d.kvHeads, kvHead, keys), scratch.dv,
+          tiles.valuePadded, keys.count, d.valueSize, T(1), false);
+  }
+
+  /// dq of one tile of queries.
+  void runQueries(void *const *buffers, Scratch &scratch, int64_t head, int64_t queryTile) const {
+    Range queries = tileRange(queryTile, d.queries);
+    int64_t kvHead = head / (d.heads / d.kvHeads);
+    packQueries(buffers, scratch, head, queries);
+    for (int64_t tile = 0; tile < keyTiles; ++tile) {
+      Range keys = tileRange(tile, d.keys);
+      if (!meet(queries, keys))
+        continue;
+      packKeys(buffers, scratch, kvHead, keys);
+      makeTile(buffers, scratch, head, queries, keys);
+      multiplyKeys(buffers, scratch, kvHead, queries, keys, /*accumulate=*/tile > 0);
+    }
+    storeQueries(buffers, scratch, head, queries, /*add=*/false);
+  }
+
+  void packKeys(void *const *buffers, Scratch &scratch, int64_t kvHead, const Range &keys) const {
+    tiles.packColumns(scratch.keyColumns, k(buffers, kvHead, keys), keys.count, d.headSize);
+    tiles.packColumns(scratch.valueColumns, v(buffers, kvHead, keys), keys.count, d.valueSize);
+  }
+
+  void packQueries(void *const *buffers, Scratch &scratch, int64_t head,
+                   const Range &queries) const {
+    tiles.packRows(scratch.queryRows, q(buffers, head, queries), queries.count, d.headSize);
+    tiles.rows.scale(scratch.queryRows, attentionTile * d.headSize, static_cast<T>(d.scale));
+    tiles.packRows(scratch.gradientRows, dOut(buffers, head, queries), queries.count, d.valueSize);
+  }
+
+  /// Probabilities after dropout, and the gradients of the scores.
+  void makeTile(void *const *buffers, Scratch &scratch, int64_t head, const Range &queries,
+                const Range &keys) const {
+    tiles.multiplyPacked(scratch.probabilities, scratch.queryRows, queries.count,
+                         scratch.keyColumns, keys.count, d.headSize);
+    tiles.multiplyPacked(scratch.scoreGradients, scratch.gradientRows, queries.count,
+                         scratch.valueColumns, keys.count, d.valueSize);
+    int64_t padded = roundUp(keys.count, tiles.blocks.columnsPerPanel);
+    int64_t batch = head / d.heads, within = head % d.heads;
+    const S *lse = static_cast<const S *>(buffers[d.outIndex() + 1]) + head * d.queries;
+    for (int64_t i = 0; i < queries.count; ++i) {
+      int64_t query = queries.begin + i;
+      T *row = scratch.probabilities + i * attentionTile;
+      T *gradient = scratch.scoreGradients + i * attentionTile;
+      tiles.hide(row, buffers, batch, within, query, keys.begin, keys.count, padded);
+      tiles.rows.exponentiate(row, padded, static_cast<T>(lse[query]));
+      tiles.drop(gradient, buffers, batch, within, query, keys.begin, keys.count);
+      tiles.rows.softmaxGradient(gradient, row, padded, delta(buffers, head, query));
+      tiles.drop(row, buffers, batch, within, query, keys.begin, keys.count);
+    }
+  }
+
+  T delta(void *const *buffers, int64_t head, int64_t query) const {
+    Range at{query, 1};
+    auto out = tokens<const S>(buffers[d.outIndex()], d.out, d.heads, head, at);
+    auto gradient = dOut(buffers, head, at);
+    T sum = 0;
+    for (int64_t j = 0; j < d.valueSize; ++j)
+      sum += T(out.data[j * out.featureStride]) * T(gradient.data[j * gradient.featureStride]);
+    return sum;
+  }
+
+  void addToKeys(void *const *buffers, Scratch &scratch, int64_t head, const Range &queries,
+                 const Range &keys) const {
+    RightOperand<T> gradients = tiles.featureColumns(
+        scratch.valueFeatures, dOut(buffers, head, queries), queries.count, d.valueSize);
+    tiles.multiplyTransposed(scratch.dv, tiles.valuePadded, scratch.probabilities, keys.count,
+                             queries.count, gradients, d.valueSize, true);
+    RightOperand<T> heads = tiles.featureColumns(scratch.headFeatures, q(buffers, head, queries),
+                                                 queries.count, d.headSize);
+    tiles.multiplyTransposed(scratch.dk, tiles.headPadded, scratch.scoreGradients, keys.count,
+                             queries.count, heads, d.headSize, true);
+  }
+
+  void multiplyKeys(void *const *buffers, Scratch &scratch, int64_t kvHead, const Range &queries,
+                    const Range &keys, bool accumulate) const {
+    RightOperand<T> right = tiles.featureColumns(scratch.headFeatures, k(buffers, kvHead, keys),
+                                                 keys.count, d.headSize);
+    tiles.multiplyTile(scratch.dq, tiles.headPadded, scratch.scoreGradients, queries.count,
+                       keys.count, right, d.headSize, accumulate);
+  }
+
+  void storeQueries(void *const *buffers, Scratch &scratch, int64_t head, const Range &queries,
+                    bool add) const {
+    store(tokens<S>(buffers[d.outIndex() + 3], d.dq, d.heads, head, queries), scratch.dq,
+          tiles.headPadded, queries.count, d.headSize, static_cast<T>(d.scale), add);
+  }
+
+  static void store(const TokenMatrix<S> &target, const T *source, int64_t sourceStride,
+                    int64_t rows, int64_t features, T factor, bool add) {
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < features; ++j) {
+        S &element = target.data[i * target.tokenStride + j * target.featureStride];
+        T value = source[i * sourceStride + j] * factor;
+        element = static_cast<S>(add ? element + value : value);
+      }
+  }
+
+  const AttentionDescriptor d;
+  const AttentionTiles<S, T> tiles;
+  const int64_t queryTiles, keyTiles;
+  const bool wholeHeads;
+  const int slots;
+  const int64_t slotBytes;
+};
+
+} // namespace
+
+std::unique_ptr<LibraryCall> libraries::createAttentionBackward(const AttentionDescriptor &d,
+                                                                int threads) {
+  if (d.type == ElementType::F64)
+    return std::make_unique<AttentionBackward<double, double>>(d, threads);
+  if (d.reference)
+    return std::make_unique<AttentionBackward<float, double>>(d, threads);
+  return std::make_unique<AttentionBackward<float, float>>(d, threads);
+}

@@ -1,0 +1,53 @@
+//===- AttentionDescriptor.h - what an attention call computes ----*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUNTIME_LIBRARIES_ATTENTIONDESCRIPTOR_H
+#define MEMOPT_RUNTIME_LIBRARIES_ATTENTIONDESCRIPTOR_H
+
+#include "MatmulDescriptor.h"
+#include <array>
+
+namespace memopt::libraries {
+
+/// Strides of a [batch, heads, tokens, features] view, in elements.
+using HeadStrides = std::array<int64_t, 4>;
+
+enum class MaskType { None, Boolean, F32, F64 };
+
+/// scores[b, h, i, j] = scale * q[b, h, i] . k[b, h', j] (+ mask), h' = h / (heads / kvHeads)
+/// lse[b, h, i] = log of the sum over visible j of exp(scores), infinite when none is visible
+/// out[b, h, i] = sum over visible j of dropout(exp(scores - lse)) v[b, h', j]
+struct AttentionDescriptor {
+  bool backward, causal, reference;
+  ElementType type;
+  int64_t batch, heads, kvHeads, queries, keys, headSize, valueSize;
+  double scale;
+  MaskType mask;
+  HeadStrides maskStrides; ///< [batch, heads, queries, keys]; 0 broadcasts
+  bool dropout;
+  double dropoutProbability;
+  int64_t dropoutId;
+  HeadStrides q, k, v, out, dOut, dq, dk, dv;
+
+  static StatusOr<AttentionDescriptor> parse(const nlohmann::json &descriptor, bool backward);
+
+  /// Places in the list of buffers.
+  int maskIndex() const { return 3; }
+  int seedIndex() const { return mask == MaskType::None ? 3 : 4; }
+  int outIndex() const { return seedIndex() + (dropout ? 2 : 0); }
+  int workspaceIndex() const { return outIndex() + (backward ? 6 : 2); }
+};
+
+std::unique_ptr<LibraryCall> createAttentionForward(const AttentionDescriptor &descriptor,
+                                                    int threads);
+std::unique_ptr<LibraryCall> createAttentionBackward(const AttentionDescriptor &descriptor,
+                                                     int threads);
+
+} // namespace memopt::libraries
+
+#endif // MEMOPT_RUNTIME_LIBRARIES_ATTENTIONDESCRIPTOR_H

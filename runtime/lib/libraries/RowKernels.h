@@ -1,0 +1,44 @@
+//===- RowKernels.h - the row loops of attention ------------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Work on rows of scores, compiled for each instruction set as BlockKernels.h says. Counts are in
+// elements and multiples of `columnsPerPanel`: rows are padded to whole panels.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUNTIME_LIBRARIES_ROWKERNELS_H
+#define MEMOPT_RUNTIME_LIBRARIES_ROWKERNELS_H
+
+#include <cstdint>
+
+namespace memopt::libraries {
+
+/// Where the random words of a row of elements come from (Philox.h).
+struct RandomRow {
+  int64_t element, step, id, seed;
+};
+
+template <typename T> struct RowKernels {
+  /// The largest element; NaN if one is NaN.
+  T (*maximum)(const T *row, int64_t count);
+  /// row = exp(row - shift); the sum of the new row, in an order fixed by count. exp is within 1
+  /// ulp of the rounded value (float) for arguments down to -87, below which it is 0.
+  T (*exponentiate)(T *row, int64_t count, T shift);
+  void (*scale)(T *row, int64_t count, T factor);
+  /// gradient = probability * (gradient - delta): the gradient of softmax.
+  void (*softmaxGradient)(T *gradient, const T *probability, int64_t count, T delta);
+  /// row[i] = word of element i < threshold ? 0 : row[i] * factor
+  void (*dropout)(T *row, int64_t count, const RandomRow &random, uint64_t threshold, T factor);
+};
+
+/// The kernels for the processor at hand. Instances: float and double.
+template <typename T> const RowKernels<T> &rowKernels();
+
+} // namespace memopt::libraries
+
+#endif // MEMOPT_RUNTIME_LIBRARIES_ROWKERNELS_H

@@ -1,0 +1,148 @@
+//===- FoundationTest.cpp - status, threads, elements, random numbers, schedules -===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt-runtime/DType.h"
+#include "memopt-runtime/LearningRate.h"
+#include "memopt-runtime/Random.h"
+#include "memopt-runtime/ThreadPool.h"
+#include <atomic>
+#include <cmath>
+#include <gtest/gtest.h>
+#include <numeric>
+
+using namespace memopt;
+
+static StatusOr<int> halve(int number) {
+  if (number % 2)
+    return badInput(std::to_string(number) + " is odd");
+  return number / 2;
+}
+
+static StatusOr<int> quarter(int number) {
+  MEMOPT_ASSIGN_OR_RETURN(int half, halve(number));
+  return halve(half);
+}
+
+TEST(StatusTest, FailuresGatherContextOnTheWayUp) {
+  EXPECT_EQ(*quarter(12), 3);
+  StatusOr<int> failed = quarter(6);
+  ASSERT_FALSE(failed.isOk());
+  Status status = failed.takeStatus().withContext("a").withContext("b");
+  EXPECT_EQ(status.getMessage(), "b: a: 3 is odd");
+  EXPECT_EQ(status.getCode(), StatusCode::BadInput);
+  EXPECT_TRUE(Status::ok().withContext("nothing").isOk());
+}
+
+TEST(ThreadPoolTest, PiecesCoverTheRangeOnceAndRespectTheGrain) {
+  for (int threads : {1, 2, 3, 5})
+    for (int64_t count : {0, 1, 7, 1000})
+      for (int64_t grain : {1, 3, 400, 5000}) {
+        setThreadCount(threads);
+        std::vector<std::atomic<int>> seen(static_cast<size_t>(count));
+        std::atomic<int64_t> smallest{count};
+        parallelFor(count, grain, [&](int64_t begin, int64_t end) {
+          smallest = std::min<int64_t>(smallest, end - begin);
+          for (int64_t i = begin; i < end; ++i)
+            ++seen[size_t(i)];
+        });
+        for (const std::atomic<int> &times : seen)
+          ASSERT_EQ(times, 1);
+        EXPECT_GE(smallest, std::min(grain, count));
+      }
+  setThreadCount(2);
+}
+
+TEST(ThreadPoolTest, ALoopInsideALoopRunsWhereItIs) {
+  setThreadCount(2);
+  std::atomic<int64_t> sum{0};
+  parallelFor(4, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      parallelFor(10, 1, [&](int64_t from, int64_t to) { sum += to - from; });
+  });
+  EXPECT_EQ(sum, 40);
+}
+
+TEST(DTypeTest, SizesThatOverflowAreRefused) {
+  EXPECT_EQ(*getTensorBytes(DType::F32, {2, 3}), 24);
+  EXPECT_EQ(*getTensorBytes(DType::I64, {}), 8);
+  EXPECT_EQ(*getTensorBytes(DType::F32, {0, 5}), 0);
+  EXPECT_FALSE(getTensorBytes(DType::F32, {int64_t(1) << 62, 2}).isOk());
+  EXPECT_FALSE(getTensorBytes(DType::F32, {int64_t(1) << 62, 2, 0}).isOk());
+  EXPECT_FALSE(getTensorBytes(DType::F32, {-1}).isOk());
+}
+
+TEST(DTypeTest, OnlyLosslessConversionsAreDone) {
+  int64_t wide[] = {-1, 300};
+  int32_t narrow[2];
+  EXPECT_TRUE(convertElements(DType::I64, wide, DType::I32, narrow, 2).isOk());
+  EXPECT_EQ(narrow[1], 300);
+  uint8_t bytes[2];
+  EXPECT_EQ(convertElements(DType::I64, wide + 1, DType::U8, bytes, 1).getMessage(),
+            "element 0 is 300.000000, which u8 does not hold exactly");
+  double third = 1.0 / 3, half = 0.5;
+  float single;
+  EXPECT_FALSE(convertElements(DType::F64, &third, DType::F32, &single, 1).isOk());
+  EXPECT_TRUE(convertElements(DType::F64, &half, DType::F32, &single, 1).isOk());
+  EXPECT_FALSE(convertElements(DType::I32, narrow, DType::F32, &single, 1).isOk());
+  uint16_t halfBits[] = {0x3c00, 0xc000, 0x0001, 0x7c00}; // 1, -2, 2^-24, infinity
+  float values[4];
+  EXPECT_TRUE(convertElements(DType::F16, halfBits, DType::F32, values, 4).isOk());
+  EXPECT_EQ(values[0], 1);
+  EXPECT_EQ(values[1], -2);
+  EXPECT_EQ(values[2], std::ldexp(1.0f, -24));
+  EXPECT_TRUE(std::isinf(values[3]));
+  EXPECT_EQ(findNonFinite(DType::F16, halfBits, 4), 3);
+  EXPECT_EQ(findNonFinite(DType::F16, halfBits, 4, /*onlyNan=*/true), -1);
+}
+
+// The known answers that accompany the reference implementation (Random123, kat_vectors).
+TEST(RandomTest, PhiloxGivesTheKnownAnswers) {
+  EXPECT_EQ(philox(0, 0, 0),
+            (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox(~uint64_t(0), ~uint64_t(0), ~uint64_t(0)),
+            (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox(0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e),
+            (std::array<uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(RandomTest, NormalNumbersHaveMeanZeroAndVarianceOne) {
+  double sum = 0, squares = 0;
+  constexpr int pairs = 50000;
+  for (int i = 0; i < pairs; ++i)
+    for (double number : drawNormal(7, uint64_t(i), 0)) {
+      sum += number;
+      squares += number * number;
+    }
+  // Four standard errors: 4 / sqrt(1e5) and 4 sqrt(2 / 1e5).
+  EXPECT_NEAR(sum / (2 * pairs), 0, 0.0127);
+  EXPECT_NEAR(squares / (2 * pairs), 1, 0.0179);
+}
+
+TEST(LearningRateTest, SchedulesFollowTheirFormulas) {
+  LearningRateSchedule schedule;
+  schedule.rate = 0.1;
+  schedule.warmupSteps = 4;
+  schedule.totalSteps = 14;
+  EXPECT_DOUBLE_EQ(schedule.at(1), 0.025); // a quarter of the warm-up
+  EXPECT_DOUBLE_EQ(schedule.at(4), 0.1);
+  EXPECT_DOUBLE_EQ(schedule.at(1000), 0.1);
+  schedule.kind = ScheduleKind::Linear;
+  EXPECT_DOUBLE_EQ(schedule.at(5), 0.1);
+  EXPECT_DOUBLE_EQ(schedule.at(10), 0.05); // 5 of 10 steps done
+  EXPECT_DOUBLE_EQ(schedule.at(100), 0);
+  schedule.kind = ScheduleKind::Cosine;
+  schedule.minRate = 0.02;
+  EXPECT_NEAR(schedule.at(10), 0.06, 1e-12);
+  EXPECT_NEAR(schedule.at(15), 0.02, 1e-12);
+  schedule.kind = ScheduleKind::Step;
+  schedule.stepSize = 3;
+  schedule.gamma = 0.5;
+  EXPECT_DOUBLE_EQ(schedule.at(7), 0.1);
+  EXPECT_DOUBLE_EQ(schedule.at(8), 0.05);
+  EXPECT_DOUBLE_EQ(schedule.at(11), 0.025);
+}

@@ -1,0 +1,329 @@
+//===- SessionTest.cpp - steps and what is seen of them -------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt-runtime/Session.h"
+#include "TestSupport.h"
+#include "memopt-runtime/ThreadPool.h"
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+using namespace memopt;
+using namespace memopt::testing;
+using nlohmann::json;
+
+static void fillInputs(Session &session) {
+  std::vector<float> x(TINY_BATCH * TINY_FEATURES, 0.5f);
+  std::vector<int64_t> labels = {0, 1, 2, 4};
+  const Manifest &manifest = session.getManifest();
+  std::memcpy(session.getAddress(manifest.inputs[0]), x.data(), x.size() * 4);
+  std::memcpy(session.getAddress(manifest.inputs[1]), labels.data(), labels.size() * 8);
+}
+
+static void initialize(Session &session) {
+  Status status = session.initializeFromWeights([](const auto &) { return false; });
+  ASSERT_TRUE(status.isOk()) << status.getMessage();
+  fillInputs(session);
+  session.setHyperparameters(0.1, 1, 0);
+}
+
+static float *getFloats(Session &session, const char *name) {
+  return reinterpret_cast<float *>(session.getAddress(*session.getManifest().findVariable(name)));
+}
+
+//===----------------------------------------------------------------------===//
+// Arena
+//===----------------------------------------------------------------------===//
+
+TEST(ArenaTest, TheMarkIsTheEndOfTheHighestByteWritten) {
+  auto arena = Arena::allocate(1000, /*isChecked=*/true);
+  ASSERT_TRUE(arena.isOk());
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(arena->base()) % 64, 0u);
+  arena->updateMark();
+  EXPECT_EQ(arena->usedPeakBytes(), 0);
+  arena->base()[99] = 0;
+  arena->updateMark();
+  EXPECT_EQ(arena->usedPeakBytes(), 100);
+  arena->noteHandedOut(arena->base() + 200, 50);
+  EXPECT_EQ(arena->usedPeakBytes(), 250);
+  arena->base()[999] = 0;
+  arena->updateMark();
+  EXPECT_EQ(arena->usedPeakBytes(), 1000);
+  EXPECT_TRUE(arena->checkSlack().isOk());
+  arena->base()[1000] = 0; // inside the rounding to 64
+  expectMessage(arena->checkSlack().getMessage(), {"wrote behind", "at offset 1000"});
+}
+
+TEST(ArenaTest, GuardPagesStandAround) {
+  auto arena = Arena::allocate(4096, /*isChecked=*/true);
+  ASSERT_TRUE(arena.isOk());
+  EXPECT_TRUE(arena->isGuard(arena->base() + 4096));
+  EXPECT_TRUE(arena->isGuard(arena->base() - 1));
+  EXPECT_FALSE(arena->isGuard(arena->base() + 4095));
+  EXPECT_FALSE(arena->isGuard(&arena));
+  EXPECT_EQ(Arena::allocate(0, true)->base(), nullptr);
+}
+
+TEST(ArenaTest, MoreThanTheMachineHasIsAnEnvironmentError) {
+  auto arena = Arena::allocate(int64_t(1) << 60, /*isChecked=*/false);
+  EXPECT_EQ(arena.getCode(), StatusCode::Environment);
+  expectMessage(arena.getMessage(), {"1152921504606846976 bytes"});
+}
+
+TEST(DeviceTest, AMissingDeviceIsAnEnvironmentError) {
+  EXPECT_TRUE(Device::open("cpu").isOk());
+  EXPECT_EQ(Device::open("cuda").getCode(), StatusCode::Environment);
+  EXPECT_EQ(Device::open("abacus").getCode(), StatusCode::BadInput);
+}
+
+//===----------------------------------------------------------------------===//
+// Steps
+//===----------------------------------------------------------------------===//
+
+TEST(SessionTest, AStepTrainsAndUsesWhatThePlanSays) {
+  TemporaryFolder folder;
+  auto session = openSession(writePackage(folder, getTinyManifest()), {true, true});
+  ASSERT_TRUE(session);
+  initialize(*session);
+  session->captureGradients();
+  const OutputSpec &loss = session->getManifest().outputs[0];
+  double before = 0, after = 0;
+  for (int step = 1; step <= 30; ++step) {
+    session->setHyperparameters(0.1, step, 0);
+    Status status = session->runStep();
+    ASSERT_TRUE(status.isOk()) << status.getMessage();
+    (step == 1 ? before : after) = session->readScalar(loss);
+  }
+  EXPECT_LT(after, before / 10);
+  EXPECT_EQ(session->getUsedPeakBytes()[MEMOPT_SPACE_DEVICE], TINY_ARENA);
+  // The first step's gradient: mean over the batch of (logit - 1), for class 3, which no label has,
+  // zero.
+  std::vector<TensorToWrite> gradients = session->getCapturedGradients();
+  ASSERT_EQ(gradients.size(), 2u);
+  const auto *bias = static_cast<const float *>(gradients[1].data);
+  EXPECT_EQ(bias[3], 0);
+  EXPECT_NEAR(bias[0], (0.5 * (-0.02 - 0.01 + 0) - 1) / 4, 1e-6);
+}
+
+TEST(SessionTest, ResultsDoNotDependOnTheNumberOfThreads) {
+  std::string bits[2];
+  for (int threads : {1, 2}) {
+    TemporaryFolder folder;
+    auto session = openSession(writePackage(folder, getTinyManifest()));
+    ASSERT_TRUE(session);
+    setThreadCount(threads);
+    initialize(*session);
+    for (int step = 0; step < 5; ++step)
+      ASSERT_TRUE(session->runStep().isOk());
+    bits[threads - 1].assign(session->getAddress(session->getManifest().variables[0]), 60);
+  }
+  EXPECT_EQ(bits[0], bits[1]);
+  setThreadCount(2);
+}
+
+TEST(SessionTest, ALabelOutOfRangeIsNamed) {
+  TemporaryFolder folder;
+  json manifest = getTinyManifest();
+  manifest["inputs"][1]["valid_range"]["ignore"] = -100;
+  auto session = openSession(writePackage(folder, manifest));
+  ASSERT_TRUE(session);
+  initialize(*session);
+  EXPECT_TRUE(session->checkInputs().isOk());
+  int64_t label = -100;
+  char *place = session->getAddress(session->getManifest().inputs[1]) + 2 * 8;
+  std::memcpy(place, &label, 8);
+  EXPECT_TRUE(session->checkInputs().isOk());
+  label = 5;
+  std::memcpy(place, &label, 8);
+  expectMessage(
+      session->checkInputs().getMessage(),
+      {"input 'label' holds 5 at index [2], expected 0 to 4 or -100 (classes of net.loss)"});
+}
+
+TEST(SessionTest, ALossThatIsNotFiniteStopsBeforeTheUpdateAndNamesItsOrigin) {
+  TemporaryFolder folder;
+  auto session = openSession(writePackage(folder, getTinyManifest()));
+  ASSERT_TRUE(session);
+  initialize(*session);
+  float *bias = getFloats(*session, "net.fc.bias"), *weight = getFloats(*session, "net.fc.weight");
+  bias[4] = std::numeric_limits<float>::quiet_NaN();
+  float before = weight[0];
+  Status status = session->runStep();
+  ASSERT_FALSE(status.isOk());
+  expectMessage(status.getMessage(),
+                {"the loss is", "nan", "parameter 'net.fc.bias' is no longer finite",
+                 "the first output that is not a number comes from instruction 0 'logits' "
+                 "(logits) of module 'net.fc'"});
+  EXPECT_EQ(weight[0], before);
+  // An overflow inside the step itself: the loss is infinite, and so is nothing before it.
+  bias[4] = 3e38f;
+  expectMessage(session->runStep().getMessage(),
+                {"the first output that is infinite comes from instruction 1 'loss'", "net.loss"});
+  auto tolerant = openSession(writePackage(folder, getTinyManifest()), {false, false});
+  initialize(*tolerant);
+  getFloats(*tolerant, "net.fc.bias")[4] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(tolerant->runStep().isOk());
+}
+
+TEST(SessionTest, NotFiniteInputsAreNamed) {
+  TemporaryFolder folder;
+  auto session = openSession(writePackage(folder, getTinyManifest()));
+  ASSERT_TRUE(session);
+  initialize(*session);
+  float infinity = std::numeric_limits<float>::infinity();
+  std::memcpy(session->getAddress(session->getManifest().inputs[0]) + 4 * 4, &infinity, 4);
+  expectMessage(session->runStep().getMessage(), {"input 'x' holds inf at index [1, 1]"});
+}
+
+TEST(SessionTest, AProgramThatFailsOrLeavesItsMemoryIsNamed) {
+  TemporaryFolder fails, writesBehind;
+  auto session = openSession(writePackage(fails, getTinyManifest(), "TinyFails"));
+  ASSERT_TRUE(session);
+  initialize(*session);
+  expectMessage(session->runStep().getMessage(), {"code 7", "instruction 1 'loss'"});
+  session =
+      openSession(writePackage(writesBehind, getTinyManifest(), "TinyWritesBehind"), {true, true});
+  initialize(*session);
+  expectMessage(session->runStep().getMessage(), {"wrote behind its arena of 776 bytes"});
+}
+
+TEST(SessionTest, APackageForAnotherTargetIsRefused) {
+  TemporaryFolder folder;
+  json manifest = getTinyManifest();
+  manifest["target"] = "cuda";
+  auto package = Package::load(writePackage(folder, manifest), refuseCalls);
+  ASSERT_TRUE(package.isOk());
+  auto device = Device::open("cpu");
+  auto session = Session::create(*std::move(package), **device, {});
+  expectMessage(session.getMessage(), {"was compiled for target 'cuda', the device is 'cpu'"});
+}
+
+//===----------------------------------------------------------------------===//
+// Library calls
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Zero logits; or a failure, when asked for.
+class TinyCall : public LibraryCall {
+public:
+  TinyCall(int64_t workspace, bool fails) : workspace(workspace), fails(fails) {}
+  int64_t workspaceBytes() const override { return workspace; }
+  std::string implementation() const override { return "test"; }
+  Status run(void *const *buffers) override {
+    std::memset(buffers[3], 0, 4 * TINY_BATCH * TINY_CLASSES);
+    static_cast<char *>(buffers[4])[0] = 0;
+    return fails ? badInput("out of luck") : Status::ok();
+  }
+
+private:
+  int64_t workspace;
+  bool fails;
+};
+} // namespace
+
+static StatusOr<std::unique_ptr<LibraryCall>> createTinyCall(const json &descriptor, int threads) {
+  EXPECT_EQ(threads, 2);
+  return std::unique_ptr<LibraryCall>(std::make_unique<TinyCall>(descriptor["needs"].get<int64_t>(),
+                                                                 descriptor.value("fails", false)));
+}
+
+static json getLibraryManifest() {
+  json manifest = getTinyManifest();
+  manifest["arena_bytes"]["device"] = TINY_WORKSPACE + TINY_WORKSPACE_BYTES;
+  manifest["library_calls"] = {
+      {{"kind", "test"}, {"needs", 80}, {"workspace_bytes", TINY_WORKSPACE_BYTES}, {"buffers", 4}}};
+  return manifest;
+}
+
+TEST(LibraryCallTest, AWorkspaceHandedOutCountsAsUsed) {
+  TemporaryFolder folder;
+  auto session = openSession(writePackage(folder, getLibraryManifest(), "TinyCallsLibrary"),
+                             {true, true}, createTinyCall);
+  ASSERT_TRUE(session);
+  initialize(*session);
+  ASSERT_TRUE(session->runStep().isOk());
+  EXPECT_EQ(session->readScalar(session->getManifest().outputs[0]), 0.5); // (0 - 1)^2 / 2
+  EXPECT_EQ(session->getUsedPeakBytes()[MEMOPT_SPACE_DEVICE],
+            TINY_WORKSPACE + TINY_WORKSPACE_BYTES);
+}
+
+TEST(LibraryCallTest, ALargerWorkspaceThanPlannedIsRefusedAtLoad) {
+  TemporaryFolder folder;
+  json manifest = getLibraryManifest();
+  manifest["library_calls"][0]["needs"] = 101;
+  auto package = Package::load(writePackage(folder, manifest), createTinyCall);
+  expectMessage(package.getMessage(),
+                {"library_calls[0] was planned with a workspace of 100 bytes, but needs 101"});
+  manifest["library_calls"][0].erase("buffers");
+  package = Package::load(writePackage(folder, manifest), createTinyCall);
+  expectMessage(package.getMessage(), {"'library_calls[0]' lacks 'buffers'"});
+}
+
+TEST(LibraryCallTest, AFailingCallEndsTheStep) {
+  TemporaryFolder folder;
+  json manifest = getLibraryManifest();
+  manifest["library_calls"][0]["fails"] = true;
+  auto session =
+      openSession(writePackage(folder, manifest, "TinyCallsLibrary"), {}, createTinyCall);
+  ASSERT_TRUE(session);
+  initialize(*session);
+  expectMessage(session->runStep().getMessage(),
+                {"instruction 0 'logits'", "library_calls[0]: out of luck"});
+}
+
+//===----------------------------------------------------------------------===//
+// First values
+//===----------------------------------------------------------------------===//
+
+TEST(InitializationTest, AbsentVariablesNeedASource) {
+  TemporaryFolder folder;
+  json manifest = getTinyManifest();
+  manifest["variables"][0]["init"] = "absent";
+  auto session = openSession(writePackage(folder, manifest));
+  ASSERT_TRUE(session);
+  expectMessage(session->initializeFromWeights([](const auto &) { return false; }).getMessage(),
+                {"exported without 'net.fc.weight'", "--load=DIR", "--init=random"});
+  EXPECT_TRUE(session->initializeRandomly(1).isOk());
+  manifest["variables"][2]["init"] = "absent"; // the counter: nobody can guess it
+  session = openSession(writePackage(folder, manifest));
+  expectMessage(session->initializeRandomly(1).getMessage(), {"buffer 'net.counter'"});
+}
+
+TEST(InitializationTest, RandomValuesFollowFromSeedAndName) {
+  TemporaryFolder folder;
+  json manifest = getTinyManifest();
+  manifest["variables"][0]["init_scale"] = 0.5;
+  manifest["variables"][1]["init_value"] = 1.0;
+  auto session = openSession(writePackage(folder, manifest));
+  ASSERT_TRUE(session);
+  auto draw = [&](int64_t seed) {
+    EXPECT_TRUE(session->initializeRandomly(seed).isOk());
+    return std::string(session->getAddress(session->getManifest().variables[0]), 60);
+  };
+  std::string first = draw(3);
+  EXPECT_EQ(getFloats(*session, "net.fc.bias")[4], 1);
+  EXPECT_NE(draw(4), first);
+  EXPECT_EQ(draw(3), first);
+  double squares = 0;
+  for (int i = 0; i < 15; ++i)
+    squares += std::pow(getFloats(*session, "net.fc.weight")[i], 2);
+  EXPECT_GT(squares, 15 * 0.25 * 0.2);
+  EXPECT_LT(squares, 15 * 0.25 * 3);
+}
+
+TEST(InitializationTest, WeightsMustHaveTheManifestsShape) {
+  TemporaryFolder folder;
+  std::string package = writePackage(folder, getTinyManifest());
+  float value = 0;
+  ASSERT_TRUE(writeSafetensors(package + "/weights.safetensors",
+                               {{"net.fc.weight", DType::F32, {1}, &value}})
+                  .isOk());
+  auto session = openSession(package);
+  expectMessage(session->initializeFromWeights([](const auto &) { return false; }).getMessage(),
+                {"'net.fc.weight' as f32[1], expected f32[5, 3]"});
+}
