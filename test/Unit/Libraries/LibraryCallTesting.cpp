@@ -90,7 +90,7 @@ static void runOnce(LibraryCall &call, std::vector<Buffer> &buffers, int poison)
 }
 
 std::string librarytest::runCall(const nlohmann::json &descriptor, std::vector<Buffer> &buffers,
-                             int createdFor, int running) {
+                                 int createdFor, int running) {
   setThreadCount(running);
   auto call = LibraryCall::create(descriptor, createdFor);
   if (!call.isOk()) {
