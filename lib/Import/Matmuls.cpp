@@ -66,14 +66,17 @@ static Expected<Value> multiply(OpContext &op, const Matrix &a, const Matrix &b)
       .getResult();
 }
 
-/// x [.., K] times a matrix: all leading dimensions become rows.
-static Expected<Value> multiplyRows(OpContext &op, Value x, const Matrix &matrix) {
+/// x [.., K] times a matrix, plus a vector: all leading dimensions become rows.
+static Expected<Value> multiplyRows(OpContext &op, Value x, const Matrix &matrix, Value bias = nullptr) {
   Shape sizes(cast<RankedTensorType>(x.getType()).getShape());
   int64_t rows = 1;
   for (int64_t size : ArrayRef(sizes).drop_back())
     rows *= size;
   ASSIGN_OR_RETURN(Value product, multiply(op, {reshapeValue(op.b, x, {rows, sizes.back()})}, matrix));
   sizes.back() = matrix.columns();
+  if (bias)
+    product = arith::AddFOp::create(op.b, product,
+                                    broadcastAlong(op.b, bias, 1, {rows, matrix.columns()}));
   return reshapeValue(op.b, product, sizes);
 }
 
@@ -82,17 +85,13 @@ static Error lowerLinear(OpContext &op) {
   if (input.rank() < 1 || weight.rank() != 2 || input.getNumElements() == 0)
     return op.error("expected an input with dimensions and a matrix, found " + toString(input.sizes) +
                     " and " + toString(weight.sizes));
-  ASSIGN_OR_RETURN(Value result, multiplyRows(op, op.get(input), {op.get(weight), true}));
-  if (std::optional<Tensor> bias = op.optionalTensor("bias")) {
-    ArrayRef<int64_t> sizes = cast<RankedTensorType>(result.getType()).getShape();
-    if (bias->rank() != 1 || bias->sizes[0] != sizes.back())
-      return op.error("expected a bias of shape [" + Twine(sizes.back()) + "], found " +
-                      toString(bias->sizes));
-    result = arith::AddFOp::create(op.b, result,
-                                   broadcastAlong(op.b, op.get(*bias), sizes.size() - 1, sizes));
-  }
-  op.setResult(0, result);
-  return Error::success();
+  std::optional<Tensor> bias = op.optionalTensor("bias");
+  if (bias && (bias->rank() != 1 || bias->sizes[0] != weight.sizes[0] || bias->dtype != input.dtype))
+    return op.error("expected a bias of " + getName(input.dtype) + "[" + Twine(weight.sizes[0]) +
+                    "], found " + getName(bias->dtype) + toString(bias->sizes));
+  ASSIGN_OR_RETURN(Value result, multiplyRows(op, op.get(input), {op.get(weight), true},
+                                              bias ? op.get(*bias) : Value()));
+  return setResult(op, op.wrap(input.dtype, result));
 }
 
 /// torch.matmul: vectors become matrices for the moment, batch dimensions broadcast.

@@ -65,7 +65,20 @@ static CommonFactors factor(ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
   return result;
 }
 
+/// What a chain of reshapes began with.
+static Value skipReshapes(Value value) {
+  while (mlir::Operation *producer = value.getDefiningOp()) {
+    if (!isa<mlir::tensor::CollapseShapeOp, mlir::tensor::ExpandShapeOp>(producer))
+      break;
+    value = producer->getOperand(0);
+  }
+  return value;
+}
+
 Value memopt::pt2::reshapeValue(mlir::ImplicitLocOpBuilder &b, Value value, ArrayRef<int64_t> sizes) {
+  if (shapeOf(value) == sizes)
+    return value;
+  value = skipReshapes(value);
   ArrayRef<int64_t> from = shapeOf(value);
   if (from == sizes)
     return value;
