@@ -10,49 +10,71 @@
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringSwitch.h"
-#include "llvm/Support/CommandLine.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <cmath>
 #include <thread>
 
 using namespace memopt::tool;
-namespace cl = llvm::cl;
 
-static cl::OptionCategory category("memopt-compile options");
+namespace {
+/// One option: `--name=VALUE`, or a flag when it has no metavariable. LLVM's own option library is of no use here, for
+/// libLLVM has registered names such as --threads before main.
+struct OptionRow {
+  llvm::StringLiteral name, metavariable, initial, help;
+};
+} // namespace
 
-#define MEMOPT_STRING_OPTION(VARIABLE, NAME, INIT, DESCRIPTION)                                                        \
-  static cl::opt<std::string> VARIABLE(NAME, cl::init(INIT), cl::desc(DESCRIPTION), cl::cat(category))
-#define MEMOPT_NUMBER_OPTION(VARIABLE, NAME, INIT, DESCRIPTION)                                                        \
-  static cl::opt<double> VARIABLE(NAME, cl::init(INIT), cl::desc(DESCRIPTION), cl::cat(category))
+static constexpr OptionRow kOptions[] = {
+    {"o", "FOLDER", "", "package to write (default: the input's name with .memopt)"},
+    {"target", "cpu|cuda", "cpu", "what to generate code for"},
+    {"target-features", "PROCESSOR", "", "processor to compile for (default: this machine's)"},
+    {"mode", "train|eval", "train", "a training step, or the forward pass alone"},
+    {"loss", "NAME|INDEX", "", "which output is the loss (default: the first floating-point scalar)"},
+    {"optimizer", "sgd|adam|adamw", "sgd", "with PyTorch's meaning and defaults"},
+    {"lr", "X", "0.001", "learning rate to start from; a run may change it"},
+    {"momentum", "X", "0", "SGD: momentum"},
+    {"dampening", "X", "0", "SGD: dampening of the momentum"},
+    {"nesterov", "", "", "SGD: Nesterov momentum"},
+    {"weight-decay", "X", "-1", "weight decay (default: PyTorch's, 0.01 for adamw, else 0)"},
+    {"betas", "X,Y", "0.9,0.999", "Adam: decay of the moments"},
+    {"eps", "X", "1e-8", "Adam: epsilon"},
+    {"max-grad-norm", "X", "0", "clip gradients to this global norm; 0: do not"},
+    {"device-memory", "BYTES", "", "bytes that the device arena may have: N, NKiB, NMiB, NGiB"},
+    {"dropout", "on|off", "on", "off: dropout is the identity"},
+    {"precision", "f32", "f32", "element type of the computation"},
+    {"emit", "STAGE", "package", "graph, joint, kernels, planned, llvm or package"},
+    {"report", "FILE.json", "", "write the plan for programs"},
+    {"explain", "", "", "print the plan in words"},
+    {"reference", "", "", "plain loops instead of libraries, to check them"},
+    {"threads", "N", "0", "compiler threads (default: this machine's); the result does not depend on it"},
+    {"run-threads", "N", "0", "threads that library calls are planned for (default: this machine's)"},
+    {"help", "", "", "print this"},
+};
 
-static cl::opt<std::string> input(cl::Positional, cl::desc("MODEL.pt2 | GRAPH.mlir"), cl::cat(category));
-MEMOPT_STRING_OPTION(output, "o", "", "package folder to write (default: the input's name with .memopt)");
-MEMOPT_STRING_OPTION(target, "target", "cpu", "cpu or cuda");
-MEMOPT_STRING_OPTION(targetFeatures, "target-features", "", "processor to compile for (default: this machine's)");
-MEMOPT_STRING_OPTION(mode, "mode", "train", "train, or eval for the forward pass alone");
-MEMOPT_STRING_OPTION(loss, "loss", "", "name or index of the output that is the loss (default: the first scalar)");
-MEMOPT_STRING_OPTION(optimizer, "optimizer", "sgd", "sgd, adam or adamw, with PyTorch's meaning and defaults");
-MEMOPT_NUMBER_OPTION(lr, "lr", -1.0, "learning rate to start from; may be changed when running");
-MEMOPT_NUMBER_OPTION(momentum, "momentum", 0.0, "SGD: momentum");
-MEMOPT_NUMBER_OPTION(dampening, "dampening", 0.0, "SGD: dampening of the momentum");
-static cl::opt<bool> nesterov("nesterov", cl::desc("SGD: Nesterov momentum"), cl::cat(category));
-MEMOPT_NUMBER_OPTION(weightDecay, "weight-decay", -1.0, "weight decay (default: PyTorch's)");
-MEMOPT_STRING_OPTION(betas, "betas", "0.9,0.999", "Adam: decay of the moments");
-MEMOPT_NUMBER_OPTION(eps, "eps", 1e-8, "Adam: epsilon");
-MEMOPT_NUMBER_OPTION(maxGradNorm, "max-grad-norm", 0.0, "clip gradients to this global norm (0: do not)");
-MEMOPT_STRING_OPTION(deviceMemory, "device-memory", "", "bytes that the device arena may have: N, NKiB, NMiB, NGiB");
-MEMOPT_STRING_OPTION(dropout, "dropout", "on", "on, or off to make dropout the identity");
-MEMOPT_STRING_OPTION(precision, "precision", "f32", "f32");
-MEMOPT_STRING_OPTION(emit, "emit", "package", "graph, joint, kernels, planned, llvm or package");
-MEMOPT_STRING_OPTION(report, "report", "", "write the plan as JSON");
-static cl::opt<bool> explain("explain", cl::desc("print the plan in words"), cl::cat(category));
-static cl::opt<bool> reference("reference", cl::desc("plain loops instead of libraries, to check them"), cl::cat(category));
-static cl::opt<int> threads("threads", cl::init(0), cl::desc("compiler threads; the result does not depend on it"),
-                            cl::cat(category));
-static cl::opt<int> runThreads("run-threads", cl::init(0),
-                               cl::desc("threads that library calls are planned for (default: this machine's)"),
-                               cl::cat(category));
+/// Options that the contract knows and this version cannot do: refused by name, never ignored.
+static constexpr llvm::StringLiteral kRefused[] = {
+    "host-memory",  "disk",           "batch",           "accumulative-counts", "micro-batches",
+    "zero-stage",   "ranks",          "efficient-conv-bn-eval", "offload-optimizer", "offload-param",
+    "offload-activation", "activation-checkpointing", "frontier", "calibrate"};
+
+static void printHelp() {
+  llvm::outs() << "usage: memopt-compile MODEL.pt2 | GRAPH.mlir [options]\n\n"
+                  "Compiles a training step into a program whose memory is an arena of known size.\n\n";
+  for (const OptionRow &row : kOptions) {
+    std::string left = (row.name.size() == 1 ? "-" : "--") + row.name.str();
+    if (!row.metavariable.empty())
+      left += "=" + row.metavariable.str();
+    llvm::outs() << llvm::formatv("  {0,-36} {1}", left, row.help);
+    if (!row.initial.empty() && row.initial != "-1" && row.initial != "0")
+      llvm::outs() << " (default " << row.initial << ")";
+    llvm::outs() << "\n";
+  }
+  llvm::outs() << "\nExit codes: 0 done, 1 bad input, 2 does not fit the budget, 3 the machine lacks something.\n";
+}
 
 static llvm::Error invalid(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
@@ -71,8 +93,67 @@ llvm::Expected<int64_t> memopt::tool::parseBytes(llvm::StringRef option, llvm::S
   return static_cast<int64_t>(std::floor(value * static_cast<double>(unit)));
 }
 
-static llvm::Error parseBetas(mlir::memopt::PipelineOptions &options) {
-  auto [first, second] = llvm::StringRef(betas).split(',');
+namespace {
+/// The values given, by option name; positional arguments apart.
+class CommandLine {
+public:
+  static llvm::Expected<CommandLine> parse(llvm::ArrayRef<char *> arguments) {
+    CommandLine line;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      llvm::StringRef text = arguments[i];
+      if (!text.consume_front("-")) {
+        line.inputs.push_back(text.str());
+        continue;
+      }
+      text.consume_front("-");
+      llvm::StringRef name, value;
+      std::tie(name, value) = text.split('=');
+      bool hasValue = text.contains('=');
+      if (llvm::is_contained(kRefused, name))
+        return invalid("--" + name + ": this version cannot do that");
+      const OptionRow *row = llvm::find_if(kOptions, [&](const OptionRow &entry) { return entry.name == name; });
+      if (row == std::end(kOptions))
+        return invalid("unknown option '" + llvm::StringRef(arguments[i]) + "'; --help lists the options");
+      if (row->metavariable.empty() == hasValue) {
+        if (hasValue)
+          return invalid("--" + name + " takes no value");
+        if (++i == arguments.size())
+          return invalid("--" + name + " expects " + row->metavariable);
+        value = arguments[i];
+      }
+      line.values[row->name] = row->metavariable.empty() ? "yes" : value.str();
+    }
+    return line;
+  }
+
+  bool isSet(llvm::StringRef name) const { return values.count(name); }
+  std::string get(llvm::StringRef name) const {
+    if (auto it = values.find(name); it != values.end())
+      return it->second;
+    return llvm::find_if(kOptions, [&](const OptionRow &entry) { return entry.name == name; })->initial.str();
+  }
+  llvm::Expected<double> getNumber(llvm::StringRef name) const {
+    double number;
+    if (llvm::StringRef(get(name)).getAsDouble(number) || !std::isfinite(number))
+      return invalid("--" + name + " expects a number, found '" + get(name) + "'");
+    return number;
+  }
+  llvm::Expected<int> getCount(llvm::StringRef name) const {
+    int number;
+    if (llvm::StringRef(get(name)).getAsInteger(10, number) || number < 0 || number > 1024)
+      return invalid("--" + name + " expects a count from 0 to 1024, found '" + get(name) + "'");
+    return number;
+  }
+
+  std::vector<std::string> inputs;
+
+private:
+  llvm::StringMap<std::string> values;
+};
+} // namespace
+
+static llvm::Error parseBetas(llvm::StringRef betas, mlir::memopt::PipelineOptions &options) {
+  auto [first, second] = betas.split(',');
   double one, two;
   if (first.getAsDouble(one) || second.getAsDouble(two) || !(one >= 0 && one < 1) || !(two >= 0 && two < 1))
     return invalid("--betas expects two numbers in [0, 1) such as 0.9,0.999, found '" + betas + "'");
@@ -81,25 +162,33 @@ static llvm::Error parseBetas(mlir::memopt::PipelineOptions &options) {
   return llvm::Error::success();
 }
 
-static llvm::Error fillOptimizer(CompileOptions &options) {
+static llvm::Error fillOptimizer(const CommandLine &line, CompileOptions &options) {
+  std::string optimizer = line.get("optimizer");
   if (optimizer != "sgd" && optimizer != "adam" && optimizer != "adamw")
     return invalid("--optimizer expects sgd, adam or adamw, found '" + optimizer + "'");
-  options.learningRate = lr >= 0 ? lr.getValue() : 1e-3; // the default of all three in PyTorch
   mlir::memopt::PipelineOptions &pipeline = options.pipeline;
   pipeline.optimizer = optimizer;
-  pipeline.lr = options.learningRate;
-  pipeline.momentum = momentum;
-  pipeline.dampening = dampening;
-  pipeline.nesterov = nesterov;
-  pipeline.weightDecay = weightDecay;
-  pipeline.eps = eps;
-  pipeline.maxGradNorm = maxGradNorm;
-  if (nesterov && (momentum <= 0 || dampening != 0))
+  for (auto [name, option] : {std::pair<llvm::StringRef, mlir::memopt::PipelineOptions::Option<double> *>{"lr", &pipeline.lr},
+                              {"momentum", &pipeline.momentum},
+                              {"dampening", &pipeline.dampening},
+                              {"weight-decay", &pipeline.weightDecay},
+                              {"eps", &pipeline.eps},
+                              {"max-grad-norm", &pipeline.maxGradNorm}}) {
+    llvm::Expected<double> number = line.getNumber(name);
+    if (!number)
+      return number.takeError();
+    if (*number < 0 && line.isSet(name))
+      return invalid("--" + name + " must not be negative, found " + line.get(name));
+    *option = *number;
+  }
+  options.learningRate = pipeline.lr;
+  pipeline.nesterov = line.isSet("nesterov");
+  if (pipeline.nesterov && (pipeline.momentum <= 0 || pipeline.dampening != 0))
     return invalid("--nesterov needs a momentum and no dampening");
-  return parseBetas(pipeline);
+  return parseBetas(line.get("betas"), pipeline);
 }
 
-static llvm::Error fillStage(CompileOptions &options) {
+static llvm::Error fillStage(llvm::StringRef emit, CompileOptions &options) {
   auto stage = llvm::StringSwitch<int>(emit)
                    .Case("graph", static_cast<int>(Emit::Graph))
                    .Case("joint", static_cast<int>(Emit::Joint))
@@ -123,56 +212,72 @@ static llvm::Expected<bool> parseChoice(llvm::StringRef name, llvm::StringRef te
   return invalid("--" + name + " expects " + yes + " or " + no + ", found '" + text + "'");
 }
 
-llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOptions(int argc, char **argv) {
-  cl::HideUnrelatedOptions(category);
-  std::string message;
-  llvm::raw_string_ostream stream(message);
-  if (!cl::ParseCommandLineOptions(argc, argv, "Compiles a training graph into a program with a fixed memory arena.\n",
-                                   &stream)) {
-    llvm::StringRef first = llvm::StringRef(message).trim().split('\n').first;
-    return invalid(first.substr(first.find(": ") == llvm::StringRef::npos ? 0 : first.find(": ") + 2));
-  }
-  auto options = std::make_unique<CompileOptions>();
-  if (input.empty())
-    return invalid("expects a MODEL.pt2 or GRAPH.mlir; --help lists the options");
+static llvm::Error fillChoices(const CommandLine &line, CompileOptions &options) {
+  std::string target = line.get("target"), precision = line.get("precision");
   if (target != "cpu")
     return target == "cuda" ? invalid("--target=cuda: this version generates code for cpu only")
                             : invalid("--target expects cpu or cuda, found '" + target + "'");
   if (precision != "f32")
     return invalid("--precision=" + precision + ": this version computes in f32 only");
-  options->input = input;
-  options->output = output;
+  llvm::Expected<bool> train = parseChoice("mode", line.get("mode"), "train", "eval");
+  if (!train)
+    return train.takeError();
+  options.evaluate = !*train;
+  llvm::Expected<bool> dropout = parseChoice("dropout", line.get("dropout"), "on", "off");
+  if (!dropout)
+    return dropout.takeError();
+  options.dropout = *dropout;
+  if (!line.isSet("device-memory"))
+    return llvm::Error::success();
+  llvm::Expected<int64_t> bytes = parseBytes("device-memory", line.get("device-memory"));
+  if (!bytes)
+    return bytes.takeError();
+  options.deviceBudget = *bytes;
+  options.pipeline.budget = *bytes;
+  return llvm::Error::success();
+}
+
+static llvm::Error fillThreads(const CommandLine &line, CompileOptions &options) {
+  llvm::Expected<int> threads = line.getCount("threads"), runThreads = line.getCount("run-threads");
+  if (!threads || !runThreads)
+    return llvm::joinErrors(threads ? llvm::Error::success() : threads.takeError(),
+                            runThreads ? llvm::Error::success() : runThreads.takeError());
+  options.compilerThreads = *threads;
+  options.pipeline.threads = *runThreads ? *runThreads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOptions(int argc, char **argv) {
+  llvm::Expected<CommandLine> line = CommandLine::parse(llvm::ArrayRef<char *>(argv + 1, argc - 1));
+  if (!line)
+    return line.takeError();
+  if (line->isSet("help")) {
+    printHelp();
+    std::exit(0);
+  }
+  if (line->inputs.size() != 1)
+    return invalid("expects one MODEL.pt2 or GRAPH.mlir, found " + llvm::Twine(line->inputs.size()) +
+                   "; --help lists the options");
+  auto options = std::make_unique<CompileOptions>();
+  options->input = line->inputs.front();
+  options->output = line->get("o");
   if (options->output.empty()) {
-    llvm::SmallString<128> path(input);
+    llvm::SmallString<128> path(options->input);
     llvm::sys::path::replace_extension(path, "memopt");
     options->output = path.str().str();
   }
-  options->explain = explain;
-  options->reportPath = report;
-  options->loss = loss;
-  options->targetFeatures = targetFeatures;
-  options->compilerThreads = threads;
-  options->pipeline.reference = reference;
-  int hardware = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  options->pipeline.threads = runThreads > 0 ? runThreads.getValue() : hardware;
-  llvm::Expected<bool> train = parseChoice("mode", mode, "train", "eval");
-  if (!train)
-    return train.takeError();
-  options->evaluate = !*train;
-  llvm::Expected<bool> drop = parseChoice("dropout", dropout, "on", "off");
-  if (!drop)
-    return drop.takeError();
-  options->dropout = *drop;
-  if (!deviceMemory.empty()) {
-    llvm::Expected<int64_t> bytes = parseBytes("device-memory", deviceMemory);
-    if (!bytes)
-      return bytes.takeError();
-    options->deviceBudget = *bytes;
-    options->pipeline.budget = *bytes;
-  }
-  if (llvm::Error error = fillOptimizer(*options))
+  options->explain = line->isSet("explain");
+  options->reportPath = line->get("report");
+  options->loss = line->get("loss");
+  options->targetFeatures = line->get("target-features");
+  options->pipeline.reference = line->isSet("reference");
+  if (llvm::Error error = fillChoices(*line, *options))
     return std::move(error);
-  if (llvm::Error error = fillStage(*options))
+  if (llvm::Error error = fillThreads(*line, *options))
+    return std::move(error);
+  if (llvm::Error error = fillOptimizer(*line, *options))
+    return std::move(error);
+  if (llvm::Error error = fillStage(line->get("emit"), *options))
     return std::move(error);
   return std::move(options);
 }
