@@ -316,7 +316,7 @@ void BackwardBuilder::finish() {
     Operation *previous = op->getPrevNode();
     if (isOpTriviallyDead(op))
       op->erase();
-    else
+    else if (!matchPattern(op, m_Constant()))
       op->setAttr(MemoptDialect::kPhaseAttr, builder.getStringAttr("backward"));
     op = previous;
   }

@@ -191,7 +191,8 @@ void UpdateBuilder::clip(Location loc, SmallVectorImpl<Value> &gradients) {
       {}, cast<RankedTensorType>(gradients.front().getType()).getElementType());
   auto constant = [&](double number) -> Value {
     FloatAttr value = builder.getFloatAttr(scalar.getElementType(), number);
-    return create<arith::ConstantOp>(loc, DenseElementsAttr::get(scalar, value.getValue()));
+    return arith::ConstantOp::create(builder, loc,
+                                     DenseElementsAttr::get(scalar, value.getValue()));
   };
   Value norm = create<GlobalNormOp>(loc, scalar, gradients);
   Value shifted = create<arith::AddFOp>(loc, norm, constant(1e-6));
