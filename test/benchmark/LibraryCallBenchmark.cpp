@@ -117,6 +117,57 @@ static void addConvolution(const Convolution &c, int direction, const char *layo
       ->Unit(benchmark::kMillisecond);
 }
 
+struct Attention {
+  const char *name;
+  int64_t batch, heads, tokens, features;
+  bool causal;
+  double dropout;
+};
+
+static void addAttention(const Attention &a, bool backward) {
+  using List = std::vector<int64_t>;
+  // Views of one [batch, tokens, 3, heads, features]; results the same but one at a time.
+  int64_t row = a.heads * a.features;
+  List fused = {a.tokens * 3 * row, a.features, 3 * row, 1};
+  List single = {a.tokens * row, a.features, row, 1};
+  json descriptor = {{"kind", backward ? "attention_backward" : "attention_forward"},
+                     {"dtype", "f32"},
+                     {"batch", a.batch},
+                     {"heads", a.heads},
+                     {"kv_heads", a.heads},
+                     {"query_length", a.tokens},
+                     {"key_length", a.tokens},
+                     {"head_dim", a.features},
+                     {"value_dim", a.features},
+                     {"scale", 0.125},
+                     {"causal", a.causal},
+                     {"q_strides", fused},
+                     {"k_strides", fused},
+                     {"v_strides", fused},
+                     {"o_strides", single},
+                     {"do_strides", single},
+                     {"dq_strides", fused},
+                     {"dk_strides", fused},
+                     {"dv_strides", fused}};
+  int64_t view = a.batch * a.tokens * 3 * row, whole = a.batch * a.tokens * row;
+  List elements = {view, view, view};
+  if (a.dropout > 0) {
+    descriptor["dropout"] = {{"probability", a.dropout}, {"id", 1}};
+    elements.insert(elements.end(), {2, 2});
+  }
+  elements.insert(elements.end(), {whole, a.batch * a.heads * a.tokens});
+  if (backward)
+    elements.insert(elements.end(), {whole, view, view, view});
+  double scores =
+      double(a.batch * a.heads) * double(a.tokens) * double(a.tokens) * (a.causal ? 0.5 : 1.0);
+  double flops = scores * double(a.features) * 2 * (backward ? 5 : 2);
+  std::string name = std::string(backward ? "attention_backward/" : "attention_forward/") + a.name;
+  benchmark::RegisterBenchmark(
+      name.c_str(), [=](benchmark::State &state) { run(state, descriptor, elements, flops); })
+      ->UseRealTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
 int main(int argc, char **argv) {
   addMatmul("gpt2_qkv", 1024, 2304, 768, false, true);
   addMatmul("gpt2_qkv_dx", 1024, 768, 2304, false, false);
@@ -144,6 +195,13 @@ int main(int argc, char **argv) {
     for (const char *layout : {"nhwc", "nchw"})
       for (const Convolution &convolution : convolutions)
         addConvolution(convolution, direction, layout);
+  const Attention attentions[] = {{"gpt2", 2, 12, 512, 64, true, 0},
+                                  {"gpt2_dropout", 2, 12, 512, 64, true, 0.1},
+                                  {"vit", 16, 6, 197, 64, false, 0},
+                                  {"long", 1, 12, 4096, 64, true, 0}};
+  for (bool backward : {false, true})
+    for (const Attention &attention : attentions)
+      addAttention(attention, backward);
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
 }

@@ -196,9 +196,8 @@ private:
       T *gradient = scratch.scoreGradients + i * attentionTile;
       tiles.hide(row, buffers, batch, within, query, keys.begin, keys.count, padded);
       tiles.rows.exponentiate(row, padded, static_cast<T>(lse[query]));
-      tiles.drop(gradient, buffers, batch, within, query, keys.begin, keys.count);
-      tiles.rows.softmaxGradient(gradient, row, padded, delta(buffers, head, query));
-      tiles.drop(row, buffers, batch, within, query, keys.begin, keys.count);
+      tiles.differentiate(gradient, row, delta(buffers, head, query), buffers, batch, within, query,
+                          keys.begin, keys.count, padded);
     }
   }
 

@@ -130,15 +130,24 @@ public:
         row[j] += static_cast<T>(static_cast<const double *>(mask)[first + j * s[3]]);
   }
 
-  /// Drops elements of a row of probabilities or of their gradients.
+  /// Drops elements of a row of probabilities.
   void drop(T *row, void *const *buffers, int64_t batch, int64_t head, int64_t query,
             int64_t keyBegin, int64_t keys) const {
-    if (!d.dropout)
-      return;
-    int64_t element = ((batch * d.heads + head) * d.queries + query) * d.keys + keyBegin;
-    int64_t seed = *static_cast<const int64_t *>(buffers[d.seedIndex()]);
-    int64_t step = *static_cast<const int64_t *>(buffers[d.seedIndex() + 1]);
-    rows.dropout(row, keys, {element, step, d.dropoutId, seed}, threshold, keepFactor);
+    if (d.dropout)
+      rows.dropout(row, keys, randomRow(buffers, batch, head, query, keyBegin), threshold,
+                   keepFactor);
+  }
+
+  /// Turns a row of gradients of dropped probabilities into gradients of scores, and drops the
+  /// probabilities.
+  void differentiate(T *gradient, T *probability, T delta, void *const *buffers, int64_t batch,
+                     int64_t head, int64_t query, int64_t keyBegin, int64_t keys,
+                     int64_t padded) const {
+    if (d.dropout)
+      rows.dropoutGradient(gradient, probability, keys, delta,
+                           randomRow(buffers, batch, head, query, keyBegin), threshold, keepFactor);
+    else
+      rows.softmaxGradient(gradient, probability, padded, delta);
   }
 
   int64_t rowPanels(int64_t count) const { return ceilDivide(count, blocks.rowsPerPanel); }
@@ -151,6 +160,14 @@ public:
   const int64_t headPadded, valuePadded;
 
 private:
+  RandomRow randomRow(void *const *buffers, int64_t batch, int64_t head, int64_t query,
+                      int64_t keyBegin) const {
+    int64_t element = ((batch * d.heads + head) * d.queries + query) * d.keys + keyBegin;
+    int64_t seed = *static_cast<const int64_t *>(buffers[d.seedIndex()]);
+    int64_t step = *static_cast<const int64_t *>(buffers[d.seedIndex() + 1]);
+    return {element, step, d.dropoutId, seed};
+  }
+
   void packTokens(Panels<T> panels, const TokenMatrix<const S> &matrix, int64_t tokens,
                   int64_t features) const {
     const S *lane[attentionTile];

@@ -32,8 +32,12 @@ template <typename T> struct RowKernels {
   void (*scale)(T *row, int64_t count, T factor);
   /// gradient = probability * (gradient - delta): the gradient of softmax.
   void (*softmaxGradient)(T *gradient, const T *probability, int64_t count, T delta);
-  /// row[i] = word of element i < threshold ? 0 : row[i] * factor
+  /// row[i] = word of element i < threshold ? 0 : row[i] * factor. For any count; elements up to the
+  /// next multiple of 16 are overwritten.
   void (*dropout)(T *row, int64_t count, const RandomRow &random, uint64_t threshold, T factor);
+  /// softmaxGradient of the gradient after dropout, then dropout of the probabilities.
+  void (*dropoutGradient)(T *gradient, T *probability, int64_t count, T delta,
+                          const RandomRow &random, uint64_t threshold, T factor);
 };
 
 /// The kernels for the processor at hand. Instances: float and double.
