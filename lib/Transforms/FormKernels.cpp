@@ -1,0 +1,224 @@
+//===- FormKernels.cpp - groups ops into kernels and library calls --*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Idea:    library ops become calls (FormLibraryCalls.cpp); KernelFusion decides which of the other
+//          ops share a kernel; here the kernels are built as it says.
+// Input:   linalg.generic, views, constants, reads, writes, marks and the ops that libraries
+// compute
+//          (memopt-lower-to-linalg).
+// Output:  the kernel graph. A kernel's operands are buffers: results of kernels and calls, reads
+//          and arguments of the step. Whatever lies between a buffer and a member (views,
+//          constants, inlined ops) is copied into each kernel.
+// Bits:    never change; a kernel evaluates the same scalar expressions.
+//
+//===----------------------------------------------------------------------===//
+
+#include "FormLibraryCalls.h"
+#include "KernelFusion.h"
+#include "memopt/Dialect/Memopt.h"
+#include "memopt/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace mlir::memopt {
+#define GEN_PASS_DEF_FORMKERNELSPASS
+#include "memopt/Transforms/Passes.h.inc"
+} // namespace mlir::memopt
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+//===----------------------------------------------------------------------===//
+// One kernel
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Copies a unit and what it reads into the body of a new kernel.
+class KernelBuilder {
+public:
+  KernelBuilder(const KernelFusion &fusion, ArrayRef<Operation *> unit)
+      : fusion(fusion), unit(unit), isAlone(isa<EmbeddingBackwardOp>(unit.front())) {}
+
+  /// Builds the kernel in front of `before`, or nothing when no value of the unit is used outside.
+  void build(Operation *before, llvm::DenseMap<Value, Value> &replacements) {
+    SmallVector<Value> results = getResults();
+    for (Operation *op : unit)
+      include(op);
+    OpBuilder b(before);
+    SmallVector<Value> inputs = buffers.takeVector();
+    for (Value &input : inputs)
+      input = replacements.lookup_or(input, input);
+    auto kernel = KernelOp::create(b, getLocation(), ValueRange(results).getTypes(), inputs);
+    copyAttributes(kernel);
+    Block &body = kernel.getBody().emplaceBlock();
+    IRMapping mapping;
+    for (Value buffer : order)
+      mapping.map(buffer, body.addArgument(buffer.getType(), buffer.getLoc()));
+    b.setInsertionPointToStart(&body);
+    for (Operation *op : sortedOps())
+      b.clone(*op, mapping);
+    SmallVector<Value> yielded =
+        llvm::map_to_vector(results, [&](Value value) { return mapping.lookup(value); });
+    YieldOp::create(b, kernel.getLoc(), yielded);
+    for (auto [old, made] : llvm::zip_equal(results, kernel.getResults()))
+      replacements[old] = made;
+  }
+
+private:
+  /// Values that something outside of this unit reads, inlined readers counted where they end up.
+  SmallVector<Value> getResults() const {
+    SmallVector<Value> results;
+    for (Operation *op : unit)
+      for (Value result : op->getResults())
+        if (isReadOutside(result))
+          results.push_back(result);
+    return results;
+  }
+
+  bool isReadOutside(Value value) const {
+    llvm::SmallPtrSet<Operation *, 8> seen;
+    SmallVector<Operation *> todo(value.getUsers());
+    while (!todo.empty()) {
+      Operation *user = todo.pop_back_val();
+      while (user->getBlock() != unit.front()->getBlock())
+        user = user->getParentOp();
+      if (llvm::is_contained(unit, user) || !seen.insert(user).second)
+        continue;
+      // A reshape at the end of the way is an alias of the buffer for the op behind it.
+      if (!isFreeInKernels(user) && !fusion.isInlined(user))
+        return true;
+      llvm::append_range(todo, user->getUsers());
+    }
+    return false;
+  }
+
+  void include(Operation *op) {
+    if (!included.insert(op).second)
+      return;
+    ops.push_back(op);
+    auto reach = [&](Value value) {
+      if (value.getParentBlock() != op->getBlock())
+        return;
+      Operation *source = value.getDefiningOp();
+      if (source && llvm::is_contained(unit, source))
+        include(source);
+      else if (source && !isAlone && (isFreeInKernels(source) || fusion.isInlined(source)))
+        include(source);
+      else if (buffers.insert(value))
+        order.push_back(value);
+    };
+    op->walk([&](Operation *inner) { llvm::for_each(inner->getOperands(), reach); });
+  }
+
+  SmallVector<Operation *> sortedOps() {
+    llvm::sort(ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    return ops;
+  }
+
+  Location getLocation() const {
+    SmallVector<Location> locations =
+        llvm::map_to_vector(unit, [](Operation *op) { return op->getLoc(); });
+    return FusedLoc::get(unit.front()->getContext(), locations);
+  }
+
+  /// Attributes that all members agree on (phase, clone).
+  void copyAttributes(KernelOp kernel) const {
+    for (NamedAttribute attribute : unit.front()->getDiscardableAttrs())
+      if (llvm::all_of(unit, [&](Operation *op) {
+            return op->getDiscardableAttr(attribute.getName()) == attribute.getValue();
+          }))
+        kernel->setDiscardableAttr(attribute.getName(), attribute.getValue());
+  }
+
+  const KernelFusion &fusion;
+  ArrayRef<Operation *> unit;
+  bool isAlone;
+  llvm::SmallPtrSet<Operation *, 16> included;
+  SmallVector<Operation *> ops;
+  llvm::SetVector<Value> buffers;
+  SmallVector<Value> order;
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Pass
+//===----------------------------------------------------------------------===//
+
+static void eraseDeadOps(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}
+
+namespace {
+struct FormKernelsPass : memopt::impl::FormKernelsPassBase<FormKernelsPass> {
+  using FormKernelsPassBase::FormKernelsPassBase;
+
+  void runOnOperation() override {
+    func::FuncOp func = getOperation();
+    if (func.isExternal())
+      return;
+    Block &block = func.getBody().front();
+    eraseDeadOps(block);
+    if (failed(formLibraryCalls(block, {threads, reference})))
+      return signalPassFailure();
+    eraseDeadOps(block);
+    formKernels(block);
+    eraseDeadOps(block);
+  }
+
+private:
+  /// Rebuilds the block in the order of units; ops that are no kernels move, with the reshapes that
+  /// they read in front of them.
+  static void formKernels(Block &block) {
+    KernelFusion fusion(block);
+    Operation *end = block.getTerminator();
+    llvm::DenseMap<Value, Value> replacements;
+    for (ArrayRef<Operation *> unit : fusion.getUnits()) {
+      Operation *first = unit.front();
+      bool isKernel = isa<linalg::GenericOp, EmbeddingBackwardOp>(first) || isFreeInKernels(first);
+      if (isKernel) {
+        for (Operation *op : unit)
+          if (isa<EmbeddingBackwardOp>(op))
+            moveAliases(op, end, replacements);
+        KernelBuilder(fusion, unit).build(end, replacements);
+      } else {
+        moveAliases(first, end, replacements);
+        if (first != end)
+          first->moveBefore(end);
+      }
+    }
+  }
+
+  /// Gives `op` its operands' new values, reshapes copied behind what they rename.
+  static void moveAliases(Operation *op, Operation *end,
+                          llvm::DenseMap<Value, Value> &replacements) {
+    for (OpOperand &operand : op->getOpOperands())
+      operand.set(getAlias(operand.get(), end, replacements));
+  }
+
+  static Value getAlias(Value value, Operation *end, llvm::DenseMap<Value, Value> &replacements) {
+    if (Value made = replacements.lookup(value))
+      return made;
+    Operation *op = value.getDefiningOp();
+    if (!isBufferAlias(op))
+      return value;
+    Value source = getAlias(op->getOperand(0), end, replacements);
+    IRMapping mapping;
+    mapping.map(op->getOperand(0), source);
+    Value made = OpBuilder(end).clone(*op, mapping)->getResult(0);
+    replacements[value] = made;
+    return made;
+  }
+};
+} // namespace

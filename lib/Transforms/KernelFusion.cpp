@@ -1,0 +1,456 @@
+//===- KernelFusion.cpp - which ops share a kernel --*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Inlining first, then clusters. A pointwise op is inlined when computing it in each reader costs
+// less than storing it once and reading it back (roofline of bytes and operations, both counted in
+// bytes). What remains is merged greedily along edges in program order, sources with much data
+// first, then with neighbours that read the same data. A cluster must have rows: leading indices
+// that all its members share, so that a value is only needed in the row that makes it.
+//
+// Greedy is enough here: edges carry most of the traffic, and the order of ops follows the model.
+// Each attempt searches for a cycle through the other clusters, so the whole is O(nodes * edges).
+//
+//===----------------------------------------------------------------------===//
+
+#include "KernelFusion.h"
+#include "GenericBuilder.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/BitVector.h"
+
+#include <set>
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+//===----------------------------------------------------------------------===//
+// Ops
+//===----------------------------------------------------------------------===//
+
+bool memopt::isBufferAlias(Operation *op) {
+  return isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op);
+}
+
+bool memopt::isFreeInKernels(Operation *op) {
+  return isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp,
+             tensor::ConcatOp, tensor::EmptyOp, linalg::FillOp, arith::ConstantOp, TransposeOp,
+             BroadcastOp, PadOp, IotaOp>(op);
+}
+
+/// Time of a scalar op, in bytes that memory moves meanwhile (about 10 GB/s and 60 G simple ops/s).
+static double getScalarWork(Operation *op) {
+  if (isa<arith::ConstantOp, linalg::IndexOp, linalg::YieldOp>(op))
+    return 0;
+  if (isa<math::PowFOp, math::Log1pOp, math::SinOp, math::CosOp, math::TanOp, math::AtanOp>(op))
+    return 20;
+  if (isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp>(op))
+    return 4;
+  if (isa<arith::DivFOp, math::SqrtOp, math::RsqrtOp, tensor::ExtractOp>(op))
+    return 1;
+  return 0.2;
+}
+
+static double getPoints(ArrayRef<int64_t> domain) {
+  double points = 1;
+  for (int64_t size : domain)
+    points *= size;
+  return points;
+}
+
+static double getResultBytes(Operation *op) {
+  double bytes = 0;
+  for (Value result : op->getResults())
+    bytes += getTensorBytes(result.getType());
+  return bytes;
+}
+
+//===----------------------------------------------------------------------===//
+// Nodes and edges
+//===----------------------------------------------------------------------===//
+
+KernelFusion::KernelFusion(Block &block) : block(block) {
+  collectStoredViews();
+  collectNodes();
+  collectEdges();
+  chooseInlined();
+  collectMemberEdges();
+  formClusters();
+}
+
+/// A view or constant whose value something other than a kernel reads, reshapes aside.
+void KernelFusion::collectStoredViews() {
+  for (Operation &op : block) {
+    if (isFreeInKernels(&op) || isa<linalg::GenericOp>(op))
+      continue;
+    for (Value operand : op.getOperands()) {
+      while (isBufferAlias(operand.getDefiningOp()))
+        operand = operand.getDefiningOp()->getOperand(0);
+      if (Operation *source = operand.getDefiningOp(); source && isFreeInKernels(source))
+        storedViews.insert(source);
+    }
+  }
+}
+
+void KernelFusion::collectNodes() {
+  for (Operation &op : block)
+    if (!isFreeInKernels(&op) || storedViews.contains(&op))
+      addNode(&op);
+}
+
+void KernelFusion::addNode(Operation *op) {
+  numbers[op] = nodes.size();
+  FusionNode node;
+  node.op = op;
+  auto addLoop = [&](int64_t size, bool isParallel) {
+    if (isParallel) {
+      node.parallel.push_back(node.domain.size());
+      node.rows.push_back(size);
+    }
+    node.isReduction |= !isParallel;
+    node.domain.push_back(size);
+  };
+  if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
+    node.isMember = true;
+    for (auto [size, kind] :
+         llvm::zip_equal(generic.getStaticLoopRanges(), generic.getIteratorTypesArray()))
+      addLoop(size, kind == utils::IteratorType::parallel);
+    generic.getBody()->walk([&](Operation *inner) { node.work += getScalarWork(inner); });
+  } else if (isa<EmbeddingBackwardOp>(op)) {
+    node.isMember = node.isAlone = true;
+  } else if (storedViews.contains(op)) {
+    node.isMember = node.isBuffer = true;
+    for (int64_t size : cast<RankedTensorType>(op->getResult(0).getType()).getShape())
+      addLoop(size, true);
+  }
+  node.cluster = clusters.size();
+  clusters.push_back({static_cast<unsigned>(nodes.size())});
+  nodes.push_back(std::move(node));
+}
+
+/// Whether result i of the node has the index of its parallel loops, for all i.
+static bool writesRows(const FusionNode &node) {
+  auto generic = dyn_cast<linalg::GenericOp>(node.op);
+  if (!generic)
+    return true;
+  for (OpOperand &init : generic.getDpsInitsMutable()) {
+    AffineMap map = generic.getMatchingIndexingMap(&init);
+    if (map.getNumResults() != node.parallel.size())
+      return false;
+    for (auto [expr, dim] : llvm::zip_equal(map.getResults(), node.parallel))
+      if (expr != getAffineDimExpr(dim, map.getContext()))
+        return false;
+  }
+  return true;
+}
+
+/// Adds the edges by which `reader` reads `value` at `map`, through free ops.
+void KernelFusion::addEdges(unsigned reader, Value value, AffineMap map, bool isGather) {
+  if (map) {
+    Read read = resolveViews({value, map});
+    value = read.value;
+    map = read.map;
+  }
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return;
+  auto number = numbers.find(op);
+  if (number == numbers.end()) {
+    for (Value operand : op->getOperands())
+      addEdges(reader, operand, AffineMap(), isGather);
+    return;
+  }
+  if (map && !writesRows(nodes[number->second]))
+    map = AffineMap();
+  edges.push_back({number->second, reader, map, isGather});
+}
+
+void KernelFusion::collectEdges() {
+  for (unsigned reader = 0; reader < nodes.size(); ++reader) {
+    FusionNode &node = nodes[reader];
+    auto generic = dyn_cast<linalg::GenericOp>(node.op);
+    for (OpOperand &operand : node.op->getOpOperands()) {
+      AffineMap map;
+      if (generic)
+        map = generic.getMatchingIndexingMap(&operand);
+      addEdges(reader, operand.get(), map, /*isGather=*/!node.isMember || node.isAlone);
+    }
+    if (generic)
+      generic.getBody()->walk([&](tensor::ExtractOp extract) {
+        addEdges(reader, extract.getTensor(), AffineMap(), /*isGather=*/true);
+      });
+  }
+  readers.resize(nodes.size());
+  sources.resize(nodes.size());
+  for (auto [number, edge] : llvm::enumerate(edges)) {
+    readers[edge.from].push_back(number);
+    sources[edge.to].push_back(number);
+    if (!nodes[edge.to].isMember || nodes[edge.to].isAlone)
+      nodes[edge.from].isBuffer = true;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Inlining
+//===----------------------------------------------------------------------===//
+
+/// How often a reader with loops `domain` evaluates what it reads at `map`: loops run in order, and
+/// a value is computed in the innermost loop that it depends on.
+static double getEvaluations(ArrayRef<int64_t> domain, AffineMap map) {
+  if (!map)
+    return getPoints(domain);
+  unsigned depth = 0;
+  for (unsigned dim = 0; dim < map.getNumDims(); ++dim)
+    if (map.isFunctionOfDim(dim))
+      depth = dim + 1;
+  return getPoints(domain.take_front(depth));
+}
+
+bool KernelFusion::shouldInline(unsigned number) const {
+  const FusionNode &node = nodes[number];
+  if (!node.isMember || node.isAlone || node.isReduction || node.isBuffer ||
+      readers[number].empty())
+    return false;
+  double inputBytes = 0;
+  for (Value operand : node.op->getOperands())
+    if (Operation *source = operand.getDefiningOp(); !source || !isa<tensor::EmptyOp>(source))
+      inputBytes += getTensorBytes(operand.getType());
+  double bytes = getResultBytes(node.op), points = getPoints(node.domain);
+  constexpr double launch = 4096;
+  double stored = points * node.work + bytes + launch, inlined = -inputBytes;
+  for (unsigned number : readers[number]) {
+    const FusionEdge &edge = edges[number];
+    if (edge.isGather)
+      return false;
+    stored += bytes;
+    inlined += getEvaluations(nodes[edge.to].domain, edge.map) * node.work + inputBytes;
+  }
+  return inlined <= stored;
+}
+
+void KernelFusion::chooseInlined() {
+  // Readers first: what an inlined reader reads is read by the reader's readers, too.
+  for (unsigned number = nodes.size(); number-- > 0;)
+    nodes[number].isInlined = shouldInline(number);
+}
+
+/// Adds `edge`, read by `reader` at `map`, and if its source is inlined what that reads in turn.
+void KernelFusion::addMemberEdges(unsigned reader, const FusionEdge &edge, AffineMap map,
+                                  bool isGather) {
+  const FusionNode &source = nodes[edge.from];
+  if (!source.isInlined) {
+    memberEdges.push_back({edge.from, reader, map, isGather});
+    return;
+  }
+  for (unsigned number : sources[edge.from]) {
+    const FusionEdge &next = edges[number];
+    AffineMap composed = map && next.map ? next.map.compose(map) : AffineMap();
+    addMemberEdges(reader, next, composed, isGather || next.isGather);
+  }
+}
+
+void KernelFusion::collectMemberEdges() {
+  for (const FusionEdge &edge : edges)
+    if (!nodes[edge.to].isInlined)
+      addMemberEdges(edge.to, edge, edge.map, edge.isGather);
+  memberReaders.resize(nodes.size());
+  memberSources.resize(nodes.size());
+  for (auto [number, edge] : llvm::enumerate(memberEdges)) {
+    memberReaders[edge.from].push_back(number);
+    memberSources[edge.to].push_back(number);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Clusters
+//===----------------------------------------------------------------------===//
+
+/// Whether the reader needs of the source only what the same row computes.
+bool KernelFusion::isRowLocal(const FusionEdge &edge) const {
+  if (!edge.map || edge.isGather)
+    return false;
+  const FusionNode &from = nodes[edge.from], &to = nodes[edge.to];
+  SmallVector<unsigned> read;
+  for (AffineExpr expr : edge.map.getResults()) {
+    auto dim = dyn_cast<AffineDimExpr>(expr);
+    if (!dim)
+      return false;
+    read.push_back(dim.getPosition());
+  }
+  bool isPrefix = true;
+  for (auto [position, dim] : llvm::enumerate(read))
+    isPrefix &= dim == position;
+  // Sums per column feed other sums per column of the same row: variance after mean.
+  bool isColumn = from.isReduction && to.isReduction && ArrayRef(read) == ArrayRef(to.parallel);
+  return isPrefix || isColumn;
+}
+
+bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
+  constexpr size_t maximumMembers = 48, maximumBuffers = 32;
+  constexpr int64_t minimumRows = 16;
+  constexpr double smallWork = 1 << 15;
+  if (members.size() > maximumMembers)
+    return false;
+  llvm::SmallDenseSet<unsigned> inside(members.begin(), members.end());
+  llvm::SmallDenseSet<Value> buffers;
+  double points = 0;
+  ArrayRef<int64_t> rows = nodes[members.front()].rows;
+  for (unsigned member : members) {
+    const FusionNode &node = nodes[member];
+    if (!node.isMember || node.isAlone)
+      return false;
+    points += getPoints(node.domain);
+    size_t common = 0;
+    while (common < std::min(rows.size(), node.rows.size()) && rows[common] == node.rows[common])
+      ++common;
+    rows = rows.take_front(common);
+    for (unsigned number : memberSources[member]) {
+      const FusionEdge &edge = memberEdges[number];
+      if (inside.contains(edge.from) && !isRowLocal(edge))
+        return false;
+    }
+    for (Value operand : node.op->getOperands())
+      buffers.insert(operand);
+    for (Value result : node.op->getResults())
+      buffers.insert(result);
+  }
+  if (buffers.size() > 2 * maximumBuffers)
+    return false;
+  return points <= smallWork || ShapedType::getNumElements(rows) >= minimumRows;
+}
+
+/// Whether data flows from cluster `from` to cluster `to` through a third one.
+bool KernelFusion::reaches(unsigned from, unsigned to) const {
+  llvm::BitVector seen(clusters.size());
+  SmallVector<unsigned> todo{from};
+  seen.set(from);
+  while (!todo.empty()) {
+    unsigned cluster = todo.pop_back_val();
+    for (unsigned node : clusters[cluster])
+      for (unsigned number : memberReaders[node]) {
+        unsigned next = nodes[memberEdges[number].to].cluster;
+        if (next == to && cluster != from)
+          return true;
+        if (next == to || seen.test(next))
+          continue;
+        seen.set(next);
+        todo.push_back(next);
+      }
+  }
+  return false;
+}
+
+bool KernelFusion::tryMerge(unsigned a, unsigned b) {
+  if (a == b)
+    return false;
+  SmallVector<unsigned> members(clusters[a]);
+  llvm::append_range(members, clusters[b]);
+  llvm::sort(members);
+  if (!areCompatible(members) || reaches(a, b) || reaches(b, a))
+    return false;
+  for (unsigned member : members)
+    nodes[member].cluster = a;
+  clusters[a] = std::move(members);
+  clusters[b].clear();
+  return true;
+}
+
+void KernelFusion::mergeWithSources(unsigned node) {
+  SmallVector<unsigned> sources;
+  for (unsigned number : memberSources[node])
+    if (nodes[memberEdges[number].from].isMember &&
+        !llvm::is_contained(sources, memberEdges[number].from))
+      sources.push_back(memberEdges[number].from);
+  llvm::sort(sources, [&](unsigned a, unsigned b) {
+    return std::pair(-getResultBytes(nodes[a].op), a) < std::pair(-getResultBytes(nodes[b].op), b);
+  });
+  for (unsigned source : sources)
+    tryMerge(nodes[source].cluster, nodes[node].cluster);
+}
+
+/// Neighbours that read the same tensor over equal loops save one pass over it.
+void KernelFusion::mergeWithSiblings(unsigned number) {
+  constexpr unsigned neighbourhood = 24;
+  const FusionNode &node = nodes[number];
+  for (unsigned other = number - std::min(number, neighbourhood); other < number; ++other) {
+    const FusionNode &sibling = nodes[other];
+    if (!sibling.isMember || sibling.isInlined || sibling.cluster == node.cluster ||
+        sibling.domain != node.domain || sibling.domain.empty())
+      continue;
+    bool shares = llvm::any_of(node.op->getOperands(), [&](Value operand) {
+      return !isa_and_nonnull<tensor::EmptyOp, linalg::FillOp>(operand.getDefiningOp()) &&
+             cast<RankedTensorType>(operand.getType()).getNumElements() * 2 >=
+                 getPoints(node.domain) &&
+             llvm::is_contained(sibling.op->getOperands(), operand);
+    });
+    if (shares)
+      tryMerge(sibling.cluster, node.cluster);
+  }
+}
+
+void KernelFusion::formClusters() {
+  for (unsigned number = 0; number < nodes.size(); ++number) {
+    const FusionNode &node = nodes[number];
+    if (!node.isMember || node.isInlined || node.isAlone)
+      continue;
+    mergeWithSources(number);
+    mergeWithSiblings(number);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Result
+//===----------------------------------------------------------------------===//
+
+SmallVector<SmallVector<Operation *>> KernelFusion::getUnits() const {
+  // Kahn's algorithm; among the ready clusters the one whose last op comes first in the program.
+  std::vector<unsigned> waiting(clusters.size());
+  auto forEachReader = [&](unsigned cluster, llvm::function_ref<void(unsigned)> visit) {
+    for (unsigned node : clusters[cluster])
+      for (unsigned number : memberReaders[node])
+        if (unsigned next = nodes[memberEdges[number].to].cluster; next != cluster)
+          visit(next);
+  };
+  for (unsigned cluster = 0; cluster < clusters.size(); ++cluster)
+    forEachReader(cluster, [&](unsigned next) { ++waiting[next]; });
+  std::set<std::pair<unsigned, unsigned>> ready;
+  auto enqueue = [&](unsigned cluster) {
+    if (!clusters[cluster].empty() && !nodes[clusters[cluster].front()].isInlined)
+      ready.insert({clusters[cluster].back(), cluster});
+  };
+  for (unsigned cluster = 0; cluster < clusters.size(); ++cluster)
+    if (waiting[cluster] == 0)
+      enqueue(cluster);
+  SmallVector<SmallVector<Operation *>> units;
+  while (!ready.empty()) {
+    unsigned cluster = ready.begin()->second;
+    ready.erase(ready.begin());
+    units.emplace_back();
+    for (unsigned node : clusters[cluster])
+      units.back().push_back(nodes[node].op);
+    forEachReader(cluster, [&](unsigned next) {
+      if (--waiting[next] == 0)
+        enqueue(next);
+    });
+  }
+  return units;
+}
+
+void KernelFusion::print(raw_ostream &os) const {
+  for (const FusionNode &node : nodes) {
+    if (!node.isMember)
+      continue;
+    os << node.op->getName() << " ";
+    node.isInlined ? os << "inlined" : os << "kernel " << node.cluster;
+    os << " loops [";
+    llvm::interleaveComma(node.domain, os);
+    os << "] at " << node.op->getLoc() << "\n";
+  }
+}
