@@ -1,0 +1,57 @@
+//===- KernelLowering.h - code of kernels -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A kernel becomes one function on bare pointers, operands first, then results. Its loops run through
+// the runtime's parallel_for; what an iteration computes does not depend on how the loop is cut, so
+// bits do not depend on the number of threads. Every sum is taken in an order that follows from shapes.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_CONVERSION_KERNELLOWERING_H
+#define MEMOPT_CONVERSION_KERNELLOWERING_H
+
+#include "memopt/Dialect/Memopt.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace mlir::memopt {
+
+struct KernelOptions {
+  /// Bytes of one vector register of the target; see getVectorBytes in ObjectEmission.h.
+  int64_t vectorBytes = 64;
+  /// Plain scalar loops over elements, for comparison.
+  bool isReference = false;
+  /// Where to print each kernel's loops; null for nowhere.
+  raw_ostream *scheduleOutput = nullptr;
+};
+
+/// Adds kernels to a module under construction. Kernels with equal bodies and equal sharing of
+/// buffers become one function.
+class KernelLowering {
+public:
+  /// `program` must outlive this. The functions are of the dialects llvm, arith, math, vector and scf;
+  /// emitSharedObject takes them from there.
+  KernelLowering(ModuleOp program, const KernelOptions &options);
+
+  /// The symbol of the function that runs `kernel`. `resultBuffers[i]` is the number of the operand
+  /// whose buffer result i takes, or -1; an empty list means that none does. Fails with a diagnostic
+  /// when an op is not one that kernels compute, or when a result would overwrite what is still read.
+  FailureOr<std::string> lower(KernelOp kernel, ArrayRef<int64_t> resultBuffers = {});
+
+  unsigned getNumFunctions() const { return symbols.size(); }
+
+private:
+  ModuleOp program;
+  KernelOptions options;
+  llvm::StringMap<std::string> symbols;
+};
+
+} // namespace mlir::memopt
+
+#endif // MEMOPT_CONVERSION_KERNELLOWERING_H

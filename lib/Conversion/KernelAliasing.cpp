@@ -1,0 +1,110 @@
+//===- KernelAliasing.cpp - results that take an operand's buffer -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A store may hit an operand's element that nobody reads later: each read is in an earlier stage; or
+// belongs to the very element that is stored; or is done once per row, before the row's stores, and
+// stays within the row.
+//
+//===----------------------------------------------------------------------===//
+
+#include "KernelAliasing.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+namespace {
+/// A load of an operand, as one nest sees it.
+struct Read {
+  IndexExpr address;
+  /// Inside a reduction that the nest's rows take before the nest's loops.
+  bool isPerRow;
+};
+} // namespace
+
+static SmallVector<Read> collectReads(const ElementGraph &graph, const KernelNest &nest,
+                                      unsigned operand) {
+  SmallVector<Read> reads;
+  llvm::DenseSet<std::pair<NodeId, unsigned>> visited;
+  std::function<void(NodeId, bool)> visit = [&](NodeId id, bool isPerRow) {
+    if (!visited.insert({id, isPerRow}).second)
+      return;
+    const ElementNode &node = graph.getNode(id);
+    bool isOutside = llvm::none_of(nest.loops, [&](AtomId loop) {
+      return llvm::is_contained(node.variables, loop);
+    });
+    // What depends on no loop of the nest is computed before them.
+    isPerRow |= node.kind == ElementNode::Reduce && isOutside;
+    if (node.kind == ElementNode::Load && node.number == operand)
+      reads.push_back({node.address, isPerRow || isOutside});
+    for (NodeId child : graph.getChildren(id))
+      visit(child, isPerRow);
+  };
+  for (const KernelStore &store : nest.stores)
+    visit(store.value, false);
+  return reads;
+}
+
+/// Whether `a` and `b` touch elements of one and the same row only.
+static bool stayInRow(const IndexTable &table, std::optional<AtomId> row, const IndexExpr &a,
+                      const IndexExpr &b) {
+  if (!row)
+    return true;
+  std::optional<int64_t> stride = table.getStride(a, *row);
+  if (!stride || *stride <= 0 || table.getStride(b, *row) != stride)
+    return false;
+  IndexExpr start = IndexTable::scale(table.get(*row), -*stride);
+  IndexRange x = table.getRange(IndexTable::add(a, start));
+  IndexRange y = table.getRange(IndexTable::add(b, start));
+  return x.low >= 0 && y.low >= 0 && x.high < *stride && y.high < *stride;
+}
+
+static LogicalResult checkStage(const ElementGraph &graph, const KernelStage &stage, size_t nest,
+                                const KernelStore &store, unsigned operand) {
+  const IndexTable &table = graph.getTable();
+  for (auto [i, other] : llvm::enumerate(stage.nests)) {
+    for (const Read &read : collectReads(graph, other, operand)) {
+      bool isSameElement = i == nest && read.address == store.address;
+      bool isBefore = i < nest || (i == nest && read.isPerRow);
+      if (isSameElement || (isBefore && !stage.distributesNest &&
+                            stayInRow(table, stage.row, read.address, store.address)))
+        continue;
+      return failure();
+    }
+  }
+  return success();
+}
+
+LogicalResult mlir::memopt::orderForAliases(const ElementGraph &graph, KernelSchedule &schedule,
+                                            Operation *kernel, ArrayRef<int64_t> resultBuffers) {
+  auto isOverOperand = [&](const KernelStore &store) { return resultBuffers[store.result] >= 0; };
+  auto overwrites = [&](const KernelNest &nest) { return llvm::any_of(nest.stores, isOverOperand); };
+  auto anyOverwrites = [&](const KernelStage &stage) { return llvm::any_of(stage.nests, overwrites); };
+  for (KernelStage &stage : schedule.stages)
+    llvm::stable_sort(stage.nests, [&](const KernelNest &a, const KernelNest &b) {
+      return !overwrites(a) && overwrites(b);
+    });
+  llvm::stable_sort(schedule.stages, [&](const KernelStage &a, const KernelStage &b) {
+    return !anyOverwrites(a) && anyOverwrites(b);
+  });
+
+  for (auto [s, stage] : llvm::enumerate(schedule.stages))
+    for (auto [n, nest] : llvm::enumerate(stage.nests))
+      for (const KernelStore &store : nest.stores) {
+        if (!isOverOperand(store))
+          continue;
+        unsigned operand = resultBuffers[store.result];
+        bool isFine = succeeded(checkStage(graph, stage, n, store, operand));
+        for (const KernelStage &later : ArrayRef(schedule.stages).drop_front(s + 1))
+          for (const KernelNest &other : later.nests)
+            isFine &= collectReads(graph, other, operand).empty();
+        if (!isFine)
+          return kernel->emitError("result ") << store.result << " would overwrite operand "
+                                              << operand << " while it is still read";
+      }
+  return success();
+}

@@ -1,0 +1,185 @@
+//===- KernelLowering.cpp - code of kernels -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// memopt.kernel -> @k(operands..., results...), which stores its pointers to a closure and hands each
+// stage's body @k_stage(closure, begin, end) to the runtime's parallel_for; small stages are called
+// directly.
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Conversion/KernelLowering.h"
+
+#include "KernelAliasing.h"
+#include "KernelEmission.h"
+#include "memopt-runtime/ProgramInterface.h"
+#include "memopt/Conversion/HostProgram.h"
+#include "memopt/Conversion/ObjectEmission.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/AsmState.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+/// Prices, in scalar instructions, below which a stage stays on one thread, and of the least piece
+/// that a thread should get.
+static constexpr double kSerialCost = 40000, kPieceCost = 20000;
+
+/// Everything that two kernels must have in common to share a function.
+static std::string getKey(KernelOp kernel, ArrayRef<int64_t> resultBuffers) {
+  std::string key;
+  llvm::raw_string_ostream os(key);
+  AsmState state(kernel, OpPrintingFlags().useLocalScope());
+  for (int64_t buffer : resultBuffers)
+    os << buffer << " ";
+  llvm::interleaveComma(kernel.getBody().getArgumentTypes(), os);
+  for (Operation &op : kernel.getBody().front()) {
+    os << "\n";
+    op.print(os, state);
+  }
+  return key;
+}
+
+namespace {
+class FunctionBuilder {
+public:
+  FunctionBuilder(ModuleOp program, KernelOp kernel, std::string name, unsigned number)
+      : program(program), kernel(kernel), name(std::move(name)), number(number),
+        builder(OpBuilder::atBlockEnd(program.getBody())), location(kernel.getLoc()),
+        pointer(LLVM::LLVMPointerType::get(program.getContext())), i64(builder.getI64Type()),
+        none(LLVM::LLVMVoidType::get(program.getContext())) {}
+
+  void build(const ElementGraph &graph, const KernelSchedule &schedule,
+             const ScheduleTarget &target) {
+    unsigned count = kernel.getNumOperands() + kernel.getNumResults();
+    SmallVector<LLVM::LLVMFuncOp> bodies;
+    for (auto [i, stage] : llvm::enumerate(schedule.stages))
+      bodies.push_back(buildBody(graph, stage, target, name + "_stage" + std::to_string(i)));
+    auto function = addFunction(name, SmallVector<Type>(count, pointer));
+    Block *entry = function.addEntryBlock(builder);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(entry);
+    Value closure = LLVM::AllocaOp::create(builder, location, pointer, pointer, constant(count));
+    for (auto [i, argument] : llvm::enumerate(entry->getArguments()))
+      LLVM::StoreOp::create(builder, location, argument, getSlot(closure, i));
+    for (auto [stage, body] : llvm::zip_equal(schedule.stages, bodies))
+      launch(body, closure, StageEmitter::getTrips(graph.getTable(), stage), stage.cost);
+    LLVM::ReturnOp::create(builder, location, ValueRange{});
+  }
+
+private:
+  Value constant(int64_t value) {
+    return LLVM::ConstantOp::create(builder, location, i64, builder.getI64IntegerAttr(value));
+  }
+  Value getSlot(Value base, int32_t index) {
+    return LLVM::GEPOp::create(builder, location, pointer, pointer, base,
+                               ArrayRef<LLVM::GEPArg>{index});
+  }
+
+  LLVM::LLVMFuncOp addFunction(StringRef symbol, ArrayRef<Type> arguments) {
+    builder.setInsertionPointToEnd(program.getBody());
+    auto function = LLVM::LLVMFuncOp::create(builder, location, symbol,
+                                             LLVM::LLVMFunctionType::get(none, arguments));
+    function.setVisibility_(LLVM::Visibility::Hidden);
+    function->setAttr(kKernelNumberAttr, builder.getI64IntegerAttr(number));
+    return function;
+  }
+
+  /// body(closure, begin, end)
+  LLVM::LLVMFuncOp buildBody(const ElementGraph &graph, const KernelStage &stage,
+                             const ScheduleTarget &target, StringRef symbol) {
+    auto function = addFunction(symbol, {pointer, i64, i64});
+    OpBuilder::InsertionGuard guard(builder);
+    Block *entry = function.addEntryBlock(builder);
+    builder.setInsertionPointToStart(entry);
+    SmallVector<Value> buffers, results;
+    for (unsigned i = 0, e = kernel.getNumOperands() + kernel.getNumResults(); i < e; ++i) {
+      Value buffer = LLVM::LoadOp::create(builder, location, pointer,
+                                          getSlot(entry->getArgument(0), i));
+      (i < kernel.getNumOperands() ? buffers : results).push_back(buffer);
+    }
+    for (DenseElementsAttr values : graph.getConstantBuffers())
+      buffers.push_back(addConstant(values));
+    StageEmitter emitter(builder, location, graph, stage, target, buffers, results);
+    emitter.emit(entry->getArgument(1), entry->getArgument(2));
+    LLVM::ReturnOp::create(builder, location, ValueRange{});
+    return function;
+  }
+
+  Value addConstant(DenseElementsAttr values) {
+    if (values.getElementType().isInteger(1))
+      values = values.mapValues(builder.getI8Type(), [](const APInt &bit) { return bit.zext(8); });
+    auto flat = RankedTensorType::get(values.getNumElements(), values.getElementType());
+    std::string symbol = name + "_constant" + std::to_string(numConstants++);
+    {
+      OpBuilder::InsertionGuard guard(builder);
+      builder.setInsertionPointToStart(program.getBody());
+      auto type = LLVM::LLVMArrayType::get(values.getElementType(), values.getNumElements());
+      auto global = LLVM::GlobalOp::create(builder, location, type, /*isConstant=*/true,
+                                           LLVM::Linkage::Internal, symbol, values.reshape(flat),
+                                           /*alignment=*/64);
+      global->setAttr(kKernelNumberAttr, builder.getI64IntegerAttr(number));
+    }
+    return LLVM::AddressOfOp::create(builder, location, pointer, symbol);
+  }
+
+  void launch(LLVM::LLVMFuncOp body, Value closure, int64_t trips, double cost) {
+    if (trips == 1 || cost < kSerialCost) {
+      LLVM::CallOp::create(builder, location, body, ValueRange{closure, constant(0), constant(trips)});
+      return;
+    }
+    Value slot = LLVM::AddressOfOp::create(builder, location, pointer, kRuntimeTableGlobal);
+    Value table = LLVM::LoadOp::create(builder, location, pointer, slot);
+    Value field = LLVM::GEPOp::create(
+        builder, location, pointer, builder.getI8Type(), table,
+        ArrayRef<LLVM::GEPArg>{int32_t(offsetof(memopt_runtime_functions, parallel_for))});
+    Value parallelFor = LLVM::LoadOp::create(builder, location, pointer, field);
+    Value function = LLVM::AddressOfOp::create(builder, location, body);
+    double grain = std::max(1.0, std::ceil(kPieceCost / (cost / double(trips))));
+    auto type = LLVM::LLVMFunctionType::get(none, {i64, i64, pointer, pointer});
+    LLVM::CallOp::create(builder, location, type,
+                         ValueRange{parallelFor, constant(trips), constant(int64_t(grain)), function,
+                                    closure});
+  }
+
+  ModuleOp program;
+  KernelOp kernel;
+  std::string name;
+  unsigned number, numConstants = 0;
+  OpBuilder builder;
+  Location location;
+  Type pointer, i64, none;
+};
+} // namespace
+
+KernelLowering::KernelLowering(ModuleOp program, const KernelOptions &options)
+    : program(program), options(options) {}
+
+FailureOr<std::string> KernelLowering::lower(KernelOp kernel, ArrayRef<int64_t> resultBuffers) {
+  SmallVector<int64_t> aliases(resultBuffers);
+  aliases.resize(kernel.getNumResults(), -1);
+  unsigned number = symbols.size();
+  std::string name = "memopt_kernel_" + std::to_string(number);
+  auto [entry, isNew] = symbols.try_emplace(getKey(kernel, aliases), name);
+  if (!isNew)
+    return entry->second;
+
+  ElementGraph graph(kernel.getBody().front());
+  ScheduleTarget target;
+  target.blockBytes = 4 * options.vectorBytes;
+  target.isScalar = options.isReference;
+  FailureOr<KernelSchedule> schedule = scheduleKernel(graph, kernel.getYield(), target);
+  if (failed(schedule) || failed(orderForAliases(graph, *schedule, kernel, aliases)))
+    return failure();
+  if (options.scheduleOutput) {
+    *options.scheduleOutput << "kernel " << name << "\n";
+    schedule->print(graph, *options.scheduleOutput);
+  }
+  FunctionBuilder(program, kernel, name, number).build(graph, *schedule, target);
+  return name;
+}

@@ -1,0 +1,425 @@
+//===- KernelSchedule.cpp - the loops of a kernel -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "KernelSchedule.h"
+
+#include "KernelCost.h"
+
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+namespace {
+
+/// A result, or one piece of a result that is a concatenation: pieces need no test per element.
+struct Root {
+  Value value;
+  unsigned result;
+  SmallVector<int64_t> shape;       ///< of the piece
+  SmallVector<int64_t> resultShape; ///< of the whole
+  unsigned dim = 0;                 ///< where the piece begins
+  int64_t offset = 0;
+};
+
+class Scheduler {
+public:
+  Scheduler(ElementGraph &graph, Operation *terminator, const ScheduleTarget &target)
+      : graph(graph), table(graph.getTable()), terminator(terminator), target(target) {}
+
+  FailureOr<KernelSchedule> run();
+
+private:
+  void collectRoots();
+  SmallVector<int64_t> collectRowCounts(ArrayRef<Root> roots);
+  FailureOr<KernelStage> findStage(ArrayRef<Root> roots);
+  FailureOr<KernelStage> buildStage(ArrayRef<Root> roots, int64_t rows);
+  FailureOr<KernelNest> findNest(ArrayRef<Root> roots, ArrayRef<int64_t> sizes,
+                                 std::optional<AtomId> row, int64_t rows, StageCost &cost,
+                                 double &price);
+  FailureOr<KernelNest> buildNest(ArrayRef<Root> roots, std::optional<AtomId> row, int64_t rows,
+                                  ArrayRef<SmallVector<int64_t>> groups);
+  void chooseLoopOrder(KernelNest &nest, StageCost &cost, double &price);
+  void chooseDistribution(KernelStage &stage, double rowPrice);
+  double getParallelTrips(const KernelStage &stage) const;
+  AtomId getVariable(int64_t size, unsigned ordinal);
+
+  ElementGraph &graph;
+  IndexTable &table;
+  Operation *terminator;
+  const ScheduleTarget &target;
+  SmallVector<Root> roots;
+  /// By size and ordinal; ordinal 0 is for rows. Candidates share them, and so their nodes.
+  std::map<std::pair<int64_t, unsigned>, AtomId> variables;
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Roots and rows
+//===----------------------------------------------------------------------===//
+
+void Scheduler::collectRoots() {
+  for (auto [result, value] : llvm::enumerate(terminator->getOperands())) {
+    ArrayRef<int64_t> shape = cast<RankedTensorType>(value.getType()).getShape();
+    SmallVector<int64_t> whole(shape);
+    auto concat = value.getDefiningOp<tensor::ConcatOp>();
+    if (!concat) {
+      roots.push_back({value, unsigned(result), whole, whole});
+      continue;
+    }
+    int64_t offset = 0;
+    unsigned dim = concat.getDim();
+    for (Value input : concat.getInputs()) {
+      SmallVector<int64_t> piece(cast<RankedTensorType>(input.getType()).getShape());
+      roots.push_back({input, unsigned(result), piece, whole, dim, offset});
+      offset += piece[dim];
+    }
+  }
+}
+
+/// The fewest leading dimensions whose elements `rows` equal parts cut evenly.
+static std::optional<unsigned> findRowPrefix(ArrayRef<int64_t> shape, int64_t rows) {
+  int64_t product = 1;
+  for (unsigned prefix = 0; prefix <= shape.size(); ++prefix) {
+    if (product % rows == 0)
+      return prefix;
+    if (prefix < shape.size())
+      product *= shape[prefix];
+  }
+  return std::nullopt;
+}
+
+/// Sizes of what is left of a root in one row: a part of the cut dimensions, then the others.
+static SmallVector<int64_t> getRowShape(ArrayRef<int64_t> shape, int64_t rows) {
+  unsigned prefix = *findRowPrefix(shape, rows);
+  int64_t part = 1;
+  for (int64_t size : shape.take_front(prefix))
+    part *= size;
+  SmallVector<int64_t> sizes;
+  if (part != rows)
+    sizes.push_back(part / rows);
+  for (int64_t size : shape.drop_front(prefix))
+    if (size != 1)
+      sizes.push_back(size);
+  return sizes;
+}
+
+/// Row counts worth trying: products of leading dimensions of results and of reductions' results.
+SmallVector<int64_t> Scheduler::collectRowCounts(ArrayRef<Root> roots) {
+  llvm::SmallSetVector<int64_t, 8> counts;
+  counts.insert(1);
+  auto addProducts = [&](ArrayRef<int64_t> shape) {
+    int64_t product = 1;
+    for (int64_t size : shape)
+      counts.insert(product *= size);
+  };
+  for (const Root &root : roots)
+    addProducts(root.shape);
+  for (Operation &op : graph.getBody())
+    if (auto structured = dyn_cast<linalg::LinalgOp>(op); structured && structured.getNumReductionLoops())
+      for (Type type : op.getResultTypes())
+        addProducts(cast<RankedTensorType>(type).getShape());
+  SmallVector<int64_t> usable;
+  for (int64_t count : counts)
+    if (llvm::all_of(roots, [&](const Root &root) { return findRowPrefix(root.shape, count); }))
+      usable.push_back(count);
+  llvm::sort(usable);
+  return usable;
+}
+
+AtomId Scheduler::getVariable(int64_t size, unsigned ordinal) {
+  auto [entry, isNew] = variables.try_emplace({size, ordinal}, 0);
+  if (isNew)
+    entry->second = table.addVariable(size);
+  return entry->second;
+}
+
+//===----------------------------------------------------------------------===//
+// Nests
+//===----------------------------------------------------------------------===//
+
+/// Builds the stores of `roots`, which share their row shape, with one loop per group of sizes.
+FailureOr<KernelNest> Scheduler::buildNest(ArrayRef<Root> roots, std::optional<AtomId> row,
+                                           int64_t rows, ArrayRef<SmallVector<int64_t>> groups) {
+  KernelNest nest;
+  SmallVector<IndexExpr> inner;
+  for (auto [ordinal, group] : llvm::enumerate(groups)) {
+    int64_t size = 1;
+    for (int64_t part : group)
+      size *= part;
+    nest.loops.push_back(getVariable(size, ordinal + 1));
+    inner.append(table.delinearize(table.get(nest.loops.back()), group));
+  }
+  for (const Root &root : roots) {
+    unsigned prefix = *findRowPrefix(root.shape, rows);
+    int64_t part = 1;
+    for (int64_t size : ArrayRef(root.shape).take_front(prefix))
+      part *= size;
+    part /= rows;
+    const IndexExpr *next = inner.begin();
+    IndexExpr position = row ? table.get(*row) : IndexExpr();
+    position = IndexTable::scale(position, part);
+    if (part != 1)
+      position = IndexTable::add(position, *next++);
+    SmallVector<IndexExpr> indices =
+        table.delinearize(position, ArrayRef(root.shape).take_front(prefix));
+    for (int64_t size : ArrayRef(root.shape).drop_front(prefix))
+      indices.push_back(size == 1 ? IndexExpr() : *next++);
+    FailureOr<NodeId> value = graph.build(root.value, indices);
+    if (failed(value))
+      return failure();
+    if (root.offset)
+      indices[root.dim] = IndexTable::add(indices[root.dim], IndexExpr(root.offset));
+    nest.stores.push_back(
+        {root.result, IndexTable::linearize(indices, root.resultShape), *value});
+  }
+  return nest;
+}
+
+/// Lanes run along the last loop, where stores are contiguous; that loop may also go outermost,
+/// which takes a reduction that depends on the lanes out of the other loops.
+void Scheduler::chooseLoopOrder(KernelNest &nest, StageCost &cost, double &price) {
+  price = cost.price(nest, /*keep=*/false);
+  if (nest.loops.empty() || target.isScalar)
+    return;
+  SmallVector<NodeId> values;
+  for (const KernelStore &store : nest.stores)
+    values.push_back(store.value);
+  KernelNest vectorized = nest;
+  AtomId last = nest.loops.back();
+  vectorized.vectorLoop = nest.loops.size() - 1;
+  vectorized.lanes = chooseLanes(graph, values, last, table.getSize(last), target);
+  auto consider = [&](KernelNest &candidate) {
+    double candidatePrice = cost.price(candidate, /*keep=*/false);
+    if (candidatePrice >= price)
+      return;
+    price = candidatePrice;
+    nest = candidate;
+  };
+  consider(vectorized);
+  if (vectorized.loops.size() < 2)
+    return;
+  vectorized.loops.pop_back();
+  vectorized.loops.insert(vectorized.loops.begin(), last);
+  vectorized.vectorLoop = 0;
+  consider(vectorized);
+}
+
+FailureOr<KernelNest> Scheduler::findNest(ArrayRef<Root> roots, ArrayRef<int64_t> sizes,
+                                          std::optional<AtomId> row, int64_t rows, StageCost &cost,
+                                          double &price) {
+  SmallVector<SmallVector<int64_t>> groups;
+  for (int64_t size : sizes)
+    groups.push_back({size});
+  FailureOr<KernelNest> best = buildNest(roots, row, rows, groups);
+  if (failed(best))
+    return failure();
+  chooseLoopOrder(*best, cost, price);
+  // Merge neighbouring loops, the innermost first, as long as it does not cost.
+  for (size_t i = groups.size(); i-- > 1;) {
+    SmallVector<SmallVector<int64_t>> merged(groups);
+    merged[i - 1].append(merged[i]);
+    merged.erase(merged.begin() + i);
+    FailureOr<KernelNest> nest = buildNest(roots, row, rows, merged);
+    if (failed(nest))
+      return failure();
+    double mergedPrice;
+    chooseLoopOrder(*nest, cost, mergedPrice);
+    if (mergedPrice > price)
+      continue;
+    price = mergedPrice;
+    best = std::move(nest);
+    groups = std::move(merged);
+  }
+  return best;
+}
+
+//===----------------------------------------------------------------------===//
+// Stages
+//===----------------------------------------------------------------------===//
+
+static int64_t countBlocks(const IndexTable &table, const KernelNest &nest) {
+  if (nest.loops.empty())
+    return 1;
+  int64_t size = table.getSize(nest.loops.front());
+  return nest.vectorLoop == 0u ? llvm::divideCeil(size, nest.lanes) : size;
+}
+
+double Scheduler::getParallelTrips(const KernelStage &stage) const {
+  double trips = stage.row ? table.getSize(*stage.row) : 1;
+  return stage.distributesNest ? trips * countBlocks(table, stage.nests.front()) : trips;
+}
+
+/// Distributing the nest repeats what a row computes once, in every piece.
+void Scheduler::chooseDistribution(KernelStage &stage, double sharedPrice) {
+  bool isShort = !stage.row || table.getSize(*stage.row) < 64;
+  double allowed = stage.row ? 0 : 0.1 * stage.cost;
+  stage.distributesNest = stage.nests.size() == 1 && isShort && sharedPrice <= allowed &&
+                          countBlocks(table, stage.nests.front()) > 1;
+}
+
+FailureOr<KernelStage> Scheduler::buildStage(ArrayRef<Root> roots, int64_t rows) {
+  KernelStage stage;
+  if (rows > 1)
+    stage.row = getVariable(rows, 0);
+  std::map<std::vector<int64_t>, SmallVector<Root>> byShape;
+  for (const Root &root : roots) {
+    SmallVector<int64_t> shape = getRowShape(root.shape, rows);
+    byShape[std::vector<int64_t>(shape.begin(), shape.end())].push_back(root);
+  }
+  StageCost cost(graph, stage.row, target);
+  double sharedPrice = 0;
+  for (auto &[shape, group] : byShape) {
+    double price;
+    FailureOr<KernelNest> nest = findNest(group, shape, stage.row, rows, cost, price);
+    if (failed(nest))
+      return failure();
+    stage.cost += cost.price(*nest, /*keep=*/true);
+    sharedPrice += cost.getSharedPrice();
+    stage.nests.push_back(std::move(*nest));
+  }
+  chooseDistribution(stage, sharedPrice);
+  // Starting threads costs, and few iterations occupy few of them.
+  double launch = std::min(stage.cost, 5000.0);
+  stage.cost = stage.cost * (1 + 4 / getParallelTrips(stage)) + launch;
+  return stage;
+}
+
+FailureOr<KernelStage> Scheduler::findStage(ArrayRef<Root> roots) {
+  std::optional<KernelStage> best;
+  for (int64_t rows : collectRowCounts(roots)) {
+    FailureOr<KernelStage> stage = buildStage(roots, rows);
+    if (failed(stage))
+      return failure();
+    if (!best || stage->cost < best->cost)
+      best = std::move(*stage);
+  }
+  return *best;
+}
+
+FailureOr<KernelSchedule> Scheduler::run() {
+  collectRoots();
+  for (const Root &root : roots)
+    if (llvm::is_contained(root.shape, 0))
+      return emitError(root.value.getLoc(), "a kernel's result has no elements");
+  KernelSchedule together;
+  if (roots.empty())
+    return together;
+  FailureOr<KernelStage> stage = findStage(roots);
+  if (failed(stage))
+    return failure();
+  together.stages.push_back(std::move(*stage));
+
+  // Results of unlike shapes may have no rows in common.
+  std::map<std::vector<int64_t>, SmallVector<Root>> byShape;
+  for (const Root &root : roots)
+    byShape[std::vector<int64_t>(root.shape.begin(), root.shape.end())].push_back(root);
+  if (byShape.size() == 1)
+    return together;
+  KernelSchedule apart;
+  double cost = 0;
+  for (auto &[shape, group] : byShape) {
+    FailureOr<KernelStage> own = findStage(group);
+    if (failed(own))
+      return failure();
+    cost += own->cost;
+    apart.stages.push_back(std::move(*own));
+  }
+  return cost < together.stages.front().cost ? apart : together;
+}
+
+FailureOr<KernelSchedule> mlir::memopt::scheduleKernel(ElementGraph &graph, Operation *terminator,
+                                                       const ScheduleTarget &target) {
+  return Scheduler(graph, terminator, target).run();
+}
+
+//===----------------------------------------------------------------------===//
+// Lanes
+//===----------------------------------------------------------------------===//
+
+/// The nodes under `roots` that depend on `variable`, reductions' insides included.
+static SmallVector<NodeId> collectVarying(const ElementGraph &graph, ArrayRef<NodeId> roots,
+                                          AtomId variable) {
+  llvm::SmallSetVector<NodeId, 32> found(roots.begin(), roots.end());
+  for (size_t i = 0; i < found.size(); ++i)
+    for (NodeId child : graph.getChildren(found[i]))
+      found.insert(child);
+  SmallVector<NodeId> varying;
+  for (NodeId node : found)
+    if (llvm::is_contained(graph.getNode(node).variables, variable))
+      varying.push_back(node);
+  return varying;
+}
+
+int64_t mlir::memopt::chooseLanes(const ElementGraph &graph, ArrayRef<NodeId> roots,
+                                  AtomId variable, int64_t size, const ScheduleTarget &target) {
+  int64_t widest = 1;
+  for (NodeId id : collectVarying(graph, roots, variable)) {
+    const ElementNode &node = graph.getNode(id);
+    if (node.kind != ElementNode::Index && node.type.isIntOrFloat())
+      widest = std::max<int64_t>(widest, llvm::divideCeil(node.type.getIntOrFloatBitWidth(), 8));
+  }
+  int64_t lanes = std::max<int64_t>(1, target.blockBytes / std::max<int64_t>(widest, 4));
+  if (size <= lanes)
+    return size;
+  // Half as many lanes and no tail beat a tail.
+  return size % lanes && size % (lanes / 2) == 0 ? lanes / 2 : lanes;
+}
+
+std::optional<LaneChoice> mlir::memopt::chooseReductionLanes(const ElementGraph &graph,
+                                                             const ElementReduction &reduction,
+                                                             const ScheduleTarget &target) {
+  if (!reduction.isAssociative() || target.isScalar)
+    return std::nullopt;
+  std::optional<LaneChoice> best;
+  int64_t bestScore = -1;
+  for (auto [loop, variable] : llvm::enumerate(reduction.variables)) {
+    int64_t size = graph.getTable().getSize(variable);
+    if (size < 4)
+      continue;
+    int64_t score = 0;
+    for (NodeId node : collectVarying(graph, reduction.contributions, variable))
+      if (graph.getNode(node).kind == ElementNode::Load)
+        score += graph.getTable().getStride(graph.getNode(node).address, variable) == 1;
+    // Among equals the last loop: it is the longest after merging more often than not.
+    if (score < bestScore)
+      continue;
+    bestScore = score;
+    best = LaneChoice{unsigned(loop),
+                      chooseLanes(graph, reduction.contributions, variable, size, target)};
+  }
+  return best;
+}
+
+//===----------------------------------------------------------------------===//
+// Printing
+//===----------------------------------------------------------------------===//
+
+void KernelSchedule::print(const ElementGraph &graph, raw_ostream &os) const {
+  const IndexTable &table = graph.getTable();
+  for (const KernelStage &stage : stages) {
+    os << "stage rows=" << (stage.row ? table.getSize(*stage.row) : 1);
+    if (stage.distributesNest)
+      os << " distributes-nest";
+    os << "\n";
+    for (const KernelNest &nest : stage.nests) {
+      os << "  nest";
+      for (auto [i, loop] : llvm::enumerate(nest.loops)) {
+        os << " " << table.getSize(loop);
+        if (nest.vectorLoop == i)
+          os << "/" << nest.lanes;
+      }
+      os << "\n";
+      for (const KernelStore &store : nest.stores) {
+        os << "    result " << store.result << " at ";
+        table.print(store.address, os);
+        os << "\n";
+      }
+    }
+  }
+}

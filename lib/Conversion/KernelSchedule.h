@@ -1,0 +1,83 @@
+//===- KernelSchedule.h - the loops of a kernel -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Which loops a kernel runs, decided apart from emission. A stage is one parallel loop over rows; in
+// every row it runs loop nests, each of which stores results. A node is computed in the innermost
+// loop whose variable it depends on, so the choice of rows and of loop order settles where
+// reductions are taken: once per row, once per column block, or (badly) once per element. Candidates
+// are priced by counting what every loop executes, and the cheapest is taken.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_LIB_CONVERSION_KERNELSCHEDULE_H
+#define MEMOPT_LIB_CONVERSION_KERNELSCHEDULE_H
+
+#include "ElementGraph.h"
+
+namespace mlir::memopt {
+
+/// What schedules are made for.
+struct ScheduleTarget {
+  /// Bytes of one block of lanes, several machine vectors so that their latencies overlap.
+  int64_t blockBytes = 256;
+  /// Plain loops over elements, no vectors: the reference that other schedules are compared with.
+  bool isScalar = false;
+};
+
+/// One element of a result.
+struct KernelStore {
+  unsigned result;
+  IndexExpr address;
+  NodeId value;
+};
+
+struct KernelNest {
+  /// Outermost first.
+  SmallVector<AtomId, 4> loops;
+  /// Which of the loops runs over blocks of lanes; none: every element alone.
+  std::optional<unsigned> vectorLoop;
+  int64_t lanes = 1;
+  SmallVector<KernelStore, 2> stores;
+};
+
+struct KernelStage {
+  /// The parallel loop over rows; none when there is a single row.
+  std::optional<AtomId> row;
+  SmallVector<KernelNest, 2> nests;
+  /// Iterations of the first nest's outermost loop are distributed as well.
+  bool distributesNest = false;
+  double cost = 0;
+};
+
+struct KernelSchedule {
+  /// Run one after the other.
+  SmallVector<KernelStage, 1> stages;
+  void print(const ElementGraph &graph, raw_ostream &os) const;
+};
+
+/// Results of the kernel are the values that `terminator` yields; result i is buffer i of the results.
+FailureOr<KernelSchedule> scheduleKernel(ElementGraph &graph, Operation *terminator,
+                                         const ScheduleTarget &target);
+
+/// Which loop of a reduction runs over lanes when its result is one scalar, and how many lanes.
+struct LaneChoice {
+  unsigned loop;
+  int64_t lanes;
+};
+std::optional<LaneChoice> chooseReductionLanes(const ElementGraph &graph,
+                                               const ElementReduction &reduction,
+                                               const ScheduleTarget &target);
+
+/// Lanes of a block that holds elements of the types that `roots` compute from data in a loop over
+/// `variable` of `size` iterations.
+int64_t chooseLanes(const ElementGraph &graph, ArrayRef<NodeId> roots, AtomId variable, int64_t size,
+                    const ScheduleTarget &target);
+
+} // namespace mlir::memopt
+
+#endif // MEMOPT_LIB_CONVERSION_KERNELSCHEDULE_H

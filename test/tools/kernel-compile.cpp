@@ -1,0 +1,134 @@
+//===- kernel-compile.cpp - kernels alone, as a shared object -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Each function of the input holds one memopt.kernel. The shared object exports a function of that name,
+// which takes pointers to the kernel's operands and results, and memopt_program_bind. An attribute
+// `test.result_buffers` on the function says which operand's buffer each result takes.
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Conversion/HostProgram.h"
+#include "memopt/Conversion/KernelLowering.h"
+#include "memopt/Conversion/ObjectEmission.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Support/Timing.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/InitLLVM.h"
+#include <chrono>
+
+using namespace mlir;
+using namespace mlir::memopt;
+namespace cl = llvm::cl;
+
+static void addBind(ModuleOp program) {
+  OpBuilder builder = OpBuilder::atBlockEnd(program.getBody());
+  Location location = program.getLoc();
+  auto pointer = LLVM::LLVMPointerType::get(program.getContext());
+  auto none = LLVM::LLVMVoidType::get(program.getContext());
+  auto global = LLVM::GlobalOp::create(builder, location, pointer, /*isConstant=*/false,
+                                       LLVM::Linkage::Internal, kRuntimeTableGlobal, Attribute());
+  builder.createBlock(&global.getInitializerRegion());
+  LLVM::ReturnOp::create(builder, location, LLVM::ZeroOp::create(builder, location, pointer).getResult());
+  builder.setInsertionPointToEnd(program.getBody());
+  auto bind = LLVM::LLVMFuncOp::create(builder, location, "memopt_program_bind",
+                                       LLVM::LLVMFunctionType::get(none, {pointer}));
+  Block *entry = bind.addEntryBlock(builder);
+  builder.setInsertionPointToStart(entry);
+  Value slot = LLVM::AddressOfOp::create(builder, location, pointer, kRuntimeTableGlobal);
+  LLVM::StoreOp::create(builder, location, entry->getArgument(0), slot);
+  LLVM::ReturnOp::create(builder, location, ValueRange{});
+}
+
+/// @name(pointers...) { @kernel(pointers...) }
+static void addExport(ModuleOp program, StringRef name, StringRef kernel, unsigned count) {
+  OpBuilder builder = OpBuilder::atBlockEnd(program.getBody());
+  Location location = program.getLoc();
+  SmallVector<Type> pointers(count, LLVM::LLVMPointerType::get(program.getContext()));
+  auto none = LLVM::LLVMVoidType::get(program.getContext());
+  auto function = LLVM::LLVMFuncOp::create(builder, location, name,
+                                           LLVM::LLVMFunctionType::get(none, pointers));
+  Block *entry = function.addEntryBlock(builder);
+  builder.setInsertionPointToStart(entry);
+  LLVM::CallOp::create(builder, location, TypeRange{}, kernel, entry->getArguments());
+  LLVM::ReturnOp::create(builder, location, ValueRange{});
+}
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  cl::opt<std::string> input(cl::Positional, cl::init("-")), output("o", cl::init(""));
+  cl::opt<bool> reference("reference"), printSchedule("print-schedule"), printLLVM("print-llvm-dialect"),
+      printLoops("print-loops"), timing("timing");
+  cl::opt<std::string> processor("processor", cl::init("native"));
+  cl::opt<unsigned> threads("jobs", cl::init(2));
+  cl::ParseCommandLineOptions(argc, argv, "compiles memopt kernels alone\n");
+  auto start = std::chrono::steady_clock::now();
+  auto lap = [&](StringRef what) {
+    auto now = std::chrono::steady_clock::now();
+    if (timing)
+      llvm::errs() << what << " " << std::chrono::duration<double, std::milli>(now - start).count() << " ms\n";
+    start = now;
+  };
+
+  DialectRegistry registry;
+  registry.insert<MemoptDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
+                  linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect, scf::SCFDialect,
+                  tensor::TensorDialect, vector::VectorDialect>();
+  MLIRContext context(registry);
+  context.loadAllAvailableDialects();
+  OwningOpRef<ModuleOp> source = parseSourceFile<ModuleOp>(input, &context);
+  if (!source)
+    return 1;
+  lap("parse");
+  std::string message;
+  FailureOr<std::string> cpu = resolveProcessor(processor, message);
+  if (failed(cpu)) {
+    llvm::errs() << message << "\n";
+    return 1;
+  }
+  KernelOptions options;
+  options.isReference = reference;
+  options.vectorBytes = getVectorBytes(*cpu);
+  options.scheduleOutput = printSchedule ? &llvm::outs() : nullptr;
+  OwningOpRef<ModuleOp> program = ModuleOp::create(UnknownLoc::get(&context));
+  addBind(*program);
+  KernelLowering lowering(*program, options);
+  for (auto function : source->getOps<func::FuncOp>()) {
+    auto buffers = function->getAttrOfType<DenseI64ArrayAttr>("test.result_buffers");
+    for (KernelOp kernel : function.getOps<KernelOp>()) {
+      FailureOr<std::string> symbol =
+          lowering.lower(kernel, buffers ? buffers.asArrayRef() : ArrayRef<int64_t>());
+      if (failed(symbol))
+        return 1;
+      addExport(*program, function.getName(), *symbol,
+                kernel->getNumOperands() + kernel->getNumResults());
+    }
+  }
+  lap("lower");
+  if (printLoops)
+    program->print(llvm::outs());
+  if (printLLVM) {
+    if (failed(convertToLLVMDialect(*program)))
+      return 1;
+    lap("convert");
+    program->print(llvm::outs());
+  }
+  if (!output.empty() && failed(emitSharedObject(*program, {*cpu, threads}, output)))
+    return 1;
+  lap("emit");
+  return 0;
+}
