@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "OpContext.h"
+#include "GraphImporter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -71,6 +71,7 @@ static Error addBias(OpContext &op, Value result) {
     ArrayRef<int64_t> sizes = cast<RankedTensorType>(result.getType()).getShape();
     if (bias->rank() != 1 || bias->sizes[0] != sizes[1])
       return op.error("expected a bias of shape [" + Twine(sizes[1]) + "], found " + toString(bias->sizes));
+    op.importer.suggestInitial(*bias, 0);
     result = arith::AddFOp::create(op.b, result, broadcastAlong(op.b, op.get(*bias), 1, sizes));
   }
   op.setResult(0, result);

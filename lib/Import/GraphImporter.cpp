@@ -97,6 +97,9 @@ Error GraphImporter::mutate(const Tensor &from, Tensor to) {
   if (from.sizes != to.sizes || from.dtype != to.dtype)
     return makeError("writes " + Twine(getName(to.dtype)) + toString(to.sizes) + " over " +
                      getName(from.dtype) + toString(from.sizes));
+  if (auto it = folded.find(from.storage); it != folded.end())
+    return makeError("writes over the buffer '" + it->second + "'; run run_decompositions({}) on the "
+                     "exported program before saving it");
   to.storage = from.storage;
   to.view = from.view;
   for (auto &[target, variable] : variables) {

@@ -14,8 +14,9 @@
 #include "memopt/Import/Weights.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/DenseMap.h"
+
+#include <map>
 
 namespace memopt::pt2 {
 
@@ -34,6 +35,8 @@ public:
   RandomState nextRandomState(mlir::ImplicitLocOpBuilder &b);
   /// Gives every name of this very tensor the value `to`: what an in-place operator does.
   llvm::Error mutate(const Tensor &from, Tensor to);
+  /// What a variable without data starts from, if `tensor` is one: a norm's scale from 1, say.
+  void suggestInitial(const Tensor &tensor, double value);
   /// Fails when the tensor depends on a trainable parameter.
   llvm::Error stopGradient(const Tensor &tensor) const;
   llvm::Error error(const llvm::Twine &message) const;
@@ -47,9 +50,9 @@ private:
     size_t position = 0;
   };
   struct Variable {
-    std::string symbol;
-    std::vector<std::string> names;
-    Tensor initial; ///< the value that the step reads
+    mlir::memopt::VariableOp declaration;
+    std::vector<std::string> names; ///< in the state dict
+    Tensor initial;                 ///< the value that the step reads
     bool isBuffer = false;
   };
 
@@ -59,7 +62,9 @@ private:
   llvm::Error createVariable(size_t index, const TensorMeta &meta);
   llvm::Expected<bool> foldBuffer(const InputSpec &spec, const TensorMeta &meta);
   llvm::Expected<mlir::ElementsAttr> loadInitial(llvm::StringRef name, const TensorMeta &meta);
-  std::string getTiedTarget(size_t index) const;
+  llvm::Error declareVariable(const InputSpec &spec, llvm::StringRef name, const TensorMeta &meta,
+                              Variable &variable);
+  void findTies();
   bool isMutatedAtOutput(llvm::StringRef target) const;
   void annotateBatch();
   llvm::Error createOutputs();
@@ -91,9 +96,9 @@ private:
   mlir::ImplicitLocOpBuilder builder;
   std::vector<Scope *> scopes;
   Scope root;
-  llvm::MapVector<llvm::StringRef, Variable> variables; ///< by target of the first name
-  llvm::StringMap<std::string> variableOf;               ///< any target to the first one
-  llvm::StringSet<> userInputs;
+  std::map<std::string, Variable> variables; ///< by target of the first name
+  llvm::StringMap<std::string> variableOf;   ///< any target to the first one
+  llvm::DenseMap<int64_t, std::string> folded; ///< storage of a constant buffer to its target
   int64_t nextIdentity = 0;
   int64_t nextRandom = 0;
   mlir::Value seed, step;

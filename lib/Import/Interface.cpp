@@ -51,6 +51,7 @@ static Expected<const TensorMeta *> metaOf(const Graph &graph, StringRef name) {
 }
 
 Error GraphImporter::createInputs() {
+  findTies();
   for (auto [index, spec] : enumerate(program.inputs)) {
     const Argument &argument = program.graph.inputs[index];
     bool agrees = spec.kind == InputSpec::Kind::ConstantInput ||
@@ -83,7 +84,6 @@ Error GraphImporter::createUserInput(const InputSpec &spec, const TensorMeta &me
     attrs.set(MemoptDialect::kDtypeAttr, builder.getStringAttr(getName(meta.dtype)));
   if (failed(function.insertArgument(index, type, attrs.getDictionary(&context), function.getLoc())))
     return makeError("cannot become an argument");
-  userInputs.insert(spec.value);
   Tensor tensor;
   tensor.dtype = meta.dtype;
   tensor.sizes = meta.sizes;
@@ -99,45 +99,46 @@ bool GraphImporter::isMutatedAtOutput(StringRef target) const {
   });
 }
 
-/// The name under which the tensor of input `index` is declared: that of the first input it is tied with.
-/// Without data, a tie leaves one trace: of two equal parameters, the graph reads only one.
-std::string GraphImporter::getTiedTarget(size_t index) const {
-  const InputSpec &spec = program.inputs[index];
-  StringRef alias = weights.getAlias(spec.target);
-  for (const InputSpec &other : ArrayRef(program.inputs).take_front(index))
-    if (!other.target.empty() && weights.getAlias(other.target) == alias)
-      return variableOf.lookup(other.target);
-  return spec.target;
-}
-
-/// Index of the only input that `spec`'s unused parameter can be tied with, when there is no data to tell.
+/// Index of the only input that an unused parameter without data can be tied with: the used one like it.
 static std::optional<size_t> findUsedTwin(const ExportedProgram &program, const Weights &weights,
                                           const StringMap<size_t> &lastUse, size_t index) {
-  auto isDataless = [&](StringRef target) {
-    auto data = weights.load(target);
-    if (!data) {
-      consumeError(data.takeError());
-      return false;
-    }
-    return !data->has_value();
-  };
   const InputSpec &spec = program.inputs[index];
-  if (spec.kind != InputSpec::Kind::Parameter || lastUse.count(spec.value) || !isDataless(spec.target))
+  auto meta = program.graph.tensors.find(spec.value);
+  if (spec.kind != InputSpec::Kind::Parameter || lastUse.count(spec.value) ||
+      meta == program.graph.tensors.end() || weights.hasData(spec.target))
     return std::nullopt;
-  const TensorMeta &meta = program.graph.tensors.find(spec.value)->second;
   std::optional<size_t> twin;
   for (auto [i, other] : enumerate(program.inputs)) {
     if (other.kind != InputSpec::Kind::Parameter || !lastUse.count(other.value))
       continue;
     auto it = program.graph.tensors.find(other.value);
-    if (it == program.graph.tensors.end() || it->second.dtype != meta.dtype ||
-        it->second.sizes != meta.sizes || !isDataless(other.target))
+    if (it == program.graph.tensors.end() || it->second.dtype != meta->second.dtype ||
+        it->second.sizes != meta->second.sizes || weights.hasData(other.target))
       continue;
     if (twin)
       return std::nullopt;
     twin = i;
   }
   return twin;
+}
+
+/// Gives every target the name under which its tensor is declared: the first of those tied together.
+/// Data shows ties by shared storage. Without data, one trace is left: of two parameters that are tied the
+/// graph reads only one.
+void GraphImporter::findTies() {
+  StringMap<StringRef> groups; // target to what identifies its tensor
+  for (auto [index, spec] : enumerate(program.inputs)) {
+    if (spec.target.empty())
+      continue;
+    StringRef key = weights.getAlias(spec.target);
+    if (auto twin = findUsedTwin(program, weights, root.lastUse, index))
+      key = weights.getAlias(program.inputs[*twin].target);
+    groups[spec.target] = key;
+  }
+  StringMap<StringRef> first;
+  for (const InputSpec &spec : program.inputs)
+    if (!spec.target.empty())
+      variableOf[spec.target] = first.try_emplace(groups[spec.target], spec.target).first->second.str();
 }
 
 /// Integer buffers outside the state dict (position ids) are constants unless the step changes them.
@@ -165,6 +166,7 @@ Expected<bool> GraphImporter::foldBuffer(const InputSpec &spec, const TensorMeta
   tensor.constant = ConstantTensor::dense(meta.dtype, meta.sizes, elements);
   tensor.storage = newIdentity();
   tensor.view = newIdentity();
+  folded[tensor.storage] = spec.target;
   if (Error failed = define(spec.value, std::move(tensor)))
     return std::move(failed);
   return true;
@@ -178,55 +180,58 @@ Error GraphImporter::createVariable(size_t index, const TensorMeta &meta) {
   if (stored->dtype != meta.dtype || stored->sizes != meta.sizes)
     return makeError("the graph says " + Twine(getName(meta.dtype)) + toString(meta.sizes) +
                      ", the weights say " + getName(stored->dtype) + toString(stored->sizes));
-  ASSIGN_OR_RETURN(bool folded, foldBuffer(spec, meta));
-  if (folded)
+  ASSIGN_OR_RETURN(bool isConstant, foldBuffer(spec, meta));
+  if (isConstant)
     return Error::success();
 
-  std::string target = getTiedTarget(index);
-  if (target == spec.target)
-    if (auto twin = findUsedTwin(program, weights, root.lastUse, index)) {
-      StringRef other = program.inputs[*twin].target;
-      if (variableOf.count(other)) // else the twin comes later and will find this one
-        target = variableOf.lookup(other);
-    }
-  if (target == spec.target && spec.kind == InputSpec::Kind::Parameter)
-    for (size_t i = 0; i != index; ++i)
-      if (findUsedTwin(program, weights, root.lastUse, i) == index)
-        target = variableOf.lookup(program.inputs[i].target);
-  variableOf[spec.target] = target;
-
-  auto [it, isNew] = variables.insert({StringRef(variableOf.find(target)->second), Variable()});
-  Variable &variable = it->second;
+  const std::string &target = variableOf.find(spec.target)->second;
+  Variable &variable = variables[target];
+  if (!variable.declaration)
+    RETURN_IF_ERROR(declareVariable(spec, target, meta, variable));
   bool inStateDict = spec.kind == InputSpec::Kind::Parameter ||
                      (spec.kind == InputSpec::Kind::Buffer && spec.persistent);
   if (inStateDict)
     variable.names.push_back(spec.target);
-  if (isNew) {
-    if (target == "lr" || target == "step" || target == "seed")
-      return makeError("the name '" + target + "' belongs to the training program; rename the attribute");
-    variable.symbol = target;
-    variable.isBuffer = spec.kind != InputSpec::Kind::Parameter;
-    auto type = RankedTensorType::get(meta.sizes, elementType(builder, meta.dtype));
-    ASSIGN_OR_RETURN(mlir::ElementsAttr initial, loadInitial(spec.target, meta));
-    mlir::OpBuilder::InsertionGuard guard(builder);
-    mlir::Location loc = mlir::NameLoc::get(builder.getStringAttr(target));
-    builder.setInsertionPoint(function);
-    mlir::memopt::VariableOp::create(
-        builder, loc, target, type, variable.isBuffer ? Role::Buffer : Role::Parameter,
-        /*trainable=*/!variable.isBuffer && meta.requiresGrad && isFloat(meta.dtype),
-        /*names=*/nullptr, initial, /*init_value=*/nullptr, /*of=*/nullptr, /*slot=*/nullptr,
-        mlir::memopt::Space::Device, /*shard=*/nullptr);
-    builder.setInsertionPointToEnd(&function.getBody().front());
-    variable.initial.dtype = meta.dtype;
-    variable.initial.sizes = meta.sizes;
-    variable.initial.value = mlir::memopt::ReadOp::create(builder, loc, type, target);
-    variable.initial.storage = newIdentity();
-    variable.initial.view = newIdentity();
-  }
-  auto declaration = module->lookupSymbol<mlir::memopt::VariableOp>(variable.symbol);
   SmallVector<StringRef> names(variable.names.begin(), variable.names.end());
-  declaration.setNamesAttr(builder.getStrArrayAttr(names));
+  variable.declaration.setNamesAttr(builder.getStrArrayAttr(names));
   return define(spec.value, variable.initial);
+}
+
+Error GraphImporter::declareVariable(const InputSpec &spec, StringRef name, const TensorMeta &meta,
+                                     Variable &variable) {
+  if (name == "lr" || name == "step" || name == "seed")
+    return makeError("the name '" + name + "' belongs to the training program; rename the attribute");
+  auto type = RankedTensorType::get(meta.sizes, elementType(builder, meta.dtype));
+  ASSIGN_OR_RETURN(mlir::ElementsAttr initial, loadInitial(spec.target, meta));
+  variable.isBuffer = spec.kind != InputSpec::Kind::Parameter;
+  mlir::OpBuilder::InsertionGuard guard(builder);
+  mlir::Location loc = mlir::NameLoc::get(builder.getStringAttr(name));
+  builder.setInsertionPoint(function);
+  variable.declaration = mlir::memopt::VariableOp::create(
+      builder, loc, name, type, variable.isBuffer ? Role::Buffer : Role::Parameter,
+      /*trainable=*/!variable.isBuffer && meta.requiresGrad && isFloat(meta.dtype),
+      /*names=*/nullptr, initial, /*init_value=*/nullptr, /*of=*/nullptr, /*slot=*/nullptr,
+      mlir::memopt::Space::Device, /*shard=*/nullptr);
+  builder.setInsertionPointToEnd(&function.getBody().front());
+  variable.initial.dtype = meta.dtype;
+  variable.initial.sizes = meta.sizes;
+  variable.initial.value = mlir::memopt::ReadOp::create(builder, loc, type, name);
+  variable.initial.storage = newIdentity();
+  variable.initial.view = newIdentity();
+  if (!isFloat(meta.dtype))
+    suggestInitial(variable.initial, 0);
+  return Error::success();
+}
+
+void GraphImporter::suggestInitial(const Tensor &tensor, double value) {
+  auto read = tensor.value ? tensor.value.getDefiningOp<mlir::memopt::ReadOp>() : nullptr;
+  if (!read)
+    return;
+  auto it = variables.find(read.getVariable().str());
+  if (it == variables.end() || it->second.declaration.getInitial() ||
+      it->second.declaration.getInitValue())
+    return;
+  it->second.declaration.setInitValueAttr(builder.getF64FloatAttr(value));
 }
 
 /// Small tensors and those that are not numbers of whole bytes go inline, others stay in the mapped file.
@@ -371,7 +376,10 @@ Error GraphImporter::createWrites(OpContext &op) {
     auto target = variableOf.find(spec.target);
     if (spec.target.empty() || target == variableOf.end() || target->second != spec.target)
       continue;
-    const Variable &variable = variables.find(target->second)->second;
+    auto declared = variables.find(target->second);
+    if (declared == variables.end())
+      continue; // folded, and constant
+    const Variable &variable = declared->second;
     auto it = listed.find(spec.target);
     auto value = lookup(it == listed.end() ? StringRef(spec.value) : StringRef(it->second));
     if (!value)
@@ -384,7 +392,7 @@ Error GraphImporter::createWrites(OpContext &op) {
       return error("'" + spec.target + "' is " + getName(variable.initial.dtype) +
                    toString(variable.initial.sizes) + " and gets " + getName(value->dtype) +
                    toString(value->sizes));
-    mlir::memopt::WriteOp::create(builder, op.get(*value), variable.symbol);
+    mlir::memopt::WriteOp::create(builder, op.get(*value), spec.target);
   }
   return Error::success();
 }

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "OpContext.h"
+#include "GraphImporter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -89,6 +89,8 @@ static Error lowerLinear(OpContext &op) {
   if (bias && (bias->rank() != 1 || bias->sizes[0] != weight.sizes[0] || bias->dtype != input.dtype))
     return op.error("expected a bias of " + getName(input.dtype) + "[" + Twine(weight.sizes[0]) +
                     "], found " + getName(bias->dtype) + toString(bias->sizes));
+  if (bias)
+    op.importer.suggestInitial(*bias, 0);
   ASSIGN_OR_RETURN(Value result, multiplyRows(op, op.get(input), {op.get(weight), true},
                                               bias ? op.get(*bias) : Value()));
   return setResult(op, op.wrap(input.dtype, result));

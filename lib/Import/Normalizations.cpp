@@ -43,6 +43,16 @@ static Error checkShapes(OpContext &op, ArrayRef<StringRef> names, ArrayRef<int6
   return Error::success();
 }
 
+/// What these start from in a model exported without data.
+static void suggestInitials(OpContext &op, ArrayRef<StringRef> ones, ArrayRef<StringRef> zeros) {
+  for (StringRef name : ones)
+    if (std::optional<Tensor> tensor = op.optionalTensor(name))
+      op.importer.suggestInitial(*tensor, 1);
+  for (StringRef name : zeros)
+    if (std::optional<Tensor> tensor = op.optionalTensor(name))
+      op.importer.suggestInitial(*tensor, 0);
+}
+
 static Value inverseDeviation(Builder &b, Value variance, double eps) {
   return math::RsqrtOp::create(b, arith::AddFOp::create(b, variance, splat(b, variance.getType(), eps)));
 }
@@ -70,6 +80,7 @@ static Tensor updateRunning(OpContext &op, const Tensor &running, Value batch, d
 static Error checkBatchNorm(OpContext &op, const Tensor &input) {
   if (input.rank() < 2 || input.getNumElements() == 0)
     return op.error("expected an input with batch and channels, found " + toString(input.sizes));
+  suggestInitials(op, {"weight", "running_var"}, {"bias", "running_mean"});
   return checkShapes(op, {"weight", "bias", "running_mean", "running_var"}, input.sizes[1], input.dtype);
 }
 
@@ -177,6 +188,7 @@ static Error lowerLayerNorm(OpContext &op) {
   Tensor input = op.tensor("input");
   ASSIGN_OR_RETURN(int64_t begin, getBegin(op, input));
   RETURN_IF_ERROR(checkShapes(op, {"weight", "bias"}, ArrayRef(input.sizes).drop_front(begin), input.dtype));
+  suggestInitials(op, {"weight"}, {"bias"});
   auto statistics = op.tensorType(input.dtype, ArrayRef(input.sizes).take_front(begin));
   auto norm = mlir::memopt::LayerNormOp::create(
       op.b, op.tensorType(input.dtype, input.sizes), statistics, statistics, op.get(input),
@@ -200,6 +212,7 @@ static Error normalizeGroups(OpContext &op, int64_t groups) {
     return op.error("expected groups that divide the channels of " + toString(input.sizes) + ", found " +
                     Twine(groups));
   RETURN_IF_ERROR(checkShapes(op, {"weight", "bias"}, input.sizes[1], input.dtype));
+  suggestInitials(op, {"weight"}, {"bias"});
   auto statistics = op.tensorType(input.dtype, {input.sizes[0], groups});
   auto norm = mlir::memopt::GroupNormOp::create(
       op.b, op.tensorType(input.dtype, input.sizes), statistics, statistics, op.get(input),
@@ -220,6 +233,7 @@ static Error lowerRmsNorm(OpContext &op) {
   Tensor input = op.tensor("input");
   ASSIGN_OR_RETURN(int64_t begin, getBegin(op, input));
   RETURN_IF_ERROR(checkShapes(op, {"weight"}, ArrayRef(input.sizes).drop_front(begin), input.dtype));
+  suggestInitials(op, {"weight"}, {});
   // Without eps: the gap between 1 and the next number of the type that PyTorch computes in.
   double eps = input.dtype == DType::F64 ? std::numeric_limits<double>::epsilon()
                                          : double(std::numeric_limits<float>::epsilon());

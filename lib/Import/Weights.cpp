@@ -171,6 +171,11 @@ const TensorMeta *Weights::getMeta(StringRef name) const {
   return it == records.end() ? nullptr : &it->second.meta;
 }
 
+bool Weights::hasData(StringRef name) const {
+  auto it = records.find(name.str());
+  return it != records.end() && it->second.bytes != 0;
+}
+
 StringRef Weights::getAlias(StringRef name) const {
   auto it = records.find(name.str());
   return it == records.end() ? name : StringRef(it->second.alias);

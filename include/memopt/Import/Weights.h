@@ -35,6 +35,8 @@ public:
 
   /// Null when the archive has no tensor of this name.
   const TensorMeta *getMeta(llvm::StringRef name) const;
+  /// Whether the archive has elements for it, not only a shape.
+  bool hasData(llvm::StringRef name) const;
   /// No value when the archive was exported without data (the meta device).
   llvm::Expected<std::optional<TensorData>> load(llvm::StringRef name) const;
   /// The first name, in order of names, of the tensor that `name` shares its storage with: names of one
