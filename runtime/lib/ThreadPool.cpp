@@ -42,6 +42,7 @@ using namespace memopt;
 namespace {
 struct Loop {
   int64_t count;
+  int64_t pieces; ///< at most
   memopt_loop_body body;
   void *closure;
 };
@@ -51,11 +52,12 @@ static void runPiece(void *data) {
   MEMOPT_TSAN_ACQUIRE(data);
   const Loop &loop = *static_cast<const Loop *>(data);
   // The pool may give fewer threads than asked for; the pieces follow what is there.
-  int64_t pieces = omp_get_num_threads(), piece = omp_get_thread_num();
+  int64_t pieces = std::min<int64_t>(loop.pieces, omp_get_num_threads());
+  int64_t piece = omp_get_thread_num();
   int64_t size = loop.count / pieces, larger = loop.count % pieces;
   int64_t begin = piece * size + std::min(piece, larger);
   int64_t end = begin + size + (piece < larger ? 1 : 0);
-  if (begin < end)
+  if (piece < pieces && begin < end)
     loop.body(loop.closure, begin, end);
   MEMOPT_TSAN_RELEASE(data);
 }
@@ -73,8 +75,10 @@ void memopt::parallelFor(int64_t count, int64_t grain, memopt_loop_body body, vo
   int64_t pieces = std::min<int64_t>(count / std::max<int64_t>(1, grain), omp_get_max_threads());
   if (pieces <= 1 || omp_in_parallel())
     return body(closure, 0, count);
-  Loop loop{count, body, closure};
+  Loop loop{count, pieces, body, closure};
   MEMOPT_TSAN_RELEASE(&loop);
-  GOMP_parallel(runPiece, &loop, static_cast<unsigned>(pieces), 0);
+  // Always the whole team, even where some of it has no piece: libgomp ends the threads that a
+  // smaller team leaves over, and starts them again for the next larger one.
+  GOMP_parallel(runPiece, &loop, /*threads=*/0, /*flags=*/0);
   MEMOPT_TSAN_ACQUIRE(&loop);
 }

@@ -38,8 +38,19 @@ static StatusOr<int> runAndWait(const std::vector<std::string> &command) {
   for (const std::string &argument : command)
     arguments.push_back(const_cast<char *>(argument.c_str()));
   arguments.push_back(nullptr);
+  // What we ignore (Signals.cpp), the compiler should not inherit.
+  sigset_t defaults;
+  ::sigemptyset(&defaults);
+  ::sigaddset(&defaults, SIGPIPE);
+  ::sigaddset(&defaults, SIGXFSZ);
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawnattr_setsigdefault(&attributes, &defaults);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   pid_t child;
-  if (int error = ::posix_spawn(&child, arguments[0], nullptr, nullptr, arguments.data(), environ))
+  int error = ::posix_spawn(&child, arguments[0], nullptr, &attributes, arguments.data(), environ);
+  ::posix_spawnattr_destroy(&attributes);
+  if (error)
     return environmentError(describeErrno("running", command[0], error));
   int status = 0;
   while (::waitpid(child, &status, 0) < 0)
