@@ -34,19 +34,24 @@ static unsigned char getPattern(int64_t offset) {
       0x51 + (position * 7 + (position >> 6) * 13 + (position >> 12) * 29) % 46);
 }
 
-/// Bytes that can be had without pushing the machine into swap, or a huge number when unknown.
-static int64_t getAvailableMemory() {
-  int64_t kib = -1;
-  if (FILE *file = std::fopen("/proc/meminfo", "re")) {
+/// The first number that `format` finds in a file of the system; a huge one when there is none.
+static int64_t readSystemNumber(const char *path, const char *format) {
+  long long value = std::numeric_limits<int64_t>::max();
+  if (FILE *file = std::fopen(path, "re")) {
     char line[256];
-    while (kib < 0 && std::fgets(line, sizeof line, file)) {
-      long long value;
-      if (std::sscanf(line, "MemAvailable: %lld kB", &value) == 1)
-        kib = value;
-    }
+    while (std::fgets(line, sizeof line, file))
+      if (std::sscanf(line, format, &value) == 1)
+        break;
     std::fclose(file);
   }
-  return kib < 0 ? std::numeric_limits<int64_t>::max() : kib * 1024;
+  return value;
+}
+
+/// Bytes that can be had without pushing the machine into swap, nor the container beyond its limit.
+static int64_t getAvailableMemory() {
+  int64_t kib = readSystemNumber("/proc/meminfo", "MemAvailable: %lld kB");
+  int64_t limit = readSystemNumber("/sys/fs/cgroup/memory.max", "%lld");
+  return std::min(kib > std::numeric_limits<int64_t>::max() / 1024 ? kib : kib * 1024, limit);
 }
 
 StatusOr<Arena> Arena::allocate(int64_t bytes, bool isChecked) {

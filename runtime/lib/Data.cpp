@@ -71,12 +71,12 @@ static std::string getTensorName(size_t step, const InputSpec &input) {
   return "step" + std::to_string(step) + "." + input.name;
 }
 
-/// Whether some values of `from` convert to `to`; whether all of a file's do is seen when they are
-/// read.
+/// Whether values of `from` may be given for `to`: a wider floating-point type, or any integer
+/// type, which then must hold the values.
 static bool mayConvert(DType from, DType to) {
-  if (isFloat(from) || isFloat(to))
-    return from == to || (isFloat(from) && (to == DType::F32 || to == DType::F64));
-  return true;
+  if (isFloat(from) != isFloat(to))
+    return false;
+  return from == to || !isFloat(from) || getByteSize(from) < getByteSize(to);
 }
 
 static Status checkTensor(const SafetensorsEntry &entry, const std::string &name,

@@ -81,7 +81,7 @@ TEST(SafetensorsDataTest, BatchesThatDoNotFitAreNamed) {
   std::string path = folder / "data.safetensors";
   float x[12] = {};
   int64_t label[4] = {};
-  double wide[12] = {0.1};
+  double wide[12] = {};
   auto messageFor = [&](const std::vector<TensorToWrite> &tensors) {
     EXPECT_TRUE(writeSafetensors(path, tensors).isOk());
     return OpenedData(path, getTinyInputs()).message;
@@ -96,13 +96,29 @@ TEST(SafetensorsDataTest, BatchesThatDoNotFitAreNamed) {
       messageFor({{"step0.x", DType::F32, {4, 3}, x}, {"step0.label", DType::F32, {4}, x}}),
       {"'step0.label' is f32[4], the model's input is i64[4]"});
   expectMessage(messageFor({{"step1.x", DType::F32, {4, 3}, x}}), {"lacks 'step0.x'"});
-  // A wider type is taken as long as its values fit.
-  EXPECT_EQ(
+  expectMessage(
       messageFor({{"step0.x", DType::F64, {4, 3}, wide}, {"step0.label", DType::I64, {4}, label}}),
-      "");
-  OpenedData opened(path, getTinyInputs());
-  expectMessage(opened.data->fill(0, opened.targets).getMessage(),
-                {"'step0.x': element 0 is 0.1", "f32 does not hold exactly"});
+      {"'step0.x' is f64[4, 3], the model's input is f32[4, 3]"});
+}
+
+TEST(SafetensorsDataTest, ConversionsLoseNothing) {
+  TemporaryFolder folder;
+  std::string path = folder / "data.safetensors";
+  uint16_t halves[12] = {0x3c00}; // 1
+  int64_t label[4] = {1, 2, 3, 400};
+  ASSERT_TRUE(writeSafetensors(path, {{"step0.x", DType::F16, {4, 3}, halves},
+                                      {"step0.label", DType::I64, {4}, label}})
+                  .isOk());
+  std::vector<InputSpec> inputs = getTinyInputs();
+  inputs[1] = makeInput("label", DType::I32, {4});
+  OpenedData opened(path, inputs);
+  ASSERT_TRUE(opened.data) << opened.message;
+  EXPECT_EQ(opened.read<float>(0, 0)[0], 1);
+  EXPECT_EQ(opened.read<int32_t>(0, 1)[3], 400);
+  inputs[1] = makeInput("label", DType::U8, {4});
+  OpenedData narrow(path, inputs);
+  expectMessage(narrow.data->fill(0, narrow.targets).getMessage(),
+                {"'step0.label': element 3 is 400", "u8 does not hold exactly"});
 }
 
 //===----------------------------------------------------------------------===//
