@@ -23,11 +23,7 @@ MEMOPT_DECLARE_KERNELS(avx2)
 MEMOPT_DECLARE_KERNELS(avx512)
 #endif
 
-namespace {
-enum class InstructionSet { Baseline, Avx2, Avx512 };
-} // namespace
-
-static InstructionSet instructionSet() {
+InstructionSet libraries::instructionSet() {
 #ifdef __x86_64__
   // The features of the x86-64-v4 and x86-64-v3 levels that compilers use in such loops.
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
@@ -41,28 +37,28 @@ static InstructionSet instructionSet() {
 }
 
 template <typename Stored, typename Computed>
-const BlockKernels<Stored, Computed> &libraries::blockKernels() {
+const BlockKernels<Stored, Computed> &libraries::blockKernels(InstructionSet set) {
 #ifdef __x86_64__
-  if (instructionSet() == InstructionSet::Avx512)
+  if (set == InstructionSet::Avx512)
     return avx512::getBlockKernels<Stored, Computed>();
-  if (instructionSet() == InstructionSet::Avx2)
+  if (set == InstructionSet::Avx2)
     return avx2::getBlockKernels<Stored, Computed>();
 #endif
   return baseline::getBlockKernels<Stored, Computed>();
 }
 
-template <typename T> const RowKernels<T> &libraries::rowKernels() {
+template <typename T> const RowKernels<T> &libraries::rowKernels(InstructionSet set) {
 #ifdef __x86_64__
-  if (instructionSet() == InstructionSet::Avx512)
+  if (set == InstructionSet::Avx512)
     return avx512::getRowKernels<T>();
-  if (instructionSet() == InstructionSet::Avx2)
+  if (set == InstructionSet::Avx2)
     return avx2::getRowKernels<T>();
 #endif
   return baseline::getRowKernels<T>();
 }
 
-template const BlockKernels<float, float> &libraries::blockKernels();
-template const BlockKernels<double, double> &libraries::blockKernels();
-template const BlockKernels<float, double> &libraries::blockKernels();
-template const RowKernels<float> &libraries::rowKernels();
-template const RowKernels<double> &libraries::rowKernels();
+template const BlockKernels<float, float> &libraries::blockKernels(InstructionSet);
+template const BlockKernels<double, double> &libraries::blockKernels(InstructionSet);
+template const BlockKernels<float, double> &libraries::blockKernels(InstructionSet);
+template const RowKernels<float> &libraries::rowKernels(InstructionSet);
+template const RowKernels<double> &libraries::rowKernels(InstructionSet);

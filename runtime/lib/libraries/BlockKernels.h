@@ -61,9 +61,16 @@ template <typename Stored, typename Computed> struct BlockKernels {
                    int64_t bDepth, Computed *c, int64_t cStride, bool accumulate);
 };
 
-/// The kernels for the processor at hand. Instances: <float, float>, <double, double> and
-/// <float, double>.
-template <typename Stored, typename Computed> const BlockKernels<Stored, Computed> &blockKernels();
+/// What the loops are compiled for; a later one needs all features of those before it.
+enum class InstructionSet { Baseline, Avx2, Avx512 };
+
+/// The best one that the processor has.
+InstructionSet instructionSet();
+
+/// The kernels for the processor at hand, or for a given lesser set. Instances: <float, float>,
+/// <double, double> and <float, double>.
+template <typename Stored, typename Computed>
+const BlockKernels<Stored, Computed> &blockKernels(InstructionSet set = instructionSet());
 
 } // namespace memopt::libraries
 

@@ -10,6 +10,11 @@
 
 using namespace memopt::libraries;
 
+/// For messages; text that is not UTF-8 is shown with replacements.
+static std::string show(const nlohmann::json &value) {
+  return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 DescriptorReader::DescriptorReader(const nlohmann::json &object, std::string path)
     : source(object), path(std::move(path)) {
   require(object.is_object(), "expected an object, found " + std::string(object.type_name()));
@@ -47,7 +52,7 @@ int64_t DescriptorReader::integer(const char *key, int64_t least, int64_t fallba
   if (isExtent(*value, least))
     return value->get<int64_t>();
   require(false, "'" + std::string(key) + "' must be an integer from " + std::to_string(least) +
-                     " to 2^48, found " + value->dump());
+                     " to 2^48, found " + show(*value));
   return least;
 }
 
@@ -56,7 +61,7 @@ double DescriptorReader::number(const char *key) {
   if (value && value->is_number())
     return value->get<double>();
   require(false, "'" + std::string(key) + "' must be a number, found " +
-                     (value ? value->dump() : "nothing"));
+                     (value ? show(*value) : "nothing"));
   return 0;
 }
 
@@ -66,7 +71,7 @@ bool DescriptorReader::boolean(const char *key, bool fallback) {
     return fallback;
   if (value->is_boolean())
     return value->get<bool>();
-  require(false, "'" + std::string(key) + "' must be true or false, found " + value->dump());
+  require(false, "'" + std::string(key) + "' must be true or false, found " + show(*value));
   return fallback;
 }
 
@@ -82,7 +87,7 @@ std::string DescriptorReader::choice(const char *key, std::initializer_list<cons
     expected += (expected.empty() ? "'" : ", '") + std::string(name) + "'";
   }
   require(false, "'" + std::string(key) + "' must be one of " + expected + ", found " +
-                     (value ? value->dump() : "nothing"));
+                     (value ? show(*value) : "nothing"));
   return *choices.begin();
 }
 
@@ -98,14 +103,14 @@ std::vector<int64_t> DescriptorReader::integers(const char *key, int64_t count, 
   require(false, "'" + std::string(key) + "' must be a list of " +
                      (count < 0 ? std::string() : std::to_string(count) + " ") + "integers from " +
                      std::to_string(least) + " to 2^48, found " +
-                     (value ? value->dump() : "nothing"));
+                     (value ? show(*value) : "nothing"));
   return std::vector<int64_t>(std::max<int64_t>(count, 0), least);
 }
 
 const nlohmann::json *DescriptorReader::object(const char *key) {
   const auto *value = find(key);
   if (value && !value->is_object()) {
-    require(false, "'" + std::string(key) + "' must be an object or null, found " + value->dump());
+    require(false, "'" + std::string(key) + "' must be an object or null, found " + show(*value));
     return nullptr;
   }
   return value;

@@ -14,7 +14,7 @@
 #ifndef MEMOPT_RUNTIME_LIBRARIES_ROWKERNELS_H
 #define MEMOPT_RUNTIME_LIBRARIES_ROWKERNELS_H
 
-#include <cstdint>
+#include "BlockKernels.h"
 
 namespace memopt::libraries {
 
@@ -32,16 +32,16 @@ template <typename T> struct RowKernels {
   void (*scale)(T *row, int64_t count, T factor);
   /// gradient = probability * (gradient - delta): the gradient of softmax.
   void (*softmaxGradient)(T *gradient, const T *probability, int64_t count, T delta);
-  /// row[i] = word of element i < threshold ? 0 : row[i] * factor. For any count; elements up to the
-  /// next multiple of 16 are overwritten.
+  /// row[i] = word of element i < threshold ? 0 : row[i] * factor. For any count; elements up to
+  /// the next multiple of 16 are overwritten.
   void (*dropout)(T *row, int64_t count, const RandomRow &random, uint64_t threshold, T factor);
   /// softmaxGradient of the gradient after dropout, then dropout of the probabilities.
   void (*dropoutGradient)(T *gradient, T *probability, int64_t count, T delta,
                           const RandomRow &random, uint64_t threshold, T factor);
 };
 
-/// The kernels for the processor at hand. Instances: float and double.
-template <typename T> const RowKernels<T> &rowKernels();
+/// The kernels for the processor at hand, or for a given lesser set. Instances: float and double.
+template <typename T> const RowKernels<T> &rowKernels(InstructionSet set = instructionSet());
 
 } // namespace memopt::libraries
 

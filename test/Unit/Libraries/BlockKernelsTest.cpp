@@ -1,0 +1,156 @@
+//===- BlockKernelsTest.cpp - the inner loops for every processor -----------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+// Calls run on the best instruction set of the machine at hand; here the lesser ones are tried too.
+
+#include "BlockKernels.h"
+#include "LibraryCallTesting.h"
+#include "RowKernels.h"
+#include "memopt-runtime/Philox.h"
+#include <cmath>
+#include <limits>
+
+using namespace memopt;
+using namespace memopt::libraries;
+using namespace memopt::librarytest;
+
+static std::vector<InstructionSet> instructionSets() {
+  std::vector<InstructionSet> sets;
+  for (InstructionSet set :
+       {InstructionSet::Baseline, InstructionSet::Avx2, InstructionSet::Avx512})
+    if (set <= instructionSet())
+      sets.push_back(set);
+  return sets;
+}
+
+template <typename S, typename T> static void checkProduct(InstructionSet set, double tolerance) {
+  const BlockKernels<S, T> &kernels = blockKernels<S, T>(set);
+  SCOPED_TRACE(kernels.name);
+  EXPECT_EQ(attentionTile % kernels.rowsPerPanel, 0);
+  EXPECT_EQ(attentionTile % kernels.columnsPerPanel, 0);
+  int64_t rows = 2 * kernels.rowsPerPanel - 1, columns = 2 * kernels.columnsPerPanel - 3,
+          depth = 37;
+  // a has rows contiguous along depth, two of them absent; b has depth steps of contiguous columns.
+  std::vector<S> a = randomValues<S>(rows * depth, 1), b = randomValues<S>(depth * columns, 2);
+  std::vector<T> aPanels(2 * kernels.rowsPerPanel * depth), c;
+  std::vector<T> bPanels(2 * kernels.columnsPerPanel * depth);
+  std::vector<const S *> lane, step;
+  for (int64_t i = 0; i < rows; ++i)
+    lane.push_back(i % 5 == 3 ? nullptr : a.data() + i * depth);
+  for (int64_t d = 0; d < depth; ++d)
+    step.push_back(d == 7 ? nullptr : b.data() + d * columns);
+  // In two parts each, as convolutions pack.
+  kernels.packLanes({aPanels.data(), kernels.rowsPerPanel, depth}, 0, lane.data(), rows, 11, 1);
+  for (const S *&address : lane)
+    address = address ? address + 11 : nullptr;
+  kernels.packLanes({aPanels.data(), kernels.rowsPerPanel, depth}, 11, lane.data(), rows,
+                    depth - 11, 1);
+  kernels.packSteps({bPanels.data(), kernels.columnsPerPanel, depth}, 0, step.data(), depth, 3, 1);
+  for (const S *&address : step)
+    address = address ? address + 3 : nullptr;
+  kernels.packSteps({bPanels.data(), kernels.columnsPerPanel, depth}, 3, step.data(), depth,
+                    columns - 3, 1);
+  int64_t stride = 2 * kernels.columnsPerPanel;
+  c.assign(2 * kernels.rowsPerPanel * stride, T(1));
+  kernels.multiply(2, 2, depth, aPanels.data(), kernels.rowsPerPanel * depth, 1,
+                   kernels.rowsPerPanel, bPanels.data(), kernels.columnsPerPanel * depth,
+                   kernels.columnsPerPanel, c.data(), stride, true);
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j) {
+      double sum = 1;
+      for (int64_t d = 0; d < depth && i % 5 != 3; ++d)
+        sum += d == 7 ? 0 : double(a[i * depth + d]) * double(b[d * columns + j]);
+      ASSERT_NEAR(c[i * stride + j], sum, tolerance) << i << ", " << j;
+    }
+}
+
+TEST(BlockKernels, MultiplyWhatTheyPack) {
+  for (InstructionSet set : instructionSets()) {
+    checkProduct<float, float>(set, 1e-5);
+    checkProduct<double, double>(set, 1e-13);
+    checkProduct<float, double>(set, 1e-13);
+  }
+}
+
+/// A tile of scores multiplies as it stands and transposed.
+template <typename T> static void checkTile(InstructionSet set) {
+  const BlockKernels<T, T> &kernels = blockKernels<T, T>(set);
+  SCOPED_TRACE(kernels.name);
+  constexpr int64_t n = attentionTile;
+  int64_t width = kernels.columnsPerPanel;
+  std::vector<T> tile = randomValues<T>(n * n, 1), right = randomValues<T>(n * width, 2);
+  std::vector<T> plain(n * width), transposed(n * width);
+  int64_t panels = n / kernels.rowsPerPanel;
+  kernels.multiply(panels, 1, n, tile.data(), kernels.rowsPerPanel * n, n, 1, right.data(), 0,
+                   width, plain.data(), width, false);
+  kernels.multiply(panels, 1, n, tile.data(), kernels.rowsPerPanel, 1, n, right.data(), 0, width,
+                   transposed.data(), width, false);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < width; ++j) {
+      double sum = 0, other = 0;
+      for (int64_t d = 0; d < n; ++d) {
+        sum += double(tile[i * n + d]) * double(right[d * width + j]);
+        other += double(tile[d * n + i]) * double(right[d * width + j]);
+      }
+      ASSERT_NEAR(plain[i * width + j], sum, 1e-4);
+      ASSERT_NEAR(transposed[i * width + j], other, 1e-4);
+    }
+}
+
+TEST(BlockKernels, MultiplyTilesEitherWayUp) {
+  for (InstructionSet set : instructionSets()) {
+    checkTile<float>(set);
+    checkTile<double>(set);
+  }
+}
+
+template <typename T> static void checkRows(InstructionSet set, double tolerance) {
+  const RowKernels<T> &kernels = rowKernels<T>(set);
+  constexpr T infinity = std::numeric_limits<T>::infinity();
+  std::vector<T> row;
+  for (int i = 0; i < 96; ++i)
+    row.push_back(static_cast<T>(-0.9 * i + 1.7));
+  row[5] = -infinity;
+  EXPECT_EQ(kernels.maximum(row.data(), 96), row[0]);
+  std::vector<T> powers = row;
+  double sum = 0;
+  T found = kernels.exponentiate(powers.data(), 96, T(0.5));
+  for (int i = 0; i < 96; ++i) {
+    double expected = std::exp(double(row[i] - T(0.5)));
+    ASSERT_NEAR(powers[i], expected, tolerance * expected + 1e-38) << row[i];
+    sum += expected;
+  }
+  EXPECT_EQ(powers[5], T(0));
+  EXPECT_NEAR(found, sum, 2 * tolerance * sum);
+
+  std::vector<T> gradient(96, T(3)), probability(96, T(2));
+  uint64_t threshold = dropoutThreshold(0.4);
+  // Elements on both sides of 2^32, and the last ones of a short row.
+  RandomRow random{(int64_t(1) << 32) - 20, 3, 4, int64_t(77) << 31};
+  kernels.dropoutGradient(gradient.data(), probability.data(), 50, T(1), random, threshold, T(10));
+  std::vector<T> dropped(96, T(2));
+  kernels.dropout(dropped.data(), 50, random, threshold, T(10));
+  for (int i = 0; i < 50; ++i) {
+    bool kept = philoxElement(random.element + i, 3, 4, random.seed) >= threshold;
+    EXPECT_EQ(dropped[i], T(kept ? 20 : 0));
+    EXPECT_EQ(probability[i], T(kept ? 20 : 0));
+    EXPECT_EQ(gradient[i], T(kept ? 58 : -2));
+  }
+
+  row[17] = std::numeric_limits<T>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(kernels.maximum(row.data(), 96)));
+  EXPECT_TRUE(std::isnan(kernels.exponentiate(row.data(), 96, T(0))));
+  EXPECT_TRUE(std::isnan(row[17]));
+}
+
+TEST(BlockKernels, RowsAgreeWithTheMathLibrary) {
+  for (InstructionSet set : instructionSets()) {
+    checkRows<float>(set, 1.2e-7);
+    checkRows<double>(set, 4.5e-16);
+  }
+}
