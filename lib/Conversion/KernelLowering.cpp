@@ -26,9 +26,8 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-/// Prices, in scalar instructions, below which a stage stays on one thread, and of the least piece
-/// that a thread should get.
-static constexpr double kSerialCost = 40000, kPieceCost = 20000;
+/// Price, in scalar instructions, of the least piece that a thread should get.
+static constexpr double kPieceCost = 20000;
 
 /// Everything that two kernels must have in common to share a function.
 static std::string getKey(KernelOp kernel, ArrayRef<int64_t> resultBuffers) {
@@ -48,8 +47,10 @@ static std::string getKey(KernelOp kernel, ArrayRef<int64_t> resultBuffers) {
 namespace {
 class FunctionBuilder {
 public:
-  FunctionBuilder(ModuleOp program, KernelOp kernel, std::string name, unsigned number)
+  FunctionBuilder(ModuleOp program, KernelOp kernel, std::string name, unsigned number,
+                  double serialCost)
       : program(program), kernel(kernel), name(std::move(name)), number(number),
+        serialCost(serialCost),
         builder(OpBuilder::atBlockEnd(program.getBody())), location(kernel.getLoc()),
         pointer(LLVM::LLVMPointerType::get(program.getContext())), i64(builder.getI64Type()),
         none(LLVM::LLVMVoidType::get(program.getContext())) {}
@@ -129,7 +130,7 @@ private:
   }
 
   void launch(LLVM::LLVMFuncOp body, Value closure, int64_t trips, double cost) {
-    if (trips == 1 || cost < kSerialCost) {
+    if (trips == 1 || cost < serialCost) {
       LLVM::CallOp::create(builder, location, body, ValueRange{closure, constant(0), constant(trips)});
       return;
     }
@@ -151,6 +152,7 @@ private:
   KernelOp kernel;
   std::string name;
   unsigned number, numConstants = 0;
+  double serialCost;
   OpBuilder builder;
   Location location;
   Type pointer, i64, none;
@@ -180,6 +182,7 @@ FailureOr<std::string> KernelLowering::lower(KernelOp kernel, ArrayRef<int64_t> 
     *options.scheduleOutput << "kernel " << name << "\n";
     schedule->print(graph, *options.scheduleOutput);
   }
-  FunctionBuilder(program, kernel, name, number).build(graph, *schedule, target);
+  FunctionBuilder(program, kernel, name, number, options.serialCost)
+      .build(graph, *schedule, target);
   return name;
 }

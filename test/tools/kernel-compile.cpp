@@ -72,7 +72,7 @@ int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   cl::opt<std::string> input(cl::Positional, cl::init("-")), output("o", cl::init(""));
   cl::opt<bool> reference("reference"), printSchedule("print-schedule"), printLLVM("print-llvm-dialect"),
-      printLoops("print-loops"), timing("timing");
+      printLoops("print-loops"), alwaysParallel("always-parallel"), timing("timing");
   cl::opt<std::string> processor("processor", cl::init("native"));
   cl::opt<unsigned> threads("jobs", cl::init(2));
   cl::ParseCommandLineOptions(argc, argv, "compiles memopt kernels alone\n");
@@ -102,6 +102,8 @@ int main(int argc, char **argv) {
   }
   KernelOptions options;
   options.isReference = reference;
+  if (alwaysParallel)
+    options.serialCost = 0;
   options.vectorBytes = getVectorBytes(*cpu);
   options.scheduleOutput = printSchedule ? &llvm::outs() : nullptr;
   OwningOpRef<ModuleOp> program = ModuleOp::create(UnknownLoc::get(&context));

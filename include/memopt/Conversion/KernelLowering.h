@@ -27,6 +27,8 @@ struct KernelOptions {
   int64_t vectorBytes = 64;
   /// Plain scalar loops over elements, for comparison.
   bool isReference = false;
+  /// Stages that cost less, in scalar instructions, stay on one thread: starting others would take longer.
+  double serialCost = 40000;
   /// Where to print each kernel's loops; null for nowhere.
   raw_ostream *scheduleOutput = nullptr;
 };
