@@ -1,0 +1,195 @@
+//===- KernelAccess.cpp - what a kernel reads where it writes --*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Answers for memopt.kernel: its cost, and which result may take which operand's buffer. The latter
+// follows every read of an operand back from the results. Code generation stores all results of one
+// shape in one loop nest, after everything that the iteration loads, and computes what belongs to a
+// row (reductions along its last dimensions) before it stores the row; so two kinds of reads allow
+// taking over the buffer: of the very element that the iteration writes, and of the row that it
+// writes. Anything else refuses.
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Dialect/Memopt.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+#include <set>
+#include <vector>
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+static ArrayRef<int64_t> shapeOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape();
+}
+
+namespace {
+/// One coordinate of a read, seen from the element that is written: the number of the written
+/// element's dimension, all of a dimension (a reduction), or anything.
+constexpr int64_t kWholeDim = -1, kUnknown = -2;
+using Coordinates = SmallVector<int64_t>;
+
+/// All reads of one operand on the way to one result.
+class AccessWalk {
+public:
+  AccessWalk(Value operand, Value result) : operand(operand), result(result) {}
+
+  /// Whether the operand is read at all.
+  bool isRead = false;
+  /// Whether all reads are of the element that is written.
+  bool isSameElement = true;
+  /// Whether all reads are of that element or of a row that holds it.
+  bool isSameRow = true;
+
+  void run() {
+    Coordinates identity;
+    for (int64_t dim = 0, rank = shapeOf(result).size(); dim < rank; ++dim)
+      identity.push_back(dim);
+    visit(result, identity);
+  }
+
+private:
+  void visit(Value value, const Coordinates &at) {
+    if (value == operand)
+      return record(at);
+    Operation *op = value.getDefiningOp();
+    if (!op ||
+        !seen.insert({value.getAsOpaquePointer(), std::vector<int64_t>(at.begin(), at.end())})
+             .second)
+      return;
+    if (auto generic = dyn_cast<linalg::GenericOp>(op))
+      return visitGeneric(generic, cast<OpResult>(value).getResultNumber(), at);
+    if (auto transpose = dyn_cast<TransposeOp>(op)) {
+      Coordinates source(at.size());
+      for (auto [dim, from] : llvm::enumerate(transpose.getPermutation()))
+        source[from] = at[dim];
+      return visit(transpose.getInput(), source);
+    }
+    if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op) && isWrittenElement(value, at))
+      return visitReshaped(op->getOperand(0));
+    for (Value source : op->getOperands())
+      if (auto type = dyn_cast<RankedTensorType>(source.getType()))
+        visit(source, Coordinates(type.getRank(), kUnknown));
+  }
+
+  /// Behind a reshape the same element has other coordinates: those of a result of that shape.
+  void visitReshaped(Value source) {
+    AccessWalk inner(operand, source);
+    inner.run();
+    isRead |= inner.isRead;
+    isSameElement &= inner.isSameElement;
+    isSameRow &= inner.isSameElement;
+  }
+
+  void visitGeneric(linalg::GenericOp generic, unsigned number, const Coordinates &at) {
+    Coordinates loops(generic.getNumLoops(), kWholeDim);
+    AffineMap out = generic.getMatchingIndexingMap(generic.getDpsInitOperand(number));
+    for (auto [dim, expr] : llvm::enumerate(out.getResults()))
+      if (auto loop = dyn_cast<AffineDimExpr>(expr))
+        loops[loop.getPosition()] = at[dim];
+    for (OpOperand &input : generic->getOpOperands()) {
+      if (!generic.getMatchingBlockArgument(&input).use_empty())
+        visit(input.get(), readAt(generic.getMatchingIndexingMap(&input), loops));
+    }
+    generic.getBody()->walk([&](tensor::ExtractOp extract) {
+      visit(extract.getTensor(), Coordinates(shapeOf(extract.getTensor()).size(), kUnknown));
+    });
+  }
+
+  static Coordinates readAt(AffineMap map, const Coordinates &loops) {
+    Coordinates at;
+    for (AffineExpr expr : map.getResults()) {
+      auto loop = dyn_cast<AffineDimExpr>(expr);
+      at.push_back(loop ? loops[loop.getPosition()] : kUnknown);
+    }
+    return at;
+  }
+
+  bool isWrittenElement(Value value, const Coordinates &at) const {
+    if (shapeOf(value) != shapeOf(result))
+      return false;
+    for (auto [dim, coordinate] : llvm::enumerate(at))
+      if (coordinate != static_cast<int64_t>(dim) && shapeOf(value)[dim] != 1)
+        return false;
+    return true;
+  }
+
+  void record(const Coordinates &at) {
+    isRead = true;
+    if (isWrittenElement(operand, at))
+      return;
+    isSameElement = false;
+    isSameRow &= isWrittenRow(at);
+  }
+
+  /// The written element's leading coordinates, at least one, then all of the others.
+  bool isWrittenRow(const Coordinates &at) const {
+    if (shapeOf(operand) != shapeOf(result))
+      return false;
+    size_t fixed = 0;
+    while (fixed < at.size() && at[fixed] == static_cast<int64_t>(fixed))
+      ++fixed;
+    return fixed > 0 && llvm::all_of(ArrayRef(at).drop_front(fixed),
+                                     [](int64_t coordinate) { return coordinate == kWholeDim; });
+  }
+
+  Value operand, result;
+  /// Visited values, by coordinates: a value used twice is walked once.
+  std::set<std::pair<void *, std::vector<int64_t>>> seen;
+};
+} // namespace
+
+SmallVector<unsigned> KernelOp::getInPlaceOperands(unsigned result) {
+  Block &body = getBody().front();
+  auto yield = cast<YieldOp>(body.getTerminator());
+  Value written = yield.getValues()[result];
+  SmallVector<unsigned> operands;
+  for (BlockArgument argument : body.getArguments()) {
+    if (getTensorBytes(argument.getType()) != getTensorBytes(written.getType()) ||
+        cast<RankedTensorType>(argument.getType()).getNumElements() !=
+            cast<RankedTensorType>(written.getType()).getNumElements())
+      continue;
+    bool allowed = true;
+    for (auto [number, value] : llvm::enumerate(yield.getValues())) {
+      AccessWalk walk(argument, value);
+      walk.run();
+      bool isOwn = number == result;
+      // Other results share the loop nest only when they have the same shape.
+      bool sharesNest = shapeOf(value) == shapeOf(written);
+      allowed &= !walk.isRead || (isOwn ? walk.isSameRow : sharesNest && walk.isSameElement);
+    }
+    if (allowed)
+      operands.push_back(argument.getArgNumber());
+  }
+  return operands;
+}
+
+//===----------------------------------------------------------------------===//
+// Cost
+//===----------------------------------------------------------------------===//
+
+int64_t KernelOp::getFlops() {
+  int64_t flops = 0;
+  for (auto generic : getBody().front().getOps<linalg::GenericOp>()) {
+    int64_t points = 1, ops = 0;
+    for (int64_t size : generic.getStaticLoopRanges())
+      points *= size;
+    for (Operation &op : generic.getBody()->without_terminator())
+      if (op.getNumResults() == 1 && isa<FloatType>(op.getResult(0).getType()) &&
+          !isa<arith::ConstantOp, arith::SelectOp, tensor::ExtractOp>(op))
+        ++ops;
+    flops += points * ops;
+  }
+  return flops;
+}
+
+int64_t KernelOp::getBytesMoved() { return getOperandAndResultBytes(*this); }
