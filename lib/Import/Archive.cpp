@@ -72,7 +72,7 @@ Expected<Archive::Directory> Archive::findDirectory() const {
     directory.offset = load<uint32_t>(at + 16);
     return readZip64(at, directory);
   }
-  return error("truncated zip archive: no end record closes the file");
+  return error("damaged zip archive: no end record closes it; it is cut off, or other bytes follow");
 }
 
 /// Takes the 64-bit record where there is one (PyTorch writes it at times for small files too) and

@@ -43,10 +43,10 @@ static std::string describeDTypeCode(int64_t code) {
   static constexpr StringLiteral later[] = {"u16", "f8e4m3fn", "f8e5m2", "f8e4m3fnuz",
                                             "f8e5m2fnuz", "f8e8m0fnu", "u32", "u64"};
   if (code >= 0 && code < int64_t(std::size(names)))
-    return (names[code] + " (" + Twine(code) + ")").str();
+    return names[code].str();
   if (code >= 28 && code < 28 + int64_t(std::size(later)))
-    return (later[code - 28] + " (" + Twine(code) + ")").str();
-  return ("an unknown code (" + Twine(code) + ")").str();
+    return later[code - 28].str();
+  return ("with the unknown code " + Twine(code)).str();
 }
 
 StringRef memopt::pt2::getName(DType type) {
