@@ -151,13 +151,16 @@ private:
     program.reference = options.pipeline.reference;
     if (options.emit == Emit::Llvm)
       return mlir::memopt::printProgram(*module, program, llvm::outs());
+    FailureOr<std::string> processor = mlir::memopt::getTargetProcessor(program, errors.last);
+    if (failed(processor))
+      return failure();
     if (std::error_code error = llvm::sys::fs::create_directories(options.output)) {
       errors.last = options.output + ": cannot make the package's folder: " + error.message();
       return failure();
     }
     mlir::memopt::ManifestOptions manifest;
     manifest.mode = options.evaluate ? "eval" : "train";
-    manifest.targetFeatures = mlir::memopt::getTargetProcessor(program);
+    manifest.targetFeatures = *processor;
     manifest.threads = options.pipeline.threads;
     manifest.planText = mlir::memopt::explainPlan(*module);
     if (!options.evaluate)

@@ -22,8 +22,8 @@ struct ProgramOptions {
   bool reference = false;     ///< plain loops without schedules
 };
 
-/// The processor that `options` means.
-std::string getTargetProcessor(const ProgramOptions &options);
+/// The processor that `options` means; fails with a message when it is unknown.
+FailureOr<std::string> getTargetProcessor(const ProgramOptions &options, std::string &message);
 
 /// Generates code for every kernel of the planned module and its step function, and links it to `path`.
 LogicalResult writeProgram(ModuleOp planned, const ProgramOptions &options, StringRef path);

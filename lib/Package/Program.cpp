@@ -1,0 +1,80 @@
+//===- Program.cpp - planned program to machine code -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Package/Program.h"
+
+#include "memopt/Analysis/KernelGraph.h"
+#include "memopt/Conversion/HostProgram.h"
+#include "memopt/Conversion/KernelLowering.h"
+#include "memopt/Conversion/ObjectEmission.h"
+
+#include "mlir/IR/OwningOpRef.h"
+
+#include <thread>
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+FailureOr<std::string> memopt::getTargetProcessor(const ProgramOptions &options, std::string &message) {
+  return resolveProcessor(options.targetFeatures, message);
+}
+
+/// For each result the operand whose bytes the plan lets it take over, or -1.
+static SmallVector<int64_t> getTakenOperands(KernelOp kernel) {
+  SmallVector<int64_t> taken;
+  auto offsets = kernel->getAttrOfType<DenseI64ArrayAttr>(MemoptDialect::kOffsetsAttr);
+  for (unsigned result = 0; result < kernel.getNumResults(); ++result) {
+    taken.push_back(-1);
+    for (auto [number, operand] : llvm::enumerate(kernel.getInputs())) {
+      FailureOr<int64_t> offset = getPlannedOffset(operand);
+      if (succeeded(offset) && *offset == offsets[result]) {
+        taken.back() = static_cast<int64_t>(number);
+        break;
+      }
+    }
+  }
+  return taken;
+}
+
+/// The program as functions of llvm and the dialects of loops and vectors.
+static FailureOr<OwningOpRef<ModuleOp>> buildProgram(ModuleOp planned, const ProgramOptions &options) {
+  std::string message;
+  FailureOr<std::string> processor = resolveProcessor(options.targetFeatures, message);
+  if (failed(processor))
+    return planned.emitError() << message;
+  OwningOpRef<ModuleOp> program(ModuleOp::create(planned.getLoc()));
+  KernelOptions kernelOptions;
+  kernelOptions.vectorBytes = getVectorBytes(*processor);
+  kernelOptions.isReference = options.reference;
+  KernelLowering lowering(*program, kernelOptions);
+  LogicalResult built = buildHostProgram(getStepFunction(planned), *program, [&](KernelOp kernel) {
+    return lowering.lower(kernel, getTakenOperands(kernel));
+  });
+  if (failed(built))
+    return failure();
+  return program;
+}
+
+LogicalResult memopt::writeProgram(ModuleOp planned, const ProgramOptions &options, StringRef path) {
+  FailureOr<OwningOpRef<ModuleOp>> program = buildProgram(planned, options);
+  if (failed(program))
+    return failure();
+  ObjectOptions object;
+  object.processor = options.targetFeatures;
+  object.threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  return emitSharedObject(**program, object, path);
+}
+
+LogicalResult memopt::printProgram(ModuleOp planned, const ProgramOptions &options, raw_ostream &out) {
+  FailureOr<OwningOpRef<ModuleOp>> program = buildProgram(planned, options);
+  if (failed(program) || failed(convertToLLVMDialect(**program)))
+    return failure();
+  (*program)->print(out);
+  out << "\n";
+  return success();
+}
