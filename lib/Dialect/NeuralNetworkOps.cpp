@@ -248,10 +248,10 @@ static LogicalResult verifyPool(Operation *op, Value input, Value output, Window
   int64_t rank = tensorType(input).getRank();
   if (rank < 3)
     return op->emitOpError() << "expects batch, channel and spatial dimensions, found rank " << rank;
-  if (failed(window.verify(op, rank - 2)))
+  if (failed(verifyElementTypes(op, {input, output})) || failed(window.verify(op, rank - 2)))
     return failure();
   Activation from(input, layout);
-  SmallVector<int64_t> found = Activation(output, layout).spatial, expected;
+  SmallVector<int64_t> expected;
   for (auto [index, size] : llvm::enumerate(from.spatial))
     expected.push_back(window.count(index, size));
   return verifyShape(op, "output", from.shape(from.channels, expected), output);

@@ -115,12 +115,13 @@ LogicalResult GroupNormOp::verify() {
   RankedTensorType type = tensorType(getInput());
   if (failed(verifySameType(*this, "result", getInput(), getResult())))
     return failure();
-  if (type.getRank() < 2 || getGroups() < 1 || type.getDimSize(1) % static_cast<int64_t>(getGroups()))
-    return emitOpError() << "groups must divide the channels of " << type << ", found " << getGroups();
+  auto groups = static_cast<int64_t>(getGroups());
+  if (type.getRank() < 2 || groups < 1 || type.getDimSize(1) % groups)
+    return emitOpError() << "groups must divide the channels of " << type << ", found " << groups;
   for (Value value : {getScale(), getOffset()})
     if (failed(verifyShape(*this, "per-channel value", {type.getDimSize(1)}, value)))
       return failure();
-  int64_t statistics[] = {type.getDimSize(0), static_cast<int64_t>(getGroups())};
+  int64_t statistics[] = {type.getDimSize(0), groups};
   for (Value value : {getMean(), getInverseDeviation()})
     if (failed(verifyShape(*this, "statistic", statistics, value)))
       return failure();

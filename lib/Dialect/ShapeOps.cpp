@@ -23,11 +23,11 @@ static LogicalResult verifyElementTypes(Operation *op, Value a, Value b) {
                            << " and " << tensorType(b).getElementType();
 }
 
-static LogicalResult verifyResultShape(Operation *op, ArrayRef<int64_t> expected, Value result) {
-  ArrayRef<int64_t> found = tensorType(result).getShape();
+static LogicalResult verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> expected, Value value) {
+  ArrayRef<int64_t> found = tensorType(value).getShape();
   if (expected == found)
     return success();
-  InFlightDiagnostic diagnostic = op->emitOpError("result has shape [");
+  InFlightDiagnostic diagnostic = op->emitOpError() << what << " has shape [";
   llvm::interleaveComma(found, diagnostic);
   diagnostic << "], expected [";
   llvm::interleaveComma(expected, diagnostic);
@@ -85,7 +85,7 @@ LogicalResult TransposeOp::verify() {
   }
   if (!seen.all())
     return emitOpError() << "permutes " << seen.count() << " dimensions, expected " << from.getRank();
-  return verifyResultShape(*this, expected, getResult());
+  return verifyShape(*this, "result", expected, getResult());
 }
 
 OpFoldResult TransposeOp::fold(FoldAdaptor adaptor) {
@@ -114,7 +114,7 @@ LogicalResult ReduceOp::verify() {
   for (int64_t dimension = 0; dimension < from.getRank(); ++dimension)
     if (!reduced.test(dimension))
       expected.push_back(from.getDimSize(dimension));
-  return verifyResultShape(*this, expected, getResult());
+  return verifyShape(*this, "result", expected, getResult());
 }
 
 LogicalResult PadOp::verify() {
@@ -130,7 +130,7 @@ LogicalResult PadOp::verify() {
       return emitOpError() << "padding must not be negative, found " << std::min(low, high);
     expected.push_back(size + low + high);
   }
-  return verifyResultShape(*this, expected, getResult());
+  return verifyShape(*this, "result", expected, getResult());
 }
 
 LogicalResult IotaOp::verify() {
@@ -152,16 +152,18 @@ LogicalResult EmbeddingOp::verify() {
     return failure();
   SmallVector<int64_t> expected(tensorType(getIndices()).getShape());
   expected.push_back(table.getDimSize(1));
-  return verifyResultShape(*this, expected, getResult());
+  return verifyShape(*this, "result", expected, getResult());
 }
 
 LogicalResult EmbeddingBackwardOp::verify() {
   RankedTensorType table = tensorType(getResult());
   if (table.getRank() != 2)
     return emitOpError() << "expects a table of rank 2, found " << table;
+  if (failed(verifyElementTypes(*this, getGradient(), getResult())))
+    return failure();
   SmallVector<int64_t> expected(tensorType(getIndices()).getShape());
   expected.push_back(table.getDimSize(1));
-  return verifyResultShape(*this, expected, getGradient());
+  return verifyShape(*this, "gradient", expected, getGradient());
 }
 
 //===----------------------------------------------------------------------===//

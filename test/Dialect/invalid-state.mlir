@@ -1,0 +1,117 @@
+// RUN: memopt-opt %s -split-input-file -verify-diagnostics
+
+// One block for each message of StateOps.cpp and of the dialect's attributes.
+
+// expected-error @+1 {{'memopt.variable' op initial value has type 'tensor<3xf32>', expected 'tensor<2xf32>'}}
+memopt.variable @w : tensor<2xf32> role <parameter> {initial = dense<0.0> : tensor<3xf32>}
+
+// -----
+
+// expected-error @+1 {{'memopt.variable' op has both 'initial' and 'init_value'}}
+memopt.variable @w : tensor<2xf32> role <parameter> {initial = dense<0.0> : tensor<2xf32>, init_value = 0.0 : f64}
+
+// -----
+
+// expected-error @+1 {{'memopt.variable' op only parameters are trainable, found role buffer}}
+memopt.variable @w : tensor<2xf32> role <buffer> {trainable}
+
+// -----
+
+// expected-error @+1 {{'memopt.variable' op trainable variables hold floating-point numbers, found 'i64'}}
+memopt.variable @w : tensor<2xi64> role <parameter> {trainable}
+
+// -----
+
+// expected-error @+1 {{'memopt.variable' op optimizer state names its parameter in 'of' and its part in 'slot'}}
+memopt.variable @m : tensor<2xf32> role <optimizer_state> {slot = "momentum"}
+
+// -----
+
+func.func @read() {
+  // expected-error @+1 {{'memopt.read' op names no variable: @w}}
+  %0 = memopt.read @w : tensor<2xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{declared here}}
+memopt.variable @w : tensor<2xf32> role <parameter>
+func.func @read() {
+  // expected-error @+1 {{'memopt.read' op has type 'tensor<3xf32>', expected 'tensor<2xf32>'}}
+  %0 = memopt.read @w : tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @write(%x: tensor<2xf32>) {
+  // expected-error @+1 {{'memopt.write' op names no variable: @w}}
+  memopt.write %x, @w : tensor<2xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{declared here}}
+memopt.variable @w : tensor<2xf32> role <parameter>
+func.func @write(%x: tensor<2xf64>) {
+  // expected-error @+1 {{'memopt.write' op has type 'tensor<2xf64>', expected 'tensor<2xf32>'}}
+  memopt.write %x, @w : tensor<2xf64>
+  return
+}
+
+// -----
+
+func.func @gradient(%x: tensor<2xf32>) {
+  // expected-error @+1 {{'memopt.gradient' op names no variable: @w}}
+  memopt.gradient %x, @w : tensor<2xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{declared here}}
+memopt.variable @w : tensor<2xf32> role <parameter>
+func.func @gradient(%x: tensor<3xf32>) {
+  // expected-error @+1 {{'memopt.gradient' op has type 'tensor<3xf32>', expected 'tensor<2xf32>'}}
+  memopt.gradient %x, @w : tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @clone(%x: tensor<2xf32>) {
+  // expected-error @+1 {{'memopt.relu' op 'memopt.clone' must be an integer, found "second"}}
+  %0 = memopt.relu %x {memopt.clone = "second"} : tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @phase(%x: tensor<2xf32>) {
+  // expected-error @+1 {{'memopt.relu' op 'memopt.phase' must be a string, found 2 : i64}}
+  %0 = memopt.relu %x {memopt.phase = 2 : i64} : tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @offsets(%x: tensor<2xf32>) {
+  // expected-error @+1 {{'memopt.relu' op 'memopt.offsets' must be an array of i64, found 64 : i64}}
+  %0 = memopt.relu %x {memopt.offsets = 64 : i64} : tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @offsets(%x: tensor<2xf32>) {
+  // expected-error @+1 {{'memopt.relu' op 'memopt.offsets' must not be negative, found -8}}
+  %0 = memopt.relu %x {memopt.offsets = array<i64: -8>} : tensor<2xf32>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{a shard needs at least one rank, found 0}}
+memopt.variable @w : tensor<2xf32> role <parameter> {shard = #memopt.shard<ranks = 0>}
