@@ -4,7 +4,7 @@ import os
 import lit.formats
 
 config.name = "memopt"
-config.test_format = lit.formats.ShTest(True)
+config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test"]
 config.excludes = ["Inputs", "benchmark", "Unit"]
 config.test_source_root = os.path.dirname(__file__)

@@ -173,6 +173,8 @@ Term GradientBuilder::reshape(Value value, ArrayRef<int64_t> shape) {
 }
 
 Term GradientBuilder::broadcast(Value value, RankedTensorType type, ArrayRef<int64_t> dimensions) {
+  if (std::optional<double> number = getSplat(value))
+    return splat(type, *number);
   return fold<BroadcastOp>(type, value, dimensions);
 }
 
@@ -181,6 +183,8 @@ Term GradientBuilder::transpose(Value value, ArrayRef<int64_t> permutation) {
   SmallVector<int64_t> shape;
   for (int64_t dimension : permutation)
     shape.push_back(type.getDimSize(dimension));
+  if (std::optional<double> number = getSplat(value))
+    return splat(type.clone(shape), *number);
   return fold<TransposeOp>(type.clone(shape), value, permutation);
 }
 

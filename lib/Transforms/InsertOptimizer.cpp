@@ -23,6 +23,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/Format.h"
 
 namespace mlir::memopt {
 #define GEN_PASS_DEF_INSERTOPTIMIZERPASS
@@ -56,11 +57,19 @@ struct Interval {
 };
 } // namespace
 
+/// As a person would write the number: 0.1, inf.
+static std::string toText(double number) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format("%g", number);
+  return text;
+}
+
 static LogicalResult checkRanges(Operation *op, ArrayRef<Interval> ranges) {
   for (const Interval &range : ranges)
     if (!(range.value >= range.low && range.value < range.high))
-      return op->emitError() << "optimizer option '" << range.name << "' must lie in [" << range.low
-                             << ", " << range.high << "), found " << range.value;
+      return op->emitError() << "optimizer option '" << range.name << "' must lie in ["
+                             << toText(range.low) << ", " << toText(range.high) << "), found "
+                             << toText(range.value);
   return success();
 }
 
@@ -76,7 +85,7 @@ static LogicalResult checkSettings(Operation *op, const Settings &settings) {
     return failure();
   if (!std::isfinite(settings.dampening))
     return op->emitError() << "optimizer option 'dampening' must be finite, found "
-                           << settings.dampening;
+                           << toText(settings.dampening);
   if (settings.nesterov && (settings.momentum == 0.0 || settings.dampening != 0.0))
     return op->emitError("optimizer option 'nesterov' requires a momentum and zero dampening");
   return success();

@@ -1,0 +1,79 @@
+// RUN: memopt-opt %s --split-input-file --verify-diagnostics --memopt-autodiff
+
+// expected-error @below {{'builtin.module' op has no function 'train_step' to differentiate}}
+module {}
+
+// -----
+
+memopt.variable @w : tensor<4xf32> role <parameter> {trainable}
+// expected-error @below {{'func.func' op returns no loss: expected a result with memopt.role = "loss", or a floating-point scalar}}
+func.func @train_step() -> tensor<4xf32> {
+  %0 = memopt.read @w : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+memopt.variable @w : tensor<4xf32> role <parameter> {trainable}
+// expected-error @below {{'func.func' op has a loss of type 'tensor<4xf32>', expected one floating-point number}}
+func.func @train_step() -> (tensor<4xf32> {memopt.role = "loss"}) {
+  %0 = memopt.read @w : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+memopt.variable @w : tensor<f32> role <parameter>
+// expected-error @below {{'func.func' op has a loss that depends on no trainable parameter}}
+func.func @train_step() -> tensor<f32> {
+  %0 = memopt.read @w : tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
+// expected-note @below {{declared here; without 'trainable' it needs no gradient}}
+memopt.variable @w : tensor<4xf32> role <parameter> {trainable}
+func.func @train_step(%n: tensor<1xindex>) -> tensor<f32> {
+  %0 = memopt.read @w : tensor<4xf32>
+  // expected-error @below {{'tensor.gather' op has no gradient rule and stands between the trainable parameter 'w' and the loss}}
+  %1 = tensor.gather %0[%n] gather_dims([0]) : (tensor<4xf32>, tensor<1xindex>) -> tensor<1xf32>
+  %2 = tensor.collapse_shape %1 [] : tensor<1xf32> into tensor<f32>
+  return %2 : tensor<f32>
+}
+
+// -----
+
+// A rule may have no gradient for one use: here the mask, whose gradient would have the scores' size.
+
+// expected-note @below {{declared here}}
+memopt.variable @bias : tensor<1x1x4x4xf32> role <parameter> {trainable}
+func.func @train_step(%q: tensor<1x1x4x3xf32>) -> tensor<f32> {
+  %0 = memopt.read @bias : tensor<1x1x4x4xf32>
+  // expected-error @below {{'memopt.attention' op has no gradient for a mask that depends on trainable parameters}}
+  // expected-error @below {{'memopt.attention' op stands between the trainable parameter 'bias' and the loss}}
+  %1, %2 = memopt.attention %q, %q, %q, %0 {scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>}
+    : (tensor<1x1x4x3xf32>, tensor<1x1x4x3xf32>, tensor<1x1x4x3xf32>, tensor<1x1x4x4xf32>)
+    -> (tensor<1x1x4x3xf32>, tensor<1x1x4xf32>)
+  %3 = memopt.reduce %1 {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1, 2, 3>} : (tensor<1x1x4x3xf32>) -> tensor<f32>
+  return %3 : tensor<f32>
+}
+
+// -----
+
+// expected-error @below {{'func.func' op must have one block to be differentiated}}
+func.func @train_step(%x: tensor<f32>) -> tensor<f32> {
+  cf.br ^end
+^end:
+  return %x : tensor<f32>
+}
+
+// -----
+
+memopt.variable @w : tensor<f32> role <parameter> {trainable}
+// expected-error @below {{'func.func' op already has gradients}}
+func.func @train_step() -> tensor<f32> {
+  %0 = memopt.read @w : tensor<f32>
+  memopt.gradient %0, @w : tensor<f32>
+  return %0 : tensor<f32>
+}

@@ -1,0 +1,78 @@
+// RUN: memopt-opt %s --memopt-autodiff --memopt-insert-optimizer | FileCheck %s --check-prefixes=CHECK,SGD
+// RUN: memopt-opt %s --memopt-autodiff --memopt-insert-optimizer="lr=0.1 momentum=0.9 nesterov weight-decay=0.5" \
+// RUN:   | FileCheck %s --check-prefixes=CHECK,MOMENTUM
+// RUN: memopt-opt %s --memopt-autodiff --memopt-insert-optimizer="optimizer=adam" | FileCheck %s --check-prefixes=CHECK,ADAM
+// RUN: memopt-opt %s --memopt-autodiff --memopt-insert-optimizer="optimizer=adamw betas=0.8,0.9 eps=0.001" \
+// RUN:   | FileCheck %s --check-prefixes=CHECK,ADAMW
+// RUN: memopt-opt %s --memopt-autodiff --memopt-insert-optimizer="max-grad-norm=2" | FileCheck %s --check-prefix=CLIP
+
+memopt.variable @w : tensor<4xf32> role <parameter> {trainable}
+memopt.variable @frozen : tensor<4xf32> role <parameter>
+memopt.variable @v : tensor<4xf32> role <parameter> {trainable}
+
+// The learning rate and the step's number are state that the runtime writes. Optimizer state belongs to a
+// parameter; plain SGD has none.
+
+// SGD:      memopt.variable @lr : tensor<f64> role <hyperparameter> {init_value = 1.000000e-03 : f64
+// SGD:      memopt.variable @step : tensor<i64> role <hyperparameter>
+// SGD-NOT:  optimizer_state
+// MOMENTUM: memopt.variable @lr {{.*}}init_value = 1.000000e-01 : f64
+// MOMENTUM: memopt.variable @optimizer.momentum.w : tensor<4xf32> role <optimizer_state>
+// MOMENTUM-SAME: init_value = 0.000000e+00 : f64, names = ["optimizer.momentum.w"], of = @w, slot = "momentum"
+// MOMENTUM: memopt.variable @optimizer.momentum.v
+// ADAM:     memopt.variable @optimizer.exp_avg.w
+// ADAM:     memopt.variable @optimizer.exp_avg_sq.w {{.*}}of = @w, slot = "exp_avg_sq"
+// ADAM:     memopt.variable @optimizer.exp_avg.v
+// ADAM:     memopt.variable @optimizer.exp_avg_sq.v
+
+// CHECK-LABEL: func.func @train_step
+// CHECK-SAME:  -> tensor<f32> {
+func.func @train_step(%x: tensor<4xf32>) -> tensor<f32> {
+  %0 = memopt.read @w : tensor<4xf32>
+  %1 = memopt.read @frozen : tensor<4xf32>
+  %2 = memopt.read @v : tensor<4xf32>
+  %3 = arith.mulf %0, %1 : tensor<4xf32>
+  %4 = arith.mulf %3, %2 : tensor<4xf32>
+  %5 = memopt.reduce %4 {kind = #memopt.reduce<add>, dimensions = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
+  return %5 : tensor<f32>
+}
+// CHECK-DAG: memopt.gradient %[[DV:.*]], @v
+// CHECK-DAG: memopt.gradient %[[DW:.*]], @w
+// CHECK:     %[[LR:.*]] = memopt.read @lr {memopt.phase = "optimizer"}
+// CHECK:     %[[STEP:.*]] = memopt.read @step {memopt.phase = "optimizer"}
+
+// SGD:      %[[W:.*]] = memopt.read @w {memopt.phase = "optimizer"}
+// SGD:      %[[NEW:.*]] = memopt.sgd_step %[[W]], %[[DW]], %[[LR]], %[[STEP]]
+// SGD-SAME: dampening = 0.000000e+00 : f64, memopt.phase = "optimizer", momentum = 0.000000e+00 : f64, weight_decay = 0.000000e+00 : f64
+// SGD-NEXT: memopt.write %[[NEW]], @w
+// SGD-NOT:  @frozen
+// SGD:      memopt.write %{{.*}}, @v
+
+// MOMENTUM:      %[[BUFFER:.*]] = memopt.read @optimizer.momentum.w
+// MOMENTUM:      %[[NEW:.*]], %[[NEXT:.*]] = memopt.sgd_step %{{.*}}, %[[DW]], %[[BUFFER]], %[[LR]], %[[STEP]]
+// MOMENTUM-SAME: momentum = 9.000000e-01 : f64, nesterov, weight_decay = 5.000000e-01 : f64
+// MOMENTUM:      memopt.write %[[NEW]], @w
+// MOMENTUM:      memopt.write %[[NEXT]], @optimizer.momentum.w
+
+// ADAM:      %[[M:.*]] = memopt.read @optimizer.exp_avg.w
+// ADAM:      %[[S:.*]] = memopt.read @optimizer.exp_avg_sq.w
+// ADAM:      %[[NEW:[^,]*]], %[[M2:[^,]*]], %[[S2:.*]] = memopt.adam_step %{{.*}}, %[[DW]], %[[M]], %[[S]], %[[LR]], %[[STEP]]
+// ADAM-SAME: {beta1 = 9.000000e-01 : f64, beta2 = 0.99{{.*}}, eps = 1.000000e-08 : f64, memopt.phase = "optimizer", weight_decay = 0.000000e+00 : f64}
+// ADAM:      memopt.write %[[NEW]], @w
+// ADAM:      memopt.write %[[M2]], @optimizer.exp_avg.w
+// ADAM:      memopt.write %[[S2]], @optimizer.exp_avg_sq.w
+
+// ADAMW:      memopt.adam_step
+// ADAMW-SAME: {beta1 = 8.000000e-01 : f64, beta2 = 9.000000e-01 : f64, decoupled, eps = 1.000000e-03 : f64, memopt.phase = "optimizer", weight_decay = 1.000000e-02 : f64}
+
+// Clipping sees all gradients before any is used; what is marked is the gradient before it.
+
+// CLIP-DAG: memopt.gradient %[[DV:.*]], @v
+// CLIP-DAG: memopt.gradient %[[DW:.*]], @w
+// CLIP:     %[[NORM:.*]] = memopt.global_norm %[[DW]], %[[DV]]
+// CLIP:     %[[LIMIT:.*]] = arith.constant dense<2.000000e+00>
+// CLIP:     %[[RATIO:.*]] = arith.divf %[[LIMIT]], %{{.*}}
+// CLIP:     %[[FACTOR:.*]] = arith.minimumf %[[RATIO]], %{{.*}}
+// CLIP:     %[[ALL:.*]] = memopt.broadcast %[[FACTOR]]
+// CLIP:     %[[CLIPPED:.*]] = arith.mulf %[[DW]], %[[ALL]]
+// CLIP:     memopt.sgd_step %{{.*}}, %[[CLIPPED]]
