@@ -69,7 +69,7 @@ private:
         keep(std::move(layout), "exact search");
       } else {
         failed = wanted;
-        if (result == ExactResult::Impossible && model.plain)
+        if (result == ExactResult::Impossible && model.plain && !model.tied)
           bound = std::max(bound, wanted + 1);
       }
       if (best.height - failed <= std::max<int64_t>(1, closeEnough()))

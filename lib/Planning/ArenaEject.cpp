@@ -37,6 +37,8 @@ private:
   struct Edge {
     int64_t offset;
     double weight; ///< added from here on
+    int32_t free;  ///< items that may be ejected, added from here on
+    int32_t stuck; ///< items that may not
     bool operator<(const Edge &other) const { return offset < other.offset; }
   };
   bool lower(llvm::ArrayRef<int32_t> high, int64_t height, int64_t limit, int64_t &work);
@@ -76,7 +78,7 @@ EjectionSearch::EjectionSearch(const Model &model, Layout &layout, uint64_t seed
   for (const Item &item : model.items)
     mean += std::sqrt(item.area) / double(model.items.size());
   for (int32_t i = 0, n = model.items.size(); i < n; ++i)
-    base.push_back(immovable(i) ? 1e100 : 0.1 + std::sqrt(model.items[i].area) / mean);
+    base.push_back(0.1 + std::sqrt(model.items[i].area) / mean);
   weight = base;
   touched.assign(model.items.size(), false);
 }
@@ -92,9 +94,12 @@ int64_t EjectionSearch::cheapestOffset(int32_t item, int64_t height, double &cos
       if (offset == unplaced)
         return;
       neighbours.push_back(other.item);
-      // Offsets from offset - ours + 1 to offset + theirs - 1 hit it.
-      edges.push_back({offset - piece.size + 1, weight[other.item]});
-      edges.push_back({offset + other.size, -weight[other.item]});
+      // Offsets from offset - ours + 1 to offset + theirs - 1 hit it. Hits are counted besides
+      // their weight: sums of doubles do not come back to zero.
+      bool stuck = immovable(other.item);
+      double w = stuck ? 0 : weight[other.item];
+      edges.push_back({offset - piece.size + 1, w, !stuck, stuck});
+      edges.push_back({offset + other.size, -w, -int32_t(!stuck), -int32_t(stuck)});
     });
   std::sort(edges.begin(), edges.end());
   // Offsets worth trying: 0, just behind a neighbour, just before one, and the highest allowed.
@@ -102,14 +107,15 @@ int64_t EjectionSearch::cheapestOffset(int32_t item, int64_t height, double &cos
   highest -= highest % model.items[item].alignment;
   cost = 1e300;
   double hit = 0;
+  int32_t free = 0, stuck = 0;
   int64_t from = 0; // since here, `hit` is what an offset costs
   size_t at = 0;
   int ties = 0;
   auto consider = [&](int64_t offset, int64_t end) {
     offset = model.align(offset, item);
-    if (offset >= end || offset > highest)
+    if (offset >= end || offset > highest || stuck)
       return;
-    double c = hit < 1e-9 ? 0 : hit;
+    double c = free ? std::max(hit, 1e-6) : 0;
     if (c < cost * (1 - 1e-12)) {
       cost = c;
       best = offset;
@@ -118,8 +124,13 @@ int64_t EjectionSearch::cheapestOffset(int32_t item, int64_t height, double &cos
       best = offset; // any of the cheapest, evenly
     }
   };
+  auto cross = [&](const Edge &edge) {
+    hit += edge.weight;
+    free += edge.free;
+    stuck += edge.stuck;
+  };
   for (; at < edges.size() && edges[at].offset <= 0; ++at)
-    hit += edges[at].weight;
+    cross(edges[at]);
   while (true) {
     int64_t end = at < edges.size() ? edges[at].offset : unlimited;
     consider(from, end);
@@ -127,7 +138,7 @@ int64_t EjectionSearch::cheapestOffset(int32_t item, int64_t height, double &cos
       break;
     from = end;
     for (; at < edges.size() && edges[at].offset == from; ++at)
-      hit += edges[at].weight;
+      cross(edges[at]);
   }
   return best;
 }
@@ -170,7 +181,7 @@ bool EjectionSearch::placeAll(int64_t height, int64_t limit, int64_t &work) {
     double cost = 0;
     int64_t offset = cheapestOffset(item, height, cost);
     work += 4 + int64_t(edges.size()) * 3 + int64_t(out.size());
-    if (offset == unplaced || cost >= 1e99)
+    if (offset == unplaced)
       return false;
     offsets[item] = offset;
     if (cost == 0)

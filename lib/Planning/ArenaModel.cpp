@@ -111,6 +111,9 @@ void Model::addItems(const ArenaProblem &problem, bool inPlace) {
     for (int32_t at = i; at >= 0; at = next[at]) {
       const ArenaBuffer &buffer = problem.buffers[at];
       itemOf[at] = index;
+      commonAlignment =
+          commonAlignment == 0 || commonAlignment == buffer.alignment ? buffer.alignment : 1;
+      tied |= at != i;
       // A common multiple; checkArena keeps alignments small enough.
       item.alignment =
           item.alignment / std::__gcd(item.alignment, buffer.alignment) * buffer.alignment;
@@ -191,10 +194,7 @@ int64_t Model::countOverlaps() const {
 
 /// The load; with one alignment A everywhere every buffer but the highest takes a multiple of A.
 int64_t Model::boundOf() const {
-  int64_t unit = items.empty() ? 1 : items.front().alignment, slack = 0;
-  for (const Item &item : items)
-    if (item.alignment != unit)
-      unit = 1;
+  int64_t unit = std::max<int64_t>(commonAlignment, 1), slack = 0;
   std::vector<int64_t> exact(sections + 1, 0), padded(sections + 1, 0);
   for (const Piece &piece : pieces) {
     int64_t rounded = (piece.size + unit - 1) / unit * unit;

@@ -55,6 +55,7 @@ public:
   std::vector<Piece> pieces; ///< those of one item stand together, in order of time
   int32_t sections = 0;
   int64_t lowerBound = 0;
+  bool tied = false;           ///< buffers share an offset, which they need not
   bool plain = true;           ///< one piece and alignment 1 everywhere, nothing fixed
   std::vector<int32_t> itemOf; ///< by buffer; -1 when the buffer is empty
 
@@ -94,6 +95,7 @@ private:
   int64_t countOverlaps() const;
 
   int64_t leaves = 1, numOverlaps = 0;
+  int64_t commonAlignment = 0;                ///< of all buffers; 1 if they differ
   std::vector<int32_t> nodeStart, nodePieces; ///< segment tree over sections, as compressed rows
   std::vector<int32_t> bornStart, born;       ///< pieces by first section
 };

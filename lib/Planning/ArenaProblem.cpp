@@ -69,7 +69,8 @@ static llvm::Error checkFixed(const ArenaProblem &problem) {
     buffer.inPlaceOf = -1;
     buffer.pinnedAtBottom = false;
     layout.offsets.push_back(buffer.fixedOffset);
-    layout.height = std::max(layout.height, buffer.fixedOffset + buffer.size);
+    if (buffer.size && buffer.lower < buffer.upper)
+      layout.height = std::max(layout.height, buffer.fixedOffset + buffer.size);
     fixed.buffers.push_back(buffer);
     original.push_back(i);
   }

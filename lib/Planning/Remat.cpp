@@ -8,6 +8,7 @@
 
 #include "memopt/Planning/Remat.h"
 
+#include "RematExact.h"
 #include "RematStarts.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -27,6 +28,9 @@ static int64_t defaultMoves(const Graph &graph) {
     moves = int64_t(double(moves) * std::sqrt(1000.0 / graph.numOps));
   return moves;
 }
+
+/// States of the exact search: a fraction of a second.
+static constexpr int64_t exactStates = 200000;
 
 /// Runs every job once, on some threads. Jobs write to places of their own, so that the outcome
 /// does not depend on who ran what.
@@ -61,6 +65,7 @@ public:
   RematSolution run();
 
 private:
+  void searchExactly(int64_t states);
   std::vector<Start> makeStarts(const Plan &given);
   void annealAll(std::vector<Start> &starts, int64_t moves, int32_t round);
   void consider(const Plan &plan, const char *name) {
@@ -71,7 +76,7 @@ private:
   }
   /// No better plan exists.
   bool isOptimal() const {
-    return best.peak <= options.budget ? best.cost == graph.baseCost : best.peak <= peakBound;
+    return best.peak <= options.budget ? best.cost <= costBound : best.peak <= peakBound;
   }
   RematSolution report();
 
@@ -80,7 +85,7 @@ private:
   Graph graph;
   Plan best;
   const char *method = "";
-  int64_t peakBound = 0;
+  int64_t peakBound = 0, costBound = 0;
 };
 
 } // namespace
@@ -118,6 +123,7 @@ void Solver::annealAll(std::vector<Start> &starts, int64_t moves, int32_t round)
       anneal.moves = moves / int64_t(starts.size());
       anneal.seed = options.seed * 1000003 + round * 101 + i;
       anneal.hot = starts[i].hot;
+      anneal.costBound = costBound;
       anneal.keepOrder = options.keepOrder;
       anneal.recompute = options.recompute;
       starts[i].plan = remat::anneal(graph, starts[i].plan, anneal);
@@ -134,7 +140,7 @@ RematSolution Solver::report() {
   solution.cost = best.cost;
   solution.feasible = best.peak <= options.budget;
   solution.peakLowerBound = peakBound;
-  solution.costLowerBound = graph.baseCost;
+  solution.costLowerBound = costBound;
   solution.method = method;
   if (graph.numOps == 0)
     return solution;
@@ -162,7 +168,36 @@ RematSolution Solver::report() {
   return solution;
 }
 
+/// For a few dozen ops: the optimum, or the smallest peak there is.
+void Solver::searchExactly(int64_t states) {
+  if (!fitsExactSearch(graph))
+    return;
+  ExactOutcome outcome;
+  if (options.budget >= peakBound) {
+    outcome = solveExactly(graph, options.budget, options.keepOrder, options.recompute, states);
+    if (outcome.kind == ExactOutcome::Optimal)
+      consider(outcome.plan, "exact search");
+    if (outcome.kind != ExactOutcome::Infeasible) {
+      costBound = std::max(costBound, outcome.costBound);
+      return;
+    }
+    peakBound = options.budget + 1;
+  }
+  // Halve the way to the smallest feasible peak.
+  while (peakBound < best.peak) {
+    int64_t middle = peakBound + (best.peak - peakBound) / 2;
+    outcome = solveExactly(graph, middle, options.keepOrder, options.recompute, states / 4);
+    if (outcome.kind == ExactOutcome::Optimal)
+      consider(outcome.plan, "exact search");
+    else if (outcome.kind == ExactOutcome::Infeasible)
+      peakBound = middle + 1;
+    else
+      return;
+  }
+}
+
 RematSolution Solver::run() {
+  costBound = graph.baseCost;
   std::vector<int32_t> identity(graph.numOps);
   for (int32_t i = 0; i < graph.numOps; ++i)
     identity[i] = i;
@@ -171,6 +206,10 @@ RematSolution Solver::run() {
   if (best.peak <= options.budget)
     return report(); // every op runs once: nothing is cheaper
   peakBound = rematPeakLowerBound(problem);
+  if (isOptimal())
+    return report();
+  searchExactly(options.iterations >= 0 ? std::min<int64_t>(options.iterations, exactStates)
+                                        : exactStates);
   if (isOptimal())
     return report();
   int64_t moves = options.iterations >= 0 ? options.iterations : defaultMoves(graph);

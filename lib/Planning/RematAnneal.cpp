@@ -393,6 +393,8 @@ Plan Annealer::run() {
     if (unsaved) {
       keepBest();
       unsaved = false;
+      if (best.peak <= options.budget && best.cost <= options.costBound)
+        break;
     }
     bool changed = tryMove();
     if (changed) {

@@ -32,8 +32,9 @@ struct AnnealOptions {
   int64_t budget = 0;
   int64_t moves = 0;
   uint64_t seed = 1;
-  double hot = 0.01;  ///< first temperature, as a share of the objective
-  double cold = 1e-4; ///< last temperature, as a share of the first
+  double hot = 0.01;     ///< first temperature, as a share of the objective
+  double cold = 1e-4;    ///< last temperature, as a share of the first
+  int64_t costBound = 0; ///< a plan within the budget at this cost ends the search
   bool keepOrder = false;
   bool recompute = true;
 };

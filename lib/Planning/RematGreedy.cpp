@@ -8,6 +8,8 @@
 
 #include "RematStarts.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
 #include <set>
 
@@ -86,8 +88,14 @@ private:
                 Price &price) const;
   bool evictBest(int32_t peak);
   bool clone(int32_t op, int32_t peak, int32_t slot, int64_t worth, int depth);
-  bool mustKeep(int32_t value, int64_t worth, int depth) const {
-    return graph.pinned[graph.opOf[value]] || depth >= maxDepth || graph.bytes[value] * 4 <= worth;
+  bool mayClone(int32_t op, int32_t slot) const {
+    return !graph.pinned[op] && llvm::none_of(graph.behind[op], [&](int32_t later) {
+      return sequence.instancesOf(later).front() < slot;
+    });
+  }
+  bool mustKeep(int32_t value, int32_t slot, int64_t worth, int depth) const {
+    return !mayClone(graph.opOf[value], slot) || depth >= maxDepth ||
+           graph.bytes[value] * 4 <= worth;
   }
   /// Kept over the peak only if a clone at `slot` reads it.
   bool stretches(int32_t value, int32_t peak, int32_t slot) const {
@@ -115,7 +123,7 @@ bool Evictor::estimate(int32_t op, int32_t peak, int32_t slot, int64_t worth, in
   for (int32_t value : graph.inputs[op]) {
     if (!stretches(value, peak, slot))
       continue;
-    if (mustKeep(value, worth, depth))
+    if (mustKeep(value, slot, worth, depth))
       price.kept += graph.bytes[value];
     else if (!estimate(graph.opOf[value], peak, slot, worth, depth + 1, price))
       return false;
@@ -156,7 +164,7 @@ bool Evictor::clone(int32_t op, int32_t peak, int32_t slot, int64_t worth, int d
   int32_t previous = sequence.lastBefore(op, target);
   sequence.insert(op, target);
   for (int32_t value : graph.inputs[op])
-    if (stretches(value, peak, target) && !mustKeep(value, worth, depth) &&
+    if (stretches(value, peak, target) && !mustKeep(value, target, worth, depth) &&
         !clone(graph.opOf[value], peak, target, worth, depth + 1))
       return false;
   if (previous != Sequence::none)
@@ -169,7 +177,7 @@ bool Evictor::evictBest(int32_t peak) {
   double chosenScore = 0;
   for (int32_t value = 0; value < graph.numValues; ++value) {
     int32_t op = graph.opOf[value];
-    if (!graph.bytes[value] || graph.pinned[op] || sequence.at(peak) == op)
+    if (!graph.bytes[value] || sequence.at(peak) == op)
       continue;
     int32_t made = sequence.lastBefore(op, peak);
     if (made == Sequence::none)
@@ -180,11 +188,8 @@ bool Evictor::evictBest(int32_t peak) {
     llvm::ArrayRef<int32_t> uses = sequence.usesOf(value);
     if (std::binary_search(uses.begin(), uses.end(), peak))
       continue;
-    bool late = false; // would the clone run after what must come after all instances?
-    for (int32_t other : graph.behind[op])
-      late |= sequence.instancesOf(other).front() < use;
     Price price;
-    if (late || !estimate(op, peak, use, graph.bytes[value], 0, price))
+    if (!mayClone(op, use) || !estimate(op, peak, use, graph.bytes[value], 0, price))
       continue;
     double gap = use - sequence.endBefore(value, peak);
     double score = double(graph.bytes[value] - price.kept) * gap / (double(price.cost) + 1e-3);

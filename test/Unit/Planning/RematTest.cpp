@@ -1,0 +1,439 @@
+//===- RematTest.cpp - plans against brute force -----------------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Planning/Remat.h"
+
+#include "SearchRandom.h"
+
+#include <gtest/gtest.h>
+#include <map>
+#include <queue>
+
+using namespace memopt::planning;
+
+static RematOp op(int64_t bytes, int64_t cost, std::vector<int32_t> inputs) {
+  RematOp result;
+  result.results = {bytes};
+  result.cost = cost;
+  for (int32_t input : inputs)
+    result.inputs.push_back({input, 0});
+  return result;
+}
+
+/// A forward chain and its gradients: gradient i reads the value before layer i and the gradient
+/// behind.
+static RematProblem chain(int layers, int64_t bytes = 10) {
+  RematProblem problem;
+  problem.ops.push_back(op(bytes, 1, {}));
+  for (int i = 1; i < layers; ++i)
+    problem.ops.push_back(op(bytes, 1, {i - 1}));
+  int32_t gradient = layers - 1;
+  for (int i = layers - 1; i > 0; --i) {
+    problem.ops.push_back(op(bytes, 2, {i - 1, gradient}));
+    gradient = problem.ops.size() - 1;
+  }
+  return problem;
+}
+
+static std::vector<int32_t> givenOrder(const RematProblem &problem) {
+  std::vector<int32_t> order(problem.ops.size());
+  for (size_t i = 0; i < order.size(); ++i)
+    order[i] = i;
+  return order;
+}
+
+static RematMeasure measure(const RematProblem &problem, llvm::ArrayRef<int32_t> order) {
+  llvm::Expected<RematMeasure> result = measureRemat(problem, order);
+  if (!result) {
+    ADD_FAILURE() << llvm::toString(result.takeError());
+    return {};
+  }
+  return *result;
+}
+
+static RematSolution solve(const RematProblem &problem, RematOptions options) {
+  llvm::Expected<RematSolution> solution = solveRemat(problem, options);
+  if (!solution) {
+    ADD_FAILURE() << llvm::toString(solution.takeError());
+    return {};
+  }
+  if (llvm::Error error = verifyRemat(problem, options, *solution))
+    ADD_FAILURE() << llvm::toString(std::move(error));
+  return std::move(*solution);
+}
+
+static RematOptions options(int64_t budget, int64_t iterations = 20000) {
+  RematOptions result;
+  result.budget = budget;
+  result.iterations = iterations;
+  return result;
+}
+
+static std::string refusal(const RematProblem &problem) {
+  return llvm::toString(checkRemat(problem));
+}
+
+static RematProblem randomProblem(SearchRandom &random, int count, bool features) {
+  RematProblem problem;
+  problem.resident = features ? random.below(5) : 0;
+  for (int i = 0; i < count; ++i) {
+    RematOp op;
+    int results = features ? random.below(3) : 1;
+    for (int r = 0; r < results; ++r)
+      op.results.push_back(random.below(10));
+    op.cost = random.below(10);
+    for (int tries = random.below(4); tries && i; --tries) {
+      int32_t from = random.below(i);
+      if (int many = problem.ops[from].results.size())
+        op.inputs.push_back({from, int32_t(random.below(many))});
+    }
+    if (features) {
+      op.workspace = random.below(4) ? 0 : random.below(10);
+      op.pinned = random.below(5) == 0;
+      if (i && random.below(6) == 0)
+        op.after.push_back(random.below(i));
+    }
+    problem.ops.push_back(op);
+  }
+  return problem;
+}
+
+namespace {
+
+/// All there is to know of a tiny problem, by a plain search over (ops that have run, results
+/// held). It drops any set of results at any time, so it shares no idea with the solver.
+class BruteForce {
+public:
+  explicit BruteForce(const RematProblem &problem) : problem(problem) {
+    for (const RematOp &op : problem.ops) {
+      first.push_back(values);
+      values += op.results.size();
+      for (int64_t size : op.results)
+        bytes.push_back(size);
+    }
+  }
+
+  /// Least cost within a budget, or -1.
+  int64_t cost(int64_t budget, bool recompute = true) const {
+    using State = std::pair<unsigned, unsigned>;
+    std::map<State, int64_t> best{{{0, 0}, 0}};
+    std::priority_queue<std::pair<int64_t, State>> open;
+    open.push({0, {0, 0}});
+    unsigned all = (1u << problem.ops.size()) - 1;
+    while (!open.empty()) {
+      auto [negative, state] = open.top();
+      open.pop();
+      if (best[state] < -negative)
+        continue;
+      if (state.first == all)
+        return -negative;
+      auto go = [&](State next, int64_t cost) {
+        auto [known, fresh] = best.try_emplace(next, cost);
+        if (!fresh && known->second <= cost)
+          return;
+        known->second = cost;
+        open.push({-cost, next});
+      };
+      for (int value = 0; value < values; ++value)
+        if (state.second >> value & 1)
+          go({state.first, state.second & ~(1u << value)}, -negative);
+      for (size_t i = 0; i < problem.ops.size(); ++i)
+        if (unsigned held = state.second; mayRun(i, state.first, held, recompute)) {
+          for (size_t r = 0; r < problem.ops[i].results.size(); ++r)
+            held |= 1u << (first[i] + r);
+          int64_t alive = problem.resident + problem.ops[i].workspace;
+          for (int value = 0; value < values; ++value)
+            if (held >> value & 1)
+              alive += bytes[value];
+          if (alive <= budget)
+            go({state.first | 1u << i, held}, -negative + problem.ops[i].cost);
+        }
+    }
+    return -1;
+  }
+
+  int64_t smallestPeak(int64_t low, int64_t high, bool recompute = true) const {
+    while (low < high) {
+      int64_t middle = (low + high) / 2;
+      if (cost(middle, recompute) >= 0)
+        high = middle;
+      else
+        low = middle + 1;
+    }
+    return low;
+  }
+
+private:
+  bool mayRun(size_t i, unsigned done, unsigned held, bool recompute) const {
+    const RematOp &op = problem.ops[i];
+    if ((done >> i & 1) && (op.pinned || !recompute))
+      return false;
+    for (RematValue input : op.inputs)
+      if (!(held >> (first[input.op] + input.result) & 1))
+        return false;
+    for (int32_t earlier : op.after)
+      if (!(done >> earlier & 1))
+        return false;
+    for (size_t j = 0; j < problem.ops.size(); ++j)
+      for (int32_t earlier : problem.ops[j].after)
+        if (size_t(earlier) == i && (done >> j & 1))
+          return false;
+    return true;
+  }
+
+  const RematProblem &problem;
+  std::vector<int> first;
+  std::vector<int64_t> bytes;
+  int values = 0;
+};
+
+} // namespace
+
+TEST(Remat, MeasuresAsStated) {
+  // While op 2 runs, results 0, 1 and 2 are alive; result 3 is unused and dies at once.
+  RematProblem problem;
+  problem.ops = {op(10, 1, {}), op(20, 2, {0}), op(30, 3, {0, 1}), op(1, 4, {2})};
+  RematMeasure given = measure(problem, givenOrder(problem));
+  EXPECT_EQ(given.peak, 60);
+  EXPECT_EQ(given.position, 2);
+  EXPECT_EQ(given.cost, 10);
+  // An operand is the latest earlier instance.
+  EXPECT_EQ(measure(problem, {0, 1, 0, 2, 3}).cost, 11);
+}
+
+TEST(Remat, EachResultHasItsOwnLife) {
+  RematProblem problem;
+  RematOp two = op(100, 1, {});
+  two.results = {100, 1};
+  problem.ops = {two, op(1, 1, {0}), op(50, 1, {1}), op(1, 1, {2})};
+  problem.ops[3].inputs.push_back({0, 1});
+  // The large result dies with op 1; the small one lives on.
+  EXPECT_EQ(measure(problem, givenOrder(problem)).peak, 102);
+}
+
+TEST(Remat, WorkspaceAndResidentsCount) {
+  RematProblem problem;
+  problem.ops = {op(10, 1, {}), op(5, 1, {0})};
+  problem.ops[1].workspace = 7;
+  problem.resident = 100;
+  EXPECT_EQ(measure(problem, givenOrder(problem)).peak, 122);
+}
+
+TEST(Remat, RefusesBrokenProblems) {
+  RematProblem problem;
+  problem.ops = {op(1, 1, {0})};
+  EXPECT_EQ(refusal(problem), "op 0: input is op 0, expected an earlier one");
+  problem.ops = {op(-1, 1, {})};
+  EXPECT_EQ(refusal(problem), "op 0: bytes is -1, expected at least 0");
+  problem.ops = {op(1, 1, {}), op(1, 1, {0})};
+  problem.ops[1].inputs[0].result = 1;
+  EXPECT_EQ(refusal(problem), "op 1: input is result 1 of op 0, which has 1");
+  problem.ops = {op(1, int64_t(1) << 62, {}), op(1, 1, {})};
+  EXPECT_EQ(refusal(problem), "op 1: the sum of cost up to here does not fit 62 bits");
+  problem.ops = {op(INT64_MAX, 1, {})};
+  EXPECT_EQ(refusal(problem), "op 0: the sum of bytes up to here does not fit 62 bits");
+  problem.ops = {op(1, 1, {})};
+  problem.ops[0].after = {3};
+  EXPECT_EQ(refusal(problem), "op 0: comes after op 3, expected an earlier one");
+  llvm::Expected<RematSolution> solution = solveRemat(problem, options(10));
+  EXPECT_FALSE(bool(solution));
+  llvm::consumeError(solution.takeError());
+}
+
+TEST(Remat, ValidatorCatchesBrokenOrders) {
+  RematProblem problem = chain(4);
+  auto why = [&](std::vector<int32_t> order) {
+    llvm::Expected<RematMeasure> result = measureRemat(problem, order);
+    return result ? std::string() : llvm::toString(result.takeError());
+  };
+  EXPECT_EQ(why({1}), "position 0: op 1 uses op 0, which has not run");
+  EXPECT_EQ(why({9}), "position 0: there is no op 9");
+  EXPECT_EQ(why({-1}), "position 0: there is no op -1");
+  EXPECT_EQ(why({0, 1}), "op 2 never runs");
+  problem.ops[0].pinned = true;
+  EXPECT_EQ(why({0, 0}), "position 1: pinned op 0 runs again");
+  problem.ops[0].pinned = false;
+  problem.ops[2].after = {0};
+  EXPECT_EQ(why({0, 1, 2, 0}), "position 3: op 0 runs after an op that must come after it");
+}
+
+TEST(Remat, ValidatorCatchesMutatedPlans) {
+  SearchRandom random(21);
+  int invalid = 0;
+  for (int round = 0; round < 100; ++round) {
+    RematProblem problem = chain(6 + random.below(6), 10);
+    RematOptions wanted = options(measure(problem, givenOrder(problem)).peak * 7 / 10, 3000);
+    RematSolution solution = solve(problem, wanted);
+    auto complains = [&](RematSolution mutated) {
+      llvm::Error error = verifyRemat(problem, wanted, mutated);
+      bool wrong = bool(error);
+      llvm::consumeError(std::move(error));
+      return wrong;
+    };
+    RematSolution mutated = solution;
+    ++mutated.peak;
+    EXPECT_TRUE(complains(mutated));
+    mutated = solution;
+    --mutated.cost;
+    EXPECT_TRUE(complains(mutated));
+    mutated = solution;
+    mutated.feasible = !mutated.feasible;
+    EXPECT_TRUE(complains(mutated));
+    mutated = solution;
+    mutated.peakLowerBound = mutated.peak + 1;
+    EXPECT_TRUE(complains(mutated));
+    mutated = solution;
+    mutated.order.push_back(0); // costs more than the plan says
+    EXPECT_TRUE(complains(mutated));
+    mutated = solution;
+    mutated.order.erase(mutated.order.begin() + random.below(mutated.order.size()));
+    EXPECT_TRUE(complains(mutated));
+    mutated = solution;
+    std::swap(mutated.order[0], mutated.order[1 + random.below(mutated.order.size() - 1)]);
+    invalid += complains(mutated);
+  }
+  EXPECT_GT(invalid, 50);
+}
+
+TEST(Remat, OptimalOnTinyProblems) {
+  SearchRandom random(31);
+  int constrained = 0;
+  for (int round = 0; round < 400; ++round) {
+    RematProblem problem = randomProblem(random, 1 + random.below(6), round % 2);
+    int64_t given = measure(problem, givenOrder(problem)).peak;
+    BruteForce brute(problem);
+    int64_t smallest = brute.smallestPeak(0, given);
+    int64_t bound = rematPeakLowerBound(problem);
+    EXPECT_LE(bound, smallest) << "round " << round;
+    for (int64_t budget : {smallest - 1, smallest, (smallest + given) / 2, given - 1, given}) {
+      RematSolution solution = solve(problem, options(budget));
+      int64_t optimum = brute.cost(budget);
+      EXPECT_EQ(solution.feasible, optimum >= 0) << "round " << round << " budget " << budget;
+      if (optimum >= 0) {
+        EXPECT_EQ(solution.cost, optimum) << "round " << round << " budget " << budget;
+        EXPECT_EQ(solution.costLowerBound, optimum);
+      } else {
+        EXPECT_EQ(solution.peak, smallest) << "round " << round;
+        EXPECT_EQ(solution.peakLowerBound, smallest);
+      }
+      constrained += budget < given && budget >= smallest;
+    }
+  }
+  EXPECT_GT(constrained, 100);
+}
+
+TEST(Remat, OrdersTinyProblemsOptimally) {
+  SearchRandom random(41);
+  for (int round = 0; round < 300; ++round) {
+    RematProblem problem = randomProblem(random, 2 + random.below(6), round % 2);
+    int64_t given = measure(problem, givenOrder(problem)).peak;
+    llvm::Expected<RematSolution> solution = solveOrder(problem, options(0));
+    ASSERT_TRUE(bool(solution));
+    EXPECT_EQ(solution->order.size(), problem.ops.size());
+    EXPECT_EQ(solution->peak, BruteForce(problem).smallestPeak(0, given, /*recompute=*/false))
+        << "round " << round;
+  }
+}
+
+/// The annealing and the greedy plans without the exact search: larger problems, every rule on.
+TEST(Remat, ValidOnRandomProblems) {
+  SearchRandom random(51);
+  for (int round = 0; round < 150; ++round) {
+    RematProblem problem = randomProblem(random, 70 + random.below(80), true);
+    int64_t given = measure(problem, givenOrder(problem)).peak;
+    RematOptions wanted = options(given * (3 + random.below(7)) / 10, 4000);
+    wanted.keepOrder = random.below(3) == 0;
+    wanted.recompute = random.below(4) != 0;
+    wanted.seed = round;
+    RematSolution solution = solve(problem, wanted);
+    EXPECT_LE(solution.peak, given);
+  }
+}
+
+TEST(Remat, BudgetsAtTheEdges) {
+  RematProblem problem = chain(20);
+  int64_t peak = measure(problem, givenOrder(problem)).peak;
+  for (int64_t budget : {int64_t(0), int64_t(1)}) {
+    RematSolution none = solve(problem, options(budget));
+    EXPECT_FALSE(none.feasible);
+    EXPECT_GE(none.peakLowerBound, 30);
+    EXPECT_FALSE(none.binding.empty());
+    EXPECT_GE(none.bindingOp, 0);
+  }
+  RematSolution less = solve(problem, options(peak - 1));
+  EXPECT_TRUE(less.feasible);
+  EXPECT_LT(less.peak, peak);
+  RematSolution same = solve(problem, options(peak));
+  EXPECT_EQ(same.order, givenOrder(problem));
+  EXPECT_EQ(same.cost, same.costLowerBound);
+}
+
+TEST(Remat, NoFreedomAtAll) {
+  EXPECT_TRUE(solve({}, options(0)).feasible);
+  RematProblem problem = chain(10);
+  for (RematOp &op : problem.ops)
+    op.pinned = true;
+  for (size_t i = 1; i < problem.ops.size(); ++i)
+    problem.ops[i].after = {int32_t(i - 1)};
+  int64_t peak = measure(problem, givenOrder(problem)).peak;
+  RematSolution solution = solve(problem, options(peak - 1));
+  EXPECT_FALSE(solution.feasible);
+  EXPECT_EQ(solution.order, givenOrder(problem));
+  EXPECT_EQ(solution.peakLowerBound, peak);
+}
+
+TEST(Remat, HugeCostsDoNotOverflow) {
+  RematProblem problem = chain(80);
+  for (RematOp &op : problem.ops)
+    op.cost = (int64_t(1) << 62) / int64_t(problem.ops.size());
+  int64_t peak = measure(problem, givenOrder(problem)).peak;
+  RematSolution solution = solve(problem, options(peak / 3, 20000));
+  EXPECT_GT(solution.cost, 0);
+}
+
+TEST(Remat, ReadersComeBeforeTheWrite) {
+  // Op 1 reads a variable that op 3 overwrites: it may be computed again only before.
+  RematProblem problem;
+  problem.ops = {op(10, 1, {}), op(10, 1, {0}), op(50, 1, {}), op(0, 1, {2}), op(1, 1, {1})};
+  problem.ops[3].after = {1};
+  problem.ops[3].pinned = true;
+  RematSolution solution = solve(problem, options(0));
+  int64_t last = -1, write = -1;
+  for (size_t i = 0; i < solution.order.size(); ++i) {
+    if (solution.order[i] == 1)
+      last = i;
+    if (solution.order[i] == 3)
+      write = i;
+  }
+  EXPECT_LT(last, write);
+}
+
+TEST(Remat, ThreadsDoNotChangeTheAnswer) {
+  SearchRandom random(61);
+  for (int round = 0; round < 10; ++round) {
+    RematProblem problem = chain(70 + random.below(50), 10);
+    for (RematOp &op : problem.ops)
+      op.results[0] += random.below(30);
+    RematOptions wanted =
+        options(measure(problem, givenOrder(problem)).peak * (3 + round % 5) / 10, 40000);
+    RematSolution first = solve(problem, wanted);
+    for (int32_t threads : {1, 2, 7}) {
+      wanted.threads = threads;
+      EXPECT_EQ(solve(problem, wanted).order, first.order);
+    }
+  }
+}
+
+TEST(Remat, ChainsReachRootOfTheirLength) {
+  // 200 layers: keeping every k-th needs about 2 * sqrt(200) values at less than one more forward
+  // pass.
+  RematProblem problem = chain(200, 1);
+  RematSolution solution = solve(problem, options(40, 300000));
+  EXPECT_TRUE(solution.feasible);
+  EXPECT_LE(solution.cost, measure(problem, givenOrder(problem)).cost + 200);
+}
