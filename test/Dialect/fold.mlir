@@ -1,0 +1,83 @@
+// RUN: memopt-opt %s -canonicalize -split-input-file | FileCheck %s
+
+// A broadcast to its own type is its operand.
+// CHECK-LABEL: func.func @broadcast_to_itself
+// CHECK-SAME: (%[[X:.*]]: tensor<4x8xf32>)
+// CHECK-NEXT: return %[[X]]
+func.func @broadcast_to_itself(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = memopt.broadcast %x {dimensions = array<i64: 0, 1>} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}
+
+// -----
+
+// A broadcast constant is a larger constant.
+// CHECK-LABEL: func.func @broadcast_splat
+// CHECK-NEXT: %[[C:.*]] = arith.constant dense<2.000000e+00> : tensor<4x8xf32>
+// CHECK-NEXT: return %[[C]]
+func.func @broadcast_splat() -> tensor<4x8xf32> {
+  %c = arith.constant dense<2.0> : tensor<f32>
+  %0 = memopt.broadcast %c {dimensions = array<i64>} : (tensor<f32>) -> tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}
+
+// -----
+
+// Distinct elements stay where they are: a large constant would take the memory that the broadcast saves.
+// CHECK-LABEL: func.func @broadcast_elements
+// CHECK: memopt.broadcast
+func.func @broadcast_elements() -> tensor<4x2xf32> {
+  %c = arith.constant dense<[1.0, 2.0]> : tensor<2xf32>
+  %0 = memopt.broadcast %c {dimensions = array<i64: 1>} : (tensor<2xf32>) -> tensor<4x2xf32>
+  return %0 : tensor<4x2xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @transpose_nothing
+// CHECK-SAME: (%[[X:.*]]: tensor<4x8xf32>)
+// CHECK-NEXT: return %[[X]]
+func.func @transpose_nothing(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = memopt.transpose %x {permutation = array<i64: 0, 1>} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @transpose_splat
+// CHECK-NEXT: %[[C:.*]] = arith.constant dense<true> : tensor<8x4xi1>
+// CHECK-NEXT: return %[[C]]
+func.func @transpose_splat() -> tensor<8x4xi1> {
+  %c = arith.constant dense<true> : tensor<4x8xi1>
+  %0 = memopt.transpose %c {permutation = array<i64: 1, 0>} : (tensor<4x8xi1>) -> tensor<8x4xi1>
+  return %0 : tensor<8x4xi1>
+}
+
+// -----
+
+// Permutations of equal sizes have equal types and still move elements.
+// CHECK-LABEL: func.func @transpose_square
+// CHECK: memopt.transpose
+func.func @transpose_square(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %0 = memopt.transpose %x {permutation = array<i64: 1, 0>} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}
+
+// -----
+
+// Pure ops without users go away; a gradient's mark and a write have somebody outside who looks.
+memopt.variable @w : tensor<4xf32> role <parameter> {trainable}
+// CHECK-LABEL: func.func @effects
+func.func @effects(%x: tensor<4xf32>, %seed: tensor<i64>, %step: tensor<i64>) {
+  // CHECK-NOT: memopt.relu
+  %unused = memopt.relu %x : tensor<4xf32>
+  // CHECK-NOT: memopt.dropout_mask
+  %mask = memopt.dropout_mask %seed, %step {probability = 0.5 : f64, id = 0 : i64} : (tensor<i64>, tensor<i64>) -> tensor<4xi1>
+  // CHECK-NOT: memopt.read
+  %old = memopt.read @w : tensor<4xf32>
+  // CHECK: memopt.gradient
+  memopt.gradient %x, @w : tensor<4xf32>
+  // CHECK: memopt.write
+  memopt.write %x, @w : tensor<4xf32>
+  return
+}
