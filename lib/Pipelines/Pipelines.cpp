@@ -13,6 +13,7 @@
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -73,7 +74,7 @@ void memopt::buildPlanPipeline(OpPassManager &manager, const PipelineOptions &op
 }
 
 void memopt::registerMemoptDialects(DialectRegistry &registry) {
-  registry.insert<MemoptDialect, affine::AffineDialect, arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect,
+  registry.insert<MemoptDialect, affine::AffineDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, linalg::LinalgDialect,
                   LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, scf::SCFDialect, tensor::TensorDialect,
                   vector::VectorDialect>();
   registerUpstreamInterfaces(registry);
