@@ -103,7 +103,7 @@ class Model:
             {"buffer": {"arg": {"name": value}, "buffer_name": name, "persistent": persistent}})
         return value
 
-    def op(self, target, results, module="", **inputs):
+    def op(self, target, results, module="", /, **inputs):
         """Results as (name, dtype, sizes); one of them gives a Value, more give a tuple."""
         single = isinstance(results, tuple)
         values = [self._value(*result) for result in ([results] if single else results)]

@@ -1,0 +1,231 @@
+"""models.py CASE OUT: small archives that must import; what each shows is said in the test that reads it."""
+import sys
+
+from archive import Model, Value, linear_model, meta
+
+BOOL, F32, F64 = {"as_scalar_type": 12}, {"as_scalar_type": 7}, {"as_scalar_type": 8}
+
+
+def finish(model, value, shape):
+    """A loss from whatever the case computed."""
+    model.output(model.op("aten.sum.default", ("total", "f32", []), self_=value), value)
+    return model
+
+
+def linear():
+    return linear_model()
+
+
+def two_losses():
+    model = linear_model()
+    other = model.op("aten.sum.default", ("other", "f32", []), self_=Value("linear"))
+    model.output(other)
+    return model
+
+
+def tied():
+    model = Model()
+    first = model.parameter("embed.weight", [4, 3], path="shared")
+    last = model.parameter("head.weight", [4, 3], path="shared")
+    x = model.input("x", "f32", [2, 3])
+    return finish(model, model.op("aten.linear.default", ("y", "f32", [2, 4]), input=x, weight=last), [2, 4])
+
+
+def without_data():
+    model = tied()
+    model.members = {"data/weights/shared": b""}
+    return model
+
+
+def strided():
+    model = Model()
+    model.parameter("w", [2, 2], numbers=[0.0, 1.0, 2.0, 3.0, 4.0], tensor_meta=meta("f32", [2, 2], [1, 2], 1))
+    x = model.input("x", "f32", [2, 2])
+    return finish(model, model.op("aten.mul.Tensor", ("y", "f32", [2, 2]), self_=x, other=Value("p_w")), [2, 2])
+
+
+def _norm(model):
+    return (model.input("x", "f32", [2, 3]),
+            dict(weight=model.parameter("bn.weight", [3]), bias=model.parameter("bn.bias", [3]),
+                 running_mean=model.buffer("bn.running_mean", [3], [0.0] * 3),
+                 running_var=model.buffer("bn.running_var", [3], [1.0] * 3)))
+
+
+def functional_norm():
+    model = Model()
+    x, arguments = _norm(model)
+    count = model.buffer("bn.num_batches_tracked", [], [0], "i64")
+    more = model.op("aten.add.Tensor", ("more", "i64", []), self_=count, other=1)
+    y, _, _, mean, variance = model.op(
+        "aten._native_batch_norm_legit_functional.default",
+        [("y", "f32", [2, 3]), ("m", "f32", [3]), ("r", "f32", [3]), ("mean", "f32", [3]), ("variance", "f32", [3])],
+        "bn", input=x, **arguments, training=True, momentum=0.1, eps=1e-5)
+    model.mutation("bn.running_mean", mean)
+    model.mutation("bn.running_var", variance)
+    model.mutation("bn.num_batches_tracked", more)
+    return finish(model, y, [2, 3])
+
+
+def training_norm():
+    model = Model()
+    x, arguments = _norm(model)
+    count = model.buffer("bn.num_batches_tracked", [], [0], "i64")
+    model.op("aten.add_.Tensor", ("add_", "i64", []), self_=count, other=1)
+    y = model.op("aten.batch_norm.default", ("y", "f32", [2, 3]), "bn", input=x, **arguments, training=True,
+                 momentum=0.1, eps=1e-5, cudnn_enabled=False)
+    return finish(model, y, [2, 3])
+
+
+def in_place():
+    model = Model()
+    x = model.input("x", "f32", [2, 3])
+    y = model.op("aten.neg.default", ("y", "f32", [2, 3]), self_=x)
+    same = model.op("aten.alias.default", ("same", "f32", [2, 3]), self_=y)
+    model.op("aten.relu_.default", ("relu_", "f32", [2, 3]), self_=y)
+    return finish(model, model.op("aten.exp.default", ("z", "f32", [2, 3]), self_=same), [2, 3])
+
+
+def in_place_view():
+    model = Model()
+    x = model.input("x", "f32", [2, 3])
+    y = model.op("aten.neg.default", ("y", "f32", [2, 3]), self_=x)
+    row = model.op("aten.select.int", ("row", "f32", [3]), "net.rows", self_=y, dim=0, index=0)
+    model.op("aten.relu_.default", ("relu_", "f32", [3]), "net.rows", self_=row)
+    return finish(model, y, [2, 3])
+
+
+def _causal_mask(model, size):
+    rows = model.op("aten.arange.default", ("rows", "i64", [size]), end=size)
+    column = model.op("aten.unsqueeze.default", ("column", "i64", [size, 1]), self_=rows, dim=1)
+    ones = model.op("aten.new_ones.default", ("ones", "bool", []), self_=rows, size=[], dtype=BOOL)
+    below = model.op("aten.le.Tensor", ("below", "bool", [size, size]), self_=rows, other=column)
+    return model.op("aten.__and__.Tensor", ("mask", "bool", [size, size]), self_=ones, other=below)
+
+
+def _attention(model, size, mask, heads=2, shape=None):
+    q, k, v = (model.input(n, "f32", [1, 2, size, 4]) for n in "qkv")
+    y = model.op("aten.scaled_dot_product_attention.default", ("y", "f32", [1, 2, size, 4]), query=q, key=k, value=v,
+                 attn_mask=mask, dropout_p=0.5)
+    return finish(model, y, [1, 2, size, 4])
+
+
+def causal_mask():
+    model = Model()
+    return _attention(model, 3, _causal_mask(model, 3))
+
+
+def full_mask():
+    model = Model()
+    mask = model.op("aten.ones.default", ("mask", "bool", [1, 2, 3, 3]), size=[1, 2, 3, 3], dtype=BOOL)
+    return _attention(model, 3, mask)
+
+
+def padding_mask():
+    model = Model()
+    kept = model.input("kept", "i64", [1, 3])
+    mask = model.op("aten._to_copy.default", ("b", "bool", [1, 3]), self_=kept, dtype=BOOL)
+    for i in (1, 2):
+        mask = model.op("aten.unsqueeze.default", (f"m{i}", "bool", [1] * (i + 1) + [3]), self_=mask, dim=1)
+    mask = model.op("aten.expand.default", ("wide", "bool", [1, 1, 3, 3]), self_=mask, size=[1, -1, 3, -1])
+    return _attention(model, 3, mask)
+
+
+def band_mask():
+    model = Model()
+    mask = _causal_mask(model, 3)
+    flipped = model.op("aten.triu.default", ("band", "bool", [3, 3]), self_=mask, diagonal=-1)
+    return _attention(model, 3, flipped)
+
+
+def grouped_heads():
+    model = Model()
+    q, k = model.input("q", "f32", [1, 4, 3, 8]), model.input("k", "f32", [1, 2, 3, 8])
+    wide = model.op("aten.unsqueeze.default", ("u", "f32", [1, 2, 1, 3, 8]), self_=k, dim=2)
+    wide = model.op("aten.expand.default", ("e", "f32", [1, 2, 2, 3, 8]), self_=wide, size=[1, 2, 2, 3, 8])
+    wide = model.op("aten.reshape.default", ("r", "f32", [1, 4, 3, 8]), self_=wide, shape=[1, 4, 3, 8])
+    y = model.op("aten.scaled_dot_product_attention.default", ("y", "f32", [1, 4, 3, 8]), query=q, key=wide,
+                 value=wide, is_causal=True, scale=0.25)
+    return finish(model, y, [1, 4, 3, 8])
+
+
+def positions():
+    model = Model()
+    table = model.parameter("positions.weight", [8, 2])
+    ids = model.buffer("ids", [1, 8], range(8), "i64", persistent=False)
+    some = model.op("aten.slice.Tensor", ("some", "i64", [1, 4]), self_=ids, dim=1, start=2, end=6)
+    y = model.op("aten.embedding.default", ("y", "f32", [1, 4, 2]), weight=table, indices=some)
+    x = model.input("x", "f32", [3, 4, 2])
+    return finish(model, model.op("aten.add.Tensor", ("z", "f32", [3, 4, 2]), self_=x, other=y), [3, 4, 2])
+
+
+def pick_by_ranges():
+    model = Model()
+    x = model.input("x", "f32", [4, 6])
+    rows = model.op("aten.arange.default", ("rows", "i64", [4]), end=4)
+    rows = model.op("aten.view.default", ("r", "i64", [4, 1, 1]), self_=rows, size=[4, 1, 1])
+    columns = model.op("aten.arange.start_step", ("columns", "i64", [3]), start=1, end=6, step=2)
+    y = model.op("aten.index.Tensor", ("y", "f32", [4, 1, 3]), self_=x, indices=[rows, columns])
+    return finish(model, y, [4, 1, 3])
+
+
+def promotion():
+    model = Model()
+    image = model.input("image", "u8", [2, 3])
+    real = model.op("aten._to_copy.default", ("real", "f32", [2, 3]), self_=image, dtype=F32)
+    scaled = model.op("aten.div.Tensor", ("scaled", "f32", [2, 3]), self_=real, other=255)
+    count = model.input("count", "i64", [2, 1])
+    mixed = model.op("aten.add.Tensor", ("mixed", "f32", [2, 3]), self_=count, other=scaled, alpha=2)
+    low = model.op("aten.lt.Scalar", ("low", "bool", [2, 1]), self_=count, other=0.5)
+    y = model.op("aten.where.ScalarSelf", ("y", "f32", [2, 3]), condition=low, self_=0.0, other=mixed)
+    return finish(model, y, [2, 3])
+
+
+def no_gradient():
+    model = Model()
+    x = model.input("x", "f32", [2])
+    graph = {"inputs": [{"as_tensor": {"name": "x"}}], "outputs": [{"as_tensor": {"name": "c"}}],
+             "nodes": [{"target": "torch.ops.aten.cos.default", "name": "c", "metadata": {},
+                        "inputs": [{"name": "self", "arg": {"as_tensor": {"name": "x"}}, "kind": 1}],
+                        "outputs": [{"as_tensor": {"name": "c"}}], "is_hop_single_tensor_return": None}],
+             "tensor_values": {"x": meta("f32", [2]), "c": meta("f32", [2])}, "sym_int_values": {}}
+    y = model.op("higher_order.wrap_with_set_grad_enabled", ("y", "f32", [2]), "rope", a=False,
+                 b={"as_graph": {"name": "g", "graph": graph}}, c=x)
+    for argument in model.graph["nodes"][0]["inputs"]:
+        argument["name"] = ""
+    return finish(model, y, [2])
+
+
+def detached_parameter():
+    model = Model()
+    w = model.parameter("w", [2])
+    y = model.op("aten.detach.default", ("y", "f32", [2]), "net.frozen", self_=w)
+    return finish(model, model.op("aten.add.Tensor", ("z", "f32", [2]), self_=y, other=w), [2])
+
+
+def dropout():
+    model = Model()
+    x = model.input("x", "f32", [2, 3])
+    y, _ = model.op("aten.native_dropout.default", [("y", "f32", [2, 3]), ("kept", "bool", [2, 3])], input=x, p=0.25,
+                    train=True)
+    return finish(model, y, [2, 3])
+
+
+def no_common_batch():
+    model = Model()
+    x, y = model.input("x", "f32", [2, 3]), model.input("y", "f32", [3])
+    return finish(model, model.op("aten.add.Tensor", ("z", "f32", [2, 3]), self_=x, other=y), [2, 3])
+
+
+def losses():
+    model = Model()
+    x, t = model.input("x", "f32", [2, 5, 3]), model.input("t", "i64", [2, 3])
+    a = model.op("aten.cross_entropy_loss.default", ("a", "f32", []), self_=x, target=t, ignore_index=4)
+    logs = model.op("aten.log_softmax.int", ("logs", "f32", [2, 5, 3]), self_=x, dim=1)
+    b = model.op("aten.nll_loss_nd.default", ("b", "f32", [2, 3]), self_=logs, target=t, reduction=0)
+    c = model.op("aten.binary_cross_entropy_with_logits.default", ("c", "f32", []), self_=x, target=logs, reduction=2)
+    model.output(a, b, c)
+    return model
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]().save(sys.argv[2])
