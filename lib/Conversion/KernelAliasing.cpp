@@ -79,8 +79,9 @@ static LogicalResult checkStage(const ElementGraph &graph, const KernelStage &st
   return success();
 }
 
-LogicalResult mlir::memopt::orderForAliases(const ElementGraph &graph, KernelSchedule &schedule,
-                                            Operation *kernel, ArrayRef<int64_t> resultBuffers) {
+std::optional<unsigned> mlir::memopt::orderForAliases(const ElementGraph &graph,
+                                                      KernelSchedule &schedule,
+                                                      ArrayRef<int64_t> resultBuffers) {
   auto isOverOperand = [&](const KernelStore &store) { return resultBuffers[store.result] >= 0; };
   auto overwrites = [&](const KernelNest &nest) { return llvm::any_of(nest.stores, isOverOperand); };
   auto anyOverwrites = [&](const KernelStage &stage) { return llvm::any_of(stage.nests, overwrites); };
@@ -103,8 +104,7 @@ LogicalResult mlir::memopt::orderForAliases(const ElementGraph &graph, KernelSch
           for (const KernelNest &other : later.nests)
             isFine &= collectReads(graph, other, operand).empty();
         if (!isFine)
-          return kernel->emitError("result ") << store.result << " would overwrite operand "
-                                              << operand << " while it is still read";
+          return store.result;
       }
-  return success();
+  return std::nullopt;
 }

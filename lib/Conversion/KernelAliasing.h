@@ -15,8 +15,9 @@ namespace mlir::memopt {
 
 /// Orders the nests of each stage so that results over operands are stored last, and checks that no
 /// element is read after it is overwritten. `resultBuffers[i]` is the operand under result i, or -1.
-LogicalResult orderForAliases(const ElementGraph &graph, KernelSchedule &schedule, Operation *kernel,
-                              ArrayRef<int64_t> resultBuffers);
+/// Gives the number of a result that would be stored too early.
+std::optional<unsigned> orderForAliases(const ElementGraph &graph, KernelSchedule &schedule,
+                                             ArrayRef<int64_t> resultBuffers);
 
 } // namespace mlir::memopt
 

@@ -66,6 +66,8 @@ private:
   // Nests (KernelEmission.cpp).
   void emitIteration(Value iteration);
   void emitDistributed(const KernelNest &nest, Value block);
+  void emitBlockAt(AtomId variable, int64_t lanes, Value block, llvm::function_ref<void()> body);
+  void emitScatter(const KernelScatter &scatter, Value begin, Value end);
   void emitNest(const KernelNest &nest, size_t level);
   void emitStores(const KernelNest &nest);
 

@@ -159,6 +159,21 @@ private:
 };
 } // namespace
 
+static FailureOr<KernelSchedule> chooseSchedule(ElementGraph &graph, KernelOp kernel,
+                                                const ScheduleTarget &target,
+                                                ArrayRef<int64_t> aliases) {
+  Operation *yield = kernel.getYield();
+  if (yield->getNumOperands() == 1)
+    if (auto scatter = yield->getOperand(0).getDefiningOp<EmbeddingBackwardOp>()) {
+      if (aliases[0] >= 0)
+        return scatter.emitOpError("cannot be computed in its operand's buffer");
+      return scheduleScatter(graph, scatter, target);
+    }
+  return scheduleKernel(graph, yield, target, [&](KernelSchedule &candidate) {
+    return !orderForAliases(graph, candidate, aliases);
+  });
+}
+
 KernelLowering::KernelLowering(ModuleOp program, const KernelOptions &options)
     : program(program), options(options) {}
 
@@ -175,9 +190,12 @@ FailureOr<std::string> KernelLowering::lower(KernelOp kernel, ArrayRef<int64_t> 
   ScheduleTarget target;
   target.blockBytes = 4 * options.vectorBytes;
   target.isScalar = options.isReference;
-  FailureOr<KernelSchedule> schedule = scheduleKernel(graph, kernel.getYield(), target);
-  if (failed(schedule) || failed(orderForAliases(graph, *schedule, kernel, aliases)))
+  FailureOr<KernelSchedule> schedule = chooseSchedule(graph, kernel, target, aliases);
+  if (failed(schedule))
     return failure();
+  if (std::optional<unsigned> result = orderForAliases(graph, *schedule, aliases))
+    return kernel.emitError("result ") << *result << " would overwrite operand " << aliases[*result]
+                                       << " while it is still read";
   if (options.scheduleOutput) {
     *options.scheduleOutput << "kernel " << name << "\n";
     schedule->print(graph, *options.scheduleOutput);

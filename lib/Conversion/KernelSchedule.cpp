@@ -10,6 +10,8 @@
 
 #include "KernelCost.h"
 
+#include "memopt/Dialect/Memopt.h"
+
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -29,8 +31,10 @@ struct Root {
 
 class Scheduler {
 public:
-  Scheduler(ElementGraph &graph, Operation *terminator, const ScheduleTarget &target)
-      : graph(graph), table(graph.getTable()), terminator(terminator), target(target) {}
+  Scheduler(ElementGraph &graph, Operation *terminator, const ScheduleTarget &target,
+            llvm::function_ref<bool(KernelSchedule &)> accept)
+      : graph(graph), table(graph.getTable()), terminator(terminator), target(target),
+        accept(accept) {}
 
   FailureOr<KernelSchedule> run();
 
@@ -53,6 +57,7 @@ private:
   IndexTable &table;
   Operation *terminator;
   const ScheduleTarget &target;
+  llvm::function_ref<bool(KernelSchedule &)> accept;
   SmallVector<Root> roots;
   /// By size and ordinal; ordinal 0 is for rows. Candidates share them, and so their nodes.
   std::map<std::pair<int64_t, unsigned>, AtomId> variables;
@@ -292,12 +297,20 @@ FailureOr<KernelStage> Scheduler::buildStage(ArrayRef<Root> roots, int64_t rows)
 
 FailureOr<KernelStage> Scheduler::findStage(ArrayRef<Root> roots) {
   std::optional<KernelStage> best;
+  bool isBestAccepted = false;
   for (int64_t rows : collectRowCounts(roots)) {
     FailureOr<KernelStage> stage = buildStage(roots, rows);
     if (failed(stage))
       return failure();
-    if (!best || stage->cost < best->cost)
-      best = std::move(*stage);
+    if (best && isBestAccepted && stage->cost >= best->cost)
+      continue;
+    KernelSchedule alone;
+    alone.stages.push_back(*stage);
+    bool isAccepted = accept(alone);
+    if (best && isBestAccepted == isAccepted ? stage->cost >= best->cost : best && isBestAccepted)
+      continue;
+    best = std::move(*stage);
+    isBestAccepted = isAccepted;
   }
   return *best;
 }
@@ -330,12 +343,41 @@ FailureOr<KernelSchedule> Scheduler::run() {
     cost += own->cost;
     apart.stages.push_back(std::move(*own));
   }
+  bool isApartAccepted = accept(apart), isTogetherAccepted = accept(together);
+  if (isApartAccepted != isTogetherAccepted)
+    return isApartAccepted ? apart : together;
   return cost < together.stages.front().cost ? apart : together;
 }
 
 FailureOr<KernelSchedule> mlir::memopt::scheduleKernel(ElementGraph &graph, Operation *terminator,
-                                                       const ScheduleTarget &target) {
-  return Scheduler(graph, terminator, target).run();
+                                                       const ScheduleTarget &target,
+                                                       llvm::function_ref<bool(KernelSchedule &)> accept) {
+  return Scheduler(graph, terminator, target, accept).run();
+}
+
+FailureOr<KernelSchedule> mlir::memopt::scheduleScatter(ElementGraph &graph, Operation *op,
+                                                        const ScheduleTarget &target) {
+  auto scatter = cast<EmbeddingBackwardOp>(op);
+  IndexTable &table = graph.getTable();
+  ArrayRef<int64_t> tokens = cast<RankedTensorType>(scatter.getIndices().getType()).getShape();
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(scatter.getResult().getType()).getShape();
+  int64_t count = llvm::product_of(tokens), columns = shape[1];
+  KernelScatter info{0, shape[0], table.addVariable(count), table.addVariable(columns), 1,
+                     kNoNode, kNoNode, scatter.getPaddingIndex()};
+  SmallVector<IndexExpr> indices = table.delinearize(table.get(info.token), tokens);
+  FailureOr<NodeId> index = graph.build(scatter.getIndices(), indices);
+  indices.push_back(table.get(info.column));
+  FailureOr<NodeId> value = graph.build(scatter.getGradient(), indices);
+  if (failed(index) || failed(value))
+    return failure();
+  info.index = *index;
+  info.value = *value;
+  if (!target.isScalar)
+    info.lanes = chooseLanes(graph, *value, info.column, columns, target);
+  KernelSchedule schedule;
+  schedule.stages.emplace_back().scatter = info;
+  schedule.stages.back().cost = double(columns) * (3 * count + shape[0]) / 8;
+  return schedule;
 }
 
 //===----------------------------------------------------------------------===//
@@ -403,6 +445,11 @@ std::optional<LaneChoice> mlir::memopt::chooseReductionLanes(const ElementGraph 
 void KernelSchedule::print(const ElementGraph &graph, raw_ostream &os) const {
   const IndexTable &table = graph.getTable();
   for (const KernelStage &stage : stages) {
+    if (stage.scatter) {
+      os << "stage scatter " << table.getSize(stage.scatter->token) << " tokens, columns "
+         << table.getSize(stage.scatter->column) << "/" << stage.scatter->lanes << "\n";
+      continue;
+    }
     os << "stage rows=" << (stage.row ? table.getSize(*stage.row) : 1);
     if (stage.distributesNest)
       os << " distributes-nest";

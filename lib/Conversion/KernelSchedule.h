@@ -45,7 +45,21 @@ struct KernelNest {
   SmallVector<KernelStore, 2> stores;
 };
 
+/// Zeros a result of `rows` rows, then adds to row `index(token)` what `value(token, column)` gives, in
+/// the order of tokens. The parallel loop is over blocks of columns, so that no two threads meet.
+struct KernelScatter {
+  unsigned result;
+  int64_t rows;
+  AtomId token, column;
+  int64_t lanes;
+  NodeId index, value;
+  /// Tokens of this index add nothing.
+  std::optional<int64_t> padding;
+};
+
 struct KernelStage {
+  /// In place of everything below.
+  std::optional<KernelScatter> scatter;
   /// The parallel loop over rows; none when there is a single row.
   std::optional<AtomId> row;
   SmallVector<KernelNest, 2> nests;
@@ -61,8 +75,14 @@ struct KernelSchedule {
 };
 
 /// Results of the kernel are the values that `terminator` yields; result i is buffer i of the results.
+/// Schedules that `accept` refuses are taken only when it refuses all.
 FailureOr<KernelSchedule> scheduleKernel(ElementGraph &graph, Operation *terminator,
-                                         const ScheduleTarget &target);
+                                         const ScheduleTarget &target,
+                                         llvm::function_ref<bool(KernelSchedule &)> accept);
+
+/// The single stage of a kernel whose result is that of `op`, a memopt.embedding_backward.
+FailureOr<KernelSchedule> scheduleScatter(ElementGraph &graph, Operation *op,
+                                          const ScheduleTarget &target);
 
 /// Which loop of a reduction runs over lanes when its result is one scalar, and how many lanes.
 struct LaneChoice {
