@@ -1,0 +1,145 @@
+//===- MutationTests.cpp - mutated archives never crash the importer -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Seeds are fixed, so a failure repeats. A mutation keeps the JSON whole and changes a value in it: that gets
+// deeper into the importer than damaged bytes, which checksums stop.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ArchiveWriter.h"
+#include "memopt/Import/Archive.h"
+#include "memopt/Import/Pt2.h"
+
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+#include "gtest/gtest.h"
+
+#include <cstdlib>
+#include <random>
+
+using namespace llvm;
+using namespace memopt::pt2;
+using namespace memopt::pt2::testing;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+namespace {
+
+/// All members of a shipped archive.
+Members readModel(StringRef name) {
+  Archive archive = cantFail(Archive::open((StringRef(MODELS) + "/" + name).str()));
+  Members members;
+  for (const std::string &member : archive.list(""))
+    members.emplace_back("model/" + member, cantFail(archive.read(member)).str());
+  return members;
+}
+
+/// The member whose name ends so.
+std::string &find(Members &members, StringRef suffix) {
+  for (auto &[name, bytes] : members)
+    if (StringRef(name).ends_with(suffix))
+      return bytes;
+  ADD_FAILURE() << "no member " << suffix.str();
+  return members.front().second;
+}
+
+void collect(json::Value &value, std::vector<json::Value *> &all) {
+  all.push_back(&value);
+  if (json::Array *array = value.getAsArray())
+    for (json::Value &element : *array)
+      collect(element, all);
+  if (json::Object *object = value.getAsObject())
+    for (auto &entry : *object)
+      collect(entry.second, all);
+}
+
+/// Gives one value of the document another one: a hostile number, another place's value, nothing.
+void mutate(json::Value &document, std::mt19937 &random) {
+  std::vector<json::Value *> all;
+  collect(document, all);
+  json::Value &target = *all[random() % all.size()];
+  constexpr int64_t numbers[] = {0, 1, -1, 2, 3, 7, 64, 1 << 20, int64_t(1) << 31, INT64_MAX, INT64_MIN};
+  switch (random() % 6) {
+  case 0:
+  case 1:
+    target = numbers[random() % std::size(numbers)];
+    break;
+  case 2:
+    target = json::Value(*all[random() % all.size()]);
+    break;
+  case 3:
+    target = nullptr;
+    break;
+  case 4:
+    if (json::Array *array = target.getAsArray(); array && !array->empty())
+      array->erase(array->begin() + random() % array->size());
+    else
+      target = json::Array{};
+    break;
+  default:
+    target = json::Object{{"as_ints", json::Array{numbers[random() % std::size(numbers)], -1}}};
+  }
+}
+
+std::string print(const json::Value &value) { return formatv("{0}", value); }
+
+/// MEMOPT_FUZZ_ROUNDS makes a long run of it.
+int rounds(int usual) {
+  const char *wanted = std::getenv("MEMOPT_FUZZ_ROUNDS");
+  return wanted ? std::atoi(wanted) : usual;
+}
+
+void importMutations(StringRef model, StringRef member, int count, unsigned seed) {
+  Members members = readModel(model);
+  std::string &text = find(members, member);
+  json::Value original = cantFail(json::parse(text));
+  std::mt19937 random(seed);
+  int imported = 0;
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  for (int i = 0; i != count; ++i) {
+    json::Value document(original);
+    for (unsigned n = 1 + random() % 2; n != 0; --n)
+      mutate(document, random);
+    text = print(document);
+    auto module = importPt2(context, makeBuffer(writeArchive(members)));
+    if (module)
+      ++imported;
+    else
+      EXPECT_NE(toString(module.takeError()), "");
+  }
+  EXPECT_LT(imported, count); // most mutations matter
+}
+
+TEST(Mutations, OfGraphsNeverCrash) {
+  importMutations("mlp.train.pt2", "models/model.json", rounds(400), 1);
+  importMutations("resnet18.train.pt2", "models/model.json", rounds(60), 2);
+  importMutations("bytegpt.train.pt2", "models/model.json", rounds(60), 3);
+}
+
+TEST(Mutations, OfWeightsConfigsNeverCrash) {
+  importMutations("mlp.train.pt2", "data/weights/model_weights_config.json", rounds(300), 4);
+}
+
+TEST(Mutations, OfBytesNeverCrash) {
+  std::string whole = writeArchive(readModel("mlp.train.pt2"));
+  std::mt19937 random(5);
+  for (int i = 0; i != rounds(300); ++i) {
+    std::string file = std::string(1, '\0') + whole;
+    // Mostly near the end, where the directory is.
+    for (int n = 0; n != 3; ++n) {
+      size_t reach = random() % 2 ? 800 : file.size() - 1;
+      file[file.size() - 1 - random() % std::min(reach, file.size() - 1)] = char(random());
+    }
+    if (random() % 4 == 0)
+      file.resize(1 + random() % file.size());
+    LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t *>(file.data()), file.size());
+  }
+}
+
+} // namespace
