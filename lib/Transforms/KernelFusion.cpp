@@ -292,6 +292,13 @@ bool KernelFusion::isRowLocal(const FusionEdge &edge) const {
   return isPrefix || isColumn;
 }
 
+/// Updates stay apart: whoever runs the program may look at loss and gradients before any state
+/// changes.
+static bool isOptimizer(Operation *op) {
+  auto phase = op->getAttrOfType<StringAttr>(MemoptDialect::kPhaseAttr);
+  return phase && phase.getValue() == "optimizer";
+}
+
 bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
   constexpr size_t maximumMembers = 48, maximumBuffers = 32;
   constexpr int64_t minimumRows = 16;
@@ -302,9 +309,10 @@ bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
   llvm::SmallDenseSet<Value> buffers;
   double points = 0;
   ArrayRef<int64_t> rows = nodes[members.front()].rows;
+  bool isUpdate = isOptimizer(nodes[members.front()].op);
   for (unsigned member : members) {
     const FusionNode &node = nodes[member];
-    if (!node.isMember || node.isAlone)
+    if (!node.isMember || node.isAlone || isOptimizer(node.op) != isUpdate)
       return false;
     points += getPoints(node.domain);
     size_t common = 0;

@@ -77,6 +77,11 @@ struct LowerToLinalgPass : memopt::impl::LowerToLinalgPassBase<LowerToLinalgPass
 
   LogicalResult initialize(MLIRContext *) override {
     populateActivationLowerings(lowerings);
+    populateBatchNormLowerings(lowerings);
+    populateInterpolationLowerings(lowerings);
+    populateNormLowerings(lowerings);
+    populatePoolingLowerings(lowerings);
+    populateRandomLowerings(lowerings);
     populateLossLowerings(lowerings);
     populateOptimizerLowerings(lowerings);
     populateShapeLowerings(lowerings);

@@ -12,28 +12,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "LowerToLinalg.h"
+#include "ScalarFormula.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
-
-namespace {
-/// Writes formulas over scalars of one type.
-struct Formula {
-  ImplicitLocOpBuilder &b;
-  Type type;
-
-  Value number(double value) { return createConstant(b, type, value); }
-  Value wide(Value value) { return convertTo(b, value, type); }
-  Value add(Value l, Value r) { return arith::AddFOp::create(b, l, r); }
-  Value sub(Value l, Value r) { return arith::SubFOp::create(b, l, r); }
-  Value mul(Value l, Value r) { return arith::MulFOp::create(b, l, r); }
-  Value div(Value l, Value r) { return arith::DivFOp::create(b, l, r); }
-  Value scale(double factor, Value value) { return mul(number(factor), value); }
-};
-} // namespace
 
 /// A tensor of rank 0 from others of rank 0, computed in f64.
 static Value createScalar(ImplicitLocOpBuilder &b, ArrayRef<Value> inputs, Type element,
