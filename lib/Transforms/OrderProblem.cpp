@@ -65,10 +65,17 @@ static int32_t findInPlaceOperand(const KernelGraph &graph, const Buffer &buffer
   auto inPlace = dyn_cast<InPlaceOpInterface>(buffer.op);
   if (!inPlace)
     return -1;
-  for (unsigned operand : inPlace.getInPlaceOperands(buffer.result)) {
+  SmallVector<unsigned> allowed = inPlace.getInPlaceOperands(buffer.result);
+  for (unsigned operand : allowed) {
     unsigned candidate = graph.getBufferOf(buffer.op->getOperand(operand));
     const Buffer &old = graph.getBuffers()[candidate];
     if (old.kind == Buffer::Kind::Variable || old.bytes < buffer.bytes || old.end - 1 != buffer.begin)
+      continue;
+    // One buffer may come in as several operands; all of them must bear being written over.
+    bool isReadOtherwise = llvm::any_of(buffer.op->getOpOperands(), [&](OpOperand &other) {
+      return graph.getBufferOf(other.get()) == candidate && !llvm::is_contained(allowed, other.getOperandNumber());
+    });
+    if (isReadOtherwise)
       continue;
     if (taken.insert(candidate).second)
       return static_cast<int32_t>(candidate);
@@ -227,9 +234,13 @@ void OrderProblem::apply(ArrayRef<int32_t> order) {
     for (auto [from, to] : llvm::zip(original->getResults(), op->getResults()))
       latest.map(from, to);
   }
-  // What is no instruction stands at the end and sees the latest instances.
+  // What is no instruction sees the latest instances. A mark of a gradient stands where the gradient is made, for its
+  // bytes may be overwritten later; the others stand at the end.
   for (Operation *op : followers) {
-    if (op != terminator)
+    Operation *maker = isa<GradientOp>(op) ? latest.lookupOrDefault(getBufferRoot(op->getOperand(0))).getDefiningOp() : nullptr;
+    if (maker)
+      op->moveAfter(maker);
+    else if (op != terminator)
       op->moveBefore(terminator);
     rewire(op, llvm::to_vector(op->getOperands()));
   }

@@ -7,8 +7,9 @@
 //===----------------------------------------------------------------------===//
 //
 // Runs the program in the abstract: a map from bytes to the value that was last written there. Each instruction
-// must find all bytes of its operands still theirs; then its results take their bytes over. Nothing here uses the
-// planner's live ranges, so a mistake there cannot hide here.
+// must find all bytes of its operands still theirs; then its results take their bytes over. At the end every variable
+// holds what was written to it, and no byte lies outside the arena. Nothing here uses the planner's live ranges, so a
+// mistake there cannot hide here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -80,7 +81,7 @@ public:
     for (Operation &op : function.getBody().front())
       if (failed(step(&op)))
         return failure();
-    return success();
+    return success(succeeded(checkVariables()) && succeeded(checkHeight()));
   }
 
 private:
@@ -90,8 +91,7 @@ private:
       if (!offset)
         return variable.emitOpError("has no offset in the planned program");
       Interval bytes{offset.getInt(), offset.getInt() + getTensorBytes(variable.getTensorType())};
-      places[variable] = bytes;
-      ownership.claim(bytes, variable);
+      claim(bytes, variable);
       current[variable.getSymNameAttr()] = variable;
     }
     for (auto variable : module.getOps<VariableOp>())
@@ -111,9 +111,14 @@ private:
   }
 
   void place(Value value, int64_t offset, int64_t bytes) {
-    const void *key = value.getAsOpaquePointer();
-    places[key] = {offset, offset + bytes};
-    ownership.claim(places[key], key);
+    claim({offset, offset + bytes}, value.getAsOpaquePointer());
+  }
+
+  void claim(Interval bytes, const void *owner) {
+    places[owner] = bytes;
+    ownership.claim(bytes, owner);
+    lowest = std::min(lowest, bytes.begin);
+    highest = std::max(highest, bytes.end);
   }
 
   LogicalResult step(Operation *op) {
@@ -148,10 +153,29 @@ private:
   LogicalResult checkStored(WriteOp write) {
     auto variable = SymbolTable::lookupNearestSymbolFrom<VariableOp>(write, write.getVariableAttr());
     Interval home = homes(variable), found = places[ownerOf(write.getValue())];
-    if (home.begin == found.begin && home.end == found.end)
-      return success();
-    return write.emitOpError() << "writes a value that lies at " << found.begin << ", expected the variable's "
-                               << home.begin;
+    if (home.begin != found.begin || home.end != found.end)
+      return write.emitOpError() << "writes a value that lies at " << found.begin << ", expected the variable's "
+                                 << home.begin;
+    current[variable.getSymNameAttr()] = ownerOf(write.getValue());
+    return success();
+  }
+
+  /// What the next step begins with.
+  LogicalResult checkVariables() {
+    for (auto variable : module.getOps<VariableOp>())
+      if (!ownership.owns(homes(variable), current[variable.getSymNameAttr()]))
+        return variable.emitOpError("is overwritten by a value that is not written to it");
+    return success();
+  }
+
+  LogicalResult checkHeight() {
+    auto height = module->getAttrOfType<IntegerAttr>(MemoptDialect::kArenaBytesAttr);
+    if (!height)
+      return module.emitError() << "has no '" << MemoptDialect::kArenaBytesAttr << "' in the planned program";
+    if (lowest < 0 || highest > height.getInt())
+      return module.emitError() << "places buffers from byte " << lowest << " to " << highest << ", expected 0 to "
+                                << height.getInt();
+    return success();
   }
 
   Interval homes(VariableOp variable) {
@@ -182,7 +206,7 @@ private:
     for (auto [result, bytes] : llvm::zip(op->getResults(), made))
       place(result, bytes.begin, bytes.end - bytes.begin);
     if (workspace > 0)
-      ownership.claim(made.back(), op);
+      claim(made.back(), op);
     return success();
   }
 
@@ -207,7 +231,8 @@ private:
   Ownership ownership;
   DenseMap<const void *, Interval> places;
   DenseMap<Value, const void *> aliases;
-  DenseMap<StringAttr, const void *> current;
+  DenseMap<StringAttr, const void *> current; ///< by variable: who holds its value
+  int64_t lowest = 0, highest = 0;            ///< bytes that any buffer touches
 };
 
 struct VerifyPlannedPass : public mlir::memopt::impl::VerifyPlannedPassBase<VerifyPlannedPass> {
