@@ -81,6 +81,25 @@ def LowerToLinalgPass : Pass<"memopt-lower-to-linalg", "::mlir::func::FuncOp"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def RecomputeElementwisePass : Pass<"memopt-recompute-elementwise", "::mlir::func::FuncOp"> {
+  let summary = "Recompute cheap pointwise values in backward instead of keeping them";
+  let description = [{
+    Chooses, as a minimum cut over bytes, which forward values stay alive until the backward pass, so that
+    everything else backward uses follows from those by pointwise `linalg.generic` and views. Only what is
+    chosen is cloned, once for all backward users; clones carry `memopt.clone` and `memopt.phase = "backward"`.
+    Results do not change by a bit: a clone evaluates the same scalar operations in the same order.
+
+    Results of library calls, reductions, and gathers from large tables are never recomputed.
+
+    Remark: the bytes kept before and after, and the number of clones.
+  }];
+  let options = [
+    Option<"enabled", "enabled", "bool", "true", "Recompute at all">,
+    Option<"print", "print", "bool", "false", "Print the values kept and those recomputed as remarks">
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def FormKernelsPass : Pass<"memopt-form-kernels", "::mlir::func::FuncOp"> {
   let summary = "Group the ops of a step into kernels and library calls";
   let description = [{
@@ -127,6 +146,19 @@ def SchedulePass : Pass<"memopt-schedule", "::mlir::ModuleOp"> {
   let options = [
     Option<"iterations", "iterations", "int64_t", "-1", "Moves of the search; -1 for a number by size">,
     Option<"threads", "threads", "int", "1", "Threads of the search, for speed only">
+  ];
+}
+
+def ActivationCheckpointingPass : Pass<"memopt-activation-checkpointing", "::mlir::ModuleOp"> {
+  let summary = "Recompute the named modules in the backward pass, keeping their inputs";
+  let description = [{
+    By hand, as users of other frameworks do, on the kernel graph. `modules` are fully qualified names or globs; each
+    matching module is one segment. `segments` cuts the forward pass into equal pieces instead (Chen et al. 2016 take
+    the square root of the number of layers).
+  }];
+  let options = [
+    ListOption<"modules", "modules", "std::string", "Names or globs of modules">,
+    Option<"segments", "segments", "int64_t", "0", "Number of equal segments of the forward pass">
   ];
 }
 

@@ -1,0 +1,71 @@
+//===- BudgetSearch.h - the cheapest order within a number of bytes -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Planning's solveRemat works on plain integers and counts every value whole. This search places its answers in an
+// arena, which knows of buffers taken over in place and of gaps between them, and moves the solver's budget until the
+// arena just meets the user's.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_TRANSFORMS_BUDGETSEARCH_H
+#define MEMOPT_TRANSFORMS_BUDGETSEARCH_H
+
+#include "memopt/Analysis/CostModel.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <limits>
+#include <vector>
+
+namespace mlir::memopt {
+
+struct BudgetOptions {
+  int64_t iterations = -1; ///< moves of each search; -1: a number by size
+  int32_t threads = 1;     ///< for speed only
+  MachineProfile profile;
+};
+
+/// An order of the step's instructions, with repeats where they run again, and what it needs.
+struct BudgetPlan {
+  std::vector<int32_t> order;
+  int64_t bytes = std::numeric_limits<int64_t>::max();       ///< height of the arena
+  int64_t nanoseconds = std::numeric_limits<int64_t>::max(); ///< predicted
+  int64_t clones = 0;
+};
+
+/// Searches orders of one kernel graph whose writes have their copies (insertVariableCopies). The module is not changed
+/// before apply.
+class BudgetSearch {
+public:
+  BudgetSearch(ModuleOp module, BudgetOptions options);
+  ~BudgetSearch();
+
+  /// The plan of the order as it stands.
+  FailureOr<BudgetPlan> getGivenPlan();
+
+  /// The cheapest plan found whose arena is at most `budget` bytes; where none was found, the lowest one.
+  FailureOr<BudgetPlan> findPlan(int64_t budget);
+
+  /// The largest lower bound that any search proved, in the solver's terms.
+  int64_t getLowerBound() const { return lowerBound; }
+
+  /// Rewrites the module; the search is used up.
+  void apply(const BudgetPlan &plan);
+
+  /// Measures an order that somebody else made.
+  FailureOr<BudgetPlan> measure(std::vector<int32_t> order, int64_t budget = -1);
+
+private:
+  struct State;
+  std::unique_ptr<State> state;
+  int64_t lowerBound = 0;
+};
+
+} // namespace mlir::memopt
+
+#endif // MEMOPT_TRANSFORMS_BUDGETSEARCH_H

@@ -1,0 +1,139 @@
+//===- ActivationCheckpointing.cpp - recompute inside named modules, by hand -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What users of other frameworks do (Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016): of each named
+// module only the inputs are kept; when the backward pass first needs a value from inside, the module's forward
+// instructions run again. `segments` cuts the forward pass into that many pieces instead. The same order-with-repeats
+// as the search's, only chosen by hand, so that both are measured alike.
+//
+// An instruction that may run only once (it updates state) is not repeated; what it made is kept.
+//
+//===----------------------------------------------------------------------===//
+
+#include "OrderProblem.h"
+
+#include "memopt/Transforms/Passes.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/Support/GlobPattern.h"
+
+namespace mlir::memopt {
+#define GEN_PASS_DEF_ACTIVATIONCHECKPOINTINGPASS
+#include "memopt/Transforms/Passes.h.inc"
+} // namespace mlir::memopt
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+namespace {
+/// Which segment each instruction belongs to; -1 for none.
+class Segments {
+public:
+  Segments(ArrayRef<Operation *> instructions) : instructions(instructions), of(instructions.size(), -1) {}
+
+  /// The shortest prefix of an instruction's module path that a pattern matches is its segment.
+  LogicalResult fromModules(ArrayRef<std::string> patterns, Operation *reportAt) {
+    SmallVector<llvm::GlobPattern> globs;
+    for (const std::string &pattern : patterns) {
+      llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(pattern);
+      if (!glob)
+        return reportAt->emitError() << "module pattern '" << pattern << "': " << llvm::toString(glob.takeError());
+      globs.push_back(std::move(*glob));
+    }
+    llvm::StringMap<int> numbers;
+    SmallVector<bool> met(globs.size());
+    for (auto [index, op] : llvm::enumerate(instructions)) {
+      if (!isForward(op))
+        continue;
+      StringRef path = getModulePath(op->getLoc());
+      for (size_t end = path.find('.');; end = path.find('.', end + 1)) {
+        StringRef prefix = path.take_front(end);
+        for (auto [number, glob] : llvm::enumerate(globs))
+          if (of[index] < 0 && glob.match(prefix)) {
+            of[index] = numbers.try_emplace(prefix, static_cast<int>(numbers.size())).first->second;
+            met[number] = true;
+          }
+        if (end == StringRef::npos)
+          break;
+      }
+    }
+    for (auto [number, pattern] : llvm::enumerate(patterns))
+      if (!met[number])
+        return reportAt->emitError() << "no module matches '" << pattern << "'";
+    return success();
+  }
+
+  /// Equal runs of the forward instructions, the last one left alone: its values are needed at once.
+  void fromCount(int64_t count) {
+    SmallVector<size_t> forward;
+    for (auto [index, op] : llvm::enumerate(instructions))
+      if (isForward(op))
+        forward.push_back(index);
+    for (auto [position, index] : llvm::enumerate(forward)) {
+      int64_t segment = static_cast<int64_t>(position) * count / static_cast<int64_t>(forward.size());
+      of[index] = segment + 1 < count ? static_cast<int>(segment) : -1;
+    }
+  }
+
+  int getSegment(size_t index) const { return of[index]; }
+  bool isForward(size_t index) const { return isForward(instructions[index]); }
+
+private:
+  static bool isForward(Operation *op) { return !op->hasAttr(MemoptDialect::kPhaseAttr); }
+
+  ArrayRef<Operation *> instructions;
+  SmallVector<int> of;
+};
+
+struct ActivationCheckpointingPass
+    : public mlir::memopt::impl::ActivationCheckpointingPassBase<ActivationCheckpointingPass> {
+  using ActivationCheckpointingPassBase::ActivationCheckpointingPassBase;
+
+  void runOnOperation() override {
+    func::FuncOp function = getStepFunction(getOperation());
+    if (!function || (modules.empty() && segments <= 1))
+      return;
+    insertVariableCopies(function);
+    OrderProblem problem(function, CostModel());
+    KernelGraph graph(function);
+    Segments parts(graph.getInstructions());
+    if (!modules.empty() && failed(parts.fromModules(llvm::to_vector_of<std::string>(modules), getOperation())))
+      return signalPassFailure();
+    if (modules.empty())
+      parts.fromCount(segments);
+    problem.apply(repeatSegments(problem.getProblem(), parts));
+  }
+
+  /// The given order, with the needed instructions of a segment in front of the first instruction outside the forward
+  /// pass that uses a value from inside.
+  static std::vector<int32_t> repeatSegments(const ::memopt::planning::RematProblem &problem, const Segments &parts) {
+    int32_t last = static_cast<int32_t>(problem.ops.size()) - 1;
+    auto segmentOf = [&](int32_t op) { return op == 0 || op == last ? -1 : parts.getSegment(op - 1); };
+    std::vector<int32_t> order;
+    llvm::DenseSet<int32_t> again;
+    for (int32_t op = 0; op <= last; ++op) {
+      if (op != 0 && op != last && !parts.isForward(op - 1)) {
+        llvm::SetVector<int32_t> needed;
+        SmallVector<int32_t> open{op};
+        while (!open.empty())
+          for (const auto &input : problem.ops[open.pop_back_val()].inputs)
+            if (segmentOf(input.op) >= 0 && !problem.ops[input.op].pinned &&
+                !again.contains(input.op) && needed.insert(input.op))
+              open.push_back(input.op);
+        SmallVector<int32_t> sorted(needed.begin(), needed.end());
+        llvm::sort(sorted);
+        llvm::append_range(order, sorted);
+        again.insert(sorted.begin(), sorted.end());
+      }
+      order.push_back(op);
+    }
+    return order;
+  }
+
+};
+} // namespace
