@@ -289,9 +289,10 @@ FailureOr<KernelStage> Scheduler::buildStage(ArrayRef<Root> roots, int64_t rows)
     stage.nests.push_back(std::move(*nest));
   }
   chooseDistribution(stage, sharedPrice);
-  // Starting threads costs, and few iterations occupy few of them.
-  double launch = std::min(stage.cost, 5000.0);
-  stage.cost = stage.cost * (1 + 4 / getParallelTrips(stage)) + launch;
+  // Starting threads costs, and few iterations occupy few of them; small stages get no others anyway.
+  constexpr double kLaunch = 5000, kSmall = 40000;
+  double idle = std::min(1.0, 3 / getParallelTrips(stage)) * std::max(0.0, stage.cost - kSmall);
+  stage.cost += idle + std::min(stage.cost, kLaunch);
   return stage;
 }
 

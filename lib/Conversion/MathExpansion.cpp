@@ -45,6 +45,9 @@ public:
   Value less(Value a, Value b) {
     return arith::CmpFOp::create(builder, location, arith::CmpFPredicate::OLT, a, b);
   }
+  Value lessEqual(Value a, Value b) {
+    return arith::CmpFOp::create(builder, location, arith::CmpFPredicate::OLE, a, b);
+  }
   Value select(Value c, Value a, Value b) {
     return arith::SelectOp::create(builder, location, c, a, b);
   }
@@ -81,12 +84,14 @@ private:
 } // namespace
 
 /// Cephes' expf: x = n ln 2 + r, exp(r) by a polynomial. The power of two is applied in two halves, so
-/// that results below the normal numbers are right; `isBounded` says that none are.
-Value Arithmetic::exp(Value x, bool isBounded) {
-  // minnum and maxnum drop NaN, so the comparison keeps it.
-  Value original = x;
-  x = select(less(constant(89.0f), x), constant(89.0f), x);
-  x = select(less(x, constant(-104.0f)), constant(-104.0f), x);
+/// that results below the normal numbers are right; `isBounded` says that none are, and no NaN.
+Value Arithmetic::exp(Value original, bool isBounded) {
+  Value x = original;
+  if (!isBounded) {
+    // A NaN has no integer, so it goes through as a bound and comes back at the end.
+    x = select(less(x, constant(89.0f)), x, constant(89.0f));
+    x = select(less(constant(-104.0f), x), x, constant(-104.0f));
+  }
   Value n = math::RoundEvenOp::create(builder, location, mul(x, constant(1.44269504088896341f)));
   Value r = fma(n, constant(-0.693145751953125f), x);
   r = fma(n, constant(-1.42860682030941723212e-6f), r);
@@ -94,15 +99,15 @@ Value Arithmetic::exp(Value x, bool isBounded) {
                            0.00833336077630519866943359f, 0.0416664853692054748535156f,
                            0.166666671633720397949219f, 0.5f});
   p = add(fma(mul(r, r), p, r), constant(1.0f));
-  // A NaN has no integer, so convert zero in its place.
-  Value isNumber = arith::CmpFOp::create(builder, location, arith::CmpFPredicate::ORD, original, original);
-  Value whole = arith::FPToSIOp::create(builder, location, integer,
-                                        select(isNumber, n, constant(0.0f)));
+  Value whole = arith::FPToSIOp::create(builder, location, integer, n);
   if (isBounded)
     return mul(p, powerOfTwo(whole));
   Value half = arith::ShRSIOp::create(builder, location, whole, constantInteger(1));
   Value rest = arith::SubIOp::create(builder, location, whole, half);
-  return mul(mul(p, powerOfTwo(half)), powerOfTwo(rest));
+  Value result = mul(mul(p, powerOfTwo(half)), powerOfTwo(rest));
+  Value isNumber =
+      arith::CmpFOp::create(builder, location, arith::CmpFPredicate::ORD, original, original);
+  return select(isNumber, result, original);
 }
 
 /// Cephes' logf: x = m 2^e with m in [sqrt(1/2), sqrt(2)), log(m) by a polynomial in m - 1.
@@ -147,17 +152,17 @@ Value Arithmetic::tanh(Value x) {
                                 -0.05387980118393898f, 0.13332344591617584f,
                                 -0.33333295583724976f});
   Value small = fma(mul(p, square), x, x);
-  Value bounded = select(less(constant(10.0f), magnitude), constant(10.0f), magnitude);
+  Value bounded = select(less(magnitude, constant(10.0f)), magnitude, constant(10.0f));
   Value e = exp(add(bounded, bounded), /*isBounded=*/true);
   Value quotient = div(constant(2.0f), add(e, constant(1.0f)));
   Value big = copySign(sub(constant(1.0f), quotient), x);
-  return select(less(magnitude, constant(1.0f)), small, big);
+  return select(lessEqual(constant(1.0f), magnitude), big, small);
 }
 
 /// Two minimax fits: odd below 0.921875, 1 - exp(polynomial) above.
 Value Arithmetic::erf(Value x) {
   Value magnitude = abs(x), square = mul(x, x);
-  Value t = select(less(constant(4.0f), magnitude), constant(4.0f), magnitude);
+  Value t = select(less(magnitude, constant(4.0f)), magnitude, constant(4.0f));
   Value tt = mul(t, t);
   Value r = fma(constant(-1.72853470e-5f), t, constant(3.83197126e-4f));
   Value u = fma(constant(-3.88396438e-3f), t, constant(2.42546219e-2f));

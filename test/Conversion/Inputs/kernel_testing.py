@@ -33,7 +33,7 @@ class Kernel:
 
     def fresh(self):
         self.count += 1
-        return f"%v{self.count}"
+        return f"%value{self.count}"
 
     def view(self, op, shape, dtype):
         """`op` is the text of an operation up to its types, which it includes."""
