@@ -60,7 +60,7 @@ static LogicalResult refuse(ModuleOp module, const KernelGraph &graph,
                             const ::memopt::planning::ArenaProblem &problem,
                             const ::memopt::planning::ArenaSolution &solution, int64_t budget) {
   InFlightDiagnostic diagnostic =
-      module.emitError() << "does not fit: the plan needs " << solution.height << " bytes of device memory, the budget is "
+      emitError(module.getLoc()) << "does not fit: the plan needs " << solution.height << " bytes of device memory, the budget is "
                          << budget << "; the smallest budget that would do is " << solution.height;
   std::vector<int32_t> binding = ::memopt::planning::arenaBindingBuffers(problem);
   std::string list = "largest values alive at the peak:";
@@ -90,7 +90,7 @@ struct PlanMemoryPass : public mlir::memopt::impl::PlanMemoryPassBase<PlanMemory
     llvm::Expected<::memopt::planning::ArenaSolution> solution = ::memopt::planning::solveArena(problem, options);
     llvm::Error invalid = solution ? ::memopt::planning::verifyArena(problem, *solution) : solution.takeError();
     if (invalid) {
-      module.emitError() << "memory planning failed: " << llvm::toString(std::move(invalid));
+      emitError(module.getLoc()) << "memory planning failed: " << llvm::toString(std::move(invalid));
       return signalPassFailure();
     }
     writeOffsets(module, function, graph, *solution);

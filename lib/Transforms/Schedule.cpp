@@ -46,11 +46,11 @@ struct SchedulePass : public mlir::memopt::impl::SchedulePassBase<SchedulePass> 
     if (!before || !solution) {
       llvm::Error error = llvm::joinErrors(before ? llvm::Error::success() : before.takeError(),
                                            solution ? llvm::Error::success() : solution.takeError());
-      getOperation().emitError() << "scheduling failed: " << llvm::toString(std::move(error));
+      emitError(getOperation().getLoc()) << "scheduling failed: " << llvm::toString(std::move(error));
       return signalPassFailure();
     }
     if (llvm::Error wrong = planning::verifyRemat(problem.getProblem(), options, *solution)) {
-      getOperation().emitError() << "scheduling failed: " << llvm::toString(std::move(wrong));
+      emitError(getOperation().getLoc()) << "scheduling failed: " << llvm::toString(std::move(wrong));
       return signalPassFailure();
     }
     if (solution->peak < before->peak)

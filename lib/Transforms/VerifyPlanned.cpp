@@ -171,9 +171,9 @@ private:
   LogicalResult checkHeight() {
     auto height = module->getAttrOfType<IntegerAttr>(MemoptDialect::kArenaBytesAttr);
     if (!height)
-      return module.emitError() << "has no '" << MemoptDialect::kArenaBytesAttr << "' in the planned program";
+      return emitError(module.getLoc()) << "has no '" << MemoptDialect::kArenaBytesAttr << "' in the planned program";
     if (lowest < 0 || highest > height.getInt())
-      return module.emitError() << "places buffers from byte " << lowest << " to " << highest << ", expected 0 to "
+      return emitError(module.getLoc()) << "places buffers from byte " << lowest << " to " << highest << ", expected 0 to "
                                 << height.getInt();
     return success();
   }

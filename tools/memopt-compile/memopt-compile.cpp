@@ -200,6 +200,8 @@ int main(int argc, char **argv) {
     pool = std::make_unique<llvm::DefaultThreadPool>(llvm::hardware_concurrency((*options)->compilerThreads));
     context.setThreadPool(*pool);
   }
+  // Messages go to people: they name the place, and leave out the text of a whole module.
+  context.printOpOnDiagnostic(false);
   context.loadAllAvailableDialects();
   return Compilation(context, **options).run();
 }
