@@ -14,6 +14,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/DialectResourceBlobManager.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -141,8 +142,10 @@ FailureOr<NodeId> ElementGraph::buildUncached(Value value, ArrayRef<IndexExpr> i
   Operation *op = value.getDefiningOp();
   if (auto structured = dyn_cast<linalg::LinalgOp>(op))
     return buildLinalg(structured, cast<OpResult>(value).getResultNumber(), indices, guard);
-  if (auto constant = dyn_cast<arith::ConstantOp>(op))
-    return buildConstant(cast<DenseElementsAttr>(constant.getValue()), indices, guard);
+  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+    FailureOr<DenseElementsAttr> values = readConstant(constant);
+    return failed(values) ? FailureOr<NodeId>(failure()) : buildConstant(*values, indices, guard);
+  }
   if (isa<tensor::EmptyOp>(op))
     return getZero(getScalarType(type.getElementType()));
   if (OpTrait::hasElementwiseMappableTraits(op)) {
@@ -156,6 +159,32 @@ FailureOr<NodeId> ElementGraph::buildUncached(Value value, ArrayRef<IndexExpr> i
     return buildScalarOp(*op, cast<OpResult>(value).getResultNumber(), operands);
   }
   return buildView(op, indices, guard);
+}
+
+/// Constants of models come as resources: raw bytes, one for a boolean.
+FailureOr<DenseElementsAttr> ElementGraph::readConstant(Operation *op) {
+  auto value = cast<arith::ConstantOp>(op).getValue();
+  if (auto dense = dyn_cast<DenseElementsAttr>(value))
+    return dense;
+  DenseElementsAttr &known = resources[value];
+  if (known)
+    return known;
+  auto resource = dyn_cast<DenseResourceElementsAttr>(value);
+  AsmResourceBlob *blob = resource ? resource.getRawHandle().getBlob() : nullptr;
+  if (!blob)
+    return op->emitError("the constant's data is missing");
+  ShapedType type = resource.getType();
+  ArrayRef<char> data = blob->getData();
+  size_t bytes = llvm::divideCeil(type.getElementTypeBitWidth(), 8) * type.getNumElements();
+  if (data.size() != bytes)
+    return op->emitError("the constant's data has ") << data.size() << " bytes, expected " << bytes;
+  if (!type.getElementType().isInteger(1)) {
+    known = DenseElementsAttr::getFromRawBuffer(type, data);
+  } else {
+    auto bits = llvm::map_to_vector(data, [](char byte) { return byte != 0; });
+    known = DenseElementsAttr::get(type, ArrayRef<bool>(bits));
+  }
+  return known;
 }
 
 FailureOr<NodeId> ElementGraph::buildConstant(DenseElementsAttr values, ArrayRef<IndexExpr> indices,

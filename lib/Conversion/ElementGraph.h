@@ -106,6 +106,7 @@ private:
   FailureOr<NodeId> buildView(Operation *op, ArrayRef<IndexExpr> indices, NodeId guard);
   FailureOr<NodeId> buildConcat(Operation *op, ArrayRef<IndexExpr> indices, NodeId guard);
   FailureOr<NodeId> buildPad(Operation *op, ArrayRef<IndexExpr> indices, NodeId guard);
+  FailureOr<DenseElementsAttr> readConstant(Operation *op);
   FailureOr<NodeId> buildConstant(DenseElementsAttr values, ArrayRef<IndexExpr> indices, NodeId guard);
   FailureOr<NodeId> buildLinalg(linalg::LinalgOp op, unsigned result, ArrayRef<IndexExpr> indices,
                                 NodeId guard);
@@ -139,6 +140,7 @@ private:
   std::vector<ElementNode> nodes;
   std::vector<ElementReduction> reductions;
   SmallVector<DenseElementsAttr> constantBuffers;
+  llvm::DenseMap<Attribute, DenseElementsAttr> resources;
   std::map<std::vector<int64_t>, NodeId> knownNodes, knownElements;
   std::map<std::vector<int64_t>, unsigned> knownReductions;
   /// Loop variables of reductions by size; two reductions over equal boxes use the same variables,

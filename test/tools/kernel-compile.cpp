@@ -7,7 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Each function of the input holds one memopt.kernel. The shared object exports a function of that name,
-// which takes pointers to the kernel's operands and results, and memopt_program_bind. An attribute
+// which takes pointers to the kernel's operands and results, and memopt_program_bind. In a function of
+// several kernels the others get numbers behind the name. An attribute
 // `test.result_buffers` on the function says which operand's buffer each result takes.
 //
 //===----------------------------------------------------------------------===//
@@ -111,15 +112,18 @@ int main(int argc, char **argv) {
   KernelLowering lowering(*program, options);
   for (auto function : source->getOps<func::FuncOp>()) {
     auto buffers = function->getAttrOfType<DenseI64ArrayAttr>("test.result_buffers");
-    for (KernelOp kernel : function.getOps<KernelOp>()) {
+    for (auto [number, kernel] : llvm::enumerate(function.getOps<KernelOp>())) {
       FailureOr<std::string> symbol =
           lowering.lower(kernel, buffers ? buffers.asArrayRef() : ArrayRef<int64_t>());
       if (failed(symbol))
         return 1;
-      addExport(*program, function.getName(), *symbol,
+      std::string name = function.getName().str();
+      addExport(*program, number ? name + "_" + std::to_string(number) : name, *symbol,
                 kernel->getNumOperands() + kernel->getNumResults());
     }
   }
+  if (timing)
+    llvm::errs() << lowering.getNumFunctions() << " different kernels\n";
   lap("lower");
   if (printLoops)
     program->print(llvm::outs());
