@@ -273,24 +273,6 @@ struct ExtractSliceBatch
   }
 };
 
-struct InsertSliceBatch
-    : BatchDimensionOpInterface::ExternalModel<InsertSliceBatch, tensor::InsertSliceOp> {
-  LogicalResult inferBatchDimensions(Operation *op, Dims operands, ResultDims results) const {
-    auto insert = cast<tensor::InsertSliceOp>(op);
-    int64_t batch = operands[1];
-    llvm::SmallBitVector dropped = insert.getDroppedDims();
-    int64_t source = operands[0];
-    for (int dimension : dropped.set_bits())
-      source += source >= dimension;
-    FailureOr<int64_t> common = agree({source, batch});
-    if (failed(common) || (*common >= 0 && insert.getStaticSizes()[*common] !=
-                                               insert.getDestType().getDimSize(*common)))
-      return failure();
-    results[0] = *common;
-    return success();
-  }
-};
-
 struct ConcatBatch : BatchDimensionOpInterface::ExternalModel<ConcatBatch, tensor::ConcatOp> {
   LogicalResult inferBatchDimensions(Operation *op, Dims operands, ResultDims results) const {
     if (llvm::is_contained(operands, static_cast<int64_t>(cast<tensor::ConcatOp>(op).getDim())))
@@ -314,6 +296,5 @@ void memopt::attachUpstreamBatchDimensions(MLIRContext *context) {
   tensor::CollapseShapeOp::attachInterface<ReshapeBatch<tensor::CollapseShapeOp>>(*context);
   tensor::ExpandShapeOp::attachInterface<ReshapeBatch<tensor::ExpandShapeOp>>(*context);
   tensor::ExtractSliceOp::attachInterface<ExtractSliceBatch>(*context);
-  tensor::InsertSliceOp::attachInterface<InsertSliceBatch>(*context);
   tensor::ConcatOp::attachInterface<ConcatBatch>(*context);
 }

@@ -147,16 +147,21 @@ template <typename OpTy> struct ReshapeRule : Elementary<ReshapeRule<OpTy>, OpTy
 };
 } // namespace
 
-/// Gradients need to know where the slice lies.
-static LogicalResult checkStaticSlice(OffsetSizeAndStrideOpInterface op) {
-  if (llvm::any_of(op.getStaticOffsets(), ShapedType::isDynamic) ||
-      llvm::any_of(op.getStaticSizes(), ShapedType::isDynamic) ||
-      llvm::any_of(op.getStaticStrides(), ShapedType::isDynamic))
-    return op->emitOpError("has a gradient only when offsets, sizes and strides are static");
-  return success();
+/// Moves the elements of `value` apart, `strides[i]` along dimension i, zeros between and after
+/// them.
+static Term spread(GradientBuilder &b, Value value, ArrayRef<int64_t> strides) {
+  SmallVector<int64_t> low, high, apart, together;
+  for (auto [size, stride] : llvm::zip(tensorTypeOf(value).getShape(), strides)) {
+    low.append({0, 0});
+    high.append({0, stride - 1});
+    apart.append({size, 1});
+    together.push_back(size * stride);
+  }
+  return b.reshape(b.pad(b.reshape(value, apart), low, high), together);
 }
 
 namespace {
+/// A slice's gradient lies in zeros.
 template <>
 struct Rule<tensor::ExtractSliceOp>
     : DifferentiableOpInterface::ExternalModel<Rule<tensor::ExtractSliceOp>,
@@ -164,46 +169,26 @@ struct Rule<tensor::ExtractSliceOp>
   LogicalResult differentiate(Operation *op, OpBuilder &builder, ArrayRef<Value> resultGradients,
                               ArrayRef<bool> needed, MutableArrayRef<Value> grads) const {
     auto extract = cast<tensor::ExtractSliceOp>(op);
-    if (failed(checkStaticSlice(extract)))
-      return failure();
+    ArrayRef<int64_t> offsets = extract.getStaticOffsets(), strides = extract.getStaticStrides();
+    ArrayRef<int64_t> sizes = extract.getStaticSizes();
+    for (ArrayRef<int64_t> numbers : {offsets, sizes, strides})
+      if (ShapedType::isDynamicShape(numbers))
+        return op->emitOpError("has a gradient only when offsets, sizes and strides are static");
     if (!needed[0])
       return success();
     GradientBuilder b(builder, op->getLoc());
-    RankedTensorType source = extract.getSourceType();
-    if (!extract.hasUnitStride()) {
-      grads[0] = b.create<tensor::InsertSliceOp>(resultGradients[0], b.splat(source, 0.0),
-                                                 extract.getMixedOffsets(), extract.getMixedSizes(),
-                                                 extract.getMixedStrides());
-      return success();
-    }
-    ArrayRef<int64_t> low = extract.getStaticOffsets(), sizes = extract.getStaticSizes();
-    SmallVector<int64_t> high;
-    for (auto [size, before, part] : llvm::zip(source.getShape(), low, sizes))
-      high.push_back(size - before - part);
     // A slice may drop dimensions of size one; the gradient gets them back first.
-    grads[0] = b.pad(b.reshape(resultGradients[0], sizes), low, high);
-    return success();
-  }
-};
-
-template <>
-struct Rule<tensor::InsertSliceOp>
-    : DifferentiableOpInterface::ExternalModel<Rule<tensor::InsertSliceOp>, tensor::InsertSliceOp> {
-  LogicalResult differentiate(Operation *op, OpBuilder &builder, ArrayRef<Value> resultGradients,
-                              ArrayRef<bool> needed, MutableArrayRef<Value> grads) const {
-    auto insert = cast<tensor::InsertSliceOp>(op);
-    if (failed(checkStaticSlice(insert)))
-      return failure();
-    GradientBuilder b(builder, op->getLoc());
-    RankedTensorType source = insert.getSourceType();
-    Value gradient = resultGradients[0];
-    if (needed[0])
-      grads[0] = b.create<tensor::ExtractSliceOp>(source, gradient, insert.getMixedOffsets(),
-                                                  insert.getMixedSizes(), insert.getMixedStrides());
-    if (needed[1])
-      grads[1] =
-          b.create<tensor::InsertSliceOp>(b.splat(source, 0.0), gradient, insert.getMixedOffsets(),
-                                          insert.getMixedSizes(), insert.getMixedStrides());
+    Term gradient = b.reshape(resultGradients[0], sizes);
+    if (!extract.hasUnitStride())
+      gradient = spread(b, gradient, strides);
+    // The zeros after the last element may reach beyond the source.
+    SmallVector<int64_t> low(offsets.size(), 0), part, high;
+    for (auto [size, before, width] :
+         llvm::zip(extract.getSourceType().getShape(), offsets, gradient.getType().getShape())) {
+      part.push_back(std::min(width, size - before));
+      high.push_back(size - before - part.back());
+    }
+    grads[0] = b.pad(b.slice(gradient, low, part), offsets, high);
     return success();
   }
 };
@@ -241,6 +226,5 @@ void memopt::attachUpstreamGradients(MLIRContext *context) {
   tensor::CollapseShapeOp::attachInterface<ReshapeRule<tensor::CollapseShapeOp>>(*context);
   tensor::ExpandShapeOp::attachInterface<ReshapeRule<tensor::ExpandShapeOp>>(*context);
   tensor::ExtractSliceOp::attachInterface<Rule<tensor::ExtractSliceOp>>(*context);
-  tensor::InsertSliceOp::attachInterface<Rule<tensor::InsertSliceOp>>(*context);
   tensor::ConcatOp::attachInterface<Rule<tensor::ConcatOp>>(*context);
 }

@@ -54,7 +54,6 @@ static void attachCosts(MLIRContext *context) {
   attachCost<tensor::CollapseShapeOp, 0>(context);
   attachCost<tensor::ExpandShapeOp, 0>(context);
   attachCost<tensor::ExtractSliceOp, 0>(context);
-  attachCost<tensor::InsertSliceOp, 0>(context);
   attachCost<tensor::ConcatOp, 0>(context);
   attachCost<tensor::EmptyOp, 0>(context);
 }

@@ -1,0 +1,169 @@
+//===- BatchDimensionsTests.cpp - how batch dimensions travel ----*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Dialect/Memopt.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+
+#include "gtest/gtest.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+namespace {
+constexpr int64_t kNone = -1;
+
+/// One op, written with the operands %0, %1, ... of the given types.
+struct Query {
+  const char *name;
+  const char *op;
+  std::vector<const char *> operandTypes;
+  std::vector<int64_t> operandDims;
+  /// Empty when samples would mix.
+  std::vector<int64_t> resultDims;
+};
+
+class BatchDimensions : public ::testing::TestWithParam<Query> {
+protected:
+  BatchDimensions() {
+    registry.insert<MemoptDialect, func::FuncDialect>();
+    registerUpstreamInterfaces(registry);
+    context.appendDialectRegistry(registry);
+    context.loadAllAvailableDialects();
+  }
+
+  OwningOpRef<ModuleOp> parse(const Query &query) {
+    std::string text = "func.func @f(";
+    for (size_t i = 0; i < query.operandTypes.size(); ++i)
+      text +=
+          (i ? ", %" : "%") + std::string("a") + std::to_string(i) + ": " + query.operandTypes[i];
+    text += ") {\n" + std::string(query.op) + "\nreturn\n}\n";
+    return parseSourceString<ModuleOp>(text, &context);
+  }
+
+  DialectRegistry registry;
+  MLIRContext context;
+};
+
+TEST_P(BatchDimensions, Travel) {
+  const Query &query = GetParam();
+  OwningOpRef<ModuleOp> module = parse(query);
+  ASSERT_TRUE(module);
+  auto function = cast<func::FuncOp>(module->getBody()->front());
+  auto op = dyn_cast<BatchDimensionOpInterface>(function.getBody().front().front());
+  ASSERT_TRUE(op);
+  std::vector<int64_t> found(op->getNumResults(), 99);
+  LogicalResult kept = op.inferBatchDimensions(query.operandDims, found);
+  EXPECT_EQ(succeeded(kept), !query.resultDims.empty());
+  if (succeeded(kept)) {
+    EXPECT_EQ(found, query.resultDims);
+  }
+}
+
+const char *kConvolution =
+    "%r = memopt.convolution %a0, %a1 {strides = array<i64: 1>, padding_low = array<i64: 0>, "
+    "padding_high = array<i64: 0>, dilations = array<i64: 1>, groups = 1 : i64} "
+    ": (tensor<2x3x4xf32>, tensor<5x3x1xf32>) -> tensor<2x5x4xf32>";
+const char *kMatmul = "%r = memopt.matmul %a0, %a1 {transpose_b} "
+                      ": (tensor<2x3xf32>, tensor<5x3xf32>) -> tensor<2x5xf32>";
+const char *kBatchedMatmul = "%r = memopt.matmul %a0, %a1 {transpose_a} "
+                             ": (tensor<7x3x2xf32>, tensor<7x3x5xf32>) -> tensor<7x2x5xf32>";
+const char *kReduce =
+    "%r = memopt.reduce %a0 {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 2>} "
+    ": (tensor<2x3x4xf32>) -> tensor<3xf32>";
+const char *kCollapse =
+    "%r = tensor.collapse_shape %a0 [[0, 1], [2]] : tensor<2x3x4xf32> into tensor<6x4xf32>";
+const char *kExpand = "%r = tensor.expand_shape %a0 [[0, 1], [2]] output_shape [2, 3, 4] : "
+                      "tensor<6x4xf32> into tensor<2x3x4xf32>";
+const char *kSlice = "%r = tensor.extract_slice %a0[1, 0, 0] [1, 3, 2] [1, 1, 1] : "
+                     "tensor<2x3x4xf32> to tensor<3x2xf32>";
+const char *kConcat =
+    "%r = tensor.concat dim(1) %a0, %a1 : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x6xf32>";
+const char *kCrossEntropy =
+    "%t, %c, %l = memopt.cross_entropy %a0, %a1 : (tensor<2x3xf32>, tensor<2xi64>) "
+    "-> (tensor<f32>, tensor<f32>, tensor<2xf32>)";
+const char *kBatchNorm =
+    "%r, %m, %v = memopt.batch_norm %a0 {eps = 1.0e-5 : f64, operandSegmentSizes = array<i32: 1, "
+    "0, 0>} "
+    ": (tensor<2x3x4xf32>) -> (tensor<2x3x4xf32>, tensor<3xf32>, tensor<3xf32>)";
+const char *kLayerNorm =
+    "%r, %m, %v = memopt.layer_norm %a0 {eps = 1.0e-5 : f64, begin = 1 : i64, operandSegmentSizes "
+    "= "
+    "array<i32: 1, 0, 0>} : (tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2xf32>, tensor<2xf32>)";
+const char *kBroadcast = "%r = memopt.broadcast %a0 {dimensions = array<i64: 1, 2>} : "
+                         "(tensor<2x3xf32>) -> tensor<4x2x3xf32>";
+const char *kTranspose = "%r = memopt.transpose %a0 {permutation = array<i64: 2, 0, 1>} : "
+                         "(tensor<2x3x4xf32>) -> tensor<4x2x3xf32>";
+const char *kPad = "%r = memopt.pad %a0 {low = array<i64: 1, 0>, high = array<i64: 0, 0>} : "
+                   "(tensor<2x3xf32>) -> tensor<3x3xf32>";
+const char *kSoftmax =
+    "%r = memopt.softmax %a0 {axis = 1 : i64} : (tensor<2x3xf32>) -> tensor<2x3xf32>";
+const char *kAdd = "%r = arith.addf %a0, %a1 : tensor<2x3xf32>";
+const char *kMask = "%r = memopt.dropout_mask %a0, %a1 {probability = 0.1 : f64, id = 3 : i64} "
+                    ": (tensor<i64>, tensor<i64>) -> tensor<2x3xi1>";
+const char *kEmbedding =
+    "%r = memopt.embedding %a0, %a1 : (tensor<5x3xf32>, tensor<2x4xi64>) -> tensor<2x4x3xf32>";
+
+const char *k2x3 = "tensor<2x3xf32>", *k5x3 = "tensor<5x3xf32>", *k2x3x4 = "tensor<2x3x4xf32>",
+           *k6x4 = "tensor<6x4xf32>";
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, BatchDimensions,
+    ::testing::Values(
+        Query{"Elementwise", kAdd, {k2x3, k2x3}, {0, 0}, {0}},
+        Query{"WithWhatAllSamplesShare", kAdd, {k2x3, k2x3}, {kNone, 1}, {1}},
+        Query{"WithoutSamples", kAdd, {k2x3, k2x3}, {kNone, kNone}, {kNone}},
+        Query{"DifferentDimensionsMix", kAdd, {k2x3, k2x3}, {0, 1}, {}},
+        Query{"Broadcast", kBroadcast, {k2x3}, {0}, {1}},
+        Query{"Transpose", kTranspose, {k2x3x4}, {0}, {1}},
+        Query{"ReduceOverSamples", kReduce, {k2x3x4}, {0}, {kNone}},
+        Query{"ReduceBesideSamples", kReduce, {k2x3x4}, {1}, {0}},
+        Query{"PadBesideSamples", kPad, {k2x3}, {1}, {1}},
+        Query{"PadSamples", kPad, {k2x3}, {0}, {}},
+        Query{"CollapseOuterFactor", kCollapse, {k2x3x4}, {0}, {0}},
+        Query{"CollapseInnerFactor", kCollapse, {k2x3x4}, {1}, {}},
+        Query{"CollapseElsewhere", kCollapse, {k2x3x4}, {2}, {1}},
+        Query{"Expand", kExpand, {k6x4}, {0}, {0}},
+        Query{"ExpandElsewhere", kExpand, {k6x4}, {1}, {2}},
+        Query{"SliceKeepsAll", kSlice, {k2x3x4}, {1}, {0}},
+        Query{"SliceOfOne", kSlice, {k2x3x4}, {0}, {}},
+        Query{"SliceOfSome", kSlice, {k2x3x4}, {2}, {}},
+        Query{"Concat", kConcat, {k2x3, k2x3}, {0, 0}, {0}},
+        Query{"ConcatOfSamples", kConcat, {k2x3, k2x3}, {1, 1}, {}},
+        Query{"Embedding", kEmbedding, {k5x3, "tensor<2x4xi64>"}, {kNone, 0}, {0}},
+        Query{"EmbeddingOfTables", kEmbedding, {k5x3, "tensor<2x4xi64>"}, {0, 0}, {}},
+        Query{"Convolution", kConvolution, {k2x3x4, "tensor<5x3x1xf32>"}, {0, kNone}, {0}},
+        Query{
+            "ConvolutionOverChannels", kConvolution, {k2x3x4, "tensor<5x3x1xf32>"}, {1, kNone}, {}},
+        Query{"ConvolutionByFilters", kConvolution, {k2x3x4, "tensor<5x3x1xf32>"}, {kNone, 0}, {}},
+        Query{"MatmulRows", kMatmul, {k2x3, k5x3}, {0, kNone}, {0}},
+        Query{"MatmulColumns", kMatmul, {k2x3, k5x3}, {kNone, 0}, {1}},
+        Query{"MatmulSumsSamples", kMatmul, {k2x3, k5x3}, {1, 1}, {kNone}},
+        Query{"MatmulContractsOneSide", kMatmul, {k2x3, k5x3}, {1, kNone}, {}},
+        Query{"MatmulOfPairs", kMatmul, {k2x3, k5x3}, {0, 0}, {}},
+        Query{"BatchedMatmul",
+              kBatchedMatmul,
+              {"tensor<7x3x2xf32>", "tensor<7x3x5xf32>"},
+              {0, 0},
+              {0}},
+        Query{"BatchedMatmulTransposed",
+              kBatchedMatmul,
+              {"tensor<7x3x2xf32>", "tensor<7x3x5xf32>"},
+              {2, kNone},
+              {1}},
+        Query{"BatchNorm", kBatchNorm, {k2x3x4}, {0}, {0, kNone, kNone}},
+        Query{"BatchNormOfChannels", kBatchNorm, {k2x3x4}, {1}, {}},
+        Query{"LayerNorm", kLayerNorm, {k2x3}, {0}, {0, 0, 0}},
+        Query{"LayerNormOverSamples", kLayerNorm, {k2x3}, {1}, {}},
+        Query{"Softmax", kSoftmax, {k2x3}, {0}, {0}},
+        Query{"SoftmaxOverSamples", kSoftmax, {k2x3}, {1}, {}},
+        Query{"CrossEntropy", kCrossEntropy, {k2x3, "tensor<2xi64>"}, {0, 0}, {kNone, kNone, 0}},
+        Query{"DropoutMask", kMask, {"tensor<i64>", "tensor<i64>"}, {kNone, kNone}, {kNone}}),
+    [](const ::testing::TestParamInfo<Query> &info) { return info.param.name; });
+} // namespace
