@@ -56,6 +56,7 @@ double StageCost::price(const KernelNest &nest, bool keep) {
   double before = sum;
   size_t base = scopes.size();
   seen = shared;
+  staged = llvm::DenseSet<NodeId>(nest.staged.begin(), nest.staged.end());
   sharedPrice = 0;
   for (auto [i, loop] : llvm::enumerate(nest.loops))
     push(loop, nest.vectorLoop == i ? std::optional(loop) : std::nullopt);
@@ -93,6 +94,8 @@ double StageCost::getWeight(NodeId id, std::optional<AtomId> vector) const {
   const ElementNode &node = graph.getNode(id);
   switch (node.kind) {
   case ElementNode::Load:
+    if (staged.contains(id))
+      return 4; // load, transpose, store, load
     return priceOfAddress(node.address, vector);
   case ElementNode::Index:
     return priceOfAddress(node.address, vector) > 1 ? 8 : 0.2;

@@ -43,7 +43,7 @@ private:
   const ElementGraph &graph;
   const ScheduleTarget &target;
   SmallVector<Scope> scopes;
-  llvm::DenseSet<NodeId> shared, seen;
+  llvm::DenseSet<NodeId> shared, seen, staged;
   size_t sharedDepth = 0;
   double sum = 0, sharedPrice = 0;
 };

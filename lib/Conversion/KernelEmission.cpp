@@ -199,6 +199,8 @@ void StageEmitter::emitScatter(const KernelScatter &scatter, Value begin, Value 
 
 static int64_t countBlocks(const IndexTable &table, const KernelNest &nest) {
   int64_t size = table.getSize(nest.loops.front());
+  if (nest.tileLoop == 0u)
+    return llvm::divideCeil(size, nest.tile);
   return nest.vectorLoop == 0u ? llvm::divideCeil(size, nest.lanes) : size;
 }
 
@@ -243,6 +245,8 @@ void StageEmitter::emitDistributed(const KernelNest &nest, Value block) {
   AtomId variable = nest.loops.front();
   if (nest.vectorLoop == 0u)
     return emitBlockAt(variable, nest.lanes, block, [&] { emitNest(nest, 1); });
+  if (nest.tileLoop == 0u)
+    return emitTileAt(nest, block);
   ScopeGuard scope(*this);
   scope->variables.push_back({variable, block});
   emitNest(nest, 1);
@@ -276,6 +280,8 @@ void StageEmitter::emitBlockAt(AtomId variable, int64_t lanes, Value block,
 void StageEmitter::emitNest(const KernelNest &nest, size_t level) {
   if (level == nest.loops.size())
     return emitStores(nest);
+  if (nest.tileLoop == level)
+    return emitTileLoop(nest);
   auto body = [&](ValueRange) {
     emitNest(nest, level + 1);
     return SmallVector<Value>();

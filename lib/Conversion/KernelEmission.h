@@ -71,6 +71,14 @@ private:
   void emitNest(const KernelNest &nest, size_t level);
   void emitStores(const KernelNest &nest);
 
+  // Transposed tiles (TileEmission.cpp).
+  void emitTileLoop(const KernelNest &nest);
+  void emitTileAt(const KernelNest &nest, Value block);
+  void emitTile(const KernelNest &nest, Value first);
+  void emitPlainRows(const KernelNest &nest, Value first, int64_t count);
+  void fillTile(const KernelNest &nest, NodeId id, Value buffer);
+  Value getTileBuffer(const KernelNest &nest, NodeId id);
+
   // Nodes (NodeEmission.cpp).
   Value emitNode(NodeId id);
   Value emitNodeHere(NodeId id);
@@ -119,6 +127,10 @@ private:
   SmallVector<Value> buffers, results;
   Scope root;
   Scope *current = &root;
+  /// Buffers of staged loads, and the row of the tile that is being computed; null outside of tiles.
+  llvm::DenseMap<NodeId, Value> tileBuffers;
+  Value tileRow;
+  int64_t tileLanes = 0;
   /// Reductions of the stage, those that others need first.
   SmallVector<unsigned> reductions;
 };

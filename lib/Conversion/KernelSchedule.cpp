@@ -48,6 +48,7 @@ private:
                                  double &price);
   FailureOr<KernelNest> buildNest(ArrayRef<Root> roots, std::optional<AtomId> row, int64_t rows,
                                   ArrayRef<SmallVector<int64_t>> groups);
+  std::optional<KernelNest> tryTiles(const KernelNest &nest, AtomId along);
   void chooseLoopOrder(KernelNest &nest, StageCost &cost, double &price);
   void chooseDistribution(KernelStage &stage, double rowPrice);
   double getParallelTrips(const KernelStage &stage) const;
@@ -186,6 +187,38 @@ FailureOr<KernelNest> Scheduler::buildNest(ArrayRef<Root> roots, std::optional<A
   return nest;
 }
 
+/// `nest` with loop `along` next to the lanes and in tiles, if loads want that.
+std::optional<KernelNest> Scheduler::tryTiles(const KernelNest &nest, AtomId along) {
+  AtomId last = nest.loops.back();
+  KernelNest tiled = nest;
+  llvm::SmallSetVector<NodeId, 32> found;
+  for (const KernelStore &store : nest.stores)
+    found.insert(store.value);
+  for (size_t i = 0; i < found.size(); ++i) {
+    const ElementNode &node = graph.getNode(found[i]);
+    if (node.kind == ElementNode::Reduce)
+      continue;
+    for (NodeId child : graph.getChildren(found[i]))
+      found.insert(child);
+    if (node.kind != ElementNode::Load || node.guard != kNoNode)
+      continue;
+    std::optional<int64_t> stride = table.getStride(node.address, last);
+    unsigned bits = node.type.getIntOrFloatBitWidth();
+    if (!stride || *stride == 0 || *stride == 1 || table.getStride(node.address, along) != 1 ||
+        (bits != 32 && bits != 64))
+      continue;
+    tiled.tile = std::max<int64_t>(tiled.tile, bits == 32 ? 16 : 8);
+    tiled.staged.push_back(found[i]);
+  }
+  // A tile of the lanes is square, or several squares.
+  if (tiled.staged.empty() || nest.lanes % tiled.tile || table.getSize(along) < tiled.tile)
+    return std::nullopt;
+  llvm::erase(tiled.loops, along);
+  tiled.loops.insert(tiled.loops.end() - 1, along);
+  tiled.tileLoop = tiled.loops.size() - 2;
+  return tiled;
+}
+
 /// Lanes run along the last loop, where stores are contiguous; that loop may also go outermost,
 /// which takes a reduction that depends on the lanes out of the other loops.
 void Scheduler::chooseLoopOrder(KernelNest &nest, StageCost &cost, double &price) {
@@ -209,6 +242,9 @@ void Scheduler::chooseLoopOrder(KernelNest &nest, StageCost &cost, double &price
   consider(vectorized);
   if (vectorized.loops.size() < 2)
     return;
+  for (AtomId other : ArrayRef(vectorized.loops).drop_back())
+    if (std::optional<KernelNest> tiled = tryTiles(vectorized, other))
+      consider(*tiled);
   vectorized.loops.pop_back();
   vectorized.loops.insert(vectorized.loops.begin(), last);
   vectorized.vectorLoop = 0;
@@ -252,6 +288,8 @@ static int64_t countBlocks(const IndexTable &table, const KernelNest &nest) {
   if (nest.loops.empty())
     return 1;
   int64_t size = table.getSize(nest.loops.front());
+  if (nest.tileLoop == 0u)
+    return llvm::divideCeil(size, nest.tile);
   return nest.vectorLoop == 0u ? llvm::divideCeil(size, nest.lanes) : size;
 }
 
@@ -425,10 +463,20 @@ std::optional<LaneChoice> mlir::memopt::chooseReductionLanes(const ElementGraph 
     int64_t size = graph.getTable().getSize(variable);
     if (size < 4)
       continue;
-    int64_t score = 0;
-    for (NodeId node : collectVarying(graph, reduction.contributions, variable))
-      if (graph.getNode(node).kind == ElementNode::Load)
-        score += graph.getTable().getStride(graph.getNode(node).address, variable) == 1;
+    int64_t score = 0, strided = 0;
+    bool isNested = false;
+    for (NodeId id : collectVarying(graph, reduction.contributions, variable)) {
+      const ElementNode &node = graph.getNode(id);
+      isNested |= node.kind == ElementNode::Reduce;
+      if (node.kind != ElementNode::Load)
+        continue;
+      bool isContiguous = graph.getTable().getStride(node.address, variable) == 1;
+      score += isContiguous;
+      strided += !isContiguous;
+    }
+    // A reduction inside has lanes of its own, which may be contiguous.
+    if (isNested && strided > score)
+      continue;
     // Among equals the last loop: it is the longest after merging more often than not.
     if (score < bestScore)
       continue;
@@ -461,6 +509,8 @@ void KernelSchedule::print(const ElementGraph &graph, raw_ostream &os) const {
         os << " " << table.getSize(loop);
         if (nest.vectorLoop == i)
           os << "/" << nest.lanes;
+        else if (nest.tileLoop == i)
+          os << "/tile " << nest.tile;
       }
       os << "\n";
       for (const KernelStore &store : nest.stores) {

@@ -43,6 +43,11 @@ struct KernelNest {
   std::optional<unsigned> vectorLoop;
   int64_t lanes = 1;
   SmallVector<KernelStore, 2> stores;
+  /// The loop before the vector loop, taken in tiles: `staged` loads are contiguous along it and not
+  /// along the lanes, so each tile of them is transposed through a buffer.
+  std::optional<unsigned> tileLoop;
+  int64_t tile = 1;
+  SmallVector<NodeId, 2> staged;
 };
 
 /// Zeros a result of `rows` rows, then adds to row `index(token)` what `value(token, column)` gives, in

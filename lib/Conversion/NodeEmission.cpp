@@ -72,6 +72,11 @@ Value StageEmitter::emitNodeHere(NodeId id) {
   case ElementNode::Constant:
     return arith::ConstantOp::create(builder, location, cast<TypedAttr>(node.attribute));
   case ElementNode::Load:
+    if (Value buffer = tileRow ? tileBuffers.lookup(id) : Value()) {
+      Value offset = arith::MulIOp::create(builder, location, tileRow, constant(tileLanes));
+      return loadFrom(getAddress(buffer, node.type, offset), getVectorType(node.type, tileLanes),
+                      getBytes(node.type), nullptr);
+    }
     return emitLoad(node);
   case ElementNode::Index:
     return emitIndexNode(node);
