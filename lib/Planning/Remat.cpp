@@ -24,13 +24,15 @@ using namespace memopt::planning::remat;
 /// About ten seconds of one core at the most; large graphs make slower moves.
 static int64_t defaultMoves(const Graph &graph) {
   int64_t moves = std::min<int64_t>(12000000, 40000 * int64_t(graph.numOps + 1));
-  if (graph.numOps > 1000)
-    moves = int64_t(double(moves) * std::sqrt(1000.0 / graph.numOps));
+  if (graph.numOps > 500)
+    moves = int64_t(double(moves) * std::pow(500.0 / graph.numOps, 0.3));
   return moves;
 }
 
 /// States of the exact search: a fraction of a second.
 static constexpr int64_t exactStates = 200000;
+/// Temperature of the second round of annealing.
+static constexpr double secondHeat = 0.002;
 
 /// Runs every job once, on some threads. Jobs write to places of their own, so that the outcome
 /// does not depend on who ran what.
@@ -79,6 +81,8 @@ private:
     return best.peak <= options.budget ? best.cost <= costBound : best.peak <= peakBound;
   }
   RematSolution report();
+  /// Temperatures are shares of the cost, and in a large graph each op is a small share.
+  double scale() const { return std::min(1.0, 400.0 / double(graph.numOps + 1)); }
 
   const RematProblem &problem;
   const RematOptions &options;
@@ -91,26 +95,29 @@ private:
 } // namespace
 
 std::vector<Start> Solver::makeStarts(const Plan &given) {
-  // Temperatures are shares of the cost: in a large graph each op is a small share.
-  double scale = std::min(1.0, 400.0 / double(graph.numOps + 1));
   std::vector<Start> starts;
-  starts.push_back({given, "annealing from the given order", 0.01 * scale});
+  starts.push_back({given, "annealing from the given order", 0.01 * scale()});
   Plan listed = given;
   if (!options.keepOrder)
     listed = planOf(graph, listSchedule(graph));
   if (!options.recompute) {
-    starts.push_back({listed, "local search from a list schedule", 0.01 * scale});
+    starts.push_back({listed, "local search from a list schedule", 0.01 * scale()});
     return starts;
   }
   Plan evicted = evictGreedily(graph, given, options.budget, options.keepOrder);
   consider(evicted, "greedy eviction from the given order");
-  starts.push_back({evicted, "annealing from a greedy plan", 0.003 * scale});
+  starts.push_back({evicted, "annealing from a greedy plan", 0.003 * scale()});
   if (!options.keepOrder) {
     Plan both = evictGreedily(graph, listed, options.budget, false);
     consider(both, "greedy eviction from a list schedule");
-    starts.push_back({both, "annealing from a list schedule", 0.003 * scale});
+    starts.push_back({both, "annealing from a list schedule", 0.003 * scale()});
   }
-  starts.push_back({evicted, "annealing from a greedy plan", 0.001 * scale});
+  Plan segments = segmentChain(graph, given, options.budget);
+  consider(segments, "segments of the given order");
+  if (segments.peak > options.budget)
+    segments = evictGreedily(graph, segments, options.budget, options.keepOrder);
+  consider(segments, "segments and greedy eviction");
+  starts.push_back({segments, "annealing from segments", 0.001 * scale()});
   return starts;
 }
 
@@ -214,8 +221,21 @@ RematSolution Solver::run() {
     return report();
   int64_t moves = options.iterations >= 0 ? options.iterations : defaultMoves(graph);
   std::vector<Start> starts = makeStarts(given);
-  if (!isOptimal())
-    annealAll(starts, moves, 0);
+  if (isOptimal())
+    return report();
+  // A first look at every start, then most of the moves for the two that came out best: a large
+  // graph needs one long search more than many short ones.
+  annealAll(starts, moves * 2 / 5, 0);
+  if (isOptimal())
+    return report();
+  for (size_t kept = 0; kept < 2; ++kept)
+    for (size_t i = starts.size(); i-- > kept + 1;)
+      if (starts[i].plan.betterThan(starts[i - 1].plan, options.budget))
+        std::swap(starts[i], starts[i - 1]);
+  starts.resize(std::min<size_t>(starts.size(), 2));
+  for (Start &start : starts)
+    start.hot = secondHeat * scale();
+  annealAll(starts, moves - moves * 2 / 5, 1);
   return report();
 }
 

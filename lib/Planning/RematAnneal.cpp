@@ -125,7 +125,8 @@ private:
   std::vector<int32_t> clonedOps, cloneIndex;
   bool crowded = false; ///< a move found no empty slot
   double peakWeight = 1;
-  int64_t movesOver = 0; ///< above the budget, since the weight was last looked at
+  /// Moves since the weight was last looked at, and those of them that began above the budget.
+  int64_t movesSeen = 0, movesOver = 0;
 };
 
 } // namespace
@@ -363,14 +364,14 @@ void Annealer::keepBest() {
 /// Where one percent less peak costs more than one percent, the search would come to rest above the
 /// budget: the weight of the peak grows until it does not.
 void Annealer::adaptWeight(int64_t move) {
-  int64_t block = std::max<int64_t>(options.moves / 256 / 64, 1) * 64;
-  if (move % block || move < options.moves / 4)
+  int64_t block = std::max<int64_t>(options.moves / 256, 64);
+  if (movesSeen < block || move < options.moves / 4)
     return;
-  if (movesOver * 10 > block * 9)
+  if (movesOver * 10 > movesSeen * 9)
     peakWeight = std::min(64.0, peakWeight * 1.15);
-  else if (movesOver * 10 < block)
+  else if (movesOver * 10 < movesSeen)
     peakWeight = std::max(1.0, peakWeight / 1.15);
-  movesOver = 0;
+  movesOver = movesSeen = 0;
 }
 
 Plan Annealer::run() {
@@ -381,14 +382,17 @@ Plan Annealer::run() {
       std::pow(options.cold, double(period) / double(std::max<int64_t>(options.moves, 1)));
   bool unsaved = false; // the sequence is better than `best`, which is copied before it changes
   int64_t sinceRespace = 0;
-  for (int64_t move = 0; move < options.moves; ++move, ++sinceRespace) {
-    if (move % period == 0) {
+  int64_t nextPeriod = 0;
+  for (int64_t move = 0; move < options.moves; ++sinceRespace) {
+    if (move >= nextPeriod) {
+      nextPeriod = move / period * period + period;
       temperature *= cooling;
       double weight = peakWeight;
       adaptWeight(move / period * period);
       if (weight != peakWeight)
         current = objective();
     }
+    ++movesSeen;
     movesOver += sequence.peak() > options.budget;
     if (unsaved) {
       keepBest();
@@ -397,6 +401,8 @@ Plan Annealer::run() {
         break;
     }
     bool changed = tryMove();
+    // Long chains of clones count as several moves: the options then stand for time.
+    move += 1 + int64_t(journal.size() / 4);
     if (changed) {
       double next = objective();
       if (next > current && random.unit() >= std::exp((current - next) / temperature)) {

@@ -33,10 +33,6 @@ public:
       fail("", "expected an object");
       return op;
     }
-    for (const auto &[key, unused] : *object)
-      if (!llvm::is_contained({"bytes", "cost", "inputs", "workspace", "pinned", "after", "name"},
-                              llvm::StringRef(key)))
-        fail("." + key.str(), "unknown key");
     readBytes(object->get("bytes"), op);
     op.cost = integer(object->get("cost"), ".cost");
     readInputs(object->get("inputs"), op);

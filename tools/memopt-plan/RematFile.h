@@ -9,7 +9,8 @@
 // Problem: {"format": "memopt-remat-problem", "version": 1, "ops": [{"bytes": N, "cost": N,
 // "inputs": [op, ...]}, ...]}. Besides, for ops with several results "bytes" may be a list and an
 // input a pair [op, result]; "workspace": bytes, "pinned": true, "after": [op, ...] per op and
-// "resident": bytes for all are optional. Meanings are those of memopt/Planning/Remat.h.
+// "resident": bytes for all are optional; other keys are ignored. Meanings are those of
+// memopt/Planning/Remat.h.
 //
 //===----------------------------------------------------------------------===//
 
