@@ -120,6 +120,8 @@ private:
   static void onParallelFor(int64_t count, int64_t grain, memopt_loop_body body, void *closure);
   static int32_t onLibraryCall(void *session, int64_t index, void *const *buffers);
 
+  Status allocateArenas(Device &device, bool isChecked);
+  void rehearse();
   bool finishInstruction(int64_t index);
   void keepGradients(int64_t index);
   void inspectOutputs(int64_t index);
