@@ -21,7 +21,9 @@ using Builder = mlir::ImplicitLocOpBuilder;
 namespace arith = mlir::arith;
 namespace math = mlir::math;
 
-static Value constant(Builder &b, Value like, double value) { return splat(b, like.getType(), value); }
+static Value constant(Builder &b, Value like, double value) {
+  return splat(b, like.getType(), value);
+}
 static Value multiply(Builder &b, Value x, Value y) { return arith::MulFOp::create(b, x, y); }
 static Value multiply(Builder &b, Value x, double y) { return multiply(b, x, constant(b, x, y)); }
 static Value add(Builder &b, Value x, Value y) { return arith::AddFOp::create(b, x, y); }
@@ -53,7 +55,8 @@ static Error lowerRelu6(OpContext &op) {
 }
 
 static Value tanhGelu(Builder &b, Value x) {
-  constexpr double scale = 0.7978845608028654, cubic = 0.044715; // sqrt(2 / pi); Hendrycks and Gimpel
+  constexpr double scale = 0.7978845608028654,
+                   cubic = 0.044715; // sqrt(2 / pi); Hendrycks and Gimpel
   Value inner = add(b, x, multiply(b, multiply(b, multiply(b, x, x), x), cubic));
   Value tanh = math::TanhOp::create(b, multiply(b, inner, scale));
   return multiply(b, multiply(b, x, 0.5), add(b, tanh, 1));
@@ -97,7 +100,8 @@ static Error lowerHardsigmoid(OpContext &op) {
   return mapFloat(op, [](Builder &b, ValueRange v) { return hardsigmoid(b, v[0]); });
 }
 static Error lowerHardswish(OpContext &op) {
-  return mapFloat(op, [](Builder &b, ValueRange v) { return multiply(b, v[0], hardsigmoid(b, v[0])); });
+  return mapFloat(op,
+                  [](Builder &b, ValueRange v) { return multiply(b, v[0], hardsigmoid(b, v[0])); });
 }
 
 static Error lowerLeakyRelu(OpContext &op) {
@@ -107,12 +111,45 @@ static Error lowerLeakyRelu(OpContext &op) {
   });
 }
 
-static Error lowerElu(OpContext &op) {
-  double alpha = op.number("alpha"), scale = op.number("scale"), inputScale = op.number("input_scale");
+static Error exponentialUnit(OpContext &op, double alpha, double scale, double inputScale) {
   return mapFloat(op, [&](Builder &b, ValueRange v) {
     Value negative = math::ExpM1Op::create(b, multiply(b, v[0], inputScale));
-    return select(b, greater(b, v[0], 0), multiply(b, v[0], scale), multiply(b, negative, alpha * scale));
+    return select(b, greater(b, v[0], 0), multiply(b, v[0], scale),
+                  multiply(b, negative, alpha * scale));
   });
+}
+
+static Error lowerElu(OpContext &op) {
+  return exponentialUnit(op, op.number("alpha"), op.number("scale"), op.number("input_scale"));
+}
+
+/// Constants of Klambauer et al., Self-Normalizing Neural Networks, section 3.
+static Error lowerSelu(OpContext &op) {
+  return exponentialUnit(op, 1.6732632423543772, 1.0507009873554805, 1);
+}
+
+static Error lowerCelu(OpContext &op) {
+  double alpha = op.number("alpha");
+  if (alpha == 0)
+    return op.error("argument 'alpha' must not be zero");
+  return exponentialUnit(op, alpha, 1, 1 / alpha);
+}
+
+/// One slope, or one for each channel (dimension 1).
+static Error lowerPrelu(OpContext &op) {
+  Tensor self = op.tensor("self"), weight = op.tensor("weight");
+  Shape sizes(self.rank(), 1);
+  if (weight.getNumElements() != 1) {
+    if (self.rank() < 2 || weight.rank() != 1 || weight.sizes[0] != self.sizes[1])
+      return op.error("expected one slope or one for each channel of " + toString(self.sizes) +
+                      ", found " + toString(weight.sizes));
+    sizes[1] = weight.sizes[0];
+  }
+  ASSIGN_OR_RETURN(weight, reshape(op, weight, sizes));
+  return setResult(
+      op, elementwise(op, {self, weight}, self.dtype, self.dtype, [](Builder &b, ValueRange v) {
+        return select(b, greater(b, v[0], 0), v[0], multiply(b, v[0], v[1]));
+      }));
 }
 
 /// PyTorch switches to the identity above `threshold`, where the two differ by less than rounding.
@@ -138,14 +175,15 @@ static Error lowerGlu(OpContext &op) {
   Tensor self = op.tensor("self");
   ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", self.rank()));
   if (self.rank() == 0 || self.sizes[dim] % 2)
-    return op.error("expected an even size in dimension " + Twine(dim) + " of " + toString(self.sizes));
+    return op.error("expected an even size in dimension " + Twine(dim) + " of " +
+                    toString(self.sizes));
   int64_t half = self.sizes[dim] / 2;
   ASSIGN_OR_RETURN(Tensor first, slice(op, self, dim, 0, 1, half));
   ASSIGN_OR_RETURN(Tensor second, slice(op, self, dim, half, 1, half));
-  return setResult(op, elementwise(op, {first, second}, self.dtype, self.dtype,
-                                   [](Builder &b, ValueRange v) {
-                                     return multiply(b, v[0], mlir::memopt::SigmoidOp::create(b, v[1]));
-                                   }));
+  return setResult(
+      op, elementwise(op, {first, second}, self.dtype, self.dtype, [](Builder &b, ValueRange v) {
+        return multiply(b, v[0], mlir::memopt::SigmoidOp::create(b, v[1]));
+      }));
 }
 
 //===----------------------------------------------------------------------===//
@@ -169,7 +207,8 @@ template <typename OpTy> static Error lowerSoftmax(OpContext &op) {
 /// Whether there is anything to drop; an error when p is no probability.
 static Expected<bool> dropsSomething(OpContext &op, double probability, bool train) {
   if (!(probability >= 0 && probability < 1))
-    return op.error("argument 'p': expected a number from 0 to below 1, found " + toString(probability));
+    return op.error("argument 'p': expected a number from 0 to below 1, found " +
+                    toString(probability));
   return train && probability > 0 && dropoutIsOn(op);
 }
 
@@ -196,6 +235,43 @@ static Error lowerNativeDropout(OpContext &op) {
   return Error::success();
 }
 
+/// Drops whole channels: the mask has the batch and channel dimensions only.
+static Error lowerFeatureDropout(OpContext &op) {
+  Tensor input = op.tensor("input");
+  ASSIGN_OR_RETURN(bool drops, dropsSomething(op, op.number("p"), op.flag("train")));
+  if (!drops)
+    return setResult(op, input);
+  if (input.rank() < 2 || input.getNumElements() == 0)
+    return op.error("expected an input with batch and channels, found " + toString(input.sizes));
+  Shape sizes(input.rank(), 1);
+  sizes[0] = input.sizes[0];
+  sizes[1] = input.sizes[1];
+  Tensor ones = op.wrap(input.dtype, splat(op.b, op.tensorType(input.dtype, sizes), 1.0));
+  Tensor factors = dropout(op, ones, op.number("p"));
+  return setResult(op,
+                   elementwise(op, {input, factors}, input.dtype, input.dtype,
+                               [](Builder &b, ValueRange v) { return multiply(b, v[0], v[1]); }));
+}
+
+/// Ones with probability p, else zeros. With dropout off, a draw is its mean: `x * bernoulli(p) /
+/// p`, which drops whole paths of a network, then leaves x alone.
+static Error lowerBernoulli(OpContext &op) {
+  double p = op.number("p");
+  DType type = op.resultMeta(0).dtype;
+  Tensor self = op.tensor("self");
+  if (!(p >= 0 && p <= 1) || !isFloat(type) || self.getNumElements() == 0)
+    return op.error("expected a floating-point tensor and a probability, found " + getName(type) +
+                    " and " + toString(p));
+  RankedTensorType ones = op.tensorType(type, self.sizes);
+  if (!dropoutIsOn(op) || p == 0 || p == 1)
+    return setResult(op, op.wrap(type, splat(op.b, ones, p)));
+  RandomState random = nextRandomState(op);
+  Value drawn = mlir::memopt::DropoutMaskOp::create(op.b, ones.clone(op.b.getI1Type()), random.seed,
+                                                    random.step, op.b.getF64FloatAttr(1 - p),
+                                                    op.b.getI64IntegerAttr(random.id));
+  return setResult(op, op.wrap(type, convert(op.b, drawn, DType::Bool, type)));
+}
+
 //===----------------------------------------------------------------------===//
 // Table
 //===----------------------------------------------------------------------===//
@@ -208,12 +284,19 @@ void memopt::pt2::registerActivations(OpTable &table) {
   table.add("aten.gelu.default", "Tensor self, str approximate='none'", lowerGelu);
   table.add("aten.silu.default", "Tensor self", lowerSilu);
   table.add("aten.mish.default", "Tensor self", lowerMish);
-  table.add("aten.hardtanh.default", "Tensor self, Scalar min_val=-1, Scalar max_val=1", lowerHardtanh);
+  table.add("aten.hardtanh.default", "Tensor self, Scalar min_val=-1, Scalar max_val=1",
+            lowerHardtanh);
   table.add("aten.hardsigmoid.default", "Tensor self", lowerHardsigmoid);
   table.add("aten.hardswish.default", "Tensor self", lowerHardswish);
   table.add("aten.leaky_relu.default", "Tensor self, Scalar negative_slope=0.01", lowerLeakyRelu);
-  table.add("aten.elu.default", "Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1", lowerElu);
-  table.add("aten.softplus.default", "Tensor self, Scalar beta=1, Scalar threshold=20", lowerSoftplus);
+  table.add("aten.elu.default", "Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1",
+            lowerElu);
+  table.add("aten.selu.default", "Tensor self", lowerSelu);
+  table.add("aten.celu.default", "Tensor self, Scalar alpha=1", lowerCelu);
+  table.add("aten.prelu.default", "Tensor self, Tensor weight", lowerPrelu);
+  table.add("aten._prelu_kernel.default", "Tensor self, Tensor weight", lowerPrelu);
+  table.add("aten.softplus.default", "Tensor self, Scalar beta=1, Scalar threshold=20",
+            lowerSoftplus);
   table.add("aten.log_sigmoid.default", "Tensor self", lowerLogSigmoid);
   table.add("aten.glu.default", "Tensor self, int dim=-1", lowerGlu);
   table.add("aten.softmax.int", "Tensor self, int dim, dtype? dtype=None",
@@ -225,5 +308,10 @@ void memopt::pt2::registerActivations(OpTable &table) {
   table.add("aten._log_softmax.default", "Tensor self, int dim, bool half_to_float",
             lowerSoftmax<mlir::memopt::LogSoftmaxOp>);
   table.add("aten.dropout.default", "Tensor input, float p, bool train", lowerDropout);
-  table.add("aten.native_dropout.default", "Tensor input, float p, bool? train=None", lowerNativeDropout);
+  table.add("aten.feature_dropout.default", "Tensor input, float p, bool train",
+            lowerFeatureDropout);
+  table.add("aten.bernoulli.p", "Tensor self, float p, ignored generator", lowerBernoulli);
+  table.add("aten.bernoulli.float", "Tensor self, float p=0.5, ignored generator", lowerBernoulli);
+  table.add("aten.native_dropout.default", "Tensor input, float p, bool? train=None",
+            lowerNativeDropout);
 }

@@ -72,7 +72,8 @@ Expected<Archive::Directory> Archive::findDirectory() const {
     directory.offset = load<uint32_t>(at + 16);
     return readZip64(at, directory);
   }
-  return error("damaged zip archive: no end record closes it; it is cut off, or other bytes follow");
+  return error(
+      "damaged zip archive: no end record closes it; it is cut off, or other bytes follow");
 }
 
 /// Takes the 64-bit record where there is one (PyTorch writes it at times for small files too) and
@@ -94,7 +95,8 @@ Expected<Archive::Directory> Archive::readZip64(uint64_t endRecord, Directory di
   if (directory.offset > end || directory.bytes != end - directory.offset)
     return error("the zip directory is said to take bytes " + Twine(directory.offset) + " to +" +
                  Twine(directory.bytes) + ", but its end record stands at " + Twine(end));
-  if (directory.entries > limits::archiveMembers || directory.entries * centralBytes > directory.bytes)
+  if (directory.entries > limits::archiveMembers ||
+      directory.entries * centralBytes > directory.bytes)
     return error("the zip directory claims " + Twine(directory.entries) + " members in " +
                  Twine(directory.bytes) + " bytes");
   return directory;
@@ -139,7 +141,8 @@ Expected<uint64_t> Archive::readEntry(uint64_t at, uint64_t end) {
   if (!isSafeName(name))
     return error("the zip member at byte " + Twine(at) + " has an unsafe name");
 
-  // Extra field 1 holds those of size, packed size and offset that do not fit 32 bits, in this order.
+  // Extra field 1 holds those of size, packed size and offset that do not fit 32 bits, in this
+  // order.
   uint64_t extra = at + centralBytes + nameBytes, extraEnd = extra + extraBytes;
   while (extraEnd - extra >= 4) {
     uint64_t tag = load<uint16_t>(extra), size = load<uint16_t>(extra + 2);
@@ -220,7 +223,8 @@ Error Archive::enterRoot() {
     root = name.str();
   }
   if (root.empty())
-    return error("not a .pt2 file: no member ROOT/archive_format (did torch.export.save write it?)");
+    return error(
+        "not a .pt2 file: no member ROOT/archive_format (did torch.export.save write it?)");
   StringMap<Member> inside;
   for (const auto &entry : members) {
     StringRef name = entry.first();

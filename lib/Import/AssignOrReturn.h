@@ -9,7 +9,7 @@
 #ifndef MEMOPT_LIB_IMPORT_ASSIGNORRETURN_H
 #define MEMOPT_LIB_IMPORT_ASSIGNORRETURN_H
 
-#define ASSIGN_OR_RETURN_IMPL(temporary, target, expression)                                        \
+#define ASSIGN_OR_RETURN_IMPL(temporary, target, expression)                                       \
   auto temporary = (expression);                                                                   \
   if (!temporary)                                                                                  \
     return temporary.takeError();                                                                  \
@@ -17,8 +17,8 @@
 #define ASSIGN_OR_RETURN_CONCAT_IMPL(a, b) a##b
 #define ASSIGN_OR_RETURN_CONCAT(a, b) ASSIGN_OR_RETURN_CONCAT_IMPL(a, b)
 
-/// `target = expression's value`, or return the expression's error from the enclosing function. Not for
-/// use as the only statement of an `if`.
+/// `target = expression's value`, or return the expression's error from the enclosing function. Not
+/// for use as the only statement of an `if`.
 #define ASSIGN_OR_RETURN(target, expression)                                                       \
   ASSIGN_OR_RETURN_IMPL(ASSIGN_OR_RETURN_CONCAT(expected, __LINE__), target, expression)
 

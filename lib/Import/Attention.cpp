@@ -6,12 +6,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A causal mask that reaches an attention as a known tensor becomes its `causal` flag, one of all ones
-// vanishes: either way no mask exists at run time. Other masks keep size 1 where they repeat.
+// A causal mask that reaches an attention as a known tensor becomes its `causal` flag, one of all
+// ones vanishes: either way no mask exists at run time. Other masks keep size 1 where they repeat.
 //
 // Key and value heads that were repeated for grouped queries are taken unrepeated:
 //
-//   collapse_shape(broadcast(expand_shape(k)))   [B, G, S, D] -> [B, G, n, S, D] -> [B, G * n, S, D]
+//   collapse_shape(broadcast(expand_shape(k)))   [B, G, S, D] -> [B, G, n, S, D] -> [B, G * n, S,
+//   D]
 //
 //===----------------------------------------------------------------------===//
 
@@ -65,7 +66,8 @@ static Value skipRepeatedHeads(Value value) {
   if (to.size() != 5 || from.size() != 5 || heads.size() != 4 || from[2] != 1)
     return value;
   Shape unrepeated{from[0], from[1], from[3], from[4]}, wanted{to[0], to[1] * to[2], to[3], to[4]};
-  bool onlyHeadsRepeat = from[0] == to[0] && from[1] == to[1] && from[3] == to[3] && from[4] == to[4];
+  bool onlyHeadsRepeat =
+      from[0] == to[0] && from[1] == to[1] && from[3] == to[3] && from[4] == to[4];
   if (!onlyHeadsRepeat || heads != ArrayRef(unrepeated) || collapsed != ArrayRef(wanted))
     return value;
   return expand.getSrc();
@@ -132,15 +134,17 @@ static Error lowerAttention(OpContext &op) {
     v = groupedValue;
   }
   if (query.sizes[3] == 0 || (key.sizes[1] != query.sizes[1] && !op.flag("enable_gqa")))
-    return op.error("expected as many key heads as query heads, found " + toString(key.sizes) + " and " +
-                    toString(query.sizes));
+    return op.error("expected as many key heads as query heads, found " + toString(key.sizes) +
+                    " and " + toString(query.sizes));
 
-  ASSIGN_OR_RETURN(Mask mask, getMask(op, original, {query.sizes[0], query.sizes[1], query.sizes[2],
-                                                    key.sizes[2]}));
+  ASSIGN_OR_RETURN(
+      Mask mask,
+      getMask(op, original, {query.sizes[0], query.sizes[1], query.sizes[2], key.sizes[2]}));
   double scale = op.has("scale") ? op.number("scale") : 1 / std::sqrt(double(query.sizes[3]));
   double dropped = op.number("dropout_p");
   if (!(dropped >= 0 && dropped < 1))
-    return op.error("argument 'dropout_p': expected a number from 0 to below 1, found " + toString(dropped));
+    return op.error("argument 'dropout_p': expected a number from 0 to below 1, found " +
+                    toString(dropped));
   RandomState random{};
   if (dropped == 0 || !dropoutIsOn(op))
     dropped = 0;
@@ -152,18 +156,24 @@ static Error lowerAttention(OpContext &op) {
                      op.b, op.tensorType(query.dtype, sizes),
                      op.tensorType(query.dtype, ArrayRef(sizes).drop_back()), q, k, v, mask.value,
                      random.seed, random.step, op.b.getF64FloatAttr(scale),
-                     mask.causal ? op.b.getUnitAttr() : mlir::UnitAttr(), op.b.getF64FloatAttr(dropped),
-                     op.b.getI64IntegerAttr(random.id))
+                     mask.causal ? op.b.getUnitAttr() : mlir::UnitAttr(),
+                     op.b.getF64FloatAttr(dropped), op.b.getI64IntegerAttr(random.id))
                      .getResult();
   Shape shape(original.sizes);
   shape.back() = value.sizes[3];
   ASSIGN_OR_RETURN(Tensor shaped, reshape(op, op.wrap(query.dtype, result), shape));
-  return setResult(op, op.copy(shaped));
+  op.setResult(
+      0, op.copy(shaped)); // a second result, the row statistics, is for PyTorch's own backward
+  return Error::success();
 }
 
 void memopt::pt2::registerAttention(OpTable &table) {
   table.add("aten.scaled_dot_product_attention.default",
             "Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, "
             "bool is_causal=False, float? scale=None, bool enable_gqa=False",
+            lowerAttention);
+  table.add("aten._scaled_dot_product_flash_attention_for_cpu.default",
+            "Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, "
+            "Tensor? attn_mask=None, float? scale=None, bool enable_gqa=False",
             lowerAttention);
 }

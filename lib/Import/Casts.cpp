@@ -46,9 +46,10 @@ static Error lowerCopy(OpContext &op) {
 }
 
 void memopt::pt2::registerCasts(OpTable &table) {
-  table.add("aten.to.dtype",
-            "Tensor self, dtype dtype, bool non_blocking=False, bool copy=False, ignored memory_format",
-            lowerTo);
+  table.add(
+      "aten.to.dtype",
+      "Tensor self, dtype dtype, bool non_blocking=False, bool copy=False, ignored memory_format",
+      lowerTo);
   table.add("aten.to.dtype_layout",
             "Tensor self, dtype? dtype=None, ignored layout, ignored device, ignored pin_memory, "
             "bool non_blocking=False, bool copy=False, ignored memory_format",

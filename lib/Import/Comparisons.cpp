@@ -26,43 +26,52 @@ namespace math = mlir::math;
 //===----------------------------------------------------------------------===//
 
 /// Ordered: false where a NaN takes part, except for "unequal".
-template <arith::CmpFPredicate real, arith::CmpIPredicate integer> static Error lowerCompare(OpContext &op) {
+template <arith::CmpFPredicate real, arith::CmpIPredicate integer>
+static Error lowerCompare(OpContext &op) {
   SmallVector<Operand> operands{op.tensor("self"), op.operand("other")};
   DType type = promote(operands);
-  return setResult(op, elementwise(
-                           op, operands, type, DType::Bool,
-                           [&](Builder &b, ValueRange v) -> Value {
-                             if (isFloat(type))
-                               return arith::CmpFOp::create(b, real, v[0], v[1]);
-                             // true is 1 and not -1, and bytes may be unsigned
-                             auto predicate = integer;
-                             if (type == DType::Bool || type == DType::U8)
-                               predicate = integer == arith::CmpIPredicate::slt   ? arith::CmpIPredicate::ult
-                                           : integer == arith::CmpIPredicate::sle ? arith::CmpIPredicate::ule
-                                           : integer == arith::CmpIPredicate::sgt ? arith::CmpIPredicate::ugt
-                                           : integer == arith::CmpIPredicate::sge ? arith::CmpIPredicate::uge
-                                                                                  : integer;
-                             return arith::CmpIOp::create(b, predicate, v[0], v[1]);
-                           },
-                           [](ArrayRef<int64_t> v) -> int64_t {
-                             switch (integer) {
-                             case arith::CmpIPredicate::eq: return v[0] == v[1];
-                             case arith::CmpIPredicate::ne: return v[0] != v[1];
-                             case arith::CmpIPredicate::slt: return v[0] < v[1];
-                             case arith::CmpIPredicate::sle: return v[0] <= v[1];
-                             case arith::CmpIPredicate::sgt: return v[0] > v[1];
-                             default: return v[0] >= v[1];
-                             }
-                           }));
+  return setResult(
+      op, elementwise(
+              op, operands, type, DType::Bool,
+              [&](Builder &b, ValueRange v) -> Value {
+                if (isFloat(type))
+                  return arith::CmpFOp::create(b, real, v[0], v[1]);
+                // true is 1 and not -1, and bytes may be unsigned
+                auto predicate = integer;
+                if (type == DType::Bool || type == DType::U8)
+                  predicate = integer == arith::CmpIPredicate::slt   ? arith::CmpIPredicate::ult
+                              : integer == arith::CmpIPredicate::sle ? arith::CmpIPredicate::ule
+                              : integer == arith::CmpIPredicate::sgt ? arith::CmpIPredicate::ugt
+                              : integer == arith::CmpIPredicate::sge ? arith::CmpIPredicate::uge
+                                                                     : integer;
+                return arith::CmpIOp::create(b, predicate, v[0], v[1]);
+              },
+              [](ArrayRef<int64_t> v) -> int64_t {
+                switch (integer) {
+                case arith::CmpIPredicate::eq:
+                  return v[0] == v[1];
+                case arith::CmpIPredicate::ne:
+                  return v[0] != v[1];
+                case arith::CmpIPredicate::slt:
+                  return v[0] < v[1];
+                case arith::CmpIPredicate::sle:
+                  return v[0] <= v[1];
+                case arith::CmpIPredicate::sgt:
+                  return v[0] > v[1];
+                default:
+                  return v[0] >= v[1];
+                }
+              }));
 }
 
 template <typename OpTy> static Error lowerClassify(OpContext &op) {
   Tensor self = op.tensor("self");
   if (!isFloat(self.dtype))
-    return setResult(op, op.wrap(ConstantTensor::splat(
-                             DType::Bool, self.sizes, std::is_same_v<OpTy, math::IsFiniteOp>)));
-  return setResult(op, elementwise(op, {self}, self.dtype, DType::Bool,
-                                   [](Builder &b, ValueRange v) -> Value { return OpTy::create(b, v[0]); }));
+    return setResult(op, op.wrap(ConstantTensor::splat(DType::Bool, self.sizes,
+                                                       std::is_same_v<OpTy, math::IsFiniteOp>)));
+  return setResult(
+      op, elementwise(op, {self}, self.dtype, DType::Bool,
+                      [](Builder &b, ValueRange v) -> Value { return OpTy::create(b, v[0]); }));
 }
 
 //===----------------------------------------------------------------------===//
@@ -71,8 +80,8 @@ template <typename OpTy> static Error lowerClassify(OpContext &op) {
 
 enum class Logic { And, Or, Xor };
 
-/// `and` with all true, `or` with all false: the other operand, so that masks which exclude nothing leave
-/// no trace.
+/// `and` with all true, `or` with all false: the other operand, so that masks which exclude nothing
+/// leave no trace.
 static std::optional<Tensor> skipNeutral(const Operand &x, const Operand &y, Logic logic) {
   const Tensor *constant = std::get_if<Tensor>(&x), *other = std::get_if<Tensor>(&y);
   if (!constant || !other || !constant->constant || other->dtype != DType::Bool)
@@ -108,7 +117,9 @@ template <Logic logic> static Error lowerLogic(OpContext &op, DType type) {
                            }));
 }
 
-template <Logic logic> static Error lowerLogical(OpContext &op) { return lowerLogic<logic>(op, DType::Bool); }
+template <Logic logic> static Error lowerLogical(OpContext &op) {
+  return lowerLogic<logic>(op, DType::Bool);
+}
 template <Logic logic> static Error lowerBitwise(OpContext &op) {
   return lowerLogic<logic>(op, op.resultMeta(0).dtype);
 }
@@ -116,16 +127,15 @@ template <Logic logic> static Error lowerBitwise(OpContext &op) {
 static Error invert(OpContext &op, DType type) {
   if (isFloat(type))
     return op.error("expected integers or booleans, found " + getName(type));
-  return setResult(op, elementwise(
-                           op, {op.tensor("self")}, type, type,
-                           [](Builder &b, ValueRange v) -> Value {
-                             Scalar ones;
-                             ones.integer = -1;
-                             return arith::XOrIOp::create(b, v[0], splat(b, v[0].getType(), ones));
-                           },
-                           [&](ArrayRef<int64_t> v) -> int64_t {
-                             return type == DType::Bool ? !v[0] : ~v[0];
-                           }));
+  return setResult(
+      op, elementwise(
+              op, {op.tensor("self")}, type, type,
+              [](Builder &b, ValueRange v) -> Value {
+                Scalar ones;
+                ones.integer = -1;
+                return arith::XOrIOp::create(b, v[0], splat(b, v[0].getType(), ones));
+              },
+              [&](ArrayRef<int64_t> v) -> int64_t { return type == DType::Bool ? !v[0] : ~v[0]; }));
 }
 
 static Error lowerLogicalNot(OpContext &op) { return invert(op, DType::Bool); }
@@ -137,11 +147,12 @@ static Error lowerBitwiseNot(OpContext &op) { return invert(op, op.resultMeta(0)
 
 static Error select(OpContext &op, const Tensor &condition, const Operand &yes, const Operand &no) {
   DType type = op.resultMeta(0).dtype;
-  return setResult(
-      op, elementwise(
-              op, {condition, yes, no}, ArrayRef<DType>{DType::Bool, type, type}, type,
-              [](Builder &b, ValueRange v) -> Value { return arith::SelectOp::create(b, v[0], v[1], v[2]); },
-              [](ArrayRef<int64_t> v) { return v[0] ? v[1] : v[2]; }));
+  return setResult(op, elementwise(
+                           op, {condition, yes, no}, ArrayRef<DType>{DType::Bool, type, type}, type,
+                           [](Builder &b, ValueRange v) -> Value {
+                             return arith::SelectOp::create(b, v[0], v[1], v[2]);
+                           },
+                           [](ArrayRef<int64_t> v) { return v[0] ? v[1] : v[2]; }));
 }
 
 static Error lowerWhere(OpContext &op) {
@@ -192,21 +203,27 @@ void memopt::pt2::registerComparisons(OpTable &table) {
   table.add("aten.logical_or.default", "Tensor self, Tensor other", lowerLogical<Logic::Or>);
   table.add("aten.logical_xor.default", "Tensor self, Tensor other", lowerLogical<Logic::Xor>);
   table.add("aten.logical_not.default", "Tensor self", lowerLogicalNot);
-  for (auto [name, lower] : {std::pair<StringLiteral, Lowering>("aten.bitwise_and.Tensor", lowerBitwise<Logic::And>),
-                             {"aten.bitwise_and.Scalar", lowerBitwise<Logic::And>},
-                             {"aten.__and__.Tensor", lowerBitwise<Logic::And>},
-                             {"aten.__and__.Scalar", lowerBitwise<Logic::And>},
-                             {"aten.bitwise_or.Tensor", lowerBitwise<Logic::Or>},
-                             {"aten.bitwise_or.Scalar", lowerBitwise<Logic::Or>},
-                             {"aten.__or__.Tensor", lowerBitwise<Logic::Or>},
-                             {"aten.bitwise_xor.Tensor", lowerBitwise<Logic::Xor>}})
+  for (auto [name, lower] :
+       {std::pair<StringLiteral, Lowering>("aten.bitwise_and.Tensor", lowerBitwise<Logic::And>),
+        {"aten.bitwise_and.Scalar", lowerBitwise<Logic::And>},
+        {"aten.__and__.Tensor", lowerBitwise<Logic::And>},
+        {"aten.__and__.Scalar", lowerBitwise<Logic::And>},
+        {"aten.bitwise_or.Tensor", lowerBitwise<Logic::Or>},
+        {"aten.bitwise_or.Scalar", lowerBitwise<Logic::Or>},
+        {"aten.__or__.Tensor", lowerBitwise<Logic::Or>},
+        {"aten.__or__.Scalar", lowerBitwise<Logic::Or>},
+        {"aten.__xor__.Tensor", lowerBitwise<Logic::Xor>},
+        {"aten.bitwise_xor.Tensor", lowerBitwise<Logic::Xor>}})
     table.add(name, "Tensor self, Tensor|Scalar other", lower);
   table.add("aten.bitwise_not.default", "Tensor self", lowerBitwiseNot);
-  for (StringLiteral name : {StringLiteral("aten.where.self"), StringLiteral("aten.where.ScalarSelf"),
-                             StringLiteral("aten.where.ScalarOther"), StringLiteral("aten.where.Scalar")})
+  for (StringLiteral name :
+       {StringLiteral("aten.where.self"), StringLiteral("aten.where.ScalarSelf"),
+        StringLiteral("aten.where.ScalarOther"), StringLiteral("aten.where.Scalar")})
     table.add(name, "Tensor condition, Tensor|Scalar self, Tensor|Scalar other", lowerWhere);
-  table.add("aten.masked_fill.Scalar", "Tensor self, Tensor mask, Tensor|Scalar value", lowerMaskedFill);
-  table.add("aten.masked_fill.Tensor", "Tensor self, Tensor mask, Tensor|Scalar value", lowerMaskedFill);
+  table.add("aten.masked_fill.Scalar", "Tensor self, Tensor mask, Tensor|Scalar value",
+            lowerMaskedFill);
+  table.add("aten.masked_fill.Tensor", "Tensor self, Tensor mask, Tensor|Scalar value",
+            lowerMaskedFill);
   table.add("aten.tril.default", "Tensor self, int diagonal=0", lowerTriangle<true>);
   table.add("aten.triu.default", "Tensor self, int diagonal=0", lowerTriangle<false>);
 }

@@ -33,8 +33,8 @@ struct Window {
 static Error checkRange(OpContext &op, StringRef name, ArrayRef<int64_t> values, int64_t least) {
   for (int64_t value : values)
     if (value < least || value > std::numeric_limits<int32_t>::max())
-      return op.error("argument '" + name + "': expected numbers from " + Twine(least) + ", found " +
-                      toString(values));
+      return op.error("argument '" + name + "': expected numbers from " + Twine(least) +
+                      ", found " + toString(values));
   return Error::success();
 }
 
@@ -70,7 +70,8 @@ static Error addBias(OpContext &op, Value result) {
   if (std::optional<Tensor> bias = op.optionalTensor("bias")) {
     ArrayRef<int64_t> sizes = cast<RankedTensorType>(result.getType()).getShape();
     if (bias->rank() != 1 || bias->sizes[0] != sizes[1])
-      return op.error("expected a bias of shape [" + Twine(sizes[1]) + "], found " + toString(bias->sizes));
+      return op.error("expected a bias of shape [" + Twine(sizes[1]) + "], found " +
+                      toString(bias->sizes));
     op.importer.suggestInitial(*bias, 0);
     result = arith::AddFOp::create(op.b, result, broadcastAlong(op.b, op.get(*bias), 1, sizes));
   }
@@ -78,20 +79,21 @@ static Error addBias(OpContext &op, Value result) {
   return Error::success();
 }
 
-static Error convolve(OpContext &op, const Tensor &input, const Tensor &weight, const Window &window) {
+static Error convolve(OpContext &op, const Tensor &input, const Tensor &weight,
+                      const Window &window) {
   Value result = mlir::memopt::ConvolutionOp::create(
-      op.b, op.resultType(0), op.get(input), op.get(weight), window.strides, window.low, window.high,
-      window.dilations, window.groups, mlir::memopt::Layout::ChannelsFirst);
+      op.b, op.resultType(0), op.get(input), op.get(weight), window.strides, window.low,
+      window.high, window.dilations, window.groups, mlir::memopt::Layout::ChannelsFirst);
   return addBias(op, result);
 }
 
-/// The gradient of the convolution that would map the result back to `input`. `output_padding` picks one
-/// of the several sizes that such a convolution's input can have; the file says which.
+/// The gradient of the convolution that would map the result back to `input`. `output_padding`
+/// picks one of the several sizes that such a convolution's input can have; the file says which.
 static Error convolveTransposed(OpContext &op, const Tensor &input, const Tensor &weight,
                                 const Window &window) {
   Value result = mlir::memopt::ConvolutionBackwardDataOp::create(
-      op.b, op.resultType(0), op.get(input), op.get(weight), window.strides, window.low, window.high,
-      window.dilations, window.groups, mlir::memopt::Layout::ChannelsFirst);
+      op.b, op.resultType(0), op.get(input), op.get(weight), window.strides, window.low,
+      window.high, window.dilations, window.groups, mlir::memopt::Layout::ChannelsFirst);
   return addBias(op, result);
 }
 
@@ -155,8 +157,9 @@ void memopt::pt2::registerConvolutions(OpTable &table) {
   table.add("aten.conv_transpose1d.default", transposed, lowerConvTranspose);
   table.add("aten.conv_transpose2d.input", transposed, lowerConvTranspose);
   table.add("aten.conv_transpose3d.input", transposed, lowerConvTranspose);
-  table.add("aten.convolution.default",
-            "Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "
-            "bool transposed, int[] output_padding, int groups",
-            lowerGeneralConvolution);
+  table.add(
+      "aten.convolution.default",
+      "Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "
+      "bool transposed, int[] output_padding, int groups",
+      lowerGeneralConvolution);
 }

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Integer and boolean tensors are known. Constant floating-point ones are one number that waits for its
-// broadcast.
+// Integer and boolean tensors are known. Constant floating-point ones are one number that waits for
+// its broadcast.
 //
 //===----------------------------------------------------------------------===//
 
@@ -52,7 +52,9 @@ static Error lowerFull(OpContext &op) {
 static Error lowerFullLike(OpContext &op) {
   return setResult(op, fill(op, op.tensor("self").sizes, op.scalar("fill_value")));
 }
-static Error lowerScalarTensor(OpContext &op) { return setResult(op, fill(op, {}, op.scalar("s"))); }
+static Error lowerScalarTensor(OpContext &op) {
+  return setResult(op, fill(op, {}, op.scalar("s")));
+}
 
 /// In place: `x.fill_(v)`.
 static Error lowerFill(OpContext &op) {
@@ -67,7 +69,8 @@ static Error lowerFill(OpContext &op) {
 static Error range(OpContext &op, const Scalar &start, const Scalar &step) {
   const TensorMeta &meta = op.resultMeta(0);
   if (meta.sizes.size() != 1 || meta.getNumElements() == 0)
-    return op.error("expected a result with one dimension and elements, found " + toString(meta.sizes));
+    return op.error("expected a result with one dimension and elements, found " +
+                    toString(meta.sizes));
   RETURN_IF_ERROR(checkFoldable(op, meta.sizes));
   if (!isFloat(meta.dtype)) {
     if (start.isFloat || step.isFloat)
@@ -86,9 +89,9 @@ static Error range(OpContext &op, const Scalar &start, const Scalar &step) {
 static Error checkCount(OpContext &op, const Scalar &start, const Scalar &end, const Scalar &step) {
   double span = (end.asDouble() - start.asDouble()) / step.asDouble();
   if (!(std::ceil(span) == double(op.resultMeta(0).getNumElements())))
-    return op.error("a range from " + toString(start.asDouble()) + " to " + toString(end.asDouble()) +
-                    " by " + toString(step.asDouble()) + " does not have " +
-                    Twine(op.resultMeta(0).getNumElements()) + " elements");
+    return op.error("a range from " + toString(start.asDouble()) + " to " +
+                    toString(end.asDouble()) + " by " + toString(step.asDouble()) +
+                    " does not have " + Twine(op.resultMeta(0).getNumElements()) + " elements");
   return range(op, start, step);
 }
 
@@ -102,6 +105,27 @@ static Error lowerArangeStep(OpContext &op) {
   return checkCount(op, op.scalar("start"), op.scalar("end"), op.scalar("step"));
 }
 
+static Error lowerLinspace(OpContext &op) {
+  double start = op.number("start"), end = op.number("end");
+  int64_t steps = op.integer("steps");
+  if (steps < 1 || !isFloat(op.resultMeta(0).dtype) || steps != op.resultMeta(0).getNumElements())
+    return op.error("expected a positive number of floating-point steps, found " + Twine(steps));
+  Scalar first, step;
+  first.isFloat = step.isFloat = true;
+  first.real = start;
+  step.real = steps > 1 ? (end - start) / double(steps - 1) : 0;
+  return range(op, first, step);
+}
+
+static Error lowerEye(OpContext &op) {
+  DType type = op.resultMeta(0).dtype;
+  Shape sizes{op.integer("n"), op.optionalInteger("m").value_or(op.integer("n"))};
+  RETURN_IF_ERROR(checkFoldable(op, sizes));
+  Constant known = ConstantTensor::generate(isFloat(type) ? DType::I32 : type, sizes,
+                                            [](ArrayRef<int64_t> i) { return i[0] == i[1]; });
+  return setResult(op, castTo(op, op.wrap(known), type));
+}
+
 void memopt::pt2::registerCreation(OpTable &table) {
 #define KIND "dtype? dtype=None, ignored layout, ignored device, ignored pin_memory"
 #define LIKE KIND ", ignored memory_format"
@@ -111,15 +135,24 @@ void memopt::pt2::registerCreation(OpTable &table) {
   table.add("aten.full_like.default", "Tensor self, Scalar fill_value, " LIKE, lowerFullLike);
   table.add("aten.zeros_like.default", "Tensor self, " LIKE, lowerConstantLike<0>);
   table.add("aten.ones_like.default", "Tensor self, " LIKE, lowerConstantLike<1>);
-  table.add("aten.new_full.default", "Tensor self, int[] size, Scalar fill_value, " KIND, lowerFull);
+  table.add("aten.new_full.default", "Tensor self, int[] size, Scalar fill_value, " KIND,
+            lowerFull);
   table.add("aten.new_zeros.default", "Tensor self, int[] size, " KIND, lowerConstant<0>);
   table.add("aten.new_ones.default", "Tensor self, int[] size, " KIND, lowerConstant<1>);
+  // Memory whose content does not matter: zeros.
+  table.add("aten.empty.memory_format", "int[] size, " LIKE, lowerConstant<0>);
+  table.add("aten.empty_like.default", "Tensor self, " LIKE, lowerConstantLike<0>);
+  table.add("aten.new_empty.default", "Tensor self, int[] size, " KIND, lowerConstant<0>);
+  table.add("aten.eye.default", "int n, int? m=None, " KIND, lowerEye);
+  table.add("aten.eye.m", "int n, int? m=None, " KIND, lowerEye);
+  table.add("aten.linspace.default", "Scalar start, Scalar end, int steps, " KIND, lowerLinspace);
   table.add("aten.scalar_tensor.default", "Scalar s, " KIND, lowerScalarTensor);
   table.add("aten.fill.Scalar", "Tensor self, Scalar value", lowerFill);
   table.add("aten.zero.default", "Tensor self", lowerConstantLike<0>);
   table.add("aten.arange.default", "Scalar end, " KIND, lowerArange);
   table.add("aten.arange.start", "Scalar start, Scalar end, " KIND, lowerArangeStart);
-  table.add("aten.arange.start_step", "Scalar start, Scalar end, Scalar step=1, " KIND, lowerArangeStep);
+  table.add("aten.arange.start_step", "Scalar start, Scalar end, Scalar step=1, " KIND,
+            lowerArangeStep);
 #undef LIKE
 #undef KIND
 }

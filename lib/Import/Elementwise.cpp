@@ -47,21 +47,30 @@ Value memopt::pt2::splat(mlir::ImplicitLocOpBuilder &b, mlir::Type type, const S
 static bool isUnsigned(DType type) { return type == DType::U8 || type == DType::Bool; }
 
 Value memopt::pt2::convert(mlir::ImplicitLocOpBuilder &b, Value value, DType from, DType to) {
-  if (from == to || (from == DType::U8 && to == DType::I8) || (from == DType::I8 && to == DType::U8))
+  if (from == to || (from == DType::U8 && to == DType::I8) ||
+      (from == DType::I8 && to == DType::U8))
     return value;
   auto shaped = cast<RankedTensorType>(value.getType());
   auto withElement = [&](mlir::Type element) { return shaped.clone(element); };
   auto elementOf = [&](DType type) -> mlir::Type {
     switch (type) {
-    case DType::Bool: return b.getI1Type();
+    case DType::Bool:
+      return b.getI1Type();
     case DType::U8:
-    case DType::I8: return b.getI8Type();
-    case DType::I32: return b.getI32Type();
-    case DType::I64: return b.getI64Type();
-    case DType::F16: return b.getF16Type();
-    case DType::BF16: return b.getBF16Type();
-    case DType::F32: return b.getF32Type();
-    case DType::F64: return b.getF64Type();
+    case DType::I8:
+      return b.getI8Type();
+    case DType::I32:
+      return b.getI32Type();
+    case DType::I64:
+      return b.getI64Type();
+    case DType::F16:
+      return b.getF16Type();
+    case DType::BF16:
+      return b.getBF16Type();
+    case DType::F32:
+      return b.getF32Type();
+    case DType::F64:
+      return b.getF64Type();
     }
     llvm_unreachable("all types are known");
   };
@@ -120,11 +129,13 @@ static DType widen(DType a, DType b) {
   return getByteWidth(a) < getByteWidth(b) ? b : a;
 }
 
-/// A later rank of operands (0: with dimensions, 1: without, 2: numbers) only counts when its kind is
-/// higher than what the earlier ranks gave.
+/// A later rank of operands (0: with dimensions, 1: without, 2: numbers) only counts when its kind
+/// is higher than what the earlier ranks gave.
 DType memopt::pt2::promote(ArrayRef<Operand> operands) {
   std::optional<DType> ranks[3];
-  auto join = [&](int rank, DType type) { ranks[rank] = ranks[rank] ? widen(*ranks[rank], type) : type; };
+  auto join = [&](int rank, DType type) {
+    ranks[rank] = ranks[rank] ? widen(*ranks[rank], type) : type;
+  };
   for (const Operand &operand : operands) {
     if (const Tensor *tensor = std::get_if<Tensor>(&operand)) {
       join(tensor->sizes.empty() ? 1 : 0, tensor->dtype);
@@ -187,7 +198,8 @@ static bool isKnown(ArrayRef<Operand> operands, ArrayRef<DType> compute, DType r
 
 Expected<Tensor> memopt::pt2::elementwise(OpContext &op, ArrayRef<Operand> operands, DType compute,
                                           DType result, Build build, Evaluate evaluate) {
-  return elementwise(op, operands, SmallVector<DType>(operands.size(), compute), result, build, evaluate);
+  return elementwise(op, operands, SmallVector<DType>(operands.size(), compute), result, build,
+                     evaluate);
 }
 
 Expected<Tensor> memopt::pt2::elementwise(OpContext &op, ArrayRef<Operand> operands,
@@ -239,8 +251,9 @@ Error memopt::pt2::setResult(OpContext &op, Expected<Tensor> result) {
 // Reductions and random bits
 //===----------------------------------------------------------------------===//
 
-Value memopt::pt2::reduceValue(mlir::ImplicitLocOpBuilder &b, Value value, mlir::memopt::ReduceKind kind,
-                               ArrayRef<int64_t> dimensions, bool keep) {
+Value memopt::pt2::reduceValue(mlir::ImplicitLocOpBuilder &b, Value value,
+                               mlir::memopt::ReduceKind kind, ArrayRef<int64_t> dimensions,
+                               bool keep) {
   auto type = cast<RankedTensorType>(value.getType());
   Shape reduced, kept(type.getShape());
   for (auto [dim, size] : enumerate(type.getShape()))
@@ -264,7 +277,8 @@ Expected<Value> memopt::pt2::applyReduction(OpContext &op, Value losses, int64_t
                             to_vector(seq<int64_t>(0, type.getRank())));
   if (reduction == 2)
     return total;
-  return arith::DivFOp::create(op.b, total, splat(op.b, total.getType(), double(type.getNumElements())))
+  return arith::DivFOp::create(op.b, total,
+                               splat(op.b, total.getType(), double(type.getNumElements())))
       .getResult();
 }
 
@@ -274,15 +288,17 @@ bool memopt::pt2::dropoutIsOn(OpContext &op) {
 
 bool memopt::pt2::isEvaluation(OpContext &op) { return op.importer.getOptions().evaluate; }
 
-RandomState memopt::pt2::nextRandomState(OpContext &op) { return op.importer.nextRandomState(op.b); }
+RandomState memopt::pt2::nextRandomState(OpContext &op) {
+  return op.importer.nextRandomState(op.b);
+}
 
 Tensor memopt::pt2::dropout(OpContext &op, const Tensor &input, double probability, Value *mask) {
   Value value = op.get(input);
   auto type = cast<RankedTensorType>(value.getType());
   RandomState random = nextRandomState(op);
-  Value kept = mlir::memopt::DropoutMaskOp::create(
-      op.b, type.clone(op.b.getI1Type()), random.seed, random.step,
-      op.b.getF64FloatAttr(probability), op.b.getI64IntegerAttr(random.id));
+  Value kept = mlir::memopt::DropoutMaskOp::create(op.b, type.clone(op.b.getI1Type()), random.seed,
+                                                   random.step, op.b.getF64FloatAttr(probability),
+                                                   op.b.getI64IntegerAttr(random.id));
   if (mask)
     *mask = kept;
   Value scaled = arith::MulFOp::create(op.b, value, splat(op.b, type, 1.0 / (1.0 - probability)));

@@ -6,12 +6,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Nodes are imported in file order, which is topological. Each name of the graph is bound to a Tensor.
+// Nodes are imported in file order, which is topological. Each name of the graph is bound to a
+// Tensor.
 //
-// In-place operators (the training level has them) change no memory here: the operator is lowered as its
-// functional twin, then all names of the very tensor it wrote are bound to the new value. Writing through a
-// partial view would have to change the tensor behind it; such a graph is refused, unless nobody looks at
-// the other names again.
+// In-place operators (the training level has them) change no memory here: the operator is lowered
+// as its functional twin, then all names of the very tensor it wrote are bound to the new value.
+// Writing through a partial view would have to change the tensor behind it; such a graph is
+// refused, unless nobody looks at the other names again.
 //
 //===----------------------------------------------------------------------===//
 
@@ -42,7 +43,8 @@ Expected<mlir::OwningOpRef<ModuleOp>> GraphImporter::run() {
   mlir::Location loc = mlir::NameLoc::get(builder.getStringAttr(file));
   module = ModuleOp::create(loc);
   builder.setInsertionPointToEnd(module->getBody());
-  function = mlir::func::FuncOp::create(builder, loc, "train_step", builder.getFunctionType({}, {}));
+  function =
+      mlir::func::FuncOp::create(builder, loc, "train_step", builder.getFunctionType({}, {}));
   builder.setInsertionPointToStart(function.addEntryBlock());
   scopes.push_back(&root);
   countUses(root);
@@ -77,7 +79,8 @@ Expected<Tensor> GraphImporter::lookup(StringRef name) const {
     return it->second;
   if (auto it = scope.graph->unsupportedTensors.find(name);
       it != scope.graph->unsupportedTensors.end())
-    return makeError("value '" + name + "' has element type " + it->second + ", which is not supported");
+    return makeError("value '" + name + "' has element type " + it->second +
+                     ", which is not supported");
   return makeError("refers to missing value '" + name + "'");
 }
 
@@ -98,7 +101,8 @@ Error GraphImporter::mutate(const Tensor &from, Tensor to) {
     return makeError("writes " + Twine(getName(to.dtype)) + toString(to.sizes) + " over " +
                      getName(from.dtype) + toString(from.sizes));
   if (auto it = folded.find(from.storage); it != folded.end())
-    return makeError("writes over the buffer '" + it->second + "'; run run_decompositions({}) on the "
+    return makeError("writes over the buffer '" + it->second +
+                     "'; run run_decompositions({}) on the "
                      "exported program before saving it");
   to.storage = from.storage;
   to.view = from.view;
@@ -106,7 +110,8 @@ Error GraphImporter::mutate(const Tensor &from, Tensor to) {
     if (variable.initial.storage != from.storage)
       continue;
     if (!variable.isBuffer || variable.initial.view != from.view)
-      return makeError("writes over part of the state '" + target + "'; run run_decompositions({}) on the "
+      return makeError("writes over part of the state '" + target +
+                       "'; run run_decompositions({}) on the "
                        "exported program before saving it");
   }
   for (Scope *scope : scopes)
@@ -156,8 +161,9 @@ Error GraphImporter::importNodes(Scope &scope) {
 /// Assertions and arithmetic on sizes: sizes are static, the recorded hints stand for them.
 static bool isHousekeeping(StringRef target) {
   return target.starts_with("aten._assert") || target == "aten.sym_size.int" ||
-         target == "aten.sym_constrain_range_for_size.default" || target.starts_with("_operator.") ||
-         target.starts_with("torch.sym_") || target.starts_with("math.");
+         target == "aten.sym_constrain_range_for_size.default" ||
+         target.starts_with("_operator.") || target.starts_with("torch.sym_") ||
+         target.starts_with("math.");
 }
 
 static bool isGradMode(StringRef target) {
@@ -183,7 +189,8 @@ Error GraphImporter::importOperator(const Node &node) {
   RETURN_IF_ERROR(op.checkResults());
   std::vector<std::optional<Tensor>> results = op.takeResults();
   if (inPlace) {
-    if (results.size() != 1 || !results.front() || parameters.front().type != Parameter::Type::Tensor)
+    if (results.size() != 1 || !results.front() ||
+        parameters.front().type != Parameter::Type::Tensor)
       return makeError("expected one result, found " + Twine(results.size()));
     Tensor target = op.tensor(parameters.front().name);
     RETURN_IF_ERROR(mutate(target, *results.front()));
@@ -257,8 +264,8 @@ Error GraphImporter::inlineGraph(const Node &node) {
   return Error::success();
 }
 
-/// A tensor that no gradient may flow through. The dialect has no op for that, because it would only
-/// matter when a trainable parameter stands behind the value; such a graph is refused.
+/// A tensor that no gradient may flow through. The dialect has no op for that, because it would
+/// only matter when a trainable parameter stands behind the value; such a graph is refused.
 Error GraphImporter::stopGradient(const Tensor &tensor) const {
   if (!tensor.value || !isFloat(tensor.dtype))
     return Error::success();
@@ -317,9 +324,11 @@ Error GraphImporter::checkSupported() const {
     return Error::success();
   std::string text;
   raw_string_ostream os(text);
-  os << found.size() << (found.size() == 1 ? " operator is" : " operators are") << " not supported:";
+  os << found.size() << (found.size() == 1 ? " operator is" : " operators are")
+     << " not supported:";
   for (const auto &[target, entry] : found) {
-    os << "\n  " << target << " (" << entry.count << (entry.count == 1 ? " use" : " uses") << " in ";
+    os << "\n  " << target << " (" << entry.count << (entry.count == 1 ? " use" : " uses")
+       << " in ";
     constexpr size_t shown = 8;
     interleaveComma(ArrayRef(entry.modules).take_front(shown), os,
                     [&](StringRef module) { os << (module.empty() ? "the root module" : module); });
@@ -338,11 +347,11 @@ RandomState GraphImporter::nextRandomState(mlir::ImplicitLocOpBuilder &b) {
     auto type = mlir::RankedTensorType::get({}, b.getI64Type());
     b.setInsertionPoint(function);
     if (!module->lookupSymbol(name)) {
-      mlir::memopt::VariableOp::create(b, module->getLoc(), name, type,
-                                       mlir::memopt::Role::Hyperparameter, /*trainable=*/false,
-                                       /*names=*/nullptr, /*initial=*/nullptr, /*init_value=*/nullptr,
-                                       /*of=*/nullptr, /*slot=*/nullptr, mlir::memopt::Space::Device,
-                                       /*shard=*/nullptr);
+      mlir::memopt::VariableOp::create(
+          b, module->getLoc(), name, type, mlir::memopt::Role::Hyperparameter, /*trainable=*/false,
+          /*names=*/nullptr, /*initial=*/nullptr, /*init_value=*/nullptr,
+          /*of=*/nullptr, /*slot=*/nullptr, mlir::memopt::Space::Device,
+          /*shard=*/nullptr);
     }
     b.setInsertionPointToStart(&function.getBody().front());
     value = mlir::memopt::ReadOp::create(b, type, name);
@@ -352,8 +361,8 @@ RandomState GraphImporter::nextRandomState(mlir::ImplicitLocOpBuilder &b) {
   return {seedValue, stepValue, nextRandom++};
 }
 
-/// Removes what nobody uses and runs the verifiers. A verifier's message becomes the error: a graph that
-/// contradicts itself gets here with shapes that no operator has.
+/// Removes what nobody uses and runs the verifiers. A verifier's message becomes the error: a graph
+/// that contradicts itself gets here with shapes that no operator has.
 Error GraphImporter::finish() {
   for (mlir::Operation &op : make_early_inc_range(reverse(function.getBody().front())))
     if (mlir::isOpTriviallyDead(&op))

@@ -46,7 +46,8 @@ private:
   struct Scope {
     const Graph *graph;
     llvm::StringMap<Tensor> values;
-    llvm::StringMap<size_t> lastUse; ///< index of the last node that reads a name; outputs count as one more
+    llvm::StringMap<size_t>
+        lastUse; ///< index of the last node that reads a name; outputs count as one more
     size_t position = 0;
   };
   struct Variable {
@@ -96,8 +97,8 @@ private:
   mlir::ImplicitLocOpBuilder builder;
   std::vector<Scope *> scopes;
   Scope root;
-  std::map<std::string, Variable> variables; ///< by target of the first name
-  llvm::StringMap<std::string> variableOf;   ///< any target to the first one
+  std::map<std::string, Variable> variables;   ///< by target of the first name
+  llvm::StringMap<std::string> variableOf;     ///< any target to the first one
   llvm::DenseMap<int64_t, std::string> folded; ///< storage of a constant buffer to its target
   int64_t nextIdentity = 0;
   int64_t nextRandom = 0;

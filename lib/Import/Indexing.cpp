@@ -6,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The dialect has one gather, memopt.embedding: rows of a table by computed indices. Known indices that
-// count up are slices instead, whose gradient needs no scattering; position embeddings are like that.
+// The dialect has one gather, memopt.embedding: rows of a table by computed indices. Known indices
+// that count up are slices instead, whose gradient needs no scattering; position embeddings are
+// like that.
 //
 //===----------------------------------------------------------------------===//
 
@@ -60,11 +61,12 @@ static std::optional<Progression> getProgression(const ConstantTensor &indices, 
   return result.step >= 1 ? std::optional(result) : std::nullopt;
 }
 
-static Error checkIndexRange(OpContext &op, const ConstantTensor &indices, int64_t least, int64_t size) {
+static Error checkIndexRange(OpContext &op, const ConstantTensor &indices, int64_t least,
+                             int64_t size) {
   for (int64_t i = 0, n = indices.getNumStored(); i != n; ++i)
     if (indices.getStored(i) < least || indices.getStored(i) >= size)
-      return op.error("index " + Twine(indices.getStored(i)) + " lies outside a dimension of size " +
-                      Twine(size));
+      return op.error("index " + Twine(indices.getStored(i)) +
+                      " lies outside a dimension of size " + Twine(size));
   return Error::success();
 }
 
@@ -93,16 +95,18 @@ static Error lowerEmbedding(OpContext &op) {
   if (table.rank() != 2 || !isFloat(table.dtype) || table.getNumElements() == 0 ||
       (indices.dtype != DType::I64 && indices.dtype != DType::I32))
     return op.error("expected a floating-point table and integer indices, found " +
-                    getName(table.dtype) + toString(table.sizes) + " and " + getName(indices.dtype));
+                    getName(table.dtype) + toString(table.sizes) + " and " +
+                    getName(indices.dtype));
   int64_t padding = op.integer("padding_idx");
   if (padding < -1 || padding >= table.sizes[0])
-    return op.error("argument 'padding_idx': expected a row of " + toString(table.sizes) + " or -1, found " +
-                    Twine(padding));
+    return op.error("argument 'padding_idx': expected a row of " + toString(table.sizes) +
+                    " or -1, found " + Twine(padding));
   if (indices.constant) {
     RETURN_IF_ERROR(checkIndexRange(op, *indices.constant, 0, table.sizes[0]));
     auto rows = getProgression(*indices.constant, table.sizes[0]);
     // The padding row gets no gradient, which a slice cannot say.
-    bool hasPadding = rows && padding >= rows->begin && padding < rows->begin + rows->count * rows->step;
+    bool hasPadding =
+        rows && padding >= rows->begin && padding < rows->begin + rows->count * rows->step;
     if (rows && !hasPadding)
       return setResult(op, sliceRows(op, table, indices, *rows));
   }
@@ -126,11 +130,11 @@ static Expected<Tensor> indexKnown(OpContext &op, const Tensor &self, ArrayRef<C
   // Dimensions along which neither indices nor elements vary are not walked.
   Shape walked(sizes);
   for (auto [dim, size] : enumerate(walked)) {
-    bool varies = dim < shared ? any_of(indices,
-                                        [dim = dim](const Constant &index) {
-                                          return index->getExtents()[dim] != 1;
-                                        })
-                               : self.extents()[indices.size() + dim - shared] != 1;
+    bool varies =
+        dim < shared
+            ? any_of(indices,
+                     [dim = dim](const Constant &index) { return index->getExtents()[dim] != 1; })
+            : self.extents()[indices.size() + dim - shared] != 1;
     if (!varies)
       size = 1;
   }
@@ -151,7 +155,8 @@ static Expected<Tensor> indexKnown(OpContext &op, const Tensor &self, ArrayRef<C
   return op.wrap(ConstantTensor::expand(walkedResult, sizes));
 }
 
-/// Known indices that each count up along a dimension of their own: slices, a permutation, new ones.
+/// Known indices that each count up along a dimension of their own: slices, a permutation, new
+/// ones.
 static Expected<Tensor> indexBySlices(OpContext &op, Tensor self, ArrayRef<Constant> indices,
                                       ArrayRef<int64_t> sizes) {
   int64_t shared = indices.front()->getSizes().size(), count = indices.size();
@@ -161,7 +166,8 @@ static Expected<Tensor> indexBySlices(OpContext &op, Tensor self, ArrayRef<Const
     auto progression = getProgression(*index, self.sizes[dim]);
     if (!progression)
       return op.error("picks elements by irregular indices, which is not supported");
-    ASSIGN_OR_RETURN(self, slice(op, self, dim, progression->begin, progression->step, progression->count));
+    ASSIGN_OR_RETURN(
+        self, slice(op, self, dim, progression->begin, progression->step, progression->count));
     if (!progression->dimension)
       continue;
     int64_t target = *progression->dimension;
@@ -171,7 +177,8 @@ static Expected<Tensor> indexBySlices(OpContext &op, Tensor self, ArrayRef<Const
     placed.emplace_back(target, dim);
   }
   llvm::sort(placed);
-  // Indexed dimensions in their order in the result, then those picked once (size 1), then the rest.
+  // Indexed dimensions in their order in the result, then those picked once (size 1), then the
+  // rest.
   Shape permutation;
   for (auto [target, dim] : placed)
     permutation.push_back(dim);
@@ -185,17 +192,12 @@ static Expected<Tensor> indexBySlices(OpContext &op, Tensor self, ArrayRef<Const
 }
 
 /// Index tensors for the first dimensions. They broadcast together; their dimensions come first.
-static Error lowerIndex(OpContext &op) {
-  Tensor self = op.tensor("self");
-  std::vector<std::optional<Tensor>> given = op.tensors("indices");
-  while (!given.empty() && !given.back())
-    given.pop_back();
-  if (given.empty() || int64_t(given.size()) > self.rank() || self.getNumElements() == 0)
-    return op.error("expected indices for at most " + Twine(self.rank()) + " dimensions");
+static Expected<Tensor> indexLeading(OpContext &op, const Tensor &self,
+                                     ArrayRef<std::optional<Tensor>> given) {
   Shape shared;
   for (const auto &index : given) {
     if (!index)
-      return op.error("indices for later dimensions only are not supported");
+      return op.error("indices for dimensions that are not neighbours are not supported");
     if (index->dtype == DType::Bool || index->dtype == DType::U8)
       return op.error("masks as indices give results of unknown size, which is not supported");
     ASSIGN_OR_RETURN(shared, broadcastShapes(op, shared, index->sizes));
@@ -211,14 +213,40 @@ static Error lowerIndex(OpContext &op) {
     known.push_back(expanded.constant);
   }
   if (known.size() == given.size())
-    return setResult(op, self.constant ? indexKnown(op, self, known, sizes)
-                                       : indexBySlices(op, self, known, sizes));
+    return self.constant ? indexKnown(op, self, known, sizes)
+                         : indexBySlices(op, self, known, sizes);
   if (given.size() == 1 && self.rank() == 2 && isFloat(self.dtype))
-    return setResult(op, op.wrap(self.dtype,
-                                 mlir::memopt::EmbeddingOp::create(op.b, op.tensorType(self.dtype, sizes),
-                                                                   op.get(self), op.get(*given.front()),
-                                                                   mlir::IntegerAttr())));
+    return op.wrap(self.dtype, mlir::memopt::EmbeddingOp::create(
+                                   op.b, op.tensorType(self.dtype, sizes), op.get(self),
+                                   op.get(*given.front()), mlir::IntegerAttr()));
   return op.error("picks elements by computed indices, which is not supported");
+}
+
+/// Where the first indices are none, the indexed dimensions go to the front for a while:
+/// x[:, i, j] is permute(x, [1, 2, 0])[i, j] with the indices' own dimensions put behind dimension
+/// 0.
+static Error lowerIndex(OpContext &op) {
+  Tensor self = op.tensor("self");
+  std::vector<std::optional<Tensor>> given = op.tensors("indices");
+  while (!given.empty() && !given.back())
+    given.pop_back();
+  if (given.empty() || int64_t(given.size()) > self.rank() || self.getNumElements() == 0)
+    return op.error("expected indices for at most " + Twine(self.rank()) + " dimensions");
+  int64_t lead = 0, count = given.size();
+  while (!given[lead])
+    ++lead;
+  Shape order;
+  append_range(order, seq<int64_t>(lead, count));
+  append_range(order, seq<int64_t>(0, lead));
+  append_range(order, seq<int64_t>(count, self.rank()));
+  ASSIGN_OR_RETURN(Tensor result,
+                   indexLeading(op, permute(op, self, order), ArrayRef(given).drop_front(lead)));
+  int64_t shared = result.rank() - (self.rank() - (count - lead));
+  Shape back;
+  append_range(back, seq<int64_t>(shared, shared + lead));
+  append_range(back, seq<int64_t>(0, shared));
+  append_range(back, seq<int64_t>(shared + lead, result.rank()));
+  return setResult(op, op.copy(permute(op, result, back)));
 }
 
 static Error lowerIndexSelect(OpContext &op) {
@@ -229,7 +257,8 @@ static Error lowerIndexSelect(OpContext &op) {
   if (index.constant)
     if (auto picked = getProgression(*index.constant, self.sizes[dim]);
         picked && (picked->dimension || index.sizes[0] == 1)) {
-      ASSIGN_OR_RETURN(Tensor result, slice(op, self, dim, picked->begin, picked->step, picked->count));
+      ASSIGN_OR_RETURN(Tensor result,
+                       slice(op, self, dim, picked->begin, picked->step, picked->count));
       return setResult(op, op.copy(result));
     }
   if (dim != 0 || self.rank() != 2 || !isFloat(self.dtype) || isFloat(index.dtype))
@@ -243,8 +272,10 @@ static Error lowerIndexSelect(OpContext &op) {
 // gather and diff
 //===----------------------------------------------------------------------===//
 
-/// One element for each position of the other dimensions: compare with a ramp, keep the one that agrees.
-static Expected<Tensor> gatherOne(OpContext &op, const Tensor &self, const Tensor &index, int64_t dim) {
+/// One element for each position of the other dimensions: compare with a ramp, keep the one that
+/// agrees.
+static Expected<Tensor> gatherOne(OpContext &op, const Tensor &self, const Tensor &index,
+                                  int64_t dim) {
   Value table = op.get(self), indices = op.get(index);
   auto type = cast<RankedTensorType>(table.getType());
   auto indexType = type.clone(mlir::getElementTypeOrSelf(indices));
@@ -265,7 +296,8 @@ static Error lowerGather(OpContext &op) {
                     toString(index.sizes));
   for (auto [at, sizes] : enumerate(zip_equal(index.sizes, self.sizes)))
     if (int64_t(at) != dim && std::get<0>(sizes) > std::get<1>(sizes))
-      return op.error("indices of shape " + toString(index.sizes) + " do not fit " + toString(self.sizes));
+      return op.error("indices of shape " + toString(index.sizes) + " do not fit " +
+                      toString(self.sizes));
   if (self.constant && index.constant) {
     RETURN_IF_ERROR(checkFoldable(op, index.sizes));
     RETURN_IF_ERROR(checkIndexRange(op, *index.constant, 0, self.sizes[dim]));
@@ -281,6 +313,28 @@ static Error lowerGather(OpContext &op) {
   if (index.sizes != expected || !isFloat(self.dtype))
     return op.error("gathers several elements of a dimension, which is not supported");
   return setResult(op, gatherOne(op, self, index, dim));
+}
+
+/// A class number becomes a row with a one in its place.
+static Error lowerOneHot(OpContext &op) {
+  Tensor self = op.tensor("self");
+  int64_t classes = op.integer("num_classes");
+  if (classes < 1 || isFloat(self.dtype) || self.dtype == DType::Bool || self.getNumElements() == 0)
+    return op.error("expected integers and the number of classes, found " + getName(self.dtype) +
+                    " and " + Twine(classes));
+  Shape column(self.sizes);
+  column.push_back(1);
+  ASSIGN_OR_RETURN(Tensor spread, reshape(op, self, column));
+  RETURN_IF_ERROR(checkFoldable(op, classes));
+  Tensor own = op.wrap(ConstantTensor::iota(self.dtype, 0, 1, classes));
+  ASSIGN_OR_RETURN(Tensor hit, elementwise(
+                                   op, {spread, own}, self.dtype, DType::Bool,
+                                   [](Builder &b, ValueRange v) -> Value {
+                                     return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, v[0],
+                                                                  v[1]);
+                                   },
+                                   [](ArrayRef<int64_t> v) -> int64_t { return v[0] == v[1]; }));
+  return setResult(op, castTo(op, hit, DType::I64));
 }
 
 /// Differences of neighbours, after joining `prepend` and `append`.
@@ -312,7 +366,8 @@ static Error lowerDiff(OpContext &op) {
   Constant joined = ConstantTensor::concat(parts, dim);
   Constant left = ConstantTensor::slice(joined, dim, 0, 1, length - 1);
   Constant right = ConstantTensor::slice(joined, dim, 1, 1, length - 1);
-  return setResult(op, op.wrap(ConstantTensor::map(self.dtype, {right, left}, [](ArrayRef<int64_t> v) {
+  return setResult(op,
+                   op.wrap(ConstantTensor::map(self.dtype, {right, left}, [](ArrayRef<int64_t> v) {
                      return int64_t(uint64_t(v[0]) - uint64_t(v[1]));
                    })));
 }
@@ -324,7 +379,10 @@ void memopt::pt2::registerIndexing(OpTable &table) {
             lowerEmbedding);
   table.add("aten.index.Tensor", "Tensor self, Tensor?[] indices", lowerIndex);
   table.add("aten.index_select.default", "Tensor self, int dim, Tensor index", lowerIndexSelect);
-  table.add("aten.gather.default", "Tensor self, int dim, Tensor index, bool sparse_grad=False", lowerGather);
+  table.add("aten.gather.default", "Tensor self, int dim, Tensor index, bool sparse_grad=False",
+            lowerGather);
+  table.add("aten.one_hot.default", "Tensor self, int num_classes=-1", lowerOneHot);
   table.add("aten.diff.default",
-            "Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None", lowerDiff);
+            "Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None",
+            lowerDiff);
 }

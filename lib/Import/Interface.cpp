@@ -26,15 +26,23 @@ using mlir::memopt::Role;
 
 static mlir::Type elementType(mlir::Builder &b, DType type) {
   switch (type) {
-  case DType::Bool: return b.getI1Type();
+  case DType::Bool:
+    return b.getI1Type();
   case DType::U8:
-  case DType::I8: return b.getI8Type();
-  case DType::I32: return b.getI32Type();
-  case DType::I64: return b.getI64Type();
-  case DType::F16: return b.getF16Type();
-  case DType::BF16: return b.getBF16Type();
-  case DType::F32: return b.getF32Type();
-  case DType::F64: return b.getF64Type();
+  case DType::I8:
+    return b.getI8Type();
+  case DType::I32:
+    return b.getI32Type();
+  case DType::I64:
+    return b.getI64Type();
+  case DType::F16:
+    return b.getF16Type();
+  case DType::BF16:
+    return b.getBF16Type();
+  case DType::F32:
+    return b.getF32Type();
+  case DType::F64:
+    return b.getF64Type();
   }
   llvm_unreachable("all types are known");
 }
@@ -82,7 +90,8 @@ Error GraphImporter::createUserInput(const InputSpec &spec, const TensorMeta &me
   attrs.set(MemoptDialect::kNameAttr, builder.getStringAttr(spec.value));
   if (meta.dtype == DType::U8)
     attrs.set(MemoptDialect::kDtypeAttr, builder.getStringAttr(getName(meta.dtype)));
-  if (failed(function.insertArgument(index, type, attrs.getDictionary(&context), function.getLoc())))
+  if (failed(
+          function.insertArgument(index, type, attrs.getDictionary(&context), function.getLoc())))
     return makeError("cannot become an argument");
   Tensor tensor;
   tensor.dtype = meta.dtype;
@@ -99,7 +108,8 @@ bool GraphImporter::isMutatedAtOutput(StringRef target) const {
   });
 }
 
-/// Index of the only input that an unused parameter without data can be tied with: the used one like it.
+/// Index of the only input that an unused parameter without data can be tied with: the used one
+/// like it.
 static std::optional<size_t> findUsedTwin(const ExportedProgram &program, const Weights &weights,
                                           const StringMap<size_t> &lastUse, size_t index) {
   const InputSpec &spec = program.inputs[index];
@@ -122,9 +132,9 @@ static std::optional<size_t> findUsedTwin(const ExportedProgram &program, const 
   return twin;
 }
 
-/// Gives every target the name under which its tensor is declared: the first of those tied together.
-/// Data shows ties by shared storage. Without data, one trace is left: of two parameters that are tied the
-/// graph reads only one.
+/// Gives every target the name under which its tensor is declared: the first of those tied
+/// together. Data shows ties by shared storage. Without data, one trace is left: of two parameters
+/// that are tied the graph reads only one.
 void GraphImporter::findTies() {
   StringMap<StringRef> groups; // target to what identifies its tensor
   for (auto [index, spec] : enumerate(program.inputs)) {
@@ -138,10 +148,12 @@ void GraphImporter::findTies() {
   StringMap<StringRef> first;
   for (const InputSpec &spec : program.inputs)
     if (!spec.target.empty())
-      variableOf[spec.target] = first.try_emplace(groups[spec.target], spec.target).first->second.str();
+      variableOf[spec.target] =
+          first.try_emplace(groups[spec.target], spec.target).first->second.str();
 }
 
-/// Integer buffers outside the state dict (position ids) are constants unless the step changes them.
+/// Integer buffers outside the state dict (position ids) are constants unless the step changes
+/// them.
 Expected<bool> GraphImporter::foldBuffer(const InputSpec &spec, const TensorMeta &meta) {
   constexpr int64_t largest = 1 << 20;
   bool isState = spec.kind == InputSpec::Kind::Parameter ||
@@ -200,7 +212,8 @@ Error GraphImporter::createVariable(size_t index, const TensorMeta &meta) {
 Error GraphImporter::declareVariable(const InputSpec &spec, StringRef name, const TensorMeta &meta,
                                      Variable &variable) {
   if (name == "lr" || name == "step" || name == "seed")
-    return makeError("the name '" + name + "' belongs to the training program; rename the attribute");
+    return makeError("the name '" + name +
+                     "' belongs to the training program; rename the attribute");
   auto type = RankedTensorType::get(meta.sizes, elementType(builder, meta.dtype));
   ASSIGN_OR_RETURN(mlir::ElementsAttr initial, loadInitial(spec.target, meta));
   variable.isBuffer = spec.kind != InputSpec::Kind::Parameter;
@@ -234,15 +247,15 @@ void GraphImporter::suggestInitial(const Tensor &tensor, double value) {
   it->second.declaration.setInitValueAttr(builder.getF64FloatAttr(value));
 }
 
-/// Small tensors and those that are not numbers of whole bytes go inline, others stay in the mapped file.
+/// Small tensors and those that are not numbers of whole bytes go inline, others stay in the mapped
+/// file.
 Expected<mlir::ElementsAttr> GraphImporter::loadInitial(StringRef name, const TensorMeta &meta) {
   ASSIGN_OR_RETURN(std::optional<TensorData> data, weights.load(name));
   if (!data)
     return mlir::ElementsAttr();
   auto type = RankedTensorType::get(meta.sizes, elementType(builder, meta.dtype));
   if (meta.dtype == DType::Bool) {
-    SmallVector<bool> elements(
-        map_range(data->bytes, [](char byte) { return byte != 0; }));
+    SmallVector<bool> elements(map_range(data->bytes, [](char byte) { return byte != 0; }));
     return mlir::DenseElementsAttr::get(type, elements);
   }
   constexpr size_t inlineBytes = 64;
@@ -285,12 +298,14 @@ Expected<size_t> GraphImporter::chooseLoss(ArrayRef<const OutputSpec *> outputs)
     if (outputs[i]->value.kind != Argument::Kind::Tensor)
       return false;
     auto it = program.graph.tensors.find(outputs[i]->value.names.front());
-    return it != program.graph.tensors.end() && it->second.sizes.empty() && isFloat(it->second.dtype);
+    return it != program.graph.tensors.end() && it->second.sizes.empty() &&
+           isFloat(it->second.dtype);
   };
   auto list = [&] {
     std::string names;
     for (auto [i, output] : enumerate(outputs))
-      names += (i ? ", " : "") + (output->value.names.empty() ? "none" : output->value.names.front());
+      names +=
+          (i ? ", " : "") + (output->value.names.empty() ? "none" : output->value.names.front());
     return names.empty() ? std::string("none") : names;
   };
   if (options.loss.empty()) {
@@ -309,7 +324,8 @@ Expected<size_t> GraphImporter::chooseLoss(ArrayRef<const OutputSpec *> outputs)
   if (index >= outputs.size())
     return error("no output is named or numbered '" + options.loss + "'; outputs: " + list());
   if (!isFloatScalar(index))
-    return error("output '" + options.loss + "' is not a floating-point scalar, so it cannot be the loss");
+    return error("output '" + options.loss +
+                 "' is not a floating-point scalar, so it cannot be the loss");
   return index;
 }
 
@@ -341,7 +357,9 @@ Error GraphImporter::createOutputs() {
     mlir::NamedAttrList attrs;
     attrs.set(MemoptDialect::kNameAttr, builder.getStringAttr(isLoss ? "loss" : name));
     attrs.set(MemoptDialect::kRoleAttr,
-              builder.getStringAttr(isLoss ? "loss" : isFloat(tensor->dtype) ? "prediction" : "output"));
+              builder.getStringAttr(isLoss                   ? "loss"
+                                    : isFloat(tensor->dtype) ? "prediction"
+                                                             : "output"));
     if (tensor->dtype == DType::U8)
       attrs.set(MemoptDialect::kDtypeAttr, builder.getStringAttr(getName(tensor->dtype)));
     values.push_back(op.get(*tensor));

@@ -14,7 +14,8 @@
 using namespace llvm;
 using namespace memopt::pt2;
 
-/// Depth and number of tokens of JSON text, without recursion. Brackets inside strings do not count.
+/// Depth and number of tokens of JSON text, without recursion. Brackets inside strings do not
+/// count.
 static Error checkShape(StringRef text, StringRef file) {
   unsigned depth = 0;
   uint64_t tokens = 0;

@@ -26,7 +26,9 @@ using Builder = mlir::ImplicitLocOpBuilder;
 namespace arith = mlir::arith;
 namespace math = mlir::math;
 
-static Value constant(Builder &b, Value like, double value) { return splat(b, like.getType(), value); }
+static Value constant(Builder &b, Value like, double value) {
+  return splat(b, like.getType(), value);
+}
 static Value subtract(Builder &b, Value x, Value y) { return arith::SubFOp::create(b, x, y); }
 static Value multiply(Builder &b, Value x, Value y) { return arith::MulFOp::create(b, x, y); }
 static Value multiply(Builder &b, Value x, double y) { return multiply(b, x, constant(b, x, y)); }
@@ -47,8 +49,8 @@ struct Rows {
 static Expected<Rows> getRows(OpContext &op) {
   Tensor scores = op.tensor("self"), targets = op.tensor("target");
   if (scores.rank() < 1 || scores.getNumElements() == 0 || !isFloat(scores.dtype))
-    return op.error("expected floating-point scores with dimensions, found " + getName(scores.dtype) +
-                    toString(scores.sizes));
+    return op.error("expected floating-point scores with dimensions, found " +
+                    getName(scores.dtype) + toString(scores.sizes));
   if (targets.dtype != DType::I64 && targets.dtype != DType::I32 && targets.dtype != DType::U8)
     return op.error("expected class indices as targets, found " + getName(targets.dtype));
   if (targets.dtype == DType::U8)
@@ -56,7 +58,8 @@ static Expected<Rows> getRows(OpContext &op) {
   Shape expected(scores.sizes);
   expected.erase(expected.begin() + (scores.rank() == 1 ? 0 : 1));
   if (targets.sizes != expected)
-    return op.error("expected targets of shape " + toString(expected) + ", found " + toString(targets.sizes));
+    return op.error("expected targets of shape " + toString(expected) + ", found " +
+                    toString(targets.sizes));
   Rows result;
   result.targetSizes = targets.sizes;
   int64_t classes = scores.sizes[scores.rank() == 1 ? 0 : 1], rows = targets.getNumElements();
@@ -75,13 +78,13 @@ static Error checkWeight(OpContext &op, const Rows &rows) {
   std::optional<Tensor> weight = op.optionalTensor("weight");
   if (weight && (weight->dtype != rows.scores.dtype || weight->rank() != 1 ||
                  weight->sizes[0] != rows.scores.sizes[1]))
-    return op.error("expected a weight for each of " + Twine(rows.scores.sizes[1]) + " classes, found " +
-                    getName(weight->dtype) + toString(weight->sizes));
+    return op.error("expected a weight for each of " + Twine(rows.scores.sizes[1]) +
+                    " classes, found " + getName(weight->dtype) + toString(weight->sizes));
   return Error::success();
 }
 
-static mlir::memopt::CrossEntropyOp createCrossEntropy(OpContext &op, const Rows &rows, Value logits,
-                                                       double smoothing) {
+static mlir::memopt::CrossEntropyOp createCrossEntropy(OpContext &op, const Rows &rows,
+                                                       Value logits, double smoothing) {
   std::optional<Tensor> weight = op.optionalTensor("weight");
   auto scalar = op.tensorType(rows.scores.dtype, {});
   return mlir::memopt::CrossEntropyOp::create(
@@ -135,8 +138,8 @@ static Error lowerSoftCrossEntropy(OpContext &op, double smoothing) {
   Tensor scores = op.tensor("self"), targets = op.tensor("target");
   if (scores.rank() < 1 || targets.sizes != scores.sizes || targets.dtype != scores.dtype ||
       scores.getNumElements() == 0 || op.has("weight"))
-    return op.error("expected unweighted targets like the scores " + toString(scores.sizes) + ", found " +
-                    toString(targets.sizes));
+    return op.error("expected unweighted targets like the scores " + toString(scores.sizes) +
+                    ", found " + toString(targets.sizes));
   int64_t axis = scores.rank() == 1 ? 0 : 1;
   Value logs = mlir::memopt::LogSoftmaxOp::create(op.b, op.get(scores), axis);
   Value wanted = op.get(targets);
@@ -171,8 +174,8 @@ static Error lowerCrossEntropy(OpContext &op) {
   return setResult(op, op.wrap(rows.scores.dtype, result));
 }
 
-/// The argument of a log softmax over the classes, when that is what made the scores. Softmax of log
-/// probabilities gives the probabilities back, so the fused loss may take either.
+/// The argument of a log softmax over the classes, when that is what made the scores. Softmax of
+/// log probabilities gives the probabilities back, so the fused loss may take either.
 static Value skipLogSoftmax(Value logProbabilities) {
   auto softmax = logProbabilities.getDefiningOp<mlir::memopt::LogSoftmaxOp>();
   return softmax && softmax.getAxis() == 1 ? softmax.getInput() : Value();
@@ -242,7 +245,8 @@ static Error lowerKnee(OpContext &op, double knee, double scale) {
     Value distance = math::AbsFOp::create(b, subtract(b, v[0], v[1]));
     if (knee == 0)
       return multiply(b, distance, scale);
-    Value near = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, distance, constant(b, distance, knee));
+    Value near =
+        arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, distance, constant(b, distance, knee));
     Value parabola = multiply(b, multiply(b, distance, distance), 0.5 * scale / knee);
     Value line = multiply(b, subtract(b, distance, constant(b, distance, 0.5 * knee)), scale);
     return arith::SelectOp::create(b, near, parabola, line);
@@ -251,13 +255,15 @@ static Error lowerKnee(OpContext &op, double knee, double scale) {
 
 static Error lowerSmoothL1(OpContext &op) {
   if (!(op.number("beta") >= 0))
-    return op.error("argument 'beta': expected a number from 0, found " + toString(op.number("beta")));
+    return op.error("argument 'beta': expected a number from 0, found " +
+                    toString(op.number("beta")));
   return lowerKnee(op, op.number("beta"), 1);
 }
 
 static Error lowerHuber(OpContext &op) {
   if (!(op.number("delta") > 0))
-    return op.error("argument 'delta': expected a positive number, found " + toString(op.number("delta")));
+    return op.error("argument 'delta': expected a positive number, found " +
+                    toString(op.number("delta")));
   return lowerKnee(op, op.number("delta"), op.number("delta"));
 }
 
@@ -271,23 +277,24 @@ static Error lowerBinaryCrossEntropyWithLogits(OpContext &op) {
   if (!isFloat(type))
     return op.error("expected a floating-point result, found " + getName(type));
   SmallVector<Operand> operands{op.tensor("self"), op.tensor("target")};
-  std::optional<Tensor> weight = op.optionalTensor("weight"), positive = op.optionalTensor("pos_weight");
+  std::optional<Tensor> weight = op.optionalTensor("weight"),
+                        positive = op.optionalTensor("pos_weight");
   if (positive)
     operands.push_back(*positive);
   if (weight)
     operands.push_back(*weight);
-  ASSIGN_OR_RETURN(Tensor losses, elementwise(op, operands, type, type, [&](Builder &b, ValueRange v) {
-                     Value one = constant(b, v[0], 1);
-                     Value soft =
-                         mlir::memopt::SoftplusOp::create(b, arith::NegFOp::create(b, v[0]).getResult());
-                     if (positive) {
-                       Value extra = multiply(b, subtract(b, v[2], one), v[1]);
-                       soft = multiply(b, soft, arith::AddFOp::create(b, extra, one));
-                     }
-                     Value loss =
-                         arith::AddFOp::create(b, multiply(b, subtract(b, one, v[1]), v[0]), soft);
-                     return weight ? multiply(b, loss, v.back()) : loss;
-                   }));
+  ASSIGN_OR_RETURN(
+      Tensor losses, elementwise(op, operands, type, type, [&](Builder &b, ValueRange v) {
+        Value one = constant(b, v[0], 1);
+        Value soft =
+            mlir::memopt::SoftplusOp::create(b, arith::NegFOp::create(b, v[0]).getResult());
+        if (positive) {
+          Value extra = multiply(b, subtract(b, v[2], one), v[1]);
+          soft = multiply(b, soft, arith::AddFOp::create(b, extra, one));
+        }
+        Value loss = arith::AddFOp::create(b, multiply(b, subtract(b, one, v[1]), v[0]), soft);
+        return weight ? multiply(b, loss, v.back()) : loss;
+      }));
   ASSIGN_OR_RETURN(Value result, applyReduction(op, op.get(losses), op.integer("reduction")));
   return setResult(op, op.wrap(type, result));
 }
@@ -309,14 +316,77 @@ static Error lowerBinaryCrossEntropy(OpContext &op) {
   });
 }
 
+//===----------------------------------------------------------------------===//
+// Distances
+//===----------------------------------------------------------------------===//
+
+/// t (log t - x), 0 where t is; `log_target` says that the target is log t.
+static Error lowerKlDivergence(OpContext &op) {
+  bool isLog = op.flag("log_target");
+  return lowerElementwiseLoss(op, [&](Builder &b, ValueRange v) -> Value {
+    if (isLog)
+      return multiply(b, math::ExpOp::create(b, v[1]), subtract(b, v[1], v[0]));
+    Value zero = constant(b, v[1], 0);
+    Value isZero = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, v[1], zero);
+    Value entropy =
+        arith::SelectOp::create(b, isZero, zero, multiply(b, v[1], math::LogOp::create(b, v[1])));
+    return subtract(b, entropy, multiply(b, v[1], v[0]));
+  });
+}
+
+/// x . y / (max(|x|, eps) max(|y|, eps))
+static Error lowerCosineSimilarity(OpContext &op) {
+  DType type = op.resultMeta(0).dtype;
+  double eps = op.number("eps");
+  Tensor x = op.tensor("x1"), y = op.tensor("x2");
+  ASSIGN_OR_RETURN(Shape sizes, broadcastShapes(op, x.sizes, y.sizes));
+  ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", sizes.size()));
+  ASSIGN_OR_RETURN(x, expand(op, x, sizes));
+  ASSIGN_OR_RETURN(y, expand(op, y, sizes));
+  if (!isFloat(type) || sizes.empty() || x.getNumElements() == 0)
+    return op.error("expected floating-point tensors with dimensions");
+  auto dot = [&](Value a, Value b) {
+    return reduceValue(op.b, multiply(op.b, a, b), mlir::memopt::ReduceKind::Add, dim);
+  };
+  auto norm = [&](Value a) -> Value {
+    Value length = math::SqrtOp::create(op.b, dot(a, a)), bound = constant(op.b, length, eps);
+    Value isShort = arith::CmpFOp::create(op.b, arith::CmpFPredicate::OLT, length, bound);
+    return arith::SelectOp::create(op.b, isShort, bound, length);
+  };
+  Value a = op.get(castTo(op, x, type)), b = op.get(castTo(op, y, type));
+  Value scale = multiply(op.b, norm(a), norm(b));
+  return setResult(op, op.wrap(type, arith::DivFOp::create(op.b, dot(a, b), scale)));
+}
+
+/// max(0, margin - t (x - y))
+static Error lowerMarginRanking(OpContext &op) {
+  DType type = op.resultMeta(0).dtype;
+  double margin = op.number("margin");
+  if (!isFloat(type))
+    return op.error("expected a floating-point result, found " + getName(type));
+  ASSIGN_OR_RETURN(Tensor losses,
+                   elementwise(op, {op.tensor("input1"), op.tensor("input2"), op.tensor("target")},
+                               type, type, [&](Builder &b, ValueRange v) -> Value {
+                                 Value lead = multiply(b, v[2], subtract(b, v[0], v[1]));
+                                 Value loss = subtract(b, constant(b, lead, margin), lead);
+                                 Value zero = constant(b, loss, 0);
+                                 Value below = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT,
+                                                                     loss, zero);
+                                 return arith::SelectOp::create(b, below, zero, loss);
+                               }));
+  ASSIGN_OR_RETURN(Value result, applyReduction(op, op.get(losses), op.integer("reduction")));
+  return setResult(op, op.wrap(type, result));
+}
+
 void memopt::pt2::registerLosses(OpTable &table) {
   constexpr StringLiteral nll = "Tensor self, Tensor target, Tensor? weight=None, int reduction=1, "
                                 "int ignore_index=-100";
   constexpr StringLiteral pair = "Tensor self, Tensor target, int reduction=1";
-  table.add("aten.cross_entropy_loss.default",
-            "Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100, "
-            "float label_smoothing=0.0",
-            lowerCrossEntropy);
+  table.add(
+      "aten.cross_entropy_loss.default",
+      "Tensor self, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100, "
+      "float label_smoothing=0.0",
+      lowerCrossEntropy);
   table.add("aten.nll_loss_nd.default", nll, lowerNll);
   table.add("aten.nll_loss.default", nll, lowerNll);
   table.add("aten.nll_loss2d.default", nll, lowerNll);
@@ -324,13 +394,23 @@ void memopt::pt2::registerLosses(OpTable &table) {
   table.add("aten.nll_loss2d_forward.default", nll, lowerNll);
   table.add("aten.mse_loss.default", pair, lowerMse);
   table.add("aten.l1_loss.default", pair, lowerL1);
-  table.add("aten.smooth_l1_loss.default", "Tensor self, Tensor target, int reduction=1, float beta=1.0",
-            lowerSmoothL1);
-  table.add("aten.huber_loss.default", "Tensor self, Tensor target, int reduction=1, float delta=1.0",
-            lowerHuber);
-  table.add("aten.binary_cross_entropy_with_logits.default",
-            "Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1",
-            lowerBinaryCrossEntropyWithLogits);
+  table.add("aten.smooth_l1_loss.default",
+            "Tensor self, Tensor target, int reduction=1, float beta=1.0", lowerSmoothL1);
+  table.add("aten.kl_div.default",
+            "Tensor self, Tensor target, int reduction=1, bool log_target=False",
+            lowerKlDivergence);
+  table.add("aten.cosine_similarity.default", "Tensor x1, Tensor x2, int dim=1, float eps=1e-08",
+            lowerCosineSimilarity);
+  table.add("aten.margin_ranking_loss.default",
+            "Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1",
+            lowerMarginRanking);
+  table.add("aten.huber_loss.default",
+            "Tensor self, Tensor target, int reduction=1, float delta=1.0", lowerHuber);
+  table.add(
+      "aten.binary_cross_entropy_with_logits.default",
+      "Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1",
+      lowerBinaryCrossEntropyWithLogits);
   table.add("aten.binary_cross_entropy.default",
-            "Tensor self, Tensor target, Tensor? weight=None, int reduction=1", lowerBinaryCrossEntropy);
+            "Tensor self, Tensor target, Tensor? weight=None, int reduction=1",
+            lowerBinaryCrossEntropy);
 }

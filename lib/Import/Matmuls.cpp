@@ -11,6 +11,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/StringSwitch.h"
 
 using namespace llvm;
 using namespace memopt::pt2;
@@ -54,25 +55,28 @@ static Matrix getMatrix(Value value) {
 static Expected<Value> multiply(OpContext &op, const Matrix &a, const Matrix &b) {
   Shape sizes(a.sizes().drop_back(2));
   if (ArrayRef(sizes) != b.sizes().drop_back(2) || a.columns() != b.rows())
-    return op.error("cannot multiply " + toString(a.sizes()) + (a.transposed ? " (transposed)" : "") +
-                    " by " + toString(b.sizes()) + (b.transposed ? " (transposed)" : ""));
+    return op.error("cannot multiply " + toString(a.sizes()) +
+                    (a.transposed ? " (transposed)" : "") + " by " + toString(b.sizes()) +
+                    (b.transposed ? " (transposed)" : ""));
   mlir::Type element = mlir::getElementTypeOrSelf(a.value);
   if (!isa<mlir::FloatType>(element) || mlir::getElementTypeOrSelf(b.value) != element)
     return op.error("expected operands of one floating-point type");
   sizes.append({a.rows(), b.columns()});
   RETURN_IF_ERROR(countElements(op, sizes).takeError());
-  return mlir::memopt::MatmulOp::create(op.b, RankedTensorType::get(sizes, element), a.value, b.value,
-                                        a.transposed, b.transposed)
+  return mlir::memopt::MatmulOp::create(op.b, RankedTensorType::get(sizes, element), a.value,
+                                        b.value, a.transposed, b.transposed)
       .getResult();
 }
 
 /// x [.., K] times a matrix, plus a vector: all leading dimensions become rows.
-static Expected<Value> multiplyRows(OpContext &op, Value x, const Matrix &matrix, Value bias = nullptr) {
+static Expected<Value> multiplyRows(OpContext &op, Value x, const Matrix &matrix,
+                                    Value bias = nullptr) {
   Shape sizes(cast<RankedTensorType>(x.getType()).getShape());
   int64_t rows = 1;
   for (int64_t size : ArrayRef(sizes).drop_back())
     rows *= size;
-  ASSIGN_OR_RETURN(Value product, multiply(op, {reshapeValue(op.b, x, {rows, sizes.back()})}, matrix));
+  ASSIGN_OR_RETURN(Value product,
+                   multiply(op, {reshapeValue(op.b, x, {rows, sizes.back()})}, matrix));
   sizes.back() = matrix.columns();
   if (bias)
     product = arith::AddFOp::create(op.b, product,
@@ -83,10 +87,11 @@ static Expected<Value> multiplyRows(OpContext &op, Value x, const Matrix &matrix
 static Error lowerLinear(OpContext &op) {
   Tensor input = op.tensor("input"), weight = op.tensor("weight");
   if (input.rank() < 1 || weight.rank() != 2 || input.getNumElements() == 0)
-    return op.error("expected an input with dimensions and a matrix, found " + toString(input.sizes) +
-                    " and " + toString(weight.sizes));
+    return op.error("expected an input with dimensions and a matrix, found " +
+                    toString(input.sizes) + " and " + toString(weight.sizes));
   std::optional<Tensor> bias = op.optionalTensor("bias");
-  if (bias && (bias->rank() != 1 || bias->sizes[0] != weight.sizes[0] || bias->dtype != input.dtype))
+  if (bias &&
+      (bias->rank() != 1 || bias->sizes[0] != weight.sizes[0] || bias->dtype != input.dtype))
     return op.error("expected a bias of " + getName(input.dtype) + "[" + Twine(weight.sizes[0]) +
                     "], found " + getName(bias->dtype) + toString(bias->sizes));
   if (bias)
@@ -98,10 +103,15 @@ static Error lowerLinear(OpContext &op) {
 
 /// torch.matmul: vectors become matrices for the moment, batch dimensions broadcast.
 static Error lowerMatmul(OpContext &op) {
-  Tensor a = op.tensor("self"), b = op.tensor(op.node.target == "aten.matmul.default" ? "other" : "mat2");
+  Tensor a = op.tensor("self");
+  Tensor b = op.tensor(StringSwitch<StringRef>(op.node.target)
+                           .Case("aten.matmul.default", "other")
+                           .Case("aten.mv.default", "vec")
+                           .Case("aten.dot.default", "tensor")
+                           .Default("mat2"));
   if (a.rank() < 1 || b.rank() < 1 || a.getNumElements() == 0 || b.getNumElements() == 0)
-    return op.error("expected operands with elements and dimensions, found " + toString(a.sizes) + " and " +
-                    toString(b.sizes));
+    return op.error("expected operands with elements and dimensions, found " + toString(a.sizes) +
+                    " and " + toString(b.sizes));
   Shape result(op.resultMeta(0).sizes);
   if (b.rank() == 1) {
     ASSIGN_OR_RETURN(b, reshape(op, b, {b.sizes[0], 1}));
@@ -129,12 +139,14 @@ static Error lowerMatmul(OpContext &op) {
 }
 
 /// beta * self + alpha * (first x second).
-static Error lowerAddProduct(OpContext &op, const Tensor &first, const Tensor &second, int64_t rank) {
+static Error lowerAddProduct(OpContext &op, const Tensor &first, const Tensor &second,
+                             int64_t rank) {
   if (first.rank() != rank || second.rank() != rank)
     return op.error("expected factors of rank " + Twine(rank) + ", found " + toString(first.sizes) +
                     " and " + toString(second.sizes));
   double alpha = op.number("alpha"), beta = op.number("beta");
-  ASSIGN_OR_RETURN(Value product, multiply(op, getMatrix(op.get(first)), getMatrix(op.get(second))));
+  ASSIGN_OR_RETURN(Value product,
+                   multiply(op, getMatrix(op.get(first)), getMatrix(op.get(second))));
   DType type = first.dtype;
   return setResult(op, elementwise(op, {op.tensor("self"), op.wrap(type, product)}, type, type,
                                    [&](Builder &b, ValueRange v) -> Value {
@@ -158,13 +170,35 @@ static Error lowerBaddbmm(OpContext &op) {
   return lowerAddProduct(op, op.tensor("batch1"), op.tensor("batch2"), 3);
 }
 
+/// Two vectors: every product of their elements.
+static Error lowerOuter(OpContext &op) {
+  Tensor x = op.tensor("self"), y = op.tensor("vec2");
+  if (x.rank() != 1 || y.rank() != 1)
+    return op.error("expected vectors, found " + toString(x.sizes) + " and " + toString(y.sizes));
+  ASSIGN_OR_RETURN(x, reshape(op, x, {x.sizes[0], 1}));
+  DType type = op.resultMeta(0).dtype;
+  return setResult(
+      op, elementwise(
+              op, {x, y}, type, type,
+              [&](Builder &b, ValueRange v) -> Value {
+                if (isFloat(type))
+                  return arith::MulFOp::create(b, v[0], v[1]);
+                return arith::MulIOp::create(b, v[0], v[1]);
+              },
+              [](ArrayRef<int64_t> v) { return int64_t(uint64_t(v[0]) * uint64_t(v[1])); }));
+}
+
 void memopt::pt2::registerMatmuls(OpTable &table) {
   table.add("aten.linear.default", "Tensor input, Tensor weight, Tensor? bias=None", lowerLinear);
   table.add("aten.matmul.default", "Tensor self, Tensor other", lowerMatmul);
   table.add("aten.mm.default", "Tensor self, Tensor mat2", lowerMatmul);
   table.add("aten.bmm.default", "Tensor self, Tensor mat2", lowerMatmul);
-  table.add("aten.addmm.default", "Tensor self, Tensor mat1, Tensor mat2, Scalar beta=1, Scalar alpha=1",
-            lowerAddmm);
+  table.add("aten.mv.default", "Tensor self, Tensor vec", lowerMatmul);
+  table.add("aten.dot.default", "Tensor self, Tensor tensor", lowerMatmul);
+  table.add("aten.outer.default", "Tensor self, Tensor vec2", lowerOuter);
+  table.add("aten.addmm.default",
+            "Tensor self, Tensor mat1, Tensor mat2, Scalar beta=1, Scalar alpha=1", lowerAddmm);
   table.add("aten.baddbmm.default",
-            "Tensor self, Tensor batch1, Tensor batch2, Scalar beta=1, Scalar alpha=1", lowerBaddbmm);
+            "Tensor self, Tensor batch1, Tensor batch2, Scalar beta=1, Scalar alpha=1",
+            lowerBaddbmm);
 }

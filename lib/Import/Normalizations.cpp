@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// memopt.batch_norm normalizes by the batch's own statistics. Running statistics are updated by plain
-// arithmetic beside it, so that a clone of the normalization never updates them twice. Normalizing by
-// running statistics is an affine function of each channel and becomes one.
+// memopt.batch_norm normalizes by the batch's own statistics. Running statistics are updated by
+// plain arithmetic beside it, so that a clone of the normalization never updates them twice.
+// Normalizing by running statistics is an affine function of each channel and becomes one.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,7 +32,8 @@ static Value getOrNull(OpContext &op, const std::optional<Tensor> &tensor) {
 }
 
 /// Scale, offset and statistics are absent or have one number for each of `sizes`.
-static Error checkShapes(OpContext &op, ArrayRef<StringRef> names, ArrayRef<int64_t> sizes, DType type) {
+static Error checkShapes(OpContext &op, ArrayRef<StringRef> names, ArrayRef<int64_t> sizes,
+                         DType type) {
   for (StringRef name : names)
     if (std::optional<Tensor> tensor = op.optionalTensor(name))
       if (ArrayRef(tensor->sizes) != sizes || tensor->dtype != type)
@@ -54,7 +55,8 @@ static void suggestInitials(OpContext &op, ArrayRef<StringRef> ones, ArrayRef<St
 }
 
 static Value inverseDeviation(Builder &b, Value variance, double eps) {
-  return math::RsqrtOp::create(b, arith::AddFOp::create(b, variance, splat(b, variance.getType(), eps)));
+  return math::RsqrtOp::create(
+      b, arith::AddFOp::create(b, variance, splat(b, variance.getType(), eps)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -81,7 +83,8 @@ static Error checkBatchNorm(OpContext &op, const Tensor &input) {
   if (input.rank() < 2 || input.getNumElements() == 0)
     return op.error("expected an input with batch and channels, found " + toString(input.sizes));
   suggestInitials(op, {"weight", "running_var"}, {"bias", "running_mean"});
-  return checkShapes(op, {"weight", "bias", "running_mean", "running_var"}, input.sizes[1], input.dtype);
+  return checkShapes(op, {"weight", "bias", "running_mean", "running_var"}, input.sizes[1],
+                     input.dtype);
 }
 
 static BatchNorm normalizeByBatch(OpContext &op, const Tensor &input, double momentum, double eps) {
@@ -90,7 +93,8 @@ static BatchNorm normalizeByBatch(OpContext &op, const Tensor &input, double mom
   auto perChannel = op.tensorType(input.dtype, input.sizes[1]);
   auto norm = mlir::memopt::BatchNormOp::create(
       op.b, type, perChannel, perChannel, value, getOrNull(op, op.optionalTensor("weight")),
-      getOrNull(op, op.optionalTensor("bias")), op.b.getF64FloatAttr(eps), op.b.getI64IntegerAttr(1));
+      getOrNull(op, op.optionalTensor("bias")), op.b.getF64FloatAttr(eps),
+      op.b.getI64IntegerAttr(1));
   BatchNorm result{norm.getResult(), norm.getMean(), norm.getVariance(), {}, {}};
   if (std::optional<Tensor> running = op.optionalTensor("running_mean"))
     result.newMean = updateRunning(op, *running, result.mean, momentum);
@@ -98,8 +102,7 @@ static BatchNorm normalizeByBatch(OpContext &op, const Tensor &input, double mom
     // Running variances are unbiased ones.
     double count = double(type.getNumElements()) / input.sizes[1];
     Value unbiased = arith::MulFOp::create(
-        op.b, result.variance,
-        splat(op.b, perChannel, count / std::max(count - 1, 1.0)));
+        op.b, result.variance, splat(op.b, perChannel, count / std::max(count - 1, 1.0)));
     result.newVariance = updateRunning(op, *running, unbiased, momentum);
   }
   return result;
@@ -115,7 +118,8 @@ static Value normalizeByRunning(OpContext &op, const Tensor &input, double eps) 
     shift = arith::SubFOp::create(op.b, offset, shift);
   else
     shift = arith::NegFOp::create(op.b, shift);
-  Value scaled = arith::MulFOp::create(op.b, op.get(input), broadcastAlong(op.b, factor, 1, input.sizes));
+  Value scaled =
+      arith::MulFOp::create(op.b, op.get(input), broadcastAlong(op.b, factor, 1, input.sizes));
   return arith::AddFOp::create(op.b, scaled, broadcastAlong(op.b, shift, 1, input.sizes));
 }
 
@@ -126,7 +130,8 @@ static Expected<bool> usesBatch(OpContext &op, bool training) {
   return training && !(isEvaluation(op) && hasRunning);
 }
 
-/// The training level: running statistics change in place, which the operator's schema does not say.
+/// The training level: running statistics change in place, which the operator's schema does not
+/// say.
 static Error lowerBatchNorm(OpContext &op) {
   Tensor input = op.tensor("input");
   RETURN_IF_ERROR(checkBatchNorm(op, input));
@@ -163,6 +168,19 @@ static Error lowerFunctionalBatchNorm(OpContext &op) {
   return Error::success();
 }
 
+/// Batch statistics only: (result, mean, 1 / deviation).
+static Error lowerBatchNormNoStatistics(OpContext &op) {
+  Tensor input = op.tensor("input");
+  RETURN_IF_ERROR(checkBatchNorm(op, input));
+  if (op.getNumResults() != 3 || !op.flag("training"))
+    return op.error("expected 3 results and training");
+  BatchNorm norm = normalizeByBatch(op, input, op.number("momentum"), op.number("eps"));
+  op.setResult(0, norm.result);
+  op.setResult(1, norm.mean);
+  op.setResult(2, inverseDeviation(op.b, norm.variance, op.number("eps")));
+  return Error::success();
+}
+
 static Error lowerBatchNormNoTraining(OpContext &op) {
   Tensor input = op.tensor("input");
   RETURN_IF_ERROR(checkBatchNorm(op, input));
@@ -178,7 +196,8 @@ static Error lowerBatchNormNoTraining(OpContext &op) {
 static Expected<int64_t> getBegin(OpContext &op, const Tensor &input) {
   ArrayRef<int64_t> normalized = op.integers("normalized_shape");
   if (normalized.empty() || normalized.size() > input.sizes.size() ||
-      ArrayRef(input.sizes).take_back(normalized.size()) != normalized || input.getNumElements() == 0)
+      ArrayRef(input.sizes).take_back(normalized.size()) != normalized ||
+      input.getNumElements() == 0)
     return op.error("argument 'normalized_shape': expected the last dimensions of " +
                     toString(input.sizes) + ", found " + toString(normalized));
   return input.rank() - int64_t(normalized.size());
@@ -187,7 +206,8 @@ static Expected<int64_t> getBegin(OpContext &op, const Tensor &input) {
 static Error lowerLayerNorm(OpContext &op) {
   Tensor input = op.tensor("input");
   ASSIGN_OR_RETURN(int64_t begin, getBegin(op, input));
-  RETURN_IF_ERROR(checkShapes(op, {"weight", "bias"}, ArrayRef(input.sizes).drop_front(begin), input.dtype));
+  RETURN_IF_ERROR(
+      checkShapes(op, {"weight", "bias"}, ArrayRef(input.sizes).drop_front(begin), input.dtype));
   suggestInitials(op, {"weight"}, {"bias"});
   auto statistics = op.tensorType(input.dtype, ArrayRef(input.sizes).take_front(begin));
   auto norm = mlir::memopt::LayerNormOp::create(
@@ -209,8 +229,8 @@ static Error lowerLayerNorm(OpContext &op) {
 static Error normalizeGroups(OpContext &op, int64_t groups) {
   Tensor input = op.tensor("input");
   if (input.rank() < 2 || groups < 1 || input.sizes[1] % groups || input.getNumElements() == 0)
-    return op.error("expected groups that divide the channels of " + toString(input.sizes) + ", found " +
-                    Twine(groups));
+    return op.error("expected groups that divide the channels of " + toString(input.sizes) +
+                    ", found " + Twine(groups));
   RETURN_IF_ERROR(checkShapes(op, {"weight", "bias"}, input.sizes[1], input.dtype));
   suggestInitials(op, {"weight"}, {"bias"});
   auto statistics = op.tensorType(input.dtype, {input.sizes[0], groups});
@@ -227,30 +247,63 @@ static Error normalizeGroups(OpContext &op, int64_t groups) {
 }
 
 static Error lowerGroupNorm(OpContext &op) { return normalizeGroups(op, op.integer("num_groups")); }
-static Error lowerNativeGroupNorm(OpContext &op) { return normalizeGroups(op, op.integer("group")); }
+static Error lowerNativeGroupNorm(OpContext &op) {
+  return normalizeGroups(op, op.integer("group"));
+}
+
+/// A group norm whose groups are the channels.
+static Error lowerInstanceNorm(OpContext &op) {
+  if (op.has("running_mean") || op.has("running_var") || !op.flag("use_input_stats"))
+    return op.error("instance norms with running statistics are not supported");
+  Tensor input = op.tensor("input");
+  return normalizeGroups(op, input.rank() < 2 ? 0 : input.sizes[1]);
+}
+
+/// g * v / |v|, the norm taken over all dimensions but one (Salimans and Kingma, 2016).
+static Error lowerWeightNorm(OpContext &op) {
+  Tensor v = op.tensor("v"), g = op.tensor("g");
+  ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", v.rank()));
+  if (v.rank() < 1 || v.getNumElements() == 0 || !isFloat(v.dtype))
+    return op.error("expected a floating-point tensor with dimensions");
+  Shape others;
+  for (int64_t i = 0; i != v.rank(); ++i)
+    if (i != dim)
+      others.push_back(i);
+  Value value = op.get(v);
+  Value squares = arith::MulFOp::create(op.b, value, value);
+  Value norm = math::SqrtOp::create(
+      op.b, reduceValue(op.b, squares, mlir::memopt::ReduceKind::Add, others, /*keep=*/true));
+  return setResult(op, elementwise(op, {v, g, op.wrap(v.dtype, norm)}, v.dtype, v.dtype,
+                                   [](Builder &b, ValueRange x) -> Value {
+                                     Value factor = arith::DivFOp::create(b, x[1], x[2]);
+                                     return arith::MulFOp::create(b, x[0], factor);
+                                   }));
+}
 
 static Error lowerRmsNorm(OpContext &op) {
   Tensor input = op.tensor("input");
   ASSIGN_OR_RETURN(int64_t begin, getBegin(op, input));
-  RETURN_IF_ERROR(checkShapes(op, {"weight"}, ArrayRef(input.sizes).drop_front(begin), input.dtype));
+  RETURN_IF_ERROR(
+      checkShapes(op, {"weight"}, ArrayRef(input.sizes).drop_front(begin), input.dtype));
   suggestInitials(op, {"weight"}, {});
   // Without eps: the gap between 1 and the next number of the type that PyTorch computes in.
   double eps = input.dtype == DType::F64 ? std::numeric_limits<double>::epsilon()
                                          : double(std::numeric_limits<float>::epsilon());
   if (op.has("eps"))
     eps = op.number("eps");
-  Value norm = mlir::memopt::RmsNormOp::create(
-      op.b, op.tensorType(input.dtype, input.sizes), op.get(input),
-      getOrNull(op, op.optionalTensor("weight")), op.b.getI64IntegerAttr(begin),
-      op.b.getF64FloatAttr(eps));
+  Value norm =
+      mlir::memopt::RmsNormOp::create(op.b, op.tensorType(input.dtype, input.sizes), op.get(input),
+                                      getOrNull(op, op.optionalTensor("weight")),
+                                      op.b.getI64IntegerAttr(begin), op.b.getF64FloatAttr(eps));
   return setResult(op, op.wrap(input.dtype, norm));
 }
 
 void memopt::pt2::registerNormalizations(OpTable &table) {
-  table.add("aten.batch_norm.default",
-            "Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
-            "bool training, float momentum, float eps, bool cudnn_enabled",
-            lowerBatchNorm);
+  table.add(
+      "aten.batch_norm.default",
+      "Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
+      "bool training, float momentum, float eps, bool cudnn_enabled",
+      lowerBatchNorm);
   table.add("aten._native_batch_norm_legit_functional.default",
             "Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, "
             "bool training, float momentum, float eps",
@@ -259,19 +312,33 @@ void memopt::pt2::registerNormalizations(OpTable &table) {
             "Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, "
             "float momentum, float eps",
             lowerBatchNormNoTraining);
+  table.add("aten._native_batch_norm_legit.no_stats",
+            "Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps, "
+            "Tensor? running_mean=None, Tensor? running_var=None",
+            lowerBatchNormNoStatistics);
+  table.add(
+      "aten.instance_norm.default",
+      "Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
+      "bool use_input_stats, float momentum, float eps, bool cudnn_enabled",
+      lowerInstanceNorm);
+  table.add("aten._weight_norm.default", "Tensor v, Tensor g, int dim=0", lowerWeightNorm);
   table.add("aten.layer_norm.default",
             "Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
             "float eps=1e-05, bool cudnn_enable=True",
             lowerLayerNorm);
   table.add("aten.native_layer_norm.default",
-            "Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps", lowerLayerNorm);
-  table.add("aten.group_norm.default",
-            "Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, "
-            "bool cudnn_enabled=True",
-            lowerGroupNorm);
-  table.add("aten.native_group_norm.default",
-            "Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps",
-            lowerNativeGroupNorm);
+            "Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps",
+            lowerLayerNorm);
+  table.add(
+      "aten.group_norm.default",
+      "Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, "
+      "bool cudnn_enabled=True",
+      lowerGroupNorm);
+  table.add(
+      "aten.native_group_norm.default",
+      "Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps",
+      lowerNativeGroupNorm);
   table.add("aten.rms_norm.default",
-            "Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None", lowerRmsNorm);
+            "Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None",
+            lowerRmsNorm);
 }

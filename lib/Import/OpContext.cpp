@@ -63,27 +63,39 @@ OpContext::OpContext(GraphImporter &importer, mlir::ImplicitLocOpBuilder &builde
 
 Error OpContext::error(const Twine &message) const { return makeError(message); }
 
-/// Whether an argument's kind fits the parameter; numbers that the file wrote in a narrower form fit too.
+/// Whether an argument's kind fits the parameter; numbers that the file wrote in a narrower form
+/// fit too.
 static bool accepts(Parameter::Type type, const Argument &value) {
   using Type = Parameter::Type;
   using Kind = Argument::Kind;
   switch (type) {
-  case Type::Ignored: return true;
-  case Type::Tensor: return value.kind == Kind::Tensor;
+  case Type::Ignored:
+    return true;
+  case Type::Tensor:
+    return value.kind == Kind::Tensor;
   case Type::Tensors:
     return value.kind == Kind::Tensors &&
            none_of(value.names, [](const std::string &name) { return name.empty(); });
-  case Type::OptionalTensors: return value.kind == Kind::Tensors;
-  case Type::Int: return value.kind == Kind::Int;
-  case Type::Ints: return value.kind == Kind::Ints || value.kind == Kind::Int;
-  case Type::Float: return value.kind == Kind::Float || value.kind == Kind::Int;
-  case Type::Floats: return value.kind == Kind::Floats || value.kind == Kind::Ints;
+  case Type::OptionalTensors:
+    return value.kind == Kind::Tensors;
+  case Type::Int:
+    return value.kind == Kind::Int;
+  case Type::Ints:
+    return value.kind == Kind::Ints || value.kind == Kind::Int;
+  case Type::Float:
+    return value.kind == Kind::Float || value.kind == Kind::Int;
+  case Type::Floats:
+    return value.kind == Kind::Floats || value.kind == Kind::Ints;
   case Type::Scalar:
     return value.kind == Kind::Float || value.kind == Kind::Int || value.kind == Kind::Bool;
-  case Type::Bool: return value.kind == Kind::Bool;
-  case Type::String: return value.kind == Kind::String;
-  case Type::DType: return value.kind == Kind::ScalarType;
-  case Type::TensorOrScalar: return value.kind == Kind::Tensor || accepts(Type::Scalar, value);
+  case Type::Bool:
+    return value.kind == Kind::Bool;
+  case Type::String:
+    return value.kind == Kind::String;
+  case Type::DType:
+    return value.kind == Kind::ScalarType;
+  case Type::TensorOrScalar:
+    return value.kind == Kind::Tensor || accepts(Type::Scalar, value);
   }
   llvm_unreachable("all types are known");
 }
@@ -91,19 +103,32 @@ static bool accepts(Parameter::Type type, const Argument &value) {
 static StringRef describe(Parameter::Type type) {
   using Type = Parameter::Type;
   switch (type) {
-  case Type::Ignored: return "anything";
-  case Type::Tensor: return "a tensor";
-  case Type::Tensors: return "a list of tensors";
-  case Type::OptionalTensors: return "a list of optional tensors";
-  case Type::Int: return "an integer";
-  case Type::Ints: return "a list of integers";
-  case Type::Float: return "a number";
-  case Type::Floats: return "a list of numbers";
-  case Type::Scalar: return "a number";
-  case Type::Bool: return "a boolean";
-  case Type::String: return "a string";
-  case Type::DType: return "an element type";
-  case Type::TensorOrScalar: return "a tensor or a number";
+  case Type::Ignored:
+    return "anything";
+  case Type::Tensor:
+    return "a tensor";
+  case Type::Tensors:
+    return "a list of tensors";
+  case Type::OptionalTensors:
+    return "a list of optional tensors";
+  case Type::Int:
+    return "an integer";
+  case Type::Ints:
+    return "a list of integers";
+  case Type::Float:
+    return "a number";
+  case Type::Floats:
+    return "a list of numbers";
+  case Type::Scalar:
+    return "a number";
+  case Type::Bool:
+    return "a boolean";
+  case Type::String:
+    return "a string";
+  case Type::DType:
+    return "an element type";
+  case Type::TensorOrScalar:
+    return "a tensor or a number";
   }
   llvm_unreachable("all types are known");
 }
@@ -173,7 +198,8 @@ Error OpContext::bind(const std::vector<Parameter> &parameters) {
       continue;
     if (auto it = graph.tensors.find(name); it != graph.tensors.end())
       meta = it->second;
-    else if (auto type = graph.unsupportedTensors.find(name); type != graph.unsupportedTensors.end())
+    else if (auto type = graph.unsupportedTensors.find(name);
+             type != graph.unsupportedTensors.end())
       return error("result '" + name + "' has element type " + type->second +
                    ", which is not supported");
     else
@@ -253,8 +279,8 @@ std::optional<DType> OpContext::dtype(StringRef name) const {
 Expected<int64_t> OpContext::dimension(StringRef name, int64_t value, int64_t rank) const {
   int64_t bound = std::max<int64_t>(rank, 1); // PyTorch lets a scalar pretend one dimension
   if (value < -bound || value >= bound)
-    return error("argument '" + name + "': expected a dimension of a tensor of rank " + Twine(rank) +
-                 ", found " + Twine(value));
+    return error("argument '" + name + "': expected a dimension of a tensor of rank " +
+                 Twine(rank) + ", found " + Twine(value));
   return value < 0 ? value + bound : value;
 }
 
@@ -302,9 +328,7 @@ RankedTensorType OpContext::resultType(size_t i) const {
   return tensorType(metas[i].dtype, metas[i].sizes);
 }
 
-void OpContext::setResult(size_t i, Value value) {
-  setResult(i, wrap(metas[i].dtype, value));
-}
+void OpContext::setResult(size_t i, Value value) { setResult(i, wrap(metas[i].dtype, value)); }
 
 Error OpContext::checkResults() const {
   for (auto [name, meta, result] : zip_equal(resultNames, metas, results)) {
@@ -317,8 +341,7 @@ Error OpContext::checkResults() const {
     if (!result->value)
       continue;
     auto type = cast<RankedTensorType>(result->value.getType());
-    if (type.getElementType() != elementType(result->dtype) ||
-        type.getRank() != result->rank())
+    if (type.getElementType() != elementType(result->dtype) || type.getRank() != result->rank())
       return error("result '" + name + "' does not have the type that the file says");
   }
   return Error::success();
@@ -330,15 +353,23 @@ Error OpContext::checkResults() const {
 
 mlir::Type OpContext::elementType(DType dtype) const {
   switch (dtype) {
-  case DType::Bool: return b.getI1Type();
+  case DType::Bool:
+    return b.getI1Type();
   case DType::U8:
-  case DType::I8: return b.getI8Type();
-  case DType::I32: return b.getI32Type();
-  case DType::I64: return b.getI64Type();
-  case DType::F16: return b.getF16Type();
-  case DType::BF16: return b.getBF16Type();
-  case DType::F32: return b.getF32Type();
-  case DType::F64: return b.getF64Type();
+  case DType::I8:
+    return b.getI8Type();
+  case DType::I32:
+    return b.getI32Type();
+  case DType::I64:
+    return b.getI64Type();
+  case DType::F16:
+    return b.getF16Type();
+  case DType::BF16:
+    return b.getBF16Type();
+  case DType::F32:
+    return b.getF32Type();
+  case DType::F64:
+    return b.getF64Type();
   }
   llvm_unreachable("all types are known");
 }
@@ -360,11 +391,19 @@ static Value materialize(OpContext &op, const ConstantTensor &constant) {
   };
   mlir::DenseElementsAttr attr;
   switch (constant.getType()) {
-  case DType::Bool: attr = make([](int64_t v) { return v != 0; }); break;
+  case DType::Bool:
+    attr = make([](int64_t v) { return v != 0; });
+    break;
   case DType::U8:
-  case DType::I8: attr = make([](int64_t v) { return int8_t(v); }); break;
-  case DType::I32: attr = make([](int64_t v) { return int32_t(v); }); break;
-  default: attr = make([](int64_t v) { return v; }); break;
+  case DType::I8:
+    attr = make([](int64_t v) { return int8_t(v); });
+    break;
+  case DType::I32:
+    attr = make([](int64_t v) { return int32_t(v); });
+    break;
+  default:
+    attr = make([](int64_t v) { return v; });
+    break;
   }
   return mlir::arith::ConstantOp::create(op.b, attr);
 }

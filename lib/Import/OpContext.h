@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What a lowering sees: its arguments, already checked against the operator's row; a builder; and where to
-// put results, which are checked against the shapes and types that the file claims.
+// What a lowering sees: its arguments, already checked against the operator's row; a builder; and
+// where to put results, which are checked against the shapes and types that the file claims.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,12 +28,14 @@ namespace memopt::pt2 {
 
 using Shape = llvm::SmallVector<int64_t, 4>;
 
-/// A tensor of the graph while importing. It is either known (`constant`) or computed (`value`). The
-/// value's type has the rank of `sizes` and may have size 1 where `sizes` has more: broadcasting waits
-/// until somebody needs all the elements, so that masks and repeated heads stay small.
+/// A tensor of the graph while importing. It is either known (`constant`) or computed (`value`).
+/// The value's type has the rank of `sizes` and may have size 1 where `sizes` has more:
+/// broadcasting waits until somebody needs all the elements, so that masks and repeated heads stay
+/// small.
 ///
-/// `storage` and `view` are for in-place operators: tensors of one storage share memory in PyTorch, and
-/// those of one view too are the same tensor under two names. Views of a tensor keep its storage.
+/// `storage` and `view` are for in-place operators: tensors of one storage share memory in PyTorch,
+/// and those of one view too are the same tensor under two names. Views of a tensor keep its
+/// storage.
 struct Tensor {
   DType dtype = DType::F32;
   Shape sizes;
@@ -139,7 +141,8 @@ std::string toString(llvm::ArrayRef<int64_t> shape);
 std::string toString(double number);
 
 // Shapes (Shapes.cpp). Known tensors stay known, broadcasts stay implicit where they can.
-mlir::Value reshapeValue(mlir::ImplicitLocOpBuilder &b, mlir::Value value, llvm::ArrayRef<int64_t> sizes);
+mlir::Value reshapeValue(mlir::ImplicitLocOpBuilder &b, mlir::Value value,
+                         llvm::ArrayRef<int64_t> sizes);
 mlir::Value transposeValue(mlir::ImplicitLocOpBuilder &b, mlir::Value value,
                            llvm::ArrayRef<int64_t> permutation);
 /// Right-aligned, as PyTorch broadcasts. Sizes must be compatible.
@@ -152,8 +155,8 @@ llvm::Expected<Tensor> reshape(OpContext &op, const Tensor &from, llvm::ArrayRef
 Tensor permute(OpContext &op, const Tensor &from, llvm::ArrayRef<int64_t> permutation);
 llvm::Expected<Tensor> expand(OpContext &op, const Tensor &from, llvm::ArrayRef<int64_t> sizes);
 /// Every `step`-th of the elements from `begin` on, `count` of them; all inside.
-llvm::Expected<Tensor> slice(OpContext &op, const Tensor &from, int64_t dim, int64_t begin, int64_t step,
-                             int64_t count);
+llvm::Expected<Tensor> slice(OpContext &op, const Tensor &from, int64_t dim, int64_t begin,
+                             int64_t step, int64_t count);
 /// The product; fails beyond the limits and on negative sizes.
 llvm::Expected<int64_t> countElements(OpContext &op, llvm::ArrayRef<int64_t> sizes);
 /// Fails when there are too many elements to evaluate while importing.
@@ -170,8 +173,9 @@ Tensor castTo(OpContext &op, const Tensor &from, DType to);
 DType promote(llvm::ArrayRef<Operand> operands);
 using Build = llvm::function_ref<mlir::Value(mlir::ImplicitLocOpBuilder &, mlir::ValueRange)>;
 using Evaluate = llvm::function_ref<int64_t(llvm::ArrayRef<int64_t>)>;
-/// Brings the operands to one element type (`compute`) and shape and applies `build`, which must give
-/// elements of type `result`. Known integer operands are evaluated instead, when `evaluate` is given.
+/// Brings the operands to one element type (`compute`) and shape and applies `build`, which must
+/// give elements of type `result`. Known integer operands are evaluated instead, when `evaluate` is
+/// given.
 llvm::Expected<Tensor> elementwise(OpContext &op, llvm::ArrayRef<Operand> operands, DType compute,
                                    DType result, Build build, Evaluate evaluate = nullptr);
 /// The same with an element type for each operand.
@@ -185,8 +189,9 @@ llvm::Error mapFloat(OpContext &op, Build build, llvm::StringRef parameter = "se
 llvm::Error setResult(OpContext &op, llvm::Expected<Tensor> result);
 
 /// Combines over dimensions, which stay with size 1 when `keep` says so.
-mlir::Value reduceValue(mlir::ImplicitLocOpBuilder &b, mlir::Value value, mlir::memopt::ReduceKind kind,
-                        llvm::ArrayRef<int64_t> dimensions, bool keep = false);
+mlir::Value reduceValue(mlir::ImplicitLocOpBuilder &b, mlir::Value value,
+                        mlir::memopt::ReduceKind kind, llvm::ArrayRef<int64_t> dimensions,
+                        bool keep = false);
 /// What losses do with per-element losses: 0 nothing, 1 mean, 2 sum.
 llvm::Expected<mlir::Value> applyReduction(OpContext &op, mlir::Value losses, int64_t reduction);
 /// input times random zeros and 1 / (1 - p).

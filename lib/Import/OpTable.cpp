@@ -23,6 +23,7 @@ const OpTable &OpTable::get() {
     registerComparisons(result);
     registerConvolutions(result);
     registerCreation(result);
+    registerEinsum(result);
     registerIndexing(result);
     registerLosses(result);
     registerMatmuls(result);
@@ -30,6 +31,7 @@ const OpTable &OpTable::get() {
     registerPointwise(result);
     registerPooling(result);
     registerReductions(result);
+    registerSlices(result);
     registerViews(result);
     return result;
   }();

@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One row per operator overload: its parameters with their defaults, in the notation of PyTorch's own
-// schemas, and the function that lowers it. torch.export leaves out arguments that have their default
-// value, so the defaults are part of the meaning. Arguments are checked against the row before the
-// lowering runs: a wrong kind, a missing one or an unknown one never reaches it.
+// One row per operator overload: its parameters with their defaults, in the notation of PyTorch's
+// own schemas, and the function that lowers it. torch.export leaves out arguments that have their
+// default value, so the defaults are part of the meaning. Arguments are checked against the row
+// before the lowering runs: a wrong kind, a missing one or an unknown one never reaches it.
 //
 // Rows come by family, one source file each; a new operator is a row and a function.
 //
@@ -29,8 +29,21 @@ using Lowering = llvm::Error (*)(OpContext &);
 
 /// One parameter: "Tensor self", "int? end=None", "int[2] stride=1", "Tensor|Scalar other".
 struct Parameter {
-  enum class Type { Tensor, Tensors, OptionalTensors, Int, Ints, Float, Floats, Scalar, Bool, String,
-                    DType, TensorOrScalar, Ignored };
+  enum class Type {
+    Tensor,
+    Tensors,
+    OptionalTensors,
+    Int,
+    Ints,
+    Float,
+    Floats,
+    Scalar,
+    Bool,
+    String,
+    DType,
+    TensorOrScalar,
+    Ignored
+  };
   std::string name;
   Type type = Type::Tensor;
   bool optional = false; ///< may be None
@@ -48,8 +61,8 @@ public:
   static const OpTable &get();
 
   void add(llvm::StringLiteral name, llvm::StringLiteral parameters, Lowering lower);
-  /// Null when unknown. In-place spellings ("aten.relu_.default") give the row of the functional one and
-  /// set `inPlace`.
+  /// Null when unknown. In-place spellings ("aten.relu_.default") give the row of the functional
+  /// one and set `inPlace`.
   const OpRow *lookup(llvm::StringRef target, bool &inPlace) const;
   auto begin() const { return rows.begin(); }
   auto end() const { return rows.end(); }
@@ -67,6 +80,7 @@ void registerCasts(OpTable &table);
 void registerComparisons(OpTable &table);
 void registerConvolutions(OpTable &table);
 void registerCreation(OpTable &table);
+void registerEinsum(OpTable &table);
 void registerIndexing(OpTable &table);
 void registerLosses(OpTable &table);
 void registerMatmuls(OpTable &table);
@@ -74,6 +88,7 @@ void registerNormalizations(OpTable &table);
 void registerPointwise(OpTable &table);
 void registerPooling(OpTable &table);
 void registerReductions(OpTable &table);
+void registerSlices(OpTable &table);
 void registerViews(OpTable &table);
 
 } // namespace memopt::pt2

@@ -69,10 +69,9 @@ static Error lowerScaledSum(OpContext &op, const Operand &x, const Operand &y) {
                                scaled = multiply(b, scaled, splat(b, scaled.getType(), alpha));
                              return combine(b, v[0], scaled);
                            },
-                           alpha.isFloat ? Evaluate()
-                                         : Evaluate([&](ArrayRef<int64_t> v) {
-                                             return evaluate(v[0], wrappingMultiply(alpha.integer, v[1]));
-                                           })));
+                           alpha.isFloat ? Evaluate() : Evaluate([&](ArrayRef<int64_t> v) {
+                             return evaluate(v[0], wrappingMultiply(alpha.integer, v[1]));
+                           })));
 }
 
 static Error lowerAdd(OpContext &op) {
@@ -87,11 +86,10 @@ static Error lowerRsub(OpContext &op) {
 
 static Error lowerMul(OpContext &op) {
   DType type = op.resultMeta(0).dtype;
-  return setResult(
-      op, elementwise(
-              op, {op.tensor("self"), op.operand("other")}, type, type,
-              [](Builder &b, ValueRange v) { return multiply(b, v[0], v[1]); },
-              [](ArrayRef<int64_t> v) { return wrappingMultiply(v[0], v[1]); }));
+  return setResult(op, elementwise(
+                           op, {op.tensor("self"), op.operand("other")}, type, type,
+                           [](Builder &b, ValueRange v) { return multiply(b, v[0], v[1]); },
+                           [](ArrayRef<int64_t> v) { return wrappingMultiply(v[0], v[1]); }));
 }
 
 //===----------------------------------------------------------------------===//
@@ -139,11 +137,33 @@ static Error lowerDivMode(OpContext &op) {
   return setResult(op, divide(op, rounding));
 }
 
+/// Python's remainder: the sign is the divisor's.
+static Error lowerRemainder(OpContext &op) {
+  DType type = op.resultMeta(0).dtype;
+  return setResult(
+      op, elementwise(
+              op, {op.tensor("self"), op.operand("other")}, type, type,
+              [&](Builder &b, ValueRange v) -> Value {
+                Value quotient;
+                if (isFloat(type))
+                  quotient =
+                      math::FloorOp::create(b, arith::DivFOp::create(b, v[0], v[1]).getResult());
+                else
+                  quotient = arith::FloorDivSIOp::create(b, v[0], v[1]);
+                return subtract(b, v[0], multiply(b, quotient, v[1]));
+              },
+              [](ArrayRef<int64_t> v) {
+                return wrappingSubtract(
+                    v[0], wrappingMultiply(divideOrZero(v[0], v[1], /*floor=*/true), v[1]));
+              }));
+}
+
 //===----------------------------------------------------------------------===//
 // Powers
 //===----------------------------------------------------------------------===//
 
-/// Small exponents become products, as PyTorch computes them, which also keeps their gradients simple.
+/// Small exponents become products, as PyTorch computes them, which also keeps their gradients
+/// simple.
 static Value power(Builder &b, Value x, const Scalar &exponent) {
   double e = exponent.asDouble();
   auto one = [&] { return splat(b, x.getType(), 1.0); };
@@ -172,10 +192,11 @@ static Error lowerPowScalar(OpContext &op) {
   DType type = op.resultMeta(0).dtype;
   Scalar exponent = op.scalar("exponent");
   if (!isFloat(type) && (exponent.isFloat || exponent.integer < 0))
-    return op.error("an integer tensor to the power " + toString(exponent.asDouble()) + " is not supported");
-  return setResult(op, elementwise(op, {op.tensor("self")}, type, type, [&](Builder &b, ValueRange v) {
-                     return power(b, v[0], exponent);
-                   }));
+    return op.error("an integer tensor to the power " + toString(exponent.asDouble()) +
+                    " is not supported");
+  return setResult(op,
+                   elementwise(op, {op.tensor("self")}, type, type,
+                               [&](Builder &b, ValueRange v) { return power(b, v[0], exponent); }));
 }
 
 static Error lowerPow(OpContext &op) {
@@ -223,14 +244,15 @@ static Error lowerNeg(OpContext &op) {
 
 static Error lowerAbs(OpContext &op) {
   DType type = op.resultMeta(0).dtype;
-  return setResult(op, elementwise(
-                           op, {op.tensor("self")}, type, type,
-                           [&](Builder &b, ValueRange v) -> Value {
-                             if (isFloat(type))
-                               return math::AbsFOp::create(b, v[0]);
-                             return math::AbsIOp::create(b, v[0]);
-                           },
-                           [](ArrayRef<int64_t> v) { return v[0] < 0 ? wrappingSubtract(0, v[0]) : v[0]; }));
+  return setResult(
+      op, elementwise(
+              op, {op.tensor("self")}, type, type,
+              [&](Builder &b, ValueRange v) -> Value {
+                if (isFloat(type))
+                  return math::AbsFOp::create(b, v[0]);
+                return math::AbsIOp::create(b, v[0]);
+              },
+              [](ArrayRef<int64_t> v) { return v[0] < 0 ? wrappingSubtract(0, v[0]) : v[0]; }));
 }
 
 static Error lowerSign(OpContext &op) {
@@ -241,6 +263,67 @@ static Error lowerSign(OpContext &op) {
     Value rest = arith::SelectOp::create(b, negative, constant(-1), constant(0));
     return arith::SelectOp::create(b, positive, constant(1), rest);
   });
+}
+
+/// Functions of two floating-point tensors.
+template <typename OpTy> static Error lowerFloatPair(OpContext &op) {
+  DType type = op.resultMeta(0).dtype;
+  if (!isFloat(type))
+    return op.error("expected a floating-point result, found " + getName(type));
+  return setResult(op, elementwise(op, {op.operand("self"), op.operand("other")}, type, type,
+                                   [](Builder &b, ValueRange v) -> Value {
+                                     return OpTy::create(b, v[0], v[1]);
+                                   }));
+}
+
+static Error lowerHypot(OpContext &op) {
+  DType type = op.resultMeta(0).dtype;
+  return setResult(op, elementwise(op, {op.tensor("self"), op.tensor("other")}, type, type,
+                                   [](Builder &b, ValueRange v) -> Value {
+                                     Value sum =
+                                         add(b, multiply(b, v[0], v[0]), multiply(b, v[1], v[1]));
+                                     return math::SqrtOp::create(b, sum);
+                                   }));
+}
+
+/// x log y, and 0 wherever x is.
+static Error lowerXlogy(OpContext &op) {
+  DType type = op.resultMeta(0).dtype;
+  return setResult(
+      op, elementwise(op, {op.operand("self"), op.operand("other")}, type, type,
+                      [](Builder &b, ValueRange v) -> Value {
+                        Value zero = splat(b, v[0].getType(), 0.0);
+                        Value isZero =
+                            arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, v[0], zero);
+                        Value log = math::LogOp::create(b, v[1]);
+                        return arith::SelectOp::create(b, isZero, zero, multiply(b, v[0], log));
+                      }));
+}
+
+/// self + value * tensor1 (times or over) tensor2
+template <bool divides> static Error lowerAddCombined(OpContext &op) {
+  DType type = op.resultMeta(0).dtype;
+  Scalar value = op.scalar("value");
+  if (!isFloat(type))
+    return op.error("expected a floating-point result, found " + getName(type));
+  return setResult(
+      op, elementwise(op, {op.tensor("self"), op.tensor("tensor1"), op.tensor("tensor2")}, type,
+                      type, [&](Builder &b, ValueRange v) {
+                        Value term = divides ? arith::DivFOp::create(b, v[1], v[2]).getResult()
+                                             : multiply(b, v[1], v[2]);
+                        if (!isOne(value))
+                          term = multiply(b, term, splat(b, term.getType(), value));
+                        return add(b, v[0], term);
+                      }));
+}
+
+static Error lowerLerp(OpContext &op) {
+  DType type = op.resultMeta(0).dtype;
+  return setResult(op, elementwise(op, {op.tensor("self"), op.tensor("end"), op.operand("weight")},
+                                   type, type, [](Builder &b, ValueRange v) {
+                                     return add(b, v[0],
+                                                multiply(b, v[2], subtract(b, v[1], v[0])));
+                                   }));
 }
 
 //===----------------------------------------------------------------------===//
@@ -263,8 +346,8 @@ template <bool isMax> static Error lowerExtreme(OpContext &op) {
                            }));
 }
 
-/// Compare and select: NaN stays, and inside the bounds, these included, the gradient passes, both as in
-/// PyTorch.
+/// Compare and select: NaN stays, and inside the bounds, these included, the gradient passes, both
+/// as in PyTorch.
 static Value clampValue(Builder &b, Value x, Value bound, bool isLower) {
   Value outside;
   if (isa<mlir::FloatType>(mlir::getElementTypeOrSelf(x)))
@@ -299,9 +382,9 @@ static Error lowerClampMax(OpContext &op) { return lowerClamp(op, false, true); 
 
 static Error lowerSquare(OpContext &op) {
   DType type = op.resultMeta(0).dtype;
-  return setResult(op, elementwise(op, {op.tensor("self")}, type, type, [](Builder &b, ValueRange v) {
-                     return multiply(b, v[0], v[0]);
-                   }));
+  return setResult(op,
+                   elementwise(op, {op.tensor("self")}, type, type,
+                               [](Builder &b, ValueRange v) { return multiply(b, v[0], v[0]); }));
 }
 
 //===----------------------------------------------------------------------===//
@@ -319,9 +402,13 @@ void memopt::pt2::registerPointwise(OpTable &table) {
   table.add("aten.mul.Scalar", "Tensor self, Tensor|Scalar other", lowerMul);
   table.add("aten.div.Tensor", "Tensor self, Tensor|Scalar other", lowerDiv);
   table.add("aten.div.Scalar", "Tensor self, Tensor|Scalar other", lowerDiv);
-  table.add("aten.div.Tensor_mode", "Tensor self, Tensor|Scalar other, str? rounding_mode", lowerDivMode);
-  table.add("aten.div.Scalar_mode", "Tensor self, Tensor|Scalar other, str? rounding_mode", lowerDivMode);
+  table.add("aten.div.Tensor_mode", "Tensor self, Tensor|Scalar other, str? rounding_mode",
+            lowerDivMode);
+  table.add("aten.div.Scalar_mode", "Tensor self, Tensor|Scalar other, str? rounding_mode",
+            lowerDivMode);
   table.add("aten.floor_divide.default", "Tensor self, Tensor|Scalar other", lowerFloorDivide);
+  table.add("aten.remainder.Scalar", "Tensor self, Tensor|Scalar other", lowerRemainder);
+  table.add("aten.remainder.Tensor", "Tensor self, Tensor|Scalar other", lowerRemainder);
   table.add("aten.pow.Tensor_Scalar", "Tensor self, Scalar exponent", lowerPowScalar);
   table.add("aten.pow.Tensor_Tensor", "Tensor|Scalar self, Tensor|Scalar exponent", lowerPow);
   table.add("aten.pow.Scalar", "Tensor|Scalar self, Tensor|Scalar exponent", lowerPow);
@@ -340,8 +427,23 @@ void memopt::pt2::registerPointwise(OpTable &table) {
   table.add("aten.reciprocal.default", "Tensor self", lowerReciprocal);
   table.add("aten.sin.default", "Tensor self", lowerFloat<math::SinOp>);
   table.add("aten.cos.default", "Tensor self", lowerFloat<math::CosOp>);
+  table.add("aten.tan.default", "Tensor self", lowerFloat<math::TanOp>);
+  table.add("aten.asin.default", "Tensor self", lowerFloat<math::AsinOp>);
+  table.add("aten.acos.default", "Tensor self", lowerFloat<math::AcosOp>);
   table.add("aten.atan.default", "Tensor self", lowerFloat<math::AtanOp>);
+  table.add("aten.sinh.default", "Tensor self", lowerFloat<math::SinhOp>);
+  table.add("aten.cosh.default", "Tensor self", lowerFloat<math::CoshOp>);
+  table.add("aten.atan2.default", "Tensor self, Tensor other", lowerFloatPair<math::Atan2Op>);
+  table.add("aten.hypot.default", "Tensor self, Tensor other", lowerHypot);
+  table.add("aten.xlogy.Tensor", "Tensor|Scalar self, Tensor|Scalar other", lowerXlogy);
+  table.add("aten.addcmul.default", "Tensor self, Tensor tensor1, Tensor tensor2, Scalar value=1",
+            lowerAddCombined<false>);
+  table.add("aten.addcdiv.default", "Tensor self, Tensor tensor1, Tensor tensor2, Scalar value=1",
+            lowerAddCombined<true>);
+  table.add("aten.lerp.Scalar", "Tensor self, Tensor end, Tensor|Scalar weight", lowerLerp);
+  table.add("aten.lerp.Tensor", "Tensor self, Tensor end, Tensor|Scalar weight", lowerLerp);
   table.add("aten.erf.default", "Tensor self", lowerFloat<math::ErfOp>);
+  table.add("aten.erfc.default", "Tensor self", lowerFloat<math::ErfcOp>);
   table.add("aten.floor.default", "Tensor self", lowerRounding<math::FloorOp>);
   table.add("aten.ceil.default", "Tensor self", lowerRounding<math::CeilOp>);
   table.add("aten.trunc.default", "Tensor self", lowerRounding<math::TruncOp>);

@@ -37,14 +37,16 @@ static Error checkWindow(OpContext &op, const Pool &pool) {
   for (const Shape *values : {&pool.kernel, &pool.strides, &pool.dilations})
     for (int64_t value : *values)
       if (value < 1 || value > (1 << 20))
-        return op.error("expected positive kernel sizes, strides and dilations, found " + toString(*values));
+        return op.error("expected positive kernel sizes, strides and dilations, found " +
+                        toString(*values));
   for (int64_t value : pool.low)
     if (value < 0 || value > (1 << 20))
       return op.error("expected padding of at least 0, found " + toString(pool.low));
   return Error::success();
 }
 
-/// Where windows lie. With `ceil_mode` a last window may hang over the end: it is given padding there.
+/// Where windows lie. With `ceil_mode` a last window may hang over the end: it is given padding
+/// there.
 static Expected<Pool> getPool(OpContext &op, const Tensor &input, int64_t rank, bool hasDilation) {
   if (input.rank() != rank + 2 || input.getNumElements() == 0 || !isFloat(input.dtype))
     return op.error("expected a floating-point input of rank " + Twine(rank + 2) + ", found " +
@@ -73,7 +75,8 @@ static Expected<Pool> getPool(OpContext &op, const Tensor &input, int64_t rank, 
       count = (room + pool.strides[i] - 1) / pool.strides[i] + 1;
       if ((count - 1) * pool.strides[i] >= size + pool.low[i]) // would start in the padding
         --count;
-      pool.high[i] = std::max(pool.low[i], (count - 1) * pool.strides[i] + reach - size - pool.low[i]);
+      pool.high[i] =
+          std::max(pool.low[i], (count - 1) * pool.strides[i] + reach - size - pool.low[i]);
     }
     pool.sizes.push_back(count);
   }
@@ -103,14 +106,17 @@ template <int64_t rank> static Error lowerAvgPool(OpContext &op) {
   bool counts = op.flag("count_include_pad");
   int64_t divisor = rank > 1 && op.has("divisor_override") ? op.integer("divisor_override") : 0;
   if (rank > 1 && op.has("divisor_override") && divisor <= 0)
-    return op.error("argument 'divisor_override': expected a positive integer, found " + Twine(divisor));
-  // A hanging window counts the padding it was promised but not the rest; the dialect has no such count.
+    return op.error("argument 'divisor_override': expected a positive integer, found " +
+                    Twine(divisor));
+  // A hanging window counts the padding it was promised but not the rest; the dialect has no such
+  // count.
   if (counts && divisor == 0 && pool.high != pool.low)
     return op.error("ceil_mode with count_include_pad is not supported");
-  return setResult(op, op.wrap(input.dtype, mlir::memopt::AvgPoolOp::create(
-                                                op.b, op.tensorType(input.dtype, pool.sizes), op.get(input),
-                                                pool.kernel, pool.strides, pool.low, pool.high,
-                                                mlir::memopt::Layout::ChannelsFirst, counts, divisor)));
+  return setResult(
+      op, op.wrap(input.dtype, mlir::memopt::AvgPoolOp::create(
+                                   op.b, op.tensorType(input.dtype, pool.sizes), op.get(input),
+                                   pool.kernel, pool.strides, pool.low, pool.high,
+                                   mlir::memopt::Layout::ChannelsFirst, counts, divisor)));
 }
 
 /// Windows of equal size, or one over everything, which is a plain mean.
@@ -125,7 +131,8 @@ template <int64_t rank> static Error lowerAdaptiveAvgPool(OpContext &op) {
   for (int64_t i = 0; i != rank; ++i) {
     int64_t size = input.sizes[i + 2];
     if (output[i] < 1 || size % output[i])
-      return op.error("expected an output size that divides " + Twine(size) + ", found " + Twine(output[i]));
+      return op.error("expected an output size that divides " + Twine(size) + ", found " +
+                      Twine(output[i]));
     kernel.push_back(size / output[i]);
     elements *= kernel.back();
     sizes.push_back(output[i]);
@@ -141,8 +148,33 @@ template <int64_t rank> static Error lowerAdaptiveAvgPool(OpContext &op) {
   }
   Shape none(rank, 0);
   return setResult(op, op.wrap(input.dtype, mlir::memopt::AvgPoolOp::create(
-                                                op.b, op.tensorType(input.dtype, sizes), value, kernel,
-                                                kernel, none, none)));
+                                                op.b, op.tensorType(input.dtype, sizes), value,
+                                                kernel, kernel, none, none)));
+}
+
+/// Windows of equal size only, as for means.
+static Error lowerAdaptiveMaxPool(OpContext &op) {
+  Tensor input = op.tensor("self");
+  if (input.rank() != 4 || input.getNumElements() == 0 || !isFloat(input.dtype))
+    return op.error("expected a floating-point input of rank 4, found " + getName(input.dtype) +
+                    toString(input.sizes));
+  if (op.getNumResults() > 1 && op.isUsed(1))
+    return op.error("the indices of maxima are not supported as a value");
+  ASSIGN_OR_RETURN(Shape output, op.perDimension("output_size", 2));
+  Shape kernel, sizes(ArrayRef(input.sizes).take_front(2)), zeros(2, 0), ones(2, 1);
+  for (int64_t i = 0; i != 2; ++i) {
+    if (output[i] < 1 || input.sizes[i + 2] % output[i])
+      return op.error("expected an output size that divides " + Twine(input.sizes[i + 2]) +
+                      ", found " + Twine(output[i]));
+    kernel.push_back(input.sizes[i + 2] / output[i]);
+    sizes.push_back(output[i]);
+  }
+  mlir::Type tapType = kernel[0] * kernel[1] <= 127 ? op.b.getI8Type() : op.b.getI32Type();
+  auto pool = mlir::memopt::MaxPoolOp::create(
+      op.b, op.tensorType(input.dtype, sizes), RankedTensorType::get(sizes, tapType), op.get(input),
+      kernel, kernel, zeros, zeros, mlir::memopt::Layout::ChannelsFirst, ones);
+  op.setResult(0, pool.getResult());
+  return Error::success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -174,9 +206,9 @@ static Error lowerInterpolate(OpContext &op, bool linear, bool alignCorners) {
     else
       scales.push_back(from / to);
   }
-  return setResult(op, op.wrap(input.dtype,
-                               mlir::memopt::InterpolateOp::create(op.b, op.resultType(0), op.get(input),
-                                                                   scales, linear, alignCorners)));
+  return setResult(op, op.wrap(input.dtype, mlir::memopt::InterpolateOp::create(
+                                                op.b, op.resultType(0), op.get(input), scales,
+                                                linear, alignCorners)));
 }
 
 static Error lowerNearest(OpContext &op) { return lowerInterpolate(op, false, false); }
@@ -189,7 +221,8 @@ static Error lowerLinearResize(OpContext &op) {
 //===----------------------------------------------------------------------===//
 
 /// Elements of `value` before and after a dimension.
-static Value surround(OpContext &op, Value inside, int64_t dim, int64_t low, int64_t high, double value) {
+static Value surround(OpContext &op, Value inside, int64_t dim, int64_t low, int64_t high,
+                      double value) {
   auto type = cast<RankedTensorType>(inside.getType());
   SmallVector<Value> parts;
   auto fill = [&](int64_t count) {
@@ -247,11 +280,13 @@ static Error lowerPad(OpContext &op) {
 //===----------------------------------------------------------------------===//
 
 void memopt::pt2::registerPooling(OpTable &table) {
-  constexpr StringLiteral maxPool = "Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, "
-                                    "int[] dilation=1, bool ceil_mode=False";
-  constexpr StringLiteral avgPool = "Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, "
-                                    "bool ceil_mode=False, bool count_include_pad=True, "
-                                    "int? divisor_override=None";
+  constexpr StringLiteral maxPool =
+      "Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, "
+      "int[] dilation=1, bool ceil_mode=False";
+  constexpr StringLiteral avgPool =
+      "Tensor self, int[] kernel_size, int[] stride=[], int[] padding=0, "
+      "bool ceil_mode=False, bool count_include_pad=True, "
+      "int? divisor_override=None";
   constexpr StringLiteral adaptive = "Tensor self, int[] output_size";
   constexpr StringLiteral nearest = "Tensor input, int[]? output_size, float[]? scale_factors";
   constexpr StringLiteral bilinear =
@@ -267,11 +302,14 @@ void memopt::pt2::registerPooling(OpTable &table) {
   table.add("aten.adaptive_avg_pool2d.default", adaptive, lowerAdaptiveAvgPool<2>);
   table.add("aten._adaptive_avg_pool2d.default", adaptive, lowerAdaptiveAvgPool<2>);
   table.add("aten.adaptive_avg_pool3d.default", adaptive, lowerAdaptiveAvgPool<3>);
+  table.add("aten.adaptive_max_pool2d.default", adaptive, lowerAdaptiveMaxPool);
   table.add("aten.upsample_nearest1d.vec", nearest, lowerNearest);
   table.add("aten.upsample_nearest2d.vec", nearest, lowerNearest);
   table.add("aten.upsample_nearest3d.vec", nearest, lowerNearest);
   table.add("aten.upsample_linear1d.vec", bilinear, lowerLinearResize);
   table.add("aten.upsample_bilinear2d.vec", bilinear, lowerLinearResize);
-  table.add("aten.constant_pad_nd.default", "Tensor self, int[] pad, Scalar value=0", lowerConstantPad);
-  table.add("aten.pad.default", "Tensor self, int[] pad, str mode='constant', float? value=None", lowerPad);
+  table.add("aten.constant_pad_nd.default", "Tensor self, int[] pad, Scalar value=0",
+            lowerConstantPad);
+  table.add("aten.pad.default", "Tensor self, int[] pad, str mode='constant', float? value=None",
+            lowerPad);
 }

@@ -54,8 +54,9 @@ importArchive(mlir::MLIRContext &context, const Archive &archive, const ImportOp
     ASSIGN_OR_RETURN(program, parseExportedProgram(JsonCursor(json, place)));
   }
   ASSIGN_OR_RETURN(Weights weights, Weights::open(archive));
-  context.loadDialect<mlir::memopt::MemoptDialect, mlir::func::FuncDialect, mlir::arith::ArithDialect,
-                      mlir::math::MathDialect, mlir::tensor::TensorDialect>();
+  context
+      .loadDialect<mlir::memopt::MemoptDialect, mlir::func::FuncDialect, mlir::arith::ArithDialect,
+                   mlir::math::MathDialect, mlir::tensor::TensorDialect>();
   return GraphImporter(context, *program, weights, archive.getPath(), options).run();
 }
 

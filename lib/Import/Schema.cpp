@@ -23,25 +23,35 @@ using namespace memopt::pt2;
 /// The schema's own codes, which are not c10's ScalarType.
 static std::optional<DType> getDType(int64_t code) {
   switch (code) {
-  case 1: return DType::U8;
-  case 2: return DType::I8;
-  case 4: return DType::I32;
-  case 5: return DType::I64;
-  case 6: return DType::F16;
-  case 7: return DType::F32;
-  case 8: return DType::F64;
-  case 12: return DType::Bool;
-  case 13: return DType::BF16;
-  default: return std::nullopt;
+  case 1:
+    return DType::U8;
+  case 2:
+    return DType::I8;
+  case 4:
+    return DType::I32;
+  case 5:
+    return DType::I64;
+  case 6:
+    return DType::F16;
+  case 7:
+    return DType::F32;
+  case 8:
+    return DType::F64;
+  case 12:
+    return DType::Bool;
+  case 13:
+    return DType::BF16;
+  default:
+    return std::nullopt;
   }
 }
 
 static std::string describeDTypeCode(int64_t code) {
-  static constexpr StringLiteral names[] = {
-      "unknown", "u8", "i8", "i16", "i32", "i64", "f16", "f32", "f64", "complex32", "complex64",
-      "complex128", "bool", "bf16"};
-  static constexpr StringLiteral later[] = {"u16", "f8e4m3fn", "f8e5m2", "f8e4m3fnuz",
-                                            "f8e5m2fnuz", "f8e8m0fnu", "u32", "u64"};
+  static constexpr StringLiteral names[] = {"unknown",   "u8",         "i8",   "i16", "i32",
+                                            "i64",       "f16",        "f32",  "f64", "complex32",
+                                            "complex64", "complex128", "bool", "bf16"};
+  static constexpr StringLiteral later[] = {"u16",        "f8e4m3fn",  "f8e5m2", "f8e4m3fnuz",
+                                            "f8e5m2fnuz", "f8e8m0fnu", "u32",    "u64"};
   if (code >= 0 && code < int64_t(std::size(names)))
     return names[code].str();
   if (code >= 28 && code < 28 + int64_t(std::size(later)))
@@ -51,15 +61,24 @@ static std::string describeDTypeCode(int64_t code) {
 
 StringRef memopt::pt2::getName(DType type) {
   switch (type) {
-  case DType::U8: return "u8";
-  case DType::I8: return "i8";
-  case DType::I32: return "i32";
-  case DType::I64: return "i64";
-  case DType::F16: return "f16";
-  case DType::F32: return "f32";
-  case DType::F64: return "f64";
-  case DType::Bool: return "i1";
-  case DType::BF16: return "bf16";
+  case DType::U8:
+    return "u8";
+  case DType::I8:
+    return "i8";
+  case DType::I32:
+    return "i32";
+  case DType::I64:
+    return "i64";
+  case DType::F16:
+    return "f16";
+  case DType::F32:
+    return "f32";
+  case DType::F64:
+    return "f64";
+  case DType::Bool:
+    return "i1";
+  case DType::BF16:
+    return "bf16";
   }
   llvm_unreachable("all types are named");
 }
@@ -68,13 +87,17 @@ unsigned memopt::pt2::getByteWidth(DType type) {
   switch (type) {
   case DType::U8:
   case DType::I8:
-  case DType::Bool: return 1;
+  case DType::Bool:
+    return 1;
   case DType::F16:
-  case DType::BF16: return 2;
+  case DType::BF16:
+    return 2;
   case DType::I32:
-  case DType::F32: return 4;
+  case DType::F32:
+    return 4;
   case DType::I64:
-  case DType::F64: return 8;
+  case DType::F64:
+    return 8;
   }
   llvm_unreachable("all types have a width");
 }
@@ -144,15 +167,15 @@ static Error parseShape(const JsonCursor &json, TensorMeta &meta) {
   if (meta.sizes.size() > limits::rank)
     return sizes.expected("at most " + Twine(limits::rank) + " dimensions");
   if (meta.strides.size() != meta.sizes.size())
-    return strides.error("expected " + Twine(meta.sizes.size()) + " strides, as many as sizes, found " +
-                         Twine(meta.strides.size()));
+    return strides.error("expected " + Twine(meta.sizes.size()) +
+                         " strides, as many as sizes, found " + Twine(meta.strides.size()));
   int64_t count = 1;
   for (int64_t size : meta.sizes) {
     std::optional<int64_t> product = checkedMul(count, size);
     if (size < 0 || !product || *product > limits::elements)
       return sizes.error("expected sizes from 0 to " + Twine(limits::elements) +
-                         " elements together, found size " + Twine(size) + " after " + Twine(count) +
-                         " elements");
+                         " elements together, found size " + Twine(size) + " after " +
+                         Twine(count) + " elements");
     count = *product;
   }
   return Error::success();
@@ -188,24 +211,42 @@ Expected<TensorMeta> memopt::pt2::parseTensorMeta(const JsonCursor &json) {
 
 StringRef memopt::pt2::getName(Argument::Kind kind) {
   switch (kind) {
-  case Argument::Kind::None: return "none";
-  case Argument::Kind::Tensor: return "a tensor";
-  case Argument::Kind::Tensors: return "a list of tensors";
-  case Argument::Kind::Int: return "an integer";
-  case Argument::Kind::Ints: return "a list of integers";
-  case Argument::Kind::Float: return "a number";
-  case Argument::Kind::Floats: return "a list of numbers";
-  case Argument::Kind::Bool: return "a boolean";
-  case Argument::Kind::Bools: return "a list of booleans";
-  case Argument::Kind::String: return "a string";
-  case Argument::Kind::Strings: return "a list of strings";
-  case Argument::Kind::ScalarType: return "an element type";
-  case Argument::Kind::MemoryFormat: return "a memory format";
-  case Argument::Kind::Layout: return "a layout";
-  case Argument::Kind::Device: return "a device";
-  case Argument::Kind::Graph: return "a graph";
-  case Argument::Kind::CustomObject: return "a custom object";
-  case Argument::Kind::Other: return "an argument of another kind";
+  case Argument::Kind::None:
+    return "none";
+  case Argument::Kind::Tensor:
+    return "a tensor";
+  case Argument::Kind::Tensors:
+    return "a list of tensors";
+  case Argument::Kind::Int:
+    return "an integer";
+  case Argument::Kind::Ints:
+    return "a list of integers";
+  case Argument::Kind::Float:
+    return "a number";
+  case Argument::Kind::Floats:
+    return "a list of numbers";
+  case Argument::Kind::Bool:
+    return "a boolean";
+  case Argument::Kind::Bools:
+    return "a list of booleans";
+  case Argument::Kind::String:
+    return "a string";
+  case Argument::Kind::Strings:
+    return "a list of strings";
+  case Argument::Kind::ScalarType:
+    return "an element type";
+  case Argument::Kind::MemoryFormat:
+    return "a memory format";
+  case Argument::Kind::Layout:
+    return "a layout";
+  case Argument::Kind::Device:
+    return "a device";
+  case Argument::Kind::Graph:
+    return "a graph";
+  case Argument::Kind::CustomObject:
+    return "a custom object";
+  case Argument::Kind::Other:
+    return "an argument of another kind";
   }
   llvm_unreachable("all kinds are named");
 }
@@ -367,13 +408,14 @@ static Expected<Node> parseNode(const JsonCursor &json) {
       node.modulePath = parseModulePath(text);
     }
   ASSIGN_OR_RETURN(JsonCursor inputs, json.field("inputs"));
-  Error err = parseList(inputs, node.inputs, [](const JsonCursor &element) -> Expected<NamedArgument> {
-    NamedArgument argument;
-    ASSIGN_OR_RETURN(argument.name, parseName(element));
-    ASSIGN_OR_RETURN(JsonCursor value, element.field("arg"));
-    ASSIGN_OR_RETURN(argument.value, parseArgument(value));
-    return argument;
-  });
+  Error err =
+      parseList(inputs, node.inputs, [](const JsonCursor &element) -> Expected<NamedArgument> {
+        NamedArgument argument;
+        ASSIGN_OR_RETURN(argument.name, parseName(element));
+        ASSIGN_OR_RETURN(JsonCursor value, element.field("arg"));
+        ASSIGN_OR_RETURN(argument.value, parseArgument(value));
+        return argument;
+      });
   if (err)
     return std::move(err);
   ASSIGN_OR_RETURN(JsonCursor outputs, json.field("outputs"));
@@ -382,8 +424,8 @@ static Expected<Node> parseNode(const JsonCursor &json) {
   return node;
 }
 
-/// Reads one value's meta data. An element type without a form is remembered by name, so that the error
-/// can be raised where the value is used, together with unsupported ops.
+/// Reads one value's meta data. An element type without a form is remembered by name, so that the
+/// error can be raised where the value is used, together with unsupported ops.
 static Error parseTensorValue(StringRef name, const JsonCursor &json, Graph &graph) {
   ASSIGN_OR_RETURN(JsonCursor dtype, json.field("dtype"));
   ASSIGN_OR_RETURN(int64_t code, dtype.integer());

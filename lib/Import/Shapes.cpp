@@ -31,14 +31,16 @@ static RankedTensorType withShape(Value value, ArrayRef<int64_t> sizes) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Two shapes of one number of elements cut into the shortest runs of dimensions with equal products.
+/// Two shapes of one number of elements cut into the shortest runs of dimensions with equal
+/// products.
 struct CommonFactors {
   Shape coarse;
   SmallVector<ReassociationIndices> from, to;
 };
 } // namespace
 
-/// Needs at least one element. Trailing ones join the last run; shapes without dimensions have no run.
+/// Needs at least one element. Trailing ones join the last run; shapes without dimensions have no
+/// run.
 static CommonFactors factor(ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
   CommonFactors result;
   size_t i = 0, j = 0;
@@ -75,7 +77,8 @@ static Value skipReshapes(Value value) {
   return value;
 }
 
-Value memopt::pt2::reshapeValue(mlir::ImplicitLocOpBuilder &b, Value value, ArrayRef<int64_t> sizes) {
+Value memopt::pt2::reshapeValue(mlir::ImplicitLocOpBuilder &b, Value value,
+                                ArrayRef<int64_t> sizes) {
   if (shapeOf(value) == sizes)
     return value;
   value = skipReshapes(value);
@@ -110,7 +113,8 @@ Value memopt::pt2::transposeValue(mlir::ImplicitLocOpBuilder &b, Value value,
   return mlir::memopt::TransposeOp::create(b, withShape(value, sizes), value, permutation);
 }
 
-Value memopt::pt2::broadcastValue(mlir::ImplicitLocOpBuilder &b, Value value, ArrayRef<int64_t> sizes) {
+Value memopt::pt2::broadcastValue(mlir::ImplicitLocOpBuilder &b, Value value,
+                                  ArrayRef<int64_t> sizes) {
   if (shapeOf(value) == sizes)
     return value;
   mlir::SplatElementsAttr splat;
@@ -146,7 +150,8 @@ static Tensor viewOf(OpContext &op, const Tensor &from, ArrayRef<int64_t> sizes,
 Expected<int64_t> memopt::pt2::countElements(OpContext &op, ArrayRef<int64_t> sizes) {
   int64_t count = 1;
   if (sizes.size() > limits::rank)
-    return op.error("shape " + toString(sizes) + " has more than " + Twine(limits::rank) + " dimensions");
+    return op.error("shape " + toString(sizes) + " has more than " + Twine(limits::rank) +
+                    " dimensions");
   for (int64_t size : sizes) {
     if (size < 0)
       return op.error("shape " + toString(sizes) + " has a negative size");
@@ -165,7 +170,8 @@ Error memopt::pt2::checkFoldable(OpContext &op, ArrayRef<int64_t> sizes) {
   return Error::success();
 }
 
-/// Where only dimensions of size 1 come or go, a value that waits for its broadcast can go on waiting.
+/// Where only dimensions of size 1 come or go, a value that waits for its broadcast can go on
+/// waiting.
 static std::optional<Shape> reshapeExtents(const Tensor &from, ArrayRef<int64_t> sizes) {
   Shape result(sizes.size(), 1);
   size_t source = 0;
@@ -252,12 +258,13 @@ Expected<Tensor> memopt::pt2::slice(OpContext &op, const Tensor &from, int64_t d
     counts.push_back(op.b.getIndexAttr(extent));
   offsets[dim] = op.b.getIndexAttr(begin);
   strides[dim] = op.b.getIndexAttr(step);
-  Value value = mlir::tensor::ExtractSliceOp::create(op.b, withShape(from.value, extents), from.value,
-                                                     offsets, counts, strides);
+  Value value = mlir::tensor::ExtractSliceOp::create(op.b, withShape(from.value, extents),
+                                                     from.value, offsets, counts, strides);
   return viewOf(op, from, sizes, value, nullptr);
 }
 
-Expected<Shape> memopt::pt2::broadcastShapes(OpContext &op, ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
+Expected<Shape> memopt::pt2::broadcastShapes(OpContext &op, ArrayRef<int64_t> a,
+                                             ArrayRef<int64_t> b) {
   Shape result(std::max(a.size(), b.size()), 1);
   for (size_t i = 0; i != result.size(); ++i) {
     int64_t left = i < a.size() ? a[a.size() - 1 - i] : 1;

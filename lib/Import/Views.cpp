@@ -149,6 +149,43 @@ static Error lowerT(OpContext &op) {
   return swapDimensions(op, 0, 1);
 }
 
+/// Dimensions `source` go to the places `destination`, the others keep their order.
+static Error lowerMovedim(OpContext &op) {
+  Tensor self = op.tensor("self");
+  ArrayRef<int64_t> source = op.integers("source"), destination = op.integers("destination");
+  if (source.size() != destination.size() || self.rank() == 0)
+    return op.error("expected as many sources as destinations");
+  Shape permutation(self.rank(), -1), rest;
+  for (auto [from, to] : zip_equal(source, destination)) {
+    ASSIGN_OR_RETURN(int64_t dim, op.dimension("source", from, self.rank()));
+    ASSIGN_OR_RETURN(int64_t place, op.dimension("destination", to, self.rank()));
+    if (permutation[place] != -1 || is_contained(permutation, dim))
+      return op.error("names a dimension twice");
+    permutation[place] = dim;
+  }
+  for (int64_t dim = 0; dim != self.rank(); ++dim)
+    if (!is_contained(permutation, dim))
+      rest.push_back(dim);
+  auto next = rest.begin();
+  for (int64_t &dim : permutation)
+    if (dim == -1)
+      dim = *next++;
+  return setResult(op, permute(op, self, permutation));
+}
+
+/// All dimensions, or the last two, in reverse order.
+static Error lowerReverseDims(OpContext &op) {
+  Tensor self = op.tensor("self");
+  auto dims = to_vector(reverse(seq<int64_t>(0, self.rank())));
+  return setResult(op, permute(op, self, dims));
+}
+static Error lowerMatrixTranspose(OpContext &op) {
+  int64_t rank = op.tensor("self").rank();
+  if (rank < 2)
+    return op.error("expected a tensor of rank 2 at least");
+  return swapDimensions(op, rank - 2, rank - 1);
+}
+
 static Error lowerExpand(OpContext &op) {
   return setResult(op, expand(op, op.tensor("self"), op.integers("size")));
 }
@@ -177,8 +214,8 @@ static Error lowerRepeat(OpContext &op) {
   ArrayRef<int64_t> repeats = op.integers("repeats");
   int64_t added = int64_t(repeats.size()) - self.rank();
   if (added < 0)
-    return op.error("argument 'repeats': expected at least " + Twine(self.rank()) + " integers, found " +
-                    toString(repeats));
+    return op.error("argument 'repeats': expected at least " + Twine(self.rank()) +
+                    " integers, found " + toString(repeats));
   Shape split, repeated, merged;
   for (auto [dim, times] : enumerate(repeats)) {
     int64_t size = int64_t(dim) < added ? 1 : self.sizes[dim - added];
@@ -195,211 +232,55 @@ static Error lowerRepeat(OpContext &op) {
   return setResult(op, op.copy(result));
 }
 
-//===----------------------------------------------------------------------===//
-// Slices
-//===----------------------------------------------------------------------===//
-
-/// Python's reading of a bound: negative ones count from the end, all are cut to the size.
-static int64_t clampBound(int64_t bound, int64_t size) {
-  if (bound < 0)
-    bound = bound < -size ? 0 : bound + size;
-  return std::min(bound, size);
-}
-
-static Error lowerSlice(OpContext &op) {
+/// Each element `repeats` times in a row: [a] becomes [a, 1], [a, n], [a * n].
+static Error lowerRepeatInterleave(OpContext &op) {
   Tensor self = op.tensor("self");
-  ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", self.rank()));
-  if (self.rank() == 0)
-    return op.error("expected a tensor with dimensions");
-  int64_t size = self.sizes[dim], step = op.integer("step");
-  if (step < 1)
-    return op.error("argument 'step': expected a positive integer, found " + Twine(step));
-  int64_t begin = clampBound(op.optionalInteger("start").value_or(0), size);
-  int64_t end = clampBound(op.optionalInteger("end").value_or(size), size);
-  int64_t count = end > begin ? (end - begin - 1) / step + 1 : 0;
-  return setResult(op, slice(op, self, dim, begin, step, count));
+  int64_t repeats = op.integer("repeats");
+  if (!op.has("dim")) {
+    ASSIGN_OR_RETURN(self, reshape(op, self, self.getNumElements()));
+  }
+  ASSIGN_OR_RETURN(int64_t dim,
+                   op.has("dim") ? op.dimension("dim", self.rank()) : Expected<int64_t>(0));
+  if (self.rank() == 0 || self.getNumElements() == 0 || repeats < 1 ||
+      repeats > limits::elements / self.sizes[dim])
+    return op.error("expected a tensor with elements and a positive number, found " +
+                    Twine(repeats));
+  Shape split(self.sizes), merged(self.sizes);
+  split.insert(split.begin() + dim + 1, 1);
+  Shape repeated(split);
+  repeated[dim + 1] = repeats;
+  merged[dim] *= repeats;
+  ASSIGN_OR_RETURN(Tensor result, reshape(op, self, split));
+  ASSIGN_OR_RETURN(result, expand(op, result, repeated));
+  ASSIGN_OR_RETURN(result, reshape(op, result, merged));
+  return setResult(op, op.copy(result));
 }
 
-static Error lowerNarrow(OpContext &op) {
+/// [.., C r r, H, W] and [.., C, H r, W r] (Shi et al., 2016); `shuffle` says in which direction.
+template <bool shuffle> static Error lowerPixelShuffle(OpContext &op) {
   Tensor self = op.tensor("self");
-  ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", self.rank()));
-  int64_t begin = op.integer("start"), count = op.integer("length");
-  if (self.rank() == 0 || begin < 0 || count < 0 || begin > self.sizes[dim] ||
-      count > self.sizes[dim] - begin)
-    return op.error("elements " + Twine(begin) + " to +" + Twine(count) + " do not lie in dimension " +
-                    Twine(dim) + " of " + toString(self.sizes));
-  return setResult(op, slice(op, self, dim, begin, 1, count));
-}
-
-static Expected<Tensor> selectIndex(OpContext &op, const Tensor &self, int64_t dim, int64_t index) {
-  ASSIGN_OR_RETURN(Tensor element, slice(op, self, dim, index, 1, 1));
-  Shape sizes(self.sizes);
-  sizes.erase(sizes.begin() + dim);
-  return reshape(op, element, sizes);
-}
-
-static Error lowerSelect(OpContext &op) {
-  Tensor self = op.tensor("self");
-  ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", self.rank()));
-  if (self.rank() == 0)
-    return op.error("expected a tensor with dimensions");
-  int64_t size = self.sizes[dim], index = op.integer("index");
-  if (index < -size || index >= size)
-    return op.error("argument 'index': expected an element of dimension " + Twine(dim) + " of " +
-                    toString(self.sizes) + ", found " + Twine(index));
-  return setResult(op, selectIndex(op, self, dim, index < 0 ? index + size : index));
-}
-
-static Error lowerUnbind(OpContext &op) {
-  Tensor self = op.tensor("self");
-  ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", self.rank()));
-  if (self.rank() == 0 || int64_t(op.getNumResults()) != self.sizes[dim])
-    return op.error("expected " + Twine(op.getNumResults()) + " elements in dimension " + Twine(dim) +
-                    " of " + toString(self.sizes));
-  for (size_t i = 0; i != op.getNumResults(); ++i) {
-    ASSIGN_OR_RETURN(Tensor element, selectIndex(op, self, dim, i));
-    op.setResult(i, element);
+  int64_t r = op.integer(shuffle ? "upscale_factor" : "downscale_factor");
+  if (self.rank() < 3 || self.getNumElements() == 0 || r < 1 || r > (1 << 15))
+    return op.error("expected a tensor of rank 3 at least and a positive factor");
+  Shape lead(ArrayRef(self.sizes).drop_back(3));
+  int64_t c = self.sizes[lead.size()], h = self.sizes[lead.size() + 1],
+          w = self.sizes[lead.size() + 2];
+  if (shuffle ? c % (r * r) != 0 : h % r != 0 || w % r != 0)
+    return op.error("the factor " + Twine(r) + " does not divide " + toString(self.sizes));
+  Shape split(lead), merged(lead);
+  Shape order = shuffle ? Shape{0, 3, 1, 4, 2} : Shape{0, 2, 4, 1, 3};
+  if (shuffle) {
+    split.append({c / (r * r), r, r, h, w});
+    merged.append({c / (r * r), h * r, w * r});
+  } else {
+    split.append({c, h / r, r, w / r, r});
+    merged.append({c * r * r, h / r, w / r});
   }
-  return Error::success();
-}
-
-/// Consecutive pieces of the given sizes, which fill the dimension.
-static Error split(OpContext &op, ArrayRef<int64_t> pieces, int64_t dim) {
-  Tensor self = op.tensor("self");
-  int64_t begin = 0;
-  for (int64_t piece : pieces) {
-    if (piece < 0 || piece > self.sizes[dim] - begin)
-      return op.error("pieces of " + toString(pieces) + " do not fit dimension " + Twine(dim) + " of " +
-                      toString(self.sizes));
-    begin += piece;
-  }
-  if (begin != self.sizes[dim] || pieces.size() != op.getNumResults())
-    return op.error("pieces of " + toString(pieces) + " do not fill dimension " + Twine(dim) + " of " +
-                    toString(self.sizes) + " in " + Twine(op.getNumResults()) + " results");
-  begin = 0;
-  for (auto [i, piece] : enumerate(pieces)) {
-    ASSIGN_OR_RETURN(Tensor part, slice(op, self, dim, begin, 1, piece));
-    op.setResult(i, part);
-    begin += piece;
-  }
-  return Error::success();
-}
-
-static Error splitEvenly(OpContext &op, int64_t size, int64_t dim) {
-  int64_t total = op.tensor("self").sizes[dim];
-  if (size < 1 || (total - 1) / size + 1 != int64_t(op.getNumResults()))
-    return op.error("pieces of " + Twine(size) + " elements of " + Twine(total) + " do not give " +
-                    Twine(op.getNumResults()) + " results");
-  Shape pieces;
-  for (int64_t left = total; left > 0; left -= size)
-    pieces.push_back(std::min(size, left));
-  return split(op, pieces, dim);
-}
-
-static Expected<int64_t> getSplitDimension(OpContext &op) {
-  Tensor self = op.tensor("self");
-  if (self.rank() == 0 || self.getNumElements() == 0)
-    return op.error("expected a tensor with dimensions and elements, found " + toString(self.sizes));
-  return op.dimension("dim", self.rank());
-}
-
-static Error lowerSplit(OpContext &op) {
-  ASSIGN_OR_RETURN(int64_t dim, getSplitDimension(op));
-  return splitEvenly(op, op.integer("split_size"), dim);
-}
-static Error lowerChunk(OpContext &op) {
-  ASSIGN_OR_RETURN(int64_t dim, getSplitDimension(op));
-  int64_t chunks = op.integer("chunks");
-  if (chunks < 1)
-    return op.error("argument 'chunks': expected a positive integer, found " + Twine(chunks));
-  return splitEvenly(op, (op.tensor("self").sizes[dim] - 1) / chunks + 1, dim);
-}
-static Error lowerSplitWithSizes(OpContext &op) {
-  ASSIGN_OR_RETURN(int64_t dim, getSplitDimension(op));
-  return split(op, op.integers("split_sizes"), dim);
-}
-
-//===----------------------------------------------------------------------===//
-// Concatenation
-//===----------------------------------------------------------------------===//
-
-/// Tensors that agree in all dimensions but `dim`.
-static Expected<Tensor> concatenate(OpContext &op, ArrayRef<Tensor> parts, int64_t dim) {
-  DType type = op.resultMeta(0).dtype;
-  SmallVector<Constant> known;
-  Shape sizes(parts.front().sizes);
-  sizes[dim] = 0;
-  for (const Tensor &part : parts) {
-    Shape expected(sizes);
-    if (part.rank() == int64_t(expected.size()))
-      expected[dim] = part.sizes[dim];
-    if (part.sizes != expected || part.getNumElements() == 0)
-      return op.error("cannot join " + toString(parts.front().sizes) + " and " + toString(part.sizes) +
-                      " along dimension " + Twine(dim));
-    sizes[dim] += part.sizes[dim];
-    if (part.constant && !isFloat(type))
-      known.push_back(castTo(op, part, type).constant);
-  }
-  RETURN_IF_ERROR(countElements(op, sizes).takeError());
-  if (known.size() == parts.size()) {
-    RETURN_IF_ERROR(checkFoldable(op, sizes));
-    return op.wrap(ConstantTensor::concat(known, dim));
-  }
-  SmallVector<Value> values;
-  for (const Tensor &part : parts)
-    values.push_back(op.get(castTo(op, part, type)));
-  if (values.size() == 1)
-    return op.copy(castTo(op, parts.front(), type));
-  return op.wrap(type, mlir::tensor::ConcatOp::create(op.b, dim, values));
-}
-
-static Expected<std::vector<Tensor>> getParts(OpContext &op) {
-  std::vector<Tensor> parts;
-  for (const auto &tensor : op.tensors("tensors"))
-    parts.push_back(*tensor);
-  if (parts.empty())
-    return op.error("expected at least one tensor");
-  return parts;
-}
-
-static Error lowerCat(OpContext &op) {
-  ASSIGN_OR_RETURN(std::vector<Tensor> parts, getParts(op));
-  if (parts.front().rank() == 0)
-    return op.error("expected tensors with dimensions");
-  ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", parts.front().rank()));
-  return setResult(op, concatenate(op, parts, dim));
-}
-
-static Error lowerStack(OpContext &op) {
-  ASSIGN_OR_RETURN(std::vector<Tensor> parts, getParts(op));
-  ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", parts.front().rank() + 1));
-  for (Tensor &part : parts) {
-    Shape sizes(part.sizes);
-    if (dim > part.rank())
-      return op.error("expected tensors of one rank");
-    sizes.insert(sizes.begin() + dim, 1);
-    ASSIGN_OR_RETURN(part, reshape(op, part, sizes));
-  }
-  return setResult(op, concatenate(op, parts, dim));
-}
-
-/// Elements move `shift` places on, those that fall off come in at the front.
-static Error lowerRoll(OpContext &op) {
-  Tensor result = op.tensor("self");
-  ArrayRef<int64_t> shifts = op.integers("shifts"), dims = op.integers("dims");
-  if (shifts.size() != dims.size() || dims.empty())
-    return op.error("expected one dimension for each shift");
-  for (auto [shift, given] : zip_equal(shifts, dims)) {
-    ASSIGN_OR_RETURN(int64_t dim, op.dimension("dims", given, result.rank()));
-    if (result.getNumElements() == 0 || result.rank() == 0)
-      return op.error("expected a tensor with dimensions and elements");
-    int64_t size = result.sizes[dim], front = ((shift % size) + size) % size;
-    if (front == 0)
-      continue;
-    ASSIGN_OR_RETURN(Tensor head, slice(op, result, dim, size - front, 1, front));
-    ASSIGN_OR_RETURN(Tensor tail, slice(op, result, dim, 0, 1, size - front));
-    ASSIGN_OR_RETURN(result, concatenate(op, {head, tail}, dim));
-  }
+  Shape permutation = to_vector<4>(seq<int64_t>(0, lead.size()));
+  for (int64_t dim : order)
+    permutation.push_back(lead.size() + dim);
+  ASSIGN_OR_RETURN(Tensor result, reshape(op, self, split));
+  ASSIGN_OR_RETURN(result, reshape(op, permute(op, result, permutation), merged));
   return setResult(op, op.copy(result));
 }
 
@@ -415,7 +296,8 @@ void memopt::pt2::registerViews(OpTable &table) {
     ASSIGN_OR_RETURN(Shape sizes, inferSizes(op, op.integers("shape"), self.getNumElements()));
     return setResult(op, reshape(op, self, sizes));
   });
-  table.add("aten.flatten.using_ints", "Tensor self, int start_dim=0, int end_dim=-1", lowerFlatten);
+  table.add("aten.flatten.using_ints", "Tensor self, int start_dim=0, int end_dim=-1",
+            lowerFlatten);
   table.add("aten.unflatten.int", "Tensor self, int dim, int[] sizes", lowerUnflatten);
   table.add("aten.unsqueeze.default", "Tensor self, int dim", lowerUnsqueeze);
   table.add("aten.squeeze.default", "Tensor self", lowerSqueeze);
@@ -424,21 +306,26 @@ void memopt::pt2::registerViews(OpTable &table) {
   table.add("aten.permute.default", "Tensor self, int[] dims", lowerPermute);
   table.add("aten.transpose.int", "Tensor self, int dim0, int dim1", lowerTranspose);
   table.add("aten.t.default", "Tensor self", lowerT);
+  table.add("aten.swapaxes.default", "Tensor self, int axis0, int axis1",
+            [](OpContext &op) -> Error {
+              ASSIGN_OR_RETURN(int64_t first, op.dimension("axis0", op.tensor("self").rank()));
+              ASSIGN_OR_RETURN(int64_t second, op.dimension("axis1", op.tensor("self").rank()));
+              return swapDimensions(op, first, second);
+            });
+  table.add("aten.movedim.int", "Tensor self, int[] source, int[] destination", lowerMovedim);
+  table.add("aten.movedim.intlist", "Tensor self, int[] source, int[] destination", lowerMovedim);
+  table.add("aten.numpy_T.default", "Tensor self", lowerReverseDims);
+  table.add("aten.mT.default", "Tensor self", lowerMatrixTranspose);
   table.add("aten.expand.default", "Tensor self, int[] size, bool implicit=False", lowerExpand);
   table.add("aten.expand_as.default", "Tensor self, Tensor other", lowerExpandAs);
   table.add("aten.broadcast_to.default", "Tensor self, int[] size", lowerExpand);
   table.add("aten.broadcast_tensors.default", "Tensor[] tensors", lowerBroadcastTensors);
   table.add("aten.repeat.default", "Tensor self, int[] repeats", lowerRepeat);
-  table.add("aten.slice.Tensor",
-            "Tensor self, int dim=0, int? start=None, int? end=None, int step=1", lowerSlice);
-  table.add("aten.narrow.default", "Tensor self, int dim, int start, int length", lowerNarrow);
-  table.add("aten.select.int", "Tensor self, int dim, int index", lowerSelect);
-  table.add("aten.unbind.int", "Tensor self, int dim=0", lowerUnbind);
-  table.add("aten.split.Tensor", "Tensor self, int split_size, int dim=0", lowerSplit);
-  table.add("aten.split_with_sizes.default", "Tensor self, int[] split_sizes, int dim=0",
-            lowerSplitWithSizes);
-  table.add("aten.chunk.default", "Tensor self, int chunks, int dim=0", lowerChunk);
-  table.add("aten.cat.default", "Tensor[] tensors, int dim=0", lowerCat);
-  table.add("aten.stack.default", "Tensor[] tensors, int dim=0", lowerStack);
-  table.add("aten.roll.default", "Tensor self, int[] shifts, int[] dims=[]", lowerRoll);
+  table.add("aten.repeat_interleave.self_int",
+            "Tensor self, int repeats, int? dim=None, int? output_size=None",
+            lowerRepeatInterleave);
+  table.add("aten.pixel_shuffle.default", "Tensor self, int upscale_factor",
+            lowerPixelShuffle<true>);
+  table.add("aten.pixel_unshuffle.default", "Tensor self, int downscale_factor",
+            lowerPixelShuffle<false>);
 }

@@ -30,8 +30,8 @@ static std::optional<int64_t> getExtent(const TensorMeta &meta) {
   return checkedAdd<int64_t>(last, 1);
 }
 
-/// Sufficient, and exact for what slicing and transposing a packed tensor gives: by growing stride, each
-/// dimension steps over all that the smaller ones reach.
+/// Sufficient, and exact for what slicing and transposing a packed tensor gives: by growing stride,
+/// each dimension steps over all that the smaller ones reach.
 static bool isInjective(const TensorMeta &meta) {
   SmallVector<std::pair<int64_t, int64_t>> dims; // stride, size
   for (auto [size, stride] : zip_equal(meta.sizes, meta.strides))
@@ -59,8 +59,9 @@ static bool isPacked(const TensorMeta &meta) {
 
 Expected<Weights> Weights::open(const Archive &archive) {
   if (archive.contains("data/weights/model.pt"))
-    return makeError(archive.getPath() + ": written by PyTorch 2.8, whose weights are pickles; export it "
-                                         "again with PyTorch 2.9 or newer");
+    return makeError(archive.getPath() +
+                     ": written by PyTorch 2.8, whose weights are pickles; export it "
+                     "again with PyTorch 2.9 or newer");
   Weights weights(archive);
   if (Error err = weights.readConfig("data/weights/", "model_weights_config.json"))
     return std::move(err);
@@ -86,9 +87,8 @@ Error Weights::readConfig(StringRef folder, StringRef config) {
   auto entries = root.field("config");
   if (!entries)
     return entries.takeError();
-  return entries->forEachField([&](StringRef name, const JsonCursor &entry) {
-    return addRecord(folder, name, entry);
-  });
+  return entries->forEachField(
+      [&](StringRef name, const JsonCursor &entry) { return addRecord(folder, name, entry); });
 }
 
 Error Weights::addRecord(StringRef folder, StringRef name, const JsonCursor &json) {
@@ -97,7 +97,8 @@ Error Weights::addRecord(StringRef folder, StringRef name, const JsonCursor &jso
     if (!flag)
       return flag.takeError();
     if (*flag)
-      return pickled->error("the tensor is pickled (a tensor subclass?); pickles are never executed");
+      return pickled->error(
+          "the tensor is pickled (a tensor subclass?); pickles are never executed");
   }
   auto path = json.field("path_name");
   if (!path)
@@ -138,8 +139,8 @@ Error Weights::addRecord(StringRef folder, StringRef name, const JsonCursor &jso
   return Error::success();
 }
 
-/// Names are tied when they are the same view of the same storage. Other views of one storage may only
-/// stand side by side, else writing one variable would have to change another.
+/// Names are tied when they are the same view of the same storage. Other views of one storage may
+/// only stand side by side, else writing one variable would have to change another.
 Error Weights::findAliases() {
   std::map<StringRef, SmallVector<StringRef, 1>> users;
   for (auto &[name, record] : records) {

@@ -6,13 +6,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A .pt2 file is a zip whose members are all STORED (torch.export.save, PyTorch 2.9 and newer). This
-// reader walks the central directory itself: members are then plain ranges of the mapped file, weights
-// need no copy, and every offset is checked once, here.
+// A .pt2 file is a zip whose members are all STORED (torch.export.save, PyTorch 2.9 and newer).
+// This reader walks the central directory itself: members are then plain ranges of the mapped file,
+// weights need no copy, and every offset is checked once, here.
 //
-// What it refuses: anything but one zip that fills the file exactly; compressed or encrypted members;
-// names with path separators that could leave the archive; two members of one name or sharing bytes;
-// a local header that contradicts the directory; a checksum that does not fit.
+// What it refuses: anything but one zip that fills the file exactly; compressed or encrypted
+// members; names with path separators that could leave the archive; two members of one name or
+// sharing bytes; a local header that contradicts the directory; a checksum that does not fit.
 //
 // Format: PKWARE APPNOTE 6.3.10, sections 4.3.7, 4.3.12, 4.3.14-16, 4.5.3.
 //
@@ -38,7 +38,8 @@ public:
   /// The same over bytes in memory; the buffer's identifier names it in errors.
   static llvm::Expected<Archive> fromBuffer(std::shared_ptr<llvm::MemoryBuffer> buffer);
 
-  /// Whether the member is there; names are relative to the archive's root folder ("models/model.json").
+  /// Whether the member is there; names are relative to the archive's root folder
+  /// ("models/model.json").
   bool contains(llvm::StringRef member) const { return members.count(member) != 0; }
   /// The bytes of a member, checksum verified. They live as long as getBuffer().
   llvm::Expected<llvm::StringRef> read(llvm::StringRef member) const;

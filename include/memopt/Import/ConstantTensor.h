@@ -6,13 +6,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Language models compute positions and masks from nothing but sizes. Evaluating that arithmetic while
-// importing turns a mask into a constant, which can then be recognized as causal or as all true and need
-// not exist at run time.
+// Language models compute positions and masks from nothing but sizes. Evaluating that arithmetic
+// while importing turns a mask into a constant, which can then be recognized as causal or as all
+// true and need not exist at run time.
 //
-// A tensor here is a logical shape over stored elements: a dimension along which all elements are equal is
-// stored with size 1. Operations keep it so, which makes a [batch, 1, 4096, 4096] mask of one causal
-// triangle cost 16 MiB of bytes and a mask of all ones cost one.
+// A tensor here is a logical shape over stored elements: a dimension along which all elements are
+// equal is stored with size 1. Operations keep it so, which makes a [batch, 1, 4096, 4096] mask of
+// one causal triangle cost 16 MiB of bytes and a mask of all ones cost one.
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,7 +40,8 @@ public:
   /// start, start + step, ...
   static Constant iota(DType type, int64_t start, int64_t step, int64_t count);
   /// Row-major elements; the caller has checked that there are as many as `sizes` says.
-  static Constant dense(DType type, llvm::ArrayRef<int64_t> sizes, llvm::ArrayRef<int64_t> elements);
+  static Constant dense(DType type, llvm::ArrayRef<int64_t> sizes,
+                        llvm::ArrayRef<int64_t> elements);
 
   DType getType() const { return type; }
   llvm::ArrayRef<int64_t> getSizes() const { return sizes; }
@@ -59,7 +60,8 @@ public:
   static Constant permute(const Constant &from, llvm::ArrayRef<int64_t> permutation);
   /// `sizes` has the rank of `from`, and its sizes except where they are 1.
   static Constant expand(const Constant &from, llvm::ArrayRef<int64_t> sizes);
-  static Constant slice(const Constant &from, int64_t dim, int64_t begin, int64_t step, int64_t count);
+  static Constant slice(const Constant &from, int64_t dim, int64_t begin, int64_t step,
+                        int64_t count);
   static Constant concat(llvm::ArrayRef<Constant> parts, int64_t dim);
   static Constant cumsum(const Constant &from, int64_t dim, DType type);
   /// Elementwise over operands of equal sizes.
@@ -77,11 +79,12 @@ private:
 
   DType type;
   Shape sizes, extents;
-  std::vector<uint8_t> bits; ///< stored elements of booleans
+  std::vector<uint8_t> bits;  ///< stored elements of booleans
   std::vector<int64_t> words; ///< stored elements of integers
 };
 
-/// Wraps a value to the range of an integer type, as arithmetic in that type would; booleans become 0 or 1.
+/// Wraps a value to the range of an integer type, as arithmetic in that type would; booleans become
+/// 0 or 1.
 int64_t wrapTo(DType type, int64_t value);
 
 } // namespace memopt::pt2

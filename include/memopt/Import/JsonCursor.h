@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A cursor is a JSON value and the way to it. Every accessor either gives the value in the wanted form
-// or fails with "FILE: graph_module.graph.nodes[12].inputs[0].arg: expected X, found Y". Unknown keys
-// are ignored (newer minor versions of the schema add some); missing ones are errors.
+// A cursor is a JSON value and the way to it. Every accessor either gives the value in the wanted
+// form or fails with "FILE: graph_module.graph.nodes[12].inputs[0].arg: expected X, found Y".
+// Unknown keys are ignored (newer minor versions of the schema add some); missing ones are errors.
 //
 //===----------------------------------------------------------------------===//
 
@@ -59,7 +59,7 @@ private:
 
   const llvm::json::Value *value;
   const JsonCursor *parent = nullptr;
-  llvm::StringRef name;       ///< the key, or the file for the outermost
+  llvm::StringRef name;        ///< the key, or the file for the outermost
   std::optional<size_t> index; ///< the position, for elements of arrays
 };
 

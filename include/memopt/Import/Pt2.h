@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The room's entry: a .pt2 file in, a module with `func.func @train_step` and the model's variables out.
-// See docs/Import.md for what is read, what is refused and why.
+// The room's entry: a .pt2 file in, a module with `func.func @train_step` and the model's variables
+// out. See docs/Import.md for what is read, what is refused and why.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,18 +27,19 @@ class MemoryBuffer;
 namespace memopt::pt2 {
 
 struct ImportOptions {
-  /// Which user output is the loss: its name in the graph, or its index among the user outputs. Empty:
-  /// the first floating-point scalar.
+  /// Which user output is the loss: its name in the graph, or its index among the user outputs.
+  /// Empty: the first floating-point scalar.
   std::string loss;
-  /// Evaluation runs the forward pass alone: batch norms use their running statistics, dropout is the
-  /// identity, nothing is written, and there may be no loss.
+  /// Evaluation runs the forward pass alone: batch norms use their running statistics, dropout is
+  /// the identity, nothing is written, and there may be no loss.
   bool evaluate = false;
   /// Off: dropout is the identity, everything else as in training.
   bool dropout = true;
 };
 
 /// Reads the file. The module keeps the file mapped for as long as its initial values live in the
-/// context. Errors are one message that names the file, the place in it, what was expected and found.
+/// context. Errors are one message that names the file, the place in it, what was expected and
+/// found.
 llvm::Expected<mlir::OwningOpRef<mlir::ModuleOp>>
 importPt2(mlir::MLIRContext &context, llvm::StringRef path, const ImportOptions &options = {});
 

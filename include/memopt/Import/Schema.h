@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The parts of torch.export's JSON schema (major version 8) that a training step needs, read into plain
-// structs. Lowering to MLIR is a later, separate step; what is checked here is shape, not meaning:
-// required keys, tags, ranges, that a tensor's size fits 64 bits. Symbolic sizes are replaced by the hint
-// that the exporter recorded.
+// The parts of torch.export's JSON schema (major version 8) that a training step needs, read into
+// plain structs. Lowering to MLIR is a later, separate step; what is checked here is shape, not
+// meaning: required keys, tags, ranges, that a tensor's size fits 64 bits. Symbolic sizes are
+// replaced by the hint that the exporter recorded.
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,12 +47,29 @@ struct TensorMeta {
 
 struct Graph;
 
-/// A tagged union. `names` holds value names: one for Tensor and CustomObject, several for Tensors, where
-/// an empty name stands for an absent tensor; for SymInts an empty name means that `ints` has the value.
+/// A tagged union. `names` holds value names: one for Tensor and CustomObject, several for Tensors,
+/// where an empty name stands for an absent tensor; for SymInts an empty name means that `ints` has
+/// the value.
 struct Argument {
   enum class Kind {
-    None, Tensor, Tensors, Int, Ints, Float, Floats, Bool, Bools, String, Strings,
-    ScalarType, MemoryFormat, Layout, Device, Graph, CustomObject, Other
+    None,
+    Tensor,
+    Tensors,
+    Int,
+    Ints,
+    Float,
+    Floats,
+    Bool,
+    Bools,
+    String,
+    Strings,
+    ScalarType,
+    MemoryFormat,
+    Layout,
+    Device,
+    Graph,
+    CustomObject,
+    Other
   };
   Kind kind = Kind::None;
   std::vector<std::string> names;
@@ -88,8 +105,8 @@ struct Graph {
 struct InputSpec {
   enum class Kind { User, Parameter, Buffer, TensorConstant, ConstantInput };
   Kind kind = Kind::User;
-  std::string value;     ///< name in the graph
-  std::string target;    ///< fully qualified name, empty for User
+  std::string value;      ///< name in the graph
+  std::string target;     ///< fully qualified name, empty for User
   bool persistent = true; ///< buffers only
 };
 

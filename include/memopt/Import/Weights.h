@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Parameters, buffers and constants lie in the archive as whole untyped storages. A config maps each
-// fully qualified name to a storage and a strided view of it. Views are checked against the storage's
-// real length before a byte is touched, and given out packed and row-major.
+// Parameters, buffers and constants lie in the archive as whole untyped storages. A config maps
+// each fully qualified name to a storage and a strided view of it. Views are checked against the
+// storage's real length before a byte is touched, and given out packed and row-major.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,8 +39,8 @@ public:
   bool hasData(llvm::StringRef name) const;
   /// No value when the archive was exported without data (the meta device).
   llvm::Expected<std::optional<TensorData>> load(llvm::StringRef name) const;
-  /// The first name, in order of names, of the tensor that `name` shares its storage with: names of one
-  /// tensor have the same alias. Storages of no bytes tie nothing.
+  /// The first name, in order of names, of the tensor that `name` shares its storage with: names of
+  /// one tensor have the same alias. Storages of no bytes tie nothing.
   llvm::StringRef getAlias(llvm::StringRef name) const;
 
 private:

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// For tests and fuzzers: a .pt2 file around a graph's JSON, checksums right, so that what is wrong with the
-// JSON is what the importer meets.
+// For tests and fuzzers: a .pt2 file around a graph's JSON, checksums right, so that what is wrong
+// with the JSON is what the importer meets.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,7 +38,8 @@ inline std::string writeArchive(const Members &members) {
   std::string file, directory;
   for (const auto &member : members) {
     const std::string &name = member.first, &bytes = member.second;
-    uint32_t crc = llvm::crc32(llvm::arrayRefFromStringRef(bytes)), size = bytes.size(), at = file.size();
+    uint32_t crc = llvm::crc32(llvm::arrayRefFromStringRef(bytes)), size = bytes.size(),
+             at = file.size();
     auto describe = [&](std::string &out) {
       for (uint16_t field : {20, 0x800, 0, 0, 0}) // version, flags, stored, time, date
         append<uint16_t>(out, field);

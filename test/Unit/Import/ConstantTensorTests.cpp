@@ -22,7 +22,8 @@ TEST(ConstantTensor, StoresEqualElementsOnce) {
   Constant same = ConstantTensor::generate(DType::I64, {3, 4}, [](ArrayRef<int64_t>) { return 7; });
   EXPECT_EQ(extents(same), (Shape{1, 1}));
   EXPECT_EQ(same->getSplat(), 7);
-  Constant rows = ConstantTensor::generate(DType::I64, {3, 4}, [](ArrayRef<int64_t> i) { return i[0]; });
+  Constant rows =
+      ConstantTensor::generate(DType::I64, {3, 4}, [](ArrayRef<int64_t> i) { return i[0]; });
   EXPECT_EQ(extents(rows), (Shape{3, 1}));
   EXPECT_EQ(rows->at({2, 3}), 2);
 }
@@ -46,7 +47,8 @@ TEST(ConstantTensor, ReshapesThroughDimensionsOfSizeOne) {
 }
 
 TEST(ConstantTensor, SlicesPermutesAndJoins) {
-  Constant grid = ConstantTensor::generate(DType::I64, {2, 3}, [](ArrayRef<int64_t> i) { return 3 * i[0] + i[1]; });
+  Constant grid = ConstantTensor::generate(DType::I64, {2, 3},
+                                           [](ArrayRef<int64_t> i) { return 3 * i[0] + i[1]; });
   Constant turned = ConstantTensor::permute(grid, {1, 0});
   EXPECT_EQ(turned->at({2, 1}), 5);
   Constant odd = ConstantTensor::slice(grid, 1, 0, 2, 2);

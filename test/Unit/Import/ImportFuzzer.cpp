@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The first byte says what the others are: 0 a whole archive, 1 a graph's JSON, 2 a weights config. Where
-// the compiler brings libFuzzer, link with -fsanitize=fuzzer; the unit tests call the same function with
-// mutations of real archives.
+// The first byte says what the others are: 0 a whole archive, 1 a graph's JSON, 2 a weights config.
+// Where the compiler brings libFuzzer, link with -fsanitize=fuzzer; the unit tests call the same
+// function with mutations of real archives.
 //
 //===----------------------------------------------------------------------===//
 

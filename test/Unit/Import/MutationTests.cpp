@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Seeds are fixed, so a failure repeats. A mutation keeps the JSON whole and changes a value in it: that gets
-// deeper into the importer than damaged bytes, which checksums stop.
+// Seeds are fixed, so a failure repeats. A mutation keeps the JSON whole and changes a value in it:
+// that gets deeper into the importer than damaged bytes, which checksums stop.
 //
 //===----------------------------------------------------------------------===//
 
@@ -64,7 +64,8 @@ void mutate(json::Value &document, std::mt19937 &random) {
   std::vector<json::Value *> all;
   collect(document, all);
   json::Value &target = *all[random() % all.size()];
-  constexpr int64_t numbers[] = {0, 1, -1, 2, 3, 7, 64, 1 << 20, int64_t(1) << 31, INT64_MAX, INT64_MIN};
+  constexpr int64_t numbers[] = {0,         1,        -1, 2, 3, 7, 64, 1 << 20, int64_t(1) << 31,
+                                 INT64_MAX, INT64_MIN};
   switch (random() % 6) {
   case 0:
   case 1:

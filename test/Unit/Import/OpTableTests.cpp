@@ -30,9 +30,9 @@ TEST(OpTable, EveryRowParses) {
 }
 
 TEST(OpTable, UnderstandsDefaults) {
-  std::vector<Parameter> parameters =
-      parseParameters("Tensor self, int[] stride=1, float eps=1e-05, str mode='none', bool keep=False, "
-                      "int[] dims=[2 -1], Scalar? value=None");
+  std::vector<Parameter> parameters = parseParameters(
+      "Tensor self, int[] stride=1, float eps=1e-05, str mode='none', bool keep=False, "
+      "int[] dims=[2 -1], Scalar? value=None");
   ASSERT_EQ(parameters.size(), 7u);
   EXPECT_FALSE(parameters[0].defaultValue);
   EXPECT_EQ(parameters[1].defaultValue->ints, std::vector<int64_t>{1});
