@@ -127,6 +127,7 @@ LogicalResult InterpolateOp::differentiate(OpBuilder &builder, Values resultGrad
   if (needed[0])
     gradients[0] =
         InterpolateBackwardOp::create(builder, getLoc(), getInput().getType(), resultGradients[0],
-                                      getScalesAttr(), getLinearAttr(), getAlignCornersAttr());
+                                      getScalesAttr(), getLinearAttr(), getAlignCornersAttr(),
+                                      getLayoutAttr());
   return success();
 }

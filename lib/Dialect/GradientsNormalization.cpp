@@ -162,21 +162,23 @@ namespace {
 struct GroupView {
   GradientBuilder &b;
   RankedTensorType type;
+  int64_t axis; ///< groups; the channels of a group are the next dimension
 
-  GroupView(GradientBuilder &b, RankedTensorType from, int64_t groups) : b(b), type(from) {
+  GroupView(GradientBuilder &b, RankedTensorType from, int64_t groups, int64_t axis)
+      : b(b), type(from), axis(axis) {
     SmallVector<int64_t> shape(from.getShape());
-    shape[1] /= groups;
-    shape.insert(shape.begin() + 1, groups);
+    shape[axis] /= groups;
+    shape.insert(shape.begin() + axis, groups);
     type = from.clone(shape);
   }
 
   Term view(Value value) { return b.reshape(value, type.getShape()); }
-  Term perGroup(Value statistic) { return b.broadcast(statistic, type, {0, 1}); }
+  Term perGroup(Value statistic) { return b.broadcast(statistic, type, {0, axis}); }
   Term perChannel(Value value) {
-    return b.broadcast(b.reshape(value, type.getShape().slice(1, 2)), type, {1, 2});
+    return b.broadcast(b.reshape(value, type.getShape().slice(axis, 2)), type, {axis, axis + 1});
   }
   Term sumByChannel(Term value) {
-    Term sum = b.sum(value, otherDimensions(type.getRank(), {1, 2}));
+    Term sum = b.sum(value, otherDimensions(type.getRank(), {axis, axis + 1}));
     return b.reshape(sum, sum.getType().getNumElements());
   }
 };
@@ -185,8 +187,9 @@ struct GroupView {
 LogicalResult GroupNormOp::differentiate(OpBuilder &builder, Values resultGradients,
                                          ArrayRef<bool> needed, Gradients gradients) {
   GradientBuilder b(builder, getLoc());
-  GroupView group(b, tensorTypeOf(getInput()), getGroups());
-  SmallVector<int64_t> dimensions = dimensionRange(2, group.type.getRank());
+  int64_t axis = getLayout() == Layout::ChannelsLast ? tensorTypeOf(getInput()).getRank() - 1 : 1;
+  GroupView group(b, tensorTypeOf(getInput()), getGroups(), axis);
+  SmallVector<int64_t> dimensions = otherDimensions(group.type.getRank(), {0, axis});
   if (resultGradients[0]) {
     Term g = group.view(resultGradients[0]);
     Term r = group.perGroup(getInverseDeviation());

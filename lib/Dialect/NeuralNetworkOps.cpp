@@ -278,19 +278,23 @@ LogicalResult AvgPoolBackwardOp::verify() {
   return verifyPool(*this, getResult(), getGradient(), poolWindow(*this), getLayout());
 }
 
-static LogicalResult verifyInterpolation(Operation *op, Value input, Value output, ArrayRef<double> scales) {
+static LogicalResult verifyInterpolation(Operation *op, Value input, Value output, ArrayRef<double> scales,
+                                         Layout layout) {
   RankedTensorType from = tensorType(input), to = tensorType(output);
-  if (from.getRank() < 3 || to.getRank() != from.getRank() ||
-      from.getShape().take_front(2) != to.getShape().take_front(2))
+  int64_t channel = layout == Layout::ChannelsLast ? from.getRank() - 1 : 1;
+  if (from.getRank() < 3 || to.getRank() != from.getRank() || from.getDimSize(0) != to.getDimSize(0) ||
+      from.getDimSize(channel) != to.getDimSize(channel))
     return op->emitOpError() << "expects equal batch and channel dimensions, found " << from << " and " << to;
   if (static_cast<int64_t>(scales.size()) != from.getRank() - 2)
     return op->emitOpError() << "expects one scale for each of the " << from.getRank() - 2
                              << " spatial dimensions, found " << scales.size();
   return verifyElementTypes(op, {input, output});
 }
-LogicalResult InterpolateOp::verify() { return verifyInterpolation(*this, getInput(), getResult(), getScales()); }
+LogicalResult InterpolateOp::verify() {
+  return verifyInterpolation(*this, getInput(), getResult(), getScales(), getLayout());
+}
 LogicalResult InterpolateBackwardOp::verify() {
-  return verifyInterpolation(*this, getResult(), getGradient(), getScales());
+  return verifyInterpolation(*this, getResult(), getGradient(), getScales(), getLayout());
 }
 
 static int64_t poolFlops(Value output, ArrayRef<int64_t> kernel) {

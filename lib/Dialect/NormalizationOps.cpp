@@ -116,10 +116,11 @@ LogicalResult GroupNormOp::verify() {
   if (failed(verifySameType(*this, "result", getInput(), getResult())))
     return failure();
   auto groups = static_cast<int64_t>(getGroups());
-  if (type.getRank() < 2 || groups < 1 || type.getDimSize(1) % groups)
+  int64_t channel = getLayout() == Layout::ChannelsLast ? type.getRank() - 1 : 1;
+  if (type.getRank() < 2 || groups < 1 || type.getDimSize(channel) % groups)
     return emitOpError() << "groups must divide the channels of " << type << ", found " << groups;
   for (Value value : {getScale(), getOffset()})
-    if (failed(verifyShape(*this, "per-channel value", {type.getDimSize(1)}, value)))
+    if (failed(verifyShape(*this, "per-channel value", {type.getDimSize(channel)}, value)))
       return failure();
   int64_t statistics[] = {type.getDimSize(0), groups};
   for (Value value : {getMean(), getInverseDeviation()})

@@ -50,6 +50,8 @@ void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &o
 }
 
 void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &options) {
+  // Lowering cuts reductions along the order of memory, so that is settled first.
+  manager.addNestedPass<func::FuncOp>(createChooseLayoutPass());
   manager.addNestedPass<func::FuncOp>(createLowerToLinalgPass());
   // What the lowering repeated (a variance in forward and backward, say) is computed once.
   manager.addNestedPass<func::FuncOp>(createCSEPass());

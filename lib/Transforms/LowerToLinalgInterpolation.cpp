@@ -78,11 +78,14 @@ static Table invert(const Table &table, int64_t from) {
   return inverse;
 }
 
+static int64_t getFirstSpatialDim(Layout layout) { return layout == Layout::ChannelsLast ? 1 : 2; }
+
 template <typename OpType>
 static SmallVector<Table> createTables(OpType op, RankedTensorType small, RankedTensorType large) {
   SmallVector<Table> tables;
+  int64_t first = getFirstSpatialDim(op.getLayout());
   for (auto [dim, scale] : llvm::enumerate(op.getScales())) {
-    int64_t from = small.getDimSize(dim + 2), to = large.getDimSize(dim + 2);
+    int64_t from = small.getDimSize(dim + first), to = large.getDimSize(dim + first);
     bool linear = op.getLinear(), align = op.getAlignCorners();
     tables.push_back(small.getElementType().isF64()
                          ? createForwardTable<double>(from, to, scale, linear, align)
@@ -108,9 +111,10 @@ static std::pair<Value, Value> createColumn(ImplicitLocOpBuilder &b, const Table
           arith::ConstantOp::create(b, DenseElementsAttr::get(weightType, weights))};
 }
 
-/// result[n, c, i...] = sum over terms of weight * source[n, c, index...]
+/// result[n, c, i...] = sum over terms of weight * source[n, c, index...]; `first` is the first of
+/// the spatial dimensions.
 static Lowered lowerResampling(ImplicitLocOpBuilder &b, Value source, RankedTensorType type,
-                               ArrayRef<Table> tables) {
+                               ArrayRef<Table> tables, int64_t first) {
   Type element = type.getElementType(), compute = getComputeType(element);
   SmallVector<Read> reads;
   SmallVector<size_t> firstRead, lengths;
@@ -120,7 +124,7 @@ static Lowered lowerResampling(ImplicitLocOpBuilder &b, Value source, RankedTens
     for (size_t column = 0; column < lengths.back(); ++column) {
       auto [index, weight] = createColumn(b, table, column, compute);
       for (Value value : {index, weight})
-        reads.push_back(readDims(b, value, type.getRank(), {static_cast<int64_t>(dim) + 2}));
+        reads.push_back(readDims(b, value, type.getRank(), {static_cast<int64_t>(dim) + first}));
     }
   }
   return createPointwise(b, type.getShape(), reads, {element},
@@ -129,12 +133,13 @@ static Lowered lowerResampling(ImplicitLocOpBuilder &b, Value source, RankedTens
                            Value sum = f.number(0.0);
                            SmallVector<size_t> column(tables.size(), 0);
                            while (true) {
-                             SmallVector<Value> at{linalg::IndexOp::create(inner, 0),
-                                                   linalg::IndexOp::create(inner, 1)};
+                             SmallVector<Value> at;
+                             for (int64_t dim = 0; dim < type.getRank(); ++dim)
+                               at.push_back(linalg::IndexOp::create(inner, dim));
                              Value weight;
                              for (size_t dim = 0; dim < tables.size(); ++dim) {
                                size_t read = firstRead[dim] + 2 * column[dim];
-                               at.push_back(convertTo(inner, x[read], inner.getIndexType()));
+                               at[first + dim] = convertTo(inner, x[read], inner.getIndexType());
                                weight = weight ? f.mul(weight, x[read + 1]) : x[read + 1];
                              }
                              Value value = f.wide(tensor::ExtractOp::create(inner, source, at));
@@ -151,15 +156,17 @@ static Lowered lowerResampling(ImplicitLocOpBuilder &b, Value source, RankedTens
 
 static Lowered lowerInterpolate(InterpolateOp op, ImplicitLocOpBuilder &b) {
   RankedTensorType input = tensorTypeOf(op.getInput()), output = tensorTypeOf(op.getResult());
-  return lowerResampling(b, op.getInput(), output, createTables(op, input, output));
+  return lowerResampling(b, op.getInput(), output, createTables(op, input, output),
+                         getFirstSpatialDim(op.getLayout()));
 }
 
 static Lowered lowerInterpolateBackward(InterpolateBackwardOp op, ImplicitLocOpBuilder &b) {
   RankedTensorType input = tensorTypeOf(op.getResult()), output = tensorTypeOf(op.getGradient());
   SmallVector<Table> tables = createTables(op, input, output);
+  int64_t first = getFirstSpatialDim(op.getLayout());
   for (auto [dim, table] : llvm::enumerate(tables))
-    table = invert(table, input.getDimSize(dim + 2));
-  return lowerResampling(b, op.getGradient(), input, tables);
+    table = invert(table, input.getDimSize(dim + first));
+  return lowerResampling(b, op.getGradient(), input, tables, first);
 }
 
 void memopt::populateInterpolationLowerings(LinalgLowerings &lowerings) {

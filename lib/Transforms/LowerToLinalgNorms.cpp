@@ -22,7 +22,7 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 namespace {
-/// A tensor whose dimensions from `begin` on are normalized together.
+/// A tensor whose dimensions `inner` (from `begin` on, or all but `outer`) are normalized together.
 struct Rows {
   RankedTensorType type;
   Type compute;
@@ -30,14 +30,20 @@ struct Rows {
   int64_t count = 1;
 
   Rows(RankedTensorType type, int64_t begin)
-      : type(type), compute(getComputeType(type.getElementType())) {
+      : Rows(type, llvm::to_vector(llvm::seq<int64_t>(0, begin))) {}
+  Rows(RankedTensorType type, ArrayRef<int64_t> outer)
+      : type(type), compute(getComputeType(type.getElementType())), outer(outer) {
     for (int64_t dim = 0; dim < type.getRank(); ++dim) {
-      (dim < begin ? outer : inner).push_back(dim);
-      count *= dim < begin ? 1 : type.getDimSize(dim);
+      if (llvm::is_contained(outer, dim))
+        continue;
+      inner.push_back(dim);
+      count *= type.getDimSize(dim);
     }
   }
   ArrayRef<int64_t> getDomain() const { return type.getShape(); }
-  ArrayRef<int64_t> getOuterShape() const { return getDomain().take_front(outer.size()); }
+  SmallVector<int64_t> getOuterShape() const {
+    return llvm::map_to_vector(outer, [&](int64_t dim) { return type.getDimSize(dim); });
+  }
   Read perRow(ImplicitLocOpBuilder &b, Value value) const {
     return readDims(b, value, type.getRank(), outer);
   }
@@ -212,15 +218,18 @@ static Lowered lowerLayerNormBackward(LayerNormBackwardOp op, ImplicitLocOpBuild
 /// Channels are cut into [groups, channels / groups], which makes a group a row.
 static Lowered lowerGroupNorm(GroupNormOp op, ImplicitLocOpBuilder &b) {
   RankedTensorType type = tensorTypeOf(op.getInput());
-  int64_t groups = op.getGroupsAttr().getInt(), perGroup = type.getDimSize(1) / groups;
-  SmallVector<int64_t> shape{type.getDimSize(0), groups, perGroup};
-  llvm::append_range(shape, type.getShape().drop_front(2));
-  SmallVector<ReassociationIndices> cut{{0}, {1, 2}};
-  for (int64_t dim = 3; dim < static_cast<int64_t>(shape.size()); ++dim)
-    cut.push_back({dim});
+  int64_t axis = op.getLayout() == Layout::ChannelsLast ? type.getRank() - 1 : 1;
+  int64_t groups = op.getGroupsAttr().getInt(), perGroup = type.getDimSize(axis) / groups;
+  SmallVector<int64_t> shape(type.getShape());
+  shape[axis] = perGroup;
+  shape.insert(shape.begin() + axis, groups);
+  SmallVector<ReassociationIndices> cut;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim)
+    cut.push_back({dim + (dim > axis ? 1 : 0)});
+  cut[axis].push_back(axis + 1);
   auto grouped = RankedTensorType::get(shape, type.getElementType());
   Value input = tensor::ExpandShapeOp::create(b, grouped, op.getInput(), cut);
-  Rows rows(grouped, 2);
+  Rows rows(grouped, {0, axis});
   RowStatistics statistics = createRowStatistics(b, rows, input, op.getEpsAttr().getValueAsDouble(),
                                                  tensorTypeOf(op.getMean()).getElementType());
   auto perChannel = [&](Value value) -> std::optional<Read> {
@@ -229,7 +238,7 @@ static Lowered lowerGroupNorm(GroupNormOp op, ImplicitLocOpBuilder &b) {
     auto split = RankedTensorType::get({groups, perGroup}, tensorTypeOf(value).getElementType());
     SmallVector<ReassociationIndices> whole{{0, 1}};
     Value expanded = tensor::ExpandShapeOp::create(b, split, value, whole);
-    return readDims(b, expanded, shape.size(), {1, 2});
+    return readDims(b, expanded, shape.size(), {axis, axis + 1});
   };
   Value normalized = createNormalized(b, rows, input, statistics.mean, statistics.inverse,
                                       perChannel(op.getScale()), perChannel(op.getOffset()));

@@ -168,11 +168,12 @@ def Memopt_LayerNormBackwardOp : Memopt_PureOp<"layer_norm_backward"> {
 def Memopt_GroupNormOp : Memopt_GraphOp<"group_norm", [AttrSizedOperandSegments]> {
   let summary = "Group normalization (Wu and He, 2018)";
   let description = [{
-    Splits channels (dimension 1) into `groups` and normalizes each sample's group over its channels and all
+    Splits channels (dimension 1, or the last when `layout` is channels_last) into `groups` and normalizes each sample's group over its channels and all
     spatial dimensions. `scale` and `offset` [C]; `mean` and `inverse_deviation` [N, groups].
   }];
   let arguments = (ins Memopt_FloatTensor:$input, Optional<Memopt_FloatTensor>:$scale,
-    Optional<Memopt_FloatTensor>:$offset, I64Attr:$groups, F64Attr:$eps);
+    Optional<Memopt_FloatTensor>:$offset, I64Attr:$groups, F64Attr:$eps,
+    DefaultValuedAttr<Memopt_LayoutAttr, "::mlir::memopt::Layout::ChannelsFirst">:$layout);
   let results = (outs Memopt_FloatTensor:$result, Memopt_FloatTensor:$mean, Memopt_FloatTensor:$inverse_deviation);
   let hasVerifier = 1;
 }
@@ -273,18 +274,20 @@ def Memopt_AvgPoolBackwardOp : Memopt_PoolBase<"avg_pool_backward"> {
 def Memopt_InterpolateOp : Memopt_GraphOp<"interpolate"> {
   let summary = "Resizes spatial dimensions by nearest or (bi)linear interpolation";
   let description = [{
-    `input` [N, C, spatial...]. `scales[i]` is the source step per result element in spatial dimension i, as
+    `input` [N, C, spatial...] or channels last. `scales[i]` is the source step per result element in spatial dimension i, as
     PyTorch computes it. `linear` chooses interpolation between neighbours, with `align_corners`' meaning
     as in PyTorch.
   }];
-  let arguments = (ins Memopt_FloatTensor:$input, DenseF64ArrayAttr:$scales, UnitAttr:$linear, UnitAttr:$align_corners);
+  let arguments = (ins Memopt_FloatTensor:$input, DenseF64ArrayAttr:$scales, UnitAttr:$linear, UnitAttr:$align_corners,
+    DefaultValuedAttr<Memopt_LayoutAttr, "::mlir::memopt::Layout::ChannelsFirst">:$layout);
   let results = (outs Memopt_FloatTensor:$result);
   let hasVerifier = 1;
 }
 
 def Memopt_InterpolateBackwardOp : Memopt_PureOp<"interpolate_backward"> {
   let summary = "Gradient of an interpolation's input";
-  let arguments = (ins Memopt_FloatTensor:$gradient, DenseF64ArrayAttr:$scales, UnitAttr:$linear, UnitAttr:$align_corners);
+  let arguments = (ins Memopt_FloatTensor:$gradient, DenseF64ArrayAttr:$scales, UnitAttr:$linear, UnitAttr:$align_corners,
+    DefaultValuedAttr<Memopt_LayoutAttr, "::mlir::memopt::Layout::ChannelsFirst">:$layout);
   let results = (outs Memopt_FloatTensor:$result);
   let hasVerifier = 1;
 }

@@ -65,6 +65,25 @@ def InsertOptimizerPass : Pass<"memopt-insert-optimizer", "::mlir::ModuleOp"> {
 // From named ops to the kernel graph
 //===----------------------------------------------------------------------===//
 
+def ChooseLayoutPass : Pass<"memopt-choose-layout", "::mlir::func::FuncOp"> {
+  let summary = "Store what convolutions touch with channels last";
+  let description = [{
+    First decides for every value in which order its dimensions lie in memory: convolutions ask for
+    channels-last, and each op carries an order from its operands to its results and back (elementwise ops
+    as it is; reductions, broadcasts, reshapes and transposes as their dimensions say). Then rewrites ops to
+    work in these orders. A value that an op needs in another order than it has (arguments of the step,
+    variables, results, ops with an order of their own such as matmul) is transposed, or reshaped where
+    only dimensions of size 1 move. Filters keep their order. Without convolutions nothing changes.
+
+    Runs on the joint graph, before `memopt-lower-to-linalg`, which cuts reductions into chunks along the
+    order of memory. Results change in the order of sums only.
+  }];
+  let options = [
+    Option<"printPlan", "print-plan", "bool", "false", "Print the order of each value that has one to stderr">
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect", "::mlir::memopt::MemoptDialect"];
+}
+
 def LowerToLinalgPass : Pass<"memopt-lower-to-linalg", "::mlir::func::FuncOp"> {
   let summary = "Turn everything that is not a library call into linalg.generic";
   let description = [{

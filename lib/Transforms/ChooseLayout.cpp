@@ -1,0 +1,331 @@
+//===- ChooseLayout.cpp - channels-last around convolutions --*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Idea:    LayoutPlan decides for each value in which order its dimensions lie in memory; here ops
+//          are rewritten, in program order, to work on tensors whose dimensions come in that order.
+// Input:   the joint graph, row-major.
+// Output:  the same with types permuted and `layout`, axes, dimensions, offsets changed to suit.
+//          memopt.transpose (or a reshape, when only dimensions of size 1 move) where an op needs
+//          a value in another order than it has.
+// Where:   before memopt-lower-to-linalg, whose chunks of reductions are reshapes of leading
+//          dimensions in memory and would stand in the way afterwards.
+// Bits:    sums are taken in another order.
+//
+//===----------------------------------------------------------------------===//
+
+#include "LayoutPlan.h"
+#include "memopt/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace mlir::memopt {
+#define GEN_PASS_DEF_CHOOSELAYOUTPASS
+#include "memopt/Transforms/Passes.h.inc"
+} // namespace mlir::memopt
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+static RankedTensorType permuteType(RankedTensorType type, ArrayRef<int64_t> order) {
+  return RankedTensorType::get(permute<int64_t>(type.getShape(), order), type.getElementType());
+}
+
+//===----------------------------------------------------------------------===//
+// Reshapes
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Two shapes of as many elements, runs of dimensions glued together until both are `common`.
+struct GluedShapes {
+  SmallVector<int64_t> common;
+  SmallVector<ReassociationIndices> fromGroups, toGroups;
+};
+} // namespace
+
+static ReassociationIndices getRange(size_t begin, size_t end) {
+  return llvm::to_vector_of<int64_t, 2>(llvm::seq(begin, end));
+}
+
+static GluedShapes glueShapes(ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
+  GluedShapes glued;
+  size_t i = 0, j = 0;
+  while (i < from.size() && j < to.size()) {
+    size_t firstFrom = i, firstTo = j;
+    int64_t fromSize = from[i++], toSize = to[j++];
+    while (fromSize != toSize && (fromSize < toSize ? i < from.size() : j < to.size())) {
+      if (fromSize < toSize)
+        fromSize *= from[i++];
+      else
+        toSize *= to[j++];
+    }
+    // Sizes stay different at the end when there are no elements at all.
+    bool isLast = i == from.size() || j == to.size() || fromSize != toSize;
+    glued.fromGroups.push_back(getRange(firstFrom, isLast ? from.size() : i));
+    glued.toGroups.push_back(getRange(firstTo, isLast ? to.size() : j));
+    glued.common.push_back(std::min(fromSize, toSize));
+    if (isLast)
+      break;
+  }
+  return glued;
+}
+
+/// The same bytes as a tensor of `shape`: a collapse, an expansion, both or neither.
+static Value createReshape(ImplicitLocOpBuilder &b, Value value, ArrayRef<int64_t> shape) {
+  RankedTensorType type = typeOf(value);
+  GluedShapes glued = glueShapes(type.getShape(), shape);
+  if (ArrayRef(glued.common) != type.getShape())
+    value = tensor::CollapseShapeOp::create(
+        b, RankedTensorType::get(glued.common, type.getElementType()), value, glued.fromGroups);
+  if (ArrayRef(glued.common) != shape)
+    value = tensor::ExpandShapeOp::create(b, RankedTensorType::get(shape, type.getElementType()),
+                                          value, glued.toGroups);
+  return value;
+}
+
+//===----------------------------------------------------------------------===//
+// Attributes that name dimensions
+//===----------------------------------------------------------------------===//
+
+/// Makes `op`, whose tied values now lie in `order`, say so.
+static void permuteAttributes(Operation *op, ArrayRef<int64_t> order) {
+  SmallVector<int64_t> places = getPlaces(order);
+  llvm::TypeSwitch<Operation *>(op)
+      .Case<ConvolutionOp, ConvolutionBackwardDataOp, ConvolutionBackwardWeightsOp, MaxPoolOp,
+            MaxPoolBackwardOp, AvgPoolOp, AvgPoolBackwardOp, InterpolateOp, InterpolateBackwardOp,
+            GroupNormOp>([&](auto window) { window.setLayout(Layout::ChannelsLast); })
+      .Case<BatchNormOp, BatchNormBackwardOp, SoftmaxOp, LogSoftmaxOp>(
+          [&](auto norm) { norm.setAxis(places[norm.getAxisAttr().getInt()]); })
+      .Case([&](PadOp pad) {
+        pad.setLow(permute<int64_t>(pad.getLow(), order));
+        pad.setHigh(permute<int64_t>(pad.getHigh(), order));
+      })
+      .Case([&](tensor::ConcatOp concat) { concat.setDim(places[concat.getDim()]); })
+      .Case([&](tensor::ExtractSliceOp slice) {
+        slice.setStaticOffsets(permute<int64_t>(slice.getStaticOffsets(), order));
+        slice.setStaticSizes(permute<int64_t>(slice.getStaticSizes(), order));
+        slice.setStaticStrides(permute<int64_t>(slice.getStaticStrides(), order));
+      });
+}
+
+//===----------------------------------------------------------------------===//
+// Rewriting
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A value of the graph as it was: where it is now and in which order.
+struct StoredValue {
+  Value value;
+  DimOrder order;
+};
+
+class LayoutRewriter {
+public:
+  explicit LayoutRewriter(const LayoutPlan &plan) : plan(plan) {}
+
+  void rewrite(Block &block) {
+    // What an op ties is read off its types, which change with its operands.
+    std::vector<std::pair<Operation *, std::optional<TiedValues>>> ops;
+    for (Operation &op : block)
+      ops.emplace_back(&op, getTiedValues(&op));
+    for (auto &[op, tied] : ops) {
+      Operation *before = op->getPrevNode();
+      if (tied)
+        rewriteTied(op, *tied);
+      else
+        rewriteUntied(op);
+      auto first = before ? std::next(before->getIterator()) : block.begin();
+      for (Operation &made : llvm::make_range(first, op->getIterator()))
+        for (NamedAttribute attribute : op->getDiscardableAttrs())
+          made.setDiscardableAttr(attribute.getName(), attribute.getValue());
+    }
+    // Only now: a value of the old graph is known by its address.
+    for (Operation *op : llvm::reverse(replaced))
+      op->erase();
+  }
+
+private:
+  void rewriteUntied(Operation *op) {
+    llvm::TypeSwitch<Operation *>(op)
+        .Case<BroadcastOp, ReduceOp, TransposeOp>([&](auto other) { rewriteDimensions(other); })
+        .Case([&](tensor::ExpandShapeOp expand) {
+          rewriteReshape(op, expand.getReassociationIndices(), /*isExpansion=*/true);
+        })
+        .Case([&](tensor::CollapseShapeOp collapse) {
+          rewriteReshape(op, collapse.getReassociationIndices(), /*isExpansion=*/false);
+        })
+        .Default([&](Operation *) { makeOperandsRowMajor(op); });
+  }
+
+  void rewriteTied(Operation *op, const TiedValues &tied) {
+    int64_t rank = typeOf(tied.operands.front()->get()).getRank();
+    DimOrder order =
+        tied.isConvolution ? getChannelsLast(rank) : plan.getOrder(tied.results.front());
+    if (tied.hasLayoutAttribute && order != getChannelsLast(rank))
+      order = getRowMajor(rank);
+    for (OpOperand *operand : tied.operands)
+      operand->set(getIn(op, operand->get(), order));
+    for (OpOperand &operand : op->getOpOperands())
+      if (!llvm::is_contained(tied.operands, &operand))
+        operand.set(getRowMajorIn(op, operand.get()));
+    if (isRowMajor(order))
+      return;
+    for (OpResult result : tied.results)
+      setOrder(result, order);
+    permuteAttributes(op, order);
+  }
+
+  void rewriteDimensions(BroadcastOp op) {
+    DimOrder order = plan.getOrder(op.getResult());
+    SmallVector<int64_t> dims(op.getDimensions());
+    op.getInputMutable().set(getIn(op, op.getInput(), restrictOrder(order, dims)));
+    op.setDimensions(moveDims(dims, order));
+    setOrder(op.getResult(), order);
+  }
+
+  void rewriteDimensions(ReduceOp op) {
+    StoredValue input = getStored(op.getInput());
+    SmallVector<int64_t> dims(op.getDimensions()), kept = getRowMajor(input.order.size());
+    llvm::erase_if(kept, [&](int64_t dim) { return llvm::is_contained(dims, dim); });
+    op.getInputMutable().set(input.value);
+    op.setDimensions(moveDims(dims, input.order));
+    setOrder(op.getResult(), restrictOrder(input.order, kept));
+  }
+
+  void rewriteDimensions(TransposeOp op) {
+    DimOrder to = plan.getOrder(op.getResult());
+    Value made = reorder(op, getStored(op.getInput()), permute<int64_t>(op.getPermutation(), to));
+    replace(op, made, to);
+  }
+
+  void rewriteReshape(Operation *op, ArrayRef<ReassociationIndices> groups, bool isExpansion) {
+    Value result = op->getResult(0);
+    StoredValue source = getStored(op->getOperand(0));
+    DimOrder to = plan.getOrder(result);
+    if (isRowMajor(source.order) && isRowMajor(to))
+      return op->setOperand(0, source.value);
+    SmallVector<int64_t> shape =
+        isExpansion ? SmallVector<int64_t>(typeOf(result).getShape()) : getLogicalShape(source);
+    DimOrder have = isExpansion ? expandOrder(source.order, groups) : source.order;
+    DimOrder want = isExpansion ? to : expandOrder(to, groups);
+    // Of a scalar, in whichever shape, there is one order.
+    if (!groups.empty() && !areSameBytes(have, want, shape)) {
+      std::optional<DimOrder> before = isExpansion ? collapseOrder(to, groups, shape) : want;
+      if (before)
+        source.value = reorder(op, source, *before);
+      else
+        to = have;
+    }
+    ImplicitLocOpBuilder b(op->getLoc(), op);
+    replace(op, createReshape(b, source.value, permute<int64_t>(typeOf(result).getShape(), to)),
+            to);
+  }
+
+  /// For ops that know one order only. What ops in their regions read counts as well.
+  void makeOperandsRowMajor(Operation *op) {
+    op->walk([&](Operation *inner) {
+      for (OpOperand &operand : inner->getOpOperands())
+        operand.set(getRowMajorIn(op, operand.get()));
+    });
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Values and their orders
+  //===--------------------------------------------------------------------===//
+
+  StoredValue getStored(Value old) const {
+    auto found = stored.find(old);
+    return found != stored.end() ? found->second
+                                 : StoredValue{old, getRowMajor(typeOf(old).getRank())};
+  }
+
+  static SmallVector<int64_t> getLogicalShape(const StoredValue &value) {
+    return permute<int64_t>(typeOf(value.value).getShape(), getPlaces(value.order));
+  }
+
+  /// Places of `dims` in memory, increasing.
+  static SmallVector<int64_t> moveDims(ArrayRef<int64_t> dims, ArrayRef<int64_t> order) {
+    SmallVector<int64_t> moved = permute<int64_t>(getPlaces(order), dims);
+    llvm::sort(moved);
+    return moved;
+  }
+
+  /// `old` in `order`, converted in front of `user` unless it was converted before.
+  Value getIn(Operation *user, Value old, ArrayRef<int64_t> order) {
+    StoredValue have = getStored(old);
+    if (ArrayRef(have.order) == order)
+      return have.value;
+    SmallVector<StoredValue> &known = conversions[old];
+    for (const StoredValue &conversion : known)
+      if (ArrayRef(conversion.order) == order)
+        return conversion.value;
+    known.push_back({reorder(user, have, order), DimOrder(order)});
+    return known.back().value;
+  }
+
+  Value getRowMajorIn(Operation *user, Value old) {
+    if (!stored.contains(old))
+      return old;
+    return getIn(user, old, getRowMajor(getStored(old).order.size()));
+  }
+
+  static Value reorder(Operation *user, const StoredValue &from, ArrayRef<int64_t> order) {
+    if (ArrayRef(from.order) == order)
+      return from.value;
+    ImplicitLocOpBuilder b(user->getLoc(), user);
+    SmallVector<int64_t> permutation = permute<int64_t>(getPlaces(from.order), order);
+    RankedTensorType type = permuteType(typeOf(from.value), permutation);
+    DenseElementsAttr elements;
+    if (matchPattern(from.value, m_Constant(&elements)) && elements.isSplat())
+      return arith::ConstantOp::create(b, elements.resizeSplat(type));
+    if (areSameBytes(from.order, order, getLogicalShape(from)))
+      return createReshape(b, from.value, type.getShape());
+    return TransposeOp::create(b, type, from.value, permutation);
+  }
+
+  /// Changes the type of a result that was row-major.
+  void setOrder(Value result, ArrayRef<int64_t> order) {
+    if (isRowMajor(order))
+      return;
+    result.setType(permuteType(typeOf(result), order));
+    stored[result] = {result, DimOrder(order)};
+  }
+
+  void replace(Operation *op, Value made, ArrayRef<int64_t> order) {
+    stored[op->getResult(0)] = {made, DimOrder(order)};
+    replaced.push_back(op);
+  }
+
+  const LayoutPlan &plan;
+  llvm::DenseMap<Value, StoredValue> stored;
+  llvm::DenseMap<Value, SmallVector<StoredValue>> conversions;
+  SmallVector<Operation *> replaced;
+};
+
+struct ChooseLayoutPass : memopt::impl::ChooseLayoutPassBase<ChooseLayoutPass> {
+  using ChooseLayoutPassBase::ChooseLayoutPassBase;
+
+  void runOnOperation() override {
+    func::FuncOp func = getOperation();
+    if (func.isExternal() || !func.getBody().hasOneBlock())
+      return;
+    Block &block = func.getBody().front();
+    LayoutPlan plan(block);
+    if (printPlan)
+      plan.print(llvm::errs());
+    if (plan.hasConvolutions())
+      LayoutRewriter(plan).rewrite(block);
+  }
+};
+} // namespace

@@ -1,0 +1,98 @@
+//===- LayoutPlan.h - in which order dimensions lie in memory --*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The decision of choose-layout, apart from its rewriting. An order lists a tensor's dimensions as
+// they lie in memory, outermost first. Convolutions ask for channels-last; from there orders travel
+// along ops, breadth first, so that a value gets the order of the nearest convolution. The plan is
+// advice: the rewriting converts wherever an op cannot follow it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_LIB_TRANSFORMS_LAYOUTPLAN_H
+#define MEMOPT_LIB_TRANSFORMS_LAYOUTPLAN_H
+
+#include "memopt/Dialect/Memopt.h"
+
+#include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
+#include "mlir/IR/Block.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace mlir::memopt {
+
+//===----------------------------------------------------------------------===//
+// Orders
+//===----------------------------------------------------------------------===//
+
+using DimOrder = SmallVector<int64_t>;
+
+DimOrder getRowMajor(int64_t rank);
+/// Batch, spatial dimensions, channels.
+DimOrder getChannelsLast(int64_t rank);
+bool isRowMajor(ArrayRef<int64_t> order);
+/// For each dimension its place in memory.
+SmallVector<int64_t> getPlaces(ArrayRef<int64_t> order);
+/// The order of the tensor that has only `dims` (increasing), numbered anew.
+DimOrder restrictOrder(ArrayRef<int64_t> order, ArrayRef<int64_t> dims);
+/// `order` of a tensor each of whose dimensions i is cut into the dimensions `groups[i]`.
+DimOrder expandOrder(ArrayRef<int64_t> order, ArrayRef<ReassociationIndices> groups);
+/// The reverse: nothing when a group's elements do not continue each other in memory.
+std::optional<DimOrder> collapseOrder(ArrayRef<int64_t> order,
+                                      ArrayRef<ReassociationIndices> groups,
+                                      ArrayRef<int64_t> expandedShape);
+/// Whether a tensor of `shape` has its elements in the same order either way: only dimensions of
+/// size 1 move.
+bool areSameBytes(ArrayRef<int64_t> a, ArrayRef<int64_t> b, ArrayRef<int64_t> shape);
+/// `values`, one per dimension, as they come in memory.
+template <typename T> SmallVector<T> permute(ArrayRef<T> values, ArrayRef<int64_t> order) {
+  SmallVector<T> permuted;
+  for (int64_t dim : order)
+    permuted.push_back(values[dim]);
+  return permuted;
+}
+
+//===----------------------------------------------------------------------===//
+// Ops
+//===----------------------------------------------------------------------===//
+
+/// Operands and results of an op that lie in one order, whichever it is.
+struct TiedValues {
+  SmallVector<OpOperand *> operands;
+  SmallVector<OpResult> results;
+  /// The op knows channels-first (row-major) and channels-last only.
+  bool hasLayoutAttribute = false;
+  bool isConvolution = false;
+
+  /// All values, operands first.
+  SmallVector<Value> getAll() const;
+};
+/// Nothing when the op ties no values that way.
+std::optional<TiedValues> getTiedValues(Operation *op);
+
+/// Orders of the results of a block's ops. Deterministic: follows from the order of ops alone.
+class LayoutPlan {
+public:
+  explicit LayoutPlan(Block &block);
+
+  /// Row-major when nothing else was decided.
+  DimOrder getOrder(Value value) const;
+  bool hasConvolutions() const { return !orders.empty(); }
+  /// One line for each value that is not row-major.
+  void print(raw_ostream &os) const;
+
+private:
+  void assign(Value value, DimOrder order);
+  void propagate(Operation *op, Value known, ArrayRef<int64_t> order);
+
+  Block &block;
+  llvm::DenseMap<Value, DimOrder> orders;
+  SmallVector<Value> queue;
+};
+
+} // namespace mlir::memopt
+
+#endif // MEMOPT_LIB_TRANSFORMS_LAYOUTPLAN_H
