@@ -55,6 +55,10 @@ void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &
   manager.addNestedPass<func::FuncOp>(createLowerToLinalgPass());
   // What the lowering repeated (a variance in forward and backward, say) is computed once.
   manager.addNestedPass<func::FuncOp>(createCSEPass());
+  // Before kernels are formed: what a backward kernel recomputes is never a buffer.
+  RecomputeElementwisePassOptions recompute;
+  recompute.enabled = options.recompute;
+  manager.addNestedPass<func::FuncOp>(createRecomputeElementwisePass(recompute));
   FormKernelsPassOptions kernels;
   kernels.threads = options.threads;
   kernels.reference = options.reference;

@@ -45,8 +45,7 @@ bool memopt::isFreeInKernels(Operation *op) {
              BroadcastOp, PadOp, IotaOp>(op);
 }
 
-/// Time of a scalar op, in bytes that memory moves meanwhile (about 10 GB/s and 60 G simple ops/s).
-static double getScalarWork(Operation *op) {
+double memopt::getScalarWork(Operation *op) {
   if (isa<arith::ConstantOp, linalg::IndexOp, linalg::YieldOp>(op))
     return 0;
   if (isa<math::PowFOp, math::Log1pOp, math::SinOp, math::CosOp, math::TanOp, math::AtanOp>(op))
@@ -287,8 +286,8 @@ bool KernelFusion::isRowLocal(const FusionEdge &edge) const {
   bool isPrefix = true;
   for (auto [position, dim] : llvm::enumerate(read))
     isPrefix &= dim == position;
-  // Sums per column feed other sums per column of the same row: variance after mean.
-  bool isColumn = from.isReduction && to.isReduction && ArrayRef(read) == ArrayRef(to.parallel);
+  // What is known per column feeds sums per column of the same row: variance after mean.
+  bool isColumn = to.isReduction && ArrayRef(read) == ArrayRef(to.parallel) && from.rows == to.rows;
   return isPrefix || isColumn;
 }
 

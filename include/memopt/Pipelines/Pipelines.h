@@ -30,6 +30,7 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
   Option<double> maxGradNorm{*this, "max-grad-norm", llvm::cl::init(0.0)};
   Option<bool> reference{*this, "reference", llvm::cl::init(false)};
   Option<int> threads{*this, "threads", llvm::cl::init(2), llvm::cl::desc("threads of library calls at run time")};
+  Option<bool> recompute{*this, "recompute-elementwise", llvm::cl::init(true), llvm::cl::desc("recompute pointwise work")};
   Option<int64_t> budget{*this, "budget", llvm::cl::init(-1), llvm::cl::desc("bytes of the device arena")};
 };
 

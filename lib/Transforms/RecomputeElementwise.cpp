@@ -1,0 +1,157 @@
+//===- RecomputeElementwise.cpp - what to keep for backward, what to redo -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Backward ops use values that forward made, and every such value stays alive from one pass to the
+// other. Many of them are cheap to make again: relu(bn(x)) follows from the convolution's result and
+// statistics of a few bytes. RecomputeChoice decides which; here they are cloned as it says.
+//
+// Input:  a step of linalg.generic, views and library ops on tensors; ops of the backward pass and
+//         the optimizer carry memopt.phase.
+// Output: the same, with clones of pointwise generics and views in front of their backward readers.
+// Clones: one for all readers that are close to each other. A reader far away gets its own, else
+//         the clone would be kept as long as the value it replaces: the input of a block of the
+//         network is read when its backward begins, to make the block's result, and again when it
+//         ends.
+// Bits:   never change; a clone evaluates the same scalar operations in the same order.
+//
+//===----------------------------------------------------------------------===//
+
+#include "RecomputeChoice.h"
+
+#include "memopt/Dialect/Memopt.h"
+#include "memopt/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Remarks.h"
+
+namespace mlir::memopt {
+#define GEN_PASS_DEF_RECOMPUTEELEMENTWISEPASS
+#include "memopt/Transforms/Passes.h.inc"
+} // namespace mlir::memopt
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+//===----------------------------------------------------------------------===//
+// Cloning
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Gives backward its own copies of the recomputed ops.
+class Cloner {
+public:
+  Cloner(Block &block, const RecomputeChoice &choice) : block(block), choice(choice) {
+    int64_t position = 0;
+    for (Operation &op : block) {
+      bool isFree = isa<ReadOp, tensor::EmptyOp, arith::ConstantOp, linalg::FillOp>(op);
+      positions[&op] = isFree ? position : ++position;
+    }
+  }
+
+  /// Number of generics cloned.
+  int64_t run() {
+    // Readers first, so that all clones that read an op are there when it is cloned.
+    for (Operation *op : llvm::reverse(choice.getRecomputed()))
+      cloneFor(op);
+    return clones;
+  }
+
+private:
+  /// Readers of a value that are at most this many ops apart share a clone; about the backward pass
+  /// of one layer.
+  static constexpr int64_t kNear = 16;
+
+  void cloneFor(Operation *op) {
+    SmallVector<OpOperand *> group;
+    int64_t instance = 0;
+    auto flush = [&] {
+      if (!group.empty())
+        makeClone(op, group, ++instance);
+      group.clear();
+    };
+    for (OpOperand *use : getUsesInBackward(op)) {
+      if (!group.empty() && getPosition(*use) - getPosition(*group.front()) > kNear)
+        flush();
+      group.push_back(use);
+    }
+    flush();
+  }
+
+  Operation *getReader(OpOperand &use) const { return block.findAncestorOpInBlock(*use.getOwner()); }
+  int64_t getPosition(OpOperand &use) const { return positions.lookup(getReader(use)); }
+
+  /// In program order.
+  SmallVector<OpOperand *> getUsesInBackward(Operation *op) const {
+    SmallVector<OpOperand *> uses;
+    for (OpOperand &use : op->getUses())
+      if (isAfterForward(getReader(use)))
+        uses.push_back(&use);
+    llvm::sort(uses, [&](OpOperand *a, OpOperand *b) {
+      Operation *first = getReader(*a), *second = getReader(*b);
+      return first != second && first->isBeforeInBlock(second);
+    });
+    return uses;
+  }
+
+  void makeClone(Operation *op, ArrayRef<OpOperand *> uses, int64_t instance) {
+    Operation *reader = getReader(*uses.front());
+    OpBuilder b(reader);
+    Operation *clone = b.clone(*op);
+    clone->setAttr(MemoptDialect::kCloneAttr, b.getI64IntegerAttr(instance));
+    clone->setAttr(MemoptDialect::kPhaseAttr, b.getStringAttr("backward"));
+    positions[clone] = positions.lookup(reader);
+    clones += isa<linalg::GenericOp>(op);
+    for (OpOperand *use : uses)
+      use->set(clone->getResult(cast<OpResult>(use->get()).getResultNumber()));
+  }
+
+  Block &block;
+  const RecomputeChoice &choice;
+  llvm::DenseMap<Operation *, int64_t> positions; ///< in the program, free ops not counted
+  int64_t clones = 0;
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Pass
+//===----------------------------------------------------------------------===//
+
+static void printChoice(const RecomputeChoice &choice) {
+  for (Value value : choice.getKept())
+    value.getDefiningOp()->emitRemark()
+        << "kept for backward: " << getTensorBytes(value.getType()) << " bytes";
+  for (Operation *op : choice.getRecomputed())
+    op->emitRemark() << "recomputed in backward";
+}
+
+namespace {
+struct RecomputeElementwisePass
+    : mlir::memopt::impl::RecomputeElementwisePassBase<RecomputeElementwisePass> {
+  using RecomputeElementwisePassBase::RecomputeElementwisePassBase;
+
+  void runOnOperation() override {
+    func::FuncOp func = getOperation();
+    if (!enabled || func.isExternal())
+      return markAllAnalysesPreserved();
+    Block &block = func.getBody().front();
+    RecomputeChoice choice(block);
+    if (print)
+      printChoice(choice);
+    int64_t clones = Cloner(block, choice).run();
+    remark::passed(func.getLoc(), remark::RemarkOpts::name("RecomputeElementwise")
+                                      .category("memopt-recompute-elementwise")
+                                      .function(func.getName()))
+        << remark::metric("BytesKeptBefore", choice.getBytesBefore())
+        << remark::metric("BytesKeptAfter", choice.getBytesAfter())
+        << remark::metric("Clones", clones);
+  }
+};
+} // namespace
