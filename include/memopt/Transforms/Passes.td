@@ -133,7 +133,7 @@ def FormKernelsPass : Pass<"memopt-form-kernels", "::mlir::func::FuncOp"> {
     Option<"threads", "threads", "int", "2", "Threads for which libraries plan their workspace">,
     Option<"reference", "reference", "bool", "false", "Ask for reference implementations of library calls">
   ];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def VerifyKernelGraphPass : Pass<"memopt-verify-kernel-graph", "::mlir::func::FuncOp"> {
@@ -190,7 +190,7 @@ def RematerializePass : Pass<"memopt-rematerialize", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"budget", "budget", "int64_t", "-1", "Bytes the device arena may have; -1 for no limit">,
-    Option<"iterations", "iterations", "int64_t", "-1", "Moves of each search; -1 for a number by size">,
+    Option<"iterations", "iterations", "int64_t", "400000", "Moves of each search; -1 for a number by size">,
     Option<"threads", "threads", "int", "1", "Threads of the search, for speed only">
   ];
 }

@@ -1,0 +1,131 @@
+// RUN: memopt-opt %s --split-input-file --memopt-form-kernels --memopt-verify-kernel-graph | FileCheck %s
+
+#rows = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+#one = affine_map<(d0) -> (d0)>
+
+// A reduction, what follows from it per row, and the result over the same rows are one kernel; the row
+// sums are no buffer.
+
+// CHECK-LABEL: @rows
+// CHECK: %[[K:.*]] = memopt.kernel (%{{.*}} = %{{.*}} : tensor<64x128xf32>) -> tensor<64x128xf32> {
+// CHECK-COUNT-3: linalg.generic
+// CHECK-NOT: linalg.generic
+// CHECK: return %[[K]]
+func.func @rows(%x: tensor<64x128xf32>) -> tensor<64x128xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<64xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<64xf32>) -> tensor<64xf32>
+  %sum = linalg.generic {indexing_maps = [#rows, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<64x128xf32>) outs(%z : tensor<64xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %o, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<64xf32>
+  %inverse = linalg.generic {indexing_maps = [#one, #one], iterator_types = ["parallel"]}
+      ins(%sum : tensor<64xf32>) outs(%e : tensor<64xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %one = arith.constant 1.0 : f32
+    %d = arith.divf %one, %a : f32
+    linalg.yield %d : f32
+  } -> tensor<64xf32>
+  %f = tensor.empty() : tensor<64x128xf32>
+  %y = linalg.generic {indexing_maps = [#rows, #row, #rows], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %inverse : tensor<64x128xf32>, tensor<64xf32>) outs(%f : tensor<64x128xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    linalg.yield %p : f32
+  } -> tensor<64x128xf32>
+  return %y : tensor<64x128xf32>
+}
+
+// -----
+
+#all = affine_map<(d0) -> (d0)>
+#none = affine_map<(d0) -> ()>
+
+// The sum of everything is no row of its reader: two kernels.
+
+// CHECK-LABEL: @whole
+// CHECK: %[[SUM:.*]] = memopt.kernel {{.*}} -> tensor<f32>
+// CHECK: memopt.kernel (%{{.*}} = %{{.*}} : tensor<65536xf32>, %{{.*}} = %[[SUM]] : tensor<f32>) -> tensor<65536xf32>
+func.func @whole(%x: tensor<65536xf32>) -> tensor<65536xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<f32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<f32>) -> tensor<f32>
+  %sum = linalg.generic {indexing_maps = [#all, #none], iterator_types = ["reduction"]}
+      ins(%x : tensor<65536xf32>) outs(%z : tensor<f32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %o, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<f32>
+  %f = tensor.empty() : tensor<65536xf32>
+  %y = linalg.generic {indexing_maps = [#all, #none, #all], iterator_types = ["parallel"]}
+      ins(%x, %sum : tensor<65536xf32>, tensor<f32>) outs(%f : tensor<65536xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    linalg.yield %p : f32
+  } -> tensor<65536xf32>
+  return %y : tensor<65536xf32>
+}
+
+// -----
+
+#all = affine_map<(d0) -> (d0)>
+
+// Updates never share a kernel with what comes before: loss and gradients can be looked at first.
+
+// CHECK-LABEL: @update
+// CHECK: %[[G:.*]] = memopt.kernel {{.*}} attributes {memopt.phase = "backward"}
+// CHECK: memopt.gradient %[[G]], @w
+// CHECK: %[[NEW:.*]] = memopt.kernel {{.*}} attributes {memopt.phase = "optimizer"}
+// CHECK: memopt.write %[[NEW]], @w
+memopt.variable @w : tensor<8xf32> role <parameter> {trainable}
+func.func @update(%x: tensor<8xf32>) {
+  %e = tensor.empty() : tensor<8xf32>
+  %g = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel"]}
+      ins(%x : tensor<8xf32>) outs(%e : tensor<8xf32>) attrs = {memopt.phase = "backward"} {
+  ^bb0(%a: f32, %o: f32):
+    %n = arith.negf %a : f32
+    linalg.yield %n : f32
+  } -> tensor<8xf32>
+  memopt.gradient %g, @w : tensor<8xf32>
+  %w = memopt.read @w : tensor<8xf32>
+  %new = linalg.generic {indexing_maps = [#all, #all, #all], iterator_types = ["parallel"]}
+      ins(%w, %g : tensor<8xf32>, tensor<8xf32>) outs(%e : tensor<8xf32>) attrs = {memopt.phase = "optimizer"} {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %n = arith.subf %a, %b : f32
+    linalg.yield %n : f32
+  } -> tensor<8xf32>
+  memopt.write %new, @w : tensor<8xf32>
+  return
+}
+
+// -----
+
+// A view that the caller gets must be stored; a reshape of a buffer is another name for it.
+
+// CHECK-LABEL: @views
+// CHECK: %[[T:.*]] = memopt.kernel
+// CHECK: memopt.transpose
+// CHECK: memopt.yield
+// CHECK: %[[R:.*]] = tensor.collapse_shape %[[T]]
+// CHECK: return %[[R]]
+func.func @views(%x: tensor<4x8xf32>) -> tensor<32xf32> {
+  %0 = memopt.transpose %x {permutation = array<i64: 1, 0>} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+  %1 = tensor.collapse_shape %0 [[0, 1]] : tensor<8x4xf32> into tensor<32xf32>
+  return %1 : tensor<32xf32>
+}
+
+// -----
+
+// The code generator has loops of its own for this op: it stays alone.
+
+// CHECK-LABEL: @embedding_backward
+// CHECK: memopt.kernel (%[[G:.*]] = %{{.*}} : tensor<6x4xf32>, %[[I:.*]] = %{{.*}} : tensor<6xi64>)
+// CHECK-NEXT: memopt.embedding_backward %[[G]], %[[I]]
+// CHECK-NEXT: memopt.yield
+func.func @embedding_backward(%g: tensor<6x4xf32>, %i: tensor<6xi64>) -> tensor<10x4xf32> {
+  %0 = memopt.embedding_backward %g, %i : (tensor<6x4xf32>, tensor<6xi64>) -> tensor<10x4xf32>
+  return %0 : tensor<10x4xf32>
+}
