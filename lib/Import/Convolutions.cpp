@@ -63,6 +63,7 @@ static Expected<int64_t> getSpatialRank(OpContext &op, const Tensor &input, cons
       int64_t(op.resultMeta(0).sizes.size()) != input.rank())
     return op.error("expected input, weight and result of one rank from 3 to 5, found input " +
                     toString(input.sizes) + " and weight " + toString(weight.sizes));
+  RETURN_IF_ERROR(checkRange(op, "weight", ArrayRef(weight.sizes).drop_front(2), 1));
   return rank;
 }
 

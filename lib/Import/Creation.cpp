@@ -78,6 +78,9 @@ static Error range(OpContext &op, const Scalar &start, const Scalar &step) {
     return setResult(
         op, op.wrap(ConstantTensor::iota(meta.dtype, start.integer, step.integer, meta.sizes[0])));
   }
+  constexpr int64_t most = 1 << 20;
+  if (meta.sizes[0] > most)
+    return op.error("a range of " + Twine(meta.sizes[0]) + " numbers; the limit is " + Twine(most));
   SmallVector<mlir::Attribute> elements;
   for (int64_t i = 0; i != meta.sizes[0]; ++i)
     elements.push_back(op.b.getFloatAttr(op.elementType(meta.dtype),

@@ -28,6 +28,13 @@ Value memopt::pt2::splat(mlir::ImplicitLocOpBuilder &b, mlir::Type type, double 
   return splat(b, type, scalar);
 }
 
+/// Numbers beyond 64 bits come from files that contradict themselves; they give zero.
+static uint64_t toInteger(const Scalar &value) {
+  if (!value.isFloat)
+    return value.integer;
+  return std::abs(value.real) < 9.2e18 ? int64_t(value.real) : 0;
+}
+
 Value memopt::pt2::splat(mlir::ImplicitLocOpBuilder &b, mlir::Type type, const Scalar &value) {
   auto tensor = cast<RankedTensorType>(type);
   mlir::Type element = tensor.getElementType();
@@ -37,10 +44,8 @@ Value memopt::pt2::splat(mlir::ImplicitLocOpBuilder &b, mlir::Type type, const S
   else if (element.isInteger(1))
     attr = b.getBoolAttr(value.isFloat ? value.real != 0 : value.integer != 0);
   else
-    attr = mlir::IntegerAttr::get(
-        element, APInt(element.getIntOrFloatBitWidth(),
-                       value.isFloat ? uint64_t(int64_t(value.real)) : uint64_t(value.integer),
-                       /*isSigned=*/true, /*implicitTrunc=*/true));
+    attr = mlir::IntegerAttr::get(element, APInt(element.getIntOrFloatBitWidth(), toInteger(value),
+                                                 /*isSigned=*/true, /*implicitTrunc=*/true));
   return arith::ConstantOp::create(b, mlir::DenseElementsAttr::get(tensor, attr));
 }
 

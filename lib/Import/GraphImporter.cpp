@@ -188,6 +188,12 @@ Error GraphImporter::importOperator(const Node &node) {
   RETURN_IF_ERROR(row->lower(op));
   RETURN_IF_ERROR(op.checkResults());
   std::vector<std::optional<Tensor>> results = op.takeResults();
+  for (const std::optional<Tensor> &result : results)
+    if (result && result->constant)
+      foldedBytes +=
+          result->constant->getNumStored() * (result->dtype == DType::Bool ? 1 : sizeof(int64_t));
+  if (foldedBytes > limits::foldedBytes)
+    return makeError("index arithmetic gives more than " + Twine(limits::foldedBytes) + " bytes");
   if (inPlace) {
     if (results.size() != 1 || !results.front() ||
         parameters.front().type != Parameter::Type::Tensor)

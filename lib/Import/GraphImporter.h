@@ -102,6 +102,7 @@ private:
   llvm::DenseMap<int64_t, std::string> folded; ///< storage of a constant buffer to its target
   int64_t nextIdentity = 0;
   int64_t nextRandom = 0;
+  uint64_t foldedBytes = 0; ///< held by results that are known
   mlir::Value seed, step;
   Node outputNode; ///< stands for the function's end where a node is asked for
 };

@@ -108,41 +108,31 @@ bool GraphImporter::isMutatedAtOutput(StringRef target) const {
   });
 }
 
-/// Index of the only input that an unused parameter without data can be tied with: the used one
-/// like it.
-static std::optional<size_t> findUsedTwin(const ExportedProgram &program, const Weights &weights,
-                                          const StringMap<size_t> &lastUse, size_t index) {
-  const InputSpec &spec = program.inputs[index];
-  auto meta = program.graph.tensors.find(spec.value);
-  if (spec.kind != InputSpec::Kind::Parameter || lastUse.count(spec.value) ||
-      meta == program.graph.tensors.end() || weights.hasData(spec.target))
-    return std::nullopt;
-  std::optional<size_t> twin;
-  for (auto [i, other] : enumerate(program.inputs)) {
-    if (other.kind != InputSpec::Kind::Parameter || !lastUse.count(other.value))
-      continue;
-    auto it = program.graph.tensors.find(other.value);
-    if (it == program.graph.tensors.end() || it->second.dtype != meta->second.dtype ||
-        it->second.sizes != meta->second.sizes || weights.hasData(other.target))
-      continue;
-    if (twin)
-      return std::nullopt;
-    twin = i;
-  }
-  return twin;
-}
-
 /// Gives every target the name under which its tensor is declared: the first of those tied
 /// together. Data shows ties by shared storage. Without data, one trace is left: of two parameters
-/// that are tied the graph reads only one.
+/// that are tied the graph reads only one, so an unused one goes with the only used one like it.
 void GraphImporter::findTies() {
+  StringMap<SmallVector<StringRef, 2>>
+      used; // by type and shape: targets of used parameters without data
+  auto describe = [&](const InputSpec &spec) {
+    auto meta = program.graph.tensors.find(spec.value);
+    if (spec.kind != InputSpec::Kind::Parameter || meta == program.graph.tensors.end() ||
+        weights.hasData(spec.target))
+      return std::string();
+    return (getName(meta->second.dtype) + toString(meta->second.sizes)).str();
+  };
+  for (const InputSpec &spec : program.inputs)
+    if (std::string like = describe(spec); !like.empty() && root.lastUse.count(spec.value))
+      used[like].push_back(spec.target);
+
   StringMap<StringRef> groups; // target to what identifies its tensor
-  for (auto [index, spec] : enumerate(program.inputs)) {
+  for (const InputSpec &spec : program.inputs) {
     if (spec.target.empty())
       continue;
     StringRef key = weights.getAlias(spec.target);
-    if (auto twin = findUsedTwin(program, weights, root.lastUse, index))
-      key = weights.getAlias(program.inputs[*twin].target);
+    if (!root.lastUse.count(spec.value))
+      if (auto twins = used.find(describe(spec)); twins != used.end() && twins->second.size() == 1)
+        key = weights.getAlias(twins->second.front());
     groups[spec.target] = key;
   }
   StringMap<StringRef> first;

@@ -33,6 +33,8 @@ inline constexpr int64_t elements = int64_t(1) << 44;
 inline constexpr uint64_t nodes = 1u << 20;
 /// Integer index arithmetic evaluated at import (masks, positions); larger results are refused.
 inline constexpr int64_t foldedElements = int64_t(1) << 26;
+/// All such results of one file together.
+inline constexpr uint64_t foldedBytes = uint64_t(1) << 30;
 } // namespace limits
 
 /// The one way to make an error of this room: a sentence that names file and place.
