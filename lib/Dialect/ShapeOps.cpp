@@ -58,12 +58,9 @@ LogicalResult BroadcastOp::verify() {
   return success();
 }
 
-OpFoldResult BroadcastOp::fold(FoldAdaptor adaptor) {
-  if (getInput().getType() == getResult().getType())
-    return getInput();
-  if (auto splat = dyn_cast_or_null<SplatElementsAttr>(adaptor.getInput()))
-    return splat.resizeSplat(cast<ShapedType>(getResult().getType()));
-  return {};
+/// A broadcast constant stays a broadcast: lowering reads through it, and a larger constant would gain nothing.
+OpFoldResult BroadcastOp::fold(FoldAdaptor) {
+  return getInput().getType() == getResult().getType() ? OpFoldResult(getInput()) : OpFoldResult();
 }
 
 //===----------------------------------------------------------------------===//
@@ -88,12 +85,9 @@ LogicalResult TransposeOp::verify() {
   return verifyShape(*this, "result", expected, getResult());
 }
 
-OpFoldResult TransposeOp::fold(FoldAdaptor adaptor) {
-  if (llvm::equal(getPermutation(), llvm::seq<int64_t>(0, getPermutation().size())))
-    return getInput();
-  if (auto splat = dyn_cast_or_null<SplatElementsAttr>(adaptor.getInput()))
-    return splat.resizeSplat(cast<ShapedType>(getResult().getType()));
-  return {};
+OpFoldResult TransposeOp::fold(FoldAdaptor) {
+  bool isIdentity = llvm::equal(getPermutation(), llvm::seq<int64_t>(0, getPermutation().size()));
+  return isIdentity ? OpFoldResult(getInput()) : OpFoldResult();
 }
 
 //===----------------------------------------------------------------------===//
