@@ -37,6 +37,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/Support/Debug.h"
 
 #define DEBUG_TYPE "memopt-autodiff"
 
@@ -384,6 +385,7 @@ LogicalResult AutodiffPass::differentiateStep() {
   GradientPath path(step.getBody().front(), *loss, symbols);
   if (!path.contains(*loss))
     return step.emitOpError("has a loss that depends on no trainable parameter");
+  LLVM_DEBUG(path.print(llvm::dbgs(), step.getBody().front()));
 
   BackwardBuilder backward(step, path);
   if (failed(backward.run(*loss)))

@@ -117,6 +117,28 @@ func.func @train_step(%g: tensor<3xf32>) -> tensor<f32> {
 
 // -----
 
+// The elements of a strided slice move apart again: each gets its zeros as a dimension of its own. What
+// would reach beyond the source is cut off.
+
+memopt.variable @a : tensor<5xf32> role <parameter> {trainable}
+// CHECK-LABEL: func.func @train_step
+// CHECK-SAME:  %[[G:[^:]*]]: tensor<2xf32>
+func.func @train_step(%g: tensor<2xf32>) -> tensor<f32> {
+  %a = memopt.read @a : tensor<5xf32>
+  %y = tensor.extract_slice %a[1] [2] [3] : tensor<5xf32> to tensor<2xf32>
+  %weighted = arith.mulf %y, %g : tensor<2xf32>
+  // CHECK: %[[APART:.*]] = tensor.expand_shape %[[G]] {{.*}} into tensor<2x1xf32>
+  // CHECK: %[[ZEROS:.*]] = memopt.pad %[[APART]] {high = array<i64: 0, 2>, low = array<i64: 0, 0>
+  // CHECK: %[[LONG:.*]] = tensor.collapse_shape %[[ZEROS]] {{.*}} into tensor<6xf32>
+  // CHECK: %[[PART:.*]] = tensor.extract_slice %[[LONG]][0] [4] [1]
+  // CHECK: %[[D:.*]] = memopt.pad %[[PART]] {high = array<i64: 0>, low = array<i64: 1>
+  // CHECK-NEXT: memopt.gradient %[[D]], @a
+  %loss = memopt.reduce %weighted {kind = #memopt.reduce<add>, dimensions = array<i64: 0>} : (tensor<2xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
 // Reshapes rename.
 
 memopt.variable @a : tensor<6x4xf32> role <parameter> {trainable}
