@@ -29,8 +29,6 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &options) {
-  // Ranges of inputs are read off ops that index, which later stages take apart.
-  manager.addNestedPass<func::FuncOp>(createAnnotateInputRangesPass());
   manager.addPass(createAutodiffPass());
   InsertOptimizerPassOptions optimizer;
   optimizer.optimizer = options.optimizer;
@@ -50,6 +48,8 @@ void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &o
 }
 
 void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &options) {
+  // Ranges of inputs are read off ops that index, which lowering takes apart. Evaluation needs them, too.
+  manager.addNestedPass<func::FuncOp>(createAnnotateInputRangesPass());
   // Lowering cuts reductions along the order of memory, so that is settled first.
   manager.addNestedPass<func::FuncOp>(createChooseLayoutPass());
   manager.addNestedPass<func::FuncOp>(createLowerToLinalgPass());
@@ -66,9 +66,17 @@ void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &
   manager.addNestedPass<func::FuncOp>(createVerifyKernelGraphPass());
 }
 
-void memopt::buildPlanPipeline(OpPassManager &manager, const PipelineOptions &options) {
+void memopt::buildSchedulePipeline(OpPassManager &manager, const PipelineOptions &options) {
   // Autodiff leaves all updates at the end; the order decides how long gradients live.
   manager.addPass(createSchedulePass());
+  // What the user recomputes by hand comes before the search, which builds on it.
+  ActivationCheckpointingPassOptions checkpointing;
+  checkpointing.modules = llvm::to_vector_of<std::string>(options.checkpointModules);
+  checkpointing.segments = options.checkpointSegments;
+  manager.addPass(createActivationCheckpointingPass(checkpointing));
+}
+
+void memopt::buildPlanPipeline(OpPassManager &manager, const PipelineOptions &options) {
   // A budget is met by recomputation on top of the best order without it.
   RematerializePassOptions rematerialize;
   rematerialize.budget = options.budget;
@@ -89,11 +97,16 @@ void memopt::registerMemoptDialects(DialectRegistry &registry) {
 void memopt::registerMemoptPipelines() {
   PassPipelineRegistration<PipelineOptions>("memopt-joint", "imported graph to joint graph", buildJointPipeline);
   PassPipelineRegistration<PipelineOptions>("memopt-kernels", "joint graph to kernel graph", buildKernelPipeline);
-  PassPipelineRegistration<PipelineOptions>("memopt-plan", "kernel graph to planned program", buildPlanPipeline);
+  PassPipelineRegistration<PipelineOptions>("memopt-plan", "kernel graph to planned program",
+                                            [](OpPassManager &manager, const PipelineOptions &options) {
+                                              buildSchedulePipeline(manager, options);
+                                              buildPlanPipeline(manager, options);
+                                            });
   PassPipelineRegistration<PipelineOptions>("memopt-train", "imported graph to planned program",
                                             [](OpPassManager &manager, const PipelineOptions &options) {
                                               buildJointPipeline(manager, options);
                                               buildKernelPipeline(manager, options);
+                                              buildSchedulePipeline(manager, options);
                                               buildPlanPipeline(manager, options);
                                             });
 }

@@ -102,6 +102,7 @@ FailureOr<BudgetPlan> BudgetSearch::findPlan(int64_t budget) {
     if (isWithin ? !bestIsWithin || plan->nanoseconds < best->nanoseconds : !bestIsWithin && bytes < best->bytes)
       best = std::move(plan);
     (isWithin ? fits : tooMuch) = guess;
+    // The solver found nothing lower than this: tighter guesses cannot help.
     if (isSmallest && !isWithin)
       break;
     if (isWithin && tooMuch == kUnknown)

@@ -58,7 +58,7 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
       return signalPassFailure();
     }
     emitRemark(module.getLoc()) << "rematerialized " << plan->clones << " instructions: arena " << given->bytes << " -> "
-                        << plan->bytes << " bytes within " << budget << ", predicted time +"
+                        << plan->bytes << " bytes within " << budget.getValue() << ", predicted time +"
                         << llvm::formatv("{0:P2}", double(plan->nanoseconds) / double(given->nanoseconds) - 1).str();
   }
 
@@ -71,7 +71,7 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
     for (int32_t index : ArrayRef<int32_t>(binding).take_front(10))
       list += llvm::formatv("\n  {0} bytes: {1}", graph.getBuffers()[index].bytes, graph.getBuffers()[index].describe()).str();
     InFlightDiagnostic diagnostic =
-        emitError(module.getLoc()) << "does not fit: the budget is " << budget
+        emitError(module.getLoc()) << "does not fit: the budget is " << budget.getValue()
                            << " bytes of device memory; the smallest budget that would do is " << plan.bytes
                            << ", recomputation included; proven lower bound without reuse in place: " << lowerBound;
     diagnostic.attachNote() << list;

@@ -9,6 +9,7 @@
 #include "Options.h"
 
 #include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -44,6 +45,9 @@ static constexpr OptionRow kOptions[] = {
     {"eps", "X", "1e-8", "Adam: epsilon"},
     {"max-grad-norm", "X", "0", "clip gradients to this global norm; 0: do not"},
     {"device-memory", "BYTES", "", "bytes that the device arena may have: N, NKiB, NMiB, NGiB"},
+    {"activation-checkpointing", "MODULE,...", "", "recompute inside these modules, by hand: names or globs, or segments:N"},
+    {"frontier", "N", "0", "print step time against bytes at N budgets instead of writing a package"},
+    {"frontier-output", "NAME", "", "write the frontier to NAME.json and NAME.svg too"},
     {"dropout", "on|off", "on", "off: dropout is the identity"},
     {"precision", "f32", "f32", "element type of the computation"},
     {"emit", "STAGE", "package", "graph, joint, kernels, planned, llvm or package"},
@@ -59,7 +63,7 @@ static constexpr OptionRow kOptions[] = {
 static constexpr llvm::StringLiteral kRefused[] = {
     "host-memory",  "disk",           "batch",           "accumulative-counts", "micro-batches",
     "zero-stage",   "ranks",          "efficient-conv-bn-eval", "offload-optimizer", "offload-param",
-    "offload-activation", "activation-checkpointing", "frontier", "calibrate"};
+    "offload-activation", "calibrate"};
 
 static void printHelp() {
   llvm::outs() << "usage: memopt-compile MODEL.pt2 | GRAPH.mlir [options]\n\n"
@@ -237,6 +241,29 @@ static llvm::Error fillChoices(const CommandLine &line, CompileOptions &options)
   return llvm::Error::success();
 }
 
+static llvm::Error fillPlanning(const CommandLine &line, CompileOptions &options) {
+  std::string modulesText = line.get("activation-checkpointing");
+  llvm::StringRef modules = modulesText;
+  if (llvm::StringRef count = modules; count.consume_front("segments:")) {
+    int64_t segments;
+    if (count.getAsInteger(10, segments) || segments < 2)
+      return invalid("--activation-checkpointing=segments:N expects a number of at least 2, found '" + count + "'");
+    options.pipeline.checkpointSegments = segments;
+  } else {
+    for (llvm::StringRef module : llvm::split(modules, ','))
+      if (!module.trim().empty())
+        options.pipeline.checkpointModules.push_back(module.trim().str());
+  }
+  llvm::Expected<int> points = line.getCount("frontier");
+  if (!points)
+    return points.takeError();
+  if (line.isSet("frontier") && *points < 2)
+    return invalid("--frontier expects at least 2 budgets, found " + llvm::Twine(*points));
+  options.frontierPoints = *points;
+  options.frontierPath = line.get("frontier-output");
+  return llvm::Error::success();
+}
+
 static llvm::Error fillThreads(const CommandLine &line, CompileOptions &options) {
   llvm::Expected<int> threads = line.getCount("threads"), runThreads = line.getCount("run-threads");
   if (!threads || !runThreads)
@@ -272,6 +299,8 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
   options->targetFeatures = line->get("target-features");
   options->pipeline.reference = line->isSet("reference");
   if (llvm::Error error = fillChoices(*line, *options))
+    return std::move(error);
+  if (llvm::Error error = fillPlanning(*line, *options))
     return std::move(error);
   if (llvm::Error error = fillThreads(*line, *options))
     return std::move(error);

@@ -31,6 +31,8 @@ struct CompileOptions {
   int64_t deviceBudget = -1;
   mlir::memopt::PipelineOptions pipeline;
   double learningRate = 0.0;
+  int frontierPoints = 0;    ///< 0: no frontier
+  std::string frontierPath;  ///< without its ending; empty: print only
 };
 
 /// Parses; an error is one sentence that names the option. `--help` and `--version` print and leave.

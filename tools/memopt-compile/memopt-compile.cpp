@@ -14,6 +14,7 @@
 #include "memopt/Package/PlanReport.h"
 #include "memopt/Package/Program.h"
 #include "memopt/Pipelines/Pipelines.h"
+#include "memopt/Transforms/Frontier.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/MLIRContext.h"
@@ -80,6 +81,10 @@ public:
       return finish(kBadInput);
     if (options.emit == Emit::Kernels)
       return finish(succeeded(print()) ? kDone : kBadInput);
+    if (failed(runPasses(mlir::memopt::buildSchedulePipeline)))
+      return finish(kBadInput);
+    if (options.frontierPoints > 0)
+      return finish(succeeded(writeFrontier()) ? kDone : kEnvironment);
     if (failed(runPasses(mlir::memopt::buildPlanPipeline)))
       return finish(isOverBudget() ? kDoesNotFit : kBadInput);
     if (failed(report()))
@@ -134,14 +139,35 @@ private:
       llvm::errs() << mlir::memopt::explainPlan(*module);
     if (options.reportPath.empty())
       return success();
-    std::error_code error;
-    llvm::raw_fd_ostream out(options.reportPath, error);
-    if (error) {
-      errors.last = options.reportPath + ": " + error.message();
+    return writeText(options.reportPath,
+                     llvm::formatv("{0:2}\n", llvm::json::Value(mlir::memopt::describePlan(*module))).str());
+  }
+
+  LogicalResult writeFrontier() {
+    FailureOr<mlir::memopt::Frontier> frontier =
+        mlir::memopt::Frontier::compute(*module, mlir::memopt::BudgetOptions(), options.frontierPoints);
+    if (failed(frontier))
       return failure();
+    llvm::outs() << frontier->toText();
+    if (options.frontierPath.empty())
+      return success();
+    std::string json = llvm::formatv("{0:2}\n", llvm::json::Value(frontier->toJson())).str();
+    return success(succeeded(writeText(options.frontierPath + ".json", json)) &&
+                   succeeded(writeText(options.frontierPath + ".svg", frontier->toSvg())));
+  }
+
+  LogicalResult writeText(const std::string &path, StringRef text) {
+    std::error_code error;
+    llvm::raw_fd_ostream out(path, error);
+    if (!error) {
+      out << text;
+      out.close();
+      error = out.error();
+      out.clear_error();
     }
-    out << llvm::formatv("{0:2}\n", llvm::json::Value(mlir::memopt::describePlan(*module)));
-    return success();
+    if (error)
+      errors.last = path + ": " + error.message();
+    return success(!error);
   }
 
   LogicalResult writePackage() {

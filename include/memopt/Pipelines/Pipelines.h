@@ -31,6 +31,10 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
   Option<bool> reference{*this, "reference", llvm::cl::init(false)};
   Option<int> threads{*this, "threads", llvm::cl::init(2), llvm::cl::desc("threads of library calls at run time")};
   Option<bool> recompute{*this, "recompute-elementwise", llvm::cl::init(true), llvm::cl::desc("recompute pointwise work")};
+  ListOption<std::string> checkpointModules{*this, "activation-checkpointing",
+                                            llvm::cl::desc("modules to recompute, by hand: names or globs")};
+  Option<int64_t> checkpointSegments{*this, "checkpoint-segments", llvm::cl::init(0),
+                                     llvm::cl::desc("equal segments of the forward pass to recompute")};
   Option<int64_t> budget{*this, "budget", llvm::cl::init(-1), llvm::cl::desc("bytes of the device arena")};
 };
 
@@ -38,7 +42,9 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
 void buildJointPipeline(OpPassManager &manager, const PipelineOptions &options);
 /// Joint (or, for evaluation, imported) graph to kernel graph.
 void buildKernelPipeline(OpPassManager &manager, const PipelineOptions &options);
-/// Kernel graph to planned program.
+/// Orders the kernel graph: what stands before budgets are met.
+void buildSchedulePipeline(OpPassManager &manager, const PipelineOptions &options);
+/// Ordered kernel graph to planned program.
 void buildPlanPipeline(OpPassManager &manager, const PipelineOptions &options);
 
 void registerMemoptDialects(DialectRegistry &registry);

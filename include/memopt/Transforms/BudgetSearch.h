@@ -25,7 +25,7 @@
 namespace mlir::memopt {
 
 struct BudgetOptions {
-  int64_t iterations = -1; ///< moves of each search; -1: a number by size
+  int64_t iterations = 400000; ///< moves of each search, of which a plan takes up to five; -1: by size
   int32_t threads = 1;     ///< for speed only
   MachineProfile profile;
 };
