@@ -34,9 +34,12 @@ public:
       return report();
     bool small = model.items.size() <= exactItems;
     // Most layouts of training steps fall to a short search.
-    eject(options.iterations / (small ? 8 : 1));
+    eject(options.iterations / (small ? 8 : 1), options.seed);
     if (small && best.height - target() > closeEnough())
       searchExact();
+    // A hard one is worth more time.
+    if (best.height - target() > bound / 100)
+      eject(4 * options.iterations, options.seed + 1);
     return report();
   }
 
@@ -50,9 +53,9 @@ private:
     best = std::move(layout);
     method = name;
   }
-  void eject(int64_t budget) {
+  void eject(int64_t budget, uint64_t seed) {
     Layout layout = best;
-    if (best.height > target() && searchByEjection(model, target(), options.seed, budget, layout))
+    if (best.height > target() && searchByEjection(model, target(), seed, budget, layout))
       keep(std::move(layout), "ejection search");
   }
   /// Goes for the target, and where that fails halves the way between what is known to fail and the

@@ -15,6 +15,7 @@
 #include "ArenaModel.h"
 
 #include <algorithm>
+#include <queue>
 
 using namespace memopt::planning;
 using namespace memopt::planning::arena;
@@ -192,6 +193,45 @@ Layout memopt::planning::arena::placeInOrder(const Model &model, llvm::ArrayRef<
   return layout;
 }
 
+/// Grows the layout from the bottom: of the items that may lie lowest, each on top of what is
+/// placed, the first in `order` comes next. It leaves few holes where many items of like length
+/// live together.
+static Layout placeUpwards(const Model &model, llvm::ArrayRef<int32_t> order, int64_t &work) {
+  Layout layout = placeFixed(model);
+  std::vector<int64_t> lowest(model.items.size(), layout.height);
+  std::vector<int32_t> rank(model.items.size());
+  using Entry = std::tuple<int64_t, int32_t, int32_t>; // lowest offset, rank, item
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> queue;
+  for (int32_t i = 0, n = order.size(); i < n; ++i) {
+    int32_t item = order[i];
+    rank[item] = i;
+    lowest[item] = model.align(lowest[item], item);
+    if (layout.offsets[item] == unplaced)
+      queue.emplace(lowest[item], i, item);
+  }
+  while (!queue.empty()) {
+    auto [offset, unused, item] = queue.top();
+    queue.pop();
+    if (layout.offsets[item] != unplaced)
+      continue;
+    if (lowest[item] != offset) {
+      queue.emplace(lowest[item], rank[item], item); // pushed up since
+      continue;
+    }
+    layout.offsets[item] = offset;
+    layout.height = std::max(layout.height, model.top(offset, item));
+    for (const Piece &piece : model.piecesOf(item))
+      model.forEachOverlap(piece, [&](int32_t other) {
+        ++work;
+        int32_t above = model.pieces[other].item;
+        int64_t end = offset + piece.size;
+        if (layout.offsets[above] == unplaced && lowest[above] < end)
+          lowest[above] = model.align(end, above);
+      });
+  }
+  return layout;
+}
+
 Layout memopt::planning::arena::solveGreedy(const Model &model, int64_t target, int64_t &work) {
   int32_t count = model.items.size();
   enum Key { Size, Area, Lifetime, Start };
@@ -227,5 +267,14 @@ Layout memopt::planning::arena::solveGreedy(const Model &model, int64_t target, 
       if (best.height <= target || work > workLimit)
         return best;
     }
+  if (model.overlaps() > workLimit / 10)
+    return best;
+  for (Key key : {Lifetime, Area, Size}) {
+    Layout layout = placeUpwards(model, orderBy(key), work);
+    if (layout.height < best.height)
+      best = std::move(layout);
+    if (best.height <= target)
+      return best;
+  }
   return best;
 }

@@ -23,9 +23,9 @@ using namespace memopt::planning::remat;
 
 /// About ten seconds of one core at the most; large graphs make slower moves.
 static int64_t defaultMoves(const Graph &graph) {
-  int64_t moves = std::min<int64_t>(12000000, 40000 * int64_t(graph.numOps + 1));
-  if (graph.numOps > 500)
-    moves = int64_t(double(moves) * std::pow(500.0 / graph.numOps, 0.3));
+  int64_t moves = std::min<int64_t>(11000000, 40000 * int64_t(graph.numOps + 1));
+  if (graph.numOps > 300)
+    moves = int64_t(double(moves) * std::pow(300.0 / graph.numOps, 0.25));
   return moves;
 }
 
