@@ -177,7 +177,7 @@ void RecomputeChoice::cut() {
     for (Value value : op->getResults())
       if (auto it = nodes.find(value);
           it != nodes.end() && (returned.contains(value) || (result.onSource[it->second.in] &&
-                                                            !result.onSource[it->second.out]))) {
+                                                             !result.onSource[it->second.out]))) {
         isKept.insert(value);
         if (!returned.contains(value)) {
           kept.push_back(value);

@@ -60,10 +60,10 @@ private:
   double getCost(Operation *op, double limit) const;
   Value getRoot(Value value) const;
 
-  SmallVector<Operation *> forward;         ///< in program order
-  llvm::DenseMap<Operation *, Role> roles;  ///< of forward ops
-  llvm::SetVector<Value> needed;            ///< forward values that backward reads
-  llvm::DenseSet<Value> returned;           ///< alive to the end
+  SmallVector<Operation *> forward;        ///< in program order
+  llvm::DenseMap<Operation *, Role> roles; ///< of forward ops
+  llvm::SetVector<Value> needed;           ///< forward values that backward reads
+  llvm::DenseSet<Value> returned;          ///< alive to the end
   llvm::SetVector<Operation *> recomputed;
   SmallVector<Value> kept;
   int64_t bytesBefore = 0, bytesAfter = 0;

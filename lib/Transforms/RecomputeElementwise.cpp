@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Backward ops use values that forward made, and every such value stays alive from one pass to the
-// other. Many of them are cheap to make again: relu(bn(x)) follows from the convolution's result and
-// statistics of a few bytes. RecomputeChoice decides which; here they are cloned as it says.
+// other. Many of them are cheap to make again: relu(bn(x)) follows from the convolution's result
+// and statistics of a few bytes. RecomputeChoice decides which; here they are cloned as it says.
 //
 // Input:  a step of linalg.generic, views and library ops on tensors; ops of the backward pass and
 //         the optimizer carry memopt.phase.
@@ -85,7 +85,9 @@ private:
     flush();
   }
 
-  Operation *getReader(OpOperand &use) const { return block.findAncestorOpInBlock(*use.getOwner()); }
+  Operation *getReader(OpOperand &use) const {
+    return block.findAncestorOpInBlock(*use.getOwner());
+  }
   int64_t getPosition(OpOperand &use) const { return positions.lookup(getReader(use)); }
 
   /// In program order.
