@@ -64,8 +64,8 @@ struct Call {
   SmallVector<Value> operands;
   SmallVector<int64_t> offsets;
   SmallVector<Type> resultTypes;
-  /// For each result, whether it is stored in the order that its users want.
-  SmallVector<bool> isPermuted;
+  /// For each result the order in which it is stored; empty for its own.
+  SmallVector<SmallVector<int64_t>> orders;
 
   Call(Operation *op, StringRef kind, const LibraryCallOptions &options)
       : b(op), op(op), options(options) {
@@ -131,10 +131,17 @@ static std::optional<SmallVector<int64_t>> getWantedOrder(OpOperand &use) {
   return order;
 }
 
+/// Whether the user reads its operand through strides, in whatever order it lies.
+static bool isStrided(Operation *user) {
+  return isa<MatmulOp, AttentionOp, AttentionBackwardOp>(user);
+}
+
 /// The one order other than the identity that all uses want.
 static std::optional<SmallVector<int64_t>> getCommonOrder(Value result) {
   std::optional<SmallVector<int64_t>> common;
   for (OpOperand &use : result.getUses()) {
+    if (isStrided(use.getOwner()))
+      continue;
     std::optional<SmallVector<int64_t>> order = getWantedOrder(use);
     if (!order || (common && *common != *order))
       return std::nullopt;
@@ -145,9 +152,19 @@ static std::optional<SmallVector<int64_t>> getCommonOrder(Value result) {
   return common;
 }
 
-/// Replaces `old` by `permuted`, which has old's dimensions in `order`; every use wants that order.
-static void replacePermuted(Value old, Value permuted) {
+/// Replaces `old` by `permuted`, which has old's dimensions in `order`; uses want that order or
+/// none.
+static void replacePermuted(Value old, Value permuted, ArrayRef<int64_t> order) {
   for (OpOperand &use : llvm::make_early_inc_range(old.getUses())) {
+    if (isStrided(use.getOwner())) {
+      SmallVector<int64_t> inverse(order.size());
+      for (auto [to, from] : llvm::enumerate(order))
+        inverse[from] = to;
+      OpBuilder b(use.getOwner());
+      use.set(TransposeOp::create(b, old.getLoc(), old.getType(), permuted,
+                                  b.getDenseI64ArrayAttr(inverse)));
+      continue;
+    }
     if (auto transpose = dyn_cast<TransposeOp>(use.getOwner())) {
       transpose.getResult().replaceAllUsesWith(permuted);
       transpose.erase();
@@ -168,7 +185,7 @@ static SmallVector<int64_t> addResult(Call &call, Value result, bool mayPermute)
   std::optional<SmallVector<int64_t>> order;
   if (mayPermute)
     order = getCommonOrder(result);
-  call.isPermuted.push_back(order.has_value());
+  call.orders.push_back(order.value_or(SmallVector<int64_t>()));
   if (!order) {
     call.resultTypes.push_back(type);
     return getPackedStrides(type.getShape());
@@ -183,10 +200,11 @@ static SmallVector<int64_t> addResult(Call &call, Value result, bool mayPermute)
 }
 
 static void replaceResult(const Call &call, OpResult old, Value made) {
-  if (call.isPermuted[old.getResultNumber()])
-    replacePermuted(old, made);
-  else
+  ArrayRef<int64_t> order = call.orders[old.getResultNumber()];
+  if (order.empty())
     old.replaceAllUsesWith(made);
+  else
+    replacePermuted(old, made, order);
 }
 
 //===----------------------------------------------------------------------===//

@@ -25,6 +25,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/StringMap.h"
 
 #include <set>
 
@@ -291,11 +292,12 @@ bool KernelFusion::isRowLocal(const FusionEdge &edge) const {
   return isPrefix || isColumn;
 }
 
-/// Updates stay apart: whoever runs the program may look at loss and gradients before any state
-/// changes.
-static bool isOptimizer(Operation *op) {
+/// Kernels do not reach across phases. Updates stay apart because whoever runs the program may look
+/// at loss and gradients before any state changes; what backward recomputes must not be computed
+/// early and kept after all.
+static StringRef getPhase(Operation *op) {
   auto phase = op->getAttrOfType<StringAttr>(MemoptDialect::kPhaseAttr);
-  return phase && phase.getValue() == "optimizer";
+  return phase ? phase.getValue() : "forward";
 }
 
 bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
@@ -308,10 +310,10 @@ bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
   llvm::SmallDenseSet<Value> buffers;
   double points = 0;
   ArrayRef<int64_t> rows = nodes[members.front()].rows;
-  bool isUpdate = isOptimizer(nodes[members.front()].op);
+  StringRef phase = getPhase(nodes[members.front()].op);
   for (unsigned member : members) {
     const FusionNode &node = nodes[member];
-    if (!node.isMember || node.isAlone || isOptimizer(node.op) != isUpdate)
+    if (!node.isMember || node.isAlone || getPhase(node.op) != phase)
       return false;
     points += getPoints(node.domain);
     size_t common = 0;
@@ -402,6 +404,32 @@ void KernelFusion::mergeWithSiblings(unsigned number) {
   }
 }
 
+/// Whether `cluster` is little pointwise work whose results no kernel reads.
+bool KernelFusion::isSmallLeaf(unsigned cluster) const {
+  constexpr double smallPoints = 1 << 12;
+  return !clusters[cluster].empty() && llvm::all_of(clusters[cluster], [&](unsigned number) {
+    const FusionNode &node = nodes[number];
+    return node.isMember && !node.isInlined && !node.isAlone && !node.isReduction &&
+           getPoints(node.domain) <= smallPoints &&
+           llvm::none_of(memberReaders[number],
+                         [&](unsigned edge) { return nodes[memberEdges[edge].to].isMember; });
+  });
+}
+
+/// Counters and updates of biases are launches rather than work: neighbours run together, whatever
+/// their shapes.
+void KernelFusion::mergeSmallLeaves() {
+  llvm::StringMap<unsigned> open; ///< by phase
+  for (unsigned cluster = 0; cluster < clusters.size(); ++cluster) {
+    if (!isSmallLeaf(cluster))
+      continue;
+    StringRef phase = getPhase(nodes[clusters[cluster].front()].op);
+    auto [place, isNew] = open.try_emplace(phase, cluster);
+    if (!isNew && !tryMerge(place->second, cluster))
+      place->second = cluster;
+  }
+}
+
 void KernelFusion::formClusters() {
   for (unsigned number = 0; number < nodes.size(); ++number) {
     const FusionNode &node = nodes[number];
@@ -410,6 +438,7 @@ void KernelFusion::formClusters() {
     mergeWithSources(number);
     mergeWithSiblings(number);
   }
+  mergeSmallLeaves();
 }
 
 //===----------------------------------------------------------------------===//

@@ -85,6 +85,8 @@ private:
   void formClusters();
   void mergeWithSources(unsigned node);
   void mergeWithSiblings(unsigned node);
+  void mergeSmallLeaves();
+  bool isSmallLeaf(unsigned cluster) const;
   bool tryMerge(unsigned a, unsigned b);
   bool areCompatible(ArrayRef<unsigned> members) const;
   bool isRowLocal(const FusionEdge &edge) const;
