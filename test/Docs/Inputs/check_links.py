@@ -15,4 +15,5 @@ broken = [
     for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     if not (page.parent / link).exists()
 ]
-sys.exit("\n".join(broken))
+if broken:
+    sys.exit("\n".join(broken))
