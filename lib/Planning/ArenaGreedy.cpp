@@ -210,7 +210,8 @@ static Layout placeUpwards(const Model &model, llvm::ArrayRef<int32_t> order, in
       queue.emplace(lowest[item], i, item);
   }
   while (!queue.empty()) {
-    auto [offset, unused, item] = queue.top();
+    int64_t offset = std::get<0>(queue.top());
+    int32_t item = std::get<2>(queue.top());
     queue.pop();
     if (layout.offsets[item] != unplaced)
       continue;

@@ -25,7 +25,7 @@ using namespace memopt::planning::remat;
 static int64_t defaultMoves(const Graph &graph) {
   int64_t moves = std::min<int64_t>(11000000, 40000 * int64_t(graph.numOps + 1));
   if (graph.numOps > 300)
-    moves = int64_t(double(moves) * std::pow(300.0 / graph.numOps, 0.25));
+    moves = int64_t(double(moves) * std::pow(300.0 / graph.numOps, 0.2));
   return moves;
 }
 
@@ -223,19 +223,22 @@ RematSolution Solver::run() {
   std::vector<Start> starts = makeStarts(given);
   if (isOptimal())
     return report();
-  // A first look at every start, then most of the moves for the two that came out best: a large
-  // graph needs one long search more than many short ones.
-  annealAll(starts, moves * 2 / 5, 0);
+  // A first look at every start, then most of the moves for those that came out best: a large graph
+  // needs one long search more than many short ones.
+  bool large = graph.numOps > 2000;
+  int64_t first = large ? moves / 4 : moves * 2 / 5;
+  size_t keep = large ? 1 : 2;
+  annealAll(starts, first, 0);
   if (isOptimal())
     return report();
-  for (size_t kept = 0; kept < 2; ++kept)
+  for (size_t kept = 0; kept < keep; ++kept)
     for (size_t i = starts.size(); i-- > kept + 1;)
       if (starts[i].plan.betterThan(starts[i - 1].plan, options.budget))
         std::swap(starts[i], starts[i - 1]);
-  starts.resize(std::min<size_t>(starts.size(), 2));
+  starts.resize(std::min(starts.size(), keep));
   for (Start &start : starts)
     start.hot = secondHeat * scale();
-  annealAll(starts, moves - moves * 2 / 5, 1);
+  annealAll(starts, moves - first, 1);
   return report();
 }
 
