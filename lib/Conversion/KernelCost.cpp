@@ -56,12 +56,14 @@ double StageCost::price(const KernelNest &nest, bool keep) {
   double before = sum;
   size_t base = scopes.size();
   seen = shared;
+  seenAtoms.clear();
   staged = llvm::DenseSet<NodeId>(nest.staged.begin(), nest.staged.end());
   sharedPrice = 0;
   for (auto [i, loop] : llvm::enumerate(nest.loops))
     push(loop, nest.vectorLoop == i ? std::optional(loop) : std::nullopt);
   for (const KernelStore &store : nest.stores) {
     visit(store.value);
+    visitQuotients(store.address);
     std::optional<AtomId> vector;
     if (nest.vectorLoop)
       vector = nest.loops[*nest.vectorLoop];
@@ -115,6 +117,19 @@ double StageCost::getWeight(NodeId id, std::optional<AtomId> vector) const {
   }
 }
 
+/// A division is a multiplication and shifts, in the innermost loop of its variables.
+void StageCost::visitQuotients(const IndexExpr &address) {
+  for (auto [id, coefficient] : address.terms) {
+    const IndexAtom &atom = graph.getTable().getAtom(id);
+    if (atom.kind != IndexAtom::Quotient || !seenAtoms.insert(id).second)
+      continue;
+    size_t depth = getDepth(atom.variables);
+    double trips = depth ? scopes[depth - 1].total / scopes[depth - 1].lanes : 1;
+    sum += 4 * trips;
+    visitQuotients(atom.dividend);
+  }
+}
+
 void StageCost::visit(NodeId id) {
   if (!seen.insert(id).second)
     return;
@@ -124,6 +139,7 @@ void StageCost::visit(NodeId id) {
     return visitReduction(id, depth);
   for (NodeId child : graph.getChildren(id))
     visit(child);
+  visitQuotients(node.address);
   double trips = depth ? scopes[depth - 1].total : 1;
   std::optional<AtomId> vector;
   for (const Scope &scope : ArrayRef(scopes).take_front(depth))

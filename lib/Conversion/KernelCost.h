@@ -34,6 +34,7 @@ private:
   };
   void push(ArrayRef<AtomId> variables, std::optional<AtomId> vector);
   void visit(NodeId node);
+  void visitQuotients(const IndexExpr &address);
   void visitReduction(NodeId node, size_t depth);
   /// Number of scopes up to the innermost whose variable the node depends on.
   size_t getDepth(ArrayRef<AtomId> variables) const;
@@ -44,6 +45,7 @@ private:
   const ScheduleTarget &target;
   SmallVector<Scope> scopes;
   llvm::DenseSet<NodeId> shared, seen, staged;
+  llvm::DenseSet<AtomId> seenAtoms;
   size_t sharedDepth = 0;
   double sum = 0, sharedPrice = 0;
 };

@@ -47,7 +47,9 @@ private:
                                  std::optional<AtomId> row, int64_t rows, StageCost &cost,
                                  double &price);
   FailureOr<KernelNest> buildNest(ArrayRef<Root> roots, std::optional<AtomId> row, int64_t rows,
+                                  ArrayRef<SmallVector<int64_t>> factors,
                                   ArrayRef<SmallVector<int64_t>> groups);
+  SmallVector<int64_t> findFactors(const KernelNest &nest, AtomId loop);
   std::optional<KernelNest> tryTiles(const KernelNest &nest, AtomId along);
   void chooseLoopOrder(KernelNest &nest, StageCost &cost, double &price);
   void chooseDistribution(KernelStage &stage, double rowPrice);
@@ -149,17 +151,21 @@ AtomId Scheduler::getVariable(int64_t size, unsigned ordinal) {
 // Nests
 //===----------------------------------------------------------------------===//
 
-/// Builds the stores of `roots`, which share their row shape, with one loop per group of sizes.
+/// Builds the stores of `roots`, which share their row shape. Each dimension of that shape is a product
+/// of factors; each group of neighbouring factors becomes one loop.
 FailureOr<KernelNest> Scheduler::buildNest(ArrayRef<Root> roots, std::optional<AtomId> row,
-                                           int64_t rows, ArrayRef<SmallVector<int64_t>> groups) {
+                                           int64_t rows, ArrayRef<SmallVector<int64_t>> factors,
+                                           ArrayRef<SmallVector<int64_t>> groups) {
   KernelNest nest;
-  SmallVector<IndexExpr> inner;
+  SmallVector<IndexExpr> parts, inner;
   for (auto [ordinal, group] : llvm::enumerate(groups)) {
-    int64_t size = 1;
-    for (int64_t part : group)
-      size *= part;
-    nest.loops.push_back(getVariable(size, ordinal + 1));
-    inner.append(table.delinearize(table.get(nest.loops.back()), group));
+    nest.loops.push_back(getVariable(llvm::product_of(group), ordinal + 1));
+    parts.append(table.delinearize(table.get(nest.loops.back()), group));
+  }
+  ArrayRef<IndexExpr> rest = parts;
+  for (ArrayRef<int64_t> sizes : factors) {
+    inner.push_back(IndexTable::linearize(rest.take_front(sizes.size()), sizes));
+    rest = rest.drop_front(sizes.size());
   }
   for (const Root &root : roots) {
     unsigned prefix = *findRowPrefix(root.shape, rows);
@@ -211,7 +217,8 @@ std::optional<KernelNest> Scheduler::tryTiles(const KernelNest &nest, AtomId alo
     tiled.staged.push_back(found[i]);
   }
   // A tile of the lanes is square, or several squares.
-  if (tiled.staged.empty() || nest.lanes % tiled.tile || table.getSize(along) < tiled.tile)
+  tiled.lanes = nest.lanes / tiled.tile * tiled.tile;
+  if (tiled.staged.empty() || tiled.lanes == 0 || table.getSize(along) < tiled.tile)
     return std::nullopt;
   llvm::erase(tiled.loops, along);
   tiled.loops.insert(tiled.loops.end() - 1, along);
@@ -219,8 +226,9 @@ std::optional<KernelNest> Scheduler::tryTiles(const KernelNest &nest, AtomId alo
   return tiled;
 }
 
-/// Lanes run along the last loop, where stores are contiguous; that loop may also go outermost,
-/// which takes a reduction that depends on the lanes out of the other loops.
+/// Lanes run along the last loop, where stores are contiguous, unless it is short and loads are contiguous
+/// along another. The last loop may also go outermost, which takes a reduction that depends on the lanes
+/// out of the other loops.
 void Scheduler::chooseLoopOrder(KernelNest &nest, StageCost &cost, double &price) {
   price = cost.price(nest, /*keep=*/false);
   if (nest.loops.empty() || target.isScalar)
@@ -242,22 +250,80 @@ void Scheduler::chooseLoopOrder(KernelNest &nest, StageCost &cost, double &price
   consider(vectorized);
   if (vectorized.loops.size() < 2)
     return;
-  for (AtomId other : ArrayRef(vectorized.loops).drop_back())
+  for (AtomId other : ArrayRef(vectorized.loops).drop_back()) {
     if (std::optional<KernelNest> tiled = tryTiles(vectorized, other))
       consider(*tiled);
+    if (vectorized.lanes >= 16)
+      continue;
+    KernelNest scattered = vectorized;
+    llvm::erase(scattered.loops, other);
+    scattered.loops.push_back(other);
+    scattered.lanes = chooseLanes(graph, values, other, table.getSize(other), target);
+    consider(scattered);
+  }
   vectorized.loops.pop_back();
   vectorized.loops.insert(vectorized.loops.begin(), last);
   vectorized.vectorLoop = 0;
   consider(vectorized);
 }
 
+/// Sizes into which quotients of `loop` alone cut it, outermost first; just its size when none do.
+SmallVector<int64_t> Scheduler::findFactors(const KernelNest &nest, AtomId loop) {
+  llvm::SmallSetVector<NodeId, 32> found;
+  SmallVector<AtomId> atoms;
+  auto addAtoms = [&](const IndexExpr &expr) {
+    for (auto [atom, coefficient] : expr.terms)
+      atoms.push_back(atom);
+  };
+  for (const KernelStore &store : nest.stores)
+    found.insert(store.value);
+  for (size_t i = 0; i < found.size(); ++i) {
+    addAtoms(graph.getNode(found[i]).address);
+    for (NodeId child : graph.getChildren(found[i]))
+      found.insert(child);
+  }
+  int64_t size = table.getSize(loop);
+  llvm::SmallSetVector<int64_t, 4> divisors;
+  llvm::DenseSet<AtomId> seen;
+  while (!atoms.empty()) {
+    AtomId id = atoms.pop_back_val();
+    const IndexAtom &atom = table.getAtom(id);
+    if (!seen.insert(id).second || atom.kind != IndexAtom::Quotient)
+      continue;
+    addAtoms(atom.dividend);
+    if (atom.dividend == table.get(loop) && size % atom.divisor == 0)
+      divisors.insert(atom.divisor);
+  }
+  SmallVector<int64_t> sorted = divisors.takeVector(), factors;
+  llvm::sort(sorted);
+  int64_t inner = 1;
+  for (int64_t divisor : sorted) {
+    if (divisor % inner)
+      continue;
+    factors.insert(factors.begin(), divisor / inner);
+    inner = divisor;
+  }
+  factors.insert(factors.begin(), size / inner);
+  return factors;
+}
+
 FailureOr<KernelNest> Scheduler::findNest(ArrayRef<Root> roots, ArrayRef<int64_t> sizes,
                                           std::optional<AtomId> row, int64_t rows, StageCost &cost,
                                           double &price) {
-  SmallVector<SmallVector<int64_t>> groups;
+  SmallVector<SmallVector<int64_t>> factors, groups;
   for (int64_t size : sizes)
     groups.push_back({size});
-  FailureOr<KernelNest> best = buildNest(roots, row, rows, groups);
+  FailureOr<KernelNest> best = buildNest(roots, row, rows, groups, groups);
+  if (failed(best))
+    return failure();
+  // Loops that addresses take apart again, such as one over all heads' columns, are cut first.
+  groups.clear();
+  for (AtomId loop : best->loops) {
+    factors.push_back(findFactors(*best, loop));
+    for (int64_t factor : factors.back())
+      groups.push_back({factor});
+  }
+  best = buildNest(roots, row, rows, factors, groups);
   if (failed(best))
     return failure();
   chooseLoopOrder(*best, cost, price);
@@ -266,7 +332,7 @@ FailureOr<KernelNest> Scheduler::findNest(ArrayRef<Root> roots, ArrayRef<int64_t
     SmallVector<SmallVector<int64_t>> merged(groups);
     merged[i - 1].append(merged[i]);
     merged.erase(merged.begin() + i);
-    FailureOr<KernelNest> nest = buildNest(roots, row, rows, merged);
+    FailureOr<KernelNest> nest = buildNest(roots, row, rows, factors, merged);
     if (failed(nest))
       return failure();
     double mergedPrice;
