@@ -1,4 +1,4 @@
-//===- ArenaModel.h - the arena problem in the form solvers use --*- C++ -*-===//
+//===- ArenaModel.h - arena problems as solvers see them -------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.

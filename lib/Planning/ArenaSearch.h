@@ -1,4 +1,4 @@
-//===- ArenaSearch.h - searches beyond one greedy pass -*- C++ -*-===//
+//===- ArenaSearch.h - searches beyond one greedy pass ---------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.

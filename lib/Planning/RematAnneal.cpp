@@ -365,7 +365,7 @@ void Annealer::keepBest() {
 /// budget: the weight of the peak grows until it does not.
 void Annealer::adaptWeight(int64_t move) {
   int64_t block = std::max<int64_t>(options.moves / 256, 64);
-  if (movesSeen < block || move < options.moves / 4)
+  if (!options.recompute || movesSeen < block || move < options.moves / 4)
     return;
   if (movesOver * 10 > movesSeen * 9)
     peakWeight = std::min(64.0, peakWeight * 1.15);

@@ -1,4 +1,4 @@
-//===- RematAnneal.h - simulated annealing over orders with clones --*- C++ -*-===//
+//===- RematAnneal.h - simulated annealing of orders -----------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.

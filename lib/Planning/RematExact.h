@@ -1,4 +1,4 @@
-//===- RematExact.h - best-first search for small problems -*- C++ -*-===//
+//===- RematExact.h - best-first search for small problems -----*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.

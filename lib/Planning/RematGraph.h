@@ -1,4 +1,4 @@
-//===- RematGraph.h - the rematerialization problem in flat arrays --*- C++ -*-===//
+//===- RematGraph.h - remat problems in flat arrays ------------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.

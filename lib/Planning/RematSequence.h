@@ -1,4 +1,4 @@
-//===- RematSequence.h - an order with clones, edited in logarithmic time -*- C++ -*-===//
+//===- RematSequence.h - an order with clones, quick to edit ---*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.

@@ -1,4 +1,4 @@
-//===- RematStarts.h - plans to begin the search with -*- C++ -*-===//
+//===- RematStarts.h - plans to begin the search with ----------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.

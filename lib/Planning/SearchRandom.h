@@ -1,4 +1,4 @@
-//===- SearchRandom.h - the same random numbers everywhere -*- C++ -*-===//
+//===- SearchRandom.h - the same random numbers everywhere -----*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.

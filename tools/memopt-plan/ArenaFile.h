@@ -1,4 +1,4 @@
-//===- ArenaFile.h - arena problems and layouts as CSV -*- C++ -*-===//
+//===- ArenaFile.h - arena problems and layouts as CSV ---------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.

@@ -1,4 +1,4 @@
-//===- RematFile.h - rematerialization problems and plans as JSON -*- C++ -*-===//
+//===- RematFile.h - remat problems and plans as JSON ----------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.

@@ -1,4 +1,4 @@
-//===- Arena.h - give every buffer an offset in one arena ---------*- C++ -*-===//
+//===- Arena.h - give every buffer an offset in one arena ------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.

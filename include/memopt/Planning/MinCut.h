@@ -1,4 +1,4 @@
-//===- MinCut.h - minimum cut of a directed graph ---------------------*- C++ -*-===//
+//===- MinCut.h - minimum cut of a directed graph --------------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.

@@ -1,4 +1,4 @@
-//===- Remat.h - what to recompute, and in which order to run -------*- C++ -*-===//
+//===- Remat.h - what to recompute, and in which order to run --*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
