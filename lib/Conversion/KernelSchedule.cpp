@@ -53,6 +53,7 @@ private:
   std::optional<KernelNest> tryTiles(const KernelNest &nest, AtomId along);
   void chooseLoopOrder(KernelNest &nest, StageCost &cost, double &price);
   void chooseDistribution(KernelStage &stage, double rowPrice);
+  double getRereads(const KernelSchedule &schedule) const;
   double getParallelTrips(const KernelStage &stage) const;
   AtomId getVariable(int64_t size, unsigned ordinal);
 
@@ -420,6 +421,32 @@ FailureOr<KernelStage> Scheduler::findStage(ArrayRef<Root> roots) {
   return *best;
 }
 
+/// Elements that a second stage brings in from memory once more; a row of one stage would find them in a
+/// cache.
+double Scheduler::getRereads(const KernelSchedule &schedule) const {
+  llvm::SmallDenseMap<unsigned, unsigned> readers;
+  for (const KernelStage &stage : schedule.stages) {
+    llvm::SmallSetVector<NodeId, 32> found;
+    llvm::SmallDenseSet<unsigned> buffers;
+    for (const KernelNest &nest : stage.nests)
+      for (const KernelStore &store : nest.stores)
+        found.insert(store.value);
+    for (size_t i = 0; i < found.size(); ++i) {
+      const ElementNode &node = graph.getNode(found[i]);
+      if (node.kind == ElementNode::Load && node.number < graph.getNumArguments() &&
+          buffers.insert(node.number).second)
+        ++readers[node.number];
+      for (NodeId child : graph.getChildren(found[i]))
+        found.insert(child);
+    }
+  }
+  double elements = 0;
+  for (auto [buffer, count] : readers)
+    elements += double(count - 1) *
+                cast<ShapedType>(graph.getBody().getArgument(buffer).getType()).getNumElements();
+  return elements;
+}
+
 FailureOr<KernelSchedule> Scheduler::run() {
   collectRoots();
   for (const Root &root : roots)
@@ -451,7 +478,7 @@ FailureOr<KernelSchedule> Scheduler::run() {
   bool isApartAccepted = accept(apart), isTogetherAccepted = accept(together);
   if (isApartAccepted != isTogetherAccepted)
     return isApartAccepted ? apart : together;
-  return cost < together.stages.front().cost ? apart : together;
+  return cost + getRereads(apart) < together.stages.front().cost ? apart : together;
 }
 
 FailureOr<KernelSchedule> mlir::memopt::scheduleKernel(ElementGraph &graph, Operation *terminator,
