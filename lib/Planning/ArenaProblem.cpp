@@ -138,12 +138,12 @@ public:
     else // an heir in place holds it since the step before
       at->second.end = offsets[i] + problem.buffers[at->second.buffer].size;
   }
-  /// Hands the bytes of `from` to its heir `i`; until `from` ends, the larger of both is taken.
-  void inherit(size_t from, size_t i) {
+  /// Hands the bytes at its offset to the heir `i`; until the former owner ends, the larger of both
+  /// is taken.
+  void inherit(size_t i) {
     Range &range = live[offsets[i]];
     range.end = std::max(range.end, offsets[i] + problem.buffers[i].size);
     range.buffer = i;
-    (void)from;
   }
   bool holds(size_t i) const {
     auto at = live.find(offsets[i]);
@@ -172,7 +172,7 @@ struct Event {
 
 static llvm::Error verifyEach(const ArenaProblem &problem, const ArenaSolution &solution,
                               llvm::ArrayRef<std::pair<int64_t, int64_t>> ranges) {
-  int64_t height = 0, bottom = 0;
+  int64_t height = 0;
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     const ArenaBuffer &buffer = problem.buffers[i];
     int64_t offset = solution.offsets[i];
@@ -187,8 +187,6 @@ static llvm::Error verifyEach(const ArenaProblem &problem, const ArenaSolution &
       return buffersError(i, "moved from its fixed offset " + llvm::Twine(buffer.fixedOffset) +
                                  " to " + llvm::Twine(offset));
     height = std::max(height, offset + buffer.size);
-    if (buffer.pinnedAtBottom)
-      bottom = std::max(bottom, offset + buffer.size);
   }
   if (height != solution.height)
     return failure("arena height is " + llvm::Twine(height) + ", the layout says " +
@@ -213,8 +211,8 @@ llvm::Error memopt::planning::verifyArena(const ArenaProblem &problem,
     if (!problem.buffers[i].size || lower >= upper)
       continue;
     int32_t from = problem.buffers[i].inPlaceOf;
-    bool inPlace = from >= 0 && ranges[from].second - 1 == lower && ranges[from].first < lower &&
-                   solution.offsets[from] == solution.offsets[i] &&
+    bool inPlace = from >= 0 && size_t(from) < ranges.size() && ranges[from].second - 1 == lower &&
+                   ranges[from].first < lower && solution.offsets[from] == solution.offsets[i] &&
                    problem.buffers[from].fixedOffset < 0 && problem.buffers[i].fixedOffset < 0 &&
                    !problem.buffers[from].pinnedAtBottom && !problem.buffers[i].pinnedAtBottom;
     events.push_back({lower, inPlace ? 2 : 1, i});
@@ -240,7 +238,7 @@ llvm::Error memopt::planning::verifyArena(const ArenaProblem &problem,
         blocker =
             live.blocker(offset + problem.buffers[from].size, size - problem.buffers[from].size);
       if (blocker < 0) {
-        live.inherit(from, i);
+        live.inherit(i);
         continue;
       }
     }

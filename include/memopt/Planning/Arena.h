@@ -42,7 +42,8 @@ struct ArenaBuffer {
   int64_t upper = 0;        ///< first time at which it is no longer alive (half-open range)
   int64_t alignment = 1;    ///< its offset is a multiple of this; any positive number
   int64_t fixedOffset = -1; ///< where it must lie, or -1 when it is free
-  /// Lives as long as the arena does, whatever its range says, and lies below all that is free.
+  /// Alive as long as the arena is, whatever its range says, and placed before all that is free: at
+  /// the bottom, as far as buffers with fixed offsets leave it.
   bool pinnedAtBottom = false;
   /// Index of a buffer whose bytes this one may take over, or -1. The permission holds when that
   /// buffer's last time is this one's first (its upper - 1 == our lower): then both may lie at the
