@@ -259,7 +259,7 @@ def check(case, tools, folder):
     inputs = case.inputs or [np.zeros(1, "f4")]
     write_safetensors(folder / "data.safetensors", {f"step0.a{number}": value for number, value in enumerate(inputs)})
     run([os.path.join(tools, "memopt-compile"), f"{folder}/case.mlir", "-o", f"{folder}/case.memopt", "--threads=1"])
-    run([os.path.join(tools, "memopt-run"), f"{folder}/case.memopt", f"--data={folder}/data.safetensors", "--steps=1", "--quiet",
+    run([os.path.join(tools, "memopt-run"), f"{folder}/case.memopt", f"--data={folder}/data.safetensors", "--steps=1", "--quiet", "--init=random", "--stop-on-nan=off",
          f"--save={folder}/saved"])
     saved = read_safetensors(folder / "saved" / "model.safetensors")
     for number, expected in enumerate(case.expected):
