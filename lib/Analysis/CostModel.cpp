@@ -42,7 +42,8 @@ llvm::Expected<MachineProfile> MachineProfile::fromJson(const llvm::json::Value 
     return llvm::createStringError(llvm::inconvertibleErrorCode(), "machine profile: " + message);
   };
   const llvm::json::Object *object = value.getAsObject();
-  if (!object || object->getString("format") != "memopt-machine-profile" || object->getInteger("version") != 1)
+  if (!object || object->getString("format") != "memopt-machine-profile" ||
+      object->getInteger("version") != 1)
     return fail("expects an object with format 'memopt-machine-profile', version 1");
   MachineProfile profile;
   for (const ProfileField &field : kFields) {

@@ -23,7 +23,9 @@ func::FuncOp memopt::getStepFunction(ModuleOp module) {
 
 bool memopt::isInstruction(Operation *op) { return isa<KernelOp, LibraryCallOp>(op); }
 
-bool memopt::isReshape(Operation *op) { return isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op); }
+bool memopt::isReshape(Operation *op) {
+  return isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op);
+}
 
 Value memopt::getBufferRoot(Value value) {
   while (isReshape(value.getDefiningOp()))
@@ -49,11 +51,13 @@ FailureOr<int64_t> memopt::getPlannedOffset(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(root)) {
     auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
     if (function)
-      offset = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), MemoptDialect::kOffsetAttr);
+      offset = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(),
+                                                      MemoptDialect::kOffsetAttr);
   } else if (auto read = root.getDefiningOp<ReadOp>()) {
     auto variable = SymbolTable::lookupNearestSymbolFrom<VariableOp>(read, read.getVariableAttr());
     offset = variable->getAttrOfType<IntegerAttr>(MemoptDialect::kOffsetAttr);
-  } else if (auto offsets = root.getDefiningOp()->getAttrOfType<DenseI64ArrayAttr>(MemoptDialect::kOffsetsAttr)) {
+  } else if (auto offsets = root.getDefiningOp()->getAttrOfType<DenseI64ArrayAttr>(
+                 MemoptDialect::kOffsetsAttr)) {
     return offsets[cast<OpResult>(root).getResultNumber()];
   }
   if (!offset)
@@ -111,8 +115,8 @@ void KernelGraph::addVariables(func::FuncOp function) {
   auto module = function->getParentOfType<ModuleOp>();
   for (auto variable : module.getOps<VariableOp>()) {
     variableBuffer[variable.getSymNameAttr()] = buffers.size();
-    buffers.push_back({Buffer::Kind::Variable, getTensorBytes(variable.getTensorType()), 0, getExitTime() + 1,
-                       variable, Value()});
+    buffers.push_back({Buffer::Kind::Variable, getTensorBytes(variable.getTensorType()), 0,
+                       getExitTime() + 1, variable, Value()});
   }
   for (auto read : function.getOps<ReadOp>())
     bufferOf[read.getResult()] = variableBuffer.lookup(read.getVariableAttr().getAttr());
@@ -121,14 +125,15 @@ void KernelGraph::addVariables(func::FuncOp function) {
 void KernelGraph::addInputsAndResults(func::FuncOp function) {
   for (BlockArgument argument : function.getArguments()) {
     bufferOf[argument] = buffers.size();
-    buffers.push_back({Buffer::Kind::Input, getTensorBytes(argument.getType()), 0, 1, nullptr, argument});
+    buffers.push_back(
+        {Buffer::Kind::Input, getTensorBytes(argument.getType()), 0, 1, nullptr, argument});
   }
   for (Operation *op : instructions) {
     int64_t time = times[op];
     for (OpResult result : op->getResults()) {
       bufferOf[result] = buffers.size();
-      buffers.push_back({Buffer::Kind::Result, getTensorBytes(result.getType()), time, time + 1, nullptr, result, op,
-                         result.getResultNumber()});
+      buffers.push_back({Buffer::Kind::Result, getTensorBytes(result.getType()), time, time + 1,
+                         nullptr, result, op, result.getResultNumber()});
     }
     int64_t workspace = 0;
     if (auto cost = dyn_cast<CostOpInterface>(op))
@@ -160,8 +165,8 @@ int64_t KernelGraph::getLastUse(Value root) const {
   return it == lastUse.end() ? 0 : it->second;
 }
 
-/// The producer may write into the variable's bytes when nobody reads the old value afterwards, and the
-/// producer itself only reads it element by element as it writes.
+/// The producer may write into the variable's bytes when nobody reads the old value afterwards, and
+/// the producer itself only reads it element by element as it writes.
 bool KernelGraph::canStoreDirectly(WriteOp write, ArrayRef<Value> oldValues) const {
   Value value = write.getValue();
   auto kernel = value.getDefiningOp<KernelOp>();
@@ -176,9 +181,11 @@ bool KernelGraph::canStoreDirectly(WriteOp write, ArrayRef<Value> oldValues) con
       continue;
     if (!kernel)
       return false;
-    SmallVector<unsigned> allowed = kernel.getInPlaceOperands(cast<OpResult>(value).getResultNumber());
+    SmallVector<unsigned> allowed =
+        kernel.getInPlaceOperands(cast<OpResult>(value).getResultNumber());
     for (OpOperand &operand : kernel->getOpOperands())
-      if (getBufferRoot(operand.get()) == old && !llvm::is_contained(allowed, operand.getOperandNumber()))
+      if (getBufferRoot(operand.get()) == old &&
+          !llvm::is_contained(allowed, operand.getOperandNumber()))
         return false;
   }
   return true;
@@ -191,7 +198,8 @@ void KernelGraph::bindWrites(func::FuncOp function) {
   llvm::SmallPtrSet<void *, 16> bound;
   for (auto write : function.getOps<WriteOp>()) {
     StringAttr name = write.getVariableAttr().getAttr();
-    if (!canStoreDirectly(write, reads.lookup(name)) || !bound.insert(write.getValue().getAsOpaquePointer()).second) {
+    if (!canStoreDirectly(write, reads.lookup(name)) ||
+        !bound.insert(write.getValue().getAsOpaquePointer()).second) {
       copies.push_back(write);
       Value root = getBufferRoot(write.getValue());
       Buffer &buffer = buffers[bufferOf[root]];

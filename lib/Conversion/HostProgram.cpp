@@ -6,16 +6,16 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The host code is a straight line: for each instruction ask the runtime whether to go on, then call the kernel
-// or the library with arena + constant for every buffer. It is made in the LLVM dialect directly, for nothing in
-// it is left to decide.
+// The host code is a straight line: for each instruction ask the runtime whether to go on, then
+// call the kernel or the library with arena + constant for every buffer. It is made in the LLVM
+// dialect directly, for nothing in it is left to decide.
 //
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Conversion/HostProgram.h"
 
-#include "memopt/Analysis/KernelGraph.h"
 #include "memopt-runtime/ProgramInterface.h"
+#include "memopt/Analysis/KernelGraph.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Builders.h"
@@ -60,8 +60,8 @@ private:
   void addTable() {
     if (program.lookupSymbol<LLVM::GlobalOp>(kRuntimeTableGlobal))
       return;
-    auto global = LLVM::GlobalOp::create(builder, location, pointer, /*isConstant=*/false, LLVM::Linkage::Internal,
-                                         kRuntimeTableGlobal, Attribute());
+    auto global = LLVM::GlobalOp::create(builder, location, pointer, /*isConstant=*/false,
+                                         LLVM::Linkage::Internal, kRuntimeTableGlobal, Attribute());
     OpBuilder::InsertionGuard guard(builder);
     builder.createBlock(&global.getInitializerRegion());
     Value null = LLVM::ZeroOp::create(builder, location, pointer);
@@ -69,12 +69,14 @@ private:
   }
 
   void addVersion() {
-    LLVM::GlobalOp::create(builder, location, builder.getI32Type(), /*isConstant=*/true, LLVM::Linkage::External,
-                           EntryPoints::kVersion, builder.getI32IntegerAttr(MEMOPT_PROGRAM_INTERFACE_VERSION));
+    LLVM::GlobalOp::create(builder, location, builder.getI32Type(), /*isConstant=*/true,
+                           LLVM::Linkage::External, EntryPoints::kVersion,
+                           builder.getI32IntegerAttr(MEMOPT_PROGRAM_INTERFACE_VERSION));
   }
 
   void addBind() {
-    auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(program.getContext()), {pointer});
+    auto type =
+        LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(program.getContext()), {pointer});
     auto function = LLVM::LLVMFuncOp::create(builder, location, EntryPoints::kBind, type);
     OpBuilder::InsertionGuard guard(builder);
     Block *entry = function.addEntryBlock(builder);
@@ -92,7 +94,8 @@ private:
     openStep(function, graph);
     for (auto [index, op] : llvm::enumerate(graph.getInstructions())) {
       location = op->getLoc();
-      leaveUnlessZero(callTable(beginInstruction, {session, constant(builder.getI64Type(), index)}));
+      leaveUnlessZero(
+          callTable(beginInstruction, {session, constant(builder.getI64Type(), index)}));
       LogicalResult called =
           isa<KernelOp>(op) ? callKernel(cast<KernelOp>(op)) : callLibrary(cast<LibraryCallOp>(op));
       if (failed(called))
@@ -106,7 +109,8 @@ private:
 
   void openStep(LLVM::LLVMFuncOp function, const KernelGraph &graph) {
     Block *entry = function.addEntryBlock(builder);
-    exit = builder.createBlock(&function.getBody(), function.getBody().end(), {builder.getI32Type()}, {location});
+    exit = builder.createBlock(&function.getBody(), function.getBody().end(),
+                               {builder.getI32Type()}, {location});
     LLVM::ReturnOp::create(builder, location, exit->getArgument(0));
     builder.setInsertionPointToStart(entry);
     Value argument = entry->getArgument(0);
@@ -159,12 +163,14 @@ private:
     for (auto [operand, offset] : llvm::enumerate(call.getOperandOffsets()))
       if (offset) {
         auto type = cast<RankedTensorType>(call.getInputs()[operand].getType());
-        (*buffers)[operand] = offsetBy((*buffers)[operand], offset * (getTensorBytes(type) / type.getNumElements()));
+        (*buffers)[operand] =
+            offsetBy((*buffers)[operand], offset * (getTensorBytes(type) / type.getNumElements()));
       }
     if (call.getWorkspaceBytes() == 0)
       buffers->push_back(LLVM::ZeroOp::create(builder, location, pointer));
     for (auto [index, buffer] : llvm::enumerate(*buffers))
-      LLVM::StoreOp::create(builder, location, buffer, offsetBy(pointers, static_cast<int64_t>(index * sizeof(void *))));
+      LLVM::StoreOp::create(builder, location, buffer,
+                            offsetBy(pointers, static_cast<int64_t>(index * sizeof(void *))));
     Value number = constant(builder.getI64Type(), libraryCalls++);
     leaveUnlessZero(callTable(libraryCall, {session, number, pointers}));
     return success();
@@ -176,7 +182,8 @@ private:
     for (Value operand : op->getOperands()) {
       FailureOr<int64_t> offset = getPlannedOffset(operand);
       if (failed(offset))
-        return op->emitOpError() << "has an operand of type " << operand.getType() << " without an offset";
+        return op->emitOpError() << "has an operand of type " << operand.getType()
+                                 << " without an offset";
       addresses.push_back(offsetBy(arena, *offset));
     }
     auto offsets = op->getAttrOfType<DenseI64ArrayAttr>(MemoptDialect::kOffsetsAttr);
@@ -199,6 +206,7 @@ private:
 };
 } // namespace
 
-LogicalResult memopt::buildHostProgram(func::FuncOp step, ModuleOp program, KernelSymbolFn kernelSymbol) {
+LogicalResult memopt::buildHostProgram(func::FuncOp step, ModuleOp program,
+                                       KernelSymbolFn kernelSymbol) {
   return HostBuilder(step, program, kernelSymbol).build();
 }

@@ -31,7 +31,8 @@ ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &state) {
                    failed(parser.parseColonType(argument.type)));
   };
   if (parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Paren, parseBinding) ||
-      parser.parseArrowTypeList(state.types) || parser.parseOptionalAttrDictWithKeyword(state.attributes))
+      parser.parseArrowTypeList(state.types) ||
+      parser.parseOptionalAttrDictWithKeyword(state.attributes))
     return failure();
   SmallVector<Type> types;
   for (const OpAsmParser::Argument &argument : arguments)
@@ -55,9 +56,10 @@ void KernelOp::print(OpAsmPrinter &printer) {
 
 /// What code generation knows how to read through or compute.
 static bool belongsInKernel(Operation *op) {
-  return isa<linalg::GenericOp, linalg::FillOp, arith::ConstantOp, tensor::EmptyOp, tensor::ExtractSliceOp,
-             tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ConcatOp, TransposeOp, BroadcastOp, PadOp,
-             IotaOp, EmbeddingBackwardOp, YieldOp>(op);
+  return isa<linalg::GenericOp, linalg::FillOp, arith::ConstantOp, tensor::EmptyOp,
+             tensor::ExtractSliceOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp,
+             tensor::ConcatOp, TransposeOp, BroadcastOp, PadOp, IotaOp, EmbeddingBackwardOp,
+             YieldOp>(op);
 }
 
 LogicalResult KernelOp::verify() {
@@ -69,7 +71,8 @@ LogicalResult KernelOp::verify() {
     return emitOpError("expects the body to yield one value for each result, of its type");
   for (Operation &op : body)
     if (!belongsInKernel(&op)) {
-      InFlightDiagnostic diagnostic = emitOpError() << "holds '" << op.getName() << "', which no kernel computes";
+      InFlightDiagnostic diagnostic = emitOpError()
+                                      << "holds '" << op.getName() << "', which no kernel computes";
       diagnostic.attachNote(op.getLoc()) << "here";
       return diagnostic;
     }
@@ -87,7 +90,8 @@ LogicalResult LibraryCallOp::verify() {
     return emitOpError() << "has " << getOperandOffsets().size() << " operand offsets, expected "
                          << getInputs().size();
   for (auto [offset, input] : llvm::zip(getOperandOffsets(), getInputs()))
-    if (offset < 0 || offset >= std::max<int64_t>(1, cast<RankedTensorType>(input.getType()).getNumElements()))
+    if (offset < 0 ||
+        offset >= std::max<int64_t>(1, cast<RankedTensorType>(input.getType()).getNumElements()))
       return emitOpError() << "operand offset " << offset << " lies outside " << input.getType();
   if (getWorkspaceAttr().getInt() < 0)
     return emitOpError() << "workspace must not be negative, found " << getWorkspaceAttr().getInt();

@@ -43,14 +43,16 @@ void MemoptDialect::initialize() {
 LogicalResult MemoptDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
   StringRef name = attribute.getName();
   if (name == kCloneAttr && !isa<IntegerAttr>(attribute.getValue()))
-    return op->emitOpError() << "'" << name << "' must be an integer, found " << attribute.getValue();
+    return op->emitOpError() << "'" << name << "' must be an integer, found "
+                             << attribute.getValue();
   if (name == kPhaseAttr && !isa<StringAttr>(attribute.getValue()))
     return op->emitOpError() << "'" << name << "' must be a string, found " << attribute.getValue();
   if (name != kOffsetsAttr)
     return success();
   auto offsets = dyn_cast<DenseI64ArrayAttr>(attribute.getValue());
   if (!offsets)
-    return op->emitOpError() << "'" << name << "' must be an array of i64, found " << attribute.getValue();
+    return op->emitOpError() << "'" << name << "' must be an array of i64, found "
+                             << attribute.getValue();
   for (int64_t offset : offsets.asArrayRef())
     if (offset < 0)
       return op->emitOpError() << "'" << name << "' must not be negative, found " << offset;

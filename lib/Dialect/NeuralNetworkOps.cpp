@@ -15,7 +15,8 @@ using namespace mlir::memopt;
 
 static RankedTensorType tensorType(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-static LogicalResult verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> expected, Value value) {
+static LogicalResult verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> expected,
+                                 Value value) {
   ArrayRef<int64_t> found = tensorType(value).getShape();
   if (expected == found)
     return success();
@@ -49,15 +50,16 @@ struct Window {
   LogicalResult verify(Operation *op, size_t rank) const {
     if (rank < 1 || rank > 3)
       return op->emitOpError() << "expects one to three spatial dimensions, found " << rank;
-    if (kernel.size() != rank || strides.size() != rank || low.size() != rank || high.size() != rank ||
-        (!dilations.empty() && dilations.size() != rank))
+    if (kernel.size() != rank || strides.size() != rank || low.size() != rank ||
+        high.size() != rank || (!dilations.empty() && dilations.size() != rank))
       return op->emitOpError() << "window attributes need one entry for each of the " << rank
                                << " spatial dimensions";
     for (size_t i = 0; i < rank; ++i)
       if (kernel[i] < 1 || strides[i] < 1 || dilation(i) < 1 || low[i] < 0 || high[i] < 0)
-        return op->emitOpError() << "window sizes, strides and dilations must be positive and padding not "
-                                    "negative in spatial dimension "
-                                 << i;
+        return op->emitOpError()
+               << "window sizes, strides and dilations must be positive and padding not "
+                  "negative in spatial dimension "
+               << i;
     return success();
   }
 
@@ -79,7 +81,8 @@ struct Activation {
     bool last = layout == Layout::ChannelsLast;
     batch = shape[0];
     channels = last ? shape.back() : shape[1];
-    spatial.assign(last ? shape.begin() + 1 : shape.begin() + 2, last ? shape.end() - 1 : shape.end());
+    spatial.assign(last ? shape.begin() + 1 : shape.begin() + 2,
+                   last ? shape.end() - 1 : shape.end());
   }
 
   SmallVector<int64_t> shape(int64_t newChannels, ArrayRef<int64_t> newSpatial) const {
@@ -95,8 +98,8 @@ struct Activation {
 } // namespace
 
 /// Every convolution op says the same of the three tensors: `input` * `filter` -> `result`.
-static LogicalResult verifyConvolution(Operation *op, Value input, Value filter, Value result, Window window,
-                                       int64_t groups, Layout layout) {
+static LogicalResult verifyConvolution(Operation *op, Value input, Value filter, Value result,
+                                       Window window, int64_t groups, Layout layout) {
   if (failed(verifyElementTypes(op, {input, filter, result})))
     return failure();
   int64_t rank = tensorType(input).getRank();
@@ -108,8 +111,8 @@ static LogicalResult verifyConvolution(Operation *op, Value input, Value filter,
     return failure();
   Activation from(input, layout);
   if (groups < 1 || from.channels % groups || filterShape[0] % groups)
-    return op->emitOpError() << "groups must divide input channels " << from.channels << " and output channels "
-                             << filterShape[0] << ", found " << groups;
+    return op->emitOpError() << "groups must divide input channels " << from.channels
+                             << " and output channels " << filterShape[0] << ", found " << groups;
   if (filterShape[1] != from.channels / groups)
     return op->emitOpError() << "filter has " << filterShape[1] << " input channels, expected "
                              << from.channels / groups;
@@ -124,26 +127,31 @@ template <typename OpTy> static Window convolutionWindow(OpTy op) {
 }
 
 LogicalResult ConvolutionOp::verify() {
-  return verifyConvolution(*this, getInput(), getFilter(), getResult(), convolutionWindow(*this), getGroups(),
-                           getLayout());
+  return verifyConvolution(*this, getInput(), getFilter(), getResult(), convolutionWindow(*this),
+                           getGroups(), getLayout());
 }
 LogicalResult ConvolutionBackwardDataOp::verify() {
-  return verifyConvolution(*this, getResult(), getFilter(), getGradient(), convolutionWindow(*this), getGroups(),
-                           getLayout());
+  return verifyConvolution(*this, getResult(), getFilter(), getGradient(), convolutionWindow(*this),
+                           getGroups(), getLayout());
 }
 LogicalResult ConvolutionBackwardWeightsOp::verify() {
-  return verifyConvolution(*this, getInput(), getResult(), getGradient(), convolutionWindow(*this), getGroups(),
-                           getLayout());
+  return verifyConvolution(*this, getInput(), getResult(), getGradient(), convolutionWindow(*this),
+                           getGroups(), getLayout());
 }
 
 /// Two operations for each output element and each tap of its filter.
 static int64_t convolutionFlops(Value output, Value filter) {
   RankedTensorType filterType = tensorType(filter);
-  return 2 * tensorType(output).getNumElements() * (filterType.getNumElements() / filterType.getDimSize(0));
+  return 2 * tensorType(output).getNumElements() *
+         (filterType.getNumElements() / filterType.getDimSize(0));
 }
 int64_t ConvolutionOp::getFlops() { return convolutionFlops(getResult(), getFilter()); }
-int64_t ConvolutionBackwardDataOp::getFlops() { return convolutionFlops(getGradient(), getFilter()); }
-int64_t ConvolutionBackwardWeightsOp::getFlops() { return convolutionFlops(getGradient(), getResult()); }
+int64_t ConvolutionBackwardDataOp::getFlops() {
+  return convolutionFlops(getGradient(), getFilter());
+}
+int64_t ConvolutionBackwardWeightsOp::getFlops() {
+  return convolutionFlops(getGradient(), getResult());
+}
 
 //===----------------------------------------------------------------------===//
 // MatmulOp
@@ -156,8 +164,10 @@ LogicalResult MatmulOp::verify() {
   int64_t rank = a.getRank();
   if (rank < 2 || b.getRank() != rank)
     return emitOpError() << "expects operands of one rank, at least 2, found " << a << " and " << b;
-  int64_t m = a.getDimSize(rank - (getTransposeA() ? 1 : 2)), k = a.getDimSize(rank - (getTransposeA() ? 2 : 1));
-  int64_t inner = b.getDimSize(rank - (getTransposeB() ? 1 : 2)), n = b.getDimSize(rank - (getTransposeB() ? 2 : 1));
+  int64_t m = a.getDimSize(rank - (getTransposeA() ? 1 : 2)),
+          k = a.getDimSize(rank - (getTransposeA() ? 2 : 1));
+  int64_t inner = b.getDimSize(rank - (getTransposeB() ? 1 : 2)),
+          n = b.getDimSize(rank - (getTransposeB() ? 2 : 1));
   if (k != inner)
     return emitOpError() << "contracts " << k << " elements of a with " << inner << " of b";
   SmallVector<int64_t> batch(a.getShape().drop_back(2));
@@ -178,7 +188,8 @@ int64_t MatmulOp::getFlops() {
 //===----------------------------------------------------------------------===//
 
 template <typename OpTy> static LogicalResult verifyAttention(OpTy op) {
-  RankedTensorType query = tensorType(op.getQuery()), key = tensorType(op.getKey()), value = tensorType(op.getValue());
+  RankedTensorType query = tensorType(op.getQuery()), key = tensorType(op.getKey()),
+                   value = tensorType(op.getValue());
   if (query.getRank() != 4 || key.getRank() != 4 || value.getRank() != 4)
     return op.emitOpError() << "expects query, key and value of rank 4";
   if (failed(verifyElementTypes(op, {op.getQuery(), op.getKey(), op.getValue()})))
@@ -197,8 +208,8 @@ template <typename OpTy> static LogicalResult verifyAttention(OpTy op) {
       return op.emitOpError() << "expects a mask of rank 4, found " << type;
     for (int i = 0; i < 4; ++i)
       if (type.getDimSize(i) != 1 && type.getDimSize(i) != scores[i])
-        return op.emitOpError() << "mask dimension " << i << " has size " << type.getDimSize(i) << ", expected 1 or "
-                                << scores[i];
+        return op.emitOpError() << "mask dimension " << i << " has size " << type.getDimSize(i)
+                                << ", expected 1 or " << scores[i];
     if (!type.getElementType().isInteger(1) && type.getElementType() != query.getElementType())
       return op.emitOpError() << "mask holds " << type.getElementType() << ", expected i1 or "
                               << query.getElementType();
@@ -223,9 +234,10 @@ LogicalResult AttentionBackwardOp::verify() {
   if (failed(verifyAttention(*this)))
     return failure();
   if (getOutput().getType() != getGradient().getType())
-    return emitOpError() << "gradient has type " << getGradient().getType() << ", expected the output's "
-                         << getOutput().getType();
-  for (auto [result, operand] : llvm::zip(getResults(), ValueRange{getQuery(), getKey(), getValue()}))
+    return emitOpError() << "gradient has type " << getGradient().getType()
+                         << ", expected the output's " << getOutput().getType();
+  for (auto [result, operand] :
+       llvm::zip(getResults(), ValueRange{getQuery(), getKey(), getValue()}))
     if (result.getType() != operand.getType())
       return emitOpError() << "gradient result has type " << result.getType() << ", expected "
                            << operand.getType();
@@ -244,10 +256,12 @@ int64_t AttentionBackwardOp::getFlops() { return attentionFlops(getQuery(), getK
 // Pooling and interpolation
 //===----------------------------------------------------------------------===//
 
-static LogicalResult verifyPool(Operation *op, Value input, Value output, Window window, Layout layout) {
+static LogicalResult verifyPool(Operation *op, Value input, Value output, Window window,
+                                Layout layout) {
   int64_t rank = tensorType(input).getRank();
   if (rank < 3)
-    return op->emitOpError() << "expects batch, channel and spatial dimensions, found rank " << rank;
+    return op->emitOpError() << "expects batch, channel and spatial dimensions, found rank "
+                             << rank;
   if (failed(verifyElementTypes(op, {input, output})) || failed(window.verify(op, rank - 2)))
     return failure();
   Activation from(input, layout);
@@ -269,7 +283,8 @@ LogicalResult MaxPoolOp::verify() {
 LogicalResult MaxPoolBackwardOp::verify() {
   if (tensorType(getTaps()).getShape() != tensorType(getGradient()).getShape())
     return emitOpError("expects taps of the gradient's shape");
-  return verifyPool(*this, getResult(), getGradient(), poolWindow(*this, getDilations()), getLayout());
+  return verifyPool(*this, getResult(), getGradient(), poolWindow(*this, getDilations()),
+                    getLayout());
 }
 LogicalResult AvgPoolOp::verify() {
   return verifyPool(*this, getInput(), getResult(), poolWindow(*this), getLayout());
@@ -278,13 +293,14 @@ LogicalResult AvgPoolBackwardOp::verify() {
   return verifyPool(*this, getResult(), getGradient(), poolWindow(*this), getLayout());
 }
 
-static LogicalResult verifyInterpolation(Operation *op, Value input, Value output, ArrayRef<double> scales,
-                                         Layout layout) {
+static LogicalResult verifyInterpolation(Operation *op, Value input, Value output,
+                                         ArrayRef<double> scales, Layout layout) {
   RankedTensorType from = tensorType(input), to = tensorType(output);
   int64_t channel = layout == Layout::ChannelsLast ? from.getRank() - 1 : 1;
-  if (from.getRank() < 3 || to.getRank() != from.getRank() || from.getDimSize(0) != to.getDimSize(0) ||
-      from.getDimSize(channel) != to.getDimSize(channel))
-    return op->emitOpError() << "expects equal batch and channel dimensions, found " << from << " and " << to;
+  if (from.getRank() < 3 || to.getRank() != from.getRank() ||
+      from.getDimSize(0) != to.getDimSize(0) || from.getDimSize(channel) != to.getDimSize(channel))
+    return op->emitOpError() << "expects equal batch and channel dimensions, found " << from
+                             << " and " << to;
   if (static_cast<int64_t>(scales.size()) != from.getRank() - 2)
     return op->emitOpError() << "expects one scale for each of the " << from.getRank() - 2
                              << " spatial dimensions, found " << scales.size();
@@ -298,7 +314,8 @@ LogicalResult InterpolateBackwardOp::verify() {
 }
 
 static int64_t poolFlops(Value output, ArrayRef<int64_t> kernel) {
-  return std::accumulate(kernel.begin(), kernel.end(), tensorType(output).getNumElements(), std::multiplies<>());
+  return std::accumulate(kernel.begin(), kernel.end(), tensorType(output).getNumElements(),
+                         std::multiplies<>());
 }
 int64_t MaxPoolOp::getFlops() { return poolFlops(getResult(), getKernel()); }
 int64_t MaxPoolBackwardOp::getFlops() { return poolFlops(getGradient(), getKernel()); }

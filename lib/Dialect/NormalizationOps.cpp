@@ -14,7 +14,8 @@ using namespace mlir::memopt;
 static RankedTensorType tensorType(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 /// Optional values that are absent pass.
-static LogicalResult verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> expected, Value value) {
+static LogicalResult verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> expected,
+                                 Value value) {
   if (!value || tensorType(value).getShape() == expected)
     return success();
   InFlightDiagnostic diagnostic = op->emitOpError() << what << " has shape [";
@@ -27,7 +28,8 @@ static LogicalResult verifyShape(Operation *op, StringRef what, ArrayRef<int64_t
 static LogicalResult verifySameType(Operation *op, StringRef what, Value expected, Value value) {
   if (expected.getType() == value.getType())
     return success();
-  return op->emitOpError() << what << " has type " << value.getType() << ", expected " << expected.getType();
+  return op->emitOpError() << what << " has type " << value.getType() << ", expected "
+                           << expected.getType();
 }
 
 //===----------------------------------------------------------------------===//
@@ -45,7 +47,8 @@ int64_t SoftplusOp::getFlops() { return 40 * tensorType(getResult()).getNumEleme
 // Batch norm
 //===----------------------------------------------------------------------===//
 
-static LogicalResult verifyBatchNorm(Operation *op, Value input, int64_t axis, ValueRange perChannel) {
+static LogicalResult verifyBatchNorm(Operation *op, Value input, int64_t axis,
+                                     ValueRange perChannel) {
   RankedTensorType type = tensorType(input);
   if (axis < 0 || axis >= type.getRank())
     return op->emitOpError() << "axis must lie below rank " << type.getRank() << ", found " << axis;
@@ -66,9 +69,9 @@ LogicalResult BatchNormBackwardOp::verify() {
   if (failed(verifySameType(*this, "gradient", getInput(), getGradient())) ||
       failed(verifySameType(*this, "input gradient", getInput(), getInputGradient())))
     return failure();
-  return verifyBatchNorm(
-      *this, getInput(), getAxis(),
-      SmallVector<Value>{getScale(), getMean(), getVariance(), getScaleGradient(), getOffsetGradient()});
+  return verifyBatchNorm(*this, getInput(), getAxis(),
+                         SmallVector<Value>{getScale(), getMean(), getVariance(),
+                                            getScaleGradient(), getOffsetGradient()});
 }
 
 //===----------------------------------------------------------------------===//
@@ -152,7 +155,8 @@ int64_t SoftmaxOp::getFlops() { return 25 * tensorType(getInput()).getNumElement
 int64_t LogSoftmaxOp::getFlops() { return 25 * tensorType(getInput()).getNumElements(); }
 
 static LogicalResult verifyCrossEntropy(Operation *op, Value logits, Value targets, Value weights,
-                                        Value logsumexp, ValueRange scalars, const APFloat &smoothing) {
+                                        Value logsumexp, ValueRange scalars,
+                                        const APFloat &smoothing) {
   RankedTensorType type = tensorType(logits);
   if (type.getRank() != 2)
     return op->emitOpError() << "expects logits of rank 2, found " << type;
@@ -176,8 +180,8 @@ LogicalResult CrossEntropyOp::verify() {
 LogicalResult CrossEntropyBackwardOp::verify() {
   if (failed(verifySameType(*this, "result", getLogits(), getResult())))
     return failure();
-  return verifyCrossEntropy(*this, getLogits(), getTargets(), getClassWeights(), getLogsumexp(), {getGradient()},
-                            getLabelSmoothing());
+  return verifyCrossEntropy(*this, getLogits(), getTargets(), getClassWeights(), getLogsumexp(),
+                            {getGradient()}, getLabelSmoothing());
 }
 int64_t CrossEntropyOp::getFlops() { return 25 * tensorType(getLogits()).getNumElements(); }
 int64_t CrossEntropyBackwardOp::getFlops() { return 20 * tensorType(getLogits()).getNumElements(); }

@@ -19,11 +19,13 @@ static RankedTensorType tensorType(Value value) { return cast<RankedTensorType>(
 static LogicalResult verifyElementTypes(Operation *op, Value a, Value b) {
   if (tensorType(a).getElementType() == tensorType(b).getElementType())
     return success();
-  return op->emitOpError() << "expects equal element types, found " << tensorType(a).getElementType()
-                           << " and " << tensorType(b).getElementType();
+  return op->emitOpError() << "expects equal element types, found "
+                           << tensorType(a).getElementType() << " and "
+                           << tensorType(b).getElementType();
 }
 
-static LogicalResult verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> expected, Value value) {
+static LogicalResult verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> expected,
+                                 Value value) {
   ArrayRef<int64_t> found = tensorType(value).getShape();
   if (expected == found)
     return success();
@@ -43,22 +45,25 @@ LogicalResult BroadcastOp::verify() {
   if (failed(verifyElementTypes(*this, getInput(), getResult())))
     return failure();
   if (static_cast<int64_t>(getDimensions().size()) != from.getRank())
-    return emitOpError() << "lists " << getDimensions().size() << " dimensions, expected one for each of the "
-                         << from.getRank() << " of the input";
+    return emitOpError() << "lists " << getDimensions().size()
+                         << " dimensions, expected one for each of the " << from.getRank()
+                         << " of the input";
   int64_t previous = -1;
   for (auto [index, dimension] : llvm::enumerate(getDimensions())) {
     if (dimension <= previous || dimension >= to.getRank())
-      return emitOpError() << "dimensions must increase and lie below " << to.getRank() << ", found " << dimension;
+      return emitOpError() << "dimensions must increase and lie below " << to.getRank()
+                           << ", found " << dimension;
     previous = dimension;
     int64_t size = from.getDimSize(index);
     if (size != 1 && size != to.getDimSize(dimension))
-      return emitOpError() << "input dimension " << index << " has size " << size << ", expected 1 or "
-                           << to.getDimSize(dimension);
+      return emitOpError() << "input dimension " << index << " has size " << size
+                           << ", expected 1 or " << to.getDimSize(dimension);
   }
   return success();
 }
 
-/// A broadcast constant stays a broadcast: lowering reads through it, and a larger constant would gain nothing.
+/// A broadcast constant stays a broadcast: lowering reads through it, and a larger constant would
+/// gain nothing.
 OpFoldResult BroadcastOp::fold(FoldAdaptor) {
   return getInput().getType() == getResult().getType() ? OpFoldResult(getInput()) : OpFoldResult();
 }
@@ -75,13 +80,14 @@ LogicalResult TransposeOp::verify() {
   SmallVector<int64_t> expected;
   for (int64_t dimension : getPermutation()) {
     if (dimension < 0 || dimension >= from.getRank() || seen.test(dimension))
-      return emitOpError() << "is no permutation of " << from.getRank() << " dimensions: repeats or exceeds with "
-                           << dimension;
+      return emitOpError() << "is no permutation of " << from.getRank()
+                           << " dimensions: repeats or exceeds with " << dimension;
     seen.set(dimension);
     expected.push_back(from.getDimSize(dimension));
   }
   if (!seen.all())
-    return emitOpError() << "permutes " << seen.count() << " dimensions, expected " << from.getRank();
+    return emitOpError() << "permutes " << seen.count() << " dimensions, expected "
+                         << from.getRank();
   return verifyShape(*this, "result", expected, getResult());
 }
 
@@ -101,7 +107,8 @@ LogicalResult ReduceOp::verify() {
   llvm::SmallBitVector reduced(from.getRank());
   for (int64_t dimension : getDimensions()) {
     if (dimension < 0 || dimension >= from.getRank() || reduced.test(dimension))
-      return emitOpError() << "reduces dimension " << dimension << ", expected distinct ones below " << from.getRank();
+      return emitOpError() << "reduces dimension " << dimension << ", expected distinct ones below "
+                           << from.getRank();
     reduced.set(dimension);
   }
   SmallVector<int64_t> expected;
@@ -117,7 +124,8 @@ LogicalResult PadOp::verify() {
   if (failed(verifyElementTypes(*this, getInput(), getResult())))
     return failure();
   if (getLow().size() != rank || getHigh().size() != rank)
-    return emitOpError() << "expects one low and one high padding for each of the " << rank << " dimensions";
+    return emitOpError() << "expects one low and one high padding for each of the " << rank
+                         << " dimensions";
   SmallVector<int64_t> expected;
   for (auto [size, low, high] : llvm::zip(from.getShape(), getLow(), getHigh())) {
     if (low < 0 || high < 0)
@@ -130,7 +138,8 @@ LogicalResult PadOp::verify() {
 LogicalResult IotaOp::verify() {
   int64_t rank = tensorType(getResult()).getRank(), dimension = getDimension();
   if (dimension < 0 || dimension >= rank)
-    return emitOpError() << "counts along dimension " << dimension << ", expected one below " << rank;
+    return emitOpError() << "counts along dimension " << dimension << ", expected one below "
+                         << rank;
   return success();
 }
 

@@ -21,7 +21,8 @@ LogicalResult VariableOp::verify() {
   if (getInitial() && getInitValue())
     return emitOpError("has both 'initial' and 'init_value'");
   if (getTrainable() && getRole() != Role::Parameter)
-    return emitOpError() << "only parameters are trainable, found role " << stringifyRole(getRole());
+    return emitOpError() << "only parameters are trainable, found role "
+                         << stringifyRole(getRole());
   if (getTrainable() && !isa<FloatType>(getTensorType().getElementType()))
     return emitOpError() << "trainable variables hold floating-point numbers, found "
                          << getTensorType().getElementType();
@@ -38,8 +39,8 @@ static LogicalResult verifyAccess(Operation *op, FlatSymbolRefAttr name, Type ty
     return op->emitOpError() << "names no variable: " << name;
   if (variable.getTensorType() == type)
     return success();
-  InFlightDiagnostic diagnostic = op->emitOpError()
-                                  << "has type " << type << ", expected " << variable.getTensorType();
+  InFlightDiagnostic diagnostic = op->emitOpError() << "has type " << type << ", expected "
+                                                    << variable.getTensorType();
   diagnostic.attachNote(variable.getLoc()) << "declared here";
   return diagnostic;
 }
@@ -56,15 +57,18 @@ LogicalResult GradientOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyAccess(*this, getVariableAttr(), getValue().getType(), symbols);
 }
 
-void ReadOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
+void ReadOp::getEffects(
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
   effects.emplace_back(MemoryEffects::Read::get(), getVariableAttr());
 }
 
-void WriteOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
+void WriteOp::getEffects(
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
   effects.emplace_back(MemoryEffects::Write::get(), getVariableAttr());
 }
 
 /// A mark that somebody outside may look at the value: it must not be thrown away.
-void GradientOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
+void GradientOp::getEffects(
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
   effects.emplace_back(MemoryEffects::Write::get());
 }

@@ -17,8 +17,8 @@ static RankedTensorType tensorType(Value value) { return cast<RankedTensorType>(
 static LogicalResult verifySameTypes(Operation *op, ValueRange values, StringRef what) {
   for (Value value : values)
     if (value && value.getType() != values.front().getType())
-      return op->emitOpError() << what << " must have one type, found " << values.front().getType() << " and "
-                               << value.getType();
+      return op->emitOpError() << what << " must have one type, found " << values.front().getType()
+                               << " and " << value.getType();
   return success();
 }
 

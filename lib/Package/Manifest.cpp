@@ -8,8 +8,8 @@
 
 #include "memopt/Package/Manifest.h"
 
-#include "memopt/Analysis/KernelGraph.h"
 #include "memopt-runtime/ProgramInterface.h"
+#include "memopt/Analysis/KernelGraph.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -67,7 +67,8 @@ public:
       : module(module), step(getStepFunction(module)), graph(step), options(options) {}
 
   FailureOr<json::Object> build() {
-    if (failed(addInputs()) || failed(addOutputs()) || failed(addVariables()) || failed(addGradients()))
+    if (failed(addInputs()) || failed(addOutputs()) || failed(addVariables()) ||
+        failed(addGradients()))
       return failure();
     addInstructions();
     addHeader();
@@ -76,7 +77,8 @@ public:
 
 private:
   void addHeader() {
-    int64_t arena = getBytes(MemoptDialect::kArenaBytesAttr), bound = getBytes(MemoptDialect::kLowerBoundAttr);
+    int64_t arena = getBytes(MemoptDialect::kArenaBytesAttr),
+            bound = getBytes(MemoptDialect::kLowerBoundAttr);
     manifest["format"] = "memopt-package";
     manifest["version"] = 1;
     manifest["program_interface_version"] = MEMOPT_PROGRAM_INTERFACE_VERSION;
@@ -89,8 +91,9 @@ private:
     manifest["predicted_peak_bytes"] = json::Object{{"device", arena}, {"host", 0}, {"disk", 0}};
     manifest["lower_bound_bytes"] = json::Object{{"device", bound}, {"host", 0}};
     manifest["optimizer"] = json::Object(options.optimizer);
-    int64_t clones = llvm::count_if(graph.getInstructions(),
-                                    [](Operation *op) { return op->hasAttr(MemoptDialect::kCloneAttr); });
+    int64_t clones = llvm::count_if(graph.getInstructions(), [](Operation *op) {
+      return op->hasAttr(MemoptDialect::kCloneAttr);
+    });
     manifest["plan"] = json::Object{{"recomputed", clones}, {"text", options.planText}};
   }
 
@@ -100,21 +103,26 @@ private:
   }
 
   /// What every buffer has: type and place.
-  FailureOr<json::Object> describe(Operation *op, RankedTensorType type, FailureOr<int64_t> offset) {
+  FailureOr<json::Object> describe(Operation *op, RankedTensorType type,
+                                   FailureOr<int64_t> offset) {
     if (failed(offset))
       return op->emitOpError() << "has a value of type " << type << " without an offset";
     StringRef dtype = getDtypeName(type.getElementType());
     if (dtype.empty())
       return op->emitOpError() << "has a value of type " << type << ", which no package holds";
-    return json::Object{{"dtype", dtype},          {"shape", json::Array(type.getShape())}, {"space", "device"},
-                        {"offset", *offset},       {"bytes", getTensorBytes(type)}};
+    return json::Object{{"dtype", dtype},
+                        {"shape", json::Array(type.getShape())},
+                        {"space", "device"},
+                        {"offset", *offset},
+                        {"bytes", getTensorBytes(type)}};
   }
 
   LogicalResult addInputs() {
     json::Array inputs;
     for (BlockArgument argument : step.getArguments()) {
       unsigned number = argument.getArgNumber();
-      auto object = describe(step, cast<RankedTensorType>(argument.getType()), getPlannedOffset(argument));
+      auto object =
+          describe(step, cast<RankedTensorType>(argument.getType()), getPlannedOffset(argument));
       if (failed(object))
         return failure();
       auto name = step.getArgAttrOfType<StringAttr>(number, MemoptDialect::kNameAttr);
@@ -123,7 +131,8 @@ private:
         (*object)["dtype"] = dtype.getValue();
       if (auto batch = step.getArgAttrOfType<IntegerAttr>(number, MemoptDialect::kBatchDimAttr))
         (*object)["batch_dim"] = batch.getInt();
-      if (auto range = step.getArgAttrOfType<DictionaryAttr>(number, MemoptDialect::kValidRangeAttr))
+      if (auto range =
+              step.getArgAttrOfType<DictionaryAttr>(number, MemoptDialect::kValidRangeAttr))
         (*object)["valid_range"] = attributeToJson(range);
       inputs.push_back(std::move(*object));
     }
@@ -136,7 +145,8 @@ private:
     Operation *terminator = step.getBody().front().getTerminator();
     for (OpOperand &operand : terminator->getOpOperands()) {
       unsigned number = operand.getOperandNumber();
-      auto object = describe(terminator, cast<RankedTensorType>(operand.get().getType()), getPlannedOffset(operand.get()));
+      auto object = describe(terminator, cast<RankedTensorType>(operand.get().getType()),
+                             getPlannedOffset(operand.get()));
       if (failed(object))
         return failure();
       auto name = step.getResultAttrOfType<StringAttr>(number, MemoptDialect::kNameAttr);
@@ -161,13 +171,15 @@ private:
     json::Array variables;
     for (auto variable : module.getOps<VariableOp>()) {
       auto offset = variable->getAttrOfType<IntegerAttr>(MemoptDialect::kOffsetAttr);
-      auto object = describe(variable, variable.getTensorType(),
-                             offset ? FailureOr<int64_t>(offset.getInt()) : FailureOr<int64_t>(failure()));
+      auto object =
+          describe(variable, variable.getTensorType(),
+                   offset ? FailureOr<int64_t>(offset.getInt()) : FailureOr<int64_t>(failure()));
       if (failed(object))
         return failure();
       object->erase("space");
       (*object)["name"] = variable.getSymName();
-      (*object)["names"] = variable.getNames() ? attributeToJson(*variable.getNames()) : json::Array{variable.getSymName()};
+      (*object)["names"] = variable.getNames() ? attributeToJson(*variable.getNames())
+                                               : json::Array{variable.getSymName()};
       (*object)["role"] = stringifyRole(variable.getRole());
       (*object)["trainable"] = variable.getTrainable();
       (*object)["placement"] = stringifySpace(variable.getPlacement());
@@ -182,23 +194,26 @@ private:
     return success();
   }
 
-  /// Without data: weights start with the variance that keeps a layer's output at its input's scale (LeCun et
-  /// al., Efficient BackProp, section 4.6), vectors at zero unless the importer knew better.
+  /// Without data: weights start with the variance that keeps a layer's output at its input's scale
+  /// (LeCun et al., Efficient BackProp, section 4.6), vectors at zero unless the importer knew
+  /// better.
   void addInitialization(VariableOp variable, json::Object &object) {
     RankedTensorType type = variable.getTensorType();
     if (variable.getInitial()) {
       object["init"] = "weights";
-    } else if (variable.getInitValue() && variable.getRole() != Role::Parameter && variable.getRole() != Role::Buffer &&
-               variable.getInitValue()->isZero()) {
+    } else if (variable.getInitValue() && variable.getRole() != Role::Parameter &&
+               variable.getRole() != Role::Buffer && variable.getInitValue()->isZero()) {
       object["init"] = "zeros";
-    } else if (variable.getRole() == Role::Hyperparameter || variable.getRole() == Role::OptimizerState) {
+    } else if (variable.getRole() == Role::Hyperparameter ||
+               variable.getRole() == Role::OptimizerState) {
       object["init"] = "zeros";
     } else {
       object["init"] = "absent";
       if (variable.getInitValue())
         object["init_value"] = variable.getInitValue()->convertToDouble();
       else if (type.getRank() >= 2)
-        object["init_scale"] = 1.0 / std::sqrt(std::max<double>(1.0, type.getNumElements() / type.getDimSize(0)));
+        object["init_scale"] =
+            1.0 / std::sqrt(std::max<double>(1.0, type.getNumElements() / type.getDimSize(0)));
       else
         object["init_value"] = 0.0;
     }
@@ -207,7 +222,8 @@ private:
   LogicalResult addGradients() {
     json::Array gradients;
     for (auto gradient : step.getOps<GradientOp>()) {
-      auto object = describe(gradient, cast<RankedTensorType>(gradient.getValue().getType()), getPlannedOffset(gradient.getValue()));
+      auto object = describe(gradient, cast<RankedTensorType>(gradient.getValue().getType()),
+                             getPlannedOffset(gradient.getValue()));
       if (failed(object))
         return failure();
       (*object)["name"] = gradient.getVariable();
@@ -250,7 +266,8 @@ private:
 
   std::string nameOf(Operation *op, size_t index) {
     if (auto call = dyn_cast<LibraryCallOp>(op))
-      return call.getDescriptor().getAs<StringAttr>("kind").getValue().str() + "." + std::to_string(index);
+      return call.getDescriptor().getAs<StringAttr>("kind").getValue().str() + "." +
+             std::to_string(index);
     return "kernel." + std::to_string(index);
   }
 
@@ -258,8 +275,11 @@ private:
     json::Array outputs;
     auto offsets = op->getAttrOfType<DenseI64ArrayAttr>(MemoptDialect::kOffsetsAttr);
     for (auto [result, offset] : llvm::zip_first(op->getResults(), offsets.asArrayRef()))
-      outputs.push_back(json::Object{{"space", "device"}, {"offset", offset}, {"bytes", getTensorBytes(result.getType())},
-                                     {"dtype", getDtypeName(cast<RankedTensorType>(result.getType()).getElementType())}});
+      outputs.push_back(json::Object{
+          {"space", "device"},
+          {"offset", offset},
+          {"bytes", getTensorBytes(result.getType())},
+          {"dtype", getDtypeName(cast<RankedTensorType>(result.getType()).getElementType())}});
     return outputs;
   }
 

@@ -23,7 +23,8 @@ static FailureOr<std::vector<char>> getElementBytes(VariableOp variable, Element
   if (auto resource = dyn_cast<DenseResourceElementsAttr>(elements)) {
     AsmResourceBlob *blob = resource.getRawHandle().getBlob();
     if (!blob || static_cast<int64_t>(blob->getData().size()) != bytes)
-      return variable.emitOpError() << "has " << (blob ? blob->getData().size() : 0) << " bytes of data, expected " << bytes;
+      return variable.emitOpError() << "has " << (blob ? blob->getData().size() : 0)
+                                    << " bytes of data, expected " << bytes;
     return std::vector<char>(blob->getData().begin(), blob->getData().end());
   }
   auto dense = dyn_cast<DenseElementsAttr>(elements);
@@ -37,7 +38,8 @@ static FailureOr<std::vector<char>> getElementBytes(VariableOp variable, Element
     return data;
   }
   ArrayRef<char> raw = dense.getRawData();
-  for (int64_t copies = dense.isSplat() ? variable.getTensorType().getNumElements() : 1; copies > 0; --copies)
+  for (int64_t copies = dense.isSplat() ? variable.getTensorType().getNumElements() : 1; copies > 0;
+       --copies)
     data.insert(data.end(), raw.begin(), raw.end());
   return data;
 }
@@ -53,11 +55,14 @@ static LogicalResult writeWeights(ModuleOp module, StringRef directory) {
       return failure();
     storage.push_back(std::move(*data));
     RankedTensorType type = variable.getTensorType();
-    std::optional<::memopt::DType> dtype = ::memopt::parseDType(getDtypeName(type.getElementType()).str());
+    std::optional<::memopt::DType> dtype =
+        ::memopt::parseDType(getDtypeName(type.getElementType()).str());
     if (!dtype)
-      return variable.emitOpError() << "has element type " << type.getElementType() << ", which no package holds";
+      return variable.emitOpError()
+             << "has element type " << type.getElementType() << ", which no package holds";
     tensors.push_back({variable.getSymName().str(), *dtype,
-                       std::vector<int64_t>(type.getShape().begin(), type.getShape().end()), storage.back().data()});
+                       std::vector<int64_t>(type.getShape().begin(), type.getShape().end()),
+                       storage.back().data()});
   }
   SmallString<128> path(directory);
   llvm::sys::path::append(path, "weights.safetensors");
@@ -67,12 +72,14 @@ static LogicalResult writeWeights(ModuleOp module, StringRef directory) {
   return success();
 }
 
-LogicalResult mlir::memopt::writePackageData(ModuleOp planned, const ManifestOptions &options, StringRef directory) {
+LogicalResult mlir::memopt::writePackageData(ModuleOp planned, const ManifestOptions &options,
+                                             StringRef directory) {
   FailureOr<llvm::json::Object> manifest = buildManifest(planned, options);
   if (failed(manifest) || failed(writeWeights(planned, directory)))
     return failure();
   std::string text;
-  llvm::raw_string_ostream(text) << llvm::formatv("{0:2}\n", llvm::json::Value(std::move(*manifest)));
+  llvm::raw_string_ostream(text) << llvm::formatv("{0:2}\n",
+                                                  llvm::json::Value(std::move(*manifest)));
   SmallString<128> path(directory);
   llvm::sys::path::append(path, "manifest.json");
   ::memopt::Status status = ::memopt::writeFileAtomically(path.str().str(), text);

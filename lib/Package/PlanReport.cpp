@@ -99,32 +99,36 @@ json::Object mlir::memopt::describePlan(ModuleOp planned) {
   json::Array largest;
   for (auto &[bytes, text] : facts.largest)
     largest.push_back(json::Object{{"bytes", bytes}, {"what", text}});
-  return json::Object{{"format", "memopt-plan-report"},
-                      {"version", 1},
-                      {"predicted_peak_bytes", json::Object{{"device", facts.arena}, {"host", 0}, {"disk", 0}}},
-                      {"lower_bound_bytes", facts.bound},
-                      {"kernels", facts.kernels},
-                      {"library_calls", facts.libraryCalls},
-                      {"recomputed_instructions", facts.clones},
-                      {"flops", facts.flops},
-                      {"recomputed_flops", facts.cloneFlops},
-                      {"peak_at", facts.at},
-                      {"peak_bytes_by_kind", std::move(kinds)},
-                      {"largest_at_peak", std::move(largest)}};
+  return json::Object{
+      {"format", "memopt-plan-report"},
+      {"version", 1},
+      {"predicted_peak_bytes", json::Object{{"device", facts.arena}, {"host", 0}, {"disk", 0}}},
+      {"lower_bound_bytes", facts.bound},
+      {"kernels", facts.kernels},
+      {"library_calls", facts.libraryCalls},
+      {"recomputed_instructions", facts.clones},
+      {"flops", facts.flops},
+      {"recomputed_flops", facts.cloneFlops},
+      {"peak_at", facts.at},
+      {"peak_bytes_by_kind", std::move(kinds)},
+      {"largest_at_peak", std::move(largest)}};
 }
 
 std::string mlir::memopt::explainPlan(ModuleOp planned) {
   PlanFacts facts = collectFacts(planned);
   std::string text;
   llvm::raw_string_ostream out(text);
-  out << llvm::formatv("The step needs {0} bytes of device memory; no layout of this order needs less than {1} "
-                       "({2:P1} above).\n",
-                       facts.arena, facts.bound, facts.bound ? double(facts.arena) / facts.bound - 1 : 0.0);
-  out << llvm::formatv("It runs {0} kernels and {1} library calls, {2} of them recomputations ({3:P1} of the "
-                       "operations).\n",
-                       facts.kernels, facts.libraryCalls, facts.clones,
-                       facts.flops ? double(facts.cloneFlops) / facts.flops : 0.0);
-  out << llvm::formatv("At the peak{0} {1} bytes are alive:\n", facts.at.empty() ? "" : " in " + facts.at, facts.load);
+  out << llvm::formatv(
+      "The step needs {0} bytes of device memory; no layout of this order needs less than {1} "
+      "({2:P1} above).\n",
+      facts.arena, facts.bound, facts.bound ? double(facts.arena) / facts.bound - 1 : 0.0);
+  out << llvm::formatv(
+      "It runs {0} kernels and {1} library calls, {2} of them recomputations ({3:P1} of the "
+      "operations).\n",
+      facts.kernels, facts.libraryCalls, facts.clones,
+      facts.flops ? double(facts.cloneFlops) / facts.flops : 0.0);
+  out << llvm::formatv("At the peak{0} {1} bytes are alive:\n",
+                       facts.at.empty() ? "" : " in " + facts.at, facts.load);
   for (auto [kind, bytes] : facts.byKind)
     out << llvm::formatv("  {0,14} bytes  {1}\n", bytes, kind);
   out << "Largest among them:\n";

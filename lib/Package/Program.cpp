@@ -20,7 +20,8 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-FailureOr<std::string> memopt::getTargetProcessor(const ProgramOptions &options, std::string &message) {
+FailureOr<std::string> memopt::getTargetProcessor(const ProgramOptions &options,
+                                                  std::string &message) {
   return resolveProcessor(options.targetFeatures, message);
 }
 
@@ -42,7 +43,8 @@ static SmallVector<int64_t> getTakenOperands(KernelOp kernel) {
 }
 
 /// The program as functions of llvm and the dialects of loops and vectors.
-static FailureOr<OwningOpRef<ModuleOp>> buildProgram(ModuleOp planned, const ProgramOptions &options) {
+static FailureOr<OwningOpRef<ModuleOp>> buildProgram(ModuleOp planned,
+                                                     const ProgramOptions &options) {
   std::string message;
   FailureOr<std::string> processor = resolveProcessor(options.targetFeatures, message);
   if (failed(processor))
@@ -60,17 +62,20 @@ static FailureOr<OwningOpRef<ModuleOp>> buildProgram(ModuleOp planned, const Pro
   return program;
 }
 
-LogicalResult memopt::writeProgram(ModuleOp planned, const ProgramOptions &options, StringRef path) {
+LogicalResult memopt::writeProgram(ModuleOp planned, const ProgramOptions &options,
+                                   StringRef path) {
   FailureOr<OwningOpRef<ModuleOp>> program = buildProgram(planned, options);
   if (failed(program))
     return failure();
   ObjectOptions object;
   object.processor = options.targetFeatures;
-  object.threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  object.threads =
+      options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   return emitSharedObject(**program, object, path);
 }
 
-LogicalResult memopt::printProgram(ModuleOp planned, const ProgramOptions &options, raw_ostream &out) {
+LogicalResult memopt::printProgram(ModuleOp planned, const ProgramOptions &options,
+                                   raw_ostream &out) {
   FailureOr<OwningOpRef<ModuleOp>> program = buildProgram(planned, options);
   if (failed(program) || failed(convertToLLVMDialect(**program)))
     return failure();

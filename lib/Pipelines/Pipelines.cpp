@@ -41,14 +41,15 @@ void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &o
   optimizer.eps = options.eps;
   optimizer.maxGradNorm = options.maxGradNorm;
   manager.addPass(createInsertOptimizerPass(optimizer));
-  // Gradient rules write the general case; folding and CSE take away multiplications by one, repeated
-  // broadcasts, and forward values that several rules asked for.
+  // Gradient rules write the general case; folding and CSE take away multiplications by one,
+  // repeated broadcasts, and forward values that several rules asked for.
   manager.addNestedPass<func::FuncOp>(createCanonicalizerPass());
   manager.addNestedPass<func::FuncOp>(createCSEPass());
 }
 
 void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &options) {
-  // Ranges of inputs are read off ops that index, which lowering takes apart. Evaluation needs them, too.
+  // Ranges of inputs are read off ops that index, which lowering takes apart. Evaluation needs
+  // them, too.
   manager.addNestedPass<func::FuncOp>(createAnnotateInputRangesPass());
   // Lowering cuts reductions along the order of memory, so that is settled first.
   manager.addNestedPass<func::FuncOp>(createChooseLayoutPass());
@@ -88,25 +89,30 @@ void memopt::buildPlanPipeline(OpPassManager &manager, const PipelineOptions &op
 }
 
 void memopt::registerMemoptDialects(DialectRegistry &registry) {
-  registry.insert<MemoptDialect, affine::AffineDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, linalg::LinalgDialect,
-                  LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect, scf::SCFDialect, tensor::TensorDialect,
+  registry.insert<MemoptDialect, affine::AffineDialect, arith::ArithDialect, cf::ControlFlowDialect,
+                  func::FuncDialect, linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect,
+                  memref::MemRefDialect, scf::SCFDialect, tensor::TensorDialect,
                   vector::VectorDialect>();
   registerUpstreamInterfaces(registry);
 }
 
 void memopt::registerMemoptPipelines() {
-  PassPipelineRegistration<PipelineOptions>("memopt-joint", "imported graph to joint graph", buildJointPipeline);
-  PassPipelineRegistration<PipelineOptions>("memopt-kernels", "joint graph to kernel graph", buildKernelPipeline);
-  PassPipelineRegistration<PipelineOptions>("memopt-plan", "kernel graph to planned program",
-                                            [](OpPassManager &manager, const PipelineOptions &options) {
-                                              buildSchedulePipeline(manager, options);
-                                              buildPlanPipeline(manager, options);
-                                            });
-  PassPipelineRegistration<PipelineOptions>("memopt-train", "imported graph to planned program",
-                                            [](OpPassManager &manager, const PipelineOptions &options) {
-                                              buildJointPipeline(manager, options);
-                                              buildKernelPipeline(manager, options);
-                                              buildSchedulePipeline(manager, options);
-                                              buildPlanPipeline(manager, options);
-                                            });
+  PassPipelineRegistration<PipelineOptions>("memopt-joint", "imported graph to joint graph",
+                                            buildJointPipeline);
+  PassPipelineRegistration<PipelineOptions>("memopt-kernels", "joint graph to kernel graph",
+                                            buildKernelPipeline);
+  PassPipelineRegistration<PipelineOptions>(
+      "memopt-plan", "kernel graph to planned program",
+      [](OpPassManager &manager, const PipelineOptions &options) {
+        buildSchedulePipeline(manager, options);
+        buildPlanPipeline(manager, options);
+      });
+  PassPipelineRegistration<PipelineOptions>(
+      "memopt-train", "imported graph to planned program",
+      [](OpPassManager &manager, const PipelineOptions &options) {
+        buildJointPipeline(manager, options);
+        buildKernelPipeline(manager, options);
+        buildSchedulePipeline(manager, options);
+        buildPlanPipeline(manager, options);
+      });
 }

@@ -6,10 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What users of other frameworks do (Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016): of each named
-// module only the inputs are kept; when the backward pass first needs a value from inside, the module's forward
-// instructions run again. `segments` cuts the forward pass into that many pieces instead. The same order-with-repeats
-// as the search's, only chosen by hand, so that both are measured alike.
+// What users of other frameworks do (Chen et al., Training Deep Nets with Sublinear Memory Cost,
+// 2016): of each named module only the inputs are kept; when the backward pass first needs a value
+// from inside, the module's forward instructions run again. `segments` cuts the forward pass into
+// that many pieces instead. The same order-with-repeats as the search's, only chosen by hand, so
+// that both are measured alike.
 //
 // An instruction that may run only once (it updates state) is not repeated; what it made is kept.
 //
@@ -34,7 +35,8 @@ namespace {
 /// Which segment each instruction belongs to; -1 for none.
 class Segments {
 public:
-  Segments(ArrayRef<Operation *> instructions) : instructions(instructions), of(instructions.size(), -1) {}
+  Segments(ArrayRef<Operation *> instructions)
+      : instructions(instructions), of(instructions.size(), -1) {}
 
   /// The shortest prefix of an instruction's module path that a pattern matches is its segment.
   LogicalResult fromModules(ArrayRef<std::string> patterns, Operation *reportAt) {
@@ -42,7 +44,8 @@ public:
     for (const std::string &pattern : patterns) {
       llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(pattern);
       if (!glob)
-        return reportAt->emitError() << "module pattern '" << pattern << "': " << llvm::toString(glob.takeError());
+        return reportAt->emitError()
+               << "module pattern '" << pattern << "': " << llvm::toString(glob.takeError());
       globs.push_back(std::move(*glob));
     }
     llvm::StringMap<int> numbers;
@@ -68,14 +71,16 @@ public:
     return success();
   }
 
-  /// Equal runs of the forward instructions, the last one left alone: its values are needed at once.
+  /// Equal runs of the forward instructions, the last one left alone: its values are needed at
+  /// once.
   void fromCount(int64_t count) {
     SmallVector<size_t> forward;
     for (auto [index, op] : llvm::enumerate(instructions))
       if (isForward(op))
         forward.push_back(index);
     for (auto [position, index] : llvm::enumerate(forward)) {
-      int64_t segment = static_cast<int64_t>(position) * count / static_cast<int64_t>(forward.size());
+      int64_t segment =
+          static_cast<int64_t>(position) * count / static_cast<int64_t>(forward.size());
       of[index] = segment + 1 < count ? static_cast<int>(segment) : -1;
     }
   }
@@ -102,18 +107,22 @@ struct ActivationCheckpointingPass
     OrderProblem problem(function, CostModel());
     KernelGraph graph(function);
     Segments parts(graph.getInstructions());
-    if (!modules.empty() && failed(parts.fromModules(llvm::to_vector_of<std::string>(modules), getOperation())))
+    if (!modules.empty() &&
+        failed(parts.fromModules(llvm::to_vector_of<std::string>(modules), getOperation())))
       return signalPassFailure();
     if (modules.empty())
       parts.fromCount(segments);
     problem.apply(repeatSegments(problem.getProblem(), parts));
   }
 
-  /// The given order, with the needed instructions of a segment in front of the first instruction outside the forward
-  /// pass that uses a value from inside.
-  static std::vector<int32_t> repeatSegments(const ::memopt::planning::RematProblem &problem, const Segments &parts) {
+  /// The given order, with the needed instructions of a segment in front of the first instruction
+  /// outside the forward pass that uses a value from inside.
+  static std::vector<int32_t> repeatSegments(const ::memopt::planning::RematProblem &problem,
+                                             const Segments &parts) {
     int32_t last = static_cast<int32_t>(problem.ops.size()) - 1;
-    auto segmentOf = [&](int32_t op) { return op == 0 || op == last ? -1 : parts.getSegment(op - 1); };
+    auto segmentOf = [&](int32_t op) {
+      return op == 0 || op == last ? -1 : parts.getSegment(op - 1);
+    };
     std::vector<int32_t> order;
     llvm::DenseSet<int32_t> again;
     for (int32_t op = 0; op <= last; ++op) {
@@ -134,6 +143,5 @@ struct ActivationCheckpointingPass
     }
     return order;
   }
-
 };
 } // namespace

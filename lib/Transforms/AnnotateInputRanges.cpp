@@ -6,9 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Forward only: from each integer argument through reshapes, slices, transposes and copies of elements to the ops
-// that index by it. The generated code does not check indices; the runtime checks each batch against the range that
-// is noted here. An index that is computed by arithmetic from an input has no range here, and code generation clamps it.
+// Forward only: from each integer argument through reshapes, slices, transposes and copies of
+// elements to the ops that index by it. The generated code does not check indices; the runtime
+// checks each batch against the range that is noted here. An index that is computed by arithmetic
+// from an input has no range here, and code generation clamps it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -46,7 +47,8 @@ struct Range {
 
 /// Ops whose result holds elements of operand 0 and perhaps zeros, which are always in range.
 bool movesElements(Operation *op) {
-  return isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp, TransposeOp, BroadcastOp, PadOp>(op);
+  return isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp, TransposeOp,
+             BroadcastOp, PadOp>(op);
 }
 
 std::string describeUse(StringRef what, Operation *op) {
@@ -62,7 +64,8 @@ void collect(Value value, Range &range) {
       range.restrict(rows - 1, std::nullopt, describeUse("rows of an embedding", op));
     } else if (auto loss = dyn_cast<CrossEntropyOp>(op); loss && use.getOperandNumber() == 1) {
       int64_t classes = cast<RankedTensorType>(loss.getLogits().getType()).getDimSize(1);
-      range.restrict(classes - 1, loss.getIgnoreIndex(), describeUse("classes of a cross entropy", op));
+      range.restrict(classes - 1, loss.getIgnoreIndex(),
+                     describeUse("classes of a cross entropy", op));
     } else if (movesElements(op)) {
       collect(op->getResult(0), range);
     }
@@ -87,7 +90,8 @@ struct AnnotateInputRangesPass
       if (range.ignore)
         entries.set("ignore", builder.getI64IntegerAttr(*range.ignore));
       entries.set("reason", builder.getStringAttr(range.reason));
-      function.setArgAttr(argument.getArgNumber(), MemoptDialect::kValidRangeAttr, builder.getDictionaryAttr(entries));
+      function.setArgAttr(argument.getArgNumber(), MemoptDialect::kValidRangeAttr,
+                          builder.getDictionaryAttr(entries));
     }
   }
 };

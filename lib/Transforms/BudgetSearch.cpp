@@ -18,12 +18,14 @@ using namespace mlir;
 using namespace mlir::memopt;
 namespace planning = ::memopt::planning;
 
-/// Search work of each layout: candidates are many, and the plan that is chosen is placed again with more.
+/// Search work of each layout: candidates are many, and the plan that is chosen is placed again
+/// with more.
 static constexpr int64_t kArenaIterations = 2000000;
 
 struct BudgetSearch::State {
   State(ModuleOp module, BudgetOptions options)
-      : module(module), options(options), costs(options.profile), problem(getStepFunction(module), costs) {}
+      : module(module), options(options), costs(options.profile),
+        problem(getStepFunction(module), costs) {}
 
   LogicalResult fail(llvm::Error error) {
     return module.emitError() << "rematerialization failed: " << llvm::toString(std::move(error));
@@ -49,7 +51,8 @@ FailureOr<BudgetPlan> BudgetSearch::getGivenPlan() {
 
 /// Places the order on a copy of the module.
 FailureOr<BudgetPlan> BudgetSearch::measure(std::vector<int32_t> order, int64_t budget) {
-  llvm::Expected<planning::RematMeasure> cost = planning::measureRemat(state->problem.getProblem(), order);
+  llvm::Expected<planning::RematMeasure> cost =
+      planning::measureRemat(state->problem.getProblem(), order);
   if (!cost)
     return state->fail(cost.takeError());
   OwningOpRef<ModuleOp> copy(state->module.clone());
@@ -58,7 +61,8 @@ FailureOr<BudgetPlan> BudgetSearch::measure(std::vector<int32_t> order, int64_t 
   planning::ArenaOptions arena;
   arena.capacity = budget;
   arena.iterations = kArenaIterations;
-  llvm::Expected<planning::ArenaSolution> layout = planning::solveArena(buildArenaProblem(KernelGraph(copied)), arena);
+  llvm::Expected<planning::ArenaSolution> layout =
+      planning::solveArena(buildArenaProblem(KernelGraph(copied)), arena);
   if (!layout)
     return state->fail(layout.takeError());
   BudgetPlan plan;
@@ -69,25 +73,29 @@ FailureOr<BudgetPlan> BudgetSearch::measure(std::vector<int32_t> order, int64_t 
   return plan;
 }
 
-/// The first guess scales the budget by what reuse in place is worth in the given order; later guesses close in between
-/// what fitted and what did not. Every guess costs one search, so they are few.
+/// The first guess scales the budget by what reuse in place is worth in the given order; later
+/// guesses close in between what fitted and what did not. Every guess costs one search, so they are
+/// few.
 FailureOr<BudgetPlan> BudgetSearch::findPlan(int64_t budget) {
   constexpr int kRounds = 5;
   constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
   FailureOr<BudgetPlan> best = getGivenPlan();
   if (failed(best) || best->bytes <= budget)
     return best;
-  llvm::Expected<planning::RematMeasure> given = planning::measureRemat(state->problem.getProblem(), best->order);
+  llvm::Expected<planning::RematMeasure> given =
+      planning::measureRemat(state->problem.getProblem(), best->order);
   if (!given)
     return state->fail(given.takeError());
   double gain = std::max(1.0, static_cast<double>(given->peak) / static_cast<double>(best->bytes));
-  int64_t fits = 0, tooMuch = kUnknown, guess = static_cast<int64_t>(static_cast<double>(budget) * gain);
+  int64_t fits = 0, tooMuch = kUnknown,
+          guess = static_cast<int64_t>(static_cast<double>(budget) * gain);
   for (int round = 0; round < kRounds; ++round) {
     planning::RematOptions options;
     options.iterations = state->options.iterations;
     options.threads = state->options.threads;
     options.budget = guess;
-    llvm::Expected<planning::RematSolution> solution = planning::solveRemat(state->problem.getProblem(), options);
+    llvm::Expected<planning::RematSolution> solution =
+        planning::solveRemat(state->problem.getProblem(), options);
     if (!solution)
       return state->fail(solution.takeError());
     if (llvm::Error wrong = planning::verifyRemat(state->problem.getProblem(), options, *solution))
@@ -99,7 +107,8 @@ FailureOr<BudgetPlan> BudgetSearch::findPlan(int64_t budget) {
       return failure();
     int64_t bytes = plan->bytes;
     bool isWithin = bytes <= budget, bestIsWithin = best->bytes <= budget;
-    if (isWithin ? !bestIsWithin || plan->nanoseconds < best->nanoseconds : !bestIsWithin && bytes < best->bytes)
+    if (isWithin ? !bestIsWithin || plan->nanoseconds < best->nanoseconds
+                 : !bestIsWithin && bytes < best->bytes)
       best = std::move(plan);
     (isWithin ? fits : tooMuch) = guess;
     // The solver found nothing lower than this: tighter guesses cannot help.
@@ -110,7 +119,8 @@ FailureOr<BudgetPlan> BudgetSearch::findPlan(int64_t budget) {
     else if (fits)
       guess = fits + (tooMuch - fits) / 2;
     else
-      guess = static_cast<int64_t>(static_cast<double>(guess) * static_cast<double>(budget) / static_cast<double>(bytes));
+      guess = static_cast<int64_t>(static_cast<double>(guess) * static_cast<double>(budget) /
+                                   static_cast<double>(bytes));
     if (guess == fits || guess == tooMuch)
       break;
   }

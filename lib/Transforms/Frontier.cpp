@@ -53,41 +53,53 @@ llvm::json::Object Frontier::toJson() const {
                                         {"seconds", static_cast<double>(plan.nanoseconds) * 1e-9},
                                         {"recomputed", plan.clones},
                                         {"overhead", overheadOf(plan, plans)}});
-  return llvm::json::Object{{"format", "memopt-frontier"}, {"version", 1}, {"points", std::move(points)}};
+  return llvm::json::Object{
+      {"format", "memopt-frontier"}, {"version", 1}, {"points", std::move(points)}};
 }
 
 std::string Frontier::toText() const {
-  std::string text = llvm::formatv("{0,16} {1,14} {2,10} {3,10}\n", "bytes", "ms predicted", "overhead", "recomputed").str();
+  std::string text = llvm::formatv("{0,16} {1,14} {2,10} {3,10}\n", "bytes", "ms predicted",
+                                   "overhead", "recomputed")
+                         .str();
   for (const BudgetPlan &plan : plans)
     text += llvm::formatv("{0,16} {1,14:F3} {2,10:P2} {3,10}\n", plan.bytes,
-                          static_cast<double>(plan.nanoseconds) * 1e-6, overheadOf(plan, plans), plan.clones)
+                          static_cast<double>(plan.nanoseconds) * 1e-6, overheadOf(plan, plans),
+                          plan.clones)
                 .str();
   return text;
 }
 
 std::string Frontier::toSvg() const {
   constexpr double kWidth = 640, kHeight = 400, kMargin = 60;
-  double lowBytes = static_cast<double>(plans.front().bytes), highBytes = static_cast<double>(plans.back().bytes);
-  double lowTime = static_cast<double>(plans.back().nanoseconds), highTime = static_cast<double>(plans.front().nanoseconds);
+  double lowBytes = static_cast<double>(plans.front().bytes),
+         highBytes = static_cast<double>(plans.back().bytes);
+  double lowTime = static_cast<double>(plans.back().nanoseconds),
+         highTime = static_cast<double>(plans.front().nanoseconds);
   auto x = [&](const BudgetPlan &plan) {
-    return kMargin + (kWidth - 2 * kMargin) * (static_cast<double>(plan.bytes) - lowBytes) / std::max(1.0, highBytes - lowBytes);
+    return kMargin + (kWidth - 2 * kMargin) * (static_cast<double>(plan.bytes) - lowBytes) /
+                         std::max(1.0, highBytes - lowBytes);
   };
   auto y = [&](const BudgetPlan &plan) {
     return kHeight - kMargin -
-           (kHeight - 2 * kMargin) * (static_cast<double>(plan.nanoseconds) - lowTime) / std::max(1.0, highTime - lowTime);
+           (kHeight - 2 * kMargin) * (static_cast<double>(plan.nanoseconds) - lowTime) /
+               std::max(1.0, highTime - lowTime);
   };
   std::string line, dots;
   for (const BudgetPlan &plan : plans) {
     line += llvm::formatv("{0:F1},{1:F1} ", x(plan), y(plan)).str();
-    dots += llvm::formatv("<circle cx=\"{0:F1}\" cy=\"{1:F1}\" r=\"3\"><title>{2} bytes, {3:F3} ms</title></circle>\n",
-                          x(plan), y(plan), plan.bytes, static_cast<double>(plan.nanoseconds) * 1e-6)
-                .str();
+    dots +=
+        llvm::formatv("<circle cx=\"{0:F1}\" cy=\"{1:F1}\" r=\"3\"><title>{2} bytes, {3:F3} "
+                      "ms</title></circle>\n",
+                      x(plan), y(plan), plan.bytes, static_cast<double>(plan.nanoseconds) * 1e-6)
+            .str();
   }
-  return llvm::formatv("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" font-family=\"sans-serif\" "
-                       "font-size=\"12\">\n<polyline fill=\"none\" stroke=\"black\" points=\"{2}\"/>\n{3}"
-                       "<text x=\"{4}\" y=\"{5}\">{6:F2} to {7:F2} MiB of device memory</text>\n"
-                       "<text x=\"{4}\" y=\"20\">{8:F3} to {9:F3} ms a step, predicted</text>\n</svg>\n",
-                       kWidth, kHeight, line, dots, kMargin, kHeight - 20, lowBytes / 1048576, highBytes / 1048576,
-                       lowTime * 1e-6, highTime * 1e-6)
+  return llvm::formatv(
+             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
+             "font-family=\"sans-serif\" "
+             "font-size=\"12\">\n<polyline fill=\"none\" stroke=\"black\" points=\"{2}\"/>\n{3}"
+             "<text x=\"{4}\" y=\"{5}\">{6:F2} to {7:F2} MiB of device memory</text>\n"
+             "<text x=\"{4}\" y=\"20\">{8:F3} to {9:F3} ms a step, predicted</text>\n</svg>\n",
+             kWidth, kHeight, line, dots, kMargin, kHeight - 20, lowBytes / 1048576,
+             highBytes / 1048576, lowTime * 1e-6, highTime * 1e-6)
       .str();
 }

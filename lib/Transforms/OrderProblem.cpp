@@ -31,10 +31,12 @@ static Value createCopy(OpBuilder &builder, Location location, Value value) {
   AffineMap identity = builder.getMultiDimIdentityMap(type.getRank());
   SmallVector<utils::IteratorType> iterators(type.getRank(), utils::IteratorType::parallel);
   Value empty = tensor::EmptyOp::create(builder, location, type.getShape(), type.getElementType());
-  auto copy = linalg::GenericOp::create(
-      builder, location, TypeRange{type}, ValueRange{body->getArgument(0)}, ValueRange{empty},
-      ArrayRef<AffineMap>{identity, identity}, iterators,
-      [](OpBuilder &inner, Location at, ValueRange arguments) { linalg::YieldOp::create(inner, at, arguments[0]); });
+  auto copy = linalg::GenericOp::create(builder, location, TypeRange{type},
+                                        ValueRange{body->getArgument(0)}, ValueRange{empty},
+                                        ArrayRef<AffineMap>{identity, identity}, iterators,
+                                        [](OpBuilder &inner, Location at, ValueRange arguments) {
+                                          linalg::YieldOp::create(inner, at, arguments[0]);
+                                        });
   YieldOp::create(builder, location, copy.getResults());
   return kernel.getResult(0);
 }
@@ -59,9 +61,10 @@ static int64_t getAlignment(int64_t bytes) {
   return bytes >= 64 ? 64 : std::max<int64_t>(8, llvm::PowerOf2Ceil(std::max<int64_t>(bytes, 1)));
 }
 
-/// The buffer that result `buffer` may take over: an operand that dies here and is large enough. The first that
-/// nobody took is chosen; a kernel's results take different operands.
-static int32_t findInPlaceOperand(const KernelGraph &graph, const Buffer &buffer, DenseSet<unsigned> &taken) {
+/// The buffer that result `buffer` may take over: an operand that dies here and is large enough.
+/// The first that nobody took is chosen; a kernel's results take different operands.
+static int32_t findInPlaceOperand(const KernelGraph &graph, const Buffer &buffer,
+                                  DenseSet<unsigned> &taken) {
   auto inPlace = dyn_cast<InPlaceOpInterface>(buffer.op);
   if (!inPlace)
     return -1;
@@ -69,11 +72,13 @@ static int32_t findInPlaceOperand(const KernelGraph &graph, const Buffer &buffer
   for (unsigned operand : allowed) {
     unsigned candidate = graph.getBufferOf(buffer.op->getOperand(operand));
     const Buffer &old = graph.getBuffers()[candidate];
-    if (old.kind == Buffer::Kind::Variable || old.bytes < buffer.bytes || old.end - 1 != buffer.begin)
+    if (old.kind == Buffer::Kind::Variable || old.bytes < buffer.bytes ||
+        old.end - 1 != buffer.begin)
       continue;
     // One buffer may come in as several operands; all of them must bear being written over.
     bool isReadOtherwise = llvm::any_of(buffer.op->getOpOperands(), [&](OpOperand &other) {
-      return graph.getBufferOf(other.get()) == candidate && !llvm::is_contained(allowed, other.getOperandNumber());
+      return graph.getBufferOf(other.get()) == candidate &&
+             !llvm::is_contained(allowed, other.getOperandNumber());
     });
     if (isReadOtherwise)
       continue;
@@ -132,7 +137,8 @@ OrderProblem::OrderProblem(func::FuncOp function, const CostModel &costs) : func
 planning::RematValue OrderProblem::valueOf(Value root) const {
   if (auto argument = dyn_cast<BlockArgument>(root))
     return {0, static_cast<int32_t>(argument.getArgNumber())};
-  return {numbers.lookup(root.getDefiningOp()), static_cast<int32_t>(cast<OpResult>(root).getResultNumber())};
+  return {numbers.lookup(root.getDefiningOp()),
+          static_cast<int32_t>(cast<OpResult>(root).getResultNumber())};
 }
 
 void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const CostModel &costs) {
@@ -157,7 +163,8 @@ void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const
   problem.ops.push_back(std::move(item));
 }
 
-/// A variable's new value destroys the old: its maker comes after every reader of the old one, clones included.
+/// A variable's new value destroys the old: its maker comes after every reader of the old one,
+/// clones included.
 void OrderProblem::addWriteOrder(const KernelGraph &graph) {
   llvm::MapVector<StringAttr, SmallVector<Operation *>> readers;
   for (auto read : function.getOps<ReadOp>()) {
@@ -187,7 +194,8 @@ void OrderProblem::addWriteOrder(const KernelGraph &graph) {
 // Rewriting
 //===----------------------------------------------------------------------===//
 
-/// `operand` as seen through the latest instances: its reshapes are made again at the builder's position.
+/// `operand` as seen through the latest instances: its reshapes are made again at the builder's
+/// position.
 static Value followReshapes(OpBuilder &builder, Value operand, const IRMapping &latest) {
   if (!isReshape(operand.getDefiningOp()))
     return latest.lookupOrDefault(operand);
@@ -234,10 +242,13 @@ void OrderProblem::apply(ArrayRef<int32_t> order) {
     for (auto [from, to] : llvm::zip(original->getResults(), op->getResults()))
       latest.map(from, to);
   }
-  // What is no instruction sees the latest instances. A mark of a gradient stands where the gradient is made, for its
-  // bytes may be overwritten later; the others stand at the end.
+  // What is no instruction sees the latest instances. A mark of a gradient stands where the
+  // gradient is made, for its bytes may be overwritten later; the others stand at the end.
   for (Operation *op : followers) {
-    Operation *maker = isa<GradientOp>(op) ? latest.lookupOrDefault(getBufferRoot(op->getOperand(0))).getDefiningOp() : nullptr;
+    Operation *maker =
+        isa<GradientOp>(op)
+            ? latest.lookupOrDefault(getBufferRoot(op->getOperand(0))).getDefiningOp()
+            : nullptr;
     if (maker)
       op->moveAfter(maker);
     else if (op != terminator)

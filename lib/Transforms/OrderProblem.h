@@ -16,23 +16,25 @@
 
 namespace mlir::memopt {
 
-/// Gives every write whose value cannot be made in the variable's bytes a copying kernel, so that the graph that
-/// solvers see is the one that runs.
+/// Gives every write whose value cannot be made in the variable's bytes a copying kernel, so that
+/// the graph that solvers see is the one that runs.
 void insertVariableCopies(func::FuncOp function);
 
 /// The arena problem of the instructions in their present order: one buffer per KernelGraph buffer.
 ::memopt::planning::ArenaProblem buildArenaProblem(const KernelGraph &graph);
 
-/// The instructions of a kernel graph as ops of Planning's rematerialization problem. Op 0 makes the inputs, the last
-/// op takes what the caller reads afterwards; instruction i is op i + 1. Variables are residents. Whatever writes a
-/// variable is pinned and comes after every reader of the old value.
+/// The instructions of a kernel graph as ops of Planning's rematerialization problem. Op 0 makes
+/// the inputs, the last op takes what the caller reads afterwards; instruction i is op i + 1.
+/// Variables are residents. Whatever writes a variable is pinned and comes after every reader of
+/// the old value.
 class OrderProblem {
 public:
   OrderProblem(func::FuncOp function, const CostModel &costs);
 
   const ::memopt::planning::RematProblem &getProblem() const { return problem; }
 
-  /// Puts the instructions into `order` (a solution's list, with repeats) and clones where an op stands again.
+  /// Puts the instructions into `order` (a solution's list, with repeats) and clones where an op
+  /// stands again.
   void apply(ArrayRef<int32_t> order);
 
 private:

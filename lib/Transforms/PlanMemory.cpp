@@ -8,9 +8,10 @@
 
 // Input: the kernel graph, in the order in which it will run. Output: the same ops with offsets.
 //
-// First every write gets a value that can be made in the variable's own bytes (a copy is inserted where that is
-// not safe). Then live ranges go to the arena solver of Planning, its answer is checked by the validator, and the
-// offsets are written onto the ops. Deciding is in Analysis/KernelGraph and Planning/Arena; this file translates.
+// First every write gets a value that can be made in the variable's own bytes (a copy is inserted
+// where that is not safe). Then live ranges go to the arena solver of Planning, its answer is
+// checked by the validator, and the offsets are written onto the ops. Deciding is in
+// Analysis/KernelGraph and Planning/Arena; this file translates.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,7 +42,8 @@ static void writeOffsets(ModuleOp module, func::FuncOp function, const KernelGra
     if (buffer.kind == Buffer::Kind::Variable)
       buffer.variable->setAttr(MemoptDialect::kOffsetAttr, offset);
     if (buffer.kind == Buffer::Kind::Input)
-      function.setArgAttr(cast<BlockArgument>(buffer.value).getArgNumber(), MemoptDialect::kOffsetAttr, offset);
+      function.setArgAttr(cast<BlockArgument>(buffer.value).getArgNumber(),
+                          MemoptDialect::kOffsetAttr, offset);
   }
   for (Operation *op : graph.getInstructions()) {
     SmallVector<int64_t> offsets;
@@ -59,9 +61,10 @@ static void writeOffsets(ModuleOp module, func::FuncOp function, const KernelGra
 static LogicalResult refuse(ModuleOp module, const KernelGraph &graph,
                             const ::memopt::planning::ArenaProblem &problem,
                             const ::memopt::planning::ArenaSolution &solution, int64_t budget) {
-  InFlightDiagnostic diagnostic =
-      emitError(module.getLoc()) << "does not fit: the plan needs " << solution.height << " bytes of device memory, the budget is "
-                         << budget << "; the smallest budget that would do is " << solution.height;
+  InFlightDiagnostic diagnostic = emitError(module.getLoc())
+                                  << "does not fit: the plan needs " << solution.height
+                                  << " bytes of device memory, the budget is " << budget
+                                  << "; the smallest budget that would do is " << solution.height;
   std::vector<int32_t> binding = ::memopt::planning::arenaBindingBuffers(problem);
   std::string list = "largest values alive at the peak:";
   for (int32_t index : ArrayRef<int32_t>(binding).take_front(10)) {
@@ -87,14 +90,18 @@ struct PlanMemoryPass : public mlir::memopt::impl::PlanMemoryPassBase<PlanMemory
     ::memopt::planning::ArenaOptions options;
     options.iterations = iterations;
     options.capacity = budget;
-    llvm::Expected<::memopt::planning::ArenaSolution> solution = ::memopt::planning::solveArena(problem, options);
-    llvm::Error invalid = solution ? ::memopt::planning::verifyArena(problem, *solution) : solution.takeError();
+    llvm::Expected<::memopt::planning::ArenaSolution> solution =
+        ::memopt::planning::solveArena(problem, options);
+    llvm::Error invalid =
+        solution ? ::memopt::planning::verifyArena(problem, *solution) : solution.takeError();
     if (invalid) {
-      emitError(module.getLoc()) << "memory planning failed: " << llvm::toString(std::move(invalid));
+      emitError(module.getLoc()) << "memory planning failed: "
+                                 << llvm::toString(std::move(invalid));
       return signalPassFailure();
     }
     writeOffsets(module, function, graph, *solution);
-    if (budget >= 0 && solution->height > budget && failed(refuse(module, graph, problem, *solution, budget)))
+    if (budget >= 0 && solution->height > budget &&
+        failed(refuse(module, graph, problem, *solution, budget)))
       signalPassFailure();
   }
 };

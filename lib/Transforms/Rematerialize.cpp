@@ -6,11 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Input and output: the kernel graph, where a value is exactly a buffer and a recomputation is a clone of a kernel.
-// Deciding is BudgetSearch's; this pass obeys and reports.
+// Input and output: the kernel graph, where a value is exactly a buffer and a recomputation is a
+// clone of a kernel. Deciding is BudgetSearch's; this pass obeys and reports.
 //
-// Refused: a budget that no plan was found for. The error names the smallest arena that was found, a proven lower
-// bound, and the values that bind.
+// Refused: a budget that no plan was found for. The error names the smallest arena that was found,
+// a proven lower bound, and the values that bind.
 //
 //===----------------------------------------------------------------------===//
 
@@ -57,23 +57,29 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
       refuse(module, function, *plan, search.getLowerBound());
       return signalPassFailure();
     }
-    emitRemark(module.getLoc()) << "rematerialized " << plan->clones << " instructions: arena " << given->bytes << " -> "
-                        << plan->bytes << " bytes within " << budget.getValue() << ", predicted time +"
-                        << llvm::formatv("{0:P2}", double(plan->nanoseconds) / double(given->nanoseconds) - 1).str();
+    emitRemark(module.getLoc())
+        << "rematerialized " << plan->clones << " instructions: arena " << given->bytes << " -> "
+        << plan->bytes << " bytes within " << budget.getValue() << ", predicted time +"
+        << llvm::formatv("{0:P2}", double(plan->nanoseconds) / double(given->nanoseconds) - 1)
+               .str();
   }
 
   /// The smallest plan is in place by now: its peak names what binds.
   void refuse(ModuleOp module, func::FuncOp function, const BudgetPlan &plan, int64_t lowerBound) {
-    module->setAttr(MemoptDialect::kArenaBytesAttr, Builder(module.getContext()).getI64IntegerAttr(plan.bytes));
+    module->setAttr(MemoptDialect::kArenaBytesAttr,
+                    Builder(module.getContext()).getI64IntegerAttr(plan.bytes));
     KernelGraph graph(function);
     std::string list = "largest values alive at the peak of the smallest plan:";
     std::vector<int32_t> binding = planning::arenaBindingBuffers(buildArenaProblem(graph));
     for (int32_t index : ArrayRef<int32_t>(binding).take_front(10))
-      list += llvm::formatv("\n  {0} bytes: {1}", graph.getBuffers()[index].bytes, graph.getBuffers()[index].describe()).str();
+      list += llvm::formatv("\n  {0} bytes: {1}", graph.getBuffers()[index].bytes,
+                            graph.getBuffers()[index].describe())
+                  .str();
     InFlightDiagnostic diagnostic =
-        emitError(module.getLoc()) << "does not fit: the budget is " << budget.getValue()
-                           << " bytes of device memory; the smallest budget that would do is " << plan.bytes
-                           << ", recomputation included; proven lower bound without reuse in place: " << lowerBound;
+        emitError(module.getLoc())
+        << "does not fit: the budget is " << budget.getValue()
+        << " bytes of device memory; the smallest budget that would do is " << plan.bytes
+        << ", recomputation included; proven lower bound without reuse in place: " << lowerBound;
     diagnostic.attachNote() << list;
   }
 };

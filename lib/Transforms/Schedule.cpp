@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Input and output: the kernel graph. The order that autodiff leaves keeps every gradient until the optimizer at the end;
-// here each update moves to where its gradient is final, weight gradients to where they free the most, and so on,
-// all as one search over orders: Planning's solveOrder, each instruction running once. The new order is kept only when
-// it is better.
+// Input and output: the kernel graph. The order that autodiff leaves keeps every gradient until the
+// optimizer at the end; here each update moves to where its gradient is final, weight gradients to
+// where they free the most, and so on, all as one search over orders: Planning's solveOrder, each
+// instruction running once. The new order is kept only when it is better.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,16 +41,21 @@ struct SchedulePass : public mlir::memopt::impl::SchedulePassBase<SchedulePass> 
     options.threads = threads;
     std::vector<int32_t> given(problem.getProblem().ops.size());
     std::iota(given.begin(), given.end(), 0);
-    llvm::Expected<planning::RematMeasure> before = planning::measureRemat(problem.getProblem(), given);
-    llvm::Expected<planning::RematSolution> solution = planning::solveOrder(problem.getProblem(), options);
+    llvm::Expected<planning::RematMeasure> before =
+        planning::measureRemat(problem.getProblem(), given);
+    llvm::Expected<planning::RematSolution> solution =
+        planning::solveOrder(problem.getProblem(), options);
     if (!before || !solution) {
-      llvm::Error error = llvm::joinErrors(before ? llvm::Error::success() : before.takeError(),
-                                           solution ? llvm::Error::success() : solution.takeError());
-      emitError(getOperation().getLoc()) << "scheduling failed: " << llvm::toString(std::move(error));
+      llvm::Error error =
+          llvm::joinErrors(before ? llvm::Error::success() : before.takeError(),
+                           solution ? llvm::Error::success() : solution.takeError());
+      emitError(getOperation().getLoc())
+          << "scheduling failed: " << llvm::toString(std::move(error));
       return signalPassFailure();
     }
     if (llvm::Error wrong = planning::verifyRemat(problem.getProblem(), options, *solution)) {
-      emitError(getOperation().getLoc()) << "scheduling failed: " << llvm::toString(std::move(wrong));
+      emitError(getOperation().getLoc())
+          << "scheduling failed: " << llvm::toString(std::move(wrong));
       return signalPassFailure();
     }
     if (solution->peak < before->peak)

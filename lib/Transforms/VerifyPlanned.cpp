@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Runs the program in the abstract: a map from bytes to the value that was last written there. Each instruction
-// must find all bytes of its operands still theirs; then its results take their bytes over. At the end every variable
-// holds what was written to it, and no byte lies outside the arena. Nothing here uses the planner's live ranges, so a
-// mistake there cannot hide here.
+// Runs the program in the abstract: a map from bytes to the value that was last written there. Each
+// instruction must find all bytes of its operands still theirs; then its results take their bytes
+// over. At the end every variable holds what was written to it, and no byte lies outside the arena.
+// Nothing here uses the planner's live ranges, so a mistake there cannot hide here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -49,7 +49,8 @@ public:
     if (it != pieces.begin())
       --it;
     for (; at < bytes.end; ++it) {
-      if (it == pieces.end() || it->first > at || it->second.first <= at || it->second.second != owner)
+      if (it == pieces.end() || it->first > at || it->second.first <= at ||
+          it->second.second != owner)
         return false;
       at = it->second.first;
     }
@@ -102,7 +103,8 @@ private:
 
   LogicalResult placeInputs() {
     for (BlockArgument argument : function.getArguments()) {
-      auto offset = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), MemoptDialect::kOffsetAttr);
+      auto offset = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(),
+                                                           MemoptDialect::kOffsetAttr);
       if (!offset)
         return function.emitOpError() << "argument " << argument.getArgNumber() << " has no offset";
       place(argument, offset.getInt(), getTensorBytes(argument.getType()));
@@ -151,11 +153,12 @@ private:
   }
 
   LogicalResult checkStored(WriteOp write) {
-    auto variable = SymbolTable::lookupNearestSymbolFrom<VariableOp>(write, write.getVariableAttr());
+    auto variable =
+        SymbolTable::lookupNearestSymbolFrom<VariableOp>(write, write.getVariableAttr());
     Interval home = homes(variable), found = places[ownerOf(write.getValue())];
     if (home.begin != found.begin || home.end != found.end)
-      return write.emitOpError() << "writes a value that lies at " << found.begin << ", expected the variable's "
-                                 << home.begin;
+      return write.emitOpError() << "writes a value that lies at " << found.begin
+                                 << ", expected the variable's " << home.begin;
     current[variable.getSymNameAttr()] = ownerOf(write.getValue());
     return success();
   }
@@ -171,10 +174,11 @@ private:
   LogicalResult checkHeight() {
     auto height = module->getAttrOfType<IntegerAttr>(MemoptDialect::kArenaBytesAttr);
     if (!height)
-      return emitError(module.getLoc()) << "has no '" << MemoptDialect::kArenaBytesAttr << "' in the planned program";
+      return emitError(module.getLoc())
+             << "has no '" << MemoptDialect::kArenaBytesAttr << "' in the planned program";
     if (lowest < 0 || highest > height.getInt())
-      return emitError(module.getLoc()) << "places buffers from byte " << lowest << " to " << highest << ", expected 0 to "
-                                << height.getInt();
+      return emitError(module.getLoc()) << "places buffers from byte " << lowest << " to "
+                                        << highest << ", expected 0 to " << height.getInt();
     return success();
   }
 
@@ -199,7 +203,8 @@ private:
     for (auto [index, bytes] : llvm::enumerate(made)) {
       for (Interval other : ArrayRef<Interval>(made).drop_front(index + 1))
         if (bytes.overlaps(other))
-          return op->emitOpError() << "makes two buffers at " << bytes.begin << " and " << other.begin << " that overlap";
+          return op->emitOpError() << "makes two buffers at " << bytes.begin << " and "
+                                   << other.begin << " that overlap";
       if (failed(checkInPlace(op, index, bytes)))
         return failure();
     }
@@ -210,7 +215,8 @@ private:
     return success();
   }
 
-  /// A result may meet an operand's bytes only where the op allows it, and then begins where the operand begins.
+  /// A result may meet an operand's bytes only where the op allows it, and then begins where the
+  /// operand begins.
   LogicalResult checkInPlace(Operation *op, unsigned index, Interval bytes) {
     SmallVector<unsigned> allowed;
     if (auto inPlace = dyn_cast<InPlaceOpInterface>(op); inPlace && index < op->getNumResults())
@@ -220,8 +226,8 @@ private:
       if (!place.overlaps(bytes))
         continue;
       if (!llvm::is_contained(allowed, operand.getOperandNumber()) || place.begin != bytes.begin)
-        return op->emitOpError() << "writes result " << index << " over operand " << operand.getOperandNumber()
-                                 << ", which it does not allow";
+        return op->emitOpError() << "writes result " << index << " over operand "
+                                 << operand.getOperandNumber() << ", which it does not allow";
     }
     return success();
   }

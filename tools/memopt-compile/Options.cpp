@@ -10,8 +10,8 @@
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
@@ -22,8 +22,8 @@
 using namespace memopt::tool;
 
 namespace {
-/// One option: `--name=VALUE`, or a flag when it has no metavariable. LLVM's own option library is of no use here, for
-/// libLLVM has registered names such as --threads before main.
+/// One option: `--name=VALUE`, or a flag when it has no metavariable. LLVM's own option library is
+/// of no use here, for libLLVM has registered names such as --threads before main.
 struct OptionRow {
   llvm::StringLiteral name, metavariable, initial, help;
 };
@@ -34,7 +34,8 @@ static constexpr OptionRow kOptions[] = {
     {"target", "cpu|cuda", "cpu", "what to generate code for"},
     {"target-features", "PROCESSOR", "", "processor to compile for (default: this machine's)"},
     {"mode", "train|eval", "train", "a training step, or the forward pass alone"},
-    {"loss", "NAME|INDEX", "", "which output is the loss (default: the first floating-point scalar)"},
+    {"loss", "NAME|INDEX", "",
+     "which output is the loss (default: the first floating-point scalar)"},
     {"optimizer", "sgd|adam|adamw", "sgd", "with PyTorch's meaning and defaults"},
     {"lr", "X", "0.001", "learning rate to start from; a run may change it"},
     {"momentum", "X", "0", "SGD: momentum"},
@@ -45,8 +46,10 @@ static constexpr OptionRow kOptions[] = {
     {"eps", "X", "1e-8", "Adam: epsilon"},
     {"max-grad-norm", "X", "0", "clip gradients to this global norm; 0: do not"},
     {"device-memory", "BYTES", "", "bytes that the device arena may have: N, NKiB, NMiB, NGiB"},
-    {"activation-checkpointing", "MODULE,...", "", "recompute inside these modules, by hand: names or globs, or segments:N"},
-    {"frontier", "N", "0", "print step time against bytes at N budgets instead of writing a package"},
+    {"activation-checkpointing", "MODULE,...", "",
+     "recompute inside these modules, by hand: names or globs, or segments:N"},
+    {"frontier", "N", "0",
+     "print step time against bytes at N budgets instead of writing a package"},
     {"frontier-output", "NAME", "", "write the frontier to NAME.json and NAME.svg too"},
     {"dropout", "on|off", "on", "off: dropout is the identity"},
     {"precision", "f32", "f32", "element type of the computation"},
@@ -54,20 +57,31 @@ static constexpr OptionRow kOptions[] = {
     {"report", "FILE.json", "", "write the plan for programs"},
     {"explain", "", "", "print the plan in words"},
     {"reference", "", "", "plain loops instead of libraries, to check them"},
-    {"threads", "N", "0", "compiler threads (default: this machine's); the result does not depend on it"},
-    {"run-threads", "N", "0", "threads that library calls are planned for (default: this machine's)"},
+    {"threads", "N", "0",
+     "compiler threads (default: this machine's); the result does not depend on it"},
+    {"run-threads", "N", "0",
+     "threads that library calls are planned for (default: this machine's)"},
     {"help", "", "", "print this"},
 };
 
 /// Options that the contract knows and this version cannot do: refused by name, never ignored.
-static constexpr llvm::StringLiteral kRefused[] = {
-    "host-memory",  "disk",           "batch",           "accumulative-counts", "micro-batches",
-    "zero-stage",   "ranks",          "efficient-conv-bn-eval", "offload-optimizer", "offload-param",
-    "offload-activation", "calibrate"};
+static constexpr llvm::StringLiteral kRefused[] = {"host-memory",
+                                                   "disk",
+                                                   "batch",
+                                                   "accumulative-counts",
+                                                   "micro-batches",
+                                                   "zero-stage",
+                                                   "ranks",
+                                                   "efficient-conv-bn-eval",
+                                                   "offload-optimizer",
+                                                   "offload-param",
+                                                   "offload-activation",
+                                                   "calibrate"};
 
 static void printHelp() {
-  llvm::outs() << "usage: memopt-compile MODEL.pt2 | GRAPH.mlir [options]\n\n"
-                  "Compiles a training step into a program whose memory is an arena of known size.\n\n";
+  llvm::outs()
+      << "usage: memopt-compile MODEL.pt2 | GRAPH.mlir [options]\n\n"
+         "Compiles a training step into a program whose memory is an arena of known size.\n\n";
   for (const OptionRow &row : kOptions) {
     std::string left = (row.name.size() == 1 ? "-" : "--") + row.name.str();
     if (!row.metavariable.empty())
@@ -77,7 +91,8 @@ static void printHelp() {
       llvm::outs() << " (default " << row.initial << ")";
     llvm::outs() << "\n";
   }
-  llvm::outs() << "\nExit codes: 0 done, 1 bad input, 2 does not fit the budget, 3 the machine lacks something.\n";
+  llvm::outs() << "\nExit codes: 0 done, 1 bad input, 2 does not fit the budget, 3 the machine "
+                  "lacks something.\n";
 }
 
 static llvm::Error invalid(const llvm::Twine &message) {
@@ -87,13 +102,16 @@ static llvm::Error invalid(const llvm::Twine &message) {
 llvm::Expected<int64_t> memopt::tool::parseBytes(llvm::StringRef option, llvm::StringRef text) {
   llvm::StringRef number = text.trim();
   int64_t unit = 1;
-  for (auto [suffix, bytes] : {std::pair<const char *, int64_t>{"KiB", 1ll << 10}, {"MiB", 1ll << 20}, {"GiB", 1ll << 30},
+  for (auto [suffix, bytes] : {std::pair<const char *, int64_t>{"KiB", 1ll << 10},
+                               {"MiB", 1ll << 20},
+                               {"GiB", 1ll << 30},
                                {"TiB", 1ll << 40}})
     if (number.consume_back(suffix))
       unit = bytes;
   double value;
   if (number.rtrim().getAsDouble(value) || !(value >= 0) || value * unit > 9e18)
-    return invalid("--" + option + " expects bytes such as 4096, 512MiB or 16GiB, found '" + text + "'");
+    return invalid("--" + option + " expects bytes such as 4096, 512MiB or 16GiB, found '" + text +
+                   "'");
   return static_cast<int64_t>(std::floor(value * static_cast<double>(unit)));
 }
 
@@ -115,9 +133,11 @@ public:
       bool hasValue = text.contains('=');
       if (llvm::is_contained(kRefused, name))
         return invalid("--" + name + ": this version cannot do that");
-      const OptionRow *row = llvm::find_if(kOptions, [&](const OptionRow &entry) { return entry.name == name; });
+      const OptionRow *row =
+          llvm::find_if(kOptions, [&](const OptionRow &entry) { return entry.name == name; });
       if (row == std::end(kOptions))
-        return invalid("unknown option '" + llvm::StringRef(arguments[i]) + "'; --help lists the options");
+        return invalid("unknown option '" + llvm::StringRef(arguments[i]) +
+                       "'; --help lists the options");
       if (row->metavariable.empty() == hasValue) {
         if (hasValue)
           return invalid("--" + name + " takes no value");
@@ -134,7 +154,8 @@ public:
   std::string get(llvm::StringRef name) const {
     if (auto it = values.find(name); it != values.end())
       return it->second;
-    return llvm::find_if(kOptions, [&](const OptionRow &entry) { return entry.name == name; })->initial.str();
+    return llvm::find_if(kOptions, [&](const OptionRow &entry) { return entry.name == name; })
+        ->initial.str();
   }
   llvm::Expected<double> getNumber(llvm::StringRef name) const {
     double number;
@@ -159,8 +180,10 @@ private:
 static llvm::Error parseBetas(llvm::StringRef betas, mlir::memopt::PipelineOptions &options) {
   auto [first, second] = betas.split(',');
   double one, two;
-  if (first.getAsDouble(one) || second.getAsDouble(two) || !(one >= 0 && one < 1) || !(two >= 0 && two < 1))
-    return invalid("--betas expects two numbers in [0, 1) such as 0.9,0.999, found '" + betas + "'");
+  if (first.getAsDouble(one) || second.getAsDouble(two) || !(one >= 0 && one < 1) ||
+      !(two >= 0 && two < 1))
+    return invalid("--betas expects two numbers in [0, 1) such as 0.9,0.999, found '" + betas +
+                   "'");
   options.beta1 = one;
   options.beta2 = two;
   return llvm::Error::success();
@@ -172,12 +195,14 @@ static llvm::Error fillOptimizer(const CommandLine &line, CompileOptions &option
     return invalid("--optimizer expects sgd, adam or adamw, found '" + optimizer + "'");
   mlir::memopt::PipelineOptions &pipeline = options.pipeline;
   pipeline.optimizer = optimizer;
-  for (auto [name, option] : {std::pair<llvm::StringRef, mlir::memopt::PipelineOptions::Option<double> *>{"lr", &pipeline.lr},
-                              {"momentum", &pipeline.momentum},
-                              {"dampening", &pipeline.dampening},
-                              {"weight-decay", &pipeline.weightDecay},
-                              {"eps", &pipeline.eps},
-                              {"max-grad-norm", &pipeline.maxGradNorm}}) {
+  for (auto [name, option] :
+       {std::pair<llvm::StringRef, mlir::memopt::PipelineOptions::Option<double> *>{"lr",
+                                                                                    &pipeline.lr},
+        {"momentum", &pipeline.momentum},
+        {"dampening", &pipeline.dampening},
+        {"weight-decay", &pipeline.weightDecay},
+        {"eps", &pipeline.eps},
+        {"max-grad-norm", &pipeline.maxGradNorm}}) {
     llvm::Expected<double> number = line.getNumber(name);
     if (!number)
       return number.takeError();
@@ -204,13 +229,15 @@ static llvm::Error fillStage(llvm::StringRef emit, CompileOptions &options) {
   if (emit == "ptx")
     return invalid("--emit=ptx needs --target=cuda, which this version does not generate code for");
   if (stage < 0)
-    return invalid("--emit expects graph, joint, kernels, planned, llvm or package, found '" + emit + "'");
+    return invalid("--emit expects graph, joint, kernels, planned, llvm or package, found '" +
+                   emit + "'");
   options.emit = static_cast<Emit>(stage);
   return llvm::Error::success();
 }
 
 /// Choices of one of two words.
-static llvm::Expected<bool> parseChoice(llvm::StringRef name, llvm::StringRef text, llvm::StringRef yes, llvm::StringRef no) {
+static llvm::Expected<bool> parseChoice(llvm::StringRef name, llvm::StringRef text,
+                                        llvm::StringRef yes, llvm::StringRef no) {
   if (text == yes || text == no)
     return text == yes;
   return invalid("--" + name + " expects " + yes + " or " + no + ", found '" + text + "'");
@@ -247,7 +274,9 @@ static llvm::Error fillPlanning(const CommandLine &line, CompileOptions &options
   if (llvm::StringRef count = modules; count.consume_front("segments:")) {
     int64_t segments;
     if (count.getAsInteger(10, segments) || segments < 2)
-      return invalid("--activation-checkpointing=segments:N expects a number of at least 2, found '" + count + "'");
+      return invalid(
+          "--activation-checkpointing=segments:N expects a number of at least 2, found '" + count +
+          "'");
     options.pipeline.checkpointSegments = segments;
   } else {
     for (llvm::StringRef module : llvm::split(modules, ','))
@@ -270,11 +299,14 @@ static llvm::Error fillThreads(const CommandLine &line, CompileOptions &options)
     return llvm::joinErrors(threads ? llvm::Error::success() : threads.takeError(),
                             runThreads ? llvm::Error::success() : runThreads.takeError());
   options.compilerThreads = *threads;
-  options.pipeline.threads = *runThreads ? *runThreads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  options.pipeline.threads =
+      *runThreads ? *runThreads
+                  : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return llvm::Error::success();
 }
 
-llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOptions(int argc, char **argv) {
+llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOptions(int argc,
+                                                                                  char **argv) {
   llvm::Expected<CommandLine> line = CommandLine::parse(llvm::ArrayRef<char *>(argv + 1, argc - 1));
   if (!line)
     return line.takeError();
@@ -283,8 +315,8 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
     std::exit(0);
   }
   if (line->inputs.size() != 1)
-    return invalid("expects one MODEL.pt2 or GRAPH.mlir, found " + llvm::Twine(line->inputs.size()) +
-                   "; --help lists the options");
+    return invalid("expects one MODEL.pt2 or GRAPH.mlir, found " +
+                   llvm::Twine(line->inputs.size()) + "; --help lists the options");
   auto options = std::make_unique<CompileOptions>();
   options->input = line->inputs.front();
   options->output = line->get("o");

@@ -31,11 +31,12 @@ struct CompileOptions {
   int64_t deviceBudget = -1;
   mlir::memopt::PipelineOptions pipeline;
   double learningRate = 0.0;
-  int frontierPoints = 0;    ///< 0: no frontier
-  std::string frontierPath;  ///< without its ending; empty: print only
+  int frontierPoints = 0;   ///< 0: no frontier
+  std::string frontierPath; ///< without its ending; empty: print only
 };
 
-/// Parses; an error is one sentence that names the option. `--help` and `--version` print and leave.
+/// Parses; an error is one sentence that names the option. `--help` and `--version` print and
+/// leave.
 llvm::Expected<std::unique_ptr<CompileOptions>> parseCompileOptions(int argc, char **argv);
 
 /// "16GiB", "4096", "1.5MiB" in bytes.

@@ -44,13 +44,16 @@ private:
   LogicalResult take(Diagnostic &diagnostic) {
     std::string text;
     llvm::raw_string_ostream out(text);
-    if (!isa<UnknownLoc>(diagnostic.getLocation()) && diagnostic.getSeverity() == DiagnosticSeverity::Error)
+    if (!isa<UnknownLoc>(diagnostic.getLocation()) &&
+        diagnostic.getSeverity() == DiagnosticSeverity::Error)
       out << diagnostic.getLocation() << ": ";
     out << diagnostic;
     for (Diagnostic &note : diagnostic.getNotes())
       llvm::errs() << "note: " << note << "\n";
     if (diagnostic.getSeverity() != DiagnosticSeverity::Error) {
-      llvm::errs() << (diagnostic.getSeverity() == DiagnosticSeverity::Warning ? "warning: " : "remark: ") << text << "\n";
+      llvm::errs() << (diagnostic.getSeverity() == DiagnosticSeverity::Warning ? "warning: "
+                                                                               : "remark: ")
+                   << text << "\n";
       return success();
     }
     if (!last.empty())
@@ -122,7 +125,8 @@ private:
   }
 
   bool isOverBudget() {
-    auto arena = (*module)->getAttrOfType<IntegerAttr>(mlir::memopt::MemoptDialect::kArenaBytesAttr);
+    auto arena =
+        (*module)->getAttrOfType<IntegerAttr>(mlir::memopt::MemoptDialect::kArenaBytesAttr);
     return arena && options.deviceBudget >= 0 && arena.getInt() > options.deviceBudget;
   }
 
@@ -139,13 +143,14 @@ private:
       llvm::errs() << mlir::memopt::explainPlan(*module);
     if (options.reportPath.empty())
       return success();
-    return writeText(options.reportPath,
-                     llvm::formatv("{0:2}\n", llvm::json::Value(mlir::memopt::describePlan(*module))).str());
+    return writeText(
+        options.reportPath,
+        llvm::formatv("{0:2}\n", llvm::json::Value(mlir::memopt::describePlan(*module))).str());
   }
 
   LogicalResult writeFrontier() {
-    FailureOr<mlir::memopt::Frontier> frontier =
-        mlir::memopt::Frontier::compute(*module, mlir::memopt::BudgetOptions(), options.frontierPoints);
+    FailureOr<mlir::memopt::Frontier> frontier = mlir::memopt::Frontier::compute(
+        *module, mlir::memopt::BudgetOptions(), options.frontierPoints);
     if (failed(frontier))
       return failure();
     llvm::outs() << frontier->toText();
@@ -190,7 +195,8 @@ private:
     manifest.threads = options.pipeline.threads;
     manifest.planText = mlir::memopt::explainPlan(*module);
     if (!options.evaluate)
-      manifest.optimizer = llvm::json::Object{{"name", options.pipeline.optimizer.getValue()}, {"lr", options.learningRate}};
+      manifest.optimizer = llvm::json::Object{{"name", options.pipeline.optimizer.getValue()},
+                                              {"lr", options.learningRate}};
     if (failed(mlir::memopt::writePackageData(*module, manifest, options.output)))
       return failure();
     SmallString<128> path(options.output);
@@ -200,7 +206,8 @@ private:
 
   int finish(ExitCode code) {
     if (code != kDone)
-      llvm::errs() << "memopt-compile: error: " << (errors.last.empty() ? "compilation failed" : errors.last) << "\n";
+      llvm::errs() << "memopt-compile: error: "
+                   << (errors.last.empty() ? "compilation failed" : errors.last) << "\n";
     return code;
   }
 
@@ -223,7 +230,8 @@ int main(int argc, char **argv) {
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   std::unique_ptr<llvm::ThreadPoolInterface> pool;
   if ((*options)->compilerThreads != 1) {
-    pool = std::make_unique<llvm::DefaultThreadPool>(llvm::hardware_concurrency((*options)->compilerThreads));
+    pool = std::make_unique<llvm::DefaultThreadPool>(
+        llvm::hardware_concurrency((*options)->compilerThreads));
     context.setThreadPool(*pool);
   }
   // Messages go to people: they name the place, and leave out the text of a whole module.

@@ -6,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A roofline (Williams, Waterman and Patterson, CACM 2009): an instruction takes the longer of its arithmetic and its
-// traffic, plus what it costs to start. The rates are those of a profile, measured once per machine.
+// A roofline (Williams, Waterman and Patterson, CACM 2009): an instruction takes the longer of its
+// arithmetic and its traffic, plus what it costs to start. The rates are those of a profile,
+// measured once per machine.
 //
 //===----------------------------------------------------------------------===//
 

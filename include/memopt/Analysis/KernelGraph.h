@@ -20,7 +20,8 @@ namespace mlir::memopt {
 /// The function that holds the step, or null.
 func::FuncOp getStepFunction(ModuleOp module);
 
-/// Whether `op` runs at run time: a kernel or a library call. Reads, writes, marks and reshapes do not.
+/// Whether `op` runs at run time: a kernel or a library call. Reads, writes, marks and reshapes do
+/// not.
 bool isInstruction(Operation *op);
 
 /// Whether `op` gives its operand another shape and nothing else, so that both are one buffer.
@@ -29,7 +30,8 @@ bool isReshape(Operation *op);
 /// The value whose buffer `value` lies in: reshapes looked through.
 Value getBufferRoot(Value value);
 
-/// The path of the module that a location came from, such as "net.layer1.0.conv1"; empty when unknown.
+/// The path of the module that a location came from, such as "net.layer1.0.conv1"; empty when
+/// unknown.
 StringRef getModulePath(Location location);
 
 /// The byte offset that memory planning gave to the buffer of `value`; fails where it gave none.
@@ -40,8 +42,8 @@ struct Buffer {
   enum class Kind { Variable, Input, Result, Workspace };
   Kind kind;
   int64_t bytes;
-  /// Instruction times [begin, end): instruction i runs at time i + 1, inputs are there at 0, and what the
-  /// caller reads afterwards lives to `exitTime`. Variables live throughout.
+  /// Instruction times [begin, end): instruction i runs at time i + 1, inputs are there at 0, and
+  /// what the caller reads afterwards lives to `exitTime`. Variables live throughout.
   int64_t begin, end;
   VariableOp variable;     ///< of a variable
   Value value;             ///< of an input or result: the root value
@@ -52,8 +54,8 @@ struct Buffer {
   std::string describe() const;
 };
 
-/// The buffers of a kernel graph. A value that is written to a variable counts as its own buffer unless
-/// `isStoredDirectly` says that its producer may write into the variable's bytes.
+/// The buffers of a kernel graph. A value that is written to a variable counts as its own buffer
+/// unless `isStoredDirectly` says that its producer may write into the variable's bytes.
 class KernelGraph {
 public:
   explicit KernelGraph(func::FuncOp function);
@@ -71,8 +73,8 @@ public:
     return it == workspaceOf.end() ? -1 : static_cast<int64_t>(it->second);
   }
 
-  /// Writes whose value cannot be made in place: their producer is no instruction, the variable's old value
-  /// is still read later, or the kernel reads it in another order. Each needs a copy.
+  /// Writes whose value cannot be made in place: their producer is no instruction, the variable's
+  /// old value is still read later, or the kernel reads it in another order. Each needs a copy.
   SmallVector<WriteOp> getWritesNeedingCopies() const { return copies; }
 
 private:

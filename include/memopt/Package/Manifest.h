@@ -21,15 +21,17 @@ struct ManifestOptions {
   std::string mode = "train"; ///< or "eval"
   std::string target = "cpu";
   std::string targetFeatures;
-  int threads = 1;            ///< that library calls were planned for
+  int threads = 1; ///< that library calls were planned for
   llvm::json::Object optimizer;
-  std::string planText;       ///< the plan in words
+  std::string planText; ///< the plan in words
 };
 
-/// The manifest of docs/Package.md for a planned module. Fails with a diagnostic when something has no place.
+/// The manifest of docs/Package.md for a planned module. Fails with a diagnostic when something has
+/// no place.
 FailureOr<llvm::json::Object> buildManifest(ModuleOp planned, const ManifestOptions &options);
 
-/// An attribute tree as JSON: dictionaries, arrays, strings, numbers, booleans; a unit attribute is null.
+/// An attribute tree as JSON: dictionaries, arrays, strings, numbers, booleans; a unit attribute is
+/// null.
 llvm::json::Value attributeToJson(Attribute attribute);
 
 /// The name of an element type in manifests and safetensors ("f32", "i1"), empty for others.

@@ -13,9 +13,10 @@
 
 namespace mlir::memopt {
 
-/// Writes `weights.safetensors` and `manifest.json` into the existing folder `directory`; `program.so` comes from
-/// code generation. Fails with a diagnostic that names the file.
-LogicalResult writePackageData(ModuleOp planned, const ManifestOptions &options, StringRef directory);
+/// Writes `weights.safetensors` and `manifest.json` into the existing folder `directory`;
+/// `program.so` comes from code generation. Fails with a diagnostic that names the file.
+LogicalResult writePackageData(ModuleOp planned, const ManifestOptions &options,
+                               StringRef directory);
 
 } // namespace mlir::memopt
 

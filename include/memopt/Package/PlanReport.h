@@ -16,7 +16,8 @@
 
 namespace mlir::memopt {
 
-/// Numbers of a planned module: peak, bound, instructions, recomputation, and bytes at the peak by kind and module.
+/// Numbers of a planned module: peak, bound, instructions, recomputation, and bytes at the peak by
+/// kind and module.
 llvm::json::Object describePlan(ModuleOp planned);
 
 /// The same in words.

@@ -18,14 +18,15 @@ namespace mlir::memopt {
 
 struct ProgramOptions {
   std::string targetFeatures; ///< processor to compile for; empty: this machine's
-  int threads = 0;            ///< compiler threads; 0: as many as the machine has. Bits do not depend on it.
-  bool reference = false;     ///< plain loops without schedules
+  int threads = 0; ///< compiler threads; 0: as many as the machine has. Bits do not depend on it.
+  bool reference = false; ///< plain loops without schedules
 };
 
 /// The processor that `options` means; fails with a message when it is unknown.
 FailureOr<std::string> getTargetProcessor(const ProgramOptions &options, std::string &message);
 
-/// Generates code for every kernel of the planned module and its step function, and links it to `path`.
+/// Generates code for every kernel of the planned module and its step function, and links it to
+/// `path`.
 LogicalResult writeProgram(ModuleOp planned, const ProgramOptions &options, StringRef path);
 
 /// Prints the program's module in the LLVM dialect.

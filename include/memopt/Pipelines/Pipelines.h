@@ -15,10 +15,12 @@
 
 namespace mlir::memopt {
 
-/// What a whole compilation chooses. Each stage reads its part; the options are those of `memopt-opt
+/// What a whole compilation chooses. Each stage reads its part; the options are those of
+/// `memopt-opt
 /// --memopt-train="..."` too.
 struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
-  Option<std::string> optimizer{*this, "optimizer", llvm::cl::init("sgd"), llvm::cl::desc("sgd, adam or adamw")};
+  Option<std::string> optimizer{*this, "optimizer", llvm::cl::init("sgd"),
+                                llvm::cl::desc("sgd, adam or adamw")};
   Option<double> lr{*this, "lr", llvm::cl::init(0.001)};
   Option<double> momentum{*this, "momentum", llvm::cl::init(0.0)};
   Option<double> dampening{*this, "dampening", llvm::cl::init(0.0)};
@@ -29,16 +31,22 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
   Option<double> eps{*this, "eps", llvm::cl::init(1e-8)};
   Option<double> maxGradNorm{*this, "max-grad-norm", llvm::cl::init(0.0)};
   Option<bool> reference{*this, "reference", llvm::cl::init(false)};
-  Option<int> threads{*this, "threads", llvm::cl::init(2), llvm::cl::desc("threads of library calls at run time")};
-  Option<bool> recompute{*this, "recompute-elementwise", llvm::cl::init(true), llvm::cl::desc("recompute pointwise work")};
-  ListOption<std::string> checkpointModules{*this, "activation-checkpointing",
-                                            llvm::cl::desc("modules to recompute, by hand: names or globs")};
-  Option<int64_t> checkpointSegments{*this, "checkpoint-segments", llvm::cl::init(0),
-                                     llvm::cl::desc("equal segments of the forward pass to recompute")};
-  Option<int64_t> budget{*this, "budget", llvm::cl::init(-1), llvm::cl::desc("bytes of the device arena")};
+  Option<int> threads{*this, "threads", llvm::cl::init(2),
+                      llvm::cl::desc("threads of library calls at run time")};
+  Option<bool> recompute{*this, "recompute-elementwise", llvm::cl::init(true),
+                         llvm::cl::desc("recompute pointwise work")};
+  ListOption<std::string> checkpointModules{
+      *this, "activation-checkpointing",
+      llvm::cl::desc("modules to recompute, by hand: names or globs")};
+  Option<int64_t> checkpointSegments{
+      *this, "checkpoint-segments", llvm::cl::init(0),
+      llvm::cl::desc("equal segments of the forward pass to recompute")};
+  Option<int64_t> budget{*this, "budget", llvm::cl::init(-1),
+                         llvm::cl::desc("bytes of the device arena")};
 };
 
-/// Imported graph to joint graph: gradients and the optimizer's update become ops of the same function.
+/// Imported graph to joint graph: gradients and the optimizer's update become ops of the same
+/// function.
 void buildJointPipeline(OpPassManager &manager, const PipelineOptions &options);
 /// Joint (or, for evaluation, imported) graph to kernel graph.
 void buildKernelPipeline(OpPassManager &manager, const PipelineOptions &options);

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Planning's solveRemat works on plain integers and counts every value whole. This search places its answers in an
-// arena, which knows of buffers taken over in place and of gaps between them, and moves the solver's budget until the
-// arena just meets the user's.
+// Planning's solveRemat works on plain integers and counts every value whole. This search places
+// its answers in an arena, which knows of buffers taken over in place and of gaps between them, and
+// moves the solver's budget until the arena just meets the user's.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,8 +25,9 @@
 namespace mlir::memopt {
 
 struct BudgetOptions {
-  int64_t iterations = 400000; ///< moves of each search, of which a plan takes up to five; -1: by size
-  int32_t threads = 1;     ///< for speed only
+  int64_t iterations =
+      400000;          ///< moves of each search, of which a plan takes up to five; -1: by size
+  int32_t threads = 1; ///< for speed only
   MachineProfile profile;
 };
 
@@ -38,8 +39,8 @@ struct BudgetPlan {
   int64_t clones = 0;
 };
 
-/// Searches orders of one kernel graph whose writes have their copies (insertVariableCopies). The module is not changed
-/// before apply.
+/// Searches orders of one kernel graph whose writes have their copies (insertVariableCopies). The
+/// module is not changed before apply.
 class BudgetSearch {
 public:
   BudgetSearch(ModuleOp module, BudgetOptions options);
@@ -48,7 +49,8 @@ public:
   /// The plan of the order as it stands.
   FailureOr<BudgetPlan> getGivenPlan();
 
-  /// The cheapest plan found whose arena is at most `budget` bytes; where none was found, the lowest one.
+  /// The cheapest plan found whose arena is at most `budget` bytes; where none was found, the
+  /// lowest one.
   FailureOr<BudgetPlan> findPlan(int64_t budget);
 
   /// The largest lower bound that any search proved, in the solver's terms.

@@ -15,8 +15,9 @@
 
 namespace mlir::memopt {
 
-/// Plans of one kernel graph from the smallest arena found to that of the given order, by increasing bytes and
-/// decreasing predicted time: a plan for fewer bytes is also one for more, so none that is beaten stays.
+/// Plans of one kernel graph from the smallest arena found to that of the given order, by
+/// increasing bytes and decreasing predicted time: a plan for fewer bytes is also one for more, so
+/// none that is beaten stays.
 class Frontier {
 public:
   /// Solves `points` budgets, spread evenly between the smallest and the given order's.
@@ -24,7 +25,8 @@ public:
 
   ArrayRef<BudgetPlan> getPlans() const { return plans; }
 
-  /// {"format": "memopt-frontier", "version": 1, "points": [{"bytes", "seconds", "recomputed", "overhead"}, ...]}
+  /// {"format": "memopt-frontier", "version": 1, "points": [{"bytes", "seconds", "recomputed",
+  /// "overhead"}, ...]}
   llvm::json::Object toJson() const;
   /// A picture of it: bytes to the right, predicted step time upwards.
   std::string toSvg() const;
