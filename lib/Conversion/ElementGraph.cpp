@@ -80,7 +80,7 @@ NodeId ElementGraph::getIndex(const IndexExpr &expr) {
 }
 
 NodeId ElementGraph::getApply(OperationName name, Attribute attributes, ArrayRef<NodeId> operands,
-                             Type type, unsigned number) {
+                              Type type, unsigned number) {
   ElementNode node{ElementNode::Apply, type, attributes, name, number};
   node.operands.assign(operands.begin(), operands.end());
   return intern(std::move(node));
@@ -134,7 +134,7 @@ FailureOr<NodeId> ElementGraph::build(Value value, ArrayRef<IndexExpr> indices, 
 }
 
 FailureOr<NodeId> ElementGraph::buildUncached(Value value, ArrayRef<IndexExpr> indices,
-                                             NodeId guard) {
+                                              NodeId guard) {
   auto type = cast<RankedTensorType>(value.getType());
   if (auto argument = dyn_cast<BlockArgument>(value))
     return getLoad(argument.getArgNumber(), getScalarType(type.getElementType()),
@@ -188,7 +188,7 @@ FailureOr<DenseElementsAttr> ElementGraph::readConstant(Operation *op) {
 }
 
 FailureOr<NodeId> ElementGraph::buildConstant(DenseElementsAttr values, ArrayRef<IndexExpr> indices,
-                                             NodeId guard) {
+                                              NodeId guard) {
   if (values.isSplat())
     return getConstant(values.getSplatValue<TypedAttr>());
   auto *known = llvm::find(constantBuffers, values);
@@ -204,7 +204,8 @@ FailureOr<NodeId> ElementGraph::buildConstant(DenseElementsAttr values, ArrayRef
 // Structured ops
 //===----------------------------------------------------------------------===//
 
-static FailureOr<IndexExpr> applyExpr(IndexTable &table, AffineExpr expr, ArrayRef<IndexExpr> dims) {
+static FailureOr<IndexExpr> applyExpr(IndexTable &table, AffineExpr expr,
+                                      ArrayRef<IndexExpr> dims) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expr))
     return IndexExpr(constant.getValue());
   if (auto dim = dyn_cast<AffineDimExpr>(expr))
@@ -235,7 +236,7 @@ static FailureOr<IndexExpr> applyExpr(IndexTable &table, AffineExpr expr, ArrayR
 }
 
 LogicalResult ElementGraph::bindOperands(linalg::LinalgOp op, ArrayRef<IndexExpr> loops,
-                                        NodeId guard, bool withOutputs, Environment &environment) {
+                                         NodeId guard, bool withOutputs, Environment &environment) {
   for (OpOperand &operand : op->getOpOperands()) {
     BlockArgument argument = op.getMatchingBlockArgument(&operand);
     if (argument.use_empty() || (op.isDpsInit(&operand) && !withOutputs))
@@ -248,8 +249,8 @@ LogicalResult ElementGraph::bindOperands(linalg::LinalgOp op, ArrayRef<IndexExpr
       for (AffineExpr expr : op.getMatchingIndexingMap(&operand).getResults()) {
         FailureOr<IndexExpr> index = applyExpr(table, expr, loops);
         if (failed(index))
-          return op->emitError("operand ") << operand.getOperandNumber()
-                                           << " has an indexing map that no kernel computes";
+          return op->emitError("operand ")
+                 << operand.getOperandNumber() << " has an indexing map that no kernel computes";
         indices.push_back(*index);
       }
       node = build(operand.get(), indices, guard);
@@ -262,7 +263,7 @@ LogicalResult ElementGraph::bindOperands(linalg::LinalgOp op, ArrayRef<IndexExpr
 }
 
 FailureOr<NodeId> ElementGraph::buildLinalg(linalg::LinalgOp op, unsigned result,
-                                           ArrayRef<IndexExpr> indices, NodeId guard) {
+                                            ArrayRef<IndexExpr> indices, NodeId guard) {
   SmallVector<int64_t> sizes = op.getStaticLoopRanges();
   SmallVector<std::optional<IndexExpr>> loops(sizes.size());
   AffineMap map = op.getMatchingIndexingMap(op.getDpsInitOperand(result));
@@ -294,7 +295,7 @@ FailureOr<NodeId> ElementGraph::buildLinalg(linalg::LinalgOp op, unsigned result
 //===----------------------------------------------------------------------===//
 
 SmallVector<AtomId, 4> ElementGraph::chooseVariables(ArrayRef<int64_t> sizes,
-                                                    ArrayRef<AtomId> taken) {
+                                                     ArrayRef<AtomId> taken) {
   SmallVector<AtomId, 4> chosen;
   for (int64_t size : sizes) {
     for (unsigned variant = 0;; ++variant) {
@@ -311,7 +312,7 @@ SmallVector<AtomId, 4> ElementGraph::chooseVariables(ArrayRef<int64_t> sizes,
 }
 
 FailureOr<NodeId> ElementGraph::buildReduction(linalg::LinalgOp op, unsigned result,
-                                              ArrayRef<IndexExpr> loops, NodeId guard) {
+                                               ArrayRef<IndexExpr> loops, NodeId guard) {
   std::vector<int64_t> key{asKey(op.getOperation()), guard};
   for (const IndexExpr &loop : loops)
     loop.encode(key);
@@ -325,7 +326,7 @@ FailureOr<NodeId> ElementGraph::buildReduction(linalg::LinalgOp op, unsigned res
   }
   const ElementReduction &reduction = reductions[number];
   ElementNode node{ElementNode::Reduce,
-                  getScalarType(getElementTypeOrSelf(op->getResult(result).getType()))};
+                   getScalarType(getElementTypeOrSelf(op->getResult(result).getType()))};
   node.number = result;
   node.reduction = number;
   node.variables.assign(reduction.freeVariables.begin(), reduction.freeVariables.end());
@@ -355,7 +356,7 @@ static unsigned countBrokenAddresses(const ElementGraph &graph, ArrayRef<NodeId>
 /// Writes the reduction's loops as few long ones: neighbours merge as long as no address breaks,
 /// which is how a sum over height and width becomes one contiguous sweep.
 LogicalResult ElementGraph::fillReduction(linalg::LinalgOp op, ArrayRef<IndexExpr> loops,
-                                         NodeId guard, unsigned number) {
+                                          NodeId guard, unsigned number) {
   SmallVector<int64_t> sizes = op.getStaticLoopRanges();
   SmallVector<utils::IteratorType> iterators = op.getIteratorTypesArray();
   SmallVector<unsigned> dims;
@@ -456,7 +457,7 @@ LogicalResult ElementGraph::fillReduction(linalg::LinalgOp op, ArrayRef<IndexExp
 }
 
 void ElementGraph::recognizeCombiners(linalg::LinalgOp op, ElementReduction &reduction,
-                                     Environment &environment) {
+                                      Environment &environment) {
   for (auto [i, argument] : llvm::enumerate(op.getRegionOutputArgs())) {
     std::optional<Combiner> &combiner = reduction.combiners.emplace_back();
     NodeId &contribution = reduction.contributions.emplace_back(kNoNode);

@@ -7,10 +7,10 @@
 //===----------------------------------------------------------------------===//
 //
 // What one element of a result is, as a graph of scalar nodes: loads at addresses that are
-// expressions in loop variables, arith and math ops, and reductions that own loop variables of their
-// own. Equal nodes are one node. Asking for an element walks the kernel's body from the result
-// backwards; a view only changes the indices that it passes on, so it leaves no trace. Every node
-// knows the loop variables that it depends on, and that alone decides the loop in which it is
+// expressions in loop variables, arith and math ops, and reductions that own loop variables of
+// their own. Equal nodes are one node. Asking for an element walks the kernel's body from the
+// result backwards; a view only changes the indices that it passes on, so it leaves no trace. Every
+// node knows the loop variables that it depends on, and that alone decides the loop in which it is
 // computed.
 //
 //===----------------------------------------------------------------------===//
@@ -107,16 +107,18 @@ private:
   FailureOr<NodeId> buildConcat(Operation *op, ArrayRef<IndexExpr> indices, NodeId guard);
   FailureOr<NodeId> buildPad(Operation *op, ArrayRef<IndexExpr> indices, NodeId guard);
   FailureOr<DenseElementsAttr> readConstant(Operation *op);
-  FailureOr<NodeId> buildConstant(DenseElementsAttr values, ArrayRef<IndexExpr> indices, NodeId guard);
+  FailureOr<NodeId> buildConstant(DenseElementsAttr values, ArrayRef<IndexExpr> indices,
+                                  NodeId guard);
   FailureOr<NodeId> buildLinalg(linalg::LinalgOp op, unsigned result, ArrayRef<IndexExpr> indices,
                                 NodeId guard);
-  FailureOr<NodeId> buildReduction(linalg::LinalgOp op, unsigned result,
-                                   ArrayRef<IndexExpr> loops, NodeId guard);
+  FailureOr<NodeId> buildReduction(linalg::LinalgOp op, unsigned result, ArrayRef<IndexExpr> loops,
+                                   NodeId guard);
   LogicalResult bindOperands(linalg::LinalgOp op, ArrayRef<IndexExpr> loops, NodeId guard,
                              bool withOutputs, Environment &environment);
   LogicalResult fillReduction(linalg::LinalgOp op, ArrayRef<IndexExpr> loops, NodeId guard,
                               unsigned number);
-  void recognizeCombiners(linalg::LinalgOp op, ElementReduction &reduction, Environment &environment);
+  void recognizeCombiners(linalg::LinalgOp op, ElementReduction &reduction,
+                          Environment &environment);
   SmallVector<AtomId, 4> chooseVariables(ArrayRef<int64_t> sizes, ArrayRef<AtomId> taken);
   /// A scalar of a body or of the kernel's top level.
   FailureOr<NodeId> buildScalar(Value value, ArrayRef<IndexExpr> loops, NodeId guard,

@@ -16,7 +16,7 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 FailureOr<NodeId> ElementGraph::buildScalar(Value value, ArrayRef<IndexExpr> loops, NodeId guard,
-                                           Environment &environment) {
+                                            Environment &environment) {
   auto known = environment.find(value);
   if (known != environment.end())
     return known->second;
@@ -46,7 +46,7 @@ FailureOr<NodeId> ElementGraph::buildScalar(Value value, ArrayRef<IndexExpr> loo
 }
 
 FailureOr<NodeId> ElementGraph::buildScalarOp(Operation &op, unsigned result,
-                                             ArrayRef<NodeId> operands) {
+                                              ArrayRef<NodeId> operands) {
   if (!isa<arith::ArithDialect, math::MathDialect>(op.getDialect()) || op.getNumRegions())
     return op.emitError("'") << op.getName() << "' is not computed by any kernel";
   NodeId folded = foldIndex(op, operands);
@@ -62,7 +62,7 @@ FailureOr<NodeId> ElementGraph::buildScalarOp(Operation &op, unsigned result,
     if (from == to)
       return operands[0];
     bool isSigned = isa<arith::IndexCastOp>(op);
-    StringRef cast = to < from    ? arith::TruncIOp::getOperationName()
+    StringRef cast = to < from  ? arith::TruncIOp::getOperationName()
                      : isSigned ? arith::ExtSIOp::getOperationName()
                                 : arith::ExtUIOp::getOperationName();
     name = OperationName(cast, context);
@@ -72,7 +72,7 @@ FailureOr<NodeId> ElementGraph::buildScalarOp(Operation &op, unsigned result,
 }
 
 FailureOr<NodeId> ElementGraph::buildExtract(Operation *op, ArrayRef<IndexExpr> loops, NodeId guard,
-                                            Environment &environment) {
+                                             Environment &environment) {
   auto extract = cast<tensor::ExtractOp>(op);
   SmallVector<IndexExpr> indices;
   for (auto [value, size] :

@@ -66,7 +66,8 @@ static SmallVector<IndexExpr> mapTranspose(TransposeOp op, ArrayRef<IndexExpr> i
   return result;
 }
 
-FailureOr<NodeId> ElementGraph::buildView(Operation *op, ArrayRef<IndexExpr> indices, NodeId guard) {
+FailureOr<NodeId> ElementGraph::buildView(Operation *op, ArrayRef<IndexExpr> indices,
+                                          NodeId guard) {
   if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op))
     return build(slice.getSource(), mapSlice(slice, indices), guard);
   if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op))
@@ -94,7 +95,7 @@ FailureOr<NodeId> ElementGraph::buildView(Operation *op, ArrayRef<IndexExpr> ind
 }
 
 FailureOr<NodeId> ElementGraph::buildConcat(Operation *op, ArrayRef<IndexExpr> indices,
-                                           NodeId guard) {
+                                            NodeId guard) {
   auto concat = cast<tensor::ConcatOp>(op);
   unsigned dim = concat.getDim();
   int64_t begin = 0;
@@ -104,8 +105,8 @@ FailureOr<NodeId> ElementGraph::buildConcat(Operation *op, ArrayRef<IndexExpr> i
     NodeId inside = conjoin(compareIndex(indices[dim], /*isBelow=*/false, begin),
                             compareIndex(indices[dim], /*isBelow=*/true, end));
     const ElementNode &node = nodes[inside];
-    bool never = node.kind == ElementNode::Constant &&
-                 cast<IntegerAttr>(node.attribute).getValue().isZero();
+    bool never =
+        node.kind == ElementNode::Constant && cast<IntegerAttr>(node.attribute).getValue().isZero();
     if (!never) {
       SmallVector<IndexExpr> inner(indices);
       inner[dim] = IndexTable::add(inner[dim], IndexExpr(-begin));

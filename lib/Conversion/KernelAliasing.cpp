@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A store may hit an operand's element that nobody reads later: each read is in an earlier stage; or
-// belongs to the very element that is stored; or is done once per row, before the row's stores, and
-// stays within the row.
+// A store may hit an operand's element that nobody reads later: each read is in an earlier stage;
+// or belongs to the very element that is stored; or is done once per row, before the row's stores,
+// and stays within the row.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,9 +34,8 @@ static SmallVector<Read> collectReads(const ElementGraph &graph, const KernelNes
     if (!visited.insert({id, isPerRow}).second)
       return;
     const ElementNode &node = graph.getNode(id);
-    bool isOutside = llvm::none_of(nest.loops, [&](AtomId loop) {
-      return llvm::is_contained(node.variables, loop);
-    });
+    bool isOutside = llvm::none_of(
+        nest.loops, [&](AtomId loop) { return llvm::is_contained(node.variables, loop); });
     // What depends on no loop of the nest is computed before them.
     isPerRow |= node.kind == ElementNode::Reduce && isOutside;
     if (node.kind == ElementNode::Load && node.number == operand)
@@ -79,19 +78,28 @@ static LogicalResult checkStage(const ElementGraph &graph, const KernelStage &st
   return success();
 }
 
+/// Moves what `isLast` holds for behind the others; the order is kept otherwise.
+template <typename List, typename Predicate> static void moveLast(List &list, Predicate isLast) {
+  List first, last;
+  for (auto &element : list)
+    (isLast(element) ? last : first).push_back(std::move(element));
+  llvm::append_range(first, last);
+  list = std::move(first);
+}
+
 std::optional<unsigned> mlir::memopt::orderForAliases(const ElementGraph &graph,
                                                       KernelSchedule &schedule,
                                                       ArrayRef<int64_t> resultBuffers) {
   auto isOverOperand = [&](const KernelStore &store) { return resultBuffers[store.result] >= 0; };
-  auto overwrites = [&](const KernelNest &nest) { return llvm::any_of(nest.stores, isOverOperand); };
-  auto anyOverwrites = [&](const KernelStage &stage) { return llvm::any_of(stage.nests, overwrites); };
+  auto overwrites = [&](const KernelNest &nest) {
+    return llvm::any_of(nest.stores, isOverOperand);
+  };
+  auto anyOverwrites = [&](const KernelStage &stage) {
+    return llvm::any_of(stage.nests, overwrites);
+  };
   for (KernelStage &stage : schedule.stages)
-    llvm::stable_sort(stage.nests, [&](const KernelNest &a, const KernelNest &b) {
-      return !overwrites(a) && overwrites(b);
-    });
-  llvm::stable_sort(schedule.stages, [&](const KernelStage &a, const KernelStage &b) {
-    return !anyOverwrites(a) && anyOverwrites(b);
-  });
+    moveLast(stage.nests, overwrites);
+  moveLast(schedule.stages, anyOverwrites);
 
   for (auto [s, stage] : llvm::enumerate(schedule.stages))
     for (auto [n, nest] : llvm::enumerate(stage.nests))

@@ -14,10 +14,10 @@
 namespace mlir::memopt {
 
 /// Orders the nests of each stage so that results over operands are stored last, and checks that no
-/// element is read after it is overwritten. `resultBuffers[i]` is the operand under result i, or -1.
-/// Gives the number of a result that would be stored too early.
+/// element is read after it is overwritten. `resultBuffers[i]` is the operand under result i, or
+/// -1. Gives the number of a result that would be stored too early.
 std::optional<unsigned> orderForAliases(const ElementGraph &graph, KernelSchedule &schedule,
-                                             ArrayRef<int64_t> resultBuffers);
+                                        ArrayRef<int64_t> resultBuffers);
 
 } // namespace mlir::memopt
 

@@ -19,7 +19,8 @@ class StageCost {
 public:
   StageCost(const ElementGraph &graph, std::optional<AtomId> row, const ScheduleTarget &target);
 
-  /// The price of all rows of `nest`; with `keep` later nests get what its rows compute for nothing.
+  /// The price of all rows of `nest`; with `keep` later nests get what its rows compute for
+  /// nothing.
   double price(const KernelNest &nest, bool keep);
   /// The part of the last nest's price that is spent on reductions outside its own loops.
   double getSharedPrice() const { return sharedPrice; }

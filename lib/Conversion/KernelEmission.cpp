@@ -15,7 +15,8 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 /// Reductions under the stage's results, those that others need first.
-static SmallVector<unsigned> collectReductions(const ElementGraph &graph, const KernelStage &stage) {
+static SmallVector<unsigned> collectReductions(const ElementGraph &graph,
+                                               const KernelStage &stage) {
   SmallVector<unsigned> order;
   llvm::DenseSet<NodeId> visited;
   std::function<void(NodeId)> visit = [&](NodeId node) {
@@ -265,8 +266,8 @@ void StageEmitter::emitBlockAt(AtomId variable, int64_t lanes, Value block,
   };
   if (full * lanes == size)
     return emitLanes(lanes);
-  Value isFull = arith::CmpIOp::create(builder, location, arith::CmpIPredicate::slt, block,
-                                       constant(full));
+  Value isFull =
+      arith::CmpIOp::create(builder, location, arith::CmpIPredicate::slt, block, constant(full));
   auto branch = scf::IfOp::create(builder, location, isFull, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(builder);
   current->child = branch;

@@ -6,9 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Emission obeys the schedule. Scopes mirror the loops around the insertion point; a node is emitted
-// in the innermost scope that binds one of its variables, before the loops inside that scope, and
-// remembered there. So what does not change in a loop is computed before it, and nothing twice.
+// Emission obeys the schedule. Scopes mirror the loops around the insertion point; a node is
+// emitted in the innermost scope that binds one of its variables, before the loops inside that
+// scope, and remembered there. So what does not change in a loop is computed before it, and nothing
+// twice.
 //
 //===----------------------------------------------------------------------===//
 
@@ -59,7 +60,8 @@ private:
   SmallVector<Value> emitLoop(Value lower, Value upper, int64_t step, ValueRange carried,
                               llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body);
   SmallVector<Value> emitScalarLoop(AtomId variable, ValueRange carried, BodyFn body);
-  SmallVector<Value> emitVectorLoop(AtomId variable, int64_t lanes, ValueRange carried, BodyFn body);
+  SmallVector<Value> emitVectorLoop(AtomId variable, int64_t lanes, ValueRange carried,
+                                    BodyFn body);
   SmallVector<Value> emitBlock(AtomId variable, Value first, int64_t lanes, ValueRange carried,
                                BodyFn body);
 
@@ -107,8 +109,8 @@ private:
                                         size_t level, std::optional<LaneChoice> choice,
                                         ValueRange carried);
   SmallVector<Value> emitOneIteration(ArrayRef<unsigned> group, bool inLanes, ValueRange carried);
-  SmallVector<Value> emitCascade(ArrayRef<unsigned> group, AtomId variable,
-                                 ValueRange carried, BodyFn body);
+  SmallVector<Value> emitCascade(ArrayRef<unsigned> group, AtomId variable, ValueRange carried,
+                                 BodyFn body);
   Value combine(const Combiner &combiner, Value a, Value b);
   Value emitNeutral(const Combiner &combiner, int64_t lanes);
   Value widen(Value value, Value neutral);
@@ -127,7 +129,8 @@ private:
   SmallVector<Value> buffers, results;
   Scope root;
   Scope *current = &root;
-  /// Buffers of staged loads, and the row of the tile that is being computed; null outside of tiles.
+  /// Buffers of staged loads, and the row of the tile that is being computed; null outside of
+  /// tiles.
   llvm::DenseMap<NodeId, Value> tileBuffers;
   Value tileRow;
   int64_t tileLanes = 0;

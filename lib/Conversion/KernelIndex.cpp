@@ -167,8 +167,8 @@ SmallVector<IndexExpr> IndexTable::delinearize(const IndexExpr &a, ArrayRef<int6
 // Facts
 //===----------------------------------------------------------------------===//
 
-/// Recognizes k * (d / b) - k * (c / b) * (d / c), that is k * ((d / b) mod (c / b)), for a quotient
-/// d / c with a negative coefficient; removes it from `a` and returns its range.
+/// Recognizes k * (d / b) - k * (c / b) * (d / c), that is k * ((d / b) mod (c / b)), for a
+/// quotient d / c with a negative coefficient; removes it from `a` and returns its range.
 static std::optional<IndexRange> takeRemainder(const std::vector<IndexAtom> &atoms, IndexExpr &a) {
   for (const std::pair<AtomId, int64_t> &term : a.terms) {
     AtomId id = term.first;
@@ -192,7 +192,8 @@ static std::optional<IndexRange> takeRemainder(const std::vector<IndexAtom> &ato
       return range;
     for (auto [other, c] : a.terms) {
       const IndexAtom &finer = atoms[other];
-      if (other == id || finer.kind != IndexAtom::Quotient || !(finer.dividend == quotient.dividend))
+      if (other == id || finer.kind != IndexAtom::Quotient ||
+          !(finer.dividend == quotient.dividend))
         continue;
       IndexExpr minuend;
       minuend.terms.push_back({other, 1});

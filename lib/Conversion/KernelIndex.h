@@ -7,10 +7,10 @@
 //===----------------------------------------------------------------------===//
 //
 // Addresses of a kernel as canonical linear combinations of loop variables. A remainder is written
-// `e - c * (e / c)`, so quotients are the only nonlinear atoms, and cutting an index into pieces and
-// gluing the pieces together again gives back the index: a reshape of packed tensors vanishes by
-// arithmetic, with no case for it anywhere. MLIR's AffineExpr rewrites towards `mod` and knows no
-// ranges, which makes exactly that hard.
+// `e - c * (e / c)`, so quotients are the only nonlinear atoms, and cutting an index into pieces
+// and gluing the pieces together again gives back the index: a reshape of packed tensors vanishes
+// by arithmetic, with no case for it anywhere. MLIR's AffineExpr rewrites towards `mod` and knows
+// no ranges, which makes exactly that hard.
 //
 //===----------------------------------------------------------------------===//
 
@@ -51,9 +51,9 @@ struct IndexRange {
 struct IndexAtom {
   enum Kind { Variable, Quotient, Datum } kind;
   IndexRange range;
-  IndexExpr dividend;  ///< Quotient: floor(dividend / divisor)
+  IndexExpr dividend; ///< Quotient: floor(dividend / divisor)
   int64_t divisor = 1;
-  unsigned node = 0;   ///< Datum: the graph's node that computes it
+  unsigned node = 0; ///< Datum: the graph's node that computes it
   /// Loop variables that the value depends on, sorted.
   llvm::SmallVector<AtomId, 4> variables;
 };

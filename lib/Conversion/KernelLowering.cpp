@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// memopt.kernel -> @k(operands..., results...), which stores its pointers to a closure and hands each
-// stage's body @k_stage(closure, begin, end) to the runtime's parallel_for; small stages are called
-// directly.
+// memopt.kernel -> @k(operands..., results...), which stores its pointers to a closure and hands
+// each stage's body @k_stage(closure, begin, end) to the runtime's parallel_for; small stages are
+// called directly.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,10 +50,9 @@ public:
   FunctionBuilder(ModuleOp program, KernelOp kernel, std::string name, unsigned number,
                   double serialCost)
       : program(program), kernel(kernel), name(std::move(name)), number(number),
-        serialCost(serialCost),
-        builder(OpBuilder::atBlockEnd(program.getBody())), location(kernel.getLoc()),
-        pointer(LLVM::LLVMPointerType::get(program.getContext())), i64(builder.getI64Type()),
-        none(LLVM::LLVMVoidType::get(program.getContext())) {}
+        serialCost(serialCost), builder(OpBuilder::atBlockEnd(program.getBody())),
+        location(kernel.getLoc()), pointer(LLVM::LLVMPointerType::get(program.getContext())),
+        i64(builder.getI64Type()), none(LLVM::LLVMVoidType::get(program.getContext())) {}
 
   void build(const ElementGraph &graph, const KernelSchedule &schedule,
              const ScheduleTarget &target) {
@@ -100,8 +99,8 @@ private:
     builder.setInsertionPointToStart(entry);
     SmallVector<Value> buffers, results;
     for (unsigned i = 0, e = kernel.getNumOperands() + kernel.getNumResults(); i < e; ++i) {
-      Value buffer = LLVM::LoadOp::create(builder, location, pointer,
-                                          getSlot(entry->getArgument(0), i));
+      Value buffer =
+          LLVM::LoadOp::create(builder, location, pointer, getSlot(entry->getArgument(0), i));
       (i < kernel.getNumOperands() ? buffers : results).push_back(buffer);
     }
     for (DenseElementsAttr values : graph.getConstantBuffers())
@@ -131,7 +130,8 @@ private:
 
   void launch(LLVM::LLVMFuncOp body, Value closure, int64_t trips, double cost) {
     if (trips == 1 || cost < serialCost) {
-      LLVM::CallOp::create(builder, location, body, ValueRange{closure, constant(0), constant(trips)});
+      LLVM::CallOp::create(builder, location, body,
+                           ValueRange{closure, constant(0), constant(trips)});
       return;
     }
     Value slot = LLVM::AddressOfOp::create(builder, location, pointer, kRuntimeTableGlobal);
@@ -143,9 +143,9 @@ private:
     Value function = LLVM::AddressOfOp::create(builder, location, body);
     double grain = std::max(1.0, std::ceil(kPieceCost / (cost / double(trips))));
     auto type = LLVM::LLVMFunctionType::get(none, {i64, i64, pointer, pointer});
-    LLVM::CallOp::create(builder, location, type,
-                         ValueRange{parallelFor, constant(trips), constant(int64_t(grain)), function,
-                                    closure});
+    LLVM::CallOp::create(
+        builder, location, type,
+        ValueRange{parallelFor, constant(trips), constant(int64_t(grain)), function, closure});
   }
 
   ModuleOp program;

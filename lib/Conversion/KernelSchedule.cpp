@@ -130,7 +130,8 @@ SmallVector<int64_t> Scheduler::collectRowCounts(ArrayRef<Root> roots) {
   for (const Root &root : roots)
     addProducts(root.shape);
   for (Operation &op : graph.getBody())
-    if (auto structured = dyn_cast<linalg::LinalgOp>(op); structured && structured.getNumReductionLoops())
+    if (auto structured = dyn_cast<linalg::LinalgOp>(op);
+        structured && structured.getNumReductionLoops())
       for (Type type : op.getResultTypes())
         addProducts(cast<RankedTensorType>(type).getShape());
   SmallVector<int64_t> usable;
@@ -152,8 +153,8 @@ AtomId Scheduler::getVariable(int64_t size, unsigned ordinal) {
 // Nests
 //===----------------------------------------------------------------------===//
 
-/// Builds the stores of `roots`, which share their row shape. Each dimension of that shape is a product
-/// of factors; each group of neighbouring factors becomes one loop.
+/// Builds the stores of `roots`, which share their row shape. Each dimension of that shape is a
+/// product of factors; each group of neighbouring factors becomes one loop.
 FailureOr<KernelNest> Scheduler::buildNest(ArrayRef<Root> roots, std::optional<AtomId> row,
                                            int64_t rows, ArrayRef<SmallVector<int64_t>> factors,
                                            ArrayRef<SmallVector<int64_t>> groups) {
@@ -188,8 +189,7 @@ FailureOr<KernelNest> Scheduler::buildNest(ArrayRef<Root> roots, std::optional<A
       return failure();
     if (root.offset)
       indices[root.dim] = IndexTable::add(indices[root.dim], IndexExpr(root.offset));
-    nest.stores.push_back(
-        {root.result, IndexTable::linearize(indices, root.resultShape), *value});
+    nest.stores.push_back({root.result, IndexTable::linearize(indices, root.resultShape), *value});
   }
   return nest;
 }
@@ -227,9 +227,9 @@ std::optional<KernelNest> Scheduler::tryTiles(const KernelNest &nest, AtomId alo
   return tiled;
 }
 
-/// Lanes run along the last loop, where stores are contiguous, unless it is short and loads are contiguous
-/// along another. The last loop may also go outermost, which takes a reduction that depends on the lanes
-/// out of the other loops.
+/// Lanes run along the last loop, where stores are contiguous, unless it is short and loads are
+/// contiguous along another. The last loop may also go outermost, which takes a reduction that
+/// depends on the lanes out of the other loops.
 void Scheduler::chooseLoopOrder(KernelNest &nest, StageCost &cost, double &price) {
   price = cost.price(nest, /*keep=*/false);
   if (nest.loops.empty() || target.isScalar)
@@ -394,7 +394,8 @@ FailureOr<KernelStage> Scheduler::buildStage(ArrayRef<Root> roots, int64_t rows)
     stage.nests.push_back(std::move(*nest));
   }
   chooseDistribution(stage, sharedPrice);
-  // Starting threads costs, and few iterations occupy few of them; small stages get no others anyway.
+  // Starting threads costs, and few iterations occupy few of them; small stages get no others
+  // anyway.
   constexpr double kLaunch = 5000, kSmall = 40000;
   double idle = std::min(1.0, 3 / getParallelTrips(stage)) * std::max(0.0, stage.cost - kSmall);
   stage.cost += idle + std::min(stage.cost, kLaunch);
@@ -421,8 +422,8 @@ FailureOr<KernelStage> Scheduler::findStage(ArrayRef<Root> roots) {
   return *best;
 }
 
-/// Elements that a second stage brings in from memory once more; a row of one stage would find them in a
-/// cache.
+/// Elements that a second stage brings in from memory once more; a row of one stage would find them
+/// in a cache.
 double Scheduler::getRereads(const KernelSchedule &schedule) const {
   llvm::SmallDenseMap<unsigned, unsigned> readers;
   for (const KernelStage &stage : schedule.stages) {
@@ -481,9 +482,10 @@ FailureOr<KernelSchedule> Scheduler::run() {
   return cost + getRereads(apart) < together.stages.front().cost ? apart : together;
 }
 
-FailureOr<KernelSchedule> mlir::memopt::scheduleKernel(ElementGraph &graph, Operation *terminator,
-                                                       const ScheduleTarget &target,
-                                                       llvm::function_ref<bool(KernelSchedule &)> accept) {
+FailureOr<KernelSchedule>
+mlir::memopt::scheduleKernel(ElementGraph &graph, Operation *terminator,
+                             const ScheduleTarget &target,
+                             llvm::function_ref<bool(KernelSchedule &)> accept) {
   return Scheduler(graph, terminator, target, accept).run();
 }
 
@@ -494,8 +496,8 @@ FailureOr<KernelSchedule> mlir::memopt::scheduleScatter(ElementGraph &graph, Ope
   ArrayRef<int64_t> tokens = cast<RankedTensorType>(scatter.getIndices().getType()).getShape();
   ArrayRef<int64_t> shape = cast<RankedTensorType>(scatter.getResult().getType()).getShape();
   int64_t count = llvm::product_of(tokens), columns = shape[1];
-  KernelScatter info{0, shape[0], table.addVariable(count), table.addVariable(columns), 1,
-                     kNoNode, kNoNode, scatter.getPaddingIndex()};
+  KernelScatter info{0,       shape[0], table.addVariable(count), table.addVariable(columns), 1,
+                     kNoNode, kNoNode,  scatter.getPaddingIndex()};
   SmallVector<IndexExpr> indices = table.delinearize(table.get(info.token), tokens);
   FailureOr<NodeId> index = graph.build(scatter.getIndices(), indices);
   indices.push_back(table.get(info.column));

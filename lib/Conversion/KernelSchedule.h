@@ -6,11 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Which loops a kernel runs, decided apart from emission. A stage is one parallel loop over rows; in
-// every row it runs loop nests, each of which stores results. A node is computed in the innermost
-// loop whose variable it depends on, so the choice of rows and of loop order settles where
-// reductions are taken: once per row, once per column block, or (badly) once per element. Candidates
-// are priced by counting what every loop executes, and the cheapest is taken.
+// Which loops a kernel runs, decided apart from emission. A stage is one parallel loop over rows;
+// in every row it runs loop nests, each of which stores results. A node is computed in the
+// innermost loop whose variable it depends on, so the choice of rows and of loop order settles
+// where reductions are taken: once per row, once per column block, or (badly) once per element.
+// Candidates are priced by counting what every loop executes, and the cheapest is taken.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,15 +43,16 @@ struct KernelNest {
   std::optional<unsigned> vectorLoop;
   int64_t lanes = 1;
   SmallVector<KernelStore, 2> stores;
-  /// The loop before the vector loop, taken in tiles: `staged` loads are contiguous along it and not
-  /// along the lanes, so each tile of them is transposed through a buffer.
+  /// The loop before the vector loop, taken in tiles: `staged` loads are contiguous along it and
+  /// not along the lanes, so each tile of them is transposed through a buffer.
   std::optional<unsigned> tileLoop;
   int64_t tile = 1;
   SmallVector<NodeId, 2> staged;
 };
 
-/// Zeros a result of `rows` rows, then adds to row `index(token)` what `value(token, column)` gives, in
-/// the order of tokens. The parallel loop is over blocks of columns, so that no two threads meet.
+/// Zeros a result of `rows` rows, then adds to row `index(token)` what `value(token, column)`
+/// gives, in the order of tokens. The parallel loop is over blocks of columns, so that no two
+/// threads meet.
 struct KernelScatter {
   unsigned result;
   int64_t rows;
@@ -79,8 +80,8 @@ struct KernelSchedule {
   void print(const ElementGraph &graph, raw_ostream &os) const;
 };
 
-/// Results of the kernel are the values that `terminator` yields; result i is buffer i of the results.
-/// Schedules that `accept` refuses are taken only when it refuses all.
+/// Results of the kernel are the values that `terminator` yields; result i is buffer i of the
+/// results. Schedules that `accept` refuses are taken only when it refuses all.
 FailureOr<KernelSchedule> scheduleKernel(ElementGraph &graph, Operation *terminator,
                                          const ScheduleTarget &target,
                                          llvm::function_ref<bool(KernelSchedule &)> accept);
@@ -100,8 +101,8 @@ std::optional<LaneChoice> chooseReductionLanes(const ElementGraph &graph,
 
 /// Lanes of a block that holds elements of the types that `roots` compute from data in a loop over
 /// `variable` of `size` iterations.
-int64_t chooseLanes(const ElementGraph &graph, ArrayRef<NodeId> roots, AtomId variable, int64_t size,
-                    const ScheduleTarget &target);
+int64_t chooseLanes(const ElementGraph &graph, ArrayRef<NodeId> roots, AtomId variable,
+                    int64_t size, const ScheduleTarget &target);
 
 } // namespace mlir::memopt
 

@@ -83,8 +83,8 @@ private:
 };
 } // namespace
 
-/// Cephes' expf: x = n ln 2 + r, exp(r) by a polynomial. The power of two is applied in two halves, so
-/// that results below the normal numbers are right; `isBounded` says that none are, and no NaN.
+/// Cephes' expf: x = n ln 2 + r, exp(r) by a polynomial. The power of two is applied in two halves,
+/// so that results below the normal numbers are right; `isBounded` says that none are, and no NaN.
 Value Arithmetic::exp(Value original, bool isBounded) {
   Value x = original;
   if (!isBounded) {
@@ -147,10 +147,10 @@ Value Arithmetic::log(Value x) {
 /// An odd polynomial below 1 (minimax), 1 - 2 / (exp(2 |x|) + 1) above.
 Value Arithmetic::tanh(Value x) {
   Value magnitude = abs(x), square = mul(x, x);
-  Value p = polynomial(square, {-0.0003584520018193871f, 0.0023013646714389324f,
-                                -0.007946106605231762f, 0.021486658602952957f,
-                                -0.05387980118393898f, 0.13332344591617584f,
-                                -0.33333295583724976f});
+  Value p =
+      polynomial(square, {-0.0003584520018193871f, 0.0023013646714389324f, -0.007946106605231762f,
+                          0.021486658602952957f, -0.05387980118393898f, 0.13332344591617584f,
+                          -0.33333295583724976f});
   Value small = fma(mul(p, square), x, x);
   Value bounded = select(less(magnitude, constant(10.0f)), magnitude, constant(10.0f));
   Value e = exp(add(bounded, bounded), /*isBounded=*/true);
@@ -171,8 +171,8 @@ Value Arithmetic::erf(Value x) {
     r = fma(r, t, constant(coefficient));
   r = fma(r, t, sub(constant(0.0f), t));
   Value big = copySign(sub(constant(1.0f), exp(r, /*isBounded=*/true)), x);
-  Value p = polynomial(square, {-5.96761703e-4f, 4.99119423e-3f, -2.67681349e-2f,
-                                1.12819925e-1f, -3.76125336e-1f, 1.28379166e-1f});
+  Value p = polynomial(square, {-5.96761703e-4f, 4.99119423e-3f, -2.67681349e-2f, 1.12819925e-1f,
+                                -3.76125336e-1f, 1.28379166e-1f});
   Value small = fma(p, x, x);
   return select(less(constant(0.921875f), magnitude), big, small);
 }
@@ -191,7 +191,8 @@ static Value callLibm(OpBuilder &builder, Location location, StringRef function,
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(module.getBody());
     SmallVector<Type> types(operands.size(), element);
-    LLVM::LLVMFuncOp::create(builder, location, symbol, LLVM::LLVMFunctionType::get(element, types));
+    LLVM::LLVMFuncOp::create(builder, location, symbol,
+                             LLVM::LLVMFunctionType::get(element, types));
   }
   auto call = [&](ValueRange arguments) -> Value {
     return LLVM::CallOp::create(builder, location, element, symbol, arguments).getResult();
@@ -233,11 +234,12 @@ Value mlir::memopt::expandMath(OpBuilder &builder, Location location, OperationN
                             math::SqrtOp::create(builder, location, operands[0]));
   }
   // What has an LLVM intrinsic that code generation turns into a machine instruction.
-  bool isNative = llvm::StringSwitch<bool>(function)
-                      .Cases({"absf", "absi", "ceil", "copysign", "ctlz", "cttz", "ctpop", "floor"}, true)
-                      .Cases({"fma", "round", "roundeven", "sqrt", "trunc", "rsqrt", "fpowi"}, true)
-                      .Cases({"isnan", "isinf", "isfinite", "isnormal", "ipowi"}, true)
-                      .Default(false);
+  bool isNative =
+      llvm::StringSwitch<bool>(function)
+          .Cases({"absf", "absi", "ceil", "copysign", "ctlz", "cttz", "ctpop", "floor"}, true)
+          .Cases({"fma", "round", "roundeven", "sqrt", "trunc", "rsqrt", "fpowi"}, true)
+          .Cases({"isnan", "isinf", "isfinite", "isnormal", "ipowi"}, true)
+          .Default(false);
   if (isNative || !isa<Float32Type, Float64Type>(getElementTypeOrSelf(type)))
     return nullptr;
   if (function == "powf")

@@ -196,8 +196,8 @@ Value StageEmitter::emitVectorAtom(AtomId id, Scope *scope) {
   if (atom.kind == IndexAtom::Variable) {
     auto lanes = llvm::to_vector(llvm::seq<int64_t>(0, scope->lanes));
     auto type = cast<VectorType>(getVectorType(builder.getI64Type(), scope->lanes));
-    Value steps = arith::ConstantOp::create(builder, location,
-                                            DenseElementsAttr::get(type, ArrayRef(lanes)));
+    Value steps =
+        arith::ConstantOp::create(builder, location, DenseElementsAttr::get(type, ArrayRef(lanes)));
     return arith::AddIOp::create(builder, location, splat(emitAtom(id), scope->lanes), steps);
   }
   Value dividend = emitVectorIndex(atom.dividend, scope);
@@ -307,8 +307,8 @@ void StageEmitter::emitStore(const KernelStore &store, const KernelNest &nest, V
     return;
   }
   Value pointers = getAddress(buffer, element, emitVectorIndex(store.address, scope));
-  Value mask = splat(arith::ConstantOp::create(builder, location, builder.getBoolAttr(true)),
-                     scope->lanes);
+  Value mask =
+      splat(arith::ConstantOp::create(builder, location, builder.getBoolAttr(true)), scope->lanes);
   LLVM::masked_scatter::create(builder, location, value, pointers, mask,
                                builder.getI32IntegerAttr(alignment));
 }

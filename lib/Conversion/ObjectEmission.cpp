@@ -6,10 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The program is cut into parts of a few kernels each, by their order alone; threads take parts from a
-// queue, each part in an LLVMContext of its own. So the object's bytes do not depend on the number of
-// threads. Kernels arrive vectorized: LLVM's vectorizers and unroller would only undo the schedule
-// (unrolling a row loop of 64-lane vectors spills kilobytes), so a short list of passes is left.
+// The program is cut into parts of a few kernels each, by their order alone; threads take parts
+// from a queue, each part in an LLVMContext of its own. So the object's bytes do not depend on the
+// number of threads. Kernels arrive vectorized: LLVM's vectorizers and unroller would only undo the
+// schedule (unrolling a row loop of 64-lane vectors spills kilobytes), so a short list of passes is
+// left.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,9 +30,9 @@
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Transforms/DialectConversion.h"
 
+#include "llvm/ADT/StringSet.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
-#include "llvm/ADT/StringSet.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
@@ -151,13 +152,13 @@ static void declareSymbols(ModuleOp part, const llvm::StringMap<Operation *> &al
   for (StringRef name : missing) {
     Operation *definition = all.lookup(name);
     if (auto function = dyn_cast_or_null<LLVM::LLVMFuncOp>(definition)) {
-      auto declaration = LLVM::LLVMFuncOp::create(builder, function.getLoc(), name,
-                                                  function.getFunctionType());
+      auto declaration =
+          LLVM::LLVMFuncOp::create(builder, function.getLoc(), name, function.getFunctionType());
       declaration.setVisibility_(function.getVisibility_());
     } else if (auto global = dyn_cast_or_null<LLVM::GlobalOp>(definition)) {
-      auto declaration = LLVM::GlobalOp::create(
-          builder, global.getLoc(), global.getGlobalType(), global.getConstant(),
-          LLVM::Linkage::External, name, Attribute());
+      auto declaration =
+          LLVM::GlobalOp::create(builder, global.getLoc(), global.getGlobalType(),
+                                 global.getConstant(), LLVM::Linkage::External, name, Attribute());
       declaration.setVisibility_(global.getVisibility_());
     }
   }
@@ -196,8 +197,8 @@ static std::vector<Part> cutProgram(ModuleOp program) {
 }
 
 /// What kernels still need: common subexpressions of addresses and reloaded operands, loops in the
-/// form that code generation likes, invariants out of loops. Half the time of the O2 pipeline, for the
-/// same code.
+/// form that code generation likes, invariants out of loops. Half the time of the O2 pipeline, for
+/// the same code.
 static constexpr llvm::StringLiteral kPassPipeline =
     "function(early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,"
     "loop-mssa(loop-rotate,licm),early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,"
@@ -270,7 +271,8 @@ static void compilePart(Part &part, StringRef processor) {
 //===----------------------------------------------------------------------===//
 
 static std::string linkParts(ArrayRef<Part> parts, StringRef path) {
-  llvm::ErrorOr<std::string> linker = llvm::sys::findProgramByName("ld.lld", {MEMOPT_LLVM_TOOLS_DIR});
+  llvm::ErrorOr<std::string> linker =
+      llvm::sys::findProgramByName("ld.lld", {MEMOPT_LLVM_TOOLS_DIR});
   if (!linker)
     linker = llvm::sys::findProgramByName("ld.lld");
   if (!linker)

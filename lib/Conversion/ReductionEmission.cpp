@@ -9,8 +9,9 @@
 // A reduction whose result varies along the lanes of an enclosing loop keeps one accumulator per
 // lane. One whose result is a scalar sums lanes along its own loop and folds them at the end, in a
 // fixed tree. Reductions over equal boxes that are ready at the same time share their loops. Long
-// sums of floating-point numbers go through blocks, whose error grows with the block's length and the
-// number of blocks and not with their product (Higham, The Accuracy of Floating Point Summation).
+// sums of floating-point numbers go through blocks, whose error grows with the block's length and
+// the number of blocks and not with their product (Higham, The Accuracy of Floating Point
+// Summation).
 //
 //===----------------------------------------------------------------------===//
 
@@ -176,25 +177,25 @@ SmallVector<Value> StageEmitter::emitCascade(ArrayRef<unsigned> group, AtomId va
                                              ValueRange carried, BodyFn body) {
   SmallVector<const Combiner *> combiners = getCombiners(graph, group);
   int64_t size = table.getSize(variable);
-  return emitLoop(constant(0), constant(size), kSumBlock, carried, [&](Value first,
-                                                                       ValueRange totals) {
-    ScopeGuard blockScope(*this);
-    Value last = arith::AddIOp::create(builder, location, first, constant(kSumBlock));
-    last = arith::MinSIOp::create(builder, location, last, constant(size));
-    SmallVector<Value> neutral;
-    for (auto [combiner, total] : llvm::zip_equal(combiners, totals))
-      neutral.push_back(
-          emitNeutral(*combiner, isa<VectorType>(total.getType()) ? getLanes(total) : 0));
-    SmallVector<Value> block =
-        emitLoop(first, last, 1, neutral, [&](Value iteration, ValueRange arguments) {
-          ScopeGuard scope(*this);
-          scope->variables.push_back({variable, iteration});
-          return body(arguments);
-        });
-    for (auto [combiner, total, sum] : llvm::zip_equal(combiners, totals, block))
-      sum = combine(*combiner, total, sum);
-    return block;
-  });
+  return emitLoop(
+      constant(0), constant(size), kSumBlock, carried, [&](Value first, ValueRange totals) {
+        ScopeGuard blockScope(*this);
+        Value last = arith::AddIOp::create(builder, location, first, constant(kSumBlock));
+        last = arith::MinSIOp::create(builder, location, last, constant(size));
+        SmallVector<Value> neutral;
+        for (auto [combiner, total] : llvm::zip_equal(combiners, totals))
+          neutral.push_back(
+              emitNeutral(*combiner, isa<VectorType>(total.getType()) ? getLanes(total) : 0));
+        SmallVector<Value> block =
+            emitLoop(first, last, 1, neutral, [&](Value iteration, ValueRange arguments) {
+              ScopeGuard scope(*this);
+              scope->variables.push_back({variable, iteration});
+              return body(arguments);
+            });
+        for (auto [combiner, total, sum] : llvm::zip_equal(combiners, totals, block))
+          sum = combine(*combiner, total, sum);
+        return block;
+      });
 }
 
 SmallVector<Value> StageEmitter::emitReductionLoops(ArrayRef<unsigned> group,
@@ -234,7 +235,8 @@ void StageEmitter::emitSequential(ArrayRef<unsigned> group, Scope *lanesOf) {
       Value value = emitNode(initial);
       carried.push_back(lanesOf ? splat(value, lanesOf->lanes) : value);
     }
-  auto order = llvm::to_vector(llvm::seq<unsigned>(0, graph.getReduction(group.front()).variables.size()));
+  auto order =
+      llvm::to_vector(llvm::seq<unsigned>(0, graph.getReduction(group.front()).variables.size()));
   SmallVector<Value> results = emitReductionLoops(group, order, 0, std::nullopt, carried);
   size_t next = 0;
   for (unsigned reduction : group) {

@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A load that is contiguous along a loop u and strided along the lanes v would be a gather. Instead the
-// loops go over tiles of u times lanes; each tile is read by vectors along u, transposed square by square
-// in registers, and kept in a buffer on the stack, from which the rows of the tile read vectors along v.
-// What is left over at the ends of u and v gathers.
+// A load that is contiguous along a loop u and strided along the lanes v would be a gather. Instead
+// the loops go over tiles of u times lanes; each tile is read by vectors along u, transposed square
+// by square in registers, and kept in a buffer on the stack, from which the rows of the tile read
+// vectors along v. What is left over at the ends of u and v gathers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,8 +38,8 @@ void StageEmitter::emitTileAt(const KernelNest &nest, Value block) {
   Value first = arith::MulIOp::create(builder, location, block, constant(nest.tile));
   if (full * nest.tile == size)
     return emitTile(nest, first);
-  Value isFull = arith::CmpIOp::create(builder, location, arith::CmpIPredicate::slt, block,
-                                       constant(full));
+  Value isFull =
+      arith::CmpIOp::create(builder, location, arith::CmpIPredicate::slt, block, constant(full));
   auto branch = scf::IfOp::create(builder, location, isFull, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(builder);
   current->child = branch;

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Each function of the input holds one memopt.kernel. The shared object exports a function of that name,
-// which takes pointers to the kernel's operands and results, and memopt_program_bind. In a function of
-// several kernels the others get numbers behind the name. An attribute
+// Each function of the input holds one memopt.kernel. The shared object exports a function of that
+// name, which takes pointers to the kernel's operands and results, and memopt_program_bind. In a
+// function of several kernels the others get numbers behind the name. An attribute
 // `test.result_buffers` on the function says which operand's buffer each result takes.
 //
 //===----------------------------------------------------------------------===//
@@ -44,7 +44,8 @@ static void addBind(ModuleOp program) {
   auto global = LLVM::GlobalOp::create(builder, location, pointer, /*isConstant=*/false,
                                        LLVM::Linkage::Internal, kRuntimeTableGlobal, Attribute());
   builder.createBlock(&global.getInitializerRegion());
-  LLVM::ReturnOp::create(builder, location, LLVM::ZeroOp::create(builder, location, pointer).getResult());
+  LLVM::ReturnOp::create(builder, location,
+                         LLVM::ZeroOp::create(builder, location, pointer).getResult());
   builder.setInsertionPointToEnd(program.getBody());
   auto bind = LLVM::LLVMFuncOp::create(builder, location, "memopt_program_bind",
                                        LLVM::LLVMFunctionType::get(none, {pointer}));
@@ -72,8 +73,9 @@ static void addExport(ModuleOp program, StringRef name, StringRef kernel, unsign
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   cl::opt<std::string> input(cl::Positional, cl::init("-")), output("o", cl::init(""));
-  cl::opt<bool> reference("reference"), printSchedule("print-schedule"), printLLVM("print-llvm-dialect"),
-      printLoops("print-loops"), alwaysParallel("always-parallel"), timing("timing");
+  cl::opt<bool> reference("reference"), printSchedule("print-schedule"),
+      printLLVM("print-llvm-dialect"), printLoops("print-loops"), alwaysParallel("always-parallel"),
+      timing("timing");
   cl::opt<std::string> processor("processor", cl::init("native"));
   cl::opt<unsigned> threads("jobs", cl::init(2));
   cl::ParseCommandLineOptions(argc, argv, "compiles memopt kernels alone\n");
@@ -81,7 +83,8 @@ int main(int argc, char **argv) {
   auto lap = [&](StringRef what) {
     auto now = std::chrono::steady_clock::now();
     if (timing)
-      llvm::errs() << what << " " << std::chrono::duration<double, std::milli>(now - start).count() << " ms\n";
+      llvm::errs() << what << " " << std::chrono::duration<double, std::milli>(now - start).count()
+                   << " ms\n";
     start = now;
   };
 

@@ -6,9 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A kernel becomes one function on bare pointers, operands first, then results. Its loops run through
-// the runtime's parallel_for; what an iteration computes does not depend on how the loop is cut, so
-// bits do not depend on the number of threads. Every sum is taken in an order that follows from shapes.
+// A kernel becomes one function on bare pointers, operands first, then results. Its loops run
+// through the runtime's parallel_for; what an iteration computes does not depend on how the loop is
+// cut, so bits do not depend on the number of threads. Every sum is taken in an order that follows
+// from shapes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,7 +28,8 @@ struct KernelOptions {
   int64_t vectorBytes = 64;
   /// Plain scalar loops over elements, for comparison.
   bool isReference = false;
-  /// Stages that cost less, in scalar instructions, stay on one thread: starting others would take longer.
+  /// Stages that cost less, in scalar instructions, stay on one thread: starting others would take
+  /// longer.
   double serialCost = 40000;
   /// Where to print each kernel's loops; null for nowhere.
   raw_ostream *scheduleOutput = nullptr;
@@ -37,13 +39,14 @@ struct KernelOptions {
 /// buffers become one function.
 class KernelLowering {
 public:
-  /// `program` must outlive this. The functions are of the dialects llvm, arith, math, vector and scf;
-  /// emitSharedObject takes them from there.
+  /// `program` must outlive this. The functions are of the dialects llvm, arith, math, vector and
+  /// scf; emitSharedObject takes them from there.
   KernelLowering(ModuleOp program, const KernelOptions &options);
 
   /// The symbol of the function that runs `kernel`. `resultBuffers[i]` is the number of the operand
-  /// whose buffer result i takes, or -1; an empty list means that none does. Fails with a diagnostic
-  /// when an op is not one that kernels compute, or when a result would overwrite what is still read.
+  /// whose buffer result i takes, or -1; an empty list means that none does. Fails with a
+  /// diagnostic when an op is not one that kernels compute, or when a result would overwrite what
+  /// is still read.
   FailureOr<std::string> lower(KernelOp kernel, ArrayRef<int64_t> resultBuffers = {});
 
   unsigned getNumFunctions() const { return symbols.size(); }

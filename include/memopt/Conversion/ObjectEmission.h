@@ -25,8 +25,8 @@ struct ObjectOptions {
   unsigned threads = 1;
 };
 
-/// The processor that `name` means ("" and "native": this machine's), or failure with a message that
-/// lists nothing but names the unknown one.
+/// The processor that `name` means ("" and "native": this machine's), or failure with a message
+/// that lists nothing but names the unknown one.
 FailureOr<std::string> resolveProcessor(StringRef name, std::string &message);
 
 /// Bytes of one vector register of a resolved processor, at most 64.
@@ -35,8 +35,8 @@ int64_t getVectorBytes(StringRef processor);
 /// Turns every function of `program` into the LLVM dialect.
 LogicalResult convertToLLVMDialect(ModuleOp program);
 
-/// Compiles `program` (functions of KernelLowering and of the LLVM dialect) and links it to the shared
-/// object `path`. Uses up the program. Fails with a diagnostic at the program's location.
+/// Compiles `program` (functions of KernelLowering and of the LLVM dialect) and links it to the
+/// shared object `path`. Uses up the program. Fails with a diagnostic at the program's location.
 LogicalResult emitSharedObject(ModuleOp program, const ObjectOptions &options, StringRef path);
 
 } // namespace mlir::memopt

@@ -24,7 +24,8 @@ std::string toString(const IndexTable &table, const IndexExpr &expr) {
 }
 
 /// The value of `expr` when variable i is values[i].
-int64_t evaluate(const IndexTable &table, const IndexExpr &expr, const std::vector<int64_t> &values) {
+int64_t evaluate(const IndexTable &table, const IndexExpr &expr,
+                 const std::vector<int64_t> &values) {
   int64_t sum = expr.constant;
   for (auto [id, coefficient] : expr.terms) {
     const IndexAtom &atom = table.getAtom(id);
@@ -46,7 +47,8 @@ TEST(KernelIndex, ReshapeAndBackVanishes) {
   SmallVector<IndexExpr> parts = table.delinearize(flat, {3, 5, 7, 11});
   EXPECT_EQ(IndexTable::linearize(parts, {3, 5, 7, 11}), flat);
   // Through another shape of the same elements, too.
-  SmallVector<IndexExpr> others = table.delinearize(IndexTable::linearize(parts, {3, 5, 7, 11}), {15, 77});
+  SmallVector<IndexExpr> others =
+      table.delinearize(IndexTable::linearize(parts, {3, 5, 7, 11}), {15, 77});
   EXPECT_EQ(IndexTable::linearize(others, {15, 77}), flat);
 }
 
@@ -71,7 +73,8 @@ TEST(KernelIndex, RangesSeeThroughRemainders) {
 TEST(KernelIndex, StrideOfQuotientIsNoConstant) {
   IndexTable table;
   AtomId i = table.addVariable(100), j = table.addVariable(4);
-  IndexExpr expr = IndexTable::add(IndexTable::scale(table.get(j), 3), table.floorDiv(table.get(i), 8));
+  IndexExpr expr =
+      IndexTable::add(IndexTable::scale(table.get(j), 3), table.floorDiv(table.get(i), 8));
   EXPECT_EQ(table.getStride(expr, j), 3);
   EXPECT_EQ(table.getStride(expr, i), std::nullopt);
   EXPECT_EQ(table.getStride(table.get(j), i), 0);
