@@ -46,8 +46,11 @@ namespace {
 /// Copies a unit and what it reads into the body of a new kernel.
 class KernelBuilder {
 public:
-  KernelBuilder(const KernelFusion &fusion, ArrayRef<Operation *> unit)
-      : fusion(fusion), unit(unit), isAlone(isa<EmbeddingBackwardOp>(unit.front())) {}
+  /// `positions` numbers the block's ops as they stood before kernels were formed.
+  KernelBuilder(const KernelFusion &fusion, ArrayRef<Operation *> unit,
+                const llvm::DenseMap<Operation *, unsigned> &positions)
+      : fusion(fusion), unit(unit), positions(positions),
+        isAlone(isa<EmbeddingBackwardOp>(unit.front())) {}
 
   /// Builds the kernel in front of `before`, or nothing when no value of the unit is used outside.
   void build(Operation *before, llvm::DenseMap<Value, Value> &replacements) {
@@ -121,7 +124,8 @@ private:
   }
 
   SmallVector<Operation *> sortedOps() {
-    llvm::sort(ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    llvm::sort(
+        ops, [&](Operation *a, Operation *b) { return positions.lookup(a) < positions.lookup(b); });
     return ops;
   }
 
@@ -142,6 +146,7 @@ private:
 
   const KernelFusion &fusion;
   ArrayRef<Operation *> unit;
+  const llvm::DenseMap<Operation *, unsigned> &positions;
   bool isAlone;
   llvm::SmallPtrSet<Operation *, 16> included;
   SmallVector<Operation *> ops;
@@ -182,6 +187,9 @@ private:
   /// they read in front of them.
   static void formKernels(Block &block) {
     KernelFusion fusion(block);
+    llvm::DenseMap<Operation *, unsigned> positions;
+    for (auto [number, op] : llvm::enumerate(block))
+      positions[&op] = number;
     Operation *end = block.getTerminator();
     llvm::DenseMap<Value, Value> replacements;
     for (ArrayRef<Operation *> unit : fusion.getUnits()) {
@@ -191,7 +199,7 @@ private:
         for (Operation *op : unit)
           if (isa<EmbeddingBackwardOp>(op))
             moveAliases(op, end, replacements);
-        KernelBuilder(fusion, unit).build(end, replacements);
+        KernelBuilder(fusion, unit, positions).build(end, replacements);
       } else {
         moveAliases(first, end, replacements);
         if (first != end)

@@ -24,9 +24,9 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/StringMap.h"
 
+#include <numeric>
 #include <set>
 
 using namespace mlir;
@@ -335,39 +335,57 @@ bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
   return points <= smallWork || ShapedType::getNumElements(rows) >= minimumRows;
 }
 
-/// Whether data flows from cluster `from` to cluster `to` through a third one.
-bool KernelFusion::reaches(unsigned from, unsigned to) const {
-  llvm::BitVector seen(clusters.size());
+/// Collects the clusters that `from` leads to and that stand before `to`. Fails when one of them
+/// leads to `to`: merging the two would close a cycle.
+LogicalResult KernelFusion::collectBetween(unsigned from, unsigned to,
+                                           llvm::DenseSet<unsigned> &reached) const {
   SmallVector<unsigned> todo{from};
-  seen.set(from);
   while (!todo.empty()) {
     unsigned cluster = todo.pop_back_val();
     for (unsigned node : clusters[cluster])
       for (unsigned number : memberReaders[node]) {
         unsigned next = nodes[memberEdges[number].to].cluster;
         if (next == to && cluster != from)
-          return true;
-        if (next == to || seen.test(next))
+          return failure();
+        if (next == from || places[next] >= places[to] || !reached.insert(next).second)
           continue;
-        seen.set(next);
         todo.push_back(next);
       }
   }
-  return false;
+  return success();
 }
 
+/// Merges `b` into `a`, unless they do not suit or data flows from one to the other through a
+/// third. `order` stays a topological order of clusters (as Pearce and Kelly keep one, A Dynamic
+/// Topological Sort Algorithm for Directed Acyclic Graphs, 2006), so only what stands between is
+/// searched.
 bool KernelFusion::tryMerge(unsigned a, unsigned b) {
   if (a == b)
     return false;
   SmallVector<unsigned> members(clusters[a]);
   llvm::append_range(members, clusters[b]);
   llvm::sort(members);
-  if (!areCompatible(members) || reaches(a, b) || reaches(b, a))
+  unsigned first = places[a] < places[b] ? a : b, last = first == a ? b : a;
+  llvm::DenseSet<unsigned> reached;
+  if (!areCompatible(members) || failed(collectBetween(first, last, reached)))
     return false;
   for (unsigned member : members)
     nodes[member].cluster = a;
   clusters[a] = std::move(members);
   clusters[b].clear();
+  // What the first leads to comes behind both; everything else in between may stay in front.
+  SmallVector<unsigned> front, back{a};
+  unsigned begin = places[first], end = places[last];
+  for (unsigned place = begin; place <= end; ++place)
+    if (unsigned cluster = order[place]; cluster != a && cluster != b && cluster != kNoCluster)
+      (reached.contains(cluster) ? back : front).push_back(cluster);
+  llvm::append_range(front, back);
+  front.resize(end - begin + 1, kNoCluster);
+  for (auto [offset, cluster] : llvm::enumerate(front)) {
+    order[begin + offset] = cluster;
+    if (cluster != kNoCluster)
+      places[cluster] = begin + offset;
+  }
   return true;
 }
 
@@ -431,6 +449,9 @@ void KernelFusion::mergeSmallLeaves() {
 }
 
 void KernelFusion::formClusters() {
+  order.resize(clusters.size());
+  std::iota(order.begin(), order.end(), 0);
+  places = order;
   for (unsigned number = 0; number < nodes.size(); ++number) {
     const FusionNode &node = nodes[number];
     if (!node.isMember || node.isInlined || node.isAlone)

@@ -19,6 +19,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/Block.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
 namespace mlir::memopt {
@@ -90,7 +91,7 @@ private:
   bool tryMerge(unsigned a, unsigned b);
   bool areCompatible(ArrayRef<unsigned> members) const;
   bool isRowLocal(const FusionEdge &edge) const;
-  bool reaches(unsigned from, unsigned to) const;
+  LogicalResult collectBetween(unsigned from, unsigned to, llvm::DenseSet<unsigned> &reached) const;
 
   Block &block;
   llvm::SmallPtrSet<Operation *, 16> storedViews;
@@ -102,6 +103,9 @@ private:
   std::vector<SmallVector<unsigned>> readers, sources, memberReaders,
       memberSources;                           ///< edges by node
   std::vector<SmallVector<unsigned>> clusters; ///< nodes by cluster; empty once merged away
+  /// A topological order of clusters, with holes, and where each stands in it.
+  static constexpr unsigned kNoCluster = ~0u;
+  std::vector<unsigned> order, places;
 };
 
 /// Views, constants and initial values: computed where they are read, at no cost.
