@@ -1,0 +1,112 @@
+// RUN: memopt-opt %s --split-input-file --memopt-plan-memory | FileCheck %s
+
+// Which results may lie over an operand: 64 * 64 * 4 = 16384 bytes when they may, twice that when not.
+
+#rows = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+
+// The sum of a row is known before the row is stored.
+
+// CHECK: module attributes {memopt.arena_bytes = 16384 : i64
+// CHECK-LABEL: @row_sum
+func.func @row_sum(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
+  %0 = memopt.kernel (%in = %x : tensor<64x64xf32>) -> tensor<64x64xf32> {
+    %zero = arith.constant 0.0 : f32
+    %e = tensor.empty() : tensor<64xf32>
+    %z = linalg.fill ins(%zero : f32) outs(%e : tensor<64xf32>) -> tensor<64xf32>
+    %sum = linalg.generic {indexing_maps = [#rows, #row], iterator_types = ["parallel", "reduction"]}
+        ins(%in : tensor<64x64xf32>) outs(%z : tensor<64xf32>) {
+    ^bb0(%a: f32, %o: f32):
+      %s = arith.addf %o, %a : f32
+      linalg.yield %s : f32
+    } -> tensor<64xf32>
+    %f = tensor.empty() : tensor<64x64xf32>
+    %y = linalg.generic {indexing_maps = [#rows, #row, #rows], iterator_types = ["parallel", "parallel"]}
+        ins(%in, %sum : tensor<64x64xf32>, tensor<64xf32>) outs(%f : tensor<64x64xf32>) {
+    ^bb0(%a: f32, %b: f32, %o: f32):
+      %d = arith.divf %a, %b : f32
+      linalg.yield %d : f32
+    } -> tensor<64x64xf32>
+    memopt.yield %y : tensor<64x64xf32>
+  }
+  return %0 : tensor<64x64xf32>
+}
+
+// -----
+
+#rows = affine_map<(d0, d1) -> (d0, d1)>
+#column = affine_map<(d0, d1) -> (d1)>
+
+// The sum of a column needs rows that another iteration has overwritten.
+
+// CHECK: module attributes {memopt.arena_bytes = 32768 : i64
+// CHECK-LABEL: @column_sum
+func.func @column_sum(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
+  %0 = memopt.kernel (%in = %x : tensor<64x64xf32>) -> tensor<64x64xf32> {
+    %zero = arith.constant 0.0 : f32
+    %e = tensor.empty() : tensor<64xf32>
+    %z = linalg.fill ins(%zero : f32) outs(%e : tensor<64xf32>) -> tensor<64xf32>
+    %sum = linalg.generic {indexing_maps = [#rows, #column], iterator_types = ["reduction", "parallel"]}
+        ins(%in : tensor<64x64xf32>) outs(%z : tensor<64xf32>) {
+    ^bb0(%a: f32, %o: f32):
+      %s = arith.addf %o, %a : f32
+      linalg.yield %s : f32
+    } -> tensor<64xf32>
+    %f = tensor.empty() : tensor<64x64xf32>
+    %y = linalg.generic {indexing_maps = [#rows, #column, #rows], iterator_types = ["parallel", "parallel"]}
+        ins(%in, %sum : tensor<64x64xf32>, tensor<64xf32>) outs(%f : tensor<64x64xf32>) {
+    ^bb0(%a: f32, %b: f32, %o: f32):
+      %d = arith.divf %a, %b : f32
+      linalg.yield %d : f32
+    } -> tensor<64x64xf32>
+    memopt.yield %y : tensor<64x64xf32>
+  }
+  return %0 : tensor<64x64xf32>
+}
+
+// -----
+
+#rows = affine_map<(d0, d1) -> (d0, d1)>
+#turned = affine_map<(d0, d1) -> (d1, d0)>
+
+// Element (i, j) overwrites what element (j, i) reads.
+
+// CHECK: module attributes {memopt.arena_bytes = 32768 : i64
+// CHECK-LABEL: @transposed
+func.func @transposed(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
+  %0 = memopt.kernel (%in = %x : tensor<64x64xf32>) -> tensor<64x64xf32> {
+    %f = tensor.empty() : tensor<64x64xf32>
+    %y = linalg.generic {indexing_maps = [#turned, #rows], iterator_types = ["parallel", "parallel"]}
+        ins(%in : tensor<64x64xf32>) outs(%f : tensor<64x64xf32>) {
+    ^bb0(%a: f32, %o: f32):
+      %n = arith.negf %a : f32
+      linalg.yield %n : f32
+    } -> tensor<64x64xf32>
+    memopt.yield %y : tensor<64x64xf32>
+  }
+  return %0 : tensor<64x64xf32>
+}
+
+// -----
+
+#rows = affine_map<(d0, d1) -> (d0, d1)>
+#flat = affine_map<(d0) -> (d0)>
+
+// A reshape between the operand and the result keeps every element in its place.
+
+// CHECK: module attributes {memopt.arena_bytes = 16384 : i64
+// CHECK-LABEL: @reshaped
+func.func @reshaped(%x: tensor<64x64xf32>) -> tensor<4096xf32> {
+  %0 = memopt.kernel (%in = %x : tensor<64x64xf32>) -> tensor<4096xf32> {
+    %c = tensor.collapse_shape %in [[0, 1]] : tensor<64x64xf32> into tensor<4096xf32>
+    %f = tensor.empty() : tensor<4096xf32>
+    %y = linalg.generic {indexing_maps = [#flat, #flat], iterator_types = ["parallel"]}
+        ins(%c : tensor<4096xf32>) outs(%f : tensor<4096xf32>) {
+    ^bb0(%a: f32, %o: f32):
+      %n = arith.negf %a : f32
+      linalg.yield %n : f32
+    } -> tensor<4096xf32>
+    memopt.yield %y : tensor<4096xf32>
+  }
+  return %0 : tensor<4096xf32>
+}
