@@ -26,7 +26,8 @@ namespace mlir::memopt {
 class LinalgLowerings {
 public:
   /// Gives one value per result, or fails after a diagnostic.
-  using Function = std::function<FailureOr<SmallVector<Value>>(Operation *, ImplicitLocOpBuilder &)>;
+  using Function =
+      std::function<FailureOr<SmallVector<Value>>(Operation *, ImplicitLocOpBuilder &)>;
 
   template <typename OpType>
   void add(FailureOr<SmallVector<Value>> (*lower)(OpType, ImplicitLocOpBuilder &)) {
@@ -47,7 +48,9 @@ private:
 
 using Lowered = FailureOr<SmallVector<Value>>;
 
-inline RankedTensorType tensorTypeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+inline RankedTensorType tensorTypeOf(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
 /// A read of `value` by the domain dimensions `dims`.
 inline Read readDims(ImplicitLocOpBuilder &b, Value value, unsigned rank, ArrayRef<int64_t> dims) {
   return {value, selectDims(b.getContext(), rank, dims)};
