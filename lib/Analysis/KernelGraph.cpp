@@ -211,3 +211,14 @@ void KernelGraph::bindWrites(func::FuncOp function) {
     bufferOf[write.getValue()] = variableBuffer.lookup(name);
   }
 }
+
+SmallVector<int64_t> KernelGraph::getLiveBytes() const {
+  SmallVector<int64_t> live(getExitTime() + 3);
+  for (const Buffer &buffer : buffers) {
+    live[buffer.begin] += buffer.bytes;
+    live[std::min<int64_t>(buffer.end, live.size() - 1)] -= buffer.bytes;
+  }
+  for (size_t time = 1; time < live.size(); ++time)
+    live[time] += live[time - 1];
+  return live;
+}

@@ -236,7 +236,7 @@ private:
 
   void addInstructions() {
     json::Array instructions, calls;
-    SmallVector<int64_t> live = liveBytes();
+    SmallVector<int64_t> live = graph.getLiveBytes();
     for (auto [index, op] : llvm::enumerate(graph.getInstructions())) {
       auto call = dyn_cast<LibraryCallOp>(op);
       json::Object object{{"kind", call ? "library" : "kernel"},
@@ -281,18 +281,6 @@ private:
           {"bytes", getTensorBytes(result.getType())},
           {"dtype", getDtypeName(cast<RankedTensorType>(result.getType()).getElementType())}});
     return outputs;
-  }
-
-  /// Bytes alive while each instruction runs, by time.
-  SmallVector<int64_t> liveBytes() {
-    SmallVector<int64_t> live(graph.getExitTime() + 2);
-    for (const Buffer &buffer : graph.getBuffers()) {
-      live[buffer.begin] += buffer.bytes;
-      live[std::min<int64_t>(buffer.end, live.size() - 1)] -= buffer.bytes;
-    }
-    for (size_t time = 1; time < live.size(); ++time)
-      live[time] += live[time - 1];
-    return live;
   }
 
   ModuleOp module;

@@ -43,19 +43,11 @@ static StringRef kindOf(const Buffer &buffer) {
 }
 
 static void findPeak(const KernelGraph &graph, PlanFacts &facts) {
-  SmallVector<int64_t> change(graph.getExitTime() + 3);
-  for (const Buffer &buffer : graph.getBuffers()) {
-    change[buffer.begin] += buffer.bytes;
-    change[std::min<int64_t>(buffer.end, change.size() - 1)] -= buffer.bytes;
-  }
-  int64_t live = 0;
-  for (auto [time, delta] : llvm::enumerate(change)) {
-    live += delta;
+  for (auto [time, live] : llvm::enumerate(graph.getLiveBytes()))
     if (live > facts.load) {
       facts.load = live;
       facts.peakTime = static_cast<int64_t>(time);
     }
-  }
 }
 
 static PlanFacts collectFacts(ModuleOp module) {

@@ -77,6 +77,10 @@ public:
   /// old value is still read later, or the kernel reads it in another order. Each needs a copy.
   SmallVector<WriteOp> getWritesNeedingCopies() const { return copies; }
 
+  /// Sum of the bytes of all buffers alive at each time, from 0 to after the exit. A result that takes over an operand's
+  /// bytes counts beside it.
+  SmallVector<int64_t> getLiveBytes() const;
+
 private:
   void numberInstructions(func::FuncOp function);
   void addVariables(func::FuncOp function);
