@@ -7,13 +7,13 @@
 //===----------------------------------------------------------------------===//
 //
 // Moves, after FastSA (Imanishi and Xu, NeurIPS 2023):
-//   evict     a value that is alive but unused at the peak is dropped there and computed again just
-//   before
-//             its next use, with those of its operands that would have to be kept over the peak
-//             instead;
+//   evict     a value that is alive at the peak, but unused there or open to be written over, is
+//             dropped there and computed again just before its next use, with those of its operands
+//             that would have to be kept over the peak instead;
 //   drop      an instance that an earlier one can stand in for goes, and what only it needed goes
-//   too; exchange  a drop, and evictions until the peak is back within the budget; shift     an
-//   instance moves between its operands and its first use.
+//             too;
+//   exchange  a drop, and evictions until the peak is back within the budget;
+//   shift     an instance moves between its operands and its first use.
 // Every move is a list of insertions and erasures, undone in reverse when it is refused.
 //
 //===----------------------------------------------------------------------===//
@@ -239,8 +239,7 @@ bool Annealer::evict() {
     int32_t use = sequence.nextUse(value, peak);
     if (use == Sequence::none)
       continue;
-    llvm::ArrayRef<int32_t> uses = sequence.usesOf(value);
-    if (std::binary_search(uses.begin(), uses.end(), peak))
+    if (!sequence.canLeave(value, peak))
       continue;
     --wanted;
     double score = double(graph.bytes[value]) / double(graph.cost[op] + 1);

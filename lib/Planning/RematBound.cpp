@@ -13,7 +13,8 @@
 //   need(S) = min over x of max(bytes(S + operands(x) + results(x)) + workspace(x),
 //                               need(S - results(x) + operands(x)))
 //
-// is a lower bound on the peak of any order, clones allowed. It is a bottleneck shortest path over
+// is a lower bound on the peak of any order, clones allowed; x's results count once with operands
+// of x that they may take over and that S does not hold. It is a bottleneck shortest path over
 // sets, searched best first; cut short after some sets, the least key still open is a bound as
 // well.
 //
@@ -49,7 +50,7 @@ private:
     llvm::ArrayRef<int32_t> inputs = graph.inputs[op];
     return Set(inputs.begin(), inputs.end());
   }
-  int64_t runningBytes(int32_t op, const Set &alive) const;
+  int64_t runningBytes(int32_t op, const Set &alive, const Set &kept) const;
   int64_t need(int32_t op, int64_t enough, int64_t &sets) const;
 
   const Graph &graph;
@@ -57,9 +58,13 @@ private:
 
 } // namespace
 
-/// Bytes while `op` runs and `alive`, which holds its operands, is alive too.
-int64_t PeakBound::runningBytes(int32_t op, const Set &alive) const {
-  int64_t bytes = bytesOf(alive) + graph.workspace[op];
+/// Bytes while `op` runs and `alive`, which holds its operands, is alive too; `kept` is alive
+/// afterwards, so nothing takes its place.
+int64_t PeakBound::runningBytes(int32_t op, const Set &alive, const Set &kept) const {
+  int64_t bytes =
+      bytesOf(alive) + graph.workspace[op] - graph.bytesTakenOver(op, [&](int32_t operand) {
+        return !std::binary_search(kept.begin(), kept.end(), operand);
+      });
   for (int32_t value = graph.firstValue[op]; value < graph.firstValue[op + 1]; ++value)
     if (!std::binary_search(alive.begin(), alive.end(), value))
       bytes += graph.bytes[value];
@@ -78,7 +83,7 @@ int64_t PeakBound::need(int32_t op, int64_t enough, int64_t &sets) const {
   };
   std::priority_queue<Open> open;
   std::set<Set> seen;
-  int64_t start = runningBytes(op, operandsOf(op));
+  int64_t start = runningBytes(op, operandsOf(op), {});
   open.push({start, 0, operandsOf(op)});
   int64_t budget = 200;
   while (!open.empty()) {
@@ -105,7 +110,7 @@ int64_t PeakBound::need(int32_t op, int64_t enough, int64_t &sets) const {
         before.push_back(value);
       llvm::sort(before);
       before.erase(std::unique(before.begin(), before.end()), before.end());
-      int64_t key = std::max(top.key, runningBytes(maker, before));
+      int64_t key = std::max(top.key, runningBytes(maker, before, top.set));
       // While `maker` ran, the rest of the set was alive, and `before` holds it.
       open.push({key, -sets, std::move(before)});
     }
@@ -118,7 +123,7 @@ int64_t PeakBound::run(int64_t sets) {
   // The largest direct needs first: they raise the bound, and most others then stop at once.
   std::vector<std::pair<int64_t, int32_t>> direct;
   for (int32_t op = 0; op < graph.numOps; ++op) {
-    int64_t bytes = runningBytes(op, operandsOf(op));
+    int64_t bytes = runningBytes(op, operandsOf(op), {});
     direct.emplace_back(-bytes, op);
     bound = std::max(bound, bytes);
   }

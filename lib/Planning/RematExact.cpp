@@ -9,7 +9,8 @@
 // A* over states (ops that have run, values alive). The estimate of what is still to pay is the
 // cost of the ops that have not run, so the least key that is open is a lower bound on the cost at
 // any time. A value is dropped only when the next op needs its bytes: a state with more alive is
-// never worse. Values that no op still to run depends on, however indirectly, are dropped at once.
+// never worse; or when the op takes over its bytes. Values that no op still to run depends on,
+// however indirectly, are dropped at once.
 //
 //===----------------------------------------------------------------------===//
 
@@ -49,6 +50,7 @@ private:
   void expand(int32_t from);
   bool mayRun(const State &state, int32_t op) const;
   void dropAndRun(int32_t from, int32_t op, Mask droppable, Mask dropped, int64_t excess);
+  void runEnding(int32_t from, int32_t op, Mask ended);
   void push(int32_t from, int32_t op, Mask live);
   Mask useful(Mask done) const;
   int64_t rest(Mask done, Mask live) const;
@@ -169,13 +171,30 @@ void ExactSearch::dropAndRun(int32_t from, int32_t op, Mask droppable, Mask drop
   }
 }
 
+/// Runs `op` with the operands `ended` used for the last time.
+void ExactSearch::runEnding(int32_t from, int32_t op, Mask ended) {
+  Mask live = states[from].live;
+  int64_t bytes = graph.resident + graph.workspace[op] + bytesOf(live | results[op]) -
+                  graph.bytesTakenOver(op, [&](int32_t value) { return ended >> value & 1; });
+  dropAndRun(from, op, live & ~inputs[op] & ~results[op], ended, bytes - budget);
+}
+
 void ExactSearch::expand(int32_t from) {
   State state = states[from];
   for (int32_t op = 0; op < graph.numOps; ++op) {
     if (!mayRun(state, op))
       continue;
-    int64_t bytes = graph.resident + graph.workspace[op] + bytesOf(state.live | results[op]);
-    dropAndRun(from, op, state.live & ~inputs[op] & ~results[op], 0, bytes - budget);
+    Mask takeable = 0;
+    llvm::ArrayRef<int32_t> pairs = graph.inPlace[op];
+    for (size_t i = 1; i < pairs.size(); i += 2)
+      takeable |= Mask(1) << pairs[i];
+    // What nothing will use ends by itself; of the others each set may be given up.
+    Mask ends = takeable & ~useful(state.done | Mask(1) << op), rest = takeable & ~ends;
+    for (Mask given = 0;; given = (given - rest) & rest) {
+      runEnding(from, op, ends | given);
+      if (given == rest || --remaining <= 0)
+        break;
+    }
   }
 }
 

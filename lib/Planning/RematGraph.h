@@ -11,6 +11,9 @@
 
 #include "memopt/Planning/Remat.h"
 
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+
 namespace memopt::planning::remat {
 
 /// Rows of integers of different lengths.
@@ -37,8 +40,36 @@ struct Graph {
   Rows users;                      ///< ops by value, ascending
   Rows before;                     ///< by op: ops of which every instance comes earlier
   Rows behind;                     ///< the reverse: ops that come after every instance
+  Rows inPlace;                    ///< by op: result, operand, result, operand, ...; values
+  std::vector<uint8_t> takeable;   ///< by value: some op may write a result over it
+  bool hasInPlace = false;
   int64_t resident = 0;
   int64_t baseCost = 0; ///< of running each op once
+
+  /// Bytes that count once while `op` runs because a result takes over an operand for which
+  /// `ends(operand)` holds. More operands that end never make it less.
+  template <typename Ends> int64_t bytesTakenOver(int32_t op, Ends ends) const {
+    llvm::ArrayRef<int32_t> pairs = inPlace[op];
+    int64_t sum = 0;
+    llvm::SmallVector<int32_t, 8> matched; // results and operands: numbers of values, all distinct
+    for (size_t i = 0; i < pairs.size(); i += 2) {
+      int32_t result = pairs[i], operand = pairs[i + 1];
+      if (llvm::is_contained(matched, result) || llvm::is_contained(matched, operand) ||
+          !ends(operand))
+        continue;
+      matched.push_back(result);
+      matched.push_back(operand);
+      sum += bytes[result];
+    }
+    return sum;
+  }
+  bool mayTakeOver(int32_t op, int32_t operand) const {
+    llvm::ArrayRef<int32_t> pairs = inPlace[op];
+    for (size_t i = 1; i < pairs.size(); i += 2)
+      if (pairs[i] == operand)
+        return true;
+    return false;
+  }
 };
 
 } // namespace memopt::planning::remat

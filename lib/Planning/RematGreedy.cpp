@@ -185,8 +185,7 @@ bool Evictor::evictBest(int32_t peak) {
     int32_t use = sequence.nextUse(value, peak);
     if (use == Sequence::none || sequence.nextTaken(peak) == use)
       continue;
-    llvm::ArrayRef<int32_t> uses = sequence.usesOf(value);
-    if (std::binary_search(uses.begin(), uses.end(), peak))
+    if (!sequence.canLeave(value, peak))
       continue;
     Price price;
     if (!mayClone(op, use) || !estimate(op, peak, use, graph.bytes[value], 0, price))

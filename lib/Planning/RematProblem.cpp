@@ -12,7 +12,7 @@
 #include "llvm/ADT/Twine.h"
 
 #include <algorithm>
-#include <map>
+#include <set>
 
 using namespace memopt::planning;
 using namespace memopt::planning::remat;
@@ -33,6 +33,22 @@ static llvm::Error accumulate(int64_t &sum, int64_t value, size_t op, const char
     return failure("op " + Twine(op) + ": the sum of " + field +
                    " up to here does not fit 62 bits");
   sum += value;
+  return llvm::Error::success();
+}
+
+static llvm::Error checkInPlace(const RematProblem &problem, size_t index,
+                                const RematInPlace &pair) {
+  const RematOp &op = problem.ops[index];
+  if (pair.result < 0 || size_t(pair.result) >= op.results.size())
+    return failure("op " + Twine(index) + ": result " + Twine(pair.result) +
+                   " in place, expected one of " + Twine(op.results.size()) + " results");
+  if (!llvm::is_contained(op.inputs, pair.operand))
+    return failure("op " + Twine(index) + ": in place of result " + Twine(pair.operand.result) +
+                   " of op " + Twine(pair.operand.op) + ", expected one of its inputs");
+  int64_t available = problem.ops[pair.operand.op].results[pair.operand.result];
+  if (available < op.results[pair.result])
+    return failure("op " + Twine(index) + ": result " + Twine(pair.result) + " has " +
+                   Twine(op.results[pair.result]) + " bytes, in place of " + Twine(available));
   return llvm::Error::success();
 }
 
@@ -64,6 +80,13 @@ llvm::Error memopt::planning::checkRemat(const RematProblem &problem) {
       if (earlier < 0 || size_t(earlier) >= i)
         return failure("op " + Twine(i) + ": comes after op " + Twine(earlier) +
                        ", expected an earlier one");
+    for (const RematInPlace &pair : op.inPlace)
+      if (llvm::Error error = checkInPlace(problem, i, pair))
+        return error;
+    if (!llvm::is_sorted(op.inPlace, [](const RematInPlace &a, const RematInPlace &b) {
+          return a.result < b.result;
+        }))
+      return failure("op " + Twine(i) + ": results in place, expected in ascending order");
   }
   return llvm::Error::success();
 }
@@ -78,6 +101,7 @@ public:
 
   llvm::Error run() {
     lastUse.resize(order.size());
+    operandsOf.resize(order.size());
     std::vector<int64_t> latest(problem.ops.size(), -1);
     std::vector<bool> closed(problem.ops.size(), false);
     for (size_t position = 0; position < order.size(); ++position) {
@@ -97,6 +121,8 @@ public:
                          Twine(input.op) + ", which has not run");
         lastUse[latest[input.op]][input.result] = position;
       }
+      for (const RematInPlace &pair : op.inPlace)
+        operandsOf[position].push_back(latest[pair.operand.op]);
       for (int32_t earlier : op.after) {
         if (latest[earlier] < 0)
           return failure("position " + Twine(position) + ": op " + Twine(index) +
@@ -128,7 +154,7 @@ public:
     measure.peak = alive;
     for (size_t position = 0; position < order.size(); ++position) {
       alive += change[position];
-      int64_t now = alive + problem.ops[order[position]].workspace;
+      int64_t now = alive + problem.ops[order[position]].workspace - takenOver(position);
       if (now > measure.peak) {
         measure.peak = now;
         measure.position = position;
@@ -138,9 +164,28 @@ public:
   }
 
 private:
+  /// Bytes of the results at `position` that lie in those of operands.
+  int64_t takenOver(size_t position) const {
+    const RematOp &op = problem.ops[order[position]];
+    std::vector<bool> placed(op.results.size());
+    std::set<std::pair<int64_t, int32_t>> taken;
+    int64_t sum = 0;
+    for (size_t i = 0; i < op.inPlace.size(); ++i) {
+      const RematInPlace &pair = op.inPlace[i];
+      int64_t maker = operandsOf[position][i];
+      if (placed[pair.result] || lastUse[maker][pair.operand.result] != position ||
+          !taken.emplace(maker, pair.operand.result).second)
+        continue;
+      placed[pair.result] = true;
+      sum += op.results[pair.result];
+    }
+    return sum;
+  }
+
   const RematProblem &problem;
   llvm::ArrayRef<int32_t> order;
-  std::vector<std::vector<size_t>> lastUse; ///< by position and result
+  std::vector<std::vector<size_t>> lastUse;     ///< by position and result
+  std::vector<std::vector<int64_t>> operandsOf; ///< by position: who made the permitted operands
 };
 
 } // namespace
@@ -211,7 +256,9 @@ Graph::Graph(const RematProblem &problem) : resident(problem.resident) {
     }
   }
   firstValue.push_back(numValues);
-  std::vector<std::vector<int32_t>> in(numOps), use(numValues), early(numOps), late(numOps);
+  std::vector<std::vector<int32_t>> in(numOps), use(numValues), early(numOps), late(numOps),
+      pairs(numOps);
+  takeable.assign(numValues, 0);
   auto unique = [](std::vector<int32_t> &list) {
     llvm::sort(list);
     list.erase(std::unique(list.begin(), list.end()), list.end());
@@ -226,7 +273,15 @@ Graph::Graph(const RematProblem &problem) : resident(problem.resident) {
     unique(early[i]);
     for (int32_t op : early[i])
       late[op].push_back(i);
+    for (const RematInPlace &pair : problem.ops[i].inPlace) {
+      int32_t operand = firstValue[pair.operand.op] + pair.operand.result;
+      pairs[i].push_back(firstValue[i] + pair.result);
+      pairs[i].push_back(operand);
+      takeable[operand] = true;
+      hasInPlace = true;
+    }
   }
+  inPlace = Rows::from(pairs);
   inputs = Rows::from(in);
   users = Rows::from(use);
   before = Rows::from(early);

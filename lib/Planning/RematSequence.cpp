@@ -21,6 +21,8 @@ void Sequence::assign(llvm::ArrayRef<int32_t> order) {
   made.assign(graph.numOps, {});
   used.assign(graph.numValues, {});
   tree.reset(numSlots);
+  if (graph.hasInPlace)
+    takenOver.assign(numSlots, 0);
   instances = 0;
   totalCost = 0;
   for (size_t i = 0; i < order.size(); ++i)
@@ -109,6 +111,30 @@ void Sequence::changeInstance(int32_t op, int32_t slot, int64_t sign) {
     tree.add(slot, slot, sign * here);
 }
 
+void Sequence::refreshTakenOver(int32_t slot) {
+  if (slot == none)
+    return;
+  int64_t now = 0;
+  if (ops[slot] != none)
+    now = graph.bytesTakenOver(ops[slot],
+                               [&](int32_t operand) { return nextUse(operand, slot) == none; });
+  if (now == takenOver[slot])
+    return;
+  tree.add(slot, slot, takenOver[slot] - now);
+  takenOver[slot] = now;
+}
+
+/// An instance of `op` came to `slot` or went: what the uses before it may take over changes.
+void Sequence::refreshAround(int32_t op, int32_t slot) {
+  refreshTakenOver(slot);
+  for (int32_t value : graph.inputs[op])
+    if (graph.takeable[value])
+      refreshTakenOver(before(used[value], slot));
+  for (int32_t value = graph.firstValue[op]; value < graph.firstValue[op + 1]; ++value)
+    if (graph.takeable[value])
+      refreshTakenOver(before(used[value], slot));
+}
+
 static void put(Sequence::Slots &slots, int32_t slot) {
   slots.insert(std::upper_bound(slots.begin(), slots.end(), slot), slot);
 }
@@ -128,6 +154,8 @@ void Sequence::insert(int32_t op, int32_t slot) {
   taken[slot / 64] |= uint64_t(1) << (slot % 64);
   ++instances;
   totalCost += graph.cost[op];
+  if (graph.hasInPlace)
+    refreshAround(op, slot);
 }
 
 void Sequence::erase(int32_t slot) {
@@ -142,4 +170,6 @@ void Sequence::erase(int32_t slot) {
   taken[slot / 64] &= ~(uint64_t(1) << (slot % 64));
   --instances;
   totalCost -= graph.cost[op];
+  if (graph.hasInPlace)
+    refreshAround(op, slot);
 }

@@ -11,8 +11,8 @@
 // the live interval of its results and of its operands, each by one range add: O(degree * log
 // slots).
 //
-// At an empty slot no more is alive than at the next instance, so the maximum over slots is the
-// peak.
+// At an empty slot no more is alive than at the next instance, results in place of operands
+// included, so the maximum over slots is the peak.
 //
 //===----------------------------------------------------------------------===//
 
@@ -119,6 +119,13 @@ public:
     return std::max(before(used[value], slot), before(made[graph.opOf[value]], slot));
   }
 
+  /// Whether a value alive at `slot` would take less there if its next use were served by a clone:
+  /// nothing there reads it, or what does may write a result over it.
+  bool canLeave(int32_t value, int32_t slot) const {
+    return !std::binary_search(used[value].begin(), used[value].end(), slot) ||
+           (graph.takeable[value] && graph.mayTakeOver(ops[slot], value));
+  }
+
   /// Puts `op` into an empty inner slot; takes it out again. Between calls uses may stand before
   /// every instance of what they use: they then keep nothing alive.
   void insert(int32_t op, int32_t slot);
@@ -138,6 +145,8 @@ private:
   }
   void changeUse(int32_t value, int32_t slot, int64_t sign);
   void changeInstance(int32_t op, int32_t slot, int64_t sign);
+  void refreshTakenOver(int32_t slot);
+  void refreshAround(int32_t op, int32_t slot);
 
   const Graph &graph;
   int32_t numSlots = 0, instances = 0;
@@ -147,6 +156,7 @@ private:
   std::vector<Slots> made;     ///< by op, ascending
   std::vector<Slots> used;     ///< by value, ascending
   LoadTree tree;
+  std::vector<int64_t> takenOver; ///< by slot: bytes off the load for results in place of operands
 };
 
 } // namespace memopt::planning::remat

@@ -51,6 +51,8 @@ public:
       else
         fail(".after", "expected a list");
     }
+    if (const json::Value *pairs = object->get("in_place"))
+      readInPlace(*pairs, op);
     return op;
   }
 
@@ -92,15 +94,30 @@ private:
       fail(".inputs", "expected a list");
       return;
     }
-    for (size_t i = 0; i < list->size(); ++i) {
-      std::string where = (".inputs[" + Twine(i) + "]").str();
+    for (size_t i = 0; i < list->size(); ++i)
+      op.inputs.push_back(readValue((*list)[i], ".inputs[" + Twine(i) + "]"));
+  }
+  RematValue readValue(const json::Value &value, const Twine &at) {
+    std::string where = at.str();
+    const json::Array *pair = value.getAsArray();
+    if (!pair)
+      return {index(&value, where), 0};
+    if (pair->size() == 2)
+      return {index(&(*pair)[0], where), index(&(*pair)[1], where)};
+    fail(where, "expected an op, or an op and the number of its result");
+    return {};
+  }
+  void readInPlace(const json::Value &value, RematOp &op) {
+    const json::Array *list = value.getAsArray();
+    if (!list)
+      fail(".in_place", "expected a list");
+    for (size_t i = 0; list && i < list->size(); ++i) {
+      std::string where = (".in_place[" + Twine(i) + "]").str();
       const json::Array *pair = (*list)[i].getAsArray();
-      if (pair && pair->size() != 2)
-        fail(where, "expected an op, or an op and the number of its result");
-      else if (pair)
-        op.inputs.push_back({index(&(*pair)[0], where), index(&(*pair)[1], where)});
+      if (pair && pair->size() == 2)
+        op.inPlace.push_back({index(&(*pair)[0], where), readValue((*pair)[1], where)});
       else
-        op.inputs.push_back({index(&(*list)[i], where), 0});
+        fail(where, "expected the number of a result, and an input");
     }
   }
 

@@ -15,6 +15,10 @@
 // used at p or later. A result that nothing uses is alive only while it is computed. Every op runs
 // at least once. Residents are alive always.
 //
+// In place. Where an op permits it, a result takes over the bytes of an operand that is used for
+// the last time, and while the op runs the two count once. Results choose in their order, each the
+// first of its operands that ends here and that none took before.
+//
 // solveRemat starts from the given order, from a greedy plan and from segments of the order, and
 // anneals each over a sequence of slots (after FastSA, NeurIPS 2023, with its own moves); small
 // problems are solved exactly. Starts are fixed by the options and not by the threads, and all work
@@ -43,6 +47,12 @@ struct RematValue {
   }
 };
 
+/// `result` may be written over `operand`, an input of the same op with at least its bytes.
+struct RematInPlace {
+  int32_t result = 0;
+  RematValue operand;
+};
+
 struct RematOp {
   std::vector<int64_t> results;   ///< bytes of each result, each with a life of its own
   int64_t cost = 0;               ///< in any unit, such as nanoseconds
@@ -52,6 +62,7 @@ struct RematOp {
   /// Ops of which every instance, clones included, must come before any instance of this op: say
   /// all readers of a variable before its write. Earlier ops in the given order.
   std::vector<int32_t> after;
+  std::vector<RematInPlace> inPlace; ///< results ascending; of one result, the preferred first
 };
 
 struct RematProblem {
@@ -90,8 +101,9 @@ struct RematSolution {
   std::string method;              ///< what found it, for remarks
 };
 
-/// Fails when an op refers to itself or to a later one, when sizes are negative, or when the sum of
-/// bytes or costs does not fit 62 bits. The message names op and field.
+/// Fails when an op refers to itself or to a later one, when sizes are negative, when a permission
+/// names what is no operand or too small, or when the sum of bytes or costs does not fit 62 bits.
+/// The message names op and field.
 llvm::Error checkRemat(const RematProblem &problem);
 
 /// Judges an order from its meaning alone, sharing no code with the solver: fails with position,

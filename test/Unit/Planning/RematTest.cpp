@@ -78,6 +78,14 @@ static std::string refusal(const RematProblem &problem) {
   return llvm::toString(checkRemat(problem));
 }
 
+/// Some of the permissions that there may be.
+static void permitInPlace(SearchRandom &random, const RematProblem &problem, RematOp &op) {
+  for (size_t result = 0; result < op.results.size(); ++result)
+    for (RematValue input : op.inputs)
+      if (problem.ops[input.op].results[input.result] >= op.results[result] && random.below(2))
+        op.inPlace.push_back({int32_t(result), input});
+}
+
 static RematProblem randomProblem(SearchRandom &random, int count, bool features) {
   RematProblem problem;
   problem.resident = features ? random.below(5) : 0;
@@ -97,6 +105,7 @@ static RematProblem randomProblem(SearchRandom &random, int count, bool features
       op.pinned = random.below(5) == 0;
       if (i && random.below(6) == 0)
         op.after.push_back(random.below(i));
+      permitInPlace(random, problem, op);
     }
     problem.ops.push_back(op);
   }
@@ -150,8 +159,12 @@ public:
           for (int value = 0; value < values; ++value)
             if (held >> value & 1)
               alive += bytes[value];
-          if (alive <= budget)
-            go({state.first | 1u << i, held}, -negative + problem.ops[i].cost);
+          unsigned operands = 0;
+          for (const RematInPlace &pair : problem.ops[i].inPlace)
+            operands |= 1u << (first[pair.operand.op] + pair.operand.result);
+          for (unsigned ended = 0; ended <= operands; ++ended)
+            if (!(ended & ~operands) && alive - takenOver(i, ended) <= budget)
+              go({state.first | 1u << i, held & ~ended}, -negative + problem.ops[i].cost);
         }
     }
     return -1;
@@ -169,6 +182,21 @@ public:
   }
 
 private:
+  /// Each result in turn takes the first of the operands in `ended` that it may have.
+  int64_t takenOver(size_t i, unsigned ended) const {
+    const RematOp &op = problem.ops[i];
+    int64_t sum = 0;
+    for (int32_t result = 0; result < int32_t(op.results.size()); ++result)
+      for (const RematInPlace &pair : op.inPlace) {
+        unsigned operand = 1u << (first[pair.operand.op] + pair.operand.result);
+        if (pair.result != result || !(ended & operand))
+          continue;
+        ended &= ~operand;
+        sum += op.results[result];
+        break;
+      }
+    return sum;
+  }
   bool mayRun(size_t i, unsigned done, unsigned held, bool recompute) const {
     const RematOp &op = problem.ops[i];
     if ((done >> i & 1) && (op.pinned || !recompute))
@@ -224,6 +252,53 @@ TEST(Remat, WorkspaceAndResidentsCount) {
   EXPECT_EQ(measure(problem, givenOrder(problem)).peak, 122);
 }
 
+/// A value and its twin, of which a later op wants the first again: computed anew, it makes way.
+TEST(Remat, ResultsTakeOverTheBytesOfOperands) {
+  RematProblem problem;
+  problem.ops = {op(5, 1, {}), op(100, 3, {0}), op(100, 1, {1}), op(1, 1, {2}), op(1, 1, {1, 3})};
+  problem.ops[0].pinned = true;
+  EXPECT_EQ(measure(problem, givenOrder(problem)).peak, 201);
+  problem.ops[2].inPlace = {{0, {1, 0}}};
+  // Nothing changes while op 4 reads the operand.
+  EXPECT_EQ(measure(problem, givenOrder(problem)).peak, 201);
+  EXPECT_EQ(measure(problem, {0, 1, 2, 3, 1, 4}).peak, 106);
+  EXPECT_EQ(rematPeakLowerBound(problem), 106);
+  RematSolution solution = solve(problem, options(106));
+  EXPECT_TRUE(solution.feasible);
+  EXPECT_EQ(solution.cost, 10);
+  EXPECT_FALSE(solve(problem, options(105)).feasible);
+}
+
+TEST(Remat, OneOperandServesOneResult) {
+  RematProblem problem;
+  problem.ops = {op(10, 1, {}), op(10, 1, {0}), op(1, 1, {1})};
+  problem.ops[1].results = {10, 10};
+  problem.ops[1].inPlace = {{0, {0, 0}}, {1, {0, 0}}};
+  problem.ops[2].inputs.push_back({1, 1});
+  EXPECT_EQ(measure(problem, givenOrder(problem)).peak, 21);
+}
+
+/// Greedy plans and annealing must meet what the exact search finds by giving operands up.
+TEST(Remat, LargeProblemsEvictBehindResultsInPlace) {
+  RematProblem problem;
+  problem.ops = {op(1, 1, {})};
+  for (int i = 0; i < 40; ++i) {
+    int32_t last = problem.ops.size() - 1;
+    problem.ops.push_back(op(100, 5, {last}));
+    problem.ops.push_back(op(100, 1, {last + 1}));
+    problem.ops.back().inPlace = {{0, {last + 1, 0}}};
+    problem.ops.push_back(op(1, 1, {last + 2}));
+  }
+  int32_t gradient = problem.ops.size() - 1;
+  for (int i = 39; i >= 0; --i) {
+    problem.ops.push_back(op(1, 1, {3 * i + 1, gradient}));
+    gradient = problem.ops.size() - 1;
+  }
+  int64_t given = measure(problem, givenOrder(problem)).peak;
+  RematSolution solution = solve(problem, options(given / 20, 400000));
+  EXPECT_TRUE(solution.feasible) << solution.peak << " of " << given;
+}
+
 TEST(Remat, RefusesBrokenProblems) {
   RematProblem problem;
   problem.ops = {op(1, 1, {0})};
@@ -237,6 +312,17 @@ TEST(Remat, RefusesBrokenProblems) {
   EXPECT_EQ(refusal(problem), "op 1: the sum of cost up to here does not fit 62 bits");
   problem.ops = {op(INT64_MAX, 1, {})};
   EXPECT_EQ(refusal(problem), "op 0: the sum of bytes up to here does not fit 62 bits");
+  problem.ops = {op(4, 1, {}), op(6, 1, {0})};
+  problem.ops[1].inPlace = {{0, {0, 0}}};
+  EXPECT_EQ(refusal(problem), "op 1: result 0 has 6 bytes, in place of 4");
+  problem.ops[1].inPlace = {{1, {0, 0}}};
+  EXPECT_EQ(refusal(problem), "op 1: result 1 in place, expected one of 1 results");
+  problem.ops[1].inPlace = {{0, {1, 0}}};
+  EXPECT_EQ(refusal(problem), "op 1: in place of result 0 of op 1, expected one of its inputs");
+  problem.ops = {op(4, 1, {}), op(2, 1, {0})};
+  problem.ops[1].results = {1, 2};
+  problem.ops[1].inPlace = {{1, {0, 0}}, {0, {0, 0}}};
+  EXPECT_EQ(refusal(problem), "op 1: results in place, expected in ascending order");
   problem.ops = {op(1, 1, {})};
   problem.ops[0].after = {3};
   EXPECT_EQ(refusal(problem), "op 0: comes after op 3, expected an earlier one");
