@@ -57,29 +57,7 @@ Value memopt::pt2::convert(mlir::ImplicitLocOpBuilder &b, Value value, DType fro
     return value;
   auto shaped = cast<RankedTensorType>(value.getType());
   auto withElement = [&](mlir::Type element) { return shaped.clone(element); };
-  auto elementOf = [&](DType type) -> mlir::Type {
-    switch (type) {
-    case DType::Bool:
-      return b.getI1Type();
-    case DType::U8:
-    case DType::I8:
-      return b.getI8Type();
-    case DType::I32:
-      return b.getI32Type();
-    case DType::I64:
-      return b.getI64Type();
-    case DType::F16:
-      return b.getF16Type();
-    case DType::BF16:
-      return b.getBF16Type();
-    case DType::F32:
-      return b.getF32Type();
-    case DType::F64:
-      return b.getF64Type();
-    }
-    llvm_unreachable("all types are known");
-  };
-  mlir::Type target = withElement(elementOf(to));
+  mlir::Type target = withElement(getElementType(b, to));
   if (to == DType::Bool) {
     Value zero = splat(b, shaped, 0.0);
     if (isFloat(from))

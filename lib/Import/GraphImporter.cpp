@@ -355,7 +355,7 @@ RandomState GraphImporter::nextRandomState(mlir::ImplicitLocOpBuilder &b) {
     if (!module->lookupSymbol(name)) {
       mlir::memopt::VariableOp::create(
           b, module->getLoc(), name, type, mlir::memopt::Role::Hyperparameter, /*trainable=*/false,
-          /*names=*/nullptr, /*initial=*/nullptr, /*init_value=*/nullptr,
+          /*transient=*/false, /*names=*/nullptr, /*initial=*/nullptr, /*init_value=*/nullptr,
           /*of=*/nullptr, /*slot=*/nullptr, mlir::memopt::Space::Device,
           /*shard=*/nullptr);
     }

@@ -52,7 +52,7 @@ private:
   };
   struct Variable {
     mlir::memopt::VariableOp declaration;
-    std::vector<std::string> names; ///< in the state dict
+    std::vector<std::string> names; ///< in a checkpoint
     Tensor initial;                 ///< the value that the step reads
     bool isBuffer = false;
   };
@@ -63,8 +63,9 @@ private:
   llvm::Error createVariable(size_t index, const TensorMeta &meta);
   llvm::Expected<bool> foldBuffer(const InputSpec &spec, const TensorMeta &meta);
   llvm::Expected<mlir::ElementsAttr> loadInitial(llvm::StringRef name, const TensorMeta &meta);
-  llvm::Error declareVariable(const InputSpec &spec, llvm::StringRef name, const TensorMeta &meta,
-                              Variable &variable);
+  llvm::Expected<mlir::memopt::VariableOp>
+  declareVariable(const InputSpec &spec, llvm::StringRef name, const TensorMeta &meta);
+  void readInitial(const TensorMeta &meta, Variable &variable);
   void findTies();
   bool isMutatedAtOutput(llvm::StringRef target) const;
   void annotateBatch();

@@ -24,29 +24,6 @@ using mlir::memopt::Role;
 // Inputs and variables
 //===----------------------------------------------------------------------===//
 
-static mlir::Type elementType(mlir::Builder &b, DType type) {
-  switch (type) {
-  case DType::Bool:
-    return b.getI1Type();
-  case DType::U8:
-  case DType::I8:
-    return b.getI8Type();
-  case DType::I32:
-    return b.getI32Type();
-  case DType::I64:
-    return b.getI64Type();
-  case DType::F16:
-    return b.getF16Type();
-  case DType::BF16:
-    return b.getBF16Type();
-  case DType::F32:
-    return b.getF32Type();
-  case DType::F64:
-    return b.getF64Type();
-  }
-  llvm_unreachable("all types are known");
-}
-
 static Expected<const TensorMeta *> metaOf(const Graph &graph, StringRef name) {
   if (auto it = graph.tensors.find(name); it != graph.tensors.end()) {
     if (it->second.getNumElements() == 0)
@@ -85,7 +62,7 @@ Error GraphImporter::createInputs() {
 
 Error GraphImporter::createUserInput(const InputSpec &spec, const TensorMeta &meta) {
   unsigned index = function.getNumArguments();
-  auto type = RankedTensorType::get(meta.sizes, elementType(builder, meta.dtype));
+  auto type = RankedTensorType::get(meta.sizes, getElementType(builder, meta.dtype));
   mlir::NamedAttrList attrs;
   attrs.set(MemoptDialect::kNameAttr, builder.getStringAttr(spec.value));
   if (meta.dtype == DType::U8)
@@ -143,7 +120,7 @@ void GraphImporter::findTies() {
 }
 
 /// Integer buffers outside the state dict (position ids) are constants unless the step changes
-/// them.
+/// them. They are variables all the same, though nobody reads them, for a checkpoint has them.
 Expected<bool> GraphImporter::foldBuffer(const InputSpec &spec, const TensorMeta &meta) {
   constexpr int64_t largest = 1 << 20;
   bool isState = spec.kind == InputSpec::Kind::Parameter ||
@@ -169,6 +146,11 @@ Expected<bool> GraphImporter::foldBuffer(const InputSpec &spec, const TensorMeta
   tensor.storage = newIdentity();
   tensor.view = newIdentity();
   folded[tensor.storage] = spec.target;
+  if (spec.kind == InputSpec::Kind::Buffer) {
+    ASSIGN_OR_RETURN(mlir::memopt::VariableOp declaration,
+                     declareVariable(spec, spec.target, meta));
+    declaration.setNamesAttr(builder.getStrArrayAttr(StringRef(spec.target)));
+  }
   if (Error failed = define(spec.value, std::move(tensor)))
     return std::move(failed);
   return true;
@@ -188,42 +170,57 @@ Error GraphImporter::createVariable(size_t index, const TensorMeta &meta) {
 
   const std::string &target = variableOf.find(spec.target)->second;
   Variable &variable = variables[target];
-  if (!variable.declaration)
-    RETURN_IF_ERROR(declareVariable(spec, target, meta, variable));
-  bool inStateDict = spec.kind == InputSpec::Kind::Parameter ||
-                     (spec.kind == InputSpec::Kind::Buffer && spec.persistent);
-  if (inStateDict)
+  if (!variable.declaration) {
+    ASSIGN_OR_RETURN(variable.declaration, declareVariable(spec, target, meta));
+    readInitial(meta, variable);
+  }
+  bool isParameter = spec.kind == InputSpec::Kind::Parameter,
+       isBuffer = spec.kind == InputSpec::Kind::Buffer;
+  if (isParameter || (isBuffer && spec.persistent)) // as is what it may share its memory with
+    variable.declaration.setTransient(false);
+  if (isParameter || isBuffer)
     variable.names.push_back(spec.target);
   SmallVector<StringRef> names(variable.names.begin(), variable.names.end());
   variable.declaration.setNamesAttr(builder.getStrArrayAttr(names));
   return define(spec.value, variable.initial);
 }
 
-Error GraphImporter::declareVariable(const InputSpec &spec, StringRef name, const TensorMeta &meta,
-                                     Variable &variable) {
+Expected<mlir::memopt::VariableOp>
+GraphImporter::declareVariable(const InputSpec &spec, StringRef name, const TensorMeta &meta) {
   if (name == "lr" || name == "step" || name == "seed")
     return makeError("the name '" + name +
                      "' belongs to the training program; rename the attribute");
-  auto type = RankedTensorType::get(meta.sizes, elementType(builder, meta.dtype));
+  auto type = RankedTensorType::get(meta.sizes, getElementType(builder, meta.dtype));
   ASSIGN_OR_RETURN(mlir::ElementsAttr initial, loadInitial(spec.target, meta));
-  variable.isBuffer = spec.kind != InputSpec::Kind::Parameter;
+  bool isParameter = spec.kind == InputSpec::Kind::Parameter;
   mlir::OpBuilder::InsertionGuard guard(builder);
-  mlir::Location loc = mlir::NameLoc::get(builder.getStringAttr(name));
   builder.setInsertionPoint(function);
-  variable.declaration = mlir::memopt::VariableOp::create(
-      builder, loc, name, type, variable.isBuffer ? Role::Buffer : Role::Parameter,
-      /*trainable=*/!variable.isBuffer && meta.requiresGrad && isFloat(meta.dtype),
+  auto declaration = mlir::memopt::VariableOp::create(
+      builder, mlir::NameLoc::get(builder.getStringAttr(name)), name, type,
+      isParameter ? Role::Parameter : Role::Buffer,
+      /*trainable=*/isParameter && meta.requiresGrad && isFloat(meta.dtype),
+      /*transient=*/!isParameter && !spec.persistent,
       /*names=*/nullptr, initial, /*init_value=*/nullptr, /*of=*/nullptr, /*slot=*/nullptr,
       mlir::memopt::Space::Device, /*shard=*/nullptr);
-  builder.setInsertionPointToEnd(&function.getBody().front());
+  if (meta.dtype == DType::U8)
+    declaration->setAttr(MemoptDialect::kDtypeAttr, builder.getStringAttr(getName(meta.dtype)));
+  return declaration;
+}
+
+/// The value that the step begins with.
+void GraphImporter::readInitial(const TensorMeta &meta, Variable &variable) {
+  mlir::memopt::VariableOp declaration = variable.declaration;
+  variable.isBuffer = declaration.getRole() == Role::Buffer;
   variable.initial.dtype = meta.dtype;
   variable.initial.sizes = meta.sizes;
-  variable.initial.value = mlir::memopt::ReadOp::create(builder, loc, type, name);
+  mlir::OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToEnd(&function.getBody().front());
+  variable.initial.value = mlir::memopt::ReadOp::create(
+      builder, declaration.getLoc(), declaration.getTensorType(), declaration.getSymName());
   variable.initial.storage = newIdentity();
   variable.initial.view = newIdentity();
   if (!isFloat(meta.dtype))
     suggestInitial(variable.initial, 0);
-  return Error::success();
 }
 
 void GraphImporter::suggestInitial(const Tensor &tensor, double value) {
@@ -243,7 +240,7 @@ Expected<mlir::ElementsAttr> GraphImporter::loadInitial(StringRef name, const Te
   ASSIGN_OR_RETURN(std::optional<TensorData> data, weights.load(name));
   if (!data)
     return mlir::ElementsAttr();
-  auto type = RankedTensorType::get(meta.sizes, elementType(builder, meta.dtype));
+  auto type = RankedTensorType::get(meta.sizes, getElementType(builder, meta.dtype));
   if (meta.dtype == DType::Bool) {
     SmallVector<bool> elements(map_range(data->bytes, [](char byte) { return byte != 0; }));
     return mlir::DenseElementsAttr::get(type, elements);

@@ -28,6 +28,29 @@ std::string memopt::pt2::toString(ArrayRef<int64_t> shape) {
 
 std::string memopt::pt2::toString(double number) { return formatv("{0}", number).str(); }
 
+mlir::Type memopt::pt2::getElementType(mlir::Builder &b, DType type) {
+  switch (type) {
+  case DType::Bool:
+    return b.getI1Type();
+  case DType::U8:
+  case DType::I8:
+    return b.getI8Type();
+  case DType::I32:
+    return b.getI32Type();
+  case DType::I64:
+    return b.getI64Type();
+  case DType::F16:
+    return b.getF16Type();
+  case DType::BF16:
+    return b.getBF16Type();
+  case DType::F32:
+    return b.getF32Type();
+  case DType::F64:
+    return b.getF64Type();
+  }
+  llvm_unreachable("all types are known");
+}
+
 int64_t Tensor::getNumElements() const {
   int64_t count = 1;
   for (int64_t size : sizes)
@@ -351,28 +374,7 @@ Error OpContext::checkResults() const {
 // Tensors
 //===----------------------------------------------------------------------===//
 
-mlir::Type OpContext::elementType(DType dtype) const {
-  switch (dtype) {
-  case DType::Bool:
-    return b.getI1Type();
-  case DType::U8:
-  case DType::I8:
-    return b.getI8Type();
-  case DType::I32:
-    return b.getI32Type();
-  case DType::I64:
-    return b.getI64Type();
-  case DType::F16:
-    return b.getF16Type();
-  case DType::BF16:
-    return b.getBF16Type();
-  case DType::F32:
-    return b.getF32Type();
-  case DType::F64:
-    return b.getF64Type();
-  }
-  llvm_unreachable("all types are known");
-}
+mlir::Type OpContext::elementType(DType dtype) const { return getElementType(b, dtype); }
 
 RankedTensorType OpContext::tensorType(DType dtype, ArrayRef<int64_t> sizes) const {
   return RankedTensorType::get(sizes, elementType(dtype));

@@ -139,6 +139,8 @@ private:
 
 std::string toString(llvm::ArrayRef<int64_t> shape);
 std::string toString(double number);
+/// Integers have no sign in MLIR: U8 and I8 are one type.
+mlir::Type getElementType(mlir::Builder &b, DType type);
 
 // Shapes (Shapes.cpp). Known tensors stay known, broadcasts stay implicit where they can.
 mlir::Value reshapeValue(mlir::ImplicitLocOpBuilder &b, mlir::Value value,

@@ -181,6 +181,11 @@ private:
       (*object)["names"] = variable.getNames() ? attributeToJson(*variable.getNames())
                                                : json::Array{variable.getSymName()};
       (*object)["role"] = stringifyRole(variable.getRole());
+      if (variable.getTransient())
+        (*object)["restore"] =
+            SymbolTable::symbolKnownUseEmpty(variable, module) ? "never" : "if_present";
+      if (auto dtype = variable->getAttrOfType<StringAttr>(MemoptDialect::kDtypeAttr))
+        (*object)["dtype"] = dtype.getValue();
       (*object)["trainable"] = variable.getTrainable();
       (*object)["placement"] = stringifySpace(variable.getPlacement());
       if (variable.getOf())

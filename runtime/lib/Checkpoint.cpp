@@ -205,12 +205,18 @@ StatusOr<TrainingState> memopt::readTrainingState(const std::string &path) {
   return state;
 }
 
+/// The first of the names that the file has.
+static const SafetensorsEntry *findEntry(const SafetensorsFile &file,
+                                         const std::vector<std::string> &names) {
+  for (const std::string &name : names)
+    if (const SafetensorsEntry *entry = file.find(name))
+      return entry;
+  return nullptr;
+}
+
 static Status loadVariable(const SafetensorsFile &file, const VariableSpec &variable,
                            const std::vector<std::string> &names, Session &session) {
-  const SafetensorsEntry *entry = nullptr;
-  for (const std::string &name : names)
-    if (!entry)
-      entry = file.find(name);
+  const SafetensorsEntry *entry = findEntry(file, names);
   if (!entry)
     return badInput("lacks " + quote(names[0]) + ", which the model has as " +
                     toString(variable.dtype, variable.shape));
@@ -224,12 +230,15 @@ static Status loadVariable(const SafetensorsFile &file, const VariableSpec &vari
 
 Status memopt::loadCheckpoint(const std::string &path, Session &session) {
   std::string folder = findCheckpoint(path);
-  auto isInModel = [](const VariableSpec &v) { return isModel(v) && !v.names.empty(); };
-  // Buffers outside the state dict (constant tables) come from the package.
-  MEMOPT_RETURN_IF_ERROR(session.initializeFromWeights(
-      [&](const VariableSpec &v) { return isInModel(v) || isOptimizer(v); }));
   MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile model,
                           SafetensorsFile::open(folder + "/model.safetensors"));
+  auto isInModel = [&](const VariableSpec &v) {
+    return isModel(v) && !v.names.empty() && v.restore != VariableRestore::Never &&
+           (v.restore == VariableRestore::Required || findEntry(model, v.names));
+  };
+  // Constants, and buffers that a state dict of PyTorch's leaves out, come from the package.
+  MEMOPT_RETURN_IF_ERROR(session.initializeFromWeights(
+      [&](const VariableSpec &v) { return isInModel(v) || isOptimizer(v); }));
   for (const VariableSpec &variable : session.getManifest().variables)
     if (isInModel(variable))
       if (Status status = loadVariable(model, variable, variable.names, session); !status.isOk())

@@ -171,6 +171,16 @@ static StatusOr<VariableSpec> readVariable(const JsonView &view, const BytesBySp
     variable.init = VariableInit::Absent;
   else
     return view.fail("has init " + quote(init) + "; known are 'weights', 'zeros' and 'absent'");
+  MEMOPT_ASSIGN_OR_RETURN(std::string restore, getStringOr(view, "restore", "required"));
+  if (restore == "required")
+    variable.restore = VariableRestore::Required;
+  else if (restore == "if_present")
+    variable.restore = VariableRestore::IfPresent;
+  else if (restore == "never")
+    variable.restore = VariableRestore::Never;
+  else
+    return view.fail("has restore " + quote(restore) +
+                     "; known are 'required', 'if_present' and 'never'");
   MEMOPT_ASSIGN_OR_RETURN(variable.initScale, readOptionalNumber(view, "init_scale"));
   MEMOPT_ASSIGN_OR_RETURN(variable.initValue, readOptionalNumber(view, "init_value"));
   return variable;
@@ -373,8 +383,9 @@ StatusOr<Manifest> memopt::parseManifest(std::string_view text) {
       readList(root, "instructions", manifest.instructions, bind(readInstruction)));
   MEMOPT_RETURN_IF_ERROR(readGradients(root, manifest));
   if (root.has("loss_ready_after") && !root.raw()["loss_ready_after"].is_null()) {
-    MEMOPT_ASSIGN_OR_RETURN(int64_t index, readInstructionIndex(root, "loss_ready_after",
-                                                                manifest.instructions.size(), /*least=*/0));
+    MEMOPT_ASSIGN_OR_RETURN(
+        int64_t index,
+        readInstructionIndex(root, "loss_ready_after", manifest.instructions.size(), /*least=*/0));
     manifest.lossReadyAfter = index;
   }
   MEMOPT_RETURN_IF_ERROR(readList(root, "library_calls", manifest.libraryCalls,

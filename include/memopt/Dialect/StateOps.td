@@ -18,8 +18,10 @@ def Memopt_VariableOp : Memopt_Op<"variable", [Symbol]> {
     optimizer state, a kept gradient, or a hyperparameter that the runtime writes before each step.
     `memopt.read` and `memopt.write` are the only accesses.
 
-    `names` lists every name of the tensor in PyTorch's state dict (tied weights have several); the symbol
-    is the first. `initial` holds the values to start from; without it `init_value` is the constant to
+    `names` lists every name of the tensor in a checkpoint (tied weights have several); the symbol is the
+    first. They are those of PyTorch's state dict, which leaves out what is `transient`: PyTorch calls such
+    buffers non-persistent. A transient variable that nobody reads or writes is a constant that was folded
+    into the graph. `initial` holds the values to start from; without it `init_value` is the constant to
     start from, and without both the variable was exported without data. `of` names the parameter that
     optimizer state belongs to and `slot` its part, such as "momentum".
 
@@ -32,7 +34,7 @@ def Memopt_VariableOp : Memopt_Op<"variable", [Symbol]> {
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<Memopt_Tensor>:$type, Memopt_RoleAttr:$role,
-    UnitAttr:$trainable, OptionalAttr<StrArrayAttr>:$names, OptionalAttr<ElementsAttr>:$initial,
+    UnitAttr:$trainable, UnitAttr:$transient, OptionalAttr<StrArrayAttr>:$names, OptionalAttr<ElementsAttr>:$initial,
     OptionalAttr<F64Attr>:$init_value, OptionalAttr<FlatSymbolRefAttr>:$of, OptionalAttr<StrAttr>:$slot,
     DefaultValuedAttr<Memopt_SpaceAttr, "::mlir::memopt::Space::Device">:$placement,
     OptionalAttr<Memopt_ShardAttr>:$shard);

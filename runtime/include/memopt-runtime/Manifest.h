@@ -60,12 +60,16 @@ struct OutputSpec : PlacedTensor {
 };
 
 enum class VariableInit { Weights, Zeros, Absent };
+/// Whether a checkpoint that is loaded gives the variable's value: it must; it does when it has it
+/// (PyTorch's state dicts leave some buffers out); or it does not, for the value was compiled in.
+enum class VariableRestore { Required, IfPresent, Never };
 
 struct VariableSpec : PlacedTensor {
-  std::vector<std::string> names; ///< in PyTorch's state dict; empty when it is not part of it
+  std::vector<std::string> names; ///< in a checkpoint; empty when it is not part of it
   std::string role;               ///< parameter, buffer, optimizer_state, gradient, hyperparameter
   bool isTrainable;
   VariableInit init;
+  VariableRestore restore;
   std::optional<double> initScale; ///< standard deviation for random initialization
   std::optional<double> initValue; ///< constant for random initialization
 };

@@ -76,6 +76,16 @@ def training_norm():
     return finish(model, y, [2, 3])
 
 
+def transient():
+    model = Model()
+    ids = model.buffer("ids", [3], [2, 0, 1], "i64", persistent=False)
+    scale = model.buffer("scale", [3], [1.0, 2.0, 3.0], persistent=False)
+    table = model.parameter("table", [3, 2])
+    rows = model.op("aten.embedding.default", ("rows", "f32", [3, 2]), "embed", weight=table, indices=ids)
+    column = model.op("aten.unsqueeze.default", ("column", "f32", [3, 1]), self_=scale, dim=1)
+    return finish(model, model.op("aten.mul.Tensor", ("y", "f32", [3, 2]), self_=rows, other=column), [3, 2])
+
+
 def in_place():
     model = Model()
     x = model.input("x", "f32", [2, 3])

@@ -133,6 +133,30 @@ TEST_F(CheckpointTest, CheckpointsThatDoNotFitAreNamed) {
   expectMessage(loadCheckpoint(folder / "absent", *session).getMessage(), {"No such file"});
 }
 
+TEST_F(CheckpointTest, BuffersOutsideTheStateDictMayBeMissing) {
+  std::string path = folder / "checkpoint";
+  auto loadAs = [&](const char *restore, const char *name) {
+    nlohmann::json manifest = getTinyManifest();
+    manifest["variables"][1]["restore"] = restore;
+    manifest["variables"][1]["names"] = {name};
+    auto other = openSession(writePackage(folder, manifest));
+    Status status = loadCheckpoint(path, *other);
+    EXPECT_TRUE(status.isOk()) << status.getMessage();
+    float second;
+    std::memcpy(&second, other->getAddress(other->getManifest().variables[1]) + 4, 4);
+    return second;
+  };
+  const VariableSpec &bias = session->getManifest().variables[1];
+  const float saved[TINY_CLASSES] = {5, 6};
+  std::memcpy(session->getAddress(bias), saved, sizeof saved);
+  ASSERT_TRUE(saveCheckpoint(path, *session, state).isOk());
+  float packaged = 0.1f; // by writePackage
+  EXPECT_EQ(loadAs("required", "net.fc.bias"), 6);
+  EXPECT_EQ(loadAs("if_present", "net.fc.bias"), 6);
+  EXPECT_EQ(loadAs("if_present", "net.ids"), packaged);
+  EXPECT_EQ(loadAs("never", "net.fc.bias"), packaged); // compiled in: another value would be a lie
+}
+
 TEST_F(CheckpointTest, AStateThatLiesIsRefused) {
   std::string path = folder / "checkpoint";
   ASSERT_TRUE(saveCheckpoint(path, *session, state).isOk());
