@@ -150,7 +150,7 @@ Term GradientBuilder::splat(RankedTensorType type, double number) {
 }
 
 Term GradientBuilder::reshape(Value value, ArrayRef<int64_t> shape) {
-  RankedTensorType from = tensorTypeOf(value);
+  RankedTensorType from = tensorType(value);
   RankedTensorType to = from.clone(shape);
   if (from == to)
     return (*this)(value);
@@ -179,7 +179,7 @@ Term GradientBuilder::broadcast(Value value, RankedTensorType type, ArrayRef<int
 }
 
 Term GradientBuilder::transpose(Value value, ArrayRef<int64_t> permutation) {
-  RankedTensorType type = tensorTypeOf(value);
+  RankedTensorType type = tensorType(value);
   SmallVector<int64_t> shape;
   for (int64_t dimension : permutation)
     shape.push_back(type.getDimSize(dimension));
@@ -191,7 +191,7 @@ Term GradientBuilder::transpose(Value value, ArrayRef<int64_t> permutation) {
 Term GradientBuilder::reduce(ReduceKind kind, Value value, ArrayRef<int64_t> dimensions) {
   if (dimensions.empty())
     return (*this)(value);
-  RankedTensorType type = tensorTypeOf(value);
+  RankedTensorType type = tensorType(value);
   SmallVector<int64_t> shape;
   int64_t count = type.getNumElements();
   for (int64_t dimension : otherDimensions(type.getRank(), dimensions))
@@ -207,7 +207,7 @@ Term GradientBuilder::reduce(ReduceKind kind, Value value, ArrayRef<int64_t> dim
 }
 
 Term GradientBuilder::slice(Value value, ArrayRef<int64_t> offsets, ArrayRef<int64_t> sizes) {
-  RankedTensorType type = tensorTypeOf(value);
+  RankedTensorType type = tensorType(value);
   RankedTensorType to = type.clone(sizes);
   if (type == to)
     return (*this)(value);
@@ -220,7 +220,7 @@ Term GradientBuilder::slice(Value value, ArrayRef<int64_t> offsets, ArrayRef<int
 }
 
 Term GradientBuilder::pad(Value value, ArrayRef<int64_t> low, ArrayRef<int64_t> high) {
-  RankedTensorType type = tensorTypeOf(value);
+  RankedTensorType type = tensorType(value);
   SmallVector<int64_t> shape;
   for (auto [size, before, after] : llvm::zip(type.getShape(), low, high))
     shape.push_back(size + before + after);
@@ -234,7 +234,7 @@ Term GradientBuilder::unreduce(Value value, RankedTensorType type, ArrayRef<int6
 }
 
 Term GradientBuilder::convert(Value value, Type elementType) {
-  RankedTensorType from = tensorTypeOf(value),
+  RankedTensorType from = tensorType(value),
                    to = RankedTensorType::get(from.getShape(), elementType);
   if (from == to)
     return (*this)(value);

@@ -16,6 +16,7 @@
 #ifndef MEMOPT_LIB_DIALECT_GRADIENTBUILDER_H
 #define MEMOPT_LIB_DIALECT_GRADIENTBUILDER_H
 
+#include "Verification.h"
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -27,10 +28,6 @@ namespace mlir::memopt {
 
 class GradientBuilder;
 
-inline RankedTensorType tensorTypeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
-
 /// A floating-point tensor inside a formula. Operands of an operator have one type; a number takes
 /// the type of the term beside it.
 class Term {
@@ -38,7 +35,7 @@ public:
   Term(GradientBuilder &builder, Value value) : builder(&builder), value(value) {}
 
   operator Value() const { return value; }
-  RankedTensorType getType() const { return tensorTypeOf(value); }
+  RankedTensorType getType() const { return tensorType(value); }
   GradientBuilder &getBuilder() const { return *builder; }
 
 private:

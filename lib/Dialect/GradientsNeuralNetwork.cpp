@@ -125,9 +125,8 @@ LogicalResult AvgPoolOp::differentiate(OpBuilder &builder, Values resultGradient
 LogicalResult InterpolateOp::differentiate(OpBuilder &builder, Values resultGradients,
                                            ArrayRef<bool> needed, Gradients gradients) {
   if (needed[0])
-    gradients[0] =
-        InterpolateBackwardOp::create(builder, getLoc(), getInput().getType(), resultGradients[0],
-                                      getScalesAttr(), getLinearAttr(), getAlignCornersAttr(),
-                                      getLayoutAttr());
+    gradients[0] = InterpolateBackwardOp::create(
+        builder, getLoc(), getInput().getType(), resultGradients[0], getScalesAttr(),
+        getLinearAttr(), getAlignCornersAttr(), getLayoutAttr());
   return success();
 }

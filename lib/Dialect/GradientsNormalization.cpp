@@ -58,13 +58,13 @@ static void addTo(Value &sum, Term term) {
 /// d mean(x) / dx over `dimensions` of `type`.
 static Term meanGradient(GradientBuilder &b, Value gradient, RankedTensorType type,
                          ArrayRef<int64_t> dimensions) {
-  int64_t count = type.getNumElements() / tensorTypeOf(gradient).getNumElements();
+  int64_t count = type.getNumElements() / tensorType(gradient).getNumElements();
   return b.unreduce(b(gradient) / static_cast<double>(count), type, dimensions);
 }
 
 /// x - mean, `mean` being over `dimensions`.
 static Term centered(GradientBuilder &b, Value x, Value mean, ArrayRef<int64_t> dimensions) {
-  return b(x) - b.unreduce(mean, tensorTypeOf(x), dimensions);
+  return b(x) - b.unreduce(mean, tensorType(x), dimensions);
 }
 
 /// The mean of `x` over `dimensions`, repeated along them.
@@ -90,7 +90,7 @@ static void fillAffine(Value scale, Value scaleGradient, Value offset, Value off
 LogicalResult BatchNormOp::differentiate(OpBuilder &builder, Values resultGradients,
                                          ArrayRef<bool> needed, Gradients gradients) {
   GradientBuilder b(builder, getLoc());
-  RankedTensorType type = tensorTypeOf(getInput());
+  RankedTensorType type = tensorType(getInput());
   if (resultGradients[0]) {
     Type affine = (getScale() ? getScale() : getMean()).getType();
     auto backward = b.create<BatchNormBackwardOp>(type, affine, affine, resultGradients[0],
@@ -116,18 +116,18 @@ static void addStatisticsGradients(GradientBuilder &b, Value x, Value mean, Valu
                                    ArrayRef<int64_t> dimensions, Value meanGrad,
                                    Value deviationGrad, Value &inputGradient) {
   if (meanGrad)
-    addTo(inputGradient, meanGradient(b, meanGrad, tensorTypeOf(x), dimensions));
+    addTo(inputGradient, meanGradient(b, meanGrad, tensorType(x), dimensions));
   if (!deviationGrad)
     return;
   Term r = b(inverseDeviation);
-  Term perElement = meanGradient(b, -(b(deviationGrad) * (r * r * r)), tensorTypeOf(x), dimensions);
+  Term perElement = meanGradient(b, -(b(deviationGrad) * (r * r * r)), tensorType(x), dimensions);
   addTo(inputGradient, perElement * centered(b, x, mean, dimensions));
 }
 
 LogicalResult LayerNormOp::differentiate(OpBuilder &builder, Values resultGradients,
                                          ArrayRef<bool> needed, Gradients gradients) {
   GradientBuilder b(builder, getLoc());
-  RankedTensorType type = tensorTypeOf(getInput());
+  RankedTensorType type = tensorType(getInput());
   int64_t begin = getBegin();
   if (resultGradients[0]) {
     Type affine = getScale() ? getScale().getType() : type.clone(type.getShape().drop_front(begin));
@@ -187,8 +187,8 @@ struct GroupView {
 LogicalResult GroupNormOp::differentiate(OpBuilder &builder, Values resultGradients,
                                          ArrayRef<bool> needed, Gradients gradients) {
   GradientBuilder b(builder, getLoc());
-  int64_t axis = getLayout() == Layout::ChannelsLast ? tensorTypeOf(getInput()).getRank() - 1 : 1;
-  GroupView group(b, tensorTypeOf(getInput()), getGroups(), axis);
+  int64_t axis = getLayout() == Layout::ChannelsLast ? tensorType(getInput()).getRank() - 1 : 1;
+  GroupView group(b, tensorType(getInput()), getGroups(), axis);
   SmallVector<int64_t> dimensions = otherDimensions(group.type.getRank(), {0, axis});
   if (resultGradients[0]) {
     Term g = group.view(resultGradients[0]);
@@ -197,7 +197,7 @@ LogicalResult GroupNormOp::differentiate(OpBuilder &builder, Values resultGradie
     if (needed[0]) {
       Term d = getScale() ? g * group.perChannel(getScale()) : g;
       Term dx = normalizedGradient(d, xhat, r, dimensions, /*centered=*/true);
-      gradients[0] = b.reshape(dx, tensorTypeOf(getInput()).getShape());
+      gradients[0] = b.reshape(dx, tensorType(getInput()).getShape());
     }
     fillAffine(getScale(), getScale() ? Value(group.sumByChannel(g * xhat)) : Value(), getOffset(),
                getOffset() ? Value(group.sumByChannel(g)) : Value(), gradients);
@@ -206,14 +206,14 @@ LogicalResult GroupNormOp::differentiate(OpBuilder &builder, Values resultGradie
   addStatisticsGradients(b, group.view(getInput()), getMean(), getInverseDeviation(), dimensions,
                          resultGradients[1], resultGradients[2], fromStatistics);
   if (fromStatistics)
-    addTo(gradients[0], b.reshape(fromStatistics, tensorTypeOf(getInput()).getShape()));
+    addTo(gradients[0], b.reshape(fromStatistics, tensorType(getInput()).getShape()));
   return success();
 }
 
 LogicalResult RmsNormOp::differentiate(OpBuilder &builder, Values resultGradients,
                                        ArrayRef<bool> needed, Gradients gradients) {
   GradientBuilder b(builder, getLoc());
-  RankedTensorType type = tensorTypeOf(getInput());
+  RankedTensorType type = tensorType(getInput());
   int64_t begin = getBegin();
   SmallVector<int64_t> normalized = dimensionRange(begin, type.getRank());
   Term g = b(resultGradients[0]), x = b(getInput());
@@ -268,7 +268,7 @@ LogicalResult CrossEntropyOp::differentiate(OpBuilder &builder, Values resultGra
   if (!needed[0])
     return success();
   GradientBuilder b(builder, getLoc());
-  RankedTensorType type = tensorTypeOf(getLogits());
+  RankedTensorType type = tensorType(getLogits());
   if (resultGradients[0])
     gradients[0] = b.create<CrossEntropyBackwardOp>(
         type, getLogits(), getTargets(), getClassWeights(), getLogsumexp(), resultGradients[0],

@@ -21,7 +21,7 @@ LogicalResult BroadcastOp::differentiate(OpBuilder &builder, Values resultGradie
   if (!needed[0])
     return success();
   GradientBuilder b(builder, getLoc());
-  RankedTensorType from = tensorTypeOf(getInput()), to = tensorTypeOf(getResult());
+  RankedTensorType from = tensorType(getInput()), to = tensorType(getResult());
   SmallVector<int64_t> summed = otherDimensions(to.getRank(), getDimensions());
   for (auto [size, dimension] : llvm::zip(from.getShape(), getDimensions()))
     if (size == 1 && to.getDimSize(dimension) != 1)
@@ -46,7 +46,7 @@ LogicalResult PadOp::differentiate(OpBuilder &builder, Values resultGradients,
                                    ArrayRef<bool> needed, Gradients gradients) {
   if (needed[0])
     gradients[0] = GradientBuilder(builder, getLoc())
-                       .slice(resultGradients[0], getLow(), tensorTypeOf(getInput()).getShape());
+                       .slice(resultGradients[0], getLow(), tensorType(getInput()).getShape());
   return success();
 }
 
@@ -87,7 +87,7 @@ LogicalResult ReduceOp::differentiate(OpBuilder &builder, Values resultGradients
   GradientBuilder b(builder, getLoc());
   switch (getKind()) {
   case ReduceKind::Add:
-    gradients[0] = b.unreduce(resultGradients[0], tensorTypeOf(getInput()), getDimensions());
+    gradients[0] = b.unreduce(resultGradients[0], tensorType(getInput()), getDimensions());
     break;
   case ReduceKind::Mul:
     gradients[0] = productGradient(b, *this, resultGradients[0]);

@@ -6,35 +6,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Verification.h"
 #include "memopt/Dialect/Memopt.h"
 
 #include <numeric>
 
 using namespace mlir;
 using namespace mlir::memopt;
-
-static RankedTensorType tensorType(Value value) { return cast<RankedTensorType>(value.getType()); }
-
-static LogicalResult verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> expected,
-                                 Value value) {
-  ArrayRef<int64_t> found = tensorType(value).getShape();
-  if (expected == found)
-    return success();
-  InFlightDiagnostic diagnostic = op->emitOpError() << what << " has shape [";
-  llvm::interleaveComma(found, diagnostic);
-  diagnostic << "], expected [";
-  llvm::interleaveComma(expected, diagnostic);
-  return diagnostic << "]";
-}
-
-static LogicalResult verifyElementTypes(Operation *op, ValueRange values) {
-  Type expected = tensorType(values.front()).getElementType();
-  for (Value value : values)
-    if (tensorType(value).getElementType() != expected)
-      return op->emitOpError() << "expects equal element types, found " << expected << " and "
-                               << tensorType(value).getElementType();
-  return success();
-}
 
 //===----------------------------------------------------------------------===//
 // Windows, shared by convolutions and pools

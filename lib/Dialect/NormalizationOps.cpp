@@ -6,24 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Verification.h"
 #include "memopt/Dialect/Memopt.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
-
-static RankedTensorType tensorType(Value value) { return cast<RankedTensorType>(value.getType()); }
-
-/// Optional values that are absent pass.
-static LogicalResult verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> expected,
-                                 Value value) {
-  if (!value || tensorType(value).getShape() == expected)
-    return success();
-  InFlightDiagnostic diagnostic = op->emitOpError() << what << " has shape [";
-  llvm::interleaveComma(tensorType(value).getShape(), diagnostic);
-  diagnostic << "], expected [";
-  llvm::interleaveComma(expected, diagnostic);
-  return diagnostic << "]";
-}
 
 static LogicalResult verifySameType(Operation *op, StringRef what, Value expected, Value value) {
   if (expected.getType() == value.getType())

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Verification.h"
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/IR/Matchers.h"
@@ -14,35 +15,13 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-static RankedTensorType tensorType(Value value) { return cast<RankedTensorType>(value.getType()); }
-
-static LogicalResult verifyElementTypes(Operation *op, Value a, Value b) {
-  if (tensorType(a).getElementType() == tensorType(b).getElementType())
-    return success();
-  return op->emitOpError() << "expects equal element types, found "
-                           << tensorType(a).getElementType() << " and "
-                           << tensorType(b).getElementType();
-}
-
-static LogicalResult verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> expected,
-                                 Value value) {
-  ArrayRef<int64_t> found = tensorType(value).getShape();
-  if (expected == found)
-    return success();
-  InFlightDiagnostic diagnostic = op->emitOpError() << what << " has shape [";
-  llvm::interleaveComma(found, diagnostic);
-  diagnostic << "], expected [";
-  llvm::interleaveComma(expected, diagnostic);
-  return diagnostic << "]";
-}
-
 //===----------------------------------------------------------------------===//
 // BroadcastOp
 //===----------------------------------------------------------------------===//
 
 LogicalResult BroadcastOp::verify() {
   RankedTensorType from = tensorType(getInput()), to = tensorType(getResult());
-  if (failed(verifyElementTypes(*this, getInput(), getResult())))
+  if (failed(verifyElementTypes(*this, {getInput(), getResult()})))
     return failure();
   if (static_cast<int64_t>(getDimensions().size()) != from.getRank())
     return emitOpError() << "lists " << getDimensions().size()
@@ -74,7 +53,7 @@ OpFoldResult BroadcastOp::fold(FoldAdaptor) {
 
 LogicalResult TransposeOp::verify() {
   RankedTensorType from = tensorType(getInput());
-  if (failed(verifyElementTypes(*this, getInput(), getResult())))
+  if (failed(verifyElementTypes(*this, {getInput(), getResult()})))
     return failure();
   llvm::SmallBitVector seen(from.getRank());
   SmallVector<int64_t> expected;
@@ -102,7 +81,7 @@ OpFoldResult TransposeOp::fold(FoldAdaptor) {
 
 LogicalResult ReduceOp::verify() {
   RankedTensorType from = tensorType(getInput());
-  if (failed(verifyElementTypes(*this, getInput(), getResult())))
+  if (failed(verifyElementTypes(*this, {getInput(), getResult()})))
     return failure();
   llvm::SmallBitVector reduced(from.getRank());
   for (int64_t dimension : getDimensions()) {
@@ -121,7 +100,7 @@ LogicalResult ReduceOp::verify() {
 LogicalResult PadOp::verify() {
   RankedTensorType from = tensorType(getInput());
   size_t rank = from.getRank();
-  if (failed(verifyElementTypes(*this, getInput(), getResult())))
+  if (failed(verifyElementTypes(*this, {getInput(), getResult()})))
     return failure();
   if (getLow().size() != rank || getHigh().size() != rank)
     return emitOpError() << "expects one low and one high padding for each of the " << rank
@@ -151,7 +130,7 @@ LogicalResult EmbeddingOp::verify() {
   RankedTensorType table = tensorType(getTable());
   if (table.getRank() != 2)
     return emitOpError() << "expects a table of rank 2, found " << table;
-  if (failed(verifyElementTypes(*this, getTable(), getResult())))
+  if (failed(verifyElementTypes(*this, {getTable(), getResult()})))
     return failure();
   SmallVector<int64_t> expected(tensorType(getIndices()).getShape());
   expected.push_back(table.getDimSize(1));
@@ -162,7 +141,7 @@ LogicalResult EmbeddingBackwardOp::verify() {
   RankedTensorType table = tensorType(getResult());
   if (table.getRank() != 2)
     return emitOpError() << "expects a table of rank 2, found " << table;
-  if (failed(verifyElementTypes(*this, getGradient(), getResult())))
+  if (failed(verifyElementTypes(*this, {getGradient(), getResult()})))
     return failure();
   SmallVector<int64_t> expected(tensorType(getIndices()).getShape());
   expected.push_back(table.getDimSize(1));

@@ -6,12 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Verification.h"
 #include "memopt/Dialect/Memopt.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
-
-static RankedTensorType tensorType(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 /// All of `values` have the type of the first; `what` names them in the message.
 static LogicalResult verifySameTypes(Operation *op, ValueRange values, StringRef what) {

@@ -120,7 +120,7 @@ template <> struct Rule<arith::SelectOp> : Elementary<Rule<arith::SelectOp>, ari
 template <typename OpTy> struct ConversionRule : Elementary<ConversionRule<OpTy>, OpTy> {
   static void fill(Operation *op, Term g, ArrayRef<bool> needed, MutableArrayRef<Value> grads) {
     if (needed[0])
-      grads[0] = g.getBuilder().convert(g, tensorTypeOf(op->getOperand(0)).getElementType());
+      grads[0] = g.getBuilder().convert(g, tensorType(op->getOperand(0)).getElementType());
   }
 };
 
@@ -142,7 +142,7 @@ template <> struct Rule<math::FPowIOp> : Elementary<Rule<math::FPowIOp>, math::F
 template <typename OpTy> struct ReshapeRule : Elementary<ReshapeRule<OpTy>, OpTy> {
   static void fill(Operation *op, Term g, ArrayRef<bool> needed, MutableArrayRef<Value> grads) {
     if (needed[0])
-      grads[0] = g.getBuilder().reshape(g, tensorTypeOf(op->getOperand(0)).getShape());
+      grads[0] = g.getBuilder().reshape(g, tensorType(op->getOperand(0)).getShape());
   }
 };
 } // namespace
@@ -151,7 +151,7 @@ template <typename OpTy> struct ReshapeRule : Elementary<ReshapeRule<OpTy>, OpTy
 /// them.
 static Term spread(GradientBuilder &b, Value value, ArrayRef<int64_t> strides) {
   SmallVector<int64_t> low, high, apart, together;
-  for (auto [size, stride] : llvm::zip(tensorTypeOf(value).getShape(), strides)) {
+  for (auto [size, stride] : llvm::zip(tensorType(value).getShape(), strides)) {
     low.append({0, 0});
     high.append({0, stride - 1});
     apart.append({size, 1});
@@ -197,7 +197,7 @@ template <> struct Rule<tensor::ConcatOp> : Elementary<Rule<tensor::ConcatOp>, t
   static void fill(Operation *op, Term g, ArrayRef<bool> needed, MutableArrayRef<Value> grads) {
     int64_t dimension = cast<tensor::ConcatOp>(op).getDim(), position = 0;
     for (auto [index, operand] : llvm::enumerate(op->getOperands())) {
-      RankedTensorType type = tensorTypeOf(operand);
+      RankedTensorType type = tensorType(operand);
       SmallVector<int64_t> offsets(type.getRank(), 0);
       offsets[dimension] = position;
       if (needed[index])

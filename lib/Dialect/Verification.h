@@ -1,0 +1,44 @@
+//===- Verification.h - what several verifiers check ------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_LIB_DIALECT_VERIFICATION_H
+#define MEMOPT_LIB_DIALECT_VERIFICATION_H
+
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Operation.h"
+
+namespace mlir::memopt {
+
+/// ODS has made sure that all operands and results are ranked tensors.
+inline RankedTensorType tensorType(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+/// `what` names the value in the message. Optional values that are absent pass.
+inline LogicalResult verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> expected,
+                                 Value value) {
+  if (!value || tensorType(value).getShape() == expected)
+    return success();
+  InFlightDiagnostic diagnostic = op->emitOpError() << what << " has shape [";
+  llvm::interleaveComma(tensorType(value).getShape(), diagnostic);
+  diagnostic << "], expected [";
+  llvm::interleaveComma(expected, diagnostic);
+  return diagnostic << "]";
+}
+
+inline LogicalResult verifyElementTypes(Operation *op, ValueRange values) {
+  Type expected = tensorType(values.front()).getElementType();
+  for (Value value : values)
+    if (tensorType(value).getElementType() != expected)
+      return op->emitOpError() << "expects equal element types, found " << expected << " and "
+                               << tensorType(value).getElementType();
+  return success();
+}
+
+} // namespace mlir::memopt
+
+#endif // MEMOPT_LIB_DIALECT_VERIFICATION_H
