@@ -1,0 +1,198 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The PyTorch side of pytorch_side_by_side.py: full-size models, and what one process measures of them.
+
+Needs torch, torchvision and transformers.
+"""
+from __future__ import annotations
+
+import functools
+import gc
+import importlib
+import os
+import resource
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+SEED = 1
+
+
+class Classifier(nn.Module):
+    """An image classifier and its loss."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, image, label):
+        return F.cross_entropy(self.net(image), label)
+
+
+class NextToken(nn.Module):
+    """A causal language model and its loss; the targets are given, so nothing is shifted."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, tokens, targets):
+        logits = self.net(input_ids=tokens, use_cache=False).logits
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def resnet50(batch):
+    import torchvision
+    net = torchvision.models.resnet50()
+    for block in net.modules():  # residual branches that start small keep the first steps from magnifying rounding
+        if isinstance(block, torchvision.models.resnet.Bottleneck):
+            nn.init.constant_(block.bn3.weight, 0.1)
+    return Classifier(net), lambda: {"image": torch.randn(batch, 3, 224, 224), "label": torch.randint(0, 1000, (batch,))}
+
+
+def gpt2(batch, length=512):
+    import transformers
+    config = transformers.GPT2Config(embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0, use_cache=False,
+                                     attn_implementation="sdpa")
+    tokens = lambda: torch.randint(0, config.vocab_size, (batch, length))
+    return NextToken(transformers.GPT2LMHeadModel(config)), lambda: {"tokens": tokens(), "targets": tokens()}
+
+
+# name -> (builder, batch)
+MODELS = {"resnet50": (resnet50, 16), "gpt2": (gpt2, 2)}
+
+
+def make(name, batches):
+    """The model in training mode and its batches: the same ones in every process."""
+    build, batch = MODELS[name]
+    torch.manual_seed(SEED)
+    model, draw = build(batch)
+    return model.train(), [draw() for _ in range(batches)]
+
+
+def blocks_of(model):
+    """What block checkpointing recomputes: residual blocks, or transformer layers."""
+    if isinstance(model, NextToken):
+        return list(model.net.transformer.h)
+    return [block for stage in (model.net.layer1, model.net.layer2, model.net.layer3, model.net.layer4)
+            for block in stage]
+
+
+# ------------------------------------------------------------- one step
+
+
+class Step:
+    """Forward, backward and SGD in one of PyTorch's ways, named by words joined with `+`.
+
+    eager                 as the model stands
+    channels_last         convolutions in that memory format
+    checkpoint            torch.utils.checkpoint around each block
+    step_in_backward      a parameter is updated, and its gradient dropped, as soon as the gradient is there
+    compile, compile:0.5  torch.compile, with that activation_memory_budget
+    """
+
+    def __init__(self, name, way, batches, rate):
+        self.model, self.batches = make(name, batches)
+        self.rate, self.optimizer = rate, None
+        words = way.split("+")
+        for word in words:
+            if word.split(":")[0] not in ("eager", "channels_last", "checkpoint", "step_in_backward", "compile"):
+                raise ValueError(f"{word}: no such way to train")
+        if "channels_last" in words:
+            self.model = self.model.to(memory_format=torch.channels_last)
+            for batch in self.batches:
+                batch["image"] = batch["image"].to(memory_format=torch.channels_last)
+        if "checkpoint" in words:
+            for block in blocks_of(self.model):
+                block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
+        self.update_in_backward() if "step_in_backward" in words else self.update_at_end()
+        self.forward = self.model
+        for word in words:
+            if word.startswith("compile"):
+                torch._functorch.config.activation_memory_budget = float(word.partition(":")[2] or 1)
+                self.forward = torch.compile(self.model)
+
+    def update_at_end(self):
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=self.rate)
+
+    def update_in_backward(self):
+        def update(parameter):
+            with torch.no_grad():
+                parameter.add_(parameter.grad, alpha=-self.rate)
+            parameter.grad = None
+        for parameter in self.model.parameters():
+            parameter.register_post_accumulate_grad_hook(update)
+
+    def resident(self):
+        """Bytes of parameters, buffers and the batches, each storage once."""
+        tensors = [*self.model.parameters(), *self.model.buffers(), *self.batches[0].values()]
+        storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in tensors}
+        return sum(storages.values())
+
+    def __call__(self, number):
+        loss = self.forward(**self.batches[number % len(self.batches)])
+        loss.backward()
+        if self.optimizer:
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+        return loss.item()
+
+
+# --------------------------------------------------------------- memory
+
+
+def allocated_peak(step, number):
+    """Peak of the bytes that PyTorch's CPU allocator hands out during a step, resident tensors included.
+
+    The profiler reports each allocation and release, those of compiled code too. A step begins without gradients,
+    so all that it releases it has allocated. Scratch that libraries allocate themselves is not seen.
+    """
+    gc.collect()
+    with torch.autograd.profiler.profile(profile_memory=True) as profile:
+        step(number)
+    events = [event for event in profile.kineto_results.events()
+              if event.name() == "[memory]" and event.device_type() == torch.autograd.DeviceType.CPU]
+    alive = peak = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        alive += event.nbytes()
+        peak = max(peak, alive)
+    return step.resident() + peak
+
+
+def peak_rss():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def measure(name, way, batches, rate, steps, threads, memory):
+    """Losses and seconds of `steps` steps, resident memory before the model and at its peak, and, if asked, the peak
+    of the allocator's bytes."""
+    torch.set_num_threads(threads)
+    importlib.import_module({"resnet50": "torchvision", "gpt2": "transformers.models.gpt2"}[name])
+    before = peak_rss()
+    step = Step(name, way, batches, rate)
+    losses, seconds = [], []
+    for number in range(steps):
+        begin = time.perf_counter()
+        losses.append(step(number))
+        seconds.append(time.perf_counter() - begin)
+        print(f"{name} {way}: step {number} {seconds[-1]:.3f} s, loss {losses[-1]:.6f}", file=sys.stderr, flush=True)
+    result = {"losses": losses, "step_seconds": seconds, "peak_rss": peak_rss(), "rss_before": before}
+    if memory:
+        result["peak_bytes"] = allocated_peak(step, steps)
+    return result
+
+
+def export(name, batches, folder):
+    """Writes model.pt2, with weights, and inputs.safetensors."""
+    from safetensors.torch import save_file
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "export"))
+    import memopt_export
+    model, batches = make(name, batches)
+    memopt_export.save(memopt_export.export_program(model, batches[0], training=True), folder / "model.pt2")
+    save_file({f"step{number}.{key}": value for number, batch in enumerate(batches) for key, value in batch.items()},
+              folder / "inputs.safetensors")

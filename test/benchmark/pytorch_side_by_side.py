@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Trains full-size models with PyTorch and with memopt, side by side: seconds of a step against bytes.
+
+    VENV/bin/python pytorch_side_by_side.py resnet50 gpt2 --work FOLDER [--bin build/develop/bin] [--rounds 3]
+        [--fractions 1,0.5,0.2] [--budgets 4] [--threads 2] [--json FILE]
+
+The Python that runs it has torch, torchvision, transformers and safetensors. ResNet-50 takes batches of 16 images of
+224 x 224, GPT-2 124M of 2 x 512 tokens without dropout; random weights and data, SGD without momentum, the loss as
+the only output. Each measurement is a process of its own with `--threads` threads; the rounds go through all of them
+in turn. PyTorch trains eagerly (for convolutions in channels-last too), with torch.utils.checkpoint around each
+block, with updates during backward, and through torch.compile with `activation_memory_budget` at the fractions.
+memopt gets no budget, PyTorch's peaks as budgets, and `--budgets` more down to the smallest that it names.
+
+  peak      PyTorch: bytes of its allocator at their highest, parameters and batch included, scratch inside libraries
+            not; memopt: the arena, which holds everything
+  process   peak of the process's resident memory; of PyTorch's, what was there before the model is taken off
+  s a step  median over the steps of all rounds but the first of each process (and the first two of compiled ones)
+  loss      largest relative distance from eager's over the steps
+
+FOLDER keeps models, packages and torch.compile's cache. Exit code 1 when a measurement fails, or a loss is further
+than 1e-4 from eager's.
+"""
+import argparse
+import json
+import pathlib
+import sys
+
+import memopt_driver as driver
+from memopt_driver import Failed, median, mib
+
+HEAD = ["model", "how", "peak MiB", "of eager %", "process MiB", "s a step", "of eager %", "predicted s", "recomputed",
+        "loss"]
+TOLERANCE = 1e-4
+RATES = {"resnet50": 1e-3, "gpt2": 1e-2}
+WAYS = {"resnet50": ["eager", "channels_last", "checkpoint", "channels_last+checkpoint+step_in_backward"],
+        "gpt2": ["eager", "checkpoint", "checkpoint+step_in_backward"]}
+
+
+class Torch:
+    """One of PyTorch's ways to train."""
+
+    predicted, recomputed = None, "-"
+
+    def __init__(self, model, way):
+        self.model, self.way, self.runs, self.peak = model, way, [], None
+        self.name = f"PyTorch {way}"
+        self.skip = 2 if "compile" in way else 1
+
+    def run(self):
+        options = self.model.options
+        steps = options.steps + self.skip
+        done = driver.execute([sys.executable, __file__, self.model.name, "--measure", self.way, "--steps", steps,
+                               "--threads", options.threads, *(["--memory"] if self.peak is None else [])],
+                              options.threads)
+        if done.code:
+            raise Failed(f"{self.name} ends with {done.code}: {driver.tail(done.errors)}")
+        self.runs.append(json.loads(driver.tail(done.output, 1)))
+        self.peak = self.peak or self.runs[-1]["peak_bytes"]
+
+
+class Memopt:
+    """One package of memopt."""
+
+    skip = 1
+
+    def __init__(self, model, package, name):
+        self.model, self.package, self.runs, self.name = model, package, [], f"memopt {name}"
+        self.peak, self.predicted = package.arena(), package.predicted_seconds()
+        self.recomputed = str(package.recomputed())
+
+    def run(self):
+        steps = self.model.options.steps + self.skip
+        self.runs.append(self.model.tools.train(
+            self.package, [f"--data={self.model.folder / 'inputs.safetensors'}", "--shuffle=off", f"--steps={steps}"],
+            self.model.folder / "report.json"))
+
+
+class Model:
+    def __init__(self, name, options):
+        self.name, self.options, self.failures = name, options, []
+        self.folder = options.work / name
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.tools = driver.Tools.at(options.bin, options.threads)
+        self.torch = [Torch(self, way) for way in WAYS[name] + [f"compile:{f}" for f in options.fractions]]
+        self.memopt = []
+
+    def export(self):
+        if (self.folder / "model.pt2").exists() and (self.folder / "inputs.safetensors").exists():
+            return
+        done = driver.execute([sys.executable, __file__, self.name, "--export", self.folder])
+        if done.code:
+            raise Failed(f"export ends with {done.code}: {driver.tail(done.errors)}")
+
+    def compile(self):
+        """Packages without a budget, within PyTorch's peaks, and within less."""
+        model, compile_options = self.folder / "model.pt2", ["--optimizer=sgd", f"--lr={RATES[self.name]}"]
+
+        def add(name, budget=None):
+            package = self.tools.build(model, self.folder / f"{budget or 'free'}.memopt", compile_options, budget)
+            self.memopt.append(Memopt(self, package, name))
+            print(f"{self.name} {self.memopt[-1].name}: {package.arena()} bytes, compiled in "
+                  f"{package.compile_seconds:.1f} s", file=sys.stderr, flush=True)
+
+        add("no budget")
+        for way in self.torch:
+            if way.way in ("eager", "checkpoint") and way.peak:
+                add(f"within PyTorch {way.way}'s peak", way.peak)
+        smallest = self.tools.smallest_budget(model, self.folder / "refused.memopt", compile_options)
+        for budget in driver.spread(self.memopt[0].peak, smallest, self.options.budgets + 1)[1:]:
+            add(f"budget {mib(budget)} MiB", budget)
+
+    def attempt(self, entries):
+        for entry in entries:
+            try:
+                entry.run()
+            except Failed as failure:
+                self.failures.append(f"{entry.name}: {failure}")
+
+    def measure(self):
+        self.export()
+        self.attempt(self.torch)
+        self.compile()
+        self.attempt(self.memopt)
+        for turn in range(1, self.options.rounds):
+            self.attempt((self.torch + self.memopt)[:: 1 if turn % 2 else -1])
+
+    def rows(self):
+        eager = self.torch[0]
+        base = seconds_of(eager)
+        for entry in self.torch + self.memopt:
+            if not entry.runs:
+                continue
+            seconds = seconds_of(entry)
+            distance = max(distance_of(run["losses"], eager.runs[0]["losses"]) for run in entry.runs)
+            if not distance <= TOLERANCE:
+                self.failures.append(f"{entry.name}: the losses {entry.runs[0]['losses']} are not eager's "
+                                     f"{eager.runs[0]['losses']}")
+            yield [self.name, entry.name, mib(entry.peak), f"{100 * entry.peak / eager.peak:.0f}",
+                   mib(max(run["peak_rss"] - run.get("rss_before", 0) for run in entry.runs)), f"{seconds:.3f}", f"{100 * seconds / base:.0f}",
+                   f"{entry.predicted:.3f}" if entry.predicted else "-", entry.recomputed, f"{distance:.0e}"]
+
+
+def seconds_of(entry):
+    return median([second for run in entry.runs for second in run["step_seconds"][entry.skip:]])
+
+
+def distance_of(ours, theirs):
+    return max(abs(a - b) / abs(b) for a, b in zip(ours, theirs))
+
+
+def fractions(text):
+    return [part for part in text.split(",") if part]
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", choices=sorted(WAYS))
+    parser.add_argument("--work", type=pathlib.Path, help="folder that keeps models and packages")
+    parser.add_argument("--bin", type=pathlib.Path, default=pathlib.Path("build/develop/bin"), help="folder of the tools")
+    parser.add_argument("--steps", type=int, default=3, help="timed steps of each process")
+    parser.add_argument("--rounds", type=int, default=3, help="processes of each kind")
+    parser.add_argument("--fractions", type=fractions, default=["1", "0.5", "0.2"],
+                        help="of activation_memory_budget, joined by commas; empty: no torch.compile")
+    parser.add_argument("--budgets", type=int, default=4, help="of memopt, below its plan without a budget")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--json", type=pathlib.Path, help="writes the rows there too")
+    for hidden in ("--measure", "--export"):  # what this script tells its own processes
+        parser.add_argument(hidden, help=argparse.SUPPRESS)
+    parser.add_argument("--memory", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if not (options.work or options.measure or options.export):
+        parser.error("--work FOLDER is missing")
+    if options.steps < 1 or options.rounds < 1 or options.budgets < 1:
+        parser.error("--steps, --rounds and --budgets want 1 or more")
+    return options
+
+
+BATCHES = 2  # that the steps take in turn
+
+
+def main():
+    options = parse()
+    if options.measure or options.export:
+        import pytorch_models
+        if options.export:
+            return pytorch_models.export(options.models[0], BATCHES, pathlib.Path(options.export))
+        name = options.models[0]
+        return print(json.dumps(pytorch_models.measure(name, options.measure, BATCHES, RATES[name], options.steps,
+                                                       options.threads, options.memory)))
+    rows, failures = [], []
+    for name in options.models:
+        try:
+            model = Model(name, options)
+            model.measure()
+            rows += model.rows()
+            failures += [f"{name}: {text}" for text in model.failures]
+        except Failed as failure:
+            failures.append(f"{name}: {failure}")
+    print(driver.markdown(HEAD, rows))
+    for text in failures:
+        print(f"FAILED {text}")
+    if options.json:
+        options.json.write_text(json.dumps({"head": HEAD, "rows": rows, "failures": failures}, indent=1) + "\n")
+    sys.exit(bool(failures))
+
+
+if __name__ == "__main__":
+    main()
