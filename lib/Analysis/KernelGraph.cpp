@@ -212,12 +212,53 @@ void KernelGraph::bindWrites(func::FuncOp function) {
   }
 }
 
+SmallVector<unsigned> KernelGraph::getTakeableBuffers(unsigned number) const {
+  const Buffer &buffer = buffers[number];
+  SmallVector<unsigned> takeable;
+  if (buffer.kind != Buffer::Kind::Result || buffer.bytes == 0)
+    return takeable;
+  auto inPlace = dyn_cast<InPlaceOpInterface>(buffer.op);
+  if (!inPlace)
+    return takeable;
+  SmallVector<unsigned> allowed = inPlace.getInPlaceOperands(buffer.result);
+  for (unsigned operand : allowed) {
+    unsigned candidate = getBufferOf(buffer.op->getOperand(operand));
+    const Buffer &old = buffers[candidate];
+    // One buffer may come in as several operands; all of them must bear being written over.
+    bool isReadOtherwise = llvm::any_of(buffer.op->getOpOperands(), [&](OpOperand &other) {
+      return getBufferOf(other.get()) == candidate &&
+             !llvm::is_contained(allowed, other.getOperandNumber());
+    });
+    if (old.kind != Buffer::Kind::Variable && old.bytes >= buffer.bytes && !isReadOtherwise &&
+        !llvm::is_contained(takeable, candidate))
+      takeable.push_back(candidate);
+  }
+  return takeable;
+}
+
+SmallVector<int32_t> KernelGraph::getBuffersInPlace() const {
+  SmallVector<int32_t> inPlaceOf(buffers.size(), -1);
+  DenseSet<unsigned> taken;
+  for (auto [number, buffer] : llvm::enumerate(buffers))
+    for (unsigned candidate : getTakeableBuffers(number))
+      if (buffers[candidate].end - 1 == buffer.begin && taken.insert(candidate).second) {
+        inPlaceOf[number] = static_cast<int32_t>(candidate);
+        break;
+      }
+  return inPlaceOf;
+}
+
 SmallVector<int64_t> KernelGraph::getLiveBytes() const {
   SmallVector<int64_t> live(getExitTime() + 3);
   for (const Buffer &buffer : buffers) {
     live[buffer.begin] += buffer.bytes;
     live[std::min<int64_t>(buffer.end, live.size() - 1)] -= buffer.bytes;
   }
+  for (auto [number, replaced] : llvm::enumerate(getBuffersInPlace()))
+    if (replaced >= 0) {
+      live[buffers[number].begin] -= buffers[number].bytes;
+      live[buffers[number].begin + 1] += buffers[number].bytes;
+    }
   for (size_t time = 1; time < live.size(); ++time)
     live[time] += live[time - 1];
   return live;

@@ -8,15 +8,13 @@
 
 #include "memopt/Planning/Remat.h"
 
+#include "ParallelJobs.h"
 #include "RematExact.h"
 #include "RematStarts.h"
 
 #include "llvm/ADT/STLExtras.h"
 
-#include <atomic>
 #include <cmath>
-#include <functional>
-#include <thread>
 
 using namespace memopt::planning;
 using namespace memopt::planning::remat;
@@ -33,22 +31,6 @@ static int64_t defaultMoves(const Graph &graph) {
 static constexpr int64_t exactStates = 200000;
 /// Temperature of the second round of annealing.
 static constexpr double secondHeat = 0.002;
-
-/// Runs every job once, on some threads. Jobs write to places of their own, so that the outcome
-/// does not depend on who ran what.
-static void runAll(llvm::ArrayRef<std::function<void()>> jobs, int32_t threads) {
-  std::atomic<size_t> next{0};
-  auto work = [&] {
-    for (size_t job; (job = next++) < jobs.size();)
-      jobs[job]();
-  };
-  std::vector<std::thread> helpers;
-  for (int32_t i = 1; i < std::min<int32_t>(threads, jobs.size()); ++i)
-    helpers.emplace_back(work);
-  work();
-  for (std::thread &helper : helpers)
-    helper.join();
-}
 
 namespace {
 
@@ -81,8 +63,7 @@ private:
     return best.peak <= options.budget ? best.cost <= costBound : best.peak <= peakBound;
   }
   RematSolution report();
-  /// Temperatures are shares of the cost, and in a large graph each op is a small share.
-  double scale() const { return std::min(1.0, 400.0 / double(graph.numOps + 1)); }
+  double scale() const { return temperatureScale(graph); }
 
   const RematProblem &problem;
   const RematOptions &options;
@@ -135,7 +116,7 @@ void Solver::annealAll(std::vector<Start> &starts, int64_t moves, int32_t round)
       anneal.recompute = options.recompute;
       starts[i].plan = remat::anneal(graph, starts[i].plan, anneal);
     });
-  runAll(jobs, options.threads);
+  runJobs(jobs, options.threads);
   for (const Start &start : starts)
     consider(start.plan, start.name);
 }

@@ -39,6 +39,11 @@ struct AnnealOptions {
   bool recompute = true;
 };
 
+/// Temperatures are shares of the cost, and in a large graph each op is a small share.
+inline double temperatureScale(const Graph &graph) {
+  return std::min(1.0, 400.0 / double(graph.numOps + 1));
+}
+
 /// The plan of an order, measured.
 Plan planOf(const Graph &graph, std::vector<int32_t> order);
 

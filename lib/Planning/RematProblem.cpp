@@ -231,6 +231,27 @@ llvm::Error memopt::planning::verifyRemat(const RematProblem &problem, const Rem
   return llvm::Error::success();
 }
 
+llvm::Error memopt::planning::verifyRematFrontier(const RematProblem &problem,
+                                                  const RematFrontier &frontier) {
+  const RematFrontier::Point *below = nullptr;
+  for (const RematFrontier::Point &point : frontier.points) {
+    llvm::Expected<RematMeasure> measure = measureRemat(problem, point.order);
+    if (!measure)
+      return measure.takeError();
+    if (measure->peak != point.peak || measure->cost != point.cost)
+      return failure("peak " + Twine(measure->peak) + " and cost " + Twine(measure->cost) +
+                     ", the frontier says " + Twine(point.peak) + " and " + Twine(point.cost));
+    if (below && (below->peak >= point.peak || below->cost <= point.cost))
+      return failure("the frontier's points of peaks " + Twine(below->peak) + " and " +
+                     Twine(point.peak) + " have costs " + Twine(below->cost) + " and " +
+                     Twine(point.cost) + ", expected to descend");
+    below = &point;
+  }
+  if (frontier.points.empty() || frontier.points.front().peak < frontier.peakLowerBound)
+    return failure("the frontier is empty or goes below its bound");
+  return llvm::Error::success();
+}
+
 Rows Rows::from(const std::vector<std::vector<int32_t>> &lists) {
   Rows rows;
   for (const std::vector<int32_t> &list : lists) {

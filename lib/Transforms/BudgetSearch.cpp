@@ -18,23 +18,28 @@ using namespace mlir;
 using namespace mlir::memopt;
 namespace planning = ::memopt::planning;
 
-/// Search work of each layout: candidates are many, and the plan that is chosen is placed again
-/// with more.
+/// Search work of each layout: several plans may have to be placed, and the one that is chosen is
+/// placed again with more.
 static constexpr int64_t kArenaIterations = 2000000;
 
 struct BudgetSearch::State {
   State(ModuleOp module, BudgetOptions options)
-      : module(module), options(options), costs(options.profile),
+      : module(module), options(options), costs(module),
         problem(getStepFunction(module), costs) {}
 
   LogicalResult fail(llvm::Error error) {
     return module.emitError() << "rematerialization failed: " << llvm::toString(std::move(error));
   }
+  LogicalResult solve();
 
   ModuleOp module;
   BudgetOptions options;
   CostModel costs;
   OrderProblem problem;
+  std::optional<BudgetPlan> given;
+  std::vector<planning::RematFrontier::Point> points; ///< cheapest first
+  std::vector<std::optional<BudgetPlan>> placed;      ///< by point
+  int64_t lowerBound = 0;
 };
 
 BudgetSearch::BudgetSearch(ModuleOp module, BudgetOptions options)
@@ -43,14 +48,42 @@ BudgetSearch::~BudgetSearch() = default;
 
 void BudgetSearch::apply(const BudgetPlan &plan) { state->problem.apply(plan.order); }
 
+int64_t BudgetSearch::getLowerBound() const { return state->lowerBound; }
+
 FailureOr<BudgetPlan> BudgetSearch::getGivenPlan() {
-  std::vector<int32_t> given(state->problem.getProblem().ops.size());
-  std::iota(given.begin(), given.end(), 0);
-  return measure(std::move(given));
+  if (!state->given) {
+    std::vector<int32_t> order(state->problem.getProblem().ops.size());
+    std::iota(order.begin(), order.end(), 0);
+    FailureOr<BudgetPlan> plan = measure(std::move(order));
+    if (failed(plan))
+      return failure();
+    state->given = std::move(*plan);
+  }
+  return *state->given;
+}
+
+/// The points follow from the graph alone and not from any budget: that keeps the promise that a
+/// larger budget never gives a slower plan, from one compilation to the next too.
+LogicalResult BudgetSearch::State::solve() {
+  if (!points.empty())
+    return success();
+  planning::RematFrontierOptions search;
+  search.iterations = options.iterations;
+  search.threads = options.threads;
+  llvm::Expected<planning::RematFrontier> frontier =
+      planning::solveRematFrontier(problem.getProblem(), search);
+  if (!frontier)
+    return fail(frontier.takeError());
+  if (llvm::Error wrong = planning::verifyRematFrontier(problem.getProblem(), *frontier))
+    return fail(std::move(wrong));
+  lowerBound = frontier->peakLowerBound;
+  points.assign(frontier->points.rbegin(), frontier->points.rend());
+  placed.resize(points.size());
+  return success();
 }
 
 /// Places the order on a copy of the module.
-FailureOr<BudgetPlan> BudgetSearch::measure(std::vector<int32_t> order, int64_t budget) {
+FailureOr<BudgetPlan> BudgetSearch::measure(std::vector<int32_t> order) {
   llvm::Expected<planning::RematMeasure> cost =
       planning::measureRemat(state->problem.getProblem(), order);
   if (!cost)
@@ -59,7 +92,6 @@ FailureOr<BudgetPlan> BudgetSearch::measure(std::vector<int32_t> order, int64_t 
   func::FuncOp copied = getStepFunction(*copy);
   OrderProblem(copied, state->costs).apply(order);
   planning::ArenaOptions arena;
-  arena.capacity = budget;
   arena.iterations = kArenaIterations;
   llvm::Expected<planning::ArenaSolution> layout =
       planning::solveArena(buildArenaProblem(KernelGraph(copied)), arena);
@@ -73,55 +105,27 @@ FailureOr<BudgetPlan> BudgetSearch::measure(std::vector<int32_t> order, int64_t 
   return plan;
 }
 
-/// The first guess scales the budget by what reuse in place is worth in the given order; later
-/// guesses close in between what fitted and what did not. Every guess costs one search, so they are
-/// few.
+/// Only points whose bytes alive are within the budget are placed, the cheapest first; a layout
+/// with gaps sends the search on to the next.
 FailureOr<BudgetPlan> BudgetSearch::findPlan(int64_t budget) {
-  constexpr int kRounds = 5;
-  constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
   FailureOr<BudgetPlan> best = getGivenPlan();
   if (failed(best) || best->bytes <= budget)
     return best;
-  llvm::Expected<planning::RematMeasure> given =
-      planning::measureRemat(state->problem.getProblem(), best->order);
-  if (!given)
-    return state->fail(given.takeError());
-  double gain = std::max(1.0, static_cast<double>(given->peak) / static_cast<double>(best->bytes));
-  int64_t fits = 0, tooMuch = kUnknown,
-          guess = static_cast<int64_t>(static_cast<double>(budget) * gain);
-  for (int round = 0; round < kRounds; ++round) {
-    planning::RematOptions options;
-    options.iterations = state->options.iterations;
-    options.threads = state->options.threads;
-    options.budget = guess;
-    llvm::Expected<planning::RematSolution> solution =
-        planning::solveRemat(state->problem.getProblem(), options);
-    if (!solution)
-      return state->fail(solution.takeError());
-    if (llvm::Error wrong = planning::verifyRemat(state->problem.getProblem(), options, *solution))
-      return state->fail(std::move(wrong));
-    lowerBound = std::max(lowerBound, solution->peakLowerBound);
-    bool isSmallest = !solution->feasible;
-    FailureOr<BudgetPlan> plan = measure(std::move(solution->order), budget);
-    if (failed(plan))
-      return failure();
-    int64_t bytes = plan->bytes;
-    bool isWithin = bytes <= budget, bestIsWithin = best->bytes <= budget;
-    if (isWithin ? !bestIsWithin || plan->nanoseconds < best->nanoseconds
-                 : !bestIsWithin && bytes < best->bytes)
-      best = std::move(plan);
-    (isWithin ? fits : tooMuch) = guess;
-    // The solver found nothing lower than this: tighter guesses cannot help.
-    if (isSmallest && !isWithin)
-      break;
-    if (isWithin && tooMuch == kUnknown)
-      guess += std::max<int64_t>(1, budget - bytes);
-    else if (fits)
-      guess = fits + (tooMuch - fits) / 2;
-    else
-      guess = static_cast<int64_t>(static_cast<double>(guess) * static_cast<double>(budget) /
-                                   static_cast<double>(bytes));
-    if (guess == fits || guess == tooMuch)
+  if (failed(state->solve()))
+    return failure();
+  for (auto [point, plan] : llvm::zip(state->points, state->placed)) {
+    bool isLast = &point == &state->points.back();
+    if (point.peak > budget && !isLast)
+      continue;
+    if (!plan) {
+      FailureOr<BudgetPlan> measured = measure(point.order);
+      if (failed(measured))
+        return failure();
+      plan = std::move(*measured);
+    }
+    if (plan->bytes < best->bytes)
+      best = *plan;
+    if (best->bytes <= budget)
       break;
   }
   return best;

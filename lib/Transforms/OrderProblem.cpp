@@ -61,45 +61,17 @@ static int64_t getAlignment(int64_t bytes) {
   return bytes >= 64 ? 64 : std::max<int64_t>(8, llvm::PowerOf2Ceil(std::max<int64_t>(bytes, 1)));
 }
 
-/// The buffer that result `buffer` may take over: an operand that dies here and is large enough.
-/// The first that nobody took is chosen; a kernel's results take different operands.
-static int32_t findInPlaceOperand(const KernelGraph &graph, const Buffer &buffer,
-                                  DenseSet<unsigned> &taken) {
-  auto inPlace = dyn_cast<InPlaceOpInterface>(buffer.op);
-  if (!inPlace)
-    return -1;
-  SmallVector<unsigned> allowed = inPlace.getInPlaceOperands(buffer.result);
-  for (unsigned operand : allowed) {
-    unsigned candidate = graph.getBufferOf(buffer.op->getOperand(operand));
-    const Buffer &old = graph.getBuffers()[candidate];
-    if (old.kind == Buffer::Kind::Variable || old.bytes < buffer.bytes ||
-        old.end - 1 != buffer.begin)
-      continue;
-    // One buffer may come in as several operands; all of them must bear being written over.
-    bool isReadOtherwise = llvm::any_of(buffer.op->getOpOperands(), [&](OpOperand &other) {
-      return graph.getBufferOf(other.get()) == candidate &&
-             !llvm::is_contained(allowed, other.getOperandNumber());
-    });
-    if (isReadOtherwise)
-      continue;
-    if (taken.insert(candidate).second)
-      return static_cast<int32_t>(candidate);
-  }
-  return -1;
-}
-
 planning::ArenaProblem mlir::memopt::buildArenaProblem(const KernelGraph &graph) {
   planning::ArenaProblem problem;
-  DenseSet<unsigned> taken;
-  for (const Buffer &buffer : graph.getBuffers()) {
+  SmallVector<int32_t> inPlaceOf = graph.getBuffersInPlace();
+  for (auto [number, buffer] : llvm::enumerate(graph.getBuffers())) {
     planning::ArenaBuffer item;
     item.size = buffer.bytes;
     item.lower = buffer.begin;
     item.upper = buffer.end;
     item.alignment = getAlignment(buffer.bytes);
     item.pinnedAtBottom = buffer.kind == Buffer::Kind::Variable;
-    if (buffer.kind == Buffer::Kind::Result && buffer.bytes > 0)
-      item.inPlaceOf = findInPlaceOperand(graph, buffer, taken);
+    item.inPlaceOf = inPlaceOf[number];
     problem.buffers.push_back(item);
   }
   return problem;
@@ -152,6 +124,10 @@ void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const
     bool inVariable = graph.getBuffers()[graph.getBufferOf(result)].kind == Buffer::Kind::Variable;
     item.pinned |= inVariable;
     item.results.push_back(inVariable ? 0 : getTensorBytes(result.getType()));
+    if (!inVariable)
+      for (unsigned operand : graph.getTakeableBuffers(graph.getBufferOf(result)))
+        item.inPlace.push_back({static_cast<int32_t>(cast<OpResult>(result).getResultNumber()),
+                                valueOf(graph.getBuffers()[operand].value)});
   }
   if (auto cost = dyn_cast<CostOpInterface>(op))
     item.workspace = cost.getWorkspaceBytes();

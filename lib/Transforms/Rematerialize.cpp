@@ -79,7 +79,8 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
         emitError(module.getLoc())
         << "does not fit: the budget is " << budget.getValue()
         << " bytes of device memory; the smallest budget that would do is " << plan.bytes
-        << ", recomputation included; proven lower bound without reuse in place: " << lowerBound;
+        << ", recomputation included; no order of these instructions needs less than "
+        << lowerBound;
     diagnostic.attachNote() << list;
   }
 };

@@ -161,14 +161,34 @@ llvm::Expected<RematProblem> readRematProblem(llvm::StringRef path) {
   return problem;
 }
 
-llvm::Error writeRematPlan(llvm::StringRef path, const RematOptions &options,
-                           const RematSolution &solution) {
+/// Writes one JSON object, whose attributes `body` gives.
+static llvm::Error writeObject(llvm::StringRef path,
+                               llvm::function_ref<void(json::OStream &)> body) {
   std::error_code code;
   llvm::raw_fd_ostream file(path, code);
   if (code)
     return failure(path + ": " + code.message());
   json::OStream out(file);
-  out.object([&] {
+  out.object([&] { body(out); });
+  file << '\n';
+  file.close();
+  if (!file.has_error())
+    return llvm::Error::success();
+  std::string message = file.error().message();
+  file.clear_error();
+  return failure(path + ": " + message);
+}
+
+static void writeOrder(json::OStream &out, llvm::ArrayRef<int32_t> order) {
+  out.attributeArray("order", [&] {
+    for (int32_t op : order)
+      out.value(op);
+  });
+}
+
+llvm::Error writeRematPlan(llvm::StringRef path, const RematOptions &options,
+                           const RematSolution &solution) {
+  return writeObject(path, [&](json::OStream &out) {
     out.attribute("format", "memopt-remat-plan");
     out.attribute("version", 1);
     out.attribute("budget", options.budget);
@@ -177,17 +197,22 @@ llvm::Error writeRematPlan(llvm::StringRef path, const RematOptions &options,
     out.attribute("cost", solution.cost);
     out.attribute("cost_lower_bound", solution.costLowerBound);
     out.attribute("method", solution.method);
-    out.attributeArray("order", [&] {
-      for (int32_t op : solution.order)
-        out.value(op);
+    writeOrder(out, solution.order);
+  });
+}
+
+llvm::Error writeRematFrontier(llvm::StringRef path, const RematFrontier &frontier) {
+  return writeObject(path, [&](json::OStream &out) {
+    out.attribute("format", "memopt-remat-frontier");
+    out.attribute("version", 1);
+    out.attribute("peak_lower_bound", frontier.peakLowerBound);
+    out.attributeArray("points", [&] {
+      for (const RematFrontier::Point &point : frontier.points)
+        out.object([&] {
+          out.attribute("peak", point.peak);
+          out.attribute("cost", point.cost);
+          writeOrder(out, point.order);
+        });
     });
   });
-  file << '\n';
-  file.close();
-  if (file.has_error()) {
-    std::string message = file.error().message();
-    file.clear_error();
-    return failure(path + ": " + message);
-  }
-  return llvm::Error::success();
 }

@@ -27,4 +27,7 @@ llvm::Expected<memopt::planning::RematProblem> readRematProblem(llvm::StringRef 
 llvm::Error writeRematPlan(llvm::StringRef path, const memopt::planning::RematOptions &options,
                            const memopt::planning::RematSolution &solution);
 
+llvm::Error writeRematFrontier(llvm::StringRef path,
+                               const memopt::planning::RematFrontier &frontier);
+
 #endif // MEMOPT_TOOLS_PLAN_REMATFILE_H

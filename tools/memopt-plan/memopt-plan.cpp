@@ -30,6 +30,7 @@ static const char *const usage =
 
 usage:
   memopt-plan remat PROBLEM.json --budget=BYTES|N% -o PLAN.json [options]
+  memopt-plan frontier PROBLEM.json [-o FRONTIER.json] [options]
   memopt-plan arena PROBLEM.csv [--capacity=BYTES] -o LAYOUT.csv [options]
 
 remat: an order of the ops, in which ops may run again, with the least cost among those that keep the bytes
@@ -39,10 +40,13 @@ alive within the budget (N%: a share of the peak of the given order).
   --no-recompute     every op runs once: only reorder, until the budget is met
   --threads=N        threads for the search; the answer does not depend on it (default 1)
 
+frontier: the cheapest plans for all budgets at once, peak against cost, from the given order down to the
+smallest peak found. Takes --threads too.
+
 arena: an offset for each buffer, so that those alive together share no byte and the arena is low.
   --capacity=BYTES   good enough; without it the search goes for the lower bound
 
-both:
+all:
   -o FILE            where the answer goes; without it only the figures are printed
   --iterations=N     effort, in moves of the search (default: by the size of the problem)
   --seed=N           of the search (default 1); same input, options and seed, same answer
@@ -120,15 +124,16 @@ static std::string parse(llvm::ArrayRef<const char *> words, Arguments &argument
     }
   }
   if (places.empty())
-    return "expected remat or arena";
+    return "expected remat, frontier or arena";
   if (places.size() != 2)
     return "expected one problem file";
   arguments.command = places[0];
   arguments.input = places[1];
-  bool remat = arguments.command == "remat";
-  if (!remat && arguments.command != "arena")
-    return ("unknown command \"" + arguments.command + "\", expected remat or arena").str();
-  if (remat && !arguments.capacity.empty())
+  bool remat = arguments.command == "remat", arena = arguments.command == "arena";
+  if (!remat && !arena && arguments.command != "frontier")
+    return ("unknown command \"" + arguments.command + "\", expected remat, frontier or arena")
+        .str();
+  if (!arena && !arguments.capacity.empty())
     return "--capacity belongs to arena; remat has --budget";
   if (!remat && (!arguments.budget.empty() || arguments.keepOrder || !arguments.recompute))
     return "--budget, --keep-order and --no-recompute belong to remat";
@@ -221,6 +226,34 @@ static int runRemat(const Arguments &arguments) {
   return 0;
 }
 
+static int runFrontier(const Arguments &arguments) {
+  auto start = std::chrono::steady_clock::now();
+  llvm::Expected<RematProblem> problem = readRematProblem(arguments.input);
+  if (!problem)
+    return inputError(problem.takeError());
+  RematFrontierOptions options;
+  options.iterations = arguments.iterations;
+  options.seed = arguments.seed;
+  options.threads = arguments.threads;
+  llvm::Expected<RematFrontier> frontier = solveRematFrontier(*problem, options);
+  if (!frontier)
+    return inputError(frontier.takeError());
+  if (llvm::Error error = verifyRematFrontier(*problem, *frontier))
+    return inputError(std::move(error));
+  const RematFrontier::Point &last = frontier->points.back();
+  llvm::outs() << "          peak        %          cost       +%  instances\n";
+  for (const RematFrontier::Point &point : frontier->points)
+    llvm::outs() << llvm::format("%14lld %8.2f %13lld %8.3f %10zu\n", (long long)point.peak,
+                                 100 + percentAbove(point.peak, last.peak), (long long)point.cost,
+                                 percentAbove(point.cost, last.cost), point.order.size());
+  llvm::outs() << "no plan has less than " << frontier->peakLowerBound << " bytes\nseconds "
+               << llvm::format("%.2f", secondsSince(start)) << "\n";
+  if (!arguments.output.empty())
+    if (llvm::Error error = writeRematFrontier(arguments.output, *frontier))
+      return inputError(std::move(error));
+  return 0;
+}
+
 static int runArena(const Arguments &arguments) {
   auto start = std::chrono::steady_clock::now();
   ArenaOptions options;
@@ -265,5 +298,7 @@ int main(int argc, char **argv) {
   Arguments arguments;
   if (std::string message = parse(words, arguments); !message.empty())
     return usageError(message);
-  return arguments.command == "remat" ? runRemat(arguments) : runArena(arguments);
+  if (arguments.command == "arena")
+    return runArena(arguments);
+  return arguments.command == "remat" ? runRemat(arguments) : runFrontier(arguments);
 }

@@ -77,8 +77,15 @@ public:
   /// old value is still read later, or the kernel reads it in another order. Each needs a copy.
   SmallVector<WriteOp> getWritesNeedingCopies() const { return copies; }
 
-  /// Sum of the bytes of all buffers alive at each time, from 0 to after the exit. A result that takes over an operand's
-  /// bytes counts beside it.
+  /// The buffers that result `buffer` may take over where they end: operands of at least its bytes
+  /// that the instruction reads element by element as it writes; the preferred ones first.
+  SmallVector<unsigned> getTakeableBuffers(unsigned buffer) const;
+  /// By buffer: the one that it takes over, or -1. Each result in turn takes the first that ends
+  /// where it begins and that no other took.
+  SmallVector<int32_t> getBuffersInPlace() const;
+
+  /// Sum of the bytes of all buffers alive at each time, from 0 to after the exit; a result and the
+  /// buffer that it takes over count once.
   SmallVector<int64_t> getLiveBytes() const;
 
 private:

@@ -122,6 +122,33 @@ llvm::Expected<RematSolution> solveRemat(const RematProblem &problem, const Rema
 /// local search. `options.budget` is where to stop; 0 goes for the least that the iterations find.
 llvm::Expected<RematSolution> solveOrder(const RematProblem &problem, RematOptions options = {});
 
+/// The cheapest plans found for all budgets at once.
+struct RematFrontier {
+  struct Point {
+    std::vector<int32_t> order; ///< op of every instance
+    int64_t peak = 0, cost = 0;
+  };
+  std::vector<Point> points;  ///< ascending in peak, descending in cost; the last repeats no op
+  int64_t peakLowerBound = 0; ///< proven: no order has a lower peak
+};
+
+struct RematFrontierOptions {
+  int64_t iterations = -1; ///< moves of the annealing in all; -1: by the size of the problem
+  uint64_t seed = 1;
+  int32_t threads = 1; ///< for speed only
+};
+
+/// Solves for a ladder of budgets, from the peak of the given order down to the smallest that is
+/// found, each rung beginning with the plans of its neighbours: a plan for fewer bytes is also one
+/// for more. The ladder follows from the problem alone, so whoever takes the cheapest point within
+/// a budget never gets a slower plan for more bytes. Passes on checkRemat's error.
+llvm::Expected<RematFrontier> solveRematFrontier(const RematProblem &problem,
+                                                 const RematFrontierOptions &options = {});
+
+/// Every point's order is valid and has the figures that it says, and the points ascend in peak and
+/// descend in cost.
+llvm::Error verifyRematFrontier(const RematProblem &problem, const RematFrontier &frontier);
+
 /// A proven lower bound on the peak of any order, clones allowed.
 int64_t rematPeakLowerBound(const RematProblem &problem);
 

@@ -25,10 +25,8 @@
 namespace mlir::memopt {
 
 struct BudgetOptions {
-  int64_t iterations =
-      400000;          ///< moves of each search, of which a plan takes up to five; -1: by size
-  int32_t threads = 1; ///< for speed only
-  MachineProfile profile;
+  int64_t iterations = -1; ///< moves of the search for all budgets; -1: by size
+  int32_t threads = 1;     ///< for speed only
 };
 
 /// An order of the step's instructions, with repeats where they run again, and what it needs.
@@ -39,8 +37,9 @@ struct BudgetPlan {
   int64_t clones = 0;
 };
 
-/// Searches orders of one kernel graph whose writes have their copies (insertVariableCopies). The
-/// module is not changed before apply.
+/// Searches orders of one kernel graph whose writes have their copies (insertVariableCopies), for
+/// all budgets at once and only when the first is asked for. The module is not changed before
+/// apply.
 class BudgetSearch {
 public:
   BudgetSearch(ModuleOp module, BudgetOptions options);
@@ -49,23 +48,21 @@ public:
   /// The plan of the order as it stands.
   FailureOr<BudgetPlan> getGivenPlan();
 
-  /// The cheapest plan found whose arena is at most `budget` bytes; where none was found, the
-  /// lowest one.
+  /// The cheapest plan found whose arena is at most `budget` bytes; where there is none, the
+  /// lowest. A larger budget never gets a slower plan.
   FailureOr<BudgetPlan> findPlan(int64_t budget);
 
-  /// The largest lower bound that any search proved, in the solver's terms.
-  int64_t getLowerBound() const { return lowerBound; }
+  /// Proven once findPlan has searched: no order of these instructions needs less.
+  int64_t getLowerBound() const;
 
   /// Rewrites the module; the search is used up.
   void apply(const BudgetPlan &plan);
 
-  /// Measures an order that somebody else made.
-  FailureOr<BudgetPlan> measure(std::vector<int32_t> order, int64_t budget = -1);
-
 private:
+  FailureOr<BudgetPlan> measure(std::vector<int32_t> order);
+
   struct State;
   std::unique_ptr<State> state;
-  int64_t lowerBound = 0;
 };
 
 } // namespace mlir::memopt

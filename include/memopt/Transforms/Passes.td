@@ -187,10 +187,13 @@ def RematerializePass : Pass<"memopt-rematerialize", "::mlir::ModuleOp"> {
     Clones instructions of the kernel graph, marked `memopt.clone`, so that their results need not be kept. Updates
     of state run once; random bits are counter-based, so clones give the same bits. Without a budget, or when the
     graph fits as it is, nothing changes.
+
+    The plan is the cheapest point within the budget of a frontier that follows from the graph alone, so more bytes
+    never give a slower plan.
   }];
   let options = [
     Option<"budget", "budget", "int64_t", "-1", "Bytes the device arena may have; -1 for no limit">,
-    Option<"iterations", "iterations", "int64_t", "400000", "Moves of each search; -1 for a number by size">,
+    Option<"iterations", "iterations", "int64_t", "-1", "Moves of the search; -1 for a number by size">,
     Option<"threads", "threads", "int", "1", "Threads of the search, for speed only">
   ];
 }

@@ -441,6 +441,72 @@ TEST(Remat, ValidOnRandomProblems) {
   }
 }
 
+/// Every point is what it says, none is cheaper than the optimum for its peak, and on problems this
+/// small the ends are exact.
+TEST(Remat, FrontiersOfTinyProblems) {
+  SearchRandom random(61);
+  int64_t points = 0;
+  for (int round = 0; round < 150; ++round) {
+    RematProblem problem = randomProblem(random, 2 + random.below(5), /*features=*/true);
+    llvm::Expected<RematFrontier> frontier = solveRematFrontier(problem);
+    ASSERT_TRUE(bool(frontier));
+    EXPECT_FALSE(bool(verifyRematFrontier(problem, *frontier)));
+    BruteForce brute(problem);
+    int64_t given = measure(problem, givenOrder(problem)).peak;
+    EXPECT_EQ(frontier->points.front().peak, brute.smallestPeak(0, given)) << "round " << round;
+    EXPECT_EQ(frontier->points.back().cost, measure(problem, givenOrder(problem)).cost);
+    for (const RematFrontier::Point &point : frontier->points)
+      EXPECT_GE(point.cost, brute.cost(point.peak));
+    points += frontier->points.size();
+  }
+  EXPECT_GT(points, 150);
+}
+
+TEST(Remat, FrontierValidatorCatchesMutations) {
+  RematProblem problem = chain(12);
+  llvm::Expected<RematFrontier> frontier = solveRematFrontier(problem);
+  ASSERT_TRUE(bool(frontier));
+  ASSERT_GT(frontier->points.size(), 2u);
+  auto complains = [&](RematFrontier mutated) {
+    llvm::Error error = verifyRematFrontier(problem, mutated);
+    bool wrong = bool(error);
+    llvm::consumeError(std::move(error));
+    return wrong;
+  };
+  EXPECT_FALSE(complains(*frontier));
+  RematFrontier mutated = *frontier;
+  ++mutated.points[1].cost;
+  EXPECT_TRUE(complains(mutated));
+  mutated = *frontier;
+  std::swap(mutated.points[0], mutated.points[1]);
+  EXPECT_TRUE(complains(mutated));
+  mutated = *frontier;
+  mutated.points[1].order.pop_back();
+  EXPECT_TRUE(complains(mutated));
+  mutated = *frontier;
+  mutated.peakLowerBound = mutated.points[0].peak + 1;
+  EXPECT_TRUE(complains(mutated));
+  mutated.points.clear();
+  EXPECT_TRUE(complains(mutated));
+}
+
+/// One search for all budgets is nearly as good as a search for each.
+TEST(Remat, FrontiersComeNearSingleBudgets) {
+  RematProblem problem = chain(80);
+  int64_t given = measure(problem, givenOrder(problem)).peak;
+  llvm::Expected<RematFrontier> frontier = solveRematFrontier(problem);
+  ASSERT_TRUE(bool(frontier));
+  for (int percent : {80, 50, 30}) {
+    int64_t budget = given * percent / 100;
+    RematSolution single = solve(problem, options(budget, 400000));
+    int64_t cost = 0;
+    for (const RematFrontier::Point &point : frontier->points)
+      if (point.peak <= budget)
+        cost = point.cost;
+    EXPECT_LE(cost, single.cost + single.cost / 50) << percent;
+  }
+}
+
 TEST(Remat, BudgetsAtTheEdges) {
   RematProblem problem = chain(20);
   int64_t peak = measure(problem, givenOrder(problem)).peak;

@@ -1,0 +1,171 @@
+//===- RematFrontier.cpp - the cheapest plans for all budgets at once --------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// One search for the smallest peak, then two sweeps over a ladder of budgets: downwards, each rung
+// evicting from the plan of the rung above, and upwards, each rung relaxing the plan of the rung
+// below where that is the better one. Neighbours differ by a few percent of the bytes, so short
+// annealings do.
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Planning/Remat.h"
+
+#include "ParallelJobs.h"
+#include "RematStarts.h"
+
+#include <cmath>
+
+using namespace memopt::planning;
+using namespace memopt::planning::remat;
+
+namespace {
+
+class FrontierSearch {
+public:
+  FrontierSearch(const RematProblem &problem, const RematFrontierOptions &options)
+      : problem(problem), options(options), graph(problem) {}
+
+  llvm::Expected<RematFrontier> run();
+
+private:
+  llvm::Error findSmallest();
+  void buildLadder();
+  void sweepDown();
+  void sweepUp();
+  Plan annealFrom(const Plan &start, size_t rung, int64_t sweep) const;
+  int64_t totalMoves() const;
+  RematFrontier report() const;
+
+  const RematProblem &problem;
+  const RematFrontierOptions &options;
+  Graph graph;
+  Plan given, smallest;
+  int64_t peakBound = 0;
+  std::vector<int64_t> ladder; ///< budgets, descending
+  std::vector<Plan> plans;     ///< by rung: the best for its budget
+};
+
+} // namespace
+
+/// A few seconds of one core.
+int64_t FrontierSearch::totalMoves() const {
+  if (options.iterations >= 0)
+    return options.iterations;
+  return std::min<int64_t>(8000000, 12000 * int64_t(graph.numOps + 1));
+}
+
+llvm::Error FrontierSearch::findSmallest() {
+  RematOptions lowest;
+  lowest.budget = peakBound;
+  lowest.iterations = totalMoves() / 4;
+  lowest.seed = options.seed;
+  lowest.threads = options.threads;
+  llvm::Expected<RematSolution> solution = solveRemat(problem, lowest);
+  if (!solution)
+    return solution.takeError();
+  peakBound = std::max(peakBound, solution->peakLowerBound);
+  smallest = {std::move(solution->order), solution->peak, solution->cost};
+  return llvm::Error::success();
+}
+
+/// Percents of the given peak, in finer steps where they are a larger part of what is left.
+void FrontierSearch::buildLadder() {
+  double share = 1;
+  while (true) {
+    share -= share > 0.4 ? 0.02 : share > 0.1 ? 0.01 : share > 0.02 ? 0.0025 : 0.1 * share;
+    int64_t budget = std::llround(share * double(given.peak - graph.resident)) + graph.resident;
+    if (budget <= smallest.peak)
+      break;
+    ladder.push_back(budget);
+  }
+  ladder.push_back(smallest.peak);
+}
+
+Plan FrontierSearch::annealFrom(const Plan &start, size_t rung, int64_t sweep) const {
+  AnnealOptions anneal;
+  anneal.budget = ladder[rung];
+  anneal.moves = totalMoves() * 3 / 8 / static_cast<int64_t>(ladder.size());
+  anneal.seed = options.seed * 1000003 + rung * 101 + sweep;
+  anneal.hot = 0.002 * temperatureScale(graph);
+  anneal.costBound = graph.baseCost;
+  return remat::anneal(graph, start, anneal);
+}
+
+void FrontierSearch::sweepDown() {
+  Plan above = given;
+  for (size_t rung = 0; rung < ladder.size(); ++rung) {
+    int64_t budget = ladder[rung];
+    // The chain of segments is another basin; looked at now and then, for it takes a while.
+    Plan segments = above;
+    if (rung % 4 == 0)
+      segments = evictGreedily(graph, segmentChain(graph, given, budget), budget, false);
+    Plan evicted = evictGreedily(graph, above, budget, false);
+    Plan start = segments.betterThan(evicted, budget) ? segments : evicted;
+    plans.push_back(annealFrom(start, rung, 0));
+    if (start.betterThan(plans.back(), budget))
+      plans.back() = start;
+    above = plans.back();
+  }
+}
+
+void FrontierSearch::sweepUp() {
+  Plan below = smallest;
+  for (size_t rung = ladder.size(); rung-- > 0;) {
+    int64_t budget = ladder[rung];
+    if (below.betterThan(plans[rung], budget))
+      plans[rung] = below;
+    Plan relaxed = annealFrom(plans[rung], rung, 1);
+    if (relaxed.betterThan(plans[rung], budget))
+      plans[rung] = std::move(relaxed);
+    below = plans[rung];
+  }
+}
+
+/// What no other plan beats in both figures.
+RematFrontier FrontierSearch::report() const {
+  std::vector<std::tuple<int64_t, int64_t, size_t>> ranked; // peak, cost, number in `all`
+  std::vector<const Plan *> all{&given, &smallest};
+  for (const Plan &plan : plans)
+    all.push_back(&plan);
+  for (size_t i = 0; i < all.size(); ++i)
+    ranked.emplace_back(all[i]->peak, all[i]->cost, i);
+  llvm::sort(ranked);
+  RematFrontier frontier;
+  frontier.peakLowerBound = peakBound;
+  for (auto [peak, cost, number] : ranked)
+    if (frontier.points.empty() || cost < frontier.points.back().cost)
+      frontier.points.push_back({all[number]->order, peak, cost});
+  return frontier;
+}
+
+llvm::Expected<RematFrontier> FrontierSearch::run() {
+  std::vector<int32_t> identity(graph.numOps);
+  for (int32_t i = 0; i < graph.numOps; ++i)
+    identity[i] = i;
+  given = planOf(graph, identity);
+  smallest = given;
+  peakBound = rematPeakLowerBound(problem);
+  if (given.peak > peakBound) {
+    if (llvm::Error error = findSmallest())
+      return std::move(error);
+    if (smallest.peak < given.peak) {
+      buildLadder();
+      sweepDown();
+      sweepUp();
+    }
+  }
+  return report();
+}
+
+llvm::Expected<RematFrontier>
+memopt::planning::solveRematFrontier(const RematProblem &problem,
+                                     const RematFrontierOptions &options) {
+  if (llvm::Error error = checkRemat(problem))
+    return std::move(error);
+  return FrontierSearch(problem, options).run();
+}
