@@ -8,69 +8,169 @@
 
 #include "memopt/Analysis/CostModel.h"
 
+#include "mlir/IR/Builders.h"
+#include "llvm/Support/MemoryBuffer.h"
+
 #include <cmath>
 
 using namespace mlir;
 using namespace mlir::memopt;
 
-namespace {
-struct ProfileField {
-  llvm::StringLiteral key;
-  double MachineProfile::*field;
+static constexpr MachineProfile::Rate kRates[] = {
+    {"matmul_operations_per_second", &MachineProfile::matmulRate},
+    {"convolution_operations_per_second", &MachineProfile::convolutionRate},
+    {"convolution_weight_operations_per_second", &MachineProfile::convolutionWeightRate},
+    {"group_convolution_operations_per_second", &MachineProfile::groupConvolutionRate},
+    {"attention_forward_operations_per_second", &MachineProfile::attentionForwardRate},
+    {"attention_backward_operations_per_second", &MachineProfile::attentionBackwardRate},
+    {"kernel_operations_per_second", &MachineProfile::kernelRate},
+    {"kernel_functions_per_second", &MachineProfile::functionRate},
+    {"cache_bytes_per_second", &MachineProfile::cacheBandwidth},
+    {"memory_bytes_per_second", &MachineProfile::memoryBandwidth},
+    {"cache_bytes", &MachineProfile::cacheBytes},
+    {"kernel_start_seconds", &MachineProfile::kernelSeconds},
+    {"call_start_seconds", &MachineProfile::callSeconds},
 };
-} // namespace
 
-/// The keys of a profile file.
-static constexpr ProfileField kFields[] = {
-    {"matmul_flops_per_second", &MachineProfile::matmulFlops},
-    {"convolution_flops_per_second", &MachineProfile::convolutionFlops},
-    {"attention_flops_per_second", &MachineProfile::attentionFlops},
-    {"kernel_flops_per_second", &MachineProfile::kernelFlops},
-    {"bytes_per_second", &MachineProfile::bytes},
-    {"launch_seconds", &MachineProfile::launchSeconds},
-};
+ArrayRef<MachineProfile::Rate> MachineProfile::getRates() { return kRates; }
 
-llvm::json::Object MachineProfile::toJson() const {
-  llvm::json::Object object{{"format", "memopt-machine-profile"}, {"version", 1}};
-  for (const ProfileField &field : kFields)
-    object[field.key] = this->*field.field;
-  return object;
+//===----------------------------------------------------------------------===//
+// Seconds
+//===----------------------------------------------------------------------===//
+
+static double getArithmeticSeconds(const InstructionWork &work, const MachineProfile &profile) {
+  switch (work.workClass) {
+  case WorkClass::Kernel:
+    return work.operations / profile.kernelRate + work.functions / profile.functionRate;
+  case WorkClass::Matmul:
+    return work.operations / profile.matmulRate;
+  case WorkClass::Convolution:
+    return work.operations / profile.convolutionRate;
+  case WorkClass::ConvolutionWeight:
+    return work.operations / profile.convolutionWeightRate;
+  case WorkClass::GroupConvolution:
+    return work.operations / profile.groupConvolutionRate;
+  case WorkClass::AttentionForward:
+    return work.operations / profile.attentionForwardRate;
+  case WorkClass::AttentionBackward:
+    return work.operations / profile.attentionBackwardRate;
+  }
+  return 0;
 }
 
-llvm::Expected<MachineProfile> MachineProfile::fromJson(const llvm::json::Value &value) {
-  auto fail = [](const llvm::Twine &message) {
-    return llvm::createStringError(llvm::inconvertibleErrorCode(), "machine profile: " + message);
-  };
-  const llvm::json::Object *object = value.getAsObject();
-  if (!object || object->getString("format") != "memopt-machine-profile" ||
-      object->getInteger("version") != 1)
-    return fail("expects an object with format 'memopt-machine-profile', version 1");
-  MachineProfile profile;
-  for (const ProfileField &field : kFields) {
-    std::optional<double> number = object->getNumber(field.key);
-    if (!number || !std::isfinite(*number) || *number <= 0)
-      return fail("'" + field.key + "' must be a positive number");
-    profile.*field.field = *number;
-  }
-  return profile;
-}
-
-double CostModel::getSeconds(Operation *instruction) const {
-  auto cost = dyn_cast<CostOpInterface>(instruction);
-  if (!cost)
-    return profile.launchSeconds;
-  double rate = profile.kernelFlops;
-  if (auto call = dyn_cast<LibraryCallOp>(instruction)) {
-    StringRef kind = call.getDescriptor().getAs<StringAttr>("kind").getValue();
-    rate = kind.starts_with("convolution") ? profile.convolutionFlops
-           : kind.starts_with("attention") ? profile.attentionFlops
-                                           : profile.matmulFlops;
-  }
-  double arithmetic = static_cast<double>(cost.getFlops()) / rate;
-  double traffic = static_cast<double>(cost.getBytesMoved()) / profile.bytes;
-  return profile.launchSeconds + std::max(arithmetic, traffic);
+double MachineProfile::getSeconds(const InstructionWork &work) const {
+  double near = std::min(work.bytes, cacheBytes), far = work.bytes - near;
+  double traffic = near / cacheBandwidth + far / memoryBandwidth;
+  double start = work.workClass == WorkClass::Kernel ? kernelSeconds : callSeconds;
+  return start + std::max(getArithmeticSeconds(work, *this), traffic);
 }
 
 int64_t CostModel::getNanoseconds(Operation *instruction) const {
   return std::max<int64_t>(1, std::llround(getSeconds(instruction) * 1e9));
+}
+
+//===----------------------------------------------------------------------===//
+// Files
+//===----------------------------------------------------------------------===//
+
+static constexpr llvm::StringLiteral kFormat = "memopt-machine-profile";
+static constexpr int64_t kVersion = 1;
+
+llvm::json::Object MachineProfile::toJson() const {
+  llvm::json::Object rates;
+  for (const Rate &rate : kRates)
+    rates[rate.key] = this->*rate.field;
+  return llvm::json::Object{{"format", kFormat},
+                            {"version", kVersion},
+                            {"machine", machine},
+                            {"threads", threads},
+                            {"rates", std::move(rates)}};
+}
+
+static std::string describe(const llvm::json::Value *value) {
+  if (!value)
+    return "nothing";
+  std::string text = llvm::formatv("{0}", *value).str();
+  return text.size() <= 40 ? text : text.substr(0, 40) + "...";
+}
+
+static llvm::Error expected(const llvm::Twine &key, const llvm::Twine &what,
+                            const llvm::json::Value *found) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                 key + ": expected " + what + ", found " + describe(found));
+}
+
+llvm::Expected<MachineProfile> MachineProfile::fromJson(const llvm::json::Value &value) {
+  const llvm::json::Object *object = value.getAsObject();
+  if (!object)
+    return expected("machine profile", "an object", &value);
+  if (object->getString("format") != StringRef(kFormat))
+    return expected("format", "\"" + kFormat + "\"", object->get("format"));
+  if (object->getInteger("version") != kVersion)
+    return expected("version", llvm::Twine(kVersion), object->get("version"));
+  std::optional<StringRef> machine = object->getString("machine");
+  if (!machine || machine->empty())
+    return expected("machine", "a name", object->get("machine"));
+  std::optional<int64_t> threads = object->getInteger("threads");
+  if (!threads || *threads < 1)
+    return expected("threads", "a count of at least 1", object->get("threads"));
+  const llvm::json::Object *rates = object->getObject("rates");
+  if (!rates)
+    return expected("rates", "an object", object->get("rates"));
+  MachineProfile profile;
+  profile.machine = machine->str();
+  profile.threads = *threads;
+  for (const Rate &rate : kRates) {
+    std::optional<double> number = rates->getNumber(rate.key);
+    if (!number || !std::isfinite(*number) || *number <= 0)
+      return expected("rates." + rate.key, "a positive number", rates->get(rate.key));
+    profile.*rate.field = *number;
+  }
+  for (const auto &entry : *rates)
+    if (llvm::none_of(kRates, [&](const Rate &known) { return StringRef(entry.first) == known.key; }))
+      return expected("rates." + StringRef(entry.first), "nothing", &entry.second);
+  return profile;
+}
+
+llvm::Expected<MachineProfile> MachineProfile::read(StringRef path) {
+  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
+  if (std::error_code error = file.getError())
+    return llvm::createStringError(error, path + ": " + error.message());
+  llvm::Expected<llvm::json::Value> value = llvm::json::parse((*file)->getBuffer());
+  if (!value)
+    return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                   path + ": " + llvm::toString(value.takeError()));
+  llvm::Expected<MachineProfile> profile = fromJson(*value);
+  if (!profile)
+    return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                   path + ": " + llvm::toString(profile.takeError()));
+  return profile;
+}
+
+//===----------------------------------------------------------------------===//
+// Modules
+//===----------------------------------------------------------------------===//
+
+void MachineProfile::attachTo(ModuleOp module) const {
+  Builder b(module.getContext());
+  SmallVector<NamedAttribute> attributes{b.getNamedAttr("machine", b.getStringAttr(machine)),
+                                         b.getNamedAttr("threads", b.getI64IntegerAttr(threads))};
+  for (const Rate &rate : kRates)
+    attributes.push_back(b.getNamedAttr(rate.key, b.getF64FloatAttr(this->*rate.field)));
+  module->setAttr(MemoptDialect::kMachineAttr, b.getDictionaryAttr(attributes));
+}
+
+MachineProfile MachineProfile::of(ModuleOp module) {
+  MachineProfile profile;
+  auto dictionary = module->getAttrOfType<DictionaryAttr>(MemoptDialect::kMachineAttr);
+  if (!dictionary)
+    return profile;
+  if (auto machine = dictionary.getAs<StringAttr>("machine"))
+    profile.machine = machine.getValue().str();
+  if (auto threads = dictionary.getAs<IntegerAttr>("threads"))
+    profile.threads = threads.getInt();
+  for (const Rate &rate : kRates)
+    if (auto number = dictionary.getAs<FloatAttr>(rate.key))
+      profile.*rate.field = number.getValueAsDouble();
+  return profile;
 }

@@ -40,6 +40,30 @@ void MemoptDialect::initialize() {
       >();
 }
 
+/// Rates are positive; a machine may leave some of them to the shipped profile.
+static LogicalResult verifyMachine(Operation *op, Attribute attribute) {
+  auto dictionary = dyn_cast<DictionaryAttr>(attribute);
+  if (!dictionary)
+    return op->emitOpError() << "'" << MemoptDialect::kMachineAttr
+                             << "' must be a dictionary, found " << attribute;
+  for (NamedAttribute entry : dictionary) {
+    StringRef name = entry.getName();
+    auto number = dyn_cast<FloatAttr>(entry.getValue());
+    auto count = dyn_cast<IntegerAttr>(entry.getValue());
+    if (name == "machine"   ? !isa<StringAttr>(entry.getValue())
+        : name == "threads" ? !count || count.getInt() < 1
+                            : !number || !number.getType().isF64() ||
+                                  !number.getValue().isFinite() || number.getValueAsDouble() <= 0)
+      return op->emitOpError() << "'" << MemoptDialect::kMachineAttr << "': '" << name
+                               << "' must be "
+                               << (name == "machine"   ? "a string"
+                                   : name == "threads" ? "a count of at least 1"
+                                                       : "a positive f64")
+                               << ", found " << entry.getValue();
+  }
+  return success();
+}
+
 LogicalResult MemoptDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
   StringRef name = attribute.getName();
   if (name == kCloneAttr && !isa<IntegerAttr>(attribute.getValue()))
@@ -47,6 +71,8 @@ LogicalResult MemoptDialect::verifyOperationAttribute(Operation *op, NamedAttrib
                              << attribute.getValue();
   if (name == kPhaseAttr && !isa<StringAttr>(attribute.getValue()))
     return op->emitOpError() << "'" << name << "' must be a string, found " << attribute.getValue();
+  if (name == kMachineAttr)
+    return verifyMachine(op, attribute.getValue());
   if (name != kOffsetsAttr)
     return success();
   auto offsets = dyn_cast<DenseI64ArrayAttr>(attribute.getValue());

@@ -104,7 +104,7 @@ struct ActivationCheckpointingPass
     if (!function || (modules.empty() && segments <= 1))
       return;
     insertVariableCopies(function);
-    OrderProblem problem(function, CostModel());
+    OrderProblem problem(function, CostModel(getOperation()));
     KernelGraph graph(function);
     Segments parts(graph.getInstructions());
     if (!modules.empty() &&

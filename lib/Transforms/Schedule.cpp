@@ -35,7 +35,7 @@ struct SchedulePass : public mlir::memopt::impl::SchedulePassBase<SchedulePass> 
     if (!function)
       return;
     insertVariableCopies(function);
-    OrderProblem problem(function, CostModel());
+    OrderProblem problem(function, CostModel(getOperation()));
     planning::RematOptions options;
     options.iterations = iterations;
     options.threads = threads;

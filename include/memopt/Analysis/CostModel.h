@@ -6,42 +6,79 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A roofline (Williams, Waterman and Patterson, CACM 2009): an instruction takes the longer of its
-// arithmetic and its traffic, plus what it costs to start. The rates are those of a profile,
-// measured once per machine.
+// A roofline (Williams, Waterman and Patterson, CACM 2009) with two levels of memory: an
+// instruction takes what it costs to start, and then the longer of its arithmetic and its traffic.
+// The rates are those of a profile, measured once per machine (`memopt-compile --calibrate`).
+//
+// A module says which machine it is for in the attribute `memopt.machine`, so that every pass sees
+// the same costs; without it the shipped profile counts.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef MEMOPT_ANALYSIS_COSTMODEL_H
 #define MEMOPT_ANALYSIS_COSTMODEL_H
 
-#include "memopt/Dialect/Memopt.h"
+#include "memopt/Analysis/InstructionWork.h"
 
+#include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/JSON.h"
 
+#include <string>
+
 namespace mlir::memopt {
 
-/// Rates of a machine; the defaults are those of two cores with 512-bit vectors.
+/// What a machine does in a second, all of its threads together. The defaults are the shipped
+/// profile: two cores with 512-bit vectors.
 struct MachineProfile {
-  double matmulFlops = 1.6e11;      ///< operations a second of matrix products
-  double convolutionFlops = 1.2e11; ///< of convolutions
-  double attentionFlops = 6.0e10;   ///< of attention
-  double kernelFlops = 4.0e10;      ///< of generated code
-  double bytes = 1.6e10;            ///< bytes a second between memory and processor
-  double launchSeconds = 3e-6;      ///< to start an instruction
+  std::string machine = "two cores of an AMD EPYC 9004 (shipped)"; ///< for people
+  int64_t threads = 2;                                             ///< that the rates are of
+
+  double matmulRate = 1.6e11;            ///< operations a second of matrix products
+  double convolutionRate = 1.2e11;       ///< of convolutions and gradients of their inputs
+  double convolutionWeightRate = 1.2e11; ///< of gradients of convolutions' weights
+  double groupConvolutionRate = 2.0e10;  ///< of all three, where channels come in groups
+  double attentionForwardRate = 6.0e10;
+  double attentionBackwardRate = 6.0e10;
+  double kernelRate = 4.0e10;      ///< cheap operations a second of generated code
+  double functionRate = 6.0e9;     ///< divisions, roots, exponentials and the like a second
+  double cacheBandwidth = 5.0e10;  ///< bytes a second while an instruction's bytes fit the caches
+  double memoryBandwidth = 1.6e10; ///< bytes a second of what does not fit
+  double cacheBytes = 8e6;         ///< how many bytes fit
+  double kernelSeconds = 1e-6;     ///< to start a kernel
+  double callSeconds = 4e-6;       ///< to start a library call
+
+  double getSeconds(const InstructionWork &work) const;
 
   llvm::json::Object toJson() const;
-  /// Fails, naming the key, when a rate is missing or not positive.
+  /// Fails, naming the key, what is expected and what was found.
   static llvm::Expected<MachineProfile> fromJson(const llvm::json::Value &value);
+  /// Errors begin with the file's name.
+  static llvm::Expected<MachineProfile> read(StringRef path);
+
+  /// As the attribute `memopt.machine`.
+  void attachTo(ModuleOp module) const;
+  /// Of a module; rates that its attribute does not name are the shipped profile's.
+  static MachineProfile of(ModuleOp module);
+
+  struct Rate {
+    llvm::StringLiteral key;
+    double MachineProfile::*field;
+  };
+  /// All rates, by the keys of file and attribute.
+  static ArrayRef<Rate> getRates();
 };
 
 class CostModel {
 public:
-  explicit CostModel(MachineProfile profile = {}) : profile(profile) {}
+  explicit CostModel(MachineProfile profile = {}) : profile(std::move(profile)) {}
+  /// For the machine that the module names.
+  explicit CostModel(ModuleOp module) : profile(MachineProfile::of(module)) {}
 
   /// Predicted seconds of one execution.
-  double getSeconds(Operation *instruction) const;
+  double getSeconds(Operation *instruction) const {
+    return profile.getSeconds(InstructionWork::of(instruction));
+  }
   /// The same in whole nanoseconds, at least 1, for solvers.
   int64_t getNanoseconds(Operation *instruction) const;
 

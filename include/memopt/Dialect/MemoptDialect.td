@@ -52,6 +52,8 @@ def Memopt_Dialect : Dialect {
     static constexpr llvm::StringLiteral kLowerBoundAttr = "memopt.lower_bound_bytes";
     /// On ops made by autodiff, the optimizer and so on: "forward", "backward", "optimizer".
     static constexpr llvm::StringLiteral kPhaseAttr = "memopt.phase";
+    /// On modules: a dictionary of the machine's rates, which costs are predicted from (CostModel.h).
+    static constexpr llvm::StringLiteral kMachineAttr = "memopt.machine";
   }];
 }
 

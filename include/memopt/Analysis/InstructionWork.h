@@ -1,0 +1,47 @@
+//===- InstructionWork.h - what one instruction does, in counts -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Counts that follow from the instruction alone; a machine's rates turn them into seconds
+// (CostModel.h).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_ANALYSIS_INSTRUCTIONWORK_H
+#define MEMOPT_ANALYSIS_INSTRUCTIONWORK_H
+
+#include "memopt/Dialect/Memopt.h"
+
+namespace mlir::memopt {
+
+/// Instructions of one class share a rate of arithmetic.
+enum class WorkClass {
+  Kernel, ///< generated code
+  Matmul,
+  Convolution,       ///< forward, and the gradient of its input
+  ConvolutionWeight, ///< the gradient of its weights
+  GroupConvolution,  ///< all three with few channels in a group, depthwise among them
+  AttentionForward,
+  AttentionBackward,
+};
+
+struct InstructionWork {
+  WorkClass workClass = WorkClass::Kernel;
+  /// Operations on one element: of the library's sums (a multiply-add counts as two), or of a
+  /// kernel's cheap ones, comparisons and integer operations included.
+  double operations = 0;
+  /// Divisions, roots, exponentials and the like in a kernel.
+  double functions = 0;
+  /// Bytes that have to be read and written once.
+  double bytes = 0;
+
+  static InstructionWork of(Operation *instruction);
+};
+
+} // namespace mlir::memopt
+
+#endif // MEMOPT_ANALYSIS_INSTRUCTIONWORK_H

@@ -1,0 +1,153 @@
+//===- InstructionWork.cpp - what one instruction does, in counts -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Analysis/InstructionWork.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+//===----------------------------------------------------------------------===//
+// Operations of a kernel
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Counts a linalg.generic's operations. What depends on some of the loops only is computed once
+/// for all iterations of the others: the bias correction of Adam once, not for each weight.
+class GenericWork {
+public:
+  GenericWork(linalg::GenericOp generic, InstructionWork &work)
+      : sizes(generic.getStaticLoopRanges()), work(work) {
+    Block *body = generic.getBody();
+    for (OpOperand &operand : generic->getOpOperands()) {
+      bool isResult = generic.isDpsInit(&operand);
+      loops[generic.getMatchingBlockArgument(&operand)] =
+          isResult ? llvm::SmallBitVector(sizes.size(), true)
+                   : loopsOf(generic.getMatchingIndexingMap(&operand));
+    }
+    for (Operation &op : body->without_terminator())
+      visit(op);
+  }
+
+private:
+  llvm::SmallBitVector loopsOf(AffineMap map) const {
+    llvm::SmallBitVector used(sizes.size());
+    for (unsigned loop = 0; loop < sizes.size(); ++loop)
+      if (map.isFunctionOfDim(loop))
+        used.set(loop);
+    return used;
+  }
+
+  void visit(Operation &op) {
+    llvm::SmallBitVector used(sizes.size());
+    if (auto index = dyn_cast<linalg::IndexOp>(op))
+      used.set(index.getDim());
+    for (Value operand : op.getOperands())
+      if (auto it = loops.find(operand); it != loops.end())
+        used |= it->second;
+    double points = 1;
+    for (unsigned loop : used.set_bits())
+      points *= static_cast<double>(sizes[loop]);
+    if (isFunction(op))
+      work.functions += points;
+    else if (isOperation(op))
+      work.operations += points;
+    for (Value result : op.getResults())
+      loops[result] = used;
+  }
+
+  static bool isFunction(Operation &op) {
+    return (isa_and_nonnull<math::MathDialect>(op.getDialect()) &&
+            !isa<math::AbsFOp, math::AbsIOp, math::FmaOp, math::CopySignOp>(op)) ||
+           isa<arith::DivFOp, arith::RemFOp, arith::DivSIOp, arith::RemSIOp>(op);
+  }
+
+  /// Addresses and masks are free beside the elements that they belong to.
+  static bool isOperation(Operation &op) {
+    if (op.getNumResults() != 1 || isa<arith::ConstantOp>(op))
+      return false;
+    Type type = op.getResult(0).getType();
+    return !type.isIndex() && !type.isInteger(1);
+  }
+
+  SmallVector<int64_t> sizes;
+  InstructionWork &work;
+  /// The loops that a value varies in; constants have no entry.
+  llvm::DenseMap<Value, llvm::SmallBitVector> loops;
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Bytes
+//===----------------------------------------------------------------------===//
+
+/// Elements that one use of a buffer reads: a slice its own size, a lookup one for each iteration.
+static double getBytesRead(OpOperand &use) {
+  double whole = static_cast<double>(getTensorBytes(use.get().getType()));
+  Operation *user = use.getOwner();
+  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(user))
+    return std::min(whole, static_cast<double>(getTensorBytes(slice.getType())));
+  auto generic = dyn_cast<linalg::GenericOp>(user->getParentOp());
+  if (!isa<tensor::ExtractOp>(user) || !generic)
+    return whole;
+  double read = static_cast<double>(getTensorBytes(use.get().getType())) /
+                static_cast<double>(cast<RankedTensorType>(use.get().getType()).getNumElements());
+  for (int64_t size : generic.getStaticLoopRanges())
+    read *= static_cast<double>(size);
+  return std::min(whole, read);
+}
+
+static double getKernelBytes(KernelOp kernel) {
+  double bytes = 0;
+  for (BlockArgument argument : kernel.getBody().getArguments()) {
+    double whole = static_cast<double>(getTensorBytes(argument.getType())), read = 0;
+    for (OpOperand &use : argument.getUses())
+      read += getBytesRead(use);
+    bytes += std::min(whole, read);
+  }
+  for (Type type : kernel.getResultTypes())
+    bytes += static_cast<double>(getTensorBytes(type));
+  return bytes;
+}
+
+//===----------------------------------------------------------------------===//
+// Library calls
+//===----------------------------------------------------------------------===//
+
+static WorkClass classify(LibraryCallOp call) {
+  StringRef kind = call.getDescriptor().getAs<StringAttr>("kind").getValue();
+  if (kind == "attention_forward")
+    return WorkClass::AttentionForward;
+  if (kind == "attention_backward")
+    return WorkClass::AttentionBackward;
+  if (!kind.starts_with("convolution"))
+    return WorkClass::Matmul;
+  auto groups = call.getDescriptor().getAs<IntegerAttr>("groups");
+  if (groups && groups.getInt() > 1)
+    return WorkClass::GroupConvolution;
+  return kind == "convolution_backward_weights" ? WorkClass::ConvolutionWeight
+                                                : WorkClass::Convolution;
+}
+
+InstructionWork InstructionWork::of(Operation *instruction) {
+  InstructionWork work;
+  if (auto call = dyn_cast<LibraryCallOp>(instruction)) {
+    work.workClass = classify(call);
+    work.operations = static_cast<double>(call.getFlops());
+    work.bytes = static_cast<double>(call.getBytesMoved());
+  } else if (auto kernel = dyn_cast<KernelOp>(instruction)) {
+    work.bytes = getKernelBytes(kernel);
+    for (auto generic : kernel.getBody().front().getOps<linalg::GenericOp>())
+      GenericWork(generic, work);
+  }
+  return work;
+}

@@ -1,0 +1,70 @@
+//===- ProfileFit.cpp - rates of a machine from measured times --*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Analysis/ProfileFit.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+/// Ratios beyond this, up or down, count in proportion and no longer by their square.
+static constexpr double kLogOfOutlier = 0.3;
+
+static double getLoss(ArrayRef<MeasuredInstruction> measured, const MachineProfile &profile) {
+  double loss = 0;
+  for (const MeasuredInstruction &instruction : measured) {
+    double error = std::abs(std::log(profile.getSeconds(instruction.work) / instruction.seconds));
+    loss +=
+        error <= kLogOfOutlier ? error * error / (2 * kLogOfOutlier) : error - kLogOfOutlier / 2;
+  }
+  return loss;
+}
+
+static void descend(ArrayRef<MeasuredInstruction> measured, MachineProfile &profile) {
+  constexpr double kFinest = 1.005, kLeastGain = 1e-9;
+  double best = getLoss(measured, profile);
+  for (double factor = 2; factor > kFinest;) {
+    bool isBetter = false;
+    for (const MachineProfile::Rate &rate : MachineProfile::getRates())
+      for (double step : {factor, 1 / factor}) {
+        MachineProfile candidate = profile;
+        candidate.*rate.field *= step;
+        double loss = getLoss(measured, candidate);
+        if (loss + kLeastGain < best) {
+          best = loss;
+          profile = candidate;
+          isBetter = true;
+        }
+      }
+    if (!isBetter)
+      factor = std::sqrt(factor);
+  }
+}
+
+ProfileFit memopt::fitProfile(ArrayRef<MeasuredInstruction> measured, const MachineProfile &start) {
+  std::vector<MeasuredInstruction> valid;
+  llvm::copy_if(measured, std::back_inserter(valid),
+                [](const MeasuredInstruction &instruction) { return instruction.seconds > 0; });
+  ProfileFit fit{start};
+  if (valid.empty())
+    return fit;
+  descend(valid, fit.profile);
+  std::vector<double> errors;
+  double predicted = 0, seconds = 0;
+  for (const MeasuredInstruction &instruction : valid) {
+    double prediction = fit.profile.getSeconds(instruction.work);
+    errors.push_back(std::abs(prediction / instruction.seconds - 1));
+    predicted += prediction;
+    seconds += instruction.seconds;
+  }
+  std::nth_element(errors.begin(), errors.begin() + errors.size() / 2, errors.end());
+  fit.typicalError = errors[errors.size() / 2];
+  fit.totalRatio = predicted / seconds;
+  return fit;
+}
