@@ -341,6 +341,9 @@ Error GraphImporter::createOutputs() {
     if (!tensor)
       return error("output '" + name + "': " + llvm::toString(tensor.takeError()));
     bool isLoss = loss < users.size() && i == 0;
+    // A step's predictions are for nobody, and returned they would be alive until its end.
+    if (!isLoss && !options.evaluate && !tensor->sizes.empty())
+      continue;
     mlir::NamedAttrList attrs;
     attrs.set(MemoptDialect::kNameAttr, builder.getStringAttr(isLoss ? "loss" : name));
     attrs.set(MemoptDialect::kRoleAttr,

@@ -9,6 +9,7 @@
 #include "memopt/Package/Manifest.h"
 
 #include "memopt-runtime/ProgramInterface.h"
+#include "memopt/Analysis/CostModel.h"
 #include "memopt/Analysis/KernelGraph.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -240,6 +241,7 @@ private:
   }
 
   void addInstructions() {
+    CostModel costs(module);
     json::Array instructions, calls;
     SmallVector<int64_t> live = graph.getLiveBytes();
     for (auto [index, op] : llvm::enumerate(graph.getInstructions())) {
@@ -256,6 +258,7 @@ private:
         object["flops"] = cost.getFlops();
         object["bytes_moved"] = cost.getBytesMoved();
       }
+      object["predicted_seconds"] = costs.getSeconds(op);
       object["outputs"] = outputsOf(op);
       instructions.push_back(std::move(object));
       if (call) {

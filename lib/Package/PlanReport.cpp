@@ -8,6 +8,7 @@
 
 #include "memopt/Package/PlanReport.h"
 
+#include "memopt/Analysis/CostModel.h"
 #include "memopt/Analysis/KernelGraph.h"
 
 #include "llvm/ADT/MapVector.h"
@@ -22,6 +23,7 @@ namespace {
 struct PlanFacts {
   int64_t arena = 0, bound = 0, load = 0, peakTime = 0;
   int64_t kernels = 0, libraryCalls = 0, clones = 0, flops = 0, cloneFlops = 0;
+  double seconds = 0; ///< of a step, by the cost model
   llvm::MapVector<StringRef, int64_t> byKind;
   std::vector<std::pair<int64_t, std::string>> largest;
   std::string at;
@@ -52,6 +54,7 @@ static void findPeak(const KernelGraph &graph, PlanFacts &facts) {
 
 static PlanFacts collectFacts(ModuleOp module) {
   KernelGraph graph(getStepFunction(module));
+  CostModel costs(module);
   PlanFacts facts;
   auto number = [&](StringRef name) {
     auto attribute = module->getAttrOfType<IntegerAttr>(name);
@@ -65,6 +68,7 @@ static PlanFacts collectFacts(ModuleOp module) {
     ++(isa<KernelOp>(op) ? facts.kernels : facts.libraryCalls);
     facts.clones += clone;
     facts.flops += flops;
+    facts.seconds += costs.getSeconds(op);
     facts.cloneFlops += clone ? flops : 0;
   }
   findPeak(graph, facts);
@@ -96,6 +100,7 @@ json::Object mlir::memopt::describePlan(ModuleOp planned) {
       {"version", 1},
       {"predicted_peak_bytes", json::Object{{"device", facts.arena}, {"host", 0}, {"disk", 0}}},
       {"lower_bound_bytes", facts.bound},
+      {"predicted_seconds", facts.seconds},
       {"kernels", facts.kernels},
       {"library_calls", facts.libraryCalls},
       {"recomputed_instructions", facts.clones},
