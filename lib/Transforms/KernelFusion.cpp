@@ -213,32 +213,74 @@ static double getEvaluations(ArrayRef<int64_t> domain, AffineMap map) {
   return getPoints(domain.take_front(depth));
 }
 
+/// Adds what a kernel reads that computes `value` itself: the leaves of inlined ops, or `value`.
+void KernelFusion::addLeaves(Value value, llvm::SetVector<Value> &leaves) const {
+  Operation *op = value.getDefiningOp();
+  if (!op) {
+    leaves.insert(value);
+    return;
+  }
+  if (isa<tensor::EmptyOp, arith::ConstantOp>(op))
+    return;
+  if (auto number = numbers.find(op); number != numbers.end()) {
+    const FusionNode &node = nodes[number->second];
+    if (node.isInlined)
+      leaves.insert(node.leaves.begin(), node.leaves.end());
+    else
+      leaves.insert(value);
+    return;
+  }
+  // A view: what it shows of a buffer, or the leaves of what is inlined behind it.
+  llvm::SetVector<Value> behind;
+  for (Value operand : op->getOperands())
+    addLeaves(operand, behind);
+  bool showsBuffers =
+      llvm::all_of(behind, [&](Value leaf) { return llvm::is_contained(op->getOperands(), leaf); });
+  if (showsBuffers && !behind.empty())
+    leaves.insert(value);
+  else
+    leaves.insert(behind.begin(), behind.end());
+}
+
+/// What the node reads and computes for a point when its inlined sources are part of it.
+void KernelFusion::collectInlined(unsigned number) {
+  FusionNode &node = nodes[number];
+  llvm::SetVector<Value> leaves;
+  for (Value operand : node.op->getOperands())
+    addLeaves(operand, leaves);
+  node.leaves = leaves.takeVector();
+  node.inlinedWork = node.work;
+  for (unsigned edge : sources[number])
+    if (const FusionNode &source = nodes[edges[edge].from]; source.isInlined)
+      node.inlinedWork += source.inlinedWork;
+}
+
 bool KernelFusion::shouldInline(unsigned number) const {
   const FusionNode &node = nodes[number];
   if (!node.isMember || node.isAlone || node.isReduction || node.isBuffer ||
       readers[number].empty())
     return false;
-  double inputBytes = 0;
-  for (Value operand : node.op->getOperands())
-    if (Operation *source = operand.getDefiningOp(); !source || !isa<tensor::EmptyOp>(source))
-      inputBytes += getTensorBytes(operand.getType());
-  double bytes = getResultBytes(node.op), points = getPoints(node.domain);
+  double bytes = getResultBytes(node.op), points = getPoints(node.domain), inputBytes = 0;
+  for (Value leaf : node.leaves)
+    inputBytes += getTensorBytes(leaf.getType());
   constexpr double launch = 4096;
-  double stored = points * node.work + bytes + launch, inlined = -inputBytes;
+  double stored = points * node.inlinedWork + bytes + launch, inlined = -inputBytes;
   for (unsigned number : readers[number]) {
     const FusionEdge &edge = edges[number];
     if (edge.isGather)
       return false;
     stored += bytes;
-    inlined += getEvaluations(nodes[edge.to].domain, edge.map) * node.work + inputBytes;
+    inlined += getEvaluations(nodes[edge.to].domain, edge.map) * node.inlinedWork + inputBytes;
   }
   return inlined <= stored;
 }
 
+/// Sources first: a reader that computes a chain of them reads what stands at the chain's ends.
 void KernelFusion::chooseInlined() {
-  // Readers first: what an inlined reader reads is read by the reader's readers, too.
-  for (unsigned number = nodes.size(); number-- > 0;)
+  for (unsigned number = 0; number < nodes.size(); ++number) {
+    collectInlined(number);
     nodes[number].isInlined = shouldInline(number);
+  }
 }
 
 /// Adds `edge`, read by `reader` at `map`, and if its source is inlined what that reads in turn.

@@ -20,6 +20,7 @@
 #include "mlir/IR/Block.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
 namespace mlir::memopt {
@@ -44,6 +45,9 @@ struct FusionNode {
   bool isBuffer = false;
   /// Each reader computes it again.
   bool isInlined = false;
+  /// What computing it from stored values reads, and the cost of one point then.
+  SmallVector<Value> leaves;
+  double inlinedWork = 0;
   unsigned cluster = 0;
 };
 
@@ -79,6 +83,8 @@ private:
   void collectStoredViews();
   void collectEdges();
   void addEdges(unsigned reader, Value value, AffineMap map, bool isGather);
+  void addLeaves(Value value, llvm::SetVector<Value> &leaves) const;
+  void collectInlined(unsigned node);
   void chooseInlined();
   bool shouldInline(unsigned node) const;
   void collectMemberEdges();
