@@ -51,9 +51,9 @@ static double getArithmeticSeconds(const InstructionWork &work, const MachinePro
   case WorkClass::GroupConvolution:
     return work.operations / profile.groupConvolutionRate;
   case WorkClass::AttentionForward:
-    return work.operations / profile.attentionForwardRate;
+    return work.operations / profile.attentionForwardRate + work.functions / profile.functionRate;
   case WorkClass::AttentionBackward:
-    return work.operations / profile.attentionBackwardRate;
+    return work.operations / profile.attentionBackwardRate + work.functions / profile.functionRate;
   }
   return 0;
 }
@@ -80,11 +80,9 @@ llvm::json::Object MachineProfile::toJson() const {
   llvm::json::Object rates;
   for (const Rate &rate : kRates)
     rates[rate.key] = this->*rate.field;
-  return llvm::json::Object{{"format", kFormat},
-                            {"version", kVersion},
-                            {"machine", machine},
-                            {"threads", threads},
-                            {"rates", std::move(rates)}};
+  return llvm::json::Object{{"target", "cpu"},     {"format", kFormat},
+                            {"version", kVersion}, {"machine", machine},
+                            {"threads", threads},  {"rates", std::move(rates)}};
 }
 
 static std::string describe(const llvm::json::Value *value) {
@@ -108,6 +106,8 @@ llvm::Expected<MachineProfile> MachineProfile::fromJson(const llvm::json::Value 
     return expected("format", "\"" + kFormat + "\"", object->get("format"));
   if (object->getInteger("version") != kVersion)
     return expected("version", llvm::Twine(kVersion), object->get("version"));
+  if (object->getString("target") != StringRef("cpu"))
+    return expected("target", "\"cpu\"", object->get("target"));
   std::optional<StringRef> machine = object->getString("machine");
   if (!machine || machine->empty())
     return expected("machine", "a name", object->get("machine"));
@@ -127,7 +127,8 @@ llvm::Expected<MachineProfile> MachineProfile::fromJson(const llvm::json::Value 
     profile.*rate.field = *number;
   }
   for (const auto &entry : *rates)
-    if (llvm::none_of(kRates, [&](const Rate &known) { return StringRef(entry.first) == known.key; }))
+    if (llvm::none_of(kRates,
+                      [&](const Rate &known) { return StringRef(entry.first) == known.key; }))
       return expected("rates." + StringRef(entry.first), "nothing", &entry.second);
   return profile;
 }

@@ -86,6 +86,32 @@ private:
 };
 } // namespace
 
+static bool isReduction(Operation *op) {
+  auto generic = dyn_cast<linalg::GenericOp>(op);
+  return generic && generic.getNumReductionLoops() > 0;
+}
+
+/// What is inside of a kernel is computed where it is read. Each reduction is a pass of its own
+/// over what it reads, and so are the results: a pointwise value that several of them need is
+/// computed in each, a reduction once.
+static void addPasses(KernelOp kernel, InstructionWork &work) {
+  SmallVector<Operation *> passes{kernel.getYield()};
+  for (auto generic : kernel.getBody().front().getOps<linalg::GenericOp>())
+    if (isReduction(generic))
+      passes.push_back(generic);
+  for (Operation *pass : passes) {
+    llvm::SetVector<Operation *> needed;
+    needed.insert(pass);
+    for (size_t i = 0; i < needed.size(); ++i) {
+      if (auto generic = dyn_cast<linalg::GenericOp>(needed[i]))
+        GenericWork(generic, work);
+      for (Value operand : needed[i]->getOperands())
+        if (Operation *maker = operand.getDefiningOp(); maker && !isReduction(maker))
+          needed.insert(maker);
+    }
+  }
+}
+
 //===----------------------------------------------------------------------===//
 // Bytes
 //===----------------------------------------------------------------------===//
@@ -138,16 +164,33 @@ static WorkClass classify(LibraryCallOp call) {
                                                 : WorkClass::Convolution;
 }
 
+/// Attention computes an exponential for each score beside its products, and under a causal mask
+/// leaves out the keys behind the query.
+static void addAttention(LibraryCallOp call, InstructionWork &work) {
+  DictionaryAttr descriptor = call.getDescriptor();
+  auto extent = [&](StringRef key) {
+    auto attribute = descriptor.getAs<IntegerAttr>(key);
+    return attribute ? static_cast<double>(attribute.getInt()) : 1;
+  };
+  double queries = extent("query_length"), keys = extent("key_length"), visible = 1;
+  if (auto causal = descriptor.getAs<BoolAttr>("causal"); causal && causal.getValue())
+    visible = queries <= keys ? (queries + 1) / (2 * keys) : 1 - (keys - 1) / (2 * queries);
+  work.operations = visible * static_cast<double>(call.getFlops());
+  work.functions = visible * extent("batch") * extent("heads") * queries * keys;
+}
+
 InstructionWork InstructionWork::of(Operation *instruction) {
   InstructionWork work;
   if (auto call = dyn_cast<LibraryCallOp>(instruction)) {
     work.workClass = classify(call);
     work.operations = static_cast<double>(call.getFlops());
     work.bytes = static_cast<double>(call.getBytesMoved());
+    if (work.workClass == WorkClass::AttentionForward ||
+        work.workClass == WorkClass::AttentionBackward)
+      addAttention(call, work);
   } else if (auto kernel = dyn_cast<KernelOp>(instruction)) {
     work.bytes = getKernelBytes(kernel);
-    for (auto generic : kernel.getBody().front().getOps<linalg::GenericOp>())
-      GenericWork(generic, work);
+    addPasses(kernel, work);
   }
   return work;
 }

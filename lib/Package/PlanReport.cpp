@@ -24,6 +24,7 @@ struct PlanFacts {
   int64_t arena = 0, bound = 0, load = 0, peakTime = 0;
   int64_t kernels = 0, libraryCalls = 0, clones = 0, flops = 0, cloneFlops = 0;
   double seconds = 0; ///< of a step, by the cost model
+  MachineProfile profile;
   llvm::MapVector<StringRef, int64_t> byKind;
   std::vector<std::pair<int64_t, std::string>> largest;
   std::string at;
@@ -56,6 +57,7 @@ static PlanFacts collectFacts(ModuleOp module) {
   KernelGraph graph(getStepFunction(module));
   CostModel costs(module);
   PlanFacts facts;
+  facts.profile = MachineProfile::of(module);
   auto number = [&](StringRef name) {
     auto attribute = module->getAttrOfType<IntegerAttr>(name);
     return attribute ? attribute.getInt() : 0;
@@ -101,6 +103,8 @@ json::Object mlir::memopt::describePlan(ModuleOp planned) {
       {"predicted_peak_bytes", json::Object{{"device", facts.arena}, {"host", 0}, {"disk", 0}}},
       {"lower_bound_bytes", facts.bound},
       {"predicted_seconds", facts.seconds},
+      {"machine_profile",
+       json::Object{{"machine", facts.profile.machine}, {"threads", facts.profile.threads}}},
       {"kernels", facts.kernels},
       {"library_calls", facts.libraryCalls},
       {"recomputed_instructions", facts.clones},
@@ -124,6 +128,10 @@ std::string mlir::memopt::explainPlan(ModuleOp planned) {
       "operations).\n",
       facts.kernels, facts.libraryCalls, facts.clones,
       facts.flops ? double(facts.cloneFlops) / facts.flops : 0.0);
+  out << llvm::formatv(
+      "By the profile of {0} with {1} threads a step takes {2:F3} ms, to be held against other "
+      "plans.\n",
+      facts.profile.machine, facts.profile.threads, facts.seconds * 1e3);
   out << llvm::formatv("At the peak{0} {1} bytes are alive:\n",
                        facts.at.empty() ? "" : " in " + facts.at, facts.load);
   for (auto [kind, bytes] : facts.byKind)

@@ -17,15 +17,20 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <thread>
 
 using namespace memopt::tool;
 
 namespace {
-/// One option: `--name=VALUE`, or a flag when it has no metavariable. LLVM's own option library is
-/// of no use here, for libLLVM has registered names such as --threads before main.
+/// One option: `--name=VALUE`, or a flag when it has no metavariable; a metavariable in brackets
+/// may be left out. LLVM's own option library is of no use here, for libLLVM has registered names
+/// such as --threads before main.
 struct OptionRow {
   llvm::StringLiteral name, metavariable, initial, help;
+
+  bool takesValue() const { return !metavariable.empty(); }
+  bool needsValue() const { return takesValue() && !metavariable.starts_with("["); }
 };
 } // namespace
 
@@ -54,6 +59,10 @@ static constexpr OptionRow kOptions[] = {
     {"dropout", "on|off", "on", "off: dropout is the identity"},
     {"precision", "f32", "f32", "element type of the computation"},
     {"emit", "STAGE", "package", "graph, joint, kernels, planned, llvm or package"},
+    {"machine-profile", "FILE.json", "",
+     "rates of the machine to plan for (default: $MEMOPT_MACHINE_PROFILE, or the shipped ones)"},
+    {"calibrate", "[FILE.json]", "",
+     "measure this machine and write its profile instead of compiling a model"},
     {"report", "FILE.json", "", "write the plan for programs"},
     {"explain", "", "", "print the plan in words"},
     {"reference", "", "", "plain loops instead of libraries, to check them"},
@@ -75,8 +84,7 @@ static constexpr llvm::StringLiteral kRefused[] = {"host-memory",
                                                    "efficient-conv-bn-eval",
                                                    "offload-optimizer",
                                                    "offload-param",
-                                                   "offload-activation",
-                                                   "calibrate"};
+                                                   "offload-activation"};
 
 static void printHelp() {
   llvm::outs()
@@ -84,8 +92,10 @@ static void printHelp() {
          "Compiles a training step into a program whose memory is an arena of known size.\n\n";
   for (const OptionRow &row : kOptions) {
     std::string left = (row.name.size() == 1 ? "-" : "--") + row.name.str();
-    if (!row.metavariable.empty())
+    if (row.needsValue())
       left += "=" + row.metavariable.str();
+    else if (row.takesValue())
+      left += "[=" + row.metavariable.drop_front().str();
     llvm::outs() << llvm::formatv("  {0,-36} {1}", left, row.help);
     if (!row.initial.empty() && row.initial != "-1" && row.initial != "0")
       llvm::outs() << " (default " << row.initial << ")";
@@ -138,14 +148,14 @@ public:
       if (row == std::end(kOptions))
         return invalid("unknown option '" + llvm::StringRef(arguments[i]) +
                        "'; --help lists the options");
-      if (row->metavariable.empty() == hasValue) {
-        if (hasValue)
-          return invalid("--" + name + " takes no value");
+      if (hasValue && !row->takesValue())
+        return invalid("--" + name + " takes no value");
+      if (!hasValue && row->needsValue()) {
         if (++i == arguments.size())
           return invalid("--" + name + " expects " + row->metavariable);
         value = arguments[i];
       }
-      line.values[row->name] = row->metavariable.empty() ? "yes" : value.str();
+      line.values[row->name] = row->takesValue() ? value.str() : "yes";
     }
     return line;
   }
@@ -293,6 +303,32 @@ static llvm::Error fillPlanning(const CommandLine &line, CompileOptions &options
   return llvm::Error::success();
 }
 
+/// A profile is named by the option or the environment, never found by itself: what a compilation
+/// depends on is said where it is started.
+static llvm::Error fillProfile(const CommandLine &line, CompileOptions &options) {
+  const char *variable = std::getenv("MEMOPT_MACHINE_PROFILE");
+  std::string fromEnvironment = variable ? variable : "";
+  options.isCalibration = line.isSet("calibrate");
+  if (options.isCalibration) {
+    options.calibrationPath = line.get("calibrate");
+    if (options.calibrationPath.empty())
+      options.calibrationPath = fromEnvironment.empty() ? "machine-profile.json" : fromEnvironment;
+    if (line.isSet("machine-profile"))
+      return invalid("--calibrate makes a profile and --machine-profile reads one; give one");
+    return llvm::Error::success();
+  }
+  std::string path = line.isSet("machine-profile") ? line.get("machine-profile") : fromEnvironment;
+  if (path.empty())
+    return llvm::Error::success();
+  llvm::Expected<mlir::memopt::MachineProfile> profile = mlir::memopt::MachineProfile::read(path);
+  if (!profile)
+    return invalid(
+        (line.isSet("machine-profile") ? "--machine-profile: " : "$MEMOPT_MACHINE_PROFILE: ") +
+        llvm::toString(profile.takeError()));
+  options.profile = std::move(*profile);
+  return llvm::Error::success();
+}
+
 static llvm::Error fillThreads(const CommandLine &line, CompileOptions &options) {
   llvm::Expected<int> threads = line.getCount("threads"), runThreads = line.getCount("run-threads");
   if (!threads || !runThreads)
@@ -305,6 +341,25 @@ static llvm::Error fillThreads(const CommandLine &line, CompileOptions &options)
   return llvm::Error::success();
 }
 
+static llvm::Error fillFiles(const CommandLine &line, CompileOptions &options) {
+  if (options.isCalibration)
+    return line.inputs.empty()
+               ? llvm::Error::success()
+               : invalid("--calibrate compiles graphs of its own and no model, found '" +
+                         line.inputs.front() + "'");
+  if (line.inputs.size() != 1)
+    return invalid("expects one MODEL.pt2 or GRAPH.mlir, found " + llvm::Twine(line.inputs.size()) +
+                   "; --help lists the options");
+  options.input = line.inputs.front();
+  options.output = line.get("o");
+  if (options.output.empty()) {
+    llvm::SmallString<128> path(options.input);
+    llvm::sys::path::replace_extension(path, "memopt");
+    options.output = path.str().str();
+  }
+  return llvm::Error::success();
+}
+
 llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOptions(int argc,
                                                                                   char **argv) {
   llvm::Expected<CommandLine> line = CommandLine::parse(llvm::ArrayRef<char *>(argv + 1, argc - 1));
@@ -314,17 +369,11 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
     printHelp();
     std::exit(0);
   }
-  if (line->inputs.size() != 1)
-    return invalid("expects one MODEL.pt2 or GRAPH.mlir, found " +
-                   llvm::Twine(line->inputs.size()) + "; --help lists the options");
   auto options = std::make_unique<CompileOptions>();
-  options->input = line->inputs.front();
-  options->output = line->get("o");
-  if (options->output.empty()) {
-    llvm::SmallString<128> path(options->input);
-    llvm::sys::path::replace_extension(path, "memopt");
-    options->output = path.str().str();
-  }
+  if (llvm::Error error = fillProfile(*line, *options))
+    return std::move(error);
+  if (llvm::Error error = fillFiles(*line, *options))
+    return std::move(error);
   options->explain = line->isSet("explain");
   options->reportPath = line->get("report");
   options->loss = line->get("loss");

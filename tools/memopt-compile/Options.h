@@ -9,10 +9,12 @@
 #ifndef MEMOPT_TOOLS_COMPILE_OPTIONS_H
 #define MEMOPT_TOOLS_COMPILE_OPTIONS_H
 
+#include "memopt/Analysis/CostModel.h"
 #include "memopt/Pipelines/Pipelines.h"
 
 #include "llvm/Support/Error.h"
 
+#include <optional>
 #include <string>
 
 namespace memopt::tool {
@@ -31,6 +33,9 @@ struct CompileOptions {
   int64_t deviceBudget = -1;
   mlir::memopt::PipelineOptions pipeline;
   double learningRate = 0.0;
+  std::optional<mlir::memopt::MachineProfile> profile; ///< none: the shipped one
+  bool isCalibration = false;                          ///< write a profile, compile no model
+  std::string calibrationPath;
   int frontierPoints = 0;   ///< 0: no frontier
   std::string frontierPath; ///< without its ending; empty: print only
 };

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Calibrate.h"
 #include "Options.h"
 
 #include "memopt/Dialect/Memopt.h"
@@ -71,6 +72,14 @@ public:
   Compilation(MLIRContext &context, const CompileOptions &options)
       : context(context), options(options), errors(context) {}
 
+  int calibrate(const char *program) {
+    std::string error;
+    int code = ::memopt::tool::calibrate(context, options, program, error);
+    if (errors.last.empty())
+      errors.last = error;
+    return finish(static_cast<ExitCode>(code));
+  }
+
   int run() {
     if (failed(load()) || (options.emit == Emit::Graph && failed(print())))
       return finish(kBadInput);
@@ -99,6 +108,14 @@ public:
 
 private:
   LogicalResult load() {
+    if (failed(readModel()))
+      return failure();
+    if (options.profile)
+      options.profile->attachTo(*module);
+    return success();
+  }
+
+  LogicalResult readModel() {
     if (StringRef(options.input).ends_with(".mlir")) {
       module = parseSourceFile<ModuleOp>(options.input, &context);
       if (!module && errors.last.empty())
@@ -237,5 +254,6 @@ int main(int argc, char **argv) {
   // Messages go to people: they name the place, and leave out the text of a whole module.
   context.printOpOnDiagnostic(false);
   context.loadAllAvailableDialects();
-  return Compilation(context, **options).run();
+  Compilation compilation(context, **options);
+  return (*options)->isCalibration ? compilation.calibrate(argv[0]) : compilation.run();
 }

@@ -34,7 +34,7 @@ struct InstructionWork {
   /// Operations on one element: of the library's sums (a multiply-add counts as two), or of a
   /// kernel's cheap ones, comparisons and integer operations included.
   double operations = 0;
-  /// Divisions, roots, exponentials and the like in a kernel.
+  /// Divisions, roots, exponentials and the like, in kernels and in attention.
   double functions = 0;
   /// Bytes that have to be read and written once.
   double bytes = 0;

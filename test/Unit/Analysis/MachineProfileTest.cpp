@@ -1,0 +1,88 @@
+//===- MachineProfileTest.cpp - profiles in files and modules ---*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Analysis/CostModel.h"
+
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+/// A profile in which no rate is the shipped one, and no two are equal.
+static MachineProfile makeProfile() {
+  MachineProfile profile;
+  profile.machine = "a machine";
+  profile.threads = 7;
+  double factor = 1.5;
+  for (const MachineProfile::Rate &rate : MachineProfile::getRates())
+    profile.*rate.field *= factor += 0.37;
+  return profile;
+}
+
+static void expectEqual(const MachineProfile &a, const MachineProfile &b) {
+  EXPECT_EQ(a.machine, b.machine);
+  EXPECT_EQ(a.threads, b.threads);
+  for (const MachineProfile::Rate &rate : MachineProfile::getRates())
+    EXPECT_EQ(a.*rate.field, b.*rate.field) << rate.key.str();
+}
+
+static std::string errorOf(llvm::json::Object object) {
+  auto profile = MachineProfile::fromJson(llvm::json::Value(std::move(object)));
+  return profile ? "" : llvm::toString(profile.takeError());
+}
+
+TEST(MachineProfile, TextGivesTheSameRatesBack) {
+  MachineProfile profile = makeProfile();
+  std::string text = llvm::formatv("{0:2}", llvm::json::Value(profile.toJson()));
+  auto value = llvm::json::parse(text);
+  ASSERT_TRUE(static_cast<bool>(value));
+  auto again = MachineProfile::fromJson(*value);
+  ASSERT_TRUE(static_cast<bool>(again)) << llvm::toString(again.takeError());
+  expectEqual(profile, *again);
+}
+
+TEST(MachineProfile, ModulesGiveTheSameRatesBack) {
+  MLIRContext context;
+  context.loadDialect<MemoptDialect>();
+  OwningOpRef<ModuleOp> module(ModuleOp::create(UnknownLoc::get(&context)));
+  expectEqual(MachineProfile::of(*module), MachineProfile());
+  makeProfile().attachTo(*module);
+  expectEqual(MachineProfile::of(*module), makeProfile());
+}
+
+TEST(MachineProfile, ErrorsNameKeyExpectedAndFound) {
+  auto valid = [] { return makeProfile().toJson(); };
+  EXPECT_EQ(errorOf(valid()), "");
+  llvm::json::Object object = valid();
+  object["format"] = "memopt-package";
+  EXPECT_EQ(errorOf(std::move(object)),
+            "format: expected \"memopt-machine-profile\", found \"memopt-package\"");
+  object = valid();
+  object["version"] = 2;
+  EXPECT_EQ(errorOf(std::move(object)), "version: expected 1, found 2");
+  object = valid();
+  object["target"] = "cuda";
+  EXPECT_EQ(errorOf(std::move(object)), "target: expected \"cpu\", found \"cuda\"");
+  object = valid();
+  object["threads"] = 0;
+  EXPECT_EQ(errorOf(std::move(object)), "threads: expected a count of at least 1, found 0");
+  object = valid();
+  object.getObject("rates")->erase("cache_bytes");
+  EXPECT_EQ(errorOf(std::move(object)),
+            "rates.cache_bytes: expected a positive number, found nothing");
+  object = valid();
+  (*object.getObject("rates"))["cache_bytes"] = -1;
+  EXPECT_EQ(errorOf(std::move(object)), "rates.cache_bytes: expected a positive number, found -1");
+  object = valid();
+  (*object.getObject("rates"))["wings"] = 2;
+  EXPECT_EQ(errorOf(std::move(object)), "rates.wings: expected nothing, found 2");
+  EXPECT_EQ(llvm::toString(MachineProfile::fromJson(llvm::json::Value(3)).takeError()),
+            "machine profile: expected an object, found 3");
+}

@@ -1,0 +1,84 @@
+//===- ProfileFitTest.cpp - rates from measured times -----------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Analysis/ProfileFit.h"
+
+#include <cmath>
+#include <gtest/gtest.h>
+
+using namespace mlir::memopt;
+
+/// What a machine with other rates than the shipped ones would measure: every class of work, from
+/// tiny to large, with more or less traffic for its arithmetic.
+static std::vector<MeasuredInstruction> measure(const MachineProfile &machine) {
+  std::vector<MeasuredInstruction> measured;
+  for (int workClass = 0; workClass <= static_cast<int>(WorkClass::AttentionBackward); ++workClass)
+    for (double size = 1e2; size < 1e11; size *= 3)
+      for (double intensity : {0.05, 3.0, 300.0}) {
+        InstructionWork work;
+        work.workClass = static_cast<WorkClass>(workClass);
+        work.operations = size;
+        work.functions = intensity == 3.0 ? size / 4 : 0;
+        work.bytes = size / intensity;
+        measured.push_back({work, machine.getSeconds(work)});
+      }
+  return measured;
+}
+
+static MachineProfile makeMachine() {
+  MachineProfile machine;
+  double factor = 0.3;
+  for (const MachineProfile::Rate &rate : MachineProfile::getRates())
+    machine.*rate.field *= factor += 0.25;
+  return machine;
+}
+
+TEST(ProfileFit, FindsTheRatesOfAMachine) {
+  MachineProfile machine = makeMachine();
+  ProfileFit fit = fitProfile(measure(machine), MachineProfile());
+  EXPECT_LT(fit.typicalError, 0.02);
+  EXPECT_NEAR(fit.totalRatio, 1, 0.02);
+  for (const MachineProfile::Rate &rate : MachineProfile::getRates())
+    EXPECT_NEAR(fit.profile.*rate.field / machine.*rate.field, 1, 0.05) << rate.key.str();
+}
+
+TEST(ProfileFit, DisturbedInstructionsMoveLittle) {
+  MachineProfile machine = makeMachine();
+  std::vector<MeasuredInstruction> measured = measure(machine);
+  for (size_t i = 0; i < measured.size(); i += 10)
+    measured[i].seconds *= 50;
+  ProfileFit fit = fitProfile(measured, MachineProfile());
+  EXPECT_LT(fit.typicalError, 0.1);
+  EXPECT_NEAR(fit.profile.matmulRate / machine.matmulRate, 1, 0.15);
+  EXPECT_NEAR(fit.profile.memoryBandwidth / machine.memoryBandwidth, 1, 0.15);
+}
+
+TEST(ProfileFit, WhatIsNotMeasuredStays) {
+  MachineProfile start;
+  InstructionWork work;
+  work.workClass = WorkClass::Matmul;
+  work.operations = 1e12;
+  ProfileFit fit = fitProfile({{work, 10.0}}, start);
+  EXPECT_NEAR(fit.profile.matmulRate, 1e11, 1e9);
+  EXPECT_EQ(fit.profile.convolutionRate, start.convolutionRate);
+  EXPECT_EQ(fit.profile.kernelSeconds, start.kernelSeconds);
+  fit = fitProfile({}, start);
+  EXPECT_EQ(fit.profile.matmulRate, start.matmulRate);
+}
+
+TEST(ProfileFit, MeasurementsOfNoTimeAreLeftOut) {
+  std::vector<MeasuredInstruction> measured = measure(makeMachine());
+  InstructionWork work;
+  work.operations = 1e9;
+  measured.push_back({work, 0.0});
+  ProfileFit with = fitProfile(measured, MachineProfile());
+  measured.pop_back();
+  ProfileFit without = fitProfile(measured, MachineProfile());
+  for (const MachineProfile::Rate &rate : MachineProfile::getRates())
+    EXPECT_EQ(with.profile.*rate.field, without.profile.*rate.field) << rate.key.str();
+}

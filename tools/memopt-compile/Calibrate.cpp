@@ -1,0 +1,293 @@
+//===- Calibrate.cpp - measures the machine ---------------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Instructions are timed where they will run: inside steps, by the runtime's own timeline, after
+// whatever came before them has filled the caches. The compiler stays free of the runtime;
+// memopt-run is a process of its own.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Calibrate.h"
+
+#include "CalibrationGraphs.h"
+
+#include "memopt/Analysis/KernelGraph.h"
+#include "memopt/Analysis/ProfileFit.h"
+#include "memopt/Package/Package.h"
+#include "memopt/Package/Program.h"
+
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/TargetParser/Host.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+using namespace ::memopt::tool;
+
+namespace {
+enum ExitCode { kDone = 0, kBadInput = 1, kEnvironment = 3 };
+
+/// A calibration graph, planned, with what its instructions do.
+struct PlannedGraph {
+  OwningOpRef<ModuleOp> module;
+  std::vector<InstructionWork> work;
+  std::vector<std::string> kinds;
+};
+
+class Calibration {
+public:
+  Calibration(MLIRContext &context, const CompileOptions &options, std::string &error)
+      : context(context), options(options), error(error) {}
+  ~Calibration() {
+    if (!folder.empty())
+      llvm::sys::fs::remove_directories(folder);
+  }
+
+  int run(const char *program) {
+    if (!findRunner(program) || !makeFolder())
+      return kEnvironment;
+    for (const CalibrationGraph &graph : makeCalibrationGraphs()) {
+      std::optional<PlannedGraph> planned = compile(graph);
+      if (!planned)
+        return kBadInput;
+      if (!measure(graph, *planned))
+        return kEnvironment;
+    }
+    return writeProfile() ? kDone : kEnvironment;
+  }
+
+private:
+  bool fail(const llvm::Twine &message) {
+    error = message.str();
+    return false;
+  }
+
+  bool findRunner(const char *program);
+  bool makeFolder();
+  std::optional<PlannedGraph> compile(const CalibrationGraph &graph);
+  bool writePackage(ModuleOp planned);
+  bool measure(const CalibrationGraph &graph, const PlannedGraph &planned);
+  bool runPackage(int steps);
+  bool readTrace(size_t instructions, std::vector<std::vector<double>> &seconds);
+  bool writeProfile();
+  llvm::json::Object describe(const ProfileFit &fit) const;
+  bool writeJson(const std::string &path, llvm::json::Object object);
+  std::string pathOf(StringRef name) const {
+    SmallString<128> path(folder);
+    llvm::sys::path::append(path, name);
+    return path.str().str();
+  }
+
+  MLIRContext &context;
+  const CompileOptions &options;
+  std::string &error;
+  std::string runner, folder;
+  std::vector<MeasuredInstruction> measured;
+  std::vector<std::string> names; ///< by measured instruction: its graph and its kind
+};
+} // namespace
+
+bool Calibration::findRunner(const char *program) {
+  SmallString<128> path(llvm::sys::fs::getMainExecutable(
+      program, reinterpret_cast<void *>(&::memopt::tool::calibrate)));
+  llvm::sys::path::remove_filename(path);
+  llvm::sys::path::append(path, "memopt-run");
+  runner = path.str().str();
+  return llvm::sys::fs::can_execute(runner) ||
+         fail("--calibrate needs the memopt-run beside memopt-compile, and " + runner +
+              " cannot be executed");
+}
+
+bool Calibration::makeFolder() {
+  SmallString<128> path;
+  if (std::error_code code = llvm::sys::fs::createUniqueDirectory("memopt-calibrate", path))
+    return fail("cannot make a temporary folder: " + code.message());
+  folder = path.str().str();
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// One graph
+//===----------------------------------------------------------------------===//
+
+std::optional<PlannedGraph> Calibration::compile(const CalibrationGraph &graph) {
+  PlannedGraph planned;
+  planned.module = parseSourceString<ModuleOp>(graph.text, &context, graph.name);
+  PassManager manager(&context);
+  PipelineOptions pipeline;
+  pipeline.optimizer = graph.optimizer;
+  pipeline.threads = options.pipeline.threads;
+  buildJointPipeline(manager, pipeline);
+  buildKernelPipeline(manager, pipeline);
+  buildSchedulePipeline(manager, pipeline);
+  buildPlanPipeline(manager, pipeline);
+  if (!planned.module || failed(manager.run(*planned.module)) || !writePackage(*planned.module)) {
+    fail("calibration graph '" + graph.name + "' does not compile");
+    return std::nullopt;
+  }
+  KernelGraph kernels(getStepFunction(*planned.module));
+  for (Operation *op : kernels.getInstructions()) {
+    planned.work.push_back(InstructionWork::of(op));
+    auto call = dyn_cast<LibraryCallOp>(op);
+    planned.kinds.push_back(call ? call.getDescriptor().getAs<StringAttr>("kind").getValue().str()
+                                 : "kernel");
+  }
+  return planned;
+}
+
+bool Calibration::writePackage(ModuleOp planned) {
+  ProgramOptions program;
+  program.targetFeatures = options.targetFeatures;
+  program.threads = options.compilerThreads;
+  ManifestOptions manifest;
+  FailureOr<std::string> processor = getTargetProcessor(program, error);
+  if (failed(processor))
+    return false;
+  manifest.mode = "train";
+  manifest.targetFeatures = *processor;
+  manifest.threads = options.pipeline.threads;
+  std::string package = pathOf("step.memopt");
+  if (std::error_code code = llvm::sys::fs::create_directories(package))
+    return fail(package + ": " + code.message());
+  return succeeded(writePackageData(planned, manifest, package)) &&
+         succeeded(writeProgram(planned, program, pathOf("step.memopt/program.so")));
+}
+
+/// A learning rate of zero keeps all values as they were, so that no step is unlike the others.
+bool Calibration::runPackage(int steps) {
+  std::string package = pathOf("step.memopt"), trace = "--trace=" + pathOf("trace.json"),
+              count = "--steps=" + std::to_string(steps), output = pathOf("output.txt"), message;
+  SmallVector<StringRef> arguments{
+      runner, package, "--init=random", "--lr=0", "--stop-on-nan=off", "--quiet", count, trace};
+  std::optional<StringRef> redirects[] = {StringRef(""), StringRef(output), StringRef(output)};
+  constexpr unsigned kSecondsToWait = 120;
+  int code = llvm::sys::ExecuteAndWait(runner, arguments, std::nullopt, redirects, kSecondsToWait,
+                                       /*MemoryLimit=*/0, &message);
+  if (code == 0)
+    return true;
+  if (message.empty())
+    if (auto text = llvm::MemoryBuffer::getFile(output))
+      message = (*text)->getBuffer().rtrim().rsplit('\n').second.str();
+  return fail(runner + " failed with code " + llvm::Twine(code) + ": " + message);
+}
+
+/// Seconds by instruction and step. The timeline has every instruction of every step in order.
+bool Calibration::readTrace(size_t instructions, std::vector<std::vector<double>> &seconds) {
+  auto text = llvm::MemoryBuffer::getFile(pathOf("trace.json"));
+  if (!text)
+    return fail(pathOf("trace.json") + ": " + text.getError().message());
+  llvm::Expected<llvm::json::Value> value = llvm::json::parse((*text)->getBuffer());
+  if (!value)
+    return fail("the timeline of memopt-run: " + llvm::toString(value.takeError()));
+  const llvm::json::Object *object = value->getAsObject();
+  const llvm::json::Array *events = object ? object->getArray("traceEvents") : nullptr;
+  size_t count = 0;
+  seconds.assign(instructions, {});
+  if (events && instructions > 0)
+    for (const llvm::json::Value &entry : *events) {
+      const llvm::json::Object *event = entry.getAsObject();
+      std::optional<double> duration = event ? event->getNumber("dur") : std::nullopt;
+      if (duration && event->getString("ph") == StringRef("X"))
+        seconds[count++ % instructions].push_back(*duration * 1e-6);
+    }
+  return (count > 0 && count % instructions == 0) ||
+         fail("the timeline of memopt-run has " + llvm::Twine(count) +
+              " instructions, expected a multiple of " + llvm::Twine(instructions));
+}
+
+/// The lower quartile says what an instruction takes when nothing else disturbs it, where a median
+/// needs a quiet machine. Libraries make up their minds in the first step, which is left out.
+static double getQuartile(std::vector<double> &seconds) {
+  if (seconds.size() > 1)
+    seconds.erase(seconds.begin());
+  auto quartile = seconds.begin() + static_cast<ptrdiff_t>(seconds.size() / 4);
+  std::nth_element(seconds.begin(), quartile, seconds.end());
+  return *quartile;
+}
+
+bool Calibration::measure(const CalibrationGraph &graph, const PlannedGraph &planned) {
+  std::vector<std::vector<double>> seconds;
+  if (!runPackage(graph.steps + 1) || !readTrace(planned.work.size(), seconds))
+    return false;
+  double step = 0;
+  for (auto [work, kind, times] : llvm::zip_equal(planned.work, planned.kinds, seconds)) {
+    names.push_back(graph.name + ": " + kind);
+    measured.push_back({work, getQuartile(times)});
+    step += measured.back().seconds;
+  }
+  llvm::outs() << llvm::formatv("{0,-32} {1,4} instructions {2,10:F3} ms a step\n", graph.name,
+                                planned.work.size(), step * 1e3);
+  llvm::outs().flush();
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// The profile
+//===----------------------------------------------------------------------===//
+
+/// What every instruction took and should have taken, to see where the model is wrong.
+llvm::json::Object Calibration::describe(const ProfileFit &fit) const {
+  llvm::json::Array instructions;
+  for (auto [name, instruction] : llvm::zip_equal(names, measured))
+    instructions.push_back(
+        llvm::json::Object{{"name", name},
+                           {"operations", instruction.work.operations},
+                           {"functions", instruction.work.functions},
+                           {"bytes", instruction.work.bytes},
+                           {"measured_seconds", instruction.seconds},
+                           {"predicted_seconds", fit.profile.getSeconds(instruction.work)}});
+  return llvm::json::Object{{"format", "memopt-calibration-report"},
+                            {"version", 1},
+                            {"instructions", std::move(instructions)}};
+}
+
+bool Calibration::writeJson(const std::string &path, llvm::json::Object object) {
+  std::error_code code;
+  llvm::raw_fd_ostream out(path, code);
+  if (!code) {
+    out << llvm::formatv("{0:2}\n", llvm::json::Value(std::move(object)));
+    out.close();
+    code = out.error();
+    out.clear_error();
+  }
+  return !code || fail(path + ": " + code.message());
+}
+
+bool Calibration::writeProfile() {
+  MachineProfile start;
+  start.machine = llvm::sys::getHostCPUName().str();
+  start.threads = options.pipeline.threads;
+  ProfileFit fit = fitProfile(measured, start);
+  for (const MachineProfile::Rate &rate : MachineProfile::getRates())
+    llvm::outs() << llvm::formatv("{0,-44} {1:E3}\n", rate.key, fit.profile.*rate.field);
+  llvm::outs() << llvm::formatv("{0} instructions: predictions are off by {1:P0} (median), all "
+                                "together they are {2:P0} of the time\n",
+                                measured.size(), fit.typicalError, fit.totalRatio);
+  llvm::json::Object object = fit.profile.toJson();
+  object["fit"] = llvm::json::Object{{"instructions", static_cast<int64_t>(measured.size())},
+                                     {"typical_error", fit.typicalError},
+                                     {"total_ratio", fit.totalRatio}};
+  if (!writeJson(options.calibrationPath, std::move(object)) ||
+      (!options.reportPath.empty() && !writeJson(options.reportPath, describe(fit))))
+    return false;
+  llvm::outs() << "wrote " << options.calibrationPath
+               << "; compile with --machine-profile=" << options.calibrationPath
+               << " or $MEMOPT_MACHINE_PROFILE\n";
+  return true;
+}
+
+int ::memopt::tool::calibrate(MLIRContext &context, const CompileOptions &options,
+                              const char *program, std::string &error) {
+  return Calibration(context, options, error).run(program);
+}

@@ -1,0 +1,27 @@
+//===- Calibrate.h - measures the machine -----------------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_TOOLS_COMPILE_CALIBRATE_H
+#define MEMOPT_TOOLS_COMPILE_CALIBRATE_H
+
+#include "Options.h"
+
+#include "mlir/IR/MLIRContext.h"
+
+namespace memopt::tool {
+
+/// Compiles the calibration graphs with the options given, runs them with the memopt-run that lies
+/// beside `program` (argv[0]), fits the rates of a profile to the times of their instructions, and
+/// writes it to options.calibrationPath. Says on standard output what it does. Returns the exit
+/// code, with the error in `error`.
+int calibrate(mlir::MLIRContext &context, const CompileOptions &options, const char *program,
+              std::string &error);
+
+} // namespace memopt::tool
+
+#endif // MEMOPT_TOOLS_COMPILE_CALIBRATE_H
