@@ -68,13 +68,14 @@ void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &
 }
 
 void memopt::buildSchedulePipeline(OpPassManager &manager, const PipelineOptions &options) {
-  // Autodiff leaves all updates at the end; the order decides how long gradients live.
-  manager.addPass(createSchedulePass());
-  // What the user recomputes by hand comes before the search, which builds on it.
+  // What the user recomputes by hand comes before all search, which builds on it: in the order that
+  // autodiff leaves, a module's backward pass begins where the forward pass would be repeated.
   ActivationCheckpointingPassOptions checkpointing;
   checkpointing.modules = llvm::to_vector_of<std::string>(options.checkpointModules);
   checkpointing.segments = options.checkpointSegments;
   manager.addPass(createActivationCheckpointingPass(checkpointing));
+  // Autodiff leaves all updates at the end; the order decides how long gradients live.
+  manager.addPass(createSchedulePass());
 }
 
 void memopt::buildPlanPipeline(OpPassManager &manager, const PipelineOptions &options) {

@@ -115,24 +115,41 @@ struct ActivationCheckpointingPass
     problem.apply(repeatSegments(problem.getProblem(), parts));
   }
 
+  /// What a segment's forward instructions take from others: such values are kept.
+  static llvm::DenseSet<std::pair<int32_t, int32_t>>
+  collectKept(const ::memopt::planning::RematProblem &problem,
+              llvm::function_ref<int(int32_t)> segmentOf,
+              llvm::function_ref<bool(int32_t)> isForward) {
+    llvm::DenseSet<std::pair<int32_t, int32_t>> kept;
+    for (auto [op, item] : llvm::enumerate(problem.ops))
+      if (isForward(static_cast<int32_t>(op)))
+        for (const auto &input : item.inputs)
+          if (segmentOf(input.op) != segmentOf(static_cast<int32_t>(op)))
+            kept.insert({input.op, input.result});
+    return kept;
+  }
+
   /// The given order, with the needed instructions of a segment in front of the first instruction
   /// outside the forward pass that uses a value from inside.
   static std::vector<int32_t> repeatSegments(const ::memopt::planning::RematProblem &problem,
                                              const Segments &parts) {
     int32_t last = static_cast<int32_t>(problem.ops.size()) - 1;
+    auto isForward = [&](int32_t op) { return op != 0 && op != last && parts.isForward(op - 1); };
     auto segmentOf = [&](int32_t op) {
       return op == 0 || op == last ? -1 : parts.getSegment(op - 1);
     };
+    auto kept = collectKept(problem, segmentOf, isForward);
     std::vector<int32_t> order;
     llvm::DenseSet<int32_t> again;
     for (int32_t op = 0; op <= last; ++op) {
-      if (op != 0 && op != last && !parts.isForward(op - 1)) {
+      if (op != 0 && op != last && !isForward(op)) {
         llvm::SetVector<int32_t> needed;
         SmallVector<int32_t> open{op};
         while (!open.empty())
           for (const auto &input : problem.ops[open.pop_back_val()].inputs)
             if (segmentOf(input.op) >= 0 && !problem.ops[input.op].pinned &&
-                !again.contains(input.op) && needed.insert(input.op))
+                !kept.contains({input.op, input.result}) && !again.contains(input.op) &&
+                needed.insert(input.op))
               open.push_back(input.op);
         SmallVector<int32_t> sorted(needed.begin(), needed.end());
         llvm::sort(sorted);

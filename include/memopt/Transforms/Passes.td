@@ -171,8 +171,9 @@ def SchedulePass : Pass<"memopt-schedule", "::mlir::ModuleOp"> {
 def ActivationCheckpointingPass : Pass<"memopt-activation-checkpointing", "::mlir::ModuleOp"> {
   let summary = "Recompute the named modules in the backward pass, keeping their inputs";
   let description = [{
-    By hand, as users of other frameworks do, on the kernel graph. `modules` are fully qualified names or globs; each
-    matching module is one segment. `segments` cuts the forward pass into equal pieces instead (Chen et al. 2016 take
+    By hand, as users of other frameworks do, on the kernel graph in its given order. `modules` are fully qualified
+    names or globs; each matching module is one segment. What the forward pass takes from one segment into another is
+    kept. `segments` cuts the forward pass into equal pieces instead (Chen et al. 2016 take
     the square root of the number of layers).
   }];
   let options = [
