@@ -110,10 +110,33 @@ static ArenaSolution solveModel(const Model &model, const ArenaOptions &options)
   return Stages(model, options).run();
 }
 
-llvm::Expected<ArenaSolution> memopt::planning::solveArena(const ArenaProblem &problem,
-                                                           const ArenaOptions &options) {
-  if (llvm::Error error = checkArena(problem))
-    return std::move(error);
+/// The least common multiple of all alignments.
+static int64_t commonUnit(const ArenaProblem &problem) {
+  int64_t unit = 1;
+  for (const ArenaBuffer &buffer : problem.buffers)
+    unit = unit / std::__gcd(unit, buffer.alignment) * buffer.alignment;
+  return unit;
+}
+
+/// Empties the pinned buffers that fill whole units, and stacks them from offset 0 in `offsets`.
+/// They are alive throughout, so every layout is one of the others on top of this floor; searched
+/// along, they would be neighbours of everything. Returns the floor's height.
+static int64_t takeOutFloor(ArenaProblem &problem, std::vector<int64_t> &offsets) {
+  int64_t floor = 0, unit = commonUnit(problem);
+  offsets.assign(problem.buffers.size(), unplaced);
+  if (llvm::any_of(problem.buffers, [](const ArenaBuffer &b) { return b.fixedOffset >= 0; }))
+    return 0;
+  for (auto [buffer, offset] : llvm::zip_equal(problem.buffers, offsets))
+    if (buffer.pinnedAtBottom && buffer.lower < buffer.upper && buffer.size &&
+        buffer.size % unit == 0) {
+      offset = floor;
+      floor += buffer.size;
+      buffer.size = 0;
+    }
+  return floor;
+}
+
+static ArenaSolution solveAboveFloor(const ArenaProblem &problem, const ArenaOptions &options) {
   ArenaSolution best = solveModel(Model(problem, /*inPlace=*/true), options);
   bool mayShare = llvm::any_of(problem.buffers,
                                [](const ArenaBuffer &buffer) { return buffer.inPlaceOf >= 0; });
@@ -125,6 +148,27 @@ llvm::Expected<ArenaSolution> memopt::planning::solveArena(const ArenaProblem &p
       best = std::move(apart);
     }
   }
+  return best;
+}
+
+llvm::Expected<ArenaSolution> memopt::planning::solveArena(const ArenaProblem &problem,
+                                                           const ArenaOptions &options) {
+  if (llvm::Error error = checkArena(problem))
+    return std::move(error);
+  ArenaProblem above = problem;
+  std::vector<int64_t> offsets;
+  int64_t floor = takeOutFloor(above, offsets);
+  ArenaOptions rest = options;
+  if (rest.capacity >= 0)
+    rest.capacity = std::max<int64_t>(0, rest.capacity - floor);
+  ArenaSolution best = solveAboveFloor(above, rest);
+  for (size_t i = 0; i < offsets.size(); ++i)
+    if (offsets[i] != unplaced)
+      best.offsets[i] = offsets[i];
+    else if (problem.buffers[i].size && problem.buffers[i].lower < problem.buffers[i].upper)
+      best.offsets[i] += floor;
+  best.height += floor;
+  best.lowerBound += floor;
   return best;
 }
 

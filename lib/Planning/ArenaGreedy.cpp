@@ -89,6 +89,7 @@ class OffsetList {
 public:
   explicit OffsetList(const Model &model) : model(model) {}
 
+  /// An item of several pieces is looked at as one of the largest size throughout.
   int64_t firstFit(int32_t item, int64_t &work) const {
     const Item &data = model.items[item];
     int64_t candidate = 0;
@@ -101,20 +102,29 @@ public:
         if (alive & (candidate + data.size <= entry.offset))
           return candidate;
         int64_t behind = alive ? entry.end : 0;
-        candidate = std::max(candidate, behind);
+        if (behind > candidate)
+          candidate = model.align(behind, item);
       }
-      candidate = model.align(candidate, item);
     }
     return candidate;
   }
   void add(int32_t item, int64_t offset) {
-    const Item &data = model.items[item];
-    Entry entry{offset, offset + data.size, data.lower, data.upper};
+    for (const Piece &piece : model.piecesOf(item))
+      add(Entry{offset, offset + piece.size, piece.lower, piece.upper});
+  }
+
+private:
+  static constexpr size_t blockSize = 256;
+  struct Entry {
+    int64_t offset, end;
+    int32_t lower, upper;
+  };
+  void add(const Entry &entry) {
     auto lessThan = [](const Entry &a, const Entry &b) { return a.offset < b.offset; };
     if (blocks.empty())
       blocks.emplace_back();
     size_t at = 0;
-    while (at + 1 < blocks.size() && blocks[at + 1].entries.front().offset <= offset)
+    while (at + 1 < blocks.size() && blocks[at + 1].entries.front().offset <= entry.offset)
       ++at;
     Block &block = blocks[at];
     block.entries.insert(
@@ -131,12 +141,6 @@ public:
     blocks.insert(blocks.begin() + at + 1, std::move(upperHalf));
   }
 
-private:
-  static constexpr size_t blockSize = 256;
-  struct Entry {
-    int64_t offset, end;
-    int32_t lower, upper;
-  };
   struct Block {
     std::vector<Entry> entries;
     int32_t lower = std::numeric_limits<int32_t>::max(), upper = 0; ///< hull in time
@@ -155,12 +159,17 @@ private:
 
 } // namespace
 
-/// placeInOrder with first fit, for items of one piece and alignment 1 with nothing fixed.
+/// placeInOrder with first fit, for many items that are alive together.
 static Layout placeDense(const Model &model, llvm::ArrayRef<int32_t> order, int64_t limit,
                          int64_t &work) {
   Layout layout = placeFixed(model);
   OffsetList placed(model);
+  for (int32_t item : order)
+    if (layout.offsets[item] != unplaced)
+      placed.add(item, layout.offsets[item]);
   for (int32_t item : order) {
+    if (layout.offsets[item] != unplaced)
+      continue;
     layout.offsets[item] = placed.firstFit(item, work);
     layout.height = std::max(layout.height, model.top(layout.offsets[item], item));
     if (layout.height >= limit) {
@@ -175,7 +184,7 @@ static Layout placeDense(const Model &model, llvm::ArrayRef<int32_t> order, int6
 Layout memopt::planning::arena::placeInOrder(const Model &model, llvm::ArrayRef<int32_t> order,
                                              Fit fit, int64_t limit, int64_t &work) {
   int64_t count = model.items.size();
-  if (fit == Fit::First && model.plain && model.overlaps() > count * count / 200)
+  if (fit == Fit::First && model.overlaps() > count * count / 200)
     return placeDense(model, order, limit, work);
   Layout layout = placeFixed(model);
   std::vector<std::pair<int64_t, int64_t>> taken;

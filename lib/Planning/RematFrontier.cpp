@@ -102,7 +102,7 @@ void FrontierSearch::sweepDown() {
     int64_t budget = ladder[rung];
     // The chain of segments is another basin; looked at now and then, for it takes a while.
     Plan segments = above;
-    if (rung % 4 == 0)
+    if (rung % (graph.numOps > 2000 ? 12 : 4) == 0)
       segments = evictGreedily(graph, segmentChain(graph, given, budget), budget, false);
     Plan evicted = evictGreedily(graph, above, budget, false);
     Plan start = segments.betterThan(evicted, budget) ? segments : evicted;

@@ -86,6 +86,10 @@ private:
   };
   bool estimate(int32_t op, int32_t peak, int32_t slot, int64_t worth, int depth,
                 Price &price) const;
+  struct Candidate {
+    int32_t value, use; ///< its next use, a slot
+  };
+  void collectCandidates(int32_t peak);
   bool evictBest(int32_t peak);
   bool clone(int32_t op, int32_t peak, int32_t slot, int64_t worth, int depth);
   bool mayClone(int32_t op, int32_t slot) const {
@@ -106,11 +110,14 @@ private:
   void dropDead(int32_t op, int32_t slot);
 
   static constexpr int maxDepth = 8, maxClones = 24;
+  static constexpr size_t maxCandidates = 400;
   const Graph &graph;
   int64_t budget;
   bool keepOrder;
   Sequence sequence;
   Plan best;
+  std::vector<Candidate> candidates;
+  size_t turn = 0;
 };
 
 } // namespace
@@ -172,35 +179,44 @@ bool Evictor::clone(int32_t op, int32_t peak, int32_t slot, int64_t worth, int d
   return true;
 }
 
-bool Evictor::evictBest(int32_t peak) {
-  int32_t chosen = Sequence::none, chosenUse = 0;
-  double chosenScore = 0;
+/// Values that could go at `peak`; of very many an evenly spread part, another one each time.
+void Evictor::collectCandidates(int32_t peak) {
+  candidates.clear();
   for (int32_t value = 0; value < graph.numValues; ++value) {
     int32_t op = graph.opOf[value];
-    if (!graph.bytes[value] || sequence.at(peak) == op)
-      continue;
-    int32_t made = sequence.lastBefore(op, peak);
-    if (made == Sequence::none)
+    if (!graph.bytes[value] || graph.pinned[op] || sequence.at(peak) == op ||
+        sequence.lastBefore(op, peak) == Sequence::none)
       continue;
     int32_t use = sequence.nextUse(value, peak);
-    if (use == Sequence::none || sequence.nextTaken(peak) == use)
-      continue;
-    if (!sequence.canLeave(value, peak))
-      continue;
+    if (use != Sequence::none && sequence.nextTaken(peak) != use && mayClone(op, use) &&
+        sequence.canLeave(value, peak))
+      candidates.push_back({value, use});
+  }
+  size_t stride = candidates.size() / maxCandidates + 1, kept = 0;
+  for (size_t at = turn++ % stride; at < candidates.size(); at += stride)
+    candidates[kept++] = candidates[at];
+  candidates.resize(kept);
+}
+
+bool Evictor::evictBest(int32_t peak) {
+  collectCandidates(peak);
+  Candidate chosen{Sequence::none, 0};
+  double chosenScore = 0;
+  for (Candidate candidate : candidates) {
+    auto [value, use] = candidate;
     Price price;
-    if (!mayClone(op, use) || !estimate(op, peak, use, graph.bytes[value], 0, price))
+    if (!estimate(graph.opOf[value], peak, use, graph.bytes[value], 0, price))
       continue;
     double gap = use - sequence.endBefore(value, peak);
     double score = double(graph.bytes[value] - price.kept) * gap / (double(price.cost) + 1e-3);
     if (score > chosenScore) {
       chosenScore = score;
-      chosen = value;
-      chosenUse = use;
+      chosen = candidate;
     }
   }
-  if (chosen == Sequence::none)
+  if (chosen.value == Sequence::none)
     return false;
-  return clone(graph.opOf[chosen], peak, chosenUse, graph.bytes[chosen], 0);
+  return clone(graph.opOf[chosen.value], peak, chosen.use, graph.bytes[chosen.value], 0);
 }
 
 Plan Evictor::run() {
