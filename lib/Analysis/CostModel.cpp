@@ -23,6 +23,7 @@ static constexpr MachineProfile::Rate kRates[] = {
     {"group_convolution_operations_per_second", &MachineProfile::groupConvolutionRate},
     {"attention_forward_operations_per_second", &MachineProfile::attentionForwardRate},
     {"attention_backward_operations_per_second", &MachineProfile::attentionBackwardRate},
+    {"attention_scores_per_second", &MachineProfile::scoreRate},
     {"kernel_operations_per_second", &MachineProfile::kernelRate},
     {"kernel_functions_per_second", &MachineProfile::functionRate},
     {"cache_bytes_per_second", &MachineProfile::cacheBandwidth},
@@ -30,6 +31,7 @@ static constexpr MachineProfile::Rate kRates[] = {
     {"cache_bytes", &MachineProfile::cacheBytes},
     {"kernel_start_seconds", &MachineProfile::kernelSeconds},
     {"call_start_seconds", &MachineProfile::callSeconds},
+    {"convolution_start_seconds", &MachineProfile::convolutionSeconds},
 };
 
 ArrayRef<MachineProfile::Rate> MachineProfile::getRates() { return kRates; }
@@ -51,9 +53,25 @@ static double getArithmeticSeconds(const InstructionWork &work, const MachinePro
   case WorkClass::GroupConvolution:
     return work.operations / profile.groupConvolutionRate;
   case WorkClass::AttentionForward:
-    return work.operations / profile.attentionForwardRate + work.functions / profile.functionRate;
+    return work.operations / profile.attentionForwardRate + work.functions / profile.scoreRate;
   case WorkClass::AttentionBackward:
-    return work.operations / profile.attentionBackwardRate + work.functions / profile.functionRate;
+    return work.operations / profile.attentionBackwardRate + work.functions / profile.scoreRate;
+  }
+  return 0;
+}
+
+static double getStartSeconds(WorkClass workClass, const MachineProfile &profile) {
+  switch (workClass) {
+  case WorkClass::Kernel:
+    return profile.kernelSeconds;
+  case WorkClass::Matmul:
+  case WorkClass::AttentionForward:
+  case WorkClass::AttentionBackward:
+    return profile.callSeconds;
+  case WorkClass::Convolution:
+  case WorkClass::ConvolutionWeight:
+  case WorkClass::GroupConvolution:
+    return profile.convolutionSeconds;
   }
   return 0;
 }
@@ -61,8 +79,8 @@ static double getArithmeticSeconds(const InstructionWork &work, const MachinePro
 double MachineProfile::getSeconds(const InstructionWork &work) const {
   double near = std::min(work.bytes, cacheBytes), far = work.bytes - near;
   double traffic = near / cacheBandwidth + far / memoryBandwidth;
-  double start = work.workClass == WorkClass::Kernel ? kernelSeconds : callSeconds;
-  return start + std::max(getArithmeticSeconds(work, *this), traffic);
+  return getStartSeconds(work.workClass, *this) +
+         std::max(getArithmeticSeconds(work, *this), traffic);
 }
 
 int64_t CostModel::getNanoseconds(Operation *instruction) const {

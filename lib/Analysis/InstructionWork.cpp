@@ -13,6 +13,8 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace mlir::memopt;
 
@@ -57,26 +59,35 @@ private:
     double points = 1;
     for (unsigned loop : used.set_bits())
       points *= static_cast<double>(sizes[loop]);
-    if (isFunction(op))
-      work.functions += points;
-    else if (isOperation(op))
-      work.operations += points;
+    if (double weight = getFunctionWeight(op))
+      work.functions += weight * points;
+    else
+      work.operations += getOperationWeight(op) * points;
     for (Value result : op.getResults())
       loops[result] = used;
   }
 
-  static bool isFunction(Operation &op) {
-    return (isa_and_nonnull<math::MathDialect>(op.getDialect()) &&
-            !isa<math::AbsFOp, math::AbsIOp, math::FmaOp, math::CopySignOp>(op)) ||
-           isa<arith::DivFOp, arith::RemFOp, arith::DivSIOp, arith::RemSIOp>(op);
+  /// In exponentials, as generated code computes them; 0 when the op is a cheap one.
+  static double getFunctionWeight(Operation &op) {
+    if (isa<arith::DivFOp, arith::RemFOp, arith::DivSIOp, arith::RemSIOp, math::SqrtOp>(op))
+      return 0.25;
+    if (isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp>(op))
+      return 1;
+    bool isCheap = !isa_and_nonnull<math::MathDialect>(op.getDialect()) ||
+                   isa<math::AbsFOp, math::AbsIOp, math::FmaOp, math::CopySignOp>(op);
+    return isCheap ? 0 : 2;
   }
 
+  /// A vector holds the more elements the smaller they are: operations count in those of 32 bits.
   /// Addresses and masks are free beside the elements that they belong to.
-  static bool isOperation(Operation &op) {
-    if (op.getNumResults() != 1 || isa<arith::ConstantOp>(op))
-      return false;
-    Type type = op.getResult(0).getType();
-    return !type.isIndex() && !type.isInteger(1);
+  static double getOperationWeight(Operation &op) {
+    unsigned bits = 0;
+    if (!isa<arith::ConstantOp>(op))
+      for (TypeRange types : {TypeRange(op.getOperandTypes()), TypeRange(op.getResultTypes())})
+        for (Type type : types)
+          if (type.isIntOrFloat() && !type.isInteger(1))
+            bits = std::max(bits, type.getIntOrFloatBitWidth());
+    return bits / 32.0;
   }
 
   SmallVector<int64_t> sizes;
@@ -149,46 +160,96 @@ static double getKernelBytes(KernelOp kernel) {
 // Library calls
 //===----------------------------------------------------------------------===//
 
-static WorkClass classify(LibraryCallOp call) {
-  StringRef kind = call.getDescriptor().getAs<StringAttr>("kind").getValue();
-  if (kind == "attention_forward")
-    return WorkClass::AttentionForward;
-  if (kind == "attention_backward")
-    return WorkClass::AttentionBackward;
-  if (!kind.starts_with("convolution"))
-    return WorkClass::Matmul;
-  auto groups = call.getDescriptor().getAs<IntegerAttr>("groups");
-  if (groups && groups.getInt() > 1)
-    return WorkClass::GroupConvolution;
-  return kind == "convolution_backward_weights" ? WorkClass::ConvolutionWeight
-                                                : WorkClass::Convolution;
+namespace {
+/// What a library call's descriptor says.
+class Descriptor {
+public:
+  explicit Descriptor(LibraryCallOp call) : dictionary(call.getDescriptor()) {}
+
+  StringRef getKind() const { return dictionary.getAs<StringAttr>("kind").getValue(); }
+  /// An absent count is one.
+  double getCount(StringRef key) const {
+    auto attribute = dictionary.getAs<IntegerAttr>(key);
+    return attribute ? static_cast<double>(attribute.getInt()) : 1;
+  }
+  double getExtent(StringRef key, size_t dim) const {
+    auto attribute = dictionary.getAs<DenseI64ArrayAttr>(key);
+    return attribute && dim < static_cast<size_t>(attribute.size())
+               ? static_cast<double>(attribute[dim])
+               : 1;
+  }
+  bool isSet(StringRef key) const {
+    auto attribute = dictionary.getAs<BoolAttr>(key);
+    return attribute && attribute.getValue();
+  }
+
+private:
+  DictionaryAttr dictionary;
+};
+} // namespace
+
+/// How much of a vector register stays empty: work on `count` elements by work on whole registers.
+static double getPadding(double count) {
+  constexpr double kLanes = 16;
+  return std::ceil(count / kLanes) * kLanes / count;
 }
 
-/// Attention computes an exponential for each score beside its products, and under a causal mask
-/// leaves out the keys behind the query.
-static void addAttention(LibraryCallOp call, InstructionWork &work) {
-  DictionaryAttr descriptor = call.getDescriptor();
-  auto extent = [&](StringRef key) {
-    auto attribute = descriptor.getAs<IntegerAttr>(key);
-    return attribute ? static_cast<double>(attribute.getInt()) : 1;
-  };
-  double queries = extent("query_length"), keys = extent("key_length"), visible = 1;
-  if (auto causal = descriptor.getAs<BoolAttr>("causal"); causal && causal.getValue())
-    visible = queries <= keys ? (queries + 1) / (2 * keys) : 1 - (keys - 1) / (2 * queries);
-  work.operations = visible * static_cast<double>(call.getFlops());
-  work.functions = visible * extent("batch") * extent("heads") * queries * keys;
+static InstructionWork getConvolutionWork(const Descriptor &descriptor, double flops) {
+  InstructionWork work;
+  bool isData = descriptor.getKind() == "convolution_backward_data";
+  work.workClass = descriptor.getKind() == "convolution_backward_weights"
+                       ? WorkClass::ConvolutionWeight
+                       : WorkClass::Convolution;
+  work.operations = flops * getPadding(descriptor.getExtent("weight", isData ? 1 : 0));
+  if (descriptor.getCount("groups") > 1) {
+    work.workClass = WorkClass::GroupConvolution;
+    work.operations = flops;
+  }
+  return work;
+}
+
+/// Attention goes tile by tile of queries and keys, and leaves out tiles that a causal mask hides.
+/// Beside the two products of each score (five in the gradient) it passes over the scores to scale,
+/// mask and exponentiate them.
+static InstructionWork getAttentionWork(const Descriptor &descriptor, bool isForward) {
+  constexpr double kTile = 96;
+  double queries = descriptor.getCount("query_length"), keys = descriptor.getCount("key_length");
+  double head = descriptor.getCount("head_dim"), value = descriptor.getCount("value_dim");
+  double scores = descriptor.getCount("batch") * descriptor.getCount("heads") * queries * keys *
+                  getPadding(keys);
+  if (descriptor.isSet("causal"))
+    scores *= std::min(1.0, queries <= keys ? (queries + kTile) / (2 * keys)
+                                            : 1 - (keys - kTile) / (2 * queries));
+  InstructionWork work;
+  work.workClass = isForward ? WorkClass::AttentionForward : WorkClass::AttentionBackward;
+  double paddedHead = head * getPadding(head), paddedValue = value * getPadding(value);
+  work.operations =
+      2 * scores * (isForward ? head + paddedValue : head + value + 2 * paddedHead + paddedValue);
+  work.functions = scores * (isForward ? 2 : 3);
+  return work;
+}
+
+static InstructionWork getCallWork(LibraryCallOp call) {
+  Descriptor descriptor(call);
+  double flops = static_cast<double>(call.getFlops());
+  InstructionWork work;
+  if (descriptor.getKind().starts_with("attention")) {
+    work = getAttentionWork(descriptor, descriptor.getKind() == "attention_forward");
+  } else if (descriptor.getKind().starts_with("convolution")) {
+    work = getConvolutionWork(descriptor, flops);
+  } else {
+    work.workClass = WorkClass::Matmul;
+    work.operations = flops * getPadding(descriptor.getCount("n"));
+  }
+  work.bytes = static_cast<double>(call.getBytesMoved());
+  return work;
 }
 
 InstructionWork InstructionWork::of(Operation *instruction) {
   InstructionWork work;
-  if (auto call = dyn_cast<LibraryCallOp>(instruction)) {
-    work.workClass = classify(call);
-    work.operations = static_cast<double>(call.getFlops());
-    work.bytes = static_cast<double>(call.getBytesMoved());
-    if (work.workClass == WorkClass::AttentionForward ||
-        work.workClass == WorkClass::AttentionBackward)
-      addAttention(call, work);
-  } else if (auto kernel = dyn_cast<KernelOp>(instruction)) {
+  if (auto call = dyn_cast<LibraryCallOp>(instruction))
+    return getCallWork(call);
+  if (auto kernel = dyn_cast<KernelOp>(instruction)) {
     work.bytes = getKernelBytes(kernel);
     addPasses(kernel, work);
   }

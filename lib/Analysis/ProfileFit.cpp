@@ -16,8 +16,17 @@ using namespace mlir::memopt;
 /// Ratios beyond this, up or down, count in proportion and no longer by their square.
 static constexpr double kLogOfOutlier = 0.3;
 
-static double getLoss(ArrayRef<MeasuredInstruction> measured, const MachineProfile &profile) {
+/// Loss by which a rate is held to where it began, in squares of its logarithm: little beside a few
+/// measurements, but it decides where they leave the rate open.
+static constexpr double kInertia = 0.02;
+
+static double getLoss(ArrayRef<MeasuredInstruction> measured, const MachineProfile &start,
+                      const MachineProfile &profile) {
   double loss = 0;
+  for (const MachineProfile::Rate &rate : MachineProfile::getRates()) {
+    double moved = std::log(profile.*rate.field / start.*rate.field);
+    loss += kInertia * moved * moved;
+  }
   for (const MeasuredInstruction &instruction : measured) {
     double error = std::abs(std::log(profile.getSeconds(instruction.work) / instruction.seconds));
     loss +=
@@ -26,16 +35,17 @@ static double getLoss(ArrayRef<MeasuredInstruction> measured, const MachineProfi
   return loss;
 }
 
-static void descend(ArrayRef<MeasuredInstruction> measured, MachineProfile &profile) {
+static MachineProfile descend(ArrayRef<MeasuredInstruction> measured, const MachineProfile &start) {
+  MachineProfile profile = start;
   constexpr double kFinest = 1.005, kLeastGain = 1e-9;
-  double best = getLoss(measured, profile);
+  double best = getLoss(measured, start, profile);
   for (double factor = 2; factor > kFinest;) {
     bool isBetter = false;
     for (const MachineProfile::Rate &rate : MachineProfile::getRates())
       for (double step : {factor, 1 / factor}) {
         MachineProfile candidate = profile;
         candidate.*rate.field *= step;
-        double loss = getLoss(measured, candidate);
+        double loss = getLoss(measured, start, candidate);
         if (loss + kLeastGain < best) {
           best = loss;
           profile = candidate;
@@ -45,6 +55,7 @@ static void descend(ArrayRef<MeasuredInstruction> measured, MachineProfile &prof
     if (!isBetter)
       factor = std::sqrt(factor);
   }
+  return profile;
 }
 
 ProfileFit memopt::fitProfile(ArrayRef<MeasuredInstruction> measured, const MachineProfile &start) {
@@ -54,7 +65,7 @@ ProfileFit memopt::fitProfile(ArrayRef<MeasuredInstruction> measured, const Mach
   ProfileFit fit{start};
   if (valid.empty())
     return fit;
-  descend(valid, fit.profile);
+  fit.profile = descend(valid, start);
   std::vector<double> errors;
   double predicted = 0, seconds = 0;
   for (const MeasuredInstruction &instruction : valid) {

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trains models under byte budgets and holds every run to the unbudgeted one, bit for bit.
 
-    budgets.py FOLDER... [--bin build/develop/bin] [--points 6] [--steps 5] [--optimizer sgd] [--json FILE]
+    budgets.py FOLDER... [--bin BIN] [--points 6] [--steps 5] [--optimizer sgd] [--json FILE]
 
 A FOLDER has model.pt2 and inputs.safetensors (step0.INPUT, ...), and may have fixture.json with the optimizer's
 hyperparameters under its name (`sgd`: lr, momentum, weight_decay; `adamw`: lr, betas, eps, weight_decay). Each
@@ -89,7 +89,7 @@ class Model:
         return good
 
     def compile(self):
-        options = optimizer_options(self.folder, self.arguments.optimizer)
+        options = optimizer_options(self.folder, self.arguments.optimizer) + self.arguments.option
         model = self.folder / "model.pt2"
         self.base = Point(self.tools.build(model, self.work / "base.memopt", options))
         smallest = self.tools.smallest_budget(model, self.work / "refused.memopt", options)
@@ -168,7 +168,8 @@ class Model:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=pathlib.Path, help="model folders")
-    parser.add_argument("--bin", type=pathlib.Path, default=pathlib.Path("build/develop/bin"), help="folder of the tools")
+    parser.add_argument("--bin", type=pathlib.Path, help="folder of the tools; else PATH, else build/develop/bin")
+    parser.add_argument("--option", action="append", default=[], help="for memopt-compile, such as a machine profile")
     parser.add_argument("--points", type=int, default=6, help="budgets for each model, both ends among them")
     parser.add_argument("--steps", type=int, default=5, help="steps that are compared")
     parser.add_argument("--timed-steps", type=int, default=15, help="steps of a timed run; the first does not count")
@@ -183,7 +184,7 @@ def main():
     for folder in arguments.folders:
         with tempfile.TemporaryDirectory() as work:
             try:
-                model = Model(folder, driver.Tools.at(arguments.bin, arguments.threads), arguments, pathlib.Path(work))
+                model = Model(folder, driver.Tools.find(arguments.bin, arguments.threads), arguments, pathlib.Path(work))
                 rows += model.measure()
                 failures += [f"{folder.name}: {text}" for text in model.failures]
             except Exception as error:  # a model that breaks the script has not passed

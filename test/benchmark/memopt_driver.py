@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import statistics
 import subprocess
 import tempfile
@@ -20,6 +21,7 @@ import time
 
 DOES_NOT_FIT = 2
 MEBIBYTE = 1 << 20
+DEVELOP_BUILD = pathlib.Path(__file__).resolve().parents[2] / "build" / "develop" / "bin"
 
 
 class Failed(Exception):
@@ -28,6 +30,8 @@ class Failed(Exception):
 
 @dataclasses.dataclass
 class Finished:
+    """A process that has ended."""
+
     code: int
     output: str
     errors: str
@@ -71,7 +75,11 @@ class Tools:
     threads: int
 
     @staticmethod
-    def at(folder: pathlib.Path, threads: int) -> Tools:
+    def find(folder: pathlib.Path | None, threads: int) -> Tools:
+        """The tools in `folder`; without one, those on PATH, then those of this source tree's own build."""
+        if folder is None:
+            on_path = shutil.which("memopt-compile")
+            folder = pathlib.Path(on_path).parent if on_path else DEVELOP_BUILD
         tools = Tools(folder / "memopt-compile", folder / "memopt-run", threads)
         for tool in (tools.compile, tools.run):
             if not tool.is_file():
@@ -107,6 +115,8 @@ class Tools:
 
 @dataclasses.dataclass
 class Package:
+    """What a compilation wrote."""
+
     path: pathlib.Path
     budget: int | None
     compile_seconds: float

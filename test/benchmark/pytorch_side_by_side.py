@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trains full-size models with PyTorch and with memopt, side by side: seconds of a step against bytes.
 
-    VENV/bin/python pytorch_side_by_side.py resnet50 gpt2 --work FOLDER [--bin build/develop/bin] [--rounds 3]
+    VENV/bin/python pytorch_side_by_side.py resnet50 gpt2 --work FOLDER [--bin BIN] [--rounds 3]
         [--fractions 1,0.5,0.2] [--budgets 4] [--threads 2] [--json FILE]
 
 The Python that runs it has torch, torchvision, transformers and safetensors. ResNet-50 takes batches of 16 images of
@@ -83,7 +83,7 @@ class Model:
         self.name, self.options, self.failures = name, options, []
         self.folder = options.work / name
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.tools = driver.Tools.at(options.bin, options.threads)
+        self.tools = driver.Tools.find(options.bin, options.threads)
         self.torch = [Torch(self, way) for way in WAYS[name] + [f"compile:{f}" for f in options.fractions]]
         self.memopt = []
 
@@ -96,7 +96,8 @@ class Model:
 
     def compile(self):
         """Packages without a budget, within PyTorch's peaks, and within less."""
-        model, compile_options = self.folder / "model.pt2", ["--optimizer=sgd", f"--lr={RATES[self.name]}"]
+        model = self.folder / "model.pt2"
+        compile_options = ["--optimizer=sgd", f"--lr={RATES[self.name]}", *self.options.option]
 
         def add(name, budget=None):
             package = self.tools.build(model, self.folder / f"{budget or 'free'}.memopt", compile_options, budget)
@@ -159,7 +160,8 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", choices=sorted(WAYS))
     parser.add_argument("--work", type=pathlib.Path, help="folder that keeps models and packages")
-    parser.add_argument("--bin", type=pathlib.Path, default=pathlib.Path("build/develop/bin"), help="folder of the tools")
+    parser.add_argument("--bin", type=pathlib.Path, help="folder of the tools; else PATH, else build/develop/bin")
+    parser.add_argument("--option", action="append", default=[], help="for memopt-compile, such as a machine profile")
     parser.add_argument("--steps", type=int, default=3, help="timed steps of each process")
     parser.add_argument("--rounds", type=int, default=3, help="processes of each kind")
     parser.add_argument("--fractions", type=fractions, default=["1", "0.5", "0.2"],

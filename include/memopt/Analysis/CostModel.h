@@ -38,15 +38,17 @@ struct MachineProfile {
   double convolutionRate = 1.2e11;       ///< of convolutions and gradients of their inputs
   double convolutionWeightRate = 1.2e11; ///< of gradients of convolutions' weights
   double groupConvolutionRate = 2.0e10;  ///< of all three, where channels come in groups
-  double attentionForwardRate = 6.0e10;
-  double attentionBackwardRate = 6.0e10;
-  double kernelRate = 4.0e10;      ///< cheap operations a second of generated code
-  double functionRate = 6.0e9;     ///< divisions, roots, exponentials and the like a second
-  double cacheBandwidth = 5.0e10;  ///< bytes a second while an instruction's bytes fit the caches
-  double memoryBandwidth = 1.6e10; ///< bytes a second of what does not fit
-  double cacheBytes = 8e6;         ///< how many bytes fit
-  double kernelSeconds = 1e-6;     ///< to start a kernel
-  double callSeconds = 4e-6;       ///< to start a library call
+  double attentionForwardRate = 1.2e11;  ///< of attention's products
+  double attentionBackwardRate = 1.2e11; ///< of its gradient's
+  double scoreRate = 2.0e9;              ///< passes over one score of attention a second
+  double kernelRate = 1.0e11;            ///< cheap operations a second of generated code
+  double functionRate = 6.0e9;           ///< exponentials and the like a second of generated code
+  double cacheBandwidth = 8.0e10;        ///< bytes a second of what fits the caches
+  double memoryBandwidth = 2.0e10;       ///< bytes a second of what does not
+  double cacheBytes = 8e6;               ///< bytes of an instruction that fit the caches
+  double kernelSeconds = 1e-6;           ///< to start a kernel
+  double callSeconds = 4e-6;             ///< to start a matrix product or attention
+  double convolutionSeconds = 1.2e-5;    ///< to start a convolution, which packs its weights first
 
   double getSeconds(const InstructionWork &work) const;
 

@@ -31,10 +31,11 @@ enum class WorkClass {
 
 struct InstructionWork {
   WorkClass workClass = WorkClass::Kernel;
-  /// Operations on one element: of the library's sums (a multiply-add counts as two), or of a
-  /// kernel's cheap ones, comparisons and integer operations included.
+  /// Of the library's sums (a multiply-add counts as two), filled up to whole vectors; or the cheap
+  /// ones of a kernel on elements of 32 bits.
   double operations = 0;
-  /// Divisions, roots, exponentials and the like, in kernels and in attention.
+  /// Of a kernel: exponentials, logarithms and the like; a division counts as a quarter. Of
+  /// attention: passes over scores.
   double functions = 0;
   /// Bytes that have to be read and written once.
   double bytes = 0;

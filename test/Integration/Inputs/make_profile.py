@@ -14,12 +14,13 @@ rates = {
     "group_convolution_operations_per_second": 1e10,
     "attention_forward_operations_per_second": 1e11,
     "attention_backward_operations_per_second": 1e11,
+    "attention_scores_per_second": 1e9,
     "kernel_operations_per_second": 1e10,
     "kernel_functions_per_second": 1e9,
     "cache_bytes_per_second": 1e11,
     "memory_bytes_per_second": 1e10,
 }
 rates = {key: factor * rate for key, rate in rates.items()}
-rates.update({"cache_bytes": 1e6, "kernel_start_seconds": 1e-6, "call_start_seconds": 1e-6})
+rates.update({"cache_bytes": 1e6, "kernel_start_seconds": 1e-6, "call_start_seconds": 1e-6, "convolution_start_seconds": 1e-6})
 with open(path, "w", encoding="utf-8") as file:
     json.dump({"format": "memopt-machine-profile", "version": 1, "target": "cpu", "machine": name, "threads": 3, "rates": rates}, file)
