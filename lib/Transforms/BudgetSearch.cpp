@@ -8,6 +8,7 @@
 
 #include "memopt/Transforms/BudgetSearch.h"
 
+#include "InlineIntoReaders.h"
 #include "OrderProblem.h"
 
 #include "mlir/IR/OwningOpRef.h"
@@ -22,39 +23,68 @@ namespace planning = ::memopt::planning;
 /// placed again with more.
 static constexpr int64_t kArenaIterations = 2000000;
 
-struct BudgetSearch::State {
-  State(ModuleOp module, BudgetOptions options)
-      : module(module), options(options), costs(module),
-        problem(getStepFunction(module), costs) {}
+namespace {
+/// The kernel graph in one form, and its orders.
+struct Form {
+  Form(ModuleOp module, int64_t inlined)
+      : module(module), inlined(inlined), costs(module), problem(getStepFunction(module), costs) {}
 
-  LogicalResult fail(llvm::Error error) {
-    return module.emitError() << "rematerialization failed: " << llvm::toString(std::move(error));
-  }
-  LogicalResult solve();
+  FailureOr<BudgetPlan> measure(std::vector<int32_t> order) const;
 
   ModuleOp module;
-  BudgetOptions options;
+  int64_t inlined; ///< values that their readers compute
   CostModel costs;
   OrderProblem problem;
+};
+
+/// A point of a form's frontier.
+struct Candidate {
+  const Form *form;
+  planning::RematFrontier::Point point;
+  std::optional<BudgetPlan> placed;
+};
+} // namespace
+
+static LogicalResult fail(ModuleOp module, llvm::Error error) {
+  return module.emitError() << "rematerialization failed: " << llvm::toString(std::move(error));
+}
+
+struct BudgetSearch::State {
+  State(ModuleOp module, BudgetOptions options)
+      : options(options), standing(module, /*inlined=*/0) {}
+
+  LogicalResult solve();
+  LogicalResult solve(const Form &form);
+
+  BudgetOptions options;
+  Form standing;
+  InlinedForm copy;            ///< owns the module of `inlining`
+  std::optional<Form> inlining;
   std::optional<BudgetPlan> given;
-  std::vector<planning::RematFrontier::Point> points; ///< cheapest first
-  std::vector<std::optional<BudgetPlan>> placed;      ///< by point
-  int64_t lowerBound = 0;
+  std::vector<Candidate> candidates; ///< cheapest first; no point has one below in bytes and time
+  int64_t lowerBound = std::numeric_limits<int64_t>::max();
 };
 
 BudgetSearch::BudgetSearch(ModuleOp module, BudgetOptions options)
     : state(std::make_unique<State>(module, options)) {}
 BudgetSearch::~BudgetSearch() = default;
 
-void BudgetSearch::apply(const BudgetPlan &plan) { state->problem.apply(plan.order); }
+void BudgetSearch::apply(const BudgetPlan &plan) {
+  Form &standing = state->standing;
+  if (!plan.inlined)
+    return standing.problem.apply(plan.order);
+  func::FuncOp function = getStepFunction(standing.module);
+  function.getBody().takeBody(getStepFunction(state->inlining->module).getBody());
+  OrderProblem(function, standing.costs).apply(plan.order);
+}
 
 int64_t BudgetSearch::getLowerBound() const { return state->lowerBound; }
 
 FailureOr<BudgetPlan> BudgetSearch::getGivenPlan() {
   if (!state->given) {
-    std::vector<int32_t> order(state->problem.getProblem().ops.size());
+    std::vector<int32_t> order(state->standing.problem.getProblem().ops.size());
     std::iota(order.begin(), order.end(), 0);
-    FailureOr<BudgetPlan> plan = measure(std::move(order));
+    FailureOr<BudgetPlan> plan = state->standing.measure(std::move(order));
     if (failed(plan))
       return failure();
     state->given = std::move(*plan);
@@ -62,47 +92,70 @@ FailureOr<BudgetPlan> BudgetSearch::getGivenPlan() {
   return *state->given;
 }
 
-/// The points follow from the graph alone and not from any budget: that keeps the promise that a
-/// larger budget never gives a slower plan, from one compilation to the next too.
-LogicalResult BudgetSearch::State::solve() {
-  if (!points.empty())
-    return success();
-  planning::RematFrontierOptions search;
-  search.iterations = options.iterations;
-  search.threads = options.threads;
-  llvm::Expected<planning::RematFrontier> frontier =
-      planning::solveRematFrontier(problem.getProblem(), search);
-  if (!frontier)
-    return fail(frontier.takeError());
-  if (llvm::Error wrong = planning::verifyRematFrontier(problem.getProblem(), *frontier))
-    return fail(std::move(wrong));
-  lowerBound = frontier->peakLowerBound;
-  points.assign(frontier->points.rbegin(), frontier->points.rend());
-  placed.resize(points.size());
-  return success();
-}
-
 /// Places the order on a copy of the module.
-FailureOr<BudgetPlan> BudgetSearch::measure(std::vector<int32_t> order) {
+FailureOr<BudgetPlan> Form::measure(std::vector<int32_t> order) const {
   llvm::Expected<planning::RematMeasure> cost =
-      planning::measureRemat(state->problem.getProblem(), order);
+      planning::measureRemat(problem.getProblem(), order);
   if (!cost)
-    return state->fail(cost.takeError());
-  OwningOpRef<ModuleOp> copy(state->module.clone());
+    return fail(module, cost.takeError());
+  OwningOpRef<ModuleOp> copy(ModuleOp(module).clone());
   func::FuncOp copied = getStepFunction(*copy);
-  OrderProblem(copied, state->costs).apply(order);
+  OrderProblem(copied, costs).apply(order);
   planning::ArenaOptions arena;
   arena.iterations = kArenaIterations;
   llvm::Expected<planning::ArenaSolution> layout =
       planning::solveArena(buildArenaProblem(KernelGraph(copied)), arena);
   if (!layout)
-    return state->fail(layout.takeError());
+    return fail(module, layout.takeError());
   BudgetPlan plan;
-  plan.clones = static_cast<int64_t>(order.size() - state->problem.getProblem().ops.size());
+  plan.clones = static_cast<int64_t>(order.size() - problem.getProblem().ops.size());
+  plan.inlined = inlined;
   plan.order = std::move(order);
   plan.bytes = layout->height;
   plan.nanoseconds = cost->cost;
   return plan;
+}
+
+/// The candidates follow from the graph alone and not from any budget: that keeps the promise that
+/// a larger budget never gives a slower plan, from one compilation to the next too.
+LogicalResult BudgetSearch::State::solve() {
+  if (!candidates.empty())
+    return success();
+  if (failed(solve(standing)))
+    return failure();
+  copy = inlineIntoReaders(standing.module);
+  if (copy.module) {
+    inlining.emplace(*copy.module, copy.values);
+    if (failed(solve(*inlining)))
+      return failure();
+  }
+  llvm::sort(candidates, [](const Candidate &a, const Candidate &b) {
+    return std::tie(a.point.cost, a.point.peak, a.form->inlined) <
+           std::tie(b.point.cost, b.point.peak, b.form->inlined);
+  });
+  int64_t peak = std::numeric_limits<int64_t>::max();
+  llvm::erase_if(candidates, [&](const Candidate &candidate) {
+    bool isDominated = candidate.point.peak >= peak;
+    peak = std::min(peak, candidate.point.peak);
+    return isDominated;
+  });
+  return success();
+}
+
+LogicalResult BudgetSearch::State::solve(const Form &form) {
+  planning::RematFrontierOptions search;
+  search.iterations = options.iterations;
+  search.threads = options.threads;
+  llvm::Expected<planning::RematFrontier> frontier =
+      planning::solveRematFrontier(form.problem.getProblem(), search);
+  if (!frontier)
+    return fail(form.module, frontier.takeError());
+  if (llvm::Error wrong = planning::verifyRematFrontier(form.problem.getProblem(), *frontier))
+    return fail(form.module, std::move(wrong));
+  lowerBound = std::min(lowerBound, frontier->peakLowerBound);
+  for (planning::RematFrontier::Point &point : frontier->points)
+    candidates.push_back({&form, std::move(point), std::nullopt});
+  return success();
 }
 
 /// Only points whose bytes alive are within the budget are placed, the cheapest first; a layout
@@ -113,18 +166,18 @@ FailureOr<BudgetPlan> BudgetSearch::findPlan(int64_t budget) {
     return best;
   if (failed(state->solve()))
     return failure();
-  for (auto [point, plan] : llvm::zip(state->points, state->placed)) {
-    bool isLast = &point == &state->points.back();
-    if (point.peak > budget && !isLast)
+  for (Candidate &candidate : state->candidates) {
+    bool isLast = &candidate == &state->candidates.back();
+    if (candidate.point.peak > budget && !isLast)
       continue;
-    if (!plan) {
-      FailureOr<BudgetPlan> measured = measure(point.order);
+    if (!candidate.placed) {
+      FailureOr<BudgetPlan> measured = candidate.form->measure(candidate.point.order);
       if (failed(measured))
         return failure();
-      plan = std::move(*measured);
+      candidate.placed = std::move(*measured);
     }
-    if (plan->bytes < best->bytes)
-      best = *plan;
+    if (candidate.placed->bytes < best->bytes)
+      best = *candidate.placed;
     if (best->bytes <= budget)
       break;
   }

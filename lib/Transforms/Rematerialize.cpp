@@ -61,7 +61,9 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
         << "rematerialized " << plan->clones << " instructions: arena " << given->bytes << " -> "
         << plan->bytes << " bytes within " << budget.getValue() << ", predicted time +"
         << llvm::formatv("{0:P2}", double(plan->nanoseconds) / double(given->nanoseconds) - 1)
-               .str();
+               .str()
+        << (plan->inlined ? "; " + std::to_string(plan->inlined) + " values computed where read"
+                          : std::string());
   }
 
   /// The smallest plan is in place by now: its peak names what binds.
