@@ -19,10 +19,6 @@ using namespace mlir;
 using namespace mlir::memopt;
 namespace planning = ::memopt::planning;
 
-/// Search work of each layout: several plans may have to be placed, and the one that is chosen is
-/// placed again with more.
-static constexpr int64_t kArenaIterations = 2000000;
-
 namespace {
 /// The kernel graph in one form, and its orders.
 struct Form {
@@ -102,7 +98,7 @@ FailureOr<BudgetPlan> Form::measure(std::vector<int32_t> order) const {
   func::FuncOp copied = getStepFunction(*copy);
   OrderProblem(copied, costs).apply(order);
   planning::ArenaOptions arena;
-  arena.iterations = kArenaIterations;
+  arena.iterations = kProbingArenaIterations;
   llvm::Expected<planning::ArenaSolution> layout =
       planning::solveArena(buildArenaProblem(KernelGraph(copied)), arena);
   if (!layout)

@@ -29,13 +29,14 @@ namespace mlir::memopt {
 
 using namespace mlir;
 using namespace mlir::memopt;
+namespace planning = ::memopt::planning;
 
 //===----------------------------------------------------------------------===//
 // Answer
 //===----------------------------------------------------------------------===//
 
 static void writeOffsets(ModuleOp module, func::FuncOp function, const KernelGraph &graph,
-                         const ::memopt::planning::ArenaSolution &solution) {
+                         const planning::ArenaSolution &solution) {
   Builder builder(module.getContext());
   for (auto [index, buffer] : llvm::enumerate(graph.getBuffers())) {
     IntegerAttr offset = builder.getI64IntegerAttr(solution.offsets[index]);
@@ -59,13 +60,13 @@ static void writeOffsets(ModuleOp module, func::FuncOp function, const KernelGra
 
 /// The refusal: what would do, and what stands in the way.
 static LogicalResult refuse(ModuleOp module, const KernelGraph &graph,
-                            const ::memopt::planning::ArenaProblem &problem,
-                            const ::memopt::planning::ArenaSolution &solution, int64_t budget) {
+                            const planning::ArenaProblem &problem,
+                            const planning::ArenaSolution &solution, int64_t budget) {
   InFlightDiagnostic diagnostic = emitError(module.getLoc())
                                   << "does not fit: the plan needs " << solution.height
                                   << " bytes of device memory, the budget is " << budget
                                   << "; the smallest budget that would do is " << solution.height;
-  std::vector<int32_t> binding = ::memopt::planning::arenaBindingBuffers(problem);
+  std::vector<int32_t> binding = planning::arenaBindingBuffers(problem);
   std::string list = "largest values alive at the peak:";
   for (int32_t index : ArrayRef<int32_t>(binding).take_front(10)) {
     const Buffer &buffer = graph.getBuffers()[index];
@@ -73,6 +74,28 @@ static LogicalResult refuse(ModuleOp module, const KernelGraph &graph,
   }
   diagnostic.attachNote() << list;
   return diagnostic;
+}
+
+/// The lowest layout found. A budget asks for more attempts where the first is above it: the one
+/// that a search for orders went by (BudgetSearch), then one that aims at the budget.
+static llvm::Expected<planning::ArenaSolution> place(const planning::ArenaProblem &problem,
+                                                     int64_t iterations, int64_t budget) {
+  planning::ArenaOptions full, probe, aimed;
+  full.iterations = aimed.iterations = iterations;
+  probe.iterations = kProbingArenaIterations;
+  aimed.capacity = budget;
+  llvm::Expected<planning::ArenaSolution> best = planning::solveArena(problem, full);
+  for (const planning::ArenaOptions &options : {probe, aimed}) {
+    if (!best || budget < 0 || best->height <= budget)
+      return best;
+    llvm::Expected<planning::ArenaSolution> other = planning::solveArena(problem, options);
+    if (!other)
+      return other;
+    other->lowerBound = std::max(other->lowerBound, best->lowerBound);
+    if (other->height < best->height)
+      best = std::move(other);
+  }
+  return best;
 }
 
 namespace {
@@ -86,14 +109,10 @@ struct PlanMemoryPass : public mlir::memopt::impl::PlanMemoryPassBase<PlanMemory
       return;
     insertVariableCopies(function);
     KernelGraph graph(function);
-    ::memopt::planning::ArenaProblem problem = buildArenaProblem(graph);
-    ::memopt::planning::ArenaOptions options;
-    options.iterations = iterations;
-    options.capacity = budget;
-    llvm::Expected<::memopt::planning::ArenaSolution> solution =
-        ::memopt::planning::solveArena(problem, options);
+    planning::ArenaProblem problem = buildArenaProblem(graph);
+    llvm::Expected<planning::ArenaSolution> solution = place(problem, iterations, budget);
     llvm::Error invalid =
-        solution ? ::memopt::planning::verifyArena(problem, *solution) : solution.takeError();
+        solution ? planning::verifyArena(problem, *solution) : solution.takeError();
     if (invalid) {
       emitError(module.getLoc()) << "memory planning failed: "
                                  << llvm::toString(std::move(invalid));
