@@ -11,6 +11,8 @@
 #include "InlineIntoReaders.h"
 #include "OrderProblem.h"
 
+#include "memopt/Transforms/Passes.h"
+
 #include "mlir/IR/OwningOpRef.h"
 
 #include <numeric>
@@ -54,7 +56,7 @@ struct BudgetSearch::State {
 
   BudgetOptions options;
   Form standing;
-  InlinedForm copy;            ///< owns the module of `inlining`
+  InlinedForm copy; ///< owns the module of `inlining`
   std::optional<Form> inlining;
   std::optional<BudgetPlan> given;
   std::vector<Candidate> candidates; ///< cheapest first; no point has one below in bytes and time
@@ -90,15 +92,14 @@ FailureOr<BudgetPlan> BudgetSearch::getGivenPlan() {
 
 /// Places the order on a copy of the module.
 FailureOr<BudgetPlan> Form::measure(std::vector<int32_t> order) const {
-  llvm::Expected<planning::RematMeasure> cost =
-      planning::measureRemat(problem.getProblem(), order);
+  llvm::Expected<planning::RematMeasure> cost = planning::measureRemat(problem.getProblem(), order);
   if (!cost)
     return fail(module, cost.takeError());
   OwningOpRef<ModuleOp> copy(ModuleOp(module).clone());
   func::FuncOp copied = getStepFunction(*copy);
   OrderProblem(copied, costs).apply(order);
   planning::ArenaOptions arena;
-  arena.iterations = kProbingArenaIterations;
+  arena.iterations = kArenaIterations;
   llvm::Expected<planning::ArenaSolution> layout =
       planning::solveArena(buildArenaProblem(KernelGraph(copied)), arena);
   if (!layout)
@@ -119,7 +120,11 @@ LogicalResult BudgetSearch::State::solve() {
     return success();
   if (failed(solve(standing)))
     return failure();
-  copy = inlineIntoReaders(standing.module);
+  // The other form lowers what single instructions need; no use where more than that binds.
+  constexpr double kBinding = 1.25;
+  if (static_cast<double>(candidates.front().point.peak) <=
+      kBinding * static_cast<double>(lowerBound))
+    copy = inlineIntoReaders(standing.module);
   if (copy.module) {
     inlining.emplace(*copy.module, copy.values);
     if (failed(solve(*inlining)))

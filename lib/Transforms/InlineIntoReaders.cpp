@@ -23,6 +23,10 @@ using namespace mlir::memopt;
 /// Copies of the module that are tried.
 static constexpr int kMaxAttempts = 64;
 
+/// What of the bytes that the widest instruction needs may be left for another form to be worth a
+/// search of its own.
+static constexpr double kWorthwhile = 0.98;
+
 //===----------------------------------------------------------------------===//
 // One value
 //===----------------------------------------------------------------------===//
@@ -68,8 +72,8 @@ static bool canComputeOperand(OpOperand &use) {
   auto type = cast<RankedTensorType>(argument.getType());
   return llvm::all_of(argument.getUsers(), [&](Operation *user) {
     auto generic = dyn_cast<linalg::GenericOp>(user);
-    return generic && ShapedType::getNumElements(generic.getStaticLoopRanges()) ==
-                          type.getNumElements();
+    return generic &&
+           ShapedType::getNumElements(generic.getStaticLoopRanges()) == type.getNumElements();
   });
 }
 
@@ -169,26 +173,25 @@ static void inlineValue(OpResult value) {
 
 namespace {
 /// The instruction that needs the most bytes by itself, and how many need as much.
-struct Narrowest {
+struct Widest {
   int64_t instruction = -1; ///< the first of them
   int64_t bytes = -1, count = 0;
 
-  explicit Narrowest(const KernelGraph &graph) {
+  explicit Widest(const KernelGraph &graph) {
     for (auto [number, op] : llvm::enumerate(graph.getInstructions())) {
       int64_t needed = getBytes(graph, op);
       if (needed > bytes)
-        *this = Narrowest(static_cast<int64_t>(number), needed);
+        *this = Widest(static_cast<int64_t>(number), needed);
       else if (needed == bytes)
         ++count;
     }
   }
-  bool isWiderThan(const Narrowest &other) const {
+  bool isBelow(const Widest &other) const {
     return std::tie(bytes, count) < std::tie(other.bytes, other.count);
   }
 
 private:
-  Narrowest(int64_t instruction, int64_t bytes)
-      : instruction(instruction), bytes(bytes), count(1) {}
+  Widest(int64_t instruction, int64_t bytes) : instruction(instruction), bytes(bytes), count(1) {}
 
   static int64_t getBytes(const KernelGraph &graph, Operation *op) {
     llvm::SmallSetVector<unsigned, 16> own;
@@ -229,25 +232,35 @@ static SmallVector<OpResult> getCandidates(Operation *instruction) {
   return llvm::map_to_vector(order, [&](auto entry) { return values[entry.second]; });
 }
 
+static int64_t getVariableBytes(const KernelGraph &graph) {
+  int64_t bytes = 0;
+  for (const Buffer &buffer : graph.getBuffers())
+    if (buffer.kind == Buffer::Kind::Variable)
+      bytes += buffer.bytes;
+  return bytes;
+}
+
 InlinedForm mlir::memopt::inlineIntoReaders(ModuleOp module) {
   InlinedForm form;
+  KernelGraph given(getStepFunction(module));
+  double resident = static_cast<double>(getVariableBytes(given));
+  double before = resident + static_cast<double>(Widest(given).bytes), after = before;
   ModuleOp current = module;
-  int attempts = 0;
+  int64_t attempts = 0;
   for (bool isBetter = true; isBetter;) {
     isBetter = false;
     KernelGraph graph(getStepFunction(current));
-    Narrowest narrowest(graph);
-    if (narrowest.instruction < 0)
+    Widest widest(graph);
+    after = resident + static_cast<double>(widest.bytes);
+    if (widest.instruction < 0 || attempts + widest.count > kMaxAttempts)
       break;
-    for (OpResult candidate : getCandidates(graph.getInstructions()[narrowest.instruction])) {
-      if (attempts++ == kMaxAttempts)
-        return form;
+    for (OpResult candidate : getCandidates(graph.getInstructions()[widest.instruction])) {
+      ++attempts;
       IRMapping mapping;
       OwningOpRef<ModuleOp> attempt = cast<ModuleOp>(current->clone(mapping));
       inlineValue(cast<OpResult>(mapping.lookup(Value(candidate))));
       KernelGraph changed(getStepFunction(*attempt));
-      if (!Narrowest(changed).isWiderThan(narrowest) ||
-          !changed.getWritesNeedingCopies().empty())
+      if (!Widest(changed).isBelow(widest) || !changed.getWritesNeedingCopies().empty())
         continue;
       form.module = std::move(attempt);
       ++form.values;
@@ -256,5 +269,5 @@ InlinedForm mlir::memopt::inlineIntoReaders(ModuleOp module) {
       break;
     }
   }
-  return form;
+  return after <= kWorthwhile * before ? std::move(form) : InlinedForm();
 }

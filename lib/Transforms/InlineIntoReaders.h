@@ -30,8 +30,8 @@ struct InlinedForm {
 
 /// Looks at the instruction whose own operands, results and workspace are the most bytes, which
 /// bounds the peak of any order, and computes one of these values in its readers if that lowers the
-/// bound; and so on while it does. Elementwise values read by kernels without sums only, so that
-/// no bits change.
+/// bound; and so on while it does. No form where all that saves next to nothing. Only elementwise
+/// values that kernels without sums read, so that no bits change.
 InlinedForm inlineIntoReaders(ModuleOp module);
 
 } // namespace mlir::memopt

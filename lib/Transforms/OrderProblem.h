@@ -20,10 +20,6 @@ namespace mlir::memopt {
 /// the graph that solvers see is the one that runs.
 void insertVariableCopies(func::FuncOp function);
 
-/// Search work of a layout that is placed to judge an order. Whoever places the chosen order for
-/// good tries this too, so that what was judged to fit does.
-inline constexpr int64_t kProbingArenaIterations = 2000000;
-
 /// The arena problem of the instructions in their present order: one buffer per KernelGraph buffer.
 ::memopt::planning::ArenaProblem buildArenaProblem(const KernelGraph &graph);
 

@@ -76,26 +76,18 @@ static LogicalResult refuse(ModuleOp module, const KernelGraph &graph,
   return diagnostic;
 }
 
-/// The lowest layout found. A budget asks for more attempts where the first is above it: the one
-/// that a search for orders went by (BudgetSearch), then one that aims at the budget.
+/// The lowest layout found. The same search judged the order (BudgetSearch), so what was said to
+/// fit does; one that aims at the budget is for orders that nobody judged.
 static llvm::Expected<planning::ArenaSolution> place(const planning::ArenaProblem &problem,
                                                      int64_t iterations, int64_t budget) {
-  planning::ArenaOptions full, probe, aimed;
-  full.iterations = aimed.iterations = iterations;
-  probe.iterations = kProbingArenaIterations;
-  aimed.capacity = budget;
-  llvm::Expected<planning::ArenaSolution> best = planning::solveArena(problem, full);
-  for (const planning::ArenaOptions &options : {probe, aimed}) {
-    if (!best || budget < 0 || best->height <= budget)
-      return best;
-    llvm::Expected<planning::ArenaSolution> other = planning::solveArena(problem, options);
-    if (!other)
-      return other;
-    other->lowerBound = std::max(other->lowerBound, best->lowerBound);
-    if (other->height < best->height)
-      best = std::move(other);
-  }
-  return best;
+  planning::ArenaOptions options;
+  options.iterations = iterations;
+  llvm::Expected<planning::ArenaSolution> best = planning::solveArena(problem, options);
+  if (!best || budget < 0 || best->height <= budget)
+    return best;
+  options.capacity = budget;
+  llvm::Expected<planning::ArenaSolution> aimed = planning::solveArena(problem, options);
+  return !aimed || aimed->height < best->height ? std::move(aimed) : std::move(best);
 }
 
 namespace {

@@ -60,8 +60,7 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
     emitRemark(module.getLoc())
         << "rematerialized " << plan->clones << " instructions: arena " << given->bytes << " -> "
         << plan->bytes << " bytes within " << budget.getValue() << ", predicted time +"
-        << llvm::formatv("{0:P2}", double(plan->nanoseconds) / double(given->nanoseconds) - 1)
-               .str()
+        << llvm::formatv("{0:P2}", double(plan->nanoseconds) / double(given->nanoseconds) - 1).str()
         << (plan->inlined ? "; " + std::to_string(plan->inlined) + " values computed where read"
                           : std::string());
   }
