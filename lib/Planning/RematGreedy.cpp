@@ -11,11 +11,18 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
+#include <tuple>
 
 using namespace memopt::planning::remat;
 
-std::vector<int32_t> memopt::planning::remat::listSchedule(const Graph &graph) {
+std::vector<int32_t> memopt::planning::remat::listSchedule(const Graph &graph,
+                                                           llvm::ArrayRef<int32_t> order) {
+  std::vector<int32_t> position(graph.numOps);
+  std::iota(position.begin(), position.end(), 0);
+  for (auto [at, op] : llvm::enumerate(order))
+    position[op] = at;
   std::vector<int32_t> waiting(graph.numOps), unread(graph.numValues);
   std::vector<int64_t> growth(graph.numOps, 0); // bytes alive after the op, less before it
   for (int32_t value = 0; value < graph.numValues; ++value)
@@ -29,20 +36,31 @@ std::vector<int32_t> memopt::planning::remat::listSchedule(const Graph &graph) {
       if (unread[value] == 1)
         growth[op] -= graph.bytes[value];
   }
-  std::set<std::pair<int64_t, int32_t>> ready;
+  struct Entry {
+    int64_t growth;
+    int32_t position, op;
+    bool operator<(const Entry &other) const {
+      return std::tie(growth, position) < std::tie(other.growth, other.position);
+    }
+  };
+  std::set<Entry> ready;
+  // With an order to follow, only what frees more than it allocates runs ahead of it.
+  auto entryOf = [&](int32_t op) {
+    return Entry{order.empty() ? growth[op] : std::min<int64_t>(growth[op], 0), position[op], op};
+  };
   for (int32_t op = 0; op < graph.numOps; ++op)
     if (!waiting[op])
-      ready.emplace(growth[op], op);
+      ready.insert(entryOf(op));
   auto release = [&](int32_t op) {
     if (--waiting[op] == 0)
-      ready.emplace(growth[op], op);
+      ready.insert(entryOf(op));
   };
   std::vector<bool> done(graph.numOps, false);
-  std::vector<int32_t> order;
+  std::vector<int32_t> scheduled;
   while (!ready.empty()) {
-    int32_t op = ready.begin()->second;
+    int32_t op = ready.begin()->op;
     ready.erase(ready.begin());
-    order.push_back(op);
+    scheduled.push_back(op);
     done[op] = true;
     for (int32_t value : graph.inputs[op]) {
       if (--unread[value] != 1)
@@ -51,10 +69,10 @@ std::vector<int32_t> memopt::planning::remat::listSchedule(const Graph &graph) {
       for (int32_t user : graph.users[value]) {
         if (done[user])
           continue;
-        bool listed = ready.erase({growth[user], user});
+        bool listed = ready.erase(entryOf(user));
         growth[user] -= graph.bytes[value];
         if (listed)
-          ready.emplace(growth[user], user);
+          ready.insert(entryOf(user));
       }
     }
     for (int32_t value = graph.firstValue[op]; value < graph.firstValue[op + 1]; ++value)
@@ -63,7 +81,7 @@ std::vector<int32_t> memopt::planning::remat::listSchedule(const Graph &graph) {
     for (int32_t later : graph.behind[op])
       release(later);
   }
-  return order;
+  return scheduled;
 }
 
 namespace {

@@ -14,8 +14,10 @@
 namespace memopt::planning::remat {
 
 /// List scheduling: of the ops that are ready, the one that frees the most beyond what it
-/// allocates; among equals the earliest in the given order. O(edges * log ops).
-std::vector<int32_t> listSchedule(const Graph &graph);
+/// allocates; among equals the earliest in the given order. With an `order` of all ops, once each,
+/// that order is followed, and only what frees more than it allocates runs as early as it can.
+/// O(edges * log ops).
+std::vector<int32_t> listSchedule(const Graph &graph, llvm::ArrayRef<int32_t> order = {});
 
 /// While the peak is above the budget, drops the value alive there that frees the most byte-slots
 /// for each unit of cost, the chain of operands that must be computed again with it included. Stops

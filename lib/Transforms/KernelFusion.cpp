@@ -431,12 +431,23 @@ bool KernelFusion::tryMerge(unsigned a, unsigned b) {
   return true;
 }
 
+/// Whether `source` is a scalar that others beside `node` wait for, such as a bias correction that
+/// every update reads. In one kernel with `node`, it would let them wait for what that reads.
+bool KernelFusion::isSharedScalar(unsigned source, unsigned node) const {
+  auto isScalar = [&](unsigned number) { return getPoints(nodes[number].rows) == 1; };
+  return isScalar(source) && !isScalar(node) &&
+         llvm::any_of(memberReaders[source], [&](unsigned number) {
+           return nodes[memberEdges[number].to].cluster != nodes[node].cluster;
+         });
+}
+
 void KernelFusion::mergeWithSources(unsigned node) {
   SmallVector<unsigned> sources;
   for (unsigned number : memberSources[node])
-    if (nodes[memberEdges[number].from].isMember &&
-        !llvm::is_contained(sources, memberEdges[number].from))
-      sources.push_back(memberEdges[number].from);
+    if (unsigned source = memberEdges[number].from; nodes[source].isMember &&
+                                                    !isSharedScalar(source, node) &&
+                                                    !llvm::is_contained(sources, source))
+      sources.push_back(source);
   llvm::sort(sources, [&](unsigned a, unsigned b) {
     return std::pair(-getResultBytes(nodes[a].op), a) < std::pair(-getResultBytes(nodes[b].op), b);
   });

@@ -90,6 +90,7 @@ private:
   void collectMemberEdges();
   void addMemberEdges(unsigned reader, const FusionEdge &edge, AffineMap map, bool isGather);
   void formClusters();
+  bool isSharedScalar(unsigned source, unsigned node) const;
   void mergeWithSources(unsigned node);
   void mergeWithSiblings(unsigned node);
   void mergeSmallLeaves();

@@ -58,8 +58,15 @@ struct SchedulePass : public mlir::memopt::impl::SchedulePassBase<SchedulePass> 
           << "scheduling failed: " << llvm::toString(std::move(wrong));
       return signalPassFailure();
     }
-    if (solution->peak < before->peak)
-      problem.apply(solution->order);
+    llvm::Expected<std::vector<int32_t>> early = planning::releaseEarly(
+        problem.getProblem(), solution->peak < before->peak ? solution->order : given);
+    if (!early) {
+      emitError(getOperation().getLoc())
+          << "scheduling failed: " << llvm::toString(early.takeError());
+      return signalPassFailure();
+    }
+    if (*early != given)
+      problem.apply(*early);
   }
 };
 } // namespace

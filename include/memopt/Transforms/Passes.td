@@ -159,8 +159,8 @@ def AnnotateInputRangesPass : Pass<"memopt-annotate-input-ranges", "::mlir::func
 def SchedulePass : Pass<"memopt-schedule", "::mlir::ModuleOp"> {
   let summary = "Order the instructions of the kernel graph for the lowest peak";
   let description = [{
-    Each instruction runs once; an update of a variable comes after every reader of its old value. Writes whose
-    value cannot be made in the variable's own bytes get a copying kernel first.
+    Each instruction runs once; an update of a variable comes after every reader of its old value. Where the peak
+    allows it, what frees more bytes than it allocates runs as early as it can, updates above all. Writes whose value cannot be made in the variable's own bytes get a copying kernel first.
   }];
   let options = [
     Option<"iterations", "iterations", "int64_t", "-1", "Moves of the search; -1 for a number by size">,
