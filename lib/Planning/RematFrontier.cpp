@@ -35,6 +35,7 @@ public:
 private:
   llvm::Error findSmallest();
   void buildLadder();
+  Plan descend(const Plan &above, size_t rung, bool trySegments) const;
   void sweepDown();
   void sweepUp();
   Plan annealFrom(const Plan &start, size_t rung, int64_t sweep) const;
@@ -96,21 +97,38 @@ Plan FrontierSearch::annealFrom(const Plan &start, size_t rung, int64_t sweep) c
   return remat::anneal(graph, start, anneal);
 }
 
-void FrontierSearch::sweepDown() {
-  Plan above = given;
-  for (size_t rung = 0; rung < ladder.size(); ++rung) {
-    int64_t budget = ladder[rung];
-    // The chain of segments is another basin; looked at now and then, for it takes a while.
-    Plan segments = above;
-    if (rung % (graph.numOps > 2000 ? 12 : 4) == 0)
-      segments = evictGreedily(graph, segmentChain(graph, given, budget), budget, false);
-    Plan evicted = evictGreedily(graph, above, budget, false);
-    Plan start = segments.betterThan(evicted, budget) ? segments : evicted;
-    plans.push_back(annealFrom(start, rung, 0));
-    if (start.betterThan(plans.back(), budget))
-      plans.back() = start;
-    above = plans.back();
+/// A plan for `ladder[rung]`, one rung below that of `above`.
+Plan FrontierSearch::descend(const Plan &above, size_t rung, bool trySegments) const {
+  int64_t budget = ladder[rung];
+  Plan start = evictGreedily(graph, above, budget, false);
+  // The chain of segments is another basin; looked at now and then, for it takes a while.
+  if (trySegments) {
+    Plan segments = evictGreedily(graph, segmentChain(graph, given, budget), budget, false);
+    if (segments.betterThan(start, budget))
+      start = std::move(segments);
   }
+  Plan annealed = annealFrom(start, rung, 0);
+  return start.betterThan(annealed, budget) ? start : annealed;
+}
+
+void FrontierSearch::sweepDown() {
+  size_t stride = graph.numOps > 2000 ? 12 : 4;
+  for (size_t rung = 0; rung < ladder.size(); ++rung)
+    plans.push_back(descend(rung ? plans.back() : given, rung, rung % stride == 0));
+  // A good plan for few bytes may lead below what the search for the fewest has found.
+  constexpr double kStep = 0.97;
+  while (plans.back().peak <= ladder.back()) {
+    auto working = static_cast<double>(plans.back().peak - graph.resident);
+    ladder.push_back(graph.resident + std::llround(kStep * working));
+    Plan lower = descend(plans.back(), plans.size(), true);
+    if (lower.peak > ladder.back()) {
+      ladder.pop_back();
+      break;
+    }
+    plans.push_back(std::move(lower));
+  }
+  if (plans.back().peak < smallest.peak)
+    smallest = plans.back();
 }
 
 void FrontierSearch::sweepUp() {
