@@ -119,7 +119,10 @@ void FrontierSearch::sweepDown() {
   constexpr double kStep = 0.97;
   while (plans.back().peak <= ladder.back()) {
     auto working = static_cast<double>(plans.back().peak - graph.resident);
-    ladder.push_back(graph.resident + std::llround(kStep * working));
+    int64_t budget = graph.resident + static_cast<int64_t>(kStep * working);
+    if (budget < peakBound || budget >= plans.back().peak)
+      break;
+    ladder.push_back(budget);
     Plan lower = descend(plans.back(), plans.size(), true);
     if (lower.peak > ladder.back()) {
       ladder.pop_back();

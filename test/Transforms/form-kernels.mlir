@@ -129,3 +129,41 @@ func.func @embedding_backward(%g: tensor<6x4xf32>, %i: tensor<6xi64>) -> tensor<
   %0 = memopt.embedding_backward %g, %i : (tensor<6x4xf32>, tensor<6xi64>) -> tensor<10x4xf32>
   return %0 : tensor<10x4xf32>
 }
+
+// -----
+
+// A scalar that several kernels read is a kernel of its own. As part of one of them it would keep the others waiting for
+// what that reads: every update for the last gradient.
+
+// CHECK-LABEL: @shared_scalar
+// CHECK-SAME: %[[GRADIENT:[a-z0-9]+]]: tensor<64x128xf32>, %[[OTHER:[a-z0-9]+]]: tensor<256x512xf32>, %[[STEP:[a-z0-9]+]]: tensor<f32>
+// CHECK: %[[SCALE:.*]] = memopt.kernel (%{{[a-z0-9]+}} = %[[STEP]] : tensor<f32>) -> tensor<f32>
+// CHECK: memopt.kernel ({{.*}}%[[GRADIENT]] : tensor<64x128xf32>{{.*}}) -> tensor<64x128xf32>
+// CHECK: memopt.kernel ({{.*}}%[[OTHER]] : tensor<256x512xf32>{{.*}}) -> tensor<256x512xf32>
+#rows = affine_map<(d0, d1) -> (d0, d1)>
+func.func @shared_scalar(%g: tensor<64x128xf32>, %h: tensor<256x512xf32>, %step: tensor<f32>)
+    -> (tensor<64x128xf32>, tensor<256x512xf32>, tensor<f32>) {
+  %e = tensor.empty() : tensor<f32>
+  %scale = linalg.generic {indexing_maps = [affine_map<() -> ()>, affine_map<() -> ()>], iterator_types = []}
+      ins(%step : tensor<f32>) outs(%e : tensor<f32>) {
+  ^bb0(%a: f32, %o: f32):
+    %beta = arith.constant 0.9 : f32
+    %p = math.powf %beta, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<f32>
+  %eg = tensor.empty() : tensor<64x128xf32>
+  %u = linalg.generic {indexing_maps = [#rows, affine_map<(d0, d1) -> ()>, #rows], iterator_types = ["parallel", "parallel"]}
+      ins(%g, %scale : tensor<64x128xf32>, tensor<f32>) outs(%eg : tensor<64x128xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    linalg.yield %p : f32
+  } -> tensor<64x128xf32>
+  %eh = tensor.empty() : tensor<256x512xf32>
+  %v = linalg.generic {indexing_maps = [#rows, affine_map<(d0, d1) -> ()>, #rows], iterator_types = ["parallel", "parallel"]}
+      ins(%h, %scale : tensor<256x512xf32>, tensor<f32>) outs(%eh : tensor<256x512xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    linalg.yield %p : f32
+  } -> tensor<256x512xf32>
+  return %u, %v, %scale : tensor<64x128xf32>, tensor<256x512xf32>, tensor<f32>
+}

@@ -64,3 +64,35 @@ func.func @updates(%x: tensor<16xf32>) {
   memopt.write %nu, @u : tensor<1024xf32>
   return
 }
+
+// -----
+
+// The peak stands in front of both gradients, so no order lowers it. Updates still run behind their gradients: what is
+// recomputed later finds the room.
+
+// GIVEN: memopt.arena_bytes = 24640
+// PLANNED: memopt.arena_bytes = 24640
+memopt.variable @v : tensor<1024xf32> role <parameter> {trainable}
+memopt.variable @w : tensor<1024xf32> role <parameter> {trainable}
+// CHECK-LABEL: func.func @early
+func.func @early(%x: tensor<16xf32>) {
+  // CHECK: kind = "gradient of v"
+  // CHECK: kind = "update v"
+  // CHECK: kind = "gradient of w"
+  // CHECK: kind = "update w"
+  %big = memopt.library_call %x {descriptor = {kind = "large"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
+    flop_count = 0 : i64} : (tensor<16xf32>) -> tensor<4096xf32>
+  %y = memopt.library_call %big {descriptor = {kind = "shrink"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
+    flop_count = 0 : i64} : (tensor<4096xf32>) -> tensor<16xf32>
+  %gv = memopt.library_call %y {descriptor = {kind = "gradient of v"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
+    flop_count = 0 : i64} : (tensor<16xf32>) -> tensor<1024xf32>
+  %gw = memopt.library_call %y {descriptor = {kind = "gradient of w"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
+    flop_count = 0 : i64} : (tensor<16xf32>) -> tensor<1024xf32>
+  %nv = memopt.library_call %gv {descriptor = {kind = "update v"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
+    flop_count = 0 : i64} : (tensor<1024xf32>) -> tensor<1024xf32>
+  memopt.write %nv, @v : tensor<1024xf32>
+  %nw = memopt.library_call %gw {descriptor = {kind = "update w"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
+    flop_count = 0 : i64} : (tensor<1024xf32>) -> tensor<1024xf32>
+  memopt.write %nw, @w : tensor<1024xf32>
+  return
+}
