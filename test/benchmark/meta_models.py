@@ -14,8 +14,8 @@ live bytes in a step of eager PyTorch, `eager_peak_bytes`. Nothing is executed. 
   segments   by hand, Chen et al.'s sqrt(n): n equal pieces of the forward pass, for several n near the square root of
              the graph's nodes; of these the one with the lowest peak is shown
 
-and all are priced by the same cost model. Overhead is against memopt without a budget. For plans by hand the last
-column is the overhead of memopt's cheapest plan within the same bytes. Blocks are the outermost modules whose name ends
+and all are priced by the same cost model. Overhead is against memopt without a budget. For plans by hand there is
+also the overhead of memopt's own plan for as many bytes. Blocks are the outermost modules whose name ends
 in a number, that have modules inside and that have a sibling like them (`net.layer1.0`, `net.layer1.1`, ...); --blocks
 names others. Seconds are those of the whole command: import, fusion, search, layout.
 """
@@ -33,6 +33,10 @@ import memopt_driver as driver
 from memopt_driver import Failed, execute, markdown, percent, tail
 
 HEAD = ["model", "plan", "peak GiB", "of eager", "overhead %", "memopt there %", "recomputed", "s"]
+
+
+class DoesNotFit(Failed):
+    """No plan within the bytes that were asked for."""
 
 
 def module_paths(model):
@@ -67,7 +71,8 @@ class Model:
         done = execute([self.arguments.compiler, self.path, f"--optimizer={self.arguments.optimizer}", *options],
                        timeout=self.arguments.timeout)
         if done.code:
-            raise Failed(f"{self.name} {' '.join(options)}: exit {done.code}: {tail(done.errors)}")
+            kind = DoesNotFit if done.code == driver.DOES_NOT_FIT else Failed
+            raise kind(f"{self.name} {' '.join(options)}: exit {done.code}: {tail(done.errors)}")
         return done.seconds
 
     def plan(self, *options):
@@ -89,9 +94,12 @@ class Model:
         self.rows.append(row)
         print(text_of(row), file=sys.stderr, flush=True)
 
-    def overhead_within(self, bytes_):
-        fitting = [point["seconds"] for point in self.points if point["bytes"] <= bytes_]
-        return min(fitting) / self.free["seconds"] - 1 if fitting else math.inf
+    def overhead_within(self, budget):
+        """Of memopt's own plan for `budget` bytes; infinite where it finds none."""
+        try:
+            return self.plan(f"--device-memory={budget}")["seconds"] / self.free["seconds"] - 1
+        except DoesNotFit:
+            return math.inf
 
     def by_hand(self):
         blocks = self.arguments.blocks.get(self.name) or find_blocks(module_paths(self.path))
@@ -108,9 +116,8 @@ class Model:
     def run(self):
         self.free = self.plan()
         self.add("memopt, no budget", self.free, wall=self.free["wall"])
-        self.points, wall = self.frontier(self.arguments.points)
-        self.points.append(self.free)
-        shown = [point for point in self.points[:-1] if point["overhead"] > 0]
+        points, wall = self.frontier(self.arguments.points)
+        shown = [point for point in points if point["overhead"] > 0]
         for index, point in enumerate(reversed(shown)):
             self.add("memopt, budget", point, wall=wall if index + 1 == len(shown) else None)
         for what, plan in self.by_hand():
