@@ -236,17 +236,18 @@ llvm::Expected<RematSolution> memopt::planning::solveOrder(const RematProblem &p
   return solveRemat(problem, options);
 }
 
-llvm::Expected<std::vector<int32_t>> memopt::planning::releaseEarly(const RematProblem &problem,
-                                                                    std::vector<int32_t> order) {
-  llvm::Expected<RematMeasure> before = measureRemat(problem, order);
-  if (!before)
-    return before.takeError();
+llvm::Expected<std::vector<int32_t>> memopt::planning::tidyOrder(const RematProblem &problem,
+                                                                 std::vector<int32_t> order) {
+  llvm::Expected<RematMeasure> given = measureRemat(problem, order);
+  if (!given)
+    return given.takeError();
   if (order.size() != problem.ops.size())
     return llvm::createStringError("order has %zu instances; expected each of %zu ops once",
                                    order.size(), problem.ops.size());
-  std::vector<int32_t> early = listSchedule(Graph(problem), order);
-  llvm::Expected<RematMeasure> after = measureRemat(problem, early);
-  if (!after)
-    return after.takeError();
-  return after->peak <= before->peak ? std::move(early) : std::move(order);
+  Graph graph(problem);
+  Plan best = planOf(graph, std::move(order));
+  for (auto schedule : {&scheduleLate, &listSchedule})
+    if (Plan tidied = planOf(graph, schedule(graph, best.order)); tidied.peak <= best.peak)
+      best = std::move(tidied);
+  return std::move(best.order);
 }

@@ -328,8 +328,8 @@ std::vector<int32_t> Chain::schedule(int64_t bytes) {
   return result;
 }
 
-/// Positions where training may turn: the most bytes alive, and the most values.
-static std::vector<int32_t> turnsOf(const Graph &graph, llvm::ArrayRef<int32_t> order) {
+std::vector<int32_t> memopt::planning::remat::turnsOf(const Graph &graph,
+                                                      llvm::ArrayRef<int32_t> order) {
   std::vector<int32_t> position(graph.numOps);
   for (int32_t at = 0; at < graph.numOps; ++at)
     position[order[at]] = at;

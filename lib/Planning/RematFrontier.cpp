@@ -46,6 +46,7 @@ private:
   const RematFrontierOptions &options;
   Graph graph;
   Plan given, smallest;
+  std::vector<Plan> byHand;
   int64_t peakBound = 0;
   std::vector<int64_t> ladder; ///< budgets, descending
   std::vector<Plan> plans;     ///< by rung: the best for its budget
@@ -71,6 +72,10 @@ llvm::Error FrontierSearch::findSmallest() {
     return solution.takeError();
   peakBound = std::max(peakBound, solution->peakLowerBound);
   smallest = {std::move(solution->order), solution->peak, solution->cost};
+  byHand = equalSegments(graph, given);
+  for (const Plan &plan : byHand)
+    if (plan.peak < smallest.peak)
+      smallest = plan;
   return llvm::Error::success();
 }
 
@@ -107,6 +112,9 @@ Plan FrontierSearch::descend(const Plan &above, size_t rung, bool trySegments) c
     if (segments.betterThan(start, budget))
       start = std::move(segments);
   }
+  for (const Plan &plan : byHand)
+    if (plan.betterThan(start, budget))
+      start = plan;
   Plan annealed = annealFrom(start, rung, 0);
   return start.betterThan(annealed, budget) ? start : annealed;
 }

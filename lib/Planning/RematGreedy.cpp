@@ -84,6 +84,59 @@ std::vector<int32_t> memopt::planning::remat::listSchedule(const Graph &graph,
   return scheduled;
 }
 
+std::vector<int32_t> memopt::planning::remat::scheduleLate(const Graph &graph,
+                                                           llvm::ArrayRef<int32_t> order) {
+  std::vector<int32_t> position(graph.numOps), waiting(graph.numOps);
+  for (auto [at, op] : llvm::enumerate(order))
+    position[op] = at;
+  std::vector<int64_t> growth(graph.numOps, 0); // bytes alive before the op, less after it
+  for (int32_t op = 0; op < graph.numOps; ++op) {
+    waiting[op] = graph.behind[op].size();
+    for (int32_t value = graph.firstValue[op]; value < graph.firstValue[op + 1]; ++value) {
+      waiting[op] += graph.users[value].size();
+      if (!graph.users[value].empty())
+        growth[op] -= graph.bytes[value];
+    }
+    for (int32_t value : graph.inputs[op])
+      growth[op] += graph.bytes[value];
+  }
+  using Entry = std::tuple<int64_t, int32_t, int32_t>; // growth, position from the end, op
+  auto entryOf = [&](int32_t op) {
+    return Entry{std::min<int64_t>(growth[op], 0), -position[op], op};
+  };
+  std::set<Entry> ready;
+  for (int32_t op = 0; op < graph.numOps; ++op)
+    if (!waiting[op])
+      ready.insert(entryOf(op));
+  auto release = [&](int32_t op) {
+    if (--waiting[op] == 0)
+      ready.insert(entryOf(op));
+  };
+  std::vector<bool> alive(graph.numValues, false);
+  std::vector<int32_t> scheduled;
+  while (!ready.empty()) {
+    int32_t op = std::get<2>(*ready.begin());
+    ready.erase(ready.begin());
+    scheduled.push_back(op);
+    for (int32_t value : graph.inputs[op]) {
+      // Whoever reads it earlier no longer makes it live longer.
+      if (!alive[value])
+        for (int32_t user : graph.users[value]) {
+          bool listed = ready.erase(entryOf(user));
+          growth[user] -= graph.bytes[value];
+          if (listed)
+            ready.insert(entryOf(user));
+        }
+      alive[value] = true;
+      release(graph.opOf[value]);
+    }
+    for (int32_t earlier : graph.before[op])
+      release(earlier);
+  }
+  std::reverse(scheduled.begin(), scheduled.end());
+  return scheduled;
+}
+
 namespace {
 
 class Evictor {

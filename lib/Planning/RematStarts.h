@@ -19,6 +19,10 @@ namespace memopt::planning::remat {
 /// O(edges * log ops).
 std::vector<int32_t> listSchedule(const Graph &graph, llvm::ArrayRef<int32_t> order = {});
 
+/// The same from the end: `order` is followed, but what allocates more than it frees runs as late
+/// as it can, in front of its first reader.
+std::vector<int32_t> scheduleLate(const Graph &graph, llvm::ArrayRef<int32_t> order);
+
 /// While the peak is above the budget, drops the value alive there that frees the most byte-slots
 /// for each unit of cost, the chain of operands that must be computed again with it included. Stops
 /// where nothing helps. O(evictions * values).
@@ -29,6 +33,14 @@ Plan evictGreedily(const Graph &graph, const Plan &start, int64_t budget, bool k
 /// cuts (after rotor, Beaumont et al. 2019). A plan of the lowest estimated cost, whose peak may
 /// still be above the budget.
 Plan segmentChain(const Graph &graph, const Plan &start, int64_t budget);
+
+/// Positions in an order of all ops where training may turn from forward to backward: where the
+/// most bytes are alive, and the most values.
+std::vector<int32_t> turnsOf(const Graph &graph, llvm::ArrayRef<int32_t> order);
+
+/// Plans by hand (Chen et al. 2016): the n ops before the turning point in equal segments, as many
+/// as lie between sqrt(n) / 2 and 2 sqrt(n). `start` runs every op once. O(edges) each.
+std::vector<Plan> equalSegments(const Graph &graph, const Plan &start);
 
 } // namespace memopt::planning::remat
 

@@ -9,7 +9,8 @@
 // Input and output: the kernel graph. The order that autodiff leaves keeps every gradient until the
 // optimizer at the end; here each update moves to where its gradient is final, weight gradients to
 // where they free the most, and so on, all as one search over orders: Planning's solveOrder, each
-// instruction running once. The new order is kept only when it is better.
+// instruction running once. Where the search gains little, the program's own order is kept but for
+// what frees or allocates and can move.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,6 +27,48 @@ using namespace mlir;
 using namespace mlir::memopt;
 namespace planning = ::memopt::planning;
 
+/// The search shuffles whatever does not stand at the peak, which later searches for recomputation
+/// would have to undo. Its order is taken where it is lower than the program's by more than this.
+static constexpr double kWorthwhile = 0.995;
+
+namespace {
+struct Tidied {
+  std::vector<int32_t> order;
+  int64_t peak;
+};
+} // namespace
+
+static llvm::Expected<Tidied> tidy(const planning::RematProblem &problem,
+                                   const std::vector<int32_t> &order) {
+  llvm::Expected<std::vector<int32_t>> tidied = planning::tidyOrder(problem, order);
+  if (!tidied)
+    return tidied.takeError();
+  llvm::Expected<planning::RematMeasure> measure = planning::measureRemat(problem, *tidied);
+  if (!measure)
+    return measure.takeError();
+  return Tidied{std::move(*tidied), measure->peak};
+}
+
+static llvm::Expected<std::vector<int32_t>> chooseOrder(const planning::RematProblem &problem,
+                                                        const planning::RematOptions &options) {
+  llvm::Expected<planning::RematSolution> solution = planning::solveOrder(problem, options);
+  if (!solution)
+    return solution.takeError();
+  if (llvm::Error wrong = planning::verifyRemat(problem, options, *solution))
+    return std::move(wrong);
+  std::vector<int32_t> given(problem.ops.size());
+  std::iota(given.begin(), given.end(), 0);
+  llvm::Expected<Tidied> own = tidy(problem, given);
+  if (!own)
+    return own.takeError();
+  llvm::Expected<Tidied> found = tidy(problem, solution->order);
+  if (!found)
+    return found.takeError();
+  bool isWorthwhile =
+      static_cast<double>(found->peak) < kWorthwhile * static_cast<double>(own->peak);
+  return isWorthwhile ? std::move(found->order) : std::move(own->order);
+}
+
 namespace {
 struct SchedulePass : public mlir::memopt::impl::SchedulePassBase<SchedulePass> {
   using SchedulePassBase::SchedulePassBase;
@@ -39,34 +82,14 @@ struct SchedulePass : public mlir::memopt::impl::SchedulePassBase<SchedulePass> 
     planning::RematOptions options;
     options.iterations = iterations;
     options.threads = threads;
-    std::vector<int32_t> given(problem.getProblem().ops.size());
-    std::iota(given.begin(), given.end(), 0);
-    llvm::Expected<planning::RematMeasure> before =
-        planning::measureRemat(problem.getProblem(), given);
-    llvm::Expected<planning::RematSolution> solution =
-        planning::solveOrder(problem.getProblem(), options);
-    if (!before || !solution) {
-      llvm::Error error =
-          llvm::joinErrors(before ? llvm::Error::success() : before.takeError(),
-                           solution ? llvm::Error::success() : solution.takeError());
+    llvm::Expected<std::vector<int32_t>> order = chooseOrder(problem.getProblem(), options);
+    if (!order) {
       emitError(getOperation().getLoc())
-          << "scheduling failed: " << llvm::toString(std::move(error));
+          << "scheduling failed: " << llvm::toString(order.takeError());
       return signalPassFailure();
     }
-    if (llvm::Error wrong = planning::verifyRemat(problem.getProblem(), options, *solution)) {
-      emitError(getOperation().getLoc())
-          << "scheduling failed: " << llvm::toString(std::move(wrong));
-      return signalPassFailure();
-    }
-    llvm::Expected<std::vector<int32_t>> early = planning::releaseEarly(
-        problem.getProblem(), solution->peak < before->peak ? solution->order : given);
-    if (!early) {
-      emitError(getOperation().getLoc())
-          << "scheduling failed: " << llvm::toString(early.takeError());
-      return signalPassFailure();
-    }
-    if (*early != given)
-      problem.apply(*early);
+    if (!llvm::is_sorted(*order))
+      problem.apply(*order);
   }
 };
 } // namespace

@@ -122,14 +122,13 @@ llvm::Expected<RematSolution> solveRemat(const RematProblem &problem, const Rema
 /// local search. `options.budget` is where to stop; 0 goes for the least that the iterations find.
 llvm::Expected<RematSolution> solveOrder(const RematProblem &problem, RematOptions options = {});
 
-/// `order`, in which each op runs once, with ops that free more bytes than they allocate moved as
-/// early as they can run: weight updates right behind their gradients. `order` itself where that
-/// would raise the peak. The peak need not fall, but whatever is computed again later finds the
-/// room.
-llvm::Expected<std::vector<int32_t>> releaseEarly(const RematProblem &problem,
-                                                  std::vector<int32_t> order);
+/// `order`, in which each op runs once, without detours that the peak does not show: ops that
+/// allocate more bytes than they free are moved as late as they can run, then those that free more
+/// as early, weight updates right behind their gradients. A step that would raise the peak is not
+/// taken. The peak need not fall, but whatever is recomputed later finds the room.
+llvm::Expected<std::vector<int32_t>> tidyOrder(const RematProblem &problem,
+                                               std::vector<int32_t> order);
 
-/// The cheapest plans found for all budgets at once.
 struct RematFrontier {
   struct Point {
     std::vector<int32_t> order; ///< op of every instance

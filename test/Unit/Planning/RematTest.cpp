@@ -428,31 +428,31 @@ TEST(Remat, OrdersTinyProblemsOptimally) {
 
 /// Two gradients (ops 1, 2) whose updates (3, 4) need not wait for both; what frees the most, here
 /// op 5 the input of both, goes first.
-TEST(Remat, ReleasesEarly) {
+TEST(Remat, TidiesOrders) {
   RematProblem problem;
   problem.ops = {op(100, 1, {}), op(10, 1, {0}), op(10, 1, {0}),
                  op(0, 1, {1}),  op(0, 1, {2}),  op(0, 1, {0})};
-  llvm::Expected<std::vector<int32_t>> early = releaseEarly(problem, givenOrder(problem));
+  llvm::Expected<std::vector<int32_t>> early = tidyOrder(problem, givenOrder(problem));
   ASSERT_TRUE(bool(early));
   EXPECT_EQ(*early, (std::vector<int32_t>{0, 1, 3, 2, 5, 4}));
   // What an op only waits for counts too.
   problem.ops[3].after = {2};
-  early = releaseEarly(problem, givenOrder(problem));
+  early = tidyOrder(problem, givenOrder(problem));
   ASSERT_TRUE(bool(early));
   EXPECT_EQ(*early, (std::vector<int32_t>{0, 1, 2, 5, 3, 4}));
-  llvm::Expected<std::vector<int32_t>> refused = releaseEarly(problem, {0, 1, 2, 3, 4, 5, 0});
+  llvm::Expected<std::vector<int32_t>> refused = tidyOrder(problem, {0, 1, 2, 3, 4, 5, 0});
   ASSERT_FALSE(bool(refused));
   EXPECT_EQ(llvm::toString(refused.takeError()),
             "order has 7 instances; expected each of 6 ops once");
 }
 
-TEST(Remat, ReleasingEarlyNeverRaisesThePeak) {
+TEST(Remat, TidyingNeverRaisesThePeak) {
   SearchRandom random(45);
   int changed = 0;
   for (int round = 0; round < 300; ++round) {
     RematProblem problem = randomProblem(random, 5 + random.below(40), true);
     std::vector<int32_t> given = givenOrder(problem);
-    llvm::Expected<std::vector<int32_t>> early = releaseEarly(problem, given);
+    llvm::Expected<std::vector<int32_t>> early = tidyOrder(problem, given);
     ASSERT_TRUE(bool(early));
     RematMeasure before = measure(problem, given), after = measure(problem, *early);
     EXPECT_LE(after.peak, before.peak) << "round " << round;

@@ -1,0 +1,111 @@
+//===- RematSegments.cpp - equal segments, computed again where they are read ===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The plan that Chen et al. (2016) make by hand: about sqrt(n) equal segments of the forward ops,
+// what one takes from another is kept, and the rest of a segment is computed again in front of the
+// first op behind the turning point that reads it, as far as that needs it. Coarser than the
+// dynamic program of RematChain.cpp, but it repeats less in graphs whose values reach far.
+//
+//===----------------------------------------------------------------------===//
+
+#include "RematStarts.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace memopt::planning::remat;
+
+namespace {
+
+class EqualSegments {
+public:
+  EqualSegments(const Graph &graph, llvm::ArrayRef<int32_t> order, int32_t turn, int32_t count);
+  /// The order with repeats; empty where an op would run again behind one that has to come later.
+  std::vector<int32_t> run();
+
+private:
+  bool mayRepeat(int32_t value) const {
+    int32_t op = graph.opOf[value];
+    return segmentOf[op] >= 0 && !graph.pinned[op] && !kept[value] && !again[op];
+  }
+  bool repeatFor(int32_t op);
+
+  const Graph &graph;
+  llvm::ArrayRef<int32_t> order;
+  int32_t turn;
+  std::vector<int32_t> position;
+  std::vector<int32_t> segmentOf; ///< by op; -1 where nothing is repeated
+  std::vector<uint8_t> kept;      ///< by value: another segment reads it
+  std::vector<uint8_t> again, ran;
+  std::vector<int32_t> result;
+};
+
+} // namespace
+
+EqualSegments::EqualSegments(const Graph &graph, llvm::ArrayRef<int32_t> order, int32_t turn,
+                             int32_t count)
+    : graph(graph), order(order), turn(turn), position(graph.numOps), segmentOf(graph.numOps, -1),
+      kept(graph.numValues, false), again(graph.numOps, false), ran(graph.numOps, false) {
+  for (int32_t at = 0; at < graph.numOps; ++at)
+    position[order[at]] = at;
+  // The last segment is wanted at once.
+  for (int32_t at = 0; at < turn; ++at)
+    if (int64_t segment = int64_t(at) * count / turn; segment + 1 < count)
+      segmentOf[order[at]] = int32_t(segment);
+  for (int32_t value = 0; value < graph.numValues; ++value)
+    kept[value] = llvm::any_of(graph.users[value], [&](int32_t user) {
+      return position[user] < turn && segmentOf[user] != segmentOf[graph.opOf[value]];
+    });
+}
+
+/// Runs what `op` reads from inside segments again.
+bool EqualSegments::repeatFor(int32_t op) {
+  std::vector<int32_t> open{op}, needed;
+  while (!open.empty()) {
+    int32_t reader = open.back();
+    open.pop_back();
+    for (int32_t value : graph.inputs[reader])
+      if (mayRepeat(value)) {
+        again[graph.opOf[value]] = true;
+        needed.push_back(graph.opOf[value]);
+        open.push_back(graph.opOf[value]);
+      }
+  }
+  llvm::sort(needed, [&](int32_t a, int32_t b) { return position[a] < position[b]; });
+  llvm::append_range(result, needed);
+  return llvm::none_of(needed, [&](int32_t repeated) {
+    return llvm::any_of(graph.behind[repeated], [&](int32_t later) { return ran[later]; });
+  });
+}
+
+std::vector<int32_t> EqualSegments::run() {
+  for (int32_t at = 0; at < graph.numOps; ++at) {
+    if (at >= turn && !repeatFor(order[at]))
+      return {};
+    ran[order[at]] = true;
+    result.push_back(order[at]);
+  }
+  return std::move(result);
+}
+
+std::vector<Plan> memopt::planning::remat::equalSegments(const Graph &graph, const Plan &start) {
+  std::vector<Plan> plans;
+  for (int32_t turn : turnsOf(graph, start.order)) {
+    // Where cuts fall by chance decides as much as their number.
+    auto root = static_cast<int32_t>(std::sqrt(static_cast<double>(turn)));
+    for (int32_t count = std::max(2, root / 2); count <= 2 * root;
+         count += std::max(1, root / 16)) {
+      std::vector<int32_t> order = EqualSegments(graph, start.order, turn, count).run();
+      if (!order.empty())
+        plans.push_back(planOf(graph, std::move(order)));
+    }
+  }
+  return plans;
+}
