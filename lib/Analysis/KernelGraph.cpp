@@ -248,6 +248,14 @@ SmallVector<int32_t> KernelGraph::getBuffersInPlace() const {
   return inPlaceOf;
 }
 
+int64_t KernelGraph::getVariableBytes() const {
+  int64_t bytes = 0;
+  for (const Buffer &buffer : buffers)
+    if (buffer.kind == Buffer::Kind::Variable)
+      bytes += buffer.bytes;
+  return bytes;
+}
+
 SmallVector<int64_t> KernelGraph::getLiveBytes() const {
   SmallVector<int64_t> live(getExitTime() + 3);
   for (const Buffer &buffer : buffers) {

@@ -17,13 +17,59 @@
 
 using namespace memopt::planning::remat;
 
+namespace {
+
+/// Ops of a list schedule that nothing holds back any more: first those that let the bytes alive
+/// grow the least, among equals in the order of their ranks.
+class ReadyOps {
+public:
+  ReadyOps(std::vector<int32_t> rank, std::vector<int32_t> waiting, std::vector<int64_t> growth,
+           bool keepsRank)
+      : rank(std::move(rank)), waiting(std::move(waiting)), growth(std::move(growth)),
+        keepsRank(keepsRank) {
+    for (size_t op = 0; op < this->waiting.size(); ++op)
+      if (!this->waiting[op])
+        ready.insert(entryOf(op));
+  }
+  bool empty() const { return ready.empty(); }
+  int32_t pop() {
+    int32_t op = std::get<2>(*ready.begin());
+    ready.erase(ready.begin());
+    return op;
+  }
+  /// One of the things that `op` waits for has happened.
+  void release(int32_t op) {
+    if (--waiting[op] == 0)
+      ready.insert(entryOf(op));
+  }
+  void shrink(int32_t op, int64_t bytes) {
+    bool listed = ready.erase(entryOf(op));
+    growth[op] -= bytes;
+    if (listed)
+      ready.insert(entryOf(op));
+  }
+
+private:
+  using Entry = std::tuple<int64_t, int32_t, int32_t>; // growth, rank, op
+  /// With ranks to keep, only what shrinks the bytes alive runs ahead of them.
+  Entry entryOf(int32_t op) const {
+    return {keepsRank ? std::min<int64_t>(growth[op], 0) : growth[op], rank[op], op};
+  }
+
+  std::vector<int32_t> rank, waiting; ///< by op
+  std::vector<int64_t> growth;        ///< by op
+  bool keepsRank;
+  std::set<Entry> ready;
+};
+
+} // namespace
+
 std::vector<int32_t> memopt::planning::remat::listSchedule(const Graph &graph,
                                                            llvm::ArrayRef<int32_t> order) {
-  std::vector<int32_t> position(graph.numOps);
-  std::iota(position.begin(), position.end(), 0);
+  std::vector<int32_t> rank(graph.numOps), waiting(graph.numOps), unread(graph.numValues);
+  std::iota(rank.begin(), rank.end(), 0);
   for (auto [at, op] : llvm::enumerate(order))
-    position[op] = at;
-  std::vector<int32_t> waiting(graph.numOps), unread(graph.numValues);
+    rank[op] = at;
   std::vector<int64_t> growth(graph.numOps, 0); // bytes alive after the op, less before it
   for (int32_t value = 0; value < graph.numValues; ++value)
     unread[value] = graph.users[value].size();
@@ -36,59 +82,35 @@ std::vector<int32_t> memopt::planning::remat::listSchedule(const Graph &graph,
       if (unread[value] == 1)
         growth[op] -= graph.bytes[value];
   }
-  struct Entry {
-    int64_t growth;
-    int32_t position, op;
-    bool operator<(const Entry &other) const {
-      return std::tie(growth, position) < std::tie(other.growth, other.position);
-    }
-  };
-  std::set<Entry> ready;
-  // With an order to follow, only what frees more than it allocates runs ahead of it.
-  auto entryOf = [&](int32_t op) {
-    return Entry{order.empty() ? growth[op] : std::min<int64_t>(growth[op], 0), position[op], op};
-  };
-  for (int32_t op = 0; op < graph.numOps; ++op)
-    if (!waiting[op])
-      ready.insert(entryOf(op));
-  auto release = [&](int32_t op) {
-    if (--waiting[op] == 0)
-      ready.insert(entryOf(op));
-  };
+  ReadyOps ready(std::move(rank), std::move(waiting), std::move(growth), !order.empty());
   std::vector<bool> done(graph.numOps, false);
   std::vector<int32_t> scheduled;
   while (!ready.empty()) {
-    int32_t op = ready.begin()->op;
-    ready.erase(ready.begin());
+    int32_t op = ready.pop();
     scheduled.push_back(op);
     done[op] = true;
     for (int32_t value : graph.inputs[op]) {
       if (--unread[value] != 1)
         continue;
       // Its last reader will free it.
-      for (int32_t user : graph.users[value]) {
-        if (done[user])
-          continue;
-        bool listed = ready.erase(entryOf(user));
-        growth[user] -= graph.bytes[value];
-        if (listed)
-          ready.insert(entryOf(user));
-      }
+      for (int32_t user : graph.users[value])
+        if (!done[user])
+          ready.shrink(user, graph.bytes[value]);
     }
     for (int32_t value = graph.firstValue[op]; value < graph.firstValue[op + 1]; ++value)
       for (int32_t user : graph.users[value])
-        release(user);
+        ready.release(user);
     for (int32_t later : graph.behind[op])
-      release(later);
+      ready.release(later);
   }
   return scheduled;
 }
 
 std::vector<int32_t> memopt::planning::remat::scheduleLate(const Graph &graph,
                                                            llvm::ArrayRef<int32_t> order) {
-  std::vector<int32_t> position(graph.numOps), waiting(graph.numOps);
+  std::vector<int32_t> rank(graph.numOps), waiting(graph.numOps);
   for (auto [at, op] : llvm::enumerate(order))
-    position[op] = at;
+    rank[op] = -static_cast<int32_t>(at);
   std::vector<int64_t> growth(graph.numOps, 0); // bytes alive before the op, less after it
   for (int32_t op = 0; op < graph.numOps; ++op) {
     waiting[op] = graph.behind[op].size();
@@ -100,38 +122,22 @@ std::vector<int32_t> memopt::planning::remat::scheduleLate(const Graph &graph,
     for (int32_t value : graph.inputs[op])
       growth[op] += graph.bytes[value];
   }
-  using Entry = std::tuple<int64_t, int32_t, int32_t>; // growth, position from the end, op
-  auto entryOf = [&](int32_t op) {
-    return Entry{std::min<int64_t>(growth[op], 0), -position[op], op};
-  };
-  std::set<Entry> ready;
-  for (int32_t op = 0; op < graph.numOps; ++op)
-    if (!waiting[op])
-      ready.insert(entryOf(op));
-  auto release = [&](int32_t op) {
-    if (--waiting[op] == 0)
-      ready.insert(entryOf(op));
-  };
+  ReadyOps ready(std::move(rank), std::move(waiting), std::move(growth), /*keepsRank=*/true);
   std::vector<bool> alive(graph.numValues, false);
   std::vector<int32_t> scheduled;
   while (!ready.empty()) {
-    int32_t op = std::get<2>(*ready.begin());
-    ready.erase(ready.begin());
+    int32_t op = ready.pop();
     scheduled.push_back(op);
     for (int32_t value : graph.inputs[op]) {
       // Whoever reads it earlier no longer makes it live longer.
       if (!alive[value])
-        for (int32_t user : graph.users[value]) {
-          bool listed = ready.erase(entryOf(user));
-          growth[user] -= graph.bytes[value];
-          if (listed)
-            ready.insert(entryOf(user));
-        }
+        for (int32_t user : graph.users[value])
+          ready.shrink(user, graph.bytes[value]);
       alive[value] = true;
-      release(graph.opOf[value]);
+      ready.release(graph.opOf[value]);
     }
     for (int32_t earlier : graph.before[op])
-      release(earlier);
+      ready.release(earlier);
   }
   std::reverse(scheduled.begin(), scheduled.end());
   return scheduled;

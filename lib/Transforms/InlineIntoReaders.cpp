@@ -232,18 +232,10 @@ static SmallVector<OpResult> getCandidates(Operation *instruction) {
   return llvm::map_to_vector(order, [&](auto entry) { return values[entry.second]; });
 }
 
-static int64_t getVariableBytes(const KernelGraph &graph) {
-  int64_t bytes = 0;
-  for (const Buffer &buffer : graph.getBuffers())
-    if (buffer.kind == Buffer::Kind::Variable)
-      bytes += buffer.bytes;
-  return bytes;
-}
-
 InlinedForm mlir::memopt::inlineIntoReaders(ModuleOp module) {
   InlinedForm form;
   KernelGraph given(getStepFunction(module));
-  double resident = static_cast<double>(getVariableBytes(given));
+  double resident = static_cast<double>(given.getVariableBytes());
   double before = resident + static_cast<double>(Widest(given).bytes), after = before;
   ModuleOp current = module;
   int64_t attempts = 0;

@@ -88,9 +88,7 @@ OrderProblem::OrderProblem(func::FuncOp function, const CostModel &costs) : func
   inputs.pinned = true;
   for (BlockArgument argument : function.getArguments())
     inputs.results.push_back(getTensorBytes(argument.getType()));
-  for (const Buffer &buffer : graph.getBuffers())
-    if (buffer.kind == Buffer::Kind::Variable)
-      problem.resident += buffer.bytes;
+  problem.resident = graph.getVariableBytes();
   for (Operation *op : instructions)
     addInstruction(graph, op, costs);
   addWriteOrder(graph);

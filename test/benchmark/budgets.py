@@ -191,12 +191,7 @@ def main():
                 failures.append(f"{folder.name}: {type(error).__name__}: {error}")
                 traceback.print_exc()
         print(f"{folder.name}: done", file=sys.stderr, flush=True)
-    print(driver.markdown(HEAD, rows))
-    for text in failures:
-        print(f"FAILED {text}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps({"head": HEAD, "rows": rows, "failures": failures}, indent=1) + "\n")
-    sys.exit(bool(failures))
+    driver.report(HEAD, rows, failures, arguments.json)
 
 
 if __name__ == "__main__":

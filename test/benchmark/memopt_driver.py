@@ -15,6 +15,7 @@ import re
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -160,3 +161,13 @@ def percent(ratio: float | None) -> str:
 def markdown(head: list[str], rows: list[list[str]]) -> str:
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def report(head, rows, failures, path=None):
+    """Prints the table and what failed, writes both to `path` if there is one, and ends the process: 1 on failures."""
+    print(markdown(head, rows))
+    for text in failures:
+        print(f"FAILED {text}")
+    if path:
+        path.write_text(json.dumps({"head": head, "rows": rows, "failures": failures}, indent=1) + "\n")
+    sys.exit(bool(failures))

@@ -201,12 +201,7 @@ def main():
             failures += [f"{name}: {text}" for text in model.failures]
         except Failed as failure:
             failures.append(f"{name}: {failure}")
-    print(driver.markdown(HEAD, rows))
-    for text in failures:
-        print(f"FAILED {text}")
-    if options.json:
-        options.json.write_text(json.dumps({"head": HEAD, "rows": rows, "failures": failures}, indent=1) + "\n")
-    sys.exit(bool(failures))
+    driver.report(HEAD, rows, failures, options.json)
 
 
 if __name__ == "__main__":

@@ -84,6 +84,9 @@ public:
   /// where it begins and that no other took.
   SmallVector<int32_t> getBuffersInPlace() const;
 
+  /// Sum of the bytes of all variables, which are alive throughout.
+  int64_t getVariableBytes() const;
+
   /// Sum of the bytes of all buffers alive at each time, from 0 to after the exit; a result and the
   /// buffer that it takes over count once.
   SmallVector<int64_t> getLiveBytes() const;

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Planning's solveRemat works on plain integers and counts every value whole. This search places
-// its answers in an arena, which knows of buffers taken over in place and of gaps between them, and
-// takes the cheapest whose arena is within the user's budget. The kernels come in two forms: as
+// Planning's solveRematFrontier works on plain integers and knows nothing of gaps between buffers.
+// This search places its points in an arena and takes the cheapest whose arena is within the user's
+// budget. The kernels come in two forms: as
 // they stand, and with values computed in their readers where these stand in the way of a small
 // arena.
 //
@@ -37,8 +37,7 @@ struct BudgetPlan {
   int64_t bytes = std::numeric_limits<int64_t>::max();       ///< height of the arena
   int64_t nanoseconds = std::numeric_limits<int64_t>::max(); ///< predicted
   int64_t clones = 0;
-  int64_t inlined =
-      0; ///< values that the kernels that read them compute; the order is of that form
+  int64_t inlined = 0; ///< values computed in their readers; the order is of that form
 };
 
 /// Searches orders of one kernel graph whose writes have their copies (insertVariableCopies), for

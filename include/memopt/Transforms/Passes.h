@@ -17,6 +17,7 @@ namespace mlir::memopt {
 
 /// Search work for the layout of a step, where an order is judged and where it is placed for good.
 inline constexpr int64_t kArenaIterations = 4000000;
+
 #define GEN_PASS_DECL
 #include "memopt/Transforms/Passes.h.inc"
 

@@ -160,7 +160,8 @@ def SchedulePass : Pass<"memopt-schedule", "::mlir::ModuleOp"> {
   let summary = "Order the instructions of the kernel graph for the lowest peak";
   let description = [{
     Each instruction runs once; an update of a variable comes after every reader of its old value. Where the peak
-    allows it, what frees more bytes than it allocates runs as early as it can, updates above all. Writes whose value cannot be made in the variable's own bytes get a copying kernel first.
+    allows it, what frees more bytes than it allocates runs as early as it can, updates above all. Writes whose
+    value cannot be made in the variable's own bytes get a copying kernel first.
   }];
   let options = [
     Option<"iterations", "iterations", "int64_t", "-1", "Moves of the search; -1 for a number by size">,
@@ -173,8 +174,8 @@ def ActivationCheckpointingPass : Pass<"memopt-activation-checkpointing", "::mli
   let description = [{
     By hand, as users of other frameworks do, on the kernel graph in its given order. `modules` are fully qualified
     names or globs; each matching module is one segment. What the forward pass takes from one segment into another is
-    kept. `segments` cuts the forward pass into equal pieces instead (Chen et al. 2016 take
-    the square root of the number of layers).
+    kept. `segments` cuts the forward pass into equal pieces instead (Chen et al. 2016 take the square
+    root of the number of layers).
   }];
   let options = [
     ListOption<"modules", "modules", "std::string", "Names or globs of modules">,
