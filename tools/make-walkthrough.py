@@ -59,7 +59,7 @@ def wrapped(line: str) -> str:
 
 
 def readable(text: str, keep_bodies: bool) -> str:
-    text = re.sub(r'memopt\.phase = "\w+"(, )?', "", text)
+    text = re.sub(r'(memopt\.)?phase = #memopt\.phase<\w+>(, )?', "", text)
     text = re.sub(r', names = \["[^"]*"\]', "", text)
     text = re.sub(r'descriptor = \{[^}]*kind = "(\w+)"[^}]*\}', r'descriptor = {kind = "\1", ...}', text)
     text = re.sub(r"dense_resource<[^>]*>", "...", text)

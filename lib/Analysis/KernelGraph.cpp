@@ -8,20 +8,16 @@
 
 #include "memopt/Analysis/KernelGraph.h"
 
+#include "memopt/Analysis/StepModel.h"
+
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
 
-func::FuncOp memopt::getStepFunction(ModuleOp module) {
-  auto functions = module.getOps<func::FuncOp>();
-  for (func::FuncOp function : functions)
-    if (function.isPublic() && !function.isDeclaration())
-      return function;
-  return nullptr;
-}
-
-bool memopt::isInstruction(Operation *op) { return isa<KernelOp, LibraryCallOp>(op); }
+//===----------------------------------------------------------------------===//
+// Values
+//===----------------------------------------------------------------------===//
 
 bool memopt::isReshape(Operation *op) {
   return isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op);
@@ -33,16 +29,11 @@ Value memopt::getBufferRoot(Value value) {
   return value;
 }
 
-StringRef memopt::getModulePath(Location location) {
-  StringRef path;
-  location->walk([&](Location inner) {
-    auto name = dyn_cast<NameLoc>(inner);
-    if (!name || name.getName().empty())
-      return WalkResult::advance();
-    path = name.getName();
-    return WalkResult::interrupt();
-  });
-  return path;
+Operation *memopt::getStart(Operation *wait) {
+  for (Value operand : wait->getOperands())
+    if (isa<TokenType>(operand.getType()))
+      return operand.getDefiningOp();
+  return nullptr;
 }
 
 FailureOr<int64_t> memopt::getPlannedOffset(Value value) {
@@ -55,10 +46,10 @@ FailureOr<int64_t> memopt::getPlannedOffset(Value value) {
                                                       MemoptDialect::kOffsetAttr);
   } else if (auto read = root.getDefiningOp<ReadOp>()) {
     auto variable = SymbolTable::lookupNearestSymbolFrom<VariableOp>(read, read.getVariableAttr());
-    offset = variable->getAttrOfType<IntegerAttr>(MemoptDialect::kOffsetAttr);
-  } else if (auto offsets = root.getDefiningOp()->getAttrOfType<DenseI64ArrayAttr>(
-                 MemoptDialect::kOffsetsAttr)) {
-    return offsets[cast<OpResult>(root).getResultNumber()];
+    offset = variable.getOffsetAttr();
+  } else if (auto instruction = root.getDefiningOp<InstructionOpInterface>()) {
+    if (DenseI64ArrayAttr offsets = instruction.getOffsetsAttr())
+      return offsets[cast<OpResult>(root).getResultNumber()];
   }
   if (!offset)
     return failure();
@@ -82,11 +73,8 @@ std::string Buffer::describe() const {
     name ? out << name.getValue() : out << number;
     return text;
   }
-  out << (kind == Kind::Workspace ? "workspace of " : "result of ");
-  if (auto call = dyn_cast<LibraryCallOp>(op))
-    out << call.getDescriptor().getAs<StringAttr>("kind").getValue();
-  else
-    out << "kernel";
+  out << (kind == Kind::Workspace ? "workspace of " : "result of ")
+      << cast<InstructionOpInterface>(op).getKindName();
   StringRef path = getModulePath(op->getLoc());
   if (!path.empty())
     out << " in " << path;
@@ -95,121 +83,185 @@ std::string Buffer::describe() const {
   return text;
 }
 
-KernelGraph::KernelGraph(func::FuncOp function) {
-  numberInstructions(function);
+//===----------------------------------------------------------------------===//
+// Instructions and buffers
+//===----------------------------------------------------------------------===//
+
+KernelGraph::KernelGraph(func::FuncOp function)
+    : mayTakeRows(getTarget(function).mayWriteOverRows()) {
+  numberInstructions(function.getBody().front());
   addVariables(function);
-  addInputsAndResults(function);
+  addInputs(function);
+  addResults();
   extendToUses(function);
   bindWrites(function);
 }
 
-void KernelGraph::numberInstructions(func::FuncOp function) {
-  for (Operation &op : function.getBody().front())
-    if (isInstruction(&op)) {
-      instructions.push_back(&op);
-      times[&op] = static_cast<int64_t>(instructions.size());
-    }
+void KernelGraph::numberInstructions(Block &block) {
+  for (Operation &op : block) {
+    auto instruction = dyn_cast<InstructionOpInterface>(op);
+    if (!instruction)
+      continue;
+    instructions.push_back(&op);
+    times[&op] = static_cast<int64_t>(instructions.size());
+    SmallVector<Block *> bodies = instruction.getBodies();
+    if (bodies.empty())
+      continue;
+    unsigned number = loops.size();
+    loopOf[&op] = number;
+    loops.push_back({&op, getExitTime(), 0, instruction.getRepeatCount()});
+    for (Block *body : bodies)
+      numberInstructions(*body);
+    loops[number].end = getExitTime();
+  }
 }
 
 void KernelGraph::addVariables(func::FuncOp function) {
   auto module = function->getParentOfType<ModuleOp>();
   for (auto variable : module.getOps<VariableOp>()) {
     variableBuffer[variable.getSymNameAttr()] = buffers.size();
-    buffers.push_back({Buffer::Kind::Variable, getTensorBytes(variable.getTensorType()), 0,
-                       getExitTime() + 1, variable, Value()});
+    buffers.push_back({Buffer::Kind::Variable, variable.getPlacement(),
+                       getTensorBytes(variable.getTensorType()), 0, getExitTime() + 1, variable,
+                       Value()});
   }
-  for (auto read : function.getOps<ReadOp>())
+  function.walk([&](ReadOp read) {
     bufferOf[read.getResult()] = variableBuffer.lookup(read.getVariableAttr().getAttr());
+  });
 }
 
-void KernelGraph::addInputsAndResults(func::FuncOp function) {
+void KernelGraph::addInputs(func::FuncOp function) {
   for (BlockArgument argument : function.getArguments()) {
     bufferOf[argument] = buffers.size();
-    buffers.push_back(
-        {Buffer::Kind::Input, getTensorBytes(argument.getType()), 0, 1, nullptr, argument});
+    buffers.push_back({Buffer::Kind::Input, Space::Device, getTensorBytes(argument.getType()), 0,
+                       1, nullptr, argument});
   }
+}
+
+void KernelGraph::addResults() {
   for (Operation *op : instructions) {
     int64_t time = times[op];
+    // What is waited for has been on its way since its start.
+    Operation *start = getStart(op);
+    int64_t begin = start ? times[start] : time;
     for (OpResult result : op->getResults()) {
+      if (!isa<RankedTensorType>(result.getType()))
+        continue;
       bufferOf[result] = buffers.size();
-      buffers.push_back({Buffer::Kind::Result, getTensorBytes(result.getType()), time, time + 1,
-                         nullptr, result, op, result.getResultNumber()});
+      buffers.push_back({Buffer::Kind::Result, getSpace(result.getType()),
+                         getTensorBytes(result.getType()), begin, time + 1, nullptr, result, op,
+                         result.getResultNumber()});
     }
-    int64_t workspace = 0;
-    if (auto cost = dyn_cast<CostOpInterface>(op))
-      workspace = cost.getWorkspaceBytes();
-    if (workspace > 0) {
-      workspaceOf[op] = buffers.size();
-      buffers.push_back({Buffer::Kind::Workspace, workspace, time, time + 1, nullptr, Value(), op});
+    for (auto [number, workspace] :
+         llvm::enumerate(cast<InstructionOpInterface>(op).getWorkspaces())) {
+      workspacesOf[op].push_back(buffers.size());
+      buffers.push_back({Buffer::Kind::Workspace, workspace.space, workspace.bytes, time, time + 1,
+                         nullptr, Value(), op, static_cast<unsigned>(number)});
     }
   }
 }
+
+//===----------------------------------------------------------------------===//
+// Lives
+//===----------------------------------------------------------------------===//
 
 void KernelGraph::extendToUses(func::FuncOp function) {
-  for (Operation &op : function.getBody().front()) {
-    if (!isInstruction(&op) && !isa<func::ReturnOp>(op))
-      continue;
-    int64_t time = isa<func::ReturnOp>(op) ? getExitTime() : times[&op];
-    for (Value operand : op.getOperands()) {
-      Value root = getBufferRoot(operand);
-      int64_t &last = lastUse[root];
-      last = std::max(last, time);
-      Buffer &buffer = buffers[bufferOf[root]];
-      buffer.end = std::max(buffer.end, time + 1);
-    }
+  for (Operation *op : instructions) {
+    for (Value operand : op->getOperands())
+      if (isa<RankedTensorType>(operand.getType()))
+        extendToUse(operand, op, times[op]);
+    if (Operation *start = getStart(op))
+      extendFlight(start, times[op]);
   }
+  Operation *end = function.getBody().front().getTerminator();
+  for (Value returned : end->getOperands())
+    extendToUse(returned, end, getExitTime());
 }
 
-int64_t KernelGraph::getLastUse(Value root) const {
-  auto it = lastUse.find(root);
-  return it == lastUse.end() ? 0 : it->second;
+void KernelGraph::extendToUse(Value value, Operation *user, int64_t time) {
+  Value root = getBufferRoot(value);
+  time = stretchOverLoops(root, user, time);
+  int64_t &last = lastUse[root];
+  last = std::max(last, time);
+  Buffer &buffer = buffers[bufferOf[root]];
+  buffer.end = std::max(buffer.end, time + 1);
 }
 
-/// The producer may write into the variable's bytes when nobody reads the old value afterwards, and
-/// the producer itself only reads it element by element as it writes.
-bool KernelGraph::canStoreDirectly(WriteOp write, ArrayRef<Value> oldValues) const {
+/// What is in flight owns the bytes that it comes from until somebody has waited for it.
+void KernelGraph::extendFlight(Operation *start, int64_t waitTime) {
+  for (Value operand : start->getOperands())
+    if (isa<RankedTensorType>(operand.getType()))
+      extendToUse(operand, start, waitTime);
+  for (unsigned workspace : workspacesOf[start])
+    buffers[workspace].end = std::max(buffers[workspace].end, waitTime + 1);
+}
+
+/// A value from outside of a loop is there for every iteration: to the end of the outermost loop
+/// that its home does not lie in.
+int64_t KernelGraph::stretchOverLoops(Value root, Operation *user, int64_t time) const {
+  Block *home = root.getParentBlock();
+  for (Operation *op = user; op && op->getBlock() != home; op = op->getParentOp())
+    if (auto found = loopOf.find(op->getParentOp()); found != loopOf.end())
+      time = std::max(time, loops[found->second].end - 1);
+  return time;
+}
+
+//===----------------------------------------------------------------------===//
+// Results in the bytes of others
+//===----------------------------------------------------------------------===//
+
+bool KernelGraph::canTake(ArrayRef<InPlaceOperand> allowed, unsigned operand) const {
+  return llvm::any_of(allowed, [&](const InPlaceOperand &entry) {
+    return entry.operand == operand && (mayTakeRows || !entry.byRow);
+  });
+}
+
+/// The producer may write into the variable's bytes when nobody uses afterwards what was read before
+/// the write, and the producer itself only reads it as it writes.
+bool KernelGraph::canStoreDirectly(WriteOp write, ArrayRef<ReadOp> reads) const {
   Value value = write.getValue();
-  auto kernel = value.getDefiningOp<KernelOp>();
-  bool isLibrary = value.getDefiningOp<LibraryCallOp>();
-  if (!kernel && !isLibrary)
+  Operation *producer = value.getDefiningOp();
+  if (!isInstruction(producer) || producer->getBlock() != write->getBlock())
     return false;
-  int64_t time = times.lookup(value.getDefiningOp());
-  for (Value old : oldValues) {
-    if (getLastUse(old) > time)
+  SmallVector<InPlaceOperand> allowed;
+  if (auto inPlace = dyn_cast<InPlaceOpInterface>(producer))
+    allowed = inPlace.getInPlaceOperands(cast<OpResult>(value).getResultNumber());
+  int64_t time = times.lookup(producer);
+  for (ReadOp read : reads) {
+    Value old = const_cast<ReadOp &>(read).getResult();
+    if (lastUse.lookup(old) > time)
       return false;
-    if (getLastUse(old) < time)
-      continue;
-    if (!kernel)
-      return false;
-    SmallVector<unsigned> allowed =
-        kernel.getInPlaceOperands(cast<OpResult>(value).getResultNumber());
-    for (OpOperand &operand : kernel->getOpOperands())
-      if (getBufferRoot(operand.get()) == old &&
-          !llvm::is_contained(allowed, operand.getOperandNumber()))
+    for (OpOperand &operand : producer->getOpOperands())
+      if (getBufferRoot(operand.get()) == old && !canTake(allowed, operand.getOperandNumber()))
         return false;
   }
   return true;
 }
 
 void KernelGraph::bindWrites(func::FuncOp function) {
-  llvm::MapVector<StringAttr, SmallVector<Value>> reads;
-  for (auto read : function.getOps<ReadOp>())
-    reads[read.getVariableAttr().getAttr()].push_back(read.getResult());
+  llvm::MapVector<StringAttr, SmallVector<ReadOp>> readsBefore;
   llvm::SmallPtrSet<void *, 16> bound;
-  for (auto write : function.getOps<WriteOp>()) {
+  auto bind = [&](WriteOp write) {
+    Value value = write.getValue();
     StringAttr name = write.getVariableAttr().getAttr();
-    if (!canStoreDirectly(write, reads.lookup(name)) ||
-        !bound.insert(write.getValue().getAsOpaquePointer()).second) {
-      copies.push_back(write);
-      Value root = getBufferRoot(write.getValue());
-      Buffer &buffer = buffers[bufferOf[root]];
-      buffer.end = std::max(buffer.end, getExitTime());
-      continue;
+    if (canStoreDirectly(write, readsBefore.lookup(name)) &&
+        bound.insert(value.getAsOpaquePointer()).second) {
+      buffers[bufferOf[value]].bytes = 0; // lives inside the variable from now on
+      bufferOf[value] = variableBuffer.lookup(name);
+      return;
     }
-    unsigned own = bufferOf[write.getValue()];
-    buffers[own].bytes = 0; // lives inside the variable from now on
-    bufferOf[write.getValue()] = variableBuffer.lookup(name);
-  }
+    // The copy stands at the end of the write's block.
+    copies.push_back(write);
+    auto loop = loopOf.find(write->getParentOp());
+    int64_t end = loop == loopOf.end() ? getExitTime() : loops[loop->second].end;
+    Buffer &buffer = buffers[bufferOf[getBufferRoot(value)]];
+    buffer.end = std::max(buffer.end, end);
+  };
+  function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (auto read = dyn_cast<ReadOp>(op))
+      readsBefore[read.getVariableAttr().getAttr()].push_back(read);
+    else if (auto write = dyn_cast<WriteOp>(op))
+      bind(write);
+  });
 }
 
 SmallVector<unsigned> KernelGraph::getTakeableBuffers(unsigned number) const {
@@ -220,17 +272,17 @@ SmallVector<unsigned> KernelGraph::getTakeableBuffers(unsigned number) const {
   auto inPlace = dyn_cast<InPlaceOpInterface>(buffer.op);
   if (!inPlace)
     return takeable;
-  SmallVector<unsigned> allowed = inPlace.getInPlaceOperands(buffer.result);
-  for (unsigned operand : allowed) {
-    unsigned candidate = getBufferOf(buffer.op->getOperand(operand));
+  SmallVector<InPlaceOperand> allowed = inPlace.getInPlaceOperands(buffer.number);
+  for (const InPlaceOperand &entry : allowed) {
+    unsigned candidate = getBufferOf(buffer.op->getOperand(entry.operand));
     const Buffer &old = buffers[candidate];
     // One buffer may come in as several operands; all of them must bear being written over.
     bool isReadOtherwise = llvm::any_of(buffer.op->getOpOperands(), [&](OpOperand &other) {
-      return getBufferOf(other.get()) == candidate &&
-             !llvm::is_contained(allowed, other.getOperandNumber());
+      return isa<RankedTensorType>(other.get().getType()) &&
+             getBufferOf(other.get()) == candidate && !canTake(allowed, other.getOperandNumber());
     });
-    if (old.kind != Buffer::Kind::Variable && old.bytes >= buffer.bytes && !isReadOtherwise &&
-        !llvm::is_contained(takeable, candidate))
+    if (old.kind != Buffer::Kind::Variable && old.space == buffer.space &&
+        old.bytes >= buffer.bytes && !isReadOtherwise && !llvm::is_contained(takeable, candidate))
       takeable.push_back(candidate);
   }
   return takeable;
@@ -248,22 +300,28 @@ SmallVector<int32_t> KernelGraph::getBuffersInPlace() const {
   return inPlaceOf;
 }
 
-int64_t KernelGraph::getVariableBytes() const {
+//===----------------------------------------------------------------------===//
+// Sums
+//===----------------------------------------------------------------------===//
+
+int64_t KernelGraph::getVariableBytes(Space space) const {
   int64_t bytes = 0;
   for (const Buffer &buffer : buffers)
-    if (buffer.kind == Buffer::Kind::Variable)
+    if (buffer.kind == Buffer::Kind::Variable && buffer.space == space)
       bytes += buffer.bytes;
   return bytes;
 }
 
-SmallVector<int64_t> KernelGraph::getLiveBytes() const {
+SmallVector<int64_t> KernelGraph::getLiveBytes(Space space) const {
   SmallVector<int64_t> live(getExitTime() + 3);
   for (const Buffer &buffer : buffers) {
+    if (buffer.space != space)
+      continue;
     live[buffer.begin] += buffer.bytes;
     live[std::min<int64_t>(buffer.end, live.size() - 1)] -= buffer.bytes;
   }
   for (auto [number, replaced] : llvm::enumerate(getBuffersInPlace()))
-    if (replaced >= 0) {
+    if (replaced >= 0 && buffers[number].space == space) {
       live[buffers[number].begin] -= buffers[number].bytes;
       live[buffers[number].begin + 1] += buffers[number].bytes;
     }

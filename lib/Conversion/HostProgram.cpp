@@ -166,12 +166,14 @@ private:
         (*buffers)[operand] =
             offsetBy((*buffers)[operand], offset * (getTensorBytes(type) / type.getNumElements()));
       }
-    if (call.getWorkspaceBytes() == 0)
+    if (call.getWorkspaces().empty())
       buffers->push_back(LLVM::ZeroOp::create(builder, location, pointer));
     for (auto [index, buffer] : llvm::enumerate(*buffers))
       LLVM::StoreOp::create(builder, location, buffer,
                             offsetBy(pointers, static_cast<int64_t>(index * sizeof(void *))));
-    Value number = constant(builder.getI64Type(), libraryCalls++);
+    if (!call.getNumber())
+      return call.emitOpError("has no number: the program is not planned");
+    Value number = constant(builder.getI64Type(), *call.getNumber());
     leaveUnlessZero(callTable(libraryCall, {session, number, pointers}));
     return success();
   }
@@ -186,8 +188,8 @@ private:
                                  << " without an offset";
       addresses.push_back(offsetBy(arena, *offset));
     }
-    auto offsets = op->getAttrOfType<DenseI64ArrayAttr>(MemoptDialect::kOffsetsAttr);
-    if (!offsets || offsets.size() < op->getNumResults())
+    DenseI64ArrayAttr offsets = cast<InstructionOpInterface>(op).getOffsetsAttr();
+    if (!offsets)
       return op->emitOpError("has no offsets: the program is not planned");
     for (int64_t offset : offsets.asArrayRef())
       addresses.push_back(offsetBy(arena, offset));
@@ -202,7 +204,6 @@ private:
   LLVM::LLVMPointerType pointer;
   Value session, arena, beginInstruction, libraryCall, pointers;
   Block *exit = nullptr;
-  int64_t libraryCalls = 0;
 };
 } // namespace
 

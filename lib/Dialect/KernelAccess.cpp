@@ -148,17 +148,17 @@ private:
 };
 } // namespace
 
-SmallVector<unsigned> KernelOp::getInPlaceOperands(unsigned result) {
+SmallVector<InPlaceOperand> KernelOp::getInPlaceOperands(unsigned result) {
   Block &body = getBody().front();
   auto yield = cast<YieldOp>(body.getTerminator());
   Value written = yield.getValues()[result];
-  SmallVector<unsigned> operands;
+  SmallVector<InPlaceOperand> operands;
   for (BlockArgument argument : body.getArguments()) {
     if (getTensorBytes(argument.getType()) != getTensorBytes(written.getType()) ||
         cast<RankedTensorType>(argument.getType()).getNumElements() !=
             cast<RankedTensorType>(written.getType()).getNumElements())
       continue;
-    bool allowed = true;
+    bool allowed = true, byRow = false;
     for (auto [number, value] : llvm::enumerate(yield.getValues())) {
       AccessWalk walk(argument, value);
       walk.run();
@@ -166,9 +166,10 @@ SmallVector<unsigned> KernelOp::getInPlaceOperands(unsigned result) {
       // Other results share the loop nest only when they have the same shape.
       bool sharesNest = shapeOf(value) == shapeOf(written);
       allowed &= !walk.isRead || (isOwn ? walk.isSameRow : sharesNest && walk.isSameElement);
+      byRow |= walk.isRead && !walk.isSameElement;
     }
     if (allowed)
-      operands.push_back(argument.getArgNumber());
+      operands.push_back({argument.getArgNumber(), byRow});
   }
   return operands;
 }

@@ -20,6 +20,22 @@ using namespace mlir::memopt;
 // KernelOp: memopt.kernel (%inner = %outer : type, ...) -> (types) attributes {...} { body }
 //===----------------------------------------------------------------------===//
 
+/// Names of the attributes of an instruction that have their default and are not printed.
+static SmallVector<StringRef> getDefaultedAttributes(KernelOp kernel) {
+  SmallVector<StringRef> names;
+  if (kernel.getPhase() == Phase::Forward)
+    names.push_back(kernel.getPhaseAttrName());
+  if (kernel.getClone() == 0)
+    names.push_back(kernel.getCloneAttrName());
+  return names;
+}
+
+void KernelOp::build(OpBuilder &, OperationState &state, TypeRange results, ValueRange inputs) {
+  state.addOperands(inputs);
+  state.addTypes(results);
+  state.addRegion();
+}
+
 ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &state) {
   SmallVector<OpAsmParser::Argument> arguments;
   SmallVector<OpAsmParser::UnresolvedOperand> operands;
@@ -49,7 +65,7 @@ void KernelOp::print(OpAsmPrinter &printer) {
   });
   printer << ")";
   printer.printArrowTypeList(getResultTypes());
-  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs());
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(), getDefaultedAttributes(*this));
   printer << " ";
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }
@@ -79,25 +95,70 @@ LogicalResult KernelOp::verify() {
   return success();
 }
 
+std::string KernelOp::getKindName() { return "kernel"; }
+
 //===----------------------------------------------------------------------===//
 // LibraryCallOp
 //===----------------------------------------------------------------------===//
 
+void LibraryCallOp::build(OpBuilder &builder, OperationState &state, TypeRange results,
+                          ValueRange inputs, LibraryCallAttrInterface call,
+                          ArrayRef<int64_t> operandOffsets,
+                          const CallImplementation &implementation) {
+  state.addOperands(inputs);
+  state.addTypes(results);
+  Properties &properties = state.getOrAddProperties<Properties>();
+  properties.call = call;
+  properties.operand_offsets = builder.getDenseI64ArrayAttr(operandOffsets);
+  properties.workspace = builder.getI64IntegerAttr(implementation.workspaceBytes);
+  if (!implementation.name.empty())
+    properties.implementation = builder.getStringAttr(implementation.name);
+}
+
+/// `number` counts operands and then results.
+static LogicalResult verifyView(LibraryCallOp op, unsigned number, const BufferView &view,
+                                Value value, int64_t offset) {
+  auto type = cast<RankedTensorType>(value.getType());
+  if (type.getElementType() != view.elementType)
+    return op.emitOpError() << "buffer " << number << " has element type " << type.getElementType()
+                            << ", expected " << view.elementType;
+  if (offset < 0 || offset + view.getReach() >= type.getNumElements())
+    return op.emitOpError() << "buffer " << number << " is read or written from element " << offset
+                            << " to " << offset + view.getReach() << ", outside " << type;
+  return success();
+}
+
 LogicalResult LibraryCallOp::verify() {
-  if (!getDescriptor().getAs<StringAttr>("kind"))
-    return emitOpError("descriptor lacks a string 'kind'");
   if (getOperandOffsets().size() != getInputs().size())
     return emitOpError() << "has " << getOperandOffsets().size() << " operand offsets, expected "
                          << getInputs().size();
-  for (auto [offset, input] : llvm::zip(getOperandOffsets(), getInputs()))
-    if (offset < 0 ||
-        offset >= std::max<int64_t>(1, cast<RankedTensorType>(input.getType()).getNumElements()))
-      return emitOpError() << "operand offset " << offset << " lies outside " << input.getType();
+  SmallVector<BufferView> views = getCall().getViews();
+  unsigned operands = getCall().getNumOperands();
+  if (getInputs().size() != operands || getNumResults() != views.size() - operands)
+    return emitOpError() << "has " << getInputs().size() << " operands and " << getNumResults()
+                         << " results, expected " << operands << " and "
+                         << views.size() - operands;
+  for (auto [number, view] : llvm::enumerate(views)) {
+    bool isOperand = number < operands;
+    Value value = isOperand ? getInputs()[number] : Value(getResult(number - operands));
+    if (failed(verifyView(*this, number, view, value, isOperand ? getOperandOffsets()[number] : 0)))
+      return failure();
+  }
   if (getWorkspaceAttr().getInt() < 0)
     return emitOpError() << "workspace must not be negative, found " << getWorkspaceAttr().getInt();
   return success();
 }
 
-int64_t LibraryCallOp::getFlops() { return getFlopCountAttr().getInt(); }
+int64_t LibraryCallOp::getFlops() { return getCall().getFlops(); }
 int64_t LibraryCallOp::getBytesMoved() { return getOperandAndResultBytes(*this); }
-int64_t LibraryCallOp::getWorkspaceBytes() { return getWorkspaceAttr().getInt(); }
+Work LibraryCallOp::getWork() {
+  Work work = getCall().getWork();
+  work.bytes = static_cast<double>(getBytesMoved());
+  return work;
+}
+std::string LibraryCallOp::getKindName() { return getCall().getKindName().str(); }
+
+SmallVector<Workspace> LibraryCallOp::getWorkspaces() {
+  int64_t bytes = getWorkspaceAttr().getInt();
+  return bytes > 0 ? SmallVector<Workspace>{{bytes, Space::Device}} : SmallVector<Workspace>();
+}

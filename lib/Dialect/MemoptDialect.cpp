@@ -21,10 +21,28 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 #include "memopt/Dialect/MemoptDialect.cpp.inc"
-#include "memopt/Dialect/MemoptEnums.cpp.inc"
+
+//===----------------------------------------------------------------------===//
+// Attributes: lists of numbers print as [1, 2]
+//===----------------------------------------------------------------------===//
+
+static ParseResult parseNumbers(AsmParser &parser, SmallVector<int64_t> &numbers) {
+  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, [&] {
+    return parser.parseInteger(numbers.emplace_back());
+  });
+}
+
+static void printNumbers(AsmPrinter &printer, ArrayRef<int64_t> numbers) {
+  printer << "[";
+  llvm::interleaveComma(numbers, printer);
+  printer << "]";
+}
 
 #define GET_ATTRDEF_CLASSES
 #include "memopt/Dialect/MemoptAttributes.cpp.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "memopt/Dialect/MemoptTypes.cpp.inc"
 
 #define GET_OP_CLASSES
 #include "memopt/Dialect/MemoptOps.cpp.inc"
@@ -38,50 +56,29 @@ void MemoptDialect::initialize() {
 #define GET_ATTRDEF_LIST
 #include "memopt/Dialect/MemoptAttributes.cpp.inc"
       >();
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "memopt/Dialect/MemoptTypes.cpp.inc"
+      >();
 }
 
-/// Rates are positive; a machine may leave some of them to the shipped profile.
-static LogicalResult verifyMachine(Operation *op, Attribute attribute) {
-  auto dictionary = dyn_cast<DictionaryAttr>(attribute);
-  if (!dictionary)
-    return op->emitOpError() << "'" << MemoptDialect::kMachineAttr
-                             << "' must be a dictionary, found " << attribute;
-  for (NamedAttribute entry : dictionary) {
-    StringRef name = entry.getName();
-    auto number = dyn_cast<FloatAttr>(entry.getValue());
-    auto count = dyn_cast<IntegerAttr>(entry.getValue());
-    if (name == "machine"   ? !isa<StringAttr>(entry.getValue())
-        : name == "threads" ? !count || count.getInt() < 1
-                            : !number || !number.getType().isF64() ||
-                                  !number.getValue().isFinite() || number.getValueAsDouble() <= 0)
-      return op->emitOpError() << "'" << MemoptDialect::kMachineAttr << "': '" << name
-                               << "' must be "
-                               << (name == "machine"   ? "a string"
-                                   : name == "threads" ? "a count of at least 1"
-                                                       : "a positive f64")
-                               << ", found " << entry.getValue();
-  }
-  return success();
-}
-
+/// What attributes of this dialect on any op must be.
 LogicalResult MemoptDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
   StringRef name = attribute.getName();
-  if (name == kCloneAttr && !isa<IntegerAttr>(attribute.getValue()))
-    return op->emitOpError() << "'" << name << "' must be an integer, found "
-                             << attribute.getValue();
-  if (name == kPhaseAttr && !isa<StringAttr>(attribute.getValue()))
-    return op->emitOpError() << "'" << name << "' must be a string, found " << attribute.getValue();
-  if (name == kMachineAttr)
-    return verifyMachine(op, attribute.getValue());
-  if (name != kOffsetsAttr)
-    return success();
-  auto offsets = dyn_cast<DenseI64ArrayAttr>(attribute.getValue());
-  if (!offsets)
-    return op->emitOpError() << "'" << name << "' must be an array of i64, found "
-                             << attribute.getValue();
-  for (int64_t offset : offsets.asArrayRef())
-    if (offset < 0)
-      return op->emitOpError() << "'" << name << "' must not be negative, found " << offset;
+  Attribute value = attribute.getValue();
+  auto expect = [&](bool holds, StringRef what) -> LogicalResult {
+    if (holds)
+      return success();
+    return op->emitOpError() << "'" << name << "' must be " << what << ", found " << value;
+  };
+  if (name == kCloneAttr)
+    return expect(isa<IntegerAttr>(value), "an integer");
+  if (name == kPhaseAttr)
+    return expect(isa<PhaseAttr>(value), "a phase");
+  if (name == kPlannedAttr)
+    return expect(isa<PlannedAttr>(value), "a #memopt.planned");
+  if (name == kTargetAttr)
+    return expect(isa<TargetAttrInterface>(value), "a target such as #memopt.cpu");
   return success();
 }
 
@@ -89,4 +86,80 @@ LogicalResult ShardAttr::verify(function_ref<InFlightDiagnostic()> emitError, in
   if (ranks < 1)
     return emitError() << "a shard needs at least one rank, found " << ranks;
   return success();
+}
+
+/// Rates are positive; a profile may leave some of them to the shipped one.
+static LogicalResult verifyProfile(function_ref<InFlightDiagnostic()> emitError,
+                                   DictionaryAttr profile) {
+  for (NamedAttribute entry : profile) {
+    StringRef name = entry.getName();
+    auto number = dyn_cast<FloatAttr>(entry.getValue());
+    auto count = dyn_cast<IntegerAttr>(entry.getValue());
+    if (name == "machine"   ? !isa<StringAttr>(entry.getValue())
+        : name == "threads" ? !count || count.getInt() < 1
+                            : !number || !number.getType().isF64() ||
+                                  !number.getValue().isFinite() || number.getValueAsDouble() <= 0)
+      return emitError() << "profile: '" << name << "' must be "
+                         << (name == "machine"   ? "a string"
+                             : name == "threads" ? "a count of at least 1"
+                                                 : "a positive f64")
+                         << ", found " << entry.getValue();
+  }
+  return success();
+}
+
+LogicalResult CpuAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef,
+                              int64_t threads, bool, DictionaryAttr profile) {
+  if (threads < 1)
+    return emitError() << "a processor runs at least one thread, found " << threads;
+  return profile ? verifyProfile(emitError, profile) : success();
+}
+
+LogicalResult PlannedAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                  ArrayRef<int64_t> arenaBytes, ArrayRef<int64_t> lowerBounds) {
+  for (ArrayRef<int64_t> bytes : {arenaBytes, lowerBounds}) {
+    if (bytes.size() != kNumSpaces)
+      return emitError() << "expects bytes of " << kNumSpaces << " spaces, found " << bytes.size();
+    for (int64_t number : bytes)
+      if (number < 0)
+        return emitError() << "bytes must not be negative, found " << number;
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Facts about values, ops and modules
+//===----------------------------------------------------------------------===//
+
+Space memopt::getSpace(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  auto space = tensor ? dyn_cast_or_null<SpaceAttr>(tensor.getEncoding()) : SpaceAttr();
+  return space ? space.getValue() : Space::Device;
+}
+
+RankedTensorType memopt::inSpace(RankedTensorType type, Space space) {
+  Attribute encoding =
+      space == Space::Device ? Attribute() : SpaceAttr::get(type.getContext(), space);
+  return RankedTensorType::get(type.getShape(), type.getElementType(), encoding);
+}
+
+Phase memopt::getPhase(Operation *op) {
+  if (auto instruction = dyn_cast<InstructionOpInterface>(op))
+    return instruction.getPhase();
+  auto phase = op->getAttrOfType<PhaseAttr>(MemoptDialect::kPhaseAttr);
+  return phase ? phase.getValue() : Phase::Forward;
+}
+
+void memopt::setPhase(Operation *op, Phase phase) {
+  if (auto instruction = dyn_cast<InstructionOpInterface>(op))
+    return instruction.setPhase(phase);
+  op->setAttr(MemoptDialect::kPhaseAttr, PhaseAttr::get(op->getContext(), phase));
+}
+
+TargetAttrInterface memopt::getTarget(Operation *op) {
+  auto module = isa<ModuleOp>(op) ? cast<ModuleOp>(op) : op->getParentOfType<ModuleOp>();
+  if (module)
+    if (auto target = module->getAttrOfType<TargetAttrInterface>(MemoptDialect::kTargetAttr))
+      return target;
+  return cast<TargetAttrInterface>(Attribute(CpuAttr::get(op->getContext(), "", 2, false, {})));
 }

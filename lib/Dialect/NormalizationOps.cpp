@@ -23,9 +23,9 @@ static LogicalResult verifySameType(Operation *op, StringRef what, Value expecte
 // Activations
 //===----------------------------------------------------------------------===//
 
-SmallVector<unsigned> ReluOp::getInPlaceOperands(unsigned) { return {0}; }
-SmallVector<unsigned> SigmoidOp::getInPlaceOperands(unsigned) { return {0}; }
-SmallVector<unsigned> SoftplusOp::getInPlaceOperands(unsigned) { return {0}; }
+SmallVector<InPlaceOperand> ReluOp::getInPlaceOperands(unsigned) { return {{0, false}}; }
+SmallVector<InPlaceOperand> SigmoidOp::getInPlaceOperands(unsigned) { return {{0, false}}; }
+SmallVector<InPlaceOperand> SoftplusOp::getInPlaceOperands(unsigned) { return {{0, false}}; }
 int64_t ReluOp::getFlops() { return tensorType(getResult()).getNumElements(); }
 int64_t SigmoidOp::getFlops() { return 20 * tensorType(getResult()).getNumElements(); }
 int64_t SoftplusOp::getFlops() { return 40 * tensorType(getResult()).getNumElements(); }

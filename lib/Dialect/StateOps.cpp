@@ -14,6 +14,14 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
+void VariableOp::build(OpBuilder &builder, OperationState &state, StringRef name,
+                       RankedTensorType type, Role role) {
+  Properties &properties = state.getOrAddProperties<Properties>();
+  properties.sym_name = builder.getStringAttr(name);
+  properties.type = TypeAttr::get(type);
+  properties.role = RoleAttr::get(builder.getContext(), role);
+}
+
 LogicalResult VariableOp::verify() {
   if (auto initial = getInitial(); initial && (*initial).getShapedType() != getTensorType())
     return emitOpError() << "initial value has type " << (*initial).getShapedType() << ", expected "
@@ -26,21 +34,27 @@ LogicalResult VariableOp::verify() {
   if (getTrainable() && !isa<FloatType>(getTensorType().getElementType()))
     return emitOpError() << "trainable variables hold floating-point numbers, found "
                          << getTensorType().getElementType();
+  if (getOffset() && getOffsetAttr().getInt() < 0)
+    return emitOpError() << "offset must not be negative, found " << getOffsetAttr().getInt();
   if (getRole() == Role::OptimizerState && (!getOf() || !getSlot()))
     return emitOpError("optimizer state names its parameter in 'of' and its part in 'slot'");
   return success();
 }
 
-/// Both accesses: the variable exists and has the accessed type.
+/// All accesses: the variable exists and has the accessed type, in its space unless the op only
+/// `names` it.
 static LogicalResult verifyAccess(Operation *op, FlatSymbolRefAttr name, Type type,
-                                  SymbolTableCollection &symbols) {
+                                  SymbolTableCollection &symbols, bool names = false) {
   auto variable = symbols.lookupNearestSymbolFrom<VariableOp>(op, name);
   if (!variable)
     return op->emitOpError() << "names no variable: " << name;
-  if (variable.getTensorType() == type)
+  RankedTensorType expected = variable.getPlacedType();
+  if (names)
+    expected = inSpace(expected, getSpace(type));
+  if (type == expected)
     return success();
-  InFlightDiagnostic diagnostic = op->emitOpError() << "has type " << type << ", expected "
-                                                    << variable.getTensorType();
+  InFlightDiagnostic diagnostic = op->emitOpError()
+                                  << "has type " << type << ", expected " << expected;
   diagnostic.attachNote(variable.getLoc()) << "declared here";
   return diagnostic;
 }
@@ -54,7 +68,7 @@ LogicalResult WriteOp::verifySymbolUses(SymbolTableCollection &symbols) {
 }
 
 LogicalResult GradientOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  return verifyAccess(*this, getVariableAttr(), getValue().getType(), symbols);
+  return verifyAccess(*this, getVariableAttr(), getValue().getType(), symbols, /*names=*/true);
 }
 
 void ReadOp::getEffects(

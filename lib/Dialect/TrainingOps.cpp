@@ -62,7 +62,9 @@ LogicalResult AdamStepOp::verify() {
 
 LogicalResult GlobalNormOp::verify() { return verifyScalars(*this, {getResult()}); }
 
-SmallVector<unsigned> AccumulateOp::getInPlaceOperands(unsigned) { return {0}; }
+SmallVector<InPlaceOperand> AccumulateOp::getInPlaceOperands(unsigned) {
+  return {{0, /*byRow=*/false}};
+}
 
 static int64_t countElements(Operation *op) {
   int64_t elements = 0;

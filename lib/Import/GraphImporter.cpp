@@ -353,11 +353,8 @@ RandomState GraphImporter::nextRandomState(mlir::ImplicitLocOpBuilder &b) {
     auto type = mlir::RankedTensorType::get({}, b.getI64Type());
     b.setInsertionPoint(function);
     if (!module->lookupSymbol(name)) {
-      mlir::memopt::VariableOp::create(
-          b, module->getLoc(), name, type, mlir::memopt::Role::Hyperparameter, /*trainable=*/false,
-          /*transient=*/false, /*names=*/nullptr, /*initial=*/nullptr, /*init_value=*/nullptr,
-          /*of=*/nullptr, /*slot=*/nullptr, mlir::memopt::Space::Device,
-          /*shard=*/nullptr);
+      mlir::memopt::VariableOp::create(b, module->getLoc(), name, type,
+                                       mlir::memopt::Role::Hyperparameter);
     }
     b.setInsertionPointToStart(&function.getBody().front());
     value = mlir::memopt::ReadOp::create(b, type, name);

@@ -197,11 +197,11 @@ GraphImporter::declareVariable(const InputSpec &spec, StringRef name, const Tens
   builder.setInsertionPoint(function);
   auto declaration = mlir::memopt::VariableOp::create(
       builder, mlir::NameLoc::get(builder.getStringAttr(name)), name, type,
-      isParameter ? Role::Parameter : Role::Buffer,
-      /*trainable=*/isParameter && meta.requiresGrad && isFloat(meta.dtype),
-      /*transient=*/!isParameter && !spec.persistent,
-      /*names=*/nullptr, initial, /*init_value=*/nullptr, /*of=*/nullptr, /*slot=*/nullptr,
-      mlir::memopt::Space::Device, /*shard=*/nullptr);
+      isParameter ? Role::Parameter : Role::Buffer);
+  declaration.setTrainable(isParameter && meta.requiresGrad && isFloat(meta.dtype));
+  declaration.setTransient(!isParameter && !spec.persistent);
+  if (initial)
+    declaration.setInitialAttr(initial);
   if (meta.dtype == DType::U8)
     declaration->setAttr(MemoptDialect::kDtypeAttr, builder.getStringAttr(getName(meta.dtype)));
   return declaration;

@@ -12,6 +12,8 @@
 
 using namespace mlir;
 
+#include "memopt/Interfaces/MemoptAttrInterfaces.cpp.inc"
+#include "memopt/Interfaces/MemoptEnums.cpp.inc"
 #include "memopt/Interfaces/MemoptInterfaces.cpp.inc"
 
 int64_t memopt::getTensorBytes(Type type) {
@@ -29,4 +31,27 @@ int64_t memopt::getOperandAndResultBytes(Operation *op) {
   for (Type type : op->getResultTypes())
     bytes += getTensorBytes(type);
   return bytes;
+}
+
+int64_t memopt::BufferView::getReach() const {
+  int64_t reach = 0;
+  for (auto [extent, stride] : llvm::zip_equal(extents, strides))
+    reach += (extent - 1) * stride;
+  return reach;
+}
+
+LogicalResult memopt::verifyInstruction(Operation *op) {
+  auto instruction = cast<InstructionOpInterface>(op);
+  DenseI64ArrayAttr offsets = instruction.getOffsetsAttr();
+  if (!offsets)
+    return success();
+  int64_t expected = llvm::count_if(op->getResultTypes(), llvm::IsaPred<RankedTensorType>) +
+                     static_cast<int64_t>(instruction.getWorkspaces().size());
+  if (offsets.size() != expected)
+    return op->emitOpError() << "has " << offsets.size() << " offsets, expected " << expected
+                             << ": one for each result and each workspace";
+  for (int64_t offset : offsets.asArrayRef())
+    if (offset < 0)
+      return op->emitOpError() << "offsets must not be negative, found " << offset;
+  return success();
 }

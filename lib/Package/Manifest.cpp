@@ -8,9 +8,12 @@
 
 #include "memopt/Package/Manifest.h"
 
+#include "memopt/Package/PlanReport.h"
+
 #include "memopt-runtime/ProgramInterface.h"
 #include "memopt/Analysis/CostModel.h"
 #include "memopt/Analysis/KernelGraph.h"
+#include "memopt/Analysis/StepModel.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -64,8 +67,9 @@ json::Value memopt::attributeToJson(Attribute attribute) {
 namespace {
 class ManifestBuilder {
 public:
-  ManifestBuilder(ModuleOp module, const ManifestOptions &options)
-      : module(module), step(getStepFunction(module)), graph(step), options(options) {}
+  ManifestBuilder(const StepModel &step, const ManifestOptions &options)
+      : module(step.getModule()), model(step), step(step.getFunction()), graph(this->step),
+        target(getTarget(module)), options(options) {}
 
   FailureOr<json::Object> build() {
     if (failed(addInputs()) || failed(addOutputs()) || failed(addVariables()) ||
@@ -78,29 +82,23 @@ public:
 
 private:
   void addHeader() {
-    int64_t arena = getBytes(MemoptDialect::kArenaBytesAttr),
-            bound = getBytes(MemoptDialect::kLowerBoundAttr);
+    auto planned = module->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr);
     manifest["format"] = "memopt-package";
     manifest["version"] = 1;
     manifest["program_interface_version"] = MEMOPT_PROGRAM_INTERFACE_VERSION;
     manifest["compiler"] = "memopt 0.1.0";
-    manifest["target"] = options.target;
+    manifest["target"] = target.getTargetName();
     manifest["target_features"] = options.targetFeatures;
-    manifest["threads"] = options.threads;
+    manifest["threads"] = target.getThreads();
     manifest["mode"] = options.mode;
-    manifest["arena_bytes"] = json::Object{{"device", arena}, {"host", 0}};
-    manifest["predicted_peak_bytes"] = json::Object{{"device", arena}, {"host", 0}, {"disk", 0}};
-    manifest["lower_bound_bytes"] = json::Object{{"device", bound}, {"host", 0}};
+    manifest["arena_bytes"] = bySpace(planned.getArenaBytes().drop_back());
+    manifest["predicted_peak_bytes"] = bySpace(planned.getArenaBytes());
+    manifest["lower_bound_bytes"] = bySpace(planned.getLowerBoundBytes());
     manifest["optimizer"] = json::Object(options.optimizer);
     int64_t clones = llvm::count_if(graph.getInstructions(), [](Operation *op) {
-      return op->hasAttr(MemoptDialect::kCloneAttr);
+      return cast<InstructionOpInterface>(op).getClone() != 0;
     });
     manifest["plan"] = json::Object{{"recomputed", clones}, {"text", options.planText}};
-  }
-
-  int64_t getBytes(StringRef name) {
-    auto attribute = module->getAttrOfType<IntegerAttr>(name);
-    return attribute ? attribute.getInt() : 0;
   }
 
   /// What every buffer has: type and place.
@@ -113,7 +111,7 @@ private:
       return op->emitOpError() << "has a value of type " << type << ", which no package holds";
     return json::Object{{"dtype", dtype},
                         {"shape", json::Array(type.getShape())},
-                        {"space", "device"},
+                        {"space", stringifySpace(getSpace(type))},
                         {"offset", *offset},
                         {"bytes", getTensorBytes(type)}};
   }
@@ -171,9 +169,9 @@ private:
   LogicalResult addVariables() {
     json::Array variables;
     for (auto variable : module.getOps<VariableOp>()) {
-      auto offset = variable->getAttrOfType<IntegerAttr>(MemoptDialect::kOffsetAttr);
+      IntegerAttr offset = variable.getOffsetAttr();
       auto object =
-          describe(variable, variable.getTensorType(),
+          describe(variable, variable.getPlacedType(),
                    offset ? FailureOr<int64_t>(offset.getInt()) : FailureOr<int64_t>(failure()));
       if (failed(object))
         return failure();
@@ -227,7 +225,7 @@ private:
 
   LogicalResult addGradients() {
     json::Array gradients;
-    for (auto gradient : step.getOps<GradientOp>()) {
+    for (GradientOp gradient : model.getGradients()) {
       auto object = describe(gradient, cast<RankedTensorType>(gradient.getValue().getType()),
                              getPlannedOffset(gradient.getValue()));
       if (failed(object))
@@ -242,49 +240,57 @@ private:
 
   void addInstructions() {
     CostModel costs(module);
-    json::Array instructions, calls;
-    SmallVector<int64_t> live = graph.getLiveBytes();
+    json::Array instructions;
+    SmallVector<SmallVector<int64_t>> live;
+    for (unsigned space = 0; space < kNumSpaces; ++space)
+      live.push_back(graph.getLiveBytes(static_cast<Space>(space)));
     for (auto [index, op] : llvm::enumerate(graph.getInstructions())) {
-      auto call = dyn_cast<LibraryCallOp>(op);
-      json::Object object{{"kind", call ? "library" : "kernel"},
-                          {"name", nameOf(op, index)},
+      auto instruction = cast<InstructionOpInterface>(op);
+      SmallVector<int64_t> now;
+      for (ArrayRef<int64_t> bytes : live)
+        now.push_back(bytes[index + 1]);
+      json::Object object{{"kind", isa<LibraryCallOp>(op) ? "library" : instruction.getKindName()},
+                          {"name", instruction.getKindName() + "." + std::to_string(index)},
                           {"module", getModulePath(op->getLoc())},
-                          {"live_bytes", json::Object{{"device", live[index + 1]}}}};
-      if (auto phase = op->getAttrOfType<StringAttr>(MemoptDialect::kPhaseAttr))
-        object["phase"] = phase.getValue();
-      if (auto clone = op->getAttrOfType<IntegerAttr>(MemoptDialect::kCloneAttr))
-        object["clone"] = clone.getInt();
-      if (auto cost = dyn_cast<CostOpInterface>(op)) {
-        object["flops"] = cost.getFlops();
-        object["bytes_moved"] = cost.getBytesMoved();
-      }
-      object["predicted_seconds"] = costs.getSeconds(op);
-      object["outputs"] = outputsOf(op);
+                          {"live_bytes", bySpace(now)},
+                          {"resource", stringifyResource(instruction.getResource())},
+                          {"phase", stringifyPhase(instruction.getPhase())},
+                          {"clone", static_cast<int64_t>(instruction.getClone())},
+                          {"flops", instruction.getFlops()},
+                          {"bytes_moved", instruction.getBytesMoved()},
+                          {"predicted_seconds", costs.getSeconds(op)},
+                          {"outputs", outputsOf(instruction)}};
       instructions.push_back(std::move(object));
-      if (call) {
-        json::Object descriptor = std::move(*attributeToJson(call.getDescriptor()).getAsObject());
-        descriptor["workspace_bytes"] = call.getWorkspaceBytes();
-        descriptor["buffers"] = static_cast<int64_t>(op->getNumOperands() + op->getNumResults());
-        calls.push_back(std::move(descriptor));
-      }
     }
     manifest["instructions"] = std::move(instructions);
-    manifest["library_calls"] = std::move(calls);
+    addLibraryCalls();
   }
 
-  std::string nameOf(Operation *op, size_t index) {
-    if (auto call = dyn_cast<LibraryCallOp>(op))
-      return call.getDescriptor().getAs<StringAttr>("kind").getValue().str() + "." +
-             std::to_string(index);
-    return "kernel." + std::to_string(index);
+  /// In the order of their numbers.
+  void addLibraryCalls() {
+    std::vector<LibraryCallOp> calls;
+    for (Operation *op : graph.getInstructions())
+      if (auto call = dyn_cast<LibraryCallOp>(op))
+        calls.push_back(call);
+    llvm::sort(calls, [](LibraryCallOp a, LibraryCallOp b) { return a.getNumber() < b.getNumber(); });
+    json::Array descriptions;
+    for (LibraryCallOp call : calls) {
+      json::Object description = target.describeCall(call.getCall());
+      description["workspace_bytes"] = call.getWorkspaceAttr().getInt();
+      description["buffers"] = static_cast<int64_t>(call->getNumOperands() + call->getNumResults());
+      descriptions.push_back(std::move(description));
+    }
+    manifest["library_calls"] = std::move(descriptions);
   }
 
-  json::Array outputsOf(Operation *op) {
+  json::Array outputsOf(InstructionOpInterface op) {
     json::Array outputs;
-    auto offsets = op->getAttrOfType<DenseI64ArrayAttr>(MemoptDialect::kOffsetsAttr);
-    for (auto [result, offset] : llvm::zip_first(op->getResults(), offsets.asArrayRef()))
+    auto tensors = llvm::make_filter_range(op->getResults(), [](Value result) {
+      return isa<RankedTensorType>(result.getType());
+    });
+    for (auto [result, offset] : llvm::zip_first(tensors, op.getOffsetsAttr().asArrayRef()))
       outputs.push_back(json::Object{
-          {"space", "device"},
+          {"space", stringifySpace(getSpace(result.getType()))},
           {"offset", offset},
           {"bytes", getTensorBytes(result.getType())},
           {"dtype", getDtypeName(cast<RankedTensorType>(result.getType()).getElementType())}});
@@ -292,13 +298,20 @@ private:
   }
 
   ModuleOp module;
+  const StepModel &model;
   func::FuncOp step;
   KernelGraph graph;
+  TargetAttrInterface target;
   const ManifestOptions &options;
   json::Object manifest;
 };
 } // namespace
 
 FailureOr<json::Object> memopt::buildManifest(ModuleOp planned, const ManifestOptions &options) {
-  return ManifestBuilder(planned, options).build();
+  FailureOr<StepModel> step = StepModel::create(planned);
+  if (failed(step))
+    return failure();
+  if (!planned->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr))
+    return planned.emitError("is not planned: a package holds planned programs");
+  return ManifestBuilder(*step, options).build();
 }

@@ -10,6 +10,7 @@
 
 #include "memopt/Analysis/CostModel.h"
 #include "memopt/Analysis/KernelGraph.h"
+#include "memopt/Analysis/StepModel.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -21,15 +22,23 @@ namespace json = llvm::json;
 namespace {
 /// What is alive at the moment of the highest load, and totals over the program.
 struct PlanFacts {
-  int64_t arena = 0, bound = 0, load = 0, peakTime = 0;
+  PlannedAttr planned;
+  int64_t load = 0, peakTime = 0;
   int64_t kernels = 0, libraryCalls = 0, clones = 0, flops = 0, cloneFlops = 0;
   double seconds = 0; ///< of a step, by the cost model
-  MachineProfile profile;
+  std::string machine; ///< that seconds are predicted for
   llvm::MapVector<StringRef, int64_t> byKind;
   std::vector<std::pair<int64_t, std::string>> largest;
   std::string at;
 };
 } // namespace
+
+json::Object mlir::memopt::bySpace(ArrayRef<int64_t> bytes) {
+  json::Object object;
+  for (auto [space, number] : llvm::enumerate(bytes))
+    object[stringifySpace(static_cast<Space>(space))] = number;
+  return object;
+}
 
 static StringRef kindOf(const Buffer &buffer) {
   switch (buffer.kind) {
@@ -46,7 +55,7 @@ static StringRef kindOf(const Buffer &buffer) {
 }
 
 static void findPeak(const KernelGraph &graph, PlanFacts &facts) {
-  for (auto [time, live] : llvm::enumerate(graph.getLiveBytes()))
+  for (auto [time, live] : llvm::enumerate(graph.getLiveBytes(Space::Device)))
     if (live > facts.load) {
       facts.load = live;
       facts.peakTime = static_cast<int64_t>(time);
@@ -54,20 +63,16 @@ static void findPeak(const KernelGraph &graph, PlanFacts &facts) {
 }
 
 static PlanFacts collectFacts(ModuleOp module) {
-  KernelGraph graph(getStepFunction(module));
+  KernelGraph graph(StepModel::create(module)->getFunction());
   CostModel costs(module);
   PlanFacts facts;
-  facts.profile = MachineProfile::of(module);
-  auto number = [&](StringRef name) {
-    auto attribute = module->getAttrOfType<IntegerAttr>(name);
-    return attribute ? attribute.getInt() : 0;
-  };
-  facts.arena = number(MemoptDialect::kArenaBytesAttr);
-  facts.bound = number(MemoptDialect::kLowerBoundAttr);
+  facts.machine = getTarget(module).describeMachine();
+  facts.planned = module->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr);
   for (Operation *op : graph.getInstructions()) {
-    bool clone = op->hasAttr(MemoptDialect::kCloneAttr);
+    bool clone = cast<InstructionOpInterface>(op).getClone() != 0;
     int64_t flops = cast<CostOpInterface>(op).getFlops();
-    ++(isa<KernelOp>(op) ? facts.kernels : facts.libraryCalls);
+    facts.kernels += isa<KernelOp>(op);
+    facts.libraryCalls += isa<LibraryCallOp>(op);
     facts.clones += clone;
     facts.flops += flops;
     facts.seconds += costs.getSeconds(op);
@@ -75,7 +80,8 @@ static PlanFacts collectFacts(ModuleOp module) {
   }
   findPeak(graph, facts);
   for (const Buffer &buffer : graph.getBuffers()) {
-    if (buffer.bytes == 0 || buffer.begin > facts.peakTime || buffer.end <= facts.peakTime)
+    if (buffer.space != Space::Device || buffer.bytes == 0 || buffer.begin > facts.peakTime ||
+        buffer.end <= facts.peakTime)
       continue;
     facts.byKind[kindOf(buffer)] += buffer.bytes;
     facts.largest.emplace_back(buffer.bytes, buffer.describe());
@@ -100,11 +106,10 @@ json::Object mlir::memopt::describePlan(ModuleOp planned) {
   return json::Object{
       {"format", "memopt-plan-report"},
       {"version", 1},
-      {"predicted_peak_bytes", json::Object{{"device", facts.arena}, {"host", 0}, {"disk", 0}}},
-      {"lower_bound_bytes", facts.bound},
+      {"predicted_peak_bytes", bySpace(facts.planned.getArenaBytes())},
+      {"lower_bound_bytes", bySpace(facts.planned.getLowerBoundBytes())},
       {"predicted_seconds", facts.seconds},
-      {"machine_profile",
-       json::Object{{"machine", facts.profile.machine}, {"threads", facts.profile.threads}}},
+      {"machine", facts.machine},
       {"kernels", facts.kernels},
       {"library_calls", facts.libraryCalls},
       {"recomputed_instructions", facts.clones},
@@ -119,19 +124,20 @@ std::string mlir::memopt::explainPlan(ModuleOp planned) {
   PlanFacts facts = collectFacts(planned);
   std::string text;
   llvm::raw_string_ostream out(text);
+  int64_t arena = facts.planned.getArenaBytesOf(Space::Device);
+  int64_t bound = facts.planned.getLowerBoundOf(Space::Device);
   out << llvm::formatv(
       "The step needs {0} bytes of device memory; no layout of this order needs less than {1} "
       "({2:P1} above).\n",
-      facts.arena, facts.bound, facts.bound ? double(facts.arena) / facts.bound - 1 : 0.0);
+      arena, bound, bound ? double(arena) / double(bound) - 1 : 0.0);
   out << llvm::formatv(
       "It runs {0} kernels and {1} library calls, {2} of them recomputations ({3:P1} of the "
       "operations).\n",
       facts.kernels, facts.libraryCalls, facts.clones,
       facts.flops ? double(facts.cloneFlops) / facts.flops : 0.0);
   out << llvm::formatv(
-      "By the profile of {0} with {1} threads a step takes {2:F3} ms, to be held against other "
-      "plans.\n",
-      facts.profile.machine, facts.profile.threads, facts.seconds * 1e3);
+      "By the profile of {0} a step takes {1:F3} ms, to be held against other plans.\n",
+      facts.machine, facts.seconds * 1e3);
   out << llvm::formatv("At the peak{0} {1} bytes are alive:\n",
                        facts.at.empty() ? "" : " in " + facts.at, facts.load);
   for (auto [kind, bytes] : facts.byKind)

@@ -9,6 +9,7 @@
 #include "memopt/Package/Program.h"
 
 #include "memopt/Analysis/KernelGraph.h"
+#include "memopt/Analysis/StepModel.h"
 #include "memopt/Conversion/HostProgram.h"
 #include "memopt/Conversion/KernelLowering.h"
 #include "memopt/Conversion/ObjectEmission.h"
@@ -20,15 +21,10 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-FailureOr<std::string> memopt::getTargetProcessor(const ProgramOptions &options,
-                                                  std::string &message) {
-  return resolveProcessor(options.targetFeatures, message);
-}
-
 /// For each result the operand whose bytes the plan lets it take over, or -1.
 static SmallVector<int64_t> getTakenOperands(KernelOp kernel) {
   SmallVector<int64_t> taken;
-  auto offsets = kernel->getAttrOfType<DenseI64ArrayAttr>(MemoptDialect::kOffsetsAttr);
+  DenseI64ArrayAttr offsets = kernel.getOffsetsAttr();
   for (unsigned result = 0; result < kernel.getNumResults(); ++result) {
     taken.push_back(-1);
     for (auto [number, operand] : llvm::enumerate(kernel.getInputs())) {
@@ -45,16 +41,20 @@ static SmallVector<int64_t> getTakenOperands(KernelOp kernel) {
 /// The program as functions of llvm and the dialects of loops and vectors.
 static FailureOr<OwningOpRef<ModuleOp>> buildProgram(ModuleOp planned,
                                                      const ProgramOptions &options) {
+  FailureOr<StepModel> step = StepModel::create(planned);
+  auto target = dyn_cast<CpuAttr>(Attribute(getTarget(planned)));
+  if (failed(step) || !target)
+    return planned.emitError("is compiled for no processor");
   std::string message;
-  FailureOr<std::string> processor = resolveProcessor(options.targetFeatures, message);
+  FailureOr<std::string> processor = resolveProcessor(target.getProcessor(), message);
   if (failed(processor))
     return planned.emitError() << message;
   OwningOpRef<ModuleOp> program(ModuleOp::create(planned.getLoc()));
   KernelOptions kernelOptions;
   kernelOptions.vectorBytes = getVectorBytes(*processor);
-  kernelOptions.isReference = options.reference;
+  kernelOptions.isReference = target.getReference();
   KernelLowering lowering(*program, kernelOptions);
-  LogicalResult built = buildHostProgram(getStepFunction(planned), *program, [&](KernelOp kernel) {
+  LogicalResult built = buildHostProgram(step->getFunction(), *program, [&](KernelOp kernel) {
     return lowering.lower(kernel, getTakenOperands(kernel));
   });
   if (failed(built))
@@ -68,7 +68,7 @@ LogicalResult memopt::writeProgram(ModuleOp planned, const ProgramOptions &optio
   if (failed(program))
     return failure();
   ObjectOptions object;
-  object.processor = options.targetFeatures;
+  object.processor = cast<CpuAttr>(Attribute(getTarget(planned))).getProcessor().str();
   object.threads =
       options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   return emitSharedObject(**program, object, path);

@@ -9,6 +9,7 @@
 #include "memopt/Pipelines/Pipelines.h"
 
 #include "memopt/Dialect/Memopt.h"
+#include "memopt/Target/Cpu/CpuTarget.h"
 #include "memopt/Transforms/Passes.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -60,11 +61,8 @@ void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &
   RecomputeElementwisePassOptions recompute;
   recompute.enabled = options.recompute;
   manager.addNestedPass<func::FuncOp>(createRecomputeElementwisePass(recompute));
-  FormKernelsPassOptions kernels;
-  kernels.threads = options.threads;
-  kernels.reference = options.reference;
-  manager.addNestedPass<func::FuncOp>(createFormKernelsPass(kernels));
-  manager.addNestedPass<func::FuncOp>(createVerifyKernelGraphPass());
+  manager.addNestedPass<func::FuncOp>(createFormKernelsPass());
+  manager.addPass(createVerifyKernelGraphPass());
 }
 
 void memopt::buildSchedulePipeline(OpPassManager &manager, const PipelineOptions &options) {
@@ -95,6 +93,7 @@ void memopt::registerMemoptDialects(DialectRegistry &registry) {
                   memref::MemRefDialect, scf::SCFDialect, tensor::TensorDialect,
                   vector::VectorDialect>();
   registerUpstreamInterfaces(registry);
+  registerCpuTarget(registry);
 }
 
 void memopt::registerMemoptPipelines() {

@@ -89,7 +89,7 @@ public:
   bool isForward(size_t index) const { return isForward(instructions[index]); }
 
 private:
-  static bool isForward(Operation *op) { return !op->hasAttr(MemoptDialect::kPhaseAttr); }
+  static bool isForward(Operation *op) { return getPhase(op) == Phase::Forward; }
 
   ArrayRef<Operation *> instructions;
   SmallVector<int> of;
@@ -100,12 +100,13 @@ struct ActivationCheckpointingPass
   using ActivationCheckpointingPassBase::ActivationCheckpointingPassBase;
 
   void runOnOperation() override {
-    func::FuncOp function = getStepFunction(getOperation());
-    if (!function || (modules.empty() && segments <= 1))
+    if (modules.empty() && segments <= 1)
       return;
-    insertVariableCopies(function);
-    OrderProblem problem(function, CostModel(getOperation()));
-    KernelGraph graph(function);
+    FailureOr<StepModel> step = createPlannableStep(getOperation());
+    if (failed(step))
+      return signalPassFailure();
+    OrderProblem problem(*step, CostModel(getOperation()));
+    KernelGraph graph(step->getFunction());
     Segments parts(graph.getInstructions());
     if (!modules.empty() &&
         failed(parts.fromModules(llvm::to_vector_of<std::string>(modules), getOperation())))

@@ -13,7 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Analysis/KernelGraph.h"
+#include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Passes.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

@@ -307,7 +307,7 @@ void BackwardBuilder::markGradients() {
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointAfterValue(gradient);
     auto mark = GradientOp::create(builder, loc, gradient, FlatSymbolRefAttr::get(variable));
-    mark->setAttr(MemoptDialect::kPhaseAttr, builder.getStringAttr("backward"));
+    setPhase(mark, Phase::Backward);
   }
 }
 
@@ -318,7 +318,7 @@ void BackwardBuilder::finish() {
     if (isOpTriviallyDead(op))
       op->erase();
     else if (!matchPattern(op, m_Constant()))
-      op->setAttr(MemoptDialect::kPhaseAttr, builder.getStringAttr("backward"));
+      setPhase(op, Phase::Backward);
     op = previous;
   }
 }

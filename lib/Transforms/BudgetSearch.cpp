@@ -24,12 +24,12 @@ namespace planning = ::memopt::planning;
 namespace {
 /// The kernel graph in one form, and its orders.
 struct Form {
-  Form(ModuleOp module, int64_t inlined)
-      : module(module), inlined(inlined), costs(module), problem(getStepFunction(module), costs) {}
+  Form(const StepModel &step, int64_t inlined)
+      : step(step), inlined(inlined), costs(step.getModule()), problem(step, costs) {}
 
   FailureOr<BudgetPlan> measure(std::vector<int32_t> order) const;
 
-  ModuleOp module;
+  StepModel step;
   int64_t inlined; ///< values that their readers compute
   CostModel costs;
   OrderProblem problem;
@@ -43,13 +43,13 @@ struct Candidate {
 };
 } // namespace
 
-static LogicalResult fail(ModuleOp module, llvm::Error error) {
-  return module.emitError() << "rematerialization failed: " << llvm::toString(std::move(error));
+static LogicalResult fail(const StepModel &step, llvm::Error error) {
+  return step.getModule().emitError() << "rematerialization failed: " << llvm::toString(std::move(error));
 }
 
 struct BudgetSearch::State {
-  State(ModuleOp module, BudgetOptions options)
-      : options(options), standing(module, /*inlined=*/0) {}
+  State(const StepModel &step, BudgetOptions options)
+      : options(options), standing(step, /*inlined=*/0) {}
 
   LogicalResult solve();
   LogicalResult solve(const Form &form);
@@ -63,17 +63,17 @@ struct BudgetSearch::State {
   int64_t lowerBound = std::numeric_limits<int64_t>::max();
 };
 
-BudgetSearch::BudgetSearch(ModuleOp module, BudgetOptions options)
-    : state(std::make_unique<State>(module, options)) {}
+BudgetSearch::BudgetSearch(const StepModel &step, BudgetOptions options)
+    : state(std::make_unique<State>(step, options)) {}
 BudgetSearch::~BudgetSearch() = default;
 
 void BudgetSearch::apply(const BudgetPlan &plan) {
   Form &standing = state->standing;
   if (!plan.inlined)
     return standing.problem.apply(plan.order);
-  func::FuncOp function = getStepFunction(standing.module);
-  function.getBody().takeBody(getStepFunction(state->inlining->module).getBody());
-  OrderProblem(function, standing.costs).apply(plan.order);
+  func::FuncOp inlining = state->inlining->step.getFunction();
+  standing.step.getFunction().getBody().takeBody(inlining.getBody());
+  OrderProblem(*StepModel::create(standing.step.getModule()), standing.costs).apply(plan.order);
 }
 
 int64_t BudgetSearch::getLowerBound() const { return state->lowerBound; }
@@ -94,16 +94,16 @@ FailureOr<BudgetPlan> BudgetSearch::getGivenPlan() {
 FailureOr<BudgetPlan> Form::measure(std::vector<int32_t> order) const {
   llvm::Expected<planning::RematMeasure> cost = planning::measureRemat(problem.getProblem(), order);
   if (!cost)
-    return fail(module, cost.takeError());
-  OwningOpRef<ModuleOp> copy(ModuleOp(module).clone());
-  func::FuncOp copied = getStepFunction(*copy);
+    return fail(step, cost.takeError());
+  OwningOpRef<ModuleOp> copy(step.getModule().clone());
+  StepModel copied = *StepModel::create(*copy);
   OrderProblem(copied, costs).apply(order);
   planning::ArenaOptions arena;
   arena.iterations = kArenaIterations;
   llvm::Expected<planning::ArenaSolution> layout =
-      planning::solveArena(buildArenaProblem(KernelGraph(copied)), arena);
+      planning::solveArena(SpaceProblem(KernelGraph(copied.getFunction()), Space::Device).problem, arena);
   if (!layout)
-    return fail(module, layout.takeError());
+    return fail(step, layout.takeError());
   BudgetPlan plan;
   plan.clones = static_cast<int64_t>(order.size() - problem.getProblem().ops.size());
   plan.inlined = inlined;
@@ -124,9 +124,9 @@ LogicalResult BudgetSearch::State::solve() {
   constexpr double kBinding = 1.25;
   if (static_cast<double>(candidates.front().point.peak) <=
       kBinding * static_cast<double>(lowerBound))
-    copy = inlineIntoReaders(standing.module);
+    copy = inlineIntoReaders(standing.step.getModule());
   if (copy.module) {
-    inlining.emplace(*copy.module, copy.values);
+    inlining.emplace(*StepModel::create(*copy.module), copy.values);
     if (failed(solve(*inlining)))
       return failure();
   }
@@ -150,9 +150,9 @@ LogicalResult BudgetSearch::State::solve(const Form &form) {
   llvm::Expected<planning::RematFrontier> frontier =
       planning::solveRematFrontier(form.problem.getProblem(), search);
   if (!frontier)
-    return fail(form.module, frontier.takeError());
+    return fail(form.step, frontier.takeError());
   if (llvm::Error wrong = planning::verifyRematFrontier(form.problem.getProblem(), *frontier))
-    return fail(form.module, std::move(wrong));
+    return fail(form.step, std::move(wrong));
   lowerBound = std::min(lowerBound, frontier->peakLowerBound);
   for (planning::RematFrontier::Point &point : frontier->points)
     candidates.push_back({&form, std::move(point), std::nullopt});

@@ -135,13 +135,15 @@ private:
     return FusedLoc::get(unit.front()->getContext(), locations);
   }
 
-  /// Attributes that all members agree on (phase, clone).
+  /// The phase of its members, which is one, and the number of the clone that all of them are.
   void copyAttributes(KernelOp kernel) const {
-    for (NamedAttribute attribute : unit.front()->getDiscardableAttrs())
-      if (llvm::all_of(unit, [&](Operation *op) {
-            return op->getDiscardableAttr(attribute.getName()) == attribute.getValue();
-          }))
-        kernel->setDiscardableAttr(attribute.getName(), attribute.getValue());
+    kernel.setPhase(getPhase(unit.front()));
+    Attribute clone = unit.front()->getDiscardableAttr(MemoptDialect::kCloneAttr);
+    bool isClone = clone && llvm::all_of(unit, [&](Operation *op) {
+      return op->getDiscardableAttr(MemoptDialect::kCloneAttr) == clone;
+    });
+    if (isClone)
+      kernel.setClone(cast<IntegerAttr>(clone).getInt());
   }
 
   const KernelFusion &fusion;
@@ -175,7 +177,7 @@ struct FormKernelsPass : memopt::impl::FormKernelsPassBase<FormKernelsPass> {
       return;
     Block &block = func.getBody().front();
     eraseDeadOps(block);
-    if (failed(formLibraryCalls(block, {threads, reference})))
+    if (failed(formLibraryCalls(block)))
       return signalPassFailure();
     eraseDeadOps(block);
     formKernels(block);

@@ -1,4 +1,4 @@
-//===- FormLibraryCalls.h - named ops to library calls --*- C++ -*-===//
+//===- FormLibraryCalls.h - named ops to library calls ----------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -9,18 +9,23 @@
 #ifndef MEMOPT_LIB_TRANSFORMS_FORMLIBRARYCALLS_H
 #define MEMOPT_LIB_TRANSFORMS_FORMLIBRARYCALLS_H
 
+#include "memopt/Dialect/Memopt.h"
+
 #include "mlir/IR/Block.h"
 
 namespace mlir::memopt {
 
-struct LibraryCallOptions {
-  int threads = 2;        ///< for which workspaces are planned
-  bool reference = false; ///< ask for reference implementations
-};
+/// Replaces every op of the block that a library computes by a call, planned for the module's
+/// target.
+LogicalResult formLibraryCalls(Block &block);
 
-/// Turns every matmul, convolution and attention op of `block` into memopt.library_call, with views
-/// of operands and results folded into strides and a following bias folded into the call.
-llvm::LogicalResult formLibraryCalls(Block &block, const LibraryCallOptions &options);
+/// Each replaces one op and what it folds into the call.
+LogicalResult formMatmulCall(MatmulOp op);
+LogicalResult formConvolutionCall(ConvolutionOp op);
+LogicalResult formConvolutionCall(ConvolutionBackwardDataOp op);
+LogicalResult formConvolutionCall(ConvolutionBackwardWeightsOp op);
+LogicalResult formAttentionCall(AttentionOp op);
+LogicalResult formAttentionCall(AttentionBackwardOp op);
 
 } // namespace mlir::memopt
 

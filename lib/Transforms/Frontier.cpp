@@ -16,8 +16,10 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 FailureOr<Frontier> Frontier::compute(ModuleOp module, const BudgetOptions &options, int points) {
-  insertVariableCopies(getStepFunction(module));
-  BudgetSearch search(module, options);
+  FailureOr<StepModel> step = createPlannableStep(module);
+  if (failed(step))
+    return failure();
+  BudgetSearch search(*step, options);
   FailureOr<BudgetPlan> given = search.getGivenPlan();
   if (failed(given))
     return failure();

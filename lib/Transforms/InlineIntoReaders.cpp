@@ -11,6 +11,7 @@
 #include "KernelFusion.h"
 
 #include "memopt/Analysis/KernelGraph.h"
+#include "memopt/Analysis/StepModel.h"
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/Analysis/SliceAnalysis.h"
@@ -152,7 +153,8 @@ static void dropResult(KernelOp kernel, unsigned dropped) {
     OpBuilder builder(kernel);
     auto smaller =
         KernelOp::create(builder, kernel.getLoc(), ValueRange(kept).getTypes(), kernel.getInputs());
-    smaller->setDiscardableAttrs(llvm::to_vector(kernel->getDiscardableAttrs()));
+    smaller.setPhase(kernel.getPhase());
+    smaller.setClone(kernel.getClone());
     smaller.getBody().takeBody(kernel.getBody());
     for (auto [old, made] : llvm::zip_equal(kept, smaller.getResults()))
       old.replaceAllUsesWith(made);
@@ -205,12 +207,12 @@ private:
       if (free == takeable.end())
         own.insert(result);
     }
-    if (int64_t workspace = graph.getWorkspaceOf(op); workspace >= 0)
-      own.insert(static_cast<unsigned>(workspace));
+    own.insert_range(graph.getWorkspacesOf(op));
     int64_t bytes = 0;
     for (unsigned number : own)
-      if (graph.getBuffers()[number].kind != Buffer::Kind::Variable)
-        bytes += graph.getBuffers()[number].bytes;
+      if (const Buffer &buffer = graph.getBuffers()[number];
+          buffer.kind != Buffer::Kind::Variable && buffer.space == Space::Device)
+        bytes += buffer.bytes;
     return bytes;
   }
 };
@@ -232,16 +234,19 @@ static SmallVector<OpResult> getCandidates(Operation *instruction) {
   return llvm::map_to_vector(order, [&](auto entry) { return values[entry.second]; });
 }
 
+/// Of a module that has one.
+static func::FuncOp getStep(ModuleOp module) { return StepModel::create(module)->getFunction(); }
+
 InlinedForm mlir::memopt::inlineIntoReaders(ModuleOp module) {
   InlinedForm form;
-  KernelGraph given(getStepFunction(module));
-  double resident = static_cast<double>(given.getVariableBytes());
+  KernelGraph given(getStep(module));
+  double resident = static_cast<double>(given.getVariableBytes(Space::Device));
   double before = resident + static_cast<double>(Widest(given).bytes), after = before;
   ModuleOp current = module;
   int64_t attempts = 0;
   for (bool isBetter = true; isBetter;) {
     isBetter = false;
-    KernelGraph graph(getStepFunction(current));
+    KernelGraph graph(getStep(current));
     Widest widest(graph);
     after = resident + static_cast<double>(widest.bytes);
     if (widest.instruction < 0 || attempts + widest.count > kMaxAttempts)
@@ -251,7 +256,7 @@ InlinedForm mlir::memopt::inlineIntoReaders(ModuleOp module) {
       IRMapping mapping;
       OwningOpRef<ModuleOp> attempt = cast<ModuleOp>(current->clone(mapping));
       inlineValue(cast<OpResult>(mapping.lookup(Value(candidate))));
-      KernelGraph changed(getStepFunction(*attempt));
+      KernelGraph changed(getStep(*attempt));
       if (!Widest(changed).isBelow(widest) || !changed.getWritesNeedingCopies().empty())
         continue;
       form.module = std::move(attempt);

@@ -130,7 +130,7 @@ private:
 template <typename OpTy, typename... Args>
 OpTy UpdateBuilder::create(Location loc, Args &&...args) {
   OpTy op = OpTy::create(builder, loc, std::forward<Args>(args)...);
-  op->setAttr(MemoptDialect::kPhaseAttr, builder.getStringAttr("optimizer"));
+  setPhase(op, Phase::Optimizer);
   return op;
 }
 
@@ -150,16 +150,14 @@ void UpdateBuilder::write(Value value, StringRef variable, Location loc) {
   create<WriteOp>(loc, value, FlatSymbolRefAttr::get(builder.getContext(), variable));
 }
 
-static VariableOp makeVariable(OpBuilder &builder, Location loc, StringRef name, Type type,
-                               Role role, FloatAttr initial) {
+static VariableOp makeVariable(OpBuilder &builder, Location loc, StringRef name,
+                               RankedTensorType type, Role role, FloatAttr initial) {
   OperationState state(loc, VariableOp::getOperationName());
-  VariableOp::Properties &properties = state.getOrAddProperties<VariableOp::Properties>();
-  properties.sym_name = builder.getStringAttr(name);
-  properties.type = TypeAttr::get(type);
-  properties.role = RoleAttr::get(builder.getContext(), role);
-  properties.init_value = initial;
-  properties.names = builder.getStrArrayAttr({name});
-  return cast<VariableOp>(Operation::create(state));
+  VariableOp::build(builder, state, name, type, role);
+  auto variable = cast<VariableOp>(Operation::create(state));
+  variable.setInitValueAttr(initial);
+  variable.setNamesAttr(builder.getStrArrayAttr({name}));
+  return variable;
 }
 
 FailureOr<Value> UpdateBuilder::readHyperparameter(Location loc, StringRef name, Type elementType,

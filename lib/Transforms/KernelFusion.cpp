@@ -337,10 +337,6 @@ bool KernelFusion::isRowLocal(const FusionEdge &edge) const {
 /// Kernels do not reach across phases. Updates stay apart because whoever runs the program may look
 /// at loss and gradients before any state changes; what backward recomputes must not be computed
 /// early and kept after all.
-static StringRef getPhase(Operation *op) {
-  auto phase = op->getAttrOfType<StringAttr>(MemoptDialect::kPhaseAttr);
-  return phase ? phase.getValue() : "forward";
-}
 
 bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
   constexpr size_t maximumMembers = 48, maximumBuffers = 32;
@@ -352,7 +348,7 @@ bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
   llvm::SmallDenseSet<Value> buffers;
   double points = 0;
   ArrayRef<int64_t> rows = nodes[members.front()].rows;
-  StringRef phase = getPhase(nodes[members.front()].op);
+  Phase phase = getPhase(nodes[members.front()].op);
   for (unsigned member : members) {
     const FusionNode &node = nodes[member];
     if (!node.isMember || node.isAlone || getPhase(node.op) != phase)
@@ -490,12 +486,12 @@ bool KernelFusion::isSmallLeaf(unsigned cluster) const {
 /// Counters and updates of biases are launches rather than work: neighbours run together, whatever
 /// their shapes.
 void KernelFusion::mergeSmallLeaves() {
-  llvm::StringMap<unsigned> open; ///< by phase
+  llvm::SmallDenseMap<int, unsigned> open; ///< by phase
   for (unsigned cluster = 0; cluster < clusters.size(); ++cluster) {
     if (!isSmallLeaf(cluster))
       continue;
-    StringRef phase = getPhase(nodes[clusters[cluster].front()].op);
-    auto [place, isNew] = open.try_emplace(phase, cluster);
+    Phase phase = getPhase(nodes[clusters[cluster].front()].op);
+    auto [place, isNew] = open.try_emplace(static_cast<int>(phase), cluster);
     if (!isNew && !tryMerge(place->second, cluster))
       place->second = cluster;
   }

@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -41,15 +42,23 @@ static Value createCopy(OpBuilder &builder, Location location, Value value) {
   return kernel.getResult(0);
 }
 
-/// The copy stands before the return: by then every reader of the old value has run.
-void mlir::memopt::insertVariableCopies(func::FuncOp function) {
-  KernelGraph graph(function);
-  for (WriteOp write : graph.getWritesNeedingCopies()) {
-    OpBuilder builder(function.getBody().front().getTerminator());
+/// The copy stands at the end of the write's block: by then every reader of the old value has run.
+static void insertVariableCopies(func::FuncOp function) {
+  KernelGraph graph(function);  for (WriteOp write : graph.getWritesNeedingCopies()) {
+    Block *block = write->getBlock();
+    OpBuilder builder(block, block->mightHaveTerminator() ? Block::iterator(block->getTerminator())
+                                                          : block->end());
     Value copy = createCopy(builder, write.getLoc(), write.getValue());
     write.getValueMutable().assign(copy);
     write->moveAfter(copy.getDefiningOp());
   }
+}
+
+FailureOr<StepModel> mlir::memopt::createPlannableStep(ModuleOp module) {
+  FailureOr<StepModel> step = StepModel::create(module);
+  if (succeeded(step))
+    insertVariableCopies(step->getFunction());
+  return step;
 }
 
 //===----------------------------------------------------------------------===//
@@ -61,37 +70,57 @@ static int64_t getAlignment(int64_t bytes) {
   return bytes >= 64 ? 64 : std::max<int64_t>(8, llvm::PowerOf2Ceil(std::max<int64_t>(bytes, 1)));
 }
 
-planning::ArenaProblem mlir::memopt::buildArenaProblem(const KernelGraph &graph) {
-  planning::ArenaProblem problem;
+SpaceProblem::SpaceProblem(const KernelGraph &graph, Space space) {
   SmallVector<int32_t> inPlaceOf = graph.getBuffersInPlace();
+  SmallVector<int32_t> itemOf(graph.getBuffers().size(), -1);
   for (auto [number, buffer] : llvm::enumerate(graph.getBuffers())) {
+    if (buffer.space != space)
+      continue;
+    itemOf[number] = static_cast<int32_t>(buffers.size());
+    buffers.push_back(number);
+  }
+  for (unsigned number : buffers) {
+    const Buffer &buffer = graph.getBuffers()[number];
     planning::ArenaBuffer item;
     item.size = buffer.bytes;
     item.lower = buffer.begin;
     item.upper = buffer.end;
     item.alignment = getAlignment(buffer.bytes);
     item.pinnedAtBottom = buffer.kind == Buffer::Kind::Variable;
-    item.inPlaceOf = inPlaceOf[number];
+    item.inPlaceOf = inPlaceOf[number] < 0 ? -1 : itemOf[inPlaceOf[number]];
     problem.buffers.push_back(item);
   }
-  return problem;
+  for (const Loop &loop : graph.getLoops())
+    problem.loops.push_back({loop.begin, loop.end});
+}
+
+std::string SpaceProblem::describeBinding(const KernelGraph &graph) const {
+  constexpr size_t kShown = 10;
+  std::string list;
+  std::vector<int32_t> binding = planning::arenaBindingBuffers(problem);
+  for (int32_t index : ArrayRef<int32_t>(binding).take_front(kShown)) {
+    const Buffer &buffer = graph.getBuffers()[buffers[index]];
+    list += llvm::formatv("\n  {0} bytes: {1}", buffer.bytes, buffer.describe()).str();
+  }
+  return list;
 }
 
 //===----------------------------------------------------------------------===//
 // Problem of order
 //===----------------------------------------------------------------------===//
 
-OrderProblem::OrderProblem(func::FuncOp function, const CostModel &costs) : function(function) {
+OrderProblem::OrderProblem(const StepModel &step, const CostModel &costs)
+    : function(step.getFunction()) {
   KernelGraph graph(function);
   llvm::append_range(instructions, graph.getInstructions());
   planning::RematOp &inputs = problem.ops.emplace_back();
   inputs.pinned = true;
   for (BlockArgument argument : function.getArguments())
     inputs.results.push_back(getTensorBytes(argument.getType()));
-  problem.resident = graph.getVariableBytes();
+  problem.resident = graph.getVariableBytes(Space::Device);
   for (Operation *op : instructions)
     addInstruction(graph, op, costs);
-  addWriteOrder(graph);
+  addWriteOrder(step);
   planning::RematOp last;
   last.pinned = true;
   for (Value returned : function.getBody().front().getTerminator()->getOperands()) {
@@ -116,8 +145,7 @@ void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const
   planning::RematOp item;
   item.cost = costs.getNanoseconds(op);
   item.after.push_back(0);
-  auto recompute = dyn_cast<RecomputableOpInterface>(op);
-  item.pinned = !recompute || !recompute.isRecomputable();
+  item.pinned = !cast<RecomputableOpInterface>(op).isRecomputable();
   for (Value result : op->getResults()) {
     bool inVariable = graph.getBuffers()[graph.getBufferOf(result)].kind == Buffer::Kind::Variable;
     item.pinned |= inVariable;
@@ -127,8 +155,8 @@ void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const
         item.inPlace.push_back({static_cast<int32_t>(cast<OpResult>(result).getResultNumber()),
                                 valueOf(graph.getBuffers()[operand].value)});
   }
-  if (auto cost = dyn_cast<CostOpInterface>(op))
-    item.workspace = cost.getWorkspaceBytes();
+  for (const Workspace &workspace : cast<InstructionOpInterface>(op).getWorkspaces())
+    item.workspace += workspace.bytes;
   for (Value operand : op->getOperands()) {
     Value root = getBufferRoot(operand);
     if (!root.getDefiningOp<ReadOp>())
@@ -137,31 +165,36 @@ void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const
   problem.ops.push_back(std::move(item));
 }
 
+/// The instructions that read what `read` gives, reshapes looked through.
+static SmallVector<Operation *> getReaders(ReadOp read) {
+  SmallVector<Operation *> readers;
+  SmallVector<Value> values{read.getResult()};
+  for (size_t i = 0; i < values.size(); ++i)
+    for (Operation *user : values[i].getUsers()) {
+      if (isReshape(user))
+        values.push_back(user->getResult(0));
+      else if (isInstruction(user))
+        readers.push_back(user);
+    }
+  return readers;
+}
+
 /// A variable's new value destroys the old: its maker comes after every reader of the old one,
 /// clones included.
-void OrderProblem::addWriteOrder(const KernelGraph &graph) {
-  llvm::MapVector<StringAttr, SmallVector<Operation *>> readers;
-  for (auto read : function.getOps<ReadOp>()) {
-    SmallVector<Value> values{read.getResult()};
-    for (size_t i = 0; i < values.size(); ++i)
-      for (Operation *user : values[i].getUsers()) {
-        if (isReshape(user))
-          values.push_back(user->getResult(0));
-        else if (isInstruction(user))
-          readers[read.getVariableAttr().getAttr()].push_back(user);
-      }
-  }
-  for (auto write : function.getOps<WriteOp>()) {
-    Operation *maker = getBufferRoot(write.getValue()).getDefiningOp();
-    if (!maker || !isInstruction(maker))
-      continue;
-    std::vector<int32_t> &after = problem.ops[numbers.lookup(maker)].after;
-    for (Operation *reader : readers.lookup(write.getVariableAttr().getAttr()))
-      if (reader != maker)
-        after.push_back(numbers.lookup(reader));
-    llvm::sort(after);
-    after.erase(std::unique(after.begin(), after.end()), after.end());
-  }
+void OrderProblem::addWriteOrder(const StepModel &step) {
+  for (const auto &[variable, writes] : step.getAllWrites())
+    for (WriteOp write : writes) {
+      Operation *maker = getBufferRoot(write.getValue()).getDefiningOp();
+      if (!isInstruction(maker))
+        continue;
+      std::vector<int32_t> &after = problem.ops[numbers.lookup(maker)].after;
+      for (ReadOp read : step.getReads(variable))
+        for (Operation *reader : getReaders(read))
+          if (reader != maker)
+            after.push_back(numbers.lookup(reader));
+      llvm::sort(after);
+      after.erase(std::unique(after.begin(), after.end()), after.end());
+    }
 }
 
 //===----------------------------------------------------------------------===//
@@ -210,7 +243,7 @@ void OrderProblem::apply(ArrayRef<int32_t> order) {
       op->moveBefore(terminator);
     } else {
       op = builder.clone(*original);
-      op->setAttr(MemoptDialect::kCloneAttr, builder.getI64IntegerAttr(instance));
+      cast<InstructionOpInterface>(op).setClone(instance);
     }
     rewire(op, operands[original]);
     for (auto [from, to] : llvm::zip(original->getResults(), op->getResults()))

@@ -11,17 +11,26 @@
 
 #include "memopt/Analysis/CostModel.h"
 #include "memopt/Analysis/KernelGraph.h"
+#include "memopt/Analysis/StepModel.h"
 #include "memopt/Planning/Arena.h"
 #include "memopt/Planning/Remat.h"
 
 namespace mlir::memopt {
 
-/// Gives every write whose value cannot be made in the variable's bytes a copying kernel, so that
-/// the graph that solvers see is the one that runs.
-void insertVariableCopies(func::FuncOp function);
+/// The step of a kernel graph's module, in which every write whose value cannot be made in the
+/// variable's bytes has got a copying kernel: the graph that solvers see is the one that runs.
+FailureOr<StepModel> createPlannableStep(ModuleOp module);
 
-/// The arena problem of the instructions in their present order: one buffer per KernelGraph buffer.
-::memopt::planning::ArenaProblem buildArenaProblem(const KernelGraph &graph);
+/// The arena problem of one space, with the instructions in their present order.
+struct SpaceProblem {
+  SpaceProblem(const KernelGraph &graph, Space space);
+
+  /// The largest buffers alive at the peak, one line each.
+  std::string describeBinding(const KernelGraph &graph) const;
+
+  ::memopt::planning::ArenaProblem problem;
+  SmallVector<unsigned> buffers; ///< by buffer of the problem: the number in the kernel graph
+};
 
 /// The instructions of a kernel graph as ops of Planning's rematerialization problem. Op 0 makes
 /// the inputs, the last op takes what the caller reads afterwards; instruction i is op i + 1.
@@ -29,7 +38,7 @@ void insertVariableCopies(func::FuncOp function);
 /// the old value.
 class OrderProblem {
 public:
-  OrderProblem(func::FuncOp function, const CostModel &costs);
+  OrderProblem(const StepModel &step, const CostModel &costs);
 
   const ::memopt::planning::RematProblem &getProblem() const { return problem; }
 
@@ -39,7 +48,7 @@ public:
 
 private:
   void addInstruction(const KernelGraph &graph, Operation *op, const CostModel &costs);
-  void addWriteOrder(const KernelGraph &graph);
+  void addWriteOrder(const StepModel &step);
   ::memopt::planning::RematValue valueOf(Value root) const;
 
   func::FuncOp function;

@@ -20,7 +20,6 @@
 #include "memopt/Transforms/Passes.h"
 
 #include "mlir/IR/Builders.h"
-#include "llvm/Support/FormatVariadic.h"
 
 namespace mlir::memopt {
 #define GEN_PASS_DEF_PLANMEMORYPASS
@@ -31,50 +30,82 @@ using namespace mlir;
 using namespace mlir::memopt;
 namespace planning = ::memopt::planning;
 
+namespace {
+/// One space of the step, placed.
+struct SpaceLayout {
+  Space space;
+  SpaceProblem problem;
+  planning::ArenaSolution solution;
+};
+} // namespace
+
 //===----------------------------------------------------------------------===//
 // Answer
 //===----------------------------------------------------------------------===//
 
-static void writeOffsets(ModuleOp module, func::FuncOp function, const KernelGraph &graph,
-                         const planning::ArenaSolution &solution) {
-  Builder builder(module.getContext());
+/// By buffer of the kernel graph, its offset in the arena of its space.
+static SmallVector<int64_t> collectOffsets(const KernelGraph &graph,
+                                           ArrayRef<SpaceLayout> layouts) {
+  SmallVector<int64_t> offsets(graph.getBuffers().size(), 0);
+  for (const SpaceLayout &layout : layouts)
+    for (auto [item, buffer] : llvm::enumerate(layout.problem.buffers))
+      offsets[buffer] = layout.solution.offsets[item];
+  return offsets;
+}
+
+static void writeOffsets(const StepModel &step, const KernelGraph &graph,
+                         ArrayRef<int64_t> offsets) {
+  Builder builder(step.getModule().getContext());
+  func::FuncOp function = step.getFunction();
   for (auto [index, buffer] : llvm::enumerate(graph.getBuffers())) {
-    IntegerAttr offset = builder.getI64IntegerAttr(solution.offsets[index]);
+    IntegerAttr offset = builder.getI64IntegerAttr(offsets[index]);
     if (buffer.kind == Buffer::Kind::Variable)
-      buffer.variable->setAttr(MemoptDialect::kOffsetAttr, offset);
+      VariableOp(buffer.variable).setOffsetAttr(offset);
     if (buffer.kind == Buffer::Kind::Input)
       function.setArgAttr(cast<BlockArgument>(buffer.value).getArgNumber(),
                           MemoptDialect::kOffsetAttr, offset);
   }
+  int64_t libraryCalls = 0;
   for (Operation *op : graph.getInstructions()) {
-    SmallVector<int64_t> offsets;
+    SmallVector<int64_t> own;
     for (Value result : op->getResults())
-      offsets.push_back(solution.offsets[graph.getBufferOf(result)]);
-    if (int64_t workspace = graph.getWorkspaceOf(op); workspace >= 0)
-      offsets.push_back(solution.offsets[workspace]);
-    op->setAttr(MemoptDialect::kOffsetsAttr, builder.getDenseI64ArrayAttr(offsets));
+      if (isa<RankedTensorType>(result.getType()))
+        own.push_back(offsets[graph.getBufferOf(result)]);
+    for (unsigned workspace : graph.getWorkspacesOf(op))
+      own.push_back(offsets[workspace]);
+    cast<InstructionOpInterface>(op).setOffsetsAttr(builder.getDenseI64ArrayAttr(own));
+    if (auto call = dyn_cast<LibraryCallOp>(op))
+      call.setNumber(libraryCalls++);
   }
-  module->setAttr(MemoptDialect::kArenaBytesAttr, builder.getI64IntegerAttr(solution.height));
-  module->setAttr(MemoptDialect::kLowerBoundAttr, builder.getI64IntegerAttr(solution.lowerBound));
+}
+
+static void writeSums(ModuleOp module, ArrayRef<SpaceLayout> layouts) {
+  SmallVector<int64_t> heights, bounds;
+  for (const SpaceLayout &layout : layouts) {
+    heights.push_back(layout.solution.height);
+    bounds.push_back(layout.solution.lowerBound);
+  }
+  module->setAttr(MemoptDialect::kPlannedAttr,
+                  PlannedAttr::get(module.getContext(), heights, bounds));
 }
 
 /// The refusal: what would do, and what stands in the way.
-static LogicalResult refuse(ModuleOp module, const KernelGraph &graph,
-                            const planning::ArenaProblem &problem,
-                            const planning::ArenaSolution &solution, int64_t budget) {
-  InFlightDiagnostic diagnostic = emitError(module.getLoc())
-                                  << "does not fit: the plan needs " << solution.height
-                                  << " bytes of device memory, the budget is " << budget
-                                  << "; the smallest budget that would do is " << solution.height;
-  std::vector<int32_t> binding = planning::arenaBindingBuffers(problem);
-  std::string list = "largest values alive at the peak:";
-  for (int32_t index : ArrayRef<int32_t>(binding).take_front(10)) {
-    const Buffer &buffer = graph.getBuffers()[index];
-    list += llvm::formatv("\n  {0} bytes: {1}", buffer.bytes, buffer.describe()).str();
-  }
-  diagnostic.attachNote() << list;
+static LogicalResult refuse(ModuleOp module, const KernelGraph &graph, const SpaceLayout &layout,
+                            int64_t budget) {
+  InFlightDiagnostic diagnostic =
+      emitError(module.getLoc()) << "does not fit: the plan needs " << layout.solution.height
+                                 << " bytes of " << stringifySpace(layout.space)
+                                 << " memory, the budget is " << budget
+                                 << "; the smallest budget that would do is "
+                                 << layout.solution.height;
+  diagnostic.attachNote() << "largest values alive at the peak:"
+                          << layout.problem.describeBinding(graph);
   return diagnostic;
 }
+
+//===----------------------------------------------------------------------===//
+// Pass
+//===----------------------------------------------------------------------===//
 
 /// The lowest layout found. The same search judged the order (BudgetSearch), so what was said to
 /// fit does; one that aims at the budget is for orders that nobody judged.
@@ -83,11 +114,16 @@ static llvm::Expected<planning::ArenaSolution> place(const planning::ArenaProble
   planning::ArenaOptions options;
   options.iterations = iterations;
   llvm::Expected<planning::ArenaSolution> best = planning::solveArena(problem, options);
-  if (!best || budget < 0 || best->height <= budget)
-    return best;
-  options.capacity = budget;
-  llvm::Expected<planning::ArenaSolution> aimed = planning::solveArena(problem, options);
-  return !aimed || aimed->height < best->height ? std::move(aimed) : std::move(best);
+  if (best && budget >= 0 && best->height > budget) {
+    options.capacity = budget;
+    llvm::Expected<planning::ArenaSolution> aimed = planning::solveArena(problem, options);
+    if (!aimed || aimed->height < best->height)
+      best = std::move(aimed);
+  }
+  if (best)
+    if (llvm::Error invalid = planning::verifyArena(problem, *best))
+      return std::move(invalid);
+  return best;
 }
 
 namespace {
@@ -96,24 +132,42 @@ struct PlanMemoryPass : public mlir::memopt::impl::PlanMemoryPassBase<PlanMemory
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    func::FuncOp function = getStepFunction(module);
-    if (!function)
-      return;
-    insertVariableCopies(function);
-    KernelGraph graph(function);
-    planning::ArenaProblem problem = buildArenaProblem(graph);
-    llvm::Expected<planning::ArenaSolution> solution = place(problem, iterations, budget);
-    llvm::Error invalid =
-        solution ? planning::verifyArena(problem, *solution) : solution.takeError();
-    if (invalid) {
-      emitError(module.getLoc()) << "memory planning failed: "
-                                 << llvm::toString(std::move(invalid));
+    FailureOr<StepModel> step = createPlannableStep(module);
+    if (failed(step))
       return signalPassFailure();
+    KernelGraph graph(step->getFunction());
+    SmallVector<SpaceLayout> layouts;
+    for (unsigned number = 0; number < kNumSpaces; ++number) {
+      auto space = static_cast<Space>(number);
+      SpaceProblem problem(graph, space);
+      auto solution = place(problem.problem, iterations, getBudget(space));
+      if (!solution) {
+        emitError(module.getLoc())
+            << "memory planning failed: " << llvm::toString(solution.takeError());
+        return signalPassFailure();
+      }
+      layouts.push_back({space, std::move(problem), std::move(*solution)});
     }
-    writeOffsets(module, function, graph, *solution);
-    if (budget >= 0 && solution->height > budget &&
-        failed(refuse(module, graph, problem, *solution, budget)))
-      signalPassFailure();
+    writeOffsets(*step, graph, collectOffsets(graph, layouts));
+    writeSums(module, layouts);
+    for (const SpaceLayout &layout : layouts)
+      if (int64_t budget = getBudget(layout.space);
+          budget >= 0 && layout.solution.height > budget &&
+          failed(refuse(module, graph, layout, budget)))
+        return signalPassFailure();
+  }
+
+  /// Bytes; negative for no limit.
+  int64_t getBudget(Space space) const {
+    switch (space) {
+    case Space::Device:
+      return budget;
+    case Space::Host:
+      return hostBudget;
+    case Space::Disk:
+      return diskBudget;
+    }
+    return -1;
   }
 };
 } // namespace

@@ -42,8 +42,7 @@ static constexpr double kMaximumCost = 32;
 //===----------------------------------------------------------------------===//
 
 bool mlir::memopt::isAfterForward(Operation *op) {
-  auto phase = op->getAttrOfType<StringAttr>(MemoptDialect::kPhaseAttr);
-  return phase && phase.getValue() != "forward";
+  return getPhase(op) != Phase::Forward;
 }
 
 SmallVector<Value> mlir::memopt::getTensorsRead(Operation *op) {

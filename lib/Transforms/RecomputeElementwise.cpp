@@ -108,7 +108,7 @@ private:
     OpBuilder b(reader);
     Operation *clone = b.clone(*op);
     clone->setAttr(MemoptDialect::kCloneAttr, b.getI64IntegerAttr(instance));
-    clone->setAttr(MemoptDialect::kPhaseAttr, b.getStringAttr("backward"));
+    setPhase(clone, Phase::Backward);
     positions[clone] = positions.lookup(reader);
     clones += isa<linalg::GenericOp>(op);
     for (OpOperand *use : uses)

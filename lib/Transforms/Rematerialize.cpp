@@ -36,14 +36,15 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    func::FuncOp function = getStepFunction(module);
-    if (!function || budget < 0)
+    if (budget < 0)
       return;
-    insertVariableCopies(function);
+    FailureOr<StepModel> step = createPlannableStep(module);
+    if (failed(step))
+      return signalPassFailure();
     BudgetOptions options;
     options.iterations = iterations;
     options.threads = threads;
-    BudgetSearch search(module, options);
+    BudgetSearch search(*step, options);
     FailureOr<BudgetPlan> given = search.getGivenPlan();
     if (failed(given))
       return signalPassFailure();
@@ -54,7 +55,7 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
       return signalPassFailure();
     search.apply(*plan);
     if (plan->bytes > budget) {
-      refuse(module, function, *plan, search.getLowerBound());
+      refuse(*step, *plan, search.getLowerBound());
       return signalPassFailure();
     }
     emitRemark(module.getLoc())
@@ -66,23 +67,21 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
   }
 
   /// The smallest plan is in place by now: its peak names what binds.
-  void refuse(ModuleOp module, func::FuncOp function, const BudgetPlan &plan, int64_t lowerBound) {
-    module->setAttr(MemoptDialect::kArenaBytesAttr,
-                    Builder(module.getContext()).getI64IntegerAttr(plan.bytes));
-    KernelGraph graph(function);
-    std::string list = "largest values alive at the peak of the smallest plan:";
-    std::vector<int32_t> binding = planning::arenaBindingBuffers(buildArenaProblem(graph));
-    for (int32_t index : ArrayRef<int32_t>(binding).take_front(10))
-      list += llvm::formatv("\n  {0} bytes: {1}", graph.getBuffers()[index].bytes,
-                            graph.getBuffers()[index].describe())
-                  .str();
+  void refuse(const StepModel &step, const BudgetPlan &plan, int64_t lowerBound) {
+    ModuleOp module = step.getModule();
+    int64_t arenaBytes[kNumSpaces] = {plan.bytes}, bounds[kNumSpaces] = {lowerBound};
+    module->setAttr(MemoptDialect::kPlannedAttr,
+                    PlannedAttr::get(module.getContext(), arenaBytes, bounds));
+    KernelGraph graph(step.getFunction());
+    SpaceProblem device(graph, Space::Device);
     InFlightDiagnostic diagnostic =
         emitError(module.getLoc())
         << "does not fit: the budget is " << budget.getValue()
         << " bytes of device memory; the smallest budget that would do is " << plan.bytes
         << ", recomputation included; no order of these instructions needs less than "
         << lowerBound;
-    diagnostic.attachNote() << list;
+    diagnostic.attachNote() << "largest values alive at the peak of the smallest plan:"
+                            << device.describeBinding(graph);
   }
 };
 } // namespace

@@ -74,11 +74,10 @@ struct SchedulePass : public mlir::memopt::impl::SchedulePassBase<SchedulePass> 
   using SchedulePassBase::SchedulePassBase;
 
   void runOnOperation() override {
-    func::FuncOp function = getStepFunction(getOperation());
-    if (!function)
-      return;
-    insertVariableCopies(function);
-    OrderProblem problem(function, CostModel(getOperation()));
+    FailureOr<StepModel> step = createPlannableStep(getOperation());
+    if (failed(step))
+      return signalPassFailure();
+    OrderProblem problem(*step, CostModel(getOperation()));
     planning::RematOptions options;
     options.iterations = iterations;
     options.threads = threads;

@@ -12,11 +12,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "KernelFusion.h"
-#include "memopt/Dialect/Memopt.h"
+#include "memopt/Analysis/KernelGraph.h"
+#include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Passes.h"
-
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace mlir::memopt {
 #define GEN_PASS_DEF_VERIFYKERNELGRAPHPASS
@@ -26,19 +24,28 @@ namespace mlir::memopt {
 using namespace mlir;
 using namespace mlir::memopt;
 
+static LogicalResult verifyBlock(Block &block) {
+  for (Operation &op : block) {
+    if (auto instruction = dyn_cast<InstructionOpInterface>(op)) {
+      for (Block *body : instruction.getBodies())
+        if (failed(verifyBlock(*body)))
+          return failure();
+      continue;
+    }
+    if (!isa<ReadOp, WriteOp, GradientOp, func::ReturnOp>(op) && !isReshape(&op))
+      return op.emitOpError() << "does not belong in a kernel graph: expected an instruction, a "
+                                 "read, a write or a reshape of a buffer";
+  }
+  return success();
+}
+
 namespace {
 struct VerifyKernelGraphPass : memopt::impl::VerifyKernelGraphPassBase<VerifyKernelGraphPass> {
   void runOnOperation() override {
-    if (getOperation().isExternal())
-      return;
-    for (Operation &op : getOperation().getBody().front())
-      if (!isa<KernelOp, LibraryCallOp, ReadOp, WriteOp, GradientOp, func::ReturnOp>(op) &&
-          !isBufferAlias(&op)) {
-        op.emitOpError()
-            << "does not belong in a kernel graph: expected a kernel, a library call, a "
-               "read, a write or a reshape of a buffer";
-        signalPassFailure();
-      }
+    FailureOr<StepModel> step = StepModel::create(getOperation());
+    if (failed(step) || failed(step->verifyAccesses()) || failed(verifyBlock(step->getBody())))
+      return signalPassFailure();
+    markAllAnalysesPreserved();
   }
 };
 } // namespace

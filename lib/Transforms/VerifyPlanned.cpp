@@ -6,14 +6,17 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Runs the program in the abstract: a map from bytes to the value that was last written there. Each
-// instruction must find all bytes of its operands still theirs; then its results take their bytes
-// over. At the end every variable holds what was written to it, and no byte lies outside the arena.
-// Nothing here uses the planner's live ranges, so a mistake there cannot hide here.
+// Runs the program in the abstract: for each space a map from bytes to the value that was last
+// written there. Each instruction must find all bytes of its operands still theirs; then its results
+// take their bytes over. What is in flight takes its destination when it starts, and both ends must
+// still be whole when it is waited for. Bodies of loops run twice. At the end every variable holds
+// what was written to it, and no byte lies outside its arena. Nothing here uses the planner's live
+// ranges, so a mistake there cannot hide here.
 //
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Analysis/KernelGraph.h"
+#include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Passes.h"
 
 #include <map>
@@ -72,81 +75,126 @@ private:
   std::map<int64_t, std::pair<int64_t, const void *>> pieces;
 };
 
+/// Bytes of one space.
+struct Place {
+  Space space = Space::Device;
+  Interval bytes{0, 0};
+  bool overlaps(const Place &other) const {
+    return space == other.space && bytes.overlaps(other.bytes);
+  }
+};
+
 class Simulation {
 public:
-  Simulation(ModuleOp module, func::FuncOp function) : module(module), function(function) {}
+  explicit Simulation(const StepModel &step) : step(step) {}
 
   LogicalResult run() {
-    if (failed(placeVariables()) || failed(placeInputs()))
+    if (failed(placeVariables()) || failed(placeInputs()) || failed(runBlock(step.getBody())))
       return failure();
-    for (Operation &op : function.getBody().front())
-      if (failed(step(&op)))
-        return failure();
-    return success(succeeded(checkVariables()) && succeeded(checkHeight()));
+    return success(succeeded(checkVariables()) && succeeded(checkHeights()) &&
+                   succeeded(checkCalls()));
   }
 
 private:
+  //===--------------------------------------------------------------------===//
+  // What is there before the step
+  //===--------------------------------------------------------------------===//
+
   LogicalResult placeVariables() {
-    for (auto variable : module.getOps<VariableOp>()) {
-      auto offset = variable->getAttrOfType<IntegerAttr>(MemoptDialect::kOffsetAttr);
-      if (!offset)
+    for (auto variable : step.getModule().getOps<VariableOp>()) {
+      if (!variable.getOffset())
         return variable.emitOpError("has no offset in the planned program");
-      Interval bytes{offset.getInt(), offset.getInt() + getTensorBytes(variable.getTensorType())};
-      claim(bytes, variable);
+      claim(getHome(variable), variable);
       current[variable.getSymNameAttr()] = variable;
     }
-    for (auto variable : module.getOps<VariableOp>())
-      if (!ownership.owns(places[variable], variable))
+    for (auto variable : step.getModule().getOps<VariableOp>())
+      if (!owns(places[variable], variable))
         return variable.emitOpError("shares bytes with another variable");
     return success();
   }
 
+  static Place getHome(VariableOp variable) {
+    int64_t offset = variable.getOffsetAttr().getInt();
+    return {variable.getPlacement(), {offset, offset + getTensorBytes(variable.getTensorType())}};
+  }
+
   LogicalResult placeInputs() {
+    func::FuncOp function = step.getFunction();
     for (BlockArgument argument : function.getArguments()) {
       auto offset = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(),
                                                            MemoptDialect::kOffsetAttr);
       if (!offset)
         return function.emitOpError() << "argument " << argument.getArgNumber() << " has no offset";
-      place(argument, offset.getInt(), getTensorBytes(argument.getType()));
+      claim(getPlace(argument, offset.getInt()), argument.getAsOpaquePointer());
     }
     return success();
   }
 
-  void place(Value value, int64_t offset, int64_t bytes) {
-    claim({offset, offset + bytes}, value.getAsOpaquePointer());
+  static Place getPlace(Value value, int64_t offset) {
+    return {getSpace(value.getType()), {offset, offset + getTensorBytes(value.getType())}};
   }
 
-  void claim(Interval bytes, const void *owner) {
-    places[owner] = bytes;
-    ownership.claim(bytes, owner);
-    lowest = std::min(lowest, bytes.begin);
-    highest = std::max(highest, bytes.end);
+  void claim(const Place &place, const void *owner) {
+    auto space = static_cast<size_t>(place.space);
+    places[owner] = place;
+    ownership[space].claim(place.bytes, owner);
+    lowest[space] = std::min(lowest[space], place.bytes.begin);
+    highest[space] = std::max(highest[space], place.bytes.end);
   }
 
-  LogicalResult step(Operation *op) {
+  bool owns(const Place &place, const void *owner) const {
+    return ownership[static_cast<size_t>(place.space)].owns(place.bytes, owner);
+  }
+
+  //===--------------------------------------------------------------------===//
+  // The step
+  //===--------------------------------------------------------------------===//
+
+  LogicalResult runBlock(Block &block) {
+    for (Operation &op : block)
+      if (failed(runOp(&op)))
+        return failure();
+    return success();
+  }
+
+  LogicalResult runOp(Operation *op) {
     if (auto read = dyn_cast<ReadOp>(op)) {
-      const void *owner = current[read.getVariableAttr().getAttr()];
-      aliases[read.getResult()] = owner;
+      aliases[read.getResult()] = current[read.getVariableAttr().getAttr()];
       return success();
     }
     for (Value operand : op->getOperands())
-      if (failed(checkAlive(op, operand)))
+      if (isa<RankedTensorType>(operand.getType()) && failed(checkAlive(op, operand)))
         return failure();
     if (auto write = dyn_cast<WriteOp>(op))
       return checkStored(write);
-    return isInstruction(op) ? placeResults(op) : success();
+    auto instruction = dyn_cast<InstructionOpInterface>(op);
+    return instruction ? runInstruction(instruction) : success();
   }
 
-  const void *ownerOf(Value value) const {
+  LogicalResult runInstruction(InstructionOpInterface instruction) {
+    if (failed(makeBuffers(instruction)))
+      return failure();
+    if (Operation *start = getStart(instruction))
+      if (failed(land(start, instruction)))
+        return failure();
+    // A second iteration finds what the first left behind.
+    for (int64_t turn = 0; turn < std::min<int64_t>(2, instruction.getRepeatCount()); ++turn)
+      for (Block *body : instruction.getBodies())
+        if (failed(runBlock(*body)))
+          return failure();
+    return success();
+  }
+
+  const void *getOwner(Value value) const {
     Value root = getBufferRoot(value);
     auto it = aliases.find(root);
     return it == aliases.end() ? root.getAsOpaquePointer() : it->second;
   }
 
   LogicalResult checkAlive(Operation *op, Value operand) {
-    const void *owner = ownerOf(operand);
+    const void *owner = getOwner(operand);
     auto it = places.find(owner);
-    if (it != places.end() && ownership.owns(it->second, owner))
+    if (it != places.end() && owns(it->second, owner))
       return success();
     return op->emitOpError() << "uses a value of type " << operand.getType()
                              << " whose bytes were overwritten or never placed";
@@ -155,96 +203,196 @@ private:
   LogicalResult checkStored(WriteOp write) {
     auto variable =
         SymbolTable::lookupNearestSymbolFrom<VariableOp>(write, write.getVariableAttr());
-    Interval home = homes(variable), found = places[ownerOf(write.getValue())];
-    if (home.begin != found.begin || home.end != found.end)
-      return write.emitOpError() << "writes a value that lies at " << found.begin
-                                 << ", expected the variable's " << home.begin;
-    current[variable.getSymNameAttr()] = ownerOf(write.getValue());
+    Place home = getHome(variable), found = places[getOwner(write.getValue())];
+    if (home.space != found.space || home.bytes.begin != found.bytes.begin ||
+        home.bytes.end != found.bytes.end)
+      return write.emitOpError() << "writes a value that lies at " << found.bytes.begin
+                                 << ", expected the variable's " << home.bytes.begin;
+    current[variable.getSymNameAttr()] = getOwner(write.getValue());
     return success();
   }
 
-  /// What the next step begins with.
-  LogicalResult checkVariables() {
-    for (auto variable : module.getOps<VariableOp>())
-      if (!ownership.owns(homes(variable), current[variable.getSymNameAttr()]))
-        return variable.emitOpError("is overwritten by a value that is not written to it");
-    return success();
-  }
+  //===--------------------------------------------------------------------===//
+  // Instructions
+  //===--------------------------------------------------------------------===//
 
-  LogicalResult checkHeight() {
-    auto height = module->getAttrOfType<IntegerAttr>(MemoptDialect::kArenaBytesAttr);
-    if (!height)
-      return emitError(module.getLoc())
-             << "has no '" << MemoptDialect::kArenaBytesAttr << "' in the planned program";
-    if (lowest < 0 || highest > height.getInt())
-      return emitError(module.getLoc()) << "places buffers from byte " << lowest << " to "
-                                        << highest << ", expected 0 to " << height.getInt();
-    return success();
-  }
-
-  Interval homes(VariableOp variable) {
-    int64_t offset = variable->getAttrOfType<IntegerAttr>(MemoptDialect::kOffsetAttr).getInt();
-    return {offset, offset + getTensorBytes(variable.getTensorType())};
-  }
-
-  LogicalResult placeResults(Operation *op) {
-    auto offsets = op->getAttrOfType<DenseI64ArrayAttr>(MemoptDialect::kOffsetsAttr);
-    int64_t workspace = 0;
-    if (auto cost = dyn_cast<CostOpInterface>(op))
-      workspace = cost.getWorkspaceBytes();
-    size_t expected = op->getNumResults() + (workspace > 0);
-    if (!offsets || offsets.size() != static_cast<int64_t>(expected))
-      return op->emitOpError() << "expects " << expected << " offsets";
-    SmallVector<Interval> made;
-    for (auto [result, offset] : llvm::zip(op->getResults(), offsets.asArrayRef()))
-      made.push_back({offset, offset + getTensorBytes(result.getType())});
-    if (workspace > 0)
-      made.push_back({offsets.asArrayRef().back(), offsets.asArrayRef().back() + workspace});
-    for (auto [index, bytes] : llvm::enumerate(made)) {
-      for (Interval other : ArrayRef<Interval>(made).drop_front(index + 1))
-        if (bytes.overlaps(other))
-          return op->emitOpError() << "makes two buffers at " << bytes.begin << " and "
-                                   << other.begin << " that overlap";
-      if (failed(checkInPlace(op, index, bytes)))
+  LogicalResult makeBuffers(InstructionOpInterface instruction) {
+    FailureOr<SmallVector<Place>> made = collectPlaces(instruction);
+    if (failed(made))
+      return failure();
+    for (auto [index, place] : llvm::enumerate(*made)) {
+      for (const Place &other : ArrayRef<Place>(*made).drop_front(index + 1))
+        if (place.overlaps(other))
+          return instruction->emitOpError()
+                 << "makes two buffers at " << place.bytes.begin << " and " << other.bytes.begin
+                 << " that overlap";
+      if (failed(checkInPlace(instruction, index, place)))
         return failure();
     }
-    for (auto [result, bytes] : llvm::zip(op->getResults(), made))
-      place(result, bytes.begin, bytes.end - bytes.begin);
-    if (workspace > 0)
-      claim(made.back(), op);
-    return success();
+    // The results of a wait were taken when what it waits for was started.
+    bool isWait = getStart(instruction);
+    for (auto [index, place] : llvm::enumerate(*made))
+      if (index >= instruction->getNumResults())
+        claim(place, getWorkspaceOwner(instruction, index));
+      else if (!isWait)
+        claim(place, instruction->getResult(index).getAsOpaquePointer());
+    return takeOff(instruction);
+  }
+
+  /// Of the results that are tensors, then of the workspaces.
+  FailureOr<SmallVector<Place>> collectPlaces(InstructionOpInterface instruction) {
+    SmallVector<Place> places;
+    SmallVector<Workspace> workspaces = instruction.getWorkspaces();
+    DenseI64ArrayAttr offsets = instruction.getOffsetsAttr();
+    if (!offsets)
+      return instruction->emitOpError("has no offsets in the planned program");
+    ArrayRef<int64_t> left = offsets.asArrayRef();
+    for (Value result : instruction->getResults())
+      if (isa<RankedTensorType>(result.getType())) {
+        places.push_back(getPlace(result, left.front()));
+        left = left.drop_front();
+      }
+    for (auto [workspace, offset] : llvm::zip_equal(workspaces, left))
+      places.push_back({workspace.space, {offset, offset + workspace.bytes}});
+    return places;
+  }
+
+  /// Something to own the bytes of a workspace: an address inside of the op, which no value has.
+  static const void *getWorkspaceOwner(Operation *op, size_t index) {
+    return reinterpret_cast<const char *>(op) + index + 1;
   }
 
   /// A result may meet an operand's bytes only where the op allows it, and then begins where the
   /// operand begins.
-  LogicalResult checkInPlace(Operation *op, unsigned index, Interval bytes) {
-    SmallVector<unsigned> allowed;
+  LogicalResult checkInPlace(Operation *op, unsigned index, const Place &made) {
+    SmallVector<InPlaceOperand> allowed;
     if (auto inPlace = dyn_cast<InPlaceOpInterface>(op); inPlace && index < op->getNumResults())
       allowed = inPlace.getInPlaceOperands(index);
     for (OpOperand &operand : op->getOpOperands()) {
-      Interval place = places[ownerOf(operand.get())];
-      if (!place.overlaps(bytes))
+      if (!isa<RankedTensorType>(operand.get().getType()))
         continue;
-      if (!llvm::is_contained(allowed, operand.getOperandNumber()) || place.begin != bytes.begin)
+      Place place = places[getOwner(operand.get())];
+      if (!place.overlaps(made))
+        continue;
+      bool isAllowed = llvm::any_of(allowed, [&](const InPlaceOperand &entry) {
+        return entry.operand == operand.getOperandNumber();
+      });
+      if (!isAllowed || place.bytes.begin != made.bytes.begin)
         return op->emitOpError() << "writes result " << index << " over operand "
                                  << operand.getOperandNumber() << ", which it does not allow";
     }
     return success();
   }
 
-  ModuleOp module;
-  func::FuncOp function;
-  Ownership ownership;
-  DenseMap<const void *, Interval> places;
+  //===--------------------------------------------------------------------===//
+  // What is in flight
+  //===--------------------------------------------------------------------===//
+
+  static Operation *getWait(Operation *start) {
+    for (Value result : start->getResults())
+      if (isa<TokenType>(result.getType()) && result.hasOneUse())
+        return *result.user_begin();
+    return nullptr;
+  }
+
+  /// The destination belongs to what is in flight from now on.
+  LogicalResult takeOff(InstructionOpInterface start) {
+    if (llvm::none_of(start->getResultTypes(), llvm::IsaPred<TokenType>))
+      return success();
+    auto wait = dyn_cast_or_null<InstructionOpInterface>(getWait(start));
+    if (!wait || wait->getBlock() != start->getBlock())
+      return start->emitOpError("starts something that its block does not wait for once");
+    FailureOr<SmallVector<Place>> destinations = collectPlaces(wait);
+    if (failed(destinations))
+      return failure();
+    for (auto [result, place] : llvm::zip(wait->getResults(), *destinations)) {
+      for (Value operand : start->getOperands())
+        if (isa<RankedTensorType>(operand.getType()) &&
+            places[getOwner(operand)].overlaps(place))
+          return start->emitOpError("goes to bytes that it comes from");
+      claim(place, result.getAsOpaquePointer());
+    }
+    return success();
+  }
+
+  /// Nobody has touched the destination, the source or the staging since the start.
+  LogicalResult land(Operation *start, Operation *wait) {
+    for (Value result : wait->getResults())
+      if (!owns(places[result.getAsOpaquePointer()], result.getAsOpaquePointer()))
+        return wait->emitOpError("waits for bytes that were written while they were in flight");
+    for (Value operand : start->getOperands())
+      if (isa<RankedTensorType>(operand.getType()) &&
+          !owns(places[getOwner(operand)], getOwner(operand)))
+        return wait->emitOpError("waits for bytes whose source was written while in flight");
+    for (size_t index = 0; index < cast<InstructionOpInterface>(start).getWorkspaces().size();
+         ++index) {
+      const void *owner = getWorkspaceOwner(start, start->getNumResults() - 1 + index);
+      if (!owns(places[owner], owner))
+        return wait->emitOpError("waits for bytes whose staging was written while in flight");
+    }
+    return success();
+  }
+
+  //===--------------------------------------------------------------------===//
+  // What the step leaves
+  //===--------------------------------------------------------------------===//
+
+  /// What the next step begins with.
+  LogicalResult checkVariables() {
+    for (auto variable : step.getModule().getOps<VariableOp>())
+      if (!owns(getHome(variable), current[variable.getSymNameAttr()]))
+        return variable.emitOpError("is overwritten by a value that is not written to it");
+    return success();
+  }
+
+  LogicalResult checkHeights() {
+    ModuleOp module = step.getModule();
+    auto planned = module->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr);
+    if (!planned)
+      return emitError(module.getLoc())
+             << "has no '" << MemoptDialect::kPlannedAttr << "' in the planned program";
+    for (unsigned space = 0; space < kNumSpaces; ++space)
+      if (int64_t height = planned.getArenaBytes()[space];
+          lowest[space] < 0 || highest[space] > height)
+        return emitError(module.getLoc())
+               << "places buffers from byte " << lowest[space] << " to " << highest[space]
+               << " of " << stringifySpace(static_cast<Space>(space)) << " memory, expected 0 to "
+               << height;
+    return success();
+  }
+
+  /// Library calls are numbered from 0 without gaps.
+  LogicalResult checkCalls() {
+    llvm::SmallDenseSet<int64_t> numbers;
+    int64_t count = 0;
+    WalkResult result = step.getFunction().walk([&](LibraryCallOp call) {
+      ++count;
+      if (call.getNumber() && numbers.insert(*call.getNumber()).second)
+        return WalkResult::advance();
+      call.emitOpError("has no number of its own in the planned program");
+      return WalkResult::interrupt();
+    });
+    if (result.wasInterrupted())
+      return failure();
+    for (int64_t number = 0; number < count; ++number)
+      if (!numbers.contains(number))
+        return emitError(step.getModule().getLoc())
+               << "has " << count << " library calls, but none has number " << number;
+    return success();
+  }
+
+  const StepModel &step;
+  Ownership ownership[kNumSpaces];
+  DenseMap<const void *, Place> places;
   DenseMap<Value, const void *> aliases;
-  DenseMap<StringAttr, const void *> current; ///< by variable: who holds its value
-  int64_t lowest = 0, highest = 0;            ///< bytes that any buffer touches
+  DenseMap<StringAttr, const void *> current;                ///< by variable: who holds its value
+  int64_t lowest[kNumSpaces] = {}, highest[kNumSpaces] = {}; ///< bytes that any buffer touches
 };
 
 struct VerifyPlannedPass : public mlir::memopt::impl::VerifyPlannedPassBase<VerifyPlannedPass> {
   void runOnOperation() override {
-    func::FuncOp function = getStepFunction(getOperation());
-    if (function && failed(Simulation(getOperation(), function).run()))
+    FailureOr<StepModel> step = StepModel::create(getOperation());
+    if (failed(step) || failed(Simulation(*step).run()))
       signalPassFailure();
     markAllAnalysesPreserved();
   }

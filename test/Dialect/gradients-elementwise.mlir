@@ -14,8 +14,8 @@ func.func @train_step(%g: tensor<4xf32>) -> tensor<f32> {
   %y = arith.mulf %a, %b : tensor<4xf32>
   %weighted = arith.mulf %y, %g : tensor<4xf32>
   // CHECK: arith.mulf %{{.*}}, %[[G]]
-  // CHECK-DAG: %[[DA:.*]] = arith.mulf %[[G]], %[[B]] {memopt.phase = "backward"}
-  // CHECK-DAG: %[[DB:.*]] = arith.mulf %[[G]], %[[A]] {memopt.phase = "backward"}
+  // CHECK-DAG: %[[DA:.*]] = arith.mulf %[[G]], %[[B]] {memopt.phase = #memopt.phase<backward>}
+  // CHECK-DAG: %[[DB:.*]] = arith.mulf %[[G]], %[[A]] {memopt.phase = #memopt.phase<backward>}
   // CHECK-DAG: memopt.gradient %[[DA]], @a
   // CHECK-DAG: memopt.gradient %[[DB]], @b
   %loss = memopt.reduce %weighted {kind = #memopt.reduce<add>, dimensions = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
@@ -208,7 +208,7 @@ func.func @train_step(%g: tensor<4xf32>) -> tensor<f32> {
   %y = arith.addf %t, %p : tensor<4xf32>
   %weighted = arith.mulf %y, %g : tensor<4xf32>
   // CHECK: arith.mulf %{{.*}}, %[[G]]
-  // CHECK: %[[SLOPE:.*]] = memopt.sigmoid %[[C]] {memopt.phase = "backward"}
+  // CHECK: %[[SLOPE:.*]] = memopt.sigmoid %[[C]] {memopt.phase = #memopt.phase<backward>}
   // CHECK: %[[DC:.*]] = arith.mulf %[[G]], %[[SLOPE]]
   // CHECK: memopt.gradient %[[DC]], @c
   // CHECK: %[[REST:.*]] = arith.subf %{{.*}}, %[[S]]

@@ -13,9 +13,9 @@ func.func @train_step(%g: tensor<2x5xf32>) -> tensor<f32> {
   %b = memopt.read @b : tensor<3x5xf32>
   %y = memopt.matmul %a, %b : (tensor<2x3xf32>, tensor<3x5xf32>) -> tensor<2x5xf32>
   %weighted = arith.mulf %y, %g : tensor<2x5xf32>
-  // CHECK: %[[DA:.*]] = memopt.matmul %[[G]], %[[B]] {memopt.phase = "backward", transpose_b} : 
+  // CHECK: %[[DA:.*]] = memopt.matmul %[[G]], %[[B]] {memopt.phase = #memopt.phase<backward>, transpose_b} : 
   // CHECK-NEXT: memopt.gradient %[[DA]], @a
-  // CHECK-NEXT: %[[DB:.*]] = memopt.matmul %[[A]], %[[G]] {memopt.phase = "backward", transpose_a} : 
+  // CHECK-NEXT: %[[DB:.*]] = memopt.matmul %[[A]], %[[G]] {memopt.phase = #memopt.phase<backward>, transpose_a} : 
   // CHECK-NEXT: memopt.gradient %[[DB]], @b
   %loss = memopt.reduce %weighted {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1>} : (tensor<2x5xf32>) -> tensor<f32>
   return %loss : tensor<f32>
@@ -36,9 +36,9 @@ func.func @train_step(%g: tensor<2x5xf32>) -> tensor<f32> {
   %b = memopt.read @b : tensor<5x3xf32>
   %y = memopt.matmul %a, %b {transpose_b} : (tensor<2x3xf32>, tensor<5x3xf32>) -> tensor<2x5xf32>
   %weighted = arith.mulf %y, %g : tensor<2x5xf32>
-  // CHECK: %[[DA:.*]] = memopt.matmul %[[G]], %[[B]] {memopt.phase = "backward"} : 
+  // CHECK: %[[DA:.*]] = memopt.matmul %[[G]], %[[B]] {memopt.phase = #memopt.phase<backward>} : 
   // CHECK-NEXT: memopt.gradient %[[DA]], @a
-  // CHECK-NEXT: %[[DB:.*]] = memopt.matmul %[[G]], %[[A]] {memopt.phase = "backward", transpose_a} : 
+  // CHECK-NEXT: %[[DB:.*]] = memopt.matmul %[[G]], %[[A]] {memopt.phase = #memopt.phase<backward>, transpose_a} : 
   // CHECK-NEXT: memopt.gradient %[[DB]], @b
   %loss = memopt.reduce %weighted {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1>} : (tensor<2x5xf32>) -> tensor<f32>
   return %loss : tensor<f32>
@@ -59,9 +59,9 @@ func.func @train_step(%g: tensor<2x5xf32>) -> tensor<f32> {
   %b = memopt.read @b : tensor<3x5xf32>
   %y = memopt.matmul %a, %b {transpose_a} : (tensor<3x2xf32>, tensor<3x5xf32>) -> tensor<2x5xf32>
   %weighted = arith.mulf %y, %g : tensor<2x5xf32>
-  // CHECK: %[[DA:.*]] = memopt.matmul %[[B]], %[[G]] {memopt.phase = "backward", transpose_b} : 
+  // CHECK: %[[DA:.*]] = memopt.matmul %[[B]], %[[G]] {memopt.phase = #memopt.phase<backward>, transpose_b} : 
   // CHECK-NEXT: memopt.gradient %[[DA]], @a
-  // CHECK-NEXT: %[[DB:.*]] = memopt.matmul %[[A]], %[[G]] {memopt.phase = "backward"} : 
+  // CHECK-NEXT: %[[DB:.*]] = memopt.matmul %[[A]], %[[G]] {memopt.phase = #memopt.phase<backward>} : 
   // CHECK-NEXT: memopt.gradient %[[DB]], @b
   %loss = memopt.reduce %weighted {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1>} : (tensor<2x5xf32>) -> tensor<f32>
   return %loss : tensor<f32>
@@ -82,9 +82,9 @@ func.func @train_step(%g: tensor<2x5xf32>) -> tensor<f32> {
   %b = memopt.read @b : tensor<5x3xf32>
   %y = memopt.matmul %a, %b {transpose_a, transpose_b} : (tensor<3x2xf32>, tensor<5x3xf32>) -> tensor<2x5xf32>
   %weighted = arith.mulf %y, %g : tensor<2x5xf32>
-  // CHECK: %[[DA:.*]] = memopt.matmul %[[B]], %[[G]] {memopt.phase = "backward", transpose_a, transpose_b} : 
+  // CHECK: %[[DA:.*]] = memopt.matmul %[[B]], %[[G]] {memopt.phase = #memopt.phase<backward>, transpose_a, transpose_b} : 
   // CHECK-NEXT: memopt.gradient %[[DA]], @a
-  // CHECK-NEXT: %[[DB:.*]] = memopt.matmul %[[G]], %[[A]] {memopt.phase = "backward", transpose_a, transpose_b} : 
+  // CHECK-NEXT: %[[DB:.*]] = memopt.matmul %[[G]], %[[A]] {memopt.phase = #memopt.phase<backward>, transpose_a, transpose_b} : 
   // CHECK-NEXT: memopt.gradient %[[DB]], @b
   %loss = memopt.reduce %weighted {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1>} : (tensor<2x5xf32>) -> tensor<f32>
   return %loss : tensor<f32>

@@ -29,7 +29,7 @@ func.func @train_step(%g: tensor<4x2x3xf32>) -> tensor<f32> {
   %a = memopt.read @a : tensor<2x3x4xf32>
   %y = memopt.transpose %a {permutation = array<i64: 2, 0, 1>} : (tensor<2x3x4xf32>) -> tensor<4x2x3xf32>
   %weighted = arith.mulf %y, %g : tensor<4x2x3xf32>
-  // CHECK: %[[D:.*]] = memopt.transpose %[[G]] {memopt.phase = "backward", permutation = array<i64: 1, 2, 0>}
+  // CHECK: %[[D:.*]] = memopt.transpose %[[G]] {memopt.phase = #memopt.phase<backward>, permutation = array<i64: 1, 2, 0>}
   // CHECK-NEXT: memopt.gradient %[[D]], @a
   %loss = memopt.reduce %weighted {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1, 2>} : (tensor<4x2x3xf32>) -> tensor<f32>
   return %loss : tensor<f32>
@@ -197,7 +197,7 @@ func.func @train_step(%g: tensor<4x3xf32>, %i: tensor<4xi64>) -> tensor<f32> {
   %a = memopt.read @a : tensor<5x3xf32>
   %y = memopt.embedding %a, %i {padding_index = 2 : i64} : (tensor<5x3xf32>, tensor<4xi64>) -> tensor<4x3xf32>
   %weighted = arith.mulf %y, %g : tensor<4x3xf32>
-  // CHECK: %[[D:.*]] = memopt.embedding_backward %[[G]], %{{.*}} {memopt.phase = "backward", padding_index = 2 : i64} : (tensor<4x3xf32>, tensor<4xi64>) -> tensor<5x3xf32>
+  // CHECK: %[[D:.*]] = memopt.embedding_backward %[[G]], %{{.*}} {memopt.phase = #memopt.phase<backward>, padding_index = 2 : i64} : (tensor<4x3xf32>, tensor<4xi64>) -> tensor<5x3xf32>
   // CHECK-NEXT: memopt.gradient %[[D]], @a
   %loss = memopt.reduce %weighted {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1>} : (tensor<4x3xf32>) -> tensor<f32>
   return %loss : tensor<f32>

@@ -58,36 +58,80 @@ func.func @isolated(%x: tensor<8xf32>, %y: tensor<8xf32>) {
 
 // -----
 
-func.func @kind(%x: tensor<8xf32>) {
-  // expected-error @+1 {{'memopt.library_call' op descriptor lacks a string 'kind'}}
-  %0 = memopt.library_call %x {descriptor = {kind = 3 : i64}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 1 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+func.func @offsets(%x: tensor<2x2xf32>) {
+  // expected-error @+1 {{'memopt.library_call' op has 1 operand offsets, expected 2}}
+  %0 = memopt.library_call #memopt.matmul<m = 2, n = 2, k = 2, a_strides = [2, 1], b_strides = [2, 1],
+      c_strides = [2, 1], type = f32, accumulator = f32> (%x, %x) {operand_offsets = array<i64: 0>, workspace = 0 : i64}
+    : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
   return
 }
 
 // -----
 
-func.func @offsets(%x: tensor<8xf32>) {
-  // expected-error @+1 {{'memopt.library_call' op has 2 operand offsets, expected 1}}
-  %0 = memopt.library_call %x {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0, 0>, workspace = 0 : i64,
-    flop_count = 1 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+func.func @outside(%x: tensor<2x2xf32>) {
+  // expected-error @+1 {{'memopt.library_call' op buffer 1 is read or written from element 1 to 4, outside 'tensor<2x2xf32>'}}
+  %0 = memopt.library_call #memopt.matmul<m = 2, n = 2, k = 2, a_strides = [2, 1], b_strides = [2, 1],
+      c_strides = [2, 1], type = f32, accumulator = f32> (%x, %x) {operand_offsets = array<i64: 0, 1>, workspace = 0 : i64}
+    : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
   return
 }
 
 // -----
 
-func.func @outside(%x: tensor<8xf32>) {
-  // expected-error @+1 {{'memopt.library_call' op operand offset 8 lies outside 'tensor<8xf32>'}}
-  %0 = memopt.library_call %x {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 8>, workspace = 0 : i64,
-    flop_count = 1 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+func.func @before(%x: tensor<2x2xf32>) {
+  // expected-error @+1 {{'memopt.library_call' op buffer 0 is read or written from element -1 to 2, outside 'tensor<2x2xf32>'}}
+  %0 = memopt.library_call #memopt.matmul<m = 2, n = 2, k = 2, a_strides = [2, 1], b_strides = [2, 1],
+      c_strides = [2, 1], type = f32, accumulator = f32> (%x, %x) {operand_offsets = array<i64: -1, 0>, workspace = 0 : i64}
+    : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
   return
 }
 
 // -----
 
-func.func @workspace(%x: tensor<8xf32>) {
+func.func @element_type(%x: tensor<2x2xf64>) {
+  // expected-error @+1 {{'memopt.library_call' op buffer 0 has element type 'f64', expected 'f32'}}
+  %0 = memopt.library_call #memopt.matmul<m = 2, n = 2, k = 2, a_strides = [2, 1], b_strides = [2, 1],
+      c_strides = [2, 1], type = f32, accumulator = f32> (%x, %x) {operand_offsets = array<i64: 0, 0>, workspace = 0 : i64}
+    : (tensor<2x2xf64>, tensor<2x2xf64>) -> tensor<2x2xf32>
+  return
+}
+
+// -----
+
+func.func @workspace(%x: tensor<2x2xf32>) {
   // expected-error @+1 {{'memopt.library_call' op workspace must not be negative, found -64}}
-  %0 = memopt.library_call %x {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = -64 : i64,
-    flop_count = 1 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+  %0 = memopt.library_call #memopt.matmul<m = 2, n = 2, k = 2, a_strides = [2, 1], b_strides = [2, 1],
+      c_strides = [2, 1], type = f32, accumulator = f32> (%x, %x) {operand_offsets = array<i64: 0, 0>, workspace = -64 : i64}
+    : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  return
+}
+
+// -----
+
+func.func @operands(%x: tensor<2x2xf32>) {
+  // expected-error @+1 {{'memopt.library_call' op has 1 operands and 1 results, expected 2 and 1}}
+  %0 = memopt.library_call #memopt.matmul<m = 2, n = 2, k = 2, a_strides = [2, 1], b_strides = [2, 1],
+      c_strides = [2, 1], type = f32, accumulator = f32> (%x) {operand_offsets = array<i64: 0>, workspace = 0 : i64}
+    : (tensor<2x2xf32>) -> tensor<2x2xf32>
+  return
+}
+
+// -----
+
+func.func @planned(%x: tensor<8xf32>) {
+  // expected-error @+1 {{'memopt.kernel' op has 2 offsets, expected 1: one for each result and each workspace}}
+  %0 = memopt.kernel (%a = %x : tensor<8xf32>) -> tensor<8xf32> attributes {offsets = array<i64: 0, 64>} {
+    memopt.yield %a : tensor<8xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @planned(%x: tensor<8xf32>) {
+  // expected-error @+1 {{'memopt.kernel' op offsets must not be negative, found -64}}
+  %0 = memopt.kernel (%a = %x : tensor<8xf32>) -> tensor<8xf32> attributes {offsets = array<i64: -64>} {
+    memopt.yield %a : tensor<8xf32>
+  }
   return
 }

@@ -90,24 +90,8 @@ func.func @clone(%x: tensor<2xf32>) {
 // -----
 
 func.func @phase(%x: tensor<2xf32>) {
-  // expected-error @+1 {{'memopt.relu' op 'memopt.phase' must be a string, found 2 : i64}}
+  // expected-error @+1 {{'memopt.relu' op 'memopt.phase' must be a phase, found 2 : i64}}
   %0 = memopt.relu %x {memopt.phase = 2 : i64} : tensor<2xf32>
-  return
-}
-
-// -----
-
-func.func @offsets(%x: tensor<2xf32>) {
-  // expected-error @+1 {{'memopt.relu' op 'memopt.offsets' must be an array of i64, found 64 : i64}}
-  %0 = memopt.relu %x {memopt.offsets = 64 : i64} : tensor<2xf32>
-  return
-}
-
-// -----
-
-func.func @offsets(%x: tensor<2xf32>) {
-  // expected-error @+1 {{'memopt.relu' op 'memopt.offsets' must not be negative, found -8}}
-  %0 = memopt.relu %x {memopt.offsets = array<i64: -8>} : tensor<2xf32>
   return
 }
 
@@ -115,3 +99,20 @@ func.func @offsets(%x: tensor<2xf32>) {
 
 // expected-error @+1 {{a shard needs at least one rank, found 0}}
 memopt.variable @w : tensor<2xf32> role <parameter> {shard = #memopt.shard<ranks = 0>}
+
+// -----
+
+// expected-error @+1 {{'memopt.variable' op offset must not be negative, found -8}}
+memopt.variable @w : tensor<2xf32> role <parameter> {offset = -8 : i64}
+
+// -----
+
+// A value on the host is read from a variable on the host.
+
+// expected-note @+1 {{declared here}}
+memopt.variable @w : tensor<2xf32> role <parameter> {placement = #memopt.space<host>}
+func.func @placement() {
+  // expected-error @+1 {{'memopt.read' op has type 'tensor<2xf32>', expected 'tensor<2xf32, #memopt.space<host>>'}}
+  %0 = memopt.read @w : tensor<2xf32>
+  return
+}

@@ -7,8 +7,8 @@
 
 // CHECK-LABEL: func.func @kernels
 func.func @kernels(%x: tensor<8xf32>, %y: tensor<4x8xf32>) -> tensor<8xf32> {
-  // CHECK: %[[K:.*]] = memopt.kernel (%[[A:.*]] = %{{.*}} : tensor<8xf32>, %[[B:.*]] = %{{.*}} : tensor<8xf32>) -> tensor<8xf32> attributes {memopt.clone = 1 : i64} {
-  %sum = memopt.kernel (%a = %x : tensor<8xf32>, %b = %x : tensor<8xf32>) -> tensor<8xf32> attributes {memopt.clone = 1 : i64} {
+  // CHECK: %[[K:.*]] = memopt.kernel (%[[A:.*]] = %{{.*}} : tensor<8xf32>, %[[B:.*]] = %{{.*}} : tensor<8xf32>) -> tensor<8xf32> attributes {clone = 1 : i64} {
+  %sum = memopt.kernel (%a = %x : tensor<8xf32>, %b = %x : tensor<8xf32>) -> tensor<8xf32> attributes {clone = 1 : i64} {
     %empty = tensor.empty() : tensor<8xf32>
     // CHECK: linalg.generic
     // CHECK-SAME: ins(%[[A]], %[[B]] : tensor<8xf32>, tensor<8xf32>)
@@ -32,9 +32,11 @@ func.func @kernels(%x: tensor<8xf32>, %y: tensor<4x8xf32>) -> tensor<8xf32> {
     %0 = memopt.transpose %a {permutation = array<i64: 1, 0>} : (tensor<4x8xf32>) -> tensor<8x4xf32>
     memopt.yield %0, %a : tensor<8x4xf32>, tensor<4x8xf32>
   }
-  // CHECK: memopt.library_call %{{.*}}, %{{.*}} {descriptor = {kind = "matmul"}, flop_count = 512 : i64, memopt.offsets = array<i64: 0, 256>, operand_offsets = array<i64: 0, 4>, workspace = 64 : i64} : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
-  %c = memopt.library_call %y, %two#0 {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0, 4>,
-    workspace = 64 : i64, flop_count = 512 : i64, memopt.offsets = array<i64: 0, 256>}
+  // What a library computes is an attribute of the call: a product of the second half of each row of %y with %two.
+  // CHECK: memopt.library_call #memopt.matmul<m = 4, n = 4, k = 4, a_strides = [8, 1], b_strides = [4, 1], c_strides = [4, 1], type = f32, accumulator = f32> (%{{.*}}, %{{.*}}) {implementation = "brgemm", number = 0 : i64, offsets = array<i64: 0, 256>, operand_offsets = array<i64: 4, 0>, workspace = 64 : i64} : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %c = memopt.library_call #memopt.matmul<m = 4, n = 4, k = 4, a_strides = [8, 1], b_strides = [4, 1],
+      c_strides = [4, 1], type = f32, accumulator = f32> (%y, %two#0) {operand_offsets = array<i64: 4, 0>,
+      workspace = 64 : i64, implementation = "brgemm", number = 0 : i64, offsets = array<i64: 0, 256>}
     : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
   return %sum : tensor<8xf32>
 }

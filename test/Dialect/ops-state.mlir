@@ -28,7 +28,7 @@ func.func @train_step(%x: tensor<2x3xf32> {memopt.name = "x", memopt.batch_dim =
   %w = memopt.read @fc.weight : tensor<2x3xf32>
   // CHECK: memopt.gradient %[[W]], @fc.weight : tensor<2x3xf32>
   memopt.gradient %w, @fc.weight : tensor<2x3xf32>
-  // CHECK: memopt.write %[[W]], @fc.weight {memopt.phase = "optimizer"} : tensor<2x3xf32>
-  memopt.write %w, @fc.weight {memopt.phase = "optimizer"} : tensor<2x3xf32>
+  // CHECK: memopt.write %[[W]], @fc.weight {memopt.phase = #memopt.phase<optimizer>} : tensor<2x3xf32>
+  memopt.write %w, @fc.weight {memopt.phase = #memopt.phase<optimizer>} : tensor<2x3xf32>
   return
 }

@@ -9,32 +9,25 @@
 // CHECK-LABEL: func.func @train_step
 // CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<16xf32>
 func.func @train_step(%x: tensor<16xf32>) -> tensor<16xf32> {
-  // CHECK: %[[INNER0:.*]] = memopt.library_call %[[X]] {descriptor = {kind = "inner0"}
-  // CHECK: %[[OUT0:.*]] = memopt.library_call %[[INNER0]] {descriptor = {kind = "out0"}
-  // CHECK: memopt.library_call %[[OUT0]] {descriptor = {kind = "inner1"}
-  // CHECK: %[[OUT1:.*]] = memopt.library_call {{.*}}kind = "out1"
-  // CHECK-NOT: memopt.clone
-  // CHECK: %[[AGAIN1:.*]] = memopt.library_call %[[OUT0]] {descriptor = {kind = "inner1"}, {{.*}}memopt.clone = 1
-  // CHECK-NOT: memopt.clone
-  // CHECK: %[[G1:.*]] = memopt.library_call %{{.*}}, %[[OUT1]], %[[AGAIN1]] {descriptor = {kind = "back1"}
-  // CHECK: %[[AGAIN0:.*]] = memopt.library_call %[[X]] {descriptor = {kind = "inner0"}, {{.*}}memopt.clone = 1
-  // CHECK-NOT: memopt.clone
-  // CHECK: memopt.library_call %[[G1]], %[[AGAIN0]], %[[OUT0]] {descriptor = {kind = "back0"}
-  %0 = memopt.library_call %x {descriptor = {kind = "inner0"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64} : (tensor<16xf32>) -> tensor<16xf32> loc("net.blocks.0.fc")
-  %1 = memopt.library_call %0 {descriptor = {kind = "out0"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64} : (tensor<16xf32>) -> tensor<16xf32> loc("net.blocks.0")
-  %2 = memopt.library_call %1 {descriptor = {kind = "inner1"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64} : (tensor<16xf32>) -> tensor<16xf32> loc("net.blocks.1.fc")
-  %3 = memopt.library_call %2 {descriptor = {kind = "out1"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64} : (tensor<16xf32>) -> tensor<16xf32> loc("net.blocks.1")
-  %head = memopt.library_call %3 {descriptor = {kind = "head"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64} : (tensor<16xf32>) -> tensor<16xf32> loc("net.head")
-  %4 = memopt.library_call %head, %3, %2 {descriptor = {kind = "back1"}, operand_offsets = array<i64: 0, 0, 0>,
-    workspace = 0 : i64, flop_count = 0 : i64, memopt.phase = "backward"}
+  // CHECK: %[[INNER0:.*]] = test.run(%[[X]]) {{{.*}}kind = "inner0"
+  // CHECK: %[[OUT0:.*]] = test.run(%[[INNER0]]) {{{.*}}kind = "out0"
+  // CHECK: test.run(%[[OUT0]]) {{{.*}}kind = "inner1"
+  // CHECK: %[[OUT1:.*]] = test.run({{.*}}kind = "out1"
+  // CHECK-NOT: clone =
+  // CHECK: %[[AGAIN1:.*]] = test.run(%[[OUT0]]) {{{.*}}clone = 1 : i64, kind = "inner1"
+  // CHECK-NOT: clone =
+  // CHECK: %[[G1:.*]] = test.run(%{{.*}}, %[[OUT1]], %[[AGAIN1]]) {{{.*}}kind = "back1"
+  // CHECK: %[[AGAIN0:.*]] = test.run(%[[X]]) {{{.*}}clone = 1 : i64, kind = "inner0"
+  // CHECK-NOT: clone =
+  // CHECK: test.run(%[[G1]], %[[AGAIN0]], %[[OUT0]]) {{{.*}}kind = "back0"
+  %0 = test.run(%x) {kind = "inner0"} : (tensor<16xf32>) -> tensor<16xf32> loc("net.blocks.0.fc")
+  %1 = test.run(%0) {kind = "out0"} : (tensor<16xf32>) -> tensor<16xf32> loc("net.blocks.0")
+  %2 = test.run(%1) {kind = "inner1"} : (tensor<16xf32>) -> tensor<16xf32> loc("net.blocks.1.fc")
+  %3 = test.run(%2) {kind = "out1"} : (tensor<16xf32>) -> tensor<16xf32> loc("net.blocks.1")
+  %head = test.run(%3) {kind = "head"} : (tensor<16xf32>) -> tensor<16xf32> loc("net.head")
+  %4 = test.run(%head, %3, %2) {kind = "back1", phase = #memopt.phase<backward>}
     : (tensor<16xf32>, tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
-  %5 = memopt.library_call %4, %0, %1 {descriptor = {kind = "back0"}, operand_offsets = array<i64: 0, 0, 0>,
-    workspace = 0 : i64, flop_count = 0 : i64, memopt.phase = "backward"}
+  %5 = test.run(%4, %0, %1) {kind = "back0", phase = #memopt.phase<backward>}
     : (tensor<16xf32>, tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
   return %5 : tensor<16xf32>
 }

@@ -16,7 +16,7 @@ func.func @train_step(%x: tensor<2x8xf32>) -> tensor<f32> {
   %2 = arith.mulf %1, %1 : tensor<2x4xf32>
   %3 = memopt.reduce %2 {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1>} : (tensor<2x4xf32>) -> tensor<f32>
   // The square uses its operand twice: two contributions are added up, those of a constant one folded.
-  // CHECK: %[[G:.*]] = arith.addf %[[Y:.*]], %[[Y]] {memopt.phase = "backward"} : tensor<2x4xf32>
+  // CHECK: %[[G:.*]] = arith.addf %[[Y:.*]], %[[Y]] {memopt.phase = #memopt.phase<backward>} : tensor<2x4xf32>
   // CHECK: %[[DH:.*]] = memopt.matmul %[[G]], %[[W2]]
   // CHECK: %[[DW2:.*]] = memopt.matmul %[[G]], %[[H]] {{.*}}transpose_a
   // CHECK-NEXT: memopt.gradient %[[DW2]], @w2
@@ -42,7 +42,7 @@ func.func @train_step(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<f32> {
   %3 = arith.mulf %2, %b : tensor<4xf32>
   %4 = arith.addf %1, %3 : tensor<4xf32>
   %5 = memopt.reduce %4 {kind = #memopt.reduce<add>, dimensions = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
-  // CHECK: %[[SUM:.*]] = arith.addf %[[B]], %[[A]] {memopt.phase = "backward"}
+  // CHECK: %[[SUM:.*]] = arith.addf %[[B]], %[[A]] {memopt.phase = #memopt.phase<backward>}
   // CHECK-NEXT: memopt.gradient %[[SUM]], @w
   // CHECK-NOT: memopt.gradient
   return %5 : tensor<f32>
@@ -90,7 +90,7 @@ func.func @train_step(%x: tensor<4xf32>, %n: tensor<4xi64>) -> tensor<f32> {
   %2 = arith.sitofp %n : tensor<4xi64> to tensor<4xf32>
   %3 = arith.select %1, %0, %2 : tensor<4xi1>, tensor<4xf32>
   %4 = memopt.reduce %3 {kind = #memopt.reduce<add>, dimensions = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
-  // CHECK: %[[D:.*]] = arith.select %[[LESS]], %{{.*}}, %{{.*}} {memopt.phase = "backward"}
+  // CHECK: %[[D:.*]] = arith.select %[[LESS]], %{{.*}}, %{{.*}} {memopt.phase = #memopt.phase<backward>}
   // CHECK-NEXT: memopt.gradient %[[D]], @w
   // CHECK-NOT: arith.select
   return %4 : tensor<f32>
@@ -129,7 +129,7 @@ func.func @train_step() -> tensor<f32> {
   %6 = memopt.reduce %4 {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1>} : (tensor<2x4xf32>) -> tensor<f32>
   %7 = arith.addf %5, %6 : tensor<f32>
   // CHECK-NOT: memopt.pad
-  // CHECK: %[[D:.*]] = tensor.concat dim(1) %[[Q]], %[[V]] {memopt.phase = "backward"}
+  // CHECK: %[[D:.*]] = tensor.concat dim(1) %[[Q]], %[[V]] {memopt.phase = #memopt.phase<backward>}
   // CHECK-NEXT: memopt.gradient %[[D]], @w
   return %7 : tensor<f32>
 }
@@ -148,7 +148,7 @@ func.func @train_step() -> tensor<f32> {
   %4 = memopt.reduce %3 {kind = #memopt.reduce<add>, dimensions = array<i64: 0>} : (tensor<2xf32>) -> tensor<f32>
   // CHECK-DAG: %[[A:.*]] = memopt.pad %{{.*}} {high = array<i64: 4>, low = array<i64: 0>
   // CHECK-DAG: %[[B:.*]] = memopt.pad %{{.*}} {high = array<i64: 0>, low = array<i64: 4>
-  // CHECK: %[[D:.*]] = arith.addf %[[B]], %[[A]] {memopt.phase = "backward"}
+  // CHECK: %[[D:.*]] = arith.addf %[[B]], %[[A]] {memopt.phase = #memopt.phase<backward>}
   // CHECK-NEXT: memopt.gradient %[[D]], @w
   return %4 : tensor<f32>
 }
@@ -166,7 +166,7 @@ func.func @train_step(%t: tensor<2xi64>) -> (tensor<f32>, tensor<f32>) {
   %1, %2, %3 = memopt.cross_entropy %0, %t : (tensor<2x4xf32>, tensor<2xi64>) -> (tensor<f32>, tensor<f32>, tensor<2xf32>)
   %4 = arith.divf %1, %2 : tensor<f32>
   // CHECK: %[[ONE:.*]] = arith.constant dense<1.000000e+00> : tensor<f32>
-  // CHECK-NEXT: %[[G:.*]] = arith.divf %[[ONE]], %[[COUNT]] {memopt.phase = "backward"}
+  // CHECK-NEXT: %[[G:.*]] = arith.divf %[[ONE]], %[[COUNT]] {memopt.phase = #memopt.phase<backward>}
   // CHECK-NEXT: %[[D:.*]] = memopt.cross_entropy_backward %{{.*}}, %{{.*}}, %[[LSE]], %[[G]]
   // CHECK-NEXT: memopt.gradient %[[D]], @w
   return %4, %1 : tensor<f32>, tensor<f32>

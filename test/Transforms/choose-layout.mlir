@@ -34,10 +34,10 @@ func.func @chain(%x: tensor<2x3x8x8xf32>, %w: tensor<4x3x3x3xf32>, %v: tensor<4x
 // CHECK-LABEL: func.func @reshapes
 // CHECK-SAME:  %[[X:.*]]: tensor<2x1x8x8xf32>
 func.func @reshapes(%x: tensor<2x1x8x8xf32>, %w: tensor<4x1x8x8xf32>) -> tensor<2x4xf32> {
-  // CHECK: %[[A:.*]] = tensor.collapse_shape %[[X]] {{\[}}[0], [1, 2], [3]] {memopt.phase = "forward"} : tensor<2x1x8x8xf32> into tensor<2x8x8xf32>
-  // CHECK: %[[B:.*]] = tensor.expand_shape %[[A]] {{\[}}[0], [1], [2, 3]] output_shape [2, 8, 8, 1] {memopt.phase = "forward"}
+  // CHECK: %[[A:.*]] = tensor.collapse_shape %[[X]] {{\[}}[0], [1, 2], [3]] {memopt.phase = #memopt.phase<forward>} : tensor<2x1x8x8xf32> into tensor<2x8x8xf32>
+  // CHECK: %[[B:.*]] = tensor.expand_shape %[[A]] {{\[}}[0], [1], [2, 3]] output_shape [2, 8, 8, 1] {memopt.phase = #memopt.phase<forward>}
   // CHECK: %[[C:.*]] = memopt.convolution %[[B]]
-  %0 = memopt.convolution %x, %w {strides = array<i64: 1, 1>, padding_low = array<i64: 0, 0>, memopt.phase = "forward",
+  %0 = memopt.convolution %x, %w {strides = array<i64: 1, 1>, padding_low = array<i64: 0, 0>, memopt.phase = #memopt.phase<forward>,
     padding_high = array<i64: 0, 0>, dilations = array<i64: 1, 1>, groups = 1 : i64}
     : (tensor<2x1x8x8xf32>, tensor<4x1x8x8xf32>) -> tensor<2x4x1x1xf32>
   // CHECK: %[[D:.*]] = tensor.collapse_shape %[[C]] {{\[}}[0], [1, 2, 3]] : tensor<2x1x1x4xf32> into tensor<2x4xf32>
@@ -125,9 +125,9 @@ func.func @borders(%x: tensor<2x3x4x4xf32>, %w: tensor<4x3x1x1xf32>, %seed: tens
   // CHECK: %[[S:.*]] = arith.select
   %1 = arith.select %mask, %0, %zero : tensor<2x4x4x4xi1>, tensor<2x4x4x4xf32>
   // CHECK: %[[T:.*]] = memopt.transpose %[[S]] {permutation = array<i64: 0, 3, 1, 2>}
-  // CHECK: "test.region"
-  // CHECK-NEXT: "test.use"(%[[T]])
-  "test.region"() ({ "test.use"(%1) : (tensor<2x4x4x4xf32>) -> () }) : () -> ()
+  // CHECK: "foreign.region"
+  // CHECK-NEXT: "foreign.use"(%[[T]])
+  "foreign.region"() ({ "foreign.use"(%1) : (tensor<2x4x4x4xf32>) -> () }) : () -> ()
   // CHECK: %[[F:.*]] = tensor.collapse_shape %[[S]] {{\[}}[0], [1, 2], [3]] : tensor<2x4x4x4xf32> into tensor<2x16x4xf32>
   %2 = tensor.collapse_shape %1 [[0], [1], [2, 3]] : tensor<2x4x4x4xf32> into tensor<2x4x16xf32>
   // CHECK: %[[R:.*]] = memopt.transpose %[[F]] {permutation = array<i64: 0, 2, 1>}

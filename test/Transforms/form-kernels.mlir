@@ -76,15 +76,15 @@ func.func @whole(%x: tensor<65536xf32>) -> tensor<65536xf32> {
 // Updates never share a kernel with what comes before: loss and gradients can be looked at first.
 
 // CHECK-LABEL: @update
-// CHECK: %[[G:.*]] = memopt.kernel {{.*}} attributes {memopt.phase = "backward"}
+// CHECK: %[[G:.*]] = memopt.kernel {{.*}} attributes {phase = #memopt.phase<backward>}
 // CHECK: memopt.gradient %[[G]], @w
-// CHECK: %[[NEW:.*]] = memopt.kernel {{.*}} attributes {memopt.phase = "optimizer"}
+// CHECK: %[[NEW:.*]] = memopt.kernel {{.*}} attributes {phase = #memopt.phase<optimizer>}
 // CHECK: memopt.write %[[NEW]], @w
 memopt.variable @w : tensor<8xf32> role <parameter> {trainable}
 func.func @update(%x: tensor<8xf32>) {
   %e = tensor.empty() : tensor<8xf32>
   %g = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel"]}
-      ins(%x : tensor<8xf32>) outs(%e : tensor<8xf32>) attrs = {memopt.phase = "backward"} {
+      ins(%x : tensor<8xf32>) outs(%e : tensor<8xf32>) attrs = {memopt.phase = #memopt.phase<backward>} {
   ^bb0(%a: f32, %o: f32):
     %n = arith.negf %a : f32
     linalg.yield %n : f32
@@ -92,7 +92,7 @@ func.func @update(%x: tensor<8xf32>) {
   memopt.gradient %g, @w : tensor<8xf32>
   %w = memopt.read @w : tensor<8xf32>
   %new = linalg.generic {indexing_maps = [#all, #all, #all], iterator_types = ["parallel"]}
-      ins(%w, %g : tensor<8xf32>, tensor<8xf32>) outs(%e : tensor<8xf32>) attrs = {memopt.phase = "optimizer"} {
+      ins(%w, %g : tensor<8xf32>, tensor<8xf32>) outs(%e : tensor<8xf32>) attrs = {memopt.phase = #memopt.phase<optimizer>} {
   ^bb0(%a: f32, %b: f32, %o: f32):
     %n = arith.subf %a, %b : f32
     linalg.yield %n : f32

@@ -38,12 +38,12 @@ func.func @train_step(%x: tensor<4xf32>) -> tensor<f32> {
 }
 // CHECK-DAG: memopt.gradient %[[DV:.*]], @v
 // CHECK-DAG: memopt.gradient %[[DW:.*]], @w
-// CHECK:     %[[LR:.*]] = memopt.read @lr {memopt.phase = "optimizer"}
-// CHECK:     %[[STEP:.*]] = memopt.read @step {memopt.phase = "optimizer"}
+// CHECK:     %[[LR:.*]] = memopt.read @lr {memopt.phase = #memopt.phase<optimizer>}
+// CHECK:     %[[STEP:.*]] = memopt.read @step {memopt.phase = #memopt.phase<optimizer>}
 
-// SGD:      %[[W:.*]] = memopt.read @w {memopt.phase = "optimizer"}
+// SGD:      %[[W:.*]] = memopt.read @w {memopt.phase = #memopt.phase<optimizer>}
 // SGD:      %[[NEW:.*]] = memopt.sgd_step %[[W]], %[[DW]], %[[LR]], %[[STEP]]
-// SGD-SAME: dampening = 0.000000e+00 : f64, memopt.phase = "optimizer", momentum = 0.000000e+00 : f64, weight_decay = 0.000000e+00 : f64
+// SGD-SAME: dampening = 0.000000e+00 : f64, memopt.phase = #memopt.phase<optimizer>, momentum = 0.000000e+00 : f64, weight_decay = 0.000000e+00 : f64
 // SGD-NEXT: memopt.write %[[NEW]], @w
 // SGD-NOT:  @frozen
 // SGD:      memopt.write %{{.*}}, @v
@@ -57,13 +57,13 @@ func.func @train_step(%x: tensor<4xf32>) -> tensor<f32> {
 // ADAM:      %[[M:.*]] = memopt.read @optimizer.exp_avg.w
 // ADAM:      %[[S:.*]] = memopt.read @optimizer.exp_avg_sq.w
 // ADAM:      %[[NEW:[^,]*]], %[[M2:[^,]*]], %[[S2:.*]] = memopt.adam_step %{{.*}}, %[[DW]], %[[M]], %[[S]], %[[LR]], %[[STEP]]
-// ADAM-SAME: {beta1 = 9.000000e-01 : f64, beta2 = 0.99{{.*}}, eps = 1.000000e-08 : f64, memopt.phase = "optimizer", weight_decay = 0.000000e+00 : f64}
+// ADAM-SAME: {beta1 = 9.000000e-01 : f64, beta2 = 0.99{{.*}}, eps = 1.000000e-08 : f64, memopt.phase = #memopt.phase<optimizer>, weight_decay = 0.000000e+00 : f64}
 // ADAM:      memopt.write %[[NEW]], @w
 // ADAM:      memopt.write %[[M2]], @optimizer.exp_avg.w
 // ADAM:      memopt.write %[[S2]], @optimizer.exp_avg_sq.w
 
 // ADAMW:      memopt.adam_step
-// ADAMW-SAME: {beta1 = 8.000000e-01 : f64, beta2 = 9.000000e-01 : f64, decoupled, eps = 1.000000e-03 : f64, memopt.phase = "optimizer", weight_decay = 1.000000e-02 : f64}
+// ADAMW-SAME: {beta1 = 8.000000e-01 : f64, beta2 = 9.000000e-01 : f64, decoupled, eps = 1.000000e-03 : f64, memopt.phase = #memopt.phase<optimizer>, weight_decay = 1.000000e-02 : f64}
 
 // Clipping sees all gradients before any is used; what is marked is the gradient before it.
 

@@ -12,14 +12,14 @@
 // CHECK: arith.addf
 // CHECK: linalg.generic {indexing_maps = [#[[$ROWS]], #[[$ROWS]]]
 // CHECK-SAME: ins(%[[SUM]]
-// CHECK-SAME: memopt.phase = "backward"
+// CHECK-SAME: memopt.phase = #memopt.phase<backward>
 // CHECK: %[[TWO:.*]] = arith.constant 2.0
 // CHECK: arith.mulf %{{.*}}, %[[TWO]]
 func.func @elementwise(%x: tensor<4x8xf32>, %b: tensor<8xf32>) -> tensor<4x8xf32> {
   %two = arith.constant dense<2.0> : tensor<4x8xf32>
   %0 = memopt.broadcast %b {dimensions = array<i64: 1>} : (tensor<8xf32>) -> tensor<4x8xf32>
   %1 = arith.addf %x, %0 : tensor<4x8xf32>
-  %2 = arith.mulf %1, %two {memopt.phase = "backward"} : tensor<4x8xf32>
+  %2 = arith.mulf %1, %two {memopt.phase = #memopt.phase<backward>} : tensor<4x8xf32>
   return %2 : tensor<4x8xf32>
 }
 

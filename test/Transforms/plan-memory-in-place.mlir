@@ -7,7 +7,7 @@
 
 // The sum of a row is known before the row is stored.
 
-// CHECK: module attributes {memopt.arena_bytes = 16384 : i64
+// CHECK: module attributes {memopt.planned = #memopt.planned<arena_bytes = [16384, 0, 0]
 // CHECK-LABEL: @row_sum
 func.func @row_sum(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
   %0 = memopt.kernel (%in = %x : tensor<64x64xf32>) -> tensor<64x64xf32> {
@@ -39,7 +39,7 @@ func.func @row_sum(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
 
 // The sum of a column needs rows that another iteration has overwritten.
 
-// CHECK: module attributes {memopt.arena_bytes = 32768 : i64
+// CHECK: module attributes {memopt.planned = #memopt.planned<arena_bytes = [32768, 0, 0]
 // CHECK-LABEL: @column_sum
 func.func @column_sum(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
   %0 = memopt.kernel (%in = %x : tensor<64x64xf32>) -> tensor<64x64xf32> {
@@ -71,7 +71,7 @@ func.func @column_sum(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
 
 // Element (i, j) overwrites what element (j, i) reads.
 
-// CHECK: module attributes {memopt.arena_bytes = 32768 : i64
+// CHECK: module attributes {memopt.planned = #memopt.planned<arena_bytes = [32768, 0, 0]
 // CHECK-LABEL: @transposed
 func.func @transposed(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
   %0 = memopt.kernel (%in = %x : tensor<64x64xf32>) -> tensor<64x64xf32> {
@@ -94,7 +94,7 @@ func.func @transposed(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
 
 // A reshape between the operand and the result keeps every element in its place.
 
-// CHECK: module attributes {memopt.arena_bytes = 16384 : i64
+// CHECK: module attributes {memopt.planned = #memopt.planned<arena_bytes = [16384, 0, 0]
 // CHECK-LABEL: @reshaped
 func.func @reshaped(%x: tensor<64x64xf32>) -> tensor<4096xf32> {
   %0 = memopt.kernel (%in = %x : tensor<64x64xf32>) -> tensor<4096xf32> {

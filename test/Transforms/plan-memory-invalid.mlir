@@ -10,11 +10,9 @@
 // CHECK-NEXT: 1024 bytes: result of matmul in net.first : tensor<16x16xf32>
 // CHECK-NEXT: 1024 bytes: result of matmul in net.second : tensor<16x16xf32>
 // CHECK-NEXT: 512 bytes: workspace of matmul in net.second
-// FITS: memopt.arena_bytes = 2560
+// FITS: memopt.planned = #memopt.planned<arena_bytes = [2560,
 func.func @train_step(%x: tensor<16x16xf32> {memopt.name = "x"}) -> tensor<16x16xf32> {
-  %a = memopt.library_call %x {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64} : (tensor<16x16xf32>) -> tensor<16x16xf32> loc("net.first")
-  %b = memopt.library_call %a {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = 512 : i64,
-    flop_count = 0 : i64} : (tensor<16x16xf32>) -> tensor<16x16xf32> loc("net.second")
+  %a = test.run(%x) {kind = "matmul"} : (tensor<16x16xf32>) -> tensor<16x16xf32> loc("net.first")
+  %b = test.run(%a) {kind = "matmul", scratch = array<i64: 512>} : (tensor<16x16xf32>) -> tensor<16x16xf32> loc("net.second")
   return %b : tensor<16x16xf32>
 }

@@ -5,7 +5,7 @@
 
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #t = affine_map<(d0, d1) -> (d1, d0)>
-// CHECK: module attributes {memopt.arena_bytes = 2048 : i64
+// CHECK: module attributes {memopt.planned = #memopt.planned<arena_bytes = [2048, 0, 0]
 func.func @same_operand(%x: tensor<16x16xf32>) -> tensor<16x16xf32> {
   %a = memopt.kernel (%in = %x : tensor<16x16xf32>, %other = %x : tensor<16x16xf32>) -> tensor<16x16xf32> {
     %e = tensor.empty() : tensor<16x16xf32>

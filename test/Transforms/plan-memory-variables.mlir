@@ -5,14 +5,14 @@
 // 1024 of the gradient that comes in, and no third buffer.
 
 #map = affine_map<(d0) -> (d0)>
-// CHECK: module attributes {memopt.arena_bytes = 2048 : i64, memopt.lower_bound_bytes = 2048 : i64}
-// CHECK: memopt.variable @w {{.*}}memopt.offset = [[HOME:[0-9]+]] : i64
+// CHECK: module attributes {memopt.planned = #memopt.planned<arena_bytes = [2048, 0, 0], lower_bound_bytes = [2048, 0, 0]>}
+// CHECK: memopt.variable @w {{.*}}offset = [[HOME:[0-9]+]] : i64
 memopt.variable @w : tensor<256xf32> role <parameter> {trainable}
 // CHECK-LABEL: func.func @update_in_place
 func.func @update_in_place(%g: tensor<256xf32>) {
   %w = memopt.read @w : tensor<256xf32>
   // The parameter lies at the bottom of the arena, and so does its new value.
-  // CHECK: memopt.kernel {{.*}} attributes {memopt.offsets = array<i64: 0>}
+  // CHECK: memopt.kernel {{.*}} attributes {offsets = array<i64: 0>}
   // CHECK-NOT: memopt.kernel
   %new = memopt.kernel (%old = %w : tensor<256xf32>, %d = %g : tensor<256xf32>) -> tensor<256xf32> {
     %e = tensor.empty() : tensor<256xf32>
@@ -38,13 +38,11 @@ memopt.variable @w : tensor<256xf32> role <buffer>
 // CHECK-LABEL: func.func @late_reader
 func.func @late_reader(%x: tensor<256xf32>) -> tensor<256xf32> {
   %w = memopt.read @w : tensor<256xf32>
-  // CHECK: %[[NEW:.*]] = memopt.library_call %{{.*}} {{.*}}memopt.offsets = array<i64: [[AT:[1-9][0-9]*]]>
-  %new = memopt.library_call %x {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64} : (tensor<256xf32>) -> tensor<256xf32>
-  // CHECK: memopt.library_call
-  %late = memopt.library_call %w {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64} : (tensor<256xf32>) -> tensor<256xf32>
-  // CHECK: %[[COPY:.*]] = memopt.kernel (%{{.*}} = %[[NEW]] : tensor<256xf32>) -> tensor<256xf32> attributes {memopt.offsets = array<i64: 0>}
+  // CHECK: %[[NEW:.*]] = test.run(%{{.*}}) {{.*}}offsets = array<i64: [[AT:[1-9][0-9]*]]>
+  %new = test.run(%x) : (tensor<256xf32>) -> tensor<256xf32>
+  // CHECK: test.run
+  %late = test.run(%w) : (tensor<256xf32>) -> tensor<256xf32>
+  // CHECK: %[[COPY:.*]] = memopt.kernel (%{{.*}} = %[[NEW]] : tensor<256xf32>) -> tensor<256xf32> attributes {offsets = array<i64: 0>}
   // CHECK: memopt.write %[[COPY]], @w
   memopt.write %new, @w : tensor<256xf32>
   return %late : tensor<256xf32>
@@ -56,13 +54,12 @@ func.func @late_reader(%x: tensor<256xf32>) -> tensor<256xf32> {
 
 memopt.variable @w : tensor<16x16xf32> role <buffer>
 // CHECK-LABEL: func.func @library_update
-// CHECK: memopt.library_call
+// CHECK: test.run
 // CHECK: %[[COPY:.*]] = memopt.kernel
 // CHECK: memopt.write %[[COPY]], @w
 func.func @library_update() {
   %w = memopt.read @w : tensor<16x16xf32>
-  %new = memopt.library_call %w, %w {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0, 0>,
-    workspace = 0 : i64, flop_count = 0 : i64} : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+  %new = test.run(%w, %w) : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
   memopt.write %new, @w : tensor<16x16xf32>
   return
 }
@@ -74,13 +71,12 @@ func.func @library_update() {
 memopt.variable @a : tensor<256xf32> role <buffer>
 memopt.variable @b : tensor<256xf32> role <buffer>
 // CHECK-LABEL: func.func @two_homes
-// CHECK: %[[NEW:.*]] = memopt.library_call
+// CHECK: %[[NEW:.*]] = test.run
 // CHECK: memopt.write %[[NEW]], @a
 // CHECK: %[[COPY:.*]] = memopt.kernel (%{{.*}} = %[[NEW]]
 // CHECK: memopt.write %[[COPY]], @b
 func.func @two_homes(%x: tensor<256xf32>) {
-  %new = memopt.library_call %x {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64} : (tensor<256xf32>) -> tensor<256xf32>
+  %new = test.run(%x) : (tensor<256xf32>) -> tensor<256xf32>
   memopt.write %new, @a : tensor<256xf32>
   memopt.write %new, @b : tensor<256xf32>
   return
@@ -108,8 +104,7 @@ memopt.variable @w : tensor<256xf32> role <parameter> {trainable}
 // CHECK-LABEL: func.func @gradient
 // CHECK: memopt.gradient
 func.func @gradient(%x: tensor<256xf32>) {
-  %g = memopt.library_call %x {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64} : (tensor<256xf32>) -> tensor<256xf32>
+  %g = test.run(%x) : (tensor<256xf32>) -> tensor<256xf32>
   memopt.gradient %g, @w : tensor<256xf32>
   return
 }

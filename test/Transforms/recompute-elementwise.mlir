@@ -32,16 +32,16 @@ func.func @chain(%x: tensor<64x64xf32>, %y: tensor<64x64xf32>) -> tensor<64x64xf
   // CHECK: %[[FORWARD:.*]] = memopt.matmul
   // expected-remark @below {{kept for backward: 16384 bytes}}
   %forward = memopt.matmul %exp, %y : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-  // CHECK: %[[SQUARE:.*]] = linalg.generic {{.*}} ins(%[[PRODUCT]] : {{.*}}) {{.*}} attrs = {memopt.clone = 1 : i64, memopt.phase = "backward"}
-  // CHECK: %[[EXP:.*]] = linalg.generic {{.*}} ins(%[[SQUARE]] : {{.*}}) {{.*}} attrs = {memopt.clone = 1 : i64, memopt.phase = "backward"}
+  // CHECK: %[[SQUARE:.*]] = linalg.generic {{.*}} ins(%[[PRODUCT]] : {{.*}}) {{.*}} attrs = {memopt.clone = 1 : i64, memopt.phase = #memopt.phase<backward>}
+  // CHECK: %[[EXP:.*]] = linalg.generic {{.*}} ins(%[[SQUARE]] : {{.*}}) {{.*}} attrs = {memopt.clone = 1 : i64, memopt.phase = #memopt.phase<backward>}
   // CHECK: %[[B0:.*]] = memopt.matmul %[[FORWARD]], %[[EXP]]
-  %b0 = memopt.matmul %forward, %exp {memopt.phase = "backward"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %b0 = memopt.matmul %forward, %exp {memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   // CHECK: %[[B1:.*]] = memopt.matmul %[[B0]], %[[EXP]]
-  %b1 = memopt.matmul %b0, %exp {memopt.phase = "backward"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %b1 = memopt.matmul %b0, %exp {memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   // CHECK: memopt.matmul %[[B1]], %[[SQUARE]]
-  %b2 = memopt.matmul %b1, %square {memopt.phase = "backward"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %b2 = memopt.matmul %b1, %square {memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   // CHECK: memopt.matmul %{{.*}}, %[[PRODUCT]]
-  %b3 = memopt.matmul %b2, %product {memopt.phase = "backward"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %b3 = memopt.matmul %b2, %product {memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   return %b3 : tensor<64x64xf32>
 }
 
@@ -100,13 +100,13 @@ func.func @fixed(%x: tensor<64x64xf32>, %bias: tensor<64xf32>, %table: tensor<99
     linalg.yield %0 : f32
   } -> tensor<64x64xf32>
   // CHECK-NOT: memopt.clone
-  // CHECK: %[[G0:.*]] = memopt.matmul {{.*}} {memopt.phase = "backward"}
+  // CHECK: %[[G0:.*]] = memopt.matmul {{.*}} {memopt.phase = #memopt.phase<backward>}
   // CHECK-NOT: memopt.clone
-  // CHECK: %[[SCALED:.*]] = linalg.generic {{.*}} attrs = {memopt.clone = 1 : i64, memopt.phase = "backward"}
+  // CHECK: %[[SCALED:.*]] = linalg.generic {{.*}} attrs = {memopt.clone = 1 : i64, memopt.phase = #memopt.phase<backward>}
   // CHECK: memopt.matmul %[[G0]], %[[SCALED]]
-  %g0 = memopt.matmul %g, %gathered {memopt.phase = "backward"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g1 = memopt.matmul %g0, %scaled {memopt.phase = "backward"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g2 = memopt.matmul %g1, %biased {memopt.phase = "backward"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g0 = memopt.matmul %g, %gathered {memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g1 = memopt.matmul %g0, %scaled {memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g2 = memopt.matmul %g1, %biased {memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   return %g2 : tensor<64x64xf32>
 }
 
@@ -126,7 +126,7 @@ func.func @returned(%x: tensor<64x64xf32>) -> (tensor<64x64xf32>, tensor<64x64xf
     %0 = math.exp %in : f32
     linalg.yield %0 : f32
   } -> tensor<64x64xf32>
-  %g = memopt.matmul %x, %exp {memopt.phase = "backward"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g = memopt.matmul %x, %exp {memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   return %exp, %g : tensor<64x64xf32>, tensor<64x64xf32>
 }
 
@@ -165,7 +165,7 @@ func.func @long_chain(%x0: tensor<64x64xf32>, %x1: tensor<64x64xf32>, %x2: tenso
   } -> tensor<64x64xf32>
   // CHECK: %[[FIVE:.*]] = linalg.generic {{.*}} attrs = {memopt.clone = 1
   // CHECK: memopt.matmul %{{.*}}, %[[FIVE]]
-  %g = memopt.matmul %ten, %five {memopt.phase = "backward"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g = memopt.matmul %ten, %five {memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   return %g : tensor<64x64xf32>
 }
 
@@ -187,26 +187,26 @@ func.func @far(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
   } -> tensor<64x64xf32>
   // CHECK: %[[FIRST:.*]] = linalg.generic {{.*}} attrs = {memopt.clone = 1
   // CHECK: memopt.matmul %{{.*}}, %[[FIRST]]
-  %g0 = memopt.matmul %x, %exp {memopt.phase = "backward"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g1 = memopt.transpose %g0 {permutation = array<i64: 1, 0>, memopt.phase = "backward"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g2 = memopt.transpose %g1 {permutation = array<i64: 1, 0>, memopt.phase = "backward"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g3 = memopt.transpose %g2 {permutation = array<i64: 1, 0>, memopt.phase = "backward"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g4 = memopt.transpose %g3 {permutation = array<i64: 1, 0>, memopt.phase = "backward"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g5 = memopt.transpose %g4 {permutation = array<i64: 1, 0>, memopt.phase = "backward"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g6 = memopt.transpose %g5 {permutation = array<i64: 1, 0>, memopt.phase = "backward"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g7 = memopt.transpose %g6 {permutation = array<i64: 1, 0>, memopt.phase = "backward"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g8 = memopt.transpose %g7 {permutation = array<i64: 1, 0>, memopt.phase = "backward"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g9 = memopt.transpose %g8 {permutation = array<i64: 1, 0>, memopt.phase = "backward"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g10 = memopt.transpose %g9 {permutation = array<i64: 1, 0>, memopt.phase = "backward"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g11 = memopt.transpose %g10 {permutation = array<i64: 1, 0>, memopt.phase = "backward"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g12 = memopt.transpose %g11 {permutation = array<i64: 1, 0>, memopt.phase = "backward"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g13 = memopt.transpose %g12 {permutation = array<i64: 1, 0>, memopt.phase = "backward"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g14 = memopt.transpose %g13 {permutation = array<i64: 1, 0>, memopt.phase = "backward"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g15 = memopt.transpose %g14 {permutation = array<i64: 1, 0>, memopt.phase = "backward"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g16 = memopt.transpose %g15 {permutation = array<i64: 1, 0>, memopt.phase = "backward"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g17 = memopt.transpose %g16 {permutation = array<i64: 1, 0>, memopt.phase = "backward"} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g0 = memopt.matmul %x, %exp {memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g1 = memopt.transpose %g0 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g2 = memopt.transpose %g1 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g3 = memopt.transpose %g2 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g4 = memopt.transpose %g3 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g5 = memopt.transpose %g4 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g6 = memopt.transpose %g5 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g7 = memopt.transpose %g6 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g8 = memopt.transpose %g7 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g9 = memopt.transpose %g8 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g10 = memopt.transpose %g9 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g11 = memopt.transpose %g10 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g12 = memopt.transpose %g11 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g13 = memopt.transpose %g12 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g14 = memopt.transpose %g13 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g15 = memopt.transpose %g14 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g16 = memopt.transpose %g15 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g17 = memopt.transpose %g16 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
   // CHECK: %[[SECOND:.*]] = linalg.generic {{.*}} attrs = {memopt.clone = 2
   // CHECK: memopt.matmul %{{.*}}, %[[SECOND]]
-  %g18 = memopt.matmul %g17, %exp {memopt.phase = "backward"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g18 = memopt.matmul %g17, %exp {memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   return %g18 : tensor<64x64xf32>
 }

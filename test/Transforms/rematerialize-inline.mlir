@@ -9,7 +9,7 @@
 // ENOUGH: memopt.kernel ({{.*}}) -> (tensor<16x64xf32>, tensor<16xf32>)
 
 // MESSAGES: remark: rematerialized 0 instructions: arena {{[0-9]+}} -> {{[0-9]+}} bytes within 4352, {{.*}}; 1 values computed where read
-// CHECK: %[[MADE:.*]] = memopt.library_call
+// CHECK: %[[MADE:.*]] = test.run
 // CHECK: %[[SUMS:.*]] = memopt.kernel (%{{.*}} = %[[MADE]] : tensor<16x64xf32>) -> tensor<16xf32>
 // CHECK: memopt.kernel (%[[S:.*]] = %[[SUMS]] : tensor<16xf32>, %[[M:.*]] = %[[MADE]] : tensor<16x64xf32>) -> tensor<16x64xf32>
 // CHECK: %[[E:.*]] = linalg.generic {{.*}} ins(%[[M]] :
@@ -19,8 +19,7 @@
 #map = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 func.func @train_step(%x: tensor<16xf32>) -> tensor<16xf32> {
-  %made = memopt.library_call %x {descriptor = {kind = "make"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64} : (tensor<16xf32>) -> tensor<16x64xf32>
+  %made = test.run(%x) {kind = "make"} : (tensor<16xf32>) -> tensor<16x64xf32>
   %exp:2 = memopt.kernel (%m = %made : tensor<16x64xf32>) -> (tensor<16x64xf32>, tensor<16xf32>) {
     %empty = tensor.empty() : tensor<16x64xf32>
     %e = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%m : tensor<16x64xf32>) outs(%empty : tensor<16x64xf32>) {
@@ -48,8 +47,7 @@ func.func @train_step(%x: tensor<16xf32>) -> tensor<16xf32> {
     } -> tensor<16x64xf32>
     memopt.yield %r : tensor<16x64xf32>
   }
-  %z = memopt.library_call %y {descriptor = {kind = "shrink"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64} : (tensor<16x64xf32>) -> tensor<16xf32>
+  %z = test.run(%y) {kind = "shrink"} : (tensor<16x64xf32>) -> tensor<16xf32>
   return %z : tensor<16xf32>
 }
 
@@ -61,8 +59,7 @@ func.func @train_step(%x: tensor<16xf32>) -> tensor<16xf32> {
 #map = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 func.func @train_step(%x: tensor<16xf32>) -> tensor<16xf32> {
-  %made = memopt.library_call %x {descriptor = {kind = "make"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64} : (tensor<16xf32>) -> tensor<16x64xf32>
+  %made = test.run(%x) {kind = "make"} : (tensor<16xf32>) -> tensor<16x64xf32>
   %y = memopt.kernel (%m = %made : tensor<16x64xf32>) -> tensor<16x64xf32> {
     %empty = tensor.empty() : tensor<16x64xf32>
     %e = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]} ins(%m : tensor<16x64xf32>) outs(%empty : tensor<16x64xf32>) {

@@ -11,16 +11,11 @@
 // CHECK-NEXT: 64 bytes: result of summary : tensor<16xf32>
 memopt.variable @state : tensor<1024xf32> role <buffer>
 func.func @train_step(%x: tensor<16xf32>) -> tensor<16xf32> {
-  %early = memopt.library_call %x {descriptor = {kind = "early"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64} : (tensor<16xf32>) -> tensor<1024xf32>
+  %early = test.run(%x) {kind = "early"} : (tensor<16xf32>) -> tensor<1024xf32>
   memopt.write %early, @state : tensor<1024xf32>
-  %summary = memopt.library_call %early {descriptor = {kind = "summary"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64} : (tensor<1024xf32>) -> tensor<16xf32>
-  %large = memopt.library_call %summary {descriptor = {kind = "grow"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64} : (tensor<16xf32>) -> tensor<2048xf32>
-  %small = memopt.library_call %large {descriptor = {kind = "shrink"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64} : (tensor<2048xf32>) -> tensor<16xf32>
-  %late = memopt.library_call %early, %small {descriptor = {kind = "late"}, operand_offsets = array<i64: 0, 0>, workspace = 0 : i64,
-    flop_count = 0 : i64} : (tensor<1024xf32>, tensor<16xf32>) -> tensor<16xf32>
+  %summary = test.run(%early) {kind = "summary"} : (tensor<1024xf32>) -> tensor<16xf32>
+  %large = test.run(%summary) {kind = "grow"} : (tensor<16xf32>) -> tensor<2048xf32>
+  %small = test.run(%large) {kind = "shrink"} : (tensor<2048xf32>) -> tensor<16xf32>
+  %late = test.run(%early, %small) {kind = "late"} : (tensor<1024xf32>, tensor<16xf32>) -> tensor<16xf32>
   return %late : tensor<16xf32>
 }

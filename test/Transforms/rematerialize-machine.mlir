@@ -6,22 +6,16 @@
 // A product and a convolution of the same size are wanted again at the end. The budget has room for one of them, and the
 // other runs again: the one that the machine of the module is faster at.
 
-// SLOW-MATMUL: memopt.library_call {{.*}}kind = "convolution_forward"{{.*}}memopt.clone
-// SLOW-CONVOLUTION: memopt.library_call {{.*}}kind = "matmul"{{.*}}memopt.clone
-module attributes {memopt.machine = {RATES}} {
+// SLOW-MATMUL: test.run({{.*}}clone = 1 : i64{{.*}}kind = "convolution"
+// SLOW-CONVOLUTION: test.run({{.*}}clone = 1 : i64{{.*}}kind = "matmul"
+module attributes {memopt.target = #memopt.cpu<profile = {RATES}>} {
 func.func @train_step(%x: tensor<16xf32>) -> tensor<16xf32> {
-  %product = memopt.library_call %x {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 1000000000 : i64} : (tensor<16xf32>) -> tensor<1024xf32>
-  %image = memopt.library_call %x {descriptor = {kind = "convolution_forward"}, operand_offsets = array<i64: 0>,
-    workspace = 0 : i64, flop_count = 1000000000 : i64} : (tensor<16xf32>) -> tensor<1024xf32>
-  %summary = memopt.library_call %product, %image {descriptor = {kind = "summary"}, operand_offsets = array<i64: 0, 0>,
-    workspace = 0 : i64, flop_count = 0 : i64} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<16xf32>
-  %large = memopt.library_call %summary {descriptor = {kind = "grow"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64} : (tensor<16xf32>) -> tensor<2048xf32>
-  %small = memopt.library_call %large {descriptor = {kind = "shrink"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64} : (tensor<2048xf32>) -> tensor<16xf32>
-  %late = memopt.library_call %product, %image, %small {descriptor = {kind = "late"}, operand_offsets = array<i64: 0, 0, 0>,
-    workspace = 0 : i64, flop_count = 0 : i64} : (tensor<1024xf32>, tensor<1024xf32>, tensor<16xf32>) -> tensor<16xf32>
+  %product = test.run(%x) {kind = "matmul", flops = 1000000000 : i64} : (tensor<16xf32>) -> tensor<1024xf32>
+  %image = test.run(%x) {kind = "convolution", flops = 1000000000 : i64} : (tensor<16xf32>) -> tensor<1024xf32>
+  %summary = test.run(%product, %image) {kind = "summary"} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<16xf32>
+  %large = test.run(%summary) {kind = "grow"} : (tensor<16xf32>) -> tensor<2048xf32>
+  %small = test.run(%large) {kind = "shrink"} : (tensor<2048xf32>) -> tensor<16xf32>
+  %late = test.run(%product, %image, %small) {kind = "late"} : (tensor<1024xf32>, tensor<1024xf32>, tensor<16xf32>) -> tensor<16xf32>
   return %late : tensor<16xf32>
 }
 }

@@ -11,8 +11,8 @@ func.func @variable_without_place() {
 // -----
 
 // expected-error @+1 {{'memopt.variable' op shares bytes with another variable}}
-memopt.variable @a : tensor<256xf32> role <buffer> {memopt.offset = 0 : i64}
-memopt.variable @b : tensor<256xf32> role <buffer> {memopt.offset = 1020 : i64}
+memopt.variable @a : tensor<256xf32> role <buffer> {offset = 0 : i64}
+memopt.variable @b : tensor<256xf32> role <buffer> {offset = 1020 : i64}
 func.func @shared_variables() {
   return
 }
@@ -27,9 +27,8 @@ func.func @input_without_place(%x: tensor<256xf32>) {
 // -----
 
 func.func @offsets_missing(%x: tensor<256xf32> {memopt.offset = 0 : i64}) -> tensor<256xf32> {
-  // expected-error @+1 {{'memopt.library_call' op expects 2 offsets}}
-  %a = memopt.library_call %x {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = 64 : i64,
-    flop_count = 0 : i64, memopt.offsets = array<i64: 1024>} : (tensor<256xf32>) -> tensor<256xf32>
+  // expected-error @+1 {{'test.run' op has no offsets in the planned program}}
+  %a = test.run(%x) {scratch = array<i64: 64>} : (tensor<256xf32>) -> tensor<256xf32>
   return %a : tensor<256xf32>
 }
 
@@ -37,9 +36,8 @@ func.func @offsets_missing(%x: tensor<256xf32> {memopt.offset = 0 : i64}) -> ten
 
 // The result takes the operand's bytes, which libraries do not bear.
 func.func @over_operand(%x: tensor<256xf32> {memopt.offset = 0 : i64}) -> tensor<256xf32> {
-  // expected-error @+1 {{'memopt.library_call' op writes result 0 over operand 0, which it does not allow}}
-  %a = memopt.library_call %x {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64, memopt.offsets = array<i64: 512>} : (tensor<256xf32>) -> tensor<256xf32>
+  // expected-error @+1 {{'test.run' op writes result 0 over operand 0, which it does not allow}}
+  %a = test.run(%x) {offsets = array<i64: 512>} : (tensor<256xf32>) -> tensor<256xf32>
   return %a : tensor<256xf32>
 }
 
@@ -47,18 +45,16 @@ func.func @over_operand(%x: tensor<256xf32> {memopt.offset = 0 : i64}) -> tensor
 
 // So does the workspace.
 func.func @workspace_over_operand(%x: tensor<256xf32> {memopt.offset = 0 : i64}) -> tensor<256xf32> {
-  // expected-error @+1 {{'memopt.library_call' op writes result 1 over operand 0, which it does not allow}}
-  %a = memopt.library_call %x {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = 64 : i64,
-    flop_count = 0 : i64, memopt.offsets = array<i64: 1024, 960>} : (tensor<256xf32>) -> tensor<256xf32>
+  // expected-error @+1 {{'test.run' op writes result 1 over operand 0, which it does not allow}}
+  %a = test.run(%x) {scratch = array<i64: 64>, offsets = array<i64: 1024, 960>} : (tensor<256xf32>) -> tensor<256xf32>
   return %a : tensor<256xf32>
 }
 
 // -----
 
 func.func @two_results_at_one_place(%x: tensor<256xf32> {memopt.offset = 0 : i64}) {
-  // expected-error @+1 {{'memopt.library_call' op makes two buffers at 1024 and 2044 that overlap}}
-  %a:2 = memopt.library_call %x {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64, memopt.offsets = array<i64: 1024, 2044>} : (tensor<256xf32>) -> (tensor<256xf32>, tensor<256xf32>)
+  // expected-error @+1 {{'test.run' op makes two buffers at 1024 and 2044 that overlap}}
+  %a:2 = test.run(%x) {offsets = array<i64: 1024, 2044>} : (tensor<256xf32>) -> (tensor<256xf32>, tensor<256xf32>)
   return
 }
 
@@ -66,13 +62,10 @@ func.func @two_results_at_one_place(%x: tensor<256xf32> {memopt.offset = 0 : i64
 
 // The second call overwrites what the third reads.
 func.func @overwritten(%x: tensor<256xf32> {memopt.offset = 0 : i64}) -> tensor<256xf32> {
-  %a = memopt.library_call %x {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64, memopt.offsets = array<i64: 1024>} : (tensor<256xf32>) -> tensor<256xf32>
-  %b = memopt.library_call %x {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64, memopt.offsets = array<i64: 1024>} : (tensor<256xf32>) -> tensor<256xf32>
-  // expected-error @+1 {{'memopt.library_call' op uses a value of type 'tensor<256xf32>' whose bytes were overwritten or never placed}}
-  %c = memopt.library_call %a {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64, memopt.offsets = array<i64: 2048>} : (tensor<256xf32>) -> tensor<256xf32>
+  %a = test.run(%x) {offsets = array<i64: 1024>} : (tensor<256xf32>) -> tensor<256xf32>
+  %b = test.run(%x) {offsets = array<i64: 1024>} : (tensor<256xf32>) -> tensor<256xf32>
+  // expected-error @+1 {{'test.run' op uses a value of type 'tensor<256xf32>' whose bytes were overwritten or never placed}}
+  %c = test.run(%a) {offsets = array<i64: 2048>} : (tensor<256xf32>) -> tensor<256xf32>
   return %c : tensor<256xf32>
 }
 
@@ -80,10 +73,8 @@ func.func @overwritten(%x: tensor<256xf32> {memopt.offset = 0 : i64}) -> tensor<
 
 // A workspace kills what lies under it, too.
 func.func @workspace_over_value(%x: tensor<256xf32> {memopt.offset = 0 : i64}) -> tensor<256xf32> {
-  %a = memopt.library_call %x {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64, memopt.offsets = array<i64: 1024>} : (tensor<256xf32>) -> tensor<256xf32>
-  %b = memopt.library_call %x {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = 8 : i64,
-    flop_count = 0 : i64, memopt.offsets = array<i64: 2048, 1024>} : (tensor<256xf32>) -> tensor<256xf32>
+  %a = test.run(%x) {offsets = array<i64: 1024>} : (tensor<256xf32>) -> tensor<256xf32>
+  %b = test.run(%x) {scratch = array<i64: 8>, offsets = array<i64: 2048, 1024>} : (tensor<256xf32>) -> tensor<256xf32>
   // expected-error @+1 {{'func.return' op uses a value of type 'tensor<256xf32>' whose bytes were overwritten or never placed}}
   return %a : tensor<256xf32>
 }
@@ -91,23 +82,20 @@ func.func @workspace_over_value(%x: tensor<256xf32> {memopt.offset = 0 : i64}) -
 // -----
 
 // A variable's bytes are its own: a result that is no new value of it may not lie there.
-memopt.variable @w : tensor<256xf32> role <buffer> {memopt.offset = 1024 : i64}
+memopt.variable @w : tensor<256xf32> role <buffer> {offset = 1024 : i64}
 func.func @over_variable(%x: tensor<256xf32> {memopt.offset = 0 : i64}) -> tensor<256xf32> {
-  %a = memopt.library_call %x {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64, memopt.offsets = array<i64: 1024>} : (tensor<256xf32>) -> tensor<256xf32>
+  %a = test.run(%x) {offsets = array<i64: 1024>} : (tensor<256xf32>) -> tensor<256xf32>
   %w = memopt.read @w : tensor<256xf32>
-  // expected-error @+1 {{'memopt.library_call' op uses a value of type 'tensor<256xf32>' whose bytes were overwritten or never placed}}
-  %b = memopt.library_call %w {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64, memopt.offsets = array<i64: 2048>} : (tensor<256xf32>) -> tensor<256xf32>
+  // expected-error @+1 {{'test.run' op uses a value of type 'tensor<256xf32>' whose bytes were overwritten or never placed}}
+  %b = test.run(%w) {offsets = array<i64: 2048>} : (tensor<256xf32>) -> tensor<256xf32>
   return %b : tensor<256xf32>
 }
 
 // -----
 
-memopt.variable @w : tensor<256xf32> role <buffer> {memopt.offset = 1024 : i64}
+memopt.variable @w : tensor<256xf32> role <buffer> {offset = 1024 : i64}
 func.func @not_at_home(%x: tensor<256xf32> {memopt.offset = 0 : i64}) {
-  %a = memopt.library_call %x {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64, memopt.offsets = array<i64: 2048>} : (tensor<256xf32>) -> tensor<256xf32>
+  %a = test.run(%x) {offsets = array<i64: 2048>} : (tensor<256xf32>) -> tensor<256xf32>
   // expected-error @+1 {{'memopt.write' op writes a value that lies at 2048, expected the variable's 1024}}
   memopt.write %a, @w : tensor<256xf32>
   return
@@ -117,16 +105,15 @@ func.func @not_at_home(%x: tensor<256xf32> {memopt.offset = 0 : i64}) {
 
 // Nobody reads the variable later in this step, but the next step will.
 // expected-error @+1 {{'memopt.variable' op is overwritten by a value that is not written to it}}
-memopt.variable @w : tensor<256xf32> role <buffer> {memopt.offset = 1024 : i64}
+memopt.variable @w : tensor<256xf32> role <buffer> {offset = 1024 : i64}
 func.func @lost_variable(%x: tensor<256xf32> {memopt.offset = 0 : i64}) {
-  %a = memopt.library_call %x {descriptor = {kind = "matmul"}, operand_offsets = array<i64: 0>, workspace = 0 : i64,
-    flop_count = 0 : i64, memopt.offsets = array<i64: 1024>} : (tensor<256xf32>) -> tensor<256xf32>
+  %a = test.run(%x) {offsets = array<i64: 1024>} : (tensor<256xf32>) -> tensor<256xf32>
   return
 }
 
 // -----
 
-// expected-error @+1 {{has no 'memopt.arena_bytes' in the planned program}}
+// expected-error @+1 {{has no 'memopt.planned' in the planned program}}
 module {
   func.func @no_arena(%x: tensor<256xf32> {memopt.offset = 0 : i64}) {
     return
@@ -135,8 +122,8 @@ module {
 
 // -----
 
-// expected-error @+1 {{places buffers from byte 0 to 2048, expected 0 to 2040}}
-module attributes {memopt.arena_bytes = 2040 : i64} {
+// expected-error @+1 {{places buffers from byte 0 to 2048 of device memory, expected 0 to 2040}}
+module attributes {memopt.planned = #memopt.planned<arena_bytes = [2040, 0, 0], lower_bound_bytes = [0, 0, 0]>} {
   func.func @above_the_arena(%x: tensor<256xf32> {memopt.offset = 1024 : i64}) {
     return
   }
@@ -144,8 +131,8 @@ module attributes {memopt.arena_bytes = 2040 : i64} {
 
 // -----
 
-// expected-error @+1 {{places buffers from byte -8 to 1016, expected 0 to 1024}}
-module attributes {memopt.arena_bytes = 1024 : i64} {
+// expected-error @+1 {{places buffers from byte -8 to 1016 of device memory, expected 0 to 1024}}
+module attributes {memopt.planned = #memopt.planned<arena_bytes = [1024, 0, 0], lower_bound_bytes = [0, 0, 0]>} {
   func.func @below_the_arena(%x: tensor<256xf32> {memopt.offset = -8 : i64}) {
     return
   }

@@ -17,9 +17,11 @@
 #include "CalibrationGraphs.h"
 
 #include "memopt/Analysis/KernelGraph.h"
-#include "memopt/Analysis/ProfileFit.h"
+#include "memopt/Analysis/StepModel.h"
+#include "memopt/Conversion/ObjectEmission.h"
 #include "memopt/Package/Package.h"
 #include "memopt/Package/Program.h"
+#include "memopt/Target/Cpu/ProfileFit.h"
 
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
@@ -41,7 +43,7 @@ enum ExitCode { kDone = 0, kBadInput = 1, kEnvironment = 3 };
 /// A calibration graph, planned, with what its instructions do.
 struct PlannedGraph {
   OwningOpRef<ModuleOp> module;
-  std::vector<InstructionWork> work;
+  std::vector<Work> work;
   std::vector<std::string> kinds;
 };
 
@@ -124,10 +126,13 @@ bool Calibration::makeFolder() {
 std::optional<PlannedGraph> Calibration::compile(const CalibrationGraph &graph) {
   PlannedGraph planned;
   planned.module = parseSourceString<ModuleOp>(graph.text, &context, graph.name);
+  if (planned.module)
+    (*planned.module)
+        ->setAttr(MemoptDialect::kTargetAttr,
+                  CpuAttr::get(&context, options.targetFeatures, options.runThreads, false, {}));
   PassManager manager(&context);
   PipelineOptions pipeline;
   pipeline.optimizer = graph.optimizer;
-  pipeline.threads = options.pipeline.threads;
   buildJointPipeline(manager, pipeline);
   buildKernelPipeline(manager, pipeline);
   buildSchedulePipeline(manager, pipeline);
@@ -136,27 +141,24 @@ std::optional<PlannedGraph> Calibration::compile(const CalibrationGraph &graph) 
     fail("calibration graph '" + graph.name + "' does not compile");
     return std::nullopt;
   }
-  KernelGraph kernels(getStepFunction(*planned.module));
+  KernelGraph kernels(StepModel::create(*planned.module)->getFunction());
   for (Operation *op : kernels.getInstructions()) {
-    planned.work.push_back(InstructionWork::of(op));
-    auto call = dyn_cast<LibraryCallOp>(op);
-    planned.kinds.push_back(call ? call.getDescriptor().getAs<StringAttr>("kind").getValue().str()
-                                 : "kernel");
+    auto instruction = cast<InstructionOpInterface>(op);
+    planned.work.push_back(instruction.getWork());
+    planned.kinds.push_back(instruction.getKindName());
   }
   return planned;
 }
 
 bool Calibration::writePackage(ModuleOp planned) {
   ProgramOptions program;
-  program.targetFeatures = options.targetFeatures;
   program.threads = options.compilerThreads;
   ManifestOptions manifest;
-  FailureOr<std::string> processor = getTargetProcessor(program, error);
+  FailureOr<std::string> processor = resolveProcessor(options.targetFeatures, error);
   if (failed(processor))
     return false;
   manifest.mode = "train";
   manifest.targetFeatures = *processor;
-  manifest.threads = options.pipeline.threads;
   std::string package = pathOf("step.memopt");
   if (std::error_code code = llvm::sys::fs::create_directories(package))
     return fail(package + ": " + code.message());
@@ -267,7 +269,7 @@ bool Calibration::writeJson(const std::string &path, llvm::json::Object object) 
 bool Calibration::writeProfile() {
   MachineProfile start;
   start.machine = llvm::sys::getHostCPUName().str();
-  start.threads = options.pipeline.threads;
+  start.threads = options.runThreads;
   ProfileFit fit = fitProfile(measured, start);
   for (const MachineProfile::Rate &rate : MachineProfile::getRates())
     llvm::outs() << llvm::formatv("{0,-44} {1:E3}\n", rate.key, fit.profile.*rate.field);

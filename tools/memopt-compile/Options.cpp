@@ -335,9 +335,9 @@ static llvm::Error fillThreads(const CommandLine &line, CompileOptions &options)
     return llvm::joinErrors(threads ? llvm::Error::success() : threads.takeError(),
                             runThreads ? llvm::Error::success() : runThreads.takeError());
   options.compilerThreads = *threads;
-  options.pipeline.threads =
-      *runThreads ? *runThreads
-                  : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  options.runThreads = *runThreads
+                           ? *runThreads
+                           : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return llvm::Error::success();
 }
 
@@ -378,7 +378,7 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
   options->reportPath = line->get("report");
   options->loss = line->get("loss");
   options->targetFeatures = line->get("target-features");
-  options->pipeline.reference = line->isSet("reference");
+  options->reference = line->isSet("reference");
   if (llvm::Error error = fillChoices(*line, *options))
     return std::move(error);
   if (llvm::Error error = fillPlanning(*line, *options))

@@ -9,8 +9,8 @@
 #ifndef MEMOPT_TOOLS_COMPILE_OPTIONS_H
 #define MEMOPT_TOOLS_COMPILE_OPTIONS_H
 
-#include "memopt/Analysis/CostModel.h"
 #include "memopt/Pipelines/Pipelines.h"
+#include "memopt/Target/Cpu/MachineProfile.h"
 
 #include "llvm/Support/Error.h"
 
@@ -29,6 +29,8 @@ struct CompileOptions {
   bool explain = false;
   std::string reportPath, loss, targetFeatures;
   bool dropout = true;
+  bool reference = false; ///< plain loops instead of libraries
+  int runThreads = 1;     ///< that library calls are planned for
   int compilerThreads = 0; ///< 0: as many as the machine has
   int64_t deviceBudget = -1;
   mlir::memopt::PipelineOptions pipeline;

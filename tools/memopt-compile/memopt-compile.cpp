@@ -9,6 +9,7 @@
 #include "Calibrate.h"
 #include "Options.h"
 
+#include "memopt/Conversion/ObjectEmission.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Import/Pt2.h"
 #include "memopt/Package/Package.h"
@@ -110,9 +111,15 @@ private:
   LogicalResult load() {
     if (failed(readModel()))
       return failure();
-    if (options.profile)
-      options.profile->attachTo(*module);
+    setTarget();
     return success();
+  }
+
+  void setTarget() {
+    DictionaryAttr profile = options.profile ? options.profile->toAttribute(&context) : nullptr;
+    (*module)->setAttr(mlir::memopt::MemoptDialect::kTargetAttr,
+                       mlir::memopt::CpuAttr::get(&context, options.targetFeatures,
+                                                  options.runThreads, options.reference, profile));
   }
 
   LogicalResult readModel() {
@@ -142,9 +149,10 @@ private:
   }
 
   bool isOverBudget() {
-    auto arena =
-        (*module)->getAttrOfType<IntegerAttr>(mlir::memopt::MemoptDialect::kArenaBytesAttr);
-    return arena && options.deviceBudget >= 0 && arena.getInt() > options.deviceBudget;
+    using namespace mlir::memopt;
+    auto planned = (*module)->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr);
+    return planned && options.deviceBudget >= 0 &&
+           planned.getArenaBytesOf(Space::Device) > options.deviceBudget;
   }
 
   LogicalResult print() {
@@ -194,12 +202,11 @@ private:
 
   LogicalResult writePackage() {
     mlir::memopt::ProgramOptions program;
-    program.targetFeatures = options.targetFeatures;
     program.threads = options.compilerThreads;
-    program.reference = options.pipeline.reference;
     if (options.emit == Emit::Llvm)
       return mlir::memopt::printProgram(*module, program, llvm::outs());
-    FailureOr<std::string> processor = mlir::memopt::getTargetProcessor(program, errors.last);
+    FailureOr<std::string> processor =
+        mlir::memopt::resolveProcessor(options.targetFeatures, errors.last);
     if (failed(processor))
       return failure();
     if (std::error_code error = llvm::sys::fs::create_directories(options.output)) {
@@ -209,7 +216,6 @@ private:
     mlir::memopt::ManifestOptions manifest;
     manifest.mode = options.evaluate ? "eval" : "train";
     manifest.targetFeatures = *processor;
-    manifest.threads = options.pipeline.threads;
     manifest.planText = mlir::memopt::explainPlan(*module);
     if (!options.evaluate)
       manifest.optimizer = llvm::json::Object{{"name", options.pipeline.optimizer.getValue()},

@@ -16,11 +16,18 @@
 #include "mlir/InitAllPasses.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 
+#ifdef MEMOPT_TEST_DIALECT
+#include "TestDialect.h"
+#endif
+
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
   mlir::memopt::registerMemoptDialects(registry);
+#ifdef MEMOPT_TEST_DIALECT
+  memopt_test::registerTestDialect(registry);
+#endif
   mlir::registerAllPasses();
   mlir::memopt::registerMemoptPasses();
   mlir::memopt::registerMemoptPipelines();

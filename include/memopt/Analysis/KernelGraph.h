@@ -5,6 +5,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// The kernel graph as memory planning sees it: instructions at times, loops as intervals of times,
+// buffers with lives. Times count instructions in the order of the program, an instruction before
+// those of its own blocks: instruction i runs at time i + 1, inputs are there at 0, and what the
+// caller reads afterwards lives to the exit time.
+//
+//===----------------------------------------------------------------------===//
 
 #ifndef MEMOPT_ANALYSIS_KERNELGRAPH_H
 #define MEMOPT_ANALYSIS_KERNELGRAPH_H
@@ -14,15 +21,12 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/MapVector.h"
 
 namespace mlir::memopt {
 
-/// The function that holds the step, or null.
-func::FuncOp getStepFunction(ModuleOp module);
-
-/// Whether `op` runs at run time: a kernel or a library call. Reads, writes, marks and reshapes do
-/// not.
-bool isInstruction(Operation *op);
+/// Whether `op` runs at run time. Reads, writes, marks and reshapes do not.
+inline bool isInstruction(Operation *op) { return isa_and_nonnull<InstructionOpInterface>(op); }
 
 /// Whether `op` gives its operand another shape and nothing else, so that both are one buffer.
 bool isReshape(Operation *op);
@@ -30,84 +34,100 @@ bool isReshape(Operation *op);
 /// The value whose buffer `value` lies in: reshapes looked through.
 Value getBufferRoot(Value value);
 
-/// The path of the module that a location came from, such as "net.layer1.0.conv1"; empty when
-/// unknown.
-StringRef getModulePath(Location location);
+/// The instruction that started what `wait` waits for; null of an instruction that waits for nothing.
+Operation *getStart(Operation *wait);
 
-/// The byte offset that memory planning gave to the buffer of `value`; fails where it gave none.
+/// The byte offset that memory planning gave to the buffer of `value`, in the arena of its space;
+/// fails where it gave none.
 FailureOr<int64_t> getPlannedOffset(Value value);
 
 /// One contiguous piece of memory with one life in a step.
 struct Buffer {
   enum class Kind { Variable, Input, Result, Workspace };
   Kind kind;
+  Space space;
   int64_t bytes;
-  /// Instruction times [begin, end): instruction i runs at time i + 1, inputs are there at 0, and
-  /// what the caller reads afterwards lives to `exitTime`. Variables live throughout.
-  int64_t begin, end;
+  int64_t begin, end;      ///< times, half-open; variables live throughout
   VariableOp variable;     ///< of a variable
   Value value;             ///< of an input or result: the root value
   Operation *op = nullptr; ///< of a result or workspace: the instruction that makes or needs it
-  unsigned result = 0;     ///< of a result: its number
+  unsigned number = 0;     ///< of a result or workspace: its number among those of the instruction
 
   /// Name for reports and the module that it belongs to.
   std::string describe() const;
 };
 
+/// The blocks of one instruction, which run `count` times in a row.
+struct Loop {
+  Operation *op;
+  int64_t begin, end; ///< times of the instructions inside, half-open
+  int64_t count;
+};
+
 /// The buffers of a kernel graph. A value that is written to a variable counts as its own buffer
-/// unless `isStoredDirectly` says that its producer may write into the variable's bytes.
+/// unless its producer may write into the variable's bytes.
 class KernelGraph {
 public:
   explicit KernelGraph(func::FuncOp function);
 
   ArrayRef<Operation *> getInstructions() const { return instructions; }
   ArrayRef<Buffer> getBuffers() const { return buffers; }
+  ArrayRef<Loop> getLoops() const { return loops; }
   int64_t getExitTime() const { return static_cast<int64_t>(instructions.size()) + 1; }
   int64_t getTime(Operation *instruction) const { return times.lookup(instruction); }
 
   /// Number of the buffer that holds `value`, reshapes looked through.
   unsigned getBufferOf(Value value) const { return bufferOf.lookup(getBufferRoot(value)); }
-  /// Number of the workspace's buffer of `instruction`, or -1.
-  int64_t getWorkspaceOf(Operation *instruction) const {
-    auto it = workspaceOf.find(instruction);
-    return it == workspaceOf.end() ? -1 : static_cast<int64_t>(it->second);
+  /// Numbers of the buffers of an instruction's workspaces.
+  ArrayRef<unsigned> getWorkspacesOf(Operation *instruction) const {
+    auto found = workspacesOf.find(instruction);
+    return found == workspacesOf.end() ? ArrayRef<unsigned>() : ArrayRef(found->second);
   }
 
-  /// Writes whose value cannot be made in place: their producer is no instruction, the variable's
-  /// old value is still read later, or the kernel reads it in another order. Each needs a copy.
-  SmallVector<WriteOp> getWritesNeedingCopies() const { return copies; }
+  /// Writes whose value cannot be made in place: their producer is no instruction of their block,
+  /// the variable's old value is still read later, or the kernel reads it in another order. Each
+  /// needs a copy.
+  ArrayRef<WriteOp> getWritesNeedingCopies() const { return copies; }
 
   /// The buffers that result `buffer` may take over where they end: operands of at least its bytes
-  /// that the instruction reads element by element as it writes; the preferred ones first.
+  /// that the instruction reads element by element as it writes (or row by row, where the target
+  /// allows it); the preferred ones first.
   SmallVector<unsigned> getTakeableBuffers(unsigned buffer) const;
   /// By buffer: the one that it takes over, or -1. Each result in turn takes the first that ends
   /// where it begins and that no other took.
   SmallVector<int32_t> getBuffersInPlace() const;
 
-  /// Sum of the bytes of all variables, which are alive throughout.
-  int64_t getVariableBytes() const;
+  /// Sum of the bytes of all variables of a space, which are alive throughout.
+  int64_t getVariableBytes(Space space) const;
 
-  /// Sum of the bytes of all buffers alive at each time, from 0 to after the exit; a result and the
-  /// buffer that it takes over count once.
-  SmallVector<int64_t> getLiveBytes() const;
+  /// Sum of the bytes of all buffers of a space alive at each time, from 0 to after the exit; a
+  /// result and the buffer that it takes over count once.
+  SmallVector<int64_t> getLiveBytes(Space space) const;
 
 private:
-  void numberInstructions(func::FuncOp function);
+  void numberInstructions(Block &block);
   void addVariables(func::FuncOp function);
-  void addInputsAndResults(func::FuncOp function);
+  void addInputs(func::FuncOp function);
+  void addResults();
   void extendToUses(func::FuncOp function);
+  void extendToUse(Value value, Operation *user, int64_t time);
+  void extendFlight(Operation *start, int64_t waitTime);
+  int64_t stretchOverLoops(Value root, Operation *user, int64_t time) const;
   void bindWrites(func::FuncOp function);
-  bool canStoreDirectly(WriteOp write, ArrayRef<Value> oldValues) const;
-  int64_t getLastUse(Value root) const;
+  bool canStoreDirectly(WriteOp write, ArrayRef<ReadOp> reads) const;
+  bool canTake(ArrayRef<InPlaceOperand> allowed, unsigned operand) const;
 
+  bool mayTakeRows;
   SmallVector<Operation *> instructions;
   SmallVector<Buffer> buffers;
+  SmallVector<Loop> loops;
   SmallVector<WriteOp> copies;
   DenseMap<Operation *, int64_t> times;
+  DenseMap<Operation *, unsigned> loopOf;
   DenseMap<Value, unsigned> bufferOf;
-  DenseMap<Operation *, unsigned> workspaceOf;
+  DenseMap<Operation *, SmallVector<unsigned, 1>> workspacesOf;
   DenseMap<StringAttr, unsigned> variableBuffer;
-  llvm::MapVector<Value, int64_t> lastUse;
+  DenseMap<Value, int64_t> lastUse;
 };
 
 } // namespace mlir::memopt

@@ -9,27 +9,46 @@
 #ifndef MEMOPT_DIALECT_KERNELOPS_TD
 #define MEMOPT_DIALECT_KERNELOPS_TD
 
+include "memopt/Dialect/LibraryAttributes.td"
 include "memopt/Dialect/MemoptBase.td"
 
-def Memopt_KernelOp : Memopt_Op<"kernel", [IsolatedFromAbove, SingleBlock, Pure, Memopt_Recomputable,
-    DeclareOpInterfaceMethods<CostOpInterface, ["getFlops", "getBytesMoved"]>,
-    DeclareOpInterfaceMethods<InPlaceOpInterface, ["getInPlaceOperands"]>]> {
+/// An op of the kernel graph. Besides its own arguments it has the attributes of every instruction
+/// (InstructionOpInterface).
+class Memopt_Instruction<string mnemonic, dag own, list<Trait> traits = []>
+    : Memopt_Op<mnemonic, traits> {
+  let arguments = !con(own, (ins DefaultValuedAttr<Memopt_PhaseAttr, "::mlir::memopt::Phase::Forward">:$phase,
+    DefaultValuedAttr<I64Attr, "0">:$clone, OptionalAttr<DenseI64ArrayAttr>:$offsets));
+}
+
+def Memopt_KernelOp : Memopt_Instruction<"kernel", (ins Variadic<Memopt_Tensor>:$inputs),
+    [IsolatedFromAbove, SingleBlock, Pure, Memopt_Recomputable,
+     DeclareOpInterfaceMethods<CostOpInterface, ["getFlops", "getBytesMoved"]>,
+     DeclareOpInterfaceMethods<InstructionOpInterface, ["getKindName", "getWork"]>,
+     DeclareOpInterfaceMethods<InPlaceOpInterface, ["getInPlaceOperands"]>]> {
   let summary = "One generated kernel";
   let description = [{
     The body computes the results from its block arguments, one per operand. It holds `linalg.generic` on
-    tensors, view ops (`tensor.extract_slice`, `expand_shape`, `collapse_shape`, `concat`,
-    `memopt.transpose`, `memopt.broadcast`, `memopt.pad`), `tensor.empty`, `linalg.fill`, and constants.
-    Only operands and results are buffers; a value inside lives in registers and is computed where it is
-    read, so a view costs nothing.
+    tensors, views (ops of ViewOpInterface), `tensor.empty`, `linalg.fill`, and constants. Only operands and
+    results are buffers; a value inside lives in registers and is computed where it is read, so a view costs
+    nothing.
 
     A result may take the buffer of an operand whose every element is read only by the iteration that
     writes the same element; `getInPlaceOperands` says which.
+
+    Example:
+    ```mlir
+    %t = memopt.kernel (%in = %x : tensor<4x8xf32>) -> tensor<8x4xf32> {
+      %0 = memopt.transpose %in {permutation = array<i64: 1, 0>} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+      memopt.yield %0 : tensor<8x4xf32>
+    }
+    ```
   }];
-  let arguments = (ins Variadic<Memopt_Tensor>:$inputs);
   let results = (outs Variadic<Memopt_Tensor>:$results);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
+  let skipDefaultBuilders = 1;
+  let builders = [OpBuilder<(ins "::mlir::TypeRange":$results, "::mlir::ValueRange":$inputs)>];
   let extraClassDeclaration = [{
     ::mlir::Operation *getYield() { return getBody().front().getTerminator(); }
   }];
@@ -41,20 +60,32 @@ def Memopt_YieldOp : Memopt_Op<"yield", [Pure, Terminator, HasParent<"KernelOp">
   let assemblyFormat = "attr-dict ($values^ `:` type($values))?";
 }
 
-def Memopt_LibraryCallOp : Memopt_Op<"library_call", [Pure, Memopt_Recomputable,
-    DeclareOpInterfaceMethods<CostOpInterface, ["getFlops", "getBytesMoved", "getWorkspaceBytes"]>]> {
+def Memopt_LibraryCallOp : Memopt_Instruction<"library_call", (ins Variadic<Memopt_Tensor>:$inputs,
+      LibraryCallAttrInterface:$call, DenseI64ArrayAttr:$operand_offsets, I64Attr:$workspace,
+      OptionalAttr<StrAttr>:$implementation, OptionalAttr<I64Attr>:$number),
+    [Pure, Memopt_Recomputable, DeclareOpInterfaceMethods<CostOpInterface, ["getFlops", "getBytesMoved"]>,
+     DeclareOpInterfaceMethods<InstructionOpInterface, ["getKindName", "getWork", "getWorkspaces"]>]> {
   let summary = "One call of a library";
   let description = [{
-    `descriptor` says everything that the call needs (kind, sizes, element strides); the runtime's
-    LibraryCalls.h defines it. `operand_offsets[i]` is the element at which the call's view of operand i
-    begins, so that slices and transposes cost nothing. `workspace` is the scratch that the library asked
-    for; it is planned like a buffer.
+    `call` says what is computed. `operand_offsets[i]` is the element at which the call's view of operand i
+    begins, so that slices and transposes cost nothing. `workspace` is the scratch, in bytes, that the
+    `implementation` asks for; it is planned like a buffer. In the planned program `number` is the call's
+    place in the package's list.
+
+    Example:
+    ```mlir
+    %c = memopt.library_call #memopt.matmul<m = 4, n = 4, k = 8, a_strides = [8, 1], b_strides = [4, 1],
+        c_strides = [4, 1], type = f32, accumulator = f32> (%a, %b) {operand_offsets = array<i64: 0, 0>,
+        workspace = 1024 : i64} : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+    ```
   }];
-  let arguments = (ins Variadic<Memopt_Tensor>:$inputs, DictionaryAttr:$descriptor,
-    DenseI64ArrayAttr:$operand_offsets, I64Attr:$workspace, I64Attr:$flop_count);
   let results = (outs Variadic<Memopt_Tensor>:$results);
-  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = "$call ` ` `(` operands `)` attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
+  let skipDefaultBuilders = 1;
+  let builders = [OpBuilder<(ins "::mlir::TypeRange":$results, "::mlir::ValueRange":$inputs,
+    "LibraryCallAttrInterface":$call, "::llvm::ArrayRef<int64_t>":$operandOffsets,
+    "const CallImplementation &":$implementation)>];
 }
 
 #endif // MEMOPT_DIALECT_KERNELOPS_TD

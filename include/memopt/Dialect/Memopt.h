@@ -20,15 +20,39 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 
 #include "memopt/Dialect/MemoptDialect.h.inc"
-#include "memopt/Dialect/MemoptEnums.h.inc"
 
 #define GET_ATTRDEF_CLASSES
 #include "memopt/Dialect/MemoptAttributes.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "memopt/Dialect/MemoptTypes.h.inc"
+
+namespace mlir::OpTrait {
+template <typename OpTy> class ComputedByLibrary : public TraitBase<OpTy, ComputedByLibrary> {};
+template <typename OpTy> class ReadsStrides : public TraitBase<OpTy, ReadsStrides> {};
+} // namespace mlir::OpTrait
+
+namespace mlir::memopt {
+/// The space in which a value of the kernel graph lies: what the encoding of its type says, or the
+/// device.
+Space getSpace(Type type);
+/// `type` with its values in `space`; the device has no encoding.
+RankedTensorType inSpace(RankedTensorType type, Space space);
+} // namespace mlir::memopt
 
 #define GET_OP_CLASSES
 #include "memopt/Dialect/MemoptOps.h.inc"
 
 namespace mlir::memopt {
+/// The phase of an op of any stage: an instruction's own, or what `memopt.phase` says. Whatever says
+/// nothing belongs to the forward pass.
+Phase getPhase(Operation *op);
+void setPhase(Operation *op, Phase phase);
+
+/// The machine that a module is compiled for: its attribute `memopt.target`, or two threads of the
+/// processor at hand.
+TargetAttrInterface getTarget(Operation *op);
+
 /// Attaches the differentiate, batch dimension and recompute interfaces to the arith, math and tensor
 /// ops that training graphs use.
 void registerUpstreamInterfaces(DialectRegistry &registry);

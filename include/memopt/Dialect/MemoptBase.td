@@ -33,6 +33,15 @@ class Memopt_PureOp<string mnemonic, list<Trait> traits = []>
 class Memopt_GraphOp<string mnemonic, list<Trait> traits = []>
     : Memopt_PureOp<mnemonic, [Memopt_Differentiable, Memopt_Batch] # traits>;
 
+/// A library computes it: form-library-calls makes it one call.
+def Memopt_ComputedByLibrary : NativeOpTrait<"ComputedByLibrary"> {
+  let cppNamespace = "::mlir::OpTrait";
+}
+/// Its library reads operands through strides, in whatever order their dimensions lie.
+def Memopt_ReadsStrides : NativeOpTrait<"ReadsStrides"> {
+  let cppNamespace = "::mlir::OpTrait";
+}
+
 def Memopt_Tensor : StaticShapeTensorOf<[F32, F64, BF16, F16, I64, I32, I8, I1]>;
 def Memopt_FloatTensor : StaticShapeTensorOf<[F32, F64, BF16, F16]>;
 def Memopt_IntTensor : StaticShapeTensorOf<[I64, I32, I8]>;

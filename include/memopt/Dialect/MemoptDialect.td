@@ -10,7 +10,7 @@
 #define MEMOPT_DIALECT_MEMOPTDIALECT_TD
 
 include "mlir/IR/AttrTypeBase.td"
-include "mlir/IR/EnumAttr.td"
+include "memopt/Interfaces/MemoptEnums.td"
 include "mlir/IR/OpBase.td"
 
 def Memopt_Dialect : Dialect {
@@ -29,6 +29,7 @@ def Memopt_Dialect : Dialect {
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
                            "::mlir::tensor::TensorDialect", "::mlir::linalg::LinalgDialect"];
   let useDefaultAttributePrinterParser = 1;
+  let useDefaultTypePrinterParser = 1;
   let hasOperationAttrVerify = 1;
   let extraClassDeclaration = [{
     /// Discardable attributes. On arguments and results of the step: the name that users know.
@@ -41,19 +42,17 @@ def Memopt_Dialect : Dialect {
     static constexpr llvm::StringLiteral kValidRangeAttr = "memopt.valid_range";
     /// On results: "loss", "prediction" or "output".
     static constexpr llvm::StringLiteral kRoleAttr = "memopt.role";
-    /// On clones made by recomputation: the instance number, which also keeps CSE from merging them.
+    /// Before kernels are formed, on clones made by recomputation: the instance number, which also keeps
+    /// CSE from merging them. Instructions have an attribute of their own for it.
     static constexpr llvm::StringLiteral kCloneAttr = "memopt.clone";
-    /// On ops of the planned program: one byte offset per result, then one for the workspace if any.
-    static constexpr llvm::StringLiteral kOffsetsAttr = "memopt.offsets";
-    /// On variables and arguments of the planned program: the byte offset.
-    static constexpr llvm::StringLiteral kOffsetAttr = "memopt.offset";
-    /// On the planned module: height of the device arena, and the proven lower bound of any layout.
-    static constexpr llvm::StringLiteral kArenaBytesAttr = "memopt.arena_bytes";
-    static constexpr llvm::StringLiteral kLowerBoundAttr = "memopt.lower_bound_bytes";
-    /// On ops made by autodiff, the optimizer and so on: "forward", "backward", "optimizer".
+    /// Before kernels are formed, on ops of the backward pass and the optimizer (getPhase, setPhase).
     static constexpr llvm::StringLiteral kPhaseAttr = "memopt.phase";
-    /// On modules: a dictionary of the machine's rates, which costs are predicted from (CostModel.h).
-    static constexpr llvm::StringLiteral kMachineAttr = "memopt.machine";
+    /// On arguments of the planned program: the byte offset in the device's arena.
+    static constexpr llvm::StringLiteral kOffsetAttr = "memopt.offset";
+    /// On the planned module: a PlannedAttr.
+    static constexpr llvm::StringLiteral kPlannedAttr = "memopt.planned";
+    /// On modules: the machine that they are compiled for, a TargetAttrInterface.
+    static constexpr llvm::StringLiteral kTargetAttr = "memopt.target";
   }];
 }
 
@@ -61,34 +60,15 @@ def Memopt_Dialect : Dialect {
 // Enums
 //===----------------------------------------------------------------------===//
 
-class Memopt_Enum<string name, string summary, list<I32EnumAttrCase> cases>
-    : I32EnumAttr<name, summary, cases> {
-  let cppNamespace = "::mlir::memopt";
-  let genSpecializedAttr = 0;
-}
 class Memopt_EnumAttr<EnumAttrInfo info, string mnemonic> : EnumAttr<Memopt_Dialect, info, mnemonic> {
   let assemblyFormat = "`<` $value `>`";
 }
 
-def Memopt_Role : Memopt_Enum<"Role", "what a variable is for", [
-  I32EnumAttrCase<"Parameter", 0, "parameter">, I32EnumAttrCase<"Buffer", 1, "buffer">,
-  I32EnumAttrCase<"OptimizerState", 2, "optimizer_state">, I32EnumAttrCase<"Gradient", 3, "gradient">,
-  I32EnumAttrCase<"Hyperparameter", 4, "hyperparameter">]>;
 def Memopt_RoleAttr : Memopt_EnumAttr<Memopt_Role, "role">;
-
-def Memopt_Space : Memopt_Enum<"Space", "a memory space", [
-  I32EnumAttrCase<"Device", 0, "device">, I32EnumAttrCase<"Host", 1, "host">,
-  I32EnumAttrCase<"Disk", 2, "disk">]>;
 def Memopt_SpaceAttr : Memopt_EnumAttr<Memopt_Space, "space">;
-
-def Memopt_Layout : Memopt_Enum<"Layout", "order of an activation's dimensions", [
-  I32EnumAttrCase<"ChannelsFirst", 0, "channels_first">,
-  I32EnumAttrCase<"ChannelsLast", 1, "channels_last">]>;
+def Memopt_ResourceAttr : Memopt_EnumAttr<Memopt_Resource, "resource">;
+def Memopt_PhaseAttr : Memopt_EnumAttr<Memopt_Phase, "phase">;
 def Memopt_LayoutAttr : Memopt_EnumAttr<Memopt_Layout, "layout">;
-
-def Memopt_ReduceKind : Memopt_Enum<"ReduceKind", "combiner of a reduction", [
-  I32EnumAttrCase<"Add", 0, "add">, I32EnumAttrCase<"Mul", 1, "mul">,
-  I32EnumAttrCase<"Max", 2, "max">, I32EnumAttrCase<"Min", 3, "min">]>;
 def Memopt_ReduceKindAttr : Memopt_EnumAttr<Memopt_ReduceKind, "reduce">;
 
 //===----------------------------------------------------------------------===//
@@ -105,6 +85,33 @@ def Memopt_ShardAttr : AttrDef<Memopt_Dialect, "Shard"> {
   let parameters = (ins "int64_t":$ranks);
   let assemblyFormat = "`<` `ranks` `=` $ranks `>`";
   let genVerifyDecl = 1;
+}
+
+def Memopt_PlannedAttr : AttrDef<Memopt_Dialect, "Planned"> {
+  let mnemonic = "planned";
+  let summary = "What memory planning found, on the module";
+  let description = [{
+    By space, in the order device, host, disk: the height of the arena, and a proven bound that no layout of
+    the same order of instructions is below.
+
+    Example: `memopt.planned = #memopt.planned<arena_bytes = [1024, 0, 0], lower_bound_bytes = [1000, 0, 0]>`
+  }];
+  let parameters = (ins ArrayRefParameter<"int64_t">:$arena_bytes, ArrayRefParameter<"int64_t">:$lower_bound_bytes);
+  let assemblyFormat = "`<` struct(custom<Numbers>($arena_bytes), custom<Numbers>($lower_bound_bytes)) `>`";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    int64_t getArenaBytesOf(Space space) const { return getArenaBytes()[static_cast<size_t>(space)]; }
+    int64_t getLowerBoundOf(Space space) const { return getLowerBoundBytes()[static_cast<size_t>(space)]; }
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Types
+//===----------------------------------------------------------------------===//
+
+def Memopt_Token : TypeDef<Memopt_Dialect, "Token"> {
+  let mnemonic = "token";
+  let summary = "Something in flight, between the instruction that started it and the one that waits";
 }
 
 #endif // MEMOPT_DIALECT_MEMOPTDIALECT_TD

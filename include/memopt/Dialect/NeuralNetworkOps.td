@@ -15,7 +15,8 @@ include "memopt/Dialect/MemoptBase.td"
 // Convolution and matmul: library calls
 //===----------------------------------------------------------------------===//
 
-class Memopt_ConvolutionBase<string mnemonic, list<Trait> traits = []> : Memopt_PureOp<mnemonic, traits> {
+class Memopt_ConvolutionBase<string mnemonic, list<Trait> traits = []>
+    : Memopt_PureOp<mnemonic, [Memopt_ComputedByLibrary] # traits> {
   dag window = (ins DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$padding_low, DenseI64ArrayAttr:$padding_high,
     DenseI64ArrayAttr:$dilations, I64Attr:$groups,
     DefaultValuedAttr<Memopt_LayoutAttr, "::mlir::memopt::Layout::ChannelsFirst">:$layout);
@@ -55,7 +56,7 @@ def Memopt_ConvolutionBackwardWeightsOp : Memopt_ConvolutionBase<"convolution_ba
   let results = (outs Memopt_FloatTensor:$result);
 }
 
-def Memopt_MatmulOp : Memopt_GraphOp<"matmul"> {
+def Memopt_MatmulOp : Memopt_GraphOp<"matmul", [Memopt_ComputedByLibrary, Memopt_ReadsStrides]> {
   let summary = "Matrix product over the last two dimensions, batched over the others";
   let description = [{
     `op(a) [.., M, K] x op(b) [.., K, N] -> [.., M, N]`, op transposing the last two dimensions when asked.
@@ -72,7 +73,8 @@ def Memopt_MatmulOp : Memopt_GraphOp<"matmul"> {
 // Attention
 //===----------------------------------------------------------------------===//
 
-def Memopt_AttentionOp : Memopt_GraphOp<"attention", [AttrSizedOperandSegments]> {
+def Memopt_AttentionOp : Memopt_GraphOp<"attention",
+    [AttrSizedOperandSegments, Memopt_ComputedByLibrary, Memopt_ReadsStrides]> {
   let summary = "softmax(scale * q k^T + mask) v, never holding the scores";
   let description = [{
     `query` [B, H, T, D], `key` [B, G, S, D], `value` [B, G, S, E], G dividing H (grouped queries share a
@@ -90,7 +92,8 @@ def Memopt_AttentionOp : Memopt_GraphOp<"attention", [AttrSizedOperandSegments]>
   let hasVerifier = 1;
 }
 
-def Memopt_AttentionBackwardOp : Memopt_PureOp<"attention_backward", [AttrSizedOperandSegments]> {
+def Memopt_AttentionBackwardOp : Memopt_PureOp<"attention_backward",
+    [AttrSizedOperandSegments, Memopt_ComputedByLibrary, Memopt_ReadsStrides]> {
   let summary = "Gradients of query, key and value";
   let arguments = (ins Memopt_FloatTensor:$query, Memopt_FloatTensor:$key, Memopt_FloatTensor:$value,
     Optional<Memopt_Tensor>:$mask, Optional<Memopt_IntTensor>:$seed, Optional<Memopt_IntTensor>:$step,

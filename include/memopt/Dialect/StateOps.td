@@ -25,7 +25,8 @@ def Memopt_VariableOp : Memopt_Op<"variable", [Symbol]> {
     start from, and without both the variable was exported without data. `of` names the parameter that
     optimizer state belongs to and `slot` its part, such as "momentum".
 
-    A variable occupies its bytes in `placement` during the whole run.
+    A variable occupies its bytes in `placement` during the whole run; in the planned program `offset` says
+    where. A read gives a tensor in that space.
 
     Example:
     ```mlir
@@ -37,11 +38,17 @@ def Memopt_VariableOp : Memopt_Op<"variable", [Symbol]> {
     UnitAttr:$trainable, UnitAttr:$transient, OptionalAttr<StrArrayAttr>:$names, OptionalAttr<ElementsAttr>:$initial,
     OptionalAttr<F64Attr>:$init_value, OptionalAttr<FlatSymbolRefAttr>:$of, OptionalAttr<StrAttr>:$slot,
     DefaultValuedAttr<Memopt_SpaceAttr, "::mlir::memopt::Space::Device">:$placement,
-    OptionalAttr<Memopt_ShardAttr>:$shard);
+    OptionalAttr<Memopt_ShardAttr>:$shard, OptionalAttr<I64Attr>:$offset);
   let assemblyFormat = "$sym_name `:` $type `role` $role attr-dict";
   let hasVerifier = 1;
+  let skipDefaultBuilders = 1;
+  /// On the device, without values; its only name is the symbol.
+  let builders = [OpBuilder<(ins "::llvm::StringRef":$name, "::mlir::RankedTensorType":$type,
+    "::mlir::memopt::Role":$role)>];
   let extraClassDeclaration = [{
     ::mlir::RankedTensorType getTensorType() { return ::llvm::cast<::mlir::RankedTensorType>(getType()); }
+    /// The type of what is read and written: that of the tensor in the variable's space.
+    ::mlir::RankedTensorType getPlacedType() { return inSpace(getTensorType(), getPlacement()); }
   }];
 }
 

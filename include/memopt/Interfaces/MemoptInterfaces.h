@@ -9,16 +9,61 @@
 #ifndef MEMOPT_INTERFACES_MEMOPTINTERFACES_H
 #define MEMOPT_INTERFACES_MEMOPTINTERFACES_H
 
+#include "memopt/Interfaces/Work.h"
+
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/Support/JSON.h"
+
+#include <functional>
+
+#include "memopt/Interfaces/MemoptEnums.h.inc"
 
 namespace mlir::memopt {
+
+inline constexpr unsigned kNumSpaces = getMaxEnumValForSpace() + 1;
+
+/// Scratch memory of one execution of an instruction.
+struct Workspace {
+  int64_t bytes;
+  Space space = Space::Device;
+};
+
+/// An operand whose buffer a result may take over.
+struct InPlaceOperand {
+  unsigned operand;
+  bool byRow; ///< only where the target finishes a row's reads before it writes the row
+};
+
+/// How a library call sees one buffer; strides count elements.
+struct BufferView {
+  SmallVector<int64_t> extents, strides;
+  Type elementType;
+
+  /// The number of the last element that it reaches, counted from the first.
+  int64_t getReach() const;
+};
+
+/// One way in which a library computes a call.
+struct CallImplementation {
+  std::string name;       ///< of the library's code, for reports
+  int64_t workspaceBytes; ///< on the device
+};
+
 /// Bytes of a statically shaped tensor as it lies in memory: packed, row-major, i1 as one byte.
 int64_t getTensorBytes(Type type);
 /// Sum of the bytes of all tensor operands and results of `op`.
 int64_t getOperandAndResultBytes(Operation *op);
+
+/// What holds for every instruction: offsets, where there are any, are one for each tensor among
+/// the results and one for each workspace, none negative.
+LogicalResult verifyInstruction(Operation *op);
+
 } // namespace mlir::memopt
+
+#include "memopt/Interfaces/MemoptAttrInterfaces.h.inc"
 
 #include "memopt/Interfaces/MemoptInterfaces.h.inc"
 

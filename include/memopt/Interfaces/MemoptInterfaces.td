@@ -14,6 +14,7 @@
 #ifndef MEMOPT_INTERFACES_MEMOPTINTERFACES_TD
 #define MEMOPT_INTERFACES_MEMOPTINTERFACES_TD
 
+include "memopt/Interfaces/MemoptEnums.td"
 include "mlir/IR/OpBase.td"
 
 def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
@@ -46,9 +47,7 @@ def CostOpInterface : OpInterface<"CostOpInterface"> {
     InterfaceMethod<"Bytes read from and written to memory by one execution.",
       "int64_t", "getBytesMoved", (ins), "", [{
         return ::mlir::memopt::getOperandAndResultBytes($_op.getOperation());
-      }]>,
-    InterfaceMethod<"Bytes of scratch memory that one execution needs beside operands and results.",
-      "int64_t", "getWorkspaceBytes", (ins), "", [{ return 0; }]>
+      }]>
   ];
 }
 
@@ -83,14 +82,110 @@ def RecomputableOpInterface : OpInterface<"RecomputableOpInterface"> {
 
 def InPlaceOpInterface : OpInterface<"InPlaceOpInterface"> {
   let description = [{
-    Which result may be written over which operand's buffer: every element of the operand is read for the
-    last time before, or by the same iteration that writes, the bytes that replace it.
+    Which result may be written over which operand's buffer. By element: every element of the operand is read
+    for the last time by the iteration that writes the bytes that replace it. By row: before anything of the
+    row is written that replaces it, which takes a target that finishes a row's reads first
+    (`TargetAttrInterface::mayWriteOverRows`).
   }];
   let cppNamespace = "::mlir::memopt";
   let methods = [
-    InterfaceMethod<"Numbers of the operands whose buffer result `result` may take.",
-      "::llvm::SmallVector<unsigned>", "getInPlaceOperands", (ins "unsigned":$result), "",
+    InterfaceMethod<"The operands whose buffer result `result` may take, by number.",
+      "::llvm::SmallVector<::mlir::memopt::InPlaceOperand>", "getInPlaceOperands", (ins "unsigned":$result), "",
       [{ return {}; }]>
+  ];
+}
+
+def InstructionOpInterface
+    : OpInterface<"InstructionOpInterface", [CostOpInterface, RecomputableOpInterface]> {
+  let description = [{
+    An op of the kernel graph that runs at run time: a kernel, a library call, a loop over instructions, the
+    start or the end of something in flight. Each result is one buffer in the space that its type names.
+    Passes over the kernel graph know instructions by this interface alone.
+
+    An instruction that starts something returns a token and is done at once; the instruction that takes the
+    token waits for it. Between the two what was started owns the bytes of its operands and of its results
+    and workspaces: `memopt-verify-planned` proves that nobody else touches them.
+
+    Three facts are attributes of every instruction: the phase that it belongs to, the number of its clone
+    (0 for the first instance), and, in the planned program, byte offsets: one for each result that is a
+    tensor, then one for each workspace, each in its own space.
+  }];
+  let cppNamespace = "::mlir::memopt";
+  let methods = [
+    InterfaceMethod<"A word for people, such as `kernel` or `matmul`.", "std::string", "getKindName", (ins)>,
+    InterfaceMethod<"What it occupies while it runs.", "::mlir::memopt::Resource", "getResource", (ins), "",
+      [{ return ::mlir::memopt::Resource::Compute; }]>,
+    InterfaceMethod<"Scratch memory that one execution needs beside operands and results.",
+      "::llvm::SmallVector<::mlir::memopt::Workspace>", "getWorkspaces", (ins), "", [{ return {}; }]>,
+    InterfaceMethod<"What of the machine one execution takes; of bodies it holds, nothing.", "::mlir::memopt::Work",
+      "getWork", (ins)>,
+    InterfaceMethod<"How many times in a row its regions run, which hold instructions; 1 without such regions.",
+      "int64_t", "getRepeatCount", (ins), "", [{ return 1; }]>,
+    InterfaceMethod<"Blocks of instructions that run as a part of this one, in order.",
+      "::llvm::SmallVector<::mlir::Block *>", "getBodies", (ins), "", [{ return {}; }]>,
+    InterfaceMethod<"", "::mlir::memopt::Phase", "getPhase", (ins)>,
+    InterfaceMethod<"", "void", "setPhase", (ins "::mlir::memopt::Phase":$phase)>,
+    InterfaceMethod<"0 for the first instance of an instruction.", "uint64_t", "getClone", (ins)>,
+    InterfaceMethod<"", "void", "setClone", (ins "uint64_t":$number)>,
+    InterfaceMethod<"Null before memory is planned.", "::mlir::DenseI64ArrayAttr", "getOffsetsAttr", (ins)>,
+    InterfaceMethod<"", "void", "setOffsetsAttr", (ins "::mlir::DenseI64ArrayAttr":$offsets)>
+  ];
+  let verify = [{ return ::mlir::memopt::verifyInstruction($_op); }];
+}
+
+//===----------------------------------------------------------------------===//
+// Attributes
+//===----------------------------------------------------------------------===//
+
+def LibraryCallAttrInterface : AttrInterface<"LibraryCallAttrInterface"> {
+  let description = [{
+    What a library is asked to compute: everything that a call needs but the addresses of its buffers. Sizes
+    and strides count elements. A new kind of call is one attribute, one implementation for each target, and
+    its entry in the runtime.
+  }];
+  let cppNamespace = "::mlir::memopt";
+  let methods = [
+    InterfaceMethod<"The kind of call by its name in a package.", "::llvm::StringRef", "getKindName", (ins)>,
+    InterfaceMethod<"Floating-point operations of one call (a multiply-add counts as two).",
+      "int64_t", "getFlops", (ins)>,
+    InterfaceMethod<"What of the machine it takes, for predictions.", "::mlir::memopt::Work", "getWork", (ins)>,
+    InterfaceMethod<[{
+        The call's views of its buffers, operands first: extents, strides and element type. A view begins at
+        an element that the call's op names for operands, and at the first for results.
+      }],
+      "::llvm::SmallVector<::mlir::memopt::BufferView>", "getViews", (ins)>,
+    InterfaceMethod<"How many of the views are operands.", "unsigned", "getNumOperands", (ins)>,
+    InterfaceMethod<"The description that a package holds and the runtime reads.", "::llvm::json::Object",
+      "toJson", (ins)>
+  ];
+}
+
+def TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
+  let description = [{
+    The machine that a module is compiled for, as the module's attribute `memopt.target` names it. All that
+    depends on a machine is asked here, so that passes and analyses know none.
+  }];
+  let cppNamespace = "::mlir::memopt";
+  let methods = [
+    InterfaceMethod<"As packages name it.", "::llvm::StringRef", "getTargetName", (ins)>,
+    InterfaceMethod<"The machine whose rates costs are predicted from, for people.", "::std::string",
+      "describeMachine", (ins)>,
+    InterfaceMethod<"Threads that library calls are planned for.", "int64_t", "getThreads", (ins)>,
+    InterfaceMethod<[{
+        The ways in which a library can compute `call`, the preferred one first. Fails, with a diagnostic,
+        when there is none.
+      }],
+      "::llvm::FailureOr<::llvm::SmallVector<::mlir::memopt::CallImplementation>>", "getImplementations",
+      (ins "::mlir::memopt::LibraryCallAttrInterface":$call,
+           "::llvm::function_ref<::mlir::InFlightDiagnostic()>":$emitError)>,
+    InterfaceMethod<"The description of `call` for this target's runtime.", "::llvm::json::Object", "describeCall",
+      (ins "::mlir::memopt::LibraryCallAttrInterface":$call)>,
+    InterfaceMethod<"Whether a library reads a matrix with these strides of rows and columns as it lies.",
+      "bool", "canReadMatrix", (ins "int64_t":$rowStride, "int64_t":$columnStride)>,
+    InterfaceMethod<"Whether a kernel's result may take a row of an operand that the kernel reads as a whole.",
+      "bool", "mayWriteOverRows", (ins)>,
+    InterfaceMethod<"What predicts the seconds of one instruction.",
+      "::std::function<double(const ::mlir::memopt::Work &)>", "getCostFunction", (ins)>
   ];
 }
 

@@ -19,9 +19,7 @@ namespace mlir::memopt {
 /// What the compiler knows and the IR does not.
 struct ManifestOptions {
   std::string mode = "train"; ///< or "eval"
-  std::string target = "cpu";
-  std::string targetFeatures;
-  int threads = 1; ///< that library calls were planned for
+  std::string targetFeatures; ///< the processor compiled for, by name
   llvm::json::Object optimizer;
   std::string planText; ///< the plan in words
 };

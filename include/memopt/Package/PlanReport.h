@@ -16,6 +16,9 @@
 
 namespace mlir::memopt {
 
+/// {"device": N, "host": N, ...}: as many spaces as there are numbers.
+llvm::json::Object bySpace(llvm::ArrayRef<int64_t> bytes);
+
 /// Numbers of a planned module: peak, bound, instructions, recomputation, and bytes at the peak by
 /// kind and module.
 llvm::json::Object describePlan(ModuleOp planned);

@@ -17,13 +17,8 @@
 namespace mlir::memopt {
 
 struct ProgramOptions {
-  std::string targetFeatures; ///< processor to compile for; empty: this machine's
   int threads = 0; ///< compiler threads; 0: as many as the machine has. Bits do not depend on it.
-  bool reference = false; ///< plain loops without schedules
 };
-
-/// The processor that `options` means; fails with a message when it is unknown.
-FailureOr<std::string> getTargetProcessor(const ProgramOptions &options, std::string &message);
 
 /// Generates code for every kernel of the planned module and its step function, and links it to
 /// `path`.

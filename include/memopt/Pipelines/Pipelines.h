@@ -30,9 +30,6 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
   Option<double> beta2{*this, "beta2", llvm::cl::init(0.999)};
   Option<double> eps{*this, "eps", llvm::cl::init(1e-8)};
   Option<double> maxGradNorm{*this, "max-grad-norm", llvm::cl::init(0.0)};
-  Option<bool> reference{*this, "reference", llvm::cl::init(false)};
-  Option<int> threads{*this, "threads", llvm::cl::init(2),
-                      llvm::cl::desc("threads of library calls at run time")};
   Option<bool> recompute{*this, "recompute-elementwise", llvm::cl::init(true),
                          llvm::cl::desc("recompute pointwise work")};
   ListOption<std::string> checkpointModules{

@@ -18,6 +18,7 @@
 #define MEMOPT_TRANSFORMS_BUDGETSEARCH_H
 
 #include "memopt/Analysis/CostModel.h"
+#include "memopt/Analysis/StepModel.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
@@ -40,12 +41,12 @@ struct BudgetPlan {
   int64_t inlined = 0; ///< values computed in their readers; the order is of that form
 };
 
-/// Searches orders of one kernel graph whose writes have their copies (insertVariableCopies), for
+/// Searches orders of one kernel graph whose writes have their copies (createPlannableStep), for
 /// all budgets at once and only when the first is asked for. The module is not changed before
 /// apply.
 class BudgetSearch {
 public:
-  BudgetSearch(ModuleOp module, BudgetOptions options);
+  BudgetSearch(const StepModel &step, BudgetOptions options);
   ~BudgetSearch();
 
   /// The plan of the order as it stands.

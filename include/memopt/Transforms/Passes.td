@@ -129,18 +129,15 @@ def FormKernelsPass : Pass<"memopt-form-kernels", "::mlir::func::FuncOp"> {
     Views of a library call's operands become element strides and offsets of its descriptor where strides can
     say them; a bias that is added to a convolution or matmul joins the call.
   }];
-  let options = [
-    Option<"threads", "threads", "int", "2", "Threads for which libraries plan their workspace">,
-    Option<"reference", "reference", "bool", "false", "Ask for reference implementations of library calls">
-  ];
   let dependentDialects = ["::mlir::memopt::MemoptDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
 
-def VerifyKernelGraphPass : Pass<"memopt-verify-kernel-graph", "::mlir::func::FuncOp"> {
+def VerifyKernelGraphPass : Pass<"memopt-verify-kernel-graph", "::mlir::ModuleOp"> {
   let summary = "Reject ops that the kernel graph does not know";
   let description = [{
-    Names every op of the function that is not a kernel, a library call, a read, a write, a reshape of a
-    buffer or the return. Runs after `memopt-form-kernels` and after each pass on the kernel graph.
+    Names every op of the step, bodies of instructions included, that is no instruction, read, write, mark,
+    reshape of a buffer or the return, and every variable that a block writes twice. Runs after
+    `memopt-form-kernels`.
   }];
 }
 
@@ -201,11 +198,12 @@ def RematerializePass : Pass<"memopt-rematerialize", "::mlir::ModuleOp"> {
 }
 
 def PlanMemoryPass : Pass<"memopt-plan-memory", "::mlir::ModuleOp"> {
-  let summary = "Give every buffer an offset in one arena";
+  let summary = "Give every buffer an offset in the arena of its space";
   let description = [{
-    Input: the kernel graph. Output: the planned program, in which every kernel and library call carries
-    `memopt.offsets` (one byte offset per result, then one for the workspace), function arguments
-    and variables `memopt.offset`, and the module `memopt.arena_bytes` and `memopt.lower_bound_bytes`.
+    Input: the kernel graph. Output: the planned program, in which every instruction carries `offsets` (one
+    byte offset per result, then one per workspace), variables `offset`, function arguments `memopt.offset`,
+    library calls their `number` in the package's list, and the module `memopt.planned` with the arenas'
+    heights. Each space has an arena of its own.
 
     A `memopt.write` whose value may not be made in the variable's own buffer gets a copying kernel first.
     The layout comes from Planning's arena solver and is checked by its validator.
@@ -215,6 +213,8 @@ def PlanMemoryPass : Pass<"memopt-plan-memory", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"budget", "budget", "int64_t", "-1", "Bytes the device arena may have; -1 for no limit">,
+    Option<"hostBudget", "host-budget", "int64_t", "-1", "Bytes the host arena may have; -1 for no limit">,
+    Option<"diskBudget", "disk-budget", "int64_t", "-1", "Bytes on disk; -1 for no limit">,
     Option<"iterations", "iterations", "int64_t", "::mlir::memopt::kArenaIterations", "Search work of the arena solver">
   ];
 }
@@ -222,8 +222,10 @@ def PlanMemoryPass : Pass<"memopt-plan-memory", "::mlir::ModuleOp"> {
 def VerifyPlannedPass : Pass<"memopt-verify-planned", "::mlir::ModuleOp"> {
   let summary = "Reject a planned program with overlapping live buffers or missing offsets";
   let description = [{
-    Recomputes the live range of every buffer from the instructions and checks, independently of the
-    planner, that no two buffers alive at the same time share a byte unless one takes over the other in place.
+    Runs the program in the abstract, with a map from the bytes of each space to the value that was last written
+    there: every operand must still own its bytes, whatever is in flight both of its ends until its wait, and
+    every variable at the end the bytes of what was written to it. Bodies of loops run twice, which shows what
+    one iteration leaves for the next. Nothing of the planner's live ranges is used.
   }];
 }
 

@@ -1,4 +1,4 @@
-//===- LibraryWorkspace.cpp - asking libraries for their scratch --*- C++ -*-===//
+//===- LibraryQuery.cpp - what the runtime would run ------------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,22 +6,17 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "LibraryWorkspace.h"
+#include "LibraryQuery.h"
 
 #include "memopt-runtime/LibraryCalls.h"
 #include <nlohmann/json.hpp>
 
-int64_t mlir::memopt::queryLibraryWorkspace(const std::string &json, int threads,
-                                            std::string &error) {
+mlir::memopt::LibraryAnswer mlir::memopt::queryLibrary(const std::string &json, int threads) {
   auto descriptor = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (descriptor.is_discarded()) {
-    error = "the descriptor is no JSON";
-    return -1;
-  }
+  if (descriptor.is_discarded())
+    return {"", 0, "the description is no JSON"};
   auto call = ::memopt::LibraryCall::create(descriptor, threads);
-  if (!call.isOk()) {
-    error = call.getMessage();
-    return -1;
-  }
-  return (*call)->workspaceBytes();
+  if (!call.isOk())
+    return {"", 0, call.getMessage()};
+  return {(*call)->implementation(), (*call)->workspaceBytes(), ""};
 }

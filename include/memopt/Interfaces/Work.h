@@ -1,4 +1,4 @@
-//===- InstructionWork.h - what one instruction does, in counts -*- C++ -*-===//
+//===- Work.h - what one instruction does, in counts ------------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,15 +6,12 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Counts that follow from the instruction alone; a machine's rates turn them into seconds
-// (CostModel.h).
+// Counts that follow from the instruction alone; a target's rates turn them into seconds.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_ANALYSIS_INSTRUCTIONWORK_H
-#define MEMOPT_ANALYSIS_INSTRUCTIONWORK_H
-
-#include "memopt/Dialect/Memopt.h"
+#ifndef MEMOPT_INTERFACES_WORK_H
+#define MEMOPT_INTERFACES_WORK_H
 
 namespace mlir::memopt {
 
@@ -29,7 +26,7 @@ enum class WorkClass {
   AttentionBackward,
 };
 
-struct InstructionWork {
+struct Work {
   WorkClass workClass = WorkClass::Kernel;
   /// Of the library's sums (a multiply-add counts as two), filled up to whole vectors; or the cheap
   /// ones of a kernel on elements of 32 bits.
@@ -39,10 +36,8 @@ struct InstructionWork {
   double functions = 0;
   /// Bytes that have to be read and written once.
   double bytes = 0;
-
-  static InstructionWork of(Operation *instruction);
 };
 
 } // namespace mlir::memopt
 
-#endif // MEMOPT_ANALYSIS_INSTRUCTIONWORK_H
+#endif // MEMOPT_INTERFACES_WORK_H

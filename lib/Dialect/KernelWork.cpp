@@ -1,4 +1,4 @@
-//===- InstructionWork.cpp - what one instruction does, in counts -*- C++ -*-===//
+//===- KernelWork.cpp - what one kernel does, in counts ---------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,14 +6,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Analysis/InstructionWork.h"
+#include "memopt/Dialect/Memopt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-
-#include <cmath>
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -27,7 +25,7 @@ namespace {
 /// for all iterations of the others: the bias correction of Adam once, not for each weight.
 class GenericWork {
 public:
-  GenericWork(linalg::GenericOp generic, InstructionWork &work)
+  GenericWork(linalg::GenericOp generic, Work &work)
       : sizes(generic.getStaticLoopRanges()), work(work) {
     Block *body = generic.getBody();
     for (OpOperand &operand : generic->getOpOperands()) {
@@ -91,7 +89,7 @@ private:
   }
 
   SmallVector<int64_t> sizes;
-  InstructionWork &work;
+  Work &work;
   /// The loops that a value varies in; constants have no entry.
   llvm::DenseMap<Value, llvm::SmallBitVector> loops;
 };
@@ -105,7 +103,7 @@ static bool isReduction(Operation *op) {
 /// What is inside of a kernel is computed where it is read. Each reduction is a pass of its own
 /// over what it reads, and so are the results: a pointwise value that several of them need is
 /// computed in each, a reduction once.
-static void addPasses(KernelOp kernel, InstructionWork &work) {
+static void addPasses(KernelOp kernel, Work &work) {
   SmallVector<Operation *> passes{kernel.getYield()};
   for (auto generic : kernel.getBody().front().getOps<linalg::GenericOp>())
     if (isReduction(generic))
@@ -156,102 +154,9 @@ static double getKernelBytes(KernelOp kernel) {
   return bytes;
 }
 
-//===----------------------------------------------------------------------===//
-// Library calls
-//===----------------------------------------------------------------------===//
-
-namespace {
-/// What a library call's descriptor says.
-class Descriptor {
-public:
-  explicit Descriptor(LibraryCallOp call) : dictionary(call.getDescriptor()) {}
-
-  StringRef getKind() const { return dictionary.getAs<StringAttr>("kind").getValue(); }
-  /// An absent count is one.
-  double getCount(StringRef key) const {
-    auto attribute = dictionary.getAs<IntegerAttr>(key);
-    return attribute ? static_cast<double>(attribute.getInt()) : 1;
-  }
-  double getExtent(StringRef key, size_t dim) const {
-    auto attribute = dictionary.getAs<DenseI64ArrayAttr>(key);
-    return attribute && dim < static_cast<size_t>(attribute.size())
-               ? static_cast<double>(attribute[dim])
-               : 1;
-  }
-  bool isSet(StringRef key) const {
-    auto attribute = dictionary.getAs<BoolAttr>(key);
-    return attribute && attribute.getValue();
-  }
-
-private:
-  DictionaryAttr dictionary;
-};
-} // namespace
-
-/// How much of a vector register stays empty: work on `count` elements by work on whole registers.
-static double getPadding(double count) {
-  constexpr double kLanes = 16;
-  return std::ceil(count / kLanes) * kLanes / count;
-}
-
-static InstructionWork getConvolutionWork(const Descriptor &descriptor, double flops) {
-  InstructionWork work;
-  bool isData = descriptor.getKind() == "convolution_backward_data";
-  work.workClass = descriptor.getKind() == "convolution_backward_weights"
-                       ? WorkClass::ConvolutionWeight
-                       : WorkClass::Convolution;
-  work.operations = flops * getPadding(descriptor.getExtent("weight", isData ? 1 : 0));
-  if (descriptor.getCount("groups") > 1) {
-    work.workClass = WorkClass::GroupConvolution;
-    work.operations = flops;
-  }
-  return work;
-}
-
-/// Attention goes tile by tile of queries and keys, and leaves out tiles that a causal mask hides.
-/// Beside the two products of each score (five in the gradient) it passes over the scores to scale,
-/// mask and exponentiate them.
-static InstructionWork getAttentionWork(const Descriptor &descriptor, bool isForward) {
-  constexpr double kTile = 96;
-  double queries = descriptor.getCount("query_length"), keys = descriptor.getCount("key_length");
-  double head = descriptor.getCount("head_dim"), value = descriptor.getCount("value_dim");
-  double scores = descriptor.getCount("batch") * descriptor.getCount("heads") * queries * keys *
-                  getPadding(keys);
-  if (descriptor.isSet("causal"))
-    scores *= std::min(1.0, queries <= keys ? (queries + kTile) / (2 * keys)
-                                            : 1 - (keys - kTile) / (2 * queries));
-  InstructionWork work;
-  work.workClass = isForward ? WorkClass::AttentionForward : WorkClass::AttentionBackward;
-  double paddedHead = head * getPadding(head), paddedValue = value * getPadding(value);
-  work.operations =
-      2 * scores * (isForward ? head + paddedValue : head + value + 2 * paddedHead + paddedValue);
-  work.functions = scores * (isForward ? 2 : 3);
-  return work;
-}
-
-static InstructionWork getCallWork(LibraryCallOp call) {
-  Descriptor descriptor(call);
-  double flops = static_cast<double>(call.getFlops());
-  InstructionWork work;
-  if (descriptor.getKind().starts_with("attention")) {
-    work = getAttentionWork(descriptor, descriptor.getKind() == "attention_forward");
-  } else if (descriptor.getKind().starts_with("convolution")) {
-    work = getConvolutionWork(descriptor, flops);
-  } else {
-    work.workClass = WorkClass::Matmul;
-    work.operations = flops * getPadding(descriptor.getCount("n"));
-  }
-  work.bytes = static_cast<double>(call.getBytesMoved());
-  return work;
-}
-
-InstructionWork InstructionWork::of(Operation *instruction) {
-  InstructionWork work;
-  if (auto call = dyn_cast<LibraryCallOp>(instruction))
-    return getCallWork(call);
-  if (auto kernel = dyn_cast<KernelOp>(instruction)) {
-    work.bytes = getKernelBytes(kernel);
-    addPasses(kernel, work);
-  }
+Work KernelOp::getWork() {
+  Work work;
+  work.bytes = getKernelBytes(*this);
+  addPasses(*this, work);
   return work;
 }

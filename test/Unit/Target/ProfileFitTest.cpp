@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Analysis/ProfileFit.h"
+#include "memopt/Target/Cpu/ProfileFit.h"
 
 #include <cmath>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ static std::vector<MeasuredInstruction> measure(const MachineProfile &machine) {
   for (int workClass = 0; workClass <= static_cast<int>(WorkClass::AttentionBackward); ++workClass)
     for (double size = 1e2; size < 1e11; size *= 3)
       for (double intensity : {0.05, 3.0, 300.0}) {
-        InstructionWork work;
+        Work work;
         work.workClass = static_cast<WorkClass>(workClass);
         work.operations = size;
         work.functions = intensity == 3.0 ? size / 4 : 0;
@@ -60,7 +60,7 @@ TEST(ProfileFit, DisturbedInstructionsMoveLittle) {
 
 TEST(ProfileFit, WhatIsNotMeasuredStays) {
   MachineProfile start;
-  InstructionWork work;
+  Work work;
   work.workClass = WorkClass::Matmul;
   work.operations = 1e12;
   ProfileFit fit = fitProfile({{work, 10.0}}, start);
@@ -73,7 +73,7 @@ TEST(ProfileFit, WhatIsNotMeasuredStays) {
 
 TEST(ProfileFit, MeasurementsOfNoTimeAreLeftOut) {
   std::vector<MeasuredInstruction> measured = measure(makeMachine());
-  InstructionWork work;
+  Work work;
   work.operations = 1e9;
   measured.push_back({work, 0.0});
   ProfileFit with = fitProfile(measured, MachineProfile());

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Analysis/ProfileFit.h"
+#include "memopt/Target/Cpu/ProfileFit.h"
 
 #include <cmath>
 

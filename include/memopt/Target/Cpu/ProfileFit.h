@@ -14,15 +14,15 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_ANALYSIS_PROFILEFIT_H
-#define MEMOPT_ANALYSIS_PROFILEFIT_H
+#ifndef MEMOPT_TARGET_CPU_PROFILEFIT_H
+#define MEMOPT_TARGET_CPU_PROFILEFIT_H
 
-#include "memopt/Analysis/CostModel.h"
+#include "memopt/Target/Cpu/MachineProfile.h"
 
 namespace mlir::memopt {
 
 struct MeasuredInstruction {
-  InstructionWork work;
+  Work work;
   double seconds;
 };
 
@@ -38,4 +38,4 @@ ProfileFit fitProfile(ArrayRef<MeasuredInstruction> measured, const MachineProfi
 
 } // namespace mlir::memopt
 
-#endif // MEMOPT_ANALYSIS_PROFILEFIT_H
+#endif // MEMOPT_TARGET_CPU_PROFILEFIT_H

@@ -1,4 +1,4 @@
-//===- MachineProfileTest.cpp - profiles in files and modules ---*- C++ -*-===//
+//===- MachineProfileTest.cpp - profiles in files and attributes ---*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,10 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Analysis/CostModel.h"
+#include "memopt/Target/Cpu/MachineProfile.h"
 
 #include "mlir/IR/MLIRContext.h"
-#include "mlir/IR/OwningOpRef.h"
 #include <gtest/gtest.h>
 
 using namespace mlir;
@@ -48,13 +47,10 @@ TEST(MachineProfile, TextGivesTheSameRatesBack) {
   expectEqual(profile, *again);
 }
 
-TEST(MachineProfile, ModulesGiveTheSameRatesBack) {
+TEST(MachineProfile, AttributesGiveTheSameRatesBack) {
   MLIRContext context;
-  context.loadDialect<MemoptDialect>();
-  OwningOpRef<ModuleOp> module(ModuleOp::create(UnknownLoc::get(&context)));
-  expectEqual(MachineProfile::of(*module), MachineProfile());
-  makeProfile().attachTo(*module);
-  expectEqual(MachineProfile::of(*module), makeProfile());
+  expectEqual(MachineProfile::of(nullptr), MachineProfile());
+  expectEqual(MachineProfile::of(makeProfile().toAttribute(&context)), makeProfile());
 }
 
 TEST(MachineProfile, ErrorsNameKeyExpectedAndFound) {

@@ -1,0 +1,94 @@
+//===- LibraryAttributes.td - what libraries are asked to compute -*- tablegen -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// One attribute for each kind of library call, behind LibraryCallAttrInterface. docs/LibraryCalls.md says what
+// each computes and in which order its buffers come.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_DIALECT_LIBRARYATTRIBUTES_TD
+#define MEMOPT_DIALECT_LIBRARYATTRIBUTES_TD
+
+include "memopt/Dialect/MemoptDialect.td"
+include "memopt/Interfaces/MemoptInterfaces.td"
+
+class Memopt_LibraryCallAttr<string name, string attrMnemonic> : AttrDef<Memopt_Dialect, name,
+    [DeclareAttrInterfaceMethods<LibraryCallAttrInterface>]> {
+  let mnemonic = attrMnemonic;
+  let genVerifyDecl = 1;
+}
+
+/// Extents or strides, printed as `[2, 3]`.
+def Memopt_Numbers : OptionalArrayRefParameter<"int64_t">;
+def Memopt_Flag : DefaultValuedParameter<"bool", "false">;
+
+def Memopt_MatmulAttr : Memopt_LibraryCallAttr<"Matmul", "matmul"> {
+  let summary = "A product of matrices, or a batch of them";
+  let description = [{
+    `c[i..., m, n] = bias[n] + sum over k of a[i..., m, k] b[i..., k, n]`, i over `batch`. Strides have one
+    entry for each batch dimension, then one for rows, then one for columns; 0 in an operand repeats it.
+    Sums are made in `accumulator`. With `bias` a vector of length n comes after `b`.
+
+    Example: `#memopt.matmul<m = 4, n = 8, k = 16, a_strides = [16, 1], b_strides = [8, 1], c_strides = [8, 1],
+    type = f32, accumulator = f32>`
+  }];
+  let parameters = (ins Memopt_Numbers:$batch, "int64_t":$m, "int64_t":$n, "int64_t":$k,
+    Memopt_Numbers:$a_strides, Memopt_Numbers:$b_strides, Memopt_Numbers:$c_strides, Memopt_Flag:$bias,
+    "::mlir::Type":$type, "::mlir::Type":$accumulator);
+  let assemblyFormat = [{ `<` struct(custom<Numbers>($batch), $m, $n, $k, custom<Numbers>($a_strides),
+    custom<Numbers>($b_strides), custom<Numbers>($c_strides), $bias, $type, $accumulator) `>` }];
+}
+
+def Memopt_ConvolutionAttr : Memopt_LibraryCallAttr<"Convolution", "convolution"> {
+  let summary = "A convolution, the gradient of its input, or that of its weights";
+  let description = [{
+    `input` and `output` are `[N, C, spatial...]` and `[N, K, spatial...]` whatever the `layout` in memory;
+    `weight` is `[K, C / groups, spatial...]`. A dilation of 1 is a dense filter. With `bias` (forward only)
+    a vector of length K comes after the weights.
+
+    Example: `#memopt.convolution<kind = forward, layout = channels_last, input = [1, 3, 8, 8],
+    weight = [4, 3, 3, 3], output = [1, 4, 8, 8], strides = [1, 1], padding_lower = [1, 1],
+    padding_upper = [1, 1], dilations = [1, 1], groups = 1, type = f32, accumulator = f32>`
+  }];
+  let parameters = (ins "::mlir::memopt::ConvolutionKind":$kind, "::mlir::memopt::Layout":$layout,
+    Memopt_Numbers:$input, Memopt_Numbers:$weight, Memopt_Numbers:$output, Memopt_Numbers:$strides,
+    Memopt_Numbers:$padding_lower, Memopt_Numbers:$padding_upper, Memopt_Numbers:$dilations, "int64_t":$groups,
+    Memopt_Flag:$bias, "::mlir::Type":$type, "::mlir::Type":$accumulator);
+  let assemblyFormat = [{ `<` struct($kind, $layout, custom<Numbers>($input), custom<Numbers>($weight),
+    custom<Numbers>($output), custom<Numbers>($strides), custom<Numbers>($padding_lower),
+    custom<Numbers>($padding_upper), custom<Numbers>($dilations), $groups, $bias, $type, $accumulator) `>` }];
+}
+
+def Memopt_AttentionAttr : Memopt_LibraryCallAttr<"Attention", "attention"> {
+  let summary = "Scaled dot-product attention, or the gradients of queries, keys and values";
+  let description = [{
+    Strides are `[batch, head, token, feature]`. A mask of type i1 says which keys take part; numbers are
+    added to the scores; a size of 1 is repeated with a stride of 0. With a `dropout` above 0 the scalars
+    seed and step come after the mask, and `id` tells the masks of different calls apart.
+
+    Example: `#memopt.attention<kind = forward, batch = 2, heads = 4, kv_heads = 4, query_length = 16,
+    key_length = 16, head_dim = 8, value_dim = 8, scale = 0.5 : f64, causal = true, q_strides = [512, 128, 8, 1],
+    k_strides = [512, 128, 8, 1], v_strides = [512, 128, 8, 1], o_strides = [512, 128, 8, 1], type = f32,
+    accumulator = f32>`
+  }];
+  let parameters = (ins "::mlir::memopt::AttentionKind":$kind, "int64_t":$batch, "int64_t":$heads,
+    "int64_t":$kv_heads, "int64_t":$query_length, "int64_t":$key_length, "int64_t":$head_dim,
+    "int64_t":$value_dim, "::mlir::FloatAttr":$scale, Memopt_Flag:$causal, Memopt_Numbers:$q_strides,
+    Memopt_Numbers:$k_strides, Memopt_Numbers:$v_strides, Memopt_Numbers:$o_strides,
+    Memopt_Numbers:$do_strides, Memopt_Numbers:$dq_strides, Memopt_Numbers:$dk_strides,
+    Memopt_Numbers:$dv_strides, OptionalParameter<"::mlir::Type">:$mask_type, Memopt_Numbers:$mask_strides,
+    OptionalParameter<"::mlir::FloatAttr">:$dropout, DefaultValuedParameter<"int64_t", "0">:$id,
+    "::mlir::Type":$type, "::mlir::Type":$accumulator);
+  let assemblyFormat = [{ `<` struct($kind, $batch, $heads, $kv_heads, $query_length, $key_length, $head_dim,
+    $value_dim, $scale, $causal, custom<Numbers>($q_strides), custom<Numbers>($k_strides),
+    custom<Numbers>($v_strides), custom<Numbers>($o_strides), custom<Numbers>($do_strides),
+    custom<Numbers>($dq_strides), custom<Numbers>($dk_strides), custom<Numbers>($dv_strides), $mask_type,
+    custom<Numbers>($mask_strides), $dropout, $id, $type, $accumulator) `>` }];
+}
+
+#endif // MEMOPT_DIALECT_LIBRARYATTRIBUTES_TD

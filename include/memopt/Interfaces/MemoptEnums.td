@@ -1,0 +1,54 @@
+//===- MemoptEnums.td - words that interfaces and dialect share -*- tablegen -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_INTERFACES_MEMOPTENUMS_TD
+#define MEMOPT_INTERFACES_MEMOPTENUMS_TD
+
+include "mlir/IR/EnumAttr.td"
+
+class Memopt_Enum<string name, string summary, list<I32EnumAttrCase> cases>
+    : I32EnumAttr<name, summary, cases> {
+  let cppNamespace = "::mlir::memopt";
+  let genSpecializedAttr = 0;
+}
+
+def Memopt_Space : Memopt_Enum<"Space", "a memory space", [
+  I32EnumAttrCase<"Device", 0, "device">, I32EnumAttrCase<"Host", 1, "host">,
+  I32EnumAttrCase<"Disk", 2, "disk">]>;
+
+/// Instructions on one resource run one after the other; those on different ones may overlap.
+def Memopt_Resource : Memopt_Enum<"Resource", "what an instruction occupies while it runs", [
+  I32EnumAttrCase<"Compute", 0, "compute">, I32EnumAttrCase<"Host", 1, "host">,
+  I32EnumAttrCase<"CopyIn", 2, "copy_in">, I32EnumAttrCase<"CopyOut", 3, "copy_out">,
+  I32EnumAttrCase<"Network", 4, "network">, I32EnumAttrCase<"Disk", 5, "disk">]>;
+
+def Memopt_Phase : Memopt_Enum<"Phase", "the part of a step that an op belongs to", [
+  I32EnumAttrCase<"Forward", 0, "forward">, I32EnumAttrCase<"Backward", 1, "backward">,
+  I32EnumAttrCase<"Optimizer", 2, "optimizer">]>;
+
+def Memopt_Role : Memopt_Enum<"Role", "what a variable is for", [
+  I32EnumAttrCase<"Parameter", 0, "parameter">, I32EnumAttrCase<"Buffer", 1, "buffer">,
+  I32EnumAttrCase<"OptimizerState", 2, "optimizer_state">, I32EnumAttrCase<"Gradient", 3, "gradient">,
+  I32EnumAttrCase<"Hyperparameter", 4, "hyperparameter">]>;
+
+def Memopt_Layout : Memopt_Enum<"Layout", "order of an activation's dimensions", [
+  I32EnumAttrCase<"ChannelsFirst", 0, "channels_first">,
+  I32EnumAttrCase<"ChannelsLast", 1, "channels_last">]>;
+
+def Memopt_ReduceKind : Memopt_Enum<"ReduceKind", "combiner of a reduction", [
+  I32EnumAttrCase<"Add", 0, "add">, I32EnumAttrCase<"Mul", 1, "mul">,
+  I32EnumAttrCase<"Max", 2, "max">, I32EnumAttrCase<"Min", 3, "min">]>;
+
+def Memopt_ConvolutionKind : Memopt_Enum<"ConvolutionKind", "which of a convolution's three products", [
+  I32EnumAttrCase<"Forward", 0, "forward">, I32EnumAttrCase<"BackwardData", 1, "backward_data">,
+  I32EnumAttrCase<"BackwardWeights", 2, "backward_weights">]>;
+
+def Memopt_AttentionKind : Memopt_Enum<"AttentionKind", "attention or its gradient", [
+  I32EnumAttrCase<"Forward", 0, "forward">, I32EnumAttrCase<"Backward", 1, "backward">]>;
+
+#endif // MEMOPT_INTERFACES_MEMOPTENUMS_TD

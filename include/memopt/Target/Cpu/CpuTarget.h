@@ -1,0 +1,21 @@
+//===- CpuTarget.h - processors with oneDNN ---------------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_TARGET_CPU_CPUTARGET_H
+#define MEMOPT_TARGET_CPU_CPUTARGET_H
+
+#include "mlir/IR/DialectRegistry.h"
+
+namespace mlir::memopt {
+
+/// Lets #memopt.cpu answer as a target.
+void registerCpuTarget(DialectRegistry &registry);
+
+} // namespace mlir::memopt
+
+#endif // MEMOPT_TARGET_CPU_CPUTARGET_H

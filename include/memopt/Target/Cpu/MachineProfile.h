@@ -1,0 +1,74 @@
+//===- MachineProfile.h - rates of a processor ------------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A roofline (Williams, Waterman and Patterson, CACM 2009) with two levels of memory: an
+// instruction takes what it costs to start, and then the longer of its arithmetic and its traffic.
+// The rates are measured once per machine (`memopt-compile --calibrate`), and travel in the
+// module's target, so that every pass sees the same costs.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_TARGET_CPU_MACHINEPROFILE_H
+#define MEMOPT_TARGET_CPU_MACHINEPROFILE_H
+
+#include "memopt/Interfaces/Work.h"
+
+#include "mlir/IR/BuiltinAttributes.h"
+#include "llvm/Support/Error.h"
+#include "llvm/Support/JSON.h"
+
+#include <string>
+
+namespace mlir::memopt {
+
+/// What a machine does in a second, all of its threads together. The defaults are the shipped
+/// profile: two cores with 512-bit vectors.
+struct MachineProfile {
+  std::string machine = "two cores of an AMD EPYC 9004 (shipped)"; ///< for people
+  int64_t threads = 2;                                             ///< that the rates are of
+
+  double matmulRate = 1.6e11;            ///< operations a second of matrix products
+  double convolutionRate = 1.2e11;       ///< of convolutions and gradients of their inputs
+  double convolutionWeightRate = 1.2e11; ///< of gradients of convolutions' weights
+  double groupConvolutionRate = 2.0e10;  ///< of all three, where channels come in groups
+  double attentionForwardRate = 1.2e11;  ///< of attention's products
+  double attentionBackwardRate = 1.2e11; ///< of its gradient's
+  double scoreRate = 2.0e9;              ///< passes over one score of attention a second
+  double kernelRate = 1.0e11;            ///< cheap operations a second of generated code
+  double functionRate = 6.0e9;           ///< exponentials and the like a second of generated code
+  double cacheBandwidth = 8.0e10;        ///< bytes a second of what fits the caches
+  double memoryBandwidth = 2.0e10;       ///< bytes a second of what does not
+  double cacheBytes = 8e6;               ///< bytes of an instruction that fit the caches
+  double kernelSeconds = 1e-6;           ///< to start a kernel
+  double callSeconds = 4e-6;             ///< to start a matrix product or attention
+  double convolutionSeconds = 1.2e-5;    ///< to start a convolution, which packs its weights first
+
+  double getSeconds(const Work &work) const;
+
+  llvm::json::Object toJson() const;
+  /// Fails, naming the key, what is expected and what was found.
+  static llvm::Expected<MachineProfile> fromJson(const llvm::json::Value &value);
+  /// Errors begin with the file's name.
+  static llvm::Expected<MachineProfile> read(StringRef path);
+
+  /// As the profile of a #memopt.cpu.
+  DictionaryAttr toAttribute(MLIRContext *context) const;
+  /// Rates that the attribute, which may be null, does not name are the shipped profile's.
+  static MachineProfile of(DictionaryAttr attribute);
+
+  struct Rate {
+    llvm::StringLiteral key;
+    double MachineProfile::*field;
+  };
+  /// All rates, by the keys of file and attribute.
+  static ArrayRef<Rate> getRates();
+};
+
+} // namespace mlir::memopt
+
+#endif // MEMOPT_TARGET_CPU_MACHINEPROFILE_H

@@ -1,0 +1,121 @@
+//===- StepModel.cpp - what the step of a module is -------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Analysis/StepModel.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+//===----------------------------------------------------------------------===//
+// Finding the step
+//===----------------------------------------------------------------------===//
+
+static FailureOr<func::FuncOp> findStep(ModuleOp module) {
+  func::FuncOp step;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    if (!function.isPublic() || function.isDeclaration())
+      continue;
+    if (step) {
+      InFlightDiagnostic diagnostic =
+          function.emitError() << "is a second public function; a module has one, its step";
+      diagnostic.attachNote(step.getLoc()) << "'" << step.getName() << "' is here";
+      return diagnostic;
+    }
+    step = function;
+  }
+  if (!step)
+    return emitError(module.getLoc()) << "has no step: expected one public function with a body";
+  return step;
+}
+
+static LogicalResult verifyTypes(func::FuncOp step) {
+  FunctionType type = step.getFunctionType();
+  for (ArrayRef<Type> types : {type.getInputs(), type.getResults()})
+    for (Type value : types) {
+      auto tensor = dyn_cast<RankedTensorType>(value);
+      if (!tensor || !tensor.hasStaticShape())
+        return step.emitError() << "takes or gives a value of type " << value
+                                << ", expected statically shaped tensors";
+    }
+  return success();
+}
+
+FailureOr<StepModel> StepModel::create(ModuleOp module) {
+  FailureOr<func::FuncOp> step = findStep(module);
+  if (failed(step) || failed(verifyTypes(*step)))
+    return failure();
+  if (!step->getBody().hasOneBlock())
+    return step->emitError("has several blocks; a step is one");
+  return StepModel(module, *step);
+}
+
+StepModel::StepModel(ModuleOp module, func::FuncOp function) : module(module), function(function) {
+  function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (auto read = dyn_cast<ReadOp>(op))
+      reads[read.getVariableAttr().getAttr()].push_back(read);
+    else if (auto write = dyn_cast<WriteOp>(op))
+      writes[write.getVariableAttr().getAttr()].push_back(write);
+    else if (auto gradient = dyn_cast<GradientOp>(op))
+      gradients.push_back(gradient);
+  });
+}
+
+Value StepModel::getLoss() const {
+  func::FuncOp step = function;
+  auto isScalar = [](Value value) {
+    auto type = cast<RankedTensorType>(value.getType());
+    return type.getRank() == 0 && isa<FloatType>(type.getElementType());
+  };
+  Value first;
+  for (OpOperand &operand : getReturn()->getOpOperands()) {
+    auto role = step.getResultAttrOfType<StringAttr>(operand.getOperandNumber(),
+                                                     MemoptDialect::kRoleAttr);
+    if (role && role.getValue() == "loss")
+      return operand.get();
+    if (!first && isScalar(operand.get()))
+      first = operand.get();
+  }
+  return first;
+}
+
+//===----------------------------------------------------------------------===//
+// Accesses
+//===----------------------------------------------------------------------===//
+
+LogicalResult StepModel::verifyAccesses() const {
+  for (const auto &[variable, writesOfIt] : writes) {
+    DenseMap<Block *, WriteOp> byBlock;
+    for (WriteOp write : writesOfIt) {
+      auto [entry, isFirst] = byBlock.try_emplace(write->getBlock(), write);
+      if (isFirst)
+        continue;
+      InFlightDiagnostic diagnostic = write.emitOpError()
+                                      << "is the second of '" << variable.getValue()
+                                      << "' in its block; a block writes a variable once";
+      diagnostic.attachNote(entry->second.getLoc()) << "the first is here";
+      return diagnostic;
+    }
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Names
+//===----------------------------------------------------------------------===//
+
+StringRef memopt::getModulePath(Location location) {
+  StringRef path;
+  location->walk([&](Location inner) {
+    auto name = dyn_cast<NameLoc>(inner);
+    if (!name || name.getName().empty())
+      return WalkResult::advance();
+    path = name.getName();
+    return WalkResult::interrupt();
+  });
+  return path;
+}

@@ -1,0 +1,412 @@
+//===- LibraryAttributes.cpp - what libraries are asked to compute -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Sizes, costs and descriptions of library calls. All of it follows from the attribute: verifiers
+// here make sure that sums and products of its numbers fit 64 bits.
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Dialect/Memopt.h"
+
+#include "llvm/Support/MathExtras.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::memopt;
+namespace json = llvm::json;
+
+/// No extent, and no number of elements of an operand, may exceed this; the runtime has the same
+/// limit.
+static constexpr int64_t kMaxExtent = int64_t(1) << 48;
+
+//===----------------------------------------------------------------------===//
+// Shared
+//===----------------------------------------------------------------------===//
+
+static SmallVector<int64_t> getRowMajorStrides(ArrayRef<int64_t> extents) {
+  SmallVector<int64_t> strides(extents.size(), 1);
+  for (size_t dim = extents.size(); dim-- > 1;)
+    strides[dim - 1] = strides[dim] * extents[dim];
+  return strides;
+}
+
+static BufferView getPacked(ArrayRef<int64_t> extents, Type type) {
+  return {SmallVector<int64_t>(extents), getRowMajorStrides(extents), type};
+}
+
+static BufferView getStrided(ArrayRef<int64_t> extents, ArrayRef<int64_t> strides, Type type) {
+  return {SmallVector<int64_t>(extents), SmallVector<int64_t>(strides), type};
+}
+
+static int64_t multiply(ArrayRef<int64_t> extents) {
+  int64_t product = 1;
+  for (int64_t extent : extents)
+    product *= extent;
+  return product;
+}
+
+static std::string getTypeName(Type type) {
+  std::string name;
+  llvm::raw_string_ostream(name) << type;
+  return name;
+}
+
+/// What every description begins with.
+static json::Object describe(StringRef kind, Type type, Type accumulator) {
+  json::Object object{{"kind", kind}, {"dtype", getTypeName(type)}};
+  if (accumulator != type)
+    object["accumulator"] = getTypeName(accumulator);
+  return object;
+}
+
+static json::Array toArray(ArrayRef<int64_t> numbers) { return json::Array(numbers); }
+
+namespace {
+/// Collects the conditions of one attribute; the first that does not hold is reported.
+class Checks {
+public:
+  explicit Checks(function_ref<InFlightDiagnostic()> emitError) : emitError(emitError) {}
+
+  void extent(StringRef name, int64_t value) { range(name, value, 1); }
+  void extents(StringRef name, ArrayRef<int64_t> values) {
+    atLeast(name, values, 1);
+    require(!ok || isProductSmall(values), name + " has more than 2^48 elements");
+  }
+  void count(StringRef name, ArrayRef<int64_t> values, size_t expected) {
+    require(values.size() == expected, name + " needs " + Twine(expected) + " numbers, found " +
+                                           Twine(values.size()));
+  }
+  void atLeast(StringRef name, ArrayRef<int64_t> values, int64_t least) {
+    for (int64_t value : values)
+      range(name, value, least);
+  }
+  void strides(StringRef name, ArrayRef<int64_t> values, size_t expected) {
+    count(name, values, expected);
+    atLeast(name, values, 0);
+  }
+  /// Sums are made in the type itself or a wider one.
+  void types(Type type, Type accumulator) {
+    bool areFloats = isa<FloatType>(type) && isa<FloatType>(accumulator);
+    require(areFloats, "expects floating-point types, found " + getTypeName(type) + " and " +
+                           getTypeName(accumulator));
+    require(!areFloats ||
+                accumulator.getIntOrFloatBitWidth() >= type.getIntOrFloatBitWidth(),
+            "accumulator " + getTypeName(accumulator) + " is narrower than " + getTypeName(type));
+  }
+  void require(bool condition, const Twine &message) {
+    if (!condition && ok)
+      emitError() << message;
+    ok &= condition;
+  }
+  LogicalResult get() const { return success(ok); }
+
+private:
+  void range(StringRef name, int64_t value, int64_t least) {
+    require(value >= least && value <= kMaxExtent, name + " must lie in [" + Twine(least) +
+                                                       ", 2^48], found " + Twine(value));
+  }
+  static bool isProductSmall(ArrayRef<int64_t> values) {
+    int64_t product = 1;
+    for (int64_t value : values)
+      if (llvm::MulOverflow(product, value, product) || product > kMaxExtent)
+        return false;
+    return true;
+  }
+
+  function_ref<InFlightDiagnostic()> emitError;
+  bool ok = true;
+};
+} // namespace
+
+/// How much of a vector register stays empty: work on `count` elements by work on whole registers.
+static double getPadding(int64_t count) {
+  constexpr double kLanes = 16;
+  return std::ceil(static_cast<double>(count) / kLanes) * kLanes / static_cast<double>(count);
+}
+
+//===----------------------------------------------------------------------===//
+// Matmul
+//===----------------------------------------------------------------------===//
+
+LogicalResult MatmulAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 ArrayRef<int64_t> batch, int64_t m, int64_t n, int64_t k,
+                                 ArrayRef<int64_t> aStrides, ArrayRef<int64_t> bStrides,
+                                 ArrayRef<int64_t> cStrides, bool, Type type, Type accumulator) {
+  Checks checks(emitError);
+  checks.extents("batch", batch);
+  checks.extents("m, n and k", {m, n, k});
+  size_t rank = batch.size() + 2;
+  checks.strides("a_strides", aStrides, rank);
+  checks.strides("b_strides", bStrides, rank);
+  checks.strides("c_strides", cStrides, rank);
+  checks.types(type, accumulator);
+  return checks.get();
+}
+
+StringRef MatmulAttr::getKindName() const { return "matmul"; }
+unsigned MatmulAttr::getNumOperands() const { return getBias() ? 3 : 2; }
+int64_t MatmulAttr::getFlops() const {
+  return 2 * multiply(getBatch()) * getM() * getN() * getK();
+}
+
+Work MatmulAttr::getWork() const {
+  Work work;
+  work.workClass = WorkClass::Matmul;
+  work.operations = static_cast<double>(getFlops()) * getPadding(getN());
+  return work;
+}
+
+SmallVector<BufferView> MatmulAttr::getViews() const {
+  auto matrix = [&](int64_t rows, int64_t columns, ArrayRef<int64_t> strides) {
+    SmallVector<int64_t> extents(getBatch());
+    extents.append({rows, columns});
+    return getStrided(extents, strides, getType());
+  };
+  SmallVector<BufferView> views{matrix(getM(), getK(), getAStrides()),
+                                matrix(getK(), getN(), getBStrides())};
+  if (getBias())
+    views.push_back(getPacked({getN()}, getType()));
+  views.push_back(matrix(getM(), getN(), getCStrides()));
+  return views;
+}
+
+json::Object MatmulAttr::toJson() const {
+  json::Object object = describe(getKindName(), getType(), getAccumulator());
+  object["batch"] = toArray(getBatch());
+  object["m"] = getM();
+  object["n"] = getN();
+  object["k"] = getK();
+  object["a_strides"] = toArray(getAStrides());
+  object["b_strides"] = toArray(getBStrides());
+  object["c_strides"] = toArray(getCStrides());
+  if (getBias())
+    object["bias"] = "n";
+  return object;
+}
+
+//===----------------------------------------------------------------------===//
+// Convolution
+//===----------------------------------------------------------------------===//
+
+LogicalResult ConvolutionAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                      ConvolutionKind kind, Layout, ArrayRef<int64_t> input,
+                                      ArrayRef<int64_t> weight, ArrayRef<int64_t> output,
+                                      ArrayRef<int64_t> strides, ArrayRef<int64_t> paddingLower,
+                                      ArrayRef<int64_t> paddingUpper, ArrayRef<int64_t> dilations,
+                                      int64_t groups, bool bias, Type type, Type accumulator) {
+  Checks checks(emitError);
+  checks.require(input.size() >= 3 && input.size() <= 5,
+                 "input needs a batch, channels and one to three spatial dimensions");
+  checks.extents("input", input);
+  checks.extents("weight", weight);
+  checks.extents("output", output);
+  checks.count("weight", weight, input.size());
+  checks.count("output", output, input.size());
+  size_t spatial = input.size() < 2 ? 0 : input.size() - 2;
+  checks.count("strides", strides, spatial);
+  checks.count("padding_lower", paddingLower, spatial);
+  checks.count("padding_upper", paddingUpper, spatial);
+  checks.count("dilations", dilations, spatial);
+  checks.atLeast("strides", strides, 1);
+  checks.atLeast("padding_lower", paddingLower, 0);
+  checks.atLeast("padding_upper", paddingUpper, 0);
+  checks.atLeast("dilations", dilations, 1);
+  checks.extent("groups", groups);
+  checks.require(!bias || kind == ConvolutionKind::Forward, "only a forward call has a bias");
+  checks.types(type, accumulator);
+  return checks.get();
+}
+
+StringRef ConvolutionAttr::getKindName() const {
+  switch (getKind()) {
+  case ConvolutionKind::Forward:
+    return "convolution_forward";
+  case ConvolutionKind::BackwardData:
+    return "convolution_backward_data";
+  case ConvolutionKind::BackwardWeights:
+    return "convolution_backward_weights";
+  }
+  llvm_unreachable("a kind of its own");
+}
+
+unsigned ConvolutionAttr::getNumOperands() const { return getBias() ? 3 : 2; }
+
+/// Each element of the output is a sum over the channels and the window of one filter.
+int64_t ConvolutionAttr::getFlops() const {
+  return 2 * multiply(getOutput()) * multiply(getWeight().drop_front());
+}
+
+Work ConvolutionAttr::getWork() const {
+  Work work;
+  bool isData = getKind() == ConvolutionKind::BackwardData;
+  work.workClass = getKind() == ConvolutionKind::BackwardWeights ? WorkClass::ConvolutionWeight
+                                                                 : WorkClass::Convolution;
+  work.operations = static_cast<double>(getFlops()) * getPadding(getWeight()[isData ? 1 : 0]);
+  if (getGroups() > 1) {
+    work.workClass = WorkClass::GroupConvolution;
+    work.operations = static_cast<double>(getFlops());
+  }
+  return work;
+}
+
+SmallVector<BufferView> ConvolutionAttr::getViews() const {
+  BufferView input = getPacked(getInput(), getType()), output = getPacked(getOutput(), getType());
+  BufferView weight = getPacked(getWeight(), getType());
+  switch (getKind()) {
+  case ConvolutionKind::Forward:
+    if (getBias())
+      return {input, weight, getPacked({getWeight().front()}, getType()), output};
+    return {input, weight, output};
+  case ConvolutionKind::BackwardData:
+    return {output, weight, input};
+  case ConvolutionKind::BackwardWeights:
+    return {input, output, weight};
+  }
+  llvm_unreachable("a kind of its own");
+}
+
+json::Object ConvolutionAttr::toJson() const {
+  json::Object object = describe(getKindName(), getType(), getAccumulator());
+  object["layout"] = getLayout() == Layout::ChannelsLast ? "nhwc" : "nchw";
+  object["input"] = toArray(getInput());
+  object["output"] = toArray(getOutput());
+  object["weight"] = toArray(getWeight());
+  object["strides"] = toArray(getStrides());
+  object["padding_lower"] = toArray(getPaddingLower());
+  object["padding_upper"] = toArray(getPaddingUpper());
+  object["dilations"] = toArray(getDilations());
+  object["groups"] = getGroups();
+  if (getKind() == ConvolutionKind::Forward)
+    object["bias"] = getBias();
+  return object;
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+LogicalResult AttentionAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                    AttentionKind kind, int64_t batch, int64_t heads,
+                                    int64_t kvHeads, int64_t queryLength, int64_t keyLength,
+                                    int64_t headDim, int64_t valueDim, FloatAttr, bool,
+                                    ArrayRef<int64_t> q, ArrayRef<int64_t> k, ArrayRef<int64_t> v,
+                                    ArrayRef<int64_t> o, ArrayRef<int64_t> dO, ArrayRef<int64_t> dq,
+                                    ArrayRef<int64_t> dk, ArrayRef<int64_t> dv, Type maskType,
+                                    ArrayRef<int64_t> mask, FloatAttr dropout, int64_t, Type type,
+                                    Type accumulator) {
+  Checks checks(emitError);
+  checks.extents("batch, heads and lengths", {batch, heads, queryLength, keyLength});
+  checks.extents("key_length, head_dim and value_dim", {keyLength, headDim, valueDim});
+  checks.extent("kv_heads", kvHeads);
+  checks.require(kvHeads < 1 || heads % kvHeads == 0, "kv_heads must divide heads");
+  for (auto [name, strides] : {std::pair("q_strides", q), std::pair("k_strides", k),
+                               std::pair("v_strides", v), std::pair("o_strides", o)})
+    checks.strides(name, strides, 4);
+  size_t backward = kind == AttentionKind::Backward ? 4 : 0;
+  for (auto [name, strides] : {std::pair("do_strides", dO), std::pair("dq_strides", dq),
+                               std::pair("dk_strides", dk), std::pair("dv_strides", dv)})
+    checks.strides(name, strides, backward);
+  checks.strides("mask_strides", mask, maskType ? 4 : 0);
+  checks.require(!maskType || maskType.isInteger(1) || isa<FloatType>(maskType),
+                 "mask_type must be i1 or a floating-point type");
+  double probability = dropout ? dropout.getValueAsDouble() : 0;
+  checks.require(probability >= 0 && probability < 1, "dropout must lie in [0, 1)");
+  checks.types(type, accumulator);
+  return checks.get();
+}
+
+StringRef AttentionAttr::getKindName() const {
+  return getKind() == AttentionKind::Forward ? "attention_forward" : "attention_backward";
+}
+
+unsigned AttentionAttr::getNumOperands() const {
+  return 3 + (getMaskType() ? 1 : 0) + (getDropout() ? 2 : 0) +
+         (getKind() == AttentionKind::Backward ? 3 : 0);
+}
+
+/// Two products of each score, five in the gradient.
+int64_t AttentionAttr::getFlops() const {
+  int64_t scores = getBatch() * getHeads() * getQueryLength() * getKeyLength();
+  return getKind() == AttentionKind::Forward ? 2 * scores * (getHeadDim() + getValueDim())
+                                             : 2 * scores * (3 * getHeadDim() + 2 * getValueDim());
+}
+
+/// Attention goes tile by tile of queries and keys, and leaves out tiles that a causal mask hides.
+/// Beside the products it passes over the scores to scale, mask and exponentiate them.
+Work AttentionAttr::getWork() const {
+  constexpr double kTile = 96;
+  double queries = static_cast<double>(getQueryLength()), keys = static_cast<double>(getKeyLength());
+  double head = static_cast<double>(getHeadDim()), value = static_cast<double>(getValueDim());
+  double scores = static_cast<double>(getBatch() * getHeads()) * queries * keys *
+                  getPadding(getKeyLength());
+  if (getCausal())
+    scores *= std::min(1.0, queries <= keys ? (queries + kTile) / (2 * keys)
+                                            : 1 - (keys - kTile) / (2 * queries));
+  bool isForward = getKind() == AttentionKind::Forward;
+  Work work;
+  work.workClass = isForward ? WorkClass::AttentionForward : WorkClass::AttentionBackward;
+  double paddedHead = head * getPadding(getHeadDim());
+  double paddedValue = value * getPadding(getValueDim());
+  work.operations =
+      2 * scores * (isForward ? head + paddedValue : head + value + 2 * paddedHead + paddedValue);
+  work.functions = scores * (isForward ? 2 : 3);
+  return work;
+}
+
+SmallVector<BufferView> AttentionAttr::getViews() const {
+  auto heads = [&](int64_t count, int64_t tokens, int64_t features, ArrayRef<int64_t> strides) {
+    return getStrided({getBatch(), count, tokens, features}, strides, getType());
+  };
+  auto query = [&](int64_t features, ArrayRef<int64_t> strides) {
+    return heads(getHeads(), getQueryLength(), features, strides);
+  };
+  auto key = [&](int64_t features, ArrayRef<int64_t> strides) {
+    return heads(getKvHeads(), getKeyLength(), features, strides);
+  };
+  BufferView logsumexp = getPacked({getBatch(), getHeads(), getQueryLength()}, getAccumulator());
+  BufferView output = query(getValueDim(), getOStrides());
+  SmallVector<BufferView> views{query(getHeadDim(), getQStrides()), key(getHeadDim(), getKStrides()),
+                                key(getValueDim(), getVStrides())};
+  if (getMaskType())
+    views.push_back(getStrided({getBatch(), getHeads(), getQueryLength(), getKeyLength()},
+                               getMaskStrides(), getMaskType()));
+  if (getDropout())
+    views.append(2, getPacked({}, IntegerType::get(getContext(), 64)));
+  views.append({output, logsumexp});
+  if (getKind() == AttentionKind::Backward)
+    views.append({query(getValueDim(), getDoStrides()), query(getHeadDim(), getDqStrides()),
+                  key(getHeadDim(), getDkStrides()), key(getValueDim(), getDvStrides())});
+  return views;
+}
+
+json::Object AttentionAttr::toJson() const {
+  json::Object object = describe(getKindName(), getType(), getAccumulator());
+  for (auto [key, value] :
+       {std::pair("batch", getBatch()), std::pair("heads", getHeads()),
+        std::pair("kv_heads", getKvHeads()), std::pair("query_length", getQueryLength()),
+        std::pair("key_length", getKeyLength()), std::pair("head_dim", getHeadDim()),
+        std::pair("value_dim", getValueDim())})
+    object[key] = value;
+  object["scale"] = getScale().getValueAsDouble();
+  object["causal"] = getCausal();
+  for (auto [key, strides] :
+       {std::pair("q_strides", getQStrides()), std::pair("k_strides", getKStrides()),
+        std::pair("v_strides", getVStrides()), std::pair("o_strides", getOStrides()),
+        std::pair("do_strides", getDoStrides()), std::pair("dq_strides", getDqStrides()),
+        std::pair("dk_strides", getDkStrides()), std::pair("dv_strides", getDvStrides())})
+    if (!strides.empty())
+      object[key] = toArray(strides);
+  if (getMaskType())
+    object["mask"] = json::Object{{"dtype", getTypeName(getMaskType())},
+                                  {"strides", toArray(getMaskStrides())}};
+  if (getDropout())
+    object["dropout"] =
+        json::Object{{"probability", getDropout().getValueAsDouble()}, {"id", getId()}};
+  return object;
+}

@@ -1,0 +1,190 @@
+//===- MachineProfile.cpp - rates of a processor ----------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Target/Cpu/MachineProfile.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+static constexpr MachineProfile::Rate kRates[] = {
+    {"matmul_operations_per_second", &MachineProfile::matmulRate},
+    {"convolution_operations_per_second", &MachineProfile::convolutionRate},
+    {"convolution_weight_operations_per_second", &MachineProfile::convolutionWeightRate},
+    {"group_convolution_operations_per_second", &MachineProfile::groupConvolutionRate},
+    {"attention_forward_operations_per_second", &MachineProfile::attentionForwardRate},
+    {"attention_backward_operations_per_second", &MachineProfile::attentionBackwardRate},
+    {"attention_scores_per_second", &MachineProfile::scoreRate},
+    {"kernel_operations_per_second", &MachineProfile::kernelRate},
+    {"kernel_functions_per_second", &MachineProfile::functionRate},
+    {"cache_bytes_per_second", &MachineProfile::cacheBandwidth},
+    {"memory_bytes_per_second", &MachineProfile::memoryBandwidth},
+    {"cache_bytes", &MachineProfile::cacheBytes},
+    {"kernel_start_seconds", &MachineProfile::kernelSeconds},
+    {"call_start_seconds", &MachineProfile::callSeconds},
+    {"convolution_start_seconds", &MachineProfile::convolutionSeconds},
+};
+
+ArrayRef<MachineProfile::Rate> MachineProfile::getRates() { return kRates; }
+
+//===----------------------------------------------------------------------===//
+// Seconds
+//===----------------------------------------------------------------------===//
+
+static double getArithmeticSeconds(const Work &work, const MachineProfile &profile) {
+  switch (work.workClass) {
+  case WorkClass::Kernel:
+    return work.operations / profile.kernelRate + work.functions / profile.functionRate;
+  case WorkClass::Matmul:
+    return work.operations / profile.matmulRate;
+  case WorkClass::Convolution:
+    return work.operations / profile.convolutionRate;
+  case WorkClass::ConvolutionWeight:
+    return work.operations / profile.convolutionWeightRate;
+  case WorkClass::GroupConvolution:
+    return work.operations / profile.groupConvolutionRate;
+  case WorkClass::AttentionForward:
+    return work.operations / profile.attentionForwardRate + work.functions / profile.scoreRate;
+  case WorkClass::AttentionBackward:
+    return work.operations / profile.attentionBackwardRate + work.functions / profile.scoreRate;
+  }
+  return 0;
+}
+
+static double getStartSeconds(WorkClass workClass, const MachineProfile &profile) {
+  switch (workClass) {
+  case WorkClass::Kernel:
+    return profile.kernelSeconds;
+  case WorkClass::Matmul:
+  case WorkClass::AttentionForward:
+  case WorkClass::AttentionBackward:
+    return profile.callSeconds;
+  case WorkClass::Convolution:
+  case WorkClass::ConvolutionWeight:
+  case WorkClass::GroupConvolution:
+    return profile.convolutionSeconds;
+  }
+  return 0;
+}
+
+double MachineProfile::getSeconds(const Work &work) const {
+  double near = std::min(work.bytes, cacheBytes), far = work.bytes - near;
+  double traffic = near / cacheBandwidth + far / memoryBandwidth;
+  return getStartSeconds(work.workClass, *this) +
+         std::max(getArithmeticSeconds(work, *this), traffic);
+}
+
+//===----------------------------------------------------------------------===//
+// Files
+//===----------------------------------------------------------------------===//
+
+static constexpr llvm::StringLiteral kFormat = "memopt-machine-profile";
+static constexpr int64_t kVersion = 1;
+
+llvm::json::Object MachineProfile::toJson() const {
+  llvm::json::Object rates;
+  for (const Rate &rate : kRates)
+    rates[rate.key] = this->*rate.field;
+  return llvm::json::Object{{"target", "cpu"},     {"format", kFormat},
+                            {"version", kVersion}, {"machine", machine},
+                            {"threads", threads},  {"rates", std::move(rates)}};
+}
+
+static std::string describe(const llvm::json::Value *value) {
+  if (!value)
+    return "nothing";
+  std::string text = llvm::formatv("{0}", *value).str();
+  return text.size() <= 40 ? text : text.substr(0, 40) + "...";
+}
+
+static llvm::Error expected(const llvm::Twine &key, const llvm::Twine &what,
+                            const llvm::json::Value *found) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                 key + ": expected " + what + ", found " + describe(found));
+}
+
+llvm::Expected<MachineProfile> MachineProfile::fromJson(const llvm::json::Value &value) {
+  const llvm::json::Object *object = value.getAsObject();
+  if (!object)
+    return expected("machine profile", "an object", &value);
+  if (object->getString("format") != StringRef(kFormat))
+    return expected("format", "\"" + kFormat + "\"", object->get("format"));
+  if (object->getInteger("version") != kVersion)
+    return expected("version", llvm::Twine(kVersion), object->get("version"));
+  if (object->getString("target") != StringRef("cpu"))
+    return expected("target", "\"cpu\"", object->get("target"));
+  std::optional<StringRef> machine = object->getString("machine");
+  if (!machine || machine->empty())
+    return expected("machine", "a name", object->get("machine"));
+  std::optional<int64_t> threads = object->getInteger("threads");
+  if (!threads || *threads < 1)
+    return expected("threads", "a count of at least 1", object->get("threads"));
+  const llvm::json::Object *rates = object->getObject("rates");
+  if (!rates)
+    return expected("rates", "an object", object->get("rates"));
+  MachineProfile profile;
+  profile.machine = machine->str();
+  profile.threads = *threads;
+  for (const Rate &rate : kRates) {
+    std::optional<double> number = rates->getNumber(rate.key);
+    if (!number || !std::isfinite(*number) || *number <= 0)
+      return expected("rates." + rate.key, "a positive number", rates->get(rate.key));
+    profile.*rate.field = *number;
+  }
+  for (const auto &entry : *rates)
+    if (llvm::none_of(kRates,
+                      [&](const Rate &known) { return StringRef(entry.first) == known.key; }))
+      return expected("rates." + StringRef(entry.first), "nothing", &entry.second);
+  return profile;
+}
+
+llvm::Expected<MachineProfile> MachineProfile::read(StringRef path) {
+  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
+  if (std::error_code error = file.getError())
+    return llvm::createStringError(error, path + ": " + error.message());
+  llvm::Expected<llvm::json::Value> value = llvm::json::parse((*file)->getBuffer());
+  if (!value)
+    return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                   path + ": " + llvm::toString(value.takeError()));
+  llvm::Expected<MachineProfile> profile = fromJson(*value);
+  if (!profile)
+    return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                   path + ": " + llvm::toString(profile.takeError()));
+  return profile;
+}
+
+//===----------------------------------------------------------------------===//
+// Attributes
+//===----------------------------------------------------------------------===//
+
+DictionaryAttr MachineProfile::toAttribute(MLIRContext *context) const {
+  Builder b(context);
+  SmallVector<NamedAttribute> attributes{b.getNamedAttr("machine", b.getStringAttr(machine)),
+                                         b.getNamedAttr("threads", b.getI64IntegerAttr(threads))};
+  for (const Rate &rate : kRates)
+    attributes.push_back(b.getNamedAttr(rate.key, b.getF64FloatAttr(this->*rate.field)));
+  return b.getDictionaryAttr(attributes);
+}
+
+MachineProfile MachineProfile::of(DictionaryAttr attribute) {
+  MachineProfile profile;
+  if (!attribute)
+    return profile;
+  if (auto machine = attribute.getAs<StringAttr>("machine"))
+    profile.machine = machine.getValue().str();
+  if (auto threads = attribute.getAs<IntegerAttr>("threads"))
+    profile.threads = threads.getInt();
+  for (const Rate &rate : kRates)
+    if (auto number = attribute.getAs<FloatAttr>(rate.key))
+      profile.*rate.field = number.getValueAsDouble();
+  return profile;
+}

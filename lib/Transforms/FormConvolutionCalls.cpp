@@ -1,0 +1,76 @@
+//===- FormConvolutionCalls.cpp - convolutions to library calls -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FormLibraryCalls.h"
+#include "LibraryCallBuilder.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+/// Sizes in the order [N, C, spatial...] whatever the layout.
+static SmallVector<int64_t> getChannelsFirst(Value value, Layout layout) {
+  SmallVector<int64_t> shape(getTensorType(value).getShape());
+  if (layout == Layout::ChannelsLast)
+    std::rotate(shape.begin() + 1, shape.end() - 1, shape.end());
+  return shape;
+}
+
+template <typename OpType>
+static ConvolutionAttr describe(OpType op, ConvolutionKind kind, Value input, Value output,
+                                Value weight, bool bias) {
+  Layout layout = op.getLayout();
+  Type type = getTensorType(input).getElementType();
+  SmallVector<int64_t> inputShape = getChannelsFirst(input, layout);
+  SmallVector<int64_t> outputShape = getChannelsFirst(output, layout);
+  auto emitError = [&] { return op.emitOpError(); };
+  return ConvolutionAttr::getChecked(
+      function_ref<InFlightDiagnostic()>(emitError), op.getContext(), kind, layout,
+      ArrayRef(inputShape), getTensorType(weight).getShape(), ArrayRef(outputShape),
+      op.getStrides(), op.getPaddingLow(), op.getPaddingHigh(), op.getDilations(),
+      op.getGroupsAttr().getInt(), bias, type, type);
+}
+
+template <typename OpType>
+static LogicalResult form(OpType op, ConvolutionKind kind, Value input, Value output,
+                          Value weight) {
+  LibraryCallBuilder builder(op);
+  for (Value operand : op->getOperands())
+    builder.addPacked(operand);
+  std::optional<BiasAddition> bias;
+  if (kind == ConvolutionKind::Forward) {
+    int64_t last = getTensorType(output).getRank() - 1;
+    bias = builder.takeBias(output, op.getLayout() == Layout::ChannelsLast ? last : 1,
+                            /*mayReshape=*/false);
+  }
+  ConvolutionAttr call = describe(op, kind, input, output, weight, bias.has_value());
+  if (!call)
+    return failure();
+  builder.addResult(op.getResult(), /*mayPermute=*/false);
+  FailureOr<LibraryCallOp> made = builder.create(call);
+  if (failed(made))
+    return failure();
+  if (bias)
+    replaceWithBias(*bias, made->getResult(0));
+  else
+    builder.replaceResult(op->getResult(0), made->getResult(0));
+  op->erase();
+  return success();
+}
+
+LogicalResult memopt::formConvolutionCall(ConvolutionOp op) {
+  return form(op, ConvolutionKind::Forward, op.getInput(), op.getResult(), op.getFilter());
+}
+
+LogicalResult memopt::formConvolutionCall(ConvolutionBackwardDataOp op) {
+  return form(op, ConvolutionKind::BackwardData, op.getResult(), op.getGradient(), op.getFilter());
+}
+
+LogicalResult memopt::formConvolutionCall(ConvolutionBackwardWeightsOp op) {
+  return form(op, ConvolutionKind::BackwardWeights, op.getInput(), op.getGradient(),
+              op.getResult());
+}

@@ -1,0 +1,46 @@
+// RUN: memopt-opt %s -split-input-file -verify-diagnostics
+
+// One block for each message about memopt.target and memopt.planned.
+
+// expected-error @+1 {{'memopt.target' must be a target such as #memopt.cpu, found 3 : i64}}
+module attributes {memopt.target = 3 : i64} {}
+
+// -----
+
+// expected-error @+1 {{a processor runs at least one thread, found 0}}
+module attributes {memopt.target = #memopt.cpu<threads = 0>} {}
+
+// -----
+
+// expected-error @+1 {{profile: 'cache_bytes' must be a positive f64, found -1.000000e+00 : f64}}
+module attributes {memopt.target = #memopt.cpu<profile = {cache_bytes = -1.0 : f64}>} {}
+
+// -----
+
+// expected-error @+1 {{profile: 'cache_bytes' must be a positive f64, found 4 : i64}}
+module attributes {memopt.target = #memopt.cpu<profile = {cache_bytes = 4 : i64}>} {}
+
+// -----
+
+// expected-error @+1 {{profile: 'threads' must be a count of at least 1, found 0 : i64}}
+module attributes {memopt.target = #memopt.cpu<profile = {threads = 0 : i64}>} {}
+
+// -----
+
+// expected-error @+1 {{profile: 'machine' must be a string, found 1 : i64}}
+module attributes {memopt.target = #memopt.cpu<profile = {machine = 1 : i64}>} {}
+
+// -----
+
+// expected-error @+1 {{'memopt.planned' must be a #memopt.planned, found 1 : i64}}
+module attributes {memopt.planned = 1 : i64} {}
+
+// -----
+
+// expected-error @+1 {{expects bytes of 3 spaces, found 1}}
+module attributes {memopt.planned = #memopt.planned<arena_bytes = [1], lower_bound_bytes = [1, 0, 0]>} {}
+
+// -----
+
+// expected-error @+1 {{bytes must not be negative, found -1}}
+module attributes {memopt.planned = #memopt.planned<arena_bytes = [1, 0, 0], lower_bound_bytes = [-1, 0, 0]>} {}

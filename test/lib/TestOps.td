@@ -1,0 +1,47 @@
+//===- TestOps.td - ops of nobody's, for tests -*- tablegen -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What somebody outside of the tree would add: the passes meet these ops through interfaces alone.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_TEST_LIB_TESTOPS_TD
+#define MEMOPT_TEST_LIB_TESTOPS_TD
+
+include "memopt/Dialect/KernelOps.td"
+
+def Test_Dialect : Dialect {
+  let name = "test";
+  let cppNamespace = "::memopt_test";
+  let dependentDialects = ["::mlir::memopt::MemoptDialect"];
+}
+
+def Test_RunOp : Op<Test_Dialect, "run", [
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+    DeclareOpInterfaceMethods<RecomputableOpInterface, ["isRecomputable"]>,
+    DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>,
+    DeclareOpInterfaceMethods<InPlaceOpInterface, ["getInPlaceOperands"]>,
+    DeclareOpInterfaceMethods<InstructionOpInterface,
+      ["getKindName", "getResource", "getWork", "getWorkspaces"]>]> {
+  let summary = "An instruction that says what it needs and computes nothing in particular";
+  let description = [{
+    Takes and gives tensors and tokens, and needs `scratch` bytes on the device for each entry. Result i may be written over operand `in_place[i]`, if that is there
+    and not negative; with `pinned` it runs once. Its `flops` take the time of a convolution's where that is its
+    `kind`, else of a product's.
+  }];
+  let arguments = (ins Variadic<AnyType>:$inputs, DefaultValuedStrAttr<StrAttr, "run">:$kind,
+    DefaultValuedAttr<I64Attr, "0">:$flops,
+    DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$scratch, DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$in_place,
+    DefaultValuedAttr<Memopt_ResourceAttr, "::mlir::memopt::Resource::Compute">:$resource, UnitAttr:$pinned,
+    DefaultValuedAttr<Memopt_PhaseAttr, "::mlir::memopt::Phase::Forward">:$phase,
+    DefaultValuedAttr<I64Attr, "0">:$clone, OptionalAttr<DenseI64ArrayAttr>:$offsets);
+  let results = (outs Variadic<AnyType>:$results);
+  let assemblyFormat = "`(` operands `)` attr-dict `:` functional-type(operands, results)";
+}
+
+#endif // MEMOPT_TEST_LIB_TESTOPS_TD
