@@ -6,16 +6,15 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The host code is a straight line: for each instruction ask the runtime whether to go on, then
-// call the kernel or the library with arena + constant for every buffer. It is made in the LLVM
-// dialect directly, for nothing in it is left to decide.
+// The host code is a straight line: for each instruction call the kernel or the library with arena
+// + constant for every buffer, and once, when the loss is there, ask the runtime whether to go on.
+// It is made in the LLVM dialect directly, for nothing in it is left to decide.
 //
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Conversion/HostProgram.h"
 
 #include "memopt-runtime/ProgramInterface.h"
-#include "memopt/Analysis/KernelGraph.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Builders.h"
@@ -32,15 +31,14 @@ struct EntryPoints {
 
 class HostBuilder {
 public:
-  HostBuilder(func::FuncOp step, ModuleOp program, KernelSymbolFn kernelSymbol)
-      : step(step), program(program), kernelSymbol(kernelSymbol),
-        builder(OpBuilder::atBlockEnd(program.getBody())), location(step.getLoc()),
-        pointer(LLVM::LLVMPointerType::get(program.getContext())) {}
+  HostBuilder(func::FuncOp step, ModuleOp program, KernelSymbolFn kernelSymbol,
+              const HostOptions &options)
+      : step(step), program(program), kernelSymbol(kernelSymbol), options(options), graph(step),
+        callNumbers(numberLibraryCalls(graph)), builder(OpBuilder::atBlockEnd(program.getBody())),
+        location(step.getLoc()), pointer(LLVM::LLVMPointerType::get(program.getContext())) {}
 
   LogicalResult build() {
-    addTable();
     addVersion();
-    addBind();
     return addStep();
   }
 
@@ -48,24 +46,13 @@ private:
   Value constant(Type type, int64_t value) {
     return LLVM::ConstantOp::create(builder, location, type, builder.getIntegerAttr(type, value));
   }
+  Value number(int64_t value) { return constant(builder.getI64Type(), value); }
   Value offsetBy(Value base, int64_t bytes) {
     return LLVM::GEPOp::create(builder, location, pointer, builder.getI8Type(), base,
-                               ValueRange{constant(builder.getI64Type(), bytes)});
+                               ValueRange{number(bytes)});
   }
   Value loadPointer(Value base, int64_t bytes) {
     return LLVM::LoadOp::create(builder, location, pointer, offsetBy(base, bytes));
-  }
-
-  /// A pointer that bind sets; kernels read it too.
-  void addTable() {
-    if (program.lookupSymbol<LLVM::GlobalOp>(kRuntimeTableGlobal))
-      return;
-    auto global = LLVM::GlobalOp::create(builder, location, pointer, /*isConstant=*/false,
-                                         LLVM::Linkage::Internal, kRuntimeTableGlobal, Attribute());
-    OpBuilder::InsertionGuard guard(builder);
-    builder.createBlock(&global.getInitializerRegion());
-    Value null = LLVM::ZeroOp::create(builder, location, pointer);
-    LLVM::ReturnOp::create(builder, location, null);
   }
 
   void addVersion() {
@@ -74,66 +61,73 @@ private:
                            builder.getI32IntegerAttr(MEMOPT_PROGRAM_INTERFACE_VERSION));
   }
 
-  void addBind() {
-    auto type =
-        LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(program.getContext()), {pointer});
-    auto function = LLVM::LLVMFuncOp::create(builder, location, EntryPoints::kBind, type);
-    OpBuilder::InsertionGuard guard(builder);
-    Block *entry = function.addEntryBlock(builder);
-    builder.setInsertionPointToStart(entry);
-    Value slot = LLVM::AddressOfOp::create(builder, location, pointer, kRuntimeTableGlobal);
-    LLVM::StoreOp::create(builder, location, entry->getArgument(0), slot);
-    LLVM::ReturnOp::create(builder, location, ValueRange{});
-  }
-
   LogicalResult addStep() {
-    KernelGraph graph(step);
     auto type = LLVM::LLVMFunctionType::get(builder.getI32Type(), {pointer});
     auto function = LLVM::LLVMFuncOp::create(builder, location, EntryPoints::kStep, type);
     OpBuilder::InsertionGuard guard(builder);
-    openStep(function, graph);
+    openStep(function);
+    int64_t commitTime = getCommitTime();
+    if (commitTime == 0)
+      callRuntime(offsetof(memopt_runtime_functions, commit), {});
     for (auto [index, op] : llvm::enumerate(graph.getInstructions())) {
       location = op->getLoc();
-      leaveUnlessZero(
-          callTable(beginInstruction, {session, constant(builder.getI64Type(), index)}));
+      reportInstruction(index);
       LogicalResult called =
           isa<KernelOp>(op) ? callKernel(cast<KernelOp>(op)) : callLibrary(cast<LibraryCallOp>(op));
       if (failed(called))
         return failure();
+      if (graph.getTime(op) == commitTime)
+        callRuntime(offsetof(memopt_runtime_functions, commit), {});
     }
-    int64_t count = static_cast<int64_t>(graph.getInstructions().size());
-    leaveUnlessZero(callTable(beginInstruction, {session, constant(builder.getI64Type(), count)}));
+    reportInstruction(static_cast<int64_t>(graph.getInstructions().size()));
     LLVM::ReturnOp::create(builder, location, constant(builder.getI32Type(), 0));
     return success();
   }
 
-  void openStep(LLVM::LLVMFuncOp function, const KernelGraph &graph) {
+  /// The time of the instruction that makes the loss, 0 when it is there from the start, -1 when
+  /// there is none.
+  int64_t getCommitTime() {
+    for (OpOperand &operand : step.getBody().front().getTerminator()->getOpOperands()) {
+      auto role = step.getResultAttrOfType<StringAttr>(operand.getOperandNumber(),
+                                                       MemoptDialect::kRoleAttr);
+      if (role && role.getValue() == "loss") {
+        Operation *op = getBufferRoot(operand.get()).getDefiningOp();
+        return op && isInstruction(op) ? graph.getTime(op) : 0;
+      }
+    }
+    return -1;
+  }
+
+  void openStep(LLVM::LLVMFuncOp function) {
     Block *entry = function.addEntryBlock(builder);
     exit = builder.createBlock(&function.getBody(), function.getBody().end(),
                                {builder.getI32Type()}, {location});
     LLVM::ReturnOp::create(builder, location, exit->getArgument(0));
     builder.setInsertionPointToStart(entry);
-    Value argument = entry->getArgument(0);
-    session = loadPointer(argument, offsetof(memopt_step, session));
-    arena = loadPointer(argument, offsetof(memopt_step, arena));
-    Value slot = LLVM::AddressOfOp::create(builder, location, pointer, kRuntimeTableGlobal);
-    Value table = LLVM::LoadOp::create(builder, location, pointer, slot);
-    beginInstruction = loadPointer(table, offsetof(memopt_runtime_functions, begin_instruction));
-    libraryCall = loadPointer(table, offsetof(memopt_runtime_functions, library_call));
+    frame = entry->getArgument(0);
+    session = loadPointer(frame, offsetof(memopt_step, session));
+    table = loadPointer(frame, offsetof(memopt_step, runtime));
+    arena = loadPointer(frame, offsetof(memopt_step, arena) + MEMOPT_SPACE_DEVICE * sizeof(char *));
     size_t most = 1;
     for (Operation *op : graph.getInstructions())
       most = std::max<size_t>(most, op->getNumOperands() + op->getNumResults() + 1);
     pointers = LLVM::AllocaOp::create(builder, location, pointer, pointer,
-                                      constant(builder.getI64Type(), static_cast<int64_t>(most)));
+                                      number(static_cast<int64_t>(most)));
   }
 
-  /// Calls a function of the table that answers i32.
-  Value callTable(Value callee, ArrayRef<Value> arguments) {
-    SmallVector<Type> types(ValueRange(arguments).getTypes());
-    auto type = LLVM::LLVMFunctionType::get(builder.getI32Type(), types);
-    SmallVector<Value> all{callee};
+  void reportInstruction(int64_t index) {
+    if (options.isInstrumented)
+      callRuntime(offsetof(memopt_runtime_functions, begin_instruction), {number(index)});
+  }
+
+  /// Calls the function at `field` of the runtime's table with the session and `arguments`, and
+  /// leaves the step when it does not answer 0.
+  void callRuntime(size_t field, ArrayRef<Value> arguments) {
+    SmallVector<Value> all{loadPointer(table, static_cast<int64_t>(field)), session};
     llvm::append_range(all, arguments);
-    return LLVM::CallOp::create(builder, location, type, all).getResult();
+    SmallVector<Type> types(ValueRange(all).drop_front().getTypes());
+    auto type = LLVM::LLVMFunctionType::get(builder.getI32Type(), types);
+    leaveUnlessZero(LLVM::CallOp::create(builder, location, type, all).getResult());
   }
 
   void leaveUnlessZero(Value code) {
@@ -152,6 +146,7 @@ private:
     FailureOr<SmallVector<Value>> buffers = addressesOf(kernel);
     if (failed(buffers))
       return failure();
+    buffers->insert(buffers->begin(), frame);
     LLVM::CallOp::create(builder, location, TypeRange{}, *symbol, *buffers);
     return success();
   }
@@ -171,8 +166,8 @@ private:
     for (auto [index, buffer] : llvm::enumerate(*buffers))
       LLVM::StoreOp::create(builder, location, buffer,
                             offsetBy(pointers, static_cast<int64_t>(index * sizeof(void *))));
-    Value number = constant(builder.getI64Type(), libraryCalls++);
-    leaveUnlessZero(callTable(libraryCall, {session, number, pointers}));
+    callRuntime(offsetof(memopt_runtime_functions, library_call),
+                {number(callNumbers.lookup(call)), pointers});
     return success();
   }
 
@@ -197,16 +192,26 @@ private:
   func::FuncOp step;
   ModuleOp program;
   KernelSymbolFn kernelSymbol;
+  const HostOptions &options;
+  KernelGraph graph;
+  llvm::DenseMap<Operation *, int64_t> callNumbers;
   OpBuilder builder;
   Location location;
   LLVM::LLVMPointerType pointer;
-  Value session, arena, beginInstruction, libraryCall, pointers;
+  Value frame, session, table, arena, pointers;
   Block *exit = nullptr;
-  int64_t libraryCalls = 0;
 };
 } // namespace
 
+llvm::DenseMap<Operation *, int64_t> memopt::numberLibraryCalls(const KernelGraph &graph) {
+  llvm::DenseMap<Operation *, int64_t> numbers;
+  for (Operation *op : graph.getInstructions())
+    if (isa<LibraryCallOp>(op))
+      numbers.try_emplace(op, static_cast<int64_t>(numbers.size()));
+  return numbers;
+}
+
 LogicalResult memopt::buildHostProgram(func::FuncOp step, ModuleOp program,
-                                       KernelSymbolFn kernelSymbol) {
-  return HostBuilder(step, program, kernelSymbol).build();
+                                       KernelSymbolFn kernelSymbol, const HostOptions &options) {
+  return HostBuilder(step, program, kernelSymbol, options).build();
 }

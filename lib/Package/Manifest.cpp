@@ -8,9 +8,10 @@
 
 #include "memopt/Package/Manifest.h"
 
-#include "memopt-runtime/ProgramInterface.h"
+#include "memopt-runtime/PackageFormat.h"
 #include "memopt/Analysis/CostModel.h"
 #include "memopt/Analysis/KernelGraph.h"
+#include "memopt/Conversion/HostProgram.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -19,7 +20,7 @@ using namespace mlir;
 using namespace mlir::memopt;
 namespace json = llvm::json;
 
-StringRef memopt::getDtypeName(Type type) {
+StringRef mlir::memopt::getDtypeName(Type type) {
   if (type.isF32())
     return "f32";
   if (type.isF64())
@@ -35,7 +36,7 @@ StringRef memopt::getDtypeName(Type type) {
   return type.isInteger(1) ? "i1" : "";
 }
 
-json::Value memopt::attributeToJson(Attribute attribute) {
+json::Value mlir::memopt::attributeToJson(Attribute attribute) {
   if (auto dictionary = dyn_cast<DictionaryAttr>(attribute)) {
     json::Object object;
     for (NamedAttribute entry : dictionary)
@@ -81,21 +82,30 @@ private:
     int64_t arena = getBytes(MemoptDialect::kArenaBytesAttr),
             bound = getBytes(MemoptDialect::kLowerBoundAttr);
     manifest["format"] = "memopt-package";
-    manifest["version"] = 1;
+    manifest["version"] = ::memopt::manifestVersion;
     manifest["program_interface_version"] = MEMOPT_PROGRAM_INTERFACE_VERSION;
     manifest["compiler"] = "memopt 0.1.0";
     manifest["target"] = options.target;
     manifest["target_features"] = options.targetFeatures;
     manifest["threads"] = options.threads;
+    manifest["instrumented"] = options.isInstrumented;
     manifest["mode"] = options.mode;
-    manifest["arena_bytes"] = json::Object{{"device", arena}, {"host", 0}};
-    manifest["predicted_peak_bytes"] = json::Object{{"device", arena}, {"host", 0}, {"disk", 0}};
-    manifest["lower_bound_bytes"] = json::Object{{"device", bound}, {"host", 0}};
+    manifest["arena_bytes"] = bySpace(arena);
+    manifest["predicted_peak_bytes"] = bySpace(arena);
+    manifest["lower_bound_bytes"] = bySpace(bound);
     manifest["optimizer"] = json::Object(options.optimizer);
     int64_t clones = llvm::count_if(graph.getInstructions(), [](Operation *op) {
       return op->hasAttr(MemoptDialect::kCloneAttr);
     });
     manifest["plan"] = json::Object{{"recomputed", clones}, {"text", options.planText}};
+  }
+
+  /// Bytes in each space: a kernel graph has all its buffers in the device's.
+  json::Object bySpace(int64_t device) {
+    json::Object bytes;
+    for (int space = 0; space < ::memopt::countedSpaces; ++space)
+      bytes[::memopt::spaceNames[space]] = space == MEMOPT_SPACE_DEVICE ? device : 0;
+    return bytes;
   }
 
   int64_t getBytes(StringRef name) {
@@ -154,8 +164,6 @@ private:
       auto role = step.getResultAttrOfType<StringAttr>(number, MemoptDialect::kRoleAttr);
       (*object)["name"] = name ? name.getValue().str() : "output" + std::to_string(number);
       (*object)["role"] = role ? role.getValue().str() : "output";
-      if (role && role.getValue() == "loss")
-        manifest["loss_ready_after"] = readyAfter(operand.get());
       outputs.push_back(std::move(*object));
     }
     manifest["outputs"] = std::move(outputs);
@@ -242,6 +250,7 @@ private:
 
   void addInstructions() {
     CostModel costs(module);
+    llvm::DenseMap<Operation *, int64_t> numbers = numberLibraryCalls(graph);
     json::Array instructions, calls;
     SmallVector<int64_t> live = graph.getLiveBytes();
     for (auto [index, op] : llvm::enumerate(graph.getInstructions())) {
@@ -249,7 +258,8 @@ private:
       json::Object object{{"kind", call ? "library" : "kernel"},
                           {"name", nameOf(op, index)},
                           {"module", getModulePath(op->getLoc())},
-                          {"live_bytes", json::Object{{"device", live[index + 1]}}}};
+                          {"resource", "compute"},
+                          {"live_bytes", bySpace(live[index + 1])}};
       if (auto phase = op->getAttrOfType<StringAttr>(MemoptDialect::kPhaseAttr))
         object["phase"] = phase.getValue();
       if (auto clone = op->getAttrOfType<IntegerAttr>(MemoptDialect::kCloneAttr))
@@ -260,6 +270,8 @@ private:
       }
       object["predicted_seconds"] = costs.getSeconds(op);
       object["outputs"] = outputsOf(op);
+      if (call)
+        object["call"] = numbers.lookup(op);
       instructions.push_back(std::move(object));
       if (call) {
         json::Object descriptor = std::move(*attributeToJson(call.getDescriptor()).getAsObject());
@@ -269,6 +281,8 @@ private:
       }
     }
     manifest["instructions"] = std::move(instructions);
+    manifest["regions"] = json::Array();
+    manifest["transfers"] = json::Array();
     manifest["library_calls"] = std::move(calls);
   }
 
@@ -299,6 +313,7 @@ private:
 };
 } // namespace
 
-FailureOr<json::Object> memopt::buildManifest(ModuleOp planned, const ManifestOptions &options) {
+FailureOr<json::Object> mlir::memopt::buildManifest(ModuleOp planned,
+                                                    const ManifestOptions &options) {
   return ManifestBuilder(planned, options).build();
 }

@@ -29,6 +29,7 @@ struct CompileOptions {
   bool explain = false;
   std::string reportPath, loss, targetFeatures;
   bool dropout = true;
+  bool isInstrumented = true;
   int compilerThreads = 0; ///< 0: as many as the machine has
   int64_t deviceBudget = -1;
   mlir::memopt::PipelineOptions pipeline;

@@ -197,6 +197,7 @@ private:
     program.targetFeatures = options.targetFeatures;
     program.threads = options.compilerThreads;
     program.reference = options.pipeline.reference;
+    program.isInstrumented = options.isInstrumented;
     if (options.emit == Emit::Llvm)
       return mlir::memopt::printProgram(*module, program, llvm::outs());
     FailureOr<std::string> processor = mlir::memopt::getTargetProcessor(program, errors.last);
@@ -210,6 +211,7 @@ private:
     manifest.mode = options.evaluate ? "eval" : "train";
     manifest.targetFeatures = *processor;
     manifest.threads = options.pipeline.threads;
+    manifest.isInstrumented = options.isInstrumented;
     manifest.planText = mlir::memopt::explainPlan(*module);
     if (!options.evaluate)
       manifest.optimizer = llvm::json::Object{{"name", options.pipeline.optimizer.getValue()},

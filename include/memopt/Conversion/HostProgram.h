@@ -9,6 +9,7 @@
 #ifndef MEMOPT_CONVERSION_HOSTPROGRAM_H
 #define MEMOPT_CONVERSION_HOSTPROGRAM_H
 
+#include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -18,17 +19,23 @@
 namespace mlir::memopt {
 
 /// Gives the symbol, in the module under construction, of the function that runs `kernel`. It takes
-/// one pointer per operand, then one per result.
+/// a pointer to the memopt_step, then one per operand, then one per result.
 using KernelSymbolFn = llvm::function_ref<FailureOr<std::string>(KernelOp kernel)>;
 
-/// Name of the global in the program that holds the runtime's table of functions, set by bind.
-inline constexpr llvm::StringLiteral kRuntimeTableGlobal = "memopt_runtime_table";
+struct HostOptions {
+  /// Report each instruction to the runtime before it runs, which timelines, saved gradients and
+  /// the search for the origin of a NaN need.
+  bool isInstrumented = true;
+};
 
 /// Adds to `program` (a module of the LLVM dialect) the entry points of runtime/ProgramInterface.h
-/// for the planned function `step`: version, bind, and the step itself, a straight line of kernel
-/// and library calls on constant addresses. Instruction i of the manifest is the i-th call; library
-/// calls are numbered in order.
-LogicalResult buildHostProgram(func::FuncOp step, ModuleOp program, KernelSymbolFn kernelSymbol);
+/// for the planned function `step`: version, and the step itself, a straight line of kernel and
+/// library calls on constant addresses. Instruction i of the manifest is the i-th call.
+LogicalResult buildHostProgram(func::FuncOp step, ModuleOp program, KernelSymbolFn kernelSymbol,
+                               const HostOptions &options = {});
+
+/// The number of each library call of a kernel graph: its place in the manifest's library_calls.
+llvm::DenseMap<Operation *, int64_t> numberLibraryCalls(const KernelGraph &graph);
 
 } // namespace mlir::memopt
 

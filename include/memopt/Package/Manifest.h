@@ -21,7 +21,8 @@ struct ManifestOptions {
   std::string mode = "train"; ///< or "eval"
   std::string target = "cpu";
   std::string targetFeatures;
-  int threads = 1; ///< that library calls were planned for
+  int threads = 1;            ///< that library calls were planned for
+  bool isInstrumented = true; ///< as in ProgramOptions
   llvm::json::Object optimizer;
   std::string planText; ///< the plan in words
 };

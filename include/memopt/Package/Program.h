@@ -19,7 +19,8 @@ namespace mlir::memopt {
 struct ProgramOptions {
   std::string targetFeatures; ///< processor to compile for; empty: this machine's
   int threads = 0; ///< compiler threads; 0: as many as the machine has. Bits do not depend on it.
-  bool reference = false; ///< plain loops without schedules
+  bool reference = false;     ///< plain loops without schedules
+  bool isInstrumented = true; ///< each instruction is reported to the runtime
 };
 
 /// The processor that `options` means; fails with a message when it is unknown.
