@@ -10,51 +10,8 @@
 
 #include "memopt/Analysis/StepModel.h"
 
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
-
 using namespace mlir;
 using namespace mlir::memopt;
-
-//===----------------------------------------------------------------------===//
-// Values
-//===----------------------------------------------------------------------===//
-
-bool memopt::isReshape(Operation *op) {
-  return isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op);
-}
-
-Value memopt::getBufferRoot(Value value) {
-  while (isReshape(value.getDefiningOp()))
-    value = value.getDefiningOp()->getOperand(0);
-  return value;
-}
-
-Operation *memopt::getStart(Operation *wait) {
-  for (Value operand : wait->getOperands())
-    if (isa<TokenType>(operand.getType()))
-      return operand.getDefiningOp();
-  return nullptr;
-}
-
-FailureOr<int64_t> memopt::getPlannedOffset(Value value) {
-  Value root = getBufferRoot(value);
-  IntegerAttr offset;
-  if (auto argument = dyn_cast<BlockArgument>(root)) {
-    auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    if (function)
-      offset = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(),
-                                                      MemoptDialect::kOffsetAttr);
-  } else if (auto read = root.getDefiningOp<ReadOp>()) {
-    auto variable = SymbolTable::lookupNearestSymbolFrom<VariableOp>(read, read.getVariableAttr());
-    offset = variable.getOffsetAttr();
-  } else if (auto instruction = root.getDefiningOp<InstructionOpInterface>()) {
-    if (DenseI64ArrayAttr offsets = instruction.getOffsetsAttr())
-      return offsets[cast<OpResult>(root).getResultNumber()];
-  }
-  if (!offset)
-    return failure();
-  return offset.getInt();
-}
 
 std::string Buffer::describe() const {
   VariableOp variable = this->variable; // MLIR's handles have no const accessors
@@ -90,6 +47,8 @@ std::string Buffer::describe() const {
 KernelGraph::KernelGraph(func::FuncOp function)
     : mayTakeRows(getTarget(function).mayWriteOverRows()) {
   numberInstructions(function.getBody().front());
+  for (auto commit : function.getOps<CommitOp>())
+    commitTime = times[commit];
   addVariables(function);
   addInputs(function);
   addResults();
@@ -215,12 +174,20 @@ bool KernelGraph::canTake(ArrayRef<InPlaceOperand> allowed, unsigned operand) co
   });
 }
 
+/// State is written behind the commit, and so is what lies in its bytes.
+bool KernelGraph::isBeforeCommit(Operation *producer, WriteOp write) const {
+  auto variable =
+      SymbolTable::lookupNearestSymbolFrom<VariableOp>(write, write.getVariableAttr());
+  return times.lookup(producer) < commitTime && variable.isState();
+}
+
 /// The producer may write into the variable's bytes when nobody uses afterwards what was read before
 /// the write, and the producer itself only reads it as it writes.
 bool KernelGraph::canStoreDirectly(WriteOp write, ArrayRef<ReadOp> reads) const {
   Value value = write.getValue();
   Operation *producer = value.getDefiningOp();
-  if (!isInstruction(producer) || producer->getBlock() != write->getBlock())
+  if (!isInstruction(producer) || producer->getBlock() != write->getBlock() ||
+      isBeforeCommit(producer, write))
     return false;
   SmallVector<InPlaceOperand> allowed;
   if (auto inPlace = dyn_cast<InPlaceOpInterface>(producer))

@@ -62,6 +62,8 @@ StepModel::StepModel(ModuleOp module, func::FuncOp function) : module(module), f
       writes[write.getVariableAttr().getAttr()].push_back(write);
     else if (auto gradient = dyn_cast<GradientOp>(op))
       gradients.push_back(gradient);
+    else if (auto found = dyn_cast<CommitOp>(op))
+      commit = found;
   });
 }
 
@@ -87,6 +89,28 @@ Value StepModel::getLoss() const {
 // Accesses
 //===----------------------------------------------------------------------===//
 
+bool StepModel::writesState(WriteOp write) const {
+  auto variable = SymbolTable::lookupNearestSymbolFrom<VariableOp>(
+      write, write.getVariableAttr());
+  return variable && variable.isState();
+}
+
+LogicalResult StepModel::verifyCommit() const {
+  if (!getLoss())
+    return success();
+  for (const auto &[variable, writesOfIt] : writes)
+    for (WriteOp write : writesOfIt) {
+      if (!writesState(write))
+        continue;
+      Operation *inBody = getBody().findAncestorOpInBlock(*write);
+      CommitOp border = commit;
+      if (!border || border->getBlock() != &getBody() || inBody->isBeforeInBlock(border))
+        return write.emitOpError() << "changes '" << variable.getValue()
+                                   << "' before the loss was committed";
+    }
+  return success();
+}
+
 LogicalResult StepModel::verifyAccesses() const {
   for (const auto &[variable, writesOfIt] : writes) {
     DenseMap<Block *, WriteOp> byBlock;
@@ -101,7 +125,7 @@ LogicalResult StepModel::verifyAccesses() const {
       return diagnostic;
     }
   }
-  return success();
+  return verifyCommit();
 }
 
 //===----------------------------------------------------------------------===//

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// memopt.kernel -> @k(operands..., results...), which stores its pointers to a closure and hands
-// each stage's body @k_stage(closure, begin, end) to the runtime's parallel_for; small stages are
-// called directly.
+// memopt.kernel -> @k(step, operands..., results...), which stores its pointers to a closure and
+// hands each stage's body @k_stage(closure, begin, end) to the parallel_for of the step's runtime;
+// small stages are called directly.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +17,6 @@
 #include "KernelAliasing.h"
 #include "KernelEmission.h"
 #include "memopt-runtime/ProgramInterface.h"
-#include "memopt/Conversion/HostProgram.h"
 #include "memopt/Conversion/ObjectEmission.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -60,12 +59,13 @@ public:
     SmallVector<LLVM::LLVMFuncOp> bodies;
     for (auto [i, stage] : llvm::enumerate(schedule.stages))
       bodies.push_back(buildBody(graph, stage, target, name + "_stage" + std::to_string(i)));
-    auto function = addFunction(name, SmallVector<Type>(count, pointer));
+    auto function = addFunction(name, SmallVector<Type>(count + 1, pointer));
     Block *entry = function.addEntryBlock(builder);
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(entry);
     Value closure = LLVM::AllocaOp::create(builder, location, pointer, pointer, constant(count));
-    for (auto [i, argument] : llvm::enumerate(entry->getArguments()))
+    step = entry->getArgument(0);
+    for (auto [i, argument] : llvm::enumerate(entry->getArguments().drop_front()))
       LLVM::StoreOp::create(builder, location, argument, getSlot(closure, i));
     for (auto [stage, body] : llvm::zip_equal(schedule.stages, bodies))
       launch(body, closure, StageEmitter::getTrips(graph.getTable(), stage), stage.cost);
@@ -79,6 +79,12 @@ private:
   Value getSlot(Value base, int32_t index) {
     return LLVM::GEPOp::create(builder, location, pointer, pointer, base,
                                ArrayRef<LLVM::GEPArg>{index});
+  }
+
+  Value loadPointer(Value base, size_t bytes) {
+    Value field = LLVM::GEPOp::create(builder, location, pointer, builder.getI8Type(), base,
+                                      ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(bytes)});
+    return LLVM::LoadOp::create(builder, location, pointer, field);
   }
 
   LLVM::LLVMFuncOp addFunction(StringRef symbol, ArrayRef<Type> arguments) {
@@ -134,18 +140,15 @@ private:
                            ValueRange{closure, constant(0), constant(trips)});
       return;
     }
-    Value slot = LLVM::AddressOfOp::create(builder, location, pointer, kRuntimeTableGlobal);
-    Value table = LLVM::LoadOp::create(builder, location, pointer, slot);
-    Value field = LLVM::GEPOp::create(
-        builder, location, pointer, builder.getI8Type(), table,
-        ArrayRef<LLVM::GEPArg>{int32_t(offsetof(memopt_runtime_functions, parallel_for))});
-    Value parallelFor = LLVM::LoadOp::create(builder, location, pointer, field);
+    Value session = loadPointer(step, offsetof(memopt_step, session));
+    Value table = loadPointer(step, offsetof(memopt_step, runtime));
+    Value parallelFor = loadPointer(table, offsetof(memopt_runtime_functions, parallel_for));
     Value function = LLVM::AddressOfOp::create(builder, location, body);
     double grain = std::max(1.0, std::ceil(kPieceCost / (cost / double(trips))));
-    auto type = LLVM::LLVMFunctionType::get(none, {i64, i64, pointer, pointer});
-    LLVM::CallOp::create(
-        builder, location, type,
-        ValueRange{parallelFor, constant(trips), constant(int64_t(grain)), function, closure});
+    auto type = LLVM::LLVMFunctionType::get(none, {pointer, i64, i64, pointer, pointer});
+    LLVM::CallOp::create(builder, location, type,
+                         ValueRange{parallelFor, session, constant(trips), constant(int64_t(grain)),
+                                    function, closure});
   }
 
   ModuleOp program;
@@ -156,6 +159,7 @@ private:
   OpBuilder builder;
   Location location;
   Type pointer, i64, none;
+  Value step; ///< the entry's first argument
 };
 } // namespace
 

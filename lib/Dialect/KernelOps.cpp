@@ -158,6 +158,15 @@ Work LibraryCallOp::getWork() {
 }
 std::string LibraryCallOp::getKindName() { return getCall().getKindName().str(); }
 
+StringRef LibraryCallOp::getListName() { return "library_calls"; }
+
+llvm::json::Object LibraryCallOp::describe(TargetAttrInterface target) {
+  llvm::json::Object description = target.describeCall(getCall());
+  description["workspace_bytes"] = getWorkspaceAttr().getInt();
+  description["buffers"] = static_cast<int64_t>((*this)->getNumOperands() + getNumResults());
+  return description;
+}
+
 SmallVector<Workspace> LibraryCallOp::getWorkspaces() {
   int64_t bytes = getWorkspaceAttr().getInt();
   return bytes > 0 ? SmallVector<Workspace>{{bytes, Space::Device}} : SmallVector<Workspace>();

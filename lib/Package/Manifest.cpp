@@ -10,19 +10,21 @@
 
 #include "memopt/Package/PlanReport.h"
 
-#include "memopt-runtime/ProgramInterface.h"
+#include "memopt-runtime/PackageFormat.h"
 #include "memopt/Analysis/CostModel.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "llvm/ADT/MapVector.h"
+
+#include <map>
 
 using namespace mlir;
 using namespace mlir::memopt;
 namespace json = llvm::json;
 
-StringRef memopt::getDtypeName(Type type) {
+StringRef mlir::memopt::getDtypeName(Type type) {
   if (type.isF32())
     return "f32";
   if (type.isF64())
@@ -38,7 +40,7 @@ StringRef memopt::getDtypeName(Type type) {
   return type.isInteger(1) ? "i1" : "";
 }
 
-json::Value memopt::attributeToJson(Attribute attribute) {
+json::Value mlir::memopt::attributeToJson(Attribute attribute) {
   if (auto dictionary = dyn_cast<DictionaryAttr>(attribute)) {
     json::Object object;
     for (NamedAttribute entry : dictionary)
@@ -76,6 +78,8 @@ public:
         failed(addGradients()))
       return failure();
     addInstructions();
+    addRegions();
+    addLists();
     addHeader();
     return std::move(manifest);
   }
@@ -84,12 +88,13 @@ private:
   void addHeader() {
     auto planned = module->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr);
     manifest["format"] = "memopt-package";
-    manifest["version"] = 1;
+    manifest["version"] = ::memopt::manifestVersion;
     manifest["program_interface_version"] = MEMOPT_PROGRAM_INTERFACE_VERSION;
     manifest["compiler"] = "memopt 0.1.0";
     manifest["target"] = target.getTargetName();
     manifest["target_features"] = options.targetFeatures;
     manifest["threads"] = target.getThreads();
+    manifest["instrumented"] = options.isInstrumented;
     manifest["mode"] = options.mode;
     manifest["arena_bytes"] = bySpace(planned.getArenaBytes().drop_back());
     manifest["predicted_peak_bytes"] = bySpace(planned.getArenaBytes());
@@ -116,6 +121,11 @@ private:
                         {"bytes", getTensorBytes(type)}};
   }
 
+  std::string getInputName(unsigned number) {
+    auto name = step.getArgAttrOfType<StringAttr>(number, MemoptDialect::kNameAttr);
+    return name ? name.getValue().str() : "input" + std::to_string(number);
+  }
+
   LogicalResult addInputs() {
     json::Array inputs;
     for (BlockArgument argument : step.getArguments()) {
@@ -124,8 +134,7 @@ private:
           describe(step, cast<RankedTensorType>(argument.getType()), getPlannedOffset(argument));
       if (failed(object))
         return failure();
-      auto name = step.getArgAttrOfType<StringAttr>(number, MemoptDialect::kNameAttr);
-      (*object)["name"] = name ? name.getValue().str() : "input" + std::to_string(number);
+      (*object)["name"] = getInputName(number);
       if (auto dtype = step.getArgAttrOfType<StringAttr>(number, MemoptDialect::kDtypeAttr))
         (*object)["dtype"] = dtype.getValue();
       if (auto batch = step.getArgAttrOfType<IntegerAttr>(number, MemoptDialect::kBatchDimAttr))
@@ -152,8 +161,6 @@ private:
       auto role = step.getResultAttrOfType<StringAttr>(number, MemoptDialect::kRoleAttr);
       (*object)["name"] = name ? name.getValue().str() : "output" + std::to_string(number);
       (*object)["role"] = role ? role.getValue().str() : "output";
-      if (role && role.getValue() == "loss")
-        manifest["loss_ready_after"] = readyAfter(operand.get());
       outputs.push_back(std::move(*object));
     }
     manifest["outputs"] = std::move(outputs);
@@ -260,27 +267,47 @@ private:
                           {"bytes_moved", instruction.getBytesMoved()},
                           {"predicted_seconds", costs.getSeconds(op)},
                           {"outputs", outputsOf(instruction)}};
+      if (auto call = dyn_cast<LibraryCallOp>(op))
+        object["call"] = static_cast<int64_t>(*call.getNumber());
       instructions.push_back(std::move(object));
     }
     manifest["instructions"] = std::move(instructions);
-    addLibraryCalls();
   }
 
-  /// In the order of their numbers.
-  void addLibraryCalls() {
-    std::vector<LibraryCallOp> calls;
+  void addRegions() {
+    json::Array regions;
+    for (const Loop &loop : graph.getLoops())
+      regions.push_back(json::Object{{"begin", loop.begin - 1},
+                                     {"end", loop.end - 1},
+                                     {"count", loop.count},
+                                     {"inputs", batchOf(loop.op)}});
+    manifest["regions"] = std::move(regions);
+  }
+
+  /// The inputs that an iteration finds filled anew: all of them, for they belong together.
+  json::Array batchOf(Operation *loop) {
+    json::Array names;
+    auto repeat = dyn_cast<RepeatOp>(loop);
+    if (repeat && repeat.getNextBatch())
+      for (unsigned number = 0; number < step.getNumArguments(); ++number)
+        names.push_back(getInputName(number));
+    return names;
+  }
+
+  /// Library calls, transfers and what else the runtime finds in lists.
+  void addLists() {
+    for (StringRef name : {"library_calls", "transfers"})
+      manifest[name] = json::Array();
+    llvm::MapVector<StringRef, std::map<uint64_t, json::Object>> lists;
     for (Operation *op : graph.getInstructions())
-      if (auto call = dyn_cast<LibraryCallOp>(op))
-        calls.push_back(call);
-    llvm::sort(calls, [](LibraryCallOp a, LibraryCallOp b) { return a.getNumber() < b.getNumber(); });
-    json::Array descriptions;
-    for (LibraryCallOp call : calls) {
-      json::Object description = target.describeCall(call.getCall());
-      description["workspace_bytes"] = call.getWorkspaceAttr().getInt();
-      description["buffers"] = static_cast<int64_t>(call->getNumOperands() + call->getNumResults());
-      descriptions.push_back(std::move(description));
+      if (auto listed = dyn_cast<ListedOpInterface>(op))
+        lists[listed.getListName()].emplace(*listed.getNumber(), listed.describe(target));
+    for (auto &[name, entries] : lists) {
+      json::Array list;
+      for (auto &[number, entry] : entries)
+        list.push_back(std::move(entry));
+      manifest[name] = std::move(list);
     }
-    manifest["library_calls"] = std::move(descriptions);
   }
 
   json::Array outputsOf(InstructionOpInterface op) {
@@ -307,7 +334,8 @@ private:
 };
 } // namespace
 
-FailureOr<json::Object> memopt::buildManifest(ModuleOp planned, const ManifestOptions &options) {
+FailureOr<json::Object> mlir::memopt::buildManifest(ModuleOp planned,
+                                                     const ManifestOptions &options) {
   FailureOr<StepModel> step = StepModel::create(planned);
   if (failed(step))
     return failure();

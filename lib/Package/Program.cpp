@@ -54,9 +54,10 @@ static FailureOr<OwningOpRef<ModuleOp>> buildProgram(ModuleOp planned,
   kernelOptions.vectorBytes = getVectorBytes(*processor);
   kernelOptions.isReference = target.getReference();
   KernelLowering lowering(*program, kernelOptions);
-  LogicalResult built = buildHostProgram(step->getFunction(), *program, [&](KernelOp kernel) {
-    return lowering.lower(kernel, getTakenOperands(kernel));
-  });
+  HostOptions hostOptions;
+  hostOptions.isInstrumented = options.isInstrumented;
+  auto lower = [&](KernelOp kernel) { return lowering.lower(kernel, getTakenOperands(kernel)); };
+  LogicalResult built = buildHostProgram(*step, *program, lower, hostOptions);
   if (failed(built))
     return failure();
   return program;

@@ -8,6 +8,7 @@
 
 #include "memopt/Pipelines/Pipelines.h"
 
+#include "memopt/Conversion/HostProgram.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Target/Cpu/CpuTarget.h"
 #include "memopt/Transforms/Passes.h"
@@ -42,6 +43,8 @@ void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &o
   optimizer.eps = options.eps;
   optimizer.maxGradNorm = options.maxGradNorm;
   manager.addPass(createInsertOptimizerPass(optimizer));
+  // Whoever refuses a step at its loss finds all state as it was.
+  manager.addPass(createGuardStatePass());
   // Gradient rules write the general case; folding and CSE take away multiplications by one,
   // repeated broadcasts, and forward values that several rules asked for.
   manager.addNestedPass<func::FuncOp>(createCanonicalizerPass());
@@ -94,6 +97,7 @@ void memopt::registerMemoptDialects(DialectRegistry &registry) {
                   vector::VectorDialect>();
   registerUpstreamInterfaces(registry);
   registerCpuTarget(registry);
+  registerHostInstructions(registry);
 }
 
 void memopt::registerMemoptPipelines() {

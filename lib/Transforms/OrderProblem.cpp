@@ -188,6 +188,8 @@ void OrderProblem::addWriteOrder(const StepModel &step) {
       if (!isInstruction(maker))
         continue;
       std::vector<int32_t> &after = problem.ops[numbers.lookup(maker)].after;
+      if (CommitOp commit = step.getCommit(); commit && step.writesState(write))
+        after.push_back(numbers.lookup(commit));
       for (ReadOp read : step.getReads(variable))
         for (Operation *reader : getReaders(read))
           if (reader != maker)

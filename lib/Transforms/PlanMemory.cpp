@@ -65,7 +65,7 @@ static void writeOffsets(const StepModel &step, const KernelGraph &graph,
       function.setArgAttr(cast<BlockArgument>(buffer.value).getArgNumber(),
                           MemoptDialect::kOffsetAttr, offset);
   }
-  int64_t libraryCalls = 0;
+  llvm::StringMap<uint64_t> numbers; ///< next of each list
   for (Operation *op : graph.getInstructions()) {
     SmallVector<int64_t> own;
     for (Value result : op->getResults())
@@ -74,8 +74,8 @@ static void writeOffsets(const StepModel &step, const KernelGraph &graph,
     for (unsigned workspace : graph.getWorkspacesOf(op))
       own.push_back(offsets[workspace]);
     cast<InstructionOpInterface>(op).setOffsetsAttr(builder.getDenseI64ArrayAttr(own));
-    if (auto call = dyn_cast<LibraryCallOp>(op))
-      call.setNumber(libraryCalls++);
+    if (auto listed = dyn_cast<ListedOpInterface>(op))
+      listed.setNumber(numbers[listed.getListName()]++);
   }
 }
 

@@ -19,7 +19,10 @@
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Passes.h"
 
+#include "llvm/ADT/StringMap.h"
+
 #include <map>
+#include <set>
 
 namespace mlir::memopt {
 #define GEN_PASS_DEF_VERIFYPLANNEDPASS
@@ -92,7 +95,7 @@ public:
     if (failed(placeVariables()) || failed(placeInputs()) || failed(runBlock(step.getBody())))
       return failure();
     return success(succeeded(checkVariables()) && succeeded(checkHeights()) &&
-                   succeeded(checkCalls()));
+                   succeeded(checkNumbers()));
   }
 
 private:
@@ -110,6 +113,9 @@ private:
     for (auto variable : step.getModule().getOps<VariableOp>())
       if (!owns(places[variable], variable))
         return variable.emitOpError("shares bytes with another variable");
+    for (auto variable : step.getModule().getOps<VariableOp>())
+      if (Place home = getHome(variable); variable.isState() && home.bytes.begin < home.bytes.end)
+        stateHomes[static_cast<size_t>(home.space)][home.bytes.begin] = variable;
     return success();
   }
 
@@ -167,6 +173,7 @@ private:
         return failure();
     if (auto write = dyn_cast<WriteOp>(op))
       return checkStored(write);
+    isCommitted |= isa<CommitOp>(op);
     auto instruction = dyn_cast<InstructionOpInterface>(op);
     return instruction ? runInstruction(instruction) : success();
   }
@@ -226,7 +233,8 @@ private:
           return instruction->emitOpError()
                  << "makes two buffers at " << place.bytes.begin << " and " << other.bytes.begin
                  << " that overlap";
-      if (failed(checkInPlace(instruction, index, place)))
+      if (failed(checkInPlace(instruction, index, place)) ||
+          failed(checkCommitted(instruction, place)))
         return failure();
     }
     // The results of a wait were taken when what it waits for was started.
@@ -282,6 +290,22 @@ private:
                                  << operand.getOperandNumber() << ", which it does not allow";
     }
     return success();
+  }
+
+  /// State keeps its bytes until the loss was committed.
+  LogicalResult checkCommitted(Operation *op, const Place &made) {
+    if (isCommitted || !step.getCommit())
+      return success();
+    // Homes do not overlap: only the last one that begins before our end may reach into us.
+    const auto &homes = stateHomes[static_cast<size_t>(made.space)];
+    auto next = homes.lower_bound(made.bytes.end);
+    if (next == homes.begin())
+      return success();
+    VariableOp variable = std::prev(next)->second;
+    if (!getHome(variable).overlaps(made))
+      return success();
+    return op->emitOpError() << "writes into '" << variable.getSymName()
+                             << "' before the loss was committed";
   }
 
   //===--------------------------------------------------------------------===//
@@ -361,27 +385,29 @@ private:
     return success();
   }
 
-  /// Library calls are numbered from 0 without gaps.
-  LogicalResult checkCalls() {
-    llvm::SmallDenseSet<int64_t> numbers;
-    int64_t count = 0;
-    WalkResult result = step.getFunction().walk([&](LibraryCallOp call) {
-      ++count;
-      if (call.getNumber() && numbers.insert(*call.getNumber()).second)
+  /// Each list's instructions are numbered from 0 without gaps.
+  LogicalResult checkNumbers() {
+    llvm::StringMap<std::set<uint64_t>> lists;
+    WalkResult result = step.getFunction().walk([&](ListedOpInterface listed) {
+      std::optional<uint64_t> number = listed.getNumber();
+      if (number && lists[listed.getListName()].insert(*number).second)
         return WalkResult::advance();
-      call.emitOpError("has no number of its own in the planned program");
+      listed->emitOpError("has no number of its own in the planned program");
       return WalkResult::interrupt();
     });
     if (result.wasInterrupted())
       return failure();
-    for (int64_t number = 0; number < count; ++number)
-      if (!numbers.contains(number))
+    for (const auto &list : lists)
+      if (*list.second.rbegin() + 1 != list.second.size())
         return emitError(step.getModule().getLoc())
-               << "has " << count << " library calls, but none has number " << number;
+               << "numbers the " << list.second.size() << " entries of '" << list.first()
+               << "' up to " << *list.second.rbegin();
     return success();
   }
 
   const StepModel &step;
+  bool isCommitted = false;
+  std::map<int64_t, VariableOp> stateHomes[kNumSpaces]; ///< by first byte
   Ownership ownership[kNumSpaces];
   DenseMap<const void *, Place> places;
   DenseMap<Value, const void *> aliases;

@@ -54,10 +54,12 @@ static int64_t getAvailableMemory() {
   return std::min(kib > std::numeric_limits<int64_t>::max() / 1024 ? kib : kib * 1024, limit);
 }
 
-StatusOr<Arena> Arena::allocate(int64_t bytes, bool isChecked) {
-  Arena arena;
+StatusOr<std::unique_ptr<Arena>> HostArena::allocate(int64_t bytes, bool isChecked) {
+  std::unique_ptr<HostArena> arena(new HostArena());
   if (bytes == 0)
-    return arena;
+    return std::unique_ptr<Arena>(std::move(arena));
+  if (bytes < 0)
+    return badInput("an arena cannot have " + std::to_string(bytes) + " bytes");
   int64_t available = getAvailableMemory();
   if (bytes > available)
     return environmentError("the arena takes " + std::to_string(bytes) +
@@ -69,41 +71,35 @@ StatusOr<Arena> Arena::allocate(int64_t bytes, bool isChecked) {
   if (address == MAP_FAILED)
     return environmentError("allocating an arena of " + std::to_string(bytes) +
                             " bytes: " + std::strerror(errno));
-  arena.mapping = static_cast<char *>(address);
-  arena.totalBytes = totalBytes;
-  arena.mapped = arena.mapping + page;
-  arena.mappedBytes = mappedBytes;
-  if (::mprotect(arena.mapped, size_t(mappedBytes), PROT_READ | PROT_WRITE) != 0)
+  arena->mapping = static_cast<char *>(address);
+  arena->totalBytes = totalBytes;
+  arena->mapped = arena->mapping + page;
+  arena->mappedBytes = mappedBytes;
+  if (::mprotect(arena->mapped, size_t(mappedBytes), PROT_READ | PROT_WRITE) != 0)
     return environmentError("allocating an arena of " + std::to_string(bytes) +
                             " bytes: " + std::strerror(errno));
-  ::madvise(arena.mapped, size_t(mappedBytes), MADV_HUGEPAGE); // only a hint
-  arena.bytes = bytes;
-  arena.isChecked = isChecked;
-  arena.start = isChecked ? arena.mapped + mappedBytes - roundUp(bytes, 64) : arena.mapped;
-  // Touching every page now is what makes the memory ours.
-  if (!isChecked)
-    std::memset(arena.mapped, 0, size_t(mappedBytes));
-  else
-    for (char *byte = arena.mapped; byte != arena.mapped + mappedBytes; ++byte)
-      *byte = char(getPattern(byte - arena.start));
-  return arena;
+  ::madvise(arena->mapped, size_t(mappedBytes), MADV_HUGEPAGE); // only a hint
+  arena->bytes = bytes;
+  arena->isChecked = isChecked;
+  arena->start = isChecked ? arena->mapped + mappedBytes - roundUp(bytes, 64) : arena->mapped;
+  arena->reset(); // touching every page now is what makes the memory ours
+  return std::unique_ptr<Arena>(std::move(arena));
 }
 
-Arena &Arena::operator=(Arena &&other) noexcept {
-  std::swap(mapping, other.mapping);
-  std::swap(totalBytes, other.totalBytes);
-  std::swap(mapped, other.mapped);
-  std::swap(mappedBytes, other.mappedBytes);
-  std::swap(start, other.start);
-  std::swap(bytes, other.bytes);
-  std::swap(mark, other.mark);
-  std::swap(isChecked, other.isChecked);
-  return *this;
-}
-
-Arena::~Arena() {
+HostArena::~HostArena() {
   if (mapping)
     ::munmap(mapping, size_t(totalBytes));
+}
+
+void HostArena::reset() {
+  mark = 0;
+  if (!mapped)
+    return;
+  if (!isChecked)
+    std::memset(mapped, 0, size_t(mappedBytes));
+  else
+    for (char *byte = mapped; byte != mapped + mappedBytes; ++byte)
+      *byte = char(getPattern(byte - start));
 }
 
 void Arena::noteHandedOut(const void *address, int64_t size) {
@@ -112,7 +108,7 @@ void Arena::noteHandedOut(const void *address, int64_t size) {
     mark = std::max(mark, std::min(bytes, int64_t(begin - start) + size));
 }
 
-void Arena::updateMark() {
+void HostArena::updateMark() {
   for (int64_t offset = bytes; offset > mark; --offset)
     if (static_cast<unsigned char>(start[offset - 1]) != getPattern(offset - 1)) {
       mark = offset;
@@ -120,7 +116,7 @@ void Arena::updateMark() {
     }
 }
 
-Status Arena::checkSlack() const {
+Status HostArena::checkSlack() const {
   auto check = [&](const char *begin, const char *end, const char *where) {
     for (const char *byte = begin; byte < end; ++byte)
       if (static_cast<unsigned char>(*byte) != getPattern(byte - start))
@@ -135,7 +131,7 @@ Status Arena::checkSlack() const {
   return check(mapped, start, "before");
 }
 
-bool Arena::isGuard(const void *address) const {
+bool HostArena::isGuard(const void *address) const {
   const char *byte = static_cast<const char *>(address);
   return mapping && byte >= mapping && byte < mapping + totalBytes &&
          !(byte >= mapped && byte < mapped + mappedBytes);

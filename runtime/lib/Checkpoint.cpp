@@ -29,7 +29,7 @@ static bool isModel(const VariableSpec &variable) {
   return variable.role == "parameter" || variable.role == "buffer";
 }
 static bool isOptimizer(const VariableSpec &variable) {
-  return !isModel(variable) && variable.role != "hyperparameter";
+  return !isModel(variable) && variable.isState();
 }
 
 /// Without slashes at its end, so that names beside it can be made.

@@ -1,4 +1,4 @@
-//===- Device.cpp - what gives memory to programs -------------------------===//
+//===- Device.cpp - what gives memory and moves bytes ---------------------===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -7,20 +7,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/Device.h"
+#include "CpuDevice.h"
 #include "memopt-runtime/Json.h"
 #include <dlfcn.h>
 
 using namespace memopt;
-
-namespace {
-class CpuDevice : public Device {
-public:
-  std::string getName() const override { return "cpu"; }
-  StatusOr<Arena> allocate(int64_t bytes, bool isChecked) override {
-    return Arena::allocate(bytes, isChecked);
-  }
-};
-} // namespace
 
 /// Says what is missing for CUDA on this machine.
 static Status explainCuda() {
@@ -38,7 +29,7 @@ static Status explainCuda() {
 
 StatusOr<std::unique_ptr<Device>> Device::open(const std::string &name) {
   if (name == "cpu")
-    return std::unique_ptr<Device>(std::make_unique<CpuDevice>());
+    return createCpuDevice();
   if (name == "cuda")
     return explainCuda();
   return badInput("device " + quote(name) + " is unknown; known are 'cpu' and 'cuda'");

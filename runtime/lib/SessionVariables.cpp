@@ -131,15 +131,9 @@ void Session::setHyperparameters(double learningRate, int64_t step, int64_t seed
       continue;
     if (variable.name == "lr")
       storeElement(variable.dtype, getAddress(variable), learningRate);
-    else
-      std::memcpy(getAddress(variable), variable.name == "step" ? &step : &seed, sizeof step);
+    else if (variable.name == "step")
+      std::memcpy(getAddress(variable), &step, sizeof step);
+    else if (variable.name == "seed")
+      std::memcpy(getAddress(variable), &seed, sizeof seed);
   }
-}
-
-const VariableSpec *Session::findNonFiniteVariable() const {
-  for (const VariableSpec &variable : getManifest().variables)
-    if (variable.role != "hyperparameter" && variable.role != "gradient" &&
-        findNonFinite(variable.dtype, getAddress(variable), getElementCount(variable.shape)) >= 0)
-      return &variable;
-  return nullptr;
 }

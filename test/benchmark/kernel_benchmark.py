@@ -21,7 +21,7 @@ LOOP = r"""
 #include <stdint.h>
 #include <omp.h>
 typedef void (*body_type)(void *, int64_t, int64_t);
-static void parallel_for(int64_t count, int64_t grain, body_type body, void *closure) {
+static void parallel_for(void *session, int64_t count, int64_t grain, body_type body, void *closure) {
   if (count <= grain || omp_get_max_threads() == 1) { body(closure, 0, count); return; }
 #pragma omp parallel
   {
@@ -30,8 +30,13 @@ static void parallel_for(int64_t count, int64_t grain, body_type body, void *clo
     if (begin < end) body(closure, begin, end);
   }
 }
-static void *table[4];
-void *make_table(int threads) { omp_set_num_threads(threads); table[2] = (void *)parallel_for; return table; }
+static void *table[2], *step[4]; /* as in ProgramInterface.h */
+void *make_step(int threads) {
+  omp_set_num_threads(threads);
+  table[1] = (void *)parallel_for;
+  step[1] = table;
+  return step;
+}
 """
 ID2, ROW, COLUMN = "(d0, d1) -> (d0, d1)", "(d0, d1) -> (d0)", "(d0, d1) -> (d1)"
 ID3, CHUNK = "(d0, d1, d2) -> (d0, d1, d2)", "(d0, d1, d2) -> (d0, d2)"
@@ -217,8 +222,8 @@ def main():
         subprocess.run(["gcc", "-O2", "-fopenmp", "-shared", "-fPIC", loop, "-o", loop + ".so"], check=True)
         subprocess.run(["kernel-compile", source, "-o", source + ".so"], check=True)
         helper, library = ctypes.CDLL(loop + ".so"), ctypes.CDLL(source + ".so")
-        helper.make_table.restype = ctypes.c_void_p
-        library.memopt_program_bind(ctypes.c_void_p(helper.make_table(arguments.threads)))
+        helper.make_step.restype = ctypes.c_void_p
+        step = ctypes.c_void_p(helper.make_step(arguments.threads))
         for name, kernel in chosen.items():
             buffers = [make(value) for value in kernel.arguments] + [np.zeros(v.shape, DTYPES[v.dtype]) for v in kernel.results]
             pointers = [ctypes.c_void_p(buffer.ctypes.data) for buffer in buffers]
@@ -226,7 +231,7 @@ def main():
             best = float("inf")
             for _ in range(arguments.repeat):
                 start = time.perf_counter()
-                function(*pointers)
+                function(step, *pointers)
                 best = min(best, time.perf_counter() - start)
             size = sum(buffer.nbytes for buffer in buffers)
             if name == "embedding":

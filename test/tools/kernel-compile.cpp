@@ -7,13 +7,12 @@
 //===----------------------------------------------------------------------===//
 //
 // Each function of the input holds one memopt.kernel. The shared object exports a function of that
-// name, which takes pointers to the kernel's operands and results, and memopt_program_bind. In a
-// function of several kernels the others get numbers behind the name. An attribute
+// name, which takes a pointer to a memopt_step and then pointers to the kernel's operands and results.
+// In a function of several kernels the others get numbers behind the name. An attribute
 // `test.result_buffers` on the function says which operand's buffer each result takes.
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Conversion/HostProgram.h"
 #include "memopt/Conversion/KernelLowering.h"
 #include "memopt/Conversion/ObjectEmission.h"
 
@@ -36,27 +35,7 @@ using namespace mlir;
 using namespace mlir::memopt;
 namespace cl = llvm::cl;
 
-static void addBind(ModuleOp program) {
-  OpBuilder builder = OpBuilder::atBlockEnd(program.getBody());
-  Location location = program.getLoc();
-  auto pointer = LLVM::LLVMPointerType::get(program.getContext());
-  auto none = LLVM::LLVMVoidType::get(program.getContext());
-  auto global = LLVM::GlobalOp::create(builder, location, pointer, /*isConstant=*/false,
-                                       LLVM::Linkage::Internal, kRuntimeTableGlobal, Attribute());
-  builder.createBlock(&global.getInitializerRegion());
-  LLVM::ReturnOp::create(builder, location,
-                         LLVM::ZeroOp::create(builder, location, pointer).getResult());
-  builder.setInsertionPointToEnd(program.getBody());
-  auto bind = LLVM::LLVMFuncOp::create(builder, location, "memopt_program_bind",
-                                       LLVM::LLVMFunctionType::get(none, {pointer}));
-  Block *entry = bind.addEntryBlock(builder);
-  builder.setInsertionPointToStart(entry);
-  Value slot = LLVM::AddressOfOp::create(builder, location, pointer, kRuntimeTableGlobal);
-  LLVM::StoreOp::create(builder, location, entry->getArgument(0), slot);
-  LLVM::ReturnOp::create(builder, location, ValueRange{});
-}
-
-/// @name(pointers...) { @kernel(pointers...) }
+/// @name(step, pointers...) { @kernel(step, pointers...) }
 static void addExport(ModuleOp program, StringRef name, StringRef kernel, unsigned count) {
   OpBuilder builder = OpBuilder::atBlockEnd(program.getBody());
   Location location = program.getLoc();
@@ -111,7 +90,6 @@ int main(int argc, char **argv) {
   options.vectorBytes = getVectorBytes(*cpu);
   options.scheduleOutput = printSchedule ? &llvm::outs() : nullptr;
   OwningOpRef<ModuleOp> program = ModuleOp::create(UnknownLoc::get(&context));
-  addBind(*program);
   KernelLowering lowering(*program, options);
   for (auto function : source->getOps<func::FuncOp>()) {
     auto buffers = function->getAttrOfType<DenseI64ArrayAttr>("test.result_buffers");
@@ -122,7 +100,7 @@ int main(int argc, char **argv) {
         return 1;
       std::string name = function.getName().str();
       addExport(*program, number ? name + "_" + std::to_string(number) : name, *symbol,
-                kernel->getNumOperands() + kernel->getNumResults());
+                1 + kernel->getNumOperands() + kernel->getNumResults());
     }
   }
   if (timing)

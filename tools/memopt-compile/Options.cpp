@@ -65,6 +65,9 @@ static constexpr OptionRow kOptions[] = {
      "measure this machine and write its profile instead of compiling a model"},
     {"report", "FILE.json", "", "write the plan for programs"},
     {"explain", "", "", "print the plan in words"},
+    {"instrument", "on|off", "on",
+     "report each instruction while it runs, which timelines, saved gradients and the search for "
+     "the origin of a NaN need"},
     {"reference", "", "", "plain loops instead of libraries, to check them"},
     {"threads", "N", "0",
      "compiler threads (default: this machine's); the result does not depend on it"},
@@ -268,6 +271,10 @@ static llvm::Error fillChoices(const CommandLine &line, CompileOptions &options)
   if (!dropout)
     return dropout.takeError();
   options.dropout = *dropout;
+  llvm::Expected<bool> instrument = parseChoice("instrument", line.get("instrument"), "on", "off");
+  if (!instrument)
+    return instrument.takeError();
+  options.isInstrumented = *instrument;
   if (!line.isSet("device-memory"))
     return llvm::Error::success();
   llvm::Expected<int64_t> bytes = parseBytes("device-memory", line.get("device-memory"));

@@ -31,6 +31,7 @@ struct CompileOptions {
   bool dropout = true;
   bool reference = false; ///< plain loops instead of libraries
   int runThreads = 1;     ///< that library calls are planned for
+  bool isInstrumented = true;
   int compilerThreads = 0; ///< 0: as many as the machine has
   int64_t deviceBudget = -1;
   mlir::memopt::PipelineOptions pipeline;

@@ -203,6 +203,7 @@ private:
   LogicalResult writePackage() {
     mlir::memopt::ProgramOptions program;
     program.threads = options.compilerThreads;
+    program.isInstrumented = options.isInstrumented;
     if (options.emit == Emit::Llvm)
       return mlir::memopt::printProgram(*module, program, llvm::outs());
     FailureOr<std::string> processor =
@@ -216,6 +217,7 @@ private:
     mlir::memopt::ManifestOptions manifest;
     manifest.mode = options.evaluate ? "eval" : "train";
     manifest.targetFeatures = *processor;
+    manifest.isInstrumented = options.isInstrumented;
     manifest.planText = mlir::memopt::explainPlan(*module);
     if (!options.evaluate)
       manifest.optimizer = llvm::json::Object{{"name", options.pipeline.optimizer.getValue()},

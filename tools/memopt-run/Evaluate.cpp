@@ -76,12 +76,12 @@ static Status initialize(Run &run) {
 /// Runs all batches and adds up the outputs of one element, weighted by samples.
 static Status runBatches(Run &run, int64_t steps, AccuracyCounter &accuracy) {
   const Manifest &manifest = run.session.getManifest();
-  int64_t batchSize = run.data ? run.data->getBatchSize() : 1;
-  Progress progress(run.options.isQuiet, batchSize,
+  Progress progress(run.options.isQuiet, run.getStepSize(),
                     manifest.predictedPeakBytes[MEMOPT_SPACE_DEVICE]);
   int lossIndex = manifest.getLossIndex();
   for (int64_t step = 0; step < steps && !isInterrupted(); ++step) {
-    MEMOPT_RETURN_IF_ERROR(run.runStep(step + 1, step, 0, run.options.seed.value_or(0)));
+    run.position = step;
+    MEMOPT_RETURN_IF_ERROR(run.runStep(step + 1, 0, run.options.seed.value_or(0)));
     int64_t samples = run.data ? run.data->getSampleCount(step) : 1;
     run.report.samples += samples;
     double loss = 0;
@@ -108,9 +108,9 @@ Status memopt::evaluate(Run &run) {
   AccuracyCounter accuracy(run.session);
   Trace trace(run.session.getManifest(), run.options.trace.empty() ? 0 : steps);
   if (!run.options.trace.empty())
-    run.session.setTrace(&trace);
+    MEMOPT_RETURN_IF_ERROR(run.session.setTrace(&trace).withContext("--trace"));
   Status status = runBatches(run, steps, accuracy);
-  run.session.setTrace(nullptr);
+  (void)run.session.setTrace(nullptr);
   run.report.measureOverhead(run.session);
   if (!run.options.trace.empty())
     if (Status written = trace.write(run.options.trace); status.isOk() && !written.isOk())

@@ -195,6 +195,7 @@ static bool isCompileOption(const std::string &name) {
                                       "--offload-activation",
                                       "--threads",
                                       "--explain",
+                                      "--instrument",
                                       "--machine-profile",
                                       "--reference",
                                       "--pipeline",

@@ -43,23 +43,24 @@ BytesBySpace RunReport::getUsedPeakBytes(const Session &session) {
   return used;
 }
 
-static ordered_json toJson(const BytesBySpace &bytes, int64_t disk) {
-  return {
-      {"device", bytes[MEMOPT_SPACE_DEVICE]}, {"host", bytes[MEMOPT_SPACE_HOST]}, {"disk", disk}};
+static ordered_json toJson(const BytesBySpace &bytes) {
+  ordered_json result;
+  for (int space = 0; space < countedSpaces; ++space)
+    result[getSpaceName(space)] = bytes[size_t(space)];
+  return result;
 }
 
 Status RunReport::write(const std::string &path, const Session &session,
                         bool isMemoryChecked) const {
   const Manifest &manifest = session.getManifest();
-  ordered_json report = {
-      {"format", "memopt-run-report"},
-      {"version", 1},
-      {"losses", losses}, // a loss that is not finite becomes null
-      {"step_seconds", stepSeconds},
-      {"compile_seconds", compileSeconds},
-      {"predicted_peak_bytes", toJson(manifest.predictedPeakBytes, manifest.predictedDiskBytes)}};
+  ordered_json report = {{"format", "memopt-run-report"},
+                         {"version", 1},
+                         {"losses", losses}, // a loss that is not finite becomes null
+                         {"step_seconds", stepSeconds},
+                         {"compile_seconds", compileSeconds},
+                         {"predicted_peak_bytes", toJson(manifest.predictedPeakBytes)}};
   if (isMemoryChecked)
-    report["used_peak_bytes"] = toJson(getUsedPeakBytes(session), 0);
+    report["used_peak_bytes"] = toJson(getUsedPeakBytes(session));
   report["hot_path_allocations"] = AllocationCounter::count.load();
   report["overhead_bytes"] = {{"device", 0}, {"host", overheadBytes}};
   if (manifest.mode == "eval") {

@@ -25,8 +25,6 @@ static bool mayKeepLastBatch(const Manifest &manifest) {
 
 Status Run::openData(int64_t seed) {
   const Manifest &manifest = session.getManifest();
-  for (const InputSpec &input : manifest.inputs)
-    inputs.push_back(session.getAddress(input));
   if (options.data.empty()) {
     if (manifest.inputs.empty())
       return Status::ok();
@@ -45,6 +43,9 @@ Status Run::openData(int64_t seed) {
                           DataSource::open(options.data, manifest.inputs, dataOptions, notices));
   for (const std::string &text : notices)
     notice("note: " + text);
+  session.setBatches([this](int64_t iteration, const std::vector<char *> &targets) {
+    return data->fill(position + iteration, targets);
+  });
   return Status::ok();
 }
 
@@ -52,22 +53,23 @@ int64_t Run::countSteps() const {
   if (options.steps)
     return *options.steps;
   int64_t steps;
-  if (__builtin_mul_overflow(options.epochs.value_or(1), data ? data->getBatchesPerEpoch() : 1,
-                             &steps))
+  int64_t batches = data ? data->getBatchesPerEpoch() : 1;
+  batches /= session.getManifest().getBatchesPerStep();
+  if (__builtin_mul_overflow(options.epochs.value_or(1), batches, &steps))
     return std::numeric_limits<int64_t>::max();
   return steps;
 }
 
-Status Run::runStep(int64_t step, int64_t position, double rate, int64_t seed) {
+int64_t Run::getStepSize() const {
+  return (data ? data->getBatchSize() : 1) * session.getManifest().getBatchesPerStep();
+}
+
+Status Run::runStep(int64_t step, double rate, int64_t seed) {
   auto runCounted = [&]() -> Status {
     CountAllocations counting;
-    if (data)
-      MEMOPT_RETURN_IF_ERROR(data->fill(position, inputs));
-    MEMOPT_RETURN_IF_ERROR(session.checkInputs());
-    int64_t begin = getTime();
     session.setHyperparameters(rate, step, seed);
     MEMOPT_RETURN_IF_ERROR(session.runStep());
-    report.stepSeconds.push_back(double(getTime() - begin) * 1e-9); // reserved
+    report.stepSeconds.push_back(session.getStepSeconds()); // reserved
     return Status::ok();
   };
   // Room for what the step reports is made outside of it.

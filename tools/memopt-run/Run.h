@@ -22,14 +22,17 @@ struct Run {
   Session &session;
   RunReport report;
   std::unique_ptr<DataSource> data; ///< null for a program without inputs
-  std::vector<char *> inputs;       ///< their places in the arena
+  int64_t position = 0;             ///< in the data, of the step's first batch
 
-  /// Opens the data and looks up the inputs' places.
+  /// Opens the data, from which the session takes its batches.
   Status openData(int64_t seed);
   /// Steps that the options ask for.
   int64_t countSteps() const;
-  /// One step on the batch at a position; what it allocates is counted. A failure names `step`.
-  Status runStep(int64_t step, int64_t position, double rate, int64_t seed);
+  /// Samples of a step.
+  int64_t getStepSize() const;
+  /// One step on the batches from `position` on; what it allocates is counted. A failure names
+  /// `step`.
+  Status runStep(int64_t step, double rate, int64_t seed);
 };
 
 /// Trains from where the checkpoint or the options say. A stop by Ctrl-C is a failure of code

@@ -74,14 +74,14 @@ static Status saveGradients(const Run &run) {
 static Status runSteps(Run &run, TrainingState &state, int64_t steps, int64_t lastStep) {
   const Manifest &manifest = run.session.getManifest();
   const OutputSpec &lossOutput = manifest.outputs[size_t(manifest.getLossIndex())];
-  Progress progress(run.options.isQuiet, run.data ? run.data->getBatchSize() : 1,
+  Progress progress(run.options.isQuiet, run.getStepSize(),
                     manifest.predictedPeakBytes[MEMOPT_SPACE_DEVICE]);
   for (int64_t done = 0; done < steps && !isInterrupted(); ++done) {
     int64_t step = state.step + 1;
-    MEMOPT_RETURN_IF_ERROR(
-        run.runStep(step, state.dataPosition, state.schedule.at(step), state.seed));
+    run.position = state.dataPosition;
+    MEMOPT_RETURN_IF_ERROR(run.runStep(step, state.schedule.at(step), state.seed));
     state.step = step;
-    ++state.dataPosition;
+    state.dataPosition += manifest.getBatchesPerStep();
     double loss = run.session.readScalar(lossOutput);
     run.report.losses.push_back(loss);
     progress.show(step, lastStep, loss, run.report.stepSeconds.back());
@@ -106,12 +106,12 @@ Status memopt::train(Run &run) {
   MEMOPT_RETURN_IF_ERROR(
       setSchedule(run.options, run.session.getManifest(), lastStep, state.schedule));
   if (!run.options.saveGradients.empty())
-    run.session.captureGradients();
+    MEMOPT_RETURN_IF_ERROR(run.session.captureGradients().withContext("--save-gradients"));
   Trace trace(run.session.getManifest(), run.options.trace.empty() ? 0 : steps);
   if (!run.options.trace.empty())
-    run.session.setTrace(&trace);
+    MEMOPT_RETURN_IF_ERROR(run.session.setTrace(&trace).withContext("--trace"));
   Status status = runSteps(run, state, steps, lastStep);
-  run.session.setTrace(nullptr);
+  (void)run.session.setTrace(nullptr);
   run.report.measureOverhead(run.session);
   // The timeline is wanted most when something went wrong.
   if (!run.options.trace.empty())

@@ -38,14 +38,14 @@ static Status checkUse(const RunOptions &options, const Manifest &manifest) {
 
 static Status runPackage(const RunOptions &options, const CompiledPackage &package) {
   MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::open(options.device));
-  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Package> loaded,
-                          Package::load(package.path, &LibraryCall::create));
+  MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(package.path));
   MEMOPT_RETURN_IF_ERROR(checkUse(options, loaded->getManifest()));
   SessionOptions sessionOptions{options.isMemoryChecked, options.isStoppedOnNan};
-  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
-                          Session::create(std::move(loaded), *device, sessionOptions));
+  MEMOPT_ASSIGN_OR_RETURN(
+      std::unique_ptr<Session> session,
+      Session::create(std::move(loaded), *device, &LibraryCall::create, sessionOptions));
   explainFaults(*session);
-  Run run{options, *session, {}, nullptr, {}};
+  Run run{options, *session, {}, nullptr};
   run.report.compileSeconds = package.seconds;
   Status status = session->getManifest().mode == "train" ? train(run) : evaluate(run);
   // An interrupted run has results too.

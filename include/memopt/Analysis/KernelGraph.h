@@ -25,22 +25,6 @@
 
 namespace mlir::memopt {
 
-/// Whether `op` runs at run time. Reads, writes, marks and reshapes do not.
-inline bool isInstruction(Operation *op) { return isa_and_nonnull<InstructionOpInterface>(op); }
-
-/// Whether `op` gives its operand another shape and nothing else, so that both are one buffer.
-bool isReshape(Operation *op);
-
-/// The value whose buffer `value` lies in: reshapes looked through.
-Value getBufferRoot(Value value);
-
-/// The instruction that started what `wait` waits for; null of an instruction that waits for nothing.
-Operation *getStart(Operation *wait);
-
-/// The byte offset that memory planning gave to the buffer of `value`, in the arena of its space;
-/// fails where it gave none.
-FailureOr<int64_t> getPlannedOffset(Value value);
-
 /// One contiguous piece of memory with one life in a step.
 struct Buffer {
   enum class Kind { Variable, Input, Result, Workspace };
@@ -84,9 +68,9 @@ public:
     return found == workspacesOf.end() ? ArrayRef<unsigned>() : ArrayRef(found->second);
   }
 
-  /// Writes whose value cannot be made in place: their producer is no instruction of their block,
-  /// the variable's old value is still read later, or the kernel reads it in another order. Each
-  /// needs a copy.
+  /// Writes whose value cannot be made in place: their producer is no instruction of their block or
+  /// runs before the commit, the variable's old value is still read later, or the kernel reads it in
+  /// another order. Each needs a copy.
   ArrayRef<WriteOp> getWritesNeedingCopies() const { return copies; }
 
   /// The buffers that result `buffer` may take over where they end: operands of at least its bytes
@@ -114,10 +98,12 @@ private:
   void extendFlight(Operation *start, int64_t waitTime);
   int64_t stretchOverLoops(Value root, Operation *user, int64_t time) const;
   void bindWrites(func::FuncOp function);
+  bool isBeforeCommit(Operation *producer, WriteOp write) const;
   bool canStoreDirectly(WriteOp write, ArrayRef<ReadOp> reads) const;
   bool canTake(ArrayRef<InPlaceOperand> allowed, unsigned operand) const;
 
   bool mayTakeRows;
+  int64_t commitTime = 0; ///< 0 without a commit
   SmallVector<Operation *> instructions;
   SmallVector<Buffer> buffers;
   SmallVector<Loop> loops;

@@ -46,11 +46,18 @@ public:
   }
   ArrayRef<GradientOp> getGradients() const { return gradients; }
 
-  /// Each block writes a variable at most once.
+  /// What shows the loss to the runtime; null where nothing does.
+  CommitOp getCommit() const { return commit; }
+  /// Whether the write changes a variable that is state.
+  bool writesState(WriteOp write) const;
+
+  /// Each block writes a variable at most once, and where there is a loss, state is written behind
+  /// the step's one commit.
   LogicalResult verifyAccesses() const;
 
 private:
   StepModel(ModuleOp module, func::FuncOp function);
+  LogicalResult verifyCommit() const;
 
   template <typename OpTy>
   using ByVariable = llvm::MapVector<StringAttr, SmallVector<OpTy, 1>>;
@@ -65,6 +72,7 @@ private:
   ByVariable<ReadOp> reads;
   ByVariable<WriteOp> writes;
   SmallVector<GradientOp> gradients;
+  CommitOp commit;
 };
 
 /// The path of the module that a location came from, such as "net.layer1.0.conv1"; empty when

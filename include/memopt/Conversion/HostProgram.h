@@ -1,4 +1,4 @@
-//===- HostProgram.h - the step function of a planned program -*- C++ -*-===//
+//===- HostProgram.h - the step function of a program -----------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -9,26 +9,19 @@
 #ifndef MEMOPT_CONVERSION_HOSTPROGRAM_H
 #define MEMOPT_CONVERSION_HOSTPROGRAM_H
 
-#include "memopt/Dialect/Memopt.h"
-
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/BuiltinOps.h"
-#include "llvm/ADT/STLFunctionalExtras.h"
+#include "memopt/Analysis/StepModel.h"
+#include "memopt/Conversion/HostEmitter.h"
 
 namespace mlir::memopt {
 
-/// Gives the symbol, in the module under construction, of the function that runs `kernel`. It takes
-/// one pointer per operand, then one per result.
-using KernelSymbolFn = llvm::function_ref<FailureOr<std::string>(KernelOp kernel)>;
+/// Adds the entry points of a package's program (ProgramInterface.h) to `program`: a version and
+/// the step, which runs the instructions of the planned step in order. Fails with a diagnostic when
+/// something has no offset or does not say how it is emitted.
+LogicalResult buildHostProgram(const StepModel &step, ModuleOp program, KernelSymbolFn kernelSymbol,
+                               const HostOptions &options = {});
 
-/// Name of the global in the program that holds the runtime's table of functions, set by bind.
-inline constexpr llvm::StringLiteral kRuntimeTableGlobal = "memopt_runtime_table";
-
-/// Adds to `program` (a module of the LLVM dialect) the entry points of runtime/ProgramInterface.h
-/// for the planned function `step`: version, bind, and the step itself, a straight line of kernel
-/// and library calls on constant addresses. Instruction i of the manifest is the i-th call; library
-/// calls are numbered in order.
-LogicalResult buildHostProgram(func::FuncOp step, ModuleOp program, KernelSymbolFn kernelSymbol);
+/// Lets the dialect's instructions emit themselves.
+void registerHostInstructions(DialectRegistry &registry);
 
 } // namespace mlir::memopt
 

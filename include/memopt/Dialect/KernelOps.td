@@ -64,7 +64,8 @@ def Memopt_LibraryCallOp : Memopt_Instruction<"library_call", (ins Variadic<Memo
       LibraryCallAttrInterface:$call, DenseI64ArrayAttr:$operand_offsets, I64Attr:$workspace,
       OptionalAttr<StrAttr>:$implementation, OptionalAttr<I64Attr>:$number),
     [Pure, Memopt_Recomputable, DeclareOpInterfaceMethods<CostOpInterface, ["getFlops", "getBytesMoved"]>,
-     DeclareOpInterfaceMethods<InstructionOpInterface, ["getKindName", "getWork", "getWorkspaces"]>]> {
+     DeclareOpInterfaceMethods<InstructionOpInterface, ["getKindName", "getWork", "getWorkspaces"]>,
+     DeclareOpInterfaceMethods<ListedOpInterface, ["getListName", "describe"]>]> {
   let summary = "One call of a library";
   let description = [{
     `call` says what is computed. `operand_offsets[i]` is the element at which the call's view of operand i

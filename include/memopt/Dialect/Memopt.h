@@ -49,6 +49,30 @@ namespace mlir::memopt {
 Phase getPhase(Operation *op);
 void setPhase(Operation *op, Phase phase);
 
+//===----------------------------------------------------------------------===//
+// The kernel graph
+//===----------------------------------------------------------------------===//
+
+/// Whether `op` runs at run time. Reads, writes, marks and reshapes do not.
+inline bool isInstruction(Operation *op) { return isa_and_nonnull<InstructionOpInterface>(op); }
+
+/// Whether `op` gives its operand another shape and nothing else, so that both are one buffer.
+bool isReshape(Operation *op);
+
+/// The value whose buffer `value` lies in: reshapes looked through.
+Value getBufferRoot(Value value);
+
+/// The instruction that started what `wait` waits for; null of an instruction that waits for nothing.
+Operation *getStart(Operation *wait);
+
+/// The byte offset that memory planning gave to the buffer of `value`, in the arena of its space;
+/// fails where it gave none.
+FailureOr<int64_t> getPlannedOffset(Value value);
+
+//===----------------------------------------------------------------------===//
+// Modules
+//===----------------------------------------------------------------------===//
+
 /// The machine that a module is compiled for: its attribute `memopt.target`, or two threads of the
 /// processor at hand.
 TargetAttrInterface getTarget(Operation *op);

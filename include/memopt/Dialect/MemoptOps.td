@@ -15,6 +15,7 @@ include "memopt/Dialect/ShapeOps.td"
 include "memopt/Dialect/NeuralNetworkOps.td"
 include "memopt/Dialect/TrainingOps.td"
 include "memopt/Dialect/KernelOps.td"
+include "memopt/Dialect/FlowOps.td"
 include "memopt/Dialect/TargetAttributes.td"
 
 #endif // MEMOPT_DIALECT_MEMOPTOPS_TD

@@ -47,6 +47,10 @@ def Memopt_VariableOp : Memopt_Op<"variable", [Symbol]> {
     "::mlir::memopt::Role":$role)>];
   let extraClassDeclaration = [{
     ::mlir::RankedTensorType getTensorType() { return ::llvm::cast<::mlir::RankedTensorType>(getType()); }
+    /// Whether it is part of what a step changes for good: a refused step leaves it as it was.
+    bool isState() {
+      return getRole() == Role::Parameter || getRole() == Role::Buffer || getRole() == Role::OptimizerState;
+    }
     /// The type of what is read and written: that of the tensor in the variable's space.
     ::mlir::RankedTensorType getPlacedType() { return inSpace(getTensorType(), getPlacement()); }
   }];

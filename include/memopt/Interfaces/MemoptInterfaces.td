@@ -133,6 +133,22 @@ def InstructionOpInterface
   let verify = [{ return ::mlir::memopt::verifyInstruction($_op); }];
 }
 
+def ListedOpInterface : OpInterface<"ListedOpInterface", [InstructionOpInterface]> {
+  let description = [{
+    An instruction that the runtime finds in one of the lists of a package, such as `library_calls` or
+    `transfers`. Memory planning numbers those of each list from 0.
+  }];
+  let cppNamespace = "::mlir::memopt";
+  let methods = [
+    InterfaceMethod<"The key of the list.", "::llvm::StringRef", "getListName", (ins)>,
+    InterfaceMethod<"Its place in the list; nothing before memory is planned.", "::std::optional<uint64_t>",
+      "getNumber", (ins)>,
+    InterfaceMethod<"", "void", "setNumber", (ins "::std::optional<uint64_t>":$number)>,
+    InterfaceMethod<"Its entry, once it is planned.", "::llvm::json::Object", "describe",
+      (ins "::mlir::memopt::TargetAttrInterface":$target)>
+  ];
+}
+
 //===----------------------------------------------------------------------===//
 // Attributes
 //===----------------------------------------------------------------------===//

@@ -24,6 +24,7 @@ enum class WorkClass {
   GroupConvolution,  ///< all three with few channels in a group, depthwise among them
   AttentionForward,
   AttentionBackward,
+  Transfer, ///< between spaces, beside what computes
 };
 
 struct Work {

@@ -20,6 +20,7 @@ namespace mlir::memopt {
 struct ManifestOptions {
   std::string mode = "train"; ///< or "eval"
   std::string targetFeatures; ///< the processor compiled for, by name
+  bool isInstrumented = true; ///< as in ProgramOptions
   llvm::json::Object optimizer;
   std::string planText; ///< the plan in words
 };

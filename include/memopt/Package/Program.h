@@ -18,6 +18,7 @@ namespace mlir::memopt {
 
 struct ProgramOptions {
   int threads = 0; ///< compiler threads; 0: as many as the machine has. Bits do not depend on it.
+  bool isInstrumented = true; ///< each instruction is reported to the runtime
 };
 
 /// Generates code for every kernel of the planned module and its step function, and links it to

@@ -65,6 +65,15 @@ def InsertOptimizerPass : Pass<"memopt-insert-optimizer", "::mlir::ModuleOp"> {
 // From named ops to the kernel graph
 //===----------------------------------------------------------------------===//
 
+def GuardStatePass : Pass<"memopt-guard-state", "::mlir::ModuleOp"> {
+  let summary = "Let no state change before the loss is known";
+  let description = [{
+    Puts `memopt.commit` behind the loss, and behind that every write of a parameter, buffer or optimizer state,
+    with the ops that only make what is written. A step that the runtime refuses there has changed nothing.
+    Steps without a loss or without writes stay as they are.
+  }];
+}
+
 def ChooseLayoutPass : Pass<"memopt-choose-layout", "::mlir::func::FuncOp"> {
   let summary = "Store what convolutions touch with channels last";
   let description = [{

@@ -56,6 +56,8 @@ static double getArithmeticSeconds(const Work &work, const MachineProfile &profi
     return work.operations / profile.attentionForwardRate + work.functions / profile.scoreRate;
   case WorkClass::AttentionBackward:
     return work.operations / profile.attentionBackwardRate + work.functions / profile.scoreRate;
+  case WorkClass::Transfer:
+    return 0;
   }
   return 0;
 }
@@ -67,6 +69,7 @@ static double getStartSeconds(WorkClass workClass, const MachineProfile &profile
   case WorkClass::Matmul:
   case WorkClass::AttentionForward:
   case WorkClass::AttentionBackward:
+  case WorkClass::Transfer:
     return profile.callSeconds;
   case WorkClass::Convolution:
   case WorkClass::ConvolutionWeight:

@@ -23,51 +23,77 @@
 
 #include "memopt-runtime/Status.h"
 #include <cstdint>
+#include <memory>
 
 namespace memopt {
 
+/// Memory of a device. The bytes may be out of the host's reach; see isHostAccessible.
 class Arena {
 public:
-  /// Allocates `bytes` (zeroed, or filled with the pattern when `isChecked`). Asking for more than
-  /// the machine has is an Environment error, not a kill by the system later. No bytes: a null
-  /// base.
-  static StatusOr<Arena> allocate(int64_t bytes, bool isChecked);
+  virtual ~Arena() = default;
+  Arena(const Arena &) = delete;
+  Arena &operator=(const Arena &) = delete;
 
-  Arena() = default;
-  Arena(Arena &&other) noexcept { *this = static_cast<Arena &&>(other); }
-  Arena &operator=(Arena &&other) noexcept;
-  ~Arena();
-
+  /// Where it begins, as programs of its device address it; null when it has no bytes.
   char *base() const { return start; }
   int64_t size() const { return bytes; }
 
-  /// Bytes of memory that it holds, page rounding included, guard pages not.
-  int64_t residentBytes() const { return mappedBytes; }
+  /// Whether the host reads and writes at base() itself.
+  virtual bool isHostAccessible() const = 0;
+
+  /// Bytes of memory that it holds, rounding included, guard pages not.
+  virtual int64_t residentBytes() const = 0;
+
+  /// Fills it as it was when it was allocated; nothing counts as used any more.
+  virtual void reset() = 0;
 
   /// Takes note of bytes handed to a library as its workspace: they count as used whether it writes
   /// there or not. Addresses outside the arena are ignored.
   void noteHandedOut(const void *address, int64_t size);
 
   /// Looks for written bytes above the highest known one. Only for a checked arena.
-  void updateMark();
+  virtual void updateMark() = 0;
 
   /// End of the highest byte seen written or handed out, as an offset.
   int64_t usedPeakBytes() const { return mark; }
 
   /// A failure when the slack before or behind the arena was written. Only for a checked arena.
-  Status checkSlack() const;
+  virtual Status checkSlack() const = 0;
 
   /// True when `address` lies in one of the unreadable pages around the arena.
-  bool isGuard(const void *address) const;
+  virtual bool isGuard(const void *address) const = 0;
+
+protected:
+  Arena() = default;
+
+  char *start = nullptr;
+  int64_t bytes = 0;
+  int64_t mark = 0;
+};
+
+/// Memory of this machine.
+class HostArena : public Arena {
+public:
+  /// Allocates `bytes` (zeroed, or filled with the pattern when `isChecked`). Asking for more than
+  /// the machine has is an Environment error, not a kill by the system later. No bytes: a null
+  /// base.
+  static StatusOr<std::unique_ptr<Arena>> allocate(int64_t bytes, bool isChecked);
+  ~HostArena() override;
+
+  bool isHostAccessible() const override { return true; }
+  int64_t residentBytes() const override { return mappedBytes; }
+  void reset() override;
+  void updateMark() override;
+  Status checkSlack() const override;
+  bool isGuard(const void *address) const override;
 
 private:
+  HostArena() = default;
+
   char *mapping = nullptr; ///< begins with the guard page
   int64_t totalBytes = 0;  ///< of the mapping, guard pages included
   char *mapped = nullptr;  ///< begin of the resident part
   int64_t mappedBytes = 0;
-  char *start = nullptr;
-  int64_t bytes = 0;
-  int64_t mark = 0;
   bool isChecked = false;
 };
 

@@ -1,4 +1,4 @@
-//===- Device.h - what gives memory to programs -----------------*- C++ -*-===//
+//===- Device.h - what gives memory and moves bytes -------------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,9 +6,19 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A device owns the memory that programs run in. `cpu` is always there. A device that is not on
-// this machine is an Environment error at open, never a crash: vendor libraries are looked up when
-// asked for.
+// A device owns the memory that programs run in and copies between it and the host's. `cpu` is
+// always there. A device that is not on this machine is an Environment error at open, never a
+// crash: vendor libraries are looked up when asked for.
+//
+// Work that is asked for goes into a stream and is done later, in the order in which it went in.
+// Streams know nothing of each other, but for events: a mark in one stream that the host, or
+// another stream, waits for. Nothing that is done on a stream allocates.
+//
+// Threads: a device may be used from several threads; a stream or an event from one at a time.
+// Lifetimes: arenas, streams and events end before their device; an arena outlives the copies on
+// it.
+//
+// test/Unit/Runtime/DeviceConformance.h holds what every device must pass.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,6 +31,38 @@
 
 namespace memopt {
 
+/// A moment in a stream.
+class Event {
+public:
+  virtual ~Event() = default;
+
+  /// Returns when the stream has reached the place where the event was last recorded; at once when
+  /// it never was. A failure of work before that place is the answer, at this and every later call
+  /// until it is recorded again.
+  virtual Status synchronize() = 0;
+};
+
+/// A queue of work, done in order.
+class Stream {
+public:
+  /// Finishes what is in it.
+  virtual ~Stream() = default;
+
+  /// Copies bytes between arenas of this device, whatever their spaces; ranges do not overlap. One
+  /// that leaves its arena is refused here, with BadInput, and nothing is copied.
+  virtual Status copy(Arena &to, int64_t toOffset, const Arena &from, int64_t fromOffset,
+                      int64_t bytes) = 0;
+
+  /// Marks this place in the stream.
+  virtual Status record(Event &event) = 0;
+
+  /// What goes in after this begins when `event`, as it is recorded now, has been reached.
+  virtual Status waitFor(Event &event) = 0;
+
+  /// Returns when all that went in is done; the first failure since the last call is the answer.
+  virtual Status synchronize() = 0;
+};
+
 class Device {
 public:
   virtual ~Device() = default;
@@ -31,8 +73,15 @@ public:
   /// The name that packages give as their target.
   virtual std::string getName() const = 0;
 
-  /// Memory for a space, 64-byte aligned, resident from now on.
-  virtual StatusOr<Arena> allocate(int64_t bytes, bool isChecked) = 0;
+  /// Memory of a space (MEMOPT_SPACE_*), 64-byte aligned, resident from now on. More than there is
+  /// gives an Environment error. Memory of the host's space is within the host's reach and can be
+  /// copied from and to without a detour.
+  virtual StatusOr<std::unique_ptr<Arena>> allocate(int space, int64_t bytes, bool isChecked) = 0;
+
+  /// A stream with room for `capacity` copies, records and waits that are not done yet; one more
+  /// waits for room.
+  virtual StatusOr<std::unique_ptr<Stream>> createStream(int64_t capacity) = 0;
+  virtual StatusOr<std::unique_ptr<Event>> createEvent() = 0;
 };
 
 } // namespace memopt

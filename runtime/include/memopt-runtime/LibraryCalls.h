@@ -26,6 +26,7 @@
 
 #include "memopt-runtime/Status.h"
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -49,11 +50,20 @@ public:
   /// What will run, for reports: `brg:avx512_core`, `memopt:avx512`.
   virtual std::string implementation() const = 0;
 
+  /// Whether the first run prepares something (oneDNN generates the code of barriers when it first
+  /// meets one), and allocates for it. Such a call runs once on scratch memory before any step.
+  virtual bool needsWarmUp() const { return false; }
+
   /// Runs the call. `buffers` holds the address of the first element of each operand, then of each
   /// result, then the workspace (64-byte aligned; ignored when workspaceBytes() is 0). Buffers of
   /// results must not overlap any other. Not to be called from two threads at once.
   virtual Status run(void *const *buffers) = 0;
 };
+
+/// Makes a library call from its descriptor for a number of threads: LibraryCall::create in
+/// programs that link the libraries, something smaller in tests.
+using LibraryCallFactory = std::function<StatusOr<std::unique_ptr<LibraryCall>>(
+    const nlohmann::json &descriptor, int threads)>;
 
 } // namespace memopt
 

@@ -17,7 +17,7 @@
 
 #include "memopt-runtime/DType.h"
 #include "memopt-runtime/Json.h"
-#include "memopt-runtime/ProgramInterface.h"
+#include "memopt-runtime/PackageFormat.h"
 #include <array>
 #include <optional>
 #include <string>
@@ -25,13 +25,9 @@
 
 namespace memopt {
 
-/// The newest manifest version that this runtime reads.
-constexpr int64_t manifestVersion = 1;
+using BytesBySpace = std::array<int64_t, countedSpaces>;
 
-using BytesBySpace = std::array<int64_t, MEMOPT_SPACE_COUNT>;
-
-/// "device" or "host".
-const char *getSpaceName(int space);
+inline const char *getSpaceName(int space) { return spaceNames[space]; }
 
 /// A tensor at its place in an arena.
 struct PlacedTensor {
@@ -66,12 +62,17 @@ enum class VariableRestore { Required, IfPresent, Never };
 
 struct VariableSpec : PlacedTensor {
   std::vector<std::string> names; ///< in a checkpoint; empty when it is not part of it
-  std::string role;               ///< parameter, buffer, optimizer_state, gradient, hyperparameter
+  std::string role; ///< parameter, buffer, optimizer_state, gradient, hyperparameter, index_fault
   bool isTrainable;
   VariableInit init;
   VariableRestore restore;
   std::optional<double> initScale; ///< standard deviation for random initialization
   std::optional<double> initValue; ///< constant for random initialization
+
+  /// Whether its value lasts from step to step; other variables are written anew in each.
+  bool isState() const {
+    return role != "hyperparameter" && role != "gradient" && role != "index_fault";
+  }
 };
 
 struct GradientSpec : PlacedTensor {
@@ -80,22 +81,46 @@ struct GradientSpec : PlacedTensor {
 
 struct InstructionSpec {
   std::string name, kind, module, ops;
+  std::string resource;        ///< that it occupies: "compute" or another word
+  std::optional<int64_t> call; ///< of a library instruction: index into libraryCalls
   std::vector<PlacedTensor> outputs;
   BytesBySpace liveBytes;
+};
+
+/// Instructions [begin, end) that run `count` times, one after another, each time from the begin.
+struct RegionSpec {
+  int64_t begin, end, count;
+  std::vector<size_t> inputs; ///< those that get new samples at each iteration
+};
+
+/// Bytes that move while instructions run, between two places that do not overlap.
+struct TransferSpec {
+  int fromSpace, toSpace;
+  int64_t fromOffset, toOffset, bytes;
+  std::string resource; ///< transfers of one resource run in the order of their starts
+};
+
+/// Where a program checks an index.
+struct IndexSite {
+  std::string module, op;
+  int64_t min, max; ///< allowed, both included
+  std::string what; ///< that is indexed, for people; may be empty
 };
 
 struct Manifest {
   std::string compiler, target, mode; ///< mode: "train" or "eval"
   int64_t threads;                    ///< for which library calls were planned
+  bool isInstrumented; ///< whether the program reports each instruction that it begins
   BytesBySpace arenaBytes;
   BytesBySpace predictedPeakBytes;
-  int64_t predictedDiskBytes;
   std::vector<InputSpec> inputs;
   std::vector<OutputSpec> outputs;
   std::vector<VariableSpec> variables;
   std::vector<GradientSpec> gradients;
   std::vector<InstructionSpec> instructions;
-  std::optional<int64_t> lossReadyAfter; ///< index of an instruction
+  std::vector<RegionSpec> regions; ///< outer ones first; two are nested or disjoint
+  std::vector<TransferSpec> transfers;
+  std::vector<IndexSite> indexSites;
   std::vector<nlohmann::json> libraryCalls;
   std::optional<double> learningRate; ///< the optimizer's default
 
@@ -103,6 +128,14 @@ struct Manifest {
   int getLossIndex() const;
   const VariableSpec *findVariable(const std::string &name) const;
   const InputSpec *findInput(const std::string &name) const;
+  /// The variable of role "index_fault", or null.
+  const VariableSpec *findIndexFault() const;
+  /// The region whose iterations read inputs, or null: then a step takes one batch of samples.
+  const RegionSpec *findBatchRegion() const;
+  /// Batches of samples, each as large as the inputs, that a step takes.
+  int64_t getBatchesPerStep() const;
+  /// An instruction for a message; "the step" for an index beyond the list.
+  std::string describeInstruction(int64_t index) const;
 };
 
 /// Reads and checks the text of a manifest.

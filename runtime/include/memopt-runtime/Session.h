@@ -6,23 +6,22 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A session is a loaded package and its arenas. It initializes variables, runs steps and watches
-// them: the loss before the optimizer changes anything, the gradients of one step, the memory that
-// was really used.
+// A session is a program at work: its arenas, library calls and steps. It initializes variables,
+// runs steps and watches them: the loss and indices before a step changes anything, the gradients
+// of one step, the memory that was really used.
 //
-// One thread uses a session. Steps allocate nothing.
+// One thread uses a session at a time. Steps allocate nothing.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef MEMOPT_RUNTIME_SESSION_H
 #define MEMOPT_RUNTIME_SESSION_H
 
-#include "memopt-runtime/Device.h"
+#include "memopt-runtime/Arenas.h"
+#include "memopt-runtime/LibraryCalls.h"
 #include "memopt-runtime/Package.h"
 #include "memopt-runtime/Safetensors.h"
 #include "memopt-runtime/Trace.h"
-#include <array>
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -35,11 +34,18 @@ struct SessionOptions {
   bool isStoppedOnNan = true;
 };
 
+/// Puts samples into inputs. `iteration` counts the batches of a step from 0; the same one may be
+/// asked for again. `targets` holds an address for each input of the manifest, in its order.
+using BatchFiller = std::function<Status(int64_t iteration, const std::vector<char *> &targets)>;
+
 class Session {
 public:
-  /// Allocates the arenas and binds the program.
-  static StatusOr<std::unique_ptr<Session>> create(std::unique_ptr<Package> package, Device &device,
+  /// Makes the library calls and allocates the arenas. The device must outlive the session.
+  static StatusOr<std::unique_ptr<Session>> create(std::shared_ptr<const Package> package,
+                                                   Device &device,
+                                                   const LibraryCallFactory &createCall,
                                                    const SessionOptions &options);
+  ~Session();
   Session(const Session &) = delete;
   Session &operator=(const Session &) = delete;
 
@@ -47,12 +53,10 @@ public:
   const Package &getPackage() const { return *package; }
 
   /// Where a tensor lies.
-  char *getAddress(const PlacedTensor &tensor) const {
-    return arenas[tensor.space].base() + tensor.offset;
-  }
+  char *getAddress(const PlacedTensor &tensor) const { return arenas.getAddress(tensor); }
 
   //===--------------------------------------------------------------------===//
-  // Variables
+  // Variables (SessionVariables.cpp)
   //===--------------------------------------------------------------------===//
 
   /// Gives every variable its first value: that of the package's weights, or zeros. Absent ones are
@@ -68,83 +72,68 @@ public:
   /// Writes the variables that a step reads anew; `step` counts from 1.
   void setHyperparameters(double learningRate, int64_t step, int64_t seed);
 
-  /// The first trained parameter, buffer or optimizer state with a value that is not finite, or
-  /// null.
+  /// The first parameter, buffer or optimizer state with a value that is not finite, or null.
   const VariableSpec *findNonFiniteVariable() const;
 
   //===--------------------------------------------------------------------===//
   // Steps
   //===--------------------------------------------------------------------===//
 
-  /// A failure when an input in the arena holds a value outside its valid range; names input, index
-  /// and value.
-  Status checkInputs() const;
+  /// Where steps get their samples from. Without it they run on what lies in the inputs.
+  void setBatches(BatchFiller filler);
 
-  /// Runs one step on what lies in the arena. When the loss is not finite the step ends before the
-  /// optimizer and the failure names the first instruction and module whose output is not finite.
+  /// Runs one step. It fails, and leaves the state as it was, when an input holds a value outside
+  /// its valid range, an index of the program's is out of range, or the loss is not finite: then
+  /// the message names input or instruction and module.
   Status runStep();
 
-  /// The value of an output after a step; `output` has one element.
-  double readScalar(const OutputSpec &output) const {
-    return readElement(output.dtype, getAddress(output), 0);
-  }
+  /// Seconds that the last step took, without filling its inputs.
+  double getStepSeconds() const;
 
-  /// Makes the next step keep the gradients; memory for them is taken now.
-  void captureGradients();
+  /// The value of an output after a step; `output` has one element.
+  double readScalar(const OutputSpec &output) const { return arenas.readElement(output, 0); }
+
+  /// Makes the next step keep the gradients; memory for them is taken now. A program that does not
+  /// report its instructions cannot, which is an error.
+  Status captureGradients();
   /// The gradients kept; they lie in the session's memory.
   std::vector<TensorToWrite> getCapturedGradients() const;
 
-  void setTrace(Trace *newTrace) { trace = newTrace; }
+  /// Records all steps from now on; null ends it. As with gradients, not every program can.
+  Status setTrace(Trace *newTrace);
 
   //===--------------------------------------------------------------------===//
   // Memory
   //===--------------------------------------------------------------------===//
 
   /// What was seen used, per space. Only with isMemoryChecked.
-  BytesBySpace getUsedPeakBytes() const;
-  int64_t getResidentArenaBytes() const;
+  BytesBySpace getUsedPeakBytes() const { return arenas.getUsedPeakBytes(); }
+  int64_t getResidentArenaBytes() const { return arenas.getResidentBytes(); }
 
   /// For a handler of segmentation faults, which may allocate nothing: whether the address is a
-  /// guard page of an arena, and the instruction that was running (-1 between steps).
-  bool isGuard(const void *address) const;
-  int64_t getRunningInstruction() const { return running.load(std::memory_order_relaxed); }
+  /// guard page of an arena, and the instruction that was running (-1 between steps, and always in
+  /// a program that does not report its instructions).
+  bool isGuard(const void *address) const { return arenas.isGuard(address); }
+  int64_t getRunningInstruction() const;
 
 private:
-  enum class Watch { Loss, Nothing, EveryOutput };
+  struct Parts;
+  friend struct ProgramCalls; // what the program calls (ProgramCalls.cpp)
 
-  Session() = default;
-
-  // The program's runtime functions.
-  static const memopt_runtime_functions functions;
-  static int32_t onInstruction(void *session, int64_t index);
-  static void onParallelFor(int64_t count, int64_t grain, memopt_loop_body body, void *closure);
-  static int32_t onLibraryCall(void *session, int64_t index, void *const *buffers);
-
-  Status allocateArenas(Device &device, bool isChecked);
-  void rehearse();
-  bool finishInstruction(int64_t index);
-  void keepGradients(int64_t index);
-  void inspectOutputs(int64_t index);
-  bool isLossFinite() const;
-  Status execute(Watch newWatch);
+  Session();
+  Status prepare(Device &device, const LibraryCallFactory &createCall);
+  Status checkInstrumented(const std::string &what) const;
+  Status runProgram();
+  Status finishProgram(int32_t code);
   Status explainLoss();
-  std::string describeInstruction(int64_t index) const;
   Status fillFromWeights(const SafetensorsFile &weights, const VariableSpec &variable);
   void fillRandomly(const VariableSpec &variable, int64_t seed);
-  void noteWorkspace(const PreparedCall &call, void *const *buffers);
 
-  std::unique_ptr<Package> package;
+  std::shared_ptr<const Package> package;
   SessionOptions options;
-  std::array<Arena, MEMOPT_SPACE_COUNT> arenas;
+  Arenas arenas;
+  std::unique_ptr<Parts> parts; ///< they refer to the members above
   memopt_step frame{};
-  Trace *trace = nullptr;
-  std::atomic<int64_t> running{-1};
-  Watch watch = Watch::Nothing;
-  Status failure;                            ///< of a library call or of the program itself
-  bool isLossBad = false;                    ///< the step was left for it
-  int64_t firstNan = -1, firstInfinite = -1; ///< instructions, when every output is watched
-  bool isCapturing = false;
-  std::vector<std::vector<char>> capturedGradients; ///< as in the manifest
 };
 
 } // namespace memopt

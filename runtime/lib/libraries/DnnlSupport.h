@@ -58,6 +58,7 @@ public:
   explicit DnnlCall(int threads) : threads(threads) {}
   int64_t workspaceBytes() const override { return workspace; }
   std::string implementation() const override { return name; }
+  bool needsWarmUp() const override { return true; }
   Status run(void *const *buffers) override;
 
 protected:

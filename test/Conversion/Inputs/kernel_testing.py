@@ -123,7 +123,7 @@ class Program:
         body_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         self.pieces, self.launches = 1, 0
 
-        def parallel_for(count, grain, body, closure):
+        def parallel_for(session, count, grain, body, closure):
             self.launches += 1
             function = body_type(body)
             bounds = [count * i // abs(self.pieces) for i in range(abs(self.pieces) + 1)]
@@ -131,10 +131,11 @@ class Program:
             for begin, end in cuts if self.pieces > 0 else reversed(cuts):
                 function(closure, begin, end)
 
-        self.callback = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p,
-                                         ctypes.c_void_p)(parallel_for)
-        self.table = (ctypes.c_void_p * 4)(0, 0, ctypes.cast(self.callback, ctypes.c_void_p).value, 0)
-        self.library.memopt_program_bind(ctypes.byref(self.table))
+        self.callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64,
+                                         ctypes.c_void_p, ctypes.c_void_p)(parallel_for)
+        # As in ProgramInterface.h: version and size, then parallel_for; session, then the table.
+        self.table = (ctypes.c_void_p * 2)(0, ctypes.cast(self.callback, ctypes.c_void_p).value)
+        self.step = (ctypes.c_void_p * 4)(0, ctypes.addressof(self.table), 0, 0)
 
     def run(self, case, pieces):
         self.pieces = pieces
@@ -144,8 +145,9 @@ class Program:
             buffer = case.result_buffers[i] if case.result_buffers else -1
             # Poison, and guards on both sides.
             results.append(guarded(value) if buffer < 0 else (inputs[buffer], None))
-        getattr(self.library, case.name)(
-            *[ctypes.c_void_p(x.ctypes.data) for x in inputs + [result for result, _ in results]])
+        buffers = inputs + [result for result, _ in results]
+        getattr(self.library, case.name)(ctypes.byref(self.step),
+                                         *[ctypes.c_void_p(x.ctypes.data) for x in buffers])
         for result, whole in results:
             if whole is not None:
                 size = (whole.size - result.nbytes) // 2

@@ -34,11 +34,27 @@ struct BadManifest {
 };
 } // namespace
 
+static json region(int begin, int end, int count, const char *input = nullptr) {
+  return {{"begin", begin},
+          {"end", end},
+          {"count", count},
+          {"inputs", input ? json{input} : json::array()}};
+}
+
+static json transfer(int from, int to, int bytes) {
+  return {{"from", {{"space", "device"}, {"offset", from}}},
+          {"to", {{"space", "device"}, {"offset", to}}},
+          {"bytes", bytes},
+          {"resource", "copy_in"}};
+}
+
 static const BadManifest badManifests[] = {
     {[](json &m) { m["format"] = "other"; }, "format is 'other', expected 'memopt-package'"},
-    {[](json &m) { m["version"] = 2; }, "has version 2, this runtime reads version 1"},
+    {[](json &m) { m["version"] = 1; }, "has version 1, this runtime reads version 2"},
+    {[](json &m) { m["version"] = 3; }, "has version 3, this runtime reads version 2"},
     {[](json &m) { m["program_interface_version"] = 9; },
-     "interface version 9, this runtime offers version 1"},
+     "interface version 9, this runtime offers version 2"},
+    {[](json &m) { m["instrumented"] = 1; }, "'instrumented' must be"},
     {[](json &m) { m.erase("inputs"); }, "the document lacks 'inputs'"},
     {[](json &m) { m["inputs"] = 3; }, "'inputs' must be an array, found 3"},
     {[](json &m) { m["mode"] = "dream"; }, "mode is 'dream'"},
@@ -52,10 +68,7 @@ static const BadManifest badManifests[] = {
     {[](json &m) { m["inputs"][0]["offset"] = -8; }, "at offset -8"},
     {[](json &m) { m["inputs"][0]["offset"] = 2; }, "no multiple of its 4-byte elements"},
     {[](json &m) { m["inputs"][0]["batch_dim"] = 2; }, "has no dimension 2"},
-    {[](json &m) {
-       m["inputs"][0]["valid_range"] = {{"min", 0}, {"max", 1}};
-     },
-     "is for integers"},
+    {[](json &m) { m["inputs"][0]["valid_range"] = {{"min", 0}, {"max", 1}}; }, "is for integers"},
     {[](json &m) { m["inputs"][1]["name"] = "x"; }, "two inputs named 'x'"},
     {[](json &m) { m["variables"][0]["placement"] = "moon"; }, "lies in 'moon'"},
     {[](json &m) { m["variables"][0]["init"] = "magic"; }, "has init 'magic'"},
@@ -64,8 +77,31 @@ static const BadManifest badManifests[] = {
     {[](json &m) { m["variables"][5]["name"] = "warmth"; }, "hyperparameter 'warmth' is unknown"},
     {[](json &m) { m["variables"][6]["dtype"] = "f64"; }, "hyperparameter 'step' is f64[]"},
     {[](json &m) { m["gradients"][0]["ready_after"] = 4; }, "there are 4 instructions"},
-    {[](json &m) { m["loss_ready_after"] = -1; }, "there are 4 instructions"},
-    {[](json &m) { m.erase("loss_ready_after"); }, "needs 'loss_ready_after'"},
+    {[](json &m) { m["instructions"][0]["call"] = 0; },
+     "instruction 0 'logits' (logits) of module 'net.fc' makes library call 0 of 0"},
+    {[](json &m) { m["instructions"][0]["kind"] = "library"; }, "lacks 'call'"},
+    {[](json &m) { m["regions"] = {region(2, 2, 3)}; }, "holds instructions 2 to 2"},
+    {[](json &m) { m["regions"] = {region(0, 5, 3)}; }, "but there are 4"},
+    {[](json &m) { m["regions"] = {region(0, 2, 0)}; }, "runs 0 times"},
+    {[](json &m) { m["regions"] = {region(0, 2, 3, "y")}; }, "names 'y', which is no input"},
+    {[](json &m) { m["regions"] = {region(0, 2, 3), region(1, 3, 3)}; },
+     "the regions of instructions 0 to 2 and 1 to 3 cut into each other"},
+    {[](json &m) { m["regions"] = {region(0, 1, 3, "x"), region(1, 2, 3, "x")}; },
+     "two regions name inputs"},
+    {[](json &m) { m["transfers"] = {transfer(0, 768, 16)}; },
+     "'transfers[0].to' takes 16 bytes at offset 768 of the device arena, which has 776"},
+    {[](json &m) { m["transfers"] = {transfer(0, 8, 16)}; },
+     "moves 16 bytes from offset 0 to 8 of one arena, which overlap"},
+    {[](json &m) {
+       m["transfers"] = {transfer(0, 64, 16)};
+       m["transfers"][0]["from"]["space"] = "disk";
+     },
+     "lies in 'disk'"},
+    {[](json &m) { m["transfers"] = {transfer(0, 64, -1)}; }, "takes -1 bytes"},
+    {[](json &m) { m["variables"][2]["role"] = "index_fault", m["variables"][2]["dtype"] = "f64"; },
+     "'net.counter' of role 'index_fault' is f64[], expected one i64"},
+    {[](json &m) { m["variables"][2]["role"] = m["variables"][6]["role"] = "index_fault"; },
+     "two variables of role 'index_fault'"},
     {[](json &m) { m["outputs"][0]["role"] = "metric"; }, "needs an output of role 'loss'"},
     {[](json &m) { m["instructions"][1]["outputs"][0]["bytes"] = 4000; }, "takes 4000 bytes"},
     {[](json &m) { m["library_calls"] = {1}; }, "'library_calls[0]' must be an object"},
@@ -87,7 +123,11 @@ TEST(ManifestTest, EachContradictionHasItsMessage) {
 
 // Any value in place of any other must be refused or harmless.
 TEST(ManifestTest, ReplacedValuesNeverCrash) {
-  json good = getTinyManifest(), paths = good.flatten();
+  json good = getTinyManifest();
+  good["regions"] = {region(0, 4, 2), region(1, 2, 3, "x")};
+  good["transfers"] = {transfer(0, 64, 16)};
+  good["index_sites"] = {{{"module", "net"}, {"op", "embedding"}, {"min", 0}, {"max", 9}}};
+  json paths = good.flatten();
   const json values[] = {
       -1, 1e300, "text", nullptr, json::array(), json::object(), int64_t(1) << 62, true};
   for (const auto &[path, value] : paths.items())
@@ -100,22 +140,18 @@ TEST(ManifestTest, ReplacedValuesNeverCrash) {
 
 TEST(PackageTest, WhatCannotBeLoadedIsExplained) {
   TemporaryFolder folder;
-  auto messageFor = [&](const std::string &path) {
-    return Package::load(path, refuseCalls).getMessage();
-  };
+  auto messageFor = [&](const std::string &path) { return Package::load(path).getMessage(); };
   expectMessage(messageFor(folder / "absent"), {"absent", "not a folder"});
   expectMessage(messageFor(folder.path), {"manifest.json", "No such file"});
   std::string package = writePackage(folder, getTinyManifest());
   writeFile(package + "/program.so", "text");
   expectMessage(messageFor(package), {"'program.so' does not load"});
   // Folders of their own: the loader knows a program by its path.
-  TemporaryFolder newer, nothing, calls;
+  TemporaryFolder older, newer, nothing;
+  expectMessage(messageFor(writePackage(older, getTinyManifest(), "TinyOlder")),
+                {"was compiled for interface version 1, this runtime offers version 2"});
   expectMessage(messageFor(writePackage(newer, getTinyManifest(), "TinyNewer")),
-                {"was compiled for interface version 2, this runtime offers version 1"});
+                {"was compiled for interface version 3, this runtime offers version 2"});
   package = writePackage(nothing, getTinyManifest(), "TinyNothing");
   expectMessage(messageFor(package), {"does not export 'memopt_program_version'"});
-  json manifest = getTinyManifest();
-  manifest["library_calls"] = {{{"kind", "dream"}}};
-  package = writePackage(calls, manifest);
-  expectMessage(messageFor(package), {"library_calls[0]: no library here"});
 }

@@ -41,8 +41,9 @@ static float *getFloats(Session &session, const char *name) {
 //===----------------------------------------------------------------------===//
 
 TEST(ArenaTest, TheMarkIsTheEndOfTheHighestByteWritten) {
-  auto arena = Arena::allocate(1000, /*isChecked=*/true);
-  ASSERT_TRUE(arena.isOk());
+  auto allocated = HostArena::allocate(1000, /*isChecked=*/true);
+  ASSERT_TRUE(allocated.isOk());
+  Arena *arena = allocated->get();
   EXPECT_EQ(reinterpret_cast<uintptr_t>(arena->base()) % 64, 0u);
   arena->updateMark();
   EXPECT_EQ(arena->usedPeakBytes(), 0);
@@ -60,17 +61,18 @@ TEST(ArenaTest, TheMarkIsTheEndOfTheHighestByteWritten) {
 }
 
 TEST(ArenaTest, GuardPagesStandAround) {
-  auto arena = Arena::allocate(4096, /*isChecked=*/true);
-  ASSERT_TRUE(arena.isOk());
+  auto allocated = HostArena::allocate(4096, /*isChecked=*/true);
+  ASSERT_TRUE(allocated.isOk());
+  Arena *arena = allocated->get();
   EXPECT_TRUE(arena->isGuard(arena->base() + 4096));
   EXPECT_TRUE(arena->isGuard(arena->base() - 1));
   EXPECT_FALSE(arena->isGuard(arena->base() + 4095));
   EXPECT_FALSE(arena->isGuard(&arena));
-  EXPECT_EQ(Arena::allocate(0, true)->base(), nullptr);
+  EXPECT_EQ((*HostArena::allocate(0, true))->base(), nullptr);
 }
 
 TEST(ArenaTest, MoreThanTheMachineHasIsAnEnvironmentError) {
-  auto arena = Arena::allocate(int64_t(1) << 60, /*isChecked=*/false);
+  auto arena = HostArena::allocate(int64_t(1) << 60, /*isChecked=*/false);
   EXPECT_EQ(arena.getCode(), StatusCode::Environment);
   expectMessage(arena.getMessage(), {"1152921504606846976 bytes"});
 }
@@ -90,7 +92,7 @@ TEST(SessionTest, AStepTrainsAndUsesWhatThePlanSays) {
   auto session = openSession(writePackage(folder, getTinyManifest()), {true, true});
   ASSERT_TRUE(session);
   initialize(*session);
-  session->captureGradients();
+  ASSERT_TRUE(session->captureGradients().isOk());
   const OutputSpec &loss = session->getManifest().outputs[0];
   double before = 0, after = 0;
   for (int step = 1; step <= 30; ++step) {
@@ -133,15 +135,11 @@ TEST(SessionTest, ALabelOutOfRangeIsNamed) {
   auto session = openSession(writePackage(folder, manifest));
   ASSERT_TRUE(session);
   initialize(*session);
-  EXPECT_TRUE(session->checkInputs().isOk());
-  int64_t label = -100;
-  char *place = session->getAddress(session->getManifest().inputs[1]) + 2 * 8;
-  std::memcpy(place, &label, 8);
-  EXPECT_TRUE(session->checkInputs().isOk());
-  label = 5;
-  std::memcpy(place, &label, 8);
+  EXPECT_TRUE(session->runStep().isOk());
+  int64_t label = 5;
+  std::memcpy(session->getAddress(session->getManifest().inputs[1]) + 2 * 8, &label, 8);
   expectMessage(
-      session->checkInputs().getMessage(),
+      session->runStep().getMessage(),
       {"input 'label' holds 5 at index [2], expected 0 to 4 or -100 (classes of net.loss)"});
 }
 
@@ -196,11 +194,42 @@ TEST(SessionTest, APackageForAnotherTargetIsRefused) {
   TemporaryFolder folder;
   json manifest = getTinyManifest();
   manifest["target"] = "cuda";
-  auto package = Package::load(writePackage(folder, manifest), refuseCalls);
+  auto package = Package::load(writePackage(folder, manifest));
   ASSERT_TRUE(package.isOk());
-  auto device = Device::open("cpu");
-  auto session = Session::create(*std::move(package), **device, {});
+  auto session = Session::create(*std::move(package), getCpu(), refuseCalls, {});
   expectMessage(session.getMessage(), {"was compiled for target 'cuda', the device is 'cpu'"});
+}
+
+TEST(SessionTest, AProgramThatDoesNotReportItsInstructionsIsWatchedByItsLossAlone) {
+  TemporaryFolder folder;
+  json manifest = getTinyManifest();
+  manifest["instrumented"] = false;
+  auto session = openSession(writePackage(folder, manifest, "TinySilent"), {true, true});
+  ASSERT_TRUE(session);
+  initialize(*session);
+  expectMessage(session->captureGradients().getMessage(), {"gradients", "--instrument=on"});
+  Trace trace(session->getManifest(), 1);
+  expectMessage(session->setTrace(&trace).getMessage(), {"timelines", "--instrument=on"});
+  EXPECT_TRUE(session->runStep().isOk());
+  EXPECT_EQ(session->getUsedPeakBytes()[MEMOPT_SPACE_DEVICE], TINY_ARENA);
+  float *bias = getFloats(*session, "net.fc.bias"),
+        before = getFloats(*session, "net.fc.weight")[0];
+  bias[4] = std::numeric_limits<float>::quiet_NaN();
+  expectMessage(session->runStep().getMessage(),
+                {"the loss is", "'net.fc.bias' is no longer finite", "--instrument=on"});
+  EXPECT_EQ(getFloats(*session, "net.fc.weight")[0], before);
+}
+
+TEST(SessionTest, AProgramThatBreaksTheOrderOfAStepIsNamed) {
+  TemporaryFolder forgets, repeats;
+  auto session = openSession(writePackage(forgets, getTinyManifest(), "TinyForgetsCommit"));
+  ASSERT_TRUE(session);
+  initialize(*session);
+  expectMessage(session->runStep().getMessage(), {"without asking whether to go on (commit)"});
+  session = openSession(writePackage(repeats, getTinyManifest(), "TinyReportsTwice"));
+  ASSERT_TRUE(session);
+  initialize(*session);
+  expectMessage(session->runStep().getMessage(), {"reports instruction 1 of 4 where 2 comes next"});
 }
 
 //===----------------------------------------------------------------------===//
@@ -252,16 +281,25 @@ TEST(LibraryCallTest, AWorkspaceHandedOutCountsAsUsed) {
             TINY_WORKSPACE + TINY_WORKSPACE_BYTES);
 }
 
+/// Why a session on the package cannot begin.
+static std::string refuseSession(const TemporaryFolder &folder, const json &manifest) {
+  auto package = Package::load(writePackage(folder, manifest));
+  EXPECT_TRUE(package.isOk()) << package.getMessage();
+  return Session::create(*std::move(package), getCpu(), createTinyCall, {}).getMessage();
+}
+
 TEST(LibraryCallTest, ALargerWorkspaceThanPlannedIsRefusedAtLoad) {
   TemporaryFolder folder;
   json manifest = getLibraryManifest();
-  manifest["library_calls"][0]["needs"] = 101;
-  auto package = Package::load(writePackage(folder, manifest), createTinyCall);
-  expectMessage(package.getMessage(),
-                {"library_calls[0] was planned with a workspace of 100 bytes, but needs 101"});
+  manifest["library_calls"][0]["needs"] = 129;
+  expectMessage(refuseSession(folder, manifest),
+                {"library_calls[0] was planned with a workspace of 128 bytes, but needs 129"});
   manifest["library_calls"][0].erase("buffers");
-  package = Package::load(writePackage(folder, manifest), createTinyCall);
-  expectMessage(package.getMessage(), {"'library_calls[0]' lacks 'buffers'"});
+  expectMessage(refuseSession(folder, manifest), {"'library_calls[0]' lacks 'buffers'"});
+  manifest["library_calls"][0]["buffers"] = 1000;
+  expectMessage(refuseSession(folder, manifest), {"has 1000 buffers, expected 1 to 64"});
+  manifest["library_calls"][0]["workspace_bytes"] = 100;
+  expectMessage(refuseSession(folder, manifest), {"100 bytes, expected a multiple of 64"});
 }
 
 TEST(LibraryCallTest, AFailingCallEndsTheStep) {

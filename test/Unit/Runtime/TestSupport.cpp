@@ -102,13 +102,16 @@ static json instruction(const std::string &name, const std::string &module, cons
 
 static json getHead(const std::string &mode, int arenaBytes) {
   return {{"format", "memopt-package"},
-          {"version", 1},
-          {"program_interface_version", 1},
+          {"version", 2},
+          {"program_interface_version", 2},
+          {"instrumented", true},
           {"target", "cpu"},
           {"threads", 2},
           {"mode", mode},
           {"arena_bytes", {{"device", arenaBytes}, {"host", 0}}},
           {"predicted_peak_bytes", {{"device", arenaBytes}, {"host", 0}, {"disk", 0}}},
+          {"regions", json::array()},
+          {"transfers", json::array()},
           {"library_calls", json::array()}};
 }
 
@@ -145,7 +148,6 @@ json getTinyManifest() {
   manifest["instructions"] = {
       instruction("logits", "net.fc", logits), instruction("loss", "net.loss", loss),
       instruction("gradient", "net.fc", weightGradient), instruction("update", "", weight)};
-  manifest["loss_ready_after"] = TINY_LOSS_INSTRUCTION;
   manifest["optimizer"] = {{"name", "sgd"}, {"lr", 0.1}};
   return manifest;
 }
@@ -161,6 +163,35 @@ json getEvalManifest() {
   manifest["outputs"] = {loss, scores};
   manifest["variables"] = json::array();
   manifest["instructions"] = {instruction("scores", "net", scores)};
+  return manifest;
+}
+
+json getLoopManifest() {
+  json manifest = getHead("train", LOOP_ARENA);
+  manifest["arena_bytes"]["host"] = manifest["predicted_peak_bytes"]["host"] = LOOP_HOST_ARENA;
+  json x = place("x", "f32", {LOOP_ROWS}, LOOP_X), loss = place("loss", "f32", {}, LOOP_LOSS);
+  x["batch_dim"] = 0;
+  loss["role"] = "loss";
+  manifest["inputs"] = {x};
+  manifest["outputs"] = {loss};
+  json state = variable("optimizer.state", "optimizer_state", "f32", {}, LOOP_STATE_HOME, "zeros");
+  state["placement"] = "host";
+  manifest["variables"] = {
+      state, variable("sample_offset", "hyperparameter", "i64", {}, LOOP_SAMPLE_OFFSET, "zeros"),
+      variable("fault", "index_fault", "i64", {}, LOOP_FAULT, "zeros")};
+  for (const char *name : {"weigh", "add", "fetch", "update", "store"})
+    manifest["instructions"].push_back(instruction(name, "net", loss));
+  manifest["regions"] = {{{"begin", 0}, {"end", 2}, {"count", LOOP_COUNT}, {"inputs", {"x"}}}};
+  json home = {{"space", "host"}, {"offset", LOOP_STATE_HOME}},
+       copy = {{"space", "device"}, {"offset", LOOP_STATE}};
+  manifest["transfers"] = {{{"from", home}, {"to", copy}, {"bytes", 4}, {"resource", "copy_in"}},
+                           {{"from", copy}, {"to", home}, {"bytes", 4}, {"resource", "copy_out"}}};
+  manifest["index_sites"] = {{{"module", "net.other"}, {"op", "gather"}, {"min", 0}, {"max", 3}},
+                             {{"module", "net.table"},
+                              {"op", "embedding"},
+                              {"min", -LOOP_LARGEST},
+                              {"max", LOOP_LARGEST},
+                              {"what", "rows of the table"}}};
   return manifest;
 }
 
@@ -214,14 +245,18 @@ StatusOr<std::unique_ptr<LibraryCall>> refuseCalls(const json &, int) {
 
 std::unique_ptr<Session> openSession(const std::string &package, const SessionOptions &options,
                                      const LibraryCallFactory &factory) {
-  StatusOr<std::unique_ptr<Package>> loaded = Package::load(package, factory);
+  auto loaded = Package::load(package);
   EXPECT_TRUE(loaded.isOk()) << loaded.getMessage();
-  StatusOr<std::unique_ptr<Device>> device = Device::open("cpu");
-  if (!loaded.isOk() || !device.isOk())
+  if (!loaded.isOk())
     return nullptr;
-  auto session = Session::create(*std::move(loaded), **device, options);
+  auto session = Session::create(*std::move(loaded), getCpu(), factory, options);
   EXPECT_TRUE(session.isOk()) << session.getMessage();
   return session.isOk() ? *std::move(session) : nullptr;
+}
+
+Device &getCpu() {
+  static std::unique_ptr<Device> device = *Device::open("cpu");
+  return *device;
 }
 
 //===----------------------------------------------------------------------===//

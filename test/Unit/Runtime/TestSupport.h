@@ -9,6 +9,7 @@
 #ifndef MEMOPT_TEST_RUNTIME_TESTSUPPORT_H
 #define MEMOPT_TEST_RUNTIME_TESTSUPPORT_H
 
+#include "Inputs/TinyLoop.h"
 #include "Inputs/TinyModel.h"
 #include "memopt-runtime/Safetensors.h"
 #include "memopt-runtime/Session.h"
@@ -36,6 +37,8 @@ void writeGzip(const std::string &path, const std::string &content);
 nlohmann::json getTinyManifest();
 /// The manifest of TinyEval.c.
 nlohmann::json getEvalManifest();
+/// The manifest of TinyLoop.c.
+nlohmann::json getLoopManifest();
 
 /// Writes a package: the manifest, a program made from Inputs (its target's name) and first values
 /// for the tiny model.
@@ -54,6 +57,8 @@ std::string makeIdx(const std::vector<int> &shape, const std::string &content);
 
 /// A factory for packages without library calls.
 StatusOr<std::unique_ptr<LibraryCall>> refuseCalls(const nlohmann::json &, int);
+
+Device &getCpu();
 
 /// A session on a package just written.
 std::unique_ptr<Session> openSession(const std::string &package, const SessionOptions &options = {},

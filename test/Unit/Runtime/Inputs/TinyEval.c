@@ -16,12 +16,8 @@ enum { BATCH = 4, PIXELS = 16, IMAGE = 0, LABEL = 256, LOSS = 320, SCORES = 384 
 
 const uint32_t memopt_program_version = MEMOPT_PROGRAM_INTERFACE_VERSION;
 
-static const memopt_runtime_functions *runtime;
-
-void memopt_program_bind(const memopt_runtime_functions *functions) { runtime = functions; }
-
 int32_t memopt_program_step(const memopt_step *step) {
-  int32_t code = runtime->begin_instruction(step->session, 0);
+  int32_t code = step->runtime->begin_instruction(step->session, 0);
   char *arena = step->arena[MEMOPT_SPACE_DEVICE];
   const float *image = (const float *)(arena + IMAGE);
   const int64_t *label = (const int64_t *)(arena + LABEL);
@@ -41,5 +37,7 @@ int32_t memopt_program_step(const memopt_step *step) {
     valid += 1;
   }
   *loss = valid > 0 ? sum / valid : 0; /* a mean over valid targets, as cross entropy's */
-  return runtime->begin_instruction(step->session, 1);
+  if ((code = step->runtime->commit(step->session)))
+    return code;
+  return step->runtime->begin_instruction(step->session, 1);
 }

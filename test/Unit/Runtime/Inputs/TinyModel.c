@@ -13,6 +13,9 @@
  *   TINY_ALLOCATES        allocates 8 KiB in a step
  *   TINY_CALLS_LIBRARY    computes its logits in library call 0
  *   TINY_FAILS            ends its steps with code 7
+ *   TINY_SILENT           does not report its instructions
+ *   TINY_FORGETS_COMMIT   changes its state without asking
+ *   TINY_REPORTS_TWICE    reports its second instruction again
  *
  *===----------------------------------------------------------------------===*/
 
@@ -25,10 +28,6 @@
 #endif
 
 const uint32_t memopt_program_version = TINY_VERSION;
-
-static const memopt_runtime_functions *runtime;
-
-void memopt_program_bind(const memopt_runtime_functions *functions) { runtime = functions; }
 
 static float *floats(const memopt_step *step, int64_t offset) {
   return (float *)(step->arena[MEMOPT_SPACE_DEVICE] + offset);
@@ -59,7 +58,6 @@ static void computeLoss(const memopt_step *step) {
     loss += error * error / 2;
   }
   floats(step, TINY_LOSS)[0] = loss / TINY_BATCH;
-  integers(step, TINY_COUNTER)[0] += 1;
 }
 
 static void computeGradients(const memopt_step *step) {
@@ -89,9 +87,18 @@ static void update(const memopt_step *step, int64_t value, int64_t momentum, int
   }
 }
 
+static int32_t begin(const memopt_step *step, int64_t instruction) {
+#ifdef TINY_SILENT
+  return 0;
+#else
+  return step->runtime->begin_instruction(step->session, instruction);
+#endif
+}
+
 int32_t memopt_program_step(const memopt_step *step) {
+  const memopt_runtime_functions *runtime = step->runtime;
   int32_t code;
-  if ((code = runtime->begin_instruction(step->session, TINY_LOGITS_INSTRUCTION)))
+  if ((code = begin(step, TINY_LOGITS_INSTRUCTION)))
     return code;
 #ifdef TINY_CALLS_LIBRARY
   void *buffers[] = {floats(step, TINY_X), floats(step, TINY_WEIGHT), floats(step, TINY_BIAS),
@@ -100,10 +107,14 @@ int32_t memopt_program_step(const memopt_step *step) {
     return code;
 #else
   memopt_step closure = *step;
-  runtime->parallel_for(TINY_BATCH, 1, computeLogits, &closure);
+  runtime->parallel_for(step->session, TINY_BATCH, 1, computeLogits, &closure);
 #endif
-  if ((code = runtime->begin_instruction(step->session, TINY_LOSS_INSTRUCTION)))
+  if ((code = begin(step, TINY_LOSS_INSTRUCTION)))
     return code;
+#ifdef TINY_REPORTS_TWICE
+  if ((code = begin(step, TINY_LOSS_INSTRUCTION)))
+    return code;
+#endif
   computeLoss(step);
 #ifdef TINY_FAILS
   return 7;
@@ -118,13 +129,18 @@ int32_t memopt_program_step(const memopt_step *step) {
 #ifdef TINY_LEAVES_ARENA
   ((volatile char *)step->arena[MEMOPT_SPACE_DEVICE])[TINY_ARENA + 4096] = 1;
 #endif
-  if ((code = runtime->begin_instruction(step->session, TINY_GRADIENT_INSTRUCTION)))
+#ifndef TINY_FORGETS_COMMIT
+  if ((code = runtime->commit(step->session)))
+    return code;
+#endif
+  integers(step, TINY_COUNTER)[0] += 1;
+  if ((code = begin(step, TINY_GRADIENT_INSTRUCTION)))
     return code;
   computeGradients(step);
-  if ((code = runtime->begin_instruction(step->session, TINY_UPDATE_INSTRUCTION)))
+  if ((code = begin(step, TINY_UPDATE_INSTRUCTION)))
     return code;
   update(step, TINY_WEIGHT, TINY_WEIGHT_MOMENTUM, TINY_WEIGHT_GRADIENT,
          TINY_CLASSES * TINY_FEATURES);
   update(step, TINY_BIAS, TINY_BIAS_MOMENTUM, TINY_BIAS_GRADIENT, TINY_CLASSES);
-  return runtime->begin_instruction(step->session, TINY_INSTRUCTIONS);
+  return begin(step, TINY_INSTRUCTIONS);
 }

@@ -36,7 +36,7 @@ enum {
   TINY_ARENA = 776, /* not a multiple of 64 */
   /* A program with a library call has its workspace at the end. */
   TINY_WORKSPACE = 832,
-  TINY_WORKSPACE_BYTES = 100,
+  TINY_WORKSPACE_BYTES = 128,
   /* Instructions. */
   TINY_LOGITS_INSTRUCTION = 0,
   TINY_LOSS_INSTRUCTION = 1,

@@ -1,0 +1,99 @@
+//===- FlowOps.td - loops, borders and transfers of the kernel graph -*- tablegen -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_DIALECT_FLOWOPS_TD
+#define MEMOPT_DIALECT_FLOWOPS_TD
+
+include "memopt/Dialect/KernelOps.td"
+
+def Memopt_RepeatOp : Memopt_Instruction<"repeat", (ins ConfinedAttr<I64Attr, [IntPositive]>:$count,
+      UnitAttr:$next_batch),
+    [SingleBlock, NoTerminator, NoRegionArguments, RecursiveMemoryEffects, Memopt_Recomputable,
+     DeclareOpInterfaceMethods<CostOpInterface, ["getFlops", "getBytesMoved"]>,
+     DeclareOpInterfaceMethods<InstructionOpInterface,
+       ["getKindName", "getWork", "getRepeatCount", "getBodies"]>]> {
+  let summary = "Runs its body several times";
+  let description = [{
+    A loop over micro-batches. State passes from one iteration to the next through variables alone: an
+    accumulator is a variable that the body reads and writes. Values from outside may be read inside; what is
+    made inside stays there. With `next_batch` each iteration begins with another batch in the arguments of
+    the step, whose shapes are those of one iteration.
+
+    In the kernel graph a value that comes from outside lives to the end of the loop, and a value made inside
+    to its last use in the iteration.
+
+    Example:
+    ```mlir
+    memopt.repeat count(4) next_batch {
+      %old = memopt.read @sum : tensor<8xf32>
+      %new = arith.addf %old, %x : tensor<8xf32>
+      memopt.write %new, @sum : tensor<8xf32>
+    }
+    ```
+  }];
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "`count` `(` $count `)` (`next_batch` $next_batch^)? $body attr-dict";
+  let skipDefaultBuilders = 1;
+  let builders = [OpBuilder<(ins "int64_t":$count, "bool":$nextBatch)>];
+}
+
+def Memopt_CommitOp : Memopt_Instruction<"commit", (ins Memopt_FloatTensor:$loss),
+    [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>, Memopt_Recomputable,
+     DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>,
+     DeclareOpInterfaceMethods<InstructionOpInterface, ["getKindName", "getWork"]>]> {
+  let summary = "The border that no change of state may cross";
+  let description = [{
+    Shows the runtime the loss before the step has changed a parameter, a buffer or optimizer state. When it
+    is not finite the step ends here, and all state is as it was. Every write of such a variable comes
+    behind it.
+
+    Example: `memopt.commit %loss : tensor<f32>`
+  }];
+  let assemblyFormat = "$loss attr-dict `:` type($loss)";
+  let hasVerifier = 1;
+  let skipDefaultBuilders = 1;
+  let builders = [OpBuilder<(ins "::mlir::Value":$loss)>];
+}
+
+def Memopt_TransferStartOp : Memopt_Instruction<"transfer_start", (ins Memopt_Tensor:$source,
+      Memopt_SpaceAttr:$to, OptionalAttr<I64Attr>:$number),
+    [Pure, Memopt_Recomputable, DeclareOpInterfaceMethods<CostOpInterface, ["getFlops", "getBytesMoved"]>,
+     DeclareOpInterfaceMethods<InstructionOpInterface, ["getKindName", "getResource", "getWork"]>,
+     DeclareOpInterfaceMethods<ListedOpInterface, ["getListName", "describe"]>]> {
+  let summary = "Begins to copy a value to another space";
+  let description = [{
+    Both ends belong to the transfer until the `memopt.transfer_wait` that takes its token. Transfers of one
+    resource (copies in, copies out, the disk) are done in the order of their starts, beside what computes.
+
+    Example:
+    ```mlir
+    %t = memopt.transfer_start %x to <host> : tensor<4xf32>
+    %y = memopt.transfer_wait %t : tensor<4xf32, #memopt.space<host>>
+    ```
+  }];
+  let results = (outs Memopt_Token:$token);
+  let assemblyFormat = "$source `to` $to attr-dict `:` type($source)";
+  let hasVerifier = 1;
+  let skipDefaultBuilders = 1;
+  let builders = [OpBuilder<(ins "::mlir::Value":$source, "::mlir::memopt::Space":$to)>];
+}
+
+def Memopt_TransferWaitOp : Memopt_Instruction<"transfer_wait", (ins Memopt_Token:$token),
+    [Pure, Memopt_Recomputable, DeclareOpInterfaceMethods<CostOpInterface, ["getFlops", "getBytesMoved"]>,
+     DeclareOpInterfaceMethods<InstructionOpInterface, ["getKindName", "getWork"]>]> {
+  let summary = "Waits for a transfer and gives its copy";
+  let description = [{ The copy's bytes are taken from the start on. A token is waited for once, in its own block. }];
+  let results = (outs Memopt_Tensor:$result);
+  let assemblyFormat = "$token attr-dict `:` type($result)";
+  let hasVerifier = 1;
+  let skipDefaultBuilders = 1;
+  /// For what the token's start copies.
+  let builders = [OpBuilder<(ins "::mlir::Value":$token)>];
+}
+
+#endif // MEMOPT_DIALECT_FLOWOPS_TD

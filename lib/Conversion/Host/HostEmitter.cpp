@@ -1,0 +1,205 @@
+//===- HostEmitter.cpp - code of the step function --------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Made in the LLVM dialect directly, for nothing in it is left to decide.
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Conversion/HostEmitter.h"
+
+#include "EntryPoints.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+#include "memopt/Conversion/HostInterfaces.cpp.inc"
+
+HostEmitter::HostEmitter(func::FuncOp step, ModuleOp program, KernelSymbolFn kernelSymbol,
+                         const HostOptions &options)
+    : step(step), program(program), kernelSymbol(kernelSymbol), options(options), graph(step),
+      builder(OpBuilder::atBlockEnd(program.getBody())), location(step.getLoc()),
+      pointer(LLVM::LLVMPointerType::get(program.getContext())) {}
+
+//===----------------------------------------------------------------------===//
+// The function
+//===----------------------------------------------------------------------===//
+
+LogicalResult HostEmitter::emitStep() {
+  auto type = LLVM::LLVMFunctionType::get(builder.getI32Type(), {pointer});
+  auto function = LLVM::LLVMFuncOp::create(builder, location, EntryPoints::kStep, type);
+  OpBuilder::InsertionGuard guard(builder);
+  openStep(function);
+  if (failed(emitBlock(step.getBody().front())))
+    return failure();
+  reportInstruction(static_cast<int64_t>(graph.getInstructions().size()));
+  Value done =
+      LLVM::ConstantOp::create(builder, location, builder.getI32Type(), builder.getI32IntegerAttr(0));
+  LLVM::ReturnOp::create(builder, location, done);
+  return success();
+}
+
+void HostEmitter::openStep(LLVM::LLVMFuncOp function) {
+  Block *entry = function.addEntryBlock(builder);
+  exit = builder.createBlock(&function.getBody(), function.getBody().end(), {builder.getI32Type()},
+                             {location});
+  LLVM::ReturnOp::create(builder, location, exit->getArgument(0));
+  builder.setInsertionPointToStart(entry);
+  frame = entry->getArgument(0);
+  session = loadPointer(frame, offsetof(memopt_step, session));
+  table = loadPointer(frame, offsetof(memopt_step, runtime));
+  for (size_t space = 0; space < MEMOPT_SPACE_COUNT; ++space)
+    arenas[space] = loadPointer(frame, offsetof(memopt_step, arena) + space * sizeof(char *));
+  size_t most = 1;
+  for (Operation *op : graph.getInstructions())
+    most = std::max(most, op->getNumOperands() + op->getNumResults() +
+                              cast<InstructionOpInterface>(op).getWorkspaces().size() + 1);
+  pointerList = LLVM::AllocaOp::create(builder, location, pointer, pointer,
+                                       createNumber(static_cast<int64_t>(most)));
+}
+
+LogicalResult HostEmitter::emitBlock(Block &block) {
+  for (Operation &op : block)
+    if (isInstruction(&op) && failed(emitInstruction(&op)))
+      return failure();
+  return success();
+}
+
+LogicalResult HostEmitter::emitInstruction(Operation *op) {
+  auto emission = dyn_cast<HostInstructionOpInterface>(op);
+  if (!emission)
+    return op->emitOpError("does not say how it becomes host code");
+  location = op->getLoc();
+  reportInstruction(graph.getTime(op) - 1);
+  return emission.emit(*this);
+}
+
+void HostEmitter::reportInstruction(int64_t index) {
+  if (options.isInstrumented)
+    callRuntime(offsetof(memopt_runtime_functions, begin_instruction), {createNumber(index)});
+}
+
+//===----------------------------------------------------------------------===//
+// Numbers and addresses
+//===----------------------------------------------------------------------===//
+
+Value HostEmitter::createNumber(int64_t value) {
+  return LLVM::ConstantOp::create(builder, location, builder.getI64Type(),
+                                  builder.getI64IntegerAttr(value));
+}
+
+Value HostEmitter::createOffset(Value base, int64_t bytes) {
+  return LLVM::GEPOp::create(builder, location, pointer, builder.getI8Type(), base,
+                             ValueRange{createNumber(bytes)});
+}
+
+Value HostEmitter::loadPointer(Value base, int64_t bytes) {
+  return LLVM::LoadOp::create(builder, location, pointer, createOffset(base, bytes));
+}
+
+static FailureOr<size_t> getArena(Operation *op, Type type) {
+  auto space = static_cast<size_t>(getSpace(type));
+  if (space >= MEMOPT_SPACE_COUNT)
+    return op->emitOpError() << "reads or writes a value on the "
+                             << stringifySpace(getSpace(type)) << ", which has no address";
+  return space;
+}
+
+FailureOr<Value> HostEmitter::createAddress(Value tensor) {
+  Operation *op = tensor.getDefiningOp() ? tensor.getDefiningOp() : step.getOperation();
+  FailureOr<int64_t> offset = getPlannedOffset(tensor);
+  if (failed(offset))
+    return op->emitOpError() << "has a value of type " << tensor.getType()
+                             << " without an offset: the program is not planned";
+  FailureOr<size_t> arena = getArena(op, tensor.getType());
+  if (failed(arena))
+    return failure();
+  return createOffset(arenas[*arena], *offset);
+}
+
+FailureOr<SmallVector<Value>> HostEmitter::createAddresses(InstructionOpInterface instruction) {
+  SmallVector<Value> tensors(instruction->getOperands());
+  llvm::append_range(tensors, instruction->getResults());
+  SmallVector<Value> addresses;
+  for (Value tensor : tensors) {
+    if (!isa<RankedTensorType>(tensor.getType()))
+      continue;
+    FailureOr<Value> address = createAddress(tensor);
+    if (failed(address))
+      return failure();
+    addresses.push_back(*address);
+  }
+  SmallVector<Workspace> workspaces = instruction.getWorkspaces();
+  if (workspaces.empty())
+    return addresses;
+  ArrayRef<int64_t> offsets = instruction.getOffsetsAttr().asArrayRef();
+  for (auto [workspace, offset] :
+       llvm::zip_equal(workspaces, offsets.take_back(workspaces.size())))
+    addresses.push_back(createOffset(arenas[static_cast<size_t>(workspace.space)], offset));
+  return addresses;
+}
+
+Value HostEmitter::createPointerList(ArrayRef<Value> pointers) {
+  for (auto [index, address] : llvm::enumerate(pointers))
+    LLVM::StoreOp::create(builder, location, address,
+                          createOffset(pointerList, static_cast<int64_t>(index * sizeof(void *))));
+  return pointerList;
+}
+
+//===----------------------------------------------------------------------===//
+// Calls and loops
+//===----------------------------------------------------------------------===//
+
+void HostEmitter::callRuntime(size_t field, ArrayRef<Value> arguments) {
+  SmallVector<Value> all{loadPointer(table, static_cast<int64_t>(field)), session};
+  llvm::append_range(all, arguments);
+  SmallVector<Type> types(ValueRange(all).drop_front().getTypes());
+  auto type = LLVM::LLVMFunctionType::get(builder.getI32Type(), types);
+  leaveUnlessZero(LLVM::CallOp::create(builder, location, type, all).getResult());
+}
+
+void HostEmitter::leaveUnlessZero(Value code) {
+  Block *next = builder.createBlock(exit); // before the exit block
+  builder.setInsertionPointAfterValue(code);
+  Value zero =
+      LLVM::ConstantOp::create(builder, location, builder.getI32Type(), builder.getI32IntegerAttr(0));
+  Value go = LLVM::ICmpOp::create(builder, location, LLVM::ICmpPredicate::eq, code, zero);
+  LLVM::CondBrOp::create(builder, location, go, next, ValueRange{}, exit, ValueRange{code});
+  builder.setInsertionPointToStart(next);
+}
+
+LogicalResult HostEmitter::callKernel(KernelOp kernel, ArrayRef<Value> buffers) {
+  FailureOr<std::string> symbol = kernelSymbol(kernel);
+  if (failed(symbol))
+    return failure();
+  SmallVector<Value> arguments{frame};
+  llvm::append_range(arguments, buffers);
+  LLVM::CallOp::create(builder, location, TypeRange{}, *symbol, arguments);
+  return success();
+}
+
+/// before -> head(i) -> body ... -> head(i + 1); head -> behind
+LogicalResult HostEmitter::emitLoop(int64_t count, llvm::function_ref<LogicalResult(Value)> body) {
+  Value zero = createNumber(0), one = createNumber(1), end = createNumber(count);
+  Block *before = builder.getInsertionBlock();
+  Block *head = builder.createBlock(exit, {builder.getI64Type()}, {location});
+  Block *first = builder.createBlock(exit);
+  builder.setInsertionPointToEnd(before);
+  LLVM::BrOp::create(builder, location, zero, head);
+  builder.setInsertionPointToStart(first);
+  Value iteration = head->getArgument(0);
+  if (failed(body(iteration)))
+    return failure();
+  Value next = LLVM::AddOp::create(builder, location, iteration, one);
+  LLVM::BrOp::create(builder, location, next, head);
+  Block *behind = builder.createBlock(exit);
+  builder.setInsertionPointToStart(head);
+  Value goes = LLVM::ICmpOp::create(builder, location, LLVM::ICmpPredicate::slt, iteration, end);
+  LLVM::CondBrOp::create(builder, location, goes, first, ValueRange{}, behind, ValueRange{});
+  builder.setInsertionPointToStart(behind);
+  return success();
+}

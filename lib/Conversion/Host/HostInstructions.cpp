@@ -1,0 +1,95 @@
+//===- HostInstructions.cpp - how instructions become host code -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Conversion/HostProgram.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+namespace {
+struct EmitKernel : HostInstructionOpInterface::ExternalModel<EmitKernel, KernelOp> {
+  LogicalResult emit(Operation *op, HostEmitter &emitter) const {
+    auto kernel = cast<KernelOp>(op);
+    FailureOr<SmallVector<Value>> buffers = emitter.createAddresses(kernel);
+    return failure(failed(buffers) || failed(emitter.callKernel(kernel, *buffers)));
+  }
+};
+
+struct EmitLibraryCall : HostInstructionOpInterface::ExternalModel<EmitLibraryCall, LibraryCallOp> {
+  LogicalResult emit(Operation *op, HostEmitter &emitter) const {
+    auto call = cast<LibraryCallOp>(op);
+    FailureOr<SmallVector<Value>> buffers = emitter.createAddresses(call);
+    if (failed(buffers))
+      return failure();
+    for (auto [operand, offset] : llvm::enumerate(call.getOperandOffsets()))
+      if (offset) {
+        auto type = cast<RankedTensorType>(call.getInputs()[operand].getType());
+        int64_t elementBytes = getTensorBytes(type) / type.getNumElements();
+        (*buffers)[operand] = emitter.createOffset((*buffers)[operand], offset * elementBytes);
+      }
+    if (call.getWorkspaces().empty())
+      buffers->push_back(LLVM::ZeroOp::create(emitter.getBuilder(), emitter.getLocation(),
+                                              emitter.getPointerType()));
+    Value number = emitter.createNumber(static_cast<int64_t>(*call.getNumber()));
+    emitter.callRuntime(offsetof(memopt_runtime_functions, library_call),
+                        {number, emitter.createPointerList(*buffers)});
+    return success();
+  }
+};
+
+struct EmitCommit : HostInstructionOpInterface::ExternalModel<EmitCommit, CommitOp> {
+  LogicalResult emit(Operation *, HostEmitter &emitter) const {
+    emitter.callRuntime(offsetof(memopt_runtime_functions, commit), {});
+    return success();
+  }
+};
+
+struct EmitRepeat : HostInstructionOpInterface::ExternalModel<EmitRepeat, RepeatOp> {
+  LogicalResult emit(Operation *op, HostEmitter &emitter) const {
+    auto repeat = cast<RepeatOp>(op);
+    return emitter.emitLoop(repeat.getRepeatCount(), [&](Value iteration) {
+      if (repeat.getNextBatch())
+        emitter.callRuntime(offsetof(memopt_runtime_functions, next_batch), {iteration});
+      return emitter.emitBlock(repeat.getBody().front());
+    });
+  }
+};
+
+/// The runtime knows the transfer by its number.
+static void callTransfer(HostEmitter &emitter, size_t function, TransferStartOp start) {
+  emitter.callRuntime(function, {emitter.createNumber(static_cast<int64_t>(*start.getNumber()))});
+}
+
+struct EmitTransferStart
+    : HostInstructionOpInterface::ExternalModel<EmitTransferStart, TransferStartOp> {
+  LogicalResult emit(Operation *op, HostEmitter &emitter) const {
+    callTransfer(emitter, offsetof(memopt_runtime_functions, start), cast<TransferStartOp>(op));
+    return success();
+  }
+};
+
+struct EmitTransferWait
+    : HostInstructionOpInterface::ExternalModel<EmitTransferWait, TransferWaitOp> {
+  LogicalResult emit(Operation *op, HostEmitter &emitter) const {
+    callTransfer(emitter, offsetof(memopt_runtime_functions, wait),
+                 cast<TransferStartOp>(getStart(op)));
+    return success();
+  }
+};
+} // namespace
+
+void memopt::registerHostInstructions(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, MemoptDialect *) {
+    KernelOp::attachInterface<EmitKernel>(*context);
+    LibraryCallOp::attachInterface<EmitLibraryCall>(*context);
+    CommitOp::attachInterface<EmitCommit>(*context);
+    RepeatOp::attachInterface<EmitRepeat>(*context);
+    TransferStartOp::attachInterface<EmitTransferStart>(*context);
+    TransferWaitOp::attachInterface<EmitTransferWait>(*context);
+  });
+}

@@ -1,0 +1,23 @@
+//===- HostProgram.cpp - the step function of a program ---------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Conversion/HostProgram.h"
+
+#include "EntryPoints.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+LogicalResult memopt::buildHostProgram(const StepModel &step, ModuleOp program,
+                                       KernelSymbolFn kernelSymbol, const HostOptions &options) {
+  OpBuilder builder = OpBuilder::atBlockEnd(program.getBody());
+  LLVM::GlobalOp::create(builder, program.getLoc(), builder.getI32Type(), /*isConstant=*/true,
+                         LLVM::Linkage::External, EntryPoints::kVersion,
+                         builder.getI32IntegerAttr(MEMOPT_PROGRAM_INTERFACE_VERSION));
+  return HostEmitter(step.getFunction(), program, kernelSymbol, options).emitStep();
+}

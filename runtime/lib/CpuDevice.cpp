@@ -1,0 +1,173 @@
+//===- CpuDevice.cpp - this machine as a device ---------------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CpuDevice.h"
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+using namespace memopt;
+
+namespace {
+
+/// Counts how often it was recorded and how often that place was reached.
+class CpuEvent final : public Event {
+public:
+  Status synchronize() override {
+    std::unique_lock<std::mutex> lock(mutex);
+    waitUntil(lock, recorded);
+    return Status::ok(); // a copy in memory cannot fail
+  }
+
+  uint64_t record() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return ++recorded;
+  }
+  uint64_t getRecorded() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return recorded;
+  }
+  void reach(uint64_t number) {
+    std::lock_guard<std::mutex> lock(mutex);
+    reached = number;
+    isReached.notify_all();
+  }
+  void waitFor(uint64_t number) {
+    std::unique_lock<std::mutex> lock(mutex);
+    waitUntil(lock, number);
+  }
+
+private:
+  void waitUntil(std::unique_lock<std::mutex> &lock, uint64_t number) {
+    isReached.wait(lock, [&] { return reached >= number; });
+  }
+
+  std::mutex mutex;
+  std::condition_variable isReached;
+  uint64_t recorded = 0, reached = 0;
+};
+
+class CpuStream final : public Stream {
+public:
+  explicit CpuStream(int64_t capacity) : ring(size_t(capacity)), thread(&CpuStream::work, this) {}
+
+  ~CpuStream() override {
+    push({Task::Kind::End, nullptr, nullptr, 0, nullptr, 0});
+    thread.join();
+  }
+
+  Status copy(Arena &to, int64_t toOffset, const Arena &from, int64_t fromOffset,
+              int64_t bytes) override {
+    auto isInside = [&](const Arena &arena, int64_t offset) {
+      return bytes >= 0 && offset >= 0 && offset <= arena.size() && bytes <= arena.size() - offset;
+    };
+    if (!isInside(to, toOffset) || !isInside(from, fromOffset))
+      return badInput("a copy of " + std::to_string(bytes) + " bytes from offset " +
+                      std::to_string(fromOffset) + " of an arena of " +
+                      std::to_string(from.size()) + " to offset " + std::to_string(toOffset) +
+                      " of one of " + std::to_string(to.size()) + " leaves it");
+    if (bytes > 0)
+      push({Task::Kind::Copy, to.base() + toOffset, from.base() + fromOffset, bytes, nullptr, 0});
+    return Status::ok();
+  }
+
+  Status record(Event &event) override {
+    auto &own = static_cast<CpuEvent &>(event);
+    push({Task::Kind::Record, nullptr, nullptr, 0, &own, own.record()});
+    return Status::ok();
+  }
+
+  Status waitFor(Event &event) override {
+    auto &own = static_cast<CpuEvent &>(event);
+    push({Task::Kind::Wait, nullptr, nullptr, 0, &own, own.getRecorded()});
+    return Status::ok();
+  }
+
+  Status synchronize() override {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [&] { return done == pushed; });
+    return Status::ok();
+  }
+
+private:
+  struct Task {
+    enum class Kind { Copy, Record, Wait, End } kind;
+    char *to;
+    const char *from;
+    int64_t bytes;
+    CpuEvent *event;
+    uint64_t number; ///< of the event's record
+  };
+
+  void push(const Task &task) {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [&] { return pushed - done < ring.size(); });
+    ring[pushed++ % ring.size()] = task;
+    changed.notify_all();
+  }
+
+  void work() {
+    for (std::unique_lock<std::mutex> lock(mutex);;) {
+      changed.wait(lock, [&] { return done < pushed; });
+      Task task = ring[done % ring.size()];
+      lock.unlock();
+      if (task.kind == Task::Kind::End)
+        return;
+      run(task);
+      lock.lock();
+      ++done;
+      changed.notify_all();
+    }
+  }
+
+  static void run(const Task &task) {
+    if (task.kind == Task::Kind::Copy)
+      std::memcpy(task.to, task.from, size_t(task.bytes));
+    else if (task.kind == Task::Kind::Record)
+      task.event->reach(task.number);
+    else
+      task.event->waitFor(task.number);
+  }
+
+  std::vector<Task> ring;
+  uint64_t pushed = 0, done = 0; ///< tasks, counted from the begin
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::thread thread; ///< last: it uses the others
+};
+
+class CpuDevice final : public Device {
+public:
+  std::string getName() const override { return "cpu"; }
+
+  StatusOr<std::unique_ptr<Arena>> allocate(int space, int64_t bytes, bool isChecked) override {
+    return HostArena::allocate(bytes, isChecked);
+  }
+
+  StatusOr<std::unique_ptr<Stream>> createStream(int64_t capacity) override {
+    if (capacity < 1)
+      return badInput("a stream needs room for at least one task");
+    try {
+      return std::unique_ptr<Stream>(std::make_unique<CpuStream>(capacity));
+    } catch (const std::system_error &error) {
+      return environmentError(std::string("a thread for copies cannot be started: ") +
+                              error.what());
+    }
+  }
+
+  StatusOr<std::unique_ptr<Event>> createEvent() override {
+    return std::unique_ptr<Event>(std::make_unique<CpuEvent>());
+  }
+};
+
+} // namespace
+
+std::unique_ptr<Device> memopt::createCpuDevice() { return std::make_unique<CpuDevice>(); }

@@ -1,0 +1,65 @@
+//===- LossWatch.cpp - a loss that is not finite --------------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LossWatch.h"
+#include <cmath>
+
+using namespace memopt;
+
+bool LossWatch::isFinite() const {
+  int loss = manifest.getLossIndex();
+  return loss < 0 || std::isfinite(arenas.readElement(manifest.outputs[size_t(loss)], 0));
+}
+
+std::string LossWatch::describeLoss() const {
+  const OutputSpec &loss = manifest.outputs[size_t(manifest.getLossIndex())];
+  std::string message = "the loss is " + std::to_string(arenas.readElement(loss, 0));
+  for (const InputSpec &input : manifest.inputs)
+    if (int64_t at =
+            findNonFinite(input.dtype, arenas.getAddress(input), getElementCount(input.shape));
+        at >= 0)
+      message += "; input " + quote(input.name) + " holds " +
+                 std::to_string(arenas.readElement(input, at)) + " at index " +
+                 toIndexText(input.shape, at);
+  if (const VariableSpec *variable = findNonFiniteState(manifest, arenas))
+    message += "; " + variable->role + " " + quote(variable->name) + " is no longer finite";
+  return message;
+}
+
+bool LossWatch::inspect(int64_t instruction) {
+  for (const PlacedTensor &output : manifest.instructions[size_t(instruction)].outputs) {
+    int64_t count = output.bytes / getByteSize(output.dtype);
+    const void *data = arenas.getAddress(output);
+    if (findNonFinite(output.dtype, data, count) < 0)
+      continue;
+    if (firstNan < 0 && findNonFinite(output.dtype, data, count, /*onlyNan=*/true) >= 0)
+      firstNan = instruction;
+    if (firstInfinite < 0)
+      firstInfinite = instruction;
+  }
+  return firstNan < 0;
+}
+
+std::string LossWatch::describeOrigin() const {
+  std::string message;
+  if (int64_t first = firstNan >= 0 ? firstNan : firstInfinite; first >= 0)
+    message = "; the first output that is " +
+              std::string(firstNan >= 0 ? "not a number" : "infinite") + " comes from " +
+              manifest.describeInstruction(first);
+  if (firstNan >= 0 && firstInfinite >= 0 && firstInfinite != firstNan)
+    message += ", after an infinite one from " + manifest.describeInstruction(firstInfinite);
+  return message;
+}
+
+const VariableSpec *memopt::findNonFiniteState(const Manifest &manifest, const Arenas &arenas) {
+  for (const VariableSpec &variable : manifest.variables)
+    if (variable.isState() && findNonFinite(variable.dtype, arenas.getAddress(variable),
+                                            getElementCount(variable.shape)) >= 0)
+      return &variable;
+  return nullptr;
+}

@@ -1,0 +1,134 @@
+//===- ManifestChecks.cpp - a manifest that contradicts itself -----------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ManifestReading.h"
+#include <algorithm>
+#include <set>
+
+using namespace memopt;
+
+/// Variables and inputs keep their places for the whole run, so no two may share a byte.
+static Status checkOverlaps(const Manifest &manifest) {
+  std::vector<const PlacedTensor *> order;
+  for (const VariableSpec &variable : manifest.variables)
+    order.push_back(&variable);
+  for (const InputSpec &input : manifest.inputs)
+    order.push_back(&input);
+  std::sort(order.begin(), order.end(), [](const PlacedTensor *a, const PlacedTensor *b) {
+    return std::tie(a->space, a->offset, a->bytes) < std::tie(b->space, b->offset, b->bytes);
+  });
+  for (size_t i = 1; i < order.size(); ++i) {
+    const PlacedTensor &before = *order[i - 1], &after = *order[i];
+    if (before.space == after.space && before.bytes && after.bytes &&
+        before.offset + before.bytes > after.offset)
+      return badInput(quote(before.name) + " and " + quote(after.name) + " overlap in the " +
+                      getSpaceName(before.space) + " arena at offset " +
+                      std::to_string(after.offset));
+  }
+  return Status::ok();
+}
+
+template <typename Spec>
+static Status checkNames(const std::vector<Spec> &specs, const char *kind) {
+  std::set<std::string> seen;
+  for (const Spec &spec : specs)
+    if (!seen.insert(spec.name).second)
+      return badInput("there are two " + std::string(kind) + " named " + quote(spec.name));
+  return Status::ok();
+}
+
+/// Variables that the runtime writes must have the type it writes.
+static Status checkHyperparameters(const Manifest &manifest) {
+  static const char *const counts[] = {"step", "seed", "sample_offset"};
+  for (const VariableSpec &variable : manifest.variables) {
+    if (variable.role != "hyperparameter")
+      continue;
+    bool isRate = variable.name == "lr", isCount = std::find(std::begin(counts), std::end(counts),
+                                                             variable.name) != std::end(counts);
+    if (!isRate && !isCount)
+      return badInput("hyperparameter " + quote(variable.name) +
+                      " is unknown; known are 'lr', 'step', 'seed' and 'sample_offset'");
+    bool hasType = isRate ? variable.dtype == DType::F32 || variable.dtype == DType::F64
+                          : variable.dtype == DType::I64;
+    if (!hasType || getElementCount(variable.shape) != 1)
+      return badInput("hyperparameter " + quote(variable.name) + " is " +
+                      toString(variable.dtype, variable.shape) + ", expected one " +
+                      (isRate ? "f32" : "i64"));
+  }
+  return Status::ok();
+}
+
+static Status checkIndexFault(const Manifest &manifest) {
+  const VariableSpec *fault = manifest.findIndexFault();
+  if (!fault)
+    return Status::ok();
+  if (fault->dtype != DType::I64 || getElementCount(fault->shape) != 1)
+    return badInput("variable " + quote(fault->name) + " of role 'index_fault' is " +
+                    toString(fault->dtype, fault->shape) + ", expected one i64");
+  auto isFault = [](const VariableSpec &variable) { return variable.role == "index_fault"; };
+  if (std::count_if(manifest.variables.begin(), manifest.variables.end(), isFault) > 1)
+    return badInput("there are two variables of role 'index_fault'");
+  return Status::ok();
+}
+
+/// Library instructions and calls point at each other.
+static Status checkCalls(const Manifest &manifest) {
+  auto calls = int64_t(manifest.libraryCalls.size());
+  for (size_t i = 0; i < manifest.instructions.size(); ++i) {
+    const InstructionSpec &instruction = manifest.instructions[i];
+    if (instruction.kind == "library" && !instruction.call)
+      return badInput(manifest.describeInstruction(int64_t(i)) + " lacks 'call'");
+    if (instruction.call && (*instruction.call < 0 || *instruction.call >= calls))
+      return badInput(manifest.describeInstruction(int64_t(i)) + " makes library call " +
+                      std::to_string(*instruction.call) + " of " + std::to_string(calls));
+  }
+  return Status::ok();
+}
+
+/// Puts outer regions before those that they hold.
+static Status orderRegions(Manifest &manifest) {
+  std::vector<RegionSpec> &regions = manifest.regions;
+  std::stable_sort(regions.begin(), regions.end(), [](const RegionSpec &a, const RegionSpec &b) {
+    return std::make_pair(a.begin, -a.end) < std::make_pair(b.begin, -b.end);
+  });
+  for (size_t i = 0; i < regions.size(); ++i)
+    for (size_t j = i + 1; j < regions.size() && regions[j].begin < regions[i].end; ++j)
+      if (regions[j].end > regions[i].end)
+        return badInput("the regions of instructions " + std::to_string(regions[i].begin) + " to " +
+                        std::to_string(regions[i].end) + " and " +
+                        std::to_string(regions[j].begin) + " to " + std::to_string(regions[j].end) +
+                        " cut into each other");
+  if (std::count_if(regions.begin(), regions.end(),
+                    [](const RegionSpec &region) { return !region.inputs.empty(); }) > 1)
+    return badInput("two regions name inputs; samples come to one repeat alone");
+  return Status::ok();
+}
+
+/// What a training step must have.
+static Status checkTraining(const Manifest &manifest) {
+  int loss = manifest.getLossIndex();
+  if (loss < 0)
+    return badInput("a package of mode 'train' needs an output of role 'loss'");
+  const OutputSpec &output = manifest.outputs[size_t(loss)];
+  if (getElementCount(output.shape) != 1 || !isFloat(output.dtype))
+    return badInput("the loss is " + toString(output.dtype, output.shape) +
+                    ", expected one floating-point value");
+  return Status::ok();
+}
+
+Status memopt::checkManifest(Manifest &manifest) {
+  MEMOPT_RETURN_IF_ERROR(checkNames(manifest.inputs, "inputs"));
+  MEMOPT_RETURN_IF_ERROR(checkNames(manifest.variables, "variables"));
+  MEMOPT_RETURN_IF_ERROR(checkNames(manifest.gradients, "gradients"));
+  MEMOPT_RETURN_IF_ERROR(checkOverlaps(manifest));
+  MEMOPT_RETURN_IF_ERROR(checkHyperparameters(manifest));
+  MEMOPT_RETURN_IF_ERROR(checkIndexFault(manifest));
+  MEMOPT_RETURN_IF_ERROR(checkCalls(manifest));
+  MEMOPT_RETURN_IF_ERROR(orderRegions(manifest));
+  return manifest.mode == "train" ? checkTraining(manifest) : Status::ok();
+}

@@ -1,0 +1,108 @@
+//===- ManifestProgram.cpp - the program that a manifest describes -------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ManifestReading.h"
+
+using namespace memopt;
+
+StatusOr<InstructionSpec> memopt::readInstruction(const JsonView &view,
+                                                  const BytesBySpace &arenaBytes) {
+  InstructionSpec instruction{};
+  MEMOPT_ASSIGN_OR_RETURN(instruction.name, view.getString("name"));
+  MEMOPT_ASSIGN_OR_RETURN(instruction.kind, readStringOr(view, "kind", "kernel"));
+  MEMOPT_ASSIGN_OR_RETURN(instruction.module, readStringOr(view, "module", ""));
+  MEMOPT_ASSIGN_OR_RETURN(instruction.ops, readStringOr(view, "ops", ""));
+  MEMOPT_ASSIGN_OR_RETURN(instruction.resource, readStringOr(view, "resource", "compute"));
+  if (view.has("call")) {
+    MEMOPT_ASSIGN_OR_RETURN(instruction.call, view.getInteger("call"));
+  }
+  if (view.has("outputs")) {
+    MEMOPT_ASSIGN_OR_RETURN(std::vector<JsonView> outputs, view.getArray("outputs"));
+    for (const JsonView &output : outputs) {
+      MEMOPT_ASSIGN_OR_RETURN(PlacedTensor tensor, readUnnamedTensor(output, arenaBytes));
+      instruction.outputs.push_back(std::move(tensor));
+    }
+  }
+  if (view.has("live_bytes")) {
+    MEMOPT_ASSIGN_OR_RETURN(JsonView live, view.get("live_bytes"));
+    MEMOPT_ASSIGN_OR_RETURN(instruction.liveBytes, readBytes(live));
+  }
+  return instruction;
+}
+
+StatusOr<RegionSpec> memopt::readRegion(const JsonView &view, const Manifest &manifest) {
+  RegionSpec region{};
+  auto instructions = int64_t(manifest.instructions.size());
+  MEMOPT_ASSIGN_OR_RETURN(region.begin, view.getInteger("begin"));
+  MEMOPT_ASSIGN_OR_RETURN(region.end, view.getInteger("end"));
+  MEMOPT_ASSIGN_OR_RETURN(region.count, view.getInteger("count"));
+  if (region.begin < 0 || region.begin >= region.end || region.end > instructions)
+    return view.fail("holds instructions " + std::to_string(region.begin) + " to " +
+                     std::to_string(region.end) + " (exclusive), but there are " +
+                     std::to_string(instructions));
+  constexpr int64_t mostIterations = int64_t(1) << 30;
+  if (region.count < 1 || region.count > mostIterations)
+    return view.fail("runs " + std::to_string(region.count) + " times, expected 1 to " +
+                     std::to_string(mostIterations));
+  MEMOPT_ASSIGN_OR_RETURN(JsonView inputs, view.get("inputs"));
+  MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> names, inputs.asStrings());
+  for (const std::string &name : names) {
+    const InputSpec *input = manifest.findInput(name);
+    if (!input)
+      return inputs.fail("names " + quote(name) + ", which is no input");
+    region.inputs.push_back(size_t(input - manifest.inputs.data()));
+  }
+  return region;
+}
+
+/// One end of a transfer.
+static Status readEnd(const JsonView &view, const char *key, int64_t bytes,
+                      const BytesBySpace &arenaBytes, int &space, int64_t &offset) {
+  MEMOPT_ASSIGN_OR_RETURN(JsonView end, view.get(key));
+  MEMOPT_ASSIGN_OR_RETURN(space, readSpace(end, "space"));
+  MEMOPT_ASSIGN_OR_RETURN(offset, end.getInteger("offset"));
+  return checkPlace(end, space, offset, bytes, arenaBytes);
+}
+
+StatusOr<TransferSpec> memopt::readTransfer(const JsonView &view, const BytesBySpace &arenaBytes) {
+  TransferSpec transfer{};
+  MEMOPT_ASSIGN_OR_RETURN(transfer.bytes, view.getInteger("bytes"));
+  MEMOPT_ASSIGN_OR_RETURN(transfer.resource, view.getString("resource"));
+  MEMOPT_RETURN_IF_ERROR(
+      readEnd(view, "from", transfer.bytes, arenaBytes, transfer.fromSpace, transfer.fromOffset));
+  MEMOPT_RETURN_IF_ERROR(
+      readEnd(view, "to", transfer.bytes, arenaBytes, transfer.toSpace, transfer.toOffset));
+  if (transfer.fromSpace == transfer.toSpace &&
+      transfer.fromOffset < transfer.toOffset + transfer.bytes &&
+      transfer.toOffset < transfer.fromOffset + transfer.bytes)
+    return view.fail("moves " + std::to_string(transfer.bytes) + " bytes from offset " +
+                     std::to_string(transfer.fromOffset) + " to " +
+                     std::to_string(transfer.toOffset) + " of one arena, which overlap");
+  return transfer;
+}
+
+StatusOr<IndexSite> memopt::readIndexSite(const JsonView &view) {
+  IndexSite site{};
+  MEMOPT_ASSIGN_OR_RETURN(site.module, view.getString("module"));
+  MEMOPT_ASSIGN_OR_RETURN(site.op, view.getString("op"));
+  MEMOPT_ASSIGN_OR_RETURN(site.min, view.getInteger("min"));
+  MEMOPT_ASSIGN_OR_RETURN(site.max, view.getInteger("max"));
+  MEMOPT_ASSIGN_OR_RETURN(site.what, readStringOr(view, "what", ""));
+  return site;
+}
+
+StatusOr<GradientSpec> memopt::readGradient(const JsonView &view, const Manifest &manifest) {
+  GradientSpec gradient;
+  MEMOPT_RETURN_IF_ERROR(readTensor(view, "space", manifest.arenaBytes, gradient));
+  MEMOPT_ASSIGN_OR_RETURN(gradient.readyAfter, view.getInteger("ready_after"));
+  auto instructions = int64_t(manifest.instructions.size());
+  if (gradient.readyAfter < -1 || gradient.readyAfter >= instructions)
+    return view.fail("has 'ready_after' " + std::to_string(gradient.readyAfter) +
+                     ", but there are " + std::to_string(instructions) + " instructions");
+  return gradient;
+}

@@ -1,0 +1,65 @@
+//===- ManifestReading.h - parts of a manifest ------------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What Manifest.cpp puts together: one function for each kind of entry. They check an entry alone
+// and against the arenas; what concerns several entries is checked by checkManifest.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUNTIME_MANIFESTREADING_H
+#define MEMOPT_RUNTIME_MANIFESTREADING_H
+
+#include "memopt-runtime/Manifest.h"
+
+namespace memopt {
+
+//===----------------------------------------------------------------------===//
+// Pieces (ManifestTensors.cpp)
+//===----------------------------------------------------------------------===//
+
+StatusOr<std::string> readStringOr(const JsonView &view, const char *key,
+                                   const std::string &otherwise);
+StatusOr<std::optional<double>> readOptionalNumber(const JsonView &view, const char *key);
+StatusOr<BytesBySpace> readBytes(const JsonView &view);
+
+/// A space that has an arena.
+StatusOr<int> readSpace(const JsonView &view, const char *key);
+/// Fails unless `bytes` at `offset` lie inside the arena of `space`.
+Status checkPlace(const JsonView &view, int space, int64_t offset, int64_t bytes,
+                  const BytesBySpace &arenaBytes);
+
+/// A tensor with all that it has, or without its name and shape.
+Status readTensor(const JsonView &view, const char *spaceKey, const BytesBySpace &arenaBytes,
+                  PlacedTensor &tensor);
+StatusOr<PlacedTensor> readUnnamedTensor(const JsonView &view, const BytesBySpace &arenaBytes);
+
+StatusOr<InputSpec> readInput(const JsonView &view, const BytesBySpace &arenaBytes);
+StatusOr<OutputSpec> readOutput(const JsonView &view, const BytesBySpace &arenaBytes);
+StatusOr<VariableSpec> readVariable(const JsonView &view, const BytesBySpace &arenaBytes);
+
+//===----------------------------------------------------------------------===//
+// The program (ManifestProgram.cpp)
+//===----------------------------------------------------------------------===//
+
+StatusOr<InstructionSpec> readInstruction(const JsonView &view, const BytesBySpace &arenaBytes);
+/// `manifest` has its inputs and instructions already.
+StatusOr<RegionSpec> readRegion(const JsonView &view, const Manifest &manifest);
+StatusOr<TransferSpec> readTransfer(const JsonView &view, const BytesBySpace &arenaBytes);
+StatusOr<IndexSite> readIndexSite(const JsonView &view);
+StatusOr<GradientSpec> readGradient(const JsonView &view, const Manifest &manifest);
+
+//===----------------------------------------------------------------------===//
+// The whole (ManifestChecks.cpp)
+//===----------------------------------------------------------------------===//
+
+/// What entries must be to each other. Puts regions into their order.
+Status checkManifest(Manifest &manifest);
+
+} // namespace memopt
+
+#endif // MEMOPT_RUNTIME_MANIFESTREADING_H

@@ -1,0 +1,168 @@
+//===- ManifestTensors.cpp - tensors of a manifest at their places -------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ManifestReading.h"
+
+using namespace memopt;
+
+StatusOr<std::string> memopt::readStringOr(const JsonView &view, const char *key,
+                                           const std::string &otherwise) {
+  return view.has(key) ? view.getString(key) : StatusOr<std::string>(otherwise);
+}
+
+StatusOr<std::optional<double>> memopt::readOptionalNumber(const JsonView &view, const char *key) {
+  std::optional<double> number;
+  if (view.has(key) && !view.raw()[key].is_null()) {
+    MEMOPT_ASSIGN_OR_RETURN(double value, view.getNumber(key));
+    number = value;
+  }
+  return number;
+}
+
+StatusOr<BytesBySpace> memopt::readBytes(const JsonView &view) {
+  BytesBySpace bytes{};
+  for (int space = 0; space < countedSpaces; ++space) {
+    if (!view.has(getSpaceName(space)))
+      continue; // a space that is not named holds nothing
+    MEMOPT_ASSIGN_OR_RETURN(bytes[space], view.getInteger(getSpaceName(space)));
+    if (bytes[space] < 0)
+      return view.fail("must not be negative");
+  }
+  return bytes;
+}
+
+StatusOr<int> memopt::readSpace(const JsonView &view, const char *key) {
+  MEMOPT_ASSIGN_OR_RETURN(std::string name, view.getString(key));
+  for (int space = 0; space < MEMOPT_SPACE_COUNT; ++space)
+    if (name == getSpaceName(space))
+      return space;
+  return view.fail("lies in " + quote(name) + "; this runtime knows 'device' and 'host'");
+}
+
+static Status readDType(const JsonView &view, DType &dtype) {
+  MEMOPT_ASSIGN_OR_RETURN(std::string name, view.getString("dtype"));
+  std::optional<DType> parsed = parseDType(name);
+  if (!parsed)
+    return view.fail("has the unknown dtype " + quote(name));
+  dtype = *parsed;
+  return Status::ok();
+}
+
+Status memopt::checkPlace(const JsonView &view, int space, int64_t offset, int64_t bytes,
+                          const BytesBySpace &arenaBytes) {
+  int64_t limit = arenaBytes[size_t(space)];
+  if (offset >= 0 && bytes >= 0 && offset <= limit && bytes <= limit - offset)
+    return Status::ok();
+  return view.fail("takes " + std::to_string(bytes) + " bytes at offset " + std::to_string(offset) +
+                   " of the " + getSpaceName(space) + " arena, which has " + std::to_string(limit));
+}
+
+static Status readPlace(const JsonView &view, const char *spaceKey, const BytesBySpace &arenaBytes,
+                        PlacedTensor &tensor) {
+  MEMOPT_ASSIGN_OR_RETURN(tensor.space, readSpace(view, spaceKey));
+  MEMOPT_ASSIGN_OR_RETURN(tensor.offset, view.getInteger("offset"));
+  MEMOPT_ASSIGN_OR_RETURN(tensor.bytes, view.getInteger("bytes"));
+  MEMOPT_RETURN_IF_ERROR(checkPlace(view, tensor.space, tensor.offset, tensor.bytes, arenaBytes));
+  if (tensor.offset % getByteSize(tensor.dtype))
+    return view.fail("has offset " + std::to_string(tensor.offset) + ", no multiple of its " +
+                     std::to_string(getByteSize(tensor.dtype)) + "-byte elements");
+  return Status::ok();
+}
+
+Status memopt::readTensor(const JsonView &view, const char *spaceKey,
+                          const BytesBySpace &arenaBytes, PlacedTensor &tensor) {
+  MEMOPT_ASSIGN_OR_RETURN(tensor.name, view.getString("name"));
+  MEMOPT_RETURN_IF_ERROR(readDType(view, tensor.dtype));
+  MEMOPT_ASSIGN_OR_RETURN(JsonView shape, view.get("shape"));
+  MEMOPT_ASSIGN_OR_RETURN(tensor.shape, shape.asIntegers());
+  StatusOr<int64_t> expected = getTensorBytes(tensor.dtype, tensor.shape);
+  if (!expected.isOk())
+    return shape.fail("is wrong: " + expected.getMessage());
+  MEMOPT_RETURN_IF_ERROR(readPlace(view, spaceKey, arenaBytes, tensor));
+  if (tensor.bytes != *expected)
+    return view.fail("has " + std::to_string(tensor.bytes) + " bytes, but " +
+                     toString(tensor.dtype, tensor.shape) + " takes " + std::to_string(*expected));
+  return Status::ok();
+}
+
+StatusOr<PlacedTensor> memopt::readUnnamedTensor(const JsonView &view,
+                                                 const BytesBySpace &arenaBytes) {
+  PlacedTensor tensor;
+  MEMOPT_RETURN_IF_ERROR(readDType(view, tensor.dtype));
+  MEMOPT_RETURN_IF_ERROR(readPlace(view, "space", arenaBytes, tensor));
+  return tensor;
+}
+
+StatusOr<InputSpec> memopt::readInput(const JsonView &view, const BytesBySpace &arenaBytes) {
+  InputSpec input;
+  MEMOPT_RETURN_IF_ERROR(readTensor(view, "space", arenaBytes, input));
+  if (view.has("batch_dim") && !view.raw()["batch_dim"].is_null()) {
+    MEMOPT_ASSIGN_OR_RETURN(int64_t dim, view.getInteger("batch_dim"));
+    if (dim < 0 || dim >= int64_t(input.shape.size()))
+      return view.fail("has no dimension " + std::to_string(dim));
+    input.batchDim = dim;
+  }
+  if (!view.has("valid_range") || view.raw()["valid_range"].is_null())
+    return input;
+  MEMOPT_ASSIGN_OR_RETURN(JsonView range, view.get("valid_range"));
+  ValidRange valid;
+  MEMOPT_ASSIGN_OR_RETURN(valid.min, range.getInteger("min"));
+  MEMOPT_ASSIGN_OR_RETURN(valid.max, range.getInteger("max"));
+  if (range.has("ignore") && !range.raw()["ignore"].is_null()) {
+    MEMOPT_ASSIGN_OR_RETURN(int64_t ignore, range.getInteger("ignore"));
+    valid.ignore = ignore;
+  }
+  MEMOPT_ASSIGN_OR_RETURN(valid.reason, readStringOr(range, "reason", ""));
+  if (isFloat(input.dtype))
+    return range.fail("is for integers, the input is " + std::string(getName(input.dtype)));
+  input.validRange = valid;
+  return input;
+}
+
+StatusOr<OutputSpec> memopt::readOutput(const JsonView &view, const BytesBySpace &arenaBytes) {
+  OutputSpec output;
+  MEMOPT_RETURN_IF_ERROR(readTensor(view, "space", arenaBytes, output));
+  MEMOPT_ASSIGN_OR_RETURN(output.role, readStringOr(view, "role", "metric"));
+  return output;
+}
+
+StatusOr<VariableSpec> memopt::readVariable(const JsonView &view, const BytesBySpace &arenaBytes) {
+  VariableSpec variable;
+  MEMOPT_RETURN_IF_ERROR(readTensor(view, "placement", arenaBytes, variable));
+  MEMOPT_ASSIGN_OR_RETURN(variable.role, view.getString("role"));
+  if (view.has("names")) {
+    MEMOPT_ASSIGN_OR_RETURN(JsonView names, view.get("names"));
+    MEMOPT_ASSIGN_OR_RETURN(variable.names, names.asStrings());
+  }
+  variable.isTrainable = false;
+  if (view.has("trainable")) {
+    MEMOPT_ASSIGN_OR_RETURN(variable.isTrainable, view.getBool("trainable"));
+  }
+  MEMOPT_ASSIGN_OR_RETURN(std::string init, view.getString("init"));
+  if (init == "weights")
+    variable.init = VariableInit::Weights;
+  else if (init == "zeros")
+    variable.init = VariableInit::Zeros;
+  else if (init == "absent")
+    variable.init = VariableInit::Absent;
+  else
+    return view.fail("has init " + quote(init) + "; known are 'weights', 'zeros' and 'absent'");
+  MEMOPT_ASSIGN_OR_RETURN(std::string restore, readStringOr(view, "restore", "required"));
+  if (restore == "required")
+    variable.restore = VariableRestore::Required;
+  else if (restore == "if_present")
+    variable.restore = VariableRestore::IfPresent;
+  else if (restore == "never")
+    variable.restore = VariableRestore::Never;
+  else
+    return view.fail("has restore " + quote(restore) +
+                     "; known are 'required', 'if_present' and 'never'");
+  MEMOPT_ASSIGN_OR_RETURN(variable.initScale, readOptionalNumber(view, "init_scale"));
+  MEMOPT_ASSIGN_OR_RETURN(variable.initValue, readOptionalNumber(view, "init_value"));
+  return variable;
+}

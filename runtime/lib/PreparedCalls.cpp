@@ -1,0 +1,87 @@
+//===- PreparedCalls.cpp - the library calls of a session -----------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PreparedCalls.h"
+#include <algorithm>
+
+using namespace memopt;
+
+/// Operands and results of the calls that there are are fewer.
+static constexpr int64_t maxBuffers = 64;
+
+static std::string nameCall(int64_t call) { return "library_calls[" + std::to_string(call) + "]"; }
+
+StatusOr<PreparedCalls::PreparedCall>
+PreparedCalls::prepare(const JsonView &view, const LibraryCallFactory &create, int threads) {
+  PreparedCall prepared{nullptr, 0, 0};
+  MEMOPT_ASSIGN_OR_RETURN(prepared.workspaceBytes, view.getInteger("workspace_bytes"));
+  MEMOPT_ASSIGN_OR_RETURN(prepared.bufferCount, view.getInteger("buffers"));
+  if (prepared.workspaceBytes < 0 || prepared.workspaceBytes % 64)
+    return view.fail("has a workspace of " + std::to_string(prepared.workspaceBytes) +
+                     " bytes, expected a multiple of 64");
+  if (prepared.bufferCount < 1 || prepared.bufferCount > maxBuffers)
+    return view.fail("has " + std::to_string(prepared.bufferCount) + " buffers, expected 1 to " +
+                     std::to_string(maxBuffers));
+  StatusOr<std::unique_ptr<LibraryCall>> call = create(view.raw(), threads);
+  if (!call.isOk())
+    return call.takeStatus().withContext(view.getPath());
+  prepared.call = *std::move(call);
+  if (prepared.call->workspaceBytes() > prepared.workspaceBytes)
+    return badInput(view.getPath() + " was planned with a workspace of " +
+                    std::to_string(prepared.workspaceBytes) + " bytes, but needs " +
+                    std::to_string(prepared.call->workspaceBytes()) +
+                    " on this machine; compile the model here");
+  return prepared;
+}
+
+StatusOr<PreparedCalls> PreparedCalls::create(const Manifest &manifest,
+                                              const LibraryCallFactory &create) {
+  PreparedCalls prepared;
+  for (size_t i = 0; i < manifest.libraryCalls.size(); ++i) {
+    JsonView view(manifest.libraryCalls[i], nameCall(int64_t(i)));
+    MEMOPT_ASSIGN_OR_RETURN(PreparedCall call, prepare(view, create, int(manifest.threads)));
+    prepared.calls.push_back(std::move(call));
+  }
+  return prepared;
+}
+
+/// In the plan a call's buffers lie apart in one arena, and its workspace begins and ends at
+/// multiples of 64 bytes. So behind a workspace at the arena's begin there is room for the largest
+/// of the others, where all of them can lie: what they hold means nothing. Only the workspace must
+/// not be written over, for libraries keep counters of threads there.
+Status PreparedCalls::warmUp(const Arenas &arenas) {
+  const Arena &arena = arenas[MEMOPT_SPACE_DEVICE];
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const PreparedCall &prepared = calls[i];
+    if (!prepared.call->needsWarmUp())
+      continue;
+    if (prepared.workspaceBytes > arena.size())
+      return badInput(nameCall(int64_t(i)) + " has a workspace larger than the arena");
+    void *buffers[maxBuffers + 1];
+    std::fill(buffers, buffers + prepared.bufferCount, arena.base() + prepared.workspaceBytes);
+    buffers[prepared.bufferCount] = arena.base();
+    MEMOPT_RETURN_IF_ERROR(run(int64_t(i), buffers));
+  }
+  return Status::ok();
+}
+
+Status PreparedCalls::run(int64_t number, void *const *buffers) {
+  if (number < 0 || number >= int64_t(calls.size()))
+    return badInput("the program makes library call " + std::to_string(number) + " of " +
+                    std::to_string(calls.size()));
+  Status status = calls[size_t(number)].call->run(buffers);
+  return status.isOk() ? Status::ok() : std::move(status).withContext(nameCall(number));
+}
+
+void PreparedCalls::noteWorkspace(int64_t number, void *const *buffers, Arenas &arenas) const {
+  if (number < 0 || number >= int64_t(calls.size()))
+    return;
+  const PreparedCall &call = calls[size_t(number)];
+  if (call.workspaceBytes)
+    arenas.noteHandedOut(buffers[call.bufferCount], call.workspaceBytes);
+}

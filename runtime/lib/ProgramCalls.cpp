@@ -1,0 +1,94 @@
+//===- ProgramCalls.cpp - what a program calls ----------------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "SessionParts.h"
+#include "memopt-runtime/ThreadPool.h"
+
+using namespace memopt;
+
+const memopt_runtime_functions ProgramCalls::table = {MEMOPT_PROGRAM_INTERFACE_VERSION,
+                                                      sizeof(memopt_runtime_functions),
+                                                      &ProgramCalls::parallelFor,
+                                                      &ProgramCalls::libraryCall,
+                                                      &ProgramCalls::commit,
+                                                      &ProgramCalls::nextBatch,
+                                                      &ProgramCalls::start,
+                                                      &ProgramCalls::wait,
+                                                      &ProgramCalls::beginInstruction};
+
+static Session &toSession(void *opaque) { return *static_cast<Session *>(opaque); }
+
+/// Goes on, or leaves the step and keeps the reason.
+static int32_t answer(Status status, Status &failure) {
+  if (status.isOk())
+    return 0;
+  failure = std::move(status);
+  return 1;
+}
+
+void ProgramCalls::parallelFor(void *opaque, int64_t count, int64_t grain, memopt_loop_body body,
+                               void *closure) {
+  memopt::parallelFor(count, grain, body, closure);
+}
+
+int32_t ProgramCalls::libraryCall(void *opaque, int64_t call, void *const *buffers) {
+  Session &session = toSession(opaque);
+  Session::Parts &parts = *session.parts;
+  if (session.options.isMemoryChecked)
+    parts.calls.noteWorkspace(call, buffers, session.arenas);
+  return answer(parts.calls.run(call, buffers), parts.failure);
+}
+
+int32_t ProgramCalls::commit(void *opaque) {
+  Session &session = toSession(opaque);
+  Session::Parts &parts = *session.parts;
+  if (parts.hasCommitted)
+    return answer(badInput("the program commits twice in a step"), parts.failure);
+  if (Status status = parts.indices.check(); !status.isOk())
+    return answer(std::move(status), parts.failure);
+  if (parts.isSearching) {
+    if (int64_t last = parts.position.getInstruction(); last >= 0)
+      (void)parts.loss.inspect(last);
+    return 1;
+  }
+  parts.isLossBad = session.options.isStoppedOnNan && !parts.loss.isFinite();
+  parts.hasCommitted = !parts.isLossBad;
+  return parts.isLossBad ? 1 : 0;
+}
+
+int32_t ProgramCalls::nextBatch(void *opaque, int64_t iteration) {
+  Session::Parts &parts = *toSession(opaque).parts;
+  return answer(parts.feed.beginIteration(iteration), parts.failure);
+}
+
+int32_t ProgramCalls::start(void *opaque, int64_t transfer) {
+  Session::Parts &parts = *toSession(opaque).parts;
+  return answer(parts.transfers->start(transfer), parts.failure);
+}
+
+int32_t ProgramCalls::wait(void *opaque, int64_t transfer) {
+  Session::Parts &parts = *toSession(opaque).parts;
+  return answer(parts.transfers->wait(transfer), parts.failure);
+}
+
+int32_t ProgramCalls::beginInstruction(void *opaque, int64_t index) {
+  Session &session = toSession(opaque);
+  Session::Parts &parts = *session.parts;
+  if (int64_t expected = parts.position.getNext(); index != expected)
+    return answer(badInput("the program reports instruction " + std::to_string(index) + " of " +
+                           std::to_string(session.getManifest().instructions.size()) + " where " +
+                           std::to_string(expected) + " comes next"),
+                  parts.failure);
+  if (parts.trace)
+    parts.trace->beginInstruction(index);
+  int64_t before = parts.position.getInstruction();
+  parts.gradients.keep(before);
+  bool goesOn = !parts.isSearching || before < 0 || parts.loss.inspect(before);
+  parts.position.advance();
+  return goesOn ? 0 : 1;
+}

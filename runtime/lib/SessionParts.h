@@ -1,0 +1,61 @@
+//===- SessionParts.h - what a session is made of ---------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUNTIME_SESSIONPARTS_H
+#define MEMOPT_RUNTIME_SESSIONPARTS_H
+
+#include "BatchFeed.h"
+#include "GradientCapture.h"
+#include "IndexWatch.h"
+#include "LossWatch.h"
+#include "PreparedCalls.h"
+#include "StepPosition.h"
+#include "Transfers.h"
+
+namespace memopt {
+
+struct Session::Parts {
+  Parts(const Manifest &manifest, const Arenas &arenas)
+      : position(manifest), feed(manifest, arenas), indices(manifest, arenas),
+        loss(manifest, arenas), gradients(manifest, arenas) {}
+
+  PreparedCalls calls;
+  std::unique_ptr<Transfers> transfers;
+  StepPosition position;
+  BatchFeed feed;
+  IndexWatch indices;
+  LossWatch loss;
+  GradientCapture gradients;
+  Trace *trace = nullptr;
+
+  // Of the step that runs.
+  bool isSearching = false; ///< for where a bad loss came from: it ends before it commits
+  bool hasCommitted = false;
+  bool isLossBad = false; ///< the step was left for it
+  Status failure;         ///< why else the step was left
+  double seconds = 0;     ///< of the last step, without the feed's
+};
+
+/// The functions that programs call.
+struct ProgramCalls {
+  static const memopt_runtime_functions table;
+
+private:
+  static void parallelFor(void *session, int64_t count, int64_t grain, memopt_loop_body body,
+                          void *closure);
+  static int32_t libraryCall(void *session, int64_t call, void *const *buffers);
+  static int32_t commit(void *session);
+  static int32_t nextBatch(void *session, int64_t iteration);
+  static int32_t start(void *session, int64_t transfer);
+  static int32_t wait(void *session, int64_t transfer);
+  static int32_t beginInstruction(void *session, int64_t index);
+};
+
+} // namespace memopt
+
+#endif // MEMOPT_RUNTIME_SESSIONPARTS_H

@@ -1,0 +1,51 @@
+//===- Transfers.h - bytes in flight ----------------------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUNTIME_TRANSFERS_H
+#define MEMOPT_RUNTIME_TRANSFERS_H
+
+#include "memopt-runtime/Arenas.h"
+
+namespace memopt {
+
+/// The transfers of a program: each resource is a stream of the device, so what shares one is done
+/// in the order of its starts, and an event says when a transfer has ended. Starting and waiting
+/// allocate nothing.
+class Transfers {
+public:
+  /// All must outlive it.
+  static StatusOr<std::unique_ptr<Transfers>> create(const Manifest &manifest, const Arenas &arenas,
+                                                     Device &device);
+
+  /// A transfer that is still in flight is not started again.
+  Status start(int64_t transfer);
+  /// A failure of the transfer, or of one that was never started.
+  Status wait(int64_t transfer);
+  /// Waits for all that is in flight, whatever became of it: the step was left.
+  void abandon();
+
+private:
+  struct Flight {
+    Stream *stream;
+    std::unique_ptr<Event> end;
+    bool isInFlight;
+  };
+
+  Transfers(const Manifest &manifest, const Arenas &arenas) : manifest(manifest), arenas(arenas) {}
+  Status createStreams(Device &device);
+  Status checkNumber(int64_t transfer) const;
+
+  const Manifest &manifest;
+  const Arenas &arenas;
+  std::vector<Flight> flights; ///< as in the manifest; their events end after the streams
+  std::vector<std::unique_ptr<Stream>> streams; ///< one for each resource
+};
+
+} // namespace memopt
+
+#endif // MEMOPT_RUNTIME_TRANSFERS_H
