@@ -137,3 +137,84 @@ module attributes {memopt.planned = #memopt.planned<arena_bytes = [1024, 0, 0], 
     return
   }
 }
+
+// -----
+
+// State changes behind the commit and nowhere else.
+
+module attributes {memopt.planned = #memopt.planned<arena_bytes = [2048, 0, 0], lower_bound_bytes = [0, 0, 0]>} {
+  memopt.variable @w : tensor<256xf32> role <parameter> {offset = 0 : i64}
+  func.func @early(%x: tensor<f32> {memopt.offset = 1024 : i64}) {
+    // expected-error @+1 {{'test.run' op writes into 'w' before the loss was committed}}
+    %new = test.run() {offsets = array<i64: 0>} : () -> tensor<256xf32>
+    memopt.commit %x {offsets = array<i64>} : tensor<f32>
+    memopt.write %new, @w : tensor<256xf32>
+    return
+  }
+}
+
+// -----
+
+// A copy in flight owns where it goes to: another value may not be there in between.
+
+func.func @destination(%x: tensor<256xf32> {memopt.offset = 0 : i64}) {
+  %t = memopt.transfer_start %x to <host> {number = 0 : i64, offsets = array<i64>} : tensor<256xf32>
+  %other = test.run() {offsets = array<i64: 512>} : () -> tensor<256xf32, #memopt.space<host>>
+  // expected-error @+1 {{'memopt.transfer_wait' op waits for bytes that were written while they were in flight}}
+  %y = memopt.transfer_wait %t {offsets = array<i64: 0>} : tensor<256xf32, #memopt.space<host>>
+  return
+}
+
+// -----
+
+// And it owns where it comes from.
+
+func.func @source(%x: tensor<256xf32> {memopt.offset = 0 : i64}) {
+  %t = memopt.transfer_start %x to <host> {number = 0 : i64, offsets = array<i64>} : tensor<256xf32>
+  %other = test.run() {offsets = array<i64: 512>} : () -> tensor<256xf32>
+  // expected-error @+1 {{'memopt.transfer_wait' op waits for bytes whose source was written while in flight}}
+  %y = memopt.transfer_wait %t {offsets = array<i64: 0>} : tensor<256xf32, #memopt.space<host>>
+  return
+}
+
+// -----
+
+func.func @never(%x: tensor<256xf32> {memopt.offset = 0 : i64}) {
+  // expected-error @+1 {{'memopt.transfer_start' op starts something that its block does not wait for once}}
+  %t = memopt.transfer_start %x to <host> {number = 0 : i64, offsets = array<i64>} : tensor<256xf32>
+  return
+}
+
+// -----
+
+// The second iteration reads what the first has written over: the value comes from outside of the loop.
+
+func.func @iteration(%x: tensor<256xf32> {memopt.offset = 0 : i64}) {
+  memopt.repeat count(2) {
+    // expected-error @+1 {{'test.run' op uses a value of type 'tensor<256xf32>' whose bytes were overwritten or never placed}}
+    %a = test.run(%x) {in_place = array<i64: 0>, offsets = array<i64: 0>} : (tensor<256xf32>) -> tensor<256xf32>
+  } {offsets = array<i64>}
+  return
+}
+
+// -----
+
+module attributes {memopt.planned = #memopt.planned<arena_bytes = [1024, 1024, 0], lower_bound_bytes = [0, 0, 0]>} {
+  func.func @number(%x: tensor<256xf32> {memopt.offset = 0 : i64}) {
+    // expected-error @+1 {{'memopt.transfer_start' op has no number of its own in the planned program}}
+    %t = memopt.transfer_start %x to <host> {offsets = array<i64>} : tensor<256xf32>
+    %y = memopt.transfer_wait %t {offsets = array<i64: 0>} : tensor<256xf32, #memopt.space<host>>
+    return
+  }
+}
+
+// -----
+
+// expected-error @+1 {{numbers the 1 entries of 'transfers' up to 1}}
+module attributes {memopt.planned = #memopt.planned<arena_bytes = [1024, 1024, 0], lower_bound_bytes = [0, 0, 0]>} {
+  func.func @gap(%x: tensor<256xf32> {memopt.offset = 0 : i64}) {
+    %t = memopt.transfer_start %x to <host> {number = 1 : i64, offsets = array<i64>} : tensor<256xf32>
+    %y = memopt.transfer_wait %t {offsets = array<i64: 0>} : tensor<256xf32, #memopt.space<host>>
+    return
+  }
+}

@@ -1,0 +1,33 @@
+// RUN: memopt-opt %s | memopt-opt | FileCheck %s
+// RUN: memopt-opt %s --mlir-print-op-generic | memopt-opt | FileCheck %s
+
+// Every op of FlowOps.td prints what it parsed.
+
+memopt.variable @sum : tensor<8xf32> role <gradient>
+memopt.variable @moment : tensor<8xf32> role <optimizer_state> {of = @w, slot = "momentum", placement = #memopt.space<host>}
+memopt.variable @w : tensor<8xf32> role <parameter>
+
+// CHECK-LABEL: func.func @flow
+func.func @flow(%x: tensor<8xf32>, %loss: tensor<f32>) -> tensor<f32> {
+  // CHECK: memopt.repeat count(4) next_batch {
+  // CHECK-NEXT: memopt.read @sum
+  memopt.repeat count(4) next_batch {
+    %old = memopt.read @sum : tensor<8xf32>
+    %new = arith.addf %old, %x : tensor<8xf32>
+    memopt.write %new, @sum : tensor<8xf32>
+  }
+  // CHECK: memopt.repeat count(2) {
+  // CHECK-NEXT: }
+  memopt.repeat count(2) {
+  }
+  // CHECK: memopt.commit %{{.*}} : tensor<f32>
+  memopt.commit %loss : tensor<f32>
+  // What lies on the host has that in its type.
+  // CHECK: %[[HOST:.*]] = memopt.read @moment : tensor<8xf32, #memopt.space<host>>
+  %moment = memopt.read @moment : tensor<8xf32, #memopt.space<host>>
+  // CHECK: %[[TOKEN:.*]] = memopt.transfer_start %[[HOST]] to <device> : tensor<8xf32, #memopt.space<host>>
+  %token = memopt.transfer_start %moment to <device> : tensor<8xf32, #memopt.space<host>>
+  // CHECK: memopt.transfer_wait %[[TOKEN]] : tensor<8xf32>
+  %here = memopt.transfer_wait %token : tensor<8xf32>
+  return %loss : tensor<f32>
+}
