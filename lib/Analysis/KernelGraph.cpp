@@ -91,8 +91,8 @@ void KernelGraph::addVariables(func::FuncOp function) {
 void KernelGraph::addInputs(func::FuncOp function) {
   for (BlockArgument argument : function.getArguments()) {
     bufferOf[argument] = buffers.size();
-    buffers.push_back({Buffer::Kind::Input, Space::Device, getTensorBytes(argument.getType()), 0,
-                       1, nullptr, argument});
+    buffers.push_back({Buffer::Kind::Input, Space::Device, getTensorBytes(argument.getType()), 0, 1,
+                       nullptr, argument});
   }
 }
 
@@ -176,14 +176,15 @@ bool KernelGraph::canTake(ArrayRef<InPlaceOperand> allowed, unsigned operand) co
 
 /// State is written behind the commit, and so is what lies in its bytes.
 bool KernelGraph::isBeforeCommit(Operation *producer, WriteOp write) const {
-  auto variable =
-      SymbolTable::lookupNearestSymbolFrom<VariableOp>(write, write.getVariableAttr());
+  auto variable = SymbolTable::lookupNearestSymbolFrom<VariableOp>(write, write.getVariableAttr());
   return times.lookup(producer) < commitTime && variable.isState();
 }
 
-/// The producer may write into the variable's bytes when nobody uses afterwards what was read before
-/// the write, and the producer itself only reads it as it writes.
-bool KernelGraph::canStoreDirectly(WriteOp write, ArrayRef<ReadOp> reads) const {
+/// The producer may write into the variable's bytes when nobody uses afterwards what was read
+/// before the write, the producer itself only reads it as it writes, and nobody uses the value once
+/// another of the variable's writes (in a loop, say) has followed.
+bool KernelGraph::canStoreDirectly(WriteOp write, ArrayRef<ReadOp> reads,
+                                   ArrayRef<WriteOp> all) const {
   Value value = write.getValue();
   Operation *producer = value.getDefiningOp();
   if (!isInstruction(producer) || producer->getBlock() != write->getBlock() ||
@@ -193,6 +194,12 @@ bool KernelGraph::canStoreDirectly(WriteOp write, ArrayRef<ReadOp> reads) const 
   if (auto inPlace = dyn_cast<InPlaceOpInterface>(producer))
     allowed = inPlace.getInPlaceOperands(cast<OpResult>(value).getResultNumber());
   int64_t time = times.lookup(producer);
+  for (WriteOp other : all) {
+    Operation *next = getBufferRoot(other.getValue()).getDefiningOp();
+    int64_t nextTime = next ? times.lookup(next) : 0;
+    if (nextTime > time && lastUse.lookup(value) > nextTime)
+      return false;
+  }
   for (ReadOp read : reads) {
     Value old = const_cast<ReadOp &>(read).getResult();
     if (lastUse.lookup(old) > time)
@@ -206,11 +213,13 @@ bool KernelGraph::canStoreDirectly(WriteOp write, ArrayRef<ReadOp> reads) const 
 
 void KernelGraph::bindWrites(func::FuncOp function) {
   llvm::MapVector<StringAttr, SmallVector<ReadOp>> readsBefore;
+  llvm::MapVector<StringAttr, SmallVector<WriteOp>> writes;
+  function.walk([&](WriteOp write) { writes[write.getVariableAttr().getAttr()].push_back(write); });
   llvm::SmallPtrSet<void *, 16> bound;
   auto bind = [&](WriteOp write) {
     Value value = write.getValue();
     StringAttr name = write.getVariableAttr().getAttr();
-    if (canStoreDirectly(write, readsBefore.lookup(name)) &&
+    if (canStoreDirectly(write, readsBefore.lookup(name), writes[name]) &&
         bound.insert(value.getAsOpaquePointer()).second) {
       buffers[bufferOf[value]].bytes = 0; // lives inside the variable from now on
       bufferOf[value] = variableBuffer.lookup(name);

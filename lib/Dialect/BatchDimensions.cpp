@@ -110,6 +110,11 @@ LogicalResult EmbeddingOp::inferBatchDimensions(Dims operands, ResultDims result
 }
 
 /// Each step draws its own mask: no dimension comes from the scalars, and any may meet it.
+LogicalResult CountOp::inferBatchDimensions(Dims, ResultDims results) {
+  results[0] = -1;
+  return success();
+}
+
 LogicalResult DropoutMaskOp::inferBatchDimensions(Dims operands, ResultDims results) {
   return keepOnly(-1, operands, results);
 }

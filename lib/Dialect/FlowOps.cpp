@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "BoundRegion.h"
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/IR/Builders.h"
@@ -17,12 +18,27 @@ using namespace mlir::memopt;
 // RepeatOp
 //===----------------------------------------------------------------------===//
 
-void RepeatOp::build(OpBuilder &builder, OperationState &state, int64_t count, bool nextBatch) {
+void RepeatOp::build(OpBuilder &builder, OperationState &state, ValueRange inputs, int64_t count,
+                     bool nextBatch) {
+  state.addOperands(inputs);
   Properties &properties = state.getOrAddProperties<Properties>();
   properties.count = builder.getI64IntegerAttr(count);
   if (nextBatch)
     properties.next_batch = builder.getUnitAttr();
-  state.addRegion()->emplaceBlock();
+  Region *body = state.addRegion();
+  Block &block = body->emplaceBlock();
+  for (Value input : inputs)
+    block.addArgument(input.getType(), input.getLoc());
+  ensureTerminator(*body, builder, state.location);
+}
+
+LogicalResult RepeatOp::verify() {
+  if (getBody().getArgumentTypes() != getInputs().getTypes())
+    return emitOpError("expects one block argument for each operand, of its type");
+  auto yield = cast<YieldOp>(getBody().front().getTerminator());
+  if (!yield.getValues().empty())
+    return emitOpError("gives no values; state passes through variables");
+  return success();
 }
 
 template <typename CountFn> static int64_t sumOverBody(RepeatOp repeat, CountFn count) {
@@ -77,8 +93,7 @@ void TransferStartOp::build(OpBuilder &builder, OperationState &state, Value sou
 
 LogicalResult TransferStartOp::verify() {
   if (getSpace(getSource().getType()) == getTo())
-    return emitOpError() << "goes to the space that it comes from, "
-                         << stringifySpace(getTo());
+    return emitOpError() << "goes to the space that it comes from, " << stringifySpace(getTo());
   return success();
 }
 

@@ -100,6 +100,11 @@ LogicalResult ReduceOp::differentiate(OpBuilder &builder, Values resultGradients
   return success();
 }
 
+/// A number that no element has a part in.
+LogicalResult CountOp::differentiate(OpBuilder &, Values, ArrayRef<bool>, Gradients) {
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Gathers
 //===----------------------------------------------------------------------===//

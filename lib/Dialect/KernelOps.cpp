@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "BoundRegion.h"
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -37,33 +38,20 @@ void KernelOp::build(OpBuilder &, OperationState &state, TypeRange results, Valu
 }
 
 ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &state) {
-  SmallVector<OpAsmParser::Argument> arguments;
   SmallVector<OpAsmParser::UnresolvedOperand> operands;
+  SmallVector<OpAsmParser::Argument> arguments;
   SMLoc operandsAt = parser.getCurrentLocation();
-  auto parseBinding = [&]() -> ParseResult {
-    OpAsmParser::Argument &argument = arguments.emplace_back();
-    return failure(failed(parser.parseArgument(argument)) || failed(parser.parseEqual()) ||
-                   failed(parser.parseOperand(operands.emplace_back())) ||
-                   failed(parser.parseColonType(argument.type)));
-  };
-  if (parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Paren, parseBinding) ||
-      parser.parseArrowTypeList(state.types) ||
+  if (parseBindings(parser, operands, arguments) || parser.parseArrowTypeList(state.types) ||
       parser.parseOptionalAttrDictWithKeyword(state.attributes))
     return failure();
-  SmallVector<Type> types;
-  for (const OpAsmParser::Argument &argument : arguments)
-    types.push_back(argument.type);
-  return failure(failed(parser.resolveOperands(operands, types, operandsAt, state.operands)) ||
-                 failed(parser.parseRegion(*state.addRegion(), arguments)));
+  return failure(
+      failed(parser.resolveOperands(operands, getTypes(arguments), operandsAt, state.operands)) ||
+      failed(parser.parseRegion(*state.addRegion(), arguments)));
 }
 
 void KernelOp::print(OpAsmPrinter &printer) {
-  printer << " (";
-  llvm::interleaveComma(llvm::zip(getBody().getArguments(), getInputs()), printer, [&](auto pair) {
-    auto [argument, input] = pair;
-    printer << argument << " = " << input << " : " << input.getType();
-  });
-  printer << ")";
+  printer << " ";
+  printBindings(printer, getBody(), getInputs());
   printer.printArrowTypeList(getResultTypes());
   printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(), getDefaultedAttributes(*this));
   printer << " ";
@@ -94,6 +82,9 @@ LogicalResult KernelOp::verify() {
     }
   return success();
 }
+
+/// Gives nothing.
+void YieldOp::build(OpBuilder &, OperationState &) {}
 
 std::string KernelOp::getKindName() { return "kernel"; }
 
@@ -136,8 +127,7 @@ LogicalResult LibraryCallOp::verify() {
   unsigned operands = getCall().getNumOperands();
   if (getInputs().size() != operands || getNumResults() != views.size() - operands)
     return emitOpError() << "has " << getInputs().size() << " operands and " << getNumResults()
-                         << " results, expected " << operands << " and "
-                         << views.size() - operands;
+                         << " results, expected " << operands << " and " << views.size() - operands;
   for (auto [number, view] : llvm::enumerate(views)) {
     bool isOperand = number < operands;
     Value value = isOperand ? getInputs()[number] : Value(getResult(number - operands));

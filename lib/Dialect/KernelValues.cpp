@@ -14,14 +14,34 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
+SmallVector<Block *> memopt::getProgramBlocks(Block &step) {
+  SmallVector<Block *> blocks{&step};
+  for (size_t next = 0; next < blocks.size(); ++next)
+    for (auto instruction : blocks[next]->getOps<InstructionOpInterface>())
+      llvm::append_range(blocks, instruction.getBodies());
+  return blocks;
+}
+
 bool memopt::isReshape(Operation *op) {
   return isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op);
 }
 
+/// What a block argument of a repeat is another name of; null for other values.
+static Value getRepeated(Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  auto repeat = argument ? dyn_cast<RepeatOp>(argument.getOwner()->getParentOp()) : nullptr;
+  return repeat ? repeat.getInputs()[argument.getArgNumber()] : Value();
+}
+
 Value memopt::getBufferRoot(Value value) {
-  while (isReshape(value.getDefiningOp()))
-    value = value.getDefiningOp()->getOperand(0);
-  return value;
+  while (true) {
+    if (isReshape(value.getDefiningOp()))
+      value = value.getDefiningOp()->getOperand(0);
+    else if (Value outside = getRepeated(value))
+      value = outside;
+    else
+      return value;
+  }
 }
 
 Operation *memopt::getStart(Operation *wait) {

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "BoundRegion.h"
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -27,9 +28,8 @@ using namespace mlir::memopt;
 //===----------------------------------------------------------------------===//
 
 static ParseResult parseNumbers(AsmParser &parser, SmallVector<int64_t> &numbers) {
-  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, [&] {
-    return parser.parseInteger(numbers.emplace_back());
-  });
+  return parser.parseCommaSeparatedList(
+      AsmParser::Delimiter::Square, [&] { return parser.parseInteger(numbers.emplace_back()); });
 }
 
 static void printNumbers(AsmPrinter &printer, ArrayRef<int64_t> numbers) {

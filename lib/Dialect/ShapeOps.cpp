@@ -114,6 +114,28 @@ LogicalResult PadOp::verify() {
   return verifyShape(*this, "result", expected, getResult());
 }
 
+LogicalResult CountOp::verify() {
+  if (tensorType(getResult()).getRank() != 0)
+    return emitOpError() << "counts into a scalar, found " << getResult().getType();
+  int64_t rank = tensorType(getInput()).getRank(), last = -1;
+  for (int64_t dimension : getDimensions()) {
+    if (dimension <= last || dimension >= rank)
+      return emitOpError() << "dimensions must increase and lie in [0, " << rank << "), found "
+                           << dimension;
+    last = dimension;
+  }
+  return success();
+}
+
+int64_t CountOp::getCount() {
+  int64_t count = 1;
+  for (int64_t dimension : getDimensions())
+    count *= tensorType(getInput()).getDimSize(dimension);
+  return count;
+}
+
+int64_t CountOp::getFlops() { return 0; }
+
 LogicalResult IotaOp::verify() {
   int64_t rank = tensorType(getResult()).getRank(), dimension = getDimension();
   if (dimension < 0 || dimension >= rank)

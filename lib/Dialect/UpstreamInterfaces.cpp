@@ -63,6 +63,7 @@ void memopt::registerUpstreamInterfaces(DialectRegistry &registry) {
                             tensor::TensorDialect *, MemoptDialect *) {
     attachCosts(context);
     attachUpstreamGradients(context);
+    attachUpstreamIteration(context);
     attachUpstreamBatchDimensions(context);
   });
 }

@@ -15,6 +15,8 @@ namespace mlir::memopt {
 /// Attaches DifferentiableOpInterface to the upstream ops of training graphs. Their dialects are
 /// loaded.
 void attachUpstreamGradients(MLIRContext *context);
+/// Attaches IterationOpInterface likewise.
+void attachUpstreamIteration(MLIRContext *context);
 /// Attaches BatchDimensionOpInterface likewise.
 void attachUpstreamBatchDimensions(MLIRContext *context);
 } // namespace mlir::memopt

@@ -256,13 +256,12 @@ Expected<Value> memopt::pt2::applyReduction(OpContext &op, Value losses, int64_t
     return losses;
   if (reduction != 1 && reduction != 2)
     return op.error("argument 'reduction': expected 0, 1 or 2, found " + Twine(reduction));
-  Value total = reduceValue(op.b, losses, mlir::memopt::ReduceKind::Add,
-                            to_vector(seq<int64_t>(0, type.getRank())));
+  SmallVector<int64_t> all = to_vector(seq<int64_t>(0, type.getRank()));
+  Value total = reduceValue(op.b, losses, mlir::memopt::ReduceKind::Add, all);
   if (reduction == 2)
     return total;
-  return arith::DivFOp::create(op.b, total,
-                               splat(op.b, total.getType(), double(type.getNumElements())))
-      .getResult();
+  Value count = mlir::memopt::CountOp::create(op.b, total.getType(), losses, all);
+  return arith::DivFOp::create(op.b, total, count).getResult();
 }
 
 bool memopt::pt2::dropoutIsOn(OpContext &op) {

@@ -87,6 +87,20 @@ static Error checkBatchNorm(OpContext &op, const Tensor &input) {
                      input.dtype);
 }
 
+/// n / (n - 1) times the variance of n elements. The count may still change with the batch.
+static Value getUnbiased(OpContext &op, Value input, Value variance) {
+  SmallVector<int64_t> summed =
+      to_vector(seq<int64_t>(0, cast<RankedTensorType>(input.getType()).getRank()));
+  summed.erase(summed.begin() + 1);
+  auto type = cast<RankedTensorType>(variance.getType());
+  auto scalar = RankedTensorType::get({}, type.getElementType());
+  Value count = mlir::memopt::CountOp::create(op.b, scalar, input, summed);
+  Value one = splat(op.b, scalar, 1.0);
+  Value others = arith::MaximumFOp::create(op.b, arith::SubFOp::create(op.b, count, one), one);
+  Value factor = arith::DivFOp::create(op.b, count, others);
+  return arith::MulFOp::create(op.b, variance, broadcastValue(op.b, factor, type.getShape()));
+}
+
 static BatchNorm normalizeByBatch(OpContext &op, const Tensor &input, double momentum, double eps) {
   Value value = op.get(input);
   auto type = cast<RankedTensorType>(value.getType());
@@ -100,10 +114,8 @@ static BatchNorm normalizeByBatch(OpContext &op, const Tensor &input, double mom
     result.newMean = updateRunning(op, *running, result.mean, momentum);
   if (std::optional<Tensor> running = op.optionalTensor("running_var")) {
     // Running variances are unbiased ones.
-    double count = double(type.getNumElements()) / input.sizes[1];
-    Value unbiased = arith::MulFOp::create(
-        op.b, result.variance, splat(op.b, perChannel, count / std::max(count - 1, 1.0)));
-    result.newVariance = updateRunning(op, *running, unbiased, momentum);
+    result.newVariance =
+        updateRunning(op, *running, getUnbiased(op, value, result.variance), momentum);
   }
   return result;
 }

@@ -69,13 +69,22 @@ static Error lowerSum(OpContext &op, StringRef dimensions) {
   return setResult(op, op.wrap(type, reduce(op, reduction, reduction.value, ReduceKind::Add)));
 }
 
+static Value countOf(OpContext &op, const Reduction &reduction, Value like) {
+  auto type = cast<RankedTensorType>(like.getType());
+  Value count =
+      mlir::memopt::CountOp::create(op.b, RankedTensorType::get({}, type.getElementType()),
+                                    reduction.value, reduction.dimensions);
+  return broadcastValue(op.b, count, type.getShape());
+}
+
 static Error lowerMean(OpContext &op, StringRef dimensions) {
   DType type = op.resultMeta(0).dtype;
   if (!isFloat(type))
     return op.error("expected a floating-point result, found " + getName(type));
   ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, dimensions, type));
   Value sum = reduce(op, reduction, reduction.value, ReduceKind::Add);
-  return setResult(op, op.wrap(type, divide(op, sum, reduction.count)));
+  Value mean = arith::DivFOp::create(op.b, sum, countOf(op, reduction, sum));
+  return setResult(op, op.wrap(type, mean));
 }
 
 static Error lowerSumAll(OpContext &op) { return lowerSum(op, ""); }

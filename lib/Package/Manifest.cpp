@@ -96,6 +96,7 @@ private:
     manifest["threads"] = target.getThreads();
     manifest["instrumented"] = options.isInstrumented;
     manifest["mode"] = options.mode;
+    manifest["micro_batches"] = options.microBatches;
     manifest["arena_bytes"] = bySpace(planned.getArenaBytes().drop_back());
     manifest["predicted_peak_bytes"] = bySpace(planned.getArenaBytes());
     manifest["lower_bound_bytes"] = bySpace(planned.getLowerBoundBytes());
@@ -167,10 +168,18 @@ private:
     return success();
   }
 
-  /// The instruction that makes a value; -1 when it is there from the start.
+  /// The instruction that makes a value, or the last one before it is read from a variable; -1 when
+  /// it is there from the start.
   int64_t readyAfter(Value value) {
     Operation *op = getBufferRoot(value).getDefiningOp();
-    return op && isInstruction(op) ? graph.getTime(op) - 1 : -1;
+    while (op && !isInstruction(op))
+      op = op->getPrevNode();
+    if (!op)
+      return -1;
+    for (const Loop &loop : graph.getLoops())
+      if (loop.op == op)
+        return loop.end - 2;
+    return graph.getTime(op) - 1;
   }
 
   LogicalResult addVariables() {
@@ -216,7 +225,7 @@ private:
                variable.getRole() != Role::Buffer && variable.getInitValue()->isZero()) {
       object["init"] = "zeros";
     } else if (variable.getRole() == Role::Hyperparameter ||
-               variable.getRole() == Role::OptimizerState) {
+               variable.getRole() == Role::OptimizerState || variable.getRole() == Role::Gradient) {
       object["init"] = "zeros";
     } else {
       object["init"] = "absent";
@@ -312,9 +321,8 @@ private:
 
   json::Array outputsOf(InstructionOpInterface op) {
     json::Array outputs;
-    auto tensors = llvm::make_filter_range(op->getResults(), [](Value result) {
-      return isa<RankedTensorType>(result.getType());
-    });
+    auto tensors = llvm::make_filter_range(
+        op->getResults(), [](Value result) { return isa<RankedTensorType>(result.getType()); });
     for (auto [result, offset] : llvm::zip_first(tensors, op.getOffsetsAttr().asArrayRef()))
       outputs.push_back(json::Object{
           {"space", stringifySpace(getSpace(result.getType()))},
@@ -335,7 +343,7 @@ private:
 } // namespace
 
 FailureOr<json::Object> mlir::memopt::buildManifest(ModuleOp planned,
-                                                     const ManifestOptions &options) {
+                                                    const ManifestOptions &options) {
   FailureOr<StepModel> step = StepModel::create(planned);
   if (failed(step))
     return failure();

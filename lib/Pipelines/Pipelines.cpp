@@ -30,6 +30,19 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
+void memopt::buildBatchPipeline(OpPassManager &manager, const PipelineOptions &options) {
+  SetBatchPassOptions batch;
+  batch.size = options.batch;
+  manager.addPass(createSetBatchPass(batch));
+}
+
+/// Folding and CSE take away multiplications by one, repeated broadcasts, and forward values that
+/// several rules asked for.
+static void addCleaning(OpPassManager &manager) {
+  manager.addNestedPass<func::FuncOp>(createCanonicalizerPass());
+  manager.addNestedPass<func::FuncOp>(createCSEPass());
+}
+
 void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &options) {
   manager.addPass(createAutodiffPass());
   InsertOptimizerPassOptions optimizer;
@@ -45,10 +58,15 @@ void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &o
   manager.addPass(createInsertOptimizerPass(optimizer));
   // Whoever refuses a step at its loss finds all state as it was.
   manager.addPass(createGuardStatePass());
-  // Gradient rules write the general case; folding and CSE take away multiplications by one,
-  // repeated broadcasts, and forward values that several rules asked for.
-  manager.addNestedPass<func::FuncOp>(createCanonicalizerPass());
-  manager.addNestedPass<func::FuncOp>(createCSEPass());
+  // Gradient rules write the general case.
+  addCleaning(manager);
+  SplitBatchPassOptions split;
+  split.batches = options.accumulativeCounts;
+  split.parts = options.microBatches;
+  split.elementType = options.accumulateDtype;
+  manager.addPass(createSplitBatchPass(split));
+  if (options.accumulativeCounts * options.microBatches > 1)
+    addCleaning(manager);
 }
 
 void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &options) {
@@ -114,6 +132,7 @@ void memopt::registerMemoptPipelines() {
   PassPipelineRegistration<PipelineOptions>(
       "memopt-train", "imported graph to planned program",
       [](OpPassManager &manager, const PipelineOptions &options) {
+        buildBatchPipeline(manager, options);
         buildJointPipeline(manager, options);
         buildKernelPipeline(manager, options);
         buildSchedulePipeline(manager, options);

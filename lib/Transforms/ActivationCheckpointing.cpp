@@ -106,8 +106,7 @@ struct ActivationCheckpointingPass
     if (failed(step))
       return signalPassFailure();
     OrderProblem problem(*step, CostModel(getOperation()));
-    KernelGraph graph(step->getFunction());
-    Segments parts(graph.getInstructions());
+    Segments parts(problem.getInstructions());
     if (!modules.empty() &&
         failed(parts.fromModules(llvm::to_vector_of<std::string>(modules), getOperation())))
       return signalPassFailure();

@@ -68,6 +68,8 @@ void collect(Value value, Range &range) {
                      describeUse("classes of a cross entropy", op));
     } else if (movesElements(op)) {
       collect(op->getResult(0), range);
+    } else if (auto repeat = dyn_cast<RepeatOp>(op)) {
+      collect(repeat.getBody().getArgument(use.getOperandNumber()), range);
     }
   }
 }

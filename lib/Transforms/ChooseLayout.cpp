@@ -320,12 +320,14 @@ struct ChooseLayoutPass : memopt::impl::ChooseLayoutPassBase<ChooseLayoutPass> {
     func::FuncOp func = getOperation();
     if (func.isExternal() || !func.getBody().hasOneBlock())
       return;
-    Block &block = func.getBody().front();
-    LayoutPlan plan(block);
-    if (printPlan)
-      plan.print(llvm::errs());
-    if (plan.hasConvolutions())
-      LayoutRewriter(plan).rewrite(block);
+    // What crosses the border of a block stays row-major, as all arguments do.
+    for (Block *block : getProgramBlocks(func.getBody().front())) {
+      LayoutPlan plan(*block);
+      if (printPlan)
+        plan.print(llvm::errs());
+      if (plan.hasConvolutions())
+        LayoutRewriter(plan).rewrite(*block);
+    }
   }
 };
 } // namespace

@@ -140,8 +140,8 @@ private:
     kernel.setPhase(getPhase(unit.front()));
     Attribute clone = unit.front()->getDiscardableAttr(MemoptDialect::kCloneAttr);
     bool isClone = clone && llvm::all_of(unit, [&](Operation *op) {
-      return op->getDiscardableAttr(MemoptDialect::kCloneAttr) == clone;
-    });
+                     return op->getDiscardableAttr(MemoptDialect::kCloneAttr) == clone;
+                   });
     if (isClone)
       kernel.setClone(cast<IntegerAttr>(clone).getInt());
   }
@@ -175,16 +175,29 @@ struct FormKernelsPass : memopt::impl::FormKernelsPassBase<FormKernelsPass> {
     func::FuncOp func = getOperation();
     if (func.isExternal())
       return;
-    Block &block = func.getBody().front();
-    eraseDeadOps(block);
-    if (failed(formLibraryCalls(block)))
-      return signalPassFailure();
-    eraseDeadOps(block);
-    formKernels(block);
-    eraseDeadOps(block);
+    // Inner blocks first: what nobody inside uses any more is dead outside.
+    giveWritesTheirConstants(func);
+    SmallVector<Block *> blocks = getProgramBlocks(func.getBody().front());
+    for (Block *block : llvm::reverse(blocks)) {
+      eraseDeadOps(*block);
+      if (failed(formLibraryCalls(*block)))
+        return signalPassFailure();
+      eraseDeadOps(*block);
+      formKernels(*block);
+      eraseDeadOps(*block);
+    }
   }
 
 private:
+  /// A constant that is written stands in front of its write: as a buffer it would be shared, kept,
+  /// and moved over loops that change what it was written to.
+  static void giveWritesTheirConstants(func::FuncOp func) {
+    func.walk([](WriteOp write) {
+      if (Operation *constant = write.getValue().getDefiningOp<arith::ConstantOp>())
+        write.getValueMutable().assign(OpBuilder(write).clone(*constant)->getResult(0));
+    });
+  }
+
   /// Rebuilds the block in the order of units; ops that are no kernels move, with the reshapes that
   /// they read in front of them.
   static void formKernels(Block &block) {

@@ -130,6 +130,9 @@ void KernelFusion::addNode(Operation *op) {
     for (int64_t size : cast<RankedTensorType>(op->getResult(0).getType()).getShape())
       addLoop(size, true);
   }
+  node.section = loops;
+  if (auto instruction = dyn_cast<InstructionOpInterface>(op))
+    loops += !instruction.getBodies().empty();
   node.cluster = clusters.size();
   clusters.push_back({static_cast<unsigned>(nodes.size())});
   nodes.push_back(std::move(node));
@@ -267,7 +270,7 @@ bool KernelFusion::shouldInline(unsigned number) const {
   double stored = points * node.inlinedWork + bytes + launch, inlined = -inputBytes;
   for (unsigned number : readers[number]) {
     const FusionEdge &edge = edges[number];
-    if (edge.isGather)
+    if (edge.isGather || nodes[edge.to].section != node.section)
       return false;
     stored += bytes;
     inlined += getEvaluations(nodes[edge.to].domain, edge.map) * node.inlinedWork + inputBytes;
@@ -337,7 +340,6 @@ bool KernelFusion::isRowLocal(const FusionEdge &edge) const {
 /// Kernels do not reach across phases. Updates stay apart because whoever runs the program may look
 /// at loss and gradients before any state changes; what backward recomputes must not be computed
 /// early and kept after all.
-
 bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
   constexpr size_t maximumMembers = 48, maximumBuffers = 32;
   constexpr int64_t minimumRows = 16;
@@ -349,9 +351,10 @@ bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
   double points = 0;
   ArrayRef<int64_t> rows = nodes[members.front()].rows;
   Phase phase = getPhase(nodes[members.front()].op);
+  unsigned section = nodes[members.front()].section;
   for (unsigned member : members) {
     const FusionNode &node = nodes[member];
-    if (!node.isMember || node.isAlone || getPhase(node.op) != phase)
+    if (!node.isMember || node.isAlone || getPhase(node.op) != phase || node.section != section)
       return false;
     points += getPoints(node.domain);
     size_t common = 0;

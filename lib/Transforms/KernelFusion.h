@@ -49,6 +49,8 @@ struct FusionNode {
   SmallVector<Value> leaves;
   double inlinedWork = 0;
   unsigned cluster = 0;
+  /// How many loops stand before it: nothing moves over one, for it changes variables.
+  unsigned section = 0;
 };
 
 /// How a node reads another.
@@ -110,6 +112,7 @@ private:
   std::vector<SmallVector<unsigned>> readers, sources, memberReaders,
       memberSources;                           ///< edges by node
   std::vector<SmallVector<unsigned>> clusters; ///< nodes by cluster; empty once merged away
+  unsigned loops = 0;                          ///< so far
   /// A topological order of clusters, with holes, and where each stands in it.
   static constexpr unsigned kNoCluster = ~0u;
   std::vector<unsigned> order, places;

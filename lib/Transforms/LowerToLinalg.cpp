@@ -92,10 +92,13 @@ struct LowerToLinalgPass : memopt::impl::LowerToLinalgPassBase<LowerToLinalgPass
     func::FuncOp func = getOperation();
     if (func.isExternal())
       return;
-    for (Operation &op : llvm::make_early_inc_range(func.getBody().front()))
-      if (failed(lower(&op)))
-        return signalPassFailure();
-    eraseDeadOps(func.getBody().front());
+    SmallVector<Block *> blocks = getProgramBlocks(func.getBody().front());
+    for (Block *block : llvm::reverse(blocks)) {
+      for (Operation &op : llvm::make_early_inc_range(*block))
+        if (failed(lower(&op)))
+          return signalPassFailure();
+      eraseDeadOps(*block);
+    }
   }
 
 private:

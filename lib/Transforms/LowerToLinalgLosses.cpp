@@ -143,8 +143,48 @@ static Value castElements(ImplicitLocOpBuilder &b, Value value, Type element) {
       .front();
 }
 
+/// By row the weight of its target; zero where that is ignored.
+static Value createRowWeights(ImplicitLocOpBuilder &b, const CrossEntropy &loss) {
+  return createPointwise(
+             b, {loss.type.getDimSize(0)}, {readAll(b, loss.targets)}, ArrayRef<Type>{loss.compute},
+             [&](ImplicitLocOpBuilder &inner, ValueRange x) {
+               Value weight = createConstant(inner, loss.compute, 1.0);
+               if (loss.classWeights) {
+                 Value inside =
+                     arith::SelectOp::create(inner, loss.takesPart(inner, x[0]), x[0],
+                                             createIntConstant(inner, loss.targetType, 0));
+                 Value index = convertTo(inner, inside, inner.getIndexType());
+                 weight =
+                     convertTo(inner, tensor::ExtractOp::create(inner, loss.classWeights, index),
+                               loss.compute);
+               }
+               Value zero = createConstant(inner, loss.compute, 0.0);
+               return SmallVector<Value>{
+                   arith::SelectOp::create(inner, loss.takesPart(inner, x[0]), weight, zero)};
+             })
+      .front();
+}
+
+/// The count alone, of which no logit is a part: accumulation asks for it ahead of everything else.
+static Lowered lowerCount(CrossEntropyOp op, const CrossEntropy &loss, ImplicitLocOpBuilder &b) {
+  Value count =
+      createReduction(
+          b, {loss.type.getDimSize(0)}, {0}, {readAll(b, createRowWeights(b, loss))},
+          {{ReduceKind::Add, loss.compute}},
+          [](ImplicitLocOpBuilder &, ValueRange x) { return llvm::to_vector_of<Value>(x); })
+          .front();
+  count = castElements(b, count, tensorTypeOf(op.getCount()).getElementType());
+  auto nothing = [&](Value result) -> Value {
+    RankedTensorType type = tensorTypeOf(result);
+    return tensor::EmptyOp::create(b, type.getShape(), type.getElementType());
+  };
+  return SmallVector<Value>{nothing(op.getTotal()), count, nothing(op.getLogsumexp())};
+}
+
 static Lowered lowerCrossEntropy(CrossEntropyOp op, ImplicitLocOpBuilder &b) {
   CrossEntropy loss(op, b);
+  if (op.getTotal().use_empty() && op.getLogsumexp().use_empty())
+    return lowerCount(op, loss, b);
   Value largest =
       createPlainReduction(b, loss.type.getShape(), {1}, {readAll(b, loss.logits)},
                            {{ReduceKind::Max, loss.compute}},
@@ -174,19 +214,7 @@ static Lowered lowerCrossEntropyBackward(CrossEntropyBackwardOp op, ImplicitLocO
                           {op.getLogsumexp(), loss.rowMap},
                           {op.getGradient(), scalarMap}};
   if (loss.classWeights) {
-    // The target's weight, zero where it is ignored.
-    Value weights = loss.classWeights;
-    Value rowWeight =
-        createPointwise(
-            b, {loss.type.getDimSize(0)}, {readAll(b, loss.targets)}, ArrayRef<Type>{loss.compute},
-            [&](ImplicitLocOpBuilder &inner, ValueRange x) {
-              Value inside = arith::SelectOp::create(inner, loss.takesPart(inner, x[0]), x[0],
-                                                     createIntConstant(inner, loss.targetType, 0));
-              Value index = convertTo(inner, inside, inner.getIndexType());
-              Value weight = tensor::ExtractOp::create(inner, weights, index);
-              return SmallVector<Value>{convertTo(inner, weight, loss.compute)};
-            })
-            .front();
+    Value weights = loss.classWeights, rowWeight = createRowWeights(b, loss);
     reads.push_back({rowWeight, loss.rowMap});
     reads.push_back({weights, loss.classMap});
     if (loss.smoothing != 0)

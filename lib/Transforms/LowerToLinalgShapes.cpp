@@ -81,7 +81,16 @@ static Lowered lowerGlobalNorm(GlobalNormOp op, ImplicitLocOpBuilder &b) {
       });
 }
 
+/// By now nothing changes the number of samples any more.
+static Lowered lowerCount(CountOp op, ImplicitLocOpBuilder &b) {
+  RankedTensorType type = tensorTypeOf(op.getResult());
+  Attribute number = b.getFloatAttr(type.getElementType(), static_cast<double>(op.getCount()));
+  return SmallVector<Value>{
+      arith::ConstantOp::create(b, DenseElementsAttr::get(type, number)).getResult()};
+}
+
 void memopt::populateShapeLowerings(LinalgLowerings &lowerings) {
+  lowerings.add<CountOp>(lowerCount);
   lowerings.add<ReduceOp>(lowerReduce);
   lowerings.add<EmbeddingOp>(lowerEmbedding);
   lowerings.add<GlobalNormOp>(lowerGlobalNorm);

@@ -42,12 +42,23 @@ static Value createCopy(OpBuilder &builder, Location location, Value value) {
   return kernel.getResult(0);
 }
 
-/// The copy stands at the end of the write's block: by then every reader of the old value has run.
+/// Where the copy for a write stands: at the end of the write's block, by when every reader of the
+/// old value has run; but in front of a loop that may read the new one.
+static Operation *getPlaceOfCopy(WriteOp write) {
+  Operation *place = write;
+  while (!place->hasTrait<OpTrait::IsTerminator>()) {
+    place = place->getNextNode();
+    auto instruction = dyn_cast<InstructionOpInterface>(place);
+    if (instruction && !instruction.getBodies().empty())
+      break;
+  }
+  return place;
+}
+
 static void insertVariableCopies(func::FuncOp function) {
-  KernelGraph graph(function);  for (WriteOp write : graph.getWritesNeedingCopies()) {
-    Block *block = write->getBlock();
-    OpBuilder builder(block, block->mightHaveTerminator() ? Block::iterator(block->getTerminator())
-                                                          : block->end());
+  KernelGraph graph(function);
+  for (WriteOp write : graph.getWritesNeedingCopies()) {
+    OpBuilder builder(getPlaceOfCopy(write));
     Value copy = createCopy(builder, write.getLoc(), write.getValue());
     write.getValueMutable().assign(copy);
     write->moveAfter(copy.getDefiningOp());
@@ -109,25 +120,62 @@ std::string SpaceProblem::describeBinding(const KernelGraph &graph) const {
 // Problem of order
 //===----------------------------------------------------------------------===//
 
+/// Where the activations of a step live.
+static Block &getOrderedBlock(Block &step) {
+  Block *block = &step;
+  for (auto instruction : step.getOps<InstructionOpInterface>())
+    if (SmallVector<Block *> bodies = instruction.getBodies(); !bodies.empty())
+      block = bodies.back();
+  return *block;
+}
+
 OrderProblem::OrderProblem(const StepModel &step, const CostModel &costs)
-    : function(step.getFunction()) {
-  KernelGraph graph(function);
-  llvm::append_range(instructions, graph.getInstructions());
-  planning::RematOp &inputs = problem.ops.emplace_back();
-  inputs.pinned = true;
-  for (BlockArgument argument : function.getArguments())
-    inputs.results.push_back(getTensorBytes(argument.getType()));
-  problem.resident = graph.getVariableBytes(Space::Device);
+    : block(getOrderedBlock(step.getBody())) {
+  KernelGraph graph(step.getFunction());
+  if (auto loop = dyn_cast<InstructionOpInterface>(block.getParentOp()))
+    repeats = loop.getRepeatCount();
+  for (Operation *op : graph.getInstructions())
+    if (op->getBlock() == &block)
+      instructions.push_back(op);
+  addInputs(graph, costs);
   for (Operation *op : instructions)
     addInstruction(graph, op, costs);
   addWriteOrder(step);
+  addEnd();
+}
+
+/// Whether a value is made in the block, or comes with it.
+bool OrderProblem::isOwn(Value root) const {
+  return root.getParentBlock() == &block && !root.getDefiningOp<ReadOp>();
+}
+
+/// What is there before the block: inputs of the step, or for a loop all that lives through it.
+void OrderProblem::addInputs(const KernelGraph &graph, const CostModel &costs) {
+  planning::RematOp &inputs = problem.ops.emplace_back();
+  inputs.pinned = true;
+  problem.resident = graph.getVariableBytes(Space::Device);
+  Operation *parent = block.getParentOp();
+  if (!isInstruction(parent)) {
+    for (BlockArgument argument : block.getArguments())
+      inputs.results.push_back(getTensorBytes(argument.getType()));
+    return;
+  }
+  int64_t time = graph.getTime(parent) + 1;
+  for (const Buffer &buffer : graph.getBuffers())
+    if (buffer.kind != Buffer::Kind::Variable && buffer.space == Space::Device &&
+        buffer.begin < time && buffer.end > time)
+      problem.resident += buffer.bytes;
+  for (Operation *op : graph.getInstructions())
+    if (op->getBlock() == parent->getBlock())
+      inputs.cost += costs.getNanoseconds(op);
+}
+
+void OrderProblem::addEnd() {
   planning::RematOp last;
   last.pinned = true;
-  for (Value returned : function.getBody().front().getTerminator()->getOperands()) {
-    Value root = getBufferRoot(returned);
-    if (!root.getDefiningOp<ReadOp>())
+  for (Value returned : block.getTerminator()->getOperands())
+    if (Value root = getBufferRoot(returned); isOwn(root))
       last.inputs.push_back(valueOf(root));
-  }
   for (size_t i = 0; i < problem.ops.size(); ++i)
     last.after.push_back(static_cast<int32_t>(i));
   problem.ops.push_back(std::move(last));
@@ -143,7 +191,7 @@ planning::RematValue OrderProblem::valueOf(Value root) const {
 void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const CostModel &costs) {
   numbers[op] = static_cast<int32_t>(problem.ops.size());
   planning::RematOp item;
-  item.cost = costs.getNanoseconds(op);
+  item.cost = costs.getNanoseconds(op) * repeats;
   item.after.push_back(0);
   item.pinned = !cast<RecomputableOpInterface>(op).isRecomputable();
   for (Value result : op->getResults()) {
@@ -152,14 +200,14 @@ void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const
     item.results.push_back(inVariable ? 0 : getTensorBytes(result.getType()));
     if (!inVariable)
       for (unsigned operand : graph.getTakeableBuffers(graph.getBufferOf(result)))
-        item.inPlace.push_back({static_cast<int32_t>(cast<OpResult>(result).getResultNumber()),
-                                valueOf(graph.getBuffers()[operand].value)});
+        if (Value root = graph.getBuffers()[operand].value; isOwn(root))
+          item.inPlace.push_back(
+              {static_cast<int32_t>(cast<OpResult>(result).getResultNumber()), valueOf(root)});
   }
   for (const Workspace &workspace : cast<InstructionOpInterface>(op).getWorkspaces())
     item.workspace += workspace.bytes;
   for (Value operand : op->getOperands()) {
-    Value root = getBufferRoot(operand);
-    if (!root.getDefiningOp<ReadOp>())
+    if (Value root = getBufferRoot(operand); isOwn(root))
       item.inputs.push_back(valueOf(root));
   }
   problem.ops.push_back(std::move(item));
@@ -185,14 +233,15 @@ void OrderProblem::addWriteOrder(const StepModel &step) {
   for (const auto &[variable, writes] : step.getAllWrites())
     for (WriteOp write : writes) {
       Operation *maker = getBufferRoot(write.getValue()).getDefiningOp();
-      if (!isInstruction(maker))
+      if (!isInstruction(maker) || maker->getBlock() != &block)
         continue;
       std::vector<int32_t> &after = problem.ops[numbers.lookup(maker)].after;
-      if (CommitOp commit = step.getCommit(); commit && step.writesState(write))
+      if (CommitOp commit = step.getCommit();
+          commit && commit->getBlock() == &block && step.writesState(write))
         after.push_back(numbers.lookup(commit));
       for (ReadOp read : step.getReads(variable))
         for (Operation *reader : getReaders(read))
-          if (reader != maker)
+          if (reader != maker && reader->getBlock() == &block)
             after.push_back(numbers.lookup(reader));
       llvm::sort(after);
       after.erase(std::unique(after.begin(), after.end()), after.end());
@@ -215,7 +264,6 @@ static Value followReshapes(OpBuilder &builder, Value operand, const IRMapping &
 }
 
 void OrderProblem::apply(ArrayRef<int32_t> order) {
-  Block &block = function.getBody().front();
   Operation *terminator = block.getTerminator();
   OpBuilder builder(terminator);
   IRMapping latest;

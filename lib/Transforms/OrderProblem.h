@@ -32,26 +32,32 @@ struct SpaceProblem {
   SmallVector<unsigned> buffers; ///< by buffer of the problem: the number in the kernel graph
 };
 
-/// The instructions of a kernel graph as ops of Planning's rematerialization problem. Op 0 makes
-/// the inputs, the last op takes what the caller reads afterwards; instruction i is op i + 1.
-/// Variables are residents. Whatever writes a variable is pinned and comes after every reader of
-/// the old value.
+/// The instructions of one block as ops of Planning's rematerialization problem: of the step, or of
+/// its last loop where it has loops, for there the activations live; what is outside stays as it
+/// is. Op 0 makes the inputs, the last op takes what the caller reads afterwards; instruction i is
+/// op i + 1. Variables are residents, and so is what lives through the loop. Whatever writes a
+/// variable is pinned and comes after every reader of the old value.
 class OrderProblem {
 public:
   OrderProblem(const StepModel &step, const CostModel &costs);
 
   const ::memopt::planning::RematProblem &getProblem() const { return problem; }
+  ArrayRef<Operation *> getInstructions() const { return instructions; }
 
   /// Puts the instructions into `order` (a solution's list, with repeats) and clones where an op
   /// stands again.
   void apply(ArrayRef<int32_t> order);
 
 private:
+  void addInputs(const KernelGraph &graph, const CostModel &costs);
   void addInstruction(const KernelGraph &graph, Operation *op, const CostModel &costs);
+  void addEnd();
+  bool isOwn(Value root) const;
   void addWriteOrder(const StepModel &step);
   ::memopt::planning::RematValue valueOf(Value root) const;
 
-  func::FuncOp function;
+  Block &block;
+  int64_t repeats = 1; ///< how often the block runs in a step
   SmallVector<Operation *> instructions;
   DenseMap<Operation *, int32_t> numbers;
   ::memopt::planning::RematProblem problem;

@@ -143,7 +143,12 @@ struct RecomputeElementwisePass
     func::FuncOp func = getOperation();
     if (!enabled || func.isExternal())
       return markAllAnalysesPreserved();
-    Block &block = func.getBody().front();
+    for (Block *block : getProgramBlocks(func.getBody().front()))
+      recompute(func, *block);
+  }
+
+private:
+  void recompute(func::FuncOp func, Block &block) {
     RecomputeChoice choice(block);
     if (print)
       printChoice(choice);

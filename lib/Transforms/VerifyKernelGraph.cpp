@@ -32,7 +32,7 @@ static LogicalResult verifyBlock(Block &block) {
           return failure();
       continue;
     }
-    if (!isa<ReadOp, WriteOp, GradientOp, func::ReturnOp>(op) && !isReshape(&op))
+    if (!isa<ReadOp, WriteOp, GradientOp, YieldOp, func::ReturnOp>(op) && !isReshape(&op))
       return op.emitOpError() << "does not belong in a kernel graph: expected an instruction, a "
                                  "read, a write or a reshape of a buffer";
   }

@@ -46,7 +46,7 @@ Status BatchFeed::beginStep() {
 }
 
 Status BatchFeed::beginIteration(int64_t iteration) {
-  int64_t count = manifest.getBatchesPerStep();
+  int64_t count = manifest.getFillsPerStep();
   if (repeated.inputs.empty() || iteration < 0 || iteration >= count)
     return badInput("the program asks for the samples of iteration " + std::to_string(iteration) +
                     ", its manifest knows " + std::to_string(repeated.inputs.empty() ? 0 : count));

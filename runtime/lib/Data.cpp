@@ -11,6 +11,7 @@
 #include "memopt-runtime/Random.h"
 #include "memopt-runtime/Safetensors.h"
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 using namespace memopt;
@@ -146,7 +147,7 @@ static bool startsWith(const std::string &text, std::string_view prefix) {
   return text.compare(0, prefix.size(), prefix) == 0;
 }
 
-StatusOr<std::unique_ptr<DataSource>> DataSource::open(const std::string &source,
+static StatusOr<std::unique_ptr<DataSource>> openWhole(const std::string &source,
                                                        const std::vector<InputSpec> &inputs,
                                                        const DataOptions &options,
                                                        std::vector<std::string> &notices) {
@@ -160,4 +161,19 @@ StatusOr<std::unique_ptr<DataSource>> DataSource::open(const std::string &source
                        notices);
   }
   return openSafetensorsData(source, inputs);
+}
+
+StatusOr<std::unique_ptr<DataSource>> DataSource::open(const std::string &source,
+                                                       const std::vector<InputSpec> &inputs,
+                                                       const DataOptions &options,
+                                                       std::vector<std::string> &notices) {
+  if (options.microBatches == 1)
+    return openWhole(source, inputs, options, notices);
+  for (const InputSpec &input : inputs)
+    if (input.bytes > std::numeric_limits<int64_t>::max() / options.microBatches)
+      return badInput("a batch of input " + quote(input.name) + " has too many bytes");
+  std::vector<InputSpec> whole = getWholeInputs(inputs, options.microBatches);
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<DataSource> batches,
+                          openWhole(source, whole, options, notices));
+  return splitData(std::move(batches), std::move(whole), options.microBatches);
 }

@@ -25,6 +25,12 @@ StatusOr<std::unique_ptr<DataSource>> openByteData(const std::string &path,
                                                    const DataOptions &options,
                                                    std::vector<std::string> &notices);
 
+/// `inputs` with as many times the samples.
+std::vector<InputSpec> getWholeInputs(std::vector<InputSpec> inputs, int64_t microBatches);
+/// Gives the batches of `source`, whose inputs are `whole`, in parts of equally many samples.
+std::unique_ptr<DataSource> splitData(std::unique_ptr<DataSource> source,
+                                      std::vector<InputSpec> whole, int64_t microBatches);
+
 /// Bytes that a data set may have once unpacked.
 constexpr size_t maxDataBytes = size_t(1) << 34;
 

@@ -46,7 +46,7 @@ const RegionSpec *Manifest::findBatchRegion() const {
   return nullptr;
 }
 
-int64_t Manifest::getBatchesPerStep() const {
+int64_t Manifest::getFillsPerStep() const {
   const RegionSpec *region = findBatchRegion();
   return region ? region->count : 1;
 }
@@ -95,6 +95,12 @@ static Status readHead(const JsonView &root, Manifest &manifest) {
   MEMOPT_ASSIGN_OR_RETURN(manifest.arenaBytes, readBytes(arena));
   MEMOPT_ASSIGN_OR_RETURN(JsonView predicted, root.get("predicted_peak_bytes"));
   MEMOPT_ASSIGN_OR_RETURN(manifest.predictedPeakBytes, readBytes(predicted));
+  if (root.has("micro_batches")) {
+    MEMOPT_ASSIGN_OR_RETURN(manifest.microBatches, root.getInteger("micro_batches"));
+  }
+  if (manifest.microBatches < 1 || manifest.microBatches > (1 << 20))
+    return badInput("micro_batches is " + std::to_string(manifest.microBatches) +
+                    ", expected 1 to 1048576");
   if (root.has("optimizer") && root.raw()["optimizer"].is_object()) {
     MEMOPT_ASSIGN_OR_RETURN(JsonView optimizer, root.get("optimizer"));
     MEMOPT_ASSIGN_OR_RETURN(manifest.learningRate, readOptionalNumber(optimizer, "lr"));

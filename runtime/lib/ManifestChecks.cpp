@@ -103,9 +103,14 @@ static Status orderRegions(Manifest &manifest) {
                         std::to_string(regions[i].end) + " and " +
                         std::to_string(regions[j].begin) + " to " + std::to_string(regions[j].end) +
                         " cut into each other");
-  if (std::count_if(regions.begin(), regions.end(),
-                    [](const RegionSpec &region) { return !region.inputs.empty(); }) > 1)
-    return badInput("two regions name inputs; samples come to one repeat alone");
+  // Loops over the same samples: the first of them takes totals that the next needs.
+  const RegionSpec *first = manifest.findBatchRegion();
+  for (const RegionSpec &region : regions)
+    if (!region.inputs.empty() && (region.inputs != first->inputs || region.count != first->count))
+      return badInput("two regions take other samples: one has " + std::to_string(first->count) +
+                      " times " + std::to_string(first->inputs.size()) + " inputs, another " +
+                      std::to_string(region.count) + " times " +
+                      std::to_string(region.inputs.size()));
   return Status::ok();
 }
 

@@ -11,6 +11,26 @@ func.func @count() {
 
 // -----
 
+func.func @arguments(%x: tensor<8xf32>) {
+  // expected-error @+1 {{'memopt.repeat' op expects one block argument for each operand, of its type}}
+  "memopt.repeat"(%x) <{count = 2 : i64, phase = #memopt.phase<forward>, clone = 0 : i64}> ({
+    "memopt.yield"() : () -> ()
+  }) : (tensor<8xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @values(%x: tensor<8xf32>) {
+  // expected-error @+1 {{'memopt.repeat' op gives no values; state passes through variables}}
+  memopt.repeat count(2) (%in = %x : tensor<8xf32>) {
+    memopt.yield %in : tensor<8xf32>
+  }
+  return
+}
+
+// -----
+
 func.func @loss(%x: tensor<2xf32>) {
   // expected-error @+1 {{'memopt.commit' op expects a loss of one element, found 'tensor<2xf32>'}}
   memopt.commit %x : tensor<2xf32>

@@ -9,11 +9,12 @@ memopt.variable @w : tensor<8xf32> role <parameter>
 
 // CHECK-LABEL: func.func @flow
 func.func @flow(%x: tensor<8xf32>, %loss: tensor<f32>) -> tensor<f32> {
-  // CHECK: memopt.repeat count(4) next_batch {
+  // CHECK: memopt.repeat count(4) next_batch (%[[IN:.*]] = %{{.*}} : tensor<8xf32>) {
   // CHECK-NEXT: memopt.read @sum
-  memopt.repeat count(4) next_batch {
+  // CHECK-NEXT: arith.addf %{{.*}}, %[[IN]]
+  memopt.repeat count(4) next_batch (%in = %x : tensor<8xf32>) {
     %old = memopt.read @sum : tensor<8xf32>
-    %new = arith.addf %old, %x : tensor<8xf32>
+    %new = arith.addf %old, %in : tensor<8xf32>
     memopt.write %new, @sum : tensor<8xf32>
   }
   // CHECK: memopt.repeat count(2) {

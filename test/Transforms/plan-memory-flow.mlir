@@ -7,8 +7,8 @@
 // CHECK: module attributes {memopt.planned = #memopt.planned<arena_bytes = [3072, 0, 0]
 // CHECK-LABEL: func.func @loop
 func.func @loop(%x: tensor<256xf32>) {
-  memopt.repeat count(4) {
-    %a = test.run(%x) : (tensor<256xf32>) -> tensor<256xf32>
+  memopt.repeat count(4) (%in = %x : tensor<256xf32>) {
+    %a = test.run(%in) : (tensor<256xf32>) -> tensor<256xf32>
     %b = test.run(%a) : (tensor<256xf32>) -> tensor<256xf32>
     %c = test.run(%b) : (tensor<256xf32>) -> tensor<256xf32>
   }
@@ -30,10 +30,10 @@ func.func @accumulate(%x: tensor<256xf32>) -> tensor<256xf32> {
   %zero = test.run() : () -> tensor<256xf32>
   memopt.write %zero, @sum : tensor<256xf32>
   // CHECK: memopt.repeat
-  memopt.repeat count(4) {
+  memopt.repeat count(4) (%in = %x : tensor<256xf32>) {
     %old = memopt.read @sum : tensor<256xf32>
     // CHECK: test.run(%{{.*}}, %{{.*}}) {in_place = array<i64: 0>, offsets = array<i64: 0>}
-    %new = test.run(%old, %x) {in_place = array<i64: 0>} : (tensor<256xf32>, tensor<256xf32>) -> tensor<256xf32>
+    %new = test.run(%old, %in) {in_place = array<i64: 0>} : (tensor<256xf32>, tensor<256xf32>) -> tensor<256xf32>
     memopt.write %new, @sum : tensor<256xf32>
   }
   %all = memopt.read @sum : tensor<256xf32>
@@ -52,9 +52,9 @@ func.func @copy(%x: tensor<256xf32>) {
   // CHECK: %[[NEW:.*]] = test.run
   // CHECK: %[[COPY:.*]] = memopt.kernel (%{{.*}} = %[[NEW]] : tensor<256xf32>)
   // CHECK: memopt.write %[[COPY]], @sum
-  memopt.repeat count(4) {
+  memopt.repeat count(4) (%in = %x : tensor<256xf32>) {
     %old = memopt.read @sum : tensor<256xf32>
-    %new = test.run(%old, %x) : (tensor<256xf32>, tensor<256xf32>) -> tensor<256xf32>
+    %new = test.run(%old, %in) : (tensor<256xf32>, tensor<256xf32>) -> tensor<256xf32>
     memopt.write %new, @sum : tensor<256xf32>
   }
   return

@@ -190,9 +190,9 @@ func.func @never(%x: tensor<256xf32> {memopt.offset = 0 : i64}) {
 // The second iteration reads what the first has written over: the value comes from outside of the loop.
 
 func.func @iteration(%x: tensor<256xf32> {memopt.offset = 0 : i64}) {
-  memopt.repeat count(2) {
+  memopt.repeat count(2) (%in = %x : tensor<256xf32>) {
     // expected-error @+1 {{'test.run' op uses a value of type 'tensor<256xf32>' whose bytes were overwritten or never placed}}
-    %a = test.run(%x) {in_place = array<i64: 0>, offsets = array<i64: 0>} : (tensor<256xf32>) -> tensor<256xf32>
+    %a = test.run(%in) {in_place = array<i64: 0>, offsets = array<i64: 0>} : (tensor<256xf32>) -> tensor<256xf32>
   } {offsets = array<i64>}
   return
 }

@@ -50,6 +50,11 @@ static constexpr OptionRow kOptions[] = {
     {"betas", "X,Y", "0.9,0.999", "Adam: decay of the moments"},
     {"eps", "X", "1e-8", "Adam: epsilon"},
     {"max-grad-norm", "X", "0", "clip gradients to this global norm; 0: do not"},
+    {"batch", "N", "0", "compile for another batch size than the exported one"},
+    {"accumulative-counts", "K", "1", "one update for every K batches"},
+    {"gradient-accumulation-steps", "K", "1", "another name of accumulative-counts"},
+    {"micro-batches", "K", "1", "cut the batch into K parts: the same update, less memory"},
+    {"accumulate-dtype", "fp32|bf16", "fp32", "of gradient accumulators"},
     {"device-memory", "BYTES", "", "bytes that the device arena may have: N, NKiB, NMiB, NGiB"},
     {"activation-checkpointing", "MODULE,...", "",
      "recompute inside these modules, by hand: names or globs, or segments:N"},
@@ -77,17 +82,9 @@ static constexpr OptionRow kOptions[] = {
 };
 
 /// Options that the contract knows and this version cannot do: refused by name, never ignored.
-static constexpr llvm::StringLiteral kRefused[] = {"host-memory",
-                                                   "disk",
-                                                   "batch",
-                                                   "accumulative-counts",
-                                                   "micro-batches",
-                                                   "zero-stage",
-                                                   "ranks",
-                                                   "efficient-conv-bn-eval",
-                                                   "offload-optimizer",
-                                                   "offload-param",
-                                                   "offload-activation"};
+static constexpr llvm::StringLiteral kRefused[] = {
+    "host-memory",       "disk",          "zero-stage",        "ranks", "efficient-conv-bn-eval",
+    "offload-optimizer", "offload-param", "offload-activation"};
 
 static void printHelp() {
   llvm::outs()
@@ -285,6 +282,38 @@ static llvm::Error fillChoices(const CommandLine &line, CompileOptions &options)
   return llvm::Error::success();
 }
 
+static llvm::Error fillCount(const CommandLine &line, llvm::StringRef name,
+                             mlir::memopt::PipelineOptions::Option<int64_t> &option) {
+  if (!line.isSet(name))
+    return llvm::Error::success();
+  int64_t number;
+  constexpr int64_t most = 1 << 20;
+  if (llvm::StringRef(line.get(name)).getAsInteger(10, number) || number < 1 || number > most)
+    return invalid("--" + name + " expects a number from 1 to " + llvm::Twine(most) + ", found '" +
+                   line.get(name) + "'");
+  option = number;
+  return llvm::Error::success();
+}
+
+static llvm::Error fillBatches(const CommandLine &line, CompileOptions &options) {
+  mlir::memopt::PipelineOptions &pipeline = options.pipeline;
+  if (line.isSet("accumulative-counts") && line.isSet("gradient-accumulation-steps"))
+    return invalid("--accumulative-counts and --gradient-accumulation-steps are one option; give "
+                   "one");
+  if (llvm::Error error = fillCount(line, "batch", pipeline.batch))
+    return error;
+  for (llvm::StringRef name : {"accumulative-counts", "gradient-accumulation-steps"})
+    if (llvm::Error error = fillCount(line, name, pipeline.accumulativeCounts))
+      return error;
+  if (llvm::Error error = fillCount(line, "micro-batches", pipeline.microBatches))
+    return error;
+  std::string type = line.get("accumulate-dtype");
+  if (type != "fp32" && type != "bf16")
+    return invalid("--accumulate-dtype expects fp32 or bf16, found '" + type + "'");
+  pipeline.accumulateDtype = type;
+  return llvm::Error::success();
+}
+
 static llvm::Error fillPlanning(const CommandLine &line, CompileOptions &options) {
   std::string modulesText = line.get("activation-checkpointing");
   llvm::StringRef modules = modulesText;
@@ -387,6 +416,8 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
   options->targetFeatures = line->get("target-features");
   options->reference = line->isSet("reference");
   if (llvm::Error error = fillChoices(*line, *options))
+    return std::move(error);
+  if (llvm::Error error = fillBatches(*line, *options))
     return std::move(error);
   if (llvm::Error error = fillPlanning(*line, *options))
     return std::move(error);

@@ -82,7 +82,8 @@ public:
   }
 
   int run() {
-    if (failed(load()) || (options.emit == Emit::Graph && failed(print())))
+    if (failed(load()) || failed(runPasses(mlir::memopt::buildBatchPipeline)) ||
+        (options.emit == Emit::Graph && failed(print())))
       return finish(kBadInput);
     if (options.emit == Emit::Graph)
       return finish(kDone);
@@ -218,6 +219,7 @@ private:
     manifest.mode = options.evaluate ? "eval" : "train";
     manifest.targetFeatures = *processor;
     manifest.isInstrumented = options.isInstrumented;
+    manifest.microBatches = options.pipeline.microBatches;
     manifest.planText = mlir::memopt::explainPlan(*module);
     if (!options.evaluate)
       manifest.optimizer = llvm::json::Object{{"name", options.pipeline.optimizer.getValue()},

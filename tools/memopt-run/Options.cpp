@@ -184,6 +184,8 @@ static bool isCompileOption(const std::string &name) {
                                       "--batch",
                                       "--accumulative-counts",
                                       "--micro-batches",
+                                      "--gradient-accumulation-steps",
+                                      "--accumulate-dtype",
                                       "--activation-checkpointing",
                                       "--efficient-conv-bn-eval",
                                       "--dropout",

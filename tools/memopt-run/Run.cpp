@@ -38,13 +38,14 @@ Status Run::openData(int64_t seed) {
   dataOptions.mean = options.dataMean;
   dataOptions.deviation = options.dataDeviation;
   dataOptions.isLastKept = mayKeepLastBatch(manifest);
+  dataOptions.microBatches = manifest.microBatches;
   std::vector<std::string> notices;
   MEMOPT_ASSIGN_OR_RETURN(data,
                           DataSource::open(options.data, manifest.inputs, dataOptions, notices));
   for (const std::string &text : notices)
     notice("note: " + text);
   session.setBatches([this](int64_t iteration, const std::vector<char *> &targets) {
-    return data->fill(position + iteration, targets);
+    return data->fill(position * session.getManifest().microBatches + iteration, targets);
   });
   return Status::ok();
 }
@@ -52,16 +53,16 @@ Status Run::openData(int64_t seed) {
 int64_t Run::countSteps() const {
   if (options.steps)
     return *options.steps;
-  int64_t steps;
-  int64_t batches = data ? data->getBatchesPerEpoch() : 1;
-  batches /= session.getManifest().getBatchesPerStep();
-  if (__builtin_mul_overflow(options.epochs.value_or(1), batches, &steps))
+  // An update takes batches over the border of epochs; what is left over at the end of the run is
+  // not trained on.
+  int64_t fills, perEpoch = data ? data->getBatchesPerEpoch() : 1;
+  if (__builtin_mul_overflow(options.epochs.value_or(1), perEpoch, &fills))
     return std::numeric_limits<int64_t>::max();
-  return steps;
+  return fills / session.getManifest().getFillsPerStep();
 }
 
 int64_t Run::getStepSize() const {
-  return (data ? data->getBatchSize() : 1) * session.getManifest().getBatchesPerStep();
+  return (data ? data->getBatchSize() : 1) * session.getManifest().getFillsPerStep();
 }
 
 Status Run::runStep(int64_t step, double rate, int64_t seed) {

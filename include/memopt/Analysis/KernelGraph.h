@@ -69,8 +69,8 @@ public:
   }
 
   /// Writes whose value cannot be made in place: their producer is no instruction of their block or
-  /// runs before the commit, the variable's old value is still read later, or the kernel reads it in
-  /// another order. Each needs a copy.
+  /// runs before the commit, the variable's old value is still read later, or the kernel reads it
+  /// in another order. Each needs a copy.
   ArrayRef<WriteOp> getWritesNeedingCopies() const { return copies; }
 
   /// The buffers that result `buffer` may take over where they end: operands of at least its bytes
@@ -99,7 +99,7 @@ private:
   int64_t stretchOverLoops(Value root, Operation *user, int64_t time) const;
   void bindWrites(func::FuncOp function);
   bool isBeforeCommit(Operation *producer, WriteOp write) const;
-  bool canStoreDirectly(WriteOp write, ArrayRef<ReadOp> reads) const;
+  bool canStoreDirectly(WriteOp write, ArrayRef<ReadOp> reads, ArrayRef<WriteOp> all) const;
   bool canTake(ArrayRef<InPlaceOperand> allowed, unsigned operand) const;
 
   bool mayTakeRows;

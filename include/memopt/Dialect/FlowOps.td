@@ -11,35 +11,37 @@
 
 include "memopt/Dialect/KernelOps.td"
 
-def Memopt_RepeatOp : Memopt_Instruction<"repeat", (ins ConfinedAttr<I64Attr, [IntPositive]>:$count,
-      UnitAttr:$next_batch),
-    [SingleBlock, NoTerminator, NoRegionArguments, RecursiveMemoryEffects, Memopt_Recomputable,
+def Memopt_RepeatOp : Memopt_Instruction<"repeat", (ins Variadic<Memopt_Tensor>:$inputs,
+      ConfinedAttr<I64Attr, [IntPositive]>:$count, UnitAttr:$next_batch),
+    [IsolatedFromAbove, SingleBlockImplicitTerminator<"YieldOp">, RecursiveMemoryEffects, Memopt_Recomputable,
      DeclareOpInterfaceMethods<CostOpInterface, ["getFlops", "getBytesMoved"]>,
      DeclareOpInterfaceMethods<InstructionOpInterface,
        ["getKindName", "getWork", "getRepeatCount", "getBodies"]>]> {
   let summary = "Runs its body several times";
   let description = [{
     A loop over micro-batches. State passes from one iteration to the next through variables alone: an
-    accumulator is a variable that the body reads and writes. Values from outside may be read inside; what is
-    made inside stays there. With `next_batch` each iteration begins with another batch in the arguments of
-    the step, whose shapes are those of one iteration.
+    accumulator is a variable that the body reads and writes. Each block argument is another name of an operand,
+    the same in every iteration; what is made inside stays there. With `next_batch` each iteration begins with
+    another batch in the arguments of the step, whose shapes are those of one iteration.
 
-    In the kernel graph a value that comes from outside lives to the end of the loop, and a value made inside
-    to its last use in the iteration.
+    In the kernel graph an operand lives to the end of the loop, and a value made inside to its last use in the
+    iteration.
 
     Example:
     ```mlir
-    memopt.repeat count(4) next_batch {
+    memopt.repeat count(4) next_batch (%in = %x : tensor<8xf32>) {
       %old = memopt.read @sum : tensor<8xf32>
-      %new = arith.addf %old, %x : tensor<8xf32>
+      %new = arith.addf %old, %in : tensor<8xf32>
       memopt.write %new, @sum : tensor<8xf32>
     }
     ```
   }];
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "`count` `(` $count `)` (`next_batch` $next_batch^)? $body attr-dict";
+  let assemblyFormat = "`count` `(` $count `)` (`next_batch` $next_batch^)? custom<BoundRegion>($inputs, type($inputs), $body) attr-dict";
+  let hasVerifier = 1;
   let skipDefaultBuilders = 1;
-  let builders = [OpBuilder<(ins "int64_t":$count, "bool":$nextBatch)>];
+  /// The block has one argument for each input, and its terminator.
+  let builders = [OpBuilder<(ins "::mlir::ValueRange":$inputs, "int64_t":$count, "bool":$nextBatch)>];
 }
 
 def Memopt_CommitOp : Memopt_Instruction<"commit", (ins Memopt_FloatTensor:$loss),

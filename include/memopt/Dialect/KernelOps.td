@@ -54,10 +54,11 @@ def Memopt_KernelOp : Memopt_Instruction<"kernel", (ins Variadic<Memopt_Tensor>:
   }];
 }
 
-def Memopt_YieldOp : Memopt_Op<"yield", [Pure, Terminator, HasParent<"KernelOp">]> {
-  let summary = "Gives a kernel its results";
+def Memopt_YieldOp : Memopt_Op<"yield", [Pure, Terminator, ParentOneOf<["KernelOp", "RepeatOp"]>]> {
+  let summary = "Gives a kernel its results, and ends the body of a repeat";
   let arguments = (ins Variadic<Memopt_Tensor>:$values);
   let assemblyFormat = "attr-dict ($values^ `:` type($values))?";
+  let builders = [OpBuilder<(ins), "">];
 }
 
 def Memopt_LibraryCallOp : Memopt_Instruction<"library_call", (ins Variadic<Memopt_Tensor>:$inputs,

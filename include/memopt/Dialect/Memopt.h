@@ -30,6 +30,7 @@
 namespace mlir::OpTrait {
 template <typename OpTy> class ComputedByLibrary : public TraitBase<OpTy, ComputedByLibrary> {};
 template <typename OpTy> class ReadsStrides : public TraitBase<OpTy, ReadsStrides> {};
+template <typename OpTy> class ReadsShapeOnly : public TraitBase<OpTy, ReadsShapeOnly> {};
 } // namespace mlir::OpTrait
 
 namespace mlir::memopt {
@@ -44,8 +45,8 @@ RankedTensorType inSpace(RankedTensorType type, Space space);
 #include "memopt/Dialect/MemoptOps.h.inc"
 
 namespace mlir::memopt {
-/// The phase of an op of any stage: an instruction's own, or what `memopt.phase` says. Whatever says
-/// nothing belongs to the forward pass.
+/// The phase of an op of any stage: an instruction's own, or what `memopt.phase` says. Whatever
+/// says nothing belongs to the forward pass.
 Phase getPhase(Operation *op);
 void setPhase(Operation *op, Phase phase);
 
@@ -56,13 +57,17 @@ void setPhase(Operation *op, Phase phase);
 /// Whether `op` runs at run time. Reads, writes, marks and reshapes do not.
 inline bool isInstruction(Operation *op) { return isa_and_nonnull<InstructionOpInterface>(op); }
 
+/// The block of a step, and those of the instructions in it, each in front of its own.
+SmallVector<Block *> getProgramBlocks(Block &step);
+
 /// Whether `op` gives its operand another shape and nothing else, so that both are one buffer.
 bool isReshape(Operation *op);
 
-/// The value whose buffer `value` lies in: reshapes looked through.
+/// The value whose buffer `value` lies in: reshapes and the borders of repeats looked through.
 Value getBufferRoot(Value value);
 
-/// The instruction that started what `wait` waits for; null of an instruction that waits for nothing.
+/// The instruction that started what `wait` waits for; null of an instruction that waits for
+/// nothing.
 Operation *getStart(Operation *wait);
 
 /// The byte offset that memory planning gave to the buffer of `value`, in the arena of its space;
@@ -77,8 +82,8 @@ FailureOr<int64_t> getPlannedOffset(Value value);
 /// processor at hand.
 TargetAttrInterface getTarget(Operation *op);
 
-/// Attaches the differentiate, batch dimension and recompute interfaces to the arith, math and tensor
-/// ops that training graphs use.
+/// Attaches the differentiate, batch dimension and recompute interfaces to the arith, math and
+/// tensor ops that training graphs use.
 void registerUpstreamInterfaces(DialectRegistry &registry);
 } // namespace mlir::memopt
 

@@ -19,6 +19,7 @@ include "mlir/IR/SymbolInterfaces.td"
 
 def Memopt_Differentiable : DeclareOpInterfaceMethods<DifferentiableOpInterface>;
 def Memopt_Cost : DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>;
+def Memopt_Iteration : DeclareOpInterfaceMethods<IterationOpInterface, ["getIterationSpace"]>;
 def Memopt_Batch : DeclareOpInterfaceMethods<BatchDimensionOpInterface>;
 def Memopt_Recomputable : DeclareOpInterfaceMethods<RecomputableOpInterface>;
 
@@ -26,7 +27,7 @@ class Memopt_Op<string mnemonic, list<Trait> traits = []> : Op<Memopt_Dialect, m
 
 /// A pure function of tensors. All print as `memopt.op operands attributes : (types) -> types`.
 class Memopt_PureOp<string mnemonic, list<Trait> traits = []>
-    : Memopt_Op<mnemonic, [Pure, Memopt_Recomputable, Memopt_Cost] # traits> {
+    : Memopt_Op<mnemonic, [Pure, Memopt_Recomputable, Memopt_Cost, Memopt_Iteration] # traits> {
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 /// One with a gradient and a batch dimension.
@@ -39,6 +40,11 @@ def Memopt_ComputedByLibrary : NativeOpTrait<"ComputedByLibrary"> {
 }
 /// Its library reads operands through strides, in whatever order their dimensions lie.
 def Memopt_ReadsStrides : NativeOpTrait<"ReadsStrides"> {
+  let cppNamespace = "::mlir::OpTrait";
+}
+
+/// Of its operands it uses the shapes alone.
+def Memopt_ReadsShapeOnly : NativeOpTrait<"ReadsShapeOnly"> {
   let cppNamespace = "::mlir::OpTrait";
 }
 

@@ -74,6 +74,23 @@ def Memopt_IotaOp : Memopt_PureOp<"iota"> {
   let hasVerifier = 1;
 }
 
+def Memopt_CountOp : Memopt_GraphOp<"count", [Memopt_ReadsShapeOnly]> {
+  let summary = "The number of elements along dimensions";
+  let description = [{
+    What a mean over `dimensions` divides by. It stands in the graph as an op, and no constant, because the
+    number of samples may still change: another batch size, accumulation over micro-batches. Its operand is not
+    read. Lowering makes it the constant that it is by then.
+
+    Example: `%n = memopt.count %x {dimensions = array<i64: 0, 1>} : (tensor<4x8xf32>) -> tensor<f32>`
+  }];
+  let arguments = (ins Memopt_Tensor:$input, DenseI64ArrayAttr:$dimensions);
+  let results = (outs Memopt_FloatTensor:$result);
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    int64_t getCount();
+  }];
+}
+
 def Memopt_EmbeddingOp : Memopt_GraphOp<"embedding"> {
   let summary = "Picks rows of a table";
   let description = [{

@@ -9,6 +9,7 @@
 #ifndef MEMOPT_INTERFACES_MEMOPTINTERFACES_H
 #define MEMOPT_INTERFACES_MEMOPTINTERFACES_H
 
+#include "memopt/Interfaces/IterationSpace.h"
 #include "memopt/Interfaces/Work.h"
 
 #include "mlir/IR/Builders.h"

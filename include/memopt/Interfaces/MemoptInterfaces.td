@@ -68,6 +68,25 @@ def BatchDimensionOpInterface : OpInterface<"BatchDimensionOpInterface"> {
   ];
 }
 
+def IterationOpInterface : OpInterface<"IterationOpInterface"> {
+  let description = [{
+    The op as loops over elements (IterationSpace.h). One declaration serves accumulation, compiling for another
+    batch size, and sharding over ranks.
+  }];
+  let cppNamespace = "::mlir::memopt";
+  let methods = [
+    InterfaceMethod<"", "::mlir::memopt::IterationSpace", "getIterationSpace", (ins)>,
+    InterfaceMethod<[{
+        Makes the op compute results of these types, which differ from the present ones in the sizes of loops
+        that are no windows; operands have been resized before.
+      }],
+      "void", "resize", (ins "::mlir::TypeRange":$resultTypes), "", [{
+        for (auto [result, type] : ::llvm::zip_equal($_op->getResults(), resultTypes))
+          result.setType(type);
+      }]>
+  ];
+}
+
 def RecomputableOpInterface : OpInterface<"RecomputableOpInterface"> {
   let description = [{
     Whether an op may run a second time to get its results back. Updates of running statistics, writes of

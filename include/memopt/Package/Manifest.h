@@ -21,6 +21,7 @@ struct ManifestOptions {
   std::string mode = "train"; ///< or "eval"
   std::string targetFeatures; ///< the processor compiled for, by name
   bool isInstrumented = true; ///< as in ProgramOptions
+  int64_t microBatches = 1;   ///< parts that a batch of data is cut into
   llvm::json::Object optimizer;
   std::string planText; ///< the plan in words
 };

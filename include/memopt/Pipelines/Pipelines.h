@@ -30,6 +30,14 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
   Option<double> beta2{*this, "beta2", llvm::cl::init(0.999)};
   Option<double> eps{*this, "eps", llvm::cl::init(1e-8)};
   Option<double> maxGradNorm{*this, "max-grad-norm", llvm::cl::init(0.0)};
+  Option<int64_t> batch{*this, "batch", llvm::cl::init(0),
+                        llvm::cl::desc("samples in a batch; 0: as exported")};
+  Option<int64_t> accumulativeCounts{*this, "accumulative-counts", llvm::cl::init(1),
+                                     llvm::cl::desc("batches for one update")};
+  Option<int64_t> microBatches{*this, "micro-batches", llvm::cl::init(1),
+                               llvm::cl::desc("parts that a batch is cut into")};
+  Option<std::string> accumulateDtype{*this, "accumulate-dtype", llvm::cl::init("fp32"),
+                                      llvm::cl::desc("of gradient accumulators: fp32 or bf16")};
   Option<bool> recompute{*this, "recompute-elementwise", llvm::cl::init(true),
                          llvm::cl::desc("recompute pointwise work")};
   ListOption<std::string> checkpointModules{
@@ -42,6 +50,8 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
                          llvm::cl::desc("bytes of the device arena")};
 };
 
+/// Imported graph to imported graph, of another batch size where one is asked for.
+void buildBatchPipeline(OpPassManager &manager, const PipelineOptions &options);
 /// Imported graph to joint graph: gradients and the optimizer's update become ops of the same
 /// function.
 void buildJointPipeline(OpPassManager &manager, const PipelineOptions &options);

@@ -65,6 +65,17 @@ def InsertOptimizerPass : Pass<"memopt-insert-optimizer", "::mlir::ModuleOp"> {
 // From named ops to the kernel graph
 //===----------------------------------------------------------------------===//
 
+def SetBatchPass : Pass<"memopt-set-batch", "::mlir::ModuleOp"> {
+  let summary = "Compile for another batch size than the exported one";
+  let description = [{
+    Finds the dimensions that count samples, by the iteration spaces of the ops, and gives them `size` elements.
+    Runs on the imported graph. Fails at an op that mixes samples, naming it.
+  }];
+  let options = [
+    Option<"size", "size", "int64_t", "0", "Samples in a batch; 0 leaves them as they are">
+  ];
+}
+
 def GuardStatePass : Pass<"memopt-guard-state", "::mlir::ModuleOp"> {
   let summary = "Let no state change before the loss is known";
   let description = [{
@@ -72,6 +83,29 @@ def GuardStatePass : Pass<"memopt-guard-state", "::mlir::ModuleOp"> {
     with the ops that only make what is written. A step that the runtime refuses there has changed nothing.
     Steps without a loss or without writes stay as they are.
   }];
+}
+
+def SplitBatchPass : Pass<"memopt-split-batch", "::mlir::ModuleOp"> {
+  let summary = "Accumulate the gradients of several micro-batches before one update";
+  let description = [{
+    Forward and backward pass become the body of a `memopt.repeat`. With `batches` each iteration takes one batch of
+    the graph's size; with `parts` a batch is cut into as many micro-batches; both multiply. Sums over samples are
+    accumulated in variables of role `gradient`, in the order of the iterations; the update and the loss see totals. The result is that of one batch with all
+    samples but for the order of sums, and but for statistics of a batch (batch normalization): these are those of each
+    micro-batch, and running statistics move once for each. A remark names the modules.
+
+    A total that the body itself needs (the number of valid targets, which the gradient of a mean divides by) is taken
+    by a repeat of its own in front, of just the ops that it needs.
+
+    Fails at an op that mixes samples other than by a sum, at a loss that depends on the statistics of a batch, and
+    when `parts` does not divide the batch. Runs behind `memopt-guard-state`.
+  }];
+  let options = [
+    Option<"batches", "batches", "int64_t", "1", "Batches for one update">,
+    Option<"parts", "parts", "int64_t", "1", "Micro-batches that a batch is cut into">,
+    Option<"elementType", "element-type", "std::string", "\"fp32\"", "Of accumulators: fp32 (that of the sum, and at least f32), bf16">
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
 }
 
 def ChooseLayoutPass : Pass<"memopt-choose-layout", "::mlir::func::FuncOp"> {

@@ -38,6 +38,9 @@ struct DataOptions {
   /// Keep a last batch that is not full. Its missing samples are zeros with labels to be ignored,
   /// which needs an input with an `ignore` value; other sources drop it.
   bool isLastKept = false;
+  /// A batch of the source has as many times the samples of the inputs, which are filled with one
+  /// part after the other.
+  int64_t microBatches = 1;
 };
 
 class DataSource {

@@ -123,6 +123,7 @@ struct Manifest {
   std::vector<IndexSite> indexSites;
   std::vector<nlohmann::json> libraryCalls;
   std::optional<double> learningRate; ///< the optimizer's default
+  int64_t microBatches = 1; ///< that a batch of data is cut into: the inputs hold one of them
 
   /// Index of the output of role "loss", or -1.
   int getLossIndex() const;
@@ -132,8 +133,10 @@ struct Manifest {
   const VariableSpec *findIndexFault() const;
   /// The region whose iterations read inputs, or null: then a step takes one batch of samples.
   const RegionSpec *findBatchRegion() const;
-  /// Batches of samples, each as large as the inputs, that a step takes.
-  int64_t getBatchesPerStep() const;
+  /// How often a step fills its inputs anew.
+  int64_t getFillsPerStep() const;
+  /// Batches of data that a step takes, each of `microBatches` times the inputs' samples.
+  int64_t getBatchesPerStep() const { return getFillsPerStep() / microBatches; }
   /// An instruction for a message; "the step" for an index beyond the list.
   std::string describeInstruction(int64_t index) const;
 };

@@ -1,0 +1,294 @@
+//===- BatchModel.cpp - where the samples of a batch are --------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Analysis/BatchModel.h"
+
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+namespace mlir::memopt {
+/// One attempt to follow the samples from some arguments. Facts spread through an op in both
+/// directions until nothing changes; each value's dimension is set at most once.
+class BatchInference {
+public:
+  explicit BatchInference(const StepModel &step) : step(step) {}
+
+  /// Fails, with `culprit` and `reason`, when samples are mixed.
+  LogicalResult run(ArrayRef<std::pair<Value, int64_t>> seeds);
+
+  BatchModel model;
+  Operation *culprit = nullptr;
+  std::string reason;
+
+private:
+  LogicalResult fail(Operation *op, const Twine &message) {
+    culprit = op;
+    reason = message.str();
+    return failure();
+  }
+  LogicalResult set(Operation *op, Value value, BatchDimension dimension);
+  LogicalResult spread(Operation *op);
+  LogicalResult spreadReshape(Operation *op);
+  LogicalResult spreadLoops(Operation *op, const IterationSpace &space);
+  LogicalResult classify(Operation *op);
+  FailureOr<Reach> getReachOfResult(Operation *op, Value result);
+
+  const StepModel &step;
+  SmallVector<Operation *> open;
+};
+} // namespace mlir::memopt
+
+static RankedTensorType typeOf(Value value) { return dyn_cast<RankedTensorType>(value.getType()); }
+
+static SmallVector<Value> getValues(Operation *op) {
+  SmallVector<Value> values(op->getOperands());
+  llvm::append_range(values, op->getResults());
+  return values;
+}
+
+LogicalResult BatchInference::set(Operation *op, Value value, BatchDimension dimension) {
+  auto [entry, isNew] = model.dimensions.try_emplace(value, dimension);
+  if (!isNew)
+    return entry->second == dimension ? success() : fail(op, "pairs samples with other samples");
+  if (Operation *maker = value.getDefiningOp())
+    open.push_back(maker);
+  llvm::append_range(open, value.getUsers());
+  return success();
+}
+
+LogicalResult BatchInference::run(ArrayRef<std::pair<Value, int64_t>> seeds) {
+  for (auto [value, dim] : seeds) {
+    int64_t size = typeOf(value).getDimSize(dim);
+    if (model.size && model.size != size)
+      return fail(step.getFunction(),
+                  "has inputs of " + Twine(model.size) + " and of " + Twine(size) + " samples");
+    model.size = size;
+    if (failed(set(step.getFunction(), value, {dim, 1})))
+      return failure();
+  }
+  while (!open.empty())
+    if (failed(spread(open.pop_back_val())))
+      return failure();
+  for (Operation &op : step.getBody())
+    if (failed(classify(&op)))
+      return failure();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Dimensions
+//===----------------------------------------------------------------------===//
+
+LogicalResult BatchInference::spread(Operation *op) {
+  if (isReshape(op))
+    return spreadReshape(op);
+  if (auto iteration = dyn_cast<IterationOpInterface>(op))
+    return spreadLoops(op, iteration.getIterationSpace());
+  if (isa<ReadOp, GradientOp, WriteOp>(op))
+    return fail(op, "keeps something for each sample");
+  if (op->hasTrait<OpTrait::IsTerminator>())
+    return success();
+  return fail(op, "does not say how it treats the samples of a batch");
+}
+
+/// Both sides count the same samples at the same place: in front of all that is merged with them.
+LogicalResult BatchInference::spreadReshape(Operation *op) {
+  bool expands = isa<tensor::ExpandShapeOp>(op);
+  Value fine = expands ? op->getResult(0) : op->getOperand(0);
+  Value coarse = expands ? op->getOperand(0) : op->getResult(0);
+  auto groups = expands ? cast<tensor::ExpandShapeOp>(op).getReassociationIndices()
+                        : cast<tensor::CollapseShapeOp>(op).getReassociationIndices();
+  ArrayRef<int64_t> shape = typeOf(fine).getShape();
+  for (auto [number, group] : llvm::enumerate(groups)) {
+    const auto *first = llvm::find_if(group, [&](int64_t dim) { return shape[dim] != 1; });
+    int64_t lead = first == group.end() ? group.front() : *first, behind = 1;
+    for (int64_t dim : ArrayRef(group))
+      behind *= dim > lead ? shape[dim] : 1;
+    if (std::optional<BatchDimension> known = model.getDimension(fine);
+        known && llvm::is_contained(group, known->dim)) {
+      if (known->dim != lead)
+        return fail(op, "merges samples with a dimension in front of them");
+      if (failed(set(op, coarse, {static_cast<int64_t>(number), known->inner * behind})))
+        return failure();
+    }
+    if (std::optional<BatchDimension> known = model.getDimension(coarse);
+        known && known->dim == static_cast<int64_t>(number)) {
+      if (known->inner % behind || shape[lead] % model.size)
+        return fail(op, "takes apart what belongs to one sample");
+      if (failed(set(op, fine, {lead, known->inner / behind})))
+        return failure();
+    }
+  }
+  return success();
+}
+
+LogicalResult BatchInference::spreadLoops(Operation *op, const IterationSpace &space) {
+  // Which loop counts samples, and how many of its iterations belong to one.
+  std::optional<BatchDimension> loop;
+  SmallVector<Value> values = getValues(op);
+  for (auto [value, map] : llvm::zip_equal(values, space.maps)) {
+    std::optional<BatchDimension> known = model.getDimension(value);
+    if (!known || !map)
+      continue;
+    if (op->hasTrait<OpTrait::ReadsShapeOnly>() &&
+        isa<AffineConstantExpr>(map.getResult(known->dim)))
+      continue;
+    auto plain = dyn_cast<AffineDimExpr>(map.getResult(known->dim));
+    if (!plain)
+      return fail(op, "mixes samples");
+    BatchDimension found{static_cast<int64_t>(plain.getPosition()), known->inner};
+    if (loop && !(*loop == found))
+      return fail(op, "pairs samples with other samples");
+    loop = found;
+  }
+  if (!loop)
+    return success();
+  if (space.kinds[loop->dim] == LoopKind::Mix)
+    return fail(op, "mixes samples");
+  for (auto [value, map] : llvm::zip_equal(values, space.maps)) {
+    if (!map)
+      continue;
+    for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
+      if (!expr.isFunctionOfDim(loop->dim))
+        continue;
+      if (!isa<AffineDimExpr>(expr))
+        return fail(op, "mixes samples");
+      if (failed(set(op, value, {static_cast<int64_t>(dim), loop->inner})))
+        return failure();
+    }
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Reach
+//===----------------------------------------------------------------------===//
+
+static Reach getStronger(Reach a, Reach b) { return std::max(a, b); }
+
+/// Of a result without a dimension for samples: what it is made of, and what the op does to them.
+FailureOr<Reach> BatchInference::getReachOfResult(Operation *op, Value result) {
+  Reach reach = Reach::Shared;
+  bool readsSamples = false;
+  for (Value operand : op->getOperands()) {
+    Reach of = model.getReach(operand);
+    readsSamples |= of == Reach::Sample;
+    reach = getStronger(reach, of == Reach::Sample ? Reach::Shared : of);
+  }
+  if (!readsSamples)
+    return reach;
+  auto iteration = dyn_cast<IterationOpInterface>(op);
+  if (!iteration)
+    return fail(op, "does not say how it treats the samples of a batch");
+  IterationSpace space = iteration.getIterationSpace();
+  for (auto [value, map] : llvm::zip(op->getOperands(), space.maps))
+    if (std::optional<BatchDimension> known = model.getDimension(value)) {
+      auto plain = dyn_cast<AffineDimExpr>(map.getResult(known->dim));
+      if (!plain)
+        continue; // only a shape is read
+      unsigned loop = plain.getPosition();
+      if (space.kinds[loop] == LoopKind::Parallel)
+        return fail(op, "mixes samples");
+      // A sum of terms that use statistics is a sum all the same.
+      return space.kinds[loop] == LoopKind::Sum ? Reach::Sum : Reach::Statistic;
+    }
+  return reach;
+}
+
+LogicalResult BatchInference::classify(Operation *op) {
+  for (Value result : op->getResults()) {
+    if (model.getDimension(result)) {
+      model.reaches[result] = Reach::Sample;
+      continue;
+    }
+    FailureOr<Reach> reach = getReachOfResult(op, result);
+    if (failed(reach))
+      return failure();
+    model.reaches[result] = *reach;
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Model
+//===----------------------------------------------------------------------===//
+
+std::optional<BatchDimension> BatchModel::getDimension(Value value) const {
+  auto found = dimensions.find(value);
+  return found == dimensions.end() ? std::nullopt : std::optional(found->second);
+}
+
+bool BatchModel::touchesSamples(Operation *op) const {
+  auto hasSamples = [&](Value value) { return dimensions.contains(value); };
+  return llvm::any_of(op->getOperands(), hasSamples) || llvm::any_of(op->getResults(), hasSamples);
+}
+
+Type BatchModel::getResized(Value value, int64_t newSize) const {
+  std::optional<BatchDimension> dimension = getDimension(value);
+  if (!dimension)
+    return value.getType();
+  auto type = cast<RankedTensorType>(value.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  shape[dimension->dim] = newSize * dimension->inner;
+  return type.clone(shape);
+}
+
+using Seeds = SmallVector<std::pair<Value, int64_t>>;
+
+/// What arguments say of themselves.
+static Seeds getNamedSeeds(const StepModel &step) {
+  Seeds seeds;
+  func::FuncOp function = step.getFunction();
+  for (BlockArgument argument : function.getArguments())
+    if (auto dim = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(),
+                                                          MemoptDialect::kBatchDimAttr))
+      seeds.push_back({argument, dim.getInt()});
+  return seeds;
+}
+
+/// All marks; then each alone, for that all inputs begin with the same size was a guess. Without
+/// marks the first dimension of each input, then the second of those with at least three. The last
+/// dimension of a matrix holds features; taking it for samples would be a wrong answer rather than
+/// none.
+static SmallVector<Seeds> getAttempts(const StepModel &step) {
+  SmallVector<Seeds> attempts;
+  if (Seeds named = getNamedSeeds(step); !named.empty()) {
+    attempts.push_back(named);
+    for (auto seed : named)
+      attempts.push_back({seed});
+    return attempts;
+  }
+  for (int64_t dim : {0, 1})
+    for (BlockArgument argument : step.getFunction().getArguments())
+      if (typeOf(argument).getRank() > 2 * dim)
+        attempts.push_back({{argument, dim}});
+  return attempts;
+}
+
+FailureOr<BatchModel> BatchModel::create(const StepModel &step) {
+  SmallVector<Seeds> attempts = getAttempts(step);
+  Operation *culprit = step.getFunction();
+  std::string reason = "has no input with samples";
+  Value loss = step.getLoss();
+  for (auto [number, seeds] : llvm::enumerate(attempts)) {
+    BatchInference inference(step);
+    bool isConsistent = succeeded(inference.run(seeds));
+    if (isConsistent && (!loss || inference.model.getReach(loss) != Reach::Shared))
+      return std::move(inference.model);
+    if (number == 0 && !isConsistent) {
+      culprit = inference.culprit;
+      reason = inference.reason;
+    }
+  }
+  StringRef path = getModulePath(culprit->getLoc());
+  return culprit->emitError() << "'" << culprit->getName() << "'"
+                              << (path.empty() ? "" : " in module '" + path.str() + "'") << " "
+                              << reason << ": the samples of a batch cannot be told apart";
+}

@@ -1,0 +1,241 @@
+//===- MicroBatches.cpp - what runs for each micro-batch --------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "MicroBatches.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+FailureOr<MicroBatches> MicroBatches::create(const StepModel &step, const BatchModel &batch) {
+  MicroBatches plan(step, batch);
+  plan.collectBufferUpdates();
+  plan.classify();
+  if (failed(plan.collectTotals()))
+    return failure();
+  plan.chooseLoops();
+  plan.collectEarlyTotals();
+  plan.placeRest();
+  return plan;
+}
+
+//===----------------------------------------------------------------------===//
+// What is repeated
+//===----------------------------------------------------------------------===//
+
+static Role getRole(WriteOp write) {
+  return SymbolTable::lookupNearestSymbolFrom<VariableOp>(write, write.getVariableAttr()).getRole();
+}
+
+/// Running statistics move with each micro-batch: writes of buffers, and what serves only them.
+void MicroBatches::collectBufferUpdates() {
+  for (Operation &op : llvm::reverse(step.getBody())) {
+    auto write = dyn_cast<WriteOp>(op);
+    bool servesThem =
+        isPure(&op) && !op.use_empty() &&
+        llvm::all_of(op.getUsers(), [&](Operation *user) { return bufferUpdates.contains(user); });
+    if ((write && getRole(write) == Role::Buffer) || servesThem)
+      bufferUpdates.insert(&op);
+  }
+}
+
+void MicroBatches::classify() {
+  for (Operation &op : step.getBody())
+    classify(&op);
+}
+
+void MicroBatches::classify(Operation *op) {
+  bool updatesBuffer = bufferUpdates.contains(op);
+  if (getPhase(op) == Phase::Optimizer && !updatesBuffer)
+    return;
+  // A count reads no sample, and is a number in either place.
+  if (op->hasTrait<OpTrait::ReadsShapeOnly>() || op->hasTrait<OpTrait::IsTerminator>())
+    return;
+  bool touchesSamples = batch.touchesSamples(op), isLocalHere = readsStatistic(op);
+  if (!touchesSamples && !isLocalHere && !updatesBuffer)
+    return;
+  ops.insert(op);
+  if (updatesBuffer)
+    locals.insert(op);
+  if (isLocalHere && !touchesSamples) {
+    locals.insert(op);
+    statistics.insert(op->result_begin(), op->result_end());
+    return;
+  }
+  for (Value result : op->getResults()) {
+    Reach reach = batch.getReach(result);
+    if (reach != Reach::Statistic && !(reach == Reach::Sum && isLocalSum(result)))
+      continue;
+    statistics.insert(result);
+    if (makers.empty() || makers.back() != op)
+      makers.push_back(op);
+  }
+}
+
+bool MicroBatches::readsStatistic(Operation *op) const {
+  return llvm::any_of(op->getOperands(), [&](Value value) { return statistics.contains(value); });
+}
+
+/// Whether parameters have a part in a value.
+static bool dependsOnParameters(Value value) {
+  SmallVector<Value> open{value};
+  DenseSet<Value> seen;
+  while (!open.empty()) {
+    Operation *op = open.pop_back_val().getDefiningOp();
+    if (!op || op->hasTrait<OpTrait::ReadsShapeOnly>())
+      continue;
+    if (auto read = dyn_cast<ReadOp>(op)) {
+      auto variable = SymbolTable::lookupNearestSymbolFrom<VariableOp>(op, read.getVariableAttr());
+      if (variable.getRole() == Role::Parameter)
+        return true;
+    }
+    for (Value operand : op->getOperands())
+      if (seen.insert(operand).second)
+        open.push_back(operand);
+  }
+  return false;
+}
+
+/// A sum over activations that goes back to samples in the pass that made it is a normalization
+/// written out: like batch_norm's, it is that of the micro-batch. What follows from the data alone
+/// (the number of valid targets, weights of classes) is a total: taking it costs nothing.
+bool MicroBatches::isLocalSum(Value sum) const {
+  Phase phase = getPhase(sum.getDefiningOp());
+  SmallVector<Value> open{sum};
+  DenseSet<Operation *> seen;
+  bool feedsSamples = false;
+  while (!open.empty() && !feedsSamples)
+    for (Operation *user : open.pop_back_val().getUsers()) {
+      if (getPhase(user) != phase || !seen.insert(user).second)
+        continue;
+      feedsSamples |= batch.touchesSamples(user);
+      llvm::append_range(open, user->getResults());
+    }
+  return feedsSamples && dependsOnParameters(sum);
+}
+
+//===----------------------------------------------------------------------===//
+// What leaves the loop
+//===----------------------------------------------------------------------===//
+
+LogicalResult MicroBatches::checkEscape(Value value, Operation *user) const {
+  Operation *op = value.getDefiningOp();
+  StringRef path = getModulePath(op->getLoc());
+  std::string where = path.empty() ? "" : " in module '" + path.str() + "'";
+  if (batch.getReach(value) == Reach::Sample)
+    return op->emitError() << "a value for each sample" << where
+                           << " leaves the step, which is cut into micro-batches: return sums";
+  bool isGradient = isa<GradientOp>(user) || getPhase(user) == Phase::Optimizer;
+  if (statistics.contains(value) && !isGradient)
+    return op->emitError() << "the loss depends on statistics of a whole batch" << where
+                           << ", which has no equal in micro-batches";
+  return success();
+}
+
+LogicalResult MicroBatches::collectTotals() {
+  for (Operation *op : ops)
+    for (Value result : op->getResults())
+      for (Operation *user : result.getUsers()) {
+        if (ops.contains(user) || user->hasTrait<OpTrait::ReadsShapeOnly>())
+          continue;
+        if (failed(checkEscape(result, user)))
+          return failure();
+        totals.insert(result);
+      }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Stages
+//===----------------------------------------------------------------------===//
+
+unsigned MicroBatches::getStageOfOperands(Operation *op) const {
+  unsigned stage = 0;
+  for (Value operand : op->getOperands())
+    if (Operation *maker = operand.getDefiningOp()) {
+      bool isTotal = ops.contains(maker) && !ops.contains(op);
+      stage = std::max(stage, stages.lookup(maker) + (isTotal ? 1 : 0));
+    }
+  return stage;
+}
+
+/// An op stands behind as many loops as it needs totals of totals.
+void MicroBatches::chooseLoops() {
+  for (Operation &op : step.getBody()) {
+    bool readsShape = op.hasTrait<OpTrait::ReadsShapeOnly>();
+    stages[&op] = readsShape ? 0 : getStageOfOperands(&op);
+    if (ops.contains(&op))
+      lastStage = std::max(lastStage, stages[&op]);
+  }
+}
+
+void MicroBatches::collectEarlyTotals() {
+  SmallVector<Value> open;
+  DenseSet<Value> seen;
+  auto visit = [&](Operation *op) {
+    for (Value operand : op->getOperands())
+      if (seen.insert(operand).second)
+        open.push_back(operand);
+  };
+  for (Operation *op : ops)
+    for (Value operand : op->getOperands())
+      if (!isRepeated(operand.getDefiningOp()) && seen.insert(operand).second)
+        open.push_back(operand);
+  while (!open.empty()) {
+    Value value = open.pop_back_val();
+    Operation *op = value.getDefiningOp();
+    if (isRepeated(op))
+      earlyTotals.insert(value);
+    else if (op && !op->hasTrait<OpTrait::ReadsShapeOnly>())
+      visit(op);
+  }
+}
+
+/// Constants are shared by all phases.
+static bool changesSomething(Operation *op) {
+  if (op->hasTrait<OpTrait::ConstantLike>())
+    return false;
+  return getPhase(op) == Phase::Optimizer || (!isMemoryEffectFree(op) && !isa<ReadOp>(op));
+}
+
+/// What no loop waits for stands behind all of them, in its order: most totals are known only
+/// there.
+void MicroBatches::placeRest() {
+  for (Operation &op : step.getBody()) {
+    if (ops.contains(&op))
+      continue;
+    bool waits = llvm::any_of(op.getOperands(), [&](Value operand) {
+      Operation *maker = operand.getDefiningOp();
+      bool isLate = isRepeated(maker) ? !earlyTotals.contains(operand)
+                                      : maker && stages.lookup(maker) > lastStage;
+      return isLate && !op.hasTrait<OpTrait::ReadsShapeOnly>();
+    });
+    if (waits || changesSomething(&op))
+      stages[&op] = lastStage + 1;
+  }
+}
+
+SmallVector<Value> MicroBatches::getTotals(unsigned stage) const {
+  return llvm::filter_to_vector(totals, [&](Value total) {
+    return earlyTotals.contains(total) ? stages.lookup(total.getDefiningOp()) == stage
+                                       : stage == lastStage;
+  });
+}
+
+SmallVector<Operation *> MicroBatches::getOps(unsigned stage) const {
+  if (stage == lastStage)
+    return llvm::to_vector(ops);
+  DenseSet<Operation *> needed;
+  for (Value total : getTotals(stage))
+    needed.insert(total.getDefiningOp());
+  for (Operation *op : llvm::reverse(ops))
+    if (needed.contains(op))
+      for (Value operand : op->getOperands())
+        if (isRepeated(operand.getDefiningOp()))
+          needed.insert(operand.getDefiningOp());
+  return llvm::filter_to_vector(ops, [&](Operation *op) { return needed.contains(op); });
+}

@@ -1,0 +1,431 @@
+//===- SplitBatch.cpp - accumulate gradients over micro-batches -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Idea:    MicroBatches says what runs for each micro-batch; here that becomes the body of a
+// repeat,
+//          and what it sums up goes through variables:
+//
+//            write 0, @sum
+//            repeat count(K) next_batch (%x = %input) {
+//              ... %g = ... ; %old = read @sum ; write %old + %g, @sum
+//            }
+//            %total = read @sum ; ... update
+//
+// Input:   the joint graph behind guard-state. State is not written before the loss is known, so
+//          running statistics move in variables of their own inside of the loop, and are state
+//          again behind the commit.
+// Copies:  of what depends on no sample (parameters read, constants, masks) the body has its own;
+//          whether to hoist it is for the planner to say.
+//
+//===----------------------------------------------------------------------===//
+
+#include "MicroBatches.h"
+#include "Rebatch.h"
+
+#include "memopt/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::memopt {
+#define GEN_PASS_DEF_SPLITBATCHPASS
+#include "memopt/Transforms/Passes.h.inc"
+} // namespace mlir::memopt
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+//===----------------------------------------------------------------------===//
+// Variables
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Makes the variables through which iterations talk, and accesses to them.
+class LoopVariables {
+public:
+  explicit LoopVariables(const StepModel &step) : module(step.getModule()), symbols(module) {}
+
+  VariableOp create(const Twine &name, RankedTensorType type, Role role) {
+    OpBuilder builder(module.getContext());
+    auto variable = VariableOp::create(builder, module.getLoc(), name.str(), type, role);
+    symbols.insert(variable, step());
+    variable.setNamesAttr(builder.getStrArrayAttr({variable.getSymName()}));
+    return variable;
+  }
+
+  static Value read(OpBuilder &builder, Location location, VariableOp variable, Phase phase) {
+    auto read = ReadOp::create(builder, location, variable.getTensorType(), variable.getSymName());
+    setPhase(read, phase);
+    return read;
+  }
+  static void write(OpBuilder &builder, Location location, Value value, VariableOp variable,
+                    Phase phase) {
+    setPhase(WriteOp::create(builder, location, value, variable.getSymName()), phase);
+  }
+  VariableOp lookUp(FlatSymbolRefAttr name) const {
+    return symbols.lookup<VariableOp>(name.getAttr());
+  }
+
+private:
+  Block::iterator step() { return Block::iterator(*module.getOps<func::FuncOp>().begin()); }
+
+  ModuleOp module;
+  SymbolTable symbols;
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// One loop
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Sums up one value over the iterations of a loop.
+struct Accumulator {
+  Value value; ///< in the graph as it was
+  VariableOp sum;
+};
+
+/// Builds the body of one repeat out of ops of the graph as it was.
+class BodyBuilder {
+public:
+  BodyBuilder(const MicroBatches &plan, const BatchModel &batch, RepeatOp repeat, int64_t count,
+              const DenseMap<StringAttr, VariableOp> &shadows)
+      : plan(plan), batch(batch), repeat(repeat), count(count), shadows(shadows),
+        builder(OpBuilder::atBlockTerminator(&repeat.getBody().front())) {
+    mapping.map(repeat.getInputs(), repeat.getBody().getArguments());
+  }
+
+  void add(Operation *op) {
+    for (Value operand : op->getOperands())
+      provide(operand, op);
+    Operation *copy = builder.clone(*op, mapping);
+    redirect(copy);
+  }
+
+  void accumulate(const Accumulator &accumulator);
+
+private:
+  void provide(Value value, Operation *user);
+  void redirect(Operation *copy);
+
+  const MicroBatches &plan;
+  const BatchModel &batch;
+  RepeatOp repeat;
+  int64_t count;
+  const DenseMap<StringAttr, VariableOp> &shadows;
+  OpBuilder builder;
+  IRMapping mapping;
+};
+} // namespace
+
+static Value createSplat(OpBuilder &builder, Location location, RankedTensorType type,
+                         double number) {
+  Type element = type.getElementType();
+  TypedAttr value = isa<FloatType>(element)
+                        ? TypedAttr(builder.getFloatAttr(element, number))
+                        : TypedAttr(builder.getIntegerAttr(element, static_cast<int64_t>(number)));
+  return arith::ConstantOp::create(builder, location,
+                                   DenseElementsAttr::get(type, Attribute(value)));
+}
+
+static Value createCount(OpBuilder &builder, CountOp op, int64_t batches) {
+  auto type = cast<RankedTensorType>(op.getType());
+  return createSplat(builder, op.getLoc(), type, static_cast<double>(op.getCount() * batches));
+}
+
+/// Makes an operand of `user` known in the body: what depends on no sample is computed there, and
+/// what follows from totals comes from outside.
+void BodyBuilder::provide(Value value, Operation *user) {
+  Operation *op = value.getDefiningOp();
+  if (auto counted = dyn_cast_or_null<CountOp>(op)) {
+    // Ops of one kind each ask once; constants fold into one.
+    int64_t batches = plan.isLocal(user) ? 1 : count;
+    mapping.map(value, createCount(builder, counted, batches));
+    return;
+  }
+  if (mapping.contains(value))
+    return;
+  if (batch.getReach(value) == Reach::Shared && op) {
+    for (Value operand : op->getOperands())
+      provide(operand, op);
+    redirect(builder.clone(*op, mapping));
+    return;
+  }
+  repeat.getInputsMutable().append(value);
+  mapping.map(value, repeat.getBody().addArgument(value.getType(), value.getLoc()));
+}
+
+/// State that the body changes is a variable of the loop there.
+void BodyBuilder::redirect(Operation *copy) {
+  if (auto read = dyn_cast<ReadOp>(copy)) {
+    if (VariableOp shadow = shadows.lookup(read.getVariableAttr().getAttr()))
+      read.setVariable(shadow.getSymName());
+  } else if (auto write = dyn_cast<WriteOp>(copy)) {
+    if (VariableOp shadow = shadows.lookup(write.getVariableAttr().getAttr()))
+      write.setVariable(shadow.getSymName());
+  }
+}
+
+static Value convert(OpBuilder &builder, Location location, Value value, RankedTensorType type) {
+  unsigned from = cast<RankedTensorType>(value.getType()).getElementTypeBitWidth(),
+           to = type.getElementTypeBitWidth();
+  if (from == to)
+    return value;
+  return from < to ? arith::ExtFOp::create(builder, location, type, value).getResult()
+                   : arith::TruncFOp::create(builder, location, type, value).getResult();
+}
+
+/// The sum is taken in the wider of the two types, and rounded where the accumulator is narrower.
+void BodyBuilder::accumulate(const Accumulator &accumulator) {
+  Location location = accumulator.value.getLoc();
+  Phase phase = getPhase(accumulator.value.getDefiningOp());
+  Value value = mapping.lookup(accumulator.value);
+  VariableOp sum = accumulator.sum;
+  auto type = cast<RankedTensorType>(value.getType()), stored = sum.getTensorType();
+  RankedTensorType wide =
+      type.getElementTypeBitWidth() > stored.getElementTypeBitWidth() ? type : stored;
+  Operation *before = builder.getInsertionBlock()->getTerminator()->getPrevNode();
+  Value old = LoopVariables::read(builder, location, sum, phase);
+  Value terms[] = {convert(builder, location, old, wide), convert(builder, location, value, wide)};
+  Value next = isa<FloatType>(type.getElementType())
+                   ? AccumulateOp::create(builder, location, wide, terms[0], terms[1]).getResult()
+                   : arith::AddIOp::create(builder, location, terms[0], terms[1]).getResult();
+  next = convert(builder, location, next, stored);
+  LoopVariables::write(builder, location, next, sum, phase);
+  for (Operation *made = before->getNextNode(); !made->hasTrait<OpTrait::IsTerminator>();
+       made = made->getNextNode())
+    setPhase(made, phase);
+}
+
+//===----------------------------------------------------------------------===//
+// The step
+//===----------------------------------------------------------------------===//
+
+namespace {
+class BatchSplitter {
+public:
+  BatchSplitter(const StepModel &step, const BatchModel &batch, const MicroBatches &plan,
+                int64_t count, std::optional<Type> elementType)
+      : step(step), batch(batch), plan(plan), count(count), elementType(elementType),
+        variables(step), builder(step.getReturn()) {}
+
+  void run() {
+    createShadows();
+    SmallVector<Operation *> once;
+    for (Operation &op : step.getBody().without_terminator())
+      if (!plan.isRepeated(&op))
+        once.push_back(&op);
+    for (unsigned stage = 0; stage <= plan.getLastStage(); ++stage) {
+      moveToEnd(once, stage);
+      createLoop(stage);
+    }
+    moveToEnd(once, plan.getLastStage() + 1);
+    commitShadows();
+    resolveCounts();
+    eraseDead();
+  }
+
+private:
+  void createShadows();
+  void moveToEnd(ArrayRef<Operation *> ops, unsigned stage);
+  void createLoop(unsigned stage);
+  SmallVector<Accumulator> createAccumulators(unsigned stage);
+  void readTotals(ArrayRef<Accumulator> accumulators);
+  void commitShadows();
+  void resolveCounts();
+  void eraseDead();
+
+  const StepModel &step;
+  const BatchModel &batch;
+  const MicroBatches &plan;
+  int64_t count;
+  std::optional<Type> elementType;
+  LoopVariables variables;
+  OpBuilder builder; ///< at the end of the step
+  DenseMap<StringAttr, VariableOp> shadows;
+  SmallVector<std::pair<VariableOp, VariableOp>> shadowed; ///< state, and its name in the loop
+};
+} // namespace
+
+void BatchSplitter::createShadows() {
+  for (Operation *op : plan.getOps())
+    if (auto write = dyn_cast<WriteOp>(op)) {
+      VariableOp state = variables.lookUp(write.getVariableAttr());
+      VariableOp shadow =
+          variables.create("loop." + state.getSymName(), state.getTensorType(), Role::Gradient);
+      shadows[state.getSymNameAttr()] = shadow;
+      shadowed.push_back({state, shadow});
+    }
+}
+
+void BatchSplitter::moveToEnd(ArrayRef<Operation *> ops, unsigned stage) {
+  for (Operation *op : ops)
+    if (plan.getStage(op) == stage)
+      op->moveBefore(step.getReturn());
+}
+
+/// Named after the gradient's variable, where there is one.
+static std::string getSumName(Value total) {
+  for (Operation *user : total.getUsers())
+    if (auto gradient = dyn_cast<GradientOp>(user))
+      return "sum." + gradient.getVariable().str();
+  return "sum";
+}
+
+SmallVector<Accumulator> BatchSplitter::createAccumulators(unsigned stage) {
+  SmallVector<Accumulator> accumulators;
+  for (Value total : plan.getTotals(stage)) {
+    auto type = cast<RankedTensorType>(total.getType());
+    if (auto number = dyn_cast<FloatType>(type.getElementType())) {
+      bool isScalar = type.getNumElements() == 1;
+      if (elementType && !isScalar)
+        type = type.clone(*elementType);
+      else if (number.getWidth() < 32)
+        type = type.clone(builder.getF32Type()); // a sum of many rounded terms loses them
+    }
+    VariableOp sum = variables.create(getSumName(total), type, Role::Gradient);
+    Value zero = createSplat(builder, total.getLoc(), type, 0);
+    LoopVariables::write(builder, total.getLoc(), zero, sum, Phase::Forward);
+    accumulators.push_back({total, sum});
+  }
+  return accumulators;
+}
+
+void BatchSplitter::createLoop(unsigned stage) {
+  Location location = step.getFunction().getLoc();
+  if (stage == plan.getLastStage())
+    for (auto [state, shadow] : shadowed)
+      LoopVariables::write(builder, location,
+                           LoopVariables::read(builder, location, state, Phase::Forward), shadow,
+                           Phase::Forward);
+  SmallVector<Accumulator> accumulators = createAccumulators(stage);
+  auto repeat = RepeatOp::create(builder, location, step.getBody().getArguments(), count,
+                                 /*nextBatch=*/true);
+  BodyBuilder body(plan, batch, repeat, count, shadows);
+  DenseMap<Operation *, SmallVector<Accumulator *>> sums;
+  for (Accumulator &accumulator : accumulators)
+    sums[accumulator.value.getDefiningOp()].push_back(&accumulator);
+  for (Operation *op : plan.getOps(stage)) {
+    body.add(op);
+    for (Accumulator *accumulator : sums.lookup(op))
+      body.accumulate(*accumulator);
+  }
+  readTotals(accumulators);
+}
+
+void BatchSplitter::readTotals(ArrayRef<Accumulator> accumulators) {
+  for (const Accumulator &accumulator : accumulators) {
+    Value value = accumulator.value;
+    Phase phase = getPhase(value.getDefiningOp());
+    Value total = LoopVariables::read(builder, value.getLoc(), accumulator.sum, phase);
+    if (total.getType() != value.getType()) {
+      total = convert(builder, value.getLoc(), total, cast<RankedTensorType>(value.getType()));
+      setPhase(total.getDefiningOp(), phase);
+    }
+    value.replaceUsesWithIf(total,
+                            [&](OpOperand &use) { return !plan.isRepeated(use.getOwner()); });
+  }
+}
+
+void BatchSplitter::commitShadows() {
+  if (CommitOp commit = step.getCommit())
+    builder.setInsertionPointAfter(commit);
+  for (auto [state, shadow] : shadowed) {
+    Location location = state.getLoc();
+    Value value = LoopVariables::read(builder, location, shadow, Phase::Optimizer);
+    LoopVariables::write(builder, location, value, state, Phase::Optimizer);
+  }
+}
+
+/// Outside of loops a count is that of all batches.
+void BatchSplitter::resolveCounts() {
+  for (CountOp op : llvm::make_early_inc_range(step.getBody().getOps<CountOp>())) {
+    builder.setInsertionPoint(op);
+    op.replaceAllUsesWith(createCount(builder, op, count));
+    op.erase();
+  }
+}
+
+void BatchSplitter::eraseDead() {
+  for (Operation *op : llvm::reverse(plan.getOps()))
+    op->erase();
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(step.getBody())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}
+
+//===----------------------------------------------------------------------===//
+// Pass
+//===----------------------------------------------------------------------===//
+
+static void remarkStatistics(const MicroBatches &plan, int64_t count) {
+  llvm::SetVector<StringRef> modules;
+  for (Operation *op : plan.getStatisticMakers())
+    modules.insert(getModulePath(op->getLoc()));
+  for (StringRef path : modules) {
+    Operation *first = *llvm::find_if(plan.getStatisticMakers(), [&](Operation *op) {
+      return getModulePath(op->getLoc()) == path;
+    });
+    first->emitRemark() << (path.empty() ? "an op" : "module '" + path.str() + "'")
+                        << " takes statistics of each of " << count
+                        << " micro-batches, where one batch of all samples would have one";
+  }
+}
+
+namespace {
+struct SplitBatchPass : memopt::impl::SplitBatchPassBase<SplitBatchPass> {
+  using SplitBatchPassBase::SplitBatchPassBase;
+
+  void runOnOperation() override {
+    if (batches * parts > 1 && failed(split()))
+      signalPassFailure();
+  }
+
+  LogicalResult split() {
+    FailureOr<StepModel> step = StepModel::create(getOperation());
+    if (failed(step))
+      return failure();
+    FailureOr<BatchModel> batch = BatchModel::create(*step);
+    if (failed(batch))
+      return failure();
+    markBatchDimensions(*step, *batch);
+    if (failed(cut(*step, *batch)))
+      return failure();
+    FailureOr<std::optional<Type>> sumType = parseElementType();
+    if (failed(sumType))
+      return failure();
+    FailureOr<MicroBatches> plan = MicroBatches::create(*step, *batch);
+    if (failed(plan))
+      return failure();
+    remarkStatistics(*plan, batches * parts);
+    BatchSplitter(*step, *batch, *plan, batches * parts, *sumType).run();
+    return StepModel::create(getOperation())->verifyAccesses();
+  }
+
+  LogicalResult cut(const StepModel &step, const BatchModel &batch) {
+    if (parts == 1)
+      return success();
+    if (batch.getBatchSize() % parts)
+      return step.getFunction().emitError()
+             << "--micro-batches=" << parts.getValue() << " does not divide the batch of "
+             << batch.getBatchSize() << " samples";
+    rebatch(step, batch, batch.getBatchSize() / parts);
+    return success();
+  }
+
+  FailureOr<std::optional<Type>> parseElementType() {
+    Builder builder(&getContext());
+    if (elementType == "fp32")
+      return std::optional<Type>();
+    if (elementType == "bf16")
+      return std::optional<Type>(builder.getBF16Type());
+    return emitError(getOperation().getLoc())
+           << "expected fp32 or bf16 as the type of accumulators, found '" << elementType << "'";
+  }
+};
+} // namespace

@@ -1,0 +1,38 @@
+// RUN: memopt-opt %s -memopt-set-batch=size=6 -split-input-file -verify-diagnostics | FileCheck %s
+
+// What counts samples gets another size, behind reshapes that merge it with other dimensions too; parameters, positions
+// and other dimensions of the same size stay. A mean's count follows.
+
+memopt.variable @w : tensor<4x4xf32> role <parameter>
+// expected-remark @+2 {{compiled for 6 samples instead of 4}}
+// CHECK-LABEL: func.func @merged(%arg0: tensor<6x4x4xf32> {memopt.batch_dim = 0 : i64}, %arg1: tensor<4x4xf32>) -> tensor<f32>
+func.func @merged(%x: tensor<4x4x4xf32>, %positions: tensor<4x4xf32>) -> tensor<f32> {
+  // CHECK: memopt.read @w : tensor<4x4xf32>
+  %w = memopt.read @w : tensor<4x4xf32>
+  // CHECK: memopt.broadcast %arg1 {{.*}} : (tensor<4x4xf32>) -> tensor<6x4x4xf32>
+  %all = memopt.broadcast %positions {dimensions = array<i64: 1, 2>} : (tensor<4x4xf32>) -> tensor<4x4x4xf32>
+  // CHECK: arith.constant dense<2.000000e+00> : tensor<6x4x4xf32>
+  %two = arith.constant dense<2.0> : tensor<4x4x4xf32>
+  %sum = arith.addf %x, %all : tensor<4x4x4xf32>
+  %doubled = arith.mulf %sum, %two : tensor<4x4x4xf32>
+  // CHECK: tensor.collapse_shape {{.*}} : tensor<6x4x4xf32> into tensor<24x4xf32>
+  %flat = tensor.collapse_shape %doubled [[0, 1], [2]] : tensor<4x4x4xf32> into tensor<16x4xf32>
+  // CHECK: memopt.matmul {{.*}} : (tensor<24x4xf32>, tensor<4x4xf32>) -> tensor<24x4xf32>
+  %y = memopt.matmul %flat, %w : (tensor<16x4xf32>, tensor<4x4xf32>) -> tensor<16x4xf32>
+  // CHECK: tensor.expand_shape {{.*}} output_shape [6, 4, 4] : tensor<24x4xf32> into tensor<6x4x4xf32>
+  %back = tensor.expand_shape %y [[0, 1], [2]] output_shape [4, 4, 4] : tensor<16x4xf32> into tensor<4x4x4xf32>
+  %total = memopt.reduce %back {dimensions = array<i64: 0, 1, 2>, kind = #memopt.reduce<add>} : (tensor<4x4x4xf32>) -> tensor<f32>
+  // CHECK: memopt.count {{.*}} : (tensor<6x4x4xf32>) -> tensor<f32>
+  %count = memopt.count %back {dimensions = array<i64: 0, 1, 2>} : (tensor<4x4x4xf32>) -> tensor<f32>
+  %loss = arith.divf %total, %count : tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+func.func @attends(%x: tensor<4x8xf32> {memopt.batch_dim = 0 : i64}) -> tensor<f32> {
+  // expected-error @unknown {{'memopt.matmul' in module 'net.scores' pairs samples with other samples: the samples of a batch cannot be told apart}}
+  %scores = memopt.matmul %x, %x {transpose_b} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x4xf32> loc("net.scores")
+  %loss = memopt.reduce %scores {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<4x4xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}

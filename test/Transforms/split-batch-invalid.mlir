@@ -1,0 +1,34 @@
+// RUN: memopt-opt %s -memopt-split-batch=parts=2 -split-input-file -verify-diagnostics
+
+// expected-error @+1 {{--micro-batches=2 does not divide the batch of 3 samples}}
+func.func @odd(%x: tensor<3x8xf32>) -> tensor<f32> {
+  %loss = memopt.reduce %x {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<3x8xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+func.func @mixes(%x: tensor<4x8xf32> {memopt.batch_dim = 0 : i64}) -> tensor<f32> {
+  // expected-error @unknown {{'memopt.softmax' in module 'net.contrast' mixes samples: the samples of a batch cannot be told apart}}
+  %y = memopt.softmax %x {axis = 0 : i64} : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("net.contrast")
+  %loss = memopt.reduce %y {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<4x8xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+func.func @kept(%x: tensor<4x8xf32>) -> (tensor<f32>, tensor<4x8xf32>) {
+  // expected-error @unknown {{a value for each sample in module 'net.head' leaves the step, which is cut into micro-batches: return sums}}
+  %y = arith.addf %x, %x : tensor<4x8xf32> loc("net.head")
+  %loss = memopt.reduce %y {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<4x8xf32>) -> tensor<f32>
+  return %loss, %y : tensor<f32>, tensor<4x8xf32>
+}
+
+// -----
+
+func.func @statistic(%x: tensor<4x8xf32>) -> tensor<f32> {
+  %y, %mean, %variance = memopt.batch_norm %x {axis = 1 : i64, eps = 1.0e-5 : f64, operandSegmentSizes = array<i32: 1, 0, 0>} : (tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>, tensor<8xf32>)
+  // expected-error @+1 {{the loss depends on statistics of a whole batch, which has no equal in micro-batches}}
+  %loss = memopt.reduce %variance {dimensions = array<i64: 0>, kind = #memopt.reduce<add>} : (tensor<8xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}

@@ -1,0 +1,65 @@
+// RUN: memopt-opt %s -memopt-split-batch=batches=2 -split-input-file -verify-diagnostics | FileCheck %s
+
+// The backward pass divides by the number of valid targets, of all batches: a loop of its own counts them, with nothing
+// else in it.
+
+memopt.variable @w : tensor<8x5xf32> role <parameter> {trainable}
+// CHECK-LABEL: func.func @count
+func.func @count(%x: tensor<4x8xf32>, %t: tensor<4xi64>) -> tensor<f32> {
+  // CHECK: memopt.repeat count(2) next_batch
+  // CHECK: memopt.cross_entropy
+  // CHECK-NOT: memopt.cross_entropy_backward
+  // CHECK: }
+  // CHECK: %[[COUNT:.*]] = memopt.read @sum
+  // CHECK: %[[SCALE:.*]] = arith.divf %{{.*}}, %[[COUNT]] {memopt.phase = #memopt.phase<backward>}
+  // CHECK: memopt.repeat count(2) next_batch ({{.*}}, %[[IN:.*]] = %[[SCALE]] : tensor<f32>)
+  // CHECK: memopt.cross_entropy_backward %{{.*}}, %{{.*}}, %{{.*}}, %[[IN]]
+  // CHECK: memopt.write %{{.*}}, @sum.w
+  // CHECK: }
+  // The loss divides the total of the second loop by the count of the first.
+  // CHECK: arith.divf %{{.*}}, %[[COUNT]] : tensor<f32>
+  %w = memopt.read @w : tensor<8x5xf32>
+  %y = memopt.matmul %x, %w : (tensor<4x8xf32>, tensor<8x5xf32>) -> tensor<4x5xf32>
+  %total, %count, %lse = memopt.cross_entropy %y, %t : (tensor<4x5xf32>, tensor<4xi64>) -> (tensor<f32>, tensor<f32>, tensor<4xf32>)
+  %loss = arith.divf %total, %count : tensor<f32>
+  memopt.commit %loss : tensor<f32>
+  %one = arith.constant dense<1.0> : tensor<f32>
+  %scale = arith.divf %one, %count {memopt.phase = #memopt.phase<backward>} : tensor<f32>
+  %dy = memopt.cross_entropy_backward %y, %t, %lse, %scale {memopt.phase = #memopt.phase<backward>} : (tensor<4x5xf32>, tensor<4xi64>, tensor<4xf32>, tensor<f32>) -> tensor<4x5xf32>
+  %dw = memopt.matmul %x, %dy {transpose_a, memopt.phase = #memopt.phase<backward>} : (tensor<4x8xf32>, tensor<4x5xf32>) -> tensor<8x5xf32>
+  memopt.gradient %dw, @w {memopt.phase = #memopt.phase<backward>} : tensor<8x5xf32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+// Running statistics move with each micro-batch, in a variable of the loop: state changes behind the commit. The count
+// that makes the variance unbiased is that of the micro-batch.
+
+memopt.variable @bn.running_var : tensor<8xf32> role <buffer>
+// CHECK: memopt.variable @loop.bn.running_var : tensor<8xf32> role <gradient>
+// CHECK-LABEL: func.func @statistics
+func.func @statistics(%x: tensor<4x8xf32>) -> tensor<f32> {
+  // CHECK: %[[STATE:.*]] = memopt.read @bn.running_var
+  // CHECK: memopt.write %[[STATE]], @loop.bn.running_var
+  // CHECK: memopt.repeat
+  // CHECK: memopt.batch_norm
+  // CHECK-DAG: memopt.read @loop.bn.running_var
+  // CHECK-DAG: arith.constant dense<4.000000e+00>
+  // CHECK: memopt.write %{{.*}}, @loop.bn.running_var
+  // CHECK: }
+  // CHECK: memopt.commit
+  // CHECK: %[[MOVED:.*]] = memopt.read @loop.bn.running_var
+  // CHECK: memopt.write %[[MOVED]], @bn.running_var
+  // expected-remark @unknown {{module 'net.bn' takes statistics of each of 2 micro-batches, where one batch of all samples would have one}}
+  %y, %mean, %variance = memopt.batch_norm %x {axis = 1 : i64, eps = 1.0e-5 : f64, operandSegmentSizes = array<i32: 1, 0, 0>} : (tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>, tensor<8xf32>) loc("net.bn")
+  %loss = memopt.reduce %y {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<4x8xf32>) -> tensor<f32>
+  memopt.commit %loss : tensor<f32>
+  %old = memopt.read @bn.running_var {memopt.phase = #memopt.phase<optimizer>} : tensor<8xf32>
+  %count = memopt.count %x {dimensions = array<i64: 0>} : (tensor<4x8xf32>) -> tensor<f32>
+  %counts = memopt.broadcast %count {dimensions = array<i64>} : (tensor<f32>) -> tensor<8xf32>
+  %unbiased = arith.mulf %variance, %counts {memopt.phase = #memopt.phase<optimizer>} : tensor<8xf32>
+  %new = arith.addf %old, %unbiased {memopt.phase = #memopt.phase<optimizer>} : tensor<8xf32>
+  memopt.write %new, @bn.running_var {memopt.phase = #memopt.phase<optimizer>} : tensor<8xf32>
+  return %loss : tensor<f32>
+}
