@@ -78,12 +78,6 @@ TEST(ArenaTest, MoreThanTheMachineHasIsAnEnvironmentError) {
   expectMessage(arena.getMessage(), {"1152921504606846976 bytes"});
 }
 
-TEST(DeviceTest, AMissingDeviceIsAnEnvironmentError) {
-  EXPECT_TRUE(Device::open("cpu").isOk());
-  EXPECT_EQ(Device::open("cuda").getCode(), StatusCode::Environment);
-  EXPECT_EQ(Device::open("abacus").getCode(), StatusCode::BadInput);
-}
-
 //===----------------------------------------------------------------------===//
 // Steps
 //===----------------------------------------------------------------------===//
