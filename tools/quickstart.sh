@@ -16,9 +16,6 @@ run=${MEMOPT_BIN:-build/release/bin}/memopt-run
 models=tools/export/models
 out=build/quickstart
 mkdir -p "$out"
-# Threads that wait for each other give the core away early: twice the time a step on an idle machine, but on a busy one
-# libgomp's own choice can cost a hundredfold. For measurements give another number, such as 300000.
-export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-1000}
 lines=(); [ -t 1 ] || lines=(--quiet) # a bar on a terminal, not one line for each step elsewhere
 
 # option NAME DEFAULT ARGUMENTS...: the default, unless the arguments give the option.

@@ -7,7 +7,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/Arena.h"
-#include "memopt-runtime/AllocationCounter.h"
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -19,10 +18,6 @@
 #include <utility>
 
 using namespace memopt;
-
-std::atomic<bool> AllocationCounter::isCounting{false};
-std::atomic<int64_t> AllocationCounter::count{0};
-std::atomic<int64_t> AllocationCounter::bytes{0};
 
 static int64_t roundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 

@@ -50,31 +50,37 @@ StatusOr<PreparedCalls> PreparedCalls::create(const Manifest &manifest,
   return prepared;
 }
 
+int PreparedCalls::getTeam() const {
+  int team = 1;
+  for (const PreparedCall &prepared : calls)
+    team = std::max(team, prepared.call->getTeam());
+  return team;
+}
+
 /// In the plan a call's buffers lie apart in one arena, and its workspace begins and ends at
 /// multiples of 64 bytes. So behind a workspace at the arena's begin there is room for the largest
 /// of the others, where all of them can lie: what they hold means nothing. Only the workspace must
 /// not be written over, for libraries keep counters of threads there.
-Status PreparedCalls::warmUp(const Arenas &arenas) {
+Status PreparedCalls::warmUp(const Arenas &arenas, ThreadPool &pool) {
   const Arena &arena = arenas[MEMOPT_SPACE_DEVICE];
   for (size_t i = 0; i < calls.size(); ++i) {
     const PreparedCall &prepared = calls[i];
-    if (!prepared.call->needsWarmUp())
-      continue;
     if (prepared.workspaceBytes > arena.size())
       return badInput(nameCall(int64_t(i)) + " has a workspace larger than the arena");
     void *buffers[maxBuffers + 1];
     std::fill(buffers, buffers + prepared.bufferCount, arena.base() + prepared.workspaceBytes);
     buffers[prepared.bufferCount] = arena.base();
-    MEMOPT_RETURN_IF_ERROR(run(int64_t(i), buffers));
+    if (Status status = prepared.call->warmUp(buffers, pool); !status.isOk())
+      return status.withContext(nameCall(int64_t(i)));
   }
   return Status::ok();
 }
 
-Status PreparedCalls::run(int64_t number, void *const *buffers) {
+Status PreparedCalls::run(int64_t number, void *const *buffers, ThreadPool &pool) {
   if (number < 0 || number >= int64_t(calls.size()))
     return badInput("the program makes library call " + std::to_string(number) + " of " +
                     std::to_string(calls.size()));
-  Status status = calls[size_t(number)].call->run(buffers);
+  Status status = calls[size_t(number)].call->run(buffers, pool);
   return status.isOk() ? Status::ok() : std::move(status).withContext(nameCall(number));
 }
 

@@ -11,6 +11,7 @@
 
 #include "memopt-runtime/Arenas.h"
 #include "memopt-runtime/LibraryCalls.h"
+#include "memopt-runtime/ThreadPool.h"
 
 namespace memopt {
 
@@ -21,12 +22,14 @@ public:
   /// must outlive them.
   static StatusOr<PreparedCalls> create(const Manifest &manifest, const LibraryCallFactory &create);
 
-  /// Runs once each call that needs it, on what lies in the arena, and leaves nothing there that
-  /// means anything.
-  Status warmUp(const Arenas &arenas);
+  /// Threads that the calls need at the same time.
+  int getTeam() const;
+
+  /// Warms each call up in the arena, where nothing is left that means anything.
+  Status warmUp(const Arenas &arenas, ThreadPool &pool);
 
   /// A failure names the call.
-  Status run(int64_t call, void *const *buffers);
+  Status run(int64_t call, void *const *buffers, ThreadPool &pool);
 
   /// Counts a call's workspace as used.
   void noteWorkspace(int64_t call, void *const *buffers, Arenas &arenas) const;

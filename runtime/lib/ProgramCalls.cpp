@@ -7,7 +7,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "SessionParts.h"
-#include "memopt-runtime/ThreadPool.h"
 
 using namespace memopt;
 
@@ -33,7 +32,7 @@ static int32_t answer(Status status, Status &failure) {
 
 void ProgramCalls::parallelFor(void *opaque, int64_t count, int64_t grain, memopt_loop_body body,
                                void *closure) {
-  memopt::parallelFor(count, grain, body, closure);
+  toSession(opaque).pool->parallelFor(count, grain, body, closure);
 }
 
 int32_t ProgramCalls::libraryCall(void *opaque, int64_t call, void *const *buffers) {
@@ -41,7 +40,7 @@ int32_t ProgramCalls::libraryCall(void *opaque, int64_t call, void *const *buffe
   Session::Parts &parts = *session.parts;
   if (session.options.isMemoryChecked)
     parts.calls.noteWorkspace(call, buffers, session.arenas);
-  return answer(parts.calls.run(call, buffers), parts.failure);
+  return answer(parts.calls.run(call, buffers, *session.pool), parts.failure);
 }
 
 int32_t ProgramCalls::commit(void *opaque) {

@@ -8,7 +8,6 @@
 
 #include "memopt-runtime/Session.h"
 #include "SessionParts.h"
-#include "memopt-runtime/ThreadPool.h"
 #include <algorithm>
 #include <utility>
 
@@ -38,23 +37,30 @@ Status Session::prepare(Device &device, const LibraryCallFactory &createCall) {
   if (manifest.target != device.getName())
     return badInput("was compiled for target " + quote(manifest.target) + ", the device is " +
                     quote(device.getName()));
-  static const int allowed = getThreadCount(); // before we ask for what was planned
-  setThreadCount(std::min(int(manifest.threads), allowed));
-  // The pool's threads and their stacks come with the first loop: not during a step.
-  parallelFor(getThreadCount(), 1, [](int64_t, int64_t) {});
   MEMOPT_ASSIGN_OR_RETURN(PreparedCalls calls, PreparedCalls::create(manifest, createCall));
+  int most = options.threads ? options.threads : getAllowedThreads();
+  MEMOPT_ASSIGN_OR_RETURN(pool, ThreadPool::create(std::min(int(manifest.threads), most),
+                                                   calls.getTeam(), [this] { joinThread(); }));
   MEMOPT_ASSIGN_OR_RETURN(arenas,
                           Arenas::allocate(device, manifest.arenaBytes, options.isMemoryChecked));
-  parts = std::make_unique<Parts>(manifest, arenas);
+  parts = std::make_unique<Parts>(this, manifest, arenas);
   parts->calls = std::move(calls);
   MEMOPT_ASSIGN_OR_RETURN(parts->transfers, Transfers::create(manifest, arenas, device));
   frame.session = this;
   frame.runtime = &ProgramCalls::table;
   for (int space = 0; space < MEMOPT_SPACE_COUNT; ++space)
     frame.arena[space] = arenas[space].base();
-  MEMOPT_RETURN_IF_ERROR(parts->calls.warmUp(arenas));
+  MEMOPT_RETURN_IF_ERROR(parts->calls.warmUp(arenas, *pool));
   arenas.reset();
   return Status::ok();
+}
+
+/// A thread of the pool begins.
+void Session::joinThread() {
+  WorkFor::current = this;
+  AllocationCounter::ofThread = &allocations;
+  if (options.onThreadStart)
+    options.onThreadStart();
 }
 
 void Session::setBatches(BatchFiller filler) { parts->feed.setFiller(std::move(filler)); }
@@ -64,6 +70,7 @@ void Session::setBatches(BatchFiller filler) { parts->feed.setFiller(std::move(f
 //===----------------------------------------------------------------------===//
 
 Status Session::runStep() {
+  WorkFor here(this);
   parts->isSearching = false;
   int64_t begin = getTime();
   MEMOPT_RETURN_IF_ERROR(runProgram());

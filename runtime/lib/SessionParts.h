@@ -14,16 +14,18 @@
 #include "IndexWatch.h"
 #include "LossWatch.h"
 #include "PreparedCalls.h"
+#include "SessionRegistry.h"
 #include "StepPosition.h"
 #include "Transfers.h"
 
 namespace memopt {
 
 struct Session::Parts {
-  Parts(const Manifest &manifest, const Arenas &arenas)
-      : position(manifest), feed(manifest, arenas), indices(manifest, arenas),
+  Parts(const Session *session, const Manifest &manifest, const Arenas &arenas)
+      : entry(session), position(manifest), feed(manifest, arenas), indices(manifest, arenas),
         loss(manifest, arenas), gradients(manifest, arenas) {}
 
+  SessionEntry entry;
   PreparedCalls calls;
   std::unique_ptr<Transfers> transfers;
   StepPosition position;

@@ -8,7 +8,6 @@
 
 #include "memopt-runtime/Random.h"
 #include "memopt-runtime/Session.h"
-#include "memopt-runtime/ThreadPool.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -98,7 +97,7 @@ void Session::fillRandomly(const VariableSpec &variable, int64_t seed) {
   double scale = variable.initScale ? *variable.initScale : guessScale(variable.shape);
   uint64_t stream = hashName(variable.name);
   // Two numbers a draw; each pair follows from its own counter, so threads may share the work.
-  parallelFor((count + 1) / 2, 4096, [&](int64_t begin, int64_t end) {
+  pool->parallelFor((count + 1) / 2, 4096, [&](int64_t begin, int64_t end) {
     for (int64_t pair = begin; pair < end; ++pair) {
       std::array<double, 2> numbers = drawNormal(uint64_t(seed), uint64_t(pair), stream);
       for (int64_t i = 2 * pair; i < std::min(count, 2 * pair + 2); ++i)

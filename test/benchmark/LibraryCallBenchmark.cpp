@@ -28,10 +28,10 @@ static int threadCount() {
 /// `elements`: of each operand and result.
 static void run(benchmark::State &state, const json &descriptor,
                 const std::vector<int64_t> &elements, double flops) {
-  setThreadCount(threadCount());
   auto call = LibraryCall::create(descriptor, threadCount());
-  if (!call.isOk())
-    return state.SkipWithError(call.getMessage().c_str());
+  auto pool = ThreadPool::create(threadCount(), call.isOk() ? (*call)->getTeam() : 1);
+  if (!call.isOk() || !pool.isOk())
+    return state.SkipWithError((call.getMessage() + pool.getMessage()).c_str());
   std::vector<std::unique_ptr<char, decltype(&std::free)>> storage;
   std::vector<void *> buffers;
   auto add = [&](int64_t bytes) {
@@ -48,7 +48,7 @@ static void run(benchmark::State &state, const json &descriptor,
   }
   add((*call)->workspaceBytes());
   for (auto _ : state)
-    if (Status status = (*call)->run(buffers.data()); !status.isOk())
+    if (Status status = (*call)->run(buffers.data(), **pool); !status.isOk())
       return state.SkipWithError(status.getMessage().c_str());
   state.SetLabel((*call)->implementation());
   state.counters["GFLOP/s"] =

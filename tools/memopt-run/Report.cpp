@@ -7,7 +7,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "Report.h"
-#include "memopt-runtime/AllocationCounter.h"
 #include "memopt-runtime/Files.h"
 #include <algorithm>
 #include <cinttypes>
@@ -39,7 +38,8 @@ void RunReport::measureOverhead(const Session &session) {
 
 BytesBySpace RunReport::getUsedPeakBytes(const Session &session) {
   BytesBySpace used = session.getUsedPeakBytes();
-  used[MEMOPT_SPACE_DEVICE] += AllocationCounter::bytes; // on the cpu device the heap is its memory
+  used[MEMOPT_SPACE_DEVICE] +=
+      session.getAllocations().bytes; // on the cpu device the heap is its memory
   return used;
 }
 
@@ -61,7 +61,7 @@ Status RunReport::write(const std::string &path, const Session &session,
                          {"predicted_peak_bytes", toJson(manifest.predictedPeakBytes)}};
   if (isMemoryChecked)
     report["used_peak_bytes"] = toJson(getUsedPeakBytes(session));
-  report["hot_path_allocations"] = AllocationCounter::count.load();
+  report["hot_path_allocations"] = session.getAllocations().count.load();
   report["overhead_bytes"] = {{"device", 0}, {"host", overheadBytes}};
   if (manifest.mode == "eval") {
     report["samples"] = samples;
@@ -90,7 +90,7 @@ std::string RunReport::summarize(const Session &session, bool isMemoryChecked) c
           " bytes";
   if (isMemoryChecked)
     text += ", used " + std::to_string(getUsedPeakBytes(session)[MEMOPT_SPACE_DEVICE]) + " bytes";
-  return text + "; " + std::to_string(AllocationCounter::count) +
+  return text + "; " + std::to_string(session.getAllocations().count) +
          " allocations during steps; beside the arena " + std::to_string(overheadBytes >> 20) +
          " MiB\n";
 }

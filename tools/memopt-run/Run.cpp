@@ -67,7 +67,7 @@ int64_t Run::getStepSize() const {
 
 Status Run::runStep(int64_t step, double rate, int64_t seed) {
   auto runCounted = [&]() -> Status {
-    CountAllocations counting;
+    CountAllocations counting(session.getAllocations());
     session.setHyperparameters(rate, step, seed);
     MEMOPT_RETURN_IF_ERROR(session.runStep());
     report.stepSeconds.push_back(session.getStepSeconds()); // reserved

@@ -15,7 +15,6 @@
 using namespace memopt;
 
 static volatile std::sig_atomic_t interrupted = 0;
-static const Session *watched = nullptr;
 
 static void onInterrupt(int) { interrupted = 1; }
 
@@ -40,7 +39,7 @@ bool memopt::isInterrupted() { return interrupted != 0; }
 static void printText(const char *text) { (void)!::write(STDERR_FILENO, text, std::strlen(text)); }
 
 static void onFault(int signal, siginfo_t *facts, void *) {
-  if (watched && watched->isGuard(facts->si_addr)) {
+  if (const Session *watched = Session::findGuarding(facts->si_addr)) {
     printText("memopt-run: error: the program left its arena");
     const std::vector<InstructionSpec> &instructions = watched->getManifest().instructions;
     int64_t running = watched->getRunningInstruction();
@@ -58,8 +57,7 @@ static void onFault(int signal, siginfo_t *facts, void *) {
   ::signal(signal, SIG_DFL);
 }
 
-void memopt::explainFaults(const Session &session) {
-  watched = &session;
+void memopt::explainFaults() {
   struct sigaction action;
   std::memset(&action, 0, sizeof action);
   action.sa_sigaction = onFault;

@@ -11,17 +11,14 @@
 
 namespace memopt {
 
-class Session;
-
 /// From now on the first Ctrl-C (or SIGTERM) only asks to stop; a second one ends the process at
 /// once.
 void catchInterrupts();
 bool isInterrupted();
 
-/// From now on an access to a guard page of the session's arenas ends the process with exit code 1
-/// and a line that names the instruction. Any other fault keeps its usual end. The session must
-/// outlive all steps.
-void explainFaults(const Session &session);
+/// From now on an access to a guard page of a session's arenas ends the process with exit code 1
+/// and a line that names the instruction. Any other fault keeps its usual end.
+void explainFaults();
 
 } // namespace memopt
 

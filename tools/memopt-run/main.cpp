@@ -44,7 +44,6 @@ static Status runPackage(const RunOptions &options, const CompiledPackage &packa
   MEMOPT_ASSIGN_OR_RETURN(
       std::unique_ptr<Session> session,
       Session::create(std::move(loaded), *device, &LibraryCall::create, sessionOptions));
-  explainFaults(*session);
   Run run{options, *session, {}, nullptr};
   run.report.compileSeconds = package.seconds;
   Status status = session->getManifest().mode == "train" ? train(run) : evaluate(run);
@@ -72,6 +71,7 @@ static int runTool(const std::vector<std::string> &arguments) {
     return 0;
   }
   catchInterrupts();
+  explainFaults();
   CompiledPackage package;
   package.path = options->model;
   if (needsCompilation(options->model))

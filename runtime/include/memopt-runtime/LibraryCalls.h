@@ -33,6 +33,8 @@
 
 namespace memopt {
 
+class ThreadPool;
+
 class LibraryCall {
 public:
   virtual ~LibraryCall() = default;
@@ -50,14 +52,20 @@ public:
   /// What will run, for reports: `brg:avx512_core`, `memopt:avx512`.
   virtual std::string implementation() const = 0;
 
-  /// Whether the first run prepares something (oneDNN generates the code of barriers when it first
-  /// meets one), and allocates for it. Such a call runs once on scratch memory before any step.
-  virtual bool needsWarmUp() const { return false; }
+  /// Threads that it needs at the same time, where they wait for each other: at most as many as it
+  /// was created for.
+  virtual int getTeam() const { return 1; }
 
-  /// Runs the call. `buffers` holds the address of the first element of each operand, then of each
-  /// result, then the workspace (64-byte aligned; ignored when workspaceBytes() is 0). Buffers of
-  /// results must not overlap any other. Not to be called from two threads at once.
-  virtual Status run(void *const *buffers) = 0;
+  /// Runs the call on the threads of `pool`, which has those of getTeam() at least. `buffers` holds
+  /// the address of the first element of each operand, then of each result, then the workspace
+  /// (64-byte aligned; ignored when workspaceBytes() is 0). Buffers of results must not overlap any
+  /// other. Not to be called from two threads at once.
+  virtual Status run(void *const *buffers, ThreadPool &pool) = 0;
+
+  /// Does what else a first run would do and allocate for (oneDNN generates the code of barriers
+  /// when it first meets one), on buffers as for run(), whose contents mean nothing and which may
+  /// overlap, but for the workspace. Called before any run that must allocate nothing.
+  virtual Status warmUp(void *const *buffers, ThreadPool &pool) { return Status::ok(); }
 };
 
 /// Makes a library call from its descriptor for a number of threads: LibraryCall::create in

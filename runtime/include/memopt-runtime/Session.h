@@ -10,17 +10,20 @@
 // runs steps and watches them: the loss and indices before a step changes anything, the gradients
 // of one step, the memory that was really used.
 //
-// One thread uses a session at a time. Steps allocate nothing.
+// One thread uses a session at a time; any number of sessions run at once, each with threads of its
+// own. Steps allocate nothing.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef MEMOPT_RUNTIME_SESSION_H
 #define MEMOPT_RUNTIME_SESSION_H
 
+#include "memopt-runtime/AllocationCounter.h"
 #include "memopt-runtime/Arenas.h"
 #include "memopt-runtime/LibraryCalls.h"
 #include "memopt-runtime/Package.h"
 #include "memopt-runtime/Safetensors.h"
+#include "memopt-runtime/ThreadPool.h"
 #include "memopt-runtime/Trace.h"
 #include <functional>
 #include <memory>
@@ -32,6 +35,11 @@ namespace memopt {
 struct SessionOptions {
   bool isMemoryChecked = false;
   bool isStoppedOnNan = true;
+  /// Threads that loops run on, at most as many as were planned; 0: what the process may use.
+  /// Results do not depend on it.
+  int threads = 0;
+  /// Called on each thread that the session starts, before anything else.
+  std::function<void()> onThreadStart = {};
 };
 
 /// Puts samples into inputs. `iteration` counts the batches of a step from 0; the same one may be
@@ -110,10 +118,22 @@ public:
   BytesBySpace getUsedPeakBytes() const { return arenas.getUsedPeakBytes(); }
   int64_t getResidentArenaBytes() const { return arenas.getResidentBytes(); }
 
-  /// For a handler of segmentation faults, which may allocate nothing: whether the address is a
-  /// guard page of an arena, and the instruction that was running (-1 between steps, and always in
-  /// a program that does not report its instructions).
+  /// What was allocated while a CountAllocations of this session's lived.
+  AllocationCounter &getAllocations() { return allocations; }
+  const AllocationCounter &getAllocations() const { return allocations; }
+
+  //===--------------------------------------------------------------------===//
+  // For handlers of faults: these neither allocate nor lock
+  //===--------------------------------------------------------------------===//
+
+  /// The session whose step the calling thread runs, or takes part in; null for other threads.
+  static const Session *getCurrent();
+  /// The session that has a guard page at `address`, or null.
+  static const Session *findGuarding(const void *address);
+
+  /// Whether `address` lies in a guard page of an arena.
   bool isGuard(const void *address) const { return arenas.isGuard(address); }
+  /// -1 between steps, and always in a program that does not report its instructions.
   int64_t getRunningInstruction() const;
 
 private:
@@ -122,6 +142,7 @@ private:
 
   Session();
   Status prepare(Device &device, const LibraryCallFactory &createCall);
+  void joinThread();
   Status checkInstrumented(const std::string &what) const;
   Status runProgram();
   Status finishProgram(int32_t code);
@@ -131,6 +152,8 @@ private:
 
   std::shared_ptr<const Package> package;
   SessionOptions options;
+  AllocationCounter allocations;
+  std::unique_ptr<ThreadPool> pool; ///< counts what its threads allocate above
   Arenas arenas;
   std::unique_ptr<Parts> parts; ///< they refer to the members above
   memopt_step frame{};

@@ -68,11 +68,11 @@ public:
     return std::string(tiles.blocks.name) + ":attention";
   }
 
-  Status run(void *const *buffers) override {
+  Status run(void *const *buffers, ThreadPool &pool) override {
     void *workspace = buffers[d.workspaceIndex()];
     int64_t kvHeads = d.batch * d.kvHeads;
     if (wholeHeads) {
-      runTasks(kvHeads, slots, slotBytes, workspace, [&](int64_t task, char *memory) {
+      runTasks(pool, kvHeads, slots, slotBytes, workspace, [&](int64_t task, char *memory) {
         Scratch scratch(tiles, memory);
         for (int64_t tile = 0; tile < keyTiles; ++tile)
           runKeys(buffers, scratch, task, tile, /*withQueries=*/true);
@@ -80,15 +80,17 @@ public:
       return Status::ok();
     }
     // Under a causal mask the first keys and the last queries have most work: they go first.
-    runTasks(kvHeads * keyTiles, slots, slotBytes, workspace, [&](int64_t task, char *memory) {
-      Scratch scratch(tiles, memory);
-      runKeys(buffers, scratch, task % kvHeads, task / kvHeads, /*withQueries=*/false);
-    });
+    runTasks(pool, kvHeads * keyTiles, slots, slotBytes, workspace,
+             [&](int64_t task, char *memory) {
+               Scratch scratch(tiles, memory);
+               runKeys(buffers, scratch, task % kvHeads, task / kvHeads, /*withQueries=*/false);
+             });
     int64_t heads = d.batch * d.heads;
-    runTasks(heads * queryTiles, slots, slotBytes, workspace, [&](int64_t task, char *memory) {
-      Scratch scratch(tiles, memory);
-      runQueries(buffers, scratch, task % heads, queryTiles - 1 - task / heads);
-    });
+    runTasks(pool, heads * queryTiles, slots, slotBytes, workspace,
+             [&](int64_t task, char *memory) {
+               Scratch scratch(tiles, memory);
+               runQueries(buffers, scratch, task % heads, queryTiles - 1 - task / heads);
+             });
     return Status::ok();
   }
 

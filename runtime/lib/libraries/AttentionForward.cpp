@@ -42,8 +42,8 @@ public:
     return std::string(tiles.blocks.name) + ":attention";
   }
 
-  Status run(void *const *buffers) override {
-    runTasks(taskCount(), slots, slotBytes, buffers[d.workspaceIndex()],
+  Status run(void *const *buffers, ThreadPool &pool) override {
+    runTasks(pool, taskCount(), slots, slotBytes, buffers[d.workspaceIndex()],
              [&](int64_t task, char *memory) { runTask(buffers, task, memory); });
     return Status::ok();
   }

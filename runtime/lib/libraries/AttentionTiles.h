@@ -19,8 +19,8 @@
 #include "AttentionDescriptor.h"
 #include "BlockedProduct.h"
 #include "RowKernels.h"
+#include "SlotTasks.h"
 #include "memopt-runtime/Philox.h"
-#include <atomic>
 #include <cmath>
 #include <limits>
 
@@ -194,18 +194,6 @@ public:
 private:
   char *base;
 };
-
-/// Runs tasks [0, count) on at most `slots` threads, each with its part of the workspace. Which
-/// thread takes which task is left to chance: tasks share nothing.
-template <typename Task>
-void runTasks(int64_t count, int slots, int64_t slotBytes, void *workspace, Task &&task) {
-  std::atomic<int64_t> next = 0;
-  parallelFor(slots, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t slot = begin; slot < end; ++slot)
-      for (int64_t index; (index = next.fetch_add(1)) < count;)
-        task(index, static_cast<char *>(workspace) + slot * slotBytes);
-  });
-}
 
 } // namespace memopt::libraries
 

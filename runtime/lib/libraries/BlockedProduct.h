@@ -21,7 +21,7 @@
 #define MEMOPT_RUNTIME_LIBRARIES_BLOCKEDPRODUCT_H
 
 #include "BlockKernels.h"
-#include "memopt-runtime/ThreadPool.h"
+#include "SlotTasks.h"
 #include <algorithm>
 #include <vector>
 
@@ -81,17 +81,13 @@ public:
 
   const char *name() const { return kernels.name; }
 
-  void run(const ProductOperands<Stored, Computed> &operands, void *workspace) const {
-    char *base = static_cast<char *>(workspace);
-    char *partials = base + slots * slotBytes();
-    int64_t tasks = blocks * depthCuts;
-    parallelFor(slots, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t slot = begin; slot < end; ++slot)
-        for (int64_t task = slot * tasks / slots; task < (slot + 1) * tasks / slots; ++task)
-          runTask(operands, task, base + slot * slotBytes(), partials);
-    });
+  void run(const ProductOperands<Stored, Computed> &operands, void *workspace,
+           ThreadPool &pool) const {
+    char *partials = static_cast<char *>(workspace) + slots * slotBytes();
+    runTasks(pool, blocks * depthCuts, slots, slotBytes(), workspace,
+             [&](int64_t task, char *slot) { runTask(operands, task, slot, partials); });
     if (depthCuts > 1)
-      parallelFor(blocks, 1, [&](int64_t begin, int64_t end) {
+      pool.parallelFor(blocks, 1, [&](int64_t begin, int64_t end) {
         for (int64_t block = begin; block < end; ++block)
           addPartials(operands, block, partials);
       });

@@ -81,8 +81,8 @@ private:
   }
 };
 
-Forward::primitive_desc describeForward(const Geometry &g) {
-  return Forward::primitive_desc(dnnlEngine(), dnnl::prop_kind::forward_training,
+Forward::primitive_desc describeForward(const dnnl::engine &engine, const Geometry &g) {
+  return Forward::primitive_desc(engine, dnnl::prop_kind::forward_training,
                                  dnnl::algorithm::convolution_direct, g.x, g.anyWeights, g.bias,
                                  g.y, g.strides, g.dilations, g.paddingLower, g.paddingUpper,
                                  plannedScratchpad(), /*allow_empty=*/true);
@@ -94,7 +94,7 @@ public:
 
   bool build(const ConvolutionDescriptor &d) {
     Geometry g(d);
-    Forward::primitive_desc forward = describeForward(g);
+    Forward::primitive_desc forward = describeForward(engine, g);
     if (!forward)
       return false;
     bool built = d.direction == ConvolutionDirection::Forward        ? buildForward(g, forward)
@@ -145,8 +145,8 @@ private:
 
   bool buildData(const Geometry &g, const Forward::primitive_desc &hint) {
     BackwardData::primitive_desc description(
-        dnnlEngine(), dnnl::algorithm::convolution_direct, g.x, g.anyWeights, g.y, g.strides,
-        g.dilations, g.paddingLower, g.paddingUpper, hint, plannedScratchpad(),
+        engine, dnnl::algorithm::convolution_direct, g.x, g.anyWeights, g.y, g.strides, g.dilations,
+        g.paddingLower, g.paddingUpper, hint, plannedScratchpad(),
         /*allow_empty=*/true);
     if (!description || !selectImplementation(description))
       return false;
@@ -160,8 +160,8 @@ private:
 
   bool buildWeights(const Geometry &g, const Forward::primitive_desc &hint) {
     BackwardWeights::primitive_desc description(
-        dnnlEngine(), dnnl::algorithm::convolution_direct, g.x, g.anyWeights, g.y, g.strides,
-        g.dilations, g.paddingLower, g.paddingUpper, hint, plannedScratchpad(),
+        engine, dnnl::algorithm::convolution_direct, g.x, g.anyWeights, g.y, g.strides, g.dilations,
+        g.paddingLower, g.paddingUpper, hint, plannedScratchpad(),
         /*allow_empty=*/true);
     if (!description || !selectImplementation(description))
       return false;
@@ -180,8 +180,9 @@ private:
 
 std::unique_ptr<LibraryCall> libraries::createDnnlConvolution(const ConvolutionDescriptor &d,
                                                               int threads) {
-  ThreadCountScope scope(threads);
-  auto call = std::make_unique<DnnlConvolution>(threads);
+  OpenMpScope scope(threads, /*pool=*/nullptr, /*waitForEachOther=*/false);
+  auto call = std::make_unique<DnnlConvolution>(threads, /*waitForEachOther=*/d.direction ==
+                                                             ConvolutionDirection::BackwardWeights);
   if (!call->build(d))
     return nullptr;
   return call;

@@ -65,14 +65,15 @@ Layouts makeLayouts(const MatmulDescriptor &d, int64_t columns) {
   return layouts;
 }
 
-dnnl::matmul::primitive_desc describe(const MatmulDescriptor &d, const Layouts &layouts) {
+dnnl::matmul::primitive_desc describe(const dnnl::engine &engine, const MatmulDescriptor &d,
+                                      const Layouts &layouts) {
   dnnl::primitive_attr attributes = plannedScratchpad();
   if (d.accumulate) {
     dnnl::post_ops sum;
     sum.append_sum();
     attributes.set_post_ops(sum);
   }
-  return dnnl::matmul::primitive_desc(dnnlEngine(), layouts.a, layouts.b, layouts.bias, layouts.c,
+  return dnnl::matmul::primitive_desc(engine, layouts.a, layouts.b, layouts.bias, layouts.c,
                                       attributes, /*allow_empty=*/true);
 }
 
@@ -102,7 +103,7 @@ private:
     memory::desc plainB = layouts.b;
     if (pack)
       layouts.b = memory::desc(plainB.get_dims(), memory::data_type::f32, memory::format_tag::any);
-    dnnl::matmul::primitive_desc description = describe(d, layouts);
+    dnnl::matmul::primitive_desc description = describe(engine, d, layouts);
     if (!description || !selectImplementation(description))
       return false;
     name = description.impl_info_str();
@@ -149,8 +150,8 @@ std::unique_ptr<LibraryCall> libraries::createDnnlMatmul(const MatmulDescriptor 
   if (!isPlain(d.a, d.m, d.k) || !isPlain(d.b, d.k, d.n) || d.c.column != 1 || d.c.row < d.n ||
       d.batch.size() > 8)
     return nullptr;
-  ThreadCountScope scope(threads);
-  auto call = std::make_unique<DnnlMatmul>(threads);
+  OpenMpScope scope(threads, /*pool=*/nullptr, /*waitForEachOther=*/false);
+  auto call = std::make_unique<DnnlMatmul>(threads, /*waitForEachOther=*/false);
   if (!call->build(d, shouldPack(d)))
     return nullptr;
   return call;

@@ -8,26 +8,10 @@
 
 #include "DnnlSupport.h"
 #include "BlockedProduct.h"
-#include "memopt-runtime/ThreadPool.h"
 #include <oneapi/dnnl/dnnl_debug.h>
 
 using namespace memopt;
 using namespace memopt::libraries;
-
-ThreadCountScope::ThreadCountScope(int threads) : before(getThreadCount()) {
-  setThreadCount(threads);
-}
-ThreadCountScope::~ThreadCountScope() { setThreadCount(before); }
-
-const dnnl::engine &libraries::dnnlEngine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
-}
-
-static const dnnl::stream &dnnlStream() {
-  static const dnnl::stream stream(dnnlEngine());
-  return stream;
-}
 
 dnnl::primitive_attr libraries::plannedScratchpad() {
   dnnl::primitive_attr attributes;
@@ -35,8 +19,8 @@ dnnl::primitive_attr libraries::plannedScratchpad() {
   return attributes;
 }
 
-static dnnl::memory withoutStorage(const dnnl::memory::desc &layout) {
-  return dnnl::memory(layout, dnnlEngine(), DNNL_MEMORY_NONE);
+dnnl::memory DnnlCall::withoutStorage(const dnnl::memory::desc &layout) const {
+  return dnnl::memory(layout, engine, DNNL_MEMORY_NONE);
 }
 
 dnnl::memory DnnlCall::callerBuffer(const dnnl::memory::desc &layout, int buffer, int64_t offset) {
@@ -70,8 +54,8 @@ void DnnlCall::append(const dnnl::primitive &primitive, const dnnl::memory::desc
 }
 
 void DnnlCall::appendReorder(const dnnl::memory &from, const dnnl::memory &to) {
-  dnnl::reorder::primitive_desc description(dnnlEngine(), from.get_desc(), dnnlEngine(),
-                                            to.get_desc(), plannedScratchpad());
+  dnnl::reorder::primitive_desc description(engine, from.get_desc(), engine, to.get_desc(),
+                                            plannedScratchpad());
   append(dnnl::reorder(description), description.scratchpad_desc(),
          {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
@@ -84,15 +68,15 @@ void DnnlCall::finish(std::string implementation, int workspaceBufferIndex) {
   workspaceIndex = workspaceBufferIndex;
 }
 
-Status DnnlCall::run(void *const *buffers) {
-  ThreadCountScope scope(threads);
+Status DnnlCall::run(void *const *buffers, ThreadPool &pool) {
+  OpenMpScope scope(threads, &pool, waitForEachOther);
   try {
     for (const Slot &slot : slots) {
       int buffer = slot.buffer < 0 ? workspaceIndex : slot.buffer;
       slot.memory.set_data_handle(static_cast<char *>(buffers[buffer]) + slot.offset);
     }
     for (const Step &step : steps)
-      step.primitive.execute(dnnlStream(), step.arguments);
+      step.primitive.execute(stream, step.arguments);
     return Status::ok();
   } catch (const dnnl::error &error) {
     return environmentError("oneDNN failed in " + name + ": " + error.what() + " (status " +

@@ -6,6 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
+// Primitives are created for one number of threads, by which some cut their sums, and run on so
+// many members of a team (OpenMpTeam.h), whatever threads there are.
+//
 // A call is a list of primitives on slots; a slot is a memory object whose address is set before
 // each run, from the caller's buffers or from an offset in the workspace. Memory objects, argument
 // maps and generated code exist from creation on, so running allocates only what oneDNN's own
@@ -16,27 +19,13 @@
 #ifndef MEMOPT_RUNTIME_LIBRARIES_DNNLSUPPORT_H
 #define MEMOPT_RUNTIME_LIBRARIES_DNNLSUPPORT_H
 
+#include "OpenMpTeam.h"
 #include "memopt-runtime/LibraryCalls.h"
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 #include <vector>
 
 namespace memopt::libraries {
-
-/// Primitives are created for one number of threads and run on it, for some cut their sums by it;
-/// restores the process's number at the end.
-class ThreadCountScope {
-public:
-  explicit ThreadCountScope(int threads);
-  ~ThreadCountScope();
-  ThreadCountScope(const ThreadCountScope &) = delete;
-  ThreadCountScope &operator=(const ThreadCountScope &) = delete;
-
-private:
-  int before;
-};
-
-const dnnl::engine &dnnlEngine();
 
 /// Scratch memory belongs to the plan: nothing is allocated behind it.
 dnnl::primitive_attr plannedScratchpad();
@@ -55,11 +44,16 @@ template <typename Description> bool selectImplementation(Description &descripti
 
 class DnnlCall : public LibraryCall {
 public:
-  explicit DnnlCall(int threads) : threads(threads) {}
+  /// `waitForEachOther`: members of a primitive's team meet in barriers. Of the primitives that we
+  /// use only the gradients of convolutions' weights do (oneDNN 3.2, src/cpu/x64: simple_barrier
+  /// and dnnl_thr_barrier), where they add up what each has summed.
+  DnnlCall(int threads, bool waitForEachOther)
+      : threads(threads), waitForEachOther(waitForEachOther) {}
   int64_t workspaceBytes() const override { return workspace; }
   std::string implementation() const override { return name; }
-  bool needsWarmUp() const override { return true; }
-  Status run(void *const *buffers) override;
+  int getTeam() const override { return waitForEachOther ? threads : 1; }
+  Status run(void *const *buffers, ThreadPool &pool) override;
+  Status warmUp(void *const *buffers, ThreadPool &pool) override { return run(buffers, pool); }
 
 protected:
   using Arguments = std::unordered_map<int, dnnl::memory>;
@@ -80,7 +74,11 @@ protected:
   /// To be called last: places the scratchpad and the index of the workspace among the buffers.
   void finish(std::string implementation, int workspaceBufferIndex);
 
+  const dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+
 private:
+  dnnl::memory withoutStorage(const dnnl::memory::desc &layout) const;
+
   struct Slot {
     dnnl::memory memory;
     int buffer; ///< -1: the workspace
@@ -91,11 +89,14 @@ private:
     Arguments arguments;
   };
 
+  const dnnl::stream stream{engine};
   std::vector<Slot> slots;
   std::vector<Step> steps;
   std::vector<dnnl::memory> scratchpads;
   int64_t workspace = 0, scratchpadBytes = 0;
-  int threads, workspaceIndex = 0;
+  const int threads;
+  const bool waitForEachOther;
+  int workspaceIndex = 0;
   std::string name;
 };
 

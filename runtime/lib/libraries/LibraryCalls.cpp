@@ -11,6 +11,7 @@
 #include "ConvolutionDescriptor.h"
 #include "DescriptorReader.h"
 #include "MatmulDescriptor.h"
+#include "OpenMpTeam.h"
 
 using namespace memopt;
 using namespace memopt::libraries;
@@ -69,6 +70,11 @@ static StatusOr<std::unique_ptr<LibraryCall>> createKind(const nlohmann::json &j
 
 StatusOr<std::unique_ptr<LibraryCall>> LibraryCall::create(const nlohmann::json &descriptor,
                                                            int threads) {
+  static const bool isInstalled = OpenMpScope::isInstalled();
+  if (!isInstalled)
+    return environmentError("library call: oneDNN runs on another OpenMP than this program's; "
+                            "it needs the build for GNU OpenMP, and a program that shows its own "
+                            "GOMP_parallel_start to libraries");
   try {
     return createKind(descriptor, threads);
   } catch (const std::exception &error) {

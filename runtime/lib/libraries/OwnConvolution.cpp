@@ -335,17 +335,17 @@ public:
   int64_t workspaceBytes() const override { return product.workspaceBytes(); }
   std::string implementation() const override { return product.name(); }
 
-  Status run(void *const *buffers) override {
+  Status run(void *const *buffers, ThreadPool &pool) override {
     void *workspace = buffers[d.resultIndex() + 1];
     switch (d.direction) {
     case ConvolutionDirection::Forward:
-      product.run(ForwardOperands<S, T>(d, buffers), workspace);
+      product.run(ForwardOperands<S, T>(d, buffers), workspace, pool);
       break;
     case ConvolutionDirection::BackwardData:
-      product.run(BackwardDataOperands<S, T>(d, residues, buffers), workspace);
+      product.run(BackwardDataOperands<S, T>(d, residues, buffers), workspace, pool);
       break;
     case ConvolutionDirection::BackwardWeights:
-      product.run(BackwardWeightsOperands<S, T>(d, buffers), workspace);
+      product.run(BackwardWeightsOperands<S, T>(d, buffers), workspace, pool);
       break;
     }
     return Status::ok();

@@ -89,8 +89,8 @@ public:
 
   int64_t workspaceBytes() const override { return product.workspaceBytes(); }
   std::string implementation() const override { return product.name(); }
-  Status run(void *const *buffers) override {
-    product.run(MatmulOperands<S, T>(d, buffers), buffers[d.resultIndex() + 1]);
+  Status run(void *const *buffers, ThreadPool &pool) override {
+    product.run(MatmulOperands<S, T>(d, buffers), buffers[d.resultIndex() + 1], pool);
     return Status::ok();
   }
 

@@ -70,7 +70,7 @@ int posix_memalign(void **result, size_t alignment, size_t bytes) {
 
 static constexpr int64_t guardBytes = 4096;
 
-static void runOnce(LibraryCall &call, std::vector<Buffer> &buffers, int poison) {
+static void runOnce(LibraryCall &call, std::vector<Buffer> &buffers, ThreadPool &pool, int poison) {
   Buffer workspace(call.workspaceBytes() + guardBytes);
   std::memset(workspace.data(), poison, call.workspaceBytes() + guardBytes);
   std::vector<void *> addresses;
@@ -78,7 +78,7 @@ static void runOnce(LibraryCall &call, std::vector<Buffer> &buffers, int poison)
     addresses.push_back(buffer.data());
   addresses.push_back(workspace.data());
   takeLargestAllocation();
-  Status status = call.run(addresses.data());
+  Status status = call.run(addresses.data(), pool);
   int64_t largest = takeLargestAllocation();
   EXPECT_TRUE(status.isOk()) << status.getMessage();
   EXPECT_LT(largest, 4096) << "allocated while running " << call.implementation();
@@ -89,18 +89,31 @@ static void runOnce(LibraryCall &call, std::vector<Buffer> &buffers, int poison)
     }
 }
 
+/// As a session does: operands and results may lie over each other.
+static void warmUp(LibraryCall &call, std::vector<Buffer> &buffers, ThreadPool &pool) {
+  int64_t largest = 0;
+  for (Buffer &buffer : buffers)
+    largest = std::max(largest, int64_t(buffer.values<char>().size()));
+  Buffer shared(largest), workspace(call.workspaceBytes());
+  std::vector<void *> addresses(buffers.size(), shared.data());
+  addresses.push_back(workspace.data());
+  Status status = call.warmUp(addresses.data(), pool);
+  EXPECT_TRUE(status.isOk()) << status.getMessage();
+}
+
 std::string librarytest::runCall(const nlohmann::json &descriptor, std::vector<Buffer> &buffers,
                                  int createdFor, int running) {
-  setThreadCount(running);
   auto call = LibraryCall::create(descriptor, createdFor);
-  if (!call.isOk()) {
-    ADD_FAILURE() << call.getMessage();
+  auto pool = ThreadPool::create(running, call.isOk() ? (*call)->getTeam() : 1);
+  if (!call.isOk() || !pool.isOk()) {
+    ADD_FAILURE() << call.getMessage() << pool.getMessage();
     return "";
   }
-  // The first run starts threads. Poison: NaN in every type, then zeros.
+  // Poison: NaN in every type, then zeros.
+  warmUp(**call, buffers, **pool);
   std::vector<Buffer> first = buffers;
-  runOnce(**call, first, 0xFF);
-  runOnce(**call, buffers, 0);
+  runOnce(**call, first, **pool, 0xFF);
+  runOnce(**call, buffers, **pool, 0);
   for (size_t i = 0; i < buffers.size(); ++i)
     EXPECT_TRUE(first[i].values<char>() == buffers[i].values<char>())
         << "bits of buffer " << i << " differ between runs of " << (*call)->implementation();

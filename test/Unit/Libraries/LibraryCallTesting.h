@@ -64,10 +64,10 @@ template <typename T> std::vector<T> randomValues(int64_t count, uint64_t seed) 
   return values;
 }
 
-/// Runs the call `descriptor`, created for `createdFor` threads, on `running` threads, over
-/// `buffers` (operands and results). Fails the test when the workspace is overrun, when it matters
-/// what was in the workspace before, or when running allocates 4 KiB or more. Gives the
-/// implementation.
+/// Runs the call `descriptor`, created for `createdFor` threads, on a pool of `running`, over
+/// `buffers` (operands and results), after a warm-up. Fails the test when the workspace is overrun,
+/// when it matters what was in the workspace before, or when running allocates 4 KiB or more. Gives
+/// the implementation.
 std::string runCall(const nlohmann::json &descriptor, std::vector<Buffer> &buffers,
                     int createdFor = 2, int running = 2);
 

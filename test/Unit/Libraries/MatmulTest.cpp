@@ -192,9 +192,9 @@ TEST(Matmul, SameBitsOnAnyNumberOfThreads) {
   for (const Case &c : cases)
     for (bool reference : {false, true}) {
       std::vector<std::vector<char>> results;
-      for (int threads : {1, 2, 3}) {
+      for (int threads : {1, 2, 5}) {
         std::vector<Buffer> buffers = Data<float>(c).buffers(c.bias);
-        runCall(describe(c, "f32", reference), buffers, 2, threads);
+        runCall(describe(c, "f32", reference), buffers, 4, threads);
         results.push_back(buffers.back().values<char>());
       }
       EXPECT_TRUE(results[0] == results[1] && results[0] == results[2]) << c.name;

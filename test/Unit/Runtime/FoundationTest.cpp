@@ -9,8 +9,6 @@
 #include "memopt-runtime/DType.h"
 #include "memopt-runtime/LearningRate.h"
 #include "memopt-runtime/Random.h"
-#include "memopt-runtime/ThreadPool.h"
-#include <atomic>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <numeric>
@@ -36,35 +34,6 @@ TEST(StatusTest, FailuresGatherContextOnTheWayUp) {
   EXPECT_EQ(status.getMessage(), "b: a: 3 is odd");
   EXPECT_EQ(status.getCode(), StatusCode::BadInput);
   EXPECT_TRUE(Status::ok().withContext("nothing").isOk());
-}
-
-TEST(ThreadPoolTest, PiecesCoverTheRangeOnceAndRespectTheGrain) {
-  for (int threads : {1, 2, 3, 5})
-    for (int64_t count : {0, 1, 7, 1000})
-      for (int64_t grain : {1, 3, 400, 5000}) {
-        setThreadCount(threads);
-        std::vector<std::atomic<int>> seen(static_cast<size_t>(count));
-        std::atomic<int64_t> smallest{count};
-        parallelFor(count, grain, [&](int64_t begin, int64_t end) {
-          smallest = std::min<int64_t>(smallest, end - begin);
-          for (int64_t i = begin; i < end; ++i)
-            ++seen[size_t(i)];
-        });
-        for (const std::atomic<int> &times : seen)
-          ASSERT_EQ(times, 1);
-        EXPECT_GE(smallest, std::min(grain, count));
-      }
-  setThreadCount(2);
-}
-
-TEST(ThreadPoolTest, ALoopInsideALoopRunsWhereItIs) {
-  setThreadCount(2);
-  std::atomic<int64_t> sum{0};
-  parallelFor(4, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
-      parallelFor(10, 1, [&](int64_t from, int64_t to) { sum += to - from; });
-  });
-  EXPECT_EQ(sum, 40);
 }
 
 TEST(DTypeTest, SizesThatOverflowAreRefused) {

@@ -127,6 +127,7 @@ TEST(LoopTest, ProgramsThatMisuseTransfersOrRepeatsAreNamed) {
       {"LoopStartsTwice", "the program starts transfer 0 again before its wait"},
       {"LoopRunsOn", "asks for the samples of iteration 3, its manifest knows 3"},
       {"LoopLeaves", "ended its step with code 9 in instruction 2 'fetch'"},
+      {"LoopFaultsLate", "after the state has changed: index 7 is out of range in 'embedding'"},
   };
   for (auto [program, message] : misuses) {
     TemporaryFolder folder;

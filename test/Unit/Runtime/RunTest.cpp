@@ -113,6 +113,39 @@ TEST_F(RunTest, ATraceHasAnEventForEachInstruction) {
   EXPECT_EQ(counters, 3 * TINY_INSTRUCTIONS);
 }
 
+TEST_F(RunTest, AStepWithARepeatTakesItsBatchesOneAfterAnother) {
+  writePackage(folder, getLoopManifest(), "TinyLoop");
+  // Numbers 1 to 12 in batches of two: two steps of three batches, then again from the begin.
+  std::vector<float> numbers;
+  for (int i = 1; i <= 12; ++i)
+    numbers.push_back(float(i));
+  std::vector<TensorToWrite> tensors;
+  for (int batch = 0; batch < 6; ++batch)
+    tensors.push_back(
+        {"step" + std::to_string(batch) + ".x", DType::F32, {2}, &numbers[2 * batch]});
+  ASSERT_TRUE(writeSafetensors(folder / "numbers", tensors).isOk());
+  std::string report = folder / "report.json", data = "--data=" + (folder / "numbers");
+  ProcessResult result = runProcess({MEMOPT_RUN, package, data, "--steps=3", "--check-memory",
+                                     "--report=" + report, "--save=" + (folder / "whole")});
+  ASSERT_EQ(result.exitCode, 0) << result.errors;
+  json told = json::parse(readFile(report));
+  // Number times its place in the step: 1 * 1 + ... + 6 * 6, then 7 * 1 + ... + 12 * 6.
+  EXPECT_EQ(told["losses"], (json{91.0, 217.0, 91.0}));
+  EXPECT_EQ(told["used_peak_bytes"]["host"], 4);
+  EXPECT_EQ(told["hot_path_allocations"], 0);
+  EXPECT_EQ(readTrainingState(folder / "whole")->dataPosition, 9);
+  // An epoch is as many steps as have all their batches.
+  result = runProcess({MEMOPT_RUN, package, data, "--epochs=2", "--report=" + report});
+  EXPECT_EQ(json::parse(readFile(report))["losses"].size(), 4u);
+  ASSERT_EQ(
+      runProcess({MEMOPT_RUN, package, data, "--steps=1", "--save=" + (folder / "half")}).exitCode,
+      0);
+  result = runProcess({MEMOPT_RUN, package, data, "--steps=2", "--load=" + (folder / "half"),
+                       "--save=" + (folder / "joined")});
+  ASSERT_EQ(result.exitCode, 0) << result.errors;
+  expectSameCheckpoint("whole", "joined");
+}
+
 TEST_F(RunTest, HiddenAllocationsAreCountedAndAddedToWhatIsUsed) {
   writePackage(folder, getTinyManifest(), "TinyAllocates");
   std::string report = folder / "report.json";

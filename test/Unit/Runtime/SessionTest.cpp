@@ -8,10 +8,11 @@
 
 #include "memopt-runtime/Session.h"
 #include "TestSupport.h"
-#include "memopt-runtime/ThreadPool.h"
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <thread>
 
 using namespace memopt;
 using namespace memopt::testing;
@@ -77,12 +78,6 @@ TEST(ArenaTest, MoreThanTheMachineHasIsAnEnvironmentError) {
   expectMessage(arena.getMessage(), {"1152921504606846976 bytes"});
 }
 
-TEST(DeviceTest, AMissingDeviceIsAnEnvironmentError) {
-  EXPECT_TRUE(Device::open("cpu").isOk());
-  EXPECT_EQ(Device::open("cuda").getCode(), StatusCode::Environment);
-  EXPECT_EQ(Device::open("abacus").getCode(), StatusCode::BadInput);
-}
-
 //===----------------------------------------------------------------------===//
 // Steps
 //===----------------------------------------------------------------------===//
@@ -116,16 +111,16 @@ TEST(SessionTest, ResultsDoNotDependOnTheNumberOfThreads) {
   std::string bits[2];
   for (int threads : {1, 2}) {
     TemporaryFolder folder;
-    auto session = openSession(writePackage(folder, getTinyManifest()));
+    SessionOptions options;
+    options.threads = threads;
+    auto session = openSession(writePackage(folder, getTinyManifest()), options);
     ASSERT_TRUE(session);
-    setThreadCount(threads);
     initialize(*session);
     for (int step = 0; step < 5; ++step)
       ASSERT_TRUE(session->runStep().isOk());
     bits[threads - 1].assign(session->getAddress(session->getManifest().variables[0]), 60);
   }
   EXPECT_EQ(bits[0], bits[1]);
-  setThreadCount(2);
 }
 
 TEST(SessionTest, ALabelOutOfRangeIsNamed) {
@@ -233,6 +228,108 @@ TEST(SessionTest, AProgramThatBreaksTheOrderOfAStepIsNamed) {
 }
 
 //===----------------------------------------------------------------------===//
+// Several sessions
+//===----------------------------------------------------------------------===//
+
+/// Bytes of all state after some steps of training.
+static std::string train(const std::shared_ptr<const Package> &package, int64_t seed) {
+  auto session = Session::create(package, getCpu(), refuseCalls, {true, true});
+  EXPECT_TRUE(session.isOk()) << session.getMessage();
+  initialize(**session);
+  for (int64_t step = 1; step <= 20; ++step) {
+    (*session)->setHyperparameters(0.1, step, seed);
+    Status status = (*session)->runStep();
+    EXPECT_TRUE(status.isOk()) << status.getMessage();
+  }
+  std::string state;
+  for (const VariableSpec &variable : (*session)->getManifest().variables)
+    if (variable.isState())
+      state.append((*session)->getAddress(variable), size_t(variable.bytes));
+  return state;
+}
+
+TEST(SessionsTest, SessionsAtTheSameTimeGiveTheBitsOfOneAlone) {
+  TemporaryFolder first, second;
+  auto one = Package::load(writePackage(first, getTinyManifest()));
+  auto other = Package::load(writePackage(second, getTinyManifest()));
+  ASSERT_TRUE(one.isOk() && other.isOk());
+  std::string expected[] = {train(*one, 0), train(*one, 1)};
+  EXPECT_NE(expected[0], expected[1]);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> users;
+  for (int user = 0; user < 6; ++user)
+    users.emplace_back([&, user] {
+      for (int round = 0; round < 3; ++round)
+        wrong += train(user < 4 ? *one : *other, user % 2) != expected[user % 2];
+    });
+  for (std::thread &user : users)
+    user.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(SessionsTest, AFaultFindsItsSession) {
+  TemporaryFolder first, second;
+  auto one = openSession(writePackage(first, getTinyManifest()));
+  const void *behind = one->getAddress(one->getManifest().inputs[0]) + 4096;
+  {
+    auto two = openSession(writePackage(second, getTinyManifest()));
+    const void *behindTwo = two->getAddress(two->getManifest().inputs[0]) + 4096;
+    EXPECT_EQ(Session::findGuarding(behind), one.get());
+    EXPECT_EQ(Session::findGuarding(behindTwo), two.get());
+    EXPECT_EQ(Session::findGuarding(&first), nullptr);
+    two.reset();
+    EXPECT_EQ(Session::findGuarding(behindTwo), nullptr);
+  }
+  EXPECT_EQ(Session::findGuarding(behind), one.get());
+  // A thread works for the session whose step it runs.
+  EXPECT_EQ(Session::getCurrent(), nullptr);
+  const Session *during = nullptr;
+  initialize(*one);
+  one->setBatches([&](int64_t, const std::vector<char *> &) {
+    during = Session::getCurrent();
+    return Status::ok();
+  });
+  ASSERT_TRUE(one->runStep().isOk());
+  EXPECT_EQ(during, one.get());
+  EXPECT_EQ(Session::getCurrent(), nullptr);
+}
+
+TEST(SessionsTest, EachThreadOfASessionSaysThatItBegins) {
+  TemporaryFolder folder;
+  json manifest = getTinyManifest();
+  manifest["threads"] = 4;
+  std::atomic<int> begun{0};
+  SessionOptions options;
+  options.threads = 3;
+  options.onThreadStart = [&] { ++begun; };
+  openSession(writePackage(folder, manifest), options); // and ends, with its threads
+  EXPECT_EQ(begun, 2);                                  // and the caller's
+}
+
+TEST(SessionsTest, AllocationsCountForTheSessionOfTheirThread) {
+  AllocationCounter one, two;
+  constexpr size_t large = AllocationCounter::threshold, small = large - 1;
+  AllocationCounter::note(large); // nobody counts
+  {
+    CountAllocations counting(one);
+    AllocationCounter::note(large);
+    AllocationCounter::note(small);
+    std::thread([&] {
+      CountAllocations counting(two);
+      AllocationCounter::note(2 * large);
+    }).join();
+    EXPECT_EQ(one.count, 1);
+    // A thread that works for no session counts for those that count meanwhile.
+    std::thread([&] { AllocationCounter::note(3 * large); }).join();
+  }
+  AllocationCounter::note(large);
+  EXPECT_EQ(one.count, 2);
+  EXPECT_EQ(one.bytes, int64_t(4 * large));
+  EXPECT_EQ(two.count, 1);
+  EXPECT_EQ(two.bytes, int64_t(2 * large));
+}
+
+//===----------------------------------------------------------------------===//
 // Library calls
 //===----------------------------------------------------------------------===//
 
@@ -243,7 +340,7 @@ public:
   TinyCall(int64_t workspace, bool fails) : workspace(workspace), fails(fails) {}
   int64_t workspaceBytes() const override { return workspace; }
   std::string implementation() const override { return "test"; }
-  Status run(void *const *buffers) override {
+  Status run(void *const *buffers, ThreadPool &) override {
     std::memset(buffers[3], 0, 4 * TINY_BATCH * TINY_CLASSES);
     static_cast<char *>(buffers[4])[0] = 0;
     return fails ? badInput("out of luck") : Status::ok();

@@ -12,6 +12,7 @@
  *   LOOP_STARTS_TWICE     starts a transfer that is in flight
  *   LOOP_RUNS_ON          runs its repeat once more than its manifest says
  *   LOOP_LEAVES           leaves its step with a transfer in flight
+ *   LOOP_FAULTS_LATE      meets an index out of range after its commit
  *
  *===----------------------------------------------------------------------===*/
 
@@ -37,7 +38,7 @@ static float *floats(const memopt_step *step, int64_t offset) {
   return (float *)(step->arena[MEMOPT_SPACE_DEVICE] + offset);
 }
 
-/* Two pieces meet one index each; the word keeps the lower one. */
+/* The word keeps the lowest; there is one thread here. */
 static void noteFault(const memopt_step *step, int64_t index) {
   uint64_t *word = (uint64_t *)(step->arena[MEMOPT_SPACE_DEVICE] + LOOP_FAULT);
   uint64_t fault = (uint64_t)LOOP_SITE << 48 | ((uint64_t)index & (((uint64_t)1 << 48) - 1));
@@ -81,6 +82,9 @@ int32_t memopt_program_step(const memopt_step *step) {
   LEAVE_UNLESS_ZERO(runtime->begin_instruction(session, LOOP_UPDATE_INSTRUCTION));
   LEAVE_UNLESS_ZERO(runtime->wait(session, LOOP_FETCH));
   floats(step, LOOP_STATE)[0] += floats(step, LOOP_LOSS)[0];
+#ifdef LOOP_FAULTS_LATE
+  noteFault(step, 7);
+#endif
   LEAVE_UNLESS_ZERO(runtime->begin_instruction(session, LOOP_STORE_INSTRUCTION));
   LEAVE_UNLESS_ZERO(runtime->start(session, LOOP_STORE));
   LEAVE_UNLESS_ZERO(runtime->wait(session, LOOP_STORE));

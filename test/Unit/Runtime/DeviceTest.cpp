@@ -1,0 +1,28 @@
+//===- DeviceTest.cpp - devices, and the suite that all pass --------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "DeviceConformance.h"
+
+using namespace memopt;
+
+namespace memopt::testing {
+struct OpenCpu {
+  static StatusOr<std::unique_ptr<Device>> open() { return Device::open("cpu"); }
+};
+struct OpenCuda {
+  static StatusOr<std::unique_ptr<Device>> open() { return Device::open("cuda"); }
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(Cpu, DeviceConformance, OpenCpu);
+INSTANTIATE_TYPED_TEST_SUITE_P(Cuda, DeviceConformance, OpenCuda);
+} // namespace memopt::testing
+
+TEST(DeviceTest, AMissingDeviceIsAnEnvironmentError) {
+  EXPECT_TRUE(Device::open("cpu").isOk());
+  EXPECT_EQ(Device::open("cuda").getCode(), StatusCode::Environment);
+  EXPECT_EQ(Device::open("abacus").getCode(), StatusCode::BadInput);
+}
