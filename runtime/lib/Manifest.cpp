@@ -97,6 +97,7 @@ static Status readHead(const JsonView &root, Manifest &manifest) {
   MEMOPT_ASSIGN_OR_RETURN(manifest.predictedPeakBytes, readBytes(predicted));
   if (root.has("optimizer") && root.raw()["optimizer"].is_object()) {
     MEMOPT_ASSIGN_OR_RETURN(JsonView optimizer, root.get("optimizer"));
+    MEMOPT_ASSIGN_OR_RETURN(manifest.optimizer, readStringOr(optimizer, "name", ""));
     MEMOPT_ASSIGN_OR_RETURN(manifest.learningRate, readOptionalNumber(optimizer, "lr"));
   }
   return Status::ok();
