@@ -14,6 +14,7 @@
 #include "memopt-runtime/Json.h"
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <dirent.h>
@@ -124,6 +125,41 @@ MappedFile &MappedFile::operator=(MappedFile &&other) noexcept {
 MappedFile::~MappedFile() {
   if (bytes)
     ::munmap(bytes, length);
+}
+
+/// Takes lines "begin-end permissions offset device inode path" of the kernel's, as they come.
+static const char *findInMap(char *line, const void *address) {
+  char *next = line;
+  auto begin = std::strtoul(next, &next, 16), end = std::strtoul(next + 1, &next, 16);
+  auto place = reinterpret_cast<unsigned long>(address);
+  const char *path = std::strchr(next, '/');
+  return place >= begin && place < end ? path : nullptr;
+}
+
+const char *memopt::findMappedFile(const void *address) {
+  static char text[2 * PATH_MAX];
+  size_t filled = 0;
+  int file = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  for (;;) {
+    ssize_t count = file < 0 ? 0 : ::read(file, text + filled, sizeof text - 1 - filled);
+    if (count <= 0)
+      break;
+    filled += size_t(count);
+    text[filled] = 0;
+    char *line = text;
+    while (char *end = std::strchr(line, '\n')) {
+      *end = 0;
+      if (const char *path = findInMap(line, address)) {
+        ::close(file);
+        return path;
+      }
+      line = end + 1;
+    }
+    filled -= size_t(line - text);
+    std::memmove(text, line, filled);
+  }
+  ::close(file);
+  return nullptr;
 }
 
 StatusOr<std::string> memopt::readFile(const std::string &path, size_t limit) {

@@ -39,9 +39,7 @@ Status Session::prepare(Device &device, const LibraryCallFactory &createCall) {
     return badInput("was compiled for target " + quote(manifest.target) + ", the device is " +
                     quote(device.getName()));
   static const int allowed = getThreadCount(); // before we ask for what was planned
-  setThreadCount(std::min(int(manifest.threads), allowed));
-  // The pool's threads and their stacks come with the first loop: not during a step.
-  parallelFor(getThreadCount(), 1, [](int64_t, int64_t) {});
+  MEMOPT_RETURN_IF_ERROR(startThreads(std::min(int(manifest.threads), allowed)));
   MEMOPT_ASSIGN_OR_RETURN(PreparedCalls calls, PreparedCalls::create(manifest, createCall));
   MEMOPT_ASSIGN_OR_RETURN(arenas,
                           Arenas::allocate(device, manifest.arenaBytes, options.isMemoryChecked));

@@ -8,6 +8,9 @@
 
 #include "memopt-runtime/ThreadPool.h"
 #include <algorithm>
+#include <mutex>
+#include <pthread.h>
+#include <vector>
 
 // libgomp by its own interface: clang's -fopenmp would bring libomp, a second pool in the process.
 extern "C" {
@@ -65,6 +68,38 @@ static void runPiece(void *data) {
 void memopt::setThreadCount(int threads) {
   omp_set_dynamic(0);
   omp_set_num_threads(std::max(1, threads));
+}
+
+int memopt::countStartableThreads(int wanted) {
+  std::mutex hold;
+  hold.lock();
+  std::vector<pthread_t> started;
+  for (pthread_t thread; int(started.size()) < wanted; started.push_back(thread)) {
+    // All of them live at once: that is what is limited.
+    auto wait = [](void *mutex) -> void * {
+      std::lock_guard<std::mutex> guard(*static_cast<std::mutex *>(mutex));
+      return nullptr;
+    };
+    if (::pthread_create(&thread, nullptr, wait, &hold) != 0)
+      break;
+  }
+  hold.unlock();
+  for (pthread_t thread : started)
+    ::pthread_join(thread, nullptr);
+  return int(started.size());
+}
+
+Status memopt::startThreads(int threads) {
+  setThreadCount(threads);
+  int others = getThreadCount() - 1, startable = countStartableThreads(others);
+  if (startable < others)
+    return environmentError("the system lets the run start " + std::to_string(startable + 1) +
+                            " of " + std::to_string(others + 1) +
+                            " threads (ulimit -u, or the limit of a control group); raise it, or "
+                            "set OMP_NUM_THREADS=" +
+                            std::to_string(startable + 1));
+  parallelFor(getThreadCount(), 1, [](int64_t, int64_t) {});
+  return Status::ok();
 }
 
 int memopt::getThreadCount() { return omp_get_max_threads(); }

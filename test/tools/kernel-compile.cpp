@@ -114,7 +114,7 @@ int main(int argc, char **argv) {
     lap("convert");
     program->print(llvm::outs());
   }
-  if (!output.empty() && failed(emitSharedObject(*program, {*cpu, threads}, output)))
+  if (!output.empty() && emitSharedObject(*program, {*cpu, threads}, output) != Emission::Done)
     return 1;
   lap("emit");
   return 0;

@@ -45,6 +45,7 @@ static Status runPackage(const RunOptions &options, const CompiledPackage &packa
   MEMOPT_ASSIGN_OR_RETURN(
       std::unique_ptr<Session> session,
       Session::create(std::move(loaded), *device, &LibraryCall::create, sessionOptions));
+  catchFaultsOfThreads();
   explainFaults(*session);
   Run run{options, *session, target, {}, nullptr};
   run.report.compileSeconds = package.seconds;
@@ -72,6 +73,7 @@ static int runTool(const std::vector<std::string> &arguments) {
     std::fputs(getHelp().c_str(), stdout);
     return 0;
   }
+  catchFaults();
   catchInterrupts();
   std::optional<CheckpointFolder> target;
   if (!options->save.empty()) {

@@ -70,6 +70,10 @@ private:
   size_t length = 0;
 };
 
+/// The path of the file that is mapped at an address, or null. For signal handlers: it allocates
+/// nothing, and the text stays in place until the next call.
+const char *findMappedFile(const void *address);
+
 /// The whole content of a regular file of at most `limit` bytes.
 StatusOr<std::string> readFile(const std::string &path, size_t limit);
 

@@ -18,6 +18,7 @@
 #define MEMOPT_RUNTIME_THREADPOOL_H
 
 #include "memopt-runtime/ProgramInterface.h"
+#include "memopt-runtime/Status.h"
 #include <cstdint>
 #include <type_traits>
 
@@ -26,6 +27,15 @@ namespace memopt {
 /// The number of threads that parallel loops, and OpenMP regions of libraries, use from now on
 /// (at least 1). Called before a package's library calls are created, never during a step.
 void setThreadCount(int threads);
+
+/// Sets the number and starts the threads, so that they and their stacks do not come during a step.
+/// An Environment error when the system does not let so many start.
+Status startThreads(int threads);
+
+/// How many of `wanted` threads the system lets this process start beside those that it has. The
+/// pool itself ends the process when it gets none.
+int countStartableThreads(int wanted);
+
 int getThreadCount();
 
 /// Runs body(closure, begin, end) on disjoint pieces that cover [0, count), each of at least

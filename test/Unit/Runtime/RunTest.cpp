@@ -10,6 +10,7 @@
 #include "memopt-runtime/Checkpoint.h"
 #include <cmath>
 #include <filesystem>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 using namespace memopt;
@@ -151,7 +152,7 @@ TEST_F(RunTest, ASecondRunThatSavesToTheSameFolderIsRefusedAtOnce) {
 
 TEST_F(RunTest, CtrlCFinishesTheStepAndSaves) {
   ProcessOptions process;
-  process.interruptAt = "step 3/";
+  process.waitFor = "step 3/";
   std::string report = folder / "report.json";
   ProcessResult result =
       run({"--steps=100000000", "--save=" + (folder / "stopped"), "--report=" + report}, process);
@@ -172,7 +173,7 @@ TEST_F(RunTest, AFullDiskLeavesTheOldCheckpoint) {
   ASSERT_EQ(run({"--steps=2", "--save=" + checkpoint}).exitCode, 0);
   std::string before = readFile(checkpoint + "/model.safetensors");
   ProcessOptions process;
-  process.maxFileBytes = 300; // less than the model's file takes
+  process.limits[RLIMIT_FSIZE] = 300; // less than the model's file takes
   ProcessResult result =
       run({"--steps=5", "--load=" + checkpoint, "--save=" + checkpoint, "--save-every=2"}, process);
   EXPECT_EQ(result.exitCode, 3);
