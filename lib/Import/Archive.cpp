@@ -252,10 +252,13 @@ Expected<StringRef> Archive::read(StringRef member) const {
     return error("member '" + member + "' is compressed (method " + Twine(found.method) +
                  "); expected it stored, as torch.export.save writes it");
   StringRef bytes = buffer->getBuffer().substr(found.offset, found.bytes);
+  if (found.isVerified)
+    return bytes;
   uint32_t crc = crc32(arrayRefFromStringRef(bytes));
   if (crc != found.crc)
     return error("member '" + member + "' is damaged: expected checksum " + utohexstr(found.crc) +
                  ", found " + utohexstr(crc));
+  found.isVerified = true;
   return bytes;
 }
 
