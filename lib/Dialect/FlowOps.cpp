@@ -28,8 +28,8 @@ void RepeatOp::build(OpBuilder &builder, OperationState &state, int64_t count, b
 template <typename CountFn> static int64_t sumOverBody(RepeatOp repeat, CountFn count) {
   int64_t sum = 0;
   for (auto op : repeat.getBody().front().getOps<CostOpInterface>())
-    sum += count(op);
-  return sum * repeat.getRepeatCount();
+    sum = addCounts(sum, count(op));
+  return multiplyCounts({sum, repeat.getRepeatCount()});
 }
 
 int64_t RepeatOp::getFlops() {
@@ -77,8 +77,7 @@ void TransferStartOp::build(OpBuilder &builder, OperationState &state, Value sou
 
 LogicalResult TransferStartOp::verify() {
   if (getSpace(getSource().getType()) == getTo())
-    return emitOpError() << "goes to the space that it comes from, "
-                         << stringifySpace(getTo());
+    return emitOpError() << "goes to the space that it comes from, " << stringifySpace(getTo());
   return success();
 }
 

@@ -47,7 +47,7 @@ ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &state) {
                    failed(parser.parseColonType(argument.type)));
   };
   if (parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Paren, parseBinding) ||
-      parser.parseArrowTypeList(state.types) ||
+      parser.parseOptionalArrowTypeList(state.types) ||
       parser.parseOptionalAttrDictWithKeyword(state.attributes))
     return failure();
   SmallVector<Type> types;
@@ -136,8 +136,7 @@ LogicalResult LibraryCallOp::verify() {
   unsigned operands = getCall().getNumOperands();
   if (getInputs().size() != operands || getNumResults() != views.size() - operands)
     return emitOpError() << "has " << getInputs().size() << " operands and " << getNumResults()
-                         << " results, expected " << operands << " and "
-                         << views.size() - operands;
+                         << " results, expected " << operands << " and " << views.size() - operands;
   for (auto [number, view] : llvm::enumerate(views)) {
     bool isOperand = number < operands;
     Value value = isOperand ? getInputs()[number] : Value(getResult(number - operands));

@@ -44,7 +44,8 @@ static Value createCopy(OpBuilder &builder, Location location, Value value) {
 
 /// The copy stands at the end of the write's block: by then every reader of the old value has run.
 static void insertVariableCopies(func::FuncOp function) {
-  KernelGraph graph(function);  for (WriteOp write : graph.getWritesNeedingCopies()) {
+  KernelGraph graph(function);
+  for (WriteOp write : graph.getWritesNeedingCopies()) {
     Block *block = write->getBlock();
     OpBuilder builder(block, block->mightHaveTerminator() ? Block::iterator(block->getTerminator())
                                                           : block->end());
@@ -56,8 +57,9 @@ static void insertVariableCopies(func::FuncOp function) {
 
 FailureOr<StepModel> mlir::memopt::createPlannableStep(ModuleOp module) {
   FailureOr<StepModel> step = StepModel::create(module);
-  if (succeeded(step))
-    insertVariableCopies(step->getFunction());
+  if (failed(step) || failed(verifyKernelGraph(*step)))
+    return failure();
+  insertVariableCopies(step->getFunction());
   return step;
 }
 

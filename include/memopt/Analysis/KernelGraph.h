@@ -48,6 +48,13 @@ struct Loop {
   int64_t count;
 };
 
+class StepModel;
+
+/// What the rest of this file relies on, with a diagnostic at what breaks it: verifyTensorGraph,
+/// StepModel::verifyAccesses, nothing but instructions, accesses, marks, reshapes and the return,
+/// and bytes whose sum fits 64 bits.
+LogicalResult verifyKernelGraph(const StepModel &step);
+
 /// The buffers of a kernel graph. A value that is written to a variable counts as its own buffer
 /// unless its producer may write into the variable's bytes.
 class KernelGraph {
@@ -69,8 +76,8 @@ public:
   }
 
   /// Writes whose value cannot be made in place: their producer is no instruction of their block or
-  /// runs before the commit, the variable's old value is still read later, or the kernel reads it in
-  /// another order. Each needs a copy.
+  /// runs before the commit, the variable's old value is still read later, or the kernel reads it
+  /// in another order. Each needs a copy.
   ArrayRef<WriteOp> getWritesNeedingCopies() const { return copies; }
 
   /// The buffers that result `buffer` may take over where they end: operands of at least its bytes
