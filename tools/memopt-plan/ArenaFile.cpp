@@ -155,8 +155,12 @@ llvm::Expected<ArenaFile> readArenaFile(StringRef path) {
   auto buffer = memopt::readInputFile(path, /*isText=*/true);
   if (!buffer)
     return failure(path + ": " + llvm::toString(buffer.takeError()));
+  return parseArenaFile((*buffer)->getBuffer(), path);
+}
+
+llvm::Expected<ArenaFile> parseArenaFile(StringRef text, StringRef path) {
   Reader reader(path);
-  StringRef rest = (*buffer)->getBuffer();
+  StringRef rest = text;
   for (size_t number = 1; !rest.empty(); ++number) {
     StringRef line;
     std::tie(line, rest) = rest.split('\n');

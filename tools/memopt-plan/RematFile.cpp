@@ -129,7 +129,11 @@ llvm::Expected<RematProblem> readRematProblem(llvm::StringRef path) {
   auto buffer = memopt::readInputFile(path, /*isText=*/true);
   if (!buffer)
     return failure(path + ": " + llvm::toString(buffer.takeError()));
-  llvm::Expected<json::Value> parsed = memopt::parseInputJson((*buffer)->getBuffer());
+  return parseRematProblem((*buffer)->getBuffer(), path);
+}
+
+llvm::Expected<RematProblem> parseRematProblem(llvm::StringRef text, llvm::StringRef path) {
+  llvm::Expected<json::Value> parsed = memopt::parseInputJson(text);
   if (!parsed)
     return failure(path + ": " + llvm::toString(parsed.takeError()));
   const json::Object *root = parsed->getAsObject();
