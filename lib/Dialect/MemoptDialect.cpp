@@ -27,9 +27,8 @@ using namespace mlir::memopt;
 //===----------------------------------------------------------------------===//
 
 static ParseResult parseNumbers(AsmParser &parser, SmallVector<int64_t> &numbers) {
-  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, [&] {
-    return parser.parseInteger(numbers.emplace_back());
-  });
+  return parser.parseCommaSeparatedList(
+      AsmParser::Delimiter::Square, [&] { return parser.parseInteger(numbers.emplace_back()); });
 }
 
 static void printNumbers(AsmPrinter &printer, ArrayRef<int64_t> numbers) {

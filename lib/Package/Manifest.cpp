@@ -312,9 +312,8 @@ private:
 
   json::Array outputsOf(InstructionOpInterface op) {
     json::Array outputs;
-    auto tensors = llvm::make_filter_range(op->getResults(), [](Value result) {
-      return isa<RankedTensorType>(result.getType());
-    });
+    auto tensors = llvm::make_filter_range(
+        op->getResults(), [](Value result) { return isa<RankedTensorType>(result.getType()); });
     for (auto [result, offset] : llvm::zip_first(tensors, op.getOffsetsAttr().asArrayRef()))
       outputs.push_back(json::Object{
           {"space", stringifySpace(getSpace(result.getType()))},
@@ -335,7 +334,7 @@ private:
 } // namespace
 
 FailureOr<json::Object> mlir::memopt::buildManifest(ModuleOp planned,
-                                                     const ManifestOptions &options) {
+                                                    const ManifestOptions &options) {
   FailureOr<StepModel> step = StepModel::create(planned);
   if (failed(step))
     return failure();

@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Each function of the input holds one memopt.kernel. The shared object exports a function of that
-// name, which takes a pointer to a memopt_step and then pointers to the kernel's operands and results.
-// In a function of several kernels the others get numbers behind the name. An attribute
+// name, which takes a pointer to a memopt_step and then pointers to the kernel's operands and
+// results. In a function of several kernels the others get numbers behind the name. An attribute
 // `test.result_buffers` on the function says which operand's buffer each result takes.
 //
 //===----------------------------------------------------------------------===//

@@ -44,8 +44,8 @@ RankedTensorType inSpace(RankedTensorType type, Space space);
 #include "memopt/Dialect/MemoptOps.h.inc"
 
 namespace mlir::memopt {
-/// The phase of an op of any stage: an instruction's own, or what `memopt.phase` says. Whatever says
-/// nothing belongs to the forward pass.
+/// The phase of an op of any stage: an instruction's own, or what `memopt.phase` says. Whatever
+/// says nothing belongs to the forward pass.
 Phase getPhase(Operation *op);
 void setPhase(Operation *op, Phase phase);
 
@@ -62,7 +62,8 @@ bool isReshape(Operation *op);
 /// The value whose buffer `value` lies in: reshapes looked through.
 Value getBufferRoot(Value value);
 
-/// The instruction that started what `wait` waits for; null of an instruction that waits for nothing.
+/// The instruction that started what `wait` waits for; null of an instruction that waits for
+/// nothing.
 Operation *getStart(Operation *wait);
 
 /// The byte offset that memory planning gave to the buffer of `value`, in the arena of its space;
@@ -77,8 +78,8 @@ FailureOr<int64_t> getPlannedOffset(Value value);
 /// processor at hand.
 TargetAttrInterface getTarget(Operation *op);
 
-/// Attaches the differentiate, batch dimension and recompute interfaces to the arith, math and tensor
-/// ops that training graphs use.
+/// Attaches the differentiate, batch dimension and recompute interfaces to the arith, math and
+/// tensor ops that training graphs use.
 void registerUpstreamInterfaces(DialectRegistry &registry);
 } // namespace mlir::memopt
 

@@ -241,7 +241,9 @@ void expectNear(const std::vector<double> &expected, Buffer &buffer, double tole
     }
 }
 
-template <typename T> struct Results { std::vector<Buffer> forward, backward; };
+template <typename T> struct Results {
+  std::vector<Buffer> forward, backward;
+};
 
 /// Forward, then backward on what forward gave.
 template <typename T>
