@@ -1,44 +1,90 @@
 #!/usr/bin/env bash
-# Builds memopt with asserts on and runs every test. The last line counts them: "N passed, N failed".
+# Installs what is missing, builds memopt and checks it. The last line counts: "N passed, N failed".
+#   test/run.sh [PART...]     develop, release and lint by default: half an hour on two cores when nothing is built yet
+#     develop   unit tests and the lit suite, with asserts on
+#     release   unit tests and the integration tests, as users build
+#     lint      format and clang-tidy
+#     fuzz      unit tests of what reads outside files, and a minute of each fuzzer, with sanitizers
 set -uo pipefail
 cd "$(dirname "$0")/.."
-tools/install.sh develop || exit 1
-
 passed=0 failed=0
-# count NAME COMMAND...: runs one suite, whose own totals are read off its output.
-summarize() { # passed failed
-  passed=$((passed + $1)) failed=$((failed + $2))
+
+# count NAME GOOD BAD: says and adds up what one suite found.
+count() {
+  echo "$1: $2 passed, $3 failed"
+  passed=$((passed + $2)) failed=$((failed + $3))
 }
 
-echo "== unit tests"
-for binary in build/develop/test/Unit/*Tests; do
-  [ -x "$binary" ] || continue
-  name=$(basename "$binary")
-  output=$("$binary" --gtest_brief=1 2>&1); status=$?
-  good=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' <<<"$output" | tail -n 1)
-  bad=$(sed -n 's/^ *\([0-9]*\) FAILED TEST.*/\1/p' <<<"$output" | tail -n 1)
-  [ "$status" = 0 ] || { echo "$output"; [ -n "$bad" ] || bad=1; }
-  echo "$name: ${good:-0} passed, ${bad:-0} failed"
-  summarize "${good:-0}" "${bad:-0}"
-done
+# unit_tests BUILD: every unit test binary, whose own totals are read off its output.
+unit_tests() {
+  local binary output status good bad found=0
+  for binary in "$1"/test/Unit/*Tests; do
+    [ -x "$binary" ] || continue
+    found=1
+    output=$("$binary" --gtest_brief=1 2>&1); status=$?
+    good=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' <<<"$output" | tail -n 1)
+    bad=$(sed -n 's/^ *\([0-9]*\) FAILED TEST.*/\1/p' <<<"$output" | tail -n 1)
+    [ "$status" = 0 ] || { echo "$output"; [ -n "$bad" ] || bad=1; }
+    count "$1 $(basename "$binary")" "${good:-0}" "${bad:-0}"
+  done
+  ((found)) || count "$1 unit tests" 0 1
+}
 
-echo "== lit"
-output=$(build/venv/bin/lit build/develop/test -j2 -v --show-unsupported --no-progress-bar 2>&1 | tee /dev/stderr); status=$?
-# total NAME...: the sum of the lines of lit's summary with these names.
+# total OUTPUT NAME...: the sum of the lines of lit's summary with these names.
 total() {
-  local sum=0 name number
+  local output=$1 sum=0 name number
+  shift
   for name; do
     number=$(sed -n "s/^ *$name *: *\([0-9]*\) (.*/\1/p" <<<"$output" | tail -n 1)
     sum=$((sum + ${number:-0}))
   done
   echo "$sum"
 }
-good=$(total Passed 'Passed With Retry' 'Expectedly Failed')
-bad=$(total Failed 'Timed Out' Unresolved 'Unexpectedly Passed')
-# Whatever else stops lit is a failure too, above all when it runs no test.
-[ "$status" = 0 ] && [ "$good" -gt 0 ] || [ "$bad" -gt 0 ] || bad=1
-echo "lit: $good passed, $bad failed"
-summarize "$good" "$bad"
+
+# lit_tests BUILD [OPTION...]
+lit_tests() {
+  local build=$1 output status good bad
+  shift
+  output=$(build/venv/bin/lit "$build/test" -j2 -v --show-unsupported --no-progress-bar "$@" 2>&1 | tee /dev/stderr); status=$?
+  good=$(total "$output" Passed 'Passed With Retry' 'Expectedly Failed')
+  bad=$(total "$output" Failed 'Timed Out' Unresolved 'Unexpectedly Passed')
+  # Whatever else stops lit is a failure too, above all when it runs no test.
+  [ "$status" = 0 ] && [ "$good" -gt 0 ] || [ "$bad" -gt 0 ] || bad=1
+  count "$build lit" "$good" "$bad"
+}
+
+develop() {
+  unit_tests build/develop
+  lit_tests build/develop
+}
+
+release() {
+  unit_tests build/release
+  lit_tests build/release --filter='^memopt :: Integration/'
+}
+
+# Libraries that are not instrumented leak and share containers by design: see test/Fuzz/fuzz.sh.
+fuzz() {
+  local good bad last
+  ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0 unit_tests build/fuzz
+  last=$(test/Fuzz/fuzz.sh --jobs=2 | tee /dev/stderr | tail -n 1)
+  read -r good bad < <(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' <<<"$last")
+  count "fuzzers" "${good:-0}" "${bad:-1}"
+}
+
+lint() {
+  if tools/lint.sh; then count lint 1 0; else count lint 0 1; fi
+}
+
+(($#)) || set -- develop release lint
+for part; do
+  case $part in
+    develop | release | fuzz | lint) ;;
+    *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
+  esac
+  echo "== $part"
+  if tools/install.sh "$part"; then "$part"; else count "build of $part" 0 1; fi
+done
 
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]

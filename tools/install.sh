@@ -1,13 +1,22 @@
 #!/usr/bin/env bash
-# Installs what memopt needs on Debian and builds it. Idempotent.
-#   tools/install.sh [PRESET]     PRESET: release (default), develop, asan
+# Installs what memopt needs on Debian and builds it. Idempotent; says what it does.
+#   tools/install.sh [PRESET...]     PRESET: release (default), develop, asan, fuzz, tsan; lint installs what checks the
+#                                    sources and configures develop, but builds nothing
 set -euo pipefail
 cd "$(dirname "$0")/.."
-preset=${1:-release}
+(($#)) || set -- release
 
 packages=(g++ cmake ninja-build ccache python3-venv zlib1g-dev nlohmann-json3-dev libgtest-dev libbenchmark-dev
           libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools clang-22 lld-22
           dataset-fashion-mnist bible-kjv bible-kjv-text)
+for preset; do
+  case $preset in
+    release | develop) ;;
+    asan | fuzz | tsan) packages+=(libclang-rt-22-dev) ;;
+    lint) packages+=(clang-format-22 clang-tidy-22) ;;
+    *) sed -n '2,4s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
+  esac
+done
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q "ok installed" || missing+=("$package")
@@ -25,7 +34,17 @@ if [ ! -e build/venv/lib/cmake/dnnl/dnnl-config.cmake ]; then
   build/venv/bin/pip install -q onednn-devel-cpu-gomp==2023.2.0 lit numpy
 fi
 
-echo "== building preset $preset"
-[ -e "build/$preset/build.ninja" ] || cmake --preset "$preset" >"build/$preset-configure.log" 2>&1 || {
-  cat "build/$preset-configure.log"; exit 1; }
-cmake --build --preset "$preset"
+for preset; do
+  build=$preset targets=(all)
+  case $preset in
+    fuzz) targets=(fuzzers RuntimeTests ImportTests) ;; # what reads outside files
+    lint) build=develop targets=() ;;                   # clang-tidy takes the commands that compile the sources
+  esac
+  if [ ! -e "build/$build/build.ninja" ]; then
+    echo "== configuring preset $build"
+    cmake --preset "$build" >"build/$build-configure.log" 2>&1 || { cat "build/$build-configure.log"; exit 1; }
+  fi
+  ((${#targets[@]})) || continue
+  echo "== building preset $preset"
+  cmake --build --preset "$preset" --target "${targets[@]}"
+done

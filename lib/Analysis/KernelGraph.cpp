@@ -41,6 +41,41 @@ std::string Buffer::describe() const {
 }
 
 //===----------------------------------------------------------------------===//
+// What belongs in one
+//===----------------------------------------------------------------------===//
+
+static LogicalResult verifyBlock(Block &block, int64_t &bytes) {
+  for (Operation &op : block) {
+    auto instruction = dyn_cast<InstructionOpInterface>(op);
+    if (!instruction && !isa<ReadOp, WriteOp, GradientOp, func::ReturnOp>(op) && !isReshape(&op))
+      return op.emitOpError() << "does not belong in a kernel graph: expected an instruction, a "
+                                 "read, a write or a reshape of a buffer";
+    bytes = addCounts(bytes, getOperandAndResultBytes(&op));
+    if (!instruction)
+      continue;
+    for (const Workspace &workspace : instruction.getWorkspaces())
+      bytes = addCounts(bytes, workspace.bytes);
+    for (Block *body : instruction.getBodies())
+      if (failed(verifyBlock(*body, bytes)))
+        return failure();
+  }
+  return success();
+}
+
+LogicalResult memopt::verifyKernelGraph(const StepModel &step) {
+  int64_t bytes = 0;
+  if (failed(step.verifyAccesses()) || failed(verifyTensorGraph(step.getFunction())) ||
+      failed(verifyBlock(step.getBody(), bytes)))
+    return failure();
+  for (auto variable : step.getModule().getOps<VariableOp>())
+    bytes = addCounts(bytes, getTensorBytes(variable.getTensorType()));
+  if (bytes < kMaxCount)
+    return success();
+  return emitError(step.getFunction().getLoc())
+         << "the step's tensors and workspaces have 2^56 bytes or more in all";
+}
+
+//===----------------------------------------------------------------------===//
 // Instructions and buffers
 //===----------------------------------------------------------------------===//
 

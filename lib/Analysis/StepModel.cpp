@@ -8,6 +8,9 @@
 
 #include "memopt/Analysis/StepModel.h"
 
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
 using namespace mlir;
 using namespace mlir::memopt;
 
@@ -21,8 +24,8 @@ static FailureOr<func::FuncOp> findStep(ModuleOp module) {
     if (!function.isPublic() || function.isDeclaration())
       continue;
     if (step) {
-      InFlightDiagnostic diagnostic =
-          function.emitError() << "is a second public function; a module has one, its step";
+      InFlightDiagnostic diagnostic = function.emitError()
+                                      << "is a second public function; a module has one, its step";
       diagnostic.attachNote(step.getLoc()) << "'" << step.getName() << "' is here";
       return diagnostic;
     }
@@ -75,8 +78,8 @@ Value StepModel::getLoss() const {
   };
   Value first;
   for (OpOperand &operand : getReturn()->getOpOperands()) {
-    auto role = step.getResultAttrOfType<StringAttr>(operand.getOperandNumber(),
-                                                     MemoptDialect::kRoleAttr);
+    auto role =
+        step.getResultAttrOfType<StringAttr>(operand.getOperandNumber(), MemoptDialect::kRoleAttr);
     if (role && role.getValue() == "loss")
       return operand.get();
     if (!first && isScalar(operand.get()))
@@ -86,12 +89,69 @@ Value StepModel::getLoss() const {
 }
 
 //===----------------------------------------------------------------------===//
+// Values and ops
+//===----------------------------------------------------------------------===//
+
+static bool isElementType(Type type) {
+  return type.isF32() || type.isF64() || type.isBF16() || type.isF16() ||
+         type.isSignlessInteger(64) || type.isSignlessInteger(32) || type.isSignlessInteger(8) ||
+         type.isSignlessInteger(1);
+}
+
+/// Scalars and tokens are no buffers.
+static LogicalResult verifyValue(Type type, function_ref<InFlightDiagnostic()> emitError) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor) {
+    if (isa<TokenType>(type) || type.isIndex() || isElementType(type))
+      return success();
+    return emitError() << "has a value of type " << type << ", expected a tensor of known rank";
+  }
+  if (!isElementType(tensor.getElementType()))
+    return emitError() << "has a value of type " << type << ", whose elements no package holds";
+  if (!hasBoundedShape(tensor))
+    return emitError() << "has a value of type " << type
+                       << ", expected sizes that are known, and at most 2^48 elements";
+  if (tensor.getNumElements() == 0)
+    return emitError() << "has a value of type " << type << ", which has no elements";
+  return success();
+}
+
+static LogicalResult verifyOp(Operation &op) {
+  bool isOurs = isa_and_nonnull<MemoptDialect>(op.getDialect());
+  if (op.getNumRegions() != 0 && !isOurs && !isa<linalg::LinalgOp>(op))
+    return op.emitOpError("holds a region, which no step does: its control flow is unrolled");
+  if (!isOurs && !isa<func::ReturnOp>(op) && !isMemoryEffectFree(&op))
+    return op.emitOpError("has effects; a step changes variables alone, by memopt.write");
+  WalkResult inside = op.walk([](Operation *nested) {
+    for (Type type : nested->getResultTypes())
+      if (failed(verifyValue(type, [&] { return nested->emitOpError(); })))
+        return WalkResult::interrupt();
+    return WalkResult::advance();
+  });
+  return failure(inside.wasInterrupted());
+}
+
+LogicalResult memopt::verifyTensorGraph(func::FuncOp function) {
+  if (function.isDeclaration())
+    return success();
+  if (!function.getBody().hasOneBlock())
+    return function.emitError("has several blocks; a step is one");
+  Block &block = function.getBody().front();
+  for (Type type : block.getArgumentTypes())
+    if (failed(verifyValue(type, [&] { return function.emitOpError(); })))
+      return failure();
+  for (Operation &op : block)
+    if (failed(verifyOp(op)))
+      return failure();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // Accesses
 //===----------------------------------------------------------------------===//
 
 bool StepModel::writesState(WriteOp write) const {
-  auto variable = SymbolTable::lookupNearestSymbolFrom<VariableOp>(
-      write, write.getVariableAttr());
+  auto variable = SymbolTable::lookupNearestSymbolFrom<VariableOp>(write, write.getVariableAttr());
   return variable && variable.isState();
 }
 
@@ -105,8 +165,8 @@ LogicalResult StepModel::verifyCommit() const {
       Operation *inBody = getBody().findAncestorOpInBlock(*write);
       CommitOp border = commit;
       if (!border || border->getBlock() != &getBody() || inBody->isBeforeInBlock(border))
-        return write.emitOpError() << "changes '" << variable.getValue()
-                                   << "' before the loss was committed";
+        return write.emitOpError()
+               << "changes '" << variable.getValue() << "' before the loss was committed";
     }
   return success();
 }

@@ -130,6 +130,7 @@ struct Part {
   OwningOpRef<ModuleOp> module;
   SmallString<128> path;
   std::string error;
+  bool isProgramBad = false; ///< the error is not the machine's
 };
 } // namespace
 
@@ -225,6 +226,7 @@ static llvm::Error optimize(llvm::Module &module, llvm::TargetMachine &machine) 
 static void compilePart(Part &part, StringRef processor) {
   if (failed(convertToLLVMDialect(*part.module))) {
     part.error = "kernels do not convert to the LLVM dialect";
+    part.isProgramBad = true;
     return;
   }
   llvm::LLVMContext context;
@@ -288,13 +290,15 @@ static std::string linkParts(ArrayRef<Part> parts, StringRef path) {
   return "ld.lld answered " + std::to_string(code) + (message.empty() ? "" : ": " + message);
 }
 
-LogicalResult mlir::memopt::emitSharedObject(ModuleOp program, const ObjectOptions &options,
-                                             StringRef path) {
+Emission mlir::memopt::emitSharedObject(ModuleOp program, const ObjectOptions &options,
+                                        StringRef path) {
   Location location = program.getLoc();
   std::string message;
   FailureOr<std::string> processor = resolveProcessor(options.processor, message);
-  if (failed(processor))
-    return emitError(location, message);
+  if (failed(processor)) {
+    emitError(location, message);
+    return Emission::BadProgram;
+  }
   registerBuiltinDialectTranslation(*program.getContext());
   registerLLVMDialectTranslation(*program.getContext());
   std::vector<Part> parts = cutProgram(program);
@@ -314,14 +318,18 @@ LogicalResult mlir::memopt::emitSharedObject(ModuleOp program, const ObjectOptio
   for (std::thread &helper : helpers)
     helper.join();
 
+  bool isProgramBad = false;
   for (const Part &part : parts)
-    if (message.empty())
+    if (message.empty()) {
       message = part.error;
+      isProgramBad = part.isProgramBad;
+    }
   if (message.empty())
     message = linkParts(parts, path);
   for (const Part &part : parts)
     llvm::sys::fs::remove(part.path);
-  if (!message.empty())
-    return emitError(location, message);
-  return success();
+  if (message.empty())
+    return Emission::Done;
+  emitError(location, message);
+  return isProgramBad ? Emission::BadProgram : Emission::Environment;
 }

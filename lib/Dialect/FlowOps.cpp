@@ -44,8 +44,8 @@ LogicalResult RepeatOp::verify() {
 template <typename CountFn> static int64_t sumOverBody(RepeatOp repeat, CountFn count) {
   int64_t sum = 0;
   for (auto op : repeat.getBody().front().getOps<CostOpInterface>())
-    sum += count(op);
-  return sum * repeat.getRepeatCount();
+    sum = addCounts(sum, count(op));
+  return multiplyCounts({sum, repeat.getRepeatCount()});
 }
 
 int64_t RepeatOp::getFlops() {

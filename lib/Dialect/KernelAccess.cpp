@@ -181,14 +181,12 @@ SmallVector<InPlaceOperand> KernelOp::getInPlaceOperands(unsigned result) {
 int64_t KernelOp::getFlops() {
   int64_t flops = 0;
   for (auto generic : getBody().front().getOps<linalg::GenericOp>()) {
-    int64_t points = 1, ops = 0;
-    for (int64_t size : generic.getStaticLoopRanges())
-      points *= size;
+    int64_t points = multiplyCounts(generic.getStaticLoopRanges()), ops = 0;
     for (Operation &op : generic.getBody()->without_terminator())
       if (op.getNumResults() == 1 && isa<FloatType>(op.getResult(0).getType()) &&
           !isa<arith::ConstantOp, arith::SelectOp, tensor::ExtractOp>(op))
         ++ops;
-    flops += points * ops;
+    flops = addCounts(flops, multiplyCounts({points, ops}));
   }
   return flops;
 }

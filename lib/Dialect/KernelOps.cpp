@@ -41,7 +41,8 @@ ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &state) {
   SmallVector<OpAsmParser::UnresolvedOperand> operands;
   SmallVector<OpAsmParser::Argument> arguments;
   SMLoc operandsAt = parser.getCurrentLocation();
-  if (parseBindings(parser, operands, arguments) || parser.parseArrowTypeList(state.types) ||
+  if (parseBindings(parser, operands, arguments) ||
+      parser.parseOptionalArrowTypeList(state.types) ||
       parser.parseOptionalAttrDictWithKeyword(state.attributes))
     return failure();
   return failure(

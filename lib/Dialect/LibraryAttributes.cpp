@@ -13,17 +13,11 @@
 
 #include "memopt/Dialect/Memopt.h"
 
-#include "llvm/Support/MathExtras.h"
-
 #include <cmath>
 
 using namespace mlir;
 using namespace mlir::memopt;
 namespace json = llvm::json;
-
-/// No extent, and no number of elements of an operand, may exceed this; the runtime has the same
-/// limit.
-static constexpr int64_t kMaxExtent = int64_t(1) << 48;
 
 //===----------------------------------------------------------------------===//
 // Shared
@@ -42,13 +36,6 @@ static BufferView getPacked(ArrayRef<int64_t> extents, Type type) {
 
 static BufferView getStrided(ArrayRef<int64_t> extents, ArrayRef<int64_t> strides, Type type) {
   return {SmallVector<int64_t>(extents), SmallVector<int64_t>(strides), type};
-}
-
-static int64_t multiply(ArrayRef<int64_t> extents) {
-  int64_t product = 1;
-  for (int64_t extent : extents)
-    product *= extent;
-  return product;
 }
 
 static std::string getTypeName(Type type) {
@@ -79,8 +66,8 @@ public:
     require(!ok || isProductSmall(values), name + " has more than 2^48 elements");
   }
   void count(StringRef name, ArrayRef<int64_t> values, size_t expected) {
-    require(values.size() == expected, name + " needs " + Twine(expected) + " numbers, found " +
-                                           Twine(values.size()));
+    require(values.size() == expected,
+            name + " needs " + Twine(expected) + " numbers, found " + Twine(values.size()));
   }
   void atLeast(StringRef name, ArrayRef<int64_t> values, int64_t least) {
     for (int64_t value : values)
@@ -95,8 +82,7 @@ public:
     bool areFloats = isa<FloatType>(type) && isa<FloatType>(accumulator);
     require(areFloats, "expects floating-point types, found " + getTypeName(type) + " and " +
                            getTypeName(accumulator));
-    require(!areFloats ||
-                accumulator.getIntOrFloatBitWidth() >= type.getIntOrFloatBitWidth(),
+    require(!areFloats || accumulator.getIntOrFloatBitWidth() >= type.getIntOrFloatBitWidth(),
             "accumulator " + getTypeName(accumulator) + " is narrower than " + getTypeName(type));
   }
   void require(bool condition, const Twine &message) {
@@ -108,15 +94,11 @@ public:
 
 private:
   void range(StringRef name, int64_t value, int64_t least) {
-    require(value >= least && value <= kMaxExtent, name + " must lie in [" + Twine(least) +
-                                                       ", 2^48], found " + Twine(value));
+    require(value >= least && value <= kMaxElements,
+            name + " must lie in [" + Twine(least) + ", 2^48], found " + Twine(value));
   }
   static bool isProductSmall(ArrayRef<int64_t> values) {
-    int64_t product = 1;
-    for (int64_t value : values)
-      if (llvm::MulOverflow(product, value, product) || product > kMaxExtent)
-        return false;
-    return true;
+    return multiplyCounts(values) <= kMaxElements;
   }
 
   function_ref<InFlightDiagnostic()> emitError;
@@ -152,7 +134,7 @@ LogicalResult MatmulAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 StringRef MatmulAttr::getKindName() const { return "matmul"; }
 unsigned MatmulAttr::getNumOperands() const { return getBias() ? 3 : 2; }
 int64_t MatmulAttr::getFlops() const {
-  return 2 * multiply(getBatch()) * getM() * getN() * getK();
+  return multiplyCounts({2, multiplyCounts(getBatch()), getM(), getN(), getK()});
 }
 
 Work MatmulAttr::getWork() const {
@@ -239,7 +221,7 @@ unsigned ConvolutionAttr::getNumOperands() const { return getBias() ? 3 : 2; }
 
 /// Each element of the output is a sum over the channels and the window of one filter.
 int64_t ConvolutionAttr::getFlops() const {
-  return 2 * multiply(getOutput()) * multiply(getWeight().drop_front());
+  return multiplyCounts({2, multiplyCounts(getOutput()), multiplyCounts(getWeight().drop_front())});
 }
 
 Work ConvolutionAttr::getWork() const {
@@ -332,19 +314,21 @@ unsigned AttentionAttr::getNumOperands() const {
 
 /// Two products of each score, five in the gradient.
 int64_t AttentionAttr::getFlops() const {
-  int64_t scores = getBatch() * getHeads() * getQueryLength() * getKeyLength();
-  return getKind() == AttentionKind::Forward ? 2 * scores * (getHeadDim() + getValueDim())
-                                             : 2 * scores * (3 * getHeadDim() + 2 * getValueDim());
+  int64_t scores = multiplyCounts({getBatch(), getHeads(), getQueryLength(), getKeyLength()});
+  bool isForward = getKind() == AttentionKind::Forward;
+  return multiplyCounts(
+      {2, scores, (isForward ? 1 : 3) * getHeadDim() + (isForward ? 1 : 2) * getValueDim()});
 }
 
 /// Attention goes tile by tile of queries and keys, and leaves out tiles that a causal mask hides.
 /// Beside the products it passes over the scores to scale, mask and exponentiate them.
 Work AttentionAttr::getWork() const {
   constexpr double kTile = 96;
-  double queries = static_cast<double>(getQueryLength()), keys = static_cast<double>(getKeyLength());
+  double queries = static_cast<double>(getQueryLength()),
+         keys = static_cast<double>(getKeyLength());
   double head = static_cast<double>(getHeadDim()), value = static_cast<double>(getValueDim());
-  double scores = static_cast<double>(getBatch() * getHeads()) * queries * keys *
-                  getPadding(getKeyLength());
+  double scores =
+      static_cast<double>(getBatch() * getHeads()) * queries * keys * getPadding(getKeyLength());
   if (getCausal())
     scores *= std::min(1.0, queries <= keys ? (queries + kTile) / (2 * keys)
                                             : 1 - (keys - kTile) / (2 * queries));
@@ -371,7 +355,8 @@ SmallVector<BufferView> AttentionAttr::getViews() const {
   };
   BufferView logsumexp = getPacked({getBatch(), getHeads(), getQueryLength()}, getAccumulator());
   BufferView output = query(getValueDim(), getOStrides());
-  SmallVector<BufferView> views{query(getHeadDim(), getQStrides()), key(getHeadDim(), getKStrides()),
+  SmallVector<BufferView> views{query(getHeadDim(), getQStrides()),
+                                key(getHeadDim(), getKStrides()),
                                 key(getValueDim(), getVStrides())};
   if (getMaskType())
     views.push_back(getStrided({getBatch(), getHeads(), getQueryLength(), getKeyLength()},
@@ -403,8 +388,8 @@ json::Object AttentionAttr::toJson() const {
     if (!strides.empty())
       object[key] = toArray(strides);
   if (getMaskType())
-    object["mask"] = json::Object{{"dtype", getTypeName(getMaskType())},
-                                  {"strides", toArray(getMaskStrides())}};
+    object["mask"] =
+        json::Object{{"dtype", getTypeName(getMaskType())}, {"strides", toArray(getMaskStrides())}};
   if (getDropout())
     object["dropout"] =
         json::Object{{"probability", getDropout().getValueAsDouble()}, {"id", getId()}};

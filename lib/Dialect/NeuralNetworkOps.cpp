@@ -120,8 +120,8 @@ LogicalResult ConvolutionBackwardWeightsOp::verify() {
 /// Two operations for each output element and each tap of its filter.
 static int64_t convolutionFlops(Value output, Value filter) {
   RankedTensorType filterType = tensorType(filter);
-  return 2 * tensorType(output).getNumElements() *
-         (filterType.getNumElements() / filterType.getDimSize(0));
+  return multiplyCounts(
+      {2, tensorType(output).getNumElements(), multiplyCounts(filterType.getShape().drop_front())});
 }
 int64_t ConvolutionOp::getFlops() { return convolutionFlops(getResult(), getFilter()); }
 int64_t ConvolutionBackwardDataOp::getFlops() {
@@ -158,7 +158,7 @@ LogicalResult MatmulOp::verify() {
 int64_t MatmulOp::getFlops() {
   RankedTensorType a = tensorType(getA());
   int64_t k = a.getDimSize(a.getRank() - (getTransposeA() ? 2 : 1));
-  return 2 * tensorType(getResult()).getNumElements() * k;
+  return multiplyCounts({2, tensorType(getResult()).getNumElements(), k});
 }
 
 //===----------------------------------------------------------------------===//
@@ -225,7 +225,7 @@ LogicalResult AttentionBackwardOp::verify() {
 /// Operations of `products` score-sized matrix products.
 static int64_t attentionFlops(Value query, Value key, int64_t products) {
   RankedTensorType q = tensorType(query);
-  return 2 * products * q.getNumElements() * tensorType(key).getDimSize(2);
+  return multiplyCounts({2, products, q.getNumElements(), tensorType(key).getDimSize(2)});
 }
 int64_t AttentionOp::getFlops() { return attentionFlops(getQuery(), getKey(), 2); }
 int64_t AttentionBackwardOp::getFlops() { return attentionFlops(getQuery(), getKey(), 5); }
@@ -292,8 +292,7 @@ LogicalResult InterpolateBackwardOp::verify() {
 }
 
 static int64_t poolFlops(Value output, ArrayRef<int64_t> kernel) {
-  return std::accumulate(kernel.begin(), kernel.end(), tensorType(output).getNumElements(),
-                         std::multiplies<>());
+  return multiplyCounts({tensorType(output).getNumElements(), multiplyCounts(kernel)});
 }
 int64_t MaxPoolOp::getFlops() { return poolFlops(getResult(), getKernel()); }
 int64_t MaxPoolBackwardOp::getFlops() { return poolFlops(getGradient(), getKernel()); }

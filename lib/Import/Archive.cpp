@@ -8,6 +8,7 @@
 
 #include "memopt/Import/Archive.h"
 #include "memopt/Import/Limits.h"
+#include "memopt/Support/InputFile.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CRC.h"
@@ -33,10 +34,16 @@ template <typename T> T Archive::load(uint64_t offset) const {
 Error Archive::error(const Twine &message) const { return makeError(getPath() + ": " + message); }
 
 Expected<Archive> Archive::open(StringRef path) {
-  auto file = MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-  if (!file)
-    return makeError(path + ": cannot be read: " + file.getError().message());
-  return fromBuffer(std::move(*file));
+  auto file = readInputFile(path, /*isText=*/false);
+  if (file)
+    return fromBuffer(std::move(*file));
+  std::error_code code;
+  std::string message;
+  handleAllErrors(file.takeError(), [&](const StringError &error) {
+    code = error.convertToErrorCode();
+    message = error.getMessage();
+  });
+  return createStringError(code, path + ": cannot be read: " + message);
 }
 
 Expected<Archive> Archive::fromBuffer(std::shared_ptr<MemoryBuffer> buffer) {
@@ -245,10 +252,13 @@ Expected<StringRef> Archive::read(StringRef member) const {
     return error("member '" + member + "' is compressed (method " + Twine(found.method) +
                  "); expected it stored, as torch.export.save writes it");
   StringRef bytes = buffer->getBuffer().substr(found.offset, found.bytes);
+  if (found.isVerified)
+    return bytes;
   uint32_t crc = crc32(arrayRefFromStringRef(bytes));
   if (crc != found.crc)
     return error("member '" + member + "' is damaged: expected checksum " + utohexstr(found.crc) +
                  ", found " + utohexstr(crc));
+  found.isVerified = true;
   return bytes;
 }
 

@@ -132,8 +132,9 @@ static Expected<Tensor> indexKnown(OpContext &op, const Tensor &self, ArrayRef<C
   for (auto [dim, size] : enumerate(walked)) {
     bool varies =
         dim < shared
-            ? any_of(indices,
-                     [dim = dim](const Constant &index) { return index->getExtents()[dim] != 1; })
+            ? any_of(
+                  indices,
+                  [dim = dim](const Constant &index) { return index->getExtents()[dim] != 1; })
             : self.extents()[indices.size() + dim - shared] != 1;
     if (!varies)
       size = 1;

@@ -195,9 +195,9 @@ GraphImporter::declareVariable(const InputSpec &spec, StringRef name, const Tens
   bool isParameter = spec.kind == InputSpec::Kind::Parameter;
   mlir::OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(function);
-  auto declaration = mlir::memopt::VariableOp::create(
-      builder, mlir::NameLoc::get(builder.getStringAttr(name)), name, type,
-      isParameter ? Role::Parameter : Role::Buffer);
+  auto declaration =
+      mlir::memopt::VariableOp::create(builder, mlir::NameLoc::get(builder.getStringAttr(name)),
+                                       name, type, isParameter ? Role::Parameter : Role::Buffer);
   declaration.setTrainable(isParameter && meta.requiresGrad && isFloat(meta.dtype));
   declaration.setTransient(!isParameter && !spec.persistent);
   if (initial)

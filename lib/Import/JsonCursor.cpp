@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Import/JsonCursor.h"
+#include "memopt/Support/InputFile.h"
 
 #include <cmath>
 #include <limits>
@@ -14,49 +15,11 @@
 using namespace llvm;
 using namespace memopt::pt2;
 
-/// Depth and number of tokens of JSON text, without recursion. Brackets inside strings do not
-/// count.
-static Error checkShape(StringRef text, StringRef file) {
-  unsigned depth = 0;
-  uint64_t tokens = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    switch (text[i]) {
-    case '"':
-      for (++i; i < text.size() && text[i] != '"'; ++i)
-        if (text[i] == '\\')
-          ++i;
-      break;
-    case '[':
-    case '{':
-      if (++depth > limits::jsonNesting)
-        return makeError(file + ": nested deeper than " + Twine(limits::jsonNesting) +
-                         " levels at byte " + Twine(i));
-      ++tokens;
-      break;
-    case ']':
-    case '}':
-      if (depth)
-        --depth;
-      break;
-    case ',':
-      ++tokens;
-      break;
-    default:
-      break;
-    }
-    if (tokens > limits::jsonTokens)
-      return makeError(file + ": more than " + Twine(limits::jsonTokens) + " values");
-  }
-  return Error::success();
-}
-
 Expected<json::Value> memopt::pt2::parseJson(StringRef text, StringRef file) {
   if (text.size() > limits::jsonBytes)
     return makeError(file + ": " + Twine(text.size()) + " bytes of JSON, more than the limit of " +
                      Twine(limits::jsonBytes));
-  if (Error err = checkShape(text, file))
-    return std::move(err);
-  auto value = json::parse(text);
+  auto value = parseInputJson(text);
   if (!value)
     return makeError(file + ": not JSON: " + toString(value.takeError()));
   return value;

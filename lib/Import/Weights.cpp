@@ -11,6 +11,7 @@
 #include "llvm/Support/CheckedArithmetic.h"
 
 #include <cstring>
+#include <tuple>
 
 using namespace llvm;
 using namespace memopt::pt2;
@@ -142,27 +143,42 @@ Error Weights::addRecord(StringRef folder, StringRef name, const JsonCursor &jso
 /// Names are tied when they are the same view of the same storage. Other views of one storage may
 /// only stand side by side, else writing one variable would have to change another.
 Error Weights::findAliases() {
-  std::map<StringRef, SmallVector<StringRef, 1>> users;
+  struct View {
+    uint64_t begin, end; ///< bytes of the storage
+    size_t order;        ///< by name
+    StringRef name;
+  };
+  std::map<StringRef, std::vector<View>> storages;
+  using Sizes = SmallVector<int64_t, 4>;
+  using Key = std::tuple<StringRef, DType, int64_t, Sizes, Sizes>;
+  std::map<Key, StringRef> first;
+  size_t order = 0;
   for (auto &[name, record] : records) {
+    const TensorMeta &meta = record.meta;
     record.alias = name;
-    if (record.bytes == 0 || record.meta.getNumElements() == 0)
+    if (record.bytes == 0 || meta.getNumElements() == 0)
       continue;
-    for (StringRef other : users[record.payload]) {
-      const Record &first = records.find(other.str())->second;
-      if (first.meta.dtype == record.meta.dtype && first.meta.sizes == record.meta.sizes &&
-          first.meta.strides == record.meta.strides &&
-          first.meta.storageOffset == record.meta.storageOffset) {
-        record.alias = other.str();
-        break;
-      }
-      uint64_t a = getByteWidth(record.meta.dtype), b = getByteWidth(first.meta.dtype);
-      if (uint64_t(record.meta.storageOffset) * a < uint64_t(*getExtent(first.meta)) * b &&
-          uint64_t(first.meta.storageOffset) * b < uint64_t(*getExtent(record.meta)) * a)
-        return makeError(archive->getPath() + ": '" + name + "' and '" + other +
-                         "' share bytes of " + record.payload + " but are not the same tensor");
+    auto [tied, isNew] = first.try_emplace(
+        Key(record.payload, meta.dtype, meta.storageOffset, meta.sizes, meta.strides), name);
+    if (!isNew) {
+      record.alias = tied->second.str();
+      continue;
     }
-    if (record.alias == name)
-      users[record.payload].push_back(name);
+    uint64_t width = getByteWidth(meta.dtype);
+    storages[record.payload].push_back(
+        {meta.storageOffset * width, *getExtent(meta) * width, order++, name});
+  }
+  for (auto &[payload, views] : storages) {
+    sort(views, [](const View &a, const View &b) {
+      return std::tie(a.begin, a.order) < std::tie(b.begin, b.order);
+    });
+    for (size_t i = 1; i < views.size(); ++i)
+      if (views[i].begin < views[i - 1].end) {
+        auto [earlier, later] =
+            std::minmax(views[i - 1], views[i], [](auto &a, auto &b) { return a.order < b.order; });
+        return makeError(archive->getPath() + ": '" + later.name + "' and '" + earlier.name +
+                         "' share bytes of " + payload + " but are not the same tensor");
+      }
   }
   return Error::success();
 }

@@ -9,6 +9,7 @@
 #include "memopt/Interfaces/MemoptInterfaces.h"
 
 #include "mlir/IR/BuiltinTypes.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
@@ -16,20 +17,38 @@ using namespace mlir;
 #include "memopt/Interfaces/MemoptEnums.cpp.inc"
 #include "memopt/Interfaces/MemoptInterfaces.cpp.inc"
 
+int64_t memopt::multiplyCounts(ArrayRef<int64_t> factors) {
+  int64_t product = 1;
+  for (int64_t factor : factors)
+    if (llvm::MulOverflow(product, factor, product) || product > kMaxCount)
+      product = kMaxCount; // a later 0 gives 0 all the same
+  return product;
+}
+
+bool memopt::hasBoundedShape(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor || !tensor.hasStaticShape())
+    return false;
+  SmallVector<int64_t> sizes(tensor.getShape());
+  for (int64_t &size : sizes)
+    size = std::max<int64_t>(1, size);
+  return multiplyCounts(sizes) <= kMaxElements;
+}
+
 int64_t memopt::getTensorBytes(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!tensor || !tensor.hasStaticShape())
     return 0;
   unsigned bits = tensor.getElementType().isIndex() ? 64 : tensor.getElementTypeBitWidth();
-  return tensor.getNumElements() * static_cast<int64_t>((bits + 7) / 8);
+  return multiplyCounts({multiplyCounts(tensor.getShape()), static_cast<int64_t>((bits + 7) / 8)});
 }
 
 int64_t memopt::getOperandAndResultBytes(Operation *op) {
   int64_t bytes = 0;
   for (Type type : op->getOperandTypes())
-    bytes += getTensorBytes(type);
+    bytes = addCounts(bytes, getTensorBytes(type));
   for (Type type : op->getResultTypes())
-    bytes += getTensorBytes(type);
+    bytes = addCounts(bytes, getTensorBytes(type));
   return bytes;
 }
 

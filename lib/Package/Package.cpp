@@ -11,8 +11,9 @@
 #include "memopt-runtime/Safetensors.h"
 
 #include "mlir/IR/DialectResourceBlobManager.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -44,46 +45,73 @@ static FailureOr<std::vector<char>> getElementBytes(VariableOp variable, Element
   return data;
 }
 
-static LogicalResult writeWeights(ModuleOp module, StringRef directory) {
+namespace {
+/// First values as they will stand in the file, and what keeps them.
+struct Weights {
   std::vector<std::vector<char>> storage;
   std::vector<::memopt::TensorToWrite> tensors;
+};
+} // namespace
+
+static FailureOr<Weights> collectWeights(ModuleOp module) {
+  Weights weights;
   for (auto variable : module.getOps<VariableOp>()) {
     if (!variable.getInitial())
       continue;
     FailureOr<std::vector<char>> data = getElementBytes(variable, *variable.getInitial());
     if (failed(data))
       return failure();
-    storage.push_back(std::move(*data));
+    weights.storage.push_back(std::move(*data));
     RankedTensorType type = variable.getTensorType();
     std::optional<::memopt::DType> dtype =
         ::memopt::parseDType(getDtypeName(type.getElementType()).str());
     if (!dtype)
       return variable.emitOpError()
              << "has element type " << type.getElementType() << ", which no package holds";
-    tensors.push_back({variable.getSymName().str(), *dtype,
-                       std::vector<int64_t>(type.getShape().begin(), type.getShape().end()),
-                       storage.back().data()});
+    weights.tensors.push_back({variable.getSymName().str(), *dtype,
+                               std::vector<int64_t>(type.getShape().begin(), type.getShape().end()),
+                               weights.storage.back().data()});
   }
-  SmallString<128> path(directory);
-  llvm::sys::path::append(path, "weights.safetensors");
-  ::memopt::Status status = ::memopt::writeSafetensors(path.str().str(), tensors);
-  if (!status.isOk())
-    return module.emitError() << status.getMessage();
-  return success();
+  return weights;
 }
 
-LogicalResult mlir::memopt::writePackageData(ModuleOp planned, const ManifestOptions &options,
-                                             StringRef directory) {
-  FailureOr<llvm::json::Object> manifest = buildManifest(planned, options);
-  if (failed(manifest) || failed(writeWeights(planned, directory)))
-    return failure();
-  std::string text;
-  llvm::raw_string_ostream(text) << llvm::formatv("{0:2}\n",
-                                                  llvm::json::Value(std::move(*manifest)));
-  SmallString<128> path(directory);
-  llvm::sys::path::append(path, "manifest.json");
-  ::memopt::Status status = ::memopt::writeFileAtomically(path.str().str(), text);
+/// Shows a failure of the runtime's as a diagnostic.
+static ::memopt::StatusCode report(ModuleOp module, const ::memopt::Status &status) {
   if (!status.isOk())
-    return planned.emitError() << status.getMessage();
-  return success();
+    module.emitError() << status.getMessage();
+  return status.getCode();
+}
+
+::memopt::StatusCode mlir::memopt::writePackage(ModuleOp planned, const ManifestOptions &options,
+                                                const ProgramOptions &program,
+                                                StringRef directory) {
+  using ::memopt::StatusCode;
+  FailureOr<llvm::json::Object> manifest = buildManifest(planned, options);
+  if (failed(manifest))
+    return StatusCode::BadInput;
+  FailureOr<Weights> weights = collectWeights(planned);
+  if (failed(weights))
+    return StatusCode::BadInput;
+  auto pathOf = [&](StringRef name) {
+    SmallString<128> path(directory);
+    llvm::sys::path::append(path, name);
+    return path.str().str();
+  };
+  std::error_code error = llvm::sys::fs::create_directories(
+      directory, /*IgnoreExisting=*/true, llvm::sys::fs::perms::all_all); // less the umask
+  if (!error)
+    error = llvm::sys::fs::remove(pathOf("manifest.json"));
+  if (error) {
+    planned.emitError() << directory << ": cannot make the package's folder: " << error.message();
+    return StatusCode::Environment;
+  }
+  ::memopt::Status written =
+      ::memopt::writeSafetensors(pathOf("weights.safetensors"), weights->tensors);
+  if (!written.isOk())
+    return report(planned, written);
+  if (StatusCode code = writeProgram(planned, program, pathOf("program.so"));
+      code != StatusCode::Ok)
+    return code;
+  std::string text = llvm::formatv("{0:2}\n", llvm::json::Value(std::move(*manifest)));
+  return report(planned, ::memopt::writeFileAtomically(pathOf("manifest.json"), text));
 }

@@ -25,7 +25,7 @@ struct PlanFacts {
   PlannedAttr planned;
   int64_t load = 0, peakTime = 0;
   int64_t kernels = 0, libraryCalls = 0, clones = 0, flops = 0, cloneFlops = 0;
-  double seconds = 0; ///< of a step, by the cost model
+  double seconds = 0;  ///< of a step, by the cost model
   std::string machine; ///< that seconds are predicted for
   llvm::MapVector<StringRef, int64_t> byKind;
   std::vector<std::pair<int64_t, std::string>> largest;
@@ -74,9 +74,9 @@ static PlanFacts collectFacts(ModuleOp module) {
     facts.kernels += isa<KernelOp>(op);
     facts.libraryCalls += isa<LibraryCallOp>(op);
     facts.clones += clone;
-    facts.flops += flops;
+    facts.flops = addCounts(facts.flops, flops);
     facts.seconds += costs.getSeconds(op);
-    facts.cloneFlops += clone ? flops : 0;
+    facts.cloneFlops = addCounts(facts.cloneFlops, clone ? flops : 0);
   }
   findPeak(graph, facts);
   for (const Buffer &buffer : graph.getBuffers()) {
@@ -103,21 +103,20 @@ json::Object mlir::memopt::describePlan(ModuleOp planned) {
   json::Array largest;
   for (auto &[bytes, text] : facts.largest)
     largest.push_back(json::Object{{"bytes", bytes}, {"what", text}});
-  return json::Object{
-      {"format", "memopt-plan-report"},
-      {"version", 1},
-      {"predicted_peak_bytes", bySpace(facts.planned.getArenaBytes())},
-      {"lower_bound_bytes", bySpace(facts.planned.getLowerBoundBytes())},
-      {"predicted_seconds", facts.seconds},
-      {"machine", facts.machine},
-      {"kernels", facts.kernels},
-      {"library_calls", facts.libraryCalls},
-      {"recomputed_instructions", facts.clones},
-      {"flops", facts.flops},
-      {"recomputed_flops", facts.cloneFlops},
-      {"peak_at", facts.at},
-      {"peak_bytes_by_kind", std::move(kinds)},
-      {"largest_at_peak", std::move(largest)}};
+  return json::Object{{"format", "memopt-plan-report"},
+                      {"version", 1},
+                      {"predicted_peak_bytes", bySpace(facts.planned.getArenaBytes())},
+                      {"lower_bound_bytes", bySpace(facts.planned.getLowerBoundBytes())},
+                      {"predicted_seconds", facts.seconds},
+                      {"machine", facts.machine},
+                      {"kernels", facts.kernels},
+                      {"library_calls", facts.libraryCalls},
+                      {"recomputed_instructions", facts.clones},
+                      {"flops", facts.flops},
+                      {"recomputed_flops", facts.cloneFlops},
+                      {"peak_at", facts.at},
+                      {"peak_bytes_by_kind", std::move(kinds)},
+                      {"largest_at_peak", std::move(largest)}};
 }
 
 std::string mlir::memopt::explainPlan(ModuleOp planned) {

@@ -63,20 +63,28 @@ static FailureOr<OwningOpRef<ModuleOp>> buildProgram(ModuleOp planned,
   return program;
 }
 
-LogicalResult memopt::writeProgram(ModuleOp planned, const ProgramOptions &options,
-                                   StringRef path) {
+::memopt::StatusCode mlir::memopt::writeProgram(ModuleOp planned, const ProgramOptions &options,
+                                                StringRef path) {
   FailureOr<OwningOpRef<ModuleOp>> program = buildProgram(planned, options);
   if (failed(program))
-    return failure();
+    return ::memopt::StatusCode::BadInput;
   ObjectOptions object;
   object.processor = cast<CpuAttr>(Attribute(getTarget(planned))).getProcessor().str();
   object.threads =
       options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
-  return emitSharedObject(**program, object, path);
+  switch (emitSharedObject(**program, object, path)) {
+  case Emission::Done:
+    return ::memopt::StatusCode::Ok;
+  case Emission::BadProgram:
+    return ::memopt::StatusCode::BadInput;
+  case Emission::Environment:
+    return ::memopt::StatusCode::Environment;
+  }
+  llvm_unreachable("all ends are named");
 }
 
-LogicalResult memopt::printProgram(ModuleOp planned, const ProgramOptions &options,
-                                   raw_ostream &out) {
+LogicalResult mlir::memopt::printProgram(ModuleOp planned, const ProgramOptions &options,
+                                         raw_ostream &out) {
   FailureOr<OwningOpRef<ModuleOp>> program = buildProgram(planned, options);
   if (failed(program) || failed(convertToLLVMDialect(**program)))
     return failure();

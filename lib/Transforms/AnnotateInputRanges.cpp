@@ -78,9 +78,12 @@ struct AnnotateInputRangesPass
     : public mlir::memopt::impl::AnnotateInputRangesPassBase<AnnotateInputRangesPass> {
   void runOnOperation() override {
     func::FuncOp function = getOperation();
+    if (failed(verifyTensorGraph(function)))
+      return signalPassFailure();
     Builder builder(&getContext());
     for (BlockArgument argument : function.getArguments()) {
-      if (!isa<IntegerType>(cast<RankedTensorType>(argument.getType()).getElementType()))
+      auto type = dyn_cast<RankedTensorType>(argument.getType());
+      if (!type || !isa<IntegerType>(type.getElementType()))
         continue;
       Range range;
       collect(argument, range);

@@ -44,7 +44,8 @@ struct Candidate {
 } // namespace
 
 static LogicalResult fail(const StepModel &step, llvm::Error error) {
-  return step.getModule().emitError() << "rematerialization failed: " << llvm::toString(std::move(error));
+  return step.getModule().emitError()
+         << "rematerialization failed: " << llvm::toString(std::move(error));
 }
 
 struct BudgetSearch::State {
@@ -100,8 +101,8 @@ FailureOr<BudgetPlan> Form::measure(std::vector<int32_t> order) const {
   OrderProblem(copied, costs).apply(order);
   planning::ArenaOptions arena;
   arena.iterations = kArenaIterations;
-  llvm::Expected<planning::ArenaSolution> layout =
-      planning::solveArena(SpaceProblem(KernelGraph(copied.getFunction()), Space::Device).problem, arena);
+  llvm::Expected<planning::ArenaSolution> layout = planning::solveArena(
+      SpaceProblem(KernelGraph(copied.getFunction()), Space::Device).problem, arena);
   if (!layout)
     return fail(step, layout.takeError());
   BudgetPlan plan;

@@ -19,6 +19,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LayoutPlan.h"
+#include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -318,7 +319,9 @@ struct ChooseLayoutPass : memopt::impl::ChooseLayoutPassBase<ChooseLayoutPass> {
 
   void runOnOperation() override {
     func::FuncOp func = getOperation();
-    if (func.isExternal() || !func.getBody().hasOneBlock())
+    if (failed(verifyTensorGraph(func)))
+      return signalPassFailure();
+    if (func.isExternal())
       return;
     // What crosses the border of a block stays row-major, as all arguments do.
     for (Block *block : getProgramBlocks(func.getBody().front())) {

@@ -72,10 +72,10 @@ static AttentionAttr describe(OpType op, AttentionKind kind, const AttentionStri
   return AttentionAttr::getChecked(
       function_ref<InFlightDiagnostic()>(emitError), op.getContext(), kind, query[0], query[1],
       key[1], query[2], key[2], query[3], getTensorType(op.getValue()).getShape()[3],
-      op.getScaleAttr(), op.getCausal(), ArrayRef(s.q), ArrayRef(s.k), ArrayRef(s.v),
-      ArrayRef(s.o), ArrayRef(s.dO), ArrayRef(s.dq), ArrayRef(s.dk), ArrayRef(s.dv), mask,
-      ArrayRef(s.mask), drops ? op.getDropoutAttr() : FloatAttr(),
-      drops ? op.getIdAttr().getInt() : int64_t(0), type, type);
+      op.getScaleAttr(), op.getCausal(), ArrayRef(s.q), ArrayRef(s.k), ArrayRef(s.v), ArrayRef(s.o),
+      ArrayRef(s.dO), ArrayRef(s.dq), ArrayRef(s.dk), ArrayRef(s.dv), mask, ArrayRef(s.mask),
+      drops ? op.getDropoutAttr() : FloatAttr(), drops ? op.getIdAttr().getInt() : int64_t(0), type,
+      type);
 }
 
 static LogicalResult replace(Operation *op, LibraryCallBuilder &builder, AttentionAttr call) {

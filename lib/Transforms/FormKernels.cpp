@@ -20,6 +20,7 @@
 
 #include "FormLibraryCalls.h"
 #include "KernelFusion.h"
+#include "memopt/Analysis/StepModel.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Transforms/Passes.h"
 
@@ -167,12 +168,28 @@ static void eraseDeadOps(Block &block) {
       op.erase();
 }
 
+/// Scalars are computed inside kernels; between instructions there are buffers alone.
+static LogicalResult verifyStoredScalars(Block &block) {
+  for (Operation &op : block) {
+    if (isFreeInKernels(&op) || isa<linalg::GenericOp>(op))
+      continue;
+    for (Value operand : op.getOperands())
+      if (Operation *source = operand.getDefiningOp();
+          source && isFreeInKernels(source) && !isa<RankedTensorType>(operand.getType()))
+        return op.emitOpError() << "reads a scalar of type " << operand.getType()
+                                << " outside of a kernel, expected tensors";
+  }
+  return success();
+}
+
 namespace {
 struct FormKernelsPass : memopt::impl::FormKernelsPassBase<FormKernelsPass> {
   using FormKernelsPassBase::FormKernelsPassBase;
 
   void runOnOperation() override {
     func::FuncOp func = getOperation();
+    if (failed(verifyTensorGraph(func)))
+      return signalPassFailure();
     if (func.isExternal())
       return;
     // Inner blocks first: what nobody inside uses any more is dead outside.
@@ -183,6 +200,8 @@ struct FormKernelsPass : memopt::impl::FormKernelsPassBase<FormKernelsPass> {
       if (failed(formLibraryCalls(*block)))
         return signalPassFailure();
       eraseDeadOps(*block);
+      if (failed(verifyStoredScalars(*block)))
+        return signalPassFailure();
       formKernels(*block);
       eraseDeadOps(*block);
     }

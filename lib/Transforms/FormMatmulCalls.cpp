@@ -42,10 +42,10 @@ LogicalResult memopt::formMatmulCall(MatmulOp op) {
   SmallVector<int64_t> cStrides = builder.addResult(op.getResult(), /*mayPermute=*/!bias);
   Type type = result.getElementType();
   auto emitError = [&] { return op.emitOpError(); };
-  auto call = MatmulAttr::getChecked(function_ref<InFlightDiagnostic()>(emitError),
-                                     op.getContext(), shape.drop_back(2), shape[shape.size() - 2],
-                                     shape.back(), k, ArrayRef(aStrides), ArrayRef(bStrides),
-                                     ArrayRef(cStrides), bias.has_value(), type, type);
+  auto call = MatmulAttr::getChecked(function_ref<InFlightDiagnostic()>(emitError), op.getContext(),
+                                     shape.drop_back(2), shape[shape.size() - 2], shape.back(), k,
+                                     ArrayRef(aStrides), ArrayRef(bStrides), ArrayRef(cStrides),
+                                     bias.has_value(), type, type);
   if (!call)
     return failure();
   FailureOr<LibraryCallOp> made = builder.create(call);

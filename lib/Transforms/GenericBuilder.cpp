@@ -455,9 +455,8 @@ SmallVector<Value> memopt::createReduction(ImplicitLocOpBuilder &b, ArrayRef<int
     outer.push_back(dim - llvm::count_if(inner, [&](int64_t gone) { return gone < dim; }));
   ArrayRef<int64_t> partialShape = getTensorType(partial.front()).getShape();
   AffineMap identity = b.getMultiDimIdentityMap(partialShape.size());
-  SmallVector<Read> partialReads = llvm::map_to_vector(partial, [&](Value value) {
-    return Read{value, identity};
-  });
+  SmallVector<Read> partialReads =
+      llvm::map_to_vector(partial, [&](Value value) { return Read{value, identity}; });
   return createPlainReduction(
       b, partialShape, outer, partialReads, accumulators,
       [](ImplicitLocOpBuilder &, ValueRange args) { return llvm::to_vector_of<Value>(args); });

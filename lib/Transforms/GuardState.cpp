@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // A step whose loss is not finite must leave everything as it was, running statistics included,
-// which a model updates in the middle of its forward pass. This pass puts `memopt.commit` behind the
-// loss and moves every write of state behind that, with the ops that only make what is written:
+// which a model updates in the middle of its forward pass. This pass puts `memopt.commit` behind
+// the loss and moves every write of state behind that, with the ops that only make what is written:
 //
 //   %mean = ... ; write %mean, @m ; %loss = ...   ->   %mean = ... ; %loss = ... ; commit %loss
 //                                                      write %mean, @m
@@ -37,9 +37,8 @@ static llvm::SetVector<Operation *> collectUpdates(const StepModel &step) {
   for (Operation &op : llvm::reverse(step.getBody())) {
     if (auto write = dyn_cast<WriteOp>(op); write && step.writesState(write))
       updates.insert(&op);
-    else if (isPure(&op) && !op.use_empty() && llvm::all_of(op.getUsers(), [&](Operation *user) {
-               return updates.contains(user);
-             }))
+    else if (isPure(&op) && !op.use_empty() &&
+             llvm::all_of(op.getUsers(), [&](Operation *user) { return updates.contains(user); }))
       updates.insert(&op);
   }
   return updates;

@@ -30,8 +30,7 @@ void LibraryCallBuilder::addPacked(Value value) {
 }
 
 FailureOr<LibraryCallOp> LibraryCallBuilder::create(LibraryCallAttrInterface call) {
-  auto implementations =
-      getTarget(op).getImplementations(call, [&] { return op->emitOpError(); });
+  auto implementations = getTarget(op).getImplementations(call, [&] { return op->emitOpError(); });
   if (failed(implementations))
     return failure();
   OpBuilder b(op);
@@ -63,9 +62,7 @@ static std::optional<SmallVector<int64_t>> getWantedOrder(OpOperand &use) {
 }
 
 /// Whether the user reads its operand through strides, in whatever order it lies.
-static bool isStrided(Operation *user) {
-  return user->hasTrait<OpTrait::ReadsStrides>();
-}
+static bool isStrided(Operation *user) { return user->hasTrait<OpTrait::ReadsStrides>(); }
 
 std::optional<SmallVector<int64_t>> memopt::getCommonOrder(Value result) {
   std::optional<SmallVector<int64_t>> common;

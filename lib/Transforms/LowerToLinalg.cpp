@@ -20,6 +20,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LowerToLinalg.h"
+#include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -90,6 +91,8 @@ struct LowerToLinalgPass : memopt::impl::LowerToLinalgPassBase<LowerToLinalgPass
 
   void runOnOperation() override {
     func::FuncOp func = getOperation();
+    if (failed(verifyTensorGraph(func)))
+      return signalPassFailure();
     if (func.isExternal())
       return;
     SmallVector<Block *> blocks = getProgramBlocks(func.getBody().front());

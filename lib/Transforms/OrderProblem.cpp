@@ -67,8 +67,9 @@ static void insertVariableCopies(func::FuncOp function) {
 
 FailureOr<StepModel> mlir::memopt::createPlannableStep(ModuleOp module) {
   FailureOr<StepModel> step = StepModel::create(module);
-  if (succeeded(step))
-    insertVariableCopies(step->getFunction());
+  if (failed(step) || failed(verifyKernelGraph(*step)))
+    return failure();
+  insertVariableCopies(step->getFunction());
   return step;
 }
 

@@ -92,12 +92,12 @@ static void writeSums(ModuleOp module, ArrayRef<SpaceLayout> layouts) {
 /// The refusal: what would do, and what stands in the way.
 static LogicalResult refuse(ModuleOp module, const KernelGraph &graph, const SpaceLayout &layout,
                             int64_t budget) {
-  InFlightDiagnostic diagnostic =
-      emitError(module.getLoc()) << "does not fit: the plan needs " << layout.solution.height
-                                 << " bytes of " << stringifySpace(layout.space)
-                                 << " memory, the budget is " << budget
-                                 << "; the smallest budget that would do is "
-                                 << layout.solution.height;
+  InFlightDiagnostic diagnostic = emitError(module.getLoc())
+                                  << "does not fit: the plan needs " << layout.solution.height
+                                  << " bytes of " << stringifySpace(layout.space)
+                                  << " memory, the budget is " << budget
+                                  << "; the smallest budget that would do is "
+                                  << layout.solution.height;
   diagnostic.attachNote() << "largest values alive at the peak:"
                           << layout.problem.describeBinding(graph);
   return diagnostic;
@@ -151,9 +151,9 @@ struct PlanMemoryPass : public mlir::memopt::impl::PlanMemoryPassBase<PlanMemory
     writeOffsets(*step, graph, collectOffsets(graph, layouts));
     writeSums(module, layouts);
     for (const SpaceLayout &layout : layouts)
-      if (int64_t budget = getBudget(layout.space);
-          budget >= 0 && layout.solution.height > budget &&
-          failed(refuse(module, graph, layout, budget)))
+      if (int64_t budget = getBudget(layout.space); budget >= 0 &&
+                                                    layout.solution.height > budget &&
+                                                    failed(refuse(module, graph, layout, budget)))
         return signalPassFailure();
   }
 

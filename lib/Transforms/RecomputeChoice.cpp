@@ -41,9 +41,7 @@ static constexpr double kMaximumCost = 32;
 // Ops
 //===----------------------------------------------------------------------===//
 
-bool mlir::memopt::isAfterForward(Operation *op) {
-  return getPhase(op) != Phase::Forward;
-}
+bool mlir::memopt::isAfterForward(Operation *op) { return getPhase(op) != Phase::Forward; }
 
 SmallVector<Value> mlir::memopt::getTensorsRead(Operation *op) {
   llvm::SetVector<Value> values;

@@ -23,6 +23,7 @@
 
 #include "RecomputeChoice.h"
 
+#include "memopt/Analysis/StepModel.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Transforms/Passes.h"
 
@@ -141,6 +142,8 @@ struct RecomputeElementwisePass
 
   void runOnOperation() override {
     func::FuncOp func = getOperation();
+    if (failed(verifyTensorGraph(func)))
+      return signalPassFailure();
     if (!enabled || func.isExternal())
       return markAllAnalysesPreserved();
     for (Block *block : getProgramBlocks(func.getBody().front()))

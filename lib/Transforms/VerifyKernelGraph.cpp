@@ -24,26 +24,11 @@ namespace mlir::memopt {
 using namespace mlir;
 using namespace mlir::memopt;
 
-static LogicalResult verifyBlock(Block &block) {
-  for (Operation &op : block) {
-    if (auto instruction = dyn_cast<InstructionOpInterface>(op)) {
-      for (Block *body : instruction.getBodies())
-        if (failed(verifyBlock(*body)))
-          return failure();
-      continue;
-    }
-    if (!isa<ReadOp, WriteOp, GradientOp, YieldOp, func::ReturnOp>(op) && !isReshape(&op))
-      return op.emitOpError() << "does not belong in a kernel graph: expected an instruction, a "
-                                 "read, a write or a reshape of a buffer";
-  }
-  return success();
-}
-
 namespace {
 struct VerifyKernelGraphPass : memopt::impl::VerifyKernelGraphPassBase<VerifyKernelGraphPass> {
   void runOnOperation() override {
     FailureOr<StepModel> step = StepModel::create(getOperation());
-    if (failed(step) || failed(step->verifyAccesses()) || failed(verifyBlock(step->getBody())))
+    if (failed(step) || failed(verifyKernelGraph(*step)))
       return signalPassFailure();
     markAllAnalysesPreserved();
   }

@@ -7,11 +7,11 @@
 //===----------------------------------------------------------------------===//
 //
 // Runs the program in the abstract: for each space a map from bytes to the value that was last
-// written there. Each instruction must find all bytes of its operands still theirs; then its results
-// take their bytes over. What is in flight takes its destination when it starts, and both ends must
-// still be whole when it is waited for. Bodies of loops run twice. At the end every variable holds
-// what was written to it, and no byte lies outside its arena. Nothing here uses the planner's live
-// ranges, so a mistake there cannot hide here.
+// written there. Each instruction must find all bytes of its operands still theirs; then its
+// results take their bytes over. What is in flight takes its destination when it starts, and both
+// ends must still be whole when it is waited for. Bodies of loops run twice. At the end every
+// variable holds what was written to it, and no byte lies outside its arena. Nothing here uses the
+// planner's live ranges, so a mistake there cannot hide here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -230,9 +230,8 @@ private:
     for (auto [index, place] : llvm::enumerate(*made)) {
       for (const Place &other : ArrayRef<Place>(*made).drop_front(index + 1))
         if (place.overlaps(other))
-          return instruction->emitOpError()
-                 << "makes two buffers at " << place.bytes.begin << " and " << other.bytes.begin
-                 << " that overlap";
+          return instruction->emitOpError() << "makes two buffers at " << place.bytes.begin
+                                            << " and " << other.bytes.begin << " that overlap";
       if (failed(checkInPlace(instruction, index, place)) ||
           failed(checkCommitted(instruction, place)))
         return failure();
@@ -331,8 +330,7 @@ private:
       return failure();
     for (auto [result, place] : llvm::zip(wait->getResults(), *destinations)) {
       for (Value operand : start->getOperands())
-        if (isa<RankedTensorType>(operand.getType()) &&
-            places[getOwner(operand)].overlaps(place))
+        if (isa<RankedTensorType>(operand.getType()) && places[getOwner(operand)].overlaps(place))
           return start->emitOpError("goes to bytes that it comes from");
       claim(place, result.getAsOpaquePointer());
     }
@@ -379,9 +377,8 @@ private:
       if (int64_t height = planned.getArenaBytes()[space];
           lowest[space] < 0 || highest[space] > height)
         return emitError(module.getLoc())
-               << "places buffers from byte " << lowest[space] << " to " << highest[space]
-               << " of " << stringifySpace(static_cast<Space>(space)) << " memory, expected 0 to "
-               << height;
+               << "places buffers from byte " << lowest[space] << " to " << highest[space] << " of "
+               << stringifySpace(static_cast<Space>(space)) << " memory, expected 0 to " << height;
     return success();
   }
 
@@ -418,7 +415,7 @@ private:
 struct VerifyPlannedPass : public mlir::memopt::impl::VerifyPlannedPassBase<VerifyPlannedPass> {
   void runOnOperation() override {
     FailureOr<StepModel> step = StepModel::create(getOperation());
-    if (failed(step) || failed(Simulation(*step).run()))
+    if (failed(step) || failed(verifyKernelGraph(*step)) || failed(Simulation(*step).run()))
       signalPassFailure();
     markAllAnalysesPreserved();
   }

@@ -7,11 +7,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/Arena.h"
+#include "memopt-runtime/AllocationCounter.h"
+#include "memopt-runtime/AvailableMemory.h"
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <limits>
 #include <string>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -29,26 +29,6 @@ static unsigned char getPattern(int64_t offset) {
       0x51 + (position * 7 + (position >> 6) * 13 + (position >> 12) * 29) % 46);
 }
 
-/// The first number that `format` finds in a file of the system; a huge one when there is none.
-static int64_t readSystemNumber(const char *path, const char *format) {
-  long long value = std::numeric_limits<int64_t>::max();
-  if (FILE *file = std::fopen(path, "re")) {
-    char line[256];
-    while (std::fgets(line, sizeof line, file))
-      if (std::sscanf(line, format, &value) == 1)
-        break;
-    std::fclose(file);
-  }
-  return value;
-}
-
-/// Bytes that can be had without pushing the machine into swap, nor the container beyond its limit.
-static int64_t getAvailableMemory() {
-  int64_t kib = readSystemNumber("/proc/meminfo", "MemAvailable: %lld kB");
-  int64_t limit = readSystemNumber("/sys/fs/cgroup/memory.max", "%lld");
-  return std::min(kib > std::numeric_limits<int64_t>::max() / 1024 ? kib : kib * 1024, limit);
-}
-
 StatusOr<std::unique_ptr<Arena>> HostArena::allocate(int64_t bytes, bool isChecked) {
   std::unique_ptr<HostArena> arena(new HostArena());
   if (bytes == 0)
@@ -58,7 +38,8 @@ StatusOr<std::unique_ptr<Arena>> HostArena::allocate(int64_t bytes, bool isCheck
   int64_t available = getAvailableMemory();
   if (bytes > available)
     return environmentError("the arena takes " + std::to_string(bytes) +
-                            " bytes, this machine has " + std::to_string(available) + " available");
+                            " bytes, this machine or its control group has " +
+                            std::to_string(available) + " available");
   int64_t page = ::sysconf(_SC_PAGESIZE);
   int64_t mappedBytes = roundUp(bytes, page), totalBytes = mappedBytes + 2 * page;
   void *address = ::mmap(nullptr, size_t(totalBytes), PROT_NONE,

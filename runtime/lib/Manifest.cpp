@@ -103,6 +103,7 @@ static Status readHead(const JsonView &root, Manifest &manifest) {
                     ", expected 1 to 1048576");
   if (root.has("optimizer") && root.raw()["optimizer"].is_object()) {
     MEMOPT_ASSIGN_OR_RETURN(JsonView optimizer, root.get("optimizer"));
+    MEMOPT_ASSIGN_OR_RETURN(manifest.optimizer, readStringOr(optimizer, "name", ""));
     MEMOPT_ASSIGN_OR_RETURN(manifest.learningRate, readOptionalNumber(optimizer, "lr"));
   }
   return Status::ok();

@@ -42,6 +42,18 @@ static Status checkNames(const std::vector<Spec> &specs, const char *kind) {
   return Status::ok();
 }
 
+/// Names in a checkpoint must differ, all variables together, and be ones that its files can hold:
+/// that should not turn out at the first save.
+static Status checkCheckpointNames(const Manifest &manifest) {
+  std::set<std::string> seen = {"__metadata__"};
+  for (const VariableSpec &variable : manifest.variables)
+    for (const std::string &name : variable.names)
+      if (!seen.insert(name).second)
+        return badInput("variable " + quote(variable.name) + " has the name " + quote(name) +
+                        " in checkpoints, which is taken");
+  return Status::ok();
+}
+
 /// Variables that the runtime writes must have the type it writes.
 static Status checkHyperparameters(const Manifest &manifest) {
   static const char *const counts[] = {"step", "seed", "sample_offset"};
@@ -130,6 +142,7 @@ Status memopt::checkManifest(Manifest &manifest) {
   MEMOPT_RETURN_IF_ERROR(checkNames(manifest.inputs, "inputs"));
   MEMOPT_RETURN_IF_ERROR(checkNames(manifest.variables, "variables"));
   MEMOPT_RETURN_IF_ERROR(checkNames(manifest.gradients, "gradients"));
+  MEMOPT_RETURN_IF_ERROR(checkCheckpointNames(manifest));
   MEMOPT_RETURN_IF_ERROR(checkOverlaps(manifest));
   MEMOPT_RETURN_IF_ERROR(checkHyperparameters(manifest));
   MEMOPT_RETURN_IF_ERROR(checkIndexFault(manifest));

@@ -13,6 +13,9 @@
 
 using namespace memopt;
 
+/// Far above what a program of many thousand instructions needs.
+static constexpr size_t maxManifestBytes = size_t(256) << 20;
+
 namespace {
 struct FreeString {
   void operator()(char *text) const { std::free(text); }
@@ -62,8 +65,9 @@ StatusOr<std::shared_ptr<const Package>> Package::load(const std::string &folder
   auto loadAll = [&](Package &package) -> Status {
     if (!isFolder(folder))
       return badInput("not a folder; a package is a folder NAME.memopt written by memopt-compile");
-    MEMOPT_ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(folder + "/manifest.json"));
-    StatusOr<Manifest> manifest = parseManifest(file.text());
+    MEMOPT_ASSIGN_OR_RETURN(std::string text,
+                            readFile(folder + "/manifest.json", maxManifestBytes));
+    StatusOr<Manifest> manifest = parseManifest(text);
     if (!manifest.isOk())
       return manifest.takeStatus().withContext("'manifest.json'");
     package.manifest = *std::move(manifest);

@@ -9,6 +9,8 @@
 #include "memopt-runtime/Safetensors.h"
 #include "memopt-runtime/Json.h"
 #include <algorithm>
+#include <cassert>
+#include <set>
 #include <tuple>
 
 using namespace memopt;
@@ -135,36 +137,87 @@ const SafetensorsEntry *SafetensorsFile::find(const std::string &name) const {
 // Writing
 //===----------------------------------------------------------------------===//
 
+/// The text of a header from the tensors in the order of their places.
+static StatusOr<std::string> printHeader(const std::vector<TensorToWrite> &tensors,
+                                         const SafetensorsLayout &layout) {
+  std::string text = R"({"__metadata__":{"format":"pt"})";
+  std::set<std::string_view> names = {"__metadata__"};
+  for (size_t i : layout.order) {
+    const TensorToWrite &tensor = tensors[i];
+    if (!names.insert(tensor.name).second)
+      return badInput(tensor.name == "__metadata__"
+                          ? "a tensor is named '__metadata__', which the format keeps for itself"
+                          : "there are two tensors named " + quote(tensor.name));
+    const SafetensorsLayout::Place &place = layout.places[i];
+    nlohmann::ordered_json entry = {{"dtype", getSafetensorsName(tensor.dtype)},
+                                    {"shape", tensor.shape},
+                                    {"data_offsets", {place.offset, place.offset + place.bytes}}};
+    try {
+      text += "," + json(tensor.name).dump() + ":" + entry.dump();
+    } catch (const json::exception &) {
+      return badInput("the name " + quote(tensor.name) + " is not valid UTF-8");
+    }
+  }
+  text += "}";
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  if (text.size() > maxHeaderBytes)
+    return badInput("names and shapes take " + std::to_string(text.size()) +
+                    " bytes, the format allows " + std::to_string(maxHeaderBytes));
+  return text;
+}
+
+StatusOr<SafetensorsLayout> SafetensorsLayout::plan(const std::vector<TensorToWrite> &tensors) {
+  SafetensorsLayout layout;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    layout.order.push_back(i);
+  // Wide elements first: behind a padded header every tensor is then aligned.
+  std::sort(layout.order.begin(), layout.order.end(), [&](size_t a, size_t b) {
+    return std::make_tuple(-getByteSize(tensors[a].dtype), a) <
+           std::make_tuple(-getByteSize(tensors[b].dtype), b);
+  });
+  layout.places.resize(tensors.size());
+  for (size_t i : layout.order) {
+    MEMOPT_ASSIGN_OR_RETURN(int64_t bytes, getTensorBytes(tensors[i].dtype, tensors[i].shape));
+    layout.places[i] = {layout.bytes, bytes};
+    if (__builtin_add_overflow(layout.bytes, bytes, &layout.bytes))
+      return badInput("the tensors' bytes together do not fit 64 bits");
+  }
+  MEMOPT_ASSIGN_OR_RETURN(std::string header, printHeader(tensors, layout));
+  for (int i = 0; i < 8; ++i)
+    layout.head += char(uint64_t(header.size()) >> 8 * i & 255);
+  layout.head += header;
+  auto headBytes = int64_t(layout.head.size());
+  for (Place &place : layout.places)
+    place.offset += headBytes;
+  if (__builtin_add_overflow(layout.bytes, headBytes, &layout.bytes))
+    return badInput("the tensors' bytes together do not fit 64 bits");
+  return layout;
+}
+
 Status memopt::writeSafetensors(const std::string &path,
                                 const std::vector<TensorToWrite> &tensors) {
-  std::vector<const TensorToWrite *> order;
-  for (const TensorToWrite &tensor : tensors)
-    order.push_back(&tensor);
-  // Wide elements first: with the header padded to 8 bytes every tensor is then aligned.
-  std::sort(order.begin(), order.end(), [](const TensorToWrite *a, const TensorToWrite *b) {
-    return std::make_tuple(-getByteSize(a->dtype), a) < std::make_tuple(-getByteSize(b->dtype), b);
-  });
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  header["__metadata__"] = {{"format", "pt"}};
-  int64_t offset = 0;
-  std::vector<int64_t> sizes;
-  for (const TensorToWrite *tensor : order) {
-    MEMOPT_ASSIGN_OR_RETURN(int64_t bytes, getTensorBytes(tensor->dtype, tensor->shape));
-    header[tensor->name] = {{"dtype", getSafetensorsName(tensor->dtype)},
-                            {"shape", tensor->shape},
-                            {"data_offsets", {offset, offset + bytes}}};
-    sizes.push_back(bytes);
-    offset += bytes;
-  }
-  std::string text = header.dump(-1, ' ', false, json::error_handler_t::replace);
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  std::string length;
-  for (int i = 0; i < 8; ++i)
-    length += char(uint64_t(text.size()) >> 8 * i & 255);
+  StatusOr<SafetensorsLayout> layout = SafetensorsLayout::plan(tensors);
+  if (!layout.isOk())
+    return layout.takeStatus().withContext(quote(path));
   MEMOPT_ASSIGN_OR_RETURN(AtomicFileWriter writer, AtomicFileWriter::create(path));
-  MEMOPT_RETURN_IF_ERROR(writer.write(length.data(), length.size()));
-  MEMOPT_RETURN_IF_ERROR(writer.write(text.data(), text.size()));
-  for (size_t i = 0; i < order.size(); ++i)
-    MEMOPT_RETURN_IF_ERROR(writer.write(order[i]->data, size_t(sizes[i])));
+  MEMOPT_RETURN_IF_ERROR(writer.write(layout->head.data(), layout->head.size()));
+  for (size_t i : layout->order)
+    MEMOPT_RETURN_IF_ERROR(writer.write(tensors[i].data, size_t(layout->places[i].bytes)));
   return writer.commit();
 }
+
+StatusOr<SafetensorsWriter> SafetensorsWriter::create(const std::string &path,
+                                                      SafetensorsLayout layout) {
+  MEMOPT_ASSIGN_OR_RETURN(Descriptor file, createNewFile(path));
+  MEMOPT_RETURN_IF_ERROR(reserveSpace(file, path, layout.bytes));
+  MEMOPT_RETURN_IF_ERROR(writeAt(file, path, layout.head.data(), layout.head.size(), 0));
+  return SafetensorsWriter(path, std::move(layout), std::move(file));
+}
+
+Status SafetensorsWriter::write(size_t tensor, int64_t begin, const void *data, int64_t size) {
+  const SafetensorsLayout::Place &place = layout.places[tensor];
+  assert(begin >= 0 && size >= 0 && begin <= place.bytes && size <= place.bytes - begin);
+  return writeAt(file, path, data, size_t(size), place.offset + begin);
+}
+
+Status SafetensorsWriter::finish() { return syncAndClose(std::move(file), path); }

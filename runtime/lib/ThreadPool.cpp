@@ -12,6 +12,8 @@
 #include <climits>
 #include <cstdlib>
 #include <linux/futex.h>
+#include <mutex>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <system_error>
@@ -142,6 +144,25 @@ StatusOr<std::unique_ptr<ThreadPool>> ThreadPool::create(int threads, int team,
                             "); raise the limit (ulimit -u, or that of a control group)");
   }
   return pool;
+}
+
+int memopt::countStartableThreads(int wanted) {
+  std::mutex hold;
+  hold.lock();
+  std::vector<pthread_t> started;
+  for (pthread_t thread; int(started.size()) < wanted; started.push_back(thread)) {
+    // All of them live at once: that is what is limited.
+    auto wait = [](void *mutex) -> void * {
+      std::lock_guard<std::mutex> guard(*static_cast<std::mutex *>(mutex));
+      return nullptr;
+    };
+    if (::pthread_create(&thread, nullptr, wait, &hold) != 0)
+      break;
+  }
+  hold.unlock();
+  for (pthread_t thread : started)
+    ::pthread_join(thread, nullptr);
+  return int(started.size());
 }
 
 ThreadPool::~ThreadPool() {

@@ -1,4 +1,4 @@
-// RUN: memopt-opt %s --split-input-file --memopt-choose-layout --allow-unregistered-dialect | FileCheck %s
+// RUN: memopt-opt %s --split-input-file --memopt-choose-layout | FileCheck %s
 
 // Between convolutions nothing moves; the step's argument is transposed once, the result back.
 
@@ -112,7 +112,7 @@ func.func @backward(%x: tensor<2x3x8xf32>, %g: tensor<2x4x8xf32>, %w: tensor<4x3
 // Ops that need one order get it, also from inside regions; masks keep their bits.
 
 // CHECK-LABEL: func.func @borders
-func.func @borders(%x: tensor<2x3x4x4xf32>, %w: tensor<4x3x1x1xf32>, %seed: tensor<i64>) -> tensor<2x4x16xf32> {
+func.func @borders(%x: tensor<2x3x4x4xf32>, %w: tensor<4x3x1x1xf32>, %seed: tensor<i64>) -> (tensor<2x4x16xf32>, tensor<2xf32>) {
   %0 = memopt.convolution %x, %w {strides = array<i64: 1, 1>, padding_low = array<i64: 0, 0>,
     padding_high = array<i64: 0, 0>, dilations = array<i64: 1, 1>, groups = 1 : i64}
     : (tensor<2x3x4x4xf32>, tensor<4x3x1x1xf32>) -> tensor<2x4x4x4xf32>
@@ -125,14 +125,20 @@ func.func @borders(%x: tensor<2x3x4x4xf32>, %w: tensor<4x3x1x1xf32>, %seed: tens
   // CHECK: %[[S:.*]] = arith.select
   %1 = arith.select %mask, %0, %zero : tensor<2x4x4x4xi1>, tensor<2x4x4x4xf32>
   // CHECK: %[[T:.*]] = memopt.transpose %[[S]] {permutation = array<i64: 0, 3, 1, 2>}
-  // CHECK: "foreign.region"
-  // CHECK-NEXT: "foreign.use"(%[[T]])
-  "foreign.region"() ({ "foreign.use"(%1) : (tensor<2x4x4x4xf32>) -> () }) : () -> ()
+  // CHECK: linalg.generic
+  // CHECK: tensor.extract %[[T]]
+  %empty = tensor.empty() : tensor<2xf32>
+  %diagonal = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%empty : tensor<2xf32>) {
+  ^bb0(%o: f32):
+    %i = linalg.index 0 : index
+    %v = tensor.extract %1[%i, %i, %i, %i] : tensor<2x4x4x4xf32>
+    linalg.yield %v : f32
+  } -> tensor<2xf32>
   // CHECK: %[[F:.*]] = tensor.collapse_shape %[[S]] {{\[}}[0], [1, 2], [3]] : tensor<2x4x4x4xf32> into tensor<2x16x4xf32>
   %2 = tensor.collapse_shape %1 [[0], [1], [2, 3]] : tensor<2x4x4x4xf32> into tensor<2x4x16xf32>
   // CHECK: %[[R:.*]] = memopt.transpose %[[F]] {permutation = array<i64: 0, 2, 1>}
   // CHECK: return %[[R]]
-  return %2 : tensor<2x4x16xf32>
+  return %2, %diagonal : tensor<2x4x16xf32>, tensor<2xf32>
 }
 
 // -----

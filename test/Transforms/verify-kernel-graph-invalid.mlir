@@ -13,3 +13,31 @@ func.func @view(%x: tensor<4x2xf32>) -> tensor<2x4xf32> {
   %0 = memopt.transpose %x {permutation = array<i64: 1, 0>} : (tensor<4x2xf32>) -> tensor<2x4xf32>
   return %0 : tensor<2x4xf32>
 }
+
+// -----
+
+// expected-error @+1 {{the step's tensors and workspaces have 2^56 bytes or more in all}}
+func.func @more_than_a_sum_holds(%x: tensor<281474976710656xf64>) -> tensor<1x281474976710656xf64> {
+  %0 = tensor.expand_shape %x [[0, 1]] output_shape [1, 281474976710656] : tensor<281474976710656xf64> into tensor<1x281474976710656xf64>
+  %1 = tensor.collapse_shape %0 [[0, 1]] : tensor<1x281474976710656xf64> into tensor<281474976710656xf64>
+  %2 = tensor.expand_shape %1 [[0, 1]] output_shape [1, 281474976710656] : tensor<281474976710656xf64> into tensor<1x281474976710656xf64>
+  %3 = tensor.collapse_shape %2 [[0, 1]] : tensor<1x281474976710656xf64> into tensor<281474976710656xf64>
+  %4 = tensor.expand_shape %3 [[0, 1]] output_shape [1, 281474976710656] : tensor<281474976710656xf64> into tensor<1x281474976710656xf64>
+  %5 = tensor.collapse_shape %4 [[0, 1]] : tensor<1x281474976710656xf64> into tensor<281474976710656xf64>
+  %6 = tensor.expand_shape %5 [[0, 1]] output_shape [1, 281474976710656] : tensor<281474976710656xf64> into tensor<1x281474976710656xf64>
+  %7 = tensor.collapse_shape %6 [[0, 1]] : tensor<1x281474976710656xf64> into tensor<281474976710656xf64>
+  %8 = tensor.expand_shape %7 [[0, 1]] output_shape [1, 281474976710656] : tensor<281474976710656xf64> into tensor<1x281474976710656xf64>
+  %9 = tensor.collapse_shape %8 [[0, 1]] : tensor<1x281474976710656xf64> into tensor<281474976710656xf64>
+  %10 = tensor.expand_shape %9 [[0, 1]] output_shape [1, 281474976710656] : tensor<281474976710656xf64> into tensor<1x281474976710656xf64>
+  %11 = tensor.collapse_shape %10 [[0, 1]] : tensor<1x281474976710656xf64> into tensor<281474976710656xf64>
+  %12 = tensor.expand_shape %11 [[0, 1]] output_shape [1, 281474976710656] : tensor<281474976710656xf64> into tensor<1x281474976710656xf64>
+  %13 = tensor.collapse_shape %12 [[0, 1]] : tensor<1x281474976710656xf64> into tensor<281474976710656xf64>
+  %14 = tensor.expand_shape %13 [[0, 1]] output_shape [1, 281474976710656] : tensor<281474976710656xf64> into tensor<1x281474976710656xf64>
+  %15 = tensor.collapse_shape %14 [[0, 1]] : tensor<1x281474976710656xf64> into tensor<281474976710656xf64>
+  %16 = tensor.expand_shape %15 [[0, 1]] output_shape [1, 281474976710656] : tensor<281474976710656xf64> into tensor<1x281474976710656xf64>
+  %17 = tensor.collapse_shape %16 [[0, 1]] : tensor<1x281474976710656xf64> into tensor<281474976710656xf64>
+  %18 = tensor.expand_shape %17 [[0, 1]] output_shape [1, 281474976710656] : tensor<281474976710656xf64> into tensor<1x281474976710656xf64>
+  %19 = tensor.collapse_shape %18 [[0, 1]] : tensor<1x281474976710656xf64> into tensor<281474976710656xf64>
+  %20 = tensor.expand_shape %19 [[0, 1]] output_shape [1, 281474976710656] : tensor<281474976710656xf64> into tensor<1x281474976710656xf64>
+  return %20 : tensor<1x281474976710656xf64>
+}

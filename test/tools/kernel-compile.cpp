@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Each function of the input holds one memopt.kernel. The shared object exports a function of that
-// name, which takes a pointer to a memopt_step and then pointers to the kernel's operands and results.
-// In a function of several kernels the others get numbers behind the name. An attribute
+// name, which takes a pointer to a memopt_step and then pointers to the kernel's operands and
+// results. In a function of several kernels the others get numbers behind the name. An attribute
 // `test.result_buffers` on the function says which operand's buffer each result takes.
 //
 //===----------------------------------------------------------------------===//
@@ -114,7 +114,7 @@ int main(int argc, char **argv) {
     lap("convert");
     program->print(llvm::outs());
   }
-  if (!output.empty() && failed(emitSharedObject(*program, {*cpu, threads}, output)))
+  if (!output.empty() && emitSharedObject(*program, {*cpu, threads}, output) != Emission::Done)
     return 1;
   lap("emit");
   return 0;

@@ -16,11 +16,11 @@
 
 #include "CalibrationGraphs.h"
 
+#include "memopt-runtime/Files.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Conversion/ObjectEmission.h"
 #include "memopt/Package/Package.h"
-#include "memopt/Package/Program.h"
 #include "memopt/Target/Cpu/ProfileFit.h"
 
 #include "mlir/Parser/Parser.h"
@@ -38,7 +38,7 @@ using namespace mlir::memopt;
 using namespace ::memopt::tool;
 
 namespace {
-enum ExitCode { kDone = 0, kBadInput = 1, kEnvironment = 3 };
+using ::memopt::StatusCode;
 
 /// A calibration graph, planned, with what its instructions do.
 struct PlannedGraph {
@@ -56,17 +56,19 @@ public:
       llvm::sys::fs::remove_directories(folder);
   }
 
-  int run(const char *program) {
+  StatusCode run(const char *program) {
     if (!findRunner(program) || !makeFolder())
-      return kEnvironment;
+      return StatusCode::Environment;
     for (const CalibrationGraph &graph : makeCalibrationGraphs()) {
-      std::optional<PlannedGraph> planned = compile(graph);
-      if (!planned)
-        return kBadInput;
-      if (!measure(graph, *planned))
-        return kEnvironment;
+      PlannedGraph planned;
+      if (StatusCode code = compile(graph, planned); code != StatusCode::Ok) {
+        fail("calibration graph '" + graph.name + "' does not compile");
+        return code;
+      }
+      if (!measure(graph, planned))
+        return StatusCode::Environment;
     }
-    return writeProfile() ? kDone : kEnvironment;
+    return writeProfile() ? StatusCode::Ok : StatusCode::Environment;
   }
 
 private:
@@ -77,8 +79,8 @@ private:
 
   bool findRunner(const char *program);
   bool makeFolder();
-  std::optional<PlannedGraph> compile(const CalibrationGraph &graph);
-  bool writePackage(ModuleOp planned);
+  StatusCode compile(const CalibrationGraph &graph, PlannedGraph &planned);
+  StatusCode writePackage(ModuleOp planned);
   bool measure(const CalibrationGraph &graph, const PlannedGraph &planned);
   bool runPackage(int steps);
   bool readTrace(size_t instructions, std::vector<std::vector<double>> &seconds);
@@ -123,8 +125,7 @@ bool Calibration::makeFolder() {
 // One graph
 //===----------------------------------------------------------------------===//
 
-std::optional<PlannedGraph> Calibration::compile(const CalibrationGraph &graph) {
-  PlannedGraph planned;
+StatusCode Calibration::compile(const CalibrationGraph &graph, PlannedGraph &planned) {
   planned.module = parseSourceString<ModuleOp>(graph.text, &context, graph.name);
   if (planned.module)
     (*planned.module)
@@ -137,33 +138,29 @@ std::optional<PlannedGraph> Calibration::compile(const CalibrationGraph &graph) 
   buildKernelPipeline(manager, pipeline);
   buildSchedulePipeline(manager, pipeline);
   buildPlanPipeline(manager, pipeline);
-  if (!planned.module || failed(manager.run(*planned.module)) || !writePackage(*planned.module)) {
-    fail("calibration graph '" + graph.name + "' does not compile");
-    return std::nullopt;
-  }
+  if (!planned.module || failed(manager.run(*planned.module)))
+    return StatusCode::BadInput;
+  if (StatusCode code = writePackage(*planned.module); code != StatusCode::Ok)
+    return code;
   KernelGraph kernels(StepModel::create(*planned.module)->getFunction());
   for (Operation *op : kernels.getInstructions()) {
     auto instruction = cast<InstructionOpInterface>(op);
     planned.work.push_back(instruction.getWork());
     planned.kinds.push_back(instruction.getKindName());
   }
-  return planned;
+  return StatusCode::Ok;
 }
 
-bool Calibration::writePackage(ModuleOp planned) {
+StatusCode Calibration::writePackage(ModuleOp planned) {
   ProgramOptions program;
   program.threads = options.compilerThreads;
   ManifestOptions manifest;
   FailureOr<std::string> processor = resolveProcessor(options.targetFeatures, error);
   if (failed(processor))
-    return false;
+    return StatusCode::BadInput;
   manifest.mode = "train";
   manifest.targetFeatures = *processor;
-  std::string package = pathOf("step.memopt");
-  if (std::error_code code = llvm::sys::fs::create_directories(package))
-    return fail(package + ": " + code.message());
-  return succeeded(writePackageData(planned, manifest, package)) &&
-         succeeded(writeProgram(planned, program, pathOf("step.memopt/program.so")));
+  return mlir::memopt::writePackage(planned, manifest, program, pathOf("step.memopt"));
 }
 
 /// A learning rate of zero keeps all values as they were, so that no step is unlike the others.
@@ -255,15 +252,9 @@ llvm::json::Object Calibration::describe(const ProfileFit &fit) const {
 }
 
 bool Calibration::writeJson(const std::string &path, llvm::json::Object object) {
-  std::error_code code;
-  llvm::raw_fd_ostream out(path, code);
-  if (!code) {
-    out << llvm::formatv("{0:2}\n", llvm::json::Value(std::move(object)));
-    out.close();
-    code = out.error();
-    out.clear_error();
-  }
-  return !code || fail(path + ": " + code.message());
+  ::memopt::Status status = ::memopt::writeFileAtomically(
+      path, llvm::formatv("{0:2}\n", llvm::json::Value(std::move(object))).str());
+  return status.isOk() || fail(status.getMessage());
 }
 
 bool Calibration::writeProfile() {
@@ -289,7 +280,7 @@ bool Calibration::writeProfile() {
   return true;
 }
 
-int ::memopt::tool::calibrate(MLIRContext &context, const CompileOptions &options,
-                              const char *program, std::string &error) {
+auto ::memopt::tool::calibrate(MLIRContext &context, const CompileOptions &options,
+                               const char *program, std::string &error) -> StatusCode {
   return Calibration(context, options, error).run(program);
 }

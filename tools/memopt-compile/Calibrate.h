@@ -11,16 +11,18 @@
 
 #include "Options.h"
 
+#include "memopt-runtime/Status.h"
+
 #include "mlir/IR/MLIRContext.h"
 
 namespace memopt::tool {
 
 /// Compiles the calibration graphs with the options given, runs them with the memopt-run that lies
 /// beside `program` (argv[0]), fits the rates of a profile to the times of their instructions, and
-/// writes it to options.calibrationPath. Says on standard output what it does. Returns the exit
-/// code, with the error in `error`.
-int calibrate(mlir::MLIRContext &context, const CompileOptions &options, const char *program,
-              std::string &error);
+/// writes it to options.calibrationPath. Says on standard output what it does. A failure stands in
+/// `error`.
+StatusCode calibrate(mlir::MLIRContext &context, const CompileOptions &options, const char *program,
+                     std::string &error);
 
 } // namespace memopt::tool
 

@@ -9,30 +9,36 @@
 #include "Calibrate.h"
 #include "Options.h"
 
+#include "memopt-runtime/Files.h"
+#include "memopt-runtime/ThreadPool.h"
 #include "memopt/Conversion/ObjectEmission.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Import/Pt2.h"
 #include "memopt/Package/Package.h"
 #include "memopt/Package/PlanReport.h"
-#include "memopt/Package/Program.h"
 #include "memopt/Pipelines/Pipelines.h"
+#include "memopt/Support/InputFile.h"
 #include "memopt/Transforms/Frontier.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
-#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/InitLLVM.h"
-#include "llvm/Support/Path.h"
 #include "llvm/Support/ThreadPool.h"
 #include "llvm/Support/raw_ostream.h"
+
+#include <csignal>
+#include <cstring>
+#include <new>
+#include <unistd.h>
 
 using namespace mlir;
 using namespace ::memopt::tool;
 
 namespace {
-enum ExitCode { kDone = 0, kBadInput = 1, kDoesNotFit = 2, kEnvironment = 3 };
+using ::memopt::StatusCode;
 
 /// Notes and remarks go out as they come; the error itself is kept for the last line.
 class ErrorCollector {
@@ -75,45 +81,53 @@ public:
 
   int calibrate(const char *program) {
     std::string error;
-    int code = ::memopt::tool::calibrate(context, options, program, error);
+    StatusCode code = ::memopt::tool::calibrate(context, options, program, error);
     if (errors.last.empty())
       errors.last = error;
-    return finish(static_cast<ExitCode>(code));
+    return finish(code);
   }
 
-  int run() {
-    if (failed(load()) || failed(runPasses(mlir::memopt::buildBatchPipeline)) ||
-        (options.emit == Emit::Graph && failed(print())))
-      return finish(kBadInput);
-    if (options.emit == Emit::Graph)
-      return finish(kDone);
-    if (!options.evaluate && failed(runPasses(mlir::memopt::buildJointPipeline)))
-      return finish(kBadInput);
-    if (options.emit == Emit::Joint)
-      return finish(succeeded(print()) ? kDone : kBadInput);
-    if (failed(runPasses(mlir::memopt::buildKernelPipeline)))
-      return finish(kBadInput);
-    if (options.emit == Emit::Kernels)
-      return finish(succeeded(print()) ? kDone : kBadInput);
-    if (failed(runPasses(mlir::memopt::buildSchedulePipeline)))
-      return finish(kBadInput);
-    if (options.frontierPoints > 0)
-      return finish(succeeded(writeFrontier()) ? kDone : kEnvironment);
-    if (failed(runPasses(mlir::memopt::buildPlanPipeline)))
-      return finish(isOverBudget() ? kDoesNotFit : kBadInput);
-    if (failed(report()))
-      return finish(kEnvironment);
-    if (options.emit == Emit::Planned)
-      return finish(succeeded(print()) ? kDone : kBadInput);
-    return finish(succeeded(writePackage()) ? kDone : kEnvironment);
-  }
+  int run() { return finish(compile()); }
 
 private:
-  LogicalResult load() {
-    if (failed(readModel()))
-      return failure();
+  StatusCode compile() {
+    if (StatusCode code = load(); code != StatusCode::Ok)
+      return code;
+    if (failed(runPasses(mlir::memopt::buildBatchPipeline)))
+      return StatusCode::BadInput;
+    if (options.emit == Emit::Graph)
+      return print();
+    if (!options.evaluate && failed(runPasses(mlir::memopt::buildJointPipeline)))
+      return StatusCode::BadInput;
+    if (options.emit == Emit::Joint)
+      return print();
+    if (failed(runPasses(mlir::memopt::buildKernelPipeline)))
+      return StatusCode::BadInput;
+    if (options.emit == Emit::Kernels)
+      return print();
+    if (failed(runPasses(mlir::memopt::buildSchedulePipeline)))
+      return StatusCode::BadInput;
+    if (options.frontierPoints > 0)
+      return writeFrontier();
+    if (failed(runPasses(mlir::memopt::buildPlanPipeline)))
+      return isOverBudget() ? StatusCode::DoesNotFit : StatusCode::BadInput;
+    if (StatusCode code = report(); code != StatusCode::Ok)
+      return code;
+    return options.emit == Emit::Planned ? print() : writePackage();
+  }
+
+  StatusCode load() {
+    FailureOr<std::string> resolved =
+        mlir::memopt::resolveProcessor(options.targetFeatures, errors.last);
+    if (failed(resolved))
+      return StatusCode::BadInput;
+    processor = *resolved;
+    program.threads = options.compilerThreads;
+    program.isInstrumented = options.isInstrumented;
+    if (llvm::Error error = readModel())
+      return keep(std::move(error));
     setTarget();
-    return success();
+    return StatusCode::Ok;
   }
 
   void setTarget() {
@@ -123,24 +137,37 @@ private:
                                                   options.runThreads, options.reference, profile));
   }
 
-  LogicalResult readModel() {
-    if (StringRef(options.input).ends_with(".mlir")) {
-      module = parseSourceFile<ModuleOp>(options.input, &context);
-      if (!module && errors.last.empty())
-        errors.last = options.input + ": cannot be read";
-      return success(static_cast<bool>(module));
-    }
+  llvm::Error readModel() {
+    if (StringRef(options.input).ends_with(".mlir"))
+      return parseModel();
     ::memopt::pt2::ImportOptions import;
     import.loss = options.loss;
     import.evaluate = options.evaluate;
     import.dropout = options.dropout;
-    auto imported = ::memopt::pt2::importPt2(context, options.input, import);
-    if (!imported) {
-      errors.last = llvm::toString(imported.takeError());
-      return failure();
-    }
-    module = std::move(*imported);
-    return success();
+    return ::memopt::pt2::importPt2(context, options.input, import).moveInto(module);
+  }
+
+  llvm::Error parseModel() {
+    auto text = ::memopt::readInputFile(options.input, /*isText=*/true);
+    if (!text)
+      return llvm::joinErrors(llvm::createStringError(options.input + ": cannot be read"),
+                              text.takeError());
+    module = parseSourceString<ModuleOp>((*text)->getBuffer(), &context, options.input);
+    return module ? llvm::Error::success()
+                  : llvm::createStringError(options.input + ": cannot be read");
+  }
+
+  /// Remembers what to print last; the diagnostics of a parser say more than an error.
+  StatusCode keep(llvm::Error error) {
+    std::string text;
+    bool isMachine = false;
+    llvm::handleAllErrors(std::move(error), [&](const llvm::StringError &part) {
+      text += (text.empty() ? "" : ": ") + part.getMessage();
+      isMachine |= ::memopt::isMachineError(part.convertToErrorCode());
+    });
+    if (errors.last.empty())
+      errors.last = text;
+    return isMachine ? StatusCode::Environment : StatusCode::BadInput;
   }
 
   LogicalResult runPasses(void (*build)(OpPassManager &, const mlir::memopt::PipelineOptions &)) {
@@ -156,105 +183,148 @@ private:
            planned.getArenaBytesOf(Space::Device) > options.deviceBudget;
   }
 
-  LogicalResult print() {
+  StatusCode print() {
     OpPrintingFlags flags;
     flags.elideLargeElementsAttrs(16).elideLargeResourceString(16).enableDebugInfo(false);
     module->print(llvm::outs(), flags);
     llvm::outs() << "\n";
-    return success();
+    return finishOutput();
   }
 
-  LogicalResult report() {
+  /// What was printed must have arrived.
+  StatusCode finishOutput() {
+    llvm::outs().flush();
+    if (!llvm::outs().has_error())
+      return StatusCode::Ok;
+    errors.last = "standard output: " + llvm::outs().error().message();
+    llvm::outs().clear_error();
+    return StatusCode::Environment;
+  }
+
+  StatusCode report() {
     if (options.explain)
       llvm::errs() << mlir::memopt::explainPlan(*module);
     if (options.reportPath.empty())
-      return success();
+      return StatusCode::Ok;
     return writeText(
         options.reportPath,
         llvm::formatv("{0:2}\n", llvm::json::Value(mlir::memopt::describePlan(*module))).str());
   }
 
-  LogicalResult writeFrontier() {
+  StatusCode writeFrontier() {
     FailureOr<mlir::memopt::Frontier> frontier = mlir::memopt::Frontier::compute(
         *module, mlir::memopt::BudgetOptions(), options.frontierPoints);
     if (failed(frontier))
-      return failure();
+      return StatusCode::BadInput;
     llvm::outs() << frontier->toText();
     if (options.frontierPath.empty())
-      return success();
+      return finishOutput();
     std::string json = llvm::formatv("{0:2}\n", llvm::json::Value(frontier->toJson())).str();
-    return success(succeeded(writeText(options.frontierPath + ".json", json)) &&
-                   succeeded(writeText(options.frontierPath + ".svg", frontier->toSvg())));
+    if (StatusCode code = writeText(options.frontierPath + ".json", json); code != StatusCode::Ok)
+      return code;
+    if (StatusCode code = writeText(options.frontierPath + ".svg", frontier->toSvg());
+        code != StatusCode::Ok)
+      return code;
+    return finishOutput();
   }
 
-  LogicalResult writeText(const std::string &path, StringRef text) {
-    std::error_code error;
-    llvm::raw_fd_ostream out(path, error);
-    if (!error) {
-      out << text;
-      out.close();
-      error = out.error();
-      out.clear_error();
-    }
-    if (error)
-      errors.last = path + ": " + error.message();
-    return success(!error);
+  StatusCode writeText(const std::string &path, StringRef text) {
+    llvm::outs().flush(); // the path may be that of the same file
+    ::memopt::Status status = ::memopt::writeFileAtomically(path, text);
+    if (!status.isOk())
+      errors.last = status.getMessage();
+    return status.getCode();
   }
 
-  LogicalResult writePackage() {
-    mlir::memopt::ProgramOptions program;
-    program.threads = options.compilerThreads;
-    program.isInstrumented = options.isInstrumented;
+  StatusCode writePackage() {
     if (options.emit == Emit::Llvm)
-      return mlir::memopt::printProgram(*module, program, llvm::outs());
-    FailureOr<std::string> processor =
-        mlir::memopt::resolveProcessor(options.targetFeatures, errors.last);
-    if (failed(processor))
-      return failure();
-    if (std::error_code error = llvm::sys::fs::create_directories(options.output)) {
-      errors.last = options.output + ": cannot make the package's folder: " + error.message();
-      return failure();
-    }
+      return succeeded(mlir::memopt::printProgram(*module, program, llvm::outs()))
+                 ? finishOutput()
+                 : StatusCode::BadInput;
     mlir::memopt::ManifestOptions manifest;
     manifest.mode = options.evaluate ? "eval" : "train";
-    manifest.targetFeatures = *processor;
+    manifest.targetFeatures = processor;
     manifest.isInstrumented = options.isInstrumented;
     manifest.microBatches = options.pipeline.microBatches;
     manifest.planText = mlir::memopt::explainPlan(*module);
     if (!options.evaluate)
       manifest.optimizer = llvm::json::Object{{"name", options.pipeline.optimizer.getValue()},
                                               {"lr", options.learningRate}};
-    if (failed(mlir::memopt::writePackageData(*module, manifest, options.output)))
-      return failure();
-    SmallString<128> path(options.output);
-    llvm::sys::path::append(path, "program.so");
-    return mlir::memopt::writeProgram(*module, program, path);
+    return mlir::memopt::writePackage(*module, manifest, program, options.output);
   }
 
-  int finish(ExitCode code) {
-    if (code != kDone)
+  int finish(StatusCode code) {
+    if (code != StatusCode::Ok)
       llvm::errs() << "memopt-compile: error: "
                    << (errors.last.empty() ? "compilation failed" : errors.last) << "\n";
-    return code;
+    return static_cast<int>(code);
   }
 
   MLIRContext &context;
   const CompileOptions &options;
   ErrorCollector errors;
+  mlir::memopt::ProgramOptions program;
+  std::string processor;
   OwningOpRef<ModuleOp> module;
 };
 } // namespace
 
+//===----------------------------------------------------------------------===//
+// The process
+//===----------------------------------------------------------------------===//
+
+/// Ends the process with a line; only what is safe in a signal handler.
+[[noreturn]] static void leave(std::initializer_list<const char *> texts, StatusCode code) {
+  (void)!::write(STDERR_FILENO, "memopt-compile: error: ", 23);
+  for (const char *text : texts)
+    (void)!::write(STDERR_FILENO, text, std::strlen(text));
+  (void)!::write(STDERR_FILENO, "\n", 1);
+  ::_exit(static_cast<int>(code));
+}
+
+static void onBusError(int signal, siginfo_t *facts, void *) {
+  if (const char *file = ::memopt::findMappedFile(facts->si_addr))
+    leave({"reading '", file, "': it became shorter meanwhile, or its disk failed"},
+          StatusCode::BadInput);
+  ::signal(signal, SIG_DFL); // the repeated access ends the process
+}
+
+/// What the machine may refuse ends with a message and exit code 3, not with a signal.
+static void prepareProcess() {
+  auto onNoMemory = [] { leave({"this machine is out of memory"}, StatusCode::Environment); };
+  std::set_new_handler(onNoMemory);
+  llvm::install_bad_alloc_error_handler(
+      [](void *, const char *, bool) {
+        leave({"this machine is out of memory"}, StatusCode::Environment);
+      },
+      nullptr);
+  ::signal(SIGXFSZ, SIG_IGN); // a file beyond the limit is a failed write
+  struct sigaction action;
+  std::memset(&action, 0, sizeof action);
+  action.sa_sigaction = onBusError;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
+/// As many threads as asked for, or as the system gives: passes and code generation each have some.
+static int countThreads(int wanted) {
+  if (wanted == 0)
+    wanted = static_cast<int>(llvm::hardware_concurrency().compute_thread_count());
+  return wanted == 1 ? 1 : std::max(1, ::memopt::countStartableThreads(2 * wanted) / 2);
+}
+
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  prepareProcess();
   llvm::Expected<std::unique_ptr<CompileOptions>> options = parseCompileOptions(argc, argv);
   if (!options) {
     llvm::errs() << "memopt-compile: error: " << llvm::toString(options.takeError()) << "\n";
-    return kBadInput;
+    return static_cast<int>(StatusCode::BadInput);
   }
   DialectRegistry registry;
   mlir::memopt::registerMemoptDialects(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  (*options)->compilerThreads = countThreads((*options)->compilerThreads);
   std::unique_ptr<llvm::ThreadPoolInterface> pool;
   if ((*options)->compilerThreads != 1) {
     pool = std::make_unique<llvm::DefaultThreadPool>(

@@ -8,11 +8,12 @@
 
 #include "ArenaFile.h"
 
+#include "memopt/Support/InputFile.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/Twine.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace memopt::planning;
@@ -151,11 +152,15 @@ llvm::Error Reader::resolve() {
 }
 
 llvm::Expected<ArenaFile> readArenaFile(StringRef path) {
-  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
+  auto buffer = memopt::readInputFile(path, /*isText=*/true);
   if (!buffer)
-    return failure(path + ": " + buffer.getError().message());
+    return failure(path + ": " + llvm::toString(buffer.takeError()));
+  return parseArenaFile((*buffer)->getBuffer(), path);
+}
+
+llvm::Expected<ArenaFile> parseArenaFile(StringRef text, StringRef path) {
   Reader reader(path);
-  StringRef rest = (*buffer)->getBuffer();
+  StringRef rest = text;
   for (size_t number = 1; !rest.empty(); ++number) {
     StringRef line;
     std::tie(line, rest) = rest.split('\n');

@@ -29,6 +29,9 @@ struct ArenaFile {
 /// Reads a problem. Errors name the file and the line.
 llvm::Expected<ArenaFile> readArenaFile(llvm::StringRef path);
 
+/// The same from text; `path` is for messages.
+llvm::Expected<ArenaFile> parseArenaFile(llvm::StringRef text, llvm::StringRef path);
+
 llvm::Error writeArenaLayout(llvm::StringRef path, const ArenaFile &file,
                              const memopt::planning::ArenaSolution &solution);
 

@@ -8,9 +8,10 @@
 
 #include "RematFile.h"
 
+#include "memopt/Support/InputFile.h"
+
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace memopt::planning;
@@ -125,10 +126,14 @@ private:
 };
 
 llvm::Expected<RematProblem> readRematProblem(llvm::StringRef path) {
-  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
+  auto buffer = memopt::readInputFile(path, /*isText=*/true);
   if (!buffer)
-    return failure(path + ": " + buffer.getError().message());
-  llvm::Expected<json::Value> parsed = json::parse((*buffer)->getBuffer());
+    return failure(path + ": " + llvm::toString(buffer.takeError()));
+  return parseRematProblem((*buffer)->getBuffer(), path);
+}
+
+llvm::Expected<RematProblem> parseRematProblem(llvm::StringRef text, llvm::StringRef path) {
+  llvm::Expected<json::Value> parsed = memopt::parseInputJson(text);
   if (!parsed)
     return failure(path + ": " + llvm::toString(parsed.takeError()));
   const json::Object *root = parsed->getAsObject();

@@ -24,6 +24,10 @@
 /// Reads a problem. Errors name the file and the place in it.
 llvm::Expected<memopt::planning::RematProblem> readRematProblem(llvm::StringRef path);
 
+/// The same from text; `path` is for messages.
+llvm::Expected<memopt::planning::RematProblem> parseRematProblem(llvm::StringRef text,
+                                                                 llvm::StringRef path);
+
 llvm::Error writeRematPlan(llvm::StringRef path, const memopt::planning::RematOptions &options,
                            const memopt::planning::RematSolution &solution);
 

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CompileFirst.h"
+#include "Signals.h"
 #include "memopt-runtime/Files.h"
 #include "memopt-runtime/Trace.h"
 #include <cerrno>
@@ -53,14 +54,18 @@ static StatusOr<int> runAndWait(const std::vector<std::string> &command) {
   if (error)
     return environmentError(describeErrno("running", command[0], error));
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0)
+  while (::waitpid(child, &status, 0) < 0) {
     if (errno != EINTR)
       return environmentError(describeErrno("waiting for", command[0], errno));
+    if (isInterrupted())
+      ::kill(child, SIGTERM); // who stops us by name does not know it
+  }
+  if (isInterrupted())
+    return Status(StatusCode::Interrupted, "stopped while compiling");
   if (WIFSIGNALED(status))
-    return WTERMSIG(status) == SIGINT ? Status(StatusCode::Interrupted, "stopped while compiling")
-                                      : environmentError("memopt-compile was ended by signal " +
-                                                         std::to_string(WTERMSIG(status)) + " (" +
-                                                         ::strsignal(WTERMSIG(status)) + ")");
+    return environmentError("memopt-compile was ended by signal " +
+                            std::to_string(WTERMSIG(status)) + " (" +
+                            ::strsignal(WTERMSIG(status)) + ")");
   return WEXITSTATUS(status);
 }
 

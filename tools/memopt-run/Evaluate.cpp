@@ -67,7 +67,7 @@ private:
 static Status initialize(Run &run) {
   const RunOptions &options = run.options;
   if (!options.load.empty())
-    return loadCheckpoint(options.load, run.session);
+    return loadCheckpoint(options.load, run.session).takeStatus();
   if (options.isRandom)
     return run.session.initializeRandomly(options.seed.value_or(0));
   return run.session.initializeFromWeights([](const auto &) { return false; });

@@ -20,6 +20,7 @@ namespace memopt {
 struct Run {
   const RunOptions &options;
   Session &session;
+  CheckpointFolder *target; ///< of --save, or null
   RunReport report;
   std::unique_ptr<DataSource> data; ///< null for a program without inputs
   int64_t position = 0;             ///< in the data, of the step's first batch

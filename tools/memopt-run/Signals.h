@@ -1,4 +1,4 @@
-//===- Signals.h - Ctrl-C and wild accesses ---------------------*- C++ -*-===//
+//===- Signals.h - requests to stop, and faults -----------------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -11,14 +11,25 @@
 
 namespace memopt {
 
-/// From now on the first Ctrl-C (or SIGTERM) only asks to stop; a second one ends the process at
-/// once.
+class Session;
+
+/// From now on the first Ctrl-C (or SIGTERM, or SIGHUP) only asks to stop; a second one ends the
+/// process at once. A call that waits is interrupted. What was ignored at the start (nohup, a job
+/// in the background) stays so.
 void catchInterrupts();
 bool isInterrupted();
 
-/// From now on an access to a guard page of a session's arenas ends the process with exit code 1
-/// and a line that names the instruction. Any other fault keeps its usual end.
-void explainFaults();
+/// From now on a fault ends the process with a line that says what happened, and where. An access
+/// to a guard page, a division without a result and a file that became shorter end with exit code
+/// 1, a stack that is too small and an instruction that the processor lacks with 3. Any other fault
+/// keeps its usual end.
+void catchFaults();
+
+/// Lets the calling thread report its faults too.
+void catchFaultsOfThread();
+
+/// Names the instruction that was running. The session must outlive all steps.
+void explainFaults(const Session &session);
 
 } // namespace memopt
 

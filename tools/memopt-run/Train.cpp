@@ -41,9 +41,9 @@ static Status setSchedule(const RunOptions &options, const Manifest &manifest, i
 static Status beginTraining(Run &run, TrainingState &state) {
   const RunOptions &options = run.options;
   if (!options.load.empty()) {
-    MEMOPT_ASSIGN_OR_RETURN(state, readTrainingState(options.load));
-    MEMOPT_RETURN_IF_ERROR(loadCheckpoint(options.load, run.session));
+    MEMOPT_ASSIGN_OR_RETURN(state, loadCheckpoint(options.load, run.session));
   }
+  state.optimizer = run.session.getManifest().optimizer;
   state.seed = options.seed.value_or(state.seed);
   if (options.load.empty() && options.isRandom)
     MEMOPT_RETURN_IF_ERROR(run.session.initializeRandomly(state.seed));
@@ -52,8 +52,8 @@ static Status beginTraining(Run &run, TrainingState &state) {
   return Status::ok();
 }
 
-static Status save(const Run &run, const TrainingState &state) {
-  if (run.options.save.empty())
+static Status save(Run &run, const TrainingState &state) {
+  if (!run.target)
     return Status::ok();
   // Gradients can overflow under a loss that is finite; such an update must not replace a good
   // checkpoint.
@@ -62,7 +62,7 @@ static Status save(const Run &run, const TrainingState &state) {
       return badInput("step " + std::to_string(state.step) + ": the update left " + variable->role +
                       " " + quote(variable->name) +
                       " with values that are not finite; the checkpoint was not written");
-  return saveCheckpoint(run.options.save, run.session, state);
+  return run.target->save(run.session, state);
 }
 
 static Status saveGradients(const Run &run) {
@@ -96,8 +96,6 @@ static Status runSteps(Run &run, TrainingState &state, int64_t steps, int64_t la
 
 Status memopt::train(Run &run) {
   TrainingState state;
-  if (!run.options.save.empty())
-    MEMOPT_RETURN_IF_ERROR(checkCheckpointTarget(run.options.save));
   MEMOPT_RETURN_IF_ERROR(beginTraining(run, state));
   MEMOPT_RETURN_IF_ERROR(run.openData(state.seed));
   int64_t steps = run.countSteps(), lastStep;

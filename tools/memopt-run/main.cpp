@@ -36,15 +36,18 @@ static Status checkUse(const RunOptions &options, const Manifest &manifest) {
   return Status::ok();
 }
 
-static Status runPackage(const RunOptions &options, const CompiledPackage &package) {
+static Status runPackage(const RunOptions &options, const CompiledPackage &package,
+                         CheckpointFolder *target) {
   MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::open(options.device));
   MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(package.path));
   MEMOPT_RETURN_IF_ERROR(checkUse(options, loaded->getManifest()));
   SessionOptions sessionOptions{options.isMemoryChecked, options.isStoppedOnNan};
+  sessionOptions.onThreadStart = catchFaultsOfThread;
   MEMOPT_ASSIGN_OR_RETURN(
       std::unique_ptr<Session> session,
       Session::create(std::move(loaded), *device, &LibraryCall::create, sessionOptions));
-  Run run{options, *session, {}, nullptr};
+  explainFaults(*session);
+  Run run{options, *session, target, {}, nullptr};
   run.report.compileSeconds = package.seconds;
   Status status = session->getManifest().mode == "train" ? train(run) : evaluate(run);
   // An interrupted run has results too.
@@ -70,14 +73,22 @@ static int runTool(const std::vector<std::string> &arguments) {
     std::fputs(getHelp().c_str(), stdout);
     return 0;
   }
+  catchFaults();
   catchInterrupts();
-  explainFaults();
+  std::optional<CheckpointFolder> target;
+  if (!options->save.empty()) {
+    // Before compiling and training for hours.
+    StatusOr<CheckpointFolder> folder = CheckpointFolder::open(options->save);
+    if (!folder.isOk())
+      return finish(folder.takeStatus());
+    target.emplace(*std::move(folder));
+  }
   CompiledPackage package;
   package.path = options->model;
   if (needsCompilation(options->model))
     if (Status status = package.compile(*options); !status.isOk())
       return package.exitCode ? package.exitCode : finish(status); // memopt-compile said why
-  return finish(runPackage(*options, package));
+  return finish(runPackage(*options, package, target ? &*target : nullptr));
 }
 
 int main(int argc, char **argv) {

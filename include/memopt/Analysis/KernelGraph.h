@@ -48,6 +48,13 @@ struct Loop {
   int64_t count;
 };
 
+class StepModel;
+
+/// What the rest of this file relies on, with a diagnostic at what breaks it: verifyTensorGraph,
+/// StepModel::verifyAccesses, nothing but instructions, accesses, marks, reshapes and the return,
+/// and bytes whose sum fits 64 bits.
+LogicalResult verifyKernelGraph(const StepModel &step);
+
 /// The buffers of a kernel graph. A value that is written to a variable counts as its own buffer
 /// unless its producer may write into the variable's bytes.
 class KernelGraph {

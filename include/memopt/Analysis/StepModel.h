@@ -59,8 +59,7 @@ private:
   StepModel(ModuleOp module, func::FuncOp function);
   LogicalResult verifyCommit() const;
 
-  template <typename OpTy>
-  using ByVariable = llvm::MapVector<StringAttr, SmallVector<OpTy, 1>>;
+  template <typename OpTy> using ByVariable = llvm::MapVector<StringAttr, SmallVector<OpTy, 1>>;
   template <typename OpTy>
   static ArrayRef<OpTy> lookUp(const ByVariable<OpTy> &map, StringAttr variable) {
     auto found = map.find(variable);
@@ -74,6 +73,13 @@ private:
   SmallVector<GradientOp> gradients;
   CommitOp commit;
 };
+
+/// What passes over named ops and linalg ops rely on, with a diagnostic at what breaks it: the
+/// function is one block; each value, in bodies too, is a tensor of known size within kMaxElements,
+/// of an element type that packages hold, or a scalar; no op but those of linalg and of the dialect
+/// holds a region, and none but those of the dialect has effects. A declaration has nothing to
+/// verify.
+LogicalResult verifyTensorGraph(func::FuncOp function);
 
 /// The path of the module that a location came from, such as "net.layer1.0.conv1"; empty when
 /// unknown.

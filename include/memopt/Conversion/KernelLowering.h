@@ -7,9 +7,9 @@
 //===----------------------------------------------------------------------===//
 //
 // A kernel becomes one function on bare pointers: the step, operands, then results. Its loops run
-// through the parallel_for of the step's runtime; what an iteration computes does not depend on how the loop is
-// cut, so bits do not depend on the number of threads. Every sum is taken in an order that follows
-// from shapes.
+// through the parallel_for of the step's runtime; what an iteration computes does not depend on how
+// the loop is cut, so bits do not depend on the number of threads. Every sum is taken in an order
+// that follows from shapes.
 //
 //===----------------------------------------------------------------------===//
 

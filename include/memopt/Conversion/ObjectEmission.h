@@ -35,9 +35,13 @@ int64_t getVectorBytes(StringRef processor);
 /// Turns every function of `program` into the LLVM dialect.
 LogicalResult convertToLLVMDialect(ModuleOp program);
 
+/// How an emission ended: the program has what no code is generated for, or the machine lacks
+/// something (the linker, room on the disk).
+enum class Emission { Done, BadProgram, Environment };
+
 /// Compiles `program` (functions of KernelLowering and of the LLVM dialect) and links it to the
 /// shared object `path`. Uses up the program. Fails with a diagnostic at the program's location.
-LogicalResult emitSharedObject(ModuleOp program, const ObjectOptions &options, StringRef path);
+Emission emitSharedObject(ModuleOp program, const ObjectOptions &options, StringRef path);
 
 } // namespace mlir::memopt
 

@@ -48,9 +48,12 @@ def Memopt_ReadsShapeOnly : NativeOpTrait<"ReadsShapeOnly"> {
   let cppNamespace = "::mlir::OpTrait";
 }
 
-def Memopt_Tensor : StaticShapeTensorOf<[F32, F64, BF16, F16, I64, I32, I8, I1]>;
-def Memopt_FloatTensor : StaticShapeTensorOf<[F32, F64, BF16, F16]>;
-def Memopt_IntTensor : StaticShapeTensorOf<[I64, I32, I8]>;
-def Memopt_BoolTensor : StaticShapeTensorOf<[I1]>;
+class Memopt_TensorOf<list<Type> types>
+    : Type<And<[StaticShapeTensorOf<types>.predicate, CPred<"::mlir::memopt::hasBoundedShape($_self)">]>,
+           StaticShapeTensorOf<types>.summary # " and at most 2^48 elements", "::mlir::TensorType">;
+def Memopt_Tensor : Memopt_TensorOf<[F32, F64, BF16, F16, I64, I32, I8, I1]>;
+def Memopt_FloatTensor : Memopt_TensorOf<[F32, F64, BF16, F16]>;
+def Memopt_IntTensor : Memopt_TensorOf<[I64, I32, I8]>;
+def Memopt_BoolTensor : Memopt_TensorOf<[I1]>;
 
 #endif // MEMOPT_DIALECT_MEMOPTBASE_TD

@@ -41,7 +41,8 @@ public:
   /// Whether the member is there; names are relative to the archive's root folder
   /// ("models/model.json").
   bool contains(llvm::StringRef member) const { return members.count(member) != 0; }
-  /// The bytes of a member, checksum verified. They live as long as getBuffer().
+  /// The bytes of a member, checksum verified (once, however often it is read). They live as long
+  /// as getBuffer().
   llvm::Expected<llvm::StringRef> read(llvm::StringRef member) const;
   /// Names of all members below `folder` ("models/"), sorted.
   std::vector<std::string> list(llvm::StringRef folder) const;
@@ -55,6 +56,7 @@ private:
     uint64_t bytes = 0;
     uint32_t crc = 0;
     uint16_t method = 0;
+    mutable bool isVerified = false; ///< the checksum fits
   };
 
   explicit Archive(std::shared_ptr<llvm::MemoryBuffer> buffer) : buffer(std::move(buffer)) {}

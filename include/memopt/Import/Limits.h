@@ -25,9 +25,6 @@ namespace limits {
 inline constexpr uint64_t archiveMembers = 1u << 20;
 inline constexpr uint64_t memberNameBytes = 4096;
 inline constexpr uint64_t jsonBytes = uint64_t(256) << 20;
-/// llvm::json parses recursively, so depth is checked before it sees the text.
-inline constexpr unsigned jsonNesting = 128;
-inline constexpr uint64_t jsonTokens = uint64_t(1) << 25;
 inline constexpr unsigned rank = 16;
 inline constexpr int64_t elements = int64_t(1) << 44;
 inline constexpr uint64_t nodes = 1u << 20;

@@ -53,7 +53,22 @@ struct CallImplementation {
   int64_t workspaceBytes; ///< on the device
 };
 
-/// Bytes of a statically shaped tensor as it lies in memory: packed, row-major, i1 as one byte.
+/// The most elements of a tensor. Shapes come from files; within this bound no size times bytes
+/// overflows.
+inline constexpr int64_t kMaxElements = int64_t(1) << 48;
+/// Whether a tensor's sizes are known and within the bound, those behind a size of 0 too.
+bool hasBoundedShape(Type type);
+
+/// Where counts of costs end: they are compared, not trusted to the last digit, and a sum of many
+/// still fits.
+inline constexpr int64_t kMaxCount = int64_t(1) << 56;
+/// The product of counts that are not negative, at most kMaxCount.
+int64_t multiplyCounts(ArrayRef<int64_t> factors);
+/// The sum of two counts, at most kMaxCount.
+inline int64_t addCounts(int64_t a, int64_t b) { return std::min(kMaxCount, a + b); }
+
+/// Bytes of a statically shaped tensor as it lies in memory: packed, row-major, i1 as one byte. At
+/// most kMaxCount.
 int64_t getTensorBytes(Type type);
 /// Sum of the bytes of all tensor operands and results of `op`.
 int64_t getOperandAndResultBytes(Operation *op);

@@ -9,14 +9,17 @@
 #ifndef MEMOPT_PACKAGE_PACKAGE_H
 #define MEMOPT_PACKAGE_PACKAGE_H
 
+#include "memopt-runtime/Status.h"
 #include "memopt/Package/Manifest.h"
+#include "memopt/Package/Program.h"
 
 namespace mlir::memopt {
 
-/// Writes `weights.safetensors` and `manifest.json` into the existing folder `directory`;
-/// `program.so` comes from code generation. Fails with a diagnostic that names the file.
-LogicalResult writePackageData(ModuleOp planned, const ManifestOptions &options,
-                               StringRef directory);
+/// Writes the package into the folder `directory`, which is made when it is not there. The manifest
+/// goes first and comes last: a folder with one is a whole package. A failure has a diagnostic and
+/// says who can help.
+::memopt::StatusCode writePackage(ModuleOp planned, const ManifestOptions &options,
+                                  const ProgramOptions &program, StringRef directory);
 
 } // namespace mlir::memopt
 

@@ -9,6 +9,8 @@
 #ifndef MEMOPT_PACKAGE_PROGRAM_H
 #define MEMOPT_PACKAGE_PROGRAM_H
 
+#include "memopt-runtime/Status.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -22,8 +24,8 @@ struct ProgramOptions {
 };
 
 /// Generates code for every kernel of the planned module and its step function, and links it to
-/// `path`.
-LogicalResult writeProgram(ModuleOp planned, const ProgramOptions &options, StringRef path);
+/// `path`. A failure has a diagnostic and says who can help.
+::memopt::StatusCode writeProgram(ModuleOp planned, const ProgramOptions &options, StringRef path);
 
 /// Prints the program's module in the LLVM dialect.
 LogicalResult printProgram(ModuleOp planned, const ProgramOptions &options, raw_ostream &out);

@@ -179,8 +179,9 @@ def VerifyKernelGraphPass : Pass<"memopt-verify-kernel-graph", "::mlir::ModuleOp
   let summary = "Reject ops that the kernel graph does not know";
   let description = [{
     Names every op of the step, bodies of instructions included, that is no instruction, read, write, mark,
-    reshape of a buffer or the return, and every variable that a block writes twice. Runs after
-    `memopt-form-kernels`.
+    reshape of a buffer or the return, every variable that a block writes twice, and every value of a type that
+    no package holds or of too many elements. Runs after `memopt-form-kernels`; passes that plan memory check
+    the same before they begin.
   }];
 }
 

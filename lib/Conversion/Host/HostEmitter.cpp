@@ -37,8 +37,8 @@ LogicalResult HostEmitter::emitStep() {
   if (failed(emitBlock(step.getBody().front())))
     return failure();
   reportInstruction(static_cast<int64_t>(graph.getInstructions().size()));
-  Value done =
-      LLVM::ConstantOp::create(builder, location, builder.getI32Type(), builder.getI32IntegerAttr(0));
+  Value done = LLVM::ConstantOp::create(builder, location, builder.getI32Type(),
+                                        builder.getI32IntegerAttr(0));
   LLVM::ReturnOp::create(builder, location, done);
   return success();
 }
@@ -104,8 +104,8 @@ Value HostEmitter::loadPointer(Value base, int64_t bytes) {
 static FailureOr<size_t> getArena(Operation *op, Type type) {
   auto space = static_cast<size_t>(getSpace(type));
   if (space >= MEMOPT_SPACE_COUNT)
-    return op->emitOpError() << "reads or writes a value on the "
-                             << stringifySpace(getSpace(type)) << ", which has no address";
+    return op->emitOpError() << "reads or writes a value on the " << stringifySpace(getSpace(type))
+                             << ", which has no address";
   return space;
 }
 
@@ -137,8 +137,7 @@ FailureOr<SmallVector<Value>> HostEmitter::createAddresses(InstructionOpInterfac
   if (workspaces.empty())
     return addresses;
   ArrayRef<int64_t> offsets = instruction.getOffsetsAttr().asArrayRef();
-  for (auto [workspace, offset] :
-       llvm::zip_equal(workspaces, offsets.take_back(workspaces.size())))
+  for (auto [workspace, offset] : llvm::zip_equal(workspaces, offsets.take_back(workspaces.size())))
     addresses.push_back(createOffset(arenas[static_cast<size_t>(workspace.space)], offset));
   return addresses;
 }
@@ -165,8 +164,8 @@ void HostEmitter::callRuntime(size_t field, ArrayRef<Value> arguments) {
 void HostEmitter::leaveUnlessZero(Value code) {
   Block *next = builder.createBlock(exit); // before the exit block
   builder.setInsertionPointAfterValue(code);
-  Value zero =
-      LLVM::ConstantOp::create(builder, location, builder.getI32Type(), builder.getI32IntegerAttr(0));
+  Value zero = LLVM::ConstantOp::create(builder, location, builder.getI32Type(),
+                                        builder.getI32IntegerAttr(0));
   Value go = LLVM::ICmpOp::create(builder, location, LLVM::ICmpPredicate::eq, code, zero);
   LLVM::CondBrOp::create(builder, location, go, next, ValueRange{}, exit, ValueRange{code});
   builder.setInsertionPointToStart(next);

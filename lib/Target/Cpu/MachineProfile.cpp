@@ -8,8 +8,9 @@
 
 #include "memopt/Target/Cpu/MachineProfile.h"
 
+#include "memopt/Support/InputFile.h"
+
 #include "mlir/IR/Builders.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 #include <cmath>
 
@@ -151,10 +152,11 @@ llvm::Expected<MachineProfile> MachineProfile::fromJson(const llvm::json::Value 
 }
 
 llvm::Expected<MachineProfile> MachineProfile::read(StringRef path) {
-  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
-  if (std::error_code error = file.getError())
-    return llvm::createStringError(error, path + ": " + error.message());
-  llvm::Expected<llvm::json::Value> value = llvm::json::parse((*file)->getBuffer());
+  auto file = ::memopt::readInputFile(path, /*isText=*/true);
+  if (!file)
+    return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                   path + ": " + llvm::toString(file.takeError()));
+  llvm::Expected<llvm::json::Value> value = ::memopt::parseInputJson((*file)->getBuffer());
   if (!value)
     return llvm::createStringError(llvm::inconvertibleErrorCode(),
                                    path + ": " + llvm::toString(value.takeError()));

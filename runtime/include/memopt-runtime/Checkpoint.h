@@ -6,17 +6,21 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A checkpoint is a folder:
+// A checkpoint is a folder with three files:
 //
-//   model.safetensors      parameters and buffers under every name of PyTorch's state dict (tied
-//   ones repeated) optimizer.safetensors  optimizer state and other variables that are not the
-//   model's, by variable name state.json             step, data position, seed, learning rate
-//   schedule; format and version
+// - model.safetensors: parameters and buffers under every name of PyTorch's state dict (tied ones
+//   repeated)
+// - optimizer.safetensors: optimizer state and other variables that are not the model's, by
+// variable
+//   name
+// - state.json: step, data position, seed, learning rate schedule, optimizer; format and version
 //
-// It is written to DIR.writing beside it, flushed, and then exchanged with the old one by a rename,
-// so that a full disk, a kill or a power cut leaves the old checkpoint whole. Where the file system
-// cannot exchange two folders the old one stands as DIR.old for a moment, and loading looks there
-// too.
+// The folder itself is never replaced, so it may be reached through links, be a mount point or the
+// current folder, and hold other files. A save writes all three into a new hidden folder inside it,
+// flushes them, and renames that folder to `.saved`: this one rename is the moment at which the new
+// checkpoint counts. Then the files move up, one by one, over the old ones. A reader takes each
+// file from `.saved` where it is there and from the folder where it is not, and so finds all three
+// of one save whenever the writer was killed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,22 +39,42 @@ struct TrainingState {
   int64_t dataPosition = 0; ///< the next batch
   int64_t seed = 0;         ///< of dropout, shuffling and random initialization
   LearningRateSchedule schedule;
+  std::string optimizer; ///< its name; empty when the package gave none
 };
 
-/// A failure when a checkpoint cannot be written there: another kind of folder, no permission, no
-/// space for a name. To be asked before training for hours.
-Status checkCheckpointTarget(const std::string &folder);
+/// The folder that a run saves to. While it is open no other process can open it; a process that
+/// dies lets go of it.
+class CheckpointFolder {
+public:
+  /// Takes the folder, or makes it, and clears away what a killed save left. To be called before
+  /// training for hours: a failure when no checkpoint can or should be written there.
+  static StatusOr<CheckpointFolder> open(const std::string &path);
 
-/// Writes the session's variables and the state.
-Status saveCheckpoint(const std::string &folder, const Session &session,
-                      const TrainingState &state);
+  CheckpointFolder(CheckpointFolder &&) = default;
+  CheckpointFolder &operator=(CheckpointFolder &&) = delete;
+  /// Removes the folder again when it was made and nothing was saved.
+  ~CheckpointFolder();
 
-/// Reads state.json of a checkpoint.
-StatusOr<TrainingState> readTrainingState(const std::string &folder);
+  /// Writes the session's variables and the state. A failure leaves the checkpoint before intact.
+  Status save(const Session &session, const TrainingState &state);
 
-/// Fills the session's variables. A package of mode `eval` takes the model alone, from any folder
-/// with a model.safetensors.
-Status loadCheckpoint(const std::string &folder, Session &session);
+private:
+  CheckpointFolder(std::string path, std::string folder, Descriptor lock, bool isNew)
+      : path(std::move(path)), folder(std::move(folder)), lock(std::move(lock)), isNew(isNew) {}
+
+  std::string path;   ///< as it was given, for messages
+  std::string folder; ///< without links
+  Descriptor lock;
+  bool isNew;
+};
+
+/// Reads and checks the text of a state.json.
+StatusOr<TrainingState> parseTrainingState(std::string_view text);
+
+/// Fills the session's variables and gives the state. A package of mode `eval` takes the model
+/// alone, from any folder with a model.safetensors, and no state. It may be called while another
+/// process saves there.
+StatusOr<TrainingState> loadCheckpoint(const std::string &folder, Session &session);
 
 } // namespace memopt
 

@@ -122,6 +122,7 @@ struct Manifest {
   std::vector<TransferSpec> transfers;
   std::vector<IndexSite> indexSites;
   std::vector<nlohmann::json> libraryCalls;
+  std::string optimizer;              ///< its name; empty when the package gives none
   std::optional<double> learningRate; ///< the optimizer's default
   int64_t microBatches = 1; ///< that a batch of data is cut into: the inputs hold one of them
 

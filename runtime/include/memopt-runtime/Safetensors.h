@@ -49,7 +49,7 @@ private:
   std::map<std::string, SafetensorsEntry> tensors;
 };
 
-/// A tensor to be written; `data` must stay in place until writeSafetensors returns.
+/// A tensor to be written; `data` must stay in place until it is.
 struct TensorToWrite {
   std::string name;
   DType dtype;
@@ -57,8 +57,46 @@ struct TensorToWrite {
   const void *data;
 };
 
-/// Writes all tensors to one file, atomically. Names must differ.
+/// Where tensors lie in a file. It follows from their names, types and shapes alone, so that
+/// several writers of one file agree without talking.
+struct SafetensorsLayout {
+  /// A BadInput when two tensors have one name, or one has a name that the format keeps for itself
+  /// or cannot write.
+  static StatusOr<SafetensorsLayout> plan(const std::vector<TensorToWrite> &tensors);
+
+  struct Place {
+    int64_t offset; ///< from the file's begin
+    int64_t bytes;
+  };
+  std::string head;          ///< the bytes before the first tensor
+  std::vector<Place> places; ///< by tensor
+  std::vector<size_t> order; ///< tensors by place
+  int64_t bytes = 0;         ///< of the whole file
+};
+
+/// Writes all tensors to what `path` names, a regular file atomically.
 Status writeSafetensors(const std::string &path, const std::vector<TensorToWrite> &tensors);
+
+/// A new file whose room is taken before anything is written, so that a full disk is known at once.
+/// Ranges may be written in any order; until finish() nothing is promised of the file.
+class SafetensorsWriter {
+public:
+  static StatusOr<SafetensorsWriter> create(const std::string &path, SafetensorsLayout layout);
+
+  /// Writes bytes [begin, begin + size) of a tensor.
+  Status write(size_t tensor, int64_t begin, const void *data, int64_t size);
+
+  /// Flushes to the disk.
+  Status finish();
+
+private:
+  SafetensorsWriter(std::string path, SafetensorsLayout layout, Descriptor file)
+      : path(std::move(path)), layout(std::move(layout)), file(std::move(file)) {}
+
+  std::string path;
+  SafetensorsLayout layout;
+  Descriptor file;
+};
 
 } // namespace memopt
 

@@ -39,6 +39,9 @@ namespace memopt {
 /// may run on. At least 1.
 int getAllowedThreads();
 
+/// How many of `wanted` threads the system lets this process start beside those that it has.
+int countStartableThreads(int wanted);
+
 /// One thread at a time gives it work: the caller, which takes part.
 class ThreadPool {
 public:

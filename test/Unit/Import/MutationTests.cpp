@@ -12,12 +12,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "ArchiveWriter.h"
+#include "JsonMutation.h"
 #include "memopt/Import/Archive.h"
 #include "memopt/Import/Pt2.h"
 
 #include "mlir/IR/MLIRContext.h"
-#include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/JSON.h"
 #include "gtest/gtest.h"
 
 #include <cstdlib>
@@ -49,47 +48,6 @@ std::string &find(Members &members, StringRef suffix) {
   return members.front().second;
 }
 
-void collect(json::Value &value, std::vector<json::Value *> &all) {
-  all.push_back(&value);
-  if (json::Array *array = value.getAsArray())
-    for (json::Value &element : *array)
-      collect(element, all);
-  if (json::Object *object = value.getAsObject())
-    for (auto &entry : *object)
-      collect(entry.second, all);
-}
-
-/// Gives one value of the document another one: a hostile number, another place's value, nothing.
-void mutate(json::Value &document, std::mt19937 &random) {
-  std::vector<json::Value *> all;
-  collect(document, all);
-  json::Value &target = *all[random() % all.size()];
-  constexpr int64_t numbers[] = {0,         1,        -1, 2, 3, 7, 64, 1 << 20, int64_t(1) << 31,
-                                 INT64_MAX, INT64_MIN};
-  switch (random() % 6) {
-  case 0:
-  case 1:
-    target = numbers[random() % std::size(numbers)];
-    break;
-  case 2:
-    target = json::Value(*all[random() % all.size()]);
-    break;
-  case 3:
-    target = nullptr;
-    break;
-  case 4:
-    if (json::Array *array = target.getAsArray(); array && !array->empty())
-      array->erase(array->begin() + random() % array->size());
-    else
-      target = json::Array{};
-    break;
-  default:
-    target = json::Object{{"as_ints", json::Array{numbers[random() % std::size(numbers)], -1}}};
-  }
-}
-
-std::string print(const json::Value &value) { return formatv("{0}", value); }
-
 /// MEMOPT_FUZZ_ROUNDS makes a long run of it.
 int rounds(int usual) {
   const char *wanted = std::getenv("MEMOPT_FUZZ_ROUNDS");
@@ -99,15 +57,11 @@ int rounds(int usual) {
 void importMutations(StringRef model, StringRef member, int count, unsigned seed) {
   Members members = readModel(model);
   std::string &text = find(members, member);
-  json::Value original = cantFail(json::parse(text));
-  std::mt19937 random(seed);
+  const std::string original = text;
   int imported = 0;
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   for (int i = 0; i != count; ++i) {
-    json::Value document(original);
-    for (unsigned n = 1 + random() % 2; n != 0; --n)
-      mutate(document, random);
-    text = print(document);
+    text = memopt::testing::mutateJson(original, seed * 100'000 + unsigned(i));
     auto module = importPt2(context, makeBuffer(writeArchive(members)));
     if (module)
       ++imported;

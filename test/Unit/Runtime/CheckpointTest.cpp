@@ -10,6 +10,7 @@
 #include "TestSupport.h"
 #include <cstring>
 #include <filesystem>
+#include <unistd.h>
 
 using namespace memopt;
 using namespace memopt::testing;
@@ -27,6 +28,21 @@ protected:
     state.seed = 56;
     state.schedule.rate = 0.1 + 0.2; // not short in decimal
     state.schedule.kind = ScheduleKind::Cosine;
+    state.optimizer = "sgd";
+  }
+
+  void save(const std::string &path) {
+    auto target = CheckpointFolder::open(path);
+    ASSERT_TRUE(target.isOk()) << target.getMessage();
+    Status status = target->save(*session, state);
+    ASSERT_TRUE(status.isOk()) << status.getMessage();
+  }
+
+  /// The step of a checkpoint that loads, or -1.
+  int64_t loadedStep(const std::string &path) {
+    auto loaded = loadCheckpoint(path, *session);
+    EXPECT_TRUE(loaded.isOk()) << loaded.getMessage();
+    return loaded.isOk() ? loaded->step : -1;
   }
 
   /// Expects everything that a step changes to come back.
@@ -51,19 +67,16 @@ TEST_F(CheckpointTest, WhatWasSavedIsLoaded) {
   for (const VariableSpec &variable : session->getManifest().variables)
     std::memset(session->getAddress(variable), 7, size_t(variable.bytes));
   std::string path = folder / "checkpoint/";
-  ASSERT_TRUE(checkCheckpointTarget(path).isOk());
-  Status status = saveCheckpoint(path, *session, state);
-  ASSERT_TRUE(status.isOk()) << status.getMessage();
-  auto read = readTrainingState(path);
+  save(path);
+  auto other = openSession(package);
+  auto read = loadCheckpoint(path, *other);
   ASSERT_TRUE(read.isOk()) << read.getMessage();
   EXPECT_EQ(read->step, 12);
   EXPECT_EQ(read->dataPosition, 34);
   EXPECT_EQ(read->seed, 56);
+  EXPECT_EQ(read->optimizer, "sgd");
   EXPECT_EQ(read->schedule.rate, 0.1 + 0.2);
   EXPECT_EQ(read->schedule.kind, ScheduleKind::Cosine);
-  auto other = openSession(package);
-  status = loadCheckpoint(path, *other);
-  ASSERT_TRUE(status.isOk()) << status.getMessage();
   expectSameVariables(*other);
   auto model = SafetensorsFile::open(path + "model.safetensors");
   ASSERT_TRUE(model.isOk());
@@ -73,49 +86,151 @@ TEST_F(CheckpointTest, WhatWasSavedIsLoaded) {
   EXPECT_EQ(model->entries().size(), 4u);
 }
 
-TEST_F(CheckpointTest, SavingReplacesTheOldOneAndKeepsOtherFiles) {
+static const std::vector<std::string> plainFiles = {"model.safetensors", "optimizer.safetensors",
+                                                    "state.json"};
+
+TEST_F(CheckpointTest, SavingReplacesThreeFilesAndTouchesNoOther) {
   std::string path = folder / "checkpoint";
-  ASSERT_TRUE(saveCheckpoint(path, *session, state).isOk());
+  save(path);
+  EXPECT_EQ(*listFolder(path), plainFiles);
   writeFile(path + "/log.txt", "mine");
   state.step = 13;
-  ASSERT_TRUE(checkCheckpointTarget(path).isOk());
-  Status status = saveCheckpoint(path, *session, state);
-  ASSERT_TRUE(status.isOk()) << status.getMessage();
-  EXPECT_EQ(readTrainingState(path)->step, 13);
+  save(path);
+  EXPECT_EQ(loadedStep(path), 13);
   EXPECT_EQ(readFile(path + "/log.txt"), "mine");
+  EXPECT_EQ(listFolder(path)->size(), 4u);
   EXPECT_EQ(*listFolder(folder.path), (std::vector<std::string>{"checkpoint", "tiny.memopt"}));
 }
 
-TEST_F(CheckpointTest, AKilledWriterLeavesTheOldOne) {
-  std::string path = folder / "checkpoint";
-  ASSERT_TRUE(saveCheckpoint(path, *session, state).isOk());
-  // What a kill in the middle leaves behind.
-  std::filesystem::create_directory(path + ".writing");
-  writeFile(path + ".writing/model.safetensors", "half");
-  writeFile(path + ".writing/optimizer.safetensors.writing-123", "less");
-  EXPECT_TRUE(loadCheckpoint(path, *session).isOk());
+TEST_F(CheckpointTest, TheFolderMayBeALinkOrTheCurrentOne) {
+  std::string real = folder / "disk/checkpoint", link = folder / "link";
+  std::filesystem::create_directories(real);
+  std::filesystem::create_directory_symlink("disk/checkpoint", link);
+  save(link);
+  state.step = 13;
+  save(link + "/");
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(*listFolder(real), plainFiles);
+  EXPECT_EQ(loadedStep(link), 13);
+  // Other files may stand in the current folder: the shell has put the log there, say.
+  std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::create_directory(folder / "here");
+  std::filesystem::current_path(folder / "here");
+  writeFile("log.txt", "mine");
+  save(".");
+  state.step = 14;
+  save(".");
+  EXPECT_EQ(loadedStep("."), 14);
+  EXPECT_EQ(std::filesystem::current_path(), std::filesystem::canonical(folder / "here"));
+  EXPECT_EQ(readFile("log.txt"), "mine");
+  std::filesystem::current_path(before);
+}
+
+TEST_F(CheckpointTest, AWriterKilledAtAnyMomentLeavesAWholeCheckpoint) {
+  std::string path = folder / "checkpoint", other = folder / "other";
+  save(path);
+  std::filesystem::copy(path, other);
   state.step = 99;
-  Status status = saveCheckpoint(path, *session, state);
-  ASSERT_TRUE(status.isOk()) << status.getMessage();
-  EXPECT_EQ(readTrainingState(path)->step, 99);
-  // A kill between two renames, where folders cannot be exchanged.
-  std::filesystem::rename(path, path + ".old");
-  EXPECT_EQ(readTrainingState(path)->step, 99);
-  EXPECT_TRUE(loadCheckpoint(path, *session).isOk());
+  save(other); // what the killed writer wanted to write
+  // Not yet done: whatever it has written does not count.
+  std::string saving = path + "/.saving-0123456789abcdef", saved = path + "/.saved";
+  std::filesystem::create_directory(saving);
+  writeFile(saving + "/model.safetensors", "half");
+  EXPECT_EQ(loadedStep(path), 12);
+  // Done: it counts wherever its files are by now.
+  for (size_t moved = 0; moved <= plainFiles.size(); ++moved) {
+    std::filesystem::create_directory(saved);
+    for (size_t i = 0; i < plainFiles.size(); ++i)
+      std::filesystem::copy_file(other + "/" + plainFiles[i],
+                                 (i < moved ? path : saved) + "/" + plainFiles[i],
+                                 std::filesystem::copy_options::overwrite_existing);
+    EXPECT_EQ(loadedStep(path), 99) << moved;
+    {
+      auto next = CheckpointFolder::open(path);
+      EXPECT_TRUE(next.isOk()) << next.getMessage();
+    }
+    EXPECT_EQ(*listFolder(path), plainFiles) << moved; // the leftovers are gone
+    EXPECT_EQ(loadedStep(path), 99) << moved;
+    state.step = 12;
+    save(path); // and nothing stands in the way
+    EXPECT_EQ(loadedStep(path), 12);
+  }
+}
+
+TEST_F(CheckpointTest, AKillBeforeTheFirstSaveBlocksNothing) {
+  std::string path = folder / "checkpoint";
+  std::filesystem::create_directories(path + "/.saving-0123456789abcdef");
+  writeFile(path + "/.saving-0123456789abcdef/model.safetensors", "half");
+  writeFile(path + "/.lock", "123");
+  expectMessage(loadCheckpoint(path, *session).getMessage(), {"state.json", "No such file"});
+  save(path);
+  EXPECT_EQ(*listFolder(path), plainFiles);
+}
+
+TEST_F(CheckpointTest, TwoRunsCannotSaveToOneFolder) {
+  std::string path = folder / "checkpoint";
+  {
+    auto first = CheckpointFolder::open(path);
+    ASSERT_TRUE(first.isOk());
+    auto second = CheckpointFolder::open(path);
+    EXPECT_EQ(second.getCode(), StatusCode::BadInput);
+    expectMessage(second.getMessage(),
+                  {"another run (process " + std::to_string(::getpid()) + ")"});
+    ASSERT_TRUE(first->save(*session, state).isOk());
+    EXPECT_EQ(loadedStep(path), 12); // reading is free
+  }
+  EXPECT_TRUE(CheckpointFolder::open(path).isOk());
+}
+
+TEST_F(CheckpointTest, AFolderForNothingGoesAgain) {
+  {
+    auto unused = CheckpointFolder::open(folder / "checkpoint");
+    EXPECT_TRUE(unused.isOk());
+  }
+  EXPECT_FALSE(fileExists(folder / "checkpoint"));
 }
 
 TEST_F(CheckpointTest, FoldersThatAreNoCheckpointsAreLeftAlone) {
+  auto messageFor = [](const std::string &path) {
+    return CheckpointFolder::open(path).getMessage();
+  };
   writeFile(folder / "thesis.txt", "years of work");
-  expectMessage(checkCheckpointTarget(folder.path).getMessage(), {"no checkpoint", "new folder"});
-  expectMessage(checkCheckpointTarget(folder / "thesis.txt").getMessage(), {"not a folder"});
-  Status status = checkCheckpointTarget(folder / "absent/checkpoint");
-  EXPECT_EQ(status.getCode(), StatusCode::Environment);
+  expectMessage(messageFor(folder.path), {"no checkpoint", "new folder"});
+  expectMessage(messageFor(folder / "thesis.txt"), {"not a folder"});
+  EXPECT_EQ(CheckpointFolder::open(folder / "absent/checkpoint").getCode(),
+            StatusCode::Environment);
   EXPECT_EQ(readFile(folder / "thesis.txt"), "years of work");
+  // A model that somebody else saved is no checkpoint, not even in the current folder.
+  std::filesystem::create_directory(folder / "pretrained");
+  writeFile(folder / "pretrained/model.safetensors", "precious");
+  std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder / "pretrained");
+  expectMessage(messageFor("."), {"'model.safetensors' and no checkpoint"});
+  writeFile("state.json", "{}");
+  expectMessage(messageFor("."), {"state.json' is not that of a checkpoint"});
+  std::filesystem::current_path(before);
+  EXPECT_EQ(readFile(folder / "pretrained/model.safetensors"), "precious");
+}
+
+TEST_F(CheckpointTest, StateOfAnotherOptimizerIsRefused) {
+  std::string path = folder / "checkpoint";
+  save(path);
+  nlohmann::json manifest = getTinyManifest();
+  manifest["optimizer"]["name"] = "adamw";
+  auto other = openSession(writePackage(folder, manifest));
+  expectMessage(loadCheckpoint(path, *other).getMessage(),
+                {"optimizer 'sgd', the package has 'adamw'", "--optimizer=sgd"});
+  // By the same name, but without momentum: state would be dropped without a word.
+  manifest = getTinyManifest();
+  manifest["variables"].erase(manifest["variables"].begin() + 3, manifest["variables"].begin() + 5);
+  other = openSession(writePackage(folder, manifest));
+  expectMessage(loadCheckpoint(path, *other).getMessage(),
+                {"has 'optimizer.momentum.net.fc.bias', which the package does not have"});
 }
 
 TEST_F(CheckpointTest, CheckpointsThatDoNotFitAreNamed) {
   std::string path = folder / "checkpoint";
-  ASSERT_TRUE(saveCheckpoint(path, *session, state).isOk());
+  save(path);
   nlohmann::json manifest = getTinyManifest();
   manifest["variables"][0]["shape"] = {3, 5};
   auto other = openSession(writePackage(folder, manifest));
@@ -126,10 +241,12 @@ TEST_F(CheckpointTest, CheckpointsThatDoNotFitAreNamed) {
   other = openSession(writePackage(folder, manifest));
   expectMessage(loadCheckpoint(path, *other).getMessage(), {"lacks 'net.head.bias'", "f32[5]"});
   manifest = getTinyManifest();
-  manifest["variables"][3]["name"] = "optimizer.exp_avg.net.fc.weight";
+  manifest["variables"].push_back(manifest["variables"][4]);
+  manifest["variables"].back().update(
+      {{"name", "optimizer.exp_avg.net.fc.bias"}, {"shape", {0}}, {"bytes", 0}});
   other = openSession(writePackage(folder, manifest));
   expectMessage(loadCheckpoint(path, *other).getMessage(),
-                {"optimizer.safetensors", "lacks 'optimizer.exp_avg.net.fc.weight'"});
+                {"optimizer.safetensors", "lacks 'optimizer.exp_avg.net.fc.bias'"});
   expectMessage(loadCheckpoint(folder / "absent", *session).getMessage(), {"No such file"});
 }
 
@@ -140,8 +257,8 @@ TEST_F(CheckpointTest, BuffersOutsideTheStateDictMayBeMissing) {
     manifest["variables"][1]["restore"] = restore;
     manifest["variables"][1]["names"] = {name};
     auto other = openSession(writePackage(folder, manifest));
-    Status status = loadCheckpoint(path, *other);
-    EXPECT_TRUE(status.isOk()) << status.getMessage();
+    auto loaded = loadCheckpoint(path, *other);
+    EXPECT_TRUE(loaded.isOk()) << loaded.getMessage();
     float second;
     std::memcpy(&second, other->getAddress(other->getManifest().variables[1]) + 4, 4);
     return second;
@@ -149,7 +266,7 @@ TEST_F(CheckpointTest, BuffersOutsideTheStateDictMayBeMissing) {
   const VariableSpec &bias = session->getManifest().variables[1];
   const float saved[TINY_CLASSES] = {5, 6};
   std::memcpy(session->getAddress(bias), saved, sizeof saved);
-  ASSERT_TRUE(saveCheckpoint(path, *session, state).isOk());
+  save(path);
   float packaged = 0.1f; // by writePackage
   EXPECT_EQ(loadAs("required", "net.fc.bias"), 6);
   EXPECT_EQ(loadAs("if_present", "net.fc.bias"), 6);
@@ -159,17 +276,19 @@ TEST_F(CheckpointTest, BuffersOutsideTheStateDictMayBeMissing) {
 
 TEST_F(CheckpointTest, AStateThatLiesIsRefused) {
   std::string path = folder / "checkpoint";
-  ASSERT_TRUE(saveCheckpoint(path, *session, state).isOk());
+  save(path);
   nlohmann::json good = nlohmann::json::parse(readFile(path + "/state.json"));
   auto messageFor = [&](const char *key, const nlohmann::json &value) {
     nlohmann::json changed = good;
     changed[key] = value;
     writeFile(path + "/state.json", changed.dump());
-    return readTrainingState(path).getMessage();
+    return loadCheckpoint(path, *session).getMessage();
   };
   expectMessage(messageFor("version", 2), {"version 2, expected 'memopt-checkpoint' version 1"});
   expectMessage(messageFor("format", "x"), {"'x'"});
-  expectMessage(messageFor("step", -1), {"negative"});
+  expectMessage(messageFor("step", -1), {"'step' is -1, expected 0 to 9007199254740992"});
+  expectMessage(messageFor("data_position", INT64_MAX), {"expected 0 to 9007199254740992"});
+  expectMessage(messageFor("seed", uint64_t(1) << 63), {"below 2^63"});
   expectMessage(messageFor("step", "many"), {"'step' must be an integer"});
   expectMessage(messageFor("schedule", nlohmann::json::object()), {"'schedule' lacks 'kind'"});
 }

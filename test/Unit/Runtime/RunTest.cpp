@@ -10,6 +10,7 @@
 #include "memopt-runtime/Checkpoint.h"
 #include <cmath>
 #include <filesystem>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 using namespace memopt;
@@ -155,15 +156,42 @@ TEST_F(RunTest, HiddenAllocationsAreCountedAndAddedToWhatIsUsed) {
   EXPECT_EQ(told["used_peak_bytes"]["device"], TINY_ARENA + 3 * 8192);
 }
 
+TEST_F(RunTest, OutputsGoWhereLinksAndDevicesLead) {
+  const std::pair<const char *, const char *> outputs[] = {{"report", "memopt-run-report"},
+                                                           {"trace", "traceEvents"},
+                                                           {"save-gradients", "net.fc.weight"}};
+  for (auto [name, content] : outputs) {
+    std::string link = folder / name + ".link", option = "--" + std::string(name) + "=";
+    std::filesystem::create_symlink(name, link);
+    ProcessResult result = run({"--steps=1", option + link});
+    ASSERT_EQ(result.exitCode, 0) << result.errors;
+    EXPECT_TRUE(std::filesystem::is_symlink(link)) << name;
+    expectMessage(readFile(folder / name), {content});
+    // Standard output is a pipe here.
+    result = run({"--steps=1", option + "/dev/stdout"});
+    ASSERT_EQ(result.exitCode, 0) << result.errors;
+    expectMessage(result.output, {"step 1/1", content, "memory: predicted"});
+  }
+}
+
+TEST_F(RunTest, ASecondRunThatSavesToTheSameFolderIsRefusedAtOnce) {
+  auto first = CheckpointFolder::open(folder / "checkpoint");
+  ASSERT_TRUE(first.isOk());
+  ProcessResult second = run({"--steps=1", "--save=" + (folder / "checkpoint")});
+  EXPECT_EQ(second.exitCode, 1);
+  EXPECT_EQ(second.output, "");
+  expectMessage(second.errors, {"another run (process ", "saves to this folder"});
+}
+
 TEST_F(RunTest, CtrlCFinishesTheStepAndSaves) {
   ProcessOptions process;
-  process.interruptAt = "step 3/";
+  process.waitFor = "step 3/";
   std::string report = folder / "report.json";
   ProcessResult result =
       run({"--steps=100000000", "--save=" + (folder / "stopped"), "--report=" + report}, process);
   EXPECT_EQ(result.exitCode, 130);
   expectMessage(result.errors, {"stopped after step ", "the checkpoint is in"});
-  auto state = readTrainingState(folder / "stopped");
+  auto state = parseTrainingState(readFile(folder / "stopped/state.json"));
   ASSERT_TRUE(state.isOk()) << state.getMessage();
   EXPECT_EQ(json::parse(readFile(report))["losses"].size(), size_t(state->step));
   // The checkpoint is that of a run that did just so many steps.
@@ -178,15 +206,15 @@ TEST_F(RunTest, AFullDiskLeavesTheOldCheckpoint) {
   ASSERT_EQ(run({"--steps=2", "--save=" + checkpoint}).exitCode, 0);
   std::string before = readFile(checkpoint + "/model.safetensors");
   ProcessOptions process;
-  process.maxFileBytes = 300; // less than the model's file takes
+  process.limits[RLIMIT_FSIZE] = 300; // less than the model's file takes
   ProcessResult result =
       run({"--steps=5", "--load=" + checkpoint, "--save=" + checkpoint, "--save-every=2"}, process);
   EXPECT_EQ(result.exitCode, 3);
   expectMessage(result.errors,
                 {"saving checkpoint", "the one before is intact", "model.safetensors"});
   EXPECT_EQ(readFile(checkpoint + "/model.safetensors"), before);
-  EXPECT_EQ(readTrainingState(checkpoint)->step, 2);
-  EXPECT_FALSE(std::filesystem::exists(checkpoint + ".writing"));
+  EXPECT_EQ(parseTrainingState(readFile(checkpoint + "/state.json"))->step, 2);
+  EXPECT_EQ(listFolder(checkpoint)->size(), 3u);
 }
 
 TEST_F(RunTest, EvaluationAveragesOverEverySample) {

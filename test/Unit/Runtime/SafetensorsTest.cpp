@@ -141,34 +141,39 @@ TEST(SafetensorsTest, DamagedFilesNeverCrash) {
   }
 }
 
-TEST(FilesTest, AnUncommittedFileLeavesTheOldOne) {
+TEST(SafetensorsTest, NamesThatCannotBeReadBackAreNotWritten) {
   TemporaryFolder folder;
-  std::string path = folder / "file";
-  ASSERT_TRUE(writeFileAtomically(path, "old").isOk());
-  {
-    auto writer = AtomicFileWriter::create(path);
-    ASSERT_TRUE(writer.isOk());
-    ASSERT_TRUE(writer->write("new", 3).isOk());
-  }
-  EXPECT_EQ(readFile(path), "old");
-  EXPECT_EQ(listFolder(folder.path)->size(), 1u);
-  EXPECT_EQ(AtomicFileWriter::create(folder / "absent/file").getCode(), StatusCode::Environment);
+  float value = 1;
+  auto messageFor = [&](const std::string &first, const std::string &second) {
+    return writeSafetensors(folder / "a.safetensors",
+                            {{first, DType::F32, {}, &value}, {second, DType::F32, {}, &value}})
+        .getMessage();
+  };
+  expectMessage(messageFor("a", "a"), {"a.safetensors", "two tensors named 'a'"});
+  expectMessage(messageFor("a", "__metadata__"), {"which the format keeps for itself"});
+  expectMessage(messageFor("a\xff", "a\xfe"), {"not valid UTF-8"});
+  EXPECT_EQ(messageFor("a", "b"), "");
 }
 
-TEST(FilesTest, GzipIsReadAndItsDamageSeen) {
+TEST(SafetensorsTest, RangesWrittenInAnyOrderMakeTheSameFile) {
   TemporaryFolder folder;
-  std::string path = folder / "text.gz", text(100000, 'a');
-  writeGzip(path, text);
-  auto content = readMaybeGzip(path, 1 << 20);
-  ASSERT_TRUE(content.isOk());
-  EXPECT_EQ(content->size(), text.size());
-  EXPECT_FALSE(readMaybeGzip(path, 1000).isOk()); // unpacks to more than the limit
-  std::string packed = readFile(path);
-  writeFile(path, packed.substr(0, packed.size() / 2));
-  expectMessage(readMaybeGzip(path, 1 << 20).getMessage(), {"too early"});
-  packed[packed.size() - 6] ^= 1; // the checksum
-  writeFile(path, packed);
-  EXPECT_FALSE(readMaybeGzip(path, 1 << 20).isOk());
-  writeFile(path, "plain");
-  EXPECT_EQ(readMaybeGzip(path, 100)->size(), 5u);
+  std::vector<float> floats = {1, 2, 3, 4, 5, 6};
+  std::vector<char> bytes = {7, 8, 9};
+  std::vector<TensorToWrite> tensors = {{"bytes", DType::I8, {3}, bytes.data()},
+                                        {"floats", DType::F32, {2, 3}, floats.data()}};
+  ASSERT_TRUE(writeSafetensors(folder / "whole", tensors).isOk());
+  auto layout = SafetensorsLayout::plan(tensors);
+  ASSERT_TRUE(layout.isOk());
+  EXPECT_EQ(layout->order, (std::vector<size_t>{1, 0})); // wide elements first
+  auto writer = SafetensorsWriter::create(folder / "ranges", *layout);
+  ASSERT_TRUE(writer.isOk());
+  EXPECT_EQ(int64_t(readFile(folder / "ranges").size()), layout->bytes); // room is taken
+  ASSERT_TRUE(writer->write(0, 1, bytes.data() + 1, 2).isOk());
+  ASSERT_TRUE(writer->write(1, 12, floats.data() + 3, 12).isOk());
+  ASSERT_TRUE(writer->write(1, 0, floats.data(), 12).isOk());
+  ASSERT_TRUE(writer->write(0, 0, bytes.data(), 1).isOk());
+  ASSERT_TRUE(writer->finish().isOk());
+  EXPECT_EQ(readFile(folder / "ranges"), readFile(folder / "whole"));
+  EXPECT_EQ(SafetensorsWriter::create(folder / "ranges", *layout).getCode(),
+            StatusCode::Environment); // never over a file that is there
 }

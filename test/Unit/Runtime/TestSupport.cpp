@@ -7,7 +7,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "TestSupport.h"
-#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -265,14 +264,20 @@ Device &getCpu() {
 
 [[noreturn]] static void execute(const std::vector<std::string> &command,
                                  const ProcessOptions &options, int out, int err) {
-  if (options.maxFileBytes >= 0) {
-    rlimit limit{rlim_t(options.maxFileBytes), rlim_t(options.maxFileBytes)};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
+  for (auto [resource, value] : options.limits) {
+    rlimit limit{rlim_t(value), rlim_t(value)};
+    ::setrlimit(__rlimit_resource(resource), &limit);
   }
+  // Whoever started the tests may ignore some: a shell does for what runs in its background.
+  for (int signal : {SIGHUP, SIGINT, SIGTERM})
+    ::signal(signal, SIG_DFL);
+  if (options.ignoredSignal)
+    ::signal(options.ignoredSignal, SIG_IGN);
   if (!options.environment.empty())
     ::putenv(const_cast<char *>(options.environment.c_str()));
   ::dup2(out, STDOUT_FILENO);
   ::dup2(err, STDERR_FILENO);
+  ::close_range(3, ~0u, 0);
   std::vector<char *> arguments;
   for (const std::string &argument : command)
     arguments.push_back(const_cast<char *>(argument.c_str()));
@@ -291,7 +296,7 @@ ProcessResult runProcess(const std::vector<std::string> &command, const ProcessO
   ::close(out[1]);
   ::close(err[1]);
   ProcessResult result{};
-  bool isInterrupted = options.interruptAt.empty();
+  bool isDone = options.waitFor.empty();
   pollfd files[] = {{out[0], POLLIN, 0}, {err[0], POLLIN, 0}};
   std::string *texts[] = {&result.output, &result.errors};
   for (int open = 2; open > 0;) {
@@ -308,9 +313,9 @@ ProcessResult runProcess(const std::vector<std::string> &command, const ProcessO
         --open;
       }
     }
-    if (!isInterrupted && result.output.find(options.interruptAt) != std::string::npos) {
-      ::kill(child, SIGINT);
-      isInterrupted = true;
+    if (!isDone && result.output.find(options.waitFor) != std::string::npos) {
+      options.then(child);
+      isDone = true;
     }
   }
   int status;

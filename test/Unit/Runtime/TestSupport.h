@@ -13,7 +13,10 @@
 #include "Inputs/TinyModel.h"
 #include "memopt-runtime/Safetensors.h"
 #include "memopt-runtime/Session.h"
+#include <csignal>
+#include <functional>
 #include <gtest/gtest.h>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -71,8 +74,10 @@ struct ProcessResult {
 };
 
 struct ProcessOptions {
-  long maxFileBytes = -1;  ///< limit on the size of files that it writes
-  std::string interruptAt; ///< send SIGINT once stdout holds this
+  std::map<int, long> limits; ///< by resource of setrlimit(2)
+  std::string waitFor;        ///< once stdout holds this ...
+  std::function<void(pid_t)> then = [](pid_t child) { ::kill(child, SIGINT); }; ///< ... do that
+  int ignoredSignal = 0;   ///< as nohup ignores SIGHUP
   std::string environment; ///< NAME=VALUE
 };
 

@@ -6,8 +6,9 @@
  *
  *===----------------------------------------------------------------------===
  *
- * A step of three batches of two numbers. The loss is the sum over all numbers of number * (1 + its sample's
- * number in the step); the state, which has its home in the host's memory, becomes the sum of all losses.
+ * A step of three batches of two numbers. The loss is the sum over all numbers of number * (1 + its
+ * sample's number in the step); the state, which has its home in the host's memory, becomes the sum
+ * of all losses.
  *
  *===----------------------------------------------------------------------===*/
 

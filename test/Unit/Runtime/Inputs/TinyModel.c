@@ -16,6 +16,8 @@
  *   TINY_SILENT           does not report its instructions
  *   TINY_FORGETS_COMMIT   changes its state without asking
  *   TINY_REPORTS_TWICE    reports its second instruction again
+ *   TINY_DIVIDES          divides an integer by zero
+ *   TINY_RECURSES         calls itself in a parallel loop until the stack ends
  *
  *===----------------------------------------------------------------------===*/
 
@@ -36,10 +38,24 @@ static int64_t *integers(const memopt_step *step, int64_t offset) {
   return (int64_t *)(step->arena[MEMOPT_SPACE_DEVICE] + offset);
 }
 
+#ifdef TINY_RECURSES
+static int64_t recurse(volatile char *above) {
+  volatile char frame[1024];
+  frame[0] = *above;
+  if (frame[0])
+    return 0;
+  return 1 + recurse(frame) + frame[0];
+}
+#endif
+
 #ifndef TINY_CALLS_LIBRARY
 static void computeLogits(void *closure, int64_t begin, int64_t end) {
   const memopt_step *step = (const memopt_step *)closure;
   const float *x = floats(step, TINY_X), *weight = floats(step, TINY_WEIGHT);
+#ifdef TINY_RECURSES
+  volatile char top = 0;
+  begin += recurse(&top);
+#endif
   for (int64_t i = begin; i < end; ++i)
     for (int64_t c = 0; c < TINY_CLASSES; ++c) {
       float sum = floats(step, TINY_BIAS)[c];
@@ -118,6 +134,10 @@ int32_t memopt_program_step(const memopt_step *step) {
   computeLoss(step);
 #ifdef TINY_FAILS
   return 7;
+#endif
+#ifdef TINY_DIVIDES
+  volatile int64_t zero = 0;
+  integers(step, TINY_COUNTER)[0] /= zero;
 #endif
 #ifdef TINY_ALLOCATES
   void *volatile hidden = malloc(8192);

@@ -7,18 +7,19 @@
 //===----------------------------------------------------------------------===//
 //
 // The first byte says what the others are: 0 a whole archive, 1 a graph's JSON, 2 a weights config.
-// Where the compiler brings libFuzzer, link with -fsanitize=fuzzer; the unit tests call the same
-// function with mutations of real archives.
+// The unit tests call the same function with mutations of real archives.
 //
 //===----------------------------------------------------------------------===//
 
 #include "ArchiveWriter.h"
+#include "Fuzzing.h"
 #include "memopt/Import/Pt2.h"
 
 #include "mlir/IR/MLIRContext.h"
 
 using namespace memopt::pt2;
 using namespace memopt::pt2::testing;
+using namespace memopt::testing;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (size < 1)
@@ -38,6 +39,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   auto module = importPt2(context, makeBuffer(file));
   if (!module)
-    llvm::consumeError(module.takeError());
+    require(!llvm::toString(module.takeError()).empty());
   return 0;
 }

@@ -1,0 +1,90 @@
+//===- DataFuzzer.cpp - any bytes may be a data set ------------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The first byte says what the others are: 0 images in IDX, 1 labels in IDX, 2 text, 3 safetensors;
+// the second the position of the batch. Batches are written between two bytes that must stay.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Fuzzing.h"
+#include "memopt-runtime/Data.h"
+
+using namespace memopt;
+using namespace memopt::testing;
+
+static InputSpec makeInput(const char *name, DType dtype, const Shape &shape) {
+  InputSpec input{};
+  input.name = name;
+  input.dtype = dtype;
+  input.shape = shape;
+  input.batchDim = 0;
+  input.bytes = *getTensorBytes(dtype, shape);
+  input.validRange =
+      isFloat(dtype) ? std::nullopt : std::optional<ValidRange>(ValidRange{0, 9, -100, ""});
+  return input;
+}
+
+/// Fills some batches into places with a guard on either side.
+static void readBatches(const std::string &source, const std::vector<InputSpec> &inputs,
+                        int64_t position) {
+  std::vector<std::string> notices;
+  for (bool isLastKept : {false, true}) {
+    DataOptions options;
+    options.isLastKept = isLastKept;
+    auto data = DataSource::open(source, inputs, options, notices);
+    if (!data.isOk()) {
+      require(!data.getMessage().empty());
+      return;
+    }
+    require((*data)->getBatchesPerEpoch() >= 1);
+    std::vector<std::string> places;
+    std::vector<char *> targets;
+    for (const InputSpec &input : inputs)
+      places.push_back(std::string(size_t(input.bytes) + 128, 'Z'));
+    for (std::string &place : places)
+      targets.push_back(place.data() + 64);
+    for (int64_t at : {position, (*data)->getBatchesPerEpoch() - 1, (int64_t(1) << 53) + position})
+      (void)(*data)->fill(at, targets).isOk();
+    for (const std::string &place : places)
+      require(place[63] == 'Z' && place[place.size() - 64] == 'Z');
+  }
+}
+
+static std::string makeIdx(const std::vector<int> &shape, char value) {
+  std::string text = {0, 0, 8, char(shape.size())};
+  size_t count = 1;
+  for (int size : shape) {
+    text += {0, 0, 0, char(size)};
+    count *= size_t(size);
+  }
+  return text + std::string(count, value);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  if (size < 2)
+    return 0;
+  MemoryFile file(toText(data + 2, size - 2));
+  int64_t position = data[1];
+  if (data[0] == 0 || data[0] == 1) {
+    static const MemoryFile images(makeIdx({5, 3, 3}, 7)), labels(makeIdx({5}, 1));
+    bool isImages = data[0] == 0;
+    readBatches("idx:" + (isImages ? file : images).getPath() + "," +
+                    (isImages ? labels : file).getPath(),
+                {makeInput("image", DType::F32, {2, 1, 4, 4}), makeInput("label", DType::I64, {2})},
+                position);
+  } else if (data[0] == 2) {
+    readBatches("bytes:" + file.getPath(),
+                {makeInput("tokens", DType::I32, {2, 3}), makeInput("targets", DType::I64, {2, 3})},
+                position);
+  } else {
+    readBatches(file.getPath(),
+                {makeInput("x", DType::F32, {4, 3}), makeInput("label", DType::I64, {4})},
+                position);
+  }
+  return 0;
+}
