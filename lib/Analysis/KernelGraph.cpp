@@ -47,7 +47,8 @@ std::string Buffer::describe() const {
 static LogicalResult verifyBlock(Block &block, int64_t &bytes) {
   for (Operation &op : block) {
     auto instruction = dyn_cast<InstructionOpInterface>(op);
-    if (!instruction && !isa<ReadOp, WriteOp, GradientOp, func::ReturnOp>(op) && !isReshape(&op))
+    if (!instruction && !isa<ReadOp, WriteOp, GradientOp, YieldOp, func::ReturnOp>(op) &&
+        !isReshape(&op))
       return op.emitOpError() << "does not belong in a kernel graph: expected an instruction, a "
                                  "read, a write or a reshape of a buffer";
     bytes = addCounts(bytes, getOperandAndResultBytes(&op));
