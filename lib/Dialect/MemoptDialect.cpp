@@ -62,6 +62,17 @@ void MemoptDialect::initialize() {
       >();
 }
 
+/// {fused = [string, ...], refused = {key = string, ...}, result_bytes = i64, filter_bytes = i64}
+static bool isEfficientConvBnEval(Attribute value) {
+  auto report = dyn_cast<DictionaryAttr>(value);
+  auto fused = report ? report.getAs<ArrayAttr>("fused") : ArrayAttr();
+  auto refused = report ? report.getAs<DictionaryAttr>("refused") : DictionaryAttr();
+  return fused && refused && llvm::all_of(fused, llvm::IsaPred<StringAttr>) &&
+         llvm::all_of(refused,
+                      [](NamedAttribute entry) { return isa<StringAttr>(entry.getValue()); }) &&
+         report.getAs<IntegerAttr>("result_bytes") && report.getAs<IntegerAttr>("filter_bytes");
+}
+
 /// What attributes of this dialect on any op must be.
 LogicalResult MemoptDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
   StringRef name = attribute.getName();
@@ -79,6 +90,9 @@ LogicalResult MemoptDialect::verifyOperationAttribute(Operation *op, NamedAttrib
     return expect(isa<PlannedAttr>(value), "a #memopt.planned");
   if (name == kTargetAttr)
     return expect(isa<TargetAttrInterface>(value), "a target such as #memopt.cpu");
+  if (name == kEfficientConvBnEvalAttr)
+    return expect(isEfficientConvBnEval(value),
+                  "a dictionary {fused, refused, result_bytes, filter_bytes}");
   return success();
 }
 

@@ -101,6 +101,8 @@ private:
     manifest["predicted_peak_bytes"] = bySpace(planned.getArenaBytes());
     manifest["lower_bound_bytes"] = bySpace(planned.getLowerBoundBytes());
     manifest["optimizer"] = json::Object(options.optimizer);
+    if (std::optional<json::Value> fusion = describeConvBnEval(module))
+      manifest["efficient_conv_bn_eval"] = std::move(*fusion);
     int64_t clones = llvm::count_if(graph.getInstructions(), [](Operation *op) {
       return cast<InstructionOpInterface>(op).getClone() != 0;
     });

@@ -11,6 +11,7 @@
 #include "memopt/Analysis/CostModel.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
+#include "memopt/Package/Manifest.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -95,6 +96,38 @@ static PlanFacts collectFacts(ModuleOp module) {
   return facts;
 }
 
+//===----------------------------------------------------------------------===//
+// Batch norms fused into convolutions
+//===----------------------------------------------------------------------===//
+
+static DictionaryAttr getConvBnEval(ModuleOp module) {
+  return module->getAttrOfType<DictionaryAttr>(MemoptDialect::kEfficientConvBnEvalAttr);
+}
+
+std::optional<json::Value> mlir::memopt::describeConvBnEval(ModuleOp module) {
+  DictionaryAttr report = getConvBnEval(module);
+  return report ? std::optional(attributeToJson(report)) : std::nullopt;
+}
+
+static void explainConvBnEval(ModuleOp module, raw_ostream &out) {
+  DictionaryAttr report = getConvBnEval(module);
+  if (!report)
+    return;
+  auto refused = report.getAs<DictionaryAttr>("refused");
+  out << llvm::formatv(
+      "Batch norms fused into the convolutions before them: {0}. {1} bytes of convolution results "
+      "are not needed for the backward pass; the scaled filters have {2} bytes.\n",
+      report.getAs<ArrayAttr>("fused").size(), report.getAs<IntegerAttr>("result_bytes").getInt(),
+      report.getAs<IntegerAttr>("filter_bytes").getInt());
+  for (NamedAttribute entry : refused)
+    out << llvm::formatv("  {0} stays as it is: {1}.\n", entry.getName().getValue(),
+                         cast<StringAttr>(entry.getValue()).getValue());
+}
+
+//===----------------------------------------------------------------------===//
+// The plan
+//===----------------------------------------------------------------------===//
+
 json::Object mlir::memopt::describePlan(ModuleOp planned) {
   PlanFacts facts = collectFacts(planned);
   json::Object kinds;
@@ -103,20 +136,24 @@ json::Object mlir::memopt::describePlan(ModuleOp planned) {
   json::Array largest;
   for (auto &[bytes, text] : facts.largest)
     largest.push_back(json::Object{{"bytes", bytes}, {"what", text}});
-  return json::Object{{"format", "memopt-plan-report"},
-                      {"version", 1},
-                      {"predicted_peak_bytes", bySpace(facts.planned.getArenaBytes())},
-                      {"lower_bound_bytes", bySpace(facts.planned.getLowerBoundBytes())},
-                      {"predicted_seconds", facts.seconds},
-                      {"machine", facts.machine},
-                      {"kernels", facts.kernels},
-                      {"library_calls", facts.libraryCalls},
-                      {"recomputed_instructions", facts.clones},
-                      {"flops", facts.flops},
-                      {"recomputed_flops", facts.cloneFlops},
-                      {"peak_at", facts.at},
-                      {"peak_bytes_by_kind", std::move(kinds)},
-                      {"largest_at_peak", std::move(largest)}};
+  json::Object report{
+      {"format", "memopt-plan-report"},
+      {"version", 1},
+      {"predicted_peak_bytes", bySpace(facts.planned.getArenaBytes())},
+      {"lower_bound_bytes", bySpace(facts.planned.getLowerBoundBytes())},
+      {"predicted_seconds", facts.seconds},
+      {"machine", facts.machine},
+      {"kernels", facts.kernels},
+      {"library_calls", facts.libraryCalls},
+      {"recomputed_instructions", facts.clones},
+      {"flops", facts.flops},
+      {"recomputed_flops", facts.cloneFlops},
+      {"peak_at", facts.at},
+      {"peak_bytes_by_kind", std::move(kinds)},
+      {"largest_at_peak", std::move(largest)}};
+  if (std::optional<json::Value> fusion = describeConvBnEval(planned))
+    report["efficient_conv_bn_eval"] = std::move(*fusion);
+  return report;
 }
 
 std::string mlir::memopt::explainPlan(ModuleOp planned) {
@@ -137,6 +174,7 @@ std::string mlir::memopt::explainPlan(ModuleOp planned) {
   out << llvm::formatv(
       "By the profile of {0} a step takes {1:F3} ms, to be held against other plans.\n",
       facts.machine, facts.seconds * 1e3);
+  explainConvBnEval(planned, out);
   out << llvm::formatv("At the peak{0} {1} bytes are alive:\n",
                        facts.at.empty() ? "" : " in " + facts.at, facts.load);
   for (auto [kind, bytes] : facts.byKind)

@@ -30,17 +30,25 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-void memopt::buildBatchPipeline(OpPassManager &manager, const PipelineOptions &options) {
-  SetBatchPassOptions batch;
-  batch.size = options.batch;
-  manager.addPass(createSetBatchPass(batch));
-}
-
 /// Folding and CSE take away multiplications by one, repeated broadcasts, and forward values that
 /// several rules asked for.
 static void addCleaning(OpPassManager &manager) {
   manager.addNestedPass<func::FuncOp>(createCanonicalizerPass());
   manager.addNestedPass<func::FuncOp>(createCSEPass());
+}
+
+void memopt::buildGraphPipeline(OpPassManager &manager, const PipelineOptions &options) {
+  SetBatchPassOptions batch;
+  batch.size = options.batch;
+  manager.addPass(createSetBatchPass(batch));
+  // What stands here decides what autodiff finds that it needs: neither a convolution's own result,
+  // nor all that a max pool reads.
+  if (!options.efficientConvBnEval.empty()) {
+    FuseConvBnEvalPassOptions fuse;
+    fuse.modules = llvm::to_vector_of<std::string>(options.efficientConvBnEval);
+    manager.addPass(createFuseConvBnEvalPass(fuse));
+  }
+  manager.addNestedPass<func::FuncOp>(createSinkReluPass());
 }
 
 void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &options) {
@@ -119,6 +127,8 @@ void memopt::registerMemoptDialects(DialectRegistry &registry) {
 }
 
 void memopt::registerMemoptPipelines() {
+  PassPipelineRegistration<PipelineOptions>("memopt-graph", "imported graph to imported graph",
+                                            buildGraphPipeline);
   PassPipelineRegistration<PipelineOptions>("memopt-joint", "imported graph to joint graph",
                                             buildJointPipeline);
   PassPipelineRegistration<PipelineOptions>("memopt-kernels", "joint graph to kernel graph",
@@ -132,7 +142,7 @@ void memopt::registerMemoptPipelines() {
   PassPipelineRegistration<PipelineOptions>(
       "memopt-train", "imported graph to planned program",
       [](OpPassManager &manager, const PipelineOptions &options) {
-        buildBatchPipeline(manager, options);
+        buildGraphPipeline(manager, options);
         buildJointPipeline(manager, options);
         buildKernelPipeline(manager, options);
         buildSchedulePipeline(manager, options);

@@ -16,12 +16,12 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "ModulePatterns.h"
 #include "OrderProblem.h"
 
 #include "memopt/Transforms/Passes.h"
 
 #include "llvm/ADT/SetVector.h"
-#include "llvm/Support/GlobPattern.h"
 
 namespace mlir::memopt {
 #define GEN_PASS_DEF_ACTIVATIONCHECKPOINTINGPASS
@@ -38,36 +38,18 @@ public:
   Segments(ArrayRef<Operation *> instructions)
       : instructions(instructions), of(instructions.size(), -1) {}
 
-  /// The shortest prefix of an instruction's module path that a pattern matches is its segment.
-  LogicalResult fromModules(ArrayRef<std::string> patterns, Operation *reportAt) {
-    SmallVector<llvm::GlobPattern> globs;
-    for (const std::string &pattern : patterns) {
-      llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(pattern);
-      if (!glob)
-        return reportAt->emitError()
-               << "module pattern '" << pattern << "': " << llvm::toString(glob.takeError());
-      globs.push_back(std::move(*glob));
-    }
+  /// An instruction belongs to the outermost module around it that a pattern matches.
+  LogicalResult fromModules(ArrayRef<std::string> names, Operation *reportAt) {
+    FailureOr<ModulePatterns> patterns = ModulePatterns::parse(names, reportAt);
+    if (failed(patterns))
+      return failure();
     llvm::StringMap<int> numbers;
-    SmallVector<bool> met(globs.size());
-    for (auto [index, op] : llvm::enumerate(instructions)) {
-      if (!isForward(op))
-        continue;
-      StringRef path = getModulePath(op->getLoc());
-      for (size_t end = path.find('.');; end = path.find('.', end + 1)) {
-        StringRef prefix = path.take_front(end);
-        for (auto [number, glob] : llvm::enumerate(globs))
-          if (of[index] < 0 && glob.match(prefix)) {
-            of[index] = numbers.try_emplace(prefix, static_cast<int>(numbers.size())).first->second;
-            met[number] = true;
-          }
-        if (end == StringRef::npos)
-          break;
-      }
-    }
-    for (auto [number, pattern] : llvm::enumerate(patterns))
-      if (!met[number])
-        return reportAt->emitError() << "no module matches '" << pattern << "'";
+    for (auto [index, op] : llvm::enumerate(instructions))
+      if (isForward(op))
+        if (std::optional<StringRef> module = patterns->match(getModulePath(op->getLoc())))
+          of[index] = numbers.try_emplace(*module, static_cast<int>(numbers.size())).first->second;
+    if (std::optional<StringRef> pattern = patterns->getUnmet())
+      return reportAt->emitError() << "no module matches '" << *pattern << "'";
     return success();
   }
 

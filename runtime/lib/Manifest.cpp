@@ -106,6 +106,10 @@ static Status readHead(const JsonView &root, Manifest &manifest) {
     MEMOPT_ASSIGN_OR_RETURN(manifest.optimizer, readStringOr(optimizer, "name", ""));
     MEMOPT_ASSIGN_OR_RETURN(manifest.learningRate, readOptionalNumber(optimizer, "lr"));
   }
+  if (root.has("efficient_conv_bn_eval")) {
+    MEMOPT_ASSIGN_OR_RETURN(JsonView fusion, root.get("efficient_conv_bn_eval"));
+    MEMOPT_ASSIGN_OR_RETURN(manifest.convBnEval, readConvBnEval(fusion));
+  }
   return Status::ok();
 }
 

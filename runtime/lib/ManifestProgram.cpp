@@ -96,6 +96,20 @@ StatusOr<IndexSite> memopt::readIndexSite(const JsonView &view) {
   return site;
 }
 
+StatusOr<ConvBnEvalSpec> memopt::readConvBnEval(const JsonView &view) {
+  ConvBnEvalSpec spec;
+  MEMOPT_ASSIGN_OR_RETURN(JsonView fused, view.get("fused"));
+  MEMOPT_ASSIGN_OR_RETURN(spec.fused, fused.asStrings());
+  MEMOPT_ASSIGN_OR_RETURN(JsonView refused, view.get("refused"));
+  if (!refused.raw().is_object())
+    return refused.failExpected("an object");
+  for (const auto &entry : refused.raw().items()) {
+    MEMOPT_ASSIGN_OR_RETURN(std::string reason, refused.getString(entry.key()));
+    spec.refused.emplace_back(entry.key(), std::move(reason));
+  }
+  return spec;
+}
+
 StatusOr<GradientSpec> memopt::readGradient(const JsonView &view, const Manifest &manifest) {
   GradientSpec gradient;
   MEMOPT_RETURN_IF_ERROR(readTensor(view, "space", manifest.arenaBytes, gradient));

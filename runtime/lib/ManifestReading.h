@@ -51,6 +51,7 @@ StatusOr<InstructionSpec> readInstruction(const JsonView &view, const BytesBySpa
 StatusOr<RegionSpec> readRegion(const JsonView &view, const Manifest &manifest);
 StatusOr<TransferSpec> readTransfer(const JsonView &view, const BytesBySpace &arenaBytes);
 StatusOr<IndexSite> readIndexSite(const JsonView &view);
+StatusOr<ConvBnEvalSpec> readConvBnEval(const JsonView &view);
 StatusOr<GradientSpec> readGradient(const JsonView &view, const Manifest &manifest);
 
 //===----------------------------------------------------------------------===//

@@ -1,6 +1,6 @@
 // RUN: memopt-opt %s -split-input-file -verify-diagnostics
 
-// One block for each message about memopt.target and memopt.planned.
+// One block for each message about memopt.target, memopt.planned and memopt.efficient_conv_bn_eval.
 
 // expected-error @+1 {{'memopt.target' must be a target such as #memopt.cpu, found 3 : i64}}
 module attributes {memopt.target = 3 : i64} {}
@@ -44,3 +44,8 @@ module attributes {memopt.planned = #memopt.planned<arena_bytes = [1], lower_bou
 
 // expected-error @+1 {{bytes must not be negative, found -1}}
 module attributes {memopt.planned = #memopt.planned<arena_bytes = [1, 0, 0], lower_bound_bytes = [-1, 0, 0]>} {}
+
+// -----
+
+// expected-error @+1 {{'memopt.efficient_conv_bn_eval' must be a dictionary {fused, refused, result_bytes, filter_bytes}, found {fused = ["bn"]}}}
+module attributes {memopt.efficient_conv_bn_eval = {fused = ["bn"]}} {}

@@ -58,6 +58,9 @@ static constexpr OptionRow kOptions[] = {
     {"device-memory", "BYTES", "", "bytes that the device arena may have: N, NKiB, NMiB, NGiB"},
     {"activation-checkpointing", "MODULE,...", "",
      "recompute inside these modules, by hand: names or globs, or segments:N"},
+    {"efficient-conv-bn-eval", "MODULE,...|all", "",
+     "fuse convolutions and batch norms that use running statistics in these modules: names or "
+     "globs"},
     {"frontier", "N", "0",
      "print step time against bytes at N budgets instead of writing a package"},
     {"frontier-output", "NAME", "", "write the frontier to NAME.json and NAME.svg too"},
@@ -83,7 +86,7 @@ static constexpr OptionRow kOptions[] = {
 
 /// Options that the contract knows and this version cannot do: refused by name, never ignored.
 static constexpr llvm::StringLiteral kRefused[] = {
-    "host-memory",       "disk",          "zero-stage",        "ranks", "efficient-conv-bn-eval",
+    "host-memory",       "disk",          "zero-stage",        "ranks",
     "offload-optimizer", "offload-param", "offload-activation"};
 
 static void printHelp() {
@@ -314,6 +317,22 @@ static llvm::Error fillBatches(const CommandLine &line, CompileOptions &options)
   return llvm::Error::success();
 }
 
+/// The names in a list such as "backbone, neck.*"; blanks and empty ones are left out.
+static llvm::SmallVector<std::string> parseModules(llvm::StringRef text) {
+  llvm::SmallVector<std::string> modules;
+  for (llvm::StringRef module : llvm::split(text, ','))
+    if (!module.trim().empty())
+      modules.push_back(module.trim().str());
+  return modules;
+}
+
+static llvm::Error fillFusion(const CommandLine &line, CompileOptions &options) {
+  options.pipeline.efficientConvBnEval = parseModules(line.get("efficient-conv-bn-eval"));
+  if (line.isSet("efficient-conv-bn-eval") && options.pipeline.efficientConvBnEval.empty())
+    return invalid("--efficient-conv-bn-eval expects names of modules, globs or all");
+  return llvm::Error::success();
+}
+
 static llvm::Error fillPlanning(const CommandLine &line, CompileOptions &options) {
   std::string modulesText = line.get("activation-checkpointing");
   llvm::StringRef modules = modulesText;
@@ -325,9 +344,7 @@ static llvm::Error fillPlanning(const CommandLine &line, CompileOptions &options
           "'");
     options.pipeline.checkpointSegments = segments;
   } else {
-    for (llvm::StringRef module : llvm::split(modules, ','))
-      if (!module.trim().empty())
-        options.pipeline.checkpointModules.push_back(module.trim().str());
+    options.pipeline.checkpointModules = parseModules(modules);
   }
   llvm::Expected<int> points = line.getCount("frontier");
   if (!points)
@@ -418,6 +435,8 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
   if (llvm::Error error = fillChoices(*line, *options))
     return std::move(error);
   if (llvm::Error error = fillBatches(*line, *options))
+    return std::move(error);
+  if (llvm::Error error = fillFusion(*line, *options))
     return std::move(error);
   if (llvm::Error error = fillPlanning(*line, *options))
     return std::move(error);

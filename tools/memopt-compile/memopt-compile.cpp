@@ -93,7 +93,7 @@ private:
   StatusCode compile() {
     if (StatusCode code = load(); code != StatusCode::Ok)
       return code;
-    if (failed(runPasses(mlir::memopt::buildBatchPipeline)))
+    if (failed(runPasses(mlir::memopt::buildGraphPipeline)))
       return StatusCode::BadInput;
     if (options.emit == Emit::Graph)
       return print();

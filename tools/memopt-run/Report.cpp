@@ -63,6 +63,12 @@ Status RunReport::write(const std::string &path, const Session &session,
     report["used_peak_bytes"] = toJson(getUsedPeakBytes(session));
   report["hot_path_allocations"] = session.getAllocations().count.load();
   report["overhead_bytes"] = {{"device", 0}, {"host", overheadBytes}};
+  if (const std::optional<ConvBnEvalSpec> &fusion = manifest.convBnEval) {
+    ordered_json refused = ordered_json::object();
+    for (const auto &[module, reason] : fusion->refused)
+      refused[module] = reason;
+    report["efficient_conv_bn_eval"] = {{"fused", fusion->fused}, {"refused", refused}};
+  }
   if (manifest.mode == "eval") {
     report["samples"] = samples;
     report["outputs"] = averages;

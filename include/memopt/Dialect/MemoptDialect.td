@@ -53,6 +53,9 @@ def Memopt_Dialect : Dialect {
     static constexpr llvm::StringLiteral kPlannedAttr = "memopt.planned";
     /// On modules: the machine that they are compiled for, a TargetAttrInterface.
     static constexpr llvm::StringLiteral kTargetAttr = "memopt.target";
+    /// On modules: what fusing convolutions and batch norms did, a dictionary {fused = [module, ...], refused = {module =
+    /// reason, ...}, result_bytes, filter_bytes}.
+    static constexpr llvm::StringLiteral kEfficientConvBnEvalAttr = "memopt.efficient_conv_bn_eval";
   }];
 }
 

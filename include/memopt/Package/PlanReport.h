@@ -12,12 +12,17 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/JSON.h"
 
+#include <optional>
 #include <string>
 
 namespace mlir::memopt {
 
 /// {"device": N, "host": N, ...}: as many spaces as there are numbers.
 llvm::json::Object bySpace(llvm::ArrayRef<int64_t> bytes);
+
+/// {"fused": [module, ...], "refused": {module: reason, ...}, ...}: what became of the batch norms
+/// that were to join their convolutions; nothing where none were.
+std::optional<llvm::json::Value> describeConvBnEval(ModuleOp module);
 
 /// Numbers of a planned module: peak, bound, instructions, recomputation, and bytes at the peak by
 /// kind and module.

@@ -40,6 +40,9 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
                                       llvm::cl::desc("of gradient accumulators: fp32 or bf16")};
   Option<bool> recompute{*this, "recompute-elementwise", llvm::cl::init(true),
                          llvm::cl::desc("recompute pointwise work")};
+  ListOption<std::string> efficientConvBnEval{
+      *this, "efficient-conv-bn-eval",
+      llvm::cl::desc("modules whose batch norms join their convolutions: names, globs or all")};
   ListOption<std::string> checkpointModules{
       *this, "activation-checkpointing",
       llvm::cl::desc("modules to recompute, by hand: names or globs")};
@@ -50,8 +53,9 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
                          llvm::cl::desc("bytes of the device arena")};
 };
 
-/// Imported graph to imported graph, of another batch size where one is asked for.
-void buildBatchPipeline(OpPassManager &manager, const PipelineOptions &options);
+/// What changes the imported graph itself, for training and evaluation alike: its batch size, and
+/// what autodiff finds.
+void buildGraphPipeline(OpPassManager &manager, const PipelineOptions &options);
 /// Imported graph to joint graph: gradients and the optimizer's update become ops of the same
 /// function.
 void buildJointPipeline(OpPassManager &manager, const PipelineOptions &options);
@@ -63,7 +67,8 @@ void buildSchedulePipeline(OpPassManager &manager, const PipelineOptions &option
 void buildPlanPipeline(OpPassManager &manager, const PipelineOptions &options);
 
 void registerMemoptDialects(DialectRegistry &registry);
-/// `memopt-joint`, `memopt-kernels`, `memopt-plan`, and `memopt-train` for all three.
+/// `memopt-graph`, `memopt-joint`, `memopt-kernels`, `memopt-plan`, and `memopt-train` for all
+/// four.
 void registerMemoptPipelines();
 
 } // namespace mlir::memopt

@@ -15,6 +15,41 @@ include "mlir/Pass/PassBase.td"
 // From the training graph to the joint graph
 //===----------------------------------------------------------------------===//
 
+def FuseConvBnEvalPass : Pass<"memopt-fuse-conv-bn-eval", "::mlir::ModuleOp"> {
+  let summary = "Scale filters instead of what convolutions give to batch norms that use running statistics";
+  let description = [{
+    In the imported graph, training or evaluation, a convolution (with groups, or transposed) or linear layer that is
+    followed by a batch norm by running statistics becomes one whose filter and bias are scaled in every step:
+    `conv(x, W) * s + t` becomes `conv(x, W * s) + t`. Gradients of filter, bias and the norm's two vectors follow by
+    autodiff and are those of the first form; the convolution's own result is not kept for them.
+
+    `modules` are names or globs of modules that hold the norms, or "all". Norms among them that cannot be fused stay as
+    they are. The module's `memopt.efficient_conv_bn_eval` says what became of each. A pattern that no norm matches is an
+    error.
+
+    Remarks: for every norm the module, and the bytes of the result that need not be kept and of the scaled filter; or the
+    reason of the refusal.
+
+    Results differ by rounding.
+  }];
+  let options = [
+    ListOption<"modules", "modules", "std::string", "Names or globs of modules, or all">
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect", "::mlir::memopt::MemoptDialect"];
+}
+
+def SinkReluPass : Pass<"memopt-sink-relu", "::mlir::func::FuncOp"> {
+  let summary = "Rectify what a max pool leaves instead of all that it reads";
+  let description = [{
+    In the imported graph `max_pool(relu(x))` becomes `relu(max_pool(x))` where nobody else reads the rectified value
+    or the pool's winners. The backward pass then needs the small value instead of the large one. Results and gradients
+    keep their bits.
+
+    Remark: bytes of the rectified value before and after.
+  }];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect"];
+}
+
 def AutodiffPass : Pass<"memopt-autodiff", "::mlir::ModuleOp"> {
   let summary = "Add the gradients of the trainable parameters to the step";
   let description = [{

@@ -107,6 +107,12 @@ struct IndexSite {
   std::string what; ///< that is indexed, for people; may be empty
 };
 
+/// What the compiler did with the batch norms that were to join their convolutions, by module.
+struct ConvBnEvalSpec {
+  std::vector<std::string> fused;
+  std::vector<std::pair<std::string, std::string>> refused; ///< with the reason
+};
+
 struct Manifest {
   std::string compiler, target, mode; ///< mode: "train" or "eval"
   int64_t threads;                    ///< for which library calls were planned
@@ -125,6 +131,7 @@ struct Manifest {
   std::string optimizer;              ///< its name; empty when the package gives none
   std::optional<double> learningRate; ///< the optimizer's default
   int64_t microBatches = 1; ///< that a batch of data is cut into: the inputs hold one of them
+  std::optional<ConvBnEvalSpec> convBnEval;
 
   /// Index of the output of role "loss", or -1.
   int getLossIndex() const;

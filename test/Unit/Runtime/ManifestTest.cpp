@@ -80,6 +80,11 @@ static const BadManifest badManifests[] = {
     {[](json &m) { m["variables"][5]["name"] = "warmth"; }, "hyperparameter 'warmth' is unknown"},
     {[](json &m) { m["variables"][6]["dtype"] = "f64"; }, "hyperparameter 'step' is f64[]"},
     {[](json &m) { m["gradients"][0]["ready_after"] = 4; }, "there are 4 instructions"},
+    {[](json &m) { m["efficient_conv_bn_eval"] = {{"fused", json::array()}}; }, "lacks 'refused'"},
+    {[](json &m) {
+       m["efficient_conv_bn_eval"] = {{"fused", json::array()}, {"refused", {{"net.bn", 1}}}};
+     },
+     "'efficient_conv_bn_eval.refused.net.bn' must be a string"},
     {[](json &m) { m["instructions"][0]["call"] = 0; },
      "instruction 0 'logits' (logits) of module 'net.fc' makes library call 0 of 0"},
     {[](json &m) { m["instructions"][0]["kind"] = "library"; }, "lacks 'call'"},
