@@ -448,13 +448,16 @@ IterationSpace InterpolateBackwardOp::getIterationSpace() {
 //===----------------------------------------------------------------------===//
 
 IterationSpace DropoutMaskOp::getIterationSpace() { return getElementwiseSpace(*this); }
-IterationSpace SgdStepOp::getIterationSpace() { return getElementwiseSpace(*this); }
-IterationSpace AdamStepOp::getIterationSpace() { return getElementwiseSpace(*this); }
 IterationSpace AccumulateOp::getIterationSpace() { return getElementwiseSpace(*this); }
 
-IterationSpace GlobalNormOp::getIterationSpace() {
-  IterationBuilder b(*this);
-  for (OpOperand &operand : (*this)->getOpOperands())
+/// Whatever a rule of an optimizer does, no sample has a part in it.
+static IterationSpace getMixedSpace(Operation *op) {
+  IterationBuilder b(op);
+  for (OpOperand &operand : op->getOpOperands())
     b.setOperand(operand.getOperandNumber(), b.addLoops(operand.get(), LoopKind::Mix));
+  for (OpResult result : op->getResults())
+    b.setResult(result.getResultNumber(), b.addLoops(result, LoopKind::Mix));
   return b.take();
 }
+IterationSpace OptimizerStepOp::getIterationSpace() { return getMixedSpace(*this); }
+IterationSpace GlobalNormOp::getIterationSpace() { return getMixedSpace(*this); }

@@ -35,28 +35,15 @@ LogicalResult DropoutMaskOp::verify() {
   return verifyScalars(*this, {getSeed(), getStep()});
 }
 
-LogicalResult SgdStepOp::verify() {
-  if (!getBuffer() != !getNewBuffer())
-    return emitOpError("expects a new buffer exactly when there is a buffer");
-  SmallVector<Value> state{getParameter(), getGradient(), getNewParameter()};
-  if (getBuffer())
-    state.append({getBuffer(), getNewBuffer()});
-  else if (getMomentum().convertToDouble() != 0.0)
-    return emitOpError("momentum needs a buffer");
-  if (failed(verifySameTypes(*this, state, "parameter, gradient and state")))
+LogicalResult OptimizerStepOp::verify() {
+  if (failed(verifySameTypes(*this, {getParameter(), getGradient(), getNewParameter()},
+                             "parameter and gradient")))
     return failure();
-  return verifyScalars(*this, {getLearningRate(), getStep()});
-}
-
-LogicalResult AdamStepOp::verify() {
-  if (failed(verifySameTypes(*this,
-                             {getParameter(), getGradient(), getFirstMoment(), getSecondMoment(),
-                              getNewParameter(), getNewFirstMoment(), getNewSecondMoment()},
-                             "parameter, gradient and state")))
-    return failure();
-  for (double beta : {getBeta1().convertToDouble(), getBeta2().convertToDouble()})
-    if (!(beta >= 0.0 && beta < 1.0))
-      return emitOpError() << "betas must lie in [0, 1), found " << beta;
+  if (getOldState().getTypes() != getNewState().getTypes() ||
+      getOldState().size() != getState().size())
+    return emitOpError() << "names " << getState().size() << " parts of state, takes "
+                         << getOldState().size() << " and gives " << getNewState().size()
+                         << ", which must agree in number and types";
   return verifyScalars(*this, {getLearningRate(), getStep()});
 }
 
@@ -75,7 +62,6 @@ static int64_t countElements(Operation *op) {
 
 /// Ten rounds of two wide multiplications and four logical operations.
 int64_t DropoutMaskOp::getFlops() { return 60 * tensorType(getResult()).getNumElements(); }
-int64_t SgdStepOp::getFlops() { return 3 * countElements(*this); }
-int64_t AdamStepOp::getFlops() { return 4 * countElements(*this); }
+int64_t OptimizerStepOp::getFlops() { return 4 * countElements(*this); }
 int64_t GlobalNormOp::getFlops() { return 2 * countElements(*this); }
 int64_t AccumulateOp::getFlops() { return tensorType(getResult()).getNumElements(); }

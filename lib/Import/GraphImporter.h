@@ -65,6 +65,7 @@ private:
   llvm::Expected<mlir::ElementsAttr> loadInitial(llvm::StringRef name, const TensorMeta &meta);
   llvm::Expected<mlir::memopt::VariableOp>
   declareVariable(const InputSpec &spec, llvm::StringRef name, const TensorMeta &meta);
+  std::string findModuleClass(llvm::StringRef path) const;
   void readInitial(const TensorMeta &meta, Variable &variable);
   void findTies();
   bool isMutatedAtOutput(llvm::StringRef target) const;

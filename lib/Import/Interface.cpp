@@ -200,11 +200,22 @@ GraphImporter::declareVariable(const InputSpec &spec, StringRef name, const Tens
                                        name, type, isParameter ? Role::Parameter : Role::Buffer);
   declaration.setTrainable(isParameter && meta.requiresGrad && isFloat(meta.dtype));
   declaration.setTransient(!isParameter && !spec.persistent);
+  StringRef path = StringRef(spec.target).take_front(StringRef(spec.target).rfind('.') + 1);
+  if (std::string owner = findModuleClass(path.empty() ? path : path.drop_back()); !owner.empty())
+    declaration.setModuleClass(owner);
   if (initial)
     declaration.setInitialAttr(initial);
   if (meta.dtype == DType::U8)
     declaration->setAttr(MemoptDialect::kDtypeAttr, builder.getStringAttr(getName(meta.dtype)));
   return declaration;
+}
+
+/// What nodes say of the module at `path`; empty when none of them is its own.
+std::string GraphImporter::findModuleClass(StringRef path) const {
+  for (const Node &node : program.graph.nodes)
+    if (node.modulePath == path)
+      return node.moduleClass;
+  return "";
 }
 
 /// The value that the step begins with.

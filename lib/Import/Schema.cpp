@@ -374,8 +374,9 @@ static Expected<Argument> parseArgument(const JsonCursor &json) {
 // Graph
 //===----------------------------------------------------------------------===//
 
-/// The last entry of "key,path,type;key,path,type;...", where types may hold commas in brackets.
-static std::string parseModulePath(StringRef stack) {
+/// The path and the type in the last entry of "key,path,type;key,path,type;...", where types may
+/// hold commas in brackets.
+static std::pair<std::string, std::string> parseModule(StringRef stack) {
   StringRef last = stack.rsplit(';').second;
   if (last.empty())
     last = stack;
@@ -390,7 +391,8 @@ static std::string parseModulePath(StringRef stack) {
       begin = i + 1;
     }
   }
-  return parts.size() > 1 ? parts[1].str() : std::string();
+  parts.resize(std::max<size_t>(parts.size(), 3));
+  return {parts[1].str(), parts[2].str()};
 }
 
 static Expected<Node> parseNode(const JsonCursor &json) {
@@ -405,7 +407,7 @@ static Expected<Node> parseNode(const JsonCursor &json) {
   if (auto metadata = json.optionalField("metadata"))
     if (auto stack = metadata->optionalField("nn_module_stack")) {
       ASSIGN_OR_RETURN(std::string text, stack->string());
-      node.modulePath = parseModulePath(text);
+      std::tie(node.modulePath, node.moduleClass) = parseModule(text);
     }
   ASSIGN_OR_RETURN(JsonCursor inputs, json.field("inputs"));
   Error err =

@@ -226,9 +226,14 @@ private:
     } else if (variable.getInitValue() && variable.getRole() != Role::Parameter &&
                variable.getRole() != Role::Buffer && variable.getInitValue()->isZero()) {
       object["init"] = "zeros";
+    } else if (variable.getRole() == Role::OptimizerState && variable.getInitValue()) {
+      object["init"] = "constant";
+      object["init_value"] = variable.getInitValue()->convertToDouble();
     } else if (variable.getRole() == Role::Hyperparameter ||
                variable.getRole() == Role::OptimizerState || variable.getRole() == Role::Gradient) {
       object["init"] = "zeros";
+      if (variable.getInitValue())
+        object["init_value"] = variable.getInitValue()->convertToDouble();
     } else {
       object["init"] = "absent";
       if (variable.getInitValue())

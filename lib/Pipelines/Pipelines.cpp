@@ -54,14 +54,7 @@ void memopt::buildGraphPipeline(OpPassManager &manager, const PipelineOptions &o
 void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &options) {
   manager.addPass(createAutodiffPass());
   InsertOptimizerPassOptions optimizer;
-  optimizer.optimizer = options.optimizer;
-  optimizer.lr = options.lr;
-  optimizer.momentum = options.momentum;
-  optimizer.dampening = options.dampening;
-  optimizer.nesterov = options.nesterov;
-  optimizer.weightDecay = options.weightDecay;
-  optimizer.betas = {options.beta1, options.beta2};
-  optimizer.eps = options.eps;
+  optimizer.settings = options.optimizer;
   optimizer.maxGradNorm = options.maxGradNorm;
   manager.addPass(createInsertOptimizerPass(optimizer));
   // Whoever refuses a step at its loss finds all state as it was.

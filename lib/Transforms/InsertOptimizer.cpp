@@ -7,23 +7,26 @@
 //===----------------------------------------------------------------------===//
 //
 // Input: the joint graph, in which memopt.gradient marks gradients of parameters. Output: for each
-// of them the optimizer's state is declared, one update op before the return reads the parameter,
-// its gradient and its state, and memopt.write gives variables their new values. Updates are in the
-// order of the parameters' declarations. The marks stay.
+// of them the optimizer's state is declared, one memopt.optimizer_step before the return reads the
+// parameter, its gradient and its state, and memopt.write gives variables their new values. Updates
+// are in the order of the parameters' declarations. The marks stay.
 //
-// Meaning and defaults are those of torch.optim.SGD, Adam and AdamW and of
-// torch.nn.utils.clip_grad_norm_. The learning rate and the step's number are variables that the
-// runtime writes, so that a schedule needs no other program; `lr` is only what @lr starts from.
+// Which optimizer updates which parameter follows from the settings (OptimizerPlan); what state it
+// keeps, from its descriptor. Clipping is that of torch.nn.utils.clip_grad_norm_. The learning rate
+// and the step's number are variables that the runtime writes, so that a schedule needs no other
+// program: @lr, and @lr.1, @lr.2, ... for groups of parameters with a rate of their own, each with
+// the rate that it starts from as initial value.
 //
-// Refused: options outside PyTorch's ranges, and a function without gradients.
+// Refused: settings that no optimizer takes, and a function without gradients.
 //
 //===----------------------------------------------------------------------===//
 
+#include "Optimizers/Optimizer.h"
 #include "memopt/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace mlir::memopt {
 #define GEN_PASS_DEF_INSERTOPTIMIZERPASS
@@ -34,61 +37,47 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 //===----------------------------------------------------------------------===//
-// Settings
+// Parameters
 //===----------------------------------------------------------------------===//
 
-namespace {
-enum class Algorithm { Sgd, Adam, AdamW };
-
-struct Settings {
-  Algorithm algorithm = Algorithm::Sgd;
-  double learningRate, momentum, dampening, weightDecay, beta1, beta2, eps;
-  /// Not clipped when zero.
-  double maxGradNorm;
-  bool nesterov;
-};
-
-struct Interval {
-  StringRef name;
-  double value;
-  double low;
-  /// Excluded.
-  double high;
-};
-} // namespace
-
-/// As a person would write the number: 0.1, inf.
-static std::string toText(double number) {
-  std::string text;
-  llvm::raw_string_ostream(text) << llvm::format("%g", number);
-  return text;
+/// Whether a norm scales or shifts by the value.
+static bool isReadByNorm(OpOperand &use) {
+  return isa<LayerNormOp, GroupNormOp, RmsNormOp, BatchNormOp>(use.getOwner()) &&
+         use.getOperandNumber() != 0;
 }
 
-static LogicalResult checkRanges(Operation *op, ArrayRef<Interval> ranges) {
-  for (const Interval &range : ranges)
-    if (!(range.value >= range.low && range.value < range.high))
-      return op->emitError() << "optimizer option '" << range.name << "' must lie in ["
-                             << toText(range.low) << ", " << toText(range.high) << "), found "
-                             << toText(range.value);
-  return success();
+static bool isLookedUp(OpOperand &use) {
+  auto embedding = dyn_cast<EmbeddingOp>(use.getOwner());
+  return embedding && embedding.getTable() == use.get();
 }
 
-static LogicalResult checkSettings(Operation *op, const Settings &settings) {
-  double infinity = std::numeric_limits<double>::infinity();
-  if (failed(checkRanges(op, {{"lr", settings.learningRate, 0, infinity},
-                              {"momentum", settings.momentum, 0, infinity},
-                              {"weight-decay", settings.weightDecay, 0, infinity},
-                              {"betas", settings.beta1, 0, 1},
-                              {"betas", settings.beta2, 0, 1},
-                              {"eps", settings.eps, 0, infinity},
-                              {"max-grad-norm", settings.maxGradNorm, 0, infinity}})))
-    return failure();
-  if (!std::isfinite(settings.dampening))
-    return op->emitError() << "optimizer option 'dampening' must be finite, found "
-                           << toText(settings.dampening);
-  if (settings.nesterov && (settings.momentum == 0.0 || settings.dampening != 0.0))
-    return op->emitError("optimizer option 'nesterov' requires a momentum and zero dampening");
-  return success();
+/// What owns a parameter says whether it is a norm's; where that is unknown, what reads it does.
+static ParameterKind classify(VariableOp variable, func::FuncOp step) {
+  StringRef owner = variable.getModuleClass().value_or("");
+  owner = owner.drop_front(owner.rfind('.') + 1);
+  bool isNorm = owner.contains("Norm"), isEmbedding = false;
+  for (auto read : step.getOps<ReadOp>()) {
+    if (read.getVariable() != variable.getSymName())
+      continue;
+    for (OpOperand &use : read->getUses()) {
+      isNorm |= owner.empty() && isReadByNorm(use);
+      isEmbedding |= isLookedUp(use);
+    }
+  }
+  if (isNorm)
+    return ParameterKind::Norm;
+  if (isEmbedding)
+    return ParameterKind::Embedding;
+  return variable.getSymName().ends_with("bias") ? ParameterKind::Bias : ParameterKind::Other;
+}
+
+static ParameterInfo describe(VariableOp variable, func::FuncOp step) {
+  ParameterInfo info{{}, classify(variable, step), variable.getTensorType()};
+  if (auto names = variable.getNames())
+    llvm::append_range(info.names, names->getAsValueRange<StringAttr>());
+  if (info.names.empty())
+    info.names.push_back(variable.getSymName());
+  return info;
 }
 
 //===----------------------------------------------------------------------===//
@@ -98,32 +87,35 @@ static LogicalResult checkSettings(Operation *op, const Settings &settings) {
 namespace {
 class UpdateBuilder {
 public:
-  UpdateBuilder(ModuleOp module, SymbolTable &symbols, Operation *terminator,
-                const Settings &settings)
-      : module(module), symbols(symbols), settings(settings), builder(terminator) {}
+  UpdateBuilder(ModuleOp module, SymbolTable &symbols, Operation *terminator)
+      : module(module), symbols(symbols), builder(terminator) {}
 
   /// Reads the learning rate and the step's number, declaring them if nobody has.
-  LogicalResult readHyperparameters(Location loc);
+  LogicalResult readHyperparameters(Location loc, double rate);
   /// Scales gradients whose global norm is above the limit.
-  void clip(Location loc, SmallVectorImpl<Value> &gradients);
-  LogicalResult update(VariableOp parameter, Value gradient);
+  void clip(Location loc, double limit, SmallVectorImpl<Value> &gradients);
+  LogicalResult update(VariableOp parameter, const ParameterInfo &info,
+                       const ParameterUpdate &choice, Value gradient);
 
 private:
   FailureOr<Value> readHyperparameter(Location loc, StringRef name, Type elementType,
                                       double initial);
-  /// Declares state of `parameter` and reads it.
-  FailureOr<Value> readState(VariableOp parameter, StringRef slot);
+  FailureOr<Value> readRate(Location loc, std::optional<double> own);
+  /// Declares one tensor of the optimizer's state and reads it.
+  LogicalResult readState(VariableOp parameter, const StateTensor &tensor);
   Value read(VariableOp variable, Location loc);
   void write(Value value, StringRef variable, Location loc);
-  LogicalResult updateSgd(VariableOp parameter, Value gradient, Location loc);
-  LogicalResult updateAdam(VariableOp parameter, Value gradient, Location loc);
   template <typename OpTy, typename... Args> OpTy create(Location loc, Args &&...args);
 
   ModuleOp module;
   SymbolTable &symbols;
-  const Settings &settings;
   OpBuilder builder;
   Value learningRate, stepNumber;
+  /// Rates of groups, in the order in which they came up.
+  SmallVector<std::pair<double, Value>> rates;
+  /// Of the parameter at hand.
+  SmallVector<Value> state;
+  SmallVector<StringRef> slots;
 };
 } // namespace
 
@@ -177,22 +169,34 @@ FailureOr<Value> UpdateBuilder::readHyperparameter(Location loc, StringRef name,
   return read(variable, loc);
 }
 
-LogicalResult UpdateBuilder::readHyperparameters(Location loc) {
-  FailureOr<Value> rate =
-      readHyperparameter(loc, "lr", builder.getF64Type(), settings.learningRate);
-  if (failed(rate))
-    return failure();
-  FailureOr<Value> number = readHyperparameter(loc, "step", builder.getI64Type(), 1.0);
+LogicalResult UpdateBuilder::readHyperparameters(Location loc, double rate) {
+  FailureOr<Value> number = readHyperparameter(loc, "lr", builder.getF64Type(), rate);
   if (failed(number))
     return failure();
-  learningRate = *rate;
+  learningRate = *number;
+  number = readHyperparameter(loc, "step", builder.getI64Type(), 1.0);
+  if (failed(number))
+    return failure();
   stepNumber = *number;
   return success();
 }
 
+FailureOr<Value> UpdateBuilder::readRate(Location loc, std::optional<double> own) {
+  if (!own)
+    return learningRate;
+  for (auto [rate, value] : rates)
+    if (rate == *own)
+      return value;
+  FailureOr<Value> value =
+      readHyperparameter(loc, "lr." + std::to_string(rates.size() + 1), builder.getF64Type(), *own);
+  if (succeeded(value))
+    rates.emplace_back(*own, *value);
+  return value;
+}
+
 // clip_grad_norm_: factor min(1, limit / (norm + 1e-6)), NaN where the norm is.
-void UpdateBuilder::clip(Location loc, SmallVectorImpl<Value> &gradients) {
-  if (settings.maxGradNorm == 0.0)
+void UpdateBuilder::clip(Location loc, double limit, SmallVectorImpl<Value> &gradients) {
+  if (limit == 0.0)
     return;
   auto scalar = RankedTensorType::get(
       {}, cast<RankedTensorType>(gradients.front().getType()).getElementType());
@@ -203,7 +207,7 @@ void UpdateBuilder::clip(Location loc, SmallVectorImpl<Value> &gradients) {
   };
   Value norm = create<GlobalNormOp>(loc, scalar, gradients);
   Value shifted = create<arith::AddFOp>(loc, norm, constant(1e-6));
-  Value ratio = create<arith::DivFOp>(loc, constant(settings.maxGradNorm), shifted);
+  Value ratio = create<arith::DivFOp>(loc, constant(limit), shifted);
   Value factor = create<arith::MinimumFOp>(loc, ratio, constant(1.0));
   for (Value &gradient : gradients) {
     Value repeated = factor;
@@ -221,61 +225,41 @@ void UpdateBuilder::clip(Location loc, SmallVectorImpl<Value> &gradients) {
   }
 }
 
-FailureOr<Value> UpdateBuilder::readState(VariableOp parameter, StringRef slot) {
-  std::string name = ("optimizer." + slot + "." + parameter.getSymName()).str();
+LogicalResult UpdateBuilder::readState(VariableOp parameter, const StateTensor &tensor) {
+  std::string name = ("optimizer." + tensor.name + "." + parameter.getSymName()).str();
   if (Operation *other = symbols.lookup(name))
     return other->emitOpError() << "has the name of optimizer state of '" << parameter.getSymName()
                                 << "'";
-  VariableOp state = makeVariable(builder, parameter.getLoc(), name, parameter.getTensorType(),
-                                  Role::OptimizerState, builder.getF64FloatAttr(0.0));
-  state.setOfAttr(FlatSymbolRefAttr::get(parameter));
-  state.setSlotAttr(builder.getStringAttr(slot));
-  declare(module, symbols, state);
-  return read(state, parameter.getLoc());
-}
-
-LogicalResult UpdateBuilder::update(VariableOp parameter, Value gradient) {
-  // The update belongs to the module that owns the parameter, wherever the gradient was finished.
-  Location loc = parameter.getLoc();
-  return settings.algorithm == Algorithm::Sgd ? updateSgd(parameter, gradient, loc)
-                                              : updateAdam(parameter, gradient, loc);
-}
-
-LogicalResult UpdateBuilder::updateSgd(VariableOp parameter, Value gradient, Location loc) {
-  FailureOr<Value> buffer = Value();
-  if (settings.momentum != 0.0)
-    buffer = readState(parameter, "momentum");
-  if (failed(buffer))
-    return failure();
-  Type type = parameter.getTensorType();
-  auto step = create<SgdStepOp>(
-      loc, type, *buffer ? type : Type(), read(parameter, loc), gradient, *buffer, learningRate,
-      stepNumber, builder.getF64FloatAttr(settings.momentum),
-      builder.getF64FloatAttr(settings.dampening), builder.getF64FloatAttr(settings.weightDecay),
-      settings.nesterov ? builder.getUnitAttr() : UnitAttr());
-  write(step.getNewParameter(), parameter.getSymName(), loc);
-  if (*buffer)
-    write(step.getNewBuffer(), buffer->getDefiningOp<ReadOp>().getVariable(), loc);
+  VariableOp variable = makeVariable(builder, parameter.getLoc(), name, tensor.type,
+                                     Role::OptimizerState, builder.getF64FloatAttr(tensor.initial));
+  variable.setOfAttr(FlatSymbolRefAttr::get(parameter));
+  variable.setSlotAttr(builder.getStringAttr(tensor.name));
+  declare(module, symbols, variable);
+  state.push_back(read(variable, parameter.getLoc()));
+  slots.push_back(*variable.getSlot());
   return success();
 }
 
-LogicalResult UpdateBuilder::updateAdam(VariableOp parameter, Value gradient, Location loc) {
-  FailureOr<Value> first = readState(parameter, "exp_avg");
-  if (failed(first))
+LogicalResult UpdateBuilder::update(VariableOp parameter, const ParameterInfo &info,
+                                    const ParameterUpdate &choice, Value gradient) {
+  // The update belongs to the module that owns the parameter, wherever the gradient was finished.
+  Location loc = parameter.getLoc();
+  state.clear();
+  slots.clear();
+  for (const StateTensor &tensor :
+       getStateTensors(*choice.optimizer, info, choice.settings, choice.stateBits))
+    if (failed(readState(parameter, tensor)))
+      return failure();
+  FailureOr<Value> rate = readRate(loc, choice.rate);
+  if (failed(rate))
     return failure();
-  FailureOr<Value> second = readState(parameter, "exp_avg_sq");
-  if (failed(second))
-    return failure();
-  Type type = parameter.getTensorType();
-  bool decoupled = settings.algorithm == Algorithm::AdamW;
-  auto step = create<AdamStepOp>(
-      loc, type, type, type, read(parameter, loc), gradient, *first, *second, learningRate,
-      stepNumber, builder.getF64FloatAttr(settings.beta1), builder.getF64FloatAttr(settings.beta2),
-      builder.getF64FloatAttr(settings.eps), builder.getF64FloatAttr(settings.weightDecay),
-      decoupled ? builder.getUnitAttr() : UnitAttr());
+  auto step = create<OptimizerStepOp>(
+      loc, parameter.getTensorType(), ValueRange(state).getTypes(), read(parameter, loc), gradient,
+      *rate, stepNumber, state, builder.getStringAttr(choice.optimizer->getName()),
+      builder.getStrArrayAttr(slots), choice.settings.toAttribute(builder.getContext()));
   write(step.getNewParameter(), parameter.getSymName(), loc);
-  write(step.getNewFirstMoment(), first->getDefiningOp<ReadOp>().getVariable(), loc);
-  write(step.getNewSecondMoment(), second->getDefiningOp<ReadOp>().getVariable(), loc);
+  for (auto [old, made] : llvm::zip_equal(state, step.getNewState()))
+    write(made, old.getDefiningOp<ReadOp>().getVariable(), loc);
   return success();
 }
 
@@ -309,44 +293,25 @@ struct InsertOptimizerPass : memopt::impl::InsertOptimizerPassBase<InsertOptimiz
   }
 
 private:
-  FailureOr<Settings> readSettings();
+  FailureOr<OptimizerPlan> readSettings();
   LogicalResult insertOptimizer();
 };
 } // namespace
 
-FailureOr<Settings> InsertOptimizerPass::readSettings() {
-  Settings settings;
-  if (optimizer == "sgd")
-    settings.algorithm = Algorithm::Sgd;
-  else if (optimizer == "adam")
-    settings.algorithm = Algorithm::Adam;
-  else if (optimizer == "adamw")
-    settings.algorithm = Algorithm::AdamW;
-  else
-    return getOperation().emitError()
-           << "unknown optimizer '" << optimizer << "', expected sgd, adam or adamw";
-  if (!betas.empty() && betas.size() != 2)
-    return getOperation().emitError()
-           << "optimizer option 'betas' needs two numbers, found " << betas.size();
-  double defaultDecay = settings.algorithm == Algorithm::AdamW ? 0.01 : 0.0;
-  settings.learningRate = lr;
-  settings.momentum = momentum;
-  settings.dampening = dampening;
-  settings.nesterov = nesterov;
-  settings.weightDecay = weightDecay == -1.0 ? defaultDecay : weightDecay;
-  settings.beta1 = betas.empty() ? 0.9 : betas[0];
-  settings.beta2 = betas.empty() ? 0.999 : betas[1];
-  settings.eps = eps;
-  settings.maxGradNorm = maxGradNorm;
-  if (failed(checkSettings(getOperation(), settings)))
-    return failure();
-  return settings;
+FailureOr<OptimizerPlan> InsertOptimizerPass::readSettings() {
+  if (!(maxGradNorm >= 0.0 && std::isfinite(maxGradNorm)))
+    return getOperation().emitError() << "--max-grad-norm expects a number in [0, inf), found "
+                                      << llvm::formatv("{0}", double(maxGradNorm)).str();
+  llvm::Expected<OptimizerPlan> plan = OptimizerPlan::parse(settings);
+  if (!plan)
+    return getOperation().emitError(llvm::toString(plan.takeError()));
+  return std::move(*plan);
 }
 
 LogicalResult InsertOptimizerPass::insertOptimizer() {
   ModuleOp module = getOperation();
-  FailureOr<Settings> settings = readSettings();
-  if (failed(settings))
+  FailureOr<OptimizerPlan> plan = readSettings();
+  if (failed(plan))
     return failure();
   SymbolTable symbols(module);
   auto step = symbols.lookup<func::FuncOp>(function);
@@ -355,14 +320,19 @@ LogicalResult InsertOptimizerPass::insertOptimizer() {
   auto found = collectGradients(module, step, symbols);
   if (failed(found))
     return failure();
+  SmallVector<ParameterInfo> parameters =
+      llvm::map_to_vector(*found, [&](auto &entry) { return describe(entry.first, step); });
+  auto choices = plan->choose(parameters);
+  if (!choices)
+    return module.emitError(llvm::toString(choices.takeError()));
 
-  UpdateBuilder updates(module, symbols, step.getBody().front().getTerminator(), *settings);
-  if (failed(updates.readHyperparameters(step.getLoc())))
+  UpdateBuilder updates(module, symbols, step.getBody().front().getTerminator());
+  if (failed(updates.readHyperparameters(step.getLoc(), plan->getRate())))
     return failure();
   SmallVector<Value> gradients = llvm::to_vector(llvm::make_second_range(*found));
-  updates.clip(step.getLoc(), gradients);
-  for (auto [entry, gradient] : llvm::zip(*found, gradients))
-    if (failed(updates.update(entry.first, gradient)))
+  updates.clip(step.getLoc(), maxGradNorm, gradients);
+  for (auto [entry, info, choice, gradient] : llvm::zip(*found, parameters, *choices, gradients))
+    if (failed(updates.update(entry.first, info, choice, gradient)))
       return failure();
   return success();
 }

@@ -6,137 +6,78 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The scalars of a step (learning rate, bias corrections) are generics of rank 0 in f64: CSE makes
-// them one for all parameters, and they are far from the loops over parameters.
+// An update is built by the rule of its optimizer's descriptor.
 //
 //===----------------------------------------------------------------------===//
 
 #include "LowerToLinalg.h"
-#include "ScalarFormula.h"
-
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
+#include "Optimizers/Update.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
 
-/// A tensor of rank 0 from others of rank 0, computed in f64.
-static Value createScalar(ImplicitLocOpBuilder &b, ArrayRef<Value> inputs, Type element,
-                          llvm::function_ref<Value(Formula &, ValueRange)> compute) {
-  SmallVector<Read> reads;
-  for (Value input : inputs)
-    reads.push_back(readAll(b, input));
-  return createPointwise(b, {}, reads, ArrayRef<Type>{element},
-                         [&](ImplicitLocOpBuilder &inner, ValueRange x) {
-                           Formula formula{inner, inner.getF64Type()};
-                           return SmallVector<Value>{
-                               convertTo(inner, compute(formula, x), element)};
-                         })
-      .front();
-}
-
-static Lowered lowerSgd(SgdStepOp op, ImplicitLocOpBuilder &b) {
-  RankedTensorType type = tensorTypeOf(op.getParameter());
-  Type element = type.getElementType(), compute = getComputeType(element);
-  double momentum = op.getMomentumAttr().getValueAsDouble();
-  double dampening = op.getDampeningAttr().getValueAsDouble();
-  double decay = op.getWeightDecayAttr().getValueAsDouble();
-  Value rate = createScalar(b, {op.getLearningRate()}, compute,
-                            [](Formula &f, ValueRange x) { return f.wide(x[0]); });
-  AffineMap scalarMap = AffineMap::get(type.getRank(), 0, b.getContext());
-  SmallVector<Read> reads{
-      readAll(b, op.getParameter()), readAll(b, op.getGradient()), {rate, scalarMap}};
-  SmallVector<Type> types{element};
-  Value buffer = op.getBuffer();
-  if (buffer) {
-    reads.push_back(readAll(b, buffer));
-    reads.push_back({op.getStep(), scalarMap});
-    types.push_back(tensorTypeOf(buffer).getElementType());
+/// Every option of the optimizer has its value, so that a rule finds what it reads.
+static LogicalResult checkSettings(OptimizerStepOp op, const Optimizer &optimizer,
+                                   const OptimizerSettings &settings) {
+  for (const OptimizerOption &option : optimizer.getOptions()) {
+    bool isWord = option.kind == OptimizerOption::Choice;
+    size_t numbers = isWord ? 0 : option.kind == OptimizerOption::Pair ? 2 : 1;
+    if (option.name == "lr" ||
+        (settings.has(option.name) && settings.getNumbers(option.name).size() == numbers))
+      continue;
+    return op.emitOpError() << "needs "
+                            << (isWord         ? "a word"
+                                : numbers == 2 ? "two numbers"
+                                               : "a number")
+                            << " for the setting '" << option.name << "' of "
+                            << optimizer.getName();
   }
-  return createPointwise(
-      b, type.getShape(), reads, types, [&](ImplicitLocOpBuilder &inner, ValueRange x) {
-        Formula f{inner, compute};
-        Value parameter = f.wide(x[0]), gradient = f.wide(x[1]);
-        if (decay != 0)
-          gradient = f.add(gradient, f.scale(decay, parameter));
-        SmallVector<Value> results(1);
-        if (buffer) {
-          Value first = arith::CmpIOp::create(
-              inner, arith::CmpIPredicate::eq, x[4],
-              createIntConstant(inner, tensorTypeOf(op.getStep()).getElementType(), 1));
-          Value later = f.add(f.scale(momentum, f.wide(x[3])),
-                              dampening == 0 ? gradient : f.scale(1.0 - dampening, gradient));
-          Value moving = arith::SelectOp::create(inner, first, gradient, later);
-          gradient = op.getNesterov() ? f.add(gradient, f.scale(momentum, moving)) : moving;
-          results.push_back(convertTo(inner, moving, types[1]));
-        }
-        results[0] = convertTo(inner, f.sub(parameter, f.mul(x[2], gradient)), element);
-        return results;
-      });
+  return success();
 }
 
-namespace {
-/// The scalars of an Adam step, each a tensor of rank 0 in the compute type.
-struct AdamScalars {
-  Value stepSize;         ///< lr / (1 - beta1^t)
-  Value secondCorrection; ///< sqrt(1 - beta2^t)
-  Value rate;             ///< lr
-};
-} // namespace
-
-static AdamScalars createAdamScalars(AdamStepOp op, ImplicitLocOpBuilder &b, Type compute) {
-  auto correction = [](Formula &f, Value step, double beta) {
-    Value power = math::PowFOp::create(f.b, f.number(beta), f.wide(step));
-    return f.sub(f.number(1.0), power);
+/// State is as the descriptor asks for it.
+static LogicalResult checkState(OptimizerStepOp op, const Optimizer &optimizer,
+                                const ParameterInfo &parameter, const OptimizerSettings &settings) {
+  auto hasElements = [&](auto isElement) {
+    return llvm::any_of(op.getOldState(), [&](Value state) {
+      return isElement(tensorTypeOf(state).getElementType());
+    });
   };
-  AdamScalars scalars;
-  scalars.stepSize =
-      createScalar(b, {op.getLearningRate(), op.getStep()}, compute, [&](Formula &f, ValueRange x) {
-        return f.div(f.wide(x[0]), correction(f, x[1], op.getBeta1Attr().getValueAsDouble()));
-      });
-  scalars.secondCorrection =
-      createScalar(b, {op.getStep()}, compute, [&](Formula &f, ValueRange x) -> Value {
-        return math::SqrtOp::create(f.b, correction(f, x[0], op.getBeta2Attr().getValueAsDouble()));
-      });
-  scalars.rate = createScalar(b, {op.getLearningRate()}, compute,
-                              [](Formula &f, ValueRange x) { return f.wide(x[0]); });
-  return scalars;
+  unsigned bits = hasElements([](Type type) { return type.isInteger(8); }) ? 8
+                  : hasElements([](Type type) { return type.isBF16(); })   ? 16
+                                                                           : 32;
+  if (!llvm::is_contained(optimizer.getStateBits(), bits))
+    return op.emitOpError() << "has state in " << bits << " bits, which " << optimizer.getName()
+                            << " does not keep";
+  SmallVector<StateTensor> expected = getStateTensors(optimizer, parameter, settings, bits);
+  if (expected.size() != op.getState().size())
+    return op.emitOpError() << "has " << op.getState().size() << " parts of state, expected "
+                            << expected.size() << " for " << optimizer.getName();
+  for (auto [tensor, name, value] :
+       llvm::zip_equal(expected, op.getState().getAsValueRange<StringAttr>(), op.getOldState()))
+    if (tensor.name != name || tensor.type != value.getType())
+      return op.emitOpError() << "has the state '" << name << "' of type " << value.getType()
+                              << ", expected '" << tensor.name << "' of type " << tensor.type;
+  return success();
 }
 
-static Lowered lowerAdam(AdamStepOp op, ImplicitLocOpBuilder &b) {
-  RankedTensorType type = tensorTypeOf(op.getParameter());
-  Type element = type.getElementType(), compute = getComputeType(element);
-  AdamScalars scalars = createAdamScalars(op, b, compute);
-  AffineMap scalarMap = AffineMap::get(type.getRank(), 0, b.getContext());
-  SmallVector<Read> reads{readAll(b, op.getParameter()),   readAll(b, op.getGradient()),
-                          readAll(b, op.getFirstMoment()), readAll(b, op.getSecondMoment()),
-                          {scalars.stepSize, scalarMap},   {scalars.secondCorrection, scalarMap},
-                          {scalars.rate, scalarMap}};
-  double beta1 = op.getBeta1Attr().getValueAsDouble(), beta2 = op.getBeta2Attr().getValueAsDouble();
-  double decay = op.getWeightDecayAttr().getValueAsDouble();
-  SmallVector<Type> types{element, tensorTypeOf(op.getFirstMoment()).getElementType(),
-                          tensorTypeOf(op.getSecondMoment()).getElementType()};
-  return createPointwise(
-      b, type.getShape(), reads, types, [&](ImplicitLocOpBuilder &inner, ValueRange x) {
-        Formula f{inner, compute};
-        Value parameter = f.wide(x[0]), gradient = f.wide(x[1]);
-        if (decay != 0 && op.getDecoupled())
-          parameter = f.sub(parameter, f.mul(f.scale(decay, x[6]), parameter));
-        else if (decay != 0)
-          gradient = f.add(gradient, f.scale(decay, parameter));
-        Value first = f.add(f.scale(beta1, f.wide(x[2])), f.scale(1.0 - beta1, gradient));
-        Value second =
-            f.add(f.scale(beta2, f.wide(x[3])), f.mul(f.scale(1.0 - beta2, gradient), gradient));
-        Value spread = f.add(f.div(math::SqrtOp::create(inner, second), x[5]),
-                             f.number(op.getEpsAttr().getValueAsDouble()));
-        Value moved = f.sub(parameter, f.mul(x[4], f.div(first, spread)));
-        return SmallVector<Value>{convertTo(inner, moved, types[0]),
-                                  convertTo(inner, first, types[1]),
-                                  convertTo(inner, second, types[2])};
-      });
+static Lowered lowerOptimizerStep(OptimizerStepOp op, ImplicitLocOpBuilder &b) {
+  const Optimizer *optimizer = findOptimizer(op.getOptimizer());
+  if (!optimizer)
+    return op.emitOpError() << "names no optimizer: '" << op.getOptimizer() << "'";
+  ParameterInfo parameter{{""}, ParameterKind::Other, tensorTypeOf(op.getParameter())};
+  if (optimizer->getSubstitute(parameter))
+    return op.emitOpError() << "updates a tensor of type " << parameter.type << ", which "
+                            << optimizer->getName() << " does not";
+  OptimizerSettings settings = OptimizerSettings::fromAttribute(op.getSettings());
+  if (failed(checkSettings(op, *optimizer, settings)) ||
+      failed(checkState(op, *optimizer, parameter, settings)))
+    return failure();
+  Update update(op, *optimizer, b);
+  optimizer->build(update);
+  return update.finish();
 }
 
 void memopt::populateOptimizerLowerings(LinalgLowerings &lowerings) {
-  lowerings.add<SgdStepOp>(lowerSgd);
-  lowerings.add<AdamStepOp>(lowerAdam);
+  lowerings.add<OptimizerStepOp>(lowerOptimizerStep);
 }

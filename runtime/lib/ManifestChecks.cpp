@@ -60,11 +60,13 @@ static Status checkHyperparameters(const Manifest &manifest) {
   for (const VariableSpec &variable : manifest.variables) {
     if (variable.role != "hyperparameter")
       continue;
-    bool isRate = variable.name == "lr", isCount = std::find(std::begin(counts), std::end(counts),
-                                                             variable.name) != std::end(counts);
+    bool isRate = variable.name == "lr" || variable.isGroupRate(),
+         isCount =
+             std::find(std::begin(counts), std::end(counts), variable.name) != std::end(counts);
     if (!isRate && !isCount)
       return badInput("hyperparameter " + quote(variable.name) +
-                      " is unknown; known are 'lr', 'step', 'seed' and 'sample_offset'");
+                      " is unknown; known are 'lr', 'lr.N' with an init_value, 'step', 'seed' and "
+                      "'sample_offset'");
     bool hasType = isRate ? variable.dtype == DType::F32 || variable.dtype == DType::F64
                           : variable.dtype == DType::I64;
     if (!hasType || getElementCount(variable.shape) != 1)

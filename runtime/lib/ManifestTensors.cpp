@@ -148,10 +148,13 @@ StatusOr<VariableSpec> memopt::readVariable(const JsonView &view, const BytesByS
     variable.init = VariableInit::Weights;
   else if (init == "zeros")
     variable.init = VariableInit::Zeros;
+  else if (init == "constant")
+    variable.init = VariableInit::Constant;
   else if (init == "absent")
     variable.init = VariableInit::Absent;
   else
-    return view.fail("has init " + quote(init) + "; known are 'weights', 'zeros' and 'absent'");
+    return view.fail("has init " + quote(init) +
+                     "; known are 'weights', 'zeros', 'constant' and 'absent'");
   MEMOPT_ASSIGN_OR_RETURN(std::string restore, readStringOr(view, "restore", "required"));
   if (restore == "required")
     variable.restore = VariableRestore::Required;
@@ -164,5 +167,7 @@ StatusOr<VariableSpec> memopt::readVariable(const JsonView &view, const BytesByS
                      "; known are 'required', 'if_present' and 'never'");
   MEMOPT_ASSIGN_OR_RETURN(variable.initScale, readOptionalNumber(view, "init_scale"));
   MEMOPT_ASSIGN_OR_RETURN(variable.initValue, readOptionalNumber(view, "init_value"));
+  if (variable.init == VariableInit::Constant && !variable.initValue)
+    return view.fail("has init 'constant' without init_value");
   return variable;
 }

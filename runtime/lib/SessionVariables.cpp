@@ -67,6 +67,10 @@ Status Session::initializeFromWeights(const std::function<bool(const VariableSpe
         std::memset(getAddress(variable), 0, size_t(variable.bytes));
       continue;
     }
+    if (variable.init == VariableInit::Constant) {
+      fillWithConstant(variable);
+      continue;
+    }
     if (!weights) {
       MEMOPT_ASSIGN_OR_RETURN(weights, SafetensorsFile::open(path));
     }
@@ -86,14 +90,18 @@ static double guessScale(const Shape &shape) {
   return 1 / std::sqrt(double(std::max<int64_t>(1, fanIn)));
 }
 
-void Session::fillRandomly(const VariableSpec &variable, int64_t seed) {
+void Session::fillWithConstant(const VariableSpec &variable) {
   char *data = getAddress(variable);
   int64_t count = getElementCount(variable.shape), size = getByteSize(variable.dtype);
-  if (variable.initValue) {
-    for (int64_t i = 0; i < count; ++i)
-      storeElement(variable.dtype, data + i * size, *variable.initValue);
-    return;
-  }
+  for (int64_t i = 0; i < count; ++i)
+    storeElement(variable.dtype, data + i * size, *variable.initValue);
+}
+
+void Session::fillRandomly(const VariableSpec &variable, int64_t seed) {
+  if (variable.initValue)
+    return fillWithConstant(variable);
+  char *data = getAddress(variable);
+  int64_t count = getElementCount(variable.shape), size = getByteSize(variable.dtype);
   double scale = variable.initScale ? *variable.initScale : guessScale(variable.shape);
   uint64_t stream = hashName(variable.name);
   // Two numbers a draw; each pair follows from its own counter, so threads may share the work.
@@ -135,4 +143,10 @@ void Session::setHyperparameters(double learningRate, int64_t step, int64_t seed
     else if (variable.name == "seed")
       std::memcpy(getAddress(variable), &seed, sizeof seed);
   }
+}
+
+void Session::setGroupRates(const LearningRateSchedule &schedule, int64_t step) {
+  for (const VariableSpec &variable : getManifest().variables)
+    if (variable.isGroupRate())
+      storeElement(variable.dtype, getAddress(variable), schedule.at(step, *variable.initValue));
 }

@@ -18,70 +18,46 @@ func.func @mask(%seed: tensor<1xi64>, %step: tensor<i64>) {
 
 // -----
 
-func.func @sgd(%p: tensor<4xf32>, %lr: tensor<f64>, %step: tensor<i64>) {
-  // expected-error @+1 {{'memopt.sgd_step' op expects a new buffer exactly when there is a buffer}}
-  %0 = memopt.sgd_step %p, %p, %p, %lr, %step {momentum = 0.9 : f64, dampening = 0.0 : f64, weight_decay = 0.0 : f64}
-    : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<f64>, tensor<i64>) -> tensor<4xf32>
+func.func @missing(%p: tensor<4xf32>, %m: tensor<4xf32>, %lr: tensor<f64>, %step: tensor<i64>) {
+  // expected-error @+1 {{'memopt.optimizer_step' op names 1 parts of state, takes 1 and gives 0, which must agree in number and types}}
+  %0 = memopt.optimizer_step %p, %p, %lr, %step, %m {optimizer = "sgd", state = ["momentum"], settings = {}}
+    : (tensor<4xf32>, tensor<4xf32>, tensor<f64>, tensor<i64>, tensor<4xf32>) -> tensor<4xf32>
   return
 }
 
 // -----
 
-func.func @sgd(%p: tensor<4xf32>, %lr: tensor<f64>, %step: tensor<i64>) {
-  // expected-error @+1 {{'memopt.sgd_step' op momentum needs a buffer}}
-  %0 = memopt.sgd_step %p, %p, %lr, %step {momentum = 0.9 : f64, dampening = 0.0 : f64, weight_decay = 0.0 : f64}
-    : (tensor<4xf32>, tensor<4xf32>, tensor<f64>, tensor<i64>) -> tensor<4xf32>
+func.func @unnamed(%p: tensor<4xf32>, %m: tensor<4xf32>, %lr: tensor<f64>, %step: tensor<i64>) {
+  // expected-error @+1 {{'memopt.optimizer_step' op names 0 parts of state, takes 1 and gives 1}}
+  %0:2 = memopt.optimizer_step %p, %p, %lr, %step, %m {optimizer = "sgd", state = [], settings = {}}
+    : (tensor<4xf32>, tensor<4xf32>, tensor<f64>, tensor<i64>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
   return
 }
 
 // -----
 
-func.func @sgd(%p: tensor<4xf32>, %g: tensor<5xf32>, %lr: tensor<f64>, %step: tensor<i64>) {
-  // expected-error @+1 {{'memopt.sgd_step' op parameter, gradient and state must have one type, found 'tensor<4xf32>' and 'tensor<5xf32>'}}
-  %0 = memopt.sgd_step %p, %g, %lr, %step {momentum = 0.0 : f64, dampening = 0.0 : f64, weight_decay = 0.0 : f64}
+func.func @retyped(%p: tensor<4xf32>, %m: tensor<4xf32>, %lr: tensor<f64>, %step: tensor<i64>) {
+  // expected-error @+1 {{'memopt.optimizer_step' op names 1 parts of state, takes 1 and gives 1}}
+  %0:2 = memopt.optimizer_step %p, %p, %lr, %step, %m {optimizer = "sgd", state = ["momentum"], settings = {}}
+    : (tensor<4xf32>, tensor<4xf32>, tensor<f64>, tensor<i64>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xbf16>)
+  return
+}
+
+// -----
+
+func.func @gradient(%p: tensor<4xf32>, %g: tensor<5xf32>, %lr: tensor<f64>, %step: tensor<i64>) {
+  // expected-error @+1 {{'memopt.optimizer_step' op parameter and gradient must have one type, found 'tensor<4xf32>' and 'tensor<5xf32>'}}
+  %0 = memopt.optimizer_step %p, %g, %lr, %step {optimizer = "sgd", state = [], settings = {}}
     : (tensor<4xf32>, tensor<5xf32>, tensor<f64>, tensor<i64>) -> tensor<4xf32>
   return
 }
 
 // -----
 
-func.func @sgd(%p: tensor<4xf32>, %lr: tensor<2xf64>, %step: tensor<i64>) {
-  // expected-error @+1 {{'memopt.sgd_step' op expects a scalar tensor, found 'tensor<2xf64>'}}
-  %0 = memopt.sgd_step %p, %p, %lr, %step {momentum = 0.0 : f64, dampening = 0.0 : f64, weight_decay = 0.0 : f64}
+func.func @rate(%p: tensor<4xf32>, %lr: tensor<2xf64>, %step: tensor<i64>) {
+  // expected-error @+1 {{'memopt.optimizer_step' op expects a scalar tensor, found 'tensor<2xf64>'}}
+  %0 = memopt.optimizer_step %p, %p, %lr, %step {optimizer = "sgd", state = [], settings = {}}
     : (tensor<4xf32>, tensor<4xf32>, tensor<2xf64>, tensor<i64>) -> tensor<4xf32>
-  return
-}
-
-// -----
-
-func.func @adam(%p: tensor<4xf32>, %v: tensor<4xf64>, %lr: tensor<f64>, %step: tensor<i64>) {
-  // expected-error @+1 {{'memopt.adam_step' op parameter, gradient and state must have one type, found 'tensor<4xf32>' and 'tensor<4xf64>'}}
-  %0:3 = memopt.adam_step %p, %p, %p, %v, %lr, %step
-    {beta1 = 0.9 : f64, beta2 = 0.999 : f64, eps = 1.0e-8 : f64, weight_decay = 0.0 : f64}
-    : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf64>, tensor<f64>, tensor<i64>)
-    -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf64>)
-  return
-}
-
-// -----
-
-func.func @adam(%p: tensor<4xf32>, %lr: tensor<f64>, %step: tensor<i64>) {
-  // expected-error @+1 {{'memopt.adam_step' op betas must lie in [0, 1), found 1}}
-  %0:3 = memopt.adam_step %p, %p, %p, %p, %lr, %step
-    {beta1 = 0.9 : f64, beta2 = 1.0 : f64, eps = 1.0e-8 : f64, weight_decay = 0.0 : f64}
-    : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<f64>, tensor<i64>)
-    -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>)
-  return
-}
-
-// -----
-
-func.func @adam(%p: tensor<4xf32>, %lr: tensor<f64>, %step: tensor<3xi64>) {
-  // expected-error @+1 {{'memopt.adam_step' op expects a scalar tensor, found 'tensor<3xi64>'}}
-  %0:3 = memopt.adam_step %p, %p, %p, %p, %lr, %step
-    {beta1 = 0.9 : f64, beta2 = 0.999 : f64, eps = 1.0e-8 : f64, weight_decay = 0.0 : f64}
-    : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<f64>, tensor<3xi64>)
-    -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>)
   return
 }
 

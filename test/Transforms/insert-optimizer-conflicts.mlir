@@ -1,4 +1,4 @@
-// RUN: memopt-opt %s --split-input-file --verify-diagnostics --memopt-insert-optimizer="momentum=0.9"
+// RUN: memopt-opt %s --split-input-file --verify-diagnostics --memopt-insert-optimizer="settings='momentum=0.9'"
 
 memopt.variable @w : tensor<f32> role <parameter> {trainable}
 // expected-error @below {{'memopt.variable' op has type 'tensor<f32>', but the optimizer expects 'tensor<f64>'}}

@@ -1,8 +1,8 @@
 // RUN: memopt-opt %s --memopt-autodiff --memopt-insert-optimizer | FileCheck %s --check-prefixes=CHECK,SGD
-// RUN: memopt-opt %s --memopt-autodiff --memopt-insert-optimizer="lr=0.1 momentum=0.9 nesterov weight-decay=0.5" \
+// RUN: memopt-opt %s --memopt-autodiff --memopt-insert-optimizer="settings='lr=0.1 momentum=0.9 nesterov weight-decay=0.5'" \
 // RUN:   | FileCheck %s --check-prefixes=CHECK,MOMENTUM
-// RUN: memopt-opt %s --memopt-autodiff --memopt-insert-optimizer="optimizer=adam" | FileCheck %s --check-prefixes=CHECK,ADAM
-// RUN: memopt-opt %s --memopt-autodiff --memopt-insert-optimizer="optimizer=adamw betas=0.8,0.9 eps=0.001" \
+// RUN: memopt-opt %s --memopt-autodiff --memopt-insert-optimizer="settings='optimizer=adam'" | FileCheck %s --check-prefixes=CHECK,ADAM
+// RUN: memopt-opt %s --memopt-autodiff --memopt-insert-optimizer="settings='optimizer=adamw betas=0.8,0.9 eps=0.001'" \
 // RUN:   | FileCheck %s --check-prefixes=CHECK,ADAMW
 // RUN: memopt-opt %s --memopt-autodiff --memopt-insert-optimizer="max-grad-norm=2" | FileCheck %s --check-prefix=CLIP
 
@@ -42,28 +42,28 @@ func.func @train_step(%x: tensor<4xf32>) -> tensor<f32> {
 // CHECK:     %[[STEP:.*]] = memopt.read @step {memopt.phase = #memopt.phase<optimizer>}
 
 // SGD:      %[[W:.*]] = memopt.read @w {memopt.phase = #memopt.phase<optimizer>}
-// SGD:      %[[NEW:.*]] = memopt.sgd_step %[[W]], %[[DW]], %[[LR]], %[[STEP]]
-// SGD-SAME: dampening = 0.000000e+00 : f64, memopt.phase = #memopt.phase<optimizer>, momentum = 0.000000e+00 : f64, weight_decay = 0.000000e+00 : f64
+// SGD:      %[[NEW:.*]] = memopt.optimizer_step %[[W]], %[[DW]], %[[LR]], %[[STEP]] {memopt.phase = #memopt.phase<optimizer>, optimizer = "sgd"
+// SGD-SAME: settings = {dampening = 0.000000e+00 : f64, momentum = 0.000000e+00 : f64, nesterov = 0.000000e+00 : f64, weight_decay = 0.000000e+00 : f64}, state = []
 // SGD-NEXT: memopt.write %[[NEW]], @w
 // SGD-NOT:  @frozen
 // SGD:      memopt.write %{{.*}}, @v
 
 // MOMENTUM:      %[[BUFFER:.*]] = memopt.read @optimizer.momentum.w
-// MOMENTUM:      %[[NEW:.*]], %[[NEXT:.*]] = memopt.sgd_step %{{.*}}, %[[DW]], %[[BUFFER]], %[[LR]], %[[STEP]]
-// MOMENTUM-SAME: momentum = 9.000000e-01 : f64, nesterov, weight_decay = 5.000000e-01 : f64
+// MOMENTUM:      %[[NEW:.*]], %[[NEXT:.*]] = memopt.optimizer_step %{{.*}}, %[[DW]], %[[LR]], %[[STEP]], %[[BUFFER]]
+// MOMENTUM-SAME: momentum = 9.000000e-01 : f64, nesterov = 1.000000e+00 : f64, weight_decay = 5.000000e-01 : f64}, state = ["momentum"]
 // MOMENTUM:      memopt.write %[[NEW]], @w
 // MOMENTUM:      memopt.write %[[NEXT]], @optimizer.momentum.w
 
 // ADAM:      %[[M:.*]] = memopt.read @optimizer.exp_avg.w
 // ADAM:      %[[S:.*]] = memopt.read @optimizer.exp_avg_sq.w
-// ADAM:      %[[NEW:[^,]*]], %[[M2:[^,]*]], %[[S2:.*]] = memopt.adam_step %{{.*}}, %[[DW]], %[[M]], %[[S]], %[[LR]], %[[STEP]]
-// ADAM-SAME: {beta1 = 9.000000e-01 : f64, beta2 = 0.99{{.*}}, eps = 1.000000e-08 : f64, memopt.phase = #memopt.phase<optimizer>, weight_decay = 0.000000e+00 : f64}
+// ADAM:      %[[NEW:[^,]*]], %[[STATE:.*]]:2 = memopt.optimizer_step %{{.*}}, %[[DW]], %[[LR]], %[[STEP]], %[[M]], %[[S]]
+// ADAM-SAME: optimizer = "adam", settings = {amsgrad = 0.000000e+00 : f64, betas = array<f64: 9.000000e-01, 0.999{{.*}}>, eps = 1.000000e-08 : f64, weight_decay = 0.000000e+00 : f64}
 // ADAM:      memopt.write %[[NEW]], @w
-// ADAM:      memopt.write %[[M2]], @optimizer.exp_avg.w
-// ADAM:      memopt.write %[[S2]], @optimizer.exp_avg_sq.w
+// ADAM:      memopt.write %[[STATE]]#0, @optimizer.exp_avg.w
+// ADAM:      memopt.write %[[STATE]]#1, @optimizer.exp_avg_sq.w
 
-// ADAMW:      memopt.adam_step
-// ADAMW-SAME: {beta1 = 8.000000e-01 : f64, beta2 = 9.000000e-01 : f64, decoupled, eps = 1.000000e-03 : f64, memopt.phase = #memopt.phase<optimizer>, weight_decay = 1.000000e-02 : f64}
+// ADAMW:      memopt.optimizer_step
+// ADAMW-SAME: optimizer = "adamw", settings = {amsgrad = 0.000000e+00 : f64, betas = array<f64: 8.000000e-01, 9.000000e-01>, eps = 1.000000e-03 : f64, weight_decay = 1.000000e-02 : f64}
 
 // Clipping sees all gradients before any is used; what is marked is the gradient before it.
 
@@ -75,4 +75,4 @@ func.func @train_step(%x: tensor<4xf32>) -> tensor<f32> {
 // CLIP:     %[[FACTOR:.*]] = arith.minimumf %[[RATIO]], %{{.*}}
 // CLIP:     %[[ALL:.*]] = memopt.broadcast %[[FACTOR]]
 // CLIP:     %[[CLIPPED:.*]] = arith.mulf %[[DW]], %[[ALL]]
-// CLIP:     memopt.sgd_step %{{.*}}, %[[CLIPPED]]
+// CLIP:     memopt.optimizer_step %{{.*}}, %[[CLIPPED]]

@@ -143,8 +143,9 @@ func.func @max_pool(%x: tensor<2x3x5xf32>) -> (tensor<2x3x3xf32>, tensor<2x3x3xi
 // CHECK: linalg.yield %{{.*}}, %{{.*}}, %{{.*}} : f32, f32, f32
 func.func @adam(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<8xf32>, %v: tensor<8xf32>, %lr: tensor<f64>,
     %step: tensor<i64>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) {
-  %0:3 = memopt.adam_step %p, %g, %m, %v, %lr, %step {beta1 = 0.9 : f64, beta2 = 0.999 : f64, eps = 1.0e-8 : f64, weight_decay = 0.0 : f64}
-    : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f64>, tensor<i64>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>)
+  %0:3 = memopt.optimizer_step %p, %g, %lr, %step, %m, %v {optimizer = "adam", state = ["exp_avg", "exp_avg_sq"],
+      settings = {betas = array<f64: 0.9, 0.999>, eps = 1.0e-8 : f64, weight_decay = 0.0 : f64, amsgrad = 0.0 : f64}}
+    : (tensor<8xf32>, tensor<8xf32>, tensor<f64>, tensor<i64>, tensor<8xf32>, tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>)
   return %0#0, %0#1, %0#2 : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
 }
 

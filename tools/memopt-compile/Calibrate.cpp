@@ -133,7 +133,7 @@ StatusCode Calibration::compile(const CalibrationGraph &graph, PlannedGraph &pla
                   CpuAttr::get(&context, options.targetFeatures, options.runThreads, false, {}));
   PassManager manager(&context);
   PipelineOptions pipeline;
-  pipeline.optimizer = graph.optimizer;
+  pipeline.optimizer = "optimizer=" + graph.optimizer;
   buildJointPipeline(manager, pipeline);
   buildKernelPipeline(manager, pipeline);
   buildSchedulePipeline(manager, pipeline);

@@ -8,6 +8,8 @@
 
 #include "Options.h"
 
+#include "memopt/Transforms/Optimizers.h"
+
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -27,7 +29,8 @@ namespace {
 /// may be left out. LLVM's own option library is of no use here, for libLLVM has registered names
 /// such as --threads before main.
 struct OptionRow {
-  llvm::StringLiteral name, metavariable, initial, help;
+  llvm::StringRef name, metavariable, initial, help;
+  bool isOfOptimizer = false; ///< read by OptimizerPlan
 
   bool takesValue() const { return !metavariable.empty(); }
   bool needsValue() const { return takesValue() && !metavariable.starts_with("["); }
@@ -41,14 +44,6 @@ static constexpr OptionRow kOptions[] = {
     {"mode", "train|eval", "train", "a training step, or the forward pass alone"},
     {"loss", "NAME|INDEX", "",
      "which output is the loss (default: the first floating-point scalar)"},
-    {"optimizer", "sgd|adam|adamw", "sgd", "with PyTorch's meaning and defaults"},
-    {"lr", "X", "0.001", "learning rate to start from; a run may change it"},
-    {"momentum", "X", "0", "SGD: momentum"},
-    {"dampening", "X", "0", "SGD: dampening of the momentum"},
-    {"nesterov", "", "", "SGD: Nesterov momentum"},
-    {"weight-decay", "X", "-1", "weight decay (default: PyTorch's, 0.01 for adamw, else 0)"},
-    {"betas", "X,Y", "0.9,0.999", "Adam: decay of the moments"},
-    {"eps", "X", "1e-8", "Adam: epsilon"},
     {"max-grad-norm", "X", "0", "clip gradients to this global norm; 0: do not"},
     {"batch", "N", "0", "compile for another batch size than the exported one"},
     {"accumulative-counts", "K", "1", "one update for every K batches"},
@@ -84,6 +79,25 @@ static constexpr OptionRow kOptions[] = {
     {"help", "", "", "print this"},
 };
 
+/// The above, and those that the optimizers' descriptors have.
+static llvm::ArrayRef<OptionRow> getOptions() {
+  static const std::vector<mlir::memopt::OptimizerOptionRow> ofOptimizers =
+      mlir::memopt::OptimizerPlan::getOptionRows();
+  static const std::vector<OptionRow> all = [] {
+    std::vector<OptionRow> rows(std::begin(kOptions), std::end(kOptions));
+    for (const mlir::memopt::OptimizerOptionRow &row : ofOptimizers)
+      rows.push_back({row.name, row.metavariable, row.initial, row.help, /*isOfOptimizer=*/true});
+    return rows;
+  }();
+  return all;
+}
+
+static const OptionRow *findOption(llvm::StringRef name) {
+  const OptionRow *row =
+      llvm::find_if(getOptions(), [&](const OptionRow &entry) { return entry.name == name; });
+  return row == getOptions().end() ? nullptr : row;
+}
+
 /// Options that the contract knows and this version cannot do: refused by name, never ignored.
 static constexpr llvm::StringLiteral kRefused[] = {
     "host-memory",       "disk",          "zero-stage",        "ranks",
@@ -93,7 +107,7 @@ static void printHelp() {
   llvm::outs()
       << "usage: memopt-compile MODEL.pt2 | GRAPH.mlir [options]\n\n"
          "Compiles a training step into a program whose memory is an arena of known size.\n\n";
-  for (const OptionRow &row : kOptions) {
+  for (const OptionRow &row : getOptions()) {
     std::string left = (row.name.size() == 1 ? "-" : "--") + row.name.str();
     if (row.needsValue())
       left += "=" + row.metavariable.str();
@@ -146,9 +160,8 @@ public:
       bool hasValue = text.contains('=');
       if (llvm::is_contained(kRefused, name))
         return invalid("--" + name + ": this version cannot do that");
-      const OptionRow *row =
-          llvm::find_if(kOptions, [&](const OptionRow &entry) { return entry.name == name; });
-      if (row == std::end(kOptions))
+      const OptionRow *row = findOption(name);
+      if (!row)
         return invalid("unknown option '" + llvm::StringRef(arguments[i]) +
                        "'; --help lists the options");
       if (hasValue && !row->takesValue())
@@ -159,6 +172,11 @@ public:
         value = arguments[i];
       }
       line.values[row->name] = row->takesValue() ? value.str() : "yes";
+      if (!row->isOfOptimizer)
+        continue;
+      if (value.contains(' '))
+        return invalid("--" + name + " expects no blanks, found '" + value + "'");
+      line.optimizerWords.push_back((name + (value.empty() ? "" : "=") + value).str());
     }
     return line;
   }
@@ -167,8 +185,7 @@ public:
   std::string get(llvm::StringRef name) const {
     if (auto it = values.find(name); it != values.end())
       return it->second;
-    return llvm::find_if(kOptions, [&](const OptionRow &entry) { return entry.name == name; })
-        ->initial.str();
+    return findOption(name)->initial.str();
   }
   llvm::Expected<double> getNumber(llvm::StringRef name) const {
     double number;
@@ -184,50 +201,28 @@ public:
   }
 
   std::vector<std::string> inputs;
+  /// What OptimizerPlan reads, in order.
+  std::vector<std::string> optimizerWords;
 
 private:
   llvm::StringMap<std::string> values;
 };
 } // namespace
 
-static llvm::Error parseBetas(llvm::StringRef betas, mlir::memopt::PipelineOptions &options) {
-  auto [first, second] = betas.split(',');
-  double one, two;
-  if (first.getAsDouble(one) || second.getAsDouble(two) || !(one >= 0 && one < 1) ||
-      !(two >= 0 && two < 1))
-    return invalid("--betas expects two numbers in [0, 1) such as 0.9,0.999, found '" + betas +
-                   "'");
-  options.beta1 = one;
-  options.beta2 = two;
-  return llvm::Error::success();
-}
-
 static llvm::Error fillOptimizer(const CommandLine &line, CompileOptions &options) {
-  std::string optimizer = line.get("optimizer");
-  if (optimizer != "sgd" && optimizer != "adam" && optimizer != "adamw")
-    return invalid("--optimizer expects sgd, adam or adamw, found '" + optimizer + "'");
-  mlir::memopt::PipelineOptions &pipeline = options.pipeline;
-  pipeline.optimizer = optimizer;
-  for (auto [name, option] :
-       {std::pair<llvm::StringRef, mlir::memopt::PipelineOptions::Option<double> *>{"lr",
-                                                                                    &pipeline.lr},
-        {"momentum", &pipeline.momentum},
-        {"dampening", &pipeline.dampening},
-        {"weight-decay", &pipeline.weightDecay},
-        {"eps", &pipeline.eps},
-        {"max-grad-norm", &pipeline.maxGradNorm}}) {
-    llvm::Expected<double> number = line.getNumber(name);
-    if (!number)
-      return number.takeError();
-    if (*number < 0 && line.isSet(name))
-      return invalid("--" + name + " must not be negative, found " + line.get(name));
-    *option = *number;
-  }
-  options.learningRate = pipeline.lr;
-  pipeline.nesterov = line.isSet("nesterov");
-  if (pipeline.nesterov && (pipeline.momentum <= 0 || pipeline.dampening != 0))
-    return invalid("--nesterov needs a momentum and no dampening");
-  return parseBetas(line.get("betas"), pipeline);
+  llvm::Expected<double> norm = line.getNumber("max-grad-norm");
+  if (!norm)
+    return norm.takeError();
+  if (*norm < 0)
+    return invalid("--max-grad-norm must not be negative, found " + line.get("max-grad-norm"));
+  options.pipeline.maxGradNorm = *norm;
+  options.pipeline.optimizer = llvm::join(line.optimizerWords, " ");
+  auto plan = mlir::memopt::OptimizerPlan::parse(options.pipeline.optimizer);
+  if (!plan)
+    return plan.takeError();
+  options.optimizerName = plan->getOptimizerName().str();
+  options.learningRate = plan->getRate();
+  return llvm::Error::success();
 }
 
 static llvm::Error fillStage(llvm::StringRef emit, CompileOptions &options) {

@@ -35,6 +35,7 @@ struct CompileOptions {
   int compilerThreads = 0; ///< 0: as many as the machine has
   int64_t deviceBudget = -1;
   mlir::memopt::PipelineOptions pipeline;
+  std::string optimizerName;
   double learningRate = 0.0;
   std::optional<mlir::memopt::MachineProfile> profile; ///< none: the shipped one
   bool isCalibration = false;                          ///< write a profile, compile no model

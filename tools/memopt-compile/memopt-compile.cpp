@@ -248,8 +248,8 @@ private:
     manifest.microBatches = options.pipeline.microBatches;
     manifest.planText = mlir::memopt::explainPlan(*module);
     if (!options.evaluate)
-      manifest.optimizer = llvm::json::Object{{"name", options.pipeline.optimizer.getValue()},
-                                              {"lr", options.learningRate}};
+      manifest.optimizer =
+          llvm::json::Object{{"name", options.optimizerName}, {"lr", options.learningRate}};
     return mlir::memopt::writePackage(*module, manifest, program, options.output);
   }
 

@@ -84,6 +84,8 @@ Status CompiledPackage::compile(const RunOptions &options) {
   std::vector<std::string> command = {compiler, options.model, "-o", path};
   if (!options.mode.empty())
     command.push_back("--mode=" + options.mode);
+  if (!options.rateText.empty())
+    command.push_back("--lr=" + options.rateText);
   command.insert(command.end(), options.compileOptions.begin(), options.compileOptions.end());
   int64_t begin = getTime();
   MEMOPT_ASSIGN_OR_RETURN(exitCode, runAndWait(command));

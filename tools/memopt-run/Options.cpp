@@ -100,6 +100,39 @@ static Status setSchedule(RunOptions &options, const std::string &text) {
   return Status::ok();
 }
 
+/// The compiler needs the rate, too: groups of parameters may have another one.
+static Status setRate(RunOptions &options, const std::string &text) {
+  MEMOPT_ASSIGN_OR_RETURN(options.rate, parseNumber(text, 0));
+  options.rateText = text;
+  return Status::ok();
+}
+
+static Status setMilestones(RunOptions &options, const std::string &text) {
+  std::vector<int64_t> milestones;
+  for (size_t begin = 0; begin <= text.size();) {
+    size_t end = std::min(text.find(',', begin), text.size());
+    MEMOPT_ASSIGN_OR_RETURN(int64_t step, parseInteger(text.substr(begin, end - begin), 0));
+    milestones.push_back(step);
+    begin = end + 1;
+  }
+  options.milestones = std::move(milestones);
+  return Status::ok();
+}
+
+/// A number above zero.
+static auto setFactor(std::optional<double> RunOptions::*field, double limit) {
+  return [=](RunOptions &options, const std::string &text) -> Status {
+    MEMOPT_ASSIGN_OR_RETURN(double value, parseNumber(text, 0));
+    if (value == 0 || value > limit)
+      return badInput(
+          "expected a number above 0" +
+          (std::isinf(limit) ? std::string() : " and at most " + std::to_string(limit)) +
+          ", found " + quote(text));
+    options.*field = value;
+    return Status::ok();
+  };
+}
+
 static Status setMode(RunOptions &options, const std::string &text) {
   if (text != "train" && text != "eval")
     return badInput("expected 'train' or 'eval', found " + quote(text));
@@ -133,19 +166,31 @@ static const std::vector<OptionSpec> &getSpecs() {
       {"--init", "weights|random", "first values: those of the model, or random ones",
        setChoice(&RunOptions::isRandom, "random", "weights")},
       {"--lr", "X", "learning rate (default: the optimizer's when compiled, or the checkpoint's)",
-       setNumber(&RunOptions::rate, 0)},
-      {"--lr-schedule", "constant|linear|cosine|step", "after the warm-up (default constant)",
-       setSchedule},
+       setRate},
+      {"--lr-schedule", "constant|linear|cosine|step|multi-step|exponential|polynomial|one-cycle",
+       "after the warm-up (default constant)", setSchedule},
       {"--warmup-steps", "N", "steps in which the rate rises from zero (default 0)",
        setInteger(&RunOptions::warmupSteps, 0)},
       {"--schedule-steps", "N",
-       "step at which linear and cosine end (default: the last step of this run)",
+       "step at which schedules end that have an end (default: the last step of this run)",
        setInteger(&RunOptions::scheduleSteps, 1)},
-      {"--lr-min", "X", "rate at which linear and cosine end (default 0)",
+      {"--lr-min", "X", "rate at which linear, cosine and polynomial end (default 0)",
        setNumber(&RunOptions::minRate, 0)},
       {"--lr-step-size", "N", "schedule step: multiply by gamma every N steps (default 1)",
        setInteger(&RunOptions::stepSize, 1)},
-      {"--lr-gamma", "X", "(default 0.1)", setNumber(&RunOptions::gamma, 0)},
+      {"--lr-gamma", "X", "schedules step, multi-step, exponential: the factor (default 0.1)",
+       setNumber(&RunOptions::gamma, 0)},
+      {"--lr-milestones", "A,B,...", "schedule multi-step: steps at which to multiply by gamma",
+       setMilestones},
+      {"--lr-power", "X", "schedule polynomial: exponent (default 1)",
+       setNumber(&RunOptions::power, 0)},
+      {"--lr-pct-start", "X", "schedule one-cycle: part of the steps that rises (default 0.3)",
+       setFactor(&RunOptions::percentStart, 1)},
+      {"--lr-div-factor", "X", "schedule one-cycle: begins at the rate over this (default 25)",
+       setFactor(&RunOptions::divFactor, std::numeric_limits<double>::infinity())},
+      {"--lr-final-div-factor", "X",
+       "schedule one-cycle: ends at where it began over this (default 1e4)",
+       setFactor(&RunOptions::finalDivFactor, std::numeric_limits<double>::infinity())},
       {"--load", "DIR", "go on from a checkpoint", setText(&RunOptions::load)},
       {"--save", "DIR", "write a checkpoint at the end, and on Ctrl-C", setText(&RunOptions::save)},
       {"--save-every", "N", "write it every N steps too", setInteger(&RunOptions::saveEvery, 1)},
@@ -177,6 +222,27 @@ static bool isCompileOption(const std::string &name) {
                                       "--weight-decay",
                                       "--betas",
                                       "--eps",
+                                      "--amsgrad",
+                                      "--alpha",
+                                      "--centered",
+                                      "--lr-decay",
+                                      "--initial-accumulator-value",
+                                      "--rho",
+                                      "--momentum-decay",
+                                      "--decoupled-weight-decay",
+                                      "--lambd",
+                                      "--t0",
+                                      "--beta2-decay",
+                                      "--d",
+                                      "--ns-steps",
+                                      "--adjust-lr-fn",
+                                      "--n-heads",
+                                      "--optim-bits",
+                                      "--min-8bit-size",
+                                      "--param-group",
+                                      "--norm-decay-mult",
+                                      "--bias-decay-mult",
+                                      "--flat-decay-mult",
                                       "--max-grad-norm",
                                       "--device-memory",
                                       "--host-memory",

@@ -31,7 +31,9 @@ struct RunOptions {
   std::optional<int64_t> seed;
   bool isRandom = false; ///< --init=random
 
-  std::optional<double> rate, minRate, gamma;
+  std::optional<double> rate, minRate, gamma, power, percentStart, divFactor, finalDivFactor;
+  std::string rateText; ///< --lr as given, for the compiler
+  std::optional<std::vector<int64_t>> milestones;
   std::optional<ScheduleKind> schedule;
   std::optional<int64_t> warmupSteps, scheduleSteps, stepSize;
 

@@ -69,6 +69,8 @@ Status RunReport::write(const std::string &path, const Session &session,
       refused[module] = reason;
     report["efficient_conv_bn_eval"] = {{"fused", fusion->fused}, {"refused", refused}};
   }
+  if (manifest.mode == "train")
+    report["learning_rates"] = learningRates;
   if (manifest.mode == "eval") {
     report["samples"] = samples;
     report["outputs"] = averages;

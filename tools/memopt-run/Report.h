@@ -19,7 +19,8 @@ namespace memopt {
 /// What --report writes.
 struct RunReport {
   std::vector<double> losses;
-  std::vector<double> stepSeconds; ///< of the program alone, without reading data
+  std::vector<double> stepSeconds;   ///< of the program alone, without reading data
+  std::vector<double> learningRates; ///< by step, in training
   double compileSeconds = 0;
   std::map<std::string, double> averages; ///< of outputs, in eval
   int64_t samples = 0;                    ///< evaluated, in eval

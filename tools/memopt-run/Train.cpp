@@ -30,6 +30,13 @@ static Status setSchedule(const RunOptions &options, const Manifest &manifest, i
   schedule.minRate = options.minRate.value_or(schedule.minRate);
   schedule.stepSize = options.stepSize.value_or(schedule.stepSize);
   schedule.gamma = options.gamma.value_or(schedule.gamma);
+  schedule.power = options.power.value_or(schedule.power);
+  schedule.milestones = options.milestones.value_or(schedule.milestones);
+  schedule.percentStart = options.percentStart.value_or(schedule.percentStart);
+  schedule.divFactor = options.divFactor.value_or(schedule.divFactor);
+  schedule.finalDivFactor = options.finalDivFactor.value_or(schedule.finalDivFactor);
+  if (schedule.kind == ScheduleKind::MultiStep && schedule.milestones.empty())
+    return badInput("--lr-schedule=multi-step needs --lr-milestones=A,B,...");
   if (options.scheduleSteps)
     schedule.totalSteps = *options.scheduleSteps;
   else if (!isResumed)
@@ -79,11 +86,14 @@ static Status runSteps(Run &run, TrainingState &state, int64_t steps, int64_t la
   for (int64_t done = 0; done < steps && !isInterrupted(); ++done) {
     int64_t step = state.step + 1;
     run.position = state.dataPosition;
-    MEMOPT_RETURN_IF_ERROR(run.runStep(step, state.schedule.at(step), state.seed));
+    double rate = state.schedule.at(step);
+    run.session.setGroupRates(state.schedule, step);
+    MEMOPT_RETURN_IF_ERROR(run.runStep(step, rate, state.seed));
     state.step = step;
     state.dataPosition += manifest.getBatchesPerStep();
     double loss = run.session.readScalar(lossOutput);
     run.report.losses.push_back(loss);
+    run.report.learningRates.push_back(rate);
     progress.show(step, lastStep, loss, run.report.stepSeconds.back());
     if (done == 0 && !run.options.saveGradients.empty())
       MEMOPT_RETURN_IF_ERROR(saveGradients(run));

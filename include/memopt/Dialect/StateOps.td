@@ -23,7 +23,8 @@ def Memopt_VariableOp : Memopt_Op<"variable", [Symbol]> {
     buffers non-persistent. A transient variable that nobody reads or writes is a constant that was folded
     into the graph. `initial` holds the values to start from; without it `init_value` is the constant to
     start from, and without both the variable was exported without data. `of` names the parameter that
-    optimizer state belongs to and `slot` its part, such as "momentum".
+    optimizer state belongs to and `slot` its part, such as "momentum". `module_class` is the class of the
+    PyTorch module that owns the tensor, where that is known.
 
     A variable occupies its bytes in `placement` during the whole run; in the planned program `offset` says
     where. A read gives a tensor in that space.
@@ -37,6 +38,7 @@ def Memopt_VariableOp : Memopt_Op<"variable", [Symbol]> {
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<Memopt_Tensor>:$type, Memopt_RoleAttr:$role,
     UnitAttr:$trainable, UnitAttr:$transient, OptionalAttr<StrArrayAttr>:$names, OptionalAttr<ElementsAttr>:$initial,
     OptionalAttr<F64Attr>:$init_value, OptionalAttr<FlatSymbolRefAttr>:$of, OptionalAttr<StrAttr>:$slot,
+    OptionalAttr<StrAttr>:$module_class,
     DefaultValuedAttr<Memopt_SpaceAttr, "::mlir::memopt::Space::Device">:$placement,
     OptionalAttr<Memopt_ShardAttr>:$shard, OptionalAttr<I64Attr>:$offset);
   let assemblyFormat = "$sym_name `:` $type `role` $role attr-dict";

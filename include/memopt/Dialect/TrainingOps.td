@@ -26,33 +26,25 @@ def Memopt_DropoutMaskOp : Memopt_PureOp<"dropout_mask", [Memopt_Batch]> {
   let hasVerifier = 1;
 }
 
-def Memopt_SgdStepOp : Memopt_PureOp<"sgd_step"> {
-  let summary = "torch.optim.SGD's update of one tensor";
+def Memopt_OptimizerStepOp : Memopt_PureOp<"optimizer_step"> {
+  let summary = "An optimizer's update of one tensor";
   let description = [{
-    g += weight_decay * p; at step 1 buf = g, later buf = momentum * buf + (1 - dampening) * g;
-    g = nesterov ? g + momentum * buf : buf; p -= lr * g. Without momentum the buffer is absent.
-    `learning_rate` (f64) and `step` (i64, from 1) are scalars read at run time.
-  }];
-  let arguments = (ins Memopt_FloatTensor:$parameter, Memopt_FloatTensor:$gradient,
-    Optional<Memopt_FloatTensor>:$buffer, Memopt_FloatTensor:$learning_rate, Memopt_IntTensor:$step,
-    F64Attr:$momentum, F64Attr:$dampening, F64Attr:$weight_decay, UnitAttr:$nesterov);
-  let results = (outs Memopt_FloatTensor:$new_parameter, Optional<Memopt_FloatTensor>:$new_buffer);
-  let hasVerifier = 1;
-}
+    `optimizer` names one of the descriptors of lib/Transforms/Optimizers, whose rule says what is computed, and
+    `settings` are its hyperparameters for this tensor. `state` names the parts of the optimizer's state in the
+    order of `old_state` and `new_state`; a part that is kept in 8 bits comes as codes and, named with `.scale`,
+    one scale for each block of 256 elements. `learning_rate` (f64) and `step` (i64, from 1) are scalars read at
+    run time.
 
-def Memopt_AdamStepOp : Memopt_PureOp<"adam_step"> {
-  let summary = "torch.optim.Adam's or AdamW's update of one tensor";
-  let description = [{
-    Kingma and Ba, Adam, algorithm 1; with `decoupled` the weight decay of Loshchilov and Hutter, Decoupled
-    Weight Decay Regularization, algorithm 2. m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2;
-    p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps). The scalars are computed in f64.
+    Example:
+    ```mlir
+    %p1, %m1 = memopt.optimizer_step %p, %g, %lr, %step, %m {optimizer = "lion", state = ["exp_avg"],
+        settings = {betas = array<f64: 0.9, 0.99>, weight_decay = 0.1 : f64}} : ...
+    ```
   }];
   let arguments = (ins Memopt_FloatTensor:$parameter, Memopt_FloatTensor:$gradient,
-    Memopt_FloatTensor:$first_moment, Memopt_FloatTensor:$second_moment,
-    Memopt_FloatTensor:$learning_rate, Memopt_IntTensor:$step,
-    F64Attr:$beta1, F64Attr:$beta2, F64Attr:$eps, F64Attr:$weight_decay, UnitAttr:$decoupled);
-  let results = (outs Memopt_FloatTensor:$new_parameter, Memopt_FloatTensor:$new_first_moment,
-    Memopt_FloatTensor:$new_second_moment);
+    Memopt_FloatTensor:$learning_rate, Memopt_IntTensor:$step, Variadic<Memopt_Tensor>:$old_state,
+    StrAttr:$optimizer, StrArrayAttr:$state, DictionaryAttr:$settings);
+  let results = (outs Memopt_FloatTensor:$new_parameter, Variadic<Memopt_Tensor>:$new_state);
   let hasVerifier = 1;
 }
 

@@ -86,9 +86,10 @@ struct NamedArgument {
 };
 
 struct Node {
-  std::string name;       ///< may be empty in older files
-  std::string target;     ///< without "torch.ops."
-  std::string modulePath; ///< fully qualified, "" for the root module
+  std::string name;        ///< may be empty in older files
+  std::string target;      ///< without "torch.ops."
+  std::string modulePath;  ///< fully qualified, "" for the root module
+  std::string moduleClass; ///< of that module, with its Python package; may be unknown
   std::vector<NamedArgument> inputs;
   std::vector<Argument> outputs;
 };

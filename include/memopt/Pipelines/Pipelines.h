@@ -19,16 +19,8 @@ namespace mlir::memopt {
 /// `memopt-opt
 /// --memopt-train="..."` too.
 struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
-  Option<std::string> optimizer{*this, "optimizer", llvm::cl::init("sgd"),
-                                llvm::cl::desc("sgd, adam or adamw")};
-  Option<double> lr{*this, "lr", llvm::cl::init(0.001)};
-  Option<double> momentum{*this, "momentum", llvm::cl::init(0.0)};
-  Option<double> dampening{*this, "dampening", llvm::cl::init(0.0)};
-  Option<bool> nesterov{*this, "nesterov", llvm::cl::init(false)};
-  Option<double> weightDecay{*this, "weight-decay", llvm::cl::init(-1.0)};
-  Option<double> beta1{*this, "beta1", llvm::cl::init(0.9)};
-  Option<double> beta2{*this, "beta2", llvm::cl::init(0.999)};
-  Option<double> eps{*this, "eps", llvm::cl::init(1e-8)};
+  Option<std::string> optimizer{*this, "optimizer", llvm::cl::init(""),
+                                llvm::cl::desc("settings of memopt-insert-optimizer, in quotes")};
   Option<double> maxGradNorm{*this, "max-grad-norm", llvm::cl::init(0.0)};
   Option<int64_t> batch{*this, "batch", llvm::cl::init(0),
                         llvm::cl::desc("samples in a batch; 0: as exported")};

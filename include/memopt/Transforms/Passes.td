@@ -73,23 +73,17 @@ def AutodiffPass : Pass<"memopt-autodiff", "::mlir::ModuleOp"> {
 def InsertOptimizerPass : Pass<"memopt-insert-optimizer", "::mlir::ModuleOp"> {
   let summary = "Update the parameters from their gradients";
   let description = [{
-    Declares the optimizer's state and adds one update op and the writes for each parameter whose gradient
-    `memopt.gradient` marks. Options have PyTorch's names, meaning and defaults. The learning rate is the variable `@lr` (f64), the
-    number of the step `@step` (i64, from 1); both are written by the runtime, and `lr` is what `@lr` starts
-    from. State of parameter `p` is the variable `optimizer.<slot>.p`, slot being "momentum", "exp_avg" or
-    "exp_avg_sq".
+    Declares the optimizer's state and adds one `memopt.optimizer_step` and the writes for each parameter whose
+    gradient `memopt.gradient` marks. `settings` are those of memopt-compile, without dashes and separated by
+    blanks: `optimizer=adamw betas=0.9,0.95 param-group=*.bias:weight-decay=0`. The learning rate is the variable
+    `@lr` (f64), the number of the step `@step` (i64, from 1); both are written by the runtime, and `lr` is what
+    `@lr` starts from. Groups of parameters with a rate of their own have `@lr.1`, `@lr.2`, ... State of parameter
+    `p` is the variable `optimizer.<slot>.p`, slot being a name of the optimizer's such as "momentum" or "exp_avg".
+    Codes of 8 bits come with `optimizer.<slot>.scale.p`, one scale for each block of 256.
   }];
   let options = [
     Option<"function", "function", "std::string", "\"train_step\"", "The function that is one step">,
-    Option<"optimizer", "optimizer", "std::string", "\"sgd\"", "sgd, adam or adamw">,
-    Option<"lr", "lr", "double", "0.001", "Learning rate to start from">,
-    Option<"momentum", "momentum", "double", "0.0", "SGD: how much of the last direction is kept">,
-    Option<"dampening", "dampening", "double", "0.0", "SGD: how much of the gradient is kept back">,
-    Option<"nesterov", "nesterov", "bool", "false", "SGD: look ahead along the direction">,
-    Option<"weightDecay", "weight-decay", "double", "-1.0",
-           "Pull towards zero; -1 for PyTorch's default, 0.01 for adamw and 0 for the others">,
-    ListOption<"betas", "betas", "double", "Adam: decay of the two moments; default 0.9,0.999">,
-    Option<"eps", "eps", "double", "1e-8", "Adam: added to the denominator">,
+    Option<"settings", "settings", "std::string", "\"\"", "Options of memopt-compile about optimizers">,
     Option<"maxGradNorm", "max-grad-norm", "double", "0.0",
            "Scale gradients down to this global norm; 0 leaves them alone">
   ];

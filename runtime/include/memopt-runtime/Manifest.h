@@ -55,7 +55,7 @@ struct OutputSpec : PlacedTensor {
   std::string role; ///< "loss", "metric", "prediction" or another word
 };
 
-enum class VariableInit { Weights, Zeros, Absent };
+enum class VariableInit { Weights, Zeros, Constant, Absent };
 /// Whether a checkpoint that is loaded gives the variable's value: it must; it does when it has it
 /// (PyTorch's state dicts leave some buffers out); or it does not, for the value was compiled in.
 enum class VariableRestore { Required, IfPresent, Never };
@@ -67,8 +67,14 @@ struct VariableSpec : PlacedTensor {
   VariableInit init;
   VariableRestore restore;
   std::optional<double> initScale; ///< standard deviation for random initialization
-  std::optional<double> initValue; ///< constant for random initialization
+  /// What all elements start from, with VariableInit::Constant or random initialization; of a
+  /// group's learning rate, the rate before the schedule.
+  std::optional<double> initValue;
 
+  /// Whether it is the learning rate of a group of parameters that has its own.
+  bool isGroupRate() const {
+    return role == "hyperparameter" && name.compare(0, 3, "lr.") == 0 && initValue.has_value();
+  }
   /// Whether its value lasts from step to step; other variables are written anew in each.
   bool isState() const {
     return role != "hyperparameter" && role != "gradient" && role != "index_fault";

@@ -20,6 +20,7 @@
 
 #include "memopt-runtime/AllocationCounter.h"
 #include "memopt-runtime/Arenas.h"
+#include "memopt-runtime/LearningRate.h"
 #include "memopt-runtime/LibraryCalls.h"
 #include "memopt-runtime/Package.h"
 #include "memopt-runtime/Safetensors.h"
@@ -79,6 +80,8 @@ public:
 
   /// Writes the variables that a step reads anew; `step` counts from 1.
   void setHyperparameters(double learningRate, int64_t step, int64_t seed);
+  /// The rates of groups of parameters that have one of their own.
+  void setGroupRates(const LearningRateSchedule &schedule, int64_t step);
 
   /// The first parameter, buffer or optimizer state with a value that is not finite, or null.
   const VariableSpec *findNonFiniteVariable() const;
@@ -148,6 +151,7 @@ private:
   Status finishProgram(int32_t code);
   Status explainLoss();
   Status fillFromWeights(const SafetensorsFile &weights, const VariableSpec &variable);
+  void fillWithConstant(const VariableSpec &variable);
   void fillRandomly(const VariableSpec &variable, int64_t seed);
 
   std::shared_ptr<const Package> package;

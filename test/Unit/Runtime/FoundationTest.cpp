@@ -114,4 +114,66 @@ TEST(LearningRateTest, SchedulesFollowTheirFormulas) {
   EXPECT_DOUBLE_EQ(schedule.at(7), 0.1);
   EXPECT_DOUBLE_EQ(schedule.at(8), 0.05);
   EXPECT_DOUBLE_EQ(schedule.at(11), 0.025);
+  schedule.kind = ScheduleKind::MultiStep;
+  schedule.milestones = {2, 7};
+  EXPECT_DOUBLE_EQ(schedule.at(6), 0.1);
+  EXPECT_DOUBLE_EQ(schedule.at(7), 0.05);
+  EXPECT_DOUBLE_EQ(schedule.at(12), 0.025);
+  schedule.kind = ScheduleKind::Exponential;
+  EXPECT_DOUBLE_EQ(schedule.at(7), 0.025);
+  schedule.kind = ScheduleKind::Polynomial;
+  schedule.power = 2;
+  EXPECT_DOUBLE_EQ(schedule.at(10), 0.02 + 0.08 * 0.25);
+  EXPECT_DOUBLE_EQ(schedule.at(100), 0.02);
+}
+
+// Numbers of torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, 12, pct_start=0.25, div_factor=10,
+// final_div_factor=100, cycle_momentum=False): its formula at the ends and the middle of its
+// phases.
+TEST(LearningRateTest, OneCycleRisesAndFalls) {
+  LearningRateSchedule schedule;
+  schedule.kind = ScheduleKind::OneCycle;
+  schedule.rate = 0.1;
+  schedule.totalSteps = 12;
+  schedule.percentStart = 0.25;
+  schedule.divFactor = 10;
+  schedule.finalDivFactor = 100;
+  EXPECT_DOUBLE_EQ(schedule.at(1), 0.01);
+  EXPECT_NEAR(schedule.at(2), 0.055, 1e-12);
+  EXPECT_NEAR(schedule.at(3), 0.1, 1e-12);
+  EXPECT_NEAR(schedule.at(12), 1e-4, 1e-12);
+  EXPECT_NEAR(schedule.at(100), 1e-4, 1e-12);
+  schedule.percentStart = 1; // no step is left to fall
+  EXPECT_NEAR(schedule.at(12), 0.1, 1e-12);
+  schedule.percentStart = 1e-3; // nor one to rise
+  EXPECT_TRUE(std::isfinite(schedule.at(1)));
+}
+
+TEST(LearningRateTest, GroupsFollowTheScheduleFromTheirOwnRate) {
+  LearningRateSchedule schedule;
+  schedule.kind = ScheduleKind::Linear;
+  schedule.rate = 0.1;
+  schedule.minRate = 0.02;
+  schedule.warmupSteps = 2;
+  schedule.totalSteps = 12;
+  EXPECT_DOUBLE_EQ(schedule.at(1, 0.5), 0.25);
+  EXPECT_DOUBLE_EQ(schedule.at(8, 0.5), 0.26);
+}
+
+TEST(LearningRateTest, SchedulesSurviveCheckpoints) {
+  LearningRateSchedule schedule;
+  schedule.kind = ScheduleKind::MultiStep;
+  schedule.milestones = {3, 5};
+  schedule.power = 2;
+  schedule.divFactor = 7;
+  nlohmann::json json = schedule.toJson();
+  StatusOr<LearningRateSchedule> read = LearningRateSchedule::fromJson(JsonView(json));
+  ASSERT_TRUE(read.isOk());
+  EXPECT_EQ(read->toJson(), json);
+  // Checkpoints from before there were these schedules.
+  for (const char *key : {"power", "milestones", "pct_start", "div_factor", "final_div_factor"})
+    json.erase(key);
+  read = LearningRateSchedule::fromJson(JsonView(json));
+  ASSERT_TRUE(read.isOk());
+  EXPECT_EQ(read->divFactor, 25);
 }

@@ -138,6 +138,28 @@ TEST(SessionTest, ALabelOutOfRangeIsNamed) {
       {"input 'label' holds 5 at index [2], expected 0 to 4 or -100 (classes of net.loss)"});
 }
 
+TEST(SessionTest, StateStartsFromItsConstantAndGroupsFollowTheSchedule) {
+  TemporaryFolder folder;
+  nlohmann::json manifest = getTinyManifest();
+  manifest["variables"][3]["init"] = "constant";
+  manifest["variables"][3]["init_value"] = 0.25;
+  manifest["variables"][5]["name"] = "lr.1";
+  manifest["variables"][5]["init_value"] = 0.5;
+  auto session = openSession(writePackage(folder, manifest), {true, true});
+  ASSERT_TRUE(session);
+  initialize(*session);
+  const float *momentum = getFloats(*session, "optimizer.momentum.net.fc.weight");
+  for (int i = 0; i < TINY_CLASSES * TINY_FEATURES; ++i)
+    EXPECT_EQ(momentum[i], 0.25f);
+  LearningRateSchedule schedule;
+  schedule.rate = 0.1;
+  schedule.warmupSteps = 4;
+  session->setGroupRates(schedule, 1);
+  EXPECT_EQ(*getFloats(*session, "lr.1"), 0.125f);
+  session->setGroupRates(schedule, 9);
+  EXPECT_EQ(*getFloats(*session, "lr.1"), 0.5f);
+}
+
 TEST(SessionTest, ALossThatIsNotFiniteStopsBeforeTheUpdateAndNamesItsOrigin) {
   TemporaryFolder folder;
   auto session = openSession(writePackage(folder, getTinyManifest()));

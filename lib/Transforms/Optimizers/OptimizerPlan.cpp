@@ -1,0 +1,548 @@
+//===- OptimizerPlan.cpp - which optimizer updates what -------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Options are words `name=value`. Those of the plan itself say which optimizer, which groups and
+// how state is kept; all others belong to optimizers and are read by their descriptors. A word
+// counts for every optimizer in use that has the option, and must count for one.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Optimizer.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/GlobPattern.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+//===----------------------------------------------------------------------===//
+// Settings
+//===----------------------------------------------------------------------===//
+
+bool OptimizerSettings::has(StringRef name) const { return values.count(name.str()); }
+
+ArrayRef<double> OptimizerSettings::getNumbers(StringRef name) const {
+  auto found = values.find(name.str());
+  assert(found != values.end() && "a setting that the optimizer does not have");
+  return found->second.numbers;
+}
+
+StringRef OptimizerSettings::getWord(StringRef name) const {
+  return values.find(name.str())->second.word;
+}
+
+void OptimizerSettings::setNumbers(StringRef name, ArrayRef<double> numbers) {
+  values[name.str()].numbers.assign(numbers.begin(), numbers.end());
+}
+
+void OptimizerSettings::setWord(StringRef name, StringRef word) {
+  values[name.str()].word = word.str();
+}
+
+void OptimizerSettings::erase(StringRef name) { values.erase(name.str()); }
+
+static std::string replaceAll(StringRef text, char from, char to) {
+  std::string result = text.str();
+  std::replace(result.begin(), result.end(), from, to);
+  return result;
+}
+
+DictionaryAttr OptimizerSettings::toAttribute(MLIRContext *context) const {
+  Builder b(context);
+  SmallVector<NamedAttribute> attributes;
+  for (const auto &[name, value] : values) {
+    Attribute attribute = b.getStringAttr(value.word);
+    if (value.numbers.size() == 1)
+      attribute = b.getF64FloatAttr(value.numbers.front());
+    else if (!value.numbers.empty())
+      attribute = b.getDenseF64ArrayAttr(value.numbers);
+    attributes.push_back(b.getNamedAttr(replaceAll(name, '-', '_'), attribute));
+  }
+  return b.getDictionaryAttr(attributes);
+}
+
+OptimizerSettings OptimizerSettings::fromAttribute(DictionaryAttr attribute) {
+  OptimizerSettings settings;
+  for (NamedAttribute entry : attribute) {
+    std::string name = replaceAll(entry.getName(), '_', '-');
+    if (auto word = dyn_cast<StringAttr>(entry.getValue()))
+      settings.setWord(name, word.getValue());
+    else if (auto number = dyn_cast<FloatAttr>(entry.getValue()))
+      settings.setNumbers(name, number.getValueAsDouble());
+    else if (auto pair = dyn_cast<DenseF64ArrayAttr>(entry.getValue()))
+      settings.setNumbers(name, pair.asArrayRef());
+  }
+  return settings;
+}
+
+//===----------------------------------------------------------------------===//
+// Values
+//===----------------------------------------------------------------------===//
+
+static llvm::Error invalid(const Twine &message) { return llvm::createStringError(message); }
+
+/// As a person would write the number: 0.1, inf.
+static std::string toText(double number) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format("%g", number);
+  return text;
+}
+
+static std::string describeRange(const OptimizerOption &option) {
+  return (std::isinf(option.low) ? "(" : "[") + toText(option.low) + ", " + toText(option.high) +
+         (option.isHighOpen || std::isinf(option.high) ? ")" : "]");
+}
+
+static llvm::Error readNumbers(const OptimizerOption &option, StringRef text,
+                               OptimizerSettings &settings) {
+  SmallVector<StringRef> parts;
+  text.split(parts, ',');
+  size_t wanted = option.kind == OptimizerOption::Pair ? 2 : 1;
+  SmallVector<double> numbers;
+  for (StringRef part : parts) {
+    double number;
+    bool isNumber = !part.getAsDouble(number) && std::isfinite(number);
+    bool isCount =
+        option.kind != OptimizerOption::Count || (isNumber && number == std::floor(number));
+    if (!isNumber || !isCount || number < option.low || number > option.high ||
+        (option.isHighOpen && number == option.high))
+      return invalid("--" + option.name + " expects " +
+                     (wanted == 2 ? "two numbers"
+                      : isCount   ? "a number"
+                                  : "a count") +
+                     " in " + describeRange(option) + ", found '" + text + "'");
+    numbers.push_back(number);
+  }
+  if (numbers.size() != wanted)
+    return invalid("--" + option.name + " expects " + (wanted == 2 ? "two numbers" : "one number") +
+                   ", found '" + text + "'");
+  settings.setNumbers(option.name, numbers);
+  return llvm::Error::success();
+}
+
+static llvm::Error readValue(const OptimizerOption &option, StringRef text,
+                             OptimizerSettings &settings) {
+  switch (option.kind) {
+  case OptimizerOption::Number:
+  case OptimizerOption::Count:
+  case OptimizerOption::Pair:
+    return readNumbers(option, text, settings);
+  case OptimizerOption::Flag:
+    if (text != "" && text != "on" && text != "off")
+      return invalid("--" + option.name + " expects on or off, found '" + text + "'");
+    settings.setNumbers(option.name, text == "off" ? 0.0 : 1.0);
+    return llvm::Error::success();
+  case OptimizerOption::Choice:
+    if (!llvm::is_contained(option.words, text))
+      return invalid("--" + option.name + " expects " + llvm::join(option.words, ", ") +
+                     ", found '" + text + "'");
+    settings.setWord(option.name, text);
+    return llvm::Error::success();
+  }
+  llvm_unreachable("all kinds are listed");
+}
+
+static std::optional<OptimizerOption> findOption(const Optimizer &optimizer, StringRef name) {
+  for (const OptimizerOption &option : optimizer.getOptions())
+    if (option.name == name)
+      return option;
+  return std::nullopt;
+}
+
+/// The optimizer's defaults with what the words change.
+static llvm::Expected<OptimizerSettings>
+readSettings(const Optimizer &optimizer, ArrayRef<std::pair<std::string, std::string>> words) {
+  OptimizerSettings settings;
+  for (const OptimizerOption &option : optimizer.getOptions()) {
+    if (option.kind == OptimizerOption::Choice)
+      settings.setWord(option.name, option.words.front());
+    else
+      settings.setNumbers(option.name, option.initial);
+    for (const auto &[name, value] : words)
+      if (name == option.name)
+        if (llvm::Error error = readValue(option, value, settings))
+          return std::move(error);
+  }
+  if (llvm::Error error = optimizer.check(settings))
+    return std::move(error);
+  return settings;
+}
+
+//===----------------------------------------------------------------------===//
+// Options of the plan itself
+//===----------------------------------------------------------------------===//
+
+static const OptimizerOption *findPlanOption(StringRef name) {
+  static const OptimizerOption all[] = {
+      {"optim-bits",
+       "32|16|8",
+       "bits of optimizer state; 8: blocks of 256, dynamic codes",
+       OptimizerOption::Choice,
+       {},
+       0,
+       0,
+       false,
+       {"32", "16", "8"}},
+      {"min-8bit-size",
+       "N",
+       "state of smaller parameters stays in 32 bits",
+       OptimizerOption::Count,
+       {4096}},
+      {"norm-decay-mult", "X", "factor of weight decay for norms", OptimizerOption::Number, {1}},
+      {"bias-decay-mult", "X", "factor of weight decay for biases", OptimizerOption::Number, {1}},
+      {"flat-decay-mult",
+       "X",
+       "factor of weight decay for vectors and scalars",
+       OptimizerOption::Number,
+       {1}}};
+  const OptimizerOption *found =
+      llvm::find_if(all, [&](const OptimizerOption &option) { return option.name == name; });
+  return found == std::end(all) ? nullptr : found;
+}
+static constexpr StringLiteral kPlanOptions[] = {"optim-bits", "min-8bit-size", "norm-decay-mult",
+                                                 "bias-decay-mult", "flat-decay-mult"};
+static constexpr StringLiteral kGroupKeys[] = {"lr", "weight-decay", "optimizer", "optim-bits"};
+
+static std::string listOptimizers(StringRef separator) {
+  return llvm::join(
+      llvm::map_range(getOptimizers(), [](const Optimizer *entry) { return entry->getName(); }),
+      separator);
+}
+
+static llvm::Expected<const Optimizer *> readOptimizer(StringRef name) {
+  if (const Optimizer *found = findOptimizer(name))
+    return found;
+  return invalid("unknown optimizer '" + name + "', expected one of " + listOptimizers(", "));
+}
+
+static std::string writeInitial(const OptimizerOption &option) {
+  if (option.kind == OptimizerOption::Choice)
+    return option.words.front().str();
+  if (option.kind == OptimizerOption::Flag)
+    return option.initial.front() != 0 ? "on" : "off";
+  return llvm::join(llvm::map_range(option.initial, toText), ",");
+}
+
+/// Who has the option with which default, such as "0 of adam, 0.01 of adamw".
+static void addOwners(StringRef name, OptimizerOptionRow &row) {
+  std::vector<std::pair<std::string, std::string>> owners;
+  for (const Optimizer *entry : getOptimizers()) {
+    std::optional<OptimizerOption> option = findOption(*entry, name);
+    if (!option)
+      continue;
+    std::string initial = writeInitial(*option);
+    auto same = llvm::find_if(owners, [&](auto &owner) { return owner.first == initial; });
+    if (same == owners.end())
+      owners.emplace_back(initial, entry->getName().str());
+    else
+      same->second += ", " + entry->getName().str();
+  }
+  for (auto &[initial, names] : owners)
+    row.initial += (row.initial.empty() ? "" : "; ") + initial + " of " + names;
+}
+
+std::vector<OptimizerOptionRow> OptimizerPlan::getOptionRows() {
+  std::vector<OptimizerOptionRow> rows{
+      {"optimizer", listOptimizers("|"), "sgd", "with PyTorch's meaning and defaults"}};
+  llvm::StringMap<bool> known;
+  for (const Optimizer *entry : getOptimizers())
+    for (const OptimizerOption &option : entry->getOptions())
+      if (known.try_emplace(option.name, true).second) {
+        OptimizerOptionRow &row = rows.emplace_back();
+        row = {option.name.str(), option.metavariable.str(), "", option.help.str()};
+        addOwners(option.name, row);
+      }
+  for (StringRef name : kPlanOptions) {
+    const OptimizerOption &option = *findPlanOption(name);
+    rows.push_back(
+        {name.str(), option.metavariable.str(), writeInitial(option), option.help.str()});
+  }
+  rows.push_back({"param-group", "GLOB,...:KEY=VALUE,...", "",
+                  "lr, weight-decay, optimizer or optim-bits of these parameters; repeatable, the "
+                  "first match wins"});
+  return rows;
+}
+
+//===----------------------------------------------------------------------===//
+// Reading
+//===----------------------------------------------------------------------===//
+
+llvm::Expected<OptimizerPlan> OptimizerPlan::parse(StringRef text) {
+  OptimizerPlan plan;
+  plan.optimizer = getOptimizers().front();
+  SmallVector<StringRef> parts;
+  text.split(parts, ' ', -1, /*KeepEmpty=*/false);
+  for (StringRef part : parts) {
+    auto [name, value] = part.split('=');
+    if (llvm::Error error = plan.readWord(name, value))
+      return std::move(error);
+  }
+  if (llvm::Error error = plan.finish())
+    return std::move(error);
+  return plan;
+}
+
+/// The last of a name wins, as everywhere on a command line.
+static void setWord(std::vector<std::pair<std::string, std::string>> &words, StringRef name,
+                    StringRef value) {
+  llvm::erase_if(words, [&](auto &word) { return word.first == name; });
+  words.emplace_back(name.str(), value.str());
+}
+
+llvm::Error OptimizerPlan::readWord(StringRef name, StringRef value) {
+  if (name == "param-group")
+    return readGroup(value);
+  if (name == "optimizer") {
+    auto found = readOptimizer(value);
+    if (!found)
+      return found.takeError();
+    optimizer = *found;
+    return llvm::Error::success();
+  }
+  if (const OptimizerOption *option = findPlanOption(name)) {
+    OptimizerSettings scratch;
+    if (llvm::Error error = readValue(*option, value, scratch))
+      return error;
+  }
+  setWord(words, name, value);
+  return llvm::Error::success();
+}
+
+llvm::Error OptimizerPlan::readGroup(StringRef text) {
+  auto [globs, settings] = text.rsplit(':');
+  if (globs.empty() || settings.empty())
+    return invalid("--param-group expects GLOB,...:KEY=VALUE,..., found '" + text + "'");
+  Group group;
+  for (StringRef glob : llvm::split(globs, ',')) {
+    auto pattern = llvm::GlobPattern::create(glob);
+    if (!pattern)
+      return invalid("--param-group: '" + glob +
+                     "' is no glob: " + llvm::toString(pattern.takeError()));
+    group.globs.push_back(glob.str());
+  }
+  for (StringRef item : llvm::split(settings, ',')) {
+    auto [key, value] = item.split('=');
+    if (!llvm::is_contained(kGroupKeys, key) || value.empty())
+      return invalid("--param-group sets lr, weight-decay, optimizer or optim-bits, found '" +
+                     item + "' in '" + text + "'");
+    if (key == "optimizer") {
+      auto found = readOptimizer(value);
+      if (!found)
+        return found.takeError();
+      group.optimizer = *found;
+    } else {
+      setWord(group.words, key, value);
+    }
+  }
+  groups.push_back(std::move(group));
+  return llvm::Error::success();
+}
+
+static std::vector<std::pair<std::string, std::string>>
+merge(std::vector<std::pair<std::string, std::string>> words,
+      ArrayRef<std::pair<std::string, std::string>> over) {
+  for (const auto &[name, value] : over)
+    setWord(words, name, value);
+  return words;
+}
+
+static const std::string *findWord(ArrayRef<std::pair<std::string, std::string>> words,
+                                   StringRef name) {
+  for (const auto &word : words)
+    if (word.first == name)
+      return &word.second;
+  return nullptr;
+}
+
+llvm::Error OptimizerPlan::finish() {
+  if (llvm::Error error = checkOptions())
+    return error;
+  auto settings = readSettings(*optimizer, words);
+  if (!settings)
+    return settings.takeError();
+  rate = settings->getNumber("lr");
+  // Values of groups, and of optimizers that only groups use, are read now, whatever the model.
+  for (const Group &group : groups) {
+    const Optimizer &own = group.optimizer ? *group.optimizer : *optimizer;
+    auto ofGroup = readSettings(own, merge(words, group.words));
+    if (!ofGroup)
+      return ofGroup.takeError();
+  }
+  for (const Optimizer *substitute : optimizer->getSubstitutes()) {
+    auto ofSubstitute = readSettings(*substitute, words);
+    if (!ofSubstitute)
+      return ofSubstitute.takeError();
+  }
+  return checkBits();
+}
+
+std::vector<const Optimizer *> OptimizerPlan::getOptimizersInUse() const {
+  std::vector<const Optimizer *> used{optimizer};
+  for (const Group &group : groups)
+    if (group.optimizer)
+      used.push_back(group.optimizer);
+  for (size_t i = 0, size = used.size(); i < size; ++i)
+    llvm::append_range(used, used[i]->getSubstitutes());
+  return used;
+}
+
+llvm::Error OptimizerPlan::checkOptions() const {
+  std::vector<const Optimizer *> used = getOptimizersInUse();
+  auto isKnown = [&](StringRef name) {
+    return llvm::any_of(
+        used, [&](const Optimizer *entry) { return findOption(*entry, name).has_value(); });
+  };
+  for (const auto &[name, value] : words) {
+    if (findPlanOption(name) || isKnown(name))
+      continue;
+    std::string owners;
+    for (const Optimizer *entry : getOptimizers())
+      if (findOption(*entry, name))
+        owners += (owners.empty() ? "" : ", ") + entry->getName().str();
+    if (owners.empty())
+      return invalid("unknown option '" + StringRef(name) + "' of an optimizer");
+    return invalid("--" + StringRef(name) + " is an option of " + owners + "; " +
+                   optimizer->getName() + " has none such");
+  }
+  for (StringRef name : {"norm-decay-mult", "bias-decay-mult", "flat-decay-mult"})
+    if (findWord(words, name) && !isKnown("weight-decay"))
+      return invalid("--" + name + " changes weight decay, which " + optimizer->getName() +
+                     " does not have");
+  for (const Group &group : groups) {
+    const Optimizer &own = group.optimizer ? *group.optimizer : *optimizer;
+    for (const auto &[name, value] : group.words)
+      if (!findPlanOption(name) && !findOption(own, name))
+        return invalid("--param-group=...:" + StringRef(name) + "=" + value + ": " + own.getName() +
+                       " has no such option");
+  }
+  return llvm::Error::success();
+}
+
+/// Bits must suit everybody that they are asked of.
+llvm::Error OptimizerPlan::checkBits() const {
+  bool isAnyCoded = false;
+  auto check = [&](const Optimizer &own, const Words &of) -> llvm::Error {
+    const std::string *bits = findWord(of, "optim-bits");
+    if (!bits)
+      return llvm::Error::success();
+    if (!llvm::is_contained(findPlanOption("optim-bits")->words, *bits))
+      return invalid("--optim-bits expects 32, 16, 8, found '" + *bits + "'");
+    isAnyCoded |= *bits == "8";
+    unsigned number = std::stoul(*bits);
+    if (!llvm::is_contained(own.getStateBits(), number))
+      return invalid("--optim-bits=" + *bits + ": the state of " + own.getName() +
+                     " cannot be kept in " + *bits + " bits");
+    return llvm::Error::success();
+  };
+  if (llvm::Error error = check(*optimizer, words))
+    return error;
+  for (const Group &group : groups)
+    if (llvm::Error error =
+            check(group.optimizer ? *group.optimizer : *optimizer, merge(words, group.words)))
+      return error;
+  if (findWord(words, "min-8bit-size") && !isAnyCoded)
+    return invalid("--min-8bit-size needs --optim-bits=8");
+  return llvm::Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Choosing
+//===----------------------------------------------------------------------===//
+
+StringRef OptimizerPlan::getOptimizerName() const { return optimizer->getName(); }
+
+/// The first group that names the parameter; `used` marks all globs that do, counted through.
+const OptimizerPlan::Group *OptimizerPlan::findGroup(const ParameterInfo &parameter,
+                                                     std::vector<bool> &used) const {
+  const Group *first = nullptr;
+  size_t number = 0;
+  for (const Group &group : groups)
+    for (const std::string &glob : group.globs) {
+      llvm::GlobPattern pattern = llvm::cantFail(llvm::GlobPattern::create(glob));
+      if (llvm::any_of(parameter.names, [&](StringRef name) { return pattern.match(name); })) {
+        used[number] = true;
+        first = first ? first : &group;
+      }
+      ++number;
+    }
+  return first;
+}
+
+/// A group's own weight decay is taken as it is.
+void OptimizerPlan::scaleDecay(const ParameterInfo &parameter, OptimizerSettings &settings) const {
+  if (!settings.has("weight-decay"))
+    return;
+  auto scale = [&](StringRef name, bool applies) {
+    const std::string *word = applies ? findWord(words, name) : nullptr;
+    if (!word)
+      return;
+    OptimizerSettings factor;
+    llvm::cantFail(readValue(*findPlanOption(name), *word, factor));
+    settings.setNumbers("weight-decay",
+                        settings.getNumber("weight-decay") * factor.getNumber(name));
+  };
+  scale("norm-decay-mult", parameter.kind == ParameterKind::Norm);
+  scale("bias-decay-mult", parameter.kind == ParameterKind::Bias);
+  scale("flat-decay-mult", parameter.type.getRank() < 2);
+}
+
+llvm::Expected<ParameterUpdate> OptimizerPlan::chooseOne(const ParameterInfo &parameter,
+                                                         const Group *group) const {
+  ParameterUpdate update;
+  update.optimizer = group && group->optimizer ? group->optimizer : optimizer;
+  if (const Optimizer *substitute = update.optimizer->getSubstitute(parameter))
+    update.optimizer = substitute;
+  Words own = merge(words, group ? group->words : Words());
+  auto settings = readSettings(*update.optimizer, own);
+  if (!settings)
+    return settings.takeError();
+  if (!group || !findWord(group->words, "weight-decay"))
+    scaleDecay(parameter, *settings);
+  // A run may change the rate of those that have none of their own.
+  double ownRate = settings->getNumber("lr");
+  if ((group && findWord(group->words, "lr")) || (!findWord(words, "lr") && ownRate != rate))
+    update.rate = ownRate;
+  settings->erase("lr");
+  if (llvm::Error error = update.optimizer->adapt(parameter, *settings))
+    return std::move(error);
+  if (const std::string *bits = findWord(own, "optim-bits"))
+    update.stateBits = std::stoul(*bits);
+  const std::string *smallest = findWord(own, "min-8bit-size");
+  double least = smallest ? std::stod(*smallest) : findPlanOption("min-8bit-size")->initial.front();
+  bool isSmall = static_cast<double>(parameter.type.getNumElements()) < least;
+  if (update.stateBits == 8 && (isSmall || parameter.kind == ParameterKind::Embedding))
+    update.stateBits = 32;
+  update.settings = std::move(*settings);
+  return update;
+}
+
+llvm::Expected<std::vector<ParameterUpdate>>
+OptimizerPlan::choose(ArrayRef<ParameterInfo> parameters) const {
+  std::vector<std::string> globs;
+  for (const Group &group : groups)
+    llvm::append_range(globs, group.globs);
+  std::vector<bool> used(globs.size());
+  std::vector<ParameterUpdate> updates;
+  for (const ParameterInfo &parameter : parameters) {
+    auto update = chooseOne(parameter, findGroup(parameter, used));
+    if (!update)
+      return update.takeError();
+    updates.push_back(std::move(*update));
+  }
+  for (auto [glob, isUsed] : llvm::zip_equal(globs, used))
+    if (!isUsed)
+      return invalid("--param-group: no trainable parameter matches '" + glob + "'");
+  bool hasState = llvm::any_of(llvm::zip_equal(parameters, updates), [](auto pair) {
+    auto &[parameter, update] = pair;
+    return !update.optimizer->getState(parameter, update.settings).empty();
+  });
+  if (findWord(words, "optim-bits") && !hasState)
+    return invalid("--optim-bits: " + optimizer->getName() + " keeps no state with these options");
+  return updates;
+}
