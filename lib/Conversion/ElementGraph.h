@@ -94,6 +94,7 @@ public:
   unsigned getNumArguments() { return body.getNumArguments(); }
 
   NodeId getIndex(const IndexExpr &expr);
+  NodeId getZero(Type type);
   NodeId getApply(OperationName name, Attribute attributes, ArrayRef<NodeId> operands, Type type,
                   unsigned number = 0);
   /// Children that the node reads directly, addresses and guards included.
@@ -131,7 +132,6 @@ private:
   NodeId compareIndex(const IndexExpr &a, bool isBelow, int64_t bound);
   NodeId conjoin(NodeId a, NodeId b);
   NodeId getConstant(TypedAttr value);
-  NodeId getZero(Type type);
   NodeId getSelect(NodeId condition, NodeId a, NodeId b);
   NodeId getLoad(unsigned buffer, Type type, const IndexExpr &address, NodeId guard);
   NodeId intern(ElementNode node);

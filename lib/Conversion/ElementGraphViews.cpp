@@ -66,6 +66,13 @@ static SmallVector<IndexExpr> mapTranspose(TransposeOp op, ArrayRef<IndexExpr> i
   return result;
 }
 
+static SmallVector<IndexExpr> mapReverse(ReverseOp op, ArrayRef<IndexExpr> indices) {
+  SmallVector<IndexExpr> result(indices);
+  for (int64_t dim : op.getDimensions())
+    result[dim] = IndexTable::add(IndexExpr(getShape(op.getInput())[dim] - 1), result[dim], -1);
+  return result;
+}
+
 FailureOr<NodeId> ElementGraph::buildView(Operation *op, ArrayRef<IndexExpr> indices,
                                           NodeId guard) {
   if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op))
@@ -78,6 +85,8 @@ FailureOr<NodeId> ElementGraph::buildView(Operation *op, ArrayRef<IndexExpr> ind
     return build(broadcast.getInput(), mapBroadcast(broadcast, indices), guard);
   if (auto transpose = dyn_cast<TransposeOp>(op))
     return build(transpose.getInput(), mapTranspose(transpose, indices), guard);
+  if (auto reverse = dyn_cast<ReverseOp>(op))
+    return build(reverse.getInput(), mapReverse(reverse, indices), guard);
   if (isa<tensor::ConcatOp>(op))
     return buildConcat(op, indices, guard);
   if (isa<PadOp>(op))

@@ -48,6 +48,33 @@ static SmallVector<Read> collectReads(const ElementGraph &graph, const KernelNes
   return reads;
 }
 
+/// Nodes of an irregular stage that read buffers.
+static SmallVector<NodeId> getInputs(const KernelStage &stage) {
+  if (auto *scatter = std::get_if<KernelScatter>(&stage.irregular)) {
+    SmallVector<NodeId> inputs{scatter->value};
+    for (const KernelScatter::Index &index : scatter->indices)
+      inputs.push_back(index.node);
+    return inputs;
+  }
+  if (auto *order = std::get_if<KernelOrder>(&stage.irregular))
+    return {order->value};
+  if (auto *scan = std::get_if<KernelScan>(&stage.irregular))
+    return llvm::to_vector_of<NodeId>(scan->values);
+  return {};
+}
+
+static bool readsBuffer(const ElementGraph &graph, ArrayRef<NodeId> roots, unsigned operand) {
+  llvm::SmallSetVector<NodeId, 32> found(roots.begin(), roots.end());
+  for (size_t i = 0; i < found.size(); ++i) {
+    const ElementNode &node = graph.getNode(found[i]);
+    if (node.kind == ElementNode::Load && node.number == operand)
+      return true;
+    for (NodeId child : graph.getChildren(found[i]))
+      found.insert(child);
+  }
+  return false;
+}
+
 /// Whether `a` and `b` touch elements of one and the same row only.
 static bool stayInRow(const IndexTable &table, std::optional<AtomId> row, const IndexExpr &a,
                       const IndexExpr &b) {
@@ -95,11 +122,17 @@ std::optional<unsigned> mlir::memopt::orderForAliases(const ElementGraph &graph,
     return llvm::any_of(nest.stores, isOverOperand);
   };
   auto anyOverwrites = [&](const KernelStage &stage) {
-    return llvm::any_of(stage.nests, overwrites);
+    return stage.isIrregular() ? resultBuffers[0] >= 0 : llvm::any_of(stage.nests, overwrites);
   };
   for (KernelStage &stage : schedule.stages)
     moveLast(stage.nests, overwrites);
   moveLast(schedule.stages, anyOverwrites);
+
+  // What fills a kernel has one result, and reads while it writes.
+  for (const KernelStage &stage : schedule.stages)
+    if (stage.isIrregular() && resultBuffers[0] >= 0 &&
+        readsBuffer(graph, getInputs(stage), resultBuffers[0]))
+      return 0;
 
   for (auto [s, stage] : llvm::enumerate(schedule.stages))
     for (auto [n, nest] : llvm::enumerate(stage.nests))

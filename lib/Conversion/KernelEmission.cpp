@@ -138,63 +138,6 @@ SmallVector<Value> StageEmitter::emitVectorLoop(AtomId variable, int64_t lanes, 
 }
 
 //===----------------------------------------------------------------------===//
-// Scatters
-//===----------------------------------------------------------------------===//
-
-/// for row { columns = 0 }  for token { columns of row index(token) += value }, for the columns of
-/// blocks [begin, end) alone.
-void StageEmitter::emitScatter(const KernelScatter &scatter, Value begin, Value end) {
-  Type element = graph.getNode(scatter.value).type;
-  Value width = constant(table.getSize(scatter.column));
-  auto forColumns = [&](Value row, llvm::function_ref<void(Value)> body) {
-    Value start = arith::MulIOp::create(builder, location, row, width);
-    emitLoop(begin, end, 1, {}, [&](Value block, ValueRange) {
-      ScopeGuard scope(*this);
-      emitBlockAt(scatter.column, scatter.lanes, block, [&] {
-        Value column = current->variables.front().second;
-        Value offset = arith::AddIOp::create(builder, location, start, column);
-        body(getAddress(results[scatter.result], element, offset));
-      });
-      return SmallVector<Value>();
-    });
-  };
-  unsigned alignment = element.getIntOrFloatBitWidth() / 8;
-  auto getLaneType = [&] { return getVectorType(element, current->lanes); };
-  emitLoop(constant(0), constant(scatter.rows), 1, {}, [&](Value row, ValueRange) {
-    ScopeGuard scope(*this);
-    forColumns(row, [&](Value address) {
-      Value zero = arith::ConstantOp::create(builder, location, builder.getZeroAttr(getLaneType()));
-      LLVM::StoreOp::create(builder, location, zero, address, alignment);
-    });
-    return SmallVector<Value>();
-  });
-  emitScalarLoop(scatter.token, {}, [&](ValueRange) {
-    Value row = emitNode(scatter.index);
-    if (!row.getType().isInteger(64))
-      row = arith::ExtSIOp::create(builder, location, builder.getI64Type(), row);
-    auto addRow = [&] {
-      forColumns(row, [&](Value address) {
-        Value sum = LLVM::LoadOp::create(builder, location, getLaneType(), address, alignment);
-        Value value = splat(emitNode(scatter.value), current->lanes);
-        sum = arith::AddFOp::create(builder, location, sum, value);
-        LLVM::StoreOp::create(builder, location, sum, address, alignment);
-      });
-    };
-    if (!scatter.padding) {
-      addRow();
-      return SmallVector<Value>();
-    }
-    Value isWanted = arith::CmpIOp::create(builder, location, arith::CmpIPredicate::ne, row,
-                                           constant(*scatter.padding));
-    auto branch = scf::IfOp::create(builder, location, isWanted, /*withElseRegion=*/false);
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(branch.thenBlock());
-    addRow();
-    return SmallVector<Value>();
-  });
-}
-
-//===----------------------------------------------------------------------===//
 // Nests
 //===----------------------------------------------------------------------===//
 
@@ -206,15 +149,15 @@ static int64_t countBlocks(const IndexTable &table, const KernelNest &nest) {
 }
 
 int64_t StageEmitter::getTrips(const IndexTable &table, const KernelStage &stage) {
-  if (stage.scatter)
-    return llvm::divideCeil(table.getSize(stage.scatter->column), stage.scatter->lanes);
+  if (stage.isIrregular())
+    return countPoints(table, stage.getPoints());
   int64_t rows = stage.row ? table.getSize(*stage.row) : 1;
   return stage.distributesNest ? rows * countBlocks(table, stage.nests.front()) : rows;
 }
 
 void StageEmitter::emit(Value begin, Value end) {
-  if (stage.scatter)
-    return emitScatter(*stage.scatter, begin, end);
+  if (stage.isIrregular())
+    return emitIrregular(begin, end);
   emitLoop(begin, end, 1, {}, [&](Value iteration, ValueRange) {
     emitIteration(iteration);
     return SmallVector<Value>();

@@ -69,7 +69,6 @@ private:
   void emitIteration(Value iteration);
   void emitDistributed(const KernelNest &nest, Value block);
   void emitBlockAt(AtomId variable, int64_t lanes, Value block, llvm::function_ref<void()> body);
-  void emitScatter(const KernelScatter &scatter, Value begin, Value end);
   void emitNest(const KernelNest &nest, size_t level);
   void emitStores(const KernelNest &nest);
 
@@ -80,6 +79,19 @@ private:
   void emitPlainRows(const KernelNest &nest, Value first, int64_t count);
   void fillTile(const KernelNest &nest, NodeId id, Value buffer);
   Value getTileBuffer(const KernelNest &nest, NodeId id);
+
+  // Stages that are no loop nests (ScatterEmission.cpp, ScanEmission.cpp).
+  static int64_t countPoints(const IndexTable &table, const KernelPoints &points);
+  int64_t getLanesOf(const KernelPoints &points);
+  void emitIrregular(Value begin, Value end);
+  void emitPoint(const KernelPoints &points, Value point, llvm::function_ref<void()> body);
+  void emitTokens(const KernelScatter &scatter, size_t level, llvm::function_ref<void()> body);
+  void emitRowScatter(const KernelScatter &scatter, Value begin, Value end);
+  void emitUpdate(const KernelScatter &scatter);
+  void emitCombined(const KernelScatter &scatter, Value address, Value mask);
+  Value emitWideIndex(NodeId node);
+  void emitScan(const KernelScan &scan);
+  void emitOrder(const KernelOrder &order);
 
   // Nodes (NodeEmission.cpp).
   Value emitNode(NodeId id);
@@ -95,7 +107,9 @@ private:
   Value emitLanesOf(NodeId id, int64_t lanes);
   Value splat(Value value, int64_t lanes);
   Value getAddress(Value buffer, Type element, Value index);
+  static unsigned getAlignment(Type element);
   Value loadFrom(Value pointer, Type type, unsigned alignment, Value mask);
+  void storeTo(Value pointer, Value value, Value mask);
   void emitStore(const KernelStore &store, const KernelNest &nest, Value value);
 
   // Reductions (ReductionEmission.cpp).

@@ -1,4 +1,4 @@
-//===- KernelLanes.cpp - lanes of loops; scatters; printing -*- C++ -*-===//
+//===- KernelLanes.cpp - lanes of loops; printing -*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // What of a schedule is no search: how many lanes a loop gets, which loop of a reduction runs over
-// them, the one form of a scatter, and how a schedule prints.
+// them, and how a schedule prints.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,35 +17,6 @@
 
 using namespace mlir;
 using namespace mlir::memopt;
-
-//===----------------------------------------------------------------------===//
-// Scatters
-//===----------------------------------------------------------------------===//
-
-FailureOr<KernelSchedule> mlir::memopt::scheduleScatter(ElementGraph &graph, Operation *op,
-                                                        const ScheduleTarget &target) {
-  auto scatter = cast<EmbeddingBackwardOp>(op);
-  IndexTable &table = graph.getTable();
-  ArrayRef<int64_t> tokens = cast<RankedTensorType>(scatter.getIndices().getType()).getShape();
-  ArrayRef<int64_t> shape = cast<RankedTensorType>(scatter.getResult().getType()).getShape();
-  int64_t count = llvm::product_of(tokens), columns = shape[1];
-  KernelScatter info{0,       shape[0], table.addVariable(count), table.addVariable(columns), 1,
-                     kNoNode, kNoNode,  scatter.getPaddingIndex()};
-  SmallVector<IndexExpr> indices = table.delinearize(table.get(info.token), tokens);
-  FailureOr<NodeId> index = graph.build(scatter.getIndices(), indices);
-  indices.push_back(table.get(info.column));
-  FailureOr<NodeId> value = graph.build(scatter.getGradient(), indices);
-  if (failed(index) || failed(value))
-    return failure();
-  info.index = *index;
-  info.value = *value;
-  if (!target.isScalar)
-    info.lanes = chooseLanes(graph, *value, info.column, columns, target);
-  KernelSchedule schedule;
-  schedule.stages.emplace_back().scatter = info;
-  schedule.stages.back().cost = double(columns) * (3 * count + shape[0]) / 8;
-  return schedule;
-}
 
 //===----------------------------------------------------------------------===//
 // Lanes
@@ -119,12 +90,35 @@ std::optional<LaneChoice> mlir::memopt::chooseReductionLanes(const ElementGraph 
 // Printing
 //===----------------------------------------------------------------------===//
 
+static void printIrregular(const IndexTable &table, const KernelStage &stage, raw_ostream &os) {
+  auto printSizes = [&](StringRef what, ArrayRef<AtomId> variables) {
+    if (variables.empty())
+      return;
+    os << " " << what;
+    for (AtomId variable : variables)
+      os << " " << table.getSize(variable);
+  };
+  const KernelPoints &points = stage.getPoints();
+  if (auto *scatter = std::get_if<KernelScatter>(&stage.irregular)) {
+    os << "stage scatter";
+    printSizes("tokens", scatter->tokens);
+  } else if (auto *order = std::get_if<KernelOrder>(&stage.irregular)) {
+    os << "stage order first " << table.getSize(order->place) << " of "
+       << table.getSize(order->along);
+  } else {
+    os << "stage scan " << table.getSize(std::get<KernelScan>(stage.irregular).along);
+  }
+  printSizes("points", points.outer);
+  if (points.column)
+    os << " columns " << table.getSize(*points.column) << "/" << points.lanes;
+  os << "\n";
+}
+
 void KernelSchedule::print(const ElementGraph &graph, raw_ostream &os) const {
   const IndexTable &table = graph.getTable();
   for (const KernelStage &stage : stages) {
-    if (stage.scatter) {
-      os << "stage scatter " << table.getSize(stage.scatter->token) << " tokens, columns "
-         << table.getSize(stage.scatter->column) << "/" << stage.scatter->lanes << "\n";
+    if (stage.isIrregular()) {
+      printIrregular(table, stage, os);
       continue;
     }
     os << "stage rows=" << (stage.row ? table.getSize(*stage.row) : 1);

@@ -16,6 +16,7 @@
 
 #include "KernelAliasing.h"
 #include "KernelEmission.h"
+#include "SliceOperands.h"
 #include "memopt-runtime/ProgramInterface.h"
 #include "memopt/Conversion/ObjectEmission.h"
 
@@ -168,11 +169,9 @@ static FailureOr<KernelSchedule> chooseSchedule(ElementGraph &graph, KernelOp ke
                                                 ArrayRef<int64_t> aliases) {
   Operation *yield = kernel.getYield();
   if (yield->getNumOperands() == 1)
-    if (auto scatter = yield->getOperand(0).getDefiningOp<EmbeddingBackwardOp>()) {
-      if (aliases[0] >= 0)
-        return scatter.emitOpError("cannot be computed in its operand's buffer");
-      return scheduleScatter(graph, scatter, target);
-    }
+    if (Operation *op = yield->getOperand(0).getDefiningOp();
+        op && op->hasTrait<OpTrait::FillsKernel>())
+      return scheduleIrregular(graph, op, target);
   return scheduleKernel(graph, yield, target, [&](KernelSchedule &candidate) {
     return !orderForAliases(graph, candidate, aliases);
   });
@@ -181,9 +180,21 @@ static FailureOr<KernelSchedule> chooseSchedule(ElementGraph &graph, KernelOp ke
 KernelLowering::KernelLowering(ModuleOp program, const KernelOptions &options)
     : program(program), options(options) {}
 
-FailureOr<std::string> KernelLowering::lower(KernelOp kernel, ArrayRef<int64_t> resultBuffers) {
+FailureOr<KernelFunction> KernelLowering::lower(KernelOp kernel, ArrayRef<int64_t> resultBuffers) {
   SmallVector<int64_t> aliases(resultBuffers);
   aliases.resize(kernel.getNumResults(), -1);
+  // A copy, for the planned program is not to change.
+  OwningOpRef<KernelOp> copy = cast<KernelOp>(kernel->clone());
+  KernelFunction function;
+  function.operandOffsets = moveSliceOffsets(*copy, aliases);
+  FailureOr<std::string> symbol = lowerBody(*copy, aliases);
+  if (failed(symbol))
+    return failure();
+  function.symbol = *symbol;
+  return function;
+}
+
+FailureOr<std::string> KernelLowering::lowerBody(KernelOp kernel, ArrayRef<int64_t> aliases) {
   unsigned number = symbols.size();
   std::string name = "memopt_kernel_" + std::to_string(number);
   auto [entry, isNew] = symbols.try_emplace(getKey(kernel, aliases), name);

@@ -19,6 +19,8 @@
 
 #include "ElementGraph.h"
 
+#include <variant>
+
 namespace mlir::memopt {
 
 /// What schedules are made for.
@@ -50,22 +52,64 @@ struct KernelNest {
   SmallVector<NodeId, 2> staged;
 };
 
-/// Zeros a result of `rows` rows, then adds to row `index(token)` what `value(token, column)`
-/// gives, in the order of tokens. The parallel loop is over blocks of columns, so that no two
+/// The parallel loop of a stage that is no loop nest: one iteration for each combination of `outer`
+/// and each block of `column`, whose addresses are contiguous.
+struct KernelPoints {
+  SmallVector<AtomId, 4> outer;
+  std::optional<AtomId> column;
+  int64_t lanes = 1;
+};
+
+/// Combines elements of the result, which an earlier stage has filled, with `value(points,
+/// tokens)`, in the order of tokens. Different points are different elements, so that no two
 /// threads meet.
 struct KernelScatter {
+  KernelPoints points;
+  SmallVector<AtomId, 4> tokens;
   unsigned result;
-  int64_t rows;
-  AtomId token, column;
-  int64_t lanes;
-  NodeId index, value;
-  /// Tokens of this index add nothing.
+  /// None: the value replaces the element.
+  std::optional<OperationName> combiner;
+  NodeId value;
+  /// What points and tokens contribute to the address.
+  IndexExpr address;
+  /// What data contributes: index times stride. Where one is not in [0, size) nothing happens.
+  struct Index {
+    NodeId node;
+    int64_t size, stride;
+  };
+  SmallVector<Index, 2> indices;
+  /// Nothing happens for this first index.
   std::optional<int64_t> padding;
+};
+
+/// Stores the positions of the first elements of `value(points, along)` in order.
+struct KernelOrder {
+  KernelPoints points;
+  unsigned result;
+  AtomId along; ///< over elements
+  AtomId place; ///< over the result
+  NodeId value;
+  IndexExpr address;
+  bool isDescending;
+};
+
+/// Goes along an axis and carries what it has stored.
+struct KernelScan {
+  KernelPoints points;
+  unsigned result;
+  Operation *op; ///< says what a step is
+  AtomId along;
+  SmallVector<NodeId, 2> values; ///< of the op's operands
+  IndexExpr address;
+  bool isReversed;
 };
 
 struct KernelStage {
   /// In place of everything below.
-  std::optional<KernelScatter> scatter;
+  std::variant<std::monostate, KernelScatter, KernelOrder, KernelScan> irregular;
+  bool isIrregular() const { return irregular.index() != 0; }
+  /// Of an irregular stage.
+  const KernelPoints &getPoints() const;
   /// The parallel loop over rows; none when there is a single row.
   std::optional<AtomId> row;
   SmallVector<KernelNest, 2> nests;
@@ -86,9 +130,9 @@ FailureOr<KernelSchedule> scheduleKernel(ElementGraph &graph, Operation *termina
                                          const ScheduleTarget &target,
                                          llvm::function_ref<bool(KernelSchedule &)> accept);
 
-/// The single stage of a kernel whose result is that of `op`, a memopt.embedding_backward.
-FailureOr<KernelSchedule> scheduleScatter(ElementGraph &graph, Operation *op,
-                                          const ScheduleTarget &target);
+/// The stages of a kernel whose only result is that of `op`, which fills it.
+FailureOr<KernelSchedule> scheduleIrregular(ElementGraph &graph, Operation *op,
+                                            const ScheduleTarget &target);
 
 /// Which loop of a reduction runs over lanes when its result is one scalar, and how many lanes.
 struct LaneChoice {

@@ -22,6 +22,8 @@ static Type getMemoryType(Type type) {
 }
 static unsigned getBytes(Type type) { return getMemoryType(type).getIntOrFloatBitWidth() / 8; }
 
+unsigned StageEmitter::getAlignment(Type element) { return getBytes(element); }
+
 int64_t StageEmitter::getLanes(Value value) {
   auto vector = dyn_cast<VectorType>(value.getType());
   return vector ? vector.getNumElements() : 1;
@@ -286,29 +288,36 @@ Value StageEmitter::emitLoad(const ElementNode &node) {
   return loadFrom(getAddress(buffer, node.type, index), type, alignment, guard);
 }
 
-void StageEmitter::emitStore(const KernelStore &store, const KernelNest &nest, Value value) {
+/// `pointer` is one address, of a scalar or of the first lane, or a vector of addresses.
+void StageEmitter::storeTo(Value pointer, Value value, Value mask) {
   Type element = getElementTypeOrSelf(value.getType());
   unsigned alignment = getBytes(element);
-  Scope *scope = nullptr;
-  if (nest.vectorLoop)
-    scope = findVectorScope(nest.loops[*nest.vectorLoop]);
-  if (scope)
-    value = splat(value, scope->lanes);
   if (element.isInteger(1)) {
     Type bytes = builder.getI8Type();
     if (auto vector = dyn_cast<VectorType>(value.getType()))
       bytes = vector.clone(bytes);
     value = arith::ExtUIOp::create(builder, location, bytes, value);
   }
-  Value buffer = results[store.result];
-  if (!scope || table.getStride(store.address, *scope->vector) == 1) {
-    Value pointer = getAddress(buffer, element, emitIndex(store.address, nullptr));
+  if (!isa<VectorType>(pointer.getType())) {
     LLVM::StoreOp::create(builder, location, value, pointer, alignment);
     return;
   }
-  Value pointers = getAddress(buffer, element, emitVectorIndex(store.address, scope));
-  Value mask =
-      splat(arith::ConstantOp::create(builder, location, builder.getBoolAttr(true)), scope->lanes);
-  LLVM::masked_scatter::create(builder, location, value, pointers, mask,
+  if (!mask)
+    mask = splat(arith::ConstantOp::create(builder, location, builder.getBoolAttr(true)),
+                 getLanes(pointer));
+  LLVM::masked_scatter::create(builder, location, value, pointer, mask,
                                builder.getI32IntegerAttr(alignment));
+}
+
+void StageEmitter::emitStore(const KernelStore &store, const KernelNest &nest, Value value) {
+  Type element = getElementTypeOrSelf(value.getType());
+  Scope *scope = nullptr;
+  if (nest.vectorLoop)
+    scope = findVectorScope(nest.loops[*nest.vectorLoop]);
+  if (scope)
+    value = splat(value, scope->lanes);
+  bool isContiguous = !scope || table.getStride(store.address, *scope->vector) == 1;
+  Value index =
+      isContiguous ? emitIndex(store.address, nullptr) : emitVectorIndex(store.address, scope);
+  storeTo(getAddress(results[store.result], element, index), value, nullptr);
 }

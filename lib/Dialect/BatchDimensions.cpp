@@ -21,6 +21,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -102,6 +103,78 @@ LogicalResult PadOp::inferBatchDimensions(Dims operands, ResultDims results) {
   return success();
 }
 
+LogicalResult ReverseOp::inferBatchDimensions(Dims operands, ResultDims results) {
+  if (llvm::is_contained(getDimensions(), operands[0]))
+    return failure();
+  results[0] = operands[0];
+  return success();
+}
+
+/// Where a dimension of what is indexed lies among the points that are walked; fails when indices
+/// pick along it.
+static FailureOr<int64_t> getPlace(int64_t dimension, ArrayRef<int64_t> indexed,
+                                   ArrayRef<int64_t> positions) {
+  if (dimension < 0)
+    return dimension;
+  if (llvm::is_contained(indexed, dimension))
+    return failure();
+  int64_t before = llvm::count_if(indexed, [&](int64_t other) { return other < dimension; });
+  return positions[dimension - before];
+}
+
+LogicalResult GatherOp::inferBatchDimensions(Dims operands, ResultDims results) {
+  FailureOr<int64_t> place = getPlace(operands[0], getIndexed(), getPositions());
+  if (failed(place))
+    return failure();
+  SmallVector<int64_t> dims(operands);
+  dims[0] = *place;
+  return keepDimension(dims, results);
+}
+
+/// Samples that add into one tensor sum up; otherwise each changes a part of its own.
+LogicalResult ScatterOp::inferBatchDimensions(Dims operands, ResultDims results) {
+  FailureOr<int64_t> points = agree(operands.drop_front());
+  FailureOr<int64_t> place = getPlace(operands[0], getIndexed(), getPositions());
+  if (failed(points) || failed(place))
+    return failure();
+  if (*points < 0 || (operands[0] >= 0 && *place == *points)) {
+    results[0] = operands[0];
+    return success();
+  }
+  if (operands[0] >= 0)
+    return failure();
+  // The input is the same for all samples.
+  const int64_t *position = llvm::find(getPositions(), *points);
+  if (position == getPositions().end()) {
+    results[0] = -1;
+    return success(getKind() == ScatterKind::Add && matchPattern(getInput(), m_AnyZeroFloat()));
+  }
+  int64_t dimension = position - getPositions().begin();
+  for (int64_t other : getIndexed())
+    dimension += other <= dimension;
+  results[0] = dimension;
+  return success();
+}
+
+/// Along an axis samples would mix.
+static LogicalResult keepUnlessAxis(int64_t axis, Dims operands, ResultDims results) {
+  if (llvm::is_contained(operands, axis))
+    return failure();
+  return keepDimension(operands, results);
+}
+LogicalResult ArgsortOp::inferBatchDimensions(Dims operands, ResultDims results) {
+  return keepUnlessAxis(getAxis(), operands, results);
+}
+LogicalResult LinearScanOp::inferBatchDimensions(Dims operands, ResultDims results) {
+  return keepUnlessAxis(getAxis(), operands, results);
+}
+LogicalResult LogSumExpScanOp::inferBatchDimensions(Dims operands, ResultDims results) {
+  return keepUnlessAxis(getAxis(), operands, results);
+}
+LogicalResult ArgextremeScanOp::inferBatchDimensions(Dims operands, ResultDims results) {
+  return keepUnlessAxis(getAxis(), operands, results);
+}
+
 LogicalResult EmbeddingOp::inferBatchDimensions(Dims operands, ResultDims results) {
   if (operands[0] >= 0)
     return failure();
@@ -116,6 +189,21 @@ LogicalResult CountOp::inferBatchDimensions(Dims, ResultDims results) {
 }
 
 LogicalResult DropoutMaskOp::inferBatchDimensions(Dims operands, ResultDims results) {
+  return keepOnly(-1, operands, results);
+}
+
+LogicalResult StopGradientOp::inferBatchDimensions(Dims operands, ResultDims results) {
+  return keepDimension(operands, results);
+}
+LogicalResult IncomingGradientOp::inferBatchDimensions(Dims operands, ResultDims results) {
+  return keepDimension(operands, results);
+}
+LogicalResult CustomGradientOp::inferBatchDimensions(Dims operands, ResultDims results) {
+  llvm::copy(operands.take_front(results.size()), results.begin());
+  return success();
+}
+
+LogicalResult RandomOp::inferBatchDimensions(Dims operands, ResultDims results) {
   return keepOnly(-1, operands, results);
 }
 

@@ -82,19 +82,23 @@ LogicalResult MatmulOp::differentiate(OpBuilder &builder, Values resultGradients
 LogicalResult AttentionOp::differentiate(OpBuilder &builder, Values resultGradients,
                                          ArrayRef<bool> needed, Gradients gradients) {
   // The gradients of mask and logsumexp have the size of the scores, which never exist.
-  if (getMask() && needed[getMaskMutable().begin()->getOperandNumber()])
-    return emitOpError("has no gradient for a mask that depends on trainable parameters");
   if (resultGradients[1])
     return emitOpError("has no gradient through 'logsumexp'");
   if (!resultGradients[0])
     return success();
+  std::optional<unsigned> mask;
+  if (getMask() && needed[getMaskMutable().begin()->getOperandNumber()])
+    mask = getMaskMutable().begin()->getOperandNumber();
   auto backward = AttentionBackwardOp::create(
-      builder, getLoc(), getQuery().getType(), getKey().getType(), getValue().getType(), getQuery(),
-      getKey(), getValue(), getMask(), getSeed(), getStep(), getResult(), getLogsumexp(),
-      resultGradients[0], getScaleAttr(), getCausalAttr(), getDropoutAttr(), getIdAttr());
+      builder, getLoc(), getQuery().getType(), getKey().getType(), getValue().getType(),
+      mask ? getMask().getType() : Type(), getQuery(), getKey(), getValue(), getMask(), getSeed(),
+      getStep(), getResult(), getLogsumexp(), resultGradients[0], getScaleAttr(), getCausalAttr(),
+      getDropoutAttr(), getIdAttr());
   for (int operand = 0; operand < 3; ++operand)
     if (needed[operand])
       gradients[operand] = backward->getResult(operand);
+  if (mask)
+    gradients[*mask] = backward.getMaskGradient();
   return success();
 }
 
@@ -125,8 +129,8 @@ LogicalResult AvgPoolOp::differentiate(OpBuilder &builder, Values resultGradient
 LogicalResult InterpolateOp::differentiate(OpBuilder &builder, Values resultGradients,
                                            ArrayRef<bool> needed, Gradients gradients) {
   if (needed[0])
-    gradients[0] = InterpolateBackwardOp::create(
-        builder, getLoc(), getInput().getType(), resultGradients[0], getScalesAttr(),
-        getLinearAttr(), getAlignCornersAttr(), getLayoutAttr());
+    gradients[0] = InterpolateBackwardOp::create(builder, getLoc(), getInput().getType(),
+                                                 resultGradients[0], getScalesAttr(), getModeAttr(),
+                                                 getAlignCornersAttr(), getLayoutAttr());
   return success();
 }

@@ -194,10 +194,22 @@ struct AttentionLoops {
 };
 } // namespace
 
-template <typename OpType> static AttentionLoops addAttention(IterationBuilder &b, OpType op) {
+/// A mask broadcasts to [B, H, T, S] with sizes 1.
+static Exprs getMaskExprs(Value mask, const AttentionLoops &l) {
+  Exprs scores{l.sample, l.head, l.query, l.key}, read;
+  ArrayRef<int64_t> shape = shapeOf(mask);
+  for (auto [dim, size] : llvm::enumerate(shape))
+    read.push_back(size == 1 ? getAffineConstantExpr(0, mask.getContext())
+                             : scores[4 - shape.size() + dim]);
+  return read;
+}
+
+template <typename OpType>
+static AttentionLoops addAttention(IterationBuilder &b, OpType op, bool sumsSamples = false) {
   ArrayRef<int64_t> query = shapeOf(op.getQuery()), key = shapeOf(op.getKey());
   AttentionLoops l;
-  l.sample = b.addLoop(query[0]);
+  // The gradient of a mask that all samples share is a sum over them.
+  l.sample = b.addLoop(query[0], sumsSamples ? LoopKind::Sum : LoopKind::Parallel);
   l.head = b.addLoop(query[1]);
   l.group = query[1] == key[1] ? l.head : l.head.floorDiv(query[1] / key[1]);
   l.query = b.addLoop(query[2], LoopKind::Mix);
@@ -207,14 +219,8 @@ template <typename OpType> static AttentionLoops addAttention(IterationBuilder &
   b.set(op.getQuery(), {l.sample, l.head, l.query, l.feature});
   b.set(op.getKey(), {l.sample, l.group, l.key, l.feature});
   b.set(op.getValue(), {l.sample, l.group, l.key, l.value});
-  if (Value mask = op.getMask()) {
-    Exprs scores{l.sample, l.head, l.query, l.key}, read;
-    ArrayRef<int64_t> shape = shapeOf(mask);
-    for (auto [dim, size] : llvm::enumerate(shape))
-      read.push_back(size == 1 ? getAffineConstantExpr(0, op.getContext())
-                               : scores[4 - shape.size() + dim]);
-    b.set(mask, read);
-  }
+  if (Value mask = op.getMask())
+    b.set(mask, getMaskExprs(mask, l));
   return l;
 }
 
@@ -228,7 +234,12 @@ IterationSpace AttentionOp::getIterationSpace() {
 
 IterationSpace AttentionBackwardOp::getIterationSpace() {
   IterationBuilder b(*this);
-  AttentionLoops l = addAttention(b, *this);
+  Value maskGradient = getMaskGradient();
+  bool isShared =
+      maskGradient && (shapeOf(maskGradient).size() < 4 || shapeOf(maskGradient)[0] == 1);
+  AttentionLoops l = addAttention(b, *this, isShared);
+  if (maskGradient)
+    b.set(maskGradient, getMaskExprs(maskGradient, l));
   Exprs output{l.sample, l.head, l.query, l.value};
   b.set(getOutput(), output);
   b.set(getGradient(), output);

@@ -74,11 +74,28 @@ private:
         source[from] = at[dim];
       return visit(transpose.getInput(), source);
     }
+    if (op->hasTrait<OpTrait::FillsKernel>())
+      return visitIrregular(op, at);
     if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op) && isWrittenElement(value, at))
       return visitReshaped(op->getOperand(0));
     for (Value source : op->getOperands())
       if (auto type = dyn_cast<RankedTensorType>(source.getType()))
         visit(source, Coordinates(type.getRank(), kUnknown));
+  }
+
+  /// What has loops of its own reads at any time while it writes. But a scatter's input is copied
+  /// before anything is scattered.
+  void visitIrregular(Operation *op, const Coordinates &at) {
+    auto scatter = dyn_cast<ScatterOp>(op);
+    if (scatter)
+      visit(scatter.getInput(), at);
+    for (Value source : op->getOperands().drop_front(scatter ? 1 : 0)) {
+      AccessWalk inner(operand, source);
+      inner.run();
+      isRead |= inner.isRead;
+      isSameElement &= !inner.isRead;
+      isSameRow &= !inner.isRead;
+    }
   }
 
   /// Behind a reshape the same element has other coordinates: those of a result of that shape.

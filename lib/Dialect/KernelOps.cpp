@@ -63,8 +63,8 @@ void KernelOp::print(OpAsmPrinter &printer) {
 static bool belongsInKernel(Operation *op) {
   return isa<linalg::GenericOp, linalg::FillOp, arith::ConstantOp, tensor::EmptyOp,
              tensor::ExtractSliceOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp,
-             tensor::ConcatOp, TransposeOp, BroadcastOp, PadOp, IotaOp, EmbeddingBackwardOp,
-             YieldOp>(op);
+             tensor::ConcatOp, TransposeOp, BroadcastOp, PadOp, ReverseOp, IotaOp, YieldOp>(op) ||
+         op->hasTrait<OpTrait::FillsKernel>();
 }
 
 LogicalResult KernelOp::verify() {

@@ -280,8 +280,8 @@ LogicalResult AttentionAttr::verify(function_ref<InFlightDiagnostic()> emitError
                                     ArrayRef<int64_t> q, ArrayRef<int64_t> k, ArrayRef<int64_t> v,
                                     ArrayRef<int64_t> o, ArrayRef<int64_t> dO, ArrayRef<int64_t> dq,
                                     ArrayRef<int64_t> dk, ArrayRef<int64_t> dv, Type maskType,
-                                    ArrayRef<int64_t> mask, FloatAttr dropout, int64_t, Type type,
-                                    Type accumulator) {
+                                    ArrayRef<int64_t> mask, ArrayRef<int64_t> dMask,
+                                    FloatAttr dropout, int64_t, Type type, Type accumulator) {
   Checks checks(emitError);
   checks.extents("batch, heads and lengths", {batch, heads, queryLength, keyLength});
   checks.extents("key_length, head_dim and value_dim", {keyLength, headDim, valueDim});
@@ -297,6 +297,9 @@ LogicalResult AttentionAttr::verify(function_ref<InFlightDiagnostic()> emitError
   checks.strides("mask_strides", mask, maskType ? 4 : 0);
   checks.require(!maskType || maskType.isInteger(1) || isa<FloatType>(maskType),
                  "mask_type must be i1 or a floating-point type");
+  checks.strides("dmask_strides", dMask, dMask.empty() ? 0 : 4);
+  checks.require(dMask.empty() || (backward && maskType == type),
+                 "dmask_strides need a mask of " + getTypeName(type) + " and kind = backward");
   double probability = dropout ? dropout.getValueAsDouble() : 0;
   checks.require(probability >= 0 && probability < 1, "dropout must lie in [0, 1)");
   checks.types(type, accumulator);
@@ -312,12 +315,14 @@ unsigned AttentionAttr::getNumOperands() const {
          (getKind() == AttentionKind::Backward ? 3 : 0);
 }
 
-/// Two products of each score, five in the gradient.
+/// Two products of each score, five in the gradient, two more in that of a mask.
 int64_t AttentionAttr::getFlops() const {
   int64_t scores = multiplyCounts({getBatch(), getHeads(), getQueryLength(), getKeyLength()});
-  bool isForward = getKind() == AttentionKind::Forward;
-  return multiplyCounts(
-      {2, scores, (isForward ? 1 : 3) * getHeadDim() + (isForward ? 1 : 2) * getValueDim()});
+  int64_t head = getHeadDim(), value = getValueDim();
+  if (getKind() == AttentionKind::Forward)
+    return multiplyCounts({2, scores, head + value});
+  bool givesMask = !getDmaskStrides().empty();
+  return multiplyCounts({2, scores, givesMask ? 4 * head + 3 * value : 3 * head + 2 * value});
 }
 
 /// Attention goes tile by tile of queries and keys, and leaves out tiles that a causal mask hides.
@@ -340,6 +345,10 @@ Work AttentionAttr::getWork() const {
   work.operations =
       2 * scores * (isForward ? head + paddedValue : head + value + 2 * paddedHead + paddedValue);
   work.functions = scores * (isForward ? 2 : 3);
+  if (!getDmaskStrides().empty()) {
+    work.operations += 2 * scores * (head + value);
+    work.functions += scores;
+  }
   return work;
 }
 
@@ -358,15 +367,20 @@ SmallVector<BufferView> AttentionAttr::getViews() const {
   SmallVector<BufferView> views{query(getHeadDim(), getQStrides()),
                                 key(getHeadDim(), getKStrides()),
                                 key(getValueDim(), getVStrides())};
+  auto scores = [&](ArrayRef<int64_t> strides) {
+    return getStrided({getBatch(), getHeads(), getQueryLength(), getKeyLength()}, strides,
+                      getMaskType());
+  };
   if (getMaskType())
-    views.push_back(getStrided({getBatch(), getHeads(), getQueryLength(), getKeyLength()},
-                               getMaskStrides(), getMaskType()));
+    views.push_back(scores(getMaskStrides()));
   if (getDropout())
     views.append(2, getPacked({}, IntegerType::get(getContext(), 64)));
   views.append({output, logsumexp});
   if (getKind() == AttentionKind::Backward)
     views.append({query(getValueDim(), getDoStrides()), query(getHeadDim(), getDqStrides()),
                   key(getHeadDim(), getDkStrides()), key(getValueDim(), getDvStrides())});
+  if (!getDmaskStrides().empty())
+    views.push_back(scores(getDmaskStrides()));
   return views;
 }
 
@@ -384,7 +398,8 @@ json::Object AttentionAttr::toJson() const {
        {std::pair("q_strides", getQStrides()), std::pair("k_strides", getKStrides()),
         std::pair("v_strides", getVStrides()), std::pair("o_strides", getOStrides()),
         std::pair("do_strides", getDoStrides()), std::pair("dq_strides", getDqStrides()),
-        std::pair("dk_strides", getDkStrides()), std::pair("dv_strides", getDvStrides())})
+        std::pair("dk_strides", getDkStrides()), std::pair("dv_strides", getDvStrides()),
+        std::pair("dmask_strides", getDmaskStrides())})
     if (!strides.empty())
       object[key] = toArray(strides);
   if (getMaskType())

@@ -9,6 +9,7 @@
 #include "Verification.h"
 #include "memopt/Dialect/Memopt.h"
 
+#include <cmath>
 #include <numeric>
 
 using namespace mlir;
@@ -219,6 +220,9 @@ LogicalResult AttentionBackwardOp::verify() {
     if (result.getType() != operand.getType())
       return emitOpError() << "gradient result has type " << result.getType() << ", expected "
                            << operand.getType();
+  if (getMaskGradient() && (!getMask() || getMask().getType() != getMaskGradient().getType()))
+    return emitOpError() << "mask gradient has type " << getMaskGradient().getType()
+                         << ", expected that of a mask of numbers";
   return success();
 }
 
@@ -228,7 +232,9 @@ static int64_t attentionFlops(Value query, Value key, int64_t products) {
   return multiplyCounts({2, products, q.getNumElements(), tensorType(key).getDimSize(2)});
 }
 int64_t AttentionOp::getFlops() { return attentionFlops(getQuery(), getKey(), 2); }
-int64_t AttentionBackwardOp::getFlops() { return attentionFlops(getQuery(), getKey(), 5); }
+int64_t AttentionBackwardOp::getFlops() {
+  return attentionFlops(getQuery(), getKey(), getMaskGradient() ? 7 : 5);
+}
 
 //===----------------------------------------------------------------------===//
 // Pooling and interpolation
@@ -282,6 +288,9 @@ static LogicalResult verifyInterpolation(Operation *op, Value input, Value outpu
   if (static_cast<int64_t>(scales.size()) != from.getRank() - 2)
     return op->emitOpError() << "expects one scale for each of the " << from.getRank() - 2
                              << " spatial dimensions, found " << scales.size();
+  for (double scale : scales)
+    if (!std::isfinite(scale) || scale < 0)
+      return op->emitOpError() << "expects scales of at least 0, found " << scale;
   return verifyElementTypes(op, {input, output});
 }
 LogicalResult InterpolateOp::verify() {

@@ -127,6 +127,18 @@ LogicalResult CountOp::verify() {
   return success();
 }
 
+LogicalResult ReverseOp::verify() {
+  int64_t rank = tensorType(getInput()).getRank();
+  llvm::SmallBitVector seen(rank);
+  for (int64_t dimension : getDimensions()) {
+    if (dimension < 0 || dimension >= rank || seen.test(dimension))
+      return emitOpError() << "reverses dimension " << dimension
+                           << ", expected distinct ones below " << rank;
+    seen.set(dimension);
+  }
+  return success();
+}
+
 int64_t CountOp::getCount() {
   int64_t count = 1;
   for (int64_t dimension : getDimensions())
@@ -178,6 +190,7 @@ int64_t BroadcastOp::getFlops() { return 0; }
 int64_t TransposeOp::getFlops() { return 0; }
 int64_t PadOp::getFlops() { return 0; }
 int64_t IotaOp::getFlops() { return 0; }
+int64_t ReverseOp::getFlops() { return 0; }
 int64_t EmbeddingOp::getFlops() { return 0; }
 int64_t EmbeddingBackwardOp::getFlops() { return tensorType(getGradient()).getNumElements(); }
 int64_t ReduceOp::getFlops() { return tensorType(getInput()).getNumElements(); }

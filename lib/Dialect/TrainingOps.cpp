@@ -28,12 +28,32 @@ static LogicalResult verifyScalars(Operation *op, ValueRange values) {
   return success();
 }
 
+/// Where a drawn tensor is a part of a larger one, both its place and the strides there are known.
+template <typename OpType> static LogicalResult verifyDraw(OpType op) {
+  SmallVector<Value> scalars{op.getSeed(), op.getStep()};
+  if (op.getFirst())
+    scalars.push_back(op.getFirst());
+  if (failed(verifyScalars(op, scalars)))
+    return failure();
+  std::optional<ArrayRef<int64_t>> strides = op.getStrides();
+  if (!op.getFirst() != !strides)
+    return op.emitOpError("expects strides exactly when there is a first number");
+  int64_t rank = tensorType(op.getResult()).getRank();
+  if (strides && (static_cast<int64_t>(strides->size()) != rank ||
+                  llvm::any_of(*strides, [](int64_t stride) { return stride < 0; })))
+    return op.emitOpError() << "expects one stride, at least 0, for each of " << rank
+                            << " dimensions";
+  return success();
+}
+
 LogicalResult DropoutMaskOp::verify() {
   double probability = getProbability().convertToDouble();
   if (!(probability >= 0.0 && probability < 1.0))
     return emitOpError() << "probability must lie in [0, 1), found " << probability;
-  return verifyScalars(*this, {getSeed(), getStep()});
+  return verifyDraw(*this);
 }
+
+LogicalResult RandomOp::verify() { return verifyDraw(*this); }
 
 LogicalResult OptimizerStepOp::verify() {
   if (failed(verifySameTypes(*this, {getParameter(), getGradient(), getNewParameter()},
@@ -62,6 +82,7 @@ static int64_t countElements(Operation *op) {
 
 /// Ten rounds of two wide multiplications and four logical operations.
 int64_t DropoutMaskOp::getFlops() { return 60 * tensorType(getResult()).getNumElements(); }
+int64_t RandomOp::getFlops() { return 80 * tensorType(getResult()).getNumElements(); }
 int64_t OptimizerStepOp::getFlops() { return 4 * countElements(*this); }
 int64_t GlobalNormOp::getFlops() { return 2 * countElements(*this); }
 int64_t AccumulateOp::getFlops() { return tensorType(getResult()).getNumElements(); }

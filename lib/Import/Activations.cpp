@@ -1,4 +1,4 @@
-//===- Activations.cpp - activations, softmax, dropout -*- C++ -*-===//
+//===- Activations.cpp - activations, softmax -*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -201,78 +201,6 @@ template <typename OpTy> static Error lowerSoftmax(OpContext &op) {
 }
 
 //===----------------------------------------------------------------------===//
-// Dropout
-//===----------------------------------------------------------------------===//
-
-/// Whether there is anything to drop; an error when p is no probability.
-static Expected<bool> dropsSomething(OpContext &op, double probability, bool train) {
-  if (!(probability >= 0 && probability < 1))
-    return op.error("argument 'p': expected a number from 0 to below 1, found " +
-                    toString(probability));
-  return train && probability > 0 && dropoutIsOn(op);
-}
-
-static Error lowerDropout(OpContext &op) {
-  Tensor input = op.tensor("input");
-  ASSIGN_OR_RETURN(bool drops, dropsSomething(op, op.number("p"), op.flag("train")));
-  return setResult(op, drops ? dropout(op, input, op.number("p")) : input);
-}
-
-static Error lowerNativeDropout(OpContext &op) {
-  if (op.getNumResults() != 2)
-    return op.error("expected two results, found " + Twine(op.getNumResults()));
-  Tensor input = op.tensor("input");
-  bool train = !op.has("train") || op.flag("train");
-  ASSIGN_OR_RETURN(bool drops, dropsSomething(op, op.number("p"), train));
-  if (!drops) {
-    op.setResult(0, op.copy(input));
-    op.setResult(1, op.wrap(ConstantTensor::splat(DType::Bool, input.sizes, 1)));
-    return Error::success();
-  }
-  Value mask;
-  op.setResult(0, dropout(op, input, op.number("p"), &mask));
-  op.setResult(1, op.wrap(DType::Bool, mask));
-  return Error::success();
-}
-
-/// Drops whole channels: the mask has the batch and channel dimensions only.
-static Error lowerFeatureDropout(OpContext &op) {
-  Tensor input = op.tensor("input");
-  ASSIGN_OR_RETURN(bool drops, dropsSomething(op, op.number("p"), op.flag("train")));
-  if (!drops)
-    return setResult(op, input);
-  if (input.rank() < 2 || input.getNumElements() == 0)
-    return op.error("expected an input with batch and channels, found " + toString(input.sizes));
-  Shape sizes(input.rank(), 1);
-  sizes[0] = input.sizes[0];
-  sizes[1] = input.sizes[1];
-  Tensor ones = op.wrap(input.dtype, splat(op.b, op.tensorType(input.dtype, sizes), 1.0));
-  Tensor factors = dropout(op, ones, op.number("p"));
-  return setResult(op,
-                   elementwise(op, {input, factors}, input.dtype, input.dtype,
-                               [](Builder &b, ValueRange v) { return multiply(b, v[0], v[1]); }));
-}
-
-/// Ones with probability p, else zeros. With dropout off, a draw is its mean: `x * bernoulli(p) /
-/// p`, which drops whole paths of a network, then leaves x alone.
-static Error lowerBernoulli(OpContext &op) {
-  double p = op.number("p");
-  DType type = op.resultMeta(0).dtype;
-  Tensor self = op.tensor("self");
-  if (!(p >= 0 && p <= 1) || !isFloat(type) || self.getNumElements() == 0)
-    return op.error("expected a floating-point tensor and a probability, found " + getName(type) +
-                    " and " + toString(p));
-  RankedTensorType ones = op.tensorType(type, self.sizes);
-  if (!dropoutIsOn(op) || p == 0 || p == 1)
-    return setResult(op, op.wrap(type, splat(op.b, ones, p)));
-  RandomState random = nextRandomState(op);
-  Value drawn = mlir::memopt::DropoutMaskOp::create(op.b, ones.clone(op.b.getI1Type()), random.seed,
-                                                    random.step, op.b.getF64FloatAttr(1 - p),
-                                                    op.b.getI64IntegerAttr(random.id));
-  return setResult(op, op.wrap(type, convert(op.b, drawn, DType::Bool, type)));
-}
-
-//===----------------------------------------------------------------------===//
 // Table
 //===----------------------------------------------------------------------===//
 
@@ -307,11 +235,4 @@ void memopt::pt2::registerActivations(OpTable &table) {
             lowerSoftmax<mlir::memopt::LogSoftmaxOp>);
   table.add("aten._log_softmax.default", "Tensor self, int dim, bool half_to_float",
             lowerSoftmax<mlir::memopt::LogSoftmaxOp>);
-  table.add("aten.dropout.default", "Tensor input, float p, bool train", lowerDropout);
-  table.add("aten.feature_dropout.default", "Tensor input, float p, bool train",
-            lowerFeatureDropout);
-  table.add("aten.bernoulli.p", "Tensor self, float p, ignored generator", lowerBernoulli);
-  table.add("aten.bernoulli.float", "Tensor self, float p=0.5, ignored generator", lowerBernoulli);
-  table.add("aten.native_dropout.default", "Tensor input, float p, bool? train=None",
-            lowerNativeDropout);
 }

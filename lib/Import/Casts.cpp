@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "GraphImporter.h"
+#include "OpContext.h"
 
 using namespace llvm;
 using namespace memopt::pt2;
@@ -31,12 +31,6 @@ static Error lowerTypeAs(OpContext &op) {
 
 static Error lowerIdentity(OpContext &op) { return setResult(op, op.tensor("self")); }
 static Error lowerClone(OpContext &op) { return setResult(op, op.copy(op.tensor("self"))); }
-
-static Error lowerDetach(OpContext &op) {
-  Tensor self = op.tensor("self");
-  RETURN_IF_ERROR(op.importer.stopGradient(self));
-  return setResult(op, self);
-}
 
 /// Fills memory that exists with other elements.
 static Error lowerCopy(OpContext &op) {
@@ -65,8 +59,6 @@ void memopt::pt2::registerCasts(OpTable &table) {
   table.add("aten.type_as.default", "Tensor self, Tensor other", lowerTypeAs);
   table.add("aten.contiguous.default", "Tensor self, ignored memory_format", lowerIdentity);
   table.add("aten.clone.default", "Tensor self, ignored memory_format", lowerClone);
-  table.add("aten.alias.default", "Tensor self", lowerIdentity);
-  table.add("aten.detach.default", "Tensor self", lowerDetach);
   table.add("aten.lift_fresh_copy.default", "Tensor self", lowerClone);
   table.add("aten.lift_fresh.default", "Tensor self", lowerIdentity);
   table.add("aten.copy.default", "Tensor self, Tensor src, bool non_blocking=False", lowerCopy);

@@ -268,7 +268,7 @@ bool memopt::pt2::dropoutIsOn(OpContext &op) {
   return op.importer.getOptions().dropout && !isEvaluation(op);
 }
 
-bool memopt::pt2::isEvaluation(OpContext &op) { return op.importer.getOptions().evaluate; }
+bool memopt::pt2::isEvaluation(OpContext &op) { return op.importer.overridesTraining(); }
 
 RandomState memopt::pt2::nextRandomState(OpContext &op) {
   return op.importer.nextRandomState(op.b);

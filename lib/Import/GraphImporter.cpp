@@ -17,6 +17,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "GraphImporter.h"
+#include "Dropout.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -39,7 +40,6 @@ GraphImporter::GraphImporter(mlir::MLIRContext &context, const ExportedProgram &
 Error GraphImporter::error(const Twine &message) const { return makeError(file + ": " + message); }
 
 Expected<mlir::OwningOpRef<ModuleOp>> GraphImporter::run() {
-  RETURN_IF_ERROR(checkSupported());
   mlir::Location loc = mlir::NameLoc::get(builder.getStringAttr(file));
   module = ModuleOp::create(loc);
   builder.setInsertionPointToEnd(module->getBody());
@@ -50,7 +50,9 @@ Expected<mlir::OwningOpRef<ModuleOp>> GraphImporter::run() {
   countUses(root);
   RETURN_IF_ERROR(createInputs());
   annotateBatch();
-  RETURN_IF_ERROR(importNodes(root));
+  importNodes(root);
+  if (!refusals.empty())
+    return refusals.take(file);
   root.position = program.graph.nodes.size();
   RETURN_IF_ERROR(createOutputs());
   RETURN_IF_ERROR(finish());
@@ -79,8 +81,7 @@ Expected<Tensor> GraphImporter::lookup(StringRef name) const {
     return it->second;
   if (auto it = scope.graph->unsupportedTensors.find(name);
       it != scope.graph->unsupportedTensors.end())
-    return makeError("value '" + name + "' has element type " + it->second +
-                     ", which is not supported");
+    return makeError("value '" + name + "' has " + it->second + ", which is not supported");
   return makeError("refers to missing value '" + name + "'");
 }
 
@@ -142,20 +143,51 @@ mlir::Location GraphImporter::getLocation(const Node &node) const {
   return mlir::NameLoc::get(mlir::StringAttr::get(&context, node.modulePath), name);
 }
 
-Error GraphImporter::nodeError(const Node &node, Error cause) const {
-  return error("node '" + node.name + "'" +
-               (node.modulePath.empty() ? "" : " in module '" + node.modulePath + "'") + ": " +
-               node.target + ": " + llvm::toString(std::move(cause)));
-}
-
-Error GraphImporter::importNodes(Scope &scope) {
+/// All nodes; those that fail get stand-ins for their results.
+void GraphImporter::importNodes(Scope &scope) {
+  if (overridesTraining() || !options.dropout)
+    scope.forwarded = findAlphaDropouts(*scope.graph);
   for (auto [position, node] : enumerate(scope.graph->nodes)) {
     scope.position = position;
     builder.setLoc(getLocation(node));
-    if (Error err = importNode(node))
-      return nodeError(node, std::move(err));
+    bool isConsequence = readsStandIn(node);
+    Error failed = importNode(node);
+    if (!failed && !isConsequence)
+      continue;
+    if (failed && !isConsequence)
+      refusals.add(node, std::move(failed));
+    else
+      consumeError(std::move(failed));
+    defineStandIns(node);
   }
-  return Error::success();
+}
+
+bool GraphImporter::readsStandIn(const Node &node) const {
+  const Scope &scope = *scopes.back();
+  return any_of(node.inputs, [&](const NamedArgument &input) {
+    return any_of(input.value.names,
+                  [&](const std::string &name) { return scope.standIns.contains(name); });
+  });
+}
+
+/// Marks a node's results as made up, and makes them up where import has not got to it.
+void GraphImporter::defineStandIns(const Node &node) {
+  Scope &scope = *scopes.back();
+  for (const Argument &output : node.outputs)
+    for (const std::string &name : output.names) {
+      scope.standIns.insert(name);
+      auto meta = scope.graph->tensors.find(name);
+      if (meta == scope.graph->tensors.end())
+        continue;
+      Tensor tensor;
+      tensor.dtype = meta->second.dtype;
+      tensor.sizes = meta->second.sizes;
+      tensor.value = mlir::tensor::EmptyOp::create(builder, tensor.sizes,
+                                                   getElementType(builder, tensor.dtype));
+      tensor.storage = newIdentity();
+      tensor.view = newIdentity();
+      scope.values.try_emplace(name, std::move(tensor));
+    }
 }
 
 /// Assertions and arithmetic on sizes: sizes are static, the recorded hints stand for them.
@@ -175,13 +207,23 @@ Error GraphImporter::importNode(const Node &node) {
     return Error::success();
   if (isGradMode(node.target))
     return inlineGraph(node);
+  if (!scopes.back()->forwarded.empty() && node.outputs.size() == 1)
+    if (const std::string &name = node.outputs.front().names.front();
+        scopes.back()->forwarded.contains(name)) {
+      ASSIGN_OR_RETURN(Tensor tensor, lookup(scopes.back()->forwarded[name]));
+      return define(name, std::move(tensor));
+    }
   return importOperator(node);
 }
 
 Error GraphImporter::importOperator(const Node &node) {
   bool inPlace = false;
   const OpRow *row = OpTable::get().lookup(node.target, inPlace);
-  assert(row && "checkSupported() has passed");
+  if (!row) {
+    refusals.addUnknown(node);
+    defineStandIns(node);
+    return Error::success();
+  }
   std::vector<Parameter> parameters = parseParameters(row->parameters);
   OpContext op(*this, builder, node, *scopes.back()->graph);
   RETURN_IF_ERROR(op.bind(parameters));
@@ -235,47 +277,46 @@ Error GraphImporter::inlineGraph(const Node &node) {
     ASSIGN_OR_RETURN(Tensor value, lookup(operand.value.names.front()));
     if (!scope.values.try_emplace(input.names.front(), std::move(value)).second)
       return makeError("input '" + input.names.front() + "' of the graph is defined twice");
+    if (scopes.back()->standIns.contains(operand.value.names.front()))
+      scope.standIns.insert(input.names.front());
   }
-  countUses(scope);
-  scopes.push_back(&scope);
-  Error failed = importNodes(scope);
-  std::vector<Tensor> results;
-  for (const Argument &output : graph.outputs) {
-    if (failed)
-      break;
-    if (output.kind != Argument::Kind::Tensor) {
-      failed = makeError("expected tensors as results of the graph");
-      break;
-    }
-    auto value = lookup(output.names.front());
-    if (value)
-      results.push_back(*value);
-    else
-      failed = value.takeError();
-  }
-  scopes.pop_back();
-  if (failed)
-    return failed;
   std::vector<std::string> names;
   for (const Argument &output : node.outputs)
     append_range(names, output.names);
-  if (names.size() != results.size())
-    return makeError("the graph gives " + Twine(results.size()) + " tensors, expected " +
+  if (names.size() != graph.outputs.size())
+    return makeError("the graph gives " + Twine(graph.outputs.size()) + " tensors, expected " +
                      Twine(names.size()));
-  for (auto [name, result] : zip_equal(names, results)) {
-    if (!gradients)
-      RETURN_IF_ERROR(stopGradient(result));
-    RETURN_IF_ERROR(define(name, std::move(result)));
+  countUses(scope);
+  scopes.push_back(&scope);
+  importNodes(scope);
+  scopes.pop_back();
+  for (auto [name, output] : zip_equal(names, graph.outputs)) {
+    if (output.kind != Argument::Kind::Tensor)
+      return makeError("expected tensors as results of the graph");
+    auto result = scope.values.find(output.names.front());
+    if (result == scope.values.end())
+      return makeError("refers to missing value '" + output.names.front() + "'");
+    if (scope.standIns.contains(output.names.front()))
+      scopes.back()->standIns.insert(name);
+    RETURN_IF_ERROR(define(name, gradients ? result->second : stopGradient(result->second)));
   }
   return Error::success();
 }
 
-/// A tensor that no gradient may flow through. The dialect has no op for that, because it would
-/// only matter when a trainable parameter stands behind the value; such a graph is refused.
-Error GraphImporter::stopGradient(const Tensor &tensor) const {
-  if (!tensor.value || !isFloat(tensor.dtype))
-    return Error::success();
-  SmallVector<mlir::Value> pending{tensor.value};
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+Tensor GraphImporter::stopGradient(Tensor tensor) {
+  if (tensor.value && isFloat(tensor.dtype) && !options.evaluate)
+    tensor.value = mlir::memopt::StopGradientOp::create(builder, tensor.value);
+  return tensor;
+}
+
+StringRef GraphImporter::findTrainable(const Tensor &tensor) const {
+  SmallVector<mlir::Value> pending;
+  if (tensor.value)
+    pending.push_back(tensor.value);
   SmallPtrSet<mlir::Operation *, 16> visited;
   while (!pending.empty()) {
     mlir::Operation *producer = pending.pop_back_val().getDefiningOp();
@@ -284,66 +325,17 @@ Error GraphImporter::stopGradient(const Tensor &tensor) const {
     if (auto read = dyn_cast<mlir::memopt::ReadOp>(producer))
       if (auto variable = module.get().lookupSymbol<mlir::memopt::VariableOp>(read.getVariable());
           variable && variable.getTrainable())
-        return makeError("stops the gradient of a value that depends on the parameter '" +
-                         variable.getSymName() + "', which is not supported");
+        return read.getVariable();
     for (mlir::Value operand : producer->getOperands())
       if (isa<mlir::FloatType>(mlir::getElementTypeOrSelf(operand.getType())))
         pending.push_back(operand);
   }
-  return Error::success();
+  return {};
 }
 
 //===----------------------------------------------------------------------===//
 // Before and after
 //===----------------------------------------------------------------------===//
-
-namespace {
-/// What cannot be imported, by operator, with the modules that use it.
-struct Unsupported {
-  unsigned count = 0;
-  SmallVector<StringRef, 4> modules;
-};
-} // namespace
-
-static void collectUnsupported(const Graph &graph, MapVector<StringRef, Unsupported> &found) {
-  for (const Node &node : graph.nodes) {
-    bool inPlace;
-    bool known = isHousekeeping(node.target) || isGradMode(node.target) ||
-                 OpTable::get().lookup(node.target, inPlace);
-    for (const NamedArgument &input : node.inputs)
-      if (known && input.value.graph)
-        collectUnsupported(*input.value.graph, found);
-    if (known)
-      continue;
-    Unsupported &entry = found[node.target];
-    ++entry.count;
-    if (!is_contained(entry.modules, node.modulePath))
-      entry.modules.push_back(node.modulePath);
-  }
-}
-
-/// All operators that are missing, in one error: whoever adds them wants the whole list.
-Error GraphImporter::checkSupported() const {
-  MapVector<StringRef, Unsupported> found;
-  collectUnsupported(program.graph, found);
-  if (found.empty())
-    return Error::success();
-  std::string text;
-  raw_string_ostream os(text);
-  os << found.size() << (found.size() == 1 ? " operator is" : " operators are")
-     << " not supported:";
-  for (const auto &[target, entry] : found) {
-    os << "\n  " << target << " (" << entry.count << (entry.count == 1 ? " use" : " uses")
-       << " in ";
-    constexpr size_t shown = 8;
-    interleaveComma(ArrayRef(entry.modules).take_front(shown), os,
-                    [&](StringRef module) { os << (module.empty() ? "the root module" : module); });
-    if (entry.modules.size() > shown)
-      os << " and " << entry.modules.size() - shown << " more";
-    os << ")";
-  }
-  return error(text);
-}
 
 RandomState GraphImporter::nextRandomState(mlir::ImplicitLocOpBuilder &b) {
   auto read = [&](StringRef name, mlir::Value &value) {

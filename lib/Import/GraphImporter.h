@@ -10,11 +10,13 @@
 #define MEMOPT_LIB_IMPORT_GRAPHIMPORTER_H
 
 #include "OpContext.h"
+#include "Refusals.h"
 #include "memopt/Import/Pt2.h"
 #include "memopt/Import/Weights.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringSet.h"
 
 #include <map>
 
@@ -29,6 +31,9 @@ public:
 
   // For OpContext.
   const ImportOptions &getOptions() const { return options; }
+  /// Whether layers are to do what they do in evaluation, whatever the graph says: a graph that was
+  /// traced in evaluation mode says it itself.
+  bool overridesTraining() const { return options.evaluate && !program.tracedInEvaluation; }
   int64_t newIdentity() { return nextIdentity++; }
   llvm::Expected<Tensor> lookup(llvm::StringRef name) const;
   bool isUsedLater(llvm::StringRef name) const;
@@ -37,8 +42,10 @@ public:
   llvm::Error mutate(const Tensor &from, Tensor to);
   /// What a variable without data starts from, if `tensor` is one: a norm's scale from 1, say.
   void suggestInitial(const Tensor &tensor, double value);
-  /// Fails when the tensor depends on a trainable parameter.
-  llvm::Error stopGradient(const Tensor &tensor) const;
+  /// The same elements, which no gradient flows through.
+  Tensor stopGradient(Tensor tensor);
+  /// The name of a trainable parameter that the tensor depends on, empty when there is none.
+  llvm::StringRef findTrainable(const Tensor &tensor) const;
   llvm::Error error(const llvm::Twine &message) const;
 
 private:
@@ -48,6 +55,9 @@ private:
     llvm::StringMap<Tensor> values;
     llvm::StringMap<size_t>
         lastUse; ///< index of the last node that reads a name; outputs count as one more
+    llvm::StringSet<> standIns; ///< names whose values are made up, for something was refused
+    /// Results that are another value under a new name, for dropout is off.
+    llvm::StringMap<std::string> forwarded;
     size_t position = 0;
   };
   struct Variable {
@@ -75,17 +85,16 @@ private:
   llvm::Expected<size_t> chooseLoss(llvm::ArrayRef<const OutputSpec *> outputs) const;
 
   // Nodes (GraphImporter.cpp).
-  llvm::Error importNodes(Scope &scope);
+  void importNodes(Scope &scope);
   llvm::Error importNode(const Node &node);
   llvm::Error importOperator(const Node &node);
   llvm::Error inlineGraph(const Node &node);
   llvm::Error define(llvm::StringRef name, Tensor tensor);
   void countUses(Scope &scope) const;
-  llvm::Error nodeError(const Node &node, llvm::Error cause) const;
+  bool readsStandIn(const Node &node) const;
+  void defineStandIns(const Node &node);
   mlir::Location getLocation(const Node &node) const;
 
-  // Before and after.
-  llvm::Error checkSupported() const;
   llvm::Error finish();
 
   mlir::MLIRContext &context;
@@ -99,6 +108,7 @@ private:
   mlir::ImplicitLocOpBuilder builder;
   std::vector<Scope *> scopes;
   Scope root;
+  Refusals refusals;
   std::map<std::string, Variable> variables;   ///< by target of the first name
   llvm::StringMap<std::string> variableOf;     ///< any target to the first one
   llvm::DenseMap<int64_t, std::string> folded; ///< storage of a constant buffer to its target

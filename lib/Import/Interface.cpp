@@ -31,7 +31,7 @@ static Expected<const TensorMeta *> metaOf(const Graph &graph, StringRef name) {
     return &it->second;
   }
   if (auto it = graph.unsupportedTensors.find(name); it != graph.unsupportedTensors.end())
-    return makeError("element type " + it->second + " is not supported");
+    return makeError(it->second + " is not supported");
   return makeError("it is missing in tensor_values");
 }
 

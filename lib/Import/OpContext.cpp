@@ -223,8 +223,7 @@ Error OpContext::bind(const std::vector<Parameter> &parameters) {
       meta = it->second;
     else if (auto type = graph.unsupportedTensors.find(name);
              type != graph.unsupportedTensors.end())
-      return error("result '" + name + "' has element type " + type->second +
-                   ", which is not supported");
+      return error("result '" + name + "' has " + type->second + ", which is not supported");
     else
       return error("result '" + name + "' is missing in tensor_values");
   }
@@ -299,6 +298,19 @@ std::optional<DType> OpContext::dtype(StringRef name) const {
   return DType(argument(name).ints.front());
 }
 
+bool OpContext::isPacked(StringRef name) const {
+  auto meta = graph.tensors.find(argument(name).names.front());
+  if (meta == graph.tensors.end() || meta->second.storageOffset != 0)
+    return false;
+  int64_t stride = 1;
+  for (auto [size, actual] : reverse(zip_equal(meta->second.sizes, meta->second.strides))) {
+    if (size != 1 && actual != stride)
+      return false;
+    stride *= size;
+  }
+  return true;
+}
+
 Expected<int64_t> OpContext::dimension(StringRef name, int64_t value, int64_t rank) const {
   int64_t bound = std::max<int64_t>(rank, 1); // PyTorch lets a scalar pretend one dimension
   if (value < -bound || value >= bound)
@@ -349,6 +361,12 @@ bool OpContext::isUsed(size_t i) const {
 
 RankedTensorType OpContext::resultType(size_t i) const {
   return tensorType(metas[i].dtype, metas[i].sizes);
+}
+
+void OpContext::copyResults() {
+  for (std::optional<Tensor> &result : results)
+    if (result)
+      result = copy(std::move(*result));
 }
 
 void OpContext::setResult(size_t i, Value value) { setResult(i, wrap(metas[i].dtype, value)); }

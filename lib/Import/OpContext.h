@@ -70,6 +70,7 @@ public:
 
   // Arguments by parameter name. The parameter's type says which of these may be asked.
   bool has(llvm::StringRef name) const; ///< not None
+  bool hasParameter(llvm::StringRef name) const { return arguments.contains(name); }
   Tensor tensor(llvm::StringRef name) const;
   std::optional<Tensor> optionalTensor(llvm::StringRef name) const;
   std::vector<std::optional<Tensor>> tensors(llvm::StringRef name) const;
@@ -83,6 +84,8 @@ public:
   bool flag(llvm::StringRef name) const;
   llvm::StringRef text(llvm::StringRef name) const;
   std::optional<DType> dtype(llvm::StringRef name) const;
+  /// Whether the file says that this tensor's elements lie row by row without gaps.
+  bool isPacked(llvm::StringRef name) const;
   /// A dimension counted from the front, from one that may count from the back; checked.
   llvm::Expected<int64_t> dimension(llvm::StringRef name, int64_t rank) const;
   llvm::Expected<int64_t> dimension(llvm::StringRef name, int64_t value, int64_t rank) const;
@@ -97,6 +100,8 @@ public:
   mlir::RankedTensorType resultType(size_t i) const;
   void setResult(size_t i, Tensor tensor) { results[i] = std::move(tensor); }
   void setResult(size_t i, mlir::Value value);
+  /// Gives the results memory of their own.
+  void copyResults();
   std::vector<std::optional<Tensor>> takeResults() { return std::move(results); }
   /// Compares what was set with the file's claims.
   llvm::Error checkResults() const;
@@ -159,6 +164,13 @@ llvm::Expected<Tensor> expand(OpContext &op, const Tensor &from, llvm::ArrayRef<
 /// Every `step`-th of the elements from `begin` on, `count` of them; all inside.
 llvm::Expected<Tensor> slice(OpContext &op, const Tensor &from, int64_t dim, int64_t begin,
                              int64_t step, int64_t count);
+/// The order of elements turned around along dimensions.
+Tensor flip(OpContext &op, const Tensor &from, llvm::ArrayRef<int64_t> dims);
+/// Zeros before and after each dimension.
+Tensor padZeros(OpContext &op, const Tensor &self, llvm::ArrayRef<int64_t> low,
+                llvm::ArrayRef<int64_t> high);
+/// Joins tensors that agree in all dimensions but `dim`; their element types are promoted.
+llvm::Expected<Tensor> concatenate(OpContext &op, llvm::ArrayRef<Tensor> parts, int64_t dim);
 /// The product; fails beyond the limits and on negative sizes.
 llvm::Expected<int64_t> countElements(OpContext &op, llvm::ArrayRef<int64_t> sizes);
 /// Fails when there are too many elements to evaluate while importing.
@@ -186,6 +198,14 @@ llvm::Expected<Tensor> elementwise(OpContext &op, llvm::ArrayRef<Operand> operan
                                    Evaluate evaluate = nullptr);
 /// elementwise() of one tensor with a floating-point result, which becomes the operator's.
 llvm::Error mapFloat(OpContext &op, Build build, llvm::StringRef parameter = "self");
+
+/// What `lower` does, with results that share no memory with the operands.
+template <Lowering lower> llvm::Error lowerCopied(OpContext &op) {
+  if (llvm::Error failed = lower(op))
+    return failed;
+  op.copyResults();
+  return llvm::Error::success();
+}
 
 /// The operator's only result.
 llvm::Error setResult(OpContext &op, llvm::Expected<Tensor> result);

@@ -81,14 +81,27 @@ void registerComparisons(OpTable &table);
 void registerConvolutions(OpTable &table);
 void registerCreation(OpTable &table);
 void registerEinsum(OpTable &table);
+void registerDropout(OpTable &table);
+void registerEmbeddingBag(OpTable &table);
+void registerGradients(OpTable &table);
+void registerGridSample(OpTable &table);
 void registerIndexing(OpTable &table);
 void registerLosses(OpTable &table);
 void registerMatmuls(OpTable &table);
 void registerNormalizations(OpTable &table);
+void registerPadding(OpTable &table);
 void registerPointwise(OpTable &table);
 void registerPooling(OpTable &table);
+void registerRandom(OpTable &table);
+void registerRearrangements(OpTable &table);
+void registerRecurrent(OpTable &table);
 void registerReductions(OpTable &table);
+void registerResizing(OpTable &table);
+void registerScans(OpTable &table);
+void registerScatters(OpTable &table);
+void registerSorting(OpTable &table);
 void registerSlices(OpTable &table);
+void registerWindows(OpTable &table);
 void registerViews(OpTable &table);
 
 } // namespace memopt::pt2

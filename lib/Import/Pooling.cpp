@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "OpContext.h"
+#include "Indexing.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -45,12 +45,29 @@ static Error checkWindow(OpContext &op, const Pool &pool) {
   return Error::success();
 }
 
+/// The input with a batch, which it may lack.
+static Expected<Tensor> withBatch(OpContext &op, const Tensor &input, int64_t rank) {
+  if ((input.rank() != rank + 2 && input.rank() != rank + 1) || input.getNumElements() == 0 ||
+      !isFloat(input.dtype))
+    return op.error("expected a floating-point input of rank " + Twine(rank + 2) + " or " +
+                    Twine(rank + 1) + ", found " + getName(input.dtype) + toString(input.sizes));
+  Shape sizes(input.sizes);
+  if (input.rank() == rank + 1)
+    sizes.insert(sizes.begin(), 1);
+  return reshape(op, input, sizes);
+}
+
+/// Sets result i, without the batch if the file has none.
+static Error setPooled(OpContext &op, size_t i, const Tensor &tensor) {
+  ASSIGN_OR_RETURN(Tensor result, reshape(op, tensor, op.resultMeta(i).sizes));
+  op.setResult(i, op.copy(result));
+  return Error::success();
+}
+
 /// Where windows lie. With `ceil_mode` a last window may hang over the end: it is given padding
 /// there.
-static Expected<Pool> getPool(OpContext &op, const Tensor &input, int64_t rank, bool hasDilation) {
-  if (input.rank() != rank + 2 || input.getNumElements() == 0 || !isFloat(input.dtype))
-    return op.error("expected a floating-point input of rank " + Twine(rank + 2) + ", found " +
-                    getName(input.dtype) + toString(input.sizes));
+static Expected<Pool> getPool(OpContext &op, const Tensor &input, bool hasDilation) {
+  int64_t rank = input.rank() - 2;
   Pool pool;
   ASSIGN_OR_RETURN(pool.kernel, op.perDimension("kernel_size", rank));
   pool.strides = pool.kernel;
@@ -68,11 +85,11 @@ static Expected<Pool> getPool(OpContext &op, const Tensor &input, int64_t rank, 
   for (int64_t i = 0; i != rank; ++i) {
     int64_t size = input.sizes[i + 2], reach = pool.dilations[i] * (pool.kernel[i] - 1) + 1;
     int64_t room = size + 2 * pool.low[i] - reach;
-    if (room < 0)
+    if (room < 0 && !(op.flag("ceil_mode") && room > -pool.strides[i]))
       return op.error("a window of " + Twine(reach) + " does not fit " + Twine(size) + " elements");
-    int64_t count = room / pool.strides[i] + 1;
+    int64_t count = room < 0 ? 0 : room / pool.strides[i] + 1;
     if (op.flag("ceil_mode")) {
-      count = (room + pool.strides[i] - 1) / pool.strides[i] + 1;
+      count = room < 0 ? 1 : (room + pool.strides[i] - 1) / pool.strides[i] + 1;
       if ((count - 1) * pool.strides[i] >= size + pool.low[i]) // would start in the padding
         --count;
       pool.high[i] =
@@ -83,196 +100,232 @@ static Expected<Pool> getPool(OpContext &op, const Tensor &input, int64_t rank, 
   return pool;
 }
 
-template <int64_t rank> static Error lowerMaxPool(OpContext &op) {
-  Tensor input = op.tensor("self");
-  ASSIGN_OR_RETURN(Pool pool, getPool(op, input, rank, /*hasDilation=*/true));
-  if (op.getNumResults() > 1 && op.isUsed(1))
-    return op.error("the indices of maxima are not supported as a value");
+//===----------------------------------------------------------------------===//
+// Maxima
+//===----------------------------------------------------------------------===//
+
+static mlir::memopt::MaxPoolOp createMaxPool(OpContext &op, const Tensor &input, const Pool &pool) {
   int64_t taps = 1;
   for (int64_t size : pool.kernel)
     taps *= size;
   mlir::Type tapType = taps <= 127 ? op.b.getI8Type() : op.b.getI32Type();
-  auto maxPool = mlir::memopt::MaxPoolOp::create(
-      op.b, op.tensorType(input.dtype, pool.sizes), RankedTensorType::get(pool.sizes, tapType),
-      op.get(input), pool.kernel, pool.strides, pool.low, pool.high,
-      mlir::memopt::Layout::ChannelsFirst, pool.dilations);
-  op.setResult(0, maxPool.getResult());
-  return Error::success();
+  return mlir::memopt::MaxPoolOp::create(op.b, op.tensorType(input.dtype, pool.sizes),
+                                         RankedTensorType::get(pool.sizes, tapType), op.get(input),
+                                         pool.kernel, pool.strides, pool.low, pool.high,
+                                         mlir::memopt::Layout::ChannelsFirst, pool.dilations);
+}
+
+/// The positions of maxima among all elements of an image, [N, C, spatial...]. `begin` gives where
+/// the windows of a dimension begin, from their numbers.
+static Value getPositions(OpContext &op, mlir::memopt::MaxPoolOp maxPool, const Pool &pool,
+                          ArrayRef<int64_t> image, function_ref<Value(Value, int64_t)> begin) {
+  Builder &b = op.b;
+  auto type = cast<RankedTensorType>(maxPool.getTaps().getType()).clone(b.getI64Type());
+  auto number = [&](int64_t value) {
+    Scalar scalar;
+    scalar.integer = value;
+    return splat(b, type, scalar);
+  };
+  Value tap = arith::ExtSIOp::create(b, type, maxPool.getTaps()), position;
+  int64_t rank = pool.kernel.size(), inner = 1;
+  for (int64_t size : pool.kernel)
+    inner *= size;
+  for (int64_t dim = 0; dim != rank; ++dim) {
+    inner /= pool.kernel[dim];
+    Value own = arith::DivSIOp::create(b, tap, number(inner));
+    tap = arith::RemSIOp::create(b, tap, number(inner));
+    Value window = mlir::memopt::IotaOp::create(b, type, dim + 2);
+    Value offset = arith::MulIOp::create(b, own, number(pool.dilations[dim]));
+    Value at = arith::AddIOp::create(b, begin(window, dim), offset);
+    if (position)
+      at = arith::AddIOp::create(b, arith::MulIOp::create(b, position, number(image[dim])), at);
+    position = at;
+  }
+  return position;
+}
+
+/// Sets the maxima, and their positions if somebody reads them.
+static Error setMaxima(OpContext &op, mlir::memopt::MaxPoolOp maxPool, const Pool &pool,
+                       const Tensor &input, function_ref<Value(Value, int64_t)> begin) {
+  RETURN_IF_ERROR(setPooled(op, 0, op.wrap(input.dtype, maxPool.getResult())));
+  if (op.getNumResults() < 2 || !op.isUsed(1))
+    return Error::success();
+  Value positions = getPositions(op, maxPool, pool, ArrayRef(input.sizes).drop_front(2), begin);
+  return setPooled(op, 1, op.wrap(DType::I64, positions));
+}
+
+template <int64_t rank> static Error lowerMaxPool(OpContext &op) {
+  ASSIGN_OR_RETURN(Tensor input, withBatch(op, op.tensor("self"), rank));
+  ASSIGN_OR_RETURN(Pool pool, getPool(op, input, /*hasDilation=*/true));
+  return setMaxima(op, createMaxPool(op, input, pool), pool, input, [&](Value window, int64_t dim) {
+    Scalar stride, low;
+    stride.integer = pool.strides[dim];
+    low.integer = pool.low[dim];
+    Value scaled = arith::MulIOp::create(op.b, window, splat(op.b, window.getType(), stride));
+    return arith::SubIOp::create(op.b, scaled, splat(op.b, window.getType(), low)).getResult();
+  });
+}
+
+/// First element of window i of `count` over `size` elements: floor(i size / count).
+static int64_t getWindowBegin(int64_t i, int64_t size, int64_t count) { return i * size / count; }
+static int64_t getWindowEnd(int64_t i, int64_t size, int64_t count) {
+  return ((i + 1) * size + count - 1) / count;
+}
+
+/// Windows of different sizes are laid side by side, shorter ones filled up with their last
+/// element, which is not the first maximum anywhere.
+static Expected<Tensor> separateWindows(OpContext &op, const Tensor &input, int64_t dim,
+                                        int64_t count, int64_t longest) {
+  int64_t size = input.sizes[dim];
+  SmallVector<int64_t> picked;
+  for (int64_t i = 0; i != count; ++i)
+    for (int64_t j = 0; j != longest; ++j)
+      picked.push_back(
+          std::min(getWindowBegin(i, size, count) + j, getWindowEnd(i, size, count) - 1));
+  Tensor index = op.wrap(ConstantTensor::dense(DType::I64, int64_t(picked.size()), picked));
+  return selectAlong(op, input, index, dim);
+}
+
+template <int64_t rank> static Error lowerAdaptiveMaxPool(OpContext &op) {
+  ASSIGN_OR_RETURN(Tensor input, withBatch(op, op.tensor("self"), rank));
+  ASSIGN_OR_RETURN(Shape output, op.perDimension("output_size", rank));
+  Pool pool;
+  pool.sizes.assign({input.sizes[0], input.sizes[1]});
+  Tensor windows = input;
+  for (int64_t dim = 0; dim != rank; ++dim) {
+    int64_t size = input.sizes[dim + 2], count = output[dim], longest = 1;
+    if (count < 1 || count > (1 << 20))
+      return op.error("expected a positive output size, found " + toString(output));
+    for (int64_t i = 0; i != count; ++i)
+      longest = std::max(longest, getWindowEnd(i, size, count) - getWindowBegin(i, size, count));
+    if (size % count) {
+      ASSIGN_OR_RETURN(windows, separateWindows(op, windows, dim + 2, count, longest));
+    }
+    pool.kernel.push_back(longest);
+    pool.sizes.push_back(count);
+  }
+  pool.strides = pool.kernel;
+  pool.low.assign(rank, 0);
+  pool.high.assign(rank, 0);
+  pool.dilations.assign(rank, 1);
+  return setMaxima(
+      op, createMaxPool(op, windows, pool), pool, input, [&](Value window, int64_t dim) {
+        Scalar size, count;
+        size.integer = input.sizes[dim + 2];
+        count.integer = output[dim];
+        Value scaled = arith::MulIOp::create(op.b, window, splat(op.b, window.getType(), size));
+        return arith::DivSIOp::create(op.b, scaled, splat(op.b, window.getType(), count))
+            .getResult();
+      });
+}
+
+/// Elements go back to where they were the maximum, among zeros.
+template <int64_t rank> static Error lowerMaxUnpool(OpContext &op) {
+  Tensor self = op.tensor("self"), indices = op.tensor("indices");
+  ASSIGN_OR_RETURN(Shape output, op.perDimension("output_size", rank));
+  Shape lead(ArrayRef(self.sizes).drop_back(std::min<size_t>(rank, self.sizes.size())));
+  if (self.sizes != indices.sizes || self.rank() <= rank || self.getNumElements() == 0)
+    return op.error("expected elements and indices of one shape, found " + toString(self.sizes) +
+                    " and " + toString(indices.sizes));
+  int64_t elements = 1, places = 1;
+  for (int64_t dim = 0; dim != rank; ++dim) {
+    elements *= self.sizes[lead.size() + dim];
+    places *= output[dim];
+  }
+  Shape flat(lead), image(lead), whole(lead);
+  flat.push_back(elements);
+  image.push_back(places);
+  append_range(whole, output);
+  RETURN_IF_ERROR(countElements(op, whole).takeError());
+  ASSIGN_OR_RETURN(Tensor values, reshape(op, self, flat));
+  ASSIGN_OR_RETURN(Tensor index, reshape(op, indices, flat));
+  Places at = Places::identity(flat);
+  ASSIGN_OR_RETURN(at.indices.back(), prepareIndex(op, index, places, false));
+  Tensor zeros = op.wrap(self.dtype, splat(op.b, op.tensorType(self.dtype, image), 0.0));
+  ASSIGN_OR_RETURN(Tensor result, scatter(op, mlir::memopt::ScatterKind::Set, zeros, values, at));
+  return setResult(op, reshape(op, result, whole));
+}
+
+//===----------------------------------------------------------------------===//
+// Means
+//===----------------------------------------------------------------------===//
+
+/// How many elements each window counts: those in the input and its padding, but not those beyond,
+/// which a hanging window only reaches.
+static Expected<Tensor> divideByCounts(OpContext &op, Tensor sums, const Pool &pool,
+                                       const Tensor &input) {
+  for (int64_t dim = 0, rank = pool.kernel.size(); dim != rank; ++dim) {
+    int64_t end = input.sizes[dim + 2] + 2 * pool.low[dim];
+    SmallVector<int64_t> counts;
+    for (int64_t i = 0; i != pool.sizes[dim + 2]; ++i)
+      counts.push_back(std::min(pool.kernel[dim], end - i * pool.strides[dim]));
+    Tensor known = op.wrap(ConstantTensor::dense(DType::I64, int64_t(counts.size()), counts));
+    ASSIGN_OR_RETURN(known, placeAt(op, known, rank + 2, dim + 2));
+    ASSIGN_OR_RETURN(sums, elementwise(op, {sums, known}, sums.dtype, sums.dtype,
+                                       [](Builder &b, ValueRange v) -> Value {
+                                         return arith::DivFOp::create(b, v[0], v[1]);
+                                       }));
+  }
+  return sums;
 }
 
 template <int64_t rank> static Error lowerAvgPool(OpContext &op) {
-  Tensor input = op.tensor("self");
-  ASSIGN_OR_RETURN(Pool pool, getPool(op, input, rank, /*hasDilation=*/false));
+  ASSIGN_OR_RETURN(Tensor input, withBatch(op, op.tensor("self"), rank));
+  ASSIGN_OR_RETURN(Pool pool, getPool(op, input, /*hasDilation=*/false));
   bool counts = op.flag("count_include_pad");
   int64_t divisor = rank > 1 && op.has("divisor_override") ? op.integer("divisor_override") : 0;
   if (rank > 1 && op.has("divisor_override") && divisor <= 0)
     return op.error("argument 'divisor_override': expected a positive integer, found " +
                     Twine(divisor));
-  // A hanging window counts the padding it was promised but not the rest; the dialect has no such
-  // count.
-  if (counts && divisor == 0 && pool.high != pool.low)
-    return op.error("ceil_mode with count_include_pad is not supported");
-  return setResult(
-      op, op.wrap(input.dtype, mlir::memopt::AvgPoolOp::create(
-                                   op.b, op.tensorType(input.dtype, pool.sizes), op.get(input),
-                                   pool.kernel, pool.strides, pool.low, pool.high,
-                                   mlir::memopt::Layout::ChannelsFirst, counts, divisor)));
+  bool hangs = counts && divisor == 0 && pool.high != pool.low;
+  Tensor result =
+      op.wrap(input.dtype, mlir::memopt::AvgPoolOp::create(
+                               op.b, op.tensorType(input.dtype, pool.sizes), op.get(input),
+                               pool.kernel, pool.strides, pool.low, pool.high,
+                               mlir::memopt::Layout::ChannelsFirst, counts, hangs ? 1 : divisor));
+  if (hangs) {
+    ASSIGN_OR_RETURN(result, divideByCounts(op, result, pool, input));
+  }
+  return setPooled(op, 0, result);
 }
 
-/// Windows of equal size, or one over everything, which is a plain mean.
+/// Windows of equal size are a pool, one over everything is a plain mean; others a resampling.
 template <int64_t rank> static Error lowerAdaptiveAvgPool(OpContext &op) {
-  Tensor input = op.tensor("self");
-  if (input.rank() != rank + 2 || input.getNumElements() == 0 || !isFloat(input.dtype))
-    return op.error("expected a floating-point input of rank " + Twine(rank + 2) + ", found " +
-                    getName(input.dtype) + toString(input.sizes));
+  ASSIGN_OR_RETURN(Tensor input, withBatch(op, op.tensor("self"), rank));
   ASSIGN_OR_RETURN(Shape output, op.perDimension("output_size", rank));
   Shape kernel, sizes(ArrayRef(input.sizes).take_front(2));
+  SmallVector<double> scales;
   int64_t elements = 1;
+  bool isEven = true;
   for (int64_t i = 0; i != rank; ++i) {
     int64_t size = input.sizes[i + 2];
-    if (output[i] < 1 || size % output[i])
-      return op.error("expected an output size that divides " + Twine(size) + ", found " +
-                      Twine(output[i]));
+    if (output[i] < 1)
+      return op.error("expected a positive output size, found " + toString(output));
+    isEven &= size % output[i] == 0;
     kernel.push_back(size / output[i]);
     elements *= kernel.back();
     sizes.push_back(output[i]);
+    scales.push_back(double(size) / double(output[i]));
   }
+  RETURN_IF_ERROR(countElements(op, sizes).takeError());
   Value value = op.get(input);
-  if (elements == 1)
-    return setResult(op, op.copy(input));
+  if (isEven && elements == 1)
+    return setPooled(op, 0, input);
   if (all_of(output, [](int64_t size) { return size == 1; })) {
     Value sum = reduceValue(op.b, value, mlir::memopt::ReduceKind::Add,
                             to_vector(seq<int64_t>(2, input.rank())), /*keep=*/true);
     Value mean = arith::DivFOp::create(op.b, sum, splat(op.b, sum.getType(), double(elements)));
-    return setResult(op, op.wrap(input.dtype, mean));
+    return setPooled(op, 0, op.wrap(input.dtype, mean));
   }
   Shape none(rank, 0);
-  return setResult(op, op.wrap(input.dtype, mlir::memopt::AvgPoolOp::create(
-                                                op.b, op.tensorType(input.dtype, sizes), value,
-                                                kernel, kernel, none, none)));
-}
-
-/// Windows of equal size only, as for means.
-static Error lowerAdaptiveMaxPool(OpContext &op) {
-  Tensor input = op.tensor("self");
-  if (input.rank() != 4 || input.getNumElements() == 0 || !isFloat(input.dtype))
-    return op.error("expected a floating-point input of rank 4, found " + getName(input.dtype) +
-                    toString(input.sizes));
-  if (op.getNumResults() > 1 && op.isUsed(1))
-    return op.error("the indices of maxima are not supported as a value");
-  ASSIGN_OR_RETURN(Shape output, op.perDimension("output_size", 2));
-  Shape kernel, sizes(ArrayRef(input.sizes).take_front(2)), zeros(2, 0), ones(2, 1);
-  for (int64_t i = 0; i != 2; ++i) {
-    if (output[i] < 1 || input.sizes[i + 2] % output[i])
-      return op.error("expected an output size that divides " + Twine(input.sizes[i + 2]) +
-                      ", found " + Twine(output[i]));
-    kernel.push_back(input.sizes[i + 2] / output[i]);
-    sizes.push_back(output[i]);
-  }
-  mlir::Type tapType = kernel[0] * kernel[1] <= 127 ? op.b.getI8Type() : op.b.getI32Type();
-  auto pool = mlir::memopt::MaxPoolOp::create(
-      op.b, op.tensorType(input.dtype, sizes), RankedTensorType::get(sizes, tapType), op.get(input),
-      kernel, kernel, zeros, zeros, mlir::memopt::Layout::ChannelsFirst, ones);
-  op.setResult(0, pool.getResult());
-  return Error::success();
-}
-
-//===----------------------------------------------------------------------===//
-// Resizing
-//===----------------------------------------------------------------------===//
-
-/// Source steps per result element, as ATen's area_pixel_compute_scale has them.
-static Error lowerInterpolate(OpContext &op, bool linear, bool alignCorners) {
-  Tensor input = op.tensor("input");
-  const TensorMeta &meta = op.resultMeta(0);
-  int64_t rank = input.rank() - 2;
-  if (rank < 1 || rank > 3 || int64_t(meta.sizes.size()) != input.rank() || !isFloat(input.dtype) ||
-      input.getNumElements() == 0 || meta.getNumElements() == 0)
-    return op.error("expected a floating-point input and a result of one rank from 3 to 5, found " +
-                    getName(input.dtype) + toString(input.sizes) + " and " + toString(meta.sizes));
-  ArrayRef<double> factors;
-  if (op.has("scale_factors"))
-    factors = op.numbers("scale_factors");
-  if (!factors.empty() && int64_t(factors.size()) != rank)
-    return op.error("argument 'scale_factors': expected " + Twine(rank) + " numbers, found " +
-                    Twine(factors.size()));
-  SmallVector<double> scales;
-  for (int64_t i = 0; i != rank; ++i) {
-    double from = double(input.sizes[i + 2]), to = double(meta.sizes[i + 2]);
-    if (alignCorners)
-      scales.push_back(to > 1 ? (from - 1) / (to - 1) : 0);
-    else if (!factors.empty() && factors[i] > 0)
-      scales.push_back(1 / factors[i]);
-    else
-      scales.push_back(from / to);
-  }
-  return setResult(op, op.wrap(input.dtype, mlir::memopt::InterpolateOp::create(
-                                                op.b, op.resultType(0), op.get(input), scales,
-                                                linear, alignCorners)));
-}
-
-static Error lowerNearest(OpContext &op) { return lowerInterpolate(op, false, false); }
-static Error lowerLinearResize(OpContext &op) {
-  return lowerInterpolate(op, true, op.flag("align_corners"));
-}
-
-//===----------------------------------------------------------------------===//
-// Padding
-//===----------------------------------------------------------------------===//
-
-/// Elements of `value` before and after a dimension.
-static Value surround(OpContext &op, Value inside, int64_t dim, int64_t low, int64_t high,
-                      double value) {
-  auto type = cast<RankedTensorType>(inside.getType());
-  SmallVector<Value> parts;
-  auto fill = [&](int64_t count) {
-    Shape sizes(type.getShape());
-    sizes[dim] = count;
-    if (count > 0)
-      parts.push_back(splat(op.b, type.clone(sizes), value));
-  };
-  fill(low);
-  parts.push_back(inside);
-  fill(high);
-  return parts.size() == 1 ? inside : mlir::tensor::ConcatOp::create(op.b, dim, parts).getResult();
-}
-
-/// `pad` has two numbers for each dimension, last dimension first; negative ones cut.
-static Error lowerConstantPad(OpContext &op) {
-  Tensor self = op.tensor("self");
-  ArrayRef<int64_t> pad = op.integers("pad");
-  double value = op.has("value") ? op.number("value") : 0;
-  if (pad.size() % 2 || int64_t(pad.size() / 2) > self.rank() || self.getNumElements() == 0)
-    return op.error("argument 'pad': expected pairs for at most " + Twine(self.rank()) +
-                    " dimensions, found " + toString(pad));
-  Shape low(self.rank(), 0), high(self.rank(), 0), sizes(self.sizes);
-  for (size_t i = 0; i != pad.size() / 2; ++i) {
-    int64_t dim = self.rank() - 1 - int64_t(i), before = pad[2 * i], after = pad[2 * i + 1];
-    constexpr int64_t most = int64_t(1) << 40;
-    if (before < -most || after < -most || before > most || after > most)
-      return op.error("argument 'pad': out of range: " + toString(pad));
-    int64_t begin = std::max<int64_t>(0, -before);
-    int64_t count = sizes[dim] - begin - std::max<int64_t>(0, -after);
-    if (count < 1)
-      return op.error("argument 'pad': cuts all of dimension " + Twine(dim));
-    ASSIGN_OR_RETURN(self, slice(op, self, dim, begin, 1, count));
-    low[dim] = std::max<int64_t>(0, before);
-    high[dim] = std::max<int64_t>(0, after);
-    sizes[dim] = low[dim] + count + high[dim];
-  }
-  RETURN_IF_ERROR(countElements(op, sizes).takeError());
-  Value result = op.get(self);
-  if (value == 0 && ArrayRef(self.sizes) != ArrayRef(sizes))
-    result = mlir::memopt::PadOp::create(op.b, op.tensorType(self.dtype, sizes), result, low, high);
-  for (int64_t dim = 0; value != 0 && dim != self.rank(); ++dim)
-    result = surround(op, result, dim, low[dim], high[dim], value);
-  return setResult(op, op.wrap(self.dtype, result));
-}
-
-static Error lowerPad(OpContext &op) {
-  if (op.text("mode") != "constant")
-    return op.error("argument 'mode': expected constant, found " + op.text("mode"));
-  return lowerConstantPad(op);
+  auto type = op.tensorType(input.dtype, sizes);
+  Value result =
+      isEven ? mlir::memopt::AvgPoolOp::create(op.b, type, value, kernel, kernel, none, none)
+                   .getResult()
+             : mlir::memopt::InterpolateOp::create(op.b, type, value, scales,
+                                                   mlir::memopt::Resampling::Area, false)
+                   .getResult();
+  return setPooled(op, 0, op.wrap(input.dtype, result));
 }
 
 //===----------------------------------------------------------------------===//
@@ -288,13 +341,17 @@ void memopt::pt2::registerPooling(OpTable &table) {
       "bool ceil_mode=False, bool count_include_pad=True, "
       "int? divisor_override=None";
   constexpr StringLiteral adaptive = "Tensor self, int[] output_size";
-  constexpr StringLiteral nearest = "Tensor input, int[]? output_size, float[]? scale_factors";
-  constexpr StringLiteral bilinear =
-      "Tensor input, int[]? output_size, bool align_corners, float[]? scale_factors";
+  constexpr StringLiteral maxima = "Tensor self, Tensor indices, int[] output_size";
   table.add("aten.max_pool1d.default", maxPool, lowerMaxPool<1>);
   table.add("aten.max_pool2d.default", maxPool, lowerMaxPool<2>);
   table.add("aten.max_pool3d.default", maxPool, lowerMaxPool<3>);
+  table.add("aten.max_pool1d_with_indices.default", maxPool, lowerMaxPool<1>);
   table.add("aten.max_pool2d_with_indices.default", maxPool, lowerMaxPool<2>);
+  table.add("aten.max_pool3d_with_indices.default", maxPool, lowerMaxPool<3>);
+  table.add("aten.max_unpool2d.default", maxima, lowerMaxUnpool<2>);
+  table.add("aten.max_unpool3d.default",
+            "Tensor self, Tensor indices, int[] output_size, ignored stride, ignored padding",
+            lowerMaxUnpool<3>);
   table.add("aten.avg_pool1d.default", avgPool, lowerAvgPool<1>);
   table.add("aten.avg_pool2d.default", avgPool, lowerAvgPool<2>);
   table.add("aten.avg_pool3d.default", avgPool, lowerAvgPool<3>);
@@ -302,14 +359,8 @@ void memopt::pt2::registerPooling(OpTable &table) {
   table.add("aten.adaptive_avg_pool2d.default", adaptive, lowerAdaptiveAvgPool<2>);
   table.add("aten._adaptive_avg_pool2d.default", adaptive, lowerAdaptiveAvgPool<2>);
   table.add("aten.adaptive_avg_pool3d.default", adaptive, lowerAdaptiveAvgPool<3>);
-  table.add("aten.adaptive_max_pool2d.default", adaptive, lowerAdaptiveMaxPool);
-  table.add("aten.upsample_nearest1d.vec", nearest, lowerNearest);
-  table.add("aten.upsample_nearest2d.vec", nearest, lowerNearest);
-  table.add("aten.upsample_nearest3d.vec", nearest, lowerNearest);
-  table.add("aten.upsample_linear1d.vec", bilinear, lowerLinearResize);
-  table.add("aten.upsample_bilinear2d.vec", bilinear, lowerLinearResize);
-  table.add("aten.constant_pad_nd.default", "Tensor self, int[] pad, Scalar value=0",
-            lowerConstantPad);
-  table.add("aten.pad.default", "Tensor self, int[] pad, str mode='constant', float? value=None",
-            lowerPad);
+  table.add("aten._adaptive_avg_pool3d.default", adaptive, lowerAdaptiveAvgPool<3>);
+  table.add("aten.adaptive_max_pool1d.default", adaptive, lowerAdaptiveMaxPool<1>);
+  table.add("aten.adaptive_max_pool2d.default", adaptive, lowerAdaptiveMaxPool<2>);
+  table.add("aten.adaptive_max_pool3d.default", adaptive, lowerAdaptiveMaxPool<3>);
 }

@@ -42,6 +42,17 @@ static Error checkHeader(const Archive &archive) {
   return Error::success();
 }
 
+static Expected<bool> isTracedInEvaluation(const Archive &archive) {
+  constexpr StringLiteral member = "extra/memopt_mode";
+  if (!archive.contains(member))
+    return false;
+  ASSIGN_OR_RETURN(StringRef mode, archive.read(member));
+  if (mode != "eval" && mode != "train")
+    return makeError(archive.getPath() + ": " + member + ": expected 'train' or 'eval', found '" +
+                     mode.take_front(40) + "'");
+  return mode == "eval";
+}
+
 static Expected<mlir::OwningOpRef<mlir::ModuleOp>>
 importArchive(mlir::MLIRContext &context, const Archive &archive, const ImportOptions &options) {
   RETURN_IF_ERROR(checkHeader(archive));
@@ -53,6 +64,7 @@ importArchive(mlir::MLIRContext &context, const Archive &archive, const ImportOp
     ASSIGN_OR_RETURN(json::Value json, parseJson(text, place)); // dropped before the graph is built
     ASSIGN_OR_RETURN(program, parseExportedProgram(JsonCursor(json, place)));
   }
+  ASSIGN_OR_RETURN(program->tracedInEvaluation, isTracedInEvaluation(archive));
   ASSIGN_OR_RETURN(Weights weights, Weights::open(archive));
   context
       .loadDialect<mlir::memopt::MemoptDialect, mlir::func::FuncDialect, mlir::arith::ArithDialect,

@@ -253,17 +253,6 @@ template <ReduceKind kind> static Error lowerExtremeAndIndex(OpContext &op) {
 // Running sums
 //===----------------------------------------------------------------------===//
 
-/// Of known integers, as index arithmetic has them.
-static Error lowerCumsum(OpContext &op) {
-  Tensor self = op.tensor("self");
-  DType type = op.resultMeta(0).dtype;
-  ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", self.rank()));
-  if (!self.constant || isFloat(type) || self.rank() == 0)
-    return op.error("running sums of computed values are not supported");
-  RETURN_IF_ERROR(checkFoldable(op, self.sizes));
-  return setResult(op, op.wrap(ConstantTensor::cumsum(self.constant, dim, type)));
-}
-
 void memopt::pt2::registerReductions(OpTable &table) {
   table.add("aten.sum.default", "Tensor self, dtype? dtype=None", lowerSumAll);
   table.add("aten.sum.dim_IntList",
@@ -313,5 +302,4 @@ void memopt::pt2::registerReductions(OpTable &table) {
             lowerArgExtreme<ReduceKind::Max>);
   table.add("aten.argmin.default", "Tensor self, int? dim=None, bool keepdim=False",
             lowerArgExtreme<ReduceKind::Min>);
-  table.add("aten.cumsum.default", "Tensor self, int dim, dtype? dtype=None", lowerCumsum);
 }

@@ -404,11 +404,16 @@ static Expected<Node> parseNode(const JsonCursor &json) {
   if (auto name = json.optionalField("name")) {
     ASSIGN_OR_RETURN(node.name, name->string());
   }
-  if (auto metadata = json.optionalField("metadata"))
+  if (auto metadata = json.optionalField("metadata")) {
     if (auto stack = metadata->optionalField("nn_module_stack")) {
       ASSIGN_OR_RETURN(std::string text, stack->string());
       std::tie(node.modulePath, node.moduleClass) = parseModule(text);
     }
+    if (auto function = metadata->optionalField("torch_fn")) { // "detach_1;method_descriptor.detach"
+      ASSIGN_OR_RETURN(std::string text, function->string());
+      node.caller = StringRef(text).rsplit(';').second.str();
+    }
+  }
   ASSIGN_OR_RETURN(JsonCursor inputs, json.field("inputs"));
   Error err =
       parseList(inputs, node.inputs, [](const JsonCursor &element) -> Expected<NamedArgument> {
@@ -426,13 +431,31 @@ static Expected<Node> parseNode(const JsonCursor &json) {
   return node;
 }
 
-/// Reads one value's meta data. An element type without a form is remembered by name, so that the
-/// error can be raised where the value is used, together with unsupported ops.
+/// Whether a size depends on the data: an expression that had no value when the graph was traced.
+static bool hasUnknownSize(const JsonCursor &json) {
+  bool isUnknown = false;
+  auto sizes = json.optionalField("sizes");
+  Error failed =
+      !sizes ? Error::success() : sizes->forEachElement([&](const JsonCursor &element) -> Error {
+        ASSIGN_OR_RETURN(auto tagged, element.variant());
+        isUnknown |= tagged.first == "as_expr" && !tagged.second.optionalField("hint");
+        return Error::success();
+      });
+  consumeError(std::move(failed)); // whatever else is wrong is found when the sizes are read
+  return isUnknown;
+}
+
+/// Reads one value's meta data. What has no form here is remembered by name, so that the error can
+/// be raised where the value is used, together with unsupported ops.
 static Error parseTensorValue(StringRef name, const JsonCursor &json, Graph &graph) {
   ASSIGN_OR_RETURN(JsonCursor dtype, json.field("dtype"));
   ASSIGN_OR_RETURN(int64_t code, dtype.integer());
   if (!getDType(code)) {
-    graph.unsupportedTensors[name] = describeDTypeCode(code);
+    graph.unsupportedTensors[name] = "element type " + describeDTypeCode(code);
+    return Error::success();
+  }
+  if (hasUnknownSize(json)) {
+    graph.unsupportedTensors[name] = "a size that depends on the data";
     return Error::success();
   }
   ASSIGN_OR_RETURN(TensorMeta meta, parseTensorMeta(json));
@@ -461,6 +484,10 @@ static Expected<Graph> parseGraph(const JsonCursor &json) {
     return std::move(err);
   if (auto symInts = json.optionalField("sym_int_values")) {
     Error failed = symInts->forEachField([&](StringRef name, const JsonCursor &value) -> Error {
+      // One that depends on the data has no value: an error where it is used.
+      ASSIGN_OR_RETURN(auto tagged, value.variant());
+      if (tagged.first == "as_expr" && !tagged.second.optionalField("hint"))
+        return Error::success();
       ASSIGN_OR_RETURN(graph.symInts[name], parseSymInt(value));
       return Error::success();
     });

@@ -263,6 +263,26 @@ Expected<Tensor> memopt::pt2::slice(OpContext &op, const Tensor &from, int64_t d
   return viewOf(op, from, sizes, value, nullptr);
 }
 
+Tensor memopt::pt2::flip(OpContext &op, const Tensor &from, ArrayRef<int64_t> dims) {
+  SmallVector<int64_t> turned;
+  for (int64_t dim : dims)
+    if (from.extents()[dim] != 1)
+      turned.push_back(dim);
+  if (turned.empty())
+    return op.copy(from);
+  if (!from.constant)
+    return op.wrap(from.dtype, from.sizes,
+                   mlir::memopt::ReverseOp::create(op.b, from.value, turned));
+  Constant result = ConstantTensor::generate(from.dtype, from.constant->getExtents(),
+                                             [&](ArrayRef<int64_t> position) {
+                                               Shape source(position);
+                                               for (int64_t dim : turned)
+                                                 source[dim] = from.sizes[dim] - 1 - source[dim];
+                                               return from.constant->at(source);
+                                             });
+  return op.wrap(ConstantTensor::expand(result, from.sizes));
+}
+
 Expected<Shape> memopt::pt2::broadcastShapes(OpContext &op, ArrayRef<int64_t> a,
                                              ArrayRef<int64_t> b) {
   Shape result(std::max(a.size(), b.size()), 1);

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "OpContext.h"
+#include "Indexing.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -140,13 +140,44 @@ static Error lowerSplitWithSizes(OpContext &op) {
   return split(op, op.integers("split_sizes"), dim);
 }
 
+/// Cuts at the given places, which may lie beyond either end; or into parts of nearly equal size.
+static Error splitAt(OpContext &op, ArrayRef<int64_t> places, int64_t dim) {
+  Tensor self = op.tensor("self");
+  int64_t size = self.sizes[dim], begin = 0;
+  if (places.size() + 1 != op.getNumResults())
+    return op.error("expected " + Twine(places.size() + 1) + " results, found " +
+                    Twine(op.getNumResults()));
+  for (size_t i = 0; i <= places.size(); ++i) {
+    int64_t end = i < places.size() ? clampBound(places[i], size) : size;
+    ASSIGN_OR_RETURN(Tensor part,
+                     slice(op, self, dim, begin, 1, std::max<int64_t>(0, end - begin)));
+    op.setResult(i, part);
+    begin = end;
+  }
+  return Error::success();
+}
+
+static Error lowerTensorSplit(OpContext &op) {
+  ASSIGN_OR_RETURN(int64_t dim, getSplitDimension(op));
+  if (op.hasParameter("indices"))
+    return splitAt(op, op.integers("indices"), dim);
+  int64_t sections = op.integer("sections"), size = op.tensor("self").sizes[dim];
+  if (sections < 1 || sections > size)
+    return op.error("argument 'sections': expected from 1 to " + Twine(size) + ", found " +
+                    Twine(sections));
+  SmallVector<int64_t> places;
+  for (int64_t i = 1; i < sections; ++i) // the first ones get what is left over
+    places.push_back(i * (size / sections) + std::min(i, size % sections));
+  return splitAt(op, places, dim);
+}
+
 //===----------------------------------------------------------------------===//
 // Concatenation
 //===----------------------------------------------------------------------===//
 
-/// Tensors that agree in all dimensions but `dim`.
-static Expected<Tensor> concatenate(OpContext &op, ArrayRef<Tensor> parts, int64_t dim) {
-  DType type = op.resultMeta(0).dtype;
+Expected<Tensor> memopt::pt2::concatenate(OpContext &op, ArrayRef<Tensor> parts, int64_t dim) {
+  SmallVector<Operand> operands(parts.begin(), parts.end());
+  DType type = promote(operands);
   SmallVector<Constant> known;
   Shape sizes(parts.front().sizes);
   sizes[dim] = 0;
@@ -224,17 +255,24 @@ static Error insertSlice(OpContext &op, const Tensor &source, int64_t dim, int64
 static Error lowerSliceScatter(OpContext &op) {
   Tensor self = op.tensor("self"), source = op.tensor("src");
   ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", self.rank()));
-  if (self.rank() == 0 || op.integer("step") != 1)
-    return op.error("expected a tensor with dimensions and step 1");
+  int64_t step = op.integer("step");
+  if (self.rank() == 0 || step < 1)
+    return op.error("expected a tensor with dimensions and a positive step");
   int64_t size = self.sizes[dim];
   int64_t begin = clampBound(op.optionalInteger("start").value_or(0), size);
   int64_t end = clampBound(op.optionalInteger("end").value_or(size), size);
   Shape expected(self.sizes);
-  expected[dim] = std::max<int64_t>(0, end - begin);
+  expected[dim] = end > begin ? (end - begin - 1) / step + 1 : 0;
   if (source.sizes != expected || expected[dim] == 0)
     return op.error("expected a source of shape " + toString(expected) + ", found " +
                     toString(source.sizes));
-  return insertSlice(op, source, dim, begin);
+  if (step == 1)
+    return insertSlice(op, source, dim, begin);
+  Places places = Places::identity(expected);
+  Tensor index = op.wrap(ConstantTensor::iota(DType::I64, begin, step, expected[dim]));
+  ASSIGN_OR_RETURN(places.indices[dim], placeAt(op, index, self.rank(), dim));
+  return setResult(op, scatter(op, mlir::memopt::ScatterKind::Set, self,
+                               castTo(op, source, self.dtype), places));
 }
 
 static Error lowerSelectScatter(OpContext &op) {
@@ -270,8 +308,13 @@ static Error lowerMeshgrid(OpContext &op) {
 
 /// Elements move `shift` places on, those that fall off come in at the front.
 static Error lowerRoll(OpContext &op) {
-  Tensor result = op.tensor("self");
+  Tensor self = op.tensor("self"), result = self;
   ArrayRef<int64_t> shifts = op.integers("shifts"), dims = op.integers("dims");
+  const int64_t flat = 0;
+  if (dims.empty()) {
+    ASSIGN_OR_RETURN(result, reshape(op, self, self.getNumElements()));
+    dims = flat;
+  }
   if (shifts.size() != dims.size() || dims.empty())
     return op.error("expected one dimension for each shift");
   for (auto [shift, given] : zip_equal(shifts, dims)) {
@@ -285,6 +328,7 @@ static Error lowerRoll(OpContext &op) {
     ASSIGN_OR_RETURN(Tensor tail, slice(op, result, dim, 0, 1, size - front));
     ASSIGN_OR_RETURN(result, concatenate(op, {head, tail}, dim));
   }
+  ASSIGN_OR_RETURN(result, reshape(op, result, self.sizes));
   return setResult(op, op.copy(result));
 }
 
@@ -313,4 +357,22 @@ void memopt::pt2::registerSlices(OpTable &table) {
   table.add("aten.meshgrid.indexing", "Tensor[] tensors, str indexing='ij'", lowerMeshgrid);
   table.add("aten.stack.default", "Tensor[] tensors, int dim=0", lowerStack);
   table.add("aten.roll.default", "Tensor self, int[] shifts, int[] dims=[]", lowerRoll);
+  constexpr StringLiteral bySize = "Tensor self, int split_size, int dim=0";
+  constexpr StringLiteral bySizes = "Tensor self, int[] split_sizes, int dim=0";
+  table.add("aten.tensor_split.sections", "Tensor self, int sections, int dim=0", lowerTensorSplit);
+  table.add("aten.tensor_split.indices", "Tensor self, int[] indices, int dim=0", lowerTensorSplit);
+  // The same with memory of their own.
+  table.add("aten.slice_copy.Tensor",
+            "Tensor self, int dim=0, int? start=None, int? end=None, int step=1",
+            lowerCopied<lowerSlice>);
+  table.add("aten.narrow_copy.default", "Tensor self, int dim, int start, int length",
+            lowerCopied<lowerNarrow>);
+  table.add("aten.select_copy.int", "Tensor self, int dim, int index", lowerCopied<lowerSelect>);
+  table.add("aten.unbind_copy.int", "Tensor self, int dim=0", lowerCopied<lowerUnbind>);
+  table.add("aten.split_copy.Tensor", bySize, lowerCopied<lowerSplit>);
+  table.add("aten.unsafe_split.Tensor", bySize, lowerCopied<lowerSplit>);
+  table.add("aten.split_with_sizes_copy.default", bySizes, lowerCopied<lowerSplitWithSizes>);
+  table.add("aten.unsafe_split_with_sizes.default", bySizes, lowerCopied<lowerSplitWithSizes>);
+  table.add("aten.unsafe_chunk.default", "Tensor self, int chunks, int dim=0",
+            lowerCopied<lowerChunk>);
 }

@@ -209,9 +209,8 @@ static Error lowerBroadcastTensors(OpContext &op) {
 }
 
 /// [a, b] repeated [m, n] times: [1, a, 1, b] expanded to [m, a, n, b], then [m * a, n * b].
-static Error lowerRepeat(OpContext &op) {
+static Error repeat(OpContext &op, ArrayRef<int64_t> repeats) {
   Tensor self = op.tensor("self");
-  ArrayRef<int64_t> repeats = op.integers("repeats");
   int64_t added = int64_t(repeats.size()) - self.rank();
   if (added < 0)
     return op.error("argument 'repeats': expected at least " + Twine(self.rank()) +
@@ -230,6 +229,38 @@ static Error lowerRepeat(OpContext &op) {
   ASSIGN_OR_RETURN(result, expand(op, result, repeated));
   ASSIGN_OR_RETURN(result, reshape(op, result, merged));
   return setResult(op, op.copy(result));
+}
+
+static Error lowerRepeat(OpContext &op) { return repeat(op, op.integers("repeats")); }
+
+/// Like repeat, but missing numbers are ones.
+static Error lowerTile(OpContext &op) {
+  ArrayRef<int64_t> given = op.integers("dims");
+  Shape repeats(std::max<int64_t>(0, op.tensor("self").rank() - int64_t(given.size())), 1);
+  append_range(repeats, given);
+  return repeat(op, repeats);
+}
+
+/// Sums along dimensions that a broadcast of `size` to the tensor's shape would repeat.
+static Error lowerSumToSize(OpContext &op) {
+  Tensor self = op.tensor("self");
+  ArrayRef<int64_t> size = op.integers("size");
+  int64_t added = self.rank() - int64_t(size.size());
+  Shape summed;
+  for (int64_t dim = 0; dim != self.rank(); ++dim) {
+    int64_t wanted = dim < added ? 1 : size[dim - added];
+    if (wanted != self.sizes[dim] && wanted != 1)
+      return op.error("cannot sum " + toString(self.sizes) + " to " + toString(size));
+    if (wanted != self.sizes[dim])
+      summed.push_back(dim);
+  }
+  if (added < 0)
+    return op.error("cannot sum " + toString(self.sizes) + " to " + toString(size));
+  Tensor result = self;
+  if (!summed.empty())
+    result = op.wrap(self.dtype, reduceValue(op.b, op.get(self), mlir::memopt::ReduceKind::Add,
+                                             summed, /*keep=*/true));
+  return setResult(op, reshape(op, result, size));
 }
 
 /// Each element `repeats` times in a row: [a] becomes [a, 1], [a, n], [a * n].
@@ -328,4 +359,23 @@ void memopt::pt2::registerViews(OpTable &table) {
             lowerPixelShuffle<true>);
   table.add("aten.pixel_unshuffle.default", "Tensor self, int downscale_factor",
             lowerPixelShuffle<false>);
+  table.add("aten.tile.default", "Tensor self, int[] dims", lowerTile);
+  table.add("aten.sum_to_size.default", "Tensor self, int[] size", lowerSumToSize);
+  table.add("aten.swapdims.default", "Tensor self, int dim0, int dim1", lowerTranspose);
+  table.add("aten.moveaxis.int", "Tensor self, int[] source, int[] destination", lowerMovedim);
+  table.add("aten.moveaxis.intlist", "Tensor self, int[] source, int[] destination", lowerMovedim);
+  table.add("aten.adjoint.default", "Tensor self", lowerMatrixTranspose);
+  table.add("aten.mH.default", "Tensor self", lowerMatrixTranspose);
+  // The same with memory of their own.
+  table.add("aten.view_copy.default", "Tensor self, int[] size", lowerCopied<lowerView>);
+  table.add("aten.permute_copy.default", "Tensor self, int[] dims", lowerCopied<lowerPermute>);
+  table.add("aten.transpose_copy.int", "Tensor self, int dim0, int dim1",
+            lowerCopied<lowerTranspose>);
+  table.add("aten.t_copy.default", "Tensor self", lowerCopied<lowerT>);
+  table.add("aten.unsqueeze_copy.default", "Tensor self, int dim", lowerCopied<lowerUnsqueeze>);
+  table.add("aten.squeeze_copy.default", "Tensor self", lowerCopied<lowerSqueeze>);
+  table.add("aten.squeeze_copy.dim", "Tensor self, int dim", lowerCopied<lowerSqueezeDim>);
+  table.add("aten.squeeze_copy.dims", "Tensor self, int[] dim", lowerCopied<lowerSqueezeDims>);
+  table.add("aten.expand_copy.default", "Tensor self, int[] size, bool implicit=False",
+            lowerCopied<lowerExpand>);
 }

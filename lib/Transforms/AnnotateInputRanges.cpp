@@ -48,7 +48,7 @@ struct Range {
 /// Ops whose result holds elements of operand 0 and perhaps zeros, which are always in range.
 bool movesElements(Operation *op) {
   return isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp, TransposeOp,
-             BroadcastOp, PadOp>(op);
+             BroadcastOp, PadOp, ReverseOp>(op);
 }
 
 std::string describeUse(StringRef what, Operation *op) {
@@ -66,6 +66,14 @@ void collect(Value value, Range &range) {
       int64_t classes = cast<RankedTensorType>(loss.getLogits().getType()).getDimSize(1);
       range.restrict(classes - 1, loss.getIgnoreIndex(),
                      describeUse("classes of a cross entropy", op));
+    } else if (auto gather = dyn_cast<GatherOp>(op); gather && use.getOperandNumber() > 0) {
+      int64_t dim = gather.getIndexed()[use.getOperandNumber() - 1];
+      range.restrict(cast<RankedTensorType>(gather.getSource().getType()).getDimSize(dim) - 1,
+                     std::nullopt, describeUse("elements of a gather", op));
+    } else if (auto scatter = dyn_cast<ScatterOp>(op); scatter && use.getOperandNumber() > 1) {
+      int64_t dim = scatter.getIndexed()[use.getOperandNumber() - 2];
+      range.restrict(cast<RankedTensorType>(scatter.getInput().getType()).getDimSize(dim) - 1,
+                     std::nullopt, describeUse("elements of a scatter", op));
     } else if (movesElements(op)) {
       collect(op->getResult(0), range);
     } else if (auto repeat = dyn_cast<RepeatOp>(op)) {

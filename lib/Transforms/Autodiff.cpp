@@ -10,8 +10,7 @@
 // 3).
 //
 // Input: a function of one block that returns the loss among its results. Output: the same
-// function, whose last results are the gradients of the trainable parameters that the loss depends
-// on, in the order of their declarations; `memopt.gradient_of` on the function names them. The
+// function with a `memopt.gradient` for each trainable parameter that the loss depends on. The
 // backward ops come before the return, carry `memopt.phase` = "backward" and the location of the op
 // they differentiate.
 //
@@ -23,6 +22,8 @@
 // A parameter on the path whose gradient is zero everywhere (through floor, say) gets zeros, as in
 // PyTorch, so that weight decay still acts on it; one that is not on the path gets no gradient and
 // never moves.
+//
+// Ops that say something about gradients (stop_gradient, custom_gradient) go when all is built.
 //
 // Refused: an op on the path without a rule, or whose rule has none for this use; a loss that is
 // not one floating-point number; a loss that depends on no trainable parameter; several blocks.
@@ -77,10 +78,15 @@ private:
 };
 } // namespace
 
-/// Operands of `op` and of what it holds in regions.
-static SmallVector<Value> allOperands(Operation *op) {
+/// Operands that a gradient may flow to: those of `op`, and of what it holds in regions.
+static SmallVector<Value> getActiveOperands(Operation *op) {
   SmallVector<Value> operands;
-  op->walk([&](Operation *inner) { llvm::append_range(operands, inner->getOperands()); });
+  auto rule = dyn_cast<DifferentiableOpInterface>(op);
+  for (OpOperand &operand : op->getOpOperands())
+    if (!rule || rule.passesGradient(operand.getOperandNumber()))
+      operands.push_back(operand.get());
+  for (Region &region : op->getRegions())
+    region.walk([&](Operation *inner) { llvm::append_range(operands, inner->getOperands()); });
   return operands;
 }
 
@@ -91,7 +97,7 @@ GradientPath::GradientPath(Block &body, Value loss, SymbolTable &symbols) {
       auto variable = symbols.lookup<VariableOp>(read.getVariable());
       origin = variable && variable.getTrainable() ? variable : VariableOp();
     } else {
-      for (Value operand : allOperands(&op))
+      for (Value operand : getActiveOperands(&op))
         if (!origin)
           origin = dependent.lookup(operand);
     }
@@ -104,7 +110,7 @@ GradientPath::GradientPath(Block &body, Value loss, SymbolTable &symbols) {
   useful.insert(loss);
   for (Operation &op : llvm::reverse(body))
     if (llvm::any_of(op.getResults(), [&](Value result) { return contains(result); }))
-      for (Value operand : allOperands(&op))
+      for (Value operand : getActiveOperands(&op))
         useful.insert(operand);
 }
 
@@ -165,6 +171,44 @@ static Value concatenate(OpBuilder &builder, Location loc, Type type,
   return tensor::ConcatOp::create(builder, loc, type, dimension, inputs);
 }
 
+/// Fewer products than this are added up as they are.
+static constexpr size_t kFewProducts = 4;
+
+/// Whether `value` is a^T b of two matrices with few rows, as the gradient of a weight is.
+static MatmulOp getThinProduct(Value value) {
+  auto product = value.getDefiningOp<MatmulOp>();
+  if (!product || !product.getTransposeA() || product.getTransposeB())
+    return {};
+  auto type = cast<RankedTensorType>(product.getType());
+  auto rows = cast<RankedTensorType>(product.getA().getType());
+  bool isThin =
+      type.getRank() == 2 && rows.getDimSize(0) <= std::max(type.getDimSize(0), type.getDimSize(1));
+  return isThin ? product : MatmulOp();
+}
+
+/// A weight that many steps share gets a sum of products a^T b, which is one product of all rows.
+/// That takes the memory of the rows instead of that of a matrix for each step. Replaces such terms
+/// by the one product; steps come in their order in the forward pass.
+static void joinProducts(OpBuilder &builder, Location loc, SmallVectorImpl<Value> &terms) {
+  SmallVector<MatmulOp> products;
+  for (Value term : llvm::reverse(terms))
+    if (MatmulOp product = getThinProduct(term))
+      products.push_back(product);
+  if (products.size() < kFewProducts)
+    return;
+  SmallVector<Value> left, right;
+  for (MatmulOp product : products) {
+    left.push_back(product.getA());
+    right.push_back(product.getB());
+  }
+  Value a = tensor::ConcatOp::create(builder, loc, 0, left);
+  Value b = tensor::ConcatOp::create(builder, loc, 0, right);
+  Value joined = MatmulOp::create(builder, loc, terms.front().getType(), a, b,
+                                  /*transpose_a=*/true, /*transpose_b=*/false);
+  llvm::erase_if(terms, [](Value term) { return getThinProduct(term) != nullptr; });
+  terms.push_back(joined);
+}
+
 /// The sum of `contributions` to the gradient of a value of `type`, in this order; null when there
 /// are none. Zeros are left out unless nothing else is there.
 static Value addUp(OpBuilder &builder, Location loc, Type type, ArrayRef<Value> contributions) {
@@ -184,6 +228,7 @@ static Value addUp(OpBuilder &builder, Location loc, Type type, ArrayRef<Value> 
       llvm::erase_if(terms, [](Value value) { return getPaddedPart(value).has_value(); });
       terms.insert(terms.begin(), whole);
     }
+  joinProducts(builder, loc, terms);
   Value sum = terms.front();
   for (Value term : ArrayRef(terms).drop_front())
     sum = arith::AddFOp::create(builder, loc, sum, term);
@@ -209,11 +254,12 @@ public:
 
   /// Builds the gradients of everything on the path and marks those of parameters.
   LogicalResult run(Value loss);
-  /// Removes backward ops that nothing uses, and marks the others.
+  /// Removes backward ops that nothing uses, and what was said about gradients; marks the others.
   void finish();
 
 private:
   LogicalResult visit(Operation *op);
+  void removeMarks();
   LogicalResult differentiate(Operation *op, ArrayRef<Value> resultGradients);
   void markGradients();
 
@@ -267,8 +313,9 @@ LogicalResult BackwardBuilder::visit(Operation *op) {
 LogicalResult BackwardBuilder::differentiate(Operation *op, ArrayRef<Value> resultGradients) {
   auto rule = dyn_cast<DifferentiableOpInterface>(op);
   SmallVector<bool> needed;
-  for (Value operand : op->getOperands())
-    needed.push_back(path.contains(operand));
+  for (OpOperand &operand : op->getOpOperands())
+    needed.push_back(path.contains(operand.get()) &&
+                     (!rule || rule.passesGradient(operand.getOperandNumber())));
   SmallVector<Value> operandGradients(op->getNumOperands());
   if (!rule || failed(rule.differentiate(builder, resultGradients, needed, operandGradients))) {
     Value onPath =
@@ -311,7 +358,21 @@ void BackwardBuilder::markGradients() {
   }
 }
 
+/// Their operands take the place of ops that only say something about gradients.
+void BackwardBuilder::removeMarks() {
+  for (Operation &op : llvm::make_early_inc_range(body)) {
+    auto rule = dyn_cast<DifferentiableOpInterface>(op);
+    if (!rule || !rule.isGradientMark())
+      continue;
+    op.replaceAllUsesWith(op.getOperands().take_front(op.getNumResults()));
+    if (lastForward == &op)
+      lastForward = op.getPrevNode();
+    op.erase();
+  }
+}
+
 void BackwardBuilder::finish() {
+  removeMarks();
   Operation *terminator = body.getTerminator();
   for (Operation *op = terminator->getPrevNode(); op && op != lastForward;) {
     Operation *previous = op->getPrevNode();

@@ -15,7 +15,7 @@ using namespace mlir::memopt;
 namespace {
 /// Strides of what attention reads and writes, as [batch, head, token, feature].
 struct AttentionStrides {
-  SmallVector<int64_t> q, k, v, o, dO, dq, dk, dv, mask;
+  SmallVector<int64_t> q, k, v, o, dO, dq, dk, dv, mask, dMask;
 };
 } // namespace
 
@@ -28,15 +28,19 @@ static SmallVector<int64_t> addHeads(LibraryCallBuilder &builder, Value value) {
   return view.strides;
 }
 
-/// A size of 1 is repeated over the scores.
+/// Strides over the scores of a mask, or of its gradient: a size of 1 is repeated.
+static SmallVector<int64_t> repeatOnes(ArrayRef<int64_t> shape, ArrayRef<int64_t> strides) {
+  SmallVector<int64_t> repeated(4, 0);
+  size_t missing = 4 - shape.size();
+  for (auto [dim, size] : llvm::enumerate(shape))
+    repeated[dim + missing] = size == 1 ? 0 : strides[dim];
+  return repeated;
+}
+
 static SmallVector<int64_t> addMask(LibraryCallBuilder &builder, Value mask) {
   StridedView view = getStridedView(mask);
   builder.addOperand(view);
-  SmallVector<int64_t> strides(4, 0);
-  size_t missing = 4 - view.shape.size();
-  for (auto [dim, size] : llvm::enumerate(view.shape))
-    strides[dim + missing] = size == 1 ? 0 : view.strides[dim];
-  return strides;
+  return repeatOnes(view.shape, view.strides);
 }
 
 /// A transposition of heads and tokens may be folded; one that takes features apart may not.
@@ -74,8 +78,8 @@ static AttentionAttr describe(OpType op, AttentionKind kind, const AttentionStri
       key[1], query[2], key[2], query[3], getTensorType(op.getValue()).getShape()[3],
       op.getScaleAttr(), op.getCausal(), ArrayRef(s.q), ArrayRef(s.k), ArrayRef(s.v), ArrayRef(s.o),
       ArrayRef(s.dO), ArrayRef(s.dq), ArrayRef(s.dk), ArrayRef(s.dv), mask, ArrayRef(s.mask),
-      drops ? op.getDropoutAttr() : FloatAttr(), drops ? op.getIdAttr().getInt() : int64_t(0), type,
-      type);
+      ArrayRef(s.dMask), drops ? op.getDropoutAttr() : FloatAttr(),
+      drops ? op.getIdAttr().getInt() : int64_t(0), type, type);
 }
 
 static LogicalResult replace(Operation *op, LibraryCallBuilder &builder, AttentionAttr call) {
@@ -107,5 +111,8 @@ LogicalResult memopt::formAttentionCall(AttentionBackwardOp op) {
   strides.dq = addHeadsResult(builder, op.getQueryGradient());
   strides.dk = addHeadsResult(builder, op.getKeyGradient());
   strides.dv = addHeadsResult(builder, op.getValueGradient());
+  if (Value mask = op.getMaskGradient())
+    strides.dMask =
+        repeatOnes(getTensorType(mask).getShape(), builder.addResult(mask, /*mayPermute=*/false));
   return replace(op, builder, describe(op, AttentionKind::Backward, strides));
 }

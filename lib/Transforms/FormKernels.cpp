@@ -50,8 +50,7 @@ public:
   /// `positions` numbers the block's ops as they stood before kernels were formed.
   KernelBuilder(const KernelFusion &fusion, ArrayRef<Operation *> unit,
                 const llvm::DenseMap<Operation *, unsigned> &positions)
-      : fusion(fusion), unit(unit), positions(positions),
-        isAlone(isa<EmbeddingBackwardOp>(unit.front())) {}
+      : fusion(fusion), unit(unit), positions(positions) {}
 
   /// Builds the kernel in front of `before`, or nothing when no value of the unit is used outside.
   void build(Operation *before, llvm::DenseMap<Value, Value> &replacements) {
@@ -116,7 +115,7 @@ private:
       Operation *source = value.getDefiningOp();
       if (source && llvm::is_contained(unit, source))
         include(source);
-      else if (source && !isAlone && (isFreeInKernels(source) || fusion.isInlined(source)))
+      else if (source && (isFreeInKernels(source) || fusion.isInlined(source)))
         include(source);
       else if (buffers.insert(value))
         order.push_back(value);
@@ -150,7 +149,6 @@ private:
   const KernelFusion &fusion;
   ArrayRef<Operation *> unit;
   const llvm::DenseMap<Operation *, unsigned> &positions;
-  bool isAlone;
   llvm::SmallPtrSet<Operation *, 16> included;
   SmallVector<Operation *> ops;
   llvm::SetVector<Value> buffers;
@@ -228,11 +226,9 @@ private:
     llvm::DenseMap<Value, Value> replacements;
     for (ArrayRef<Operation *> unit : fusion.getUnits()) {
       Operation *first = unit.front();
-      bool isKernel = isa<linalg::GenericOp, EmbeddingBackwardOp>(first) || isFreeInKernels(first);
+      bool isKernel = isa<linalg::GenericOp>(first) || first->hasTrait<OpTrait::FillsKernel>() ||
+                      isFreeInKernels(first);
       if (isKernel) {
-        for (Operation *op : unit)
-          if (isa<EmbeddingBackwardOp>(op))
-            moveAliases(op, end, replacements);
         KernelBuilder(fusion, unit, positions).build(end, replacements);
       } else {
         moveAliases(first, end, replacements);

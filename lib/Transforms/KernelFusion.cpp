@@ -43,7 +43,7 @@ bool memopt::isBufferAlias(Operation *op) {
 bool memopt::isFreeInKernels(Operation *op) {
   return isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp,
              tensor::ConcatOp, tensor::EmptyOp, linalg::FillOp, arith::ConstantOp, TransposeOp,
-             BroadcastOp, PadOp, IotaOp>(op);
+             BroadcastOp, PadOp, ReverseOp, IotaOp>(op);
 }
 
 double memopt::getScalarWork(Operation *op) {
@@ -88,7 +88,7 @@ KernelFusion::KernelFusion(Block &block) : block(block) {
 /// A view or constant whose value something other than a kernel reads, reshapes aside.
 void KernelFusion::collectStoredViews() {
   for (Operation &op : block) {
-    if (isFreeInKernels(&op) || isa<linalg::GenericOp>(op))
+    if (isFreeInKernels(&op) || isa<linalg::GenericOp>(op) || op.hasTrait<OpTrait::FillsKernel>())
       continue;
     for (Value operand : op.getOperands()) {
       while (isBufferAlias(operand.getDefiningOp()))
@@ -123,7 +123,7 @@ void KernelFusion::addNode(Operation *op) {
          llvm::zip_equal(generic.getStaticLoopRanges(), generic.getIteratorTypesArray()))
       addLoop(size, kind == utils::IteratorType::parallel);
     generic.getBody()->walk([&](Operation *inner) { node.work += getScalarWork(inner); });
-  } else if (isa<EmbeddingBackwardOp>(op)) {
+  } else if (op->hasTrait<OpTrait::FillsKernel>()) {
     node.isMember = node.isAlone = true;
   } else if (storedViews.contains(op)) {
     node.isMember = node.isBuffer = true;

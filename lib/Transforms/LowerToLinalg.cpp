@@ -69,6 +69,14 @@ static Lowered lowerElementwise(Operation *op, ImplicitLocOpBuilder &b) {
 }
 
 //===----------------------------------------------------------------------===//
+// Ops about gradients, which evaluation has no use for
+//===----------------------------------------------------------------------===//
+
+template <typename OpType> static Lowered forwardOperands(OpType op, ImplicitLocOpBuilder &) {
+  return llvm::to_vector(op->getOperands().take_front(op->getNumResults()));
+}
+
+//===----------------------------------------------------------------------===//
 // Pass
 //===----------------------------------------------------------------------===//
 
@@ -77,6 +85,9 @@ struct LowerToLinalgPass : memopt::impl::LowerToLinalgPassBase<LowerToLinalgPass
   using LowerToLinalgPassBase::LowerToLinalgPassBase;
 
   LogicalResult initialize(MLIRContext *) override {
+    lowerings.add<StopGradientOp>(forwardOperands);
+    lowerings.add<IncomingGradientOp>(forwardOperands);
+    lowerings.add<CustomGradientOp>(forwardOperands);
     populateActivationLowerings(lowerings);
     populateBatchNormLowerings(lowerings);
     populateInterpolationLowerings(lowerings);

@@ -1,4 +1,4 @@
-//===- LowerToLinalgRandom.cpp - counter-based random bits --*- C++ -*-===//
+//===- LowerToLinalgRandom.cpp - counter-based random numbers --*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -14,6 +14,7 @@
 #include "LowerToLinalg.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 
 #include <cmath>
 
@@ -39,8 +40,7 @@ struct Philox {
   }
   Value exclusiveOr(Value l, Value r) { return arith::XOrIOp::create(b, l, r); }
 
-  /// The first word of the result.
-  Value run(std::array<Value, 4> counter, Value key0, Value key1) {
+  std::array<Value, 4> run(std::array<Value, 4> counter, Value key0, Value key1) {
     for (int round = 0; round < 10; ++round) {
       Value product0 = multiply(0xD2511F53u, counter[0]);
       Value product1 = multiply(0xCD9E8D57u, counter[2]);
@@ -49,7 +49,7 @@ struct Philox {
       key0 = arith::AddIOp::create(b, key0, word(0x9E3779B9u));
       key1 = arith::AddIOp::create(b, key1, word(0xBB67AE85u));
     }
-    return counter[0];
+    return counter;
   }
 };
 } // namespace
@@ -64,28 +64,119 @@ static Value createElementNumber(ImplicitLocOpBuilder &b, ArrayRef<int64_t> shap
   return convertTo(b, number, b.getI64Type());
 }
 
-static Lowered lowerDropoutMask(DropoutMaskOp op, ImplicitLocOpBuilder &b) {
+/// Number of the current point of a part, which begins at `first` of a tensor with these strides.
+static Value createNumberInWhole(ImplicitLocOpBuilder &b, ArrayRef<int64_t> strides, Value first) {
+  Value number = convertTo(b, first, b.getI64Type());
+  for (auto [dim, stride] : llvm::enumerate(strides)) {
+    Value at = convertTo(b, linalg::IndexOp::create(b, dim), b.getI64Type());
+    Value scaled = arith::MulIOp::create(b, at, createIntConstant(b, b.getI64Type(), stride));
+    number = arith::AddIOp::create(b, number, scaled);
+  }
+  return number;
+}
+
+/// The words that belong to the element with a number. `scalars` are seed and step.
+static std::array<Value, 4> createWords(ImplicitLocOpBuilder &b, Value element, ValueRange scalars,
+                                        int64_t id) {
+  Philox philox{b};
+  Value seed = convertTo(b, scalars[0], b.getI64Type());
+  Value step = convertTo(b, scalars[1], b.getI64Type());
+  return philox.run({philox.low(element), philox.high(element), philox.low(step),
+                     philox.word(static_cast<uint32_t>(id))},
+                    philox.low(seed), philox.high(seed));
+}
+
+/// A generic over `type` whose body makes an element from its words.
+template <typename OpType>
+static Lowered
+lowerRandom(OpType op, ImplicitLocOpBuilder &b,
+            llvm::function_ref<Value(ImplicitLocOpBuilder &, std::array<Value, 4>)> element) {
   RankedTensorType type = tensorTypeOf(op.getResult());
   AffineMap scalarMap = AffineMap::get(type.getRank(), 0, b.getContext());
+  SmallVector<Read> reads{{op.getSeed(), scalarMap}, {op.getStep(), scalarMap}};
+  if (op.getFirst())
+    reads.push_back({op.getFirst(), scalarMap});
+  return createPointwise(b, type.getShape(), reads, {type.getElementType()},
+                         [&](ImplicitLocOpBuilder &inner, ValueRange x) {
+                           Value number = op.getFirst()
+                                              ? createNumberInWhole(inner, *op.getStrides(), x[2])
+                                              : createElementNumber(inner, type.getShape());
+                           auto words = createWords(inner, number, x.take_front(2), op.getId());
+                           return SmallVector<Value>{element(inner, words)};
+                         });
+}
+
+static Lowered lowerDropoutMask(DropoutMaskOp op, ImplicitLocOpBuilder &b) {
   double threshold = std::ceil(op.getProbabilityAttr().getValueAsDouble() * 4294967296.0);
-  return createPointwise(
-      b, type.getShape(), {{op.getSeed(), scalarMap}, {op.getStep(), scalarMap}},
-      {type.getElementType()}, [&](ImplicitLocOpBuilder &inner, ValueRange x) {
-        Philox philox{inner};
-        Value seed = convertTo(inner, x[0], inner.getI64Type());
-        Value step = convertTo(inner, x[1], inner.getI64Type());
-        Value element = createElementNumber(inner, type.getShape());
-        Value bits = philox.run({philox.low(element), philox.high(element), philox.low(step),
-                                 philox.word(static_cast<uint32_t>(op.getIdAttr().getInt()))},
-                                philox.low(seed), philox.high(seed));
-        // A threshold of 2^32 keeps nothing and is no 32-bit number.
-        if (threshold >= 4294967296.0)
-          return SmallVector<Value>{createIntConstant(inner, inner.getI1Type(), 0)};
-        return SmallVector<Value>{arith::CmpIOp::create(
-            inner, arith::CmpIPredicate::uge, bits, philox.word(static_cast<uint32_t>(threshold)))};
-      });
+  return lowerRandom(op, b, [&](ImplicitLocOpBuilder &inner, std::array<Value, 4> words) -> Value {
+    // A threshold of 2^32 keeps nothing and is no 32-bit number.
+    if (threshold >= 4294967296.0)
+      return createIntConstant(inner, inner.getI1Type(), 0);
+    return arith::CmpIOp::create(inner, arith::CmpIPredicate::uge, words[0],
+                                 Philox{inner}.word(static_cast<uint32_t>(threshold)));
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Numbers
+//===----------------------------------------------------------------------===//
+
+static Value shiftRight(ImplicitLocOpBuilder &b, Value word, int64_t bits) {
+  return arith::ShRUIOp::create(b, word, createIntConstant(b, word.getType(), bits));
+}
+static Value multiply(ImplicitLocOpBuilder &b, Value x, double factor) {
+  return arith::MulFOp::create(b, x, createConstant(b, x.getType(), factor));
+}
+
+/// `word`, of fewer bits than the type's mantissa, as a number.
+static Value toFloat(ImplicitLocOpBuilder &b, Value word, Type type) {
+  return arith::SIToFPOp::create(b, type, word);
+}
+
+/// In [0, 1): 24 bits of one word, or 53 of two.
+static Value createUniform(ImplicitLocOpBuilder &b, ArrayRef<Value> words, Type type) {
+  if (!type.isF64())
+    return multiply(b, toFloat(b, shiftRight(b, words[0], 8), type), 0x1p-24);
+  Value upper = arith::ExtUIOp::create(b, b.getI64Type(), shiftRight(b, words[0], 5));
+  Value lower = arith::ExtUIOp::create(b, b.getI64Type(), shiftRight(b, words[1], 6));
+  Value high = arith::ShLIOp::create(b, upper, createIntConstant(b, b.getI64Type(), 26));
+  return multiply(b, toFloat(b, arith::OrIOp::create(b, high, lower), type), 0x1p-53);
+}
+
+/// In (0, 1), no end included: the middles of 2^23 equal parts, or of 2^31.
+static Value createInside(ImplicitLocOpBuilder &b, Value word, Type type) {
+  int64_t bits = type.isF64() ? 31 : 23;
+  Value number = toFloat(b, shiftRight(b, word, 32 - bits), type);
+  Value middle = arith::AddFOp::create(b, number, createConstant(b, type, 0.5));
+  return multiply(b, middle, std::ldexp(1.0, -static_cast<int>(bits)));
+}
+
+static Value createNumber(ImplicitLocOpBuilder &b, Distribution distribution, ArrayRef<Value> words,
+                          Type type) {
+  switch (distribution) {
+  case Distribution::Uniform:
+    return createUniform(b, words, type);
+  case Distribution::Normal: {
+    Value logarithm = math::LogOp::create(b, createInside(b, words[0], type));
+    Value radius = math::SqrtOp::create(b, multiply(b, logarithm, -2));
+    constexpr double turn = 6.283185307179586;
+    Value angle = multiply(b, createInside(b, words[1], type), turn);
+    return arith::MulFOp::create(b, radius, math::CosOp::create(b, angle));
+  }
+  case Distribution::Exponential:
+    return arith::NegFOp::create(b, math::LogOp::create(b, createInside(b, words[0], type)));
+  }
+  llvm_unreachable("all distributions are listed");
+}
+
+static Lowered lowerNumbers(RandomOp op, ImplicitLocOpBuilder &b) {
+  Type type = tensorTypeOf(op.getResult()).getElementType();
+  return lowerRandom(op, b, [&](ImplicitLocOpBuilder &inner, std::array<Value, 4> words) {
+    return createNumber(inner, op.getDistribution(), words, type);
+  });
 }
 
 void memopt::populateRandomLowerings(LinalgLowerings &lowerings) {
   lowerings.add<DropoutMaskOp>(lowerDropoutMask);
+  lowerings.add<RandomOp>(lowerNumbers);
 }

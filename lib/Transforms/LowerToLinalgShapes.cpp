@@ -51,6 +51,31 @@ static Lowered lowerEmbedding(EmbeddingOp op, ImplicitLocOpBuilder &b) {
       });
 }
 
+/// result[r] = source[..., indices[k][r], ..., r[positions[j]], ...]; an index tensor of size 1
+/// along a dimension is read at 0 there.
+static Lowered lowerGather(GatherOp op, ImplicitLocOpBuilder &b) {
+  RankedTensorType type = tensorTypeOf(op.getResult()), source = tensorTypeOf(op.getSource());
+  SmallVector<Read> reads;
+  for (Value index : op.getIndices()) {
+    SmallVector<AffineExpr> exprs;
+    for (auto [dim, size] : llvm::enumerate(tensorTypeOf(index).getShape()))
+      exprs.push_back(size == 1 ? b.getAffineConstantExpr(0) : b.getAffineDimExpr(dim));
+    reads.push_back({index, AffineMap::get(type.getRank(), 0, exprs, b.getContext())});
+  }
+  return createPointwise(b, type.getShape(), reads, {type.getElementType()},
+                         [&](ImplicitLocOpBuilder &inner, ValueRange x) {
+                           SmallVector<Value> at;
+                           const int64_t *position = op.getPositions().begin();
+                           for (int64_t dim = 0, next = 0; dim < source.getRank(); ++dim)
+                             if (llvm::is_contained(op.getIndexed(), dim))
+                               at.push_back(convertTo(inner, x[next++], inner.getIndexType()));
+                             else
+                               at.push_back(linalg::IndexOp::create(inner, *position++));
+                           return SmallVector<Value>{
+                               tensor::ExtractOp::create(inner, op.getSource(), at)};
+                         });
+}
+
 /// The square root of the sum of squares of everything.
 static Lowered lowerGlobalNorm(GlobalNormOp op, ImplicitLocOpBuilder &b) {
   Type element = tensorTypeOf(op.getResult()).getElementType();
@@ -93,5 +118,6 @@ void memopt::populateShapeLowerings(LinalgLowerings &lowerings) {
   lowerings.add<CountOp>(lowerCount);
   lowerings.add<ReduceOp>(lowerReduce);
   lowerings.add<EmbeddingOp>(lowerEmbedding);
+  lowerings.add<GatherOp>(lowerGather);
   lowerings.add<GlobalNormOp>(lowerGlobalNorm);
 }

@@ -136,7 +136,23 @@ LogicalResult MicroBatches::checkEscape(Value value, Operation *user) const {
   return success();
 }
 
+/// Attention draws its mask inside of a library, by the number of the score in its own batch.
+static LogicalResult checkDraws(Operation *op) {
+  auto drops = [](auto attention) { return !attention.getDropoutAttr().getValue().isZero(); };
+  bool isDraw = (isa<AttentionOp>(op) && drops(cast<AttentionOp>(op))) ||
+                (isa<AttentionBackwardOp>(op) && drops(cast<AttentionBackwardOp>(op)));
+  if (!isDraw)
+    return success();
+  StringRef path = getModulePath(op->getLoc());
+  return op->emitError() << "attention" << (path.empty() ? "" : " in module '" + path.str() + "'")
+                         << " drops scores, which micro-batches would draw alike: compile with "
+                            "--dropout=off, or without micro-batches";
+}
+
 LogicalResult MicroBatches::collectTotals() {
+  for (Operation *op : ops)
+    if (failed(checkDraws(op)))
+      return failure();
   for (Operation *op : ops)
     for (Value result : op->getResults())
       for (Operation *user : result.getUsers()) {

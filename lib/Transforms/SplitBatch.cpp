@@ -30,6 +30,7 @@
 #include "memopt/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/IRMapping.h"
 
 namespace mlir::memopt {
@@ -105,11 +106,17 @@ public:
       provide(operand, op);
     Operation *copy = builder.clone(*op, mapping);
     redirect(copy);
+    if (auto mask = dyn_cast<DropoutMaskOp>(copy))
+      placeDraw(mask, op->getResult(0));
+    else if (auto random = dyn_cast<RandomOp>(copy))
+      placeDraw(random, op->getResult(0));
   }
 
   void accumulate(const Accumulator &accumulator);
 
 private:
+  template <typename OpType> void placeDraw(OpType draw, Value original);
+  Value readFirstSample(Location location, Phase phase);
   void provide(Value value, Operation *user);
   void redirect(Operation *copy);
 
@@ -123,6 +130,11 @@ private:
 };
 } // namespace
 
+static Value createCount(OpBuilder &builder, CountOp op, int64_t batches) {
+  auto type = cast<RankedTensorType>(op.getType());
+  return createSplat(builder, op.getLoc(), type, static_cast<double>(op.getCount() * batches));
+}
+
 static Value createSplat(OpBuilder &builder, Location location, RankedTensorType type,
                          double number) {
   Type element = type.getElementType();
@@ -133,9 +145,40 @@ static Value createSplat(OpBuilder &builder, Location location, RankedTensorType
                                    DenseElementsAttr::get(type, Attribute(value)));
 }
 
-static Value createCount(OpBuilder &builder, CountOp op, int64_t batches) {
-  auto type = cast<RankedTensorType>(op.getType());
-  return createSplat(builder, op.getLoc(), type, static_cast<double>(op.getCount() * batches));
+/// The number of the first sample of an iteration among all samples of the step, which the runtime
+/// writes with each batch.
+Value BodyBuilder::readFirstSample(Location location, Phase phase) {
+  constexpr StringLiteral name = "sample_offset";
+  auto module = repeat->getParentOfType<ModuleOp>();
+  auto variable = module.lookupSymbol<VariableOp>(name);
+  auto type = RankedTensorType::get({}, builder.getI64Type());
+  if (!variable) {
+    OpBuilder atStart(repeat->getParentOfType<func::FuncOp>());
+    variable = VariableOp::create(atStart, location, name, type, Role::Hyperparameter);
+    variable.setNamesAttr(builder.getStrArrayAttr({name}));
+  }
+  return LoopVariables::read(builder, location, variable, phase);
+}
+
+/// A draw for the samples of one iteration is that part of the draw for all of them.
+template <typename OpType> void BodyBuilder::placeDraw(OpType draw, Value original) {
+  std::optional<BatchDimension> samples = batch.getDimension(original);
+  if (!samples)
+    return;
+  SmallVector<int64_t> shape(cast<RankedTensorType>(original.getType()).getShape());
+  shape[samples->dim] *= count;
+  SmallVector<int64_t> strides = computeStrides(shape);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(draw);
+  Location location = draw.getLoc();
+  Phase phase = getPhase(draw);
+  Value sample = readFirstSample(location, phase);
+  Value perSample = createSplat(builder, location, cast<RankedTensorType>(sample.getType()),
+                                static_cast<double>(samples->inner * strides[samples->dim]));
+  auto first = arith::MulIOp::create(builder, location, sample, perSample);
+  setPhase(first, phase);
+  draw.getFirstMutable().assign(first.getResult());
+  draw.setStrides(strides);
 }
 
 /// Makes an operand of `user` known in the body: what depends on no sample is computed there, and

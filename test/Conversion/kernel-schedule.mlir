@@ -117,3 +117,42 @@ func.func @flat_again(%a: tensor<100x320xf32>) {
   }
   return
 }
+
+// What fills a kernel: zeros first, then updates in their order; points that never meet are the parallel loop.
+// CHECK-LABEL: kernel memopt_kernel_
+// CHECK-NEXT: stage rows=1 distributes-nest
+// CHECK-NEXT: nest 3200/64
+// CHECK-NEXT: result 0
+// CHECK-NEXT: stage scatter tokens 7 points 100 columns 16/16
+func.func @scatter(%g: tensor<100x7x16xf32>, %i: tensor<100x7x1xi64>) {
+  %0 = memopt.kernel (%u = %g : tensor<100x7x16xf32>, %j = %i : tensor<100x7x1xi64>) -> tensor<100x2x16xf32> {
+    %z = arith.constant dense<0.0> : tensor<100x2x16xf32>
+    %r = memopt.scatter %z, %u, %j {kind = #memopt.scatter<add>, indexed = array<i64: 1>, positions = array<i64: 0, 2>}
+      : (tensor<100x2x16xf32>, tensor<100x7x16xf32>, tensor<100x7x1xi64>) -> tensor<100x2x16xf32>
+    memopt.yield %r : tensor<100x2x16xf32>
+  }
+  return
+}
+
+// An order keeps a heap in its result; a scan runs over lanes where the axis is not the last.
+// CHECK-LABEL: kernel memopt_kernel_
+// CHECK-NEXT: stage order first 5 of 1000 points 8
+// CHECK-LABEL: kernel memopt_kernel_
+// CHECK-NEXT: stage scan 1000 points 8
+// CHECK-LABEL: kernel memopt_kernel_
+// CHECK-NEXT: stage scan 8 columns 1000/32
+func.func @orders(%a: tensor<8x1000xf32>) {
+  %0 = memopt.kernel (%x = %a : tensor<8x1000xf32>) -> tensor<8x5xi64> {
+    %r = memopt.argsort %x {axis = 1 : i64, descending} : (tensor<8x1000xf32>) -> tensor<8x5xi64>
+    memopt.yield %r : tensor<8x5xi64>
+  }
+  %1 = memopt.kernel (%x = %a : tensor<8x1000xf32>) -> tensor<8x1000xf32> {
+    %r = memopt.logsumexp_scan %x {axis = 1 : i64} : (tensor<8x1000xf32>) -> tensor<8x1000xf32>
+    memopt.yield %r : tensor<8x1000xf32>
+  }
+  %2 = memopt.kernel (%x = %a : tensor<8x1000xf32>) -> tensor<8x1000xf32> {
+    %r = memopt.logsumexp_scan %x {axis = 0 : i64} : (tensor<8x1000xf32>) -> tensor<8x1000xf32>
+    memopt.yield %r : tensor<8x1000xf32>
+  }
+  return
+}

@@ -172,9 +172,9 @@ func.func @train_step(%g: tensor<1x2x6xf32>) -> tensor<f32> {
   // CHECK: %[[A:.*]] = memopt.read @a
   %a = memopt.read @a : tensor<1x2x6xf32>
   %p = memopt.avg_pool %a {kernel = array<i64: 2>, strides = array<i64: 2>, padding_low = array<i64: 0>, padding_high = array<i64: 0>, count_padding} : (tensor<1x2x6xf32>) -> tensor<1x2x3xf32>
-  %y = memopt.interpolate %p {scales = array<f64: 0.5>, linear} : (tensor<1x2x3xf32>) -> tensor<1x2x6xf32>
+  %y = memopt.interpolate %p {scales = array<f64: 0.5>, mode = #memopt.resampling<linear>} : (tensor<1x2x3xf32>) -> tensor<1x2x6xf32>
   %weighted = arith.mulf %y, %g : tensor<1x2x6xf32>
-  // CHECK: %[[DP:.*]] = memopt.interpolate_backward %[[G]] {linear, memopt.phase = #memopt.phase<backward>, scales = array<f64: 5.000000e-01>}
+  // CHECK: %[[DP:.*]] = memopt.interpolate_backward %[[G]] {memopt.phase = #memopt.phase<backward>, mode = #memopt.resampling<linear>, scales = array<f64: 5.000000e-01>}
   // CHECK-NEXT: %[[D:.*]] = memopt.avg_pool_backward %[[DP]] {count_padding,
   // CHECK-NEXT: memopt.gradient %[[D]], @a
   %loss = memopt.reduce %weighted {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1, 2>} : (tensor<1x2x6xf32>) -> tensor<f32>

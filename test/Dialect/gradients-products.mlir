@@ -167,3 +167,21 @@ func.func @train_step(%g: tensor<1x2x4x5xf32>, %v: tensor<1x1x4x5xf32>, %m: tens
   %loss = memopt.reduce %weighted {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1, 2, 3>} : (tensor<1x2x4x5xf32>) -> tensor<f32>
   return %loss : tensor<f32>
 }
+
+// -----
+
+// A mask of numbers that is trained has a gradient of its own shape, made with the others.
+
+memopt.variable @bias : tensor<1x2x4x1xf32> role <parameter> {trainable}
+// CHECK-LABEL: func.func @train_step
+func.func @train_step(%x: tensor<3x2x4x5xf32>) -> tensor<f32> {
+  // CHECK: %[[B:.*]] = memopt.read @bias
+  %b = memopt.read @bias : tensor<1x2x4x1xf32>
+  %y, %l = memopt.attention %x, %x, %x, %b {scale = 0.5 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>}
+    : (tensor<3x2x4x5xf32>, tensor<3x2x4x5xf32>, tensor<3x2x4x5xf32>, tensor<1x2x4x1xf32>)
+    -> (tensor<3x2x4x5xf32>, tensor<3x2x4xf32>)
+  // CHECK: %{{.*}}, %{{.*}}, %{{.*}}, %[[DB:.*]] = memopt.attention_backward %{{.*}}, %[[B]],
+  // CHECK: memopt.gradient %[[DB]], @bias
+  %loss = memopt.reduce %y {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1, 2, 3>} : (tensor<3x2x4x5xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}

@@ -141,3 +141,15 @@ func.func @f(%q: tensor<2x4x5x8xf32>, %k: tensor<2x2x7x8xf32>, %v: tensor<2x2x7x
        tensor<2x4x5x6xf32>) -> (tensor<2x4x5x6xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x6xf32>)
   return
 }
+
+// -----
+
+func.func @f(%q: tensor<2x4x5x8xf32>, %l: tensor<2x4x5xf32>, %m: tensor<1x4x5x5xi1>) {
+  // expected-error @+1 {{'memopt.attention_backward' op mask gradient has type 'tensor<1x4x5x5xf32>', expected that of a mask of numbers}}
+  %0:4 = memopt.attention_backward %q, %q, %q, %m, %q, %l, %q
+    {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 1, 1, 1>, scale = 1.0 : f64}
+    : (tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>, tensor<1x4x5x5xi1>, tensor<2x4x5x8xf32>,
+       tensor<2x4x5xf32>, tensor<2x4x5x8xf32>)
+    -> (tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>, tensor<1x4x5x5xf32>)
+  return
+}

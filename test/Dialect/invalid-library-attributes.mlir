@@ -79,3 +79,8 @@ module attributes {test.call = #memopt.attention<kind = forward, batch = 2, head
 
 // expected-error @+1 {{dropout must lie in [0, 1)}}
 module attributes {test.call = #memopt.attention<kind = forward, batch = 2, heads = 4, kv_heads = 4, query_length = 16, key_length = 16, head_dim = 8, value_dim = 8, scale = 0.5 : f64, q_strides = [512, 128, 8, 1], k_strides = [512, 128, 8, 1], v_strides = [512, 128, 8, 1], o_strides = [512, 128, 8, 1], dropout = 1.0 : f64, type = f32, accumulator = f32>} {}
+
+// -----
+
+// expected-error @+1 {{dmask_strides need a mask of f32 and kind = backward}}
+module attributes {test.call = #memopt.attention<kind = forward, batch = 2, heads = 4, kv_heads = 4, query_length = 16, key_length = 16, head_dim = 8, value_dim = 8, scale = 0.5 : f64, q_strides = [512, 128, 8, 1], k_strides = [512, 128, 8, 1], v_strides = [512, 128, 8, 1], o_strides = [512, 128, 8, 1], mask_type = f32, mask_strides = [0, 256, 16, 1], dmask_strides = [0, 256, 16, 1], type = f32, accumulator = f32>} {}

@@ -96,7 +96,7 @@ func.func @f(%x: tensor<2x3x8x8xf32>) {
 
 func.func @f(%x: tensor<2x3x8x8xf32>) {
   // expected-error @+1 {{'memopt.interpolate' op expects equal batch and channel dimensions, found 'tensor<2x3x8x8xf32>' and 'tensor<2x4x16x16xf32>'}}
-  %0 = memopt.interpolate %x {scales = array<f64: 0.5, 0.5>} : (tensor<2x3x8x8xf32>) -> tensor<2x4x16x16xf32>
+  %0 = memopt.interpolate %x {scales = array<f64: 0.5, 0.5>, mode = #memopt.resampling<nearest>} : (tensor<2x3x8x8xf32>) -> tensor<2x4x16x16xf32>
   return
 }
 
@@ -104,7 +104,7 @@ func.func @f(%x: tensor<2x3x8x8xf32>) {
 
 func.func @f(%x: tensor<2x3x8x8xf32>) {
   // expected-error @+1 {{'memopt.interpolate' op expects one scale for each of the 2 spatial dimensions, found 1}}
-  %0 = memopt.interpolate %x {scales = array<f64: 0.5>} : (tensor<2x3x8x8xf32>) -> tensor<2x3x16x16xf32>
+  %0 = memopt.interpolate %x {scales = array<f64: 0.5>, mode = #memopt.resampling<nearest>} : (tensor<2x3x8x8xf32>) -> tensor<2x3x16x16xf32>
   return
 }
 
@@ -112,7 +112,7 @@ func.func @f(%x: tensor<2x3x8x8xf32>) {
 
 func.func @f(%x: tensor<2x3x8x8xf32>) {
   // expected-error @+1 {{'memopt.interpolate' op expects equal element types, found 'f32' and 'f64'}}
-  %0 = memopt.interpolate %x {scales = array<f64: 0.5, 0.5>} : (tensor<2x3x8x8xf32>) -> tensor<2x3x16x16xf64>
+  %0 = memopt.interpolate %x {scales = array<f64: 0.5, 0.5>, mode = #memopt.resampling<nearest>} : (tensor<2x3x8x8xf32>) -> tensor<2x3x16x16xf64>
   return
 }
 
@@ -120,6 +120,14 @@ func.func @f(%x: tensor<2x3x8x8xf32>) {
 
 func.func @f(%x: tensor<2x3x16x16xf32>) {
   // expected-error @+1 {{'memopt.interpolate_backward' op expects equal batch and channel dimensions, found 'tensor<1x3x8x8xf32>' and 'tensor<2x3x16x16xf32>'}}
-  %0 = memopt.interpolate_backward %x {scales = array<f64: 0.5, 0.5>} : (tensor<2x3x16x16xf32>) -> tensor<1x3x8x8xf32>
+  %0 = memopt.interpolate_backward %x {scales = array<f64: 0.5, 0.5>, mode = #memopt.resampling<nearest>} : (tensor<2x3x16x16xf32>) -> tensor<1x3x8x8xf32>
+  return
+}
+
+// -----
+
+func.func @interpolate(%x: tensor<2x3x8x8xf32>) {
+  // expected-error @+1 {{'memopt.interpolate' op expects scales of at least 0, found -1}}
+  %0 = memopt.interpolate %x {scales = array<f64: 0.5, -1.0>, mode = #memopt.resampling<area>} : (tensor<2x3x8x8xf32>) -> tensor<2x3x16x16xf32>
   return
 }

@@ -175,3 +175,11 @@ func.func @embedding_backward(%g: tensor<4x8xf32>, %ids: tensor<4xi64>) {
   %0 = memopt.embedding_backward %g, %ids : (tensor<4x8xf32>, tensor<4xi64>) -> tensor<16x9xf32>
   return
 }
+
+// -----
+
+func.func @reverse(%x: tensor<2x3xf32>) {
+  // expected-error @+1 {{'memopt.reverse' op reverses dimension 1, expected distinct ones below 2}}
+  %0 = memopt.reverse %x {dimensions = array<i64: 1, 1>} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  return
+}

@@ -18,6 +18,22 @@ func.func @mask(%seed: tensor<1xi64>, %step: tensor<i64>) {
 
 // -----
 
+func.func @random(%seed: tensor<i64>, %step: tensor<2xi64>) {
+  // expected-error @+1 {{'memopt.random' op expects a scalar tensor, found 'tensor<2xi64>'}}
+  %0 = memopt.random %seed, %step {distribution = #memopt.distribution<uniform>, id = 0 : i64} : (tensor<i64>, tensor<2xi64>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @random(%seed: tensor<i64>, %step: tensor<i64>) {
+  // expected-error @+1 {{result #0 must be statically shaped tensor of 32-bit float or 64-bit float values and at most 2^48 elements, but got 'tensor<4xbf16>'}}
+  %0 = memopt.random %seed, %step {distribution = #memopt.distribution<uniform>, id = 0 : i64} : (tensor<i64>, tensor<i64>) -> tensor<4xbf16>
+  return
+}
+
+// -----
+
 func.func @missing(%p: tensor<4xf32>, %m: tensor<4xf32>, %lr: tensor<f64>, %step: tensor<i64>) {
   // expected-error @+1 {{'memopt.optimizer_step' op names 1 parts of state, takes 1 and gives 0, which must agree in number and types}}
   %0 = memopt.optimizer_step %p, %p, %lr, %step, %m {optimizer = "sgd", state = ["momentum"], settings = {}}

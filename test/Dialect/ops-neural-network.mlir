@@ -132,11 +132,11 @@ func.func @pools(%x: tensor<2x3x8x8xf32>) {
   // CHECK: memopt.avg_pool_backward %[[A]] {{.*}} : (tensor<2x3x4x4xf32>) -> tensor<2x3x8x8xf32>
   %avg_back = memopt.avg_pool_backward %avg {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>,
     padding_low = array<i64: 0, 0>, padding_high = array<i64: 0, 0>} : (tensor<2x3x4x4xf32>) -> tensor<2x3x8x8xf32>
-  // CHECK: %[[I:.*]] = memopt.interpolate %{{.*}} {align_corners, linear, scales = array<f64: 5.000000e-01, 5.000000e-01>} : (tensor<2x3x8x8xf32>) -> tensor<2x3x16x16xf32>
-  %up = memopt.interpolate %x {scales = array<f64: 0.5, 0.5>, linear, align_corners}
+  // CHECK: %[[I:.*]] = memopt.interpolate %{{.*}} {align_corners, mode = #memopt.resampling<linear>, scales = array<f64: 5.000000e-01, 5.000000e-01>} : (tensor<2x3x8x8xf32>) -> tensor<2x3x16x16xf32>
+  %up = memopt.interpolate %x {scales = array<f64: 0.5, 0.5>, mode = #memopt.resampling<linear>, align_corners}
     : (tensor<2x3x8x8xf32>) -> tensor<2x3x16x16xf32>
-  // CHECK: memopt.interpolate_backward %[[I]] {scales = array<f64: 5.000000e-01, 5.000000e-01>} : (tensor<2x3x16x16xf32>) -> tensor<2x3x8x8xf32>
-  %up_back = memopt.interpolate_backward %up {scales = array<f64: 0.5, 0.5>}
+  // CHECK: memopt.interpolate_backward %[[I]] {mode = #memopt.resampling<nearest>, scales = array<f64: 5.000000e-01, 5.000000e-01>} : (tensor<2x3x16x16xf32>) -> tensor<2x3x8x8xf32>
+  %up_back = memopt.interpolate_backward %up {scales = array<f64: 0.5, 0.5>, mode = #memopt.resampling<nearest>}
     : (tensor<2x3x16x16xf32>) -> tensor<2x3x8x8xf32>
   return
 }

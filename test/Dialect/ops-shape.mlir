@@ -20,6 +20,8 @@ func.func @shapes(%row: tensor<8xf32>, %table: tensor<256x8xf32>, %ids: tensor<4
   %min = memopt.reduce %ids {kind = #memopt.reduce<min>, dimensions = array<i64>} : (tensor<4x16xi64>) -> tensor<4x16xi64>
   // CHECK: memopt.pad %[[B]] {high = array<i64: 0, 2>, low = array<i64: 1, 0>} : (tensor<4x8xf32>) -> tensor<5x10xf32>
   %pad = memopt.pad %b {low = array<i64: 1, 0>, high = array<i64: 0, 2>} : (tensor<4x8xf32>) -> tensor<5x10xf32>
+  // CHECK: memopt.reverse %[[B]] {dimensions = array<i64: 1>} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %reversed = memopt.reverse %b {dimensions = array<i64: 1>} : (tensor<4x8xf32>) -> tensor<4x8xf32>
   // CHECK: memopt.iota {dimension = 1 : i64} : () -> tensor<4x8xi64>
   %iota = memopt.iota {dimension = 1 : i64} : () -> tensor<4x8xi64>
   // CHECK: memopt.embedding %{{.*}}, %{{.*}} : (tensor<256x8xf32>, tensor<4x16xi64>) -> tensor<4x16x8xf32>

@@ -9,6 +9,9 @@ func.func @training(%p: tensor<4x8xf32>, %g: tensor<4x8xf32>, %m: tensor<4x8xf32
   // CHECK: memopt.dropout_mask %{{.*}}, %{{.*}} {id = 3 : i64, probability = 1.000000e-01 : f64} : (tensor<i64>, tensor<i64>) -> tensor<4x8xi1>
   %mask = memopt.dropout_mask %seed, %step {probability = 0.1 : f64, id = 3 : i64}
     : (tensor<i64>, tensor<i64>) -> tensor<4x8xi1>
+  // CHECK: memopt.random %{{.*}}, %{{.*}} {distribution = #memopt.distribution<normal>, id = 4 : i64} : (tensor<i64>, tensor<i64>) -> tensor<4x8xf32>
+  %noise = memopt.random %seed, %step {distribution = #memopt.distribution<normal>, id = 4 : i64}
+    : (tensor<i64>, tensor<i64>) -> tensor<4x8xf32>
   // State comes and goes by name; an optimizer may have none.
   // CHECK: memopt.optimizer_step %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} {optimizer = "sgd", settings = {weight_decay = 1.000000e-04 : f64}, state = []} : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<f64>, tensor<i64>) -> tensor<4x8xf32>
   %plain = memopt.optimizer_step %p, %g, %lr, %step {optimizer = "sgd", state = [], settings = {weight_decay = 1.0e-4 : f64}}

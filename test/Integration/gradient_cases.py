@@ -283,6 +283,19 @@ def attention_cases():
                    f"%r0, %lse = memopt.attention {operands} {{{attributes}scale = 0.7 : f64, {segments}}} : ({types}) -> "
                    f"({tensor_type(result)}, {tensor_type(logsumexp)})", [result],
                    [Integers(mask, 0, 2, "i1")] if mask else [])
+    yield from trained_mask_cases()
+
+
+def trained_mask_cases():
+    """A mask of numbers has a gradient, summed over what shares it."""
+    for name, heads, groups, mask, attributes in [
+            ("whole", 2, 2, (2, 2, 3, 4), ""), ("positions", 4, 2, (1, 4, 3, 4), ""),
+            ("keys", 2, 2, (2, 1, 1, 4), "causal, "), ("queries", 2, 1, (1, 1, 3, 1), "")]:
+        result, logsumexp = (2, heads, 3, 5), (2, heads, 3)
+        yield Case(f"attention_trained_{name}", [(2, heads, 3, 3), (2, groups, 4, 3), (2, groups, 4, 5), mask],
+                   f"%r0, %lse = memopt.attention $p0, $p1, $p2, $p3 {{{attributes}scale = 0.7 : f64, "
+                   "operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>} : ($t0, $t1, $t2, $t3) -> "
+                   f"({tensor_type(result)}, {tensor_type(logsumexp)})", [result])
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -375,18 +388,104 @@ def pool_cases():
 
 
 def interpolate_cases():
-    for name, source, target, linear, corners in [
-            ("nearest_up", (2, 3), (4, 6), False, False), ("nearest_odd", (3, 4), (5, 7), False, False),
-            ("nearest_down", (5, 6), (2, 3), False, False), ("linear_up", (2, 3), (4, 6), True, False),
-            ("linear_down", (5, 6), (3, 4), True, False), ("linear_corners", (3, 4), (5, 7), True, True)]:
+    for name, source, target, mode, corners in [
+            ("nearest_up", (2, 3), (4, 6), "nearest", False), ("nearest_odd", (3, 4), (5, 7), "nearest", False),
+            ("nearest_down", (5, 6), (2, 3), "nearest", False), ("nearest_exact", (5, 3), (2, 7), "nearest_exact", False),
+            ("linear_up", (2, 3), (4, 6), "linear", False), ("linear_down", (5, 6), (3, 4), "linear", False),
+            ("linear_corners", (3, 4), (5, 7), "linear", True), ("cubic_up", (3, 4), (7, 8), "cubic", False),
+            ("cubic_down", (7, 6), (3, 4), "cubic", False), ("cubic_corners", (4, 5), (6, 3), "cubic", True),
+            ("area", (7, 9), (3, 4), "area", False), ("area_up", (3, 2), (5, 5), "area", False),
+            ("linear_antialias", (9, 8), (3, 5), "linear_antialias", False),
+            ("cubic_antialias", (9, 8), (4, 11), "cubic_antialias", False)]:
         scales = [(a - 1) / (b - 1) if corners else a / b for a, b in zip(source, target)]
-        flags = ", linear" * linear + ", align_corners" * corners
         yield Case(f"interpolate_{name}", [(2, 2) + source],
-                   f"%r0 = memopt.interpolate $p0 {{scales = array<f64: {', '.join(map(repr, scales))}>{flags}}} : ($t0) -> "
-                   f"{tensor_type((2, 2) + target)}", [(2, 2) + target])
+                   f"%r0 = memopt.interpolate $p0 {{scales = array<f64: {', '.join(map(repr, scales))}>, mode = "
+                   f"#memopt.resampling<{mode}>{', align_corners' * corners}}} : ($t0) -> {tensor_type((2, 2) + target)}",
+                   [(2, 2) + target])
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Indices
+# ----------------------------------------------------------------------------------------------------------
+
+def known(values):
+    """A constant and its type."""
+    shape = numpy.shape(values)
+    return f"arith.constant dense<{numpy.array(values).tolist()}> : {tensor_type(shape, 'i64')}", tensor_type(shape, "i64")
+
+
+def gather_cases():
+    def gather(name, source, result, index, indexed, positions, low, high):
+        yield Case(f"gather_{name}", [source],
+                   f"%r0 = memopt.gather $p0, $i0 {{indexed = {array(indexed)}, positions = {array(positions)}}} : "
+                   f"($t0, $u0) -> {tensor_type(result)}", [result], [Integers(index, low, high)])
+    # Rows; elements of the last dimension, which lanes run over; elements of the first, shorter than the source.
+    yield from gather("rows", (5, 20), (2, 4, 20), (2, 4, 1), [0], [2], 0, 5)
+    yield from gather("columns", (3, 20), (3, 7), (3, 7), [1], [0], 0, 20)
+    yield from gather("along_rows", (4, 21), (6, 19), (6, 19), [0], [1], 0, 4)
+    yield from gather("middle", (2, 5, 3), (2, 4, 3), (1, 4, 1), [1], [0, 2], 0, 5)
+    yield from gather("scalar", (6,), (), (), [0], [], 0, 6)
+    yield Case("gather_pairs", [(4, 5, 3)],
+               f"%r0 = memopt.gather $p0, $i0, $i1 {{indexed = {array([0, 1])}, positions = {array([2])}}} : "
+               f"($t0, $u0, $u1) -> {tensor_type((2, 6, 3))}", [(2, 6, 3)], [Integers((2, 6, 1), 0, 4), Integers((1, 6, 1), 0, 5)])
+    # Known indices that name no element twice have a gather as their gradient, and not all elements need one.
+    for name, source, result, indices, indexed, positions in [
+            ("permutation", (4, 3), (4, 3), [[2], [0], [3], [1]], [0], [1]),
+            ("some", (3, 6), (3, 2), [[5, 2]], [1], [0]), ("turned", (5, 2), (2, 3), [[4, 0, 1]], [0], [0])]:
+        constant, kind = known(indices)
+        yield Case(f"gather_known_{name}", [source],
+                   f"%k = {constant}\n  %r0 = memopt.gather $p0, %k {{indexed = {array(indexed)}, positions = {array(positions)}}}"
+                   f" : ($t0, {kind}) -> {tensor_type(result)}", [result])
+
+
+def scatter_cases():
+    places = [("rows", (5, 20), (2, 4, 20), (2, 4, 1), [0], [2], 5), ("columns", (3, 20), (3, 7), (3, 7), [1], [0], 20),
+              ("along_rows", (4, 21), (6, 19), (6, 19), [0], [1], 4), ("flat", (9,), (3, 5), (3, 5), [0], [], 9)]
+    for name, target, updates, index, indexed, positions, high in places:
+        for kind in ["add", "mul", "max", "min"]:
+            yield Case(f"scatter_{kind}_{name}", [target, updates],
+                       f"%r0 = memopt.scatter $p0, $p1, $i0 {{kind = #memopt.scatter<{kind}>, indexed = {array(indexed)}, "
+                       f"positions = {array(positions)}}} : ($t0, $t1, $u0) -> $t0", [target], [Integers(index, 0, high)])
+    # Of several updates of one element the last stays, the others have a gradient all the same: so each has its own.
+    constant, kind = known([[3, 0, 1], [1, 4, 2]])
+    yield Case("scatter_set", [(2, 5), (2, 3)],
+               f"%k = {constant}\n  %r0 = memopt.scatter $p0, $p1, %k {{kind = #memopt.scatter<set>, indexed = {array([1])}, "
+               f"positions = {array([0])}}} : ($t0, $t1, {kind}) -> $t0", [(2, 5)])
+
+
+def scan_cases():
+    for axis, shape in [(0, (6, 19)), (1, (3, 7)), (1, (2, 5, 3)), (0, (1, 3))]:
+        for reverse in ["", ", reverse"]:
+            name = f"{axis}_{'x'.join(map(str, shape))}{'_reverse' if reverse else ''}"
+            yield Case(f"linear_scan_{name}", [shape, shape],
+                       f"%r0 = memopt.linear_scan $p0, $p1 {{axis = {axis} : i64, initial = 0.7 : f64{reverse}}} : ($t0, $t1) -> $t0",
+                       [shape])
+            yield Case(f"logsumexp_scan_{name}", [shape],
+                       f"%g = memopt.logsumexp_scan $p0 {{axis = {axis} : i64{reverse}}} : ($t0) -> $t0\n"
+                       "  %r0 = arith.mulf %g, $p0 : $t0", [shape])
+    shape = (3, 6)
+    yield Case("running_sum", [shape], "%one = arith.constant dense<1.0> : $t0\n"
+               "  %r0 = memopt.linear_scan %one, $p0 {axis = 1 : i64} : ($t0, $t0) -> $t0", [shape])
+    yield Case("running_product", [shape], "%zero_term = arith.constant dense<0.0> : $t0\n"
+               "  %r0 = memopt.linear_scan $p0, %zero_term {axis = 1 : i64, initial = 1.0 : f64} : ($t0, $t0) -> $t0", [shape])
+
+
+def order_cases():
+    yield Case("reverse", [(3, 5)], "%r0 = memopt.reverse $p0 {dimensions = array<i64: 1>} : ($t0) -> $t0", [(3, 5)])
+    yield Case("reverse_all", [(3, 20)], "%r0 = memopt.reverse $p0 {dimensions = array<i64: 0, 1>} : ($t0) -> $t0", [(3, 20)])
+    yield Case("topk", [(3, 9)],
+               f"%o = memopt.argsort $p0 {{axis = 1 : i64, descending}} : ($t0) -> {tensor_type((3, 4), 'i64')}\n"
+               f"  %r0 = memopt.gather $p0, %o {{indexed = {array([1])}, positions = {array([0])}}} : ($t0, {tensor_type((3, 4), 'i64')})"
+               f" -> {tensor_type((3, 4))}", [(3, 4)])
+    yield Case("custom_gradient", [(3, 5)],  # the formula is the derivative of the square
+               "%y = arith.mulf $p0, $p0 : $t0\n"
+               "  %g = memopt.incoming_gradient %y {result_number = 0 : i64} : ($t0) -> $t0\n"
+               "  %x2 = arith.addf $p0, $p0 : $t0\n  %d = arith.mulf %g, %x2 : $t0\n"
+               "  %r0 = memopt.custom_gradient %y, %g, $p0, %d {operandSegmentSizes = array<i32: 1, 1, 1, 1>} : "
+               "($t0, $t0, $t0, $t0) -> $t0", [(3, 5)])
 
 
 def all_cases():
-    families = [elementwise_cases, shape_cases, matmul_cases, convolution_cases, attention_cases, norm_cases,
-                loss_cases, pool_cases, interpolate_cases]
+    families = [elementwise_cases, shape_cases, gather_cases, scatter_cases, scan_cases, order_cases, matmul_cases,
+                convolution_cases, attention_cases, norm_cases, loss_cases, pool_cases, interpolate_cases]
     return [case for family in families for case in family()]

@@ -22,6 +22,8 @@ import tempfile
 
 import numpy as np
 
+from irregular_cases import irregular_cases
+
 ELEMENTS = {np.dtype("f4"): "f32", np.dtype("f8"): "f64", np.dtype("i8"): "i64", np.dtype("i4"): "i32", np.dtype("i1"): "i8",
             np.dtype("?"): "i1"}
 NAMES = {"f32": "F32", "f64": "F64", "i64": "I64", "i32": "I32", "i8": "I8", "i1": "BOOL"}
@@ -82,6 +84,7 @@ class Case:
 # ----------------------------------------------------------------------------------------------------
 
 def philox(element, step, identity, seed):
+    """The four words of Philox4x32-10."""
     counter = [element & 0xFFFFFFFF, element >> 32, step & 0xFFFFFFFF, identity]
     keys = [seed & 0xFFFFFFFF, seed >> 32]
     for _ in range(10):
@@ -89,7 +92,7 @@ def philox(element, step, identity, seed):
         counter = [(second >> 32) ^ counter[1] ^ keys[0], second & 0xFFFFFFFF,
                    (first >> 32) ^ counter[3] ^ keys[1], first & 0xFFFFFFFF]
         keys = [(keys[0] + 0x9E3779B9) & 0xFFFFFFFF, (keys[1] + 0xBB67AE85) & 0xFFFFFFFF]
-    return counter[0]
+    return counter
 
 
 def windows(size, out, kernel, stride, low, dilation):
@@ -157,7 +160,7 @@ def all_cases():
 
     seed, step = np.array(0x123456789ABCDEF, "i8"), np.array(5, "i8")
     for shape, probability in (((4, 33), 0.25), ((7,), 0.0), ((70,), 0.9)):
-        bits = np.array([philox(i, 5, 3, int(seed)) for i in range(int(np.prod(shape)))]).reshape(shape)
+        bits = np.array([philox(i, 5, 3, int(seed))[0] for i in range(int(np.prod(shape)))]).reshape(shape)
         yield Case(f"dropout_mask_{probability}", [seed, step],
                    f"%r0 = memopt.dropout_mask %a0, %a1 {{probability = {probability} : f64, id = 3 : i64}} : ($a0, $a1) -> $r0",
                    [bits >= probability * 2**32])
@@ -185,10 +188,10 @@ def all_cases():
     for align in (False, True):
         scales = [(5 - 1) / (9 - 1), (6 - 1) / (8 - 1)] if align else [5 / 9, 6 / 8]
         yield Case(f"bilinear_{'aligned' if align else 'centres'}", [x],
-                   f"%r0 = memopt.interpolate %a0 {{scales = array<f64: {scales[0]!r}, {scales[1]!r}>, linear"
+                   f"%r0 = memopt.interpolate %a0 {{scales = array<f64: {scales[0]!r}, {scales[1]!r}>, mode = #memopt.resampling<linear>"
                    f"{', align_corners' if align else ''}}} : ($a0) -> $r0", [bilinear(x, (9, 8), align).astype("f4")])
     rows, columns = [int(i * 5 / 10) for i in range(10)], [int(i * 6 / 3) for i in range(3)]
-    yield Case("nearest", [x], "%r0 = memopt.interpolate %a0 {scales = array<f64: 0.5, 2.0>} : ($a0) -> $r0",
+    yield Case("nearest", [x], "%r0 = memopt.interpolate %a0 {scales = array<f64: 0.5, 2.0>, mode = #memopt.resampling<nearest>} : ($a0) -> $r0",
                [x[:, :, rows][:, :, :, columns]])
 
     x, scale, offset = values(16, 6, 9, 10) + 3, values(6), values(6)
@@ -239,6 +242,8 @@ def all_cases():
         yield Case("activations", [x], "%r0 = memopt.relu %a0 : $a0\n%r1 = memopt.sigmoid %a0 : $a0\n%r2 = memopt.softplus %a0 : $a0",
                    [np.where(x <= 0, np.float32(0), x), (1 / (1 + np.exp(-x.astype("f8")))).astype("f4"),
                     np.logaddexp(0, x.astype("f8")).astype("f4")])
+    for fields in irregular_cases(random, philox):
+        yield Case(*fields)
     table, rows = values(9, 20), random.integers(0, 9, (3, 4))
     yield Case("embedding", [table, rows], "%r0 = memopt.embedding %a0, %a1 : ($a0, $a1) -> $r0", [table[rows]])
 

@@ -10,6 +10,19 @@ func.func @embedding(%tokens: tensor<4x8xi64>, %table: tensor<256x16xf32>) -> te
 
 // -----
 
+// An index tensor of a gather or scatter names elements of the dimension that it indexes.
+// CHECK-LABEL: func.func @places
+// CHECK-SAME: tensor<4x3xi64> {memopt.valid_range = {max = 6 : i64, min = 0 : i64, reason = "elements of a gather in net.pick"}}
+// CHECK-SAME: tensor<4x1xi64> {memopt.valid_range = {max = 8 : i64, min = 0 : i64, reason = "elements of a scatter in net.put"}}
+func.func @places(%i: tensor<4x3xi64>, %j: tensor<4x1xi64>, %x: tensor<4x7xf32>, %y: tensor<9x3xf32>) -> tensor<9x3xf32> {
+  %0 = memopt.gather %x, %i {indexed = array<i64: 1>, positions = array<i64: 0>} : (tensor<4x7xf32>, tensor<4x3xi64>) -> tensor<4x3xf32> loc("net.pick")
+  %1 = memopt.scatter %y, %0, %j {kind = #memopt.scatter<add>, indexed = array<i64: 0>, positions = array<i64: 1>}
+    : (tensor<9x3xf32>, tensor<4x3xf32>, tensor<4x1xi64>) -> tensor<9x3xf32> loc("net.put")
+  return %1 : tensor<9x3xf32>
+}
+
+// -----
+
 // Labels reach a cross entropy of 10 classes through a reshape; -100 does not count and is fine, too.
 // CHECK-LABEL: func.func @classes
 // CHECK-SAME: memopt.valid_range = {ignore = -100 : i64, max = 9 : i64, min = 0 : i64, reason = "classes of a cross entropy"}

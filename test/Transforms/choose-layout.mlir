@@ -69,7 +69,7 @@ func.func @attributes(%g: tensor<2x8x8x4xf32>, %w: tensor<4x4x1x1xf32>, %s: tens
   %4, %taps = memopt.max_pool %3 {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, padding_low = array<i64: 0, 0>,
     padding_high = array<i64: 0, 0>, dilations = array<i64: 1, 1>} : (tensor<2x4x8x8xf32>) -> (tensor<2x4x4x4xf32>, tensor<2x4x4x4xi8>)
   // CHECK: memopt.interpolate {{.*}}layout = #memopt.layout<channels_last>{{.*}} -> tensor<2x8x8x4xf32>
-  %5 = memopt.interpolate %4 {scales = array<f64: 0.5, 0.5>} : (tensor<2x4x4x4xf32>) -> tensor<2x4x8x8xf32>
+  %5 = memopt.interpolate %4 {scales = array<f64: 0.5, 0.5>, mode = #memopt.resampling<nearest>} : (tensor<2x4x4x4xf32>) -> tensor<2x4x8x8xf32>
   // CHECK: tensor.concat dim(3) {{.*}} -> tensor<2x8x8x8xf32>
   %6 = tensor.concat dim(1) %5, %3 : (tensor<2x4x8x8xf32>, tensor<2x4x8x8xf32>) -> tensor<2x8x8x8xf32>
   // CHECK: tensor.extract_slice {{.*}}[0, 0, 1, 2] [2, 8, 7, 6] [1, 1, 1, 1]

@@ -80,6 +80,23 @@ func.func @attention(%q: tensor<2x8x64xf32>, %k: tensor<2x8x64xf32>, %v: tensor<
 
 // -----
 
+// The gradient of a trained mask is stored packed and summed over what shares the mask.
+
+// CHECK-LABEL: @trained_mask
+// CHECK: memopt.library_call {{.*}}kind = backward{{.*}}mask_type = f32, mask_strides = [0, 64, 8, 0], dmask_strides = [0, 8, 1, 0]
+// CHECK-SAME: -> ({{.*}}, tensor<1x4x8x1xf32>)
+func.func @trained_mask(%x: tensor<2x4x8x16xf32>, %l: tensor<2x4x8xf32>, %wide: tensor<1x4x8x8xf32>) -> tensor<1x4x8x1xf32> {
+  %m = tensor.extract_slice %wide[0, 0, 0, 0] [1, 4, 8, 1] [1, 1, 1, 1] : tensor<1x4x8x8xf32> to tensor<1x4x8x1xf32>
+  %0:4 = memopt.attention_backward %x, %x, %x, %m, %x, %l, %x
+    {scale = 0.25 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 1, 1, 1>}
+    : (tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<1x4x8x1xf32>, tensor<2x4x8x16xf32>,
+       tensor<2x4x8xf32>, tensor<2x4x8x16xf32>)
+    -> (tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<1x4x8x1xf32>)
+  return %0#3 : tensor<1x4x8x1xf32>
+}
+
+// -----
+
 // Convolutions want packed operands: a padded input is stored first.
 
 // CHECK-LABEL: @convolution

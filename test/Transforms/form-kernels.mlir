@@ -132,6 +132,24 @@ func.func @embedding_backward(%g: tensor<6x4xf32>, %i: tensor<6xi64>) -> tensor<
 
 // -----
 
+// It reads through views: a tensor of zeros, and updates that are one number everywhere, are never buffers.
+
+// CHECK-LABEL: @scatter
+// CHECK: memopt.kernel (%{{.*}} = %{{.*}} : tensor<f32>, %[[I:.*]] = %{{.*}} : tensor<6x1xi64>)
+// CHECK-NEXT: %[[ZEROS:.*]] = arith.constant
+// CHECK-NEXT: %[[U:.*]] = memopt.broadcast
+// CHECK-NEXT: memopt.scatter %[[ZEROS]], %[[U]], %[[I]]
+// CHECK-NEXT: memopt.yield
+func.func @scatter(%g: tensor<f32>, %i: tensor<6x1xi64>) -> tensor<10x4xf32> {
+  %zeros = arith.constant dense<0.0> : tensor<10x4xf32>
+  %u = memopt.broadcast %g {dimensions = array<i64>} : (tensor<f32>) -> tensor<6x4xf32>
+  %0 = memopt.scatter %zeros, %u, %i {kind = #memopt.scatter<add>, indexed = array<i64: 0>, positions = array<i64: 1>}
+    : (tensor<10x4xf32>, tensor<6x4xf32>, tensor<6x1xi64>) -> tensor<10x4xf32>
+  return %0 : tensor<10x4xf32>
+}
+
+// -----
+
 // A scalar that several kernels read is a kernel of its own. As part of one of them it would keep the others waiting for
 // what that reads: every update for the last gradient.
 

@@ -110,3 +110,49 @@ func.func @reshaped(%x: tensor<64x64xf32>) -> tensor<4096xf32> {
   }
   return %0 : tensor<4096xf32>
 }
+
+// -----
+
+// A scatter changes some elements of its input, in place: 64 * 64 * 4 bytes, 256 of updates and 8 of an index.
+
+// CHECK: memopt.planned = #memopt.planned<arena_bytes = [16648, 0, 0]
+// CHECK-LABEL: @scatter
+func.func @scatter(%x: tensor<64x64xf32>, %u: tensor<1x64xf32>, %i: tensor<1x1xi64>) -> tensor<64x64xf32> {
+  %0 = memopt.kernel (%in = %x : tensor<64x64xf32>, %updates = %u : tensor<1x64xf32>, %at = %i : tensor<1x1xi64>) -> tensor<64x64xf32> {
+    %y = memopt.scatter %in, %updates, %at {kind = #memopt.scatter<set>, indexed = array<i64: 0>, positions = array<i64: 1>}
+      : (tensor<64x64xf32>, tensor<1x64xf32>, tensor<1x1xi64>) -> tensor<64x64xf32>
+    memopt.yield %y : tensor<64x64xf32>
+  }
+  return %0 : tensor<64x64xf32>
+}
+
+// -----
+
+// Not where the updates are read from it while it is written.
+
+// CHECK: memopt.planned = #memopt.planned<arena_bytes = [32776, 0, 0]
+// CHECK-LABEL: @scatter_onto_itself
+func.func @scatter_onto_itself(%x: tensor<64x64xf32>, %i: tensor<1x1xi64>) -> tensor<64x64xf32> {
+  %0 = memopt.kernel (%in = %x : tensor<64x64xf32>, %at = %i : tensor<1x1xi64>) -> tensor<64x64xf32> {
+    %row = tensor.extract_slice %in[3, 0] [1, 64] [1, 1] : tensor<64x64xf32> to tensor<1x64xf32>
+    %y = memopt.scatter %in, %row, %at {kind = #memopt.scatter<add>, indexed = array<i64: 0>, positions = array<i64: 1>}
+      : (tensor<64x64xf32>, tensor<1x64xf32>, tensor<1x1xi64>) -> tensor<64x64xf32>
+    memopt.yield %y : tensor<64x64xf32>
+  }
+  return %0 : tensor<64x64xf32>
+}
+
+// -----
+
+// Nor is a scan written over what it reads, even of one element: its loop is not an element's.
+
+// CHECK: memopt.planned = #memopt.planned<arena_bytes = [68, 0, 0]
+// CHECK-LABEL: @scan_of_one
+func.func @scan_of_one(%x: tensor<1xf32>) -> tensor<1xf32> {
+  %0 = memopt.kernel (%in = %x : tensor<1xf32>) -> tensor<1xf32> {
+    %ones = arith.constant dense<1.0> : tensor<1xf32>
+    %y = memopt.linear_scan %ones, %in {axis = 0 : i64} : (tensor<1xf32>, tensor<1xf32>) -> tensor<1xf32>
+    memopt.yield %y : tensor<1xf32>
+  }
+  return %0 : tensor<1xf32>
+}

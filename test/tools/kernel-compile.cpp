@@ -35,8 +35,11 @@ using namespace mlir;
 using namespace mlir::memopt;
 namespace cl = llvm::cl;
 
-/// @name(step, pointers...) { @kernel(step, pointers...) }
-static void addExport(ModuleOp program, StringRef name, StringRef kernel, unsigned count) {
+/// @name(step, pointers...) { @kernel(step, pointers...) }, with addresses of elements where the
+/// kernel wants them.
+static void addExport(ModuleOp program, StringRef name, KernelOp kernel,
+                      const KernelFunction &callee) {
+  unsigned count = 1 + kernel.getNumOperands() + kernel.getNumResults();
   OpBuilder builder = OpBuilder::atBlockEnd(program.getBody());
   Location location = program.getLoc();
   SmallVector<Type> pointers(count, LLVM::LLVMPointerType::get(program.getContext()));
@@ -45,7 +48,15 @@ static void addExport(ModuleOp program, StringRef name, StringRef kernel, unsign
                                            LLVM::LLVMFunctionType::get(none, pointers));
   Block *entry = function.addEntryBlock(builder);
   builder.setInsertionPointToStart(entry);
-  LLVM::CallOp::create(builder, location, TypeRange{}, kernel, entry->getArguments());
+  SmallVector<Value> addresses(entry->getArguments());
+  for (auto [address, operand, element] : llvm::zip(MutableArrayRef(addresses).drop_front(),
+                                                    kernel.getInputs(), callee.operandOffsets)) {
+    auto type = cast<RankedTensorType>(operand.getType());
+    int64_t bytes = element * (getTensorBytes(type) / type.getNumElements());
+    address = LLVM::GEPOp::create(builder, location, address.getType(), builder.getI8Type(),
+                                  address, ArrayRef<LLVM::GEPArg>{int32_t(bytes)});
+  }
+  LLVM::CallOp::create(builder, location, TypeRange{}, callee.symbol, addresses);
   LLVM::ReturnOp::create(builder, location, ValueRange{});
 }
 
@@ -94,13 +105,12 @@ int main(int argc, char **argv) {
   for (auto function : source->getOps<func::FuncOp>()) {
     auto buffers = function->getAttrOfType<DenseI64ArrayAttr>("test.result_buffers");
     for (auto [number, kernel] : llvm::enumerate(function.getOps<KernelOp>())) {
-      FailureOr<std::string> symbol =
+      FailureOr<KernelFunction> callee =
           lowering.lower(kernel, buffers ? buffers.asArrayRef() : ArrayRef<int64_t>());
-      if (failed(symbol))
+      if (failed(callee))
         return 1;
       std::string name = function.getName().str();
-      addExport(*program, number ? name + "_" + std::to_string(number) : name, *symbol,
-                1 + kernel->getNumOperands() + kernel->getNumResults());
+      addExport(*program, number ? name + "_" + std::to_string(number) : name, kernel, *callee);
     }
   }
   if (timing)

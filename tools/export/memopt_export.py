@@ -17,6 +17,9 @@ same model in evaluation mode. Then
 trains it; the entries of `batch` name the program's inputs, so the file holds `step0.image`, `step0.label`,
 `step1.image` and so on. Shapes are fixed by the example batch; its values do not matter.
 
+What the model says about its gradients is kept: `torch.no_grad()`, `detach`, and the backward formulas of
+`torch.autograd.Function`s (memopt_gradients.py). Hooks, autocast and parameters that forward writes are refused.
+
 Needs PyTorch 2.9 or newer (older ones write weights as pickles, which memopt never executes). Everything that
 torch.export can trace works, as far as memopt has the operators; it lists those it lacks, with their modules.
 """
@@ -30,6 +33,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import nn
+
+import memopt_gradients
 
 __all__ = ["TrainingStep", "export", "export_program", "save"]
 
@@ -65,21 +70,43 @@ class TrainingStep(nn.Module):
         return (loss, prediction) if self.return_prediction and torch.is_tensor(prediction) else loss
 
 
+def set_mode(step: nn.Module, training: bool) -> None:
+    """Evaluation is for all modules. Training is for those that are in training mode, so that a backbone which was put
+    in evaluation by hand stays so; if even the model is not, as after loading, nobody chose, and all are.
+    """
+    model = step.net if isinstance(step, TrainingStep) else step
+    if not training or not model.training:
+        step.train(training)
+
+
 def export_program(step: nn.Module, batch: Mapping[str, torch.Tensor], training: bool) -> torch.export.ExportedProgram:
-    """Traces one step at the functional level, which keeps layers whole; the module's mode is put back after."""
+    """Traces one step at the functional level, which keeps layers whole; the module's mode is put back after.
+
+    Raises `memopt_gradients.Refused` where the program would not train as the module does.
+    """
+    memopt_gradients.check_module(step)
     was_training = [(module, module.training) for module in step.modules()]
-    step.train(training)
+    set_mode(step, training)
     try:
-        return torch.export.export(step, (), dict(batch)).run_decompositions({})
+        with memopt_gradients.watched_gradients():
+            program = torch.export.export(step, (), dict(batch), strict=False)
+        memopt_gradients.check_program(program)
+        memopt_gradients.keep_stopped_gradients(program)
+        program = program.run_decompositions({})
+        memopt_gradients.check_program(program)
+        return program
     finally:
         for module, mode in was_training:
             module.training = mode
 
 
-def save(program: torch.export.ExportedProgram, path: str | pathlib.Path, weights: bool = True) -> None:
+def save(program: torch.export.ExportedProgram, path: str | pathlib.Path, weights: bool = True,
+         training: bool = True) -> None:
     """Writes the archive without what memopt has no use for: example inputs and paths of this machine.
 
-    With `weights=False` tensors keep their shapes and lose their bytes; `memopt-run --init=random` supplies them.
+    With `weights=False` tensors keep their shapes and lose their bytes; `memopt-run --init=random` supplies them. A
+    program that was traced in evaluation mode is marked, so that evaluating it runs it as it was written:
+    `F.dropout(x, training=True)` drops.
     """
     for node in program.graph_module.graph.nodes:
         for key in ("stack_trace", "from_node", "source_fn_stack"):
@@ -94,6 +121,9 @@ def save(program: torch.export.ExportedProgram, path: str | pathlib.Path, weight
                     continue
                 dropped = not weights and "/data/weights/weight_" in name
                 out.writestr(zipfile.ZipInfo(name), b"" if dropped else source.read(name))
+            if not training:
+                root = next(name for name in source.namelist() if name.endswith("/archive_format"))
+                out.writestr(zipfile.ZipInfo(root.removesuffix("archive_format") + "extra/memopt_mode"), b"eval")
 
 
 def export(model: nn.Module, loss: Callable | None, batch: Mapping[str, torch.Tensor], path: str | pathlib.Path,
@@ -105,5 +135,5 @@ def export(model: nn.Module, loss: Callable | None, batch: Mapping[str, torch.Te
     paths = []
     for mode in ("train", "eval"):
         paths.append(stem.with_name(f"{stem.name}.{mode}.pt2"))
-        save(export_program(step, batch, training=mode == "train"), paths[-1], weights)
+        save(export_program(step, batch, training=mode == "train"), paths[-1], weights, training=mode == "train")
     return paths[0], paths[1]

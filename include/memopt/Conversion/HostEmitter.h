@@ -17,6 +17,7 @@
 
 #include "memopt-runtime/ProgramInterface.h"
 #include "memopt/Analysis/KernelGraph.h"
+#include "memopt/Conversion/KernelLowering.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Builders.h"
@@ -26,8 +27,8 @@
 
 namespace mlir::memopt {
 
-/// The symbol of the function that runs a kernel.
-using KernelSymbolFn = llvm::function_ref<FailureOr<std::string>(KernelOp kernel)>;
+/// Gives the function, in the module under construction, that runs `kernel`.
+using KernelFunctionFn = llvm::function_ref<FailureOr<KernelFunction>(KernelOp kernel)>;
 
 struct HostOptions {
   /// Report each instruction to the runtime before it runs, which timelines, saved gradients and
@@ -37,7 +38,7 @@ struct HostOptions {
 
 class HostEmitter {
 public:
-  HostEmitter(func::FuncOp step, ModuleOp program, KernelSymbolFn kernelSymbol,
+  HostEmitter(func::FuncOp step, ModuleOp program, KernelFunctionFn lowerKernel,
               const HostOptions &options);
 
   /// The whole function, `memopt_program_step`.
@@ -62,13 +63,16 @@ public:
   FailureOr<Value> createAddress(Value tensor);
   /// Operands, results, workspaces, in this order; tokens have none.
   FailureOr<SmallVector<Value>> createAddresses(InstructionOpInterface instruction);
+  /// From the addresses of tensors, in place, to those of elements in them.
+  void moveToElements(MutableArrayRef<Value> addresses, ValueRange tensors,
+                      ArrayRef<int64_t> elements);
   /// Puts pointers side by side for a call; they are good until the next such list.
   Value createPointerList(ArrayRef<Value> pointers);
 
   /// Calls the function at `field` of the runtime's table with the session and `arguments`, and
   /// leaves the step when it does not answer 0.
   void callRuntime(size_t field, ArrayRef<Value> arguments);
-  /// Calls the generated function of a kernel.
+  /// Calls the generated function of a kernel with the addresses of its operands and results.
   LogicalResult callKernel(KernelOp kernel, ArrayRef<Value> buffers);
 
   /// Emits `body` inside of a loop over [0, count), with the iteration's number as i64.
@@ -85,7 +89,7 @@ private:
 
   func::FuncOp step;
   ModuleOp program;
-  KernelSymbolFn kernelSymbol;
+  KernelFunctionFn lowerKernel;
   const HostOptions &options;
   KernelGraph graph;
   OpBuilder builder;

@@ -17,8 +17,8 @@ namespace mlir::memopt {
 /// Adds the entry points of a package's program (ProgramInterface.h) to `program`: a version and
 /// the step, which runs the instructions of the planned step in order. Fails with a diagnostic when
 /// something has no offset or does not say how it is emitted.
-LogicalResult buildHostProgram(const StepModel &step, ModuleOp program, KernelSymbolFn kernelSymbol,
-                               const HostOptions &options = {});
+LogicalResult buildHostProgram(const StepModel &step, ModuleOp program,
+                               KernelFunctionFn lowerKernel, const HostOptions &options = {});
 
 /// Lets the dialect's instructions emit themselves.
 void registerHostInstructions(DialectRegistry &registry);

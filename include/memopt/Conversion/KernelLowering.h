@@ -35,6 +35,14 @@ struct KernelOptions {
   raw_ostream *scheduleOutput = nullptr;
 };
 
+/// The function that runs a kernel.
+struct KernelFunction {
+  std::string symbol;
+  /// For each operand the element whose address it takes: 0, or where the part that it reads
+  /// begins.
+  SmallVector<int64_t> operandOffsets;
+};
+
 /// Adds kernels to a module under construction. Kernels with equal bodies and equal sharing of
 /// buffers become one function.
 class KernelLowering {
@@ -43,15 +51,17 @@ public:
   /// scf; emitSharedObject takes them from there.
   KernelLowering(ModuleOp program, const KernelOptions &options);
 
-  /// The symbol of the function that runs `kernel`. `resultBuffers[i]` is the number of the operand
+  /// The function that runs `kernel`. `resultBuffers[i]` is the number of the operand
   /// whose buffer result i takes, or -1; an empty list means that none does. Fails with a
   /// diagnostic when an op is not one that kernels compute, or when a result would overwrite what
   /// is still read.
-  FailureOr<std::string> lower(KernelOp kernel, ArrayRef<int64_t> resultBuffers = {});
+  FailureOr<KernelFunction> lower(KernelOp kernel, ArrayRef<int64_t> resultBuffers = {});
 
   unsigned getNumFunctions() const { return symbols.size(); }
 
 private:
+  FailureOr<std::string> lowerBody(KernelOp kernel, ArrayRef<int64_t> aliases);
+
   ModuleOp program;
   KernelOptions options;
   llvm::StringMap<std::string> symbols;

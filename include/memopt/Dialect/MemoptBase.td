@@ -34,6 +34,9 @@ class Memopt_PureOp<string mnemonic, list<Trait> traits = []>
 class Memopt_GraphOp<string mnemonic, list<Trait> traits = []>
     : Memopt_PureOp<mnemonic, [Memopt_Differentiable, Memopt_Batch] # traits>;
 
+/// Code generation has loops of its own for it; it is the only op of its kernel that computes, and
+/// reads through views.
+def Memopt_FillsKernel : NativeOpTrait<"FillsKernel"> { let cppNamespace = "::mlir::OpTrait"; }
 /// A library computes it: form-library-calls makes it one call.
 def Memopt_ComputedByLibrary : NativeOpTrait<"ComputedByLibrary"> {
   let cppNamespace = "::mlir::OpTrait";

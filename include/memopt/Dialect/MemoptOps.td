@@ -12,6 +12,8 @@
 include "memopt/Dialect/MemoptBase.td"
 include "memopt/Dialect/StateOps.td"
 include "memopt/Dialect/ShapeOps.td"
+include "memopt/Dialect/GradientOps.td"
+include "memopt/Dialect/IndexingOps.td"
 include "memopt/Dialect/NeuralNetworkOps.td"
 include "memopt/Dialect/TrainingOps.td"
 include "memopt/Dialect/KernelOps.td"

@@ -94,14 +94,18 @@ def Memopt_AttentionOp : Memopt_GraphOp<"attention",
 
 def Memopt_AttentionBackwardOp : Memopt_PureOp<"attention_backward",
     [AttrSizedOperandSegments, Memopt_ComputedByLibrary, Memopt_ReadsStrides]> {
-  let summary = "Gradients of query, key and value";
+  let summary = "Gradients of query, key and value, and of a mask that is added";
+  let description = [{
+    `mask_gradient` has the mask's shape: the gradient of the scores, summed over what the mask was repeated over,
+    batch by batch. Like the others it is made from tiles of scores, which are never held as a whole.
+  }];
   let arguments = (ins Memopt_FloatTensor:$query, Memopt_FloatTensor:$key, Memopt_FloatTensor:$value,
     Optional<Memopt_Tensor>:$mask, Optional<Memopt_IntTensor>:$seed, Optional<Memopt_IntTensor>:$step,
     Memopt_FloatTensor:$output, Memopt_FloatTensor:$logsumexp, Memopt_FloatTensor:$gradient,
     F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
     DefaultValuedAttr<I64Attr, "0">:$id);
   let results = (outs Memopt_FloatTensor:$query_gradient, Memopt_FloatTensor:$key_gradient,
-    Memopt_FloatTensor:$value_gradient);
+    Memopt_FloatTensor:$value_gradient, Optional<Memopt_FloatTensor>:$mask_gradient);
   let hasVerifier = 1;
 }
 
@@ -275,13 +279,23 @@ def Memopt_AvgPoolBackwardOp : Memopt_PoolBase<"avg_pool_backward"> {
 }
 
 def Memopt_InterpolateOp : Memopt_GraphOp<"interpolate"> {
-  let summary = "Resizes spatial dimensions by nearest or (bi)linear interpolation";
+  let summary = "Resizes spatial dimensions";
   let description = [{
-    `input` [N, C, spatial...] or channels last. `scales[i]` is the source step per result element in spatial dimension i, as
-    PyTorch computes it. `linear` chooses interpolation between neighbours, with `align_corners`' meaning
-    as in PyTorch.
+    `input` [N, C, spatial...] or channels last. `scales[i]` is the source step per result element in spatial
+    dimension i, as PyTorch computes it; `align_corners` has PyTorch's meaning. Element i of a dimension is, by `mode`:
+
+    - `nearest`: the element at floor(i s); `nearest_exact`: at floor((i + 1/2) s)
+    - `linear`: between two elements; `cubic`: of four, by the cubic convolution of Keys (1981) with a = -3/4
+    - `area`: the mean of elements floor(i n / m) to ceil((i + 1) n / m) - 1 of n, for m elements (adaptive pooling)
+    - `linear_antialias`, `cubic_antialias` (a = -1/2): a weighted mean of all elements that the kernel, stretched
+      by the step, reaches
+
+    A dimension's weights are known at compile time, so the gradient is the same kind of sum.
+
+    Example: `%y = memopt.interpolate %x {scales = array<f64: 0.5, 0.5>, mode = #memopt.resampling<linear>} : (tensor<2x3x4x4xf32>) -> tensor<2x3x8x8xf32>`
   }];
-  let arguments = (ins Memopt_FloatTensor:$input, DenseF64ArrayAttr:$scales, UnitAttr:$linear, UnitAttr:$align_corners,
+  let arguments = (ins Memopt_FloatTensor:$input, DenseF64ArrayAttr:$scales, Memopt_ResamplingAttr:$mode,
+    UnitAttr:$align_corners,
     DefaultValuedAttr<Memopt_LayoutAttr, "::mlir::memopt::Layout::ChannelsFirst">:$layout);
   let results = (outs Memopt_FloatTensor:$result);
   let hasVerifier = 1;
@@ -289,7 +303,8 @@ def Memopt_InterpolateOp : Memopt_GraphOp<"interpolate"> {
 
 def Memopt_InterpolateBackwardOp : Memopt_PureOp<"interpolate_backward"> {
   let summary = "Gradient of an interpolation's input";
-  let arguments = (ins Memopt_FloatTensor:$gradient, DenseF64ArrayAttr:$scales, UnitAttr:$linear, UnitAttr:$align_corners,
+  let arguments = (ins Memopt_FloatTensor:$gradient, DenseF64ArrayAttr:$scales, Memopt_ResamplingAttr:$mode,
+    UnitAttr:$align_corners,
     DefaultValuedAttr<Memopt_LayoutAttr, "::mlir::memopt::Layout::ChannelsFirst">:$layout);
   let results = (outs Memopt_FloatTensor:$result);
   let hasVerifier = 1;

@@ -64,6 +64,16 @@ def Memopt_PadOp : Memopt_GraphOp<"pad"> {
   let hasVerifier = 1;
 }
 
+def Memopt_ReverseOp : Memopt_GraphOp<"reverse", [SameOperandsAndResultType]> {
+  let summary = "Turns the order of elements around along dimensions";
+  let description = [{
+    Example: `%1 = memopt.reverse %0 {dimensions = array<i64: 1>} : (tensor<2x3xf32>) -> tensor<2x3xf32>`
+  }];
+  let arguments = (ins Memopt_Tensor:$input, DenseI64ArrayAttr:$dimensions);
+  let results = (outs Memopt_Tensor:$result);
+  let hasVerifier = 1;
+}
+
 def Memopt_IotaOp : Memopt_PureOp<"iota"> {
   let summary = "Each element is its own index along one dimension";
   let arguments = (ins I64Attr:$dimension);
@@ -104,7 +114,7 @@ def Memopt_EmbeddingOp : Memopt_GraphOp<"embedding"> {
   let hasVerifier = 1;
 }
 
-def Memopt_EmbeddingBackwardOp : Memopt_PureOp<"embedding_backward"> {
+def Memopt_EmbeddingBackwardOp : Memopt_PureOp<"embedding_backward", [Memopt_FillsKernel]> {
   let summary = "Adds rows into a table of zeros";
   let description = [{
     `result[indices[i...], :] += gradient[i..., :]`, in the order of `i`, so that the bits are fixed.

@@ -15,15 +15,44 @@ def Memopt_DropoutMaskOp : Memopt_PureOp<"dropout_mask", [Memopt_Batch]> {
   let summary = "Random booleans, true with probability 1 - p";
   let description = [{
     Counter-based (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC'11): Philox4x32-10 with
-    key `seed`, counter (element index low, high, `step`, `id`); the first output word u gives
-    `u >= p * 2^32`. The same operands give the same bits wherever and whenever it runs, so a recomputed
+    key `seed`, counter (element number low, high, `step`, `id`); the first output word u gives
+    `u >= p * 2^32`. An element's number is its row-major index, unless the tensor is a part of a larger one:
+    then `first` is the number of its first element there and `strides` are those of the larger tensor, so that
+    the parts of a batch draw what the whole batch would. The same operands give the same bits wherever and whenever it runs, so a recomputed
     mask is identical and nothing is saved.
 
     Example: `%m = memopt.dropout_mask %seed, %step {probability = 0.1 : f64, id = 3 : i64} : (tensor<i64>, tensor<i64>) -> tensor<4x8xi1>`
   }];
-  let arguments = (ins Memopt_IntTensor:$seed, Memopt_IntTensor:$step, F64Attr:$probability, I64Attr:$id);
+  let arguments = (ins Memopt_IntTensor:$seed, Memopt_IntTensor:$step, Optional<Memopt_IntTensor>:$first,
+    F64Attr:$probability, I64Attr:$id, OptionalAttr<DenseI64ArrayAttr>:$strides);
   let results = (outs Memopt_BoolTensor:$result);
   let hasVerifier = 1;
+  let builders = [OpBuilder<(ins "::mlir::Type":$type, "::mlir::Value":$seed, "::mlir::Value":$step,
+    "::mlir::FloatAttr":$probability, "::mlir::IntegerAttr":$id), [{
+      build($_builder, $_state, type, seed, step, ::mlir::Value(), probability, id, ::mlir::DenseI64ArrayAttr());
+    }]>];
+}
+
+def Memopt_RandomOp : Memopt_PureOp<"random", [Memopt_Batch]> {
+  let summary = "Random numbers of a distribution";
+  let description = [{
+    Bits are those of `memopt.dropout_mask`'s generator, with the same key and counter; an element takes the
+    first two output words w0 and w1. `uniform` lies in [0, 1): the upper 24 bits of w0 in f32, 53 bits of both in
+    f64. `normal` has mean 0 and variance 1 (Box and Muller, A Note on the Generation of Random Normal Deviates,
+    1958): sqrt(-2 ln u) cos(2 pi v), u and v from w0 and w1. `exponential` has rate 1: -ln u. There u and v lie
+    inside of (0, 1): the middles of 2^23 equal parts (f64: 2^31), by the upper bits.
+    A recomputed draw is the same draw.
+
+    Example: `%n = memopt.random %seed, %step {distribution = #memopt.distribution<normal>, id = 3 : i64} : (tensor<i64>, tensor<i64>) -> tensor<4x8xf32>`
+  }];
+  let arguments = (ins Memopt_IntTensor:$seed, Memopt_IntTensor:$step, Optional<Memopt_IntTensor>:$first,
+    Memopt_DistributionAttr:$distribution, I64Attr:$id, OptionalAttr<DenseI64ArrayAttr>:$strides);
+  let results = (outs Memopt_TensorOf<[F32, F64]>:$result);
+  let hasVerifier = 1;
+  let builders = [OpBuilder<(ins "::mlir::Type":$type, "::mlir::Value":$seed, "::mlir::Value":$step,
+    "::mlir::memopt::Distribution":$distribution, "int64_t":$id), [{
+      build($_builder, $_state, type, seed, step, ::mlir::Value(), distribution, id, ::mlir::DenseI64ArrayAttr());
+    }]>];
 }
 
 def Memopt_OptimizerStepOp : Memopt_PureOp<"optimizer_step"> {

@@ -90,6 +90,7 @@ struct Node {
   std::string target;      ///< without "torch.ops."
   std::string modulePath;  ///< fully qualified, "" for the root module
   std::string moduleClass; ///< of that module, with its Python package; may be unknown
+  std::string caller;      ///< what the model's code called, as "method_descriptor.view"; "" if unknown
   std::vector<NamedArgument> inputs;
   std::vector<Argument> outputs;
 };
@@ -98,7 +99,8 @@ struct Graph {
   std::vector<Argument> inputs, outputs;
   std::vector<Node> nodes;
   llvm::StringMap<TensorMeta> tensors;
-  /// Tensors of an element type that we have no form for: an error only when one is used.
+  /// Tensors that we have no form for, with the reason (an element type, an unknown size): an error
+  /// only when one is used.
   llvm::StringMap<std::string> unsupportedTensors;
   llvm::StringMap<int64_t> symInts;
 };
@@ -123,6 +125,8 @@ struct ExportedProgram {
   std::vector<InputSpec> inputs;
   std::vector<OutputSpec> outputs;
   std::string torchVersion;
+  /// Traced in evaluation mode by a tool that says so (the member extra/memopt_mode).
+  bool tracedInEvaluation = false;
 };
 
 llvm::Expected<TensorMeta> parseTensorMeta(const JsonCursor &json);

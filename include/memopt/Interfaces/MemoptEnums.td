@@ -51,4 +51,18 @@ def Memopt_ConvolutionKind : Memopt_Enum<"ConvolutionKind", "which of a convolut
 def Memopt_AttentionKind : Memopt_Enum<"AttentionKind", "attention or its gradient", [
   I32EnumAttrCase<"Forward", 0, "forward">, I32EnumAttrCase<"Backward", 1, "backward">]>;
 
+def Memopt_Resampling : Memopt_Enum<"Resampling", "how a resized element is made", [
+  I32EnumAttrCase<"Nearest", 0, "nearest">, I32EnumAttrCase<"NearestExact", 1, "nearest_exact">,
+  I32EnumAttrCase<"Linear", 2, "linear">, I32EnumAttrCase<"Cubic", 3, "cubic">, I32EnumAttrCase<"Area", 4, "area">,
+  I32EnumAttrCase<"LinearAntialias", 5, "linear_antialias">,
+  I32EnumAttrCase<"CubicAntialias", 6, "cubic_antialias">]>;
+
+def Memopt_Distribution : Memopt_Enum<"Distribution", "of random numbers", [
+  I32EnumAttrCase<"Uniform", 0, "uniform">, I32EnumAttrCase<"Normal", 1, "normal">,
+  I32EnumAttrCase<"Exponential", 2, "exponential">]>;
+
+def Memopt_ScatterKind : Memopt_Enum<"ScatterKind", "what a scatter does with elements", [
+  I32EnumAttrCase<"Set", 0, "set">, I32EnumAttrCase<"Add", 1, "add">, I32EnumAttrCase<"Mul", 2, "mul">,
+  I32EnumAttrCase<"Max", 3, "max">, I32EnumAttrCase<"Min", 4, "min">]>;
+
 #endif // MEMOPT_INTERFACES_MEMOPTENUMS_TD

@@ -34,7 +34,14 @@ def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
       }],
       "::llvm::LogicalResult", "differentiate",
       (ins "::mlir::OpBuilder &":$builder, "::llvm::ArrayRef<::mlir::Value>":$resultGradients,
-           "::llvm::ArrayRef<bool>":$needed, "::llvm::MutableArrayRef<::mlir::Value>":$operandGradients)>
+           "::llvm::ArrayRef<bool>":$needed, "::llvm::MutableArrayRef<::mlir::Value>":$operandGradients)>,
+    InterfaceMethod<"Whether a gradient may flow to operand `operand`; autodiff looks behind no other.",
+      "bool", "passesGradient", (ins "unsigned":$operand), "", [{ return true; }]>,
+    InterfaceMethod<[{
+        Whether the op says something about gradients and computes nothing: its results are its first
+        operands, which take its place once the backward pass is there.
+      }],
+      "bool", "isGradientMark", (ins), "", [{ return false; }]>
   ];
 }
 

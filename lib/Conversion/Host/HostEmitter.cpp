@@ -19,9 +19,9 @@ using namespace mlir::memopt;
 
 #include "memopt/Conversion/HostInterfaces.cpp.inc"
 
-HostEmitter::HostEmitter(func::FuncOp step, ModuleOp program, KernelSymbolFn kernelSymbol,
+HostEmitter::HostEmitter(func::FuncOp step, ModuleOp program, KernelFunctionFn lowerKernel,
                          const HostOptions &options)
-    : step(step), program(program), kernelSymbol(kernelSymbol), options(options), graph(step),
+    : step(step), program(program), lowerKernel(lowerKernel), options(options), graph(step),
       builder(OpBuilder::atBlockEnd(program.getBody())), location(step.getLoc()),
       pointer(LLVM::LLVMPointerType::get(program.getContext())) {}
 
@@ -142,6 +142,15 @@ FailureOr<SmallVector<Value>> HostEmitter::createAddresses(InstructionOpInterfac
   return addresses;
 }
 
+void HostEmitter::moveToElements(MutableArrayRef<Value> addresses, ValueRange tensors,
+                                 ArrayRef<int64_t> elements) {
+  for (auto [address, tensor, element] : llvm::zip(addresses, tensors, elements))
+    if (element) {
+      auto type = cast<RankedTensorType>(tensor.getType());
+      address = createOffset(address, element * (getTensorBytes(type) / type.getNumElements()));
+    }
+}
+
 Value HostEmitter::createPointerList(ArrayRef<Value> pointers) {
   for (auto [index, address] : llvm::enumerate(pointers))
     LLVM::StoreOp::create(builder, location, address,
@@ -172,12 +181,14 @@ void HostEmitter::leaveUnlessZero(Value code) {
 }
 
 LogicalResult HostEmitter::callKernel(KernelOp kernel, ArrayRef<Value> buffers) {
-  FailureOr<std::string> symbol = kernelSymbol(kernel);
-  if (failed(symbol))
+  FailureOr<KernelFunction> function = lowerKernel(kernel);
+  if (failed(function))
     return failure();
   SmallVector<Value> arguments{frame};
   llvm::append_range(arguments, buffers);
-  LLVM::CallOp::create(builder, location, TypeRange{}, *symbol, arguments);
+  moveToElements(MutableArrayRef(arguments).drop_front(), kernel.getInputs(),
+                 function->operandOffsets);
+  LLVM::CallOp::create(builder, location, TypeRange{}, function->symbol, arguments);
   return success();
 }
 

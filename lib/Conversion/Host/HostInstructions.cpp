@@ -26,12 +26,7 @@ struct EmitLibraryCall : HostInstructionOpInterface::ExternalModel<EmitLibraryCa
     FailureOr<SmallVector<Value>> buffers = emitter.createAddresses(call);
     if (failed(buffers))
       return failure();
-    for (auto [operand, offset] : llvm::enumerate(call.getOperandOffsets()))
-      if (offset) {
-        auto type = cast<RankedTensorType>(call.getInputs()[operand].getType());
-        int64_t elementBytes = getTensorBytes(type) / type.getNumElements();
-        (*buffers)[operand] = emitter.createOffset((*buffers)[operand], offset * elementBytes);
-      }
+    emitter.moveToElements(*buffers, call.getInputs(), call.getOperandOffsets());
     if (call.getWorkspaces().empty())
       buffers->push_back(LLVM::ZeroOp::create(emitter.getBuilder(), emitter.getLocation(),
                                               emitter.getPointerType()));

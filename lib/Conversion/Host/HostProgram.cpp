@@ -14,10 +14,10 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 LogicalResult memopt::buildHostProgram(const StepModel &step, ModuleOp program,
-                                       KernelSymbolFn kernelSymbol, const HostOptions &options) {
+                                       KernelFunctionFn lowerKernel, const HostOptions &options) {
   OpBuilder builder = OpBuilder::atBlockEnd(program.getBody());
   LLVM::GlobalOp::create(builder, program.getLoc(), builder.getI32Type(), /*isConstant=*/true,
                          LLVM::Linkage::External, EntryPoints::kVersion,
                          builder.getI32IntegerAttr(MEMOPT_PROGRAM_INTERFACE_VERSION));
-  return HostEmitter(step.getFunction(), program, kernelSymbol, options).emitStep();
+  return HostEmitter(step.getFunction(), program, lowerKernel, options).emitStep();
 }

@@ -14,7 +14,9 @@
 // Where there are enough heads one task makes all three gradients of a head, tile of keys by tile
 // of keys, adding to dq in memory. Where there are few, tasks are tiles: one pass makes dk and dv,
 // another dq, and both make dS. Which way is taken follows from shapes only, and either sums in a
-// fixed order.
+// fixed order. The gradient of a mask that is added is dS, summed over the batches and heads that
+// share the mask: a pass of its own, whose tasks are tiles of the mask, so that no two add to one
+// place and dS is never held.
 
 #include "AttentionTiles.h"
 
@@ -55,12 +57,17 @@ struct Range {
   int64_t begin, count;
 };
 
+/// What is left of a tile of scores.
+struct Sizes {
+  int64_t queries, keys;
+};
+
 template <typename S, typename T> class AttentionBackward final : public LibraryCall {
 public:
   AttentionBackward(const AttentionDescriptor &descriptor, int threads)
       : d(descriptor), tiles(d), queryTiles(ceilDivide(d.queries, attentionTile)),
         keyTiles(ceilDivide(d.keys, attentionTile)), wholeHeads(d.batch * d.kvHeads >= enoughHeads),
-        slots(static_cast<int>(std::min<int64_t>(threads, mostTasks()))),
+        slots(static_cast<int>(std::min<int64_t>(threads, std::max(mostTasks(), maskTasks())))),
         slotBytes(Scratch(tiles, nullptr).cutter.bytes) {}
 
   int64_t workspaceBytes() const override { return slots * slotBytes; }
@@ -69,6 +76,16 @@ public:
   }
 
   Status run(void *const *buffers, ThreadPool &pool) override {
+    runHeads(buffers, pool);
+    if (d.maskGradient)
+      runMask(buffers, pool);
+    return Status::ok();
+  }
+
+private:
+  using Scratch = BackwardScratch<S, T>;
+
+  void runHeads(void *const *buffers, ThreadPool &pool) const {
     void *workspace = buffers[d.workspaceIndex()];
     int64_t kvHeads = d.batch * d.kvHeads;
     if (wholeHeads) {
@@ -77,7 +94,7 @@ public:
         for (int64_t tile = 0; tile < keyTiles; ++tile)
           runKeys(buffers, scratch, task, tile, /*withQueries=*/true);
       });
-      return Status::ok();
+      return;
     }
     // Under a causal mask the first keys and the last queries have most work: they go first.
     runTasks(pool, kvHeads * keyTiles, slots, slotBytes, workspace,
@@ -86,16 +103,78 @@ public:
                runKeys(buffers, scratch, task % kvHeads, task / kvHeads, /*withQueries=*/false);
              });
     int64_t heads = d.batch * d.heads;
-    runTasks(pool, heads * queryTiles, slots, slotBytes, workspace,
-             [&](int64_t task, char *memory) {
-               Scratch scratch(tiles, memory);
-               runQueries(buffers, scratch, task % heads, queryTiles - 1 - task / heads);
-             });
-    return Status::ok();
+    runTasks(pool, heads * queryTiles, slots, slotBytes, workspace, [&](int64_t task, char *memory) {
+      Scratch scratch(tiles, memory);
+      runQueries(buffers, scratch, task % heads, queryTiles - 1 - task / heads);
+    });
   }
 
-private:
-  using Scratch = BackwardScratch<S, T>;
+  /// Tiles of queries of the mask, for each of its batches and heads.
+  int64_t maskTasks() const {
+    std::array<int64_t, 4> extents = d.maskExtents();
+    return d.maskGradient ? extents[0] * extents[1] * (d.dMask[2] ? queryTiles : 1) : 0;
+  }
+
+  void runMask(void *const *buffers, ThreadPool &pool) const {
+    std::array<int64_t, 4> extents = d.maskExtents();
+    S *result = static_cast<S *>(buffers[d.outIndex() + 6]);
+    std::fill(result, result + extents[0] * extents[1] * extents[2] * extents[3], S(0));
+    runTasks(pool, maskTasks(), slots, slotBytes, buffers[d.workspaceIndex()],
+             [&](int64_t task, char *memory) {
+               Scratch scratch(tiles, memory);
+               int64_t batch = task % extents[0], head = task / extents[0] % extents[1];
+               addToMask(buffers, scratch, batch, head, task / (extents[0] * extents[1]));
+             });
+  }
+
+  /// Everything that shares this batch, head and tile of queries of the mask, in order.
+  void addToMask(void *const *buffers, Scratch &scratch, int64_t batch, int64_t head,
+                 int64_t tile) const {
+    auto last = [](int64_t stride, int64_t first, int64_t extent) {
+      return stride ? first + 1 : extent;
+    };
+    for (int64_t b = batch; b < last(d.dMask[0], batch, d.batch); ++b)
+      for (int64_t h = head; h < last(d.dMask[1], head, d.heads); ++h)
+        for (int64_t t = tile; t < last(d.dMask[2], tile, queryTiles); ++t)
+          addQueriesToMask(buffers, scratch, b, h, tileRange(t, d.queries));
+  }
+
+  void addQueriesToMask(void *const *buffers, Scratch &scratch, int64_t batch, int64_t head,
+                        const Range &queries) const {
+    packQueries(buffers, scratch, batch * d.heads + head, queries);
+    S *result =
+        static_cast<S *>(buffers[d.outIndex() + 6]) + batch * d.dMask[0] + head * d.dMask[1];
+    for (int64_t tile = 0; tile < keyTiles; ++tile) {
+      Range keys = tileRange(tile, d.keys);
+      if (!meet(queries, keys))
+        continue;
+      packKeys(buffers, scratch, batch * d.kvHeads + head / (d.heads / d.kvHeads), keys);
+      makeTile(buffers, scratch, batch * d.heads + head, queries, keys);
+      Sizes sizes = sumShared(scratch.scoreGradients, {queries.count, keys.count});
+      for (int64_t i = 0; i < sizes.queries; ++i)
+        for (int64_t j = 0; j < sizes.keys; ++j)
+          result[(queries.begin + i) * d.dMask[2] + (keys.begin + j) * d.dMask[3]] +=
+              static_cast<S>(scratch.scoreGradients[i * attentionTile + j]);
+    }
+  }
+
+  /// Sums a tile over the queries and the keys that share the mask: rounding then grows with the
+  /// number of tiles, not of scores. The sums are where the tile begins.
+  Sizes sumShared(T *tile, Sizes sizes) const {
+    if (d.dMask[2] == 0) {
+      for (int64_t i = 1; i < sizes.queries; ++i)
+        for (int64_t j = 0; j < sizes.keys; ++j)
+          tile[j] += tile[i * attentionTile + j];
+      sizes.queries = 1;
+    }
+    if (d.dMask[3] == 0) {
+      for (int64_t i = 0; i < sizes.queries; ++i)
+        for (int64_t j = 1; j < sizes.keys; ++j)
+          tile[i * attentionTile] += tile[i * attentionTile + j];
+      sizes.keys = 1;
+    }
+    return sizes;
+  }
 
   int64_t mostTasks() const {
     int64_t kvHeads = d.batch * d.kvHeads;

@@ -57,6 +57,25 @@ static void readDropout(DescriptorReader &reader, AttentionDescriptor &d) {
   reader.require(dropout.isOk(), dropout.takeStatus().getMessage());
 }
 
+/// Only numbers that are added have a gradient, of the elements' type; it fills its buffer.
+static void readMaskGradient(DescriptorReader &reader, const nlohmann::json &json,
+                             AttentionDescriptor &d) {
+  d.maskGradient = d.backward && json.contains("dmask_strides");
+  d.dMask = {};
+  if (!d.maskGradient)
+    return;
+  d.dMask = readStrides(reader, "dmask_strides");
+  MaskType expected = d.type == ElementType::F64 ? MaskType::F64 : MaskType::F32;
+  reader.require(d.mask == expected, "'dmask_strides' need a mask of the elements' type");
+  int64_t packed = 1;
+  const int64_t extents[] = {d.batch, d.heads, d.queries, d.keys};
+  for (int i = 3; i >= 0; --i)
+    if (d.dMask[i] != 0) {
+      reader.require(d.dMask[i] == packed, "'dmask_strides' must be those of a packed tensor");
+      packed *= extents[i];
+    }
+}
+
 StatusOr<AttentionDescriptor> AttentionDescriptor::parse(const nlohmann::json &json,
                                                          bool backward) {
   DescriptorReader reader(json, std::string("library call 'attention_") +
@@ -88,6 +107,7 @@ StatusOr<AttentionDescriptor> AttentionDescriptor::parse(const nlohmann::json &j
   } else {
     d.out = readResultStrides(reader, "o_strides", {d.batch, d.heads, d.queries, d.valueSize});
   }
+  readMaskGradient(reader, json, d);
   // Dropout numbers the scores, so they must be countable though they are never stored.
   reader.requireProduct("the scores", {d.batch, d.heads, d.queries, d.keys});
   reader.requireProduct("q", {d.batch, d.heads, d.queries, d.headSize});

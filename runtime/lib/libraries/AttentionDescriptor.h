@@ -33,6 +33,9 @@ struct AttentionDescriptor {
   double dropoutProbability;
   int64_t dropoutId;
   HeadStrides q, k, v, out, dOut, dq, dk, dv;
+  /// The gradient of a mask that is added, summed over what its strides of 0 repeat; packed.
+  bool maskGradient;
+  HeadStrides dMask; ///< [batch, heads, queries, keys]
 
   static StatusOr<AttentionDescriptor> parse(const nlohmann::json &descriptor, bool backward);
 
@@ -40,7 +43,12 @@ struct AttentionDescriptor {
   int maskIndex() const { return 3; }
   int seedIndex() const { return mask == MaskType::None ? 3 : 4; }
   int outIndex() const { return seedIndex() + (dropout ? 2 : 0); }
-  int workspaceIndex() const { return outIndex() + (backward ? 6 : 2); }
+  int workspaceIndex() const { return outIndex() + (backward ? 6 + maskGradient : 2); }
+  /// Extents of the mask's gradient, 1 where it is repeated.
+  std::array<int64_t, 4> maskExtents() const {
+    return {dMask[0] ? batch : 1, dMask[1] ? heads : 1, dMask[2] ? queries : 1,
+            dMask[3] ? keys : 1};
+  }
 };
 
 std::unique_ptr<LibraryCall> createAttentionForward(const AttentionDescriptor &descriptor,

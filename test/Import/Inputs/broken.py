@@ -149,6 +149,19 @@ def unknown_operators(model):
     model.op("custom.thing.default", ("c", "f32", [2, 4]), self_=y)
 
 
+def several_refusals(model):
+    y = Value("linear")
+    model.op("aten.nonzero.default", ("a", "i64", [5, 2]), "net.first", self_=y)
+    model.graph["tensor_values"]["a"]["sizes"][0] = {"as_expr": {"expr_str": "u0", "hint": None}}
+    b = model.op("aten.narrow.default", ("b", "f32", [9, 4]), "net.first", self_=y, dim=0, start=3, length=9)
+    model.op("aten.narrow.default", ("c", "f32", [9, 4]), "net.second", self_=y, dim=0, start=3, length=9)
+    model.op("aten.view_as_complex.default", ("d", "f32", [2, 2]), "net.second", self_=y)
+    model.graph["tensor_values"]["d"]["dtype"] = 10
+    model.op("aten.sum.dim_IntList", ("e", "f32", [4]), self_=b, dim=[7])
+    z = model.input("z", "f32", [3])
+    model.op("aten.mul.Tensor", ("f", "f32", [2, 4]), self_=y, other=z)
+
+
 def unknown_argument(model):
     node(model)["inputs"].append({"name": "mystery", "arg": {"as_int": 1}, "kind": 2})
 

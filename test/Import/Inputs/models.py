@@ -212,6 +212,59 @@ def detached_parameter():
     return finish(model, model.op("aten.add.Tensor", ("z", "f32", [2]), self_=y, other=w), [2])
 
 
+def aliased(caller=None):
+    model = Model()
+    w = model.parameter("w", [2])
+    y = model.op("aten.alias.default", ("y", "f32", [2]), "net.frozen", self_=w)
+    if caller:
+        model.graph["nodes"][-1]["metadata"]["torch_fn"] = caller
+    return finish(model, model.op("aten.add.Tensor", ("z", "f32", [2]), self_=y, other=w), [2])
+
+
+def aliased_by_detach():
+    return aliased("detach_1;method_descriptor.detach")
+
+
+def aliased_by_index():
+    return aliased("__getitem___1;wrapper_descriptor.__getitem__")
+
+
+def aliased_by_function():
+    return aliased("gumbel_softmax_1;function.gumbel_softmax")
+
+
+def custom_gradient():
+    model = Model()
+    w = model.parameter("w", [2])
+    y = model.op("aten.sign.default", ("y", "f32", [2]), self_=w)
+    g = model.op("memopt.incoming_gradient.default", ("g", "f32", [2]), value=y, result=0)
+    d = model.op("aten.neg.default", ("d", "f32", [2]), self_=g)
+    model.op("memopt.custom_gradient.default", [("z", "f32", [2])], values=[y], gradients=[g], inputs=[w],
+             input_gradients=[d])
+    return finish(model, Value("z"), [2])
+
+
+def alpha_dropout():
+    """As run_decompositions({}) takes nn.AlphaDropout(0.3) apart."""
+    model = Model()
+    x = model.input("x", "f32", [2, 3])
+
+    def op(target, name, self_, other):
+        return model.op(f"aten.{target}", (name, "f32", [2, 3]), self_=self_, other=other)
+    like = model.op("aten.empty_like.default", ("like", "f32", [2, 3]), self_=x)
+    drawn = model.op("aten.bernoulli.p", ("drawn", "f32", [2, 3]), self_=like, p=0.7)
+    lowered = op("mul.Scalar", "lowered", op("add.Scalar", "dropped", drawn, -1), 1.513640227123543)
+    offset = op("add.Scalar", "offset", lowered, 0.4540920681370629)
+    product = op("mul.Tensor", "product", x, op("mul.Scalar", "scaled", drawn, 0.8609526162463561))
+    return finish(model, op("add.Tensor", "y", product, offset), [2, 3])
+
+
+def dropout_in_evaluation():
+    model = dropout()
+    model.members["extra/memopt_mode"] = b"eval"
+    return model
+
+
 def dropout():
     model = Model()
     x = model.input("x", "f32", [2, 3])

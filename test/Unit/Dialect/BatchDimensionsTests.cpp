@@ -110,6 +110,18 @@ const char *kMask = "%r = memopt.dropout_mask %a0, %a1 {probability = 0.1 : f64,
 const char *kEmbedding =
     "%r = memopt.embedding %a0, %a1 : (tensor<5x3xf32>, tensor<2x4xi64>) -> tensor<2x4x3xf32>";
 
+const char *kGather =
+    "%r = memopt.gather %a0, %a1 {indexed = array<i64: 1>, positions = array<i64: 1>} "
+    ": (tensor<2x5xf32>, tensor<3x2xi64>) -> tensor<3x2xf32>";
+const char *kScatter = "%r = memopt.scatter %a0, %a1, %a2 {kind = #memopt.scatter<add>, "
+                       "indexed = array<i64: 1>, positions = array<i64: 0>} "
+                       ": (tensor<2x5xf32>, tensor<2x3xf32>, tensor<2x3xi64>) -> tensor<2x5xf32>";
+const char *kArgsort =
+    "%r = memopt.argsort %a0 {axis = 1 : i64} : (tensor<2x3xf32>) -> tensor<2x3xi64>";
+const char *kReverse =
+    "%r = memopt.reverse %a0 {dimensions = array<i64: 1>} : (tensor<2x3xf32>) -> tensor<2x3xf32>";
+const char *kStop = "%r = memopt.stop_gradient %a0 : (tensor<2x3xf32>) -> tensor<2x3xf32>";
+
 const char *k2x3 = "tensor<2x3xf32>", *k5x3 = "tensor<5x3xf32>", *k2x3x4 = "tensor<2x3x4xf32>",
            *k6x4 = "tensor<6x4xf32>";
 
@@ -117,6 +129,33 @@ INSTANTIATE_TEST_SUITE_P(
     Rules, BatchDimensions,
     ::testing::Values(
         Query{"Elementwise", kAdd, {k2x3, k2x3}, {0, 0}, {0}},
+        Query{"GatherAtAPosition", kGather, {"tensor<2x5xf32>", "tensor<3x2xi64>"}, {0, 1}, {1}},
+        Query{"GatherAlongSamples", kGather, {"tensor<2x5xf32>", "tensor<3x2xi64>"}, {1, -1}, {}},
+        Query{"GatherFromWhatAllShare",
+              kGather,
+              {"tensor<2x5xf32>", "tensor<3x2xi64>"},
+              {-1, 0},
+              {0}},
+        Query{"ScatterAtAPosition",
+              kScatter,
+              {"tensor<2x5xf32>", k2x3, "tensor<2x3xi64>"},
+              {0, 0, 0},
+              {0}},
+        Query{"ScatterIntoWhatAllShare",
+              kScatter,
+              {"tensor<2x5xf32>", k2x3, "tensor<2x3xi64>"},
+              {-1, 0, 0},
+              {0}},
+        Query{"ScatterMixesSamples",
+              kScatter,
+              {"tensor<2x5xf32>", k2x3, "tensor<2x3xi64>"},
+              {-1, 1, 1},
+              {}},
+        Query{"OrderOfEachSample", kArgsort, {k2x3}, {0}, {0}},
+        Query{"OrderAmongSamples", kArgsort, {k2x3}, {1}, {}},
+        Query{"ReverseInSamples", kReverse, {k2x3}, {0}, {0}},
+        Query{"ReverseSamples", kReverse, {k2x3}, {1}, {}},
+        Query{"StopGradient", kStop, {k2x3}, {0}, {0}},
         Query{"WithWhatAllSamplesShare", kAdd, {k2x3, k2x3}, {kNone, 1}, {1}},
         Query{"WithoutSamples", kAdd, {k2x3, k2x3}, {kNone, kNone}, {kNone}},
         Query{"DifferentDimensionsMix", kAdd, {k2x3, k2x3}, {0, 1}, {}},

@@ -8,6 +8,7 @@
 
 #include "LibraryCallTesting.h"
 #include "memopt-runtime/Philox.h"
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -28,6 +29,9 @@ struct Case {
   Mask mask = Mask::None;
   double dropout = -1; ///< negative: none
   bool fused = false;  ///< q, k and v are views of one [batch, tokens, 3, heads, features]
+  /// Which of batches, heads, queries and keys share a mask of numbers.
+  std::array<bool, 4> shares{true, false, true, false};
+  bool maskGradient = false;
 };
 
 constexpr int64_t seed = 0x123456789abcdef, step = 41, dropoutId = 7;
@@ -55,6 +59,76 @@ const Case cases[] = {
     {"dropout, causal, shared keys", 8, 4, 2, 110, 110, 16, 16, true, Mask::None, 0.1},
     {"everything dropped", 1, 2, 2, 10, 10, 16, 16, false, Mask::None, 1.0},
     {"dropout of nothing", 1, 2, 2, 10, 10, 16, 16, false, Mask::Boolean, 0.0},
+    {"trained mask",
+     2,
+     2,
+     2,
+     40,
+     120,
+     16,
+     16,
+     false,
+     Mask::Number,
+     -1,
+     false,
+     {false, false, false, false},
+     true},
+    {"trained positions",
+     5,
+     4,
+     4,
+     100,
+     110,
+     16,
+     16,
+     false,
+     Mask::Number,
+     -1,
+     false,
+     {true, false, false, false},
+     true},
+    {"trained keys, causal, shared keys",
+     3,
+     4,
+     2,
+     100,
+     100,
+     8,
+     8,
+     true,
+     Mask::Number,
+     -1,
+     false,
+     {false, true, true, false},
+     true},
+    {"trained queries, dropout",
+     2,
+     2,
+     2,
+     100,
+     30,
+     8,
+     8,
+     false,
+     Mask::Number,
+     0.25,
+     false,
+     {true, true, false, true},
+     true},
+    {"trained number",
+     2,
+     2,
+     2,
+     10,
+     130,
+     8,
+     8,
+     false,
+     Mask::Number,
+     -1,
+     false,
+     {true, true, true, true},
+     true},
 };
 
 /// Offsets and lengths of the operands, in elements; dimensions are [batch, heads, tokens,
@@ -85,8 +159,26 @@ bool masked(const Case &c, int64_t b, int64_t i, int64_t j) {
   // The first query of each batch entry sees nothing.
   return c.mask == Mask::Boolean && (i == 0 || (7 * i + 3 * j + b) % 5 == 0);
 }
-double bias(const Case &c, int64_t h, int64_t j) {
-  return c.mask == Mask::Number ? (j % 11 == 3 ? -infinity : 0.25 * double((h + j) % 3)) : 0;
+
+/// Strides of the mask of numbers over the scores.
+Strides biasStrides(const Case &c) {
+  Strides strides(4, 0);
+  int64_t stride = 1;
+  const int64_t extents[] = {c.batch, c.heads, c.queries, c.keys};
+  for (int dim = 3; dim >= 0; --dim)
+    if (!c.shares[dim] && extents[dim] > 1) {
+      strides[dim] = stride;
+      stride *= extents[dim];
+    }
+  return strides;
+}
+int64_t biasCount(const Case &c) {
+  return at(biasStrides(c), c.batch - 1, c.heads - 1, c.queries - 1, c.keys - 1) + 1;
+}
+/// The number at a place of the mask.
+double biasAt(int64_t place) { return place % 11 == 3 ? -infinity : 0.25 * double(place % 7 % 3); }
+double bias(const Case &c, int64_t b, int64_t h, int64_t i, int64_t j) {
+  return c.mask == Mask::Number ? biasAt(at(biasStrides(c), b, h, i, j)) : 0;
 }
 
 template <typename T> struct Data {
@@ -108,7 +200,7 @@ template <typename T> struct Data {
 
 /// Everything in double, with matrices of scores.
 struct Expected {
-  std::vector<double> out, lse, dq, dk, dv;
+  std::vector<double> out, lse, dq, dk, dv, dMask;
 };
 
 template <typename T> Expected attend(const Case &c, const Data<T> &data) {
@@ -119,6 +211,7 @@ template <typename T> Expected attend(const Case &c, const Data<T> &data) {
   e.dq.assign(data.q.size(), 0);
   e.dk.assign(data.k.size(), 0);
   e.dv.assign(data.v.size(), 0);
+  e.dMask.assign(biasCount(c), 0);
   uint64_t threshold = dropoutThreshold(std::max(c.dropout, 0.0));
   std::vector<double> p(c.keys), keep(c.keys), dp(c.keys);
   for (int64_t b = 0; b < c.batch; ++b)
@@ -130,7 +223,7 @@ template <typename T> Expected attend(const Case &c, const Data<T> &data) {
           p[j] = 0;
           for (int64_t f = 0; f < c.headSize; ++f)
             p[j] += double(data.q[at(l.q, b, h, i, f)]) * data.k[at(l.k, b, g, j, f)];
-          p[j] = p[j] * scaleOf(c) + bias(c, h, j);
+          p[j] = p[j] * scaleOf(c) + bias(c, b, h, i, j);
           if ((c.causal && j > i) || masked(c, b, i, j))
             p[j] = -infinity;
           maximum = std::max(maximum, p[j]);
@@ -155,6 +248,8 @@ template <typename T> Expected attend(const Case &c, const Data<T> &data) {
           }
           delta += p[j] * dp[j];
         }
+        for (int64_t j = 0; j < c.keys; ++j)
+          e.dMask[at(biasStrides(c), b, h, i, j)] += p[j] * (dp[j] - delta);
         for (int64_t j = 0; j < c.keys; ++j)
           for (int64_t f = 0; f < c.headSize; ++f) {
             double ds = p[j] * (dp[j] - delta) * scaleOf(c);
@@ -187,8 +282,8 @@ json describe(const Case &c, bool backward, const char *type, bool reference) {
                      {"reference", reference}};
   if (c.mask == Mask::Boolean) // [batch, 1, queries, keys]
     descriptor["mask"] = {{"dtype", "i1"}, {"strides", {c.queries * c.keys, 0, c.keys, 1}}};
-  if (c.mask == Mask::Number) // [1, heads, 1, keys]
-    descriptor["mask"] = {{"dtype", "f32"}, {"strides", {0, c.keys, 0, 1}}};
+  if (c.mask == Mask::Number)
+    descriptor["mask"] = {{"dtype", c.maskGradient ? type : "f32"}, {"strides", biasStrides(c)}};
   if (c.dropout >= 0)
     descriptor["dropout"] = {{"probability", c.dropout}, {"id", dropoutId}};
   if (backward) {
@@ -196,6 +291,8 @@ json describe(const Case &c, bool backward, const char *type, bool reference) {
     descriptor["dq_strides"] = l.q;
     descriptor["dk_strides"] = l.k;
     descriptor["dv_strides"] = l.v;
+    if (c.maskGradient)
+      descriptor["dmask_strides"] = biasStrides(c);
   }
   return descriptor;
 }
@@ -213,11 +310,11 @@ template <typename T> std::vector<Buffer> operands(const Case &c, const Data<T> 
     list.push_back(Buffer::of(mask));
   }
   if (c.mask == Mask::Number) {
-    std::vector<float> mask;
-    for (int64_t h = 0; h < c.heads; ++h)
-      for (int64_t j = 0; j < c.keys; ++j)
-        mask.push_back(static_cast<float>(bias(c, h, j)));
-    list.push_back(Buffer::of(mask));
+    std::vector<T> mask(biasCount(c));
+    for (size_t place = 0; place < mask.size(); ++place)
+      mask[place] = static_cast<T>(biasAt(place));
+    list.push_back(c.maskGradient ? Buffer::of(mask)
+                                  : Buffer::of(std::vector<float>(mask.begin(), mask.end())));
   }
   if (c.dropout >= 0) {
     list.push_back(Buffer::of(std::vector<int64_t>{seed}));
@@ -260,6 +357,8 @@ Results<T> runBoth(const Case &c, const char *type, bool reference, int threads)
   results.backward.push_back(Buffer::of(data.dOut));
   for (const auto *like : {&data.q, &data.k, &data.v})
     results.backward.push_back(Buffer::of(std::vector<T>(like->size(), T(0))));
+  if (c.maskGradient)
+    results.backward.push_back(Buffer::of(std::vector<T>(biasCount(c), T(9))));
   runCall(describe(c, true, type, reference), results.backward, 2, threads);
   return results;
 }
@@ -269,12 +368,14 @@ void check(const Case &c, const char *type, bool reference, double tolerance) {
   SCOPED_TRACE(std::string(c.name) + " " + type + (reference ? " reference" : ""));
   Expected expected = attend(c, Data<T>(c));
   Results<T> results = runBoth<T>(c, type, reference, 2);
-  size_t forward = results.forward.size(), backward = results.backward.size();
+  size_t forward = results.forward.size(), backward = results.backward.size() - c.maskGradient;
   expectNear<T>(expected.out, results.forward[forward - 2], tolerance, "out");
   expectNear<T>(expected.lse, results.forward[forward - 1], tolerance, "lse");
   expectNear<T>(expected.dq, results.backward[backward - 3], 4 * tolerance, "dq");
   expectNear<T>(expected.dk, results.backward[backward - 2], 4 * tolerance, "dk");
   expectNear<T>(expected.dv, results.backward[backward - 1], 4 * tolerance, "dv");
+  if (c.maskGradient)
+    expectNear<T>(expected.dMask, results.backward[backward], 4 * tolerance, "dmask");
 }
 
 } // namespace
@@ -345,4 +446,21 @@ TEST(Attention, RefusesBadDescriptors) {
   EXPECT_EQ(with("o_strides", {0, 0, 0, 1}),
             "'o_strides' put several elements of the result in one place");
   EXPECT_EQ(with("query_length", int64_t(1) << 47), "the scores has more than 2^48 elements");
+}
+
+TEST(Attention, RefusesBadGradientsOfMasks) {
+  Case c{"mask", 2, 2, 2, 40, 120, 16, 16, false, Mask::Number};
+  c.maskGradient = true;
+  json good = describe(c, true, "f32", false);
+  EXPECT_EQ(refusal(good), "");
+  auto with = [&](const char *key, const json &value) {
+    json changed = good;
+    changed[key] = value;
+    return refusal(changed);
+  };
+  EXPECT_EQ(with("mask", nullptr),
+            "library call 'attention_backward': 'dmask_strides' need a mask of the elements' type");
+  EXPECT_EQ(with("dmask_strides", {0, 121, 0, 1}),
+            "library call 'attention_backward': "
+            "'dmask_strides' must be those of a packed tensor");
 }

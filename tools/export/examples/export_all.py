@@ -36,7 +36,8 @@ def export_byte_gpt(folder: pathlib.Path) -> None:
     for training in (True, False):
         step = memopt_export.TrainingStep(model, next_byte_loss, ["targets"], return_prediction=not training)
         program = memopt_export.export_program(step, batch, training)
-        memopt_export.save(program, folder / f"bytegpt.{'train' if training else 'eval'}.pt2", weights=False)
+        memopt_export.save(program, folder / f"bytegpt.{'train' if training else 'eval'}.pt2", weights=False,
+                           training=training)
 
 
 def main() -> None:

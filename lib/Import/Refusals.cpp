@@ -1,0 +1,166 @@
+//===- Refusals.cpp - everything that a model has and memopt has not -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Refusals.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace llvm;
+using namespace memopt::pt2;
+
+//===----------------------------------------------------------------------===//
+// Alternatives
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct Alternative {
+  StringLiteral prefix, advice;
+};
+} // namespace
+
+static constexpr StringLiteral kDataShape =
+    "the size of its result depends on the data; keep all elements and weight them with a mask, "
+    "such as torch.where(mask, x, 0).sum() / mask.sum()";
+static constexpr StringLiteral kComplex =
+    "complex numbers are not supported; compute spectra where the data is prepared, or multiply by "
+    "constant matrices of cosines and sines";
+static constexpr StringLiteral kDecomposition =
+    "decompositions and solvers are not supported; compute them outside of the step and pass the "
+    "result as an input or a buffer";
+static constexpr StringLiteral kControlFlow =
+    "control flow inside the step is not supported; compute both sides and choose with "
+    "torch.where, "
+    "or write the loop with a fixed number of turns in Python";
+static constexpr StringLiteral kPythonNumber =
+    "a number that Python takes from a tensor is not known when the program is compiled; keep it a "
+    "tensor";
+
+/// Prefixes of operators; the first that fits counts.
+static constexpr Alternative kAlternatives[] = {
+    {"aten.nonzero", kDataShape},
+    {"aten.argwhere", kDataShape},
+    {"aten.masked_select", kDataShape},
+    {"aten.unique", kDataShape},
+    {"aten._unique", kDataShape},
+    {"aten.bincount",
+     "the size of its result depends on the data; sum F.one_hot(x, classes) instead"},
+    {"aten.item", kPythonNumber},
+    {"aten._local_scalar_dense", kPythonNumber},
+    {"aten.equal", kPythonNumber},
+    {"aten.allclose", kPythonNumber},
+    {"higher_order.cond", kControlFlow},
+    {"higher_order.while_loop", kControlFlow},
+    {"higher_order.map", kControlFlow},
+    {"higher_order.scan", kControlFlow},
+    {"higher_order.associative_scan", kControlFlow},
+    {"higher_order.wrap_with_autocast",
+     "mixed precision is an option of the compiler, not of the model; leave autocast out"},
+    {"higher_order.autograd_function_apply",
+     "export with memopt_export, which keeps backward formulas of torch.autograd.Function"},
+    {"aten._fft", kComplex},
+    {"aten.fft", kComplex},
+    {"aten.stft", kComplex},
+    {"aten.istft", kComplex},
+    {"aten.view_as_complex", kComplex},
+    {"aten.view_as_real", kComplex},
+    {"aten.complex", kComplex},
+    {"aten.polar", kComplex},
+    {"aten.angle", kComplex},
+    {"aten._conj", kComplex},
+    {"aten._linalg", kDecomposition},
+    {"aten.linalg", kDecomposition},
+    {"aten.cholesky", kDecomposition},
+    {"aten.triangular_solve", kDecomposition},
+    {"aten.lu_", kDecomposition},
+    {"aten._lu", kDecomposition},
+    {"aten.svd", kDecomposition},
+    {"aten.qr", kDecomposition},
+    {"aten.geqrf", kDecomposition},
+    {"aten.ormqr", kDecomposition},
+    {"aten.orgqr", kDecomposition},
+    {"aten.inverse", kDecomposition},
+    {"aten.pinverse", kDecomposition},
+    {"aten.logdet", kDecomposition},
+    {"aten.matrix_exp", kDecomposition},
+    {"aten.lstm.data", "packed sequences are not supported; pad them and mask the loss"},
+    {"aten.gru.data", "packed sequences are not supported; pad them and mask the loss"},
+    {"aten.rnn_tanh.data", "packed sequences are not supported; pad them and mask the loss"},
+    {"aten.rnn_relu.data", "packed sequences are not supported; pad them and mask the loss"},
+    {"aten._pack_padded_sequence",
+     "packed sequences are not supported; pad them and mask the loss"},
+    {"aten._ctc_loss", "the connectionist temporal classification loss is not supported"},
+    {"torchvision.roi_align", "read the regions with F.grid_sample"},
+    {"torchvision.nms", "boxes are suppressed after prediction, outside of the step"},
+    {"torchvision.deform_conv2d", "read the shifted positions with F.grid_sample"},
+    {"aten._segment_reduce", "use scatter_reduce with an index of the segment for each element"},
+    {"aten.segment_reduce", "use scatter_reduce with an index of the segment for each element"},
+};
+
+StringRef memopt::pt2::getAlternative(StringRef target) {
+  for (const Alternative &alternative : kAlternatives)
+    if (target.starts_with(alternative.prefix))
+      return alternative.advice;
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Message
+//===----------------------------------------------------------------------===//
+
+void Refusals::add(const Node &node, std::string reason) {
+  auto [entry, isNew] = numbers.try_emplace({node.target, reason}, groups.size());
+  if (isNew)
+    groups.push_back({node.target, std::move(reason), 0, node.name, {}});
+  Group &group = groups[entry->second];
+  ++group.count;
+  if (!is_contained(group.modules, node.modulePath))
+    group.modules.push_back(node.modulePath);
+}
+
+void Refusals::addUnknown(const Node &node) { add(node, std::string()); }
+void Refusals::add(const Node &node, Error cause) { add(node, llvm::toString(std::move(cause))); }
+
+std::string Refusals::describe(const Group &group) {
+  std::string text;
+  raw_string_ostream os(text);
+  os << group.target;
+  if (!group.reason.empty())
+    os << ": " << group.reason;
+  os << " (" << group.count << (group.count == 1 ? " use" : " uses") << " in ";
+  constexpr size_t shown = 8;
+  interleaveComma(ArrayRef(group.modules).take_front(shown), os, [&](StringRef module) {
+    os << (module.empty() ? StringRef("the root module") : module);
+  });
+  if (group.modules.size() > shown)
+    os << " and " << group.modules.size() - shown << " more";
+  os << ")";
+  if (StringRef advice = getAlternative(group.target); !advice.empty())
+    os << ": " << advice;
+  return text;
+}
+
+Error Refusals::take(StringRef file) const {
+  bool allUnknown = all_of(groups, [](const Group &group) { return group.reason.empty(); });
+  if (groups.size() == 1 && !allUnknown) {
+    const Group &only = groups.front();
+    StringRef module = only.modules.front(), advice = getAlternative(only.target);
+    std::string place = module.empty() ? std::string() : (" in module '" + module + "'").str();
+    std::string more = only.count > 1 ? (" (and " + Twine(only.count - 1) + " more)").str() : "";
+    return makeError(file + ": node '" + only.firstNode + "'" + place + more + ": " + only.target +
+                     ": " + only.reason + (advice.empty() ? "" : "; ") + advice);
+  }
+  std::string text;
+  raw_string_ostream os(text);
+  os << groups.size() << (allUnknown ? " operator" : " use") << (groups.size() == 1 ? "" : "s")
+     << (allUnknown ? "" : " of operators") << (groups.size() == 1 ? " is" : " are")
+     << " not supported:";
+  for (const Group &group : groups)
+    os << "\n  " << describe(group);
+  return makeError(file + ": " + text);
+}

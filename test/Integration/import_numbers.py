@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Imports ATen operators and compares the values with definitions written in numpy.
+
+lowering_numbers.py holds the dialect's ops to their definitions; here the path from a node of an archive is
+included: which arguments mean what, results of every kind, negative dimensions and indices. All cases of a family
+are nodes of one model whose results are new values of buffers; one run saves them. Gradients of what rows are
+made of are checked by finite_differences.py.
+"""
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+from import_cases import FAMILIES, Constant
+from lowering_numbers import read_safetensors, write_safetensors
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "Import" / "Inputs"))
+from archive import Model, Value  # noqa: E402
+
+DTYPES = {"f4": "f32", "f8": "f64", "i8": "i64", "b1": "bool"}
+
+
+def dtype_of(values):
+    return DTYPES[values.dtype.str[1:]]
+
+
+class Family:
+    """One model of many nodes."""
+
+    def __init__(self, cases):
+        self.model, self.data, self.expected = Model(), {}, {}
+        weight = self.model.parameter("weight", [])
+        for number, case in enumerate(cases):
+            self.add(number, case)
+        for name in self.expected:
+            self.model.mutation(name, Value(name + "_value"))
+        self.model.output(self.model.op("aten.mul.Tensor", ("loss", "f32", []), self_=weight, other=weight))
+
+    def value(self, name, argument):
+        if isinstance(argument, Constant):
+            return self.model.buffer(name, list(argument.values.shape), argument.values.reshape(-1).tolist(),
+                                     dtype_of(argument.values), persistent=False)
+        if isinstance(argument, np.ndarray):
+            self.data[f"step0.{name}"] = argument
+            return self.model.input(name, dtype_of(argument), list(argument.shape))
+        if isinstance(argument, list) and any(isinstance(a, (np.ndarray, Constant)) for a in argument):
+            return [self.value(f"{name}_{number}", a) for number, a in enumerate(argument)]
+        return argument
+
+    def add(self, number, case):
+        inputs = {key: self.value(f"in{number}_{key.rstrip('_')}", argument) for key, argument in case.arguments.items()}
+        results = []
+        for place, expected in enumerate(case.expected):
+            name = f"case{number}_{place}"
+            if expected is None:
+                results.append((name, "i64", [1]))
+                continue
+            results.append((name + "_value", dtype_of(expected), list(expected.shape)))
+            zeros = [False if expected.dtype == bool else 0] * expected.size
+            self.model.buffer(name, list(expected.shape), zeros, dtype_of(expected))
+            self.expected[name] = (case, expected)
+        self.model.op(f"aten.{case.target}", results[0] if len(results) == 1 else results, **inputs)
+
+    def run(self, tools, folder):
+        self.model.save(folder / "model.pt2")
+        write_safetensors(folder / "data.safetensors", self.data or {"step0.unused": np.zeros(1, "f4")})
+        command = [os.path.join(tools, "memopt-run"), folder / "model.pt2", "-o", folder / "model.memopt", "--threads=1",
+                   f"--data={folder / 'data.safetensors'}", "--steps=1", "--quiet", f"--save={folder / 'saved'}"]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=600)
+        if done.returncode:
+            return [done.stderr.strip()[-2000:]]
+        saved = read_safetensors(folder / "saved" / "model.safetensors")
+        return list(filter(None, (difference(name, *about, saved[name]) for name, about in self.expected.items())))
+
+
+def difference(name, case, expected, found):
+    if expected.dtype.kind == "f":
+        scale = max(1.0, float(np.abs(expected[np.isfinite(expected)]).max(initial=0)))
+        wrong = ~np.isclose(found, expected, rtol=case.tolerance, atol=case.tolerance * scale, equal_nan=True)
+    else:
+        wrong = found != expected
+    if not wrong.any():
+        return None
+    place = tuple(map(int, np.argwhere(wrong)[0]))
+    return (f"{case.name} ({case.target}), result {name[-1]} at {place}: expected {expected[place]}, found "
+            f"{found[place]}; {int(wrong.sum())} of {wrong.size} differ")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("families", nargs="*", default=list(FAMILIES), help="of " + ", ".join(FAMILIES))
+    parser.add_argument("--tools", default="", help="folder of memopt-run; by default it is on PATH")
+    options = parser.parse_args()
+    count = failed = 0
+    for name in options.families:
+        cases = list(FAMILIES[name](np.random.default_rng(7)))
+        count += len(cases)
+        with tempfile.TemporaryDirectory() as folder:
+            for problem in Family(cases).run(options.tools, pathlib.Path(folder)):
+                failed += 1
+                print(f"FAIL {name}: {problem}")
+    print(f"{count} operators in {len(options.families)} families, {failed} wrong results")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

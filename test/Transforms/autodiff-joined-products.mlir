@@ -1,0 +1,45 @@
+// RUN: memopt-opt %s --split-input-file --memopt-autodiff | FileCheck %s
+
+// A weight that four steps share gets its gradient from one product of all rows, steps in their order,
+// in place of a sum of four matrices.
+
+memopt.variable @w : tensor<5x7xf32> role <parameter> {trainable}
+// CHECK-LABEL: func.func @train_step
+func.func @train_step(%a: tensor<2x5xf32>, %b: tensor<2x5xf32>, %c: tensor<2x5xf32>, %d: tensor<2x5xf32>) -> tensor<f32> {
+  %w = memopt.read @w : tensor<5x7xf32>
+  %0 = memopt.matmul %a, %w : (tensor<2x5xf32>, tensor<5x7xf32>) -> tensor<2x7xf32>
+  %1 = memopt.matmul %b, %w : (tensor<2x5xf32>, tensor<5x7xf32>) -> tensor<2x7xf32>
+  %2 = memopt.matmul %c, %w : (tensor<2x5xf32>, tensor<5x7xf32>) -> tensor<2x7xf32>
+  %3 = memopt.matmul %d, %w : (tensor<2x5xf32>, tensor<5x7xf32>) -> tensor<2x7xf32>
+  %4 = arith.mulf %0, %1 : tensor<2x7xf32>
+  %5 = arith.mulf %2, %3 : tensor<2x7xf32>
+  %6 = arith.addf %4, %5 : tensor<2x7xf32>
+  // CHECK: %[[ROWS:.*]] = tensor.concat dim(0) %arg0, %arg1, %arg2, %arg3 {{.*}} -> tensor<8x5xf32>
+  // CHECK: %[[G:.*]] = tensor.concat dim(0) {{.*}} -> tensor<8x7xf32>
+  // CHECK: %[[DW:.*]] = memopt.matmul %[[ROWS]], %[[G]] {{.*}}transpose_a
+  // CHECK-NOT: memopt.matmul
+  // CHECK: memopt.gradient %[[DW]], @w
+  %loss = memopt.reduce %6 {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1>} : (tensor<2x7xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+// Rows of more elements than the matrix would take more memory than the sum: the products stay.
+
+memopt.variable @w : tensor<5x7xf32> role <parameter> {trainable}
+// CHECK-LABEL: func.func @train_step
+func.func @train_step(%a: tensor<8x5xf32>, %b: tensor<8x5xf32>, %c: tensor<8x5xf32>, %d: tensor<8x5xf32>) -> tensor<f32> {
+  %w = memopt.read @w : tensor<5x7xf32>
+  %0 = memopt.matmul %a, %w : (tensor<8x5xf32>, tensor<5x7xf32>) -> tensor<8x7xf32>
+  %1 = memopt.matmul %b, %w : (tensor<8x5xf32>, tensor<5x7xf32>) -> tensor<8x7xf32>
+  %2 = memopt.matmul %c, %w : (tensor<8x5xf32>, tensor<5x7xf32>) -> tensor<8x7xf32>
+  %3 = memopt.matmul %d, %w : (tensor<8x5xf32>, tensor<5x7xf32>) -> tensor<8x7xf32>
+  %4 = arith.mulf %0, %1 : tensor<8x7xf32>
+  %5 = arith.mulf %2, %3 : tensor<8x7xf32>
+  %6 = arith.addf %4, %5 : tensor<8x7xf32>
+  // CHECK-NOT: tensor.concat
+  // CHECK: return
+  %loss = memopt.reduce %6 {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1>} : (tensor<8x7xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}

@@ -1,0 +1,264 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Keeps what a model says about its gradients, which torch.export drops.
+
+An exported program is a forward pass. Whoever differentiates it has to know where PyTorch would not have, and
+where it would have done something else:
+
+- `torch.no_grad()` is there after tracing and gone after the decompositions. `keep_stopped_gradients` puts a
+  `detach` behind each result of such a region, which stays.
+- Of a `torch.autograd.Function` only the forward ops are traced. While `watched_gradients` is entered,
+  `Function.apply` writes the backward formula into the graph as well, between two marks:
+
+      y = ...                                                  what forward computes
+      g = torch.ops.memopt.incoming_gradient(y, 0)
+      d = ...                                                  what backward computes from g
+      z, = torch.ops.memopt.custom_gradient([y], [g], [x], [d])
+
+- Hooks, gradients taken inside the step, autocast regions and writes to parameters leave no trace that a compiler
+  could follow. They are refused by name (`Refused`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import traceback
+from unittest import mock
+
+import torch
+from torch import nn
+from torch.export.graph_signature import InputKind, OutputKind
+
+__all__ = ["Refused", "check_module", "check_program", "keep_stopped_gradients", "watched_gradients"]
+
+
+class Refused(ValueError):
+    """What cannot be exported without changing what training would do."""
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Marks in the graph
+# ----------------------------------------------------------------------------------------------------------
+
+_library = torch.library.Library("memopt", "FRAGMENT")
+_library.define("incoming_gradient(Tensor value, int result) -> Tensor")
+_library.define("custom_gradient(Tensor[] values, Tensor[] gradients, Tensor[] inputs, Tensor[] input_gradients) -> Tensor[]")
+_library.impl("incoming_gradient", lambda value, result: torch.zeros_like(value), "CompositeExplicitAutograd")
+_library.impl("custom_gradient", lambda values, gradients, inputs, input_gradients: [value.clone() for value in values],
+              "CompositeExplicitAutograd")
+
+
+def _called_from() -> str:
+    """File and line of the innermost caller outside of PyTorch and of this file."""
+    for frame in reversed(traceback.extract_stack()):
+        if "/torch/" not in frame.filename and frame.filename != __file__ and not frame.filename.startswith("<"):
+            return f"{frame.filename}:{frame.lineno}"
+    return "the model"
+
+
+# ----------------------------------------------------------------------------------------------------------
+# torch.autograd.Function
+# ----------------------------------------------------------------------------------------------------------
+
+class _Context:
+    """What forward, setup_context and backward of a Function see as `ctx`."""
+
+    def __init__(self, name: str, needs_input_grad: tuple):
+        self._name, self.needs_input_grad, self.saved_tensors, self._constant = name, needs_input_grad, (), ()
+
+    def save_for_backward(self, *tensors):
+        self.saved_tensors = tensors
+
+    save_for_forward = save_for_backward
+
+    def mark_non_differentiable(self, *tensors):
+        self._constant = tensors
+
+    def set_materialize_grads(self, value):
+        pass
+
+    def mark_dirty(self, *tensors):
+        raise Refused(f"{self._name} writes over its input (mark_dirty), which is not supported; return a new tensor")
+
+
+def _is_real(value) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _needs_gradient(value) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def _run_backward(function, context: _Context, gradients: list, count: int) -> list:
+    """One gradient for each argument of forward, None where there is none."""
+    name = function.__qualname__
+    formula = function.backward if function.backward is not torch.autograd.Function.backward else function.vjp
+    try:
+        given = inspect.unwrap(formula)(context, *gradients)
+    except Refused:
+        raise
+    except Exception as error:
+        raise Refused(f"the backward of {name} cannot be traced: {type(error).__name__}: {error}") from error
+    given = list(given) if isinstance(given, (tuple, list)) else [given]
+    if len(given) < count or any(extra is not None for extra in given[count:]):
+        raise Refused(f"the backward of {name} gives {len(given)} gradients, expected {count}")
+    return given[:count]
+
+
+def _fit(gradient: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """What autograd does with a gradient that was broadcast, or computed in another type."""
+    if gradient.shape != value.shape:
+        gradient = gradient.sum_to_size(value.shape)
+    return gradient if gradient.dtype == value.dtype else gradient.to(value.dtype)
+
+
+def _run_checkpoint(run, preserve, *args):
+    """Recomputation is the compiler's business. A reentrant checkpoint has no gradients unless an argument has one."""
+    outputs = run(*args)
+    if any(_needs_gradient(value) for value in args):
+        return outputs
+    return torch.utils._pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, outputs)
+
+
+def _apply(function, *args, **kwargs):
+    """Function.apply, traced: forward, the backward formula, and the mark that joins them."""
+    if function.__module__ == "torch.utils.checkpoint":
+        return _run_checkpoint(*args)
+    if function.__module__.split(".")[0] == "torch":
+        return _apply.original.__get__(None, function)(*args, **kwargs)
+    if kwargs:
+        raise Refused(f"{function.__qualname__} is applied with keywords, which is not supported")
+    context = _Context(function.__qualname__, tuple(_needs_gradient(value) for value in args))
+    if function.setup_context is not torch.autograd.Function.setup_context:
+        outputs = function.forward(*args)
+        function.setup_context(context, args, outputs)
+    else:
+        outputs = function.forward(context, *args)
+    several = isinstance(outputs, (tuple, list))
+    outputs = list(outputs) if several else [outputs]
+    active = [i for i, value in enumerate(outputs)
+              if _is_real(value) and not any(value is constant for constant in context._constant)]
+    incoming = [torch.ops.memopt.incoming_gradient(outputs[i], n) for n, i in enumerate(active)]
+    gradients = [None if not isinstance(value, torch.Tensor) else torch.zeros_like(value) for value in outputs]
+    for i, gradient in zip(active, incoming):
+        gradients[i] = gradient
+    pairs = [(value, gradient) for value, gradient in zip(args, _run_backward(function, context, gradients, len(args)))
+             if _needs_gradient(value) and gradient is not None]
+    inputs = [value for value, _ in pairs]
+    input_gradients = [_fit(gradient, value) for value, gradient in pairs]
+    marked = torch.ops.memopt.custom_gradient([outputs[i] for i in active], incoming, inputs, input_gradients)
+    for i, value in enumerate(outputs):
+        if isinstance(value, torch.Tensor):
+            outputs[i] = marked[active.index(i)] if i in active else value.detach()
+    return tuple(outputs) if several else outputs[0]
+
+
+_apply.original = torch.autograd.Function.__dict__["apply"]
+
+
+def _refuse(what: str, instead: str):
+    def refuse(*args, **kwargs):
+        raise Refused(f"{_called_from()}: {what} inside the step is not supported; {instead}")
+    return refuse
+
+
+@contextlib.contextmanager
+def watched_gradients():
+    """While entered, tracing keeps backward formulas and refuses what would be lost."""
+    no_hook = "write a torch.autograd.Function that is the identity and changes the gradient in its backward"
+    no_gradient = "only the loss is differentiated, and once"
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(torch.autograd.Function, "apply", classmethod(_apply)))
+        for owner, name, instead in ((torch.Tensor, "register_hook", no_hook),
+                                     (torch.Tensor, "register_post_accumulate_grad_hook", no_hook),
+                                     (torch.Tensor, "backward", no_gradient),
+                                     (torch.autograd, "grad", no_gradient), (torch.autograd, "backward", no_gradient)):
+            stack.enter_context(mock.patch.object(owner, name, _refuse(f"{owner.__name__}.{name}", instead)))
+        yield
+
+
+# ----------------------------------------------------------------------------------------------------------
+# torch.no_grad
+# ----------------------------------------------------------------------------------------------------------
+
+def _is_region(node: torch.fx.Node) -> bool:
+    return node.target is torch.ops.higher_order.wrap_with_set_grad_enabled and node.args[0] is False
+
+
+def _writes(region: torch.fx.GraphModule) -> set[int]:
+    """Which of the region's inputs it writes over."""
+    places = {node: i for i, node in enumerate(n for n in region.graph.nodes if n.op == "placeholder")}
+    written = set()
+    for node in region.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if node.op != "call_function" or schema is None or not schema.is_mutable:
+            continue
+        for argument, value in zip(schema.arguments, node.args):
+            if argument.alias_info is None or not argument.alias_info.is_write or not isinstance(value, torch.fx.Node):
+                continue
+            while value.op == "call_function" and getattr(value.target, "_schema", None) is not None and any(
+                    result.alias_info is not None for result in value.target._schema.returns):
+                value = value.args[0]
+            if value in places:
+                written.add(places[value])
+    return written
+
+
+def keep_stopped_gradients(program: torch.export.ExportedProgram) -> None:
+    """Detaches what comes out of regions without gradients, in place."""
+    kinds = {spec.arg.name: spec.kind for spec in program.graph_signature.input_specs}
+    for node in program.graph_module.graph.nodes:
+        if node.op != "call_function" or not _is_region(node):
+            continue
+        region = getattr(program.graph_module, node.args[1].target)
+        for place in _writes(region):
+            value = node.args[2 + place]
+            if value.meta["val"].is_floating_point() and kinds.get(value.name) not in (InputKind.BUFFER, InputKind.PARAMETER):
+                raise Refused(f"'{value.name}' is written over under torch.no_grad(), which hides from its gradient what is "
+                              "computed; write x = x + (f(x) - x).detach() instead")
+        (output,) = (n for n in region.graph.nodes if n.op == "output")
+        with region.graph.inserting_before(output):
+            output.args = (torch.fx.node.map_arg(output.args[0], lambda value: _detach(region.graph, value)),)
+        region.recompile()
+
+
+def _detach(graph: torch.fx.Graph, value: torch.fx.Node) -> torch.fx.Node:
+    if not _is_real(value.meta.get("val")):
+        return value
+    node = graph.call_function(torch.ops.aten.detach.default, (value,))
+    node.meta = dict(value.meta)
+    return node
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Refusals
+# ----------------------------------------------------------------------------------------------------------
+
+def check_module(step: nn.Module) -> None:
+    """Refuses hooks, which tracing does not run, and autocast, which it would bake in."""
+    found = []
+    for name, parameter in step.named_parameters():
+        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
+            found.append(f"a hook on the gradient of '{name}'")
+    for name, module in step.named_modules():
+        if module._backward_hooks or module._backward_pre_hooks:
+            found.append(f"a backward hook on module '{name}'")
+    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        found.append("autocast is on")
+    if found:
+        raise Refused("a compiled step does not run hooks, nor does it know autocast: " + "; ".join(found))
+
+
+def check_program(program: torch.export.ExportedProgram) -> None:
+    """Refuses autocast regions, at the level that tracing gives, and writes to parameters, at the functional level."""
+    for node in program.graph_module.graph.nodes:
+        if node.target is torch.ops.higher_order.wrap_with_autocast:
+            module = list(node.meta.get("nn_module_stack", {}).values())
+            place = f" in '{module[-1][0].removeprefix('L__self___')}'" if module and module[-1][0] else ""
+            raise Refused(f"an autocast region{place}: mixed precision is an option of the compiler; leave it out of the model")
+    written = [spec.target for spec in program.graph_signature.output_specs if spec.kind == OutputKind.PARAMETER_MUTATION]
+    if written:
+        raise Refused(f"the forward pass writes the parameter{'s' * (len(written) > 1)} {', '.join(written)}; only the optimizer "
+                      "does. Make what forward keeps (a moving average, say) a buffer")
