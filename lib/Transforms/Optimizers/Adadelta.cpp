@@ -30,13 +30,13 @@ public:
     return {fullSlot("square_avg", parameter), fullSlot("acc_delta", parameter)};
   }
   void build(Update &u) const override {
-    Term parameter = u.parameter(), gradient = u.gradient();
+    Quantity parameter = u.parameter(), gradient = u.gradient();
     double rho = u.settings.getNumber("rho"), eps = u.settings.getNumber("eps");
     if (double decay = u.settings.getNumber("weight-decay"))
       gradient = gradient + decay * parameter;
-    Term squares = rho * u.state("square_avg") + (1.0 - rho) * gradient * gradient;
-    Term old = u.state("acc_delta");
-    Term delta = sqrt(old + eps) / sqrt(squares + eps) * gradient;
+    Quantity squares = rho * u.state("square_avg") + (1.0 - rho) * gradient * gradient;
+    Quantity old = u.state("acc_delta");
+    Quantity delta = sqrt(old + eps) / sqrt(squares + eps) * gradient;
     u.setParameter(parameter - u.rate() * delta);
     u.setState("square_avg", squares);
     u.setState("acc_delta", rho * old + (1.0 - rho) * delta * delta);

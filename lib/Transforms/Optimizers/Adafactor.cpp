@@ -16,11 +16,11 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-static Term estimateVariance(Update &u, Term gradient, double eps) {
+static Quantity estimateVariance(Update &u, Quantity gradient, double eps) {
   int64_t rank = u.getShape().size();
-  Term squares = gradient * gradient, weight = pow(u.step(), u.settings.getNumber("beta2-decay"));
+  Quantity squares = gradient * gradient, weight = pow(u.step(), u.settings.getNumber("beta2-decay"));
   if (rank < 2) {
-    Term variance = lerp(u.state("variance"), squares, weight);
+    Quantity variance = lerp(u.state("variance"), squares, weight);
     u.setState("variance", variance);
     return variance;
   }
@@ -31,8 +31,8 @@ static Term estimateVariance(Update &u, Term gradient, double eps) {
     if (dim != rank - 2)
       columnDims.push_back(dim);
   }
-  Term rows = u.materialize(lerp(u.state("row_var", rowDims), u.mean(squares, {rank - 1}), weight));
-  Term columns =
+  Quantity rows = u.materialize(lerp(u.state("row_var", rowDims), u.mean(squares, {rank - 1}), weight));
+  Quantity columns =
       u.materialize(lerp(u.state("col_var", columnDims), u.mean(squares, {rank - 2}), weight));
   u.setState("row_var", rows);
   u.setState("col_var", columns);
@@ -86,15 +86,15 @@ public:
     return {row, column};
   }
   void build(Update &u) const override {
-    Term parameter = u.parameter(), gradient = u.gradient(), rate = u.rate();
+    Quantity parameter = u.parameter(), gradient = u.gradient(), rate = u.rate();
     ArrayRef<double> eps = u.settings.getNumbers("eps");
-    auto rms = [&](Term x) { return sqrt(u.sum(x * x)) / std::sqrt(double(u.getNumElements())); };
-    Term relative = min(rate, 1.0 / sqrt(u.step())) * max(eps[1], rms(parameter));
+    auto rms = [&](Quantity x) { return sqrt(u.sum(x * x)) / std::sqrt(double(u.getNumElements())); };
+    Quantity relative = min(rate, 1.0 / sqrt(u.step())) * max(eps[1], rms(parameter));
     if (double decay = u.settings.getNumber("weight-decay"))
       parameter = parameter - rate * decay * parameter;
-    Term variance = estimateVariance(u, gradient, eps[0]);
-    Term direction = gradient / sqrt(max(variance, eps[0] * eps[0]));
-    Term clip = max(1.0, rms(direction) / u.settings.getNumber("d"));
+    Quantity variance = estimateVariance(u, gradient, eps[0]);
+    Quantity direction = gradient / sqrt(max(variance, eps[0] * eps[0]));
+    Quantity clip = max(1.0, rms(direction) / u.settings.getNumber("d"));
     u.setParameter(parameter - relative / clip * direction);
   }
 };

@@ -41,11 +41,11 @@ public:
     return {fullSlot("sum", parameter, settings.getNumber("initial-accumulator-value"))};
   }
   void build(Update &u) const override {
-    Term parameter = u.parameter(), gradient = u.gradient();
+    Quantity parameter = u.parameter(), gradient = u.gradient();
     if (double decay = u.settings.getNumber("weight-decay"))
       gradient = gradient + decay * parameter;
-    Term sum = u.state("sum") + gradient * gradient;
-    Term rate = u.rate() / (1.0 + (u.step() - 1.0) * u.settings.getNumber("lr-decay"));
+    Quantity sum = u.state("sum") + gradient * gradient;
+    Quantity rate = u.rate() / (1.0 + (u.step() - 1.0) * u.settings.getNumber("lr-decay"));
     u.setParameter(parameter - rate * (gradient / (sqrt(sum) + u.settings.getNumber("eps"))));
     u.setState("sum", sum);
   }

@@ -45,7 +45,7 @@ public:
     return slots;
   }
   void build(Update &u) const override {
-    Term parameter = u.parameter(), gradient = u.gradient(), rate = u.rate(), step = u.step();
+    Quantity parameter = u.parameter(), gradient = u.gradient(), rate = u.rate(), step = u.step();
     double beta1 = u.settings.getNumbers("betas")[0], beta2 = u.settings.getNumbers("betas")[1];
     if (double decay = u.settings.getNumber("weight-decay")) {
       if (isDecoupled)
@@ -53,14 +53,14 @@ public:
       else
         gradient = gradient + decay * parameter;
     }
-    Term first = beta1 * u.state("exp_avg") + (1.0 - beta1) * gradient;
-    Term second = beta2 * u.state("exp_avg_sq") + (1.0 - beta2) * gradient * gradient;
-    Term spread = second;
+    Quantity first = beta1 * u.state("exp_avg") + (1.0 - beta1) * gradient;
+    Quantity second = beta2 * u.state("exp_avg_sq") + (1.0 - beta2) * gradient * gradient;
+    Quantity spread = second;
     if (u.settings.isOn("amsgrad")) {
       spread = max(u.state("max_exp_avg_sq"), second);
       u.setState("max_exp_avg_sq", spread);
     }
-    Term denominator = sqrt(spread) / sqrt(1.0 - pow(beta2, step)) + u.settings.getNumber("eps");
+    Quantity denominator = sqrt(spread) / sqrt(1.0 - pow(beta2, step)) + u.settings.getNumber("eps");
     u.setParameter(parameter - rate / (1.0 - pow(beta1, step)) * (first / denominator));
     u.setState("exp_avg", first);
     u.setState("exp_avg_sq", second);

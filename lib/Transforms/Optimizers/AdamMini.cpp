@@ -94,14 +94,14 @@ public:
   void build(Update &u) const override {
     int64_t elements = u.getNumElements(), block = getBlock(u.settings, elements);
     u.cut({elements / std::max<int64_t>(1, block), block});
-    Term parameter = u.parameter(), gradient = u.gradient(), rate = u.rate(), step = u.step();
+    Quantity parameter = u.parameter(), gradient = u.gradient(), rate = u.rate(), step = u.step();
     double beta1 = u.settings.getNumbers("betas")[0], beta2 = u.settings.getNumbers("betas")[1];
     if (double decay = u.settings.getNumber("weight-decay"))
       parameter = parameter - rate * decay * parameter;
-    Term first = beta1 * u.state("exp_avg") + (1.0 - beta1) * gradient;
-    Term second = u.materialize(beta2 * u.state("vmean", {0}) +
+    Quantity first = beta1 * u.state("exp_avg") + (1.0 - beta1) * gradient;
+    Quantity second = u.materialize(beta2 * u.state("vmean", {0}) +
                                 (1.0 - beta2) * u.mean(gradient * gradient, {1}));
-    Term denominator = sqrt(second) / sqrt(1.0 - pow(beta2, step)) + u.settings.getNumber("eps");
+    Quantity denominator = sqrt(second) / sqrt(1.0 - pow(beta2, step)) + u.settings.getNumber("eps");
     u.setParameter(parameter - rate / (1.0 - pow(beta1, step)) * (first / denominator));
     u.setState("exp_avg", first);
     u.setState("vmean", second);

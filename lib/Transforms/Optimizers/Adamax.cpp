@@ -28,13 +28,13 @@ public:
     return {fullSlot("exp_avg", parameter), fullSlot("exp_inf", parameter)};
   }
   void build(Update &u) const override {
-    Term parameter = u.parameter(), gradient = u.gradient();
+    Quantity parameter = u.parameter(), gradient = u.gradient();
     double beta1 = u.settings.getNumbers("betas")[0], beta2 = u.settings.getNumbers("betas")[1];
     if (double decay = u.settings.getNumber("weight-decay"))
       gradient = gradient + decay * parameter;
-    Term average = beta1 * u.state("exp_avg") + (1.0 - beta1) * gradient;
-    Term largest = max(beta2 * u.state("exp_inf"), abs(gradient) + u.settings.getNumber("eps"));
-    Term rate = u.rate() / (1.0 - pow(beta1, u.step()));
+    Quantity average = beta1 * u.state("exp_avg") + (1.0 - beta1) * gradient;
+    Quantity largest = max(beta2 * u.state("exp_inf"), abs(gradient) + u.settings.getNumber("eps"));
+    Quantity rate = u.rate() / (1.0 - pow(beta1, u.step()));
     u.setParameter(parameter - rate * (average / largest));
     u.setState("exp_avg", average);
     u.setState("exp_inf", largest);

@@ -38,15 +38,15 @@ public:
     return {scalarSlot("eta", 0.0), fullSlot("ax", parameter)};
   }
   void build(Update &u) const override {
-    Term parameter = u.parameter(), gradient = u.gradient(), rate = u.rate(), step = u.step();
+    Quantity parameter = u.parameter(), gradient = u.gradient(), rate = u.rate(), step = u.step();
     double lambda = u.settings.getNumber("lambd");
     if (double decay = u.settings.getNumber("weight-decay"))
       gradient = gradient + decay * parameter;
     // A step uses the rate and the weight that the step before chose.
-    Term eta = selectLess(step, 2.0, rate, u.state("eta", {}));
-    Term weight = 1.0 / max(1.0, step - 1.0 - u.settings.getNumber("t0"));
-    Term moved = parameter - lambda * eta * parameter - eta * gradient;
-    Term average = u.state("ax");
+    Quantity eta = selectLess(step, 2.0, rate, u.state("eta", {}));
+    Quantity weight = 1.0 / max(1.0, step - 1.0 - u.settings.getNumber("t0"));
+    Quantity moved = parameter - lambda * eta * parameter - eta * gradient;
+    Quantity average = u.state("ax");
     u.setParameter(moved);
     u.setState("ax", selectLess(weight, 1.0, average + (moved - average) * weight, moved));
     u.setState("eta", rate / pow(1.0 + lambda * rate * step, u.settings.getNumber("alpha")));

@@ -26,11 +26,11 @@ public:
     return {fullSlot("exp_avg", parameter)};
   }
   void build(Update &u) const override {
-    Term parameter = u.parameter(), gradient = u.gradient(), average = u.state("exp_avg");
+    Quantity parameter = u.parameter(), gradient = u.gradient(), average = u.state("exp_avg");
     double beta1 = u.settings.getNumbers("betas")[0], beta2 = u.settings.getNumbers("betas")[1];
     if (double decay = u.settings.getNumber("weight-decay"))
       parameter = parameter - u.rate() * decay * parameter;
-    Term direction = sign(beta1 * average + (1.0 - beta1) * gradient);
+    Quantity direction = sign(beta1 * average + (1.0 - beta1) * gradient);
     u.setParameter(parameter - u.rate() * direction);
     u.setState("exp_avg", beta2 * average + (1.0 - beta2) * gradient);
   }

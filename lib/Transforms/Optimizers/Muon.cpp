@@ -42,9 +42,9 @@ static Value multiply(ImplicitLocOpBuilder &b, Value x, Value y, bool transposeX
 }
 
 /// x <- a x + (b g + c g g) x with the smaller Gram matrix g, from x over its norm.
-static Term orthogonalize(Update &u, Term direction) {
+static Quantity orthogonalize(Update &u, Quantity direction) {
   constexpr double kA = 3.4445, kB = -4.775, kC = 2.0315;
-  Term norm = max(sqrt(u.sum(direction * direction)), u.settings.getNumber("eps"));
+  Quantity norm = max(sqrt(u.sum(direction * direction)), u.settings.getNumber("eps"));
   Value x = u.toTensor(direction / norm);
   ImplicitLocOpBuilder &b = u.getBuilder();
   bool isTall = u.getShape()[0] > u.getShape()[1];
@@ -108,10 +108,10 @@ public:
   }
   void build(Update &u) const override {
     double momentum = u.settings.getNumber("momentum");
-    Term parameter = u.parameter(), gradient = u.gradient(), rate = u.rate();
-    Term buffer = lerp(u.state("momentum_buffer"), gradient, 1.0 - momentum);
-    Term direction = u.settings.isOn("nesterov") ? lerp(gradient, buffer, momentum) : buffer;
-    Term orthogonal = orthogonalize(u, direction);
+    Quantity parameter = u.parameter(), gradient = u.gradient(), rate = u.rate();
+    Quantity buffer = lerp(u.state("momentum_buffer"), gradient, 1.0 - momentum);
+    Quantity direction = u.settings.isOn("nesterov") ? lerp(gradient, buffer, momentum) : buffer;
+    Quantity orthogonal = orthogonalize(u, direction);
     if (double decay = u.settings.getNumber("weight-decay"))
       parameter = parameter - rate * decay * parameter;
     double factor = getRateFactor(u.settings.getWord("adjust-lr-fn"), u.getShape());

@@ -37,7 +37,7 @@ public:
             scalarSlot("mu_product", 1.0)};
   }
   void build(Update &u) const override {
-    Term parameter = u.parameter(), gradient = u.gradient(), rate = u.rate(), step = u.step();
+    Quantity parameter = u.parameter(), gradient = u.gradient(), rate = u.rate(), step = u.step();
     double beta1 = u.settings.getNumbers("betas")[0], beta2 = u.settings.getNumbers("betas")[1];
     double momentumDecay = u.settings.getNumber("momentum-decay");
     if (double decay = u.settings.getNumber("weight-decay")) {
@@ -46,14 +46,14 @@ public:
       else
         gradient = gradient + decay * parameter;
     }
-    auto momentumAt = [&](Term t) { return beta1 * (1.0 - 0.5 * pow(0.96, t * momentumDecay)); };
-    Term momentum = momentumAt(step), next = momentumAt(step + 1.0);
-    Term product = u.state("mu_product", {}) * momentum;
-    Term first = beta1 * u.state("exp_avg") + (1.0 - beta1) * gradient;
-    Term second = beta2 * u.state("exp_avg_sq") + (1.0 - beta2) * gradient * gradient;
-    Term denominator = sqrt(second / (1.0 - pow(beta2, step))) + u.settings.getNumber("eps");
-    Term ofGradient = rate * (1.0 - momentum) / (1.0 - product);
-    Term ofAverage = rate * next / (1.0 - product * next);
+    auto momentumAt = [&](Quantity t) { return beta1 * (1.0 - 0.5 * pow(0.96, t * momentumDecay)); };
+    Quantity momentum = momentumAt(step), next = momentumAt(step + 1.0);
+    Quantity product = u.state("mu_product", {}) * momentum;
+    Quantity first = beta1 * u.state("exp_avg") + (1.0 - beta1) * gradient;
+    Quantity second = beta2 * u.state("exp_avg_sq") + (1.0 - beta2) * gradient * gradient;
+    Quantity denominator = sqrt(second / (1.0 - pow(beta2, step))) + u.settings.getNumber("eps");
+    Quantity ofGradient = rate * (1.0 - momentum) / (1.0 - product);
+    Quantity ofAverage = rate * next / (1.0 - product * next);
     u.setParameter(parameter - ofGradient * (gradient / denominator) -
                    ofAverage * (first / denominator));
     u.setState("exp_avg", first);

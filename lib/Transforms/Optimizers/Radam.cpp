@@ -29,7 +29,7 @@ public:
     return {fullSlot("exp_avg", parameter), fullSlot("exp_avg_sq", parameter)};
   }
   void build(Update &u) const override {
-    Term parameter = u.parameter(), gradient = u.gradient(), rate = u.rate(), step = u.step();
+    Quantity parameter = u.parameter(), gradient = u.gradient(), rate = u.rate(), step = u.step();
     double beta1 = u.settings.getNumbers("betas")[0], beta2 = u.settings.getNumbers("betas")[1];
     if (double decay = u.settings.getNumber("weight-decay")) {
       if (u.settings.isOn("decoupled-weight-decay"))
@@ -37,16 +37,16 @@ public:
       else
         gradient = gradient + decay * parameter;
     }
-    Term first = beta1 * u.state("exp_avg") + (1.0 - beta1) * gradient;
-    Term second = beta2 * u.state("exp_avg_sq") + (1.0 - beta2) * gradient * gradient;
+    Quantity first = beta1 * u.state("exp_avg") + (1.0 - beta1) * gradient;
+    Quantity second = beta2 * u.state("exp_avg_sq") + (1.0 - beta2) * gradient * gradient;
     // The length of the approximated simple moving average decides whether its variance is known.
     double longest = 2.0 / (1.0 - beta2) - 1.0;
-    Term correction = 1.0 - pow(beta2, step);
-    Term length = longest - 2.0 * step * pow(beta2, step) / correction;
-    Term rectification = sqrt((length - 4.0) * (length - 2.0) * longest /
+    Quantity correction = 1.0 - pow(beta2, step);
+    Quantity length = longest - 2.0 * step * pow(beta2, step) / correction;
+    Quantity rectification = sqrt((length - 4.0) * (length - 2.0) * longest /
                               ((longest - 4.0) * (longest - 2.0) * length));
-    Term adaptive = rectification * sqrt(correction) / (sqrt(second) + u.settings.getNumber("eps"));
-    Term scaled = rate / (1.0 - pow(beta1, step)) * first;
+    Quantity adaptive = rectification * sqrt(correction) / (sqrt(second) + u.settings.getNumber("eps"));
+    Quantity scaled = rate / (1.0 - pow(beta1, step)) * first;
     u.setParameter(parameter - scaled * selectLess(5.0, length, adaptive, 1.0));
     u.setState("exp_avg", first);
     u.setState("exp_avg_sq", second);

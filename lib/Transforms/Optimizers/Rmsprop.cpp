@@ -47,19 +47,19 @@ public:
     return slots;
   }
   void build(Update &u) const override {
-    Term parameter = u.parameter(), gradient = u.gradient();
+    Quantity parameter = u.parameter(), gradient = u.gradient();
     double alpha = u.settings.getNumber("alpha");
     if (double decay = u.settings.getNumber("weight-decay"))
       gradient = gradient + decay * parameter;
-    Term squares = alpha * u.state("square_avg") + (1.0 - alpha) * gradient * gradient;
-    Term spread = squares;
+    Quantity squares = alpha * u.state("square_avg") + (1.0 - alpha) * gradient * gradient;
+    Quantity spread = squares;
     u.setState("square_avg", squares);
     if (u.settings.isOn("centered")) {
-      Term average = alpha * u.state("grad_avg") + (1.0 - alpha) * gradient;
+      Quantity average = alpha * u.state("grad_avg") + (1.0 - alpha) * gradient;
       spread = squares - average * average;
       u.setState("grad_avg", average);
     }
-    Term direction = gradient / (sqrt(spread) + u.settings.getNumber("eps"));
+    Quantity direction = gradient / (sqrt(spread) + u.settings.getNumber("eps"));
     if (double momentum = u.settings.getNumber("momentum")) {
       direction = momentum * u.state("momentum_buffer") + direction;
       u.setState("momentum_buffer", direction);

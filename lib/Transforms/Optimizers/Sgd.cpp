@@ -41,13 +41,13 @@ public:
     return {fullSlot("momentum", parameter)};
   }
   void build(Update &u) const override {
-    Term parameter = u.parameter(), gradient = u.gradient();
+    Quantity parameter = u.parameter(), gradient = u.gradient();
     if (double decay = u.settings.getNumber("weight-decay"))
       gradient = gradient + decay * parameter;
     if (double momentum = u.settings.getNumber("momentum")) {
       double kept = 1.0 - u.settings.getNumber("dampening");
-      Term added = kept == 1.0 ? gradient : kept * gradient;
-      Term buffer = selectLess(u.step(), 2.0, gradient, momentum * u.state("momentum") + added);
+      Quantity added = kept == 1.0 ? gradient : kept * gradient;
+      Quantity buffer = selectLess(u.step(), 2.0, gradient, momentum * u.state("momentum") + added);
       gradient = u.settings.isOn("nesterov") ? gradient + momentum * buffer : buffer;
       u.setState("momentum", buffer);
     }

@@ -47,8 +47,8 @@ public:
   }
   void build(Update &u) const override {
     int64_t rank = u.getShape().size();
-    Term gradient = u.gradient();
-    Term total = u.state(accumulatorOf(0), {0});
+    Quantity gradient = u.gradient();
+    Quantity total = u.state(accumulatorOf(0), {0});
     for (int64_t dim = 1; dim < rank; ++dim)
       total = min(total, u.state(accumulatorOf(dim), {dim}));
     total = total + gradient * gradient;
@@ -60,7 +60,7 @@ public:
       u.setState(accumulatorOf(dim), others.empty() ? total : u.largest(total, others));
     }
     double momentum = u.settings.getNumber("momentum");
-    Term direction = (1.0 - momentum) * gradient / sqrt(total + u.settings.getNumber("eps"));
+    Quantity direction = (1.0 - momentum) * gradient / sqrt(total + u.settings.getNumber("eps"));
     if (momentum != 0) {
       direction = momentum * u.state("momentum_buffer") + direction;
       u.setState("momentum_buffer", direction);

@@ -53,27 +53,27 @@ static double fold(TermKind kind, ArrayRef<double> x) {
   llvm_unreachable("not made of numbers");
 }
 
-Term Term::make(TermKind kind, ArrayRef<Term> operands) {
-  const Term *recorded = llvm::find_if(operands, [](const Term &x) { return x.owner; });
+Quantity Quantity::make(TermKind kind, ArrayRef<Quantity> operands) {
+  const Quantity *recorded = llvm::find_if(operands, [](const Quantity &x) { return x.owner; });
   if (recorded != operands.end())
-    return recorded->owner->addNode({kind, SmallVector<Term, 4>(operands)});
-  return fold(kind, llvm::map_to_vector(operands, [](const Term &x) { return x.number; }));
+    return recorded->owner->addNode({kind, SmallVector<Quantity, 4>(operands)});
+  return fold(kind, llvm::map_to_vector(operands, [](const Quantity &x) { return x.number; }));
 }
 
-Term memopt::operator+(Term a, Term b) { return Term::make(TermKind::Add, {a, b}); }
-Term memopt::operator-(Term a, Term b) { return Term::make(TermKind::Sub, {a, b}); }
-Term memopt::operator*(Term a, Term b) { return Term::make(TermKind::Mul, {a, b}); }
-Term memopt::operator/(Term a, Term b) { return Term::make(TermKind::Div, {a, b}); }
-Term memopt::sqrt(Term x) { return Term::make(TermKind::Sqrt, {x}); }
-Term memopt::abs(Term x) { return Term::make(TermKind::Abs, {x}); }
-Term memopt::sign(Term x) { return selectLess(x, 0.0, -1.0, selectLess(0.0, x, 1.0, 0.0)); }
-Term memopt::pow(Term x, Term y) { return Term::make(TermKind::Pow, {x, y}); }
-Term memopt::max(Term a, Term b) { return Term::make(TermKind::Max, {a, b}); }
-Term memopt::min(Term a, Term b) { return Term::make(TermKind::Min, {a, b}); }
-Term memopt::selectLess(Term x, Term y, Term a, Term b) {
-  return Term::make(TermKind::SelectLess, {x, y, a, b});
+Quantity memopt::operator+(Quantity a, Quantity b) { return Quantity::make(TermKind::Add, {a, b}); }
+Quantity memopt::operator-(Quantity a, Quantity b) { return Quantity::make(TermKind::Sub, {a, b}); }
+Quantity memopt::operator*(Quantity a, Quantity b) { return Quantity::make(TermKind::Mul, {a, b}); }
+Quantity memopt::operator/(Quantity a, Quantity b) { return Quantity::make(TermKind::Div, {a, b}); }
+Quantity memopt::sqrt(Quantity x) { return Quantity::make(TermKind::Sqrt, {x}); }
+Quantity memopt::abs(Quantity x) { return Quantity::make(TermKind::Abs, {x}); }
+Quantity memopt::sign(Quantity x) { return selectLess(x, 0.0, -1.0, selectLess(0.0, x, 1.0, 0.0)); }
+Quantity memopt::pow(Quantity x, Quantity y) { return Quantity::make(TermKind::Pow, {x, y}); }
+Quantity memopt::max(Quantity a, Quantity b) { return Quantity::make(TermKind::Max, {a, b}); }
+Quantity memopt::min(Quantity a, Quantity b) { return Quantity::make(TermKind::Min, {a, b}); }
+Quantity memopt::selectLess(Quantity x, Quantity y, Quantity a, Quantity b) {
+  return Quantity::make(TermKind::SelectLess, {x, y, a, b});
 }
-Term memopt::lerp(Term a, Term b, Term weight) { return (1.0 - weight) * a + weight * b; }
+Quantity memopt::lerp(Quantity a, Quantity b, Quantity weight) { return (1.0 - weight) * a + weight * b; }
 
 //===----------------------------------------------------------------------===//
 // Tensors
@@ -150,21 +150,21 @@ SmallVector<int64_t> Update::allDims() const {
   return llvm::to_vector(llvm::seq<int64_t>(0, shape.size()));
 }
 
-ArrayRef<int64_t> Update::getDims(Term x) const {
+ArrayRef<int64_t> Update::getDims(Quantity x) const {
   return x.owner ? ArrayRef<int64_t>(nodes[x.id].dims) : ArrayRef<int64_t>();
 }
 
-Term Update::addNode(Node node) {
-  for (const Term &operand : node.operands)
+Quantity Update::addNode(Node node) {
+  for (const Quantity &operand : node.operands)
     for (int64_t dim : getDims(operand))
       if (!llvm::is_contained(node.dims, dim))
         node.dims.push_back(dim);
   llvm::sort(node.dims);
   nodes.push_back(std::move(node));
-  return Term(this, nodes.size() - 1);
+  return Quantity(this, nodes.size() - 1);
 }
 
-Term Update::addLeaf(Value value, ArrayRef<int64_t> dims) {
+Quantity Update::addLeaf(Value value, ArrayRef<int64_t> dims) {
   auto [entry, isNew] = leafOf.try_emplace(value, nodes.size());
   if (isNew) {
     Node leaf{TermKind::Leaf};
@@ -172,10 +172,10 @@ Term Update::addLeaf(Value value, ArrayRef<int64_t> dims) {
     leaf.dims.assign(dims.begin(), dims.end());
     nodes.push_back(std::move(leaf));
   }
-  return Term(this, entry->second);
+  return Quantity(this, entry->second);
 }
 
-Term Update::readFull(Value value) {
+Quantity Update::readFull(Value value) {
   SmallVector<int64_t> vector{typeOf(value).getNumElements()};
   return addLeaf(reshapeTo(b, value, isPadded ? vector : shape), allDims());
 }
@@ -193,7 +193,7 @@ Value Update::findState(StringRef name) {
   return found == stateNumbers.end() ? Value() : op.getOldState()[found->second];
 }
 
-Term Update::state(StringRef name, ArrayRef<int64_t> dims) {
+Quantity Update::state(StringRef name, ArrayRef<int64_t> dims) {
   Value value = findState(name);
   assert(value && "a rule reads state that it did not declare");
   if (typeOf(value).getElementType().isInteger(8)) {
@@ -208,14 +208,14 @@ Term Update::state(StringRef name, ArrayRef<int64_t> dims) {
   return addLeaf(reshapeTo(b, value, sizes), dims);
 }
 
-void Update::setState(StringRef name, Term value) {
+void Update::setState(StringRef name, Quantity value) {
   Value old = findState(name);
   assert(old && "a rule writes state that it did not declare");
   if (!typeOf(old).getElementType().isInteger(8)) {
     newState.insert_or_assign(name, value);
     return;
   }
-  Term scale = reduce(ReduceKind::Max, abs(value), {1});
+  Quantity scale = reduce(ReduceKind::Max, abs(value), {1});
   // A block of zeros has scale zero; any divisor will do.
   Node node{TermKind::Encode, {value / max(scale, 1e-38)}};
   node.isSigned = !optimizer.isNonNegative(name);
@@ -223,14 +223,14 @@ void Update::setState(StringRef name, Term value) {
   newState.insert_or_assign((name + ".scale").str(), scale);
 }
 
-Term Update::mean(Term x, ArrayRef<int64_t> dims) {
+Quantity Update::mean(Quantity x, ArrayRef<int64_t> dims) {
   double count = 1;
   for (int64_t dim : dims.empty() ? getDims(x) : dims)
     count *= static_cast<double>(shape[dim]);
   return sum(x, dims) / count;
 }
 
-Term Update::materialize(Term x) {
+Quantity Update::materialize(Quantity x) {
   return addLeaf(compute(x, computeType), SmallVector<int64_t>(getDims(x)));
 }
 
@@ -239,7 +239,7 @@ Term Update::materialize(Term x) {
 //===----------------------------------------------------------------------===//
 
 /// What `x` reads; `isScalar` tells a formula of scalars from one that only uses their values.
-void Update::collect(Term x, bool isScalar, Inputs &inputs) const {
+void Update::collect(Quantity x, bool isScalar, Inputs &inputs) const {
   if (!x.owner)
     return;
   const Node &node = nodes[x.id];
@@ -248,7 +248,7 @@ void Update::collect(Term x, bool isScalar, Inputs &inputs) const {
   else if (node.kind == TermKind::Leaf)
     inputs.leaves.insert(x.id);
   else
-    for (const Term &operand : node.operands)
+    for (const Quantity &operand : node.operands)
       collect(operand, isScalar, inputs);
 }
 
@@ -268,7 +268,7 @@ Read Update::readAt(unsigned leaf, ArrayRef<int64_t> dims, bool isFlat) {
   return {value, selectDims(b.getContext(), dims.size(), positions)};
 }
 
-Value Update::emit(Term x, Type compute, llvm::DenseMap<unsigned, Value> &known,
+Value Update::emit(Quantity x, Type compute, llvm::DenseMap<unsigned, Value> &known,
                    ImplicitLocOpBuilder &inner) {
   Formula f{inner, compute};
   if (!x.owner)
@@ -277,7 +277,7 @@ Value Update::emit(Term x, Type compute, llvm::DenseMap<unsigned, Value> &known,
     return value;
   const Node &node = nodes[x.id];
   SmallVector<Value> y = llvm::map_to_vector(
-      node.operands, [&](Term operand) { return emit(operand, compute, known, inner); });
+      node.operands, [&](Quantity operand) { return emit(operand, compute, known, inner); });
   Value value;
   switch (node.kind) {
   case TermKind::Add:
@@ -372,10 +372,10 @@ Value Update::computeScalar(unsigned id) {
   const Node &node = nodes[id];
   if (node.kind == TermKind::Leaf && typeOf(node.value).getElementType() == computeType)
     return node.value;
-  return compute({{Term(this, id), computeType}}, {}).front();
+  return compute({{Quantity(this, id), computeType}}, {}).front();
 }
 
-Value Update::compute(Term x, Type type) {
+Value Update::compute(Quantity x, Type type) {
   if (x.owner && nodes[x.id].kind == TermKind::Leaf &&
       typeOf(nodes[x.id].value).getElementType() == type)
     return nodes[x.id].value;
@@ -383,7 +383,7 @@ Value Update::compute(Term x, Type type) {
   return compute({{x, type}}, dims).front();
 }
 
-Term Update::reduce(ReduceKind kind, Term x, ArrayRef<int64_t> reduced) {
+Quantity Update::reduce(ReduceKind kind, Quantity x, ArrayRef<int64_t> reduced) {
   SmallVector<int64_t> dims(getDims(x)), kept, positions;
   for (auto [position, dim] : llvm::enumerate(dims)) {
     if (reduced.empty() || llvm::is_contained(reduced, dim))
@@ -409,7 +409,7 @@ SmallVector<Value> Update::finish() {
   SmallVector<Value> results(op->getNumResults());
   SmallVector<Output> outputs;
   SmallVector<unsigned> numbers;
-  auto give = [&](unsigned number, Term value) {
+  auto give = [&](unsigned number, Quantity value) {
     Type type = typeOf(op->getResult(number)).getElementType();
     if (isFull(getDims(value))) {
       outputs.push_back({value, type});

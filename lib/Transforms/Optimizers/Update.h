@@ -48,38 +48,38 @@ enum class TermKind {
 };
 
 /// A number, or a formula that an Update has recorded.
-class Term {
+class Quantity {
 public:
-  Term(double number) : number(number) {}
+  Quantity(double number) : number(number) {}
 
   /// One op on terms, folded where all are numbers.
-  static Term make(TermKind kind, ArrayRef<Term> operands);
+  static Quantity make(TermKind kind, ArrayRef<Quantity> operands);
 
 private:
   friend class Update;
-  Term(Update *owner, unsigned id) : owner(owner), id(id) {}
+  Quantity(Update *owner, unsigned id) : owner(owner), id(id) {}
 
   Update *owner = nullptr; ///< null: a number
   unsigned id = 0;
   double number = 0;
 };
 
-Term operator+(Term a, Term b);
-Term operator-(Term a, Term b);
-Term operator*(Term a, Term b);
-Term operator/(Term a, Term b);
-Term sqrt(Term x);
-Term abs(Term x);
+Quantity operator+(Quantity a, Quantity b);
+Quantity operator-(Quantity a, Quantity b);
+Quantity operator*(Quantity a, Quantity b);
+Quantity operator/(Quantity a, Quantity b);
+Quantity sqrt(Quantity x);
+Quantity abs(Quantity x);
 /// -1, 0 or 1.
-Term sign(Term x);
-Term pow(Term x, Term y);
+Quantity sign(Quantity x);
+Quantity pow(Quantity x, Quantity y);
 /// A NaN wins.
-Term max(Term a, Term b);
-Term min(Term a, Term b);
+Quantity max(Quantity a, Quantity b);
+Quantity min(Quantity a, Quantity b);
 /// x < y ? a : b
-Term selectLess(Term x, Term y, Term a, Term b);
+Quantity selectLess(Quantity x, Quantity y, Quantity a, Quantity b);
 /// a + weight (b - a), as (1 - weight) a + weight b
-Term lerp(Term a, Term b, Term weight);
+Quantity lerp(Quantity a, Quantity b, Quantity weight);
 
 /// `value` in a shape of as many elements.
 Value reshapeTo(ImplicitLocOpBuilder &b, Value value, ArrayRef<int64_t> shape);
@@ -98,37 +98,37 @@ public:
   /// Sees the parameter, which is packed, under another shape; before anything is read.
   void cut(ArrayRef<int64_t> newShape) { shape.assign(newShape.begin(), newShape.end()); }
 
-  Term parameter() { return readFull(op.getParameter()); }
-  Term gradient() { return readFull(op.getGradient()); }
-  Term rate() { return readScalar(op.getLearningRate()); }
+  Quantity parameter() { return readFull(op.getParameter()); }
+  Quantity gradient() { return readFull(op.getGradient()); }
+  Quantity rate() { return readScalar(op.getLearningRate()); }
   /// From 1.
-  Term step() { return readScalar(op.getStep()); }
+  Quantity step() { return readScalar(op.getStep()); }
   /// As declared by the rule's getState: `dims` are those of its slot.
-  Term state(StringRef name) { return state(name, allDims()); }
-  Term state(StringRef name, ArrayRef<int64_t> dims);
+  Quantity state(StringRef name) { return state(name, allDims()); }
+  Quantity state(StringRef name, ArrayRef<int64_t> dims);
 
   /// Over all dimensions when none are given.
-  Term sum(Term x, ArrayRef<int64_t> dims = {}) { return reduce(ReduceKind::Add, x, dims); }
-  Term largest(Term x, ArrayRef<int64_t> dims) { return reduce(ReduceKind::Max, x, dims); }
-  Term mean(Term x, ArrayRef<int64_t> dims);
+  Quantity sum(Quantity x, ArrayRef<int64_t> dims = {}) { return reduce(ReduceKind::Add, x, dims); }
+  Quantity largest(Quantity x, ArrayRef<int64_t> dims) { return reduce(ReduceKind::Max, x, dims); }
+  Quantity mean(Quantity x, ArrayRef<int64_t> dims);
   /// Computes the term once, into a buffer of its own.
-  Term materialize(Term x);
+  Quantity materialize(Quantity x);
   /// A tensor of the parameter's shape, and one as a term: for what no formula says.
-  Value toTensor(Term x) { return reshapeTo(b, compute(x, computeType), shape); }
-  Term fromTensor(Value value) { return readFull(value); }
+  Value toTensor(Quantity x) { return reshapeTo(b, compute(x, computeType), shape); }
+  Quantity fromTensor(Value value) { return readFull(value); }
   ImplicitLocOpBuilder &getBuilder() { return b; }
 
-  void setParameter(Term value) { newParameter = value; }
-  void setState(StringRef name, Term value);
+  void setParameter(Quantity value) { newParameter = value; }
+  void setState(StringRef name, Quantity value);
 
   /// One value for each result of the op.
   SmallVector<Value> finish();
 
 private:
-  friend class Term;
+  friend class Quantity;
   struct Node {
     TermKind kind;
-    SmallVector<Term, 4> operands{};
+    SmallVector<Quantity, 4> operands{};
     /// Leaf: a tensor with the sizes of `dims`, or a vector where the parameter is padded. Decode:
     /// the table of codes.
     Value value{};
@@ -141,22 +141,22 @@ private:
     llvm::SmallSetVector<unsigned, 8> leaves, scalars;
   };
   struct Output {
-    Term value;
+    Quantity value;
     Type type;
   };
 
   SmallVector<int64_t> allDims() const;
-  ArrayRef<int64_t> getDims(Term x) const;
+  ArrayRef<int64_t> getDims(Quantity x) const;
   bool isFull(ArrayRef<int64_t> dims) const { return dims.size() == shape.size(); }
-  Term addNode(Node node);
-  Term addLeaf(Value value, ArrayRef<int64_t> dims);
-  Term readFull(Value value);
-  Term readScalar(Value value) { return addLeaf(value, {}); }
-  Term reduce(ReduceKind kind, Term x, ArrayRef<int64_t> dims);
+  Quantity addNode(Node node);
+  Quantity addLeaf(Value value, ArrayRef<int64_t> dims);
+  Quantity readFull(Value value);
+  Quantity readScalar(Value value) { return addLeaf(value, {}); }
+  Quantity reduce(ReduceKind kind, Quantity x, ArrayRef<int64_t> dims);
   Value findState(StringRef name);
 
-  void collect(Term x, bool isScalar, Inputs &inputs) const;
-  Value emit(Term x, Type compute, llvm::DenseMap<unsigned, Value> &known, ImplicitLocOpBuilder &b);
+  void collect(Quantity x, bool isScalar, Inputs &inputs) const;
+  Value emit(Quantity x, Type compute, llvm::DenseMap<unsigned, Value> &known, ImplicitLocOpBuilder &b);
   Value codeTable(bool isSigned);
   Value computeScalar(unsigned id);
   Read readAt(unsigned leaf, ArrayRef<int64_t> dims, bool isFlat);
@@ -165,7 +165,7 @@ private:
   static llvm::DenseMap<unsigned, Value> nameInputs(const Inputs &inputs, Type compute,
                                                     ValueRange x, ImplicitLocOpBuilder &inner);
   SmallVector<Value> compute(ArrayRef<Output> outputs, ArrayRef<int64_t> dims);
-  Value compute(Term x, Type type);
+  Value compute(Quantity x, Type type);
 
   OptimizerStepOp op;
   const Optimizer &optimizer;
@@ -177,8 +177,8 @@ private:
   llvm::DenseMap<Value, unsigned> leafOf;
   llvm::StringMap<unsigned> stateNumbers;
   Value codeTables[2];
-  Term newParameter = 0.0;
-  llvm::StringMap<Term> newState;
+  Quantity newParameter = 0.0;
+  llvm::StringMap<Quantity> newState;
 };
 
 } // namespace mlir::memopt
