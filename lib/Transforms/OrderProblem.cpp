@@ -44,7 +44,8 @@ static Value createCopy(OpBuilder &builder, Location location, Value value) {
 
 /// The copy stands at the end of the write's block: by then every reader of the old value has run.
 static void insertVariableCopies(func::FuncOp function) {
-  KernelGraph graph(function);  for (WriteOp write : graph.getWritesNeedingCopies()) {
+  KernelGraph graph(function);
+  for (WriteOp write : graph.getWritesNeedingCopies()) {
     Block *block = write->getBlock();
     OpBuilder builder(block, block->mightHaveTerminator() ? Block::iterator(block->getTerminator())
                                                           : block->end());
@@ -69,6 +70,8 @@ FailureOr<StepModel> mlir::memopt::createPlannableStep(ModuleOp module) {
 static int64_t getAlignment(int64_t bytes) {
   return bytes >= 64 ? 64 : std::max<int64_t>(8, llvm::PowerOf2Ceil(std::max<int64_t>(bytes, 1)));
 }
+
+static planning::PlanBuffer getPlanBuffer(int64_t bytes) { return {bytes, getAlignment(bytes)}; }
 
 SpaceProblem::SpaceProblem(const KernelGraph &graph, Space space) {
   SmallVector<int32_t> inPlaceOf = graph.getBuffersInPlace();
@@ -113,15 +116,17 @@ OrderProblem::OrderProblem(const StepModel &step, const CostModel &costs)
     : function(step.getFunction()) {
   KernelGraph graph(function);
   llvm::append_range(instructions, graph.getInstructions());
-  planning::RematOp &inputs = problem.ops.emplace_back();
+  planning::PlanOp &inputs = problem.ops.emplace_back();
   inputs.pinned = true;
   for (BlockArgument argument : function.getArguments())
-    inputs.results.push_back(getTensorBytes(argument.getType()));
-  problem.resident = graph.getVariableBytes(Space::Device);
+    inputs.results.push_back(getPlanBuffer(getTensorBytes(argument.getType())));
+  for (const Buffer &buffer : graph.getBuffers())
+    if (buffer.kind == Buffer::Kind::Variable && buffer.space == Space::Device)
+      problem.residents.push_back(getPlanBuffer(buffer.bytes));
   for (Operation *op : instructions)
     addInstruction(graph, op, costs);
   addWriteOrder(step);
-  planning::RematOp last;
+  planning::PlanOp last;
   last.pinned = true;
   for (Value returned : function.getBody().front().getTerminator()->getOperands()) {
     Value root = getBufferRoot(returned);
@@ -133,7 +138,16 @@ OrderProblem::OrderProblem(const StepModel &step, const CostModel &costs)
   problem.ops.push_back(std::move(last));
 }
 
-planning::RematValue OrderProblem::valueOf(Value root) const {
+LogicalResult OrderProblem::write(StringRef path) const {
+  if (path.empty())
+    return success();
+  if (llvm::Error error = planning::writePlanProblem(path, problem))
+    return emitError(func::FuncOp(function).getLoc())
+           << "cannot write the planning problem: " << llvm::toString(std::move(error));
+  return success();
+}
+
+planning::PlanValue OrderProblem::valueOf(Value root) const {
   if (auto argument = dyn_cast<BlockArgument>(root))
     return {0, static_cast<int32_t>(argument.getArgNumber())};
   return {numbers.lookup(root.getDefiningOp()),
@@ -142,21 +156,21 @@ planning::RematValue OrderProblem::valueOf(Value root) const {
 
 void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const CostModel &costs) {
   numbers[op] = static_cast<int32_t>(problem.ops.size());
-  planning::RematOp item;
+  planning::PlanOp item;
   item.cost = costs.getNanoseconds(op);
   item.after.push_back(0);
   item.pinned = !cast<RecomputableOpInterface>(op).isRecomputable();
   for (Value result : op->getResults()) {
     bool inVariable = graph.getBuffers()[graph.getBufferOf(result)].kind == Buffer::Kind::Variable;
     item.pinned |= inVariable;
-    item.results.push_back(inVariable ? 0 : getTensorBytes(result.getType()));
+    item.results.push_back(getPlanBuffer(inVariable ? 0 : getTensorBytes(result.getType())));
     if (!inVariable)
       for (unsigned operand : graph.getTakeableBuffers(graph.getBufferOf(result)))
         item.inPlace.push_back({static_cast<int32_t>(cast<OpResult>(result).getResultNumber()),
                                 valueOf(graph.getBuffers()[operand].value)});
   }
   for (const Workspace &workspace : cast<InstructionOpInterface>(op).getWorkspaces())
-    item.workspace += workspace.bytes;
+    item.workspaces.push_back(getPlanBuffer(workspace.bytes));
   for (Value operand : op->getOperands()) {
     Value root = getBufferRoot(operand);
     if (!root.getDefiningOp<ReadOp>())

@@ -12,8 +12,7 @@
 #include "memopt/Analysis/CostModel.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
-#include "memopt/Planning/Arena.h"
-#include "memopt/Planning/Remat.h"
+#include "memopt/Planning/PlanFile.h"
 
 namespace mlir::memopt {
 
@@ -34,13 +33,17 @@ struct SpaceProblem {
 
 /// The instructions of a kernel graph as ops of Planning's rematerialization problem. Op 0 makes
 /// the inputs, the last op takes what the caller reads afterwards; instruction i is op i + 1.
-/// Variables are residents. Whatever writes a variable is pinned and comes after every reader of
-/// the old value.
+/// Variables are residents; what is made in a variable has no bytes of its own. Whatever writes a
+/// variable is pinned and comes after every reader of the old value. Planning's arena problem of an
+/// order is that of the graph to which the order was applied.
 class OrderProblem {
 public:
   OrderProblem(const StepModel &step, const CostModel &costs);
 
-  const ::memopt::planning::RematProblem &getProblem() const { return problem; }
+  const ::memopt::planning::PlanProblem &getProblem() const { return problem; }
+
+  /// Writes the problem for memopt-plan. Nothing is written where `path` is empty.
+  LogicalResult write(StringRef path) const;
 
   /// Puts the instructions into `order` (a solution's list, with repeats) and clones where an op
   /// stands again.
@@ -49,12 +52,12 @@ public:
 private:
   void addInstruction(const KernelGraph &graph, Operation *op, const CostModel &costs);
   void addWriteOrder(const StepModel &step);
-  ::memopt::planning::RematValue valueOf(Value root) const;
+  ::memopt::planning::PlanValue valueOf(Value root) const;
 
   func::FuncOp function;
   SmallVector<Operation *> instructions;
   DenseMap<Operation *, int32_t> numbers;
-  ::memopt::planning::RematProblem problem;
+  ::memopt::planning::PlanProblem problem;
 };
 
 } // namespace mlir::memopt

@@ -12,7 +12,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "ArenaFile.h"
-#include "RematFile.h"
+
+#include "memopt/Planning/PlanFile.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"
@@ -176,16 +177,16 @@ static double percentAbove(int64_t value, int64_t base) {
 
 static int runRemat(const Arguments &arguments) {
   auto start = std::chrono::steady_clock::now();
-  llvm::Expected<RematProblem> problem = readRematProblem(arguments.input);
+  llvm::Expected<PlanProblem> problem = readPlanProblem(arguments.input);
   if (!problem)
     return inputError(problem.takeError());
   std::vector<int32_t> given(problem->ops.size());
   for (size_t i = 0; i < given.size(); ++i)
     given[i] = i;
-  llvm::Expected<RematMeasure> base = measureRemat(*problem, given);
+  llvm::Expected<PlanMeasure> base = measurePlan(*problem, given);
   if (!base)
     return inputError(base.takeError());
-  RematOptions options;
+  PlanOptions options;
   if (!parseBytes(arguments.budget, base->peak, options.budget))
     return usageError("--budget is \"" + arguments.budget +
                       "\", expected bytes (1048576, 64MiB) or a share (70%)");
@@ -194,10 +195,10 @@ static int runRemat(const Arguments &arguments) {
   options.threads = arguments.threads;
   options.keepOrder = arguments.keepOrder;
   options.recompute = arguments.recompute;
-  llvm::Expected<RematSolution> solution = solveRemat(*problem, options);
+  llvm::Expected<PlanSolution> solution = solvePlan(*problem, options);
   if (!solution)
     return inputError(solution.takeError());
-  if (llvm::Error error = verifyRemat(*problem, options, *solution))
+  if (llvm::Error error = verifyPlan(*problem, options, *solution))
     return inputError(std::move(error));
   llvm::outs() << "peak " << solution->peak << " bytes ("
                << llvm::format("%.2f", 100 + percentAbove(solution->peak, base->peak))
@@ -210,9 +211,9 @@ static int runRemat(const Arguments &arguments) {
                << "\n";
   if (!solution->feasible) {
     llvm::outs() << "alive at the peak, while op " << solution->bindingOp << " runs:";
-    for (RematValue value : llvm::ArrayRef(solution->binding).take_front(8))
-      llvm::outs() << " op " << value.op << " (" << problem->ops[value.op].results[value.result]
-                   << ")";
+    for (PlanValue value : llvm::ArrayRef(solution->binding).take_front(8))
+      llvm::outs() << " op " << value.op << " ("
+                   << problem->ops[value.op].results[value.result].bytes << ")";
     llvm::outs() << "\n";
     llvm::errs() << "memopt-plan: " << arguments.input << ": no plan found within "
                  << options.budget << " bytes; the smallest peak found is " << solution->peak
@@ -221,35 +222,35 @@ static int runRemat(const Arguments &arguments) {
     return 2;
   }
   if (!arguments.output.empty())
-    if (llvm::Error error = writeRematPlan(arguments.output, options, *solution))
+    if (llvm::Error error = writePlan(arguments.output, options, *solution))
       return inputError(std::move(error));
   return 0;
 }
 
 static int runFrontier(const Arguments &arguments) {
   auto start = std::chrono::steady_clock::now();
-  llvm::Expected<RematProblem> problem = readRematProblem(arguments.input);
+  llvm::Expected<PlanProblem> problem = readPlanProblem(arguments.input);
   if (!problem)
     return inputError(problem.takeError());
-  RematFrontierOptions options;
+  PlanFrontierOptions options;
   options.iterations = arguments.iterations;
   options.seed = arguments.seed;
   options.threads = arguments.threads;
-  llvm::Expected<RematFrontier> frontier = solveRematFrontier(*problem, options);
+  llvm::Expected<PlanFrontier> frontier = solvePlanFrontier(*problem, options);
   if (!frontier)
     return inputError(frontier.takeError());
-  if (llvm::Error error = verifyRematFrontier(*problem, *frontier))
+  if (llvm::Error error = verifyPlanFrontier(*problem, *frontier))
     return inputError(std::move(error));
-  const RematFrontier::Point &last = frontier->points.back();
+  const PlanFrontier::Point &last = frontier->points.back();
   llvm::outs() << "          peak        %          cost       +%  instances\n";
-  for (const RematFrontier::Point &point : frontier->points)
+  for (const PlanFrontier::Point &point : frontier->points)
     llvm::outs() << llvm::format("%14lld %8.2f %13lld %8.3f %10zu\n", (long long)point.peak,
                                  100 + percentAbove(point.peak, last.peak), (long long)point.cost,
                                  percentAbove(point.cost, last.cost), point.order.size());
   llvm::outs() << "no plan has less than " << frontier->peakLowerBound << " bytes\nseconds "
                << llvm::format("%.2f", secondsSince(start)) << "\n";
   if (!arguments.output.empty())
-    if (llvm::Error error = writeRematFrontier(arguments.output, *frontier))
+    if (llvm::Error error = writePlanFrontier(arguments.output, *frontier))
       return inputError(std::move(error));
   return 0;
 }

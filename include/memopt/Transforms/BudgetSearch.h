@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Planning's solveRematFrontier works on plain integers and knows nothing of gaps between buffers.
+// Planning's solvePlanFrontier works on plain integers and knows nothing of gaps between buffers.
 // This search places its points in an arena and takes the cheapest whose arena is within the user's
 // budget. The kernels come in two forms: as
 // they stand, and with values computed in their readers where these stand in the way of a small

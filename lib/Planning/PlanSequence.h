@@ -1,4 +1,4 @@
-//===- RematSequence.h - an order with clones, quick to edit ---*- C++ -*-===//
+//===- PlanSequence.h - an order with clones, quick to edit ---*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,75 +6,22 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Instances stand in slots with empty ones between them. A segment tree holds the bytes alive at
-// each slot: range add, maximum, position of the maximum. Inserting or erasing an instance changes
-// the live interval of its results and of its operands, each by one range add: O(degree * log
-// slots).
+// Instances stand in slots with empty ones between them. The life of a value from an instance to
+// its last use is two changes in a tree over slots, one at each end; inserting or erasing an
+// instance changes the ends of the lives of its results and of its operands, most of them nearby.
 //
 // At an empty slot no more is alive than at the next instance, results in place of operands
-// included, so the maximum over slots is the peak.
+// included, so the maximum over instances is the peak.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_LIB_PLANNING_REMATSEQUENCE_H
-#define MEMOPT_LIB_PLANNING_REMATSEQUENCE_H
+#ifndef MEMOPT_LIB_PLANNING_PLANSEQUENCE_H
+#define MEMOPT_LIB_PLANNING_PLANSEQUENCE_H
 
-#include "RematGraph.h"
+#include "LoadTree.h"
+#include "PlanGraph.h"
 
-#include "llvm/ADT/SmallVector.h"
-
-namespace memopt::planning::remat {
-
-/// Bytes by slot. Leaves 0 and slots-1 are sentinels, which lets one loop climb both ends of a
-/// range (an open-interval bottom-up tree).
-class LoadTree {
-public:
-  void reset(int32_t newSlots) {
-    slots = newSlots;
-    nodes.assign(2 * size_t(slots), Node());
-  }
-  /// Adds to the slots first..last, both inclusive, both inner.
-  void add(int32_t first, int32_t last, int64_t delta) {
-    uint32_t left = first - 1 + slots, right = last + 1 + slots;
-    for (; left ^ right ^ 1; left >>= 1, right >>= 1) {
-      if (!(left & 1))
-        apply(left ^ 1, delta);
-      if (right & 1)
-        apply(right ^ 1, delta);
-      pull(left >> 1);
-      pull(right >> 1);
-    }
-    for (left >>= 1; left; left >>= 1)
-      if (!pull(left))
-        break;
-  }
-  int64_t max() const { return nodes[1].most; }
-  /// The first slot where the maximum stands.
-  int32_t argmax() const {
-    uint32_t at = 1;
-    while (at < uint32_t(slots))
-      at = 2 * at + (nodes[2 * at].most < nodes[2 * at + 1].most);
-    return at - slots;
-  }
-
-private:
-  struct Node {
-    int64_t most = 0;  ///< maximum below, own addend included
-    int64_t added = 0; ///< added to all below
-  };
-  void apply(uint32_t node, int64_t delta) {
-    nodes[node].most += delta;
-    nodes[node].added += delta;
-  }
-  bool pull(uint32_t node) {
-    int64_t most = std::max(nodes[2 * node].most, nodes[2 * node + 1].most) + nodes[node].added;
-    bool changed = most != nodes[node].most;
-    nodes[node].most = most;
-    return changed;
-  }
-  int32_t slots = 0;
-  std::vector<Node> nodes;
-};
+namespace memopt::planning::search {
 
 class Sequence {
 public:
@@ -89,18 +36,15 @@ public:
   /// Spreads the instances evenly again. Invalidates all slots.
   void respace() { assign(order()); }
 
-  int64_t peak() const { return graph.resident + tree.max(); }
+  int64_t peak() const { return graph.resident + tree.max(taken); }
   int64_t cost() const { return totalCost; }
   int32_t size() const { return instances; }
   int32_t slots() const { return numSlots; }
   bool nearlyFull() const { return instances > numSlots / 4; }
   /// The op in a slot, or none.
   int32_t at(int32_t slot) const { return ops[slot]; }
-  /// The first instance at which the peak stands.
-  int32_t peakSlot() const {
-    int32_t slot = tree.argmax();
-    return ops[slot] == none ? nextTaken(slot) : slot;
-  }
+  /// The first instance at which the peak stands; none in an empty sequence.
+  int32_t peakSlot() const { return tree.argmax(taken); }
 
   llvm::ArrayRef<int32_t> instancesOf(int32_t op) const { return made[op]; }
   llvm::ArrayRef<int32_t> usesOf(int32_t value) const { return used[value]; }
@@ -131,6 +75,27 @@ public:
   void insert(int32_t op, int32_t slot);
   void erase(int32_t slot);
 
+  /// What was inserted or erased since the last call of `keep`.
+  struct Edit {
+    bool inserted;
+    int32_t op, slot;
+  };
+  llvm::ArrayRef<Edit> edits() const { return journal; }
+  /// Makes the edits for good.
+  void keep();
+  /// Takes all of them back, the last one first; `seen(op)` is called behind each.
+  template <typename Seen> void undo(Seen seen) {
+    tree.takeChangesBack();
+    while (!journal.empty()) {
+      Edit edit = journal.pop_back_val();
+      edit.inserted ? unlist(edit.op, edit.slot) : list(edit.op, edit.slot);
+      seen(edit.op);
+    }
+    for (auto [slot, bytes] : llvm::reverse(changedTakenOver))
+      takenOver[slot] = bytes;
+    changedTakenOver.clear();
+  }
+
   int32_t nextTaken(int32_t slot) const;     ///< first instance after; slots()-1 if none
   int32_t previousTaken(int32_t slot) const; ///< last instance before; 0 if none
 
@@ -143,6 +108,8 @@ private:
     auto it = std::upper_bound(slots.begin(), slots.end(), slot);
     return it == slots.end() ? numSlots : *it;
   }
+  void list(int32_t op, int32_t slot);
+  void unlist(int32_t op, int32_t slot);
   void changeUse(int32_t value, int32_t slot, int64_t sign);
   void changeInstance(int32_t op, int32_t slot, int64_t sign);
   void refreshTakenOver(int32_t slot);
@@ -151,14 +118,16 @@ private:
   const Graph &graph;
   int32_t numSlots = 0, instances = 0;
   int64_t totalCost = 0;
-  std::vector<int32_t> ops;    ///< by slot
-  std::vector<uint64_t> taken; ///< one bit a slot
-  std::vector<Slots> made;     ///< by op, ascending
-  std::vector<Slots> used;     ///< by value, ascending
-  LoadTree tree;
+  std::vector<int32_t> ops;       ///< by slot
+  std::vector<uint64_t> taken;    ///< one bit a slot
+  std::vector<Slots> made;        ///< by op, ascending
+  std::vector<Slots> used;        ///< by value, ascending
+  mutable LoadTree tree;          ///< summed up when it is asked
   std::vector<int64_t> takenOver; ///< by slot: bytes off the load for results in place of operands
+  llvm::SmallVector<Edit, 32> journal;
+  llvm::SmallVector<std::pair<int32_t, int64_t>, 32> changedTakenOver; ///< slot, former bytes
 };
 
-} // namespace memopt::planning::remat
+} // namespace memopt::planning::search
 
-#endif // MEMOPT_LIB_PLANNING_REMATSEQUENCE_H
+#endif // MEMOPT_LIB_PLANNING_PLANSEQUENCE_H

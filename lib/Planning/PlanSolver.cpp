@@ -6,18 +6,18 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Planning/Remat.h"
+#include "memopt/Planning/PlanSolver.h"
 
 #include "ParallelJobs.h"
-#include "RematExact.h"
-#include "RematStarts.h"
+#include "PlanExact.h"
+#include "PlanStarts.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
 
 using namespace memopt::planning;
-using namespace memopt::planning::remat;
+using namespace memopt::planning::search;
 
 /// About ten seconds of one core at the most; large graphs make slower moves.
 static int64_t defaultMoves(const Graph &graph) {
@@ -43,10 +43,10 @@ struct Start {
 
 class Solver {
 public:
-  Solver(const RematProblem &problem, const RematOptions &options)
+  Solver(const PlanProblem &problem, const PlanOptions &options)
       : problem(problem), options(options), graph(problem) {}
 
-  RematSolution run();
+  PlanSolution run();
 
 private:
   void searchExactly(int64_t states);
@@ -62,11 +62,11 @@ private:
   bool isOptimal() const {
     return best.peak <= options.budget ? best.cost <= costBound : best.peak <= peakBound;
   }
-  RematSolution report();
+  PlanSolution report();
   double scale() const { return temperatureScale(graph); }
 
-  const RematProblem &problem;
-  const RematOptions &options;
+  const PlanProblem &problem;
+  const PlanOptions &options;
   Graph graph;
   Plan best;
   const char *method = "";
@@ -114,15 +114,15 @@ void Solver::annealAll(std::vector<Start> &starts, int64_t moves, int32_t round)
       anneal.costBound = costBound;
       anneal.keepOrder = options.keepOrder;
       anneal.recompute = options.recompute;
-      starts[i].plan = remat::anneal(graph, starts[i].plan, anneal);
+      starts[i].plan = search::anneal(graph, starts[i].plan, anneal);
     });
   runJobs(jobs, options.threads);
   for (const Start &start : starts)
     consider(start.plan, start.name);
 }
 
-RematSolution Solver::report() {
-  RematSolution solution;
+PlanSolution Solver::report() {
+  PlanSolution solution;
   solution.order = best.order;
   solution.peak = best.peak;
   solution.cost = best.cost;
@@ -136,8 +136,6 @@ RematSolution Solver::report() {
   Sequence sequence(graph);
   sequence.assign(best.order);
   int32_t slot = sequence.peakSlot();
-  if (slot >= sequence.slots() - 1)
-    return solution;
   solution.bindingOp = sequence.at(slot);
   for (int32_t value = 0; value < graph.numValues; ++value) {
     int32_t op = graph.opOf[value];
@@ -148,9 +146,9 @@ RematSolution Solver::report() {
     if (alive && graph.bytes[value])
       solution.binding.push_back({op, value - graph.firstValue[op]});
   }
-  llvm::sort(solution.binding, [&](RematValue a, RematValue b) {
-    int64_t sizeA = problem.ops[a.op].results[a.result],
-            sizeB = problem.ops[b.op].results[b.result];
+  llvm::sort(solution.binding, [&](PlanValue a, PlanValue b) {
+    int64_t sizeA = problem.ops[a.op].results[a.result].bytes,
+            sizeB = problem.ops[b.op].results[b.result].bytes;
     return std::make_tuple(-sizeA, a.op, a.result) < std::make_tuple(-sizeB, b.op, b.result);
   });
   return solution;
@@ -184,7 +182,7 @@ void Solver::searchExactly(int64_t states) {
   }
 }
 
-RematSolution Solver::run() {
+PlanSolution Solver::run() {
   costBound = graph.baseCost;
   std::vector<int32_t> identity(graph.numOps);
   for (int32_t i = 0; i < graph.numOps; ++i)
@@ -193,7 +191,7 @@ RematSolution Solver::run() {
   consider(given, "the given order");
   if (best.peak <= options.budget)
     return report(); // every op runs once: nothing is cheaper
-  peakBound = rematPeakLowerBound(problem);
+  peakBound = planPeakLowerBound(problem);
   if (isOptimal())
     return report();
   searchExactly(options.iterations >= 0 ? std::min<int64_t>(options.iterations, exactStates)
@@ -223,22 +221,22 @@ RematSolution Solver::run() {
   return report();
 }
 
-llvm::Expected<RematSolution> memopt::planning::solveRemat(const RematProblem &problem,
-                                                           const RematOptions &options) {
-  if (llvm::Error error = checkRemat(problem))
+llvm::Expected<PlanSolution> memopt::planning::solvePlan(const PlanProblem &problem,
+                                                         const PlanOptions &options) {
+  if (llvm::Error error = checkPlanProblem(problem))
     return std::move(error);
   return Solver(problem, options).run();
 }
 
-llvm::Expected<RematSolution> memopt::planning::solveOrder(const RematProblem &problem,
-                                                           RematOptions options) {
+llvm::Expected<PlanSolution> memopt::planning::solveOrder(const PlanProblem &problem,
+                                                          PlanOptions options) {
   options.recompute = false;
-  return solveRemat(problem, options);
+  return solvePlan(problem, options);
 }
 
-llvm::Expected<std::vector<int32_t>> memopt::planning::tidyOrder(const RematProblem &problem,
+llvm::Expected<std::vector<int32_t>> memopt::planning::tidyOrder(const PlanProblem &problem,
                                                                  std::vector<int32_t> order) {
-  llvm::Expected<RematMeasure> given = measureRemat(problem, order);
+  llvm::Expected<PlanMeasure> given = measurePlan(problem, order);
   if (!given)
     return given.takeError();
   if (order.size() != problem.ops.size())

@@ -1,4 +1,4 @@
-//===- RematAnneal.cpp - simulated annealing over orders with clones ---------===//
+//===- PlanAnneal.cpp - simulated annealing over orders with clones ---------===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -18,13 +18,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "RematAnneal.h"
+#include "PlanAnneal.h"
 #include "SearchRandom.h"
 
 #include <cmath>
 
 using namespace memopt::planning;
-using namespace memopt::planning::remat;
+using namespace memopt::planning::search;
 
 namespace {
 
@@ -39,11 +39,6 @@ public:
   Plan run();
 
 private:
-  struct Edit {
-    bool inserted;
-    int32_t op, slot;
-  };
-
   void restart(llvm::ArrayRef<int32_t> order) {
     sequence.assign(order);
     for (int32_t op = 0; op < graph.numOps; ++op)
@@ -51,25 +46,15 @@ private:
   }
   void insert(int32_t op, int32_t slot) {
     sequence.insert(op, slot);
-    journal.push_back({true, op, slot});
     noteClones(op);
   }
   void erase(int32_t slot) {
     int32_t op = sequence.at(slot);
     sequence.erase(slot);
-    journal.push_back({false, op, slot});
     noteClones(op);
   }
-  void rollback(size_t to = 0) {
-    while (journal.size() > to) {
-      Edit edit = journal.back();
-      journal.pop_back();
-      if (edit.inserted)
-        sequence.erase(edit.slot);
-      else
-        sequence.insert(edit.op, edit.slot);
-      noteClones(edit.op);
-    }
+  void rollback() {
+    sequence.undo([&](int32_t op) { noteClones(op); });
   }
   /// Keeps the list of ops with more than one instance.
   void noteClones(int32_t op) {
@@ -121,7 +106,6 @@ private:
   SearchRandom random;
   Sequence sequence;
   Plan best;
-  std::vector<Edit> journal;
   std::vector<int32_t> clonedOps, cloneIndex;
   bool crowded = false; ///< a move found no empty slot
   double peakWeight = 1;
@@ -224,8 +208,6 @@ void Annealer::eraseIfDead(int32_t op, int32_t slot) {
 
 bool Annealer::evict() {
   int32_t peak = sequence.peakSlot();
-  if (peak >= sequence.slots() - 1)
-    return false;
   int32_t chosen = Sequence::none, chosenUse = 0;
   double chosenScore = -1;
   int wanted = 1 + random.below(3);
@@ -401,14 +383,14 @@ Plan Annealer::run() {
     }
     bool changed = tryMove();
     // Long chains of clones count as several moves: the options then stand for time.
-    move += 1 + int64_t(journal.size() / 4);
+    move += 1 + int64_t(sequence.edits().size() / 4);
     if (changed) {
       double next = objective();
       if (next > current && random.unit() >= std::exp((current - next) / temperature)) {
         rollback();
       } else {
         current = next;
-        journal.clear();
+        sequence.keep();
         unsaved = improves();
       }
     } else {
@@ -428,14 +410,14 @@ Plan Annealer::run() {
   return best;
 }
 
-Plan memopt::planning::remat::planOf(const Graph &graph, std::vector<int32_t> order) {
+Plan memopt::planning::search::planOf(const Graph &graph, std::vector<int32_t> order) {
   Sequence sequence(graph);
   sequence.assign(order);
   return {std::move(order), sequence.peak(), sequence.cost()};
 }
 
-Plan memopt::planning::remat::anneal(const Graph &graph, const Plan &start,
-                                     const AnnealOptions &options) {
+Plan memopt::planning::search::anneal(const Graph &graph, const Plan &start,
+                                      const AnnealOptions &options) {
   if (!graph.numOps)
     return start;
   return Annealer(graph, start, options).run();

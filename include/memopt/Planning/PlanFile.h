@@ -1,4 +1,4 @@
-//===- RematFile.h - remat problems and plans as JSON ----------*- C++ -*-===//
+//===- PlanFile.h - planning problems and plans as JSON --------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -10,24 +10,29 @@
 // "inputs": [op, ...]}, ...]}. Besides, for ops with several results "bytes" may be a list and an
 // input a pair [op, result]; "workspace": bytes, "pinned": true, "after": [op, ...] per op and
 // "resident": bytes for all are optional; other keys are ignored. Meanings are those of
-// memopt/Planning/Remat.h.
+// memopt/Planning/PlanSolver.h.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_TOOLS_PLAN_REMATFILE_H
-#define MEMOPT_TOOLS_PLAN_REMATFILE_H
+#ifndef MEMOPT_PLANNING_PLANFILE_H
+#define MEMOPT_PLANNING_PLANFILE_H
 
-#include "memopt/Planning/Remat.h"
+#include "memopt/Planning/PlanSolver.h"
 
 #include "llvm/ADT/StringRef.h"
 
+namespace memopt::planning {
+
 /// Reads a problem. Errors name the file and the place in it.
-llvm::Expected<memopt::planning::RematProblem> readRematProblem(llvm::StringRef path);
+llvm::Expected<PlanProblem> readPlanProblem(llvm::StringRef path);
 
-llvm::Error writeRematPlan(llvm::StringRef path, const memopt::planning::RematOptions &options,
-                           const memopt::planning::RematSolution &solution);
+llvm::Error writePlanProblem(llvm::StringRef path, const PlanProblem &problem);
 
-llvm::Error writeRematFrontier(llvm::StringRef path,
-                               const memopt::planning::RematFrontier &frontier);
+llvm::Error writePlan(llvm::StringRef path, const PlanOptions &options,
+                      const PlanSolution &solution);
 
-#endif // MEMOPT_TOOLS_PLAN_REMATFILE_H
+llvm::Error writePlanFrontier(llvm::StringRef path, const PlanFrontier &frontier);
+
+} // namespace memopt::planning
+
+#endif // MEMOPT_PLANNING_PLANFILE_H

@@ -1,4 +1,4 @@
-//===- RematFrontier.cpp - the cheapest plans for all budgets at once --------===//
+//===- PlanFrontier.cpp - the cheapest plans for all budgets at once --------===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -13,24 +13,24 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Planning/Remat.h"
+#include "memopt/Planning/PlanSolver.h"
 
 #include "ParallelJobs.h"
-#include "RematStarts.h"
+#include "PlanStarts.h"
 
 #include <cmath>
 
 using namespace memopt::planning;
-using namespace memopt::planning::remat;
+using namespace memopt::planning::search;
 
 namespace {
 
 class FrontierSearch {
 public:
-  FrontierSearch(const RematProblem &problem, const RematFrontierOptions &options)
+  FrontierSearch(const PlanProblem &problem, const PlanFrontierOptions &options)
       : problem(problem), options(options), graph(problem) {}
 
-  llvm::Expected<RematFrontier> run();
+  llvm::Expected<PlanFrontier> run();
 
 private:
   llvm::Error findSmallest();
@@ -40,10 +40,10 @@ private:
   void sweepUp();
   Plan annealFrom(const Plan &start, size_t rung, int64_t sweep) const;
   int64_t totalMoves() const;
-  RematFrontier report() const;
+  PlanFrontier report() const;
 
-  const RematProblem &problem;
-  const RematFrontierOptions &options;
+  const PlanProblem &problem;
+  const PlanFrontierOptions &options;
   Graph graph;
   Plan given, smallest;
   std::vector<Plan> byHand;
@@ -62,7 +62,7 @@ int64_t FrontierSearch::totalMoves() const {
 }
 
 llvm::Error FrontierSearch::findSmallest() {
-  RematOptions lowest;
+  PlanOptions lowest;
   lowest.budget = peakBound;
   lowest.iterations = totalMoves() / 4;
   lowest.seed = options.seed;
@@ -70,7 +70,7 @@ llvm::Error FrontierSearch::findSmallest() {
   // How low a search gets depends on chance; small problems have the time for several.
   int attempts = graph.numOps <= 2000 ? 3 : 1;
   for (int attempt = 0; attempt < attempts; ++attempt, ++lowest.seed) {
-    llvm::Expected<RematSolution> solution = solveRemat(problem, lowest);
+    llvm::Expected<PlanSolution> solution = solvePlan(problem, lowest);
     if (!solution)
       return solution.takeError();
     peakBound = std::max(peakBound, solution->peakLowerBound);
@@ -105,7 +105,7 @@ Plan FrontierSearch::annealFrom(const Plan &start, size_t rung, int64_t sweep) c
   anneal.seed = options.seed * 1000003 + rung * 101 + sweep;
   anneal.hot = 0.002 * temperatureScale(graph);
   anneal.costBound = graph.baseCost;
-  return remat::anneal(graph, start, anneal);
+  return search::anneal(graph, start, anneal);
 }
 
 /// A plan for `ladder[rung]`, one rung below that of `above`.
@@ -162,7 +162,7 @@ void FrontierSearch::sweepUp() {
 }
 
 /// What no other plan beats in both figures.
-RematFrontier FrontierSearch::report() const {
+PlanFrontier FrontierSearch::report() const {
   std::vector<std::tuple<int64_t, int64_t, size_t>> ranked; // peak, cost, number in `all`
   std::vector<const Plan *> all{&given, &smallest};
   for (const Plan &plan : plans)
@@ -170,7 +170,7 @@ RematFrontier FrontierSearch::report() const {
   for (size_t i = 0; i < all.size(); ++i)
     ranked.emplace_back(all[i]->peak, all[i]->cost, i);
   llvm::sort(ranked);
-  RematFrontier frontier;
+  PlanFrontier frontier;
   frontier.peakLowerBound = peakBound;
   for (auto [peak, cost, number] : ranked)
     if (frontier.points.empty() || cost < frontier.points.back().cost)
@@ -178,13 +178,13 @@ RematFrontier FrontierSearch::report() const {
   return frontier;
 }
 
-llvm::Expected<RematFrontier> FrontierSearch::run() {
+llvm::Expected<PlanFrontier> FrontierSearch::run() {
   std::vector<int32_t> identity(graph.numOps);
   for (int32_t i = 0; i < graph.numOps; ++i)
     identity[i] = i;
   given = planOf(graph, identity);
   smallest = given;
-  peakBound = rematPeakLowerBound(problem);
+  peakBound = planPeakLowerBound(problem);
   if (given.peak > peakBound) {
     if (llvm::Error error = findSmallest())
       return std::move(error);
@@ -197,10 +197,10 @@ llvm::Expected<RematFrontier> FrontierSearch::run() {
   return report();
 }
 
-llvm::Expected<RematFrontier>
-memopt::planning::solveRematFrontier(const RematProblem &problem,
-                                     const RematFrontierOptions &options) {
-  if (llvm::Error error = checkRemat(problem))
+llvm::Expected<PlanFrontier>
+memopt::planning::solvePlanFrontier(const PlanProblem &problem,
+                                    const PlanFrontierOptions &options) {
+  if (llvm::Error error = checkPlanProblem(problem))
     return std::move(error);
   return FrontierSearch(problem, options).run();
 }

@@ -1,4 +1,4 @@
-//===- RematChain.cpp - segments of the order, computed again as wholes ------===//
+//===- PlanChain.cpp - segments of the order, computed again as wholes ------===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -23,12 +23,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "RematStarts.h"
+#include "PlanStarts.h"
 
 #include <algorithm>
 #include <limits>
 
-using namespace memopt::planning::remat;
+using namespace memopt::planning::search;
 
 namespace {
 
@@ -328,8 +328,8 @@ std::vector<int32_t> Chain::schedule(int64_t bytes) {
   return result;
 }
 
-std::vector<int32_t> memopt::planning::remat::turnsOf(const Graph &graph,
-                                                      llvm::ArrayRef<int32_t> order) {
+std::vector<int32_t> memopt::planning::search::turnsOf(const Graph &graph,
+                                                       llvm::ArrayRef<int32_t> order) {
   std::vector<int32_t> position(graph.numOps);
   for (int32_t at = 0; at < graph.numOps; ++at)
     position[order[at]] = at;
@@ -380,7 +380,7 @@ static bool searchBudget(const Graph &graph, Chain &chain, int64_t budget, Plan 
   return met;
 }
 
-Plan memopt::planning::remat::segmentChain(const Graph &graph, const Plan &start, int64_t budget) {
+Plan memopt::planning::search::segmentChain(const Graph &graph, const Plan &start, int64_t budget) {
   Plan best = start;
   if (int64_t(start.order.size()) != graph.numOps)
     return best;

@@ -1,4 +1,4 @@
-//===- RematSequence.cpp - an order with clones, edited in logarithmic time --===//
+//===- PlanSequence.cpp - an order with clones, quick to edit ----------===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,11 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "RematSequence.h"
+#include "PlanSequence.h"
 
 #include <algorithm>
 
-using namespace memopt::planning::remat;
+using namespace memopt::planning::search;
 
 void Sequence::assign(llvm::ArrayRef<int32_t> order) {
   numSlots = 64;
@@ -27,6 +27,7 @@ void Sequence::assign(llvm::ArrayRef<int32_t> order) {
   totalCost = 0;
   for (size_t i = 0; i < order.size(); ++i)
     insert(order[i], 1 + int64_t(i + 1) * (numSlots - 2) / int64_t(order.size() + 1));
+  keep();
 }
 
 std::vector<int32_t> Sequence::order() const {
@@ -62,7 +63,7 @@ int32_t Sequence::previousTaken(int32_t slot) const {
   return word * 64 + 63 - __builtin_clzll(bits);
 }
 
-/// The effect on the load of a use at `slot`, which is not in `used` now.
+/// The effect of a use at `slot`, which is not in `used` now.
 void Sequence::changeUse(int32_t value, int32_t slot, int64_t sign) {
   int32_t op = graph.opOf[value];
   int32_t instance = before(made[op], slot);
@@ -75,40 +76,32 @@ void Sequence::changeUse(int32_t value, int32_t slot, int64_t sign) {
   int32_t end = instance;
   if (next != uses.begin())
     end = std::max(end, *std::prev(next));
-  tree.add(end + 1, slot, sign * graph.bytes[value]);
+  tree.release(end, -sign * graph.bytes[value]);
+  tree.release(slot, sign * graph.bytes[value]);
 }
 
-/// The effect on the load of an instance at `slot`, which is not in `made` now.
+/// The effect of an instance at `slot`, which is not in `made` now.
 void Sequence::changeInstance(int32_t op, int32_t slot, int64_t sign) {
   int32_t previous = before(made[op], slot), following = after(made[op], slot);
-  int64_t here = graph.workspace[op];
+  if (graph.workspace[op])
+    tree.hold(slot, sign * graph.workspace[op]);
   for (int32_t value = graph.firstValue[op]; value < graph.firstValue[op + 1]; ++value) {
-    int64_t bytes = graph.bytes[value];
+    int64_t bytes = sign * graph.bytes[value];
     if (!bytes)
       continue;
     const Slots &uses = used[value];
     auto next = std::upper_bound(uses.begin(), uses.end(), slot);
-    int32_t end = slot; // of the interval that begins here
-    if (next != uses.end() && *next < following)
-      end = std::min(following, numSlots) == numSlots
-                ? uses.back()
-                : *std::prev(std::lower_bound(next, uses.end(), following));
-    if (previous == none || end == slot) {
-      if (end == slot)
-        here += bytes;
-      else
-        tree.add(slot, end, sign * bytes);
-      continue;
-    }
-    // The earlier instance need not last until here.
-    int32_t stop = previous;
-    if (next != uses.begin())
-      stop = std::max(stop, *std::prev(next));
-    if (stop + 1 < slot)
-      tree.add(stop + 1, slot - 1, -sign * bytes);
+    // Uses that it serves were served by the earlier instance, which need not last until here.
+    bool serves = next != uses.end() && *next < following;
+    int32_t end = slot;
+    if (serves && previous != none)
+      end = next == uses.begin() ? previous : std::max(previous, *std::prev(next));
+    else if (serves)
+      end = following == numSlots ? uses.back()
+                                  : *std::prev(std::lower_bound(next, uses.end(), following));
+    tree.allocate(slot, bytes);
+    tree.release(end, bytes);
   }
-  if (here)
-    tree.add(slot, slot, sign * here);
 }
 
 void Sequence::refreshTakenOver(int32_t slot) {
@@ -120,7 +113,8 @@ void Sequence::refreshTakenOver(int32_t slot) {
                                [&](int32_t operand) { return nextUse(operand, slot) == none; });
   if (now == takenOver[slot])
     return;
-  tree.add(slot, slot, takenOver[slot] - now);
+  tree.hold(slot, takenOver[slot] - now);
+  changedTakenOver.push_back({slot, takenOver[slot]});
   takenOver[slot] = now;
 }
 
@@ -143,33 +137,50 @@ static void take(Sequence::Slots &slots, int32_t slot) {
   slots.erase(std::lower_bound(slots.begin(), slots.end(), slot));
 }
 
-void Sequence::insert(int32_t op, int32_t slot) {
-  changeInstance(op, slot, 1);
+/// Writes an instance into the lists by op, value and slot.
+void Sequence::list(int32_t op, int32_t slot) {
   put(made[op], slot);
-  for (int32_t value : graph.inputs[op]) {
-    changeUse(value, slot, 1);
+  for (int32_t value : graph.inputs[op])
     put(used[value], slot);
-  }
   ops[slot] = op;
   taken[slot / 64] |= uint64_t(1) << (slot % 64);
   ++instances;
   totalCost += graph.cost[op];
+}
+
+void Sequence::unlist(int32_t op, int32_t slot) {
+  take(made[op], slot);
+  for (int32_t value : graph.inputs[op])
+    take(used[value], slot);
+  ops[slot] = none;
+  taken[slot / 64] &= ~(uint64_t(1) << (slot % 64));
+  --instances;
+  totalCost -= graph.cost[op];
+}
+
+void Sequence::insert(int32_t op, int32_t slot) {
+  changeInstance(op, slot, 1);
+  for (int32_t value : graph.inputs[op])
+    changeUse(value, slot, 1);
+  list(op, slot);
+  journal.push_back({true, op, slot});
   if (graph.hasInPlace)
     refreshAround(op, slot);
 }
 
 void Sequence::erase(int32_t slot) {
   int32_t op = ops[slot];
-  for (int32_t value : graph.inputs[op]) {
-    take(used[value], slot);
+  unlist(op, slot);
+  for (int32_t value : graph.inputs[op])
     changeUse(value, slot, -1);
-  }
-  take(made[op], slot);
   changeInstance(op, slot, -1);
-  ops[slot] = none;
-  taken[slot / 64] &= ~(uint64_t(1) << (slot % 64));
-  --instances;
-  totalCost -= graph.cost[op];
+  journal.push_back({false, op, slot});
   if (graph.hasInPlace)
     refreshAround(op, slot);
+}
+
+void Sequence::keep() {
+  tree.keepChanges(taken);
+  journal.clear();
+  changedTakenOver.clear();
 }

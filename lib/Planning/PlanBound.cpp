@@ -1,4 +1,4 @@
-//===- RematBound.cpp - proven lower bounds on the peak ----------------------===//
+//===- PlanBound.cpp - proven lower bounds on the peak ----------------------===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -20,7 +20,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "RematGraph.h"
+#include "PlanGraph.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -29,7 +29,7 @@
 #include <set>
 
 using namespace memopt::planning;
-using namespace memopt::planning::remat;
+using namespace memopt::planning::search;
 
 namespace {
 
@@ -136,7 +136,7 @@ int64_t PeakBound::run(int64_t sets) {
   return bound;
 }
 
-int64_t memopt::planning::rematPeakLowerBound(const RematProblem &problem) {
+int64_t memopt::planning::planPeakLowerBound(const PlanProblem &problem) {
   Graph graph(problem);
   return PeakBound(graph).run(200000);
 }

@@ -1,4 +1,4 @@
-//===- RematGreedy.cpp - list schedules and greedy eviction ------------------===//
+//===- PlanGreedy.cpp - list schedules and greedy eviction ------------------===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "RematStarts.h"
+#include "PlanStarts.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -15,7 +15,7 @@
 #include <set>
 #include <tuple>
 
-using namespace memopt::planning::remat;
+using namespace memopt::planning::search;
 
 namespace {
 
@@ -64,8 +64,8 @@ private:
 
 } // namespace
 
-std::vector<int32_t> memopt::planning::remat::listSchedule(const Graph &graph,
-                                                           llvm::ArrayRef<int32_t> order) {
+std::vector<int32_t> memopt::planning::search::listSchedule(const Graph &graph,
+                                                            llvm::ArrayRef<int32_t> order) {
   std::vector<int32_t> rank(graph.numOps), waiting(graph.numOps), unread(graph.numValues);
   std::iota(rank.begin(), rank.end(), 0);
   for (auto [at, op] : llvm::enumerate(order))
@@ -106,8 +106,8 @@ std::vector<int32_t> memopt::planning::remat::listSchedule(const Graph &graph,
   return scheduled;
 }
 
-std::vector<int32_t> memopt::planning::remat::scheduleLate(const Graph &graph,
-                                                           llvm::ArrayRef<int32_t> order) {
+std::vector<int32_t> memopt::planning::search::scheduleLate(const Graph &graph,
+                                                            llvm::ArrayRef<int32_t> order) {
   std::vector<int32_t> rank(graph.numOps), waiting(graph.numOps);
   for (auto [at, op] : llvm::enumerate(order))
     rank[op] = -static_cast<int32_t>(at);
@@ -302,7 +302,7 @@ Plan Evictor::run() {
   while (sequence.peak() > budget && stale < 64 + graph.numOps / 4 &&
          sequence.size() < 8 * graph.numOps + 64) {
     int32_t peak = sequence.peakSlot();
-    if (peak >= sequence.slots() - 1 || !evictBest(peak)) {
+    if (!evictBest(peak)) {
       // Out of empty slots, or of anything that helps: spread out once, then give up.
       std::vector<int32_t> now = sequence.order();
       if (now == before)
@@ -311,6 +311,7 @@ Plan Evictor::run() {
       sequence.assign(before);
       continue;
     }
+    sequence.keep();
     ++stale;
     Plan now;
     now.peak = sequence.peak();
@@ -324,7 +325,7 @@ Plan Evictor::run() {
   return best;
 }
 
-Plan memopt::planning::remat::evictGreedily(const Graph &graph, const Plan &start, int64_t budget,
-                                            bool keepOrder) {
+Plan memopt::planning::search::evictGreedily(const Graph &graph, const Plan &start, int64_t budget,
+                                             bool keepOrder) {
   return Evictor(graph, start, budget, keepOrder).run();
 }

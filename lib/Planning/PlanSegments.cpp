@@ -1,4 +1,4 @@
-//===- RematSegments.cpp - equal segments, computed again where they are read ===//
+//===- PlanSegments.cpp - equal segments, computed again where they are read ===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -9,18 +9,18 @@
 // The plan that Chen et al. (2016) make by hand: about sqrt(n) equal segments of the forward ops,
 // what one takes from another is kept, and the rest of a segment is computed again in front of the
 // first op behind the turning point that reads it, as far as that needs it. Coarser than the
-// dynamic program of RematChain.cpp, but it repeats less in graphs whose values reach far.
+// dynamic program of PlanChain.cpp, but it repeats less in graphs whose values reach far.
 //
 //===----------------------------------------------------------------------===//
 
-#include "RematStarts.h"
+#include "PlanStarts.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
 #include <cmath>
 
-using namespace memopt::planning::remat;
+using namespace memopt::planning::search;
 
 namespace {
 
@@ -95,7 +95,7 @@ std::vector<int32_t> EqualSegments::run() {
   return std::move(result);
 }
 
-std::vector<Plan> memopt::planning::remat::equalSegments(const Graph &graph, const Plan &start) {
+std::vector<Plan> memopt::planning::search::equalSegments(const Graph &graph, const Plan &start) {
   std::vector<Plan> plans;
   for (int32_t turn : turnsOf(graph, start.order)) {
     // Where cuts fall by chance decides as much as their number.

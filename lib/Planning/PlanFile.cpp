@@ -1,4 +1,4 @@
-//===- RematFile.cpp - rematerialization problems and plans as JSON ----------===//
+//===- PlanFile.cpp - planning problems and plans as JSON ---------------------===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "RematFile.h"
+#include "memopt/Planning/PlanFile.h"
 
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/JSON.h"
@@ -21,13 +21,15 @@ static llvm::Error failure(const Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
 }
 
+namespace {
+
 /// Reads one op; the first thing that is wrong stands in `error`.
 class OpReader {
 public:
   explicit OpReader(std::string place) : place(std::move(place)) {}
 
-  RematOp read(const json::Value &value) {
-    RematOp op;
+  PlanOp read(const json::Value &value) {
+    PlanOp op;
     const json::Object *object = value.getAsObject();
     if (!object) {
       fail("", "expected an object");
@@ -37,7 +39,7 @@ public:
     op.cost = integer(object->get("cost"), ".cost");
     readInputs(object->get("inputs"), op);
     if (const json::Value *workspace = object->get("workspace"))
-      op.workspace = integer(workspace, ".workspace");
+      op.workspaces.push_back({integer(workspace, ".workspace")});
     if (const json::Value *pinned = object->get("pinned")) {
       if (auto flag = pinned->getAsBoolean())
         op.pinned = *flag;
@@ -79,16 +81,16 @@ private:
       fail(where, "is too large for an index");
     return int32_t(number);
   }
-  void readBytes(const json::Value *value, RematOp &op) {
+  void readBytes(const json::Value *value, PlanOp &op) {
     const json::Array *list = value ? value->getAsArray() : nullptr;
     if (!list) {
-      op.results.push_back(integer(value, ".bytes"));
+      op.results.push_back({integer(value, ".bytes")});
       return;
     }
     for (size_t i = 0; i < list->size(); ++i)
-      op.results.push_back(integer(&(*list)[i], ".bytes[" + Twine(i) + "]"));
+      op.results.push_back({integer(&(*list)[i], ".bytes[" + Twine(i) + "]")});
   }
-  void readInputs(const json::Value *value, RematOp &op) {
+  void readInputs(const json::Value *value, PlanOp &op) {
     const json::Array *list = value ? value->getAsArray() : nullptr;
     if (!list) {
       fail(".inputs", "expected a list");
@@ -97,7 +99,7 @@ private:
     for (size_t i = 0; i < list->size(); ++i)
       op.inputs.push_back(readValue((*list)[i], ".inputs[" + Twine(i) + "]"));
   }
-  RematValue readValue(const json::Value &value, const Twine &at) {
+  PlanValue readValue(const json::Value &value, const Twine &at) {
     std::string where = at.str();
     const json::Array *pair = value.getAsArray();
     if (!pair)
@@ -107,7 +109,7 @@ private:
     fail(where, "expected an op, or an op and the number of its result");
     return {};
   }
-  void readInPlace(const json::Value &value, RematOp &op) {
+  void readInPlace(const json::Value &value, PlanOp &op) {
     const json::Array *list = value.getAsArray();
     if (!list)
       fail(".in_place", "expected a list");
@@ -124,7 +126,9 @@ private:
   std::string place;
 };
 
-llvm::Expected<RematProblem> readRematProblem(llvm::StringRef path) {
+} // namespace
+
+llvm::Expected<PlanProblem> memopt::planning::readPlanProblem(llvm::StringRef path) {
   auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
   if (!buffer)
     return failure(path + ": " + buffer.getError().message());
@@ -143,12 +147,12 @@ llvm::Expected<RematProblem> readRematProblem(llvm::StringRef path) {
   const json::Array *ops = root->getArray("ops");
   if (!ops)
     return failure(path + ": ops: expected a list");
-  RematProblem problem;
+  PlanProblem problem;
   if (const json::Value *resident = root->get("resident")) {
     std::optional<int64_t> bytes = resident->getAsInteger();
     if (!bytes || *bytes < 0)
       return failure(path + ": resident: expected an integer of at least 0");
-    problem.resident = *bytes;
+    problem.residents.push_back({*bytes});
   }
   for (size_t i = 0; i < ops->size(); ++i) {
     OpReader reader((path + ": ops[" + Twine(i) + "]").str());
@@ -156,7 +160,7 @@ llvm::Expected<RematProblem> readRematProblem(llvm::StringRef path) {
     if (!reader.error.empty())
       return failure(reader.error);
   }
-  if (llvm::Error error = checkRemat(problem))
+  if (llvm::Error error = checkPlanProblem(problem))
     return failure(path + ": " + llvm::toString(std::move(error)));
   return problem;
 }
@@ -179,6 +183,66 @@ static llvm::Error writeObject(llvm::StringRef path,
   return failure(path + ": " + message);
 }
 
+static void writeInput(json::OStream &out, PlanValue value) {
+  if (!value.result)
+    return out.value(value.op);
+  out.array([&] {
+    out.value(value.op);
+    out.value(value.result);
+  });
+}
+
+/// Attributes at their defaults are left out.
+static void writeOp(json::OStream &out, const PlanOp &op) {
+  if (op.results.size() == 1)
+    out.attribute("bytes", op.results.front().bytes);
+  else
+    out.attributeArray("bytes", [&] {
+      for (const PlanBuffer &result : op.results)
+        out.value(result.bytes);
+    });
+  out.attribute("cost", op.cost);
+  out.attributeArray("inputs", [&] {
+    for (PlanValue input : op.inputs)
+      writeInput(out, input);
+  });
+  int64_t workspace = 0;
+  for (const PlanBuffer &buffer : op.workspaces)
+    workspace += buffer.bytes;
+  if (workspace)
+    out.attribute("workspace", workspace);
+  if (op.pinned)
+    out.attribute("pinned", true);
+  if (!op.after.empty())
+    out.attributeArray("after", [&] {
+      for (int32_t earlier : op.after)
+        out.value(earlier);
+    });
+  if (!op.inPlace.empty())
+    out.attributeArray("in_place", [&] {
+      for (const PlanInPlace &pair : op.inPlace)
+        out.array([&] {
+          out.value(pair.result);
+          writeInput(out, pair.operand);
+        });
+    });
+}
+
+llvm::Error memopt::planning::writePlanProblem(llvm::StringRef path, const PlanProblem &problem) {
+  return writeObject(path, [&](json::OStream &out) {
+    out.attribute("format", "memopt-remat-problem");
+    out.attribute("version", 1);
+    int64_t resident = 0;
+    for (const PlanBuffer &buffer : problem.residents)
+      resident += buffer.bytes;
+    out.attribute("resident", resident);
+    out.attributeArray("ops", [&] {
+      for (const PlanOp &op : problem.ops)
+        out.object([&] { writeOp(out, op); });
+    });
+  });
+}
+
 static void writeOrder(json::OStream &out, llvm::ArrayRef<int32_t> order) {
   out.attributeArray("order", [&] {
     for (int32_t op : order)
@@ -186,8 +250,8 @@ static void writeOrder(json::OStream &out, llvm::ArrayRef<int32_t> order) {
   });
 }
 
-llvm::Error writeRematPlan(llvm::StringRef path, const RematOptions &options,
-                           const RematSolution &solution) {
+llvm::Error memopt::planning::writePlan(llvm::StringRef path, const PlanOptions &options,
+                                        const PlanSolution &solution) {
   return writeObject(path, [&](json::OStream &out) {
     out.attribute("format", "memopt-remat-plan");
     out.attribute("version", 1);
@@ -201,13 +265,14 @@ llvm::Error writeRematPlan(llvm::StringRef path, const RematOptions &options,
   });
 }
 
-llvm::Error writeRematFrontier(llvm::StringRef path, const RematFrontier &frontier) {
+llvm::Error memopt::planning::writePlanFrontier(llvm::StringRef path,
+                                                const PlanFrontier &frontier) {
   return writeObject(path, [&](json::OStream &out) {
     out.attribute("format", "memopt-remat-frontier");
     out.attribute("version", 1);
     out.attribute("peak_lower_bound", frontier.peakLowerBound);
     out.attributeArray("points", [&] {
-      for (const RematFrontier::Point &point : frontier.points)
+      for (const PlanFrontier::Point &point : frontier.points)
         out.object([&] {
           out.attribute("peak", point.peak);
           out.attribute("cost", point.cost);

@@ -1,4 +1,4 @@
-//===- RematAnneal.h - simulated annealing of orders -----------*- C++ -*-===//
+//===- PlanAnneal.h - simulated annealing of orders -----------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,12 +6,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_LIB_PLANNING_REMATANNEAL_H
-#define MEMOPT_LIB_PLANNING_REMATANNEAL_H
+#ifndef MEMOPT_LIB_PLANNING_PLANANNEAL_H
+#define MEMOPT_LIB_PLANNING_PLANANNEAL_H
 
-#include "RematSequence.h"
+#include "PlanSequence.h"
 
-namespace memopt::planning::remat {
+namespace memopt::planning::search {
 
 /// An order with what it costs.
 struct Plan {
@@ -51,6 +51,6 @@ Plan planOf(const Graph &graph, std::vector<int32_t> order);
 /// seen.
 Plan anneal(const Graph &graph, const Plan &start, const AnnealOptions &options);
 
-} // namespace memopt::planning::remat
+} // namespace memopt::planning::search
 
-#endif // MEMOPT_LIB_PLANNING_REMATANNEAL_H
+#endif // MEMOPT_LIB_PLANNING_PLANANNEAL_H

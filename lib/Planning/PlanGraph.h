@@ -1,4 +1,4 @@
-//===- RematGraph.h - remat problems in flat arrays ------------*- C++ -*-===//
+//===- PlanGraph.h - remat problems in flat arrays ------------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,15 +6,15 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_LIB_PLANNING_REMATGRAPH_H
-#define MEMOPT_LIB_PLANNING_REMATGRAPH_H
+#ifndef MEMOPT_LIB_PLANNING_PLANGRAPH_H
+#define MEMOPT_LIB_PLANNING_PLANGRAPH_H
 
-#include "memopt/Planning/Remat.h"
+#include "memopt/Planning/PlanSolver.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
-namespace memopt::planning::remat {
+namespace memopt::planning::search {
 
 /// Rows of integers of different lengths.
 struct Rows {
@@ -28,7 +28,7 @@ struct Rows {
 
 /// A checked problem. Values are numbered through: op by op, result by result.
 struct Graph {
-  explicit Graph(const RematProblem &problem);
+  explicit Graph(const PlanProblem &problem);
 
   int32_t numOps = 0, numValues = 0;
   std::vector<int64_t> cost, workspace; ///< by op
@@ -72,6 +72,6 @@ struct Graph {
   }
 };
 
-} // namespace memopt::planning::remat
+} // namespace memopt::planning::search
 
-#endif // MEMOPT_LIB_PLANNING_REMATGRAPH_H
+#endif // MEMOPT_LIB_PLANNING_PLANGRAPH_H

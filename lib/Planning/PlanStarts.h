@@ -1,4 +1,4 @@
-//===- RematStarts.h - plans to begin the search with ----------*- C++ -*-===//
+//===- PlanStarts.h - plans to begin the search with ----------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,12 +6,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_LIB_PLANNING_REMATSTARTS_H
-#define MEMOPT_LIB_PLANNING_REMATSTARTS_H
+#ifndef MEMOPT_LIB_PLANNING_PLANSTARTS_H
+#define MEMOPT_LIB_PLANNING_PLANSTARTS_H
 
-#include "RematAnneal.h"
+#include "PlanAnneal.h"
 
-namespace memopt::planning::remat {
+namespace memopt::planning::search {
 
 /// List scheduling: of the ops that are ready, the one that frees the most beyond what it
 /// allocates; among equals the earliest in the given order. With an `order` of all ops, once each,
@@ -42,6 +42,6 @@ std::vector<int32_t> turnsOf(const Graph &graph, llvm::ArrayRef<int32_t> order);
 /// as lie between sqrt(n) / 2 and 2 sqrt(n). `start` runs every op once. O(edges) each.
 std::vector<Plan> equalSegments(const Graph &graph, const Plan &start);
 
-} // namespace memopt::planning::remat
+} // namespace memopt::planning::search
 
-#endif // MEMOPT_LIB_PLANNING_REMATSTARTS_H
+#endif // MEMOPT_LIB_PLANNING_PLANSTARTS_H
