@@ -47,6 +47,15 @@ public:
   /// Alive at `slot` alone.
   void hold(int32_t slot, int64_t bytes) { change(slot, bytes, 0); }
 
+  /// An instance came to `slot` or went.
+  void touch(int32_t slot) {
+    int32_t word = slot / 64;
+    if (!isDirty[word]) {
+      isDirty[word] = true;
+      dirty.push_back(word);
+    }
+  }
+
   /// The most alive at a taken slot; 0 if none is. `taken` has one bit a slot.
   int64_t max(const std::vector<uint64_t> &taken) {
     update(taken);
@@ -54,6 +63,17 @@ public:
   }
   /// The first taken slot where the most is alive, or -1.
   int32_t argmax(const std::vector<uint64_t> &taken);
+
+  /// Calls visit(slot, bytes alive) for every taken slot.
+  template <typename Visit> void forEach(const std::vector<uint64_t> &taken, Visit visit) const {
+    int64_t alive = 0;
+    for (int32_t word = 0; word < words; ++word)
+      for (uint64_t bits = taken[word]; bits; bits &= bits - 1) {
+        int32_t slot = word * 64 + __builtin_ctzll(bits);
+        visit(slot, alive + loads[slot].here);
+        alive += loads[slot].change;
+      }
+  }
 
   /// Changes are remembered until they are kept for good or taken back.
   void keepChanges(const std::vector<uint64_t> &taken) {
@@ -79,11 +99,7 @@ private:
     changedLoads.emplace_back(slot, here, change);
     loads[slot].here += here;
     loads[slot].change += change;
-    int32_t word = slot / 64;
-    if (!isDirty[word]) {
-      isDirty[word] = true;
-      dirty.push_back(word);
-    }
+    touch(slot);
   }
   Node sumUp(int32_t word, uint64_t bits) const {
     Node node;

@@ -1,4 +1,4 @@
-//===- PlanArena.cpp - the arena problem that an order leaves ----------------===//
+//===- PlanArena.cpp - the arena problem that a plan leaves ------------------===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -20,30 +20,70 @@ static ArenaBuffer makeBuffer(const PlanBuffer &buffer, int64_t lower, int64_t u
   return item;
 }
 
+/// What an action makes, in the order of Graph::makes, and the workspaces that go with it at once.
+namespace {
+struct Buffers {
+  std::vector<PlanBuffer> made, workspaces;
+};
+} // namespace
+
+static Buffers buffersOf(const PlanProblem &problem, const Graph &graph, int32_t number) {
+  PlanAction action = getAction(problem, number);
+  if (action.kind == PlanAction::Run) {
+    const PlanOp &op = problem.ops[action.index];
+    Buffers buffers{op.results, {}};
+    llvm::append_range(graph.kind[number] == ActionKind::Start ? buffers.made : buffers.workspaces,
+                       op.workspaces);
+    return buffers;
+  }
+  Buffers buffers;
+  if (action.kind == PlanAction::StoreStart) {
+    const PlanWay &way = problem.ways[action.index];
+    buffers.made = way.store->workspaces;
+    buffers.made.push_back(way.copy);
+  } else if (action.kind == PlanAction::FetchStart) {
+    const PlanWay &way = problem.ways[action.index];
+    buffers.made = way.fetch.workspaces;
+    buffers.made.push_back(problem.ops[way.value.op].results[way.value.result]);
+  }
+  return buffers;
+}
+
 llvm::Expected<ArenaProblem> memopt::planning::buildArenaProblem(const PlanProblem &problem,
-                                                                 llvm::ArrayRef<int32_t> order) {
-  Execution execution(problem, order);
+                                                                 llvm::ArrayRef<int32_t> order,
+                                                                 int32_t space) {
+  Graph graph(problem);
+  Execution execution(graph, order);
   if (llvm::Error error = execution.run())
     return std::move(error);
   ArenaProblem arena;
-  for (const PlanBuffer &resident : problem.residents) {
-    arena.buffers.push_back(makeBuffer(resident, 0, static_cast<int64_t>(order.size())));
-    arena.buffers.back().pinnedAtBottom = true;
-  }
-  std::vector<int32_t> firstOf(order.size()); // by position: the buffer of the first result
-  for (size_t position = 0; position < order.size(); ++position) {
-    const PlanOp &op = problem.ops[order[position]];
-    auto time = static_cast<int64_t>(position);
-    firstOf[position] = static_cast<int32_t>(arena.buffers.size());
-    for (size_t result = 0; result < op.results.size(); ++result)
-      arena.buffers.push_back(
-          makeBuffer(op.results[result], time,
-                     static_cast<int64_t>(execution.getLastUse(position, result)) + 1));
-    for (const Execution::Takeover &takeover : execution.getTakeovers(position))
-      arena.buffers[firstOf[position] + takeover.result].inPlaceOf =
-          firstOf[takeover.maker] + takeover.makersResult;
-    for (const PlanBuffer &workspace : op.workspaces)
-      arena.buffers.push_back(makeBuffer(workspace, time, time + 1));
+  int64_t end = order.size();
+  for (const PlanBuffer &resident : problem.residents)
+    if (resident.space == space) {
+      arena.buffers.push_back(makeBuffer(resident, 0, end));
+      arena.buffers.back().pinnedAtBottom = true;
+    }
+  std::vector<std::vector<int32_t>> numbers(end); // by position and made value: the buffer, or -1
+  std::vector<int64_t> entered(graph.numRegions);
+  for (int64_t time = 0; time < end; ++time) {
+    Buffers buffers = buffersOf(problem, graph, order[time]);
+    for (auto [i, made] : llvm::enumerate(buffers.made)) {
+      bool isHere = made.space == space;
+      numbers[time].push_back(isHere ? static_cast<int32_t>(arena.buffers.size()) : -1);
+      if (isHere)
+        arena.buffers.push_back(makeBuffer(made, time, execution.getLastUse(time, i) + 1));
+    }
+    for (const Execution::Takeover &takeover : execution.getTakeovers(time))
+      if (int32_t heir = numbers[time][takeover.result]; heir >= 0)
+        arena.buffers[heir].inPlaceOf = numbers[takeover.maker][takeover.makersValue];
+    for (const PlanBuffer &workspace : buffers.workspaces)
+      if (workspace.space == space)
+        arena.buffers.push_back(makeBuffer(workspace, time, time + 1));
+    PlanAction action = getAction(problem, order[time]);
+    if (action.kind == PlanAction::Enter)
+      entered[action.index] = time;
+    else if (action.kind == PlanAction::Leave)
+      arena.loops.push_back({entered[action.index], time + 1});
   }
   return arena;
 }

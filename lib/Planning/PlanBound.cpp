@@ -16,7 +16,8 @@
 // is a lower bound on the peak of any order, clones allowed; x's results count once with operands
 // of x that they may take over and that S does not hold. It is a bottleneck shortest path over
 // sets, searched best first; cut short after some sets, the least key still open is a bound as
-// well.
+// well. A value that may be fetched need not have been there before: it counts where an op uses it
+// and is left out of the sets from then on.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,6 +51,9 @@ private:
     llvm::ArrayRef<int32_t> inputs = graph.inputs[op];
     return Set(inputs.begin(), inputs.end());
   }
+  bool mayBeFetched(int32_t value) const {
+    return value < graph.numResults && !graph.waysTo[value].empty();
+  }
   int64_t runningBytes(int32_t op, const Set &alive, const Set &kept) const;
   int64_t need(int32_t op, int64_t enough, int64_t &sets) const;
 
@@ -62,10 +66,10 @@ private:
 /// afterwards, so nothing takes its place.
 int64_t PeakBound::runningBytes(int32_t op, const Set &alive, const Set &kept) const {
   int64_t bytes =
-      bytesOf(alive) + graph.workspace[op] - graph.bytesTakenOver(op, [&](int32_t operand) {
+      bytesOf(alive) + graph.workspaces[0][op] - graph.bytesTakenOver(op, 0, [&](int32_t operand) {
         return !std::binary_search(kept.begin(), kept.end(), operand);
       });
-  for (int32_t value = graph.firstValue[op]; value < graph.firstValue[op + 1]; ++value)
+  for (int32_t value : graph.makes[op])
     if (!std::binary_search(alive.begin(), alive.end(), value))
       bytes += graph.bytes[value];
   return bytes;
@@ -84,7 +88,9 @@ int64_t PeakBound::need(int32_t op, int64_t enough, int64_t &sets) const {
   std::priority_queue<Open> open;
   std::set<Set> seen;
   int64_t start = runningBytes(op, operandsOf(op), {});
-  open.push({start, 0, operandsOf(op)});
+  Set first = operandsOf(op);
+  llvm::erase_if(first, [&](int32_t value) { return mayBeFetched(value); });
+  open.push({start, 0, std::move(first)});
   int64_t budget = 200;
   while (!open.empty()) {
     Open top = open.top();
@@ -112,6 +118,7 @@ int64_t PeakBound::need(int32_t op, int64_t enough, int64_t &sets) const {
       before.erase(std::unique(before.begin(), before.end()), before.end());
       int64_t key = std::max(top.key, runningBytes(maker, before, top.set));
       // While `maker` ran, the rest of the set was alive, and `before` holds it.
+      llvm::erase_if(before, [&](int32_t value) { return mayBeFetched(value); });
       open.push({key, -sets, std::move(before)});
     }
   }
@@ -136,7 +143,21 @@ int64_t PeakBound::run(int64_t sets) {
   return bound;
 }
 
-int64_t memopt::planning::planPeakLowerBound(const PlanProblem &problem) {
+/// What single ops need beside the residents of a space.
+static int64_t boundOfSpace(const Graph &graph, int32_t space) {
+  int64_t most = 0;
+  for (int32_t op = 0; op < graph.numOps; ++op) {
+    int64_t bytes =
+        graph.workspaces[space][op] - graph.bytesTakenOver(op, space, [](int32_t) { return true; });
+    for (llvm::ArrayRef<int32_t> values : {graph.inputs[op], graph.makes[op]})
+      for (int32_t value : values)
+        bytes += graph.space[value] == space ? graph.size[value] : 0;
+    most = std::max(most, bytes);
+  }
+  return graph.residents[space] + most;
+}
+
+int64_t memopt::planning::planPeakLowerBound(const PlanProblem &problem, int32_t space) {
   Graph graph(problem);
-  return PeakBound(graph).run(200000);
+  return space ? boundOfSpace(graph, space) : PeakBound(graph).run(200000);
 }

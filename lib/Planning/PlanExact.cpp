@@ -174,8 +174,8 @@ void ExactSearch::dropAndRun(int32_t from, int32_t op, Mask droppable, Mask drop
 /// Runs `op` with the operands `ended` used for the last time.
 void ExactSearch::runEnding(int32_t from, int32_t op, Mask ended) {
   Mask live = states[from].live;
-  int64_t bytes = graph.resident + graph.workspace[op] + bytesOf(live | results[op]) -
-                  graph.bytesTakenOver(op, [&](int32_t value) { return ended >> value & 1; });
+  int64_t bytes = graph.resident + graph.workspaces[0][op] + bytesOf(live | results[op]) -
+                  graph.bytesTakenOver(op, 0, [&](int32_t value) { return ended >> value & 1; });
   dropAndRun(from, op, live & ~inputs[op] & ~results[op], ended, bytes - budget);
 }
 
@@ -230,7 +230,7 @@ ExactOutcome ExactSearch::run(int64_t limit) {
 }
 
 bool memopt::planning::search::fitsExactSearch(const Graph &graph) {
-  return graph.numOps > 0 && graph.numOps <= 62 && graph.numValues <= 62;
+  return graph.isPlain() && graph.numOps > 0 && graph.numOps <= 62 && graph.numValues <= 62;
 }
 
 ExactOutcome memopt::planning::search::solveExactly(const Graph &graph, int64_t budget,

@@ -1,4 +1,4 @@
-//===- PlanFrontier.cpp - the cheapest plans for all budgets at once --------===//
+//===- PlanFrontier.cpp - the cheapest plans for all budgets at once ---------===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -10,6 +10,10 @@
 // evicting from the plan of the rung above, and upwards, each rung relaxing the plan of the rung
 // below where that is the better one. Neighbours differ by a few percent of the bytes, so short
 // annealings do.
+//
+// Where values can be transferred there are several such sweeps, each of which begins with what the
+// ones before have found: recomputation alone, transfers alone, and both together for a ladder of
+// budgets of the other spaces.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,133 +29,146 @@ using namespace memopt::planning::search;
 
 namespace {
 
-class FrontierSearch {
-public:
-  FrontierSearch(const PlanProblem &problem, const PlanFrontierOptions &options)
-      : problem(problem), options(options), graph(problem) {}
+/// What the plans of a ladder may do.
+struct Means {
+  bool recompute = true, transfer = true;
+};
 
-  llvm::Expected<PlanFrontier> run();
+/// The ladder of one problem.
+class Ladder {
+public:
+  Ladder(const PlanProblem &problem, const PlanFrontierOptions &options, Means means, int64_t moves,
+         std::vector<Plan> seeds)
+      : problem(problem), options(options), means(means), moves(moves), graph(problem),
+        seeds(std::move(seeds)) {}
+
+  /// The plans of all rungs; that of the given order comes first.
+  llvm::Expected<std::vector<Plan>> run();
+  int64_t peakBound = 0;
 
 private:
   llvm::Error findSmallest();
-  void buildLadder();
+  void buildRungs();
   Plan descend(const Plan &above, size_t rung, bool trySegments) const;
   void sweepDown();
   void sweepUp();
   Plan annealFrom(const Plan &start, size_t rung, int64_t sweep) const;
-  int64_t totalMoves() const;
-  PlanFrontier report() const;
+  EvictOptions evictOptions() const { return {false, means.recompute, means.transfer}; }
+  bool mayGainAtTheTop() const { return graph.hasStarts && given.cost > graph.baseCost; }
 
   const PlanProblem &problem;
   const PlanFrontierOptions &options;
+  Means means;
+  int64_t moves;
   Graph graph;
+  std::vector<Plan> seeds;
   Plan given, smallest;
-  std::vector<Plan> byHand;
-  int64_t peakBound = 0;
-  std::vector<int64_t> ladder; ///< budgets, descending
-  std::vector<Plan> plans;     ///< by rung: the best for its budget
+  std::vector<int64_t> rungs; ///< budgets, descending
+  std::vector<Plan> plans;    ///< by rung: the best for its budget
 };
 
 } // namespace
 
-/// A few seconds of one core.
-int64_t FrontierSearch::totalMoves() const {
-  if (options.iterations >= 0)
-    return options.iterations;
-  return std::min<int64_t>(8000000, 12000 * int64_t(graph.numOps + 1));
-}
-
-llvm::Error FrontierSearch::findSmallest() {
+llvm::Error Ladder::findSmallest() {
   PlanOptions lowest;
   lowest.budget = peakBound;
-  lowest.iterations = totalMoves() / 4;
+  lowest.iterations = moves / 4;
   lowest.seed = options.seed;
   lowest.threads = options.threads;
+  lowest.recompute = means.recompute;
+  lowest.transfer = means.transfer;
   // How low a search gets depends on chance; small problems have the time for several.
-  int attempts = graph.numOps <= 2000 ? 3 : 1;
+  int attempts = graph.numOps <= 2000 && graph.isPlain() ? 3 : 1;
   for (int attempt = 0; attempt < attempts; ++attempt, ++lowest.seed) {
     llvm::Expected<PlanSolution> solution = solvePlan(problem, lowest);
     if (!solution)
       return solution.takeError();
     peakBound = std::max(peakBound, solution->peakLowerBound);
-    Plan found{std::move(solution->order), solution->peak, solution->cost};
+    Plan found = planOf(graph, std::move(solution->order));
     if (attempt == 0 || found.betterThan(smallest, peakBound))
       smallest = std::move(found);
   }
-  byHand = equalSegments(graph, given);
-  for (const Plan &plan : byHand)
-    if (plan.peak < smallest.peak)
+  if (means.recompute)
+    llvm::append_range(seeds, equalSegments(graph, given));
+  for (const Plan &plan : seeds)
+    if (!plan.excess && (smallest.excess || plan.peak < smallest.peak))
       smallest = plan;
   return llvm::Error::success();
 }
 
 /// Percents of the given peak, in finer steps where they are a larger part of what is left.
-void FrontierSearch::buildLadder() {
+void Ladder::buildRungs() {
+  if (mayGainAtTheTop())
+    rungs.push_back(Graph::unlimited);
   double share = 1;
   while (true) {
-    share -= share > 0.4 ? 0.02 : share > 0.1 ? 0.01 : share > 0.02 ? 0.0025 : 0.1 * share;
     int64_t budget = std::llround(share * double(given.peak - graph.resident)) + graph.resident;
     if (budget <= smallest.peak)
       break;
-    ladder.push_back(budget);
+    if (share < 1 || mayGainAtTheTop())
+      rungs.push_back(budget);
+    share -= share > 0.4 ? 0.02 : share > 0.1 ? 0.01 : share > 0.02 ? 0.0025 : 0.1 * share;
   }
-  ladder.push_back(smallest.peak);
+  rungs.push_back(smallest.peak);
 }
 
-Plan FrontierSearch::annealFrom(const Plan &start, size_t rung, int64_t sweep) const {
+Plan Ladder::annealFrom(const Plan &start, size_t rung, int64_t sweep) const {
   AnnealOptions anneal;
-  anneal.budget = ladder[rung];
-  anneal.moves = totalMoves() * 3 / 8 / static_cast<int64_t>(ladder.size());
+  anneal.budget = rungs[rung];
+  anneal.moves = moves * 3 / 8 / static_cast<int64_t>(rungs.size());
   anneal.seed = options.seed * 1000003 + rung * 101 + sweep;
   anneal.hot = 0.002 * temperatureScale(graph);
   anneal.costBound = graph.baseCost;
+  anneal.recompute = means.recompute;
+  anneal.transfer = means.transfer;
   return search::anneal(graph, start, anneal);
 }
 
-/// A plan for `ladder[rung]`, one rung below that of `above`.
-Plan FrontierSearch::descend(const Plan &above, size_t rung, bool trySegments) const {
-  int64_t budget = ladder[rung];
-  Plan start = evictGreedily(graph, above, budget, false);
+/// A plan for `rungs[rung]`, one rung below that of `above`.
+Plan Ladder::descend(const Plan &above, size_t rung, bool trySegments) const {
+  int64_t budget = rungs[rung];
+  Plan start = evictGreedily(graph, above, budget, evictOptions());
   // The chain of segments is another basin; looked at now and then, for it takes a while.
-  if (trySegments) {
-    Plan segments = evictGreedily(graph, segmentChain(graph, given, budget), budget, false);
+  if (trySegments && means.recompute) {
+    Plan segments =
+        evictGreedily(graph, segmentChain(graph, given, budget), budget, evictOptions());
     if (segments.betterThan(start, budget))
       start = std::move(segments);
   }
-  for (const Plan &plan : byHand)
+  for (const Plan &plan : seeds)
     if (plan.betterThan(start, budget))
       start = plan;
   Plan annealed = annealFrom(start, rung, 0);
   return start.betterThan(annealed, budget) ? start : annealed;
 }
 
-void FrontierSearch::sweepDown() {
+void Ladder::sweepDown() {
   size_t stride = graph.numOps > 2000 ? 12 : 4;
-  for (size_t rung = 0; rung < ladder.size(); ++rung)
+  for (size_t rung = 0; rung < rungs.size(); ++rung)
     plans.push_back(descend(rung ? plans.back() : given, rung, rung % stride == 0));
   // A good plan for few bytes may lead below what the search for the fewest has found.
   constexpr double kStep = 0.97;
-  while (plans.back().peak <= ladder.back()) {
+  while (plans.back().fits(rungs.back())) {
     auto working = static_cast<double>(plans.back().peak - graph.resident);
     int64_t budget = graph.resident + static_cast<int64_t>(kStep * working);
     if (budget < peakBound || budget >= plans.back().peak)
       break;
-    ladder.push_back(budget);
+    rungs.push_back(budget);
     Plan lower = descend(plans.back(), plans.size(), true);
-    if (lower.peak > ladder.back()) {
-      ladder.pop_back();
+    if (!lower.fits(rungs.back())) {
+      rungs.pop_back();
       break;
     }
     plans.push_back(std::move(lower));
   }
-  if (plans.back().peak < smallest.peak)
+  if (plans.back().peak < smallest.peak && !plans.back().excess)
     smallest = plans.back();
 }
 
-void FrontierSearch::sweepUp() {
+void Ladder::sweepUp() {
   Plan below = smallest;
-  for (size_t rung = ladder.size(); rung-- > 0;) {
-    int64_t budget = ladder[rung];
+  for (size_t rung = rungs.size(); rung-- > 0;) {
+    int64_t budget = rungs[rung];
     if (below.betterThan(plans[rung], budget))
       plans[rung] = below;
     Plan relaxed = annealFrom(plans[rung], rung, 1);
@@ -161,40 +178,106 @@ void FrontierSearch::sweepUp() {
   }
 }
 
-/// What no other plan beats in both figures.
-PlanFrontier FrontierSearch::report() const {
-  std::vector<std::tuple<int64_t, int64_t, size_t>> ranked; // peak, cost, number in `all`
-  std::vector<const Plan *> all{&given, &smallest};
-  for (const Plan &plan : plans)
-    all.push_back(&plan);
-  for (size_t i = 0; i < all.size(); ++i)
-    ranked.emplace_back(all[i]->peak, all[i]->cost, i);
-  llvm::sort(ranked);
-  PlanFrontier frontier;
-  frontier.peakLowerBound = peakBound;
-  for (auto [peak, cost, number] : ranked)
-    if (frontier.points.empty() || cost < frontier.points.back().cost)
-      frontier.points.push_back({all[number]->order, peak, cost});
-  return frontier;
-}
-
-llvm::Expected<PlanFrontier> FrontierSearch::run() {
-  std::vector<int32_t> identity(graph.numOps);
-  for (int32_t i = 0; i < graph.numOps; ++i)
-    identity[i] = i;
-  given = planOf(graph, identity);
+llvm::Expected<std::vector<Plan>> Ladder::run() {
+  // The budgets of other spaces are not those of the plans at hand.
+  for (Plan &plan : seeds)
+    plan = planOf(graph, std::move(plan.order));
+  given = planOf(graph, graph.givenOrder());
   smallest = given;
   peakBound = planPeakLowerBound(problem);
   if (given.peak > peakBound) {
     if (llvm::Error error = findSmallest())
       return std::move(error);
-    if (smallest.peak < given.peak) {
-      buildLadder();
-      sweepDown();
-      sweepUp();
-    }
   }
-  return report();
+  if (smallest.peak < given.peak || mayGainAtTheTop()) {
+    buildRungs();
+    sweepDown();
+    sweepUp();
+  }
+  std::vector<Plan> all{given, smallest};
+  llvm::append_range(all, plans);
+  return all;
+}
+
+//===----------------------------------------------------------------------===//
+// Several ladders
+//===----------------------------------------------------------------------===//
+
+/// A few seconds of one core.
+static int64_t defaultMoves(const PlanProblem &problem) {
+  return std::min<int64_t>(8000000, 12000 * static_cast<int64_t>(problem.ops.size() + 1));
+}
+
+/// The problem with as many bytes of the other spaces as the given order has there, and a share of
+/// all that can be stored.
+static PlanProblem withShare(const PlanProblem &problem, double share) {
+  PlanProblem limited = problem;
+  Graph graph(problem);
+  Sequence sequence(graph);
+  sequence.assign(graph.givenOrder());
+  for (int32_t space = 1; space < graph.numSpaces; ++space) {
+    double storable = 0;
+    for (const PlanWay &way : problem.ways)
+      if (way.copy.space == space)
+        storable += static_cast<double>(way.copy.bytes);
+    limited.spaces[space].budget = sequence.peak(space) + static_cast<int64_t>(share * storable);
+  }
+  return limited;
+}
+
+/// What no other plan beats in every figure.
+static PlanFrontier report(const PlanProblem &problem, const std::vector<Plan> &plans,
+                           int64_t peakBound) {
+  Graph graph(problem);
+  PlanFrontier frontier;
+  frontier.peakLowerBound = peakBound;
+  std::vector<PlanFrontier::Point> points;
+  for (const Plan &plan : plans) {
+    PlanFrontier::Point point{plan.order, plan.peak, plan.cost, {}};
+    if (graph.numSpaces > 1) {
+      Sequence sequence(graph);
+      sequence.assign(plan.order);
+      for (int32_t space = 1; space < graph.numSpaces; ++space)
+        point.otherPeaks.push_back(sequence.peak(space));
+    }
+    points.push_back(std::move(point));
+  }
+  llvm::sort(points, [](const PlanFrontier::Point &a, const PlanFrontier::Point &b) {
+    return std::tie(a.peak, a.cost, a.otherPeaks, a.order) <
+           std::tie(b.peak, b.cost, b.otherPeaks, b.order);
+  });
+  auto isBeaten = [&](const PlanFrontier::Point &point) {
+    return llvm::any_of(frontier.points, [&](const PlanFrontier::Point &other) {
+      bool beats = other.cost <= point.cost;
+      for (auto [mine, its] : llvm::zip(point.otherPeaks, other.otherPeaks))
+        beats &= its <= mine;
+      return beats;
+    });
+  };
+  for (PlanFrontier::Point &point : points)
+    if (!isBeaten(point))
+      frontier.points.push_back(std::move(point));
+  return frontier;
+}
+
+/// Shares of what can be stored, and what is allowed besides.
+namespace {
+struct Stage {
+  Means means;
+  double share;
+};
+} // namespace
+
+static std::vector<Stage> stagesOf(const PlanProblem &problem) {
+  Graph graph(problem);
+  if (!graph.hasStarts)
+    return {{{true, false}, 1}};
+  std::vector<Stage> stages{{{true, false}, 1}, {{false, true}, 1}};
+  if (llvm::any_of(problem.ways, [](const PlanWay &way) { return way.store.has_value(); }))
+    for (double share : {0.0, 0.25, 0.5})
+      stages.push_back({{true, true}, share});
+  stages.push_back({{true, true}, 1});
+  return stages;
 }
 
 llvm::Expected<PlanFrontier>
@@ -202,5 +285,18 @@ memopt::planning::solvePlanFrontier(const PlanProblem &problem,
                                     const PlanFrontierOptions &options) {
   if (llvm::Error error = checkPlanProblem(problem))
     return std::move(error);
-  return FrontierSearch(problem, options).run();
+  std::vector<Stage> stages = stagesOf(problem);
+  int64_t moves = options.iterations >= 0 ? options.iterations : defaultMoves(problem);
+  std::vector<Plan> plans;
+  int64_t peakBound = 0;
+  for (const Stage &stage : stages) {
+    PlanProblem limited = withShare(problem, stage.share);
+    Ladder ladder(limited, options, stage.means, moves / int64_t(stages.size()), plans);
+    llvm::Expected<std::vector<Plan>> found = ladder.run();
+    if (!found)
+      return found.takeError();
+    llvm::append_range(plans, *found);
+    peakBound = stage.means.recompute ? ladder.peakBound : peakBound;
+  }
+  return report(problem, plans, peakBound);
 }

@@ -1,4 +1,4 @@
-//===- PlanProblem.cpp - checks rematerialization problems, judges orders ---===//
+//===- PlanProblem.cpp - checks planning problems, numbers actions -----------===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -11,201 +11,343 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"
 
-#include <algorithm>
-#include <set>
-
 using namespace memopt::planning;
-using namespace memopt::planning::search;
 using llvm::Twine;
 
 static llvm::Error failure(const Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
 }
 
-static constexpr int64_t sumLimit = int64_t(1) << 62;
+//===----------------------------------------------------------------------===//
+// Numbers of actions
+//===----------------------------------------------------------------------===//
 
-/// Adds a field that must not be negative to a sum that must stay below 2^62.
-static llvm::Error accumulate(int64_t &sum, int64_t value, size_t op, const char *field) {
-  if (value < 0)
-    return failure("op " + Twine(op) + ": " + field + " is " + Twine(value) +
-                   ", expected at least 0");
-  if (value > sumLimit - sum)
-    return failure("op " + Twine(op) + ": the sum of " + field +
-                   " up to here does not fit 62 bits");
-  sum += value;
+static constexpr int32_t transfersOfWay = 4;
+
+int32_t memopt::planning::getNumActions(const PlanProblem &problem) {
+  return static_cast<int32_t>(problem.ops.size() + transfersOfWay * problem.ways.size() +
+                              2 * problem.regions.size());
+}
+
+PlanAction memopt::planning::getAction(const PlanProblem &problem, int32_t number) {
+  auto ops = static_cast<int32_t>(problem.ops.size());
+  if (number < ops)
+    return {PlanAction::Run, number};
+  int32_t transfer = number - ops;
+  auto transfers = static_cast<int32_t>(transfersOfWay * problem.ways.size());
+  if (transfer < transfers)
+    return {static_cast<PlanAction::Kind>(PlanAction::StoreStart + transfer % transfersOfWay),
+            transfer / transfersOfWay};
+  int32_t mark = transfer - transfers;
+  return {mark % 2 ? PlanAction::Leave : PlanAction::Enter, mark / 2};
+}
+
+int32_t memopt::planning::getNumber(const PlanProblem &problem, PlanAction action) {
+  auto ops = static_cast<int32_t>(problem.ops.size());
+  auto transfers = static_cast<int32_t>(transfersOfWay * problem.ways.size());
+  if (action.kind == PlanAction::Run)
+    return action.index;
+  if (action.kind >= PlanAction::Enter)
+    return ops + transfers + 2 * action.index + (action.kind - PlanAction::Enter);
+  return ops + transfersOfWay * action.index + (action.kind - PlanAction::StoreStart);
+}
+
+std::vector<int32_t> memopt::planning::getGivenOrder(const PlanProblem &problem) {
+  return search::Graph(problem).givenOrder();
+}
+
+std::vector<PlanFate> memopt::planning::getPlanFates(const PlanProblem &problem,
+                                                     llvm::ArrayRef<int32_t> order) {
+  std::vector<int32_t> firstResult{0}, runs(problem.ops.size(), 0);
+  std::vector<PlanFate> all;
+  for (int32_t op = 0, count = problem.ops.size(); op < count; ++op) {
+    for (int32_t result = 0, end = problem.ops[op].results.size(); result < end; ++result)
+      all.push_back({{op, result}});
+    firstResult.push_back(all.size());
+  }
+  for (int32_t number : order) {
+    PlanAction action = getAction(problem, number);
+    if (action.kind == PlanAction::Run) {
+      ++runs[action.index];
+    } else if (action.kind == PlanAction::FetchStart) {
+      const PlanWay &way = problem.ways[action.index];
+      PlanFate &fate = all[firstResult[way.value.op] + way.value.result];
+      ++(way.store ? fate.swapped : fate.fetched);
+    }
+  }
+  for (PlanFate &fate : all)
+    fate.recomputed = runs[fate.value.op] - 1;
+  llvm::erase_if(
+      all, [](const PlanFate &fate) { return !fate.recomputed && !fate.fetched && !fate.swapped; });
+  return all;
+}
+
+//===----------------------------------------------------------------------===//
+// Check
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+class Checker {
+public:
+  explicit Checker(const PlanProblem &problem) : problem(problem) {}
+  llvm::Error run();
+
+private:
+  llvm::Error checkFrame();
+  llvm::Error checkRegions();
+  llvm::Error checkOp(int32_t index);
+  llvm::Error checkInputs(int32_t index) const;
+  llvm::Error checkInPlace(int32_t index) const;
+  llvm::Error checkWait(int32_t index);
+  llvm::Error checkAfter(int32_t index) const;
+  llvm::Error checkWay(size_t index);
+  llvm::Error checkTransfer(const PlanTransfer &transfer, const Twine &place);
+  llvm::Error addBuffer(const PlanBuffer &buffer, const Twine &place, const char *field);
+  llvm::Error addCost(int64_t cost, int32_t resource, const Twine &place);
+  bool isInside(int32_t inner, int32_t outer) const {
+    while (inner >= 0 && inner != outer)
+      inner = parent[inner];
+    return inner == outer;
+  }
+
+  static constexpr int64_t sumLimit = int64_t(1) << 62, alignmentLimit = int64_t(1) << 30;
+  static constexpr size_t opLimit = size_t(1) << 24, wayLimit = size_t(1) << 22, regionLimit = 4096;
+  static constexpr int32_t depthLimit = 4;
+  const PlanProblem &problem;
+  std::vector<int32_t> parent, regionOf; ///< by region; by op
+  std::vector<int32_t> waitOf;           ///< by op: what waits for it, or -1
+  int64_t copies = 1;                    ///< of a value that may be alive at once
+  int64_t runs = 1;                      ///< of one instance at most
+  int64_t bytes = 0, cost = 0;
+};
+
+} // namespace
+
+/// Adds a buffer to the sum of all that may be alive at once, which must stay below 2^62.
+llvm::Error Checker::addBuffer(const PlanBuffer &buffer, const Twine &place, const char *field) {
+  if (buffer.bytes < 0)
+    return failure(place + ": " + field + " is " + Twine(buffer.bytes) + ", expected at least 0");
+  if (buffer.alignment < 1 || buffer.alignment > alignmentLimit)
+    return failure(place + ": alignment of " + field + " is " + Twine(buffer.alignment) +
+                   ", expected 1 to 2^30");
+  if (buffer.space < 0 || size_t(buffer.space) >= problem.spaces.size())
+    return failure(place + ": space of " + field + " is " + Twine(buffer.space) +
+                   ", expected one of " + Twine(problem.spaces.size()));
+  if (buffer.bytes > (sumLimit - bytes) / copies)
+    return failure(place + ": the sum of " + field + " up to here does not fit 62 bits");
+  bytes += buffer.bytes * copies;
   return llvm::Error::success();
 }
 
-static llvm::Error checkInPlace(const PlanProblem &problem, size_t index, const PlanInPlace &pair) {
+llvm::Error Checker::addCost(int64_t added, int32_t resource, const Twine &place) {
+  if (added < 0)
+    return failure(place + ": cost is " + Twine(added) + ", expected at least 0");
+  if (resource < 0 || size_t(resource) >= problem.resources.size())
+    return failure(place + ": resource is " + Twine(resource) + ", expected one of " +
+                   Twine(problem.resources.size()));
+  if (added > (sumLimit - cost) / runs)
+    return failure(place + ": the sum of cost up to here does not fit 62 bits");
+  cost += added * runs;
+  return llvm::Error::success();
+}
+
+/// Spaces and resources, and how many there is of everything.
+llvm::Error Checker::checkFrame() {
+  if (problem.ops.size() > opLimit)
+    return failure("more than 2^24 ops");
+  if (problem.ways.size() > wayLimit)
+    return failure("more than 2^22 ways");
+  if (problem.spaces.empty() || problem.resources.empty())
+    return failure("no space or no resource, expected at least one of each");
+  for (size_t i = 0; i < problem.spaces.size(); ++i)
+    if (problem.spaces[i].budget < -1 || problem.spaces[i].budget > sumLimit)
+      return failure("space " + Twine(i) + ": budget is " + Twine(problem.spaces[i].budget) +
+                     ", expected 0 to 2^62, or -1 for none");
+  return llvm::Error::success();
+}
+
+llvm::Error Checker::checkRegions() {
+  regionOf.assign(problem.ops.size(), -1);
+  if (problem.regions.size() > regionLimit)
+    return failure("more than 4096 regions");
+  std::vector<int64_t> counts;
+  for (int32_t i = 0, count = problem.regions.size(); i < count; ++i) {
+    const PlanRegion &region = problem.regions[i];
+    std::string place = ("region " + Twine(i)).str();
+    if (region.begin < 0 || region.begin >= region.end || size_t(region.end) > problem.ops.size())
+      return failure(place + " has the ops " + Twine(region.begin) + " to " + Twine(region.end) +
+                     ", expected a range within " + Twine(problem.ops.size()));
+    int32_t around = regionOf[region.begin], depth = 1;
+    for (int32_t op = region.begin; op < region.end; ++op)
+      if (std::exchange(regionOf[op], i) != around)
+        return failure(place + " crosses the begin or end of an earlier one at op " + Twine(op));
+    if (around >= 0 &&
+        (problem.regions[around].begin > region.begin || problem.regions[around].end < region.end))
+      return failure(place + " reaches beyond region " + Twine(around) + " around it");
+    parent.push_back(around);
+    for (int32_t outer = around; outer >= 0; outer = parent[outer])
+      ++depth;
+    if (depth > depthLimit)
+      return failure(place + " lies in " + Twine(depth - 1) + " others, expected at most " +
+                     Twine(depthLimit - 1));
+    int64_t outerRuns = around < 0 ? 1 : counts[around];
+    if (region.count < 1 || region.count > sumLimit / outerRuns)
+      return failure(place + ": count is " + Twine(region.count) +
+                     ", expected at least 1 and 2^62 runs in all");
+    counts.push_back(region.count * outerRuns);
+    copies = std::max<int64_t>(copies, depth + 1);
+    runs = std::max(runs, counts.back());
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Checker::checkInputs(int32_t index) const {
+  for (PlanValue input : problem.ops[index].inputs) {
+    if (input.op < 0 || input.op >= index)
+      return failure("op " + Twine(index) + ": input is op " + Twine(input.op) +
+                     ", expected an earlier one");
+    size_t results = problem.ops[input.op].results.size();
+    if (input.result < 0 || size_t(input.result) >= results)
+      return failure("op " + Twine(index) + ": input is result " + Twine(input.result) + " of op " +
+                     Twine(input.op) + ", which has " + Twine(results));
+    if (!isInside(regionOf[index], regionOf[input.op]))
+      return failure("op " + Twine(index) + ": input is op " + Twine(input.op) + " of region " +
+                     Twine(regionOf[input.op]) + ", whose values do not leave it");
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Checker::checkInPlace(int32_t index) const {
   const PlanOp &op = problem.ops[index];
-  if (pair.result < 0 || size_t(pair.result) >= op.results.size())
-    return failure("op " + Twine(index) + ": result " + Twine(pair.result) +
-                   " in place, expected one of " + Twine(op.results.size()) + " results");
-  if (!llvm::is_contained(op.inputs, pair.operand))
-    return failure("op " + Twine(index) + ": in place of result " + Twine(pair.operand.result) +
-                   " of op " + Twine(pair.operand.op) + ", expected one of its inputs");
-  int64_t available = problem.ops[pair.operand.op].results[pair.operand.result].bytes;
-  int64_t wanted = op.results[pair.result].bytes;
-  if (available < wanted)
-    return failure("op " + Twine(index) + ": result " + Twine(pair.result) + " has " +
-                   Twine(wanted) + " bytes, in place of " + Twine(available));
+  std::string place = ("op " + Twine(index)).str();
+  for (const PlanInPlace &pair : op.inPlace) {
+    if (pair.result < 0 || size_t(pair.result) >= op.results.size())
+      return failure(place + ": result " + Twine(pair.result) + " in place, expected one of " +
+                     Twine(op.results.size()) + " results");
+    if (!llvm::is_contained(op.inputs, pair.operand))
+      return failure(place + ": in place of result " + Twine(pair.operand.result) + " of op " +
+                     Twine(pair.operand.op) + ", expected one of its inputs");
+    const PlanBuffer &available = problem.ops[pair.operand.op].results[pair.operand.result];
+    const PlanBuffer &wanted = op.results[pair.result];
+    if (available.bytes < wanted.bytes)
+      return failure(place + ": result " + Twine(pair.result) + " has " + Twine(wanted.bytes) +
+                     " bytes, in place of " + Twine(available.bytes));
+    if (available.space != wanted.space)
+      return failure(place + ": result " + Twine(pair.result) + " is in space " +
+                     Twine(wanted.space) + ", in place of one in space " + Twine(available.space));
+  }
+  if (!llvm::is_sorted(op.inPlace, [](const PlanInPlace &a, const PlanInPlace &b) {
+        return a.result < b.result;
+      }))
+    return failure(place + ": results in place, expected in ascending order");
+  return llvm::Error::success();
+}
+
+/// A wait makes and reads nothing of its own, and its start writes over nothing.
+llvm::Error Checker::checkWait(int32_t index) {
+  const PlanOp &op = problem.ops[index];
+  std::string place = ("op " + Twine(index)).str();
+  if (op.waitsFor == -1)
+    return llvm::Error::success();
+  if (op.waitsFor < 0 || op.waitsFor >= index || problem.ops[op.waitsFor].waitsFor >= 0)
+    return failure(place + ": waits for op " + Twine(op.waitsFor) +
+                   ", expected an earlier one that does not wait itself");
+  if (waitOf[op.waitsFor] >= 0)
+    return failure(place + ": waits for op " + Twine(op.waitsFor) + ", as op " +
+                   Twine(waitOf[op.waitsFor]) + " does already");
+  waitOf[op.waitsFor] = index;
+  if (!op.results.empty() || !op.inputs.empty() || !op.workspaces.empty())
+    return failure(place + ": is a wait, expected no results, inputs or workspaces");
+  if (!problem.ops[op.waitsFor].inPlace.empty())
+    return failure(place + ": waits for op " + Twine(op.waitsFor) +
+                   ", whose results lie in place; those of a start cannot");
+  if (regionOf[index] != regionOf[op.waitsFor])
+    return failure(place + ": waits for op " + Twine(op.waitsFor) + " of another region");
+  return llvm::Error::success();
+}
+
+/// Requires that all waits are known.
+llvm::Error Checker::checkAfter(int32_t index) const {
+  const PlanOp &op = problem.ops[index];
+  std::string place = ("op " + Twine(index)).str();
+  for (int32_t earlier : op.after) {
+    if (earlier < 0 || earlier >= index)
+      return failure(place + ": comes after op " + Twine(earlier) + ", expected an earlier one");
+    if (waitOf[earlier] > index)
+      return failure(place + ": comes after op " + Twine(earlier) + ", for which op " +
+                     Twine(waitOf[earlier]) + " waits later");
+  }
+  for (PlanValue input : op.inputs)
+    if (waitOf[input.op] > index)
+      return failure(place + ": input is op " + Twine(input.op) + ", for which op " +
+                     Twine(waitOf[input.op]) + " waits later");
+  return llvm::Error::success();
+}
+
+llvm::Error Checker::checkOp(int32_t index) {
+  const PlanOp &op = problem.ops[index];
+  std::string place = ("op " + Twine(index)).str();
+  for (const PlanBuffer &result : op.results)
+    if (llvm::Error error = addBuffer(result, place, "bytes"))
+      return error;
+  for (const PlanBuffer &workspace : op.workspaces)
+    if (llvm::Error error = addBuffer(workspace, place, "workspace"))
+      return error;
+  if (llvm::Error error = addCost(op.cost, op.resource, place))
+    return error;
+  if (llvm::Error error = checkInputs(index))
+    return error;
+  if (llvm::Error error = checkInPlace(index))
+    return error;
+  return checkWait(index);
+}
+
+llvm::Error Checker::checkTransfer(const PlanTransfer &transfer, const Twine &place) {
+  for (const PlanBuffer &workspace : transfer.workspaces)
+    if (llvm::Error error = addBuffer(workspace, place, "workspace"))
+      return error;
+  return addCost(transfer.cost, transfer.resource, place);
+}
+
+llvm::Error Checker::checkWay(size_t index) {
+  const PlanWay &way = problem.ways[index];
+  std::string place = ("way " + Twine(index)).str();
+  if (way.value.op < 0 || size_t(way.value.op) >= problem.ops.size() || way.value.result < 0 ||
+      size_t(way.value.result) >= problem.ops[way.value.op].results.size())
+    return failure(place + ": leads to result " + Twine(way.value.result) + " of op " +
+                   Twine(way.value.op) + ", which there is not");
+  if (llvm::Error error = checkTransfer(way.fetch, place))
+    return error;
+  if (way.store)
+    if (llvm::Error error = checkTransfer(*way.store, place))
+      return error;
+  if (!way.store && way.copy.bytes)
+    return failure(place + ": has a copy and nothing that stores it");
+  return addBuffer(way.copy, place, "copy");
+}
+
+llvm::Error Checker::run() {
+  if (llvm::Error error = checkFrame())
+    return error;
+  if (llvm::Error error = checkRegions())
+    return error;
+  for (const PlanBuffer &resident : problem.residents)
+    if (llvm::Error error = addBuffer(resident, "residents", "bytes"))
+      return error;
+  waitOf.assign(problem.ops.size(), -1);
+  for (int32_t i = 0, count = problem.ops.size(); i < count; ++i)
+    if (llvm::Error error = checkOp(i))
+      return error;
+  for (int32_t i = 0, count = problem.ops.size(); i < count; ++i)
+    if (llvm::Error error = checkAfter(i))
+      return error;
+  for (size_t i = 0; i < problem.ways.size(); ++i)
+    if (llvm::Error error = checkWay(i))
+      return error;
   return llvm::Error::success();
 }
 
 llvm::Error memopt::planning::checkPlanProblem(const PlanProblem &problem) {
-  if (problem.ops.size() > size_t(1) << 24)
-    return failure("more than 2^24 ops");
-  int64_t bytes = 0, cost = 0;
-  for (const PlanBuffer &resident : problem.residents) {
-    if (resident.bytes < 0 || resident.bytes > sumLimit - bytes)
-      return failure("resident bytes are " + Twine(resident.bytes) + ", expected 0 to 2^62 in all");
-    bytes += resident.bytes;
-  }
-  for (size_t i = 0; i < problem.ops.size(); ++i) {
-    const PlanOp &op = problem.ops[i];
-    for (const PlanBuffer &result : op.results)
-      if (llvm::Error error = accumulate(bytes, result.bytes, i, "bytes"))
-        return error;
-    for (const PlanBuffer &workspace : op.workspaces)
-      if (llvm::Error error = accumulate(bytes, workspace.bytes, i, "workspace"))
-        return error;
-    if (llvm::Error error = accumulate(cost, op.cost, i, "cost"))
-      return error;
-    for (PlanValue input : op.inputs) {
-      if (input.op < 0 || size_t(input.op) >= i)
-        return failure("op " + Twine(i) + ": input is op " + Twine(input.op) +
-                       ", expected an earlier one");
-      if (input.result < 0 || size_t(input.result) >= problem.ops[input.op].results.size())
-        return failure("op " + Twine(i) + ": input is result " + Twine(input.result) + " of op " +
-                       Twine(input.op) + ", which has " +
-                       Twine(problem.ops[input.op].results.size()));
-    }
-    for (int32_t earlier : op.after)
-      if (earlier < 0 || size_t(earlier) >= i)
-        return failure("op " + Twine(i) + ": comes after op " + Twine(earlier) +
-                       ", expected an earlier one");
-    for (const PlanInPlace &pair : op.inPlace)
-      if (llvm::Error error = checkInPlace(problem, i, pair))
-        return error;
-    if (!llvm::is_sorted(op.inPlace, [](const PlanInPlace &a, const PlanInPlace &b) {
-          return a.result < b.result;
-        }))
-      return failure("op " + Twine(i) + ": results in place, expected in ascending order");
-  }
-  return llvm::Error::success();
-}
-
-llvm::Error memopt::planning::verifyPlan(const PlanProblem &problem, const PlanOptions &options,
-                                         const PlanSolution &solution) {
-  llvm::Expected<PlanMeasure> measure = measurePlan(problem, solution.order);
-  if (!measure)
-    return measure.takeError();
-  if (measure->peak != solution.peak)
-    return failure("peak is " + Twine(measure->peak) + ", the plan says " + Twine(solution.peak));
-  if (measure->cost != solution.cost)
-    return failure("cost is " + Twine(measure->cost) + ", the plan says " + Twine(solution.cost));
-  if (solution.feasible != (solution.peak <= options.budget))
-    return failure("peak " + Twine(solution.peak) + " against budget " + Twine(options.budget) +
-                   ", the plan says it " + (solution.feasible ? "fits" : "does not fit"));
-  if (solution.peakLowerBound > solution.peak)
-    return failure("peak " + Twine(solution.peak) + " is below its lower bound " +
-                   Twine(solution.peakLowerBound));
-  if (solution.feasible && solution.costLowerBound > solution.cost)
-    return failure("cost " + Twine(solution.cost) + " is below its lower bound " +
-                   Twine(solution.costLowerBound));
-  if (!options.recompute && solution.order.size() != problem.ops.size())
-    return failure(Twine(solution.order.size()) + " instances of " + Twine(problem.ops.size()) +
-                   " ops, and none may run again");
-  if (options.keepOrder) {
-    int32_t next = 0;
-    for (int32_t op : solution.order) {
-      if (op > next)
-        return failure("op " + Twine(op) + " runs before op " + Twine(next) +
-                       ", and the order must be kept");
-      next = std::max(next, op + 1);
-    }
-  }
-  return llvm::Error::success();
-}
-
-llvm::Error memopt::planning::verifyPlanFrontier(const PlanProblem &problem,
-                                                 const PlanFrontier &frontier) {
-  const PlanFrontier::Point *below = nullptr;
-  for (const PlanFrontier::Point &point : frontier.points) {
-    llvm::Expected<PlanMeasure> measure = measurePlan(problem, point.order);
-    if (!measure)
-      return measure.takeError();
-    if (measure->peak != point.peak || measure->cost != point.cost)
-      return failure("peak " + Twine(measure->peak) + " and cost " + Twine(measure->cost) +
-                     ", the frontier says " + Twine(point.peak) + " and " + Twine(point.cost));
-    if (below && (below->peak >= point.peak || below->cost <= point.cost))
-      return failure("the frontier's points of peaks " + Twine(below->peak) + " and " +
-                     Twine(point.peak) + " have costs " + Twine(below->cost) + " and " +
-                     Twine(point.cost) + ", expected to descend");
-    below = &point;
-  }
-  if (frontier.points.empty() || frontier.points.front().peak < frontier.peakLowerBound)
-    return failure("the frontier is empty or goes below its bound");
-  return llvm::Error::success();
-}
-
-Rows Rows::from(const std::vector<std::vector<int32_t>> &lists) {
-  Rows rows;
-  for (const std::vector<int32_t> &list : lists) {
-    rows.items.insert(rows.items.end(), list.begin(), list.end());
-    rows.start.push_back(rows.items.size());
-  }
-  return rows;
-}
-
-Graph::Graph(const PlanProblem &problem) {
-  for (const PlanBuffer &buffer : problem.residents)
-    resident += buffer.bytes;
-  numOps = problem.ops.size();
-  for (int32_t i = 0; i < numOps; ++i) {
-    const PlanOp &op = problem.ops[i];
-    cost.push_back(op.cost);
-    workspace.push_back(0);
-    for (const PlanBuffer &buffer : op.workspaces)
-      workspace.back() += buffer.bytes;
-    pinned.push_back(op.pinned);
-    baseCost += op.cost;
-    firstValue.push_back(numValues);
-    numValues += op.results.size();
-    for (const PlanBuffer &result : op.results) {
-      bytes.push_back(result.bytes);
-      opOf.push_back(i);
-    }
-  }
-  firstValue.push_back(numValues);
-  std::vector<std::vector<int32_t>> in(numOps), use(numValues), early(numOps), late(numOps),
-      pairs(numOps);
-  takeable.assign(numValues, 0);
-  auto unique = [](std::vector<int32_t> &list) {
-    llvm::sort(list);
-    list.erase(std::unique(list.begin(), list.end()), list.end());
-  };
-  for (int32_t i = 0; i < numOps; ++i) {
-    for (PlanValue input : problem.ops[i].inputs)
-      in[i].push_back(firstValue[input.op] + input.result);
-    unique(in[i]);
-    for (int32_t value : in[i])
-      use[value].push_back(i);
-    early[i] = problem.ops[i].after;
-    unique(early[i]);
-    for (int32_t op : early[i])
-      late[op].push_back(i);
-    for (const PlanInPlace &pair : problem.ops[i].inPlace) {
-      int32_t operand = firstValue[pair.operand.op] + pair.operand.result;
-      pairs[i].push_back(firstValue[i] + pair.result);
-      pairs[i].push_back(operand);
-      takeable[operand] = true;
-      hasInPlace = true;
-    }
-  }
-  inPlace = Rows::from(pairs);
-  inputs = Rows::from(in);
-  users = Rows::from(use);
-  before = Rows::from(early);
-  behind = Rows::from(late);
+  return Checker(problem).run();
 }

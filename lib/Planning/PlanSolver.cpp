@@ -34,11 +34,12 @@ static constexpr double secondHeat = 0.002;
 
 namespace {
 
-/// One search: where it begins and how hot.
+/// One search: where it begins, how hot, and what it may do.
 struct Start {
   Plan plan;
   const char *name;
   double hot;
+  bool recompute, transfer;
 };
 
 class Solver {
@@ -60,7 +61,8 @@ private:
   }
   /// No better plan exists.
   bool isOptimal() const {
-    return best.peak <= options.budget ? best.cost <= costBound : best.peak <= peakBound;
+    return best.fits(options.budget) ? best.cost <= costBound
+                                     : best.peak <= peakBound && !best.excess;
   }
   PlanSolution report();
   double scale() const { return temperatureScale(graph); }
@@ -75,30 +77,47 @@ private:
 
 } // namespace
 
+/// With both, each of recomputation and transfers is searched alone first: together they are then
+/// not worse than either.
 std::vector<Start> Solver::makeStarts(const Plan &given) {
   std::vector<Start> starts;
-  starts.push_back({given, "annealing from the given order", 0.01 * scale()});
+  bool recompute = options.recompute, transfer = options.transfer && graph.hasStarts;
+  starts.push_back({given, "annealing from the given order", 0.01 * scale(), recompute, transfer});
   Plan listed = given;
   if (!options.keepOrder)
     listed = planOf(graph, listSchedule(graph));
-  if (!options.recompute) {
-    starts.push_back({listed, "local search from a list schedule", 0.01 * scale()});
+  if (!recompute && !transfer) {
+    starts.push_back({listed, "local search from a list schedule", 0.01 * scale(), false, false});
     return starts;
   }
-  Plan evicted = evictGreedily(graph, given, options.budget, options.keepOrder);
+  EvictOptions alone{options.keepOrder, recompute, false};
+  if (transfer) {
+    Plan swapped = evictGreedily(graph, given, options.budget, {options.keepOrder, false, true});
+    consider(swapped, "greedy transfers");
+    starts.push_back({swapped, "annealing from transfers", 0.003 * scale(), false, true});
+  }
+  if (!recompute)
+    return starts;
+  if (transfer) {
+    Plan both = evictGreedily(graph, given, options.budget, {options.keepOrder, true, true});
+    consider(both, "greedy eviction and transfers");
+    starts.push_back({both, "annealing from eviction and transfers", 0.003 * scale(), true, true});
+  }
+  Plan evicted = evictGreedily(graph, given, options.budget, alone);
   consider(evicted, "greedy eviction from the given order");
-  starts.push_back({evicted, "annealing from a greedy plan", 0.003 * scale()});
+  starts.push_back({evicted, "annealing from a greedy plan", 0.003 * scale(), true, false});
   if (!options.keepOrder) {
-    Plan both = evictGreedily(graph, listed, options.budget, false);
+    Plan both = evictGreedily(graph, listed, options.budget, alone);
     consider(both, "greedy eviction from a list schedule");
-    starts.push_back({both, "annealing from a list schedule", 0.003 * scale()});
+    starts.push_back({both, "annealing from a list schedule", 0.003 * scale(), true, false});
   }
   Plan segments = segmentChain(graph, given, options.budget);
   consider(segments, "segments of the given order");
-  if (segments.peak > options.budget)
-    segments = evictGreedily(graph, segments, options.budget, options.keepOrder);
+  if (!segments.fits(options.budget))
+    segments =
+        evictGreedily(graph, segments, options.budget, {options.keepOrder, recompute, transfer});
   consider(segments, "segments and greedy eviction");
-  starts.push_back({segments, "annealing from segments", 0.001 * scale()});
+  starts.push_back({segments, "annealing from segments", 0.001 * scale(), true, transfer});
   return starts;
 }
 
@@ -107,13 +126,14 @@ void Solver::annealAll(std::vector<Start> &starts, int64_t moves, int32_t round)
   for (size_t i = 0; i < starts.size(); ++i)
     jobs.push_back([&, i] {
       AnnealOptions anneal;
-      anneal.budget = std::max(options.budget, options.recompute ? peakBound : 0);
+      anneal.budget = std::max(options.budget, starts[i].recompute ? peakBound : 0);
       anneal.moves = moves / int64_t(starts.size());
       anneal.seed = options.seed * 1000003 + round * 101 + i;
       anneal.hot = starts[i].hot;
       anneal.costBound = costBound;
       anneal.keepOrder = options.keepOrder;
-      anneal.recompute = options.recompute;
+      anneal.recompute = starts[i].recompute;
+      anneal.transfer = starts[i].transfer;
       starts[i].plan = search::anneal(graph, starts[i].plan, anneal);
     });
   runJobs(jobs, options.threads);
@@ -126,25 +146,30 @@ PlanSolution Solver::report() {
   solution.order = best.order;
   solution.peak = best.peak;
   solution.cost = best.cost;
-  solution.feasible = best.peak <= options.budget;
+  solution.feasible = best.fits(options.budget);
   solution.peakLowerBound = peakBound;
   solution.costLowerBound = costBound;
   solution.method = method;
-  if (graph.numOps == 0)
+  if (graph.numOps == 0) {
+    for (int32_t space = 1; space < graph.numSpaces; ++space)
+      solution.otherPeaks.push_back(graph.residents[space]);
     return solution;
+  }
   // What binds: the values alive where the peak stands.
   Sequence sequence(graph);
   sequence.assign(best.order);
-  int32_t slot = sequence.peakSlot();
-  solution.bindingOp = sequence.at(slot);
-  for (int32_t value = 0; value < graph.numValues; ++value) {
-    int32_t op = graph.opOf[value];
+  for (int32_t space = 1; space < graph.numSpaces; ++space)
+    solution.otherPeaks.push_back(sequence.peak(space));
+  int32_t slot = sequence.peakSlot(), action = sequence.at(slot);
+  solution.bindingOp = action < graph.numOps ? action : -1;
+  for (int32_t value = 0; value < graph.numResults; ++value) {
     llvm::ArrayRef<int32_t> uses = sequence.usesOf(value);
-    bool alive = op == solution.bindingOp || std::binary_search(uses.begin(), uses.end(), slot) ||
-                 (sequence.lastBefore(op, slot) != Sequence::none &&
+    bool alive = llvm::is_contained(graph.makes[action], value) ||
+                 std::binary_search(uses.begin(), uses.end(), slot) ||
+                 (sequence.serverOf(value, slot) != Sequence::none &&
                   sequence.nextUse(value, slot) != Sequence::none);
     if (alive && graph.bytes[value])
-      solution.binding.push_back({op, value - graph.firstValue[op]});
+      solution.binding.push_back(graph.resultOf(value));
   }
   llvm::sort(solution.binding, [&](PlanValue a, PlanValue b) {
     int64_t sizeA = problem.ops[a.op].results[a.result].bytes,
@@ -184,12 +209,9 @@ void Solver::searchExactly(int64_t states) {
 
 PlanSolution Solver::run() {
   costBound = graph.baseCost;
-  std::vector<int32_t> identity(graph.numOps);
-  for (int32_t i = 0; i < graph.numOps; ++i)
-    identity[i] = i;
-  Plan given = planOf(graph, identity);
+  Plan given = planOf(graph, graph.givenOrder());
   consider(given, "the given order");
-  if (best.peak <= options.budget)
+  if (best.fits(options.budget) && isOptimal())
     return report(); // every op runs once: nothing is cheaper
   peakBound = planPeakLowerBound(problem);
   if (isOptimal())
@@ -215,8 +237,11 @@ PlanSolution Solver::run() {
       if (starts[i].plan.betterThan(starts[i - 1].plan, options.budget))
         std::swap(starts[i], starts[i - 1]);
   starts.resize(std::min(starts.size(), keep));
-  for (Start &start : starts)
+  for (Start &start : starts) {
     start.hot = secondHeat * scale();
+    start.recompute = options.recompute;
+    start.transfer = options.transfer && graph.hasStarts;
+  }
   annealAll(starts, moves - first, 1);
   return report();
 }
@@ -230,7 +255,7 @@ llvm::Expected<PlanSolution> memopt::planning::solvePlan(const PlanProblem &prob
 
 llvm::Expected<PlanSolution> memopt::planning::solveOrder(const PlanProblem &problem,
                                                           PlanOptions options) {
-  options.recompute = false;
+  options.recompute = options.transfer = false;
   return solvePlan(problem, options);
 }
 
@@ -239,10 +264,10 @@ llvm::Expected<std::vector<int32_t>> memopt::planning::tidyOrder(const PlanProbl
   llvm::Expected<PlanMeasure> given = measurePlan(problem, order);
   if (!given)
     return given.takeError();
-  if (order.size() != problem.ops.size())
+  Graph graph(problem);
+  if (!runsOnce(graph, {order}))
     return llvm::createStringError("order has %zu instances; expected each of %zu ops once",
                                    order.size(), problem.ops.size());
-  Graph graph(problem);
   Plan best = planOf(graph, std::move(order));
   for (auto schedule : {&scheduleLate, &listSchedule})
     if (Plan tidied = planOf(graph, schedule(graph, best.order)); tidied.peak <= best.peak)

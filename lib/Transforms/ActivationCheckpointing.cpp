@@ -102,7 +102,7 @@ struct ActivationCheckpointingPass
   void runOnOperation() override {
     if (modules.empty() && segments <= 1)
       return;
-    FailureOr<StepModel> step = createPlannableStep(getOperation());
+    FailureOr<StepModel> step = createOrderableStep(getOperation());
     if (failed(step))
       return signalPassFailure();
     OrderProblem problem(*step, CostModel(getOperation()));

@@ -16,7 +16,7 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 FailureOr<Frontier> Frontier::compute(ModuleOp module, const BudgetOptions &options, int points) {
-  FailureOr<StepModel> step = createPlannableStep(module);
+  FailureOr<StepModel> step = createOrderableStep(module);
   if (failed(step))
     return failure();
   BudgetSearch search(*step, options);

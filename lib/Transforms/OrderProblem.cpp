@@ -62,6 +62,18 @@ FailureOr<StepModel> mlir::memopt::createPlannableStep(ModuleOp module) {
   return step;
 }
 
+FailureOr<StepModel> mlir::memopt::createOrderableStep(ModuleOp module) {
+  FailureOr<StepModel> step = createPlannableStep(module);
+  if (failed(step))
+    return failure();
+  KernelGraph graph(step->getFunction());
+  if (!graph.getLoops().empty())
+    return graph.getLoops().front().op->emitError()
+           << "holds instructions, which no search for an order moves; plan the memory of the step "
+              "in the order that it has";
+  return step;
+}
+
 //===----------------------------------------------------------------------===//
 // Arena problem
 //===----------------------------------------------------------------------===//
@@ -71,7 +83,9 @@ static int64_t getAlignment(int64_t bytes) {
   return bytes >= 64 ? 64 : std::max<int64_t>(8, llvm::PowerOf2Ceil(std::max<int64_t>(bytes, 1)));
 }
 
-static planning::PlanBuffer getPlanBuffer(int64_t bytes) { return {bytes, getAlignment(bytes)}; }
+static planning::PlanBuffer getPlanBuffer(int64_t bytes, Space space) {
+  return {bytes, getAlignment(bytes), static_cast<int32_t>(space)};
+}
 
 SpaceProblem::SpaceProblem(const KernelGraph &graph, Space space) {
   SmallVector<int32_t> inPlaceOf = graph.getBuffersInPlace();
@@ -119,10 +133,8 @@ OrderProblem::OrderProblem(const StepModel &step, const CostModel &costs)
   planning::PlanOp &inputs = problem.ops.emplace_back();
   inputs.pinned = true;
   for (BlockArgument argument : function.getArguments())
-    inputs.results.push_back(getPlanBuffer(getTensorBytes(argument.getType())));
-  for (const Buffer &buffer : graph.getBuffers())
-    if (buffer.kind == Buffer::Kind::Variable && buffer.space == Space::Device)
-      problem.residents.push_back(getPlanBuffer(buffer.bytes));
+    inputs.results.push_back(getPlanBuffer(getTensorBytes(argument.getType()), Space::Device));
+  addSpacesAndResources(graph);
   for (Operation *op : instructions)
     addInstruction(graph, op, costs);
   addWriteOrder(step);
@@ -147,36 +159,83 @@ LogicalResult OrderProblem::write(StringRef path) const {
   return success();
 }
 
+/// The instruction that a plan counts the results of `op` to.
+static Operation *getMaker(Operation *op) {
+  Operation *start = getStart(op);
+  return start ? start : op;
+}
+
 planning::PlanValue OrderProblem::valueOf(Value root) const {
   if (auto argument = dyn_cast<BlockArgument>(root))
     return {0, static_cast<int32_t>(argument.getArgNumber())};
-  return {numbers.lookup(root.getDefiningOp()),
+  return {numbers.lookup(getMaker(root.getDefiningOp())),
           static_cast<int32_t>(cast<OpResult>(root).getResultNumber())};
 }
 
-void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const CostModel &costs) {
-  numbers[op] = static_cast<int32_t>(problem.ops.size());
-  planning::PlanOp item;
-  item.cost = costs.getNanoseconds(op);
-  item.after.push_back(0);
-  item.pinned = !cast<RecomputableOpInterface>(op).isRecomputable();
-  for (Value result : op->getResults()) {
-    bool inVariable = graph.getBuffers()[graph.getBufferOf(result)].kind == Buffer::Kind::Variable;
-    item.pinned |= inVariable;
-    item.results.push_back(getPlanBuffer(inVariable ? 0 : getTensorBytes(result.getType())));
-    if (!inVariable)
-      for (unsigned operand : graph.getTakeableBuffers(graph.getBufferOf(result)))
-        item.inPlace.push_back({static_cast<int32_t>(cast<OpResult>(result).getResultNumber()),
-                                valueOf(graph.getBuffers()[operand].value)});
+/// In a graph that uses the first of each alone, solvers make the cheaper moves.
+void OrderProblem::addSpacesAndResources(const KernelGraph &graph) {
+  unsigned spaces = 1, resources = 1;
+  for (const Buffer &buffer : graph.getBuffers()) {
+    spaces = std::max(spaces, static_cast<unsigned>(buffer.space) + 1);
+    if (buffer.kind == Buffer::Kind::Variable)
+      problem.residents.push_back(getPlanBuffer(buffer.bytes, buffer.space));
   }
-  for (const Workspace &workspace : cast<InstructionOpInterface>(op).getWorkspaces())
-    item.workspaces.push_back(getPlanBuffer(workspace.bytes));
+  for (Operation *op : instructions)
+    resources = std::max(resources,
+                         static_cast<unsigned>(cast<InstructionOpInterface>(op).getResource()) + 1);
+  problem.spaces.clear();
+  for (unsigned number = 0; number < spaces; ++number)
+    problem.spaces.push_back({stringifySpace(static_cast<Space>(number)).str()});
+  problem.resources.clear();
+  for (unsigned number = 0; number < resources; ++number)
+    problem.resources.push_back(stringifyResource(static_cast<Resource>(number)).str());
+}
+
+void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const CostModel &costs) {
+  auto instruction = cast<InstructionOpInterface>(op);
+  numbers[op] = static_cast<int32_t>(problem.ops.size());
+  planning::PlanOp &item = problem.ops.emplace_back();
+  item.cost = costs.getNanoseconds(op);
+  item.resource = static_cast<int32_t>(instruction.getResource());
+  item.after.push_back(0);
+  item.pinned = !instruction.isRecomputable();
+  for (const Workspace &workspace : instruction.getWorkspaces())
+    item.workspaces.push_back(getPlanBuffer(workspace.bytes, workspace.space));
   for (Value operand : op->getOperands()) {
     Value root = getBufferRoot(operand);
-    if (!root.getDefiningOp<ReadOp>())
+    if (isa<RankedTensorType>(root.getType()) && !root.getDefiningOp<ReadOp>())
       item.inputs.push_back(valueOf(root));
   }
-  problem.ops.push_back(std::move(item));
+  for (OpResult result : op->getResults())
+    if (isa<RankedTensorType>(result.getType()))
+      addResult(graph, result);
+  if (Operation *start = getStart(op)) {
+    item.waitsFor = numbers.lookup(start);
+    bool isPinned = item.pinned || problem.ops[item.waitsFor].pinned;
+    item.pinned = problem.ops[item.waitsFor].pinned = isPinned;
+  }
+}
+
+void OrderProblem::addResult(const KernelGraph &graph, OpResult result) {
+  planning::PlanOp &maker = problem.ops[numbers.lookup(getMaker(result.getOwner()))];
+  unsigned buffer = graph.getBufferOf(result);
+  bool inVariable = graph.getBuffers()[buffer].kind == Buffer::Kind::Variable;
+  maker.pinned |= inVariable;
+  maker.results.push_back(
+      getPlanBuffer(inVariable ? 0 : getTensorBytes(result.getType()), getSpace(result.getType())));
+  if (!inVariable)
+    for (unsigned operand : graph.getTakeableBuffers(buffer))
+      maker.inPlace.push_back({static_cast<int32_t>(result.getResultNumber()),
+                               valueOf(graph.getBuffers()[operand].value)});
+}
+
+/// An instruction, and of a start what waits for it too: until then it reads.
+static SmallVector<Operation *> getMoments(Operation *op) {
+  SmallVector<Operation *> moments{op};
+  for (Operation *user : op->getUsers())
+    if (getStart(user) == op)
+      moments.push_back(user);
+  return moments;
 }
 
 /// The instructions that read what `read` gives, reshapes looked through.
@@ -188,7 +247,7 @@ static SmallVector<Operation *> getReaders(ReadOp read) {
       if (isReshape(user))
         values.push_back(user->getResult(0));
       else if (isInstruction(user))
-        readers.push_back(user);
+        readers.append(getMoments(user));
     }
   return readers;
 }
@@ -201,6 +260,7 @@ void OrderProblem::addWriteOrder(const StepModel &step) {
       Operation *maker = getBufferRoot(write.getValue()).getDefiningOp();
       if (!isInstruction(maker))
         continue;
+      maker = getMaker(maker);
       std::vector<int32_t> &after = problem.ops[numbers.lookup(maker)].after;
       if (CommitOp commit = step.getCommit(); commit && step.writesState(write))
         after.push_back(numbers.lookup(commit));

@@ -20,6 +20,10 @@ namespace mlir::memopt {
 /// variable's bytes has got a copying kernel: the graph that solvers see is the one that runs.
 FailureOr<StepModel> createPlannableStep(ModuleOp module);
 
+/// The same for what changes orders: fails on instructions that hold others, for no order reaches
+/// into bodies.
+FailureOr<StepModel> createOrderableStep(ModuleOp module);
+
 /// The arena problem of one space, with the instructions in their present order.
 struct SpaceProblem {
   SpaceProblem(const KernelGraph &graph, Space space);
@@ -36,6 +40,9 @@ struct SpaceProblem {
 /// Variables are residents; what is made in a variable has no bytes of its own. Whatever writes a
 /// variable is pinned and comes after every reader of the old value. Planning's arena problem of an
 /// order is that of the graph to which the order was applied.
+///
+/// Spaces and resources have the numbers of their enums, as far as the graph uses them. What a wait
+/// gives is a result of its start, for its bytes are taken from there on.
 class OrderProblem {
 public:
   OrderProblem(const StepModel &step, const CostModel &costs);
@@ -50,7 +57,9 @@ public:
   void apply(ArrayRef<int32_t> order);
 
 private:
+  void addSpacesAndResources(const KernelGraph &graph);
   void addInstruction(const KernelGraph &graph, Operation *op, const CostModel &costs);
+  void addResult(const KernelGraph &graph, OpResult result);
   void addWriteOrder(const StepModel &step);
   ::memopt::planning::PlanValue valueOf(Value root) const;
 

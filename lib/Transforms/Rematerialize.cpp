@@ -38,7 +38,7 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
     ModuleOp module = getOperation();
     if (budget < 0 && problem.empty())
       return;
-    FailureOr<StepModel> step = createPlannableStep(module);
+    FailureOr<StepModel> step = createOrderableStep(module);
     if (failed(step) || failed(OrderProblem(*step, CostModel(module)).write(problem)))
       return signalPassFailure();
     if (budget < 0)

@@ -74,7 +74,7 @@ struct SchedulePass : public mlir::memopt::impl::SchedulePassBase<SchedulePass> 
   using SchedulePassBase::SchedulePassBase;
 
   void runOnOperation() override {
-    FailureOr<StepModel> step = createPlannableStep(getOperation());
+    FailureOr<StepModel> step = createOrderableStep(getOperation());
     if (failed(step))
       return signalPassFailure();
     OrderProblem problem(*step, CostModel(getOperation()));

@@ -6,11 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Problem: {"format": "memopt-remat-problem", "version": 1, "ops": [{"bytes": N, "cost": N,
-// "inputs": [op, ...]}, ...]}. Besides, for ops with several results "bytes" may be a list and an
-// input a pair [op, result]; "workspace": bytes, "pinned": true, "after": [op, ...] per op and
-// "resident": bytes for all are optional; other keys are ignored. Meanings are those of
-// memopt/Planning/PlanSolver.h.
+// A problem is "memopt-plan-problem", version 2, or "memopt-remat-problem", version 1, which has
+// one space, one resource, and neither ways nor regions. docs/Planning.md has both with all keys;
+// meanings are those of PlanProblem.h. Plans and frontiers are written in the version of their
+// problem.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,15 +22,22 @@
 
 namespace memopt::planning {
 
-/// Reads a problem. Errors name the file and the place in it.
-llvm::Expected<PlanProblem> readPlanProblem(llvm::StringRef path);
+struct PlanFile {
+  PlanProblem problem;
+  int64_t version = 2;
+};
 
+/// Reads a problem. Errors name the file and the place in it.
+llvm::Expected<PlanFile> readPlanFile(llvm::StringRef path);
+
+/// Writes a problem in version 2.
 llvm::Error writePlanProblem(llvm::StringRef path, const PlanProblem &problem);
 
-llvm::Error writePlan(llvm::StringRef path, const PlanOptions &options,
+llvm::Error writePlan(llvm::StringRef path, const PlanFile &file, const PlanOptions &options,
                       const PlanSolution &solution);
 
-llvm::Error writePlanFrontier(llvm::StringRef path, const PlanFrontier &frontier);
+llvm::Error writePlanFrontier(llvm::StringRef path, const PlanFile &file,
+                              const PlanFrontier &frontier);
 
 } // namespace memopt::planning
 

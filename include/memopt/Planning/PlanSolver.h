@@ -25,22 +25,24 @@
 namespace memopt::planning {
 
 struct PlanOptions {
-  int64_t budget = 0; ///< bytes, residents included
-  int64_t iterations =
-      -1; ///< moves of the annealing over all starts; -1: by the size of the problem
+  int64_t budget = 0; ///< bytes of space 0, residents included; the problem has the other budgets
+  int64_t iterations = -1; ///< moves of the annealing over all starts; -1: by the problem's size
   uint64_t seed = 1;
   int32_t threads = 1;    ///< for speed only
   bool keepOrder = false; ///< first instances stay in the given order
-  bool recompute =
-      true; ///< false: every op runs once, and the budget is a target for the order alone
+  /// Ops may run again; where neither this nor transfers are allowed, the budget is a target for
+  /// the order alone.
+  bool recompute = true;
+  bool transfer = true; ///< values may be fetched by their ways, and starts run again
 };
 
 struct PlanSolution {
-  bool feasible = false; ///< peak <= budget
-  std::vector<int32_t>
-      order; ///< op of every instance; if not feasible the plan of the smallest peak found
-  int64_t peak = 0;
+  bool feasible = false; ///< within all budgets
+  /// Actions; if not feasible the plan of the smallest peak found.
+  std::vector<int32_t> order;
+  int64_t peak = 0; ///< figures as in PlanMeasure
   int64_t cost = 0;
+  std::vector<int64_t> otherPeaks;
   int64_t peakLowerBound = 0; ///< proven: no order has a lower peak
   int64_t costLowerBound = 0; ///< proven: no order within the budget costs less (if any is within)
   std::vector<PlanValue> binding; ///< alive at the peak, largest first
@@ -68,8 +70,9 @@ llvm::Expected<std::vector<int32_t>> tidyOrder(const PlanProblem &problem,
 
 struct PlanFrontier {
   struct Point {
-    std::vector<int32_t> order; ///< op of every instance
+    std::vector<int32_t> order; ///< actions
     int64_t peak = 0, cost = 0;
+    std::vector<int64_t> otherPeaks;
   };
   std::vector<Point> points;  ///< ascending in peak, descending in cost; the last repeats no op
   int64_t peakLowerBound = 0; ///< proven: no order has a lower peak

@@ -41,7 +41,7 @@ struct BudgetPlan {
   int64_t inlined = 0; ///< values computed in their readers; the order is of that form
 };
 
-/// Searches orders of one kernel graph whose writes have their copies (createPlannableStep), for
+/// Searches orders of one kernel graph whose writes have their copies (createOrderableStep), for
 /// all budgets at once and only when the first is asked for. The module is not changed before
 /// apply.
 class BudgetSearch {

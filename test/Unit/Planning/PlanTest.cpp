@@ -398,8 +398,8 @@ TEST(Plan, ValidatorCatchesBrokenOrders) {
     return result ? std::string() : llvm::toString(result.takeError());
   };
   EXPECT_EQ(why({1}), "position 0: op 1 uses op 0, which has not run");
-  EXPECT_EQ(why({9}), "position 0: there is no op 9");
-  EXPECT_EQ(why({-1}), "position 0: there is no op -1");
+  EXPECT_EQ(why({9}), "position 0: there is no action 9");
+  EXPECT_EQ(why({-1}), "position 0: there is no action -1");
   EXPECT_EQ(why({0, 1}), "op 2 never runs");
   problem.ops[0].pinned = true;
   EXPECT_EQ(why({0, 0}), "position 1: pinned op 0 runs again");
