@@ -36,6 +36,10 @@ public:
       : graph(graph), options(options), random(options.seed),
         editor(graph, options.keepOrder, /*reach=*/4), sequence(editor.get()), best(start) {
     editor.restart(start.order);
+    for (int32_t value = 0; value < graph.numResults; ++value)
+      mayBeHadAgain.push_back(
+          graph.bytes[value] &&
+          (mayRunAgain(graph.opOf[value]) || (options.transfer && !graph.waysTo[value].empty())));
   }
 
   Plan run();
@@ -57,7 +61,6 @@ private:
   int32_t someStart(int32_t low, int32_t use);
   bool cloneBefore(int32_t op, int32_t low, int32_t slot, int &chain);
   bool haveAgain(int32_t value, int32_t low, int32_t use, int32_t other = Sequence::none);
-  bool isEvictable(int32_t value, int32_t slot) const;
   bool evict();
   bool drop(int32_t action, size_t which);
   bool dropOne();
@@ -77,6 +80,7 @@ private:
   SearchRandom random;
   Editor editor;
   const Sequence &sequence;
+  std::vector<uint8_t> mayBeHadAgain; ///< by result
   Plan best;
   double peakWeight = 1;
   /// Moves since the weight was last looked at, and those of them that began above the budget.
@@ -190,26 +194,20 @@ bool Annealer::haveAgain(int32_t value, int32_t low, int32_t use, int32_t other)
 // Moves
 //===----------------------------------------------------------------------===//
 
-bool Annealer::isEvictable(int32_t value, int32_t slot) const {
-  int32_t op = graph.opOf[value];
-  if (!graph.bytes[value] || !(mayRunAgain(op) || (options.transfer && value < graph.numResults &&
-                                                   !graph.waysTo[value].empty())))
-    return false;
-  return sequence.serverOf(value, slot) != Sequence::none && sequence.at(slot) != op;
-}
-
 bool Annealer::evict() {
+  if (!graph.numResults)
+    return false;
   int32_t peak = sequence.peakSlot();
   int32_t chosen = Sequence::none, chosenUse = 0;
   double chosenScore = -1;
   int wanted = 1 + random.below(3);
   for (int tries = 0; tries < 48 && wanted; ++tries) {
     int32_t value = random.below(graph.numResults);
-    if (!isEvictable(value, peak))
+    if (!mayBeHadAgain[value] || sequence.at(peak) == graph.opOf[value])
       continue;
     int32_t use = sequence.nextUse(value, peak);
-    if (use == Sequence::none || !sequence.canLeave(value, peak) ||
-        graph.kind[sequence.at(use)] == ActionKind::Wait)
+    if (use == Sequence::none || sequence.serverOf(value, peak) == Sequence::none ||
+        !sequence.canLeave(value, peak) || graph.kind[sequence.at(use)] == ActionKind::Wait)
       continue;
     --wanted;
     double score = double(graph.bytes[value]) / double(graph.cost[graph.opOf[value]] + 1);

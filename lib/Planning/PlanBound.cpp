@@ -26,6 +26,7 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
+#include <array>
 #include <queue>
 #include <set>
 
@@ -157,7 +158,93 @@ static int64_t boundOfSpace(const Graph &graph, int32_t space) {
   return graph.residents[space] + most;
 }
 
+//===----------------------------------------------------------------------===//
+// Plans that run every op once
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Bytes that are alive while an op runs in any order without repeats: of a value that comes from
+/// an ancestor and is read by a descendant. Ancestors and descendants are sets of bits, for a
+/// stretch of ops at a time.
+class OrderBound {
+public:
+  explicit OrderBound(const Graph &graph) : graph(graph) {}
+  int64_t run();
+
+private:
+  static constexpr int32_t kWords = 16, kStretch = 64 * kWords;
+  using Bits = std::array<uint64_t, kWords>;
+  static void unite(Bits &into, const Bits &other) {
+    for (int32_t word = 0; word < kWords; ++word)
+      into[word] |= other[word];
+  }
+  void relate(int32_t first);
+  void addValue(int32_t value, int32_t first);
+
+  const Graph &graph;
+  // By op: which ones of the stretch come later or earlier, itself included.
+  std::vector<Bits> behind, upTo;
+  std::vector<int64_t> alive; ///< by op of the stretch
+};
+
+} // namespace
+
+/// The given order is valid: what an op needs stands before it.
+void OrderBound::relate(int32_t first) {
+  behind.assign(graph.numOps, Bits());
+  upTo.assign(graph.numOps, Bits());
+  for (int32_t op = first; op < std::min(graph.numOps, first + kStretch); ++op)
+    for (std::vector<Bits> *sets : {&behind, &upTo})
+      (*sets)[op][(op - first) / 64] |= uint64_t(1) << ((op - first) % 64);
+  auto forEachEarlier = [&](int32_t op, auto visit) {
+    for (int32_t value : graph.inputs[op])
+      if (graph.opOf[value] < graph.numOps)
+        visit(graph.opOf[value]);
+    for (int32_t earlier : graph.before[op])
+      if (earlier < graph.numOps)
+        visit(earlier);
+  };
+  for (int32_t op = 0; op < graph.numOps; ++op)
+    forEachEarlier(op, [&](int32_t earlier) { unite(upTo[op], upTo[earlier]); });
+  for (int32_t op = graph.numOps; op-- > 0;)
+    forEachEarlier(op, [&](int32_t earlier) { unite(behind[earlier], behind[op]); });
+}
+
+void OrderBound::addValue(int32_t value, int32_t first) {
+  int32_t maker = graph.opOf[value];
+  Bits during = upTo[maker];
+  for (int32_t user : graph.users[value])
+    unite(during, upTo[user]);
+  for (int32_t word = 0; word < kWords; ++word)
+    for (uint64_t bits = during[word] & behind[maker][word]; bits; bits &= bits - 1)
+      alive[word * 64 + __builtin_ctzll(bits)] += graph.bytes[value];
+}
+
+int64_t OrderBound::run() {
+  int64_t most = 0;
+  for (int32_t first = 0; first < graph.numOps; first += kStretch) {
+    relate(first);
+    alive.assign(kStretch, 0);
+    for (int32_t value = 0; value < graph.numResults; ++value)
+      if (graph.bytes[value])
+        addValue(value, first);
+    for (int32_t op = first; op < std::min(graph.numOps, first + kStretch); ++op)
+      most = std::max(most, alive[op - first] + graph.workspaces[0][op] -
+                                graph.bytesTakenOver(op, 0, [](int32_t) { return true; }));
+  }
+  return graph.resident + most;
+}
+
+//===----------------------------------------------------------------------===//
+// Bounds of problems
+//===----------------------------------------------------------------------===//
+
 int64_t memopt::planning::planPeakLowerBound(const PlanProblem &problem, int32_t space) {
   Graph graph(problem);
   return space ? boundOfSpace(graph, space) : PeakBound(graph).run(200000);
+}
+
+int64_t memopt::planning::orderPeakLowerBound(const PlanProblem &problem) {
+  return OrderBound(Graph(problem)).run();
 }

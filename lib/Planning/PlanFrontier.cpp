@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One search for the smallest peak, then two sweeps over a ladder of budgets: downwards, each rung
+// One search for the smallest peak, then sweeps over a ladder of budgets: downwards, each rung
 // evicting from the plan of the rung above, and upwards, each rung relaxing the plan of the rung
-// below where that is the better one. Neighbours differ by a few percent of the bytes, so short
-// annealings do.
+// below where that is the better one; both twice. Neighbours differ by a few percent of the bytes,
+// so short annealings do, and a rung that gains little is left.
 //
 // Where values can be transferred there are several such sweeps, each of which begins with what the
 // ones before have found: recomputation alone, transfers alone, and both together for a ladder of
@@ -27,6 +27,9 @@
 using namespace memopt::planning;
 using namespace memopt::planning::search;
 
+/// The plans for the fewest bytes, where each byte is dearest, get all rounds of annealing.
+static constexpr size_t tightRungs = 4;
+
 namespace {
 
 /// What the plans of a ladder may do.
@@ -43,16 +46,17 @@ public:
         seeds(std::move(seeds)) {}
 
   /// The plans of all rungs; that of the given order comes first.
-  llvm::Expected<std::vector<Plan>> run();
+  std::vector<Plan> run();
   int64_t peakBound = 0;
 
 private:
-  llvm::Error findSmallest();
+  void findSmallest();
   void buildRungs();
   Plan descend(const Plan &above, size_t rung, bool trySegments) const;
   void sweepDown();
-  void sweepUp();
-  Plan annealFrom(const Plan &start, size_t rung, int64_t sweep) const;
+  void sweepDownAgain();
+  void sweepUp(int64_t sweep);
+  Plan annealFrom(Plan plan, size_t rung, int64_t sweep) const;
   EvictOptions evictOptions() const { return {false, means.recompute, means.transfer}; }
   bool mayGainAtTheTop() const { return graph.hasStarts && given.cost > graph.baseCost; }
 
@@ -69,7 +73,7 @@ private:
 
 } // namespace
 
-llvm::Error Ladder::findSmallest() {
+void Ladder::findSmallest() {
   PlanOptions lowest;
   lowest.budget = peakBound;
   lowest.iterations = moves / 4;
@@ -77,23 +81,14 @@ llvm::Error Ladder::findSmallest() {
   lowest.threads = options.threads;
   lowest.recompute = means.recompute;
   lowest.transfer = means.transfer;
-  // How low a search gets depends on chance; small problems have the time for several.
-  int attempts = graph.numOps <= 2000 && graph.isPlain() ? 3 : 1;
-  for (int attempt = 0; attempt < attempts; ++attempt, ++lowest.seed) {
-    llvm::Expected<PlanSolution> solution = solvePlan(problem, lowest);
-    if (!solution)
-      return solution.takeError();
-    peakBound = std::max(peakBound, solution->peakLowerBound);
-    Plan found = planOf(graph, std::move(solution->order));
-    if (attempt == 0 || found.betterThan(smallest, peakBound))
-      smallest = std::move(found);
-  }
+  PlanSolution solution = solveChecked(problem, lowest, peakBound);
+  peakBound = std::max(peakBound, solution.peakLowerBound);
+  smallest = planOf(graph, std::move(solution.order));
   if (means.recompute)
     llvm::append_range(seeds, equalSegments(graph, given));
   for (const Plan &plan : seeds)
     if (!plan.excess && (smallest.excess || plan.peak < smallest.peak))
       smallest = plan;
-  return llvm::Error::success();
 }
 
 /// Percents of the given peak, in finer steps where they are a larger part of what is left.
@@ -112,16 +107,26 @@ void Ladder::buildRungs() {
   rungs.push_back(smallest.peak);
 }
 
-Plan Ladder::annealFrom(const Plan &start, size_t rung, int64_t sweep) const {
+/// Rounds of twice the moves each, for as long as a round finds something better.
+Plan Ladder::annealFrom(Plan plan, size_t rung, int64_t sweep) const {
   AnnealOptions anneal;
   anneal.budget = rungs[rung];
-  anneal.moves = moves * 3 / 8 / static_cast<int64_t>(rungs.size());
-  anneal.seed = options.seed * 1000003 + rung * 101 + sweep;
   anneal.hot = 0.002 * temperatureScale(graph);
   anneal.costBound = graph.baseCost;
   anneal.recompute = means.recompute;
   anneal.transfer = means.transfer;
-  return search::anneal(graph, start, anneal);
+  int64_t left = moves * 3 / 8 / static_cast<int64_t>(rungs.size());
+  bool isTight = rung + tightRungs >= rungs.size();
+  for (int64_t share = left / 8 + 1, round = 0; left > 0; left -= share, share *= 2, ++round) {
+    anneal.seed = options.seed * 1000003 + rung * 101 + sweep + round * 7919;
+    anneal.moves = std::min(left, share);
+    Plan next = search::anneal(graph, plan, anneal);
+    if (next.betterThan(plan, anneal.budget))
+      plan = std::move(next);
+    else if (!isTight)
+      break;
+  }
+  return plan;
 }
 
 /// A plan for `rungs[rung]`, one rung below that of `above`.
@@ -138,8 +143,7 @@ Plan Ladder::descend(const Plan &above, size_t rung, bool trySegments) const {
   for (const Plan &plan : seeds)
     if (plan.betterThan(start, budget))
       start = plan;
-  Plan annealed = annealFrom(start, rung, 0);
-  return start.betterThan(annealed, budget) ? start : annealed;
+  return annealFrom(std::move(start), rung, 0);
 }
 
 void Ladder::sweepDown() {
@@ -165,34 +169,40 @@ void Ladder::sweepDown() {
     smallest = plans.back();
 }
 
-void Ladder::sweepUp() {
+void Ladder::sweepDownAgain() {
+  for (size_t rung = 1; rung < rungs.size(); ++rung) {
+    Plan start = evictGreedily(graph, plans[rung - 1], rungs[rung], evictOptions());
+    Plan found = annealFrom(std::move(start), rung, 2);
+    if (found.betterThan(plans[rung], rungs[rung]))
+      plans[rung] = std::move(found);
+  }
+}
+
+void Ladder::sweepUp(int64_t sweep) {
   Plan below = smallest;
   for (size_t rung = rungs.size(); rung-- > 0;) {
-    int64_t budget = rungs[rung];
-    if (below.betterThan(plans[rung], budget))
+    if (below.betterThan(plans[rung], rungs[rung]))
       plans[rung] = below;
-    Plan relaxed = annealFrom(plans[rung], rung, 1);
-    if (relaxed.betterThan(plans[rung], budget))
-      plans[rung] = std::move(relaxed);
+    plans[rung] = annealFrom(std::move(plans[rung]), rung, sweep);
     below = plans[rung];
   }
 }
 
-llvm::Expected<std::vector<Plan>> Ladder::run() {
+std::vector<Plan> Ladder::run() {
   // The budgets of other spaces are not those of the plans at hand.
   for (Plan &plan : seeds)
     plan = planOf(graph, std::move(plan.order));
   given = planOf(graph, graph.givenOrder());
   smallest = given;
   peakBound = planPeakLowerBound(problem);
-  if (given.peak > peakBound) {
-    if (llvm::Error error = findSmallest())
-      return std::move(error);
-  }
+  if (given.peak > peakBound)
+    findSmallest();
   if (smallest.peak < given.peak || mayGainAtTheTop()) {
     buildRungs();
     sweepDown();
-    sweepUp();
+    sweepUp(1);
+    sweepDownAgain();
+    sweepUp(3);
   }
   std::vector<Plan> all{given, smallest};
   llvm::append_range(all, plans);
@@ -292,10 +302,7 @@ memopt::planning::solvePlanFrontier(const PlanProblem &problem,
   for (const Stage &stage : stages) {
     PlanProblem limited = withShare(problem, stage.share);
     Ladder ladder(limited, options, stage.means, moves / int64_t(stages.size()), plans);
-    llvm::Expected<std::vector<Plan>> found = ladder.run();
-    if (!found)
-      return found.takeError();
-    llvm::append_range(plans, *found);
+    llvm::append_range(plans, ladder.run());
     peakBound = stage.means.recompute ? ladder.peakBound : peakBound;
   }
   return report(problem, plans, peakBound);

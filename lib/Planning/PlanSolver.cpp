@@ -1,4 +1,4 @@
-//===- Remat.cpp - the stages of the rematerialization solver ----------------===//
+//===- PlanSolver.cpp - the stages of the search for one plan ----------------===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -31,6 +31,11 @@ static int64_t defaultMoves(const Graph &graph) {
 static constexpr int64_t exactStates = 200000;
 /// Temperature of the second round of annealing.
 static constexpr double secondHeat = 0.002;
+/// Of the search for an order: moves of the first round for each op, and in all at least and at
+/// most, which are doubled from round to round, and the share of the distance to the bound that a
+/// round must gain to be worth another.
+static constexpr int64_t orderMoves = 300, leastOrderMoves = 100000, mostOrderMoves = 400000;
+static constexpr double worthAnother = 0.02;
 
 namespace {
 
@@ -44,8 +49,9 @@ struct Start {
 
 class Solver {
 public:
-  Solver(const PlanProblem &problem, const PlanOptions &options)
-      : problem(problem), options(options), graph(problem) {}
+  /// `peakBound`: proven before; 0 if nothing is.
+  Solver(const PlanProblem &problem, const PlanOptions &options, int64_t peakBound)
+      : problem(problem), options(options), graph(problem), peakBound(peakBound) {}
 
   PlanSolution run();
 
@@ -53,6 +59,7 @@ private:
   void searchExactly(int64_t states);
   std::vector<Start> makeStarts(const Plan &given);
   void annealAll(std::vector<Start> &starts, int64_t moves, int32_t round);
+  void annealWhileItPays(std::vector<Start> &starts, int64_t moves);
   void consider(const Plan &plan, const char *name) {
     if (best.order.empty() || plan.betterThan(best, options.budget)) {
       best = plan;
@@ -72,7 +79,7 @@ private:
   Graph graph;
   Plan best;
   const char *method = "";
-  int64_t peakBound = 0, costBound = 0;
+  int64_t peakBound, costBound = 0;
 };
 
 } // namespace
@@ -139,6 +146,21 @@ void Solver::annealAll(std::vector<Start> &starts, int64_t moves, int32_t round)
   runJobs(jobs, options.threads);
   for (const Start &start : starts)
     consider(start.plan, start.name);
+}
+
+/// The best orders of most graphs are found soon, and what comes later is little.
+void Solver::annealWhileItPays(std::vector<Start> &starts, int64_t moves) {
+  int64_t share = std::clamp(orderMoves * graph.numOps, leastOrderMoves, mostOrderMoves);
+  for (int32_t round = 0; moves > 0 && !isOptimal(); ++round, share *= 2) {
+    int64_t before = best.peak;
+    annealAll(starts, std::min(moves, share), round);
+    moves -= share;
+    auto gained = static_cast<double>(before - best.peak);
+    if (round && gained <= worthAnother * static_cast<double>(best.peak - peakBound))
+      return;
+    for (Start &start : starts)
+      start.hot = secondHeat * scale();
+  }
 }
 
 PlanSolution Solver::report() {
@@ -213,7 +235,9 @@ PlanSolution Solver::run() {
   consider(given, "the given order");
   if (best.fits(options.budget) && isOptimal())
     return report(); // every op runs once: nothing is cheaper
-  peakBound = planPeakLowerBound(problem);
+  bool mayRepeat = options.recompute || (options.transfer && graph.hasStarts);
+  if (!peakBound)
+    peakBound = mayRepeat ? planPeakLowerBound(problem) : orderPeakLowerBound(problem);
   if (isOptimal())
     return report();
   searchExactly(options.iterations >= 0 ? std::min<int64_t>(options.iterations, exactStates)
@@ -224,6 +248,10 @@ PlanSolution Solver::run() {
   std::vector<Start> starts = makeStarts(given);
   if (isOptimal())
     return report();
+  if (!mayRepeat) {
+    annealWhileItPays(starts, moves);
+    return report();
+  }
   // A first look at every start, then most of the moves for those that came out best: a large graph
   // needs one long search more than many short ones.
   bool large = graph.numOps > 2000;
@@ -246,11 +274,16 @@ PlanSolution Solver::run() {
   return report();
 }
 
+PlanSolution memopt::planning::search::solveChecked(const PlanProblem &problem,
+                                                    const PlanOptions &options, int64_t peakBound) {
+  return Solver(problem, options, peakBound).run();
+}
+
 llvm::Expected<PlanSolution> memopt::planning::solvePlan(const PlanProblem &problem,
                                                          const PlanOptions &options) {
   if (llvm::Error error = checkPlanProblem(problem))
     return std::move(error);
-  return Solver(problem, options).run();
+  return solveChecked(problem, options, /*peakBound=*/0);
 }
 
 llvm::Expected<PlanSolution> memopt::planning::solveOrder(const PlanProblem &problem,

@@ -11,6 +11,8 @@
 
 #include "PlanAnneal.h"
 
+#include "memopt/Planning/PlanSolver.h"
+
 namespace memopt::planning::search {
 
 /// Whether an order is an execution; in a plain graph that is for its maker to see to.
@@ -66,6 +68,10 @@ std::vector<int32_t> turnsOf(const Graph &graph, llvm::ArrayRef<int32_t> order);
 /// Plans by hand (Chen et al. 2016): the n ops before the turning point in equal segments, as many
 /// as lie between sqrt(n) / 2 and 2 sqrt(n). `start` runs every op once. O(edges) each.
 std::vector<Plan> equalSegments(const Graph &graph, const Plan &start);
+
+/// solvePlan of a checked problem, where `peakBound` is proven already; 0: nothing is.
+PlanSolution solveChecked(const PlanProblem &problem, const PlanOptions &options,
+                          int64_t peakBound);
 
 } // namespace memopt::planning::search
 

@@ -200,6 +200,11 @@ llvm::Expected<ArenaProblem> buildArenaProblem(const PlanProblem &problem,
 /// used alone.
 int64_t planPeakLowerBound(const PlanProblem &problem, int32_t space = 0);
 
+/// A proven lower bound on the peak in space 0 of any plan that runs every op once and transfers
+/// nothing: what comes from an ancestor of an op and goes to a descendant is alive while it runs.
+/// O(ops * edges) steps of 64 ops each.
+int64_t orderPeakLowerBound(const PlanProblem &problem);
+
 } // namespace memopt::planning
 
 #endif // MEMOPT_PLANNING_PLANPROBLEM_H

@@ -475,15 +475,30 @@ TEST(Plan, OptimalOnTinyProblems) {
 
 TEST(Plan, OrdersTinyProblemsOptimally) {
   SearchRandom random(41);
+  int tight = 0;
   for (int round = 0; round < 300; ++round) {
     PlanProblem problem = randomProblem(random, 2 + random.below(6), round % 2);
     int64_t given = measure(problem, givenOrder(problem)).peak;
     llvm::Expected<PlanSolution> solution = solveOrder(problem, options(0));
     ASSERT_TRUE(bool(solution));
     EXPECT_EQ(solution->order.size(), problem.ops.size());
-    EXPECT_EQ(solution->peak, BruteForce(problem).smallestPeak(0, given, /*recompute=*/false))
-        << "round " << round;
+    int64_t smallest = BruteForce(problem).smallestPeak(0, given, /*recompute=*/false);
+    EXPECT_EQ(solution->peak, smallest) << "round " << round;
+    EXPECT_LE(orderPeakLowerBound(problem), smallest) << "round " << round;
+    tight += orderPeakLowerBound(problem) == smallest;
   }
+  EXPECT_GT(tight, 150);
+}
+
+/// At the turn from forward to backward all values are alive, whatever the order: what the bound
+/// proves nobody searches for. More ops than one stretch of the bound.
+TEST(Plan, BoundsEndTheSearchForAnOrder) {
+  PlanProblem problem = chain(800);
+  llvm::Expected<PlanSolution> solution = solveOrder(problem);
+  ASSERT_TRUE(bool(solution));
+  EXPECT_EQ(solution->peak, 8010);
+  EXPECT_EQ(solution->peakLowerBound, 8010);
+  EXPECT_EQ(solution->method, "the given order");
 }
 
 /// Two gradients (ops 1, 2) whose updates (3, 4) need not wait for both; what frees the most, here
@@ -675,6 +690,26 @@ TEST(Plan, ThreadsDoNotChangeTheAnswer) {
       EXPECT_EQ(solve(problem, wanted).order, first.order);
     }
   }
+}
+
+TEST(Plan, ThreadsDoNotChangeOrdersAndFrontiers) {
+  SearchRandom random(67);
+  PlanProblem problem = randomProblem(random, 120, true);
+  llvm::Expected<PlanSolution> first = solveOrder(problem);
+  PlanFrontierOptions wanted;
+  wanted.iterations = 100000;
+  llvm::Expected<PlanFrontier> points = solvePlanFrontier(problem, wanted);
+  ASSERT_TRUE(bool(first) && bool(points));
+  wanted.threads = 3;
+  PlanOptions threaded;
+  threaded.threads = 3;
+  llvm::Expected<PlanSolution> again = solveOrder(problem, threaded);
+  llvm::Expected<PlanFrontier> same = solvePlanFrontier(problem, wanted);
+  ASSERT_TRUE(bool(again) && bool(same));
+  EXPECT_EQ(again->order, first->order);
+  ASSERT_EQ(same->points.size(), points->points.size());
+  for (size_t i = 0; i < same->points.size(); ++i)
+    EXPECT_EQ(same->points[i].order, points->points[i].order);
 }
 
 TEST(Plan, ChainsReachRootOfTheirLength) {
