@@ -99,7 +99,7 @@ struct ActivationCheckpointingPass
 
   /// What a segment's forward instructions take from others: such values are kept.
   static llvm::DenseSet<std::pair<int32_t, int32_t>>
-  collectKept(const ::memopt::planning::RematProblem &problem,
+  collectKept(const ::memopt::planning::PlanProblem &problem,
               llvm::function_ref<int(int32_t)> segmentOf,
               llvm::function_ref<bool(int32_t)> isForward) {
     llvm::DenseSet<std::pair<int32_t, int32_t>> kept;
@@ -113,7 +113,7 @@ struct ActivationCheckpointingPass
 
   /// The given order, with the needed instructions of a segment in front of the first instruction
   /// outside the forward pass that uses a value from inside.
-  static std::vector<int32_t> repeatSegments(const ::memopt::planning::RematProblem &problem,
+  static std::vector<int32_t> repeatSegments(const ::memopt::planning::PlanProblem &problem,
                                              const Segments &parts) {
     int32_t last = static_cast<int32_t>(problem.ops.size()) - 1;
     auto isForward = [&](int32_t op) { return op != 0 && op != last && parts.isForward(op - 1); };

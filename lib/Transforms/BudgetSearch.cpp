@@ -13,8 +13,6 @@
 
 #include "memopt/Transforms/Passes.h"
 
-#include "mlir/IR/OwningOpRef.h"
-
 #include <numeric>
 
 using namespace mlir;
@@ -38,7 +36,7 @@ struct Form {
 /// A point of a form's frontier.
 struct Candidate {
   const Form *form;
-  planning::RematFrontier::Point point;
+  planning::PlanFrontier::Point point;
   std::optional<BudgetPlan> placed;
 };
 } // namespace
@@ -91,18 +89,17 @@ FailureOr<BudgetPlan> BudgetSearch::getGivenPlan() {
   return *state->given;
 }
 
-/// Places the order on a copy of the module.
 FailureOr<BudgetPlan> Form::measure(std::vector<int32_t> order) const {
-  llvm::Expected<planning::RematMeasure> cost = planning::measureRemat(problem.getProblem(), order);
+  llvm::Expected<planning::PlanMeasure> cost = planning::measurePlan(problem.getProblem(), order);
   if (!cost)
     return fail(step, cost.takeError());
-  OwningOpRef<ModuleOp> copy(step.getModule().clone());
-  StepModel copied = *StepModel::create(*copy);
-  OrderProblem(copied, costs).apply(order);
-  planning::ArenaOptions arena;
-  arena.iterations = kArenaIterations;
-  llvm::Expected<planning::ArenaSolution> layout = planning::solveArena(
-      SpaceProblem(KernelGraph(copied.getFunction()), Space::Device).problem, arena);
+  llvm::Expected<planning::ArenaProblem> arena =
+      planning::buildArenaProblem(problem.getProblem(), order);
+  if (!arena)
+    return fail(step, arena.takeError());
+  planning::ArenaOptions options;
+  options.iterations = kArenaIterations;
+  llvm::Expected<planning::ArenaSolution> layout = planning::solveArena(*arena, options);
   if (!layout)
     return fail(step, layout.takeError());
   BudgetPlan plan;
@@ -145,17 +142,17 @@ LogicalResult BudgetSearch::State::solve() {
 }
 
 LogicalResult BudgetSearch::State::solve(const Form &form) {
-  planning::RematFrontierOptions search;
+  planning::PlanFrontierOptions search;
   search.iterations = options.iterations;
   search.threads = options.threads;
-  llvm::Expected<planning::RematFrontier> frontier =
-      planning::solveRematFrontier(form.problem.getProblem(), search);
+  llvm::Expected<planning::PlanFrontier> frontier =
+      planning::solvePlanFrontier(form.problem.getProblem(), search);
   if (!frontier)
     return fail(form.step, frontier.takeError());
-  if (llvm::Error wrong = planning::verifyRematFrontier(form.problem.getProblem(), *frontier))
+  if (llvm::Error wrong = planning::verifyPlanFrontier(form.problem.getProblem(), *frontier))
     return fail(form.step, std::move(wrong));
   lowerBound = std::min(lowerBound, frontier->peakLowerBound);
-  for (planning::RematFrontier::Point &point : frontier->points)
+  for (planning::PlanFrontier::Point &point : frontier->points)
     candidates.push_back({&form, std::move(point), std::nullopt});
   return success();
 }

@@ -82,6 +82,10 @@ static int64_t getAlignment(int64_t bytes) {
   return bytes >= 64 ? 64 : std::max<int64_t>(8, llvm::PowerOf2Ceil(std::max<int64_t>(bytes, 1)));
 }
 
+static planning::PlanBuffer getPlanBuffer(int64_t bytes, Space space) {
+  return {bytes, getAlignment(bytes), static_cast<int32_t>(space)};
+}
+
 SpaceProblem::SpaceProblem(const KernelGraph &graph, Space space) {
   SmallVector<int32_t> inPlaceOf = graph.getBuffersInPlace();
   SmallVector<int32_t> itemOf(graph.getBuffers().size(), -1);
@@ -139,6 +143,7 @@ OrderProblem::OrderProblem(const StepModel &step, const CostModel &costs)
     if (op->getBlock() == &block)
       instructions.push_back(op);
   addInputs(graph, costs);
+  addSpacesAndResources(graph);
   for (Operation *op : instructions)
     addInstruction(graph, op, costs);
   addWriteOrder(step);
@@ -152,27 +157,28 @@ bool OrderProblem::isOwn(Value root) const {
 
 /// What is there before the block: inputs of the step, or for a loop all that lives through it.
 void OrderProblem::addInputs(const KernelGraph &graph, const CostModel &costs) {
-  planning::RematOp &inputs = problem.ops.emplace_back();
+  planning::PlanOp &inputs = problem.ops.emplace_back();
   inputs.pinned = true;
-  problem.resident = graph.getVariableBytes(Space::Device);
+  for (const Buffer &buffer : graph.getBuffers())
+    if (buffer.kind == Buffer::Kind::Variable)
+      problem.residents.push_back(getPlanBuffer(buffer.bytes, buffer.space));
   Operation *parent = block.getParentOp();
   if (!isInstruction(parent)) {
     for (BlockArgument argument : block.getArguments())
-      inputs.results.push_back(getTensorBytes(argument.getType()));
+      inputs.results.push_back(getPlanBuffer(getTensorBytes(argument.getType()), Space::Device));
     return;
   }
   int64_t time = graph.getTime(parent) + 1;
   for (const Buffer &buffer : graph.getBuffers())
-    if (buffer.kind != Buffer::Kind::Variable && buffer.space == Space::Device &&
-        buffer.begin < time && buffer.end > time)
-      problem.resident += buffer.bytes;
+    if (buffer.kind != Buffer::Kind::Variable && buffer.begin < time && buffer.end > time)
+      problem.residents.push_back(getPlanBuffer(buffer.bytes, buffer.space));
   for (Operation *op : graph.getInstructions())
     if (op->getBlock() == parent->getBlock())
       inputs.cost += costs.getNanoseconds(op);
 }
 
 void OrderProblem::addEnd() {
-  planning::RematOp last;
+  planning::PlanOp last;
   last.pinned = true;
   for (Value returned : block.getTerminator()->getOperands())
     if (Value root = getBufferRoot(returned); isOwn(root))
@@ -182,36 +188,88 @@ void OrderProblem::addEnd() {
   problem.ops.push_back(std::move(last));
 }
 
-planning::RematValue OrderProblem::valueOf(Value root) const {
+LogicalResult OrderProblem::write(StringRef path) const {
+  if (path.empty())
+    return success();
+  if (llvm::Error error = planning::writePlanProblem(path, problem))
+    return emitError(block.getParentOp()->getLoc())
+           << "cannot write the planning problem: " << llvm::toString(std::move(error));
+  return success();
+}
+
+/// The instruction that a plan counts the results of `op` to.
+static Operation *getMaker(Operation *op) {
+  Operation *start = getStart(op);
+  return start ? start : op;
+}
+
+planning::PlanValue OrderProblem::valueOf(Value root) const {
   if (auto argument = dyn_cast<BlockArgument>(root))
     return {0, static_cast<int32_t>(argument.getArgNumber())};
-  return {numbers.lookup(root.getDefiningOp()),
+  return {numbers.lookup(getMaker(root.getDefiningOp())),
           static_cast<int32_t>(cast<OpResult>(root).getResultNumber())};
 }
 
+/// In a graph that uses the first of each alone, solvers make the cheaper moves.
+void OrderProblem::addSpacesAndResources(const KernelGraph &graph) {
+  unsigned spaces = 1, resources = 1;
+  for (const Buffer &buffer : graph.getBuffers())
+    spaces = std::max(spaces, static_cast<unsigned>(buffer.space) + 1);
+  for (Operation *op : instructions)
+    resources = std::max(resources,
+                         static_cast<unsigned>(cast<InstructionOpInterface>(op).getResource()) + 1);
+  problem.spaces.clear();
+  for (unsigned number = 0; number < spaces; ++number)
+    problem.spaces.push_back({stringifySpace(static_cast<Space>(number)).str()});
+  problem.resources.clear();
+  for (unsigned number = 0; number < resources; ++number)
+    problem.resources.push_back(stringifyResource(static_cast<Resource>(number)).str());
+}
+
 void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const CostModel &costs) {
+  auto instruction = cast<InstructionOpInterface>(op);
   numbers[op] = static_cast<int32_t>(problem.ops.size());
-  planning::RematOp item;
+  planning::PlanOp &item = problem.ops.emplace_back();
   item.cost = costs.getNanoseconds(op) * repeats;
+  item.resource = static_cast<int32_t>(instruction.getResource());
   item.after.push_back(0);
-  item.pinned = !cast<RecomputableOpInterface>(op).isRecomputable();
-  for (Value result : op->getResults()) {
-    bool inVariable = graph.getBuffers()[graph.getBufferOf(result)].kind == Buffer::Kind::Variable;
-    item.pinned |= inVariable;
-    item.results.push_back(inVariable ? 0 : getTensorBytes(result.getType()));
-    if (!inVariable)
-      for (unsigned operand : graph.getTakeableBuffers(graph.getBufferOf(result)))
-        if (Value root = graph.getBuffers()[operand].value; isOwn(root))
-          item.inPlace.push_back(
-              {static_cast<int32_t>(cast<OpResult>(result).getResultNumber()), valueOf(root)});
-  }
-  for (const Workspace &workspace : cast<InstructionOpInterface>(op).getWorkspaces())
-    item.workspace += workspace.bytes;
+  item.pinned = !instruction.isRecomputable();
+  for (const Workspace &workspace : instruction.getWorkspaces())
+    item.workspaces.push_back(getPlanBuffer(workspace.bytes, workspace.space));
   for (Value operand : op->getOperands()) {
-    if (Value root = getBufferRoot(operand); isOwn(root))
+    if (Value root = getBufferRoot(operand); isa<RankedTensorType>(root.getType()) && isOwn(root))
       item.inputs.push_back(valueOf(root));
   }
-  problem.ops.push_back(std::move(item));
+  for (OpResult result : op->getResults())
+    if (isa<RankedTensorType>(result.getType()))
+      addResult(graph, result);
+  if (Operation *start = getStart(op)) {
+    item.waitsFor = numbers.lookup(start);
+    bool isPinned = item.pinned || problem.ops[item.waitsFor].pinned;
+    item.pinned = problem.ops[item.waitsFor].pinned = isPinned;
+  }
+}
+
+void OrderProblem::addResult(const KernelGraph &graph, OpResult result) {
+  planning::PlanOp &maker = problem.ops[numbers.lookup(getMaker(result.getOwner()))];
+  unsigned buffer = graph.getBufferOf(result);
+  bool inVariable = graph.getBuffers()[buffer].kind == Buffer::Kind::Variable;
+  maker.pinned |= inVariable;
+  maker.results.push_back(
+      getPlanBuffer(inVariable ? 0 : getTensorBytes(result.getType()), getSpace(result.getType())));
+  if (!inVariable)
+    for (unsigned operand : graph.getTakeableBuffers(buffer))
+      if (Value root = graph.getBuffers()[operand].value; isOwn(root))
+        maker.inPlace.push_back({static_cast<int32_t>(result.getResultNumber()), valueOf(root)});
+}
+
+/// An instruction, and of a start what waits for it too: until then it reads.
+static SmallVector<Operation *> getMoments(Operation *op) {
+  SmallVector<Operation *> moments{op};
+  for (Operation *user : op->getUsers())
+    if (getStart(user) == op)
+      moments.push_back(user);
+  return moments;
 }
 
 /// The instructions that read what `read` gives, reshapes looked through.
@@ -223,7 +281,7 @@ static SmallVector<Operation *> getReaders(ReadOp read) {
       if (isReshape(user))
         values.push_back(user->getResult(0));
       else if (isInstruction(user))
-        readers.push_back(user);
+        readers.append(getMoments(user));
     }
   return readers;
 }
@@ -236,6 +294,7 @@ void OrderProblem::addWriteOrder(const StepModel &step) {
       Operation *maker = getBufferRoot(write.getValue()).getDefiningOp();
       if (!isInstruction(maker) || maker->getBlock() != &block)
         continue;
+      maker = getMaker(maker);
       std::vector<int32_t> &after = problem.ops[numbers.lookup(maker)].after;
       if (CommitOp commit = step.getCommit();
           commit && commit->getBlock() == &block && step.writesState(write))

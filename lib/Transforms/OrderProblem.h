@@ -12,8 +12,7 @@
 #include "memopt/Analysis/CostModel.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
-#include "memopt/Planning/Arena.h"
-#include "memopt/Planning/Remat.h"
+#include "memopt/Planning/PlanFile.h"
 
 namespace mlir::memopt {
 
@@ -35,14 +34,22 @@ struct SpaceProblem {
 /// The instructions of one block as ops of Planning's rematerialization problem: of the step, or of
 /// its last loop where it has loops, for there the activations live; what is outside stays as it
 /// is. Op 0 makes the inputs, the last op takes what the caller reads afterwards; instruction i is
-/// op i + 1. Variables are residents, and so is what lives through the loop. Whatever writes a
-/// variable is pinned and comes after every reader of the old value.
+/// op i + 1. Variables are residents, and so is what lives through the loop; what is made in a
+/// variable has no bytes of its own. Whatever writes a variable is pinned and comes after every
+/// reader of the old value. Planning's arena problem of an order is that of the graph to which the
+/// order was applied.
+///
+/// Spaces and resources have the numbers of their enums, as far as the graph uses them. What a wait
+/// gives is a result of its start, for its bytes are taken from there on.
 class OrderProblem {
 public:
   OrderProblem(const StepModel &step, const CostModel &costs);
 
-  const ::memopt::planning::RematProblem &getProblem() const { return problem; }
+  const ::memopt::planning::PlanProblem &getProblem() const { return problem; }
   ArrayRef<Operation *> getInstructions() const { return instructions; }
+
+  /// Writes the problem for memopt-plan. Nothing is written where `path` is empty.
+  LogicalResult write(StringRef path) const;
 
   /// Puts the instructions into `order` (a solution's list, with repeats) and clones where an op
   /// stands again.
@@ -50,17 +57,19 @@ public:
 
 private:
   void addInputs(const KernelGraph &graph, const CostModel &costs);
+  void addSpacesAndResources(const KernelGraph &graph);
   void addInstruction(const KernelGraph &graph, Operation *op, const CostModel &costs);
+  void addResult(const KernelGraph &graph, OpResult result);
   void addEnd();
   bool isOwn(Value root) const;
   void addWriteOrder(const StepModel &step);
-  ::memopt::planning::RematValue valueOf(Value root) const;
+  ::memopt::planning::PlanValue valueOf(Value root) const;
 
   Block &block;
   int64_t repeats = 1; ///< how often the block runs in a step
   SmallVector<Operation *> instructions;
   DenseMap<Operation *, int32_t> numbers;
-  ::memopt::planning::RematProblem problem;
+  ::memopt::planning::PlanProblem problem;
 };
 
 } // namespace mlir::memopt

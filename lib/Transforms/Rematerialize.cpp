@@ -36,11 +36,13 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (budget < 0)
+    if (budget < 0 && problem.empty())
       return;
     FailureOr<StepModel> step = createPlannableStep(module);
-    if (failed(step))
+    if (failed(step) || failed(OrderProblem(*step, CostModel(module)).write(problem)))
       return signalPassFailure();
+    if (budget < 0)
+      return;
     BudgetOptions options;
     options.iterations = iterations;
     options.threads = threads;

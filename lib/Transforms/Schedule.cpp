@@ -38,23 +38,23 @@ struct Tidied {
 };
 } // namespace
 
-static llvm::Expected<Tidied> tidy(const planning::RematProblem &problem,
+static llvm::Expected<Tidied> tidy(const planning::PlanProblem &problem,
                                    const std::vector<int32_t> &order) {
   llvm::Expected<std::vector<int32_t>> tidied = planning::tidyOrder(problem, order);
   if (!tidied)
     return tidied.takeError();
-  llvm::Expected<planning::RematMeasure> measure = planning::measureRemat(problem, *tidied);
+  llvm::Expected<planning::PlanMeasure> measure = planning::measurePlan(problem, *tidied);
   if (!measure)
     return measure.takeError();
   return Tidied{std::move(*tidied), measure->peak};
 }
 
-static llvm::Expected<std::vector<int32_t>> chooseOrder(const planning::RematProblem &problem,
-                                                        const planning::RematOptions &options) {
-  llvm::Expected<planning::RematSolution> solution = planning::solveOrder(problem, options);
+static llvm::Expected<std::vector<int32_t>> chooseOrder(const planning::PlanProblem &problem,
+                                                        const planning::PlanOptions &options) {
+  llvm::Expected<planning::PlanSolution> solution = planning::solveOrder(problem, options);
   if (!solution)
     return solution.takeError();
-  if (llvm::Error wrong = planning::verifyRemat(problem, options, *solution))
+  if (llvm::Error wrong = planning::verifyPlan(problem, options, *solution))
     return std::move(wrong);
   std::vector<int32_t> given(problem.ops.size());
   std::iota(given.begin(), given.end(), 0);
@@ -78,7 +78,9 @@ struct SchedulePass : public mlir::memopt::impl::SchedulePassBase<SchedulePass> 
     if (failed(step))
       return signalPassFailure();
     OrderProblem problem(*step, CostModel(getOperation()));
-    planning::RematOptions options;
+    if (failed(problem.write(this->problem)))
+      return signalPassFailure();
+    planning::PlanOptions options;
     options.iterations = iterations;
     options.threads = threads;
     llvm::Expected<std::vector<int32_t>> order = chooseOrder(problem.getProblem(), options);

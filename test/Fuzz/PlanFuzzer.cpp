@@ -13,7 +13,7 @@
 
 #include "ArenaFile.h"
 #include "Fuzzing.h"
-#include "RematFile.h"
+#include "memopt/Planning/PlanFile.h"
 
 using namespace memopt::planning;
 using namespace memopt::testing;
@@ -21,18 +21,18 @@ using namespace memopt::testing;
 /// Larger problems take longer than they teach.
 static constexpr size_t largestSolved = 40;
 
-static void solve(const RematProblem &problem) {
-  int64_t bound = rematPeakLowerBound(problem);
+static void solve(const PlanProblem &problem) {
+  int64_t bound = planPeakLowerBound(problem);
   std::vector<int32_t> order(problem.ops.size());
   for (size_t i = 0; i < order.size(); ++i)
     order[i] = int32_t(i);
-  RematMeasure given = llvm::cantFail(measureRemat(problem, order));
+  PlanMeasure given = llvm::cantFail(measurePlan(problem, order));
   require(bound <= given.peak);
-  RematOptions options;
+  PlanOptions options;
   options.budget = bound + (given.peak - bound) / 2;
   options.iterations = 2000;
-  RematSolution solution = llvm::cantFail(solveRemat(problem, options));
-  llvm::cantFail(verifyRemat(problem, options, solution));
+  PlanSolution solution = llvm::cantFail(solvePlan(problem, options));
+  llvm::cantFail(verifyPlan(problem, options, solution));
 }
 
 static void solve(const ArenaProblem &problem) {
@@ -47,11 +47,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
   llvm::StringRef text = toText(data + 1, size - 1);
   if (data[0] == 0) {
-    auto problem = parseRematProblem(text, "problem");
+    auto problem = parsePlanFile(text, "problem");
     if (!problem)
       require(!llvm::toString(problem.takeError()).empty());
-    else if (problem->ops.size() <= largestSolved)
-      solve(*problem);
+    else if (problem->problem.ops.size() <= largestSolved)
+      solve(problem->problem);
     return 0;
   }
   auto file = parseArenaFile(text, "problem");

@@ -12,7 +12,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "ArenaFile.h"
-#include "RematFile.h"
+
+#include "memopt/Planning/PlanFile.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"
@@ -33,15 +34,17 @@ usage:
   memopt-plan frontier PROBLEM.json [-o FRONTIER.json] [options]
   memopt-plan arena PROBLEM.csv [--capacity=BYTES] -o LAYOUT.csv [options]
 
-remat: an order of the ops, in which ops may run again, with the least cost among those that keep the bytes
-alive within the budget (N%: a share of the peak of the given order).
-  --budget=BYTES|N%  the budget; with KiB, MiB or GiB if you like
+remat: an order of the ops, in which ops may run again and values may be fetched, with the least cost among
+those that keep the bytes alive within the budget (N%: a share of the peak of the given order).
+  --budget=BYTES|N%  the budget of the first space; with KiB, MiB or GiB if you like
+  --budget=NAME:BYTES  that of another space, instead of the one in the file
   --keep-order       first runs stay in the given order
-  --no-recompute     every op runs once: only reorder, until the budget is met
+  --no-recompute     every op runs once
+  --no-transfer      nothing is stored or fetched
   --threads=N        threads for the search; the answer does not depend on it (default 1)
 
 frontier: the cheapest plans for all budgets at once, peak against cost, from the given order down to the
-smallest peak found. Takes --threads too.
+smallest peak found; with stores, for shares of what can be stored. Takes --threads too.
 
 arena: an offset for each buffer, so that those alive together share no byte and the arena is low.
   --capacity=BYTES   good enough; without it the search goes for the lower bound
@@ -71,7 +74,8 @@ namespace {
 struct Arguments {
   StringRef command, input, output, budget, capacity;
   int64_t iterations = -1, seed = 1, threads = 1;
-  bool keepOrder = false, recompute = true;
+  bool keepOrder = false, recompute = true, transfer = true;
+  std::vector<StringRef> otherBudgets; ///< NAME:BYTES
 };
 
 } // namespace
@@ -96,7 +100,7 @@ static bool takeValue(llvm::ArrayRef<const char *> words, size_t &at, StringRef 
 static std::string parse(llvm::ArrayRef<const char *> words, Arguments &arguments) {
   std::vector<StringRef> places;
   for (size_t at = 0; at < words.size(); ++at) {
-    StringRef word = words[at], number;
+    StringRef word = words[at], number, budget;
     if (!word.starts_with("-")) {
       places.push_back(word);
       continue;
@@ -105,8 +109,14 @@ static std::string parse(llvm::ArrayRef<const char *> words, Arguments &argument
       arguments.keepOrder = true;
     } else if (word == "--no-recompute") {
       arguments.recompute = false;
+    } else if (word == "--no-transfer") {
+      arguments.transfer = false;
+    } else if (takeValue(words, at, "--budget", budget)) {
+      if (budget.contains(':'))
+        arguments.otherBudgets.push_back(budget);
+      else
+        arguments.budget = budget;
     } else if (takeValue(words, at, "-o", arguments.output) ||
-               takeValue(words, at, "--budget", arguments.budget) ||
                takeValue(words, at, "--capacity", arguments.capacity)) {
       continue;
     } else if (takeValue(words, at, "--iterations", number)) {
@@ -135,8 +145,9 @@ static std::string parse(llvm::ArrayRef<const char *> words, Arguments &argument
         .str();
   if (!arena && !arguments.capacity.empty())
     return "--capacity belongs to arena; remat has --budget";
-  if (!remat && (!arguments.budget.empty() || arguments.keepOrder || !arguments.recompute))
-    return "--budget, --keep-order and --no-recompute belong to remat";
+  if (!remat && (!arguments.budget.empty() || !arguments.otherBudgets.empty() ||
+                 arguments.keepOrder || !arguments.recompute || !arguments.transfer))
+    return "--budget, --keep-order, --no-recompute and --no-transfer belong to remat";
   if (remat && arguments.budget.empty())
     return "remat needs --budget=BYTES or --budget=N%";
   return "";
@@ -174,18 +185,58 @@ static double percentAbove(int64_t value, int64_t base) {
   return base ? 100 * (double(value) / double(base) - 1) : 0;
 }
 
+/// Budgets of spaces beyond the first, as NAME:BYTES.
+static std::string takeOtherBudgets(const Arguments &arguments, PlanProblem &problem) {
+  for (StringRef text : arguments.otherBudgets) {
+    auto [name, bytes] = text.split(':');
+    auto space = llvm::find_if(
+        problem.spaces, [&, name = name](const PlanSpace &each) { return each.name == name; });
+    if (space == problem.spaces.end() || space == problem.spaces.begin())
+      return ("--budget is \"" + text + "\", expected the name of a space beyond the first").str();
+    if (!parseBytes(bytes, /*whole=*/-1, space->budget))
+      return ("--budget is \"" + text + "\", expected bytes behind the name").str();
+  }
+  return "";
+}
+
+/// Of space 1, 2, ..., each with its name.
+static void printOtherPeaks(const PlanProblem &problem, const std::vector<int64_t> &peaks) {
+  for (size_t i = 0; i < peaks.size(); ++i)
+    llvm::outs() << "peak of " << problem.spaces[i + 1].name << " " << peaks[i] << " bytes\n";
+}
+
+static void printFates(const PlanFile &file, llvm::ArrayRef<int32_t> order) {
+  int64_t recomputed = 0, fetched = 0, swapped = 0;
+  for (const PlanFate &fate : getPlanFates(file.problem, order)) {
+    recomputed += fate.recomputed > 0;
+    fetched += fate.fetched > 0;
+    swapped += fate.swapped > 0;
+  }
+  if (file.version > 1)
+    llvm::outs() << "values recomputed " << recomputed << ", fetched " << fetched << ", swapped "
+                 << swapped << "\n";
+}
+
+static void printBinding(const PlanProblem &problem, const PlanSolution &solution) {
+  llvm::outs() << "alive at the peak, while op " << solution.bindingOp << " runs:";
+  for (PlanValue value : llvm::ArrayRef(solution.binding).take_front(8))
+    llvm::outs() << " op " << value.op << " (" << problem.ops[value.op].results[value.result].bytes
+                 << ")";
+  llvm::outs() << "\n";
+}
+
 static int runRemat(const Arguments &arguments) {
   auto start = std::chrono::steady_clock::now();
-  llvm::Expected<RematProblem> problem = readRematProblem(arguments.input);
-  if (!problem)
-    return inputError(problem.takeError());
-  std::vector<int32_t> given(problem->ops.size());
-  for (size_t i = 0; i < given.size(); ++i)
-    given[i] = i;
-  llvm::Expected<RematMeasure> base = measureRemat(*problem, given);
+  llvm::Expected<PlanFile> file = readPlanFile(arguments.input);
+  if (!file)
+    return inputError(file.takeError());
+  PlanProblem &problem = file->problem;
+  if (std::string message = takeOtherBudgets(arguments, problem); !message.empty())
+    return usageError(message);
+  llvm::Expected<PlanMeasure> base = measurePlan(problem, getGivenOrder(problem));
   if (!base)
     return inputError(base.takeError());
-  RematOptions options;
+  PlanOptions options;
   if (!parseBytes(arguments.budget, base->peak, options.budget))
     return usageError("--budget is \"" + arguments.budget +
                       "\", expected bytes (1048576, 64MiB) or a share (70%)");
@@ -194,26 +245,25 @@ static int runRemat(const Arguments &arguments) {
   options.threads = arguments.threads;
   options.keepOrder = arguments.keepOrder;
   options.recompute = arguments.recompute;
-  llvm::Expected<RematSolution> solution = solveRemat(*problem, options);
+  options.transfer = arguments.transfer;
+  llvm::Expected<PlanSolution> solution = solvePlan(problem, options);
   if (!solution)
     return inputError(solution.takeError());
-  if (llvm::Error error = verifyRemat(*problem, options, *solution))
+  if (llvm::Error error = verifyPlan(problem, options, *solution))
     return inputError(std::move(error));
   llvm::outs() << "peak " << solution->peak << " bytes ("
                << llvm::format("%.2f", 100 + percentAbove(solution->peak, base->peak))
                << "% of the given order's), lower bound " << solution->peakLowerBound << "\ncost "
-               << solution->cost << " (+"
-               << llvm::format("%.3f", percentAbove(solution->cost, base->cost))
+               << solution->cost << " ("
+               << llvm::format("%+.3f", percentAbove(solution->cost, base->cost))
                << "%), lower bound " << solution->costLowerBound << "\ninstances "
-               << solution->order.size() << " of " << problem->ops.size() << " ops, by "
-               << solution->method << "\nseconds " << llvm::format("%.2f", secondsSince(start))
-               << "\n";
+               << solution->order.size() << " of " << problem.ops.size() << " ops, by "
+               << solution->method << "\n";
+  printOtherPeaks(problem, solution->otherPeaks);
+  printFates(*file, solution->order);
+  llvm::outs() << "seconds " << llvm::format("%.2f", secondsSince(start)) << "\n";
   if (!solution->feasible) {
-    llvm::outs() << "alive at the peak, while op " << solution->bindingOp << " runs:";
-    for (RematValue value : llvm::ArrayRef(solution->binding).take_front(8))
-      llvm::outs() << " op " << value.op << " (" << problem->ops[value.op].results[value.result]
-                   << ")";
-    llvm::outs() << "\n";
+    printBinding(problem, *solution);
     llvm::errs() << "memopt-plan: " << arguments.input << ": no plan found within "
                  << options.budget << " bytes; the smallest peak found is " << solution->peak
                  << " and no plan is below " << solution->peakLowerBound
@@ -221,35 +271,42 @@ static int runRemat(const Arguments &arguments) {
     return 2;
   }
   if (!arguments.output.empty())
-    if (llvm::Error error = writeRematPlan(arguments.output, options, *solution))
+    if (llvm::Error error = writePlan(arguments.output, *file, options, *solution))
       return inputError(std::move(error));
   return 0;
 }
 
 static int runFrontier(const Arguments &arguments) {
   auto start = std::chrono::steady_clock::now();
-  llvm::Expected<RematProblem> problem = readRematProblem(arguments.input);
-  if (!problem)
-    return inputError(problem.takeError());
-  RematFrontierOptions options;
+  llvm::Expected<PlanFile> file = readPlanFile(arguments.input);
+  if (!file)
+    return inputError(file.takeError());
+  PlanFrontierOptions options;
   options.iterations = arguments.iterations;
   options.seed = arguments.seed;
   options.threads = arguments.threads;
-  llvm::Expected<RematFrontier> frontier = solveRematFrontier(*problem, options);
+  llvm::Expected<PlanFrontier> frontier = solvePlanFrontier(file->problem, options);
   if (!frontier)
     return inputError(frontier.takeError());
-  if (llvm::Error error = verifyRematFrontier(*problem, *frontier))
+  if (llvm::Error error = verifyPlanFrontier(file->problem, *frontier))
     return inputError(std::move(error));
-  const RematFrontier::Point &last = frontier->points.back();
-  llvm::outs() << "          peak        %          cost       +%  instances\n";
-  for (const RematFrontier::Point &point : frontier->points)
-    llvm::outs() << llvm::format("%14lld %8.2f %13lld %8.3f %10zu\n", (long long)point.peak,
+  const PlanFrontier::Point &last = frontier->points.back();
+  llvm::outs() << "          peak        %          cost       +%  instances";
+  for (const PlanSpace &space : llvm::drop_begin(file->problem.spaces))
+    llvm::outs() << llvm::format(" %14s", space.name.c_str());
+  llvm::outs() << "\n";
+  for (const PlanFrontier::Point &point : frontier->points) {
+    llvm::outs() << llvm::format("%14lld %8.2f %13lld %8.3f %10zu", (long long)point.peak,
                                  100 + percentAbove(point.peak, last.peak), (long long)point.cost,
                                  percentAbove(point.cost, last.cost), point.order.size());
+    for (int64_t peak : point.otherPeaks)
+      llvm::outs() << llvm::format(" %14lld", (long long)peak);
+    llvm::outs() << "\n";
+  }
   llvm::outs() << "no plan has less than " << frontier->peakLowerBound << " bytes\nseconds "
                << llvm::format("%.2f", secondsSince(start)) << "\n";
   if (!arguments.output.empty())
-    if (llvm::Error error = writeRematFrontier(arguments.output, *frontier))
+    if (llvm::Error error = writePlanFrontier(arguments.output, *file, *frontier))
       return inputError(std::move(error));
   return 0;
 }

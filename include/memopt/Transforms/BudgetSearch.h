@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Planning's solveRematFrontier works on plain integers and knows nothing of gaps between buffers.
+// Planning's solvePlanFrontier works on plain integers and knows nothing of gaps between buffers.
 // This search places its points in an arena and takes the cheapest whose arena is within the user's
 // budget. The kernels come in two forms: as
 // they stand, and with values computed in their readers where these stand in the way of a small
@@ -41,7 +41,7 @@ struct BudgetPlan {
   int64_t inlined = 0; ///< values computed in their readers; the order is of that form
 };
 
-/// Searches orders of one kernel graph whose writes have their copies (createPlannableStep), for
+/// Searches orders of one kernel graph whose writes have their copies (createOrderableStep), for
 /// all budgets at once and only when the first is asked for. The module is not changed before
 /// apply.
 class BudgetSearch {

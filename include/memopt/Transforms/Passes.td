@@ -235,7 +235,8 @@ def SchedulePass : Pass<"memopt-schedule", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"iterations", "iterations", "int64_t", "-1", "Moves of the search; -1 for a number by size">,
-    Option<"threads", "threads", "int", "1", "Threads of the search, for speed only">
+    Option<"threads", "threads", "int", "1", "Threads of the search, for speed only">,
+    Option<"problem", "problem", "std::string", "\"\"", "File to write the planning problem to, for memopt-plan">
   ];
 }
 
@@ -266,7 +267,8 @@ def RematerializePass : Pass<"memopt-rematerialize", "::mlir::ModuleOp"> {
   let options = [
     Option<"budget", "budget", "int64_t", "-1", "Bytes the device arena may have; -1 for no limit">,
     Option<"iterations", "iterations", "int64_t", "-1", "Moves of the search; -1 for a number by size">,
-    Option<"threads", "threads", "int", "1", "Threads of the search, for speed only">
+    Option<"threads", "threads", "int", "1", "Threads of the search, for speed only">,
+    Option<"problem", "problem", "std::string", "\"\"", "File to write the planning problem to, for memopt-plan">
   ];
 }
 

@@ -1,4 +1,4 @@
-//===- RematExact.cpp - best-first search for small problems -----------------===//
+//===- PlanExact.cpp - best-first search for small problems -----------------===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -14,14 +14,14 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "RematExact.h"
+#include "PlanExact.h"
 
 #include "llvm/ADT/DenseMap.h"
 
 #include <algorithm>
 #include <queue>
 
-using namespace memopt::planning::remat;
+using namespace memopt::planning::search;
 
 namespace {
 
@@ -174,8 +174,8 @@ void ExactSearch::dropAndRun(int32_t from, int32_t op, Mask droppable, Mask drop
 /// Runs `op` with the operands `ended` used for the last time.
 void ExactSearch::runEnding(int32_t from, int32_t op, Mask ended) {
   Mask live = states[from].live;
-  int64_t bytes = graph.resident + graph.workspace[op] + bytesOf(live | results[op]) -
-                  graph.bytesTakenOver(op, [&](int32_t value) { return ended >> value & 1; });
+  int64_t bytes = graph.resident + graph.workspaces[0][op] + bytesOf(live | results[op]) -
+                  graph.bytesTakenOver(op, 0, [&](int32_t value) { return ended >> value & 1; });
   dropAndRun(from, op, live & ~inputs[op] & ~results[op], ended, bytes - budget);
 }
 
@@ -229,11 +229,12 @@ ExactOutcome ExactSearch::run(int64_t limit) {
   return outcome;
 }
 
-bool memopt::planning::remat::fitsExactSearch(const Graph &graph) {
-  return graph.numOps > 0 && graph.numOps <= 62 && graph.numValues <= 62;
+bool memopt::planning::search::fitsExactSearch(const Graph &graph) {
+  return graph.isPlain() && graph.numOps > 0 && graph.numOps <= 62 && graph.numValues <= 62;
 }
 
-ExactOutcome memopt::planning::remat::solveExactly(const Graph &graph, int64_t budget,
-                                                   bool keepOrder, bool recompute, int64_t states) {
+ExactOutcome memopt::planning::search::solveExactly(const Graph &graph, int64_t budget,
+                                                    bool keepOrder, bool recompute,
+                                                    int64_t states) {
   return ExactSearch(graph, budget, keepOrder, recompute).run(states);
 }

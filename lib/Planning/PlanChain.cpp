@@ -1,4 +1,4 @@
-//===- RematChain.cpp - segments of the order, computed again as wholes ------===//
+//===- PlanChain.cpp - segments of the order, computed again as wholes ------===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -23,12 +23,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "RematStarts.h"
+#include "PlanStarts.h"
 
 #include <algorithm>
 #include <limits>
 
-using namespace memopt::planning::remat;
+using namespace memopt::planning::search;
 
 namespace {
 
@@ -61,12 +61,15 @@ private:
   void emitForward(int32_t segment);
   void emitBackward(int32_t segment);
   void dropDead();
+  bool mayRepeat(int32_t action) const {
+    return !graph.pinned[action] && graph.kind[action] == ActionKind::Plain;
+  }
 
   const Graph &graph;
-  std::vector<int32_t> order, position; ///< op by position and back
+  std::vector<int32_t> order, position; ///< action by position and back
   std::vector<int32_t> lastUse;         ///< by value, a position
   std::vector<int32_t> lastForwardUse;  ///< by value, before the turning point
-  int32_t numSegments = 0;
+  int32_t numSteps = 0, numSegments = 0;
   std::vector<int32_t> cut;      ///< first position by segment, one past the end at the back
   std::vector<int32_t> backward; ///< first backward position by segment, descending
   std::vector<int64_t> kept, crossing, forwardRoom, backwardRoom;
@@ -81,12 +84,13 @@ private:
 
 Chain::Chain(const Graph &graph, llvm::ArrayRef<int32_t> givenOrder, int32_t turn, int32_t pieces)
     : graph(graph), order(givenOrder.begin(), givenOrder.end()) {
-  position.resize(graph.numOps);
-  for (int32_t at = 0; at < graph.numOps; ++at)
+  numSteps = order.size();
+  position.resize(graph.numActions);
+  for (int32_t at = 0; at < numSteps; ++at)
     position[order[at]] = at;
-  lastUse.resize(graph.numValues);
-  lastForwardUse.resize(graph.numValues);
-  for (int32_t value = 0; value < graph.numValues; ++value) {
+  lastUse.resize(graph.numResults);
+  lastForwardUse.resize(graph.numResults);
+  for (int32_t value = 0; value < graph.numResults; ++value) {
     int32_t last = position[graph.opOf[value]], forward = last;
     for (int32_t user : graph.users[value]) {
       last = std::max(last, position[user]);
@@ -106,7 +110,7 @@ Chain::Chain(const Graph &graph, llvm::ArrayRef<int32_t> givenOrder, int32_t tur
 /// Cuts of about equal kept bytes, each moved to where the fewest bytes cross.
 void Chain::cutSegments(int32_t turn, int32_t pieces) {
   std::vector<int64_t> keptBy(turn + 1, 0), crossAt(turn + 1, 0);
-  for (int32_t value = 0; value < graph.numValues; ++value) {
+  for (int32_t value = 0; value < graph.numResults; ++value) {
     int32_t at = position[graph.opOf[value]];
     if (at >= turn)
       continue;
@@ -151,24 +155,24 @@ void Chain::assignBackward(int32_t turn) {
     std::fill(segmentOf.begin() + cut[segment], segmentOf.begin() + cut[segment + 1], segment);
   // Backward positions of a segment begin where the running minimum gets down to it. A value that
   // is read both early and late behind the turning point says little: only its first reader counts.
-  std::vector<int32_t> need(graph.numOps, numSegments - 1);
-  for (int32_t value = 0; value < graph.numValues; ++value) {
+  std::vector<int32_t> need(numSteps, numSegments - 1);
+  for (int32_t value = 0; value < graph.numResults; ++value) {
     int32_t made = position[graph.opOf[value]];
-    if (made >= turn || graph.pinned[graph.opOf[value]])
+    if (made >= turn || !mayRepeat(graph.opOf[value]))
       continue;
-    int32_t first = graph.numOps;
+    int32_t first = numSteps;
     for (int32_t user : graph.users[value])
       if (position[user] >= turn)
         first = std::min(first, position[user]);
     // Read by forward ops much later too: it belongs to those.
     int32_t segment = segmentOf[std::min(lastForwardUse[value], turn - 1)];
-    if (first < graph.numOps)
+    if (first < numSteps)
       need[first] = std::min(need[first], segment);
   }
-  backward.assign(numSegments + 1, graph.numOps);
+  backward.assign(numSegments + 1, numSteps);
   int32_t current = numSegments - 1;
   backward[current] = turn;
-  for (int32_t at = turn; at < graph.numOps; ++at)
+  for (int32_t at = turn; at < numSteps; ++at)
     while (need[at] < current)
       backward[--current] = at;
 }
@@ -179,35 +183,35 @@ void Chain::estimate(int32_t turn) {
   backwardRoom.assign(numSegments, 0);
   forwardCost.assign(numSegments, 0);
   // Room: the most bytes alive at once of values of one side only.
-  std::vector<int64_t> change(graph.numOps + 1, 0);
-  for (int32_t value = 0; value < graph.numValues; ++value) {
+  std::vector<int64_t> change(numSteps + 1, 0);
+  for (int32_t value = 0; value < graph.numResults; ++value) {
     int32_t made = position[graph.opOf[value]];
     change[made] += graph.bytes[value];
     change[(made < turn ? lastForwardUse[value] : lastUse[value]) + 1] -= graph.bytes[value];
   }
-  std::vector<int64_t> load(graph.numOps);
+  std::vector<int64_t> load(numSteps);
   int64_t alive = 0;
-  for (int32_t at = 0; at < graph.numOps; ++at)
-    load[at] = (alive += change[at]) + graph.workspace[order[at]];
+  for (int32_t at = 0; at < numSteps; ++at)
+    load[at] = (alive += change[at]) + graph.workspaces[0][order[at]];
   int64_t accounted = 0;
   for (int32_t segment = 0; segment < numSegments; ++segment) {
     for (int32_t at = cut[segment]; at < cut[segment + 1]; ++at) {
       int32_t op = order[at];
       forwardRoom[segment] = std::max(forwardRoom[segment], load[at] - crossing[segment]);
-      if (graph.pinned[op])
+      if (!mayRepeat(op))
         continue;
       forwardCost[segment] += float(graph.cost[op]);
-      for (int32_t value = graph.firstValue[op]; value < graph.firstValue[op + 1]; ++value)
+      for (int32_t value : graph.makes[op])
         if (lastUse[value] >= turn)
           kept[segment] += graph.bytes[value];
     }
     accounted += kept[segment];
-    int32_t end = segment ? backward[segment - 1] : graph.numOps;
+    int32_t end = segment ? backward[segment - 1] : numSteps;
     for (int32_t at = backward[segment]; at < end; ++at)
       backwardRoom[segment] = std::max(backwardRoom[segment], load[at]);
   }
   int64_t atTurn = 0;
-  for (int32_t value = 0; value < graph.numValues; ++value)
+  for (int32_t value = 0; value < graph.numResults; ++value)
     if (position[graph.opOf[value]] < turn && lastUse[value] >= turn)
       atTurn += graph.bytes[value];
   baseline = graph.resident + atTurn - accounted;
@@ -259,7 +263,7 @@ void Chain::emitForward(int32_t segment) {
     bool late = false;
     for (int32_t later : graph.behind[op])
       late |= ran[later];
-    if (ran[op] && (graph.pinned[op] || late))
+    if (ran[op] && (!mayRepeat(op) || late))
       continue;
     ran[op] = true;
     result.push_back(op);
@@ -267,7 +271,7 @@ void Chain::emitForward(int32_t segment) {
 }
 
 void Chain::emitBackward(int32_t segment) {
-  int32_t end = segment ? backward[segment - 1] : graph.numOps;
+  int32_t end = segment ? backward[segment - 1] : numSteps;
   for (int32_t at = backward[segment]; at < end; ++at) {
     ran[order[at]] = true;
     result.push_back(order[at]);
@@ -294,13 +298,13 @@ void Chain::emit(int32_t a, int32_t b, int32_t m) {
 void Chain::dropDead() {
   std::vector<uint8_t> wanted(graph.numValues, false); // read later, before a later instance
   std::vector<int32_t> left;
-  std::vector<int32_t> first(graph.numOps, -1);
+  std::vector<int32_t> first(graph.numActions, -1);
   for (size_t i = result.size(); i-- > 0;)
     first[result[i]] = i;
   for (size_t i = result.size(); i-- > 0;) {
     int32_t op = result[i];
     bool read = false;
-    for (int32_t value = graph.firstValue[op]; value < graph.firstValue[op + 1]; ++value) {
+    for (int32_t value : graph.makes[op]) {
       read |= wanted[value];
       wanted[value] = false;
     }
@@ -322,28 +326,29 @@ std::vector<int32_t> Chain::schedule(int64_t bytes) {
   if (best(0, numSegments - 1, slots) >= never)
     return {};
   result.clear();
-  ran.assign(graph.numOps, false);
+  ran.assign(graph.numActions, false);
   emit(0, numSegments - 1, slots);
   dropDead();
   return result;
 }
 
-std::vector<int32_t> memopt::planning::remat::turnsOf(const Graph &graph,
-                                                      llvm::ArrayRef<int32_t> order) {
-  std::vector<int32_t> position(graph.numOps);
-  for (int32_t at = 0; at < graph.numOps; ++at)
+std::vector<int32_t> memopt::planning::search::turnsOf(const Graph &graph,
+                                                       llvm::ArrayRef<int32_t> order) {
+  int32_t steps = order.size();
+  std::vector<int32_t> position(graph.numActions);
+  for (int32_t at = 0; at < steps; ++at)
     position[order[at]] = at;
-  std::vector<int64_t> bytes(graph.numOps + 1, 0), count(graph.numOps + 1, 0);
-  for (int32_t value = 0; value < graph.numValues; ++value) {
+  std::vector<int64_t> bytes(steps + 1, 0), count(steps + 1, 0);
+  for (int32_t value = 0; value < graph.numResults; ++value) {
     int32_t made = position[graph.opOf[value]], last = made;
     for (int32_t user : graph.users[value])
       last = std::max(last, position[user]);
     bytes[made + 1] += last > made ? graph.bytes[value] : 0;
-    bytes[std::min(last + 1, graph.numOps)] -= last > made ? graph.bytes[value] : 0;
+    bytes[std::min(last + 1, steps)] -= last > made ? graph.bytes[value] : 0;
     count[made + 1] += last > made;
-    count[std::min(last + 1, graph.numOps)] -= last > made;
+    count[std::min(last + 1, steps)] -= last > made;
   }
-  for (int32_t at = 1; at <= graph.numOps; ++at) {
+  for (int32_t at = 1; at <= steps; ++at) {
     bytes[at] += bytes[at - 1];
     count[at] += count[at - 1];
   }
@@ -368,6 +373,8 @@ static bool searchBudget(const Graph &graph, Chain &chain, int64_t budget, Plan 
       low = bytes;
       continue;
     }
+    if (!isValid(graph, order))
+      return met;
     Plan plan = planOf(graph, std::move(order));
     bool fits = plan.peak <= budget;
     met |= fits;
@@ -380,9 +387,9 @@ static bool searchBudget(const Graph &graph, Chain &chain, int64_t budget, Plan 
   return met;
 }
 
-Plan memopt::planning::remat::segmentChain(const Graph &graph, const Plan &start, int64_t budget) {
+Plan memopt::planning::search::segmentChain(const Graph &graph, const Plan &start, int64_t budget) {
   Plan best = start;
-  if (int64_t(start.order.size()) != graph.numOps)
+  if (!runsOnce(graph, start))
     return best;
   for (int32_t turn : turnsOf(graph, start.order)) {
     // Finer segments fit smaller budgets; the table grows with the cube of their number.

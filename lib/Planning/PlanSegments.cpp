@@ -1,4 +1,4 @@
-//===- RematSegments.cpp - equal segments, computed again where they are read ===//
+//===- PlanSegments.cpp - equal segments, computed again where they are read ===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -9,18 +9,18 @@
 // The plan that Chen et al. (2016) make by hand: about sqrt(n) equal segments of the forward ops,
 // what one takes from another is kept, and the rest of a segment is computed again in front of the
 // first op behind the turning point that reads it, as far as that needs it. Coarser than the
-// dynamic program of RematChain.cpp, but it repeats less in graphs whose values reach far.
+// dynamic program of PlanChain.cpp, but it repeats less in graphs whose values reach far.
 //
 //===----------------------------------------------------------------------===//
 
-#include "RematStarts.h"
+#include "PlanStarts.h"
 
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
 #include <cmath>
 
-using namespace memopt::planning::remat;
+using namespace memopt::planning::search;
 
 namespace {
 
@@ -33,7 +33,8 @@ public:
 private:
   bool mayRepeat(int32_t value) const {
     int32_t op = graph.opOf[value];
-    return segmentOf[op] >= 0 && !graph.pinned[op] && !kept[value] && !again[op];
+    return segmentOf[op] >= 0 && !graph.pinned[op] && graph.kind[op] == ActionKind::Plain &&
+           !kept[value] && !again[op];
   }
   bool repeatFor(int32_t op);
 
@@ -51,15 +52,16 @@ private:
 
 EqualSegments::EqualSegments(const Graph &graph, llvm::ArrayRef<int32_t> order, int32_t turn,
                              int32_t count)
-    : graph(graph), order(order), turn(turn), position(graph.numOps), segmentOf(graph.numOps, -1),
-      kept(graph.numValues, false), again(graph.numOps, false), ran(graph.numOps, false) {
-  for (int32_t at = 0; at < graph.numOps; ++at)
+    : graph(graph), order(order), turn(turn), position(graph.numActions),
+      segmentOf(graph.numActions, -1), kept(graph.numResults, false),
+      again(graph.numActions, false), ran(graph.numActions, false) {
+  for (int32_t at = 0, steps = order.size(); at < steps; ++at)
     position[order[at]] = at;
   // The last segment is wanted at once.
   for (int32_t at = 0; at < turn; ++at)
     if (int64_t segment = int64_t(at) * count / turn; segment + 1 < count)
       segmentOf[order[at]] = int32_t(segment);
-  for (int32_t value = 0; value < graph.numValues; ++value)
+  for (int32_t value = 0; value < graph.numResults; ++value)
     kept[value] = llvm::any_of(graph.users[value], [&](int32_t user) {
       return position[user] < turn && segmentOf[user] != segmentOf[graph.opOf[value]];
     });
@@ -72,7 +74,7 @@ bool EqualSegments::repeatFor(int32_t op) {
     int32_t reader = open.back();
     open.pop_back();
     for (int32_t value : graph.inputs[reader])
-      if (mayRepeat(value)) {
+      if (value < graph.numResults && mayRepeat(value)) {
         again[graph.opOf[value]] = true;
         needed.push_back(graph.opOf[value]);
         open.push_back(graph.opOf[value]);
@@ -86,7 +88,7 @@ bool EqualSegments::repeatFor(int32_t op) {
 }
 
 std::vector<int32_t> EqualSegments::run() {
-  for (int32_t at = 0; at < graph.numOps; ++at) {
+  for (int32_t at = 0, steps = order.size(); at < steps; ++at) {
     if (at >= turn && !repeatFor(order[at]))
       return {};
     ran[order[at]] = true;
@@ -95,7 +97,7 @@ std::vector<int32_t> EqualSegments::run() {
   return std::move(result);
 }
 
-std::vector<Plan> memopt::planning::remat::equalSegments(const Graph &graph, const Plan &start) {
+std::vector<Plan> memopt::planning::search::equalSegments(const Graph &graph, const Plan &start) {
   std::vector<Plan> plans;
   for (int32_t turn : turnsOf(graph, start.order)) {
     // Where cuts fall by chance decides as much as their number.
@@ -103,7 +105,7 @@ std::vector<Plan> memopt::planning::remat::equalSegments(const Graph &graph, con
     for (int32_t count = std::max(2, root / 2); count <= 2 * root;
          count += std::max(1, root / 16)) {
       std::vector<int32_t> order = EqualSegments(graph, start.order, turn, count).run();
-      if (!order.empty())
+      if (!order.empty() && isValid(graph, order))
         plans.push_back(planOf(graph, std::move(order)));
     }
   }

@@ -1,4 +1,4 @@
-//===- RematTest.cpp - plans against brute force -----------------------------===//
+//===- PlanTest.cpp - plans against brute force -----------------------------===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Planning/Remat.h"
+#include "memopt/Planning/PlanSolver.h"
 
 #include "SearchRandom.h"
 
@@ -16,9 +16,9 @@
 
 using namespace memopt::planning;
 
-static RematOp op(int64_t bytes, int64_t cost, std::vector<int32_t> inputs) {
-  RematOp result;
-  result.results = {bytes};
+static PlanOp op(int64_t bytes, int64_t cost, std::vector<int32_t> inputs) {
+  PlanOp result;
+  result.results = {{bytes}};
   result.cost = cost;
   for (int32_t input : inputs)
     result.inputs.push_back({input, 0});
@@ -27,8 +27,8 @@ static RematOp op(int64_t bytes, int64_t cost, std::vector<int32_t> inputs) {
 
 /// A forward chain and its gradients: gradient i reads the value before layer i and the gradient
 /// behind.
-static RematProblem chain(int layers, int64_t bytes = 10) {
-  RematProblem problem;
+static PlanProblem chain(int layers, int64_t bytes = 10) {
+  PlanProblem problem;
   problem.ops.push_back(op(bytes, 1, {}));
   for (int i = 1; i < layers; ++i)
     problem.ops.push_back(op(bytes, 1, {i - 1}));
@@ -40,15 +40,15 @@ static RematProblem chain(int layers, int64_t bytes = 10) {
   return problem;
 }
 
-static std::vector<int32_t> givenOrder(const RematProblem &problem) {
+static std::vector<int32_t> givenOrder(const PlanProblem &problem) {
   std::vector<int32_t> order(problem.ops.size());
   for (size_t i = 0; i < order.size(); ++i)
     order[i] = i;
   return order;
 }
 
-static RematMeasure measure(const RematProblem &problem, llvm::ArrayRef<int32_t> order) {
-  llvm::Expected<RematMeasure> result = measureRemat(problem, order);
+static PlanMeasure measure(const PlanProblem &problem, llvm::ArrayRef<int32_t> order) {
+  llvm::Expected<PlanMeasure> result = measurePlan(problem, order);
   if (!result) {
     ADD_FAILURE() << llvm::toString(result.takeError());
     return {};
@@ -56,44 +56,45 @@ static RematMeasure measure(const RematProblem &problem, llvm::ArrayRef<int32_t>
   return *result;
 }
 
-static RematSolution solve(const RematProblem &problem, RematOptions options) {
-  llvm::Expected<RematSolution> solution = solveRemat(problem, options);
+static PlanSolution solve(const PlanProblem &problem, PlanOptions options) {
+  llvm::Expected<PlanSolution> solution = solvePlan(problem, options);
   if (!solution) {
     ADD_FAILURE() << llvm::toString(solution.takeError());
     return {};
   }
-  if (llvm::Error error = verifyRemat(problem, options, *solution))
+  if (llvm::Error error = verifyPlan(problem, options, *solution))
     ADD_FAILURE() << llvm::toString(std::move(error));
   return std::move(*solution);
 }
 
-static RematOptions options(int64_t budget, int64_t iterations = 20000) {
-  RematOptions result;
+static PlanOptions options(int64_t budget, int64_t iterations = 20000) {
+  PlanOptions result;
   result.budget = budget;
   result.iterations = iterations;
   return result;
 }
 
-static std::string refusal(const RematProblem &problem) {
-  return llvm::toString(checkRemat(problem));
+static std::string refusal(const PlanProblem &problem) {
+  return llvm::toString(checkPlanProblem(problem));
 }
 
 /// Some of the permissions that there may be.
-static void permitInPlace(SearchRandom &random, const RematProblem &problem, RematOp &op) {
+static void permitInPlace(SearchRandom &random, const PlanProblem &problem, PlanOp &op) {
   for (size_t result = 0; result < op.results.size(); ++result)
-    for (RematValue input : op.inputs)
-      if (problem.ops[input.op].results[input.result] >= op.results[result] && random.below(2))
+    for (PlanValue input : op.inputs)
+      if (problem.ops[input.op].results[input.result].bytes >= op.results[result].bytes &&
+          random.below(2))
         op.inPlace.push_back({int32_t(result), input});
 }
 
-static RematProblem randomProblem(SearchRandom &random, int count, bool features) {
-  RematProblem problem;
-  problem.resident = features ? random.below(5) : 0;
+static PlanProblem randomProblem(SearchRandom &random, int count, bool features) {
+  PlanProblem problem;
+  problem.residents = {{features ? random.below(5) : 0}};
   for (int i = 0; i < count; ++i) {
-    RematOp op;
+    PlanOp op;
     int results = features ? random.below(3) : 1;
     for (int r = 0; r < results; ++r)
-      op.results.push_back(random.below(10));
+      op.results.push_back({random.below(10)});
     op.cost = random.below(10);
     for (int tries = random.below(4); tries && i; --tries) {
       int32_t from = random.below(i);
@@ -101,7 +102,7 @@ static RematProblem randomProblem(SearchRandom &random, int count, bool features
         op.inputs.push_back({from, int32_t(random.below(many))});
     }
     if (features) {
-      op.workspace = random.below(4) ? 0 : random.below(10);
+      op.workspaces = {{random.below(4) ? 0 : random.below(10)}};
       op.pinned = random.below(5) == 0;
       if (i && random.below(6) == 0)
         op.after.push_back(random.below(i));
@@ -118,12 +119,12 @@ namespace {
 /// held). It drops any set of results at any time, so it shares no idea with the solver.
 class BruteForce {
 public:
-  explicit BruteForce(const RematProblem &problem) : problem(problem) {
-    for (const RematOp &op : problem.ops) {
+  explicit BruteForce(const PlanProblem &problem) : problem(problem) {
+    for (const PlanOp &op : problem.ops) {
       first.push_back(values);
       values += op.results.size();
-      for (int64_t size : op.results)
-        bytes.push_back(size);
+      for (const PlanBuffer &result : op.results)
+        bytes.push_back(result.bytes);
     }
   }
 
@@ -155,12 +156,12 @@ public:
         if (unsigned held = state.second; mayRun(i, state.first, held, recompute)) {
           for (size_t r = 0; r < problem.ops[i].results.size(); ++r)
             held |= 1u << (first[i] + r);
-          int64_t alive = problem.resident + problem.ops[i].workspace;
+          int64_t alive = alwaysAlive(i);
           for (int value = 0; value < values; ++value)
             if (held >> value & 1)
               alive += bytes[value];
           unsigned operands = 0;
-          for (const RematInPlace &pair : problem.ops[i].inPlace)
+          for (const PlanInPlace &pair : problem.ops[i].inPlace)
             operands |= 1u << (first[pair.operand.op] + pair.operand.result);
           for (unsigned ended = 0; ended <= operands; ++ended)
             if (!(ended & ~operands) && alive - takenOver(i, ended) <= budget)
@@ -182,26 +183,35 @@ public:
   }
 
 private:
+  /// Residents, and the workspaces of the op that runs.
+  int64_t alwaysAlive(size_t i) const {
+    int64_t sum = 0;
+    for (const PlanBuffer &resident : problem.residents)
+      sum += resident.bytes;
+    for (const PlanBuffer &workspace : problem.ops[i].workspaces)
+      sum += workspace.bytes;
+    return sum;
+  }
   /// Each result in turn takes the first of the operands in `ended` that it may have.
   int64_t takenOver(size_t i, unsigned ended) const {
-    const RematOp &op = problem.ops[i];
+    const PlanOp &op = problem.ops[i];
     int64_t sum = 0;
     for (int32_t result = 0; result < int32_t(op.results.size()); ++result)
-      for (const RematInPlace &pair : op.inPlace) {
+      for (const PlanInPlace &pair : op.inPlace) {
         unsigned operand = 1u << (first[pair.operand.op] + pair.operand.result);
         if (pair.result != result || !(ended & operand))
           continue;
         ended &= ~operand;
-        sum += op.results[result];
+        sum += op.results[result].bytes;
         break;
       }
     return sum;
   }
   bool mayRun(size_t i, unsigned done, unsigned held, bool recompute) const {
-    const RematOp &op = problem.ops[i];
+    const PlanOp &op = problem.ops[i];
     if ((done >> i & 1) && (op.pinned || !recompute))
       return false;
-    for (RematValue input : op.inputs)
+    for (PlanValue input : op.inputs)
       if (!(held >> (first[input.op] + input.result) & 1))
         return false;
     for (int32_t earlier : op.after)
@@ -214,7 +224,7 @@ private:
     return true;
   }
 
-  const RematProblem &problem;
+  const PlanProblem &problem;
   std::vector<int> first;
   std::vector<int64_t> bytes;
   int values = 0;
@@ -222,11 +232,11 @@ private:
 
 } // namespace
 
-TEST(Remat, MeasuresAsStated) {
+TEST(Plan, MeasuresAsStated) {
   // While op 2 runs, results 0, 1 and 2 are alive; result 3 is unused and dies at once.
-  RematProblem problem;
+  PlanProblem problem;
   problem.ops = {op(10, 1, {}), op(20, 2, {0}), op(30, 3, {0, 1}), op(1, 4, {2})};
-  RematMeasure given = measure(problem, givenOrder(problem));
+  PlanMeasure given = measure(problem, givenOrder(problem));
   EXPECT_EQ(given.peak, 60);
   EXPECT_EQ(given.position, 2);
   EXPECT_EQ(given.cost, 10);
@@ -234,27 +244,27 @@ TEST(Remat, MeasuresAsStated) {
   EXPECT_EQ(measure(problem, {0, 1, 0, 2, 3}).cost, 11);
 }
 
-TEST(Remat, EachResultHasItsOwnLife) {
-  RematProblem problem;
-  RematOp two = op(100, 1, {});
-  two.results = {100, 1};
+TEST(Plan, EachResultHasItsOwnLife) {
+  PlanProblem problem;
+  PlanOp two = op(100, 1, {});
+  two.results = {{100}, {1}};
   problem.ops = {two, op(1, 1, {0}), op(50, 1, {1}), op(1, 1, {2})};
   problem.ops[3].inputs.push_back({0, 1});
   // The large result dies with op 1; the small one lives on.
   EXPECT_EQ(measure(problem, givenOrder(problem)).peak, 102);
 }
 
-TEST(Remat, WorkspaceAndResidentsCount) {
-  RematProblem problem;
+TEST(Plan, WorkspaceAndResidentsCount) {
+  PlanProblem problem;
   problem.ops = {op(10, 1, {}), op(5, 1, {0})};
-  problem.ops[1].workspace = 7;
-  problem.resident = 100;
+  problem.ops[1].workspaces = {{4}, {3}};
+  problem.residents = {{60}, {40}};
   EXPECT_EQ(measure(problem, givenOrder(problem)).peak, 122);
 }
 
 /// A value and its twin, of which a later op wants the first again: computed anew, it makes way.
-TEST(Remat, ResultsTakeOverTheBytesOfOperands) {
-  RematProblem problem;
+TEST(Plan, ResultsTakeOverTheBytesOfOperands) {
+  PlanProblem problem;
   problem.ops = {op(5, 1, {}), op(100, 3, {0}), op(100, 1, {1}), op(1, 1, {2}), op(1, 1, {1, 3})};
   problem.ops[0].pinned = true;
   EXPECT_EQ(measure(problem, givenOrder(problem)).peak, 201);
@@ -262,25 +272,25 @@ TEST(Remat, ResultsTakeOverTheBytesOfOperands) {
   // Nothing changes while op 4 reads the operand.
   EXPECT_EQ(measure(problem, givenOrder(problem)).peak, 201);
   EXPECT_EQ(measure(problem, {0, 1, 2, 3, 1, 4}).peak, 106);
-  EXPECT_EQ(rematPeakLowerBound(problem), 106);
-  RematSolution solution = solve(problem, options(106));
+  EXPECT_EQ(planPeakLowerBound(problem), 106);
+  PlanSolution solution = solve(problem, options(106));
   EXPECT_TRUE(solution.feasible);
   EXPECT_EQ(solution.cost, 10);
   EXPECT_FALSE(solve(problem, options(105)).feasible);
 }
 
-TEST(Remat, OneOperandServesOneResult) {
-  RematProblem problem;
+TEST(Plan, OneOperandServesOneResult) {
+  PlanProblem problem;
   problem.ops = {op(10, 1, {}), op(10, 1, {0}), op(1, 1, {1})};
-  problem.ops[1].results = {10, 10};
+  problem.ops[1].results = {{10}, {10}};
   problem.ops[1].inPlace = {{0, {0, 0}}, {1, {0, 0}}};
   problem.ops[2].inputs.push_back({1, 1});
   EXPECT_EQ(measure(problem, givenOrder(problem)).peak, 21);
 }
 
 /// Greedy plans and annealing must meet what the exact search finds by giving operands up.
-TEST(Remat, LargeProblemsEvictBehindResultsInPlace) {
-  RematProblem problem;
+TEST(Plan, LargeProblemsEvictBehindResultsInPlace) {
+  PlanProblem problem;
   problem.ops = {op(1, 1, {})};
   for (int i = 0; i < 40; ++i) {
     int32_t last = problem.ops.size() - 1;
@@ -295,12 +305,62 @@ TEST(Remat, LargeProblemsEvictBehindResultsInPlace) {
     gradient = problem.ops.size() - 1;
   }
   int64_t given = measure(problem, givenOrder(problem)).peak;
-  RematSolution solution = solve(problem, options(given / 20, 400000));
+  PlanSolution solution = solve(problem, options(given / 20, 400000));
   EXPECT_TRUE(solution.feasible) << solution.peak << " of " << given;
 }
 
-TEST(Remat, RefusesBrokenProblems) {
-  RematProblem problem;
+/// Two residents below, the operand of op 1 written over, and a clone with a life of its own.
+TEST(Plan, OrdersLeaveArenaProblems) {
+  PlanProblem problem;
+  problem.residents = {{64, 64}, {8, 8}};
+  problem.ops = {op(100, 1, {}), op(90, 1, {0}), op(1, 1, {1}), op(1, 1, {0, 2})};
+  problem.ops[0].results[0].alignment = 32;
+  problem.ops[1].inPlace = {{0, {0, 0}}};
+  problem.ops[2].workspaces = {{7, 4}};
+  llvm::Expected<ArenaProblem> arena = buildArenaProblem(problem, {0, 1, 2, 0, 3});
+  ASSERT_TRUE(bool(arena));
+  struct Expected {
+    int64_t size, lower, upper, alignment;
+    bool pinned;
+    int32_t inPlaceOf;
+  };
+  std::vector<Expected> expected = {{64, 0, 5, 64, true, -1},   {8, 0, 5, 8, true, -1},
+                                    {100, 0, 2, 32, false, -1}, {90, 1, 3, 1, false, 2},
+                                    {1, 2, 5, 1, false, -1},    {7, 2, 3, 4, false, -1},
+                                    {100, 3, 5, 32, false, -1}, {1, 4, 5, 1, false, -1}};
+  ASSERT_EQ(arena->buffers.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const ArenaBuffer &buffer = arena->buffers[i];
+    EXPECT_EQ(std::tie(buffer.size, buffer.lower, buffer.upper, buffer.alignment,
+                       buffer.pinnedAtBottom, buffer.inPlaceOf),
+              std::tie(expected[i].size, expected[i].lower, expected[i].upper,
+                       expected[i].alignment, expected[i].pinned, expected[i].inPlaceOf))
+        << "buffer " << i;
+  }
+  llvm::Expected<ArenaProblem> refused = buildArenaProblem(problem, {1});
+  ASSERT_FALSE(bool(refused));
+  EXPECT_EQ(llvm::toString(refused.takeError()), "position 0: op 1 uses op 0, which has not run");
+}
+
+/// The bytes alive at once in the arena problem of an order are what the order was measured at.
+TEST(Plan, ArenaProblemsHaveThePeakOfTheirOrder) {
+  SearchRandom random(23);
+  int cloned = 0;
+  for (int round = 0; round < 200; ++round) {
+    PlanProblem problem = randomProblem(random, 3 + random.below(30), /*features=*/true);
+    PlanOptions wanted = options(measure(problem, givenOrder(problem)).peak * 8 / 10, 500);
+    PlanSolution solution = solve(problem, wanted);
+    llvm::Expected<ArenaProblem> arena = buildArenaProblem(problem, solution.order);
+    ASSERT_TRUE(bool(arena));
+    EXPECT_FALSE(bool(checkArena(*arena)));
+    EXPECT_EQ(arenaLoad(*arena), solution.peak) << "round " << round;
+    cloned += solution.order.size() > problem.ops.size();
+  }
+  EXPECT_GT(cloned, 30);
+}
+
+TEST(Plan, RefusesBrokenProblems) {
+  PlanProblem problem;
   problem.ops = {op(1, 1, {0})};
   EXPECT_EQ(refusal(problem), "op 0: input is op 0, expected an earlier one");
   problem.ops = {op(-1, 1, {})};
@@ -320,26 +380,26 @@ TEST(Remat, RefusesBrokenProblems) {
   problem.ops[1].inPlace = {{0, {1, 0}}};
   EXPECT_EQ(refusal(problem), "op 1: in place of result 0 of op 1, expected one of its inputs");
   problem.ops = {op(4, 1, {}), op(2, 1, {0})};
-  problem.ops[1].results = {1, 2};
+  problem.ops[1].results = {{1}, {2}};
   problem.ops[1].inPlace = {{1, {0, 0}}, {0, {0, 0}}};
   EXPECT_EQ(refusal(problem), "op 1: results in place, expected in ascending order");
   problem.ops = {op(1, 1, {})};
   problem.ops[0].after = {3};
   EXPECT_EQ(refusal(problem), "op 0: comes after op 3, expected an earlier one");
-  llvm::Expected<RematSolution> solution = solveRemat(problem, options(10));
+  llvm::Expected<PlanSolution> solution = solvePlan(problem, options(10));
   EXPECT_FALSE(bool(solution));
   llvm::consumeError(solution.takeError());
 }
 
-TEST(Remat, ValidatorCatchesBrokenOrders) {
-  RematProblem problem = chain(4);
+TEST(Plan, ValidatorCatchesBrokenOrders) {
+  PlanProblem problem = chain(4);
   auto why = [&](std::vector<int32_t> order) {
-    llvm::Expected<RematMeasure> result = measureRemat(problem, order);
+    llvm::Expected<PlanMeasure> result = measurePlan(problem, order);
     return result ? std::string() : llvm::toString(result.takeError());
   };
   EXPECT_EQ(why({1}), "position 0: op 1 uses op 0, which has not run");
-  EXPECT_EQ(why({9}), "position 0: there is no op 9");
-  EXPECT_EQ(why({-1}), "position 0: there is no op -1");
+  EXPECT_EQ(why({9}), "position 0: there is no action 9");
+  EXPECT_EQ(why({-1}), "position 0: there is no action -1");
   EXPECT_EQ(why({0, 1}), "op 2 never runs");
   problem.ops[0].pinned = true;
   EXPECT_EQ(why({0, 0}), "position 1: pinned op 0 runs again");
@@ -348,20 +408,20 @@ TEST(Remat, ValidatorCatchesBrokenOrders) {
   EXPECT_EQ(why({0, 1, 2, 0}), "position 3: op 0 runs after an op that must come after it");
 }
 
-TEST(Remat, ValidatorCatchesMutatedPlans) {
+TEST(Plan, ValidatorCatchesMutatedPlans) {
   SearchRandom random(21);
   int invalid = 0;
   for (int round = 0; round < 100; ++round) {
-    RematProblem problem = chain(6 + random.below(6), 10);
-    RematOptions wanted = options(measure(problem, givenOrder(problem)).peak * 7 / 10, 3000);
-    RematSolution solution = solve(problem, wanted);
-    auto complains = [&](RematSolution mutated) {
-      llvm::Error error = verifyRemat(problem, wanted, mutated);
+    PlanProblem problem = chain(6 + random.below(6), 10);
+    PlanOptions wanted = options(measure(problem, givenOrder(problem)).peak * 7 / 10, 3000);
+    PlanSolution solution = solve(problem, wanted);
+    auto complains = [&](PlanSolution mutated) {
+      llvm::Error error = verifyPlan(problem, wanted, mutated);
       bool wrong = bool(error);
       llvm::consumeError(std::move(error));
       return wrong;
     };
-    RematSolution mutated = solution;
+    PlanSolution mutated = solution;
     ++mutated.peak;
     EXPECT_TRUE(complains(mutated));
     mutated = solution;
@@ -386,18 +446,18 @@ TEST(Remat, ValidatorCatchesMutatedPlans) {
   EXPECT_GT(invalid, 50);
 }
 
-TEST(Remat, OptimalOnTinyProblems) {
+TEST(Plan, OptimalOnTinyProblems) {
   SearchRandom random(31);
   int constrained = 0;
   for (int round = 0; round < 400; ++round) {
-    RematProblem problem = randomProblem(random, 1 + random.below(6), round % 2);
+    PlanProblem problem = randomProblem(random, 1 + random.below(6), round % 2);
     int64_t given = measure(problem, givenOrder(problem)).peak;
     BruteForce brute(problem);
     int64_t smallest = brute.smallestPeak(0, given);
-    int64_t bound = rematPeakLowerBound(problem);
+    int64_t bound = planPeakLowerBound(problem);
     EXPECT_LE(bound, smallest) << "round " << round;
     for (int64_t budget : {smallest - 1, smallest, (smallest + given) / 2, given - 1, given}) {
-      RematSolution solution = solve(problem, options(budget));
+      PlanSolution solution = solve(problem, options(budget));
       int64_t optimum = brute.cost(budget);
       EXPECT_EQ(solution.feasible, optimum >= 0) << "round " << round << " budget " << budget;
       if (optimum >= 0) {
@@ -413,23 +473,38 @@ TEST(Remat, OptimalOnTinyProblems) {
   EXPECT_GT(constrained, 100);
 }
 
-TEST(Remat, OrdersTinyProblemsOptimally) {
+TEST(Plan, OrdersTinyProblemsOptimally) {
   SearchRandom random(41);
+  int tight = 0;
   for (int round = 0; round < 300; ++round) {
-    RematProblem problem = randomProblem(random, 2 + random.below(6), round % 2);
+    PlanProblem problem = randomProblem(random, 2 + random.below(6), round % 2);
     int64_t given = measure(problem, givenOrder(problem)).peak;
-    llvm::Expected<RematSolution> solution = solveOrder(problem, options(0));
+    llvm::Expected<PlanSolution> solution = solveOrder(problem, options(0));
     ASSERT_TRUE(bool(solution));
     EXPECT_EQ(solution->order.size(), problem.ops.size());
-    EXPECT_EQ(solution->peak, BruteForce(problem).smallestPeak(0, given, /*recompute=*/false))
-        << "round " << round;
+    int64_t smallest = BruteForce(problem).smallestPeak(0, given, /*recompute=*/false);
+    EXPECT_EQ(solution->peak, smallest) << "round " << round;
+    EXPECT_LE(orderPeakLowerBound(problem), smallest) << "round " << round;
+    tight += orderPeakLowerBound(problem) == smallest;
   }
+  EXPECT_GT(tight, 150);
+}
+
+/// At the turn from forward to backward all values are alive, whatever the order: what the bound
+/// proves nobody searches for. More ops than one stretch of the bound.
+TEST(Plan, BoundsEndTheSearchForAnOrder) {
+  PlanProblem problem = chain(800);
+  llvm::Expected<PlanSolution> solution = solveOrder(problem);
+  ASSERT_TRUE(bool(solution));
+  EXPECT_EQ(solution->peak, 8010);
+  EXPECT_EQ(solution->peakLowerBound, 8010);
+  EXPECT_EQ(solution->method, "the given order");
 }
 
 /// Two gradients (ops 1, 2) whose updates (3, 4) need not wait for both; what frees the most, here
 /// op 5 the input of both, goes first.
-TEST(Remat, TidiesOrders) {
-  RematProblem problem;
+TEST(Plan, TidiesOrders) {
+  PlanProblem problem;
   problem.ops = {op(100, 1, {}), op(10, 1, {0}), op(10, 1, {0}),
                  op(0, 1, {1}),  op(0, 1, {2}),  op(0, 1, {0})};
   llvm::Expected<std::vector<int32_t>> early = tidyOrder(problem, givenOrder(problem));
@@ -446,15 +521,15 @@ TEST(Remat, TidiesOrders) {
             "order has 7 instances; expected each of 6 ops once");
 }
 
-TEST(Remat, TidyingNeverRaisesThePeak) {
+TEST(Plan, TidyingNeverRaisesThePeak) {
   SearchRandom random(45);
   int changed = 0;
   for (int round = 0; round < 300; ++round) {
-    RematProblem problem = randomProblem(random, 5 + random.below(40), true);
+    PlanProblem problem = randomProblem(random, 5 + random.below(40), true);
     std::vector<int32_t> given = givenOrder(problem);
     llvm::Expected<std::vector<int32_t>> early = tidyOrder(problem, given);
     ASSERT_TRUE(bool(early));
-    RematMeasure before = measure(problem, given), after = measure(problem, *early);
+    PlanMeasure before = measure(problem, given), after = measure(problem, *early);
     EXPECT_LE(after.peak, before.peak) << "round " << round;
     EXPECT_EQ(after.cost, before.cost);
     changed += *early != given;
@@ -463,54 +538,54 @@ TEST(Remat, TidyingNeverRaisesThePeak) {
 }
 
 /// The annealing and the greedy plans without the exact search: larger problems, every rule on.
-TEST(Remat, ValidOnRandomProblems) {
+TEST(Plan, ValidOnRandomProblems) {
   SearchRandom random(51);
   for (int round = 0; round < 150; ++round) {
-    RematProblem problem = randomProblem(random, 70 + random.below(80), true);
+    PlanProblem problem = randomProblem(random, 70 + random.below(80), true);
     int64_t given = measure(problem, givenOrder(problem)).peak;
-    RematOptions wanted = options(given * (3 + random.below(7)) / 10, 4000);
+    PlanOptions wanted = options(given * (3 + random.below(7)) / 10, 4000);
     wanted.keepOrder = random.below(3) == 0;
     wanted.recompute = random.below(4) != 0;
     wanted.seed = round;
-    RematSolution solution = solve(problem, wanted);
+    PlanSolution solution = solve(problem, wanted);
     EXPECT_LE(solution.peak, given);
   }
 }
 
 /// Every point is what it says, none is cheaper than the optimum for its peak, and on problems this
 /// small the ends are exact.
-TEST(Remat, FrontiersOfTinyProblems) {
+TEST(Plan, FrontiersOfTinyProblems) {
   SearchRandom random(61);
   int64_t points = 0;
   for (int round = 0; round < 150; ++round) {
-    RematProblem problem = randomProblem(random, 2 + random.below(5), /*features=*/true);
-    llvm::Expected<RematFrontier> frontier = solveRematFrontier(problem);
+    PlanProblem problem = randomProblem(random, 2 + random.below(5), /*features=*/true);
+    llvm::Expected<PlanFrontier> frontier = solvePlanFrontier(problem);
     ASSERT_TRUE(bool(frontier));
-    EXPECT_FALSE(bool(verifyRematFrontier(problem, *frontier)));
+    EXPECT_FALSE(bool(verifyPlanFrontier(problem, *frontier)));
     BruteForce brute(problem);
     int64_t given = measure(problem, givenOrder(problem)).peak;
     EXPECT_EQ(frontier->points.front().peak, brute.smallestPeak(0, given)) << "round " << round;
     EXPECT_EQ(frontier->points.back().cost, measure(problem, givenOrder(problem)).cost);
-    for (const RematFrontier::Point &point : frontier->points)
+    for (const PlanFrontier::Point &point : frontier->points)
       EXPECT_GE(point.cost, brute.cost(point.peak));
     points += frontier->points.size();
   }
   EXPECT_GT(points, 150);
 }
 
-TEST(Remat, FrontierValidatorCatchesMutations) {
-  RematProblem problem = chain(12);
-  llvm::Expected<RematFrontier> frontier = solveRematFrontier(problem);
+TEST(Plan, FrontierValidatorCatchesMutations) {
+  PlanProblem problem = chain(12);
+  llvm::Expected<PlanFrontier> frontier = solvePlanFrontier(problem);
   ASSERT_TRUE(bool(frontier));
   ASSERT_GT(frontier->points.size(), 2u);
-  auto complains = [&](RematFrontier mutated) {
-    llvm::Error error = verifyRematFrontier(problem, mutated);
+  auto complains = [&](PlanFrontier mutated) {
+    llvm::Error error = verifyPlanFrontier(problem, mutated);
     bool wrong = bool(error);
     llvm::consumeError(std::move(error));
     return wrong;
   };
   EXPECT_FALSE(complains(*frontier));
-  RematFrontier mutated = *frontier;
+  PlanFrontier mutated = *frontier;
   ++mutated.points[1].cost;
   EXPECT_TRUE(complains(mutated));
   mutated = *frontier;
@@ -527,70 +602,70 @@ TEST(Remat, FrontierValidatorCatchesMutations) {
 }
 
 /// One search for all budgets is nearly as good as a search for each.
-TEST(Remat, FrontiersComeNearSingleBudgets) {
-  RematProblem problem = chain(80);
+TEST(Plan, FrontiersComeNearSingleBudgets) {
+  PlanProblem problem = chain(80);
   int64_t given = measure(problem, givenOrder(problem)).peak;
-  llvm::Expected<RematFrontier> frontier = solveRematFrontier(problem);
+  llvm::Expected<PlanFrontier> frontier = solvePlanFrontier(problem);
   ASSERT_TRUE(bool(frontier));
   for (int percent : {80, 50, 30}) {
     int64_t budget = given * percent / 100;
-    RematSolution single = solve(problem, options(budget, 400000));
+    PlanSolution single = solve(problem, options(budget, 400000));
     int64_t cost = 0;
-    for (const RematFrontier::Point &point : frontier->points)
+    for (const PlanFrontier::Point &point : frontier->points)
       if (point.peak <= budget)
         cost = point.cost;
     EXPECT_LE(cost, single.cost + single.cost / 50) << percent;
   }
 }
 
-TEST(Remat, BudgetsAtTheEdges) {
-  RematProblem problem = chain(20);
+TEST(Plan, BudgetsAtTheEdges) {
+  PlanProblem problem = chain(20);
   int64_t peak = measure(problem, givenOrder(problem)).peak;
   for (int64_t budget : {int64_t(0), int64_t(1)}) {
-    RematSolution none = solve(problem, options(budget));
+    PlanSolution none = solve(problem, options(budget));
     EXPECT_FALSE(none.feasible);
     EXPECT_GE(none.peakLowerBound, 30);
     EXPECT_FALSE(none.binding.empty());
     EXPECT_GE(none.bindingOp, 0);
   }
-  RematSolution less = solve(problem, options(peak - 1));
+  PlanSolution less = solve(problem, options(peak - 1));
   EXPECT_TRUE(less.feasible);
   EXPECT_LT(less.peak, peak);
-  RematSolution same = solve(problem, options(peak));
+  PlanSolution same = solve(problem, options(peak));
   EXPECT_EQ(same.order, givenOrder(problem));
   EXPECT_EQ(same.cost, same.costLowerBound);
 }
 
-TEST(Remat, NoFreedomAtAll) {
+TEST(Plan, NoFreedomAtAll) {
   EXPECT_TRUE(solve({}, options(0)).feasible);
-  RematProblem problem = chain(10);
-  for (RematOp &op : problem.ops)
+  PlanProblem problem = chain(10);
+  for (PlanOp &op : problem.ops)
     op.pinned = true;
   for (size_t i = 1; i < problem.ops.size(); ++i)
     problem.ops[i].after = {int32_t(i - 1)};
   int64_t peak = measure(problem, givenOrder(problem)).peak;
-  RematSolution solution = solve(problem, options(peak - 1));
+  PlanSolution solution = solve(problem, options(peak - 1));
   EXPECT_FALSE(solution.feasible);
   EXPECT_EQ(solution.order, givenOrder(problem));
   EXPECT_EQ(solution.peakLowerBound, peak);
 }
 
-TEST(Remat, HugeCostsDoNotOverflow) {
-  RematProblem problem = chain(80);
-  for (RematOp &op : problem.ops)
+TEST(Plan, HugeCostsDoNotOverflow) {
+  PlanProblem problem = chain(80);
+  for (PlanOp &op : problem.ops)
     op.cost = (int64_t(1) << 62) / int64_t(problem.ops.size());
   int64_t peak = measure(problem, givenOrder(problem)).peak;
-  RematSolution solution = solve(problem, options(peak / 3, 20000));
+  PlanSolution solution = solve(problem, options(peak / 3, 20000));
   EXPECT_GT(solution.cost, 0);
 }
 
-TEST(Remat, ReadersComeBeforeTheWrite) {
+TEST(Plan, ReadersComeBeforeTheWrite) {
   // Op 1 reads a variable that op 3 overwrites: it may be computed again only before.
-  RematProblem problem;
+  PlanProblem problem;
   problem.ops = {op(10, 1, {}), op(10, 1, {0}), op(50, 1, {}), op(0, 1, {2}), op(1, 1, {1})};
   problem.ops[3].after = {1};
   problem.ops[3].pinned = true;
-  RematSolution solution = solve(problem, options(0));
+  PlanSolution solution = solve(problem, options(0));
   int64_t last = -1, write = -1;
   for (size_t i = 0; i < solution.order.size(); ++i) {
     if (solution.order[i] == 1)
@@ -601,15 +676,15 @@ TEST(Remat, ReadersComeBeforeTheWrite) {
   EXPECT_LT(last, write);
 }
 
-TEST(Remat, ThreadsDoNotChangeTheAnswer) {
+TEST(Plan, ThreadsDoNotChangeTheAnswer) {
   SearchRandom random(61);
   for (int round = 0; round < 10; ++round) {
-    RematProblem problem = chain(70 + random.below(50), 10);
-    for (RematOp &op : problem.ops)
-      op.results[0] += random.below(30);
-    RematOptions wanted =
+    PlanProblem problem = chain(70 + random.below(50), 10);
+    for (PlanOp &op : problem.ops)
+      op.results[0].bytes += random.below(30);
+    PlanOptions wanted =
         options(measure(problem, givenOrder(problem)).peak * (3 + round % 5) / 10, 40000);
-    RematSolution first = solve(problem, wanted);
+    PlanSolution first = solve(problem, wanted);
     for (int32_t threads : {1, 2, 7}) {
       wanted.threads = threads;
       EXPECT_EQ(solve(problem, wanted).order, first.order);
@@ -617,11 +692,31 @@ TEST(Remat, ThreadsDoNotChangeTheAnswer) {
   }
 }
 
-TEST(Remat, ChainsReachRootOfTheirLength) {
+TEST(Plan, ThreadsDoNotChangeOrdersAndFrontiers) {
+  SearchRandom random(67);
+  PlanProblem problem = randomProblem(random, 120, true);
+  llvm::Expected<PlanSolution> first = solveOrder(problem);
+  PlanFrontierOptions wanted;
+  wanted.iterations = 100000;
+  llvm::Expected<PlanFrontier> points = solvePlanFrontier(problem, wanted);
+  ASSERT_TRUE(bool(first) && bool(points));
+  wanted.threads = 3;
+  PlanOptions threaded;
+  threaded.threads = 3;
+  llvm::Expected<PlanSolution> again = solveOrder(problem, threaded);
+  llvm::Expected<PlanFrontier> same = solvePlanFrontier(problem, wanted);
+  ASSERT_TRUE(bool(again) && bool(same));
+  EXPECT_EQ(again->order, first->order);
+  ASSERT_EQ(same->points.size(), points->points.size());
+  for (size_t i = 0; i < same->points.size(); ++i)
+    EXPECT_EQ(same->points[i].order, points->points[i].order);
+}
+
+TEST(Plan, ChainsReachRootOfTheirLength) {
   // 200 layers: keeping every k-th needs about 2 * sqrt(200) values at less than one more forward
   // pass.
-  RematProblem problem = chain(200, 1);
-  RematSolution solution = solve(problem, options(40, 300000));
+  PlanProblem problem = chain(200, 1);
+  PlanSolution solution = solve(problem, options(40, 300000));
   EXPECT_TRUE(solution.feasible);
   EXPECT_LE(solution.cost, measure(problem, givenOrder(problem)).cost + 200);
 }

@@ -1,4 +1,4 @@
-//===- RematExact.h - best-first search for small problems -----*- C++ -*-===//
+//===- PlanExact.h - best-first search for small problems -----*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,12 +6,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_LIB_PLANNING_REMATEXACT_H
-#define MEMOPT_LIB_PLANNING_REMATEXACT_H
+#ifndef MEMOPT_LIB_PLANNING_PLANEXACT_H
+#define MEMOPT_LIB_PLANNING_PLANEXACT_H
 
-#include "RematAnneal.h"
+#include "PlanAnneal.h"
 
-namespace memopt::planning::remat {
+namespace memopt::planning::search {
 
 struct ExactOutcome {
   enum Kind {
@@ -30,6 +30,6 @@ bool fitsExactSearch(const Graph &graph);
 ExactOutcome solveExactly(const Graph &graph, int64_t budget, bool keepOrder, bool recompute,
                           int64_t states);
 
-} // namespace memopt::planning::remat
+} // namespace memopt::planning::search
 
-#endif // MEMOPT_LIB_PLANNING_REMATEXACT_H
+#endif // MEMOPT_LIB_PLANNING_PLANEXACT_H

@@ -1,0 +1,78 @@
+//===- PlanStarts.h - plans to begin the search with ----------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_LIB_PLANNING_PLANSTARTS_H
+#define MEMOPT_LIB_PLANNING_PLANSTARTS_H
+
+#include "PlanAnneal.h"
+
+#include "memopt/Planning/PlanSolver.h"
+
+namespace memopt::planning::search {
+
+/// Whether an order is an execution; in a plain graph that is for its maker to see to.
+bool isValid(const Graph &graph, llvm::ArrayRef<int32_t> order);
+
+/// Whether a plan has every action that must be there once, and nothing else.
+inline bool runsOnce(const Graph &graph, const Plan &plan) {
+  return int64_t(plan.order.size()) == graph.numOps + 2 * int64_t(graph.numRegions);
+}
+
+/// List scheduling: of the ops that are ready, the one that frees the most beyond what it
+/// allocates; among equals the earliest in the given order. With an `order` of all ops, once each,
+/// that order is followed, and only what frees more than it allocates runs as early as it can.
+/// O(edges * log ops).
+std::vector<int32_t> listSchedule(const Graph &graph, llvm::ArrayRef<int32_t> order = {});
+
+/// The same from the end: `order` is followed, but what allocates more than it frees runs as late
+/// as it can, in front of its first reader.
+std::vector<int32_t> scheduleLate(const Graph &graph, llvm::ArrayRef<int32_t> order);
+
+struct EvictOptions {
+  bool keepOrder = false;
+  bool recompute = true;
+  bool transfer = true; ///< fetches, stores and further runs of starts
+};
+
+/// While the peak is above the budget, drops the value alive there that frees the most byte-slots
+/// for each unit of cost: it is computed again, the chain of operands that it then needs included,
+/// or fetched. Stops where nothing helps. O(evictions * values).
+Plan evictGreedily(const Graph &graph, const Plan &start, int64_t budget,
+                   const EvictOptions &options);
+
+/// The same where values can be transferred; candidates are judged by simulation.
+/// O(evictions * instances).
+Plan evictByAllMeans(const Graph &graph, const Plan &start, int64_t budget,
+                     const EvictOptions &options);
+
+/// The same plan, faster or with more slack: spare instances dropped, transfers begun earlier and
+/// stores waited for later within the budget, or the plan's own peak where that is higher. Nothing
+/// changes in a graph without starts.
+Plan polish(const Graph &graph, const Plan &plan, int64_t budget, bool keepOrder);
+
+/// Keeps only the values at cut points of the order and computes each segment again when its values
+/// are wanted (Chen et al. 2016), the cut points chosen by dynamic programming over the chain of
+/// cuts (after rotor, Beaumont et al. 2019). A plan of the lowest estimated cost, whose peak may
+/// still be above the budget.
+Plan segmentChain(const Graph &graph, const Plan &start, int64_t budget);
+
+/// Positions in an order of all ops where training may turn from forward to backward: where the
+/// most bytes are alive, and the most values.
+std::vector<int32_t> turnsOf(const Graph &graph, llvm::ArrayRef<int32_t> order);
+
+/// Plans by hand (Chen et al. 2016): the n ops before the turning point in equal segments, as many
+/// as lie between sqrt(n) / 2 and 2 sqrt(n). `start` runs every op once. O(edges) each.
+std::vector<Plan> equalSegments(const Graph &graph, const Plan &start);
+
+/// solvePlan of a checked problem, where `peakBound` is proven already; 0: nothing is.
+PlanSolution solveChecked(const PlanProblem &problem, const PlanOptions &options,
+                          int64_t peakBound);
+
+} // namespace memopt::planning::search
+
+#endif // MEMOPT_LIB_PLANNING_PLANSTARTS_H
