@@ -2,18 +2,6 @@
 // RUN: FileCheck %s --input-file=%t.json --check-prefix=PROBLEM
 // RUN: memopt-plan remat %t.json --budget=100%% | FileCheck %s --check-prefix=PLAN
 
-// A body of instructions is no op of a plan: what changes orders refuses it, and the problem is that of the next module.
-
-func.func @loop(%x: tensor<256xf32>) {
-  // expected-error @+1 {{'memopt.repeat' op holds instructions, which no search for an order moves; plan the memory of the step in the order that it has}}
-  memopt.repeat count(4) {
-    %a = test.run(%x) : (tensor<256xf32>) -> tensor<256xf32>
-  }
-  return
-}
-
-// -----
-
 // A variable lies on the host; it is copied to the device, changed, and copied back into its own bytes. Both spaces and
 // the resources of the copies are part of the problem. What a wait gives belongs to its start, and the way back comes
 // after the way out, which reads the bytes that it writes. 1024 bytes for each of three values on the device.
