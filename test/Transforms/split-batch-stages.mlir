@@ -63,3 +63,27 @@ func.func @statistics(%x: tensor<4x8xf32>) -> tensor<f32> {
   memopt.write %new, @bn.running_var {memopt.phase = #memopt.phase<optimizer>} : tensor<8xf32>
   return %loss : tensor<f32>
 }
+
+// -----
+
+// A draw for some samples is that part of the draw for all of them: [3, 8, 8] here, of which an iteration has four
+// samples, beginning at the number that the runtime writes.
+
+memopt.variable @seed : tensor<i64> role <hyperparameter>
+memopt.variable @step : tensor<i64> role <hyperparameter>
+// CHECK: memopt.variable @sample_offset : tensor<i64> role <hyperparameter>
+// CHECK-LABEL: func.func @draw
+func.func @draw(%x: tensor<3x4x8xf32> {memopt.batch_dim = 1 : i64}) -> tensor<f32> {
+  %seed = memopt.read @seed : tensor<i64>
+  %step = memopt.read @step : tensor<i64>
+  // CHECK: %[[SAMPLE:.*]] = memopt.read @sample_offset
+  // CHECK: %[[EACH:.*]] = arith.constant dense<8> : tensor<i64>
+  // CHECK: %[[FIRST:.*]] = arith.muli %[[SAMPLE]], %[[EACH]]
+  // CHECK: memopt.dropout_mask %{{.*}}, %{{.*}}, %[[FIRST]] {{.*}}strides = array<i64: 64, 8, 1>
+  %mask = memopt.dropout_mask %seed, %step {probability = 0.5 : f64, id = 0 : i64} : (tensor<i64>, tensor<i64>) -> tensor<3x4x8xi1>
+  %zero = arith.constant dense<0.0> : tensor<3x4x8xf32>
+  %kept = arith.select %mask, %x, %zero : tensor<3x4x8xi1>, tensor<3x4x8xf32>
+  %loss = memopt.reduce %kept {dimensions = array<i64: 0, 1, 2>, kind = #memopt.reduce<add>} : (tensor<3x4x8xf32>) -> tensor<f32>
+  memopt.commit %loss : tensor<f32>
+  return %loss : tensor<f32>
+}

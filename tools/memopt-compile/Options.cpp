@@ -45,7 +45,9 @@ static constexpr OptionRow kOptions[] = {
     {"loss", "NAME|INDEX", "",
      "which output is the loss (default: the first floating-point scalar)"},
     {"max-grad-norm", "X", "0", "clip gradients to this global norm; 0: do not"},
-    {"batch", "N", "0", "compile for another batch size than the exported one"},
+    {"batch", "N|max", "0",
+     "compile for another batch size than the exported one; max: the largest that fits "
+     "--device-memory"},
     {"accumulative-counts", "K", "1", "one update for every K batches"},
     {"gradient-accumulation-steps", "K", "1", "another name of accumulative-counts"},
     {"micro-batches", "K", "1", "cut the batch into K parts: the same update, less memory"},
@@ -298,8 +300,12 @@ static llvm::Error fillBatches(const CommandLine &line, CompileOptions &options)
   if (line.isSet("accumulative-counts") && line.isSet("gradient-accumulation-steps"))
     return invalid("--accumulative-counts and --gradient-accumulation-steps are one option; give "
                    "one");
-  if (llvm::Error error = fillCount(line, "batch", pipeline.batch))
-    return error;
+  options.isBatchSearched = line.get("batch") == "max";
+  if (options.isBatchSearched && !line.isSet("device-memory"))
+    return invalid("--batch=max needs --device-memory, which it fills");
+  if (!options.isBatchSearched)
+    if (llvm::Error error = fillCount(line, "batch", pipeline.batch))
+      return error;
   for (llvm::StringRef name : {"accumulative-counts", "gradient-accumulation-steps"})
     if (llvm::Error error = fillCount(line, name, pipeline.accumulativeCounts))
       return error;

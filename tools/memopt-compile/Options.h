@@ -29,6 +29,7 @@ struct CompileOptions {
   bool explain = false;
   std::string reportPath, loss, targetFeatures;
   bool dropout = true;
+  bool isBatchSearched = false; ///< for the largest batch that fits
   bool reference = false; ///< plain loops instead of libraries
   int runThreads = 1;     ///< that library calls are planned for
   bool isInstrumented = true;

@@ -47,15 +47,22 @@ public:
       : handler(&context, [this](Diagnostic &diagnostic) { return take(diagnostic); }) {}
 
   std::string last;
+  bool isQuiet = false; ///< only errors are kept, nothing is printed
 
 private:
   LogicalResult take(Diagnostic &diagnostic) {
+    if (isQuiet && diagnostic.getSeverity() != DiagnosticSeverity::Error)
+      return success();
     std::string text;
     llvm::raw_string_ostream out(text);
     if (!isa<UnknownLoc>(diagnostic.getLocation()) &&
         diagnostic.getSeverity() == DiagnosticSeverity::Error)
       out << diagnostic.getLocation() << ": ";
     out << diagnostic;
+    if (isQuiet) {
+      last = text;
+      return success();
+    }
     for (Diagnostic &note : diagnostic.getNotes())
       llvm::errs() << "note: " << note << "\n";
     if (diagnostic.getSeverity() != DiagnosticSeverity::Error) {
@@ -76,7 +83,7 @@ private:
 /// One compilation from the command line's options to files.
 class Compilation {
 public:
-  Compilation(MLIRContext &context, const CompileOptions &options)
+  Compilation(MLIRContext &context, CompileOptions &options)
       : context(context), options(options), errors(context) {}
 
   int calibrate(const char *program) {
@@ -93,6 +100,9 @@ private:
   StatusCode compile() {
     if (StatusCode code = load(); code != StatusCode::Ok)
       return code;
+    if (options.isBatchSearched)
+      if (StatusCode code = findLargestBatch(); code != StatusCode::Ok)
+        return code;
     if (failed(runPasses(mlir::memopt::buildGraphPipeline)))
       return StatusCode::BadInput;
     if (options.emit == Emit::Graph)
@@ -114,6 +124,57 @@ private:
     if (StatusCode code = report(); code != StatusCode::Ok)
       return code;
     return options.emit == Emit::Planned ? print() : writePackage();
+  }
+
+  /// Doubles the batch until a plan is over the budget, and closes in between: a larger batch never
+  /// needs less. Micro-batches have whole samples.
+  StatusCode findLargestBatch() {
+    constexpr int64_t most = 1 << 20;
+    int64_t unit = options.pipeline.microBatches, fits = 0, misses = most + 1, size = 1;
+    std::string binding;
+    while (fits + 1 < misses) {
+      StatusCode code = tryBatch(size * unit);
+      if (code != StatusCode::Ok && code != StatusCode::DoesNotFit)
+        return code;
+      llvm::errs() << "batch of " << size * unit
+                   << (code == StatusCode::Ok ? " fits\n" : " does not fit\n");
+      (code == StatusCode::Ok ? fits : misses) = size;
+      if (code == StatusCode::DoesNotFit)
+        binding = errors.last;
+      size = misses > most ? std::min(2 * fits, most) : fits + (misses - fits) / 2;
+    }
+    errors.last = fits ? "" : binding;
+    if (!fits)
+      return StatusCode::DoesNotFit;
+    llvm::errs() << "remark: the largest batch is " << fits * unit;
+    if (!binding.empty())
+      llvm::errs() << "; with " << misses * unit << " samples: " << binding;
+    llvm::errs() << "\n";
+    options.pipeline.batch = fits * unit;
+    return StatusCode::Ok;
+  }
+
+  /// Plans a copy of the module.
+  StatusCode tryBatch(int64_t size) {
+    OwningOpRef<ModuleOp> original = module->clone();
+    options.pipeline.batch = size;
+    errors.isQuiet = true;
+    StatusCode code = plan();
+    errors.isQuiet = false;
+    module = std::move(original);
+    return code;
+  }
+
+  /// All stages, of a training step or an evaluation.
+  StatusCode plan() {
+    if (failed(runPasses(mlir::memopt::buildGraphPipeline)) ||
+        (!options.evaluate && failed(runPasses(mlir::memopt::buildJointPipeline))) ||
+        failed(runPasses(mlir::memopt::buildKernelPipeline)) ||
+        failed(runPasses(mlir::memopt::buildSchedulePipeline)))
+      return StatusCode::BadInput;
+    if (failed(runPasses(mlir::memopt::buildPlanPipeline)))
+      return isOverBudget() ? StatusCode::DoesNotFit : StatusCode::BadInput;
+    return StatusCode::Ok;
   }
 
   StatusCode load() {
@@ -261,7 +322,7 @@ private:
   }
 
   MLIRContext &context;
-  const CompileOptions &options;
+  CompileOptions &options;
   ErrorCollector errors;
   mlir::memopt::ProgramOptions program;
   std::string processor;

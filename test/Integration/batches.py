@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""batches.py FOLDER: steps on rows cut in several ways agree in losses, gradients and weights; used bytes are predicted
+ones. The same draws come out however samples are cut, which shows in losses that are equal but for the order of sums."""
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+TYPES = {"F32": np.float32, "I64": np.int64, "F64": np.float64, "I32": np.int32, "BOOL": np.bool_, "U8": np.uint8}
+
+
+def read(path):
+    data = pathlib.Path(path).read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header, body = json.loads(data[8:8 + size]), data[8 + size:]
+    header.pop("__metadata__", None)
+    return {name: np.frombuffer(body[slice(*entry["data_offsets"])], TYPES[entry["dtype"]]).reshape(entry["shape"])
+            for name, entry in header.items()}
+
+
+def write(path, tensors):
+    names = {np.dtype(value): name for name, value in TYPES.items()}
+    header, body = {}, b""
+    for name, value in tensors.items():
+        data = np.ascontiguousarray(value).tobytes()
+        header[name] = {"dtype": names[value.dtype], "shape": list(value.shape),
+                        "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + body)
+
+
+def rebatch(data, rows, dim=0):
+    """The same samples, in their order, in batches of another size."""
+    names = {name.split(".", 1)[1] for name in data}
+    steps = len(data) // len(names)
+    result = {}
+    for name in names:
+        column = np.concatenate([data[f"step{i}.{name}"] for i in range(steps)], dim)
+        for i in range(column.shape[dim] // rows):
+            result[f"step{i}.{name}"] = column.take(range(i * rows, (i + 1) * rows), dim)
+    return result
+
+
+def train(model, data, options, folder):
+    batches = folder / "data.safetensors"
+    write(batches, data)
+    subprocess.run(["memopt-run", str(model), f"--data={batches}", "--quiet", "--check-memory", f"--report={folder}/r.json",
+                    f"--save-gradients={folder}/g.safetensors", f"--save={folder}/checkpoint", "--optimizer=sgd",
+                    "--lr=0.05", "--momentum=0.9", *options], check=True, stdout=subprocess.DEVNULL)
+    report = json.load(open(folder / "r.json"))
+    assert report["used_peak_bytes"] == report["predicted_peak_bytes"], report
+    assert report["hot_path_allocations"] == 0, report
+    tensors = read(folder / "g.safetensors") | read(folder / "checkpoint" / "model.safetensors")
+    return np.array(report["losses"]), tensors
+
+
+def compare(model, data, whole, rows, ways, dim=0, steps=3):
+    """`ways`: options and the rows of their batches."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        losses, tensors = train(model, rebatch(data, rows, dim), [*whole, f"--steps={steps}"], folder)
+        for options, size in ways:
+            found, others = train(model, rebatch(data, size, dim), [*options, f"--steps={steps}"], folder)
+            np.testing.assert_allclose(found, losses, rtol=2e-5, err_msg=str(options))
+            assert others.keys() == tensors.keys(), options
+            for key, value in tensors.items():
+                scale = max(float(np.abs(value).max()), 1e-6) if value.size else 1
+                np.testing.assert_allclose(others[key], value, atol=2e-5 * scale, rtol=0, err_msg=f"{options} {key}")
+        # A cut that draws other numbers would be far away.
+        return losses
+
+
+inputs = pathlib.Path(sys.argv[1])
+mlp = inputs / "mlp"
+compare(mlp / "model.pt2", read(mlp / "inputs.safetensors"), ["--batch=64"], 64,
+        [(["--accumulative-counts=2"], 32), (["--batch=64", "--micro-batches=4"], 64),
+         (["--batch=16", "--gradient-accumulation-steps=4"], 16),
+         (["--batch=32", "--micro-batches=2", "--accumulative-counts=2", "--activation-checkpointing=segments:2"], 32)],
+        steps=2)
+gpt2 = inputs / "gpt2"
+compare(gpt2 / "model.pt2", read(gpt2 / "inputs.safetensors"), [], 4,
+        [(["--micro-batches=2"], 4), (["--batch=1", "--accumulative-counts=4"], 1)], steps=2)
+rows = np.random.default_rng(0).standard_normal((3, 48, 6)).astype(np.float32)
+data = {f"step{i}.x": rows[:, 8 * i:8 * i + 8] for i in range(6)}
+graph = inputs / "dropout.mlir"
+alone = compare(graph, data, [], 8, [(["--micro-batches=4"], 8), (["--batch=2", "--accumulative-counts=4"], 2)], dim=1)
+with tempfile.TemporaryDirectory() as name:
+    other, _ = train(graph, rebatch(data, 8, 1), ["--seed=7", "--steps=3"], pathlib.Path(name))
+    assert not np.allclose(other, alone, rtol=1e-2), (other, alone)
