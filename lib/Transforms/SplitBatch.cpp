@@ -130,11 +130,6 @@ private:
 };
 } // namespace
 
-static Value createCount(OpBuilder &builder, CountOp op, int64_t batches) {
-  auto type = cast<RankedTensorType>(op.getType());
-  return createSplat(builder, op.getLoc(), type, static_cast<double>(op.getCount() * batches));
-}
-
 static Value createSplat(OpBuilder &builder, Location location, RankedTensorType type,
                          double number) {
   Type element = type.getElementType();
@@ -143,6 +138,11 @@ static Value createSplat(OpBuilder &builder, Location location, RankedTensorType
                         : TypedAttr(builder.getIntegerAttr(element, static_cast<int64_t>(number)));
   return arith::ConstantOp::create(builder, location,
                                    DenseElementsAttr::get(type, Attribute(value)));
+}
+
+static Value createCount(OpBuilder &builder, CountOp op, int64_t batches) {
+  auto type = cast<RankedTensorType>(op.getType());
+  return createSplat(builder, op.getLoc(), type, static_cast<double>(op.getCount() * batches));
 }
 
 /// The number of the first sample of an iteration among all samples of the step, which the runtime
