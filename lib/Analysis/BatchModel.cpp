@@ -18,7 +18,12 @@ namespace mlir::memopt {
 /// directions until nothing changes; each value's dimension is set at most once.
 class BatchInference {
 public:
-  explicit BatchInference(const StepModel &step) : step(step) {}
+  explicit BatchInference(const StepModel &step) : step(step) {
+    fromInputs.insert_range(step.getBody().getArguments());
+    for (Operation &op : step.getBody())
+      if (llvm::any_of(op.getOperands(), [&](Value value) { return fromInputs.contains(value); }))
+        fromInputs.insert_range(op.getResults());
+  }
 
   /// Fails, with `culprit` and `reason`, when samples are mixed.
   LogicalResult run(ArrayRef<std::pair<Value, int64_t>> seeds);
@@ -42,6 +47,9 @@ private:
 
   const StepModel &step;
   SmallVector<Operation *> open;
+  /// What follows from the step's inputs. One sample looks like any dimension of size 1, so that
+  /// with it nothing else can be taken for samples.
+  DenseSet<Value> fromInputs;
 };
 } // namespace mlir::memopt
 
@@ -54,6 +62,8 @@ static SmallVector<Value> getValues(Operation *op) {
 }
 
 LogicalResult BatchInference::set(Operation *op, Value value, BatchDimension dimension) {
+  if (model.size == 1 && !fromInputs.contains(value))
+    return success();
   auto [entry, isNew] = model.dimensions.try_emplace(value, dimension);
   if (!isNew)
     return entry->second == dimension ? success() : fail(op, "pairs samples with other samples");
@@ -107,24 +117,35 @@ LogicalResult BatchInference::spreadReshape(Operation *op) {
                         : cast<tensor::CollapseShapeOp>(op).getReassociationIndices();
   ArrayRef<int64_t> shape = typeOf(fine).getShape();
   for (auto [number, group] : llvm::enumerate(groups)) {
-    const auto *first = llvm::find_if(group, [&](int64_t dim) { return shape[dim] != 1; });
-    int64_t lead = first == group.end() ? group.front() : *first, behind = 1;
-    for (int64_t dim : ArrayRef(group))
-      behind *= dim > lead ? shape[dim] : 1;
-    if (std::optional<BatchDimension> known = model.getDimension(fine);
-        known && llvm::is_contained(group, known->dim)) {
-      if (known->dim != lead)
+    auto count = [&, &dims = group](auto isMeant) {
+      int64_t elements = 1;
+      for (int64_t dim : dims)
+        elements *= isMeant(dim) ? shape[dim] : 1;
+      return elements;
+    };
+    auto countBehind = [&](int64_t lead) { return count([&](int64_t dim) { return dim > lead; }); };
+    std::optional<BatchDimension> inFine = model.getDimension(fine);
+    if (inFine && !llvm::is_contained(group, inFine->dim))
+      inFine = std::nullopt;
+    if (inFine) {
+      if (count([&](int64_t dim) { return dim < inFine->dim; }) != 1)
         return fail(op, "merges samples with a dimension in front of them");
-      if (failed(set(op, coarse, {static_cast<int64_t>(number), known->inner * behind})))
+      int64_t inner = inFine->inner * countBehind(inFine->dim);
+      if (failed(set(op, coarse, {static_cast<int64_t>(number), inner})))
         return failure();
+      continue;
     }
-    if (std::optional<BatchDimension> known = model.getDimension(coarse);
-        known && known->dim == static_cast<int64_t>(number)) {
-      if (known->inner % behind || shape[lead] % model.size)
-        return fail(op, "takes apart what belongs to one sample");
-      if (failed(set(op, fine, {lead, known->inner / behind})))
-        return failure();
-    }
+    std::optional<BatchDimension> inCoarse = model.getDimension(coarse);
+    if (!inCoarse || inCoarse->dim != static_cast<int64_t>(number))
+      continue;
+    // One sample may be any dimension of size 1; it is the first.
+    const auto *first = llvm::find_if(group, [&](int64_t dim) { return shape[dim] != 1; });
+    int64_t lead = model.size == 1 || first == group.end() ? group.front() : *first;
+    int64_t behind = countBehind(lead);
+    if (inCoarse->inner % behind || shape[lead] % model.size)
+      return fail(op, "takes apart what belongs to one sample");
+    if (failed(set(op, fine, {lead, inCoarse->inner / behind})))
+      return failure();
   }
   return success();
 }

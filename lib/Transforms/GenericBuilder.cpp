@@ -27,6 +27,9 @@ Value memopt::convertTo(ImplicitLocOpBuilder &b, Value value, Type type) {
   Type from = value.getType();
   if (from == type)
     return value;
+  // No runtime of ours rounds f64 to 16 bits at once.
+  if (from.isF64() && isa<FloatType>(type) && type.getIntOrFloatBitWidth() == 16)
+    value = arith::TruncFOp::create(b, b.getF32Type(), value), from = value.getType();
   if (isa<FloatType>(from) && isa<FloatType>(type))
     return from.getIntOrFloatBitWidth() < type.getIntOrFloatBitWidth()
                ? Value(arith::ExtFOp::create(b, type, value))

@@ -46,16 +46,21 @@ static bool isReadByNorm(OpOperand &use) {
          use.getOperandNumber() != 0;
 }
 
+/// Whether rows of the value are picked: by an embedding, or by indices that the importer knew and
+/// made a gather or a slice of.
 static bool isLookedUp(OpOperand &use) {
-  auto embedding = dyn_cast<EmbeddingOp>(use.getOwner());
-  return embedding && embedding.getTable() == use.get();
+  if (auto embedding = dyn_cast<EmbeddingOp>(use.getOwner()))
+    return embedding.getTable() == use.get();
+  auto gather = dyn_cast<GatherOp>(use.getOwner());
+  return gather && gather.getSource() == use.get();
 }
 
 /// What owns a parameter says whether it is a norm's; where that is unknown, what reads it does.
 static ParameterKind classify(VariableOp variable, func::FuncOp step) {
   StringRef owner = variable.getModuleClass().value_or("");
   owner = owner.drop_front(owner.rfind('.') + 1);
-  bool isNorm = owner.contains("Norm"), isEmbedding = false;
+  // Of a table that is read as a whole, as positions are, only its owner says what it is.
+  bool isNorm = owner.contains("Norm"), isEmbedding = owner.contains("Embedding");
   for (auto read : step.getOps<ReadOp>()) {
     if (read.getVariable() != variable.getSymName())
       continue;

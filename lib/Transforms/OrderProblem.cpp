@@ -368,6 +368,8 @@ void OrderProblem::apply(ArrayRef<int32_t> order) {
             : nullptr;
     if (maker)
       op->moveAfter(maker);
+    else if (isa<GradientOp>(op)) // an input
+      op->moveBefore(&block.front());
     else if (op != terminator)
       op->moveBefore(terminator);
     rewire(op, llvm::to_vector(op->getOperands()));

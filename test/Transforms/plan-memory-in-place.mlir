@@ -146,7 +146,7 @@ func.func @scatter_onto_itself(%x: tensor<64x64xf32>, %i: tensor<1x1xi64>) -> te
 
 // Nor is a scan written over what it reads, even of one element: its loop is not an element's.
 
-// CHECK: memopt.planned = #memopt.planned<arena_bytes = [68, 0, 0]
+// CHECK: memopt.planned = #memopt.planned<arena_bytes = [12, 0, 0]
 // CHECK-LABEL: @scan_of_one
 func.func @scan_of_one(%x: tensor<1xf32>) -> tensor<1xf32> {
   %0 = memopt.kernel (%in = %x : tensor<1xf32>) -> tensor<1xf32> {

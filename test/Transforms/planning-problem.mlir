@@ -7,8 +7,8 @@
 // The problem that a pass solves can be written to a file, and memopt-plan solves it alone: two branches with 4096
 // bytes each, of which the order keeps both alive or only one. Op 0 makes the input, the last one takes both results.
 
-// CHECK: "ops":[{"bytes":64,"cost":0,"inputs":[],"pinned":true},
-// CHECK-SAME: {"bytes":4096,"cost":{{[0-9]+}},"inputs":[0],"after":[0]},
+// CHECK: "ops":[{"bytes":{"bytes":64,"alignment":64},"cost":0,"inputs":[],"pinned":true},
+// CHECK-SAME: {"bytes":{"bytes":4096,"alignment":64},"cost":{{[0-9]+}},"inputs":[0],"after":[0]},
 // ORDER: peak 4224 bytes
 // PLAN: peak 4224 bytes (100.00% of the given order's)
 // ABSENT: error: cannot write the planning problem: {{.*}}order.json: No such file or directory

@@ -110,7 +110,7 @@ static void printHelp() {
       << "usage: memopt-compile MODEL.pt2 | GRAPH.mlir [options]\n\n"
          "Compiles a training step into a program whose memory is an arena of known size.\n\n";
   for (const OptionRow &row : getOptions()) {
-    std::string left = (row.name.size() == 1 ? "-" : "--") + row.name.str();
+    std::string left = (row.name == "o" ? "-" : "--") + row.name.str();
     if (row.needsValue())
       left += "=" + row.metavariable.str();
     else if (row.takesValue())
