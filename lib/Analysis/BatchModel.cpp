@@ -97,6 +97,9 @@ LogicalResult BatchInference::run(ArrayRef<std::pair<Value, int64_t>> seeds) {
 //===----------------------------------------------------------------------===//
 
 LogicalResult BatchInference::spread(Operation *op) {
+  // The gradient of a batch of one sample may have the shape of one for each sample.
+  if (model.size == 1 && (isa<GradientOp>(op) || getPhase(op) == Phase::Optimizer))
+    return success();
   if (isReshape(op))
     return spreadReshape(op);
   if (auto iteration = dyn_cast<IterationOpInterface>(op))

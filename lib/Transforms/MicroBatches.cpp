@@ -126,10 +126,10 @@ LogicalResult MicroBatches::checkEscape(Value value, Operation *user) const {
   Operation *op = value.getDefiningOp();
   StringRef path = getModulePath(op->getLoc());
   std::string where = path.empty() ? "" : " in module '" + path.str() + "'";
-  if (batch.getReach(value) == Reach::Sample)
+  bool isGradient = isa<GradientOp>(user) || getPhase(user) == Phase::Optimizer;
+  if (batch.getReach(value) == Reach::Sample && !(batch.getBatchSize() == 1 && isGradient))
     return op->emitError() << "a value for each sample" << where
                            << " leaves the step, which is cut into micro-batches: return sums";
-  bool isGradient = isa<GradientOp>(user) || getPhase(user) == Phase::Optimizer;
   if (statistics.contains(value) && !isGradient)
     return op->emitError() << "the loss depends on statistics of a whole batch" << where
                            << ", which has no equal in micro-batches";

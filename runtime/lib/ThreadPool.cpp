@@ -135,6 +135,8 @@ StatusOr<std::unique_ptr<ThreadPool>> ThreadPool::create(int threads, int team,
       pool->workers.emplace_back([pool = pool.get(), self, onStart] {
         if (onStart)
           onStart();
+        pool->ready.fetch_add(1);
+        wakeSleepers(pool->ready, 1);
         pool->work(self);
       });
   } catch (const std::system_error &error) {
@@ -143,6 +145,9 @@ StatusOr<std::unique_ptr<ThreadPool>> ThreadPool::create(int threads, int team,
                             std::to_string(team) + " threads (" + error.what() +
                             "); raise the limit (ulimit -u, or that of a control group)");
   }
+  // What threads do at their start, such as taking memory, is done before any step.
+  for (uint32_t ready; (ready = pool->ready.load()) < pool->workers.size();)
+    sleepWhile(pool->ready, ready);
   return pool;
 }
 

@@ -34,15 +34,15 @@ def write(path, tensors):
     path.write_bytes(struct.pack("<Q", len(text)) + text + body)
 
 
-def rebatch(data, rows, dim=0):
+def rebatch(data, rows):
     """The same samples, in their order, in batches of another size."""
     names = {name.split(".", 1)[1] for name in data}
     steps = len(data) // len(names)
     result = {}
     for name in names:
-        column = np.concatenate([data[f"step{i}.{name}"] for i in range(steps)], dim)
-        for i in range(column.shape[dim] // rows):
-            result[f"step{i}.{name}"] = column.take(range(i * rows, (i + 1) * rows), dim)
+        column = np.concatenate([data[f"step{i}.{name}"] for i in range(steps)])
+        for i in range(len(column) // rows):
+            result[f"step{i}.{name}"] = column[i * rows:(i + 1) * rows]
     return result
 
 
@@ -59,13 +59,13 @@ def train(model, data, options, folder):
     return np.array(report["losses"]), tensors
 
 
-def compare(model, data, whole, rows, ways, dim=0, steps=3):
+def compare(model, data, whole, rows, ways, steps=3):
     """`ways`: options and the rows of their batches."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        losses, tensors = train(model, rebatch(data, rows, dim), [*whole, f"--steps={steps}"], folder)
+        losses, tensors = train(model, rebatch(data, rows), [*whole, f"--steps={steps}"], folder)
         for options, size in ways:
-            found, others = train(model, rebatch(data, size, dim), [*options, f"--steps={steps}"], folder)
+            found, others = train(model, rebatch(data, size), [*options, f"--steps={steps}"], folder)
             np.testing.assert_allclose(found, losses, rtol=2e-5, err_msg=str(options))
             assert others.keys() == tensors.keys(), options
             for key, value in tensors.items():
@@ -85,10 +85,10 @@ compare(mlp / "model.pt2", read(mlp / "inputs.safetensors"), ["--batch=64"], 64,
 gpt2 = inputs / "gpt2"
 compare(gpt2 / "model.pt2", read(gpt2 / "inputs.safetensors"), [], 4,
         [(["--micro-batches=2"], 4), (["--batch=1", "--accumulative-counts=4"], 1)], steps=2)
-rows = np.random.default_rng(0).standard_normal((3, 48, 6)).astype(np.float32)
-data = {f"step{i}.x": rows[:, 8 * i:8 * i + 8] for i in range(6)}
+rows = np.random.default_rng(0).standard_normal((48, 3, 6)).astype(np.float32)
+data = {f"step{i}.x": rows[8 * i:8 * i + 8] for i in range(6)}
 graph = inputs / "dropout.mlir"
-alone = compare(graph, data, [], 8, [(["--micro-batches=4"], 8), (["--batch=2", "--accumulative-counts=4"], 2)], dim=1)
+alone = compare(graph, data, [], 8, [(["--micro-batches=4"], 8), (["--batch=2", "--accumulative-counts=4"], 2)])
 with tempfile.TemporaryDirectory() as name:
-    other, _ = train(graph, rebatch(data, 8, 1), ["--seed=7", "--steps=3"], pathlib.Path(name))
+    other, _ = train(graph, rebatch(data, 8), ["--seed=7", "--steps=3"], pathlib.Path(name))
     assert not np.allclose(other, alone, rtol=1e-2), (other, alone)

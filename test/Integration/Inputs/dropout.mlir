@@ -1,24 +1,23 @@
-// A linear layer whose samples lie along the second dimension, with dropout: what a batch draws depends on the number
-// of each sample in it.
+// A linear layer with dropout: what a batch draws depends on the number of each sample in it.
 memopt.variable @seed : tensor<i64> role <hyperparameter>
 memopt.variable @step : tensor<i64> role <hyperparameter>
 memopt.variable @w : tensor<6x4xf32> role <parameter> {trainable, names = ["w"],
   initial = dense<[[0.5, -1.0, 0.25, 1.5], [1.0, 0.75, -0.5, 0.125], [-0.25, 0.5, 1.0, -1.5],
                    [0.875, -0.375, 0.625, 1.125], [-0.5, 1.25, -0.75, 0.5], [0.125, -0.625, 1.75, -0.875]]> : tensor<6x4xf32>}
-func.func @step_of_dropout(%x: tensor<3x8x6xf32> {memopt.name = "x", memopt.batch_dim = 1 : i64})
+func.func @train_step(%x: tensor<8x3x6xf32> {memopt.name = "x", memopt.batch_dim = 0 : i64})
     -> (tensor<f32> {memopt.name = "loss", memopt.role = "loss"}) {
   %seed = memopt.read @seed : tensor<i64>
   %step = memopt.read @step : tensor<i64>
   %w = memopt.read @w : tensor<6x4xf32>
-  %flat = tensor.collapse_shape %x [[0, 1], [2]] : tensor<3x8x6xf32> into tensor<24x6xf32>
+  %flat = tensor.collapse_shape %x [[0, 1], [2]] : tensor<8x3x6xf32> into tensor<24x6xf32>
   %y = memopt.matmul %flat, %w : (tensor<24x6xf32>, tensor<6x4xf32>) -> tensor<24x4xf32>
-  %back = tensor.expand_shape %y [[0, 1], [2]] output_shape [3, 8, 4] : tensor<24x4xf32> into tensor<3x8x4xf32>
-  %mask = memopt.dropout_mask %seed, %step {probability = 0.5 : f64, id = 0 : i64} : (tensor<i64>, tensor<i64>) -> tensor<3x8x4xi1>
-  %zero = arith.constant dense<0.0> : tensor<3x8x4xf32>
-  %kept = arith.select %mask, %back, %zero : tensor<3x8x4xi1>, tensor<3x8x4xf32>
-  %squares = arith.mulf %kept, %kept : tensor<3x8x4xf32>
-  %total = memopt.reduce %squares {dimensions = array<i64: 0, 1, 2>, kind = #memopt.reduce<add>} : (tensor<3x8x4xf32>) -> tensor<f32>
-  %count = memopt.count %squares {dimensions = array<i64: 0, 1, 2>} : (tensor<3x8x4xf32>) -> tensor<f32>
+  %back = tensor.expand_shape %y [[0, 1], [2]] output_shape [8, 3, 4] : tensor<24x4xf32> into tensor<8x3x4xf32>
+  %mask = memopt.dropout_mask %seed, %step {probability = 0.5 : f64, id = 0 : i64} : (tensor<i64>, tensor<i64>) -> tensor<8x3x4xi1>
+  %zero = arith.constant dense<0.0> : tensor<8x3x4xf32>
+  %kept = arith.select %mask, %back, %zero : tensor<8x3x4xi1>, tensor<8x3x4xf32>
+  %squares = arith.mulf %kept, %kept : tensor<8x3x4xf32>
+  %total = memopt.reduce %squares {dimensions = array<i64: 0, 1, 2>, kind = #memopt.reduce<add>} : (tensor<8x3x4xf32>) -> tensor<f32>
+  %count = memopt.count %squares {dimensions = array<i64: 0, 1, 2>} : (tensor<8x3x4xf32>) -> tensor<f32>
   %loss = arith.divf %total, %count : tensor<f32>
   return %loss : tensor<f32>
 }
