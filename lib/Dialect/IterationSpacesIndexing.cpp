@@ -93,8 +93,8 @@ static IterationSpace getScanSpace(Operation *op, int64_t axis) {
   IterationBuilder b(op);
   Exprs loops;
   for (auto [dim, size] : llvm::enumerate(shapeOf(op->getResult(0))))
-    loops.push_back(b.addLoop(size, static_cast<int64_t>(dim) == axis ? LoopKind::Mix
-                                                                      : LoopKind::Parallel));
+    loops.push_back(
+        b.addLoop(size, static_cast<int64_t>(dim) == axis ? LoopKind::Mix : LoopKind::Parallel));
   for (OpOperand &operand : op->getOpOperands())
     b.setOperand(operand.getOperandNumber(), loops);
   b.setResult(0, loops);

@@ -409,7 +409,8 @@ static Expected<Node> parseNode(const JsonCursor &json) {
       ASSIGN_OR_RETURN(std::string text, stack->string());
       std::tie(node.modulePath, node.moduleClass) = parseModule(text);
     }
-    if (auto function = metadata->optionalField("torch_fn")) { // "detach_1;method_descriptor.detach"
+    if (auto function =
+            metadata->optionalField("torch_fn")) { // "detach_1;method_descriptor.detach"
       ASSIGN_OR_RETURN(std::string text, function->string());
       node.caller = StringRef(text).rsplit(';').second.str();
     }

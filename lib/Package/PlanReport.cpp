@@ -136,21 +136,20 @@ json::Object mlir::memopt::describePlan(ModuleOp planned) {
   json::Array largest;
   for (auto &[bytes, text] : facts.largest)
     largest.push_back(json::Object{{"bytes", bytes}, {"what", text}});
-  json::Object report{
-      {"format", "memopt-plan-report"},
-      {"version", 1},
-      {"predicted_peak_bytes", bySpace(facts.planned.getArenaBytes())},
-      {"lower_bound_bytes", bySpace(facts.planned.getLowerBoundBytes())},
-      {"predicted_seconds", facts.seconds},
-      {"machine", facts.machine},
-      {"kernels", facts.kernels},
-      {"library_calls", facts.libraryCalls},
-      {"recomputed_instructions", facts.clones},
-      {"flops", facts.flops},
-      {"recomputed_flops", facts.cloneFlops},
-      {"peak_at", facts.at},
-      {"peak_bytes_by_kind", std::move(kinds)},
-      {"largest_at_peak", std::move(largest)}};
+  json::Object report{{"format", "memopt-plan-report"},
+                      {"version", 1},
+                      {"predicted_peak_bytes", bySpace(facts.planned.getArenaBytes())},
+                      {"lower_bound_bytes", bySpace(facts.planned.getLowerBoundBytes())},
+                      {"predicted_seconds", facts.seconds},
+                      {"machine", facts.machine},
+                      {"kernels", facts.kernels},
+                      {"library_calls", facts.libraryCalls},
+                      {"recomputed_instructions", facts.clones},
+                      {"flops", facts.flops},
+                      {"recomputed_flops", facts.cloneFlops},
+                      {"peak_at", facts.at},
+                      {"peak_bytes_by_kind", std::move(kinds)},
+                      {"largest_at_peak", std::move(largest)}};
   if (std::optional<json::Value> fusion = describeConvBnEval(planned))
     report["efficient_conv_bn_eval"] = std::move(*fusion);
   return report;

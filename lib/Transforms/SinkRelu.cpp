@@ -11,7 +11,8 @@
 //   max_pool(relu(x))  ->  relu(max_pool(x))
 //
 // In the first form the backward pass keeps relu(x) to know where x was positive; in the second it
-// keeps the pool's result, which the next layer keeps anyway and which is a quarter as large or less.
+// keeps the pool's result, which the next layer keeps anyway and which is a quarter as large or
+// less.
 //
 // Bits stay. A positive winner is the same element in both forms, for relu changes neither it nor
 // what is equal to it; gradients reach it unchanged. Where a window has no positive element the

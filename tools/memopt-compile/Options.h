@@ -30,8 +30,8 @@ struct CompileOptions {
   std::string reportPath, loss, targetFeatures;
   bool dropout = true;
   bool isBatchSearched = false; ///< for the largest batch that fits
-  bool reference = false; ///< plain loops instead of libraries
-  int runThreads = 1;     ///< that library calls are planned for
+  bool reference = false;       ///< plain loops instead of libraries
+  int runThreads = 1;           ///< that library calls are planned for
   bool isInstrumented = true;
   int compilerThreads = 0; ///< 0: as many as the machine has
   int64_t deviceBudget = -1;

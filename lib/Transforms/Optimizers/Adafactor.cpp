@@ -18,7 +18,8 @@ using namespace mlir::memopt;
 
 static Quantity estimateVariance(Update &u, Quantity gradient, double eps) {
   int64_t rank = u.getShape().size();
-  Quantity squares = gradient * gradient, weight = pow(u.step(), u.settings.getNumber("beta2-decay"));
+  Quantity squares = gradient * gradient,
+           weight = pow(u.step(), u.settings.getNumber("beta2-decay"));
   if (rank < 2) {
     Quantity variance = lerp(u.state("variance"), squares, weight);
     u.setState("variance", variance);
@@ -31,7 +32,8 @@ static Quantity estimateVariance(Update &u, Quantity gradient, double eps) {
     if (dim != rank - 2)
       columnDims.push_back(dim);
   }
-  Quantity rows = u.materialize(lerp(u.state("row_var", rowDims), u.mean(squares, {rank - 1}), weight));
+  Quantity rows =
+      u.materialize(lerp(u.state("row_var", rowDims), u.mean(squares, {rank - 1}), weight));
   Quantity columns =
       u.materialize(lerp(u.state("col_var", columnDims), u.mean(squares, {rank - 2}), weight));
   u.setState("row_var", rows);
@@ -88,7 +90,9 @@ public:
   void build(Update &u) const override {
     Quantity parameter = u.parameter(), gradient = u.gradient(), rate = u.rate();
     ArrayRef<double> eps = u.settings.getNumbers("eps");
-    auto rms = [&](Quantity x) { return sqrt(u.sum(x * x)) / std::sqrt(double(u.getNumElements())); };
+    auto rms = [&](Quantity x) {
+      return sqrt(u.sum(x * x)) / std::sqrt(double(u.getNumElements()));
+    };
     Quantity relative = min(rate, 1.0 / sqrt(u.step())) * max(eps[1], rms(parameter));
     if (double decay = u.settings.getNumber("weight-decay"))
       parameter = parameter - rate * decay * parameter;

@@ -60,7 +60,8 @@ public:
       spread = max(u.state("max_exp_avg_sq"), second);
       u.setState("max_exp_avg_sq", spread);
     }
-    Quantity denominator = sqrt(spread) / sqrt(1.0 - pow(beta2, step)) + u.settings.getNumber("eps");
+    Quantity denominator =
+        sqrt(spread) / sqrt(1.0 - pow(beta2, step)) + u.settings.getNumber("eps");
     u.setParameter(parameter - rate / (1.0 - pow(beta1, step)) * (first / denominator));
     u.setState("exp_avg", first);
     u.setState("exp_avg_sq", second);

@@ -100,8 +100,9 @@ public:
       parameter = parameter - rate * decay * parameter;
     Quantity first = beta1 * u.state("exp_avg") + (1.0 - beta1) * gradient;
     Quantity second = u.materialize(beta2 * u.state("vmean", {0}) +
-                                (1.0 - beta2) * u.mean(gradient * gradient, {1}));
-    Quantity denominator = sqrt(second) / sqrt(1.0 - pow(beta2, step)) + u.settings.getNumber("eps");
+                                    (1.0 - beta2) * u.mean(gradient * gradient, {1}));
+    Quantity denominator =
+        sqrt(second) / sqrt(1.0 - pow(beta2, step)) + u.settings.getNumber("eps");
     u.setParameter(parameter - rate / (1.0 - pow(beta1, step)) * (first / denominator));
     u.setState("exp_avg", first);
     u.setState("vmean", second);

@@ -46,7 +46,9 @@ public:
       else
         gradient = gradient + decay * parameter;
     }
-    auto momentumAt = [&](Quantity t) { return beta1 * (1.0 - 0.5 * pow(0.96, t * momentumDecay)); };
+    auto momentumAt = [&](Quantity t) {
+      return beta1 * (1.0 - 0.5 * pow(0.96, t * momentumDecay));
+    };
     Quantity momentum = momentumAt(step), next = momentumAt(step + 1.0);
     Quantity product = u.state("mu_product", {}) * momentum;
     Quantity first = beta1 * u.state("exp_avg") + (1.0 - beta1) * gradient;

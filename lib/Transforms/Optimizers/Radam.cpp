@@ -44,8 +44,9 @@ public:
     Quantity correction = 1.0 - pow(beta2, step);
     Quantity length = longest - 2.0 * step * pow(beta2, step) / correction;
     Quantity rectification = sqrt((length - 4.0) * (length - 2.0) * longest /
-                              ((longest - 4.0) * (longest - 2.0) * length));
-    Quantity adaptive = rectification * sqrt(correction) / (sqrt(second) + u.settings.getNumber("eps"));
+                                  ((longest - 4.0) * (longest - 2.0) * length));
+    Quantity adaptive =
+        rectification * sqrt(correction) / (sqrt(second) + u.settings.getNumber("eps"));
     Quantity scaled = rate / (1.0 - pow(beta1, step)) * first;
     u.setParameter(parameter - scaled * selectLess(5.0, length, adaptive, 1.0));
     u.setState("exp_avg", first);

@@ -73,7 +73,9 @@ Quantity memopt::min(Quantity a, Quantity b) { return Quantity::make(TermKind::M
 Quantity memopt::selectLess(Quantity x, Quantity y, Quantity a, Quantity b) {
   return Quantity::make(TermKind::SelectLess, {x, y, a, b});
 }
-Quantity memopt::lerp(Quantity a, Quantity b, Quantity weight) { return (1.0 - weight) * a + weight * b; }
+Quantity memopt::lerp(Quantity a, Quantity b, Quantity weight) {
+  return (1.0 - weight) * a + weight * b;
+}
 
 //===----------------------------------------------------------------------===//
 // Tensors

@@ -156,7 +156,8 @@ private:
   Value findState(StringRef name);
 
   void collect(Quantity x, bool isScalar, Inputs &inputs) const;
-  Value emit(Quantity x, Type compute, llvm::DenseMap<unsigned, Value> &known, ImplicitLocOpBuilder &b);
+  Value emit(Quantity x, Type compute, llvm::DenseMap<unsigned, Value> &known,
+             ImplicitLocOpBuilder &b);
   Value codeTable(bool isSigned);
   Value computeScalar(unsigned id);
   Read readAt(unsigned leaf, ArrayRef<int64_t> dims, bool isFlat);

@@ -115,7 +115,7 @@ private:
   std::atomic<bool> isCallerAsleep{false};
   Signal loopSignal, teamSignal;
   std::atomic<bool> isEnding{false};
-  std::atomic<uint32_t> ready{0}; ///< threads that have begun
+  std::atomic<uint32_t> ready{0};   ///< threads that have begun
   std::vector<std::thread> workers; ///< numbers 1 and up
 };
 

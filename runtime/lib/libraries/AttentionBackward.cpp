@@ -103,10 +103,11 @@ private:
                runKeys(buffers, scratch, task % kvHeads, task / kvHeads, /*withQueries=*/false);
              });
     int64_t heads = d.batch * d.heads;
-    runTasks(pool, heads * queryTiles, slots, slotBytes, workspace, [&](int64_t task, char *memory) {
-      Scratch scratch(tiles, memory);
-      runQueries(buffers, scratch, task % heads, queryTiles - 1 - task / heads);
-    });
+    runTasks(pool, heads * queryTiles, slots, slotBytes, workspace,
+             [&](int64_t task, char *memory) {
+               Scratch scratch(tiles, memory);
+               runQueries(buffers, scratch, task % heads, queryTiles - 1 - task / heads);
+             });
   }
 
   /// Tiles of queries of the mask, for each of its batches and heads.

@@ -6,13 +6,11 @@
  *
  *===----------------------------------------------------------------------===
  *
- * What a compiled program with gradient accumulation and offloaded state looks like to the runtime. Macros make
- * programs that misbehave:
- *   LOOP_WAITS_FIRST      waits for a transfer that it did not start
- *   LOOP_STARTS_TWICE     starts a transfer that is in flight
- *   LOOP_RUNS_ON          runs its repeat once more than its manifest says
- *   LOOP_LEAVES           leaves its step with a transfer in flight
- *   LOOP_FAULTS_LATE      meets an index out of range after its commit
+ * What a compiled program with gradient accumulation and offloaded state looks like to the runtime.
+ * Macros make programs that misbehave: LOOP_WAITS_FIRST      waits for a transfer that it did not
+ * start LOOP_STARTS_TWICE     starts a transfer that is in flight LOOP_RUNS_ON          runs its
+ * repeat once more than its manifest says LOOP_LEAVES           leaves its step with a transfer in
+ * flight LOOP_FAULTS_LATE      meets an index out of range after its commit
  *
  *===----------------------------------------------------------------------===*/
 
