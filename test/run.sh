@@ -45,7 +45,7 @@ total() {
 lit_tests() {
   local build=$1 output status good bad
   shift
-  output=$(build/venv/bin/lit "$build/test" -j2 -v --show-unsupported --no-progress-bar "$@" 2>&1 | tee /dev/stderr); status=$?
+  output=$(build/venv/bin/lit "$build/test" -j2 -v --show-unsupported --no-progress-bar "$@" 2>&1 | tee >(cat >&2)); status=$?
   good=$(total "$output" Passed 'Passed With Retry' 'Expectedly Failed')
   bad=$(total "$output" Failed 'Timed Out' Unresolved 'Unexpectedly Passed')
   # Whatever else stops lit is a failure too, above all when it runs no test.
@@ -67,7 +67,7 @@ release() {
 fuzz() {
   local good bad last
   ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0 unit_tests build/fuzz
-  last=$(test/Fuzz/fuzz.sh --jobs=2 | tee /dev/stderr | tail -n 1)
+  last=$(test/Fuzz/fuzz.sh --jobs=2 | tee >(cat >&2) | tail -n 1)
   read -r good bad < <(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' <<<"$last")
   count "fuzzers" "${good:-0}" "${bad:-1}"
 }
