@@ -250,6 +250,12 @@ Value memopt::pt2::reduceValue(mlir::ImplicitLocOpBuilder &b, Value value,
   return keep ? reshapeValue(b, value, kept) : value;
 }
 
+Value memopt::pt2::countAlong(mlir::ImplicitLocOpBuilder &b, Value value,
+                              ArrayRef<int64_t> dimensions) {
+  mlir::Type element = cast<RankedTensorType>(value.getType()).getElementType();
+  return mlir::memopt::CountOp::create(b, RankedTensorType::get({}, element), value, dimensions);
+}
+
 Expected<Value> memopt::pt2::applyReduction(OpContext &op, Value losses, int64_t reduction) {
   auto type = cast<RankedTensorType>(losses.getType());
   if (reduction == 0)
@@ -260,8 +266,7 @@ Expected<Value> memopt::pt2::applyReduction(OpContext &op, Value losses, int64_t
   Value total = reduceValue(op.b, losses, mlir::memopt::ReduceKind::Add, all);
   if (reduction == 2)
     return total;
-  Value count = mlir::memopt::CountOp::create(op.b, total.getType(), losses, all);
-  return arith::DivFOp::create(op.b, total, count).getResult();
+  return arith::DivFOp::create(op.b, total, countAlong(op.b, losses, all)).getResult();
 }
 
 bool memopt::pt2::dropoutIsOn(OpContext &op) {

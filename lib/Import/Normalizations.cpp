@@ -93,9 +93,8 @@ static Value getUnbiased(OpContext &op, Value input, Value variance) {
       to_vector(seq<int64_t>(0, cast<RankedTensorType>(input.getType()).getRank()));
   summed.erase(summed.begin() + 1);
   auto type = cast<RankedTensorType>(variance.getType());
-  auto scalar = RankedTensorType::get({}, type.getElementType());
-  Value count = mlir::memopt::CountOp::create(op.b, scalar, input, summed);
-  Value one = splat(op.b, scalar, 1.0);
+  Value count = countAlong(op.b, input, summed);
+  Value one = splat(op.b, count.getType(), 1.0);
   Value others = arith::MaximumFOp::create(op.b, arith::SubFOp::create(op.b, count, one), one);
   Value factor = arith::DivFOp::create(op.b, count, others);
   return arith::MulFOp::create(op.b, variance, broadcastValue(op.b, factor, type.getShape()));

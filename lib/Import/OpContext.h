@@ -214,6 +214,10 @@ llvm::Error setResult(OpContext &op, llvm::Expected<Tensor> result);
 mlir::Value reduceValue(mlir::ImplicitLocOpBuilder &b, mlir::Value value,
                         mlir::memopt::ReduceKind kind, llvm::ArrayRef<int64_t> dimensions,
                         bool keep = false);
+/// The number of elements along dimensions, as a scalar of the value's type: what a mean divides
+/// by. It follows the batch where a constant would not.
+mlir::Value countAlong(mlir::ImplicitLocOpBuilder &b, mlir::Value value,
+                       llvm::ArrayRef<int64_t> dimensions);
 /// What losses do with per-element losses: 0 nothing, 1 mean, 2 sum.
 llvm::Expected<mlir::Value> applyReduction(OpContext &op, mlir::Value losses, int64_t reduction);
 /// input times random zeros and 1 / (1 - p).

@@ -30,7 +30,6 @@ struct Reduction {
   Value value;
   Shape dimensions;
   bool keep = false;
-  double count = 1;
 };
 } // namespace
 
@@ -45,8 +44,6 @@ static Expected<Reduction> getReduction(OpContext &op, StringRef dimensions, DTy
     ASSIGN_OR_RETURN(result.dimensions, op.dimensions(dimensions, self.rank()));
     result.keep = op.flag("keepdim");
   }
-  for (int64_t dim : result.dimensions)
-    result.count *= double(self.sizes[dim]);
   result.value = op.get(castTo(op, self, type));
   return result;
 }
@@ -55,8 +52,16 @@ static Value reduce(OpContext &op, const Reduction &reduction, Value value, Redu
   return reduceValue(op.b, value, kind, reduction.dimensions, reduction.keep);
 }
 
-static Value divide(OpContext &op, Value value, double by) {
-  return arith::DivFOp::create(op.b, value, splat(op.b, value.getType(), by));
+/// By the number of elements that were reduced, less `correction` but not less than 0.
+static Value divideByCount(OpContext &op, const Reduction &reduction, Value sum,
+                           double correction = 0) {
+  Value count = countAlong(op.b, reduction.value, reduction.dimensions);
+  if (correction != 0) {
+    Value less = arith::SubFOp::create(op.b, count, splat(op.b, count.getType(), correction));
+    count = arith::MaximumFOp::create(op.b, less, splat(op.b, count.getType(), 0.0));
+  }
+  ArrayRef<int64_t> sizes = cast<RankedTensorType>(sum.getType()).getShape();
+  return arith::DivFOp::create(op.b, sum, broadcastValue(op.b, count, sizes));
 }
 
 //===----------------------------------------------------------------------===//
@@ -69,22 +74,13 @@ static Error lowerSum(OpContext &op, StringRef dimensions) {
   return setResult(op, op.wrap(type, reduce(op, reduction, reduction.value, ReduceKind::Add)));
 }
 
-static Value countOf(OpContext &op, const Reduction &reduction, Value like) {
-  auto type = cast<RankedTensorType>(like.getType());
-  Value count =
-      mlir::memopt::CountOp::create(op.b, RankedTensorType::get({}, type.getElementType()),
-                                    reduction.value, reduction.dimensions);
-  return broadcastValue(op.b, count, type.getShape());
-}
-
 static Error lowerMean(OpContext &op, StringRef dimensions) {
   DType type = op.resultMeta(0).dtype;
   if (!isFloat(type))
     return op.error("expected a floating-point result, found " + getName(type));
   ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, dimensions, type));
   Value sum = reduce(op, reduction, reduction.value, ReduceKind::Add);
-  Value mean = arith::DivFOp::create(op.b, sum, countOf(op, reduction, sum));
-  return setResult(op, op.wrap(type, mean));
+  return setResult(op, op.wrap(type, divideByCount(op, reduction, sum)));
 }
 
 static Error lowerSumAll(OpContext &op) { return lowerSum(op, ""); }
@@ -116,11 +112,11 @@ static Expected<Moments> getMoments(OpContext &op, StringRef dimensions, double 
   ArrayRef<int64_t> sizes = cast<RankedTensorType>(reduction.value.getType()).getShape();
   Value sum =
       reduceValue(op.b, reduction.value, ReduceKind::Add, reduction.dimensions, /*keep=*/true);
-  Value mean = divide(op, sum, reduction.count);
+  Value mean = divideByCount(op, reduction, sum);
   Value distance = arith::SubFOp::create(op.b, reduction.value, broadcastValue(op.b, mean, sizes));
   Value squares = arith::MulFOp::create(op.b, distance, distance);
-  Value variance = divide(op, reduce(op, reduction, squares, ReduceKind::Add),
-                          std::max(reduction.count - correction, 0.0));
+  Value variance =
+      divideByCount(op, reduction, reduce(op, reduction, squares, ReduceKind::Add), correction);
   auto shape = cast<RankedTensorType>(variance.getType()).getShape();
   return Moments{reshapeValue(op.b, mean, shape), variance};
 }

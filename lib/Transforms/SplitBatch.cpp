@@ -32,6 +32,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
 
 namespace mlir::memopt {
 #define GEN_PASS_DEF_SPLITBATCHPASS
@@ -118,6 +119,7 @@ private:
   template <typename OpType> void placeDraw(OpType draw, Value original);
   Value readFirstSample(Location location, Phase phase);
   void provide(Value value, Operation *user);
+  Value createCounted(Value value, int64_t batches);
   void redirect(Operation *copy);
 
   const MicroBatches &plan;
@@ -140,9 +142,28 @@ static Value createSplat(OpBuilder &builder, Location location, RankedTensorType
                                    DenseElementsAttr::get(type, Attribute(value)));
 }
 
-static Value createCount(OpBuilder &builder, CountOp op, int64_t batches) {
+/// What counts no samples is the same number for any of them.
+static Value createCount(OpBuilder &builder, const BatchModel &batch, CountOp op, int64_t batches) {
   auto type = cast<RankedTensorType>(op.getType());
-  return createSplat(builder, op.getLoc(), type, static_cast<double>(op.getCount() * batches));
+  bool countsSamples = batch.getReach(op.getResult()) != Reach::Shared;
+  return createSplat(builder, op.getLoc(), type,
+                     static_cast<double>(op.getCount() * (countsSamples ? batches : 1)));
+}
+
+/// Whether a value follows from counts and constants alone.
+static bool isCounted(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op || isa<CountOp>(op))
+    return op;
+  bool counts = false;
+  for (Value operand : op->getOperands()) {
+    if (matchPattern(operand, m_Constant()))
+      continue;
+    if (!isCounted(operand))
+      return false;
+    counts = true;
+  }
+  return counts && isPure(op);
 }
 
 /// The number of the first sample of an iteration among all samples of the step, which the runtime
@@ -185,10 +206,9 @@ template <typename OpType> void BodyBuilder::placeDraw(OpType draw, Value origin
 /// what follows from totals comes from outside.
 void BodyBuilder::provide(Value value, Operation *user) {
   Operation *op = value.getDefiningOp();
-  if (auto counted = dyn_cast_or_null<CountOp>(op)) {
-    // Ops of one kind each ask once; constants fold into one.
-    int64_t batches = plan.isLocal(user) ? 1 : count;
-    mapping.map(value, createCount(builder, counted, batches));
+  if (!plan.isRepeated(op) && isCounted(value)) {
+    // For each user anew, for another may count otherwise; what is alike folds into one.
+    mapping.map(value, createCounted(value, plan.isLocal(user) ? 1 : count));
     return;
   }
   if (mapping.contains(value))
@@ -201,6 +221,19 @@ void BodyBuilder::provide(Value value, Operation *user) {
   }
   repeat.getInputsMutable().append(value);
   mapping.map(value, repeat.getBody().addArgument(value.getType(), value.getLoc()));
+}
+
+/// A value that isCounted, for the samples of so many batches.
+Value BodyBuilder::createCounted(Value value, int64_t batches) {
+  Operation *op = value.getDefiningOp();
+  if (auto counted = dyn_cast<CountOp>(op))
+    return createCount(builder, batch, counted, batches);
+  IRMapping operands;
+  for (Value operand : op->getOperands())
+    operands.map(operand, isCounted(operand)
+                              ? createCounted(operand, batches)
+                              : builder.clone(*operand.getDefiningOp())->getResult(0));
+  return builder.clone(*op, operands)->getResult(cast<OpResult>(value).getResultNumber());
 }
 
 /// State that the body changes is a variable of the loop there.
@@ -389,7 +422,7 @@ void BatchSplitter::commitShadows() {
 void BatchSplitter::resolveCounts() {
   for (CountOp op : llvm::make_early_inc_range(step.getBody().getOps<CountOp>())) {
     builder.setInsertionPoint(op);
-    op.replaceAllUsesWith(createCount(builder, op, count));
+    op.replaceAllUsesWith(createCount(builder, batch, op, count));
     op.erase();
   }
 }

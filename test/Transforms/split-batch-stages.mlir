@@ -87,3 +87,39 @@ func.func @draw(%x: tensor<3x4x8xf32> {memopt.batch_dim = 1 : i64}) -> tensor<f3
   memopt.commit %loss : tensor<f32>
   return %loss : tensor<f32>
 }
+
+// -----
+
+// What counts features is the same number for any batch. A mean over the samples that goes back into them is that of the
+// micro-batch, and so is what it divides by, however it was written.
+
+memopt.variable @w : tensor<8xf32> role <parameter>
+// CHECK-LABEL: func.func @means
+func.func @means(%x: tensor<4x8xf32> {memopt.batch_dim = 0 : i64}) -> tensor<f32> {
+  // CHECK: memopt.repeat count(2)
+  %w = memopt.read @w : tensor<8xf32>
+  %rows = memopt.broadcast %w {dimensions = array<i64: 1>} : (tensor<8xf32>) -> tensor<4x8xf32>
+  %y = arith.mulf %x, %rows : tensor<4x8xf32>
+  %rowSums = memopt.reduce %y {dimensions = array<i64: 1>, kind = #memopt.reduce<add>} : (tensor<4x8xf32>) -> tensor<4xf32>
+  // CHECK: %[[FEATURES:.*]] = arith.constant dense<8.000000e+00> : tensor<f32>
+  // CHECK: memopt.broadcast %[[FEATURES]] {{.*}} -> tensor<4xf32>
+  %features = memopt.count %y {dimensions = array<i64: 1>} : (tensor<4x8xf32>) -> tensor<f32>
+  %eachRow = memopt.broadcast %features {dimensions = array<i64>} : (tensor<f32>) -> tensor<4xf32>
+  %rowMeans = arith.divf %rowSums, %eachRow : tensor<4xf32>
+  %back = memopt.broadcast %rowMeans {dimensions = array<i64: 0>} : (tensor<4xf32>) -> tensor<4x8xf32>
+  %centered = arith.subf %y, %back : tensor<4x8xf32>
+  // expected-remark @+1 {{takes statistics of each of 2 micro-batches}}
+  %sums = memopt.reduce %centered {dimensions = array<i64: 0>, kind = #memopt.reduce<add>} : (tensor<4x8xf32>) -> tensor<8xf32>
+  // CHECK: %[[SAMPLES:.*]] = arith.constant dense<4.000000e+00> : tensor<f32>
+  // CHECK: %[[EACH:.*]] = memopt.broadcast %[[SAMPLES]] {{.*}} -> tensor<8xf32>
+  // CHECK: arith.divf %{{.*}}, %[[EACH]] : tensor<8xf32>
+  %samples = memopt.count %centered {dimensions = array<i64: 0>} : (tensor<4x8xf32>) -> tensor<f32>
+  %each = memopt.broadcast %samples {dimensions = array<i64>} : (tensor<f32>) -> tensor<8xf32>
+  %means = arith.divf %sums, %each : tensor<8xf32>
+  %spread = memopt.broadcast %means {dimensions = array<i64: 1>} : (tensor<8xf32>) -> tensor<4x8xf32>
+  %distance = arith.subf %centered, %spread : tensor<4x8xf32>
+  %total = memopt.reduce %distance {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<4x8xf32>) -> tensor<f32>
+  // CHECK: memopt.commit
+  memopt.commit %total : tensor<f32>
+  return %total : tensor<f32>
+}

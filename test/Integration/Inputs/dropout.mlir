@@ -1,4 +1,5 @@
-// A linear layer with dropout: what a batch draws depends on the number of each sample in it.
+// A linear layer with dropout, less its mean over features: what a batch draws depends on the number of each sample in
+// it, and what a mean over features divides by does not depend on the batch.
 memopt.variable @seed : tensor<i64> role <hyperparameter>
 memopt.variable @step : tensor<i64> role <hyperparameter>
 memopt.variable @w : tensor<6x4xf32> role <parameter> {trainable, names = ["w"],
@@ -15,7 +16,13 @@ func.func @train_step(%x: tensor<8x3x6xf32> {memopt.name = "x", memopt.batch_dim
   %mask = memopt.dropout_mask %seed, %step {probability = 0.5 : f64, id = 0 : i64} : (tensor<i64>, tensor<i64>) -> tensor<8x3x4xi1>
   %zero = arith.constant dense<0.0> : tensor<8x3x4xf32>
   %kept = arith.select %mask, %back, %zero : tensor<8x3x4xi1>, tensor<8x3x4xf32>
-  %squares = arith.mulf %kept, %kept : tensor<8x3x4xf32>
+  %rows = memopt.reduce %kept {dimensions = array<i64: 2>, kind = #memopt.reduce<add>} : (tensor<8x3x4xf32>) -> tensor<8x3xf32>
+  %features = memopt.count %kept {dimensions = array<i64: 2>} : (tensor<8x3x4xf32>) -> tensor<f32>
+  %each = memopt.broadcast %features {dimensions = array<i64>} : (tensor<f32>) -> tensor<8x3xf32>
+  %means = arith.divf %rows, %each : tensor<8x3xf32>
+  %spread = memopt.broadcast %means {dimensions = array<i64: 0, 1>} : (tensor<8x3xf32>) -> tensor<8x3x4xf32>
+  %distance = arith.subf %kept, %spread : tensor<8x3x4xf32>
+  %squares = arith.mulf %distance, %distance : tensor<8x3x4xf32>
   %total = memopt.reduce %squares {dimensions = array<i64: 0, 1, 2>, kind = #memopt.reduce<add>} : (tensor<8x3x4xf32>) -> tensor<f32>
   %count = memopt.count %squares {dimensions = array<i64: 0, 1, 2>} : (tensor<8x3x4xf32>) -> tensor<f32>
   %loss = arith.divf %total, %count : tensor<f32>
