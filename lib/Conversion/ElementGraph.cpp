@@ -12,6 +12,7 @@
 
 #include "ElementGraph.h"
 
+#include "memopt/Dialect/Memopt.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
@@ -156,6 +157,8 @@ FailureOr<NodeId> ElementGraph::buildUncached(Value value, ArrayRef<IndexExpr> i
         return failure();
       operands.push_back(*node);
     }
+    if (isa<CheckOp>(op) && guard != kNoNode)
+      operands.push_back(guard);
     return buildScalarOp(*op, cast<OpResult>(value).getResultNumber(), operands);
   }
   return buildView(op, indices, guard);

@@ -125,9 +125,13 @@ private:
   FailureOr<NodeId> buildScalar(Value value, ArrayRef<IndexExpr> loops, NodeId guard,
                                 Environment &environment);
   FailureOr<NodeId> buildScalarOp(Operation &op, unsigned result, ArrayRef<NodeId> operands);
+  NodeId applyWidened(Operation &op, ArrayRef<NodeId> operands, Type type);
+  NodeId convertFloat(NodeId node, Type type);
   FailureOr<NodeId> buildExtract(Operation *op, ArrayRef<IndexExpr> loops, NodeId guard,
                                  Environment &environment);
   std::optional<IndexExpr> asIndex(NodeId node) const;
+  std::optional<IndexRange> getBounds(NodeId node);
+  NodeId clampIndex(NodeId node, int64_t size);
   NodeId foldIndex(Operation &op, ArrayRef<NodeId> operands);
   NodeId compareIndex(const IndexExpr &a, bool isBelow, int64_t bound);
   NodeId conjoin(NodeId a, NodeId b);
@@ -142,6 +146,7 @@ private:
   std::vector<ElementNode> nodes;
   std::vector<ElementReduction> reductions;
   SmallVector<DenseElementsAttr> constantBuffers;
+  llvm::DenseMap<Attribute, std::optional<IndexRange>> constantBounds;
   llvm::DenseMap<Attribute, DenseElementsAttr> resources;
   std::map<std::vector<int64_t>, NodeId> knownNodes, knownElements;
   std::map<std::vector<int64_t>, unsigned> knownReductions;

@@ -7,6 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "ElementGraph.h"
+#include "ScalarExpansion.h"
+#include "memopt/Dialect/Memopt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -38,6 +40,8 @@ FailureOr<NodeId> ElementGraph::buildScalar(Value value, ArrayRef<IndexExpr> loo
         return failure();
       operands.push_back(*child);
     }
+    if (isa<CheckOp>(op) && guard != kNoNode)
+      operands.push_back(guard); // what nobody uses is not reported
     node = buildScalarOp(*op, cast<OpResult>(value).getResultNumber(), operands);
   }
   if (succeeded(node))
@@ -45,9 +49,19 @@ FailureOr<NodeId> ElementGraph::buildScalar(Value value, ArrayRef<IndexExpr> loo
   return node;
 }
 
+/// Whether `op` does arithmetic on halves; the others move them.
+static bool needsWidening(Operation &op) {
+  if (isa<arith::ExtFOp, arith::TruncFOp, arith::SelectOp, arith::BitcastOp>(op))
+    return false;
+  auto isHalf = [](Type type) { return isHalfPrecision(getElementTypeOrSelf(type)); };
+  return llvm::any_of(op.getOperandTypes(), isHalf) || llvm::any_of(op.getResultTypes(), isHalf);
+}
+
 FailureOr<NodeId> ElementGraph::buildScalarOp(Operation &op, unsigned result,
                                               ArrayRef<NodeId> operands) {
-  if (!isa<arith::ArithDialect, math::MathDialect>(op.getDialect()) || op.getNumRegions())
+  bool isScalarOp =
+      isa<arith::ArithDialect, math::MathDialect>(op.getDialect()) || isa<CheckOp>(op);
+  if (!isScalarOp || op.getNumRegions())
     return op.emitError("'") << op.getName() << "' is not computed by any kernel";
   NodeId folded = foldIndex(op, operands);
   if (folded != kNoNode)
@@ -68,7 +82,30 @@ FailureOr<NodeId> ElementGraph::buildScalarOp(Operation &op, unsigned result,
     name = OperationName(cast, context);
     attributes = DictionaryAttr::get(context);
   }
+  if (needsWidening(op))
+    return applyWidened(op, operands, type);
   return getApply(name, attributes, operands, type, result);
+}
+
+NodeId ElementGraph::convertFloat(NodeId node, Type type) {
+  Type from = nodes[node].type;
+  if (from == type)
+    return node;
+  bool extends = from.getIntOrFloatBitWidth() < type.getIntOrFloatBitWidth();
+  StringRef cast =
+      extends ? arith::ExtFOp::getOperationName() : arith::TruncFOp::getOperationName();
+  return getApply(OperationName(cast, context), DictionaryAttr::get(context), node, type);
+}
+
+/// Half-precision numbers are computed in f32 and rounded after each op.
+NodeId ElementGraph::applyWidened(Operation &op, ArrayRef<NodeId> operands, Type type) {
+  Type single = Float32Type::get(context);
+  SmallVector<NodeId> wide;
+  for (NodeId operand : operands)
+    wide.push_back(isHalfPrecision(nodes[operand].type) ? convertFloat(operand, single) : operand);
+  NodeId result =
+      getApply(op.getName(), op.getAttrDictionary(), wide, isHalfPrecision(type) ? single : type);
+  return isHalfPrecision(type) ? convertFloat(result, type) : result;
 }
 
 FailureOr<NodeId> ElementGraph::buildExtract(Operation *op, ArrayRef<IndexExpr> loops, NodeId guard,
@@ -80,12 +117,82 @@ FailureOr<NodeId> ElementGraph::buildExtract(Operation *op, ArrayRef<IndexExpr> 
     FailureOr<NodeId> node = buildScalar(value, loops, guard, environment);
     if (failed(node))
       return failure();
-    if (std::optional<IndexExpr> index = asIndex(*node))
+    if (std::optional<IndexExpr> index = asIndex(*node)) {
       indices.push_back(*index);
-    else
-      indices.push_back(table.getDatum(*node, size, nodes[*node].variables));
+      continue;
+    }
+    NodeId inside = clampIndex(*node, size);
+    indices.push_back(table.getDatum(inside, size, nodes[inside].variables));
   }
   return build(extract.getTensor(), indices, guard);
+}
+
+//===----------------------------------------------------------------------===//
+// Indices from data
+//===----------------------------------------------------------------------===//
+
+/// Bounds of an integer node, where they are plain to see: of constants, checks, casts and
+/// selections.
+std::optional<IndexRange> ElementGraph::getBounds(NodeId id) {
+  const ElementNode &node = nodes[id];
+  auto asNumber = [](const APInt &value) { return value.getSExtValue(); };
+  if (node.kind == ElementNode::Index)
+    return table.getRange(node.address);
+  if (node.kind == ElementNode::Constant) {
+    auto integer = dyn_cast<IntegerAttr>(node.attribute);
+    if (!integer)
+      return std::nullopt;
+    return IndexRange{asNumber(integer.getValue()), asNumber(integer.getValue())};
+  }
+  if (node.kind == ElementNode::Load && node.number >= body.getNumArguments()) {
+    DenseElementsAttr values = constantBuffers[node.number - body.getNumArguments()];
+    std::optional<IndexRange> &known = constantBounds[values];
+    if (!known) {
+      known = IndexRange{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+      for (const APInt &value : values.getValues<APInt>())
+        known = IndexRange{std::min(known->low, asNumber(value)),
+                           std::max(known->high, asNumber(value))};
+    }
+    // Where a guard is false a load gives zero.
+    return IndexRange{std::min<int64_t>(known->low, 0), std::max<int64_t>(known->high, 0)};
+  }
+  if (node.kind != ElementNode::Apply)
+    return std::nullopt;
+  StringRef name = node.name->getStringRef();
+  if (name == arith::ExtSIOp::getOperationName())
+    return getBounds(node.operands[0]);
+  if (name == arith::SelectOp::getOperationName()) {
+    auto a = getBounds(node.operands[1]), b = getBounds(node.operands[2]);
+    if (a && b)
+      return IndexRange{std::min(a->low, b->low), std::max(a->high, b->high)};
+  }
+  auto attributes = dyn_cast<DictionaryAttr>(node.attribute);
+  if (name != CheckOp::getOperationName() || attributes.contains("ignore"))
+    return std::nullopt;
+  auto number = [&](StringRef key) { return attributes.getAs<IntegerAttr>(key).getInt(); };
+  int64_t low = number("min"), high = number("max"), otherwise = number("otherwise");
+  if (low > high)
+    return std::nullopt;
+  return IndexRange{std::min(low, otherwise), std::max(high, otherwise)};
+}
+
+/// No data reads outside of a buffer: an index that is not known to lie in [0, size) is brought
+/// there. Checks come before and report what they find; here nobody is asked to be honest.
+NodeId ElementGraph::clampIndex(NodeId node, int64_t size) {
+  if (std::optional<IndexRange> bounds = getBounds(node))
+    if (bounds->low >= 0 && bounds->high < size)
+      return node;
+  Type wide = IntegerType::get(context, 64);
+  DictionaryAttr none = DictionaryAttr::get(context);
+  auto apply = [&](StringRef name, ArrayRef<NodeId> operands) {
+    return getApply(OperationName(name, context), none, operands, wide);
+  };
+  if (nodes[node].type != wide)
+    node = apply(arith::ExtSIOp::getOperationName(), node);
+  NodeId first = getConstant(IntegerAttr::get(wide, 0));
+  NodeId last = getConstant(IntegerAttr::get(wide, size - 1));
+  node = apply(arith::MaxSIOp::getOperationName(), {node, first});
+  return apply(arith::MinSIOp::getOperationName(), {node, last});
 }
 
 //===----------------------------------------------------------------------===//

@@ -36,9 +36,9 @@ static SmallVector<unsigned> collectReductions(const ElementGraph &graph,
 
 StageEmitter::StageEmitter(OpBuilder &builder, Location location, const ElementGraph &graph,
                            const KernelStage &stage, const ScheduleTarget &target,
-                           ArrayRef<Value> buffers, ArrayRef<Value> results)
+                           ArrayRef<Value> buffers, ArrayRef<Value> results, Value faults)
     : builder(builder), location(location), graph(graph), table(graph.getTable()), stage(stage),
-      target(target), buffers(buffers), results(results),
+      target(target), buffers(buffers), results(results), faults(faults),
       reductions(collectReductions(graph, stage)) {}
 
 //===----------------------------------------------------------------------===//

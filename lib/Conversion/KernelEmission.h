@@ -24,10 +24,11 @@ namespace mlir::memopt {
 
 class StageEmitter {
 public:
-  /// `buffers`: pointers to operands and constants; `results`: pointers to results.
+  /// `buffers`: pointers to operands and constants; `results`: pointers to results; `faults`: to
+  /// the word in which memopt.check reports, null when there is none.
   StageEmitter(OpBuilder &builder, Location location, const ElementGraph &graph,
                const KernelStage &stage, const ScheduleTarget &target, ArrayRef<Value> buffers,
-               ArrayRef<Value> results);
+               ArrayRef<Value> results, Value faults);
 
   /// Iterations of the stage's parallel loop.
   static int64_t getTrips(const IndexTable &table, const KernelStage &stage);
@@ -98,6 +99,8 @@ private:
   Value emitNodeHere(NodeId id);
   Value emitLoad(const ElementNode &node);
   Value emitApply(const ElementNode &node);
+  Value emitCheck(const ElementNode &node);
+  void reportFault(Value isBad, Value value, int64_t site);
   Value emitIndexNode(const ElementNode &node);
   Value emitAtom(AtomId atom);
   Value emitScalarIndex(const IndexExpr &expr);
@@ -141,6 +144,7 @@ private:
   const KernelStage &stage;
   const ScheduleTarget &target;
   SmallVector<Value> buffers, results;
+  Value faults;
   Scope root;
   Scope *current = &root;
   /// Buffers of staged loads, and the row of the tile that is being computed; null outside of

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// memopt.kernel -> @k(step, operands..., results...), which stores its pointers to a closure and
-// hands each stage's body @k_stage(closure, begin, end) to the parallel_for of the step's runtime;
-// small stages are called directly.
+// memopt.kernel -> @k(step, operands..., results..., faults), the last only where memopt.check may
+// report. It stores its pointers to a closure and hands each stage's body @k_stage(closure, begin,
+// end) to the parallel_for of the step's runtime; small stages are called directly.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,6 +28,10 @@ using namespace mlir::memopt;
 
 /// Price, in scalar instructions, of the least piece that a thread should get.
 static constexpr double kPieceCost = 20000;
+
+bool mlir::memopt::hasChecks(KernelOp kernel) {
+  return kernel.walk([](CheckOp) { return WalkResult::interrupt(); }).wasInterrupted();
+}
 
 /// Everything that two kernels must have in common to share a function.
 static std::string getKey(KernelOp kernel, ArrayRef<int64_t> resultBuffers) {
@@ -56,7 +60,7 @@ public:
 
   void build(const ElementGraph &graph, const KernelSchedule &schedule,
              const ScheduleTarget &target) {
-    unsigned count = kernel.getNumOperands() + kernel.getNumResults();
+    unsigned count = getNumPointers();
     SmallVector<LLVM::LLVMFuncOp> bodies;
     for (auto [i, stage] : llvm::enumerate(schedule.stages))
       bodies.push_back(buildBody(graph, stage, target, name + "_stage" + std::to_string(i)));
@@ -74,6 +78,10 @@ public:
   }
 
 private:
+  /// Operands, results, and the word for reports if the kernel checks anything.
+  unsigned getNumPointers() {
+    return kernel.getNumOperands() + kernel.getNumResults() + (hasChecks(kernel) ? 1 : 0);
+  }
   Value constant(int64_t value) {
     return LLVM::ConstantOp::create(builder, location, i64, builder.getI64IntegerAttr(value));
   }
@@ -105,14 +113,19 @@ private:
     Block *entry = function.addEntryBlock(builder);
     builder.setInsertionPointToStart(entry);
     SmallVector<Value> buffers, results;
-    for (unsigned i = 0, e = kernel.getNumOperands() + kernel.getNumResults(); i < e; ++i) {
+    unsigned numOperands = kernel.getNumOperands();
+    Value faults;
+    for (unsigned i = 0, e = getNumPointers(); i < e; ++i) {
       Value buffer =
           LLVM::LoadOp::create(builder, location, pointer, getSlot(entry->getArgument(0), i));
-      (i < kernel.getNumOperands() ? buffers : results).push_back(buffer);
+      if (i == numOperands + kernel.getNumResults())
+        faults = buffer;
+      else
+        (i < numOperands ? buffers : results).push_back(buffer);
     }
     for (DenseElementsAttr values : graph.getConstantBuffers())
       buffers.push_back(addConstant(values));
-    StageEmitter emitter(builder, location, graph, stage, target, buffers, results);
+    StageEmitter emitter(builder, location, graph, stage, target, buffers, results, faults);
     emitter.emit(entry->getArgument(1), entry->getArgument(2));
     LLVM::ReturnOp::create(builder, location, ValueRange{});
     return function;

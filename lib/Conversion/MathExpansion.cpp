@@ -48,6 +48,9 @@ public:
   Value lessEqual(Value a, Value b) {
     return arith::CmpFOp::create(builder, location, arith::CmpFPredicate::OLE, a, b);
   }
+  Value isNumber(Value a) {
+    return arith::CmpFOp::create(builder, location, arith::CmpFPredicate::ORD, a, a);
+  }
   Value select(Value c, Value a, Value b) {
     return arith::SelectOp::create(builder, location, c, a, b);
   }
@@ -59,11 +62,14 @@ public:
   }
 
   Value exp(Value x, bool isBounded = false);
+  Value exp2(Value x);
   Value log(Value x);
   Value tanh(Value x);
   Value erf(Value x);
 
 private:
+  Value expOfRest(Value r);
+  Value scaleByPower(Value x, Value exponent);
   Value splat(Type of, TypedAttr value) {
     TypedAttr attribute = value;
     if (auto vector = dyn_cast<VectorType>(of))
@@ -95,19 +101,36 @@ Value Arithmetic::exp(Value original, bool isBounded) {
   Value n = math::RoundEvenOp::create(builder, location, mul(x, constant(1.44269504088896341f)));
   Value r = fma(n, constant(-0.693145751953125f), x);
   r = fma(n, constant(-1.42860682030941723212e-6f), r);
-  Value p = polynomial(r, {0.000198527617612853646278381f, 0.00139304355252534151077271f,
-                           0.00833336077630519866943359f, 0.0416664853692054748535156f,
-                           0.166666671633720397949219f, 0.5f});
-  p = add(fma(mul(r, r), p, r), constant(1.0f));
+  Value p = expOfRest(r);
   Value whole = arith::FPToSIOp::create(builder, location, integer, n);
   if (isBounded)
     return mul(p, powerOfTwo(whole));
-  Value half = arith::ShRSIOp::create(builder, location, whole, constantInteger(1));
-  Value rest = arith::SubIOp::create(builder, location, whole, half);
-  Value result = mul(mul(p, powerOfTwo(half)), powerOfTwo(rest));
-  Value isNumber =
-      arith::CmpFOp::create(builder, location, arith::CmpFPredicate::ORD, original, original);
-  return select(isNumber, result, original);
+  return select(isNumber(original), scaleByPower(p, whole), original);
+}
+
+/// exp(r) for |r| <= ln 2 / 2.
+Value Arithmetic::expOfRest(Value r) {
+  Value p = polynomial(r, {0.000198527617612853646278381f, 0.00139304355252534151077271f,
+                           0.00833336077630519866943359f, 0.0416664853692054748535156f,
+                           0.166666671633720397949219f, 0.5f});
+  return add(fma(mul(r, r), p, r), constant(1.0f));
+}
+
+/// x 2^exponent in two halves, each of which is a normal number.
+Value Arithmetic::scaleByPower(Value x, Value exponent) {
+  Value half = arith::ShRSIOp::create(builder, location, exponent, constantInteger(1));
+  Value rest = arith::SubIOp::create(builder, location, exponent, half);
+  return mul(mul(x, powerOfTwo(half)), powerOfTwo(rest));
+}
+
+/// x = n + f with |f| <= 1/2, which is exact, and 2^f = exp(f ln 2).
+Value Arithmetic::exp2(Value original) {
+  Value x = select(less(original, constant(129.0f)), original, constant(129.0f));
+  x = select(less(constant(-151.0f), x), x, constant(-151.0f));
+  Value n = math::RoundEvenOp::create(builder, location, x);
+  Value p = expOfRest(mul(sub(x, n), constant(0.693147180559945f)));
+  Value whole = arith::FPToSIOp::create(builder, location, integer, n);
+  return select(isNumber(original), scaleByPower(p, whole), original);
 }
 
 /// Cephes' logf: x = m 2^e with m in [sqrt(1/2), sqrt(2)), log(m) by a polynomial in m - 1.
@@ -211,18 +234,40 @@ static Value callLibm(OpBuilder &builder, Location location, StringRef function,
   return result;
 }
 
+/// NaNs, infinities and finite numbers are told apart by comparisons.
+static Value classify(OpBuilder &builder, Location location, StringRef function,
+                      ValueRange operands) {
+  bool isNaN = function == "isnan", isInf = function == "isinf", isFinite = function == "isfinite";
+  if (!isNaN && !isInf && !isFinite)
+    return nullptr;
+  Value x = operands[0];
+  if (isNaN)
+    return arith::CmpFOp::create(builder, location, arith::CmpFPredicate::UNO, x, x);
+  Type type = x.getType();
+  auto element = cast<FloatType>(getElementTypeOrSelf(type));
+  TypedAttr infinity = FloatAttr::get(element, APFloat::getInf(element.getFloatSemantics()));
+  if (auto vector = dyn_cast<VectorType>(type))
+    infinity = DenseElementsAttr::get(vector, ArrayRef<Attribute>(infinity));
+  Value size = math::AbsFOp::create(builder, location, x);
+  return arith::CmpFOp::create(builder, location,
+                               isInf ? arith::CmpFPredicate::OEQ : arith::CmpFPredicate::OLT, size,
+                               arith::ConstantOp::create(builder, location, infinity));
+}
+
 Value mlir::memopt::expandMath(OpBuilder &builder, Location location, OperationName name, Type type,
                                ValueRange operands) {
   StringRef function = name.getStringRef();
   if (!function.consume_front("math."))
     return nullptr;
+  if (Value truth = classify(builder, location, function, operands))
+    return truth;
   bool isSingle = getElementTypeOrSelf(type).isF32();
   if (isSingle) {
     Arithmetic arithmetic(builder, location, type);
     if (function == "exp")
       return arithmetic.exp(operands[0]);
     if (function == "exp2")
-      return arithmetic.exp(arithmetic.mul(operands[0], arithmetic.constant(0.693147180559945f)));
+      return arithmetic.exp2(operands[0]);
     if (function == "log")
       return arithmetic.log(operands[0]);
     if (function == "tanh")
@@ -238,7 +283,6 @@ Value mlir::memopt::expandMath(OpBuilder &builder, Location location, OperationN
       llvm::StringSwitch<bool>(function)
           .Cases({"absf", "absi", "ceil", "copysign", "ctlz", "cttz", "ctpop", "floor"}, true)
           .Cases({"fma", "round", "roundeven", "sqrt", "trunc", "rsqrt", "fpowi"}, true)
-          .Cases({"isnan", "isinf", "isfinite", "isnormal", "ipowi"}, true)
           .Default(false);
   if (isNative || !isa<Float32Type, Float64Type>(getElementTypeOrSelf(type)))
     return nullptr;

@@ -8,6 +8,8 @@
 
 #include "KernelEmission.h"
 #include "MathExpansion.h"
+#include "ScalarExpansion.h"
+#include "memopt/Dialect/Memopt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -93,6 +95,8 @@ Value StageEmitter::emitNodeHere(NodeId id) {
 }
 
 Value StageEmitter::emitApply(const ElementNode &node) {
+  if (node.name->getStringRef() == CheckOp::getOperationName())
+    return emitCheck(node);
   SmallVector<Value> operands;
   int64_t lanes = 1;
   for (NodeId operand : node.operands) {
@@ -107,6 +111,8 @@ Value StageEmitter::emitApply(const ElementNode &node) {
     for (auto [operand, id] : llvm::zip_equal(operands, node.operands))
       operand = emitLanesOf(id, lanes);
   }
+  if (Value expanded = expandScalar(builder, location, *node.name, type, operands))
+    return expanded;
   if (Value expanded = expandMath(builder, location, *node.name, type, operands))
     return expanded;
   OperationState state(location, *node.name);
@@ -118,6 +124,81 @@ Value StageEmitter::emitApply(const ElementNode &node) {
                      node.name->getStringRef() == arith::MulSIExtendedOp::getOperationName());
   state.addTypes(SmallVector<Type>(isExtended ? 2 : 1, type));
   return builder.create(state)->getResult(node.number);
+}
+
+//===----------------------------------------------------------------------===//
+// Checks
+//===----------------------------------------------------------------------===//
+
+/// Operand 1, when there is one, says whether the value counts.
+Value StageEmitter::emitCheck(const ElementNode &node) {
+  auto attributes = cast<DictionaryAttr>(node.attribute);
+  Value value = emitNode(node.operands[0]);
+  int64_t lanes = getLanes(value);
+  bool isVector = isa<VectorType>(value.getType());
+  auto number = [&](int64_t integer) {
+    Type type = getElementTypeOrSelf(value.getType());
+    TypedAttr attribute =
+        IntegerAttr::get(type, APInt(type.getIntOrFloatBitWidth(), integer, /*isSigned=*/true,
+                                     /*implicitTrunc=*/true));
+    Value scalar = arith::ConstantOp::create(builder, location, attribute);
+    return isVector ? splat(scalar, lanes) : scalar;
+  };
+  auto get = [&](StringRef key) { return attributes.getAs<IntegerAttr>(key).getInt(); };
+  auto compare = [&](arith::CmpIPredicate predicate, int64_t integer) -> Value {
+    return arith::CmpIOp::create(builder, location, predicate, value, number(integer));
+  };
+  int64_t low = get("min"), high = get("max");
+  Value above = compare(arith::CmpIPredicate::sge, low);
+  Value below = compare(arith::CmpIPredicate::sle, high);
+  Value isGood = low > high ? arith::OrIOp::create(builder, location, above, below).getResult()
+                            : arith::AndIOp::create(builder, location, above, below).getResult();
+  if (attributes.contains("ignore"))
+    isGood = arith::OrIOp::create(builder, location, isGood,
+                                  compare(arith::CmpIPredicate::eq, get("ignore")));
+  Value truth = arith::ConstantOp::create(builder, location, builder.getBoolAttr(true));
+  Value isBad =
+      arith::XOrIOp::create(builder, location, isGood, isVector ? splat(truth, lanes) : truth);
+  if (node.operands.size() == 2) {
+    Value counts = isVector ? emitLanesOf(node.operands[1], lanes) : emitNode(node.operands[1]);
+    // A guard may vary in lanes where the value does not; then any of them counts.
+    if (!isVector && isa<VectorType>(counts.getType()))
+      counts = vector::ReductionOp::create(builder, location, vector::CombiningKind::OR, counts);
+    isBad = arith::AndIOp::create(builder, location, isBad, counts);
+  }
+  reportFault(isBad, value, get("site"));
+  return arith::SelectOp::create(builder, location, isGood, value, number(get("otherwise")));
+}
+
+/// faults = min(faults, site << 48 | the value's low 48 bits), if any lane is bad.
+void StageEmitter::reportFault(Value isBad, Value value, int64_t site) {
+  constexpr int64_t valueBits = 48;
+  bool isVector = isa<VectorType>(value.getType());
+  Value isAnyBad = isBad;
+  if (isVector)
+    isAnyBad = vector::ReductionOp::create(builder, location, vector::CombiningKind::OR, isBad);
+  auto branch = scf::IfOp::create(builder, location, isAnyBad, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  Type wide = builder.getI64Type();
+  int64_t lanes = getLanes(value);
+  if (isVector)
+    wide = getVectorType(wide, lanes);
+  auto number = [&](int64_t integer) {
+    return isVector ? splat(constant(integer), lanes) : constant(integer);
+  };
+  if (value.getType() != wide)
+    value = arith::ExtSIOp::create(builder, location, wide, value);
+  Value low =
+      arith::AndIOp::create(builder, location, value, number((int64_t(1) << valueBits) - 1));
+  Value report = arith::OrIOp::create(builder, location, low,
+                                      number(static_cast<int64_t>(uint64_t(site) << valueBits)));
+  if (isVector) {
+    report = arith::SelectOp::create(builder, location, isBad, report, number(-1));
+    report = vector::ReductionOp::create(builder, location, vector::CombiningKind::MINUI, report);
+  }
+  LLVM::AtomicRMWOp::create(builder, location, LLVM::AtomicBinOp::umin, faults, report,
+                            LLVM::AtomicOrdering::monotonic);
 }
 
 //===----------------------------------------------------------------------===//

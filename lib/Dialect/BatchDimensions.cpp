@@ -95,6 +95,12 @@ LogicalResult ReduceOp::inferBatchDimensions(Dims operands, ResultDims results) 
   return success();
 }
 
+/// Where samples are counted, ranks and micro-batches add their counts up.
+LogicalResult CountOp::inferBatchDimensions(Dims, ResultDims results) {
+  results[0] = -1;
+  return success();
+}
+
 LogicalResult PadOp::inferBatchDimensions(Dims operands, ResultDims results) {
   int64_t batch = operands[0];
   if (batch >= 0 && (getLow()[batch] || getHigh()[batch]))
@@ -183,11 +189,6 @@ LogicalResult EmbeddingOp::inferBatchDimensions(Dims operands, ResultDims result
 }
 
 /// Each step draws its own mask: no dimension comes from the scalars, and any may meet it.
-LogicalResult CountOp::inferBatchDimensions(Dims, ResultDims results) {
-  results[0] = -1;
-  return success();
-}
-
 LogicalResult DropoutMaskOp::inferBatchDimensions(Dims operands, ResultDims results) {
   return keepOnly(-1, operands, results);
 }
@@ -254,6 +255,9 @@ LogicalResult InterpolateOp::inferBatchDimensions(Dims operands, ResultDims resu
   return keepOnly(0, operands, results);
 }
 
+LogicalResult CheckOp::inferBatchDimensions(Dims operands, ResultDims results) {
+  return keepDimension(operands, results);
+}
 LogicalResult ReluOp::inferBatchDimensions(Dims operands, ResultDims results) {
   return keepDimension(operands, results);
 }

@@ -25,7 +25,7 @@ LogicalResult ReluOp::differentiate(OpBuilder &builder, Values resultGradients,
   GradientBuilder b(builder, getLoc());
   if (needed[0])
     gradients[0] =
-        select(compare(CmpFPredicate::OGT, b(getResult()), 0.0), b(resultGradients[0]), 0.0);
+        select(compare(CmpFPredicate::OLE, b(getResult()), 0.0), 0.0, b(resultGradients[0]));
   return success();
 }
 
@@ -219,11 +219,14 @@ LogicalResult RmsNormOp::differentiate(OpBuilder &builder, Values resultGradient
   Term g = b(resultGradients[0]), x = b(getInput());
   Term square = b.sum(x * x, normalized);
   double count = static_cast<double>(type.getNumElements() / square.getType().getNumElements());
-  Term r = b.unreduce(rsqrt(square / count + getEps().convertToDouble()), type, normalized);
+  Term perRow = rsqrt(square / count + getEps().convertToDouble());
+  Term r = b.unreduce(perRow, type, normalized);
   Term xhat = x * r;
   if (needed[0]) {
     Term d = getScale() ? g * b.broadcast(getScale(), type, normalized) : g;
-    gradients[0] = normalizedGradient(d, xhat, r, normalized, /*centered=*/false);
+    // NaN where the squares overflow.
+    Term checked = b.unreduce(perRow + (square - square), type, normalized);
+    gradients[0] = normalizedGradient(d, xhat, checked, normalized, /*centered=*/false);
   }
   if (getScale() && needed[1])
     gradients[1] = b.sum(g * xhat, dimensionRange(0, begin));

@@ -54,18 +54,21 @@ LogicalResult PadOp::differentiate(OpBuilder &builder, Values resultGradients,
 // Reductions
 //===----------------------------------------------------------------------===//
 
-/// Equal extreme elements share the gradient equally.
+/// Equal extreme elements share the gradient equally, and so do NaNs: a NaN is the extreme of what
+/// it stands among, and where it stands nothing equals the result.
 static Term extremeGradient(GradientBuilder &b, ReduceOp op, Value gradient) {
   Term x = b(op.getInput());
   RankedTensorType type = x.getType();
   ArrayRef<int64_t> dimensions = op.getDimensions();
-  Value extreme = compare(CmpFPredicate::OEQ, x, b.unreduce(op.getResult(), type, dimensions));
+  Value equal = compare(CmpFPredicate::OEQ, x, b.unreduce(op.getResult(), type, dimensions));
+  Value extreme = b.create<arith::OrIOp>(equal, compare(CmpFPredicate::UNO, x, x));
   Term ties = b.sum(select(extreme, b.splat(type, 1.0), 0.0), dimensions);
   return select(extreme, b.unreduce(b(gradient) / ties, type, dimensions), 0.0);
 }
 
-/// The product of all other elements: result / x where no element is zero; where one is, only that
-/// one has a gradient, the product of the others; where several are, none has.
+/// The product of all other elements: result / x for all that are not zero. For one that is, the
+/// product of those that are not, and of zero when it is not the only one. NaNs and infinities take
+/// part everywhere.
 static Term productGradient(GradientBuilder &b, ReduceOp op, Value gradient) {
   Term x = b(op.getInput());
   RankedTensorType type = x.getType();
@@ -74,10 +77,12 @@ static Term productGradient(GradientBuilder &b, ReduceOp op, Value gradient) {
   Term zeros = b.sum(select(isZero, b.splat(type, 1.0), 0.0), dimensions);
   Term filled = select(isZero, 1.0, x);
   Term product = b.reduce(ReduceKind::Mul, filled, dimensions);
-  Term withoutZeros = select(compare(CmpFPredicate::OEQ, zeros, 0.0), b(gradient) * product, 0.0);
-  Term oneZero = select(compare(CmpFPredicate::OEQ, zeros, 1.0), b(gradient) * product, 0.0);
-  return select(isZero, b.unreduce(oneZero, type, dimensions),
-                b.unreduce(withoutZeros, type, dimensions) / filled);
+  Term others = b(gradient) * product;
+  Term nothing = others.getBuilder().fold<arith::MulFOp>(
+      others, b.splat(others.getType(), 0.0)); // not zero where the product is NaN
+  Term ofZero = select(compare(CmpFPredicate::OEQ, zeros, 1.0), others, nothing);
+  Term ofOthers = b.unreduce(b(gradient) * b(op.getResult()), type, dimensions) / filled;
+  return select(isZero, b.unreduce(ofZero, type, dimensions), ofOthers);
 }
 
 LogicalResult ReduceOp::differentiate(OpBuilder &builder, Values resultGradients,

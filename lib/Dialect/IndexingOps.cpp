@@ -89,6 +89,25 @@ LogicalResult ScatterOp::verify() {
 /// The input is copied first, element by element; nothing else reads it.
 SmallVector<InPlaceOperand> ScatterOp::getInPlaceOperands(unsigned) { return {{0, false}}; }
 
+/// The index tensors of a gather or scatter, which stand at the end of its operands.
+static SmallVector<IndexUse> usesOf(Operation *op, RankedTensorType tensor,
+                                    ArrayRef<int64_t> indexed, StringRef what, bool skips) {
+  SmallVector<IndexUse> uses;
+  unsigned first = op->getNumOperands() - indexed.size();
+  for (auto [i, dim] : llvm::enumerate(indexed))
+    uses.push_back(
+        {&op->getOpOperand(first + i), tensor.getDimSize(dim), std::nullopt, what, skips});
+  return uses;
+}
+SmallVector<IndexUse> GatherOp::getIndexUses() {
+  return usesOf(*this, tensorType(getSource()), getIndexed(), "elements of a gather",
+                /*skips=*/false);
+}
+SmallVector<IndexUse> ScatterOp::getIndexUses() {
+  return usesOf(*this, tensorType(getInput()), getIndexed(), "elements of a scatter",
+                /*skips=*/true);
+}
+
 //===----------------------------------------------------------------------===//
 // Orders and scans
 //===----------------------------------------------------------------------===//

@@ -70,3 +70,10 @@ FailureOr<int64_t> memopt::getPlannedOffset(Value value) {
     return failure();
   return offset.getInt();
 }
+
+VariableOp memopt::findIndexFault(ModuleOp module) {
+  for (auto variable : module.getOps<VariableOp>())
+    if (variable.getRole() == Role::IndexFault)
+      return variable;
+  return nullptr;
+}

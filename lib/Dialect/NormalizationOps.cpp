@@ -170,5 +170,14 @@ LogicalResult CrossEntropyBackwardOp::verify() {
   return verifyCrossEntropy(*this, getLogits(), getTargets(), getClassWeights(), getLogsumexp(),
                             {getGradient()}, getLabelSmoothing());
 }
+/// A target that is ignored may have any value of its own.
+template <typename OpType> static SmallVector<IndexUse> classesOf(OpType op) {
+  return {{&op.getTargetsMutable(), tensorType(op.getLogits()).getDimSize(1),
+           static_cast<int64_t>(op.getIgnoreIndex()), "classes of a cross entropy",
+           /*skips=*/false}};
+}
+SmallVector<IndexUse> CrossEntropyOp::getIndexUses() { return classesOf(*this); }
+SmallVector<IndexUse> CrossEntropyBackwardOp::getIndexUses() { return classesOf(*this); }
+
 int64_t CrossEntropyOp::getFlops() { return 25 * tensorType(getLogits()).getNumElements(); }
 int64_t CrossEntropyBackwardOp::getFlops() { return 20 * tensorType(getLogits()).getNumElements(); }

@@ -76,25 +76,42 @@ OpFoldResult TransposeOp::fold(FoldAdaptor) {
 }
 
 //===----------------------------------------------------------------------===//
-// ReduceOp, PadOp, IotaOp
+// ReduceOp, CountOp, PadOp, IotaOp
 //===----------------------------------------------------------------------===//
+
+/// Which dimensions of the input `op` names.
+static FailureOr<llvm::SmallBitVector> getNamed(Operation *op, ArrayRef<int64_t> dimensions,
+                                                int64_t rank, StringRef verb) {
+  llvm::SmallBitVector named(rank);
+  for (int64_t dimension : dimensions) {
+    if (dimension < 0 || dimension >= rank || named.test(dimension))
+      return op->emitOpError() << verb << " dimension " << dimension
+                               << ", expected distinct ones below " << rank;
+    named.set(dimension);
+  }
+  return named;
+}
 
 LogicalResult ReduceOp::verify() {
   RankedTensorType from = tensorType(getInput());
   if (failed(verifyElementTypes(*this, {getInput(), getResult()})))
     return failure();
-  llvm::SmallBitVector reduced(from.getRank());
-  for (int64_t dimension : getDimensions()) {
-    if (dimension < 0 || dimension >= from.getRank() || reduced.test(dimension))
-      return emitOpError() << "reduces dimension " << dimension << ", expected distinct ones below "
-                           << from.getRank();
-    reduced.set(dimension);
-  }
+  FailureOr<llvm::SmallBitVector> reduced =
+      getNamed(*this, getDimensions(), from.getRank(), "reduces");
+  if (failed(reduced))
+    return failure();
   SmallVector<int64_t> expected;
   for (int64_t dimension = 0; dimension < from.getRank(); ++dimension)
-    if (!reduced.test(dimension))
+    if (!reduced->test(dimension))
       expected.push_back(from.getDimSize(dimension));
   return verifyShape(*this, "result", expected, getResult());
+}
+
+LogicalResult CountOp::verify() {
+  int64_t rank = tensorType(getInput()).getRank();
+  if (failed(getNamed(*this, getDimensions(), rank, "counts")))
+    return failure();
+  return verifyShape(*this, "result", {}, getResult());
 }
 
 LogicalResult PadOp::verify() {
@@ -112,19 +129,6 @@ LogicalResult PadOp::verify() {
     expected.push_back(size + low + high);
   }
   return verifyShape(*this, "result", expected, getResult());
-}
-
-LogicalResult CountOp::verify() {
-  if (tensorType(getResult()).getRank() != 0)
-    return emitOpError() << "counts into a scalar, found " << getResult().getType();
-  int64_t rank = tensorType(getInput()).getRank(), last = -1;
-  for (int64_t dimension : getDimensions()) {
-    if (dimension <= last || dimension >= rank)
-      return emitOpError() << "dimensions must increase and lie in [0, " << rank << "), found "
-                           << dimension;
-    last = dimension;
-  }
-  return success();
 }
 
 LogicalResult ReverseOp::verify() {
@@ -180,6 +184,32 @@ LogicalResult EmbeddingBackwardOp::verify() {
   SmallVector<int64_t> expected(tensorType(getIndices()).getShape());
   expected.push_back(table.getDimSize(1));
   return verifyShape(*this, "gradient", expected, getGradient());
+}
+
+static IndexUse rowsOf(OpOperand &indices, RankedTensorType table, bool skips) {
+  return {&indices, table.getDimSize(0), std::nullopt, "rows of an embedding", skips};
+}
+
+SmallVector<IndexUse> EmbeddingOp::getIndexUses() {
+  return {rowsOf(getIndicesMutable(), tensorType(getTable()), /*skips=*/false)};
+}
+SmallVector<IndexUse> EmbeddingBackwardOp::getIndexUses() {
+  return {rowsOf(getIndicesMutable(), tensorType(getResult()), /*skips=*/true)};
+}
+
+//===----------------------------------------------------------------------===//
+// CheckOp
+//===----------------------------------------------------------------------===//
+
+int64_t CheckOp::getFlops() {
+  auto type = dyn_cast<RankedTensorType>(getResult().getType());
+  return type ? 3 * type.getNumElements() : 3;
+}
+
+/// Integers have no gradient.
+LogicalResult CheckOp::differentiate(OpBuilder &, ArrayRef<Value>, ArrayRef<bool>,
+                                     MutableArrayRef<Value>) {
+  return success();
 }
 
 //===----------------------------------------------------------------------===//

@@ -31,6 +31,20 @@ Term unlessOrHalf(CmpFPredicate loses, Term a, Term b, Term g) {
   return select(compare(loses, a, b), 0.0, select(compare(CmpFPredicate::OEQ, a, b), g * 0.5, g));
 }
 
+/// Where b is NaN `first`, else where a is `second`, else `otherwise`: the operand that is a number
+/// is the result.
+template <typename First, typename Second>
+Term whereNumbers(Term a, Term b, Term otherwise, First first, Second second) {
+  Term rest = select(compare(CmpFPredicate::UNO, a, a), second, otherwise);
+  return select(compare(CmpFPredicate::UNO, b, b), first, rest);
+}
+
+/// x / (a^2 + b^2), zero at the origin, where the angle has no gradient.
+Term overSquares(Term x, Term a, Term b) {
+  Term squares = a * a + b * b;
+  return select(compare(CmpFPredicate::OEQ, squares, 0.0), 0.0, x / squares);
+}
+
 /// d(a^b)/da; a power of zero is constant even at a = 0, where the formula would say 0 * inf.
 Term powerBaseGradient(Term g, Term a, Term b) {
   std::optional<double> power = getSplat(b);

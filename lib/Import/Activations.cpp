@@ -6,11 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "OpContext.h"
+#include "Formula.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace llvm;
 using namespace memopt::pt2;
@@ -18,104 +17,83 @@ using mlir::RankedTensorType;
 using mlir::Value;
 using mlir::ValueRange;
 using Builder = mlir::ImplicitLocOpBuilder;
+using Elements = ArrayRef<Element>;
 namespace arith = mlir::arith;
 namespace math = mlir::math;
 
-static Value constant(Builder &b, Value like, double value) {
-  return splat(b, like.getType(), value);
-}
-static Value multiply(Builder &b, Value x, Value y) { return arith::MulFOp::create(b, x, y); }
-static Value multiply(Builder &b, Value x, double y) { return multiply(b, x, constant(b, x, y)); }
-static Value add(Builder &b, Value x, Value y) { return arith::AddFOp::create(b, x, y); }
-static Value add(Builder &b, Value x, double y) { return add(b, x, constant(b, x, y)); }
-static Value greater(Builder &b, Value x, double y) {
-  return arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, x, constant(b, x, y));
-}
-static Value select(Builder &b, Value condition, Value x, Value y) {
-  return arith::SelectOp::create(b, condition, x, y);
+/// An activation of `self`.
+static Error activate(OpContext &op, llvm::function_ref<Element(Element)> formula) {
+  return mapReals(op, {op.tensor("self")}, [&](Elements v) { return formula(v[0]); });
 }
 
-/// `low` or `high` where x is outside the open interval, so that no gradient passes on its ends.
-static Value saturate(Builder &b, Value x, double low, double high) {
-  Value below = arith::CmpFOp::create(b, arith::CmpFPredicate::OLE, x, constant(b, x, low));
-  Value above = arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, x, constant(b, x, high));
-  return select(b, below, constant(b, x, low), select(b, above, constant(b, x, high), x));
+/// 1 where the condition holds, else 0.
+static Element indicator(Element condition, Element x) {
+  return select(condition, x.like(1), x.like(0));
 }
 
 //===----------------------------------------------------------------------===//
-// Activations
+// Smooth activations
 //===----------------------------------------------------------------------===//
 
 template <typename OpTy> static Error lowerFloat(OpContext &op) {
   return mapFloat(op, [](Builder &b, ValueRange v) -> Value { return OpTy::create(b, v[0]); });
 }
 
-static Error lowerRelu6(OpContext &op) {
-  return mapFloat(op, [](Builder &b, ValueRange v) { return saturate(b, v[0], 0, 6); });
-}
-
-static Value tanhGelu(Builder &b, Value x) {
+static Element tanhGelu(Element x) {
   constexpr double scale = 0.7978845608028654,
                    cubic = 0.044715; // sqrt(2 / pi); Hendrycks and Gimpel
-  Value inner = add(b, x, multiply(b, multiply(b, multiply(b, x, x), x), cubic));
-  Value tanh = math::TanhOp::create(b, multiply(b, inner, scale));
-  return multiply(b, multiply(b, x, 0.5), add(b, tanh, 1));
+  Element inner = x + x * x * x * cubic;
+  return x * 0.5 * (tanh(inner * scale) + 1);
+}
+
+static Element gelu(Element x) {
+  constexpr double inverseRootOfTwo = 0.7071067811865476;
+  return x * 0.5 * (erf(x * inverseRootOfTwo) + 1);
 }
 
 static Error lowerGelu(OpContext &op) {
   StringRef approximate = op.text("approximate");
   if (approximate == "tanh")
-    return mapFloat(op, [](Builder &b, ValueRange v) { return tanhGelu(b, v[0]); });
+    return activate(op, tanhGelu);
   if (approximate != "none")
     return op.error("argument 'approximate': expected none or tanh, found " + approximate);
-  return mapFloat(op, [](Builder &b, ValueRange v) {
-    constexpr double inverseRootOfTwo = 0.7071067811865476;
-    Value erf = math::ErfOp::create(b, multiply(b, v[0], inverseRootOfTwo));
-    return multiply(b, multiply(b, v[0], 0.5), add(b, erf, 1));
-  });
+  return activate(op, gelu);
 }
 
 static Error lowerSilu(OpContext &op) {
-  return mapFloat(op, [](Builder &b, ValueRange v) {
-    return multiply(b, v[0], mlir::memopt::SigmoidOp::create(b, v[0]));
-  });
+  return activate(op, [](Element x) { return x * sigmoid(x); });
 }
 
 static Error lowerMish(OpContext &op) {
-  return mapFloat(op, [](Builder &b, ValueRange v) {
-    Value softplus = mlir::memopt::SoftplusOp::create(b, v[0]);
-    return multiply(b, v[0], math::TanhOp::create(b, softplus));
+  return activate(op, [](Element x) { return x * tanh(softplus(x)); });
+}
+
+/// log(1 + exp(beta x)) / beta; the identity from `threshold` on, where the exponential would
+/// overflow.
+static Error lowerSoftplus(OpContext &op) {
+  double beta = op.number("beta"), threshold = op.number("threshold");
+  if (!(beta > 0))
+    return op.error("argument 'beta': expected a positive number, found " + toString(beta));
+  return activate(op, [&](Element x) {
+    Element scaled = beta == 1 ? x : x * beta;
+    Element bend = beta == 1 ? softplus(x) : softplus(scaled) / beta;
+    return select(greater(scaled, threshold), x, bend);
   });
 }
 
-static Error lowerHardtanh(OpContext &op) {
-  double low = op.number("min_val"), high = op.number("max_val");
-  return mapFloat(op, [&](Builder &b, ValueRange v) { return saturate(b, v[0], low, high); });
+static Error lowerLogSigmoid(OpContext &op) {
+  return activate(op, [](Element x) { return -softplus(-x); });
 }
 
-static Value hardsigmoid(Builder &b, Value x) {
-  return multiply(b, saturate(b, add(b, x, 3), 0, 6), 1.0 / 6);
-}
-static Error lowerHardsigmoid(OpContext &op) {
-  return mapFloat(op, [](Builder &b, ValueRange v) { return hardsigmoid(b, v[0]); });
-}
-static Error lowerHardswish(OpContext &op) {
-  return mapFloat(op,
-                  [](Builder &b, ValueRange v) { return multiply(b, v[0], hardsigmoid(b, v[0])); });
-}
-
-static Error lowerLeakyRelu(OpContext &op) {
-  double slope = op.number("negative_slope");
-  return mapFloat(op, [&](Builder &b, ValueRange v) {
-    return select(b, greater(b, v[0], 0), v[0], multiply(b, v[0], slope));
-  });
-}
-
+/// The negative branch of ELU and its relatives: the slope is taken from the exponential, for that
+/// of exp(x) - 1 loses all digits where it is near -1, and only where it counts, for it overflows
+/// elsewhere.
 static Error exponentialUnit(OpContext &op, double alpha, double scale, double inputScale) {
-  return mapFloat(op, [&](Builder &b, ValueRange v) {
-    Value negative = math::ExpM1Op::create(b, multiply(b, v[0], inputScale));
-    return select(b, greater(b, v[0], 0), multiply(b, v[0], scale),
-                  multiply(b, negative, alpha * scale));
+  return activate(op, [&](Element x) {
+    Element negative = expm1(x * inputScale) * (alpha * scale);
+    Element value = select(less(x, 0), negative, x * scale);
+    Element slope = exp(x * inputScale) * (alpha * scale * inputScale);
+    return withSlopes(value, {{x, select(lessOrEqual(x, 0), slope, scale)}});
   });
 }
 
@@ -135,6 +113,76 @@ static Error lowerCelu(OpContext &op) {
   return exponentialUnit(op, alpha, 1, 1 / alpha);
 }
 
+//===----------------------------------------------------------------------===//
+// Piecewise linear activations
+//===----------------------------------------------------------------------===//
+
+/// Integers, too.
+static Error lowerRelu(OpContext &op) {
+  if (isFloat(op.resultMeta(0).dtype))
+    return lowerFloat<mlir::memopt::ReluOp>(op);
+  return mapElements(
+      op, {op.tensor("self")}, [](Elements v) { return largerOf(v[0], v[0].like(0)); },
+      [](ArrayRef<int64_t> v) { return std::max<int64_t>(v[0], 0); });
+}
+
+static Element within(Element x, double low, double high) {
+  return smallerOf(largerOf(x, x.like(low)), x.like(high));
+}
+
+/// Held between two bounds; no gradient passes on them, at NaN, or outside.
+static Element hold(Element x, double low, double high) {
+  Element value = within(x, low, high);
+  if (!x.isReal())
+    return value;
+  return withSlopes(value, {{x, indicator(greater(x, low) & less(x, high), x)}});
+}
+
+static Error lowerRelu6(OpContext &op) {
+  return mapElements(op, {op.tensor("self")}, [](Elements v) { return hold(v[0], 0, 6); });
+}
+
+static Error lowerHardtanh(OpContext &op) {
+  double low = op.number("min_val"), high = op.number("max_val");
+  return mapElements(op, {op.tensor("self")}, [&](Elements v) { return hold(v[0], low, high); });
+}
+
+static Error lowerHardsigmoid(OpContext &op) {
+  return activate(op, [](Element x) { return hold(x + 3, 0, 6) / 6; });
+}
+
+static Error lowerHardswish(OpContext &op) {
+  return activate(op, [](Element x) {
+    Element value = x * within(x + 3, 0, 6) / 6;
+    Element slope = select(greaterOrEqual(x, 3), 1.0, x / 3 + 0.5);
+    slope = select(lessOrEqual(x, -3), 0.0, slope);
+    return withSlopes(value, {{x, slope}});
+  });
+}
+
+/// Zero within a distance of zero.
+static Error lowerHardshrink(OpContext &op) {
+  double lambda = op.number("lambd");
+  return activate(op, [&](Element x) {
+    return select(greaterOrEqual(x, -lambda) & lessOrEqual(x, lambda), 0.0, x);
+  });
+}
+
+/// Closer to zero by a distance, at most to zero.
+static Error lowerSoftshrink(OpContext &op) {
+  double lambda = op.number("lambd");
+  return activate(op, [&](Element x) {
+    Element isNear = greaterOrEqual(x, -lambda) & lessOrEqual(x, lambda);
+    Element shrunk = select(greater(x, 0), x - lambda, x + lambda);
+    return withSlopes(select(isNear, x * 0, shrunk), {{x, indicator(!isNear, x)}});
+  });
+}
+
+static Error lowerLeakyRelu(OpContext &op) {
+  double slope = op.number("negative_slope");
+  return activate(op, [&](Element x) { return select(greater(x, 0), x, x * slope); });
+}
+
 /// One slope, or one for each channel (dimension 1).
 static Error lowerPrelu(OpContext &op) {
   Tensor self = op.tensor("self"), weight = op.tensor("weight");
@@ -146,29 +194,8 @@ static Error lowerPrelu(OpContext &op) {
     sizes[1] = weight.sizes[0];
   }
   ASSIGN_OR_RETURN(weight, reshape(op, weight, sizes));
-  return setResult(
-      op, elementwise(op, {self, weight}, self.dtype, self.dtype, [](Builder &b, ValueRange v) {
-        return select(b, greater(b, v[0], 0), v[0], multiply(b, v[0], v[1]));
-      }));
-}
-
-/// PyTorch switches to the identity above `threshold`, where the two differ by less than rounding.
-static Error lowerSoftplus(OpContext &op) {
-  double beta = op.number("beta");
-  if (!(beta > 0))
-    return op.error("argument 'beta': expected a positive number, found " + toString(beta));
-  return mapFloat(op, [&](Builder &b, ValueRange v) -> Value {
-    if (beta == 1)
-      return mlir::memopt::SoftplusOp::create(b, v[0]);
-    return multiply(b, mlir::memopt::SoftplusOp::create(b, multiply(b, v[0], beta)), 1 / beta);
-  });
-}
-
-static Error lowerLogSigmoid(OpContext &op) {
-  return mapFloat(op, [](Builder &b, ValueRange v) -> Value {
-    Value negated = arith::NegFOp::create(b, v[0]);
-    return arith::NegFOp::create(b, mlir::memopt::SoftplusOp::create(b, negated));
-  });
+  return mapReals(op, {self, weight},
+                  [](Elements v) { return select(greater(v[0], 0), v[0], v[0] * v[1]); });
 }
 
 static Error lowerGlu(OpContext &op) {
@@ -180,23 +207,43 @@ static Error lowerGlu(OpContext &op) {
   int64_t half = self.sizes[dim] / 2;
   ASSIGN_OR_RETURN(Tensor first, slice(op, self, dim, 0, 1, half));
   ASSIGN_OR_RETURN(Tensor second, slice(op, self, dim, half, 1, half));
-  return setResult(
-      op, elementwise(op, {first, second}, self.dtype, self.dtype, [](Builder &b, ValueRange v) {
-        return multiply(b, v[0], mlir::memopt::SigmoidOp::create(b, v[1]));
-      }));
+  return mapReals(op, {first, second}, [](Elements v) { return v[0] * sigmoid(v[1]); });
 }
 
 //===----------------------------------------------------------------------===//
 // Softmax
 //===----------------------------------------------------------------------===//
 
-template <typename OpTy> static Error lowerSoftmax(OpContext &op) {
+template <typename OpTy> static Expected<Value> softmaxOf(OpContext &op) {
   DType type = op.resultMeta(0).dtype;
   Tensor self = castTo(op, op.tensor("self"), type);
+  if (!isFloat(type) || self.getNumElements() == 0)
+    return op.error("expected a floating-point result with elements");
+  if (self.rank() == 0) { // pretends one dimension
+    ASSIGN_OR_RETURN(self, reshape(op, self, {1}));
+    Value row = OpTy::create(op.b, op.get(self), 0);
+    return reshapeValue(op.b, row, {});
+  }
   ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", self.rank()));
-  if (!isFloat(type) || self.rank() == 0)
-    return op.error("expected a floating-point tensor with dimensions");
-  op.setResult(0, OpTy::create(op.b, op.get(self), dim).getResult());
+  return OpTy::create(op.b, op.get(self), dim).getResult();
+}
+
+template <typename OpTy> static Error lowerSoftmax(OpContext &op) {
+  ASSIGN_OR_RETURN(Value result, softmaxOf<OpTy>(op));
+  op.setResult(0, result);
+  return Error::success();
+}
+
+/// Zeros for rows of -inf alone, which attention has when everything is masked.
+static Error lowerSafeSoftmax(OpContext &op) {
+  ASSIGN_OR_RETURN(Value softmax, softmaxOf<mlir::memopt::SoftmaxOp>(op));
+  Tensor self = op.tensor("self");
+  ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", self.rank()));
+  Element x(op.b, op.get(castTo(op, self, op.resultMeta(0).dtype)));
+  Element hasNumber(op.b, anyOf(op.b, differs(x, -std::numeric_limits<double>::infinity()),
+                                self.rank() ? ArrayRef(dim) : ArrayRef<int64_t>(), /*keep=*/true));
+  Element keeps(op.b, broadcastValue(op.b, hasNumber, self.sizes));
+  op.setResult(0, select(keeps, Element(op.b, softmax), 0.0));
   return Error::success();
 }
 
@@ -205,7 +252,7 @@ template <typename OpTy> static Error lowerSoftmax(OpContext &op) {
 //===----------------------------------------------------------------------===//
 
 void memopt::pt2::registerActivations(OpTable &table) {
-  table.add("aten.relu.default", "Tensor self", lowerFloat<mlir::memopt::ReluOp>);
+  table.add("aten.relu.default", "Tensor self", lowerRelu);
   table.add("aten.relu6.default", "Tensor self", lowerRelu6);
   table.add("aten.sigmoid.default", "Tensor self", lowerFloat<mlir::memopt::SigmoidOp>);
   table.add("aten.tanh.default", "Tensor self", lowerFloat<math::TanhOp>);
@@ -216,6 +263,8 @@ void memopt::pt2::registerActivations(OpTable &table) {
             lowerHardtanh);
   table.add("aten.hardsigmoid.default", "Tensor self", lowerHardsigmoid);
   table.add("aten.hardswish.default", "Tensor self", lowerHardswish);
+  table.add("aten.hardshrink.default", "Tensor self, Scalar lambd=0.5", lowerHardshrink);
+  table.add("aten.softshrink.default", "Tensor self, Scalar lambd=0.5", lowerSoftshrink);
   table.add("aten.leaky_relu.default", "Tensor self, Scalar negative_slope=0.01", lowerLeakyRelu);
   table.add("aten.elu.default", "Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1",
             lowerElu);
@@ -231,6 +280,8 @@ void memopt::pt2::registerActivations(OpTable &table) {
             lowerSoftmax<mlir::memopt::SoftmaxOp>);
   table.add("aten._softmax.default", "Tensor self, int dim, bool half_to_float",
             lowerSoftmax<mlir::memopt::SoftmaxOp>);
+  table.add("aten._safe_softmax.default", "Tensor self, int dim, dtype? dtype=None",
+            lowerSafeSoftmax);
   table.add("aten.log_softmax.int", "Tensor self, int dim, dtype? dtype=None",
             lowerSoftmax<mlir::memopt::LogSoftmaxOp>);
   table.add("aten._log_softmax.default", "Tensor self, int dim, bool half_to_float",

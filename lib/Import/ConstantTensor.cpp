@@ -37,6 +37,8 @@ int64_t memopt::pt2::wrapTo(DType type, int64_t value) {
     return uint8_t(value);
   case DType::I8:
     return int8_t(value);
+  case DType::I16:
+    return int16_t(value);
   case DType::I32:
     return int32_t(value);
   default:

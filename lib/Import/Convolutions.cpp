@@ -56,18 +56,40 @@ static Error setPadding(OpContext &op, Window &window, int64_t rank) {
   return Error::success();
 }
 
-/// The number of spatial dimensions; batched tensors only.
-static Expected<int64_t> getSpatialRank(OpContext &op, const Tensor &input, const Tensor &weight) {
-  int64_t rank = input.rank() - 2;
-  if (rank < 1 || rank > 3 || weight.rank() != input.rank() ||
-      int64_t(op.resultMeta(0).sizes.size()) != input.rank())
-    return op.error("expected input, weight and result of one rank from 3 to 5, found input " +
-                    toString(input.sizes) + " and weight " + toString(weight.sizes));
-  RETURN_IF_ERROR(checkRange(op, "weight", ArrayRef(weight.sizes).drop_front(2), 1));
-  return rank;
+namespace {
+/// The operands of a convolution: `input` [N, C, spatial..], where a single image got a batch of
+/// one, and the sizes of the result with its batch.
+struct Images {
+  Tensor input, weight;
+  Shape resultSizes;
+  int64_t rank; ///< spatial dimensions
+};
+} // namespace
+
+static Expected<Images> getImages(OpContext &op) {
+  Images images{op.tensor("input"), op.tensor("weight"), Shape(op.resultMeta(0).sizes), 0};
+  images.rank = images.weight.rank() - 2;
+  if (images.input.rank() == images.weight.rank() - 1) {
+    Shape sizes(images.input.sizes);
+    sizes.insert(sizes.begin(), 1);
+    ASSIGN_OR_RETURN(images.input, reshape(op, images.input, sizes));
+    images.resultSizes.insert(images.resultSizes.begin(), 1);
+  }
+  if (images.rank < 1 || images.rank > 3 || images.input.rank() != images.weight.rank() ||
+      int64_t(images.resultSizes.size()) != images.input.rank())
+    return op.error("expected a weight of rank 3 to 5 and images of that rank or one less, found "
+                    "input " +
+                    toString(images.input.sizes) + " and weight " + toString(images.weight.sizes));
+  RETURN_IF_ERROR(checkRange(op, "weight", ArrayRef(images.weight.sizes).drop_front(2), 1));
+  if (!isFloat(images.input.dtype) || images.weight.dtype != images.input.dtype)
+    return op.error("convolves " + getName(images.input.dtype) + " with " +
+                    getName(images.weight.dtype) +
+                    "; convert both to one floating-point type before");
+  return images;
 }
 
-static Error addBias(OpContext &op, Value result) {
+/// Adds the bias and gives the result, without the batch that a single image got.
+static Error finish(OpContext &op, Value result) {
   if (std::optional<Tensor> bias = op.optionalTensor("bias")) {
     ArrayRef<int64_t> sizes = cast<RankedTensorType>(result.getType()).getShape();
     if (bias->rank() != 1 || bias->sizes[0] != sizes[1])
@@ -76,47 +98,89 @@ static Error addBias(OpContext &op, Value result) {
     op.importer.suggestInitial(*bias, 0);
     result = arith::AddFOp::create(op.b, result, broadcastAlong(op.b, op.get(*bias), 1, sizes));
   }
-  op.setResult(0, result);
+  op.setResult(0, reshapeValue(op.b, result, op.resultMeta(0).sizes));
   return Error::success();
 }
 
-static Error convolve(OpContext &op, const Tensor &input, const Tensor &weight,
-                      const Window &window) {
+static Error convolve(OpContext &op, const Images &images, const Window &window) {
   Value result = mlir::memopt::ConvolutionOp::create(
-      op.b, op.resultType(0), op.get(input), op.get(weight), window.strides, window.low,
-      window.high, window.dilations, window.groups, mlir::memopt::Layout::ChannelsFirst);
-  return addBias(op, result);
+      op.b, op.tensorType(images.input.dtype, images.resultSizes), op.get(images.input),
+      op.get(images.weight), window.strides, window.low, window.high, window.dilations,
+      window.groups, mlir::memopt::Layout::ChannelsFirst);
+  return finish(op, result);
+}
+
+/// Whether the convolution with this window maps the result's sizes back to those of the input.
+static bool isExact(const Images &images, const Window &window) {
+  for (int64_t i = 0; i != images.rank; ++i) {
+    int64_t reach = window.dilations[i] * (images.weight.sizes[i + 2] - 1);
+    int64_t rest = images.resultSizes[i + 2] + window.low[i] + window.high[i] - reach - 1;
+    if (rest < 0 || rest / window.strides[i] + 1 != images.input.sizes[i + 2])
+      return false;
+  }
+  return true;
+}
+
+/// The transposed convolution without padding, of which padding cuts off the border, and
+/// `output_padding` adds zeros behind where it goes beyond.
+static Value convolveAndCut(OpContext &op, const Images &images, Window window) {
+  Shape full(images.resultSizes), begin(full.size(), 0), part, none(full.size(), 0), behind(none);
+  for (int64_t i = 0; i != images.rank; ++i)
+    full[i + 2] = (images.input.sizes[i + 2] - 1) * window.strides[i] +
+                  window.dilations[i] * (images.weight.sizes[i + 2] - 1) + 1;
+  for (auto [dim, size] : enumerate(full)) {
+    int64_t low = dim < 2 ? 0 : window.low[dim - 2];
+    part.push_back(std::max<int64_t>(0, std::min(images.resultSizes[dim], size - low)));
+    begin[dim] = low;
+    behind[dim] = images.resultSizes[dim] - part.back();
+  }
+  window.low.assign(images.rank, 0);
+  auto type = op.tensorType(images.input.dtype, full);
+  Value result = mlir::memopt::ConvolutionBackwardDataOp::create(
+      op.b, type, op.get(images.input), op.get(images.weight), window.strides, window.low,
+      window.low, window.dilations, window.groups, mlir::memopt::Layout::ChannelsFirst);
+  SmallVector<mlir::OpFoldResult> ones(full.size(), op.b.getIndexAttr(1));
+  result = mlir::tensor::ExtractSliceOp::create(
+      op.b, type.clone(part), result, mlir::getAsIndexOpFoldResult(op.b.getContext(), begin),
+      mlir::getAsIndexOpFoldResult(op.b.getContext(), part), ones);
+  if (part == images.resultSizes)
+    return result;
+  return mlir::memopt::PadOp::create(op.b, type.clone(images.resultSizes), result, none, behind);
 }
 
 /// The gradient of the convolution that would map the result back to `input`. `output_padding`
 /// picks one of the several sizes that such a convolution's input can have; the file says which.
-static Error convolveTransposed(OpContext &op, const Tensor &input, const Tensor &weight,
-                                const Window &window) {
+static Error convolveTransposed(OpContext &op, const Images &images, const Window &window) {
+  if (!isExact(images, window))
+    return finish(op, convolveAndCut(op, images, window));
   Value result = mlir::memopt::ConvolutionBackwardDataOp::create(
-      op.b, op.resultType(0), op.get(input), op.get(weight), window.strides, window.low,
-      window.high, window.dilations, window.groups, mlir::memopt::Layout::ChannelsFirst);
-  return addBias(op, result);
+      op.b, op.tensorType(images.input.dtype, images.resultSizes), op.get(images.input),
+      op.get(images.weight), window.strides, window.low, window.high, window.dilations,
+      window.groups, mlir::memopt::Layout::ChannelsFirst);
+  return finish(op, result);
 }
 
+//===----------------------------------------------------------------------===//
+// Operators
+//===----------------------------------------------------------------------===//
+
 static Error lowerConvolution(OpContext &op) {
-  Tensor input = op.tensor("input"), weight = op.tensor("weight");
-  ASSIGN_OR_RETURN(int64_t rank, getSpatialRank(op, input, weight));
-  ASSIGN_OR_RETURN(Window window, getWindow(op, rank));
-  RETURN_IF_ERROR(setPadding(op, window, rank));
-  return convolve(op, input, weight, window);
+  ASSIGN_OR_RETURN(Images images, getImages(op));
+  ASSIGN_OR_RETURN(Window window, getWindow(op, images.rank));
+  RETURN_IF_ERROR(setPadding(op, window, images.rank));
+  return convolve(op, images, window);
 }
 
 /// Padding by name: "same" keeps the size at stride 1, the odd element behind.
 static Error lowerConvolutionPadding(OpContext &op) {
-  Tensor input = op.tensor("input"), weight = op.tensor("weight");
-  ASSIGN_OR_RETURN(int64_t rank, getSpatialRank(op, input, weight));
-  ASSIGN_OR_RETURN(Window window, getWindow(op, rank));
-  window.low.assign(rank, 0);
-  window.high.assign(rank, 0);
+  ASSIGN_OR_RETURN(Images images, getImages(op));
+  ASSIGN_OR_RETURN(Window window, getWindow(op, images.rank));
+  window.low.assign(images.rank, 0);
+  window.high.assign(images.rank, 0);
   StringRef padding = op.text("padding");
   if (padding == "same") {
-    for (int64_t i = 0; i != rank; ++i) {
-      int64_t total = window.dilations[i] * (weight.sizes[i + 2] - 1);
+    for (int64_t i = 0; i != images.rank; ++i) {
+      int64_t total = window.dilations[i] * (images.weight.sizes[i + 2] - 1);
       RETURN_IF_ERROR(checkRange(op, "dilation", total, 0));
       window.low[i] = total / 2;
       window.high[i] = total - total / 2;
@@ -124,15 +188,14 @@ static Error lowerConvolutionPadding(OpContext &op) {
   } else if (padding != "valid") {
     return op.error("argument 'padding': expected same or valid, found " + padding);
   }
-  return convolve(op, input, weight, window);
+  return convolve(op, images, window);
 }
 
 static Error lowerConvTranspose(OpContext &op) {
-  Tensor input = op.tensor("input"), weight = op.tensor("weight");
-  ASSIGN_OR_RETURN(int64_t rank, getSpatialRank(op, input, weight));
-  ASSIGN_OR_RETURN(Window window, getWindow(op, rank));
-  RETURN_IF_ERROR(setPadding(op, window, rank));
-  return convolveTransposed(op, input, weight, window);
+  ASSIGN_OR_RETURN(Images images, getImages(op));
+  ASSIGN_OR_RETURN(Window window, getWindow(op, images.rank));
+  RETURN_IF_ERROR(setPadding(op, window, images.rank));
+  return convolveTransposed(op, images, window);
 }
 
 static Error lowerGeneralConvolution(OpContext &op) {

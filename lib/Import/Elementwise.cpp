@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Formula.h"
 #include "GraphImporter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -64,17 +65,21 @@ Value memopt::pt2::convert(mlir::ImplicitLocOpBuilder &b, Value value, DType fro
       return arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, value, zero);
     return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, value, zero);
   }
+  // Halves meet everything else in f32, where PyTorch rounds on the way, too.
+  if ((isHalf(from) && to != DType::F32) || (isHalf(to) && from != DType::F32))
+    return convert(b, convert(b, value, from, DType::F32), DType::F32, to);
   if (isFloat(from) && isFloat(to)) {
-    unsigned before = shaped.getElementTypeBitWidth(), after = getByteWidth(to) * 8;
-    if (before == after) // f16 and bf16 meet in f32
-      return convert(b, convert(b, value, from, DType::F32), DType::F32, to);
-    if (before < after)
+    if (getByteWidth(from) < getByteWidth(to))
       return arith::ExtFOp::create(b, target, value);
     return arith::TruncFOp::create(b, target, value);
   }
+  // Small integers wrap around, as those do that PyTorch goes through.
+  if (isFloat(from) && to == DType::U8)
+    return convert(b, convert(b, value, from, DType::I64), DType::I64, to);
+  if (isFloat(from) && getByteWidth(to) < 4)
+    return convert(b, convert(b, value, from, DType::I32), DType::I32, to);
   if (isFloat(from))
-    return to == DType::U8 ? arith::FPToUIOp::create(b, target, value).getResult()
-                           : arith::FPToSIOp::create(b, target, value).getResult();
+    return arith::FPToSIOp::create(b, target, value);
   if (isFloat(to))
     return isUnsigned(from) ? arith::UIToFPOp::create(b, target, value).getResult()
                             : arith::SIToFPOp::create(b, target, value).getResult();
@@ -108,7 +113,7 @@ static DType widen(DType a, DType b) {
   if (isFloat(a) && getByteWidth(a) == getByteWidth(b))
     return DType::F32; // f16 with bf16
   if (!isFloat(a) && getByteWidth(a) == getByteWidth(b))
-    return DType::I32; // u8 with i8 is i16 in PyTorch; the value range is what matters
+    return DType::I16; // u8 with i8
   return getByteWidth(a) < getByteWidth(b) ? b : a;
 }
 
@@ -214,6 +219,21 @@ Expected<Tensor> memopt::pt2::elementwise(OpContext &op, ArrayRef<Operand> opera
   return op.wrap(result, sizes, build(op.b, values));
 }
 
+Error memopt::pt2::mapElements(OpContext &op, ArrayRef<Operand> operands, FormulaFn formula,
+                               Evaluate evaluate) {
+  DType type = op.resultMeta(0).dtype, compute = getArithmeticType(type);
+  ASSIGN_OR_RETURN(Tensor result,
+                   elementwise(op, operands, compute, compute, inBuild(formula), evaluate));
+  return setResult(op, castTo(op, result, type));
+}
+
+Error memopt::pt2::mapReals(OpContext &op, ArrayRef<Operand> operands, FormulaFn formula) {
+  DType type = op.resultMeta(0).dtype;
+  if (!isFloat(type))
+    return op.error("expected a floating-point result, found " + getName(type));
+  return mapElements(op, operands, formula);
+}
+
 Error memopt::pt2::mapFloat(OpContext &op, Build build, StringRef parameter) {
   DType type = op.resultMeta(0).dtype;
   if (!isFloat(type))
@@ -254,6 +274,13 @@ Value memopt::pt2::countAlong(mlir::ImplicitLocOpBuilder &b, Value value,
                               ArrayRef<int64_t> dimensions) {
   mlir::Type element = cast<RankedTensorType>(value.getType()).getElementType();
   return mlir::memopt::CountOp::create(b, RankedTensorType::get({}, element), value, dimensions);
+}
+
+Value memopt::pt2::anyOf(mlir::ImplicitLocOpBuilder &b, Value booleans,
+                         ArrayRef<int64_t> dimensions, bool keep) {
+  Value numbers = convert(b, booleans, DType::Bool, DType::I32);
+  Value most = reduceValue(b, numbers, mlir::memopt::ReduceKind::Max, dimensions, keep);
+  return convert(b, most, DType::I32, DType::Bool);
 }
 
 Expected<Value> memopt::pt2::applyReduction(OpContext &op, Value losses, int64_t reduction) {

@@ -225,10 +225,10 @@ Error GraphImporter::importOperator(const Node &node) {
     return Error::success();
   }
   std::vector<Parameter> parameters = parseParameters(row->parameters);
-  OpContext op(*this, builder, node, *scopes.back()->graph);
+  OpContext op(*this, builder, node, *scopes.back()->graph, !row->keepsHalves);
   RETURN_IF_ERROR(op.bind(parameters));
   RETURN_IF_ERROR(row->lower(op));
-  RETURN_IF_ERROR(op.checkResults());
+  RETURN_IF_ERROR(op.finishResults());
   std::vector<std::optional<Tensor>> results = op.takeResults();
   for (const std::optional<Tensor> &result : results)
     if (result && result->constant)
@@ -237,11 +237,12 @@ Error GraphImporter::importOperator(const Node &node) {
   if (foldedBytes > limits::foldedBytes)
     return makeError("index arithmetic gives more than " + Twine(limits::foldedBytes) + " bytes");
   if (inPlace) {
-    if (results.size() != 1 || !results.front() ||
-        parameters.front().type != Parameter::Type::Tensor)
-      return makeError("expected one result, found " + Twine(results.size()));
-    Tensor target = op.tensor(parameters.front().name);
-    RETURN_IF_ERROR(mutate(target, *results.front()));
+    const std::string &self = parameters.front().name;
+    if (results.size() != 1 || !results.front() || !op.isTensor(self))
+      return makeError("expected one result and a tensor to write over, found " +
+                       Twine(results.size()) + " results");
+    RETURN_IF_ERROR(op.mutate(self, *results.front()));
+    Tensor target = op.original(self);
     results.front()->storage = target.storage;
     results.front()->view = target.view;
   }

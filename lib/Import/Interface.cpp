@@ -235,7 +235,10 @@ void GraphImporter::readInitial(const TensorMeta &meta, Variable &variable) {
 }
 
 void GraphImporter::suggestInitial(const Tensor &tensor, double value) {
-  auto read = tensor.value ? tensor.value.getDefiningOp<mlir::memopt::ReadOp>() : nullptr;
+  mlir::Value state = tensor.value;
+  if (auto widened = state ? state.getDefiningOp<mlir::arith::ExtFOp>() : nullptr)
+    state = widened.getIn();
+  auto read = state ? state.getDefiningOp<mlir::memopt::ReadOp>() : nullptr;
   if (!read)
     return;
   auto it = variables.find(read.getVariable().str());

@@ -13,16 +13,16 @@
 //===----------------------------------------------------------------------===//
 
 #include "GraphImporter.h"
+#include "Reductions.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace llvm;
 using namespace memopt::pt2;
 using mlir::RankedTensorType;
 using mlir::Value;
-using mlir::ValueRange;
+using mlir::memopt::ReduceKind;
 using Builder = mlir::ImplicitLocOpBuilder;
 namespace arith = mlir::arith;
 namespace math = mlir::math;
@@ -53,6 +53,9 @@ static void suggestInitials(OpContext &op, ArrayRef<StringRef> ones, ArrayRef<St
     if (std::optional<Tensor> tensor = op.optionalTensor(name))
       op.importer.suggestInitial(*tensor, 0);
 }
+
+/// PyTorch gives saved statistics as results through which no gradient passes.
+static Value stopped(OpContext &op, Value statistic) { return withoutGradient({op.b, statistic}); }
 
 static Value inverseDeviation(Builder &b, Value variance, double eps) {
   return math::RsqrtOp::create(
@@ -151,9 +154,9 @@ static Error lowerBatchNorm(OpContext &op) {
     return setResult(op, op.wrap(input.dtype, normalizeByRunning(op, input, op.number("eps"))));
   BatchNorm norm = normalizeByBatch(op, input, op.number("momentum"), op.number("eps"));
   if (norm.newMean)
-    RETURN_IF_ERROR(op.importer.mutate(op.tensor("running_mean"), *norm.newMean));
+    RETURN_IF_ERROR(op.mutate("running_mean", *norm.newMean));
   if (norm.newVariance)
-    RETURN_IF_ERROR(op.importer.mutate(op.tensor("running_var"), *norm.newVariance));
+    RETURN_IF_ERROR(op.mutate("running_var", *norm.newVariance));
   return setResult(op, op.wrap(input.dtype, norm.result));
 }
 
@@ -172,8 +175,8 @@ static Error lowerFunctionalBatchNorm(OpContext &op) {
   }
   BatchNorm norm = normalizeByBatch(op, input, op.number("momentum"), op.number("eps"));
   op.setResult(0, norm.result);
-  op.setResult(1, norm.mean);
-  op.setResult(2, inverseDeviation(op.b, norm.variance, op.number("eps")));
+  op.setResult(1, stopped(op, norm.mean));
+  op.setResult(2, stopped(op, inverseDeviation(op.b, norm.variance, op.number("eps"))));
   op.setResult(3, *norm.newMean);
   op.setResult(4, *norm.newVariance);
   return Error::success();
@@ -187,8 +190,8 @@ static Error lowerBatchNormNoStatistics(OpContext &op) {
     return op.error("expected 3 results and training");
   BatchNorm norm = normalizeByBatch(op, input, op.number("momentum"), op.number("eps"));
   op.setResult(0, norm.result);
-  op.setResult(1, norm.mean);
-  op.setResult(2, inverseDeviation(op.b, norm.variance, op.number("eps")));
+  op.setResult(1, stopped(op, norm.mean));
+  op.setResult(2, stopped(op, inverseDeviation(op.b, norm.variance, op.number("eps"))));
   return Error::success();
 }
 
@@ -230,8 +233,8 @@ static Error lowerLayerNorm(OpContext &op) {
     return Error::success();
   for (auto [index, value] : {std::pair<size_t, Value>(1, norm.getMean()),
                               std::pair<size_t, Value>(2, norm.getInverseDeviation())}) {
-    ASSIGN_OR_RETURN(Tensor shaped,
-                     reshape(op, op.wrap(input.dtype, value), op.resultMeta(index).sizes));
+    ASSIGN_OR_RETURN(Tensor shaped, reshape(op, op.wrap(input.dtype, stopped(op, value)),
+                                            op.resultMeta(index).sizes));
     op.setResult(index, op.copy(shaped));
   }
   return Error::success();
@@ -251,8 +254,8 @@ static Error normalizeGroups(OpContext &op, int64_t groups) {
       op.b.getI64IntegerAttr(groups), op.b.getF64FloatAttr(op.number("eps")));
   op.setResult(0, norm.getResult());
   if (op.getNumResults() == 3) {
-    op.setResult(1, norm.getMean());
-    op.setResult(2, norm.getInverseDeviation());
+    op.setResult(1, stopped(op, norm.getMean()));
+    op.setResult(2, stopped(op, norm.getInverseDeviation()));
   }
   return Error::success();
 }
@@ -262,12 +265,44 @@ static Error lowerNativeGroupNorm(OpContext &op) {
   return normalizeGroups(op, op.integer("group"));
 }
 
-/// A group norm whose groups are the channels.
+/// Running statistics of an instance norm move towards the means over all samples of its own
+/// statistics, of which the variances are unbiased.
+static Error updateInstanceStatistics(OpContext &op, const Tensor &input) {
+  double momentum = op.number("momentum");
+  Reduction spatial;
+  spatial.value = op.get(input);
+  append_range(spatial.dimensions, seq<int64_t>(2, input.rank()));
+  spatial.keep = true;
+  double count = double(input.getNumElements() / (input.sizes[0] * input.sizes[1]));
+  Element x(op.b, spatial.value);
+  Element mean = Element(op.b, reduceKeeping(op, spatial, x, ReduceKind::Add)) / count;
+  Element distance = x - spread(op, spatial, mean);
+  Element squares(op.b, reduceKeeping(op, spatial, distance * distance, ReduceKind::Add));
+  Element variance = squares / std::max(count - 1, 1.0);
+  for (auto [name, statistic] :
+       {std::pair<StringRef, Element>("running_mean", mean), {"running_var", variance}}) {
+    if (!op.has(name))
+      continue;
+    Value kept = reshapeValue(op.b, statistic, {input.sizes[0], input.sizes[1]});
+    Element total(op.b, reduceValue(op.b, kept, ReduceKind::Add, 0));
+    Value samples = broadcastValue(op.b, countAlong(op.b, kept, 0), {input.sizes[1]});
+    RETURN_IF_ERROR(op.mutate(
+        name, updateRunning(op, op.tensor(name), total / Element(op.b, samples), momentum)));
+  }
+  return Error::success();
+}
+
+/// A group norm whose groups are the channels, or by running statistics an affine function.
 static Error lowerInstanceNorm(OpContext &op) {
-  if (op.has("running_mean") || op.has("running_var") || !op.flag("use_input_stats"))
-    return op.error("instance norms with running statistics are not supported");
   Tensor input = op.tensor("input");
-  return normalizeGroups(op, input.rank() < 2 ? 0 : input.sizes[1]);
+  bool hasRunning = op.has("running_mean") && op.has("running_var");
+  RETURN_IF_ERROR(checkBatchNorm(op, input));
+  ASSIGN_OR_RETURN(bool byInput, usesBatch(op, op.flag("use_input_stats")));
+  if (!byInput)
+    return setResult(op, op.wrap(input.dtype, normalizeByRunning(op, input, op.number("eps"))));
+  if (hasRunning)
+    RETURN_IF_ERROR(updateInstanceStatistics(op, input));
+  return normalizeGroups(op, input.sizes[1]);
 }
 
 /// g * v / |v|, the norm taken over all dimensions but one (Salimans and Kingma, 2016).
@@ -276,19 +311,14 @@ static Error lowerWeightNorm(OpContext &op) {
   ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", v.rank()));
   if (v.rank() < 1 || v.getNumElements() == 0 || !isFloat(v.dtype))
     return op.error("expected a floating-point tensor with dimensions");
-  Shape others;
+  Reduction others;
+  others.value = op.get(v);
+  others.keep = true;
   for (int64_t i = 0; i != v.rank(); ++i)
     if (i != dim)
-      others.push_back(i);
-  Value value = op.get(v);
-  Value squares = arith::MulFOp::create(op.b, value, value);
-  Value norm = math::SqrtOp::create(
-      op.b, reduceValue(op.b, squares, mlir::memopt::ReduceKind::Add, others, /*keep=*/true));
-  return setResult(op, elementwise(op, {v, g, op.wrap(v.dtype, norm)}, v.dtype, v.dtype,
-                                   [](Builder &b, ValueRange x) -> Value {
-                                     Value factor = arith::DivFOp::create(b, x[1], x[2]);
-                                     return arith::MulFOp::create(b, x[0], factor);
-                                   }));
+      others.dimensions.push_back(i);
+  return mapReals(op, {v, g, op.wrap(v.dtype, normOf(op, others, 2))},
+                  [](ArrayRef<Element> x) { return x[0] * (x[1] / x[2]); });
 }
 
 static Error lowerRmsNorm(OpContext &op) {

@@ -10,6 +10,7 @@
 #include "GraphImporter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Support/DebugStringHelper.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -35,6 +36,8 @@ mlir::Type memopt::pt2::getElementType(mlir::Builder &b, DType type) {
   case DType::U8:
   case DType::I8:
     return b.getI8Type();
+  case DType::I16:
+    return b.getIntegerType(16);
   case DType::I32:
     return b.getI32Type();
   case DType::I64:
@@ -78,8 +81,8 @@ static void collectResults(const Node &node, std::vector<std::string> &names) {
 }
 
 OpContext::OpContext(GraphImporter &importer, mlir::ImplicitLocOpBuilder &builder, const Node &node,
-                     const Graph &graph)
-    : importer(importer), b(builder), node(node), graph(graph) {
+                     const Graph &graph, bool widensHalves)
+    : importer(importer), b(builder), node(node), graph(graph), widensHalves(widensHalves) {
   collectResults(node, resultNames);
   results.resize(resultNames.size());
 }
@@ -215,8 +218,8 @@ Error OpContext::bind(const std::vector<Parameter> &parameters) {
     return error("argument '" + given.begin()->first() + "' is not known for this operator");
   if (results.empty())
     return error("expected at least one result, found none");
-  metas.resize(results.size());
-  for (auto [name, meta] : zip_equal(resultNames, metas)) {
+  claims.resize(results.size());
+  for (auto [name, meta] : zip_equal(resultNames, claims)) {
     if (name.empty())
       continue;
     if (auto it = graph.tensors.find(name); it != graph.tensors.end())
@@ -227,6 +230,10 @@ Error OpContext::bind(const std::vector<Parameter> &parameters) {
     else
       return error("result '" + name + "' is missing in tensor_values");
   }
+  metas = claims;
+  for (TensorMeta &meta : metas)
+    if (widensHalves && isHalf(meta.dtype))
+      meta.dtype = DType::F32;
   return Error::success();
 }
 
@@ -238,27 +245,38 @@ const Argument &OpContext::argument(StringRef name) const {
 
 bool OpContext::has(StringRef name) const { return argument(name).kind != Argument::Kind::None; }
 
-Tensor OpContext::tensor(StringRef name) const {
+bool OpContext::isTensor(StringRef name) const {
+  return argument(name).kind == Argument::Kind::Tensor;
+}
+
+Tensor OpContext::original(StringRef name) const {
   return cantFail(importer.lookup(argument(name).names.front())); // bind() has looked it up
 }
 
-std::optional<Tensor> OpContext::optionalTensor(StringRef name) const {
+Tensor OpContext::lookup(StringRef value) {
+  Tensor tensor = cantFail(importer.lookup(value));
+  return widensHalves && isHalf(tensor.dtype) ? castTo(*this, tensor, DType::F32) : tensor;
+}
+
+Tensor OpContext::tensor(StringRef name) { return lookup(argument(name).names.front()); }
+
+std::optional<Tensor> OpContext::optionalTensor(StringRef name) {
   if (!has(name))
     return std::nullopt;
   return tensor(name);
 }
 
-std::vector<std::optional<Tensor>> OpContext::tensors(StringRef name) const {
+std::vector<std::optional<Tensor>> OpContext::tensors(StringRef name) {
   std::vector<std::optional<Tensor>> result;
   for (const std::string &element : argument(name).names)
     if (element.empty())
       result.emplace_back();
     else
-      result.emplace_back(cantFail(importer.lookup(element)));
+      result.emplace_back(lookup(element));
   return result;
 }
 
-Operand OpContext::operand(StringRef name) const {
+Operand OpContext::operand(StringRef name) {
   if (argument(name).kind == Argument::Kind::Tensor)
     return tensor(name);
   return scalar(name);
@@ -295,7 +313,8 @@ StringRef OpContext::text(StringRef name) const { return argument(name).text; }
 std::optional<DType> OpContext::dtype(StringRef name) const {
   if (!has(name))
     return std::nullopt;
-  return DType(argument(name).ints.front());
+  DType type = DType(argument(name).ints.front());
+  return widensHalves && isHalf(type) ? DType::F32 : type;
 }
 
 bool OpContext::isPacked(StringRef name) const {
@@ -371,10 +390,17 @@ void OpContext::copyResults() {
 
 void OpContext::setResult(size_t i, Value value) { setResult(i, wrap(metas[i].dtype, value)); }
 
-Error OpContext::checkResults() const {
-  for (auto [name, meta, result] : zip_equal(resultNames, metas, results)) {
+Error OpContext::mutate(StringRef name, Tensor to) {
+  Tensor from = original(name);
+  return importer.mutate(from, isHalf(from.dtype) ? castTo(*this, to, from.dtype) : to);
+}
+
+Error OpContext::finishResults() {
+  for (auto [name, meta, result] : zip_equal(resultNames, claims, results)) {
     if (!result || name.empty())
       continue;
+    if (widensHalves && isHalf(meta.dtype) && result->dtype == DType::F32)
+      result = castTo(*this, *result, meta.dtype);
     if (result->dtype != meta.dtype || ArrayRef(result->sizes) != ArrayRef(meta.sizes))
       return error("result '" + name + "': the file says " + getName(meta.dtype) +
                    toString(meta.sizes) + ", the operator gives " + getName(result->dtype) +
@@ -383,7 +409,9 @@ Error OpContext::checkResults() const {
       continue;
     auto type = cast<RankedTensorType>(result->value.getType());
     if (type.getElementType() != elementType(result->dtype) || type.getRank() != result->rank())
-      return error("result '" + name + "' does not have the type that the file says");
+      return error("result '" + name + "': the file says " + getName(meta.dtype) +
+                   toString(meta.sizes) + ", the operator gives " +
+                   mlir::debugString(type.getElementType()) + toString(type.getShape()));
   }
   return Error::success();
 }
@@ -417,6 +445,9 @@ static Value materialize(OpContext &op, const ConstantTensor &constant) {
   case DType::U8:
   case DType::I8:
     attr = make([](int64_t v) { return int8_t(v); });
+    break;
+  case DType::I16:
+    attr = make([](int64_t v) { return int16_t(v); });
     break;
   case DType::I32:
     attr = make([](int64_t v) { return int32_t(v); });

@@ -62,8 +62,9 @@ class GraphImporter;
 
 class OpContext {
 public:
+  /// With `widensHalves`, tensors of half precision look like f32 to whoever asks for them.
   OpContext(GraphImporter &importer, mlir::ImplicitLocOpBuilder &builder, const Node &node,
-            const Graph &graph);
+            const Graph &graph, bool widensHalves = false);
 
   /// Matches the node's arguments with the parameters.
   llvm::Error bind(const std::vector<Parameter> &parameters);
@@ -71,10 +72,12 @@ public:
   // Arguments by parameter name. The parameter's type says which of these may be asked.
   bool has(llvm::StringRef name) const; ///< not None
   bool hasParameter(llvm::StringRef name) const { return arguments.contains(name); }
-  Tensor tensor(llvm::StringRef name) const;
-  std::optional<Tensor> optionalTensor(llvm::StringRef name) const;
-  std::vector<std::optional<Tensor>> tensors(llvm::StringRef name) const;
-  Operand operand(llvm::StringRef name) const;
+  bool isTensor(llvm::StringRef name) const;
+  Tensor tensor(llvm::StringRef name);
+  Tensor original(llvm::StringRef name) const; ///< halves as such
+  std::optional<Tensor> optionalTensor(llvm::StringRef name);
+  std::vector<std::optional<Tensor>> tensors(llvm::StringRef name);
+  Operand operand(llvm::StringRef name);
   int64_t integer(llvm::StringRef name) const;
   std::optional<int64_t> optionalInteger(llvm::StringRef name) const;
   llvm::ArrayRef<int64_t> integers(llvm::StringRef name) const;
@@ -103,8 +106,11 @@ public:
   /// Gives the results memory of their own.
   void copyResults();
   std::vector<std::optional<Tensor>> takeResults() { return std::move(results); }
-  /// Compares what was set with the file's claims.
-  llvm::Error checkResults() const;
+  /// Rounds what the row computed in f32 back to halves, and compares what was set with the file's
+  /// claims.
+  llvm::Error finishResults();
+  /// Gives the tensor of this argument the value `to`: what an in-place operator does.
+  llvm::Error mutate(llvm::StringRef name, Tensor to);
 
   /// The tensor with all its elements, as a value.
   mlir::Value get(const Tensor &tensor);
@@ -128,13 +134,16 @@ public:
 
 private:
   const Argument &argument(llvm::StringRef name) const;
+  Tensor lookup(llvm::StringRef value);
   llvm::Error check(const Parameter &parameter, const Argument &value) const;
 
   const Graph &graph;
+  bool widensHalves;
   llvm::StringMap<const Argument *> arguments;
   std::vector<std::unique_ptr<Argument>> owned; ///< defaults and resolved sizes
   std::vector<std::string> resultNames;
-  std::vector<TensorMeta> metas;
+  std::vector<TensorMeta> claims; ///< of the file
+  std::vector<TensorMeta> metas;  ///< of what the row is to set
   std::vector<std::optional<Tensor>> results;
 };
 
@@ -218,6 +227,9 @@ mlir::Value reduceValue(mlir::ImplicitLocOpBuilder &b, mlir::Value value,
 /// by. It follows the batch where a constant would not.
 mlir::Value countAlong(mlir::ImplicitLocOpBuilder &b, mlir::Value value,
                        llvm::ArrayRef<int64_t> dimensions);
+/// Whether any of the booleans along `dimensions` is true.
+mlir::Value anyOf(mlir::ImplicitLocOpBuilder &b, mlir::Value booleans,
+                  llvm::ArrayRef<int64_t> dimensions, bool keep = false);
 /// What losses do with per-element losses: 0 nothing, 1 mean, 2 sum.
 llvm::Expected<mlir::Value> applyReduction(OpContext &op, mlir::Value losses, int64_t reduction);
 /// input times random zeros and 1 / (1 - p).

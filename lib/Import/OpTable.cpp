@@ -19,30 +19,38 @@ const OpTable &OpTable::get() {
     OpTable result;
     registerActivations(result);
     registerAttention(result);
-    registerCasts(result);
+    registerClamps(result);
+    registerClassLosses(result);
     registerComparisons(result);
     registerConvolutions(result);
-    registerCreation(result);
+    registerDivisions(result);
     registerEinsum(result);
     registerDropout(result);
     registerEmbeddingBag(result);
-    registerGradients(result);
+    registerExtremes(result);
     registerGridSample(result);
-    registerIndexing(result);
     registerLosses(result);
     registerMatmuls(result);
     registerNormalizations(result);
-    registerPadding(result);
+    registerNorms(result);
     registerPointwise(result);
     registerPooling(result);
     registerRandom(result);
-    registerRearrangements(result);
     registerRecurrent(result);
     registerReductions(result);
     registerResizing(result);
     registerScans(result);
     registerScatters(result);
     registerSorting(result);
+    registerSpecialFunctions(result);
+    // These move elements or make them: any type will do.
+    result.setKeepsHalves(true);
+    registerCasts(result);
+    registerCreation(result);
+    registerGradients(result);
+    registerIndexing(result);
+    registerPadding(result);
+    registerRearrangements(result);
     registerSlices(result);
     registerWindows(result);
     registerViews(result);
@@ -52,7 +60,7 @@ const OpTable &OpTable::get() {
 }
 
 void OpTable::add(StringLiteral name, StringLiteral parameters, Lowering lower) {
-  bool inserted = rows.try_emplace(name, OpRow{parameters, lower}).second;
+  bool inserted = rows.try_emplace(name, OpRow{parameters, lower, keepsHalves}).second;
   (void)inserted;
   assert(inserted && "an operator has one row");
 }

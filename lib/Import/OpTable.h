@@ -53,6 +53,9 @@ struct Parameter {
 struct OpRow {
   llvm::StringLiteral parameters;
   Lowering lower;
+  /// Takes tensors of half precision as they are. Others see f32 in their place, in which PyTorch
+  /// computes too, and their results are rounded back.
+  bool keepsHalves;
 };
 
 class OpTable {
@@ -61,6 +64,8 @@ public:
   static const OpTable &get();
 
   void add(llvm::StringLiteral name, llvm::StringLiteral parameters, Lowering lower);
+  /// What rows added from now on do with halves.
+  void setKeepsHalves(bool keeps) { keepsHalves = keeps; }
   /// Null when unknown. In-place spellings ("aten.relu_.default") give the row of the functional
   /// one and set `inPlace`.
   const OpRow *lookup(llvm::StringRef target, bool &inPlace) const;
@@ -69,6 +74,7 @@ public:
 
 private:
   llvm::StringMap<OpRow> rows;
+  bool keepsHalves = false;
 };
 
 /// Parses a row's parameters; asserts on notation that is not understood.
@@ -77,19 +83,24 @@ std::vector<Parameter> parseParameters(llvm::StringRef text);
 void registerActivations(OpTable &table);
 void registerAttention(OpTable &table);
 void registerCasts(OpTable &table);
+void registerClamps(OpTable &table);
+void registerClassLosses(OpTable &table);
 void registerComparisons(OpTable &table);
 void registerConvolutions(OpTable &table);
 void registerCreation(OpTable &table);
+void registerDivisions(OpTable &table);
 void registerEinsum(OpTable &table);
 void registerDropout(OpTable &table);
 void registerEmbeddingBag(OpTable &table);
 void registerGradients(OpTable &table);
 void registerGridSample(OpTable &table);
+void registerExtremes(OpTable &table);
 void registerIndexing(OpTable &table);
 void registerLosses(OpTable &table);
 void registerMatmuls(OpTable &table);
 void registerNormalizations(OpTable &table);
 void registerPadding(OpTable &table);
+void registerNorms(OpTable &table);
 void registerPointwise(OpTable &table);
 void registerPooling(OpTable &table);
 void registerRandom(OpTable &table);
@@ -102,6 +113,7 @@ void registerScatters(OpTable &table);
 void registerSorting(OpTable &table);
 void registerSlices(OpTable &table);
 void registerWindows(OpTable &table);
+void registerSpecialFunctions(OpTable &table);
 void registerViews(OpTable &table);
 
 } // namespace memopt::pt2

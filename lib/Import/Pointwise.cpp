@@ -1,4 +1,4 @@
-//===- Pointwise.cpp - arithmetic on elements -*- C++ -*-===//
+//===- Pointwise.cpp - sums, products, powers and functions of elements -*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,19 +6,17 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "OpContext.h"
+#include "Formula.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace llvm;
 using namespace memopt::pt2;
-using mlir::RankedTensorType;
 using mlir::Value;
 using mlir::ValueRange;
 using Builder = mlir::ImplicitLocOpBuilder;
-namespace arith = mlir::arith;
+using Elements = ArrayRef<Element>;
 namespace math = mlir::math;
 
 //===----------------------------------------------------------------------===//
@@ -29,26 +27,11 @@ static bool isOne(const Scalar &scalar) {
   return scalar.isFloat ? scalar.real == 1 : scalar.integer == 1;
 }
 
-static Value add(Builder &b, Value x, Value y) {
-  if (isa<mlir::FloatType>(mlir::getElementTypeOrSelf(x)))
-    return arith::AddFOp::create(b, x, y);
-  if (mlir::getElementTypeOrSelf(x).isInteger(1))
-    return arith::OrIOp::create(b, x, y);
-  return arith::AddIOp::create(b, x, y);
-}
-
-static Value subtract(Builder &b, Value x, Value y) {
-  if (isa<mlir::FloatType>(mlir::getElementTypeOrSelf(x)))
-    return arith::SubFOp::create(b, x, y);
-  return arith::SubIOp::create(b, x, y);
-}
-
-static Value multiply(Builder &b, Value x, Value y) {
-  if (isa<mlir::FloatType>(mlir::getElementTypeOrSelf(x)))
-    return arith::MulFOp::create(b, x, y);
-  if (mlir::getElementTypeOrSelf(x).isInteger(1))
-    return arith::AndIOp::create(b, x, y);
-  return arith::MulIOp::create(b, x, y);
+/// `x` times a number of its type.
+static Element scale(Element x, const Scalar &factor) {
+  if (isOne(factor))
+    return x;
+  return x * Element(x.getBuilder(), splat(x.getBuilder(), x.getType(), factor));
 }
 
 // Wrapping arithmetic, as the machine does it.
@@ -56,106 +39,73 @@ static int64_t wrappingAdd(int64_t x, int64_t y) { return uint64_t(x) + uint64_t
 static int64_t wrappingSubtract(int64_t x, int64_t y) { return uint64_t(x) - uint64_t(y); }
 static int64_t wrappingMultiply(int64_t x, int64_t y) { return uint64_t(x) * uint64_t(y); }
 
+/// elementwise() in the result's own type: sums and products of bytes wrap around by themselves.
+static Error mapPlainly(OpContext &op, ArrayRef<Operand> operands, FormulaFn formula,
+                        Evaluate evaluate = nullptr) {
+  DType type = op.resultMeta(0).dtype;
+  return setResult(op, elementwise(op, operands, type, type, inBuild(formula), evaluate));
+}
+
 /// x + alpha * y and its relatives.
-template <Value combine(Builder &, Value, Value), int64_t evaluate(int64_t, int64_t)>
+template <Element combine(Element, Element), int64_t evaluate(int64_t, int64_t)>
 static Error lowerScaledSum(OpContext &op, const Operand &x, const Operand &y) {
   Scalar alpha = op.scalar("alpha");
-  DType type = op.resultMeta(0).dtype;
-  return setResult(op, elementwise(
-                           op, {x, y}, type, type,
-                           [&](Builder &b, ValueRange v) {
-                             Value scaled = v[1];
-                             if (!isOne(alpha))
-                               scaled = multiply(b, scaled, splat(b, scaled.getType(), alpha));
-                             return combine(b, v[0], scaled);
-                           },
-                           alpha.isFloat ? Evaluate() : Evaluate([&](ArrayRef<int64_t> v) {
-                             return evaluate(v[0], wrappingMultiply(alpha.integer, v[1]));
-                           })));
+  auto evaluated = [&](ArrayRef<int64_t> v) {
+    return evaluate(v[0], wrappingMultiply(alpha.integer, v[1]));
+  };
+  return mapPlainly(
+      op, {x, y}, [&](Elements v) { return combine(v[0], scale(v[1], alpha)); },
+      alpha.isFloat ? Evaluate() : Evaluate(evaluated));
 }
 
 static Error lowerAdd(OpContext &op) {
-  return lowerScaledSum<add, wrappingAdd>(op, op.tensor("self"), op.operand("other"));
+  return lowerScaledSum<operator+, wrappingAdd>(op, op.operand("self"), op.operand("other"));
 }
 static Error lowerSub(OpContext &op) {
-  return lowerScaledSum<subtract, wrappingSubtract>(op, op.tensor("self"), op.operand("other"));
+  return lowerScaledSum<operator-, wrappingSubtract>(op, op.operand("self"), op.operand("other"));
 }
 static Error lowerRsub(OpContext &op) {
-  return lowerScaledSum<subtract, wrappingSubtract>(op, op.operand("other"), op.tensor("self"));
+  return lowerScaledSum<operator-, wrappingSubtract>(op, op.operand("other"), op.operand("self"));
 }
 
 static Error lowerMul(OpContext &op) {
-  DType type = op.resultMeta(0).dtype;
-  return setResult(op, elementwise(
-                           op, {op.tensor("self"), op.operand("other")}, type, type,
-                           [](Builder &b, ValueRange v) { return multiply(b, v[0], v[1]); },
-                           [](ArrayRef<int64_t> v) { return wrappingMultiply(v[0], v[1]); }));
+  return mapPlainly(
+      op, {op.operand("self"), op.operand("other")}, [](Elements v) { return v[0] * v[1]; },
+      [](ArrayRef<int64_t> v) { return wrappingMultiply(v[0], v[1]); });
 }
 
-//===----------------------------------------------------------------------===//
-// Division
-//===----------------------------------------------------------------------===//
-
-/// Division by zero and the one overflow are undefined in PyTorch; here they give zero.
-static int64_t divideOrZero(int64_t x, int64_t y, bool floor) {
-  if (y == 0 || (y == -1 && x == std::numeric_limits<int64_t>::min()))
-    return 0;
-  int64_t quotient = x / y;
-  return floor && x % y != 0 && (x < 0) != (y < 0) ? quotient - 1 : quotient;
+/// self + value * tensor1 (times or over) tensor2
+template <bool divides> static Error lowerAddCombined(OpContext &op) {
+  Scalar value = op.scalar("value");
+  if (divides && !isFloat(op.resultMeta(0).dtype))
+    return op.error("divides integers; convert them to a floating-point type before");
+  return mapPlainly(
+      op, {op.tensor("self"), op.tensor("tensor1"), op.tensor("tensor2")},
+      [&](Elements v) { return v[0] + scale(divides ? v[1] / v[2] : v[1] * v[2], value); });
 }
 
-static Expected<Tensor> divide(OpContext &op, StringRef rounding) {
-  DType type = op.resultMeta(0).dtype;
-  Operand x = op.tensor("self"), y = op.operand("other");
-  if (isFloat(type))
-    return elementwise(op, {x, y}, type, type, [&](Builder &b, ValueRange v) {
-      Value quotient = arith::DivFOp::create(b, v[0], v[1]);
-      if (rounding == "floor")
-        return math::FloorOp::create(b, quotient).getResult();
-      if (rounding == "trunc")
-        return math::TruncOp::create(b, quotient).getResult();
-      return quotient;
-    });
-  bool floor = rounding == "floor";
-  return elementwise(
-      op, {x, y}, type, type,
-      [&](Builder &b, ValueRange v) -> Value {
-        if (floor)
-          return arith::FloorDivSIOp::create(b, v[0], v[1]);
-        return arith::DivSIOp::create(b, v[0], v[1]);
-      },
-      [&](ArrayRef<int64_t> v) { return divideOrZero(v[0], v[1], floor); });
+/// From the nearer end, so that the ends are exact.
+static Error lowerLerp(OpContext &op) {
+  return mapReals(op, {op.tensor("self"), op.tensor("end"), op.operand("weight")}, [](Elements v) {
+    Element x = v[0], y = v[1], w = v[2], span = y - x;
+    Element value = select(less(abs(w), 0.5), x + w * span, y - span * (1 - w));
+    return withSlopes(value, {{x, 1 - w}, {y, w}, {w, span}});
+  });
 }
 
-static Error lowerDiv(OpContext &op) { return setResult(op, divide(op, "")); }
-static Error lowerFloorDivide(OpContext &op) { return setResult(op, divide(op, "floor")); }
-
-static Error lowerDivMode(OpContext &op) {
-  StringRef rounding = op.has("rounding_mode") ? op.text("rounding_mode") : "";
-  if (!rounding.empty() && rounding != "floor" && rounding != "trunc")
-    return op.error("argument 'rounding_mode': expected floor or trunc, found " + rounding);
-  return setResult(op, divide(op, rounding));
+static Error lowerNeg(OpContext &op) {
+  return mapPlainly(
+      op, {op.tensor("self")}, [](Elements v) { return -v[0]; },
+      [](ArrayRef<int64_t> v) { return wrappingSubtract(0, v[0]); });
 }
 
-/// Python's remainder: the sign is the divisor's.
-static Error lowerRemainder(OpContext &op) {
-  DType type = op.resultMeta(0).dtype;
-  return setResult(
-      op, elementwise(
-              op, {op.tensor("self"), op.operand("other")}, type, type,
-              [&](Builder &b, ValueRange v) -> Value {
-                Value quotient;
-                if (isFloat(type))
-                  quotient =
-                      math::FloorOp::create(b, arith::DivFOp::create(b, v[0], v[1]).getResult());
-                else
-                  quotient = arith::FloorDivSIOp::create(b, v[0], v[1]);
-                return subtract(b, v[0], multiply(b, quotient, v[1]));
-              },
-              [](ArrayRef<int64_t> v) {
-                return wrappingSubtract(
-                    v[0], wrappingMultiply(divideOrZero(v[0], v[1], /*floor=*/true), v[1]));
-              }));
+static Error lowerPositive(OpContext &op) { return setResult(op, op.copy(op.tensor("self"))); }
+
+/// mantissa * 2^exponent
+static Error lowerLdexp(OpContext &op) {
+  return mapReals(op, {op.tensor("self"), op.tensor("other")}, [](Elements v) {
+    return v[0] * Element(v[0].getBuilder(), math::Exp2Op::create(v[1].getBuilder(), v[1]));
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -164,49 +114,84 @@ static Error lowerRemainder(OpContext &op) {
 
 /// Small exponents become products, as PyTorch computes them, which also keeps their gradients
 /// simple.
-static Value power(Builder &b, Value x, const Scalar &exponent) {
-  double e = exponent.asDouble();
-  auto one = [&] { return splat(b, x.getType(), 1.0); };
+static Element power(Element x, double e) {
   if (e == 0)
-    return one();
+    return x.like(1);
   if (e == 1)
     return x;
   if (e == 2)
-    return multiply(b, x, x);
+    return x * x;
   if (e == 3)
-    return multiply(b, multiply(b, x, x), x);
-  if (!isa<mlir::FloatType>(mlir::getElementTypeOrSelf(x)))
-    return math::IPowIOp::create(b, x, splat(b, x.getType(), exponent));
+    return x * x * x;
   if (e == 0.5)
-    return math::SqrtOp::create(b, x);
+    return sqrt(x);
   if (e == -0.5)
-    return math::RsqrtOp::create(b, x);
+    return {x.getBuilder(), math::RsqrtOp::create(x.getBuilder(), x)};
   if (e == -1)
-    return arith::DivFOp::create(b, one(), x);
+    return 1 / x;
   if (e == -2)
-    return arith::DivFOp::create(b, one(), multiply(b, x, x));
-  return math::PowFOp::create(b, x, splat(b, x.getType(), exponent));
+    return 1 / (x * x);
+  return pow(x, x.like(e));
+}
+
+/// By squaring; the exponent is not negative.
+static Element power(Element x, int64_t e) {
+  if (e < 4)
+    return power(x, double(e));
+  Element half = power(x, e / 2);
+  return e % 2 ? half * half * x : half * half;
+}
+
+/// By squaring, for each bit of an exponent that may be any. Negative ones give the reciprocal,
+/// which is 0 but for 1 and -1, whose powers depend on whether the exponent is odd.
+static Element integerPower(Element x, Element e, unsigned bits) {
+  Builder &b = x.getBuilder();
+  Element result = x.like(1), base = x;
+  for (unsigned bit = 0; bit != bits; ++bit) {
+    Element shifted(b, mlir::arith::ShRUIOp::create(b, e, e.like(bit)));
+    Element isSet = differs(shifted & e.like(1), 0);
+    result = select(isSet, result * base, result);
+    if (bit + 1 != bits)
+      base = base * base;
+  }
+  Element isOdd = differs(e & e.like(1), 0);
+  Element minusOne = select(isOdd, x.like(-1), x.like(1));
+  Element reciprocal = select(equals(x, 1), x, select(equals(x, -1), minusOne, x.like(0)));
+  return select(less(e, 0), reciprocal, result);
+}
+
+/// Bits that exponents of this type have beside a sign.
+static unsigned getExponentBits(const Operand &exponent, DType type) {
+  const Tensor *tensor = std::get_if<Tensor>(&exponent);
+  DType of = tensor ? tensor->dtype : type;
+  return of == DType::Bool ? 1 : of == DType::U8 ? 8 : 8 * getByteWidth(of) - 1;
+}
+
+static Error lowerPow(OpContext &op) {
+  DType type = op.resultMeta(0).dtype;
+  Operand base = op.operand("self"), exponent = op.operand("exponent");
+  if (isFloat(type))
+    return mapReals(op, {base, exponent}, [](Elements v) { return pow(v[0], v[1]); });
+  unsigned bits = getExponentBits(exponent, type);
+  return mapElements(op, {base, exponent},
+                     [&](Elements v) { return integerPower(v[0], v[1], bits); });
 }
 
 static Error lowerPowScalar(OpContext &op) {
   DType type = op.resultMeta(0).dtype;
   Scalar exponent = op.scalar("exponent");
-  if (!isFloat(type) && (exponent.isFloat || exponent.integer < 0))
-    return op.error("an integer tensor to the power " + toString(exponent.asDouble()) +
-                    " is not supported");
-  return setResult(op,
-                   elementwise(op, {op.tensor("self")}, type, type,
-                               [&](Builder &b, ValueRange v) { return power(b, v[0], exponent); }));
+  if (isFloat(type))
+    return mapReals(op, {op.tensor("self")},
+                    [&](Elements v) { return power(v[0], exponent.asDouble()); });
+  if (exponent.isFloat || exponent.integer < 0)
+    return op.error("raises integers to the power " + toString(exponent.asDouble()) +
+                    "; convert them to a floating-point type before");
+  return mapElements(op, {op.tensor("self")},
+                     [&](Elements v) { return power(v[0], exponent.integer); });
 }
 
-static Error lowerPow(OpContext &op) {
-  DType type = op.resultMeta(0).dtype;
-  if (!isFloat(type))
-    return op.error("powers of integer tensors are not supported");
-  return setResult(op, elementwise(op, {op.operand("self"), op.operand("exponent")}, type, type,
-                                   [](Builder &b, ValueRange v) -> Value {
-                                     return math::PowFOp::create(b, v[0], v[1]);
-                                   }));
+static Error lowerSquare(OpContext &op) {
+  return mapPlainly(op, {op.tensor("self")}, [](Elements v) { return v[0] * v[0]; });
 }
 
 //===----------------------------------------------------------------------===//
@@ -224,238 +209,173 @@ template <typename OpTy> static Error lowerRounding(OpContext &op) {
   return lowerFloat<OpTy>(op);
 }
 
-static Error lowerReciprocal(OpContext &op) {
-  return mapFloat(op, [](Builder &b, ValueRange v) -> Value {
-    return arith::DivFOp::create(b, splat(b, v[0].getType(), 1.0), v[0]);
+/// To so many decimals, by scaling with a power of ten.
+static Error lowerRoundDecimals(OpContext &op) {
+  int64_t decimals = op.integer("decimals");
+  if (decimals == 0 || !isFloat(op.resultMeta(0).dtype))
+    return lowerRounding<math::RoundEvenOp>(op);
+  double scale = std::pow(10.0, std::abs(double(decimals)));
+  return mapReals(op, {op.tensor("self")}, [&](Elements v) {
+    return decimals > 0 ? roundToEven(v[0] * scale) / scale : roundToEven(v[0] / scale) * scale;
   });
 }
 
-static Error lowerNeg(OpContext &op) {
-  DType type = op.resultMeta(0).dtype;
-  return setResult(op, elementwise(
-                           op, {op.tensor("self")}, type, type,
-                           [&](Builder &b, ValueRange v) -> Value {
-                             if (isFloat(type))
-                               return arith::NegFOp::create(b, v[0]);
-                             return arith::SubIOp::create(b, splat(b, v[0].getType(), 0.0), v[0]);
-                           },
-                           [](ArrayRef<int64_t> v) { return wrappingSubtract(0, v[0]); }));
+static Error lowerReciprocal(OpContext &op) {
+  return mapReals(op, {op.tensor("self")}, [](Elements v) { return 1 / v[0]; });
 }
 
 static Error lowerAbs(OpContext &op) {
-  DType type = op.resultMeta(0).dtype;
-  return setResult(
-      op, elementwise(
-              op, {op.tensor("self")}, type, type,
-              [&](Builder &b, ValueRange v) -> Value {
-                if (isFloat(type))
-                  return math::AbsFOp::create(b, v[0]);
-                return math::AbsIOp::create(b, v[0]);
-              },
-              [](ArrayRef<int64_t> v) { return v[0] < 0 ? wrappingSubtract(0, v[0]) : v[0]; }));
+  return mapElements(
+      op, {op.tensor("self")}, [](Elements v) { return abs(v[0]); },
+      [](ArrayRef<int64_t> v) { return v[0] < 0 ? wrappingSubtract(0, v[0]) : v[0]; });
 }
 
 static Error lowerSign(OpContext &op) {
-  return mapFloat(op, [](Builder &b, ValueRange v) -> Value {
-    auto constant = [&](double value) { return splat(b, v[0].getType(), value); };
-    Value positive = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, v[0], constant(0));
-    Value negative = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, v[0], constant(0));
-    Value rest = arith::SelectOp::create(b, negative, constant(-1), constant(0));
-    return arith::SelectOp::create(b, positive, constant(1), rest);
+  return mapElements(
+      op, {op.tensor("self")}, [](Elements v) { return signOf(v[0]); },
+      [](ArrayRef<int64_t> v) { return int64_t(v[0] > 0) - int64_t(v[0] < 0); });
+}
+
+static Error lowerFraction(OpContext &op) {
+  return mapReals(op, {op.tensor("self")}, [](Elements v) { return v[0] - trunc(v[0]); });
+}
+
+static Error scaleBy(OpContext &op, double factor) {
+  return mapReals(op, {op.tensor("self")}, [&](Elements v) { return v[0] * factor; });
+}
+static Error lowerDegToRad(OpContext &op) { return scaleBy(op, 0.017453292519943295); }
+static Error lowerRadToDeg(OpContext &op) { return scaleBy(op, 57.295779513082320877); }
+
+//===----------------------------------------------------------------------===//
+// Functions of two numbers
+//===----------------------------------------------------------------------===//
+
+static Error lowerAtan2(OpContext &op) {
+  return mapReals(op, {op.operand("self"), op.operand("other")}, [](Elements v) -> Element {
+    return {v[0].getBuilder(), math::Atan2Op::create(v[0].getBuilder(), v[0], v[1])};
   });
 }
 
-/// Functions of two floating-point tensors.
-template <typename OpTy> static Error lowerFloatPair(OpContext &op) {
-  DType type = op.resultMeta(0).dtype;
-  if (!isFloat(type))
-    return op.error("expected a floating-point result, found " + getName(type));
-  return setResult(op, elementwise(op, {op.operand("self"), op.operand("other")}, type, type,
-                                   [](Builder &b, ValueRange v) -> Value {
-                                     return OpTy::create(b, v[0], v[1]);
-                                   }));
+static Error lowerCopySign(OpContext &op) {
+  return mapReals(op, {op.operand("self"), op.operand("other")},
+                  [](Elements v) { return copySign(v[0], v[1]); });
 }
 
+/// m sqrt(1 + (n / m)^2) with m the larger magnitude, which neither overflows nor vanishes.
 static Error lowerHypot(OpContext &op) {
-  DType type = op.resultMeta(0).dtype;
-  return setResult(op, elementwise(op, {op.tensor("self"), op.tensor("other")}, type, type,
-                                   [](Builder &b, ValueRange v) -> Value {
-                                     Value sum =
-                                         add(b, multiply(b, v[0], v[0]), multiply(b, v[1], v[1]));
-                                     return math::SqrtOp::create(b, sum);
-                                   }));
+  return mapReals(op, {op.tensor("self"), op.tensor("other")}, [](Elements v) {
+    Element m = largerOf(abs(v[0]), abs(v[1])), n = smallerOf(abs(v[0]), abs(v[1]));
+    Element ratio = n / m;
+    Element root = select(equals(m, 0), m, m * sqrt(ratio * ratio + 1));
+    Element isInf = isInfinite(v[0]) | isInfinite(v[1]);
+    Element value = select(isInf, std::numeric_limits<double>::infinity(), root);
+    return withSlopes(value, {{v[0], v[0] / value}, {v[1], v[1] / value}});
+  });
 }
 
-/// x log y, and 0 wherever x is.
-static Error lowerXlogy(OpContext &op) {
-  DType type = op.resultMeta(0).dtype;
-  return setResult(
-      op, elementwise(op, {op.operand("self"), op.operand("other")}, type, type,
-                      [](Builder &b, ValueRange v) -> Value {
-                        Value zero = splat(b, v[0].getType(), 0.0);
-                        Value isZero =
-                            arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, v[0], zero);
-                        Value log = math::LogOp::create(b, v[1]);
-                        return arith::SelectOp::create(b, isZero, zero, multiply(b, v[0], log));
-                      }));
+template <bool plusOne> static Error lowerXlogy(OpContext &op) {
+  return mapReals(op, {op.operand("self"), op.operand("other")},
+                  [](Elements v) { return timesLog(v[0], v[1], plusOne); });
 }
 
-/// self + value * tensor1 (times or over) tensor2
-template <bool divides> static Error lowerAddCombined(OpContext &op) {
-  DType type = op.resultMeta(0).dtype;
-  Scalar value = op.scalar("value");
-  if (!isFloat(type))
-    return op.error("expected a floating-point result, found " + getName(type));
-  return setResult(
-      op, elementwise(op, {op.tensor("self"), op.tensor("tensor1"), op.tensor("tensor2")}, type,
-                      type, [&](Builder &b, ValueRange v) {
-                        Value term = divides ? arith::DivFOp::create(b, v[1], v[2]).getResult()
-                                             : multiply(b, v[1], v[2]);
-                        if (!isOne(value))
-                          term = multiply(b, term, splat(b, term.getType(), value));
-                        return add(b, v[0], term);
-                      }));
-}
-
-static Error lowerLerp(OpContext &op) {
-  DType type = op.resultMeta(0).dtype;
-  return setResult(op, elementwise(op, {op.tensor("self"), op.tensor("end"), op.operand("weight")},
-                                   type, type, [](Builder &b, ValueRange v) {
-                                     return add(b, v[0],
-                                                multiply(b, v[2], subtract(b, v[1], v[0])));
-                                   }));
-}
-
-//===----------------------------------------------------------------------===//
-// Extremes
-//===----------------------------------------------------------------------===//
-
-template <bool isMax> static Error lowerExtreme(OpContext &op) {
-  DType type = op.resultMeta(0).dtype;
-  return setResult(op, elementwise(
-                           op, {op.tensor("self"), op.operand("other")}, type, type,
-                           [&](Builder &b, ValueRange v) -> Value {
-                             if (isFloat(type))
-                               return isMax ? arith::MaximumFOp::create(b, v[0], v[1]).getResult()
-                                            : arith::MinimumFOp::create(b, v[0], v[1]).getResult();
-                             return isMax ? arith::MaxSIOp::create(b, v[0], v[1]).getResult()
-                                          : arith::MinSIOp::create(b, v[0], v[1]).getResult();
-                           },
-                           [](ArrayRef<int64_t> v) {
-                             return isMax ? std::max(v[0], v[1]) : std::min(v[0], v[1]);
-                           }));
-}
-
-/// Compare and select: NaN stays, and inside the bounds, these included, the gradient passes, both
-/// as in PyTorch.
-static Value clampValue(Builder &b, Value x, Value bound, bool isLower) {
-  Value outside;
-  if (isa<mlir::FloatType>(mlir::getElementTypeOrSelf(x)))
-    outside = arith::CmpFOp::create(
-        b, isLower ? arith::CmpFPredicate::OLT : arith::CmpFPredicate::OGT, x, bound);
-  else
-    outside = arith::CmpIOp::create(
-        b, isLower ? arith::CmpIPredicate::slt : arith::CmpIPredicate::sgt, x, bound);
-  return arith::SelectOp::create(b, outside, bound, x);
-}
-
-static Error lowerClamp(OpContext &op, bool hasMin, bool hasMax) {
-  DType type = op.resultMeta(0).dtype;
-  SmallVector<Operand> operands{op.tensor("self")};
-  if (hasMin)
-    operands.push_back(op.operand("min"));
-  if (hasMax)
-    operands.push_back(op.operand("max"));
-  return setResult(op, elementwise(op, operands, type, type, [&](Builder &b, ValueRange v) {
-                     Value result = v[0];
-                     if (hasMin)
-                       result = clampValue(b, result, v[1], /*isLower=*/true);
-                     if (hasMax)
-                       result = clampValue(b, result, v.back(), /*isLower=*/false);
-                     return result;
-                   }));
-}
-
-static Error lowerClampBoth(OpContext &op) { return lowerClamp(op, op.has("min"), op.has("max")); }
-static Error lowerClampMin(OpContext &op) { return lowerClamp(op, true, false); }
-static Error lowerClampMax(OpContext &op) { return lowerClamp(op, false, true); }
-
-static Error lowerSquare(OpContext &op) {
-  DType type = op.resultMeta(0).dtype;
-  return setResult(op,
-                   elementwise(op, {op.tensor("self")}, type, type,
-                               [](Builder &b, ValueRange v) { return multiply(b, v[0], v[0]); }));
+/// log(b^x + b^y) = max + log_b(1 + b^-|x - y|), for b = e or 2.
+template <bool binary> static Error lowerLogAddExp(OpContext &op) {
+  constexpr double ln2 = 0.69314718055994530942;
+  return mapReals(op, {op.tensor("self"), op.tensor("other")}, [](Elements v) {
+    Element x = v[0], y = v[1], m = largerOf(x, y);
+    auto power = [](Element d) { return exp(binary ? d * ln2 : d); };
+    Element bend = log1p(power(-abs(x - y)));
+    // Equal infinities have no difference.
+    Element value = select(isInfinite(x) & equals(x, y), x, m + (binary ? bend / ln2 : bend));
+    return withSlopes(value, {{x, power(x - value)}, {y, power(y - value)}});
+  });
 }
 
 //===----------------------------------------------------------------------===//
 // Table
 //===----------------------------------------------------------------------===//
 
-void memopt::pt2::registerPointwise(OpTable &table) {
-  table.add("aten.add.Tensor", "Tensor self, Tensor|Scalar other, Scalar alpha=1", lowerAdd);
-  table.add("aten.add.Scalar", "Tensor self, Tensor|Scalar other, Scalar alpha=1", lowerAdd);
-  table.add("aten.sub.Tensor", "Tensor self, Tensor|Scalar other, Scalar alpha=1", lowerSub);
-  table.add("aten.sub.Scalar", "Tensor self, Tensor|Scalar other, Scalar alpha=1", lowerSub);
-  table.add("aten.rsub.Scalar", "Tensor self, Tensor|Scalar other, Scalar alpha=1", lowerRsub);
-  table.add("aten.rsub.Tensor", "Tensor self, Tensor|Scalar other, Scalar alpha=1", lowerRsub);
-  table.add("aten.mul.Tensor", "Tensor self, Tensor|Scalar other", lowerMul);
-  table.add("aten.mul.Scalar", "Tensor self, Tensor|Scalar other", lowerMul);
-  table.add("aten.div.Tensor", "Tensor self, Tensor|Scalar other", lowerDiv);
-  table.add("aten.div.Scalar", "Tensor self, Tensor|Scalar other", lowerDiv);
-  table.add("aten.div.Tensor_mode", "Tensor self, Tensor|Scalar other, str? rounding_mode",
-            lowerDivMode);
-  table.add("aten.div.Scalar_mode", "Tensor self, Tensor|Scalar other, str? rounding_mode",
-            lowerDivMode);
-  table.add("aten.floor_divide.default", "Tensor self, Tensor|Scalar other", lowerFloorDivide);
-  table.add("aten.remainder.Scalar", "Tensor self, Tensor|Scalar other", lowerRemainder);
-  table.add("aten.remainder.Tensor", "Tensor self, Tensor|Scalar other", lowerRemainder);
-  table.add("aten.pow.Tensor_Scalar", "Tensor self, Scalar exponent", lowerPowScalar);
-  table.add("aten.pow.Tensor_Tensor", "Tensor|Scalar self, Tensor|Scalar exponent", lowerPow);
-  table.add("aten.pow.Scalar", "Tensor|Scalar self, Tensor|Scalar exponent", lowerPow);
-  table.add("aten.square.default", "Tensor self", lowerSquare);
-  table.add("aten.neg.default", "Tensor self", lowerNeg);
-  table.add("aten.abs.default", "Tensor self", lowerAbs);
-  table.add("aten.sign.default", "Tensor self", lowerSign);
-  table.add("aten.exp.default", "Tensor self", lowerFloat<math::ExpOp>);
-  table.add("aten.exp2.default", "Tensor self", lowerFloat<math::Exp2Op>);
-  table.add("aten.expm1.default", "Tensor self", lowerFloat<math::ExpM1Op>);
-  table.add("aten.log.default", "Tensor self", lowerFloat<math::LogOp>);
-  table.add("aten.log1p.default", "Tensor self", lowerFloat<math::Log1pOp>);
-  table.add("aten.log2.default", "Tensor self", lowerFloat<math::Log2Op>);
-  table.add("aten.sqrt.default", "Tensor self", lowerFloat<math::SqrtOp>);
-  table.add("aten.rsqrt.default", "Tensor self", lowerFloat<math::RsqrtOp>);
-  table.add("aten.reciprocal.default", "Tensor self", lowerReciprocal);
-  table.add("aten.sin.default", "Tensor self", lowerFloat<math::SinOp>);
-  table.add("aten.cos.default", "Tensor self", lowerFloat<math::CosOp>);
-  table.add("aten.tan.default", "Tensor self", lowerFloat<math::TanOp>);
-  table.add("aten.asin.default", "Tensor self", lowerFloat<math::AsinOp>);
-  table.add("aten.acos.default", "Tensor self", lowerFloat<math::AcosOp>);
-  table.add("aten.atan.default", "Tensor self", lowerFloat<math::AtanOp>);
-  table.add("aten.sinh.default", "Tensor self", lowerFloat<math::SinhOp>);
-  table.add("aten.cosh.default", "Tensor self", lowerFloat<math::CoshOp>);
-  table.add("aten.atan2.default", "Tensor self, Tensor other", lowerFloatPair<math::Atan2Op>);
-  table.add("aten.hypot.default", "Tensor self, Tensor other", lowerHypot);
-  table.add("aten.xlogy.Tensor", "Tensor|Scalar self, Tensor|Scalar other", lowerXlogy);
-  table.add("aten.addcmul.default", "Tensor self, Tensor tensor1, Tensor tensor2, Scalar value=1",
-            lowerAddCombined<false>);
-  table.add("aten.addcdiv.default", "Tensor self, Tensor tensor1, Tensor tensor2, Scalar value=1",
-            lowerAddCombined<true>);
+static void registerArithmetic(OpTable &table) {
+  constexpr StringLiteral scaled = "Tensor|Scalar self, Tensor|Scalar other, Scalar alpha=1",
+                          pair = "Tensor|Scalar self, Tensor|Scalar other";
+  for (StringLiteral name : {StringLiteral("aten.add.Tensor"), StringLiteral("aten.add.Scalar")})
+    table.add(name, scaled, lowerAdd);
+  for (StringLiteral name : {StringLiteral("aten.sub.Tensor"), StringLiteral("aten.sub.Scalar"),
+                             StringLiteral("aten.subtract.Tensor")})
+    table.add(name, scaled, lowerSub);
+  table.add("aten.rsub.Scalar", scaled, lowerRsub);
+  table.add("aten.rsub.Tensor", scaled, lowerRsub);
+  for (StringLiteral name : {StringLiteral("aten.mul.Tensor"), StringLiteral("aten.mul.Scalar"),
+                             StringLiteral("aten.multiply.Tensor")})
+    table.add(name, pair, lowerMul);
+  constexpr StringLiteral combined = "Tensor self, Tensor tensor1, Tensor tensor2, Scalar value=1";
+  table.add("aten.addcmul.default", combined, lowerAddCombined<false>);
+  table.add("aten.addcdiv.default", combined, lowerAddCombined<true>);
   table.add("aten.lerp.Scalar", "Tensor self, Tensor end, Tensor|Scalar weight", lowerLerp);
   table.add("aten.lerp.Tensor", "Tensor self, Tensor end, Tensor|Scalar weight", lowerLerp);
-  table.add("aten.erf.default", "Tensor self", lowerFloat<math::ErfOp>);
-  table.add("aten.erfc.default", "Tensor self", lowerFloat<math::ErfcOp>);
-  table.add("aten.floor.default", "Tensor self", lowerRounding<math::FloorOp>);
-  table.add("aten.ceil.default", "Tensor self", lowerRounding<math::CeilOp>);
-  table.add("aten.trunc.default", "Tensor self", lowerRounding<math::TruncOp>);
-  table.add("aten.round.default", "Tensor self", lowerRounding<math::RoundEvenOp>);
-  table.add("aten.clamp.default", "Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None",
-            lowerClampBoth);
-  table.add("aten.clamp.Tensor", "Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None",
-            lowerClampBoth);
-  table.add("aten.clamp_min.default", "Tensor self, Tensor|Scalar min", lowerClampMin);
-  table.add("aten.clamp_max.default", "Tensor self, Tensor|Scalar max", lowerClampMax);
-  table.add("aten.maximum.default", "Tensor self, Tensor|Scalar other", lowerExtreme<true>);
-  table.add("aten.minimum.default", "Tensor self, Tensor|Scalar other", lowerExtreme<false>);
-  table.add("aten.max.other", "Tensor self, Tensor|Scalar other", lowerExtreme<true>);
-  table.add("aten.min.other", "Tensor self, Tensor|Scalar other", lowerExtreme<false>);
+  table.add("aten.neg.default", "Tensor self", lowerNeg);
+  table.add("aten.positive.default", "Tensor self", lowerPositive);
+  table.add("aten.ldexp.Tensor", "Tensor self, Tensor other", lowerLdexp);
+  table.add("aten.pow.Tensor_Scalar", "Tensor self, Scalar exponent", lowerPowScalar);
+  for (StringLiteral name :
+       {StringLiteral("aten.pow.Tensor_Tensor"), StringLiteral("aten.pow.Scalar"),
+        StringLiteral("aten.float_power.Tensor_Tensor"), StringLiteral("aten.float_power.Scalar"),
+        StringLiteral("aten.float_power.Tensor_Scalar")})
+    table.add(name, "Tensor|Scalar self, Tensor|Scalar exponent", lowerPow);
+  table.add("aten.square.default", "Tensor self", lowerSquare);
+}
+
+void memopt::pt2::registerPointwise(OpTable &table) {
+  registerArithmetic(table);
+  for (auto [name, lower] :
+       {std::pair<StringLiteral, Lowering>("aten.exp.default", lowerFloat<math::ExpOp>),
+        {"aten.exp2.default", lowerFloat<math::Exp2Op>},
+        {"aten.expm1.default", lowerFloat<math::ExpM1Op>},
+        {"aten.log.default", lowerFloat<math::LogOp>},
+        {"aten.log1p.default", lowerFloat<math::Log1pOp>},
+        {"aten.log2.default", lowerFloat<math::Log2Op>},
+        {"aten.log10.default", lowerFloat<math::Log10Op>},
+        {"aten.sqrt.default", lowerFloat<math::SqrtOp>},
+        {"aten.rsqrt.default", lowerFloat<math::RsqrtOp>},
+        {"aten.sin.default", lowerFloat<math::SinOp>},
+        {"aten.cos.default", lowerFloat<math::CosOp>},
+        {"aten.tan.default", lowerFloat<math::TanOp>},
+        {"aten.asin.default", lowerFloat<math::AsinOp>},
+        {"aten.acos.default", lowerFloat<math::AcosOp>},
+        {"aten.atan.default", lowerFloat<math::AtanOp>},
+        {"aten.sinh.default", lowerFloat<math::SinhOp>},
+        {"aten.cosh.default", lowerFloat<math::CoshOp>},
+        {"aten.asinh.default", lowerFloat<math::AsinhOp>},
+        {"aten.acosh.default", lowerFloat<math::AcoshOp>},
+        {"aten.atanh.default", lowerFloat<math::AtanhOp>},
+        {"aten.erf.default", lowerFloat<math::ErfOp>},
+        {"aten.erfc.default", lowerFloat<math::ErfcOp>},
+        {"aten.floor.default", lowerRounding<math::FloorOp>},
+        {"aten.ceil.default", lowerRounding<math::CeilOp>},
+        {"aten.trunc.default", lowerRounding<math::TruncOp>},
+        {"aten.round.default", lowerRounding<math::RoundEvenOp>},
+        {"aten.reciprocal.default", lowerReciprocal},
+        {"aten.abs.default", lowerAbs},
+        {"aten.sign.default", lowerSign},
+        {"aten.sgn.default", lowerSign},
+        {"aten.frac.default", lowerFraction},
+        {"aten.deg2rad.default", lowerDegToRad},
+        {"aten.rad2deg.default", lowerRadToDeg}})
+    table.add(name, "Tensor self", lower);
+  table.add("aten.round.decimals", "Tensor self, int decimals", lowerRoundDecimals);
+  constexpr StringLiteral pair = "Tensor|Scalar self, Tensor|Scalar other";
+  table.add("aten.atan2.default", pair, lowerAtan2);
+  table.add("aten.copysign.Tensor", pair, lowerCopySign);
+  table.add("aten.copysign.Scalar", pair, lowerCopySign);
+  table.add("aten.hypot.default", "Tensor self, Tensor other", lowerHypot);
+  for (StringLiteral name :
+       {StringLiteral("aten.xlogy.Tensor"), StringLiteral("aten.xlogy.Scalar_Self"),
+        StringLiteral("aten.xlogy.Scalar_Other")})
+    table.add(name, pair, lowerXlogy<false>);
+  for (StringLiteral name : {StringLiteral("aten.special_xlog1py.default"),
+                             StringLiteral("aten.special_xlog1py.self_scalar"),
+                             StringLiteral("aten.special_xlog1py.other_scalar")})
+    table.add(name, pair, lowerXlogy<true>);
+  table.add("aten.logaddexp.default", "Tensor self, Tensor other", lowerLogAddExp<false>);
+  table.add("aten.logaddexp2.default", "Tensor self, Tensor other", lowerLogAddExp<true>);
 }

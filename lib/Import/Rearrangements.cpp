@@ -213,8 +213,8 @@ static Error lowerDiagflat(OpContext &op) {
 
 static Error lowerTrace(OpContext &op) {
   Tensor self = castTo(op, op.tensor("self"), op.resultMeta(0).dtype);
-  if (self.rank() != 2)
-    return op.error("expected a matrix, found " + toString(self.sizes));
+  if (self.rank() != 2 || self.getNumElements() == 0)
+    return op.error("expected a matrix with elements, found " + toString(self.sizes));
   ASSIGN_OR_RETURN(Tensor diagonal, takeDiagonal(op, self, {0, 0, 1}));
   return setResult(op, op.wrap(self.dtype, reduceValue(op.b, op.get(diagonal),
                                                        mlir::memopt::ReduceKind::Add, 0)));

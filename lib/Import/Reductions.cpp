@@ -1,4 +1,4 @@
-//===- Reductions.cpp - sums, means, extremes -*- C++ -*-===//
+//===- Reductions.cpp - sums, means, variances, truth -*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,34 +6,23 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "OpContext.h"
+#include "Reductions.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace llvm;
 using namespace memopt::pt2;
 using mlir::RankedTensorType;
 using mlir::Value;
-using mlir::ValueRange;
-using Builder = mlir::ImplicitLocOpBuilder;
 namespace arith = mlir::arith;
-namespace math = mlir::math;
 
 using mlir::memopt::ReduceKind;
 
-namespace {
-/// What is reduced: the tensor in the result's type, the dimensions, and how many elements make
-/// one.
-struct Reduction {
-  Value value;
-  Shape dimensions;
-  bool keep = false;
-};
-} // namespace
+//===----------------------------------------------------------------------===//
+// What reducing operators share
+//===----------------------------------------------------------------------===//
 
-static Expected<Reduction> getReduction(OpContext &op, StringRef dimensions, DType type) {
+Expected<Reduction> memopt::pt2::getReduction(OpContext &op, StringRef dimensions, DType type) {
   Tensor self = op.tensor("self");
   if (self.getNumElements() == 0)
     return op.error("tensors without elements are not supported");
@@ -42,60 +31,125 @@ static Expected<Reduction> getReduction(OpContext &op, StringRef dimensions, DTy
     append_range(result.dimensions, seq<int64_t>(0, self.rank()));
   } else {
     ASSIGN_OR_RETURN(result.dimensions, op.dimensions(dimensions, self.rank()));
-    result.keep = op.flag("keepdim");
+    result.keep = op.hasParameter("keepdim") && op.flag("keepdim");
   }
   result.value = op.get(castTo(op, self, type));
   return result;
 }
 
-static Value reduce(OpContext &op, const Reduction &reduction, Value value, ReduceKind kind) {
+Value memopt::pt2::reduce(OpContext &op, const Reduction &reduction, Value value, ReduceKind kind) {
   return reduceValue(op.b, value, kind, reduction.dimensions, reduction.keep);
 }
 
-/// By the number of elements that were reduced, less `correction` but not less than 0.
-static Value divideByCount(OpContext &op, const Reduction &reduction, Value sum,
-                           double correction = 0) {
-  Value count = countAlong(op.b, reduction.value, reduction.dimensions);
-  if (correction != 0) {
-    Value less = arith::SubFOp::create(op.b, count, splat(op.b, count.getType(), correction));
-    count = arith::MaximumFOp::create(op.b, less, splat(op.b, count.getType(), 0.0));
-  }
-  ArrayRef<int64_t> sizes = cast<RankedTensorType>(sum.getType()).getShape();
-  return arith::DivFOp::create(op.b, sum, broadcastValue(op.b, count, sizes));
+Value memopt::pt2::reduceKeeping(OpContext &op, const Reduction &reduction, Value value,
+                                 ReduceKind kind) {
+  return reduceValue(op.b, value, kind, reduction.dimensions, /*keep=*/true);
 }
 
-//===----------------------------------------------------------------------===//
-// Sums and means
-//===----------------------------------------------------------------------===//
+Element memopt::pt2::spread(OpContext &op, const Reduction &reduction, Value kept) {
+  return {op.b, broadcastValue(op.b, kept, reduction.sizes())};
+}
 
-static Error lowerSum(OpContext &op, StringRef dimensions) {
+Value memopt::pt2::dropKept(OpContext &op, const Reduction &reduction, Value kept) {
+  Shape sizes;
+  for (auto [dim, size] : enumerate(cast<RankedTensorType>(kept.getType()).getShape()))
+    if (reduction.keep || !is_contained(reduction.dimensions, int64_t(dim)))
+      sizes.push_back(size);
+  return reshapeValue(op.b, kept, sizes);
+}
+
+Value memopt::pt2::countOf(OpContext &op, const Reduction &reduction, Value like) {
+  auto type = cast<RankedTensorType>(like.getType());
+  Value count =
+      mlir::memopt::CountOp::create(op.b, RankedTensorType::get({}, type.getElementType()),
+                                    reduction.value, reduction.dimensions);
+  return broadcastValue(op.b, count, type.getShape());
+}
+
+Value memopt::pt2::meanOf(OpContext &op, const Reduction &reduction, Value value) {
+  Value sum = reduce(op, reduction, value, ReduceKind::Add);
+  return arith::DivFOp::create(op.b, sum, countOf(op, reduction, sum));
+}
+
+static Error checkReal(OpContext &op, DType type) {
+  if (isFloat(type))
+    return Error::success();
+  return op.error("expected a floating-point result, found " + getName(type));
+}
+
+/// Sums and products of bytes wrap around by themselves, extremes need the sign.
+static Error setReduced(OpContext &op, const Reduction &reduction, ReduceKind kind,
+                        DType computed) {
+  Value result = reduce(op, reduction, reduction.value, kind);
   DType type = op.resultMeta(0).dtype;
-  ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, dimensions, type));
-  return setResult(op, op.wrap(type, reduce(op, reduction, reduction.value, ReduceKind::Add)));
+  return setResult(op, op.wrap(type, convert(op.b, result, computed, type)));
 }
+
+//===----------------------------------------------------------------------===//
+// Sums, products and means
+//===----------------------------------------------------------------------===//
+
+static Error lowerTotal(OpContext &op, StringRef dimensions, ReduceKind kind) {
+  DType type = op.resultMeta(0).dtype, compute = type == DType::Bool ? DType::I64 : type;
+  // Sums of booleans as such do not exist: their type is i64.
+  ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, dimensions, compute));
+  return setReduced(op, reduction, kind, compute);
+}
+
+static Error lowerSumAll(OpContext &op) { return lowerTotal(op, "", ReduceKind::Add); }
+static Error lowerSumDim(OpContext &op) { return lowerTotal(op, "dim", ReduceKind::Add); }
+static Error lowerProductAll(OpContext &op) { return lowerTotal(op, "", ReduceKind::Mul); }
+static Error lowerProductDim(OpContext &op) { return lowerTotal(op, "dim", ReduceKind::Mul); }
 
 static Error lowerMean(OpContext &op, StringRef dimensions) {
   DType type = op.resultMeta(0).dtype;
-  if (!isFloat(type))
-    return op.error("expected a floating-point result, found " + getName(type));
+  RETURN_IF_ERROR(checkReal(op, type));
   ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, dimensions, type));
-  Value sum = reduce(op, reduction, reduction.value, ReduceKind::Add);
-  return setResult(op, op.wrap(type, divideByCount(op, reduction, sum)));
+  return setResult(op, op.wrap(type, meanOf(op, reduction, reduction.value)));
 }
-
-static Error lowerSumAll(OpContext &op) { return lowerSum(op, ""); }
-static Error lowerSumDim(OpContext &op) { return lowerSum(op, "dim"); }
-static Error lowerProduct(OpContext &op, StringRef dimensions) {
-  DType type = op.resultMeta(0).dtype;
-  if (!isFloat(type))
-    return op.error("products of " + getName(type) + " are not supported");
-  ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, dimensions, type));
-  return setResult(op, op.wrap(type, reduce(op, reduction, reduction.value, ReduceKind::Mul)));
-}
-static Error lowerProductAll(OpContext &op) { return lowerProduct(op, ""); }
-static Error lowerProductDim(OpContext &op) { return lowerProduct(op, "dim"); }
 static Error lowerMeanAll(OpContext &op) { return lowerMean(op, ""); }
 static Error lowerMeanDim(OpContext &op) { return lowerMean(op, "dim"); }
+
+/// Elements that are numbers count, NaNs are left out.
+template <bool isMean> static Error lowerNanTotal(OpContext &op) {
+  DType type = op.resultMeta(0).dtype;
+  if (!isFloat(type))
+    return lowerTotal(op, "dim", ReduceKind::Add);
+  ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, "dim", type));
+  Element x(op.b, reduction.value), hole = isNaN(x);
+  Element sum(op.b, reduce(op, reduction, select(hole, 0.0, x), ReduceKind::Add));
+  if (!isMean)
+    return setResult(op, op.wrap(type, sum));
+  Element counted = select(hole, x.like(0), x.like(1));
+  Element count(op.b, reduce(op, reduction, counted, ReduceKind::Add));
+  return setResult(op, op.wrap(type, sum / count));
+}
+
+static Error lowerCountNonzero(OpContext &op) {
+  ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, "dim", DType::Bool));
+  reduction.value = convert(op.b, reduction.value, DType::Bool, DType::I64);
+  return setReduced(op, reduction, ReduceKind::Add, DType::I64);
+}
+
+/// Sums what broadcasting to these sizes would repeat.
+static Error lowerSumToSize(OpContext &op) {
+  Tensor self = op.tensor("self");
+  Shape sizes(op.integers("size"));
+  int64_t extra = self.rank() - int64_t(sizes.size());
+  Shape dimensions;
+  for (int64_t dim = 0; dim < self.rank(); ++dim)
+    if (dim < extra || (sizes[dim - extra] == 1 && self.sizes[dim] != 1))
+      dimensions.push_back(dim);
+  if (extra < 0 || self.getNumElements() == 0)
+    return op.error("cannot sum " + toString(self.sizes) + " to " + toString(sizes));
+  Value sum = reduceValue(op.b, op.get(self), ReduceKind::Add, dimensions);
+  ASSIGN_OR_RETURN(Tensor shaped, reshape(op, op.wrap(self.dtype, sum), sizes));
+  return setResult(op, op.copy(shaped));
+}
+
+//===----------------------------------------------------------------------===//
+// Variances
+//===----------------------------------------------------------------------===//
 
 namespace {
 struct Moments {
@@ -103,22 +157,22 @@ struct Moments {
 };
 } // namespace
 
-/// Two passes: the mean, then squared distances from it.
+/// Two passes: the mean, then squared distances from it, which f64 holds without overflow; the
+/// variance has that type.
 static Expected<Moments> getMoments(OpContext &op, StringRef dimensions, double correction) {
   DType type = op.resultMeta(0).dtype;
-  if (!isFloat(type))
-    return op.error("expected a floating-point result, found " + getName(type));
+  RETURN_IF_ERROR(checkReal(op, type));
   ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, dimensions, type));
-  ArrayRef<int64_t> sizes = cast<RankedTensorType>(reduction.value.getType()).getShape();
-  Value sum =
-      reduceValue(op.b, reduction.value, ReduceKind::Add, reduction.dimensions, /*keep=*/true);
-  Value mean = divideByCount(op, reduction, sum);
-  Value distance = arith::SubFOp::create(op.b, reduction.value, broadcastValue(op.b, mean, sizes));
-  Value squares = arith::MulFOp::create(op.b, distance, distance);
-  Value variance =
-      divideByCount(op, reduction, reduce(op, reduction, squares, ReduceKind::Add), correction);
-  auto shape = cast<RankedTensorType>(variance.getType()).getShape();
-  return Moments{reshapeValue(op.b, mean, shape), variance};
+  Element x(op.b, reduction.value);
+  Element sum(op.b, reduceKeeping(op, reduction, x, ReduceKind::Add));
+  Element mean = sum / Element(op.b, countOf(op, reduction, sum));
+  Element distance = x - spread(op, reduction, mean);
+  Element wide(op.b, convert(op.b, distance, type, DType::F64));
+  Element squares(op.b, reduce(op, reduction, wide * wide, ReduceKind::Add));
+  Element count(op.b, countOf(op, reduction, squares));
+  if (correction != 0)
+    count = largerOf(count - correction, count.like(0));
+  return Moments{dropKept(op, reduction, mean), squares / count};
 }
 
 /// The three spellings of these overloads: everything, dimensions with a flag, dimensions with a
@@ -130,148 +184,94 @@ template <Spread spread> static Expected<Moments> getMoments(OpContext &op) {
   return getMoments(op, spread == Spread::Dim ? "dim" : "", op.flag("unbiased") ? 1 : 0);
 }
 
-template <Spread spread> static Error lowerVar(OpContext &op) {
-  ASSIGN_OR_RETURN(Moments moments, getMoments<spread>(op));
-  return setResult(op, op.wrap(op.resultMeta(0).dtype, moments.variance));
+template <bool isRoot> static Value spreadOf(OpContext &op, const Moments &moments) {
+  Element variance(op.b, moments.variance);
+  return convert(op.b, isRoot ? distanceRoot(variance) : variance, DType::F64,
+                 op.resultMeta(0).dtype);
 }
 
-template <Spread spread> static Error lowerStd(OpContext &op) {
+template <Spread spread, bool isRoot> static Error lowerSpread(OpContext &op) {
   ASSIGN_OR_RETURN(Moments moments, getMoments<spread>(op));
-  Value deviation = math::SqrtOp::create(op.b, moments.variance);
-  return setResult(op, op.wrap(op.resultMeta(0).dtype, deviation));
+  return setResult(op, op.wrap(op.resultMeta(0).dtype, spreadOf<isRoot>(op, moments)));
 }
 
-template <Spread spread> static Error lowerVarMean(OpContext &op) {
+template <Spread spread, bool isRoot> static Error lowerSpreadAndMean(OpContext &op) {
   if (op.getNumResults() != 2)
     return op.error("expected two results, found " + Twine(op.getNumResults()));
   ASSIGN_OR_RETURN(Moments moments, getMoments<spread>(op));
-  op.setResult(0, moments.variance);
+  op.setResult(0, spreadOf<isRoot>(op, moments));
   op.setResult(1, moments.mean);
   return Error::success();
 }
 
-/// max + log(sum(exp(x - max)))
+//===----------------------------------------------------------------------===//
+// Log-sum-exp, truth
+//===----------------------------------------------------------------------===//
+
+/// m + log(sum(exp(x - m))), m the largest element, or 0 where that is infinite. No gradient passes
+/// through m: it cancels.
 static Error lowerLogSumExp(OpContext &op) {
   DType type = op.resultMeta(0).dtype;
-  if (!isFloat(type))
-    return op.error("expected a floating-point result, found " + getName(type));
+  RETURN_IF_ERROR(checkReal(op, type));
   ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, "dim", type));
-  ArrayRef<int64_t> sizes = cast<RankedTensorType>(reduction.value.getType()).getShape();
-  Value largest =
-      reduceValue(op.b, reduction.value, ReduceKind::Max, reduction.dimensions, /*keep=*/true);
-  Value shifted =
-      arith::SubFOp::create(op.b, reduction.value, broadcastValue(op.b, largest, sizes));
-  Value sum = reduce(op, reduction, math::ExpOp::create(op.b, shifted), ReduceKind::Add);
-  Value log = math::LogOp::create(op.b, sum);
-  auto shape = cast<RankedTensorType>(log.getType()).getShape();
-  return setResult(
-      op, op.wrap(type, arith::AddFOp::create(op.b, log, reshapeValue(op.b, largest, shape))));
+  Element largest(op.b, reduceKeeping(op, reduction, reduction.value, ReduceKind::Max));
+  Element m = withoutGradient(select(isInfinite(largest), 0.0, largest));
+  Element shifted = Element(op.b, reduction.value) - spread(op, reduction, m);
+  Element sum(op.b, reduce(op, reduction, exp(shifted), ReduceKind::Add));
+  return setResult(op, op.wrap(type, log(sum) + Element(op.b, dropKept(op, reduction, m))));
 }
 
-/// Whether any element, or all, differ from zero.
+/// Whether any element, or all, differ from zero; for bytes a byte in PyTorch.
 static Error lowerTruth(OpContext &op, StringRef dimensions, bool all) {
   ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, dimensions, DType::Bool));
-  Value numbers = convert(op.b, reduction.value, DType::Bool, DType::I32);
-  Value extreme = reduce(op, reduction, numbers, all ? ReduceKind::Min : ReduceKind::Max);
-  return setResult(op, op.wrap(DType::Bool, convert(op.b, extreme, DType::I32, DType::Bool)));
+  reduction.value = convert(op.b, reduction.value, DType::Bool, DType::I32);
+  Value extreme = reduce(op, reduction, reduction.value, all ? ReduceKind::Min : ReduceKind::Max);
+  DType type = op.resultMeta(0).dtype;
+  return setResult(op, op.wrap(type, convert(op.b, extreme, DType::I32, type)));
 }
 template <bool all> static Error lowerTruthAll(OpContext &op) { return lowerTruth(op, "", all); }
 template <bool all> static Error lowerTruthDim(OpContext &op) { return lowerTruth(op, "dim", all); }
 
-/// L2 norm only.
-static Error lowerNorm(OpContext &op) {
-  DType type = op.resultMeta(0).dtype;
-  double order = op.has("ord") ? op.number("ord") : 2;
-  if (order != 2 || !isFloat(type))
-    return op.error("only the Euclidean norm of floating-point tensors is supported");
-  ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, "dim", type));
-  Value squares = arith::MulFOp::create(op.b, reduction.value, reduction.value);
-  Value sum = reduce(op, reduction, squares, ReduceKind::Add);
-  return setResult(op, op.wrap(type, math::SqrtOp::create(op.b, sum)));
-}
-
 //===----------------------------------------------------------------------===//
-// Extremes
+// Table
 //===----------------------------------------------------------------------===//
 
-static Error lowerExtreme(OpContext &op, StringRef dimensions, ReduceKind kind) {
-  DType type = op.resultMeta(0).dtype;
-  if (type == DType::U8 || type == DType::Bool)
-    return op.error("extremes of " + getName(type) + " are not supported");
-  ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, dimensions, type));
-  return setResult(op, op.wrap(type, reduce(op, reduction, reduction.value, kind)));
-}
-
-template <ReduceKind kind> static Error lowerExtremeDim(OpContext &op) {
-  return lowerExtreme(op, "dim", kind);
-}
-template <ReduceKind kind> static Error lowerExtremeAll(OpContext &op) {
-  return lowerExtreme(op, "", kind);
-}
-
-/// The first index at which the largest (smallest) element stands: the least index among those that
-/// equal it.
-template <ReduceKind kind> static Expected<Value> findExtreme(OpContext &op) {
-  Tensor self = op.tensor("self");
-  if (!isFloat(self.dtype) || !op.has("dim") || self.rank() == 0 || self.getNumElements() == 0)
-    return op.error("expected a floating-point tensor and a dimension");
-  ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", self.rank()));
-  Value value = op.get(self);
-  auto type = cast<RankedTensorType>(value.getType());
-  Value extreme =
-      broadcastValue(op.b, reduceValue(op.b, value, kind, dim, /*keep=*/true), self.sizes);
-  Value hit = arith::CmpFOp::create(op.b, arith::CmpFPredicate::OEQ, value, extreme);
-  auto indexType = type.clone(op.b.getI64Type());
-  Value index = mlir::memopt::IotaOp::create(op.b, indexType, dim);
-  Scalar beyond;
-  beyond.integer = self.sizes[dim] - 1;
-  Value candidates = arith::SelectOp::create(op.b, hit, index, splat(op.b, indexType, beyond));
-  return reduceValue(op.b, candidates, ReduceKind::Min, dim, op.flag("keepdim"));
-}
-
-template <ReduceKind kind> static Error lowerArgExtreme(OpContext &op) {
-  ASSIGN_OR_RETURN(Value index, findExtreme<kind>(op));
-  return setResult(op, op.wrap(DType::I64, index));
-}
-
-/// The extreme and where it stands.
-template <ReduceKind kind> static Error lowerExtremeAndIndex(OpContext &op) {
-  if (op.getNumResults() != 2)
-    return op.error("expected two results, found " + Twine(op.getNumResults()));
-  ASSIGN_OR_RETURN(Value index, findExtreme<kind>(op));
-  ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, "dim", op.tensor("self").dtype));
-  op.setResult(0, reduce(op, reduction, reduction.value, kind));
-  op.setResult(1, op.wrap(DType::I64, index));
-  return Error::success();
-}
-
-//===----------------------------------------------------------------------===//
-// Running sums
-//===----------------------------------------------------------------------===//
-
-void memopt::pt2::registerReductions(OpTable &table) {
-  table.add("aten.sum.default", "Tensor self, dtype? dtype=None", lowerSumAll);
-  table.add("aten.sum.dim_IntList",
-            "Tensor self, int[]? dim, bool keepdim=False, dtype? dtype=None", lowerSumDim);
-  table.add("aten.prod.default", "Tensor self, dtype? dtype=None", lowerProductAll);
-  table.add("aten.prod.dim_int", "Tensor self, int[] dim, bool keepdim=False, dtype? dtype=None",
-            lowerProductDim);
-  table.add("aten.mean.default", "Tensor self, dtype? dtype=None", lowerMeanAll);
-  table.add("aten.mean.dim", "Tensor self, int[]? dim, bool keepdim=False, dtype? dtype=None",
-            lowerMeanDim);
+static void registerSpreads(OpTable &table) {
   constexpr StringLiteral byCorrection =
       "Tensor self, int[]? dim=None, Scalar? correction=None, bool keepdim=False";
   constexpr StringLiteral byDim = "Tensor self, int[]? dim, bool unbiased=True, bool keepdim=False";
   constexpr StringLiteral ofAll = "Tensor self, bool unbiased=True";
-  table.add("aten.var.correction", byCorrection, lowerVar<Spread::Correction>);
-  table.add("aten.var.dim", byDim, lowerVar<Spread::Dim>);
-  table.add("aten.var.default", ofAll, lowerVar<Spread::Default>);
-  table.add("aten.std.correction", byCorrection, lowerStd<Spread::Correction>);
-  table.add("aten.std.dim", byDim, lowerStd<Spread::Dim>);
-  table.add("aten.std.default", ofAll, lowerStd<Spread::Default>);
-  table.add("aten.var_mean.correction", byCorrection, lowerVarMean<Spread::Correction>);
-  table.add("aten.var_mean.dim", byDim, lowerVarMean<Spread::Dim>);
-  table.add("aten.var_mean.default", ofAll, lowerVarMean<Spread::Default>);
+  table.add("aten.var.correction", byCorrection, lowerSpread<Spread::Correction, false>);
+  table.add("aten.var.dim", byDim, lowerSpread<Spread::Dim, false>);
+  table.add("aten.var.default", ofAll, lowerSpread<Spread::Default, false>);
+  table.add("aten.std.correction", byCorrection, lowerSpread<Spread::Correction, true>);
+  table.add("aten.std.dim", byDim, lowerSpread<Spread::Dim, true>);
+  table.add("aten.std.default", ofAll, lowerSpread<Spread::Default, true>);
+  table.add("aten.var_mean.correction", byCorrection,
+            lowerSpreadAndMean<Spread::Correction, false>);
+  table.add("aten.var_mean.dim", byDim, lowerSpreadAndMean<Spread::Dim, false>);
+  table.add("aten.var_mean.default", ofAll, lowerSpreadAndMean<Spread::Default, false>);
+  table.add("aten.std_mean.correction", byCorrection, lowerSpreadAndMean<Spread::Correction, true>);
+  table.add("aten.std_mean.dim", byDim, lowerSpreadAndMean<Spread::Dim, true>);
+  table.add("aten.std_mean.default", ofAll, lowerSpreadAndMean<Spread::Default, true>);
+}
+
+void memopt::pt2::registerReductions(OpTable &table) {
+  constexpr StringLiteral ofAll = "Tensor self, dtype? dtype=None",
+                          byDims = "Tensor self, int[]? dim=None, bool keepdim=False, "
+                                   "dtype? dtype=None";
+  table.add("aten.sum.default", ofAll, lowerSumAll);
+  table.add("aten.sum.dim_IntList", byDims, lowerSumDim);
+  table.add("aten.prod.default", ofAll, lowerProductAll);
+  table.add("aten.prod.dim_int", byDims, lowerProductDim);
+  table.add("aten.mean.default", ofAll, lowerMeanAll);
+  table.add("aten.mean.dim", byDims, lowerMeanDim);
+  table.add("aten.nansum.default", byDims, lowerNanTotal<false>);
+  table.add("aten.nanmean.default", byDims, lowerNanTotal<true>);
+  table.add("aten.count_nonzero.default", "Tensor self, int[]? dim=None", lowerCountNonzero);
+  table.add("aten.count_nonzero.dim_IntList", "Tensor self, int[]? dim", lowerCountNonzero);
+  table.add("aten.sum_to_size.default", "Tensor self, int[] size", lowerSumToSize);
+  registerSpreads(table);
   table.add("aten.logsumexp.default", "Tensor self, int[] dim, bool keepdim=False", lowerLogSumExp);
   table.add("aten.any.default", "Tensor self", lowerTruthAll<false>);
   table.add("aten.any.dim", "Tensor self, int[] dim, bool keepdim=False", lowerTruthDim<false>);
@@ -281,21 +281,4 @@ void memopt::pt2::registerReductions(OpTable &table) {
   table.add("aten.all.dim", "Tensor self, int[] dim, bool keepdim=False", lowerTruthDim<true>);
   table.add("aten.all.dims", "Tensor self, int[]? dim=None, bool keepdim=False",
             lowerTruthDim<true>);
-  table.add("aten.max.dim", "Tensor self, int dim, bool keepdim=False",
-            lowerExtremeAndIndex<ReduceKind::Max>);
-  table.add("aten.min.dim", "Tensor self, int dim, bool keepdim=False",
-            lowerExtremeAndIndex<ReduceKind::Min>);
-  table.add("aten.linalg_vector_norm.default",
-            "Tensor self, Scalar ord=2, int[]? dim=None, bool keepdim=False, dtype? dtype=None",
-            lowerNorm);
-  table.add("aten.amax.default", "Tensor self, int[] dim=[], bool keepdim=False",
-            lowerExtremeDim<ReduceKind::Max>);
-  table.add("aten.amin.default", "Tensor self, int[] dim=[], bool keepdim=False",
-            lowerExtremeDim<ReduceKind::Min>);
-  table.add("aten.max.default", "Tensor self", lowerExtremeAll<ReduceKind::Max>);
-  table.add("aten.min.default", "Tensor self", lowerExtremeAll<ReduceKind::Min>);
-  table.add("aten.argmax.default", "Tensor self, int? dim=None, bool keepdim=False",
-            lowerArgExtreme<ReduceKind::Max>);
-  table.add("aten.argmin.default", "Tensor self, int? dim=None, bool keepdim=False",
-            lowerArgExtreme<ReduceKind::Min>);
 }

@@ -27,6 +27,8 @@ static std::optional<DType> getDType(int64_t code) {
     return DType::U8;
   case 2:
     return DType::I8;
+  case 3:
+    return DType::I16;
   case 4:
     return DType::I32;
   case 5:
@@ -65,6 +67,8 @@ StringRef memopt::pt2::getName(DType type) {
     return "u8";
   case DType::I8:
     return "i8";
+  case DType::I16:
+    return "i16";
   case DType::I32:
     return "i32";
   case DType::I64:
@@ -89,6 +93,7 @@ unsigned memopt::pt2::getByteWidth(DType type) {
   case DType::I8:
   case DType::Bool:
     return 1;
+  case DType::I16:
   case DType::F16:
   case DType::BF16:
     return 2;

@@ -6,11 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// memopt.argsort gives positions; elements are gathered by them, which is what has a gradient. A
-// place in a sorted sequence is the number of its elements below.
+// memopt.argsort gives positions; elements are gathered by them, which is what has a gradient.
 //
 //===----------------------------------------------------------------------===//
 
+#include "Formula.h"
 #include "Indexing.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -39,10 +39,7 @@ static Expected<Tensor> argsort(OpContext &op, const Tensor &self, int64_t dim, 
   if (self.getNumElements() == 0 || count < 1 || count > self.sizes[dim])
     return op.error("expected from 1 to " + Twine(self.sizes[dim]) + " elements, found " +
                     Twine(count));
-  // Bytes have no sign of their own here, and halves are compared as floats.
-  DType compared = self.dtype == DType::U8 || self.dtype == DType::I8      ? DType::I32
-                   : self.dtype == DType::F16 || self.dtype == DType::BF16 ? DType::F32
-                                                                           : self.dtype;
+  DType compared = getArithmeticType(self.dtype);
   Shape sizes(self.sizes);
   sizes[dim] = count;
   Value positions = mlir::memopt::ArgsortOp::create(
@@ -288,77 +285,6 @@ template <bool ignoresNan> static Error lowerQuantile(OpContext &op) {
 }
 
 //===----------------------------------------------------------------------===//
-// Places in sorted sequences
-//===----------------------------------------------------------------------===//
-
-/// For each of `values` [.., m] how many of `sequence` [.., n] (or [n]) come before it.
-static Expected<Tensor> countBelow(OpContext &op, const Tensor &sequence, const Tensor &values,
-                                   bool right) {
-  DType type = promote({sequence, values});
-  Shape sizes(values.sizes), own(sequence.sizes);
-  int64_t rank = values.rank(), length = sequence.sizes.back();
-  sizes.push_back(length);
-  own.insert(own.end() - 1, 1);
-  Shape column(values.sizes);
-  column.push_back(1);
-  ASSIGN_OR_RETURN(Tensor row, reshape(op, castTo(op, sequence, type), own));
-  ASSIGN_OR_RETURN(row, expand(op, row, sizes));
-  ASSIGN_OR_RETURN(Tensor wanted, reshape(op, castTo(op, values, type), column));
-  ASSIGN_OR_RETURN(wanted, expand(op, wanted, sizes));
-  RETURN_IF_ERROR(countElements(op, sizes).takeError());
-  Value a = op.get(row), b = op.get(wanted);
-  // NaN comes after all.
-  Value isBefore =
-      isFloat(type) ? arith::CmpFOp::create(
-                          op.b, right ? arith::CmpFPredicate::ULE : arith::CmpFPredicate::ULT, a, b)
-                          .getResult()
-                    : arith::CmpIOp::create(
-                          op.b, right ? arith::CmpIPredicate::sle : arith::CmpIPredicate::slt, a, b)
-                          .getResult();
-  Value ones = convert(op.b, isBefore, DType::Bool, DType::I64);
-  return op.wrap(DType::I64, reduceValue(op.b, ones, ReduceKind::Add, rank));
-}
-
-static Expected<bool> isRight(OpContext &op) {
-  bool right = op.flag("right");
-  if (!op.has("side"))
-    return right;
-  StringRef side = op.text("side");
-  if (side != "left" && side != "right")
-    return op.error("argument 'side': expected left or right, found '" + side + "'");
-  return right || side == "right";
-}
-
-static Error place(OpContext &op, const Tensor &sequence, const Operand &operand, bool right) {
-  Tensor values;
-  if (auto *scalar = std::get_if<Scalar>(&operand))
-    values = op.wrap(sequence.dtype, splat(op.b, op.tensorType(sequence.dtype, Shape()), *scalar));
-  else
-    values = std::get<Tensor>(operand);
-  bool fits = sequence.rank() == 1 ||
-              (sequence.rank() == values.rank() &&
-               ArrayRef(sequence.sizes).drop_back() == ArrayRef(values.sizes).drop_back());
-  if (sequence.rank() == 0 || !fits || sequence.getNumElements() == 0)
-    return op.error("expected one sorted sequence, or one for each row of " +
-                    toString(values.sizes) + ", found " + toString(sequence.sizes));
-  ASSIGN_OR_RETURN(Tensor result, countBelow(op, sequence, values, right));
-  return setResult(op, castTo(op, result, op.resultMeta(0).dtype));
-}
-
-static Error lowerSearchsorted(OpContext &op) {
-  Tensor sequence = op.tensor("sorted_sequence");
-  ASSIGN_OR_RETURN(bool right, isRight(op));
-  if (std::optional<Tensor> sorter = op.optionalTensor("sorter")) {
-    ASSIGN_OR_RETURN(sequence, gatherAlong(op, sequence, *sorter, sequence.rank() - 1));
-  }
-  return place(op, sequence, op.operand("self"), right);
-}
-
-static Error lowerBucketize(OpContext &op) {
-  return place(op, op.tensor("boundaries"), op.operand("self"), op.flag("right"));
-}
-
-//===----------------------------------------------------------------------===//
 // Table
 //===----------------------------------------------------------------------===//
 
@@ -387,15 +313,4 @@ void memopt::pt2::registerSorting(OpTable &table) {
   table.add("aten.quantile.scalar", byNumber, lowerQuantile<false>);
   table.add("aten.nanquantile.default", byTensor, lowerQuantile<true>);
   table.add("aten.nanquantile.scalar", byNumber, lowerQuantile<true>);
-  constexpr StringLiteral searched = "Tensor sorted_sequence, Tensor self, ignored out_int32, bool "
-                                     "right=False, str? side=None, Tensor? sorter=None";
-  table.add("aten.searchsorted.Tensor", searched, lowerSearchsorted);
-  table.add("aten.searchsorted.Scalar",
-            "Tensor sorted_sequence, Scalar self, ignored out_int32, bool right=False, str? "
-            "side=None, Tensor? sorter=None",
-            lowerSearchsorted);
-  table.add("aten.bucketize.Tensor",
-            "Tensor self, Tensor boundaries, ignored out_int32, bool right=False", lowerBucketize);
-  table.add("aten.bucketize.Scalar",
-            "Scalar self, Tensor boundaries, ignored out_int32, bool right=False", lowerBucketize);
 }

@@ -241,28 +241,6 @@ static Error lowerTile(OpContext &op) {
   return repeat(op, repeats);
 }
 
-/// Sums along dimensions that a broadcast of `size` to the tensor's shape would repeat.
-static Error lowerSumToSize(OpContext &op) {
-  Tensor self = op.tensor("self");
-  ArrayRef<int64_t> size = op.integers("size");
-  int64_t added = self.rank() - int64_t(size.size());
-  Shape summed;
-  for (int64_t dim = 0; dim != self.rank(); ++dim) {
-    int64_t wanted = dim < added ? 1 : size[dim - added];
-    if (wanted != self.sizes[dim] && wanted != 1)
-      return op.error("cannot sum " + toString(self.sizes) + " to " + toString(size));
-    if (wanted != self.sizes[dim])
-      summed.push_back(dim);
-  }
-  if (added < 0)
-    return op.error("cannot sum " + toString(self.sizes) + " to " + toString(size));
-  Tensor result = self;
-  if (!summed.empty())
-    result = op.wrap(self.dtype, reduceValue(op.b, op.get(self), mlir::memopt::ReduceKind::Add,
-                                             summed, /*keep=*/true));
-  return setResult(op, reshape(op, result, size));
-}
-
 /// Each element `repeats` times in a row: [a] becomes [a, 1], [a, n], [a * n].
 static Error lowerRepeatInterleave(OpContext &op) {
   Tensor self = op.tensor("self");
@@ -360,7 +338,6 @@ void memopt::pt2::registerViews(OpTable &table) {
   table.add("aten.pixel_unshuffle.default", "Tensor self, int downscale_factor",
             lowerPixelShuffle<false>);
   table.add("aten.tile.default", "Tensor self, int[] dims", lowerTile);
-  table.add("aten.sum_to_size.default", "Tensor self, int[] size", lowerSumToSize);
   table.add("aten.swapdims.default", "Tensor self, int dim0, int dim1", lowerTranspose);
   table.add("aten.moveaxis.int", "Tensor self, int[] source, int[] destination", lowerMovedim);
   table.add("aten.moveaxis.intlist", "Tensor self, int[] source, int[] destination", lowerMovedim);

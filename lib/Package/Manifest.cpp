@@ -31,10 +31,14 @@ StringRef mlir::memopt::getDtypeName(Type type) {
     return "f64";
   if (type.isBF16())
     return "bf16";
+  if (type.isF16())
+    return "f16";
   if (type.isInteger(64))
     return "i64";
   if (type.isInteger(32))
     return "i32";
+  if (type.isInteger(16))
+    return "i16";
   if (type.isInteger(8))
     return "i8";
   return type.isInteger(1) ? "i1" : "";
@@ -100,6 +104,8 @@ private:
     manifest["arena_bytes"] = bySpace(planned.getArenaBytes().drop_back());
     manifest["predicted_peak_bytes"] = bySpace(planned.getArenaBytes());
     manifest["lower_bound_bytes"] = bySpace(planned.getLowerBoundBytes());
+    if (auto sites = module->getAttrOfType<ArrayAttr>(MemoptDialect::kIndexSitesAttr))
+      manifest["index_sites"] = attributeToJson(sites);
     manifest["optimizer"] = json::Object(options.optimizer);
     if (std::optional<json::Value> fusion = describeConvBnEval(module))
       manifest["efficient_conv_bn_eval"] = std::move(*fusion);
@@ -230,7 +236,8 @@ private:
       object["init"] = "constant";
       object["init_value"] = variable.getInitValue()->convertToDouble();
     } else if (variable.getRole() == Role::Hyperparameter ||
-               variable.getRole() == Role::OptimizerState || variable.getRole() == Role::Gradient) {
+               variable.getRole() == Role::OptimizerState || variable.getRole() == Role::Gradient ||
+               variable.getRole() == Role::IndexFault) {
       object["init"] = "zeros";
       if (variable.getInitValue())
         object["init_value"] = variable.getInitValue()->convertToDouble();

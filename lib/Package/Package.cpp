@@ -63,8 +63,10 @@ static FailureOr<Weights> collectWeights(ModuleOp module) {
       return failure();
     weights.storage.push_back(std::move(*data));
     RankedTensorType type = variable.getTensorType();
-    std::optional<::memopt::DType> dtype =
-        ::memopt::parseDType(getDtypeName(type.getElementType()).str());
+    StringRef name = getDtypeName(type.getElementType());
+    if (auto outside = variable->getAttrOfType<StringAttr>(MemoptDialect::kDtypeAttr))
+      name = outside.getValue();
+    std::optional<::memopt::DType> dtype = ::memopt::parseDType(name.str());
     if (!dtype)
       return variable.emitOpError()
              << "has element type " << type.getElementType() << ", which no package holds";

@@ -74,6 +74,8 @@ void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &
   // Ranges of inputs are read off ops that index, which lowering takes apart. Evaluation needs
   // them, too.
   manager.addNestedPass<func::FuncOp>(createAnnotateInputRangesPass());
+  // What the runtime cannot check before the step, the program checks.
+  manager.addPass(createCheckIndicesPass());
   // Lowering cuts reductions along the order of memory, so that is settled first.
   manager.addNestedPass<func::FuncOp>(createChooseLayoutPass());
   manager.addNestedPass<func::FuncOp>(createLowerToLinalgPass());

@@ -6,16 +6,17 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Forward only: from each integer argument through reshapes, slices, transposes and copies of
-// elements to the ops that index by it. The generated code does not check indices; the runtime
-// checks each batch against the range that is noted here. An index that is computed by arithmetic
-// from an input has no range here, and code generation clamps it.
+// Forward only: from each integer argument through reshapes, transposes, copies of elements and
+// casts to wider integers to the ops that index by it. The runtime checks each batch against the
+// range that is noted here. A slice leaves elements behind that may have any value, and arithmetic
+// changes them; what comes of those is checked while the program runs (memopt-check-indices).
 //
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Passes.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 #include <limits>
@@ -45,10 +46,10 @@ struct Range {
   }
 };
 
-/// Ops whose result holds elements of operand 0 and perhaps zeros, which are always in range.
-bool movesElements(Operation *op) {
-  return isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp, TransposeOp,
-             BroadcastOp, PadOp, ReverseOp>(op);
+/// Ops whose result holds all elements of an operand, and perhaps zeros, which are always in range.
+bool keepsElements(Operation *op) {
+  return isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ConcatOp, TransposeOp,
+             BroadcastOp, PadOp, ReverseOp, arith::ExtSIOp, arith::ExtUIOp>(op);
 }
 
 std::string describeUse(StringRef what, Operation *op) {
@@ -56,29 +57,18 @@ std::string describeUse(StringRef what, Operation *op) {
   return path.empty() ? what.str() : (what + " in " + path).str();
 }
 
-void collect(Value value, Range &range) {
+/// From the uses that need an index inside, or from those that leave out what lies outside.
+void collect(Value value, Range &range, bool skips) {
   for (OpOperand &use : value.getUses()) {
     Operation *op = use.getOwner();
-    if (auto embedding = dyn_cast<EmbeddingOp>(op); embedding && use.getOperandNumber() == 1) {
-      int64_t rows = cast<RankedTensorType>(embedding.getTable().getType()).getDimSize(0);
-      range.restrict(rows - 1, std::nullopt, describeUse("rows of an embedding", op));
-    } else if (auto loss = dyn_cast<CrossEntropyOp>(op); loss && use.getOperandNumber() == 1) {
-      int64_t classes = cast<RankedTensorType>(loss.getLogits().getType()).getDimSize(1);
-      range.restrict(classes - 1, loss.getIgnoreIndex(),
-                     describeUse("classes of a cross entropy", op));
-    } else if (auto gather = dyn_cast<GatherOp>(op); gather && use.getOperandNumber() > 0) {
-      int64_t dim = gather.getIndexed()[use.getOperandNumber() - 1];
-      range.restrict(cast<RankedTensorType>(gather.getSource().getType()).getDimSize(dim) - 1,
-                     std::nullopt, describeUse("elements of a gather", op));
-    } else if (auto scatter = dyn_cast<ScatterOp>(op); scatter && use.getOperandNumber() > 1) {
-      int64_t dim = scatter.getIndexed()[use.getOperandNumber() - 2];
-      range.restrict(cast<RankedTensorType>(scatter.getInput().getType()).getDimSize(dim) - 1,
-                     std::nullopt, describeUse("elements of a scatter", op));
-    } else if (movesElements(op)) {
-      collect(op->getResult(0), range);
-    } else if (auto repeat = dyn_cast<RepeatOp>(op)) {
-      collect(repeat.getBody().getArgument(use.getOperandNumber()), range);
-    }
+    if (keepsElements(op))
+      collect(op->getResult(0), range, skips);
+    if (auto repeat = dyn_cast<RepeatOp>(op))
+      collect(repeat.getBody().getArgument(use.getOperandNumber()), range, skips);
+    if (auto indexing = dyn_cast<IndexingOpInterface>(op))
+      for (const IndexUse &index : indexing.getIndexUses())
+        if (index.operand == &use && index.skips == skips)
+          range.restrict(index.size - 1, index.ignore, describeUse(index.what, op));
   }
 }
 
@@ -94,7 +84,9 @@ struct AnnotateInputRangesPass
       if (!type || !isa<IntegerType>(type.getElementType()))
         continue;
       Range range;
-      collect(argument, range);
+      // The former first: they say why. A backward pass skips where its forward pass reads.
+      for (bool skips : {false, true})
+        collect(argument, range, skips);
       if (range.reason.empty())
         continue;
       NamedAttrList entries;

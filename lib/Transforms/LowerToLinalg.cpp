@@ -42,9 +42,9 @@ using namespace mlir::memopt;
 //===----------------------------------------------------------------------===//
 
 static bool isElementwise(Operation *op) {
-  return isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op->getDialect()) &&
-         OpTrait::hasElementwiseMappableTraits(op) && op->getNumResults() == 1 &&
-         isa<RankedTensorType>(op->getResult(0).getType());
+  bool isScalarOp = isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op->getDialect());
+  return (isScalarOp || isa<CheckOp>(op)) && OpTrait::hasElementwiseMappableTraits(op) &&
+         op->getNumResults() == 1 && isa<RankedTensorType>(op->getResult(0).getType());
 }
 
 static Lowered lowerElementwise(Operation *op, ImplicitLocOpBuilder &b) {
@@ -111,6 +111,8 @@ struct LowerToLinalgPass : memopt::impl::LowerToLinalgPassBase<LowerToLinalgPass
       for (Operation &op : llvm::make_early_inc_range(*block))
         if (failed(lower(&op)))
           return signalPassFailure();
+      for (WriteOp write : block->getOps<WriteOp>())
+        copyForeignState(write);
       eraseDeadOps(*block);
     }
   }
@@ -133,6 +135,23 @@ private:
     op->replaceAllUsesWith(*values);
     op->erase();
     return success();
+  }
+
+  /// State that moves from one variable to another is copied: both may change in this step, and two
+  /// that are exchanged could not be written in any order.
+  static void copyForeignState(WriteOp write) {
+    Value source = write.getValue();
+    while (isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(source.getDefiningOp()))
+      source = source.getDefiningOp()->getOperand(0);
+    auto read = source.getDefiningOp<ReadOp>();
+    if (!read || read.getVariable() == write.getVariable())
+      return;
+    ImplicitLocOpBuilder b(write.getLoc(), write);
+    RankedTensorType type = tensorTypeOf(write.getValue());
+    auto copy = createPointwise(
+        b, type.getShape(), {readAll(b, write.getValue())}, {type.getElementType()},
+        [](ImplicitLocOpBuilder &, ValueRange x) { return llvm::to_vector_of<Value>(x); });
+    write.getValueMutable().assign(copy.front());
   }
 
   /// Views and constants that became part of indexing maps have no users left.

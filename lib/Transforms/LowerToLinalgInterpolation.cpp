@@ -23,7 +23,8 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 namespace {
-/// Terms of a sum per element of one dimension; shorter sums are filled up with weight 0.
+/// Terms of a sum per element of one dimension. Shorter sums are filled up with a term of theirs
+/// and weight 0, so that a NaN goes where it belongs and nowhere else.
 struct Table {
   struct Term {
     int64_t index;
@@ -31,6 +32,10 @@ struct Table {
   };
   std::vector<SmallVector<Term, 4>> terms;
 
+  /// Whether some sum has no terms, so that even the filling is foreign to it.
+  bool hasGaps() const {
+    return llvm::any_of(terms, [](const auto &list) { return list.empty(); });
+  }
   size_t getLongest() const {
     size_t longest = 1;
     for (const auto &list : terms)
@@ -203,6 +208,7 @@ static std::pair<Value, Value> createColumns(ImplicitLocOpBuilder &b, const Tabl
 static Value sumTogether(ImplicitLocOpBuilder &b, Value source, RankedTensorType type,
                          ArrayRef<Table> tables, int64_t first) {
   Type element = type.getElementType(), compute = getComputeType(element);
+  bool hasGaps = llvm::any_of(tables, [](const Table &table) { return table.hasGaps(); });
   SmallVector<Read> reads;
   SmallVector<size_t> firstRead, lengths;
   for (auto [dim, table] : llvm::enumerate(tables)) {
@@ -229,7 +235,8 @@ static Value sumTogether(ImplicitLocOpBuilder &b, Value source, RankedTensorType
         weight = weight ? f.mul(weight, x[read + 1]) : x[read + 1];
       }
       Value value = f.wide(tensor::ExtractOp::create(inner, source, at));
-      sum = f.add(sum, f.mul(weight, value));
+      Value term = f.mul(weight, value);
+      sum = f.add(sum, hasGaps ? f.unlessZero(weight, term) : term);
       size_t dim = tables.size();
       while (dim > 0 && ++column[dim - 1] == lengths[dim - 1])
         column[--dim] = 0;
@@ -260,7 +267,8 @@ static Value sumAlong(ImplicitLocOpBuilder &b, Value source, const Table &table,
       at.push_back(linalg::IndexOp::create(inner, other));
     at[dim] = convertTo(inner, x[0], inner.getIndexType());
     Value value = f.wide(tensor::ExtractOp::create(inner, source, at));
-    return SmallVector<Value>{f.mul(x[1], value)};
+    Value term = f.mul(x[1], value);
+    return SmallVector<Value>{table.hasGaps() ? f.unlessZero(x[1], term) : term};
   };
   Value sum =
       createPlainReduction(b, domain, {rank}, reads, {{ReduceKind::Add, compute}}, body).front();

@@ -64,13 +64,16 @@ static Value createRowMean(ImplicitLocOpBuilder &b, const Rows &rows, Value tota
       .front();
 }
 
-/// 1 / sqrt(squares / n + eps) as a tensor of rows.
+/// 1 / sqrt(squares / n + eps) as a tensor of rows. With `spoilsOverflow` NaN where the squares
+/// overflow: zero would make the result of a layer norm look like numbers.
 static Value createRowDeviation(ImplicitLocOpBuilder &b, const Rows &rows, Value squares,
-                                double eps, Type element) {
+                                double eps, Type element, bool spoilsOverflow) {
   return createPointwise(b, rows.getOuterShape(), {readAll(b, squares)}, ArrayRef<Type>{element},
                          [&](ImplicitLocOpBuilder &inner, ValueRange x) {
                            Formula f{inner, rows.compute};
                            Value mean = f.div(x[0], f.number(rows.count));
+                           if (spoilsOverflow) // infinity - infinity
+                             mean = f.add(mean, f.sub(mean, mean));
                            return SmallVector<Value>{
                                convertTo(inner, f.inverseRoot(mean, eps), element)};
                          })
@@ -101,7 +104,7 @@ static RowStatistics createRowStatistics(ImplicitLocOpBuilder &b, const Rows &ro
                              return SmallVector<Value>{f.square(f.sub(f.wide(x[0]), f.wide(x[1])))};
                            })
           .front();
-  return {mean, createRowDeviation(b, rows, squares, eps, element)};
+  return {mean, createRowDeviation(b, rows, squares, eps, element, /*spoilsOverflow=*/true)};
 }
 
 /// (x - mean) * inverse * scale + offset; what is null is left out.
@@ -256,7 +259,8 @@ static Lowered lowerRmsNorm(RmsNormOp op, ImplicitLocOpBuilder &b) {
                                        })
                       .front();
   Value inverse =
-      createRowDeviation(b, rows, squares, op.getEpsAttr().getValueAsDouble(), rows.compute);
+      createRowDeviation(b, rows, squares, op.getEpsAttr().getValueAsDouble(), rows.compute,
+                         /*spoilsOverflow=*/false);
   std::optional<Read> scale;
   if (op.getScale())
     scale = rows.perColumn(b, op.getScale());

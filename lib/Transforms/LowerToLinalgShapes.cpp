@@ -115,8 +115,8 @@ static Lowered lowerCount(CountOp op, ImplicitLocOpBuilder &b) {
 }
 
 void memopt::populateShapeLowerings(LinalgLowerings &lowerings) {
-  lowerings.add<CountOp>(lowerCount);
   lowerings.add<ReduceOp>(lowerReduce);
+  lowerings.add<CountOp>(lowerCount);
   lowerings.add<EmbeddingOp>(lowerEmbedding);
   lowerings.add<GatherOp>(lowerGather);
   lowerings.add<GlobalNormOp>(lowerGlobalNorm);

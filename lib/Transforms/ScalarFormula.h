@@ -29,6 +29,11 @@ struct Formula {
   Value mul(Value l, Value r) { return arith::MulFOp::create(b, l, r); }
   Value div(Value l, Value r) { return arith::DivFOp::create(b, l, r); }
   Value scale(double factor, Value value) { return mul(number(factor), value); }
+  /// `value`, or 0 where `weight` is.
+  Value unlessZero(Value weight, Value value) {
+    Value isZero = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, weight, number(0.0));
+    return arith::SelectOp::create(b, isZero, number(0.0), value);
+  }
   Value square(Value value) { return mul(value, value); }
   /// 1 / sqrt(value + eps)
   Value inverseRoot(Value value, double eps) {

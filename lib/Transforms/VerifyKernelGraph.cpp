@@ -24,11 +24,28 @@ namespace mlir::memopt {
 using namespace mlir;
 using namespace mlir::memopt;
 
+/// What kernels check has an entry in the table of sites and a variable to be reported in.
+static LogicalResult verifyChecks(const StepModel &step) {
+  auto sites = step.getModule()->getAttrOfType<ArrayAttr>(MemoptDialect::kIndexSitesAttr);
+  int64_t count = sites ? static_cast<int64_t>(sites.size()) : 0;
+  bool hasWord = static_cast<bool>(findIndexFault(step.getModule()));
+  WalkResult result = step.getFunction()->walk([&](CheckOp check) -> WalkResult {
+    int64_t site = check.getSite();
+    if (site < 0 || site >= count)
+      return check.emitOpError() << "reports for site " << site << ", expected one of the " << count
+                                 << " in '" << MemoptDialect::kIndexSitesAttr << "'";
+    if (!hasWord)
+      return check.emitOpError("has no variable of role index_fault to report in");
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
 namespace {
 struct VerifyKernelGraphPass : memopt::impl::VerifyKernelGraphPassBase<VerifyKernelGraphPass> {
   void runOnOperation() override {
     FailureOr<StepModel> step = StepModel::create(getOperation());
-    if (failed(step) || failed(verifyKernelGraph(*step)))
+    if (failed(step) || failed(verifyKernelGraph(*step)) || failed(verifyChecks(*step)))
       return signalPassFailure();
     markAllAnalysesPreserved();
   }

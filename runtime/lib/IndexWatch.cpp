@@ -30,9 +30,12 @@ Status IndexWatch::check() const {
     return badInput("the program reports an index out of range at site " + std::to_string(number) +
                     " of " + std::to_string(manifest.indexSites.size()));
   const IndexSite &site = manifest.indexSites[number];
+  std::string place =
+      quote(site.op) + (site.module.empty() ? "" : " of module " + quote(site.module));
+  if (site.min > site.max)
+    return badInput("integers are divided by zero in " + place);
   int64_t index = int64_t(fault << (64 - indexBits)) >> (64 - indexBits); // its sign comes back
-  return badInput("index " + std::to_string(index) + " is out of range in " + quote(site.op) +
-                  (site.module.empty() ? "" : " of module " + quote(site.module)) + ", expected " +
-                  std::to_string(site.min) + " to " + std::to_string(site.max) +
+  return badInput("index " + std::to_string(index) + " is out of range in " + place +
+                  ", expected " + std::to_string(site.min) + " to " + std::to_string(site.max) +
                   (site.what.empty() ? "" : " (" + site.what + ")"));
 }

@@ -98,13 +98,14 @@ Status Session::finishProgram(int32_t code) {
   bool isLeftOnPurpose = parts->isLossBad || parts->isSearching;
   if (!parts->failure.isOk())
     return std::move(parts->failure).withContext(manifest.describeInstruction(last));
+  if (Status status = parts->indices.check(); !status.isOk())
+    return parts->hasCommitted ? std::move(status).withContext("after the state has changed")
+                               : std::move(status);
   if (code != 0 && !isLeftOnPurpose)
     return badInput("the program ended its step with code " + std::to_string(code) + " in " +
                     manifest.describeInstruction(last));
   if (!isLeftOnPurpose && !parts->hasCommitted && manifest.mode == "train")
     return badInput("the program ended its step without asking whether to go on (commit)");
-  if (Status status = parts->indices.check(); !status.isOk())
-    return std::move(status).withContext("after the state has changed");
   return options.isMemoryChecked ? arenas.observe() : Status::ok();
 }
 

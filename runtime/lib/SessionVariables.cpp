@@ -14,6 +14,19 @@
 
 using namespace memopt;
 
+/// The nearest half-precision number, ties to even; beyond the largest it is infinite.
+static uint16_t roundToHalf(double value) {
+  auto sign = uint16_t(std::signbit(value) ? 0x8000 : 0);
+  if (std::isnan(value))
+    return sign | 0x7e00;
+  double magnitude = std::fabs(value);
+  if (magnitude >= 65520)
+    return sign | 0x7c00;
+  int exponent = magnitude < 0x1p-14 ? -14 : std::ilogb(magnitude);
+  auto units = uint16_t(std::nearbyint(std::ldexp(magnitude, 10 - exponent))); // of the last place
+  return sign | uint16_t(((exponent + 14) << 10) + units);
+}
+
 /// Writes a number as an element of a floating-point or integer type, rounded to it.
 static void storeElement(DType type, char *target, double value) {
   switch (type) {
@@ -23,6 +36,11 @@ static void storeElement(DType type, char *target, double value) {
   case DType::F32: {
     auto narrow = float(value);
     std::memcpy(target, &narrow, 4);
+    return;
+  }
+  case DType::F16: {
+    uint16_t bits = roundToHalf(value);
+    std::memcpy(target, &bits, 2);
     return;
   }
   case DType::BF16: {

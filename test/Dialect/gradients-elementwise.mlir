@@ -41,9 +41,9 @@ func.func @train_step(%g: tensor<4xf32>) -> tensor<f32> {
   // CHECK: arith.mulf %{{.*}}, %[[G]]
   // CHECK: %[[DA:.*]] = arith.divf %[[G]], %[[B]]
   // CHECK-NEXT: memopt.gradient %[[DA]], @a
-  // CHECK: %[[GY:.*]] = arith.mulf %[[G]], %[[Y]]
-  // CHECK: %[[Q:.*]] = arith.divf %[[GY]], %[[B]]
-  // CHECK: %[[DB:.*]] = arith.negf %[[Q]]
+  // CHECK: %[[Q:.*]] = arith.divf %[[Y]], %[[B]]
+  // CHECK: %[[GQ:.*]] = arith.mulf %[[G]], %[[Q]]
+  // CHECK: %[[DB:.*]] = arith.negf %[[GQ]]
   // CHECK-NEXT: memopt.gradient %[[DB]], @b
   %loss = memopt.reduce %weighted {kind = #memopt.reduce<add>, dimensions = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
   return %loss : tensor<f32>
@@ -215,8 +215,8 @@ func.func @train_step(%g: tensor<4xf32>) -> tensor<f32> {
   // CHECK: %[[SR:.*]] = arith.mulf %[[S]], %[[REST]]
   // CHECK: %[[DB:.*]] = arith.mulf %[[G]], %[[SR]]
   // CHECK: memopt.gradient %[[DB]], @b
-  // CHECK: %[[ON:.*]] = arith.cmpf ogt, %[[R]], %{{.*}}
-  // CHECK: %[[DA:.*]] = arith.select %[[ON]], %[[G]], %{{.*}}
+  // CHECK: %[[OFF:.*]] = arith.cmpf ole, %[[R]], %[[ZERO:.*]] {{{.*}}
+  // CHECK: %[[DA:.*]] = arith.select %[[OFF]], %{{.*}}, %[[G]]
   // CHECK: memopt.gradient %[[DA]], @a
   %loss = memopt.reduce %weighted {kind = #memopt.reduce<add>, dimensions = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
   return %loss : tensor<f32>

@@ -55,7 +55,7 @@ func.func @train_step(%g: tensor<3xf32>) -> tensor<f32> {
 
 // -----
 
-// The gradient of a maximum is shared equally among ties: their number divides it.
+// The gradient of a maximum is shared equally among ties, and among NaNs where there are any: their number divides it.
 
 memopt.variable @a : tensor<2x3xf32> role <parameter> {trainable}
 // CHECK-LABEL: func.func @train_step
@@ -67,7 +67,9 @@ func.func @train_step(%g: tensor<2xf32>) -> tensor<f32> {
   %y = memopt.reduce %a {kind = #memopt.reduce<max>, dimensions = array<i64: 1>} : (tensor<2x3xf32>) -> tensor<2xf32>
   %weighted = arith.mulf %y, %g : tensor<2xf32>
   // CHECK: %[[ALL:.*]] = memopt.broadcast %[[Y]]
-  // CHECK: %[[TIE:.*]] = arith.cmpf oeq, %[[A]], %[[ALL]]
+  // CHECK: %[[EQUAL:.*]] = arith.cmpf oeq, %[[A]], %[[ALL]]
+  // CHECK: %[[NAN:.*]] = arith.cmpf uno, %[[A]], %[[A]]
+  // CHECK: %[[TIE:.*]] = arith.ori %[[EQUAL]], %[[NAN]]
   // CHECK: %[[ONES:.*]] = arith.select %[[TIE]]
   // CHECK: %[[COUNT:.*]] = memopt.reduce %[[ONES]]
   // CHECK: %[[SHARE:.*]] = arith.divf %[[G]], %[[COUNT]]

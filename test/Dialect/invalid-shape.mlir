@@ -66,6 +66,22 @@ func.func @transpose(%x: tensor<2x3xf32>) {
 
 // -----
 
+func.func @count(%x: tensor<2x3xf32>) {
+  // expected-error @+1 {{'memopt.count' op counts dimension 0, expected distinct ones below 2}}
+  %0 = memopt.count %x {dimensions = array<i64: 0, 0>} : (tensor<2x3xf32>) -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @count_shape(%x: tensor<2x3xf32>) {
+  // expected-error @+1 {{'memopt.count' op result has shape [2], expected []}}
+  %0 = memopt.count %x {dimensions = array<i64: 1>} : (tensor<2x3xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
 func.func @reduce(%x: tensor<2x3xi32>) {
   // expected-error @+1 {{'memopt.reduce' op expects equal element types, found 'i32' and 'i64'}}
   %0 = memopt.reduce %x {kind = #memopt.reduce<add>, dimensions = array<i64: 0>} : (tensor<2x3xi32>) -> tensor<3xi64>

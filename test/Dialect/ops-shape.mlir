@@ -18,6 +18,9 @@ func.func @shapes(%row: tensor<8xf32>, %table: tensor<256x8xf32>, %ids: tensor<4
   // Integers reduce too; reducing over no dimension is the value itself.
   // CHECK: memopt.reduce %{{.*}} {dimensions = array<i64>, kind = #memopt.reduce<min>} : (tensor<4x16xi64>) -> tensor<4x16xi64>
   %min = memopt.reduce %ids {kind = #memopt.reduce<min>, dimensions = array<i64>} : (tensor<4x16xi64>) -> tensor<4x16xi64>
+  // A count reads no element.
+  // CHECK: memopt.count %[[B]] {dimensions = array<i64: 0, 1>} : (tensor<4x8xf32>) -> tensor<f32>
+  %count = memopt.count %b {dimensions = array<i64: 0, 1>} : (tensor<4x8xf32>) -> tensor<f32>
   // CHECK: memopt.pad %[[B]] {high = array<i64: 0, 2>, low = array<i64: 1, 0>} : (tensor<4x8xf32>) -> tensor<5x10xf32>
   %pad = memopt.pad %b {low = array<i64: 1, 0>, high = array<i64: 0, 2>} : (tensor<4x8xf32>) -> tensor<5x10xf32>
   // CHECK: memopt.reverse %[[B]] {dimensions = array<i64: 1>} : (tensor<4x8xf32>) -> tensor<4x8xf32>

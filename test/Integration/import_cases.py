@@ -5,6 +5,8 @@
 
 import numpy as np
 
+from edge_cases import edges
+
 
 class Constant:
     """A tensor that the model holds, such as a list of indices written in its code."""
@@ -14,12 +16,14 @@ class Constant:
 
 
 class Case:
-    """`target` without its namespace; arguments by the names of its schema. A result None is not looked at."""
+    """`target` without its namespace; arguments by the names of its schema. A result None is not looked at.
+    `slopes` has, by argument, gradients of the sum of the first result."""
 
     def __init__(self, name, target, expected, tolerance=2e-6, /, **arguments):
         self.name, self.target, self.tolerance, self.arguments = name, target, tolerance, arguments
         expected = expected if isinstance(expected, (list, tuple)) else [expected]
         self.expected = [e if e is None else np.array(e, order="C") for e in expected]
+        self.slopes = {}
 
 
 def uniform(random, *shape):
@@ -334,4 +338,4 @@ def grid_sample(x, grid, mode, padding, align):
 
 
 FAMILIES = {"reading": reading, "writing": writing, "orders": orders, "scans": scans, "shapes": shapes,
-            "recurrent": recurrent, "images": images}
+            "recurrent": recurrent, "images": images, "edges": lambda random: edges(Case)}

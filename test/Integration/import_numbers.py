@@ -7,7 +7,8 @@
 lowering_numbers.py holds the dialect's ops to their definitions; here the path from a node of an archive is
 included: which arguments mean what, results of every kind, negative dimensions and indices. All cases of a family
 are nodes of one model whose results are new values of buffers; one run saves them. Gradients of what rows are
-made of are checked by finite_differences.py.
+made of are checked by finite_differences.py, those at the edges of what operators take by cases with `slopes`,
+whose results are summed into the loss.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from lowering_numbers import read_safetensors, write_safetensors
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "Import" / "Inputs"))
 from archive import Model, Value  # noqa: E402
 
-DTYPES = {"f4": "f32", "f8": "f64", "i8": "i64", "b1": "bool"}
+DTYPES = {"f4": "f32", "f8": "f64", "i8": "i64", "u1": "u8", "b1": "bool"}
 
 
 def dtype_of(values):
@@ -36,13 +37,17 @@ class Family:
     """One model of many nodes."""
 
     def __init__(self, cases):
-        self.model, self.data, self.expected = Model(), {}, {}
+        self.model, self.data, self.expected, self.slopes = Model(), {}, {}, {}
         weight = self.model.parameter("weight", [])
+        self.totals = []
         for number, case in enumerate(cases):
             self.add(number, case)
         for name in self.expected:
             self.model.mutation(name, Value(name + "_value"))
-        self.model.output(self.model.op("aten.mul.Tensor", ("loss", "f32", []), self_=weight, other=weight))
+        loss = self.model.op("aten.mul.Tensor", ("loss", "f32", []), self_=weight, other=weight)
+        for number, total in enumerate(self.totals):
+            loss = self.model.op("aten.add.Tensor", (f"loss{number}", "f32", []), self_=loss, other=total)
+        self.model.output(loss)
 
     def value(self, name, argument):
         if isinstance(argument, Constant):
@@ -56,7 +61,14 @@ class Family:
         return argument
 
     def add(self, number, case):
-        inputs = {key: self.value(f"in{number}_{key.rstrip('_')}", argument) for key, argument in case.arguments.items()}
+        inputs = {}
+        for key, argument in case.arguments.items():
+            name = f"in{number}_{key.rstrip('_')}"
+            if key in case.slopes:
+                inputs[key] = self.model.parameter(name, list(argument.shape), numbers=argument.reshape(-1).tolist())
+                self.slopes[name] = (case, case.slopes[key])
+            else:
+                inputs[key] = self.value(name, argument)
         results = []
         for place, expected in enumerate(case.expected):
             name = f"case{number}_{place}"
@@ -67,18 +79,25 @@ class Family:
             zeros = [False if expected.dtype == bool else 0] * expected.size
             self.model.buffer(name, list(expected.shape), zeros, dtype_of(expected))
             self.expected[name] = (case, expected)
-        self.model.op(f"aten.{case.target}", results[0] if len(results) == 1 else results, **inputs)
+        values = self.model.op(f"aten.{case.target}", results[0] if len(results) == 1 else results, **inputs)
+        if case.slopes:
+            first = values if len(results) == 1 else values[0]
+            self.totals.append(self.model.op("aten.sum.default", (f"total{number}", "f32", []), self_=first))
 
     def run(self, tools, folder):
         self.model.save(folder / "model.pt2")
         write_safetensors(folder / "data.safetensors", self.data or {"step0.unused": np.zeros(1, "f4")})
         command = [os.path.join(tools, "memopt-run"), folder / "model.pt2", "-o", folder / "model.memopt", "--threads=1",
-                   f"--data={folder / 'data.safetensors'}", "--steps=1", "--quiet", f"--save={folder / 'saved'}"]
+                   f"--data={folder / 'data.safetensors'}", "--steps=1", "--quiet", "--stop-on-nan=off", f"--save={folder / 'saved'}",
+                   f"--save-gradients={folder / 'gradients.safetensors'}"]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=600)
         if done.returncode:
             return [done.stderr.strip()[-2000:]]
         saved = read_safetensors(folder / "saved" / "model.safetensors")
-        return list(filter(None, (difference(name, *about, saved[name]) for name, about in self.expected.items())))
+        gradients = read_safetensors(folder / "gradients.safetensors")
+        wrong = [difference(name, *about, saved[name]) for name, about in self.expected.items()]
+        wrong += [difference(name, *about, gradients[name]) for name, about in self.slopes.items()]
+        return list(filter(None, wrong))
 
 
 def difference(name, case, expected, found):
@@ -90,7 +109,7 @@ def difference(name, case, expected, found):
     if not wrong.any():
         return None
     place = tuple(map(int, np.argwhere(wrong)[0]))
-    return (f"{case.name} ({case.target}), result {name[-1]} at {place}: expected {expected[place]}, found "
+    return (f"{case.name} ({case.target}), {name} at {place}: expected {expected[place]}, found "
             f"{found[place]}; {int(wrong.sum())} of {wrong.size} differ")
 
 

@@ -24,10 +24,10 @@ import numpy as np
 
 from irregular_cases import irregular_cases
 
-ELEMENTS = {np.dtype("f4"): "f32", np.dtype("f8"): "f64", np.dtype("i8"): "i64", np.dtype("i4"): "i32", np.dtype("i1"): "i8",
+ELEMENTS = {np.dtype("f4"): "f32", np.dtype("f8"): "f64", np.dtype("i8"): "i64", np.dtype("i4"): "i32", np.dtype("i1"): "i8", np.dtype("u1"): "u8",
             np.dtype("?"): "i1"}
-NAMES = {"f32": "F32", "f64": "F64", "i64": "I64", "i32": "I32", "i8": "I8", "i1": "BOOL"}
-DTYPES = {"F32": "f4", "F64": "f8", "I64": "i8", "I32": "i4", "I8": "i1", "BOOL": "?"}
+NAMES = {"f32": "F32", "f64": "F64", "i64": "I64", "i32": "I32", "i8": "I8", "u8": "U8", "i1": "BOOL"}
+DTYPES = {"F32": "f4", "F64": "f8", "I64": "i8", "I32": "i4", "I8": "i1", "U8": "u1", "BOOL": "?"}
 
 
 def tensor_type(values):

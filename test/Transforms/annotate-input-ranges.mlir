@@ -73,7 +73,7 @@ func.func @three_losses(%logits: tensor<8x10xf32>, %labels: tensor<8xi64>) -> te
 
 // -----
 
-// An index that is computed has no range here; code generation clamps it. Floating-point inputs never have one.
+// An index that is computed has no range here; the program checks it. Floating-point inputs never have one.
 // CHECK-LABEL: func.func @computed
 // CHECK-NOT: memopt.valid_range
 func.func @computed(%tokens: tensor<8xi64>, %table: tensor<256x16xf32>) -> tensor<8x16xf32> {

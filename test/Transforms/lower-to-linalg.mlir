@@ -161,3 +161,44 @@ func.func @stays(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<8x4xf32> {
   %1 = memopt.transpose %0 {permutation = array<i64: 1, 0>} : (tensor<4x8xf32>) -> tensor<8x4xf32>
   return %1 : tensor<8x4xf32>
 }
+
+// -----
+
+// How many elements a mean divides by is known from the shape alone, and stands where it is used.
+// CHECK-LABEL: func.func @mean
+// CHECK-SAME: %[[X:.*]]: tensor<4x8xf32>
+// CHECK-NOT: memopt.count
+// CHECK: linalg.generic
+// CHECK-SAME: "reduction"
+// CHECK: linalg.generic
+// CHECK: %[[N:.*]] = arith.constant 3.200000e+01 : f32
+// CHECK: arith.divf %{{.*}}, %[[N]]
+func.func @mean(%x: tensor<4x8xf32>) -> tensor<f32> {
+  %sum = memopt.reduce %x {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1>} : (tensor<4x8xf32>) -> tensor<f32>
+  %n = memopt.count %x {dimensions = array<i64: 0, 1>} : (tensor<4x8xf32>) -> tensor<f32>
+  %mean = arith.divf %sum, %n : tensor<f32>
+  return %mean : tensor<f32>
+}
+
+// -----
+
+// Parameters that change and a buffer that keeps what one was need a copy; so do two that change places.
+memopt.variable @a : tensor<4xf32> role <buffer>
+memopt.variable @b : tensor<2x2xf32> role <buffer>
+// CHECK-LABEL: func.func @exchange
+// CHECK: %[[A:.*]] = memopt.read @a
+// CHECK: %[[B:.*]] = memopt.read @b
+// CHECK: %[[SQUARE:.*]] = tensor.expand_shape %[[A]]
+// CHECK: %[[COPY:.*]] = linalg.generic {{.*}} ins(%[[SQUARE]]
+// CHECK: memopt.write %[[COPY]], @b
+// CHECK: %[[OTHER:.*]] = linalg.generic {{.*}} ins(%{{.*}} : tensor<4xf32>)
+// CHECK: memopt.write %[[OTHER]], @a
+func.func @exchange() {
+  %a = memopt.read @a : tensor<4xf32>
+  %b = memopt.read @b : tensor<2x2xf32>
+  %square = tensor.expand_shape %a [[0, 1]] output_shape [2, 2] : tensor<4xf32> into tensor<2x2xf32>
+  %row = tensor.collapse_shape %b [[0, 1]] : tensor<2x2xf32> into tensor<4xf32>
+  memopt.write %square, @b : tensor<2x2xf32>
+  memopt.write %row, @a : tensor<4xf32>
+  return
+}

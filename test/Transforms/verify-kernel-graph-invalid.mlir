@@ -41,3 +41,41 @@ func.func @more_than_a_sum_holds(%x: tensor<281474976710656xf64>) -> tensor<1x28
   %20 = tensor.expand_shape %19 [[0, 1]] output_shape [1, 281474976710656] : tensor<281474976710656xf64> into tensor<1x281474976710656xf64>
   return %20 : tensor<1x281474976710656xf64>
 }
+
+// -----
+
+// What a kernel checks is reported for a site of the table ...
+#id = affine_map<(d0) -> (d0)>
+func.func @site(%x: tensor<4xi64>) -> tensor<4xi64> {
+  %0 = memopt.kernel (%a = %x : tensor<4xi64>) -> (tensor<4xi64>) {
+    %empty = tensor.empty() : tensor<4xi64>
+    %1 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%a : tensor<4xi64>) outs(%empty : tensor<4xi64>) {
+    ^bb0(%in: i64, %out: i64):
+      // expected-error @+1 {{'memopt.check' op reports for site 0, expected one of the 0 in 'memopt.index_sites'}}
+      %2 = memopt.check %in {min = 0 : i64, max = 9 : i64, otherwise = 0 : i64, site = 0 : i64} : i64
+      linalg.yield %2 : i64
+    } -> tensor<4xi64>
+    memopt.yield %1 : tensor<4xi64>
+  }
+  return %0 : tensor<4xi64>
+}
+
+// -----
+
+// ... in a variable.
+#id = affine_map<(d0) -> (d0)>
+module attributes {memopt.index_sites = [{module = "", op = "embedding", min = 0 : i64, max = 9 : i64, what = ""}]} {
+  func.func @variable(%x: tensor<4xi64>) -> tensor<4xi64> {
+    %0 = memopt.kernel (%a = %x : tensor<4xi64>) -> (tensor<4xi64>) {
+      %empty = tensor.empty() : tensor<4xi64>
+      %1 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%a : tensor<4xi64>) outs(%empty : tensor<4xi64>) {
+      ^bb0(%in: i64, %out: i64):
+        // expected-error @+1 {{'memopt.check' op has no variable of role index_fault to report in}}
+        %2 = memopt.check %in {min = 0 : i64, max = 9 : i64, otherwise = 0 : i64, site = 0 : i64} : i64
+        linalg.yield %2 : i64
+      } -> tensor<4xi64>
+      memopt.yield %1 : tensor<4xi64>
+    }
+    return %0 : tensor<4xi64>
+  }
+}

@@ -36,10 +36,11 @@ using namespace mlir::memopt;
 namespace cl = llvm::cl;
 
 /// @name(step, pointers...) { @kernel(step, pointers...) }, with addresses of elements where the
-/// kernel wants them.
+/// kernel wants them and, last, the word in which it reports what it checks.
 static void addExport(ModuleOp program, StringRef name, KernelOp kernel,
                       const KernelFunction &callee) {
-  unsigned count = 1 + kernel.getNumOperands() + kernel.getNumResults();
+  unsigned count =
+      1 + kernel.getNumOperands() + kernel.getNumResults() + (hasChecks(kernel) ? 1 : 0);
   OpBuilder builder = OpBuilder::atBlockEnd(program.getBody());
   Location location = program.getLoc();
   SmallVector<Type> pointers(count, LLVM::LLVMPointerType::get(program.getContext()));

@@ -72,7 +72,8 @@ public:
   /// Calls the function at `field` of the runtime's table with the session and `arguments`, and
   /// leaves the step when it does not answer 0.
   void callRuntime(size_t field, ArrayRef<Value> arguments);
-  /// Calls the generated function of a kernel with the addresses of its operands and results.
+  /// Calls the generated function of a kernel with the addresses of its operands and results, and
+  /// of the word for reports where it checks anything.
   LogicalResult callKernel(KernelOp kernel, ArrayRef<Value> buffers);
 
   /// Emits `body` inside of a loop over [0, count), with the iteration's number as i64.
@@ -86,6 +87,8 @@ private:
   void reportInstruction(int64_t index);
   Value loadPointer(Value base, int64_t bytes);
   void leaveUnlessZero(Value code);
+  /// The address of the variable of role index_fault.
+  FailureOr<Value> createFaultWord(KernelOp kernel);
 
   func::FuncOp step;
   ModuleOp program;

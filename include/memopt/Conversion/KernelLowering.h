@@ -35,6 +35,10 @@ struct KernelOptions {
   raw_ostream *scheduleOutput = nullptr;
 };
 
+/// Whether `kernel` checks indices or divisors: its function then takes, behind its buffers, the
+/// address of the word in which it reports them.
+bool hasChecks(KernelOp kernel);
+
 /// The function that runs a kernel.
 struct KernelFunction {
   std::string symbol;

@@ -20,7 +20,7 @@ include "memopt/Dialect/MemoptBase.td"
 // Gather and scatter
 //===----------------------------------------------------------------------===//
 
-def Memopt_GatherOp : Memopt_GraphOp<"gather"> {
+def Memopt_GatherOp : Memopt_GraphOp<"gather", [Memopt_Indexing]> {
   let summary = "Elements of a tensor at computed indices";
   let description = [{
     Dimension `indexed[k]` of the source is read at `indices[k]`, each of its other dimensions, in order, at the
@@ -29,8 +29,8 @@ def Memopt_GatherOp : Memopt_GraphOp<"gather"> {
 
         result[r] = source[indices[0][r], r[positions[0]], r[positions[1]], ...]
 
-    The result may be shorter than the source along a position. Undefined for indices outside the source;
-    generated code stays inside and reports them. The gradient is `memopt.scatter`, or another gather where the
+    The result may be shorter than the source along a position. Undefined for indices outside the source:
+    `memopt-check-indices` puts a `memopt.check` in front of what is not proven. The gradient is `memopt.scatter`, or another gather where the
     indices are known and name no element twice.
 
     Example, rows of a table: `indexed` dimension 0, columns along the result's dimension 2:
@@ -46,7 +46,7 @@ def Memopt_GatherOp : Memopt_GraphOp<"gather"> {
 }
 
 def Memopt_ScatterOp : Memopt_GraphOp<"scatter",
-    [Memopt_FillsKernel, DeclareOpInterfaceMethods<InPlaceOpInterface, ["getInPlaceOperands"]>]> {
+    [Memopt_FillsKernel, Memopt_Indexing, DeclareOpInterfaceMethods<InPlaceOpInterface, ["getInPlaceOperands"]>]> {
   let summary = "A tensor with elements changed at computed indices";
   let description = [{
     `result` is `input` after each element of `updates`, in row-major order, was combined with the element that

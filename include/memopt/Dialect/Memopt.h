@@ -83,6 +83,9 @@ FailureOr<int64_t> getPlannedOffset(Value value);
 /// processor at hand.
 TargetAttrInterface getTarget(Operation *op);
 
+/// The variable in which a program reports what memopt.check finds; null where there is none.
+VariableOp findIndexFault(ModuleOp module);
+
 /// Attaches the differentiate, batch dimension and recompute interfaces to the arith, math and
 /// tensor ops that training graphs use.
 void registerUpstreamInterfaces(DialectRegistry &registry);

@@ -21,6 +21,7 @@ def Memopt_Differentiable : DeclareOpInterfaceMethods<DifferentiableOpInterface>
 def Memopt_Cost : DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>;
 def Memopt_Iteration : DeclareOpInterfaceMethods<IterationOpInterface, ["getIterationSpace"]>;
 def Memopt_Batch : DeclareOpInterfaceMethods<BatchDimensionOpInterface>;
+def Memopt_Indexing : DeclareOpInterfaceMethods<IndexingOpInterface>;
 def Memopt_Recomputable : DeclareOpInterfaceMethods<RecomputableOpInterface>;
 
 class Memopt_Op<string mnemonic, list<Trait> traits = []> : Op<Memopt_Dialect, mnemonic, traits>;
@@ -54,9 +55,9 @@ def Memopt_ReadsShapeOnly : NativeOpTrait<"ReadsShapeOnly"> {
 class Memopt_TensorOf<list<Type> types>
     : Type<And<[StaticShapeTensorOf<types>.predicate, CPred<"::mlir::memopt::hasBoundedShape($_self)">]>,
            StaticShapeTensorOf<types>.summary # " and at most 2^48 elements", "::mlir::TensorType">;
-def Memopt_Tensor : Memopt_TensorOf<[F32, F64, BF16, F16, I64, I32, I8, I1]>;
+def Memopt_Tensor : Memopt_TensorOf<[F32, F64, BF16, F16, I64, I32, I16, I8, I1]>;
 def Memopt_FloatTensor : Memopt_TensorOf<[F32, F64, BF16, F16]>;
-def Memopt_IntTensor : Memopt_TensorOf<[I64, I32, I8]>;
+def Memopt_IntTensor : Memopt_TensorOf<[I64, I32, I16, I8]>;
 def Memopt_BoolTensor : Memopt_TensorOf<[I1]>;
 
 #endif // MEMOPT_DIALECT_MEMOPTBASE_TD

@@ -40,6 +40,9 @@ def Memopt_Dialect : Dialect {
     static constexpr llvm::StringLiteral kDtypeAttr = "memopt.dtype";
     /// On arguments: a dictionary {min, max, ignore, reason} of integers that do not index outside a tensor.
     static constexpr llvm::StringLiteral kValidRangeAttr = "memopt.valid_range";
+    /// On the module: dictionaries {module, op, min, max, what}, one for each place where the program checks
+    /// indices or divisors while it runs (memopt.check).
+    static constexpr llvm::StringLiteral kIndexSitesAttr = "memopt.index_sites";
     /// On results: "loss", "prediction" or "output".
     static constexpr llvm::StringLiteral kRoleAttr = "memopt.role";
     /// Before kernels are formed, on clones made by recomputation: the instance number, which also keeps

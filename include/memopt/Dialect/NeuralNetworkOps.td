@@ -120,7 +120,7 @@ class Memopt_ActivationOp<string mnemonic, string formula>
   let results = (outs Memopt_FloatTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
 }
-def Memopt_ReluOp : Memopt_ActivationOp<"relu", "max(x, 0), NaN where x is; the gradient passes where the result is positive">;
+def Memopt_ReluOp : Memopt_ActivationOp<"relu", "max(x, 0), NaN where x is; the gradient passes there and where the result is positive">;
 def Memopt_SigmoidOp : Memopt_ActivationOp<"sigmoid", "1 / (1 + exp(-x)); the gradient is y (1 - y)">;
 def Memopt_SoftplusOp : Memopt_ActivationOp<"softplus", "log(1 + exp(x)) without overflow; the gradient is sigmoid(x)">;
 
@@ -206,14 +206,14 @@ def Memopt_LogSoftmaxOp : Memopt_SoftmaxBase<"log_softmax", "x - log(sum(exp(x))
 // Losses
 //===----------------------------------------------------------------------===//
 
-def Memopt_CrossEntropyOp : Memopt_GraphOp<"cross_entropy"> {
+def Memopt_CrossEntropyOp : Memopt_GraphOp<"cross_entropy", [Memopt_Indexing]> {
   let summary = "Sum and count of softmax cross entropies";
   let description = [{
     `logits` [N, C], `targets` [N] class indices. `total` is the sum of -log softmax(logits)[target] over rows
     whose target is not `ignore_index`, `count` the number of these rows; with `class_weights` [C] both are
     weighted. A mean is `total / count`, spelled out, so that accumulation and data parallelism can divide by
     the count over the whole batch. `label_smoothing` mixes the target with the uniform distribution as
-    PyTorch does. `logsumexp` [N] is kept for the gradient. Undefined for other targets outside [0, C).
+    PyTorch does. `logsumexp` [N] is kept for the gradient. Other targets outside [0, C) are an error of the data.
   }];
   let arguments = (ins Memopt_FloatTensor:$logits, Memopt_IntTensor:$targets,
     Optional<Memopt_FloatTensor>:$class_weights, DefaultValuedAttr<I64Attr, "-100">:$ignore_index,
@@ -222,7 +222,7 @@ def Memopt_CrossEntropyOp : Memopt_GraphOp<"cross_entropy"> {
   let hasVerifier = 1;
 }
 
-def Memopt_CrossEntropyBackwardOp : Memopt_PureOp<"cross_entropy_backward"> {
+def Memopt_CrossEntropyBackwardOp : Memopt_PureOp<"cross_entropy_backward", [Memopt_Indexing]> {
   let summary = "Gradient of the logits: gradient * (softmax - target)";
   let description = [{ `gradient` is the scalar gradient of `total`. }];
   let arguments = (ins Memopt_FloatTensor:$logits, Memopt_IntTensor:$targets,

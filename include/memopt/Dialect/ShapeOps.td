@@ -43,7 +43,8 @@ def Memopt_ReduceOp : Memopt_GraphOp<"reduce"> {
   let summary = "Combines elements along dimensions, which vanish";
   let description = [{
     Floating-point sums are taken in f32 at least, in an order fixed by the shape alone. `max` and `min`
-    give NaN when an element is NaN. The gradient of `max` and `min` is shared equally among ties.
+    give NaN when an element is NaN. The gradient of `max` and `min` is shared equally among ties,
+    and among NaNs where there are any.
 
     Example: `%1 = memopt.reduce %0 {kind = #memopt.reduce<add>, dimensions = array<i64: 0>} : (tensor<4x8xf32>) -> tensor<8xf32>`
   }];
@@ -101,11 +102,11 @@ def Memopt_CountOp : Memopt_GraphOp<"count", [Memopt_ReadsShapeOnly]> {
   }];
 }
 
-def Memopt_EmbeddingOp : Memopt_GraphOp<"embedding"> {
+def Memopt_EmbeddingOp : Memopt_GraphOp<"embedding", [Memopt_Indexing]> {
   let summary = "Picks rows of a table";
   let description = [{
-    `result[i..., :] = table[indices[i...], :]`. Undefined for indices outside the table; inputs that
-    reach here are checked by the runtime before the step. Rows equal to `padding_index` get no gradient.
+    `result[i..., :] = table[indices[i...], :]`. Indices outside of the table are an error of
+    the data, which memopt-check-indices makes harmless. Rows equal to `padding_index` get no gradient.
 
     Example: `%1 = memopt.embedding %t, %i : (tensor<256x64xf32>, tensor<4x128xi64>) -> tensor<4x128x64xf32>`
   }];
@@ -114,10 +115,11 @@ def Memopt_EmbeddingOp : Memopt_GraphOp<"embedding"> {
   let hasVerifier = 1;
 }
 
-def Memopt_EmbeddingBackwardOp : Memopt_PureOp<"embedding_backward", [Memopt_FillsKernel]> {
+def Memopt_EmbeddingBackwardOp : Memopt_PureOp<"embedding_backward", [Memopt_FillsKernel, Memopt_Indexing]> {
   let summary = "Adds rows into a table of zeros";
   let description = [{
-    `result[indices[i...], :] += gradient[i..., :]`, in the order of `i`, so that the bits are fixed.
+    `result[indices[i...], :] += gradient[i..., :]`, in the order of `i`, so that the bits are fixed. Rows
+    whose index lies outside of the table are left out.
   }];
   let arguments = (ins Memopt_FloatTensor:$gradient, Memopt_IntTensor:$indices, OptionalAttr<I64Attr>:$padding_index);
   let results = (outs Memopt_FloatTensor:$result);

@@ -28,12 +28,14 @@
 namespace memopt::pt2 {
 
 /// Element types that the dialect has a form for; the schema's others are refused when read.
-enum class DType { U8, I8, I32, I64, F16, F32, F64, Bool, BF16 };
+enum class DType { U8, I8, I16, I32, I64, F16, F32, F64, Bool, BF16 };
 llvm::StringRef getName(DType type); ///< as in a package's manifest: "f32", "i1", ...
 unsigned getByteWidth(DType type);
 inline bool isFloat(DType type) {
   return type == DType::F16 || type == DType::F32 || type == DType::F64 || type == DType::BF16;
 }
+/// Types that values are stored in, while arithmetic is done in F32.
+inline bool isHalf(DType type) { return type == DType::F16 || type == DType::BF16; }
 
 struct TensorMeta {
   DType dtype = DType::F32;

@@ -77,6 +77,14 @@ int64_t getOperandAndResultBytes(Operation *op);
 /// the results and one for each workspace, none negative.
 LogicalResult verifyInstruction(Operation *op);
 
+/// An operand that holds indices into a tensor.
+struct IndexUse {
+  OpOperand *operand;
+  int64_t size;                  ///< indices are 0 to size - 1
+  std::optional<int64_t> ignore; ///< another value, which stands for nothing
+  StringRef what;                ///< what is indexed, for messages: "rows of an embedding"
+  bool skips;                    ///< the op does nothing for an index outside
+};
 } // namespace mlir::memopt
 
 #include "memopt/Interfaces/MemoptAttrInterfaces.h.inc"

@@ -121,6 +121,18 @@ def InPlaceOpInterface : OpInterface<"InPlaceOpInterface"> {
   ];
 }
 
+def IndexingOpInterface : OpInterface<"IndexingOpInterface"> {
+  let description = [{
+    Which operands index tensors. What nothing proves to lie inside is checked while the program runs
+    (memopt-check-indices): no data reads or writes outside of a tensor.
+  }];
+  let cppNamespace = "::mlir::memopt";
+  let methods = [
+    InterfaceMethod<"The operands that hold indices, and what they index.",
+      "::llvm::SmallVector<::mlir::memopt::IndexUse>", "getIndexUses", (ins)>
+  ];
+}
+
 def InstructionOpInterface
     : OpInterface<"InstructionOpInterface", [CostOpInterface, RecomputableOpInterface]> {
   let description = [{

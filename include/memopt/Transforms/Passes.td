@@ -217,9 +217,20 @@ def VerifyKernelGraphPass : Pass<"memopt-verify-kernel-graph", "::mlir::ModuleOp
 def AnnotateInputRangesPass : Pass<"memopt-annotate-input-ranges", "::mlir::func::FuncOp"> {
   let summary = "Note which values of an integer input would index outside a tensor";
   let description = [{
-    Sets `memopt.valid_range` on arguments that reach the indices of an embedding or the targets of a cross
-    entropy. The runtime checks every batch against it, so that generated code need not.
+    Sets `memopt.valid_range` on arguments all of whose elements reach indices of a tensor: rows of an
+    embedding, classes of a cross entropy. The runtime checks every batch against it, so that generated code
+    need not.
   }];
+}
+
+def CheckIndicesPass : Pass<"memopt-check-indices", "::mlir::ModuleOp"> {
+  let summary = "Check indices and divisors that nothing proves to be allowed while the program runs";
+  let description = [{
+    Puts a `memopt.check` in front of each use of an index that may lie outside of its tensor, and of an integer
+    divisor that may be zero, unless constants, arithmetic and the ranges of inputs prove that it does not.
+    Notes the places in `memopt.index_sites` and declares the variable in which the program reports them.
+  }];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
 
 //===----------------------------------------------------------------------===//

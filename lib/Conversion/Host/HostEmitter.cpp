@@ -188,8 +188,22 @@ LogicalResult HostEmitter::callKernel(KernelOp kernel, ArrayRef<Value> buffers) 
   llvm::append_range(arguments, buffers);
   moveToElements(MutableArrayRef(arguments).drop_front(), kernel.getInputs(),
                  function->operandOffsets);
+  if (hasChecks(kernel)) {
+    FailureOr<Value> word = createFaultWord(kernel);
+    if (failed(word))
+      return failure();
+    arguments.push_back(*word);
+  }
   LLVM::CallOp::create(builder, location, TypeRange{}, function->symbol, arguments);
   return success();
+}
+
+FailureOr<Value> HostEmitter::createFaultWord(KernelOp kernel) {
+  VariableOp variable = findIndexFault(kernel->getParentOfType<ModuleOp>());
+  if (!variable || !variable.getOffset())
+    return kernel.emitOpError("checks indices, but no planned variable has the role index_fault");
+  return createOffset(arenas[static_cast<size_t>(variable.getPlacement())],
+                      static_cast<int64_t>(*variable.getOffset()));
 }
 
 /// before -> head(i) -> body ... -> head(i + 1); head -> behind

@@ -11,7 +11,8 @@ import tempfile
 
 import numpy as np
 
-DTYPES = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "i32": np.int32, "i8": np.int8, "i1": np.bool_}
+DTYPES = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "i32": np.int32, "i16": np.int16,
+          "i8": np.int8, "i1": np.bool_, "f16": np.float16, "bf16": np.uint16}
 
 
 def tensor(shape, dtype):
@@ -110,9 +111,11 @@ class Kernel:
 
 
 class Case:
-    def __init__(self, name, kernel, inputs, expected, tolerance=2e-6, result_buffers=None):
+    def __init__(self, name, kernel, inputs, expected, tolerance=2e-6, result_buffers=None, faults=None):
         """expected: arrays, in float64 where the results are floats. The tolerance is relative to the
-        largest element of a result; 0 means equal bits."""
+        largest element of a result; 0 means equal bits. bf16 arrays hold the bits. `faults`: what a kernel
+        that checks leaves in the word for reports, which begins as all ones."""
+        self.faults = faults
         self.name, self.kernel, self.inputs = name, kernel, [np.ascontiguousarray(x) for x in inputs]
         self.expected, self.tolerance, self.result_buffers = expected, tolerance, result_buffers
 
@@ -146,6 +149,8 @@ class Program:
             # Poison, and guards on both sides.
             results.append(guarded(value) if buffer < 0 else (inputs[buffer], None))
         buffers = inputs + [result for result, _ in results]
+        if case.faults is not None:
+            buffers.append(np.full(1, 2**64 - 1, np.uint64))
         getattr(self.library, case.name)(ctypes.byref(self.step),
                                          *[ctypes.c_void_p(x.ctypes.data) for x in buffers])
         for result, whole in results:
@@ -153,6 +158,8 @@ class Program:
                 size = (whole.size - result.nbytes) // 2
                 assert (whole[:size] == 0xA5).all() and (whole[size + result.nbytes:] == 0xA5).all(), \
                     f"{case.name} writes outside a result"
+        if case.faults is not None:
+            assert buffers[-1][0] == case.faults, f"{case.name} reports {buffers[-1][0]:#x}, expected {case.faults:#x}"
         return [result.copy() for result, _ in results]
 
 
@@ -166,7 +173,7 @@ def guarded(value, guard=256):
 def check(case, results):
     for number, (got, expected) in enumerate(zip(results, case.expected)):
         expected = np.asarray(expected)
-        if case.tolerance == 0 or got.dtype.kind in "bi":
+        if case.tolerance == 0 or got.dtype.kind in "biu":
             same = np.array_equal(got, expected.astype(got.dtype), equal_nan=got.dtype.kind == "f")
             error = 0 if same else float("inf")
         else:
@@ -175,7 +182,7 @@ def check(case, results):
                 error = float("inf")
             else:
                 scale = max(np.abs(expected[finite]).max(initial=0), 1e-30)
-                error = np.abs(got.astype(np.float64) - expected)[finite].max(initial=0) / scale
+                error = np.abs(got[finite].astype(np.float64) - expected[finite]).max(initial=0) / scale
         if error > case.tolerance:
             bad = np.argwhere(~np.isclose(got, expected, rtol=1e-4, atol=1e-5))[:3].tolist()
             return f"result {number}: error {error:.3g}, allowed {case.tolerance:.3g}, first at {bad}"

@@ -123,6 +123,19 @@ for tokens, vocabulary, width, padding in [(1, 1, 1, None), (40, 7, 3, None), (1
             e[indices[t]] += gradient[t]
     add(f"embedding_backward_{tokens}_{width}", k.yields(r), [gradient, indices], [e], tolerance=0)
 
+# Scatters: updates come in their order, those outside are left out, here rows -1 and 5 of 5.
+where = np.array([[0, 3, 3], [-1, 3, 5], [4, 0, 0], [3, 1, 4]])
+base, updates = normal(5, 70), normal(4, 3, 70)
+for kind, combine in (("add", np.add), ("set", lambda old, new: new), ("max", np.maximum), ("mul", np.multiply)):
+    k = Kernel(((5, 70), "f32"), ((4, 3, 70), "f32"), ((4, 3, 1), "i64"))
+    r = k.view(f"memopt.scatter %arg0, %arg1, %arg2 {{kind = #memopt.scatter<{kind}>, indexed = array<i64: 0>, positions = array<i64: 2>}} : "
+               "(tensor<5x70xf32>, tensor<4x3x70xf32>, tensor<4x3x1xi64>) -> tensor<5x70xf32>", (5, 70), "f32")
+    e = base.copy()
+    for token in np.ndindex(where.shape):
+        if 0 <= where[token] < 5:
+            e[where[token]] = combine(e[where[token]], updates[token])
+    add(f"scatter_{kind}", k.yields(r), [base, updates, where[..., None]], [e], tolerance=0)
+
 # Layout changes.
 for shape, permutation in [((7, 10), (1, 0)), ((64, 64), (1, 0)), ((65, 197), (1, 0)), ((3, 5, 7), (2, 0, 1)), ((2, 10, 3, 4, 8), (2, 0, 3, 1, 4)),
                            ((2, 3, 9, 11), (0, 2, 3, 1)), ((2, 9, 11, 64), (0, 3, 1, 2)), ((100, 3), (1, 0)), ((3, 100), (1, 0))]:

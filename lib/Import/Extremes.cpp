@@ -1,0 +1,159 @@
+//===- Extremes.cpp - largest and smallest elements and where they are -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Operators that give an index send their gradient to that element; those that do not share it
+// among equal ones. NaN counts as the extreme of what it stands among.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Reductions.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace llvm;
+using namespace memopt::pt2;
+using mlir::Value;
+using mlir::memopt::ReduceKind;
+
+//===----------------------------------------------------------------------===//
+// Values alone
+//===----------------------------------------------------------------------===//
+
+/// The input of amax and amin: where the extreme is NaN the gradient is NaN everywhere.
+static Value spoilByNaN(OpContext &op, const Reduction &reduction, ReduceKind kind) {
+  Element x(op.b, reduction.value);
+  if (!x.isReal())
+    return x;
+  Element extreme = spread(op, reduction, reduceKeeping(op, reduction, x, kind));
+  Element slope = select(isNaN(extreme), extreme, 1.0);
+  return withSlopes(x, {{x, slope}});
+}
+
+static Error lowerExtreme(OpContext &op, StringRef dimensions, ReduceKind kind) {
+  DType type = op.resultMeta(0).dtype, compute = getArithmeticType(type);
+  ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, dimensions, compute));
+  Value input = dimensions.empty() ? reduction.value : spoilByNaN(op, reduction, kind);
+  Value result = reduce(op, reduction, input, kind);
+  return setResult(op, op.wrap(type, convert(op.b, result, compute, type)));
+}
+
+template <ReduceKind kind> static Error lowerExtremeDim(OpContext &op) {
+  return lowerExtreme(op, "dim", kind);
+}
+template <ReduceKind kind> static Error lowerExtremeAll(OpContext &op) {
+  return lowerExtreme(op, "", kind);
+}
+
+static Error lowerBothExtremes(OpContext &op) {
+  if (op.getNumResults() != 2)
+    return op.error("expected two results, found " + Twine(op.getNumResults()));
+  DType type = op.resultMeta(0).dtype, compute = getArithmeticType(type);
+  ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, op.has("dim") ? "dim" : "", compute));
+  reduction.keep = op.flag("keepdim");
+  for (auto [i, kind] : {std::pair(0, ReduceKind::Min), std::pair(1, ReduceKind::Max)}) {
+    Value result = reduce(op, reduction, spoilByNaN(op, reduction, kind), kind);
+    op.setResult(i, convert(op.b, result, compute, type));
+  }
+  return Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Indices
+//===----------------------------------------------------------------------===//
+
+/// The first index along the one dimension of `row` at which the extreme stands, of size 1 there.
+static Element findExtreme(OpContext &op, const Reduction &row, ReduceKind kind) {
+  Element x(op.b, row.value);
+  int64_t dim = row.dimensions.front();
+  auto indices = mlir::RankedTensorType::get(row.sizes(), op.b.getI64Type());
+  Element index(op.b, mlir::memopt::IotaOp::create(op.b, indices, dim));
+  Element hit = equals(x, spread(op, row, reduceKeeping(op, row, x, kind)));
+  if (x.isReal())
+    hit = hit | isNaN(x); // nothing equals NaN, and without one there is none here
+  Element candidates = select(hit, index, double(row.sizes()[dim] - 1));
+  return {op.b, reduceKeeping(op, row, candidates, ReduceKind::Min)};
+}
+
+/// `self` along one dimension, in a type that has an order. Scalars pretend a dimension; without
+/// one all elements are a row.
+static Expected<Reduction> getRow(OpContext &op) {
+  Tensor self = op.tensor("self");
+  if (self.getNumElements() == 0)
+    return op.error("tensors without elements are not supported");
+  bool isFlat = !op.has("dim") || self.rank() == 0;
+  Reduction row;
+  row.keep = op.flag("keepdim");
+  if (!isFlat) {
+    ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", self.rank()));
+    row.dimensions = {dim};
+  } else {
+    ASSIGN_OR_RETURN(self, reshape(op, self, self.getNumElements()));
+    row.dimensions = {0};
+    row.keep = false;
+  }
+  row.value = op.get(castTo(op, self, getArithmeticType(self.dtype)));
+  return row;
+}
+
+/// A result of one element for each row as the file wants it.
+static Error setRowResult(OpContext &op, size_t i, const Reduction &row, Value kept, DType type) {
+  ASSIGN_OR_RETURN(Tensor shaped,
+                   reshape(op, op.wrap(type, dropKept(op, row, kept)), op.resultMeta(i).sizes));
+  op.setResult(i, op.copy(shaped));
+  return Error::success();
+}
+
+template <ReduceKind kind> static Error lowerArgExtreme(OpContext &op) {
+  ASSIGN_OR_RETURN(Reduction row, getRow(op));
+  return setRowResult(op, 0, row, findExtreme(op, row, kind), DType::I64);
+}
+
+/// The extreme and where it stands. The value is picked by its index, so that its gradient goes
+/// there; integers have none.
+template <ReduceKind kind> static Error lowerExtremeAndIndex(OpContext &op) {
+  if (op.getNumResults() != 2)
+    return op.error("expected two results, found " + Twine(op.getNumResults()));
+  DType type = op.tensor("self").dtype, compute = getArithmeticType(type);
+  ASSIGN_OR_RETURN(Reduction row, getRow(op));
+  Element x(op.b, row.value), index = findExtreme(op, row, kind);
+  Value value;
+  if (x.isReal()) {
+    auto indices = mlir::RankedTensorType::get(row.sizes(), op.b.getI64Type());
+    Element own(op.b, mlir::memopt::IotaOp::create(op.b, indices, row.dimensions.front()));
+    Element picked = select(equals(own, spread(op, row, index)), x, 0.0);
+    value = reduceKeeping(op, row, picked, ReduceKind::Add);
+  } else {
+    value = convert(op.b, reduceKeeping(op, row, x, kind), compute, type);
+  }
+  RETURN_IF_ERROR(setRowResult(op, 0, row, value, type));
+  return setRowResult(op, 1, row, index, DType::I64);
+}
+
+//===----------------------------------------------------------------------===//
+// Table
+//===----------------------------------------------------------------------===//
+
+void memopt::pt2::registerExtremes(OpTable &table) {
+  table.add("aten.max.dim", "Tensor self, int dim, bool keepdim=False",
+            lowerExtremeAndIndex<ReduceKind::Max>);
+  table.add("aten.min.dim", "Tensor self, int dim, bool keepdim=False",
+            lowerExtremeAndIndex<ReduceKind::Min>);
+  table.add("aten.amax.default", "Tensor self, int[] dim=[], bool keepdim=False",
+            lowerExtremeDim<ReduceKind::Max>);
+  table.add("aten.amin.default", "Tensor self, int[] dim=[], bool keepdim=False",
+            lowerExtremeDim<ReduceKind::Min>);
+  table.add("aten.max.default", "Tensor self", lowerExtremeAll<ReduceKind::Max>);
+  table.add("aten.min.default", "Tensor self", lowerExtremeAll<ReduceKind::Min>);
+  table.add("aten.aminmax.default", "Tensor self, int? dim=None, bool keepdim=False",
+            lowerBothExtremes);
+  table.add("aten.argmax.default", "Tensor self, int? dim=None, bool keepdim=False",
+            lowerArgExtreme<ReduceKind::Max>);
+  table.add("aten.argmin.default", "Tensor self, int? dim=None, bool keepdim=False",
+            lowerArgExtreme<ReduceKind::Min>);
+}
