@@ -12,11 +12,11 @@
 //   dq = scale dS k        dk = scale dS^T q
 //
 // Where there are enough heads one task makes all three gradients of a head, tile of keys by tile
-// of keys, adding to dq in memory. Where there are few, tasks are tiles: one pass makes dk and dv,
-// another dq, and both make dS. Which way is taken follows from shapes only, and either sums in a
-// fixed order. The gradient of a mask that is added is dS, summed over the batches and heads that
-// share the mask: a pass of its own, whose tasks are tiles of the mask, so that no two add to one
-// place and dS is never held.
+// of keys, adding to dq in memory. Where there are few, or where several tiles would add to a dq of
+// 16 bits, tasks are tiles: one pass makes dk and dv, another dq, and both make dS. Which way is
+// taken follows from shapes only, and either sums in a fixed order. The gradient of a mask that is
+// added is dS, summed over the batches and heads that share the mask: a pass of its own, whose
+// tasks are tiles of the mask, so that no two add to one place and dS is never held.
 
 #include "AttentionTiles.h"
 
@@ -66,7 +66,8 @@ template <typename S, typename T> class AttentionBackward final : public Library
 public:
   AttentionBackward(const AttentionDescriptor &descriptor, int threads)
       : d(descriptor), tiles(d), queryTiles(ceilDivide(d.queries, attentionTile)),
-        keyTiles(ceilDivide(d.keys, attentionTile)), wholeHeads(d.batch * d.kvHeads >= enoughHeads),
+        keyTiles(ceilDivide(d.keys, attentionTile)),
+        wholeHeads(d.batch * d.kvHeads >= enoughHeads && (!isHalf<S> || keyTiles == 1)),
         slots(static_cast<int>(std::min<int64_t>(threads, std::max(mostTasks(), maskTasks())))),
         slotBytes(Scratch(tiles, nullptr).cutter.bytes) {}
 
@@ -118,8 +119,8 @@ private:
 
   void runMask(void *const *buffers, ThreadPool &pool) const {
     std::array<int64_t, 4> extents = d.maskExtents();
-    S *result = static_cast<S *>(buffers[d.outIndex() + 6]);
-    std::fill(result, result + extents[0] * extents[1] * extents[2] * extents[3], S(0));
+    auto *result = static_cast<Wide<S> *>(buffers[d.outIndex() + 6]);
+    std::fill(result, result + extents[0] * extents[1] * extents[2] * extents[3], Wide<S>(0));
     runTasks(pool, maskTasks(), slots, slotBytes, buffers[d.workspaceIndex()],
              [&](int64_t task, char *memory) {
                Scratch scratch(tiles, memory);
@@ -143,8 +144,8 @@ private:
   void addQueriesToMask(void *const *buffers, Scratch &scratch, int64_t batch, int64_t head,
                         const Range &queries) const {
     packQueries(buffers, scratch, batch * d.heads + head, queries);
-    S *result =
-        static_cast<S *>(buffers[d.outIndex() + 6]) + batch * d.dMask[0] + head * d.dMask[1];
+    auto *result =
+        static_cast<Wide<S> *>(buffers[d.outIndex() + 6]) + batch * d.dMask[0] + head * d.dMask[1];
     for (int64_t tile = 0; tile < keyTiles; ++tile) {
       Range keys = tileRange(tile, d.keys);
       if (!meet(queries, keys))
@@ -155,7 +156,7 @@ private:
       for (int64_t i = 0; i < sizes.queries; ++i)
         for (int64_t j = 0; j < sizes.keys; ++j)
           result[(queries.begin + i) * d.dMask[2] + (keys.begin + j) * d.dMask[3]] +=
-              static_cast<S>(scratch.scoreGradients[i * attentionTile + j]);
+              static_cast<Wide<S>>(scratch.scoreGradients[i * attentionTile + j]);
     }
   }
 
@@ -271,7 +272,7 @@ private:
                          scratch.valueColumns, keys.count, d.valueSize);
     int64_t padded = roundUp(keys.count, tiles.blocks.columnsPerPanel);
     int64_t batch = head / d.heads, within = head % d.heads;
-    const S *lse = static_cast<const S *>(buffers[d.outIndex() + 1]) + head * d.queries;
+    auto *lse = static_cast<const Wide<S> *>(buffers[d.outIndex() + 1]) + head * d.queries;
     for (int64_t i = 0; i < queries.count; ++i) {
       int64_t query = queries.begin + i;
       T *row = scratch.probabilities + i * attentionTile;
@@ -341,9 +342,5 @@ private:
 
 std::unique_ptr<LibraryCall> libraries::createAttentionBackward(const AttentionDescriptor &d,
                                                                 int threads) {
-  if (d.type == ElementType::F64)
-    return std::make_unique<AttentionBackward<double, double>>(d, threads);
-  if (d.reference)
-    return std::make_unique<AttentionBackward<float, double>>(d, threads);
-  return std::make_unique<AttentionBackward<float, float>>(d, threads);
+  return createForTypes<AttentionBackward>(d, threads);
 }

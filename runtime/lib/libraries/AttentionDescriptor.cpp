@@ -57,7 +57,7 @@ static void readDropout(DescriptorReader &reader, AttentionDescriptor &d) {
   reader.require(dropout.isOk(), dropout.takeStatus().getMessage());
 }
 
-/// Only numbers that are added have a gradient, of the elements' type; it fills its buffer.
+/// Only numbers that are added have a gradient, of the sums' type; it fills its buffer.
 static void readMaskGradient(DescriptorReader &reader, const nlohmann::json &json,
                              AttentionDescriptor &d) {
   d.maskGradient = d.backward && json.contains("dmask_strides");
@@ -66,7 +66,7 @@ static void readMaskGradient(DescriptorReader &reader, const nlohmann::json &jso
     return;
   d.dMask = readStrides(reader, "dmask_strides");
   MaskType expected = d.type == ElementType::F64 ? MaskType::F64 : MaskType::F32;
-  reader.require(d.mask == expected, "'dmask_strides' need a mask of the elements' type");
+  reader.require(d.mask == expected, "'dmask_strides' need a mask of the sums' type");
   int64_t packed = 1;
   const int64_t extents[] = {d.batch, d.heads, d.queries, d.keys};
   for (int i = 3; i >= 0; --i)
@@ -82,7 +82,7 @@ StatusOr<AttentionDescriptor> AttentionDescriptor::parse(const nlohmann::json &j
                                     (backward ? "backward'" : "forward'"));
   AttentionDescriptor d;
   d.backward = backward;
-  d.type = reader.choice("dtype", {"f32", "f64"}) == "f32" ? ElementType::F32 : ElementType::F64;
+  d.type = readElementType(reader);
   d.batch = reader.integer("batch", 1);
   d.heads = reader.integer("heads", 1);
   d.kvHeads = reader.integer("kv_heads", 1);

@@ -121,15 +121,15 @@ private:
   void finish(void *const *buffers, ForwardScratch<S, T> &scratch, const Place &place) const {
     auto out =
         headMatrix<S>(buffers[d.outIndex()], d.out, place.batch, place.head).from(place.queryBegin);
-    S *lse = static_cast<S *>(buffers[d.outIndex() + 1]) +
-             (place.batch * d.heads + place.head) * d.queries + place.queryBegin;
+    auto *lse = static_cast<Wide<S> *>(buffers[d.outIndex() + 1]) +
+                (place.batch * d.heads + place.head) * d.queries + place.queryBegin;
     for (int64_t i = 0; i < place.queries; ++i) {
       T sum = scratch.sum[i];
       // A query that sees nothing gets zeros, as in PyTorch, and an lse that gives zero gradients.
       bool blind = sum == 0;
       T factor = blind ? T(0) : 1 / sum;
-      lse[i] = blind ? std::numeric_limits<S>::infinity()
-                     : static_cast<S>(scratch.maximum[i] + std::log(sum));
+      lse[i] = blind ? std::numeric_limits<Wide<S>>::infinity()
+                     : static_cast<Wide<S>>(scratch.maximum[i] + std::log(sum));
       const T *row = scratch.result + i * tiles.valuePadded;
       S *target = out.data + i * out.tokenStride;
       for (int64_t j = 0; j < d.valueSize; ++j)
@@ -148,9 +148,5 @@ private:
 
 std::unique_ptr<LibraryCall> libraries::createAttentionForward(const AttentionDescriptor &d,
                                                                int threads) {
-  if (d.type == ElementType::F64)
-    return std::make_unique<AttentionForward<double, double>>(d, threads);
-  if (d.reference)
-    return std::make_unique<AttentionForward<float, double>>(d, threads);
-  return std::make_unique<AttentionForward<float, float>>(d, threads);
+  return createForTypes<AttentionForward>(d, threads);
 }

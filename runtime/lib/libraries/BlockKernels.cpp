@@ -60,5 +60,9 @@ template <typename T> const RowKernels<T> &libraries::rowKernels(InstructionSet 
 template const BlockKernels<float, float> &libraries::blockKernels(InstructionSet);
 template const BlockKernels<double, double> &libraries::blockKernels(InstructionSet);
 template const BlockKernels<float, double> &libraries::blockKernels(InstructionSet);
+template const BlockKernels<BFloat16, float> &libraries::blockKernels(InstructionSet);
+template const BlockKernels<BFloat16, double> &libraries::blockKernels(InstructionSet);
+template const BlockKernels<Float16, float> &libraries::blockKernels(InstructionSet);
+template const BlockKernels<Float16, double> &libraries::blockKernels(InstructionSet);
 template const RowKernels<float> &libraries::rowKernels(InstructionSet);
 template const RowKernels<double> &libraries::rowKernels(InstructionSet);

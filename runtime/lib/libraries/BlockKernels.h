@@ -21,7 +21,7 @@
 #ifndef MEMOPT_RUNTIME_LIBRARIES_BLOCKKERNELS_H
 #define MEMOPT_RUNTIME_LIBRARIES_BLOCKKERNELS_H
 
-#include <cstdint>
+#include "ElementTypes.h"
 
 namespace memopt::libraries {
 
@@ -67,8 +67,8 @@ enum class InstructionSet { Baseline, Avx2, Avx512 };
 /// The best one that the processor has.
 InstructionSet instructionSet();
 
-/// The kernels for the processor at hand, or for a given lesser set. Instances: <float, float>,
-/// <double, double> and <float, double>.
+/// The kernels for the processor at hand, or for a given lesser set. Instances: <double, double>,
+/// and <S, float> and <S, double> for S = float, BFloat16 and Float16.
 template <typename Stored, typename Computed>
 const BlockKernels<Stored, Computed> &blockKernels(InstructionSet set = instructionSet());
 

@@ -44,7 +44,8 @@ StatusOr<ConvolutionDescriptor> ConvolutionDescriptor::parse(const nlohmann::jso
                                     names[static_cast<int>(direction)] + "'");
   ConvolutionDescriptor d;
   d.direction = direction;
-  d.type = reader.choice("dtype", {"f32", "f64"}) == "f32" ? ElementType::F32 : ElementType::F64;
+  d.type = readElementType(reader);
+  d.wideResult = readWideResult(reader, d.type);
   d.channelsLast = reader.choice("layout", {"nhwc", "nchw"}) == "nhwc";
   d.reference = reader.boolean("reference", false);
   d.bias = reader.boolean("bias", false);

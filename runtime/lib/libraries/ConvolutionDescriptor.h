@@ -33,7 +33,8 @@ struct ConvolutionDescriptor {
   ConvolutionDirection direction;
   ElementType type;
   bool channelsLast, bias, reference;
-  int rank; ///< number of spatial dimensions, 1 to 3
+  bool wideResult; ///< of 16-bit operands, in f32
+  int rank;        ///< number of spatial dimensions, 1 to 3
   int64_t images, inputChannels, outputChannels, groups;
   Spatial input, output, taps, strides, dilations, paddingLower, paddingUpper;
 

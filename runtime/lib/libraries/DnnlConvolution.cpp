@@ -34,50 +34,61 @@ struct Geometry {
   memory::desc homeX, homeY; ///< activations as the caller has them
   memory::desc x, y, plainWeights, anyWeights, bias;
 
-  explicit Geometry(const ConvolutionDescriptor &d)
+  /// Activations and weights have these types, a bias is f32.
+  Geometry(const ConvolutionDescriptor &d, memory::data_type xType, memory::data_type weightType,
+           memory::data_type yType)
       : strides(lastDimensions(d.strides, d.rank)), dilations(lastDimensions(d.dilations, d.rank)),
         paddingLower(lastDimensions(d.paddingLower, d.rank)),
         paddingUpper(lastDimensions(d.paddingUpper, d.rank)) {
     // oneDNN counts the gaps between taps.
     for (memory::dim &dilation : dilations)
       --dilation;
-    constexpr auto f32 = memory::data_type::f32;
     memory::dims input = lastDimensions(d.input, d.rank), output = lastDimensions(d.output, d.rank);
-    x = activation(d.images, d.inputChannels, input);
-    y = activation(d.images, d.outputChannels, output);
-    homeX = d.channelsLast ? x : contiguous(d.images, d.inputChannels, input);
-    homeY = d.channelsLast ? y : contiguous(d.images, d.outputChannels, output);
+    x = activation(d.images, d.inputChannels, input, xType);
+    y = activation(d.images, d.outputChannels, output, yType);
+    homeX = d.channelsLast ? x : contiguous(d.images, d.inputChannels, input, xType);
+    homeY = d.channelsLast ? y : contiguous(d.images, d.outputChannels, output, yType);
     memory::dims weights = lastDimensions(d.taps, d.rank);
     weights.insert(weights.begin(), {d.groupOutputs(), d.groupInputs()});
     if (d.groups > 1)
       weights.insert(weights.begin(), d.groups);
-    plainWeights = contiguous(weights);
-    anyWeights = memory::desc(weights, f32, memory::format_tag::any);
+    plainWeights = contiguous(weights, weightType);
+    anyWeights = memory::desc(weights, weightType, memory::format_tag::any);
     if (d.bias)
-      bias = memory::desc({d.outputChannels}, f32, memory::format_tag::a);
+      bias = memory::desc({d.outputChannels}, memory::data_type::f32, memory::format_tag::a);
+  }
+
+  /// The types of what a call of this direction reads and writes.
+  static Geometry ofCall(const ConvolutionDescriptor &d) {
+    memory::data_type type = getDataType(d.type), result = getResultType(d.type, d.wideResult);
+    auto of = [&](ConvolutionDirection made) { return d.direction == made ? result : type; };
+    return Geometry(d, of(ConvolutionDirection::BackwardData),
+                    of(ConvolutionDirection::BackwardWeights), of(ConvolutionDirection::Forward));
   }
 
 private:
-  static memory::desc contiguous(const memory::dims &extents) {
+  static memory::desc contiguous(const memory::dims &extents, memory::data_type type) {
     memory::dims steps(extents.size(), 1);
     for (size_t i = extents.size() - 1; i-- > 0;)
       steps[i] = steps[i + 1] * extents[i + 1];
-    return memory::desc(extents, memory::data_type::f32, steps);
+    return memory::desc(extents, type, steps);
   }
 
-  static memory::desc contiguous(int64_t images, int64_t channels, memory::dims extents) {
+  static memory::desc contiguous(int64_t images, int64_t channels, memory::dims extents,
+                                 memory::data_type type) {
     extents.insert(extents.begin(), {images, channels});
-    return contiguous(extents);
+    return contiguous(extents, type);
   }
 
-  static memory::desc activation(int64_t images, int64_t channels, const memory::dims &extents) {
+  static memory::desc activation(int64_t images, int64_t channels, const memory::dims &extents,
+                                 memory::data_type type) {
     memory::dims all = {images, channels}, steps(extents.size() + 2, 1);
     all.insert(all.end(), extents.begin(), extents.end());
     int64_t step = channels;
     for (size_t i = all.size(); i-- > 2; step *= all[i])
       steps[i] = step;
     steps[0] = step;
-    return memory::desc(all, memory::data_type::f32, steps);
+    return memory::desc(all, type, steps);
   }
 };
 
@@ -93,8 +104,12 @@ public:
   using DnnlCall::DnnlCall;
 
   bool build(const ConvolutionDescriptor &d) {
-    Geometry g(d);
-    Forward::primitive_desc forward = describeForward(engine, g);
+    Geometry g = Geometry::ofCall(d);
+    // The forward call that a gradient belongs to rounds what it stores.
+    memory::data_type type = getDataType(d.type);
+    bool isForward = d.direction == ConvolutionDirection::Forward;
+    Forward::primitive_desc forward =
+        describeForward(engine, isForward ? g : Geometry(d, type, type, type));
     if (!forward)
       return false;
     bool built = d.direction == ConvolutionDirection::Forward        ? buildForward(g, forward)
@@ -180,6 +195,8 @@ private:
 
 std::unique_ptr<LibraryCall> libraries::createDnnlConvolution(const ConvolutionDescriptor &d,
                                                               int threads) {
+  if (!isNative(d.type))
+    return nullptr;
   OpenMpScope scope(threads, /*pool=*/nullptr, /*waitForEachOther=*/false);
   auto call = std::make_unique<DnnlConvolution>(threads, /*waitForEachOther=*/d.direction ==
                                                              ConvolutionDirection::BackwardWeights);

@@ -26,7 +26,7 @@ struct Layouts {
 };
 
 memory::desc layout(const MatmulDescriptor &d, const MatrixStrides &strides, int64_t rows,
-                    int64_t columns) {
+                    int64_t columns, memory::data_type type) {
   memory::dims extents, steps;
   for (size_t i = 0; i < d.batch.size(); ++i) {
     // oneDNN broadcasts dimensions of one, it has no strides of zero.
@@ -36,7 +36,7 @@ memory::desc layout(const MatmulDescriptor &d, const MatrixStrides &strides, int
   }
   extents.insert(extents.end(), {rows, columns});
   steps.insert(steps.end(), {strides.row, strides.column});
-  return memory::desc(extents, memory::data_type::f32, steps);
+  return memory::desc(extents, type, steps);
 }
 
 /// Strides of dimensions with one index mean nothing, and oneDNN's checks want them plausible.
@@ -55,8 +55,10 @@ bool isPlain(const MatrixStrides &strides, int64_t rows, int64_t columns) {
 }
 
 Layouts makeLayouts(const MatmulDescriptor &d, int64_t columns) {
-  Layouts layouts{layout(d, d.a, d.m, d.k), layout(d, d.b, d.k, columns),
-                  layout(d, d.c, d.m, columns), memory::desc()};
+  memory::data_type type = getDataType(d.type);
+  Layouts layouts{layout(d, d.a, d.m, d.k, type), layout(d, d.b, d.k, columns, type),
+                  layout(d, d.c, d.m, columns, getResultType(d.type, d.wideResult)),
+                  memory::desc()};
   if (d.bias) {
     memory::dims extents(d.batch.size() + 1, 1);
     extents.push_back(columns);
@@ -93,7 +95,8 @@ public:
 private:
   /// Chunks of nearly equal width, so that the last is not a sliver.
   static int64_t chooseChunk(const MatmulDescriptor &d) {
-    int64_t limit = std::max(8 * packedColumns, packedBytesLimit / (4 * d.k));
+    int64_t limit =
+        std::max(8 * packedColumns, packedBytesLimit / (getBytes(getDataType(d.type)) * d.k));
     int64_t chunks = ceilDivide(d.n, limit);
     return chunks == 1 ? d.n : roundUp(ceilDivide(d.n, chunks), packedColumns);
   }
@@ -102,13 +105,12 @@ private:
     Layouts layouts = makeLayouts(d, columns);
     memory::desc plainB = layouts.b;
     if (pack)
-      layouts.b = memory::desc(plainB.get_dims(), memory::data_type::f32, memory::format_tag::any);
+      layouts.b = memory::desc(plainB.get_dims(), plainB.get_data_type(), memory::format_tag::any);
     dnnl::matmul::primitive_desc description = describe(engine, d, layouts);
     if (!description || !selectImplementation(description))
       return false;
     name = description.impl_info_str();
-    constexpr int64_t bytes = sizeof(float);
-    memory b = callerBuffer(plainB, 1, begin * d.b.column * bytes);
+    memory b = callerBuffer(plainB, 1, begin * d.b.column * getBytes(plainB.get_data_type()));
     if (pack && description.weights_desc() != plainB) {
       // One place serves all chunks: they run in turn, and the first is the largest.
       if (begin == 0)
@@ -120,9 +122,11 @@ private:
     Arguments arguments = {
         {DNNL_ARG_SRC, callerBuffer(layouts.a, 0)},
         {DNNL_ARG_WEIGHTS, b},
-        {DNNL_ARG_DST, callerBuffer(layouts.c, d.resultIndex(), begin * d.c.column * bytes)}};
+        {DNNL_ARG_DST, callerBuffer(layouts.c, d.resultIndex(),
+                                    begin * d.c.column * getBytes(layouts.c.get_data_type()))}};
     if (d.bias)
-      arguments.insert({DNNL_ARG_BIAS, callerBuffer(layouts.bias, 2, begin * bytes)});
+      arguments.insert(
+          {DNNL_ARG_BIAS, callerBuffer(layouts.bias, 2, begin * getBytes(memory::data_type::f32))});
     append(dnnl::matmul(description), description.scratchpad_desc(), std::move(arguments));
     return true;
   }
@@ -147,8 +151,8 @@ std::unique_ptr<LibraryCall> libraries::createDnnlMatmul(const MatmulDescriptor 
   d.a = plausible(d.a, d.m, d.k);
   d.b = plausible(d.b, d.k, d.n);
   d.c = plausible(d.c, d.m, d.n);
-  if (!isPlain(d.a, d.m, d.k) || !isPlain(d.b, d.k, d.n) || d.c.column != 1 || d.c.row < d.n ||
-      d.batch.size() > 8)
+  if (!isNative(d.type) || !isPlain(d.a, d.m, d.k) || !isPlain(d.b, d.k, d.n) || d.c.column != 1 ||
+      d.c.row < d.n || d.batch.size() > 8)
     return nullptr;
   OpenMpScope scope(threads, /*pool=*/nullptr, /*waitForEachOther=*/false);
   auto call = std::make_unique<DnnlMatmul>(threads, /*waitForEachOther=*/false);

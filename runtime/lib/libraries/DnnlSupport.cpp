@@ -13,6 +13,39 @@
 using namespace memopt;
 using namespace memopt::libraries;
 
+bool libraries::isNative(ElementType type) {
+  switch (type) {
+  case ElementType::F32:
+    return true;
+#ifdef __x86_64__
+  case ElementType::BF16:
+    return __builtin_cpu_supports("avx512bf16");
+  case ElementType::F16:
+    return __builtin_cpu_supports("avx512fp16");
+#endif
+  default:
+    return false;
+  }
+}
+
+dnnl::memory::data_type libraries::getDataType(ElementType type) {
+  switch (type) {
+  case ElementType::BF16:
+    return dnnl::memory::data_type::bf16;
+  case ElementType::F16:
+    return dnnl::memory::data_type::f16;
+  case ElementType::F64:
+    return dnnl::memory::data_type::f64;
+  case ElementType::F32:
+    break;
+  }
+  return dnnl::memory::data_type::f32;
+}
+
+dnnl::memory::data_type libraries::getResultType(ElementType type, bool isWide) {
+  return isWide ? dnnl::memory::data_type::f32 : getDataType(type);
+}
+
 dnnl::primitive_attr libraries::plannedScratchpad() {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);

@@ -19,6 +19,7 @@
 #ifndef MEMOPT_RUNTIME_LIBRARIES_DNNLSUPPORT_H
 #define MEMOPT_RUNTIME_LIBRARIES_DNNLSUPPORT_H
 
+#include "ElementTypes.h"
 #include "OpenMpTeam.h"
 #include "memopt-runtime/LibraryCalls.h"
 #include <oneapi/dnnl/dnnl.hpp>
@@ -29,6 +30,16 @@ namespace memopt::libraries {
 
 /// Scratch memory belongs to the plan: nothing is allocated behind it.
 dnnl::primitive_attr plannedScratchpad();
+
+/// Whether this processor multiplies numbers of `type` itself. oneDNN computes bf16 on others, too,
+/// four times slower than our own kernels, which widen what they read.
+bool isNative(ElementType type);
+dnnl::memory::data_type getDataType(ElementType type);
+/// Of a call's result.
+dnnl::memory::data_type getResultType(ElementType type, bool isWide);
+inline int64_t getBytes(dnnl::memory::data_type type) {
+  return static_cast<int64_t>(dnnl::memory::data_type_size(type));
+}
 
 /// Moves `description` to its first implementation that keeps our promises; false when there is
 /// none. Reference code is a thousand times slower, and whatever goes through oneDNN's GEMM

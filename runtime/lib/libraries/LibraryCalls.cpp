@@ -23,7 +23,7 @@ chooseCall(const Descriptor &descriptor, int threads,
            std::unique_ptr<LibraryCall> (*createDnnl)(const Descriptor &, int),
            std::unique_ptr<LibraryCall> (*createOwn)(const Descriptor &, int)) {
   std::unique_ptr<LibraryCall> call;
-  if (descriptor.type == ElementType::F32 && !descriptor.reference)
+  if (!descriptor.reference)
     call = createDnnl(descriptor, threads);
   return call ? std::move(call) : createOwn(descriptor, threads);
 }

@@ -12,6 +12,21 @@
 using namespace memopt;
 using namespace memopt::libraries;
 
+ElementType libraries::readElementType(DescriptorReader &reader) {
+  std::string name = reader.choice("dtype", {"f32", "f64", "bf16", "f16"});
+  return name == "f64"    ? ElementType::F64
+         : name == "bf16" ? ElementType::BF16
+         : name == "f16"  ? ElementType::F16
+                          : ElementType::F32;
+}
+
+bool libraries::readWideResult(DescriptorReader &reader, ElementType type) {
+  std::string name = reader.choice("result_dtype", {"", "f32"}, /*optional=*/true);
+  bool isHalf = type == ElementType::BF16 || type == ElementType::F16;
+  reader.require(name.empty() || isHalf, "'result_dtype' belongs to 'dtype' bf16 and f16 only");
+  return !name.empty();
+}
+
 static MatrixStrides readStrides(DescriptorReader &reader, const char *key, int64_t batchRank) {
   std::vector<int64_t> strides = reader.integers(key, batchRank + 2, 0);
   MatrixStrides result;
@@ -34,7 +49,8 @@ static bool isInjective(const MatmulDescriptor &descriptor) {
 StatusOr<MatmulDescriptor> MatmulDescriptor::parse(const nlohmann::json &json) {
   DescriptorReader reader(json, "library call 'matmul'");
   MatmulDescriptor d;
-  d.type = reader.choice("dtype", {"f32", "f64"}) == "f32" ? ElementType::F32 : ElementType::F64;
+  d.type = readElementType(reader);
+  d.wideResult = readWideResult(reader, d.type);
   d.batch = reader.integers("batch", -1, 1);
   d.m = reader.integer("m", 1);
   d.n = reader.integer("n", 1);

@@ -9,6 +9,7 @@
 #ifndef MEMOPT_RUNTIME_LIBRARIES_MATMULDESCRIPTOR_H
 #define MEMOPT_RUNTIME_LIBRARIES_MATMULDESCRIPTOR_H
 
+#include "ElementTypes.h"
 #include "memopt-runtime/LibraryCalls.h"
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -16,7 +17,35 @@
 
 namespace memopt::libraries {
 
-enum class ElementType { F32, F64 };
+class DescriptorReader;
+
+/// The key "dtype".
+ElementType readElementType(DescriptorReader &reader);
+/// Whether "result_dtype" asks for sums of 16-bit numbers as they are, in f32.
+bool readWideResult(DescriptorReader &reader, ElementType type);
+
+/// The call `Own` for the element types of `descriptor`. Sums are made in f32 at least, and in f64
+/// where they shall check others.
+template <template <typename, typename> class Own, typename Descriptor>
+std::unique_ptr<LibraryCall> createForTypes(const Descriptor &d, int threads) {
+  switch (d.type) {
+  case ElementType::F64:
+    return std::make_unique<Own<double, double>>(d, threads);
+  case ElementType::BF16:
+    if (d.reference)
+      return std::make_unique<Own<BFloat16, double>>(d, threads);
+    return std::make_unique<Own<BFloat16, float>>(d, threads);
+  case ElementType::F16:
+    if (d.reference)
+      return std::make_unique<Own<Float16, double>>(d, threads);
+    return std::make_unique<Own<Float16, float>>(d, threads);
+  case ElementType::F32:
+    break;
+  }
+  if (d.reference)
+    return std::make_unique<Own<float, double>>(d, threads);
+  return std::make_unique<Own<float, float>>(d, threads);
+}
 
 /// Strides of one operand, in elements.
 struct MatrixStrides {
@@ -31,6 +60,7 @@ struct MatmulDescriptor {
   int64_t m, n, k;
   MatrixStrides a, b, c;
   bool bias, accumulate, reference;
+  bool wideResult; ///< of 16-bit operands, in f32
 
   static StatusOr<MatmulDescriptor> parse(const nlohmann::json &descriptor);
 

@@ -14,6 +14,7 @@
 
 #include "BlockedProduct.h"
 #include "ConvolutionDescriptor.h"
+#include <optional>
 
 using namespace memopt;
 using namespace memopt::libraries;
@@ -52,18 +53,23 @@ template <typename S, typename T> class ConvolutionOperands : public ProductOper
 protected:
   ConvolutionOperands(const ConvolutionDescriptor &d) : d(d), tapCount(volume(d.taps)) {}
 
-  /// The address in `data` (an activation with grid `extents`) of channel 0 of `pixel`, or null
-  /// when the pixel is padding.
-  template <typename Element>
-  static Element *address(Element *data, const ActivationStrides &strides, const Spatial &extents,
-                          const Pixel &pixel) {
+  /// The number of the element of an activation with grid `extents` that is channel 0 of `pixel`;
+  /// nothing when the pixel is padding.
+  static std::optional<int64_t> number(const ActivationStrides &strides, const Spatial &extents,
+                                       const Pixel &pixel) {
     int64_t index = 0;
     for (int i = 0; i < 3; ++i) {
       if (pixel.at[i] < 0 || pixel.at[i] >= extents[i])
-        return nullptr;
+        return std::nullopt;
       index = index * extents[i] + pixel.at[i];
     }
-    return data + pixel.image * strides.image + index * strides.pixel;
+    return pixel.image * strides.image + index * strides.pixel;
+  }
+  /// Its address in `data`, or null.
+  static const S *address(const S *data, const ActivationStrides &strides, const Spatial &extents,
+                          const Pixel &pixel) {
+    std::optional<int64_t> element = number(strides, extents, pixel);
+    return element ? data + *element : nullptr;
   }
 
   /// The input pixel that `tap` reads for an output pixel.
@@ -87,8 +93,8 @@ template <typename S, typename T> class ForwardOperands final : public Convoluti
 public:
   ForwardOperands(const ConvolutionDescriptor &d, void *const *buffers)
       : Base(d), x(static_cast<const S *>(buffers[0])), w(static_cast<const S *>(buffers[1])),
-        bias(d.bias ? static_cast<const S *>(buffers[2]) : nullptr),
-        y(static_cast<S *>(buffers[d.resultIndex()])) {}
+        bias(d.bias ? static_cast<const Wide<S> *>(buffers[2]) : nullptr),
+        y(buffers[d.resultIndex()], d.wideResult) {}
 
   static std::vector<ProductShape> shapes(const ConvolutionDescriptor &d) {
     return std::vector<ProductShape>(d.groups, {d.images * volume(d.output), d.groupOutputs(),
@@ -132,16 +138,17 @@ public:
     ActivationStrides strides = d.outputStrides();
     int64_t first = group * d.groupOutputs() + columnBegin;
     for (int64_t i = 0; i < rows; ++i) {
-      S *target = Base::address(y, strides, d.output, locate(rowBegin + i, d.output));
+      int64_t pixel = *Base::number(strides, d.output, locate(rowBegin + i, d.output));
       for (int64_t j = 0; j < columns; ++j)
-        target[(first + j) * strides.channel] =
-            static_cast<S>(block[i * stride + j] + (bias ? T(bias[first + j]) : T(0)));
+        y.set(pixel + (first + j) * strides.channel,
+              block[i * stride + j] + (bias ? T(bias[first + j]) : T(0)));
     }
   }
 
 private:
-  const S *x, *w, *bias;
-  S *y;
+  const S *x, *w;
+  const Wide<S> *bias;
+  const ResultElements<S> y;
 };
 
 /// The input positions of one residue modulo the stride, and the taps they meet.
@@ -189,7 +196,7 @@ public:
   BackwardDataOperands(const ConvolutionDescriptor &d, const std::vector<Residue> &residues,
                        void *const *buffers)
       : Base(d), residues(residues), dy(static_cast<const S *>(buffers[0])),
-        w(static_cast<const S *>(buffers[1])), dx(static_cast<S *>(buffers[2])) {}
+        w(static_cast<const S *>(buffers[1])), dx(buffers[2], d.wideResult) {}
 
   static std::vector<ProductShape> shapes(const ConvolutionDescriptor &d,
                                           const std::vector<Residue> &residues) {
@@ -251,17 +258,17 @@ public:
       Pixel pixel = locate(rowBegin + i, residue.counts);
       for (int axis = 0; axis < 3; ++axis)
         pixel.at[axis] = residue.first[axis] + pixel.at[axis] * d.strides[axis];
-      S *target = Base::address(dx, strides, d.input, pixel) +
-                  (group * d.groupInputs() + columnBegin) * strides.channel;
+      int64_t first = *Base::number(strides, d.input, pixel) +
+                      (group * d.groupInputs() + columnBegin) * strides.channel;
       for (int64_t j = 0; j < columns; ++j)
-        target[j * strides.channel] = static_cast<S>(block[i * stride + j]);
+        dx.set(first + j * strides.channel, block[i * stride + j]);
     }
   }
 
 private:
   const std::vector<Residue> &residues;
   const S *dy, *w;
-  S *dx;
+  const ResultElements<S> dx;
 };
 
 /// Rows: output channels of the group. Columns: [taps][input channels]. Depth: output pixels.
@@ -273,7 +280,7 @@ class BackwardWeightsOperands final : public ConvolutionOperands<S, T> {
 public:
   BackwardWeightsOperands(const ConvolutionDescriptor &d, void *const *buffers)
       : Base(d), x(static_cast<const S *>(buffers[0])), dy(static_cast<const S *>(buffers[1])),
-        dw(static_cast<S *>(buffers[2])) {}
+        dw(buffers[2], d.wideResult) {}
 
   static std::vector<ProductShape> shapes(const ConvolutionDescriptor &d) {
     return std::vector<ProductShape>(d.groups, {d.groupOutputs(), volume(d.taps) * d.groupInputs(),
@@ -317,14 +324,14 @@ public:
       for (int64_t j = 0; j < columns; ++j) {
         int64_t tap = (columnBegin + j) / d.groupInputs();
         int64_t channel = (columnBegin + j) % d.groupInputs();
-        dw[(group * d.groupOutputs() + rowBegin + i) * filter + channel * tapCount + tap] =
-            static_cast<S>(block[i * stride + j]);
+        dw.set((group * d.groupOutputs() + rowBegin + i) * filter + channel * tapCount + tap,
+               block[i * stride + j]);
       }
   }
 
 private:
   const S *x, *dy;
-  S *dw;
+  const ResultElements<S> dw;
 };
 
 template <typename S, typename T> class OwnConvolution final : public LibraryCall {
@@ -373,9 +380,5 @@ private:
 
 std::unique_ptr<LibraryCall> libraries::createOwnConvolution(const ConvolutionDescriptor &d,
                                                              int threads) {
-  if (d.type == ElementType::F64)
-    return std::make_unique<OwnConvolution<double, double>>(d, threads);
-  if (d.reference)
-    return std::make_unique<OwnConvolution<float, double>>(d, threads);
-  return std::make_unique<OwnConvolution<float, float>>(d, threads);
+  return createForTypes<OwnConvolution>(d, threads);
 }

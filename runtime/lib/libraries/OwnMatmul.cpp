@@ -36,8 +36,8 @@ template <typename S, typename T> class MatmulOperands final : public ProductOpe
 public:
   MatmulOperands(const MatmulDescriptor &d, void *const *buffers)
       : d(d), a(static_cast<const S *>(buffers[0])), b(static_cast<const S *>(buffers[1])),
-        bias(d.bias ? static_cast<const S *>(buffers[2]) : nullptr),
-        c(static_cast<S *>(buffers[d.resultIndex()])) {}
+        bias(d.bias ? static_cast<const Wide<S> *>(buffers[2]) : nullptr),
+        c(buffers[d.resultIndex()], d.wideResult) {}
 
   void packRows(Panels<T> panels, int64_t product, int64_t rowBegin, int64_t rows,
                 int64_t depthBegin, int64_t depth) const override {
@@ -54,15 +54,15 @@ public:
   void store(int64_t product, int64_t rowBegin, int64_t rows, int64_t columnBegin, int64_t columns,
              const T *block, int64_t stride) const override {
     for (int64_t i = 0; i < rows; ++i) {
-      S *target = c + offset(d.c, product) + (rowBegin + i) * d.c.row + columnBegin * d.c.column;
+      int64_t first = offset(d.c, product) + (rowBegin + i) * d.c.row + columnBegin * d.c.column;
       const T *source = block + i * stride;
       for (int64_t j = 0; j < columns; ++j) {
         T sum = source[j];
         if (bias)
           sum += bias[columnBegin + j];
         if (d.accumulate)
-          sum += target[j * d.c.column];
-        target[j * d.c.column] = static_cast<S>(sum);
+          sum += c.get(first + j * d.c.column);
+        c.set(first + j * d.c.column, sum);
       }
     }
   }
@@ -78,8 +78,9 @@ private:
   }
 
   const MatmulDescriptor &d;
-  const S *a, *b, *bias;
-  S *c;
+  const S *a, *b;
+  const Wide<S> *bias;
+  const ResultElements<S> c;
 };
 
 template <typename S, typename T> class OwnMatmul final : public LibraryCall {
@@ -102,9 +103,5 @@ private:
 } // namespace
 
 std::unique_ptr<LibraryCall> libraries::createOwnMatmul(const MatmulDescriptor &d, int threads) {
-  if (d.type == ElementType::F64)
-    return std::make_unique<OwnMatmul<double, double>>(d, threads);
-  if (d.reference)
-    return std::make_unique<OwnMatmul<float, double>>(d, threads);
-  return std::make_unique<OwnMatmul<float, float>>(d, threads);
+  return createForTypes<OwnMatmul>(d, threads);
 }

@@ -74,7 +74,56 @@ TEST(BlockKernels, MultiplyWhatTheyPack) {
     checkProduct<float, float>(set, 1e-5);
     checkProduct<double, double>(set, 1e-13);
     checkProduct<float, double>(set, 1e-13);
+    checkProduct<BFloat16, float>(set, 1e-5);
+    checkProduct<BFloat16, double>(set, 1e-13);
+    checkProduct<Float16, float>(set, 1e-5);
+    checkProduct<Float16, double>(set, 1e-13);
   }
+}
+
+/// The nearest of all numbers of the type, the even one of two, is what rounding must find.
+template <typename Half> static void checkRounding(float value) {
+  Half rounded(value);
+  auto distance = [&](uint16_t bits) {
+    Half other;
+    other.bits = bits;
+    return std::abs(double(other) - double(value));
+  };
+  double found = distance(rounded.bits), above = distance(rounded.bits + 1),
+         below = rounded.bits & 0x7fff ? distance(rounded.bits - 1) : found + 1;
+  ASSERT_TRUE(found <= above && found <= below) << value;
+  ASSERT_TRUE(rounded.bits % 2 == 0 || (found < above && found < below)) << value;
+}
+
+template <typename Half> static void checkHalves() {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    Half half;
+    half.bits = static_cast<uint16_t>(bits);
+    float value = half;
+    if (std::isnan(value))
+      ASSERT_TRUE(std::isnan(float(Half(value)))) << bits;
+    else
+      ASSERT_EQ(Half(value).bits, bits);
+    if (!std::isfinite(value) || std::abs(value) > 6e4f)
+      continue;
+    // Between this number and the next: a third, the middle, and beside the middle.
+    half.bits = static_cast<uint16_t>(bits + 1);
+    float next = half, middle = value + (next - value) / 2;
+    for (float between : {value + (next - value) / 3, middle, std::nextafter(middle, value),
+                          std::nextafter(middle, next)})
+      checkRounding<Half>(between);
+  }
+}
+
+TEST(ElementTypes, RoundToNearestEven) {
+  checkHalves<BFloat16>();
+  checkHalves<Float16>();
+  EXPECT_EQ(Float16(65519.0f).bits, 0x7bff);
+  EXPECT_EQ(Float16(65520.0f).bits, 0x7c00);
+  EXPECT_EQ(Float16(-1e30f).bits, 0xfc00);
+  EXPECT_EQ(Float16(0x1p-25f).bits, 0);
+  EXPECT_EQ(Float16(0x1.8p-25f).bits, 1);
+  EXPECT_EQ(BFloat16(3.4e38f).bits, 0x7f80);
 }
 
 /// A tile of scores multiplies as it stands and transposed.

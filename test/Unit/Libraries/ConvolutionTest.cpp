@@ -11,6 +11,7 @@
 #include <cmath>
 
 using namespace memopt;
+using namespace memopt::libraries;
 using namespace memopt::librarytest;
 using nlohmann::json;
 
@@ -99,12 +100,13 @@ int64_t place(bool last, int64_t channels, int64_t pixels, int64_t image, int64_
 }
 
 template <typename T> struct Data {
-  std::vector<T> x, w, bias, y;
+  std::vector<T> x, w, y;
+  std::vector<Wide<T>> bias;
   explicit Data(const Case &c)
       : x(randomValues<T>(c.images * c.inputs * volume(c.input), 1)),
         w(randomValues<T>(c.outputs * (c.inputs / c.groups) * volume(c.taps), 2)),
-        bias(randomValues<T>(c.outputs, 3)),
-        y(randomValues<T>(c.images * c.outputs * volume(c.output()), 4)) {}
+        y(randomValues<T>(c.images * c.outputs * volume(c.output()), 4)),
+        bias(randomValues<Wide<T>>(c.outputs, 3)) {}
 
   std::vector<Buffer> buffers(int direction, bool withBias) const {
     if (direction == 1)
@@ -163,7 +165,8 @@ void convolve(const Case &c, const Data<T> &data, int direction, bool last, bool
           result[place(last, c.outputs, pixels, n, k, pixel)] += data.bias[k];
 }
 
-template <typename T>
+/// The result has elements of type R.
+template <typename T, typename R = T>
 void check(const Case &c, int direction, const char *type, bool reference, double tolerance) {
   for (bool last : {true, false})
     for (bool bias : {false, true}) {
@@ -173,16 +176,22 @@ void check(const Case &c, int direction, const char *type, bool reference, doubl
                    (last ? " nhwc" : " nchw") + (reference ? " reference" : ""));
       Data<T> data(c);
       std::vector<Buffer> buffers = data.buffers(direction, bias);
-      std::string implementation =
-          runCall(describe(c, direction, type, last ? "nhwc" : "nchw", reference, bias), buffers);
+      json descriptor = describe(c, direction, type, last ? "nhwc" : "nchw", reference, bias);
+      if (!std::is_same_v<T, R>) {
+        descriptor["result_dtype"] = "f32";
+        buffers.back() = Buffer(4 * static_cast<int64_t>(buffers.back().values<T>().size()));
+      }
+      std::string implementation = runCall(descriptor, buffers);
       SCOPED_TRACE(implementation);
       EXPECT_EQ(implementation.find("ref"), std::string::npos);
       EXPECT_EQ(implementation.find("gemm:"), std::string::npos);
       std::vector<double> expected, scale;
       convolve(c, data, direction, last, bias, expected, scale);
-      std::vector<T> found = buffers.back().template values<T>();
+      std::vector<R> found = buffers.back().template values<R>();
       for (size_t i = 0; i < found.size(); ++i)
-        ASSERT_LE(std::abs(found[i] - expected[i]), tolerance * scale[i]) << "element " << i;
+        ASSERT_LE(std::abs(found[i] - expected[i]),
+                  withRounding<R>(tolerance * scale[i], expected[i]))
+            << "element " << i;
     }
 }
 
@@ -194,6 +203,17 @@ TEST(Convolution, AgreesWithPlainLoops) {
       check<float>(c, direction, "f32", false, 1e-6);
       check<float>(c, direction, "f32", true, 6e-8);
       check<double>(c, direction, "f64", false, 4e-15);
+    }
+}
+
+/// Sums of 16-bit numbers are as exact as those of others; what is stored is rounded once.
+TEST(Convolution, RoundsHalvesOnce) {
+  for (const Case &c : cases)
+    for (int direction = 0; direction < 3; ++direction) {
+      check<BFloat16>(c, direction, "bf16", false, 1e-6);
+      check<BFloat16, float>(c, direction, "bf16", false, 1e-6);
+      check<Float16>(c, direction, "f16", false, 1e-6);
+      check<Float16, float>(c, direction, "f16", false, 1e-6);
     }
 }
 

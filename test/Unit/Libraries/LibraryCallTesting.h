@@ -9,7 +9,9 @@
 #ifndef MEMOPT_TEST_UNIT_LIBRARIES_LIBRARYCALLTESTING_H
 #define MEMOPT_TEST_UNIT_LIBRARIES_LIBRARYCALLTESTING_H
 
+#include "ElementTypes.h"
 #include "memopt-runtime/LibraryCalls.h"
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -52,6 +54,13 @@ private:
   std::vector<char> storage;
   int64_t size = 0;
 };
+
+/// By how much `value` may differ from a result within `tolerance`, for `T` rounds it.
+template <typename T> double withRounding(double tolerance, double value) {
+  constexpr bool isHalf = libraries::isHalf<T>;
+  double last = std::is_same_v<T, libraries::BFloat16> ? 0x1p-8 : 0x1p-11;
+  return isHalf ? tolerance + std::abs(value) * last + 0x1p-25 : tolerance;
+}
 
 /// Uniform numbers in [-1, 1), the same for the same seed.
 template <typename T> std::vector<T> randomValues(int64_t count, uint64_t seed) {

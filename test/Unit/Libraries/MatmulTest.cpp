@@ -10,6 +10,7 @@
 #include <cmath>
 
 using namespace memopt;
+using namespace memopt::libraries;
 using namespace memopt::librarytest;
 using nlohmann::json;
 
@@ -56,13 +57,16 @@ json describe(const Case &c, const char *type, bool reference) {
   return descriptor;
 }
 
-template <typename T> struct Data {
-  std::vector<T> a, b, bias, c;
+/// The result has elements of type R.
+template <typename T, typename R = T> struct Data {
+  std::vector<T> a, b;
+  std::vector<Wide<T>> bias;
+  std::vector<R> c;
   explicit Data(const Case &k)
       : a(randomValues<T>(lengthOf(append(k.batch, k.m, k.k), k.a), 1)),
         b(randomValues<T>(lengthOf(append(k.batch, k.k, k.n), k.b), 2)),
-        bias(randomValues<T>(k.n, 3)),
-        c(randomValues<T>(lengthOf(append(k.batch, k.m, k.n), k.c), 4)) {}
+        bias(randomValues<Wide<T>>(k.n, 3)),
+        c(randomValues<R>(lengthOf(append(k.batch, k.m, k.n), k.c), 4)) {}
 
   std::vector<Buffer> buffers(bool withBias) const {
     std::vector<Buffer> list = {Buffer::of(a), Buffer::of(b)};
@@ -74,8 +78,8 @@ template <typename T> struct Data {
 };
 
 /// The result in double and, for each element, the sum of magnitudes that errors are relative to.
-template <typename T>
-void multiply(const Case &c, const Data<T> &data, std::vector<double> &result,
+template <typename T, typename R>
+void multiply(const Case &c, const Data<T, R> &data, std::vector<double> &result,
               std::vector<double> &scale) {
   result.assign(data.c.begin(), data.c.end());
   scale.assign(result.size(), 0);
@@ -108,19 +112,24 @@ void multiply(const Case &c, const Data<T> &data, std::vector<double> &result,
   }
 }
 
-template <typename T>
+template <typename T, typename R = T>
 void check(const Case &c, const char *type, bool reference, double tolerance) {
   SCOPED_TRACE(std::string(c.name) + " " + type + (reference ? " reference" : ""));
-  Data<T> data(c);
+  Data<T, R> data(c);
   std::vector<Buffer> buffers = data.buffers(c.bias);
-  std::string implementation = runCall(describe(c, type, reference), buffers);
+  json descriptor = describe(c, type, reference);
+  if (!std::is_same_v<T, R>)
+    descriptor["result_dtype"] = "f32";
+  std::string implementation = runCall(descriptor, buffers);
   SCOPED_TRACE(implementation);
   std::vector<double> expected, scale;
   multiply(c, data, expected, scale);
-  std::vector<T> found = buffers.back().template values<T>();
+  std::vector<R> found = buffers.back().template values<R>();
   for (size_t i = 0; i < found.size(); ++i)
     // An element that no index reaches keeps its value: its scale is zero.
-    ASSERT_LE(std::abs(found[i] - expected[i]), tolerance * scale[i]) << "element " << i;
+    ASSERT_LE(std::abs(found[i] - expected[i]),
+              scale[i] == 0 ? 0 : withRounding<R>(tolerance * scale[i], expected[i]))
+        << "element " << i;
 }
 
 const Case cases[] = {
@@ -188,17 +197,35 @@ TEST(Matmul, AgreesWithPlainLoops) {
   }
 }
 
+/// Sums of 16-bit numbers are as exact as those of others; what is stored is rounded once.
+TEST(Matmul, RoundsHalvesOnce) {
+  for (const Case &c : cases) {
+    check<BFloat16>(c, "bf16", false, 1e-6);
+    check<BFloat16, float>(c, "bf16", false, 1e-6);
+    check<BFloat16, float>(c, "bf16", true, 6e-8);
+    check<Float16>(c, "f16", false, 1e-6);
+    check<Float16, float>(c, "f16", false, 1e-6);
+    check<Float16>(c, "f16", true, 6e-8);
+  }
+}
+
+template <typename T> static void compareThreads(const Case &c, const char *type, bool reference) {
+  std::vector<std::vector<char>> results;
+  for (int threads : {1, 2, 5}) {
+    std::vector<Buffer> buffers = Data<T>(c).buffers(c.bias);
+    runCall(describe(c, type, reference), buffers, 4, threads);
+    results.push_back(buffers.back().values<char>());
+  }
+  EXPECT_TRUE(results[0] == results[1] && results[0] == results[2]) << c.name << " " << type;
+}
+
 TEST(Matmul, SameBitsOnAnyNumberOfThreads) {
-  for (const Case &c : cases)
-    for (bool reference : {false, true}) {
-      std::vector<std::vector<char>> results;
-      for (int threads : {1, 2, 5}) {
-        std::vector<Buffer> buffers = Data<float>(c).buffers(c.bias);
-        runCall(describe(c, "f32", reference), buffers, 4, threads);
-        results.push_back(buffers.back().values<char>());
-      }
-      EXPECT_TRUE(results[0] == results[1] && results[0] == results[2]) << c.name;
-    }
+  for (const Case &c : cases) {
+    compareThreads<float>(c, "f32", false);
+    compareThreads<float>(c, "f32", true);
+    compareThreads<BFloat16>(c, "bf16", false);
+    compareThreads<Float16>(c, "f16", false);
+  }
 }
 
 TEST(Matmul, NeverRunsReferenceOrGemmCode) {
@@ -225,8 +252,12 @@ TEST(Matmul, RefusesBadDescriptors) {
             "library call 'matmul': 'n' must be an integer from 1 to 2^48, found "
             "18446744073709551615");
   EXPECT_EQ(with("k", nullptr), "library call 'matmul': the key 'k' is missing");
-  EXPECT_EQ(with("dtype", "bf16"),
-            "library call 'matmul': 'dtype' must be one of 'f32', 'f64', found \"bf16\"");
+  EXPECT_EQ(with("dtype", "i8"), "library call 'matmul': 'dtype' must be one of 'f32', 'f64', "
+                                 "'bf16', 'f16', found \"i8\"");
+  EXPECT_EQ(with("result_dtype", "f32"),
+            "library call 'matmul': 'result_dtype' belongs to 'dtype' bf16 and f16 only");
+  EXPECT_EQ(with("result_dtype", "f16"),
+            "library call 'matmul': 'result_dtype' must be one of '', 'f32', found \"f16\"");
   EXPECT_EQ(with("a_strides", {1}),
             "library call 'matmul': 'a_strides' must be a list of 2 integers from 0 to 2^48, found "
             "[1]");
