@@ -239,6 +239,6 @@ Term GradientBuilder::convert(Value value, Type elementType) {
   if (from == to)
     return (*this)(value);
   if (from.getElementTypeBitWidth() < to.getElementTypeBitWidth())
-    return (*this)(create<arith::ExtFOp>(to, value));
-  return (*this)(create<arith::TruncFOp>(to, value));
+    return fold<arith::ExtFOp>(to, value);
+  return fold<arith::TruncFOp>(to, value);
 }

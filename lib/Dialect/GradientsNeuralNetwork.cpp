@@ -16,20 +16,41 @@ using Values = ArrayRef<Value>;
 using Gradients = MutableArrayRef<Value>;
 
 //===----------------------------------------------------------------------===//
+// Products of narrow numbers
+//===----------------------------------------------------------------------===//
+
+/// The gradient of a product, in the type of its operands.
+static Value likeOperands(OpBuilder &builder, Operation *op, Value gradient) {
+  GradientBuilder b(builder, op->getLoc());
+  return b.convert(gradient, tensorType(op->getOperand(0)).getElementType());
+}
+
+/// What `create` makes of the type of sums, rounded to `type`.
+static Value roundedProduct(OpBuilder &builder, Location loc, Type type,
+                            function_ref<Value(Type)> create) {
+  auto tensor = cast<RankedTensorType>(type);
+  GradientBuilder b(builder, loc);
+  return b.convert(create(tensor.clone(getComputeType(tensor.getElementType()))),
+                   tensor.getElementType());
+}
+
+//===----------------------------------------------------------------------===//
 // Convolution
 //===----------------------------------------------------------------------===//
 
 /// A convolution op over the same windows as `op`.
 template <typename NewOp, typename OldOp>
 static Value sameWindows(OpBuilder &builder, OldOp op, Type type, Value a, Value b) {
-  return NewOp::create(builder, op.getLoc(), type, a, b, op.getStridesAttr(),
-                       op.getPaddingLowAttr(), op.getPaddingHighAttr(), op.getDilationsAttr(),
-                       op.getGroupsAttr(), op.getLayoutAttr());
+  return roundedProduct(builder, op.getLoc(), type, [&](Type sums) -> Value {
+    return NewOp::create(builder, op.getLoc(), sums, a, b, op.getStridesAttr(),
+                         op.getPaddingLowAttr(), op.getPaddingHighAttr(), op.getDilationsAttr(),
+                         op.getGroupsAttr(), op.getLayoutAttr());
+  });
 }
 
 LogicalResult ConvolutionOp::differentiate(OpBuilder &builder, Values resultGradients,
                                            ArrayRef<bool> needed, Gradients gradients) {
-  Value gradient = resultGradients[0];
+  Value gradient = likeOperands(builder, *this, resultGradients[0]);
   if (needed[0])
     gradients[0] = sameWindows<ConvolutionBackwardDataOp>(builder, *this, getInput().getType(),
                                                           gradient, getFilter());
@@ -43,7 +64,7 @@ LogicalResult ConvolutionOp::differentiate(OpBuilder &builder, Values resultGrad
 /// and is convolved.
 LogicalResult ConvolutionBackwardDataOp::differentiate(OpBuilder &builder, Values resultGradients,
                                                        ArrayRef<bool> needed, Gradients gradients) {
-  Value gradient = resultGradients[0];
+  Value gradient = likeOperands(builder, *this, resultGradients[0]);
   if (needed[0])
     gradients[0] =
         sameWindows<ConvolutionOp>(builder, *this, getGradient().getType(), gradient, getFilter());
@@ -61,10 +82,12 @@ LogicalResult ConvolutionBackwardDataOp::differentiate(OpBuilder &builder, Value
 /// sides are transposed, which swaps the factors. So no gradient ever needs a transposed copy.
 LogicalResult MatmulOp::differentiate(OpBuilder &builder, Values resultGradients,
                                       ArrayRef<bool> needed, Gradients gradients) {
-  Value gradient = resultGradients[0];
+  Value gradient = likeOperands(builder, *this, resultGradients[0]);
   bool ta = getTransposeA(), tb = getTransposeB();
   auto product = [&](Type type, Value left, Value right, bool transposeLeft, bool transposeRight) {
-    return MatmulOp::create(builder, getLoc(), type, left, right, transposeLeft, transposeRight);
+    return roundedProduct(builder, getLoc(), type, [&](Type sums) -> Value {
+      return MatmulOp::create(builder, getLoc(), sums, left, right, transposeLeft, transposeRight);
+    });
   };
   if (needed[0])
     gradients[0] = ta ? product(getA().getType(), getB(), gradient, tb, true)

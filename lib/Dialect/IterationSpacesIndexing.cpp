@@ -119,6 +119,7 @@ IterationSpace ReverseOp::getIterationSpace() {
 //===----------------------------------------------------------------------===//
 
 IterationSpace RandomOp::getIterationSpace() { return getElementwiseSpace(*this); }
+IterationSpace StochasticRoundOp::getIterationSpace() { return getElementwiseSpace(*this); }
 IterationSpace StopGradientOp::getIterationSpace() { return getElementwiseSpace(*this); }
 IterationSpace IncomingGradientOp::getIterationSpace() { return getElementwiseSpace(*this); }
 

@@ -45,10 +45,12 @@ static std::string getTypeName(Type type) {
 }
 
 /// What every description begins with.
-static json::Object describe(StringRef kind, Type type, Type accumulator) {
+static json::Object describe(StringRef kind, Type type, Type accumulator, Type result = {}) {
   json::Object object{{"kind", kind}, {"dtype", getTypeName(type)}};
   if (accumulator != type)
     object["accumulator"] = getTypeName(accumulator);
+  if (result && result != type)
+    object["result_dtype"] = getTypeName(result);
   return object;
 }
 
@@ -85,6 +87,13 @@ public:
     require(!areFloats || accumulator.getIntOrFloatBitWidth() >= type.getIntOrFloatBitWidth(),
             "accumulator " + getTypeName(accumulator) + " is narrower than " + getTypeName(type));
   }
+  /// What is stored is a sum as it is, or rounded to the operands' type.
+  void resultType(Type result, Type type, Type accumulator) {
+    require(!result || result == type || result == accumulator,
+            "result_type must be " + getTypeName(type) +
+                (type == accumulator ? std::string() : " or " + getTypeName(accumulator)) +
+                ", found " + (result ? getTypeName(result) : std::string()));
+  }
   void require(bool condition, const Twine &message) {
     if (!condition && ok)
       emitError() << message;
@@ -119,7 +128,8 @@ static double getPadding(int64_t count) {
 LogicalResult MatmulAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  ArrayRef<int64_t> batch, int64_t m, int64_t n, int64_t k,
                                  ArrayRef<int64_t> aStrides, ArrayRef<int64_t> bStrides,
-                                 ArrayRef<int64_t> cStrides, bool, Type type, Type accumulator) {
+                                 ArrayRef<int64_t> cStrides, bool, Type type, Type accumulator,
+                                 Type resultType) {
   Checks checks(emitError);
   checks.extents("batch", batch);
   checks.extents("m, n and k", {m, n, k});
@@ -128,6 +138,7 @@ LogicalResult MatmulAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   checks.strides("b_strides", bStrides, rank);
   checks.strides("c_strides", cStrides, rank);
   checks.types(type, accumulator);
+  checks.resultType(resultType, type, accumulator);
   return checks.get();
 }
 
@@ -145,21 +156,22 @@ Work MatmulAttr::getWork() const {
 }
 
 SmallVector<BufferView> MatmulAttr::getViews() const {
-  auto matrix = [&](int64_t rows, int64_t columns, ArrayRef<int64_t> strides) {
+  auto matrix = [&](int64_t rows, int64_t columns, ArrayRef<int64_t> strides, Type type) {
     SmallVector<int64_t> extents(getBatch());
     extents.append({rows, columns});
-    return getStrided(extents, strides, getType());
+    return getStrided(extents, strides, type);
   };
-  SmallVector<BufferView> views{matrix(getM(), getK(), getAStrides()),
-                                matrix(getK(), getN(), getBStrides())};
+  SmallVector<BufferView> views{matrix(getM(), getK(), getAStrides(), getType()),
+                                matrix(getK(), getN(), getBStrides(), getType())};
   if (getBias())
-    views.push_back(getPacked({getN()}, getType()));
-  views.push_back(matrix(getM(), getN(), getCStrides()));
+    views.push_back(getPacked({getN()}, getAccumulator()));
+  views.push_back(
+      matrix(getM(), getN(), getCStrides(), getResultType() ? getResultType() : getType()));
   return views;
 }
 
 json::Object MatmulAttr::toJson() const {
-  json::Object object = describe(getKindName(), getType(), getAccumulator());
+  json::Object object = describe(getKindName(), getType(), getAccumulator(), getResultType());
   object["batch"] = toArray(getBatch());
   object["m"] = getM();
   object["n"] = getN();
@@ -181,7 +193,8 @@ LogicalResult ConvolutionAttr::verify(function_ref<InFlightDiagnostic()> emitErr
                                       ArrayRef<int64_t> weight, ArrayRef<int64_t> output,
                                       ArrayRef<int64_t> strides, ArrayRef<int64_t> paddingLower,
                                       ArrayRef<int64_t> paddingUpper, ArrayRef<int64_t> dilations,
-                                      int64_t groups, bool bias, Type type, Type accumulator) {
+                                      int64_t groups, bool bias, Type type, Type accumulator,
+                                      Type resultType) {
   Checks checks(emitError);
   checks.require(input.size() >= 3 && input.size() <= 5,
                  "input needs a batch, channels and one to three spatial dimensions");
@@ -202,6 +215,7 @@ LogicalResult ConvolutionAttr::verify(function_ref<InFlightDiagnostic()> emitErr
   checks.extent("groups", groups);
   checks.require(!bias || kind == ConvolutionKind::Forward, "only a forward call has a bias");
   checks.types(type, accumulator);
+  checks.resultType(resultType, type, accumulator);
   return checks.get();
 }
 
@@ -238,12 +252,18 @@ Work ConvolutionAttr::getWork() const {
 }
 
 SmallVector<BufferView> ConvolutionAttr::getViews() const {
-  BufferView input = getPacked(getInput(), getType()), output = getPacked(getOutput(), getType());
-  BufferView weight = getPacked(getWeight(), getType());
-  switch (getKind()) {
+  ConvolutionKind kind = getKind();
+  auto view = [&](ArrayRef<int64_t> extents, ConvolutionKind resultOf) {
+    bool isResult = kind == resultOf && getResultType();
+    return getPacked(extents, isResult ? getResultType() : getType());
+  };
+  BufferView input = view(getInput(), ConvolutionKind::BackwardData);
+  BufferView output = view(getOutput(), ConvolutionKind::Forward);
+  BufferView weight = view(getWeight(), ConvolutionKind::BackwardWeights);
+  switch (kind) {
   case ConvolutionKind::Forward:
     if (getBias())
-      return {input, weight, getPacked({getWeight().front()}, getType()), output};
+      return {input, weight, getPacked({getWeight().front()}, getAccumulator()), output};
     return {input, weight, output};
   case ConvolutionKind::BackwardData:
     return {output, weight, input};
@@ -254,7 +274,7 @@ SmallVector<BufferView> ConvolutionAttr::getViews() const {
 }
 
 json::Object ConvolutionAttr::toJson() const {
-  json::Object object = describe(getKindName(), getType(), getAccumulator());
+  json::Object object = describe(getKindName(), getType(), getAccumulator(), getResultType());
   object["layout"] = getLayout() == Layout::ChannelsLast ? "nhwc" : "nchw";
   object["input"] = toArray(getInput());
   object["output"] = toArray(getOutput());
@@ -298,8 +318,9 @@ LogicalResult AttentionAttr::verify(function_ref<InFlightDiagnostic()> emitError
   checks.require(!maskType || maskType.isInteger(1) || isa<FloatType>(maskType),
                  "mask_type must be i1 or a floating-point type");
   checks.strides("dmask_strides", dMask, dMask.empty() ? 0 : 4);
-  checks.require(dMask.empty() || (backward && maskType == type),
-                 "dmask_strides need a mask of " + getTypeName(type) + " and kind = backward");
+  checks.require(dMask.empty() || (backward && maskType == accumulator),
+                 "dmask_strides need a mask of " + getTypeName(accumulator) +
+                     " and kind = backward");
   double probability = dropout ? dropout.getValueAsDouble() : 0;
   checks.require(probability >= 0 && probability < 1, "dropout must lie in [0, 1)");
   checks.types(type, accumulator);

@@ -157,6 +157,10 @@ RankedTensorType memopt::inSpace(RankedTensorType type, Space space) {
   return RankedTensorType::get(type.getShape(), type.getElementType(), encoding);
 }
 
+Type memopt::getComputeType(Type type) {
+  return type.isF64() ? type : Float32Type::get(type.getContext());
+}
+
 Phase memopt::getPhase(Operation *op) {
   if (auto instruction = dyn_cast<InstructionOpInterface>(op))
     return instruction.getPhase();

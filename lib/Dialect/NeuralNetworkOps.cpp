@@ -79,7 +79,7 @@ struct Activation {
 /// Every convolution op says the same of the three tensors: `input` * `filter` -> `result`.
 static LogicalResult verifyConvolution(Operation *op, Value input, Value filter, Value result,
                                        Window window, int64_t groups, Layout layout) {
-  if (failed(verifyElementTypes(op, {input, filter, result})))
+  if (failed(verifyProductTypes(op, op->getOperands(), op->getResult(0))))
     return failure();
   int64_t rank = tensorType(input).getRank();
   if (rank < 3 || tensorType(filter).getRank() != rank || tensorType(result).getRank() != rank)
@@ -137,7 +137,7 @@ int64_t ConvolutionBackwardWeightsOp::getFlops() {
 //===----------------------------------------------------------------------===//
 
 LogicalResult MatmulOp::verify() {
-  if (failed(verifyElementTypes(*this, {getA(), getB(), getResult()})))
+  if (failed(verifyProductTypes(*this, {getA(), getB()}, getResult())))
     return failure();
   RankedTensorType a = tensorType(getA()), b = tensorType(getB());
   int64_t rank = a.getRank();
@@ -173,6 +173,11 @@ template <typename OpTy> static LogicalResult verifyAttention(OpTy op) {
     return op.emitOpError() << "expects query, key and value of rank 4";
   if (failed(verifyElementTypes(op, {op.getQuery(), op.getKey(), op.getValue()})))
     return failure();
+  Type sum = getComputeType(query.getElementType());
+  if (tensorType(op.getLogsumexp()).getElementType() != sum)
+    return op.emitOpError() << "has logarithms of sums in "
+                            << tensorType(op.getLogsumexp()).getElementType() << ", expected "
+                            << sum;
   ArrayRef<int64_t> q = query.getShape(), k = key.getShape();
   if (k[1] < 1 || q[1] % k[1])
     return op.emitOpError() << "key heads must divide query heads " << q[1] << ", found " << k[1];
@@ -189,9 +194,9 @@ template <typename OpTy> static LogicalResult verifyAttention(OpTy op) {
       if (type.getDimSize(i) != 1 && type.getDimSize(i) != scores[i])
         return op.emitOpError() << "mask dimension " << i << " has size " << type.getDimSize(i)
                                 << ", expected 1 or " << scores[i];
-    if (!type.getElementType().isInteger(1) && type.getElementType() != query.getElementType())
+    if (!type.getElementType().isInteger(1) && type.getElementType() != sum)
       return op.emitOpError() << "mask holds " << type.getElementType() << ", expected i1 or "
-                              << query.getElementType();
+                              << sum;
   }
   double dropout = op.getDropout().convertToDouble();
   if (!(dropout >= 0.0 && dropout < 1.0))
@@ -202,7 +207,8 @@ template <typename OpTy> static LogicalResult verifyAttention(OpTy op) {
 }
 
 LogicalResult AttentionOp::verify() {
-  if (failed(verifyAttention(*this)))
+  if (failed(verifyAttention(*this)) ||
+      failed(verifyElementTypes(*this, {getQuery(), getResult()})))
     return failure();
   SmallVector<int64_t> expected(tensorType(getQuery()).getShape());
   expected.back() = tensorType(getValue()).getDimSize(3);

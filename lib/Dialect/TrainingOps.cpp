@@ -55,9 +55,17 @@ LogicalResult DropoutMaskOp::verify() {
 
 LogicalResult RandomOp::verify() { return verifyDraw(*this); }
 
+LogicalResult StochasticRoundOp::verify() {
+  if (failed(verifyShape(*this, "result", tensorType(getInput()).getShape(), getResult())))
+    return failure();
+  return verifyScalars(*this, {getSeed(), getStep()});
+}
+
 LogicalResult OptimizerStepOp::verify() {
-  if (failed(verifySameTypes(*this, {getParameter(), getGradient(), getNewParameter()},
-                             "parameter and gradient")))
+  if (failed(verifySameTypes(*this, {getParameter(), getGradient()}, "parameter and gradient")) ||
+      failed(verifyProductTypes(*this, {getParameter()}, getNewParameter())) ||
+      failed(verifyShape(*this, "new parameter", tensorType(getParameter()).getShape(),
+                         getNewParameter())))
     return failure();
   if (getOldState().getTypes() != getNewState().getTypes() ||
       getOldState().size() != getState().size())
@@ -82,6 +90,7 @@ static int64_t countElements(Operation *op) {
 
 /// Ten rounds of two wide multiplications and four logical operations.
 int64_t DropoutMaskOp::getFlops() { return 60 * tensorType(getResult()).getNumElements(); }
+int64_t StochasticRoundOp::getFlops() { return 65 * tensorType(getResult()).getNumElements(); }
 int64_t RandomOp::getFlops() { return 80 * tensorType(getResult()).getNumElements(); }
 int64_t OptimizerStepOp::getFlops() { return 4 * countElements(*this); }
 int64_t GlobalNormOp::getFlops() { return 2 * countElements(*this); }

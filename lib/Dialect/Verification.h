@@ -9,6 +9,8 @@
 #ifndef MEMOPT_LIB_DIALECT_VERIFICATION_H
 #define MEMOPT_LIB_DIALECT_VERIFICATION_H
 
+#include "memopt/Dialect/Memopt.h"
+
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Operation.h"
@@ -37,6 +39,20 @@ inline LogicalResult verifyElementTypes(Operation *op, ValueRange values) {
       return op->emitOpError() << "expects equal element types, found " << expected << " and "
                                << tensorType(value).getElementType();
   return success();
+}
+
+/// Operands have one type; `result` has that, or the type of their sums.
+inline LogicalResult verifyProductTypes(Operation *op, ValueRange operands, Value result) {
+  if (failed(verifyElementTypes(op, operands)))
+    return failure();
+  Type type = tensorType(operands.front()).getElementType();
+  Type found = tensorType(result).getElementType();
+  if (found == type || found == getComputeType(type))
+    return success();
+  InFlightDiagnostic diagnostic = op->emitOpError() << "gives " << found << ", expected " << type;
+  if (getComputeType(type) != type)
+    diagnostic << " or " << getComputeType(type);
+  return diagnostic;
 }
 
 } // namespace mlir::memopt

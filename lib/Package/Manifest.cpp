@@ -232,7 +232,9 @@ private:
     } else if (variable.getInitValue() && variable.getRole() != Role::Parameter &&
                variable.getRole() != Role::Buffer && variable.getInitValue()->isZero()) {
       object["init"] = "zeros";
-    } else if (variable.getRole() == Role::OptimizerState && variable.getInitValue()) {
+    } else if ((variable.getRole() == Role::OptimizerState ||
+                variable.getRole() == Role::LossScale) &&
+               variable.getInitValue()) {
       object["init"] = "constant";
       object["init_value"] = variable.getInitValue()->convertToDouble();
     } else if (variable.getRole() == Role::Hyperparameter ||

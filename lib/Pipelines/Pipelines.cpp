@@ -49,10 +49,17 @@ void memopt::buildGraphPipeline(OpPassManager &manager, const PipelineOptions &o
     manager.addPass(createFuseConvBnEvalPass(fuse));
   }
   manager.addNestedPass<func::FuncOp>(createSinkReluPass());
+  // Autodiff differentiates casts: what the backward pass keeps and multiplies is narrow, too.
+  MixedPrecisionPassOptions precision;
+  precision.type = options.precision;
+  precision.hasMasterWeights = options.masterWeights;
+  manager.addPass(createMixedPrecisionPass(precision));
 }
 
 void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &options) {
-  manager.addPass(createAutodiffPass());
+  AutodiffPassOptions autodiff;
+  autodiff.lossScale = options.lossScale;
+  manager.addPass(createAutodiffPass(autodiff));
   InsertOptimizerPassOptions optimizer;
   optimizer.settings = options.optimizer;
   optimizer.maxGradNorm = options.maxGradNorm;
@@ -68,6 +75,16 @@ void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &o
   manager.addPass(createSplitBatchPass(split));
   if (options.accumulativeCounts * options.microBatches > 1)
     addCleaning(manager);
+  if (options.lossScale == 0)
+    return;
+  // Whether gradients overflow is asked of totals, and state is written in one block by now.
+  SkipOverflowPassOptions overflow;
+  overflow.isDynamic = options.dynamicLossScale;
+  overflow.growth = options.growthFactor;
+  overflow.backoff = options.backoffFactor;
+  overflow.interval = options.growthInterval;
+  manager.addPass(createSkipOverflowPass(overflow));
+  addCleaning(manager);
 }
 
 void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &options) {

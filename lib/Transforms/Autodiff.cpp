@@ -209,9 +209,54 @@ static void joinProducts(OpBuilder &builder, Location loc, SmallVectorImpl<Value
   terms.push_back(joined);
 }
 
+//===----------------------------------------------------------------------===//
+// Rounded contributions
+//===----------------------------------------------------------------------===//
+
+/// A product that a library stores rounded costs half the bytes; everything else is rounded for the
+/// sake of its type alone.
+static bool isProduct(Value value) {
+  Operation *op = value.getDefiningOp();
+  return op && op->hasTrait<OpTrait::ComputedByLibrary>();
+}
+
+/// `value` before it was rounded, products only where `stripsProducts`.
+static Value widen(OpBuilder &builder, Location loc, Value value, RankedTensorType wide,
+                   bool stripsProducts) {
+  if (auto rounding = value.getDefiningOp<arith::TruncFOp>())
+    if (rounding.getIn().getType() == wide && (stripsProducts || !isProduct(rounding.getIn())))
+      return rounding.getIn();
+  return arith::ExtFOp::create(builder, loc, wide, value);
+}
+
+/// Gradients of parameters are wide: a product that was rounded, for the type of its operand, and
+/// widened again is taken as it was.
+static Value stripRounding(Value value) {
+  auto wide = value.getDefiningOp<arith::ExtFOp>();
+  auto rounding = wide ? wide.getIn().getDefiningOp<arith::TruncFOp>() : arith::TruncFOp();
+  bool isRoundedForIt = rounding && rounding->hasOneUse() && rounding.getIn().hasOneUse() &&
+                        rounding.getIn().getType() == value.getType();
+  return isRoundedForIt ? rounding.getIn() : value;
+}
+
+static Value addUp(OpBuilder &builder, Location loc, Type type, ArrayRef<Value> contributions,
+                   bool isOfParameter = false);
+
+/// A sum of narrow terms is taken in f32 and rounded once.
+static Value addUpNarrow(OpBuilder &builder, Location loc, RankedTensorType type,
+                         ArrayRef<Value> terms, bool isOfParameter) {
+  RankedTensorType wide = type.clone(builder.getF32Type());
+  SmallVector<Value> widened;
+  for (Value term : terms)
+    widened.push_back(widen(builder, loc, term, wide, /*stripsProducts=*/isOfParameter));
+  return arith::TruncFOp::create(builder, loc, type, addUp(builder, loc, wide, widened));
+}
+
 /// The sum of `contributions` to the gradient of a value of `type`, in this order; null when there
-/// are none. Zeros are left out unless nothing else is there.
-static Value addUp(OpBuilder &builder, Location loc, Type type, ArrayRef<Value> contributions) {
+/// are none. Zeros are left out unless nothing else is there. `isOfParameter`: what is summed
+/// becomes, but for casts, the gradient of a parameter.
+static Value addUp(OpBuilder &builder, Location loc, Type type, ArrayRef<Value> contributions,
+                   bool isOfParameter) {
   SmallVector<Value> terms;
   SmallVector<PaddedPart> parts;
   for (Value value : contributions) {
@@ -228,6 +273,9 @@ static Value addUp(OpBuilder &builder, Location loc, Type type, ArrayRef<Value> 
       llvm::erase_if(terms, [](Value value) { return getPaddedPart(value).has_value(); });
       terms.insert(terms.begin(), whole);
     }
+  auto tensor = cast<RankedTensorType>(type);
+  if (terms.size() > 1 && tensor.getElementTypeBitWidth() < 32)
+    return addUpNarrow(builder, loc, tensor, terms, isOfParameter);
   joinProducts(builder, loc, terms);
   Value sum = terms.front();
   for (Value term : ArrayRef(terms).drop_front())
@@ -248,8 +296,9 @@ static Value splat(OpBuilder &builder, Location loc, Type type, double number) {
 namespace {
 class BackwardBuilder {
 public:
-  BackwardBuilder(func::FuncOp step, const GradientPath &path)
-      : path(path), body(step.getBody().front()), builder(body.getTerminator()),
+  /// With a `scale` gradients are those of so many times the loss, but for those of parameters.
+  BackwardBuilder(func::FuncOp step, const GradientPath &path, VariableOp scale)
+      : path(path), scale(scale), body(step.getBody().front()), builder(body.getTerminator()),
         lastForward(body.getTerminator()->getPrevNode()) {}
 
   /// Builds the gradients of everything on the path and marks those of parameters.
@@ -263,7 +312,12 @@ private:
   LogicalResult differentiate(Operation *op, ArrayRef<Value> resultGradients);
   void markGradients();
 
+  Value readScale(Type elementType);
+  Value seed(Value loss);
+  Value unscale(Value gradient);
+
   const GradientPath &path;
+  VariableOp scale;
   Block &body;
   OpBuilder builder;
   Operation *lastForward;
@@ -273,8 +327,43 @@ private:
 };
 } // namespace
 
+/// As a scalar of `elementType`.
+Value BackwardBuilder::readScale(Type elementType) {
+  Location loc = scale.getLoc();
+  Value value = ReadOp::create(builder, loc, scale.getTensorType(), FlatSymbolRefAttr::get(scale));
+  auto type = RankedTensorType::get({}, elementType);
+  if (elementType.isF64())
+    return arith::ExtFOp::create(builder, loc, type, value);
+  return elementType.isF32() ? value : arith::TruncFOp::create(builder, loc, type, value);
+}
+
+/// `value` of a scalar in every element of `type`.
+static Value repeat(OpBuilder &builder, Location loc, Value scalar, RankedTensorType type) {
+  return type.getRank()
+             ? BroadcastOp::create(builder, loc, type, scalar, builder.getDenseI64ArrayAttr({}))
+             : scalar;
+}
+
+Value BackwardBuilder::seed(Value loss) {
+  if (!scale)
+    return splat(builder, loss.getLoc(), loss.getType(), 1.0);
+  auto type = cast<RankedTensorType>(loss.getType());
+  return repeat(builder, loss.getLoc(), readScale(type.getElementType()), type);
+}
+
+Value BackwardBuilder::unscale(Value gradient) {
+  if (!scale || isZero(gradient))
+    return gradient;
+  auto type = cast<RankedTensorType>(gradient.getType());
+  Location loc = gradient.getLoc();
+  Value factor = readScale(type.getElementType());
+  Value one = splat(builder, loc, factor.getType(), 1.0);
+  Value inverse = arith::DivFOp::create(builder, loc, one, factor);
+  return arith::MulFOp::create(builder, loc, gradient, repeat(builder, loc, inverse, type));
+}
+
 LogicalResult BackwardBuilder::run(Value loss) {
-  contributions[loss].push_back(splat(builder, loss.getLoc(), loss.getType(), 1.0));
+  contributions[loss].push_back(seed(loss));
   SmallVector<Operation *> forward;
   for (Operation &op : body) {
     if (op.getNumResults())
@@ -296,12 +385,14 @@ LogicalResult BackwardBuilder::visit(Operation *op) {
     reads[path.getOrigin(read.getResult())].push_back(read);
     return success();
   }
+  bool castsParameter = isa<arith::TruncFOp>(op) && op->getOperand(0).getDefiningOp<ReadOp>();
   SmallVector<Value> resultGradients;
   for (Value result : op->getResults()) {
     auto found = contributions.find(result);
-    resultGradients.push_back(found == contributions.end()
-                                  ? Value()
-                                  : addUp(builder, op->getLoc(), result.getType(), found->second));
+    resultGradients.push_back(
+        found == contributions.end()
+            ? Value()
+            : addUp(builder, op->getLoc(), result.getType(), found->second, castsParameter));
     if (found != contributions.end())
       contributions.erase(found);
   }
@@ -344,7 +435,8 @@ void BackwardBuilder::markGradients() {
   for (auto &[variable, places] : reads) {
     SmallVector<Value> all;
     for (ReadOp read : places)
-      llvm::append_range(all, contributions.lookup(read.getResult()));
+      for (Value contribution : contributions.lookup(read.getResult()))
+        all.push_back(stripRounding(contribution));
     Type type = places.front().getResult().getType();
     Location loc = places.front().getLoc();
     Value gradient = addUp(builder, loc, type, all);
@@ -353,6 +445,7 @@ void BackwardBuilder::markGradients() {
     // As early as possible, so that the mark keeps nothing alive.
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointAfterValue(gradient);
+    gradient = unscale(gradient);
     auto mark = GradientOp::create(builder, loc, gradient, FlatSymbolRefAttr::get(variable));
     setPhase(mark, Phase::Backward);
   }
@@ -426,8 +519,28 @@ struct AutodiffPass : memopt::impl::AutodiffPassBase<AutodiffPass> {
 
 private:
   LogicalResult differentiateStep();
+  FailureOr<VariableOp> declareScale(SymbolTable &symbols, func::FuncOp step);
 };
 } // namespace
+
+/// The variable of the loss's scale; null where there is none.
+FailureOr<VariableOp> AutodiffPass::declareScale(SymbolTable &symbols, func::FuncOp step) {
+  constexpr StringLiteral name = "loss_scale";
+  if (lossScale == 0)
+    return VariableOp();
+  if (!(lossScale > 0 && lossScale <= std::numeric_limits<float>::max()))
+    return step.emitError() << "the scale of the loss must be a positive f32, found "
+                            << lossScale.getValue();
+  if (Operation *other = symbols.lookup(name))
+    return other->emitOpError() << "has the name '" << name
+                                << "', which the scale of the loss needs";
+  OpBuilder builder(step);
+  auto type = RankedTensorType::get({}, builder.getF32Type());
+  auto variable = VariableOp::create(builder, step.getLoc(), name, type, Role::LossScale);
+  variable.setNamesAttr(builder.getStrArrayAttr({name}));
+  variable.setInitValueAttr(builder.getF64FloatAttr(lossScale));
+  return variable;
+}
 
 LogicalResult AutodiffPass::differentiateStep() {
   ModuleOp module = getOperation();
@@ -448,7 +561,10 @@ LogicalResult AutodiffPass::differentiateStep() {
     return step.emitOpError("has a loss that depends on no trainable parameter");
   LLVM_DEBUG(path.print(llvm::dbgs(), step.getBody().front()));
 
-  BackwardBuilder backward(step, path);
+  FailureOr<VariableOp> scale = declareScale(symbols, step);
+  if (failed(scale))
+    return failure();
+  BackwardBuilder backward(step, path, *scale);
   if (failed(backward.run(*loss)))
     return failure();
   backward.finish();

@@ -79,7 +79,7 @@ static AttentionAttr describe(OpType op, AttentionKind kind, const AttentionStri
       op.getScaleAttr(), op.getCausal(), ArrayRef(s.q), ArrayRef(s.k), ArrayRef(s.v), ArrayRef(s.o),
       ArrayRef(s.dO), ArrayRef(s.dq), ArrayRef(s.dk), ArrayRef(s.dv), mask, ArrayRef(s.mask),
       ArrayRef(s.dMask), drops ? op.getDropoutAttr() : FloatAttr(),
-      drops ? op.getIdAttr().getInt() : int64_t(0), type, type);
+      drops ? op.getIdAttr().getInt() : int64_t(0), type, getComputeType(type));
 }
 
 static LogicalResult replace(Operation *op, LibraryCallBuilder &builder, AttentionAttr call) {

@@ -22,17 +22,18 @@ static SmallVector<int64_t> getChannelsFirst(Value value, Layout layout) {
 
 template <typename OpType>
 static ConvolutionAttr describe(OpType op, ConvolutionKind kind, Value input, Value output,
-                                Value weight, bool bias) {
+                                Value weight, bool bias, Type stored) {
   Layout layout = op.getLayout();
-  Type type = getTensorType(input).getElementType();
+  Type type = getTensorType(op->getOperand(0)).getElementType();
   SmallVector<int64_t> inputShape = getChannelsFirst(input, layout);
   SmallVector<int64_t> outputShape = getChannelsFirst(output, layout);
   auto emitError = [&] { return op.emitOpError(); };
-  return ConvolutionAttr::getChecked(
-      function_ref<InFlightDiagnostic()>(emitError), op.getContext(), kind, layout,
-      ArrayRef(inputShape), getTensorType(weight).getShape(), ArrayRef(outputShape),
-      op.getStrides(), op.getPaddingLow(), op.getPaddingHigh(), op.getDilations(),
-      op.getGroupsAttr().getInt(), bias, type, type);
+  return ConvolutionAttr::getChecked(function_ref<InFlightDiagnostic()>(emitError), op.getContext(),
+                                     kind, layout, ArrayRef(inputShape),
+                                     getTensorType(weight).getShape(), ArrayRef(outputShape),
+                                     op.getStrides(), op.getPaddingLow(), op.getPaddingHigh(),
+                                     op.getDilations(), op.getGroupsAttr().getInt(), bias, type,
+                                     getComputeType(type), stored == type ? Type() : stored);
 }
 
 template <typename OpType>
@@ -47,7 +48,9 @@ static LogicalResult form(OpType op, ConvolutionKind kind, Value input, Value ou
     bias = builder.takeBias(output, op.getLayout() == Layout::ChannelsLast ? last : 1,
                             /*mayReshape=*/false);
   }
-  ConvolutionAttr call = describe(op, kind, input, output, weight, bias.has_value());
+  Type type = getTensorType(op->getOperand(0)).getElementType();
+  Type stored = builder.takeRounding(bias, type);
+  ConvolutionAttr call = describe(op, kind, input, output, weight, bias.has_value(), stored);
   if (!call)
     return failure();
   builder.addResult(op.getResult(), /*mayPermute=*/false);

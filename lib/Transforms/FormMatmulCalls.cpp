@@ -39,13 +39,15 @@ LogicalResult memopt::formMatmulCall(MatmulOp op) {
   SmallVector<int64_t> bStrides = addMatrix(builder, op.getB(), op.getTransposeB());
   std::optional<BiasAddition> bias =
       builder.takeBias(op.getResult(), shape.size() - 1, /*mayReshape=*/true);
+  Type type = getTensorType(op.getA()).getElementType();
+  Type stored = builder.takeRounding(bias, type);
   SmallVector<int64_t> cStrides = builder.addResult(op.getResult(), /*mayPermute=*/!bias);
-  Type type = result.getElementType();
   auto emitError = [&] { return op.emitOpError(); };
   auto call = MatmulAttr::getChecked(function_ref<InFlightDiagnostic()>(emitError), op.getContext(),
                                      shape.drop_back(2), shape[shape.size() - 2], shape.back(), k,
                                      ArrayRef(aStrides), ArrayRef(bStrides), ArrayRef(cStrides),
-                                     bias.has_value(), type, type);
+                                     bias.has_value(), type, getComputeType(type),
+                                     stored == type ? Type() : stored);
   if (!call)
     return failure();
   FailureOr<LibraryCallOp> made = builder.create(call);

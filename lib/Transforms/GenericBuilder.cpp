@@ -19,10 +19,6 @@ using namespace mlir::memopt;
 // Scalars
 //===----------------------------------------------------------------------===//
 
-Type memopt::getComputeType(Type type) {
-  return type.isF64() ? type : Float32Type::get(type.getContext());
-}
-
 Value memopt::convertTo(ImplicitLocOpBuilder &b, Value value, Type type) {
   Type from = value.getType();
   if (from == type)

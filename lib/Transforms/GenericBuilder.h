@@ -26,8 +26,6 @@ namespace mlir::memopt {
 // Scalars
 //===----------------------------------------------------------------------===//
 
-/// The type in which floating-point values of `type` are computed: f64 for f64, else f32.
-Type getComputeType(Type type);
 /// `value` as `type`, both floats or both integers.
 Value convertTo(ImplicitLocOpBuilder &b, Value value, Type type);
 Value createConstant(ImplicitLocOpBuilder &b, Type type, double value);

@@ -103,6 +103,8 @@ public:
                        const ParameterUpdate &choice, Value gradient);
 
 private:
+  /// What is written to a parameter that is narrower than its update.
+  FailureOr<Value> round(VariableOp parameter, Value updated);
   FailureOr<Value> readHyperparameter(Location loc, StringRef name, Type elementType,
                                       double initial);
   FailureOr<Value> readRate(Location loc, std::optional<double> own);
@@ -116,6 +118,8 @@ private:
   SymbolTable &symbols;
   OpBuilder builder;
   Value learningRate, stepNumber;
+  Value seed; ///< of rounding, once it is needed
+  int64_t roundings = 0;
   /// Rates of groups, in the order in which they came up.
   SmallVector<std::pair<double, Value>> rates;
   /// Of the parameter at hand.
@@ -204,7 +208,7 @@ void UpdateBuilder::clip(Location loc, double limit, SmallVectorImpl<Value> &gra
   if (limit == 0.0)
     return;
   auto scalar = RankedTensorType::get(
-      {}, cast<RankedTensorType>(gradients.front().getType()).getElementType());
+      {}, getComputeType(cast<RankedTensorType>(gradients.front().getType()).getElementType()));
   auto constant = [&](double number) -> Value {
     FloatAttr value = builder.getFloatAttr(scalar.getElementType(), number);
     return arith::ConstantOp::create(builder, loc,
@@ -214,19 +218,24 @@ void UpdateBuilder::clip(Location loc, double limit, SmallVectorImpl<Value> &gra
   Value shifted = create<arith::AddFOp>(loc, norm, constant(1e-6));
   Value ratio = create<arith::DivFOp>(loc, constant(limit), shifted);
   Value factor = create<arith::MinimumFOp>(loc, ratio, constant(1.0));
+  auto convert = [&](Value value, Type elementType) -> Value {
+    auto from = cast<RankedTensorType>(value.getType());
+    RankedTensorType to = from.clone(elementType);
+    if (from == to)
+      return value;
+    if (to.getElementTypeBitWidth() > from.getElementTypeBitWidth())
+      return create<arith::ExtFOp>(value.getLoc(), to, value);
+    return create<arith::TruncFOp>(value.getLoc(), to, value);
+  };
   for (Value &gradient : gradients) {
-    Value repeated = factor;
     auto type = cast<RankedTensorType>(gradient.getType());
-    if (type.getElementType() != scalar.getElementType()) {
-      auto to = RankedTensorType::get({}, type.getElementType());
-      if (to.getElementTypeBitWidth() > scalar.getElementTypeBitWidth())
-        repeated = create<arith::ExtFOp>(loc, to, factor);
-      else
-        repeated = create<arith::TruncFOp>(loc, to, factor);
-    }
-    if (type.getRank())
-      repeated = create<BroadcastOp>(loc, type, repeated, ArrayRef<int64_t>());
-    gradient = create<arith::MulFOp>(gradient.getLoc(), gradient, repeated);
+    RankedTensorType wide = type.clone(getComputeType(type.getElementType()));
+    Value repeated = convert(factor, wide.getElementType());
+    if (wide.getRank())
+      repeated = create<BroadcastOp>(loc, wide, repeated, ArrayRef<int64_t>());
+    Value scaled = create<arith::MulFOp>(gradient.getLoc(),
+                                         convert(gradient, wide.getElementType()), repeated);
+    gradient = convert(scaled, type.getElementType());
   }
 }
 
@@ -245,6 +254,26 @@ LogicalResult UpdateBuilder::readState(VariableOp parameter, const StateTensor &
   return success();
 }
 
+FailureOr<Value> UpdateBuilder::round(VariableOp parameter, Value updated) {
+  // Apart from those of the model's own draws, which count from 0.
+  constexpr int64_t kFirstId = int64_t(1) << 31;
+  RankedTensorType type = parameter.getTensorType();
+  if (updated.getType() == type)
+    return updated;
+  Location loc = parameter.getLoc();
+  if (!type.getElementType().isBF16())
+    return parameter.emitOpError() << "holds " << type.getElementType()
+                                   << ", to which no update is rounded, expected bf16 or wider";
+  if (!seed) {
+    FailureOr<Value> number = readHyperparameter(loc, "seed", builder.getI64Type(), 0.0);
+    if (failed(number))
+      return failure();
+    seed = *number;
+  }
+  return Value(create<StochasticRoundOp>(loc, type, updated, seed, stepNumber,
+                                         builder.getI64IntegerAttr(kFirstId + roundings++)));
+}
+
 LogicalResult UpdateBuilder::update(VariableOp parameter, const ParameterInfo &info,
                                     const ParameterUpdate &choice, Value gradient) {
   // The update belongs to the module that owns the parameter, wherever the gradient was finished.
@@ -258,11 +287,16 @@ LogicalResult UpdateBuilder::update(VariableOp parameter, const ParameterInfo &i
   FailureOr<Value> rate = readRate(loc, choice.rate);
   if (failed(rate))
     return failure();
+  RankedTensorType type = parameter.getTensorType();
   auto step = create<OptimizerStepOp>(
-      loc, parameter.getTensorType(), ValueRange(state).getTypes(), read(parameter, loc), gradient,
-      *rate, stepNumber, state, builder.getStringAttr(choice.optimizer->getName()),
-      builder.getStrArrayAttr(slots), choice.settings.toAttribute(builder.getContext()));
-  write(step.getNewParameter(), parameter.getSymName(), loc);
+      loc, type.clone(getComputeType(type.getElementType())), ValueRange(state).getTypes(),
+      read(parameter, loc), gradient, *rate, stepNumber, state,
+      builder.getStringAttr(choice.optimizer->getName()), builder.getStrArrayAttr(slots),
+      choice.settings.toAttribute(builder.getContext()));
+  FailureOr<Value> rounded = round(parameter, step.getNewParameter());
+  if (failed(rounded))
+    return failure();
+  write(*rounded, parameter.getSymName(), loc);
   for (auto [old, made] : llvm::zip_equal(state, step.getNewState()))
     write(made, old.getDefiningOp<ReadOp>().getVariable(), loc);
   return success();

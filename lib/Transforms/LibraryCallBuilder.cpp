@@ -151,7 +151,7 @@ static bool isPlainAddition(linalg::GenericOp generic) {
 static std::optional<BiasAddition> matchAddition(Value result, int64_t axis, bool mayReshape) {
   if (!result.hasOneUse())
     return std::nullopt;
-  BiasAddition match{nullptr, nullptr, Value()};
+  BiasAddition match{nullptr, nullptr, Value(), nullptr};
   OpOperand *use = &*result.use_begin();
   if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(use->getOwner())) {
     // Fine when the last dimension, along which the bias runs, stays itself.
@@ -193,6 +193,42 @@ std::optional<BiasAddition> LibraryCallBuilder::takeBias(Value result, int64_t a
   return match;
 }
 
+//===----------------------------------------------------------------------===//
+// Rounding
+//===----------------------------------------------------------------------===//
+
+/// Whether `generic` rounds its operand element by element and does nothing else.
+static bool isPlainRounding(linalg::GenericOp generic) {
+  if (generic.getNumDpsInputs() != 1 || generic.getNumResults() != 1 ||
+      generic.getNumReductionLoops() != 0 ||
+      !llvm::all_of(generic.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }))
+    return false;
+  Block &body = *generic.getBody();
+  auto yield = cast<linalg::YieldOp>(body.getTerminator());
+  auto truncation = yield.getValues()[0].getDefiningOp<arith::TruncFOp>();
+  return truncation && body.getOperations().size() == 2 &&
+         truncation.getIn() == body.getArgument(0);
+}
+
+Type LibraryCallBuilder::takeRounding(std::optional<BiasAddition> &bias, Type type) {
+  Value result = op->getResult(0), stored = bias ? bias->add->getResult(0) : result;
+  Type wide = getTensorType(stored).getElementType();
+  if (wide == type || !stored.hasOneUse())
+    return wide;
+  auto rounding = dyn_cast<linalg::GenericOp>(*stored.user_begin());
+  if (!rounding || !isPlainRounding(rounding) ||
+      getTensorType(rounding->getResult(0)).getElementType() != type)
+    return wide;
+  result.setType(getTensorType(result).clone(type));
+  if (bias) {
+    bias->rounding = rounding;
+    return type;
+  }
+  rounding->getResult(0).replaceAllUsesWith(result);
+  rounding->erase();
+  return type;
+}
+
 void memopt::replaceWithBias(const BiasAddition &match, Value made) {
   linalg::GenericOp add = match.add;
   OpBuilder b(add);
@@ -201,8 +237,12 @@ void memopt::replaceWithBias(const BiasAddition &match, Value made) {
     IRMapping mapping;
     mapping.map(match.reshape->getOperand(0), made);
     sum = b.clone(*match.reshape, mapping)->getResult(0);
+    sum.setType(getTensorType(sum).clone(getTensorType(made).getElementType()));
   }
-  add->getResult(0).replaceAllUsesWith(sum);
+  linalg::GenericOp last = match.rounding ? match.rounding : add;
+  last->getResult(0).replaceAllUsesWith(sum);
+  if (match.rounding)
+    last->erase();
   add->erase();
   if (match.reshape)
     match.reshape->erase();

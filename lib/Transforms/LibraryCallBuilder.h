@@ -9,7 +9,7 @@
 // What the families of library calls share. Views of operands become element strides and an offset
 // of the underlying buffer, where the library reads such strides well; a transposition that every
 // user of a result applies becomes strides of the result; a bias added to the result right away
-// becomes an operand.
+// becomes an operand, and where the result is rounded behind that the call stores it rounded.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,6 +32,7 @@ struct BiasAddition {
   linalg::GenericOp add;
   Operation *reshape; ///< between the op and the addition, or null
   Value bias;
+  linalg::GenericOp rounding; ///< of the sum, by takeRounding
 };
 
 /// Collects a call's buffers in their order.
@@ -47,6 +48,10 @@ public:
   /// Finds the addition of a bias along dimension `axis` as the only use of `result`; the bias,
   /// which must be known where the op stands, becomes the next operand.
   std::optional<BiasAddition> takeBias(Value result, int64_t axis, bool mayReshape);
+  /// Finds the rounding of the op's only result, or of its sum with a bias, to `type` as the only
+  /// use, and makes it part of the call: the op's result has that type from then on. Gives the
+  /// element type in which the call stores its result.
+  Type takeRounding(std::optional<BiasAddition> &bias, Type type);
 
   /// Makes the call in front of the op, as the preferred implementation of the module's target
   /// computes it.

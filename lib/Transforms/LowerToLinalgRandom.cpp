@@ -176,7 +176,44 @@ static Lowered lowerNumbers(RandomOp op, ImplicitLocOpBuilder &b) {
   });
 }
 
+//===----------------------------------------------------------------------===//
+// Rounding
+//===----------------------------------------------------------------------===//
+
+/// The bits that bf16 drops are a number below 2^16: with a random one added, they carry into those
+/// that it keeps with the probability that the place between two neighbours asks for.
+static Value roundAtRandom(ImplicitLocOpBuilder &b, Value x, Value word) {
+  Type bits = b.getI32Type();
+  auto number = [&](uint32_t value) {
+    return createIntConstant(b, bits, static_cast<int32_t>(value));
+  };
+  Value pattern = arith::BitcastOp::create(b, bits, x);
+  Value noise = arith::AndIOp::create(b, word, number(0xffff));
+  Value carried = arith::AddIOp::create(b, pattern, noise);
+  Value kept = arith::AndIOp::create(b, carried, number(0xffff0000));
+  // Infinities and NaN have an exponent of ones, and no neighbours.
+  Value exponent = arith::AndIOp::create(b, pattern, number(0x7f800000));
+  Value isFinite = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, exponent, number(0x7f800000));
+  Value rounded = arith::SelectOp::create(b, isFinite, kept, pattern);
+  return arith::BitcastOp::create(b, b.getF32Type(), rounded);
+}
+
+static Lowered lowerStochasticRound(StochasticRoundOp op, ImplicitLocOpBuilder &b) {
+  RankedTensorType type = tensorTypeOf(op.getResult());
+  AffineMap scalarMap = AffineMap::get(type.getRank(), 0, b.getContext());
+  return createPointwise(
+      b, type.getShape(),
+      {readAll(b, op.getInput()), {op.getSeed(), scalarMap}, {op.getStep(), scalarMap}},
+      {type.getElementType()}, [&](ImplicitLocOpBuilder &inner, ValueRange x) {
+        Value number = createElementNumber(inner, type.getShape());
+        auto words = createWords(inner, number, x.drop_front(), op.getId());
+        Value rounded = roundAtRandom(inner, x[0], words[0]);
+        return SmallVector<Value>{convertTo(inner, rounded, type.getElementType())};
+      });
+}
+
 void memopt::populateRandomLowerings(LinalgLowerings &lowerings) {
   lowerings.add<DropoutMaskOp>(lowerDropoutMask);
   lowerings.add<RandomOp>(lowerNumbers);
+  lowerings.add<StochasticRoundOp>(lowerStochasticRound);
 }

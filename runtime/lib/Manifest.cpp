@@ -39,6 +39,17 @@ const VariableSpec *Manifest::findIndexFault() const {
   return nullptr;
 }
 
+static const VariableSpec *findScale(const Manifest &manifest, std::string_view name) {
+  for (const VariableSpec &variable : manifest.variables)
+    if (variable.role == "loss_scale" && variable.name == name)
+      return &variable;
+  return nullptr;
+}
+const VariableSpec *Manifest::findLossScale() const { return findScale(*this, "loss_scale"); }
+const VariableSpec *Manifest::findSkippedSteps() const {
+  return findScale(*this, "loss_scale.skipped_steps");
+}
+
 const RegionSpec *Manifest::findBatchRegion() const {
   for (const RegionSpec &region : regions)
     if (!region.inputs.empty())

@@ -54,6 +54,15 @@ static Status checkCheckpointNames(const Manifest &manifest) {
   return Status::ok();
 }
 
+/// The runtime reads them as numbers.
+static Status checkLossScale(const Manifest &manifest) {
+  for (const VariableSpec &variable : manifest.variables)
+    if (variable.role == "loss_scale" && getElementCount(variable.shape) != 1)
+      return badInput("variable " + quote(variable.name) + " of role 'loss_scale' is " +
+                      toString(variable.dtype, variable.shape) + ", expected one number");
+  return Status::ok();
+}
+
 /// Variables that the runtime writes must have the type it writes.
 static Status checkHyperparameters(const Manifest &manifest) {
   static const char *const counts[] = {"step", "seed", "sample_offset"};
@@ -147,6 +156,7 @@ Status memopt::checkManifest(Manifest &manifest) {
   MEMOPT_RETURN_IF_ERROR(checkCheckpointNames(manifest));
   MEMOPT_RETURN_IF_ERROR(checkOverlaps(manifest));
   MEMOPT_RETURN_IF_ERROR(checkHyperparameters(manifest));
+  MEMOPT_RETURN_IF_ERROR(checkLossScale(manifest));
   MEMOPT_RETURN_IF_ERROR(checkIndexFault(manifest));
   MEMOPT_RETURN_IF_ERROR(checkCalls(manifest));
   MEMOPT_RETURN_IF_ERROR(orderRegions(manifest));

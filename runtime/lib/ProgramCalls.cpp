@@ -55,7 +55,9 @@ int32_t ProgramCalls::commit(void *opaque) {
       (void)parts.loss.inspect(last);
     return 1;
   }
-  parts.isLossBad = session.options.isStoppedOnNan && !parts.loss.isFinite();
+  // A step with a scale of the loss finds out by itself, and skips its update.
+  bool isWatched = session.options.isStoppedOnNan && !session.getManifest().findLossScale();
+  parts.isLossBad = isWatched && !parts.loss.isFinite();
   parts.hasCommitted = !parts.isLossBad;
   return parts.isLossBad ? 1 : 0;
 }

@@ -153,3 +153,30 @@ func.func @f(%q: tensor<2x4x5x8xf32>, %l: tensor<2x4x5xf32>, %m: tensor<1x4x5x5x
     -> (tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>, tensor<1x4x5x5xf32>)
   return
 }
+
+// -----
+
+func.func @f(%q: tensor<2x4x5x8xbf16>, %k: tensor<2x2x7x8xbf16>, %v: tensor<2x2x7x6xbf16>) {
+  // expected-error @+1 {{'memopt.attention' op has logarithms of sums in 'bf16', expected 'f32'}}
+  %0:2 = memopt.attention %q, %k, %v {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>, scale = 1.0 : f64}
+    : (tensor<2x4x5x8xbf16>, tensor<2x2x7x8xbf16>, tensor<2x2x7x6xbf16>) -> (tensor<2x4x5x6xbf16>, tensor<2x4x5xbf16>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x5x8xbf16>, %k: tensor<2x2x7x8xbf16>, %v: tensor<2x2x7x6xbf16>, %m: tensor<1x1x5x7xbf16>) {
+  // expected-error @+1 {{'memopt.attention' op mask holds 'bf16', expected i1 or 'f32'}}
+  %0:2 = memopt.attention %q, %k, %v, %m {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>, scale = 1.0 : f64}
+    : (tensor<2x4x5x8xbf16>, tensor<2x2x7x8xbf16>, tensor<2x2x7x6xbf16>, tensor<1x1x5x7xbf16>) -> (tensor<2x4x5x6xbf16>, tensor<2x4x5xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x5x8xbf16>, %k: tensor<2x2x7x8xbf16>, %v: tensor<2x2x7x6xbf16>) {
+  // expected-error @+1 {{'memopt.attention' op expects equal element types, found 'bf16' and 'f32'}}
+  %0:2 = memopt.attention %q, %k, %v {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>, scale = 1.0 : f64}
+    : (tensor<2x4x5x8xbf16>, tensor<2x2x7x8xbf16>, tensor<2x2x7x6xbf16>) -> (tensor<2x4x5x6xf32>, tensor<2x4x5xf32>)
+  return
+}

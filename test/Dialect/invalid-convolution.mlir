@@ -115,8 +115,25 @@ func.func @f(%a: tensor<2x6x8x8xf32>, %b: tensor<2x4x6x6xf32>) {
 // -----
 
 func.func @f(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>) {
-  // expected-error @+1 {{'memopt.matmul' op expects equal element types, found 'f32' and 'f64'}}
+  // expected-error @+1 {{'memopt.matmul' op gives 'f64', expected 'f32'}}
   %0 = memopt.matmul %a, %b : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf64>
+  return
+}
+
+// -----
+
+func.func @f(%a: tensor<4x8xbf16>, %b: tensor<8x16xf16>) {
+  // expected-error @+1 {{'memopt.matmul' op expects equal element types, found 'bf16' and 'f16'}}
+  %0 = memopt.matmul %a, %b : (tensor<4x8xbf16>, tensor<8x16xf16>) -> tensor<4x16xf32>
+  return
+}
+
+// -----
+
+// Sums of narrow numbers are f32, or rounded.
+func.func @f(%a: tensor<4x8xbf16>, %b: tensor<8x16xbf16>) {
+  // expected-error @+1 {{'memopt.matmul' op gives 'f64', expected 'bf16' or 'f32'}}
+  %0 = memopt.matmul %a, %b : (tensor<4x8xbf16>, tensor<8x16xbf16>) -> tensor<4x16xf64>
   return
 }
 

@@ -84,3 +84,13 @@ module attributes {test.call = #memopt.attention<kind = forward, batch = 2, head
 
 // expected-error @+1 {{dmask_strides need a mask of f32 and kind = backward}}
 module attributes {test.call = #memopt.attention<kind = forward, batch = 2, heads = 4, kv_heads = 4, query_length = 16, key_length = 16, head_dim = 8, value_dim = 8, scale = 0.5 : f64, q_strides = [512, 128, 8, 1], k_strides = [512, 128, 8, 1], v_strides = [512, 128, 8, 1], o_strides = [512, 128, 8, 1], mask_type = f32, mask_strides = [0, 256, 16, 1], dmask_strides = [0, 256, 16, 1], type = f32, accumulator = f32>} {}
+
+// -----
+
+// expected-error @+1 {{result_type must be bf16 or f32, found f16}}
+module attributes {test.call = #memopt.matmul<m = 4, n = 8, k = 16, a_strides = [16, 1], b_strides = [8, 1], c_strides = [8, 1], type = bf16, accumulator = f32, result_type = f16>} {}
+
+// -----
+
+// expected-error @+1 {{result_type must be f32, found bf16}}
+module attributes {test.call = #memopt.convolution<kind = forward, layout = channels_last, input = [1, 3, 8, 8], weight = [4, 3, 3, 3], output = [1, 4, 8, 8], strides = [1, 1], padding_lower = [1, 1], padding_upper = [1, 1], dilations = [1, 1], groups = 1, type = f32, accumulator = f32, result_type = bf16>} {}

@@ -92,3 +92,28 @@ func.func @accumulate(%sum: tensor<4xf32>, %value: tensor<5xf32>) {
   %0 = memopt.accumulate %sum, %value : (tensor<4xf32>, tensor<5xf32>) -> tensor<4xf32>
   return
 }
+
+// -----
+
+func.func @round(%x: tensor<4xf32>, %seed: tensor<i64>) {
+  // expected-error @+1 {{'memopt.stochastic_round' op result has shape [5], expected [4]}}
+  %0 = memopt.stochastic_round %x, %seed, %seed {id = 1 : i64} : (tensor<4xf32>, tensor<i64>, tensor<i64>) -> tensor<5xbf16>
+  return
+}
+
+// -----
+
+func.func @round(%x: tensor<4xf32>, %seed: tensor<1xi64>) {
+  // expected-error @+1 {{'memopt.stochastic_round' op expects a scalar tensor, found 'tensor<1xi64>'}}
+  %0 = memopt.stochastic_round %x, %seed, %seed {id = 1 : i64} : (tensor<4xf32>, tensor<1xi64>, tensor<1xi64>) -> tensor<4xbf16>
+  return
+}
+
+// -----
+
+func.func @narrow(%p: tensor<4xf32>, %lr: tensor<f64>, %step: tensor<i64>) {
+  // expected-error @+1 {{'memopt.optimizer_step' op gives 'bf16', expected 'f32'}}
+  %0 = memopt.optimizer_step %p, %p, %lr, %step {optimizer = "sgd", state = [], settings = {}}
+    : (tensor<4xf32>, tensor<4xf32>, tensor<f64>, tensor<i64>) -> tensor<4xbf16>
+  return
+}

@@ -12,6 +12,13 @@ func.func @training(%p: tensor<4x8xf32>, %g: tensor<4x8xf32>, %m: tensor<4x8xf32
   // CHECK: memopt.random %{{.*}}, %{{.*}} {distribution = #memopt.distribution<normal>, id = 4 : i64} : (tensor<i64>, tensor<i64>) -> tensor<4x8xf32>
   %noise = memopt.random %seed, %step {distribution = #memopt.distribution<normal>, id = 4 : i64}
     : (tensor<i64>, tensor<i64>) -> tensor<4x8xf32>
+  // CHECK: memopt.stochastic_round %{{.*}}, %{{.*}}, %{{.*}} {id = 5 : i64} : (tensor<4x8xf32>, tensor<i64>, tensor<i64>) -> tensor<4x8xbf16>
+  %rounded = memopt.stochastic_round %p, %seed, %step {id = 5 : i64}
+    : (tensor<4x8xf32>, tensor<i64>, tensor<i64>) -> tensor<4x8xbf16>
+  // A parameter that is narrower than its update.
+  // CHECK: memopt.optimizer_step {{.*}} : (tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<f64>, tensor<i64>) -> tensor<4x8xf32>
+  %updated = memopt.optimizer_step %rounded, %rounded, %lr, %step {optimizer = "sgd", state = [], settings = {}}
+    : (tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<f64>, tensor<i64>) -> tensor<4x8xf32>
   // State comes and goes by name; an optimizer may have none.
   // CHECK: memopt.optimizer_step %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} {optimizer = "sgd", settings = {weight_decay = 1.000000e-04 : f64}, state = []} : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<f64>, tensor<i64>) -> tensor<4x8xf32>
   %plain = memopt.optimizer_step %p, %g, %lr, %step {optimizer = "sgd", state = [], settings = {weight_decay = 1.0e-4 : f64}}

@@ -20,6 +20,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <thread>
 
 using namespace memopt::tool;
@@ -62,7 +63,15 @@ static constexpr OptionRow kOptions[] = {
      "print step time against bytes at N budgets instead of writing a package"},
     {"frontier-output", "NAME", "", "write the frontier to NAME.json and NAME.svg too"},
     {"dropout", "on|off", "on", "off: dropout is the identity"},
-    {"precision", "f32", "f32", "element type of the computation"},
+    {"precision", "f32|bf16|fp16", "f32",
+     "of products and what is kept for the backward pass; parameters and sums stay in f32"},
+    {"master-weights", "fp32|none", "fp32",
+     "none: parameters are bf16, with --precision=bf16, and updates rounded at random"},
+    {"loss-scale", "dynamic|X", "dynamic", "with --precision=fp16: what the loss is multiplied by"},
+    {"init-scale", "X", "65536", "that a dynamic scale starts from"},
+    {"growth-factor", "X", "2", "of a dynamic scale, after growth-interval steps without overflow"},
+    {"backoff-factor", "X", "0.5", "of a dynamic scale, after an overflow"},
+    {"growth-interval", "N", "2000", "steps without overflow before a dynamic scale grows"},
     {"emit", "STAGE", "package", "graph, joint, kernels, planned, llvm or package"},
     {"machine-profile", "FILE.json", "",
      "rates of the machine to plan for (default: $MEMOPT_MACHINE_PROFILE, or the shipped ones)"},
@@ -258,8 +267,16 @@ static llvm::Error fillChoices(const CommandLine &line, CompileOptions &options)
   if (target != "cpu")
     return target == "cuda" ? invalid("--target=cuda: this version generates code for cpu only")
                             : invalid("--target expects cpu or cuda, found '" + target + "'");
-  if (precision != "f32")
-    return invalid("--precision=" + precision + ": this version computes in f32 only");
+  if (precision != "f32" && precision != "bf16" && precision != "fp16")
+    return invalid("--precision expects f32, bf16 or fp16, found '" + precision + "'");
+  options.pipeline.precision = precision;
+  llvm::Expected<bool> master =
+      parseChoice("master-weights", line.get("master-weights"), "fp32", "none");
+  if (!master)
+    return master.takeError();
+  if (!*master && precision != "bf16")
+    return invalid("--master-weights=none needs --precision=bf16, the type that parameters get");
+  options.pipeline.masterWeights = *master;
   llvm::Expected<bool> train = parseChoice("mode", line.get("mode"), "train", "eval");
   if (!train)
     return train.takeError();
@@ -316,6 +333,41 @@ static llvm::Error fillBatches(const CommandLine &line, CompileOptions &options)
     return invalid("--accumulate-dtype expects fp32 or bf16, found '" + type + "'");
   pipeline.accumulateDtype = type;
   return llvm::Error::success();
+}
+
+/// Of the loss: PyTorch's GradScaler, whose names and defaults these are.
+static llvm::Error fillLossScale(const CommandLine &line, CompileOptions &options) {
+  mlir::memopt::PipelineOptions &pipeline = options.pipeline;
+  static constexpr llvm::StringLiteral dynamicOnly[] = {"init-scale", "growth-factor",
+                                                        "backoff-factor", "growth-interval"};
+  bool isHalf = line.get("precision") == "fp16";
+  pipeline.dynamicLossScale = line.get("loss-scale") == "dynamic";
+  if (!isHalf && line.isSet("loss-scale"))
+    return invalid("--loss-scale is for --precision=fp16; other types need none");
+  for (llvm::StringRef name : dynamicOnly)
+    if (line.isSet(name) && !(isHalf && pipeline.dynamicLossScale))
+      return invalid("--" + name + " is for --precision=fp16 with --loss-scale=dynamic");
+  if (!isHalf)
+    return llvm::Error::success();
+  llvm::StringRef initial = pipeline.dynamicLossScale ? "init-scale" : "loss-scale";
+  llvm::Expected<double> scale = line.getNumber(initial), growth = line.getNumber("growth-factor"),
+                         backoff = line.getNumber("backoff-factor");
+  if (!scale || !growth || !backoff)
+    return llvm::joinErrors(scale.takeError(),
+                            llvm::joinErrors(growth.takeError(), backoff.takeError()));
+  if (!(*scale > 0 && *scale <= std::numeric_limits<float>::max()))
+    return invalid("--" + initial + " expects a positive number below 3.4e38, found '" +
+                   line.get(initial) + "'");
+  if (!(*growth > 1))
+    return invalid("--growth-factor expects a number above 1, found '" + line.get("growth-factor") +
+                   "'");
+  if (!(*backoff > 0 && *backoff < 1))
+    return invalid("--backoff-factor expects a number between 0 and 1, found '" +
+                   line.get("backoff-factor") + "'");
+  pipeline.lossScale = *scale;
+  pipeline.growthFactor = *growth;
+  pipeline.backoffFactor = *backoff;
+  return fillCount(line, "growth-interval", pipeline.growthInterval);
 }
 
 /// The names in a list such as "backbone, neck.*"; blanks and empty ones are left out.
@@ -436,6 +488,8 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
   if (llvm::Error error = fillChoices(*line, *options))
     return std::move(error);
   if (llvm::Error error = fillBatches(*line, *options))
+    return std::move(error);
+  if (llvm::Error error = fillLossScale(*line, *options))
     return std::move(error);
   if (llvm::Error error = fillFusion(*line, *options))
     return std::move(error);

@@ -71,6 +71,10 @@ Status RunReport::write(const std::string &path, const Session &session,
   }
   if (manifest.mode == "train")
     report["learning_rates"] = learningRates;
+  if (manifest.findLossScale()) {
+    report["loss_scales"] = lossScales;
+    report["skipped_steps"] = skippedSteps;
+  }
   if (manifest.mode == "eval") {
     report["samples"] = samples;
     report["outputs"] = averages;

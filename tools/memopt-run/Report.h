@@ -21,6 +21,8 @@ struct RunReport {
   std::vector<double> losses;
   std::vector<double> stepSeconds;   ///< of the program alone, without reading data
   std::vector<double> learningRates; ///< by step, in training
+  std::vector<double> lossScales;    ///< by step, of programs that scale the loss
+  std::vector<int64_t> skippedSteps; ///< of those: which of the steps above changed nothing
   double compileSeconds = 0;
   std::map<std::string, double> averages; ///< of outputs, in eval
   int64_t samples = 0;                    ///< evaluated, in eval

@@ -77,18 +77,46 @@ static Status saveGradients(const Run &run) {
       .withContext("--save-gradients");
 }
 
+namespace {
+/// Notes in the report what becomes of the scale of the loss, where there is one.
+class ScaleLog {
+public:
+  explicit ScaleLog(Run &run)
+      : run(run), scale(run.session.getManifest().findLossScale()),
+        skipped(run.session.getManifest().findSkippedSteps()) {}
+
+  void beforeStep() {
+    if (scale)
+      run.report.lossScales.push_back(run.session.readScalar(*scale));
+    before = skipped ? run.session.readScalar(*skipped) : 0;
+  }
+  void afterStep() {
+    if (skipped && run.session.readScalar(*skipped) != before)
+      run.report.skippedSteps.push_back(int64_t(run.report.losses.size()));
+  }
+
+private:
+  Run &run;
+  const VariableSpec *scale, *skipped;
+  double before = 0;
+};
+} // namespace
+
 /// The steps; leaves early when asked to.
 static Status runSteps(Run &run, TrainingState &state, int64_t steps, int64_t lastStep) {
   const Manifest &manifest = run.session.getManifest();
   const OutputSpec &lossOutput = manifest.outputs[size_t(manifest.getLossIndex())];
   Progress progress(run.options.isQuiet, run.getStepSize(),
                     manifest.predictedPeakBytes[MEMOPT_SPACE_DEVICE]);
+  ScaleLog scales(run);
   for (int64_t done = 0; done < steps && !isInterrupted(); ++done) {
     int64_t step = state.step + 1;
     run.position = state.dataPosition;
     double rate = state.schedule.at(step);
     run.session.setGroupRates(state.schedule, step);
+    scales.beforeStep();
     MEMOPT_RETURN_IF_ERROR(run.runStep(step, rate, state.seed));
+    scales.afterStep();
     state.step = step;
     state.dataPosition += manifest.getBatchesPerStep();
     double loss = run.session.readScalar(lossOutput);

@@ -32,16 +32,17 @@ def Memopt_MatmulAttr : Memopt_LibraryCallAttr<"Matmul", "matmul"> {
   let description = [{
     `c[i..., m, n] = bias[n] + sum over k of a[i..., m, k] b[i..., k, n]`, i over `batch`. Strides have one
     entry for each batch dimension, then one for rows, then one for columns; 0 in an operand repeats it.
-    Sums are made in `accumulator`. With `bias` a vector of length n comes after `b`.
+    Sums are made in `accumulator`, which is the type of a bias, too. With `bias` a vector of length n comes
+    after `b`. The result has `result_type`, by default `type`, which is that of the operands.
 
     Example: `#memopt.matmul<m = 4, n = 8, k = 16, a_strides = [16, 1], b_strides = [8, 1], c_strides = [8, 1],
     type = f32, accumulator = f32>`
   }];
   let parameters = (ins Memopt_Numbers:$batch, "int64_t":$m, "int64_t":$n, "int64_t":$k,
     Memopt_Numbers:$a_strides, Memopt_Numbers:$b_strides, Memopt_Numbers:$c_strides, Memopt_Flag:$bias,
-    "::mlir::Type":$type, "::mlir::Type":$accumulator);
+    "::mlir::Type":$type, "::mlir::Type":$accumulator, OptionalParameter<"::mlir::Type">:$result_type);
   let assemblyFormat = [{ `<` struct(custom<Numbers>($batch), $m, $n, $k, custom<Numbers>($a_strides),
-    custom<Numbers>($b_strides), custom<Numbers>($c_strides), $bias, $type, $accumulator) `>` }];
+    custom<Numbers>($b_strides), custom<Numbers>($c_strides), $bias, $type, $accumulator, $result_type) `>` }];
 }
 
 def Memopt_ConvolutionAttr : Memopt_LibraryCallAttr<"Convolution", "convolution"> {
@@ -49,7 +50,8 @@ def Memopt_ConvolutionAttr : Memopt_LibraryCallAttr<"Convolution", "convolution"
   let description = [{
     `input` and `output` are `[N, C, spatial...]` and `[N, K, spatial...]` whatever the `layout` in memory;
     `weight` is `[K, C / groups, spatial...]`. A dilation of 1 is a dense filter. With `bias` (forward only)
-    a vector of length K comes after the weights.
+    a vector of length K comes after the weights, in the type of the `accumulator`. The result has `result_type`, by
+    default `type`, which is that of the operands.
 
     Example: `#memopt.convolution<kind = forward, layout = channels_last, input = [1, 3, 8, 8],
     weight = [4, 3, 3, 3], output = [1, 4, 8, 8], strides = [1, 1], padding_lower = [1, 1],
@@ -58,10 +60,12 @@ def Memopt_ConvolutionAttr : Memopt_LibraryCallAttr<"Convolution", "convolution"
   let parameters = (ins "::mlir::memopt::ConvolutionKind":$kind, "::mlir::memopt::Layout":$layout,
     Memopt_Numbers:$input, Memopt_Numbers:$weight, Memopt_Numbers:$output, Memopt_Numbers:$strides,
     Memopt_Numbers:$padding_lower, Memopt_Numbers:$padding_upper, Memopt_Numbers:$dilations, "int64_t":$groups,
-    Memopt_Flag:$bias, "::mlir::Type":$type, "::mlir::Type":$accumulator);
+    Memopt_Flag:$bias, "::mlir::Type":$type, "::mlir::Type":$accumulator,
+    OptionalParameter<"::mlir::Type">:$result_type);
   let assemblyFormat = [{ `<` struct($kind, $layout, custom<Numbers>($input), custom<Numbers>($weight),
     custom<Numbers>($output), custom<Numbers>($strides), custom<Numbers>($padding_lower),
-    custom<Numbers>($padding_upper), custom<Numbers>($dilations), $groups, $bias, $type, $accumulator) `>` }];
+    custom<Numbers>($padding_upper), custom<Numbers>($dilations), $groups, $bias, $type, $accumulator,
+    $result_type) `>` }];
 }
 
 def Memopt_AttentionAttr : Memopt_LibraryCallAttr<"Attention", "attention"> {
@@ -69,7 +73,8 @@ def Memopt_AttentionAttr : Memopt_LibraryCallAttr<"Attention", "attention"> {
   let description = [{
     Strides are `[batch, head, token, feature]`. A mask of type i1 says which keys take part; numbers are
     added to the scores; a size of 1 is repeated with a stride of 0. With `dmask_strides` the gradient has
-    that of the mask as its last result, summed over all that has a stride of 0. With a `dropout` above 0 the scalars
+    that of the mask as its last result, summed over all that has a stride of 0. Numbers of a mask, its gradient and the
+    logarithms of sums are of the `accumulator`'s type, everything else of `type`. With a `dropout` above 0 the scalars
     seed and step come after the mask, and `id` tells the masks of different calls apart.
 
     Example: `#memopt.attention<kind = forward, batch = 2, heads = 4, kv_heads = 4, query_length = 16,

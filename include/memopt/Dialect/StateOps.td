@@ -15,7 +15,8 @@ def Memopt_VariableOp : Memopt_Op<"variable", [Symbol]> {
   let summary = "A persistent tensor";
   let description = [{
     Declares one tensor that lives from step to step: a parameter, a buffer such as a running statistic,
-    optimizer state, a kept gradient, or a hyperparameter that the runtime writes before each step.
+    optimizer state, a kept gradient, a hyperparameter that the runtime writes before each step, or part of the
+    scale of the loss, which steps themselves move.
     `memopt.read` and `memopt.write` are the only accesses.
 
     `names` lists every name of the tensor in a checkpoint (tied weights have several); the symbol is the
@@ -51,7 +52,8 @@ def Memopt_VariableOp : Memopt_Op<"variable", [Symbol]> {
     ::mlir::RankedTensorType getTensorType() { return ::llvm::cast<::mlir::RankedTensorType>(getType()); }
     /// Whether it is part of what a step changes for good: a refused step leaves it as it was.
     bool isState() {
-      return getRole() == Role::Parameter || getRole() == Role::Buffer || getRole() == Role::OptimizerState;
+      return getRole() == Role::Parameter || getRole() == Role::Buffer || getRole() == Role::OptimizerState ||
+             getRole() == Role::LossScale;
     }
     /// The type of what is read and written: that of the tensor in the variable's space.
     ::mlir::RankedTensorType getPlacedType() { return inSpace(getTensorType(), getPlacement()); }

@@ -55,6 +55,22 @@ def Memopt_RandomOp : Memopt_PureOp<"random", [Memopt_Batch]> {
     }]>];
 }
 
+def Memopt_StochasticRoundOp : Memopt_PureOp<"stochastic_round"> {
+  let summary = "Rounds up or down at random, right on average";
+  let description = [{
+    A number between two neighbours of the result's type becomes the upper one with the probability of its place
+    between them (Gupta et al., Deep Learning with Limited Numerical Precision, ICML 2015): so an update that is much
+    smaller than a parameter's last bit still moves it, now and then. Bits are those of `memopt.dropout_mask`'s
+    generator, with the same key and counter; an element takes the lower 16 of the first output word. Infinities and
+    NaN stay. The same operands give the same bits.
+
+    Example: `%r = memopt.stochastic_round %x, %seed, %step {id = 3 : i64} : (tensor<4xf32>, tensor<i64>, tensor<i64>) -> tensor<4xbf16>`
+  }];
+  let arguments = (ins Memopt_TensorOf<[F32]>:$input, Memopt_IntTensor:$seed, Memopt_IntTensor:$step, I64Attr:$id);
+  let results = (outs Memopt_TensorOf<[BF16]>:$result);
+  let hasVerifier = 1;
+}
+
 def Memopt_OptimizerStepOp : Memopt_PureOp<"optimizer_step"> {
   let summary = "An optimizer's update of one tensor";
   let description = [{
@@ -62,7 +78,7 @@ def Memopt_OptimizerStepOp : Memopt_PureOp<"optimizer_step"> {
     `settings` are its hyperparameters for this tensor. `state` names the parts of the optimizer's state in the
     order of `old_state` and `new_state`; a part that is kept in 8 bits comes as codes and, named with `.scale`,
     one scale for each block of 256 elements. `learning_rate` (f64) and `step` (i64, from 1) are scalars read at
-    run time.
+    run time. Parameter and gradient may be narrower than the new parameter, which then waits to be rounded.
 
     Example:
     ```mlir

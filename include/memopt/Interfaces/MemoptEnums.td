@@ -35,7 +35,7 @@ def Memopt_Role : Memopt_Enum<"Role", "what a variable is for", [
   I32EnumAttrCase<"Parameter", 0, "parameter">, I32EnumAttrCase<"Buffer", 1, "buffer">,
   I32EnumAttrCase<"OptimizerState", 2, "optimizer_state">, I32EnumAttrCase<"Gradient", 3, "gradient">,
   I32EnumAttrCase<"Hyperparameter", 4, "hyperparameter">,
-  I32EnumAttrCase<"IndexFault", 5, "index_fault">]>;
+  I32EnumAttrCase<"IndexFault", 5, "index_fault">, I32EnumAttrCase<"LossScale", 6, "loss_scale">]>;
 
 def Memopt_Layout : Memopt_Enum<"Layout", "order of an activation's dimensions", [
   I32EnumAttrCase<"ChannelsFirst", 0, "channels_first">,

@@ -30,6 +30,17 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
                                llvm::cl::desc("parts that a batch is cut into")};
   Option<std::string> accumulateDtype{*this, "accumulate-dtype", llvm::cl::init("fp32"),
                                       llvm::cl::desc("of gradient accumulators: fp32 or bf16")};
+  Option<std::string> precision{*this, "precision", llvm::cl::init("f32"),
+                                llvm::cl::desc("of products: f32, bf16 or fp16")};
+  Option<bool> masterWeights{*this, "master-weights", llvm::cl::init(true),
+                             llvm::cl::desc("keep parameters in f32")};
+  Option<double> lossScale{*this, "loss-scale", llvm::cl::init(0.0),
+                           llvm::cl::desc("that a run starts from; 0: none")};
+  Option<bool> dynamicLossScale{*this, "dynamic-loss-scale", llvm::cl::init(true),
+                                llvm::cl::desc("move the scale")};
+  Option<double> growthFactor{*this, "growth-factor", llvm::cl::init(2.0)};
+  Option<double> backoffFactor{*this, "backoff-factor", llvm::cl::init(0.5)};
+  Option<int64_t> growthInterval{*this, "growth-interval", llvm::cl::init(2000)};
   Option<bool> recompute{*this, "recompute-elementwise", llvm::cl::init(true),
                          llvm::cl::desc("recompute pointwise work")};
   ListOption<std::string> efficientConvBnEval{

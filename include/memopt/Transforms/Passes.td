@@ -50,6 +50,29 @@ def SinkReluPass : Pass<"memopt-sink-relu", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
 
+def MixedPrecisionPass : Pass<"memopt-mixed-precision", "::mlir::ModuleOp"> {
+  let summary = "Multiply and keep bf16 or f16 numbers, compute the rest in f32";
+  let description = [{
+    In the imported graph, training or evaluation, operands of matmul, convolution and attention are rounded to `type`;
+    sums stay in f32 and are rounded with the bias that is added to them. Values that follow from rounded ones alone are
+    rounded where they are kept, as torch.autocast would have them; norms, softmax and pools compute in f32. Variables
+    stay f32: casts of parameters are ops of the step. Autodiff then differentiates the casts, so the backward pass
+    multiplies and keeps narrow values, too, and gradients of parameters are f32.
+
+    Products that neither a trainable parameter nor a floating-point input reaches stay as they are, and so do f64
+    and integers.
+
+    Without `master-weights` trainable parameters are bf16 variables from here on, their first values rounded.
+
+    Remark: the number of products made narrow and of casts.
+  }];
+  let options = [
+    Option<"type", "type", "std::string", "\"f32\"", "bf16, fp16, or f32 for no change">,
+    Option<"hasMasterWeights", "master-weights", "bool", "true", "Keep parameters in f32">
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect", "::mlir::memopt::MemoptDialect"];
+}
+
 def AutodiffPass : Pass<"memopt-autodiff", "::mlir::ModuleOp"> {
   let summary = "Add the gradients of the trainable parameters to the step";
   let description = [{
@@ -62,9 +85,14 @@ def AutodiffPass : Pass<"memopt-autodiff", "::mlir::ModuleOp"> {
     that no gradient needs is not made.
 
     An op without a rule between a trainable parameter and the loss is an error that names both.
+
+    With `loss-scale` the backward pass starts from the variable `@loss_scale` (f32, whose first value that is)
+    instead of 1, and gradients of parameters are divided by it where they are complete: small ones of the backward
+    pass do not vanish in f16.
   }];
   let options = [
-    Option<"function", "function", "std::string", "\"train_step\"", "The function that is one step">
+    Option<"function", "function", "std::string", "\"train_step\"", "The function that is one step">,
+    Option<"lossScale", "loss-scale", "double", "0.0", "Scale of the loss to start from; 0: none">
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect",
                            "::mlir::memopt::MemoptDialect"];
@@ -80,6 +108,9 @@ def InsertOptimizerPass : Pass<"memopt-insert-optimizer", "::mlir::ModuleOp"> {
     `@lr` starts from. Groups of parameters with a rate of their own have `@lr.1`, `@lr.2`, ... State of parameter
     `p` is the variable `optimizer.<slot>.p`, slot being a name of the optimizer's such as "momentum" or "exp_avg".
     Codes of 8 bits come with `optimizer.<slot>.scale.p`, one scale for each block of 256.
+
+    The update of a bf16 parameter is computed in f32 and rounded at random by counter (`memopt.stochastic_round`),
+    with `@seed`.
   }];
   let options = [
     Option<"function", "function", "std::string", "\"train_step\"", "The function that is one step">,
@@ -135,6 +166,25 @@ def SplitBatchPass : Pass<"memopt-split-batch", "::mlir::ModuleOp"> {
     Option<"elementType", "element-type", "std::string", "\"fp32\"", "Of accumulators: fp32 (that of the sum, and at least f32), bf16">
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
+def SkipOverflowPass : Pass<"memopt-skip-overflow", "::mlir::ModuleOp"> {
+  let summary = "Let a step whose gradients are not finite change nothing but the scale of the loss";
+  let description = [{
+    In a step whose loss is scaled by `@loss_scale`, every write of state becomes a choice between the new value and
+    the old one, which stays where a gradient is not finite. `@loss_scale.skipped_steps` counts such steps, and
+    optimizers number their updates without them. With `dynamic` the scale is multiplied by `backoff-factor` then, and
+    by `growth-factor` after each `growth-interval` steps in a row without (torch.amp.GradScaler's meaning).
+
+    Runs behind `memopt-guard-state` and `memopt-split-batch`.
+  }];
+  let options = [
+    Option<"isDynamic", "dynamic", "bool", "true", "Move the scale at all">,
+    Option<"growth", "growth-factor", "double", "2.0", "Above 1">,
+    Option<"backoff", "backoff-factor", "double", "0.5", "Between 0 and 1">,
+    Option<"interval", "growth-interval", "int64_t", "2000", "Steps without overflow before the scale grows">
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::memopt::MemoptDialect"];
 }
 
 def ChooseLayoutPass : Pass<"memopt-choose-layout", "::mlir::func::FuncOp"> {

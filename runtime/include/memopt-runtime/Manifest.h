@@ -62,7 +62,8 @@ enum class VariableRestore { Required, IfPresent, Never };
 
 struct VariableSpec : PlacedTensor {
   std::vector<std::string> names; ///< in a checkpoint; empty when it is not part of it
-  std::string role; ///< parameter, buffer, optimizer_state, gradient, hyperparameter, index_fault
+  /// parameter, buffer, optimizer_state, gradient, hyperparameter, loss_scale, index_fault
+  std::string role;
   bool isTrainable;
   VariableInit init;
   VariableRestore restore;
@@ -143,6 +144,10 @@ struct Manifest {
   int getLossIndex() const;
   const VariableSpec *findVariable(const std::string &name) const;
   const InputSpec *findInput(const std::string &name) const;
+  /// What the loss is multiplied by in the backward pass, and the number of steps that were skipped
+  /// because their gradients overflowed; null in programs that do not scale it.
+  const VariableSpec *findLossScale() const;
+  const VariableSpec *findSkippedSteps() const;
   /// The variable of role "index_fault", or null.
   const VariableSpec *findIndexFault() const;
   /// The region whose iterations read inputs, or null: then a step takes one batch of samples.

@@ -101,8 +101,8 @@ public:
   /// Seconds that the last step took, without filling its inputs.
   double getStepSeconds() const;
 
-  /// The value of an output after a step; `output` has one element.
-  double readScalar(const OutputSpec &output) const { return arenas.readElement(output, 0); }
+  /// The value of an output or variable of one element between steps.
+  double readScalar(const PlacedTensor &tensor) const { return arenas.readElement(tensor, 0); }
 
   /// Makes the next step keep the gradients; memory for them is taken now. A program that does not
   /// report its instructions cannot, which is an error.
