@@ -138,13 +138,19 @@ static Element hold(Element x, double low, double high) {
   return withSlopes(value, {{x, indicator(greater(x, low) & less(x, high), x)}});
 }
 
-static Error lowerRelu6(OpContext &op) {
-  return mapElements(op, {op.tensor("self")}, [](Elements v) { return hold(v[0], 0, 6); });
+/// The same, but at NaN the gradient passes.
+static Error lowerHeld(OpContext &op, double low, double high) {
+  return mapElements(op, {op.tensor("self")}, [&](Elements v) {
+    Element x = v[0], value = within(x, low, high);
+    if (!x.isReal())
+      return value;
+    return withSlopes(value, {{x, indicator(!(lessOrEqual(x, low) | greaterOrEqual(x, high)), x)}});
+  });
 }
 
+static Error lowerRelu6(OpContext &op) { return lowerHeld(op, 0, 6); }
 static Error lowerHardtanh(OpContext &op) {
-  double low = op.number("min_val"), high = op.number("max_val");
-  return mapElements(op, {op.tensor("self")}, [&](Elements v) { return hold(v[0], low, high); });
+  return lowerHeld(op, op.number("min_val"), op.number("max_val"));
 }
 
 static Error lowerHardsigmoid(OpContext &op) {

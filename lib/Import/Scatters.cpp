@@ -247,18 +247,23 @@ static Error lowerIndexCopy(OpContext &op) {
   return finish(op, scatter(op, ScatterKind::Set, target.self, updates, target.places));
 }
 
+static Error lowerIndexFillScalar(OpContext &op) {
+  ASSIGN_OR_RETURN(Target target, getSliceTarget(op, std::nullopt, /*mayBeNegative=*/true));
+  Tensor updates = filled(op, target.self.dtype, target.places.sizes, op.scalar("value"));
+  return finish(op, scatter(op, ScatterKind::Set, target.self, updates, target.places));
+}
+
+/// A mask is filled and chooses: places that are named twice give the value's gradient once.
 static Error lowerIndexFill(OpContext &op) {
   ASSIGN_OR_RETURN(Target target, getSliceTarget(op, std::nullopt, /*mayBeNegative=*/true));
-  Operand value = op.operand("value");
-  Tensor updates;
-  if (auto *scalar = std::get_if<Scalar>(&value)) {
-    updates = filled(op, target.self.dtype, target.places.sizes, *scalar);
-  } else {
-    Tensor given = castTo(op, std::get<Tensor>(value), target.self.dtype);
-    ASSIGN_OR_RETURN(given, reshape(op, given, Shape()));
-    ASSIGN_OR_RETURN(updates, expand(op, given, target.places.sizes));
-  }
-  return finish(op, scatter(op, ScatterKind::Set, target.self, updates, target.places));
+  Tensor self = target.self, value = castTo(op, op.tensor("value"), self.dtype);
+  ASSIGN_OR_RETURN(value, reshape(op, value, Shape()));
+  ASSIGN_OR_RETURN(value, expand(op, value, self.sizes));
+  Tensor clear = filled(op, DType::Bool, self.sizes, 0.0),
+         set = filled(op, DType::Bool, target.places.sizes, 1.0);
+  ASSIGN_OR_RETURN(Tensor mask, scatter(op, ScatterKind::Set, clear, set, target.places));
+  Value chosen = arith::SelectOp::create(op.b, op.get(mask), op.get(value), op.get(self));
+  return finish(op, op.wrap(self.dtype, chosen));
 }
 
 static Error lowerIndexReduce(OpContext &op) {
@@ -340,7 +345,7 @@ void memopt::pt2::registerScatters(OpTable &table) {
   table.add("aten.index_copy.default", "Tensor self, int dim, Tensor index, Tensor source",
             lowerIndexCopy);
   table.add("aten.index_fill.int_Scalar", "Tensor self, int dim, Tensor index, Scalar value",
-            lowerIndexFill);
+            lowerIndexFillScalar);
   table.add("aten.index_fill.int_Tensor", "Tensor self, int dim, Tensor index, Tensor value",
             lowerIndexFill);
   table.add("aten.index_reduce.default",

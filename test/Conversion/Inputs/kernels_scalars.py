@@ -38,6 +38,13 @@ with np.errstate(all="ignore"):
     near = np.concatenate([exact, between.astype(np.float32), np.nextafter(between.astype(np.float32), np.float32(0))])
     add("f32_to_f16", ["f32"], "f16", "%s = arith.truncf %a0 : f32 to f16", [near], near.astype(np.float16))
     add("f32_to_bf16", ["f32"], "bf16", "%s = arith.truncf %a0 : f32 to bf16", [near], to_bfloat(near))
+    # Whatever the length: LLVM has no vectors of halves for some.
+    for length in (1, 3, 5, 9, 13, 27):
+        x = rng.standard_normal(length).astype(np.float32)
+        add(f"f32_to_f16_{length}", ["f32"], "f16", "%s = arith.truncf %a0 : f32 to f16", [x], x.astype(np.float16))
+        add(f"bf16_select_{length}", ["f32", "bf16"], "bf16",
+            "%z = arith.constant 0.0 : f32\n%y = arith.constant 1.5 : bf16\n%c = arith.cmpf olt, %a0, %z : f32\n"
+            "%s = arith.select %c, %a1, %y : bf16", [x, to_bfloat(x)], np.where(x < 0, to_bfloat(x), np.uint16(0x3fc0)))
     # Arithmetic on halves is that of f32, rounded after each op.
     a, b = (rng.standard_normal(1003).astype(np.float16) for _ in range(2))
     add("f16_arithmetic", ["f16", "f16"], "f16", "%m = arith.mulf %a0, %a1 : f16\n%s = arith.addf %m, %a1 : f16",
