@@ -254,6 +254,7 @@ IterationSpace AttentionBackwardOp::getIterationSpace() {
 // Activations, normalization, softmax
 //===----------------------------------------------------------------------===//
 
+IterationSpace CheckOp::getIterationSpace() { return getElementwiseSpace(*this); }
 IterationSpace ReluOp::getIterationSpace() { return getElementwiseSpace(*this); }
 IterationSpace SigmoidOp::getIterationSpace() { return getElementwiseSpace(*this); }
 IterationSpace SoftplusOp::getIterationSpace() { return getElementwiseSpace(*this); }

@@ -10,6 +10,8 @@
 #include "Verification.h"
 #include "memopt/Dialect/Memopt.h"
 
+#include "mlir/IR/Matchers.h"
+
 using namespace mlir;
 using namespace mlir::memopt;
 
@@ -57,9 +59,19 @@ IterationSpace GatherOp::getIterationSpace() {
   return b.take();
 }
 
+/// Whether all elements are known to be zero.
+static bool isZero(Value value) {
+  while (auto broadcast = value.getDefiningOp<BroadcastOp>())
+    value = broadcast.getInput();
+  return matchPattern(value, m_AnyZeroFloat()) || matchPattern(value, m_Zero());
+}
+
+/// Updates of several samples that come together are summed; onto something else than zeros that is
+/// no sum, for sums over parts of a batch would count it once for each.
 IterationSpace ScatterOp::getIterationSpace() {
   IterationBuilder b(*this);
-  LoopKind combined = getKind() == ScatterKind::Add ? LoopKind::Sum : LoopKind::Mix;
+  bool isSum = getKind() == ScatterKind::Add && isZero(getInput());
+  LoopKind combined = isSum ? LoopKind::Sum : LoopKind::Mix;
   Exprs loops;
   for (auto [dim, size] : llvm::enumerate(shapeOf(getUpdates()))) {
     bool isKept = llvm::is_contained(getPositions(), static_cast<int64_t>(dim));

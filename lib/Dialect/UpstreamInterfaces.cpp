@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Registration, costs and recomputation. The gradient rules are in UpstreamGradients.cpp, the table
-// of elementwise ops in ElementaryGradients.def, batch dimensions in BatchDimensions.cpp.
+// of elementwise ops in ElementaryGradients.def, loops in UpstreamIteration.cpp.
 //
 //===----------------------------------------------------------------------===//
 
@@ -64,6 +64,5 @@ void memopt::registerUpstreamInterfaces(DialectRegistry &registry) {
     attachCosts(context);
     attachUpstreamGradients(context);
     attachUpstreamIteration(context);
-    attachUpstreamBatchDimensions(context);
   });
 }

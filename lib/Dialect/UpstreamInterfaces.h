@@ -17,8 +17,6 @@ namespace mlir::memopt {
 void attachUpstreamGradients(MLIRContext *context);
 /// Attaches IterationOpInterface likewise.
 void attachUpstreamIteration(MLIRContext *context);
-/// Attaches BatchDimensionOpInterface likewise.
-void attachUpstreamBatchDimensions(MLIRContext *context);
 } // namespace mlir::memopt
 
 #endif // MEMOPT_LIB_DIALECT_UPSTREAMINTERFACES_H

@@ -14,7 +14,7 @@ include "memopt/Dialect/MemoptBase.td"
 def Memopt_IntLike : AnyTypeOf<[Memopt_IntTensor, I64, I32, I16, I8]>;
 
 def Memopt_CheckOp : Memopt_Op<"check", [Pure, SameOperandsAndResultType, Elementwise, Scalarizable, Vectorizable,
-    Tensorizable, Memopt_Recomputable, Memopt_Cost, Memopt_Differentiable, Memopt_Batch]> {
+    Tensorizable, Memopt_Recomputable, Memopt_Cost, Memopt_Differentiable, Memopt_Iteration]> {
   let summary = "Integers with those that are not allowed replaced, and reported";
   let description = [{
     An element from `min` to `max`, or equal to `ignore`, is kept. With `min` above `max` all are kept but those

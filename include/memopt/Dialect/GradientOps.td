@@ -19,7 +19,7 @@ include "memopt/Dialect/MemoptBase.td"
 def Memopt_GradientMark
     : DeclareOpInterfaceMethods<DifferentiableOpInterface, ["passesGradient", "isGradientMark"]>;
 
-def Memopt_StopGradientOp : Memopt_PureOp<"stop_gradient", [SameOperandsAndResultType, Memopt_Batch, Memopt_GradientMark]> {
+def Memopt_StopGradientOp : Memopt_PureOp<"stop_gradient", [SameOperandsAndResultType, Memopt_GradientMark]> {
   let summary = "The operand, through which no gradient flows";
   let description = [{
     What `detach` and `torch.no_grad` leave in a graph. A parameter that the loss depends on through such
@@ -31,7 +31,7 @@ def Memopt_StopGradientOp : Memopt_PureOp<"stop_gradient", [SameOperandsAndResul
   let results = (outs Memopt_FloatTensor:$result);
 }
 
-def Memopt_IncomingGradientOp : Memopt_PureOp<"incoming_gradient", [SameOperandsAndResultType, Memopt_Batch]> {
+def Memopt_IncomingGradientOp : Memopt_PureOp<"incoming_gradient", [SameOperandsAndResultType]> {
   let summary = "Stands for the gradient that will reach a value";
   let description = [{
     Inside the backward formula of `memopt.custom_gradient`: the gradient of its result number `result`,
@@ -44,7 +44,7 @@ def Memopt_IncomingGradientOp : Memopt_PureOp<"incoming_gradient", [SameOperands
 }
 
 def Memopt_CustomGradientOp
-    : Memopt_PureOp<"custom_gradient", [AttrSizedOperandSegments, Memopt_Batch, Memopt_GradientMark]> {
+    : Memopt_PureOp<"custom_gradient", [AttrSizedOperandSegments, Memopt_GradientMark]> {
   let summary = "Values with a backward formula of their own";
   let description = [{
     What a `torch.autograd.Function` leaves in a graph. The results are `values`. Their gradients do not flow

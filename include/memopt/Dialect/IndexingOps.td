@@ -72,7 +72,7 @@ def Memopt_ScatterOp : Memopt_GraphOp<"scatter",
 // Orders
 //===----------------------------------------------------------------------===//
 
-def Memopt_ArgsortOp : Memopt_PureOp<"argsort", [Memopt_Batch, Memopt_FillsKernel]> {
+def Memopt_ArgsortOp : Memopt_PureOp<"argsort", [Memopt_FillsKernel]> {
   let summary = "Positions of the first elements in order";
   let description = [{
     Along `axis`, the positions of the input's elements in ascending (or `descending`) order, as many as the
@@ -119,7 +119,7 @@ def Memopt_LogSumExpScanOp : Memopt_GraphOp<"logsumexp_scan", [Memopt_FillsKerne
   let hasVerifier = 1;
 }
 
-def Memopt_ArgextremeScanOp : Memopt_PureOp<"argextreme_scan", [Memopt_Batch, Memopt_FillsKernel]> {
+def Memopt_ArgextremeScanOp : Memopt_PureOp<"argextreme_scan", [Memopt_FillsKernel]> {
   let summary = "Position of the largest (or smallest) element so far along an axis";
   let description = [{
     `kind` is `max` or `min`. The last of equal elements counts, and the last NaN once there is one, as in

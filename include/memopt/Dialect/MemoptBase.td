@@ -20,7 +20,6 @@ include "mlir/IR/SymbolInterfaces.td"
 def Memopt_Differentiable : DeclareOpInterfaceMethods<DifferentiableOpInterface>;
 def Memopt_Cost : DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>;
 def Memopt_Iteration : DeclareOpInterfaceMethods<IterationOpInterface, ["getIterationSpace"]>;
-def Memopt_Batch : DeclareOpInterfaceMethods<BatchDimensionOpInterface>;
 def Memopt_Indexing : DeclareOpInterfaceMethods<IndexingOpInterface>;
 def Memopt_Recomputable : DeclareOpInterfaceMethods<RecomputableOpInterface>;
 
@@ -33,7 +32,7 @@ class Memopt_PureOp<string mnemonic, list<Trait> traits = []>
 }
 /// One with a gradient and a batch dimension.
 class Memopt_GraphOp<string mnemonic, list<Trait> traits = []>
-    : Memopt_PureOp<mnemonic, [Memopt_Differentiable, Memopt_Batch] # traits>;
+    : Memopt_PureOp<mnemonic, [Memopt_Differentiable] # traits>;
 
 /// Code generation has loops of its own for it; it is the only op of its kernel that computes, and
 /// reads through views.

@@ -23,7 +23,7 @@ class Memopt_ConvolutionBase<string mnemonic, list<Trait> traits = []>
   let hasVerifier = 1;
 }
 
-def Memopt_ConvolutionOp : Memopt_ConvolutionBase<"convolution", [Memopt_Differentiable, Memopt_Batch]> {
+def Memopt_ConvolutionOp : Memopt_ConvolutionBase<"convolution", [Memopt_Differentiable]> {
   let summary = "Cross-correlation over one to three spatial dimensions";
   let description = [{
     `input` is [N, C, spatial...] (or [N, spatial..., C] when `layout` is channels_last), `filter` always
@@ -42,7 +42,7 @@ def Memopt_ConvolutionOp : Memopt_ConvolutionBase<"convolution", [Memopt_Differe
 }
 
 def Memopt_ConvolutionBackwardDataOp
-    : Memopt_ConvolutionBase<"convolution_backward_data", [Memopt_Differentiable, Memopt_Batch]> {
+    : Memopt_ConvolutionBase<"convolution_backward_data", [Memopt_Differentiable]> {
   let summary = "Gradient of a convolution's input; also a transposed convolution";
   let description = [{ Attributes are those of the convolution that it differentiates. }];
   let arguments = !con((ins Memopt_FloatTensor:$gradient, Memopt_FloatTensor:$filter), window);
@@ -243,7 +243,7 @@ class Memopt_PoolBase<string mnemonic, list<Trait> traits = []> : Memopt_PureOp<
   let hasVerifier = 1;
 }
 
-def Memopt_MaxPoolOp : Memopt_PoolBase<"max_pool", [Memopt_Differentiable, Memopt_Batch]> {
+def Memopt_MaxPoolOp : Memopt_PoolBase<"max_pool", [Memopt_Differentiable]> {
   let summary = "Largest element of each window";
   let description = [{
     `input` [N, C, spatial...] or channels last. Padding never wins; NaN does. `taps` says which element of
@@ -260,7 +260,7 @@ def Memopt_MaxPoolBackwardOp : Memopt_PoolBase<"max_pool_backward"> {
   let results = (outs Memopt_FloatTensor:$result);
 }
 
-def Memopt_AvgPoolOp : Memopt_PoolBase<"avg_pool", [Memopt_Differentiable, Memopt_Batch]> {
+def Memopt_AvgPoolOp : Memopt_PoolBase<"avg_pool", [Memopt_Differentiable]> {
   let summary = "Mean of each window";
   let description = [{
     Divides by `divisor` when it is positive, else by the window's size, padding counted when

@@ -11,7 +11,7 @@
 
 include "memopt/Dialect/MemoptBase.td"
 
-def Memopt_DropoutMaskOp : Memopt_PureOp<"dropout_mask", [Memopt_Batch]> {
+def Memopt_DropoutMaskOp : Memopt_PureOp<"dropout_mask"> {
   let summary = "Random booleans, true with probability 1 - p";
   let description = [{
     Counter-based (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC'11): Philox4x32-10 with
@@ -33,7 +33,7 @@ def Memopt_DropoutMaskOp : Memopt_PureOp<"dropout_mask", [Memopt_Batch]> {
     }]>];
 }
 
-def Memopt_RandomOp : Memopt_PureOp<"random", [Memopt_Batch]> {
+def Memopt_RandomOp : Memopt_PureOp<"random"> {
   let summary = "Random numbers of a distribution";
   let description = [{
     Bits are those of `memopt.dropout_mask`'s generator, with the same key and counter; an element takes the

@@ -58,23 +58,6 @@ def CostOpInterface : OpInterface<"CostOpInterface"> {
   ];
 }
 
-def BatchDimensionOpInterface : OpInterface<"BatchDimensionOpInterface"> {
-  let description = [{
-    How a batch dimension travels from operands to results. It serves accumulation, compiling for another
-    batch size, and sharding over ranks.
-  }];
-  let cppNamespace = "::mlir::memopt";
-  let methods = [
-    InterfaceMethod<[{
-        `operandDims[i]` is the batch dimension of operand i, or -1 when it has none. Fills
-        `resultDims` (one entry per result, -1 for none). Fails when samples would mix, other than by
-        a reduction over the batch, which gives -1.
-      }],
-      "::llvm::LogicalResult", "inferBatchDimensions",
-      (ins "::llvm::ArrayRef<int64_t>":$operandDims, "::llvm::MutableArrayRef<int64_t>":$resultDims)>
-  ];
-}
-
 def IterationOpInterface : OpInterface<"IterationOpInterface"> {
   let description = [{
     The op as loops over elements (IterationSpace.h). One declaration serves accumulation, compiling for another
