@@ -94,8 +94,8 @@ Value StepModel::getLoss() const {
 
 static bool isElementType(Type type) {
   return type.isF32() || type.isF64() || type.isBF16() || type.isF16() ||
-         type.isSignlessInteger(64) || type.isSignlessInteger(32) || type.isSignlessInteger(8) ||
-         type.isSignlessInteger(1);
+         type.isSignlessInteger(64) || type.isSignlessInteger(32) || type.isSignlessInteger(16) ||
+         type.isSignlessInteger(8) || type.isSignlessInteger(1);
 }
 
 /// Scalars and tokens are no buffers.

@@ -220,9 +220,9 @@ static Error lowerGlu(OpContext &op) {
 // Softmax
 //===----------------------------------------------------------------------===//
 
-template <typename OpTy> static Expected<Value> softmaxOf(OpContext &op) {
+template <typename OpTy> static Expected<Value> softmaxOf(OpContext &op, Tensor self) {
   DType type = op.resultMeta(0).dtype;
-  Tensor self = castTo(op, op.tensor("self"), type);
+  self = castTo(op, self, type);
   if (!isFloat(type) || self.getNumElements() == 0)
     return op.error("expected a floating-point result with elements");
   if (self.rank() == 0) { // pretends one dimension
@@ -235,20 +235,23 @@ template <typename OpTy> static Expected<Value> softmaxOf(OpContext &op) {
 }
 
 template <typename OpTy> static Error lowerSoftmax(OpContext &op) {
-  ASSIGN_OR_RETURN(Value result, softmaxOf<OpTy>(op));
+  ASSIGN_OR_RETURN(Value result, softmaxOf<OpTy>(op, op.tensor("self")));
   op.setResult(0, result);
   return Error::success();
 }
 
 /// Zeros for rows of -inf alone, which attention has when everything is masked.
 static Error lowerSafeSoftmax(OpContext &op) {
-  ASSIGN_OR_RETURN(Value softmax, softmaxOf<mlir::memopt::SoftmaxOp>(op));
-  Tensor self = op.tensor("self");
+  DType type = op.resultMeta(0).dtype;
+  Tensor self = castTo(op, op.tensor("self"), type);
   ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", self.rank()));
-  Element x(op.b, op.get(castTo(op, self, op.resultMeta(0).dtype)));
+  Element x(op.b, op.get(self));
   Element hasNumber(op.b, anyOf(op.b, differs(x, -std::numeric_limits<double>::infinity()),
                                 self.rank() ? ArrayRef(dim) : ArrayRef<int64_t>(), /*keep=*/true));
   Element keeps(op.b, broadcastValue(op.b, hasNumber, self.sizes));
+  // Rows of zeros in their place keep NaNs out of the gradient, too.
+  Tensor shown = op.wrap(type, select(keeps, x, 0.0));
+  ASSIGN_OR_RETURN(Value softmax, softmaxOf<mlir::memopt::SoftmaxOp>(op, shown));
   op.setResult(0, select(keeps, Element(op.b, softmax), 0.0));
   return Error::success();
 }

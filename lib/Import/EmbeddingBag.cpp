@@ -112,10 +112,9 @@ Error EmbeddingBag::pickRows() {
     Value factors = op.get(castTo(op, *weights, table.dtype));
     rows = arith::MulFOp::create(op.b, rows, spread(factors, {count, columns}));
   }
-  int64_t padding =
-      op.hasParameter("padding_idx") && op.has("padding_idx") ? op.integer("padding_idx") : -1;
-  if (padding < 0)
+  if (!op.hasParameter("padding_idx") || !op.has("padding_idx"))
     return Error::success();
+  ASSIGN_OR_RETURN(int64_t padding, op.dimension("padding_idx", table.sizes[0]));
   Value own = op.get(indices);
   Scalar number;
   number.integer = padding;

@@ -54,7 +54,7 @@ static void suggestInitials(OpContext &op, ArrayRef<StringRef> ones, ArrayRef<St
       op.importer.suggestInitial(*tensor, 0);
 }
 
-/// PyTorch gives saved statistics as results through which no gradient passes.
+/// PyTorch gives saved statistics as results through which no gradient passes, but for group norms.
 static Value stopped(OpContext &op, Value statistic) { return withoutGradient({op.b, statistic}); }
 
 static Value inverseDeviation(Builder &b, Value variance, double eps) {
@@ -254,8 +254,8 @@ static Error normalizeGroups(OpContext &op, int64_t groups) {
       op.b.getI64IntegerAttr(groups), op.b.getF64FloatAttr(op.number("eps")));
   op.setResult(0, norm.getResult());
   if (op.getNumResults() == 3) {
-    op.setResult(1, stopped(op, norm.getMean()));
-    op.setResult(2, stopped(op, norm.getInverseDeviation()));
+    op.setResult(1, norm.getMean());
+    op.setResult(2, norm.getInverseDeviation());
   }
   return Error::success();
 }

@@ -119,22 +119,25 @@ static Expected<Tensor> continueBorder(OpContext &op, const Tensor &self, int64_
 static Expected<Tensor> padDimension(OpContext &op, Tensor self, int64_t dim, int64_t before,
                                      int64_t after, Border border) {
   int64_t size = self.sizes[dim];
-  int64_t most = border == Border::Reflect    ? size - 1
-                 : border == Border::Circular ? size
-                                              : INT64_MAX;
+  int64_t most = border == Border::Reflect ? size - 1
+                 : border == Border::Circular
+                     ? size + std::min<int64_t>(0, before) + std::min<int64_t>(0, after)
+                     : INT64_MAX;
   if (before > most || after > most || size + before + after < 1)
     return op.error("cannot pad dimension " + Twine(dim) + " of " + toString(self.sizes) + " by " +
                     Twine(before) + " and " + Twine(after));
-  std::vector<Tensor> parts;
-  if (before > 0) {
-    ASSIGN_OR_RETURN(Tensor part, continueBorder(op, self, dim, before, true, border));
-    parts.push_back(part);
-  }
   int64_t begin = std::max<int64_t>(0, -before), end = size + std::min<int64_t>(0, after);
   ASSIGN_OR_RETURN(Tensor middle, slice(op, self, dim, begin, 1, end - begin));
+  // A circle is closed behind the cut, mirrors and edges are those of the whole.
+  const Tensor &source = border == Border::Circular ? middle : self;
+  std::vector<Tensor> parts;
+  if (before > 0) {
+    ASSIGN_OR_RETURN(Tensor part, continueBorder(op, source, dim, before, true, border));
+    parts.push_back(part);
+  }
   parts.push_back(middle);
   if (after > 0) {
-    ASSIGN_OR_RETURN(Tensor part, continueBorder(op, self, dim, after, false, border));
+    ASSIGN_OR_RETURN(Tensor part, continueBorder(op, source, dim, after, false, border));
     parts.push_back(part);
   }
   return concatenate(op, parts, dim);

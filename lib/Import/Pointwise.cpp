@@ -287,7 +287,8 @@ template <bool binary> static Error lowerLogAddExp(OpContext &op) {
     Element bend = log1p(power(-abs(x - y)));
     // Equal infinities have no difference.
     Element value = select(isInfinite(x) & equals(x, y), x, m + (binary ? bend / ln2 : bend));
-    return withSlopes(value, {{x, power(x - value)}, {y, power(y - value)}});
+    // By the difference: the value itself may be rounded to one of them.
+    return withSlopes(value, {{x, 1 / (1 + power(y - x))}, {y, 1 / (1 + power(x - y))}});
   });
 }
 
