@@ -63,6 +63,16 @@ static void findPeak(const KernelGraph &graph, PlanFacts &facts) {
     }
 }
 
+/// How often a step runs an instruction: as often as the loops around it turn.
+static int64_t getRuns(Operation *op) {
+  int64_t runs = 1;
+  while (auto loop = op->getParentOfType<InstructionOpInterface>()) {
+    runs *= loop.getRepeatCount();
+    op = loop;
+  }
+  return runs;
+}
+
 static PlanFacts collectFacts(ModuleOp module) {
   KernelGraph graph(StepModel::create(module)->getFunction());
   CostModel costs(module);
@@ -70,13 +80,15 @@ static PlanFacts collectFacts(ModuleOp module) {
   facts.machine = getTarget(module).describeMachine();
   facts.planned = module->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr);
   for (Operation *op : graph.getInstructions()) {
+    if (!cast<InstructionOpInterface>(op).getBodies().empty())
+      continue; // what a loop holds is counted by itself
     bool clone = cast<InstructionOpInterface>(op).getClone() != 0;
-    int64_t flops = cast<CostOpInterface>(op).getFlops();
+    int64_t runs = getRuns(op), flops = cast<CostOpInterface>(op).getFlops() * runs;
     facts.kernels += isa<KernelOp>(op);
     facts.libraryCalls += isa<LibraryCallOp>(op);
     facts.clones += clone;
     facts.flops = addCounts(facts.flops, flops);
-    facts.seconds += costs.getSeconds(op);
+    facts.seconds += costs.getSeconds(op) * static_cast<double>(runs);
     facts.cloneFlops = addCounts(facts.cloneFlops, clone ? flops : 0);
   }
   findPeak(graph, facts);

@@ -120,7 +120,7 @@ void memopt::buildSchedulePipeline(OpPassManager &manager, const PipelineOptions
 void memopt::buildPlanPipeline(OpPassManager &manager, const PipelineOptions &options) {
   // A budget is met by recomputation on top of the best order without it.
   RematerializePassOptions rematerialize;
-  rematerialize.budget = options.budget;
+  rematerialize.budget = options.rematerialize ? options.budget : -1;
   manager.addPass(createRematerializePass(rematerialize));
   PlanMemoryPassOptions plan;
   plan.budget = options.budget;

@@ -59,6 +59,9 @@ static constexpr OptionRow kOptions[] = {
     {"efficient-conv-bn-eval", "MODULE,...|all", "",
      "fuse convolutions and batch norms that use running statistics in these modules: names or "
      "globs"},
+    {"auto", "TECHNIQUE,...", "recompute",
+     "what may be chosen to meet --device-memory: recompute, accumulate (micro-batches), precision "
+     "(bf16), batch (fewer samples)"},
     {"frontier", "N", "0",
      "print step time against bytes at N budgets instead of writing a package"},
     {"frontier-output", "NAME", "", "write the frontier to NAME.json and NAME.svg too"},
@@ -79,6 +82,7 @@ static constexpr OptionRow kOptions[] = {
      "measure this machine and write its profile instead of compiling a model"},
     {"report", "FILE.json", "", "write the plan for programs"},
     {"explain", "", "", "print the plan in words"},
+    {"time-report", "", "", "print the seconds of each stage, by wall and by processor"},
     {"instrument", "on|off", "on",
      "report each instruction while it runs, which timelines, saved gradients and the search for "
      "the origin of a NaN need"},
@@ -107,6 +111,20 @@ static const OptionRow *findOption(llvm::StringRef name) {
   const OptionRow *row =
       llvm::find_if(getOptions(), [&](const OptionRow &entry) { return entry.name == name; });
   return row == getOptions().end() ? nullptr : row;
+}
+
+/// The known name that is at most two edits away, as a question.
+static std::string suggestOption(llvm::StringRef name) {
+  constexpr unsigned most = 2;
+  llvm::StringRef nearest;
+  unsigned least = most + 1;
+  for (const OptionRow &row : getOptions())
+    if (unsigned distance = name.edit_distance(row.name, /*AllowReplacements=*/true, most);
+        distance < least) {
+      least = distance;
+      nearest = row.name;
+    }
+  return nearest.size() <= most ? "" : "; did you mean --" + nearest.str() + "?";
 }
 
 /// Options that the contract knows and this version cannot do: refused by name, never ignored.
@@ -173,8 +191,8 @@ public:
         return invalid("--" + name + ": this version cannot do that");
       const OptionRow *row = findOption(name);
       if (!row)
-        return invalid("unknown option '" + llvm::StringRef(arguments[i]) +
-                       "'; --help lists the options");
+        return invalid("unknown option '" + llvm::StringRef(arguments[i]) + "'" +
+                       suggestOption(name) + "; --help lists the options");
       if (hasValue && !row->takesValue())
         return invalid("--" + name + " takes no value");
       if (!hasValue && row->needsValue()) {
@@ -379,6 +397,40 @@ static llvm::SmallVector<std::string> parseModules(llvm::StringRef text) {
   return modules;
 }
 
+/// The planner may not choose what the command line says.
+static llvm::Error fillAutomatic(const CommandLine &line, CompileOptions &options) {
+  if (!line.isSet("auto"))
+    return llvm::Error::success();
+  Automatic &automatic = options.automatic;
+  automatic.recompute = false;
+  struct Technique {
+    llvm::StringRef name;
+    bool *isAllowed;
+    llvm::StringRef option;
+  };
+  const Technique techniques[] = {{"recompute", &automatic.recompute, ""},
+                                  {"accumulate", &automatic.accumulate, "micro-batches"},
+                                  {"precision", &automatic.precision, "precision"},
+                                  {"batch", &automatic.batch, "batch"}};
+  for (const std::string &name : parseModules(line.get("auto"))) {
+    const auto *technique =
+        llvm::find_if(techniques, [&](const Technique &entry) { return entry.name == name; });
+    if (name == "offload")
+      return invalid("--auto=offload: this version cannot do that");
+    if (technique == std::end(techniques))
+      return invalid("--auto expects recompute, accumulate, precision or batch, found '" + name +
+                     "'");
+    if (!technique->option.empty() && line.isSet(technique->option))
+      return invalid("--auto=" + name + " chooses what --" + technique->option + " says; give one");
+    *technique->isAllowed = true;
+  }
+  options.isFormSearched = automatic.accumulate || automatic.precision || automatic.batch;
+  if (!line.isSet("device-memory"))
+    return invalid("--auto needs --device-memory, which it meets");
+  options.pipeline.rematerialize = automatic.recompute;
+  return llvm::Error::success();
+}
+
 static llvm::Error fillFusion(const CommandLine &line, CompileOptions &options) {
   options.pipeline.efficientConvBnEval = parseModules(line.get("efficient-conv-bn-eval"));
   if (line.isSet("efficient-conv-bn-eval") && options.pipeline.efficientConvBnEval.empty())
@@ -481,6 +533,7 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
   if (llvm::Error error = fillFiles(*line, *options))
     return std::move(error);
   options->explain = line->isSet("explain");
+  options->isTimed = line->isSet("time-report");
   options->reportPath = line->get("report");
   options->loss = line->get("loss");
   options->targetFeatures = line->get("target-features");
@@ -488,6 +541,8 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
   if (llvm::Error error = fillChoices(*line, *options))
     return std::move(error);
   if (llvm::Error error = fillBatches(*line, *options))
+    return std::move(error);
+  if (llvm::Error error = fillAutomatic(*line, *options))
     return std::move(error);
   if (llvm::Error error = fillLossScale(*line, *options))
     return std::move(error);

@@ -21,6 +21,11 @@ namespace memopt::tool {
 
 enum class Emit { Graph, Joint, Kernels, Planned, Llvm, Package };
 
+/// What --auto lets the planner choose to meet the budget.
+struct Automatic {
+  bool recompute = true, accumulate = false, precision = false, batch = false;
+};
+
 /// The command line, checked and with defaults filled in.
 struct CompileOptions {
   std::string input, output;
@@ -30,8 +35,11 @@ struct CompileOptions {
   std::string reportPath, loss, targetFeatures;
   bool dropout = true;
   bool isBatchSearched = false; ///< for the largest batch that fits
-  bool reference = false;       ///< plain loops instead of libraries
-  int runThreads = 1;           ///< that library calls are planned for
+  bool isFormSearched = false;  ///< among those that `automatic` allows
+  Automatic automatic;
+  bool isTimed = false;   ///< stages, in a table at the end
+  bool reference = false; ///< plain loops instead of libraries
+  int runThreads = 1;     ///< that library calls are planned for
   bool isInstrumented = true;
   int compilerThreads = 0; ///< 0: as many as the machine has
   int64_t deviceBudget = -1;

@@ -52,6 +52,8 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
   Option<int64_t> checkpointSegments{
       *this, "checkpoint-segments", llvm::cl::init(0),
       llvm::cl::desc("equal segments of the forward pass to recompute")};
+  Option<bool> rematerialize{*this, "rematerialize", llvm::cl::init(true),
+                             llvm::cl::desc("recompute to meet the budget")};
   Option<int64_t> budget{*this, "budget", llvm::cl::init(-1),
                          llvm::cl::desc("bytes of the device arena")};
 };

@@ -1,0 +1,312 @@
+//===- Compilation.cpp - from the command line's options to files -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Compilation.h"
+#include "Calibrate.h"
+#include "PlanSearch.h"
+
+#include "memopt-runtime/Files.h"
+#include "memopt/Analysis/BatchModel.h"
+#include "memopt/Conversion/ObjectEmission.h"
+#include "memopt/Dialect/Memopt.h"
+#include "memopt/Import/Pt2.h"
+#include "memopt/Package/PlanReport.h"
+#include "memopt/Pipelines/Pipelines.h"
+#include "memopt/Support/InputFile.h"
+#include "memopt/Transforms/Frontier.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+
+using namespace mlir;
+using namespace ::memopt::tool;
+using ::memopt::StatusCode;
+
+Compilation::Compilation(MLIRContext &context, CompileOptions &options)
+    : context(context), options(options), errors(context), times("memopt", "Time by stage") {}
+
+int Compilation::calibrate(const char *program) {
+  std::string error;
+  StatusCode code = ::memopt::tool::calibrate(context, options, program, error);
+  if (errors.last.empty())
+    errors.last = error;
+  return finish(code);
+}
+
+int Compilation::run() {
+  StatusCode code = compile();
+  if (options.isTimed)
+    times.print(llvm::errs(), /*ResetAfterPrint=*/true);
+  return finish(code);
+}
+
+int Compilation::finish(StatusCode code) {
+  if (code != StatusCode::Ok)
+    llvm::errs() << "memopt-compile: error: "
+                 << (errors.last.empty() ? "compilation failed" : errors.last) << "\n";
+  return static_cast<int>(code);
+}
+
+llvm::Timer *Compilation::getTimer(StringRef stage, StringRef description) {
+  if (!options.isTimed)
+    return nullptr;
+  std::unique_ptr<llvm::Timer> &timer = timers[stage.str()];
+  if (!timer)
+    timer = std::make_unique<llvm::Timer>(stage, description, times);
+  return timer.get();
+}
+
+//===----------------------------------------------------------------------===//
+// Stages
+//===----------------------------------------------------------------------===//
+
+struct ::memopt::tool::Stage {
+  llvm::StringLiteral name, description;
+  void (*build)(OpPassManager &, const mlir::memopt::PipelineOptions &);
+  bool isOfTraining;        ///< evaluation has none
+  std::optional<Emit> emit; ///< what may be printed behind it
+};
+
+static const Stage kStages[] = {
+    {"graph", "graph: batch size, fusion, precision", mlir::memopt::buildGraphPipeline, false,
+     Emit::Graph},
+    {"joint", "joint: gradients, update, accumulation", mlir::memopt::buildJointPipeline, true,
+     Emit::Joint},
+    {"kernels", "kernels: layouts, lowering, fusion", mlir::memopt::buildKernelPipeline, false,
+     Emit::Kernels},
+    {"schedule", "schedule: the order of the step", mlir::memopt::buildSchedulePipeline, false,
+     std::nullopt},
+    {"plan", "plan: recomputation, addresses", mlir::memopt::buildPlanPipeline, false,
+     Emit::Planned},
+};
+
+StatusCode Compilation::compile() {
+  if (StatusCode code = load(); code != StatusCode::Ok)
+    return code;
+  if (options.isBatchSearched)
+    if (StatusCode code = findLargestBatch(*this); code != StatusCode::Ok)
+      return code;
+  if (options.isFormSearched)
+    if (StatusCode code = chooseForm(*this); code != StatusCode::Ok)
+      return code;
+  for (const Stage &stage : kStages) {
+    if (stage.build == mlir::memopt::buildPlanPipeline && options.frontierPoints > 0)
+      return writeFrontier();
+    if (StatusCode code = runStage(stage); code != StatusCode::Ok)
+      return code;
+    if (options.emit == stage.emit && options.emit != Emit::Planned)
+      return print();
+  }
+  if (StatusCode code = report(); code != StatusCode::Ok)
+    return code;
+  return options.emit == Emit::Planned ? print() : writePackage();
+}
+
+StatusCode Compilation::runStage(const Stage &stage) {
+  if (stage.isOfTraining && options.evaluate)
+    return StatusCode::Ok;
+  llvm::TimeRegion time(getTimer(stage.name, stage.description));
+  PassManager manager(&context);
+  stage.build(manager, options.pipeline);
+  if (succeeded(manager.run(*module)))
+    return StatusCode::Ok;
+  return isOverBudget() ? StatusCode::DoesNotFit : StatusCode::BadInput;
+}
+
+bool Compilation::isOverBudget() {
+  using namespace mlir::memopt;
+  auto planned = (*module)->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr);
+  return planned && options.deviceBudget >= 0 &&
+         planned.getArenaBytesOf(Space::Device) > options.deviceBudget;
+}
+
+//===----------------------------------------------------------------------===//
+// Forms
+//===----------------------------------------------------------------------===//
+
+Form Compilation::getForm() const {
+  const mlir::memopt::PipelineOptions &pipeline = options.pipeline;
+  return {pipeline.batch, pipeline.microBatches, pipeline.precision};
+}
+
+void Compilation::setForm(const Form &form) {
+  options.pipeline.batch = form.batch;
+  options.pipeline.microBatches = form.microBatches;
+  options.pipeline.precision = form.precision;
+}
+
+Trial Compilation::tryForm(const Form &form) {
+  using namespace mlir::memopt;
+  OwningOpRef<ModuleOp> original = module->clone();
+  Form given = getForm();
+  setForm(form);
+  errors.isQuiet = true;
+  Trial trial{form, StatusCode::Ok};
+  for (const Stage &stage : kStages)
+    if (trial.code = runStage(stage); trial.code != StatusCode::Ok)
+      break;
+  errors.isQuiet = false;
+  if (trial.code != StatusCode::Ok)
+    trial.message = std::exchange(errors.last, "");
+  if (auto planned = (*module)->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr))
+    trial.bytes = planned.getArenaBytesOf(Space::Device);
+  if (trial.code == StatusCode::Ok)
+    trial.seconds = describePlan(*module).getNumber("predicted_seconds").value_or(0);
+  setForm(given);
+  module = std::move(original);
+  return trial;
+}
+
+FailureOr<int64_t> Compilation::getExportedBatch() {
+  using namespace mlir::memopt;
+  errors.isQuiet = true;
+  FailureOr<StepModel> step = StepModel::create(*module);
+  FailureOr<BatchModel> batch = failure();
+  if (succeeded(step))
+    batch = BatchModel::create(*step);
+  errors.isQuiet = false;
+  errors.last.clear();
+  if (failed(batch))
+    return failure();
+  return batch->getBatchSize();
+}
+
+//===----------------------------------------------------------------------===//
+// Input
+//===----------------------------------------------------------------------===//
+
+StatusCode Compilation::load() {
+  FailureOr<std::string> resolved =
+      mlir::memopt::resolveProcessor(options.targetFeatures, errors.last);
+  if (failed(resolved))
+    return StatusCode::BadInput;
+  processor = *resolved;
+  program.threads = options.compilerThreads;
+  program.isInstrumented = options.isInstrumented;
+  llvm::TimeRegion time(getTimer("import", "import: the file and its operators"));
+  if (llvm::Error error = readModel())
+    return keep(std::move(error));
+  setTarget();
+  return StatusCode::Ok;
+}
+
+void Compilation::setTarget() {
+  DictionaryAttr profile = options.profile ? options.profile->toAttribute(&context) : nullptr;
+  (*module)->setAttr(mlir::memopt::MemoptDialect::kTargetAttr,
+                     mlir::memopt::CpuAttr::get(&context, options.targetFeatures,
+                                                options.runThreads, options.reference, profile));
+}
+
+llvm::Error Compilation::readModel() {
+  if (StringRef(options.input).ends_with(".mlir"))
+    return parseModel();
+  ::memopt::pt2::ImportOptions import;
+  import.loss = options.loss;
+  import.evaluate = options.evaluate;
+  import.dropout = options.dropout;
+  return ::memopt::pt2::importPt2(context, options.input, import).moveInto(module);
+}
+
+llvm::Error Compilation::parseModel() {
+  auto text = ::memopt::readInputFile(options.input, /*isText=*/true);
+  if (!text)
+    return llvm::joinErrors(llvm::createStringError(options.input + ": cannot be read"),
+                            text.takeError());
+  module = parseSourceString<ModuleOp>((*text)->getBuffer(), &context, options.input);
+  return module ? llvm::Error::success()
+                : llvm::createStringError(options.input + ": cannot be read");
+}
+
+/// Remembers what to print last; the diagnostics of a parser say more than an error.
+StatusCode Compilation::keep(llvm::Error error) {
+  std::string text;
+  bool isMachine = false;
+  llvm::handleAllErrors(std::move(error), [&](const llvm::StringError &part) {
+    text += (text.empty() ? "" : ": ") + part.getMessage();
+    isMachine |= ::memopt::isMachineError(part.convertToErrorCode());
+  });
+  if (errors.last.empty())
+    errors.last = text;
+  return isMachine ? StatusCode::Environment : StatusCode::BadInput;
+}
+
+//===----------------------------------------------------------------------===//
+// Output
+//===----------------------------------------------------------------------===//
+
+StatusCode Compilation::print() {
+  OpPrintingFlags flags;
+  flags.elideLargeElementsAttrs(16).elideLargeResourceString(16).enableDebugInfo(false);
+  module->print(llvm::outs(), flags);
+  llvm::outs() << "\n";
+  return finishOutput();
+}
+
+/// What was printed must have arrived.
+StatusCode Compilation::finishOutput() {
+  llvm::outs().flush();
+  if (!llvm::outs().has_error())
+    return StatusCode::Ok;
+  errors.last = "standard output: " + llvm::outs().error().message();
+  llvm::outs().clear_error();
+  return StatusCode::Environment;
+}
+
+StatusCode Compilation::report() {
+  if (options.explain)
+    llvm::errs() << mlir::memopt::explainPlan(*module);
+  if (options.reportPath.empty())
+    return StatusCode::Ok;
+  return writeText(
+      options.reportPath,
+      llvm::formatv("{0:2}\n", llvm::json::Value(mlir::memopt::describePlan(*module))).str());
+}
+
+StatusCode Compilation::writeFrontier() {
+  FailureOr<mlir::memopt::Frontier> frontier = mlir::memopt::Frontier::compute(
+      *module, mlir::memopt::BudgetOptions(), options.frontierPoints);
+  if (failed(frontier))
+    return StatusCode::BadInput;
+  llvm::outs() << frontier->toText();
+  if (options.frontierPath.empty())
+    return finishOutput();
+  std::string json = llvm::formatv("{0:2}\n", llvm::json::Value(frontier->toJson())).str();
+  if (StatusCode code = writeText(options.frontierPath + ".json", json); code != StatusCode::Ok)
+    return code;
+  if (StatusCode code = writeText(options.frontierPath + ".svg", frontier->toSvg());
+      code != StatusCode::Ok)
+    return code;
+  return finishOutput();
+}
+
+StatusCode Compilation::writeText(const std::string &path, StringRef text) {
+  llvm::outs().flush(); // the path may be that of the same file
+  ::memopt::Status status = ::memopt::writeFileAtomically(path, text);
+  if (!status.isOk())
+    errors.last = status.getMessage();
+  return status.getCode();
+}
+
+StatusCode Compilation::writePackage() {
+  if (options.emit == Emit::Llvm)
+    return succeeded(mlir::memopt::printProgram(*module, program, llvm::outs()))
+               ? finishOutput()
+               : StatusCode::BadInput;
+  llvm::TimeRegion time(getTimer("code", "code: kernels, machine code, the package"));
+  mlir::memopt::ManifestOptions manifest;
+  manifest.mode = options.evaluate ? "eval" : "train";
+  manifest.targetFeatures = processor;
+  manifest.isInstrumented = options.isInstrumented;
+  manifest.microBatches = options.pipeline.microBatches;
+  manifest.planText = mlir::memopt::explainPlan(*module);
+  if (!options.evaluate)
+    manifest.optimizer =
+        llvm::json::Object{{"name", options.optimizerName}, {"lr", options.learningRate}};
+  return mlir::memopt::writePackage(*module, manifest, program, options.output);
+}

@@ -1,0 +1,213 @@
+//===- PlanSearch.cpp - what meets a budget -----------------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A form is planned as it would be compiled; nothing is estimated. So a search takes as many
+// seconds as there are forms times those of one plan.
+//
+//===----------------------------------------------------------------------===//
+
+#include "PlanSearch.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace memopt::tool;
+using memopt::StatusCode;
+
+//===----------------------------------------------------------------------===//
+// The largest batch
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The largest batch that fits and the least that does not; 0 for none.
+struct Bound {
+  StatusCode code = StatusCode::Ok;
+  Trial fits, misses;
+};
+} // namespace
+
+/// Doubles the batch until a plan is over the budget, and closes in between: a larger batch never
+/// needs less. Micro-batches have whole samples.
+static Bound bisectBatch(Compilation &compilation, Form form, int64_t most) {
+  int64_t unit = form.microBatches, fits = 0, misses = most + 1, size = 1;
+  Bound bound;
+  while (fits + 1 < misses) {
+    form.batch = size * unit;
+    Trial trial = compilation.tryForm(form);
+    if (trial.code != StatusCode::Ok && trial.code != StatusCode::DoesNotFit) {
+      bound.code = trial.code;
+      bound.misses = std::move(trial);
+      return bound;
+    }
+    bool isFine = trial.code == StatusCode::Ok;
+    llvm::errs() << "batch of " << form.batch << (isFine ? " fits\n" : " does not fit\n");
+    (isFine ? fits : misses) = size;
+    (isFine ? bound.fits : bound.misses) = std::move(trial);
+    size = misses > most ? std::min(2 * fits, most) : fits + (misses - fits) / 2;
+  }
+  bound.code = fits ? StatusCode::Ok : StatusCode::DoesNotFit;
+  return bound;
+}
+
+StatusCode memopt::tool::findLargestBatch(Compilation &compilation) {
+  constexpr int64_t most = 1 << 20;
+  Bound bound = bisectBatch(compilation, compilation.getForm(), most);
+  if (bound.code != StatusCode::Ok) {
+    compilation.setMessage(bound.misses.message);
+    return bound.code;
+  }
+  llvm::errs() << "remark: the largest batch is " << bound.fits.form.batch;
+  if (!bound.misses.message.empty())
+    llvm::errs() << "; with " << bound.misses.form.batch << " samples: " << bound.misses.message;
+  llvm::errs() << "\n";
+  compilation.setForm(bound.fits.form);
+  return StatusCode::Ok;
+}
+
+//===----------------------------------------------------------------------===//
+// The cheapest form
+//===----------------------------------------------------------------------===//
+
+static std::string describe(const Trial &trial) {
+  return llvm::formatv("{0} bytes and {1:f3} ms a step", trial.bytes, trial.seconds * 1e3).str();
+}
+
+namespace {
+/// The forms that the command line allows, planned.
+class FormSearch {
+public:
+  explicit FormSearch(Compilation &compilation)
+      : compilation(compilation), allowed(compilation.getOptions().automatic),
+        given(compilation.getForm()) {}
+
+  StatusCode run() {
+    for (const std::string &precision : getPrecisions())
+      if (StatusCode code = tryCuts(precision); code != StatusCode::Ok)
+        return code;
+    if (!best && allowed.batch)
+      if (StatusCode code = lowerBatch(); code != StatusCode::Ok)
+        return code;
+    if (!best) {
+      compilation.setMessage(smallest.message + getForbidden());
+      return StatusCode::DoesNotFit;
+    }
+    compilation.setForm(best->form);
+    explain();
+    return StatusCode::Ok;
+  }
+
+private:
+  llvm::SmallVector<std::string> getPrecisions() const {
+    if (allowed.precision)
+      return {given.precision, "bf16"};
+    return {given.precision};
+  }
+
+  /// Numbers of micro-batches with whole samples, the least first.
+  llvm::SmallVector<int64_t> getCuts() {
+    llvm::SmallVector<int64_t> cuts = {given.microBatches};
+    if (!allowed.accumulate)
+      return cuts;
+    llvm::FailureOr<int64_t> batch =
+        given.batch ? llvm::FailureOr<int64_t>(given.batch) : compilation.getExportedBatch();
+    for (int64_t parts = 2; llvm::succeeded(batch) && parts <= *batch; ++parts)
+      if (*batch % parts == 0)
+        cuts.push_back(parts);
+    return cuts;
+  }
+
+  /// More micro-batches need fewer bytes and more time: the first that fit without saving time are
+  /// the last that are tried.
+  StatusCode tryCuts(const std::string &precision) {
+    for (int64_t parts : getCuts()) {
+      Trial trial = compilation.tryForm({given.batch, parts, precision});
+      if (trial.code == StatusCode::BadInput && parts > 1) {
+        refusal = trial.message; // this model's batch cannot be cut
+        return StatusCode::Ok;
+      }
+      if (trial.code != StatusCode::Ok && trial.code != StatusCode::DoesNotFit) {
+        compilation.setMessage(trial.message);
+        return trial.code;
+      }
+      bool isBetter = note(std::move(trial));
+      if (trials.back().code == StatusCode::Ok && !isBetter)
+        return StatusCode::Ok;
+    }
+    return StatusCode::Ok;
+  }
+
+  /// The last resort, for it changes what is trained: fewer samples a step, one at a time where
+  /// accumulation is allowed.
+  StatusCode lowerBatch() {
+    llvm::FailureOr<int64_t> batch = compilation.getExportedBatch();
+    if (llvm::failed(batch))
+      return StatusCode::Ok;
+    Bound bound = bisectBatch(compilation, {0, given.microBatches, getPrecisions().back()}, *batch);
+    if (bound.code == StatusCode::Ok)
+      note(std::move(bound.fits));
+    return bound.code == StatusCode::DoesNotFit ? StatusCode::Ok : bound.code;
+  }
+
+  /// Whether the trial is the best so far.
+  bool note(Trial trial) {
+    trials.push_back(trial);
+    if (smallest.message.empty() || trial.bytes < smallest.bytes)
+      smallest = trial;
+    if (trial.code != StatusCode::Ok || (best && best->seconds <= trial.seconds))
+      return false;
+    best = std::move(trial);
+    return true;
+  }
+
+  std::string getForbidden() const {
+    std::string text;
+    for (auto [name, isAllowed] : {std::pair<const char *, bool>{"recompute", allowed.recompute},
+                                   {"accumulate", allowed.accumulate},
+                                   {"precision", allowed.precision},
+                                   {"batch", allowed.batch}})
+      if (!isAllowed)
+        text += (text.empty() ? "; not allowed by --auto: " : ", ") + std::string(name);
+    return text + (refusal.empty() ? "" : "; not cut into micro-batches: " + refusal);
+  }
+
+  /// The options that say what a form has more than the command line.
+  std::string getChoice(const Form &form) const {
+    std::string text;
+    if (form.microBatches != given.microBatches)
+      text += " --micro-batches=" + std::to_string(form.microBatches);
+    if (form.precision != given.precision)
+      text += " --precision=" + form.precision;
+    if (form.batch != given.batch)
+      text += " --batch=" + std::to_string(form.batch);
+    return text.empty() ? " nothing more" : text;
+  }
+
+  void explain() const {
+    llvm::errs() << "remark: chose" << getChoice(best->form) << ": " << describe(*best);
+    const Trial *next = nullptr;
+    for (const Trial &trial : trials)
+      if (trial.code == StatusCode::Ok && trial.bytes < best->bytes &&
+          (!next || trial.seconds < next->seconds))
+        next = &trial;
+    if (next)
+      llvm::errs() << "; fewer bytes:" << getChoice(next->form) << ", " << describe(*next);
+    llvm::errs() << getForbidden() << "\n";
+  }
+
+  Compilation &compilation;
+  const Automatic &allowed;
+  Form given;
+  std::vector<Trial> trials;
+  std::optional<Trial> best;
+  Trial smallest{};
+  std::string refusal;
+};
+} // namespace
+
+StatusCode memopt::tool::chooseForm(Compilation &compilation) {
+  return FormSearch(compilation).run();
+}
