@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Formula.h"
 #include "Indexing.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -165,15 +166,20 @@ static Expected<Tensor> choose(OpContext &op, const Tensor &condition, const Ten
 /// Without its own elements, the tensor begins neutral where updates go.
 static Expected<Tensor> reduceInto(OpContext &op, const Target &target, const Tensor &updates,
                                    const Reduction &reduction) {
-  Tensor start = target.self;
-  DType type = start.dtype;
+  // Extremes and quotients of unsigned bytes need the sign of a wider type; sums wrap around.
+  DType type = target.self.dtype;
+  bool isSum = reduction.kind == ScatterKind::Add || reduction.kind == ScatterKind::Mul;
+  DType wide = isSum ? type : getArithmeticType(type);
+  Tensor start = castTo(op, target.self, wide);
   if (!reduction.includesSelf) {
     ASSIGN_OR_RETURN(Tensor touched,
                      scatter(op, ScatterKind::Set, filled(op, DType::Bool, start.sizes, 0.0),
                              filled(op, DType::Bool, updates.sizes, 1.0), target.places));
-    ASSIGN_OR_RETURN(start, choose(op, touched, getNeutral(op, reduction.kind, type), start));
+    ASSIGN_OR_RETURN(start, choose(op, touched, getNeutral(op, reduction.kind, wide), start));
   }
-  ASSIGN_OR_RETURN(Tensor result, scatter(op, reduction.kind, start, updates, target.places));
+  ASSIGN_OR_RETURN(Tensor result,
+                   scatter(op, reduction.kind, start, castTo(op, updates, wide), target.places));
+  result = castTo(op, result, type);
   if (!reduction.isMean)
     return result;
   ASSIGN_OR_RETURN(Tensor count,
@@ -181,12 +187,13 @@ static Expected<Tensor> reduceInto(OpContext &op, const Target &target, const Te
                            filled(op, type, start.sizes, reduction.includesSelf ? 1.0 : 0.0),
                            filled(op, type, updates.sizes, 1.0), target.places));
   // Elements that nothing was added to are divided by one.
-  return elementwise(op, {result, count}, type, type, [&](Builder &b, ValueRange v) -> Value {
-    Value one = splat(b, v[1].getType(), 1.0);
-    if (isFloat(type))
-      return arith::DivFOp::create(b, v[0], arith::MaximumFOp::create(b, v[1], one));
-    return arith::FloorDivSIOp::create(b, v[0], arith::MaxSIOp::create(b, v[1], one));
-  });
+  return elementwise(
+      op, {result, count}, getArithmeticType(type), type, [&](Builder &b, ValueRange v) -> Value {
+        Value one = splat(b, v[1].getType(), 1.0);
+        if (isFloat(type))
+          return arith::DivFOp::create(b, v[0], arith::MaximumFOp::create(b, v[1], one));
+        return arith::FloorDivSIOp::create(b, v[0], arith::MaxSIOp::create(b, v[1], one));
+      });
 }
 
 //===----------------------------------------------------------------------===//
