@@ -1,4 +1,4 @@
-//===- FlowOps.cpp - loops, borders and transfers of the kernel graph -*- C++ -*-===//
+//===- FlowOps.cpp - loops, borders, transfers and collectives -*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -152,3 +152,91 @@ int64_t TransferWaitOp::getFlops() { return 0; }
 int64_t TransferWaitOp::getBytesMoved() { return 0; }
 std::string TransferWaitOp::getKindName() { return "transfer_wait"; }
 Work TransferWaitOp::getWork() { return Work(); }
+
+//===----------------------------------------------------------------------===//
+// CollectiveOp
+//===----------------------------------------------------------------------===//
+
+void CollectiveOp::build(OpBuilder &builder, OperationState &state, RankedTensorType result,
+                         CollectiveKind kind, Value input, int64_t ranks) {
+  state.addOperands(input);
+  state.addTypes(result);
+  Properties &properties = state.getOrAddProperties<Properties>();
+  properties.kind = CollectiveKindAttr::get(builder.getContext(), kind);
+  properties.ranks = builder.getI64IntegerAttr(ranks);
+}
+
+static bool isReduction(CollectiveKind kind) {
+  return kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter;
+}
+
+static bool isSummable(Type type) {
+  return type.isF32() || type.isF64() || type.isSignlessInteger(32) || type.isSignlessInteger(64);
+}
+
+LogicalResult CollectiveOp::verify() {
+  auto input = cast<RankedTensorType>(getInput().getType()),
+       result = cast<RankedTensorType>(getResult().getType());
+  if (getSpace(input) != Space::Device || getSpace(result) != Space::Device)
+    return emitOpError("works on the device alone");
+  if (input.getElementType() != result.getElementType())
+    return emitOpError() << "gives elements of " << result.getElementType() << " for such of "
+                         << input.getElementType();
+  if (isReduction(getKind()) && !isSummable(input.getElementType()))
+    return emitOpError() << "adds up f32, f64, i32 or i64, found " << input.getElementType();
+  if (getKind() == CollectiveKind::AllReduce)
+    return input == result ? success()
+                           : emitOpError() << "gives " << result << ", expected " << input;
+  bool isGather = getKind() == CollectiveKind::AllGather;
+  int64_t whole = (isGather ? result : input).getNumElements(),
+          shard = (isGather ? input : result).getNumElements(), ranks = getRanksAttr().getInt();
+  if (shard < llvm::divideCeil(whole, ranks))
+    return emitOpError() << "has shards of " << shard << " elements, but " << ranks
+                         << " of them do not hold " << whole;
+  return success();
+}
+
+bool CollectiveOp::isRecomputable() { return !isReduction(getKind()); }
+int64_t CollectiveOp::getFlops() {
+  int64_t elements = cast<RankedTensorType>(getResult().getType()).getNumElements();
+  return isReduction(getKind()) ? multiplyCounts({elements, getRanksAttr().getInt()}) : 0;
+}
+
+/// By one rank: what it reads of all of them, and what it writes.
+int64_t CollectiveOp::getBytesMoved() {
+  int64_t result = getTensorBytes(getResult().getType());
+  bool readsOnce = getKind() == CollectiveKind::AllGather || getKind() == CollectiveKind::OwnShard;
+  if (getKind() == CollectiveKind::AllReduce) // a part of the sum, and those of the others
+    return multiplyCounts({result, 4});
+  return addCounts(result, readsOnce ? result : multiplyCounts({result, getRanksAttr().getInt()}));
+}
+
+std::string CollectiveOp::getKindName() { return stringifyCollectiveKind(getKind()).str(); }
+StringRef CollectiveOp::getListName() { return "collectives"; }
+
+Work CollectiveOp::getWork() {
+  Work work;
+  work.workClass = WorkClass::Transfer;
+  work.bytes = static_cast<double>(getBytesMoved());
+  return work;
+}
+
+/// Each rank adds up a piece of its own and fetches the others when all are done.
+SmallVector<InPlaceOperand> CollectiveOp::getInPlaceOperands(unsigned) {
+  if (getKind() == CollectiveKind::AllReduce)
+    return {{0, /*byRow=*/false}};
+  return {};
+}
+
+llvm::json::Object CollectiveOp::describe(TargetAttrInterface) {
+  auto input = cast<RankedTensorType>(getInput().getType()),
+       result = cast<RankedTensorType>(getResult().getType());
+  std::string dtype; // packages call types as MLIR prints them
+  llvm::raw_string_ostream(dtype) << input.getElementType();
+  return llvm::json::Object{{"kind", stringifyCollectiveKind(getKind())},
+                            {"dtype", dtype},
+                            {"from", describeEnd(getInput())},
+                            {"to", describeEnd(getResult())},
+                            {"elements", input.getNumElements()},
+                            {"result_elements", result.getNumElements()}};
+}

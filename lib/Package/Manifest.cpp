@@ -101,6 +101,7 @@ private:
     manifest["instrumented"] = options.isInstrumented;
     manifest["mode"] = options.mode;
     manifest["micro_batches"] = options.microBatches;
+    manifest["ranks"] = options.ranks;
     manifest["arena_bytes"] = bySpace(planned.getArenaBytes().drop_back());
     manifest["predicted_peak_bytes"] = bySpace(planned.getArenaBytes());
     manifest["lower_bound_bytes"] = bySpace(planned.getLowerBoundBytes());
@@ -319,9 +320,9 @@ private:
     return names;
   }
 
-  /// Library calls, transfers and what else the runtime finds in lists.
+  /// Library calls, transfers, collectives and what else the runtime finds in lists.
   void addLists() {
-    for (StringRef name : {"library_calls", "transfers"})
+    for (StringRef name : {"library_calls", "transfers", "collectives"})
       manifest[name] = json::Array();
     llvm::MapVector<StringRef, std::map<uint64_t, json::Object>> lists;
     for (Operation *op : graph.getInstructions())

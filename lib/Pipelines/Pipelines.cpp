@@ -38,9 +38,12 @@ static void addCleaning(OpPassManager &manager) {
 }
 
 void memopt::buildGraphPipeline(OpPassManager &manager, const PipelineOptions &options) {
-  SetBatchPassOptions batch;
-  batch.size = options.batch;
-  manager.addPass(createSetBatchPass(batch));
+  // Where the batch is cut, that sets its size as well.
+  if (!options.isBatchCut()) {
+    SetBatchPassOptions batch;
+    batch.size = options.batch;
+    manager.addPass(createSetBatchPass(batch));
+  }
   // What stands here decides what autodiff finds that it needs: neither a convolution's own result,
   // nor all that a max pool reads.
   if (!options.efficientConvBnEval.empty()) {
@@ -69,11 +72,13 @@ void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &o
   // Gradient rules write the general case.
   addCleaning(manager);
   SplitBatchPassOptions split;
+  split.size = options.batch;
   split.batches = options.accumulativeCounts;
   split.parts = options.microBatches;
+  split.ranks = options.ranks;
   split.elementType = options.accumulateDtype;
   manager.addPass(createSplitBatchPass(split));
-  if (options.accumulativeCounts * options.microBatches > 1)
+  if (options.isBatchCut())
     addCleaning(manager);
   if (options.lossScale == 0)
     return;

@@ -15,6 +15,7 @@ FailureOr<MicroBatches> MicroBatches::create(const StepModel &step, const BatchM
   MicroBatches plan(step, batch);
   plan.collectBufferUpdates();
   plan.classify();
+  plan.collectUpdates();
   if (failed(plan.collectTotals()))
     return failure();
   plan.chooseLoops();
@@ -74,6 +75,51 @@ void MicroBatches::classify(Operation *op) {
     if (makers.empty() || makers.back() != op)
       makers.push_back(op);
   }
+}
+
+/// What updates serve is served by updates alone, so the last of a chain decide.
+void MicroBatches::collectUpdates() {
+  SmallVector<Operation *> found;
+  DenseSet<Operation *> chosen;
+  for (Operation *op : llvm::reverse(ops)) {
+    bool isFree =
+        bufferUpdates.contains(op) && !batch.touchesSamples(op) &&
+        llvm::all_of(op->getUsers(), [&](Operation *user) { return chosen.contains(user); });
+    if (isFree && chosen.insert(op).second)
+      found.push_back(op);
+  }
+  for (Operation *op : llvm::reverse(found))
+    updates.insert(op);
+}
+
+/// Whether a value that is no read itself follows from one of a buffer that updates write.
+static bool followsFromBuffer(Value value, const DenseSet<StringAttr> &written) {
+  Operation *op = value.getDefiningOp();
+  return op && llvm::any_of(op->getOperands(), [&](Value operand) {
+           auto read = operand.getDefiningOp<ReadOp>();
+           return (read && written.contains(read.getVariableAttr().getAttr())) ||
+                  followsFromBuffer(operand, written);
+         });
+}
+
+LogicalResult MicroBatches::verifyRanks() const {
+  DenseSet<StringAttr> written;
+  for (Operation *op : updates)
+    if (auto write = dyn_cast<WriteOp>(op))
+      written.insert(write.getVariableAttr().getAttr());
+  for (Operation *op : updates)
+    for (Value operand : op->getOperands())
+      if (!isRepeated(operand.getDefiningOp()) && followsFromBuffer(operand, written))
+        return op->emitError("moves a buffer by what the model makes of the same buffers, which "
+                             "ranks cannot do one after the other");
+  for (BlockArgument argument : step.getBody().getArguments())
+    for (Operation *user : argument.getUsers())
+      if ((!ops.contains(user) || updates.contains(user)) &&
+          !user->hasTrait<OpTrait::ReadsShapeOnly>())
+        return user->emitError() << "input " << argument.getArgNumber()
+                                 << " is used once for all samples of a step, which on several "
+                                    "ranks may differ: give it a batch dimension";
+  return success();
 }
 
 bool MicroBatches::readsStatistic(Operation *op) const {

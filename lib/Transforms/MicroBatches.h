@@ -43,6 +43,13 @@ public:
 
   /// Whether `op` computes with what belongs to its own micro-batch, rather than to all of them.
   bool isLocal(Operation *op) const { return locals.contains(op); }
+  /// Ops that make the new values of buffers out of what a micro-batch gave, and write them, in
+  /// program order: none touches samples, and nothing else uses them.
+  ArrayRef<Operation *> getUpdates() const { return updates.getArrayRef(); }
+  bool isUpdate(Operation *op) const { return updates.contains(op); }
+  /// What one rank sees alone must not decide what all of them do.
+  LogicalResult verifyRanks() const;
+
   /// Ops that make a statistic of each micro-batch where one large batch would have one.
   ArrayRef<Operation *> getStatisticMakers() const { return makers; }
 
@@ -50,6 +57,7 @@ private:
   MicroBatches(const StepModel &step, const BatchModel &batch) : step(step), batch(batch) {}
   void collectBufferUpdates();
   void classify();
+  void collectUpdates();
   void classify(Operation *op);
   bool isLocalSum(Value sum) const;
   bool readsStatistic(Operation *op) const;
@@ -62,7 +70,7 @@ private:
 
   const StepModel &step;
   const BatchModel &batch;
-  llvm::SetVector<Operation *> ops, bufferUpdates;
+  llvm::SetVector<Operation *> ops, bufferUpdates, updates;
   DenseSet<Operation *> locals;
   DenseSet<Value> statistics;
   SmallVector<Operation *> makers;

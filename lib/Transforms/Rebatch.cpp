@@ -13,6 +13,11 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
+void memopt::remarkBatchSize(const StepModel &step, const BatchModel &batch, int64_t size) {
+  emitRemark(step.getFunction().getLoc())
+      << "compiled for " << size << " samples instead of " << batch.getBatchSize();
+}
+
 void memopt::markBatchDimensions(const StepModel &step, const BatchModel &batch) {
   func::FuncOp function = step.getFunction();
   for (BlockArgument argument : function.getArguments())

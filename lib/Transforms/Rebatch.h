@@ -17,6 +17,9 @@ namespace mlir::memopt {
 /// (memopt.count) follow by themselves.
 void rebatch(const StepModel &step, const BatchModel &batch, int64_t size);
 
+/// Tells the user of a batch of `size` samples instead of the exported ones.
+void remarkBatchSize(const StepModel &step, const BatchModel &batch, int64_t size);
+
 /// Says on the arguments which of their dimensions counts samples.
 void markBatchDimensions(const StepModel &step, const BatchModel &batch);
 

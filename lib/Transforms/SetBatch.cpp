@@ -39,8 +39,7 @@ struct SetBatchPass : memopt::impl::SetBatchPassBase<SetBatchPass> {
       return signalPassFailure();
     markBatchDimensions(*step, *batch);
     rebatch(*step, *batch, size);
-    emitRemark(step->getFunction().getLoc())
-        << "compiled for " << size.getValue() << " samples instead of " << batch->getBatchSize();
+    remarkBatchSize(*step, *batch, size);
   }
 };
 } // namespace

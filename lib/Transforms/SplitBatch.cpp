@@ -16,6 +16,11 @@
 //            }
 //            %total = read @sum ; ... update
 //
+// Ranks:   are the outermost cut. What a rank has summed up is summed up over the ranks, in their
+//          order. With one micro-batch a rank there is no loop:
+//
+//            ... %g = ... ; %total = collective <all_reduce> %g ; ... update
+//
 // Input:   the joint graph behind guard-state. State is not written before the loss is known, so
 //          running statistics move in variables of their own inside of the loop, and are state
 //          again behind the commit.
@@ -25,11 +30,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "MicroBatches.h"
+#include "RankUpdates.h"
 #include "Rebatch.h"
 
 #include "memopt/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
@@ -86,6 +93,14 @@ private:
 //===----------------------------------------------------------------------===//
 
 namespace {
+/// What one update's samples are cut into.
+struct Cut {
+  int64_t iterations; ///< micro-batches of a rank
+  int64_t ranks;
+
+  int64_t getParts() const { return iterations * ranks; }
+};
+
 /// Sums up one value over the iterations of a loop.
 struct Accumulator {
   Value value; ///< in the graph as it was
@@ -95,9 +110,9 @@ struct Accumulator {
 /// Builds the body of one repeat out of ops of the graph as it was.
 class BodyBuilder {
 public:
-  BodyBuilder(const MicroBatches &plan, const BatchModel &batch, RepeatOp repeat, int64_t count,
+  BodyBuilder(const MicroBatches &plan, const BatchModel &batch, RepeatOp repeat, Cut cut,
               const DenseMap<StringAttr, VariableOp> &shadows)
-      : plan(plan), batch(batch), repeat(repeat), count(count), shadows(shadows),
+      : plan(plan), batch(batch), repeat(repeat), cut(cut), shadows(shadows),
         builder(OpBuilder::atBlockTerminator(&repeat.getBody().front())) {
     mapping.map(repeat.getInputs(), repeat.getBody().getArguments());
   }
@@ -114,6 +129,9 @@ public:
   }
 
   void accumulate(const Accumulator &accumulator);
+  /// Updates of buffers, as if the ranks came one after the other.
+  void addUpdatesOfRanks(ArrayRef<Operation *> updates);
+  Value lookUp(Value original) const { return mapping.lookup(original); }
 
 private:
   template <typename OpType> void placeDraw(OpType draw, Value original);
@@ -125,7 +143,7 @@ private:
   const MicroBatches &plan;
   const BatchModel &batch;
   RepeatOp repeat;
-  int64_t count;
+  Cut cut;
   const DenseMap<StringAttr, VariableOp> &shadows;
   OpBuilder builder;
   IRMapping mapping;
@@ -187,7 +205,7 @@ template <typename OpType> void BodyBuilder::placeDraw(OpType draw, Value origin
   if (!samples)
     return;
   SmallVector<int64_t> shape(cast<RankedTensorType>(original.getType()).getShape());
-  shape[samples->dim] *= count;
+  shape[samples->dim] *= cut.getParts();
   SmallVector<int64_t> strides = computeStrides(shape);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(draw);
@@ -208,7 +226,7 @@ void BodyBuilder::provide(Value value, Operation *user) {
   Operation *op = value.getDefiningOp();
   if (!plan.isRepeated(op) && isCounted(value)) {
     // For each user anew, for another may count otherwise; what is alike folds into one.
-    mapping.map(value, createCounted(value, plan.isLocal(user) ? 1 : count));
+    mapping.map(value, createCounted(value, plan.isLocal(user) ? 1 : cut.getParts()));
     return;
   }
   if (mapping.contains(value))
@@ -256,6 +274,22 @@ static Value convert(OpBuilder &builder, Location location, Value value, RankedT
                    : arith::TruncFOp::create(builder, location, type, value).getResult();
 }
 
+void BodyBuilder::addUpdatesOfRanks(ArrayRef<Operation *> updates) {
+  RankUpdates chain(updates, cut.ranks, builder);
+  for (Operation *op : updates)
+    for (Value operand : op->getOperands())
+      if (chain.isMadeOutside(operand)) {
+        Operation *maker = operand.getDefiningOp();
+        if (!plan.isRepeated(maker)) {
+          provide(operand, op);
+          chain.setShared(operand, mapping.lookup(operand));
+        } else {
+          chain.setOfRank(operand, mapping.lookup(operand));
+        }
+      }
+  chain.build([&](Operation *copy) { redirect(copy); });
+}
+
 /// The sum is taken in the wider of the two types, and rounded where the accumulator is narrower.
 void BodyBuilder::accumulate(const Accumulator &accumulator) {
   Location location = accumulator.value.getLoc();
@@ -285,20 +319,24 @@ void BodyBuilder::accumulate(const Accumulator &accumulator) {
 namespace {
 class BatchSplitter {
 public:
-  BatchSplitter(const StepModel &step, const BatchModel &batch, const MicroBatches &plan,
-                int64_t count, std::optional<Type> elementType)
-      : step(step), batch(batch), plan(plan), count(count), elementType(elementType),
-        variables(step), builder(step.getReturn()) {}
+  BatchSplitter(const StepModel &step, const BatchModel &batch, const MicroBatches &plan, Cut cut,
+                std::optional<Type> elementType)
+      : step(step), batch(batch), plan(plan), cut(cut), elementType(elementType), variables(step),
+        builder(step.getReturn()) {}
 
   void run() {
-    createShadows();
+    if (cut.iterations > 1)
+      createShadows();
     SmallVector<Operation *> once;
     for (Operation &op : step.getBody().without_terminator())
       if (!plan.isRepeated(&op))
         once.push_back(&op);
     for (unsigned stage = 0; stage <= plan.getLastStage(); ++stage) {
       moveToEnd(once, stage);
-      createLoop(stage);
+      if (cut.iterations > 1)
+        createLoop(stage);
+      else
+        createOnce(stage);
     }
     moveToEnd(once, plan.getLastStage() + 1);
     commitShadows();
@@ -310,8 +348,12 @@ private:
   void createShadows();
   void moveToEnd(ArrayRef<Operation *> ops, unsigned stage);
   void createLoop(unsigned stage);
+  void createOnce(unsigned stage);
+  void addUpdates(BodyBuilder &body, unsigned stage);
   SmallVector<Accumulator> createAccumulators(unsigned stage);
   void readTotals(ArrayRef<Accumulator> accumulators);
+  Value sumOverRanks(Value value, Phase phase);
+  void useTotal(Value value, Value total);
   void commitShadows();
   void resolveCounts();
   void eraseDead();
@@ -319,10 +361,12 @@ private:
   const StepModel &step;
   const BatchModel &batch;
   const MicroBatches &plan;
-  int64_t count;
+  Cut cut;
   std::optional<Type> elementType;
   LoopVariables variables;
   OpBuilder builder; ///< at the end of the step
+  /// Updates of state that were built where the loop would be.
+  SmallVector<Operation *> early;
   DenseMap<StringAttr, VariableOp> shadows;
   SmallVector<std::pair<VariableOp, VariableOp>> shadowed; ///< state, and its name in the loop
 };
@@ -337,6 +381,16 @@ void BatchSplitter::createShadows() {
       shadows[state.getSymNameAttr()] = shadow;
       shadowed.push_back({state, shadow});
     }
+}
+
+/// The body of a loop that runs once takes its place.
+static void inlineBody(RepeatOp repeat) {
+  Block &body = repeat.getBody().front();
+  for (auto [argument, input] : llvm::zip_equal(body.getArguments(), repeat.getInputs()))
+    argument.replaceAllUsesWith(input);
+  body.getTerminator()->erase();
+  repeat->getBlock()->getOperations().splice(Block::iterator(repeat), body.getOperations());
+  repeat.erase();
 }
 
 void BatchSplitter::moveToEnd(ArrayRef<Operation *> ops, unsigned stage) {
@@ -380,18 +434,46 @@ void BatchSplitter::createLoop(unsigned stage) {
                            LoopVariables::read(builder, location, state, Phase::Forward), shadow,
                            Phase::Forward);
   SmallVector<Accumulator> accumulators = createAccumulators(stage);
-  auto repeat = RepeatOp::create(builder, location, step.getBody().getArguments(), count,
+  auto repeat = RepeatOp::create(builder, location, step.getBody().getArguments(), cut.iterations,
                                  /*nextBatch=*/true);
-  BodyBuilder body(plan, batch, repeat, count, shadows);
+  BodyBuilder body(plan, batch, repeat, cut, shadows);
   DenseMap<Operation *, SmallVector<Accumulator *>> sums;
   for (Accumulator &accumulator : accumulators)
     sums[accumulator.value.getDefiningOp()].push_back(&accumulator);
   for (Operation *op : plan.getOps(stage)) {
+    if (cut.ranks > 1 && plan.isUpdate(op))
+      continue;
     body.add(op);
     for (Accumulator *accumulator : sums.lookup(op))
       body.accumulate(*accumulator);
   }
+  addUpdates(body, stage);
   readTotals(accumulators);
+}
+
+/// What runs once is its own body: no sum goes through a variable, and state is written behind the
+/// commit.
+void BatchSplitter::createOnce(unsigned stage) {
+  auto repeat = RepeatOp::create(builder, step.getFunction().getLoc(),
+                                 step.getBody().getArguments(), 1, /*nextBatch=*/true);
+  BodyBuilder body(plan, batch, repeat, cut, shadows);
+  for (Operation *op : plan.getOps(stage))
+    if (!plan.isUpdate(op))
+      body.add(op);
+  Block &block = repeat.getBody().front();
+  size_t before = block.getOperations().size() - 1; // without the terminator
+  addUpdates(body, stage);
+  for (Operation &op : llvm::drop_begin(block.without_terminator(), before))
+    early.push_back(&op);
+  inlineBody(repeat);
+  for (Value total : plan.getTotals(stage))
+    useTotal(total, sumOverRanks(body.lookUp(total), getPhase(total.getDefiningOp())));
+}
+
+/// Of ranks, one after the other; without ranks they are in the loop already.
+void BatchSplitter::addUpdates(BodyBuilder &body, unsigned stage) {
+  if (cut.ranks > 1 && stage == plan.getLastStage())
+    body.addUpdatesOfRanks(plan.getUpdates());
 }
 
 void BatchSplitter::readTotals(ArrayRef<Accumulator> accumulators) {
@@ -403,14 +485,38 @@ void BatchSplitter::readTotals(ArrayRef<Accumulator> accumulators) {
       total = convert(builder, value.getLoc(), total, cast<RankedTensorType>(value.getType()));
       setPhase(total.getDefiningOp(), phase);
     }
-    value.replaceUsesWithIf(total,
-                            [&](OpOperand &use) { return !plan.isRepeated(use.getOwner()); });
+    useTotal(value, sumOverRanks(total, phase));
   }
 }
 
+/// In the order of the ranks; a type that would round is widened for it, as accumulators are.
+Value BatchSplitter::sumOverRanks(Value value, Phase phase) {
+  if (cut.ranks == 1)
+    return value;
+  Location location = value.getLoc();
+  auto type = cast<RankedTensorType>(value.getType()), wide = type;
+  if (auto number = dyn_cast<FloatType>(type.getElementType()); number && number.getWidth() < 32)
+    wide = type.clone(builder.getF32Type());
+  Value widened = convert(builder, location, value, wide);
+  Value sum =
+      CollectiveOp::create(builder, location, wide, CollectiveKind::AllReduce, widened, cut.ranks);
+  Value total = convert(builder, location, sum, type);
+  for (Value made : {widened, sum, total})
+    if (made != value)
+      setPhase(made.getDefiningOp(), phase);
+  return total;
+}
+
+void BatchSplitter::useTotal(Value value, Value total) {
+  value.replaceUsesWithIf(total, [&](OpOperand &use) { return !plan.isRepeated(use.getOwner()); });
+}
+
 void BatchSplitter::commitShadows() {
-  if (CommitOp commit = step.getCommit())
+  if (CommitOp commit = step.getCommit()) {
     builder.setInsertionPointAfter(commit);
+    for (Operation *op : early)
+      op->moveBefore(commit->getBlock(), builder.getInsertionPoint());
+  }
   for (auto [state, shadow] : shadowed) {
     Location location = state.getLoc();
     Value value = LoopVariables::read(builder, location, shadow, Phase::Optimizer);
@@ -422,7 +528,7 @@ void BatchSplitter::commitShadows() {
 void BatchSplitter::resolveCounts() {
   for (CountOp op : llvm::make_early_inc_range(step.getBody().getOps<CountOp>())) {
     builder.setInsertionPoint(op);
-    op.replaceAllUsesWith(createCount(builder, batch, op, count));
+    op.replaceAllUsesWith(createCount(builder, batch, op, cut.getParts()));
     op.erase();
   }
 }
@@ -458,7 +564,7 @@ struct SplitBatchPass : memopt::impl::SplitBatchPassBase<SplitBatchPass> {
   using SplitBatchPassBase::SplitBatchPassBase;
 
   void runOnOperation() override {
-    if (batches * parts > 1 && failed(split()))
+    if (batches * parts * ranks > 1 && failed(split()))
       signalPassFailure();
   }
 
@@ -470,7 +576,7 @@ struct SplitBatchPass : memopt::impl::SplitBatchPassBase<SplitBatchPass> {
     if (failed(batch))
       return failure();
     markBatchDimensions(*step, *batch);
-    if (failed(cut(*step, *batch)))
+    if (failed(cutBatch(*step, *batch)))
       return failure();
     FailureOr<std::optional<Type>> sumType = parseElementType();
     if (failed(sumType))
@@ -478,19 +584,24 @@ struct SplitBatchPass : memopt::impl::SplitBatchPassBase<SplitBatchPass> {
     FailureOr<MicroBatches> plan = MicroBatches::create(*step, *batch);
     if (failed(plan))
       return failure();
-    remarkStatistics(*plan, batches * parts);
-    BatchSplitter(*step, *batch, *plan, batches * parts, *sumType).run();
+    if (ranks > 1 && failed(plan->verifyRanks()))
+      return failure();
+    Cut cut{batches * parts, ranks};
+    remarkStatistics(*plan, cut.getParts());
+    BatchSplitter(*step, *batch, *plan, cut, *sumType).run();
     return StepModel::create(getOperation())->verifyAccesses();
   }
 
-  LogicalResult cut(const StepModel &step, const BatchModel &batch) {
-    if (parts == 1)
-      return success();
-    if (batch.getBatchSize() % parts)
+  LogicalResult cutBatch(const StepModel &step, const BatchModel &batch) {
+    int64_t whole = size ? size : batch.getBatchSize();
+    if (whole % parts)
       return step.getFunction().emitError()
-             << "--micro-batches=" << parts.getValue() << " does not divide the batch of "
-             << batch.getBatchSize() << " samples";
-    rebatch(step, batch, batch.getBatchSize() / parts);
+             << "--micro-batches=" << parts.getValue() << " does not divide the batch of " << whole
+             << " samples";
+    if (whole != batch.getBatchSize() * parts)
+      rebatch(step, batch, whole / parts);
+    if (size)
+      remarkBatchSize(step, batch, size);
     return success();
   }
 

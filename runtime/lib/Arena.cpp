@@ -29,10 +29,14 @@ static unsigned char getPattern(int64_t offset) {
       0x51 + (position * 7 + (position >> 6) * 13 + (position >> 12) * 29) % 46);
 }
 
+int64_t HostArena::getRegionBytes(int64_t bytes) {
+  int64_t page = ::sysconf(_SC_PAGESIZE);
+  return bytes ? roundUp(bytes, page) + 2 * page : 0;
+}
+
 StatusOr<std::unique_ptr<Arena>> HostArena::allocate(int64_t bytes, bool isChecked) {
-  std::unique_ptr<HostArena> arena(new HostArena());
   if (bytes == 0)
-    return std::unique_ptr<Arena>(std::move(arena));
+    return std::unique_ptr<Arena>(new HostArena());
   if (bytes < 0)
     return badInput("an arena cannot have " + std::to_string(bytes) + " bytes");
   int64_t available = getAvailableMemory();
@@ -40,30 +44,43 @@ StatusOr<std::unique_ptr<Arena>> HostArena::allocate(int64_t bytes, bool isCheck
     return environmentError("the arena takes " + std::to_string(bytes) +
                             " bytes, this machine or its control group has " +
                             std::to_string(available) + " available");
-  int64_t page = ::sysconf(_SC_PAGESIZE);
-  int64_t mappedBytes = roundUp(bytes, page), totalBytes = mappedBytes + 2 * page;
-  void *address = ::mmap(nullptr, size_t(totalBytes), PROT_NONE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  int64_t total = getRegionBytes(bytes);
+  void *address =
+      ::mmap(nullptr, size_t(total), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (address == MAP_FAILED)
     return environmentError("allocating an arena of " + std::to_string(bytes) +
                             " bytes: " + std::strerror(errno));
-  arena->mapping = static_cast<char *>(address);
-  arena->totalBytes = totalBytes;
-  arena->mapped = arena->mapping + page;
-  arena->mappedBytes = mappedBytes;
-  if (::mprotect(arena->mapped, size_t(mappedBytes), PROT_READ | PROT_WRITE) != 0)
+  auto arena = placeIn(static_cast<char *>(address), bytes, isChecked);
+  if (arena.isOk())
+    static_cast<HostArena &>(**arena).isOwner = true;
+  else
+    ::munmap(address, size_t(total));
+  return arena;
+}
+
+StatusOr<std::unique_ptr<Arena>> HostArena::placeIn(char *region, int64_t bytes, bool isChecked) {
+  std::unique_ptr<HostArena> arena(new HostArena());
+  if (bytes == 0)
+    return std::unique_ptr<Arena>(std::move(arena));
+  int64_t page = ::sysconf(_SC_PAGESIZE);
+  arena->mapping = region;
+  arena->totalBytes = getRegionBytes(bytes);
+  arena->mapped = region + page;
+  arena->mappedBytes = arena->totalBytes - 2 * page;
+  if (::mprotect(arena->mapped, size_t(arena->mappedBytes), PROT_READ | PROT_WRITE) != 0)
     return environmentError("allocating an arena of " + std::to_string(bytes) +
                             " bytes: " + std::strerror(errno));
-  ::madvise(arena->mapped, size_t(mappedBytes), MADV_HUGEPAGE); // only a hint
+  ::madvise(arena->mapped, size_t(arena->mappedBytes), MADV_HUGEPAGE); // only a hint
   arena->bytes = bytes;
   arena->isChecked = isChecked;
-  arena->start = isChecked ? arena->mapped + mappedBytes - roundUp(bytes, 64) : arena->mapped;
+  arena->start =
+      isChecked ? arena->mapped + arena->mappedBytes - roundUp(bytes, 64) : arena->mapped;
   arena->reset(); // touching every page now is what makes the memory ours
   return std::unique_ptr<Arena>(std::move(arena));
 }
 
 HostArena::~HostArena() {
-  if (mapping)
+  if (mapping && isOwner)
     ::munmap(mapping, size_t(totalBytes));
 }
 

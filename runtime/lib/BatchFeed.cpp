@@ -12,8 +12,9 @@
 
 using namespace memopt;
 
-BatchFeed::BatchFeed(const Manifest &manifest, const Arenas &arenas)
-    : manifest(manifest), arenas(arenas), sampleOffset(manifest.findVariable("sample_offset")) {
+BatchFeed::BatchFeed(const Manifest &manifest, const Arenas &arenas, int64_t rank)
+    : manifest(manifest), arenas(arenas), rank(rank),
+      sampleOffset(manifest.findVariable("sample_offset")) {
   int64_t largest = 0;
   for (const InputSpec &input : manifest.inputs) {
     largest = std::max(largest, input.bytes);
@@ -58,13 +59,13 @@ Status BatchFeed::beginIteration(int64_t iteration) {
 }
 
 Status BatchFeed::fill(const Group &group, int64_t iteration) {
-  int64_t begin = getTime();
+  int64_t begin = getTime(), part = manifest.getPart(rank, iteration);
   if (sampleOffset) {
-    int64_t first = iteration * samplesPerBatch;
+    int64_t first = part * samplesPerBatch;
     std::memcpy(arenas.getAddress(*sampleOffset), &first, sizeof first);
   }
   if (filler)
-    MEMOPT_RETURN_IF_ERROR(filler(iteration, group.targets));
+    MEMOPT_RETURN_IF_ERROR(filler(part, group.targets));
   for (size_t input : group.inputs)
     MEMOPT_RETURN_IF_ERROR(checkRange(manifest.inputs[input]));
   nanoseconds += getTime() - begin;

@@ -20,8 +20,8 @@ namespace memopt {
 
 class BatchFeed {
 public:
-  /// Both must outlive it.
-  BatchFeed(const Manifest &manifest, const Arenas &arenas);
+  /// Both must outlive it. `rank` is that whose samples these are.
+  BatchFeed(const Manifest &manifest, const Arenas &arenas, int64_t rank);
 
   void setFiller(BatchFiller newFiller) { filler = std::move(newFiller); }
 
@@ -46,6 +46,7 @@ private:
 
   const Manifest &manifest;
   const Arenas &arenas;
+  int64_t rank;
   BatchFiller filler;
   std::vector<char> spare; ///< for what a filler gives and nobody wants
   Group once, repeated;

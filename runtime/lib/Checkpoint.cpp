@@ -41,6 +41,7 @@ std::string memopt::printTrainingState(const TrainingState &state) {
                                  {"version", checkpointVersion},
                                  {"step", state.step},
                                  {"data_position", state.dataPosition},
+                                 {"batch_size", state.batchSize},
                                  {"seed", state.seed},
                                  {"optimizer", state.optimizer},
                                  {"schedule", state.schedule.toJson()}};
@@ -66,6 +67,9 @@ StatusOr<TrainingState> memopt::parseTrainingState(std::string_view text) {
   TrainingState state;
   MEMOPT_ASSIGN_OR_RETURN(state.step, readCount(root, "step"));
   MEMOPT_ASSIGN_OR_RETURN(state.dataPosition, readCount(root, "data_position"));
+  if (root.has("batch_size")) {
+    MEMOPT_ASSIGN_OR_RETURN(state.batchSize, readCount(root, "batch_size"));
+  }
   MEMOPT_ASSIGN_OR_RETURN(state.seed, readCount(root, "seed"));
   if (root.has("optimizer")) {
     MEMOPT_ASSIGN_OR_RETURN(state.optimizer, root.getString("optimizer"));

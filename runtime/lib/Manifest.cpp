@@ -112,6 +112,12 @@ static Status readHead(const JsonView &root, Manifest &manifest) {
   if (manifest.microBatches < 1 || manifest.microBatches > (1 << 20))
     return badInput("micro_batches is " + std::to_string(manifest.microBatches) +
                     ", expected 1 to 1048576");
+  if (root.has("ranks")) {
+    MEMOPT_ASSIGN_OR_RETURN(manifest.ranks, root.getInteger("ranks"));
+  }
+  if (manifest.ranks < 1 || manifest.ranks > mostRanks)
+    return badInput("ranks is " + std::to_string(manifest.ranks) + ", expected 1 to " +
+                    std::to_string(mostRanks));
   if (root.has("optimizer") && root.raw()["optimizer"].is_object()) {
     MEMOPT_ASSIGN_OR_RETURN(JsonView optimizer, root.get("optimizer"));
     MEMOPT_ASSIGN_OR_RETURN(manifest.optimizer, readStringOr(optimizer, "name", ""));
@@ -149,6 +155,10 @@ static Status readProgram(const JsonView &root, Manifest &manifest) {
   MEMOPT_RETURN_IF_ERROR(readList(root, "transfers", manifest.transfers, [&](const JsonView &view) {
     return readTransfer(view, arenaBytes);
   }));
+  if (root.has("collectives"))
+    MEMOPT_RETURN_IF_ERROR(
+        readList(root, "collectives", manifest.collectives,
+                 [&](const JsonView &view) { return readCollective(view, manifest); }));
   if (root.has("gradients"))
     MEMOPT_RETURN_IF_ERROR(
         readList(root, "gradients", manifest.gradients,

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ManifestReading.h"
+#include "RankSums.h"
 
 using namespace memopt;
 
@@ -84,6 +85,75 @@ StatusOr<TransferSpec> memopt::readTransfer(const JsonView &view, const BytesByS
                      std::to_string(transfer.fromOffset) + " to " +
                      std::to_string(transfer.toOffset) + " of one arena, which overlap");
   return transfer;
+}
+
+static StatusOr<CollectiveKind> readCollectiveKind(const JsonView &view) {
+  static constexpr const char *names[] = {"all_reduce", "reduce_scatter", "all_gather",
+                                          "own_shard"}; // in the order of the enumeration
+  MEMOPT_ASSIGN_OR_RETURN(std::string kind, view.getString("kind"));
+  for (size_t i = 0; i < std::size(names); ++i)
+    if (kind == names[i])
+      return CollectiveKind(i);
+  return view.fail("is of kind " + quote(kind) +
+                   ", expected all_reduce, reduce_scatter, all_gather or own_shard");
+}
+
+/// Sizes of a tensor and its shards that go together.
+static Status checkShards(const JsonView &view, const CollectiveSpec &spec, int64_t ranks) {
+  if (spec.kind == CollectiveKind::AllReduce)
+    return spec.elements == spec.resultElements
+               ? Status::ok()
+               : view.fail("gives " + std::to_string(spec.resultElements) + " elements for " +
+                           std::to_string(spec.elements));
+  bool isGather = spec.kind == CollectiveKind::AllGather;
+  int64_t shard = isGather ? spec.elements : spec.resultElements,
+          whole = isGather ? spec.resultElements : spec.elements;
+  if (shard < (whole + ranks - 1) / ranks)
+    return view.fail("has shards of " + std::to_string(shard) + " elements, but " +
+                     std::to_string(ranks) + " of them do not hold " + std::to_string(whole));
+  return Status::ok();
+}
+
+/// One end of a collective: so many elements of device memory.
+static Status readCollectiveEnd(const JsonView &view, const char *key, const char *countKey,
+                                DType dtype, const BytesBySpace &arenaBytes, int64_t &offset,
+                                int64_t &elements) {
+  MEMOPT_ASSIGN_OR_RETURN(elements, view.getInteger(countKey));
+  int64_t bytes;
+  if (elements < 1 || __builtin_mul_overflow(elements, getByteSize(dtype), &bytes))
+    return view.fail("has " + std::to_string(elements) + " as " + quote(countKey));
+  int space;
+  MEMOPT_RETURN_IF_ERROR(readEnd(view, key, bytes, arenaBytes, space, offset));
+  if (space != MEMOPT_SPACE_DEVICE || offset % getByteSize(dtype))
+    return view.fail("has " + quote(key) + " at offset " + std::to_string(offset) + " of the " +
+                     getSpaceName(space) + " arena, expected elements of the device's");
+  return Status::ok();
+}
+
+StatusOr<CollectiveSpec> memopt::readCollective(const JsonView &view, const Manifest &manifest) {
+  CollectiveSpec spec{};
+  MEMOPT_ASSIGN_OR_RETURN(spec.kind, readCollectiveKind(view));
+  MEMOPT_ASSIGN_OR_RETURN(std::string name, view.getString("dtype"));
+  std::optional<DType> dtype = parseDType(name);
+  bool isSum = spec.kind == CollectiveKind::AllReduce || spec.kind == CollectiveKind::ReduceScatter;
+  if (!dtype || (isSum && !isSummable(*dtype)))
+    return view.fail("has dtype " + quote(name) + ", expected " +
+                     (isSum ? "f32, f64, i32 or i64" : "one of docs/Package.md"));
+  spec.dtype = *dtype;
+  MEMOPT_RETURN_IF_ERROR(readCollectiveEnd(view, "from", "elements", spec.dtype,
+                                           manifest.arenaBytes, spec.fromOffset, spec.elements));
+  MEMOPT_RETURN_IF_ERROR(readCollectiveEnd(view, "to", "result_elements", spec.dtype,
+                                           manifest.arenaBytes, spec.toOffset,
+                                           spec.resultElements));
+  MEMOPT_RETURN_IF_ERROR(checkShards(view, spec, manifest.ranks));
+  int64_t size = getByteSize(spec.dtype);
+  bool isApart = spec.fromOffset + spec.elements * size <= spec.toOffset ||
+                 spec.toOffset + spec.resultElements * size <= spec.fromOffset;
+  bool isInPlace = spec.kind == CollectiveKind::AllReduce && spec.fromOffset == spec.toOffset;
+  if (!isApart && !isInPlace)
+    return view.fail("has operand and result at offsets " + std::to_string(spec.fromOffset) +
+                     " and " + std::to_string(spec.toOffset) + ", which overlap");
+  return spec;
 }
 
 StatusOr<IndexSite> memopt::readIndexSite(const JsonView &view) {

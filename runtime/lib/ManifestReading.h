@@ -50,6 +50,7 @@ StatusOr<InstructionSpec> readInstruction(const JsonView &view, const BytesBySpa
 /// `manifest` has its inputs and instructions already.
 StatusOr<RegionSpec> readRegion(const JsonView &view, const Manifest &manifest);
 StatusOr<TransferSpec> readTransfer(const JsonView &view, const BytesBySpace &arenaBytes);
+StatusOr<CollectiveSpec> readCollective(const JsonView &view, const Manifest &manifest);
 StatusOr<IndexSite> readIndexSite(const JsonView &view);
 StatusOr<ConvBnEvalSpec> readConvBnEval(const JsonView &view);
 StatusOr<GradientSpec> readGradient(const JsonView &view, const Manifest &manifest);

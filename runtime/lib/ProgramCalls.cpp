@@ -18,6 +18,7 @@ const memopt_runtime_functions ProgramCalls::table = {MEMOPT_PROGRAM_INTERFACE_V
                                                       &ProgramCalls::nextBatch,
                                                       &ProgramCalls::start,
                                                       &ProgramCalls::wait,
+                                                      &ProgramCalls::collective,
                                                       &ProgramCalls::beginInstruction};
 
 static Session &toSession(void *opaque) { return *static_cast<Session *>(opaque); }
@@ -75,6 +76,12 @@ int32_t ProgramCalls::start(void *opaque, int64_t transfer) {
 int32_t ProgramCalls::wait(void *opaque, int64_t transfer) {
   Session::Parts &parts = *toSession(opaque).parts;
   return answer(parts.transfers->wait(transfer), parts.failure);
+}
+
+int32_t ProgramCalls::collective(void *opaque, int64_t number) {
+  Session &session = toSession(opaque);
+  Session::Parts &parts = *session.parts;
+  return answer(parts.collectives.run(number, *session.pool), parts.failure);
 }
 
 int32_t ProgramCalls::beginInstruction(void *opaque, int64_t index) {

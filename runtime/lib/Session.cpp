@@ -37,13 +37,17 @@ Status Session::prepare(Device &device, const LibraryCallFactory &createCall) {
   if (manifest.target != device.getName())
     return badInput("was compiled for target " + quote(manifest.target) + ", the device is " +
                     quote(device.getName()));
+  int64_t ranks = options.communicator ? options.communicator->getRanks() : 1;
+  if (ranks != manifest.ranks)
+    return badInput("was compiled for " + std::to_string(manifest.ranks) + " ranks, not " +
+                    std::to_string(ranks));
   MEMOPT_ASSIGN_OR_RETURN(PreparedCalls calls, PreparedCalls::create(manifest, createCall));
   int most = options.threads ? options.threads : getAllowedThreads();
   MEMOPT_ASSIGN_OR_RETURN(pool, ThreadPool::create(std::min(int(manifest.threads), most),
                                                    calls.getTeam(), [this] { joinThread(); }));
   MEMOPT_ASSIGN_OR_RETURN(arenas,
                           Arenas::allocate(device, manifest.arenaBytes, options.isMemoryChecked));
-  parts = std::make_unique<Parts>(this, manifest, arenas);
+  parts = std::make_unique<Parts>(this, manifest, arenas, options.communicator);
   parts->calls = std::move(calls);
   MEMOPT_ASSIGN_OR_RETURN(parts->transfers, Transfers::create(manifest, arenas, device));
   frame.session = this;

@@ -10,6 +10,7 @@
 #define MEMOPT_RUNTIME_SESSIONPARTS_H
 
 #include "BatchFeed.h"
+#include "Collectives.h"
 #include "GradientCapture.h"
 #include "IndexWatch.h"
 #include "LossWatch.h"
@@ -21,13 +22,16 @@
 namespace memopt {
 
 struct Session::Parts {
-  Parts(const Session *session, const Manifest &manifest, const Arenas &arenas)
-      : entry(session), position(manifest), feed(manifest, arenas), indices(manifest, arenas),
-        loss(manifest, arenas), gradients(manifest, arenas) {}
+  Parts(const Session *session, const Manifest &manifest, const Arenas &arenas,
+        Communicator *communicator)
+      : entry(session), collectives(manifest, arenas, communicator), position(manifest),
+        feed(manifest, arenas, communicator ? communicator->getRank() : 0),
+        indices(manifest, arenas), loss(manifest, arenas), gradients(manifest, arenas) {}
 
   SessionEntry entry;
   PreparedCalls calls;
   std::unique_ptr<Transfers> transfers;
+  Collectives collectives;
   StepPosition position;
   BatchFeed feed;
   IndexWatch indices;
@@ -55,6 +59,7 @@ private:
   static int32_t nextBatch(void *session, int64_t iteration);
   static int32_t start(void *session, int64_t transfer);
   static int32_t wait(void *session, int64_t transfer);
+  static int32_t collective(void *session, int64_t number);
   static int32_t beginInstruction(void *session, int64_t index);
 };
 

@@ -61,3 +61,43 @@ func.func @token(%token: !memopt.token) {
   %1 = memopt.transfer_wait %token : tensor<2xf32>
   return
 }
+
+// -----
+
+func.func @elements(%x: tensor<2xf32>) {
+  // expected-error @+1 {{'memopt.collective' op gives elements of 'f64' for such of 'f32'}}
+  %0 = memopt.collective <all_gather> %x over 2 : tensor<2xf32> -> tensor<4xf64>
+  return
+}
+
+// -----
+
+func.func @flags(%x: tensor<2xi1>) {
+  // expected-error @+1 {{'memopt.collective' op adds up f32, f64, i32 or i64, found 'i1'}}
+  %0 = memopt.collective <all_reduce> %x over 2 : tensor<2xi1> -> tensor<2xi1>
+  return
+}
+
+// -----
+
+func.func @shape(%x: tensor<2xf32>) {
+  // expected-error @+1 {{'memopt.collective' op gives 'tensor<1x2xf32>', expected 'tensor<2xf32>'}}
+  %0 = memopt.collective <all_reduce> %x over 2 : tensor<2xf32> -> tensor<1x2xf32>
+  return
+}
+
+// -----
+
+func.func @small(%x: tensor<9xf32>) {
+  // expected-error @+1 {{'memopt.collective' op has shards of 4 elements, but 2 of them do not hold 9}}
+  %0 = memopt.collective <reduce_scatter> %x over 2 : tensor<9xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @space(%x: tensor<2xf32, #memopt.space<host>>) {
+  // expected-error @+1 {{'memopt.collective' op works on the device alone}}
+  %0 = memopt.collective <all_reduce> %x over 2 : tensor<2xf32, #memopt.space<host>> -> tensor<2xf32, #memopt.space<host>>
+  return
+}

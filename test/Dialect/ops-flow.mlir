@@ -32,3 +32,17 @@ func.func @flow(%x: tensor<8xf32>, %loss: tensor<f32>) -> tensor<f32> {
   %here = memopt.transfer_wait %token : tensor<8xf32>
   return %loss : tensor<f32>
 }
+
+// CHECK-LABEL: func.func @ranks
+func.func @ranks(%g: tensor<2x5xf32>, %flag: tensor<3xi1>) {
+  // CHECK: memopt.collective <all_reduce> %{{.*}} over 4 : tensor<2x5xf32> -> tensor<2x5xf32>
+  %sum = memopt.collective <all_reduce> %g over 4 : tensor<2x5xf32> -> tensor<2x5xf32>
+  // CHECK: memopt.collective <reduce_scatter> %{{.*}} over 4 : tensor<2x5xf32> -> tensor<16xf32>
+  %own = memopt.collective <reduce_scatter> %g over 4 : tensor<2x5xf32> -> tensor<16xf32>
+  // CHECK: memopt.collective <all_gather> %{{.*}} over 4 : tensor<16xf32> -> tensor<2x5xf32>
+  %all = memopt.collective <all_gather> %own over 4 : tensor<16xf32> -> tensor<2x5xf32>
+  // Shards may be of any type.
+  // CHECK: memopt.collective <own_shard> %{{.*}} over 3 : tensor<3xi1> -> tensor<1xi1>
+  %mine = memopt.collective <own_shard> %flag over 3 : tensor<3xi1> -> tensor<1xi1>
+  return
+}

@@ -10,7 +10,8 @@ import tempfile
 
 import numpy as np
 
-TYPES = {"F32": np.float32, "I64": np.int64, "F64": np.float64, "I32": np.int32, "BOOL": np.bool_, "U8": np.uint8}
+TYPES = {"F32": np.float32, "I64": np.int64, "F64": np.float64, "I32": np.int32, "BOOL": np.bool_, "U8": np.uint8,
+         "I8": np.int8}
 
 
 def read(path):
@@ -75,20 +76,25 @@ def compare(model, data, whole, rows, ways, steps=3):
         return losses
 
 
-inputs = pathlib.Path(sys.argv[1])
-mlp = inputs / "mlp"
-compare(mlp / "model.pt2", read(mlp / "inputs.safetensors"), ["--batch=64"], 64,
-        [(["--accumulative-counts=2"], 32), (["--batch=64", "--micro-batches=4"], 64),
-         (["--batch=16", "--gradient-accumulation-steps=4"], 16),
-         (["--batch=32", "--micro-batches=2", "--accumulative-counts=2", "--activation-checkpointing=segments:2"], 32)],
-        steps=2)
-gpt2 = inputs / "gpt2"
-compare(gpt2 / "model.pt2", read(gpt2 / "inputs.safetensors"), [], 4,
-        [(["--micro-batches=2"], 4), (["--batch=1", "--accumulative-counts=4"], 1)], steps=2)
-rows = np.random.default_rng(0).standard_normal((48, 3, 6)).astype(np.float32)
-data = {f"step{i}.x": rows[8 * i:8 * i + 8] for i in range(6)}
-graph = inputs / "dropout.mlir"
-alone = compare(graph, data, [], 8, [(["--micro-batches=4"], 8), (["--batch=2", "--accumulative-counts=4"], 2)])
-with tempfile.TemporaryDirectory() as name:
-    other, _ = train(graph, rebatch(data, 8), ["--seed=7", "--steps=3"], pathlib.Path(name))
-    assert not np.allclose(other, alone, rtol=1e-2), (other, alone)
+def main():
+    inputs = pathlib.Path(sys.argv[1])
+    mlp = inputs / "mlp"
+    compare(mlp / "model.pt2", read(mlp / "inputs.safetensors"), ["--batch=64"], 64,
+            [(["--accumulative-counts=2"], 32), (["--batch=64", "--micro-batches=4"], 64),
+             (["--batch=16", "--gradient-accumulation-steps=4"], 16),
+             (["--batch=32", "--micro-batches=2", "--accumulative-counts=2", "--activation-checkpointing=segments:2"], 32)],
+            steps=2)
+    gpt2 = inputs / "gpt2"
+    compare(gpt2 / "model.pt2", read(gpt2 / "inputs.safetensors"), [], 4,
+            [(["--micro-batches=2"], 4), (["--batch=1", "--accumulative-counts=4"], 1)], steps=2)
+    rows = np.random.default_rng(0).standard_normal((48, 3, 6)).astype(np.float32)
+    data = {f"step{i}.x": rows[8 * i:8 * i + 8] for i in range(6)}
+    graph = inputs / "dropout.mlir"
+    alone = compare(graph, data, [], 8, [(["--micro-batches=4"], 8), (["--batch=2", "--accumulative-counts=4"], 2)])
+    with tempfile.TemporaryDirectory() as name:
+        other, _ = train(graph, rebatch(data, 8), ["--seed=7", "--steps=3"], pathlib.Path(name))
+        assert not np.allclose(other, alone, rtol=1e-2), (other, alone)
+
+
+if __name__ == "__main__":
+    main()

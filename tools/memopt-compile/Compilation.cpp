@@ -304,6 +304,7 @@ StatusCode Compilation::writePackage() {
   manifest.targetFeatures = processor;
   manifest.isInstrumented = options.isInstrumented;
   manifest.microBatches = options.pipeline.microBatches;
+  manifest.ranks = options.pipeline.ranks;
   manifest.planText = mlir::memopt::explainPlan(*module);
   if (!options.evaluate)
     manifest.optimizer =

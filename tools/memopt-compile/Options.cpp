@@ -8,6 +8,7 @@
 
 #include "Options.h"
 
+#include "memopt-runtime/PackageFormat.h"
 #include "memopt/Transforms/Optimizers.h"
 
 #include "llvm/ADT/SmallString.h"
@@ -52,6 +53,8 @@ static constexpr OptionRow kOptions[] = {
     {"accumulative-counts", "K", "1", "one update for every K batches"},
     {"gradient-accumulation-steps", "K", "1", "another name of accumulative-counts"},
     {"micro-batches", "K", "1", "cut the batch into K parts: the same update, less memory"},
+    {"ranks", "N", "1", "processes that run the step together, each on batches of its own"},
+    {"zero-stage", "0", "0", "what ranks share out among them: nothing"},
     {"accumulate-dtype", "fp32|bf16", "fp32", "of gradient accumulators"},
     {"device-memory", "BYTES", "", "bytes that the device arena may have: N, NKiB, NMiB, NGiB"},
     {"activation-checkpointing", "MODULE,...", "",
@@ -128,9 +131,8 @@ static std::string suggestOption(llvm::StringRef name) {
 }
 
 /// Options that the contract knows and this version cannot do: refused by name, never ignored.
-static constexpr llvm::StringLiteral kRefused[] = {
-    "host-memory",       "disk",          "zero-stage",        "ranks",
-    "offload-optimizer", "offload-param", "offload-activation"};
+static constexpr llvm::StringLiteral kRefused[] = {"host-memory", "disk", "offload-optimizer",
+                                                   "offload-param", "offload-activation"};
 
 static void printHelp() {
   llvm::outs()
@@ -330,6 +332,21 @@ static llvm::Error fillCount(const CommandLine &line, llvm::StringRef name,
   return llvm::Error::success();
 }
 
+static llvm::Error fillRanks(const CommandLine &line, CompileOptions &options) {
+  if (llvm::Error error = fillCount(line, "ranks", options.pipeline.ranks))
+    return error;
+  if (options.pipeline.ranks > ::memopt::mostRanks)
+    return invalid("--ranks expects at most " + llvm::Twine(::memopt::mostRanks) + ", found '" +
+                   line.get("ranks") + "'");
+  if (options.pipeline.isBatchCut() && options.evaluate)
+    return invalid("--accumulative-counts, --micro-batches and --ranks are for training, not for "
+                   "--mode=eval");
+  if (line.get("zero-stage") != "0")
+    return invalid("--zero-stage=" + line.get("zero-stage") +
+                   ": this version shares out nothing among ranks; use --zero-stage=0");
+  return llvm::Error::success();
+}
+
 static llvm::Error fillBatches(const CommandLine &line, CompileOptions &options) {
   mlir::memopt::PipelineOptions &pipeline = options.pipeline;
   if (line.isSet("accumulative-counts") && line.isSet("gradient-accumulation-steps"))
@@ -345,6 +362,8 @@ static llvm::Error fillBatches(const CommandLine &line, CompileOptions &options)
     if (llvm::Error error = fillCount(line, name, pipeline.accumulativeCounts))
       return error;
   if (llvm::Error error = fillCount(line, "micro-batches", pipeline.microBatches))
+    return error;
+  if (llvm::Error error = fillRanks(line, options))
     return error;
   std::string type = line.get("accumulate-dtype");
   if (type != "fp32" && type != "bf16")

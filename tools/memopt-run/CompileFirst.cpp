@@ -86,6 +86,8 @@ Status CompiledPackage::compile(const RunOptions &options) {
     command.push_back("--mode=" + options.mode);
   if (!options.rateText.empty())
     command.push_back("--lr=" + options.rateText);
+  if (options.ranks > 1)
+    command.push_back("--ranks=" + std::to_string(options.ranks));
   command.insert(command.end(), options.compileOptions.begin(), options.compileOptions.end());
   int64_t begin = getTime();
   MEMOPT_ASSIGN_OR_RETURN(exitCode, runAndWait(command));

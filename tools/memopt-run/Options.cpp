@@ -8,6 +8,7 @@
 
 #include "Options.h"
 #include "memopt-runtime/Json.h"
+#include "memopt-runtime/PackageFormat.h"
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -133,6 +134,13 @@ static auto setFactor(std::optional<double> RunOptions::*field, double limit) {
   };
 }
 
+static Status setRanks(RunOptions &options, const std::string &text) {
+  MEMOPT_ASSIGN_OR_RETURN(options.ranks, parseInteger(text, 1));
+  if (options.ranks > mostRanks)
+    return badInput("expected at most " + std::to_string(mostRanks) + ", found " + quote(text));
+  return Status::ok();
+}
+
 static Status setMode(RunOptions &options, const std::string &text) {
   if (text != "train" && text != "eval")
     return badInput("expected 'train' or 'eval', found " + quote(text));
@@ -196,6 +204,10 @@ static const std::vector<OptionSpec> &getSpecs() {
       {"--save-every", "N", "write it every N steps too", setInteger(&RunOptions::saveEvery, 1)},
       {"--save-gradients", "FILE", "gradients of the first step, as safetensors",
        setText(&RunOptions::saveGradients)},
+      {"--ranks", "N", "start N processes that train together, each on batches of its own",
+       setRanks},
+      {"--rank-timeout", "SECONDS", "how long a rank waits for the others (default 300)",
+       setNumber(&RunOptions::rankTimeout, 0)},
       {"--check-memory", "", "watch the memory really used and report its peak",
        setFlag(&RunOptions::isMemoryChecked)},
       {"--stop-on-nan", "on|off",
@@ -257,7 +269,6 @@ static bool isCompileOption(const std::string &name) {
                                       "--dropout",
                                       "--precision",
                                       "--zero-stage",
-                                      "--ranks",
                                       "--offload-optimizer",
                                       "--offload-param",
                                       "--offload-activation",

@@ -41,6 +41,9 @@ struct RunOptions {
   int64_t saveEvery = 0; ///< steps; 0: at the end only
   std::string saveGradients;
 
+  int64_t ranks = 1;
+  double rankTimeout = 300; ///< seconds that a rank waits for the others
+
   bool isMemoryChecked = false;
   bool isStoppedOnNan = true;
   std::string report, trace;

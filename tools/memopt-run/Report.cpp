@@ -50,6 +50,23 @@ static ordered_json toJson(const BytesBySpace &bytes) {
   return result;
 }
 
+Status RunReport::gather(const Session &session, Communicator *communicator) {
+  if (!communicator)
+    return Status::ok();
+  RankFacts mine{session.getManifest().predictedPeakBytes, getUsedPeakBytes(session),
+                 session.getAllocations().count.load()};
+  ranks.resize(size_t(communicator->getRanks()));
+  return communicator->exchange(&mine, sizeof mine, ranks.data());
+}
+
+static ordered_json toJson(const RankFacts &rank, bool isMemoryChecked) {
+  ordered_json result = {{"predicted_peak_bytes", toJson(rank.predictedPeakBytes)}};
+  if (isMemoryChecked)
+    result["used_peak_bytes"] = toJson(rank.usedPeakBytes);
+  result["hot_path_allocations"] = rank.allocations;
+  return result;
+}
+
 Status RunReport::write(const std::string &path, const Session &session,
                         bool isMemoryChecked) const {
   const Manifest &manifest = session.getManifest();
@@ -63,6 +80,8 @@ Status RunReport::write(const std::string &path, const Session &session,
     report["used_peak_bytes"] = toJson(getUsedPeakBytes(session));
   report["hot_path_allocations"] = session.getAllocations().count.load();
   report["overhead_bytes"] = {{"device", 0}, {"host", overheadBytes}};
+  for (const RankFacts &rank : ranks)
+    report["per_rank"].push_back(toJson(rank, isMemoryChecked));
   if (const std::optional<ConvBnEvalSpec> &fusion = manifest.convBnEval) {
     ordered_json refused = ordered_json::object();
     for (const auto &[module, reason] : fusion->refused)

@@ -16,6 +16,12 @@
 
 namespace memopt {
 
+/// What the report says of each rank.
+struct RankFacts {
+  BytesBySpace predictedPeakBytes, usedPeakBytes;
+  int64_t allocations;
+};
+
 /// What --report writes.
 struct RunReport {
   std::vector<double> losses;
@@ -26,8 +32,11 @@ struct RunReport {
   double compileSeconds = 0;
   std::map<std::string, double> averages; ///< of outputs, in eval
   int64_t samples = 0;                    ///< evaluated, in eval
+  std::vector<RankFacts> ranks;           ///< of several, in their order
   int64_t overheadBytes = 0;              ///< what the process holds beside its arenas
 
+  /// Collects the facts of all ranks, which all take part; nothing without a communicator.
+  Status gather(const Session &session, Communicator *communicator);
   /// Measures the overhead now.
   void measureOverhead(const Session &session);
 

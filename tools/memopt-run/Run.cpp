@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Run.h"
+#include "Signals.h"
 #include "memopt-runtime/AllocationCounter.h"
 #include <algorithm>
 #include <limits>
@@ -21,6 +22,15 @@ static bool mayKeepLastBatch(const Manifest &manifest) {
                                                    return output.role != "loss" &&
                                                           getElementCount(output.shape) == 1;
                                                  });
+}
+
+StatusOr<bool> Run::isStopped() const {
+  char mine = isInterrupted();
+  if (!communicator)
+    return mine != 0;
+  std::vector<char> all(size_t(communicator->getRanks()));
+  MEMOPT_RETURN_IF_ERROR(communicator->exchange(&mine, 1, all.data()));
+  return std::find(all.begin(), all.end(), 1) != all.end();
 }
 
 Status Run::openData(int64_t seed) {
@@ -42,10 +52,11 @@ Status Run::openData(int64_t seed) {
   std::vector<std::string> notices;
   MEMOPT_ASSIGN_OR_RETURN(data,
                           DataSource::open(options.data, manifest.inputs, dataOptions, notices));
-  for (const std::string &text : notices)
-    notice("note: " + text);
-  session.setBatches([this](int64_t iteration, const std::vector<char *> &targets) {
-    return data->fill(position * session.getManifest().microBatches + iteration, targets);
+  if (isFirst())
+    for (const std::string &text : notices)
+      notice("note: " + text);
+  session.setBatches([this](int64_t part, const std::vector<char *> &targets) {
+    return data->fill(position * session.getManifest().microBatches + part, targets);
   });
   return Status::ok();
 }
@@ -58,11 +69,11 @@ int64_t Run::countSteps() const {
   int64_t fills, perEpoch = data ? data->getBatchesPerEpoch() : 1;
   if (__builtin_mul_overflow(options.epochs.value_or(1), perEpoch, &fills))
     return std::numeric_limits<int64_t>::max();
-  return fills / session.getManifest().getFillsPerStep();
+  return fills / session.getManifest().getPartsPerStep();
 }
 
 int64_t Run::getStepSize() const {
-  return (data ? data->getBatchSize() : 1) * session.getManifest().getFillsPerStep();
+  return (data ? data->getBatchSize() : 1) * session.getManifest().getPartsPerStep();
 }
 
 Status Run::runStep(int64_t step, double rate, int64_t seed) {

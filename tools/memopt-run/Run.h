@@ -20,11 +20,16 @@ namespace memopt {
 struct Run {
   const RunOptions &options;
   Session &session;
-  CheckpointFolder *target; ///< of --save, or null
+  CheckpointFolder *target;   ///< of --save, or null
+  Communicator *communicator; ///< to the other ranks, or null
   RunReport report;
   std::unique_ptr<DataSource> data; ///< null for a program without inputs
   int64_t position = 0;             ///< in the data, of the step's first batch
 
+  /// Whether this is the rank that speaks for all.
+  bool isFirst() const { return !communicator || communicator->getRank() == 0; }
+  /// Whether the run was asked to stop, which all ranks answer alike.
+  StatusOr<bool> isStopped() const;
   /// Opens the data, from which the session takes its batches.
   Status openData(int64_t seed);
   /// Steps that the options ask for.

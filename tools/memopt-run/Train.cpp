@@ -59,6 +59,20 @@ static Status beginTraining(Run &run, TrainingState &state) {
   return Status::ok();
 }
 
+/// The position counts batches of the run that saved it; samples are the same for all runs.
+static Status setPosition(const Run &run, TrainingState &state) {
+  int64_t saved = state.batchSize, ours = run.data ? run.data->getBatchSize() : 1, samples;
+  state.batchSize = ours;
+  if (saved == 0 || saved == ours)
+    return Status::ok();
+  if (__builtin_mul_overflow(state.dataPosition, saved, &samples) || samples % ours)
+    return badInput("the checkpoint " + quote(run.options.load) + " stands behind " +
+                    std::to_string(state.dataPosition) + " batches of " + std::to_string(saved) +
+                    " samples, which are no whole batches of " + std::to_string(ours));
+  state.dataPosition = samples / ours;
+  return Status::ok();
+}
+
 static Status save(Run &run, const TrainingState &state) {
   if (!run.target)
     return Status::ok();
@@ -109,7 +123,10 @@ static Status runSteps(Run &run, TrainingState &state, int64_t steps, int64_t la
   Progress progress(run.options.isQuiet, run.getStepSize(),
                     manifest.predictedPeakBytes[MEMOPT_SPACE_DEVICE]);
   ScaleLog scales(run);
-  for (int64_t done = 0; done < steps && !isInterrupted(); ++done) {
+  for (int64_t done = 0; done < steps; ++done) {
+    MEMOPT_ASSIGN_OR_RETURN(bool isStopped, run.isStopped());
+    if (isStopped)
+      break;
     int64_t step = state.step + 1;
     run.position = state.dataPosition;
     double rate = state.schedule.at(step);
@@ -136,6 +153,7 @@ Status memopt::train(Run &run) {
   TrainingState state;
   MEMOPT_RETURN_IF_ERROR(beginTraining(run, state));
   MEMOPT_RETURN_IF_ERROR(run.openData(state.seed));
+  MEMOPT_RETURN_IF_ERROR(setPosition(run, state));
   int64_t steps = run.countSteps(), lastStep;
   if (__builtin_add_overflow(state.step, steps, &lastStep))
     lastStep = std::numeric_limits<int64_t>::max();
@@ -154,8 +172,10 @@ Status memopt::train(Run &run) {
     if (Status written = trace.write(run.options.trace); status.isOk() && !written.isOk())
       status = std::move(written).withContext("--trace");
   MEMOPT_RETURN_IF_ERROR(std::move(status));
+  MEMOPT_RETURN_IF_ERROR(run.report.gather(run.session, run.communicator));
   MEMOPT_RETURN_IF_ERROR(save(run, state));
-  if (!isInterrupted())
+  MEMOPT_ASSIGN_OR_RETURN(bool isStopped, run.isStopped());
+  if (!isStopped)
     return Status::ok();
   return Status(StatusCode::Interrupted,
                 "stopped after step " + std::to_string(state.step) +

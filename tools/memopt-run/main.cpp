@@ -12,8 +12,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "CompileFirst.h"
+#include "Ranks.h"
 #include "Run.h"
 #include "Signals.h"
+#include <algorithm>
 #include <cstdio>
 
 using namespace memopt;
@@ -36,27 +38,63 @@ static Status checkUse(const RunOptions &options, const Manifest &manifest) {
   return Status::ok();
 }
 
-static Status runPackage(const RunOptions &options, const CompiledPackage &package,
+/// What one rank does, or the run as a whole.
+static Status runSession(const RunOptions &options, std::shared_ptr<const Package> package,
+                         double compileSeconds, Device &device, Communicator *communicator,
                          CheckpointFolder *target) {
-  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::open(options.device));
-  MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(package.path));
-  MEMOPT_RETURN_IF_ERROR(checkUse(options, loaded->getManifest()));
   SessionOptions sessionOptions{options.isMemoryChecked, options.isStoppedOnNan};
+  sessionOptions.communicator = communicator;
+  if (communicator)
+    sessionOptions.threads = std::max(1, getAllowedThreads() / int(options.ranks));
   sessionOptions.onThreadStart = catchFaultsOfThread;
   MEMOPT_ASSIGN_OR_RETURN(
       std::unique_ptr<Session> session,
-      Session::create(std::move(loaded), *device, &LibraryCall::create, sessionOptions));
+      Session::create(std::move(package), device, &LibraryCall::create, sessionOptions));
   explainFaults(*session);
-  Run run{options, *session, target, {}, nullptr};
-  run.report.compileSeconds = package.seconds;
+  Run run{options, *session, target, communicator, {}, nullptr};
+  run.report.compileSeconds = compileSeconds;
   Status status = session->getManifest().mode == "train" ? train(run) : evaluate(run);
   // An interrupted run has results too.
   bool hasResults = status.isOk() || status.getCode() == StatusCode::Interrupted;
   if (hasResults && !options.report.empty())
     MEMOPT_RETURN_IF_ERROR(run.report.write(options.report, *session, options.isMemoryChecked));
-  if (hasResults)
+  if (hasResults && run.isFirst())
     std::fputs(run.report.summarize(*session, options.isMemoryChecked).c_str(), stdout);
   return status;
+}
+
+/// What ranks but the first do not do: they tell nothing, and write nothing alone.
+static RunOptions getOptionsOfOthers(RunOptions options) {
+  options.isQuiet = true;
+  for (std::string *file : {&options.report, &options.trace, &options.saveGradients})
+    file->clear();
+  return options;
+}
+
+static Status checkRanks(const RunOptions &options, const Manifest &manifest) {
+  if (manifest.ranks == options.ranks)
+    return Status::ok();
+  return badInput(quote(options.model) + " was compiled for " + std::to_string(manifest.ranks) +
+                  " ranks, but --ranks is " + std::to_string(options.ranks) +
+                  "; give --ranks=" + std::to_string(manifest.ranks) +
+                  ", or compile the model with --ranks=" + std::to_string(options.ranks));
+}
+
+static Status runPackage(const RunOptions &options, const CompiledPackage &package,
+                         CheckpointFolder *target) {
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::open(options.device));
+  MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(package.path));
+  MEMOPT_RETURN_IF_ERROR(checkUse(options, loaded->getManifest()));
+  MEMOPT_RETURN_IF_ERROR(checkRanks(options, loaded->getManifest()));
+  if (options.ranks == 1)
+    return runSession(options, std::move(loaded), package.seconds, *device, nullptr, target);
+  RunOptions others = getOptionsOfOthers(options);
+  int64_t bytes = loaded->getManifest().arenaBytes[MEMOPT_SPACE_DEVICE];
+  return runRanks(options, bytes, [&](Communicator &communicator, Device &own) {
+    bool isFirst = communicator.getRank() == 0;
+    return runSession(isFirst ? options : others, loaded, package.seconds, own, &communicator,
+                      isFirst ? target : nullptr);
+  });
 }
 
 static int runTool(const std::vector<std::string> &arguments) {
@@ -73,6 +111,8 @@ static int runTool(const std::vector<std::string> &arguments) {
     std::fputs(getHelp().c_str(), stdout);
     return 0;
   }
+  if (Status status = checkLauncher(*options); !status.isOk())
+    return finish(status);
   catchFaults();
   catchInterrupts();
   std::optional<CheckpointFolder> target;

@@ -1,4 +1,4 @@
-//===- FlowOps.td - loops, borders and transfers of the kernel graph -*- tablegen -*-===//
+//===- FlowOps.td - loops, borders, transfers and collectives of the kernel graph -*- tablegen -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -96,6 +96,44 @@ def Memopt_TransferWaitOp : Memopt_Instruction<"transfer_wait", (ins Memopt_Toke
   let skipDefaultBuilders = 1;
   /// For what the token's start copies.
   let builders = [OpBuilder<(ins "::mlir::Value":$token)>];
+}
+
+def Memopt_CollectiveOp : Memopt_Instruction<"collective", (ins Memopt_CollectiveKindAttr:$kind, Memopt_Tensor:$input,
+      ConfinedAttr<I64Attr, [IntPositive]>:$ranks, OptionalAttr<I64Attr>:$number),
+    [Pure, DeclareOpInterfaceMethods<RecomputableOpInterface, ["isRecomputable"]>,
+     DeclareOpInterfaceMethods<CostOpInterface, ["getFlops", "getBytesMoved"]>,
+     DeclareOpInterfaceMethods<InstructionOpInterface, ["getKindName", "getWork"]>,
+     DeclareOpInterfaceMethods<InPlaceOpInterface, ["getInPlaceOperands"]>,
+     DeclareOpInterfaceMethods<ListedOpInterface, ["getListName", "describe"]>]> {
+  let summary = "What all ranks compute together";
+  let description = [{
+    A program of several ranks is one program that runs on each of them, on samples of its own. Every rank reaches
+    its collectives in the same order; one returns when this rank has its result and its operand is free again.
+
+    A tensor of n elements, in row-major order and with zeros behind it, is cut into `ranks` shards of s elements:
+    shard r is that of rank r.
+
+    - `all_reduce`: the sum over all ranks, added up from zero in the order of the ranks.
+    - `reduce_scatter`: this rank's shard of that sum, s elements.
+    - `all_gather`: the tensor whose shards the ranks have; of the padding nothing is left.
+    - `own_shard`: this rank's shard of a tensor that all ranks have. Nothing is sent.
+
+    Sums are of f32, f64, i32 or i64. The order of the additions is that in which one rank adds up as many
+    micro-batches, so that both have the same bits.
+
+    Example:
+    ```mlir
+    %sum = memopt.collective <all_reduce> %g over 4 : tensor<10xf32> -> tensor<10xf32>
+    %own = memopt.collective <reduce_scatter> %g over 4 : tensor<10xf32> -> tensor<3xf32>
+    %all = memopt.collective <all_gather> %own over 4 : tensor<3xf32> -> tensor<10xf32>
+    ```
+  }];
+  let results = (outs Memopt_Tensor:$result);
+  let assemblyFormat = "$kind $input `over` $ranks attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+  let skipDefaultBuilders = 1;
+  let builders = [OpBuilder<(ins "::mlir::RankedTensorType":$result, "CollectiveKind":$kind, "::mlir::Value":$input,
+    "int64_t":$ranks)>];
 }
 
 #endif // MEMOPT_DIALECT_FLOWOPS_TD

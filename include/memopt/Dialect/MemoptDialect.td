@@ -79,6 +79,7 @@ def Memopt_ReduceKindAttr : Memopt_EnumAttr<Memopt_ReduceKind, "reduce">;
 def Memopt_ResamplingAttr : Memopt_EnumAttr<Memopt_Resampling, "resampling">;
 def Memopt_DistributionAttr : Memopt_EnumAttr<Memopt_Distribution, "distribution">;
 def Memopt_ScatterKindAttr : Memopt_EnumAttr<Memopt_ScatterKind, "scatter">;
+def Memopt_CollectiveKindAttr : Memopt_EnumAttr<Memopt_CollectiveKind, "collective">;
 
 //===----------------------------------------------------------------------===//
 // Attributes

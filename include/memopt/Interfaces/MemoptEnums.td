@@ -66,4 +66,8 @@ def Memopt_ScatterKind : Memopt_Enum<"ScatterKind", "what a scatter does with el
   I32EnumAttrCase<"Set", 0, "set">, I32EnumAttrCase<"Add", 1, "add">, I32EnumAttrCase<"Mul", 2, "mul">,
   I32EnumAttrCase<"Max", 3, "max">, I32EnumAttrCase<"Min", 4, "min">]>;
 
+def Memopt_CollectiveKind : Memopt_Enum<"CollectiveKind", "what the ranks do together", [
+  I32EnumAttrCase<"AllReduce", 0, "all_reduce">, I32EnumAttrCase<"ReduceScatter", 1, "reduce_scatter">,
+  I32EnumAttrCase<"AllGather", 2, "all_gather">, I32EnumAttrCase<"OwnShard", 3, "own_shard">]>;
+
 #endif // MEMOPT_INTERFACES_MEMOPTENUMS_TD

@@ -22,6 +22,7 @@ struct ManifestOptions {
   std::string targetFeatures; ///< the processor compiled for, by name
   bool isInstrumented = true; ///< as in ProgramOptions
   int64_t microBatches = 1;   ///< parts that a batch of data is cut into
+  int64_t ranks = 1;          ///< processes that run the program together
   llvm::json::Object optimizer;
   std::string planText; ///< the plan in words
 };

@@ -41,6 +41,10 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
   Option<double> growthFactor{*this, "growth-factor", llvm::cl::init(2.0)};
   Option<double> backoffFactor{*this, "backoff-factor", llvm::cl::init(0.5)};
   Option<int64_t> growthInterval{*this, "growth-interval", llvm::cl::init(2000)};
+  Option<int64_t> ranks{*this, "ranks", llvm::cl::init(1),
+                        llvm::cl::desc("processes that run the step together")};
+  /// Whether an update's samples run in several parts.
+  bool isBatchCut() const { return accumulativeCounts * microBatches * ranks > 1; }
   Option<bool> recompute{*this, "recompute-elementwise", llvm::cl::init(true),
                          llvm::cl::desc("recompute pointwise work")};
   ListOption<std::string> efficientConvBnEval{

@@ -157,15 +157,24 @@ def SplitBatchPass : Pass<"memopt-split-batch", "::mlir::ModuleOp"> {
     A total that the body itself needs (the number of valid targets, which the gradient of a mean divides by) is taken
     by a repeat of its own in front, of just the ops that it needs.
 
+    With `size` a batch gets another number of samples first. What is cut must be told apart, which it no longer is
+    once a batch of one sample was set and folded, so whoever cuts sets the size here.
+
+    With `ranks` the step runs on as many processes, each on batches of its own: sums are taken over the ranks in
+    their order (`memopt.collective`), and the result has the bits of one rank with as many iterations, one for each
+    rank. Without iterations there is no repeat. Every rank makes the moves of running statistics of all ranks.
+
     Fails at an op that mixes samples other than by a sum, at a loss that depends on the statistics of a batch, and
     when `parts` does not divide the batch. Runs behind `memopt-guard-state`.
   }];
   let options = [
+    Option<"size", "size", "int64_t", "0", "Samples in a batch; 0 leaves them as they are">,
     Option<"batches", "batches", "int64_t", "1", "Batches for one update">,
     Option<"parts", "parts", "int64_t", "1", "Micro-batches that a batch is cut into">,
+    Option<"ranks", "ranks", "int64_t", "1", "Processes that run the step together, each on batches of its own">,
     Option<"elementType", "element-type", "std::string", "\"fp32\"", "Of accumulators: fp32 (that of the sum, and at least f32), bf16">
   ];
-  let dependentDialects = ["::mlir::arith::ArithDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def SkipOverflowPass : Pass<"memopt-skip-overflow", "::mlir::ModuleOp"> {

@@ -55,6 +55,15 @@ struct EmitRepeat : HostInstructionOpInterface::ExternalModel<EmitRepeat, Repeat
   }
 };
 
+struct EmitCollective : HostInstructionOpInterface::ExternalModel<EmitCollective, CollectiveOp> {
+  LogicalResult emit(Operation *op, HostEmitter &emitter) const {
+    auto number = static_cast<int64_t>(*cast<CollectiveOp>(op).getNumber());
+    emitter.callRuntime(offsetof(memopt_runtime_functions, collective),
+                        {emitter.createNumber(number)});
+    return success();
+  }
+};
+
 /// The runtime knows the transfer by its number.
 static void callTransfer(HostEmitter &emitter, size_t function, TransferStartOp start) {
   emitter.callRuntime(function, {emitter.createNumber(static_cast<int64_t>(*start.getNumber()))});
@@ -83,6 +92,7 @@ void memopt::registerHostInstructions(DialectRegistry &registry) {
     KernelOp::attachInterface<EmitKernel>(*context);
     LibraryCallOp::attachInterface<EmitLibraryCall>(*context);
     CommitOp::attachInterface<EmitCommit>(*context);
+    CollectiveOp::attachInterface<EmitCollective>(*context);
     RepeatOp::attachInterface<EmitRepeat>(*context);
     TransferStartOp::attachInterface<EmitTransferStart>(*context);
     TransferWaitOp::attachInterface<EmitTransferWait>(*context);

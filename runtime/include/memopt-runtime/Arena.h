@@ -78,6 +78,11 @@ public:
   /// the machine has is an Environment error, not a kill by the system later. No bytes: a null
   /// base.
   static StatusOr<std::unique_ptr<Arena>> allocate(int64_t bytes, bool isChecked);
+  /// The same in a region of the caller's, of getRegionBytes(bytes) bytes, which outlives it and
+  /// whose first and last page nobody may touch.
+  static StatusOr<std::unique_ptr<Arena>> placeIn(char *region, int64_t bytes, bool isChecked);
+  /// Pages, guards included.
+  static int64_t getRegionBytes(int64_t bytes);
   ~HostArena() override;
 
   bool isHostAccessible() const override { return true; }
@@ -90,6 +95,7 @@ public:
 private:
   HostArena() = default;
 
+  bool isOwner = false;    ///< of the mapping
   char *mapping = nullptr; ///< begins with the guard page
   int64_t totalBytes = 0;  ///< of the mapping, guard pages included
   char *mapped = nullptr;  ///< begin of the resident part

@@ -37,6 +37,7 @@ namespace memopt {
 struct TrainingState {
   int64_t step = 0;         ///< steps done
   int64_t dataPosition = 0; ///< the next batch
+  int64_t batchSize = 0;    ///< samples in a batch that the position counts; 0: not known
   int64_t seed = 0;         ///< of dropout, shuffling and random initialization
   LearningRateSchedule schedule;
   std::string optimizer; ///< its name; empty when the package gave none

@@ -107,6 +107,16 @@ struct TransferSpec {
   std::string resource; ///< transfers of one resource run in the order of their starts
 };
 
+enum class CollectiveKind { AllReduce, ReduceScatter, AllGather, OwnShard };
+
+/// What a program does with the other ranks, on device memory; elements are those of this rank's
+/// operand and result.
+struct CollectiveSpec {
+  CollectiveKind kind;
+  DType dtype;
+  int64_t fromOffset, toOffset, elements, resultElements;
+};
+
 /// Where a program checks an index.
 struct IndexSite {
   std::string module, op;
@@ -133,11 +143,13 @@ struct Manifest {
   std::vector<InstructionSpec> instructions;
   std::vector<RegionSpec> regions; ///< outer ones first; two are nested or disjoint
   std::vector<TransferSpec> transfers;
+  std::vector<CollectiveSpec> collectives;
   std::vector<IndexSite> indexSites;
   std::vector<nlohmann::json> libraryCalls;
   std::string optimizer;              ///< its name; empty when the package gives none
   std::optional<double> learningRate; ///< the optimizer's default
   int64_t microBatches = 1; ///< that a batch of data is cut into: the inputs hold one of them
+  int64_t ranks = 1;        ///< processes that run the program together
   std::optional<ConvBnEvalSpec> convBnEval;
 
   /// Index of the output of role "loss", or -1.
@@ -152,10 +164,17 @@ struct Manifest {
   const VariableSpec *findIndexFault() const;
   /// The region whose iterations read inputs, or null: then a step takes one batch of samples.
   const RegionSpec *findBatchRegion() const;
-  /// How often a step fills its inputs anew.
+  /// How often a step fills the inputs of a rank anew.
   int64_t getFillsPerStep() const;
+  /// What all ranks fill in a step.
+  int64_t getPartsPerStep() const { return getFillsPerStep() * ranks; }
   /// Batches of data that a step takes, each of `microBatches` times the inputs' samples.
-  int64_t getBatchesPerStep() const { return getFillsPerStep() / microBatches; }
+  int64_t getBatchesPerStep() const { return getPartsPerStep() / microBatches; }
+  /// Which of the step's parts a rank gets at an iteration, in the order of samples: ranks take
+  /// whole batches in turn.
+  int64_t getPart(int64_t rank, int64_t iteration) const {
+    return (iteration / microBatches * ranks + rank) * microBatches + iteration % microBatches;
+  }
   /// An instruction for a message; "the step" for an index beyond the list.
   std::string describeInstruction(int64_t index) const;
 };

@@ -21,6 +21,9 @@ namespace memopt {
 /// The one version of manifests that is written and read.
 constexpr int64_t manifestVersion = 2;
 
+/// The most ranks that a program is compiled for.
+constexpr int64_t mostRanks = 4096;
+
 /// The spaces whose bytes are counted: those with an arena (MEMOPT_SPACE_*), then the disk.
 constexpr int diskSpace = MEMOPT_SPACE_COUNT;
 constexpr int countedSpaces = MEMOPT_SPACE_COUNT + 1;

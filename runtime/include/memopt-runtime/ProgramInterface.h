@@ -37,7 +37,7 @@
 extern "C" {
 #endif
 
-#define MEMOPT_PROGRAM_INTERFACE_VERSION 2
+#define MEMOPT_PROGRAM_INTERFACE_VERSION 3
 
 /* Indices into memopt_step::arena. What lies on a disk has no address; the manifest counts it. */
 enum { MEMOPT_SPACE_DEVICE = 0, MEMOPT_SPACE_HOST = 1, MEMOPT_SPACE_COUNT = 2 };
@@ -84,6 +84,10 @@ typedef struct memopt_runtime_functions {
   int32_t (*start)(void *session, int64_t transfer);
   /* Returns when the transfer is done; its failure is the answer here. */
   int32_t (*wait)(void *session, int64_t transfer);
+
+  /* Does entry `collective` of the manifest's collectives with the other ranks; all of them call
+   * in the same order. Returns when the result is there and the operand is free. */
+  int32_t (*collective)(void *session, int64_t collective);
 
   /* Called before instruction `index` of the manifest's list, and with the number of instructions
    * after the last, by programs compiled to be watched (the manifest's `instrumented`) and by no

@@ -20,6 +20,7 @@
 
 #include "memopt-runtime/AllocationCounter.h"
 #include "memopt-runtime/Arenas.h"
+#include "memopt-runtime/Communicator.h"
 #include "memopt-runtime/LearningRate.h"
 #include "memopt-runtime/LibraryCalls.h"
 #include "memopt-runtime/Package.h"
@@ -39,13 +40,15 @@ struct SessionOptions {
   /// Threads that loops run on, at most as many as were planned; 0: what the process may use.
   /// Results do not depend on it.
   int threads = 0;
+  /// To the other ranks of the program, null for a program of one; it must outlive the session.
+  Communicator *communicator = nullptr;
   /// Called on each thread that the session starts, before anything else.
   std::function<void()> onThreadStart = {};
 };
 
-/// Puts samples into inputs. `iteration` counts the batches of a step from 0; the same one may be
-/// asked for again. `targets` holds an address for each input of the manifest, in its order.
-using BatchFiller = std::function<Status(int64_t iteration, const std::vector<char *> &targets)>;
+/// Puts samples into inputs. `part` counts what all ranks fill in a step from 0; the same one may
+/// be asked for again. `targets` holds an address for each input of the manifest, in its order.
+using BatchFiller = std::function<Status(int64_t part, const std::vector<char *> &targets)>;
 
 class Session {
 public:

@@ -41,6 +41,16 @@ static json region(int begin, int end, int count, const char *input = nullptr) {
           {"inputs", input ? json{input} : json::array()}};
 }
 
+/// Of two ranks, from offset 0 to offset 64; the manifest's own count is set by who adds it.
+static json collective(const char *kind, int elements, int resultElements) {
+  return {{"kind", kind},
+          {"dtype", "f32"},
+          {"from", {{"space", "device"}, {"offset", 0}}},
+          {"to", {{"space", "device"}, {"offset", 64}}},
+          {"elements", elements},
+          {"result_elements", resultElements}};
+}
+
 static json transfer(int from, int to, int bytes) {
   return {{"from", {{"space", "device"}, {"offset", from}}},
           {"to", {{"space", "device"}, {"offset", to}}},
@@ -53,7 +63,7 @@ static const BadManifest badManifests[] = {
     {[](json &m) { m["version"] = 1; }, "has version 1, this runtime reads version 2"},
     {[](json &m) { m["version"] = 3; }, "has version 3, this runtime reads version 2"},
     {[](json &m) { m["program_interface_version"] = 9; },
-     "interface version 9, this runtime offers version 2"},
+     "interface version 9, this runtime offers version 3"},
     {[](json &m) { m["instrumented"] = 1; }, "'instrumented' must be"},
     {[](json &m) { m.erase("inputs"); }, "the document lacks 'inputs'"},
     {[](json &m) { m["inputs"] = 3; }, "'inputs' must be an array, found 3"},
@@ -109,6 +119,22 @@ static const BadManifest badManifests[] = {
      },
      "lies in 'disk'"},
     {[](json &m) { m["transfers"] = {transfer(0, 64, -1)}; }, "takes -1 bytes"},
+    {[](json &m) { m["ranks"] = 0; }, "ranks is 0, expected 1 to 4096"},
+    {[](json &m) { m["collectives"] = {collective("gather", 4, 2)}; }, "is of kind 'gather'"},
+    {[](json &m) {
+       m["collectives"] = {collective("all_reduce", 4, 4)};
+       m["collectives"][0]["dtype"] = "i8";
+     },
+     "has dtype 'i8', expected f32, f64, i32 or i64"},
+    {[](json &m) { m["collectives"] = {collective("all_reduce", 4, 2)}; },
+     "gives 2 elements for 4"},
+    {[](json &m) { m["collectives"] = {collective("all_gather", 1, 3)}; },
+     "has shards of 1 elements, but 2 of them do not hold 3"},
+    {[](json &m) { m["collectives"] = {collective("reduce_scatter", 17, 9)}; },
+     "operand and result at offsets 0 and 64, which overlap"},
+    {[](json &m) { m["collectives"] = {collective("own_shard", 0, 4)}; }, "has 0 as 'elements'"},
+    {[](json &m) { m["collectives"] = {collective("all_reduce", 400, 400)}; },
+     "'collectives[0].from' takes 1600 bytes"},
     {[](json &m) { m["variables"][2]["role"] = "index_fault", m["variables"][2]["dtype"] = "f64"; },
      "'net.counter' of role 'index_fault' is f64[], expected one i64"},
     {[](json &m) { m["variables"][2]["role"] = m["variables"][6]["role"] = "index_fault"; },
@@ -121,6 +147,7 @@ static const BadManifest badManifests[] = {
 TEST(ManifestTest, EachContradictionHasItsMessage) {
   for (const BadManifest &bad : badManifests) {
     json manifest = getTinyManifest();
+    manifest["ranks"] = 2;
     bad.damage(manifest);
     auto parsed = parseManifest(manifest.dump());
     ASSERT_FALSE(parsed.isOk()) << bad.message;
@@ -137,6 +164,8 @@ TEST(ManifestTest, ReplacedValuesNeverCrash) {
   json good = getTinyManifest();
   good["regions"] = {region(0, 4, 2), region(1, 2, 3, "x")};
   good["transfers"] = {transfer(0, 64, 16)};
+  good["ranks"] = 2;
+  good["collectives"] = {collective("all_reduce", 4, 4), collective("all_gather", 2, 4)};
   good["index_sites"] = {{{"module", "net"}, {"op", "embedding"}, {"min", 0}, {"max", 9}}};
   json paths = good.flatten();
   const json values[] = {
@@ -160,9 +189,9 @@ TEST(PackageTest, WhatCannotBeLoadedIsExplained) {
   // Folders of their own: the loader knows a program by its path.
   TemporaryFolder older, newer, nothing;
   expectMessage(messageFor(writePackage(older, getTinyManifest(), "TinyOlder")),
-                {"was compiled for interface version 1, this runtime offers version 2"});
+                {"was compiled for interface version 1, this runtime offers version 3"});
   expectMessage(messageFor(writePackage(newer, getTinyManifest(), "TinyNewer")),
-                {"was compiled for interface version 3, this runtime offers version 2"});
+                {"was compiled for interface version 4, this runtime offers version 3"});
   package = writePackage(nothing, getTinyManifest(), "TinyNothing");
   expectMessage(messageFor(package), {"does not export 'memopt_program_version'"});
 }

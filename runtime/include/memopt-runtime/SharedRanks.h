@@ -1,0 +1,66 @@
+//===- SharedRanks.h - ranks on one host ------------------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The memory of all ranks of one host is one mapping: a block in which they meet, and an arena for
+// each. It is made before the ranks are, which are processes that inherit it or threads. A rank
+// reads the others' arenas where they lie, so nothing is copied to be sent, and writes only its
+// own.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUNTIME_SHAREDRANKS_H
+#define MEMOPT_RUNTIME_SHAREDRANKS_H
+
+#include "memopt-runtime/Communicator.h"
+#include "memopt-runtime/Device.h"
+
+namespace memopt {
+
+class SharedRanks {
+public:
+  /// Arenas of `arenaBytes` bytes of device memory. `seconds` is how long a rank waits for the
+  /// others. More memory than there is is an Environment error.
+  static StatusOr<std::unique_ptr<SharedRanks>> create(int64_t ranks, int64_t arenaBytes,
+                                                       bool isChecked, double seconds);
+  ~SharedRanks();
+  SharedRanks(const SharedRanks &) = delete;
+  SharedRanks &operator=(const SharedRanks &) = delete;
+
+  int64_t getRanks() const { return ranks; }
+
+  /// For each rank once, in its own process or thread; both must not outlive this object.
+  std::unique_ptr<Communicator> join(int64_t rank);
+  /// The cpu, whose device memory is the rank's arena.
+  std::unique_ptr<Device> openDevice(int64_t rank);
+
+  /// Notes on behalf of a rank that it is gone; has no effect once another one is.
+  void leave(int64_t rank, const Status &reason);
+  /// Why the first rank left, with its number in front; success while all are there.
+  Status getReason() const;
+
+private:
+  friend class SharedCommunicator;
+  struct Meeting;
+
+  SharedRanks(int64_t ranks, int64_t arenaBytes, bool isChecked, double seconds)
+      : ranks(ranks), arenaBytes(arenaBytes), isChecked(isChecked), seconds(seconds) {}
+  char *getRegion(int64_t rank) const { return arenas + rank * regionBytes; }
+
+  const int64_t ranks, arenaBytes;
+  const bool isChecked;
+  const double seconds;
+  char *mapping = nullptr;
+  int64_t totalBytes = 0;
+  Meeting *meeting = nullptr; ///< at the begin of the mapping
+  char *arenas = nullptr;     ///< a region for each, which begins and ends with a guard page
+  int64_t regionBytes = 0;
+};
+
+} // namespace memopt
+
+#endif // MEMOPT_RUNTIME_SHAREDRANKS_H

@@ -1,0 +1,299 @@
+//===- SharedRanks.cpp - ranks on one host --------------------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What ranks share are lock-free words of memory that they all map, so processes and threads are
+// alike. What is small passes through a mailbox, with one meeting of all ranks; what is larger is
+// read where it lies, which takes one more before the operand is free. A wait spins for a moment,
+// unless there are more ranks than processors, and then sleeps on the word (futex(2)), looking up
+// now and then for a rank that left.
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt-runtime/SharedRanks.h"
+#include "RankSums.h"
+#include "memopt-runtime/Arena.h"
+#include "memopt-runtime/AvailableMemory.h"
+#include "memopt-runtime/Trace.h"
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <linux/futex.h>
+#include <new>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace memopt;
+
+static_assert(std::atomic<uint32_t>::is_always_lock_free);
+
+//===----------------------------------------------------------------------===//
+// The meeting
+//===----------------------------------------------------------------------===//
+
+/// Where ranks meet; zeros are its first state. One Place for each rank lies behind it.
+struct SharedRanks::Meeting {
+  struct alignas(64) Place {
+    std::atomic<uint32_t> arrivals; ///< at barriers, so far
+    /// Two, in turn: who fills one again has met all that read it before.
+    alignas(64) char mailboxes[2][Communicator::mostExchangedBytes];
+  };
+  enum Leaving : uint32_t { Nobody, Writing, Known };
+
+  alignas(64) std::atomic<uint32_t> arrived; ///< at the present barrier
+  alignas(64) std::atomic<uint32_t> barrier; ///< counts those that are done; ranks sleep on it
+  alignas(64) std::atomic<uint32_t> leaving;
+  int64_t leaver;
+  StatusCode code;
+  char reason[2048];
+
+  Place &getPlace(int64_t rank) { return reinterpret_cast<Place *>(this + 1)[rank]; }
+  static int64_t getBytes(int64_t ranks) {
+    return int64_t(sizeof(Meeting)) + ranks * int64_t(sizeof(Place));
+  }
+};
+
+void SharedRanks::leave(int64_t rank, const Status &reason) {
+  uint32_t nobody = Meeting::Nobody;
+  if (!meeting->leaving.compare_exchange_strong(nobody, Meeting::Writing))
+    return;
+  meeting->leaver = rank;
+  meeting->code = reason.getCode();
+  std::strncpy(meeting->reason, reason.getMessage().c_str(), sizeof meeting->reason - 1);
+  meeting->leaving.store(Meeting::Known);
+}
+
+Status SharedRanks::getReason() const {
+  if (meeting->leaving.load() == Meeting::Nobody)
+    return Status::ok();
+  while (meeting->leaving.load() == Meeting::Writing)
+    std::this_thread::yield();
+  return Status(meeting->code, "rank " + std::to_string(meeting->leaver) + ": " + meeting->reason);
+}
+
+//===----------------------------------------------------------------------===//
+// One rank
+//===----------------------------------------------------------------------===//
+
+namespace memopt {
+
+class SharedCommunicator final : public Communicator {
+public:
+  SharedCommunicator(SharedRanks &group, int64_t rank)
+      : Communicator(rank, group.getRanks()), group(group), meeting(*group.meeting),
+        spins(std::thread::hardware_concurrency() > unsigned(group.getRanks()) ? 4000 : 0) {}
+
+  Status allReduce(DType type, const char *from, char *to, int64_t count,
+                   ThreadPool &pool) override {
+    // Each rank adds up a piece, in whole cache lines, and then fetches those of the others.
+    int64_t size = getByteSize(type), line = 64 / size;
+    if (count * size <= mostExchangedBytes) {
+      MEMOPT_RETURN_IF_ERROR(post(from, count * size));
+      addRanks(type, ranks, [&](int64_t other) { return getMail(other); }, 0, count, to, pool);
+      return Status::ok();
+    }
+    int64_t piece = (count + ranks * line - 1) / (ranks * line) * line;
+    auto begin = [&](int64_t of) { return std::min(count, of * piece); };
+    MEMOPT_RETURN_IF_ERROR(barrier());
+    sum(type, from, begin(rank), begin(rank + 1), to + begin(rank) * size, pool);
+    MEMOPT_RETURN_IF_ERROR(barrier());
+    for (int64_t other = 0; other < ranks; ++other)
+      if (other != rank)
+        copy(getPeer(to, other) + begin(other) * size, to + begin(other) * size,
+             (begin(other + 1) - begin(other)) * size, pool);
+    return barrier();
+  }
+
+  Status reduceScatter(DType type, const char *from, int64_t count, char *to, int64_t shard,
+                       ThreadPool &pool) override {
+    int64_t size = getByteSize(type), begin = std::min(count, rank * shard),
+            end = std::min(count, begin + shard);
+    MEMOPT_RETURN_IF_ERROR(barrier());
+    sum(type, from, begin, end, to, pool);
+    std::memset(to + (end - begin) * size, 0, size_t((shard - (end - begin)) * size));
+    return barrier();
+  }
+
+  Status allGather(const char *from, int64_t shardBytes, char *to, int64_t bytes,
+                   ThreadPool &pool) override {
+    bool isSmall = shardBytes <= mostExchangedBytes;
+    MEMOPT_RETURN_IF_ERROR(isSmall ? post(from, shardBytes) : barrier());
+    for (int64_t other = 0; other < ranks; ++other) {
+      int64_t begin = std::min(bytes, other * shardBytes);
+      copy(isSmall ? getMail(other) : getPeer(from, other), to + begin,
+           std::min(bytes - begin, shardBytes), pool);
+    }
+    return isSmall ? Status::ok() : barrier();
+  }
+
+  Status barrier() override {
+    MEMOPT_RETURN_IF_ERROR(group.getReason());
+    uint32_t before = meeting.barrier.load();
+    meeting.getPlace(rank).arrivals.fetch_add(1);
+    if (meeting.arrived.fetch_add(1) + 1 < uint32_t(ranks))
+      return wait(before);
+    meeting.arrived.store(0);
+    meeting.barrier.store(before + 1);
+    ::syscall(SYS_futex, &meeting.barrier, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    return Status::ok();
+  }
+
+  Status exchange(const void *mine, int64_t bytes, void *all) override {
+    if (bytes < 0 || bytes > mostExchangedBytes)
+      return badInput("ranks exchange at most " + std::to_string(mostExchangedBytes) +
+                      " bytes, not " + std::to_string(bytes));
+    MEMOPT_RETURN_IF_ERROR(post(mine, bytes));
+    for (int64_t other = 0; other < ranks; ++other)
+      std::memcpy(static_cast<char *>(all) + other * bytes, getMail(other), size_t(bytes));
+    return Status::ok();
+  }
+
+  void leave(const Status &reason) override { group.leave(rank, reason); }
+
+private:
+  /// Where another rank has what lies at `address` here.
+  const char *getPeer(const char *address, int64_t other) const {
+    return address + (group.getRegion(other) - group.getRegion(rank));
+  }
+
+  /// Puts bytes where the others find them, and waits until all have done so.
+  Status post(const void *bytes, int64_t count) {
+    mailbox ^= 1;
+    std::memcpy(meeting.getPlace(rank).mailboxes[mailbox], bytes, size_t(count));
+    return barrier();
+  }
+  const char *getMail(int64_t other) const { return meeting.getPlace(other).mailboxes[mailbox]; }
+
+  void sum(DType type, const char *from, int64_t begin, int64_t end, char *to, ThreadPool &pool) {
+    addRanks(
+        type, ranks, [&](int64_t other) { return getPeer(from, other); }, begin, end, to, pool);
+  }
+
+  static void copy(const char *from, char *to, int64_t bytes, ThreadPool &pool) {
+    constexpr int64_t grain = 256 << 10;
+    pool.parallelFor(bytes, grain, [&](int64_t begin, int64_t end) {
+      std::memcpy(to + begin, from + begin, size_t(end - begin));
+    });
+  }
+
+  /// Until the barrier that was passed `before` times is passed once more.
+  Status wait(uint32_t before) {
+    for (int i = 0; i < spins; ++i)
+      if (meeting.barrier.load(std::memory_order_acquire) != before)
+        return Status::ok();
+    int64_t begin = getTime();
+    while (meeting.barrier.load() == before) {
+      MEMOPT_RETURN_IF_ERROR(group.getReason());
+      if (double(getTime() - begin) * 1e-9 > group.seconds)
+        return giveUp();
+      timespec moment{0, 5'000'000};
+      ::syscall(SYS_futex, &meeting.barrier, FUTEX_WAIT, before, &moment, nullptr, 0);
+    }
+    return Status::ok();
+  }
+
+  Status giveUp() {
+    std::string late;
+    uint32_t mine = meeting.getPlace(rank).arrivals.load();
+    for (int64_t other = 0; other < ranks; ++other)
+      if (int32_t(meeting.getPlace(other).arrivals.load() - mine) < 0)
+        late += (late.empty() ? "" : ", ") + std::to_string(other);
+    Status status =
+        environmentError("waited " + std::to_string(int64_t(group.seconds)) + " s for rank " +
+                         late + "; --rank-timeout=SECONDS gives it longer");
+    leave(status);
+    return status;
+  }
+
+  SharedRanks &group;
+  SharedRanks::Meeting &meeting;
+  const int spins;
+  int mailbox = 0; ///< the last one posted to, the same on all ranks
+};
+
+} // namespace memopt
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The cpu with device memory that is there already.
+class RankDevice final : public Device {
+public:
+  RankDevice(char *region, int64_t bytes, bool isChecked, std::unique_ptr<Device> cpu)
+      : region(region), bytes(bytes), isChecked(isChecked), cpu(std::move(cpu)) {}
+
+  std::string getName() const override { return cpu->getName(); }
+  StatusOr<std::unique_ptr<Arena>> allocate(int space, int64_t size, bool isWatched) override {
+    if (space != MEMOPT_SPACE_DEVICE)
+      return cpu->allocate(space, size, isWatched);
+    if (size != bytes || isWatched != isChecked)
+      return badInput("an arena of " + std::to_string(size) +
+                      " bytes was asked for, the rank has " + std::to_string(bytes));
+    return HostArena::placeIn(region, bytes, isChecked);
+  }
+  StatusOr<std::unique_ptr<Stream>> createStream(int64_t capacity) override {
+    return cpu->createStream(capacity);
+  }
+  StatusOr<std::unique_ptr<Event>> createEvent() override { return cpu->createEvent(); }
+
+private:
+  char *region;
+  int64_t bytes;
+  bool isChecked;
+  std::unique_ptr<Device> cpu;
+};
+} // namespace
+
+StatusOr<std::unique_ptr<SharedRanks>> SharedRanks::create(int64_t ranks, int64_t arenaBytes,
+                                                           bool isChecked, double seconds) {
+  if (ranks < 1 || arenaBytes < 0)
+    return badInput("ranks need to be at least one, with arenas of no less than no bytes");
+  std::unique_ptr<SharedRanks> group(new SharedRanks(ranks, arenaBytes, isChecked, seconds));
+  group->regionBytes = HostArena::getRegionBytes(arenaBytes);
+  int64_t page = ::sysconf(_SC_PAGESIZE), available = getAvailableMemory();
+  int64_t head = (Meeting::getBytes(ranks) + page - 1) / page * page, total;
+  if (__builtin_mul_overflow(ranks, group->regionBytes, &total) ||
+      __builtin_add_overflow(total, head, &total) || total - 2 * page * ranks > available)
+    return environmentError(std::to_string(ranks) + " ranks take " + std::to_string(arenaBytes) +
+                            " bytes each, this machine or its control group has " +
+                            std::to_string(available) + " available");
+  void *address =
+      ::mmap(nullptr, size_t(total), PROT_NONE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED || ::mprotect(address, size_t(head), PROT_READ | PROT_WRITE) != 0)
+    return environmentError("mapping " + std::to_string(total) +
+                            " bytes for ranks: " + std::strerror(errno));
+  group->mapping = static_cast<char *>(address);
+  group->totalBytes = total;
+  group->meeting = new (address) Meeting; // fresh pages are zeros
+  group->arenas = group->mapping + head;
+  // Before there are processes: each of them reads all.
+  for (int64_t rank = 0; rank < ranks && arenaBytes; ++rank)
+    if (::mprotect(group->getRegion(rank) + page, size_t(group->regionBytes - 2 * page),
+                   PROT_READ | PROT_WRITE) != 0)
+      return environmentError("mapping the arena of rank " + std::to_string(rank) + ": " +
+                              std::strerror(errno));
+  return group;
+}
+
+SharedRanks::~SharedRanks() {
+  if (mapping)
+    ::munmap(mapping, size_t(totalBytes));
+}
+
+std::unique_ptr<Communicator> SharedRanks::join(int64_t rank) {
+  return std::make_unique<SharedCommunicator>(*this, rank);
+}
+
+std::unique_ptr<Device> SharedRanks::openDevice(int64_t rank) {
+  return std::make_unique<RankDevice>(getRegion(rank), arenaBytes, isChecked, *Device::open("cpu"));
+}

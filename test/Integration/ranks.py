@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""ranks.py FOLDER: N ranks give the bits of one rank that accumulates N batches: losses, gradients, weights, running
+statistics and optimizer state, also when a run goes on with another number of ranks. Used bytes are those predicted on
+every rank. A rank that dies, hangs or meets a bad sample ends the run with one message."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+from batches import read, rebatch, write
+
+FILES = ("g.safetensors", "checkpoint/model.safetensors", "checkpoint/optimizer.safetensors")
+
+
+def start(model, data, options, folder):
+    folder.mkdir(exist_ok=True)
+    write(folder / "data.safetensors", data)
+    command = ["memopt-run", model, f"--data={folder}/data.safetensors", *options]
+    return subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def train(model, data, options, folder):
+    """Everything that a run leaves, by name."""
+    process = start(model, data, ["--check-memory", "--quiet", f"--report={folder}/r.json", f"--save={folder}/checkpoint",
+                                  f"--save-gradients={folder}/g.safetensors", *options], folder)
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    report = json.load(open(folder / "r.json"))
+    for rank in report.get("per_rank", [report]):
+        assert rank["used_peak_bytes"] == rank["predicted_peak_bytes"], report
+        assert rank["hot_path_allocations"] == 0, report
+    result = {"losses": report["losses"], "ranks": len(report.get("per_rank", [0]))}
+    for name in FILES:
+        result |= {f"{name}:{key}": value.tobytes() for key, value in read(folder / name).items()}
+    return result
+
+
+def check_equal(name, one, several, ranks):
+    assert several.pop("ranks") == ranks and one.pop("ranks") == 1
+    different = [key for key in one.keys() | several.keys() if one.get(key) != several.get(key)]
+    assert not different, f"{name}: {different}"
+
+
+def check_bits(inputs, work):
+    mlp, resnet = (read(inputs / name / "inputs.safetensors") for name in ("mlp", "resnet18"))
+    rows = np.random.default_rng(5).standard_normal((96, 3, 6)).astype(np.float32)
+    draws = {f"step{i}.x": rows[8 * i:8 * i + 8] for i in range(12)}
+    cases = [("mlp", "mlp/model.pt2", mlp, 8, 4, ["--optimizer=adamw"]),
+             ("clip", "mlp/model.pt2", mlp, 16, 2, ["--optimizer=sgd", "--momentum=0.9", "--max-grad-norm=0.1"]),
+             ("codes", "mlp/model.pt2", mlp, 16, 2, ["--optimizer=adamw", "--optim-bits=8"]),
+             ("batch norm", "resnet18/model.pt2", resnet, 4, 3, ["--optimizer=sgd", "--momentum=0.9"]),
+             ("budget", "mlp/model.pt2", mlp, 16, 2, ["--optimizer=sgd", "--activation-checkpointing=segments:2"]),
+             ("dropout", "dropout.mlir", draws, 8, 3, ["--optimizer=sgd"])]
+    for name, model, data, batch, ranks, options in cases:
+        data, options = rebatch(data, batch), [*options, "--steps=3", f"--batch={batch}"]
+        one = train(inputs / model, data, [*options, f"--accumulative-counts={ranks}"], work / f"{name} one")
+        several = train(inputs / model, data, [*options, f"--ranks={ranks}"], work / f"{name} several")
+        check_equal(name, one, several, ranks)
+
+
+def check_both_sums(inputs, work):
+    """Ranks that accumulate: sums nest, so they agree but for the order of additions."""
+    data = rebatch(read(inputs / "mlp" / "inputs.safetensors"), 8)
+    options = ["--optimizer=sgd", "--batch=8", "--steps=2"]
+    one = train(inputs / "mlp" / "model.pt2", data, [*options, "--accumulative-counts=4"], work / "four")
+    two = train(inputs / "mlp" / "model.pt2", data, [*options, "--accumulative-counts=2", "--ranks=2"], work / "two by two")
+    assert np.allclose(one["losses"], two["losses"], rtol=1e-6), (one["losses"], two["losses"])
+    for key in one:
+        if key.startswith("g."):
+            a, b = (np.frombuffer(run[key], np.float32) for run in (one, two))
+            assert np.allclose(a, b, rtol=1e-5, atol=1e-6 * np.abs(a).max()), key
+
+
+def check_resume(inputs, work):
+    """Two steps on two ranks, and then two on one, or on four with other batches: positions are samples."""
+    model, data = inputs / "mlp" / "model.pt2", read(inputs / "mlp" / "inputs.safetensors")
+    fours, eights = rebatch(data, 4), rebatch(data, 8)
+    options = ["--optimizer=adamw", "--quiet"]
+    whole = train(model, eights, [*options, "--batch=8", "--ranks=2", "--steps=4"], work / "whole")
+    first = start(model, eights, [*options, "--batch=8", "--ranks=2", "--steps=2", f"--save={work}/part"], work / "first")
+    assert first.wait() == 0, first.stderr.read()
+    alone = train(model, eights, [*options, "--batch=8", "--accumulative-counts=2", "--steps=2", f"--load={work}/part"],
+                  work / "alone")
+    weights = FILES[1] + ":"
+    for key in whole:
+        if key.startswith(weights) or key.startswith(FILES[2]):
+            assert whole[key] == alone[key], key
+    four = train(model, fours, [*options, "--batch=4", "--ranks=4", "--steps=2", f"--load={work}/part"], work / "four ranks")
+    assert np.allclose(whole["losses"][2:], four["losses"], rtol=1e-5), (whole["losses"], four["losses"])
+
+
+def children_of(process):
+    return [int(pid) for pid in pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+
+def check_failures(inputs, work):
+    model, data = inputs / "mlp" / "model.pt2", rebatch(read(inputs / "mlp" / "inputs.safetensors"), 16)
+    package = work / "p.memopt"
+    subprocess.run(["memopt-compile", model, "--batch=16", "--ranks=2", "-o", package, "--optimizer=sgd"], check=True,
+                   stderr=subprocess.DEVNULL)
+
+    def fail(send, options=(), batches=data):
+        process = start(package, batches, ["--ranks=2", "--steps=100000000", *options], work / "failing")
+        if send:
+            while not process.stdout.readline().startswith("step 2/"):
+                assert process.poll() is None, process.stderr.read()
+            os.kill(children_of(process)[1], send)
+        _, errors = process.communicate()
+        return process.returncode, errors.strip().splitlines()
+
+    code, lines = fail(signal.SIGKILL)
+    assert code == 3 and lines == ["memopt-run: error: rank 1: was ended by signal 9 (Killed)"], (code, lines)
+    code, lines = fail(signal.SIGSTOP, ["--rank-timeout=1"])
+    assert code == 3 and len(lines) == 1, (code, lines)
+    assert "rank 0: " in lines[0] and "waited 1 s for rank 1; --rank-timeout=SECONDS gives it longer" in lines[0], lines
+    # One of them is asked to stop: all do, after the same step.
+    code, lines = fail(signal.SIGTERM, [f"--save={work}/stopped"])
+    assert code == 130 and len(lines) == 1 and "stopped after step" in lines[0], (code, lines)
+    assert (work / "stopped" / "model.safetensors").exists()
+
+    bad = {name: value.copy() for name, value in data.items()}
+    image = next(name for name in bad if name.startswith("step3.") and bad[name].dtype == np.float32)
+    bad[image].flat[7] = np.nan  # the second step's batch of rank 1
+    code, lines = fail(None, [f"--save={work}/bad"], bad)
+    assert code == 1 and len(lines) == 1, (code, lines)
+    assert "rank 1: step 2: the loss is " in lines[0] and "input '" in lines[0], lines
+    assert not (work / "bad").exists()
+
+
+def main():
+    inputs = pathlib.Path(sys.argv[1])
+    with tempfile.TemporaryDirectory() as folder:
+        work = pathlib.Path(folder)
+        check_bits(inputs, work)
+        check_both_sums(inputs, work)
+        check_resume(inputs, work)
+        check_failures(inputs, work)
+
+
+main()

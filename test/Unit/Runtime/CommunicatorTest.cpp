@@ -1,0 +1,58 @@
+//===- CommunicatorTest.cpp - transports, and the suite that all pass -----===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CommunicatorConformance.h"
+#include "TestSupport.h"
+#include "memopt-runtime/SharedRanks.h"
+
+using namespace memopt;
+using namespace memopt::testing;
+
+namespace memopt::testing {
+struct SharedGroup {
+  static StatusOr<std::unique_ptr<SharedGroup>> create(int64_t ranks, int64_t bytes,
+                                                       double seconds) {
+    auto group = std::make_unique<SharedGroup>();
+    MEMOPT_ASSIGN_OR_RETURN(group->ranks, SharedRanks::create(ranks, bytes, false, seconds));
+    group->bytes = bytes;
+    return group;
+  }
+  std::unique_ptr<Communicator> join(int64_t rank) { return ranks->join(rank); }
+  std::unique_ptr<Arena> allocate(int64_t rank) {
+    return *ranks->openDevice(rank)->allocate(MEMOPT_SPACE_DEVICE, bytes, false);
+  }
+
+  std::unique_ptr<SharedRanks> ranks;
+  int64_t bytes = 0;
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(Shared, CommunicatorConformance, SharedGroup);
+} // namespace memopt::testing
+
+TEST(SharedRanksTest, MoreMemoryThanThereIsIsRefused) {
+  auto group = SharedRanks::create(1 << 10, int64_t(1) << 40, false, 1);
+  EXPECT_EQ(group.getCode(), StatusCode::Environment);
+  expectMessage(group.getMessage(), {"1024 ranks take 1099511627776 bytes each"});
+  EXPECT_EQ(SharedRanks::create(0, 64, false, 1).getCode(), StatusCode::BadInput);
+}
+
+TEST(SharedRanksTest, ARankHasTheArenaThatItsProgramAsksFor) {
+  auto group = SharedRanks::create(2, 4096, true, 1);
+  ASSERT_TRUE(group.isOk()) << group.getMessage();
+  std::unique_ptr<Device> device = (*group)->openDevice(1);
+  EXPECT_EQ(device->allocate(MEMOPT_SPACE_DEVICE, 64, true).getCode(), StatusCode::BadInput);
+  EXPECT_EQ(device->allocate(MEMOPT_SPACE_DEVICE, 4096, false).getCode(), StatusCode::BadInput);
+  auto arena = device->allocate(MEMOPT_SPACE_DEVICE, 4096, true);
+  ASSERT_TRUE(arena.isOk()) << arena.getMessage();
+  (*arena)->base()[100] = 0;
+  (*arena)->updateMark();
+  EXPECT_EQ((*arena)->usedPeakBytes(), 101);
+  EXPECT_TRUE((*arena)->isGuard((*arena)->base() + 4096));
+  auto host = device->allocate(MEMOPT_SPACE_HOST, 128, false); // that of any cpu
+  ASSERT_TRUE(host.isOk()) << host.getMessage();
+  EXPECT_EQ((*host)->size(), 128);
+}
