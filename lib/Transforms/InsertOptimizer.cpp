@@ -22,6 +22,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Optimizers/Optimizer.h"
+#include "Optimizers/ParameterKind.h"
 #include "memopt/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -35,55 +36,6 @@ namespace mlir::memopt {
 
 using namespace mlir;
 using namespace mlir::memopt;
-
-//===----------------------------------------------------------------------===//
-// Parameters
-//===----------------------------------------------------------------------===//
-
-/// Whether a norm scales or shifts by the value.
-static bool isReadByNorm(OpOperand &use) {
-  return isa<LayerNormOp, GroupNormOp, RmsNormOp, BatchNormOp>(use.getOwner()) &&
-         use.getOperandNumber() != 0;
-}
-
-/// Whether rows of the value are picked: by an embedding, or by indices that the importer knew and
-/// made a gather or a slice of.
-static bool isLookedUp(OpOperand &use) {
-  if (auto embedding = dyn_cast<EmbeddingOp>(use.getOwner()))
-    return embedding.getTable() == use.get();
-  auto gather = dyn_cast<GatherOp>(use.getOwner());
-  return gather && gather.getSource() == use.get();
-}
-
-/// What owns a parameter says whether it is a norm's; where that is unknown, what reads it does.
-static ParameterKind classify(VariableOp variable, func::FuncOp step) {
-  StringRef owner = variable.getModuleClass().value_or("");
-  owner = owner.drop_front(owner.rfind('.') + 1);
-  // Of a table that is read as a whole, as positions are, only its owner says what it is.
-  bool isNorm = owner.contains("Norm"), isEmbedding = owner.contains("Embedding");
-  for (auto read : step.getOps<ReadOp>()) {
-    if (read.getVariable() != variable.getSymName())
-      continue;
-    for (OpOperand &use : read->getUses()) {
-      isNorm |= owner.empty() && isReadByNorm(use);
-      isEmbedding |= isLookedUp(use);
-    }
-  }
-  if (isNorm)
-    return ParameterKind::Norm;
-  if (isEmbedding)
-    return ParameterKind::Embedding;
-  return variable.getSymName().ends_with("bias") ? ParameterKind::Bias : ParameterKind::Other;
-}
-
-static ParameterInfo describe(VariableOp variable, func::FuncOp step) {
-  ParameterInfo info{{}, classify(variable, step), variable.getTensorType()};
-  if (auto names = variable.getNames())
-    llvm::append_range(info.names, names->getAsValueRange<StringAttr>());
-  if (info.names.empty())
-    info.names.push_back(variable.getSymName());
-  return info;
-}
 
 //===----------------------------------------------------------------------===//
 // Updates
@@ -359,8 +311,8 @@ LogicalResult InsertOptimizerPass::insertOptimizer() {
   auto found = collectGradients(module, step, symbols);
   if (failed(found))
     return failure();
-  SmallVector<ParameterInfo> parameters =
-      llvm::map_to_vector(*found, [&](auto &entry) { return describe(entry.first, step); });
+  SmallVector<ParameterInfo> parameters = llvm::map_to_vector(
+      *found, [&](auto &entry) { return describeParameter(entry.first, step); });
   auto choices = plan->choose(parameters);
   if (!choices)
     return module.emitError(llvm::toString(choices.takeError()));

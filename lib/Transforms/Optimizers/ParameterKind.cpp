@@ -1,0 +1,69 @@
+//===- ParameterKind.cpp - what a parameter is for its model -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ParameterKind.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+/// Whether a norm scales or shifts by the value.
+static bool isReadByNorm(OpOperand &use) {
+  return isa<LayerNormOp, GroupNormOp, RmsNormOp, BatchNormOp>(use.getOwner()) &&
+         use.getOperandNumber() != 0;
+}
+
+/// Whether rows of the value are picked: by an embedding, or by indices that the importer knew and
+/// made a gather or a slice of.
+static bool isLookedUp(OpOperand &use) {
+  if (auto embedding = dyn_cast<EmbeddingOp>(use.getOwner()))
+    return embedding.getTable() == use.get();
+  auto gather = dyn_cast<GatherOp>(use.getOwner());
+  return gather && gather.getSource() == use.get();
+}
+
+/// Uses of a parameter in any precision.
+static SmallVector<OpOperand *> getUses(Value value) {
+  SmallVector<OpOperand *> uses;
+  for (OpOperand &use : value.getUses()) {
+    uses.push_back(&use);
+    if (isa<arith::ExtFOp, arith::TruncFOp>(use.getOwner()))
+      llvm::append_range(uses, getUses(use.getOwner()->getResult(0)));
+  }
+  return uses;
+}
+
+static ParameterKind classify(VariableOp variable, func::FuncOp step) {
+  StringRef owner = variable.getModuleClass().value_or("");
+  owner = owner.drop_front(owner.rfind('.') + 1);
+  // Of a table that is read as a whole, as positions are, only its owner says what it is.
+  bool isNorm = owner.contains("Norm"), isEmbedding = owner.contains("Embedding");
+  for (auto read : step.getOps<ReadOp>()) {
+    if (read.getVariable() != variable.getSymName())
+      continue;
+    for (OpOperand *use : getUses(read.getResult())) {
+      isNorm |= owner.empty() && isReadByNorm(*use);
+      isEmbedding |= isLookedUp(*use);
+    }
+  }
+  if (isNorm)
+    return ParameterKind::Norm;
+  if (isEmbedding)
+    return ParameterKind::Embedding;
+  return variable.getSymName().ends_with("bias") ? ParameterKind::Bias : ParameterKind::Other;
+}
+
+ParameterInfo memopt::describeParameter(VariableOp variable, func::FuncOp step) {
+  ParameterInfo info{{}, classify(variable, step), variable.getTensorType()};
+  if (auto names = variable.getNames())
+    llvm::append_range(info.names, names->getAsValueRange<StringAttr>());
+  if (info.names.empty())
+    info.names.push_back(variable.getSymName());
+  return info;
+}
