@@ -18,6 +18,7 @@
 #include "memopt/Package/PlanReport.h"
 #include "memopt/Pipelines/Pipelines.h"
 #include "memopt/Support/InputFile.h"
+#include "memopt/Transforms/Estimate.h"
 #include "memopt/Transforms/Frontier.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -73,18 +74,17 @@ struct ::memopt::tool::Stage {
   std::optional<Emit> emit; ///< what may be printed behind it
 };
 
-static const Stage kStages[] = {
-    {"graph", "graph: batch size, fusion, precision", mlir::memopt::buildGraphPipeline, false,
-     Emit::Graph},
-    {"joint", "joint: gradients, update, accumulation", mlir::memopt::buildJointPipeline, true,
-     Emit::Joint},
-    {"kernels", "kernels: layouts, lowering, fusion", mlir::memopt::buildKernelPipeline, false,
-     Emit::Kernels},
-    {"schedule", "schedule: the order of the step", mlir::memopt::buildSchedulePipeline, false,
-     std::nullopt},
-    {"plan", "plan: recomputation, addresses", mlir::memopt::buildPlanPipeline, false,
-     Emit::Planned},
-};
+static const Stage kGraph = {"graph", "graph: batch size, fusion, precision",
+                             mlir::memopt::buildGraphPipeline, false, Emit::Graph};
+static const Stage kJoint = {"joint", "joint: gradients, update, accumulation",
+                             mlir::memopt::buildJointPipeline, true, Emit::Joint};
+static const Stage kKernels = {"kernels", "kernels: layouts, lowering, fusion",
+                               mlir::memopt::buildKernelPipeline, false, Emit::Kernels};
+static const Stage kSchedule = {"schedule", "schedule: the order of the step",
+                                mlir::memopt::buildSchedulePipeline, false, std::nullopt};
+static const Stage kPlan = {"plan", "plan: recomputation, addresses",
+                            mlir::memopt::buildPlanPipeline, false, Emit::Planned};
+static const Stage *const kStages[] = {&kGraph, &kJoint, &kKernels, &kSchedule, &kPlan};
 
 StatusCode Compilation::compile() {
   if (StatusCode code = load(); code != StatusCode::Ok)
@@ -95,12 +95,14 @@ StatusCode Compilation::compile() {
   if (options.isFormSearched)
     if (StatusCode code = chooseForm(*this); code != StatusCode::Ok)
       return code;
-  for (const Stage &stage : kStages) {
-    if (stage.build == mlir::memopt::buildPlanPipeline && options.frontierPoints > 0)
+  for (const Stage *stage : kStages) {
+    if (stage == &kPlan && options.frontierPoints > 0)
       return writeFrontier();
-    if (StatusCode code = runStage(stage); code != StatusCode::Ok)
+    if (StatusCode code = runStage(*stage); code != StatusCode::Ok)
       return code;
-    if (options.emit == stage.emit && options.emit != Emit::Planned)
+    if (stage == &kJoint && options.isEstimate)
+      return writeEstimate();
+    if (options.emit == stage->emit && options.emit != Emit::Planned)
       return print();
   }
   if (StatusCode code = report(); code != StatusCode::Ok)
@@ -148,8 +150,8 @@ Trial Compilation::tryForm(const Form &form) {
   setForm(form);
   errors.isQuiet = true;
   Trial trial{form, StatusCode::Ok};
-  for (const Stage &stage : kStages)
-    if (trial.code = runStage(stage); trial.code != StatusCode::Ok)
+  for (const Stage *stage : kStages)
+    if (trial.code = runStage(*stage); trial.code != StatusCode::Ok)
       break;
   errors.isQuiet = false;
   if (trial.code != StatusCode::Ok)
@@ -266,6 +268,20 @@ StatusCode Compilation::report() {
   return writeText(
       options.reportPath,
       llvm::formatv("{0:2}\n", llvm::json::Value(mlir::memopt::describePlan(*module))).str());
+}
+
+/// State is read off the joint graph, which knows what parameters are for, activations off the
+/// kernel graph, which knows what is kept.
+StatusCode Compilation::writeEstimate() {
+  FailureOr<mlir::memopt::Estimate> estimate = mlir::memopt::Estimate::create(*module);
+  if (failed(estimate) || runStage(kKernels) != StatusCode::Ok ||
+      failed(estimate->addActivations(*module)))
+    return StatusCode::BadInput;
+  llvm::outs() << estimate->toText();
+  if (StatusCode code = finishOutput(); code != StatusCode::Ok || options.reportPath.empty())
+    return code;
+  return writeText(options.reportPath,
+                   llvm::formatv("{0:2}\n", llvm::json::Value(estimate->toJson())).str());
 }
 
 StatusCode Compilation::writeFrontier() {

@@ -75,6 +75,7 @@ private:
   StatusCode print();
   StatusCode finishOutput();
   StatusCode report();
+  StatusCode writeEstimate();
   StatusCode writeFrontier();
   StatusCode writeText(const std::string &path, llvm::StringRef text);
   StatusCode writePackage();

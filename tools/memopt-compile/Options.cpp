@@ -68,6 +68,9 @@ static constexpr OptionRow kOptions[] = {
     {"frontier", "N", "0",
      "print step time against bytes at N budgets instead of writing a package"},
     {"frontier-output", "NAME", "", "write the frontier to NAME.json and NAME.svg too"},
+    {"estimate", "", "",
+     "print model state and activations by module instead of planning; --report writes them for "
+     "programs"},
     {"dropout", "on|off", "on", "off: dropout is the identity"},
     {"precision", "f32|bf16|fp16", "f32",
      "of products and what is kept for the backward pass; parameters and sums stay in f32"},
@@ -553,6 +556,11 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
     return std::move(error);
   options->explain = line->isSet("explain");
   options->isTimed = line->isSet("time-report");
+  options->isEstimate = line->isSet("estimate");
+  if (options->isEstimate && (line->isSet("emit") || line->isSet("frontier")))
+    return invalid("--estimate, --emit and --frontier print different things; give one");
+  if (options->isEstimate && line->get("mode") == "eval")
+    return invalid("--estimate is of training steps, not of --mode=eval");
   options->reportPath = line->get("report");
   options->loss = line->get("loss");
   options->targetFeatures = line->get("target-features");

@@ -32,6 +32,7 @@ struct CompileOptions {
   Emit emit = Emit::Package;
   bool evaluate = false;
   bool explain = false;
+  bool isEstimate = false; ///< print what a step would hold, plan nothing
   std::string reportPath, loss, targetFeatures;
   bool dropout = true;
   bool isBatchSearched = false; ///< for the largest batch that fits
