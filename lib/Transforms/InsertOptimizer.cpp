@@ -214,8 +214,10 @@ FailureOr<Value> UpdateBuilder::round(VariableOp parameter, Value updated) {
     return updated;
   Location loc = parameter.getLoc();
   if (!type.getElementType().isBF16())
-    return parameter.emitOpError() << "holds " << type.getElementType()
-                                   << ", to which no update is rounded, expected bf16 or wider";
+    return emitError(loc) << "parameter '" << parameter.getSymName() << "' has elements of "
+                          << type.getElementType()
+                          << ", to which no update is rounded; keep it in float32 and compute with "
+                             "--precision=fp16";
   if (!seed) {
     FailureOr<Value> number = readHyperparameter(loc, "seed", builder.getI64Type(), 0.0);
     if (failed(number))
