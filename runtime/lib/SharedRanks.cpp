@@ -51,6 +51,7 @@ struct SharedRanks::Meeting {
   alignas(64) std::atomic<uint32_t> arrived; ///< at the present barrier
   alignas(64) std::atomic<uint32_t> barrier; ///< counts those that are done; ranks sleep on it
   alignas(64) std::atomic<uint32_t> leaving;
+  std::atomic<uint32_t> isAskedToStop;
   int64_t leaver;
   StatusCode code;
   char reason[2048];
@@ -60,6 +61,8 @@ struct SharedRanks::Meeting {
     return int64_t(sizeof(Meeting)) + ranks * int64_t(sizeof(Place));
   }
 };
+
+void SharedRanks::askToStop() { meeting->isAskedToStop.store(1); }
 
 void SharedRanks::leave(int64_t rank, const Status &reason) {
   uint32_t nobody = Meeting::Nobody;
@@ -156,6 +159,7 @@ public:
     return Status::ok();
   }
 
+  bool isAskedToStop() const override { return meeting.isAskedToStop.load() != 0; }
   void leave(const Status &reason) override { group.leave(rank, reason); }
 
 private:

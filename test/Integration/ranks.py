@@ -105,12 +105,14 @@ def check_failures(inputs, work):
     subprocess.run(["memopt-compile", model, "--batch=16", "--ranks=2", "-o", package, "--optimizer=sgd"], check=True,
                    stderr=subprocess.DEVNULL)
 
-    def fail(send, options=(), batches=data):
+    def fail(send, options=(), batches=data, whom="one"):
         process = start(package, batches, ["--ranks=2", "--steps=100000000", *options], work / "failing")
         if send:
             while not process.stdout.readline().startswith("step 2/"):
                 assert process.poll() is None, process.stderr.read()
-            os.kill(children_of(process)[1], send)
+            children = children_of(process)
+            for pid in [process.pid, *children] if whom == "all" else children[1:]:
+                os.kill(pid, send)
         _, errors = process.communicate()
         return process.returncode, errors.strip().splitlines()
 
@@ -119,10 +121,11 @@ def check_failures(inputs, work):
     code, lines = fail(signal.SIGSTOP, ["--rank-timeout=1"])
     assert code == 3 and len(lines) == 1, (code, lines)
     assert "rank 0: " in lines[0] and "waited 1 s for rank 1; --rank-timeout=SECONDS gives it longer" in lines[0], lines
-    # One of them is asked to stop: all do, after the same step.
-    code, lines = fail(signal.SIGTERM, [f"--save={work}/stopped"])
-    assert code == 130 and len(lines) == 1 and "stopped after step" in lines[0], (code, lines)
-    assert (work / "stopped" / "model.safetensors").exists()
+    # One of them is asked to stop, or all are at once: they do so after the same step.
+    for whom in ("one", "all"):
+        code, lines = fail(signal.SIGTERM, [f"--save={work}/stopped {whom}"], whom=whom)
+        assert code == 130 and len(lines) == 1 and "stopped after step" in lines[0], (code, lines)
+        assert (work / f"stopped {whom}" / "model.safetensors").exists()
 
     bad = {name: value.copy() for name, value in data.items()}
     image = next(name for name in bad if name.startswith("step3.") and bad[name].dtype == np.float32)

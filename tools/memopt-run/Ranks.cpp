@@ -101,8 +101,8 @@ private:
 
   void rest() {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    if (isInterrupted() && !std::exchange(isHandedOn, true))
-      sendAll(SIGTERM); // who stops us by name does not know them
+    if (isInterrupted())
+      group.askToStop(); // no signal: one to all of us has reached them, and a second one ends them
     auto now = std::chrono::steady_clock::now();
     if (group.getReason().isOk())
       lastGood = now;
@@ -119,7 +119,6 @@ private:
   SharedRanks &group;
   std::vector<pid_t> processes; ///< 0 once they have ended
   size_t left;
-  bool isHandedOn = false;
   std::chrono::steady_clock::time_point lastGood = std::chrono::steady_clock::now();
 };
 } // namespace

@@ -25,9 +25,9 @@ static bool mayKeepLastBatch(const Manifest &manifest) {
 }
 
 StatusOr<bool> Run::isStopped() const {
-  char mine = isInterrupted();
   if (!communicator)
-    return mine != 0;
+    return isInterrupted();
+  char mine = isInterrupted() || communicator->isAskedToStop();
   std::vector<char> all(size_t(communicator->getRanks()));
   MEMOPT_RETURN_IF_ERROR(communicator->exchange(&mine, 1, all.data()));
   return std::find(all.begin(), all.end(), 1) != all.end();

@@ -52,6 +52,10 @@ public:
   /// Gives every rank `bytes` bytes of each, in the order of the ranks. The buffers lie anywhere.
   virtual Status exchange(const void *mine, int64_t bytes, void *all) = 0;
 
+  /// Whether somebody who watches the ranks asked them to stop; they may learn of it at different
+  /// times.
+  virtual bool isAskedToStop() const = 0;
+
   /// Tells the others that this rank will not go on, and why; the first to leave is the one that
   /// they name.
   virtual void leave(const Status &reason) = 0;

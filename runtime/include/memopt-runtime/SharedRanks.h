@@ -38,6 +38,8 @@ public:
   /// The cpu, whose device memory is the rank's arena.
   std::unique_ptr<Device> openDevice(int64_t rank);
 
+  /// Asks all ranks to stop when they have done a whole step.
+  void askToStop();
   /// Notes on behalf of a rank that it is gone; has no effect once another one is.
   void leave(int64_t rank, const Status &reason);
   /// Why the first rank left, with its number in front; success while all are there.
