@@ -14,7 +14,6 @@
 
 #include "BlockedProduct.h"
 #include "ConvolutionDescriptor.h"
-#include <optional>
 
 using namespace memopt;
 using namespace memopt::libraries;
@@ -53,23 +52,22 @@ template <typename S, typename T> class ConvolutionOperands : public ProductOper
 protected:
   ConvolutionOperands(const ConvolutionDescriptor &d) : d(d), tapCount(volume(d.taps)) {}
 
-  /// The number of the element of an activation with grid `extents` that is channel 0 of `pixel`;
-  /// nothing when the pixel is padding.
-  static std::optional<int64_t> number(const ActivationStrides &strides, const Spatial &extents,
-                                       const Pixel &pixel) {
+  /// The number of the element of an activation with grid `extents` that is channel 0 of `pixel`,
+  /// which lies in it.
+  static int64_t number(const ActivationStrides &strides, const Spatial &extents,
+                        const Pixel &pixel) {
     int64_t index = 0;
-    for (int i = 0; i < 3; ++i) {
-      if (pixel.at[i] < 0 || pixel.at[i] >= extents[i])
-        return std::nullopt;
+    for (int i = 0; i < 3; ++i)
       index = index * extents[i] + pixel.at[i];
-    }
     return pixel.image * strides.image + index * strides.pixel;
   }
-  /// Its address in `data`, or null.
+  /// Its address in `data`; null when the pixel is padding.
   static const S *address(const S *data, const ActivationStrides &strides, const Spatial &extents,
                           const Pixel &pixel) {
-    std::optional<int64_t> element = number(strides, extents, pixel);
-    return element ? data + *element : nullptr;
+    for (int i = 0; i < 3; ++i)
+      if (pixel.at[i] < 0 || pixel.at[i] >= extents[i])
+        return nullptr;
+    return data + number(strides, extents, pixel);
   }
 
   /// The input pixel that `tap` reads for an output pixel.
@@ -138,7 +136,7 @@ public:
     ActivationStrides strides = d.outputStrides();
     int64_t first = group * d.groupOutputs() + columnBegin;
     for (int64_t i = 0; i < rows; ++i) {
-      int64_t pixel = *Base::number(strides, d.output, locate(rowBegin + i, d.output));
+      int64_t pixel = Base::number(strides, d.output, locate(rowBegin + i, d.output));
       for (int64_t j = 0; j < columns; ++j)
         y.set(pixel + (first + j) * strides.channel,
               block[i * stride + j] + (bias ? T(bias[first + j]) : T(0)));
@@ -258,7 +256,7 @@ public:
       Pixel pixel = locate(rowBegin + i, residue.counts);
       for (int axis = 0; axis < 3; ++axis)
         pixel.at[axis] = residue.first[axis] + pixel.at[axis] * d.strides[axis];
-      int64_t first = *Base::number(strides, d.input, pixel) +
+      int64_t first = Base::number(strides, d.input, pixel) +
                       (group * d.groupInputs() + columnBegin) * strides.channel;
       for (int64_t j = 0; j < columns; ++j)
         dx.set(first + j * strides.channel, block[i * stride + j]);
