@@ -79,6 +79,20 @@ StatusOr<TrainingState> memopt::parseTrainingState(std::string_view text) {
   return state;
 }
 
+Status TrainingState::countBatchesOf(int64_t samples) {
+  int64_t saved = batchSize, before = dataPosition, position;
+  batchSize = samples;
+  if (saved == 0 || saved == samples)
+    return Status::ok();
+  bool isHuge = __builtin_mul_overflow(before, saved, &position);
+  dataPosition = isHuge ? 0 : position / samples;
+  if (!isHuge && position % samples == 0)
+    return Status::ok();
+  return badInput("it stands behind " + std::to_string(before) + " batches of " +
+                  std::to_string(saved) + " samples, which are no whole batches of " +
+                  std::to_string(samples));
+}
+
 //===----------------------------------------------------------------------===//
 // Opening all files of one save
 //===----------------------------------------------------------------------===//
@@ -201,6 +215,15 @@ static Status fillVariables(const CheckpointContent &content, Session &session) 
       MEMOPT_RETURN_IF_ERROR(loadVariable(content.optimizer, variable, {variable.name}, session));
   }
   return Status::ok();
+}
+
+Status memopt::checkFinite(const Session &session, const TrainingState &state) {
+  const VariableSpec *variable = session.findNonFiniteVariable();
+  if (!variable)
+    return Status::ok();
+  return badInput("step " + std::to_string(state.step) + ": the update left " + variable->role +
+                  " " + quote(variable->name) +
+                  " with values that are not finite; the checkpoint was not written");
 }
 
 StatusOr<TrainingState> memopt::loadCheckpoint(const std::string &folder, Session &session) {

@@ -65,9 +65,9 @@ StatusOr<std::shared_ptr<const Package>> Package::load(const std::string &folder
   auto loadAll = [&](Package &package) -> Status {
     if (!isFolder(folder))
       return badInput("not a folder; a package is a folder NAME.memopt written by memopt-compile");
-    MEMOPT_ASSIGN_OR_RETURN(std::string text,
+    MEMOPT_ASSIGN_OR_RETURN(package.manifestText,
                             readFile(folder + "/manifest.json", maxManifestBytes));
-    StatusOr<Manifest> manifest = parseManifest(text);
+    StatusOr<Manifest> manifest = parseManifest(package.manifestText);
     if (!manifest.isOk())
       return manifest.takeStatus().withContext("'manifest.json'");
     package.manifest = *std::move(manifest);

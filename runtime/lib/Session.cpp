@@ -75,12 +75,13 @@ void Session::setBatches(BatchFiller filler) { parts->feed.setFiller(std::move(f
 
 Status Session::runStep() {
   WorkFor here(this);
-  parts->isSearching = false;
+  parts->isSearching = parts->isLossRefused = false;
   int64_t begin = getTime();
   MEMOPT_RETURN_IF_ERROR(runProgram());
   parts->seconds = double(getTime() - begin) * 1e-9 - parts->feed.getSeconds();
   parts->gradients.end();
-  return parts->isLossBad ? explainLoss() : Status::ok();
+  parts->isLossRefused = parts->isLossBad;
+  return parts->isLossRefused ? explainLoss() : Status::ok();
 }
 
 Status Session::runProgram() {
@@ -128,6 +129,8 @@ Status Session::explainLoss() {
   MEMOPT_RETURN_IF_ERROR(std::move(status).withContext(message));
   return badInput(message + parts->loss.describeOrigin() + end);
 }
+
+bool Session::isLossRefused() const { return parts->isLossRefused; }
 
 double Session::getStepSeconds() const { return parts->seconds; }
 

@@ -43,6 +43,7 @@ struct Session::Parts {
   bool isSearching = false; ///< for where a bad loss came from: it ends before it commits
   bool hasCommitted = false;
   bool isLossBad = false; ///< the step was left for it
+  bool isLossRefused = false; ///< the same of the step as a whole, searching included
   Status failure;         ///< why else the step was left
   double seconds = 0;     ///< of the last step, without the feed's
 };

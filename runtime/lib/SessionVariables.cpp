@@ -163,8 +163,12 @@ void Session::setHyperparameters(double learningRate, int64_t step, int64_t seed
   }
 }
 
+void Session::setRate(const VariableSpec &group, double rate) {
+  storeElement(group.dtype, getAddress(group), rate);
+}
+
 void Session::setGroupRates(const LearningRateSchedule &schedule, int64_t step) {
   for (const VariableSpec &variable : getManifest().variables)
     if (variable.isGroupRate())
-      storeElement(variable.dtype, getAddress(variable), schedule.at(step, *variable.initValue));
+      setRate(variable, schedule.at(step, *variable.initValue));
 }

@@ -59,30 +59,11 @@ static Status beginTraining(Run &run, TrainingState &state) {
   return Status::ok();
 }
 
-/// The position counts batches of the run that saved it; samples are the same for all runs.
-static Status setPosition(const Run &run, TrainingState &state) {
-  int64_t saved = state.batchSize, ours = run.data ? run.data->getBatchSize() : 1, samples;
-  state.batchSize = ours;
-  if (saved == 0 || saved == ours)
-    return Status::ok();
-  if (__builtin_mul_overflow(state.dataPosition, saved, &samples) || samples % ours)
-    return badInput("the checkpoint " + quote(run.options.load) + " stands behind " +
-                    std::to_string(state.dataPosition) + " batches of " + std::to_string(saved) +
-                    " samples, which are no whole batches of " + std::to_string(ours));
-  state.dataPosition = samples / ours;
-  return Status::ok();
-}
-
 static Status save(Run &run, const TrainingState &state) {
   if (!run.target)
     return Status::ok();
-  // Gradients can overflow under a loss that is finite; such an update must not replace a good
-  // checkpoint.
   if (run.options.isStoppedOnNan)
-    if (const VariableSpec *variable = run.session.findNonFiniteVariable())
-      return badInput("step " + std::to_string(state.step) + ": the update left " + variable->role +
-                      " " + quote(variable->name) +
-                      " with values that are not finite; the checkpoint was not written");
+    MEMOPT_RETURN_IF_ERROR(checkFinite(run.session, state));
   return run.target->save(run.session, state);
 }
 
@@ -153,7 +134,8 @@ Status memopt::train(Run &run) {
   TrainingState state;
   MEMOPT_RETURN_IF_ERROR(beginTraining(run, state));
   MEMOPT_RETURN_IF_ERROR(run.openData(state.seed));
-  MEMOPT_RETURN_IF_ERROR(setPosition(run, state));
+  MEMOPT_RETURN_IF_ERROR(state.countBatchesOf(run.data ? run.data->getBatchSize() : 1)
+                             .withContext("checkpoint " + quote(run.options.load)));
   int64_t steps = run.countSteps(), lastStep;
   if (__builtin_add_overflow(state.step, steps, &lastStep))
     lastStep = std::numeric_limits<int64_t>::max();

@@ -41,6 +41,10 @@ struct TrainingState {
   int64_t seed = 0;         ///< of dropout, shuffling and random initialization
   LearningRateSchedule schedule;
   std::string optimizer; ///< its name; empty when the package gave none
+
+  /// Makes the position one of batches of `samples`; samples are the same for all runs. A failure,
+  /// with the position before the batch that it is in, when it lies inside of one.
+  Status countBatchesOf(int64_t samples);
 };
 
 /// The folder that a run saves to. While it is open no other process can open it; a process that
@@ -71,6 +75,10 @@ private:
 
 /// Reads and checks the text of a state.json.
 StatusOr<TrainingState> parseTrainingState(std::string_view text);
+
+/// Whether all state is finite. Gradients can overflow under a loss that is finite; such an update
+/// must not replace a good checkpoint.
+Status checkFinite(const Session &session, const TrainingState &state);
 
 /// Fills the session's variables and gives the state. A package of mode `eval` takes the model
 /// alone, from any folder with a model.safetensors, and no state. It may be called while another

@@ -30,6 +30,8 @@ public:
 
   const std::string &getFolder() const { return folder; }
   const Manifest &getManifest() const { return manifest; }
+  /// The text that it was read from.
+  const std::string &getManifestText() const { return manifestText; }
 
   /// Runs one step; returns what the program returns.
   int32_t step(const memopt_step *step) const { return stepEntry(step); }
@@ -38,7 +40,7 @@ private:
   Package() = default;
   Status loadProgram();
 
-  std::string folder;
+  std::string folder, manifestText;
   Manifest manifest;
   void *program = nullptr; ///< of dlopen
   int32_t (*stepEntry)(const memopt_step *) = nullptr;

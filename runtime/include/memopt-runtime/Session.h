@@ -83,7 +83,9 @@ public:
 
   /// Writes the variables that a step reads anew; `step` counts from 1.
   void setHyperparameters(double learningRate, int64_t step, int64_t seed);
-  /// The rates of groups of parameters that have one of their own.
+  /// Writes the rate of a group of parameters that has one of its own.
+  void setRate(const VariableSpec &group, double rate);
+  /// The rates of all such groups.
   void setGroupRates(const LearningRateSchedule &schedule, int64_t step);
 
   /// The first parameter, buffer or optimizer state with a value that is not finite, or null.
@@ -100,6 +102,9 @@ public:
   /// its valid range, an index of the program's is out of range, or the loss is not finite: then
   /// the message names input or instruction and module.
   Status runStep();
+
+  /// Whether the last step was left because its loss is not finite.
+  bool isLossRefused() const;
 
   /// Seconds that the last step took, without filling its inputs.
   double getStepSeconds() const;

@@ -46,6 +46,14 @@ dnnl::memory::data_type libraries::getResultType(ElementType type, bool isWide) 
   return isWide ? dnnl::memory::data_type::f32 : getDataType(type);
 }
 
+bool libraries::isOnOurTeam() {
+  OpenMpScope scope(/*members=*/2, /*pool=*/nullptr, /*waitForEachOther=*/false);
+  dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  dnnl::memory::desc square({8, 8}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::ab);
+  dnnl::matmul product(dnnl::matmul::primitive_desc(engine, square, square, square));
+  return scope.wasAsked();
+}
+
 dnnl::primitive_attr libraries::plannedScratchpad() {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);

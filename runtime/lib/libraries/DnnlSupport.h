@@ -41,6 +41,10 @@ inline int64_t getBytes(dnnl::memory::data_type type) {
   return static_cast<int64_t>(dnnl::memory::data_type_size(type));
 }
 
+/// Whether oneDNN's regions come to an OpenMpScope. It depends on how this process was put together
+/// (OpenMpTeam.h), so it is tried: every primitive that is made asks for the number of threads.
+bool isOnOurTeam();
+
 /// Moves `description` to its first implementation that keeps our promises; false when there is
 /// none. Reference code is a thousand times slower, and whatever goes through oneDNN's GEMM
 /// allocates packing buffers in every run, outside the scratchpad.

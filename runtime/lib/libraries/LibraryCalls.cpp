@@ -10,8 +10,8 @@
 #include "AttentionDescriptor.h"
 #include "ConvolutionDescriptor.h"
 #include "DescriptorReader.h"
+#include "DnnlSupport.h"
 #include "MatmulDescriptor.h"
-#include "OpenMpTeam.h"
 
 using namespace memopt;
 using namespace memopt::libraries;
@@ -70,12 +70,13 @@ static StatusOr<std::unique_ptr<LibraryCall>> createKind(const nlohmann::json &j
 
 StatusOr<std::unique_ptr<LibraryCall>> LibraryCall::create(const nlohmann::json &descriptor,
                                                            int threads) {
-  static const bool isInstalled = OpenMpScope::isInstalled();
-  if (!isInstalled)
-    return environmentError("library call: oneDNN runs on another OpenMP than this program's; "
-                            "it needs the build for GNU OpenMP, and a program that shows its own "
-                            "GOMP_parallel_start to libraries");
   try {
+    static const bool isOurs = isOnOurTeam();
+    if (!isOurs)
+      return environmentError("library call: oneDNN runs on another OpenMP than this program's; "
+                              "it needs the build for GNU OpenMP, and a program that shows its own "
+                              "GOMP_parallel_start to libraries, or opens libmemopt_runtime.so "
+                              "with RTLD_DEEPBIND before others bring their oneDNN");
     return createKind(descriptor, threads);
   } catch (const std::exception &error) {
     return environmentError(std::string("library call: ") + error.what());

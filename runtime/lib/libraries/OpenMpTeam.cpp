@@ -86,7 +86,11 @@ namespace memopt::libraries {
 /// The same for code that runs in a scope.
 struct OpenMpCalls {
   static bool isOurs() { return place.scope; }
-  static int getMostThreads() { return place.scope->members; }
+  static int getMostThreads() {
+    if (!place.scope->isAsked.load(std::memory_order_relaxed)) // members share its cache line
+      place.scope->isAsked.store(true, std::memory_order_relaxed);
+    return place.scope->members;
+  }
   static int getThreads() { return place.depth == 1 ? int(place.scope->count) : 1; }
   static int getThread() { return place.depth == 1 ? int(place.member) : 0; }
   static void begin(void (*function)(void *), void *data, unsigned count) {
@@ -155,11 +159,4 @@ void GOMP_barrier() {
     return Calls::wait();
   MEMOPT_PASS_ON(GOMP_barrier);
 }
-}
-
-bool OpenMpScope::isInstalled() {
-  return ::dlsym(RTLD_DEFAULT, "GOMP_parallel_start") ==
-             reinterpret_cast<void *>(&GOMP_parallel_start) &&
-         ::dlsym(RTLD_DEFAULT, "omp_get_max_threads") ==
-             reinterpret_cast<void *>(&omp_get_max_threads);
 }

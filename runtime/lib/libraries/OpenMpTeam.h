@@ -36,9 +36,9 @@ public:
   OpenMpScope(const OpenMpScope &) = delete;
   OpenMpScope &operator=(const OpenMpScope &) = delete;
 
-  /// Whether the process's libraries come here, which they do when this file's functions are
-  /// visible to them.
-  static bool isInstalled();
+  /// Whether somebody asked for the number of threads: a library inside the scope that has not is
+  /// one whose calls go elsewhere.
+  bool wasAsked() const { return isAsked; }
 
 private:
   friend struct OpenMpCalls;
@@ -51,6 +51,7 @@ private:
   const int members;
   ThreadPool *const pool;
   const bool waitForEachOther;
+  std::atomic<bool> isAsked{false};
 
   // The region at hand.
   void (*function)(void *) = nullptr;
