@@ -10,6 +10,7 @@
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/PatternMatch.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -193,6 +194,20 @@ LogicalResult CollectiveOp::verify() {
   if (shard < llvm::divideCeil(whole, ranks))
     return emitOpError() << "has shards of " << shard << " elements, but " << ranks
                          << " of them do not hold " << whole;
+  return success();
+}
+
+/// own_shard(all_reduce(x)) -> reduce_scatter(x), where nobody else wants the whole sum.
+LogicalResult CollectiveOp::canonicalize(CollectiveOp op, PatternRewriter &rewriter) {
+  auto sum = op.getInput().getDefiningOp<CollectiveOp>();
+  if (op.getKind() != CollectiveKind::OwnShard || !sum ||
+      sum.getKind() != CollectiveKind::AllReduce || !sum->hasOneUse())
+    return rewriter.notifyMatchFailure(op, "is no shard of a sum that has no other use");
+  auto scattered = rewriter.replaceOpWithNewOp<CollectiveOp>(
+      op, cast<RankedTensorType>(op.getResult().getType()), CollectiveKind::ReduceScatter,
+      sum.getInput(), op.getRanksAttr().getInt());
+  scattered.setPhase(sum.getPhase());
+  rewriter.eraseOp(sum);
   return success();
 }
 

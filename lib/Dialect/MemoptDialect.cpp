@@ -96,9 +96,12 @@ LogicalResult MemoptDialect::verifyOperationAttribute(Operation *op, NamedAttrib
   return success();
 }
 
-LogicalResult ShardAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t ranks) {
+LogicalResult ShardAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t ranks,
+                                ArrayRef<int64_t> shape) {
   if (ranks < 1)
     return emitError() << "a shard needs at least one rank, found " << ranks;
+  if (llvm::any_of(shape, [](int64_t size) { return size < 1; }))
+    return emitError() << "a shard is one of a tensor of positive sizes";
   return success();
 }
 

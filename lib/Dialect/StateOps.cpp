@@ -22,10 +22,22 @@ void VariableOp::build(OpBuilder &builder, OperationState &state, StringRef name
   properties.role = RoleAttr::get(builder.getContext(), role);
 }
 
+/// What has a shard's attribute has the type of a piece that is large enough.
+static LogicalResult verifyShard(Operation *op, ShardAttr shard, RankedTensorType type) {
+  int64_t whole = ShapedType::getNumElements(shard.getShape());
+  if (type.getRank() == 1 && type.getNumElements() >= llvm::divideCeil(whole, shard.getRanks()))
+    return success();
+  return op->emitOpError() << "has type " << type << ", which is none of " << shard.getRanks()
+                           << " shards of " << whole << " elements";
+}
+
 LogicalResult VariableOp::verify() {
-  if (auto initial = getInitial(); initial && (*initial).getShapedType() != getTensorType())
+  if (std::optional<ShardAttr> shard = getShard())
+    if (failed(verifyShard(*this, *shard, getTensorType())))
+      return failure();
+  if (auto initial = getInitial(); initial && (*initial).getShapedType() != getWholeType())
     return emitOpError() << "initial value has type " << (*initial).getShapedType() << ", expected "
-                         << getTensorType();
+                         << getWholeType();
   if (getInitial() && getInitValue())
     return emitOpError("has both 'initial' and 'init_value'");
   if (getTrainable() && getRole() != Role::Parameter)
@@ -67,7 +79,18 @@ LogicalResult WriteOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyAccess(*this, getVariableAttr(), getValue().getType(), symbols);
 }
 
+void GradientOp::build(OpBuilder &, OperationState &state, Value value,
+                       FlatSymbolRefAttr variable) {
+  state.addOperands(value);
+  state.getOrAddProperties<Properties>().variable = variable;
+}
+
 LogicalResult GradientOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (std::optional<ShardAttr> shard = getShard()) {
+    auto variable = symbols.lookupNearestSymbolFrom<VariableOp>(*this, getVariableAttr());
+    return variable ? verifyShard(*this, *shard, cast<RankedTensorType>(getValue().getType()))
+                    : emitOpError() << "names no variable: " << getVariableAttr();
+  }
   return verifyAccess(*this, getVariableAttr(), getValue().getType(), symbols, /*names=*/true);
 }
 

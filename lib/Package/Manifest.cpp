@@ -212,6 +212,8 @@ private:
         (*object)["dtype"] = dtype.getValue();
       (*object)["trainable"] = variable.getTrainable();
       (*object)["placement"] = stringifySpace(variable.getPlacement());
+      if (std::optional<ShardAttr> shard = variable.getShard())
+        (*object)["whole_shape"] = json::Array(shard->getShape());
       if (variable.getOf())
         (*object)["of"] = *variable.getOf();
       if (variable.getSlot())
@@ -265,6 +267,8 @@ private:
         return failure();
       (*object)["name"] = gradient.getVariable();
       (*object)["ready_after"] = readyAfter(gradient.getValue());
+      if (std::optional<ShardAttr> shard = gradient.getShard())
+        (*object)["whole_shape"] = json::Array(shard->getShape());
       gradients.push_back(std::move(*object));
     }
     manifest["gradients"] = std::move(gradients);

@@ -66,6 +66,8 @@ void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &o
   InsertOptimizerPassOptions optimizer;
   optimizer.settings = options.optimizer;
   optimizer.maxGradNorm = options.maxGradNorm;
+  optimizer.ranks = options.ranks;
+  optimizer.zeroStage = options.zeroStage;
   manager.addPass(createInsertOptimizerPass(optimizer));
   // Whoever refuses a step at its loss finds all state as it was.
   manager.addPass(createGuardStatePass());
@@ -76,6 +78,7 @@ void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &o
   split.batches = options.accumulativeCounts;
   split.parts = options.microBatches;
   split.ranks = options.ranks;
+  split.scatter = options.zeroStage >= 2;
   split.elementType = options.accumulateDtype;
   manager.addPass(createSplitBatchPass(split));
   if (options.isBatchCut())

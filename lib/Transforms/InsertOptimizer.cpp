@@ -21,12 +21,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Optimizers/Optimizer.h"
 #include "Optimizers/ParameterKind.h"
+#include "Optimizers/Update.h"
 #include "memopt/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "llvm/Support/FormatVariadic.h"
 
 namespace mlir::memopt {
@@ -44,8 +45,12 @@ using namespace mlir::memopt;
 namespace {
 class UpdateBuilder {
 public:
-  UpdateBuilder(ModuleOp module, SymbolTable &symbols, Operation *terminator)
-      : module(module), symbols(symbols), builder(terminator) {}
+  /// `shardRanks`: those that updates are shared out among, 1 when they are not.
+  UpdateBuilder(ModuleOp module, SymbolTable &symbols, Operation *terminator, int64_t shardRanks)
+      : module(module), symbols(symbols), builder(terminator), shardRanks(shardRanks) {}
+
+  /// This rank's part of what an update reads; the mark of the gradient goes to it.
+  Value takeShard(GradientOp mark, const ParameterUpdate &choice);
 
   /// Reads the learning rate and the step's number, declaring them if nobody has.
   LogicalResult readHyperparameters(Location loc, double rate);
@@ -55,13 +60,20 @@ public:
                        const ParameterUpdate &choice, Value gradient);
 
 private:
+  Value convert(Value value, Type elementType);
+  /// The norm of what all ranks have, from those of their parts.
+  Value joinNorms(Value norm);
   /// What is written to a parameter that is narrower than its update.
   FailureOr<Value> round(VariableOp parameter, Value updated);
   FailureOr<Value> readHyperparameter(Location loc, StringRef name, Type elementType,
                                       double initial);
   FailureOr<Value> readRate(Location loc, std::optional<double> own);
   /// Declares one tensor of the optimizer's state and reads it.
-  LogicalResult readState(VariableOp parameter, const StateTensor &tensor);
+  LogicalResult readState(VariableOp parameter, const StateTensor &tensor, RankedTensorType whole);
+  RankedTensorType getShardType(RankedTensorType whole, const ParameterUpdate &choice) const;
+  ShardAttr getShard(RankedTensorType whole) const {
+    return ShardAttr::get(whole.getContext(), shardRanks, whole.getShape());
+  }
   Value read(VariableOp variable, Location loc);
   void write(Value value, StringRef variable, Location loc);
   template <typename OpTy, typename... Args> OpTy create(Location loc, Args &&...args);
@@ -69,6 +81,7 @@ private:
   ModuleOp module;
   SymbolTable &symbols;
   OpBuilder builder;
+  int64_t shardRanks;
   Value learningRate, stepNumber;
   Value seed; ///< of rounding, once it is needed
   int64_t roundings = 0;
@@ -155,6 +168,26 @@ FailureOr<Value> UpdateBuilder::readRate(Location loc, std::optional<double> own
   return value;
 }
 
+Value UpdateBuilder::convert(Value value, Type elementType) {
+  auto from = cast<RankedTensorType>(value.getType());
+  RankedTensorType to = from.clone(elementType);
+  if (from == to)
+    return value;
+  if (to.getElementTypeBitWidth() > from.getElementTypeBitWidth())
+    return create<arith::ExtFOp>(value.getLoc(), to, value);
+  return create<arith::TruncFOp>(value.getLoc(), to, value);
+}
+
+/// In f64, which holds the square of any f32.
+Value UpdateBuilder::joinNorms(Value norm) {
+  Location loc = norm.getLoc();
+  Value wide = convert(norm, builder.getF64Type());
+  Value square = create<arith::MulFOp>(loc, wide, wide);
+  Value sum = create<CollectiveOp>(loc, cast<RankedTensorType>(square.getType()),
+                                   CollectiveKind::AllReduce, square, shardRanks);
+  return convert(create<math::SqrtOp>(loc, sum), getElementTypeOrSelf(norm));
+}
+
 // clip_grad_norm_: factor min(1, limit / (norm + 1e-6)), NaN where the norm is.
 void UpdateBuilder::clip(Location loc, double limit, SmallVectorImpl<Value> &gradients) {
   if (limit == 0.0)
@@ -167,18 +200,11 @@ void UpdateBuilder::clip(Location loc, double limit, SmallVectorImpl<Value> &gra
                                      DenseElementsAttr::get(scalar, value.getValue()));
   };
   Value norm = create<GlobalNormOp>(loc, scalar, gradients);
+  if (shardRanks > 1)
+    norm = joinNorms(norm);
   Value shifted = create<arith::AddFOp>(loc, norm, constant(1e-6));
   Value ratio = create<arith::DivFOp>(loc, constant(limit), shifted);
   Value factor = create<arith::MinimumFOp>(loc, ratio, constant(1.0));
-  auto convert = [&](Value value, Type elementType) -> Value {
-    auto from = cast<RankedTensorType>(value.getType());
-    RankedTensorType to = from.clone(elementType);
-    if (from == to)
-      return value;
-    if (to.getElementTypeBitWidth() > from.getElementTypeBitWidth())
-      return create<arith::ExtFOp>(value.getLoc(), to, value);
-    return create<arith::TruncFOp>(value.getLoc(), to, value);
-  };
   for (Value &gradient : gradients) {
     auto type = cast<RankedTensorType>(gradient.getType());
     RankedTensorType wide = type.clone(getComputeType(type.getElementType()));
@@ -191,7 +217,28 @@ void UpdateBuilder::clip(Location loc, double limit, SmallVectorImpl<Value> &gra
   }
 }
 
-LogicalResult UpdateBuilder::readState(VariableOp parameter, const StateTensor &tensor) {
+/// Vectors of 64 bytes, or blocks of state in 8 bits, belong to one rank.
+RankedTensorType UpdateBuilder::getShardType(RankedTensorType whole,
+                                             const ParameterUpdate &choice) const {
+  if (shardRanks == 1)
+    return whole;
+  int64_t unit = choice.stateBits == 8 ? Update::kBlock : 16;
+  int64_t least = llvm::divideCeil(whole.getNumElements(), shardRanks);
+  return whole.clone(ArrayRef<int64_t>(static_cast<int64_t>(llvm::alignTo(least, unit))));
+}
+
+Value UpdateBuilder::takeShard(GradientOp mark, const ParameterUpdate &choice) {
+  auto whole = cast<RankedTensorType>(mark.getValue().getType());
+  Value shard = create<CollectiveOp>(mark.getLoc(), getShardType(whole, choice),
+                                     CollectiveKind::OwnShard, mark.getValue(), shardRanks);
+  mark.getValueMutable().assign(shard);
+  mark.setShardAttr(getShard(whole));
+  mark->moveAfter(shard.getDefiningOp());
+  return shard;
+}
+
+LogicalResult UpdateBuilder::readState(VariableOp parameter, const StateTensor &tensor,
+                                       RankedTensorType whole) {
   std::string name = ("optimizer." + tensor.name + "." + parameter.getSymName()).str();
   if (Operation *other = symbols.lookup(name))
     return other->emitOpError() << "has the name of optimizer state of '" << parameter.getSymName()
@@ -200,6 +247,8 @@ LogicalResult UpdateBuilder::readState(VariableOp parameter, const StateTensor &
                                      Role::OptimizerState, builder.getF64FloatAttr(tensor.initial));
   variable.setOfAttr(FlatSymbolRefAttr::get(parameter));
   variable.setSlotAttr(builder.getStringAttr(tensor.name));
+  if (shardRanks > 1 && tensor.type.getRank() != 0) // a single number is the same for all
+    variable.setShardAttr(getShard(whole));
   declare(module, symbols, variable);
   state.push_back(read(variable, parameter.getLoc()));
   slots.push_back(*variable.getSlot());
@@ -234,20 +283,31 @@ LogicalResult UpdateBuilder::update(VariableOp parameter, const ParameterInfo &i
   Location loc = parameter.getLoc();
   state.clear();
   slots.clear();
-  for (const StateTensor &tensor :
-       getStateTensors(*choice.optimizer, info, choice.settings, choice.stateBits))
-    if (failed(readState(parameter, tensor)))
+  RankedTensorType whole = parameter.getTensorType(), type = getShardType(whole, choice);
+  ParameterInfo own = info;
+  own.type = type;
+  auto getTensors = [&](const ParameterInfo &of) {
+    return getStateTensors(*choice.optimizer, of, choice.settings, choice.stateBits);
+  };
+  for (const auto &[tensor, ofWhole] : llvm::zip_equal(getTensors(own), getTensors(info)))
+    if (failed(readState(parameter, tensor, ofWhole.type)))
       return failure();
   FailureOr<Value> rate = readRate(loc, choice.rate);
   if (failed(rate))
     return failure();
-  RankedTensorType type = parameter.getTensorType();
+  Value old = read(parameter, loc);
+  if (shardRanks > 1)
+    old = create<CollectiveOp>(loc, type, CollectiveKind::OwnShard, old, shardRanks);
   auto step = create<OptimizerStepOp>(
-      loc, type.clone(getComputeType(type.getElementType())), ValueRange(state).getTypes(),
-      read(parameter, loc), gradient, *rate, stepNumber, state,
-      builder.getStringAttr(choice.optimizer->getName()), builder.getStrArrayAttr(slots),
-      choice.settings.toAttribute(builder.getContext()));
-  FailureOr<Value> rounded = round(parameter, step.getNewParameter());
+      loc, type.clone(getComputeType(type.getElementType())), ValueRange(state).getTypes(), old,
+      gradient, *rate, stepNumber, state, builder.getStringAttr(choice.optimizer->getName()),
+      builder.getStrArrayAttr(slots), choice.settings.toAttribute(builder.getContext()));
+  Value updated = step.getNewParameter();
+  if (shardRanks > 1)
+    updated = create<CollectiveOp>(
+        loc, whole.clone(cast<RankedTensorType>(updated.getType()).getElementType()),
+        CollectiveKind::AllGather, updated, shardRanks);
+  FailureOr<Value> rounded = round(parameter, updated);
   if (failed(rounded))
     return failure();
   write(*rounded, parameter.getSymName(), loc);
@@ -274,6 +334,33 @@ collectGradients(ModuleOp module, func::FuncOp step, SymbolTable &symbols) {
     if (Value gradient = marked.lookup(variable))
       ordered.emplace_back(variable, gradient);
   return ordered;
+}
+
+static GradientOp findMark(func::FuncOp step, VariableOp variable) {
+  auto marks = step.getOps<GradientOp>();
+  return *llvm::find_if(
+      marks, [&](GradientOp mark) { return mark.getVariable() == variable.getSymName(); });
+}
+
+/// An update of a part must not need the rest.
+static LogicalResult verifyShared(ArrayRef<std::pair<VariableOp, Value>> parameters,
+                                  ArrayRef<ParameterUpdate> choices) {
+  for (auto [entry, choice] : llvm::zip_equal(parameters, choices)) {
+    VariableOp parameter = entry.first;
+    if (!llvm::is_contained(choice.optimizer->getStateBits(), 8u))
+      return parameter.emitError()
+             << "'" << choice.optimizer->getName() << "' updates '" << parameter.getSymName()
+             << "' as a whole, which ranks cannot share out: use --zero-stage=0, or an optimizer "
+                "that treats each element on its own";
+    if (!parameter.getTensorType().getElementType().isF32() &&
+        !parameter.getTensorType().getElementType().isF64())
+      return parameter.emitError()
+             << "'" << parameter.getSymName() << "' holds "
+             << parameter.getTensorType().getElementType()
+             << ", whose rounding ranks cannot share out: use --zero-stage=0, or "
+                "--master-weights=fp32";
+  }
+  return success();
 }
 
 namespace {
@@ -319,10 +406,16 @@ LogicalResult InsertOptimizerPass::insertOptimizer() {
   if (!choices)
     return module.emitError(llvm::toString(choices.takeError()));
 
-  UpdateBuilder updates(module, symbols, step.getBody().front().getTerminator());
+  int64_t shardRanks = zeroStage ? ranks : 1;
+  if (shardRanks > 1 && failed(verifyShared(*found, *choices)))
+    return failure();
+  UpdateBuilder updates(module, symbols, step.getBody().front().getTerminator(), shardRanks);
   if (failed(updates.readHyperparameters(step.getLoc(), plan->getRate())))
     return failure();
   SmallVector<Value> gradients = llvm::to_vector(llvm::make_second_range(*found));
+  if (shardRanks > 1)
+    for (auto [entry, choice, gradient] : llvm::zip(*found, *choices, gradients))
+      gradient = updates.takeShard(findMark(step, entry.first), choice);
   updates.clip(step.getLoc(), maxGradNorm, gradients);
   for (auto [entry, info, choice, gradient] : llvm::zip(*found, parameters, *choices, gradients))
     if (failed(updates.update(entry.first, info, choice, gradient)))

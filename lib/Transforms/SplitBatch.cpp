@@ -105,6 +105,8 @@ struct Cut {
 struct Accumulator {
   Value value; ///< in the graph as it was
   VariableOp sum;
+  /// Of this rank's part of the sum over ranks, where each iteration adds up that alone; or null.
+  RankedTensorType shard;
 };
 
 /// Builds the body of one repeat out of ops of the graph as it was.
@@ -296,10 +298,13 @@ void BodyBuilder::accumulate(const Accumulator &accumulator) {
   Phase phase = getPhase(accumulator.value.getDefiningOp());
   Value value = mapping.lookup(accumulator.value);
   VariableOp sum = accumulator.sum;
+  Operation *before = builder.getInsertionBlock()->getTerminator()->getPrevNode();
+  if (accumulator.shard)
+    value = CollectiveOp::create(builder, location, accumulator.shard,
+                                 CollectiveKind::ReduceScatter, value, cut.ranks);
   auto type = cast<RankedTensorType>(value.getType()), stored = sum.getTensorType();
   RankedTensorType wide =
       type.getElementTypeBitWidth() > stored.getElementTypeBitWidth() ? type : stored;
-  Operation *before = builder.getInsertionBlock()->getTerminator()->getPrevNode();
   Value old = LoopVariables::read(builder, location, sum, phase);
   Value terms[] = {convert(builder, location, old, wide), convert(builder, location, value, wide)};
   Value next = isa<FloatType>(type.getElementType())
@@ -320,25 +325,24 @@ namespace {
 class BatchSplitter {
 public:
   BatchSplitter(const StepModel &step, const BatchModel &batch, const MicroBatches &plan, Cut cut,
-                std::optional<Type> elementType)
-      : step(step), batch(batch), plan(plan), cut(cut), elementType(elementType), variables(step),
-        builder(step.getReturn()) {}
+                std::optional<Type> elementType, bool scatters)
+      : step(step), batch(batch), plan(plan), cut(cut), elementType(elementType),
+        scatters(scatters), variables(step), builder(step.getReturn()) {}
 
   void run() {
     if (cut.iterations > 1)
       createShadows();
-    SmallVector<Operation *> once;
     for (Operation &op : step.getBody().without_terminator())
       if (!plan.isRepeated(&op))
         once.push_back(&op);
     for (unsigned stage = 0; stage <= plan.getLastStage(); ++stage) {
-      moveToEnd(once, stage);
+      moveToEnd(stage);
       if (cut.iterations > 1)
         createLoop(stage);
       else
         createOnce(stage);
     }
-    moveToEnd(once, plan.getLastStage() + 1);
+    moveToEnd(plan.getLastStage() + 1);
     commitShadows();
     resolveCounts();
     eraseDead();
@@ -346,7 +350,7 @@ public:
 
 private:
   void createShadows();
-  void moveToEnd(ArrayRef<Operation *> ops, unsigned stage);
+  void moveToEnd(unsigned stage);
   void createLoop(unsigned stage);
   void createOnce(unsigned stage);
   void addUpdates(BodyBuilder &body, unsigned stage);
@@ -354,6 +358,7 @@ private:
   void readTotals(ArrayRef<Accumulator> accumulators);
   Value sumOverRanks(Value value, Phase phase);
   void useTotal(Value value, Value total);
+  void useShard(Value value, Value shard);
   void commitShadows();
   void resolveCounts();
   void eraseDead();
@@ -363,8 +368,10 @@ private:
   const MicroBatches &plan;
   Cut cut;
   std::optional<Type> elementType;
+  bool scatters; ///< gradients whose updates are shared out are accumulated in shards
   LoopVariables variables;
-  OpBuilder builder; ///< at the end of the step
+  OpBuilder builder;             ///< at the end of the step
+  SmallVector<Operation *> once; ///< ops that are not repeated, in program order
   /// Updates of state that were built where the loop would be.
   SmallVector<Operation *> early;
   DenseMap<StringAttr, VariableOp> shadows;
@@ -393,24 +400,49 @@ static void inlineBody(RepeatOp repeat) {
   repeat.erase();
 }
 
-void BatchSplitter::moveToEnd(ArrayRef<Operation *> ops, unsigned stage) {
-  for (Operation *op : ops)
+void BatchSplitter::moveToEnd(unsigned stage) {
+  for (Operation *op : once)
     if (plan.getStage(op) == stage)
       op->moveBefore(step.getReturn());
 }
 
+/// The mark of a gradient that the value is, or that its shard is.
+static GradientOp findMark(Value value) {
+  for (Operation *user : value.getUsers()) {
+    if (auto mark = dyn_cast<GradientOp>(user))
+      return mark;
+    if (auto own = dyn_cast<CollectiveOp>(user))
+      if (GradientOp mark = findMark(own.getResult()))
+        return mark;
+  }
+  return nullptr;
+}
+
 /// Named after the gradient's variable, where there is one.
 static std::string getSumName(Value total) {
-  for (Operation *user : total.getUsers())
-    if (auto gradient = dyn_cast<GradientOp>(user))
-      return "sum." + gradient.getVariable().str();
-  return "sum";
+  GradientOp mark = findMark(total);
+  return mark ? "sum." + mark.getVariable().str() : "sum";
+}
+
+/// The type of the shards that a total is used by, where nothing uses more of it; else null.
+static RankedTensorType getOnlyShard(Value total, const MicroBatches &plan) {
+  RankedTensorType shard;
+  for (Operation *user : total.getUsers()) {
+    if (plan.isRepeated(user))
+      continue;
+    auto own = dyn_cast<CollectiveOp>(user);
+    if (!own || own.getKind() != CollectiveKind::OwnShard)
+      return nullptr;
+    shard = cast<RankedTensorType>(own.getResult().getType());
+  }
+  return shard;
 }
 
 SmallVector<Accumulator> BatchSplitter::createAccumulators(unsigned stage) {
   SmallVector<Accumulator> accumulators;
   for (Value total : plan.getTotals(stage)) {
-    auto type = cast<RankedTensorType>(total.getType());
+    RankedTensorType shard = scatters ? getOnlyShard(total, plan) : nullptr;
+    auto type = shard ? shard : cast<RankedTensorType>(total.getType());
     if (auto number = dyn_cast<FloatType>(type.getElementType())) {
       bool isScalar = type.getNumElements() == 1;
       if (elementType && !isScalar)
@@ -421,7 +453,7 @@ SmallVector<Accumulator> BatchSplitter::createAccumulators(unsigned stage) {
     VariableOp sum = variables.create(getSumName(total), type, Role::Gradient);
     Value zero = createSplat(builder, total.getLoc(), type, 0);
     LoopVariables::write(builder, total.getLoc(), zero, sum, Phase::Forward);
-    accumulators.push_back({total, sum});
+    accumulators.push_back({total, sum, shard});
   }
   return accumulators;
 }
@@ -481,11 +513,15 @@ void BatchSplitter::readTotals(ArrayRef<Accumulator> accumulators) {
     Value value = accumulator.value;
     Phase phase = getPhase(value.getDefiningOp());
     Value total = LoopVariables::read(builder, value.getLoc(), accumulator.sum, phase);
-    if (total.getType() != value.getType()) {
-      total = convert(builder, value.getLoc(), total, cast<RankedTensorType>(value.getType()));
+    auto wanted = accumulator.shard ? accumulator.shard : cast<RankedTensorType>(value.getType());
+    if (total.getType() != wanted) {
+      total = convert(builder, value.getLoc(), total, wanted);
       setPhase(total.getDefiningOp(), phase);
     }
-    useTotal(value, sumOverRanks(total, phase));
+    if (accumulator.shard)
+      useShard(value, total);
+    else
+      useTotal(value, sumOverRanks(total, phase));
   }
 }
 
@@ -509,6 +545,16 @@ Value BatchSplitter::sumOverRanks(Value value, Phase phase) {
 
 void BatchSplitter::useTotal(Value value, Value total) {
   value.replaceUsesWithIf(total, [&](OpOperand &use) { return !plan.isRepeated(use.getOwner()); });
+}
+
+/// The shards that were to be taken of the total are there.
+void BatchSplitter::useShard(Value value, Value shard) {
+  for (Operation *user : llvm::make_early_inc_range(value.getUsers()))
+    if (!plan.isRepeated(user)) {
+      user->getResult(0).replaceAllUsesWith(shard);
+      llvm::erase(once, user);
+      user->erase();
+    }
 }
 
 void BatchSplitter::commitShadows() {
@@ -588,7 +634,7 @@ struct SplitBatchPass : memopt::impl::SplitBatchPassBase<SplitBatchPass> {
       return failure();
     Cut cut{batches * parts, ranks};
     remarkStatistics(*plan, cut.getParts());
-    BatchSplitter(*step, *batch, *plan, cut, *sumType).run();
+    BatchSplitter(*step, *batch, *plan, cut, *sumType, scatter).run();
     return StepModel::create(getOperation())->verifyAccesses();
   }
 

@@ -168,13 +168,13 @@ static Status loadVariable(const SafetensorsFile &file, const VariableSpec &vari
   const SafetensorsEntry *entry = findEntry(file, names);
   if (!entry)
     return badInput(quote(file.getPath()) + " lacks " + quote(names[0]) +
-                    ", which the package has as " + toString(variable.dtype, variable.shape));
-  if (entry->shape != variable.shape || entry->dtype != variable.dtype)
+                    ", which the package has as " +
+                    toString(variable.dtype, variable.getWholeShape()));
+  if (entry->shape != variable.getWholeShape() || entry->dtype != variable.dtype)
     return badInput(quote(file.getPath()) + " has " + quote(names[0]) + " as " +
                     toString(entry->dtype, entry->shape) + ", the package has it as " +
-                    toString(variable.dtype, variable.shape));
-  if (variable.bytes)
-    std::memcpy(session.getAddress(variable), entry->data, size_t(variable.bytes));
+                    toString(variable.dtype, variable.getWholeShape()));
+  session.setWhole(variable, entry->data);
   return Status::ok();
 }
 

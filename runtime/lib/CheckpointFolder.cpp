@@ -172,13 +172,19 @@ CheckpointFolder::~CheckpointFolder() {
 // Saving
 //===----------------------------------------------------------------------===//
 
-static Status writeTensors(const std::string &path, const std::vector<TensorToWrite> &tensors) {
+/// Tensors of which ranks have parts are collected one at a time.
+static Status writeTensors(const std::string &path, const std::vector<TensorToWrite> &tensors,
+                           const std::vector<const VariableSpec *> &variables,
+                           const Session &session) {
   MEMOPT_ASSIGN_OR_RETURN(SafetensorsLayout layout, SafetensorsLayout::plan(tensors));
   std::vector<SafetensorsLayout::Place> places = layout.places;
   MEMOPT_ASSIGN_OR_RETURN(SafetensorsWriter writer,
                           SafetensorsWriter::create(path, std::move(layout)));
-  for (size_t i = 0; i < tensors.size(); ++i)
-    MEMOPT_RETURN_IF_ERROR(writer.write(i, 0, tensors[i].data, places[i].bytes));
+  std::vector<char> storage;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    MEMOPT_ASSIGN_OR_RETURN(const void *data, session.getWhole(*variables[i], storage));
+    MEMOPT_RETURN_IF_ERROR(writer.write(i, 0, data, places[i].bytes));
+  }
   return writer.finish();
 }
 
@@ -191,16 +197,20 @@ static Status writeText(const std::string &path, const std::string &text) {
 static Status writeFiles(const std::string &folder, const Session &session,
                          const TrainingState &state) {
   std::vector<TensorToWrite> model, optimizer;
-  for (const VariableSpec &variable : session.getManifest().variables) {
-    const void *data = session.getAddress(variable);
+  std::vector<const VariableSpec *> ofModel, ofOptimizer;
+  for (const VariableSpec &variable : session.getManifest().variables)
     if (isModelVariable(variable))
-      for (const std::string &name : variable.names)
-        model.push_back({name, variable.dtype, variable.shape, data});
-    else if (isOptimizerVariable(variable))
-      optimizer.push_back({variable.name, variable.dtype, variable.shape, data});
-  }
-  MEMOPT_RETURN_IF_ERROR(writeTensors(folder + "/" + modelFile, model));
-  MEMOPT_RETURN_IF_ERROR(writeTensors(folder + "/" + optimizerFile, optimizer));
+      for (const std::string &name : variable.names) {
+        model.push_back({name, variable.dtype, variable.getWholeShape(), nullptr});
+        ofModel.push_back(&variable);
+      }
+    else if (isOptimizerVariable(variable)) {
+      optimizer.push_back({variable.name, variable.dtype, variable.getWholeShape(), nullptr});
+      ofOptimizer.push_back(&variable);
+    }
+  MEMOPT_RETURN_IF_ERROR(writeTensors(folder + "/" + modelFile, model, ofModel, session));
+  MEMOPT_RETURN_IF_ERROR(
+      writeTensors(folder + "/" + optimizerFile, optimizer, ofOptimizer, session));
   MEMOPT_RETURN_IF_ERROR(writeText(folder + "/" + stateFile, printTrainingState(state)));
   return syncFolder(folder);
 }
@@ -212,6 +222,16 @@ static Status commit(const std::string &fresh, const std::string &folder) {
     return environmentError(describeErrno("renaming", fresh, errno));
   MEMOPT_RETURN_IF_ERROR(syncFolder(folder));
   return moveUp(folder);
+}
+
+Status memopt::contributeToCheckpoint(const Session &session) {
+  std::vector<char> none;
+  for (auto isOfFile : {isModelVariable, isOptimizerVariable})
+    for (const VariableSpec &variable : session.getManifest().variables)
+      for (size_t i = 0; i < (isModelVariable(variable) ? variable.names.size() : 1); ++i)
+        if (isOfFile(variable) && variable.wholeShape)
+          MEMOPT_RETURN_IF_ERROR(session.getWhole(variable, none).takeStatus());
+  return Status::ok();
 }
 
 Status CheckpointFolder::save(const Session &session, const TrainingState &state) {

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "GradientCapture.h"
+#include <algorithm>
 #include <cstring>
 
 using namespace memopt;
@@ -27,11 +28,35 @@ void GradientCapture::keep(int64_t instruction) {
       std::memcpy(kept[i].data(), arenas.getAddress(gradient), size_t(gradient.bytes));
 }
 
+/// Copies are not in the arena, so they pass by in pieces.
+static Status joinPart(Communicator &communicator, std::vector<char> &part, int64_t wholeBytes) {
+  auto bytes = int64_t(part.size()), ranks = communicator.getRanks();
+  std::vector<char> whole(size_t(bytes * ranks)),
+      pieces(size_t(ranks * Communicator::mostExchangedBytes));
+  for (int64_t begin = 0; begin < bytes; begin += Communicator::mostExchangedBytes) {
+    int64_t piece = std::min(Communicator::mostExchangedBytes, bytes - begin);
+    MEMOPT_RETURN_IF_ERROR(communicator.exchange(part.data() + begin, piece, pieces.data()));
+    for (int64_t rank = 0; rank < ranks; ++rank)
+      std::memcpy(whole.data() + rank * bytes + begin, pieces.data() + rank * piece, size_t(piece));
+  }
+  whole.resize(size_t(wholeBytes));
+  part = std::move(whole);
+  return Status::ok();
+}
+
+Status GradientCapture::joinParts(Communicator *communicator) {
+  for (size_t i = 0; i < kept.size(); ++i)
+    if (const GradientSpec &gradient = manifest.gradients[i];
+        gradient.wholeShape && kept[i].size() == size_t(gradient.bytes))
+      MEMOPT_RETURN_IF_ERROR(joinPart(*communicator, kept[i], gradient.getWholeBytes()));
+  return Status::ok();
+}
+
 std::vector<TensorToWrite> GradientCapture::getTensors() const {
   std::vector<TensorToWrite> tensors;
   for (size_t i = 0; i < kept.size(); ++i) {
     const GradientSpec &gradient = manifest.gradients[i];
-    tensors.push_back({gradient.name, gradient.dtype, gradient.shape, kept[i].data()});
+    tensors.push_back({gradient.name, gradient.dtype, gradient.getWholeShape(), kept[i].data()});
   }
   return tensors;
 }

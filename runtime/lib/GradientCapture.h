@@ -10,6 +10,7 @@
 #define MEMOPT_RUNTIME_GRADIENTCAPTURE_H
 
 #include "memopt-runtime/Arenas.h"
+#include "memopt-runtime/Communicator.h"
 #include "memopt-runtime/Safetensors.h"
 #include <vector>
 
@@ -29,6 +30,9 @@ public:
   /// Keeps what is ready once an instruction has run; -1 stands for the begin of the step. In a
   /// repeat the last iteration's value stays.
   void keep(int64_t instruction);
+
+  /// Makes wholes of what ranks have parts of, on each of them.
+  Status joinParts(Communicator *communicator);
 
   /// What was kept; it lies in this object.
   std::vector<TensorToWrite> getTensors() const;

@@ -184,7 +184,9 @@ StatusOr<Manifest> memopt::parseManifest(std::string_view text) {
   };
   MEMOPT_RETURN_IF_ERROR(readList(root, "inputs", manifest.inputs, bind(readInput)));
   MEMOPT_RETURN_IF_ERROR(readList(root, "outputs", manifest.outputs, bind(readOutput)));
-  MEMOPT_RETURN_IF_ERROR(readList(root, "variables", manifest.variables, bind(readVariable)));
+  MEMOPT_RETURN_IF_ERROR(readList(root, "variables", manifest.variables, [&](const JsonView &view) {
+    return readVariable(view, manifest);
+  }));
   MEMOPT_RETURN_IF_ERROR(readProgram(root, manifest));
   MEMOPT_RETURN_IF_ERROR(checkManifest(manifest));
   return manifest;

@@ -183,6 +183,7 @@ StatusOr<ConvBnEvalSpec> memopt::readConvBnEval(const JsonView &view) {
 StatusOr<GradientSpec> memopt::readGradient(const JsonView &view, const Manifest &manifest) {
   GradientSpec gradient;
   MEMOPT_RETURN_IF_ERROR(readTensor(view, "space", manifest.arenaBytes, gradient));
+  MEMOPT_RETURN_IF_ERROR(readWholeShape(view, manifest.ranks, gradient));
   MEMOPT_ASSIGN_OR_RETURN(gradient.readyAfter, view.getInteger("ready_after"));
   auto instructions = int64_t(manifest.instructions.size());
   if (gradient.readyAfter < -1 || gradient.readyAfter >= instructions)

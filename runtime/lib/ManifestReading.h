@@ -40,7 +40,9 @@ StatusOr<PlacedTensor> readUnnamedTensor(const JsonView &view, const BytesBySpac
 
 StatusOr<InputSpec> readInput(const JsonView &view, const BytesBySpace &arenaBytes);
 StatusOr<OutputSpec> readOutput(const JsonView &view, const BytesBySpace &arenaBytes);
-StatusOr<VariableSpec> readVariable(const JsonView &view, const BytesBySpace &arenaBytes);
+/// `whole_shape`, where it is there.
+Status readWholeShape(const JsonView &view, int64_t ranks, ShardedTensor &tensor);
+StatusOr<VariableSpec> readVariable(const JsonView &view, const Manifest &manifest);
 
 //===----------------------------------------------------------------------===//
 // The program (ManifestProgram.cpp)

@@ -131,9 +131,26 @@ StatusOr<OutputSpec> memopt::readOutput(const JsonView &view, const BytesBySpace
   return output;
 }
 
-StatusOr<VariableSpec> memopt::readVariable(const JsonView &view, const BytesBySpace &arenaBytes) {
+Status memopt::readWholeShape(const JsonView &view, int64_t ranks, ShardedTensor &tensor) {
+  if (!view.has("whole_shape"))
+    return Status::ok();
+  MEMOPT_ASSIGN_OR_RETURN(JsonView shape, view.get("whole_shape"));
+  MEMOPT_ASSIGN_OR_RETURN(tensor.wholeShape, shape.asIntegers());
+  StatusOr<int64_t> bytes = getTensorBytes(tensor.dtype, *tensor.wholeShape);
+  if (!bytes.isOk())
+    return shape.fail("is wrong: " + bytes.getMessage());
+  if (ranks < 2 || tensor.shape.size() != 1 || *bytes == 0 ||
+      tensor.shape[0] < (getElementCount(*tensor.wholeShape) + ranks - 1) / ranks)
+    return shape.fail("is " + toString(tensor.dtype, *tensor.wholeShape) + ", of which " +
+                      toString(tensor.dtype, tensor.shape) + " is none of " +
+                      std::to_string(ranks) + " parts");
+  return Status::ok();
+}
+
+StatusOr<VariableSpec> memopt::readVariable(const JsonView &view, const Manifest &manifest) {
   VariableSpec variable;
-  MEMOPT_RETURN_IF_ERROR(readTensor(view, "placement", arenaBytes, variable));
+  MEMOPT_RETURN_IF_ERROR(readTensor(view, "placement", manifest.arenaBytes, variable));
+  MEMOPT_RETURN_IF_ERROR(readWholeShape(view, manifest.ranks, variable));
   MEMOPT_ASSIGN_OR_RETURN(variable.role, view.getString("role"));
   if (view.has("names")) {
     MEMOPT_ASSIGN_OR_RETURN(JsonView names, view.get("names"));

@@ -151,7 +151,8 @@ Status Session::captureGradients() {
   return Status::ok();
 }
 
-std::vector<TensorToWrite> Session::getCapturedGradients() const {
+StatusOr<std::vector<TensorToWrite>> Session::getCapturedGradients() {
+  MEMOPT_RETURN_IF_ERROR(parts->gradients.joinParts(options.communicator));
   return parts->gradients.getTensors();
 }
 

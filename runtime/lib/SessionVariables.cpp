@@ -58,6 +58,29 @@ static void storeElement(DType type, char *target, double value) {
   std::memcpy(target, &integer, size_t(getByteSize(type))); // little endian
 }
 
+void Session::setWhole(const VariableSpec &variable, const void *whole) {
+  if (!variable.bytes)
+    return;
+  char *own = getAddress(variable);
+  int64_t size = variable.wholeShape ? variable.getWholeBytes() : variable.bytes, begin = 0;
+  if (variable.wholeShape)
+    begin = std::min(size, options.communicator->getRank() * variable.bytes);
+  int64_t bytes = std::min(variable.bytes, size - begin);
+  std::memcpy(own, static_cast<const char *>(whole) + begin, size_t(bytes));
+  std::memset(own + bytes, 0, size_t(variable.bytes - bytes));
+}
+
+StatusOr<const void *> Session::getWhole(const VariableSpec &variable,
+                                         std::vector<char> &storage) const {
+  const char *own = getAddress(variable);
+  if (!variable.wholeShape)
+    return static_cast<const void *>(own);
+  Communicator &communicator = *options.communicator;
+  storage.resize(communicator.getRank() ? 0 : size_t(variable.bytes * communicator.getRanks()));
+  MEMOPT_RETURN_IF_ERROR(communicator.collect(own, variable.bytes, storage.data()));
+  return static_cast<const void *>(storage.data());
+}
+
 Status Session::fillFromWeights(const SafetensorsFile &weights, const VariableSpec &variable) {
   const SafetensorsEntry *entry = weights.find(variable.name);
   if (!entry)

@@ -159,6 +159,13 @@ public:
     return Status::ok();
   }
 
+  Status collect(const char *mine, int64_t bytes, char *all) override {
+    MEMOPT_RETURN_IF_ERROR(barrier());
+    for (int64_t other = 0; other < ranks && rank == 0; ++other)
+      std::memcpy(all + other * bytes, getPeer(mine, other), size_t(bytes));
+    return barrier();
+  }
+
   bool isAskedToStop() const override { return meeting.isAskedToStop.load() != 0; }
   void leave(const Status &reason) override { group.leave(rank, reason); }
 

@@ -58,3 +58,19 @@ func.func @effects(%x: tensor<4xf32>, %seed: tensor<i64>, %step: tensor<i64>) {
   memopt.write %x, @w : tensor<4xf32>
   return
 }
+
+// -----
+
+// A shard of a sum that nobody wants whole.
+// CHECK-LABEL: func.func @shard_of_sum
+func.func @shard_of_sum(%g: tensor<10xf32>) -> (tensor<5xf32>, tensor<10xf32>, tensor<5xf32>) {
+  // CHECK: %[[OWN:.*]] = memopt.collective <reduce_scatter> %arg0 over 2 : tensor<10xf32> -> tensor<5xf32>
+  %0 = memopt.collective <all_reduce> %g over 2 : tensor<10xf32> -> tensor<10xf32>
+  %1 = memopt.collective <own_shard> %0 over 2 : tensor<10xf32> -> tensor<5xf32>
+  // CHECK: %[[SUM:.*]] = memopt.collective <all_reduce> %arg0 over 2
+  // CHECK: %[[PART:.*]] = memopt.collective <own_shard> %[[SUM]] over 2
+  %2 = memopt.collective <all_reduce> %g over 2 : tensor<10xf32> -> tensor<10xf32>
+  %3 = memopt.collective <own_shard> %2 over 2 : tensor<10xf32> -> tensor<5xf32>
+  // CHECK: return %[[OWN]], %[[SUM]], %[[PART]]
+  return %1, %2, %3 : tensor<5xf32>, tensor<10xf32>, tensor<5xf32>
+}

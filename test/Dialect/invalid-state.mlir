@@ -98,7 +98,7 @@ func.func @phase(%x: tensor<2xf32>) {
 // -----
 
 // expected-error @+1 {{a shard needs at least one rank, found 0}}
-memopt.variable @w : tensor<2xf32> role <parameter> {shard = #memopt.shard<ranks = 0>}
+memopt.variable @w : tensor<2xf32> role <parameter> {shard = #memopt.shard<ranks = 0, shape = [2]>}
 
 // -----
 
@@ -114,5 +114,19 @@ memopt.variable @w : tensor<2xf32> role <parameter> {placement = #memopt.space<h
 func.func @placement() {
   // expected-error @+1 {{'memopt.read' op has type 'tensor<2xf32>', expected 'tensor<2xf32, #memopt.space<host>>'}}
   %0 = memopt.read @w : tensor<2xf32>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{'memopt.variable' op has type 'tensor<2xf32>', which is none of 2 shards of 6 elements}}
+memopt.variable @w : tensor<2xf32> role <parameter> {shard = #memopt.shard<ranks = 2, shape = [2, 3]>}
+
+// -----
+
+memopt.variable @w : tensor<2x3xf32> role <parameter>
+func.func @gradient(%g: tensor<1x3xf32>) {
+  // expected-error @+1 {{'memopt.gradient' op has type 'tensor<1x3xf32>', which is none of 2 shards of 6 elements}}
+  memopt.gradient %g, @w {shard = #memopt.shard<ranks = 2, shape = [2, 3]>} : tensor<1x3xf32>
   return
 }

@@ -12,8 +12,8 @@ memopt.variable @bn.running_var : tensor<3xf32> role <buffer> {init_value = 1.0 
 // CHECK: memopt.variable @momentum : tensor<2x3xf32> role <optimizer_state> {of = @fc.weight, placement = #memopt.space<host>, slot = "momentum"}
 memopt.variable @momentum : tensor<2x3xf32> role <optimizer_state>
   {of = @fc.weight, slot = "momentum", placement = #memopt.space<host>}
-// CHECK: memopt.variable @kept : tensor<2x3xf32> role <gradient> {placement = #memopt.space<disk>, shard = #memopt.shard<ranks = 4>}
-memopt.variable @kept : tensor<2x3xf32> role <gradient> {placement = #memopt.space<disk>, shard = #memopt.shard<ranks = 4>}
+// CHECK: memopt.variable @kept : tensor<2xf32> role <gradient> {placement = #memopt.space<disk>, shard = #memopt.shard<ranks = 4, shape = [2, 3]>}
+memopt.variable @kept : tensor<2xf32> role <gradient> {placement = #memopt.space<disk>, shard = #memopt.shard<ranks = 4, shape = [2, 3]>}
 // CHECK: memopt.variable @lr : tensor<f64> role <hyperparameter>
 memopt.variable @lr : tensor<f64> role <hyperparameter>
 // The device is where variables are unless they say otherwise: it is not printed.

@@ -56,10 +56,14 @@ def check_bits(inputs, work):
              ("codes", "mlp/model.pt2", mlp, 16, 2, ["--optimizer=adamw", "--optim-bits=8"]),
              ("batch norm", "resnet18/model.pt2", resnet, 4, 3, ["--optimizer=sgd", "--momentum=0.9"]),
              ("budget", "mlp/model.pt2", mlp, 16, 2, ["--optimizer=sgd", "--activation-checkpointing=segments:2"]),
-             ("dropout", "dropout.mlir", draws, 8, 3, ["--optimizer=sgd"])]
+             ("dropout", "dropout.mlir", draws, 8, 3, ["--optimizer=sgd"]),
+             ("state shared out", "mlp/model.pt2", mlp, 8, 3, ["--optimizer=adamw", "--zero-stage=1"]),
+             ("gradients shared out", "resnet18/model.pt2", resnet, 4, 3, ["--optimizer=nadam", "--zero-stage=2"]),
+             ("codes shared out", "mlp/model.pt2", mlp, 8, 3, ["--optimizer=adamw", "--optim-bits=8", "--zero-stage=2"])]
     for name, model, data, batch, ranks, options in cases:
         data, options = rebatch(data, batch), [*options, "--steps=3", f"--batch={batch}"]
-        one = train(inputs / model, data, [*options, f"--accumulative-counts={ranks}"], work / f"{name} one")
+        alone = [option for option in options if not option.startswith("--zero-stage")]
+        one = train(inputs / model, data, [*alone, f"--accumulative-counts={ranks}"], work / f"{name} one")
         several = train(inputs / model, data, [*options, f"--ranks={ranks}"], work / f"{name} several")
         check_equal(name, one, several, ranks)
 
@@ -67,14 +71,16 @@ def check_bits(inputs, work):
 def check_both_sums(inputs, work):
     """Ranks that accumulate: sums nest, so they agree but for the order of additions."""
     data = rebatch(read(inputs / "mlp" / "inputs.safetensors"), 8)
-    options = ["--optimizer=sgd", "--batch=8", "--steps=2"]
+    options = ["--optimizer=sgd", "--momentum=0.9", "--max-grad-norm=0.1", "--batch=8", "--steps=2"]
     one = train(inputs / "mlp" / "model.pt2", data, [*options, "--accumulative-counts=4"], work / "four")
-    two = train(inputs / "mlp" / "model.pt2", data, [*options, "--accumulative-counts=2", "--ranks=2"], work / "two by two")
-    assert np.allclose(one["losses"], two["losses"], rtol=1e-6), (one["losses"], two["losses"])
-    for key in one:
-        if key.startswith("g."):
-            a, b = (np.frombuffer(run[key], np.float32) for run in (one, two))
-            assert np.allclose(a, b, rtol=1e-5, atol=1e-6 * np.abs(a).max()), key
+    for stage in (0, 1, 2):
+        two = train(inputs / "mlp" / "model.pt2", data,
+                    [*options, "--accumulative-counts=2", "--ranks=2", f"--zero-stage={stage}"], work / f"two by two {stage}")
+        assert np.allclose(one["losses"], two["losses"], rtol=1e-6), (one["losses"], two["losses"])
+        for key in one:
+            if key != "losses" and key != "ranks":
+                a, b = (np.frombuffer(run[key], np.float32) for run in (one, two))
+                assert np.allclose(a, b, rtol=1e-5, atol=1e-6 * np.abs(a).max()), key
 
 
 def check_resume(inputs, work):
@@ -91,6 +97,12 @@ def check_resume(inputs, work):
     for key in whole:
         if key.startswith(weights) or key.startswith(FILES[2]):
             assert whole[key] == alone[key], key
+    # State that ranks shared out is that of any other run, before and after.
+    shared = train(model, eights, [*options, "--batch=8", "--ranks=2", "--zero-stage=2", "--steps=2", f"--load={work}/part"],
+                   work / "shared")
+    for key in whole:
+        if key.startswith(weights) or key.startswith(FILES[2]):
+            assert whole[key] == shared[key], key
     four = train(model, fours, [*options, "--batch=4", "--ranks=4", "--steps=2", f"--load={work}/part"], work / "four ranks")
     assert np.allclose(whole["losses"][2:], four["losses"], rtol=1e-5), (whole["losses"], four["losses"])
 

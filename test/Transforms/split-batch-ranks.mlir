@@ -1,5 +1,6 @@
 // RUN: memopt-opt %s -memopt-split-batch=ranks=2 -split-input-file | FileCheck %s
 // RUN: memopt-opt %s -memopt-split-batch="ranks=2 batches=3" -split-input-file | FileCheck %s --check-prefix=LOOP
+// RUN: memopt-opt %s -memopt-split-batch="ranks=2 batches=3 scatter=true" -split-input-file | FileCheck %s --check-prefix=SCATTER
 
 // Without iterations there is no loop: sums of a rank become sums of all ranks, and a mean divides by the samples of all.
 
@@ -75,5 +76,35 @@ func.func @running(%x: tensor<4x8xf32>) -> tensor<f32> {
   %old = memopt.read @mean {memopt.phase = #memopt.phase<optimizer>} : tensor<8xf32>
   %moved = arith.addf %old, %batch {memopt.phase = #memopt.phase<optimizer>} : tensor<8xf32>
   memopt.write %moved, @mean {memopt.phase = #memopt.phase<optimizer>} : tensor<8xf32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+// A gradient whose update is shared out: each iteration adds up this rank's part of the sum over ranks, or, without
+// `scatter`, the part is taken of the whole in the end.
+
+memopt.variable @w : tensor<8xf32> role <parameter> {trainable}
+// SCATTER: memopt.variable @sum.w : tensor<16xf32>
+// LOOP: memopt.variable @sum.w : tensor<8xf32>
+// CHECK-LABEL: func.func @shared_out
+// LOOP-LABEL: func.func @shared_out
+// SCATTER-LABEL: func.func @shared_out
+func.func @shared_out(%x: tensor<4x8xf32>) -> tensor<f32> {
+  // CHECK: %[[SUM:.*]] = memopt.collective <all_reduce>
+  // CHECK: memopt.collective <own_shard>
+  // LOOP: memopt.repeat
+  // LOOP: memopt.accumulate %{{.*}} : (tensor<8xf32>, tensor<8xf32>)
+  // LOOP: memopt.collective <own_shard>
+  // SCATTER: memopt.repeat
+  // SCATTER: %[[PART:.*]] = memopt.collective <reduce_scatter> %{{.*}} over 2 {{.*}} : tensor<8xf32> -> tensor<16xf32>
+  // SCATTER: memopt.accumulate %{{.*}}, %[[PART]]
+  // SCATTER: memopt.read @sum.w
+  // SCATTER-NOT: own_shard
+  %loss = memopt.reduce %x {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<4x8xf32>) -> tensor<f32>
+  memopt.commit %loss : tensor<f32>
+  %gradient = memopt.reduce %x {dimensions = array<i64: 0>, kind = #memopt.reduce<add>, memopt.phase = #memopt.phase<backward>} : (tensor<4x8xf32>) -> tensor<8xf32>
+  %own = memopt.collective <own_shard> %gradient over 2 {phase = #memopt.phase<optimizer>} : tensor<8xf32> -> tensor<16xf32>
+  memopt.gradient %own, @w {memopt.phase = #memopt.phase<backward>, shard = #memopt.shard<ranks = 2, shape = [8]>} : tensor<16xf32>
   return %loss : tensor<f32>
 }

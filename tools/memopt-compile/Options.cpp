@@ -54,7 +54,8 @@ static constexpr OptionRow kOptions[] = {
     {"gradient-accumulation-steps", "K", "1", "another name of accumulative-counts"},
     {"micro-batches", "K", "1", "cut the batch into K parts: the same update, less memory"},
     {"ranks", "N", "1", "processes that run the step together, each on batches of its own"},
-    {"zero-stage", "0", "0", "what ranks share out among them: nothing"},
+    {"zero-stage", "0|1|2", "0",
+     "what ranks share out among them: nothing, optimizer state (1), gradients too (2)"},
     {"accumulate-dtype", "fp32|bf16", "fp32", "of gradient accumulators"},
     {"device-memory", "BYTES", "", "bytes that the device arena may have: N, NKiB, NMiB, NGiB"},
     {"activation-checkpointing", "MODULE,...", "",
@@ -344,9 +345,17 @@ static llvm::Error fillRanks(const CommandLine &line, CompileOptions &options) {
   if (options.pipeline.isBatchCut() && options.evaluate)
     return invalid("--accumulative-counts, --micro-batches and --ranks are for training, not for "
                    "--mode=eval");
-  if (line.get("zero-stage") != "0")
+  int64_t stage;
+  if (llvm::StringRef(line.get("zero-stage")).getAsInteger(10, stage) || stage < 0 || stage > 3)
+    return invalid("--zero-stage expects 0, 1 or 2, found '" + line.get("zero-stage") + "'");
+  if (stage == 3)
+    return invalid("--zero-stage=3: this version keeps parameters whole on each rank; use "
+                   "--zero-stage=2");
+  if (stage && line.get("precision") == "fp16")
     return invalid("--zero-stage=" + line.get("zero-stage") +
-                   ": this version shares out nothing among ranks; use --zero-stage=0");
+                   ": gradients that overflow are looked for in whole ones; use --zero-stage=0 "
+                   "with --precision=fp16");
+  options.pipeline.zeroStage = stage;
   return llvm::Error::success();
 }
 

@@ -20,7 +20,7 @@ namespace memopt {
 struct Run {
   const RunOptions &options;
   Session &session;
-  CheckpointFolder *target;   ///< of --save, or null
+  CheckpointFolder *target;   ///< of --save; null without it, and on ranks but the first
   Communicator *communicator; ///< to the other ranks, or null
   RunReport report;
   std::unique_ptr<DataSource> data; ///< null for a program without inputs

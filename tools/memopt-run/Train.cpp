@@ -60,16 +60,18 @@ static Status beginTraining(Run &run, TrainingState &state) {
 }
 
 static Status save(Run &run, const TrainingState &state) {
-  if (!run.target)
+  if (run.options.save.empty())
     return Status::ok();
   if (run.options.isStoppedOnNan)
     MEMOPT_RETURN_IF_ERROR(checkFinite(run.session, state));
-  return run.target->save(run.session, state);
+  return run.target ? run.target->save(run.session, state) : contributeToCheckpoint(run.session);
 }
 
-static Status saveGradients(const Run &run) {
-  return writeSafetensors(run.options.saveGradients, run.session.getCapturedGradients())
-      .withContext("--save-gradients");
+static Status saveGradients(Run &run) {
+  MEMOPT_ASSIGN_OR_RETURN(std::vector<TensorToWrite> gradients, run.session.getCapturedGradients());
+  if (!run.isFirst())
+    return Status::ok();
+  return writeSafetensors(run.options.saveGradients, gradients).withContext("--save-gradients");
 }
 
 namespace {

@@ -66,7 +66,7 @@ static Status runSession(const RunOptions &options, std::shared_ptr<const Packag
 /// What ranks but the first do not do: they tell nothing, and write nothing alone.
 static RunOptions getOptionsOfOthers(RunOptions options) {
   options.isQuiet = true;
-  for (std::string *file : {&options.report, &options.trace, &options.saveGradients})
+  for (std::string *file : {&options.report, &options.trace})
     file->clear();
   return options;
 }

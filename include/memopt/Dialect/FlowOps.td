@@ -131,6 +131,7 @@ def Memopt_CollectiveOp : Memopt_Instruction<"collective", (ins Memopt_Collectiv
   let results = (outs Memopt_Tensor:$result);
   let assemblyFormat = "$kind $input `over` $ranks attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
+  let hasCanonicalizeMethod = 1;
   let skipDefaultBuilders = 1;
   let builders = [OpBuilder<(ins "::mlir::RankedTensorType":$result, "CollectiveKind":$kind, "::mlir::Value":$input,
     "int64_t":$ranks)>];

@@ -89,11 +89,12 @@ def Memopt_ShardAttr : AttrDef<Memopt_Dialect, "Shard"> {
   let mnemonic = "shard";
   let summary = "How a variable is split over data-parallel ranks";
   let description = [{
-    Rank `r` of `ranks` holds the r-th of `ranks` equal pieces of the tensor, flattened in row-major order
-    and padded to a multiple of `ranks` elements (Rajbhandari et al., ZeRO, section 5).
+    Rank `r` of `ranks` holds the r-th of `ranks` equal pieces of a tensor of this shape, flattened in row-major
+    order and with zeros behind it (Rajbhandari et al., ZeRO, section 5). What carries the attribute has the type of
+    one piece, a vector.
   }];
-  let parameters = (ins "int64_t":$ranks);
-  let assemblyFormat = "`<` `ranks` `=` $ranks `>`";
+  let parameters = (ins "int64_t":$ranks, ArrayRefParameter<"int64_t">:$shape);
+  let assemblyFormat = "`<` struct($ranks, custom<Numbers>($shape)) `>`";
   let genVerifyDecl = 1;
 }
 

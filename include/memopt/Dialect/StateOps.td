@@ -27,6 +27,8 @@ def Memopt_VariableOp : Memopt_Op<"variable", [Symbol]> {
     optimizer state belongs to and `slot` its part, such as "momentum". `module_class` is the class of the
     PyTorch module that owns the tensor, where that is known.
 
+    With `shard` the variable is this rank's part of a tensor, whose values `initial` has.
+
     A variable occupies its bytes in `placement` during the whole run; in the planned program `offset` says
     where. A read gives a tensor in that space.
 
@@ -50,6 +52,10 @@ def Memopt_VariableOp : Memopt_Op<"variable", [Symbol]> {
     "::mlir::memopt::Role":$role)>];
   let extraClassDeclaration = [{
     ::mlir::RankedTensorType getTensorType() { return ::llvm::cast<::mlir::RankedTensorType>(getType()); }
+    /// The type of the tensor that the variable is this rank's shard of, or its own.
+    ::mlir::RankedTensorType getWholeType() {
+      return getShard() ? getTensorType().clone(getShard()->getShape()) : getTensorType();
+    }
     /// Whether it is part of what a step changes for good: a refused step leaves it as it was.
     bool isState() {
       return getRole() == Role::Parameter || getRole() == Role::Buffer || getRole() == Role::OptimizerState ||
@@ -93,12 +99,14 @@ def Memopt_GradientOp : Memopt_Op<"gradient", [DeclareOpInterfaceMethods<SymbolU
   let description = [{
     Made by autodiff, one for each trainable variable, and read by the optimizer pass. It stays in the
     program as a mark: the value is a buffer of its own once it has run, so that a user can look at it
-    (`memopt-run --save-gradients`). It computes nothing.
+    (`memopt-run --save-gradients`). It computes nothing. With `shard` the value is this rank's part of it.
 
     Example: `memopt.gradient %g, @fc.weight : tensor<10x64xf32>`
   }];
-  let arguments = (ins Memopt_Tensor:$value, FlatSymbolRefAttr:$variable);
+  let arguments = (ins Memopt_Tensor:$value, FlatSymbolRefAttr:$variable, OptionalAttr<Memopt_ShardAttr>:$shard);
   let assemblyFormat = "$value `,` $variable attr-dict `:` type($value)";
+  let skipDefaultBuilders = 1;
+  let builders = [OpBuilder<(ins "::mlir::Value":$value, "::mlir::FlatSymbolRefAttr":$variable)>];
 }
 
 #endif // MEMOPT_DIALECT_STATEOPS_TD

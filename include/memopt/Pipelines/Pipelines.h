@@ -43,6 +43,9 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
   Option<int64_t> growthInterval{*this, "growth-interval", llvm::cl::init(2000)};
   Option<int64_t> ranks{*this, "ranks", llvm::cl::init(1),
                         llvm::cl::desc("processes that run the step together")};
+  Option<int64_t> zeroStage{
+      *this, "zero-stage", llvm::cl::init(0),
+      llvm::cl::desc("what ranks share out: optimizer state (1), gradients too (2)")};
   /// Whether an update's samples run in several parts.
   bool isBatchCut() const { return accumulativeCounts * microBatches * ranks > 1; }
   Option<bool> recompute{*this, "recompute-elementwise", llvm::cl::init(true),

@@ -109,6 +109,10 @@ def InsertOptimizerPass : Pass<"memopt-insert-optimizer", "::mlir::ModuleOp"> {
     `p` is the variable `optimizer.<slot>.p`, slot being a name of the optimizer's such as "momentum" or "exp_avg".
     Codes of 8 bits come with `optimizer.<slot>.scale.p`, one scale for each block of 256.
 
+    With `zero-stage` 1 or 2 an update is that of a shard: the rank's own part of parameter and gradient, as a vector,
+    goes in, and a gather gives the new parameter. Shards end at multiples of 16 elements, those of state in 8 bits at
+    blocks. Fails at an optimizer whose updates do not treat each element on its own.
+
     The update of a bf16 parameter is computed in f32 and rounded at random by counter (`memopt.stochastic_round`),
     with `@seed`.
   }];
@@ -116,9 +120,12 @@ def InsertOptimizerPass : Pass<"memopt-insert-optimizer", "::mlir::ModuleOp"> {
     Option<"function", "function", "std::string", "\"train_step\"", "The function that is one step">,
     Option<"settings", "settings", "std::string", "\"\"", "Options of memopt-compile about optimizers">,
     Option<"maxGradNorm", "max-grad-norm", "double", "0.0",
-           "Scale gradients down to this global norm; 0 leaves them alone">
+           "Scale gradients down to this global norm; 0 leaves them alone">,
+    Option<"ranks", "ranks", "int64_t", "1", "Processes that run the step together">,
+    Option<"zeroStage", "zero-stage", "int64_t", "0",
+           "1 and 2: each rank keeps the optimizer's state for its shard of a parameter, and updates that">
   ];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memopt::MemoptDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::memopt::MemoptDialect"];
 }
 
 //===----------------------------------------------------------------------===//
@@ -172,6 +179,7 @@ def SplitBatchPass : Pass<"memopt-split-batch", "::mlir::ModuleOp"> {
     Option<"batches", "batches", "int64_t", "1", "Batches for one update">,
     Option<"parts", "parts", "int64_t", "1", "Micro-batches that a batch is cut into">,
     Option<"ranks", "ranks", "int64_t", "1", "Processes that run the step together, each on batches of its own">,
+    Option<"scatter", "scatter", "bool", "false", "Accumulate shards of gradients whose updates are shared out">,
     Option<"elementType", "element-type", "std::string", "\"fp32\"", "Of accumulators: fp32 (that of the sum, and at least f32), bf16">
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];

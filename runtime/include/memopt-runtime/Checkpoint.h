@@ -73,6 +73,9 @@ private:
   bool isNew;
 };
 
+/// What the other ranks do while the first one saves.
+Status contributeToCheckpoint(const Session &session);
+
 /// Reads and checks the text of a state.json.
 StatusOr<TrainingState> parseTrainingState(std::string_view text);
 

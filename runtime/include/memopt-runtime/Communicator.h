@@ -52,6 +52,10 @@ public:
   /// Gives every rank `bytes` bytes of each, in the order of the ranks. The buffers lie anywhere.
   virtual Status exchange(const void *mine, int64_t bytes, void *all) = 0;
 
+  /// Gives the first rank what the ranks have in `mine`, `bytes` bytes of each, one after the
+  /// other; `all` is of no meaning to the others. `mine` lies in the arena, `all` anywhere.
+  virtual Status collect(const char *mine, int64_t bytes, char *all) = 0;
+
   /// Whether somebody who watches the ranks asked them to stop; they may learn of it at different
   /// times.
   virtual bool isAskedToStop() const = 0;

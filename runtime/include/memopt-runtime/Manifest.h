@@ -60,7 +60,16 @@ enum class VariableInit { Weights, Zeros, Constant, Absent };
 /// (PyTorch's state dicts leave some buffers out); or it does not, for the value was compiled in.
 enum class VariableRestore { Required, IfPresent, Never };
 
-struct VariableSpec : PlacedTensor {
+/// A tensor, or this rank's part of one: then its own shape is a vector, and the parts of all ranks
+/// are the whole in row-major order, with zeros behind it.
+struct ShardedTensor : PlacedTensor {
+  std::optional<Shape> wholeShape;
+
+  const Shape &getWholeShape() const { return wholeShape ? *wholeShape : shape; }
+  int64_t getWholeBytes() const { return getElementCount(getWholeShape()) * getByteSize(dtype); }
+};
+
+struct VariableSpec : ShardedTensor {
   std::vector<std::string> names; ///< in a checkpoint; empty when it is not part of it
   /// parameter, buffer, optimizer_state, gradient, hyperparameter, loss_scale, index_fault
   std::string role;
@@ -82,7 +91,7 @@ struct VariableSpec : PlacedTensor {
   }
 };
 
-struct GradientSpec : PlacedTensor {
+struct GradientSpec : ShardedTensor {
   int64_t readyAfter; ///< index of an instruction; -1: it is there from the start
 };
 

@@ -88,6 +88,12 @@ public:
   /// The rates of all such groups.
   void setGroupRates(const LearningRateSchedule &schedule, int64_t step);
 
+  /// Gives a variable the value of a whole tensor, of which this rank may keep a part.
+  void setWhole(const VariableSpec &variable, const void *whole);
+  /// The whole tensor of a variable, which lies in `storage` where ranks have parts of it: then all
+  /// of them call this, and only the first gets it.
+  StatusOr<const void *> getWhole(const VariableSpec &variable, std::vector<char> &storage) const;
+
   /// The first parameter, buffer or optimizer state with a value that is not finite, or null.
   const VariableSpec *findNonFiniteVariable() const;
 
@@ -115,8 +121,9 @@ public:
   /// Makes the next step keep the gradients; memory for them is taken now. A program that does not
   /// report its instructions cannot, which is an error.
   Status captureGradients();
-  /// The gradients kept; they lie in the session's memory.
-  std::vector<TensorToWrite> getCapturedGradients() const;
+  /// The gradients kept; they lie in the session's memory. Where ranks have parts of them, all call
+  /// this, and only the first gets them.
+  StatusOr<std::vector<TensorToWrite>> getCapturedGradients();
 
   /// Records all steps from now on; null ends it. As with gradients, not every program can.
   Status setTrace(Trace *newTrace);

@@ -180,6 +180,20 @@ TYPED_TEST_P(CommunicatorConformance, RanksExchangeFacts) {
   });
 }
 
+TYPED_TEST_P(CommunicatorConformance, TheFirstRankCollects) {
+  this->expectOk(3, [](RankAtWork rank) -> Status {
+    constexpr int64_t bytes = 10000;
+    std::memset(rank.memory, int('a' + rank.communicator.getRank()), bytes);
+    std::string all(3 * bytes, 'x');
+    MEMOPT_RETURN_IF_ERROR(rank.communicator.collect(rank.memory, bytes, all.data()));
+    std::memset(rank.memory, 'z', bytes); // at once: it has been read
+    std::string expected =
+        std::string(bytes, 'a') + std::string(bytes, 'b') + std::string(bytes, 'c');
+    EXPECT_TRUE(rank.communicator.getRank() ? all == std::string(3 * bytes, 'x') : all == expected);
+    return Status::ok();
+  });
+}
+
 TYPED_TEST_P(CommunicatorConformance, WhoLeavesEndsTheWaitsOfAll) {
   std::vector<Status> answers = this->run(3, [](RankAtWork rank) -> Status {
     if (rank.communicator.getRank() == 1) {
@@ -217,7 +231,8 @@ REGISTER_TYPED_TEST_SUITE_P(CommunicatorConformance, SumsAreTakenInTheOrderOfRan
                             IntegersAndDoublesAreAddedAndZeroIsPositive,
                             ShardsAreRangesOfTheSumWithZerosBehind,
                             BuffersAreFreeAgainAfterEachCall, RanksExchangeFacts,
-                            WhoLeavesEndsTheWaitsOfAll, NoWaitIsLongerThanTheLimit);
+                            TheFirstRankCollects, WhoLeavesEndsTheWaitsOfAll,
+                            NoWaitIsLongerThanTheLimit);
 
 } // namespace memopt::testing
 

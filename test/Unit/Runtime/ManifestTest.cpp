@@ -119,6 +119,15 @@ static const BadManifest badManifests[] = {
      },
      "lies in 'disk'"},
     {[](json &m) { m["transfers"] = {transfer(0, 64, -1)}; }, "takes -1 bytes"},
+    {[](json &m) { m["variables"][3]["whole_shape"] = {2, 3}; }, "is none of 2 parts"},
+    {[](json &m) { m["variables"][4]["whole_shape"] = {100}; }, "is none of 2 parts"},
+    {[](json &m) {
+       m["ranks"] = 1;
+       m["variables"][4]["whole_shape"] = m["variables"][4]["shape"];
+     },
+     "is none of 1 parts"},
+    {[](json &m) { m["variables"][4]["whole_shape"] = {-1}; },
+     "'variables[4].whole_shape' is wrong"},
     {[](json &m) { m["ranks"] = 0; }, "ranks is 0, expected 1 to 4096"},
     {[](json &m) { m["collectives"] = {collective("gather", 4, 2)}; }, "is of kind 'gather'"},
     {[](json &m) {

@@ -100,7 +100,7 @@ TEST(SessionTest, AStepTrainsAndUsesWhatThePlanSays) {
   EXPECT_EQ(session->getUsedPeakBytes()[MEMOPT_SPACE_DEVICE], TINY_ARENA);
   // The first step's gradient: mean over the batch of (logit - 1), for class 3, which no label has,
   // zero.
-  std::vector<TensorToWrite> gradients = session->getCapturedGradients();
+  std::vector<TensorToWrite> gradients = *session->getCapturedGradients();
   ASSERT_EQ(gradients.size(), 2u);
   const auto *bias = static_cast<const float *>(gradients[1].data);
   EXPECT_EQ(bias[3], 0);
