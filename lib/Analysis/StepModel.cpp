@@ -92,11 +92,7 @@ Value StepModel::getLoss() const {
 // Values and ops
 //===----------------------------------------------------------------------===//
 
-static bool isElementType(Type type) {
-  return type.isF32() || type.isF64() || type.isBF16() || type.isF16() ||
-         type.isSignlessInteger(64) || type.isSignlessInteger(32) || type.isSignlessInteger(16) ||
-         type.isSignlessInteger(8) || type.isSignlessInteger(1);
-}
+static bool isElementType(Type type) { return !getDtypeName(type).empty(); }
 
 /// Scalars and tokens are no buffers.
 static LogicalResult verifyValue(Type type, function_ref<InFlightDiagnostic()> emitError) {

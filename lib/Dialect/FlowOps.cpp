@@ -246,10 +246,8 @@ SmallVector<InPlaceOperand> CollectiveOp::getInPlaceOperands(unsigned) {
 llvm::json::Object CollectiveOp::describe(TargetAttrInterface) {
   auto input = cast<RankedTensorType>(getInput().getType()),
        result = cast<RankedTensorType>(getResult().getType());
-  std::string dtype; // packages call types as MLIR prints them
-  llvm::raw_string_ostream(dtype) << input.getElementType();
   return llvm::json::Object{{"kind", stringifyCollectiveKind(getKind())},
-                            {"dtype", dtype},
+                            {"dtype", getDtypeName(input.getElementType())},
                             {"from", describeEnd(getInput())},
                             {"to", describeEnd(getResult())},
                             {"elements", input.getNumElements()},

@@ -24,26 +24,6 @@ using namespace mlir;
 using namespace mlir::memopt;
 namespace json = llvm::json;
 
-StringRef mlir::memopt::getDtypeName(Type type) {
-  if (type.isF32())
-    return "f32";
-  if (type.isF64())
-    return "f64";
-  if (type.isBF16())
-    return "bf16";
-  if (type.isF16())
-    return "f16";
-  if (type.isInteger(64))
-    return "i64";
-  if (type.isInteger(32))
-    return "i32";
-  if (type.isInteger(16))
-    return "i16";
-  if (type.isInteger(8))
-    return "i8";
-  return type.isInteger(1) ? "i1" : "";
-}
-
 json::Value mlir::memopt::attributeToJson(Attribute attribute) {
   if (auto dictionary = dyn_cast<DictionaryAttr>(attribute)) {
     json::Object object;

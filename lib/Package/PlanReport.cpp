@@ -83,7 +83,8 @@ static PlanFacts collectFacts(ModuleOp module) {
     if (!cast<InstructionOpInterface>(op).getBodies().empty())
       continue; // what a loop holds is counted by itself
     bool clone = cast<InstructionOpInterface>(op).getClone() != 0;
-    int64_t runs = getRuns(op), flops = cast<CostOpInterface>(op).getFlops() * runs;
+    int64_t runs = getRuns(op),
+            flops = multiplyCounts({cast<CostOpInterface>(op).getFlops(), runs});
     facts.kernels += isa<KernelOp>(op);
     facts.libraryCalls += isa<LibraryCallOp>(op);
     facts.clones += clone;

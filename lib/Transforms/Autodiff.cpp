@@ -525,7 +525,7 @@ private:
 
 /// The variable of the loss's scale; null where there is none.
 FailureOr<VariableOp> AutodiffPass::declareScale(SymbolTable &symbols, func::FuncOp step) {
-  constexpr StringLiteral name = "loss_scale";
+  constexpr StringLiteral name = MemoptDialect::kLossScaleName;
   if (lossScale == 0)
     return VariableOp();
   if (!(lossScale > 0 && lossScale <= std::numeric_limits<float>::max()))

@@ -67,10 +67,12 @@ public:
     operand.set(entry->second);
   }
   bool isChecked(Value value, int64_t size) const {
-    return llvm::any_of(checks, [&](const auto &entry) {
-      return std::get<0>(entry.first) == value.getAsOpaquePointer() &&
-             std::get<1>(entry.first) == 0 && std::get<2>(entry.first) == size - 1;
-    });
+    // Whatever index is ignored, which is the last of the key, none first.
+    auto entry = checks.lower_bound({value.getAsOpaquePointer(), 0, size - 1, std::nullopt});
+    if (entry == checks.end())
+      return false;
+    auto [checked, min, max, ignore] = entry->first;
+    return checked == value.getAsOpaquePointer() && min == 0 && max == size - 1;
   }
   /// Declares what checks need, if there are any.
   void finish();

@@ -28,8 +28,8 @@ FailureOr<MicroBatches> MicroBatches::create(const StepModel &step, const BatchM
 // What is repeated
 //===----------------------------------------------------------------------===//
 
-static Role getRole(WriteOp write) {
-  return SymbolTable::lookupNearestSymbolFrom<VariableOp>(write, write.getVariableAttr()).getRole();
+template <typename OpType> static Role getRole(OpType op) {
+  return SymbolTable::lookupNearestSymbolFrom<VariableOp>(op, op.getVariableAttr()).getRole();
 }
 
 /// Running statistics move with each micro-batch: writes of buffers, and what serves only them.
@@ -92,14 +92,21 @@ void MicroBatches::collectUpdates() {
     updates.insert(op);
 }
 
-/// Whether a value that is no read itself follows from one of a buffer that updates write.
-static bool followsFromBuffer(Value value, const DenseSet<StringAttr> &written) {
-  Operation *op = value.getDefiningOp();
-  return op && llvm::any_of(op->getOperands(), [&](Value operand) {
-           auto read = operand.getDefiningOp<ReadOp>();
-           return (read && written.contains(read.getVariableAttr().getAttr())) ||
-                  followsFromBuffer(operand, written);
-         });
+/// Whether a value is made from a variable that is asked for.
+static bool followsFrom(Value value, function_ref<bool(ReadOp)> isAskedFor) {
+  SmallVector<Value> open{value};
+  DenseSet<Value> seen;
+  while (!open.empty()) {
+    Operation *op = open.pop_back_val().getDefiningOp();
+    if (!op || op->hasTrait<OpTrait::ReadsShapeOnly>())
+      continue;
+    if (auto read = dyn_cast<ReadOp>(op); read && isAskedFor(read))
+      return true;
+    for (Value operand : op->getOperands())
+      if (seen.insert(operand).second)
+        open.push_back(operand);
+  }
+  return false;
 }
 
 LogicalResult MicroBatches::verifyRanks() const {
@@ -107,9 +114,11 @@ LogicalResult MicroBatches::verifyRanks() const {
   for (Operation *op : updates)
     if (auto write = dyn_cast<WriteOp>(op))
       written.insert(write.getVariableAttr().getAttr());
+  auto isMoved = [&](ReadOp read) { return written.contains(read.getVariableAttr().getAttr()); };
   for (Operation *op : updates)
     for (Value operand : op->getOperands())
-      if (!isRepeated(operand.getDefiningOp()) && followsFromBuffer(operand, written))
+      if (!isRepeated(operand.getDefiningOp()) && !operand.getDefiningOp<ReadOp>() &&
+          followsFrom(operand, isMoved))
         return op->emitError("moves a buffer by what the model makes of the same buffers, which "
                              "ranks cannot do one after the other");
   for (BlockArgument argument : step.getBody().getArguments())
@@ -124,26 +133,6 @@ LogicalResult MicroBatches::verifyRanks() const {
 
 bool MicroBatches::readsStatistic(Operation *op) const {
   return llvm::any_of(op->getOperands(), [&](Value value) { return statistics.contains(value); });
-}
-
-/// Whether parameters have a part in a value.
-static bool dependsOnParameters(Value value) {
-  SmallVector<Value> open{value};
-  DenseSet<Value> seen;
-  while (!open.empty()) {
-    Operation *op = open.pop_back_val().getDefiningOp();
-    if (!op || op->hasTrait<OpTrait::ReadsShapeOnly>())
-      continue;
-    if (auto read = dyn_cast<ReadOp>(op)) {
-      auto variable = SymbolTable::lookupNearestSymbolFrom<VariableOp>(op, read.getVariableAttr());
-      if (variable.getRole() == Role::Parameter)
-        return true;
-    }
-    for (Value operand : op->getOperands())
-      if (seen.insert(operand).second)
-        open.push_back(operand);
-  }
-  return false;
 }
 
 /// A sum over activations that goes back to samples in the pass that made it is a normalization
@@ -161,7 +150,8 @@ bool MicroBatches::isLocalSum(Value sum) const {
       feedsSamples |= batch.touchesSamples(user);
       llvm::append_range(open, user->getResults());
     }
-  return feedsSamples && dependsOnParameters(sum);
+  auto isParameter = [](ReadOp read) { return getRole(read) == Role::Parameter; };
+  return feedsSamples && followsFrom(sum, isParameter);
 }
 
 //===----------------------------------------------------------------------===//

@@ -95,7 +95,8 @@ private:
 };
 } // namespace
 
-static constexpr StringLiteral kScale = "loss_scale", kSkipped = "loss_scale.skipped_steps",
+static constexpr StringLiteral kScale = MemoptDialect::kLossScaleName,
+                               kSkipped = "loss_scale.skipped_steps",
                                kGood = "loss_scale.good_steps";
 
 Value OverflowSkipper::constant(Type type, double number) {

@@ -221,67 +221,6 @@ static const std::vector<OptionSpec> &getSpecs() {
   return specs;
 }
 
-/// Options of memopt-compile, to tell a misplaced one from a misspelt one.
-static bool isCompileOption(const std::string &name) {
-  static const char *const names[] = {"-o",
-                                      "--target",
-                                      "--target-features",
-                                      "--loss",
-                                      "--optimizer",
-                                      "--momentum",
-                                      "--dampening",
-                                      "--nesterov",
-                                      "--weight-decay",
-                                      "--betas",
-                                      "--eps",
-                                      "--amsgrad",
-                                      "--alpha",
-                                      "--centered",
-                                      "--lr-decay",
-                                      "--initial-accumulator-value",
-                                      "--rho",
-                                      "--momentum-decay",
-                                      "--decoupled-weight-decay",
-                                      "--lambd",
-                                      "--t0",
-                                      "--beta2-decay",
-                                      "--d",
-                                      "--ns-steps",
-                                      "--adjust-lr-fn",
-                                      "--n-heads",
-                                      "--optim-bits",
-                                      "--min-8bit-size",
-                                      "--param-group",
-                                      "--norm-decay-mult",
-                                      "--bias-decay-mult",
-                                      "--flat-decay-mult",
-                                      "--max-grad-norm",
-                                      "--device-memory",
-                                      "--host-memory",
-                                      "--disk",
-                                      "--batch",
-                                      "--accumulative-counts",
-                                      "--micro-batches",
-                                      "--gradient-accumulation-steps",
-                                      "--accumulate-dtype",
-                                      "--activation-checkpointing",
-                                      "--efficient-conv-bn-eval",
-                                      "--dropout",
-                                      "--precision",
-                                      "--zero-stage",
-                                      "--offload-optimizer",
-                                      "--offload-param",
-                                      "--offload-activation",
-                                      "--threads",
-                                      "--explain",
-                                      "--instrument",
-                                      "--machine-profile",
-                                      "--reference",
-                                      "--pipeline",
-                                      "--emit"};
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
-}
-
 std::string memopt::getHelp() {
   std::string text =
       "memopt-run NAME.memopt | MODEL.pt2 | GRAPH.mlir [options]\n\n"
@@ -377,10 +316,9 @@ static Status checkTogether(const RunOptions &options) {
   if (rest.empty())
     return Status::ok();
   std::string name = rest[0].substr(0, rest[0].find('='));
-  if (isCompileOption(name))
-    return badInput(quote(name) + " is an option of memopt-compile, and " + quote(options.model) +
-                    " is compiled already");
-  return badInput("option " + quote(name) + " is unknown; see --help");
+  return badInput("option " + quote(name) +
+                  " is unknown; see --help. An option of memopt-compile " +
+                  "comes too late: " + quote(options.model) + " is compiled already");
 }
 
 StatusOr<RunOptions> memopt::parseOptions(const std::vector<std::string> &arguments) {

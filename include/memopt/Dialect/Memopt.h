@@ -51,6 +51,10 @@ namespace mlir::memopt {
 Phase getPhase(Operation *op);
 void setPhase(Operation *op, Phase phase);
 
+/// The name of an element type in packages and checkpoints ("f32", "i1"); empty for types that no
+/// package holds.
+StringRef getDtypeName(Type elementType);
+
 /// The type in which floating-point values of `type` are computed, sums of products too: f64 for
 /// f64, else f32.
 Type getComputeType(Type type);

@@ -43,6 +43,8 @@ def Memopt_Dialect : Dialect {
     /// On the module: dictionaries {module, op, min, max, what}, one for each place where the program checks
     /// indices or divisors while it runs (memopt.check).
     static constexpr llvm::StringLiteral kIndexSitesAttr = "memopt.index_sites";
+    /// The variable of role `loss_scale`, by which the backward pass begins.
+    static constexpr llvm::StringLiteral kLossScaleName = "loss_scale";
     /// On results: "loss", "prediction" or "output".
     static constexpr llvm::StringLiteral kRoleAttr = "memopt.role";
     /// Before kernels are formed, on clones made by recomputation: the instance number, which also keeps

@@ -35,9 +35,6 @@ FailureOr<llvm::json::Object> buildManifest(ModuleOp planned, const ManifestOpti
 /// null.
 llvm::json::Value attributeToJson(Attribute attribute);
 
-/// The name of an element type in manifests and safetensors ("f32", "i1"), empty for others.
-StringRef getDtypeName(Type elementType);
-
 } // namespace mlir::memopt
 
 #endif // MEMOPT_PACKAGE_MANIFEST_H

@@ -21,8 +21,8 @@ struct BadUse {
 
 static const BadUse badUses[] = {
     {{"--stpes=3"}, "option '--stpes' is unknown"},
-    {{"--optimizer=sgd"}, "'--optimizer' is an option of memopt-compile"},
-    {{"-o", "x"}, "'-o' is an option of memopt-compile"},
+    {{"--optimizer=sgd"}, "An option of memopt-compile comes too late"},
+    {{"-o", "x"}, "option '-o' is unknown"},
     {{"--steps"}, "--steps needs a value: --steps=N"},
     {{"--steps=-1"}, "--steps: expected an integer of at least 0, found '-1'"},
     {{"--steps=3x"}, "found '3x'"},
