@@ -8,6 +8,8 @@
 
 #include "TestDialect.h"
 
+#include "TestOptimizer.h"
+#include "memopt/Conversion/HostEmitter.h"
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/IR/DialectImplementation.h"
@@ -33,7 +35,10 @@ void TestDialect::initialize() {
       >();
 }
 
-void memopt_test::registerTestDialect(DialectRegistry &registry) { registry.insert<TestDialect>(); }
+void memopt_test::registerTestDialect(DialectRegistry &registry) {
+  registry.insert<TestDialect>();
+  registerTestOptimizer();
+}
 
 //===----------------------------------------------------------------------===//
 // RunOp
@@ -65,4 +70,77 @@ SmallVector<InPlaceOperand> RunOp::getInPlaceOperands(unsigned result) {
   if (result >= operands.size() || operands[result] < 0)
     return {};
   return {{static_cast<unsigned>(operands[result]), /*byRow=*/false}};
+}
+
+//===----------------------------------------------------------------------===//
+// RollOp
+//===----------------------------------------------------------------------===//
+
+static int64_t getNumRows(RollOp roll) {
+  return cast<RankedTensorType>(roll.getInput().getType()).getDimSize(0);
+}
+
+ViewKind RollOp::getViewKind() { return ViewKind::Assembled; }
+
+/// The last rows, which come first, and the others.
+SmallVector<ViewPart> RollOp::getViewParts() {
+  auto type = cast<RankedTensorType>(getInput().getType());
+  int64_t rows = getNumRows(*this), by = getBy();
+  SmallVector<ViewPart> parts;
+  for (auto [begin, end, shift] : {std::tuple(int64_t(0), by, by - rows), {by, rows, by}}) {
+    ViewPart part{0, SmallVector<int64_t>(type.getRank(), 0), SmallVector<int64_t>(type.getShape()),
+                  AffineMap::getMultiDimIdentityMap(type.getRank(), getContext())};
+    part.offsets[0] = begin;
+    part.sizes[0] = end - begin;
+    AffineExpr row = getAffineDimExpr(0, getContext());
+    part.map = part.map.replace(row, row - shift, type.getRank(), 0);
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+LogicalResult RollOp::differentiate(OpBuilder &builder, ArrayRef<Value> resultGradients,
+                                    ArrayRef<bool>, MutableArrayRef<Value> operandGradients) {
+  operandGradients[0] = RollOp::create(builder, getLoc(), getInput().getType(), resultGradients[0],
+                                       getNumRows(*this) - getBy());
+  return success();
+}
+
+int64_t RollOp::getFlops() { return 0; }
+
+/// Rows depend on rows of other numbers.
+static IterationSpace getRowSpace(Operation *op, LoopKind rows) {
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  IterationSpace space;
+  space.sizes.assign(type.getShape().begin(), type.getShape().end());
+  space.kinds.assign(type.getRank(), LoopKind::Parallel);
+  space.kinds.front() = rows;
+  space.maps.assign(2, AffineMap::getMultiDimIdentityMap(type.getRank(), op->getContext()));
+  return space;
+}
+IterationSpace RollOp::getIterationSpace() { return getRowSpace(*this, LoopKind::Mix); }
+
+//===----------------------------------------------------------------------===//
+// CopyOp
+//===----------------------------------------------------------------------===//
+
+std::string CopyOp::getKindName() { return "copy"; }
+Resource CopyOp::getResource() { return Resource::Host; }
+int64_t CopyOp::getFlops() { return 0; }
+IterationSpace CopyOp::getIterationSpace() { return getRowSpace(*this, LoopKind::Parallel); }
+
+Work CopyOp::getWork() {
+  Work work;
+  work.bytes = static_cast<double>(getBytesMoved());
+  return work;
+}
+
+LogicalResult CopyOp::emit(HostEmitter &emitter) {
+  FailureOr<SmallVector<Value>> buffers = emitter.createAddresses(*this);
+  if (failed(buffers))
+    return failure();
+  LLVM::MemcpyOp::create(emitter.getBuilder(), emitter.getLocation(), (*buffers)[1], (*buffers)[0],
+                         emitter.createNumber(getTensorBytes(getResult().getType())),
+                         /*isVolatile=*/false);
+  return success();
 }

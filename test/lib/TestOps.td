@@ -13,6 +13,7 @@
 #ifndef MEMOPT_TEST_LIB_TESTOPS_TD
 #define MEMOPT_TEST_LIB_TESTOPS_TD
 
+include "memopt/Conversion/HostInterfaces.td"
 include "memopt/Dialect/KernelOps.td"
 
 def Test_Dialect : Dialect {
@@ -42,6 +43,28 @@ def Test_RunOp : Op<Test_Dialect, "run", [
     DefaultValuedAttr<I64Attr, "0">:$clone, OptionalAttr<DenseI64ArrayAttr>:$offsets);
   let results = (outs Variadic<AnyType>:$results);
   let assemblyFormat = "`(` operands `)` attr-dict `:` functional-type(operands, results)";
+}
+
+def Test_RollOp : Op<Test_Dialect, "roll", [
+    Pure, SameOperandsAndResultType, Memopt_Cost, Memopt_Differentiable, Memopt_Iteration, Memopt_Recomputable,
+    Memopt_View]> {
+  let summary = "A view of its own: rows turned around by so many places";
+  let description = [{ Row i of the result is row i - by of the input, modulo the number of rows; 0 < by < rows. }];
+  let arguments = (ins Memopt_Tensor:$input, I64Attr:$by);
+  let results = (outs Memopt_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input)";
+}
+
+def Test_CopyOp : Op<Test_Dialect, "copy", [
+    Pure, SameOperandsAndResultType, Memopt_Cost, Memopt_Iteration, Memopt_Recomputable,
+    DeclareOpInterfaceMethods<InstructionOpInterface, ["getKindName", "getResource", "getWork"]>,
+    DeclareOpInterfaceMethods<HostInstructionOpInterface>]> {
+  let summary = "An instruction of its own, in any graph: copies its operand, on the host's time";
+  let arguments = (ins Memopt_Tensor:$input,
+    DefaultValuedAttr<Memopt_PhaseAttr, "::mlir::memopt::Phase::Forward">:$phase,
+    DefaultValuedAttr<I64Attr, "0">:$clone, OptionalAttr<DenseI64ArrayAttr>:$offsets);
+  let results = (outs Memopt_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input)";
 }
 
 #endif // MEMOPT_TEST_LIB_TESTOPS_TD

@@ -23,6 +23,10 @@
 #include <new>
 #include <unistd.h>
 
+#ifdef MEMOPT_TEST_DIALECT
+#include "TestDialect.h"
+#endif
+
 using namespace mlir;
 using namespace ::memopt::tool;
 
@@ -75,13 +79,16 @@ static int countThreads(int wanted) {
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   prepareProcess();
+  DialectRegistry registry;
+  mlir::memopt::registerMemoptDialects(registry);
+#ifdef MEMOPT_TEST_DIALECT
+  memopt_test::registerTestDialect(registry);
+#endif
   llvm::Expected<std::unique_ptr<CompileOptions>> options = parseCompileOptions(argc, argv);
   if (!options) {
     llvm::errs() << "memopt-compile: error: " << llvm::toString(options.takeError()) << "\n";
     return static_cast<int>(StatusCode::BadInput);
   }
-  DialectRegistry registry;
-  mlir::memopt::registerMemoptDialects(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   (*options)->compilerThreads = countThreads((*options)->compilerThreads);
   std::unique_ptr<llvm::ThreadPoolInterface> pool;

@@ -28,6 +28,10 @@ namespace mlir::memopt {
 
 class Optimizer;
 
+/// Adds an optimizer that lives as long as the process to those that options may name. Before
+/// anything is parsed, as passes are registered.
+void registerOptimizer(const Optimizer &optimizer);
+
 /// Hyperparameters by option name.
 class OptimizerSettings {
 public:

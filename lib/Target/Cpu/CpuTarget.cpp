@@ -53,7 +53,8 @@ struct CpuTarget : TargetAttrInterface::ExternalModel<CpuTarget, CpuAttr> {
   }
 
   /// What belongs to a row is computed before the row is stored.
-  bool mayWriteOverRows(Attribute) const { return true; }
+  /// Plain loops take each element of a result by itself, reads and all.
+  bool mayWriteOverRows(Attribute self) const { return !cast<CpuAttr>(self).getReference(); }
 
   std::function<double(const Work &)> getCostFunction(Attribute self) const {
     MachineProfile profile = MachineProfile::of(cast<CpuAttr>(self).getProfile());

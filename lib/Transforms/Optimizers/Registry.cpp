@@ -12,12 +12,19 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-ArrayRef<const Optimizer *> memopt::getOptimizers() {
-  static const Optimizer *const all[] = {
+static std::vector<const Optimizer *> &getRegistry() {
+  static std::vector<const Optimizer *> all = {
       &getSgd(),       &getAdam(),   &getAdamW(), &getRmsprop(), &getAdagrad(),
       &getAdadelta(),  &getAdamax(), &getNadam(), &getRadam(),   &getAsgd(),
       &getAdafactor(), &getMuon(),   &getLion(),  &getSm3(),     &getAdamMini()};
   return all;
+}
+
+ArrayRef<const Optimizer *> memopt::getOptimizers() { return getRegistry(); }
+
+void memopt::registerOptimizer(const Optimizer &optimizer) {
+  assert(!findOptimizer(optimizer.getName()) && "two optimizers of one name");
+  getRegistry().push_back(&optimizer);
 }
 
 const Optimizer *memopt::findOptimizer(StringRef name) {
