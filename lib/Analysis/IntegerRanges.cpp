@@ -144,6 +144,19 @@ IntegerRange IntegerRanges::infer(OpResult result) {
   return inferred;
 }
 
+IntegerRange IntegerRanges::getRangeOfParts(ViewOpInterface view) {
+  SmallVector<ViewPart> parts = view.getViewParts();
+  int64_t rest = cast<RankedTensorType>(view->getResult(0).getType()).getNumElements();
+  std::optional<IntegerRange> all;
+  for (const ViewPart &part : parts) {
+    rest -= ShapedType::getNumElements(part.sizes);
+    IntegerRange range = get(view->getOperand(part.operand));
+    all = all ? unite(*all, range) : range;
+  }
+  IntegerRange zero{0, 0, std::nullopt};
+  return !all ? zero : rest > 0 ? unite(*all, zero) : *all;
+}
+
 IntegerRange IntegerRanges::compute(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     if (auto repeat = dyn_cast<RepeatOp>(argument.getOwner()->getParentOp()))
@@ -160,17 +173,10 @@ IntegerRange IntegerRanges::compute(Value value) {
     return getPlaces(argsort.getInput(), argsort.getAxis());
   if (auto scan = dyn_cast<ArgextremeScanOp>(op))
     return getPlaces(scan.getInput(), scan.getAxis());
-  if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp, TransposeOp,
-          BroadcastOp, ReverseOp, GatherOp>(op))
+  if (isa<GatherOp>(op))
     return get(op->getOperand(0));
-  if (isa<PadOp>(op))
-    return unite(get(op->getOperand(0)), {0, 0, std::nullopt});
-  if (auto concat = dyn_cast<tensor::ConcatOp>(op)) {
-    IntegerRange all = get(concat.getInputs().front());
-    for (Value input : concat.getInputs().drop_front())
-      all = unite(all, get(input));
-    return all;
-  }
+  if (auto view = dyn_cast<ViewOpInterface>(op))
+    return getRangeOfParts(view);
   if (auto select = dyn_cast<arith::SelectOp>(op))
     return unite(get(select.getTrueValue()), get(select.getFalseValue()));
   if (auto check = dyn_cast<CheckOp>(op))

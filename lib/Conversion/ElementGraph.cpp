@@ -161,7 +161,11 @@ FailureOr<NodeId> ElementGraph::buildUncached(Value value, ArrayRef<IndexExpr> i
       operands.push_back(guard);
     return buildScalarOp(*op, cast<OpResult>(value).getResultNumber(), operands);
   }
-  return buildView(op, indices, guard);
+  if (auto iota = dyn_cast<IotaOp>(op))
+    return buildIota(iota, indices);
+  if (auto view = dyn_cast<ViewOpInterface>(op))
+    return buildView(view, indices, guard);
+  return op->emitError("'") << op->getName() << "' is not computed by any kernel";
 }
 
 /// Constants of models come as resources: raw bytes, one for a boolean.
@@ -207,37 +211,6 @@ FailureOr<NodeId> ElementGraph::buildConstant(DenseElementsAttr values, ArrayRef
 // Structured ops
 //===----------------------------------------------------------------------===//
 
-static FailureOr<IndexExpr> applyExpr(IndexTable &table, AffineExpr expr,
-                                      ArrayRef<IndexExpr> dims) {
-  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
-    return IndexExpr(constant.getValue());
-  if (auto dim = dyn_cast<AffineDimExpr>(expr))
-    return dims[dim.getPosition()];
-  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
-  if (!binary)
-    return failure();
-  FailureOr<IndexExpr> left = applyExpr(table, binary.getLHS(), dims);
-  FailureOr<IndexExpr> right = applyExpr(table, binary.getRHS(), dims);
-  if (failed(left) || failed(right))
-    return failure();
-  if (expr.getKind() == AffineExprKind::Add)
-    return IndexTable::add(*left, *right);
-  if (expr.getKind() == AffineExprKind::Mul && left->isConstant())
-    std::swap(left, right);
-  if (!right->isConstant())
-    return failure();
-  int64_t factor = right->constant;
-  if (expr.getKind() == AffineExprKind::Mul)
-    return IndexTable::scale(*left, factor);
-  if (factor <= 0)
-    return failure();
-  if (expr.getKind() == AffineExprKind::FloorDiv)
-    return table.floorDiv(*left, factor);
-  if (expr.getKind() == AffineExprKind::CeilDiv)
-    return table.floorDiv(IndexTable::add(*left, IndexExpr(factor - 1)), factor);
-  return table.mod(*left, factor);
-}
-
 LogicalResult ElementGraph::bindOperands(linalg::LinalgOp op, ArrayRef<IndexExpr> loops,
                                          NodeId guard, bool withOutputs, Environment &environment) {
   for (OpOperand &operand : op->getOpOperands()) {
@@ -248,15 +221,11 @@ LogicalResult ElementGraph::bindOperands(linalg::LinalgOp op, ArrayRef<IndexExpr
     if (!isa<RankedTensorType>(operand.get().getType())) {
       node = buildScalar(operand.get(), loops, guard, environment);
     } else {
-      SmallVector<IndexExpr> indices;
-      for (AffineExpr expr : op.getMatchingIndexingMap(&operand).getResults()) {
-        FailureOr<IndexExpr> index = applyExpr(table, expr, loops);
-        if (failed(index))
-          return op->emitError("operand ")
-                 << operand.getOperandNumber() << " has an indexing map that no kernel computes";
-        indices.push_back(*index);
-      }
-      node = build(operand.get(), indices, guard);
+      auto indices = mapIndices(op.getMatchingIndexingMap(&operand), loops);
+      if (!indices)
+        return op->emitError("operand ")
+               << operand.getOperandNumber() << " has an indexing map that no kernel computes";
+      node = build(operand.get(), *indices, guard);
     }
     if (failed(node))
       return failure();

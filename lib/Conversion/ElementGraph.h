@@ -20,6 +20,8 @@
 
 #include "KernelIndex.h"
 
+#include "memopt/Dialect/Memopt.h"
+
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/Operation.h"
 
@@ -104,9 +106,11 @@ private:
   using Environment = llvm::DenseMap<Value, NodeId>;
 
   FailureOr<NodeId> buildUncached(Value value, ArrayRef<IndexExpr> indices, NodeId guard);
-  FailureOr<NodeId> buildView(Operation *op, ArrayRef<IndexExpr> indices, NodeId guard);
-  FailureOr<NodeId> buildConcat(Operation *op, ArrayRef<IndexExpr> indices, NodeId guard);
-  FailureOr<NodeId> buildPad(Operation *op, ArrayRef<IndexExpr> indices, NodeId guard);
+  FailureOr<NodeId> buildView(ViewOpInterface view, ArrayRef<IndexExpr> at, NodeId guard);
+  NodeId buildIota(IotaOp iota, ArrayRef<IndexExpr> indices);
+  NodeId isInside(const ViewPart &part, ArrayRef<IndexExpr> indices);
+  /// The results of `map`; nothing where no kernel computes one.
+  std::optional<SmallVector<IndexExpr>> mapIndices(AffineMap map, ArrayRef<IndexExpr> indices);
   FailureOr<DenseElementsAttr> readConstant(Operation *op);
   FailureOr<NodeId> buildConstant(DenseElementsAttr values, ArrayRef<IndexExpr> indices,
                                   NodeId guard);
@@ -136,6 +140,8 @@ private:
   NodeId compareIndex(const IndexExpr &a, bool isBelow, int64_t bound);
   NodeId conjoin(NodeId a, NodeId b);
   NodeId getConstant(TypedAttr value);
+  /// What a condition is, if that is known.
+  std::optional<bool> getTruth(NodeId condition) const;
   NodeId getSelect(NodeId condition, NodeId a, NodeId b);
   NodeId getLoad(unsigned buffer, Type type, const IndexExpr &address, NodeId guard);
   NodeId intern(ElementNode node);

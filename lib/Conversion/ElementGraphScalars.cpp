@@ -235,9 +235,8 @@ static std::optional<bool> decide(arith::CmpIPredicate predicate, IndexRange ran
 
 NodeId ElementGraph::foldIndex(Operation &op, ArrayRef<NodeId> operands) {
   if (isa<arith::SelectOp>(op)) {
-    auto condition = dyn_cast_or_null<IntegerAttr>(nodes[operands[0]].attribute);
-    if (nodes[operands[0]].kind == ElementNode::Constant && condition)
-      return operands[condition.getValue().isZero() ? 2 : 1];
+    if (std::optional<bool> truth = getTruth(operands[0]))
+      return operands[*truth ? 1 : 2];
     return operands[1] == operands[2] ? operands[1] : kNoNode;
   }
   if (operands.size() != 2)
@@ -290,12 +289,18 @@ NodeId ElementGraph::conjoin(NodeId a, NodeId b) {
                   DictionaryAttr::get(context), {a, b}, IntegerType::get(context, 1));
 }
 
+std::optional<bool> ElementGraph::getTruth(NodeId condition) const {
+  const ElementNode &node = nodes[condition];
+  if (node.kind != ElementNode::Constant)
+    return std::nullopt;
+  return !cast<IntegerAttr>(node.attribute).getValue().isZero();
+}
+
 NodeId ElementGraph::getSelect(NodeId condition, NodeId a, NodeId b) {
   if (a == b)
     return a;
-  const ElementNode &node = nodes[condition];
-  if (node.kind == ElementNode::Constant)
-    return cast<IntegerAttr>(node.attribute).getValue().isZero() ? b : a;
+  if (std::optional<bool> truth = getTruth(condition))
+    return *truth ? a : b;
   return getApply(OperationName(arith::SelectOp::getOperationName(), context),
                   DictionaryAttr::get(context), {condition, a, b}, nodes[a].type);
 }

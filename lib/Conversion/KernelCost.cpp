@@ -13,8 +13,7 @@
 
 #include "KernelCost.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
+#include "memopt/Interfaces/MemoptInterfaces.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -92,6 +91,22 @@ double StageCost::priceOfAddress(const IndexExpr &address, std::optional<AtomId>
   return kMachineLanes * (stride ? 1.5 : 3);
 }
 
+static double weigh(ScalarCost cost) {
+  switch (cost) {
+  case ScalarCost::None:
+    return 0;
+  case ScalarCost::Simple:
+    return 1;
+  case ScalarCost::Division:
+    return 4;
+  case ScalarCost::Series:
+    return 16;
+  case ScalarCost::Call:
+    return 30;
+  }
+  llvm_unreachable("all costs are listed");
+}
+
 double StageCost::getWeight(NodeId id, std::optional<AtomId> vector) const {
   const ElementNode &node = graph.getNode(id);
   switch (node.kind) {
@@ -101,17 +116,8 @@ double StageCost::getWeight(NodeId id, std::optional<AtomId> vector) const {
     return priceOfAddress(node.address, vector);
   case ElementNode::Index:
     return priceOfAddress(node.address, vector) > 1 ? 8 : 0.2;
-  case ElementNode::Apply: {
-    StringRef name = node.name->getStringRef();
-    if (name == math::ExpOp::getOperationName() || name == math::LogOp::getOperationName() ||
-        name == math::TanhOp::getOperationName() || name == math::ErfOp::getOperationName())
-      return 16;
-    if (name == math::FmaOp::getOperationName() || name == math::AbsFOp::getOperationName())
-      return 1;
-    if (isa<FloatType>(node.type) && node.name->getDialectNamespace() == "math")
-      return name == math::SqrtOp::getOperationName() ? 4 : 30;
-    return name == arith::DivFOp::getOperationName() ? 4 : 1;
-  }
+  case ElementNode::Apply:
+    return weigh(getScalarCost(*node.name));
   default:
     return 0;
   }

@@ -68,19 +68,23 @@ private:
       return;
     if (auto generic = dyn_cast<linalg::GenericOp>(op))
       return visitGeneric(generic, cast<OpResult>(value).getResultNumber(), at);
-    if (auto transpose = dyn_cast<TransposeOp>(op)) {
-      Coordinates source(at.size());
-      for (auto [dim, from] : llvm::enumerate(transpose.getPermutation()))
-        source[from] = at[dim];
-      return visit(transpose.getInput(), source);
-    }
     if (op->hasTrait<OpTrait::FillsKernel>())
       return visitIrregular(op, at);
-    if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op) && isWrittenElement(value, at))
-      return visitReshaped(op->getOperand(0));
+    if (auto view = dyn_cast<ViewOpInterface>(op))
+      return visitView(view, at);
     for (Value source : op->getOperands())
       if (auto type = dyn_cast<RankedTensorType>(source.getType()))
         visit(source, Coordinates(type.getRank(), kUnknown));
+  }
+
+  void visitView(ViewOpInterface view, const Coordinates &at) {
+    if (view.getViewKind() == ViewKind::Reshape && isWrittenElement(view->getResult(0), at))
+      return visitReshaped(view->getOperand(0));
+    for (const ViewPart &part : view.getViewParts()) {
+      Value source = view->getOperand(part.operand);
+      visit(source, part.map.isPermutation() ? readAt(part.map, at)
+                                             : Coordinates(shapeOf(source).size(), kUnknown));
+    }
   }
 
   /// What has loops of its own reads at any time while it writes. But a scatter's input is copied

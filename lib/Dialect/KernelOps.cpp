@@ -61,9 +61,8 @@ void KernelOp::print(OpAsmPrinter &printer) {
 
 /// What code generation knows how to read through or compute.
 static bool belongsInKernel(Operation *op) {
-  return isa<linalg::GenericOp, linalg::FillOp, arith::ConstantOp, tensor::EmptyOp,
-             tensor::ExtractSliceOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp,
-             tensor::ConcatOp, TransposeOp, BroadcastOp, PadOp, ReverseOp, IotaOp, YieldOp>(op) ||
+  return isa<linalg::GenericOp, linalg::FillOp, arith::ConstantOp, tensor::EmptyOp, ViewOpInterface,
+             IotaOp, YieldOp>(op) ||
          op->hasTrait<OpTrait::FillsKernel>();
 }
 

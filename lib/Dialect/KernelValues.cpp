@@ -23,7 +23,8 @@ SmallVector<Block *> memopt::getProgramBlocks(Block &step) {
 }
 
 bool memopt::isReshape(Operation *op) {
-  return isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op);
+  auto view = dyn_cast_or_null<ViewOpInterface>(op);
+  return view && view.getViewKind() == ViewKind::Reshape;
 }
 
 /// What a block argument of a repeat is another name of; null for other values.

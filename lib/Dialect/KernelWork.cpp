@@ -67,13 +67,18 @@ private:
 
   /// In exponentials, as generated code computes them; 0 when the op is a cheap one.
   static double getFunctionWeight(Operation &op) {
-    if (isa<arith::DivFOp, arith::RemFOp, arith::DivSIOp, arith::RemSIOp, math::SqrtOp>(op))
+    switch (getScalarCost(op.getName())) {
+    case ScalarCost::None:
+    case ScalarCost::Simple:
+      return 0;
+    case ScalarCost::Division:
       return 0.25;
-    if (isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp>(op))
+    case ScalarCost::Series:
       return 1;
-    bool isCheap = !isa_and_nonnull<math::MathDialect>(op.getDialect()) ||
-                   isa<math::AbsFOp, math::AbsIOp, math::FmaOp, math::CopySignOp>(op);
-    return isCheap ? 0 : 2;
+    case ScalarCost::Call:
+      return 2;
+    }
+    llvm_unreachable("all costs are listed");
   }
 
   /// A vector holds the more elements the smaller they are: operations count in those of 32 bits.

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Elementwise rules are the table ElementaryGradients.def; what needs more than a formula follows
+// Elementwise rules are the table ScalarOps.def; what needs more than a formula follows
 // it.
 //
 //===----------------------------------------------------------------------===//
@@ -79,7 +79,7 @@ struct Elementary : DifferentiableOpInterface::ExternalModel<Derived, OpTy> {
 
 template <typename OpTy> struct Rule;
 
-#define UNARY(OP, FLOPS, DX)                                                                       \
+#define UNARY(OP, FLOPS, COST, DX)                                                                 \
   template <> struct Rule<OP> : Elementary<Rule<OP>, OP> {                                         \
     static void fill(Operation *op, Term g, ArrayRef<bool> needed, MutableArrayRef<Value> grads) { \
       [[maybe_unused]] Term x(g.getBuilder(), op->getOperand(0));                                  \
@@ -88,7 +88,7 @@ template <typename OpTy> struct Rule;
         grads[0] = DX;                                                                             \
     }                                                                                              \
   };
-#define BINARY(OP, FLOPS, DA, DB)                                                                  \
+#define BINARY(OP, FLOPS, COST, DA, DB)                                                            \
   template <> struct Rule<OP> : Elementary<Rule<OP>, OP> {                                         \
     static void fill(Operation *op, Term g, ArrayRef<bool> needed, MutableArrayRef<Value> grads) { \
       [[maybe_unused]] Term a(g.getBuilder(), op->getOperand(0));                                  \
@@ -100,7 +100,7 @@ template <typename OpTy> struct Rule;
         grads[1] = DB;                                                                             \
     }                                                                                              \
   };
-#define TERNARY(OP, FLOPS, DA, DB, DC)                                                             \
+#define TERNARY(OP, FLOPS, COST, DA, DB, DC)                                                       \
   template <> struct Rule<OP> : Elementary<Rule<OP>, OP> {                                         \
     static void fill(Operation *op, Term g, ArrayRef<bool> needed, MutableArrayRef<Value> grads) { \
       [[maybe_unused]] Term a(g.getBuilder(), op->getOperand(0));                                  \
@@ -114,11 +114,11 @@ template <typename OpTy> struct Rule;
         grads[2] = DC;                                                                             \
     }                                                                                              \
   };
-#define ZERO(OP, FLOPS)                                                                            \
+#define ZERO(OP, FLOPS, COST)                                                                      \
   template <> struct Rule<OP> : Elementary<Rule<OP>, OP> {                                         \
     static void fill(Operation *, Term, ArrayRef<bool>, MutableArrayRef<Value>) {}                 \
   };
-#include "ElementaryGradients.def"
+#include "ScalarOps.def"
 
 template <> struct Rule<arith::SelectOp> : Elementary<Rule<arith::SelectOp>, arith::SelectOp> {
   static void fill(Operation *op, Term g, ArrayRef<bool> needed, MutableArrayRef<Value> grads) {
@@ -227,11 +227,8 @@ template <> struct Rule<tensor::ConcatOp> : Elementary<Rule<tensor::ConcatOp>, t
 //===----------------------------------------------------------------------===//
 
 void memopt::attachUpstreamGradients(MLIRContext *context) {
-#define UNARY(OP, FLOPS, DX) OP::attachInterface<Rule<OP>>(*context);
-#define BINARY(OP, FLOPS, DA, DB) OP::attachInterface<Rule<OP>>(*context);
-#define TERNARY(OP, FLOPS, DA, DB, DC) OP::attachInterface<Rule<OP>>(*context);
-#define ZERO(OP, FLOPS) OP::attachInterface<Rule<OP>>(*context);
-#include "ElementaryGradients.def"
+#define SCALAR(OP, FLOPS, COST) OP::attachInterface<Rule<OP>>(*context);
+#include "ScalarOps.def"
   arith::SelectOp::attachInterface<Rule<arith::SelectOp>>(*context);
   arith::ExtFOp::attachInterface<ConversionRule<arith::ExtFOp>>(*context);
   arith::TruncFOp::attachInterface<ConversionRule<arith::TruncFOp>>(*context);

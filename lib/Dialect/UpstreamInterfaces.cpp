@@ -6,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Registration, costs and recomputation. The gradient rules are in UpstreamGradients.cpp, the table
-// of elementwise ops in ElementaryGradients.def, loops in UpstreamIteration.cpp.
+// Registration, costs and recomputation. The table of scalar ops is ScalarOps.def, the
+// gradient rules are in UpstreamGradients.cpp, ScalarOps.def, loops in UpstreamIteration.cpp,
+// views in Views.cpp, layouts in Layouts.cpp.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,6 +33,11 @@ struct ElementwiseCost : CostOpInterface::ExternalModel<ElementwiseCost<OpTy, fl
   }
 };
 
+template <typename OpTy, ScalarCost cost>
+struct ScalarModel : ScalarOpInterface::ExternalModel<ScalarModel<OpTy, cost>, OpTy> {
+  static ScalarCost getScalarCost() { return cost; }
+};
+
 template <typename OpTy>
 struct PureRecomputable : RecomputableOpInterface::ExternalModel<PureRecomputable<OpTy>, OpTy> {};
 } // namespace
@@ -40,16 +46,19 @@ template <typename OpTy, int64_t flops> static void attachCost(MLIRContext *cont
   OpTy::template attachInterface<ElementwiseCost<OpTy, flops>, PureRecomputable<OpTy>>(*context);
 }
 
+template <typename OpTy, int64_t flops, ScalarCost cost>
+static void attachScalar(MLIRContext *context) {
+  attachCost<OpTy, flops>(context);
+  OpTy::template attachInterface<ScalarModel<OpTy, cost>>(*context);
+}
+
 static void attachCosts(MLIRContext *context) {
-#define UNARY(OP, FLOPS, DX) attachCost<OP, FLOPS>(context);
-#define BINARY(OP, FLOPS, DA, DB) attachCost<OP, FLOPS>(context);
-#define TERNARY(OP, FLOPS, DA, DB, DC) attachCost<OP, FLOPS>(context);
-#define ZERO(OP, FLOPS) attachCost<OP, FLOPS>(context);
-#include "ElementaryGradients.def"
-  attachCost<math::FPowIOp, 20>(context);
-  attachCost<arith::SelectOp, 1>(context);
-  attachCost<arith::ExtFOp, 1>(context);
-  attachCost<arith::TruncFOp, 1>(context);
+#define SCALAR(OP, FLOPS, COST) attachScalar<OP, FLOPS, ScalarCost::COST>(context);
+#include "ScalarOps.def"
+  attachScalar<math::FPowIOp, 20, ScalarCost::Call>(context);
+  attachScalar<arith::SelectOp, 1, ScalarCost::Simple>(context);
+  attachScalar<arith::ExtFOp, 1, ScalarCost::Simple>(context);
+  attachScalar<arith::TruncFOp, 1, ScalarCost::Simple>(context);
   attachCost<tensor::CastOp, 0>(context);
   attachCost<tensor::CollapseShapeOp, 0>(context);
   attachCost<tensor::ExpandShapeOp, 0>(context);
@@ -64,5 +73,10 @@ void memopt::registerUpstreamInterfaces(DialectRegistry &registry) {
     attachCosts(context);
     attachUpstreamGradients(context);
     attachUpstreamIteration(context);
+  });
+  // A reshape is one in a module of nothing but upstream's ops, too.
+  registry.addExtension(+[](MLIRContext *context, tensor::TensorDialect *) {
+    attachUpstreamViews(context);
+    attachUpstreamLayouts(context);
   });
 }

@@ -17,6 +17,10 @@ namespace mlir::memopt {
 void attachUpstreamGradients(MLIRContext *context);
 /// Attaches IterationOpInterface likewise.
 void attachUpstreamIteration(MLIRContext *context);
+/// Attaches ViewOpInterface likewise.
+void attachUpstreamViews(MLIRContext *context);
+/// Attaches LayoutOpInterface likewise.
+void attachUpstreamLayouts(MLIRContext *context);
 } // namespace mlir::memopt
 
 #endif // MEMOPT_LIB_DIALECT_UPSTREAMINTERFACES_H

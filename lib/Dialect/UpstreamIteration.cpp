@@ -135,11 +135,8 @@ struct ReshapeIteration : IterationOpInterface::ExternalModel<ReshapeIteration<O
 void memopt::attachUpstreamIteration(MLIRContext *context) {
   // Ahead of the table, which lists it too: the first model stays.
   arith::ConstantOp::attachInterface<ConstantIteration>(*context);
-#define UNARY(OP, FLOPS, DX) OP::attachInterface<ElementwiseIteration<OP>>(*context);
-#define BINARY(OP, FLOPS, DA, DB) OP::attachInterface<ElementwiseIteration<OP>>(*context);
-#define TERNARY(OP, FLOPS, DA, DB, DC) OP::attachInterface<ElementwiseIteration<OP>>(*context);
-#define ZERO(OP, FLOPS) OP::attachInterface<ElementwiseIteration<OP>>(*context);
-#include "ElementaryGradients.def"
+#define SCALAR(OP, FLOPS, COST) OP::attachInterface<ElementwiseIteration<OP>>(*context);
+#include "ScalarOps.def"
   math::FPowIOp::attachInterface<ElementwiseIteration<math::FPowIOp>>(*context);
   arith::SelectOp::attachInterface<ElementwiseIteration<arith::SelectOp>>(*context);
   arith::ExtFOp::attachInterface<ElementwiseIteration<arith::ExtFOp>>(*context);

@@ -74,3 +74,16 @@ LogicalResult memopt::verifyInstruction(Operation *op) {
       return op->emitOpError() << "offsets must not be negative, found " << offset;
   return success();
 }
+
+memopt::ScalarCost memopt::getScalarCost(OperationName name) {
+  auto *scalar = name.getInterface<ScalarOpInterface>();
+  return scalar ? scalar->getScalarCost() : ScalarCost::Simple;
+}
+
+SmallVector<Value> memopt::TiedValues::getAll() const {
+  SmallVector<Value> values;
+  for (OpOperand *operand : operands)
+    values.push_back(operand->get());
+  values.append(results.begin(), results.end());
+  return values;
+}

@@ -46,10 +46,11 @@ struct Range {
   }
 };
 
-/// Ops whose result holds all elements of an operand, and perhaps zeros, which are always in range.
-bool keepsElements(Operation *op) {
-  return isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ConcatOp, TransposeOp,
-             BroadcastOp, PadOp, ReverseOp, arith::ExtSIOp, arith::ExtUIOp>(op);
+/// Whether the result holds all elements of the operand; zeros beside them are always in range.
+bool keepsElements(OpOperand &use) {
+  auto view = dyn_cast<ViewOpInterface>(use.getOwner());
+  return view ? view.showsWhole(use.getOperandNumber())
+              : isa<arith::ExtSIOp, arith::ExtUIOp>(use.getOwner());
 }
 
 std::string describeUse(StringRef what, Operation *op) {
@@ -61,7 +62,7 @@ std::string describeUse(StringRef what, Operation *op) {
 void collect(Value value, Range &range, bool skips) {
   for (OpOperand &use : value.getUses()) {
     Operation *op = use.getOwner();
-    if (keepsElements(op))
+    if (keepsElements(use))
       collect(op->getResult(0), range, skips);
     if (auto repeat = dyn_cast<RepeatOp>(op))
       collect(repeat.getBody().getArgument(use.getOperandNumber()), range, skips);

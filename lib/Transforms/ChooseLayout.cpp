@@ -96,31 +96,6 @@ static Value createReshape(ImplicitLocOpBuilder &b, Value value, ArrayRef<int64_
 }
 
 //===----------------------------------------------------------------------===//
-// Attributes that name dimensions
-//===----------------------------------------------------------------------===//
-
-/// Makes `op`, whose tied values now lie in `order`, say so.
-static void permuteAttributes(Operation *op, ArrayRef<int64_t> order) {
-  SmallVector<int64_t> places = getPlaces(order);
-  llvm::TypeSwitch<Operation *>(op)
-      .Case<ConvolutionOp, ConvolutionBackwardDataOp, ConvolutionBackwardWeightsOp, MaxPoolOp,
-            MaxPoolBackwardOp, AvgPoolOp, AvgPoolBackwardOp, InterpolateOp, InterpolateBackwardOp,
-            GroupNormOp>([&](auto window) { window.setLayout(Layout::ChannelsLast); })
-      .Case<BatchNormOp, BatchNormBackwardOp, SoftmaxOp, LogSoftmaxOp>(
-          [&](auto norm) { norm.setAxis(places[norm.getAxisAttr().getInt()]); })
-      .Case([&](PadOp pad) {
-        pad.setLow(permute<int64_t>(pad.getLow(), order));
-        pad.setHigh(permute<int64_t>(pad.getHigh(), order));
-      })
-      .Case([&](tensor::ConcatOp concat) { concat.setDim(places[concat.getDim()]); })
-      .Case([&](tensor::ExtractSliceOp slice) {
-        slice.setStaticOffsets(permute<int64_t>(slice.getStaticOffsets(), order));
-        slice.setStaticSizes(permute<int64_t>(slice.getStaticSizes(), order));
-        slice.setStaticStrides(permute<int64_t>(slice.getStaticStrides(), order));
-      });
-}
-
-//===----------------------------------------------------------------------===//
 // Rewriting
 //===----------------------------------------------------------------------===//
 
@@ -172,7 +147,7 @@ private:
   void rewriteTied(Operation *op, const TiedValues &tied) {
     int64_t rank = typeOf(tied.operands.front()->get()).getRank();
     DimOrder order =
-        tied.isConvolution ? getChannelsLast(rank) : plan.getOrder(tied.results.front());
+        tied.prefersChannelsLast ? getChannelsLast(rank) : plan.getOrder(tied.results.front());
     if (tied.hasLayoutAttribute && order != getChannelsLast(rank))
       order = getRowMajor(rank);
     for (OpOperand *operand : tied.operands)
@@ -184,7 +159,8 @@ private:
       return;
     for (OpResult result : tied.results)
       setOrder(result, order);
-    permuteAttributes(op, order);
+    if (auto layout = dyn_cast<LayoutOpInterface>(op))
+      layout.permuteDimensions(order);
   }
 
   void rewriteDimensions(BroadcastOp op) {

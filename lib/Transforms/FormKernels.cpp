@@ -249,7 +249,7 @@ private:
     if (Value made = replacements.lookup(value))
       return made;
     Operation *op = value.getDefiningOp();
-    if (!isBufferAlias(op))
+    if (!isReshape(op))
       return value;
     Value source = getAlias(op->getOperand(0), end, replacements);
     IRMapping mapping;

@@ -112,58 +112,19 @@ static RankedTensorType getTensorType(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
-/// For a reshape between shapes that differ in unit dimensions only: for each dimension of `inner`
-/// the dimension of `outer` with the same data, -1 for a unit dimension. Fails otherwise.
-static FailureOr<SmallVector<int64_t>> matchUnitReshape(ArrayRef<int64_t> inner,
-                                                        ArrayRef<int64_t> outer) {
-  SmallVector<int64_t> matched(inner.size(), -1);
-  size_t next = 0;
-  for (auto [dim, size] : llvm::enumerate(inner)) {
-    if (size == 1)
-      continue;
-    while (next < outer.size() && outer[next] == 1)
-      ++next;
-    if (next == outer.size() || outer[next] != size)
-      return failure();
-    matched[dim] = next++;
-  }
-  for (; next < outer.size(); ++next)
-    if (outer[next] != 1)
-      return failure();
-  return matched;
-}
-
-/// One step outward: the read of the view's source, or nothing when the value is no such view.
+/// One step outward: the read of the view's source, or nothing where that is not indexed by loops
+/// and zeros alone, each loop as long as the dimension that it indexes.
 static std::optional<Read> resolveOneView(Read read) {
-  Operation *op = read.value.getDefiningOp();
-  MLIRContext *context = read.map.getContext();
-  AffineExpr zero = getAffineConstantExpr(0, context);
-  SmallVector<AffineExpr> exprs;
-  Value source;
-  if (auto transpose = dyn_cast_or_null<TransposeOp>(op)) {
-    source = transpose.getInput();
-    exprs.assign(read.map.getNumResults(), zero);
-    for (auto [dim, from] : llvm::enumerate(transpose.getPermutation()))
-      exprs[from] = read.map.getResult(dim);
-  } else if (auto broadcast = dyn_cast_or_null<BroadcastOp>(op)) {
-    source = broadcast.getInput();
-    RankedTensorType to = getTensorType(broadcast.getResult());
-    for (auto [dim, into] : llvm::enumerate(broadcast.getDimensions())) {
-      bool repeats = getTensorType(source).getDimSize(dim) == 1 && to.getDimSize(into) != 1;
-      exprs.push_back(repeats ? zero : read.map.getResult(into));
-    }
-  } else if (isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op)) {
-    source = op->getOperand(0);
-    auto matched =
-        matchUnitReshape(getTensorType(source).getShape(), getTensorType(read.value).getShape());
-    if (failed(matched))
-      return std::nullopt;
-    for (int64_t dim : *matched)
-      exprs.push_back(dim < 0 ? zero : read.map.getResult(dim));
-  } else {
+  auto view = read.value.getDefiningOp<ViewOpInterface>();
+  if (!view || view.getViewKind() == ViewKind::Assembled || !view.showsWhole(0))
     return std::nullopt;
-  }
-  return Read{source, AffineMap::get(read.map.getNumDims(), 0, exprs, context)};
+  ViewPart part = view.getViewParts().front();
+  bool isProjection = llvm::all_of(part.map.getResults(), [](AffineExpr expr) {
+    return isa<AffineDimExpr>(expr) || expr == getAffineConstantExpr(0, expr.getContext());
+  });
+  if (!isProjection)
+    return std::nullopt;
+  return Read{view->getOperand(0), part.map.compose(read.map)};
 }
 
 Read memopt::resolveViews(Read read) {
@@ -173,10 +134,10 @@ Read memopt::resolveViews(Read read) {
 }
 
 TypedAttr memopt::getSplatConstant(Value value) {
-  while (Operation *op = value.getDefiningOp()) {
-    if (!isa<BroadcastOp, TransposeOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op))
+  while (auto view = value.getDefiningOp<ViewOpInterface>()) {
+    if (view.getViewKind() == ViewKind::Assembled)
       break;
-    value = op->getOperand(0);
+    value = view->getOperand(0);
   }
   DenseElementsAttr elements;
   if (!matchPattern(value, m_Constant(&elements)) || !elements.isSplat())

@@ -36,26 +36,28 @@ using namespace mlir::memopt;
 // Ops
 //===----------------------------------------------------------------------===//
 
-bool memopt::isBufferAlias(Operation *op) {
-  return isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op);
-}
-
 bool memopt::isFreeInKernels(Operation *op) {
-  return isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp,
-             tensor::ConcatOp, tensor::EmptyOp, linalg::FillOp, arith::ConstantOp, TransposeOp,
-             BroadcastOp, PadOp, ReverseOp, IotaOp>(op);
+  return isa<ViewOpInterface, tensor::EmptyOp, linalg::FillOp, arith::ConstantOp, IotaOp>(op);
 }
 
 double memopt::getScalarWork(Operation *op) {
-  if (isa<arith::ConstantOp, linalg::IndexOp, linalg::YieldOp>(op))
+  if (isa<linalg::IndexOp, linalg::YieldOp>(op))
     return 0;
-  if (isa<math::PowFOp, math::Log1pOp, math::SinOp, math::CosOp, math::TanOp, math::AtanOp>(op))
-    return 20;
-  if (isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp>(op))
-    return 4;
-  if (isa<arith::DivFOp, math::SqrtOp, math::RsqrtOp, tensor::ExtractOp>(op))
+  if (isa<tensor::ExtractOp>(op))
     return 1;
-  return 0.2;
+  switch (getScalarCost(op->getName())) {
+  case ScalarCost::None:
+    return 0;
+  case ScalarCost::Simple:
+    return 0.2;
+  case ScalarCost::Division:
+    return 1;
+  case ScalarCost::Series:
+    return 4;
+  case ScalarCost::Call:
+    return 20;
+  }
+  llvm_unreachable("all costs are listed");
 }
 
 static double getPoints(ArrayRef<int64_t> domain) {
@@ -91,7 +93,7 @@ void KernelFusion::collectStoredViews() {
     if (isFreeInKernels(&op) || isa<linalg::GenericOp>(op) || op.hasTrait<OpTrait::FillsKernel>())
       continue;
     for (Value operand : op.getOperands()) {
-      while (isBufferAlias(operand.getDefiningOp()))
+      while (isReshape(operand.getDefiningOp()))
         operand = operand.getDefiningOp()->getOperand(0);
       if (Operation *source = operand.getDefiningOp(); source && isFreeInKernels(source))
         storedViews.insert(source);

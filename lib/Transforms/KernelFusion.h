@@ -120,8 +120,6 @@ private:
 
 /// Views, constants and initial values: computed where they are read, at no cost.
 bool isFreeInKernels(Operation *op);
-/// Reshapes, which between kernels are another name of the same buffer.
-bool isBufferAlias(Operation *op);
 /// Time of a scalar op, in bytes that memory moves meanwhile (about 10 GB/s and 60 G simple ops/s).
 double getScalarWork(Operation *op);
 

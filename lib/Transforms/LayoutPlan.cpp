@@ -8,8 +8,6 @@
 
 #include "LayoutPlan.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -89,20 +87,10 @@ bool memopt::areSameBytes(ArrayRef<int64_t> a, ArrayRef<int64_t> b, ArrayRef<int
 // Ops
 //===----------------------------------------------------------------------===//
 
-SmallVector<Value> TiedValues::getAll() const {
-  SmallVector<Value> values;
-  for (OpOperand *operand : operands)
-    values.push_back(operand->get());
-  values.append(results.begin(), results.end());
-  return values;
-}
-
-/// All operands and results, when they have one shape.
-static bool isPointwise(Operation *op) {
-  if (!isa<ReluOp, SigmoidOp, SoftplusOp, AccumulateOp>(op) &&
-      !OpTrait::hasElementwiseMappableTraits(op))
-    return false;
-  if (op->getNumOperands() == 0 || op->getNumResults() != 1)
+/// Elementwise ops tie everything, when all has one shape.
+static bool isElementwise(Operation *op) {
+  if (!OpTrait::hasElementwiseMappableTraits(op) || op->getNumOperands() == 0 ||
+      op->getNumResults() != 1)
     return false;
   auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
   return type && llvm::all_of(op->getOperandTypes(), [&](Type operand) {
@@ -111,54 +99,16 @@ static bool isPointwise(Operation *op) {
          });
 }
 
-static bool isPlainSlice(tensor::ExtractSliceOp slice) {
-  return slice.getOffsets().empty() && slice.getSizes().empty() && slice.getStrides().empty() &&
-         slice.getSourceType().getRank() == slice.getType().getRank();
-}
-
-/// Ties operands 0 to `operands` and results 0 to `results`.
-static TiedValues tieFirst(Operation *op, unsigned operands, unsigned results) {
-  TiedValues tied;
-  for (OpOperand &operand : op->getOpOperands().take_front(operands))
-    tied.operands.push_back(&operand);
-  tied.results.assign(op->result_begin(), op->result_begin() + results);
-  return tied;
-}
-
-/// The same for an op with a layout attribute, unless it is channels-last already.
-template <typename OpType>
-static std::optional<TiedValues> tieLayout(OpType op, unsigned operands, unsigned results,
-                                           bool isConvolution = false) {
-  if (op.getLayout() == Layout::ChannelsLast)
-    return std::nullopt;
-  TiedValues tied = tieFirst(op, operands, results);
-  tied.hasLayoutAttribute = true;
-  tied.isConvolution = isConvolution;
-  return tied;
-}
-
 std::optional<TiedValues> memopt::getTiedValues(Operation *op) {
-  using Tied = std::optional<TiedValues>;
-  if (isPointwise(op))
-    return tieFirst(op, op->getNumOperands(), 1);
-  return llvm::TypeSwitch<Operation *, Tied>(op)
-      .Case([](ConvolutionOp conv) { return tieLayout(conv, 1, 1, true); })
-      .Case([](ConvolutionBackwardDataOp conv) { return tieLayout(conv, 1, 1, true); })
-      .Case([](ConvolutionBackwardWeightsOp conv) { return tieLayout(conv, 2, 0, true); })
-      .Case([](MaxPoolOp pool) { return tieLayout(pool, 1, 2); })
-      .Case([](MaxPoolBackwardOp pool) { return tieLayout(pool, 2, 1); })
-      .Case<AvgPoolOp, AvgPoolBackwardOp, InterpolateOp, InterpolateBackwardOp, GroupNormOp>(
-          [](auto other) { return tieLayout(other, 1, 1); })
-      .Case<BatchNormOp, SoftmaxOp, LogSoftmaxOp, PadOp>(
-          [](Operation *other) -> Tied { return tieFirst(other, 1, 1); })
-      .Case([](BatchNormBackwardOp norm) -> Tied { return tieFirst(norm, 2, 1); })
-      .Case([](tensor::ConcatOp concat) -> Tied {
-        return tieFirst(concat, concat->getNumOperands(), 1);
-      })
-      .Case([](tensor::ExtractSliceOp slice) -> Tied {
-        return isPlainSlice(slice) ? Tied(tieFirst(slice, 1, 1)) : std::nullopt;
-      })
-      .Default([](Operation *) -> Tied { return std::nullopt; });
+  TiedValues tied;
+  if (auto layout = dyn_cast<LayoutOpInterface>(op)) {
+    tied = layout.getTiedValues();
+  } else if (isElementwise(op)) {
+    for (OpOperand &operand : op->getOpOperands())
+      tied.operands.push_back(&operand);
+    tied.results.push_back(op->getResult(0));
+  }
+  return tied.operands.empty() ? std::nullopt : std::optional(std::move(tied));
 }
 
 //===----------------------------------------------------------------------===//
@@ -168,7 +118,7 @@ std::optional<TiedValues> memopt::getTiedValues(Operation *op) {
 LayoutPlan::LayoutPlan(Block &block) : block(block) {
   for (Operation &op : block) {
     std::optional<TiedValues> tied = getTiedValues(&op);
-    if (!tied || !tied->isConvolution)
+    if (!tied || !tied->prefersChannelsLast)
       continue;
     for (Value value : tied->getAll())
       assign(value, getChannelsLast(typeOf(value).getRank()));
@@ -193,7 +143,7 @@ static bool isMovable(Value value) {
   Operation *op = value.getDefiningOp();
   if (!op)
     return false;
-  if (isa<BroadcastOp, ReduceOp, TransposeOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op))
+  if (isa<BroadcastOp, ReduceOp, TransposeOp>(op) || isReshape(op))
     return true;
   std::optional<TiedValues> tied = getTiedValues(op);
   return tied && llvm::is_contained(tied->results, value);
@@ -230,7 +180,7 @@ void LayoutPlan::propagate(Operation *op, Value known, ArrayRef<int64_t> order) 
       .Case([&](BroadcastOp broadcast) {
         if (known == broadcast.getResult())
           assign(broadcast.getInput(), restrictOrder(order, broadcast.getDimensions()));
-        else if (broadcast.getDimensions().size() == broadcast.getType().getRank())
+        else if (order.size() == static_cast<size_t>(broadcast.getType().getRank()))
           assign(broadcast.getResult(), DimOrder(order));
       })
       .Case([&](ReduceOp reduce) {

@@ -59,18 +59,8 @@ template <typename T> SmallVector<T> permute(ArrayRef<T> values, ArrayRef<int64_
 // Ops
 //===----------------------------------------------------------------------===//
 
-/// Operands and results of an op that lie in one order, whichever it is.
-struct TiedValues {
-  SmallVector<OpOperand *> operands;
-  SmallVector<OpResult> results;
-  /// The op knows channels-first (row-major) and channels-last only.
-  bool hasLayoutAttribute = false;
-  bool isConvolution = false;
-
-  /// All values, operands first.
-  SmallVector<Value> getAll() const;
-};
-/// Nothing when the op ties no values that way.
+/// What the op ties, by its LayoutOpInterface or as an elementwise op; nothing when it ties no
+/// values.
 std::optional<TiedValues> getTiedValues(Operation *op);
 
 /// Orders of the results of a block's ops. Deterministic: follows from the order of ops alone.

@@ -153,7 +153,7 @@ static std::optional<BiasAddition> matchAddition(Value result, int64_t axis, boo
     return std::nullopt;
   BiasAddition match{nullptr, nullptr, Value(), nullptr};
   OpOperand *use = &*result.use_begin();
-  if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(use->getOwner())) {
+  if (isReshape(use->getOwner())) {
     // Fine when the last dimension, along which the bias runs, stays itself.
     match.reshape = use->getOwner();
     Value reshaped = match.reshape->getResult(0);

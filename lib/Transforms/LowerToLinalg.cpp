@@ -141,7 +141,7 @@ private:
   /// that are exchanged could not be written in any order.
   static void copyForeignState(WriteOp write) {
     Value source = write.getValue();
-    while (isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(source.getDefiningOp()))
+    while (isReshape(source.getDefiningOp()))
       source = source.getDefiningOp()->getOperand(0);
     auto read = source.getDefiningOp<ReadOp>();
     if (!read || read.getVariable() == write.getVariable())

@@ -65,19 +65,13 @@ static bool isSingle(Value value) {
   return type && type.getElementType().isF32();
 }
 
-/// Results are elements of operands, or zeros.
-static bool movesElements(Operation *op) {
-  return isa_and_nonnull<TransposeOp, BroadcastOp, PadOp, ReverseOp, tensor::ExpandShapeOp,
-                         tensor::CollapseShapeOp, tensor::ExtractSliceOp, tensor::ConcatOp>(op);
-}
-
 /// Operands that decide whether `op` may take its narrow form; none where it has no such form.
 /// What a norm scales by stays f32.
 static SmallVector<OpOperand *> getFollowed(Operation *op) {
   if (isa<ReluOp, MaxPoolOp, AvgPoolOp, InterpolateOp, BatchNormOp, SoftmaxOp>(op))
     return {&op->getOpOperand(0)};
   SmallVector<OpOperand *> all;
-  if (movesElements(op))
+  if (isa<ViewOpInterface>(op))
     for (OpOperand &operand : op->getOpOperands())
       all.push_back(&operand);
   return all;
@@ -95,7 +89,7 @@ static Value findBiasSum(Value product) {
   if (!value.hasOneUse())
     return product;
   Operation *user = *value.user_begin();
-  if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(user) && user->hasOneUse()) {
+  if (isReshape(user) && user->hasOneUse()) {
     value = user->getResult(0);
     user = *value.user_begin();
   }
@@ -267,7 +261,7 @@ Value CastInserter::getNarrow(Value value) {
 
 Value CastInserter::makeNarrow(Value value) {
   Operation *op = value.getDefiningOp();
-  if (movesElements(op)) {
+  if (isa_and_nonnull<ViewOpInterface>(op)) {
     IRMapping mapping;
     for (Value operand : op->getOperands())
       mapping.map(operand, getNarrow(operand));

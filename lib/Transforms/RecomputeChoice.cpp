@@ -67,7 +67,7 @@ static bool isBiasOfLibraryCall(linalg::GenericOp generic) {
   if (generic.getNumDpsInputs() != 2 || generic.getBody()->getOperations().size() != 2)
     return false;
   for (Value input : generic.getDpsInputs()) {
-    while (isBufferAlias(input.getDefiningOp()) && input.hasOneUse())
+    while (isReshape(input.getDefiningOp()) && input.hasOneUse())
       input = input.getDefiningOp()->getOperand(0);
     if (input.hasOneUse() && isa_and_nonnull<MatmulOp, ConvolutionOp>(input.getDefiningOp()))
       return true;
@@ -78,13 +78,13 @@ static bool isBiasOfLibraryCall(linalg::GenericOp generic) {
 RecomputeChoice::Role RecomputeChoice::classify(Operation *op) {
   if (isa<arith::ConstantOp, tensor::EmptyOp, linalg::FillOp, ReadOp>(op))
     return Role::Free;
-  if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp, TransposeOp,
-          BroadcastOp>(op))
+  auto view = dyn_cast<ViewOpInterface>(op);
+  if (view && view.getViewKind() != ViewKind::Assembled)
     return Role::View;
   for (Value result : op->getResults())
     if (!isa<RankedTensorType>(result.getType()) || getTensorBytes(result.getType()) < kSmallBytes)
       return Role::Fixed;
-  if (isa<tensor::ConcatOp, PadOp, IotaOp>(op))
+  if (view || isa<IotaOp>(op))
     return Role::Pointwise;
   auto generic = dyn_cast<linalg::GenericOp>(op);
   if (!generic || generic.getNumReductionLoops() != 0 || isGather(generic) ||

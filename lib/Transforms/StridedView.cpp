@@ -10,7 +10,7 @@
 
 #include "memopt/Dialect/Memopt.h"
 
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Analysis/FlatLinearValueConstraints.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -40,87 +40,63 @@ StridedView memopt::getPackedView(Value value) {
   return {value, 0, SmallVector<int64_t>(shape), getPackedStrides(shape)};
 }
 
-/// Strides of `groups[i]` dimensions of `to` glued into dimension i of `from`, or the reverse cut.
-static std::optional<SmallVector<int64_t>> expandStrides(const StridedView &source,
-                                                         ArrayRef<ReassociationIndices> groups,
-                                                         ArrayRef<int64_t> to) {
+/// The strides of `to`, a reshape of `source`. From the last dimension on, sizes of both are
+/// matched; dimensions of `source` that meet in one group must continue each other.
+static std::optional<SmallVector<int64_t>> reshapeStrides(const StridedView &source,
+                                                          ArrayRef<int64_t> to) {
   SmallVector<int64_t> strides(to.size(), 1);
-  for (auto [stride, group] : llvm::zip_equal(source.strides, groups)) {
-    int64_t step = stride;
-    for (int64_t dim : llvm::reverse(group)) {
-      strides[dim] = step;
-      step *= to[dim];
-    }
-  }
-  return strides;
-}
-
-static std::optional<SmallVector<int64_t>> collapseStrides(const StridedView &source,
-                                                           ArrayRef<ReassociationIndices> groups) {
-  SmallVector<int64_t> strides;
-  for (const ReassociationIndices &group : groups) {
-    // Dimensions of one element have no say; the others must continue each other.
-    int64_t innermost = 1, expected = -1;
-    for (int64_t dim : llvm::reverse(group)) {
-      if (source.shape[dim] == 1)
-        continue;
-      if (expected < 0)
-        innermost = source.strides[dim];
-      else if (source.strides[dim] != expected)
+  size_t next = source.shape.size();
+  int64_t step = 1, open = 1; // the stride at hand, and elements behind it that are not matched yet
+  for (size_t dim = to.size(); dim-- > 0;) {
+    while (open % to[dim] != 0) {
+      if (next-- == 0)
         return std::nullopt;
-      expected = source.strides[dim] * source.shape[dim];
+      if (source.shape[next] == 1) // has no say
+        continue;
+      if (open == 1)
+        step = source.strides[next];
+      else if (source.strides[next] != step * open)
+        return std::nullopt;
+      open *= source.shape[next];
     }
-    strides.push_back(innermost);
+    strides[dim] = step;
+    step *= to[dim];
+    open /= to[dim];
   }
   return strides;
 }
 
-/// `source` seen through the view `op`.
-static std::optional<StridedView> apply(Operation *op, const StridedView &source) {
-  StridedView view{source.buffer,
-                   source.offset,
-                   SmallVector<int64_t>(getTensorType(op->getResult(0)).getShape()),
-                   {}};
-  if (auto transpose = dyn_cast<TransposeOp>(op)) {
-    for (int64_t from : transpose.getPermutation())
-      view.strides.push_back(source.strides[from]);
-    return view;
-  }
-  if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
-    view.strides.assign(view.shape.size(), 0);
-    for (auto [dim, into] : llvm::enumerate(broadcast.getDimensions()))
-      if (source.shape[dim] == view.shape[into])
-        view.strides[into] = source.strides[dim];
-    return view;
-  }
-  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
-    if (!slice.hasUnitStride() && llvm::any_of(slice.getStaticStrides(), ShapedType::isDynamic))
+/// `source` through a map that is affine in the indices of `shape`.
+static std::optional<StridedView> mapStrides(const StridedView &source, AffineMap map,
+                                             ArrayRef<int64_t> shape) {
+  StridedView view{source.buffer, source.offset, SmallVector<int64_t>(shape),
+                   SmallVector<int64_t>(shape.size(), 0)};
+  for (auto [expr, stride] : llvm::zip_equal(map.getResults(), source.strides)) {
+    SmallVector<int64_t> factors; // of dimensions, of what is not affine, and the constant
+    if (failed(getFlattenedAffineExpr(expr, map.getNumDims(), 0, &factors)) ||
+        factors.size() != shape.size() + 1)
       return std::nullopt;
-    if (slice.getSourceType().getRank() != slice.getType().getRank() ||
-        llvm::any_of(slice.getStaticOffsets(), ShapedType::isDynamic))
-      return std::nullopt;
-    for (auto [offset, step, stride] :
-         llvm::zip_equal(slice.getStaticOffsets(), slice.getStaticStrides(), source.strides)) {
-      view.offset += offset * stride;
-      view.strides.push_back(step * stride);
-    }
-    return view;
+    view.offset += factors.back() * stride;
+    for (size_t dim = 0; dim < shape.size(); ++dim)
+      view.strides[dim] += factors[dim] * stride;
   }
-  std::optional<SmallVector<int64_t>> strides;
-  if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op))
-    strides = expandStrides(source, expand.getReassociationIndices(), view.shape);
-  else if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op))
-    strides = collapseStrides(source, collapse.getReassociationIndices());
-  if (!strides)
-    return std::nullopt;
-  view.strides = std::move(*strides);
   return view;
 }
 
+/// `source` seen through `op`.
+static std::optional<StridedView> apply(ViewOpInterface op, StridedView source) {
+  ArrayRef<int64_t> shape = getTensorType(op->getResult(0)).getShape();
+  if (op.getViewKind() == ViewKind::Strided)
+    return mapStrides(source, op.getViewParts().front().map, shape);
+  std::optional<SmallVector<int64_t>> strides = reshapeStrides(source, shape);
+  if (!strides)
+    return std::nullopt;
+  return StridedView{source.buffer, source.offset, SmallVector<int64_t>(shape), *strides};
+}
+
 StridedView memopt::getStridedView(Value value) {
-  Operation *op = value.getDefiningOp();
-  if (!isa_and_nonnull<TransposeOp, BroadcastOp, tensor::ExtractSliceOp, tensor::ExpandShapeOp,
-                       tensor::CollapseShapeOp>(op))
+  auto op = value.getDefiningOp<ViewOpInterface>();
+  if (!op || op.getViewKind() == ViewKind::Assembled)
     return getPackedView(value);
   std::optional<StridedView> view = apply(op, getStridedView(op->getOperand(0)));
   return view ? *view : getPackedView(value);

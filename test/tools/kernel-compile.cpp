@@ -83,6 +83,7 @@ int main(int argc, char **argv) {
   registry.insert<MemoptDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
                   linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect, scf::SCFDialect,
                   tensor::TensorDialect, vector::VectorDialect>();
+  registerUpstreamInterfaces(registry);
   MLIRContext context(registry);
   context.loadAllAvailableDialects();
   OwningOpRef<ModuleOp> source = parseSourceFile<ModuleOp>(input, &context);

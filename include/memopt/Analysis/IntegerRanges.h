@@ -43,6 +43,7 @@ public:
 private:
   IntegerRange compute(Value value);
   IntegerRange infer(OpResult result);
+  IntegerRange getRangeOfParts(ViewOpInterface view);
 
   llvm::DenseMap<Value, IntegerRange> known;
 };

@@ -21,6 +21,9 @@ def Memopt_Differentiable : DeclareOpInterfaceMethods<DifferentiableOpInterface>
 def Memopt_Cost : DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>;
 def Memopt_Iteration : DeclareOpInterfaceMethods<IterationOpInterface, ["getIterationSpace"]>;
 def Memopt_Indexing : DeclareOpInterfaceMethods<IndexingOpInterface>;
+def Memopt_Tied : DeclareOpInterfaceMethods<LayoutOpInterface>;
+def Memopt_TiedByAttributes : DeclareOpInterfaceMethods<LayoutOpInterface, ["permuteDimensions"]>;
+def Memopt_View : DeclareOpInterfaceMethods<ViewOpInterface>;
 def Memopt_Recomputable : DeclareOpInterfaceMethods<RecomputableOpInterface>;
 
 class Memopt_Op<string mnemonic, list<Trait> traits = []> : Op<Memopt_Dialect, mnemonic, traits>;

@@ -16,7 +16,7 @@ include "memopt/Dialect/MemoptBase.td"
 //===----------------------------------------------------------------------===//
 
 class Memopt_ConvolutionBase<string mnemonic, list<Trait> traits = []>
-    : Memopt_PureOp<mnemonic, [Memopt_ComputedByLibrary] # traits> {
+    : Memopt_PureOp<mnemonic, [Memopt_ComputedByLibrary, Memopt_TiedByAttributes] # traits> {
   dag window = (ins DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$padding_low, DenseI64ArrayAttr:$padding_high,
     DenseI64ArrayAttr:$dilations, I64Attr:$groups,
     DefaultValuedAttr<Memopt_LayoutAttr, "::mlir::memopt::Layout::ChannelsFirst">:$layout);
@@ -114,7 +114,7 @@ def Memopt_AttentionBackwardOp : Memopt_PureOp<"attention_backward",
 //===----------------------------------------------------------------------===//
 
 class Memopt_ActivationOp<string mnemonic, string formula>
-    : Memopt_GraphOp<mnemonic, [SameOperandsAndResultType, DeclareOpInterfaceMethods<InPlaceOpInterface, ["getInPlaceOperands"]>]> {
+    : Memopt_GraphOp<mnemonic, [SameOperandsAndResultType, Memopt_Tied, DeclareOpInterfaceMethods<InPlaceOpInterface, ["getInPlaceOperands"]>]> {
   let summary = formula;
   let arguments = (ins Memopt_FloatTensor:$input);
   let results = (outs Memopt_FloatTensor:$result);
@@ -128,7 +128,7 @@ def Memopt_SoftplusOp : Memopt_ActivationOp<"softplus", "log(1 + exp(x)) without
 // Normalization and softmax
 //===----------------------------------------------------------------------===//
 
-def Memopt_BatchNormOp : Memopt_GraphOp<"batch_norm", [AttrSizedOperandSegments]> {
+def Memopt_BatchNormOp : Memopt_GraphOp<"batch_norm", [AttrSizedOperandSegments, Memopt_TiedByAttributes]> {
   let summary = "Batch normalization by the statistics of this batch";
   let description = [{
     Normalizes each channel (dimension `axis`) over all other dimensions: (x - mean) / sqrt(variance + eps)
@@ -140,7 +140,7 @@ def Memopt_BatchNormOp : Memopt_GraphOp<"batch_norm", [AttrSizedOperandSegments]
   let hasVerifier = 1;
 }
 
-def Memopt_BatchNormBackwardOp : Memopt_PureOp<"batch_norm_backward"> {
+def Memopt_BatchNormBackwardOp : Memopt_PureOp<"batch_norm_backward", [Memopt_TiedByAttributes]> {
   let summary = "Gradients of a batch normalization's input, scale and offset";
   let arguments = (ins Memopt_FloatTensor:$gradient, Memopt_FloatTensor:$input,
     Optional<Memopt_FloatTensor>:$scale, Memopt_FloatTensor:$mean, Memopt_FloatTensor:$variance,
@@ -172,7 +172,7 @@ def Memopt_LayerNormBackwardOp : Memopt_PureOp<"layer_norm_backward"> {
   let hasVerifier = 1;
 }
 
-def Memopt_GroupNormOp : Memopt_GraphOp<"group_norm", [AttrSizedOperandSegments]> {
+def Memopt_GroupNormOp : Memopt_GraphOp<"group_norm", [AttrSizedOperandSegments, Memopt_TiedByAttributes]> {
   let summary = "Group normalization (Wu and He, 2018)";
   let description = [{
     Splits channels (dimension 1, or the last when `layout` is channels_last) into `groups` and normalizes each sample's group over its channels and all
@@ -193,7 +193,7 @@ def Memopt_RmsNormOp : Memopt_GraphOp<"rms_norm"> {
 }
 
 class Memopt_SoftmaxBase<string mnemonic, string text>
-    : Memopt_GraphOp<mnemonic, [SameOperandsAndResultType]> {
+    : Memopt_GraphOp<mnemonic, [SameOperandsAndResultType, Memopt_TiedByAttributes]> {
   let summary = text;
   let arguments = (ins Memopt_FloatTensor:$input, I64Attr:$axis);
   let results = (outs Memopt_FloatTensor:$result);
@@ -236,7 +236,7 @@ def Memopt_CrossEntropyBackwardOp : Memopt_PureOp<"cross_entropy_backward", [Mem
 // Pooling and interpolation
 //===----------------------------------------------------------------------===//
 
-class Memopt_PoolBase<string mnemonic, list<Trait> traits = []> : Memopt_PureOp<mnemonic, traits> {
+class Memopt_PoolBase<string mnemonic, list<Trait> traits = []> : Memopt_PureOp<mnemonic, [Memopt_TiedByAttributes] # traits> {
   dag window = (ins DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$padding_low,
     DenseI64ArrayAttr:$padding_high,
     DefaultValuedAttr<Memopt_LayoutAttr, "::mlir::memopt::Layout::ChannelsFirst">:$layout);
@@ -278,7 +278,7 @@ def Memopt_AvgPoolBackwardOp : Memopt_PoolBase<"avg_pool_backward"> {
   let results = (outs Memopt_FloatTensor:$result);
 }
 
-def Memopt_InterpolateOp : Memopt_GraphOp<"interpolate"> {
+def Memopt_InterpolateOp : Memopt_GraphOp<"interpolate", [Memopt_TiedByAttributes]> {
   let summary = "Resizes spatial dimensions";
   let description = [{
     `input` [N, C, spatial...] or channels last. `scales[i]` is the source step per result element in spatial
@@ -301,7 +301,7 @@ def Memopt_InterpolateOp : Memopt_GraphOp<"interpolate"> {
   let hasVerifier = 1;
 }
 
-def Memopt_InterpolateBackwardOp : Memopt_PureOp<"interpolate_backward"> {
+def Memopt_InterpolateBackwardOp : Memopt_PureOp<"interpolate_backward", [Memopt_TiedByAttributes]> {
   let summary = "Gradient of an interpolation's input";
   let arguments = (ins Memopt_FloatTensor:$gradient, DenseF64ArrayAttr:$scales, Memopt_ResamplingAttr:$mode,
     UnitAttr:$align_corners,

@@ -11,7 +11,7 @@
 
 include "memopt/Dialect/MemoptBase.td"
 
-def Memopt_BroadcastOp : Memopt_GraphOp<"broadcast"> {
+def Memopt_BroadcastOp : Memopt_GraphOp<"broadcast", [Memopt_View]> {
   let summary = "Repeats a tensor along new or size-1 dimensions";
   let description = [{
     Dimension `i` of the input becomes dimension `dimensions[i]` of the result; the list increases
@@ -26,7 +26,7 @@ def Memopt_BroadcastOp : Memopt_GraphOp<"broadcast"> {
   let hasFolder = 1;
 }
 
-def Memopt_TransposeOp : Memopt_GraphOp<"transpose"> {
+def Memopt_TransposeOp : Memopt_GraphOp<"transpose", [Memopt_View]> {
   let summary = "Permutes dimensions";
   let description = [{
     Dimension `i` of the result is dimension `permutation[i]` of the input.
@@ -53,7 +53,7 @@ def Memopt_ReduceOp : Memopt_GraphOp<"reduce"> {
   let hasVerifier = 1;
 }
 
-def Memopt_PadOp : Memopt_GraphOp<"pad"> {
+def Memopt_PadOp : Memopt_GraphOp<"pad", [Memopt_View, Memopt_TiedByAttributes]> {
   let summary = "Surrounds a tensor with zeros";
   let description = [{
     `low[i]` zeros before and `high[i]` after dimension `i` (false for booleans). The gradient is the slice.
@@ -65,7 +65,7 @@ def Memopt_PadOp : Memopt_GraphOp<"pad"> {
   let hasVerifier = 1;
 }
 
-def Memopt_ReverseOp : Memopt_GraphOp<"reverse", [SameOperandsAndResultType]> {
+def Memopt_ReverseOp : Memopt_GraphOp<"reverse", [SameOperandsAndResultType, Memopt_View]> {
   let summary = "Turns the order of elements around along dimensions";
   let description = [{
     Example: `%1 = memopt.reverse %0 {dimensions = array<i64: 1>} : (tensor<2x3xf32>) -> tensor<2x3xf32>`

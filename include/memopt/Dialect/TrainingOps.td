@@ -101,7 +101,7 @@ def Memopt_GlobalNormOp : Memopt_PureOp<"global_norm"> {
   let hasVerifier = 1;
 }
 
-def Memopt_AccumulateOp : Memopt_PureOp<"accumulate", [SameOperandsAndResultType,
+def Memopt_AccumulateOp : Memopt_PureOp<"accumulate", [SameOperandsAndResultType, Memopt_Tied,
     DeclareOpInterfaceMethods<InPlaceOpInterface, ["getInPlaceOperands"]>]> {
   let summary = "Adds a micro-batch's gradient to the sum so far";
   let description = [{ `result = sum + value`; the result may take `sum`'s buffer. }];

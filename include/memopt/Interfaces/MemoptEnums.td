@@ -27,6 +27,11 @@ def Memopt_Resource : Memopt_Enum<"Resource", "what an instruction occupies whil
   I32EnumAttrCase<"CopyIn", 2, "copy_in">, I32EnumAttrCase<"CopyOut", 3, "copy_out">,
   I32EnumAttrCase<"Network", 4, "network">, I32EnumAttrCase<"Disk", 5, "disk">]>;
 
+/// How much of an operand's order in memory a view keeps.
+def Memopt_ViewKind : Memopt_Enum<"ViewKind", "what a view does with elements", [
+  I32EnumAttrCase<"Reshape", 0, "reshape">, I32EnumAttrCase<"Strided", 1, "strided">,
+  I32EnumAttrCase<"Assembled", 2, "assembled">]>;
+
 def Memopt_Phase : Memopt_Enum<"Phase", "the part of a step that an op belongs to", [
   I32EnumAttrCase<"Forward", 0, "forward">, I32EnumAttrCase<"Backward", 1, "backward">,
   I32EnumAttrCase<"Optimizer", 2, "optimizer">]>;

@@ -12,6 +12,7 @@
 #include "memopt/Interfaces/IterationSpace.h"
 #include "memopt/Interfaces/Work.h"
 
+#include "mlir/IR/AffineMap.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OpDefinition.h"
@@ -36,6 +37,37 @@ struct Workspace {
 struct InPlaceOperand {
   unsigned operand;
   bool byRow; ///< only where the target finishes a row's reads before it writes the row
+};
+
+/// What one scalar op costs beside others, as code generation computes it.
+enum class ScalarCost {
+  None,     ///< nothing
+  Simple,   ///< an instruction of the machine
+  Division, ///< a slow instruction: quotients and roots
+  Series,   ///< a polynomial of ours (MathExpansion.h)
+  Call,     ///< a call of libm for each lane
+};
+/// By the op's ScalarOpInterface; Simple where it has none.
+ScalarCost getScalarCost(OperationName name);
+
+/// Operands and results of an op that lie in one order of dimensions, whichever it is.
+struct TiedValues {
+  SmallVector<OpOperand *> operands;
+  SmallVector<OpResult> results;
+  /// The op knows channels-first (row-major) and channels-last only.
+  bool hasLayoutAttribute = false;
+  /// Channels-last is what it is fastest in.
+  bool prefersChannelsLast = false;
+
+  /// All values, operands first.
+  SmallVector<Value> getAll() const;
+};
+
+/// A box of a view's result and where its elements come from.
+struct ViewPart {
+  unsigned operand;
+  SmallVector<int64_t> offsets, sizes; ///< of the box, in elements of the result
+  AffineMap map;                       ///< from indices of the result to those of the operand
 };
 
 /// How a library call sees one buffer; strides count elements.

@@ -58,6 +58,31 @@ def CostOpInterface : OpInterface<"CostOpInterface"> {
   ];
 }
 
+def ScalarOpInterface : OpInterface<"ScalarOpInterface"> {
+  let description = [{ An op on scalars that code generation computes, on vectors too. }];
+  let cppNamespace = "::mlir::memopt";
+  let methods = [
+    StaticInterfaceMethod<"What one element costs.", "::mlir::memopt::ScalarCost", "getScalarCost", (ins)>
+  ];
+}
+
+def LayoutOpInterface : OpInterface<"LayoutOpInterface"> {
+  let description = [{
+    An op that can be told to work on tensors whose dimensions come in another order in memory. Elementwise ops
+    of upstream's traits need no rule.
+  }];
+  let cppNamespace = "::mlir::memopt";
+  let methods = [
+    InterfaceMethod<"Without operands where the op ties none, as it stands.", "::mlir::memopt::TiedValues",
+      "getTiedValues", (ins)>,
+    InterfaceMethod<[{
+        Changes attributes that name dimensions of the tied values, which lay row-major and now lie in `order`
+        (dimensions, outermost first).
+      }],
+      "void", "permuteDimensions", (ins "::llvm::ArrayRef<int64_t>":$order), "", [{ return; }]>
+  ];
+}
+
 def IterationOpInterface : OpInterface<"IterationOpInterface"> {
   let description = [{
     The op as loops over elements (IterationSpace.h). One declaration serves accumulation, compiling for another
@@ -101,6 +126,26 @@ def InPlaceOpInterface : OpInterface<"InPlaceOpInterface"> {
     InterfaceMethod<"The operands whose buffer result `result` may take, by number.",
       "::llvm::SmallVector<::mlir::memopt::InPlaceOperand>", "getInPlaceOperands", (ins "unsigned":$result), "",
       [{ return {}; }]>
+  ];
+}
+
+def ViewOpInterface : OpInterface<"ViewOpInterface"> {
+  let description = [{
+    An op that computes nothing: each element of its one result is an element of an operand, or zero. Kernels read
+    through views, so that a view has a buffer only where a library or the step's state needs one. All operands
+    have the result's element type.
+
+    A `Reshape` gives its operand's elements in their order, and shares its buffer. A `Strided` view is affine in the
+    result's indices, so that a library may read it where the operand lies. Both have one part, which fills the
+    result; `Assembled` is everything else.
+  }];
+  let cppNamespace = "::mlir::memopt";
+  let methods = [
+    InterfaceMethod<"", "::mlir::memopt::ViewKind", "getViewKind", (ins)>,
+    InterfaceMethod<"Boxes of the result that do not overlap; elements in none of them are zeros.",
+      "::llvm::SmallVector<::mlir::memopt::ViewPart>", "getViewParts", (ins)>,
+    InterfaceMethod<"Whether every element of operand `operand` is in the result.", "bool", "showsWhole",
+      (ins "unsigned":$operand), "", [{ return true; }]>
   ];
 }
 
