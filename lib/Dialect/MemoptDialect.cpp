@@ -161,23 +161,14 @@ RankedTensorType memopt::inSpace(RankedTensorType type, Space space) {
 }
 
 StringRef memopt::getDtypeName(Type type) {
-  if (type.isF32())
-    return "f32";
-  if (type.isF64())
-    return "f64";
-  if (type.isBF16())
-    return "bf16";
-  if (type.isF16())
-    return "f16";
-  if (type.isSignlessInteger(64))
-    return "i64";
-  if (type.isSignlessInteger(32))
-    return "i32";
-  if (type.isSignlessInteger(16))
-    return "i16";
-  if (type.isSignlessInteger(8))
-    return "i8";
-  return type.isSignlessInteger(1) ? "i1" : "";
+#define FLOAT_DTYPE(NAME, TEXT, SAFETENSORS, BITS)                                                 \
+  if (type.is##NAME())                                                                             \
+    return TEXT;
+#define INTEGER_DTYPE(NAME, TEXT, SAFETENSORS, BITS)                                               \
+  if (type.isSignlessInteger(BITS))                                                                \
+    return TEXT;
+#include "memopt-runtime/DTypes.def"
+  return "";
 }
 
 Type memopt::getComputeType(Type type) {

@@ -236,6 +236,23 @@ private:
           first->moveBefore(end);
       }
     }
+    for (auto mark : llvm::make_early_inc_range(block.getOps<GradientOp>()))
+      moveToMaker(mark);
+  }
+
+  /// A gradient's bytes may be overwritten when it was used, so its mark stands where it is made.
+  static void moveToMaker(GradientOp mark) {
+    SmallVector<Operation *> moved{mark};
+    Value value = mark.getValue();
+    for (; isReshape(value.getDefiningOp()); value = value.getDefiningOp()->getOperand(0))
+      moved.push_back(value.getDefiningOp());
+    Operation *last = value.getDefiningOp();
+    if (!isInstruction(last) || last->getBlock() != mark->getBlock())
+      return;
+    for (Operation *op : llvm::reverse(moved)) {
+      op->moveAfter(last);
+      last = op;
+    }
   }
 
   /// Gives `op` its operands' new values, reshapes copied behind what they rename.

@@ -20,12 +20,11 @@ struct DTypeFacts {
 };
 } // namespace
 
-// In the order of the enumeration.
 static constexpr DTypeFacts dtypeFacts[] = {
-    {"f64", "F64", 8, true},   {"f32", "F32", 4, true},  {"f16", "F16", 2, true},
-    {"bf16", "BF16", 2, true}, {"i64", "I64", 8, false}, {"i32", "I32", 4, false},
-    {"i16", "I16", 2, false},  {"i8", "I8", 1, false},   {"u8", "U8", 1, false},
-    {"i1", "BOOL", 1, false},
+#define FLOAT_DTYPE(NAME, TEXT, SAFETENSORS, BITS) {TEXT, SAFETENSORS, (BITS + 7) / 8, true},
+#define INTEGER_DTYPE(NAME, TEXT, SAFETENSORS, BITS) {TEXT, SAFETENSORS, (BITS + 7) / 8, false},
+#define UNSIGNED_DTYPE(NAME, TEXT, SAFETENSORS, BITS) {TEXT, SAFETENSORS, (BITS + 7) / 8, false},
+#include "memopt-runtime/DTypes.def"
 };
 
 static const DTypeFacts &getFacts(DType type) { return dtypeFacts[static_cast<int>(type)]; }

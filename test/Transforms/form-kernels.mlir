@@ -185,3 +185,26 @@ func.func @shared_scalar(%g: tensor<64x128xf32>, %h: tensor<256x512xf32>, %step:
   } -> tensor<256x512xf32>
   return %u, %v, %scale : tensor<64x128xf32>, tensor<256x512xf32>, tensor<f32>
 }
+
+// -----
+
+// The mark of a gradient stands where the gradient is made: behind that, its bytes may be used again.
+
+// CHECK-LABEL: @mark
+// CHECK: %[[GRADIENT:.*]] = memopt.kernel
+// CHECK: memopt.gradient %[[GRADIENT]], @w
+// CHECK: memopt.library_call
+#rows = affine_map<(d0, d1) -> (d0, d1)>
+memopt.variable @w : tensor<4x4xf32> role <parameter> {trainable}
+func.func @mark(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %e = tensor.empty() : tensor<4x4xf32>
+  %g = linalg.generic {indexing_maps = [#rows, #rows], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.mulf %a, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<4x4xf32>
+  %y = memopt.matmul %x, %x : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  memopt.gradient %g, @w : tensor<4x4xf32>
+  return %y : tensor<4x4xf32>
+}

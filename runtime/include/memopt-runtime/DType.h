@@ -23,7 +23,12 @@
 
 namespace memopt {
 
-enum class DType { F64, F32, F16, BF16, I64, I32, I16, I8, U8, I1 };
+enum class DType {
+#define FLOAT_DTYPE(NAME, TEXT, SAFETENSORS, BITS) NAME,
+#define INTEGER_DTYPE(NAME, TEXT, SAFETENSORS, BITS) NAME,
+#define UNSIGNED_DTYPE(NAME, TEXT, SAFETENSORS, BITS) NAME,
+#include "memopt-runtime/DTypes.def"
+};
 
 using Shape = std::vector<int64_t>;
 
