@@ -293,15 +293,13 @@ json::Object ConvolutionAttr::toJson() const {
 // Attention
 //===----------------------------------------------------------------------===//
 
-LogicalResult AttentionAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                    AttentionKind kind, int64_t batch, int64_t heads,
-                                    int64_t kvHeads, int64_t queryLength, int64_t keyLength,
-                                    int64_t headDim, int64_t valueDim, FloatAttr, bool,
-                                    ArrayRef<int64_t> q, ArrayRef<int64_t> k, ArrayRef<int64_t> v,
-                                    ArrayRef<int64_t> o, ArrayRef<int64_t> dO, ArrayRef<int64_t> dq,
-                                    ArrayRef<int64_t> dk, ArrayRef<int64_t> dv, Type maskType,
-                                    ArrayRef<int64_t> mask, ArrayRef<int64_t> dMask,
-                                    FloatAttr dropout, int64_t, Type type, Type accumulator) {
+LogicalResult AttentionAttr::verify(
+    function_ref<InFlightDiagnostic()> emitError, AttentionKind kind, int64_t batch, int64_t heads,
+    int64_t kvHeads, int64_t queryLength, int64_t keyLength, int64_t headDim, int64_t valueDim,
+    FloatAttr, bool, ArrayRef<int64_t> q, ArrayRef<int64_t> k, ArrayRef<int64_t> v,
+    ArrayRef<int64_t> o, ArrayRef<int64_t> dO, ArrayRef<int64_t> dq, ArrayRef<int64_t> dk,
+    ArrayRef<int64_t> dv, Type maskType, ArrayRef<int64_t> mask, ArrayRef<int64_t> dMask,
+    FloatAttr dropout, int64_t, bool first, Type type, Type accumulator) {
   Checks checks(emitError);
   checks.extents("batch, heads and lengths", {batch, heads, queryLength, keyLength});
   checks.extents("key_length, head_dim and value_dim", {keyLength, headDim, valueDim});
@@ -323,6 +321,7 @@ LogicalResult AttentionAttr::verify(function_ref<InFlightDiagnostic()> emitError
                      " and kind = backward");
   double probability = dropout ? dropout.getValueAsDouble() : 0;
   checks.require(probability >= 0 && probability < 1, "dropout must lie in [0, 1)");
+  checks.require(!first || dropout, "first needs a dropout");
   checks.types(type, accumulator);
   return checks.get();
 }
@@ -332,7 +331,7 @@ StringRef AttentionAttr::getKindName() const {
 }
 
 unsigned AttentionAttr::getNumOperands() const {
-  return 3 + (getMaskType() ? 1 : 0) + (getDropout() ? 2 : 0) +
+  return 3 + (getMaskType() ? 1 : 0) + (getDropout() ? 2 : 0) + (getFirst() ? 1 : 0) +
          (getKind() == AttentionKind::Backward ? 3 : 0);
 }
 
@@ -395,7 +394,7 @@ SmallVector<BufferView> AttentionAttr::getViews() const {
   if (getMaskType())
     views.push_back(scores(getMaskStrides()));
   if (getDropout())
-    views.append(2, getPacked({}, IntegerType::get(getContext(), 64)));
+    views.append(getFirst() ? 3 : 2, getPacked({}, IntegerType::get(getContext(), 64)));
   views.append({output, logsumexp});
   if (getKind() == AttentionKind::Backward)
     views.append({query(getValueDim(), getDoStrides()), query(getHeadDim(), getDqStrides()),
@@ -427,7 +426,7 @@ json::Object AttentionAttr::toJson() const {
     object["mask"] =
         json::Object{{"dtype", getTypeName(getMaskType())}, {"strides", toArray(getMaskStrides())}};
   if (getDropout())
-    object["dropout"] =
-        json::Object{{"probability", getDropout().getValueAsDouble()}, {"id", getId()}};
+    object["dropout"] = json::Object{
+        {"probability", getDropout().getValueAsDouble()}, {"id", getId()}, {"first", getFirst()}};
   return object;
 }

@@ -203,6 +203,8 @@ template <typename OpTy> static LogicalResult verifyAttention(OpTy op) {
     return op.emitOpError() << "dropout must lie in [0, 1), found " << dropout;
   if ((dropout > 0.0) != (op.getSeed() && op.getStep()))
     return op.emitOpError("expects seed and step exactly when there is dropout");
+  if (op.getFirst() && !op.getSeed())
+    return op.emitOpError("expects the number of a first score only when there is dropout");
   return success();
 }
 

@@ -155,7 +155,7 @@ static Error lowerAttention(OpContext &op) {
   Value result = mlir::memopt::AttentionOp::create(
                      op.b, op.tensorType(query.dtype, sizes),
                      op.tensorType(query.dtype, ArrayRef(sizes).drop_back()), q, k, v, mask.value,
-                     random.seed, random.step, op.b.getF64FloatAttr(scale),
+                     random.seed, random.step, /*first=*/Value(), op.b.getF64FloatAttr(scale),
                      mask.causal ? op.b.getUnitAttr() : mlir::UnitAttr(),
                      op.b.getF64FloatAttr(dropped), op.b.getI64IntegerAttr(random.id))
                      .getResult();

@@ -49,7 +49,7 @@ static SmallVector<int64_t> addHeadsResult(LibraryCallBuilder &builder, Value re
   return builder.addResult(result, order && order->back() == 3);
 }
 
-/// Queries, keys, values, mask, seed and step: what both directions read first.
+/// Queries, keys, values, mask, seed, step and first number: what both directions read first.
 template <typename OpType>
 static AttentionStrides addInputs(LibraryCallBuilder &builder, OpType op) {
   AttentionStrides strides;
@@ -61,6 +61,8 @@ static AttentionStrides addInputs(LibraryCallBuilder &builder, OpType op) {
   if (op.getDropoutAttr().getValueAsDouble() > 0) {
     builder.addPacked(op.getSeed());
     builder.addPacked(op.getStep());
+    if (op.getFirst())
+      builder.addPacked(op.getFirst());
   }
   return strides;
 }
@@ -79,7 +81,8 @@ static AttentionAttr describe(OpType op, AttentionKind kind, const AttentionStri
       op.getScaleAttr(), op.getCausal(), ArrayRef(s.q), ArrayRef(s.k), ArrayRef(s.v), ArrayRef(s.o),
       ArrayRef(s.dO), ArrayRef(s.dq), ArrayRef(s.dk), ArrayRef(s.dv), mask, ArrayRef(s.mask),
       ArrayRef(s.dMask), drops ? op.getDropoutAttr() : FloatAttr(),
-      drops ? op.getIdAttr().getInt() : int64_t(0), type, getComputeType(type));
+      drops ? op.getIdAttr().getInt() : int64_t(0), drops && op.getFirst(), type,
+      getComputeType(type));
 }
 
 static LogicalResult replace(Operation *op, LibraryCallBuilder &builder, AttentionAttr call) {

@@ -172,17 +172,19 @@ LogicalResult MicroBatches::checkEscape(Value value, Operation *user) const {
   return success();
 }
 
-/// Attention draws its mask inside of a library, by the number of the score in its own batch.
-static LogicalResult checkDraws(Operation *op) {
-  auto drops = [](auto attention) { return !attention.getDropoutAttr().getValue().isZero(); };
-  bool isDraw = (isa<AttentionOp>(op) && drops(cast<AttentionOp>(op))) ||
-                (isa<AttentionBackwardOp>(op) && drops(cast<AttentionBackwardOp>(op)));
-  if (!isDraw)
+/// Scores are numbered with their samples outermost.
+LogicalResult MicroBatches::checkDraws(Operation *op) const {
+  auto drops = [](auto attention) { return attention && attention.getSeed(); };
+  if (!drops(dyn_cast<AttentionOp>(op)) && !drops(dyn_cast<AttentionBackwardOp>(op)))
+    return success();
+  std::optional<BatchDimension> samples = batch.getDimension(op->getResult(0));
+  if (!samples || samples->dim == 0)
     return success();
   StringRef path = getModulePath(op->getLoc());
   return op->emitError() << "attention" << (path.empty() ? "" : " in module '" + path.str() + "'")
-                         << " drops scores, which micro-batches would draw alike: compile with "
-                            "--dropout=off, or without micro-batches";
+                         << " drops scores of samples that lie along dimension " << samples->dim
+                         << ", which micro-batches could not number: compile with --dropout=off, "
+                            "or without micro-batches";
 }
 
 LogicalResult MicroBatches::collectTotals() {

@@ -63,6 +63,7 @@ private:
   bool readsStatistic(Operation *op) const;
   LogicalResult collectTotals();
   LogicalResult checkEscape(Value value, Operation *user) const;
+  LogicalResult checkDraws(Operation *op) const;
   void chooseLoops();
   unsigned getStageOfOperands(Operation *op) const;
   void collectEarlyTotals();

@@ -128,6 +128,10 @@ public:
       placeDraw(mask, op->getResult(0));
     else if (auto random = dyn_cast<RandomOp>(copy))
       placeDraw(random, op->getResult(0));
+    else if (auto attention = dyn_cast<AttentionOp>(copy))
+      placeScores(attention, op->getResult(0));
+    else if (auto backward = dyn_cast<AttentionBackwardOp>(copy))
+      placeScores(backward, op->getResult(0));
   }
 
   void accumulate(const Accumulator &accumulator);
@@ -137,6 +141,8 @@ public:
 
 private:
   template <typename OpType> void placeDraw(OpType draw, Value original);
+  template <typename OpType> void placeScores(OpType attention, Value original);
+  Value createFirstElement(Operation *draw, int64_t perSample);
   Value readFirstSample(Location location, Phase phase);
   void provide(Value value, Operation *user);
   Value createCounted(Value value, int64_t batches);
@@ -209,17 +215,32 @@ template <typename OpType> void BodyBuilder::placeDraw(OpType draw, Value origin
   SmallVector<int64_t> shape(cast<RankedTensorType>(original.getType()).getShape());
   shape[samples->dim] *= cut.getParts();
   SmallVector<int64_t> strides = computeStrides(shape);
+  draw.getFirstMutable().assign(createFirstElement(draw, samples->inner * strides[samples->dim]));
+  draw.setStrides(strides);
+}
+
+/// Likewise the scores that attention drops; its samples are the outermost dimension.
+template <typename OpType> void BodyBuilder::placeScores(OpType attention, Value original) {
+  std::optional<BatchDimension> samples = batch.getDimension(original);
+  if (!samples || !attention.getSeed())
+    return;
+  ArrayRef<int64_t> query = cast<RankedTensorType>(attention.getQuery().getType()).getShape();
+  ArrayRef<int64_t> key = cast<RankedTensorType>(attention.getKey().getType()).getShape();
+  int64_t scores = query[1] * query[2] * key[2]; // heads, queries, keys
+  attention.getFirstMutable().assign(createFirstElement(attention, samples->inner * scores));
+}
+
+/// The number of the first element that `draw` draws for the samples of an iteration.
+Value BodyBuilder::createFirstElement(Operation *draw, int64_t perSample) {
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(draw);
-  Location location = draw.getLoc();
   Phase phase = getPhase(draw);
-  Value sample = readFirstSample(location, phase);
-  Value perSample = createSplat(builder, location, cast<RankedTensorType>(sample.getType()),
-                                static_cast<double>(samples->inner * strides[samples->dim]));
-  auto first = arith::MulIOp::create(builder, location, sample, perSample);
+  Value sample = readFirstSample(draw->getLoc(), phase);
+  Value factor = createSplat(builder, draw->getLoc(), cast<RankedTensorType>(sample.getType()),
+                             static_cast<double>(perSample));
+  auto first = arith::MulIOp::create(builder, draw->getLoc(), sample, factor);
   setPhase(first, phase);
-  draw.getFirstMutable().assign(first.getResult());
-  draw.setStrides(strides);
+  return first;
 }
 
 /// Makes an operand of `user` known in the body: what depends on no sample is computed there, and

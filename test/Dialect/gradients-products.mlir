@@ -156,7 +156,7 @@ func.func @train_step(%g: tensor<1x2x4x5xf32>, %v: tensor<1x1x4x5xf32>, %m: tens
   %k = memopt.read @k : tensor<1x1x4x3xf32>
   // CHECK: %[[O:.*]], %[[L:.*]] = memopt.attention
   %y, %l = memopt.attention %q, %k, %v, %m, %s, %n {causal, scale = 0.5 : f64, dropout = 0.1 : f64, id = 7 : i64,
-    operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1>}
+    operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0>}
     : (tensor<1x2x4x3xf32>, tensor<1x1x4x3xf32>, tensor<1x1x4x5xf32>, tensor<1x1x4x4xi1>, tensor<i64>, tensor<i64>)
     -> (tensor<1x2x4x5xf32>, tensor<1x2x4xf32>)
   %weighted = arith.mulf %y, %g : tensor<1x2x4x5xf32>
@@ -177,7 +177,7 @@ memopt.variable @bias : tensor<1x2x4x1xf32> role <parameter> {trainable}
 func.func @train_step(%x: tensor<3x2x4x5xf32>) -> tensor<f32> {
   // CHECK: %[[B:.*]] = memopt.read @bias
   %b = memopt.read @bias : tensor<1x2x4x1xf32>
-  %y, %l = memopt.attention %x, %x, %x, %b {scale = 0.5 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>}
+  %y, %l = memopt.attention %x, %x, %x, %b {scale = 0.5 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0>}
     : (tensor<3x2x4x5xf32>, tensor<3x2x4x5xf32>, tensor<3x2x4x5xf32>, tensor<1x2x4x1xf32>)
     -> (tensor<3x2x4x5xf32>, tensor<3x2x4xf32>)
   // CHECK: %{{.*}}, %{{.*}}, %{{.*}}, %[[DB:.*]] = memopt.attention_backward %{{.*}}, %[[B]],

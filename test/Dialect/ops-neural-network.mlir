@@ -40,18 +40,18 @@ func.func @products(%a: tensor<4x8xf32>, %b: tensor<16x8xf32>, %c: tensor<2x8x4x
 // CHECK-LABEL: func.func @attention
 func.func @attention(%q: tensor<2x4x5x8xf32>, %k: tensor<2x2x7x8xf32>, %v: tensor<2x2x7x6xf32>,
                      %mask: tensor<1x1x5x7xi1>, %seed: tensor<i64>, %step: tensor<i64>) {
-  // CHECK: %[[R:.*]], %[[LSE:.*]] = memopt.attention %{{.*}}, %{{.*}}, %{{.*}} {causal, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>, scale = 2.500000e-01 : f64}
-  %plain:2 = memopt.attention %q, %k, %v {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>, scale = 0.25 : f64, causal}
+  // CHECK: %[[R:.*]], %[[LSE:.*]] = memopt.attention %{{.*}}, %{{.*}}, %{{.*}} {causal, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>, scale = 2.500000e-01 : f64}
+  %plain:2 = memopt.attention %q, %k, %v {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>, scale = 0.25 : f64, causal}
     : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x6xf32>) -> (tensor<2x4x5x6xf32>, tensor<2x4x5xf32>)
-  // CHECK: memopt.attention {{.*}} {dropout = 1.000000e-01 : f64, id = 7 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1>
+  // CHECK: memopt.attention {{.*}} {dropout = 1.000000e-01 : f64, id = 7 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0>
   %full:2 = memopt.attention %q, %k, %v, %mask, %seed, %step
-    {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1>, scale = 0.25 : f64, dropout = 0.1 : f64, id = 7 : i64}
+    {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0>, scale = 0.25 : f64, dropout = 0.1 : f64, id = 7 : i64}
     : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x6xf32>, tensor<1x1x5x7xi1>, tensor<i64>, tensor<i64>)
     -> (tensor<2x4x5x6xf32>, tensor<2x4x5xf32>)
   // CHECK: memopt.attention_backward {{.*}}, %[[R]], %[[LSE]], %[[R]] {causal
   // CHECK-SAME: -> (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x6xf32>)
   %back:3 = memopt.attention_backward %q, %k, %v, %plain#0, %plain#1, %plain#0
-    {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 1, 1, 1>, scale = 0.25 : f64, causal}
+    {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 1, 1, 1>, scale = 0.25 : f64, causal}
     : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x6xf32>, tensor<2x4x5x6xf32>, tensor<2x4x5xf32>,
        tensor<2x4x5x6xf32>) -> (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x6xf32>)
   return

@@ -278,7 +278,7 @@ def attention_cases():
         result, logsumexp = (2, heads, queries, 5), (2, heads, queries)
         operands = "$p0, $p1, $p2" + (", $i0" if mask else "")
         types = "$t0, $t1, $t2" + (", $u0" if mask else "")
-        segments = f"operandSegmentSizes = array<i32: 1, 1, 1, {int(mask is not None)}, 0, 0>"
+        segments = f"operandSegmentSizes = array<i32: 1, 1, 1, {int(mask is not None)}, 0, 0, 0>"
         yield Case(f"attention_{name}", [(2, heads, queries, 3), (2, groups, keys, 3), (2, groups, keys, 5)],
                    f"%r0, %lse = memopt.attention {operands} {{{attributes}scale = 0.7 : f64, {segments}}} : ({types}) -> "
                    f"({tensor_type(result)}, {tensor_type(logsumexp)})", [result],
@@ -294,7 +294,7 @@ def trained_mask_cases():
         result, logsumexp = (2, heads, 3, 5), (2, heads, 3)
         yield Case(f"attention_trained_{name}", [(2, heads, 3, 3), (2, groups, 4, 3), (2, groups, 4, 5), mask],
                    f"%r0, %lse = memopt.attention $p0, $p1, $p2, $p3 {{{attributes}scale = 0.7 : f64, "
-                   "operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>} : ($t0, $t1, $t2, $t3) -> "
+                   "operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0>} : ($t0, $t1, $t2, $t3) -> "
                    f"({tensor_type(result)}, {tensor_type(logsumexp)})", [result])
 
 

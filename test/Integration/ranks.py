@@ -57,6 +57,7 @@ def check_bits(inputs, work):
              ("batch norm", "resnet18/model.pt2", resnet, 4, 3, ["--optimizer=sgd", "--momentum=0.9"]),
              ("budget", "mlp/model.pt2", mlp, 16, 2, ["--optimizer=sgd", "--activation-checkpointing=segments:2"]),
              ("dropout", "dropout.mlir", draws, 8, 3, ["--optimizer=sgd"]),
+             ("attention", "attention-dropout.mlir", draws, 8, 3, ["--optimizer=sgd"]),
              ("state shared out", "mlp/model.pt2", mlp, 8, 3, ["--optimizer=adamw", "--zero-stage=1"]),
              ("gradients shared out", "resnet18/model.pt2", resnet, 4, 3, ["--optimizer=nadam", "--zero-stage=2"]),
              ("codes shared out", "mlp/model.pt2", mlp, 8, 3, ["--optimizer=adamw", "--optim-bits=8", "--zero-stage=2"])]

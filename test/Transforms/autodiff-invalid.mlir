@@ -52,7 +52,7 @@ func.func @train_step() -> tensor<f32> {
   %0 = memopt.read @query : tensor<1x1x4x3xf32>
   // expected-error @below {{'memopt.attention' op has no gradient through 'logsumexp'}}
   // expected-error @below {{'memopt.attention' op stands between the trainable parameter 'query' and the loss}}
-  %1, %2 = memopt.attention %0, %0, %0 {scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>}
+  %1, %2 = memopt.attention %0, %0, %0 {scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>}
     : (tensor<1x1x4x3xf32>, tensor<1x1x4x3xf32>, tensor<1x1x4x3xf32>)
     -> (tensor<1x1x4x3xf32>, tensor<1x1x4xf32>)
   %3 = memopt.reduce %2 {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1, 2>} : (tensor<1x1x4xf32>) -> tensor<f32>

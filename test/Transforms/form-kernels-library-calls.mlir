@@ -71,7 +71,7 @@ func.func @attention(%q: tensor<2x8x64xf32>, %k: tensor<2x8x64xf32>, %v: tensor<
   %3 = memopt.transpose %0 {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x8x4x16xf32>) -> tensor<2x4x8x16xf32>
   %4 = memopt.transpose %1 {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x8x4x16xf32>) -> tensor<2x4x8x16xf32>
   %5 = memopt.transpose %2 {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x8x4x16xf32>) -> tensor<2x4x8x16xf32>
-  %6, %7 = memopt.attention %3, %4, %5 {scale = 0.25 : f64, causal, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>}
+  %6, %7 = memopt.attention %3, %4, %5 {scale = 0.25 : f64, causal, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>}
     : (tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>) -> (tensor<2x4x8x16xf32>, tensor<2x4x8xf32>)
   %8 = memopt.transpose %6 {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x4x8x16xf32>) -> tensor<2x8x4x16xf32>
   %9 = tensor.collapse_shape %8 [[0], [1], [2, 3]] : tensor<2x8x4x16xf32> into tensor<2x8x64xf32>
@@ -88,7 +88,7 @@ func.func @attention(%q: tensor<2x8x64xf32>, %k: tensor<2x8x64xf32>, %v: tensor<
 func.func @trained_mask(%x: tensor<2x4x8x16xf32>, %l: tensor<2x4x8xf32>, %wide: tensor<1x4x8x8xf32>) -> tensor<1x4x8x1xf32> {
   %m = tensor.extract_slice %wide[0, 0, 0, 0] [1, 4, 8, 1] [1, 1, 1, 1] : tensor<1x4x8x8xf32> to tensor<1x4x8x1xf32>
   %0:4 = memopt.attention_backward %x, %x, %x, %m, %x, %l, %x
-    {scale = 0.25 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 1, 1, 1>}
+    {scale = 0.25 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 1, 1, 1>}
     : (tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<1x4x8x1xf32>, tensor<2x4x8x16xf32>,
        tensor<2x4x8xf32>, tensor<2x4x8x16xf32>)
     -> (tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<1x4x8x1xf32>)

@@ -121,7 +121,7 @@ func.func @views(%x: tensor<4x8xf32>) -> tensor<1x4x2x4xf32> {
   %k4 = tensor.expand_shape %k [[0, 1, 2], [3]] output_shape [1, 2, 2, 8] : tensor<4x8xf32> into tensor<1x2x2x8xf32>
   %v4 = tensor.expand_shape %v [[0, 1, 2], [3]] output_shape [1, 2, 2, 8] : tensor<4x8xf32> into tensor<1x2x2x8xf32>
   // CHECK: memopt.attention {{.*}} -> (tensor<1x2x2x8xbf16>, tensor<1x2x2xf32>)
-  %1:2 = memopt.attention %q4, %k4, %v4 {causal, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>, scale = 0.5 : f64} : (tensor<1x2x2x8xf32>, tensor<1x2x2x8xf32>, tensor<1x2x2x8xf32>) -> (tensor<1x2x2x8xf32>, tensor<1x2x2xf32>)
+  %1:2 = memopt.attention %q4, %k4, %v4 {causal, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>, scale = 0.5 : f64} : (tensor<1x2x2x8xf32>, tensor<1x2x2x8xf32>, tensor<1x2x2x8xf32>) -> (tensor<1x2x2x8xf32>, tensor<1x2x2xf32>)
   %2 = memopt.transpose %1#0 {permutation = array<i64: 0, 2, 1, 3>} : (tensor<1x2x2x8xf32>) -> tensor<1x2x2x8xf32>
   %3 = tensor.collapse_shape %2 [[0, 1], [2, 3]] : tensor<1x2x2x8xf32> into tensor<2x16xf32>
   %4 = tensor.expand_shape %3 [[0, 1], [2, 3]] output_shape [1, 2, 4, 4] : tensor<2x16xf32> into tensor<1x2x4x4xf32>

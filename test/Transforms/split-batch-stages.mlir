@@ -90,6 +90,27 @@ func.func @draw(%x: tensor<3x4x8xf32> {memopt.batch_dim = 1 : i64}) -> tensor<f3
 
 // -----
 
+// Attention numbers its scores, [samples, 2, 3, 5], from the first sample's on.
+
+memopt.variable @seed : tensor<i64> role <hyperparameter>
+memopt.variable @step : tensor<i64> role <hyperparameter>
+// CHECK-LABEL: func.func @attention
+func.func @attention(%q: tensor<4x2x3x8xf32>, %k: tensor<4x2x5x8xf32>) -> tensor<f32> {
+  %seed = memopt.read @seed : tensor<i64>
+  %step = memopt.read @step : tensor<i64>
+  // CHECK: %[[EACH:.*]] = arith.constant dense<30> : tensor<i64>
+  // CHECK: %[[FIRST:.*]] = arith.muli %{{.*}}, %[[EACH]]
+  // CHECK: memopt.attention %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %[[FIRST]] {{.*}}operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1>
+  %a, %lse = memopt.attention %q, %k, %k, %seed, %step {scale = 0.5 : f64, dropout = 0.4 : f64,
+    operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 0>}
+    : (tensor<4x2x3x8xf32>, tensor<4x2x5x8xf32>, tensor<4x2x5x8xf32>, tensor<i64>, tensor<i64>) -> (tensor<4x2x3x8xf32>, tensor<4x2x3xf32>)
+  %loss = memopt.reduce %a {dimensions = array<i64: 0, 1, 2, 3>, kind = #memopt.reduce<add>} : (tensor<4x2x3x8xf32>) -> tensor<f32>
+  memopt.commit %loss : tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
 // What counts features is the same number for any batch. A mean over the samples that goes back into them is that of the
 // micro-batch, and so is what it divides by, however it was written.
 

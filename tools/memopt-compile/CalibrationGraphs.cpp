@@ -95,7 +95,7 @@ public:
     }
     apply("memopt.attention", operands,
           std::string(isCausal ? "causal, " : "") +
-              "operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>, scale = 0.125 : f64",
+              "operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>, scale = 0.125 : f64",
           moved, {type({batch, heads, tokens})});
     apply("memopt.transpose", {{value, shape}}, "permutation = array<i64: 0, 2, 1, 3>", split);
     std::string collapsed = name();

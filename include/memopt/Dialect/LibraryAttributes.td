@@ -75,7 +75,8 @@ def Memopt_AttentionAttr : Memopt_LibraryCallAttr<"Attention", "attention"> {
     added to the scores; a size of 1 is repeated with a stride of 0. With `dmask_strides` the gradient has
     that of the mask as its last result, summed over all that has a stride of 0. Numbers of a mask, its gradient and the
     logarithms of sums are of the `accumulator`'s type, everything else of `type`. With a `dropout` above 0 the scalars
-    seed and step come after the mask, and `id` tells the masks of different calls apart.
+    seed and step come after the mask, and `id` tells the masks of different calls apart; where `first` is set a third
+    scalar says which number the first score has.
 
     Example: `#memopt.attention<kind = forward, batch = 2, heads = 4, kv_heads = 4, query_length = 16,
     key_length = 16, head_dim = 8, value_dim = 8, scale = 0.5 : f64, causal = true, q_strides = [512, 128, 8, 1],
@@ -89,12 +90,13 @@ def Memopt_AttentionAttr : Memopt_LibraryCallAttr<"Attention", "attention"> {
     Memopt_Numbers:$do_strides, Memopt_Numbers:$dq_strides, Memopt_Numbers:$dk_strides,
     Memopt_Numbers:$dv_strides, OptionalParameter<"::mlir::Type">:$mask_type, Memopt_Numbers:$mask_strides,
     Memopt_Numbers:$dmask_strides, OptionalParameter<"::mlir::FloatAttr">:$dropout, DefaultValuedParameter<"int64_t", "0">:$id,
-    "::mlir::Type":$type, "::mlir::Type":$accumulator);
+    DefaultValuedParameter<"bool", "false">:$first, "::mlir::Type":$type, "::mlir::Type":$accumulator);
   let assemblyFormat = [{ `<` struct($kind, $batch, $heads, $kv_heads, $query_length, $key_length, $head_dim,
     $value_dim, $scale, $causal, custom<Numbers>($q_strides), custom<Numbers>($k_strides),
     custom<Numbers>($v_strides), custom<Numbers>($o_strides), custom<Numbers>($do_strides),
     custom<Numbers>($dq_strides), custom<Numbers>($dk_strides), custom<Numbers>($dv_strides), $mask_type,
-    custom<Numbers>($mask_strides), custom<Numbers>($dmask_strides), $dropout, $id, $type, $accumulator) `>` }];
+    custom<Numbers>($mask_strides), custom<Numbers>($dmask_strides), $dropout, $id, $first, $type,
+    $accumulator) `>` }];
 }
 
 #endif // MEMOPT_DIALECT_LIBRARYATTRIBUTES_TD

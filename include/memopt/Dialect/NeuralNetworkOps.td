@@ -80,13 +80,13 @@ def Memopt_AttentionOp : Memopt_GraphOp<"attention",
     `query` [B, H, T, D], `key` [B, G, S, D], `value` [B, G, S, E], G dividing H (grouped queries share a
     head). `mask` broadcasts to [B, H, T, S] with sizes 1; booleans say what takes part, floats are added. With
     `causal` key j is seen by query i when j <= i. `seed` and `step` are given when `dropout` > 0; bits are
-    those of `memopt.dropout_mask` over the [B, H, T, S] scores. Rows that see nothing give zeros.
+    those of `memopt.dropout_mask` over the [B, H, T, S] scores, numbered from `first`. Rows that see nothing give zeros.
     `logsumexp` [B, H, T] is what the backward pass needs to rebuild the probabilities block by block (Dao
     et al., FlashAttention, algorithms 2 and 4).
   }];
   let arguments = (ins Memopt_FloatTensor:$query, Memopt_FloatTensor:$key, Memopt_FloatTensor:$value,
     Optional<Memopt_Tensor>:$mask, Optional<Memopt_IntTensor>:$seed, Optional<Memopt_IntTensor>:$step,
-    F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
+    Optional<Memopt_IntTensor>:$first, F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
     DefaultValuedAttr<I64Attr, "0">:$id);
   let results = (outs Memopt_FloatTensor:$result, Memopt_FloatTensor:$logsumexp);
   let hasVerifier = 1;
@@ -101,7 +101,7 @@ def Memopt_AttentionBackwardOp : Memopt_PureOp<"attention_backward",
   }];
   let arguments = (ins Memopt_FloatTensor:$query, Memopt_FloatTensor:$key, Memopt_FloatTensor:$value,
     Optional<Memopt_Tensor>:$mask, Optional<Memopt_IntTensor>:$seed, Optional<Memopt_IntTensor>:$step,
-    Memopt_FloatTensor:$output, Memopt_FloatTensor:$logsumexp, Memopt_FloatTensor:$gradient,
+    Optional<Memopt_IntTensor>:$first, Memopt_FloatTensor:$output, Memopt_FloatTensor:$logsumexp, Memopt_FloatTensor:$gradient,
     F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<F64Attr, "0.0">:$dropout,
     DefaultValuedAttr<I64Attr, "0">:$id);
   let results = (outs Memopt_FloatTensor:$query_gradient, Memopt_FloatTensor:$key_gradient,

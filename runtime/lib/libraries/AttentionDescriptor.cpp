@@ -44,6 +44,7 @@ static void readDropout(DescriptorReader &reader, AttentionDescriptor &d) {
   d.dropout = false;
   d.dropoutProbability = 0;
   d.dropoutId = 0;
+  d.dropoutFirst = false;
   const nlohmann::json *json = reader.object("dropout");
   if (!json)
     return;
@@ -51,6 +52,7 @@ static void readDropout(DescriptorReader &reader, AttentionDescriptor &d) {
   d.dropout = true;
   d.dropoutProbability = dropout.number("probability");
   d.dropoutId = dropout.integer("id", 0);
+  d.dropoutFirst = dropout.boolean("first", false);
   dropout.require(d.dropoutProbability >= 0 && d.dropoutProbability <= 1,
                   "'probability' must lie between 0 and 1");
   dropout.require(d.dropoutId <= int64_t(UINT32_MAX), "'id' must be below 2^32");

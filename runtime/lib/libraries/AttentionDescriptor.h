@@ -32,6 +32,7 @@ struct AttentionDescriptor {
   bool dropout;
   double dropoutProbability;
   int64_t dropoutId;
+  bool dropoutFirst; ///< a third scalar says which number the first score has
   HeadStrides q, k, v, out, dOut, dq, dk, dv;
   /// The gradient of a mask that is added, summed over what its strides of 0 repeat; packed.
   bool maskGradient;
@@ -42,7 +43,7 @@ struct AttentionDescriptor {
   /// Places in the list of buffers.
   int maskIndex() const { return 3; }
   int seedIndex() const { return mask == MaskType::None ? 3 : 4; }
-  int outIndex() const { return seedIndex() + (dropout ? 2 : 0); }
+  int outIndex() const { return seedIndex() + (dropout ? 2 + dropoutFirst : 0); }
   int workspaceIndex() const { return outIndex() + (backward ? 6 + maskGradient : 2); }
   /// Extents of the mask's gradient, 1 where it is repeated.
   std::array<int64_t, 4> maskExtents() const {

@@ -163,9 +163,12 @@ private:
   RandomRow randomRow(void *const *buffers, int64_t batch, int64_t head, int64_t query,
                       int64_t keyBegin) const {
     int64_t element = ((batch * d.heads + head) * d.queries + query) * d.keys + keyBegin;
-    int64_t seed = *static_cast<const int64_t *>(buffers[d.seedIndex()]);
-    int64_t step = *static_cast<const int64_t *>(buffers[d.seedIndex() + 1]);
-    return {element, step, d.dropoutId, seed};
+    auto scalar = [&](int number) {
+      return *static_cast<const int64_t *>(buffers[d.seedIndex() + number]);
+    };
+    if (d.dropoutFirst)
+      element += scalar(2);
+    return {element, scalar(1), d.dropoutId, scalar(0)};
   }
 
   void packTokens(Panels<T> panels, const TokenMatrix<const S> &matrix, int64_t tokens,
