@@ -105,6 +105,11 @@ LogicalResult ShardAttr::verify(function_ref<InFlightDiagnostic()> emitError, in
   return success();
 }
 
+RankedTensorType ShardAttr::getPieceType(RankedTensorType whole, int64_t ranks, int64_t unit) {
+  auto least = static_cast<uint64_t>(llvm::divideCeil(whole.getNumElements(), ranks));
+  return whole.clone(ArrayRef<int64_t>(static_cast<int64_t>(llvm::alignTo(least, unit))));
+}
+
 /// Rates are positive; a profile may leave some of them to the shipped one.
 static LogicalResult verifyProfile(function_ref<InFlightDiagnostic()> emitError,
                                    DictionaryAttr profile) {

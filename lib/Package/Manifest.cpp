@@ -209,7 +209,7 @@ private:
   /// (LeCun et al., Efficient BackProp, section 4.6), vectors at zero unless the importer knew
   /// better.
   void addInitialization(VariableOp variable, json::Object &object) {
-    RankedTensorType type = variable.getTensorType();
+    RankedTensorType type = variable.getWholeType();
     if (variable.getInitial()) {
       object["init"] = "weights";
     } else if (variable.getInitValue() && variable.getRole() != Role::Parameter &&

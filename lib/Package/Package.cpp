@@ -20,7 +20,7 @@ using namespace mlir::memopt;
 
 /// The elements as they lie in memory: packed, row-major, booleans as bytes.
 static FailureOr<std::vector<char>> getElementBytes(VariableOp variable, ElementsAttr elements) {
-  int64_t bytes = getTensorBytes(variable.getTensorType());
+  int64_t bytes = getTensorBytes(variable.getWholeType());
   if (auto resource = dyn_cast<DenseResourceElementsAttr>(elements)) {
     AsmResourceBlob *blob = resource.getRawHandle().getBlob();
     if (!blob || static_cast<int64_t>(blob->getData().size()) != bytes)
@@ -33,13 +33,13 @@ static FailureOr<std::vector<char>> getElementBytes(VariableOp variable, Element
     return variable.emitOpError() << "has initial values in a form that no package holds";
   std::vector<char> data;
   data.reserve(bytes);
-  if (variable.getTensorType().getElementType().isInteger(1)) {
+  if (variable.getWholeType().getElementType().isInteger(1)) {
     for (bool value : dense.getValues<bool>())
       data.push_back(value);
     return data;
   }
   ArrayRef<char> raw = dense.getRawData();
-  for (int64_t copies = dense.isSplat() ? variable.getTensorType().getNumElements() : 1; copies > 0;
+  for (int64_t copies = dense.isSplat() ? variable.getWholeType().getNumElements() : 1; copies > 0;
        --copies)
     data.insert(data.end(), raw.begin(), raw.end());
   return data;
@@ -62,7 +62,7 @@ static FailureOr<Weights> collectWeights(ModuleOp module) {
     if (failed(data))
       return failure();
     weights.storage.push_back(std::move(*data));
-    RankedTensorType type = variable.getTensorType();
+    RankedTensorType type = variable.getWholeType();
     StringRef name = getDtypeName(type.getElementType());
     if (auto outside = variable->getAttrOfType<StringAttr>(MemoptDialect::kDtypeAttr))
       name = outside.getValue();

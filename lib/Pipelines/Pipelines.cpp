@@ -83,6 +83,14 @@ void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &o
   manager.addPass(createSplitBatchPass(split));
   if (options.isBatchCut())
     addCleaning(manager);
+  // By now a body has the reads that it needs, alike ones joined: each is one gather.
+  if (options.zeroStage >= 3) {
+    ShardParametersPassOptions shard;
+    shard.ranks = options.ranks;
+    shard.gathersAgain = options.budget < 0; // with a budget that is for the planner to say
+    manager.addPass(createShardParametersPass(shard));
+    addCleaning(manager);
+  }
   if (options.lossScale == 0)
     return;
   // Whether gradients overflow is asked of totals, and state is written in one block by now.

@@ -71,7 +71,7 @@ FailureOr<Estimate> Estimate::create(ModuleOp module) {
   SymbolTable symbols(module);
   for (auto variable : module.getOps<VariableOp>()) {
     StringRef name = variable.getOf().value_or(variable.getSymName());
-    int64_t bytes = getTensorBytes(variable.getTensorType());
+    int64_t bytes = getTensorBytes(variable.getWholeType());
     if (variable.getRole() == Role::Parameter)
       result.modules[getOwner(context, name)].parameters += bytes;
     else if (variable.getRole() == Role::Buffer)
@@ -83,8 +83,8 @@ FailureOr<Estimate> Estimate::create(ModuleOp module) {
   for (GradientOp gradient : step->getGradients()) {
     auto variable = symbols.lookup<VariableOp>(gradient.getVariable());
     result.modules[getOwner(context, gradient.getVariable())].gradients +=
-        getTensorBytes(gradient.getValue().getType());
-    result.elements += variable.getTensorType().getNumElements();
+        getTensorBytes(gradient.getWholeType());
+    result.elements += variable.getWholeType().getNumElements();
     parameters.push_back(describeParameter(variable, step->getFunction()));
   }
   step->getFunction().walk([&](OptimizerStepOp op) {

@@ -71,9 +71,6 @@ private:
   /// Declares one tensor of the optimizer's state and reads it.
   LogicalResult readState(VariableOp parameter, const StateTensor &tensor, RankedTensorType whole);
   RankedTensorType getShardType(RankedTensorType whole, const ParameterUpdate &choice) const;
-  ShardAttr getShard(RankedTensorType whole) const {
-    return ShardAttr::get(whole.getContext(), shardRanks, whole.getShape());
-  }
   Value read(VariableOp variable, Location loc);
   void write(Value value, StringRef variable, Location loc);
   template <typename OpTy, typename... Args> OpTy create(Location loc, Args &&...args);
@@ -217,14 +214,13 @@ void UpdateBuilder::clip(Location loc, double limit, SmallVectorImpl<Value> &gra
   }
 }
 
-/// Vectors of 64 bytes, or blocks of state in 8 bits, belong to one rank.
+/// Blocks of state in 8 bits belong to one rank.
 RankedTensorType UpdateBuilder::getShardType(RankedTensorType whole,
                                              const ParameterUpdate &choice) const {
   if (shardRanks == 1)
     return whole;
-  int64_t unit = choice.stateBits == 8 ? Update::kBlock : 16;
-  int64_t least = llvm::divideCeil(whole.getNumElements(), shardRanks);
-  return whole.clone(ArrayRef<int64_t>(static_cast<int64_t>(llvm::alignTo(least, unit))));
+  return choice.stateBits == 8 ? ShardAttr::getPieceType(whole, shardRanks, Update::kBlock)
+                               : ShardAttr::getPieceType(whole, shardRanks);
 }
 
 Value UpdateBuilder::takeShard(GradientOp mark, const ParameterUpdate &choice) {
@@ -232,7 +228,7 @@ Value UpdateBuilder::takeShard(GradientOp mark, const ParameterUpdate &choice) {
   Value shard = create<CollectiveOp>(mark.getLoc(), getShardType(whole, choice),
                                      CollectiveKind::OwnShard, mark.getValue(), shardRanks);
   mark.getValueMutable().assign(shard);
-  mark.setShardAttr(getShard(whole));
+  mark.setShardAttr(ShardAttr::getOf(whole, shardRanks));
   mark->moveAfter(shard.getDefiningOp());
   return shard;
 }
@@ -248,7 +244,7 @@ LogicalResult UpdateBuilder::readState(VariableOp parameter, const StateTensor &
   variable.setOfAttr(FlatSymbolRefAttr::get(parameter));
   variable.setSlotAttr(builder.getStringAttr(tensor.name));
   if (shardRanks > 1 && tensor.type.getRank() != 0) // a single number is the same for all
-    variable.setShardAttr(getShard(whole));
+    variable.setShardAttr(ShardAttr::getOf(whole, shardRanks));
   declare(module, symbols, variable);
   state.push_back(read(variable, parameter.getLoc()));
   slots.push_back(*variable.getSlot());

@@ -26,7 +26,7 @@ std::string LossWatch::describeLoss() const {
       message += "; input " + quote(input.name) + " holds " +
                  std::to_string(arenas.readElement(input, at)) + " at index " +
                  toIndexText(input.shape, at);
-  if (const VariableSpec *variable = findNonFiniteState(manifest, arenas))
+  if (const VariableSpec *variable = findNonFiniteState(manifest, arenas, rank))
     message += "; " + variable->role + " " + quote(variable->name) + " is no longer finite";
   return message;
 }
@@ -56,10 +56,11 @@ std::string LossWatch::describeOrigin() const {
   return message;
 }
 
-const VariableSpec *memopt::findNonFiniteState(const Manifest &manifest, const Arenas &arenas) {
+const VariableSpec *memopt::findNonFiniteState(const Manifest &manifest, const Arenas &arenas,
+                                               int64_t rank) {
   for (const VariableSpec &variable : manifest.variables)
     if (variable.isState() && findNonFinite(variable.dtype, arenas.getAddress(variable),
-                                            getElementCount(variable.shape)) >= 0)
+                                            variable.getOwnElements(rank).count) >= 0)
       return &variable;
   return nullptr;
 }

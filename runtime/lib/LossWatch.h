@@ -24,8 +24,9 @@ namespace memopt {
 
 class LossWatch {
 public:
-  /// Both must outlive it.
-  LossWatch(const Manifest &manifest, const Arenas &arenas) : manifest(manifest), arenas(arenas) {}
+  /// The first two must outlive it.
+  LossWatch(const Manifest &manifest, const Arenas &arenas, int64_t rank)
+      : manifest(manifest), arenas(arenas), rank(rank) {}
 
   /// True for a program without a loss, too.
   bool isFinite() const;
@@ -43,11 +44,14 @@ public:
 private:
   const Manifest &manifest;
   const Arenas &arenas;
+  const int64_t rank;
   int64_t firstNan = -1, firstInfinite = -1; ///< instructions
 };
 
-/// The first variable that lasts and holds a value that is not finite, or null.
-const VariableSpec *findNonFiniteState(const Manifest &manifest, const Arenas &arenas);
+/// The first variable that lasts and holds a value that is not finite, or null. Padding of what a
+/// rank has parts of does not count.
+const VariableSpec *findNonFiniteState(const Manifest &manifest, const Arenas &arenas,
+                                       int64_t rank);
 
 } // namespace memopt
 

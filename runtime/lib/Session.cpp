@@ -47,7 +47,7 @@ Status Session::prepare(Device &device, const LibraryCallFactory &createCall) {
                                                    calls.getTeam(), [this] { joinThread(); }));
   MEMOPT_ASSIGN_OR_RETURN(arenas,
                           Arenas::allocate(device, manifest.arenaBytes, options.isMemoryChecked));
-  parts = std::make_unique<Parts>(this, manifest, arenas, options.communicator);
+  parts = std::make_unique<Parts>(this, manifest, arenas, options.communicator, getRank());
   parts->calls = std::move(calls);
   MEMOPT_ASSIGN_OR_RETURN(parts->transfers, Transfers::create(manifest, arenas, device));
   frame.session = this;
@@ -166,5 +166,5 @@ Status Session::setTrace(Trace *newTrace) {
 int64_t Session::getRunningInstruction() const { return parts->position.getInstruction(); }
 
 const VariableSpec *Session::findNonFiniteVariable() const {
-  return findNonFiniteState(getManifest(), arenas);
+  return findNonFiniteState(getManifest(), arenas, getRank());
 }

@@ -23,10 +23,10 @@ namespace memopt {
 
 struct Session::Parts {
   Parts(const Session *session, const Manifest &manifest, const Arenas &arenas,
-        Communicator *communicator)
+        Communicator *communicator, int64_t rank)
       : entry(session), collectives(manifest, arenas, communicator), position(manifest),
-        feed(manifest, arenas, communicator ? communicator->getRank() : 0),
-        indices(manifest, arenas), loss(manifest, arenas), gradients(manifest, arenas) {}
+        feed(manifest, arenas, rank), indices(manifest, arenas), loss(manifest, arenas, rank),
+        gradients(manifest, arenas) {}
 
   SessionEntry entry;
   PreparedCalls calls;
@@ -42,10 +42,10 @@ struct Session::Parts {
   // Of the step that runs.
   bool isSearching = false; ///< for where a bad loss came from: it ends before it commits
   bool hasCommitted = false;
-  bool isLossBad = false; ///< the step was left for it
+  bool isLossBad = false;     ///< the step was left for it
   bool isLossRefused = false; ///< the same of the step as a whole, searching included
-  Status failure;         ///< why else the step was left
-  double seconds = 0;     ///< of the last step, without the feed's
+  Status failure;             ///< why else the step was left
+  double seconds = 0;         ///< of the last step, without the feed's
 };
 
 /// The functions that programs call.

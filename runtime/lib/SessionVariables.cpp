@@ -58,16 +58,24 @@ static void storeElement(DType type, char *target, double value) {
   std::memcpy(target, &integer, size_t(getByteSize(type))); // little endian
 }
 
+int64_t Session::getRank() const {
+  return options.communicator ? options.communicator->getRank() : 0;
+}
+
 void Session::setWhole(const VariableSpec &variable, const void *whole) {
-  if (!variable.bytes)
-    return;
-  char *own = getAddress(variable);
-  int64_t size = variable.wholeShape ? variable.getWholeBytes() : variable.bytes, begin = 0;
-  if (variable.wholeShape)
-    begin = std::min(size, options.communicator->getRank() * variable.bytes);
-  int64_t bytes = std::min(variable.bytes, size - begin);
-  std::memcpy(own, static_cast<const char *>(whole) + begin, size_t(bytes));
-  std::memset(own + bytes, 0, size_t(variable.bytes - bytes));
+  auto [begin, count] = variable.getOwnElements(getRank());
+  int64_t size = getByteSize(variable.dtype);
+  if (count)
+    std::memcpy(getAddress(variable), static_cast<const char *>(whole) + begin * size,
+                size_t(count * size));
+  clearPadding(variable);
+}
+
+/// Behind the last element of the whole there are zeros.
+void Session::clearPadding(const VariableSpec &variable) {
+  int64_t used = variable.getOwnElements(getRank()).count * getByteSize(variable.dtype);
+  if (used < variable.bytes)
+    std::memset(getAddress(variable) + used, 0, size_t(variable.bytes - used));
 }
 
 StatusOr<const void *> Session::getWhole(const VariableSpec &variable,
@@ -85,12 +93,11 @@ Status Session::fillFromWeights(const SafetensorsFile &weights, const VariableSp
   const SafetensorsEntry *entry = weights.find(variable.name);
   if (!entry)
     return badInput(quote(weights.getPath()) + " lacks " + quote(variable.name));
-  if (entry->dtype != variable.dtype || entry->shape != variable.shape)
+  if (entry->dtype != variable.dtype || entry->shape != variable.getWholeShape())
     return badInput(quote(weights.getPath()) + " has " + quote(variable.name) + " as " +
                     toString(entry->dtype, entry->shape) + ", expected " +
-                    toString(variable.dtype, variable.shape));
-  if (variable.bytes)
-    std::memcpy(getAddress(variable), entry->data, size_t(variable.bytes));
+                    toString(variable.dtype, variable.getWholeShape()));
+  setWhole(variable, entry->data);
   return Status::ok();
 }
 
@@ -133,26 +140,33 @@ static double guessScale(const Shape &shape) {
 
 void Session::fillWithConstant(const VariableSpec &variable) {
   char *data = getAddress(variable);
-  int64_t count = getElementCount(variable.shape), size = getByteSize(variable.dtype);
+  int64_t count = variable.getOwnElements(getRank()).count, size = getByteSize(variable.dtype);
   for (int64_t i = 0; i < count; ++i)
     storeElement(variable.dtype, data + i * size, *variable.initValue);
+  clearPadding(variable);
 }
 
 void Session::fillRandomly(const VariableSpec &variable, int64_t seed) {
   if (variable.initValue)
     return fillWithConstant(variable);
   char *data = getAddress(variable);
-  int64_t count = getElementCount(variable.shape), size = getByteSize(variable.dtype);
-  double scale = variable.initScale ? *variable.initScale : guessScale(variable.shape);
+  auto [first, count] = variable.getOwnElements(getRank());
+  int64_t size = getByteSize(variable.dtype), last = first + count;
+  double scale = variable.initScale ? *variable.initScale : guessScale(variable.getWholeShape());
   uint64_t stream = hashName(variable.name);
-  // Two numbers a draw; each pair follows from its own counter, so threads may share the work.
-  pool->parallelFor((count + 1) / 2, 4096, [&](int64_t begin, int64_t end) {
-    for (int64_t pair = begin; pair < end; ++pair) {
-      std::array<double, 2> numbers = drawNormal(uint64_t(seed), uint64_t(pair), stream);
-      for (int64_t i = 2 * pair; i < std::min(count, 2 * pair + 2); ++i)
-        storeElement(variable.dtype, data + i * size, scale * numbers[size_t(i & 1)]);
-    }
+  // Two numbers a draw; each pair follows from its own counter, so threads and ranks may share the
+  // work.
+  auto draw = [&, first = first](int64_t pair) {
+    std::array<double, 2> numbers = drawNormal(uint64_t(seed), uint64_t(pair), stream);
+    for (int64_t i = std::max(first, 2 * pair); i < std::min(last, 2 * pair + 2); ++i)
+      storeElement(variable.dtype, data + (i - first) * size, scale * numbers[size_t(i & 1)]);
+  };
+  int64_t firstPair = first / 2;
+  pool->parallelFor((last + 1) / 2 - firstPair, 4096, [&](int64_t begin, int64_t end) {
+    for (int64_t pair = begin; pair < end; ++pair)
+      draw(firstPair + pair);
   });
+  clearPadding(variable);
 }
 
 Status Session::initializeRandomly(int64_t seed) {

@@ -130,3 +130,13 @@ func.func @gradient(%g: tensor<1x3xf32>) {
   memopt.gradient %g, @w {shard = #memopt.shard<ranks = 2, shape = [2, 3]>} : tensor<1x3xf32>
   return
 }
+
+// -----
+
+// expected-error @+1 {{'memopt.variable' op initial value has type 'tensor<3xf32>', expected 'tensor<2x3xf32>'}}
+memopt.variable @w : tensor<3xf32> role <parameter> {initial = dense<0.0> : tensor<3xf32>, shard = #memopt.shard<ranks = 2, shape = [2, 3]>}
+
+// -----
+
+// expected-error @+1 {{a shard is one of a tensor of positive sizes}}
+memopt.variable @w : tensor<3xf32> role <parameter> {shard = #memopt.shard<ranks = 2, shape = [2, 0]>}

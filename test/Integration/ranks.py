@@ -60,10 +60,14 @@ def check_bits(inputs, work):
              ("attention", "attention-dropout.mlir", draws, 8, 3, ["--optimizer=sgd"]),
              ("state shared out", "mlp/model.pt2", mlp, 8, 3, ["--optimizer=adamw", "--zero-stage=1"]),
              ("gradients shared out", "resnet18/model.pt2", resnet, 4, 3, ["--optimizer=nadam", "--zero-stage=2"]),
-             ("codes shared out", "mlp/model.pt2", mlp, 8, 3, ["--optimizer=adamw", "--optim-bits=8", "--zero-stage=2"])]
+             ("codes shared out", "mlp/model.pt2", mlp, 8, 3, ["--optimizer=adamw", "--optim-bits=8", "--zero-stage=2"]),
+             ("parameters shared out", "resnet18/model.pt2", resnet, 4, 3, ["--optimizer=adamw", "--zero-stage=3"]),
+             ("under a budget", "resnet18/model.pt2", resnet, 4, 3, ["--optimizer=adamw", "--zero-stage=3", "--device-memory=1500000"]),
+             ("padding is never seen", "dropout.mlir", draws, 8, 3, ["--optimizer=adamw", "--eps=0", "--zero-stage=3"]),
+             ("random", "mlp/model.pt2", mlp, 8, 3, ["--optimizer=adamw", "--zero-stage=3", "--init=random", "--optim-bits=8"])]
     for name, model, data, batch, ranks, options in cases:
         data, options = rebatch(data, batch), [*options, "--steps=3", f"--batch={batch}"]
-        alone = [option for option in options if not option.startswith("--zero-stage")]
+        alone = [option for option in options if not option.startswith(("--zero-stage", "--device-memory"))]
         one = train(inputs / model, data, [*alone, f"--accumulative-counts={ranks}"], work / f"{name} one")
         several = train(inputs / model, data, [*options, f"--ranks={ranks}"], work / f"{name} several")
         check_equal(name, one, several, ranks)
@@ -74,7 +78,7 @@ def check_both_sums(inputs, work):
     data = rebatch(read(inputs / "mlp" / "inputs.safetensors"), 8)
     options = ["--optimizer=sgd", "--momentum=0.9", "--max-grad-norm=0.1", "--batch=8", "--steps=2"]
     one = train(inputs / "mlp" / "model.pt2", data, [*options, "--accumulative-counts=4"], work / "four")
-    for stage in (0, 1, 2):
+    for stage in (0, 1, 2, 3):
         two = train(inputs / "mlp" / "model.pt2", data,
                     [*options, "--accumulative-counts=2", "--ranks=2", f"--zero-stage={stage}"], work / f"two by two {stage}")
         assert np.allclose(one["losses"], two["losses"], rtol=1e-6), (one["losses"], two["losses"])
@@ -99,11 +103,12 @@ def check_resume(inputs, work):
         if key.startswith(weights) or key.startswith(FILES[2]):
             assert whole[key] == alone[key], key
     # State that ranks shared out is that of any other run, before and after.
-    shared = train(model, eights, [*options, "--batch=8", "--ranks=2", "--zero-stage=2", "--steps=2", f"--load={work}/part"],
-                   work / "shared")
-    for key in whole:
-        if key.startswith(weights) or key.startswith(FILES[2]):
-            assert whole[key] == shared[key], key
+    for stage in (2, 3):
+        shared = train(model, eights, [*options, "--batch=8", "--ranks=2", f"--zero-stage={stage}", "--steps=2", f"--load={work}/part"],
+                       work / f"shared {stage}")
+        for key in whole:
+            if key.startswith(weights) or key.startswith(FILES[2]):
+                assert whole[key] == shared[key], key
     four = train(model, fours, [*options, "--batch=4", "--ranks=4", "--steps=2", f"--load={work}/part"], work / "four ranks")
     assert np.allclose(whole["losses"][2:], four["losses"], rtol=1e-5), (whole["losses"], four["losses"])
 

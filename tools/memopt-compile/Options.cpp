@@ -54,8 +54,8 @@ static constexpr OptionRow kOptions[] = {
     {"gradient-accumulation-steps", "K", "1", "another name of accumulative-counts"},
     {"micro-batches", "K", "1", "cut the batch into K parts: the same update, less memory"},
     {"ranks", "N", "1", "processes that run the step together, each on batches of its own"},
-    {"zero-stage", "0|1|2", "0",
-     "what ranks share out among them: nothing, optimizer state (1), gradients too (2)"},
+    {"zero-stage", "0|1|2|3", "0",
+     "what ranks share out: nothing, optimizer state (1), gradients too (2), parameters too (3)"},
     {"accumulate-dtype", "fp32|bf16", "fp32", "of gradient accumulators"},
     {"device-memory", "BYTES", "", "bytes that the device arena may have: N, NKiB, NMiB, NGiB"},
     {"activation-checkpointing", "MODULE,...", "",
@@ -347,10 +347,7 @@ static llvm::Error fillRanks(const CommandLine &line, CompileOptions &options) {
                    "--mode=eval");
   int64_t stage;
   if (llvm::StringRef(line.get("zero-stage")).getAsInteger(10, stage) || stage < 0 || stage > 3)
-    return invalid("--zero-stage expects 0, 1 or 2, found '" + line.get("zero-stage") + "'");
-  if (stage == 3)
-    return invalid("--zero-stage=3: this version keeps parameters whole on each rank; use "
-                   "--zero-stage=2");
+    return invalid("--zero-stage expects 0, 1, 2 or 3, found '" + line.get("zero-stage") + "'");
   if (stage && line.get("precision") == "fp16")
     return invalid("--zero-stage=" + line.get("zero-stage") +
                    ": gradients that overflow are looked for in whole ones; use --zero-stage=0 "

@@ -98,6 +98,17 @@ def Memopt_ShardAttr : AttrDef<Memopt_Dialect, "Shard"> {
   let parameters = (ins "int64_t":$ranks, ArrayRefParameter<"int64_t">:$shape);
   let assemblyFormat = "`<` struct($ranks, custom<Numbers>($shape)) `>`";
   let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Of a tensor of type `whole`.
+    static ShardAttr getOf(RankedTensorType whole, int64_t ranks) {
+      return get(whole.getContext(), ranks, whole.getShape());
+    }
+    /// The type of the pieces, of a multiple of `unit` elements. By itself that is a vector of 64 bytes in f32, so
+    /// that all of them begin at one.
+    static RankedTensorType getPieceType(RankedTensorType whole, int64_t ranks, int64_t unit = 16);
+    /// The type of the tensor that pieces of type `piece` are of.
+    RankedTensorType getWholeType(RankedTensorType piece) const { return piece.clone(getShape()); }
+  }];
 }
 
 def Memopt_PlannedAttr : AttrDef<Memopt_Dialect, "Planned"> {

@@ -54,7 +54,7 @@ def Memopt_VariableOp : Memopt_Op<"variable", [Symbol]> {
     ::mlir::RankedTensorType getTensorType() { return ::llvm::cast<::mlir::RankedTensorType>(getType()); }
     /// The type of the tensor that the variable is this rank's shard of, or its own.
     ::mlir::RankedTensorType getWholeType() {
-      return getShard() ? getTensorType().clone(getShard()->getShape()) : getTensorType();
+      return getShard() ? getShard()->getWholeType(getTensorType()) : getTensorType();
     }
     /// Whether it is part of what a step changes for good: a refused step leaves it as it was.
     bool isState() {
@@ -107,6 +107,13 @@ def Memopt_GradientOp : Memopt_Op<"gradient", [DeclareOpInterfaceMethods<SymbolU
   let assemblyFormat = "$value `,` $variable attr-dict `:` type($value)";
   let skipDefaultBuilders = 1;
   let builders = [OpBuilder<(ins "::mlir::Value":$value, "::mlir::FlatSymbolRefAttr":$variable)>];
+  let extraClassDeclaration = [{
+    /// The type of the tensor that the value is this rank's shard of, or the value's own.
+    ::mlir::RankedTensorType getWholeType() {
+      auto type = ::llvm::cast<::mlir::RankedTensorType>(getValue().getType());
+      return getShard() ? getShard()->getWholeType(type) : type;
+    }
+  }];
 }
 
 #endif // MEMOPT_DIALECT_STATEOPS_TD

@@ -45,7 +45,7 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
                         llvm::cl::desc("processes that run the step together")};
   Option<int64_t> zeroStage{
       *this, "zero-stage", llvm::cl::init(0),
-      llvm::cl::desc("what ranks share out: optimizer state (1), gradients too (2)")};
+      llvm::cl::desc("what ranks share out: optimizer state (1), gradients (2), parameters (3)")};
   /// Whether an update's samples run in several parts.
   bool isBatchCut() const { return accumulativeCounts * microBatches * ranks > 1; }
   Option<bool> recompute{*this, "recompute-elementwise", llvm::cl::init(true),

@@ -109,7 +109,7 @@ def InsertOptimizerPass : Pass<"memopt-insert-optimizer", "::mlir::ModuleOp"> {
     `p` is the variable `optimizer.<slot>.p`, slot being a name of the optimizer's such as "momentum" or "exp_avg".
     Codes of 8 bits come with `optimizer.<slot>.scale.p`, one scale for each block of 256.
 
-    With `zero-stage` 1 or 2 an update is that of a shard: the rank's own part of parameter and gradient, as a vector,
+    With `zero-stage` 1 to 3 an update is that of a shard: the rank's own part of parameter and gradient, as a vector,
     goes in, and a gather gives the new parameter. Shards end at multiples of 16 elements, those of state in 8 bits at
     blocks. Fails at an optimizer whose updates do not treat each element on its own.
 
@@ -123,7 +123,7 @@ def InsertOptimizerPass : Pass<"memopt-insert-optimizer", "::mlir::ModuleOp"> {
            "Scale gradients down to this global norm; 0 leaves them alone">,
     Option<"ranks", "ranks", "int64_t", "1", "Processes that run the step together">,
     Option<"zeroStage", "zero-stage", "int64_t", "0",
-           "1 and 2: each rank keeps the optimizer's state for its shard of a parameter, and updates that">
+           "From 1 on each rank keeps the optimizer's state for its shard of a parameter, and updates that">
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::memopt::MemoptDialect"];
 }
@@ -183,6 +183,22 @@ def SplitBatchPass : Pass<"memopt-split-batch", "::mlir::ModuleOp"> {
     Option<"elementType", "element-type", "std::string", "\"fp32\"", "Of accumulators: fp32 (that of the sum, and at least f32), bf16">
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
+}
+
+def ShardParametersPass : Pass<"memopt-shard-parameters", "::mlir::ModuleOp"> {
+  let summary = "Let each rank keep its shard of every parameter";
+  let description = [{
+    Stage 3 of ZeRO. The variable of a parameter becomes this rank's shard, in the cut of its update where there is
+    one. A read is followed by an `all_gather`, of narrower elements where a cast narrows what was read; what an update
+    makes is written as it is, and not gathered. Parameters of which a shard is no smaller than the whole stay whole.
+
+    Runs behind `memopt-insert-optimizer` with a `zero-stage`, and behind `memopt-split-batch`.
+  }];
+  let options = [
+    Option<"ranks", "ranks", "int64_t", "1", "Processes that run the step together">,
+    Option<"gathersAgain", "gather-again", "bool", "false", "Once for the forward and once for the backward pass">
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memopt::MemoptDialect"];
 }
 
 def SkipOverflowPass : Pass<"memopt-skip-overflow", "::mlir::ModuleOp"> {

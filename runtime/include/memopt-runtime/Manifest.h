@@ -18,6 +18,7 @@
 #include "memopt-runtime/DType.h"
 #include "memopt-runtime/Json.h"
 #include "memopt-runtime/PackageFormat.h"
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -67,6 +68,16 @@ struct ShardedTensor : PlacedTensor {
 
   const Shape &getWholeShape() const { return wholeShape ? *wholeShape : shape; }
   int64_t getWholeBytes() const { return getElementCount(getWholeShape()) * getByteSize(dtype); }
+
+  struct Range {
+    int64_t begin, count;
+  };
+  /// The elements of the whole that a rank has; what follows them is padding.
+  Range getOwnElements(int64_t rank) const {
+    int64_t whole = getElementCount(getWholeShape()), own = getElementCount(shape),
+            begin = wholeShape ? std::min(whole, rank * own) : 0;
+    return {begin, std::min(own, whole - begin)};
+  }
 };
 
 struct VariableSpec : ShardedTensor {

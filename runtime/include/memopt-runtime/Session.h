@@ -165,6 +165,9 @@ private:
   Status runProgram();
   Status finishProgram(int32_t code);
   Status explainLoss();
+  /// Among those that run the program together; 0 alone.
+  int64_t getRank() const;
+  void clearPadding(const VariableSpec &variable);
   Status fillFromWeights(const SafetensorsFile &weights, const VariableSpec &variable);
   void fillWithConstant(const VariableSpec &variable);
   void fillRandomly(const VariableSpec &variable, int64_t seed);
