@@ -86,15 +86,15 @@ bool GraphImporter::isMutatedAtOutput(StringRef target) const {
 }
 
 /// Gives every target the name under which its tensor is declared: the first of those tied
-/// together. Data shows ties by shared storage. Without data, one trace is left: of two parameters
+/// together, which shared storage shows. On the meta device one trace is left: of two parameters
 /// that are tied the graph reads only one, so an unused one goes with the only used one like it.
 void GraphImporter::findTies() {
   StringMap<SmallVector<StringRef, 2>>
-      used; // by type and shape: targets of used parameters without data
+      used; // by type and shape: targets of used parameters whose storage tells nothing
   auto describe = [&](const InputSpec &spec) {
     auto meta = program.graph.tensors.find(spec.value);
     if (spec.kind != InputSpec::Kind::Parameter || meta == program.graph.tensors.end() ||
-        weights.hasData(spec.target))
+        weights.knowsTies(spec.target))
       return std::string();
     return (getName(meta->second.dtype) + toString(meta->second.sizes)).str();
   };

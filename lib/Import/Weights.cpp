@@ -11,6 +11,7 @@
 #include "llvm/Support/CheckedArithmetic.h"
 
 #include <cstring>
+#include <set>
 #include <tuple>
 
 using namespace llvm;
@@ -152,11 +153,16 @@ Error Weights::findAliases() {
   using Sizes = SmallVector<int64_t, 4>;
   using Key = std::tuple<StringRef, DType, int64_t, Sizes, Sizes>;
   std::map<Key, StringRef> first;
+  std::map<DType, std::set<StringRef>> withoutData; // storages of a type
+  for (auto &[name, record] : records)
+    if (record.bytes == 0)
+      withoutData[record.meta.dtype].insert(record.payload);
   size_t order = 0;
   for (auto &[name, record] : records) {
     const TensorMeta &meta = record.meta;
     record.alias = name;
-    if (record.bytes == 0 || meta.getNumElements() == 0)
+    record.knowsTies = record.bytes != 0 || withoutData[meta.dtype].size() > 1;
+    if (!record.knowsTies || meta.getNumElements() == 0)
       continue;
     auto [tied, isNew] = first.try_emplace(
         Key(record.payload, meta.dtype, meta.storageOffset, meta.sizes, meta.strides), name);
@@ -164,6 +170,8 @@ Error Weights::findAliases() {
       record.alias = tied->second.str();
       continue;
     }
+    if (record.bytes == 0)
+      continue;
     uint64_t width = getByteWidth(meta.dtype);
     storages[record.payload].push_back(
         {meta.storageOffset * width, *getExtent(meta) * width, order++, name});
@@ -191,6 +199,11 @@ const TensorMeta *Weights::getMeta(StringRef name) const {
 bool Weights::hasData(StringRef name) const {
   auto it = records.find(name.str());
   return it != records.end() && it->second.bytes != 0;
+}
+
+bool Weights::knowsTies(StringRef name) const {
+  auto it = records.find(name.str());
+  return it != records.end() && it->second.knowsTies;
 }
 
 StringRef Weights::getAlias(StringRef name) const {

@@ -40,8 +40,12 @@ public:
   /// No value when the archive was exported without data (the meta device).
   llvm::Expected<std::optional<TensorData>> load(llvm::StringRef name) const;
   /// The first name, in order of names, of the tensor that `name` shares its storage with: names of
-  /// one tensor have the same alias. Storages of no bytes tie nothing.
+  /// one tensor have the same alias.
   llvm::StringRef getAlias(llvm::StringRef name) const;
+  /// Whether names that share a storage are one tensor. Without data they need not be: all tensors
+  /// of the meta device have one storage for each type. Where there are more, data was left out
+  /// later, and the storages are those that were.
+  bool knowsTies(llvm::StringRef name) const;
 
 private:
   struct Record {
@@ -49,6 +53,7 @@ private:
     std::string payload; ///< member of the archive
     std::string alias;
     uint64_t bytes = 0; ///< of the whole storage
+    bool knowsTies = true;
   };
 
   explicit Weights(const Archive &archive) : archive(&archive) {}

@@ -37,6 +37,14 @@ def without_data():
     return model
 
 
+def data_left_out():
+    """As tied, with a third matrix that nobody reads."""
+    model = tied()
+    model.parameter("spare.weight", [4, 3])
+    model.members = {name: b"" for name in model.members}
+    return model
+
+
 def strided():
     model = Model()
     model.parameter("w", [2, 2], numbers=[0.0, 1.0, 2.0, 3.0, 4.0], tensor_meta=meta("f32", [2, 2], [1, 2], 1))
