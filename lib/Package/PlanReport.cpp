@@ -141,16 +141,35 @@ static void explainConvBnEval(ModuleOp module, raw_ostream &out) {
 // The plan
 //===----------------------------------------------------------------------===//
 
+static json::Array describeLargest(const PlanFacts &facts) {
+  json::Array largest;
+  for (auto &[bytes, text] : facts.largest)
+    largest.push_back(json::Object{{"bytes", bytes}, {"what", text}});
+  return largest;
+}
+
+json::Object mlir::memopt::describeMisfit(ModuleOp module, int64_t budget, int64_t smallest) {
+  json::Object report{{"format", "memopt-plan-report"},
+                      {"version", 1},
+                      {"fits", false},
+                      {"budget_bytes", bySpace(budget)},
+                      {"smallest_budget_bytes", bySpace(smallest)}};
+  if (!module->hasAttr(MemoptDialect::kPlannedAttr))
+    return report;
+  PlanFacts facts = collectFacts(module);
+  report["lower_bound_bytes"] = bySpace(facts.planned.getLowerBoundBytes());
+  report["largest_at_peak"] = describeLargest(facts);
+  return report;
+}
+
 json::Object mlir::memopt::describePlan(ModuleOp planned) {
   PlanFacts facts = collectFacts(planned);
   json::Object kinds;
   for (auto [kind, bytes] : facts.byKind)
     kinds[kind] = bytes;
-  json::Array largest;
-  for (auto &[bytes, text] : facts.largest)
-    largest.push_back(json::Object{{"bytes", bytes}, {"what", text}});
   json::Object report{{"format", "memopt-plan-report"},
                       {"version", 1},
+                      {"fits", true},
                       {"predicted_peak_bytes", bySpace(facts.planned.getArenaBytes())},
                       {"lower_bound_bytes", bySpace(facts.planned.getLowerBoundBytes())},
                       {"predicted_seconds", facts.seconds},
@@ -162,7 +181,7 @@ json::Object mlir::memopt::describePlan(ModuleOp planned) {
                       {"recomputed_flops", facts.cloneFlops},
                       {"peak_at", facts.at},
                       {"peak_bytes_by_kind", std::move(kinds)},
-                      {"largest_at_peak", std::move(largest)}};
+                      {"largest_at_peak", describeLargest(facts)}};
   if (std::optional<json::Value> fusion = describeConvBnEval(planned))
     report["efficient_conv_bn_eval"] = std::move(*fusion);
   return report;

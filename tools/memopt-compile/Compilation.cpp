@@ -42,6 +42,8 @@ int Compilation::calibrate(const char *program) {
 
 int Compilation::run() {
   StatusCode code = compile();
+  if (code == StatusCode::DoesNotFit)
+    code = reportMisfit();
   if (options.isTimed)
     times.print(llvm::errs(), /*ResetAfterPrint=*/true);
   return finish(code);
@@ -268,6 +270,22 @@ StatusCode Compilation::report() {
   return writeText(
       options.reportPath,
       llvm::formatv("{0:2}\n", llvm::json::Value(mlir::memopt::describePlan(*module))).str());
+}
+
+/// For programs, which cannot read the message.
+StatusCode Compilation::reportMisfit() {
+  using namespace mlir::memopt;
+  if (auto planned = (*module)->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr))
+    smallestBytes = planned.getArenaBytesOf(Space::Device);
+  if (options.reportPath.empty())
+    return StatusCode::DoesNotFit;
+  llvm::json::Value facts(describeMisfit(*module, options.deviceBudget, smallestBytes));
+  std::string message = std::exchange(errors.last, "");
+  StatusCode code = writeText(options.reportPath, llvm::formatv("{0:2}\n", facts).str());
+  if (code != StatusCode::Ok)
+    return code;
+  errors.last = std::move(message);
+  return StatusCode::DoesNotFit;
 }
 
 /// State is read off the joint graph, which knows what parameters are for, activations off the

@@ -58,8 +58,10 @@ public:
   void setForm(const Form &form);
   /// How many samples the imported batch has. Fails where that cannot be told.
   llvm::FailureOr<int64_t> getExportedBatch();
-  /// What is said last if nothing goes well.
+  /// What is said last if nothing goes well; of a budget that is too small, also the smallest that
+  /// a trial found to do.
   void setMessage(std::string message) { errors.last = std::move(message); }
+  void setSmallest(int64_t bytes) { smallestBytes = bytes; }
 
 private:
   StatusCode compile();
@@ -75,6 +77,7 @@ private:
   StatusCode print();
   StatusCode finishOutput();
   StatusCode report();
+  StatusCode reportMisfit();
   StatusCode writeEstimate();
   StatusCode writeFrontier();
   StatusCode writeText(const std::string &path, llvm::StringRef text);
@@ -89,6 +92,7 @@ private:
   ErrorCollector errors;
   mlir::memopt::ProgramOptions program;
   std::string processor;
+  int64_t smallestBytes = 0; ///< of all forms that were tried, when none fits
   mlir::OwningOpRef<mlir::ModuleOp> module;
   llvm::TimerGroup times;
   std::map<std::string, std::unique_ptr<llvm::Timer>> timers;

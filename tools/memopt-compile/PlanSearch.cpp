@@ -58,6 +58,7 @@ StatusCode memopt::tool::findLargestBatch(Compilation &compilation) {
   Bound bound = bisectBatch(compilation, compilation.getForm(), most);
   if (bound.code != StatusCode::Ok) {
     compilation.setMessage(bound.misses.message);
+    compilation.setSmallest(bound.misses.bytes);
     return bound.code;
   }
   llvm::errs() << "remark: the largest batch is " << bound.fits.form.batch;
@@ -93,6 +94,7 @@ public:
         return code;
     if (!best) {
       compilation.setMessage(smallest.message + getForbidden());
+      compilation.setSmallest(smallest.bytes);
       return StatusCode::DoesNotFit;
     }
     compilation.setForm(best->form);

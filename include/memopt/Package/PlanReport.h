@@ -28,7 +28,11 @@ std::optional<llvm::json::Value> describeConvBnEval(ModuleOp module);
 /// kind and module.
 llvm::json::Object describePlan(ModuleOp planned);
 
-/// The same in words.
+/// What a budget of device memory fell short of: the smallest that would do, and where a plan of
+/// that size is in place (it was refused last), its bound and its peak.
+llvm::json::Object describeMisfit(ModuleOp module, int64_t budget, int64_t smallest);
+
+/// The same as describePlan in words.
 std::string explainPlan(ModuleOp planned);
 
 } // namespace mlir::memopt
