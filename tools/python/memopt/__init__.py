@@ -1,0 +1,35 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Training steps of PyTorch, compiled into programs with a fixed arena of memory.
+
+    step = memopt.compile(model, loss_fn, batch, optimizer=torch.optim.AdamW(model.parameters(), lr=3e-4),
+                          device_memory="8GiB")
+    for batch in loader:
+        loss = step(batch)
+        scheduler.step()
+    step.sync()
+
+`Session` runs packages without PyTorch. docs/Python.md of the source tree is the guide.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from .errors import BadInput, DoesNotFit, Error, LossNotFinite, Unavailable
+from .plan import Estimate, Frontier, Plan
+from .runtime import Session
+
+#: What needs PyTorch is imported with its first use.
+_NEEDING_TORCH = {"Step": "step", "compile": "step", "estimate": "step", "frontier": "step", "Refused": "gradients",
+                  "read_optimizer_state": "optimizers", "write_optimizer_state": "optimizers"}
+
+__all__ = ["BadInput", "DoesNotFit", "Error", "Estimate", "Frontier", "LossNotFinite", "Plan", "Session", "Unavailable",
+           *_NEEDING_TORCH]
+
+
+def __getattr__(name: str):
+    if name not in _NEEDING_TORCH:
+        raise AttributeError(f"module 'memopt' has no attribute '{name}'")
+    return getattr(importlib.import_module(f".{_NEEDING_TORCH[name]}", __name__), name)

@@ -1,0 +1,55 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What can go wrong, as exceptions with fields.
+
+The four kinds are the exit codes of the tools: who can help is the user (`BadInput`), the budget (`DoesNotFit`) or the
+machine (`Unavailable`). All have `message`, one line, and `details`, whatever else the compiler said.
+"""
+
+from __future__ import annotations
+
+__all__ = ["BadInput", "DoesNotFit", "Error", "LossNotFinite", "Unavailable"]
+
+
+class Error(Exception):
+    """Any failure of memopt's."""
+
+    def __init__(self, message: str, details: str = ""):
+        super().__init__(message)
+        self.message, self.details = message, details
+
+
+class BadInput(Error, ValueError):
+    """Something that was given is wrong, or cannot be compiled; the message says what to do instead.
+
+    `step` is the number of the step that failed, counted from 1, and 0 outside of steps.
+    """
+
+    def __init__(self, message: str, details: str = "", step: int = 0):
+        super().__init__(message, details)
+        self.step = step
+
+
+class LossNotFinite(BadInput, ArithmeticError):
+    """A step was left before it changed anything, for its loss is infinite or not a number."""
+
+
+class DoesNotFit(Error, MemoryError):
+    """No plan within the budget was found.
+
+    `budget` and `smallest_budget` are bytes of device memory; `lower_bound` is what no order of the step can do with,
+    or None where several forms of the step were tried; `largest` lists (bytes, what) of the values that are alive at
+    the peak of the smallest plan.
+    """
+
+    def __init__(self, message: str, details: str, report: dict):
+        super().__init__(message, details)
+        self.budget = report["budget_bytes"]["device"]
+        self.smallest_budget = report["smallest_budget_bytes"]["device"]
+        self.lower_bound = report.get("lower_bound_bytes", {}).get("device")
+        self.largest = [(entry["bytes"], entry["what"]) for entry in report.get("largest_at_peak", [])]
+
+
+class Unavailable(Error, OSError):
+    """The machine lacks something: memopt's tools, disk space, memory, a library."""

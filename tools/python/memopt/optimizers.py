@@ -1,0 +1,227 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""An optimizer of torch.optim as options of memopt-compile, and its state as variables of a session.
+
+Learning rates are no part of what is compiled. A parameter reads `lr`, or the rate of its group; which group that is
+tells the rate that it is compiled with, the group's number, for a session never runs with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from .errors import BadInput
+from .gradients import Refused
+from .runtime import Session
+
+__all__ = ["OptimizerOptions", "read_optimizer_state", "write_optimizer_state"]
+
+
+class _Counterpart(NamedTuple):
+    name: str  #: as memopt-compile has it
+    options: tuple[str, ...]  #: keys of a group, the options' names but for dashes
+    state: Mapping[str, str]  #: the session's slot to the key in torch.optim's state
+    counts_steps: bool = True  #: whether the state has a `step`
+
+
+_COUNTERPARTS = {
+    torch.optim.SGD: _Counterpart("sgd", ("momentum", "dampening", "weight_decay", "nesterov"),
+                                  {"momentum": "momentum_buffer"}, False),
+    torch.optim.Adam: _Counterpart("adam", ("betas", "eps", "weight_decay", "amsgrad"),
+                                   {name: name for name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")}),
+    torch.optim.AdamW: _Counterpart("adamw", ("betas", "eps", "weight_decay", "amsgrad"),
+                                    {name: name for name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")}),
+    torch.optim.RMSprop: _Counterpart("rmsprop", ("alpha", "eps", "momentum", "centered", "weight_decay"),
+                                      {name: name for name in ("square_avg", "momentum_buffer", "grad_avg")}),
+    torch.optim.Adagrad: _Counterpart("adagrad", ("lr_decay", "initial_accumulator_value", "eps", "weight_decay"),
+                                      {"sum": "sum"}),
+    torch.optim.Adadelta: _Counterpart("adadelta", ("rho", "eps", "weight_decay"),
+                                       {"square_avg": "square_avg", "acc_delta": "acc_delta"}),
+    torch.optim.Adamax: _Counterpart("adamax", ("betas", "eps", "weight_decay"),
+                                     {"exp_avg": "exp_avg", "exp_inf": "exp_inf"}),
+    torch.optim.NAdam: _Counterpart("nadam", ("betas", "eps", "weight_decay", "momentum_decay", "decoupled_weight_decay"),
+                                    {name: name for name in ("exp_avg", "exp_avg_sq", "mu_product")}),
+    torch.optim.RAdam: _Counterpart("radam", ("betas", "eps", "weight_decay", "decoupled_weight_decay"),
+                                    {"exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"}),
+    torch.optim.ASGD: _Counterpart("asgd", ("lambd", "alpha", "t0", "weight_decay"), {"ax": "ax", "eta": "eta"}),
+    torch.optim.Adafactor: _Counterpart("adafactor", ("beta2_decay", "eps", "d", "weight_decay"),
+                                        {name: name for name in ("row_var", "col_var", "variance")}),
+}
+#: What has no influence on numbers, or only one that PyTorch itself leaves open.
+_IMPLEMENTATION = {"params", "lr", "foreach", "fused", "capturable", "initial_lr", "name"}
+
+
+def _write(value: Any) -> str:
+    if isinstance(value, (tuple, list)):  # Adafactor's first eps is None by default
+        return ",".join(_write(torch.finfo(torch.float32).eps if part is None else part) for part in value)
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return repr(float(value)) if not isinstance(value, int) else str(value)
+
+
+class OptimizerOptions:
+    """What an optimizer says of the step, read off it once.
+
+    `parameters` are the model's, by all of their names in the program; `read` has the names that the program reads, of
+    which tied parameters have one.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, parameters: Mapping[str, torch.nn.Parameter],
+                 read: Collection[str]):
+        self.optimizer, self.parameters = optimizer, parameters
+        self.names = {parameter: name for name, parameter in parameters.items() if name in read}
+        self.counterpart = _COUNTERPARTS.get(type(optimizer))
+        if self.counterpart is None:
+            raise Refused(f"{type(optimizer).__module__}.{type(optimizer).__qualname__} has no counterpart; there are "
+                          + ", ".join(kind.__name__ for kind in _COUNTERPARTS))
+        self._settings = [self._read_group(number) for number in range(len(optimizer.param_groups))]
+        self._check_groups()
+
+    def _read_group(self, number: int) -> dict[str, Any]:
+        group = self.optimizer.param_groups[number]
+        settings = {key: group[key] for key in self.counterpart.options}
+        # With these values the rest needs no counterpart. AdamW is an Adam whose decay is decoupled.
+        neutral = {"maximize": False, "differentiable": False,
+                   "decoupled_weight_decay": type(self.optimizer) is torch.optim.AdamW}
+        for key, value in group.items():
+            if key in settings or key in _IMPLEMENTATION or value is None or neutral.get(key) == value:
+                continue
+            raise Refused(f"{type(self.optimizer).__name__}: group {number} has {key}={value}, which has no counterpart")
+        return settings
+
+    def _check_groups(self) -> None:
+        for number, settings in enumerate(self._settings):
+            for key, value in settings.items():
+                if key != "weight_decay" and value != self._settings[0][key]:
+                    raise Refused(f"{type(self.optimizer).__name__}: group {number} has {key}={value}, group 0 "
+                                  f"{self._settings[0][key]}; groups may differ in lr and weight_decay alone")
+
+    def check_unchanged(self) -> None:
+        """What was compiled is what the optimizer still says; rates may have changed."""
+        for number, settings in enumerate(self._settings):
+            group = self.optimizer.param_groups[number]
+            for key, value in settings.items():
+                if group[key] != value:
+                    raise BadInput(f"{key} of the optimizer's group {number} has become {group[key]}, the step was compiled "
+                                   f"for {value}; only lr can change, compile the step again")
+
+    def get_words(self) -> list[str]:
+        """The options of memopt-compile."""
+        words = [f"--optimizer={self.counterpart.name}"]
+        words += [f"--{key.replace('_', '-')}={_write(value)}" for key, value in self._settings[0].items()]
+        for number, group in enumerate(self.optimizer.param_groups[1:], 1):
+            found = sorted(self.names[p] for p in group["params"] if p in self.names and p.requires_grad)
+            wrong = [name for name in found if not re.fullmatch(r"[\w.\-]+", name)]
+            if wrong:
+                raise Refused(f"the parameter's name '{wrong[0]}' cannot be written in a group; use letters, digits and _")
+            decay = f",weight-decay={_write(self._settings[number]['weight_decay'])}"
+            # One argument of a process holds 128 KiB.
+            words += [f"--param-group={','.join(found[i:i + 500])}:lr={number}{decay}" for i in range(0, len(found), 500)]
+        return words
+
+    def get_rates(self) -> list[float]:
+        """Of the groups, as they are now."""
+        return [float(group["lr"]) for group in self.optimizer.param_groups]
+
+    def name_rates(self, manifest: Mapping) -> list[str | None]:
+        """The variables with the groups' rates; None where nothing reads it."""
+        own = {int(variable["init_value"]): variable["name"] for variable in manifest["variables"]
+               if variable["role"] == "hyperparameter" and variable["name"].startswith("lr.")}
+        base = any(variable["name"] == "lr" for variable in manifest["variables"])
+        return ["lr" if base else None, *(own.get(number) for number in range(1, len(self._settings)))]
+
+
+# ----------------------------------------------------------------------------------------------------------
+# State
+# ----------------------------------------------------------------------------------------------------------
+
+_TORCH_DTYPES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16,
+                 "i64": torch.int64, "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8,
+                 "i1": torch.bool}
+
+
+def read_tensor(read: Callable[[str, int], None], facts: Mapping) -> torch.Tensor:
+    """The value of a variable or output that the manifest describes, read by `Session.read_variable` or `read_output`."""
+    tensor = torch.empty(facts["shape"], dtype=_TORCH_DTYPES[facts["dtype"]])
+    read(facts["name"], tensor.data_ptr())
+    return tensor
+
+
+def write_tensor(session: Session, variable: Mapping, tensor: torch.Tensor) -> None:
+    """Gives a variable the tensor's value, in the variable's type and shape."""
+    tensor = tensor.detach().to("cpu", _TORCH_DTYPES[variable["dtype"]]).reshape(variable["shape"])
+    session.write(variable["name"], tensor)
+
+
+def _find_slots(options: OptimizerOptions, session: Session) -> dict[torch.nn.Parameter, dict[str, Mapping]]:
+    """By parameter, the variables of its state by torch.optim's keys."""
+    slots: dict[torch.nn.Parameter, dict[str, Mapping]] = {}
+    for variable in session.manifest["variables"]:
+        if variable["role"] != "optimizer_state":
+            continue
+        key = options.counterpart.state.get(variable.get("slot"))
+        parameter = options.parameters.get(variable.get("of"))
+        if key is None or parameter is None or variable["dtype"] == "i8":
+            raise BadInput(f"'{variable['name']}' is kept in {variable['dtype']}, a form that torch.optim does not have; "
+                           "step.sync(optimizer=False) leaves it out, step.save keeps it")
+        slots.setdefault(parameter, {})[key] = variable
+    return slots
+
+
+def read_optimizer_state(options: OptimizerOptions, session: Session) -> dict[torch.nn.Parameter, dict[str, Any]]:
+    """The state as `torch.optim` keeps it in `optimizer.state`: by parameter, tensors of their own.
+
+    The number of steps becomes each parameter's `step`. An optimizer that has made no step has no state.
+    """
+    if session.step == 0:
+        return {}
+    state: dict[torch.nn.Parameter, dict[str, Any]] = {}
+    slots = _find_slots(options, session)
+    groups = {parameter: group for group in options.optimizer.param_groups for parameter in group["params"]}
+    for parameter, variables in slots.items():
+        entry: dict[str, Any] = {}
+        if options.counterpart.counts_steps:
+            entry["step"] = torch.tensor(float(session.step))
+        for key, variable in variables.items():
+            value = read_tensor(session.read_variable, variable)
+            entry[key] = value.to(parameter.dtype if value.is_floating_point() and value.dim() else value.dtype)
+        if options.counterpart.name == "asgd":
+            entry["mu"] = torch.tensor(1 / max(1.0, session.step - groups[parameter]["t0"]))
+        state[parameter] = entry
+    return state
+
+
+def write_optimizer_state(options: OptimizerOptions, session: Session,
+                          state: Mapping[torch.nn.Parameter, Mapping[str, Any]]) -> None:
+    """Gives the session the state of `optimizer.state`, and the number of steps that it was made in.
+
+    An optimizer without state has made no step, and leaves the session's state as it was initialized. Refused where
+    parameters have made different numbers of steps: the session has one for all.
+    """
+    if not any(state.values()):
+        session.step = 0
+        return
+    slots = _find_slots(options, session)
+    steps = {int(state[p]["step"]) if "step" in state.get(p, ()) else None for p in slots} or {None}
+    if len(steps) > 1:
+        raise BadInput(f"parameters of the optimizer have made different numbers of steps ({_list_steps(steps)}); a compiled "
+                       "step has one number for all")
+    has_state = False
+    for parameter, keys in slots.items():
+        given = {key: value for key, value in state.get(parameter, {}).items() if value is not None}
+        for key, variable in keys.items():
+            if key in given:
+                write_tensor(session, variable, given[key])
+                has_state = True
+    # Where none is counted, state means that this is not the first step.
+    count = next(iter(steps))
+    session.step = count if count is not None else int(has_state)
+
+
+def _list_steps(steps: Collection[int | None]) -> str:
+    return ", ".join(sorted("none" if count is None else str(count) for count in steps))

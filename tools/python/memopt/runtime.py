@@ -1,0 +1,262 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The runtime's C interface (memopt-runtime/CInterface.h) for Python.
+
+A `Session` is a package at work. It needs neither PyTorch nor NumPy:
+
+    session = memopt.Session("mine.memopt")
+    session.initialize()
+    session.run_step([[image, label]])
+    session.read_scalar("loss")
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+import pathlib
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from . import arrays
+from .errors import BadInput, Error, LossNotFinite, Unavailable
+from .tools import find_library
+
+__all__ = ["Session"]
+
+_C_VERSION = 1
+_INPUT, _OUTPUT, _VARIABLE = 0, 1, 2
+
+
+class _Error(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_int32), ("is_loss_refused", ctypes.c_int32), ("step", ctypes.c_int64),
+                ("message", ctypes.c_char_p)]
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [("device", ctypes.c_char_p), ("threads", ctypes.c_int32), ("continue_on_nan", ctypes.c_int32)]
+
+
+class _View(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_char_p), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("rank", ctypes.c_int64)]
+
+
+_SESSION, _NAME, _ERROR = ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(_Error)
+#: Results and arguments of the functions, as in the header.
+_FUNCTIONS = {
+    "memopt_c_version": (ctypes.c_int32, []),
+    "memopt_error_clear": (None, [_ERROR]),
+    "memopt_session_open": (ctypes.c_int32, [_NAME, ctypes.POINTER(_Options), ctypes.POINTER(_SESSION), _ERROR]),
+    "memopt_session_close": (None, [_SESSION]),
+    "memopt_session_get_manifest": (ctypes.c_char_p, [_SESSION]),
+    "memopt_session_initialize": (ctypes.c_int32, [_SESSION, ctypes.c_int32, ctypes.c_int64, _ERROR]),
+    "memopt_session_write": (ctypes.c_int32, [_SESSION, _NAME, ctypes.POINTER(_View), _ERROR]),
+    "memopt_session_read": (ctypes.c_int32, [_SESSION, ctypes.c_int32, _NAME, ctypes.c_void_p, ctypes.c_int64, _ERROR]),
+    "memopt_session_set_rate": (ctypes.c_int32, [_SESSION, _NAME, ctypes.c_double, _ERROR]),
+    "memopt_session_run_step": (ctypes.c_int32, [_SESSION, ctypes.POINTER(_View), ctypes.c_int64, _ERROR]),
+    "memopt_session_get_step": (ctypes.c_int64, [_SESSION]),
+    "memopt_session_set_step": (None, [_SESSION, ctypes.c_int64]),
+    "memopt_session_get_step_seconds": (ctypes.c_double, [_SESSION]),
+    "memopt_session_save": (ctypes.c_int32, [_SESSION, _NAME, _ERROR]),
+    "memopt_session_load": (ctypes.c_int32, [_SESSION, _NAME, _ERROR]),
+}
+
+
+@functools.cache
+def _load_library() -> ctypes.CDLL:
+    # oneDNN has to find the runtime's OpenMP before that of others, PyTorch's say.
+    path = find_library()
+    try:
+        library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND)
+    except OSError as error:
+        raise Unavailable(f"{path} does not load: {error}") from error
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    if library.memopt_c_version() != _C_VERSION:
+        raise Unavailable(f"{path} has version {library.memopt_c_version()} of the C interface, this package needs "
+                          f"{_C_VERSION}; take both from one release")
+    return library
+
+
+def _raise(library: ctypes.CDLL, error: _Error) -> None:
+    code, step, message = error.code, error.step, (error.message or b"").decode(errors="replace")
+    is_loss_refused = error.is_loss_refused
+    library.memopt_error_clear(ctypes.byref(error))
+    if step:
+        message = f"step {step}: {message}"
+    if is_loss_refused:
+        raise LossNotFinite(message, step=step)
+    if code == 1:
+        raise BadInput(message, step=step)
+    raise Unavailable(message) if code == 3 else Error(message)
+
+
+def _fill(target: _View, view: arrays.View) -> None:
+    rank = len(view.shape)
+    target.data, target.dtype, target.rank = view.address, view.dtype.encode(), rank
+    target.shape = (ctypes.c_int64 * rank)(*view.shape)
+    if view.strides is not None:
+        target.strides = (ctypes.c_int64 * rank)(*view.strides)
+
+
+class Session:
+    """A package with variables of its own.
+
+    One thread at a time uses it (others wait), and any number of sessions run at once. `manifest` is the package's
+    manifest.json (docs/Package.md), which names all inputs, outputs and variables.
+    """
+
+    def __init__(self, package: str | os.PathLike, threads: int = 0, continue_on_nan: bool = False):
+        self._library = _load_library()
+        self._lock = threading.Lock()
+        self._handle = _SESSION()
+        error = _Error()
+        if self._library.memopt_session_open(os.fsencode(package), _Options(b"cpu", threads, continue_on_nan),
+                                             ctypes.byref(self._handle), ctypes.byref(error)):
+            _raise(self._library, error)
+        # A process forked from this one (a worker of a DataLoader) has no such threads to end.
+        self._finalizer = weakref.finalize(self, _close, self._library, self._handle.value, os.getpid())
+        self.package = pathlib.Path(package)
+        self.manifest = json.loads(self._library.memopt_session_get_manifest(self._handle))
+        self._tensors = {_INPUT: {tensor["name"]: tensor for tensor in self.manifest["inputs"]},
+                         _OUTPUT: {tensor["name"]: tensor for tensor in self.manifest["outputs"]},
+                         _VARIABLE: {tensor["name"]: tensor for tensor in self.manifest["variables"]}}
+
+    def _get_open(self) -> ctypes.c_void_p:
+        if not self._handle:
+            raise BadInput("the session is closed")
+        return self._handle
+
+    def _call(self, name: str, *arguments) -> None:
+        error = _Error()
+        if getattr(self._library, f"memopt_session_{name}")(self._get_open(), *arguments, ctypes.byref(error)):
+            _raise(self._library, error)
+
+    def close(self) -> None:
+        """Frees its memory and ends its threads."""
+        with self._lock:
+            self._handle = _SESSION()
+            self._finalizer()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------------------------------------------
+    # Variables
+    # ------------------------------------------------------------------------------------------------------
+
+    def initialize(self, random: bool = False, seed: int = 0) -> None:
+        """Gives variables their first values: the package's, or random ones. Without a value stay those that were
+        exported without, until they are written.
+        """
+        with self._lock:
+            self._call("initialize", int(random), seed)
+
+    def write(self, variable: str, value: Any) -> None:
+        """Copies an array into a variable."""
+        view = _View()
+        seen = arrays.view_array(value)
+        _fill(view, seen)
+        with self._lock:
+            self._call("write", variable.encode(), ctypes.byref(view))
+
+    def _read(self, kind: int, name: str, address: int) -> None:
+        bytes_wanted = self._tensors[kind].get(name, {"bytes": 0})["bytes"]
+        with self._lock:
+            self._call("read", kind, name.encode(), address, bytes_wanted)
+
+    def read_variable(self, name: str, address: int) -> None:
+        """Copies a variable, row-major, to an address with room for its `bytes`."""
+        self._read(_VARIABLE, name, address)
+
+    def read_output(self, name: str, address: int) -> None:
+        """The same for an output of the last step."""
+        self._read(_OUTPUT, name, address)
+
+    def read_bytes(self, name: str) -> bytes:
+        """A variable's bytes, row-major."""
+        buffer = ctypes.create_string_buffer(max(1, self._tensors[_VARIABLE].get(name, {"bytes": 0})["bytes"]))
+        self.read_variable(name, ctypes.addressof(buffer))
+        return buffer.raw[:self._tensors[_VARIABLE][name]["bytes"]]
+
+    def read_scalar(self, name: str) -> float:
+        """An output of one floating-point number."""
+        dtype = self._tensors[_OUTPUT].get(name, {"dtype": "f32"})["dtype"]
+        number = {"f32": ctypes.c_float, "f64": ctypes.c_double}.get(dtype)
+        if number is None:
+            raise BadInput(f"output '{name}' is of type {dtype}, expected f32 or f64")
+        value = number()
+        self.read_output(name, ctypes.addressof(value))
+        return value.value
+
+    def set_rate(self, variable: str, rate: float) -> None:
+        """Sets the learning rate `lr`, or that of a group of parameters, `lr.1`, ..., from the next step on."""
+        with self._lock:
+            self._call("set_rate", variable.encode(), rate)
+
+    # ------------------------------------------------------------------------------------------------------
+    # Steps
+    # ------------------------------------------------------------------------------------------------------
+
+    def run_step(self, batches: Sequence[Sequence[Any]]) -> None:
+        """One step on as many batches as it accumulates, each with its arrays in the order of the manifest's inputs.
+
+        The arrays are copied once, into the arena. Ctrl-C waits for the step's end.
+        """
+        inputs = self.manifest["inputs"]
+        views, kept = (_View * max(1, len(batches) * len(inputs)))(), []
+        for place, batch in enumerate(batches):
+            if len(batch) != len(inputs):
+                raise BadInput(f"the batch has {len(batch)} arrays, expected {len(inputs)}: "
+                               + ", ".join(tensor["name"] for tensor in inputs))
+            for i, value in enumerate(batch):
+                try:
+                    kept.append(arrays.view_array(value))
+                except BadInput as error:
+                    raise BadInput(f"input '{inputs[i]['name']}': {error.message}") from None
+                _fill(views[place * len(inputs) + i], kept[-1])
+        with self._lock:
+            self._call("run_step", views, len(batches))
+
+    @property
+    def step(self) -> int:
+        """Steps done."""
+        return self._library.memopt_session_get_step(self._get_open())
+
+    @step.setter
+    def step(self, value: int) -> None:
+        self._library.memopt_session_set_step(self._get_open(), value)
+
+    @property
+    def step_seconds(self) -> float:
+        """How long the last step took, without the copies of its batches."""
+        return self._library.memopt_session_get_step_seconds(self._get_open())
+
+    # ------------------------------------------------------------------------------------------------------
+    # Checkpoints
+    # ------------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Writes a checkpoint of memopt-run's."""
+        with self._lock:
+            self._call("save", os.fsencode(folder))
+
+    def load(self, folder: str | os.PathLike) -> None:
+        """Goes on from a checkpoint of memopt-run's."""
+        with self._lock:
+            self._call("load", os.fsencode(folder))
+
+
+def _close(library: ctypes.CDLL, handle: int, process: int) -> None:
+    if os.getpid() == process:
+        library.memopt_session_close(handle)

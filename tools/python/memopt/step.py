@@ -1,0 +1,367 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A model, its loss and its optimizer as one compiled step.
+
+The model is exported without its weights, compiled (or found in the cache), and given its weights as they are. From
+then on the step has the parameters; `Step.sync` puts them back into the model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import export
+from .batches import BatchLayout
+from .errors import BadInput
+from .optimizers import OptimizerOptions, read_optimizer_state, read_tensor, write_optimizer_state, write_tensor
+from .packages import build_package
+from .plan import Estimate, Frontier, Plan
+from .runtime import Session
+from .tools import run_compiler
+
+__all__ = ["Step", "compile", "estimate", "frontier"]
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Options
+# ----------------------------------------------------------------------------------------------------------
+
+#: What this package gives memopt-compile itself.
+_OWN_OPTIONS = {"o", "mode", "report", "emit", "estimate", "frontier", "frontier-output", "calibrate", "help", "loss",
+                "optimizer", "lr", "param-group", "ranks", "zero-stage", "explain", "time-report"}
+_FLAGS = {"reference"}
+_MODULE_LISTS = {"activation-checkpointing", "efficient-conv-bn-eval"}
+#: What evaluation has use for.
+_EVALUATION_OPTIONS = {"precision", "batch", "run-threads", "target-features", "machine-profile", "threads", "reference",
+                       "efficient-conv-bn-eval", "instrument"}
+
+
+def _write_option(name: str, value: Any) -> str:
+    if name in _OWN_OPTIONS:
+        raise BadInput(f"{name.replace('-', '_')} is no option of a step")
+    if name in _FLAGS:
+        return f"--{name}" if value else ""
+    if isinstance(value, bool):
+        return f"--{name}={'on' if value else 'off'}"
+    parts = list(value) if isinstance(value, (list, tuple)) else str(value).split(",") if name in _MODULE_LISTS else [value]
+    if name in _MODULE_LISTS:  # by the model's names; in the program they stand behind the wrapper's
+        parts = [part if part == "all" or str(part).startswith("segments:") else f"net.{part}" for part in parts]
+    return f"--{name}={','.join(str(part) for part in parts)}"
+
+
+def _write_options(options: Mapping[str, Any], names: set[str] | None = None) -> list[str]:
+    """The command line of keyword arguments, which have the options' names with underscores."""
+    by_name = {key.replace("_", "-"): value for key, value in options.items() if value is not None}
+    words = [_write_option(name, value) for name, value in by_name.items() if names is None or name in names]
+    return [word for word in words if word]
+
+
+# ----------------------------------------------------------------------------------------------------------
+# From a model to an archive
+# ----------------------------------------------------------------------------------------------------------
+
+@contextlib.contextmanager
+def _trained_alone(module: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """While entered, what the optimizer does not have needs no gradient, as nothing would become of it."""
+    own = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+    if not own & set(module.parameters()):
+        raise BadInput("the optimizer has no parameter of the model; make it from model.parameters()")
+    others = [parameter for parameter in module.parameters() if parameter.requires_grad and parameter not in own]
+    for parameter in others:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in others:
+            parameter.requires_grad_(True)
+
+
+class _Archive:
+    """A module traced without its weights: the bytes of a .pt2, and the names that the program reads."""
+
+    def __init__(self, module: nn.Module, example: Mapping[str, torch.Tensor], training: bool):
+        program = export.export_program(module, example, training)
+        read = {node.name for node in program.graph.nodes if node.op == "placeholder" and node.users}
+        self.names = {spec.target for spec in program.graph_signature.input_specs if spec.target and spec.arg.name in read}
+        with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
+            path = pathlib.Path(folder) / "step.pt2"
+            export.save(program, path, weights=False, training=training)
+            self.content = path.read_bytes()
+
+
+class _Model:
+    """A model with its loss and optimizer, ready to be compiled."""
+
+    def __init__(self, model: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: torch.optim.Optimizer | None,
+                 targets: Sequence[str] | None):
+        if optimizer is None:
+            raise BadInput("a training step needs an optimizer, such as optimizer=torch.optim.SGD(model.parameters(), lr=0.1)")
+        self.layout = BatchLayout(batch, targets, has_loss=loss_fn is not None)
+        self.example = self.layout.make_example(batch)
+        self.module = export.TrainingStep(model, loss_fn, self.layout.targets, return_prediction=False)
+        with _trained_alone(self.module, optimizer):
+            self.archive = _Archive(self.module, self.example, training=True)
+        parameters = dict(self.module.named_parameters(remove_duplicate=False))
+        self.options = OptimizerOptions(optimizer, parameters, self.archive.names)
+
+    def get_words(self, device_memory: int | str | None, options: Mapping[str, Any]) -> list[str]:
+        words = self.options.get_words() + _write_options(options)
+        return words if device_memory is None else [*words, f"--device-memory={device_memory}"]
+
+    def get_tensors(self) -> dict[str, torch.Tensor]:
+        """Parameters and buffers by all of their names in the program."""
+        return {**dict(self.module.named_parameters(remove_duplicate=False)),
+                **dict(self.module.named_buffers(remove_duplicate=False))}
+
+    def run_compiler(self, words: Sequence[str]) -> tuple[str, dict]:
+        with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
+            path = pathlib.Path(folder) / "step.pt2"
+            path.write_bytes(self.archive.content)
+            return run_compiler([str(path), *words])
+
+
+# ----------------------------------------------------------------------------------------------------------
+# The step
+# ----------------------------------------------------------------------------------------------------------
+
+def _is_of_model(variable: Mapping) -> bool:
+    return variable["role"] in ("parameter", "buffer")
+
+
+class Step:
+    """A compiled training step with the model's parameters in it; `memopt.compile` makes it.
+
+    Calling it trains on one batch and returns the loss. One thread at a time may use a step.
+    """
+
+    def __init__(self, prepared: _Model, words: Sequence[str], options: Mapping[str, Any], threads: int):
+        self._prepared, self._threads = prepared, threads
+        self._evaluation_words = ["--mode=eval", *_write_options(options, _EVALUATION_OPTIONS)]
+        self._evaluation: Session | None = None
+        self._is_evaluation_old = True
+        compiled = build_package(prepared.archive.content, words)
+        #: The folder of the package, which memopt-run takes, too; and whether it was compiled before.
+        self.package, self.was_cached = compiled.path, compiled.was_cached
+        self._session = Session(compiled.path, threads=threads)
+        self.plan = Plan(self._session.manifest, compiled.report)
+        self._rates = prepared.options.name_rates(self._session.manifest)
+        self._loss = next(output["name"] for output in self._session.manifest["outputs"] if output["role"] == "loss")
+        self.reload()
+
+    @property
+    def model(self) -> nn.Module:
+        return self._prepared.module.net
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        return self._prepared.options.optimizer
+
+    @property
+    def steps(self) -> int:
+        """Steps done, those that the optimizer came with included."""
+        return self._session.step
+
+    @property
+    def seconds(self) -> float:
+        """How long the last step took, without the copy of its batch."""
+        return self._session.step_seconds
+
+    def __call__(self, *batches: Any) -> float:
+        """Trains on a batch, with the rates that the optimizer's groups have now; on `accumulative_counts` batches
+        where the step was compiled for several. Returns the loss.
+
+        A loss that is not finite raises `LossNotFinite` and changes nothing.
+        """
+        self._prepared.options.check_unchanged()
+        for variable, rate in zip(self._rates, self._prepared.options.get_rates()):
+            if variable:
+                self._session.set_rate(variable, rate)
+        self._run(self._session, batches)
+        self._is_evaluation_old = True
+        self.optimizer._opt_called = True  # or else schedulers warn that nobody called optimizer.step()
+        return self._session.read_scalar(self._loss)
+
+    def _run(self, session: Session, batches: Sequence[Any], fillers: Mapping[str, Any] = {}) -> None:
+        names = [tensor["name"] for tensor in session.manifest["inputs"]]
+        arranged = [{**fillers, **self._prepared.layout.arrange(batch, optional=fillers)} for batch in batches]
+        session.run_step([[batch[name] for name in names] for batch in arranged])
+
+    # ------------------------------------------------------------------------------------------------------
+    # Evaluation
+    # ------------------------------------------------------------------------------------------------------
+
+    def _get_evaluation(self) -> Session:
+        """The model in evaluation mode, compiled with the first use, with the step's present values."""
+        if self._evaluation is None:
+            prepared = self._prepared
+            module = export.TrainingStep(self.model, prepared.module.loss, prepared.layout.targets, return_prediction=True)
+            archive = _Archive(module, prepared.example, training=False)
+            self._evaluation = Session(build_package(archive.content, self._evaluation_words).path, threads=self._threads)
+            self._evaluation.initialize()
+            self._is_evaluation_old = True
+        if self._is_evaluation_old:
+            tensors = self._read_model()
+            for variable in filter(_is_of_model, self._evaluation.manifest["variables"]):
+                found = [tensors[name] for name in variable["names"] if name in tensors]
+                if found and variable.get("restore") != "never":
+                    write_tensor(self._evaluation, variable, found[0])
+            self._is_evaluation_old = False
+        self._evaluation.step = 0
+        return self._evaluation
+
+    def evaluate(self, batch: Any) -> float:
+        """The loss of a batch in evaluation mode: no dropout, running statistics, nothing changes.
+
+        The first call compiles the model once more; its arena lies beside the step's.
+        """
+        session = self._get_evaluation()
+        self._run(session, [batch])
+        return session.read_scalar(next(output["name"] for output in session.manifest["outputs"] if output["role"] == "loss"))
+
+    def predict(self, batch: Any) -> torch.Tensor:
+        """What the model returns for a batch in evaluation mode; its targets may be left out."""
+        session = self._get_evaluation()
+        outputs = [output for output in session.manifest["outputs"] if output["role"] != "loss"]
+        if not outputs:
+            raise BadInput("the model returns its loss alone; give loss_fn, or have the model return its prediction as well")
+        targets = {name: torch.zeros_like(self._prepared.example[name]) for name in self._prepared.layout.targets}
+        self._run(session, [batch], fillers=targets)
+        return read_tensor(session.read_output, outputs[0])
+
+    # ------------------------------------------------------------------------------------------------------
+    # State
+    # ------------------------------------------------------------------------------------------------------
+
+    def reload(self) -> None:
+        """Takes parameters, buffers and the optimizer's state from model and optimizer, as `compile` does."""
+        tensors = self._prepared.get_tensors()
+        self._session.initialize()
+        for variable in filter(_is_of_model, self._session.manifest["variables"]):
+            found = [tensors[name] for name in variable["names"] if name in tensors]
+            if found and variable.get("restore") != "never":
+                write_tensor(self._session, variable, found[0])
+        write_optimizer_state(self._prepared.options, self._session, self.optimizer.state)
+        self._is_evaluation_old = True
+
+    def _read_variables(self) -> Iterator[tuple[list[str], torch.Tensor]]:
+        """The step's parameters and buffers, by their names; constants are as they were."""
+        for variable in filter(_is_of_model, self._session.manifest["variables"]):
+            if variable.get("restore") != "never":
+                yield variable["names"], read_tensor(self._session.read_variable, variable)
+
+    def _read_model(self) -> dict[str, torch.Tensor]:
+        """All tensors of the model with the step's values, by all of their names in the program."""
+        tensors = self._prepared.get_tensors()
+        values = {id(tensors[name]): value for names, value in self._read_variables() for name in names if name in tensors}
+        return {name: values.get(id(tensor), tensor.detach()) for name, tensor in tensors.items()}
+
+    def sync(self, optimizer: bool = True) -> None:
+        """Puts parameters, buffers and, unless told otherwise, the optimizer's state back into model and optimizer."""
+        state = read_optimizer_state(self._prepared.options, self._session) if optimizer else {}
+        tensors = self._prepared.get_tensors()
+        with torch.no_grad():
+            for names, value in self._read_variables():
+                for tensor in [tensors[name] for name in names if name in tensors][:1]:
+                    tensor.copy_(value.reshape(tensor.shape))
+        for parameter, entry in state.items():
+            self.optimizer.state[parameter] = entry
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of all state, in PyTorch's forms: {"model": …, "optimizer": …, "step": N}.
+
+        "model" goes into `model.load_state_dict`, "optimizer" into `optimizer.load_state_dict`.
+        """
+        values = self._read_model()
+        model = {name: values[f"net.{name}"].clone() if torch.is_tensor(value) else value
+                 for name, value in self.model.state_dict().items()}
+        optimizer = self.optimizer.state_dict()
+        state = read_optimizer_state(self._prepared.options, self._session)
+        optimizer["state"] = {index: state[parameter] for index, parameter in self._number_parameters() if parameter in state}
+        return {"model": model, "optimizer": optimizer, "step": self.steps}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from a `state_dict`, which changes neither model nor optimizer."""
+        tensors = {f"net.{name}": value for name, value in state["model"].items()}
+        for variable in filter(_is_of_model, self._session.manifest["variables"]):
+            found = [tensors[name] for name in variable["names"] if name in tensors]
+            if found and variable.get("restore") != "never":
+                write_tensor(self._session, variable, found[0])
+            elif variable.get("restore") is None and any(name.startswith("net.") for name in variable["names"]):
+                raise BadInput(f"the state has no '{variable['names'][0].removeprefix('net.')}'")
+        entries = state["optimizer"]["state"]
+        write_optimizer_state(self._prepared.options, self._session,
+                              {parameter: entries[index] for index, parameter in self._number_parameters() if index in entries})
+        self._session.step = state["step"]
+        self._is_evaluation_old = True
+
+    def _number_parameters(self) -> Iterator[tuple[int, nn.Parameter]]:
+        """As torch.optim numbers them in state dicts."""
+        return enumerate(parameter for group in self.optimizer.param_groups for parameter in group["params"])
+
+    def save(self, folder: str | pathlib.Path) -> None:
+        """Writes a checkpoint of memopt-run's, whole whatever happens meanwhile."""
+        self._session.save(folder)
+
+    def load(self, folder: str | pathlib.Path) -> None:
+        """Goes on from a checkpoint, of `save` or memopt-run's. Rates stay the optimizer's."""
+        self._session.load(folder)
+        self._is_evaluation_old = True
+
+    def close(self) -> None:
+        """Frees the arenas and ends the threads, which otherwise happens with the last reference."""
+        for session in (self._session, self._evaluation):
+            if session is not None:
+                session.close()
+
+    def __repr__(self) -> str:
+        return f"<memopt.Step after {self.steps} steps: {self.plan!r}>"
+
+
+# ----------------------------------------------------------------------------------------------------------
+# The functions
+# ----------------------------------------------------------------------------------------------------------
+
+def compile(model: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: torch.optim.Optimizer | None = None, *,
+            targets: Sequence[str] | None = None, device_memory: int | str | None = None, threads: int = 0,
+            **options: Any) -> Step:
+    """Compiles the training step of a model on batches like `batch`.
+
+    The batch is a tuple such as a DataLoader gives, or a mapping by name. Of a tuple the last entry goes to the loss,
+    as `loss_fn(model(*inputs), target)`; `targets` names other entries (of a tuple: "input", or "input0", …, and
+    "target"). With `loss_fn=None` the model gets the whole batch by keyword and returns its loss, as those of
+    transformers do. Batches need the example's shapes: let loaders drop the last one.
+
+    `device_memory` is the budget, in bytes or as "8GiB"; `threads` bounds those of the run; other options are those of
+    memopt-compile with underscores: `activation_checkpointing=["layer1.*"]`, `micro_batches=4`, `precision="bf16"`.
+
+    Raises `DoesNotFit`, `Refused` for what cannot be exported as it trains, `BadInput` for what cannot be compiled.
+    """
+    prepared = _Model(model, loss_fn, batch, optimizer, targets)
+    return Step(prepared, prepared.get_words(device_memory, options), options, threads)
+
+
+def frontier(model: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: torch.optim.Optimizer | None = None, *,
+             targets: Sequence[str] | None = None, points: int = 8, **options: Any) -> Frontier:
+    """Predicted step time against bytes, at so many budgets from the smallest to the fastest plan's."""
+    prepared = _Model(model, loss_fn, batch, optimizer, targets)
+    with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
+        name = pathlib.Path(folder) / "frontier"
+        text, _ = prepared.run_compiler([*prepared.get_words(None, options), f"--frontier={points}", f"--frontier-output={name}"])
+        return Frontier(json.loads(name.with_suffix(".json").read_text()), text, name.with_suffix(".svg").read_text())
+
+
+def estimate(model: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: torch.optim.Optimizer | None = None, *,
+             targets: Sequence[str] | None = None, **options: Any) -> Estimate:
+    """Model state and activations by module, in seconds, without a plan."""
+    prepared = _Model(model, loss_fn, batch, optimizer, targets)
+    text, report = prepared.run_compiler([*prepared.get_words(None, options), "--estimate"])
+    return Estimate(report, text)
