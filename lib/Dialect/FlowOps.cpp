@@ -191,7 +191,7 @@ LogicalResult CollectiveOp::verify() {
   bool isGather = getKind() == CollectiveKind::AllGather;
   int64_t whole = (isGather ? result : input).getNumElements(),
           shard = (isGather ? input : result).getNumElements(), ranks = getRanksAttr().getInt();
-  if (shard < llvm::divideCeil(whole, ranks))
+  if (shard < static_cast<int64_t>(llvm::divideCeil(whole, ranks)))
     return emitOpError() << "has shards of " << shard << " elements, but " << ranks
                          << " of them do not hold " << whole;
   return success();
