@@ -23,6 +23,7 @@
 
 #include "Optimizers/ParameterKind.h"
 #include "Optimizers/Update.h"
+#include "TensorBuilders.h"
 #include "memopt/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -166,13 +167,10 @@ FailureOr<Value> UpdateBuilder::readRate(Location loc, std::optional<double> own
 }
 
 Value UpdateBuilder::convert(Value value, Type elementType) {
-  auto from = cast<RankedTensorType>(value.getType());
-  RankedTensorType to = from.clone(elementType);
-  if (from == to)
-    return value;
-  if (to.getElementTypeBitWidth() > from.getElementTypeBitWidth())
-    return create<arith::ExtFOp>(value.getLoc(), to, value);
-  return create<arith::TruncFOp>(value.getLoc(), to, value);
+  Value made = convertFloats(builder, value.getLoc(), value, elementType);
+  if (made != value)
+    setPhase(made.getDefiningOp(), Phase::Optimizer);
+  return made;
 }
 
 /// In f64, which holds the square of any f32.
@@ -191,11 +189,7 @@ void UpdateBuilder::clip(Location loc, double limit, SmallVectorImpl<Value> &gra
     return;
   auto scalar = RankedTensorType::get(
       {}, getComputeType(cast<RankedTensorType>(gradients.front().getType()).getElementType()));
-  auto constant = [&](double number) -> Value {
-    FloatAttr value = builder.getFloatAttr(scalar.getElementType(), number);
-    return arith::ConstantOp::create(builder, loc,
-                                     DenseElementsAttr::get(scalar, value.getValue()));
-  };
+  auto constant = [&](double number) { return createSplat(builder, loc, scalar, number); };
   Value norm = create<GlobalNormOp>(loc, scalar, gradients);
   if (shardRanks > 1)
     norm = joinNorms(norm);

@@ -25,6 +25,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TensorBuilders.h"
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Passes.h"
 
@@ -100,12 +101,7 @@ static constexpr StringLiteral kScale = MemoptDialect::kLossScaleName,
                                kGood = "loss_scale.good_steps";
 
 Value OverflowSkipper::constant(Type type, double number) {
-  RankedTensorType tensor = scalar(type);
-  TypedAttr value = isa<FloatType>(type)
-                        ? TypedAttr(builder.getFloatAttr(type, number))
-                        : builder.getIntegerAttr(type, static_cast<int64_t>(number));
-  return arith::ConstantOp::create(builder, location,
-                                   DenseElementsAttr::get(tensor, Attribute(value)));
+  return createSplat(builder, location, scalar(type), number);
 }
 
 /// A count that starts at zero.

@@ -6,9 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Idea:    MicroBatches says what runs for each micro-batch; here that becomes the body of a
-// repeat,
-//          and what it sums up goes through variables:
+// Idea:    MicroBatches says what runs for each micro-batch; here that becomes the body of a repeat
+//          (BodyBuilder), and what it sums up goes through variables:
 //
 //            write 0, @sum
 //            repeat count(K) next_batch (%x = %input) {
@@ -29,9 +28,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "MicroBatches.h"
-#include "RankUpdates.h"
+#include "BodyBuilder.h"
 #include "Rebatch.h"
+#include "TensorBuilders.h"
 
 #include "memopt/Transforms/Passes.h"
 
@@ -48,295 +47,6 @@ namespace mlir::memopt {
 
 using namespace mlir;
 using namespace mlir::memopt;
-
-//===----------------------------------------------------------------------===//
-// Variables
-//===----------------------------------------------------------------------===//
-
-namespace {
-/// Makes the variables through which iterations talk, and accesses to them.
-class LoopVariables {
-public:
-  explicit LoopVariables(const StepModel &step) : module(step.getModule()), symbols(module) {}
-
-  VariableOp create(const Twine &name, RankedTensorType type, Role role) {
-    OpBuilder builder(module.getContext());
-    auto variable = VariableOp::create(builder, module.getLoc(), name.str(), type, role);
-    symbols.insert(variable, step());
-    variable.setNamesAttr(builder.getStrArrayAttr({variable.getSymName()}));
-    return variable;
-  }
-
-  static Value read(OpBuilder &builder, Location location, VariableOp variable, Phase phase) {
-    auto read = ReadOp::create(builder, location, variable.getTensorType(), variable.getSymName());
-    setPhase(read, phase);
-    return read;
-  }
-  static void write(OpBuilder &builder, Location location, Value value, VariableOp variable,
-                    Phase phase) {
-    setPhase(WriteOp::create(builder, location, value, variable.getSymName()), phase);
-  }
-  VariableOp lookUp(FlatSymbolRefAttr name) const {
-    return symbols.lookup<VariableOp>(name.getAttr());
-  }
-
-private:
-  Block::iterator step() { return Block::iterator(*module.getOps<func::FuncOp>().begin()); }
-
-  ModuleOp module;
-  SymbolTable symbols;
-};
-} // namespace
-
-//===----------------------------------------------------------------------===//
-// One loop
-//===----------------------------------------------------------------------===//
-
-namespace {
-/// What one update's samples are cut into.
-struct Cut {
-  int64_t iterations; ///< micro-batches of a rank
-  int64_t ranks;
-
-  int64_t getParts() const { return iterations * ranks; }
-};
-
-/// Sums up one value over the iterations of a loop.
-struct Accumulator {
-  Value value; ///< in the graph as it was
-  VariableOp sum;
-  /// Of this rank's part of the sum over ranks, where each iteration adds up that alone; or null.
-  RankedTensorType shard;
-};
-
-/// Builds the body of one repeat out of ops of the graph as it was.
-class BodyBuilder {
-public:
-  BodyBuilder(const MicroBatches &plan, const BatchModel &batch, RepeatOp repeat, Cut cut,
-              const DenseMap<StringAttr, VariableOp> &shadows)
-      : plan(plan), batch(batch), repeat(repeat), cut(cut), shadows(shadows),
-        builder(OpBuilder::atBlockTerminator(&repeat.getBody().front())) {
-    mapping.map(repeat.getInputs(), repeat.getBody().getArguments());
-  }
-
-  void add(Operation *op) {
-    for (Value operand : op->getOperands())
-      provide(operand, op);
-    Operation *copy = builder.clone(*op, mapping);
-    redirect(copy);
-    if (auto mask = dyn_cast<DropoutMaskOp>(copy))
-      placeDraw(mask, op->getResult(0));
-    else if (auto random = dyn_cast<RandomOp>(copy))
-      placeDraw(random, op->getResult(0));
-    else if (auto attention = dyn_cast<AttentionOp>(copy))
-      placeScores(attention, op->getResult(0));
-    else if (auto backward = dyn_cast<AttentionBackwardOp>(copy))
-      placeScores(backward, op->getResult(0));
-  }
-
-  void accumulate(const Accumulator &accumulator);
-  /// Updates of buffers, as if the ranks came one after the other.
-  void addUpdatesOfRanks(ArrayRef<Operation *> updates);
-  Value lookUp(Value original) const { return mapping.lookup(original); }
-
-private:
-  template <typename OpType> void placeDraw(OpType draw, Value original);
-  template <typename OpType> void placeScores(OpType attention, Value original);
-  Value createFirstElement(Operation *draw, int64_t perSample);
-  Value readFirstSample(Location location, Phase phase);
-  void provide(Value value, Operation *user);
-  Value createCounted(Value value, int64_t batches);
-  void redirect(Operation *copy);
-
-  const MicroBatches &plan;
-  const BatchModel &batch;
-  RepeatOp repeat;
-  Cut cut;
-  const DenseMap<StringAttr, VariableOp> &shadows;
-  OpBuilder builder;
-  IRMapping mapping;
-};
-} // namespace
-
-static Value createSplat(OpBuilder &builder, Location location, RankedTensorType type,
-                         double number) {
-  Type element = type.getElementType();
-  TypedAttr value = isa<FloatType>(element)
-                        ? TypedAttr(builder.getFloatAttr(element, number))
-                        : TypedAttr(builder.getIntegerAttr(element, static_cast<int64_t>(number)));
-  return arith::ConstantOp::create(builder, location,
-                                   DenseElementsAttr::get(type, Attribute(value)));
-}
-
-/// What counts no samples is the same number for any of them.
-static Value createCount(OpBuilder &builder, const BatchModel &batch, CountOp op, int64_t batches) {
-  auto type = cast<RankedTensorType>(op.getType());
-  bool countsSamples = batch.getReach(op.getResult()) != Reach::Shared;
-  return createSplat(builder, op.getLoc(), type,
-                     static_cast<double>(op.getCount() * (countsSamples ? batches : 1)));
-}
-
-/// Whether a value follows from counts and constants alone.
-static bool isCounted(Value value) {
-  Operation *op = value.getDefiningOp();
-  if (!op || isa<CountOp>(op))
-    return op;
-  bool counts = false;
-  for (Value operand : op->getOperands()) {
-    if (matchPattern(operand, m_Constant()))
-      continue;
-    if (!isCounted(operand))
-      return false;
-    counts = true;
-  }
-  return counts && isPure(op);
-}
-
-/// The number of the first sample of an iteration among all samples of the step, which the runtime
-/// writes with each batch.
-Value BodyBuilder::readFirstSample(Location location, Phase phase) {
-  constexpr StringLiteral name = "sample_offset";
-  auto module = repeat->getParentOfType<ModuleOp>();
-  auto variable = module.lookupSymbol<VariableOp>(name);
-  auto type = RankedTensorType::get({}, builder.getI64Type());
-  if (!variable) {
-    OpBuilder atStart(repeat->getParentOfType<func::FuncOp>());
-    variable = VariableOp::create(atStart, location, name, type, Role::Hyperparameter);
-    variable.setNamesAttr(builder.getStrArrayAttr({name}));
-  }
-  return LoopVariables::read(builder, location, variable, phase);
-}
-
-/// A draw for the samples of one iteration is that part of the draw for all of them.
-template <typename OpType> void BodyBuilder::placeDraw(OpType draw, Value original) {
-  std::optional<BatchDimension> samples = batch.getDimension(original);
-  if (!samples)
-    return;
-  SmallVector<int64_t> shape(cast<RankedTensorType>(original.getType()).getShape());
-  shape[samples->dim] *= cut.getParts();
-  SmallVector<int64_t> strides = computeStrides(shape);
-  draw.getFirstMutable().assign(createFirstElement(draw, samples->inner * strides[samples->dim]));
-  draw.setStrides(strides);
-}
-
-/// Likewise the scores that attention drops; its samples are the outermost dimension.
-template <typename OpType> void BodyBuilder::placeScores(OpType attention, Value original) {
-  std::optional<BatchDimension> samples = batch.getDimension(original);
-  if (!samples || !attention.getSeed())
-    return;
-  ArrayRef<int64_t> query = cast<RankedTensorType>(attention.getQuery().getType()).getShape();
-  ArrayRef<int64_t> key = cast<RankedTensorType>(attention.getKey().getType()).getShape();
-  int64_t scores = query[1] * query[2] * key[2]; // heads, queries, keys
-  attention.getFirstMutable().assign(createFirstElement(attention, samples->inner * scores));
-}
-
-/// The number of the first element that `draw` draws for the samples of an iteration.
-Value BodyBuilder::createFirstElement(Operation *draw, int64_t perSample) {
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPoint(draw);
-  Phase phase = getPhase(draw);
-  Value sample = readFirstSample(draw->getLoc(), phase);
-  Value factor = createSplat(builder, draw->getLoc(), cast<RankedTensorType>(sample.getType()),
-                             static_cast<double>(perSample));
-  auto first = arith::MulIOp::create(builder, draw->getLoc(), sample, factor);
-  setPhase(first, phase);
-  return first;
-}
-
-/// Makes an operand of `user` known in the body: what depends on no sample is computed there, and
-/// what follows from totals comes from outside.
-void BodyBuilder::provide(Value value, Operation *user) {
-  Operation *op = value.getDefiningOp();
-  if (!plan.isRepeated(op) && isCounted(value)) {
-    // For each user anew, for another may count otherwise; what is alike folds into one.
-    mapping.map(value, createCounted(value, plan.isLocal(user) ? 1 : cut.getParts()));
-    return;
-  }
-  if (mapping.contains(value))
-    return;
-  if (batch.getReach(value) == Reach::Shared && op) {
-    for (Value operand : op->getOperands())
-      provide(operand, op);
-    redirect(builder.clone(*op, mapping));
-    return;
-  }
-  repeat.getInputsMutable().append(value);
-  mapping.map(value, repeat.getBody().addArgument(value.getType(), value.getLoc()));
-}
-
-/// A value that isCounted, for the samples of so many batches.
-Value BodyBuilder::createCounted(Value value, int64_t batches) {
-  Operation *op = value.getDefiningOp();
-  if (auto counted = dyn_cast<CountOp>(op))
-    return createCount(builder, batch, counted, batches);
-  IRMapping operands;
-  for (Value operand : op->getOperands())
-    operands.map(operand, isCounted(operand)
-                              ? createCounted(operand, batches)
-                              : builder.clone(*operand.getDefiningOp())->getResult(0));
-  return builder.clone(*op, operands)->getResult(cast<OpResult>(value).getResultNumber());
-}
-
-/// State that the body changes is a variable of the loop there.
-void BodyBuilder::redirect(Operation *copy) {
-  if (auto read = dyn_cast<ReadOp>(copy)) {
-    if (VariableOp shadow = shadows.lookup(read.getVariableAttr().getAttr()))
-      read.setVariable(shadow.getSymName());
-  } else if (auto write = dyn_cast<WriteOp>(copy)) {
-    if (VariableOp shadow = shadows.lookup(write.getVariableAttr().getAttr()))
-      write.setVariable(shadow.getSymName());
-  }
-}
-
-static Value convert(OpBuilder &builder, Location location, Value value, RankedTensorType type) {
-  unsigned from = cast<RankedTensorType>(value.getType()).getElementTypeBitWidth(),
-           to = type.getElementTypeBitWidth();
-  if (from == to)
-    return value;
-  return from < to ? arith::ExtFOp::create(builder, location, type, value).getResult()
-                   : arith::TruncFOp::create(builder, location, type, value).getResult();
-}
-
-void BodyBuilder::addUpdatesOfRanks(ArrayRef<Operation *> updates) {
-  RankUpdates chain(updates, cut.ranks, builder);
-  for (Operation *op : updates)
-    for (Value operand : op->getOperands())
-      if (chain.isMadeOutside(operand)) {
-        Operation *maker = operand.getDefiningOp();
-        if (!plan.isRepeated(maker)) {
-          provide(operand, op);
-          chain.setShared(operand, mapping.lookup(operand));
-        } else {
-          chain.setOfRank(operand, mapping.lookup(operand));
-        }
-      }
-  chain.build([&](Operation *copy) { redirect(copy); });
-}
-
-/// The sum is taken in the wider of the two types, and rounded where the accumulator is narrower.
-void BodyBuilder::accumulate(const Accumulator &accumulator) {
-  Location location = accumulator.value.getLoc();
-  Phase phase = getPhase(accumulator.value.getDefiningOp());
-  Value value = mapping.lookup(accumulator.value);
-  VariableOp sum = accumulator.sum;
-  Operation *before = builder.getInsertionBlock()->getTerminator()->getPrevNode();
-  if (accumulator.shard)
-    value = CollectiveOp::create(builder, location, accumulator.shard,
-                                 CollectiveKind::ReduceScatter, value, cut.ranks);
-  auto type = cast<RankedTensorType>(value.getType()), stored = sum.getTensorType();
-  RankedTensorType wide =
-      type.getElementTypeBitWidth() > stored.getElementTypeBitWidth() ? type : stored;
-  Value old = LoopVariables::read(builder, location, sum, phase);
-  Value terms[] = {convert(builder, location, old, wide), convert(builder, location, value, wide)};
-  Value next = isa<FloatType>(type.getElementType())
-                   ? AccumulateOp::create(builder, location, wide, terms[0], terms[1]).getResult()
-                   : arith::AddIOp::create(builder, location, terms[0], terms[1]).getResult();
-  next = convert(builder, location, next, stored);
-  LoopVariables::write(builder, location, next, sum, phase);
-  for (Operation *made = before->getNextNode(); !made->hasTrait<OpTrait::IsTerminator>();
-       made = made->getNextNode())
-    setPhase(made, phase);
-}
 
 //===----------------------------------------------------------------------===//
 // The step
@@ -536,7 +246,7 @@ void BatchSplitter::readTotals(ArrayRef<Accumulator> accumulators) {
     Value total = LoopVariables::read(builder, value.getLoc(), accumulator.sum, phase);
     auto wanted = accumulator.shard ? accumulator.shard : cast<RankedTensorType>(value.getType());
     if (total.getType() != wanted) {
-      total = convert(builder, value.getLoc(), total, wanted);
+      total = convertFloats(builder, value.getLoc(), total, wanted.getElementType());
       setPhase(total.getDefiningOp(), phase);
     }
     if (accumulator.shard)
@@ -554,10 +264,10 @@ Value BatchSplitter::sumOverRanks(Value value, Phase phase) {
   auto type = cast<RankedTensorType>(value.getType()), wide = type;
   if (auto number = dyn_cast<FloatType>(type.getElementType()); number && number.getWidth() < 32)
     wide = type.clone(builder.getF32Type());
-  Value widened = convert(builder, location, value, wide);
+  Value widened = convertFloats(builder, location, value, wide.getElementType());
   Value sum =
       CollectiveOp::create(builder, location, wide, CollectiveKind::AllReduce, widened, cut.ranks);
-  Value total = convert(builder, location, sum, type);
+  Value total = convertFloats(builder, location, sum, type.getElementType());
   for (Value made : {widened, sum, total})
     if (made != value)
       setPhase(made.getDefiningOp(), phase);
