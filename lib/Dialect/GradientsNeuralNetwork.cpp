@@ -115,8 +115,8 @@ LogicalResult AttentionOp::differentiate(OpBuilder &builder, Values resultGradie
   auto backward = AttentionBackwardOp::create(
       builder, getLoc(), getQuery().getType(), getKey().getType(), getValue().getType(),
       mask ? getMask().getType() : Type(), getQuery(), getKey(), getValue(), getMask(), getSeed(),
-      getStep(), getFirst(), getResult(), getLogsumexp(), resultGradients[0], getScaleAttr(), getCausalAttr(),
-      getDropoutAttr(), getIdAttr());
+      getStep(), getFirst(), getResult(), getLogsumexp(), resultGradients[0], getScaleAttr(),
+      getCausalAttr(), getDropoutAttr(), getIdAttr());
   for (int operand = 0; operand < 3; ++operand)
     if (needed[operand])
       gradients[operand] = backward->getResult(operand);
