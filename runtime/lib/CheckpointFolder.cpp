@@ -172,17 +172,38 @@ CheckpointFolder::~CheckpointFolder() {
 // Saving
 //===----------------------------------------------------------------------===//
 
-/// Tensors of which ranks have parts are collected one at a time.
-static Status writeTensors(const std::string &path, const std::vector<TensorToWrite> &tensors,
-                           const std::vector<const VariableSpec *> &variables,
+namespace {
+struct SavedTensor {
+  std::string name;
+  const VariableSpec *variable;
+};
+} // namespace
+
+/// What a file of a checkpoint holds, in its order, in which ranks collect what they have parts of.
+static std::vector<SavedTensor> listTensors(const Manifest &manifest, const std::string &file) {
+  std::vector<SavedTensor> tensors;
+  for (const VariableSpec &variable : manifest.variables)
+    if (file == modelFile && isModelVariable(variable))
+      for (const std::string &name : variable.names)
+        tensors.push_back({name, &variable});
+    else if (file == optimizerFile && isOptimizerVariable(variable))
+      tensors.push_back({variable.name, &variable});
+  return tensors;
+}
+
+static Status writeTensors(const std::string &folder, const std::string &file,
                            const Session &session) {
-  MEMOPT_ASSIGN_OR_RETURN(SafetensorsLayout layout, SafetensorsLayout::plan(tensors));
+  std::vector<SavedTensor> tensors = listTensors(session.getManifest(), file);
+  std::vector<TensorToWrite> described;
+  for (const auto &[name, variable] : tensors)
+    described.push_back({name, variable->dtype, variable->getWholeShape(), nullptr});
+  MEMOPT_ASSIGN_OR_RETURN(SafetensorsLayout layout, SafetensorsLayout::plan(described));
   std::vector<SafetensorsLayout::Place> places = layout.places;
   MEMOPT_ASSIGN_OR_RETURN(SafetensorsWriter writer,
-                          SafetensorsWriter::create(path, std::move(layout)));
+                          SafetensorsWriter::create(folder + "/" + file, std::move(layout)));
   std::vector<char> storage;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    MEMOPT_ASSIGN_OR_RETURN(const void *data, session.getWhole(*variables[i], storage));
+    MEMOPT_ASSIGN_OR_RETURN(const void *data, session.getWhole(*tensors[i].variable, storage));
     MEMOPT_RETURN_IF_ERROR(writer.write(i, 0, data, places[i].bytes));
   }
   return writer.finish();
@@ -196,21 +217,8 @@ static Status writeText(const std::string &path, const std::string &text) {
 
 static Status writeFiles(const std::string &folder, const Session &session,
                          const TrainingState &state) {
-  std::vector<TensorToWrite> model, optimizer;
-  std::vector<const VariableSpec *> ofModel, ofOptimizer;
-  for (const VariableSpec &variable : session.getManifest().variables)
-    if (isModelVariable(variable))
-      for (const std::string &name : variable.names) {
-        model.push_back({name, variable.dtype, variable.getWholeShape(), nullptr});
-        ofModel.push_back(&variable);
-      }
-    else if (isOptimizerVariable(variable)) {
-      optimizer.push_back({variable.name, variable.dtype, variable.getWholeShape(), nullptr});
-      ofOptimizer.push_back(&variable);
-    }
-  MEMOPT_RETURN_IF_ERROR(writeTensors(folder + "/" + modelFile, model, ofModel, session));
-  MEMOPT_RETURN_IF_ERROR(
-      writeTensors(folder + "/" + optimizerFile, optimizer, ofOptimizer, session));
+  for (const char *file : {modelFile, optimizerFile})
+    MEMOPT_RETURN_IF_ERROR(writeTensors(folder, file, session));
   MEMOPT_RETURN_IF_ERROR(writeText(folder + "/" + stateFile, printTrainingState(state)));
   return syncFolder(folder);
 }
@@ -226,11 +234,9 @@ static Status commit(const std::string &fresh, const std::string &folder) {
 
 Status memopt::contributeToCheckpoint(const Session &session) {
   std::vector<char> none;
-  for (auto isOfFile : {isModelVariable, isOptimizerVariable})
-    for (const VariableSpec &variable : session.getManifest().variables)
-      for (size_t i = 0; i < (isModelVariable(variable) ? variable.names.size() : 1); ++i)
-        if (isOfFile(variable) && variable.wholeShape)
-          MEMOPT_RETURN_IF_ERROR(session.getWhole(variable, none).takeStatus());
+  for (const char *file : {modelFile, optimizerFile})
+    for (const auto &[name, variable] : listTensors(session.getManifest(), file))
+      MEMOPT_RETURN_IF_ERROR(session.getWhole(*variable, none).takeStatus());
   return Status::ok();
 }
 
