@@ -12,9 +12,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "UpstreamInterfaces.h"
+#include "Verification.h"
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -25,16 +27,39 @@ static TiedValues tieFirst(Operation *op, unsigned operands, unsigned results) {
   for (OpOperand &operand : op->getOpOperands().take_front(operands))
     tied.operands.push_back(&operand);
   tied.results.assign(op->result_begin(), op->result_begin() + results);
+  tied.shape.assign(tensorType(tied.operands.front()->get()).getShape());
   return tied;
 }
 
-/// For each dimension its place in memory.
+/// Ties the operand and the result of an op on dimensions of size `shape`.
+static TiedValues tieDims(Operation *op, ArrayRef<int64_t> shape, SmallVector<DimGroup> operand,
+                          SmallVector<DimGroup> result) {
+  TiedValues tied = tieFirst(op, 1, 1);
+  tied.shape.assign(shape);
+  tied.dims = {std::move(operand), std::move(result)};
+  return tied;
+}
+
+/// Each of `dims` by itself.
+template <typename Range> static SmallVector<DimGroup> getSingly(Range &&dims) {
+  return llvm::map_to_vector(dims, [](int64_t dim) { return DimGroup{dim}; });
+}
+
+/// All dimensions of `value`, by themselves.
+static SmallVector<DimGroup> getDims(Value value) {
+  return getSingly(llvm::seq(tensorType(value).getRank()));
+}
+
+/// The place of a dimension in memory.
 static int64_t getPlace(ArrayRef<int64_t> order, int64_t dim) {
   return llvm::find(order, dim) - order.begin();
 }
 
-static SmallVector<int64_t> permute(ArrayRef<int64_t> values, ArrayRef<int64_t> order) {
-  return llvm::map_to_vector(order, [&](int64_t dim) { return values[dim]; });
+/// Places in memory of a set of dimensions, increasing.
+static SmallVector<int64_t> getPlaces(ArrayRef<int64_t> order, ArrayRef<int64_t> dims) {
+  auto places = llvm::map_to_vector(dims, [&](int64_t dim) { return getPlace(order, dim); });
+  llvm::sort(places);
+  return places;
 }
 
 //===----------------------------------------------------------------------===//
@@ -89,6 +114,38 @@ ALONG_AXIS(LogSoftmaxOp, 1)
 #undef ALONG_AXIS
 
 //===----------------------------------------------------------------------===//
+// Ops that add, drop and move dimensions
+//===----------------------------------------------------------------------===//
+
+TiedValues BroadcastOp::getTiedValues() {
+  return tieDims(*this, getType().getShape(), getSingly(getDimensions()), getDims(getResult()));
+}
+void BroadcastOp::permuteDimensions(ArrayRef<int64_t> order) {
+  setDimensions(getPlaces(order, getDimensions()));
+}
+
+TiedValues ReduceOp::getTiedValues() {
+  auto kept =
+      llvm::make_filter_range(llvm::seq(tensorType(getInput()).getRank()), [&](int64_t dim) {
+        return !llvm::is_contained(getDimensions(), dim);
+      });
+  return tieDims(*this, tensorType(getInput()).getShape(), getDims(getInput()),
+                 getSingly(llvm::to_vector(kept)));
+}
+void ReduceOp::permuteDimensions(ArrayRef<int64_t> order) {
+  setDimensions(getPlaces(order, getDimensions()));
+}
+
+/// Free: the same bytes under other numbers.
+TiedValues TransposeOp::getTiedValues() {
+  TiedValues tied =
+      tieDims(*this, getType().getShape(), getSingly(invertPermutationVector(getPermutation())),
+              getDims(getResult()));
+  tied.rearranges = true;
+  return tied;
+}
+
+//===----------------------------------------------------------------------===//
 // Others
 //===----------------------------------------------------------------------===//
 
@@ -99,8 +156,8 @@ TiedValues AccumulateOp::getTiedValues() { return tieFirst(*this, 2, 1); }
 
 TiedValues PadOp::getTiedValues() { return tieFirst(*this, 1, 1); }
 void PadOp::permuteDimensions(ArrayRef<int64_t> order) {
-  setLow(permute(getLow(), order));
-  setHigh(permute(getHigh(), order));
+  setLow(applyPermutation(getLow(), order));
+  setHigh(applyPermutation(getHigh(), order));
 }
 
 namespace {
@@ -121,9 +178,23 @@ struct SliceLayout : LayoutOpInterface::ExternalModel<SliceLayout, tensor::Extra
   }
   void permuteDimensions(Operation *op, ArrayRef<int64_t> order) const {
     auto slice = cast<tensor::ExtractSliceOp>(op);
-    slice.setStaticOffsets(permute(slice.getStaticOffsets(), order));
-    slice.setStaticSizes(permute(slice.getStaticSizes(), order));
-    slice.setStaticStrides(permute(slice.getStaticStrides(), order));
+    slice.setStaticOffsets(applyPermutation(slice.getStaticOffsets(), order));
+    slice.setStaticSizes(applyPermutation(slice.getStaticSizes(), order));
+    slice.setStaticStrides(applyPermutation(slice.getStaticStrides(), order));
+  }
+};
+
+/// The op's dimensions are those of the side that has more.
+template <typename OpType>
+struct ReshapeLayout : LayoutOpInterface::ExternalModel<ReshapeLayout<OpType>, OpType> {
+  TiedValues getTiedValues(Operation *op) const {
+    constexpr bool expands = std::is_same_v<OpType, tensor::ExpandShapeOp>;
+    Value fine = expands ? op->getResult(0) : op->getOperand(0);
+    SmallVector<DimGroup> groups = cast<OpType>(op).getReassociationIndices();
+    TiedValues tied = tieDims(op, tensorType(fine).getShape(), expands ? groups : getDims(fine),
+                              expands ? getDims(fine) : groups);
+    tied.rearranges = true;
+    return tied;
   }
 };
 } // namespace
@@ -131,4 +202,6 @@ struct SliceLayout : LayoutOpInterface::ExternalModel<SliceLayout, tensor::Extra
 void memopt::attachUpstreamLayouts(MLIRContext *context) {
   tensor::ConcatOp::attachInterface<ConcatLayout>(*context);
   tensor::ExtractSliceOp::attachInterface<SliceLayout>(*context);
+  tensor::ExpandShapeOp::attachInterface<ReshapeLayout<tensor::ExpandShapeOp>>(*context);
+  tensor::CollapseShapeOp::attachInterface<ReshapeLayout<tensor::CollapseShapeOp>>(*context);
 }

@@ -80,6 +80,13 @@ memopt::ScalarCost memopt::getScalarCost(OperationName name) {
   return scalar ? scalar->getScalarCost() : ScalarCost::Simple;
 }
 
+bool memopt::areComplete(ArrayRef<ViewPart> parts, ArrayRef<int64_t> shape) {
+  int64_t rest = ShapedType::getNumElements(shape);
+  for (const ViewPart &part : parts)
+    rest -= ShapedType::getNumElements(part.sizes);
+  return rest == 0;
+}
+
 SmallVector<Value> memopt::TiedValues::getAll() const {
   SmallVector<Value> values;
   for (OpOperand *operand : operands)

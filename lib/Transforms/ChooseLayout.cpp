@@ -25,9 +25,10 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
+#include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/IR/Matchers.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::memopt {
 #define GEN_PASS_DEF_CHOOSELAYOUTPASS
@@ -40,7 +41,7 @@ using namespace mlir::memopt;
 static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 static RankedTensorType permuteType(RankedTensorType type, ArrayRef<int64_t> order) {
-  return RankedTensorType::get(permute<int64_t>(type.getShape(), order), type.getElementType());
+  return RankedTensorType::get(applyPermutation(type.getShape(), order), type.getElementType());
 }
 
 //===----------------------------------------------------------------------===//
@@ -117,10 +118,12 @@ public:
       ops.emplace_back(&op, getTiedValues(&op));
     for (auto &[op, tied] : ops) {
       Operation *before = op->getPrevNode();
-      if (tied)
-        rewriteTied(op, *tied);
+      if (!tied)
+        makeOperandsRowMajor(op);
+      else if (tied->rearranges)
+        rewriteRearrangement(op, *tied);
       else
-        rewriteUntied(op);
+        rewriteTied(op, *tied);
       auto first = before ? std::next(before->getIterator()) : block.begin();
       for (Operation &made : llvm::make_range(first, op->getIterator()))
         for (NamedAttribute attribute : op->getDiscardableAttrs())
@@ -132,80 +135,50 @@ public:
   }
 
 private:
-  void rewriteUntied(Operation *op) {
-    llvm::TypeSwitch<Operation *>(op)
-        .Case<BroadcastOp, ReduceOp, TransposeOp>([&](auto other) { rewriteDimensions(other); })
-        .Case([&](tensor::ExpandShapeOp expand) {
-          rewriteReshape(op, expand.getReassociationIndices(), /*isExpansion=*/true);
-        })
-        .Case([&](tensor::CollapseShapeOp collapse) {
-          rewriteReshape(op, collapse.getReassociationIndices(), /*isExpansion=*/false);
-        })
-        .Default([&](Operation *) { makeOperandsRowMajor(op); });
-  }
-
   void rewriteTied(Operation *op, const TiedValues &tied) {
-    int64_t rank = typeOf(tied.operands.front()->get()).getRank();
-    DimOrder order =
-        tied.prefersChannelsLast ? getChannelsLast(rank) : plan.getOrder(tied.results.front());
-    if (tied.hasLayoutAttribute && order != getChannelsLast(rank))
-      order = getRowMajor(rank);
-    for (OpOperand *operand : tied.operands)
-      operand->set(getIn(op, operand->get(), order));
+    DimOrder order = chooseOrder(tied);
+    for (auto [number, operand] : llvm::enumerate(tied.operands))
+      operand->set(getIn(op, operand->get(), *getValueOrder(tied, number, order)));
     for (OpOperand &operand : op->getOpOperands())
       if (!llvm::is_contained(tied.operands, &operand))
         operand.set(getRowMajorIn(op, operand.get()));
     if (isRowMajor(order))
       return;
-    for (OpResult result : tied.results)
-      setOrder(result, order);
+    for (auto [number, result] : llvm::enumerate(tied.results))
+      setOrder(result, *getValueOrder(tied, tied.operands.size() + number, order));
     if (auto layout = dyn_cast<LayoutOpInterface>(op))
       layout.permuteDimensions(order);
   }
 
-  void rewriteDimensions(BroadcastOp op) {
-    DimOrder order = plan.getOrder(op.getResult());
-    SmallVector<int64_t> dims(op.getDimensions());
-    op.getInputMutable().set(getIn(op, op.getInput(), restrictOrder(order, dims)));
-    op.setDimensions(moveDims(dims, order));
-    setOrder(op.getResult(), order);
+  /// Of the op's dimensions: what was decided for its result, or, where that lacks some, as its
+  /// operand lies.
+  DimOrder chooseOrder(const TiedValues &tied) const {
+    int64_t rank = tied.shape.size();
+    if (tied.prefersChannelsLast)
+      return getChannelsLast(rank);
+    std::optional<DimOrder> order =
+        getOpOrder(tied, tied.operands.size(), plan.getOrder(tied.results.front()));
+    if (!order)
+      order = getOpOrder(tied, 0, getStored(tied.operands.front()->get()).order);
+    return tied.hasLayoutAttribute && *order != getChannelsLast(rank) ? getRowMajor(rank) : *order;
   }
 
-  void rewriteDimensions(ReduceOp op) {
-    StoredValue input = getStored(op.getInput());
-    SmallVector<int64_t> dims(op.getDimensions()), kept = getRowMajor(input.order.size());
-    llvm::erase_if(kept, [&](int64_t dim) { return llvm::is_contained(dims, dim); });
-    op.getInputMutable().set(input.value);
-    op.setDimensions(moveDims(dims, input.order));
-    setOrder(op.getResult(), restrictOrder(input.order, kept));
-  }
-
-  void rewriteDimensions(TransposeOp op) {
-    DimOrder to = plan.getOrder(op.getResult());
-    Value made = reorder(op, getStored(op.getInput()), permute<int64_t>(op.getPermutation(), to));
-    replace(op, made, to);
-  }
-
-  void rewriteReshape(Operation *op, ArrayRef<ReassociationIndices> groups, bool isExpansion) {
+  /// Other numbers of the same bytes, or of the operand's after they were moved.
+  void rewriteRearrangement(Operation *op, const TiedValues &tied) {
     Value result = op->getResult(0);
     StoredValue source = getStored(op->getOperand(0));
-    DimOrder to = plan.getOrder(result);
+    DimOrder to = plan.getOrder(result), order = chooseOrder(tied);
     if (isRowMajor(source.order) && isRowMajor(to))
       return op->setOperand(0, source.value);
-    SmallVector<int64_t> shape =
-        isExpansion ? SmallVector<int64_t>(typeOf(result).getShape()) : getLogicalShape(source);
-    DimOrder have = isExpansion ? expandOrder(source.order, groups) : source.order;
-    DimOrder want = isExpansion ? to : expandOrder(to, groups);
-    // Of a scalar, in whichever shape, there is one order.
-    if (!groups.empty() && !areSameBytes(have, want, shape)) {
-      std::optional<DimOrder> before = isExpansion ? collapseOrder(to, groups, shape) : want;
-      if (before)
-        source.value = reorder(op, source, *before);
+    DimOrder have = expandOrder(tied, 0, source.order);
+    if (!areSameBytes(have, order, tied.shape)) {
+      if (std::optional<DimOrder> want = getValueOrder(tied, 0, order))
+        source.value = reorder(op, source, *want);
       else
-        to = have;
+        to = *getValueOrder(tied, 1, have);
     }
     ImplicitLocOpBuilder b(op->getLoc(), op);
-    replace(op, createReshape(b, source.value, permute<int64_t>(typeOf(result).getShape(), to)),
+    replace(op, createReshape(b, source.value, applyPermutation(typeOf(result).getShape(), to)),
             to);
   }
 
@@ -228,14 +201,7 @@ private:
   }
 
   static SmallVector<int64_t> getLogicalShape(const StoredValue &value) {
-    return permute<int64_t>(typeOf(value.value).getShape(), getPlaces(value.order));
-  }
-
-  /// Places of `dims` in memory, increasing.
-  static SmallVector<int64_t> moveDims(ArrayRef<int64_t> dims, ArrayRef<int64_t> order) {
-    SmallVector<int64_t> moved = permute<int64_t>(getPlaces(order), dims);
-    llvm::sort(moved);
-    return moved;
+    return applyPermutation(typeOf(value.value).getShape(), invertPermutationVector(value.order));
   }
 
   /// `old` in `order`, converted in front of `user` unless it was converted before.
@@ -261,7 +227,7 @@ private:
     if (ArrayRef(from.order) == order)
       return from.value;
     ImplicitLocOpBuilder b(user->getLoc(), user);
-    SmallVector<int64_t> permutation = permute<int64_t>(getPlaces(from.order), order);
+    SmallVector<int64_t> permutation = applyPermutation(invertPermutationVector(from.order), order);
     RankedTensorType type = permuteType(typeOf(from.value), permutation);
     DenseElementsAttr elements;
     if (matchPattern(from.value, m_Constant(&elements)) && elements.isSplat())

@@ -8,8 +8,7 @@
 
 #include "LayoutPlan.h"
 
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "llvm/ADT/TypeSwitch.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 
 #include <numeric>
 
@@ -35,48 +34,6 @@ DimOrder memopt::getChannelsLast(int64_t rank) {
 }
 
 bool memopt::isRowMajor(ArrayRef<int64_t> order) { return llvm::is_sorted(order); }
-
-SmallVector<int64_t> memopt::getPlaces(ArrayRef<int64_t> order) {
-  SmallVector<int64_t> places(order.size());
-  for (auto [place, dim] : llvm::enumerate(order))
-    places[dim] = place;
-  return places;
-}
-
-DimOrder memopt::restrictOrder(ArrayRef<int64_t> order, ArrayRef<int64_t> dims) {
-  DimOrder restricted;
-  for (int64_t dim : order) {
-    const auto *found = llvm::find(dims, dim);
-    if (found != dims.end())
-      restricted.push_back(found - dims.begin());
-  }
-  return restricted;
-}
-
-DimOrder memopt::expandOrder(ArrayRef<int64_t> order, ArrayRef<ReassociationIndices> groups) {
-  // A tensor of rank 0 has no groups: all dimensions of the other side have size 1.
-  DimOrder expanded;
-  for (int64_t dim : order)
-    llvm::append_range(expanded, groups[dim]);
-  return expanded;
-}
-
-std::optional<DimOrder> memopt::collapseOrder(ArrayRef<int64_t> order,
-                                              ArrayRef<ReassociationIndices> groups,
-                                              ArrayRef<int64_t> expandedShape) {
-  SmallVector<int64_t> places = getPlaces(order);
-  // A group lies where its first dimension with several elements does; without one, anywhere.
-  SmallVector<int64_t> groupPlaces;
-  for (const ReassociationIndices &group : groups) {
-    const auto *first = llvm::find_if(group, [&](int64_t dim) { return expandedShape[dim] != 1; });
-    groupPlaces.push_back(places[first == group.end() ? group.front() : *first]);
-  }
-  DimOrder collapsed = getRowMajor(groups.size());
-  llvm::sort(collapsed, [&](int64_t a, int64_t b) { return groupPlaces[a] < groupPlaces[b]; });
-  if (groups.empty() || !areSameBytes(order, expandOrder(collapsed, groups), expandedShape))
-    return std::nullopt;
-  return collapsed;
-}
 
 bool memopt::areSameBytes(ArrayRef<int64_t> a, ArrayRef<int64_t> b, ArrayRef<int64_t> shape) {
   auto isLarge = [&](int64_t dim) { return shape[dim] != 1; };
@@ -107,8 +64,45 @@ std::optional<TiedValues> memopt::getTiedValues(Operation *op) {
     for (OpOperand &operand : op->getOpOperands())
       tied.operands.push_back(&operand);
     tied.results.push_back(op->getResult(0));
+    tied.shape.assign(typeOf(op->getResult(0)).getShape());
   }
   return tied.operands.empty() ? std::nullopt : std::optional(std::move(tied));
+}
+
+DimOrder memopt::expandOrder(const TiedValues &tied, size_t number, ArrayRef<int64_t> order) {
+  if (tied.dims.empty())
+    return DimOrder(order);
+  DimOrder expanded;
+  for (int64_t dim : order)
+    llvm::append_range(expanded, tied.dims[number][dim]);
+  return expanded;
+}
+
+std::optional<DimOrder> memopt::getOpOrder(const TiedValues &tied, size_t number,
+                                           ArrayRef<int64_t> order) {
+  DimOrder expanded = expandOrder(tied, number, order);
+  return expanded.size() == tied.shape.size() ? std::optional(std::move(expanded)) : std::nullopt;
+}
+
+std::optional<DimOrder> memopt::getValueOrder(const TiedValues &tied, size_t number,
+                                              ArrayRef<int64_t> order) {
+  if (tied.dims.empty())
+    return DimOrder(order);
+  ArrayRef<DimGroup> groups = tied.dims[number];
+  SmallVector<int64_t> places = invertPermutationVector(order);
+  // A group lies where its first dimension with several elements does; without one, anywhere.
+  SmallVector<int64_t> groupPlaces;
+  for (const DimGroup &group : groups) {
+    const auto *first = llvm::find_if(group, [&](int64_t dim) { return tied.shape[dim] != 1; });
+    groupPlaces.push_back(places[first == group.end() ? group.front() : *first]);
+  }
+  DimOrder collapsed = getRowMajor(groups.size());
+  llvm::sort(collapsed, [&](int64_t a, int64_t b) { return groupPlaces[a] < groupPlaces[b]; });
+  DimOrder expanded = expandOrder(tied, number, collapsed), present(order);
+  llvm::erase_if(present, [&](int64_t dim) { return !llvm::is_contained(expanded, dim); });
+  if (!areSameBytes(present, expanded, tied.shape))
+    return std::nullopt;
+  return collapsed;
 }
 
 //===----------------------------------------------------------------------===//
@@ -141,11 +135,7 @@ DimOrder LayoutPlan::getOrder(Value value) const {
 /// Whether the op that makes `value` can make it in another order.
 static bool isMovable(Value value) {
   Operation *op = value.getDefiningOp();
-  if (!op)
-    return false;
-  if (isa<BroadcastOp, ReduceOp, TransposeOp>(op) || isReshape(op))
-    return true;
-  std::optional<TiedValues> tied = getTiedValues(op);
+  std::optional<TiedValues> tied = op ? getTiedValues(op) : std::nullopt;
   return tied && llvm::is_contained(tied->results, value);
 }
 
@@ -159,52 +149,19 @@ void LayoutPlan::assign(Value value, DimOrder order) {
 }
 
 void LayoutPlan::propagate(Operation *op, Value known, ArrayRef<int64_t> order) {
-  if (op->getBlock() != &block)
+  std::optional<TiedValues> tied = op->getBlock() == &block ? getTiedValues(op) : std::nullopt;
+  if (!tied)
     return;
-  if (std::optional<TiedValues> tied = getTiedValues(op)) {
-    SmallVector<Value> values = tied->getAll();
-    if (!llvm::is_contained(values, known) ||
-        (tied->hasLayoutAttribute && order != ArrayRef(getChannelsLast(order.size()))))
-      return;
-    for (Value value : values)
-      assign(value, DimOrder(order));
-    return;
+  SmallVector<Value> values = tied->getAll();
+  for (auto [from, value] : llvm::enumerate(values)) {
+    std::optional<DimOrder> opOrder =
+        value == known ? getOpOrder(*tied, from, order) : std::nullopt;
+    if (!opOrder || (tied->hasLayoutAttribute && *opOrder != getChannelsLast(order.size())))
+      continue;
+    for (auto [to, other] : llvm::enumerate(values))
+      if (std::optional<DimOrder> follows = getValueOrder(*tied, to, *opOrder))
+        assign(other, *follows);
   }
-  auto reshape = [&](Value expanded, Value collapsed, ArrayRef<ReassociationIndices> groups) {
-    if (known == collapsed)
-      assign(expanded, expandOrder(order, groups));
-    else if (auto found = collapseOrder(order, groups, typeOf(expanded).getShape()))
-      assign(collapsed, *found);
-  };
-  llvm::TypeSwitch<Operation *>(op)
-      .Case([&](BroadcastOp broadcast) {
-        if (known == broadcast.getResult())
-          assign(broadcast.getInput(), restrictOrder(order, broadcast.getDimensions()));
-        else if (order.size() == static_cast<size_t>(broadcast.getType().getRank()))
-          assign(broadcast.getResult(), DimOrder(order));
-      })
-      .Case([&](ReduceOp reduce) {
-        if (known != reduce.getInput())
-          return;
-        SmallVector<int64_t> kept = getRowMajor(order.size());
-        llvm::erase_if(
-            kept, [&](int64_t dim) { return llvm::is_contained(reduce.getDimensions(), dim); });
-        assign(reduce.getResult(), restrictOrder(order, kept));
-      })
-      .Case([&](TransposeOp transpose) {
-        // Free: the same bytes under other numbers.
-        ArrayRef<int64_t> permutation = transpose.getPermutation();
-        if (known == transpose.getInput())
-          assign(transpose.getResult(), permute<int64_t>(getPlaces(permutation), order));
-        else
-          assign(transpose.getInput(), permute<int64_t>(permutation, order));
-      })
-      .Case([&](tensor::ExpandShapeOp expand) {
-        reshape(expand.getResult(), expand.getSrc(), expand.getReassociationIndices());
-      })
-      .Case([&](tensor::CollapseShapeOp collapse) {
-        reshape(collapse.getSrc(), collapse.getResult(), collapse.getReassociationIndices());
-      });
 }
 
 void LayoutPlan::print(raw_ostream &os) const {

@@ -18,7 +18,6 @@
 
 #include "memopt/Dialect/Memopt.h"
 
-#include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
 #include "mlir/IR/Block.h"
 #include "llvm/ADT/DenseMap.h"
 
@@ -34,26 +33,9 @@ DimOrder getRowMajor(int64_t rank);
 /// Batch, spatial dimensions, channels.
 DimOrder getChannelsLast(int64_t rank);
 bool isRowMajor(ArrayRef<int64_t> order);
-/// For each dimension its place in memory.
-SmallVector<int64_t> getPlaces(ArrayRef<int64_t> order);
-/// The order of the tensor that has only `dims` (increasing), numbered anew.
-DimOrder restrictOrder(ArrayRef<int64_t> order, ArrayRef<int64_t> dims);
-/// `order` of a tensor each of whose dimensions i is cut into the dimensions `groups[i]`.
-DimOrder expandOrder(ArrayRef<int64_t> order, ArrayRef<ReassociationIndices> groups);
-/// The reverse: nothing when a group's elements do not continue each other in memory.
-std::optional<DimOrder> collapseOrder(ArrayRef<int64_t> order,
-                                      ArrayRef<ReassociationIndices> groups,
-                                      ArrayRef<int64_t> expandedShape);
 /// Whether a tensor of `shape` has its elements in the same order either way: only dimensions of
 /// size 1 move.
 bool areSameBytes(ArrayRef<int64_t> a, ArrayRef<int64_t> b, ArrayRef<int64_t> shape);
-/// `values`, one per dimension, as they come in memory.
-template <typename T> SmallVector<T> permute(ArrayRef<T> values, ArrayRef<int64_t> order) {
-  SmallVector<T> permuted;
-  for (int64_t dim : order)
-    permuted.push_back(values[dim]);
-  return permuted;
-}
 
 //===----------------------------------------------------------------------===//
 // Ops
@@ -62,6 +44,15 @@ template <typename T> SmallVector<T> permute(ArrayRef<T> values, ArrayRef<int64_
 /// What the op ties, by its LayoutOpInterface or as an elementwise op; nothing when it ties no
 /// values.
 std::optional<TiedValues> getTiedValues(Operation *op);
+/// The order of the op's dimensions, some of size 1 left out, when tied value `number` lies in
+/// `order`.
+DimOrder expandOrder(const TiedValues &tied, size_t number, ArrayRef<int64_t> order);
+/// The same of all the op's dimensions; nothing when the value lacks one.
+std::optional<DimOrder> getOpOrder(const TiedValues &tied, size_t number, ArrayRef<int64_t> order);
+/// The order of tied value `number` when the op's dimensions lie in `order`; nothing when elements
+/// that one dimension stands for do not continue each other in memory.
+std::optional<DimOrder> getValueOrder(const TiedValues &tied, size_t number,
+                                      ArrayRef<int64_t> order);
 
 /// Orders of the results of a block's ops. Deterministic: follows from the order of ops alone.
 class LayoutPlan {

@@ -11,7 +11,7 @@
 
 include "memopt/Dialect/MemoptBase.td"
 
-def Memopt_BroadcastOp : Memopt_GraphOp<"broadcast", [Memopt_View]> {
+def Memopt_BroadcastOp : Memopt_GraphOp<"broadcast", [Memopt_View, Memopt_TiedByAttributes]> {
   let summary = "Repeats a tensor along new or size-1 dimensions";
   let description = [{
     Dimension `i` of the input becomes dimension `dimensions[i]` of the result; the list increases
@@ -26,7 +26,7 @@ def Memopt_BroadcastOp : Memopt_GraphOp<"broadcast", [Memopt_View]> {
   let hasFolder = 1;
 }
 
-def Memopt_TransposeOp : Memopt_GraphOp<"transpose", [Memopt_View]> {
+def Memopt_TransposeOp : Memopt_GraphOp<"transpose", [Memopt_View, Memopt_Tied]> {
   let summary = "Permutes dimensions";
   let description = [{
     Dimension `i` of the result is dimension `permutation[i]` of the input.
@@ -39,7 +39,7 @@ def Memopt_TransposeOp : Memopt_GraphOp<"transpose", [Memopt_View]> {
   let hasFolder = 1;
 }
 
-def Memopt_ReduceOp : Memopt_GraphOp<"reduce"> {
+def Memopt_ReduceOp : Memopt_GraphOp<"reduce", [Memopt_TiedByAttributes]> {
   let summary = "Combines elements along dimensions, which vanish";
   let description = [{
     Floating-point sums are taken in f32 at least, in an order fixed by the shape alone. `max` and `min`

@@ -50,10 +50,21 @@ enum class ScalarCost {
 /// By the op's ScalarOpInterface; Simple where it has none.
 ScalarCost getScalarCost(OperationName name);
 
-/// Operands and results of an op that lie in one order of dimensions, whichever it is.
+/// Dimensions of an op that one dimension of a value stands for, outermost first.
+using DimGroup = SmallVector<int64_t, 2>;
+
+/// Operands and results of an op that follow one order of the op's dimensions, whichever it is.
 struct TiedValues {
   SmallVector<OpOperand *> operands;
   SmallVector<OpResult> results;
+  /// Sizes of the op's dimensions.
+  SmallVector<int64_t> shape;
+  /// For each value, operands first, the dimensions that its own stand for; a value may lack some,
+  /// but not both the first operand and the first result. Empty: all values have the op's.
+  SmallVector<SmallVector<DimGroup>> dims;
+  /// The result has the elements of the operand, row-major as they are numbered by the op's
+  /// dimensions. Only then a dimension may stand for several.
+  bool rearranges = false;
   /// The op knows channels-first (row-major) and channels-last only.
   bool hasLayoutAttribute = false;
   /// Channels-last is what it is fastest in.
@@ -69,6 +80,9 @@ struct ViewPart {
   SmallVector<int64_t> offsets, sizes; ///< of the box, in elements of the result
   AffineMap map;                       ///< from indices of the result to those of the operand
 };
+/// Whether each element of a view's result, of `shape`, lies in one of its parts, which do not
+/// overlap; one that does not is zero.
+bool areComplete(ArrayRef<ViewPart> parts, ArrayRef<int64_t> shape);
 
 /// How a library call sees one buffer; strides count elements.
 struct BufferView {

@@ -76,8 +76,8 @@ def LayoutOpInterface : OpInterface<"LayoutOpInterface"> {
     InterfaceMethod<"Without operands where the op ties none, as it stands.", "::mlir::memopt::TiedValues",
       "getTiedValues", (ins)>,
     InterfaceMethod<[{
-        Changes attributes that name dimensions of the tied values, which lay row-major and now lie in `order`
-        (dimensions, outermost first).
+        Changes attributes that name dimensions of the tied values, which lay row-major and whose dimensions now
+        follow `order` (dimensions of the op, outermost first). Not asked of ops that rearrange.
       }],
       "void", "permuteDimensions", (ins "::llvm::ArrayRef<int64_t>":$order), "", [{ return; }]>
   ];
