@@ -311,8 +311,6 @@ FailureOr<BatchModel> BatchModel::create(const StepModel &step) {
       reason = inference.reason;
     }
   }
-  StringRef path = getModulePath(culprit->getLoc());
-  return culprit->emitError() << "'" << culprit->getName() << "'"
-                              << (path.empty() ? "" : " in module '" + path.str() + "'") << " "
+  return culprit->emitError() << "'" << culprit->getName() << "'" << describeModule(culprit) << " "
                               << reason << ": the samples of a batch cannot be told apart";
 }

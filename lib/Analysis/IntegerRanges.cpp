@@ -10,7 +10,6 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/InferIntRangeInterface.h"
 
@@ -146,15 +145,14 @@ IntegerRange IntegerRanges::infer(OpResult result) {
 
 IntegerRange IntegerRanges::getRangeOfParts(ViewOpInterface view) {
   SmallVector<ViewPart> parts = view.getViewParts();
-  int64_t rest = cast<RankedTensorType>(view->getResult(0).getType()).getNumElements();
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(view->getResult(0).getType()).getShape();
   std::optional<IntegerRange> all;
   for (const ViewPart &part : parts) {
-    rest -= ShapedType::getNumElements(part.sizes);
     IntegerRange range = get(view->getOperand(part.operand));
     all = all ? unite(*all, range) : range;
   }
   IntegerRange zero{0, 0, std::nullopt};
-  return !all ? zero : rest > 0 ? unite(*all, zero) : *all;
+  return !all ? zero : areComplete(parts, shape) ? *all : unite(*all, zero);
 }
 
 IntegerRange IntegerRanges::compute(Value value) {

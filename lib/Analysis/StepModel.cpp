@@ -199,3 +199,8 @@ StringRef memopt::getModulePath(Location location) {
   });
   return path;
 }
+
+std::string memopt::describeModule(Operation *op) {
+  StringRef path = getModulePath(op->getLoc());
+  return path.empty() ? "" : (" in module '" + path + "'").str();
+}

@@ -76,10 +76,9 @@ FailureOr<NodeId> ElementGraph::buildView(ViewOpInterface view, ArrayRef<IndexEx
   for (auto [index, size] : llvm::zip_equal(indices, shape))
     if (size == 1)
       index = IndexExpr();
-  int64_t rest = ShapedType::getNumElements(shape); // elements in no part
-  SmallVector<std::pair<NodeId, NodeId>> pieces;    // where it is, what is there
-  for (const ViewPart &part : view.getViewParts()) {
-    rest -= ShapedType::getNumElements(part.sizes);
+  SmallVector<ViewPart> parts = view.getViewParts();
+  SmallVector<std::pair<NodeId, NodeId>> pieces; // where it is, what is there
+  for (const ViewPart &part : parts) {
     NodeId inside = isInside(part, indices);
     std::optional<bool> isKnown = getTruth(inside);
     if (isKnown == false)
@@ -93,7 +92,7 @@ FailureOr<NodeId> ElementGraph::buildView(ViewOpInterface view, ArrayRef<IndexEx
       return piece;
     pieces.push_back({inside, *piece});
   }
-  bool hasZeros = rest > 0 || pieces.empty();
+  bool hasZeros = !areComplete(parts, shape) || pieces.empty();
   NodeId result = hasZeros ? getZero(getElementTypeOrSelf(view->getResult(0).getType()))
                            : pieces.pop_back_val().second;
   for (auto [inside, piece] : llvm::reverse(pieces))

@@ -8,7 +8,6 @@
 
 #include "memopt/Dialect/Memopt.h"
 
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 
 using namespace mlir;

@@ -160,8 +160,7 @@ bool MicroBatches::isLocalSum(Value sum) const {
 
 LogicalResult MicroBatches::checkEscape(Value value, Operation *user) const {
   Operation *op = value.getDefiningOp();
-  StringRef path = getModulePath(op->getLoc());
-  std::string where = path.empty() ? "" : " in module '" + path.str() + "'";
+  std::string where = describeModule(op);
   bool isGradient = isa<GradientOp>(user) || getPhase(user) == Phase::Optimizer;
   if (batch.getReach(value) == Reach::Sample && !(batch.getBatchSize() == 1 && isGradient))
     return op->emitError() << "a value for each sample" << where
@@ -180,8 +179,7 @@ LogicalResult MicroBatches::checkDraws(Operation *op) const {
   std::optional<BatchDimension> samples = batch.getDimension(op->getResult(0));
   if (!samples || samples->dim == 0)
     return success();
-  StringRef path = getModulePath(op->getLoc());
-  return op->emitError() << "attention" << (path.empty() ? "" : " in module '" + path.str() + "'")
+  return op->emitError() << "attention" << describeModule(op)
                          << " drops scores of samples that lie along dimension " << samples->dim
                          << ", which micro-batches could not number: compile with --dropout=off, "
                             "or without micro-batches";

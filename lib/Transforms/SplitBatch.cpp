@@ -34,12 +34,6 @@
 
 #include "memopt/Transforms/Passes.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/Dialect/Utils/IndexingUtils.h"
-#include "mlir/IR/IRMapping.h"
-#include "mlir/IR/Matchers.h"
-
 namespace mlir::memopt {
 #define GEN_PASS_DEF_SPLITBATCHPASS
 #include "memopt/Transforms/Passes.h.inc"

@@ -84,6 +84,8 @@ LogicalResult verifyTensorGraph(func::FuncOp function);
 /// The path of the module that a location came from, such as "net.layer1.0.conv1"; empty when
 /// unknown.
 StringRef getModulePath(Location location);
+/// The op's module as messages name it, such as " in module 'net.fc1'"; empty when unknown.
+std::string describeModule(Operation *op);
 
 } // namespace mlir::memopt
 

@@ -52,8 +52,8 @@ struct CpuTarget : TargetAttrInterface::ExternalModel<CpuTarget, CpuAttr> {
     return rowStride == 1 || columnStride == 1;
   }
 
-  /// What belongs to a row is computed before the row is stored.
-  /// Plain loops take each element of a result by itself, reads and all.
+  /// What belongs to a row is computed before the row is stored, but for plain loops: they take
+  /// each element of a result by itself, reads and all.
   bool mayWriteOverRows(Attribute self) const { return !cast<CpuAttr>(self).getReference(); }
 
   std::function<double(const Work &)> getCostFunction(Attribute self) const {
