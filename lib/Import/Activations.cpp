@@ -256,6 +256,33 @@ static Error lowerSafeSoftmax(OpContext &op) {
   return Error::success();
 }
 
+/// What gradients of a softmax's results say of its operand, by the results y: (g - sum(g y)) y; of
+/// a log-softmax's, g - exp(y) sum(g).
+template <bool isLog> static Error lowerSoftmaxBackward(OpContext &op) {
+  DType type = op.resultMeta(0).dtype;
+  Tensor gradient = castTo(op, op.tensor("grad_output"), type);
+  Tensor output = castTo(op, op.tensor("output"), type);
+  if (gradient.sizes != output.sizes || output.getNumElements() == 0 || !isFloat(type))
+    return op.error("expected a gradient of the output's shape, found " + toString(gradient.sizes) +
+                    " and " + toString(output.sizes));
+  ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", output.rank()));
+  auto combine = [&](ArrayRef<Operand> operands, FormulaFn formula) {
+    return elementwise(op, operands, type, type, inBuild(formula));
+  };
+  Tensor weighted = gradient;
+  if (!isLog) {
+    ASSIGN_OR_RETURN(weighted,
+                     combine({gradient, output}, [](ArrayRef<Element> v) { return v[0] * v[1]; }));
+  }
+  Tensor sum = weighted;
+  if (output.rank() > 0)
+    sum = op.wrap(type, reduceValue(op.b, op.get(weighted), mlir::memopt::ReduceKind::Add, dim,
+                                    /*keep=*/true));
+  return setResult(op, combine({gradient, output, sum}, [](ArrayRef<Element> v) {
+                     return isLog ? v[0] - exp(v[1]) * v[2] : (v[0] - v[2]) * v[1];
+                   }));
+}
+
 //===----------------------------------------------------------------------===//
 // Table
 //===----------------------------------------------------------------------===//
@@ -295,4 +322,8 @@ void memopt::pt2::registerActivations(OpTable &table) {
             lowerSoftmax<mlir::memopt::LogSoftmaxOp>);
   table.add("aten._log_softmax.default", "Tensor self, int dim, bool half_to_float",
             lowerSoftmax<mlir::memopt::LogSoftmaxOp>);
+  constexpr StringLiteral backward =
+      "Tensor grad_output, Tensor output, int dim, ignored input_dtype";
+  table.add("aten._softmax_backward_data.default", backward, lowerSoftmaxBackward<false>);
+  table.add("aten._log_softmax_backward_data.default", backward, lowerSoftmaxBackward<true>);
 }

@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "OpContext.h"
+#include "Formula.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -120,6 +120,27 @@ static Error lowerLinspace(OpContext &op) {
   return range(op, first, step);
 }
 
+/// Numbers from start to end at equal distances, which may be known only when the step runs; with a
+/// base, its powers.
+static Error lowerSpacing(OpContext &op) {
+  const TensorMeta &meta = op.resultMeta(0);
+  int64_t steps = op.integer("steps");
+  if (steps < 1 || !isFloat(meta.dtype) || steps != meta.getNumElements())
+    return op.error("expected a positive number of floating-point steps, found " + Twine(steps));
+  RETURN_IF_ERROR(checkFoldable(op, meta.sizes));
+  Tensor number = castTo(op, op.wrap(ConstantTensor::iota(DType::I64, 0, 1, steps)), DType::F64);
+  double last = double(std::max<int64_t>(steps - 1, 1));
+  ASSIGN_OR_RETURN(Tensor result,
+                   elementwise(op, {op.operand("start"), op.operand("end"), number}, DType::F64,
+                               DType::F64, inBuild([&](ArrayRef<Element> v) {
+                                 Element value = v[0] + (v[1] - v[0]) * v[2] / last;
+                                 return op.hasParameter("base")
+                                            ? pow(value.like(op.number("base")), value)
+                                            : value;
+                               })));
+  return setResult(op, castTo(op, result, meta.dtype));
+}
+
 static Error lowerEye(OpContext &op) {
   DType type = op.resultMeta(0).dtype;
   Shape sizes{op.integer("n"), op.optionalInteger("m").value_or(op.integer("n"))};
@@ -149,6 +170,20 @@ void memopt::pt2::registerCreation(OpTable &table) {
   table.add("aten.eye.default", "int n, int? m=None, " KIND, lowerEye);
   table.add("aten.eye.m", "int n, int? m=None, " KIND, lowerEye);
   table.add("aten.linspace.default", "Scalar start, Scalar end, int steps, " KIND, lowerLinspace);
+  table.add("aten.linspace.Tensor_Tensor", "Tensor start, Tensor end, int steps, " KIND,
+            lowerSpacing);
+  table.add("aten.linspace.Tensor_Scalar", "Tensor start, Scalar end, int steps, " KIND,
+            lowerSpacing);
+  table.add("aten.linspace.Scalar_Tensor", "Scalar start, Tensor end, int steps, " KIND,
+            lowerSpacing);
+  table.add("aten.logspace.default", "Scalar start, Scalar end, int steps, float base=10.0, " KIND,
+            lowerSpacing);
+  table.add("aten.logspace.Tensor_Tensor",
+            "Tensor start, Tensor end, int steps, float base=10.0, " KIND, lowerSpacing);
+  table.add("aten.logspace.Tensor_Scalar",
+            "Tensor start, Scalar end, int steps, float base=10.0, " KIND, lowerSpacing);
+  table.add("aten.logspace.Scalar_Tensor",
+            "Scalar start, Tensor end, int steps, float base=10.0, " KIND, lowerSpacing);
   table.add("aten.scalar_tensor.default", "Scalar s, " KIND, lowerScalarTensor);
   table.add("aten.fill.Scalar", "Tensor self, Scalar value", lowerFill);
   table.add("aten.zero.default", "Tensor self", lowerConstantLike<0>);

@@ -12,7 +12,7 @@
 
 #include "Dropout.h"
 
-#include "OpContext.h"
+#include "Formula.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -75,6 +75,12 @@ static Error lowerNativeDropout(OpContext &op) {
   op.setResult(0, dropout(op, input, op.number("p"), &mask));
   op.setResult(1, op.wrap(DType::Bool, mask));
   return Error::success();
+}
+
+static Error lowerNativeDropoutBackward(OpContext &op) {
+  Scalar scale = op.scalar("scale");
+  return mapReals(op, {op.tensor("grad_output"), op.tensor("mask")},
+                  [&](ArrayRef<Element> v) { return v[0] * (v[1] * scale.asDouble()); });
 }
 
 /// A tensor of ones for the input's elements, or for its channels alone.
@@ -247,4 +253,6 @@ void memopt::pt2::registerDropout(OpTable &table) {
   table.add("aten.bernoulli.float", "Tensor self, float p=0.5, ignored generator", lowerBernoulli);
   table.add("aten.native_dropout.default", "Tensor input, float p, bool? train=None",
             lowerNativeDropout);
+  table.add("aten.native_dropout_backward.default", "Tensor grad_output, Tensor mask, Scalar scale",
+            lowerNativeDropoutBackward);
 }

@@ -272,6 +272,46 @@ static Error lowerTakeAlongDim(OpContext &op) {
   return setResult(op, gatherAlong(op, self, index, dim));
 }
 
+Expected<std::vector<Tensor>> memopt::pt2::listCombinations(OpContext &op, int64_t size,
+                                                            int64_t count, bool withRepeats) {
+  if (count < 1 || (!withRepeats && count > size))
+    return op.error("combinations of " + Twine(count) + " of " + Twine(size) +
+                    " elements: there are none");
+  std::vector<SmallVector<int64_t>> lists(count);
+  SmallVector<int64_t> chosen;
+  for (int64_t i = 0; i != count; ++i)
+    chosen.push_back(withRepeats ? 0 : i);
+  auto most = [&](int64_t i) { return withRepeats ? size - 1 : size - count + i; };
+  for (int64_t at = 0; at >= 0;) {
+    for (auto [list, number] : zip_equal(lists, chosen))
+      list.push_back(number);
+    RETURN_IF_ERROR(checkFoldable(op, Shape{int64_t(lists.front().size()), count}));
+    for (at = count - 1; at >= 0 && chosen[at] == most(at);)
+      --at;
+    for (int64_t i = at, next = at < 0 ? 0 : chosen[at] + 1; at >= 0 && i != count; ++i)
+      chosen[i] = withRepeats ? next : next++;
+  }
+  std::vector<Tensor> result;
+  for (ArrayRef<int64_t> list : lists)
+    result.push_back(op.wrap(ConstantTensor::dense(DType::I64, int64_t(list.size()), list)));
+  return result;
+}
+
+static Error lowerCombinations(OpContext &op) {
+  Tensor self = op.tensor("self");
+  if (self.rank() != 1 || self.getNumElements() == 0)
+    return op.error("expected a vector with elements, found " + toString(self.sizes));
+  ASSIGN_OR_RETURN(auto lists, listCombinations(op, self.sizes[0], op.integer("r"),
+                                                op.flag("with_replacement")));
+  std::vector<Tensor> columns;
+  for (const Tensor &list : lists) {
+    ASSIGN_OR_RETURN(Tensor picked, selectAlong(op, self, list, 0));
+    ASSIGN_OR_RETURN(picked, reshape(op, picked, {picked.sizes[0], 1}));
+    columns.push_back(picked);
+  }
+  return setResult(op, concatenate(op, columns, 1));
+}
+
 /// A class number becomes a row with a one in its place.
 static Error lowerOneHot(OpContext &op) {
   Tensor self = op.tensor("self");
@@ -311,5 +351,7 @@ void memopt::pt2::registerIndexing(OpTable &table) {
   table.add("aten._unsafe_index.Tensor", "Tensor self, Tensor?[] indices", lowerIndex);
   table.add("aten._unsafe_index_put.default",
             "Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False", lowerIndexPut);
+  table.add("aten.combinations.default", "Tensor self, int r=2, bool with_replacement=False",
+            lowerCombinations);
   table.add("aten.one_hot.default", "Tensor self, int num_classes=-1", lowerOneHot);
 }

@@ -52,6 +52,11 @@ llvm::Expected<Tensor> gatherAlong(OpContext &op, const Tensor &source, const Te
 llvm::Expected<Tensor> selectAlong(OpContext &op, const Tensor &source, const Tensor &index,
                                    int64_t dim, bool mayBeNegative = false);
 
+/// The numbers of `size` elements that combinations of `count` of them have, in the order of
+/// dictionaries: one list for each position. `withRepeats` takes an element more than once.
+llvm::Expected<std::vector<Tensor>> listCombinations(OpContext &op, int64_t size, int64_t count,
+                                                     bool withRepeats);
+
 } // namespace memopt::pt2
 
 #endif // MEMOPT_LIB_IMPORT_INDEXING_H

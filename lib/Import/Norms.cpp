@@ -12,6 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Indexing.h"
 #include "Reductions.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -182,6 +183,19 @@ static Error lowerPairwiseDistance(OpContext &op) {
 }
 
 /// Between all rows of two matrices.
+/// Of each pair of rows, the first by the second, once.
+static Error lowerPdist(OpContext &op) {
+  Tensor self = op.tensor("self");
+  if (self.rank() != 2 || self.sizes[0] < 2 || self.sizes[1] == 0)
+    return op.error("expected a matrix of two rows at least, found " + toString(self.sizes));
+  ASSIGN_OR_RETURN(std::vector<Tensor> pairs,
+                   listCombinations(op, self.sizes[0], 2, /*withRepeats=*/false));
+  ASSIGN_OR_RETURN(Tensor x, selectAlong(op, self, pairs[0], 0));
+  ASSIGN_OR_RETURN(Tensor y, selectAlong(op, self, pairs[1], 0));
+  ASSIGN_OR_RETURN(Tensor difference, getDifference(op, x, y));
+  return setDistance(op, difference, 1, false, op.number("p"));
+}
+
 static Error lowerCdist(OpContext &op) {
   Tensor x = op.tensor("x1"), y = op.tensor("x2");
   if (x.rank() < 2 || y.rank() < 2 || x.sizes.back() != y.sizes.back() || x.sizes.back() == 0)
@@ -277,6 +291,7 @@ void memopt::pt2::registerNorms(OpTable &table) {
   table.add("aten.pairwise_distance.default",
             "Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False",
             lowerPairwiseDistance);
+  table.add("aten.pdist.default", "Tensor self, float p=2.0", lowerPdist);
   table.add("aten.cdist.default", "Tensor x1, Tensor x2, float p=2.0, int? compute_mode=None",
             lowerCdist);
   table.add("aten._cdist_forward.default", "Tensor x1, Tensor x2, float p, int? compute_mode",

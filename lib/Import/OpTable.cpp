@@ -19,6 +19,7 @@ const OpTable &OpTable::get() {
     OpTable result;
     registerActivations(result);
     registerAttention(result);
+    registerBesselFunctions(result);
     registerClamps(result);
     registerClassLosses(result);
     registerComparisons(result);
@@ -33,6 +34,7 @@ const OpTable &OpTable::get() {
     registerMatmuls(result);
     registerNormalizations(result);
     registerNorms(result);
+    registerOrthogonalPolynomials(result);
     registerPointwise(result);
     registerPooling(result);
     registerRandom(result);
@@ -52,6 +54,7 @@ const OpTable &OpTable::get() {
     registerPadding(result);
     registerRearrangements(result);
     registerSlices(result);
+    registerStrides(result);
     registerWindows(result);
     registerViews(result);
     return result;

@@ -82,6 +82,7 @@ std::vector<Parameter> parseParameters(llvm::StringRef text);
 
 void registerActivations(OpTable &table);
 void registerAttention(OpTable &table);
+void registerBesselFunctions(OpTable &table);
 void registerCasts(OpTable &table);
 void registerClamps(OpTable &table);
 void registerClassLosses(OpTable &table);
@@ -99,6 +100,7 @@ void registerIndexing(OpTable &table);
 void registerLosses(OpTable &table);
 void registerMatmuls(OpTable &table);
 void registerNormalizations(OpTable &table);
+void registerOrthogonalPolynomials(OpTable &table);
 void registerPadding(OpTable &table);
 void registerNorms(OpTable &table);
 void registerPointwise(OpTable &table);
@@ -114,6 +116,7 @@ void registerSorting(OpTable &table);
 void registerSlices(OpTable &table);
 void registerWindows(OpTable &table);
 void registerSpecialFunctions(OpTable &table);
+void registerStrides(OpTable &table);
 void registerViews(OpTable &table);
 
 } // namespace memopt::pt2

@@ -236,6 +236,15 @@ static Error lowerSign(OpContext &op) {
       [](ArrayRef<int64_t> v) { return int64_t(v[0] > 0) - int64_t(v[0] < 0); });
 }
 
+/// Of a real number: half a turn below zero.
+static Error lowerAngle(OpContext &op) {
+  constexpr double halfTurn = 3.14159265358979323846;
+  return mapReals(op, {op.tensor("self")}, [&](Elements v) {
+    Element x = withoutGradient(v[0]), angle = select(less(x, 0), x.like(halfTurn), 0.0);
+    return select(isNaN(x), x, angle);
+  });
+}
+
 static Error lowerFraction(OpContext &op) {
   return mapReals(op, {op.tensor("self")}, [](Elements v) { return v[0] - trunc(v[0]); });
 }
@@ -358,6 +367,7 @@ void memopt::pt2::registerPointwise(OpTable &table) {
         {"aten.reciprocal.default", lowerReciprocal},
         {"aten.abs.default", lowerAbs},
         {"aten.sign.default", lowerSign},
+        {"aten.angle.default", lowerAngle},
         {"aten.sgn.default", lowerSign},
         {"aten.frac.default", lowerFraction},
         {"aten.deg2rad.default", lowerDegToRad},

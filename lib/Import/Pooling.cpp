@@ -11,6 +11,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 
 using namespace llvm;
 using namespace memopt::pt2;
@@ -219,31 +220,48 @@ template <int64_t rank> static Error lowerAdaptiveMaxPool(OpContext &op) {
       });
 }
 
-/// Elements go back to where they were the maximum, among zeros.
-template <int64_t rank> static Error lowerMaxUnpool(OpContext &op) {
-  Tensor self = op.tensor("self"), indices = op.tensor("indices");
-  ASSIGN_OR_RETURN(Shape output, op.perDimension("output_size", rank));
-  Shape lead(ArrayRef(self.sizes).drop_back(std::min<size_t>(rank, self.sizes.size())));
-  if (self.sizes != indices.sizes || self.rank() <= rank || self.getNumElements() == 0)
-    return op.error("expected elements and indices of one shape, found " + toString(self.sizes) +
-                    " and " + toString(indices.sizes));
-  int64_t elements = 1, places = 1;
-  for (int64_t dim = 0; dim != rank; ++dim) {
-    elements *= self.sizes[lead.size() + dim];
-    places *= output[dim];
-  }
-  Shape flat(lead), image(lead), whole(lead);
-  flat.push_back(elements);
-  image.push_back(places);
+/// Elements, each put where its index among the places of the last `rank` dimensions of `output`
+/// says; zeros elsewhere.
+static Expected<Tensor> putInPlanes(OpContext &op, mlir::memopt::ScatterKind kind,
+                                    const Tensor &elements, const Tensor &indices,
+                                    ArrayRef<int64_t> output) {
+  int64_t rank = output.size();
+  if (elements.sizes != indices.sizes || elements.rank() < rank || elements.getNumElements() == 0)
+    return op.error("expected elements and indices of one shape, found " +
+                    toString(elements.sizes) + " and " + toString(indices.sizes));
+  Shape lead(ArrayRef(elements.sizes).drop_back(rank)), flat(lead), image(lead), whole(lead);
   append_range(whole, output);
   RETURN_IF_ERROR(countElements(op, whole).takeError());
-  ASSIGN_OR_RETURN(Tensor values, reshape(op, self, flat));
+  flat.push_back(mlir::computeProduct(ArrayRef(elements.sizes).take_back(rank)));
+  image.push_back(mlir::computeProduct(output));
+  ASSIGN_OR_RETURN(Tensor values, reshape(op, elements, flat));
   ASSIGN_OR_RETURN(Tensor index, reshape(op, indices, flat));
   Places at = Places::identity(flat);
-  ASSIGN_OR_RETURN(at.indices.back(), prepareIndex(op, index, places, false));
-  Tensor zeros = op.wrap(self.dtype, splat(op.b, op.tensorType(self.dtype, image), 0.0));
-  ASSIGN_OR_RETURN(Tensor result, scatter(op, mlir::memopt::ScatterKind::Set, zeros, values, at));
-  return setResult(op, reshape(op, result, whole));
+  ASSIGN_OR_RETURN(at.indices.back(), prepareIndex(op, index, image.back(), false));
+  Tensor zeros = op.wrap(values.dtype, splat(op.b, op.tensorType(values.dtype, image), 0.0));
+  ASSIGN_OR_RETURN(Tensor result, scatter(op, kind, zeros, values, at));
+  return reshape(op, result, whole);
+}
+
+template <int64_t rank> static Error lowerMaxUnpool(OpContext &op) {
+  Tensor self = op.tensor("self");
+  ASSIGN_OR_RETURN(Shape output, op.perDimension("output_size", rank));
+  if (self.rank() <= rank)
+    return op.error("expected channels in front of " + Twine(rank) + " dimensions, found " +
+                    toString(self.sizes));
+  return setResult(
+      op, putInPlanes(op, mlir::memopt::ScatterKind::Set, self, op.tensor("indices"), output));
+}
+
+/// Gradients of a max pooling's results, each added where the result came from.
+template <int64_t rank> static Error lowerMaxPoolBackward(OpContext &op) {
+  Tensor self = op.tensor("self"), gradient = castTo(op, op.tensor("grad_output"), self.dtype);
+  if (self.rank() < rank || gradient.rank() != self.rank() ||
+      !equal(ArrayRef(self.sizes).drop_back(rank), ArrayRef(gradient.sizes).drop_back(rank)))
+    return op.error("expected gradients of the results of pooling " + toString(self.sizes) +
+                    ", found " + toString(gradient.sizes));
+  return setResult(op, putInPlanes(op, mlir::memopt::ScatterKind::Add, gradient,
+                                   op.tensor("indices"), ArrayRef(self.sizes).take_back(rank)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -352,6 +370,13 @@ void memopt::pt2::registerPooling(OpTable &table) {
   table.add("aten.max_unpool3d.default",
             "Tensor self, Tensor indices, int[] output_size, ignored stride, ignored padding",
             lowerMaxUnpool<3>);
+  constexpr StringLiteral maxPoolBackward =
+      "Tensor grad_output, Tensor self, ignored kernel_size, ignored stride, ignored padding, "
+      "ignored dilation, ignored ceil_mode, Tensor indices";
+  table.add("aten.max_pool2d_with_indices_backward.default", maxPoolBackward,
+            lowerMaxPoolBackward<2>);
+  table.add("aten.max_pool3d_with_indices_backward.default", maxPoolBackward,
+            lowerMaxPoolBackward<3>);
   table.add("aten.avg_pool1d.default", avgPool, lowerAvgPool<1>);
   table.add("aten.avg_pool2d.default", avgPool, lowerAvgPool<2>);
   table.add("aten.avg_pool3d.default", avgPool, lowerAvgPool<3>);

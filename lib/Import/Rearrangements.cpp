@@ -312,53 +312,6 @@ static Error lowerChannelShuffle(OpContext &op) {
 }
 
 //===----------------------------------------------------------------------===//
-// Strides
-//===----------------------------------------------------------------------===//
-
-/// as_strided over a packed tensor: elements of the tensor laid flat. A plain part is a slice.
-static Error lowerAsStrided(OpContext &op) {
-  Tensor self = op.tensor("self");
-  ArrayRef<int64_t> sizes = op.integers("size"), strides = op.integers("stride");
-  int64_t offset = op.has("storage_offset") ? op.integer("storage_offset") : 0;
-  if (sizes.size() != strides.size() || !op.isPacked("self"))
-    return op.error("expected a packed tensor, and one stride for each size");
-  ASSIGN_OR_RETURN(int64_t count, countElements(op, sizes));
-  int64_t last = offset, elements = self.getNumElements();
-  for (auto [size, stride] : zip_equal(sizes, strides)) {
-    if (stride < 0 || stride > elements || (size && stride > limits::elements / size))
-      return op.error("strides " + toString(strides) + " leave a tensor of " + Twine(elements) +
-                      " elements");
-    last += (size - 1) * stride;
-  }
-  if (count == 0 || offset < 0 || last >= elements)
-    return op.error("sizes " + toString(sizes) + " and strides " + toString(strides) +
-                    " leave a tensor of " + Twine(elements) + " elements");
-  ASSIGN_OR_RETURN(Tensor flat, reshape(op, self, elements));
-  bool isPacked = true;
-  int64_t packed = 1;
-  for (auto [size, stride] : reverse(zip_equal(sizes, strides))) {
-    isPacked &= size == 1 || stride == packed;
-    packed *= size;
-  }
-  if (isPacked) {
-    ASSIGN_OR_RETURN(Tensor part, slice(op, flat, 0, offset, 1, count));
-    return setResult(op, reshape(op, part, sizes));
-  }
-  RETURN_IF_ERROR(checkFoldable(op, sizes));
-  Places places;
-  places.sizes.assign(sizes.begin(), sizes.end());
-  places.positions.push_back(0);
-  places.indices.push_back(
-      op.wrap(ConstantTensor::generate(DType::I64, sizes, [&](ArrayRef<int64_t> at) {
-        int64_t index = offset;
-        for (auto [coordinate, stride] : zip_equal(at, strides))
-          index += coordinate * stride;
-        return index;
-      })));
-  return setResult(op, gather(op, flat, std::move(places)));
-}
-
-//===----------------------------------------------------------------------===//
 // Table
 //===----------------------------------------------------------------------===//
 
@@ -391,8 +344,4 @@ void memopt::pt2::registerRearrangements(OpTable &table) {
   table.add("aten.block_diag.default", "Tensor[] tensors", lowerBlockDiag);
   table.add("aten.channel_shuffle.default", "Tensor self, int groups", lowerChannelShuffle);
   table.add("aten.native_channel_shuffle.default", "Tensor self, int groups", lowerChannelShuffle);
-  constexpr StringLiteral strided =
-      "Tensor self, int[] size, int[] stride, int? storage_offset=None";
-  table.add("aten.as_strided.default", strided, lowerAsStrided);
-  table.add("aten.as_strided_copy.default", strided, lowerAsStrided);
 }

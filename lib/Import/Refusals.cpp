@@ -37,6 +37,8 @@ static constexpr StringLiteral kControlFlow =
     "control flow inside the step is not supported; compute both sides and choose with "
     "torch.where, "
     "or write the loop with a fixed number of turns in Python";
+static constexpr StringLiteral kDegree =
+    "polynomials whose degree is a tensor are not supported; give it as a number";
 static constexpr StringLiteral kPythonNumber =
     "a number that Python takes from a tensor is not known when the program is compiled; keep it a "
     "tensor";
@@ -71,7 +73,6 @@ static constexpr Alternative kAlternatives[] = {
     {"aten.view_as_real", kComplex},
     {"aten.complex", kComplex},
     {"aten.polar", kComplex},
-    {"aten.angle", kComplex},
     {"aten._conj", kComplex},
     {"aten._linalg", kDecomposition},
     {"aten.linalg", kDecomposition},
@@ -88,6 +89,11 @@ static constexpr Alternative kAlternatives[] = {
     {"aten.pinverse", kDecomposition},
     {"aten.logdet", kDecomposition},
     {"aten.matrix_exp", kDecomposition},
+    {"aten.special_chebyshev", kDegree},
+    {"aten.special_shifted_chebyshev", kDegree},
+    {"aten.special_hermite", kDegree},
+    {"aten.special_laguerre", kDegree},
+    {"aten.special_legendre", kDegree},
     {"aten.lstm.data", "packed sequences are not supported; pad them and mask the loss"},
     {"aten.gru.data", "packed sequences are not supported; pad them and mask the loss"},
     {"aten.rnn_tanh.data", "packed sequences are not supported; pad them and mask the loss"},

@@ -62,6 +62,31 @@ static Error lowerCumprod(OpContext &op) {
   return setResult(op, reshape(op, op.wrap(type, products), op.resultMeta(0).sizes));
 }
 
+/// Rows of powers: the running product of a one and x, x, x ...
+static Error lowerVandermonde(OpContext &op) {
+  Tensor x = castTo(op, op.tensor("x"), op.resultMeta(0).dtype);
+  if (x.rank() == 0 || x.getNumElements() == 0)
+    return op.error("expected a tensor with dimensions and elements");
+  int64_t count = op.optionalInteger("N").value_or(x.sizes.back()), dim = x.rank();
+  if (count < 1)
+    return op.error("argument 'N': expected a positive number, found " + Twine(count));
+  Shape column(x.sizes), powers(x.sizes);
+  column.push_back(1);
+  powers.push_back(count);
+  RETURN_IF_ERROR(countElements(op, powers).takeError());
+  Tensor factors = op.wrap(x.dtype, column, splat(op.b, op.tensorType(x.dtype, column), 1.0));
+  if (count > 1) {
+    powers.back() = count - 1;
+    ASSIGN_OR_RETURN(x, reshape(op, x, column));
+    ASSIGN_OR_RETURN(x, expand(op, x, powers));
+    ASSIGN_OR_RETURN(factors, concatenate(op, {factors, x}, dim));
+  }
+  Value terms = op.get(factors);
+  Value products = mlir::memopt::LinearScanOp::create(
+      op.b, terms, splat(op.b, terms.getType(), 0.0), dim, false, APFloat(1.0));
+  return setResult(op, op.wrap(x.dtype, products));
+}
+
 static Error lowerLogCumsumExp(OpContext &op) {
   ASSIGN_OR_RETURN(auto operand, getOperand(op));
   auto &[self, dim] = operand;
@@ -179,6 +204,7 @@ template <bool isRunning> static Error lowerTrapezoid(OpContext &op) {
 void memopt::pt2::registerScans(OpTable &table) {
   table.add("aten.cumsum.default", "Tensor self, int dim, dtype? dtype=None", lowerCumsum);
   table.add("aten.cumprod.default", "Tensor self, int dim, dtype? dtype=None", lowerCumprod);
+  table.add("aten.linalg_vander.default", "Tensor x, int? N=None", lowerVandermonde);
   table.add("aten.logcumsumexp.default", "Tensor self, int dim", lowerLogCumsumExp);
   table.add("aten.cummax.default", "Tensor self, int dim", lowerCumulativeExtreme<ReduceKind::Max>);
   table.add("aten.cummin.default", "Tensor self, int dim", lowerCumulativeExtreme<ReduceKind::Min>);

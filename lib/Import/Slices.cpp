@@ -307,6 +307,15 @@ static Error lowerMeshgrid(OpContext &op) {
 }
 
 /// Elements move `shift` places on, those that fall off come in at the front.
+static Expected<Tensor> roll(OpContext &op, const Tensor &self, int64_t dim, int64_t shift) {
+  int64_t size = self.sizes[dim], front = ((shift % size) + size) % size;
+  if (front == 0)
+    return self;
+  ASSIGN_OR_RETURN(Tensor head, slice(op, self, dim, size - front, 1, front));
+  ASSIGN_OR_RETURN(Tensor tail, slice(op, self, dim, 0, 1, size - front));
+  return concatenate(op, {head, tail}, dim);
+}
+
 static Error lowerRoll(OpContext &op) {
   Tensor self = op.tensor("self"), result = self;
   ArrayRef<int64_t> shifts = op.integers("shifts"), dims = op.integers("dims");
@@ -321,14 +330,27 @@ static Error lowerRoll(OpContext &op) {
     ASSIGN_OR_RETURN(int64_t dim, op.dimension("dims", given, result.rank()));
     if (result.getNumElements() == 0 || result.rank() == 0)
       return op.error("expected a tensor with dimensions and elements");
-    int64_t size = result.sizes[dim], front = ((shift % size) + size) % size;
-    if (front == 0)
-      continue;
-    ASSIGN_OR_RETURN(Tensor head, slice(op, result, dim, size - front, 1, front));
-    ASSIGN_OR_RETURN(Tensor tail, slice(op, result, dim, 0, 1, size - front));
-    ASSIGN_OR_RETURN(result, concatenate(op, {head, tail}, dim));
+    ASSIGN_OR_RETURN(result, roll(op, result, dim, shift));
   }
   ASSIGN_OR_RETURN(result, reshape(op, result, self.sizes));
+  return setResult(op, op.copy(result));
+}
+
+/// The frequency zero of a spectrum moves to the middle, or back.
+template <bool isInverse> static Error lowerShift(OpContext &op) {
+  Tensor result = op.tensor("self");
+  if (result.rank() == 0 || result.getNumElements() == 0)
+    return op.error("expected a tensor with dimensions and elements");
+  Shape dims;
+  if (op.has("dim")) {
+    ASSIGN_OR_RETURN(dims, op.dimensions("dim", result.rank()));
+  } else {
+    append_range(dims, seq<int64_t>(0, result.rank()));
+  }
+  for (int64_t dim : dims) {
+    int64_t size = result.sizes[dim];
+    ASSIGN_OR_RETURN(result, roll(op, result, dim, isInverse ? size - size / 2 : size / 2));
+  }
   return setResult(op, op.copy(result));
 }
 
@@ -357,6 +379,8 @@ void memopt::pt2::registerSlices(OpTable &table) {
   table.add("aten.meshgrid.indexing", "Tensor[] tensors, str indexing='ij'", lowerMeshgrid);
   table.add("aten.stack.default", "Tensor[] tensors, int dim=0", lowerStack);
   table.add("aten.roll.default", "Tensor self, int[] shifts, int[] dims=[]", lowerRoll);
+  table.add("aten.fft_fftshift.default", "Tensor self, int[]? dim=None", lowerShift<false>);
+  table.add("aten.fft_ifftshift.default", "Tensor self, int[]? dim=None", lowerShift<true>);
   constexpr StringLiteral bySize = "Tensor self, int split_size, int dim=0";
   constexpr StringLiteral bySizes = "Tensor self, int[] split_sizes, int dim=0";
   table.add("aten.tensor_split.sections", "Tensor self, int sections, int dim=0", lowerTensorSplit);

@@ -6,40 +6,29 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Functions that models have now and then. They are computed in f64 whatever the type, so that a
-// series good to the last digits there is exact for all others; speed does not matter. Each brings
-// its own derivative.
+// Functions of statistics that models have now and then.
 //
 //===----------------------------------------------------------------------===//
 
-#include "Formula.h"
+#include "SpecialFunctions.h"
 
 using namespace llvm;
 using namespace memopt::pt2;
 using Elements = ArrayRef<Element>;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kPi = 3.14159265358979323846, kRootOfPi = 1.77245385090551602730,
-                 kRootOfTwo = 1.41421356237309504880;
+constexpr double kRootOfPi = 1.77245385090551602730, kRootOfTwo = 1.41421356237309504880;
 
-/// A function of `self` in f64.
-static Error mapDoubles(OpContext &op, llvm::function_ref<Element(Element)> formula) {
+Error memopt::pt2::mapDoubles(OpContext &op, llvm::function_ref<Element(Element)> formula,
+                              StringRef parameter) {
   DType type = op.resultMeta(0).dtype;
   if (!isFloat(type))
     return op.error("expected a floating-point result, found " + getName(type));
-  ASSIGN_OR_RETURN(Tensor result, elementwise(op, {op.tensor("self")}, DType::F64, DType::F64,
+  ASSIGN_OR_RETURN(Tensor result, elementwise(op, {op.tensor(parameter)}, DType::F64, DType::F64,
                                               inBuild([&](Elements v) { return formula(v[0]); })));
   return setResult(op, castTo(op, result, type));
 }
 
-/// The function and its derivative.
-static Element with(Element value, Element x, Element slope) {
-  return withSlopes(value, {{x, slope}});
-}
-
-/// Horner's scheme, the highest power first.
-static Element polynomial(Element x, ArrayRef<double> coefficients) {
+Element memopt::pt2::polynomial(Element x, ArrayRef<double> coefficients) {
   Element result = x.like(coefficients.front());
   for (double coefficient : coefficients.drop_front())
     result = result * x + coefficient;

@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "OpTable.h"
 #include "memopt/Import/Pt2.h"
 
 #include "mlir/IR/MLIRContext.h"
@@ -19,17 +20,23 @@
 
 namespace cl = llvm::cl;
 
-static cl::opt<std::string> input(cl::Positional, cl::Required, cl::desc("MODEL.pt2"));
+static cl::opt<std::string> input(cl::Positional, cl::desc("MODEL.pt2"));
 static cl::opt<std::string> loss("loss", cl::desc("Name or index of the loss"));
 static cl::opt<bool> evaluate("eval", cl::desc("Forward pass only"));
 static cl::opt<bool> noDropout("no-dropout", cl::desc("Dropout is the identity"));
 static cl::opt<bool> locations("locations", cl::desc("Print locations"));
 static cl::opt<bool> elide("elide", cl::desc("Leave out large constants"), cl::init(true));
+static cl::opt<bool> rows("rows", cl::desc("Print the operators that have a row in the table"));
 static cl::opt<bool> quiet("quiet", cl::desc("Print nothing on success"));
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   cl::ParseCommandLineOptions(argc, argv, "import a .pt2 file and print the module\n");
+  if (rows) {
+    for (const auto &row : memopt::pt2::OpTable::get())
+      llvm::outs() << row.getKey() << "\n";
+    return 0;
+  }
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   memopt::pt2::ImportOptions options;
   options.loss = loss;
