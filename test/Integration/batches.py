@@ -3,36 +3,13 @@
 ones. The same draws come out however samples are cut, which shows in losses that are equal but for the order of sums."""
 import json
 import pathlib
-import struct
 import subprocess
 import sys
 import tempfile
 
 import numpy as np
 
-TYPES = {"F32": np.float32, "I64": np.int64, "F64": np.float64, "I32": np.int32, "BOOL": np.bool_, "U8": np.uint8,
-         "I8": np.int8}
-
-
-def read(path):
-    data = pathlib.Path(path).read_bytes()
-    size = struct.unpack("<Q", data[:8])[0]
-    header, body = json.loads(data[8:8 + size]), data[8 + size:]
-    header.pop("__metadata__", None)
-    return {name: np.frombuffer(body[slice(*entry["data_offsets"])], TYPES[entry["dtype"]]).reshape(entry["shape"])
-            for name, entry in header.items()}
-
-
-def write(path, tensors):
-    names = {np.dtype(value): name for name, value in TYPES.items()}
-    header, body = {}, b""
-    for name, value in tensors.items():
-        data = np.ascontiguousarray(value).tobytes()
-        header[name] = {"dtype": names[value.dtype], "shape": list(value.shape),
-                        "data_offsets": [len(body), len(body) + len(data)]}
-        body += data
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + body)
+from tensor_files import read_safetensors, write_safetensors
 
 
 def rebatch(data, rows):
@@ -49,14 +26,14 @@ def rebatch(data, rows):
 
 def train(model, data, options, folder):
     batches = folder / "data.safetensors"
-    write(batches, data)
+    write_safetensors(batches, data)
     subprocess.run(["memopt-run", str(model), f"--data={batches}", "--quiet", "--check-memory", f"--report={folder}/r.json",
                     f"--save-gradients={folder}/g.safetensors", f"--save={folder}/checkpoint", "--optimizer=sgd",
                     "--lr=0.05", "--momentum=0.9", *options], check=True, stdout=subprocess.DEVNULL)
     report = json.load(open(folder / "r.json"))
     assert report["used_peak_bytes"] == report["predicted_peak_bytes"], report
     assert report["hot_path_allocations"] == 0, report
-    tensors = read(folder / "g.safetensors") | read(folder / "checkpoint" / "model.safetensors")
+    tensors = read_safetensors(folder / "g.safetensors") | read_safetensors(folder / "checkpoint" / "model.safetensors")
     return np.array(report["losses"]), tensors
 
 
@@ -79,13 +56,13 @@ def compare(model, data, whole, rows, ways, steps=3):
 def main():
     inputs = pathlib.Path(sys.argv[1])
     mlp = inputs / "mlp"
-    compare(mlp / "model.pt2", read(mlp / "inputs.safetensors"), ["--batch=64"], 64,
+    compare(mlp / "model.pt2", read_safetensors(mlp / "inputs.safetensors"), ["--batch=64"], 64,
             [(["--accumulative-counts=2"], 32), (["--batch=64", "--micro-batches=4"], 64),
              (["--batch=16", "--gradient-accumulation-steps=4"], 16),
              (["--batch=32", "--micro-batches=2", "--accumulative-counts=2", "--activation-checkpointing=segments:2"], 32)],
             steps=2)
     gpt2 = inputs / "gpt2"
-    compare(gpt2 / "model.pt2", read(gpt2 / "inputs.safetensors"), [], 4,
+    compare(gpt2 / "model.pt2", read_safetensors(gpt2 / "inputs.safetensors"), [], 4,
             [(["--micro-batches=2"], 4), (["--batch=1", "--accumulative-counts=4"], 1)], steps=2)
     rows = np.random.default_rng(0).standard_normal((48, 3, 6)).astype(np.float32)
     data = {f"step{i}.x": rows[8 * i:8 * i + 8] for i in range(6)}

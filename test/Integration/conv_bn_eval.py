@@ -20,6 +20,7 @@ import numpy
 
 import finite_differences
 import gradient_cases
+from tensor_files import read_safetensors, write_safetensors
 
 TOLERANCE = 1e-12
 
@@ -135,8 +136,8 @@ def train(folder, name, options):
         if done.returncode:
             raise RuntimeError(f"{command[0]} exited {done.returncode}: {done.stderr.strip()[-400:]}")
     return (json.loads((folder / "report.json").read_text()),
-            finite_differences.read_safetensors(folder / "gradients.safetensors"),
-            finite_differences.read_safetensors(folder / name / "model.safetensors"))
+            read_safetensors(folder / "gradients.safetensors"),
+            read_safetensors(folder / name / "model.safetensors"))
 
 
 def differences(plain, fused):
@@ -167,7 +168,7 @@ def main():
             folder = pathlib.Path(scratch)
             (folder / "step.mlir").write_text(Module(case).text())
             x = numpy.random.default_rng(1).uniform(-1.0, 1.0, case.x)
-            finite_differences.write_safetensors(folder / "data.safetensors", {"step0.x": x, "step1.x": 0.5 - x})
+            write_safetensors(folder / "data.safetensors", {"step0.x": x, "step1.x": 0.5 - x})
             wrong = list(differences(train(folder, "plain", []), train(folder, "fused", ["--efficient-conv-bn-eval=bn"])))
         failed += bool(wrong)
         print("\n".join(f"FAIL {case.name}: {text}" for text in wrong) or f"ok   {case.name}")

@@ -25,37 +25,11 @@ import tempfile
 import numpy
 
 import gradient_cases
+from tensor_files import read_safetensors, write_safetensors
 
 H = 1e-5
 TOLERANCE = 1e-7
 
-DTYPES = {"float64": "F64", "int64": "I64", "int32": "I32", "bool": "BOOL"}
-NUMPY = {"F64": numpy.float64, "F32": numpy.float32}
-
-
-def write_safetensors(path, tensors):
-    header, offset = {}, 0
-    for name, values in tensors.items():
-        header[name] = {"dtype": DTYPES[values.dtype.name], "shape": list(values.shape),
-                        "data_offsets": [offset, offset + values.nbytes]}
-        offset += values.nbytes
-    text = json.dumps(header).encode()
-    with open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for values in tensors.values():
-            file.write(numpy.ascontiguousarray(values).tobytes())
-
-
-def read_safetensors(path):
-    data = pathlib.Path(path).read_bytes()
-    size = int.from_bytes(data[:8], "little")
-    tensors = {}
-    for name, entry in json.loads(data[8:8 + size]).items():
-        if name != "__metadata__":
-            begin, end = entry["data_offsets"]
-            values = numpy.frombuffer(data[8 + size + begin:8 + size + end], NUMPY[entry["dtype"]])
-            tensors[name] = values.reshape(entry["shape"])
-    return tensors
 
 
 def write_steps(path, case, inputs):

@@ -21,7 +21,7 @@ import tempfile
 import numpy as np
 
 from import_cases import FAMILIES, Constant
-from lowering_numbers import read_safetensors, write_safetensors
+from tensor_files import read_safetensors, write_safetensors
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "Import" / "Inputs"))
 from archive import Model, Value  # noqa: E402

@@ -13,7 +13,6 @@ Each case is a step whose results are written to buffers @out0, @out1, ...; one 
 
 import argparse
 import itertools
-import json
 import os
 import pathlib
 import subprocess
@@ -23,34 +22,14 @@ import tempfile
 import numpy as np
 
 from irregular_cases import irregular_cases
+from tensor_files import read_safetensors, write_safetensors
 
 ELEMENTS = {np.dtype("f4"): "f32", np.dtype("f8"): "f64", np.dtype("i8"): "i64", np.dtype("i4"): "i32", np.dtype("i1"): "i8", np.dtype("u1"): "u8",
             np.dtype("?"): "i1"}
-NAMES = {"f32": "F32", "f64": "F64", "i64": "I64", "i32": "I32", "i8": "I8", "u8": "U8", "i1": "BOOL"}
-DTYPES = {"F32": "f4", "F64": "f8", "I64": "i8", "I32": "i4", "I8": "i1", "U8": "u1", "BOOL": "?"}
 
 
 def tensor_type(values):
     return "tensor<" + "".join(f"{size}x" for size in values.shape) + ELEMENTS[values.dtype] + ">"
-
-
-def write_safetensors(path, tensors):
-    header, offset, body = {}, 0, b""
-    for name, values in tensors.items():
-        data = np.ascontiguousarray(values).tobytes()
-        header[name] = {"dtype": NAMES[ELEMENTS[values.dtype]], "shape": list(values.shape),
-                        "data_offsets": [offset, offset + len(data)]}
-        offset, body = offset + len(data), body + data
-    text = json.dumps(header).encode()
-    pathlib.Path(path).write_bytes(len(text).to_bytes(8, "little") + text + body)
-
-
-def read_safetensors(path):
-    data = pathlib.Path(path).read_bytes()
-    size = int.from_bytes(data[:8], "little")
-    return {name: np.frombuffer(data[8 + size + entry["data_offsets"][0]:8 + size + entry["data_offsets"][1]],
-                                DTYPES[entry["dtype"]]).reshape(entry["shape"])
-            for name, entry in json.loads(data[8:8 + size]).items() if name != "__metadata__"}
 
 
 class Case:

@@ -22,6 +22,8 @@ import tempfile
 
 import numpy as np
 
+from tensor_files import read_safetensors, write_safetensors
+
 STEPS = 6
 SHAPES = {"scalar": (), "bias": (7,), "vector": (300,), "wide": (16, 64), "tall": (40, 24), "odd": (9, 31), "cube": (3, 5, 8),
           "table": (20, 16), "q_proj": (16, 16), "mlp": (6, 10)}
@@ -265,22 +267,6 @@ def write_model(path, start):
         total = f"%t{i}"
     lines.append(f'func.func @train_step({", ".join(arguments)}) -> (tensor<f64> {{memopt.role = "loss"}}) {{')
     path.write_text("\n".join([*lines, *("  " + line for line in body), f"  return {total} : tensor<f64>", "}"]) + "\n")
-
-
-def write_safetensors(path, tensors):
-    header, offset = {}, 0
-    for name, array in tensors.items():
-        header[name] = {"dtype": "F64", "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
-        offset += array.nbytes
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(a.tobytes() for a in tensors.values()))
-
-
-def read_safetensors(path):
-    data = path.read_bytes()
-    size = int.from_bytes(data[:8], "little")
-    return {name: np.frombuffer(data, "f8", int(np.prod(entry["shape"])), 8 + size + entry["data_offsets"][0]).reshape(entry["shape"])
-            for name, entry in json.loads(data[8 : 8 + size]).items() if name != "__metadata__"}
 
 
 def train_here(update, start, batches):

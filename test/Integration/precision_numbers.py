@@ -22,7 +22,7 @@ import tempfile
 
 import numpy as np
 
-from pytorch_numbers import read_safetensors
+from tensor_files import read_safetensors, write_safetensors
 
 INPUTS = pathlib.Path(__file__).parent / "Inputs"
 
@@ -85,25 +85,12 @@ def numbers(out, model, precision, *options):
 
 def without_first_batch(source, target):
     """The data file's batches from the second on."""
-    data = source.read_bytes()
-    size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + size])
-    header.pop("__metadata__", None)
     kept = {}
-    for name, entry in header.items():
+    for name, values in read_safetensors(source).items():
         step, tensor = name.removeprefix("step").split(".", 1)
         if step != "0":
-            kept[f"step{int(step) - 1}.{tensor}"] = entry
-    # Such a file has no gaps, so what is kept moves together.
-    parts, offset = [], 0
-    for entry in kept.values():
-        begin, end = entry["data_offsets"]
-        parts.append(data[8 + size + begin : 8 + size + end])
-        entry["data_offsets"] = [offset, offset + end - begin]
-        offset += end - begin
-    text = json.dumps(kept).encode()
-    text += b" " * (-len(text) % 8)
-    target.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(parts))
+            kept[f"step{int(step) - 1}.{tensor}"] = values
+    write_safetensors(target, kept)
 
 
 def skipped(out):

@@ -20,19 +20,8 @@ import tempfile
 
 import numpy as np
 
-TYPES = {"F64": "f8", "F32": "f4", "I64": "i8", "I32": "i4", "I8": "i1", "U8": "u1", "BOOL": "?"}
+from tensor_files import read_safetensors
 
-
-def read_safetensors(path):
-    data = pathlib.Path(path).read_bytes()
-    size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + size])
-    header.pop("__metadata__", None)
-    return {
-        name: np.frombuffer(data, TYPES[entry["dtype"]], offset=8 + size + entry["data_offsets"][0],
-                            count=int(np.prod(entry["shape"], dtype="i8"))).reshape(entry["shape"])
-        for name, entry in header.items()
-    }
 
 
 def largest(array):

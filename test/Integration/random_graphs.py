@@ -35,6 +35,7 @@ import numpy
 import finite_differences
 import gradient_cases
 from gradient_cases import Case, array, tensor_type
+from tensor_files import read_safetensors, write_safetensors
 
 TOLERANCE = 1e-6
 ELEMENTS = 96  # of any value, at most
@@ -326,7 +327,7 @@ class Steps:
             raise RuntimeError(f"{name}: used {found['used_peak_bytes']}, predicted {found['predicted_peak_bytes']}")
         # A parameter that did not get into the loss has no gradient.
         zeros = {f"p{number}": numpy.zeros(shape) for number, shape in enumerate(self.shapes)}
-        return found["losses"], zeros | finite_differences.read_safetensors(gradients)
+        return found["losses"], zeros | read_safetensors(gradients)
 
     def smallest_budget(self):
         done = self.compile("none", "--device-memory=1")
@@ -368,7 +369,7 @@ def check_samples(seed, tools, folder):
     graph = SampleGraph(seed).draw(ops=12)
     text, batches = graph.to_text()
     steps = Steps(folder, tools, text, graph.parameters)
-    finite_differences.write_safetensors(folder / "data.safetensors", batches)
+    write_safetensors(folder / "data.safetensors", batches)
     whole = steps.run("whole")
     for name, options in [("halves", ["--micro-batches=2"]), ("each", ["--micro-batches=4"]),
                           ("again", ["--micro-batches=2", "--activation-checkpointing=segments:2"])]:

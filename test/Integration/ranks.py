@@ -13,14 +13,15 @@ import time
 
 import numpy as np
 
-from batches import read, rebatch, write
+from batches import rebatch
+from tensor_files import read_safetensors, write_safetensors
 
 FILES = ("g.safetensors", "checkpoint/model.safetensors", "checkpoint/optimizer.safetensors")
 
 
 def start(model, data, options, folder):
     folder.mkdir(exist_ok=True)
-    write(folder / "data.safetensors", data)
+    write_safetensors(folder / "data.safetensors", data)
     command = ["memopt-run", model, f"--data={folder}/data.safetensors", *options]
     return subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -37,7 +38,7 @@ def train(model, data, options, folder):
         assert rank["hot_path_allocations"] == 0, report
     result = {"losses": report["losses"], "ranks": len(report.get("per_rank", [0]))}
     for name in FILES:
-        result |= {f"{name}:{key}": value.tobytes() for key, value in read(folder / name).items()}
+        result |= {f"{name}:{key}": value.tobytes() for key, value in read_safetensors(folder / name).items()}
     return result
 
 
@@ -48,7 +49,7 @@ def check_equal(name, one, several, ranks):
 
 
 def check_bits(inputs, work):
-    mlp, resnet = (read(inputs / name / "inputs.safetensors") for name in ("mlp", "resnet18"))
+    mlp, resnet = (read_safetensors(inputs / name / "inputs.safetensors") for name in ("mlp", "resnet18"))
     rows = np.random.default_rng(5).standard_normal((96, 3, 6)).astype(np.float32)
     draws = {f"step{i}.x": rows[8 * i:8 * i + 8] for i in range(12)}
     cases = [("mlp", "mlp/model.pt2", mlp, 8, 4, ["--optimizer=adamw"]),
@@ -75,7 +76,7 @@ def check_bits(inputs, work):
 
 def check_both_sums(inputs, work):
     """Ranks that accumulate: sums nest, so they agree but for the order of additions."""
-    data = rebatch(read(inputs / "mlp" / "inputs.safetensors"), 8)
+    data = rebatch(read_safetensors(inputs / "mlp" / "inputs.safetensors"), 8)
     options = ["--optimizer=sgd", "--momentum=0.9", "--max-grad-norm=0.1", "--batch=8", "--steps=2"]
     one = train(inputs / "mlp" / "model.pt2", data, [*options, "--accumulative-counts=4"], work / "four")
     for stage in (0, 1, 2, 3):
@@ -90,7 +91,7 @@ def check_both_sums(inputs, work):
 
 def check_resume(inputs, work):
     """Two steps on two ranks, and then two on one, or on four with other batches: positions are samples."""
-    model, data = inputs / "mlp" / "model.pt2", read(inputs / "mlp" / "inputs.safetensors")
+    model, data = inputs / "mlp" / "model.pt2", read_safetensors(inputs / "mlp" / "inputs.safetensors")
     fours, eights = rebatch(data, 4), rebatch(data, 8)
     options = ["--optimizer=adamw", "--quiet"]
     whole = train(model, eights, [*options, "--batch=8", "--ranks=2", "--steps=4"], work / "whole")
@@ -118,7 +119,7 @@ def children_of(process):
 
 
 def check_failures(inputs, work):
-    model, data = inputs / "mlp" / "model.pt2", rebatch(read(inputs / "mlp" / "inputs.safetensors"), 16)
+    model, data = inputs / "mlp" / "model.pt2", rebatch(read_safetensors(inputs / "mlp" / "inputs.safetensors"), 16)
     package = work / "p.memopt"
     subprocess.run(["memopt-compile", model, "--batch=16", "--ranks=2", "-o", package, "--optimizer=sgd"], check=True,
                    stderr=subprocess.DEVNULL)
