@@ -14,6 +14,7 @@
 #include "memopt-runtime/Json.h"
 #include <array>
 #include <cstring>
+#include <functional>
 #include <set>
 #include <sys/stat.h>
 
@@ -154,18 +155,36 @@ static StatusOr<CheckpointContent> openCheckpoint(const std::string &folder, boo
 // Filling variables
 //===----------------------------------------------------------------------===//
 
-/// The first of the names that the file has.
+std::string memopt::getSharedPrefix(const Manifest &manifest) {
+  std::optional<std::string> shared;
+  for (const VariableSpec &variable : manifest.variables)
+    for (const std::string &name : variable.names) {
+      if (!isModelVariable(variable))
+        continue;
+      std::string front = name.substr(0, name.find('.') + 1); // empty without a dot
+      if (shared.value_or(front) != front)
+        return "";
+      shared = front;
+    }
+  return shared.value_or("");
+}
+
+/// The first of the names that the file has, as they are or without the part that all names of the
+/// model share.
 static const SafetensorsEntry *findEntry(const SafetensorsFile &file,
-                                         const std::vector<std::string> &names) {
+                                         const std::vector<std::string> &names,
+                                         const std::string &prefix) {
   for (const std::string &name : names)
-    if (const SafetensorsEntry *entry = file.find(name))
-      return entry;
+    for (size_t dropped : {size_t(0), prefix.size()})
+      if (const SafetensorsEntry *entry = file.find(name.substr(dropped)))
+        return entry;
   return nullptr;
 }
 
 static Status loadVariable(const SafetensorsFile &file, const VariableSpec &variable,
-                           const std::vector<std::string> &names, Session &session) {
-  const SafetensorsEntry *entry = findEntry(file, names);
+                           const std::vector<std::string> &names, const std::string &prefix,
+                           Session &session) {
+  const SafetensorsEntry *entry = findEntry(file, names, prefix);
   if (!entry)
     return badInput(quote(file.getPath()) + " lacks " + quote(names[0]) +
                     ", which the package has as " +
@@ -196,25 +215,41 @@ static Status checkOptimizer(const CheckpointContent &content, const Manifest &m
   return Status::ok();
 }
 
+/// Fills the model's variables from a file, and those that `isRestored` does not know from the
+/// package.
+static Status fillModel(const SafetensorsFile &model, Session &session,
+                        const std::function<bool(const VariableSpec &)> &isRestored) {
+  const Manifest &manifest = session.getManifest();
+  std::string prefix = getSharedPrefix(manifest);
+  auto isInFile = [&](const VariableSpec &v) {
+    return isModelVariable(v) && !v.names.empty() && v.restore != VariableRestore::Never &&
+           (v.restore == VariableRestore::Required || findEntry(model, v.names, prefix));
+  };
+  // Constants, and buffers that a state dict of PyTorch's leaves out, come from the package.
+  MEMOPT_RETURN_IF_ERROR(session.initializeFromWeights(
+      [&](const VariableSpec &v) { return isInFile(v) || isRestored(v); }));
+  for (const VariableSpec &variable : manifest.variables)
+    if (isInFile(variable))
+      MEMOPT_RETURN_IF_ERROR(loadVariable(model, variable, variable.names, prefix, session));
+  return Status::ok();
+}
+
 static Status fillVariables(const CheckpointContent &content, Session &session) {
   const Manifest &manifest = session.getManifest();
   bool isTraining = manifest.mode == "train";
-  auto isInModel = [&](const VariableSpec &v) {
-    return isModelVariable(v) && !v.names.empty() && v.restore != VariableRestore::Never &&
-           (v.restore == VariableRestore::Required || findEntry(content.model, v.names));
-  };
   if (isTraining)
     MEMOPT_RETURN_IF_ERROR(checkOptimizer(content, manifest));
-  // Constants, and buffers that a state dict of PyTorch's leaves out, come from the package.
-  MEMOPT_RETURN_IF_ERROR(session.initializeFromWeights(
-      [&](const VariableSpec &v) { return isInModel(v) || isOptimizerVariable(v); }));
-  for (const VariableSpec &variable : manifest.variables) {
-    if (isInModel(variable))
-      MEMOPT_RETURN_IF_ERROR(loadVariable(content.model, variable, variable.names, session));
-    else if (isTraining && isOptimizerVariable(variable))
-      MEMOPT_RETURN_IF_ERROR(loadVariable(content.optimizer, variable, {variable.name}, session));
-  }
+  MEMOPT_RETURN_IF_ERROR(fillModel(content.model, session, isOptimizerVariable));
+  for (const VariableSpec &variable : manifest.variables)
+    if (isTraining && isOptimizerVariable(variable))
+      MEMOPT_RETURN_IF_ERROR(
+          loadVariable(content.optimizer, variable, {variable.name}, "", session));
   return Status::ok();
+}
+
+Status memopt::loadWeights(const std::string &file, Session &session) {
+  MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile model, SafetensorsFile::open(file));
+  return fillModel(model, session, [](const VariableSpec &) { return false; });
 }
 
 Status memopt::checkFinite(const Session &session, const TrainingState &state) {

@@ -32,6 +32,9 @@ std::string findCheckpointFile(const std::string &folder, const std::string &nam
 bool isModelVariable(const VariableSpec &variable);
 bool isOptimizerVariable(const VariableSpec &variable);
 
+/// What all names of the model's variables begin with, up to a dot; empty when they share nothing.
+std::string getSharedPrefix(const Manifest &manifest);
+
 /// The text of a state.json.
 std::string printTrainingState(const TrainingState &state);
 

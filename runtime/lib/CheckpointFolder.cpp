@@ -144,7 +144,7 @@ static Status clearLeftovers(const std::string &folder) {
 // The folder
 //===----------------------------------------------------------------------===//
 
-StatusOr<CheckpointFolder> CheckpointFolder::open(const std::string &path) {
+StatusOr<CheckpointFolder> CheckpointFolder::open(const std::string &path, SaveOptions options) {
   bool isNew = ::mkdir(path.c_str(), 0777) == 0;
   if (!isNew && errno != EEXIST)
     return environmentError(describeErrno("creating folder", path, errno));
@@ -153,7 +153,7 @@ StatusOr<CheckpointFolder> CheckpointFolder::open(const std::string &path) {
   std::string folder = getRealPath(path);
   if (folder.empty())
     return environmentError(describeErrno("opening folder", path, errno));
-  CheckpointFolder result(path, folder, Descriptor(), isNew);
+  CheckpointFolder result(path, folder, options, isNew);
   MEMOPT_RETURN_IF_ERROR(checkContent(path, folder));
   MEMOPT_ASSIGN_OR_RETURN(result.lock, takeLock(path, folder));
   if (Status status = clearLeftovers(folder); !status.isOk())
@@ -180,20 +180,22 @@ struct SavedTensor {
 } // namespace
 
 /// What a file of a checkpoint holds, in its order, in which ranks collect what they have parts of.
-static std::vector<SavedTensor> listTensors(const Manifest &manifest, const std::string &file) {
+static std::vector<SavedTensor> listTensors(const Manifest &manifest, const std::string &file,
+                                            bool hasModelNames) {
   std::vector<SavedTensor> tensors;
+  size_t dropped = hasModelNames ? getSharedPrefix(manifest).size() : 0;
   for (const VariableSpec &variable : manifest.variables)
     if (file == modelFile && isModelVariable(variable))
       for (const std::string &name : variable.names)
-        tensors.push_back({name, &variable});
+        tensors.push_back({name.substr(dropped), &variable});
     else if (file == optimizerFile && isOptimizerVariable(variable))
       tensors.push_back({variable.name, &variable});
   return tensors;
 }
 
 static Status writeTensors(const std::string &folder, const std::string &file,
-                           const Session &session) {
-  std::vector<SavedTensor> tensors = listTensors(session.getManifest(), file);
+                           const Session &session, bool hasModelNames) {
+  std::vector<SavedTensor> tensors = listTensors(session.getManifest(), file, hasModelNames);
   std::vector<TensorToWrite> described;
   for (const auto &[name, variable] : tensors)
     described.push_back({name, variable->dtype, variable->getWholeShape(), nullptr});
@@ -216,9 +218,9 @@ static Status writeText(const std::string &path, const std::string &text) {
 }
 
 static Status writeFiles(const std::string &folder, const Session &session,
-                         const TrainingState &state) {
+                         const TrainingState &state, bool hasModelNames) {
   for (const char *file : {modelFile, optimizerFile})
-    MEMOPT_RETURN_IF_ERROR(writeTensors(folder, file, session));
+    MEMOPT_RETURN_IF_ERROR(writeTensors(folder, file, session, hasModelNames));
   MEMOPT_RETURN_IF_ERROR(writeText(folder + "/" + stateFile, printTrainingState(state)));
   return syncFolder(folder);
 }
@@ -232,10 +234,59 @@ static Status commit(const std::string &fresh, const std::string &folder) {
   return moveUp(folder);
 }
 
+//===----------------------------------------------------------------------===//
+// Older checkpoints
+//===----------------------------------------------------------------------===//
+
+static const std::string keptPrefix = "step-";
+
+/// Folders of older checkpoints with their steps, the oldest first.
+static StatusOr<std::vector<std::pair<int64_t, std::string>>> listKept(const std::string &folder) {
+  MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> names, listFolder(folder));
+  std::vector<std::pair<int64_t, std::string>> kept;
+  for (const std::string &name : names) {
+    if (!startsWith(name, keptPrefix))
+      continue;
+    char *end = nullptr;
+    errno = 0;
+    long long step = std::strtoll(name.c_str() + keptPrefix.size(), &end, 10);
+    if (!*end && !errno && name == keptPrefix + std::to_string(step))
+      kept.push_back({step, folder + "/" + name});
+  }
+  std::sort(kept.begin(), kept.end());
+  return kept;
+}
+
+/// Gives the checkpoint in the folder, if there is one, a second place of its own beside `count` -
+/// 1 older ones, and removes others. The files are not copied: saves make new ones.
+static Status keepLast(const std::string &folder, int64_t count) {
+  std::string state = folder + "/" + stateFile;
+  if (!fileExists(state))
+    return Status::ok();
+  MEMOPT_ASSIGN_OR_RETURN(std::string text, readFile(state, maxStateBytes));
+  MEMOPT_ASSIGN_OR_RETURN(TrainingState last, parseTrainingState(text));
+  std::string place = folder + "/" + keptPrefix + std::to_string(last.step);
+  if (!isFolder(place)) {
+    MEMOPT_ASSIGN_OR_RETURN(std::string fresh, createNewFolder(folder + "/" + savingPrefix));
+    for (const char *name : checkpointFiles)
+      if (::link((folder + "/" + name).c_str(), (fresh + "/" + name).c_str()) != 0) {
+        Status failed = environmentError(describeErrno("keeping", folder + "/" + name, errno));
+        removeHidden(fresh);
+        return failed;
+      }
+    if (::rename(fresh.c_str(), place.c_str()) != 0)
+      return environmentError(describeErrno("renaming", fresh, errno));
+  }
+  MEMOPT_ASSIGN_OR_RETURN(auto kept, listKept(folder));
+  for (size_t i = 0; i + size_t(count) < kept.size(); ++i)
+    removeHidden(kept[i].second);
+  return syncFolder(folder);
+}
+
 Status memopt::contributeToCheckpoint(const Session &session) {
   std::vector<char> none;
   for (const char *file : {modelFile, optimizerFile})
-    for (const auto &[name, variable] : listTensors(session.getManifest(), file))
+    for (const auto &[name, variable] : listTensors(session.getManifest(), file, false))
       MEMOPT_RETURN_IF_ERROR(session.getWhole(*variable, none).takeStatus());
   return Status::ok();
 }
@@ -243,8 +294,10 @@ Status memopt::contributeToCheckpoint(const Session &session) {
 Status CheckpointFolder::save(const Session &session, const TrainingState &state) {
   auto write = [&]() -> Status {
     MEMOPT_RETURN_IF_ERROR(moveUp(folder)); // of a save before, if the disk failed then
+    if (options.keep > 1)
+      MEMOPT_RETURN_IF_ERROR(keepLast(folder, options.keep - 1));
     MEMOPT_ASSIGN_OR_RETURN(std::string fresh, createNewFolder(folder + "/" + savingPrefix));
-    Status status = writeFiles(fresh, session, state);
+    Status status = writeFiles(fresh, session, state, options.hasModelNames);
     if (status.isOk())
       status = commit(fresh, folder);
     removeHidden(fresh); // not there any more when all went well

@@ -68,6 +68,8 @@ static Status initialize(Run &run) {
   const RunOptions &options = run.options;
   if (!options.load.empty())
     return loadCheckpoint(options.load, run.session).takeStatus();
+  if (!options.weights.empty())
+    return loadWeights(options.weights, run.session).withContext("--weights");
   if (options.isRandom)
     return run.session.initializeRandomly(options.seed.value_or(0));
   return run.session.initializeFromWeights([](const auto &) { return false; });
@@ -76,8 +78,7 @@ static Status initialize(Run &run) {
 /// Runs all batches and adds up the outputs of one element, weighted by samples.
 static Status runBatches(Run &run, int64_t steps, AccuracyCounter &accuracy) {
   const Manifest &manifest = run.session.getManifest();
-  Progress progress(run.options.isQuiet, run.getStepSize(),
-                    manifest.predictedPeakBytes[MEMOPT_SPACE_DEVICE]);
+  Progress progress(run.options.isQuiet, manifest.predictedPeakBytes[MEMOPT_SPACE_DEVICE]);
   int lossIndex = manifest.getLossIndex();
   for (int64_t step = 0; step < steps && !isInterrupted(); ++step) {
     run.position = step;
@@ -96,7 +97,7 @@ static Status runBatches(Run &run, int64_t steps, AccuracyCounter &accuracy) {
     }
     if (accuracy.isActive())
       accuracy.count();
-    progress.show(step + 1, steps, loss, run.report.stepSeconds.back());
+    progress.show(run.describeStep(step + 1, step + 1, loss), steps);
   }
   return Status::ok();
 }

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 using namespace memopt;
 
@@ -202,6 +203,14 @@ static const std::vector<OptionSpec> &getSpecs() {
       {"--load", "DIR", "go on from a checkpoint", setText(&RunOptions::load)},
       {"--save", "DIR", "write a checkpoint at the end, and on Ctrl-C", setText(&RunOptions::save)},
       {"--save-every", "N", "write it every N steps too", setInteger(&RunOptions::saveEvery, 1)},
+      {"--keep", "N", "checkpoints that stay; older ones are DIR/step-STEP (default 1)",
+       setInteger(&RunOptions::keep, 1)},
+      {"--names", "step|model",
+       "names in saved checkpoints: the exported step's, or without the part in front that all of "
+       "them share (default step)",
+       setChoice(&RunOptions::hasModelNames, "model", "step")},
+      {"--weights", "FILE", "begin with a state dict of the model, as safetensors",
+       setText(&RunOptions::weights)},
       {"--save-gradients", "FILE", "gradients of the first step, as safetensors",
        setText(&RunOptions::saveGradients)},
       {"--ranks", "N", "start N processes that train together, each on batches of its own",
@@ -213,6 +222,8 @@ static const std::vector<OptionSpec> &getSpecs() {
       {"--stop-on-nan", "on|off",
        "stop before the update when the loss is not finite, and say where it began (default on)",
        setChoice(&RunOptions::isStoppedOnNan, "on", "off")},
+      {"--log", "FILE.csv|FILE.jsonl|tensorboard:DIR",
+       "loss, rate and speed of each step, while the run goes on", setText(&RunOptions::log)},
       {"--report", "FILE", "losses, seconds and bytes, as JSON", setText(&RunOptions::report)},
       {"--trace", "FILE", "timeline for Perfetto or chrome://tracing", setText(&RunOptions::trace)},
       {"--quiet", "", "no line for each step", setFlag(&RunOptions::isQuiet)},
@@ -257,14 +268,33 @@ bool memopt::needsCompilation(const std::string &model) {
   return endsWith(model, ".pt2") || endsWith(model, ".mlir");
 }
 
-static Status setOption(const OptionSpec &spec, const std::string &argument, RunOptions &options) {
+/// A value is written behind a '=' or is the argument that follows.
+static Status setOption(const OptionSpec &spec, const std::vector<std::string> &arguments,
+                        size_t &index, RunOptions &options) {
+  const std::string &argument = arguments[index];
   size_t equals = argument.find('=');
-  if (spec.value.empty() != (equals == std::string::npos))
-    return badInput(spec.value.empty()
-                        ? spec.name + " takes no value"
-                        : spec.name + " needs a value: " + spec.name + "=" + spec.value);
-  Status status = spec.set(options, spec.value.empty() ? "" : argument.substr(equals + 1));
-  return std::move(status).withContext(spec.name);
+  bool hasValue = equals != std::string::npos;
+  if (spec.value.empty() && hasValue)
+    return badInput(spec.name + " takes no value");
+  std::string value = hasValue ? argument.substr(equals + 1) : "";
+  if (!spec.value.empty() && !hasValue) {
+    if (index + 1 == arguments.size() || arguments[index + 1].compare(0, 2, "--") == 0)
+      return badInput(spec.name + " needs a value: " + spec.name + "=" + spec.value);
+    value = arguments[++index];
+  }
+  return spec.set(options, value).withContext(spec.name);
+}
+
+/// Whether an argument that is no option can only be the value of the one in front, which the
+/// compiler knows: `--device-memory 8GiB`.
+static bool isValueForCompiler(const std::vector<std::string> &arguments, size_t index,
+                               const RunOptions &options) {
+  if (index == 0 || options.compileOptions.empty() ||
+      options.compileOptions.back() != arguments[index - 1] ||
+      arguments[index - 1].find('=') != std::string::npos)
+    return false;
+  return !options.model.empty() ||
+         (!needsCompilation(arguments[index]) && !endsWith(arguments[index], ".memopt"));
 }
 
 static Status parseArgument(const std::vector<std::string> &arguments, size_t &index,
@@ -281,6 +311,10 @@ static Status parseArgument(const std::vector<std::string> &arguments, size_t &i
     return Status::ok();
   }
   if (argument.empty() || argument[0] != '-') {
+    if (isValueForCompiler(arguments, index, options)) {
+      options.compileOptions.push_back(argument);
+      return Status::ok();
+    }
     if (!options.model.empty())
       return badInput("there are two models, " + quote(options.model) + " and " + quote(argument));
     options.model = argument;
@@ -289,9 +323,33 @@ static Status parseArgument(const std::vector<std::string> &arguments, size_t &i
   std::string name = argument.substr(0, argument.find('='));
   for (const OptionSpec &spec : getSpecs())
     if (spec.name == name)
-      return setOption(spec, argument, options);
+      return setOption(spec, arguments, index, options);
   options.compileOptions.push_back(argument);
   return Status::ok();
+}
+
+/// Letters to change, add or leave out that lead from one word to the other (Levenshtein).
+static size_t countEdits(const std::string &a, const std::string &b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t(0));
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < b.size(); ++j)
+      diagonal = std::exchange(row[j + 1],
+                               std::min({diagonal + (a[i] != b[j]), row[j] + 1, row[j + 1] + 1}));
+  }
+  return row.back();
+}
+
+/// ", did you mean '--steps'?" for a word that is nearly one of the options.
+static std::string suggestOption(const std::string &name) {
+  const std::vector<OptionSpec> &specs = getSpecs();
+  auto nearest = std::min_element(specs.begin(), specs.end(), [&](const auto &a, const auto &b) {
+    return countEdits(name, a.name) < countEdits(name, b.name);
+  });
+  constexpr size_t slip = 2;
+  return countEdits(name, nearest->name) <= slip ? ", did you mean " + quote(nearest->name) + "?"
+                                                 : "";
 }
 
 /// What does not go together.
@@ -302,6 +360,14 @@ static Status checkTogether(const RunOptions &options) {
     return badInput("--steps and --epochs both say how long; give one");
   if (options.saveEvery && options.save.empty())
     return badInput("--save-every needs --save=DIR");
+  if (options.save.empty() && (options.keep > 1 || options.hasModelNames))
+    return badInput(std::string(options.keep > 1 ? "--keep" : "--names") + " needs --save=DIR");
+  if (options.keep > 1 && !options.saveEvery)
+    return badInput("--keep needs --save-every=N");
+  if (!options.weights.empty() && (options.isRandom || !options.load.empty()))
+    return badInput(std::string("--weights and ") +
+                    (options.isRandom ? "--init=random" : "--load") +
+                    " both give first values; give one");
   if (options.isRandom && !options.load.empty())
     return badInput("--init=random and --load both give first values; give one");
   if (needsCompilation(options.model)) {
@@ -316,8 +382,8 @@ static Status checkTogether(const RunOptions &options) {
   if (rest.empty())
     return Status::ok();
   std::string name = rest[0].substr(0, rest[0].find('='));
-  return badInput("option " + quote(name) +
-                  " is unknown; see --help. An option of memopt-compile " +
+  return badInput("option " + quote(name) + " is unknown" + suggestOption(name) +
+                  "; see --help. An option of memopt-compile " +
                   "comes too late: " + quote(options.model) + " is compiled already");
 }
 

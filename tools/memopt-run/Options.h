@@ -37,8 +37,10 @@ struct RunOptions {
   std::optional<ScheduleKind> schedule;
   std::optional<int64_t> warmupSteps, scheduleSteps, stepSize;
 
-  std::string load, save;
-  int64_t saveEvery = 0; ///< steps; 0: at the end only
+  std::string load, save, weights;
+  int64_t saveEvery = 0;      ///< steps; 0: at the end only
+  int64_t keep = 1;           ///< checkpoints that stay
+  bool hasModelNames = false; ///< --names=model
   std::string saveGradients;
 
   int64_t ranks = 1;
@@ -46,7 +48,7 @@ struct RunOptions {
 
   bool isMemoryChecked = false;
   bool isStoppedOnNan = true;
-  std::string report, trace;
+  std::string report, trace, log;
   bool isQuiet = false;
   bool isHelp = false;
 

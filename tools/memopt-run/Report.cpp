@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstdio>
 #include <numeric>
+#include <tuple>
 #include <unistd.h>
 
 using namespace memopt;
@@ -130,9 +131,8 @@ std::string RunReport::summarize(const Session &session, bool isMemoryChecked) c
 // Progress
 //===----------------------------------------------------------------------===//
 
-Progress::Progress(bool isQuiet, int64_t batchSize, int64_t bytes)
-    : isQuiet(isQuiet), isTerminal(::isatty(STDOUT_FILENO) == 1), batchSize(batchSize),
-      bytes(bytes) {}
+Progress::Progress(bool isQuiet, int64_t bytes)
+    : isQuiet(isQuiet), isTerminal(::isatty(STDOUT_FILENO) == 1), bytes(bytes) {}
 
 Progress::~Progress() { finish(); }
 
@@ -142,24 +142,46 @@ void Progress::finish() {
   std::fflush(stdout);
 }
 
-void Progress::show(int64_t step, int64_t lastStep, double loss, double seconds) {
+/// "1:02:03" or "2:03"
+static std::string formatDuration(double seconds) {
+  auto whole = int64_t(std::min(seconds, 1e9));
+  char text[40];
+  if (whole < 3600)
+    std::snprintf(text, sizeof text, "%" PRId64 ":%02" PRId64, whole / 60, whole % 60);
+  else
+    std::snprintf(text, sizeof text, "%" PRId64 ":%02" PRId64 ":%02" PRId64, whole / 3600,
+                  whole / 60 % 60, whole % 60);
+  return text;
+}
+
+void Progress::show(const StepFacts &facts, int64_t lastStep) {
   if (isQuiet)
     return;
-  // A terminal is redrawn ten times a second at most.
   double now = double(getTime()) * 1e-9;
-  if (isTerminal && step != lastStep && now - lastShown < 0.1)
+  if (firstStep < 0)
+    std::tie(firstStep, firstTime) = std::pair(facts.step, now);
+  // A terminal is redrawn ten times a second at most.
+  if (isTerminal && facts.step != lastStep && now - lastShown < 0.1)
     return;
   lastShown = now;
-  char text[200];
-  std::snprintf(text, sizeof text,
-                "step %" PRId64 "/%" PRId64 "  loss %.6g  %.1f samples/s  %.1f MiB", step, lastStep,
-                loss, double(batchSize) / std::max(seconds, 1e-9), double(bytes) / (1 << 20));
+  char text[240];
+  int length = std::snprintf(
+      text, sizeof text, "step %" PRId64 "/%" PRId64 "  loss %.6g  %.1f samples/s  %.1f MiB",
+      facts.step, lastStep, facts.loss, facts.samplesPerSecond, double(bytes) / (1 << 20));
+  if (facts.learningRate)
+    std::snprintf(text + length, sizeof text - size_t(length), "  epoch %.2f  lr %.4g", facts.epoch,
+                  *facts.learningRate);
   if (!isTerminal) {
     std::printf("%s\n", text);
     std::fflush(stdout);
     return;
   }
-  std::printf("\r\033[K%s", text);
+  int64_t shown = facts.step - firstStep, left = lastStep - facts.step;
+  std::string end =
+      shown > 0 && left > 0
+          ? "  left " + formatDuration((now - firstTime) / double(shown) * double(left))
+          : "";
+  std::printf("\r\033[K%s%s", text, end.c_str());
   std::fflush(stdout);
   hasOpenLine = true;
 }

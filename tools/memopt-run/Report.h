@@ -9,6 +9,7 @@
 #ifndef MEMOPT_RUN_REPORT_H
 #define MEMOPT_RUN_REPORT_H
 
+#include "StepLog.h"
 #include "memopt-runtime/Session.h"
 #include <map>
 #include <string>
@@ -53,18 +54,20 @@ struct RunReport {
 /// Prints how a run goes: a line that is overwritten on a terminal, else one line for each step.
 class Progress {
 public:
-  Progress(bool isQuiet, int64_t batchSize, int64_t bytes);
+  Progress(bool isQuiet, int64_t bytes);
   ~Progress();
 
-  void show(int64_t step, int64_t lastStep, double loss, double seconds);
+  void show(const StepFacts &facts, int64_t lastStep);
   /// Ends an unfinished line on the terminal.
   void finish();
 
 private:
   bool isQuiet, isTerminal;
   bool hasOpenLine = false;
-  int64_t batchSize, bytes;
+  int64_t bytes;
   double lastShown = 0;
+  int64_t firstStep = -1; ///< that was shown, and when
+  double firstTime = 0;
 };
 
 /// A line for people on stderr.

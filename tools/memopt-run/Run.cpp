@@ -76,6 +76,14 @@ int64_t Run::getStepSize() const {
   return (data ? data->getBatchSize() : 1) * session.getManifest().getPartsPerStep();
 }
 
+StepFacts Run::describeStep(int64_t step, int64_t position, double loss) const {
+  int64_t perEpoch = data ? data->getBatchesPerEpoch() : 1;
+  double fills = double(position) * double(session.getManifest().microBatches);
+  double seconds = report.stepSeconds.back();
+  return {step,    fills / double(std::max<int64_t>(1, perEpoch)), loss, std::nullopt,
+          seconds, double(getStepSize()) / std::max(seconds, 1e-9)};
+}
+
 Status Run::runStep(int64_t step, double rate, int64_t seed) {
   auto runCounted = [&]() -> Status {
     CountAllocations counting(session.getAllocations());

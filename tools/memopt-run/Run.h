@@ -36,6 +36,8 @@ struct Run {
   int64_t countSteps() const;
   /// Samples of a step.
   int64_t getStepSize() const;
+  /// The step that was just done, in front of batch `position` of the data.
+  StepFacts describeStep(int64_t step, int64_t position, double loss) const;
   /// One step on the batches from `position` on; what it allocates is counted. A failure names
   /// `step`.
   Status runStep(int64_t step, double rate, int64_t seed);

@@ -54,6 +54,8 @@ static Status beginTraining(Run &run, TrainingState &state) {
   state.seed = options.seed.value_or(state.seed);
   if (options.load.empty() && options.isRandom)
     MEMOPT_RETURN_IF_ERROR(run.session.initializeRandomly(state.seed));
+  else if (!options.weights.empty())
+    MEMOPT_RETURN_IF_ERROR(loadWeights(options.weights, run.session).withContext("--weights"));
   else if (options.load.empty())
     MEMOPT_RETURN_IF_ERROR(run.session.initializeFromWeights([](const auto &) { return false; }));
   return Status::ok();
@@ -100,11 +102,11 @@ private:
 } // namespace
 
 /// The steps; leaves early when asked to.
-static Status runSteps(Run &run, TrainingState &state, int64_t steps, int64_t lastStep) {
+static Status runSteps(Run &run, TrainingState &state, StepLog *log, int64_t steps,
+                       int64_t lastStep) {
   const Manifest &manifest = run.session.getManifest();
   const OutputSpec &lossOutput = manifest.outputs[size_t(manifest.getLossIndex())];
-  Progress progress(run.options.isQuiet, run.getStepSize(),
-                    manifest.predictedPeakBytes[MEMOPT_SPACE_DEVICE]);
+  Progress progress(run.options.isQuiet, manifest.predictedPeakBytes[MEMOPT_SPACE_DEVICE]);
   ScaleLog scales(run);
   for (int64_t done = 0; done < steps; ++done) {
     MEMOPT_ASSIGN_OR_RETURN(bool isStopped, run.isStopped());
@@ -122,7 +124,11 @@ static Status runSteps(Run &run, TrainingState &state, int64_t steps, int64_t la
     double loss = run.session.readScalar(lossOutput);
     run.report.losses.push_back(loss);
     run.report.learningRates.push_back(rate);
-    progress.show(step, lastStep, loss, run.report.stepSeconds.back());
+    StepFacts facts = run.describeStep(step, state.dataPosition, loss);
+    facts.learningRate = rate;
+    progress.show(facts, lastStep);
+    if (log)
+      MEMOPT_RETURN_IF_ERROR(log->add(facts).withContext("--log"));
     if (done == 0 && !run.options.saveGradients.empty())
       MEMOPT_RETURN_IF_ERROR(saveGradients(run));
     bool isLast = done + 1 == steps;
@@ -148,7 +154,15 @@ Status memopt::train(Run &run) {
   Trace trace(run.session.getManifest(), run.options.trace.empty() ? 0 : steps);
   if (!run.options.trace.empty())
     MEMOPT_RETURN_IF_ERROR(run.session.setTrace(&trace).withContext("--trace"));
-  Status status = runSteps(run, state, steps, lastStep);
+  std::unique_ptr<StepLog> log;
+  if (!run.options.log.empty()) {
+    StatusOr<std::unique_ptr<StepLog>> opened =
+        StepLog::open(run.options.log, !run.options.load.empty());
+    if (!opened.isOk())
+      return opened.takeStatus().withContext("--log");
+    log = *std::move(opened);
+  }
+  Status status = runSteps(run, state, log.get(), steps, lastStep);
   (void)run.session.setTrace(nullptr);
   run.report.measureOverhead(run.session);
   // The timeline is wanted most when something went wrong.

@@ -32,9 +32,11 @@ static Status checkMode(const RunOptions &options, const Manifest &manifest) {
 static Status checkUse(const RunOptions &options, const Manifest &manifest) {
   MEMOPT_RETURN_IF_ERROR(checkMode(options, manifest));
   bool isTraining = manifest.mode == "train";
-  if (!isTraining && (!options.save.empty() || !options.saveGradients.empty()))
-    return badInput(
-        "--save and --save-gradients belong to training, the package is of mode 'eval'");
+  for (auto [option, value] : {std::pair("--save", &options.save),
+                               {"--save-gradients", &options.saveGradients},
+                               {"--log", &options.log}})
+    if (!isTraining && !value->empty())
+      return badInput(std::string(option) + " belongs to training, the package is of mode 'eval'");
   return Status::ok();
 }
 
@@ -66,7 +68,7 @@ static Status runSession(const RunOptions &options, std::shared_ptr<const Packag
 /// What ranks but the first do not do: they tell nothing, and write nothing alone.
 static RunOptions getOptionsOfOthers(RunOptions options) {
   options.isQuiet = true;
-  for (std::string *file : {&options.report, &options.trace})
+  for (std::string *file : {&options.report, &options.trace, &options.log})
     file->clear();
   return options;
 }
@@ -118,7 +120,8 @@ static int runTool(const std::vector<std::string> &arguments) {
   std::optional<CheckpointFolder> target;
   if (!options->save.empty()) {
     // Before compiling and training for hours.
-    StatusOr<CheckpointFolder> folder = CheckpointFolder::open(options->save);
+    StatusOr<CheckpointFolder> folder =
+        CheckpointFolder::open(options->save, {options->keep, options->hasModelNames});
     if (!folder.isOk())
       return finish(folder.takeStatus());
     target.emplace(*std::move(folder));

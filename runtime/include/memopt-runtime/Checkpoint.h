@@ -47,13 +47,22 @@ struct TrainingState {
   Status countBatchesOf(int64_t samples);
 };
 
+/// How a run saves.
+struct SaveOptions {
+  /// Checkpoints that stay: the last one, and those before it in folders `step-STEP` inside.
+  int64_t keep = 1;
+  /// Names of the model without the part in front that all of them share, such as the name under
+  /// which a module with the loss holds the model. Both kinds of names are loaded.
+  bool hasModelNames = false;
+};
+
 /// The folder that a run saves to. While it is open no other process can open it; a process that
 /// dies lets go of it.
 class CheckpointFolder {
 public:
   /// Takes the folder, or makes it, and clears away what a killed save left. To be called before
   /// training for hours: a failure when no checkpoint can or should be written there.
-  static StatusOr<CheckpointFolder> open(const std::string &path);
+  static StatusOr<CheckpointFolder> open(const std::string &path, SaveOptions options = {});
 
   CheckpointFolder(CheckpointFolder &&) = default;
   CheckpointFolder &operator=(CheckpointFolder &&) = delete;
@@ -64,11 +73,12 @@ public:
   Status save(const Session &session, const TrainingState &state);
 
 private:
-  CheckpointFolder(std::string path, std::string folder, Descriptor lock, bool isNew)
-      : path(std::move(path)), folder(std::move(folder)), lock(std::move(lock)), isNew(isNew) {}
+  CheckpointFolder(std::string path, std::string folder, SaveOptions options, bool isNew)
+      : path(std::move(path)), folder(std::move(folder)), options(options), isNew(isNew) {}
 
   std::string path;   ///< as it was given, for messages
   std::string folder; ///< without links
+  SaveOptions options;
   Descriptor lock;
   bool isNew;
 };
@@ -87,6 +97,10 @@ Status checkFinite(const Session &session, const TrainingState &state);
 /// alone, from any folder with a model.safetensors, and no state. It may be called while another
 /// process saves there.
 StatusOr<TrainingState> loadCheckpoint(const std::string &folder, Session &session);
+
+/// Fills the model's variables from a state dict in a safetensors file; everything else begins as
+/// in a new run.
+Status loadWeights(const std::string &file, Session &session);
 
 } // namespace memopt
 

@@ -9,7 +9,9 @@
 #include "TestSupport.h"
 #include "memopt-runtime/Checkpoint.h"
 #include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <sstream>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -112,6 +114,125 @@ TEST_F(RunTest, ATraceHasAnEventForEachInstruction) {
   }
   EXPECT_EQ(instructions, 3 * TINY_INSTRUCTIONS);
   EXPECT_EQ(counters, 3 * TINY_INSTRUCTIONS);
+}
+
+TEST_F(RunTest, AnOptionsValueMayFollowIt) {
+  ProcessResult result = run({"--steps", "3", "--save", folder / "a", "--lr", "0.25"});
+  ASSERT_EQ(result.exitCode, 0) << result.errors;
+  ASSERT_EQ(run({"--steps=3", "--save=" + (folder / "b"), "--lr=0.25"}).exitCode, 0);
+  expectSameCheckpoint("a", "b");
+  EXPECT_NE(run({"--steps"}).errors.find("--steps needs a value: --steps=N"), std::string::npos);
+  EXPECT_NE(run({"--stesp=3"}).errors.find("'--stesp' is unknown, did you mean '--steps'?"),
+            std::string::npos);
+}
+
+TEST_F(RunTest, ALogGrowsWithEachStep) {
+  std::string table = folder / "log.csv", lines = folder / "log.jsonl";
+  ASSERT_EQ(run({"--steps=2", "--lr=0.5", "--log=" + table, "--save=" + (folder / "a")}).exitCode,
+            0);
+  // A run that goes on adds to it.
+  ASSERT_EQ(run({"--steps=1", "--log=" + table, "--load=" + (folder / "a")}).exitCode, 0);
+  std::istringstream text(readFile(table));
+  std::string line;
+  ASSERT_TRUE(std::getline(text, line));
+  EXPECT_EQ(line, "step,epoch,loss,learning_rate,seconds,samples_per_second");
+  for (int step = 1; step <= 3; ++step) {
+    ASSERT_TRUE(std::getline(text, line));
+    EXPECT_EQ(line.substr(0, 2), std::to_string(step) + ",");
+    EXPECT_NE(line.find(",0.5,"), std::string::npos) << line;
+  }
+  EXPECT_FALSE(std::getline(text, line));
+
+  std::string report = folder / "report.json";
+  ASSERT_EQ(run({"--steps=7", "--log=" + lines, "--report=" + report}).exitCode, 0);
+  json losses = json::parse(readFile(report))["losses"];
+  text = std::istringstream(readFile(lines));
+  for (size_t step = 0; step < 7; ++step) {
+    ASSERT_TRUE(std::getline(text, line));
+    json entry = json::parse(line);
+    EXPECT_EQ(entry["step"], step + 1);
+    EXPECT_EQ(entry["loss"], losses[step]);
+    EXPECT_NEAR(entry["epoch"].get<double>(), double(step + 1) / 7, 1e-12);
+  }
+  EXPECT_NE(run({"--log=x.txt"}).errors.find("expected FILE.csv, FILE.jsonl or tensorboard:DIR"),
+            std::string::npos);
+}
+
+/// The format is that of TensorFlow's record files: length, its checksum, content, its checksum.
+TEST_F(RunTest, TensorBoardReadsTheLog) {
+  ASSERT_EQ(run({"--steps=2", "--log=tensorboard:" + (folder / "board")}).exitCode, 0);
+  std::string file;
+  for (const auto &entry : std::filesystem::directory_iterator(folder / "board"))
+    file = readFile(entry.path());
+  std::vector<std::string> records;
+  for (size_t at = 0; at + 12 <= file.size();) {
+    uint64_t length;
+    std::memcpy(&length, file.data() + at, sizeof length);
+    ASSERT_LE(at + 16 + length, file.size());
+    records.push_back(file.substr(at + 12, length));
+    at += 16 + length;
+  }
+  ASSERT_EQ(records.size(), 3u);
+  EXPECT_NE(records[0].find("brain.Event:2"), std::string::npos);
+  EXPECT_NE(records[2].find("learning_rate"), std::string::npos);
+  // CRC-32C of the eight bytes 24, 0, ..., 0, masked: the length of the first record.
+  EXPECT_EQ(file.substr(0, 8), std::string("\x18\0\0\0\0\0\0\0", 8));
+  EXPECT_EQ(file.substr(8, 4), std::string("\xa3\x7f\x4b\x22", 4));
+}
+
+TEST_F(RunTest, OlderCheckpointsStay) {
+  std::string path = folder / "kept";
+  ASSERT_EQ(run({"--steps=5", "--save=" + path, "--save-every=1", "--keep=3"}).exitCode, 0);
+  EXPECT_TRUE(std::filesystem::exists(path + "/step-4/state.json"));
+  EXPECT_TRUE(std::filesystem::exists(path + "/step-3/state.json"));
+  EXPECT_FALSE(std::filesystem::exists(path + "/step-2"));
+  ASSERT_EQ(
+      run({"--steps=2", "--load=" + path + "/step-3", "--save=" + (folder / "again")}).exitCode, 0);
+  expectSameCheckpoint("kept", "again");
+  // Later runs count on.
+  ASSERT_EQ(
+      run({"--steps=1", "--load=" + path, "--save=" + path, "--save-every=1", "--keep=2"}).exitCode,
+      0);
+  EXPECT_TRUE(std::filesystem::exists(path + "/step-5/state.json"));
+  EXPECT_FALSE(std::filesystem::exists(path + "/step-4"));
+  EXPECT_NE(run({"--keep=2"}).errors.find("--keep needs --save=DIR"), std::string::npos);
+}
+
+TEST_F(RunTest, NamesMayBeThoseOfTheModel) {
+  std::string path = folder / "named";
+  ASSERT_EQ(run({"--steps=3", "--save=" + path, "--names=model"}).exitCode, 0);
+  ASSERT_EQ(run({"--steps=3", "--save=" + (folder / "plain")}).exitCode, 0);
+  auto file = SafetensorsFile::open(path + "/model.safetensors");
+  ASSERT_TRUE(file.isOk()) << file.getMessage();
+  EXPECT_TRUE(file->find("fc.weight"));
+  EXPECT_FALSE(file->find("net.fc.weight"));
+  for (const std::string &from : {std::string("named"), std::string("plain")})
+    ASSERT_EQ(run({"--steps=2", "--load=" + (folder / from), "--save=" + (folder / from + "-on")})
+                  .exitCode,
+              0);
+  expectSameCheckpoint("named-on", "plain-on");
+}
+
+TEST_F(RunTest, AStateDictBeginsARun) {
+  ASSERT_EQ(run({"--steps=3", "--save=" + (folder / "first"), "--names=model"}).exitCode, 0);
+  std::string weights = folder / "first/model.safetensors";
+  std::string report = folder / "report.json";
+  ASSERT_EQ(run({"--steps=1", "--lr=0", "--weights=" + weights, "--save=" + (folder / "second")})
+                .exitCode,
+            0);
+  auto before = SafetensorsFile::open(weights);
+  auto after = SafetensorsFile::open(folder / "second/model.safetensors");
+  const SafetensorsEntry *a = before->find("fc.weight"), *b = after->find("net.fc.weight");
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ(std::memcmp(a->data, b->data, TINY_CLASSES * TINY_FEATURES * sizeof(float)), 0);
+  // Only the model's variables come from it: the run begins at step 1.
+  EXPECT_EQ(json::parse(readFile(folder / "second/state.json"))["step"], 1);
+  ProcessResult wrong = run({"--weights=" + batches});
+  EXPECT_EQ(wrong.exitCode, 1);
+  EXPECT_NE(wrong.errors.find("lacks 'net.fc.weight'"), std::string::npos) << wrong.errors;
+  EXPECT_NE(run({"--weights=" + weights, "--init=random"})
+                .errors.find("--weights and --init=random both give first values"),
+            std::string::npos);
 }
 
 TEST_F(RunTest, AStepWithARepeatTakesItsBatchesOneAfterAnother) {
