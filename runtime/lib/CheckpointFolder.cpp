@@ -257,8 +257,20 @@ static StatusOr<std::vector<std::pair<int64_t, std::string>>> listKept(const std
   return kept;
 }
 
-/// Gives the checkpoint in the folder, if there is one, a second place of its own beside `count` -
-/// 1 older ones, and removes others. The files are not copied: saves make new ones.
+/// A hidden folder with the checkpoint's files. They are not copied: saves make new ones.
+static StatusOr<std::string> linkFiles(const std::string &folder) {
+  MEMOPT_ASSIGN_OR_RETURN(std::string fresh, createNewFolder(folder + "/" + savingPrefix));
+  for (const char *name : checkpointFiles)
+    if (::link((folder + "/" + name).c_str(), (fresh + "/" + name).c_str()) != 0) {
+      Status failed = environmentError(describeErrno("keeping", folder + "/" + name, errno));
+      removeHidden(fresh);
+      return failed;
+    }
+  return fresh;
+}
+
+/// Gives the checkpoint in the folder, if there is one, a place beside `count` - 1 older ones, and
+/// removes others.
 static Status keepLast(const std::string &folder, int64_t count) {
   std::string state = folder + "/" + stateFile;
   if (!fileExists(state))
@@ -267,19 +279,29 @@ static Status keepLast(const std::string &folder, int64_t count) {
   MEMOPT_ASSIGN_OR_RETURN(TrainingState last, parseTrainingState(text));
   std::string place = folder + "/" + keptPrefix + std::to_string(last.step);
   if (!isFolder(place)) {
-    MEMOPT_ASSIGN_OR_RETURN(std::string fresh, createNewFolder(folder + "/" + savingPrefix));
-    for (const char *name : checkpointFiles)
-      if (::link((folder + "/" + name).c_str(), (fresh + "/" + name).c_str()) != 0) {
-        Status failed = environmentError(describeErrno("keeping", folder + "/" + name, errno));
-        removeHidden(fresh);
-        return failed;
-      }
+    MEMOPT_ASSIGN_OR_RETURN(std::string fresh, linkFiles(folder));
     if (::rename(fresh.c_str(), place.c_str()) != 0)
       return environmentError(describeErrno("renaming", fresh, errno));
   }
   MEMOPT_ASSIGN_OR_RETURN(auto kept, listKept(folder));
   for (size_t i = 0; i + size_t(count) < kept.size(); ++i)
     removeHidden(kept[i].second);
+  return syncFolder(folder);
+}
+
+Status CheckpointFolder::mark(const std::string &name) {
+  std::string place = folder + "/" + name;
+  MEMOPT_ASSIGN_OR_RETURN(std::string fresh, linkFiles(folder));
+  // One moment for the change: the old one goes under the hidden name.
+  bool isReplaced =
+      ::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0;
+  if (!isReplaced && ::rename(fresh.c_str(), place.c_str()) != 0) {
+    Status failed = environmentError(describeErrno("renaming", fresh, errno));
+    removeHidden(fresh);
+    return failed;
+  }
+  if (isReplaced)
+    removeHidden(fresh);
   return syncFolder(folder);
 }
 

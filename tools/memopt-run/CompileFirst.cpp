@@ -69,9 +69,9 @@ static StatusOr<int> runAndWait(const std::vector<std::string> &command) {
   return WEXITSTATUS(status);
 }
 
-Status CompiledPackage::compile(const RunOptions &options) {
+Status CompiledPackage::compile(const RunOptions &options, const std::string &mode) {
   MEMOPT_ASSIGN_OR_RETURN(std::string compiler, findCompiler());
-  path = options.packagePath;
+  path = mode == options.mode ? options.packagePath : "";
   if (path.empty()) {
     const char *folder = std::getenv("TMPDIR");
     temporaryFolder = std::string(folder && *folder ? folder : "/tmp") + "/memopt-run-XXXXXX";
@@ -82,8 +82,8 @@ Status CompiledPackage::compile(const RunOptions &options) {
     path = temporaryFolder + "/model.memopt";
   }
   std::vector<std::string> command = {compiler, options.model, "-o", path};
-  if (!options.mode.empty())
-    command.push_back("--mode=" + options.mode);
+  if (!mode.empty())
+    command.push_back("--mode=" + mode);
   if (!options.rateText.empty())
     command.push_back("--lr=" + options.rateText);
   if (options.ranks > 1)

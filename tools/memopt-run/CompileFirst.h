@@ -23,7 +23,7 @@ public:
 
   /// Runs the memopt-compile that stands beside this program on the model. Its messages go where
   /// ours go; when it fails, `exitCode` is its exit code and the failure has no message of its own.
-  Status compile(const RunOptions &options);
+  Status compile(const RunOptions &options, const std::string &mode);
 
   std::string path;
   double seconds = 0;

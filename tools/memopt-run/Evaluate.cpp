@@ -102,25 +102,29 @@ static Status runBatches(Run &run, int64_t steps, AccuracyCounter &accuracy) {
   return Status::ok();
 }
 
+Status memopt::averageOutputs(Run &run) {
+  AccuracyCounter accuracy(run.session);
+  MEMOPT_RETURN_IF_ERROR(runBatches(run, run.countSteps(), accuracy));
+  for (auto &[name, sum] : run.report.averages)
+    sum /= double(std::max<int64_t>(1, run.report.samples));
+  if (accuracy.isActive())
+    run.report.averages.emplace("accuracy", accuracy.getAccuracy());
+  return Status::ok();
+}
+
 Status memopt::evaluate(Run &run) {
   MEMOPT_RETURN_IF_ERROR(initialize(run));
   MEMOPT_RETURN_IF_ERROR(run.openData(run.options.seed.value_or(0)));
-  int64_t steps = run.countSteps();
-  AccuracyCounter accuracy(run.session);
-  Trace trace(run.session.getManifest(), run.options.trace.empty() ? 0 : steps);
+  Trace trace(run.session.getManifest(), run.options.trace.empty() ? 0 : run.countSteps());
   if (!run.options.trace.empty())
     MEMOPT_RETURN_IF_ERROR(run.session.setTrace(&trace).withContext("--trace"));
-  Status status = runBatches(run, steps, accuracy);
+  Status status = averageOutputs(run);
   (void)run.session.setTrace(nullptr);
   run.report.measureOverhead(run.session);
   if (!run.options.trace.empty())
     if (Status written = trace.write(run.options.trace); status.isOk() && !written.isOk())
       status = std::move(written).withContext("--trace");
   MEMOPT_RETURN_IF_ERROR(std::move(status));
-  for (auto &[name, sum] : run.report.averages)
-    sum /= double(std::max<int64_t>(1, run.report.samples));
-  if (accuracy.isActive())
-    run.report.averages.emplace("accuracy", accuracy.getAccuracy());
   if (isInterrupted())
     return Status(StatusCode::Interrupted,
                   "stopped after " + std::to_string(run.report.samples) + " samples");

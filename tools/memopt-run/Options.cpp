@@ -211,6 +211,8 @@ static const std::vector<OptionSpec> &getSpecs() {
        setChoice(&RunOptions::hasModelNames, "model", "step")},
       {"--weights", "FILE", "begin with a state dict of the model, as safetensors",
        setText(&RunOptions::weights)},
+      {"--save-best", "", "keep the checkpoint of the best evaluation in DIR/best",
+       setFlag(&RunOptions::isBestSaved)},
       {"--save-gradients", "FILE", "gradients of the first step, as safetensors",
        setText(&RunOptions::saveGradients)},
       {"--ranks", "N", "start N processes that train together, each on batches of its own",
@@ -222,6 +224,15 @@ static const std::vector<OptionSpec> &getSpecs() {
       {"--stop-on-nan", "on|off",
        "stop before the update when the loss is not finite, and say where it began (default on)",
        setChoice(&RunOptions::isStoppedOnNan, "on", "off")},
+      {"--eval-data", "SOURCE", "evaluate on it in the course of training, written as --data",
+       setText(&RunOptions::evalData)},
+      {"--eval-every", "N", "steps between evaluations (default: an epoch)",
+       setInteger(&RunOptions::evalEvery, 1)},
+      {"--eval-package", "NAME.memopt",
+       "the model compiled with --mode=eval (default: compiled with the training step)",
+       setText(&RunOptions::evalPackage)},
+      {"--patience", "N", "stop after N evaluations without a smaller loss",
+       setInteger(&RunOptions::patience, 1)},
       {"--log", "FILE.csv|FILE.jsonl|tensorboard:DIR",
        "loss, rate and speed of each step, while the run goes on", setText(&RunOptions::log)},
       {"--report", "FILE", "losses, seconds and bytes, as JSON", setText(&RunOptions::report)},
@@ -352,6 +363,28 @@ static std::string suggestOption(const std::string &name) {
                                                  : "";
 }
 
+static Status checkEvaluation(const RunOptions &options) {
+  for (auto [option, isGiven] : {std::pair("--eval-every", options.evalEvery > 0),
+                                 {"--eval-package", !options.evalPackage.empty()},
+                                 {"--patience", options.patience > 0},
+                                 {"--save-best", options.isBestSaved}})
+    if (isGiven && options.evalData.empty())
+      return badInput(std::string(option) + " needs --eval-data=SOURCE");
+  if (options.evalData.empty())
+    return Status::ok();
+  if (options.isBestSaved && options.save.empty())
+    return badInput("--save-best needs --save=DIR");
+  if (options.ranks > 1)
+    return badInput("--eval-data works on one rank; evaluate the checkpoints of several with "
+                    "--mode=eval");
+  if (options.mode == "eval")
+    return badInput("--eval-data belongs to training; give --data with --mode=eval");
+  if (options.evalPackage.empty() && !needsCompilation(options.model))
+    return badInput("--eval-data needs --eval-package=NAME.memopt, the model compiled with "
+                    "--mode=eval");
+  return Status::ok();
+}
+
 /// What does not go together.
 static Status checkTogether(const RunOptions &options) {
   if (options.model.empty())
@@ -370,6 +403,7 @@ static Status checkTogether(const RunOptions &options) {
                     " both give first values; give one");
   if (options.isRandom && !options.load.empty())
     return badInput("--init=random and --load both give first values; give one");
+  MEMOPT_RETURN_IF_ERROR(checkEvaluation(options));
   if (needsCompilation(options.model)) {
     for (const std::string &option : options.compileOptions)
       if (option.compare(0, 6, "--emit") == 0)

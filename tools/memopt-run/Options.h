@@ -41,6 +41,11 @@ struct RunOptions {
   int64_t saveEvery = 0;      ///< steps; 0: at the end only
   int64_t keep = 1;           ///< checkpoints that stay
   bool hasModelNames = false; ///< --names=model
+  bool isBestSaved = false;   ///< --save-best
+
+  std::string evalData, evalPackage;
+  int64_t evalEvery = 0; ///< steps; 0: an epoch
+  int64_t patience = 0;  ///< evaluations without a better loss that end the run; 0: any number
   std::string saveGradients;
 
   int64_t ranks = 1;

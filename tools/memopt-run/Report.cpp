@@ -95,11 +95,26 @@ Status RunReport::write(const std::string &path, const Session &session,
     report["loss_scales"] = lossScales;
     report["skipped_steps"] = skippedSteps;
   }
+  for (const Evaluation &evaluation : evaluations) {
+    ordered_json entry = {{"step", evaluation.step}, {"samples", evaluation.samples}};
+    entry["outputs"] = evaluation.averages;
+    report["evaluations"].push_back(std::move(entry));
+  }
   if (manifest.mode == "eval") {
     report["samples"] = samples;
     report["outputs"] = averages;
   }
   return writeFileAtomically(path, report.dump(1) + "\n").withContext("--report");
+}
+
+std::string Evaluation::describe() const {
+  std::string text;
+  for (const auto &[name, value] : averages) {
+    char number[40];
+    std::snprintf(number, sizeof number, " %.6g", value);
+    text += (text.empty() ? "" : ", ") + name + number;
+  }
+  return text + " over " + std::to_string(samples) + " samples";
 }
 
 std::string RunReport::summarize(const Session &session, bool isMemoryChecked) const {

@@ -72,6 +72,10 @@ int64_t Run::countSteps() const {
   return fills / session.getManifest().getPartsPerStep();
 }
 
+int64_t Run::countStepsOfEpoch() const {
+  return (data ? data->getBatchesPerEpoch() : 1) / session.getManifest().getPartsPerStep();
+}
+
 int64_t Run::getStepSize() const {
   return (data ? data->getBatchSize() : 1) * session.getManifest().getPartsPerStep();
 }

@@ -16,6 +16,8 @@
 
 namespace memopt {
 
+class Validation;
+
 /// What both loops work on.
 struct Run {
   const RunOptions &options;
@@ -34,6 +36,8 @@ struct Run {
   Status openData(int64_t seed);
   /// Steps that the options ask for.
   int64_t countSteps() const;
+  /// Steps that one pass over the data takes.
+  int64_t countStepsOfEpoch() const;
   /// Samples of a step.
   int64_t getStepSize() const;
   /// The step that was just done, in front of batch `position` of the data.
@@ -45,10 +49,14 @@ struct Run {
 
 /// Trains from where the checkpoint or the options say. A stop by Ctrl-C is a failure of code
 /// Interrupted.
-Status train(Run &run);
+/// `validation` may be null.
+Status train(Run &run, Validation *validation);
 
 /// Averages the outputs over the data.
 Status evaluate(Run &run);
+/// The part of it that is done again in the course of training: what the variables hold now, over
+/// data that is open.
+Status averageOutputs(Run &run);
 
 } // namespace memopt
 

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "StepLog.h"
+#include "Report.h"
 #include "memopt-runtime/Files.h"
 #include "memopt-runtime/Json.h"
 #include <array>
@@ -79,6 +80,14 @@ public:
     return file.add(text + join(entry, [](const auto &item) {
                       return item.value().is_null() ? "nan" : item.value().dump();
                     }));
+  }
+
+  Status add(const Evaluation &evaluation) override {
+    if (isTable)
+      return Status::ok();
+    nlohmann::ordered_json entry = {{"step", evaluation.step}, {"samples", evaluation.samples}};
+    entry["evaluation"] = evaluation.averages;
+    return file.add(entry.dump() + "\n");
   }
 
 private:
@@ -160,12 +169,23 @@ public:
     std::string summary =
         getScalar("loss", facts.loss) + getScalar("learning_rate", facts.learningRate.value_or(0)) +
         getScalar("epoch", facts.epoch) + getScalar("samples_per_second", facts.samplesPerSecond);
-    return file.add(getRecord(getTime() + getKey(2, Varint) + getVarint(uint64_t(facts.step)) +
-                              getField(5, summary)));
+    return addSummary(facts.step, summary);
+  }
+
+  Status add(const Evaluation &evaluation) override {
+    std::string summary;
+    for (const auto &[name, value] : evaluation.averages)
+      summary += getScalar("evaluation/" + name, value);
+    return addSummary(evaluation.step, summary);
   }
 
 private:
   explicit TensorBoardLog(GrowingFile file) : file(std::move(file)) {}
+
+  Status addSummary(int64_t step, const std::string &summary) {
+    return file.add(getRecord(getTime() + getKey(2, Varint) + getVarint(uint64_t(step)) +
+                              getField(5, summary)));
+  }
 
   static std::string getTime() { return getKey(1, Fixed64) + getBytes(getWallTime()); }
 

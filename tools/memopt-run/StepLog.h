@@ -21,6 +21,8 @@
 
 namespace memopt {
 
+struct Evaluation;
+
 struct StepFacts {
   int64_t step;
   double epoch; ///< passes over the data when the step is done
@@ -40,6 +42,8 @@ public:
 
   /// Adds a step; it is in the file when this returns.
   virtual Status add(const StepFacts &facts) = 0;
+  /// Adds an evaluation; a table, whose columns are those of steps, has no place for it.
+  virtual Status add(const Evaluation &evaluation) = 0;
 };
 
 } // namespace memopt

@@ -8,6 +8,7 @@
 
 #include "Run.h"
 #include "Signals.h"
+#include "Validation.h"
 #include "memopt-runtime/Safetensors.h"
 #include <cmath>
 #include <limits>
@@ -101,13 +102,56 @@ private:
 };
 } // namespace
 
+namespace {
+/// Evaluates now and then, and says when no more is to be expected.
+class EvaluationPlan {
+public:
+  EvaluationPlan(Run &run, Validation *validation, StepLog *log)
+      : run(run), validation(validation), log(log), every(run.options.evalEvery) {
+    if (!every && validation)
+      every = std::max<int64_t>(1, run.countStepsOfEpoch());
+  }
+
+  /// What a step leaves: an evaluation when it is time or the run ends.
+  Status afterStep(const TrainingState &state, bool isLast) {
+    if (!validation || (state.step % every != 0 && !isLast))
+      return Status::ok();
+    MEMOPT_ASSIGN_OR_RETURN(Evaluation evaluation, validation->evaluate(state.step));
+    if (!run.options.isQuiet)
+      notice("evaluation after step " + std::to_string(state.step) + ": " + evaluation.describe());
+    if (log)
+      MEMOPT_RETURN_IF_ERROR(log->add(evaluation).withContext("--log"));
+    run.report.evaluations.push_back(evaluation);
+    bool isBetter = evaluation.loss && !(*evaluation.loss >= best);
+    worse = isBetter ? 0 : worse + 1;
+    if (!isBetter)
+      return Status::ok();
+    best = *evaluation.loss;
+    if (!run.options.isBestSaved)
+      return Status::ok();
+    MEMOPT_RETURN_IF_ERROR(save(run, state));
+    return run.target->mark("best");
+  }
+
+  bool isExhausted() const { return run.options.patience && worse >= run.options.patience; }
+
+private:
+  Run &run;
+  Validation *validation;
+  StepLog *log;
+  int64_t every, worse = 0;
+  double best = std::numeric_limits<double>::infinity();
+};
+} // namespace
+
 /// The steps; leaves early when asked to.
-static Status runSteps(Run &run, TrainingState &state, StepLog *log, int64_t steps,
-                       int64_t lastStep) {
+static Status runSteps(Run &run, TrainingState &state, Validation *validation, StepLog *log,
+                       int64_t steps, int64_t lastStep) {
   const Manifest &manifest = run.session.getManifest();
   const OutputSpec &lossOutput = manifest.outputs[size_t(manifest.getLossIndex())];
   Progress progress(run.options.isQuiet, manifest.predictedPeakBytes[MEMOPT_SPACE_DEVICE]);
   ScaleLog scales(run);
+  EvaluationPlan evaluations(run, validation, log);
   for (int64_t done = 0; done < steps; ++done) {
     MEMOPT_ASSIGN_OR_RETURN(bool isStopped, run.isStopped());
     if (isStopped)
@@ -134,11 +178,17 @@ static Status runSteps(Run &run, TrainingState &state, StepLog *log, int64_t ste
     bool isLast = done + 1 == steps;
     if (run.options.saveEvery && step % run.options.saveEvery == 0 && !isLast)
       MEMOPT_RETURN_IF_ERROR(save(run, state));
+    MEMOPT_RETURN_IF_ERROR(evaluations.afterStep(state, isLast));
+    if (evaluations.isExhausted()) {
+      notice("stopped after step " + std::to_string(step) + ": " +
+             std::to_string(run.options.patience) + " evaluations without a smaller loss");
+      break;
+    }
   }
   return Status::ok();
 }
 
-Status memopt::train(Run &run) {
+Status memopt::train(Run &run, Validation *validation) {
   TrainingState state;
   MEMOPT_RETURN_IF_ERROR(beginTraining(run, state));
   MEMOPT_RETURN_IF_ERROR(run.openData(state.seed));
@@ -162,7 +212,7 @@ Status memopt::train(Run &run) {
       return opened.takeStatus().withContext("--log");
     log = *std::move(opened);
   }
-  Status status = runSteps(run, state, log.get(), steps, lastStep);
+  Status status = runSteps(run, state, validation, log.get(), steps, lastStep);
   (void)run.session.setTrace(nullptr);
   run.report.measureOverhead(run.session);
   // The timeline is wanted most when something went wrong.

@@ -15,8 +15,10 @@
 #include "Ranks.h"
 #include "Run.h"
 #include "Signals.h"
+#include "Validation.h"
 #include <algorithm>
 #include <cstdio>
+#include <tuple>
 
 using namespace memopt;
 
@@ -34,7 +36,8 @@ static Status checkUse(const RunOptions &options, const Manifest &manifest) {
   bool isTraining = manifest.mode == "train";
   for (auto [option, value] : {std::pair("--save", &options.save),
                                {"--save-gradients", &options.saveGradients},
-                               {"--log", &options.log}})
+                               {"--log", &options.log},
+                               {"--eval-data", &options.evalData}})
     if (!isTraining && !value->empty())
       return badInput(std::string(option) + " belongs to training, the package is of mode 'eval'");
   return Status::ok();
@@ -43,7 +46,7 @@ static Status checkUse(const RunOptions &options, const Manifest &manifest) {
 /// What one rank does, or the run as a whole.
 static Status runSession(const RunOptions &options, std::shared_ptr<const Package> package,
                          double compileSeconds, Device &device, Communicator *communicator,
-                         CheckpointFolder *target) {
+                         CheckpointFolder *target, const std::string &evalPackage) {
   SessionOptions sessionOptions{options.isMemoryChecked, options.isStoppedOnNan};
   sessionOptions.communicator = communicator;
   if (communicator)
@@ -55,7 +58,12 @@ static Status runSession(const RunOptions &options, std::shared_ptr<const Packag
   explainFaults(*session);
   Run run{options, *session, target, communicator, {}, nullptr};
   run.report.compileSeconds = compileSeconds;
-  Status status = session->getManifest().mode == "train" ? train(run) : evaluate(run);
+  std::unique_ptr<Validation> validation;
+  if (!evalPackage.empty()) {
+    MEMOPT_ASSIGN_OR_RETURN(validation, Validation::create(options, evalPackage, device, *session));
+  }
+  bool isTraining = session->getManifest().mode == "train";
+  Status status = isTraining ? train(run, validation.get()) : evaluate(run);
   // An interrupted run has results too.
   bool hasResults = status.isOk() || status.getCode() == StatusCode::Interrupted;
   if (hasResults && !options.report.empty())
@@ -83,19 +91,20 @@ static Status checkRanks(const RunOptions &options, const Manifest &manifest) {
 }
 
 static Status runPackage(const RunOptions &options, const CompiledPackage &package,
-                         CheckpointFolder *target) {
+                         const std::string &evalPackage, CheckpointFolder *target) {
   MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::open(options.device));
   MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(package.path));
   MEMOPT_RETURN_IF_ERROR(checkUse(options, loaded->getManifest()));
   MEMOPT_RETURN_IF_ERROR(checkRanks(options, loaded->getManifest()));
   if (options.ranks == 1)
-    return runSession(options, std::move(loaded), package.seconds, *device, nullptr, target);
+    return runSession(options, std::move(loaded), package.seconds, *device, nullptr, target,
+                      evalPackage);
   RunOptions others = getOptionsOfOthers(options);
   int64_t bytes = loaded->getManifest().arenaBytes[MEMOPT_SPACE_DEVICE];
   return runRanks(options, bytes, [&](Communicator &communicator, Device &own) {
     bool isFirst = communicator.getRank() == 0;
     return runSession(isFirst ? options : others, loaded, package.seconds, own, &communicator,
-                      isFirst ? target : nullptr);
+                      isFirst ? target : nullptr, evalPackage);
   });
 }
 
@@ -126,12 +135,17 @@ static int runTool(const std::vector<std::string> &arguments) {
       return finish(folder.takeStatus());
     target.emplace(*std::move(folder));
   }
-  CompiledPackage package;
+  CompiledPackage package, evaluation;
   package.path = options->model;
-  if (needsCompilation(options->model))
-    if (Status status = package.compile(*options); !status.isOk())
-      return package.exitCode ? package.exitCode : finish(status); // memopt-compile said why
-  return finish(runPackage(*options, package, target ? &*target : nullptr));
+  evaluation.path = options->evalPackage;
+  bool evaluates = !options->evalData.empty() && options->evalPackage.empty();
+  for (auto [compiled, mode, isNeeded] :
+       {std::tuple(&package, options->mode, needsCompilation(options->model)),
+        std::tuple(&evaluation, std::string("eval"), evaluates)})
+    if (isNeeded)
+      if (Status status = compiled->compile(*options, mode); !status.isOk())
+        return compiled->exitCode ? compiled->exitCode : finish(status); // memopt-compile said why
+  return finish(runPackage(*options, package, evaluation.path, target ? &*target : nullptr));
 }
 
 int main(int argc, char **argv) {

@@ -72,6 +72,10 @@ public:
   /// Writes the session's variables and the state. A failure leaves the checkpoint before intact.
   Status save(const Session &session, const TrainingState &state);
 
+  /// Gives what was saved last a second place, in the folder `name` inside, instead of what was
+  /// there.
+  Status mark(const std::string &name);
+
 private:
   CheckpointFolder(std::string path, std::string folder, SaveOptions options, bool isNew)
       : path(std::move(path)), folder(std::move(folder)), options(options), isNew(isNew) {}

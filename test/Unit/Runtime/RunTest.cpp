@@ -385,6 +385,50 @@ static std::string installBesideCompiler(const TemporaryFolder &folder, const st
   return run;
 }
 
+TEST_F(RunTest, TrainingEvaluatesNowAndThen) {
+  TemporaryFolder other;
+  std::string evaluation = writePackage(other, getEvalManifest(), "TinyEval");
+  writeFile(folder / "images", makeIdx({5, 2, 2}, std::string(20, '\x07')));
+  writeFile(folder / "labels", makeIdx({5}, std::string("\0\1\2\3\1", 5)));
+  std::string data = "--eval-data=idx:" + (folder / "images") + "," + (folder / "labels");
+  std::string report = folder / "report.json", log = folder / "log.jsonl";
+  ProcessResult result =
+      run({"--steps=5", "--eval-every=2", data, "--eval-package=" + evaluation,
+           "--report=" + report, "--log=" + log, "--save=" + (folder / "saved"), "--save-best"});
+  ASSERT_EQ(result.exitCode, 0) << result.errors;
+  json told = json::parse(readFile(report))["evaluations"];
+  ASSERT_EQ(told.size(), 3u); // the last at the end
+  EXPECT_EQ(told[0]["step"], 2);
+  EXPECT_EQ(told[2]["step"], 5);
+  EXPECT_EQ(told[0]["samples"], 5);
+  EXPECT_NEAR(told[0]["outputs"]["loss"].get<double>(), 1.4, 1e-6);
+  EXPECT_NE(readFile(log).find("\"evaluation\""), std::string::npos);
+  EXPECT_NE(result.errors.find("evaluation after step 4: accuracy"), std::string::npos);
+  // The loss never gets smaller than at first.
+  EXPECT_EQ(json::parse(readFile(folder / "saved/best/state.json"))["step"], 2);
+  EXPECT_EQ(json::parse(readFile(folder / "saved/state.json"))["step"], 5);
+  result = run({"--steps=50", "--eval-every=1", data, "--eval-package=" + evaluation,
+                "--report=" + report, "--patience=3"});
+  EXPECT_EQ(json::parse(readFile(report))["losses"].size(), 4u) << result.errors;
+  EXPECT_NE(result.errors.find("3 evaluations without a smaller loss"), std::string::npos);
+}
+
+TEST_F(RunTest, EvaluationsThatCannotBeAreRefused) {
+  auto expectRefused = [&](const std::vector<std::string> &options, const std::string &message) {
+    ProcessResult result = run(options);
+    EXPECT_EQ(result.exitCode, 1);
+    EXPECT_NE(result.errors.find(message), std::string::npos) << result.errors;
+  };
+  expectRefused({"--patience=2"}, "--patience needs --eval-data=SOURCE");
+  expectRefused({"--eval-data=x.safetensors"}, "--eval-data needs --eval-package=NAME.memopt");
+  expectRefused({"--eval-data=x.safetensors", "--eval-package=" + package},
+                "is compiled with --mode=eval");
+  expectRefused({"--eval-data=x.safetensors", "--eval-package=p", "--ranks=2"},
+                "--eval-data works on one rank");
+  expectRefused({"--eval-data=x.safetensors", "--eval-package=p", "--save-best"},
+                "--save-best needs --save=DIR");
+}
+
 TEST_F(RunTest, AModelIsCompiledByTheCompilerBeside) {
   std::string tool = installBesideCompiler(folder, "echo \"$@\" > " + (folder / "arguments") +
                                                        "\ncp -r " + package + " \"$3\"\n");

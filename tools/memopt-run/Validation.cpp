@@ -1,0 +1,80 @@
+//===- Validation.cpp - evaluation in the course of training --------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Validation.h"
+
+using namespace memopt;
+
+/// Options of the evaluation, which speaks only through the training.
+static RunOptions getEvaluationOptions(RunOptions options) {
+  options.data = options.evalData;
+  options.isQuiet = true;
+  options.steps.reset();
+  options.epochs.reset();
+  options.isShuffled = false;
+  for (std::string *unused : {&options.load, &options.save, &options.trace, &options.log})
+    unused->clear();
+  return options;
+}
+
+Validation::Validation(const RunOptions &given, std::unique_ptr<Session> opened,
+                       const Session &training)
+    : options(getEvaluationOptions(given)), session(std::move(opened)), training(training),
+      run{options, *session, nullptr, nullptr, {}, nullptr} {}
+
+Status Validation::matchVariables() {
+  const Manifest &ours = session->getManifest(), &theirs = training.getManifest();
+  auto isLearned = [](const VariableSpec &variable) {
+    return (variable.role == "parameter" || variable.role == "buffer") && !variable.names.empty() &&
+           variable.restore != VariableRestore::Never;
+  };
+  for (const VariableSpec &variable : ours.variables) {
+    if (!isLearned(variable))
+      continue;
+    const VariableSpec *source = theirs.findVariable(variable.name);
+    std::string expected = toString(variable.dtype, variable.shape);
+    if (!source || source->dtype != variable.dtype || source->shape != variable.shape)
+      return badInput("it has " + quote(variable.name) + " as " + expected + ", the training " +
+                      (source ? "as " + toString(source->dtype, source->shape) : "lacks it"));
+    shared.push_back({&variable, source});
+  }
+  return session->initializeFromWeights(isLearned);
+}
+
+StatusOr<std::unique_ptr<Validation>> Validation::create(const RunOptions &options,
+                                                         const std::string &package, Device &device,
+                                                         const Session &training) {
+  MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(package));
+  if (loaded->getManifest().mode != "eval")
+    return badInput("the package of an evaluation is compiled with --mode=eval; " + quote(package) +
+                    " is of mode " + quote(loaded->getManifest().mode));
+  MEMOPT_ASSIGN_OR_RETURN(
+      std::unique_ptr<Session> session,
+      Session::create(std::move(loaded), device, &LibraryCall::create, SessionOptions()));
+  std::unique_ptr<Validation> result(new Validation(options, std::move(session), training));
+  MEMOPT_RETURN_IF_ERROR(
+      result->matchVariables().withContext("evaluation package " + quote(package)));
+  MEMOPT_RETURN_IF_ERROR(result->run.openData(0).withContext("--eval-data"));
+  return result;
+}
+
+StatusOr<Evaluation> Validation::evaluate(int64_t step) {
+  std::vector<char> storage;
+  for (auto [variable, source] : shared) {
+    MEMOPT_ASSIGN_OR_RETURN(const void *values, training.getWhole(*source, storage));
+    session->setWhole(*variable, values);
+  }
+  run.report = RunReport();
+  if (Status status = averageOutputs(run); !status.isOk())
+    return std::move(status).withContext("evaluation after step " + std::to_string(step));
+  int lossIndex = session->getManifest().getLossIndex();
+  Evaluation result{step, run.report.samples, run.report.averages, std::nullopt};
+  if (lossIndex >= 0)
+    result.loss = result.averages[session->getManifest().outputs[size_t(lossIndex)].name];
+  return result;
+}

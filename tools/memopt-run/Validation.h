@@ -1,0 +1,46 @@
+//===- Validation.h - evaluation in the course of training ------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A second session, of the same model compiled for mode `eval`, takes the values of the training's
+// variables and averages its outputs over other data. Its arena stands beside the training's.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUN_VALIDATION_H
+#define MEMOPT_RUN_VALIDATION_H
+
+#include "Run.h"
+
+namespace memopt {
+
+class Validation {
+public:
+  /// Opens the package and --eval-data. A failure when `training`, which must outlive this, lacks a
+  /// variable of the package or has it in another form.
+  static StatusOr<std::unique_ptr<Validation>> create(const RunOptions &options,
+                                                      const std::string &package, Device &device,
+                                                      const Session &training);
+
+  /// Evaluates the model as it is now.
+  StatusOr<Evaluation> evaluate(int64_t step);
+
+private:
+  Validation(const RunOptions &options, std::unique_ptr<Session> session, const Session &training);
+  Status matchVariables();
+
+  RunOptions options;
+  std::unique_ptr<Session> session;
+  const Session &training;
+  Run run;
+  /// Ours, and the training's of that name.
+  std::vector<std::pair<const VariableSpec *, const VariableSpec *>> shared;
+};
+
+} // namespace memopt
+
+#endif // MEMOPT_RUN_VALIDATION_H
