@@ -94,7 +94,12 @@ static Status checkVersions(const JsonView &root) {
 
 static Status readHead(const JsonView &root, Manifest &manifest) {
   MEMOPT_ASSIGN_OR_RETURN(manifest.compiler, readStringOr(root, "compiler", "unknown"));
-  MEMOPT_ASSIGN_OR_RETURN(manifest.target, root.getString("target"));
+  MEMOPT_ASSIGN_OR_RETURN(JsonView target, root.get("target"));
+  MEMOPT_ASSIGN_OR_RETURN(manifest.target, readTarget(target));
+  if (root.has("kernels")) {
+    MEMOPT_ASSIGN_OR_RETURN(JsonView kernels, root.get("kernels"));
+    MEMOPT_ASSIGN_OR_RETURN(manifest.kernels, readKernels(kernels, manifest.target));
+  }
   MEMOPT_ASSIGN_OR_RETURN(manifest.mode, root.getString("mode"));
   if (manifest.mode != "train" && manifest.mode != "eval")
     return badInput("mode is " + quote(manifest.mode) + ", expected 'train' or 'eval'");

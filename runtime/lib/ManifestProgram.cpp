@@ -11,6 +11,47 @@
 
 using namespace memopt;
 
+/// The name of a file beside the manifest.
+static Status checkFileName(const JsonView &view, const std::string &name) {
+  bool isPlain = !name.empty() && name != "." && name != ".." &&
+                 name.find_first_of(std::string("/\0", 2)) == std::string::npos;
+  return isPlain ? Status::ok() : view.fail("is " + quote(name) + ", expected a file's name");
+}
+
+StatusOr<TargetSpec> memopt::readTarget(const JsonView &view) {
+  TargetSpec target;
+  if (view.raw().is_string()) {
+    target.name = view.raw().get<std::string>();
+    if (target.name == "cuda")
+      return view.fail("is 'cuda' alone, expected an object with its chip and image");
+    return target;
+  }
+  if (!view.raw().is_object())
+    return view.failExpected("a string or an object");
+  MEMOPT_ASSIGN_OR_RETURN(target.name, view.getString("name"));
+  MEMOPT_ASSIGN_OR_RETURN(target.chip, view.getString("chip"));
+  MEMOPT_ASSIGN_OR_RETURN(target.sms, view.getInteger("sms"));
+  MEMOPT_ASSIGN_OR_RETURN(target.image, view.getString("image"));
+  if (target.chip.empty() || target.sms < 1)
+    return view.fail("has chip " + quote(target.chip) + " and " + std::to_string(target.sms) +
+                     " multiprocessors, expected a name and at least one");
+  MEMOPT_ASSIGN_OR_RETURN(JsonView image, view.get("image"));
+  MEMOPT_RETURN_IF_ERROR(checkFileName(image, target.image));
+  return target;
+}
+
+StatusOr<std::vector<std::string>> memopt::readKernels(const JsonView &view,
+                                                       const TargetSpec &target) {
+  MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> names, view.asStrings());
+  if (!names.empty() && target.image.empty())
+    return view.fail("names " + std::to_string(names.size()) + " kernels, but target " +
+                     quote(target.name) + " has no image that holds them");
+  for (const std::string &name : names)
+    if (name.empty() || name.find('\0') != std::string::npos)
+      return view.fail("has " + quote(name) + ", which names no kernel");
+  return names;
+}
+
 StatusOr<InstructionSpec> memopt::readInstruction(const JsonView &view,
                                                   const BytesBySpace &arenaBytes) {
   InstructionSpec instruction{};

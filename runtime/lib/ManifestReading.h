@@ -48,6 +48,10 @@ StatusOr<VariableSpec> readVariable(const JsonView &view, const Manifest &manife
 // The program (ManifestProgram.cpp)
 //===----------------------------------------------------------------------===//
 
+/// A name, or an object that says more.
+StatusOr<TargetSpec> readTarget(const JsonView &view);
+/// Names of what a program launches; `target` has an image or there are none.
+StatusOr<std::vector<std::string>> readKernels(const JsonView &view, const TargetSpec &target);
 StatusOr<InstructionSpec> readInstruction(const JsonView &view, const BytesBySpace &arenaBytes);
 /// `manifest` has its inputs and instructions already.
 StatusOr<RegionSpec> readRegion(const JsonView &view, const Manifest &manifest);

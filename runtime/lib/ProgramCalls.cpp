@@ -14,6 +14,7 @@ const memopt_runtime_functions ProgramCalls::table = {MEMOPT_PROGRAM_INTERFACE_V
                                                       sizeof(memopt_runtime_functions),
                                                       &ProgramCalls::parallelFor,
                                                       &ProgramCalls::libraryCall,
+                                                      &ProgramCalls::launch,
                                                       &ProgramCalls::commit,
                                                       &ProgramCalls::nextBatch,
                                                       &ProgramCalls::start,
@@ -42,6 +43,16 @@ int32_t ProgramCalls::libraryCall(void *opaque, int64_t call, void *const *buffe
   if (session.options.isMemoryChecked)
     parts.calls.noteWorkspace(call, buffers, session.arenas);
   return answer(parts.calls.run(call, buffers, *session.pool), parts.failure);
+}
+
+int32_t ProgramCalls::launch(void *opaque, int32_t kernel, int32_t blocks, int32_t threads,
+                             int32_t sharedBytes, void *const *arguments) {
+  Session &session = toSession(opaque);
+  return answer(badInput("the program launches kernel " + std::to_string(kernel) + " of " +
+                         std::to_string(session.getManifest().kernels.size()) +
+                         ", but target " + quote(session.getManifest().target.name) +
+                         " runs its kernels in the program itself"),
+                session.parts->failure);
 }
 
 int32_t ProgramCalls::commit(void *opaque) {

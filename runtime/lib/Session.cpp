@@ -34,8 +34,8 @@ StatusOr<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Package
 
 Status Session::prepare(Device &device, const LibraryCallFactory &createCall) {
   const Manifest &manifest = getManifest();
-  if (manifest.target != device.getName())
-    return badInput("was compiled for target " + quote(manifest.target) + ", the device is " +
+  if (manifest.target.name != device.getName())
+    return badInput("was compiled for target " + quote(manifest.target.name) + ", the device is " +
                     quote(device.getName()));
   int64_t ranks = options.communicator ? options.communicator->getRanks() : 1;
   if (ranks != manifest.ranks)

@@ -56,6 +56,8 @@ private:
   static void parallelFor(void *session, int64_t count, int64_t grain, memopt_loop_body body,
                           void *closure);
   static int32_t libraryCall(void *session, int64_t call, void *const *buffers);
+  static int32_t launch(void *session, int32_t kernel, int32_t blocks, int32_t threads,
+                        int32_t sharedBytes, void *const *arguments);
   static int32_t commit(void *session);
   static int32_t nextBatch(void *session, int64_t iteration);
   static int32_t start(void *session, int64_t transfer);

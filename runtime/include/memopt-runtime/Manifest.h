@@ -47,6 +47,15 @@ struct ValidRange {
   std::string reason;
 };
 
+/// What a program was compiled for. Where its kernels are a device's, a file of the package holds
+/// them and runs on one kind of chip; a program for the cpu has a name alone.
+struct TargetSpec {
+  std::string name;  ///< "cpu" or "cuda"
+  std::string chip;  ///< "sm_90"
+  int64_t sms = 0;   ///< multiprocessors that launches and library calls were planned for
+  std::string image; ///< the file's name; empty when there is none
+};
+
 struct InputSpec : PlacedTensor {
   std::optional<int64_t> batchDim;
   std::optional<ValidRange> validRange;
@@ -151,7 +160,9 @@ struct ConvBnEvalSpec {
 };
 
 struct Manifest {
-  std::string compiler, target, mode; ///< mode: "train" or "eval"
+  std::string compiler, mode; ///< mode: "train" or "eval"
+  TargetSpec target;
+  std::vector<std::string> kernels; ///< of the target's image, as the program numbers them
   int64_t threads;                    ///< for which library calls were planned
   bool isInstrumented; ///< whether the program reports each instruction that it begins
   BytesBySpace arenaBytes;

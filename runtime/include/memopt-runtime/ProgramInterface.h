@@ -16,7 +16,9 @@
  *   int32_t memopt_program_step(const memopt_step *)   runs one step
  *
  * Memory: a program owns none and has no state of its own: one program may run in several sessions
- * at once. Every buffer is arena[space] + a constant that the compiler chose.
+ * at once. Every buffer is arena[space] + a constant that the compiler chose. Where the package has
+ * a device image, memory of the device's space belongs to the image's kernels and to library calls:
+ * the program passes its addresses on and does not follow them.
  *
  * Threads: one thread calls step; bodies given to parallel_for run on the session's threads and
  * touch disjoint bytes. All functions of the table but parallel_for belong to the thread that runs
@@ -37,7 +39,7 @@
 extern "C" {
 #endif
 
-#define MEMOPT_PROGRAM_INTERFACE_VERSION 3
+#define MEMOPT_PROGRAM_INTERFACE_VERSION 4
 
 /* Indices into memopt_step::arena. What lies on a disk has no address; the manifest counts it. */
 enum { MEMOPT_SPACE_DEVICE = 0, MEMOPT_SPACE_HOST = 1, MEMOPT_SPACE_COUNT = 2 };
@@ -67,6 +69,14 @@ typedef struct memopt_runtime_functions {
   /* Runs entry `call` of the manifest's library_calls. `buffers` holds the call's operands, then
    * its results, then its workspace (null when it needs none). */
   int32_t (*library_call)(void *session, int64_t call, void *const *buffers);
+
+  /* Puts kernel `kernel` of the manifest's kernels on its way: `blocks` of `threads` each, with
+   * `shared_bytes` of shared memory beside what the kernel declares itself. `arguments` holds the
+   * address of each parameter's value; the values are read before it returns. Kernels and library
+   * calls run in the order of their calls; a transfer begins behind those before its start, and
+   * those after its wait begin when it is done. Only in packages with a device image. */
+  int32_t (*launch)(void *session, int32_t kernel, int32_t blocks, int32_t threads,
+                    int32_t shared_bytes, void *const *arguments);
 
   /* Called once in a step, when the loss is in its place and before any state changes. A nonzero
    * answer leaves the step, and the state is as it was. */

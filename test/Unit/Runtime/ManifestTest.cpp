@@ -27,6 +27,21 @@ TEST(ManifestTest, AGoodManifestIsRead) {
   EXPECT_EQ(manifest->findVariable("absent"), nullptr);
 }
 
+TEST(ManifestTest, ATargetWithAnImageNamesItsChipAndKernels) {
+  json text = getTinyManifest();
+  EXPECT_EQ(parseManifest(text.dump())->target.name, "cpu");
+  text["target"] = {
+      {"name", "cuda"}, {"chip", "sm_90"}, {"sms", 132}, {"image", "kernels.cubin"}};
+  text["kernels"] = {"k0", "k1"};
+  auto manifest = parseManifest(text.dump());
+  ASSERT_TRUE(manifest.isOk()) << manifest.getMessage();
+  EXPECT_EQ(manifest->target.name, "cuda");
+  EXPECT_EQ(manifest->target.chip, "sm_90");
+  EXPECT_EQ(manifest->target.sms, 132);
+  EXPECT_EQ(manifest->target.image, "kernels.cubin");
+  EXPECT_EQ(manifest->kernels, (std::vector<std::string>{"k0", "k1"}));
+}
+
 namespace {
 struct BadManifest {
   std::function<void(json &)> damage;
@@ -51,6 +66,10 @@ static json collective(const char *kind, int elements, int resultElements) {
           {"result_elements", resultElements}};
 }
 
+static json target(const char *chip, int sms, const char *image) {
+  return {{"name", "cuda"}, {"chip", chip}, {"sms", sms}, {"image", image}};
+}
+
 static json transfer(int from, int to, int bytes) {
   return {{"from", {{"space", "device"}, {"offset", from}}},
           {"to", {{"space", "device"}, {"offset", to}}},
@@ -63,12 +82,26 @@ static const BadManifest badManifests[] = {
     {[](json &m) { m["version"] = 1; }, "has version 1, this runtime reads version 2"},
     {[](json &m) { m["version"] = 3; }, "has version 3, this runtime reads version 2"},
     {[](json &m) { m["program_interface_version"] = 9; },
-     "interface version 9, this runtime offers version 3"},
+     "interface version 9, this runtime offers version 4"},
     {[](json &m) { m["instrumented"] = 1; }, "'instrumented' must be"},
     {[](json &m) { m.erase("inputs"); }, "the document lacks 'inputs'"},
     {[](json &m) { m["inputs"] = 3; }, "'inputs' must be an array, found 3"},
     {[](json &m) { m["mode"] = "dream"; }, "mode is 'dream'"},
     {[](json &m) { m["threads"] = 0; }, "threads is 0"},
+    {[](json &m) { m["target"] = 3; }, "'target' must be a string or an object, found 3"},
+    {[](json &m) { m["target"] = "cuda"; }, "'target' is 'cuda' alone, expected an object"},
+    {[](json &m) { m["target"] = {{"name", "cuda"}, {"chip", "sm_90"}}; }, "lacks 'sms'"},
+    {[](json &m) { m["target"] = target("", 132, "kernels.cubin"); }, "has chip ''"},
+    {[](json &m) { m["target"] = target("sm_90", 0, "kernels.cubin"); }, "0 multiprocessors"},
+    {[](json &m) { m["target"] = target("sm_90", 132, "../kernels.cubin"); },
+     "'target.image' is '../kernels.cubin', expected a file's name"},
+    {[](json &m) { m["kernels"] = {"k0"}; },
+     "'kernels' names 1 kernels, but target 'cpu' has no image that holds them"},
+    {[](json &m) {
+       m["target"] = target("sm_90", 132, "kernels.cubin");
+       m["kernels"] = {"k0", ""};
+     },
+     "'kernels' has '', which names no kernel"},
     {[](json &m) { m["arena_bytes"]["device"] = -1; }, "must not be negative"},
     {[](json &m) { m["arena_bytes"]["device"] = "many"; },
      "'arena_bytes.device' must be an integer, found \"many\""},
@@ -198,9 +231,9 @@ TEST(PackageTest, WhatCannotBeLoadedIsExplained) {
   // Folders of their own: the loader knows a program by its path.
   TemporaryFolder older, newer, nothing;
   expectMessage(messageFor(writePackage(older, getTinyManifest(), "TinyOlder")),
-                {"was compiled for interface version 1, this runtime offers version 3"});
+                {"was compiled for interface version 1, this runtime offers version 4"});
   expectMessage(messageFor(writePackage(newer, getTinyManifest(), "TinyNewer")),
-                {"was compiled for interface version 4, this runtime offers version 3"});
+                {"was compiled for interface version 99, this runtime offers version 4"});
   package = writePackage(nothing, getTinyManifest(), "TinyNothing");
   expectMessage(messageFor(package), {"does not export 'memopt_program_version'"});
 }

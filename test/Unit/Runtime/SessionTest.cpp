@@ -210,11 +210,22 @@ TEST(SessionTest, AProgramThatFailsOrLeavesItsMemoryIsNamed) {
 TEST(SessionTest, APackageForAnotherTargetIsRefused) {
   TemporaryFolder folder;
   json manifest = getTinyManifest();
-  manifest["target"] = "cuda";
+  manifest["target"] = {
+      {"name", "cuda"}, {"chip", "sm_90"}, {"sms", 132}, {"image", "kernels.cubin"}};
   auto package = Package::load(writePackage(folder, manifest));
   ASSERT_TRUE(package.isOk());
   auto session = Session::create(*std::move(package), getCpu(), refuseCalls, {});
   expectMessage(session.getMessage(), {"was compiled for target 'cuda', the device is 'cpu'"});
+}
+
+TEST(SessionTest, AProgramForTheCpuLaunchesNothing) {
+  TemporaryFolder folder;
+  auto session = openSession(writePackage(folder, getTinyManifest(), "TinyLaunches"));
+  ASSERT_TRUE(session);
+  initialize(*session);
+  expectMessage(session->runStep().getMessage(),
+                {"instruction 1 'loss'", "launches kernel 0 of 0",
+                 "target 'cpu' runs its kernels in the program itself"});
 }
 
 TEST(SessionTest, AProgramThatDoesNotReportItsInstructionsIsWatchedByItsLossAlone) {

@@ -102,7 +102,7 @@ static json instruction(const std::string &name, const std::string &module, cons
 static json getHead(const std::string &mode, int arenaBytes) {
   return {{"format", "memopt-package"},
           {"version", 2},
-          {"program_interface_version", 3},
+          {"program_interface_version", MEMOPT_PROGRAM_INTERFACE_VERSION},
           {"instrumented", true},
           {"target", "cpu"},
           {"threads", 2},

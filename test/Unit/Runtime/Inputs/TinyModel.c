@@ -16,6 +16,7 @@
  *   TINY_SILENT           does not report its instructions
  *   TINY_FORGETS_COMMIT   changes its state without asking
  *   TINY_REPORTS_TWICE    reports its second instruction again
+ *   TINY_LAUNCHES         launches a kernel, which it has none of
  *   TINY_DIVIDES          divides an integer by zero
  *   TINY_RECURSES         calls itself in a parallel loop until the stack ends
  *
@@ -134,6 +135,10 @@ int32_t memopt_program_step(const memopt_step *step) {
   computeLoss(step);
 #ifdef TINY_FAILS
   return 7;
+#endif
+#ifdef TINY_LAUNCHES
+  if ((code = runtime->launch(step->session, 0, 1, 32, 0, 0)))
+    return code;
 #endif
 #ifdef TINY_DIVIDES
   volatile int64_t zero = 0;
