@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/Arena.h"
+#include "ArenaPattern.h"
 #include "memopt-runtime/AllocationCounter.h"
 #include "memopt-runtime/AvailableMemory.h"
 #include <algorithm>
@@ -18,16 +19,6 @@
 #include <utility>
 
 using namespace memopt;
-
-static int64_t roundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
-
-/// The byte that stands at an offset until somebody writes there: 0x51 to 0x7e, so that neither
-/// zeros, small integers nor the upper byte of a float of ordinary size is mistaken for it.
-static unsigned char getPattern(int64_t offset) {
-  auto position = uint64_t(offset);
-  return static_cast<unsigned char>(
-      0x51 + (position * 7 + (position >> 6) * 13 + (position >> 12) * 29) % 46);
-}
 
 int64_t HostArena::getRegionBytes(int64_t bytes) {
   int64_t page = ::sysconf(_SC_PAGESIZE);
@@ -75,24 +66,35 @@ StatusOr<std::unique_ptr<Arena>> HostArena::placeIn(char *region, int64_t bytes,
   arena->isChecked = isChecked;
   arena->start =
       isChecked ? arena->mapped + arena->mappedBytes - roundUp(bytes, 64) : arena->mapped;
-  arena->reset(); // touching every page now is what makes the memory ours
+  MEMOPT_RETURN_IF_ERROR(arena->reset()); // touching every page now makes the memory ours
   return std::unique_ptr<Arena>(std::move(arena));
 }
 
 HostArena::~HostArena() {
+  release();
   if (mapping && isOwner)
     ::munmap(mapping, size_t(totalBytes));
 }
 
-void HostArena::reset() {
+Status HostArena::read(int64_t offset, void *to, int64_t size) const {
+  if (size)
+    std::memcpy(to, start + offset, size_t(size));
+  return Status::ok();
+}
+
+Status HostArena::write(int64_t offset, const void *from, int64_t size) {
+  if (size)
+    std::memcpy(start + offset, from, size_t(size));
+  return Status::ok();
+}
+
+Status HostArena::reset() {
   mark = 0;
-  if (!mapped)
-    return;
-  if (!isChecked)
+  if (!isChecked && mapped)
     std::memset(mapped, 0, size_t(mappedBytes));
-  else
-    for (char *byte = mapped; byte != mapped + mappedBytes; ++byte)
-      *byte = char(getPattern(byte - start));
+  for (char *byte = mapped; isChecked && byte != mapped + mappedBytes; ++byte)
+    *byte = char(getPattern(byte - start));
+  return Status::ok();
 }
 
 void Arena::noteHandedOut(const void *address, int64_t size) {
@@ -101,21 +103,23 @@ void Arena::noteHandedOut(const void *address, int64_t size) {
     mark = std::max(mark, std::min(bytes, int64_t(begin - start) + size));
 }
 
-void HostArena::updateMark() {
+Status HostArena::updateMark() {
   for (int64_t offset = bytes; offset > mark; --offset)
-    if (static_cast<unsigned char>(start[offset - 1]) != getPattern(offset - 1)) {
+    if (static_cast<unsigned char>(start[offset - 1]) != getPattern(offset - 1))
       mark = offset;
-      return;
-    }
+  return Status::ok();
+}
+
+Status memopt::describeSlack(const char *where, int64_t bytes, int64_t offset) {
+  return badInput("the program wrote " + std::string(where) + " its arena of " +
+                  std::to_string(bytes) + " bytes, at offset " + std::to_string(offset));
 }
 
 Status HostArena::checkSlack() const {
   auto check = [&](const char *begin, const char *end, const char *where) {
     for (const char *byte = begin; byte < end; ++byte)
       if (static_cast<unsigned char>(*byte) != getPattern(byte - start))
-        return badInput("the program wrote " + std::string(where) + " its arena of " +
-                        std::to_string(bytes) + " bytes, at offset " +
-                        std::to_string(byte - start));
+        return describeSlack(where, bytes, byte - start);
     return Status::ok();
   };
   if (!isChecked || !mapping)

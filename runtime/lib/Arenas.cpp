@@ -7,24 +7,133 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/Arenas.h"
+#include <algorithm>
+#include <cstring>
+#include <tuple>
 
 using namespace memopt;
 
-StatusOr<Arenas> Arenas::allocate(Device &device, const BytesBySpace &bytes, bool isChecked) {
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+StatusOr<Arenas> Arenas::allocate(Device &device, const Manifest &manifest, bool isChecked) {
   Arenas result;
   for (int space = 0; space < MEMOPT_SPACE_COUNT; ++space) {
-    auto arena = device.allocate(space, bytes[size_t(space)], isChecked);
+    auto arena = device.allocate(space, manifest.arenaBytes[size_t(space)], isChecked);
     if (!arena.isOk())
       return arena.takeStatus().withContext(std::string(getSpaceName(space)) + " memory");
     result.arenas[size_t(space)] = *std::move(arena);
   }
+  if (!result[MEMOPT_SPACE_DEVICE].isHostAccessible())
+    MEMOPT_RETURN_IF_ERROR(result.createMirror(device, manifest));
   return result;
 }
 
-void Arenas::reset() {
-  for (const auto &arena : arenas)
-    arena->reset();
+/// Whether the host exchanges a variable with every step.
+static bool isExchanged(const VariableSpec &variable) {
+  return variable.role == "hyperparameter" || variable.role == "index_fault" ||
+         variable.role == "loss_scale";
 }
+
+Status Arenas::createMirror(Device &device, const Manifest &manifest) {
+  int64_t total = 0;
+  auto add = [&](const PlacedTensor &tensor) {
+    mirrored.push_back({tensor.space, tensor.offset, tensor.bytes, total});
+    total += (tensor.bytes + 63) / 64 * 64;
+  };
+  for (const InputSpec &input : manifest.inputs)
+    add(input);
+  for (const OutputSpec &output : manifest.outputs)
+    add(output);
+  for (const VariableSpec &variable : manifest.variables)
+    if (isExchanged(variable))
+      add(variable);
+  std::sort(mirrored.begin(), mirrored.end(), [](const Mirrored &a, const Mirrored &b) {
+    return std::tie(a.space, a.offset, a.bytes) < std::tie(b.space, b.offset, b.bytes);
+  });
+  auto memory = device.allocate(MEMOPT_SPACE_HOST, total, /*isChecked=*/false);
+  if (!memory.isOk())
+    return memory.takeStatus().withContext("host memory for inputs and outputs");
+  mirror = *std::move(memory);
+  return Status::ok();
+}
+
+const Arenas::Mirrored *Arenas::find(const PlacedTensor &tensor) const {
+  auto key = std::tie(tensor.space, tensor.offset, tensor.bytes);
+  auto found = std::lower_bound(mirrored.begin(), mirrored.end(), key,
+                                [](const Mirrored &entry, const auto &wanted) {
+                                  return std::tie(entry.space, entry.offset, entry.bytes) < wanted;
+                                });
+  bool isThere =
+      found != mirrored.end() && std::tie(found->space, found->offset, found->bytes) == key;
+  return isThere ? &*found : nullptr;
+}
+
+char *Arenas::findInMirror(const PlacedTensor &tensor) const {
+  if (const Mirrored *entry = find(tensor))
+    return mirror->base() + entry->place;
+  Arena &arena = (*this)[tensor.space];
+  return arena.isHostAccessible() ? arena.base() + tensor.offset : nullptr;
+}
+
+Status Arenas::reset() {
+  for (const auto &arena : arenas)
+    MEMOPT_RETURN_IF_ERROR(arena->reset());
+  return mirror ? mirror->reset() : Status::ok();
+}
+
+//===----------------------------------------------------------------------===//
+// Tensors
+//===----------------------------------------------------------------------===//
+
+StatusOr<const char *> Arenas::view(const PlacedTensor &tensor, std::vector<char> &storage) const {
+  Arena &arena = (*this)[tensor.space];
+  if (arena.isHostAccessible())
+    return static_cast<const char *>(arena.base() + tensor.offset);
+  storage.resize(size_t(tensor.bytes));
+  MEMOPT_RETURN_IF_ERROR(arena.read(tensor.offset, storage.data(), tensor.bytes));
+  return static_cast<const char *>(storage.data());
+}
+
+Status Arenas::read(const PlacedTensor &tensor, void *to) const {
+  return (*this)[tensor.space].read(tensor.offset, to, tensor.bytes);
+}
+
+Status Arenas::write(const PlacedTensor &tensor, int64_t begin, const void *from,
+                     int64_t size) const {
+  if (mirror && find(tensor) && size)
+    std::memcpy(findInMirror(tensor) + begin, from, size_t(size));
+  return (*this)[tensor.space].write(tensor.offset + begin, from, size);
+}
+
+Status Arenas::clear(const PlacedTensor &tensor, int64_t begin) const {
+  if (Arena &arena = (*this)[tensor.space]; arena.isHostAccessible()) {
+    if (begin < tensor.bytes)
+      std::memset(arena.base() + tensor.offset + begin, 0, size_t(tensor.bytes - begin));
+    return Status::ok();
+  }
+  std::vector<char> zeros(size_t(tensor.bytes - begin));
+  return write(tensor, begin, zeros.data(), int64_t(zeros.size()));
+}
+
+Status Arenas::upload(Stream &stream, const PlacedTensor &tensor) const {
+  const Mirrored *entry = find(tensor);
+  return entry ? stream.copy((*this)[tensor.space], tensor.offset, *mirror, entry->place,
+                             tensor.bytes)
+               : Status::ok();
+}
+
+Status Arenas::download(Stream &stream, const PlacedTensor &tensor) const {
+  const Mirrored *entry = find(tensor);
+  return entry ? stream.copy(*mirror, entry->place, (*this)[tensor.space], tensor.offset,
+                             tensor.bytes)
+               : Status::ok();
+}
+
+//===----------------------------------------------------------------------===//
+// What is used
+//===----------------------------------------------------------------------===//
 
 void Arenas::noteHandedOut(const void *address, int64_t size) {
   for (const auto &arena : arenas)
@@ -33,7 +142,7 @@ void Arenas::noteHandedOut(const void *address, int64_t size) {
 
 Status Arenas::observe() {
   for (const auto &arena : arenas) {
-    arena->updateMark();
+    MEMOPT_RETURN_IF_ERROR(arena->updateMark());
     MEMOPT_RETURN_IF_ERROR(arena->checkSlack());
   }
   return Status::ok();
@@ -56,6 +165,6 @@ BytesBySpace Arenas::getUsedPeakBytes() const {
 int64_t Arenas::getResidentBytes() const {
   int64_t bytes = 0;
   for (const auto &arena : arenas)
-    bytes += arena->residentBytes();
+    bytes += arena->isHostAccessible() ? arena->residentBytes() : 0;
   return bytes;
 }

@@ -34,10 +34,14 @@ BatchFeed::Group BatchFeed::makeGroup(bool isRepeated) {
     bool isInRegion = region && std::find(region->inputs.begin(), region->inputs.end(), i) !=
                                     region->inputs.end();
     bool isMember = isInRegion == isRepeated;
-    if (isMember)
+    if (isMember) {
       group.inputs.push_back(i);
+      group.tensors.push_back(&manifest.inputs[i]);
+    }
     group.targets.push_back(isMember ? arenas.getAddress(manifest.inputs[i]) : spare.data());
   }
+  if (sampleOffset)
+    group.tensors.push_back(sampleOffset);
   return group;
 }
 
@@ -60,6 +64,8 @@ Status BatchFeed::beginIteration(int64_t iteration) {
 
 Status BatchFeed::fill(const Group &group, int64_t iteration) {
   int64_t begin = getTime(), part = manifest.getPart(rank, iteration);
+  if (device)
+    MEMOPT_RETURN_IF_ERROR(device->beginFill());
   if (sampleOffset) {
     int64_t first = part * samplesPerBatch;
     std::memcpy(arenas.getAddress(*sampleOffset), &first, sizeof first);
@@ -68,6 +74,8 @@ Status BatchFeed::fill(const Group &group, int64_t iteration) {
     MEMOPT_RETURN_IF_ERROR(filler(part, group.targets));
   for (size_t input : group.inputs)
     MEMOPT_RETURN_IF_ERROR(checkRange(manifest.inputs[input]));
+  if (device)
+    MEMOPT_RETURN_IF_ERROR(device->uploadSamples(group.tensors));
   nanoseconds += getTime() - begin;
   return Status::ok();
 }

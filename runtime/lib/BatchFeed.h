@@ -14,6 +14,7 @@
 #ifndef MEMOPT_RUNTIME_BATCHFEED_H
 #define MEMOPT_RUNTIME_BATCHFEED_H
 
+#include "DeviceProgram.h"
 #include "memopt-runtime/Session.h"
 
 namespace memopt {
@@ -22,6 +23,9 @@ class BatchFeed {
 public:
   /// Both must outlive it. `rank` is that whose samples these are.
   BatchFeed(const Manifest &manifest, const Arenas &arenas, int64_t rank);
+
+  /// Where samples have to be brought to a device.
+  void setDevice(DeviceProgram *program) { device = program; }
 
   void setFiller(BatchFiller newFiller) { filler = std::move(newFiller); }
 
@@ -37,6 +41,7 @@ private:
   /// Inputs that are filled together.
   struct Group {
     std::vector<size_t> inputs;
+    std::vector<const PlacedTensor *> tensors; ///< the same, and what is written with them
     std::vector<char *> targets; ///< for all inputs; those of other groups go into `spare`
   };
 
@@ -47,6 +52,7 @@ private:
   const Manifest &manifest;
   const Arenas &arenas;
   int64_t rank;
+  DeviceProgram *device = nullptr;
   BatchFiller filler;
   std::vector<char> spare; ///< for what a filler gives and nobody wants
   Group once, repeated;

@@ -241,7 +241,11 @@ int32_t memopt_session_write(memopt_session *session, const char *variable, cons
       return badInput("variable " + quote(variable) + " is written anew in each step");
     auto copy = [&]() -> Status {
       MEMOPT_ASSIGN_OR_RETURN(TensorView source, readView(*view, *target, target->shape));
-      return source.copyTo(target->dtype, session->session->getAddress(*target));
+      if (char *address = session->session->getAddress(*target))
+        return source.copyTo(target->dtype, address);
+      std::vector<char> storage(size_t(target->bytes));
+      MEMOPT_RETURN_IF_ERROR(source.copyTo(target->dtype, storage.data()));
+      return session->session->writeTensor(*target, storage.data());
     };
     session->missing.insert(variable); // of a copy that fails, a part is there
     MEMOPT_RETURN_IF_ERROR(copy().withContext("variable " + quote(variable)));
@@ -258,9 +262,7 @@ int32_t memopt_session_read(memopt_session *session, int32_t kind, const char *n
     if (bytes != tensor->bytes)
       return badInput(quote(name) + " has " + std::to_string(tensor->bytes) + " bytes, not " +
                       std::to_string(bytes));
-    if (bytes)
-      std::memcpy(target, session->session->getAddress(*tensor), size_t(bytes));
-    return Status::ok();
+    return session->session->readTensor(*tensor, target);
   });
 }
 

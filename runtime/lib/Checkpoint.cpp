@@ -193,7 +193,7 @@ static Status loadVariable(const SafetensorsFile &file, const VariableSpec &vari
     return badInput(quote(file.getPath()) + " has " + quote(names[0]) + " as " +
                     toString(entry->dtype, entry->shape) + ", the package has it as " +
                     toString(variable.dtype, variable.getWholeShape()));
-  session.setWhole(variable, entry->data);
+  MEMOPT_RETURN_IF_ERROR(session.setWhole(variable, entry->data));
   return Status::ok();
 }
 
@@ -253,7 +253,7 @@ Status memopt::loadWeights(const std::string &file, Session &session) {
 }
 
 Status memopt::checkFinite(const Session &session, const TrainingState &state) {
-  const VariableSpec *variable = session.findNonFiniteVariable();
+  MEMOPT_ASSIGN_OR_RETURN(const VariableSpec *variable, session.findNonFiniteVariable());
   if (!variable)
     return Status::ok();
   return badInput("step " + std::to_string(state.step) + ": the update left " + variable->role +

@@ -66,14 +66,7 @@ public:
 
   Status copy(Arena &to, int64_t toOffset, const Arena &from, int64_t fromOffset,
               int64_t bytes) override {
-    auto isInside = [&](const Arena &arena, int64_t offset) {
-      return bytes >= 0 && offset >= 0 && offset <= arena.size() && bytes <= arena.size() - offset;
-    };
-    if (!isInside(to, toOffset) || !isInside(from, fromOffset))
-      return badInput("a copy of " + std::to_string(bytes) + " bytes from offset " +
-                      std::to_string(fromOffset) + " of an arena of " +
-                      std::to_string(from.size()) + " to offset " + std::to_string(toOffset) +
-                      " of one of " + std::to_string(to.size()) + " leaves it");
+    MEMOPT_RETURN_IF_ERROR(checkCopy(to, toOffset, from, fromOffset, bytes));
     if (bytes > 0)
       push({Task::Kind::Copy, to.base() + toOffset, from.base() + fromOffset, bytes, nullptr, 0});
     return Status::ok();

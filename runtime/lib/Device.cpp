@@ -8,29 +8,52 @@
 
 #include "memopt-runtime/Device.h"
 #include "CpuDevice.h"
+#include "cuda/CudaDevice.h"
 #include "memopt-runtime/Json.h"
-#include <dlfcn.h>
 
 using namespace memopt;
-
-/// Says what is missing for CUDA on this machine.
-static Status explainCuda() {
-  void *driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!driver) {
-    const char *reason = ::dlerror();
-    return environmentError("device 'cuda': the NVIDIA driver cannot be loaded (" +
-                            std::string(reason ? reason : "no reason given") +
-                            "); use --device=cpu");
-  }
-  ::dlclose(driver);
-  return environmentError("device 'cuda': this build of memopt runs programs for the cpu only; use "
-                          "--device=cpu");
-}
 
 StatusOr<std::unique_ptr<Device>> Device::open(const std::string &name) {
   if (name == "cpu")
     return createCpuDevice();
   if (name == "cuda")
-    return explainCuda();
+    return openCudaDevice();
   return badInput("device " + quote(name) + " is unknown; known are 'cpu' and 'cuda'");
+}
+
+static Status refuse(const Device &device, const std::string &what) {
+  return badInput("device " + quote(device.getName()) + " has no " + what +
+                  "; its programs bring all code themselves");
+}
+
+StatusOr<std::string> Device::describe() const {
+  return badInput("device " + quote(getName()) +
+                  " needs no description; memopt-compile --calibrate measures it");
+}
+
+StatusOr<std::unique_ptr<ComputeStream>> Device::createComputeStream() {
+  return refuse(*this, "stream for kernels");
+}
+
+StatusOr<std::unique_ptr<Module>> Device::loadModule(const std::string &path,
+                                                     const std::vector<std::string> &) {
+  return refuse(*this, "use for the image " + quote(path));
+}
+
+StatusOr<std::unique_ptr<DeviceCall>> Device::createCall(const nlohmann::json &, int,
+                                                         const LibraryCallFactory &) {
+  return refuse(*this, "library calls in streams");
+}
+
+Status memopt::checkCopy(const Arena &to, int64_t toOffset, const Arena &from, int64_t fromOffset,
+                         int64_t bytes) {
+  auto isInside = [&](const Arena &arena, int64_t offset) {
+    return bytes >= 0 && offset >= 0 && offset <= arena.size() && bytes <= arena.size() - offset;
+  };
+  if (isInside(to, toOffset) && isInside(from, fromOffset))
+    return Status::ok();
+  return badInput("a copy of " + std::to_string(bytes) + " bytes from offset " +
+                  std::to_string(fromOffset) + " of an arena of " + std::to_string(from.size()) +
+                  " to offset " + std::to_string(toOffset) + " of one of " +
+                  std::to_string(to.size()) + " leaves it");
 }

@@ -19,13 +19,18 @@ void GradientCapture::begin() {
   isActive = true;
 }
 
-void GradientCapture::keep(int64_t instruction) {
-  if (!isActive)
-    return;
-  for (size_t i = 0; i < kept.size(); ++i)
-    if (const GradientSpec &gradient = manifest.gradients[i];
-        gradient.readyAfter == instruction && gradient.bytes)
-      std::memcpy(kept[i].data(), arenas.getAddress(gradient), size_t(gradient.bytes));
+bool GradientCapture::isWanted(int64_t instruction) const {
+  return isActive && std::any_of(manifest.gradients.begin(), manifest.gradients.end(),
+                                 [&](const GradientSpec &gradient) {
+                                   return gradient.readyAfter == instruction;
+                                 });
+}
+
+Status GradientCapture::keep(int64_t instruction) {
+  for (size_t i = 0; isActive && i < kept.size(); ++i)
+    if (const GradientSpec &gradient = manifest.gradients[i]; gradient.readyAfter == instruction)
+      MEMOPT_RETURN_IF_ERROR(arenas.read(gradient, kept[i].data()));
+  return Status::ok();
 }
 
 /// Copies are not in the arena, so they pass by in pieces.

@@ -29,7 +29,9 @@ public:
 
   /// Keeps what is ready once an instruction has run; -1 stands for the begin of the step. In a
   /// repeat the last iteration's value stays.
-  void keep(int64_t instruction);
+  Status keep(int64_t instruction);
+  /// Whether something is.
+  bool isWanted(int64_t instruction) const;
 
   /// Makes wholes of what ranks have parts of, on each of them.
   Status joinParts(Communicator *communicator);

@@ -26,15 +26,16 @@ std::string LossWatch::describeLoss() const {
       message += "; input " + quote(input.name) + " holds " +
                  std::to_string(arenas.readElement(input, at)) + " at index " +
                  toIndexText(input.shape, at);
-  if (const VariableSpec *variable = findNonFiniteState(manifest, arenas, rank))
-    message += "; " + variable->role + " " + quote(variable->name) + " is no longer finite";
+  if (auto variable = findNonFiniteState(manifest, arenas, rank); variable.isOk() && *variable)
+    message += "; " + (*variable)->role + " " + quote((*variable)->name) + " is no longer finite";
   return message;
 }
 
-bool LossWatch::inspect(int64_t instruction) {
+StatusOr<bool> LossWatch::inspect(int64_t instruction) {
+  std::vector<char> storage;
   for (const PlacedTensor &output : manifest.instructions[size_t(instruction)].outputs) {
     int64_t count = output.bytes / getByteSize(output.dtype);
-    const void *data = arenas.getAddress(output);
+    MEMOPT_ASSIGN_OR_RETURN(const void *data, arenas.view(output, storage));
     if (findNonFinite(output.dtype, data, count) < 0)
       continue;
     if (firstNan < 0 && findNonFinite(output.dtype, data, count, /*onlyNan=*/true) >= 0)
@@ -56,11 +57,15 @@ std::string LossWatch::describeOrigin() const {
   return message;
 }
 
-const VariableSpec *memopt::findNonFiniteState(const Manifest &manifest, const Arenas &arenas,
-                                               int64_t rank) {
-  for (const VariableSpec &variable : manifest.variables)
-    if (variable.isState() && findNonFinite(variable.dtype, arenas.getAddress(variable),
-                                            variable.getOwnElements(rank).count) >= 0)
+StatusOr<const VariableSpec *> memopt::findNonFiniteState(const Manifest &manifest,
+                                                          const Arenas &arenas, int64_t rank) {
+  std::vector<char> storage;
+  for (const VariableSpec &variable : manifest.variables) {
+    if (!variable.isState())
+      continue;
+    MEMOPT_ASSIGN_OR_RETURN(const char *data, arenas.view(variable, storage));
+    if (findNonFinite(variable.dtype, data, variable.getOwnElements(rank).count) >= 0)
       return &variable;
-  return nullptr;
+  }
+  return static_cast<const VariableSpec *>(nullptr);
 }

@@ -37,7 +37,7 @@ public:
   /// A search for the origin begins.
   void beginSearch() { firstNan = firstInfinite = -1; }
   /// Looks at what an instruction left; false when there is nothing more to look for.
-  bool inspect(int64_t instruction);
+  StatusOr<bool> inspect(int64_t instruction);
   /// What the search found, to follow on describeLoss.
   std::string describeOrigin() const;
 
@@ -50,8 +50,8 @@ private:
 
 /// The first variable that lasts and holds a value that is not finite, or null. Padding of what a
 /// rank has parts of does not count.
-const VariableSpec *findNonFiniteState(const Manifest &manifest, const Arenas &arenas,
-                                       int64_t rank);
+StatusOr<const VariableSpec *> findNonFiniteState(const Manifest &manifest, const Arenas &arenas,
+                                                  int64_t rank);
 
 } // namespace memopt
 

@@ -16,9 +16,9 @@ static constexpr int64_t maxBuffers = 64;
 
 static std::string nameCall(int64_t call) { return "library_calls[" + std::to_string(call) + "]"; }
 
-StatusOr<PreparedCalls::PreparedCall>
-PreparedCalls::prepare(const JsonView &view, const LibraryCallFactory &create, int threads) {
-  PreparedCall prepared{nullptr, 0, 0};
+StatusOr<PreparedCalls::PreparedCall> PreparedCalls::prepare(const JsonView &view,
+                                                             const Maker &make) {
+  PreparedCall prepared{nullptr, nullptr, 0, 0};
   MEMOPT_ASSIGN_OR_RETURN(prepared.workspaceBytes, view.getInteger("workspace_bytes"));
   MEMOPT_ASSIGN_OR_RETURN(prepared.bufferCount, view.getInteger("buffers"));
   if (prepared.workspaceBytes < 0 || prepared.workspaceBytes % 64)
@@ -27,33 +27,53 @@ PreparedCalls::prepare(const JsonView &view, const LibraryCallFactory &create, i
   if (prepared.bufferCount < 1 || prepared.bufferCount > maxBuffers)
     return view.fail("has " + std::to_string(prepared.bufferCount) + " buffers, expected 1 to " +
                      std::to_string(maxBuffers));
-  StatusOr<std::unique_ptr<LibraryCall>> call = create(view.raw(), threads);
-  if (!call.isOk())
-    return call.takeStatus().withContext(view.getPath());
-  prepared.call = *std::move(call);
-  if (prepared.call->workspaceBytes() > prepared.workspaceBytes)
+  StatusOr<int64_t> needed = make(view.raw(), prepared);
+  if (!needed.isOk())
+    return needed.takeStatus().withContext(view.getPath());
+  if (*needed > prepared.workspaceBytes)
     return badInput(view.getPath() + " was planned with a workspace of " +
                     std::to_string(prepared.workspaceBytes) + " bytes, but needs " +
-                    std::to_string(prepared.call->workspaceBytes()) +
-                    " on this machine; compile the model here");
+                    std::to_string(*needed) + " on this machine; compile the model here");
   return prepared;
 }
 
-StatusOr<PreparedCalls> PreparedCalls::create(const Manifest &manifest,
-                                              const LibraryCallFactory &create) {
+StatusOr<PreparedCalls> PreparedCalls::createAll(const Manifest &manifest, const Maker &make) {
   PreparedCalls prepared;
   for (size_t i = 0; i < manifest.libraryCalls.size(); ++i) {
     JsonView view(manifest.libraryCalls[i], nameCall(int64_t(i)));
-    MEMOPT_ASSIGN_OR_RETURN(PreparedCall call, prepare(view, create, int(manifest.threads)));
+    MEMOPT_ASSIGN_OR_RETURN(PreparedCall call, prepare(view, make));
     prepared.calls.push_back(std::move(call));
   }
   return prepared;
 }
 
+StatusOr<PreparedCalls> PreparedCalls::create(const Manifest &manifest,
+                                              const LibraryCallFactory &create) {
+  return createAll(
+      manifest, [&](const nlohmann::json &descriptor, PreparedCall &prepared) -> StatusOr<int64_t> {
+        MEMOPT_ASSIGN_OR_RETURN(prepared.call, create(descriptor, int(manifest.threads)));
+        return prepared.call->workspaceBytes();
+      });
+}
+
+StatusOr<PreparedCalls> PreparedCalls::create(const Manifest &manifest,
+                                              const LibraryCallFactory &create, Device &device,
+                                              ComputeStream &stream) {
+  auto make = [&](const nlohmann::json &descriptor, PreparedCall &prepared) -> StatusOr<int64_t> {
+    MEMOPT_ASSIGN_OR_RETURN(prepared.deviceCall,
+                            device.createCall(descriptor, int(manifest.threads), create));
+    return prepared.deviceCall->workspaceBytes();
+  };
+  MEMOPT_ASSIGN_OR_RETURN(PreparedCalls calls, createAll(manifest, make));
+  calls.stream = &stream;
+  return calls;
+}
+
 int PreparedCalls::getTeam() const {
   int team = 1;
   for (const PreparedCall &prepared : calls)
-    team = std::max(team, prepared.call->getTeam());
+    team =
+        std::max(team, prepared.call ? prepared.call->getTeam() : prepared.deviceCall->getTeam());
   return team;
 }
 
@@ -65,6 +85,10 @@ Status PreparedCalls::warmUp(const Arenas &arenas, ThreadPool &pool) {
   const Arena &arena = arenas[MEMOPT_SPACE_DEVICE];
   for (size_t i = 0; i < calls.size(); ++i) {
     const PreparedCall &prepared = calls[i];
+    if (prepared.deviceCall) {
+      MEMOPT_RETURN_IF_ERROR(prepared.deviceCall->warmUp(pool).withContext(nameCall(int64_t(i))));
+      continue;
+    }
     if (prepared.workspaceBytes > arena.size())
       return badInput(nameCall(int64_t(i)) + " has a workspace larger than the arena");
     void *buffers[maxBuffers + 1];
@@ -80,7 +104,9 @@ Status PreparedCalls::run(int64_t number, void *const *buffers, ThreadPool &pool
   if (number < 0 || number >= int64_t(calls.size()))
     return badInput("the program makes library call " + std::to_string(number) + " of " +
                     std::to_string(calls.size()));
-  Status status = calls[size_t(number)].call->run(buffers, pool);
+  PreparedCall &prepared = calls[size_t(number)];
+  Status status = prepared.call ? prepared.call->run(buffers, pool)
+                                : prepared.deviceCall->start(*stream, buffers, pool);
   return status.isOk() ? Status::ok() : std::move(status).withContext(nameCall(number));
 }
 

@@ -21,6 +21,9 @@ public:
   /// Makes the calls. One that needs a larger workspace than was planned is refused. The manifest
   /// must outlive them.
   static StatusOr<PreparedCalls> create(const Manifest &manifest, const LibraryCallFactory &create);
+  /// The same for a device that runs them in a stream, both of which must outlive them.
+  static StatusOr<PreparedCalls> create(const Manifest &manifest, const LibraryCallFactory &create,
+                                        Device &device, ComputeStream &stream);
 
   /// Threads that the calls need at the same time.
   int getTeam() const;
@@ -36,14 +39,19 @@ public:
 
 private:
   struct PreparedCall {
-    std::unique_ptr<LibraryCall> call;
-    int64_t workspaceBytes; ///< planned, at least what the call needs
-    int64_t bufferCount;    ///< operands and results, before the workspace
+    std::unique_ptr<LibraryCall> call;      ///< on the cpu
+    std::unique_ptr<DeviceCall> deviceCall; ///< or on a device
+    int64_t workspaceBytes;                 ///< planned, at least what the call needs
+    int64_t bufferCount;                    ///< operands and results, before the workspace
   };
 
-  static StatusOr<PreparedCall> prepare(const JsonView &view, const LibraryCallFactory &create,
-                                        int threads);
+  /// Makes one of a call's two forms, and gives the workspace that it needs.
+  using Maker = std::function<StatusOr<int64_t>(const nlohmann::json &descriptor, PreparedCall &)>;
 
+  static StatusOr<PreparedCalls> createAll(const Manifest &manifest, const Maker &make);
+  static StatusOr<PreparedCall> prepare(const JsonView &view, const Maker &make);
+
+  ComputeStream *stream = nullptr;
   std::vector<PreparedCall> calls;
 };
 

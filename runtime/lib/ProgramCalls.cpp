@@ -48,9 +48,12 @@ int32_t ProgramCalls::libraryCall(void *opaque, int64_t call, void *const *buffe
 int32_t ProgramCalls::launch(void *opaque, int32_t kernel, int32_t blocks, int32_t threads,
                              int32_t sharedBytes, void *const *arguments) {
   Session &session = toSession(opaque);
+  if (DeviceProgram *device = session.parts->device.get())
+    return answer(device->launch(kernel, {blocks, threads, sharedBytes}, arguments),
+                  session.parts->failure);
   return answer(badInput("the program launches kernel " + std::to_string(kernel) + " of " +
-                         std::to_string(session.getManifest().kernels.size()) +
-                         ", but target " + quote(session.getManifest().target.name) +
+                         std::to_string(session.getManifest().kernels.size()) + ", but target " +
+                         quote(session.getManifest().target.name) +
                          " runs its kernels in the program itself"),
                 session.parts->failure);
 }
@@ -60,11 +63,14 @@ int32_t ProgramCalls::commit(void *opaque) {
   Session::Parts &parts = *session.parts;
   if (parts.hasCommitted)
     return answer(badInput("the program commits twice in a step"), parts.failure);
+  if (parts.device)
+    if (Status status = parts.device->fetch(); !status.isOk())
+      return answer(std::move(status), parts.failure);
   if (!parts.indices.check().isOk())
     return 1; // the session says why when the step is over
   if (parts.isSearching) {
     if (int64_t last = parts.position.getInstruction(); last >= 0)
-      (void)parts.loss.inspect(last);
+      (void)parts.loss.inspect(last).takeStatus();
     return 1;
   }
   // A step with a scale of the loss finds out by itself, and skips its update.
@@ -103,11 +109,18 @@ int32_t ProgramCalls::beginInstruction(void *opaque, int64_t index) {
                            std::to_string(session.getManifest().instructions.size()) + " where " +
                            std::to_string(expected) + " comes next"),
                   parts.failure);
+  int64_t before = parts.position.getInstruction();
+  if (Status status = session.lookAt(before, index); !status.isOk())
+    return answer(std::move(status), parts.failure);
   if (parts.trace)
     parts.trace->beginInstruction(index);
-  int64_t before = parts.position.getInstruction();
-  parts.gradients.keep(before);
-  bool goesOn = !parts.isSearching || before < 0 || parts.loss.inspect(before);
+  bool goesOn = true;
+  if (parts.isSearching && before >= 0) {
+    StatusOr<bool> isFine = parts.loss.inspect(before);
+    if (!isFine.isOk())
+      return answer(isFine.takeStatus(), parts.failure);
+    goesOn = *isFine;
+  }
   parts.position.advance();
   return goesOn ? 0 : 1;
 }

@@ -34,29 +34,36 @@ StatusOr<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Package
 
 Status Session::prepare(Device &device, const LibraryCallFactory &createCall) {
   const Manifest &manifest = getManifest();
-  if (manifest.target.name != device.getName())
-    return badInput("was compiled for target " + quote(manifest.target.name) + ", the device is " +
-                    quote(device.getName()));
+  MEMOPT_RETURN_IF_ERROR(DeviceProgram::checkTarget(manifest.target, device));
   int64_t ranks = options.communicator ? options.communicator->getRanks() : 1;
   if (ranks != manifest.ranks)
     return badInput("was compiled for " + std::to_string(manifest.ranks) + " ranks, not " +
                     std::to_string(ranks));
-  MEMOPT_ASSIGN_OR_RETURN(PreparedCalls calls, PreparedCalls::create(manifest, createCall));
-  int most = options.threads ? options.threads : getAllowedThreads();
-  MEMOPT_ASSIGN_OR_RETURN(pool, ThreadPool::create(std::min(int(manifest.threads), most),
-                                                   calls.getTeam(), [this] { joinThread(); }));
-  MEMOPT_ASSIGN_OR_RETURN(arenas,
-                          Arenas::allocate(device, manifest.arenaBytes, options.isMemoryChecked));
+  bool hasImage = !manifest.target.image.empty();
+  if (hasImage && ranks > 1)
+    return environmentError("programs of several ranks need NCCL on device " +
+                            quote(device.getName()) + ", which this build of memopt does not call");
+  MEMOPT_ASSIGN_OR_RETURN(arenas, Arenas::allocate(device, manifest, options.isMemoryChecked));
   parts = std::make_unique<Parts>(this, manifest, arenas, options.communicator, getRank());
-  parts->calls = std::move(calls);
-  MEMOPT_ASSIGN_OR_RETURN(parts->transfers, Transfers::create(manifest, arenas, device));
+  if (hasImage) {
+    MEMOPT_ASSIGN_OR_RETURN(parts->device, DeviceProgram::create(*package, arenas, device));
+    parts->feed.setDevice(parts->device.get());
+  }
+  ComputeStream *compute = hasImage ? &parts->device->getStream() : nullptr;
+  MEMOPT_ASSIGN_OR_RETURN(parts->calls,
+                          hasImage ? PreparedCalls::create(manifest, createCall, device, *compute)
+                                   : PreparedCalls::create(manifest, createCall));
+  MEMOPT_ASSIGN_OR_RETURN(parts->transfers, Transfers::create(manifest, arenas, device, compute));
+  int most = options.threads ? options.threads : getAllowedThreads();
+  MEMOPT_ASSIGN_OR_RETURN(pool,
+                          ThreadPool::create(std::min(int(manifest.threads), most),
+                                             parts->calls.getTeam(), [this] { joinThread(); }));
   frame.session = this;
   frame.runtime = &ProgramCalls::table;
   for (int space = 0; space < MEMOPT_SPACE_COUNT; ++space)
     frame.arena[space] = arenas[space].base();
   MEMOPT_RETURN_IF_ERROR(parts->calls.warmUp(arenas, *pool));
-  arenas.reset();
-  return Status::ok();
+  return arenas.reset();
 }
 
 /// A thread of the pool begins.
@@ -88,6 +95,8 @@ Status Session::runProgram() {
   parts->hasCommitted = parts->isLossBad = false;
   parts->failure = Status::ok();
   parts->indices.reset();
+  if (parts->device)
+    MEMOPT_RETURN_IF_ERROR(parts->device->beginStep());
   MEMOPT_RETURN_IF_ERROR(parts->feed.beginStep());
   int32_t code = package->step(&frame);
   parts->transfers->abandon();
@@ -101,8 +110,12 @@ Status Session::finishProgram(int32_t code) {
   const Manifest &manifest = getManifest();
   int64_t last = parts->position.getInstruction();
   bool isLeftOnPurpose = parts->isLossBad || parts->isSearching;
-  if (!parts->failure.isOk())
-    return std::move(parts->failure).withContext(manifest.describeInstruction(last));
+  if (parts->device && parts->failure.isOk())
+    parts->failure = parts->device->fetch();
+  if (!parts->failure.isOk()) {
+    int64_t at = parts->device ? parts->device->findFailure(last) : last;
+    return std::move(parts->failure).withContext(manifest.describeInstruction(at));
+  }
   if (Status status = parts->indices.check(); !status.isOk())
     return parts->hasCommitted ? std::move(status).withContext("after the state has changed")
                                : std::move(status);
@@ -165,6 +178,17 @@ Status Session::setTrace(Trace *newTrace) {
 
 int64_t Session::getRunningInstruction() const { return parts->position.getInstruction(); }
 
-const VariableSpec *Session::findNonFiniteVariable() const {
+/// Between two instructions: keeps what is ready now. On a device the first must have ended when
+/// something of it is wanted, and when times or the place of a failure shall be exact.
+Status Session::lookAt(int64_t before, int64_t next) {
+  if (parts->device) {
+    bool isWatched = parts->isSearching || parts->trace || options.isMemoryChecked ||
+                     parts->gradients.isWanted(before);
+    MEMOPT_RETURN_IF_ERROR(parts->device->beginInstruction(next, isWatched));
+  }
+  return parts->gradients.keep(before);
+}
+
+StatusOr<const VariableSpec *> Session::findNonFiniteVariable() const {
   return findNonFiniteState(getManifest(), arenas, getRank());
 }

@@ -29,6 +29,7 @@ struct Session::Parts {
         gradients(manifest, arenas) {}
 
   SessionEntry entry;
+  std::unique_ptr<DeviceProgram> device; ///< null where the program runs its kernels itself
   PreparedCalls calls;
   std::unique_ptr<Transfers> transfers;
   Collectives collectives;

@@ -62,27 +62,36 @@ int64_t Session::getRank() const {
   return options.communicator ? options.communicator->getRank() : 0;
 }
 
-void Session::setWhole(const VariableSpec &variable, const void *whole) {
+/// Behind the last element of the whole there are zeros.
+Status Session::setWhole(const VariableSpec &variable, const void *whole) {
   auto [begin, count] = variable.getOwnElements(getRank());
   int64_t size = getByteSize(variable.dtype);
-  if (count)
-    std::memcpy(getAddress(variable), static_cast<const char *>(whole) + begin * size,
-                size_t(count * size));
-  clearPadding(variable);
+  MEMOPT_RETURN_IF_ERROR(
+      arenas.write(variable, 0, static_cast<const char *>(whole) + begin * size, count * size));
+  return arenas.clear(variable, count * size);
 }
 
-/// Behind the last element of the whole there are zeros.
-void Session::clearPadding(const VariableSpec &variable) {
-  int64_t used = variable.getOwnElements(getRank()).count * getByteSize(variable.dtype);
-  if (used < variable.bytes)
-    std::memset(getAddress(variable) + used, 0, size_t(variable.bytes - used));
+/// Lets `fill` write this rank's elements where the host can, in place if that is possible.
+Status Session::fillOwn(const VariableSpec &variable, const std::function<void(char *data)> &fill) {
+  int64_t bytes = variable.getOwnElements(getRank()).count * getByteSize(variable.dtype);
+  Arena &arena = arenas[variable.space];
+  if (arena.isHostAccessible()) {
+    fill(arena.base() + variable.offset);
+  } else {
+    std::vector<char> storage(static_cast<size_t>(bytes));
+    fill(storage.data());
+    MEMOPT_RETURN_IF_ERROR(arenas.write(variable, 0, storage.data(), bytes));
+  }
+  return arenas.clear(variable, bytes);
 }
 
 StatusOr<const void *> Session::getWhole(const VariableSpec &variable,
                                          std::vector<char> &storage) const {
-  const char *own = getAddress(variable);
-  if (!variable.wholeShape)
-    return static_cast<const void *>(own);
+  if (!variable.wholeShape) {
+    MEMOPT_ASSIGN_OR_RETURN(const void *data, arenas.view(variable, storage));
+    return data;
+  }
+  const char *own = getAddress(variable); // ranks have their memory on the host
   Communicator &communicator = *options.communicator;
   storage.resize(communicator.getRank() ? 0 : size_t(variable.bytes * communicator.getRanks()));
   MEMOPT_RETURN_IF_ERROR(communicator.collect(own, variable.bytes, storage.data()));
@@ -97,8 +106,7 @@ Status Session::fillFromWeights(const SafetensorsFile &weights, const VariableSp
     return badInput(quote(weights.getPath()) + " has " + quote(variable.name) + " as " +
                     toString(entry->dtype, entry->shape) + ", expected " +
                     toString(variable.dtype, variable.getWholeShape()));
-  setWhole(variable, entry->data);
-  return Status::ok();
+  return setWhole(variable, entry->data);
 }
 
 Status Session::initializeFromWeights(const std::function<bool(const VariableSpec &)> &isRestored) {
@@ -111,12 +119,11 @@ Status Session::initializeFromWeights(const std::function<bool(const VariableSpe
       return badInput("the model was exported without " + quote(variable.name) +
                       "; give its values with --load=DIR, or begin with --init=random");
     if (variable.init == VariableInit::Zeros) {
-      if (variable.bytes)
-        std::memset(getAddress(variable), 0, size_t(variable.bytes));
+      MEMOPT_RETURN_IF_ERROR(arenas.clear(variable, 0));
       continue;
     }
     if (variable.init == VariableInit::Constant) {
-      fillWithConstant(variable);
+      MEMOPT_RETURN_IF_ERROR(fillWithConstant(variable));
       continue;
     }
     if (!weights) {
@@ -138,35 +145,35 @@ static double guessScale(const Shape &shape) {
   return 1 / std::sqrt(double(std::max<int64_t>(1, fanIn)));
 }
 
-void Session::fillWithConstant(const VariableSpec &variable) {
-  char *data = getAddress(variable);
+Status Session::fillWithConstant(const VariableSpec &variable) {
   int64_t count = variable.getOwnElements(getRank()).count, size = getByteSize(variable.dtype);
-  for (int64_t i = 0; i < count; ++i)
-    storeElement(variable.dtype, data + i * size, *variable.initValue);
-  clearPadding(variable);
+  return fillOwn(variable, [&](char *data) {
+    for (int64_t i = 0; i < count; ++i)
+      storeElement(variable.dtype, data + i * size, *variable.initValue);
+  });
 }
 
-void Session::fillRandomly(const VariableSpec &variable, int64_t seed) {
+Status Session::fillRandomly(const VariableSpec &variable, int64_t seed) {
   if (variable.initValue)
     return fillWithConstant(variable);
-  char *data = getAddress(variable);
   auto [first, count] = variable.getOwnElements(getRank());
   int64_t size = getByteSize(variable.dtype), last = first + count;
   double scale = variable.initScale ? *variable.initScale : guessScale(variable.getWholeShape());
   uint64_t stream = hashName(variable.name);
   // Two numbers a draw; each pair follows from its own counter, so threads and ranks may share the
   // work.
-  auto draw = [&, first = first](int64_t pair) {
+  auto draw = [&, first = first](char *data, int64_t pair) {
     std::array<double, 2> numbers = drawNormal(uint64_t(seed), uint64_t(pair), stream);
     for (int64_t i = std::max(first, 2 * pair); i < std::min(last, 2 * pair + 2); ++i)
       storeElement(variable.dtype, data + (i - first) * size, scale * numbers[size_t(i & 1)]);
   };
   int64_t firstPair = first / 2;
-  pool->parallelFor((last + 1) / 2 - firstPair, 4096, [&](int64_t begin, int64_t end) {
-    for (int64_t pair = begin; pair < end; ++pair)
-      draw(firstPair + pair);
+  return fillOwn(variable, [&](char *data) {
+    pool->parallelFor((last + 1) / 2 - firstPair, 4096, [&](int64_t begin, int64_t end) {
+      for (int64_t pair = begin; pair < end; ++pair)
+        draw(data, firstPair + pair);
+    });
   });
-  clearPadding(variable);
 }
 
 Status Session::initializeRandomly(int64_t seed) {
@@ -180,7 +187,7 @@ Status Session::initializeRandomly(int64_t seed) {
                       " was exported without values and no rule gives it one; load it with "
                       "--load=DIR");
     if (isRandom(variable) || (variable.init == VariableInit::Absent && isGuessable))
-      fillRandomly(variable, seed);
+      MEMOPT_RETURN_IF_ERROR(fillRandomly(variable, seed));
   }
   return initializeFromWeights([&](const VariableSpec &variable) {
     return isRandom(variable) || variable.init == VariableInit::Absent;

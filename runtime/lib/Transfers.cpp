@@ -11,18 +11,19 @@
 
 using namespace memopt;
 
-StatusOr<std::unique_ptr<Transfers>> Transfers::create(const Manifest &manifest,
-                                                       const Arenas &arenas, Device &device) {
-  std::unique_ptr<Transfers> transfers(new Transfers(manifest, arenas));
+StatusOr<std::unique_ptr<Transfers>>
+Transfers::create(const Manifest &manifest, const Arenas &arenas, Device &device, Stream *compute) {
+  std::unique_ptr<Transfers> transfers(new Transfers(manifest, arenas, compute));
   MEMOPT_RETURN_IF_ERROR(transfers->createStreams(device));
   return transfers;
 }
 
 Status Transfers::createStreams(Device &device) {
-  // A transfer is one copy and one record, and is waited for before it begins again.
+  // A transfer is one copy and one record, behind a wait where kernels have a stream, and is waited
+  // for before it begins again.
   std::map<std::string, std::pair<int64_t, Stream *>> resources;
   for (const TransferSpec &transfer : manifest.transfers)
-    resources[transfer.resource].first += 2;
+    resources[transfer.resource].first += compute ? 3 : 2;
   for (auto &[name, entry] : resources) {
     auto stream = device.createStream(entry.first);
     if (!stream.isOk())
@@ -31,8 +32,10 @@ Status Transfers::createStreams(Device &device) {
     streams.push_back(*std::move(stream));
   }
   for (const TransferSpec &transfer : manifest.transfers) {
+    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Event> begin, device.createEvent());
     MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Event> end, device.createEvent());
-    flights.push_back({resources[transfer.resource].second, std::move(end), false});
+    flights.push_back(
+        {resources[transfer.resource].second, std::move(begin), std::move(end), false});
   }
   return Status::ok();
 }
@@ -51,10 +54,19 @@ Status Transfers::start(int64_t number) {
     return badInput("the program starts transfer " + std::to_string(number) +
                     " again before its wait");
   const TransferSpec &spec = manifest.transfers[size_t(number)];
+  if (compute) {
+    MEMOPT_RETURN_IF_ERROR(compute->record(*flight.begin));
+    MEMOPT_RETURN_IF_ERROR(flight.stream->waitFor(*flight.begin));
+  }
   MEMOPT_RETURN_IF_ERROR(flight.stream->copy(arenas[spec.toSpace], spec.toOffset,
                                              arenas[spec.fromSpace], spec.fromOffset, spec.bytes));
   flight.isInFlight = true;
   return flight.stream->record(*flight.end);
+}
+
+Status Transfers::finish(Flight &flight) {
+  flight.isInFlight = false;
+  return compute ? compute->waitFor(*flight.end) : flight.end->synchronize();
 }
 
 Status Transfers::wait(int64_t number) {
@@ -63,15 +75,12 @@ Status Transfers::wait(int64_t number) {
   if (!flight.isInFlight)
     return badInput("the program waits for transfer " + std::to_string(number) +
                     ", which it did not start");
-  flight.isInFlight = false;
-  return flight.end->synchronize().withContext("transfer " + std::to_string(number) + " by " +
-                                               quote(manifest.transfers[size_t(number)].resource));
+  return finish(flight).withContext("transfer " + std::to_string(number) + " by " +
+                                    quote(manifest.transfers[size_t(number)].resource));
 }
 
 void Transfers::abandon() {
   for (Flight &flight : flights)
-    if (flight.isInFlight) {
-      flight.isInFlight = false;
-      (void)flight.end->synchronize();
-    }
+    if (flight.isInFlight)
+      (void)finish(flight);
 }

@@ -14,13 +14,14 @@
 namespace memopt {
 
 /// The transfers of a program: each resource is a stream of the device, so what shares one is done
-/// in the order of its starts, and an event says when a transfer has ended. Starting and waiting
-/// allocate nothing.
+/// in the order of its starts, and an event says when a transfer has ended. Where kernels run in a
+/// stream too, it is this stream that a transfer begins behind, and that waits. Starting and
+/// waiting allocate nothing.
 class Transfers {
 public:
   /// All must outlive it.
   static StatusOr<std::unique_ptr<Transfers>> create(const Manifest &manifest, const Arenas &arenas,
-                                                     Device &device);
+                                                     Device &device, Stream *compute);
 
   /// A transfer that is still in flight is not started again.
   Status start(int64_t transfer);
@@ -32,16 +33,19 @@ public:
 private:
   struct Flight {
     Stream *stream;
-    std::unique_ptr<Event> end;
+    std::unique_ptr<Event> begin, end;
     bool isInFlight;
   };
 
-  Transfers(const Manifest &manifest, const Arenas &arenas) : manifest(manifest), arenas(arenas) {}
+  Transfers(const Manifest &manifest, const Arenas &arenas, Stream *compute)
+      : manifest(manifest), arenas(arenas), compute(compute) {}
   Status createStreams(Device &device);
   Status checkNumber(int64_t transfer) const;
+  Status finish(Flight &flight);
 
   const Manifest &manifest;
   const Arenas &arenas;
+  Stream *compute;             ///< of the kernels; null where programs run them themselves
   std::vector<Flight> flights; ///< as in the manifest; their events end after the streams
   std::vector<std::unique_ptr<Stream>> streams; ///< one for each resource
 };

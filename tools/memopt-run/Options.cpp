@@ -164,6 +164,9 @@ static const std::vector<OptionSpec> &getSpecs() {
        setInteger(&RunOptions::epochs, 0)},
       {"--mode", "train|eval", "eval: the forward alone, outputs averaged over the data", setMode},
       {"--device", "cpu|cuda", "where to run (default cpu)", setText(&RunOptions::device)},
+      {"--describe-device", "FILE",
+       "write what memopt-compile needs to know of the device, and run nothing",
+       setText(&RunOptions::description)},
       {"--seed", "N", "of dropout, shuffling and --init=random (default 0, or the checkpoint's)",
        setInteger(&RunOptions::seed, 0)},
       {"--shuffle", "on|off", "new order of a data set in each epoch (default on, off in eval)",
@@ -387,6 +390,10 @@ static Status checkEvaluation(const RunOptions &options) {
 
 /// What does not go together.
 static Status checkTogether(const RunOptions &options) {
+  if (!options.description.empty())
+    return options.model.empty()
+               ? Status::ok()
+               : badInput("--describe-device runs nothing; leave out " + quote(options.model));
   if (options.model.empty())
     return badInput("no model is given; memopt-run NAME.memopt | MODEL.pt2 [options], see --help");
   if (options.steps && options.epochs)

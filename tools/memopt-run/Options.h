@@ -54,6 +54,7 @@ struct RunOptions {
   bool isMemoryChecked = false;
   bool isStoppedOnNan = true;
   std::string report, trace, log;
+  std::string description; ///< file for what the compiler needs to know of the device
   bool isQuiet = false;
   bool isHelp = false;
 

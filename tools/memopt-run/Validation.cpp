@@ -67,7 +67,7 @@ StatusOr<Evaluation> Validation::evaluate(int64_t step) {
   std::vector<char> storage;
   for (auto [variable, source] : shared) {
     MEMOPT_ASSIGN_OR_RETURN(const void *values, training.getWhole(*source, storage));
-    session->setWhole(*variable, values);
+    MEMOPT_RETURN_IF_ERROR(session->setWhole(*variable, values));
   }
   run.report = RunReport();
   if (Status status = averageOutputs(run); !status.isOk())

@@ -16,6 +16,7 @@
 #include "Run.h"
 #include "Signals.h"
 #include "Validation.h"
+#include "memopt-runtime/Files.h"
 #include <algorithm>
 #include <cstdio>
 #include <tuple>
@@ -108,6 +109,12 @@ static Status runPackage(const RunOptions &options, const CompiledPackage &packa
   });
 }
 
+static Status describeDevice(const RunOptions &options) {
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::open(options.device));
+  MEMOPT_ASSIGN_OR_RETURN(std::string text, device->describe());
+  return writeFileAtomically(options.description, text).withContext("--describe-device");
+}
+
 static int runTool(const std::vector<std::string> &arguments) {
   auto finish = [](const Status &status) {
     std::fflush(stdout);
@@ -122,6 +129,8 @@ static int runTool(const std::vector<std::string> &arguments) {
     std::fputs(getHelp().c_str(), stdout);
     return 0;
   }
+  if (!options->description.empty())
+    return finish(describeDevice(*options));
   if (Status status = checkLauncher(*options); !status.isOk())
     return finish(status);
   catchFaults();

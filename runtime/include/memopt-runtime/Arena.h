@@ -23,6 +23,7 @@
 
 #include "memopt-runtime/Status.h"
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace memopt {
@@ -44,15 +45,20 @@ public:
   /// Bytes of memory that it holds, rounding included, guard pages not.
   virtual int64_t residentBytes() const = 0;
 
+  /// Bytes from `offset` on, to and from memory of the host, once nothing else touches them: what
+  /// streams have to do with them has been waited for. They return when they are done.
+  virtual Status read(int64_t offset, void *to, int64_t size) const = 0;
+  virtual Status write(int64_t offset, const void *from, int64_t size) = 0;
+
   /// Fills it as it was when it was allocated; nothing counts as used any more.
-  virtual void reset() = 0;
+  virtual Status reset() = 0;
 
   /// Takes note of bytes handed to a library as its workspace: they count as used whether it writes
   /// there or not. Addresses outside the arena are ignored.
   void noteHandedOut(const void *address, int64_t size);
 
   /// Looks for written bytes above the highest known one. Only for a checked arena.
-  virtual void updateMark() = 0;
+  virtual Status updateMark() = 0;
 
   /// End of the highest byte seen written or handed out, as an offset.
   int64_t usedPeakBytes() const { return mark; }
@@ -87,14 +93,22 @@ public:
 
   bool isHostAccessible() const override { return true; }
   int64_t residentBytes() const override { return mappedBytes; }
-  void reset() override;
-  void updateMark() override;
+  Status read(int64_t offset, void *to, int64_t size) const override;
+  Status write(int64_t offset, const void *from, int64_t size) override;
+  Status reset() override;
+  Status updateMark() override;
   Status checkSlack() const override;
   bool isGuard(const void *address) const override;
+
+  /// Where its memory begins, residentBytes() of it.
+  char *getMapped() const { return mapped; }
+  /// What a device has to undo before the memory goes.
+  void setRelease(std::function<void()> undo) { release = std::move(undo); }
 
 private:
   HostArena() = default;
 
+  std::function<void()> release = [] {};
   bool isOwner = false;    ///< of the mapping
   char *mapping = nullptr; ///< begins with the guard page
   int64_t totalBytes = 0;  ///< of the mapping, guard pages included

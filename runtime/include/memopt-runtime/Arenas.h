@@ -14,32 +14,64 @@
 
 namespace memopt {
 
-/// One arena for each space that has addresses. What programs and data write must be within the
-/// host's reach.
+/// One arena for each space that has addresses. Programs address the arenas themselves; the host
+/// gets at tensors by getAddress, read and write, wherever they lie.
+///
+/// Of memory beyond the host's reach the host has a mirror of what it exchanges with every step:
+/// inputs, outputs, hyperparameters and the like. It writes and reads there, and streams copy.
 class Arenas {
 public:
   /// Takes memory for a program; a failure names the space.
-  static StatusOr<Arenas> allocate(Device &device, const BytesBySpace &bytes, bool isChecked);
+  static StatusOr<Arenas> allocate(Device &device, const Manifest &manifest, bool isChecked);
 
   Arena &operator[](int space) const { return *arenas[size_t(space)]; }
+
+  /// Where the host reads and writes a tensor that has an address for it: all do in memory within
+  /// its reach, those of the mirror elsewhere.
   char *getAddress(const PlacedTensor &tensor) const {
-    return (*this)[tensor.space].base() + tensor.offset;
+    return mirror ? findInMirror(tensor) : (*this)[tensor.space].base() + tensor.offset;
   }
   double readElement(const PlacedTensor &tensor, int64_t index) const {
     return memopt::readElement(tensor.dtype, getAddress(tensor), index);
   }
 
+  /// The bytes of any tensor, once nothing else touches them: in place, or copied into `storage`.
+  StatusOr<const char *> view(const PlacedTensor &tensor, std::vector<char> &storage) const;
+  Status read(const PlacedTensor &tensor, void *to) const;
+  /// Writes `size` bytes of a tensor from its byte `begin` on.
+  Status write(const PlacedTensor &tensor, int64_t begin, const void *from, int64_t size) const;
+  /// Fills the bytes of a tensor from its byte `begin` on with zeros.
+  Status clear(const PlacedTensor &tensor, int64_t begin) const;
+
+  /// Copies a tensor out of the mirror, or into it, in a stream. Both do nothing for a tensor that
+  /// lies within the host's reach.
+  Status upload(Stream &stream, const PlacedTensor &tensor) const;
+  Status download(Stream &stream, const PlacedTensor &tensor) const;
+
   /// Fills all as they were when they were allocated.
-  void reset();
+  Status reset();
 
   /// See Arena, whose functions these are for all spaces.
   void noteHandedOut(const void *address, int64_t size);
   Status observe();
   bool isGuard(const void *address) const;
   BytesBySpace getUsedPeakBytes() const;
+  /// Of the host's memory.
   int64_t getResidentBytes() const;
 
 private:
+  /// A tensor's place in the mirror.
+  struct Mirrored {
+    int space;
+    int64_t offset, bytes, place;
+  };
+
+  Status createMirror(Device &device, const Manifest &manifest);
+  const Mirrored *find(const PlacedTensor &tensor) const;
+  char *findInMirror(const PlacedTensor &tensor) const;
+
+  std::unique_ptr<Arena> mirror;  ///< null where the host reaches all
+  std::vector<Mirrored> mirrored; ///< in the order of their places in the arenas
   std::array<std::unique_ptr<Arena>, MEMOPT_SPACE_COUNT> arenas;
 };
 

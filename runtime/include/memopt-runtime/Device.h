@@ -14,6 +14,9 @@
 // Streams know nothing of each other, but for events: a mark in one stream that the host, or
 // another stream, waits for. Nothing that is done on a stream allocates.
 //
+// A device with code of its own loads a program's kernels from an image and runs them in a compute
+// stream; on the cpu they are part of the program.
+//
 // Threads: a device may be used from several threads; a stream or an event from one at a time.
 // Lifetimes: arenas, streams and events end before their device; an arena outlives the copies on
 // it.
@@ -26,8 +29,10 @@
 #define MEMOPT_RUNTIME_DEVICE_H
 
 #include "memopt-runtime/Arena.h"
+#include "memopt-runtime/LibraryCalls.h"
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace memopt {
 
@@ -63,6 +68,49 @@ public:
   virtual Status synchronize() = 0;
 };
 
+/// Code of a device, loaded. Its kernels have the numbers of their names when it was.
+class Module {
+public:
+  virtual ~Module() = default;
+};
+
+/// How many blocks of how many threads run a kernel, and the bytes of shared memory that each block
+/// gets beside what the kernel declares.
+struct LaunchShape {
+  int32_t blocks, threads, sharedBytes;
+};
+
+/// A stream that runs kernels and library calls too.
+class ComputeStream : public Stream {
+public:
+  /// Runs a kernel. `arguments` holds the address of each parameter's value; the values are read
+  /// before it returns. What the device has no room for is refused here; what goes wrong while the
+  /// kernel runs is the answer of a later call, and the device is lost.
+  virtual Status launch(Module &module, int32_t kernel, const LaunchShape &shape,
+                        void *const *arguments) = 0;
+
+  /// Leaves a number at this place.
+  virtual Status leaveMark(uint32_t number) = 0;
+  /// The number of the last place that the stream has come to, 0 at the begin: where it was when
+  /// the device was lost.
+  virtual uint32_t getMark() const = 0;
+};
+
+/// A library call of a device.
+class DeviceCall {
+public:
+  virtual ~DeviceCall() = default;
+
+  /// As of LibraryCall.
+  virtual int64_t workspaceBytes() const = 0;
+  virtual int getTeam() const { return 1; }
+  /// As of LibraryCall, on memory of its own.
+  virtual Status warmUp(ThreadPool &pool) { return Status::ok(); }
+  /// Puts the call into a stream. `buffers` is read before it returns; `pool` is there for devices
+  /// that are emulated.
+  virtual Status start(ComputeStream &stream, void *const *buffers, ThreadPool &pool) = 0;
+};
+
 class Device {
 public:
   virtual ~Device() = default;
@@ -73,6 +121,12 @@ public:
   /// The name that packages give as their target.
   virtual std::string getName() const = 0;
 
+  /// What it runs code of, such as "sm_90"; empty when programs bring kernels as code of the cpu.
+  virtual std::string getChip() const { return ""; }
+
+  /// The text of a device description, from which programs are compiled for it.
+  virtual StatusOr<std::string> describe() const;
+
   /// Memory of a space (MEMOPT_SPACE_*), 64-byte aligned, resident from now on. More than there is
   /// gives an Environment error. Memory of the host's space is within the host's reach and can be
   /// copied from and to without a detour.
@@ -82,7 +136,23 @@ public:
   /// waits for room.
   virtual StatusOr<std::unique_ptr<Stream>> createStream(int64_t capacity) = 0;
   virtual StatusOr<std::unique_ptr<Event>> createEvent() = 0;
+
+  //===--------------------------------------------------------------------===//
+  // Of devices with code of their own; others refuse
+  //===--------------------------------------------------------------------===//
+
+  virtual StatusOr<std::unique_ptr<ComputeStream>> createComputeStream();
+  /// Loads the image in a file. A kernel that it lacks is BadInput.
+  virtual StatusOr<std::unique_ptr<Module>> loadModule(const std::string &path,
+                                                       const std::vector<std::string> &kernels);
+  /// Prepares a library call; `reference` makes it for the cpu, where the device is emulated.
+  virtual StatusOr<std::unique_ptr<DeviceCall>>
+  createCall(const nlohmann::json &descriptor, int threads, const LibraryCallFactory &reference);
 };
+
+/// Refuses a copy that leaves one of its arenas.
+Status checkCopy(const Arena &to, int64_t toOffset, const Arena &from, int64_t fromOffset,
+                 int64_t bytes);
 
 } // namespace memopt
 

@@ -30,10 +30,17 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 namespace memopt {
 
 class ThreadPool;
+
+/// An operand or result of a call: bytes from its first to its last element, gaps included.
+struct BufferUse {
+  int64_t bytes;
+  bool isWritten;
+};
 
 class LibraryCall {
 public:
@@ -52,6 +59,10 @@ public:
   /// What will run, for reports: `brg:avx512_core`, `memopt:avx512`.
   virtual std::string implementation() const = 0;
 
+  /// The operands and results of run(), without the workspace.
+  const std::vector<BufferUse> &getBuffers() const { return buffers; }
+  void setBuffers(std::vector<BufferUse> uses) { buffers = std::move(uses); }
+
   /// Threads that it needs at the same time, where they wait for each other: at most as many as it
   /// was created for.
   virtual int getTeam() const { return 1; }
@@ -66,6 +77,9 @@ public:
   /// when it first meets one), on buffers as for run(), whose contents mean nothing and which may
   /// overlap, but for the workspace. Called before any run that must allocate nothing.
   virtual Status warmUp(void *const *buffers, ThreadPool &pool) { return Status::ok(); }
+
+private:
+  std::vector<BufferUse> buffers;
 };
 
 /// Makes a library call from its descriptor for a number of threads: LibraryCall::create in

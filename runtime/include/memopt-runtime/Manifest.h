@@ -163,8 +163,8 @@ struct Manifest {
   std::string compiler, mode; ///< mode: "train" or "eval"
   TargetSpec target;
   std::vector<std::string> kernels; ///< of the target's image, as the program numbers them
-  int64_t threads;                    ///< for which library calls were planned
-  bool isInstrumented; ///< whether the program reports each instruction that it begins
+  int64_t threads;                  ///< for which library calls were planned
+  bool isInstrumented;              ///< whether the program reports each instruction that it begins
   BytesBySpace arenaBytes;
   BytesBySpace predictedPeakBytes;
   std::vector<InputSpec> inputs;

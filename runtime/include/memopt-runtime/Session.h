@@ -64,8 +64,14 @@ public:
   const Manifest &getManifest() const { return package->getManifest(); }
   const Package &getPackage() const { return *package; }
 
-  /// Where a tensor lies.
+  /// Where the host reads and writes a tensor between steps; null for one that only the device
+  /// reaches, which inputs, outputs and hyperparameters never are.
   char *getAddress(const PlacedTensor &tensor) const { return arenas.getAddress(tensor); }
+  /// Copies the bytes of a tensor, wherever it lies, between steps.
+  Status readTensor(const PlacedTensor &tensor, void *to) const { return arenas.read(tensor, to); }
+  Status writeTensor(const PlacedTensor &tensor, const void *from) const {
+    return arenas.write(tensor, 0, from, tensor.bytes);
+  }
 
   //===--------------------------------------------------------------------===//
   // Variables (SessionVariables.cpp)
@@ -89,13 +95,13 @@ public:
   void setGroupRates(const LearningRateSchedule &schedule, int64_t step);
 
   /// Gives a variable the value of a whole tensor, of which this rank may keep a part.
-  void setWhole(const VariableSpec &variable, const void *whole);
+  Status setWhole(const VariableSpec &variable, const void *whole);
   /// The whole tensor of a variable, which lies in `storage` where ranks have parts of it: then all
   /// of them call this, and only the first gets it.
   StatusOr<const void *> getWhole(const VariableSpec &variable, std::vector<char> &storage) const;
 
   /// The first parameter, buffer or optimizer state with a value that is not finite, or null.
-  const VariableSpec *findNonFiniteVariable() const;
+  StatusOr<const VariableSpec *> findNonFiniteVariable() const;
 
   //===--------------------------------------------------------------------===//
   // Steps
@@ -161,16 +167,17 @@ private:
   Session();
   Status prepare(Device &device, const LibraryCallFactory &createCall);
   void joinThread();
+  Status lookAt(int64_t before, int64_t next);
   Status checkInstrumented(const std::string &what) const;
   Status runProgram();
   Status finishProgram(int32_t code);
   Status explainLoss();
   /// Among those that run the program together; 0 alone.
   int64_t getRank() const;
-  void clearPadding(const VariableSpec &variable);
   Status fillFromWeights(const SafetensorsFile &weights, const VariableSpec &variable);
-  void fillWithConstant(const VariableSpec &variable);
-  void fillRandomly(const VariableSpec &variable, int64_t seed);
+  Status fillWithConstant(const VariableSpec &variable);
+  Status fillRandomly(const VariableSpec &variable, int64_t seed);
+  Status fillOwn(const VariableSpec &variable, const std::function<void(char *data)> &fill);
 
   std::shared_ptr<const Package> package;
   SessionOptions options;

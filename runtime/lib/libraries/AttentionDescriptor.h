@@ -45,6 +45,7 @@ struct AttentionDescriptor {
   int seedIndex() const { return mask == MaskType::None ? 3 : 4; }
   int outIndex() const { return seedIndex() + (dropout ? 2 + dropoutFirst : 0); }
   int workspaceIndex() const { return outIndex() + (backward ? 6 + maskGradient : 2); }
+  std::vector<BufferUse> getBuffers() const;
   /// Extents of the mask's gradient, 1 where it is repeated.
   std::array<int64_t, 4> maskExtents() const {
     return {dMask[0] ? batch : 1, dMask[1] ? heads : 1, dMask[2] ? queries : 1,

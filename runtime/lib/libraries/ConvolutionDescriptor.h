@@ -47,6 +47,7 @@ struct ConvolutionDescriptor {
   ActivationStrides outputStrides() const { return activation(outputChannels, volume(output)); }
   /// Index of the result in the list of buffers; the workspace follows it.
   int resultIndex() const { return bias ? 3 : 2; }
+  std::vector<BufferUse> getBuffers() const;
 
 private:
   ActivationStrides activation(int64_t channels, int64_t pixels) const {

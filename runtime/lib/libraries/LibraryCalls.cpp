@@ -16,6 +16,14 @@
 using namespace memopt;
 using namespace memopt::libraries;
 
+/// What a call made from a descriptor touches is the descriptor's to say.
+template <typename Descriptor>
+static std::unique_ptr<LibraryCall> withBuffers(const Descriptor &descriptor,
+                                                std::unique_ptr<LibraryCall> call) {
+  call->setBuffers(descriptor.getBuffers());
+  return call;
+}
+
 /// oneDNN where it may and can, our own kernels for the rest.
 template <typename Descriptor>
 static std::unique_ptr<LibraryCall>
@@ -25,7 +33,7 @@ chooseCall(const Descriptor &descriptor, int threads,
   std::unique_ptr<LibraryCall> call;
   if (!descriptor.reference)
     call = createDnnl(descriptor, threads);
-  return call ? std::move(call) : createOwn(descriptor, threads);
+  return withBuffers(descriptor, call ? std::move(call) : createOwn(descriptor, threads));
 }
 
 static StatusOr<std::unique_ptr<LibraryCall>> createMatmul(const nlohmann::json &json,
@@ -45,8 +53,8 @@ static StatusOr<std::unique_ptr<LibraryCall>> createAttention(const nlohmann::js
                                                               bool backward, int threads) {
   MEMOPT_ASSIGN_OR_RETURN(AttentionDescriptor descriptor,
                           AttentionDescriptor::parse(json, backward));
-  return backward ? createAttentionBackward(descriptor, threads)
-                  : createAttentionForward(descriptor, threads);
+  return withBuffers(descriptor, backward ? createAttentionBackward(descriptor, threads)
+                                          : createAttentionForward(descriptor, threads));
 }
 
 static StatusOr<std::unique_ptr<LibraryCall>> createKind(const nlohmann::json &json, int threads) {

@@ -66,6 +66,7 @@ struct MatmulDescriptor {
 
   /// Index of c in the list of buffers; the workspace follows it.
   int resultIndex() const { return bias ? 3 : 2; }
+  std::vector<BufferUse> getBuffers() const;
   int64_t batchCount() const;
 
   /// Merges batch dimensions that are one dimension in all three operands, and a batch that only

@@ -49,7 +49,7 @@ TEST(SharedRanksTest, ARankHasTheArenaThatItsProgramAsksFor) {
   auto arena = device->allocate(MEMOPT_SPACE_DEVICE, 4096, true);
   ASSERT_TRUE(arena.isOk()) << arena.getMessage();
   (*arena)->base()[100] = 0;
-  (*arena)->updateMark();
+  EXPECT_TRUE((*arena)->updateMark().isOk());
   EXPECT_EQ((*arena)->usedPeakBytes(), 101);
   EXPECT_TRUE((*arena)->isGuard((*arena)->base() + 4096));
   auto host = device->allocate(MEMOPT_SPACE_HOST, 128, false); // that of any cpu

@@ -130,10 +130,10 @@ TYPED_TEST_P(DeviceConformance, CheckedMemoryKnowsTheHighestByteWritten) {
   auto write = [&](int64_t offset, int64_t bytes) {
     this->expectOk(stream->copy(*arena, offset, *host, offset, bytes)); // zeros
     this->expectOk(stream->synchronize());
-    arena->updateMark();
+    this->expectOk(arena->updateMark());
     return arena->usedPeakBytes();
   };
-  arena->updateMark();
+  this->expectOk(arena->updateMark());
   EXPECT_EQ(arena->usedPeakBytes(), 0);
   EXPECT_EQ(write(300, 100), 400);
   EXPECT_EQ(write(0, 10), 400);
@@ -143,17 +143,16 @@ TYPED_TEST_P(DeviceConformance, CheckedMemoryKnowsTheHighestByteWritten) {
   EXPECT_EQ(arena->usedPeakBytes(), 550);
   EXPECT_EQ(write(999, 1), 1000);
   this->expectOk(arena->checkSlack());
-  arena->reset();
-  arena->updateMark();
+  this->expectOk(arena->reset());
+  this->expectOk(arena->updateMark());
   EXPECT_EQ(arena->usedPeakBytes(), 0);
 }
 
 TYPED_TEST_P(DeviceConformance, WritesBesideAnArenaAreFound) {
   auto arena = this->allocate(MEMOPT_SPACE_DEVICE, 1000, /*isChecked=*/true);
   ASSERT_TRUE(arena);
-  if (!arena->isHostAccessible())
-    GTEST_SKIP() << "only the device itself could write there";
-  arena->base()[1000] = 0; // inside the rounding to 64
+  char zero = 0;
+  this->expectOk(arena->write(1000, &zero, 1)); // inside the rounding to 64
   EXPECT_NE(arena->checkSlack().getMessage().find("at offset 1000"), std::string::npos);
   EXPECT_TRUE(arena->isGuard(arena->base() + 1024));
   EXPECT_FALSE(arena->isGuard(arena->base() + 999));
@@ -177,6 +176,23 @@ TYPED_TEST_P(DeviceConformance, BytesGoThereAndBackThroughEverySpace) {
   this->expectOk(stream->copy(*to, 0, *second, 50, bytes));
   this->expectOk(stream->synchronize());
   this->expectFilled(*to, 1);
+}
+
+TYPED_TEST_P(DeviceConformance, TheHostReadsAndWritesEverySpace) {
+  constexpr int64_t bytes = (3 << 20) + 5; // more than goes there at once
+  std::vector<char> from(bytes), to(bytes);
+  for (int64_t i = 0; i < bytes; ++i)
+    from[size_t(i)] = this->getByte(i, 5);
+  for (int space : {MEMOPT_SPACE_DEVICE, MEMOPT_SPACE_HOST}) {
+    auto arena = this->allocate(space, bytes + 7);
+    ASSERT_TRUE(arena);
+    this->expectOk(arena->write(7, from.data(), bytes));
+    this->expectOk(arena->read(7, to.data(), bytes));
+    EXPECT_EQ(from, to);
+    this->expectOk(arena->read(0, to.data(), 7));
+    EXPECT_EQ(std::count(to.begin(), to.begin() + 7, 0), 7);
+    this->expectOk(arena->read(0, to.data(), 0));
+  }
 }
 
 TYPED_TEST_P(DeviceConformance, CopiesOfAStreamAreDoneInOrder) {
@@ -295,8 +311,8 @@ TYPED_TEST_P(DeviceConformance, WhatIsInAStreamIsFinishedBeforeItEnds) {
 REGISTER_TYPED_TEST_SUITE_P(DeviceConformance, MemoryOfEachSpaceIsAlignedAndZero,
                             NoBytesAreNoMemory, ImpossibleSizesAreRefused,
                             CheckedMemoryKnowsTheHighestByteWritten, WritesBesideAnArenaAreFound,
-                            BytesGoThereAndBackThroughEverySpace, CopiesOfAStreamAreDoneInOrder,
-                            CopiesThatLeaveAnArenaAreRefused,
+                            BytesGoThereAndBackThroughEverySpace, TheHostReadsAndWritesEverySpace,
+                            CopiesOfAStreamAreDoneInOrder, CopiesThatLeaveAnArenaAreRefused,
                             AnEventIsReachedWithWhatStandsBeforeIt, AStreamWaitsForAnEventOfAnother,
                             ThreadsUseStreamsOfTheirOwn, WhatIsInAStreamIsFinishedBeforeItEnds);
 

@@ -30,8 +30,7 @@ TEST(ManifestTest, AGoodManifestIsRead) {
 TEST(ManifestTest, ATargetWithAnImageNamesItsChipAndKernels) {
   json text = getTinyManifest();
   EXPECT_EQ(parseManifest(text.dump())->target.name, "cpu");
-  text["target"] = {
-      {"name", "cuda"}, {"chip", "sm_90"}, {"sms", 132}, {"image", "kernels.cubin"}};
+  text["target"] = {{"name", "cuda"}, {"chip", "sm_90"}, {"sms", 132}, {"image", "kernels.cubin"}};
   text["kernels"] = {"k0", "k1"};
   auto manifest = parseManifest(text.dump());
   ASSERT_TRUE(manifest.isOk()) << manifest.getMessage();

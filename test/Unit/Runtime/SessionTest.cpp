@@ -46,15 +46,15 @@ TEST(ArenaTest, TheMarkIsTheEndOfTheHighestByteWritten) {
   ASSERT_TRUE(allocated.isOk());
   Arena *arena = allocated->get();
   EXPECT_EQ(reinterpret_cast<uintptr_t>(arena->base()) % 64, 0u);
-  arena->updateMark();
+  EXPECT_TRUE(arena->updateMark().isOk());
   EXPECT_EQ(arena->usedPeakBytes(), 0);
   arena->base()[99] = 0;
-  arena->updateMark();
+  EXPECT_TRUE(arena->updateMark().isOk());
   EXPECT_EQ(arena->usedPeakBytes(), 100);
   arena->noteHandedOut(arena->base() + 200, 50);
   EXPECT_EQ(arena->usedPeakBytes(), 250);
   arena->base()[999] = 0;
-  arena->updateMark();
+  EXPECT_TRUE(arena->updateMark().isOk());
   EXPECT_EQ(arena->usedPeakBytes(), 1000);
   EXPECT_TRUE(arena->checkSlack().isOk());
   arena->base()[1000] = 0; // inside the rounding to 64

@@ -216,6 +216,20 @@ std::string writePackage(const TemporaryFolder &folder, const json &manifest,
   return path;
 }
 
+json forCuda(json manifest) {
+  manifest["target"] = {{"name", "cuda"}, {"chip", "sm_90"}, {"sms", 4}, {"image", "kernels.bc"}};
+  manifest["kernels"] = {"compute_logits", "compute_loss", "count_step",  "compute_gradients",
+                         "update",         "clear_number", "add_samples", "add_number"};
+  return manifest;
+}
+
+std::string writeCudaPackage(const TemporaryFolder &folder, const json &manifest,
+                             const std::string &program) {
+  std::string path = writePackage(folder, manifest, program);
+  writeFile(path + "/kernels.bc", readFile(TEST_INPUTS "/TinyKernels.ll"));
+  return path;
+}
+
 std::string writeBatches(const TemporaryFolder &folder, int count) {
   std::vector<std::vector<float>> x;
   std::vector<std::vector<int64_t>> labels;

@@ -48,6 +48,12 @@ nlohmann::json getLoopManifest();
 std::string writePackage(const TemporaryFolder &folder, const nlohmann::json &manifest,
                          const std::string &program = "TinyModel");
 
+/// The same for a GPU: the manifest of a package whose kernels are those of TinyKernels.cu, and the
+/// package with them, whose program is made from TinyCuda.c. Their kernels are LLVM IR.
+nlohmann::json forCuda(nlohmann::json manifest);
+std::string writeCudaPackage(const TemporaryFolder &folder, const nlohmann::json &manifest,
+                             const std::string &program = "TinyCuda");
+
 /// `count` batches for the tiny model as safetensors; labels differ from batch to batch.
 std::string writeBatches(const TemporaryFolder &folder, int count);
 

@@ -1,0 +1,33 @@
+//===- CudaDevice.h - an NVIDIA GPU as a device -----------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUNTIME_CUDA_CUDADEVICE_H
+#define MEMOPT_RUNTIME_CUDA_CUDADEVICE_H
+
+#include "CudaContext.h"
+#include "memopt-runtime/Device.h"
+
+namespace memopt {
+
+/// The first GPU of this machine, or an Environment error that says what is missing.
+StatusOr<std::unique_ptr<Device>> openCudaDevice();
+
+/// The text of a device description (docs/Cuda.md): what the compiler needs to know of the device.
+StatusOr<std::string> describeCudaDevice(const CudaContext &context);
+
+/// "sm_90".
+StatusOr<std::string> getCudaChip(const CudaContext &context);
+
+/// A library call in a stream of the device.
+StatusOr<std::unique_ptr<DeviceCall>> createCudaCall(const CudaContext &context,
+                                                     const nlohmann::json &descriptor, int threads,
+                                                     const LibraryCallFactory &reference);
+
+} // namespace memopt
+
+#endif // MEMOPT_RUNTIME_CUDA_CUDADEVICE_H
