@@ -1,0 +1,58 @@
+//===- DeviceFunctions.h - what emulated device code calls ------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Names and numbers that the lowering of device code and the emulator's kernels agree on.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_EMULATOR_DEVICEFUNCTIONS_H
+#define MEMOPT_EMULATOR_DEVICEFUNCTIONS_H
+
+namespace memopt::emulator {
+
+constexpr int warpThreads = 32;
+
+/// void(pointer, i64 bytes, i32 flags), before each access.
+constexpr const char *accessFunction = "memopt_emulate_access";
+/// Above the flags, the power of two that the address is a multiple of.
+enum AccessFlags : int { accessWrites = 1, accessIsAtomic = 2, accessAlignmentShift = 4 };
+
+/// i32(i32 which)
+constexpr const char *registerFunction = "memopt_emulate_register";
+enum DeviceRegister : int {
+  threadX,
+  threadY,
+  threadZ,
+  blockX,
+  blockY,
+  blockZ,
+  threadsX,
+  threadsY,
+  threadsZ,
+  blocksX,
+  blocksY,
+  blocksZ,
+  laneOfWarp
+};
+
+/// void(i32 barrier), and void(i32 mask) for a warp.
+constexpr const char *barrierFunction = "memopt_emulate_barrier";
+constexpr const char *warpBarrierFunction = "memopt_emulate_warp_barrier";
+
+/// i32(i32 mode, i32 mask, i32 value, i32 lane, i32 clamp), then i32() for its predicate.
+constexpr const char *shuffleFunction = "memopt_emulate_shuffle";
+constexpr const char *predicateFunction = "memopt_emulate_predicate";
+enum ShuffleMode : int { shuffleIndex, shuffleUp, shuffleDown, shuffleButterfly };
+
+/// i32(i32 mode, i32 mask, i32 predicate)
+constexpr const char *voteFunction = "memopt_emulate_vote";
+enum VoteMode : int { voteAll, voteAny, voteUniform, voteBallot };
+
+} // namespace memopt::emulator
+
+#endif // MEMOPT_EMULATOR_DEVICEFUNCTIONS_H
