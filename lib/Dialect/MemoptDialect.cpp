@@ -137,6 +137,35 @@ LogicalResult CpuAttr::verify(function_ref<InFlightDiagnostic()> emitError, Stri
   return profile ? verifyProfile(emitError, profile) : success();
 }
 
+/// The number of a chip, 90 of sm_90; none for another name.
+static std::optional<unsigned> parseChip(StringRef chip) {
+  unsigned number;
+  if (!chip.consume_front("sm_"))
+    return std::nullopt;
+  // Code with a letter behind the number runs on that chip or its family alone.
+  if (chip.ends_with("a") || chip.ends_with("f"))
+    chip = chip.drop_back();
+  if (chip.getAsInteger(10, number))
+    return std::nullopt;
+  return number;
+}
+
+unsigned CudaAttr::getCapability() { return *parseChip(getChip()); }
+
+LogicalResult CudaAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef chip,
+                               int64_t sms, StringRef, StringRef image, DictionaryAttr profile) {
+  // Maxima that keep NaN are instructions from here on.
+  constexpr unsigned oldest = 80;
+  std::optional<unsigned> number = parseChip(chip);
+  if (!number || *number < oldest)
+    return emitError() << "a chip is sm_" << oldest << " or newer, found '" << chip << "'";
+  if (sms < 1)
+    return emitError() << "a device has at least one multiprocessor, found " << sms;
+  if (image != "cubin" && image != "bitcode")
+    return emitError() << "an image is 'cubin' or 'bitcode', found '" << image << "'";
+  return profile ? verifyProfile(emitError, profile) : success();
+}
+
 LogicalResult PlannedAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                   ArrayRef<int64_t> arenaBytes, ArrayRef<int64_t> lowerBounds) {
   for (ArrayRef<int64_t> bytes : {arenaBytes, lowerBounds}) {

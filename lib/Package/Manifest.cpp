@@ -75,7 +75,7 @@ private:
     manifest["version"] = ::memopt::manifestVersion;
     manifest["program_interface_version"] = MEMOPT_PROGRAM_INTERFACE_VERSION;
     manifest["compiler"] = "memopt 0.1.0";
-    manifest["target"] = target.getTargetName();
+    manifest["target"] = target.describe();
     manifest["target_features"] = options.targetFeatures;
     manifest["threads"] = target.getThreads();
     manifest["instrumented"] = options.isInstrumented;

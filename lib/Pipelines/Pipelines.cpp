@@ -11,6 +11,7 @@
 #include "memopt/Conversion/HostProgram.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Target/Cpu/CpuTarget.h"
+#include "memopt/Target/Cuda/CudaTarget.h"
 #include "memopt/Transforms/Passes.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -18,6 +19,7 @@
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -147,10 +149,11 @@ void memopt::buildPlanPipeline(OpPassManager &manager, const PipelineOptions &op
 void memopt::registerMemoptDialects(DialectRegistry &registry) {
   registry.insert<MemoptDialect, affine::AffineDialect, arith::ArithDialect, cf::ControlFlowDialect,
                   func::FuncDialect, linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect,
-                  memref::MemRefDialect, scf::SCFDialect, tensor::TensorDialect,
+                  memref::MemRefDialect, NVVM::NVVMDialect, scf::SCFDialect, tensor::TensorDialect,
                   vector::VectorDialect>();
   registerUpstreamInterfaces(registry);
   registerCpuTarget(registry);
+  registerCudaTarget(registry);
   registerHostInstructions(registry);
 }
 

@@ -32,6 +32,31 @@ module attributes {memopt.target = #memopt.cpu<profile = {machine = 1 : i64}>} {
 
 // -----
 
+// expected-error @+1 {{a chip is sm_80 or newer, found 'sm_75'}}
+module attributes {memopt.target = #memopt.cuda<"sm_75", sms = 68>} {}
+
+// -----
+
+// expected-error @+1 {{a chip is sm_80 or newer, found 'h100'}}
+module attributes {memopt.target = #memopt.cuda<"h100", sms = 132>} {}
+
+// -----
+
+// expected-error @+1 {{a device has at least one multiprocessor, found 0}}
+module attributes {memopt.target = #memopt.cuda<"sm_90", sms = 0>} {}
+
+// -----
+
+// expected-error @+1 {{an image is 'cubin' or 'bitcode', found 'ptx'}}
+module attributes {memopt.target = #memopt.cuda<"sm_90", sms = 132, image = "ptx">} {}
+
+// -----
+
+// expected-error @+1 {{profile: 'cache_bytes' must be a positive f64, found -1.000000e+00 : f64}}
+module attributes {memopt.target = #memopt.cuda<"sm_90", sms = 132, profile = {cache_bytes = -1.0 : f64}>} {}
+
+// -----
+
 // expected-error @+1 {{'memopt.planned' must be a #memopt.planned, found 1 : i64}}
 module attributes {memopt.planned = 1 : i64} {}
 

@@ -28,4 +28,27 @@ def Memopt_CpuAttr : AttrDef<Memopt_Dialect, "Cpu"> {
   let genVerifyDecl = 1;
 }
 
+def Memopt_CudaAttr : AttrDef<Memopt_Dialect, "Cuda"> {
+  let mnemonic = "cuda";
+  let summary = "NVIDIA GPUs";
+  let description = [{
+    The `chip` whose code kernels become (`sm_80` or newer), and how many multiprocessors, `sms`, launches are
+    planned for. `device` names the machine for people. `image` is the form of the kernels in a package: `cubin`, or
+    `bitcode` for an emulated device, whose library calls are the runtime's plain loops. `profile` holds rates that
+    costs are predicted from, by the keys of a machine profile. A device description (docs/Cuda.md) says all this;
+    lib/Target/Cuda answers for it (TargetAttrInterface).
+
+    Example: `memopt.target = #memopt.cuda<"sm_90", sms = 132, device = "NVIDIA H100 80GB HBM3">`
+  }];
+  let parameters = (ins StringRefParameter<>:$chip, "int64_t":$sms, StringRefParameter<"", "\"\"">:$device,
+    StringRefParameter<"", "\"cubin\"">:$image, OptionalParameter<"::mlir::DictionaryAttr">:$profile);
+  let assemblyFormat = "`<` $chip `,` struct($sms, $device, $image, $profile) `>`";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// 90 of sm_90.
+    unsigned getCapability();
+    bool isEmulated() { return getImage() == "bitcode"; }
+  }];
+}
+
 #endif // MEMOPT_DIALECT_TARGETATTRIBUTES_TD

@@ -249,7 +249,10 @@ def TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
   }];
   let cppNamespace = "::mlir::memopt";
   let methods = [
-    InterfaceMethod<"As packages name it.", "::llvm::StringRef", "getTargetName", (ins)>,
+    InterfaceMethod<"As packages describe it: by its name, or, for a device, by what its kernels and launches were made for.",
+      "::llvm::json::Value", "describe", (ins)>,
+    InterfaceMethod<"The file of a package that holds a device's kernels; empty for a processor.",
+      "::llvm::StringRef", "getImageName", (ins), "", [{ return ""; }]>,
     InterfaceMethod<"The machine whose rates costs are predicted from, for people.", "::std::string",
       "describeMachine", (ins)>,
     InterfaceMethod<"Threads that library calls are planned for.", "int64_t", "getThreads", (ins)>,

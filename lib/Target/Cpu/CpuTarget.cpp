@@ -22,7 +22,7 @@ using namespace mlir::memopt;
 
 namespace {
 struct CpuTarget : TargetAttrInterface::ExternalModel<CpuTarget, CpuAttr> {
-  StringRef getTargetName(Attribute) const { return "cpu"; }
+  llvm::json::Value describe(Attribute) const { return "cpu"; }
   std::string describeMachine(Attribute self) const {
     MachineProfile profile = MachineProfile::of(cast<CpuAttr>(self).getProfile());
     return profile.machine + " with " + std::to_string(profile.threads) + " threads";

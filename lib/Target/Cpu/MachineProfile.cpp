@@ -116,6 +116,20 @@ static llvm::Error expected(const llvm::Twine &key, const llvm::Twine &what,
                                  key + ": expected " + what + ", found " + describe(found));
 }
 
+llvm::Error MachineProfile::readRates(const llvm::json::Object &rates) {
+  for (const Rate &rate : kRates) {
+    std::optional<double> number = rates.getNumber(rate.key);
+    if (!number || !std::isfinite(*number) || *number <= 0)
+      return expected("rates." + rate.key, "a positive number", rates.get(rate.key));
+    this->*rate.field = *number;
+  }
+  for (const auto &entry : rates)
+    if (llvm::none_of(kRates,
+                      [&](const Rate &known) { return StringRef(entry.first) == known.key; }))
+      return expected("rates." + StringRef(entry.first), "nothing", &entry.second);
+  return llvm::Error::success();
+}
+
 llvm::Expected<MachineProfile> MachineProfile::fromJson(const llvm::json::Value &value) {
   const llvm::json::Object *object = value.getAsObject();
   if (!object)
@@ -138,16 +152,8 @@ llvm::Expected<MachineProfile> MachineProfile::fromJson(const llvm::json::Value 
   MachineProfile profile;
   profile.machine = machine->str();
   profile.threads = *threads;
-  for (const Rate &rate : kRates) {
-    std::optional<double> number = rates->getNumber(rate.key);
-    if (!number || !std::isfinite(*number) || *number <= 0)
-      return expected("rates." + rate.key, "a positive number", rates->get(rate.key));
-    profile.*rate.field = *number;
-  }
-  for (const auto &entry : *rates)
-    if (llvm::none_of(kRates,
-                      [&](const Rate &known) { return StringRef(entry.first) == known.key; }))
-      return expected("rates." + StringRef(entry.first), "nothing", &entry.second);
+  if (llvm::Error error = profile.readRates(*rates))
+    return std::move(error);
   return profile;
 }
 

@@ -53,6 +53,8 @@ struct MachineProfile {
   llvm::json::Object toJson() const;
   /// Fails, naming the key, what is expected and what was found.
   static llvm::Expected<MachineProfile> fromJson(const llvm::json::Value &value);
+  /// Takes every rate from an object that has these and no others. Fails as fromJson does.
+  llvm::Error readRates(const llvm::json::Object &rates);
   /// Errors begin with the file's name.
   static llvm::Expected<MachineProfile> read(StringRef path);
 

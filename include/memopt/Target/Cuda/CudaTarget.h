@@ -1,0 +1,21 @@
+//===- CudaTarget.h - NVIDIA GPUs -------------------------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_TARGET_CUDA_CUDATARGET_H
+#define MEMOPT_TARGET_CUDA_CUDATARGET_H
+
+#include "mlir/IR/DialectRegistry.h"
+
+namespace mlir::memopt {
+
+/// Lets #memopt.cuda answer as a target.
+void registerCudaTarget(DialectRegistry &registry);
+
+} // namespace mlir::memopt
+
+#endif // MEMOPT_TARGET_CUDA_CUDATARGET_H

@@ -1,0 +1,139 @@
+//===- DeviceDescriptionTest.cpp - descriptions of GPUs ---------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Target/Cuda/DeviceDescription.h"
+
+#include "mlir/IR/MLIRContext.h"
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+/// A description as a file would have it.
+static llvm::json::Object makeDevice() {
+  auto device = llvm::cantFail(DeviceDescription::find("h100"));
+  llvm::json::Object rates;
+  for (const MachineProfile::Rate &rate : MachineProfile::getRates())
+    rates[rate.key] = device.profile.*rate.field;
+  return llvm::json::Object{{"format", "memopt-device"},
+                            {"version", 1},
+                            {"name", device.name},
+                            {"chip", device.chip},
+                            {"image", device.image},
+                            {"origin", device.origin},
+                            {"properties", llvm::json::Object(device.properties)},
+                            {"rates", std::move(rates)}};
+}
+
+static std::string errorOf(llvm::json::Object object) {
+  auto device = DeviceDescription::fromJson(llvm::json::Value(std::move(object)));
+  return device ? "" : llvm::toString(device.takeError());
+}
+
+static std::string errorWithout(StringRef key) {
+  llvm::json::Object object = makeDevice();
+  object.erase(key);
+  return errorOf(std::move(object));
+}
+
+static std::string errorWith(StringRef key, llvm::json::Value value) {
+  llvm::json::Object object = makeDevice();
+  object[key] = std::move(value);
+  return errorOf(std::move(object));
+}
+
+static std::string errorWithProperty(StringRef key, llvm::json::Value value) {
+  llvm::json::Object object = makeDevice();
+  (*object.getObject("properties"))[key] = std::move(value);
+  return errorOf(std::move(object));
+}
+
+TEST(DeviceDescription, ShippedOnesAreWhole) {
+  for (auto [name, chip, sms] :
+       {std::tuple<const char *, const char *, int64_t>{"a100", "sm_80", 108},
+        {"b200", "sm_100", 148},
+        {"h100", "sm_90", 132},
+        {"h200", "sm_90", 132}}) {
+    auto device = DeviceDescription::find(name);
+    ASSERT_TRUE(static_cast<bool>(device)) << llvm::toString(device.takeError());
+    EXPECT_EQ(device->name, name);
+    EXPECT_EQ(device->chip, chip);
+    EXPECT_EQ(device->getSms(), sms);
+    EXPECT_EQ(device->image, "cubin");
+  }
+  EXPECT_EQ(DeviceDescription::getNames().size(), 4u);
+}
+
+TEST(DeviceDescription, NumbersNobodyComparedSaySo) {
+  EXPECT_NE(llvm::cantFail(DeviceDescription::find("b200")).origin.find("from memory"),
+            std::string::npos);
+}
+
+TEST(DeviceDescription, TheAttributeHasChipAndRates) {
+  MLIRContext context;
+  context.loadDialect<MemoptDialect>();
+  auto device = llvm::cantFail(DeviceDescription::find("h200"));
+  CudaAttr attribute = device.toAttribute(&context);
+  EXPECT_EQ(attribute.getChip(), "sm_90");
+  EXPECT_EQ(attribute.getCapability(), 90u);
+  EXPECT_EQ(attribute.getDevice(), "NVIDIA H200");
+  EXPECT_FALSE(attribute.isEmulated());
+  EXPECT_EQ(MachineProfile::of(attribute.getProfile()).memoryBandwidth,
+            device.profile.memoryBandwidth);
+}
+
+TEST(DeviceDescription, ErrorsNameKeyExpectedAndFound) {
+  EXPECT_EQ(errorOf(makeDevice()), "");
+  EXPECT_EQ(errorWith("format", "memopt-machine-profile"),
+            "format: expected \"memopt-device\", found \"memopt-machine-profile\"");
+  EXPECT_EQ(errorWith("version", 2), "version: expected 1, found 2");
+  EXPECT_EQ(errorWithout("name"), "name: expected a text, found nothing");
+  EXPECT_EQ(errorWith("origin", ""), "origin: expected a text, found \"\"");
+  EXPECT_EQ(errorWith("chip", "sm_80"),
+            "chip: expected \"sm_90\", as properties.deviceVer says, found \"sm_80\"");
+  EXPECT_EQ(errorWith("chip", "sm_90a"), "");
+  EXPECT_EQ(errorWithout("image"), "image: expected \"cubin\" or \"bitcode\", found nothing");
+  EXPECT_EQ(errorWith("image", "bitcode"), "");
+  EXPECT_EQ(errorWithout("properties"), "properties: expected an object, found nothing");
+  EXPECT_EQ(errorWithout("rates"), "rates: expected an object, found nothing");
+}
+
+TEST(DeviceDescription, EveryPropertyIsChecked) {
+  EXPECT_EQ(errorWithProperty("multiProcessorCount", 0),
+            "properties.multiProcessorCount: expected a whole number of at least 1, found 0");
+  EXPECT_EQ(errorWithProperty("multiProcessorCount", "132"),
+            "properties.multiProcessorCount: expected a whole number of at least 1, found \"132\"");
+  EXPECT_EQ(errorWithProperty("pciDeviceId", -1),
+            "properties.pciDeviceId: expected a whole number of at least 0, found -1");
+  EXPECT_EQ(errorWithProperty("maxGridSize", llvm::json::Array{1, 2}),
+            "properties.maxGridSize: expected three whole numbers of at least 1, found [1,2]");
+  EXPECT_EQ(errorWithProperty("deviceName", 3), "properties.deviceName: expected a name, found 3");
+  EXPECT_EQ(errorWithProperty("warpSize", 64), "properties.warpSize: expected 32, found 64");
+  EXPECT_EQ(errorWithProperty("wings", 2), "properties.wings: expected nothing, found 2");
+  llvm::json::Object object = makeDevice();
+  object.getObject("properties")->erase("l2CacheSize");
+  EXPECT_EQ(errorOf(std::move(object)),
+            "properties.l2CacheSize: expected a whole number of at least 1, found nothing");
+}
+
+TEST(DeviceDescription, ADeviceBeforeAmpereIsRefused) {
+  llvm::json::Object object = makeDevice();
+  (*object.getObject("properties"))["deviceVer"] = 750;
+  object["chip"] = "sm_75";
+  EXPECT_EQ(errorOf(std::move(object)), "properties.deviceVer: expected at least 800, found 750");
+}
+
+TEST(DeviceDescription, ANameThatIsNoneSaysWhichThereAre) {
+  auto device = DeviceDescription::find("v100");
+  ASSERT_FALSE(static_cast<bool>(device));
+  EXPECT_EQ(llvm::toString(device.takeError()),
+            "expected a100, b200, h100, h200 or a FILE.json that describes a device, found 'v100'");
+  device = DeviceDescription::find("/nowhere/device.json");
+  ASSERT_FALSE(static_cast<bool>(device));
+  EXPECT_EQ(llvm::toString(device.takeError()).find("/nowhere/device.json: "), 0u);
+}
