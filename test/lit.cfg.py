@@ -1,5 +1,7 @@
 # lit configuration of memopt's regression suite.
+import glob
 import os
+import shutil
 import subprocess
 
 import lit.formats
@@ -16,6 +18,19 @@ config.environment["PATH"] = os.pathsep.join(
 )
 # A pattern variable lives for one function unless its name begins with $.
 config.environment["FILECHECK_OPTS"] = "-enable-var-scope --allow-unused-prefixes=false"
+# NVIDIA's assembler and libdevice, where the compiler looks for them (lib/Conversion/Cuda/Assembler.cpp).
+toolkits = [os.environ.get("CUDA_HOME", "")]
+toolkits += glob.glob(os.path.join(os.path.dirname(config.test_source_root),
+                                   "build/venv/lib/python3*/site-packages/nvidia/cu13"))
+toolkits += [os.path.dirname(os.path.dirname(shutil.which("ptxas") or "")), "/usr/local/cuda"]
+if not os.environ.get("MEMOPT_WITHOUT_CUDA"):
+    for feature, file in (("ptxas", "bin/ptxas"), ("libdevice", "nvvm/libdevice/libdevice.10.bc")):
+        if any(folder and os.path.exists(os.path.join(folder, file)) for folder in toolkits):
+            config.available_features.add(feature)
+# The emulated device, where it is built (x86-64).
+if os.path.exists(os.path.join(config.memopt_obj_root, "bin/memopt-emulate")):
+    config.available_features.add("emulator")
+config.substitutions.append(("%emulated_device", os.path.join(config.test_source_root, "emulator/device.json")))
 # Tests of the Python package beside PyTorch run where $MEMOPT_PYTORCH, or the Python of all tests, has it.
 pytorch = os.environ.get("MEMOPT_PYTORCH", config.python)
 has_torch = "import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ['torch', 'torchvision', 'transformers'])))"

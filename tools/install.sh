@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # Installs what memopt needs on Debian and builds it. Idempotent; says what it does.
-#   tools/install.sh [PRESET...]     PRESET: release (default), develop, asan, fuzz, tsan; lint installs what checks the
-#                                    sources and configures develop, but builds nothing
+#   tools/install.sh [--with-cuda] [PRESET...]
+#     PRESET: release (default), develop, asan, fuzz, tsan; lint installs what checks the sources and configures
+#     develop, but builds nothing
+#     --with-cuda: NVIDIA's assembler and device functions too, which --target=cuda writes packages with
 set -euo pipefail
 cd "$(dirname "$0")/.."
+cuda=
+if [ "${1:-}" = --with-cuda ]; then cuda=1; shift; fi
 (($#)) || set -- release
 
 packages=(g++ cmake ninja-build ccache python3-venv zlib1g-dev nlohmann-json3-dev libgtest-dev libbenchmark-dev
@@ -14,7 +18,7 @@ for preset; do
     release | develop) ;;
     asan | fuzz | tsan) packages+=(libclang-rt-22-dev) ;;
     lint) packages+=(clang-format-22 clang-tidy-22) ;;
-    *) sed -n '2,4s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
+    *) sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
   esac
 done
 missing=()
@@ -32,6 +36,11 @@ if [ ! -e build/venv/lib/cmake/dnnl/dnnl-config.cmake ]; then
   echo "== installing oneDNN, lit and numpy into build/venv"
   python3 -m venv build/venv
   build/venv/bin/pip install -q onednn-devel-cpu-gomp==2023.2.0 lit numpy
+fi
+# One release for both, for ptxas reads what libdevice becomes; the wheels alone, for nothing of the toolkit runs.
+if [ -n "$cuda" ] && ! compgen -G "build/venv/lib/python3*/site-packages/nvidia/cu13/bin/ptxas" >/dev/null; then
+  echo "== installing ptxas and libdevice into build/venv, 100 MB to download"
+  build/venv/bin/pip install -q --no-deps nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88
 fi
 
 for preset; do

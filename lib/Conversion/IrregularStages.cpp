@@ -158,6 +158,20 @@ static ScatterParts getParts(EmbeddingBackwardOp op) {
   return parts;
 }
 
+/// Whether tokens alone say which row of the result is changed, the rows are all that there is, and
+/// tokens are few enough to be compared with each other.
+static bool isOfRows(const ElementGraph &graph, const KernelScatter &scatter) {
+  constexpr int64_t kMostTokens = 1 << 16;
+  int64_t tokens = 1;
+  for (AtomId variable : scatter.tokens)
+    tokens *= graph.getTable().getSize(variable);
+  const KernelPoints &points = scatter.points;
+  return points.column && points.outer.empty() && tokens > 1 && tokens <= kMostTokens &&
+         llvm::none_of(scatter.indices, [&](const KernelScatter::Index &index) {
+           return llvm::is_contained(graph.getNode(index.node).variables, *points.column);
+         });
+}
+
 static FailureOr<KernelSchedule> scheduleScatter(ElementGraph &graph, const ScatterParts &parts,
                                                  const ScheduleTarget &target) {
   IndexTable &table = graph.getTable();
@@ -200,6 +214,7 @@ static FailureOr<KernelSchedule> scheduleScatter(ElementGraph &graph, const Scat
   for (auto [dim, variable] : llvm::enumerate(variables))
     if (!llvm::is_contained(parts.positions, static_cast<int64_t>(dim)) && sizes[dim] != 1)
       scatter.tokens.push_back(variable);
+  scatter.isByTokens = target.isDevice() && isOfRows(graph, scatter);
 
   KernelSchedule schedule;
   FailureOr<KernelStage> filled = fill(graph, parts.type, parts.input, target);
@@ -286,8 +301,8 @@ static FailureOr<KernelSchedule> scheduleScan(ElementGraph &graph, Operation *op
   return schedule;
 }
 
-FailureOr<KernelSchedule> mlir::memopt::scheduleIrregular(ElementGraph &graph, Operation *op,
-                                                          const ScheduleTarget &target) {
+static FailureOr<KernelSchedule> scheduleByKind(ElementGraph &graph, Operation *op,
+                                                const ScheduleTarget &target) {
   using Scheduled = FailureOr<KernelSchedule>;
   return llvm::TypeSwitch<Operation *, Scheduled>(op)
       .Case<ScatterOp, EmbeddingBackwardOp>(
@@ -302,4 +317,13 @@ FailureOr<KernelSchedule> mlir::memopt::scheduleIrregular(ElementGraph &graph, O
       .Default([](Operation *other) -> Scheduled {
         return other->emitOpError("fills a kernel in a way that no schedule knows");
       });
+}
+
+FailureOr<KernelSchedule> mlir::memopt::scheduleIrregular(ElementGraph &graph, Operation *op,
+                                                          const ScheduleTarget &target) {
+  FailureOr<KernelSchedule> schedule = scheduleByKind(graph, op, target);
+  if (succeeded(schedule) && target.isDevice())
+    for (KernelStage &stage : schedule->stages)
+      chooseThreads(graph, stage, target);
+  return schedule;
 }

@@ -18,8 +18,8 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-/// Elements that one vector instruction is worth, at most.
-static constexpr double kMachineLanes = 16;
+/// Elements that one vector instruction, or one of a warp of a device, is worth at most.
+static double getMachineLanes(const ScheduleTarget &target) { return target.isDevice() ? 128 : 16; }
 
 StageCost::StageCost(const ElementGraph &graph, std::optional<AtomId> row,
                      const ScheduleTarget &target)
@@ -35,12 +35,17 @@ void StageCost::push(ArrayRef<AtomId> variables, std::optional<AtomId> vector) {
     scope.trips *= graph.getTable().getSize(variable);
   if (vector) {
     double size = graph.getTable().getSize(*vector);
-    scope.lanes = size / std::ceil(size / kMachineLanes);
+    scope.lanes = size / std::ceil(size / getMachineLanes(target));
   }
   scope.total = scope.trips * (scopes.empty() ? 1 : scopes.back().total);
   scopes.push_back(std::move(scope));
+  double together = scopes.back().lanes;
+  // Threads of a device count together.
+  if (target.isDevice())
+    for (const Scope &outer : ArrayRef(scopes).drop_back())
+      together *= outer.lanes;
   // Counting, comparing, branching.
-  sum += 0.5 * scopes.back().total / scopes.back().lanes;
+  sum += 0.5 * scopes.back().total / together;
 }
 
 size_t StageCost::getDepth(ArrayRef<AtomId> variables) const {
@@ -87,8 +92,11 @@ double StageCost::priceOfAddress(const IndexExpr &address, std::optional<AtomId>
   std::optional<int64_t> stride = graph.getTable().getStride(address, *vector);
   if (stride && (*stride == 0 || *stride == 1))
     return 1;
+  // A device's memory comes in sectors of 32 bytes, eight floats, and each element is an access.
+  if (target.isDevice())
+    return stride ? 16 : 24;
   // Lane by lane, each on its own cache line when far apart.
-  return kMachineLanes * (stride ? 1.5 : 3);
+  return getMachineLanes(target) * (stride ? 1.5 : 3);
 }
 
 static double weigh(ScalarCost cost) {

@@ -14,26 +14,6 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-/// Reductions under the stage's results, those that others need first.
-static SmallVector<unsigned> collectReductions(const ElementGraph &graph,
-                                               const KernelStage &stage) {
-  SmallVector<unsigned> order;
-  llvm::DenseSet<NodeId> visited;
-  std::function<void(NodeId)> visit = [&](NodeId node) {
-    if (!visited.insert(node).second)
-      return;
-    for (NodeId child : graph.getChildren(node))
-      visit(child);
-    if (graph.getNode(node).kind == ElementNode::Reduce &&
-        !llvm::is_contained(order, graph.getNode(node).reduction))
-      order.push_back(graph.getNode(node).reduction);
-  };
-  for (const KernelNest &nest : stage.nests)
-    for (const KernelStore &store : nest.stores)
-      visit(store.value);
-  return order;
-}
-
 StageEmitter::StageEmitter(OpBuilder &builder, Location location, const ElementGraph &graph,
                            const KernelStage &stage, const ScheduleTarget &target,
                            ArrayRef<Value> buffers, ArrayRef<Value> results, Value faults)
@@ -50,7 +30,7 @@ StageEmitter::Scope *StageEmitter::findHome(ArrayRef<AtomId> variables) {
     for (auto [variable, value] : scope->variables)
       if (llvm::is_contained(variables, variable))
         return scope;
-  return &root;
+  return outermost;
 }
 
 bool StageEmitter::bindsAll(Scope *scope, ArrayRef<AtomId> variables) {
@@ -78,10 +58,9 @@ Value StageEmitter::constant(int64_t value) {
   return arith::ConstantOp::create(builder, location, builder.getI64IntegerAttr(value));
 }
 
-SmallVector<Value>
-StageEmitter::emitLoop(Value lower, Value upper, int64_t step, ValueRange carried,
-                       llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body) {
-  auto loop = scf::ForOp::create(builder, location, lower, upper, constant(step), carried);
+SmallVector<Value> StageEmitter::emitLoop(Value lower, Value upper, Value step, ValueRange carried,
+                                          LoopFn body) {
+  auto loop = scf::ForOp::create(builder, location, lower, upper, step, carried);
   Scope *outer = current;
   Operation *previous = outer->child;
   outer->child = loop;
@@ -98,6 +77,15 @@ StageEmitter::emitLoop(Value lower, Value upper, int64_t step, ValueRange carrie
   }
   outer->child = previous;
   return SmallVector<Value>(loop.getResults());
+}
+
+void StageEmitter::emitParallel(Value begin, Value end, llvm::function_ref<void(Value)> body) {
+  if (gridStep)
+    return emitGridLoop(begin, end, body);
+  emitLoop(begin, end, 1, {}, [&](Value iteration, ValueRange) {
+    body(iteration);
+    return SmallVector<Value>();
+  });
 }
 
 SmallVector<Value> StageEmitter::emitScalarLoop(AtomId variable, ValueRange carried, BodyFn body) {
@@ -121,6 +109,8 @@ SmallVector<Value> StageEmitter::emitBlock(AtomId variable, Value first, int64_t
 /// Full blocks of `lanes`, then one of what is left; both are static.
 SmallVector<Value> StageEmitter::emitVectorLoop(AtomId variable, int64_t lanes, ValueRange carried,
                                                 BodyFn body) {
+  if (target.isDevice())
+    return emitThreadLoop(variable, lanes, carried, body);
   int64_t size = table.getSize(variable);
   int64_t full = size / lanes * lanes;
   SmallVector<Value> values(carried);
@@ -141,27 +131,10 @@ SmallVector<Value> StageEmitter::emitVectorLoop(AtomId variable, int64_t lanes, 
 // Nests
 //===----------------------------------------------------------------------===//
 
-static int64_t countBlocks(const IndexTable &table, const KernelNest &nest) {
-  int64_t size = table.getSize(nest.loops.front());
-  if (nest.tileLoop == 0u)
-    return llvm::divideCeil(size, nest.tile);
-  return nest.vectorLoop == 0u ? llvm::divideCeil(size, nest.lanes) : size;
-}
-
-int64_t StageEmitter::getTrips(const IndexTable &table, const KernelStage &stage) {
-  if (stage.isIrregular())
-    return countPoints(table, stage.getPoints());
-  int64_t rows = stage.row ? table.getSize(*stage.row) : 1;
-  return stage.distributesNest ? rows * countBlocks(table, stage.nests.front()) : rows;
-}
-
 void StageEmitter::emit(Value begin, Value end) {
   if (stage.isIrregular())
     return emitIrregular(begin, end);
-  emitLoop(begin, end, 1, {}, [&](Value iteration, ValueRange) {
-    emitIteration(iteration);
-    return SmallVector<Value>();
-  });
+  emitParallel(begin, end, [&](Value iteration) { emitIteration(iteration); });
 }
 
 void StageEmitter::emitIteration(Value iteration) {
@@ -170,13 +143,13 @@ void StageEmitter::emitIteration(Value iteration) {
     if (stage.row)
       scope->variables.push_back({*stage.row, iteration});
     for (const KernelNest &nest : stage.nests)
-      emitNest(nest, 0);
+      emitFencedNest(nest);
     return;
   }
   const KernelNest &nest = stage.nests.front();
   Value block = iteration;
   if (stage.row) {
-    Value blocks = constant(countBlocks(table, nest));
+    Value blocks = constant(countBlocks(table, stage));
     Value row = arith::DivUIOp::create(builder, location, iteration, blocks);
     block = arith::RemUIOp::create(builder, location, iteration, blocks);
     scope->variables.push_back({*stage.row, row});
@@ -199,6 +172,8 @@ void StageEmitter::emitDistributed(const KernelNest &nest, Value block) {
 /// Lanes of block number `block`, which is full or the last.
 void StageEmitter::emitBlockAt(AtomId variable, int64_t lanes, Value block,
                                llvm::function_ref<void()> body) {
+  if (target.isDevice())
+    return emitThreadBlockAt(variable, lanes, block, body);
   int64_t size = table.getSize(variable), full = size / lanes;
   auto emitLanes = [&](int64_t count) {
     Value first = arith::MulIOp::create(builder, location, block, constant(lanes));
@@ -241,6 +216,9 @@ void StageEmitter::emitStores(const KernelNest &nest) {
   SmallVector<Value> values;
   for (const KernelStore &store : nest.stores)
     values.push_back(emitNode(store.value));
+  // Where all threads read an element that one of them overwrites.
+  if (isOverOperand(nest) && !nest.vectorLoop)
+    synchronize();
   for (auto [store, value] : llvm::zip_equal(nest.stores, values))
     emitStore(store, nest, value);
 }

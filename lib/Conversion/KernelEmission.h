@@ -19,8 +19,12 @@
 #include "KernelSchedule.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/ADT/BitVector.h"
 
 namespace mlir::memopt {
+
+/// A boolean is one byte, 0 or 1.
+Type getMemoryType(Type type);
 
 class StageEmitter {
 public:
@@ -30,10 +34,11 @@ public:
                const KernelStage &stage, const ScheduleTarget &target, ArrayRef<Value> buffers,
                ArrayRef<Value> results, Value faults);
 
-  /// Iterations of the stage's parallel loop.
-  static int64_t getTrips(const IndexTable &table, const KernelStage &stage);
-  /// Emits iterations [begin, end) of it at the builder's insertion point.
+  /// Emits iterations [begin, end) of the stage's parallel loop at the builder's insertion point.
   void emit(Value begin, Value end);
+  /// Emits those that a thread of a device takes. `overOperand`: the results that lie over an
+  /// operand.
+  void emitOnDevice(const llvm::BitVector &overOperand);
 
 private:
   struct Scope {
@@ -58,8 +63,15 @@ private:
   template <typename Fn> auto emitIn(Scope *scope, Fn emit);
 
   // Loops. Values carried through the loop go in and come out.
+  using LoopFn = llvm::function_ref<SmallVector<Value>(Value, ValueRange)>;
+  SmallVector<Value> emitLoop(Value lower, Value upper, Value step, ValueRange carried,
+                              LoopFn body);
   SmallVector<Value> emitLoop(Value lower, Value upper, int64_t step, ValueRange carried,
-                              llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body);
+                              LoopFn body) {
+    return emitLoop(lower, upper, constant(step), carried, body);
+  }
+  /// Iterations of the parallel loop, one after the other.
+  void emitParallel(Value begin, Value end, llvm::function_ref<void(Value)> body);
   SmallVector<Value> emitScalarLoop(AtomId variable, ValueRange carried, BodyFn body);
   SmallVector<Value> emitVectorLoop(AtomId variable, int64_t lanes, ValueRange carried,
                                     BodyFn body);
@@ -73,6 +85,49 @@ private:
   void emitNest(const KernelNest &nest, size_t level);
   void emitStores(const KernelNest &nest);
 
+  // Threads of a device (ThreadEmission.cpp).
+  static int64_t getGroupsOfBlock(const KernelStage &stage);
+  void openThreads();
+  void emitGridLoop(Value begin, Value end, llvm::function_ref<void(Value)> body);
+  void synchronize();
+  void emitWhere(Value condition, llvm::function_ref<void()> body);
+  Value isBelow(Value a, int64_t b);
+  Value getFirstLane(int64_t lanes, Value block);
+  void emitThreadBlockAt(AtomId variable, int64_t lanes, Value block,
+                         llvm::function_ref<void()> body);
+  SmallVector<Value> emitThreadLoop(AtomId variable, int64_t lanes, ValueRange carried,
+                                    BodyFn body);
+  bool areThreadsApart();
+  void emitFencedNest(const KernelNest &nest);
+  bool isOverOperand(const KernelNest &nest);
+  Value shuffle(Value value, int64_t distance);
+  Value combineByShuffles(const Combiner &combiner, Value value, int64_t count);
+  void combineThreads(ArrayRef<const Combiner *> combiners, MutableArrayRef<Value> values);
+  Value getSharedBuffer(const std::string &name, Type element, int64_t count);
+
+  // Scatters of warps (WarpScatter.cpp).
+  void emitTokenScatter(const KernelScatter &scatter, Value begin, Value end);
+  void bindTokens(const KernelScatter &scatter, Value token);
+  Value emitKey(const KernelScatter &scatter, Value token);
+  Value hasKey(const KernelScatter &scatter, Value token, Value end, Value key);
+  Value isFirstOfKey(const KernelScatter &scatter, Value token, Value key);
+  void emitTokensOfKey(const KernelScatter &scatter, Value token, Value key);
+  void emitTokensOfMask(Value mask, llvm::function_ref<void(Value)> body);
+  void emitTokenRow(const KernelScatter &scatter, Value token, Value key);
+
+  // Tiles of threads (ThreadTiles.cpp).
+  /// Of an element of a tile along one loop: that of the tile's first, and its number in the tile.
+  struct TilePosition {
+    Value first, number;
+  };
+  void emitThreadTiles(const KernelNest &nest);
+  void emitThreadTile(const KernelNest &nest, Value number);
+  void emitTileElement(const KernelNest &nest, TilePosition row, TilePosition column, bool isVector,
+                       llvm::function_ref<void()> body);
+  void fillTileLine(const KernelNest &nest, TilePosition row, TilePosition column);
+  void emitTileLine(const KernelNest &nest, TilePosition row, TilePosition column);
+  Value getTileSquare(const KernelNest &nest, NodeId id);
+
   // Transposed tiles (TileEmission.cpp).
   void emitTileLoop(const KernelNest &nest);
   void emitTileAt(const KernelNest &nest, Value block);
@@ -82,13 +137,18 @@ private:
   Value getTileBuffer(const KernelNest &nest, NodeId id);
 
   // Stages that are no loop nests (ScatterEmission.cpp, ScanEmission.cpp).
-  static int64_t countPoints(const IndexTable &table, const KernelPoints &points);
   int64_t getLanesOf(const KernelPoints &points);
   void emitIrregular(Value begin, Value end);
   void emitPoint(const KernelPoints &points, Value point, llvm::function_ref<void()> body);
   void emitTokens(const KernelScatter &scatter, size_t level, llvm::function_ref<void()> body);
   void emitRowScatter(const KernelScatter &scatter, Value begin, Value end);
   void emitUpdate(const KernelScatter &scatter);
+  Value join(StringRef name, Value a, Value b, int64_t lanes);
+  struct ScatterPlace {
+    Value inside, offset;
+  };
+  ScatterPlace emitPlace(const KernelScatter &scatter, int64_t lanes);
+  unsigned getAlignmentOf(const KernelScatter &scatter, Type element);
   void emitCombined(const KernelScatter &scatter, Value address, Value mask);
   Value emitWideIndex(NodeId node);
   void emitScan(const KernelScan &scan);
@@ -111,12 +171,15 @@ private:
   Value splat(Value value, int64_t lanes);
   Value getAddress(Value buffer, Type element, Value index);
   static unsigned getAlignment(Type element);
+  /// Of what `scope` has of a contiguous address, or of one element without a scope.
+  unsigned getAlignment(const IndexExpr &address, Type element, Scope *scope);
   Value loadFrom(Value pointer, Type type, unsigned alignment, Value mask);
-  void storeTo(Value pointer, Value value, Value mask);
+  void storeTo(Value pointer, Value value, unsigned alignment, Value mask);
   void emitStore(const KernelStore &store, const KernelNest &nest, Value value);
 
   // Reductions (ReductionEmission.cpp).
   Value emitReduce(const ElementNode &node);
+  std::optional<LaneChoice> chooseLanesOf(unsigned reduction);
   SmallVector<unsigned> chooseCompanions(unsigned reduction, Scope *home);
   bool areInputsReady(unsigned reduction);
   void emitInputs(unsigned reduction);
@@ -147,6 +210,8 @@ private:
   Value faults;
   Scope root;
   Scope *current = &root;
+  /// Of what depends on no loop.
+  Scope *outermost = &root;
   /// Buffers of staged loads, and the row of the tile that is being computed; null outside of
   /// tiles.
   llvm::DenseMap<NodeId, Value> tileBuffers;
@@ -154,6 +219,13 @@ private:
   int64_t tileLanes = 0;
   /// Reductions of the stage, those that others need first.
   SmallVector<unsigned> reductions;
+  /// On a device: this thread's number in its block, the block's group that it belongs to, its
+  /// number there, and the threads of its warp that do.
+  struct {
+    Value inBlock, group, rank, mask;
+  } threads;
+  Value gridStep; ///< groups of the grid; null on a processor
+  llvm::BitVector overOperand;
 };
 
 /// Enters a scope inside the current one for as long as it lives.

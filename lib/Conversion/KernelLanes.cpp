@@ -36,6 +36,14 @@ static SmallVector<NodeId> collectVarying(const ElementGraph &graph, ArrayRef<No
   return varying;
 }
 
+/// One wide access; a thread has all of its lanes or none.
+static int64_t chooseThreadLanes(int64_t size, int64_t bytes) {
+  int64_t lanes = std::max<int64_t>(1, kDeviceAlignment / bytes);
+  while (size % lanes)
+    lanes /= 2;
+  return lanes;
+}
+
 int64_t mlir::memopt::chooseLanes(const ElementGraph &graph, ArrayRef<NodeId> roots,
                                   AtomId variable, int64_t size, const ScheduleTarget &target) {
   int64_t widest = 1;
@@ -44,6 +52,8 @@ int64_t mlir::memopt::chooseLanes(const ElementGraph &graph, ArrayRef<NodeId> ro
     if (node.kind != ElementNode::Index && node.type.isIntOrFloat())
       widest = std::max<int64_t>(widest, llvm::divideCeil(node.type.getIntOrFloatBitWidth(), 8));
   }
+  if (target.isDevice())
+    return chooseThreadLanes(size, std::max<int64_t>(widest, 4));
   int64_t lanes = std::max<int64_t>(1, target.blockBytes / std::max<int64_t>(widest, 4));
   if (size <= lanes)
     return size;
@@ -90,6 +100,13 @@ std::optional<LaneChoice> mlir::memopt::chooseReductionLanes(const ElementGraph 
 // Printing
 //===----------------------------------------------------------------------===//
 
+/// On a device: threads that share an iteration, and threads of a block.
+static void printThreads(const KernelStage &stage, raw_ostream &os) {
+  if (stage.blockThreads)
+    os << " threads=" << stage.groupThreads << "/" << stage.blockThreads;
+  os << "\n";
+}
+
 static void printIrregular(const IndexTable &table, const KernelStage &stage, raw_ostream &os) {
   auto printSizes = [&](StringRef what, ArrayRef<AtomId> variables) {
     if (variables.empty())
@@ -111,7 +128,7 @@ static void printIrregular(const IndexTable &table, const KernelStage &stage, ra
   printSizes("points", points.outer);
   if (points.column)
     os << " columns " << table.getSize(*points.column) << "/" << points.lanes;
-  os << "\n";
+  printThreads(stage, os);
 }
 
 void KernelSchedule::print(const ElementGraph &graph, raw_ostream &os) const {
@@ -124,7 +141,7 @@ void KernelSchedule::print(const ElementGraph &graph, raw_ostream &os) const {
     os << "stage rows=" << (stage.row ? table.getSize(*stage.row) : 1);
     if (stage.distributesNest)
       os << " distributes-nest";
-    os << "\n";
+    printThreads(stage, os);
     for (const KernelNest &nest : stage.nests) {
       os << "  nest";
       for (auto [i, loop] : llvm::enumerate(nest.loops)) {

@@ -10,6 +10,9 @@
 // report. It stores its pointers to a closure and hands each stage's body @k_stage(closure, begin,
 // end) to the parallel_for of the step's runtime; small stages are called directly.
 //
+// For a device each stage is a kernel of the device, @k_stage(operands..., results..., faults), and
+// the host launches one after the other.
+//
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Conversion/KernelLowering.h"
@@ -21,6 +24,7 @@
 #include "memopt/Conversion/ObjectEmission.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/AsmState.h"
 
 using namespace mlir;
@@ -73,8 +77,29 @@ public:
     for (auto [i, argument] : llvm::enumerate(entry->getArguments().drop_front()))
       LLVM::StoreOp::create(builder, location, argument, getSlot(closure, i));
     for (auto [stage, body] : llvm::zip_equal(schedule.stages, bodies))
-      launch(body, closure, StageEmitter::getTrips(graph.getTable(), stage), stage.cost);
+      launch(body, closure, countTrips(graph.getTable(), stage), stage.cost);
     LLVM::ReturnOp::create(builder, location, ValueRange{});
+  }
+
+  /// Kernels of a device, whose numbers go on from `next`.
+  SmallVector<KernelLaunch> buildLaunches(const ElementGraph &graph, const KernelSchedule &schedule,
+                                          const ScheduleTarget &target, ArrayRef<int64_t> aliases,
+                                          unsigned next) {
+    // As many threads as a multiprocessor holds; a thread goes on where there are more iterations.
+    constexpr int64_t kThreadsOfSm = 2048;
+    llvm::BitVector overOperand(aliases.size());
+    for (auto [result, operand] : llvm::enumerate(aliases))
+      overOperand[result] = operand >= 0;
+    SmallVector<KernelLaunch> launches;
+    for (auto [i, stage] : llvm::enumerate(schedule.stages)) {
+      std::string symbol = name + "_stage" + std::to_string(i);
+      buildDeviceKernel(graph, stage, target, symbol, overOperand);
+      int64_t groups = stage.blockThreads / stage.groupThreads;
+      int64_t wanted = llvm::divideCeil(countTrips(graph.getTable(), stage), groups);
+      int64_t most = target.sms * (kThreadsOfSm / stage.blockThreads);
+      launches.push_back({symbol, next++, std::min(wanted, most), stage.blockThreads});
+    }
+    return launches;
   }
 
 private:
@@ -112,23 +137,47 @@ private:
     OpBuilder::InsertionGuard guard(builder);
     Block *entry = function.addEntryBlock(builder);
     builder.setInsertionPointToStart(entry);
-    SmallVector<Value> buffers, results;
-    unsigned numOperands = kernel.getNumOperands();
-    Value faults;
-    for (unsigned i = 0, e = getNumPointers(); i < e; ++i) {
-      Value buffer =
-          LLVM::LoadOp::create(builder, location, pointer, getSlot(entry->getArgument(0), i));
-      if (i == numOperands + kernel.getNumResults())
-        faults = buffer;
-      else
-        (i < numOperands ? buffers : results).push_back(buffer);
-    }
+    SmallVector<Value> pointers;
+    for (unsigned i = 0, e = getNumPointers(); i < e; ++i)
+      pointers.push_back(
+          LLVM::LoadOp::create(builder, location, pointer, getSlot(entry->getArgument(0), i)));
+    emitStage(graph, stage, target, pointers, [&](StageEmitter &emitter) {
+      emitter.emit(entry->getArgument(1), entry->getArgument(2));
+    });
+    return function;
+  }
+
+  void buildDeviceKernel(const ElementGraph &graph, const KernelStage &stage,
+                         const ScheduleTarget &target, StringRef symbol,
+                         const llvm::BitVector &overOperand) {
+    auto function = addFunction(symbol, SmallVector<Type>(getNumPointers(), pointer));
+    function.setVisibility_(LLVM::Visibility::Default);
+    function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
+    function->setAttr(NVVM::NVVMDialect::getMaxntidAttrName(),
+                      builder.getDenseI32ArrayAttr({static_cast<int32_t>(stage.blockThreads)}));
+    // ptxas is not to spill registers so that more blocks fit a multiprocessor.
+    function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), builder.getI32IntegerAttr(1));
+    OpBuilder::InsertionGuard guard(builder);
+    Block *entry = function.addEntryBlock(builder);
+    builder.setInsertionPointToStart(entry);
+    SmallVector<Value> pointers(entry->getArguments());
+    emitStage(graph, stage, target, pointers,
+              [&](StageEmitter &emitter) { emitter.emitOnDevice(overOperand); });
+  }
+
+  /// The rest of a function that has `pointers`.
+  void emitStage(const ElementGraph &graph, const KernelStage &stage, const ScheduleTarget &target,
+                 ArrayRef<Value> pointers, llvm::function_ref<void(StageEmitter &)> emit) {
+    unsigned numOperands = kernel.getNumOperands(), numResults = kernel.getNumResults();
+    SmallVector<Value> buffers(pointers.take_front(numOperands));
+    ArrayRef<Value> results = pointers.slice(numOperands, numResults);
+    ArrayRef<Value> faults = pointers.drop_front(numOperands + numResults);
     for (DenseElementsAttr values : graph.getConstantBuffers())
       buffers.push_back(addConstant(values));
-    StageEmitter emitter(builder, location, graph, stage, target, buffers, results, faults);
-    emitter.emit(entry->getArgument(1), entry->getArgument(2));
+    StageEmitter emitter(builder, location, graph, stage, target, buffers, results,
+                         faults.empty() ? Value() : faults.front());
+    emit(emitter);
     LLVM::ReturnOp::create(builder, location, ValueRange{});
-    return function;
   }
 
   Value addConstant(DenseElementsAttr values) {
@@ -199,23 +248,26 @@ FailureOr<KernelFunction> KernelLowering::lower(KernelOp kernel, ArrayRef<int64_
   // A copy, for the planned program is not to change.
   OwningOpRef<KernelOp> copy = cast<KernelOp>(kernel->clone());
   KernelFunction function;
-  function.operandOffsets = moveSliceOffsets(*copy, aliases);
-  FailureOr<std::string> symbol = lowerBody(*copy, aliases);
-  if (failed(symbol))
+  function.operandOffsets = moveSliceOffsets(*copy, aliases, options.sms ? kDeviceAlignment : 1);
+  FailureOr<LoweredBody> body = lowerBody(*copy, aliases);
+  if (failed(body))
     return failure();
-  function.symbol = *symbol;
+  function.symbol = body->symbol;
+  function.launches = body->launches;
   return function;
 }
 
-FailureOr<std::string> KernelLowering::lowerBody(KernelOp kernel, ArrayRef<int64_t> aliases) {
-  unsigned number = symbols.size();
+FailureOr<KernelLowering::LoweredBody> KernelLowering::lowerBody(KernelOp kernel,
+                                                                 ArrayRef<int64_t> aliases) {
+  unsigned number = bodies.size();
   std::string name = "memopt_kernel_" + std::to_string(number);
-  auto [entry, isNew] = symbols.try_emplace(getKey(kernel, aliases), name);
+  auto [entry, isNew] = bodies.try_emplace(getKey(kernel, aliases), LoweredBody{name, {}});
   if (!isNew)
     return entry->second;
 
   ElementGraph graph(kernel.getBody().front());
   ScheduleTarget target;
+  target.sms = options.sms;
   target.blockBytes = 4 * options.vectorBytes;
   target.isScalar = options.isReference;
   FailureOr<KernelSchedule> schedule = chooseSchedule(graph, kernel, target, aliases);
@@ -228,7 +280,14 @@ FailureOr<std::string> KernelLowering::lowerBody(KernelOp kernel, ArrayRef<int64
     *options.scheduleOutput << "kernel " << name << "\n";
     schedule->print(graph, *options.scheduleOutput);
   }
-  FunctionBuilder(program, kernel, name, number, options.serialCost)
-      .build(graph, *schedule, target);
-  return name;
+  FunctionBuilder functions(program, kernel, name, number, options.serialCost);
+  if (!target.isDevice()) {
+    functions.build(graph, *schedule, target);
+    return entry->second;
+  }
+  entry->second.launches =
+      functions.buildLaunches(graph, *schedule, target, aliases, deviceKernels.size());
+  for (const KernelLaunch &launch : entry->second.launches)
+    deviceKernels.push_back(launch.symbol);
+  return entry->second;
 }

@@ -48,11 +48,12 @@ private:
                                   ArrayRef<SmallVector<int64_t>> factors,
                                   ArrayRef<SmallVector<int64_t>> groups);
   SmallVector<int64_t> findFactors(const KernelNest &nest, AtomId loop);
+  bool fitTiles(KernelNest &tiled, int64_t rows, int64_t columns) const;
   std::optional<KernelNest> tryTiles(const KernelNest &nest, AtomId along);
   void chooseLoopOrder(KernelNest &nest, StageCost &cost, double &price);
   void chooseDistribution(KernelStage &stage, double rowPrice);
   double getRereads(const KernelSchedule &schedule) const;
-  double getParallelTrips(const KernelStage &stage) const;
+  void addOverheads(KernelStage &stage);
   AtomId getVariable(int64_t size, unsigned ordinal);
 
   ElementGraph &graph;
@@ -192,6 +193,24 @@ FailureOr<KernelNest> Scheduler::buildNest(ArrayRef<Root> roots, std::optional<A
   return nest;
 }
 
+/// Chooses lanes of a nest whose loads `staged` want tiles of the loops over `rows` and `columns`.
+/// A processor's tile of the lanes is square, or several squares.
+bool Scheduler::fitTiles(KernelNest &tiled, int64_t rows, int64_t columns) const {
+  if (!target.isDevice()) {
+    tiled.lanes = tiled.lanes / tiled.tile * tiled.tile;
+    return !tiled.staged.empty() && tiled.lanes != 0 && rows >= tiled.tile;
+  }
+  // Squares of shared memory, of which every block has as much (CUDA C++ Programming Guide, table
+  // of technical specifications).
+  constexpr int64_t kSharedBytes = 48 << 10, kShortest = 8;
+  tiled.tile = kTileThreads;
+  tiled.lanes = 1;
+  int64_t bytes = 0;
+  for (NodeId id : tiled.staged)
+    bytes += kTileThreads * (kTileThreads + 1) * graph.getNode(id).type.getIntOrFloatBitWidth() / 8;
+  return bytes != 0 && bytes <= kSharedBytes && rows >= kShortest && columns >= kShortest;
+}
+
 /// `nest` with loop `along` next to the lanes and in tiles, if loads want that.
 std::optional<KernelNest> Scheduler::tryTiles(const KernelNest &nest, AtomId along) {
   AtomId last = nest.loops.back();
@@ -215,9 +234,7 @@ std::optional<KernelNest> Scheduler::tryTiles(const KernelNest &nest, AtomId alo
     tiled.tile = std::max<int64_t>(tiled.tile, bits == 32 ? 16 : 8);
     tiled.staged.push_back(found[i]);
   }
-  // A tile of the lanes is square, or several squares.
-  tiled.lanes = nest.lanes / tiled.tile * tiled.tile;
-  if (tiled.staged.empty() || tiled.lanes == 0 || table.getSize(along) < tiled.tile)
+  if (!fitTiles(tiled, table.getSize(along), table.getSize(last)))
     return std::nullopt;
   llvm::erase(tiled.loops, along);
   tiled.loops.insert(tiled.loops.end() - 1, along);
@@ -252,7 +269,7 @@ void Scheduler::chooseLoopOrder(KernelNest &nest, StageCost &cost, double &price
   for (AtomId other : ArrayRef(vectorized.loops).drop_back()) {
     if (std::optional<KernelNest> tiled = tryTiles(vectorized, other))
       consider(*tiled);
-    if (vectorized.lanes >= 16)
+    if (!target.isDevice() && vectorized.lanes >= 16)
       continue;
     KernelNest scattered = vectorized;
     llvm::erase(scattered.loops, other);
@@ -349,26 +366,13 @@ FailureOr<KernelNest> Scheduler::findNest(ArrayRef<Root> roots, ArrayRef<int64_t
 // Stages
 //===----------------------------------------------------------------------===//
 
-static int64_t countBlocks(const IndexTable &table, const KernelNest &nest) {
-  if (nest.loops.empty())
-    return 1;
-  int64_t size = table.getSize(nest.loops.front());
-  if (nest.tileLoop == 0u)
-    return llvm::divideCeil(size, nest.tile);
-  return nest.vectorLoop == 0u ? llvm::divideCeil(size, nest.lanes) : size;
-}
-
-double Scheduler::getParallelTrips(const KernelStage &stage) const {
-  double trips = stage.row ? table.getSize(*stage.row) : 1;
-  return stage.distributesNest ? trips * countBlocks(table, stage.nests.front()) : trips;
-}
-
 /// Distributing the nest repeats what a row computes once, in every piece.
 void Scheduler::chooseDistribution(KernelStage &stage, double sharedPrice) {
-  bool isShort = !stage.row || table.getSize(*stage.row) < 64;
+  int64_t enough = target.isDevice() ? 16 * target.sms : 64;
+  bool isShort = !stage.row || table.getSize(*stage.row) < enough;
   double allowed = stage.row ? 0 : 0.1 * stage.cost;
-  stage.distributesNest = stage.nests.size() == 1 && isShort && sharedPrice <= allowed &&
-                          countBlocks(table, stage.nests.front()) > 1;
+  stage.distributesNest =
+      stage.nests.size() == 1 && isShort && sharedPrice <= allowed && countBlocks(table, stage) > 1;
 }
 
 FailureOr<KernelStage> Scheduler::buildStage(ArrayRef<Root> roots, int64_t rows) {
@@ -392,12 +396,27 @@ FailureOr<KernelStage> Scheduler::buildStage(ArrayRef<Root> roots, int64_t rows)
     stage.nests.push_back(std::move(*nest));
   }
   chooseDistribution(stage, sharedPrice);
-  // Starting threads costs, and few iterations occupy few of them; small stages get no others
-  // anyway.
-  constexpr double kLaunch = 5000, kSmall = 40000;
-  double idle = std::min(1.0, 3 / getParallelTrips(stage)) * std::max(0.0, stage.cost - kSmall);
-  stage.cost += idle + std::min(stage.cost, kLaunch);
+  addOverheads(stage);
   return stage;
+}
+
+/// Starting threads costs, and few iterations occupy few of them.
+void Scheduler::addOverheads(KernelStage &stage) {
+  if (target.isDevice()) {
+    // A multiprocessor needs many threads to wait for memory while others compute. A launch takes
+    // as long as a few megabytes of traffic.
+    constexpr double kThreadsOfSm = 256, kLaunch = 30000;
+    chooseThreads(graph, stage, target);
+    double threads = double(countTrips(table, stage)) * double(stage.groupThreads);
+    stage.cost *= std::max(1.0, kThreadsOfSm * double(target.sms) / threads);
+    stage.cost += kLaunch;
+    return;
+  }
+  // Small stages get no other threads anyway.
+  constexpr double kLaunch = 5000, kSmall = 40000;
+  auto trips = double(countTrips(table, stage));
+  double idle = std::min(1.0, 3 / trips) * std::max(0.0, stage.cost - kSmall);
+  stage.cost += idle + std::min(stage.cost, kLaunch);
 }
 
 FailureOr<KernelStage> Scheduler::findStage(ArrayRef<Root> roots) {
@@ -443,7 +462,8 @@ double Scheduler::getRereads(const KernelSchedule &schedule) const {
   for (auto [buffer, count] : readers)
     elements += double(count - 1) *
                 cast<ShapedType>(graph.getBody().getArgument(buffer).getType()).getNumElements();
-  return elements;
+  // A device's lanes are many more, and so the price of its instructions is less.
+  return target.isDevice() ? elements / 8 : elements;
 }
 
 FailureOr<KernelSchedule> Scheduler::run() {

@@ -29,7 +29,20 @@ struct ScheduleTarget {
   int64_t blockBytes = 256;
   /// Plain loops over elements, no vectors: the reference that other schedules are compared with.
   bool isScalar = false;
+  /// Multiprocessors of a device, whose lanes are threads times vectors; 0: a processor.
+  int64_t sms = 0;
+  bool isDevice() const { return sms != 0; }
 };
+
+/// Threads that exchange values by shuffles.
+constexpr int64_t kWarpThreads = 32;
+/// Threads of the blocks that share an iteration: the registers of a multiprocessor are enough for
+/// eight such blocks of plain code, and for one that uses all that a thread can have.
+constexpr int64_t kBlockThreads = 256;
+/// Rows and columns of the tiles that a device transposes.
+constexpr int64_t kTileThreads = 32;
+/// Bytes of the widest access to a device's memory.
+constexpr int64_t kDeviceAlignment = 16;
 
 /// One element of a result.
 struct KernelStore {
@@ -43,6 +56,7 @@ struct KernelNest {
   SmallVector<AtomId, 4> loops;
   /// Which of the loops runs over blocks of lanes; none: every element alone.
   std::optional<unsigned> vectorLoop;
+  /// On a device those of one thread, which divide the loop.
   int64_t lanes = 1;
   SmallVector<KernelStore, 2> stores;
   /// The loop before the vector loop, taken in tiles: `staged` loads are contiguous along it and
@@ -80,6 +94,9 @@ struct KernelScatter {
   SmallVector<Index, 2> indices;
   /// Nothing happens for this first index.
   std::optional<int64_t> padding;
+  /// On a device, where rows are indexed by tokens alone: the parallel loop is over tokens, the
+  /// first of each index goes through those that follow.
+  bool isByTokens = false;
 };
 
 /// Stores the positions of the first elements of `value(points, along)` in order.
@@ -115,6 +132,9 @@ struct KernelStage {
   SmallVector<KernelNest, 2> nests;
   /// Iterations of the first nest's outermost loop are distributed as well.
   bool distributesNest = false;
+  /// On a device, threads that share an iteration of the parallel loop (a power of two: within a
+  /// warp, or a whole block), and threads of a block; 0 of the latter on a processor.
+  int64_t groupThreads = 1, blockThreads = 0;
   double cost = 0;
 };
 
@@ -142,6 +162,19 @@ struct LaneChoice {
 std::optional<LaneChoice> chooseReductionLanes(const ElementGraph &graph,
                                                const ElementReduction &reduction,
                                                const ScheduleTarget &target);
+
+/// Reductions under the stage's results, those that others need first.
+SmallVector<unsigned> collectReductions(const ElementGraph &graph, const KernelStage &stage);
+
+/// Parts that the parallel loop takes of the first nest's outermost loop where it is distributed.
+int64_t countBlocks(const IndexTable &table, const KernelStage &stage);
+/// The same of a column of points.
+int64_t countBlocks(const IndexTable &table, const KernelPoints &points);
+/// Iterations of the stage's parallel loop.
+int64_t countTrips(const IndexTable &table, const KernelStage &stage);
+
+/// Chooses the threads of a stage on a device.
+void chooseThreads(const ElementGraph &graph, KernelStage &stage, const ScheduleTarget &target);
 
 /// Lanes of a block that holds elements of the types that `roots` compute from data in a loop over
 /// `variable` of `size` iterations.

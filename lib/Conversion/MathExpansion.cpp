@@ -204,9 +204,8 @@ Value Arithmetic::erf(Value x) {
 // libm
 //===----------------------------------------------------------------------===//
 
-/// Calls `function` for every lane.
-static Value callLibm(OpBuilder &builder, Location location, StringRef function, Type type,
-                      ValueRange operands) {
+Value mlir::memopt::callLibm(OpBuilder &builder, Location location, StringRef function, Type type,
+                             ValueRange operands) {
   Type element = getElementTypeOrSelf(type);
   auto module = builder.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
   std::string symbol = (function + (element.isF32() ? "f" : "")).str();

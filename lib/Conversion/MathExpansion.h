@@ -24,6 +24,11 @@ namespace mlir::memopt {
 Value expandMath(OpBuilder &builder, Location location, OperationName name, Type type,
                  ValueRange operands);
 
+/// Calls `function` of libm, named without the letter of its type, for every lane of operands of
+/// `type`.
+Value callLibm(OpBuilder &builder, Location location, StringRef function, Type type,
+               ValueRange operands);
+
 } // namespace mlir::memopt
 
 #endif // MEMOPT_LIB_CONVERSION_MATHEXPANSION_H

@@ -18,8 +18,7 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-/// A boolean is one byte, 0 or 1.
-static Type getMemoryType(Type type) {
+Type mlir::memopt::getMemoryType(Type type) {
   return type.isInteger(1) ? IntegerType::get(type.getContext(), 8) : type;
 }
 static unsigned getBytes(Type type) { return getMemoryType(type).getIntOrFloatBitWidth() / 8; }
@@ -363,16 +362,16 @@ Value StageEmitter::emitLoad(const ElementNode &node) {
     guard = splat(guard, scope->lanes);
   if (table.getStride(node.address, *scope->vector) == 1) {
     Value index = emitIndex(node.address, nullptr);
-    return loadFrom(getAddress(buffer, node.type, index), type, alignment, guard);
+    return loadFrom(getAddress(buffer, node.type, index), type,
+                    getAlignment(node.address, node.type, scope), guard);
   }
   Value index = emitVectorIndex(node.address, scope);
   return loadFrom(getAddress(buffer, node.type, index), type, alignment, guard);
 }
 
 /// `pointer` is one address, of a scalar or of the first lane, or a vector of addresses.
-void StageEmitter::storeTo(Value pointer, Value value, Value mask) {
+void StageEmitter::storeTo(Value pointer, Value value, unsigned alignment, Value mask) {
   Type element = getElementTypeOrSelf(value.getType());
-  unsigned alignment = getBytes(element);
   if (element.isInteger(1)) {
     Type bytes = builder.getI8Type();
     if (auto vector = dyn_cast<VectorType>(value.getType()))
@@ -400,5 +399,13 @@ void StageEmitter::emitStore(const KernelStore &store, const KernelNest &nest, V
   bool isContiguous = !scope || table.getStride(store.address, *scope->vector) == 1;
   Value index =
       isContiguous ? emitIndex(store.address, nullptr) : emitVectorIndex(store.address, scope);
-  storeTo(getAddress(results[store.result], element, index), value, nullptr);
+  unsigned alignment =
+      isContiguous ? getAlignment(store.address, element, scope) : getAlignment(element);
+  auto emit = [&] {
+    storeTo(getAddress(results[store.result], element, index), value, alignment, nullptr);
+  };
+  // Outside of lanes all threads of a group have the same.
+  if (scope || !target.isDevice() || stage.groupThreads == 1)
+    return emit();
+  emitWhere(isBelow(threads.rank, 1), emit);
 }

@@ -15,6 +15,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Conversion/ObjectEmission.h"
+#include "KernelPasses.h"
 #include "ScalarExpansion.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -26,6 +27,7 @@
 #include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
@@ -150,6 +152,7 @@ LogicalResult mlir::memopt::convertToLLVMDialect(ModuleOp program) {
   populateVectorToLLVMConversionPatterns(converter, patterns);
   LLVMConversionTarget target(*context);
   target.addLegalOp<ModuleOp>();
+  target.addLegalDialect<NVVM::NVVMDialect>();
   if (failed(applyFullConversion(program, target, std::move(patterns))))
     return failure();
   moveHalvesAsBits(program);
@@ -240,7 +243,8 @@ static constexpr llvm::StringLiteral kPassPipeline =
     "loop-mssa(loop-rotate,licm),early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,"
     "loop-mssa(licm),adce)";
 
-static llvm::Error optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+llvm::Error mlir::memopt::optimizeKernels(llvm::Module &module, llvm::TargetMachine &machine,
+                                          bool inlines) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager components;
@@ -252,6 +256,9 @@ static llvm::Error optimize(llvm::Module &module, llvm::TargetMachine &machine) 
   passes.registerLoopAnalyses(loops);
   passes.crossRegisterProxies(loops, functions, components, modules);
   llvm::ModulePassManager pipeline;
+  if (inlines)
+    if (llvm::Error error = passes.parsePassPipeline(pipeline, "always-inline,globaldce"))
+      return error;
   if (llvm::Error error = passes.parsePassPipeline(pipeline, kPassPipeline))
     return error;
   pipeline.run(module, modules);
@@ -280,7 +287,7 @@ static void compilePart(Part &part, StringRef processor) {
     function.addFnAttr("prefer-vector-width", "512");
     function.addFnAttr(llvm::Attribute::NoUnwind);
   }
-  if (llvm::Error error = optimize(*module, *machine)) {
+  if (llvm::Error error = optimizeKernels(*module, *machine)) {
     part.error = llvm::toString(std::move(error));
     return;
   }

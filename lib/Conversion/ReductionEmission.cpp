@@ -76,7 +76,7 @@ SmallVector<unsigned> StageEmitter::chooseCompanions(unsigned reduction, Scope *
   SmallVector<unsigned> group{reduction};
   const ElementReduction &info = graph.getReduction(reduction);
   bool inLanes = findVectorScope(info.freeVariables) != nullptr;
-  std::optional<LaneChoice> lanes = chooseReductionLanes(graph, info, target);
+  std::optional<LaneChoice> lanes = chooseLanesOf(reduction);
   for (unsigned other : reductions) {
     const ElementReduction &candidate = graph.getReduction(other);
     if (other == reduction || candidate.variables != info.variables ||
@@ -85,12 +85,19 @@ SmallVector<unsigned> StageEmitter::chooseCompanions(unsigned reduction, Scope *
       continue;
     if ((findVectorScope(candidate.freeVariables) != nullptr) != inLanes)
       continue;
-    std::optional<LaneChoice> own = chooseReductionLanes(graph, candidate, target);
+    std::optional<LaneChoice> own = chooseLanesOf(other);
     if (!inLanes && (own.has_value() != lanes.has_value() || (own && own->loop != lanes->loop)))
       continue;
     group.push_back(other);
   }
   return group;
+}
+
+/// Threads of a device that are at different elements share no lanes.
+std::optional<LaneChoice> StageEmitter::chooseLanesOf(unsigned reduction) {
+  if (areThreadsApart())
+    return std::nullopt;
+  return chooseReductionLanes(graph, graph.getReduction(reduction), target);
 }
 
 Value StageEmitter::emitReduce(const ElementNode &node) {
@@ -103,11 +110,10 @@ Value StageEmitter::emitReduce(const ElementNode &node) {
   Scope *lanesOf = findVectorScope(info.freeVariables);
   std::optional<LaneChoice> choice;
   if (!lanesOf)
-    choice = chooseReductionLanes(graph, info, target);
+    choice = chooseLanesOf(node.reduction);
   if (choice) {
     for (unsigned member : group)
-      choice->lanes = std::min(
-          choice->lanes, chooseReductionLanes(graph, graph.getReduction(member), target)->lanes);
+      choice->lanes = std::min(choice->lanes, chooseLanesOf(member)->lanes);
     emitInLanes(group, *choice);
   } else {
     emitSequential(group, lanesOf);
@@ -269,6 +275,8 @@ Value StageEmitter::widen(Value value, Value neutral) {
 
 /// Folds the upper half onto the lower until one lane is left.
 Value StageEmitter::combineLanes(const Combiner &combiner, Value value) {
+  if (!isa<VectorType>(value.getType()))
+    return value;
   int64_t lanes = llvm::PowerOf2Ceil(getLanes(value));
   if (lanes != getLanes(value))
     value = widen(value, emitNeutral(combiner, lanes));
@@ -296,6 +304,8 @@ void StageEmitter::emitInLanes(ArrayRef<unsigned> group, LaneChoice choice) {
       order.push_back(i);
   order.push_back(choice.loop);
   SmallVector<Value> sums = emitReductionLoops(group, order, 0, choice, carried);
+  if (stage.groupThreads > 1)
+    combineThreads(combiners, sums);
   size_t next = 0;
   for (unsigned reduction : group) {
     SmallVector<Value> results;

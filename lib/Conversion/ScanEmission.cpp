@@ -170,8 +170,9 @@ void StageEmitter::emitScan(const KernelScan &scan) {
     SmallVector<Value> next = step.run(carried, values, onLanes(position));
     Value stored = step.getStored(next);
     Type element = getElementTypeOrSelf(stored.getType());
+    Scope *columns = scan.points.column ? findVectorScope(*scan.points.column) : nullptr;
     storeTo(getAddress(results[scan.result], element, emitIndex(scan.address, nullptr)), stored,
-            nullptr);
+            getAlignment(scan.address, element, columns), nullptr);
     return next;
   });
 }

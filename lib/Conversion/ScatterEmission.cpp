@@ -18,17 +18,6 @@ using namespace mlir::memopt;
 // Points
 //===----------------------------------------------------------------------===//
 
-static int64_t countBlocks(const IndexTable &table, const KernelPoints &points) {
-  return points.column ? llvm::divideCeil(table.getSize(*points.column), points.lanes) : 1;
-}
-
-int64_t StageEmitter::countPoints(const IndexTable &table, const KernelPoints &points) {
-  int64_t count = countBlocks(table, points);
-  for (AtomId variable : points.outer)
-    count *= table.getSize(variable);
-  return count;
-}
-
 /// Lanes of the block of columns that is being emitted; 0 when elements are alone.
 int64_t StageEmitter::getLanesOf(const KernelPoints &points) {
   return points.column ? findVectorScope(*points.column)->lanes : 0;
@@ -62,9 +51,10 @@ void StageEmitter::emitPoint(const KernelPoints &points, Value point,
 void StageEmitter::emitIrregular(Value begin, Value end) {
   if (auto *scatter = std::get_if<KernelScatter>(&stage.irregular);
       scatter && scatter->points.outer.empty())
-    return emitRowScatter(*scatter, begin, end);
+    return scatter->isByTokens ? emitTokenScatter(*scatter, begin, end)
+                               : emitRowScatter(*scatter, begin, end);
   const KernelPoints &points = stage.getPoints();
-  emitLoop(begin, end, 1, {}, [&](Value point, ValueRange) {
+  emitParallel(begin, end, [&](Value point) {
     emitPoint(points, point, [&] {
       if (auto *scatter = std::get_if<KernelScatter>(&stage.irregular))
         emitTokens(*scatter, 0, [&] { emitUpdate(*scatter); });
@@ -73,7 +63,6 @@ void StageEmitter::emitIrregular(Value begin, Value end) {
       else
         emitScan(std::get<KernelScan>(stage.irregular));
     });
-    return SmallVector<Value>();
   });
 }
 
@@ -95,9 +84,8 @@ void StageEmitter::emitTokens(const KernelScatter &scatter, size_t level,
 /// found once.
 void StageEmitter::emitRowScatter(const KernelScatter &scatter, Value begin, Value end) {
   emitTokens(scatter, 0, [&] {
-    emitLoop(begin, end, 1, {}, [&](Value block, ValueRange) {
+    emitParallel(begin, end, [&](Value block) {
       emitPoint(scatter.points, block, [&] { emitUpdate(scatter); });
-      return SmallVector<Value>();
     });
   });
 }
@@ -110,23 +98,23 @@ Value StageEmitter::emitWideIndex(NodeId node) {
   return value.getType() == wide ? value : arith::ExtSIOp::create(builder, location, wide, value);
 }
 
-/// One element, or one block of lanes, of the result; nothing where an index lies outside.
-void StageEmitter::emitUpdate(const KernelScatter &scatter) {
+/// `a` and `b` combined, as vectors of `lanes` if one is; just `b` without `a`.
+Value StageEmitter::join(StringRef name, Value a, Value b, int64_t lanes) {
+  if (!a)
+    return b;
+  if (isa<VectorType>(a.getType()) || isa<VectorType>(b.getType())) {
+    a = splat(a, lanes);
+    b = splat(b, lanes);
+  }
+  OperationState state(location, name);
+  state.addOperands({a, b});
+  state.addTypes(a.getType());
+  return builder.create(state)->getResult(0);
+}
+
+/// Where the indices point, and whether they do; both null without indices.
+StageEmitter::ScatterPlace StageEmitter::emitPlace(const KernelScatter &scatter, int64_t lanes) {
   using P = arith::CmpIPredicate;
-  int64_t lanes = getLanesOf(scatter.points);
-  // Both as vectors if one is.
-  auto combine = [&](StringRef name, Value a, Value b) -> Value {
-    if (!a)
-      return b;
-    if (isa<VectorType>(a.getType()) || isa<VectorType>(b.getType())) {
-      a = splat(a, lanes);
-      b = splat(b, lanes);
-    }
-    OperationState state(location, name);
-    state.addOperands({a, b});
-    state.addTypes(a.getType());
-    return builder.create(state)->getResult(0);
-  };
   auto number = [&](int64_t value, Value like) {
     Value scalar = constant(value);
     return isa<VectorType>(like.getType()) ? splat(scalar, lanes) : scalar;
@@ -134,25 +122,32 @@ void StageEmitter::emitUpdate(const KernelScatter &scatter) {
   auto test = [&](P predicate, Value a, int64_t b) -> Value {
     return arith::CmpIOp::create(builder, location, predicate, a, number(b, a));
   };
+  StringRef both = arith::AndIOp::getOperationName(), add = arith::AddIOp::getOperationName();
   Value inside, offset;
   for (auto [i, index] : llvm::enumerate(scatter.indices)) {
     Value value = emitWideIndex(index.node);
     // Seen as unsigned, what is below zero lies above all sizes.
-    inside = combine(arith::AndIOp::getOperationName(), inside, test(P::ult, value, index.size));
+    inside = join(both, inside, test(P::ult, value, index.size), lanes);
     if (scatter.padding && i == 0)
-      inside =
-          combine(arith::AndIOp::getOperationName(), inside, test(P::ne, value, *scatter.padding));
+      inside = join(both, inside, test(P::ne, value, *scatter.padding), lanes);
     Value scaled = arith::MulIOp::create(builder, location, value, number(index.stride, value));
-    offset = combine(arith::AddIOp::getOperationName(), offset, scaled);
+    offset = join(add, offset, scaled, lanes);
   }
+  return {inside, offset};
+}
+
+/// One element, or one block of lanes, of the result; nothing where an index lies outside.
+void StageEmitter::emitUpdate(const KernelScatter &scatter) {
+  StringRef add = arith::AddIOp::getOperationName();
+  int64_t lanes = getLanesOf(scatter.points);
+  auto [inside, offset] = emitPlace(scatter, lanes);
   if (inside && isa<VectorType>(inside.getType())) {
     Value address = emitVectorIndex(scatter.address, findVectorScope(*scatter.points.column));
-    return emitCombined(scatter, combine(arith::AddIOp::getOperationName(), address, offset),
-                        inside);
+    return emitCombined(scatter, join(add, address, offset, lanes), inside);
   }
-  auto update = [&] {
+  auto update = [&, offset = offset] {
     Value address = emitIndex(scatter.address, nullptr);
-    emitCombined(scatter, combine(arith::AddIOp::getOperationName(), offset, address), nullptr);
+    emitCombined(scatter, join(add, offset, address, lanes), nullptr);
   };
   if (!inside)
     return update();
@@ -160,6 +155,15 @@ void StageEmitter::emitUpdate(const KernelScatter &scatter) {
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(branch.thenBlock());
   update();
+}
+
+/// What the steps of indices leave of the alignment of columns.
+unsigned StageEmitter::getAlignmentOf(const KernelScatter &scatter, Type element) {
+  Scope *scope = scatter.points.column ? findVectorScope(*scatter.points.column) : nullptr;
+  uint64_t alignment = getAlignment(scatter.address, element, scope);
+  for (const KernelScatter::Index &index : scatter.indices)
+    alignment = std::gcd(alignment, uint64_t(index.stride) * getAlignment(element));
+  return static_cast<unsigned>(alignment);
 }
 
 /// Loads what is at element `address` (of lane 0, or one for each lane), combines and stores.
@@ -171,12 +175,13 @@ void StageEmitter::emitCombined(const KernelScatter &scatter, Value address, Val
     type = getVectorType(element, lanes);
   }
   Value pointer = getAddress(results[scatter.result], element, address);
+  unsigned alignment = getAlignmentOf(scatter, element);
   if (scatter.combiner) {
-    Value old = loadFrom(pointer, type, getAlignment(element), mask);
+    Value old = loadFrom(pointer, type, alignment, mask);
     OperationState state(location, *scatter.combiner);
     state.addOperands({old, value});
     state.addTypes(type);
     value = builder.create(state)->getResult(0);
   }
-  storeTo(pointer, value, mask);
+  storeTo(pointer, value, alignment, mask);
 }

@@ -27,7 +27,7 @@ static SmallVector<tensor::ExtractSliceOp> getSlices(BlockArgument argument) {
 }
 
 /// Takes the least offset of all slices off each, and gives its place in the buffer.
-static int64_t moveOffsets(BlockArgument argument) {
+static int64_t moveOffsets(BlockArgument argument, int64_t alignment) {
   SmallVector<tensor::ExtractSliceOp> slices = getSlices(argument);
   if (slices.empty())
     return 0;
@@ -35,21 +35,25 @@ static int64_t moveOffsets(BlockArgument argument) {
   for (tensor::ExtractSliceOp slice : slices)
     for (auto [least, offset] : llvm::zip_equal(base, slice.getStaticOffsets()))
       least = std::min(least, offset);
+  auto type = cast<RankedTensorType>(argument.getType());
+  int64_t place = linearize(base, computeStrides(type.getShape()));
+  if (place * (getTensorBytes(type) / type.getNumElements()) % alignment)
+    return 0;
   for (tensor::ExtractSliceOp slice : slices) {
     SmallVector<int64_t> offsets(slice.getStaticOffsets());
     for (auto [offset, moved] : llvm::zip_equal(offsets, base))
       offset -= moved;
     slice.setStaticOffsets(offsets);
   }
-  ArrayRef<int64_t> shape = cast<RankedTensorType>(argument.getType()).getShape();
-  return linearize(base, computeStrides(shape));
+  return place;
 }
 
-SmallVector<int64_t> memopt::moveSliceOffsets(KernelOp kernel, ArrayRef<int64_t> resultBuffers) {
+SmallVector<int64_t> memopt::moveSliceOffsets(KernelOp kernel, ArrayRef<int64_t> resultBuffers,
+                                              int64_t alignment) {
   SmallVector<int64_t> offsets;
   for (BlockArgument argument : kernel.getBody().getArguments()) {
     bool isTaken = llvm::is_contained(resultBuffers, int64_t(argument.getArgNumber()));
-    offsets.push_back(isTaken ? 0 : moveOffsets(argument));
+    offsets.push_back(isTaken ? 0 : moveOffsets(argument, alignment));
   }
   return offsets;
 }

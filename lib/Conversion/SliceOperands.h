@@ -16,9 +16,11 @@ namespace mlir::memopt {
 /// Rewrites a kernel that reads only slices of an operand to take the address at which they begin:
 /// the offsets that the slices have in common go from the kernel to whoever calls it. So the steps
 /// of a recurrent layer, which differ in nothing but the rows that they read, are one function.
-/// Operands whose bytes a result takes (`resultBuffers`) stay as they are. Gives, for each operand,
-/// the number of the element to pass the address of.
-SmallVector<int64_t> moveSliceOffsets(KernelOp kernel, ArrayRef<int64_t> resultBuffers);
+/// Operands whose bytes a result takes (`resultBuffers`) stay as they are, and those whose slices
+/// begin at no multiple of `alignment` bytes. Gives, for each operand, the number of the element to
+/// pass the address of.
+SmallVector<int64_t> moveSliceOffsets(KernelOp kernel, ArrayRef<int64_t> resultBuffers,
+                                      int64_t alignment);
 
 } // namespace mlir::memopt
 

@@ -22,6 +22,8 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 void StageEmitter::emitTileLoop(const KernelNest &nest) {
+  if (target.isDevice())
+    return emitThreadTiles(nest);
   int64_t size = table.getSize(nest.loops[*nest.tileLoop]), full = size / nest.tile * nest.tile;
   emitLoop(constant(0), constant(full), nest.tile, {}, [&](Value first, ValueRange) {
     ScopeGuard scope(*this);
@@ -34,6 +36,8 @@ void StageEmitter::emitTileLoop(const KernelNest &nest) {
 
 /// Tile number `block`, which is full or the last.
 void StageEmitter::emitTileAt(const KernelNest &nest, Value block) {
+  if (target.isDevice())
+    return emitThreadTile(nest, block);
   int64_t size = table.getSize(nest.loops[*nest.tileLoop]), full = size / nest.tile;
   Value first = arith::MulIOp::create(builder, location, block, constant(nest.tile));
   if (full * nest.tile == size)

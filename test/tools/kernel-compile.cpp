@@ -11,8 +11,12 @@
 // results. In a function of several kernels the others get numbers behind the name. An attribute
 // `test.result_buffers` on the function says which operand's buffer each result takes.
 //
+// With --chip the kernels are a device's: the output is PTX, bitcode (--bitcode) or a cubin
+// (--cubin), and --print-schedule also prints what is launched for each kernel.
+//
 //===----------------------------------------------------------------------===//
 
+#include "memopt/Conversion/DeviceCode.h"
 #include "memopt/Conversion/KernelLowering.h"
 #include "memopt/Conversion/ObjectEmission.h"
 
@@ -20,6 +24,7 @@
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -61,13 +66,53 @@ static void addExport(ModuleOp program, StringRef name, KernelOp kernel,
   LLVM::ReturnOp::create(builder, location, ValueRange{});
 }
 
+static void printLaunches(StringRef name, const KernelFunction &function) {
+  for (const KernelLaunch &launch : function.launches) {
+    llvm::outs() << "launch " << launch.symbol << " for " << name << ": " << launch.blocks
+                 << " blocks of " << launch.threads;
+    for (int64_t offset : function.operandOffsets)
+      llvm::outs() << " " << offset;
+    llvm::outs() << "\n";
+  }
+}
+
+/// Prints the code, or writes it to `path`. What ptxas says of each kernel is printed.
+static bool writeDeviceCode(ModuleOp kernels, const DeviceCodeOptions &options, bool isCubin,
+                            const std::string &path) {
+  std::string code, message;
+  if (emitDeviceCode(kernels, options, code) != Emission::Done)
+    return false;
+  if (isCubin) {
+    FailureOr<SmallVector<KernelResources>> resources =
+        assemblePtx(code, options.chip, path, message);
+    if (failed(resources)) {
+      llvm::errs() << message << "\n";
+      return false;
+    }
+    for (const KernelResources &kernel : *resources)
+      llvm::outs() << kernel.name << ": " << kernel.registers << " registers, " << kernel.stackBytes
+                   << " bytes of stack, " << kernel.spillBytes << " bytes spilled, "
+                   << kernel.sharedBytes << " bytes shared\n";
+    return true;
+  }
+  if (path.empty()) {
+    llvm::outs() << code;
+    return true;
+  }
+  std::error_code error;
+  llvm::raw_fd_ostream(path, error) << code;
+  return !error;
+}
+
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   cl::opt<std::string> input(cl::Positional, cl::init("-")), output("o", cl::init(""));
   cl::opt<bool> reference("reference"), printSchedule("print-schedule"),
       printLLVM("print-llvm-dialect"), printLoops("print-loops"), alwaysParallel("always-parallel"),
       timing("timing");
-  cl::opt<std::string> processor("processor", cl::init("native"));
+  cl::opt<std::string> processor("processor", cl::init("native")), chip("chip", cl::init(""));
+  cl::opt<bool> bitcode("bitcode"), cubin("cubin");
+  cl::opt<int> sms("sms", cl::init(132));
   cl::opt<unsigned> threads("jobs", cl::init(2));
   cl::ParseCommandLineOptions(argc, argv, "compiles memopt kernels alone\n");
   auto start = std::chrono::steady_clock::now();
@@ -81,8 +126,8 @@ int main(int argc, char **argv) {
 
   DialectRegistry registry;
   registry.insert<MemoptDialect, arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
-                  linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect, scf::SCFDialect,
-                  tensor::TensorDialect, vector::VectorDialect>();
+                  linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect, NVVM::NVVMDialect,
+                  scf::SCFDialect, tensor::TensorDialect, vector::VectorDialect>();
   registerUpstreamInterfaces(registry);
   MLIRContext context(registry);
   context.loadAllAvailableDialects();
@@ -101,6 +146,7 @@ int main(int argc, char **argv) {
   if (alwaysParallel)
     options.serialCost = 0;
   options.vectorBytes = getVectorBytes(*cpu);
+  options.sms = chip.empty() ? 0 : sms;
   options.scheduleOutput = printSchedule ? &llvm::outs() : nullptr;
   OwningOpRef<ModuleOp> program = ModuleOp::create(UnknownLoc::get(&context));
   KernelLowering lowering(*program, options);
@@ -112,7 +158,12 @@ int main(int argc, char **argv) {
       if (failed(callee))
         return 1;
       std::string name = function.getName().str();
-      addExport(*program, number ? name + "_" + std::to_string(number) : name, kernel, *callee);
+      if (number)
+        name += "_" + std::to_string(number);
+      if (printSchedule)
+        printLaunches(name, *callee);
+      if (chip.empty())
+        addExport(*program, name, kernel, *callee);
     }
   }
   if (timing)
@@ -126,6 +177,8 @@ int main(int argc, char **argv) {
     lap("convert");
     program->print(llvm::outs());
   }
+  if (!chip.empty())
+    return writeDeviceCode(*program, {chip, bitcode}, cubin, output) ? 0 : 1;
   if (!output.empty() && emitSharedObject(*program, {*cpu, threads}, output) != Emission::Done)
     return 1;
   lap("emit");

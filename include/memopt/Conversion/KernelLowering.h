@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A kernel becomes one function on bare pointers: the step, operands, then results. Its loops run
-// through the parallel_for of the step's runtime; what an iteration computes does not depend on how
-// the loop is cut, so bits do not depend on the number of threads. Every sum is taken in an order
-// that follows from shapes.
+// For a processor a kernel becomes one function on bare pointers: the step, operands, then results.
+// Its loops run through the parallel_for of the step's runtime; what an iteration computes does not
+// depend on how the loop is cut, so bits do not depend on the number of threads. Every sum is taken
+// in an order that follows from shapes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,6 +31,8 @@ struct KernelOptions {
   /// Stages that cost less, in scalar instructions, stay on one thread: starting others would take
   /// longer.
   double serialCost = 40000;
+  /// Multiprocessors of a device that the functions are for; 0: a processor.
+  int64_t sms = 0;
   /// Where to print each kernel's loops; null for nowhere.
   raw_ostream *scheduleOutput = nullptr;
 };
@@ -39,9 +41,18 @@ struct KernelOptions {
 /// address of the word in which it reports them.
 bool hasChecks(KernelOp kernel);
 
-/// The function that runs a kernel.
-struct KernelFunction {
+/// One start of a function of a device.
+struct KernelLaunch {
   std::string symbol;
+  int64_t number; ///< of the symbol among all device kernels
+  int64_t blocks, threads;
+};
+
+/// The function that runs a kernel, or what runs it on a device.
+struct KernelFunction {
+  std::string symbol; ///< of a processor
+  /// Of a device: each takes all operands and results, one runs after the other.
+  SmallVector<KernelLaunch> launches;
   /// For each operand the element whose address it takes: 0, or where the part that it reads
   /// begins.
   SmallVector<int64_t> operandOffsets;
@@ -61,14 +72,21 @@ public:
   /// is still read.
   FailureOr<KernelFunction> lower(KernelOp kernel, ArrayRef<int64_t> resultBuffers = {});
 
-  unsigned getNumFunctions() const { return symbols.size(); }
+  unsigned getNumFunctions() const { return bodies.size(); }
+  /// Those of a device, by the numbers in launches.
+  ArrayRef<std::string> getDeviceKernels() const { return deviceKernels; }
 
 private:
-  FailureOr<std::string> lowerBody(KernelOp kernel, ArrayRef<int64_t> aliases);
+  struct LoweredBody {
+    std::string symbol;
+    SmallVector<KernelLaunch> launches;
+  };
+  FailureOr<LoweredBody> lowerBody(KernelOp kernel, ArrayRef<int64_t> aliases);
 
   ModuleOp program;
   KernelOptions options;
-  llvm::StringMap<std::string> symbols;
+  llvm::StringMap<LoweredBody> bodies;
+  std::vector<std::string> deviceKernels;
 };
 
 } // namespace mlir::memopt

@@ -1,7 +1,8 @@
 """Kernels written in Python, compiled by kernel-compile, run and compared with numpy.
 
 Every case runs with its parallel loops in one piece, in several, and in reversed order: the bits must be
-the same. So must those of a second compilation. --reference compiles plain scalar loops."""
+the same. So must those of a second compilation. --reference compiles plain scalar loops; --chip those of a device
+(device_testing), whose threads the emulator runs in an order of its own in each run."""
 import argparse
 import ctypes
 import os
@@ -10,6 +11,8 @@ import sys
 import tempfile
 
 import numpy as np
+
+from device_testing import DeviceProgram
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "i32": np.int32, "i16": np.int16,
           "i8": np.int8, "i1": np.bool_, "f16": np.float16, "bf16": np.uint16}
@@ -195,6 +198,7 @@ def main(cases):
     parser.add_argument("--only", default="")
     parser.add_argument("--print-schedule", action="store_true")
     parser.add_argument("--processor", default="native")
+    parser.add_argument("--chip", default="")
     arguments = parser.parse_args()
     cases = [case for case in cases if arguments.only in case.name]
     failures = 0
@@ -209,20 +213,26 @@ def main(cases):
                        f"--processor={arguments.processor}"]
             if arguments.reference:
                 command.append("--reference")
-            if arguments.print_schedule and jobs == 1:
+            if arguments.chip:
+                # Few multiprocessors: threads go through several iterations.
+                command += [f"--chip={arguments.chip}", "--sms=3", "--bitcode"]
+            if arguments.print_schedule or arguments.chip:
                 command.append("--print-schedule")
-            if subprocess.run(command).returncode:
+            compiled = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+            if arguments.print_schedule and jobs == 1:
+                print(compiled.stdout, end="")
+            if compiled.returncode:
                 if os.environ.get("KEEP"):
                     os.system(f"cp {source} {os.environ['KEEP']}")
                 sys.exit("kernel-compile failed")
         if open(outputs[0], "rb").read() != open(outputs[1], "rb").read():
             failures += 1
             print("FAIL: one and two compiler threads give different objects")
-        program = Program(outputs[0])
+        program = DeviceProgram(outputs[0], compiled.stdout, DTYPES) if arguments.chip else Program(outputs[0])
         for case in cases:
             results = program.run(case, 1)
             problem = check(case, results)
-            for pieces in (2, 3, -7):
+            for pieces in (2,) if arguments.chip else (2, 3, -7):
                 if not all(np.array_equal(a.view(np.uint8), b.view(np.uint8)) if a.ndim else a.tobytes() == b.tobytes()
                            for a, b in zip(results, program.run(case, pieces))):
                     problem = problem or f"bits change when loops are cut into {pieces} pieces"

@@ -1,0 +1,141 @@
+//===- Assembler.cpp - machine code of a device -----------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// ptxas reads and writes files, so its input and what it says lie beside its output until it is
+// done.
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Conversion/DeviceCode.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/Regex.h"
+
+#include <cstdlib>
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+//===----------------------------------------------------------------------===//
+// Toolkits
+//===----------------------------------------------------------------------===//
+
+/// Folders that may hold a toolkit, the preferred ones first.
+static SmallVector<std::string> getToolkits() {
+  SmallVector<std::string> folders;
+  // As if there were none.
+  if (std::getenv("MEMOPT_WITHOUT_CUDA"))
+    return folders;
+  if (const char *home = std::getenv("CUDA_HOME"))
+    folders.push_back(home);
+  // Where Python's packages put it, under the folder of the version of Python.
+  std::error_code error;
+  for (llvm::sys::fs::directory_iterator python(MEMOPT_VENV_DIR "/lib", error), end;
+       !error && python != end; python.increment(error))
+    folders.push_back(python->path() + "/site-packages/nvidia/cu13");
+  if (llvm::ErrorOr<std::string> found = llvm::sys::findProgramByName("ptxas"))
+    folders.push_back(llvm::sys::path::parent_path(llvm::sys::path::parent_path(*found)).str());
+  folders.push_back("/usr/local/cuda");
+  return folders;
+}
+
+std::string mlir::memopt::findToolkitFile(StringRef name) {
+  for (const std::string &folder : getToolkits()) {
+    SmallString<128> path(folder);
+    llvm::sys::path::append(path, name);
+    if (llvm::sys::fs::exists(path))
+      return path.str().str();
+  }
+  return "";
+}
+
+//===----------------------------------------------------------------------===//
+// What ptxas says
+//===----------------------------------------------------------------------===//
+
+static int64_t readNumber(StringRef text) {
+  int64_t number = 0;
+  text.getAsInteger(10, number);
+  return number;
+}
+
+SmallVector<KernelResources> mlir::memopt::parseResources(StringRef text) {
+  const llvm::Regex entry("Compiling entry function '([^']+)'");
+  const llvm::Regex stack("([0-9]+) bytes stack frame, ([0-9]+) bytes spill stores, "
+                          "([0-9]+) bytes spill loads");
+  const llvm::Regex registers("Used ([0-9]+) registers"), shared("([0-9]+) bytes smem");
+  SmallVector<KernelResources> kernels;
+  SmallVector<StringRef> words;
+  for (StringRef line : llvm::split(text, '\n')) {
+    if (entry.match(line, &words)) {
+      kernels.emplace_back().name = words[1].str();
+      continue;
+    }
+    if (kernels.empty())
+      continue;
+    KernelResources &kernel = kernels.back();
+    if (stack.match(line, &words)) {
+      kernel.stackBytes += readNumber(words[1]);
+      kernel.spillBytes += readNumber(words[2]) + readNumber(words[3]);
+    }
+    if (registers.match(line, &words))
+      kernel.registers = readNumber(words[1]);
+    if (shared.match(line, &words))
+      kernel.sharedBytes = readNumber(words[1]);
+  }
+  return kernels;
+}
+
+//===----------------------------------------------------------------------===//
+// ptxas
+//===----------------------------------------------------------------------===//
+
+static bool writeText(StringRef path, StringRef text, std::string &message) {
+  std::error_code error;
+  llvm::raw_fd_ostream os(path, error);
+  if (!error) {
+    os << text;
+    os.close();
+    error = os.error();
+    os.clear_error();
+  }
+  if (error)
+    message = ("cannot write " + path + ": " + error.message()).str();
+  return !error;
+}
+
+FailureOr<SmallVector<KernelResources>>
+mlir::memopt::assemblePtx(StringRef ptx, StringRef chip, StringRef path, std::string &message) {
+  std::string assembler = findToolkitFile("bin/ptxas");
+  if (assembler.empty()) {
+    message =
+        "ptxas, NVIDIA's assembler, is not found in $CUDA_HOME, the build's environment, PATH "
+        "or /usr/local/cuda; tools/install.sh --with-cuda installs it, and --emit=ptx needs "
+        "none";
+    return failure();
+  }
+  std::string input = (path + ".in.ptx").str(), said = (path + ".log").str();
+  llvm::FileRemover removeInput(input), removeSaid(said);
+  if (!writeText(input, ptx, message))
+    return failure();
+  std::string arch = ("-arch=" + chip).str();
+  SmallVector<StringRef> arguments{assembler, arch, "-v", input, "-o", path};
+  std::optional<StringRef> streams[] = {std::nullopt, StringRef(said), StringRef(said)};
+  int code = llvm::sys::ExecuteAndWait(assembler, arguments, std::nullopt, streams, 0, 0, &message);
+  std::string text;
+  if (auto file = llvm::MemoryBuffer::getFile(said, /*IsText=*/true))
+    text = (*file)->getBuffer().str();
+  if (code == 0)
+    return parseResources(text);
+  message = assembler + " answered " + std::to_string(code) + ": " + message + text;
+  return failure();
+}
