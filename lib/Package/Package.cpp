@@ -111,9 +111,12 @@ static ::memopt::StatusCode report(ModuleOp module, const ::memopt::Status &stat
       ::memopt::writeSafetensors(pathOf("weights.safetensors"), weights->tensors);
   if (!written.isOk())
     return report(planned, written);
-  if (StatusCode code = writeProgram(planned, program, pathOf("program.so"));
+  std::vector<std::string> deviceKernels;
+  if (StatusCode code = writeProgram(planned, program, directory, deviceKernels);
       code != StatusCode::Ok)
     return code;
+  if (!getTarget(planned).getImageName().empty())
+    (*manifest)["kernels"] = llvm::json::Array(deviceKernels);
   std::string text = llvm::formatv("{0:2}\n", llvm::json::Value(std::move(*manifest)));
   return report(planned, ::memopt::writeFileAtomically(pathOf("manifest.json"), text));
 }

@@ -8,13 +8,16 @@
 
 #include "memopt/Package/Program.h"
 
+#include "memopt-runtime/Files.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
+#include "memopt/Conversion/DeviceCode.h"
 #include "memopt/Conversion/HostProgram.h"
 #include "memopt/Conversion/KernelLowering.h"
 #include "memopt/Conversion/ObjectEmission.h"
 
 #include "mlir/IR/OwningOpRef.h"
+#include "llvm/Support/Path.h"
 
 #include <thread>
 
@@ -38,41 +41,65 @@ static SmallVector<int64_t> getTakenOperands(KernelOp kernel) {
   return taken;
 }
 
+//===----------------------------------------------------------------------===//
+// Modules
+//===----------------------------------------------------------------------===//
+
+namespace {
 /// The program as functions of llvm and the dialects of loops and vectors.
-static FailureOr<OwningOpRef<ModuleOp>> buildProgram(ModuleOp planned,
-                                                     const ProgramOptions &options) {
-  FailureOr<StepModel> step = StepModel::create(planned);
-  auto target = dyn_cast<CpuAttr>(Attribute(getTarget(planned)));
-  if (failed(step) || !target)
-    return planned.emitError("is compiled for no processor");
+struct ProgramModules {
+  OwningOpRef<ModuleOp> host;
+  OwningOpRef<ModuleOp> device; ///< null for a processor
+  std::vector<std::string> deviceKernels;
+};
+} // namespace
+
+/// What code of `planned` is generated for; its processor is resolved.
+static FailureOr<KernelOptions> getKernelOptions(ModuleOp planned) {
+  Attribute target = getTarget(planned);
+  KernelOptions options;
+  if (auto device = dyn_cast<CudaAttr>(target)) {
+    options.sms = device.getSms();
+    return options;
+  }
+  auto cpu = dyn_cast<CpuAttr>(target);
+  if (!cpu)
+    return planned.emitError("is compiled for no machine that code is generated for");
   std::string message;
-  FailureOr<std::string> processor = resolveProcessor(target.getProcessor(), message);
+  FailureOr<std::string> processor = resolveProcessor(cpu.getProcessor(), message);
   if (failed(processor))
     return planned.emitError() << message;
-  OwningOpRef<ModuleOp> program(ModuleOp::create(planned.getLoc()));
-  KernelOptions kernelOptions;
-  kernelOptions.vectorBytes = getVectorBytes(*processor);
-  kernelOptions.isReference = target.getReference();
-  KernelLowering lowering(*program, kernelOptions);
-  HostOptions hostOptions;
-  hostOptions.isInstrumented = options.isInstrumented;
-  auto lower = [&](KernelOp kernel) { return lowering.lower(kernel, getTakenOperands(kernel)); };
-  LogicalResult built = buildHostProgram(*step, *program, lower, hostOptions);
-  if (failed(built))
-    return failure();
-  return program;
+  options.vectorBytes = getVectorBytes(*processor);
+  options.isReference = cpu.getReference();
+  return options;
 }
 
-::memopt::StatusCode mlir::memopt::writeProgram(ModuleOp planned, const ProgramOptions &options,
-                                                StringRef path) {
-  FailureOr<OwningOpRef<ModuleOp>> program = buildProgram(planned, options);
-  if (failed(program))
-    return ::memopt::StatusCode::BadInput;
-  ObjectOptions object;
-  object.processor = cast<CpuAttr>(Attribute(getTarget(planned))).getProcessor().str();
-  object.threads =
-      options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
-  switch (emitSharedObject(**program, object, path)) {
+static FailureOr<ProgramModules> buildProgram(ModuleOp planned, const ProgramOptions &options) {
+  FailureOr<StepModel> step = StepModel::create(planned);
+  FailureOr<KernelOptions> kernelOptions = getKernelOptions(planned);
+  if (failed(step) || failed(kernelOptions))
+    return failure();
+  ProgramModules modules;
+  modules.host = ModuleOp::create(planned.getLoc());
+  if (kernelOptions->sms)
+    modules.device = ModuleOp::create(planned.getLoc());
+  KernelLowering lowering(modules.device ? *modules.device : *modules.host, *kernelOptions);
+  HostOptions hostOptions;
+  hostOptions.isInstrumented = options.isInstrumented;
+  hostOptions.launchesKernels = static_cast<bool>(modules.device);
+  auto lower = [&](KernelOp kernel) { return lowering.lower(kernel, getTakenOperands(kernel)); };
+  if (failed(buildHostProgram(*step, *modules.host, lower, hostOptions)))
+    return failure();
+  modules.deviceKernels = lowering.getDeviceKernels().vec();
+  return modules;
+}
+
+//===----------------------------------------------------------------------===//
+// Files
+//===----------------------------------------------------------------------===//
+
+static ::memopt::StatusCode toStatus(Emission emission) {
+  switch (emission) {
   case Emission::Done:
     return ::memopt::StatusCode::Ok;
   case Emission::BadProgram:
@@ -83,12 +110,97 @@ static FailureOr<OwningOpRef<ModuleOp>> buildProgram(ModuleOp planned,
   llvm_unreachable("all ends are named");
 }
 
+static std::string getPath(StringRef directory, StringRef name) {
+  SmallString<128> path(directory);
+  llvm::sys::path::append(path, name);
+  return path.str().str();
+}
+
+static ::memopt::StatusCode writeFile(ModuleOp planned, const std::string &path, StringRef text) {
+  ::memopt::Status status = ::memopt::writeFileAtomically(path, text);
+  if (!status.isOk())
+    planned.emitError() << status.getMessage();
+  return status.getCode();
+}
+
+/// Local memory is kept for every thread that the device can hold, which no plan counts.
+static LogicalResult checkResources(ModuleOp planned, ArrayRef<KernelResources> kernels) {
+  for (const KernelResources &kernel : kernels)
+    if (kernel.stackBytes || kernel.spillBytes)
+      return planned.emitError() << "kernel " << kernel.name << " needs " << kernel.stackBytes
+                                 << " bytes of stack and moves " << kernel.spillBytes
+                                 << " bytes of registers that do not fit, expected none";
+  return success();
+}
+
+/// kernels.bc, or kernels.cubin with the PTX that it comes from beside it.
+static ::memopt::StatusCode writeImage(ModuleOp planned, ModuleOp kernels, StringRef directory) {
+  auto device = cast<CudaAttr>(Attribute(getTarget(planned)));
+  std::string code, message, image = getPath(directory, getTarget(planned).getImageName());
+  Emission emission = emitDeviceCode(kernels, {device.getChip().str(), device.isEmulated()}, code);
+  if (emission != Emission::Done)
+    return toStatus(emission);
+  if (device.isEmulated())
+    return writeFile(planned, image, code);
+  if (auto status = writeFile(planned, getPath(directory, "kernels.ptx"), code);
+      status != ::memopt::StatusCode::Ok)
+    return status;
+  auto resources = assemblePtx(code, device.getChip(), image, message);
+  if (failed(resources)) {
+    planned.emitError() << message;
+    return ::memopt::StatusCode::Environment;
+  }
+  return failed(checkResources(planned, *resources)) ? ::memopt::StatusCode::BadInput
+                                                     : ::memopt::StatusCode::Ok;
+}
+
+::memopt::StatusCode mlir::memopt::writeProgram(ModuleOp planned, const ProgramOptions &options,
+                                                StringRef directory,
+                                                std::vector<std::string> &deviceKernels) {
+  FailureOr<ProgramModules> modules = buildProgram(planned, options);
+  if (failed(modules))
+    return ::memopt::StatusCode::BadInput;
+  ObjectOptions object;
+  auto cpu = dyn_cast<CpuAttr>(Attribute(getTarget(planned)));
+  // Beside a device the processor only launches: any will do.
+  object.processor = cpu ? cpu.getProcessor().str() : "generic";
+  object.threads =
+      options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  if (modules->device)
+    if (auto status = writeImage(planned, *modules->device, directory);
+        status != ::memopt::StatusCode::Ok)
+      return status;
+  deviceKernels = modules->deviceKernels;
+  return toStatus(emitSharedObject(*modules->host, object, getPath(directory, "program.so")));
+}
+
+//===----------------------------------------------------------------------===//
+// Printing
+//===----------------------------------------------------------------------===//
+
 LogicalResult mlir::memopt::printProgram(ModuleOp planned, const ProgramOptions &options,
                                          raw_ostream &out) {
-  FailureOr<OwningOpRef<ModuleOp>> program = buildProgram(planned, options);
-  if (failed(program) || failed(convertToLLVMDialect(**program)))
+  FailureOr<ProgramModules> modules = buildProgram(planned, options);
+  if (failed(modules))
     return failure();
-  (*program)->print(out);
-  out << "\n";
+  for (OwningOpRef<ModuleOp> *module : {&modules->host, &modules->device}) {
+    if (!*module)
+      continue;
+    if (failed(convertToLLVMDialect(**module)))
+      return failure();
+    (*module)->print(out);
+    out << "\n";
+  }
   return success();
+}
+
+::memopt::StatusCode mlir::memopt::printPtx(ModuleOp planned, raw_ostream &out) {
+  auto device = cast<CudaAttr>(Attribute(getTarget(planned)));
+  FailureOr<ProgramModules> modules = buildProgram(planned, {});
+  if (failed(modules))
+    return ::memopt::StatusCode::BadInput;
+  std::string code;
+  Emission emission = emitDeviceCode(*modules->device, {device.getChip().str()}, code);
+  out << code;
+  return toStatus(emission);
 }

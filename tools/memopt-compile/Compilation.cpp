@@ -185,12 +185,18 @@ FailureOr<int64_t> Compilation::getExportedBatch() {
 // Input
 //===----------------------------------------------------------------------===//
 
+/// The name of what is compiled for: a device, or a processor that LLVM knows.
+FailureOr<std::string> Compilation::resolveTarget() {
+  if (options.device)
+    return options.device->name;
+  return mlir::memopt::resolveProcessor(options.targetFeatures, errors.last);
+}
+
 StatusCode Compilation::load() {
-  FailureOr<std::string> resolved =
-      mlir::memopt::resolveProcessor(options.targetFeatures, errors.last);
+  FailureOr<std::string> resolved = resolveTarget();
   if (failed(resolved))
     return StatusCode::BadInput;
-  processor = *resolved;
+  targetName = *resolved;
   program.threads = options.compilerThreads;
   program.isInstrumented = options.isInstrumented;
   llvm::TimeRegion time(getTimer("import", "import: the file and its operators"));
@@ -201,6 +207,11 @@ StatusCode Compilation::load() {
 }
 
 void Compilation::setTarget() {
+  if (options.device) {
+    (*module)->setAttr(mlir::memopt::MemoptDialect::kTargetAttr,
+                       options.device->toAttribute(&context));
+    return;
+  }
   DictionaryAttr profile = options.profile ? options.profile->toAttribute(&context) : nullptr;
   (*module)->setAttr(mlir::memopt::MemoptDialect::kTargetAttr,
                      mlir::memopt::CpuAttr::get(&context, options.targetFeatures,
@@ -328,6 +339,10 @@ StatusCode Compilation::writeText(const std::string &path, StringRef text) {
 }
 
 StatusCode Compilation::writePackage() {
+  if (options.emit == Emit::Ptx) {
+    StatusCode code = mlir::memopt::printPtx(*module, llvm::outs());
+    return code == StatusCode::Ok ? finishOutput() : code;
+  }
   if (options.emit == Emit::Llvm)
     return succeeded(mlir::memopt::printProgram(*module, program, llvm::outs()))
                ? finishOutput()
@@ -335,7 +350,7 @@ StatusCode Compilation::writePackage() {
   llvm::TimeRegion time(getTimer("code", "code: kernels, machine code, the package"));
   mlir::memopt::ManifestOptions manifest;
   manifest.mode = options.evaluate ? "eval" : "train";
-  manifest.targetFeatures = processor;
+  manifest.targetFeatures = targetName;
   manifest.isInstrumented = options.isInstrumented;
   manifest.microBatches = options.pipeline.microBatches;
   manifest.ranks = options.pipeline.ranks;

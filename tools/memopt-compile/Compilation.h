@@ -68,6 +68,7 @@ private:
   StatusCode load();
   llvm::Error readModel();
   llvm::Error parseModel();
+  llvm::FailureOr<std::string> resolveTarget();
   void setTarget();
   StatusCode keep(llvm::Error error);
 
@@ -91,7 +92,7 @@ private:
   CompileOptions &options;
   ErrorCollector errors;
   mlir::memopt::ProgramOptions program;
-  std::string processor;
+  std::string targetName;
   int64_t smallestBytes = 0; ///< of all forms that were tried, when none fits
   mlir::OwningOpRef<mlir::ModuleOp> module;
   llvm::TimerGroup times;

@@ -42,7 +42,9 @@ struct OptionRow {
 static constexpr OptionRow kOptions[] = {
     {"o", "FOLDER", "", "package to write (default: the input's name with .memopt)"},
     {"target", "cpu|cuda", "cpu", "what to generate code for"},
-    {"target-features", "PROCESSOR", "", "processor to compile for (default: this machine's)"},
+    {"target-features", "PROCESSOR|DEVICE|FILE.json", "",
+     "processor to compile for (default: this machine's), or, with --target=cuda, a device: a100, "
+     "b200, h100, h200, or a file that describes one"},
     {"mode", "train|eval", "train", "a training step, or the forward pass alone"},
     {"loss", "NAME|INDEX", "",
      "which output is the loss (default: the first floating-point scalar)"},
@@ -82,7 +84,7 @@ static constexpr OptionRow kOptions[] = {
     {"growth-factor", "X", "2", "of a dynamic scale, after growth-interval steps without overflow"},
     {"backoff-factor", "X", "0.5", "of a dynamic scale, after an overflow"},
     {"growth-interval", "N", "2000", "steps without overflow before a dynamic scale grows"},
-    {"emit", "STAGE", "package", "graph, joint, kernels, planned, llvm or package"},
+    {"emit", "STAGE", "package", "graph, joint, kernels, planned, llvm, ptx or package"},
     {"machine-profile", "FILE.json", "",
      "rates of the machine to plan for (default: $MEMOPT_MACHINE_PROFILE, or the shipped ones)"},
     {"calibrate", "[FILE.json]", "",
@@ -267,12 +269,13 @@ static llvm::Error fillStage(llvm::StringRef emit, CompileOptions &options) {
                    .Case("kernels", static_cast<int>(Emit::Kernels))
                    .Case("planned", static_cast<int>(Emit::Planned))
                    .Case("llvm", static_cast<int>(Emit::Llvm))
+                   .Case("ptx", static_cast<int>(Emit::Ptx))
                    .Case("package", static_cast<int>(Emit::Package))
                    .Default(-1);
-  if (emit == "ptx")
-    return invalid("--emit=ptx needs --target=cuda, which this version does not generate code for");
+  if (emit == "ptx" && !options.device)
+    return invalid("--emit=ptx needs --target=cuda");
   if (stage < 0)
-    return invalid("--emit expects graph, joint, kernels, planned, llvm or package, found '" +
+    return invalid("--emit expects graph, joint, kernels, planned, llvm, ptx or package, found '" +
                    emit + "'");
   options.emit = static_cast<Emit>(stage);
   return llvm::Error::success();
@@ -286,11 +289,36 @@ static llvm::Expected<bool> parseChoice(llvm::StringRef name, llvm::StringRef te
   return invalid("--" + name + " expects " + yes + " or " + no + ", found '" + text + "'");
 }
 
+/// Options of processors, which say nothing of a device.
+static constexpr llvm::StringLiteral kOfProcessors[] = {"reference", "machine-profile", "calibrate",
+                                                        "run-threads"};
+
+/// Before all other options, which may depend on it.
+static llvm::Error fillTarget(const CommandLine &line, CompileOptions &options) {
+  options.targetFeatures = line.get("target-features");
+  std::string target = line.get("target");
+  if (target == "cpu")
+    return llvm::Error::success();
+  if (target != "cuda")
+    return invalid("--target expects cpu or cuda, found '" + target + "'");
+  if (!line.isSet("target-features"))
+    return invalid("--target=cuda needs --target-features with " +
+                   llvm::join(mlir::memopt::DeviceDescription::getNames(), ", ") +
+                   " or a FILE.json that describes the device");
+  for (llvm::StringRef name : kOfProcessors)
+    if (line.isSet(name))
+      return invalid("--" + name + " is for --target=cpu");
+  if (line.get("ranks") != "1")
+    return invalid("--ranks: this version has no ranks with --target=cuda");
+  auto device = mlir::memopt::DeviceDescription::find(options.targetFeatures);
+  if (!device)
+    return invalid("--target-features: " + llvm::toString(device.takeError()));
+  options.device = std::move(*device);
+  return llvm::Error::success();
+}
+
 static llvm::Error fillChoices(const CommandLine &line, CompileOptions &options) {
-  std::string target = line.get("target"), precision = line.get("precision");
-  if (target != "cpu")
-    return target == "cuda" ? invalid("--target=cuda: this version generates code for cpu only")
-                            : invalid("--target expects cpu or cuda, found '" + target + "'");
+  std::string precision = line.get("precision");
   if (precision != "f32" && precision != "bf16" && precision != "fp16")
     return invalid("--precision expects f32, bf16 or fp16, found '" + precision + "'");
   options.pipeline.precision = precision;
@@ -504,7 +532,8 @@ static llvm::Error fillProfile(const CommandLine &line, CompileOptions &options)
     return llvm::Error::success();
   }
   std::string path = line.isSet("machine-profile") ? line.get("machine-profile") : fromEnvironment;
-  if (path.empty())
+  // A device's rates come with its description.
+  if (path.empty() || options.device)
     return llvm::Error::success();
   llvm::Expected<mlir::memopt::MachineProfile> profile = mlir::memopt::MachineProfile::read(path);
   if (!profile)
@@ -556,6 +585,8 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
     std::exit(0);
   }
   auto options = std::make_unique<CompileOptions>();
+  if (llvm::Error error = fillTarget(*line, *options))
+    return std::move(error);
   if (llvm::Error error = fillProfile(*line, *options))
     return std::move(error);
   if (llvm::Error error = fillFiles(*line, *options))
@@ -569,7 +600,6 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
     return invalid("--estimate is of training steps, not of --mode=eval");
   options->reportPath = line->get("report");
   options->loss = line->get("loss");
-  options->targetFeatures = line->get("target-features");
   options->reference = line->isSet("reference");
   if (llvm::Error error = fillChoices(*line, *options))
     return std::move(error);

@@ -11,6 +11,7 @@
 
 #include "memopt/Pipelines/Pipelines.h"
 #include "memopt/Target/Cpu/MachineProfile.h"
+#include "memopt/Target/Cuda/DeviceDescription.h"
 
 #include "llvm/Support/Error.h"
 
@@ -19,7 +20,7 @@
 
 namespace memopt::tool {
 
-enum class Emit { Graph, Joint, Kernels, Planned, Llvm, Package };
+enum class Emit { Graph, Joint, Kernels, Planned, Llvm, Ptx, Package };
 
 /// What --auto lets the planner choose to meet the budget.
 struct Automatic {
@@ -47,8 +48,9 @@ struct CompileOptions {
   mlir::memopt::PipelineOptions pipeline;
   std::string optimizerName;
   double learningRate = 0.0;
-  std::optional<mlir::memopt::MachineProfile> profile; ///< none: the shipped one
-  bool isCalibration = false;                          ///< write a profile, compile no model
+  std::optional<mlir::memopt::MachineProfile> profile;   ///< none: the shipped one
+  std::optional<mlir::memopt::DeviceDescription> device; ///< none: a processor
+  bool isCalibration = false;                            ///< write a profile, compile no model
   std::string calibrationPath;
   int frontierPoints = 0;   ///< 0: no frontier
   std::string frontierPath; ///< without its ending; empty: print only

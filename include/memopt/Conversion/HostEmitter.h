@@ -34,6 +34,8 @@ struct HostOptions {
   /// Report each instruction to the runtime before it runs, which timelines, saved gradients and
   /// the search for the origin of a NaN need.
   bool isInstrumented = true;
+  /// Kernels are a device's: the runtime launches them.
+  bool launchesKernels = false;
 };
 
 class HostEmitter {
@@ -72,8 +74,8 @@ public:
   /// Calls the function at `field` of the runtime's table with the session and `arguments`, and
   /// leaves the step when it does not answer 0.
   void callRuntime(size_t field, ArrayRef<Value> arguments);
-  /// Calls the generated function of a kernel with the addresses of its operands and results, and
-  /// of the word for reports where it checks anything.
+  /// Calls the generated function of a kernel, or launches those of a device, with the addresses of
+  /// its operands and results, and of the word for reports where it checks anything.
   LogicalResult callKernel(KernelOp kernel, ArrayRef<Value> buffers);
 
   /// Emits `body` inside of a loop over [0, count), with the iteration's number as i64.
@@ -87,6 +89,9 @@ private:
   void reportInstruction(int64_t index);
   Value loadPointer(Value base, int64_t bytes);
   void leaveUnlessZero(Value code);
+  /// Place `index` of a list of pointers.
+  Value getSlot(Value list, size_t index);
+  void launchKernels(const KernelFunction &function, ArrayRef<Value> arguments);
   /// The address of the variable of role index_fault.
   FailureOr<Value> createFaultWord(KernelOp kernel);
 
@@ -99,6 +104,7 @@ private:
   Location location;
   LLVM::LLVMPointerType pointer;
   Value frame, session, table, pointerList;
+  Value parameterList; ///< of launches
   Value arenas[MEMOPT_SPACE_COUNT];
   Block *exit = nullptr;
 };

@@ -15,6 +15,7 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <string>
+#include <vector>
 
 namespace mlir::memopt {
 
@@ -24,11 +25,17 @@ struct ProgramOptions {
 };
 
 /// Generates code for every kernel of the planned module and its step function, and links it to
-/// `path`. A failure has a diagnostic and says who can help.
-::memopt::StatusCode writeProgram(ModuleOp planned, const ProgramOptions &options, StringRef path);
+/// program.so in the folder `directory`. Kernels of a device go to an image beside it
+/// (TargetAttrInterface::getImageName), and their names, by the numbers that the program launches
+/// them under, to `deviceKernels`. A failure has a diagnostic and says who can help.
+::memopt::StatusCode writeProgram(ModuleOp planned, const ProgramOptions &options,
+                                  StringRef directory, std::vector<std::string> &deviceKernels);
 
-/// Prints the program's module in the LLVM dialect.
+/// Prints the program's module in the LLVM dialect, and then the module of a device's kernels.
 LogicalResult printProgram(ModuleOp planned, const ProgramOptions &options, raw_ostream &out);
+
+/// Prints the PTX of a device's kernels.
+::memopt::StatusCode printPtx(ModuleOp planned, raw_ostream &out);
 
 } // namespace mlir::memopt
 

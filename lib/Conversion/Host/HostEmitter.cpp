@@ -58,8 +58,13 @@ void HostEmitter::openStep(LLVM::LLVMFuncOp function) {
   for (Operation *op : graph.getInstructions())
     most = std::max(most, op->getNumOperands() + op->getNumResults() +
                               cast<InstructionOpInterface>(op).getWorkspaces().size() + 1);
-  pointerList = LLVM::AllocaOp::create(builder, location, pointer, pointer,
-                                       createNumber(static_cast<int64_t>(most)));
+  auto allocate = [&]() -> Value {
+    return LLVM::AllocaOp::create(builder, location, pointer, pointer,
+                                  createNumber(static_cast<int64_t>(most)));
+  };
+  pointerList = allocate();
+  if (options.launchesKernels)
+    parameterList = allocate();
 }
 
 LogicalResult HostEmitter::emitBlock(Block &block) {
@@ -153,9 +158,12 @@ void HostEmitter::moveToElements(MutableArrayRef<Value> addresses, ValueRange te
 
 Value HostEmitter::createPointerList(ArrayRef<Value> pointers) {
   for (auto [index, address] : llvm::enumerate(pointers))
-    LLVM::StoreOp::create(builder, location, address,
-                          createOffset(pointerList, static_cast<int64_t>(index * sizeof(void *))));
+    LLVM::StoreOp::create(builder, location, address, getSlot(pointerList, index));
   return pointerList;
+}
+
+Value HostEmitter::getSlot(Value list, size_t index) {
+  return createOffset(list, static_cast<int64_t>(index * sizeof(void *)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -184,18 +192,37 @@ LogicalResult HostEmitter::callKernel(KernelOp kernel, ArrayRef<Value> buffers) 
   FailureOr<KernelFunction> function = lowerKernel(kernel);
   if (failed(function))
     return failure();
-  SmallVector<Value> arguments{frame};
-  llvm::append_range(arguments, buffers);
-  moveToElements(MutableArrayRef(arguments).drop_front(), kernel.getInputs(),
-                 function->operandOffsets);
+  SmallVector<Value> arguments(buffers);
+  moveToElements(arguments, kernel.getInputs(), function->operandOffsets);
   if (hasChecks(kernel)) {
     FailureOr<Value> word = createFaultWord(kernel);
     if (failed(word))
       return failure();
     arguments.push_back(*word);
   }
+  if (options.launchesKernels) {
+    launchKernels(*function, arguments);
+    return success();
+  }
+  arguments.insert(arguments.begin(), frame);
   LLVM::CallOp::create(builder, location, TypeRange{}, function->symbol, arguments);
   return success();
+}
+
+/// A launch takes the address of each parameter's value.
+void HostEmitter::launchKernels(const KernelFunction &function, ArrayRef<Value> arguments) {
+  Value values = createPointerList(arguments);
+  for (size_t index = 0; index < arguments.size(); ++index)
+    LLVM::StoreOp::create(builder, location, getSlot(values, index), getSlot(parameterList, index));
+  auto number = [&](int64_t value) -> Value {
+    return LLVM::ConstantOp::create(builder, location, builder.getI32Type(),
+                                    builder.getI32IntegerAttr(static_cast<int32_t>(value)));
+  };
+  // Shared memory is what kernels declare themselves.
+  for (const KernelLaunch &launch : function.launches)
+    callRuntime(offsetof(memopt_runtime_functions, launch),
+                {number(launch.number), number(launch.blocks), number(launch.threads), number(0),
+                 parameterList});
 }
 
 FailureOr<Value> HostEmitter::createFaultWord(KernelOp kernel) {
