@@ -85,13 +85,17 @@ Dependences::Dependences(const Graph &graph)
 namespace {
 
 /// Actions of a list schedule that nothing holds back any more: first those that let the bytes
-/// alive grow the least, among equals in the order of their ranks.
+/// alive grow the least, those of other spaces where that of the first stay as they are, among
+/// equals in the order of their ranks.
 class ReadyActions {
 public:
   ReadyActions(const Graph &graph, std::vector<int32_t> rank, std::vector<int32_t> waiting,
                std::vector<int64_t> growth, bool keepsRank, bool backwards = false)
       : graph(graph), rank(std::move(rank)), waiting(std::move(waiting)), growth(std::move(growth)),
-        keepsRank(keepsRank), backwards(backwards), ready(graph.numRegions + 1) {
+        elsewhere(graph.numActions, 0), keepsRank(keepsRank), backwards(backwards),
+        ready(graph.numRegions + 1) {
+    if (!backwards && graph.numSpaces > 1)
+      measureElsewhere();
     for (int32_t action = 0; action < graph.numActions; ++action)
       if (!this->waiting[action] && !graph.isOptional(action))
         readyIn(action).insert(entryOf(action));
@@ -124,8 +128,22 @@ private:
   using Entry = std::tuple<int64_t, int32_t, int32_t>; // growth, rank, action
   /// With ranks to keep, only what shrinks the bytes alive runs ahead of them.
   Entry entryOf(int32_t action) const {
-    return {keepsRank ? std::min<int64_t>(growth[action], 0) : growth[action], rank[action],
-            action};
+    int64_t bytes = growth[action] ? growth[action] : elsewhere[action];
+    return {keepsRank ? std::min<int64_t>(bytes, 0) : bytes, rank[action], action};
+  }
+  /// By action the sign of what it makes outside of space 0, less what it alone reads: an update
+  /// there frees the gradient that was sent.
+  void measureElsewhere() {
+    for (int32_t op = 0; op < graph.numOps; ++op) {
+      int64_t bytes = 0;
+      for (int32_t value = graph.firstValue[op]; value < graph.firstValue[op + 1]; ++value)
+        bytes += graph.size[value] - graph.bytes[value];
+      if (graph.kind[op] != ActionKind::Wait)
+        for (int32_t value : graph.inputs[op])
+          if (graph.users[value].size() == 1)
+            bytes -= graph.size[value] - graph.bytes[value];
+      elsewhere[op] = std::clamp<int64_t>(bytes, -1, 1);
+    }
   }
   bool enters(int32_t mark) const { return (graph.kind[mark] == ActionKind::Enter) != backwards; }
   int32_t regionOfMark(int32_t mark) const {
@@ -142,6 +160,7 @@ private:
   const Graph &graph;
   std::vector<int32_t> rank, waiting; ///< by action
   std::vector<int64_t> growth;        ///< by action
+  std::vector<int64_t> elsewhere;     ///< by action: -1, 0 or 1
   bool keepsRank, backwards;
   std::vector<std::set<Entry>> ready; ///< by region, the top first
   int32_t open = -1;
@@ -172,9 +191,9 @@ std::vector<int32_t> memopt::planning::search::listSchedule(const Graph &graph,
     for (int32_t value = graph.firstValue[op]; value < graph.firstValue[op + 1]; ++value)
       if (unread[value])
         growth[op] += graph.bytes[value];
-    if (graph.kind[op] == ActionKind::Wait)
-      continue;
-    for (int32_t value : graph.inputs[op])
+    // What a start reads is freed by its wait: to have that early, both are.
+    int32_t reader = graph.kind[op] == ActionKind::Wait ? graph.partner[op] : op;
+    for (int32_t value : graph.inputs[reader])
       if (unread[value] == 1)
         growth[op] -= graph.bytes[value];
   }
@@ -192,8 +211,11 @@ std::vector<int32_t> memopt::planning::search::listSchedule(const Graph &graph,
           continue;
         // Its last reader will free it.
         for (int32_t user : graph.users[value])
-          if (!done[user])
+          if (!done[user]) {
             ready.shrink(user, graph.bytes[value]);
+            if (graph.kind[user] == ActionKind::Start)
+              ready.shrink(graph.partner[user], graph.bytes[value]);
+          }
       }
     for (int32_t next : dependences.next[*action])
       ready.release(next);

@@ -68,6 +68,12 @@ llvm::Expected<PlanSolution> solveOrder(const PlanProblem &problem, PlanOptions 
 llvm::Expected<std::vector<int32_t>> tidyOrder(const PlanProblem &problem,
                                                std::vector<int32_t> order);
 
+/// `order`, in which each op runs once, with work between the starts of transfers and their waits:
+/// starts move towards the front, waits and what only waits for them towards the back, while the
+/// plan gets faster and no peak higher. An order with regions, or without starts, stays as it is.
+llvm::Expected<std::vector<int32_t>> overlapTransfers(const PlanProblem &problem,
+                                                      std::vector<int32_t> order);
+
 struct PlanFrontier {
   struct Point {
     std::vector<int32_t> order; ///< actions

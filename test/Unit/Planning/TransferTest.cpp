@@ -864,3 +864,77 @@ TEST(Transfer, TinyProblemsAgainstBruteForce) {
   EXPECT_GT(none, 20);
   EXPECT_GT(transferred, 50);
 }
+
+//===----------------------------------------------------------------------===//
+// Transfers beside what computes
+//===----------------------------------------------------------------------===//
+
+static std::vector<int32_t> overlap(const PlanProblem &problem, std::vector<int32_t> order) {
+  llvm::Expected<std::vector<int32_t>> found = overlapTransfers(problem, std::move(order));
+  if (!found) {
+    ADD_FAILURE() << llvm::toString(found.takeError());
+    return {};
+  }
+  return *found;
+}
+
+/// A gradient is made, sent and used by an update elsewhere; then come two ops, `next` bytes and at
+/// last the most.
+static PlanProblem sentGradient(int64_t next) {
+  PlanProblem problem = twoSpaces({op(100, 10, {}), op(100, 10, {0}), op(0, 0, {}), op(0, 1, {1}),
+                                   op(next, 10, {}), op(500, 10, {})});
+  problem.ops[1].results[0].space = 1;
+  problem.ops[1].resource = 1;
+  problem.ops[2].results.clear();
+  problem.ops[2].waitsFor = 1;
+  return problem;
+}
+
+TEST(Transfer, WaitsAreForTransfersThatHaveEnded) {
+  PlanProblem problem = sentGradient(50);
+  EXPECT_EQ(measure(problem, {0, 1, 2, 3, 4, 5}).cost, 10 + 10 + 1 + 10 + 10);
+  std::vector<int32_t> order = overlap(problem, {0, 1, 2, 3, 4, 5});
+  EXPECT_EQ(order, (std::vector<int32_t>{0, 1, 4, 2, 3, 5}));
+  EXPECT_EQ(measure(problem, order).cost, 10 + 10 + 1 + 10);
+}
+
+/// The gradient's bytes are held for longer only where no peak rises, and where nothing needs what
+/// is put off.
+TEST(Transfer, WaitsComeWhenTheirBytesAreWanted) {
+  PlanProblem problem = sentGradient(450);
+  EXPECT_EQ(overlap(problem, {0, 1, 2, 3, 4, 5}), (std::vector<int32_t>{0, 1, 2, 3, 4, 5}));
+  problem = sentGradient(50);
+  problem.ops[4].after = {3};
+  EXPECT_EQ(overlap(problem, {0, 1, 2, 3, 4, 5}), (std::vector<int32_t>{0, 1, 2, 3, 4, 5}));
+}
+
+TEST(Transfer, StartsComeBeforeTheWorkThatHidesThem) {
+  PlanProblem problem =
+      twoSpaces({op(50, 10, {}), op(100, 10, {}), op(0, 0, {}), op(0, 5, {1}), op(500, 10, {})});
+  problem.ops[1].resource = 2;
+  problem.ops[2].results.clear();
+  problem.ops[2].waitsFor = 1;
+  EXPECT_EQ(overlap(problem, {0, 1, 2, 3, 4}), (std::vector<int32_t>{1, 0, 2, 3, 4}));
+  problem.ops[0].results[0].bytes = 450; // no room for both
+  EXPECT_EQ(overlap(problem, {0, 1, 2, 3, 4}), (std::vector<int32_t>{0, 1, 2, 3, 4}));
+  problem.ops[0].results[0].bytes = 50;
+  problem.ops[1].after = {0};
+  EXPECT_EQ(overlap(problem, {0, 1, 2, 3, 4}), (std::vector<int32_t>{0, 1, 2, 3, 4}));
+}
+
+/// The plan stays one, no slower and no higher in any space.
+TEST(Transfer, OverlapOnRandomProblems) {
+  SearchRandom random(11);
+  int faster = 0;
+  for (int round = 0; round < 3000; ++round) {
+    PlanProblem problem =
+        randomProblem(random, 3 + random.below(20), /*withRegions=*/round % 8 == 0);
+    std::vector<int32_t> given = getGivenOrder(problem), order = overlap(problem, given);
+    PlanMeasure before = measure(problem, given), after = measure(problem, order);
+    EXPECT_LE(after.peak, before.peak);
+    EXPECT_LE(after.cost, before.cost);
+    EXPECT_LE(after.otherPeaks[0], std::max(before.otherPeaks[0], problem.spaces[1].budget));
+    faster += after.cost < before.cost;
+  }
+  EXPECT_GT(faster, 100);
+}
