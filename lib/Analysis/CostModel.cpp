@@ -13,6 +13,17 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
+static int64_t toNanoseconds(double seconds) {
+  return std::max<int64_t>(1, std::llround(seconds * 1e9));
+}
+
 int64_t CostModel::getNanoseconds(Operation *instruction) const {
-  return std::max<int64_t>(1, std::llround(getSeconds(instruction) * 1e9));
+  return toNanoseconds(getSeconds(instruction));
+}
+
+int64_t CostModel::getTransferNanoseconds(int64_t bytes) const {
+  Work work;
+  work.workClass = WorkClass::Transfer;
+  work.bytes = 2 * static_cast<double>(bytes); // read and written
+  return toNanoseconds(secondsOf(work));
 }

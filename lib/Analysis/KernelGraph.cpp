@@ -210,10 +210,16 @@ bool KernelGraph::canTake(ArrayRef<InPlaceOperand> allowed, unsigned operand) co
   });
 }
 
+/// When the bytes of the results of `producer` are taken: from its start on, where it waits.
+int64_t KernelGraph::getBeginTime(Operation *producer) const {
+  Operation *start = getStart(producer);
+  return times.lookup(start ? start : producer);
+}
+
 /// State is written behind the commit, and so is what lies in its bytes.
 bool KernelGraph::isBeforeCommit(Operation *producer, WriteOp write) const {
   auto variable = SymbolTable::lookupNearestSymbolFrom<VariableOp>(write, write.getVariableAttr());
-  return times.lookup(producer) < commitTime && variable.isState();
+  return getBeginTime(producer) < commitTime && variable.isState();
 }
 
 /// The producer may write into the variable's bytes when nobody uses afterwards what was read
@@ -229,10 +235,10 @@ bool KernelGraph::canStoreDirectly(WriteOp write, ArrayRef<ReadOp> reads,
   SmallVector<InPlaceOperand> allowed;
   if (auto inPlace = dyn_cast<InPlaceOpInterface>(producer))
     allowed = inPlace.getInPlaceOperands(cast<OpResult>(value).getResultNumber());
-  int64_t time = times.lookup(producer);
+  int64_t time = getBeginTime(producer);
   for (WriteOp other : all) {
     Operation *next = getBufferRoot(other.getValue()).getDefiningOp();
-    int64_t nextTime = next ? times.lookup(next) : 0;
+    int64_t nextTime = next ? getBeginTime(next) : 0;
     if (nextTime > time && lastUse.lookup(value) > nextTime)
       return false;
   }

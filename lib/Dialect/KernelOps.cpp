@@ -31,6 +31,12 @@ static SmallVector<StringRef> getDefaultedAttributes(KernelOp kernel) {
   return names;
 }
 
+/// The type inside of a kernel of what is an operand or result outside.
+static Type getInnerType(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor && getSpace(tensor) != Space::Device ? inSpace(tensor, Space::Device) : type;
+}
+
 void KernelOp::build(OpBuilder &, OperationState &state, TypeRange results, ValueRange inputs) {
   state.addOperands(inputs);
   state.addTypes(results);
@@ -43,11 +49,12 @@ ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &state) {
   SMLoc operandsAt = parser.getCurrentLocation();
   if (parseBindings(parser, operands, arguments) ||
       parser.parseOptionalArrowTypeList(state.types) ||
-      parser.parseOptionalAttrDictWithKeyword(state.attributes))
+      parser.parseOptionalAttrDictWithKeyword(state.attributes) ||
+      parser.resolveOperands(operands, getTypes(arguments), operandsAt, state.operands))
     return failure();
-  return failure(
-      failed(parser.resolveOperands(operands, getTypes(arguments), operandsAt, state.operands)) ||
-      failed(parser.parseRegion(*state.addRegion(), arguments)));
+  for (OpAsmParser::Argument &argument : arguments)
+    argument.type = getInnerType(argument.type);
+  return parser.parseRegion(*state.addRegion(), arguments);
 }
 
 void KernelOp::print(OpAsmPrinter &printer) {
@@ -59,6 +66,20 @@ void KernelOp::print(OpAsmPrinter &printer) {
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }
 
+/// Fails unless all operands and results lie in one space that has something to compute with.
+static LogicalResult verifySpace(KernelOp kernel) {
+  SmallVector<Type> types(kernel->getOperandTypes());
+  llvm::append_range(types, kernel->getResultTypes());
+  for (Type type : types) {
+    if (getSpace(type) == Space::Disk)
+      return kernel.emitOpError() << "computes on the disk, where nothing runs";
+    if (getSpace(type) != getSpace(types.front()))
+      return kernel.emitOpError() << "computes on " << types.front() << " and " << type
+                                  << ", expected one space";
+  }
+  return success();
+}
+
 /// What code generation knows how to read through or compute.
 static bool belongsInKernel(Operation *op) {
   return isa<linalg::GenericOp, linalg::FillOp, arith::ConstantOp, tensor::EmptyOp, ViewOpInterface,
@@ -68,11 +89,14 @@ static bool belongsInKernel(Operation *op) {
 
 LogicalResult KernelOp::verify() {
   Block &body = getBody().front();
-  if (body.getArgumentTypes() != getInputs().getTypes())
+  if (!llvm::equal(body.getArgumentTypes(), llvm::map_range(getInputs().getTypes(), getInnerType)))
     return emitOpError("expects one block argument for each operand, of its type");
   auto yield = dyn_cast<YieldOp>(body.getTerminator());
-  if (!yield || yield.getValues().getTypes() != getResultTypes())
+  if (!yield ||
+      !llvm::equal(yield.getValues().getTypes(), llvm::map_range(getResultTypes(), getInnerType)))
     return emitOpError("expects the body to yield one value for each result, of its type");
+  if (failed(verifySpace(*this)))
+    return failure();
   for (Operation &op : body)
     if (!belongsInKernel(&op)) {
       InFlightDiagnostic diagnostic = emitOpError()
@@ -87,6 +111,12 @@ LogicalResult KernelOp::verify() {
 void YieldOp::build(OpBuilder &, OperationState &) {}
 
 std::string KernelOp::getKindName() { return "kernel"; }
+
+Resource KernelOp::getResource() {
+  ValueRange values = getInputs().empty() ? ValueRange(getResults()) : ValueRange(getInputs());
+  bool isOnHost = !values.empty() && getSpace(values.front().getType()) == Space::Host;
+  return isOnHost ? Resource::Host : Resource::Compute;
+}
 
 //===----------------------------------------------------------------------===//
 // LibraryCallOp

@@ -21,16 +21,22 @@ using namespace mlir::memopt;
 namespace json = llvm::json;
 
 namespace {
-/// What is alive at the moment of the highest load, and totals over the program.
-struct PlanFacts {
-  PlannedAttr planned;
-  int64_t load = 0, peakTime = 0;
-  int64_t kernels = 0, libraryCalls = 0, clones = 0, flops = 0, cloneFlops = 0;
-  double seconds = 0;  ///< of a step, by the cost model
-  std::string machine; ///< that seconds are predicted for
+/// What is alive in a space at the moment of its highest load.
+struct SpacePeak {
+  int64_t load = 0, time = 0;
   llvm::MapVector<StringRef, int64_t> byKind;
   std::vector<std::pair<int64_t, std::string>> largest;
   std::string at;
+};
+
+/// Peaks, and totals over the program.
+struct PlanFacts {
+  PlannedAttr planned;
+  SpacePeak device, host;
+  int64_t kernels = 0, libraryCalls = 0, clones = 0, flops = 0, cloneFlops = 0;
+  int64_t hostKernels = 0, transferBytes = 0;
+  double seconds = 0;  ///< of a step, by the cost model
+  std::string machine; ///< that seconds are predicted for
 };
 } // namespace
 
@@ -48,20 +54,71 @@ static StringRef kindOf(const Buffer &buffer) {
   case Buffer::Kind::Input:
     return "input";
   case Buffer::Kind::Result:
-    return "activation";
+    return isa<TransferWaitOp>(buffer.op) ? "sent" : "activation";
   case Buffer::Kind::Workspace:
     return "workspace";
   }
   return "";
 }
 
-static void findPeak(const KernelGraph &graph, PlanFacts &facts) {
-  for (auto [time, live] : llvm::enumerate(graph.getLiveBytes(Space::Device)))
-    if (live > facts.load) {
-      facts.load = live;
-      facts.peakTime = static_cast<int64_t>(time);
+static SpacePeak findPeak(const KernelGraph &graph, Space space) {
+  SpacePeak peak;
+  for (auto [time, live] : llvm::enumerate(graph.getLiveBytes(space)))
+    if (live > peak.load) {
+      peak.load = live;
+      peak.time = static_cast<int64_t>(time);
     }
+  for (const Buffer &buffer : graph.getBuffers()) {
+    if (buffer.space != space || buffer.bytes == 0 || buffer.begin > peak.time ||
+        buffer.end <= peak.time)
+      continue;
+    peak.byKind[kindOf(buffer)] += buffer.bytes;
+    peak.largest.emplace_back(buffer.bytes, buffer.describe());
+  }
+  llvm::sort(peak.largest, [](const auto &a, const auto &b) {
+    return std::tie(b.first, a.second) < std::tie(a.first, b.second);
+  });
+  peak.largest.resize(std::min<size_t>(peak.largest.size(), 10));
+  if (peak.time >= 1 && peak.time < graph.getExitTime())
+    peak.at = getModulePath(graph.getInstructions()[peak.time - 1]->getLoc()).str();
+  return peak;
 }
+
+namespace {
+/// The time of a step: what computes runs in turn, what is started runs beside it, in the order of
+/// the starts on one resource, and a wait holds the step up until then.
+class StepClock {
+public:
+  explicit StepClock(const CostModel &costs) : costs(costs) {}
+
+  double run(Block &block) {
+    for (auto op : block.getOps<InstructionOpInterface>())
+      runInstruction(op);
+    return now;
+  }
+
+private:
+  void runInstruction(InstructionOpInterface op) {
+    double &free = busy[static_cast<size_t>(op.getResource())];
+    if (llvm::any_of(op->getResultTypes(), llvm::IsaPred<TokenType>)) {
+      arrivals[op] = free = std::max(now, free) + costs.getSeconds(op);
+      return;
+    }
+    if (Operation *start = getStart(op))
+      now = std::max(now, arrivals.lookup(start));
+    double before = now;
+    for (Block *body : op.getBodies())
+      run(*body);
+    now += (now - before) * static_cast<double>(op.getRepeatCount() - 1);
+    if (op.getBodies().empty())
+      now += costs.getSeconds(op);
+  }
+
+  const CostModel &costs;
+  double now = 0, busy[getMaxEnumValForResource() + 1] = {};
+  DenseMap<Operation *, double> arrivals;
+};
+} // namespace
 
 /// How often a step runs an instruction: as often as the loops around it turn.
 static int64_t getRuns(Operation *op) {
@@ -74,7 +131,8 @@ static int64_t getRuns(Operation *op) {
 }
 
 static PlanFacts collectFacts(ModuleOp module) {
-  KernelGraph graph(StepModel::create(module)->getFunction());
+  StepModel step = *StepModel::create(module);
+  KernelGraph graph(step.getFunction());
   CostModel costs(module);
   PlanFacts facts;
   facts.machine = getTarget(module).describeMachine();
@@ -87,25 +145,17 @@ static PlanFacts collectFacts(ModuleOp module) {
             flops = multiplyCounts({cast<CostOpInterface>(op).getFlops(), runs});
     facts.kernels += isa<KernelOp>(op);
     facts.libraryCalls += isa<LibraryCallOp>(op);
+    facts.hostKernels += cast<InstructionOpInterface>(op).getResource() == Resource::Host;
+    if (auto transfer = dyn_cast<TransferStartOp>(op))
+      facts.transferBytes =
+          addCounts(facts.transferBytes, multiplyCounts({transfer.getBytesMoved(), runs}));
     facts.clones += clone;
     facts.flops = addCounts(facts.flops, flops);
-    facts.seconds += costs.getSeconds(op) * static_cast<double>(runs);
     facts.cloneFlops = addCounts(facts.cloneFlops, clone ? flops : 0);
   }
-  findPeak(graph, facts);
-  for (const Buffer &buffer : graph.getBuffers()) {
-    if (buffer.space != Space::Device || buffer.bytes == 0 || buffer.begin > facts.peakTime ||
-        buffer.end <= facts.peakTime)
-      continue;
-    facts.byKind[kindOf(buffer)] += buffer.bytes;
-    facts.largest.emplace_back(buffer.bytes, buffer.describe());
-  }
-  llvm::sort(facts.largest, [](const auto &a, const auto &b) {
-    return std::tie(b.first, a.second) < std::tie(a.first, b.second);
-  });
-  facts.largest.resize(std::min<size_t>(facts.largest.size(), 10));
-  if (facts.peakTime >= 1 && facts.peakTime < graph.getExitTime())
-    facts.at = getModulePath(graph.getInstructions()[facts.peakTime - 1]->getLoc()).str();
+  facts.seconds = StepClock(costs).run(step.getBody());
+  facts.device = findPeak(graph, Space::Device);
+  facts.host = findPeak(graph, Space::Host);
   return facts;
 }
 
@@ -143,16 +193,24 @@ static void explainConvBnEval(ModuleOp module, raw_ostream &out) {
 
 static json::Array describeLargest(const PlanFacts &facts) {
   json::Array largest;
-  for (auto &[bytes, text] : facts.largest)
+  for (auto &[bytes, text] : facts.device.largest)
     largest.push_back(json::Object{{"bytes", bytes}, {"what", text}});
   return largest;
 }
 
-json::Object mlir::memopt::describeMisfit(ModuleOp module, int64_t budget, int64_t smallest) {
+static json::Object describeKinds(const SpacePeak &peak) {
+  json::Object kinds;
+  for (auto [kind, bytes] : peak.byKind)
+    kinds[kind] = bytes;
+  return kinds;
+}
+
+json::Object mlir::memopt::describeMisfit(ModuleOp module, ArrayRef<int64_t> budgets,
+                                          ArrayRef<int64_t> smallest) {
   json::Object report{{"format", "memopt-plan-report"},
                       {"version", 1},
                       {"fits", false},
-                      {"budget_bytes", bySpace(budget)},
+                      {"budget_bytes", bySpace(budgets)},
                       {"smallest_budget_bytes", bySpace(smallest)}};
   if (!module->hasAttr(MemoptDialect::kPlannedAttr))
     return report;
@@ -164,9 +222,6 @@ json::Object mlir::memopt::describeMisfit(ModuleOp module, int64_t budget, int64
 
 json::Object mlir::memopt::describePlan(ModuleOp planned) {
   PlanFacts facts = collectFacts(planned);
-  json::Object kinds;
-  for (auto [kind, bytes] : facts.byKind)
-    kinds[kind] = bytes;
   json::Object report{{"format", "memopt-plan-report"},
                       {"version", 1},
                       {"fits", true},
@@ -179,12 +234,31 @@ json::Object mlir::memopt::describePlan(ModuleOp planned) {
                       {"recomputed_instructions", facts.clones},
                       {"flops", facts.flops},
                       {"recomputed_flops", facts.cloneFlops},
-                      {"peak_at", facts.at},
-                      {"peak_bytes_by_kind", std::move(kinds)},
+                      {"host_kernels", facts.hostKernels},
+                      {"transfer_bytes", facts.transferBytes},
+                      {"peak_at", facts.device.at},
+                      {"peak_bytes_by_kind", describeKinds(facts.device)},
+                      {"host_bytes_by_kind", describeKinds(facts.host)},
                       {"largest_at_peak", describeLargest(facts)}};
   if (std::optional<json::Value> fusion = describeConvBnEval(planned))
     report["efficient_conv_bn_eval"] = std::move(*fusion);
   return report;
+}
+
+static void explainKinds(const SpacePeak &peak, raw_ostream &out) {
+  for (auto [kind, bytes] : peak.byKind)
+    out << llvm::formatv("  {0,14} bytes  {1}\n", bytes, kind);
+}
+
+static void explainHost(const PlanFacts &facts, raw_ostream &out) {
+  int64_t arena = facts.planned.getArenaBytesOf(Space::Host);
+  if (arena == 0)
+    return;
+  out << llvm::formatv(
+      "It needs {0} bytes of host memory, too; {1} kernels run there, and {2} bytes "
+      "are sent in a step. At the peak on the host {3} bytes are alive:\n",
+      arena, facts.hostKernels, facts.transferBytes, facts.host.load);
+  explainKinds(facts.host, out);
 }
 
 std::string mlir::memopt::explainPlan(ModuleOp planned) {
@@ -206,12 +280,12 @@ std::string mlir::memopt::explainPlan(ModuleOp planned) {
       "By the profile of {0} a step takes {1:F3} ms, to be held against other plans.\n",
       facts.machine, facts.seconds * 1e3);
   explainConvBnEval(planned, out);
+  explainHost(facts, out);
   out << llvm::formatv("At the peak{0} {1} bytes are alive:\n",
-                       facts.at.empty() ? "" : " in " + facts.at, facts.load);
-  for (auto [kind, bytes] : facts.byKind)
-    out << llvm::formatv("  {0,14} bytes  {1}\n", bytes, kind);
+                       facts.device.at.empty() ? "" : " in " + facts.device.at, facts.device.load);
+  explainKinds(facts.device, out);
   out << "Largest among them:\n";
-  for (auto &[bytes, what] : facts.largest)
+  for (auto &[bytes, what] : facts.device.largest)
     out << llvm::formatv("  {0,14} bytes  {1}\n", bytes, what);
   return text;
 }

@@ -131,17 +131,30 @@ void memopt::buildSchedulePipeline(OpPassManager &manager, const PipelineOptions
   checkpointing.modules = llvm::to_vector_of<std::string>(options.checkpointModules);
   checkpointing.segments = options.checkpointSegments;
   manager.addPass(createActivationCheckpointingPass(checkpointing));
+  // Behind that, so that what is recomputed finds its parameters; and before the order is chosen,
+  // in which transfers hide.
+  OffloadPassOptions offload;
+  offload.optimizer = options.offloadOptimizer;
+  offload.parameters = options.offloadParam;
+  offload.activations = options.offloadActivation;
+  offload.fetchesAgain = options.budget < 0; // with a budget that is for the planner to say
+  manager.addPass(createOffloadPass(offload));
   // Autodiff leaves all updates at the end; the order decides how long gradients live.
-  manager.addPass(createSchedulePass());
+  SchedulePassOptions schedule;
+  schedule.hostBudget = options.hostBudget;
+  manager.addPass(createSchedulePass(schedule));
 }
 
 void memopt::buildPlanPipeline(OpPassManager &manager, const PipelineOptions &options) {
   // A budget is met by recomputation on top of the best order without it.
   RematerializePassOptions rematerialize;
   rematerialize.budget = options.rematerialize ? options.budget : -1;
+  rematerialize.hostBudget = options.hostBudget;
+  rematerialize.swaps = options.swaps;
   manager.addPass(createRematerializePass(rematerialize));
   PlanMemoryPassOptions plan;
   plan.budget = options.budget;
+  plan.hostBudget = options.hostBudget;
   manager.addPass(createPlanMemoryPass(plan));
   manager.addPass(createVerifyPlannedPass());
 }

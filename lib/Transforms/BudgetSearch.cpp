@@ -22,10 +22,11 @@ namespace planning = ::memopt::planning;
 namespace {
 /// The kernel graph in one form, and its orders.
 struct Form {
-  Form(const StepModel &step, int64_t inlined)
-      : step(step), inlined(inlined), costs(step.getModule()), problem(step, costs) {}
+  Form(const StepModel &step, int64_t inlined, HostRoom room)
+      : step(step), inlined(inlined), costs(step.getModule()), problem(step, costs, room) {}
 
   FailureOr<BudgetPlan> measure(std::vector<int32_t> order) const;
+  FailureOr<int64_t> measureHeight(ArrayRef<int32_t> order, Space space) const;
 
   StepModel step;
   int64_t inlined; ///< values that their readers compute
@@ -48,13 +49,25 @@ static LogicalResult fail(const StepModel &step, llvm::Error error) {
 
 struct BudgetSearch::State {
   State(const StepModel &step, BudgetOptions options)
-      : options(options), standing(step, /*inlined=*/0) {}
+      : options(options), standing(step, /*inlined=*/0, {options.hostBudget, false}) {
+    if (options.swaps)
+      swapping.emplace(step, /*inlined=*/0, HostRoom{options.hostBudget, true});
+  }
 
   LogicalResult solve();
   LogicalResult solve(const Form &form);
+  void dropDominated();
+  /// Bytes above the host's budget.
+  int64_t getExcess(int64_t hostBytes) const {
+    return options.hostBudget < 0 ? 0 : std::max<int64_t>(0, hostBytes - options.hostBudget);
+  }
+  int64_t getExcess(const planning::PlanFrontier::Point &point) const {
+    return getExcess(point.otherPeaks.empty() ? 0 : point.otherPeaks.front());
+  }
 
   BudgetOptions options;
   Form standing;
+  std::optional<Form> swapping;
   InlinedForm copy; ///< owns the module of `inlining`
   std::optional<Form> inlining;
   std::optional<BudgetPlan> given;
@@ -68,6 +81,8 @@ BudgetSearch::~BudgetSearch() = default;
 
 void BudgetSearch::apply(const BudgetPlan &plan) {
   Form &standing = state->standing;
+  if (plan.swapped)
+    return state->swapping->problem.apply(plan.order);
   if (!plan.inlined)
     return standing.problem.apply(plan.order);
   func::FuncOp inlining = state->inlining->step.getFunction();
@@ -93,8 +108,32 @@ FailureOr<BudgetPlan> Form::measure(std::vector<int32_t> order) const {
   llvm::Expected<planning::PlanMeasure> cost = planning::measurePlan(problem.getProblem(), order);
   if (!cost)
     return fail(step, cost.takeError());
+  FailureOr<int64_t> device = measureHeight(order, Space::Device);
+  FailureOr<int64_t> host = measureHeight(order, Space::Host);
+  if (failed(device) || failed(host))
+    return failure();
+  BudgetPlan plan;
+  for (int32_t number : order) {
+    planning::PlanAction action = planning::getAction(problem.getProblem(), number);
+    plan.clones += action.kind == planning::PlanAction::Run;
+    plan.swapped += action.kind == planning::PlanAction::StoreStart;
+  }
+  plan.clones -= static_cast<int64_t>(problem.getProblem().ops.size());
+  plan.inlined = inlined;
+  plan.order = std::move(order);
+  plan.bytes = *device;
+  plan.hostBytes = *host;
+  plan.nanoseconds = cost->cost;
+  return plan;
+}
+
+/// Of the arena of a space, 0 where the problem does not know it.
+FailureOr<int64_t> Form::measureHeight(ArrayRef<int32_t> order, Space space) const {
+  auto number = static_cast<int32_t>(space);
+  if (number >= static_cast<int32_t>(problem.getProblem().spaces.size()))
+    return 0;
   llvm::Expected<planning::ArenaProblem> arena =
-      planning::buildArenaProblem(problem.getProblem(), order);
+      planning::buildArenaProblem(problem.getProblem(), order, number);
   if (!arena)
     return fail(step, arena.takeError());
   planning::ArenaOptions options;
@@ -102,13 +141,7 @@ FailureOr<BudgetPlan> Form::measure(std::vector<int32_t> order) const {
   llvm::Expected<planning::ArenaSolution> layout = planning::solveArena(*arena, options);
   if (!layout)
     return fail(step, layout.takeError());
-  BudgetPlan plan;
-  plan.clones = static_cast<int64_t>(order.size() - problem.getProblem().ops.size());
-  plan.inlined = inlined;
-  plan.order = std::move(order);
-  plan.bytes = layout->height;
-  plan.nanoseconds = cost->cost;
-  return plan;
+  return layout->height;
 }
 
 /// The candidates follow from the graph alone and not from any budget: that keeps the promise that
@@ -116,7 +149,7 @@ FailureOr<BudgetPlan> Form::measure(std::vector<int32_t> order) const {
 LogicalResult BudgetSearch::State::solve() {
   if (!candidates.empty())
     return success();
-  if (failed(solve(standing)))
+  if (failed(solve(standing)) || (swapping && failed(solve(*swapping))))
     return failure();
   // The other form lowers what single instructions need; no use where more than that binds.
   constexpr double kBinding = 1.25;
@@ -124,10 +157,19 @@ LogicalResult BudgetSearch::State::solve() {
       kBinding * static_cast<double>(lowerBound))
     copy = inlineIntoReaders(standing.step.getModule());
   if (copy.module) {
-    inlining.emplace(*StepModel::create(*copy.module), copy.values);
+    inlining.emplace(*StepModel::create(*copy.module), copy.values,
+                     HostRoom{options.hostBudget, false});
     if (failed(solve(*inlining)))
       return failure();
   }
+  dropDominated();
+  return success();
+}
+
+void BudgetSearch::State::dropDominated() {
+  auto isAbove = [&](const Candidate &candidate) { return getExcess(candidate.point) > 0; };
+  if (!llvm::all_of(candidates, isAbove))
+    llvm::erase_if(candidates, isAbove);
   llvm::sort(candidates, [](const Candidate &a, const Candidate &b) {
     return std::tie(a.point.cost, a.point.peak, a.form->inlined) <
            std::tie(b.point.cost, b.point.peak, b.form->inlined);
@@ -138,7 +180,6 @@ LogicalResult BudgetSearch::State::solve() {
     peak = std::min(peak, candidate.point.peak);
     return isDominated;
   });
-  return success();
 }
 
 LogicalResult BudgetSearch::State::solve(const Form &form) {
@@ -157,11 +198,15 @@ LogicalResult BudgetSearch::State::solve(const Form &form) {
   return success();
 }
 
+bool BudgetSearch::fits(const BudgetPlan &plan, int64_t budget) const {
+  return plan.bytes <= budget && state->getExcess(plan.hostBytes) == 0;
+}
+
 /// Only points whose bytes alive are within the budget are placed, the cheapest first; a layout
 /// with gaps sends the search on to the next.
 FailureOr<BudgetPlan> BudgetSearch::findPlan(int64_t budget) {
   FailureOr<BudgetPlan> best = getGivenPlan();
-  if (failed(best) || best->bytes <= budget)
+  if (failed(best) || fits(*best, budget))
     return best;
   if (failed(state->solve()))
     return failure();
@@ -175,9 +220,12 @@ FailureOr<BudgetPlan> BudgetSearch::findPlan(int64_t budget) {
         return failure();
       candidate.placed = std::move(*measured);
     }
-    if (candidate.placed->bytes < best->bytes)
+    auto getBytes = [&](const BudgetPlan &plan) {
+      return std::pair(state->getExcess(plan.hostBytes), plan.bytes);
+    };
+    if (getBytes(*candidate.placed) < getBytes(*best))
       best = *candidate.placed;
-    if (best->bytes <= budget)
+    if (fits(*best, budget))
       break;
   }
   return best;

@@ -120,7 +120,7 @@ static void computeOperand(OpOperand &use, KernelOp producer, unsigned result) {
     size_t position = known - operands.begin();
     if (known == operands.end()) {
       operands.push_back(operand);
-      body.addArgument(operand.getType(), leaf.getLoc());
+      body.addArgument(leaf.getType(), leaf.getLoc());
     }
     mapping.map(leaf, body.getArgument(position));
   }
@@ -197,10 +197,11 @@ private:
 
   static int64_t getBytes(const KernelGraph &graph, Operation *op) {
     llvm::SmallSetVector<unsigned, 16> own;
-    for (Value value : op->getOperands())
+    auto isBuffer = [](Value value) { return isa<RankedTensorType>(value.getType()); };
+    for (Value value : llvm::make_filter_range(op->getOperands(), isBuffer))
       own.insert(graph.getBufferOf(value));
     DenseSet<unsigned> taken;
-    for (Value value : op->getResults()) {
+    for (Value value : llvm::make_filter_range(op->getResults(), isBuffer)) {
       unsigned result = graph.getBufferOf(value);
       SmallVector<unsigned> takeable = graph.getTakeableBuffers(result);
       auto *free = llvm::find_if(takeable, [&](unsigned old) { return taken.insert(old).second; });

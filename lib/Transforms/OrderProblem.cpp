@@ -8,6 +8,8 @@
 
 #include "OrderProblem.h"
 
+#include "UserGroups.h"
+
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
@@ -25,8 +27,8 @@ namespace planning = ::memopt::planning;
 
 /// A kernel that copies `value`, element by element.
 static Value createCopy(OpBuilder &builder, Location location, Value value) {
-  auto type = cast<RankedTensorType>(value.getType());
-  auto kernel = KernelOp::create(builder, location, TypeRange{type}, ValueRange{value});
+  auto kernel = KernelOp::create(builder, location, TypeRange{value.getType()}, ValueRange{value});
+  RankedTensorType type = inSpace(cast<RankedTensorType>(value.getType()), Space::Device);
   OpBuilder::InsertionGuard guard(builder);
   Block *body = builder.createBlock(&kernel.getBody(), {}, {type}, {location});
   AffineMap identity = builder.getMultiDimIdentityMap(type.getRank());
@@ -134,7 +136,7 @@ static Block &getOrderedBlock(Block &step) {
   return *block;
 }
 
-OrderProblem::OrderProblem(const StepModel &step, const CostModel &costs)
+OrderProblem::OrderProblem(const StepModel &step, const CostModel &costs, HostRoom room)
     : block(getOrderedBlock(step.getBody())) {
   KernelGraph graph(step.getFunction());
   if (auto loop = dyn_cast<InstructionOpInterface>(block.getParentOp()))
@@ -143,11 +145,13 @@ OrderProblem::OrderProblem(const StepModel &step, const CostModel &costs)
     if (op->getBlock() == &block)
       instructions.push_back(op);
   addInputs(graph, costs);
-  addSpacesAndResources(graph);
+  addSpacesAndResources(graph, room);
   for (Operation *op : instructions)
     addInstruction(graph, op, costs);
   addWriteOrder(step);
   addEnd();
+  if (room.swaps)
+    addWays(graph, costs);
 }
 
 /// Whether a value is made in the block, or comes with it.
@@ -211,16 +215,22 @@ planning::PlanValue OrderProblem::valueOf(Value root) const {
 }
 
 /// In a graph that uses the first of each alone, solvers make the cheaper moves.
-void OrderProblem::addSpacesAndResources(const KernelGraph &graph) {
+void OrderProblem::addSpacesAndResources(const KernelGraph &graph, HostRoom room) {
   unsigned spaces = 1, resources = 1;
   for (const Buffer &buffer : graph.getBuffers())
     spaces = std::max(spaces, static_cast<unsigned>(buffer.space) + 1);
   for (Operation *op : instructions)
     resources = std::max(resources,
                          static_cast<unsigned>(cast<InstructionOpInterface>(op).getResource()) + 1);
+  if (room.swaps) {
+    spaces = std::max(spaces, static_cast<unsigned>(Space::Host) + 1);
+    resources = std::max(resources, static_cast<unsigned>(Resource::CopyOut) + 1);
+  }
   problem.spaces.clear();
   for (unsigned number = 0; number < spaces; ++number)
     problem.spaces.push_back({stringifySpace(static_cast<Space>(number)).str()});
+  if (spaces > static_cast<unsigned>(Space::Host))
+    problem.spaces[static_cast<size_t>(Space::Host)].budget = room.budget;
   problem.resources.clear();
   for (unsigned number = 0; number < resources; ++number)
     problem.resources.push_back(stringifyResource(static_cast<Resource>(number)).str());
@@ -261,6 +271,32 @@ void OrderProblem::addResult(const KernelGraph &graph, OpResult result) {
     for (unsigned operand : graph.getTakeableBuffers(buffer))
       if (Value root = graph.getBuffers()[operand].value; isOwn(root))
         maker.inPlace.push_back({static_cast<int32_t>(result.getResultNumber()), valueOf(root)});
+}
+
+/// What the forward pass makes on the device, in bytes of its own, and the backward pass reads.
+bool OrderProblem::isSwappable(const KernelGraph &graph, OpResult value) const {
+  Operation *maker = value.getOwner();
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type && getSpace(type) == Space::Device && getPhase(maker) == Phase::Forward &&
+         !getStart(maker) && getTensorBytes(type) >= kLeastSwapped &&
+         graph.getBuffers()[graph.getBufferOf(value)].kind == Buffer::Kind::Result &&
+         hasBackwardUser(value);
+}
+
+void OrderProblem::addWays(const KernelGraph &graph, const CostModel &costs) {
+  for (Operation *op : instructions)
+    for (OpResult result : op->getResults()) {
+      if (!isSwappable(graph, result))
+        continue;
+      int64_t bytes = getTensorBytes(result.getType());
+      int64_t cost = costs.getTransferNanoseconds(bytes) * repeats;
+      planning::PlanWay &way = problem.ways.emplace_back();
+      way.value = valueOf(result);
+      way.store = planning::PlanTransfer{static_cast<int32_t>(Resource::CopyOut), cost, {}};
+      way.fetch = planning::PlanTransfer{static_cast<int32_t>(Resource::CopyIn), cost, {}};
+      way.copy = getPlanBuffer(bytes, Space::Host);
+      swapped.push_back(result);
+    }
 }
 
 /// An instruction, and of a start what waits for it too: until then it reads.
@@ -323,7 +359,56 @@ static Value followReshapes(OpBuilder &builder, Value operand, const IRMapping &
   return copy->getResult(0);
 }
 
+namespace {
+/// Values on their way to the host and back.
+class Swaps {
+public:
+  explicit Swaps(ArrayRef<Value> values)
+      : values(values), tokens(values.size()), copies(values.size()) {}
+
+  /// Makes the op of a transfer; what is fetched becomes the latest instance of its value.
+  void apply(planning::PlanAction action, OpBuilder &builder, IRMapping &latest);
+
+private:
+  Value start(OpBuilder &builder, Value value, Space to, Phase phase) {
+    auto op = TransferStartOp::create(builder, value.getLoc(), value, to);
+    op.setPhase(phase);
+    return op.getToken();
+  }
+  Value wait(OpBuilder &builder, Value token, Phase phase) {
+    auto op = TransferWaitOp::create(builder, token.getLoc(), token);
+    op.setPhase(phase);
+    return op.getResult();
+  }
+
+  ArrayRef<Value> values;
+  SmallVector<Value> tokens, copies; ///< by way
+};
+} // namespace
+
+void Swaps::apply(planning::PlanAction action, OpBuilder &builder, IRMapping &latest) {
+  int32_t way = action.index;
+  Value value = values[way];
+  switch (action.kind) {
+  case planning::PlanAction::StoreStart:
+    tokens[way] = start(builder, latest.lookupOrDefault(value), Space::Host, Phase::Forward);
+    return;
+  case planning::PlanAction::StoreWait:
+    copies[way] = wait(builder, tokens[way], Phase::Forward);
+    return;
+  case planning::PlanAction::FetchStart:
+    tokens[way] = start(builder, copies[way], Space::Device, Phase::Backward);
+    return;
+  case planning::PlanAction::FetchWait:
+    latest.map(value, wait(builder, tokens[way], Phase::Backward));
+    return;
+  default:
+    llvm_unreachable("no transfer");
+  }
+}
+
 void OrderProblem::apply(ArrayRef<int32_t> order) {
+  Swaps swaps(swapped);
   Operation *terminator = block.getTerminator();
   OpBuilder builder(terminator);
   IRMapping latest;
@@ -344,6 +429,12 @@ void OrderProblem::apply(ArrayRef<int32_t> order) {
       op->setOperand(number, followReshapes(builder, value, latest));
   };
   for (int32_t number : order) {
+    planning::PlanAction action = planning::getAction(problem, number);
+    if (action.kind != planning::PlanAction::Run) {
+      builder.setInsertionPoint(terminator);
+      swaps.apply(action, builder, latest);
+      continue;
+    }
     if (number == 0 || number > static_cast<int32_t>(instructions.size()))
       continue; // the inputs, and the end
     Operation *original = instructions[number - 1], *op = original;

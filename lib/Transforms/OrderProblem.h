@@ -31,6 +31,12 @@ struct SpaceProblem {
   SmallVector<unsigned> buffers; ///< by buffer of the problem: the number in the kernel graph
 };
 
+/// What a plan may do with the host.
+struct HostRoom {
+  int64_t budget = -1; ///< bytes that may be alive there; -1: no limit
+  bool swaps = false;  ///< what the forward pass keeps may be stored there and fetched again
+};
+
 /// The instructions of one block as ops of Planning's rematerialization problem: of the step, or of
 /// its last loop where it has loops, for there the activations live; what is outside stays as it
 /// is. Op 0 makes the inputs, the last op takes what the caller reads afterwards; instruction i is
@@ -43,7 +49,7 @@ struct SpaceProblem {
 /// gives is a result of its start, for its bytes are taken from there on.
 class OrderProblem {
 public:
-  OrderProblem(const StepModel &step, const CostModel &costs);
+  OrderProblem(const StepModel &step, const CostModel &costs, HostRoom room = {});
 
   const ::memopt::planning::PlanProblem &getProblem() const { return problem; }
   ArrayRef<Operation *> getInstructions() const { return instructions; }
@@ -51,16 +57,18 @@ public:
   /// Writes the problem for memopt-plan. Nothing is written where `path` is empty.
   LogicalResult write(StringRef path) const;
 
-  /// Puts the instructions into `order` (a solution's list, with repeats) and clones where an op
-  /// stands again.
+  /// Puts the instructions into `order` (a solution's list, with repeats), clones where an op
+  /// stands again, and makes the transfers of values that are swapped.
   void apply(ArrayRef<int32_t> order);
 
 private:
   void addInputs(const KernelGraph &graph, const CostModel &costs);
-  void addSpacesAndResources(const KernelGraph &graph);
+  void addSpacesAndResources(const KernelGraph &graph, HostRoom room);
   void addInstruction(const KernelGraph &graph, Operation *op, const CostModel &costs);
   void addResult(const KernelGraph &graph, OpResult result);
   void addEnd();
+  void addWays(const KernelGraph &graph, const CostModel &costs);
+  bool isSwappable(const KernelGraph &graph, OpResult value) const;
   bool isOwn(Value root) const;
   void addWriteOrder(const StepModel &step);
   ::memopt::planning::PlanValue valueOf(Value root) const;
@@ -68,6 +76,7 @@ private:
   Block &block;
   int64_t repeats = 1; ///< how often the block runs in a step
   SmallVector<Operation *> instructions;
+  SmallVector<Value> swapped; ///< by way
   DenseMap<Operation *, int32_t> numbers;
   ::memopt::planning::PlanProblem problem;
 };

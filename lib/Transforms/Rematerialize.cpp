@@ -46,32 +46,39 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
     BudgetOptions options;
     options.iterations = iterations;
     options.threads = threads;
+    options.hostBudget = hostBudget;
+    options.swaps = swaps;
     BudgetSearch search(*step, options);
     FailureOr<BudgetPlan> given = search.getGivenPlan();
     if (failed(given))
       return signalPassFailure();
-    if (given->bytes <= budget)
+    if (search.fits(*given, budget))
       return;
     FailureOr<BudgetPlan> plan = search.findPlan(budget);
     if (failed(plan))
       return signalPassFailure();
     search.apply(*plan);
-    if (plan->bytes > budget) {
+    if (!search.fits(*plan, budget)) {
       refuse(*step, *plan, search.getLowerBound());
       return signalPassFailure();
     }
+    double more = double(plan->nanoseconds) / double(given->nanoseconds) - 1;
     emitRemark(module.getLoc())
         << "rematerialized " << plan->clones << " instructions: arena " << given->bytes << " -> "
-        << plan->bytes << " bytes within " << budget.getValue() << ", predicted time +"
-        << llvm::formatv("{0:P2}", double(plan->nanoseconds) / double(given->nanoseconds) - 1).str()
+        << plan->bytes << " bytes within " << budget.getValue() << ", predicted time "
+        << llvm::formatv("{0}{1:P2}", more < 0 ? "" : "+", more).str()
         << (plan->inlined ? "; " + std::to_string(plan->inlined) + " values computed where read"
+                          : std::string())
+        << (plan->swapped ? "; " + std::to_string(plan->swapped) + " values swapped, " +
+                                std::to_string(plan->hostBytes) + " bytes on the host"
                           : std::string());
   }
 
   /// The smallest plan is in place by now: its peak names what binds.
   void refuse(const StepModel &step, const BudgetPlan &plan, int64_t lowerBound) {
     ModuleOp module = step.getModule();
-    int64_t arenaBytes[kNumSpaces] = {plan.bytes}, bounds[kNumSpaces] = {lowerBound};
+    int64_t arenaBytes[kNumSpaces] = {plan.bytes, plan.hostBytes};
+    int64_t bounds[kNumSpaces] = {lowerBound};
     module->setAttr(MemoptDialect::kPlannedAttr,
                     PlannedAttr::get(module.getContext(), arenaBytes, bounds));
     KernelGraph graph(step.getFunction());
@@ -82,6 +89,9 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
         << " bytes of device memory; the smallest budget that would do is " << plan.bytes
         << ", recomputation included; no order of these instructions needs less than "
         << lowerBound;
+    if (plan.hostBytes > hostBudget && hostBudget >= 0)
+      diagnostic << "; with " << plan.hostBytes << " bytes of host memory, of which the budget is "
+                 << hostBudget.getValue();
     diagnostic.attachNote() << "largest values alive at the peak of the smallest plan:"
                             << device.describeBinding(graph);
   }

@@ -10,7 +10,8 @@
 // optimizer at the end; here each update moves to where its gradient is final, weight gradients to
 // where they free the most, and so on, all as one search over orders: Planning's solveOrder, each
 // instruction running once. Where the search gains little, the program's own order is kept but for
-// what frees or allocates and can move.
+// what frees or allocates and can move. Transfers then start earlier and are waited for later as
+// far as the peak allows.
 //
 //===----------------------------------------------------------------------===//
 
@@ -66,7 +67,8 @@ static llvm::Expected<std::vector<int32_t>> chooseOrder(const planning::PlanProb
     return found.takeError();
   bool isWorthwhile =
       static_cast<double>(found->peak) < kWorthwhile * static_cast<double>(own->peak);
-  return isWorthwhile ? std::move(found->order) : std::move(own->order);
+  return planning::overlapTransfers(problem,
+                                    isWorthwhile ? std::move(found->order) : std::move(own->order));
 }
 
 namespace {
@@ -77,7 +79,7 @@ struct SchedulePass : public mlir::memopt::impl::SchedulePassBase<SchedulePass> 
     FailureOr<StepModel> step = createPlannableStep(getOperation());
     if (failed(step))
       return signalPassFailure();
-    OrderProblem problem(*step, CostModel(getOperation()));
+    OrderProblem problem(*step, CostModel(getOperation()), {hostBudget, /*swaps=*/false});
     if (failed(problem.write(this->problem)))
       return signalPassFailure();
     planning::PlanOptions options;

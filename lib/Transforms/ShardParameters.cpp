@@ -26,11 +26,11 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "UserGroups.h"
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "llvm/ADT/SetVector.h"
 
 namespace mlir::memopt {
 #define GEN_PASS_DEF_SHARDPARAMETERSPASS
@@ -84,25 +84,12 @@ CollectiveOp AccessRewriter::create(Operation *user, CollectiveKind kind, Value 
   return op;
 }
 
-/// In the order of the program, each once.
-static SmallVector<Operation *> getUsers(Value value) {
-  llvm::SetVector<Operation *> users(value.user_begin(), value.user_end());
-  SmallVector<Operation *> ordered = users.takeVector();
-  llvm::sort(ordered, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
-  return ordered;
-}
-
 void AccessRewriter::gather(ArrayRef<Operation *> users, Value own, RankedTensorType whole) {
-  CollectiveOp first, again;
-  for (Operation *user : users) {
-    bool isAgain = gathersAgain && first && getPhase(user) == Phase::Backward;
-    CollectiveOp &gathered = isAgain ? again : first;
-    if (!gathered) {
-      gathered = create(user, CollectiveKind::AllGather, own, whole);
-      if (isAgain)
-        gathered.setClone(1); // or the two would be taken for one
-    }
-    user->replaceUsesOfWith(own, gathered.getResult());
+  for (auto [number, group] : llvm::enumerate(groupUsers(users, gathersAgain))) {
+    CollectiveOp gathered = create(group.front(), CollectiveKind::AllGather, own, whole);
+    gathered.setClone(number); // or two would be taken for one
+    for (Operation *user : group)
+      user->replaceUsesOfWith(own, gathered.getResult());
   }
 }
 
@@ -110,7 +97,7 @@ void AccessRewriter::rewrite(ReadOp read) {
   auto whole = cast<RankedTensorType>(read.getType());
   Value own = read.getResult();
   SmallVector<Operation *> others;
-  for (Operation *user : getUsers(own)) {
+  for (Operation *user : getOrderedUsers(own)) {
     if (getCollective(user, CollectiveKind::OwnShard)) {
       user->getResult(0).replaceAllUsesWith(own);
       user->erase();
@@ -118,7 +105,7 @@ void AccessRewriter::rewrite(ReadOp read) {
       Value narrow = user->getResult(0);
       auto type = cast<RankedTensorType>(narrow.getType());
       narrow.setType(shard.clone(type.getElementType()));
-      gather(getUsers(narrow), narrow, type);
+      gather(getOrderedUsers(narrow), narrow, type);
     } else {
       others.push_back(user);
     }

@@ -24,6 +24,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <functional>
 #include <linux/futex.h>
 #include <new>
 #include <sys/mman.h>
@@ -160,6 +161,8 @@ public:
   }
 
   Status collect(const char *mine, int64_t bytes, char *all) override {
+    if (!isShared(mine))
+      return collectByMail(mine, bytes, all);
     MEMOPT_RETURN_IF_ERROR(barrier());
     for (int64_t other = 0; other < ranks && rank == 0; ++other)
       std::memcpy(all + other * bytes, getPeer(mine, other), size_t(bytes));
@@ -173,6 +176,23 @@ private:
   /// Where another rank has what lies at `address` here.
   const char *getPeer(const char *address, int64_t other) const {
     return address + (group.getRegion(other) - group.getRegion(rank));
+  }
+
+  bool isShared(const char *address) const {
+    std::less<const char *> isBelow;
+    const char *begin = group.getRegion(rank);
+    return !isBelow(address, begin) && isBelow(address, begin + group.regionBytes);
+  }
+
+  /// What the others cannot read comes in pieces.
+  Status collectByMail(const char *mine, int64_t bytes, char *all) {
+    for (int64_t begin = 0; begin < bytes; begin += mostExchangedBytes) {
+      int64_t piece = std::min(mostExchangedBytes, bytes - begin);
+      MEMOPT_RETURN_IF_ERROR(post(mine + begin, piece));
+      for (int64_t other = 0; other < ranks && rank == 0; ++other)
+        std::memcpy(all + other * bytes + begin, getMail(other), size_t(piece));
+    }
+    return Status::ok();
   }
 
   /// Puts bytes where the others find them, and waits until all have done so.

@@ -135,3 +135,39 @@ func.func @planned(%x: tensor<8xf32>) {
   }
   return
 }
+
+// -----
+
+// Nothing but transfers goes from space to space.
+func.func @spaces(%x: tensor<8xf32>) {
+  // expected-error @+1 {{'memopt.kernel' op computes on 'tensor<8xf32>' and 'tensor<8xf32, #memopt.space<host>>', expected one space}}
+  %0 = memopt.kernel (%a = %x : tensor<8xf32>) -> tensor<8xf32, #memopt.space<host>> {
+    memopt.yield %a : tensor<8xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @disk() {
+  // expected-error @+1 {{'memopt.kernel' op computes on the disk, where nothing runs}}
+  %0 = memopt.kernel () -> tensor<8xi64, #memopt.space<disk>> {
+    %1 = memopt.iota {dimension = 0 : i64} : () -> tensor<8xi64>
+    memopt.yield %1 : tensor<8xi64>
+  }
+  return
+}
+
+// -----
+
+// The body knows no spaces.
+func.func @inner(%x: tensor<8xf32>) {
+  %t = memopt.transfer_start %x to <host> : tensor<8xf32>
+  %y = memopt.transfer_wait %t : tensor<8xf32, #memopt.space<host>>
+  // expected-error @+1 {{'memopt.kernel' op expects one block argument for each operand, of its type}}
+  %0 = "memopt.kernel"(%y) ({
+  ^bb0(%a: tensor<8xf32, #memopt.space<host>>):
+    "memopt.yield"(%a) : (tensor<8xf32, #memopt.space<host>>) -> ()
+  }) : (tensor<8xf32, #memopt.space<host>>) -> tensor<8xf32, #memopt.space<host>>
+  return
+}

@@ -83,3 +83,42 @@ func.func @spaces() {
   memopt.write %new, @moment : tensor<256xf32, #memopt.space<host>>
   return
 }
+
+// -----
+
+// What is sent into a variable's bytes takes them from its start on. Here something reads the old value between start and
+// wait, so it goes beside them and is copied.
+
+memopt.variable @moment : tensor<256xf32> role <buffer>
+// CHECK-LABEL: func.func @late_reader
+func.func @late_reader(%x: tensor<256xf32>) -> tensor<256xf32> {
+  %out = memopt.transfer_start %x to <host> : tensor<256xf32>
+  %far = memopt.transfer_wait %out : tensor<256xf32, #memopt.space<host>>
+  %old = memopt.read @moment : tensor<256xf32>
+  %back = memopt.transfer_start %far to <device> : tensor<256xf32, #memopt.space<host>>
+  %sum = test.run(%old) : (tensor<256xf32>) -> tensor<256xf32>
+  // CHECK: %[[NEW:.*]] = memopt.transfer_wait
+  %new = memopt.transfer_wait %back : tensor<256xf32>
+  // CHECK: %[[COPY:.*]] = memopt.kernel (%{{.*}} = %[[NEW]] : tensor<256xf32>)
+  // CHECK: memopt.write %[[COPY]], @moment
+  memopt.write %new, @moment : tensor<256xf32>
+  return %sum : tensor<256xf32>
+}
+
+// -----
+
+// A value of the host that is written to two variables is copied there, by a kernel of the host.
+
+// CHECK: module attributes {memopt.planned = #memopt.planned<arena_bytes = [1024, 2048, 0]
+memopt.variable @one : tensor<256xf32> role <buffer> {placement = #memopt.space<host>}
+memopt.variable @other : tensor<256xf32> role <buffer> {placement = #memopt.space<host>}
+// CHECK-LABEL: func.func @copy_on_the_host
+func.func @copy_on_the_host(%x: tensor<256xf32>) {
+  %out = memopt.transfer_start %x to <host> : tensor<256xf32>
+  %far = memopt.transfer_wait %out : tensor<256xf32, #memopt.space<host>>
+  memopt.write %far, @one : tensor<256xf32, #memopt.space<host>>
+  // CHECK: %[[COPY:.*]] = memopt.kernel ({{.*}}) -> tensor<256xf32, #memopt.space<host>>
+  // CHECK: memopt.write %[[COPY]], @other
+  memopt.write %far, @other : tensor<256xf32, #memopt.space<host>>
+  return
+}

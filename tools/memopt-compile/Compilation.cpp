@@ -126,8 +126,10 @@ StatusCode Compilation::runStage(const Stage &stage) {
 bool Compilation::isOverBudget() {
   using namespace mlir::memopt;
   auto planned = (*module)->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr);
-  return planned && options.deviceBudget >= 0 &&
-         planned.getArenaBytesOf(Space::Device) > options.deviceBudget;
+  auto isAbove = [&](Space space, int64_t budget) {
+    return planned && budget >= 0 && planned.getArenaBytesOf(space) > budget;
+  };
+  return isAbove(Space::Device, options.deviceBudget) || isAbove(Space::Host, options.hostBudget);
 }
 
 //===----------------------------------------------------------------------===//
@@ -136,13 +138,16 @@ bool Compilation::isOverBudget() {
 
 Form Compilation::getForm() const {
   const mlir::memopt::PipelineOptions &pipeline = options.pipeline;
-  return {pipeline.batch, pipeline.microBatches, pipeline.precision};
+  return {pipeline.batch, pipeline.microBatches, pipeline.precision, pipeline.offloadOptimizer,
+          pipeline.offloadParam};
 }
 
 void Compilation::setForm(const Form &form) {
   options.pipeline.batch = form.batch;
   options.pipeline.microBatches = form.microBatches;
   options.pipeline.precision = form.precision;
+  options.pipeline.offloadOptimizer = form.offloadOptimizer;
+  options.pipeline.offloadParam = form.offloadParam;
 }
 
 Trial Compilation::tryForm(const Form &form) {
@@ -290,7 +295,13 @@ StatusCode Compilation::reportMisfit() {
     smallestBytes = planned.getArenaBytesOf(Space::Device);
   if (options.reportPath.empty())
     return StatusCode::DoesNotFit;
-  llvm::json::Value facts(describeMisfit(*module, options.deviceBudget, smallestBytes));
+  SmallVector<int64_t> budgets{options.deviceBudget}, smallest{smallestBytes};
+  if (options.hostBudget >= 0) {
+    auto planned = (*module)->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr);
+    budgets.push_back(options.hostBudget);
+    smallest.push_back(planned ? planned.getArenaBytesOf(Space::Host) : 0);
+  }
+  llvm::json::Value facts(describeMisfit(*module, budgets, smallest));
   std::string message = std::exchange(errors.last, "");
   StatusCode code = writeText(options.reportPath, llvm::formatv("{0:2}\n", facts).str());
   if (code != StatusCode::Ok)

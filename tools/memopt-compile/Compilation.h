@@ -31,6 +31,7 @@ struct Form {
   int64_t batch = 0; ///< samples; 0: as exported
   int64_t microBatches = 1;
   std::string precision;
+  bool offloadOptimizer = false, offloadParam = false;
 };
 
 /// A form planned under the budget.

@@ -60,6 +60,17 @@ static constexpr OptionRow kOptions[] = {
      "what ranks share out: nothing, optimizer state (1), gradients too (2), parameters too (3)"},
     {"accumulate-dtype", "fp32|bf16", "fp32", "of gradient accumulators"},
     {"device-memory", "BYTES", "", "bytes that the device arena may have: N, NKiB, NMiB, NGiB"},
+    {"offload-optimizer", "none|cpu", "none",
+     "where optimizer state lies and updates run: on the device, or on the host with the "
+     "parameters "
+     "too"},
+    {"offload-param", "none|cpu", "none",
+     "where parameters lie: on the device, or on the host, to be sent for each pass over them"},
+    {"offload-activation", "none|cpu", "none",
+     "where what is kept for the backward pass lies: on the device, or on the host, to be sent "
+     "back"},
+    {"host-memory", "BYTES", "",
+     "bytes that the host arena may have; with --device-memory what lies there is chosen"},
     {"activation-checkpointing", "MODULE,...", "",
      "recompute inside these modules, by hand: names or globs, or segments:N"},
     {"efficient-conv-bn-eval", "MODULE,...|all", "",
@@ -67,7 +78,8 @@ static constexpr OptionRow kOptions[] = {
      "globs"},
     {"auto", "TECHNIQUE,...", "recompute",
      "what may be chosen to meet --device-memory: recompute, accumulate (micro-batches), precision "
-     "(bf16), batch (fewer samples)"},
+     "(bf16), batch (fewer samples), offload (the host; with --host-memory that is the default, "
+     "too)"},
     {"frontier", "N", "0",
      "print step time against bytes at N budgets instead of writing a package"},
     {"frontier-output", "NAME", "", "write the frontier to NAME.json and NAME.svg too"},
@@ -137,8 +149,7 @@ static std::string suggestOption(llvm::StringRef name) {
 }
 
 /// Options that the contract knows and this version cannot do: refused by name, never ignored.
-static constexpr llvm::StringLiteral kRefused[] = {"host-memory", "disk", "offload-optimizer",
-                                                   "offload-param", "offload-activation"};
+static constexpr llvm::StringLiteral kRefused[] = {"disk"};
 
 static void printHelp() {
   llvm::outs()
@@ -341,13 +352,26 @@ static llvm::Error fillChoices(const CommandLine &line, CompileOptions &options)
   if (!instrument)
     return instrument.takeError();
   options.isInstrumented = *instrument;
-  if (!line.isSet("device-memory"))
+  return llvm::Error::success();
+}
+
+static llvm::Error fillBudget(const CommandLine &line, llvm::StringRef name, int64_t &budget) {
+  if (!line.isSet(name))
     return llvm::Error::success();
-  llvm::Expected<int64_t> bytes = parseBytes("device-memory", line.get("device-memory"));
+  llvm::Expected<int64_t> bytes = parseBytes(name, line.get(name));
   if (!bytes)
     return bytes.takeError();
-  options.deviceBudget = *bytes;
-  options.pipeline.budget = *bytes;
+  budget = *bytes;
+  return llvm::Error::success();
+}
+
+static llvm::Error fillBudgets(const CommandLine &line, CompileOptions &options) {
+  if (llvm::Error error = fillBudget(line, "device-memory", options.deviceBudget))
+    return error;
+  if (llvm::Error error = fillBudget(line, "host-memory", options.hostBudget))
+    return error;
+  options.pipeline.budget = options.deviceBudget;
+  options.pipeline.hostBudget = options.hostBudget;
   return llvm::Error::success();
 }
 
@@ -455,9 +479,11 @@ static llvm::SmallVector<std::string> parseModules(llvm::StringRef text) {
 
 /// The planner may not choose what the command line says.
 static llvm::Error fillAutomatic(const CommandLine &line, CompileOptions &options) {
-  if (!line.isSet("auto"))
-    return llvm::Error::success();
   Automatic &automatic = options.automatic;
+  if (!line.isSet("auto")) {
+    automatic.offload = line.isSet("host-memory") && line.isSet("device-memory");
+    return llvm::Error::success();
+  }
   automatic.recompute = false;
   struct Technique {
     llvm::StringRef name;
@@ -467,15 +493,14 @@ static llvm::Error fillAutomatic(const CommandLine &line, CompileOptions &option
   const Technique techniques[] = {{"recompute", &automatic.recompute, ""},
                                   {"accumulate", &automatic.accumulate, "micro-batches"},
                                   {"precision", &automatic.precision, "precision"},
-                                  {"batch", &automatic.batch, "batch"}};
+                                  {"batch", &automatic.batch, "batch"},
+                                  {"offload", &automatic.offload, ""}};
   for (const std::string &name : parseModules(line.get("auto"))) {
     const auto *technique =
         llvm::find_if(techniques, [&](const Technique &entry) { return entry.name == name; });
-    if (name == "offload")
-      return invalid("--auto=offload: this version cannot do that");
     if (technique == std::end(techniques))
-      return invalid("--auto expects recompute, accumulate, precision or batch, found '" + name +
-                     "'");
+      return invalid("--auto expects recompute, accumulate, precision, batch or offload, found '" +
+                     name + "'");
     if (!technique->option.empty() && line.isSet(technique->option))
       return invalid("--auto=" + name + " chooses what --" + technique->option + " says; give one");
     *technique->isAllowed = true;
@@ -491,6 +516,39 @@ static llvm::Error fillFusion(const CommandLine &line, CompileOptions &options) 
   options.pipeline.efficientConvBnEval = parseModules(line.get("efficient-conv-bn-eval"));
   if (line.isSet("efficient-conv-bn-eval") && options.pipeline.efficientConvBnEval.empty())
     return invalid("--efficient-conv-bn-eval expects names of modules, globs or all");
+  return llvm::Error::success();
+}
+
+/// Whether something lies on the host.
+static llvm::Expected<bool> parsePlace(const CommandLine &line, llvm::StringRef name) {
+  std::string place = line.get(name);
+  if (place == "nvme")
+    return invalid("--" + name + "=nvme: this version keeps nothing on disk; use cpu");
+  return parseChoice(name, place, "cpu", "none");
+}
+
+static llvm::Error fillOffload(const CommandLine &line, CompileOptions &options) {
+  llvm::Expected<bool> optimizer = parsePlace(line, "offload-optimizer"),
+                       parameters = parsePlace(line, "offload-param"),
+                       activations = parsePlace(line, "offload-activation");
+  if (!optimizer || !parameters || !activations)
+    return llvm::joinErrors(optimizer.takeError(),
+                            llvm::joinErrors(parameters.takeError(), activations.takeError()));
+  if ((*optimizer || *activations) && options.evaluate)
+    return invalid("--offload-optimizer and --offload-activation are for training, not for "
+                   "--mode=eval");
+  options.pipeline.offloadOptimizer = *optimizer;
+  options.pipeline.offloadParam = *parameters;
+  options.pipeline.offloadActivation = *activations;
+  bool isByHand = *optimizer || *parameters || *activations;
+  if (line.isSet("host-memory") && !isByHand && !line.isSet("device-memory"))
+    return invalid("--host-memory needs --device-memory, or an --offload option: nothing lies on "
+                   "the host otherwise");
+  options.pipeline.swaps = options.automatic.offload && !options.evaluate;
+  // What is placed by hand stays there.
+  bool isPlaced = line.isSet("offload-optimizer") || line.isSet("offload-param");
+  options.isOffloadSearched = options.automatic.offload && !isPlaced && !options.evaluate;
+  options.isFormSearched |= options.isOffloadSearched;
   return llvm::Error::success();
 }
 
@@ -603,6 +661,8 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
   options->reference = line->isSet("reference");
   if (llvm::Error error = fillChoices(*line, *options))
     return std::move(error);
+  if (llvm::Error error = fillBudgets(*line, *options))
+    return std::move(error);
   if (llvm::Error error = fillBatches(*line, *options))
     return std::move(error);
   if (llvm::Error error = fillAutomatic(*line, *options))
@@ -612,6 +672,8 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
   if (llvm::Error error = fillFusion(*line, *options))
     return std::move(error);
   if (llvm::Error error = fillPlanning(*line, *options))
+    return std::move(error);
+  if (llvm::Error error = fillOffload(*line, *options))
     return std::move(error);
   if (llvm::Error error = fillThreads(*line, *options))
     return std::move(error);

@@ -24,7 +24,7 @@ enum class Emit { Graph, Joint, Kernels, Planned, Llvm, Ptx, Package };
 
 /// What --auto lets the planner choose to meet the budget.
 struct Automatic {
-  bool recompute = true, accumulate = false, precision = false, batch = false;
+  bool recompute = true, accumulate = false, precision = false, batch = false, offload = false;
 };
 
 /// The command line, checked and with defaults filled in.
@@ -36,15 +36,16 @@ struct CompileOptions {
   bool isEstimate = false; ///< print what a step would hold, plan nothing
   std::string reportPath, loss, targetFeatures;
   bool dropout = true;
-  bool isBatchSearched = false; ///< for the largest batch that fits
-  bool isFormSearched = false;  ///< among those that `automatic` allows
+  bool isBatchSearched = false;   ///< for the largest batch that fits
+  bool isFormSearched = false;    ///< among those that `automatic` allows
+  bool isOffloadSearched = false; ///< where parameters and optimizer state lie is among them
   Automatic automatic;
   bool isTimed = false;   ///< stages, in a table at the end
   bool reference = false; ///< plain loops instead of libraries
   int runThreads = 1;     ///< that library calls are planned for
   bool isInstrumented = true;
   int compilerThreads = 0; ///< 0: as many as the machine has
-  int64_t deviceBudget = -1;
+  int64_t deviceBudget = -1, hostBudget = -1;
   mlir::memopt::PipelineOptions pipeline;
   std::string optimizerName;
   double learningRate = 0.0;

@@ -87,8 +87,9 @@ public:
 
   StatusCode run() {
     for (const std::string &precision : getPrecisions())
-      if (StatusCode code = tryCuts(precision); code != StatusCode::Ok)
-        return code;
+      for (const Form &placed : getPlacements())
+        if (StatusCode code = tryCuts(placed, precision); code != StatusCode::Ok)
+          return code;
     if (!best && allowed.batch)
       if (StatusCode code = lowerBatch(); code != StatusCode::Ok)
         return code;
@@ -109,6 +110,19 @@ private:
     return {given.precision};
   }
 
+  /// The form at hand, and with optimizer state, and parameters too, on the host.
+  llvm::SmallVector<Form> getPlacements() const {
+    llvm::SmallVector<Form> forms = {given};
+    if (!compilation.getOptions().isOffloadSearched)
+      return forms;
+    for (bool offloadParam : {false, true}) {
+      forms.push_back(given);
+      forms.back().offloadOptimizer = true;
+      forms.back().offloadParam = offloadParam;
+    }
+    return forms;
+  }
+
   /// Numbers of micro-batches with whole samples, the least first.
   llvm::SmallVector<int64_t> getCuts() {
     llvm::SmallVector<int64_t> cuts = {given.microBatches};
@@ -124,9 +138,11 @@ private:
 
   /// More micro-batches need fewer bytes and more time: the first that fit without saving time are
   /// the last that are tried.
-  StatusCode tryCuts(const std::string &precision) {
+  StatusCode tryCuts(Form form, const std::string &precision) {
+    form.precision = precision;
     for (int64_t parts : getCuts()) {
-      Trial trial = compilation.tryForm({given.batch, parts, precision});
+      form.microBatches = parts;
+      Trial trial = compilation.tryForm(form);
       if (trial.code == StatusCode::BadInput && parts > 1) {
         refusal = trial.message; // this model's batch cannot be cut
         return StatusCode::Ok;
@@ -148,7 +164,9 @@ private:
     llvm::FailureOr<int64_t> batch = compilation.getExportedBatch();
     if (llvm::failed(batch))
       return StatusCode::Ok;
-    Bound bound = bisectBatch(compilation, {0, given.microBatches, getPrecisions().back()}, *batch);
+    Form form = getPlacements().back();
+    form.precision = getPrecisions().back();
+    Bound bound = bisectBatch(compilation, form, *batch);
     if (bound.code == StatusCode::Ok)
       note(std::move(bound.fits));
     return bound.code == StatusCode::DoesNotFit ? StatusCode::Ok : bound.code;
@@ -170,7 +188,8 @@ private:
     for (auto [name, isAllowed] : {std::pair<const char *, bool>{"recompute", allowed.recompute},
                                    {"accumulate", allowed.accumulate},
                                    {"precision", allowed.precision},
-                                   {"batch", allowed.batch}})
+                                   {"batch", allowed.batch},
+                                   {"offload", allowed.offload}})
       if (!isAllowed)
         text += (text.empty() ? "; not allowed by --auto: " : ", ") + std::string(name);
     return text + (refusal.empty() ? "" : "; not cut into micro-batches: " + refusal);
@@ -183,6 +202,10 @@ private:
       text += " --micro-batches=" + std::to_string(form.microBatches);
     if (form.precision != given.precision)
       text += " --precision=" + form.precision;
+    if (form.offloadOptimizer != given.offloadOptimizer)
+      text += " --offload-optimizer=cpu";
+    if (form.offloadParam != given.offloadParam)
+      text += " --offload-param=cpu";
     if (form.batch != given.batch)
       text += " --batch=" + std::to_string(form.batch);
     return text.empty() ? " nothing more" : text;

@@ -32,6 +32,8 @@ public:
   }
   /// The same in whole nanoseconds, at least 1, for solvers.
   int64_t getNanoseconds(Operation *instruction) const;
+  /// The same for a transfer of so many bytes.
+  int64_t getTransferNanoseconds(int64_t bytes) const;
 
 private:
   std::function<double(const Work &)> secondsOf;

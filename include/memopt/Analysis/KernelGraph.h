@@ -105,6 +105,7 @@ private:
   void extendFlight(Operation *start, int64_t waitTime);
   int64_t stretchOverLoops(Value root, Operation *user, int64_t time) const;
   void bindWrites(func::FuncOp function);
+  int64_t getBeginTime(Operation *producer) const;
   bool isBeforeCommit(Operation *producer, WriteOp write) const;
   bool canStoreDirectly(WriteOp write, ArrayRef<ReadOp> reads, ArrayRef<WriteOp> all) const;
   bool canTake(ArrayRef<InPlaceOperand> allowed, unsigned operand) const;

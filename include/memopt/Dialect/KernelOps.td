@@ -23,7 +23,7 @@ class Memopt_Instruction<string mnemonic, dag own, list<Trait> traits = []>
 def Memopt_KernelOp : Memopt_Instruction<"kernel", (ins Variadic<Memopt_Tensor>:$inputs),
     [IsolatedFromAbove, SingleBlock, Pure, Memopt_Recomputable,
      DeclareOpInterfaceMethods<CostOpInterface, ["getFlops", "getBytesMoved"]>,
-     DeclareOpInterfaceMethods<InstructionOpInterface, ["getKindName", "getWork"]>,
+     DeclareOpInterfaceMethods<InstructionOpInterface, ["getKindName", "getResource", "getWork"]>,
      DeclareOpInterfaceMethods<InPlaceOpInterface, ["getInPlaceOperands"]>]> {
   let summary = "One generated kernel";
   let description = [{
@@ -34,6 +34,10 @@ def Memopt_KernelOp : Memopt_Instruction<"kernel", (ins Variadic<Memopt_Tensor>:
 
     A result may take the buffer of an operand whose every element is read only by the iteration that
     writes the same element; `getInPlaceOperands` says which.
+
+    Operands and results lie in one space, that of the device or of the host, and so a kernel runs on the device
+    or on the host. The body knows no spaces: its tensors are those of the operands and results as they would be
+    on the device.
 
     Example:
     ```mlir

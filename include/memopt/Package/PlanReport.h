@@ -30,7 +30,8 @@ llvm::json::Object describePlan(ModuleOp planned);
 
 /// What a budget of device memory fell short of: the smallest that would do, and where a plan of
 /// that size is in place (it was refused last), its bound and its peak.
-llvm::json::Object describeMisfit(ModuleOp module, int64_t budget, int64_t smallest);
+llvm::json::Object describeMisfit(ModuleOp module, ArrayRef<int64_t> budgets,
+                                  ArrayRef<int64_t> smallest);
 
 /// The same as describePlan in words.
 std::string explainPlan(ModuleOp planned);

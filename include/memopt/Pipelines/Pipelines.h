@@ -59,10 +59,21 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
   Option<int64_t> checkpointSegments{
       *this, "checkpoint-segments", llvm::cl::init(0),
       llvm::cl::desc("equal segments of the forward pass to recompute")};
+  Option<bool> offloadOptimizer{
+      *this, "offload-optimizer", llvm::cl::init(false),
+      llvm::cl::desc("optimizer state and the parameters that it updates on the host")};
+  Option<bool> offloadParam{*this, "offload-param", llvm::cl::init(false),
+                            llvm::cl::desc("parameters on the host")};
+  Option<bool> offloadActivation{*this, "offload-activation", llvm::cl::init(false),
+                                 llvm::cl::desc("what is kept for the backward pass on the host")};
   Option<bool> rematerialize{*this, "rematerialize", llvm::cl::init(true),
                              llvm::cl::desc("recompute to meet the budget")};
   Option<int64_t> budget{*this, "budget", llvm::cl::init(-1),
                          llvm::cl::desc("bytes of the device arena")};
+  Option<int64_t> hostBudget{*this, "host-budget", llvm::cl::init(-1),
+                             llvm::cl::desc("bytes of the host arena")};
+  Option<bool> swaps{*this, "swaps", llvm::cl::init(false),
+                     llvm::cl::desc("values may go to the host and back to meet the budget")};
 };
 
 /// What changes the imported graph itself, for training and evaluation alike: its batch size, and

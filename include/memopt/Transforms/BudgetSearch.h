@@ -8,9 +8,9 @@
 //
 // Planning's solvePlanFrontier works on plain integers and knows nothing of gaps between buffers.
 // This search places its points in an arena and takes the cheapest whose arena is within the user's
-// budget. The kernels come in two forms: as
-// they stand, and with values computed in their readers where these stand in the way of a small
-// arena.
+// budget. The kernels come in two forms: as they stand, and with values computed in their readers
+// where these stand in the way of a small arena. Where values may be swapped, the first form is
+// searched with and without, so that no plan is worse for it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,14 +30,18 @@ namespace mlir::memopt {
 struct BudgetOptions {
   int64_t iterations = -1; ///< moves of the search for all budgets; -1: by size
   int32_t threads = 1;     ///< for speed only
+  int64_t hostBudget = -1; ///< bytes of the host's arena; -1: no limit
+  bool swaps = false;      ///< values may be stored on the host and fetched again
 };
 
 /// An order of the step's instructions, with repeats where they run again, and what it needs.
 struct BudgetPlan {
   std::vector<int32_t> order;
-  int64_t bytes = std::numeric_limits<int64_t>::max();       ///< height of the arena
+  int64_t bytes = std::numeric_limits<int64_t>::max();       ///< height of the device's arena
+  int64_t hostBytes = 0;                                     ///< of the host's
   int64_t nanoseconds = std::numeric_limits<int64_t>::max(); ///< predicted
   int64_t clones = 0;
+  int64_t swapped = 0; ///< values that are stored on the host and fetched again
   int64_t inlined = 0; ///< values computed in their readers; the order is of that form
 };
 
@@ -52,9 +56,10 @@ public:
   /// The plan of the order as it stands.
   FailureOr<BudgetPlan> getGivenPlan();
 
-  /// The cheapest plan found whose arena is at most `budget` bytes; where there is none, the
-  /// lowest. A larger budget never gets a slower plan.
+  /// The cheapest plan found whose arena is at most `budget` bytes, and that of the host within its
+  /// own; where there is none, the lowest. A larger budget never gets a slower plan.
   FailureOr<BudgetPlan> findPlan(int64_t budget);
+  bool fits(const BudgetPlan &plan, int64_t budget) const;
 
   /// Proven once findPlan has searched: no order of these instructions needs less.
   int64_t getLowerBound() const;

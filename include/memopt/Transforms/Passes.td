@@ -330,6 +330,7 @@ def SchedulePass : Pass<"memopt-schedule", "::mlir::ModuleOp"> {
   let options = [
     Option<"iterations", "iterations", "int64_t", "-1", "Moves of the search; -1 for a number by size">,
     Option<"threads", "threads", "int", "1", "Threads of the search, for speed only">,
+    Option<"hostBudget", "host-budget", "int64_t", "-1", "Bytes of the host that hiding transfers may take; -1 for no limit">,
     Option<"problem", "problem", "std::string", "\"\"", "File to write the planning problem to, for memopt-plan">
   ];
 }
@@ -348,6 +349,34 @@ def ActivationCheckpointingPass : Pass<"memopt-activation-checkpointing", "::mli
   ];
 }
 
+def OffloadPass : Pass<"memopt-offload", "::mlir::ModuleOp"> {
+  let summary = "Keep parameters, optimizer state and activations on the host";
+  let description = [{
+    With `optimizer` the state of the optimizer and each parameter that a kernel updates lie in the memory of the host;
+    what updates them runs there, on gradients that are sent there, and the forward pass begins with sending the
+    parameters back (Ren et al., ZeRO-Offload). With `parameters` all parameters lie there, and each pass over them
+    sends what it reads. Casts to a narrower type run on the host, so that what is sent is narrow.
+
+    With `activations` what the forward pass makes for the backward pass is sent to the host and back, but for what has
+    less than 4 KiB.
+
+    Every value that is read in another space than its own gets a `memopt.transfer_start` and a
+    `memopt.transfer_wait`: instructions that the planner moves, and may run again where a value is sent to the
+    device. Results do not change by a bit.
+
+    Remark: the variables that moved, their bytes, and the kernels that run on the host.
+  }];
+  let options = [
+    Option<"optimizer", "optimizer", "bool", "false", "Optimizer state, and the parameters that kernels update">,
+    Option<"parameters", "parameters", "bool", "false", "All parameters">,
+    Option<"activations", "activations", "bool", "false", "What is kept for the backward pass">,
+    Option<"fetchesAgain", "fetch-again", "bool", "false",
+           "With parameters: once for the forward and once for the backward pass">,
+    Option<"leastElements", "least-elements", "int64_t", "4097",
+           "Of parameters: smaller ones stay on the device, with their state">
+  ];
+}
+
 def RematerializePass : Pass<"memopt-rematerialize", "::mlir::ModuleOp"> {
   let summary = "Meet a byte budget by running kernels and library calls again";
   let description = [{
@@ -355,11 +384,16 @@ def RematerializePass : Pass<"memopt-rematerialize", "::mlir::ModuleOp"> {
     of state run once; random bits are counter-based, so clones give the same bits. Without a budget, or when the
     graph fits as it is, nothing changes.
 
+    With `swaps` what the forward pass keeps may be sent to the host instead, and back, where that costs less: both
+    ways are searched together, under `budget` and `host-budget`, and beside recomputation alone.
+
     The plan is the cheapest point within the budget of a frontier that follows from the graph alone, so more bytes
     never give a slower plan.
   }];
   let options = [
     Option<"budget", "budget", "int64_t", "-1", "Bytes the device arena may have; -1 for no limit">,
+    Option<"hostBudget", "host-budget", "int64_t", "-1", "Bytes the host arena may have; -1 for no limit">,
+    Option<"swaps", "swaps", "bool", "false", "Values may be stored on the host and fetched again">,
     Option<"iterations", "iterations", "int64_t", "-1", "Moves of the search; -1 for a number by size">,
     Option<"threads", "threads", "int", "1", "Threads of the search, for speed only">,
     Option<"problem", "problem", "std::string", "\"\"", "File to write the planning problem to, for memopt-plan">

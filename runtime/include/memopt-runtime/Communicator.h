@@ -53,7 +53,8 @@ public:
   virtual Status exchange(const void *mine, int64_t bytes, void *all) = 0;
 
   /// Gives the first rank what the ranks have in `mine`, `bytes` bytes of each, one after the
-  /// other; `all` is of no meaning to the others. `mine` lies in the arena, `all` anywhere.
+  /// other; `all` is of no meaning to the others. `mine` lies in the arena of the device on each
+  /// rank, or on none; `all` anywhere.
   virtual Status collect(const char *mine, int64_t bytes, char *all) = 0;
 
   /// Whether somebody who watches the ranks asked them to stop; they may learn of it at different

@@ -187,6 +187,9 @@ TYPED_TEST_P(CommunicatorConformance, TheFirstRankCollects) {
     std::string all(3 * bytes, 'x');
     MEMOPT_RETURN_IF_ERROR(rank.communicator.collect(rank.memory, bytes, all.data()));
     std::memset(rank.memory, 'z', bytes); // at once: it has been read
+    std::string elsewhere(bytes, char('a' + rank.communicator.getRank())), again(3 * bytes, 'x');
+    MEMOPT_RETURN_IF_ERROR(rank.communicator.collect(elsewhere.data(), bytes, again.data()));
+    EXPECT_EQ(again, all);
     std::string expected =
         std::string(bytes, 'a') + std::string(bytes, 'b') + std::string(bytes, 'c');
     EXPECT_TRUE(rank.communicator.getRank() ? all == std::string(3 * bytes, 'x') : all == expected);

@@ -1,0 +1,511 @@
+//===- Offload.cpp - keep parameters and optimizer state on the host -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Idea:    Ren et al., ZeRO-Offload (USENIX ATC 2021), section 4: what an update touches lies on
+// the
+//          host, and so does the update; the device gets the parameters and gives the gradients.
+//
+//            %w = read @w                          %far = read @w : host
+//            ... %w                                %w = wait (start %far to <device>) ; ... %w
+//            %new, %m1 = kernel(%w, %g, %m)        %sent = wait (start %g to <host>)
+//            write %new, @w                        %new, %m1 = kernel(%far, %sent, %m) : host
+//                                                  write %new, @w : host
+//
+//          There is one parameter and no second copy of it: the new one travels to the device when
+//          the next step first reads it.
+// Input:   the kernel graph, where an update is a kernel and every value a buffer.
+// Which:   of the kernels of the optimizer's phase those that write a variable of the host or read
+// a
+//          value of the host; and casts of such parameters. Library calls, collectives and loops
+//          stay on the device. Then every value that is read in a space where it does not lie gets
+//          a transfer, one for all readers of a space.
+// Small:   a parameter below a number of elements stays with its state: what is smaller takes
+// longer
+//          to start than to send, and form-kernels puts such updates into one kernel.
+// Swapped: what the forward pass makes and the backward pass reads, where that is asked for.
+// Order:   a transfer to the host starts where its value is made, or where that was there before,
+// in
+//          front of the host's kernel before the one that reads it; all others start in front of
+//          their first reader. memopt-schedule moves them.
+//
+//===----------------------------------------------------------------------===//
+
+#include "UserGroups.h"
+#include "memopt/Analysis/KernelGraph.h"
+#include "memopt/Analysis/StepModel.h"
+#include "memopt/Transforms/Passes.h"
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace mlir::memopt {
+#define GEN_PASS_DEF_OFFLOADPASS
+#include "memopt/Transforms/Passes.h.inc"
+} // namespace mlir::memopt
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+static RankedTensorType getType(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+namespace {
+/// What lies on the host and what runs there.
+class Placement {
+public:
+  Placement(const StepModel &step, int64_t leastElements)
+      : step(step), leastElements(leastElements) {}
+
+  void addUpdates();
+  void addParameters();
+  /// Casts, and updates where `updates` says so.
+  void addKernels(bool updates);
+
+  const llvm::SetVector<Operation *> &getVariables() const { return variables; }
+  const llvm::SetVector<Operation *> &getKernels() const { return kernels; }
+  bool has(Operation *op) const { return kernels.contains(op); }
+  /// The space in which `use` needs its value; nothing where any will do.
+  std::optional<Space> getSpaceOf(OpOperand &use) const;
+
+private:
+  bool isOnHost(Value value) const;
+  void collectMakers(llvm::SmallPtrSetImpl<Operation *> &makers) const;
+  bool isLarge(VariableOp variable) const;
+  bool isUpdatedByKernel(VariableOp parameter) const;
+  bool isCast(KernelOp kernel) const;
+  VariableOp getVariable(Operation *op, FlatSymbolRefAttr name) const {
+    return SymbolTable::lookupNearestSymbolFrom<VariableOp>(op, name);
+  }
+
+  const StepModel &step;
+  int64_t leastElements;
+  llvm::SetVector<Operation *> variables, kernels;
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// What goes to the host
+//===----------------------------------------------------------------------===//
+
+/// What makes the buffer of `value` in its block; null of what comes from outside.
+static Operation *getMaker(Value value) {
+  while (isReshape(value.getDefiningOp()))
+    value = value.getDefiningOp()->getOperand(0);
+  return value.getDefiningOp();
+}
+
+static bool isUpdate(Operation *op) {
+  return isa_and_nonnull<KernelOp>(op) && getPhase(op) == Phase::Optimizer;
+}
+
+bool Placement::isUpdatedByKernel(VariableOp parameter) const {
+  return llvm::any_of(step.getWrites(parameter.getSymNameAttr()),
+                      [](WriteOp write) { return isUpdate(getMaker(write.getValue())); });
+}
+
+/// Of a parameter; state goes where its parameter goes.
+bool Placement::isLarge(VariableOp variable) const {
+  if (std::optional<StringRef> of = variable.getOf())
+    if (auto parameter = SymbolTable::lookupNearestSymbolFrom<VariableOp>(
+            variable, StringAttr::get(variable.getContext(), *of)))
+      variable = parameter;
+  return variable.getTensorType().getNumElements() >= leastElements;
+}
+
+/// A parameter whose new value comes from elsewhere (gathered from ranks, say) is used on the
+/// device first and stays there.
+void Placement::addUpdates() {
+  for (auto variable : step.getModule().getOps<VariableOp>())
+    if (isLarge(variable) &&
+        (variable.getRole() == Role::OptimizerState ||
+         (variable.getRole() == Role::Parameter && isUpdatedByKernel(variable))))
+      variables.insert(variable);
+}
+
+void Placement::addParameters() {
+  for (auto variable : step.getModule().getOps<VariableOp>())
+    if (variable.getRole() == Role::Parameter && isLarge(variable))
+      variables.insert(variable);
+}
+
+bool Placement::isOnHost(Value value) const {
+  Operation *maker = getMaker(value);
+  if (auto read = dyn_cast_or_null<ReadOp>(maker))
+    return variables.contains(getVariable(read, read.getVariableAttr()));
+  return has(maker);
+}
+
+/// Of what is written to variables of the host.
+void Placement::collectMakers(llvm::SmallPtrSetImpl<Operation *> &makers) const {
+  for (const auto &[name, writes] : step.getAllWrites())
+    for (WriteOp write : writes)
+      if (variables.contains(getVariable(write, write.getVariableAttr())))
+        makers.insert(getMaker(write.getValue()));
+}
+
+/// Whether elements of the host are made narrower, one by one, and nothing else.
+bool Placement::isCast(KernelOp kernel) const {
+  int64_t read = 0, made = 0;
+  for (Value operand : kernel.getInputs()) {
+    if (!isOnHost(operand))
+      return false;
+    read += getTensorBytes(operand.getType());
+  }
+  for (Type type : kernel.getResultTypes())
+    made += getTensorBytes(type);
+  return made < read && llvm::all_of(
+                            kernel.getBody().getOps<linalg::LinalgOp>(),
+                            [](linalg::LinalgOp op) {
+                              return op.getNumReductionLoops() == 0 &&
+                                     op.hasOnlyProjectedPermutations();
+                            });
+}
+
+/// In program order: what reads the results of one is looked at behind it.
+void Placement::addKernels(bool updates) {
+  llvm::SmallPtrSet<Operation *, 32> makers;
+  collectMakers(makers);
+  for (Block *block : getProgramBlocks(step.getBody()))
+    for (auto kernel : block->getOps<KernelOp>()) {
+      bool reads = llvm::any_of(kernel.getInputs(), [&](Value value) { return isOnHost(value); });
+      if (isUpdate(kernel) ? updates && (reads || makers.contains(kernel)) : isCast(kernel))
+        kernels.insert(kernel);
+    }
+}
+
+std::optional<Space> Placement::getSpaceOf(OpOperand &use) const {
+  Operation *user = use.getOwner();
+  if (isa<GradientOp, TransferStartOp>(user))
+    return std::nullopt;
+  if (auto write = dyn_cast<WriteOp>(user))
+    return getVariable(write, write.getVariableAttr()).getPlacement();
+  return has(user) ? Space::Host : Space::Device;
+}
+
+//===----------------------------------------------------------------------===//
+// What all updates read
+//===----------------------------------------------------------------------===//
+
+/// Of a variable that no step writes.
+static bool isHyperparameter(Operation *op) {
+  auto read = dyn_cast_or_null<ReadOp>(op);
+  return read &&
+         SymbolTable::lookupNearestSymbolFrom<VariableOp>(read, read.getVariableAttr()).getRole() ==
+             Role::Hyperparameter;
+}
+
+/// Whether `op` makes single numbers of hyperparameters and such numbers alone: bias corrections,
+/// say.
+static bool makesNumbers(Operation *op, const llvm::SmallPtrSetImpl<Operation *> &numbers) {
+  auto isNumber = [](Type type) { return cast<RankedTensorType>(type).getNumElements() == 1; };
+  auto isKnown = [&](Value operand) {
+    Operation *maker = operand.getDefiningOp();
+    return isNumber(operand.getType()) && (isHyperparameter(maker) || numbers.contains(maker));
+  };
+  return isUpdate(op) && llvm::all_of(op->getResultTypes(), isNumber) &&
+         llvm::all_of(op->getOperands(), isKnown);
+}
+
+/// Lets updates begin while the backward pass still runs: what all of them read and nothing holds
+/// back comes first in the step.
+static void moveNumbersToFront(Block &step) {
+  llvm::SmallPtrSet<Operation *, 8> numbers;
+  SmallVector<Operation *> moved;
+  for (Operation &op : step)
+    if (isInstruction(&op) && makesNumbers(&op, numbers)) {
+      numbers.insert(&op);
+      for (Value operand : op.getOperands())
+        if (!llvm::is_contained(moved, operand.getDefiningOp()))
+          moved.push_back(operand.getDefiningOp());
+      moved.push_back(&op);
+    }
+  Operation *front = &step.front();
+  for (Operation *op : moved)
+    if (op == front)
+      front = op->getNextNode();
+    else
+      op->moveBefore(front);
+}
+
+//===----------------------------------------------------------------------===//
+// One fetch for a whole step
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Brings the value of one read into the bodies of loops that read the same variable.
+class ReadJoiner {
+public:
+  explicit ReadJoiner(Block &step) : step(step) {}
+
+  /// All reads give what the earliest of them gives.
+  void join(ArrayRef<ReadOp> reads);
+
+private:
+  Value bringInto(Block *block);
+
+  Block &step;
+  DenseMap<Block *, Value> values;
+};
+} // namespace
+
+void ReadJoiner::join(ArrayRef<ReadOp> reads) {
+  auto isInside = [&](ReadOp read) { return read->getBlock() != &step; };
+  if (llvm::none_of(reads, isInside))
+    return;
+  Operation *first = step.getTerminator();
+  for (ReadOp read : reads)
+    if (Operation *place = step.findAncestorOpInBlock(*read); place->isBeforeInBlock(first))
+      first = place;
+  OpBuilder builder(first);
+  values[&step] = builder.clone(*ReadOp(reads.front()))->getResult(0);
+  for (ReadOp read : reads) {
+    read.getResult().replaceAllUsesWith(bringInto(read->getBlock()));
+    read->erase();
+  }
+}
+
+/// What is outside of a loop comes in as one more operand.
+Value ReadJoiner::bringInto(Block *block) {
+  if (Value known = values.lookup(block))
+    return known;
+  auto repeat = cast<RepeatOp>(block->getParentOp());
+  Value outside = bringInto(repeat->getBlock());
+  repeat.getInputsMutable().append(outside);
+  return values[block] = block->addArgument(outside.getType(), outside.getLoc());
+}
+
+//===----------------------------------------------------------------------===//
+// Transfers
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Gives every reader its value where it needs it.
+class Connector {
+public:
+  Connector(const Placement &placement, bool fetchesAgain)
+      : placement(placement), fetchesAgain(fetchesAgain) {}
+
+  /// Sends `value` to readers in the other space.
+  void connect(Value value);
+  /// Sends what the forward pass makes to the host, and back for the backward pass.
+  void swap(Value value);
+  int64_t getNumTransfers() const { return transfers; }
+
+private:
+  /// A transfer of `value` to the other space that starts in front of `begin` and is waited for in
+  /// front of `end`, as a part of the phase of `end`.
+  Value send(Value value, Operation *begin, Operation *end, Phase phase, int64_t clone = 0);
+  Operation *getPlaceOfStart(Value root, Operation *user) const;
+
+  const Placement &placement;
+  bool fetchesAgain;
+  int64_t transfers = 0;
+};
+} // namespace
+
+/// Uses of `value`, reshapes looked through, that are wanted.
+static void collectUses(Value value, function_ref<bool(OpOperand &)> isWanted,
+                        SmallVectorImpl<OpOperand *> &uses) {
+  for (OpOperand &use : value.getUses()) {
+    if (isReshape(use.getOwner()))
+      collectUses(use.getOwner()->getResult(0), isWanted, uses);
+    else if (isWanted(use))
+      uses.push_back(&use);
+  }
+}
+
+/// A value with its marks and other names: what stands behind them sees it as it is.
+static Operation *getPlaceBehind(Operation *maker) {
+  Operation *place = maker->getNextNode();
+  while (isa<GradientOp>(place) || isReshape(place))
+    place = place->getNextNode();
+  return place;
+}
+
+Operation *Connector::getPlaceOfStart(Value root, Operation *user) const {
+  Operation *maker = root.getDefiningOp();
+  if (isInstruction(maker))
+    return getPlaceBehind(maker);
+  if (getSpace(root.getType()) == Space::Host) { // all that one reader wants is on its way at once
+    while (isa_and_nonnull<TransferWaitOp>(user->getPrevNode()))
+      user = user->getPrevNode();
+    return user;
+  }
+  // There before: sent while the kernel before the reader runs.
+  for (Operation *op = user->getPrevNode(); op && op != maker; op = op->getPrevNode())
+    if (placement.has(op) ||
+        (isInstruction(op) && !cast<InstructionOpInterface>(op).getBodies().empty()))
+      return placement.has(op) ? op : op->getNextNode();
+  return user;
+}
+
+/// `value`, a shape of `root`, of `copy` instead.
+static Value reshapeCopy(OpBuilder &builder, Value value, Value root, Value copy) {
+  if (value == root)
+    return copy;
+  Operation *reshape = value.getDefiningOp();
+  Value source = reshapeCopy(builder, reshape->getOperand(0), root, copy);
+  Operation *made = builder.clone(*reshape);
+  made->setOperand(0, source);
+  made->getResult(0).setType(inSpace(getType(value), getSpace(copy.getType())));
+  return made->getResult(0);
+}
+
+Value Connector::send(Value value, Operation *begin, Operation *end, Phase phase, int64_t clone) {
+  Space to = getSpace(value.getType()) == Space::Host ? Space::Device : Space::Host;
+  OpBuilder builder(begin);
+  auto start = TransferStartOp::create(builder, value.getLoc(), value, to);
+  builder.setInsertionPoint(end);
+  auto wait = TransferWaitOp::create(builder, value.getLoc(), start.getToken());
+  for (InstructionOpInterface op : {InstructionOpInterface(start), InstructionOpInterface(wait)}) {
+    op.setPhase(phase);
+    op.setClone(clone);
+  }
+  ++transfers;
+  return wait.getResult();
+}
+
+/// Lets the uses by `users` read `copy`, in the shapes in which they read `root`.
+static void replaceUses(ArrayRef<OpOperand *> uses, ArrayRef<Operation *> users, Value root,
+                        Value copy) {
+  OpBuilder builder(copy.getContext());
+  builder.setInsertionPointAfterValue(copy);
+  for (OpOperand *use : uses)
+    if (llvm::is_contained(users, use->getOwner()))
+      use->set(reshapeCopy(builder, use->get(), root, copy));
+}
+
+static SmallVector<Operation *> getOwners(ArrayRef<OpOperand *> uses) {
+  llvm::SetVector<Operation *> owners;
+  for (OpOperand *use : uses)
+    owners.insert(use->getOwner());
+  SmallVector<Operation *> users = owners.takeVector();
+  llvm::sort(users, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  return users;
+}
+
+void Connector::connect(Value value) {
+  SmallVector<OpOperand *> uses;
+  collectUses(
+      value,
+      [&](OpOperand &use) {
+        std::optional<Space> needed = placement.getSpaceOf(use);
+        return needed && *needed != getSpace(value.getType());
+      },
+      uses);
+  bool again = fetchesAgain && value.getDefiningOp<ReadOp>();
+  for (auto [number, users] : llvm::enumerate(groupUsers(getOwners(uses), again))) {
+    Operation *first = users.front();
+    Value copy = send(value, getPlaceOfStart(value, first), first, getPhase(first), number);
+    replaceUses(uses, users, value, copy);
+  }
+}
+
+void Connector::swap(Value value) {
+  Operation *maker = value.getDefiningOp();
+  if (!isInstruction(maker) || getPhase(maker) != Phase::Forward || getStart(maker) ||
+      getSpace(value.getType()) != Space::Device || getTensorBytes(value.getType()) < kLeastSwapped)
+    return;
+  SmallVector<OpOperand *> uses;
+  collectUses(
+      value,
+      [&](OpOperand &use) {
+        return getPhase(use.getOwner()) == Phase::Backward && !isa<GradientOp>(use.getOwner()) &&
+               placement.getSpaceOf(use) == Space::Device;
+      },
+      uses);
+  if (uses.empty())
+    return;
+  SmallVector<Operation *> users = getOwners(uses);
+  Operation *behind = getPlaceBehind(maker);
+  Value far = send(value, behind, behind, Phase::Forward);
+  replaceUses(uses, users, value, send(far, users.front(), users.front(), Phase::Backward));
+}
+
+//===----------------------------------------------------------------------===//
+// Pass
+//===----------------------------------------------------------------------===//
+
+/// `value` and its other shapes lie on the host.
+static void moveToHost(Value value) {
+  value.setType(inSpace(getType(value), Space::Host));
+  for (Operation *user : value.getUsers())
+    if (isReshape(user))
+      moveToHost(user->getResult(0));
+}
+
+/// What a value may be made by: reshapes give what they are given.
+static SmallVector<Value> getRoots(const StepModel &step) {
+  SmallVector<Value> roots;
+  for (Block *block : getProgramBlocks(step.getBody())) {
+    llvm::append_range(roots, block->getArguments());
+    for (Operation &op : *block)
+      if (!isReshape(&op))
+        llvm::copy_if(op.getResults(), std::back_inserter(roots),
+                      [](Value result) { return isa<RankedTensorType>(result.getType()); });
+  }
+  return roots;
+}
+
+namespace {
+struct OffloadPass : memopt::impl::OffloadPassBase<OffloadPass> {
+  using OffloadPassBase::OffloadPassBase;
+
+  void runOnOperation() override {
+    if (!optimizer && !parameters && !activations)
+      return;
+    FailureOr<StepModel> step = StepModel::create(getOperation());
+    if (failed(step) || failed(verifyKernelGraph(*step)))
+      return signalPassFailure();
+    Placement placement(*step, leastElements);
+    if (optimizer)
+      placement.addUpdates();
+    if (parameters)
+      placement.addParameters();
+    else
+      joinReads(*step, placement);
+    step = StepModel::create(getOperation()); // reads have gone
+    placement.addKernels(optimizer);
+    if (optimizer)
+      moveNumbersToFront(step->getBody());
+    move(*step, placement);
+    Connector connector(placement, parameters && fetchesAgain);
+    SmallVector<Value> roots = getRoots(*step);
+    llvm::for_each(roots, [&](Value root) { connector.connect(root); });
+    if (activations)
+      llvm::for_each(roots, [&](Value root) { connector.swap(root); });
+    report(placement, connector.getNumTransfers());
+  }
+
+  /// What is kept on the device for the whole step is fetched in front of its loops.
+  static void joinReads(const StepModel &step, const Placement &placement) {
+    for (Operation *variable : placement.getVariables())
+      ReadJoiner(step.getBody()).join(step.getReads(cast<VariableOp>(variable).getSymNameAttr()));
+  }
+
+  static void move(const StepModel &step, const Placement &placement) {
+    for (Operation *op : placement.getVariables()) {
+      auto variable = cast<VariableOp>(op);
+      variable.setPlacement(Space::Host);
+      for (ReadOp read : step.getReads(variable.getSymNameAttr()))
+        moveToHost(read.getResult());
+    }
+    for (Operation *kernel : placement.getKernels())
+      llvm::for_each(kernel->getResults(), moveToHost);
+  }
+
+  void report(const Placement &placement, int64_t transfers) {
+    int64_t bytes = 0;
+    for (Operation *variable : placement.getVariables())
+      bytes = addCounts(bytes, getTensorBytes(cast<VariableOp>(variable).getTensorType()));
+    emitRemark(getOperation().getLoc())
+        << "offloaded " << placement.getVariables().size() << " variables of " << bytes
+        << " bytes to the host; " << placement.getKernels().size() << " kernels run there, "
+        << transfers << " values are sent";
+  }
+};
+} // namespace
