@@ -8,7 +8,7 @@
 // RUN: cmp %t/plain.safetensors %t/own.safetensors
 // RUN: cmp %t/plain/model.safetensors %t/own/model.safetensors
 // RUN: cmp %t/plain/optimizer.safetensors %t/own/optimizer.safetensors
-// RUN: %python -c "import sys; sys.path.insert(0, '%S'); from batches import read; from pathlib import Path; \
+// RUN: %python -c "import sys; sys.path.insert(0, '%S'); from tensor_files import read_safetensors as read; from pathlib import Path; \
 // RUN:   print(*read(Path('%t/own/model.safetensors'))['w'].flat, *read(Path('%t/own/optimizer.safetensors')))" \
 // RUN:   | FileCheck %s --check-prefix=MOVED
 // RUN: not memopt-compile %s --optimizer=test-sign 2>&1 | FileCheck %s --check-prefix=UNKNOWN

@@ -96,8 +96,9 @@ func.func @late_reader(%x: tensor<256xf32>) -> tensor<256xf32> {
   %far = memopt.transfer_wait %out : tensor<256xf32, #memopt.space<host>>
   %old = memopt.read @moment : tensor<256xf32>
   %back = memopt.transfer_start %far to <device> : tensor<256xf32, #memopt.space<host>>
+  // CHECK: test.run
   %sum = test.run(%old) : (tensor<256xf32>) -> tensor<256xf32>
-  // CHECK: %[[NEW:.*]] = memopt.transfer_wait
+  // CHECK-NEXT: %[[NEW:.*]] = memopt.transfer_wait
   %new = memopt.transfer_wait %back : tensor<256xf32>
   // CHECK: %[[COPY:.*]] = memopt.kernel (%{{.*}} = %[[NEW]] : tensor<256xf32>)
   // CHECK: memopt.write %[[COPY]], @moment

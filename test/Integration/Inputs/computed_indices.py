@@ -10,7 +10,7 @@ import numpy as np
 here = pathlib.Path(__file__).parent
 sys.path[:0] = [str(here.parent), str(here.parent.parent / "Import" / "Inputs")]
 from archive import Model  # noqa: E402
-from lowering_numbers import write_safetensors  # noqa: E402
+from tensor_files import write_safetensors  # noqa: E402
 
 model = Model()
 table = model.parameter("net.rows.weight", [10, 2], numbers=[float(i) for i in range(20)])
