@@ -306,6 +306,14 @@ void KernelFusion::collectMemberEdges() {
   for (const FusionEdge &edge : edges)
     if (!nodes[edge.to].isInlined)
       addMemberEdges(edge.to, edge, edge.map, edge.isGather);
+  // What stands behind the commit stays there, though it reads nothing of it.
+  std::optional<unsigned> commit;
+  for (auto [number, node] : llvm::enumerate(nodes)) {
+    if (isa<CommitOp>(node.op))
+      commit = number;
+    else if (commit && isa<WriteOp>(node.op))
+      memberEdges.push_back({*commit, unsigned(number), AffineMap(), /*isGather=*/true});
+  }
   memberReaders.resize(nodes.size());
   memberSources.resize(nodes.size());
   for (auto [number, edge] : llvm::enumerate(memberEdges)) {

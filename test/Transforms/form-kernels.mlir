@@ -208,3 +208,43 @@ func.func @mark(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   memopt.gradient %g, @w : tensor<4x4xf32>
   return %y : tensor<4x4xf32>
 }
+
+// -----
+
+// Sums of the same operand are one kernel, which stands where the last of them stood; what changes state stays behind the
+// commit all the same.
+
+memopt.variable @late : tensor<7x3xf32> role <buffer> {names = ["v"]}
+// CHECK-LABEL: func.func @late_loss
+func.func @late_loss(%x: tensor<64xf32>, %y: tensor<7x3xf32>) -> (tensor<f32>, tensor<f32>) {
+  %empty = tensor.empty() : tensor<7x3xf32>
+  %zero = arith.constant 0.0 : f32
+  %none = tensor.empty() : tensor<f32>
+  %start = linalg.fill ins(%zero : f32) outs(%none : tensor<f32>) -> tensor<f32>
+  // CHECK: %[[A:.*]] = memopt.kernel
+  %a = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+    ins(%y : tensor<7x3xf32>) outs(%empty : tensor<7x3xf32>) {
+  ^bb0(%e: f32, %o: f32):
+    %0 = math.exp %e : f32
+    linalg.yield %0 : f32
+  } -> tensor<7x3xf32>
+  // CHECK: memopt.kernel {{.*}} -> (tensor<f32>, tensor<f32>)
+  %loss = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> ()>], iterator_types = ["reduction"]}
+    ins(%x : tensor<64xf32>) outs(%start : tensor<f32>) {
+  ^bb0(%e: f32, %o: f32):
+    %0 = arith.addf %e, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<f32>
+  // CHECK: memopt.commit
+  memopt.commit %loss : tensor<f32>
+  // CHECK: memopt.write %[[A]], @late
+  memopt.write %a, @late : tensor<7x3xf32>
+  %other = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> ()>], iterator_types = ["reduction"]}
+    ins(%x : tensor<64xf32>) outs(%start : tensor<f32>) {
+  ^bb0(%e: f32, %o: f32):
+    %0 = arith.mulf %e, %e : f32
+    %1 = arith.addf %0, %o : f32
+    linalg.yield %1 : f32
+  } -> tensor<f32>
+  return %loss, %other : tensor<f32>, tensor<f32>
+}
