@@ -6,8 +6,8 @@
 
     record_operators.py [--tools FOLDER] -o samples.zip [--ops GLOB,...] [--pack N]
 
-FOLDER holds the built tools; by default they are on PATH. Needs torch with its testing packages (expecttest) and numpy; operator_samples.py needs
-numpy alone. Of every operator a few samples are taken: the first that memopt gets right, and each other one whose exported
+FOLDER holds the built tools; by default they are on PATH. Needs torch with its testing packages (expecttest) and numpy;
+operator_samples.py needs numpy alone. Of every operator a few samples are taken: the first that memopt gets right, and each other one whose exported
 graph, functional or decomposed to core ATen, has a row of the importer's table that no sample before it had. A sample is a
 module: its floating-point tensors are parameters where PyTorch has a gradient, its outputs are copied into buffers, and the
 loss is a weighted sum of them. N operators share an archive. Left out, and counted: what memopt refuses by name, random
