@@ -19,28 +19,21 @@
 //          There is one parameter and no second copy of it: the new one travels to the device when
 //          the next step first reads it.
 // Input:   the kernel graph, where an update is a kernel and every value a buffer.
-// Which:   of the kernels of the optimizer's phase those that write a variable of the host or read
-// a
-//          value of the host; and casts of such parameters. Library calls, collectives and loops
-//          stay on the device. Then every value that is read in a space where it does not lie gets
-//          a transfer, one for all readers of a space.
-// Small:   a parameter below a number of elements stays with its state: what is smaller takes
-// longer
-//          to start than to send, and form-kernels puts such updates into one kernel.
+// Which:   OffloadPlacement.h. Every value that is read in a space where it does not lie gets a
+//          transfer, one for all readers of a space.
 // Swapped: what the forward pass makes and the backward pass reads, where that is asked for.
-// Order:   a transfer to the host starts where its value is made, or where that was there before,
-// in
-//          front of the host's kernel before the one that reads it; all others start in front of
-//          their first reader. memopt-schedule moves them.
+// Order:   a transfer to the host starts where its value is made; of a value that was there before,
+//          in front of the kernel on the host that runs before the reader. All others start in
+//          front of their first reader. memopt-schedule moves them.
 //
 //===----------------------------------------------------------------------===//
 
+#include "OffloadPlacement.h"
 #include "UserGroups.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Passes.h"
 
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace mlir::memopt {
@@ -52,139 +45,6 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 static RankedTensorType getType(Value value) { return cast<RankedTensorType>(value.getType()); }
-
-namespace {
-/// What lies on the host and what runs there.
-class Placement {
-public:
-  Placement(const StepModel &step, int64_t leastElements)
-      : step(step), leastElements(leastElements) {}
-
-  void addUpdates();
-  void addParameters();
-  /// Casts, and updates where `updates` says so.
-  void addKernels(bool updates);
-
-  const llvm::SetVector<Operation *> &getVariables() const { return variables; }
-  const llvm::SetVector<Operation *> &getKernels() const { return kernels; }
-  bool has(Operation *op) const { return kernels.contains(op); }
-  /// The space in which `use` needs its value; nothing where any will do.
-  std::optional<Space> getSpaceOf(OpOperand &use) const;
-
-private:
-  bool isOnHost(Value value) const;
-  void collectMakers(llvm::SmallPtrSetImpl<Operation *> &makers) const;
-  bool isLarge(VariableOp variable) const;
-  bool isUpdatedByKernel(VariableOp parameter) const;
-  bool isCast(KernelOp kernel) const;
-  VariableOp getVariable(Operation *op, FlatSymbolRefAttr name) const {
-    return SymbolTable::lookupNearestSymbolFrom<VariableOp>(op, name);
-  }
-
-  const StepModel &step;
-  int64_t leastElements;
-  llvm::SetVector<Operation *> variables, kernels;
-};
-} // namespace
-
-//===----------------------------------------------------------------------===//
-// What goes to the host
-//===----------------------------------------------------------------------===//
-
-/// What makes the buffer of `value` in its block; null of what comes from outside.
-static Operation *getMaker(Value value) {
-  while (isReshape(value.getDefiningOp()))
-    value = value.getDefiningOp()->getOperand(0);
-  return value.getDefiningOp();
-}
-
-static bool isUpdate(Operation *op) {
-  return isa_and_nonnull<KernelOp>(op) && getPhase(op) == Phase::Optimizer;
-}
-
-bool Placement::isUpdatedByKernel(VariableOp parameter) const {
-  return llvm::any_of(step.getWrites(parameter.getSymNameAttr()),
-                      [](WriteOp write) { return isUpdate(getMaker(write.getValue())); });
-}
-
-/// Of a parameter; state goes where its parameter goes.
-bool Placement::isLarge(VariableOp variable) const {
-  if (std::optional<StringRef> of = variable.getOf())
-    if (auto parameter = SymbolTable::lookupNearestSymbolFrom<VariableOp>(
-            variable, StringAttr::get(variable.getContext(), *of)))
-      variable = parameter;
-  return variable.getTensorType().getNumElements() >= leastElements;
-}
-
-/// A parameter whose new value comes from elsewhere (gathered from ranks, say) is used on the
-/// device first and stays there.
-void Placement::addUpdates() {
-  for (auto variable : step.getModule().getOps<VariableOp>())
-    if (isLarge(variable) &&
-        (variable.getRole() == Role::OptimizerState ||
-         (variable.getRole() == Role::Parameter && isUpdatedByKernel(variable))))
-      variables.insert(variable);
-}
-
-void Placement::addParameters() {
-  for (auto variable : step.getModule().getOps<VariableOp>())
-    if (variable.getRole() == Role::Parameter && isLarge(variable))
-      variables.insert(variable);
-}
-
-bool Placement::isOnHost(Value value) const {
-  Operation *maker = getMaker(value);
-  if (auto read = dyn_cast_or_null<ReadOp>(maker))
-    return variables.contains(getVariable(read, read.getVariableAttr()));
-  return has(maker);
-}
-
-/// Of what is written to variables of the host.
-void Placement::collectMakers(llvm::SmallPtrSetImpl<Operation *> &makers) const {
-  for (const auto &[name, writes] : step.getAllWrites())
-    for (WriteOp write : writes)
-      if (variables.contains(getVariable(write, write.getVariableAttr())))
-        makers.insert(getMaker(write.getValue()));
-}
-
-/// Whether elements of the host are made narrower, one by one, and nothing else.
-bool Placement::isCast(KernelOp kernel) const {
-  int64_t read = 0, made = 0;
-  for (Value operand : kernel.getInputs()) {
-    if (!isOnHost(operand))
-      return false;
-    read += getTensorBytes(operand.getType());
-  }
-  for (Type type : kernel.getResultTypes())
-    made += getTensorBytes(type);
-  return made < read && llvm::all_of(
-                            kernel.getBody().getOps<linalg::LinalgOp>(),
-                            [](linalg::LinalgOp op) {
-                              return op.getNumReductionLoops() == 0 &&
-                                     op.hasOnlyProjectedPermutations();
-                            });
-}
-
-/// In program order: what reads the results of one is looked at behind it.
-void Placement::addKernels(bool updates) {
-  llvm::SmallPtrSet<Operation *, 32> makers;
-  collectMakers(makers);
-  for (Block *block : getProgramBlocks(step.getBody()))
-    for (auto kernel : block->getOps<KernelOp>()) {
-      bool reads = llvm::any_of(kernel.getInputs(), [&](Value value) { return isOnHost(value); });
-      if (isUpdate(kernel) ? updates && (reads || makers.contains(kernel)) : isCast(kernel))
-        kernels.insert(kernel);
-    }
-}
-
-std::optional<Space> Placement::getSpaceOf(OpOperand &use) const {
-  Operation *user = use.getOwner();
-  if (isa<GradientOp, TransferStartOp>(user))
-    return std::nullopt;
-  if (auto write = dyn_cast<WriteOp>(user))
-    return getVariable(write, write.getVariableAttr()).getPlacement();
-  return has(user) ? Space::Host : Space::Device;
-}
 
 //===----------------------------------------------------------------------===//
 // What all updates read
@@ -286,7 +146,7 @@ namespace {
 /// Gives every reader its value where it needs it.
 class Connector {
 public:
-  Connector(const Placement &placement, bool fetchesAgain)
+  Connector(const OffloadPlacement &placement, bool fetchesAgain)
       : placement(placement), fetchesAgain(fetchesAgain) {}
 
   /// Sends `value` to readers in the other space.
@@ -301,7 +161,7 @@ private:
   Value send(Value value, Operation *begin, Operation *end, Phase phase, int64_t clone = 0);
   Operation *getPlaceOfStart(Value root, Operation *user) const;
 
-  const Placement &placement;
+  const OffloadPlacement &placement;
   bool fetchesAgain;
   int64_t transfers = 0;
 };
@@ -461,7 +321,7 @@ struct OffloadPass : memopt::impl::OffloadPassBase<OffloadPass> {
     FailureOr<StepModel> step = StepModel::create(getOperation());
     if (failed(step) || failed(verifyKernelGraph(*step)))
       return signalPassFailure();
-    Placement placement(*step, leastElements);
+    OffloadPlacement placement(*step, leastElements);
     if (optimizer)
       placement.addUpdates();
     if (parameters)
@@ -482,12 +342,12 @@ struct OffloadPass : memopt::impl::OffloadPassBase<OffloadPass> {
   }
 
   /// What is kept on the device for the whole step is fetched in front of its loops.
-  static void joinReads(const StepModel &step, const Placement &placement) {
+  static void joinReads(const StepModel &step, const OffloadPlacement &placement) {
     for (Operation *variable : placement.getVariables())
       ReadJoiner(step.getBody()).join(step.getReads(cast<VariableOp>(variable).getSymNameAttr()));
   }
 
-  static void move(const StepModel &step, const Placement &placement) {
+  static void move(const StepModel &step, const OffloadPlacement &placement) {
     for (Operation *op : placement.getVariables()) {
       auto variable = cast<VariableOp>(op);
       variable.setPlacement(Space::Host);
@@ -498,7 +358,7 @@ struct OffloadPass : memopt::impl::OffloadPassBase<OffloadPass> {
       llvm::for_each(kernel->getResults(), moveToHost);
   }
 
-  void report(const Placement &placement, int64_t transfers) {
+  void report(const OffloadPlacement &placement, int64_t transfers) {
     int64_t bytes = 0;
     for (Operation *variable : placement.getVariables())
       bytes = addCounts(bytes, getTensorBytes(cast<VariableOp>(variable).getTensorType()));
