@@ -55,12 +55,22 @@ size_t memopt::emulator::placeSharedMemory(Module &module, void *base) {
 // Accesses
 //===----------------------------------------------------------------------===//
 
+/// What a pointer points into; lanes of a vector of pointers share the vector's.
+static const Value *getObject(const Value *pointer) {
+  const Value *object = getUnderlyingObject(pointer);
+  auto *lane = dyn_cast<ExtractElementInst>(object);
+  auto *lanes = lane ? dyn_cast<GetElementPtrInst>(lane->getVectorOperand()) : nullptr;
+  return lanes && !lanes->getPointerOperandType()->isVectorTy()
+             ? getObject(lanes->getPointerOperand())
+             : object;
+}
+
 /// A thread's own memory, and constants of the module.
 static bool isPrivate(Value *pointer) {
   unsigned space = pointer->getType()->getPointerAddressSpace();
   if (space == constantSpace || space == localSpace)
     return true;
-  const Value *object = getUnderlyingObject(pointer);
+  const Value *object = getObject(pointer);
   auto *global = dyn_cast<GlobalVariable>(object);
   return isa<AllocaInst>(object) || (global && global->isConstant());
 }

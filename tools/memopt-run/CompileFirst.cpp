@@ -8,8 +8,10 @@
 
 #include "CompileFirst.h"
 #include "Signals.h"
+#include "memopt-runtime/Device.h"
 #include "memopt-runtime/Files.h"
 #include "memopt-runtime/Trace.h"
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <csignal>
@@ -20,6 +22,8 @@
 #include <unistd.h>
 
 using namespace memopt;
+
+static const std::string packageFolder = "/model.memopt", deviceFile = "/device.json";
 
 static StatusOr<std::string> findCompiler() {
   char self[PATH_MAX];
@@ -69,18 +73,37 @@ static StatusOr<int> runAndWait(const std::vector<std::string> &command) {
   return WEXITSTATUS(status);
 }
 
+Status CompiledPackage::makeFolder() {
+  const char *folder = std::getenv("TMPDIR");
+  temporaryFolder = std::string(folder && *folder ? folder : "/tmp") + "/memopt-run-XXXXXX";
+  if (::mkdtemp(temporaryFolder.data()))
+    return Status::ok();
+  std::string name = std::exchange(temporaryFolder, "");
+  return environmentError(describeErrno("creating folder", name, errno));
+}
+
+/// What tells the compiler of the device at hand, where another is not asked for; the processor at
+/// hand it knows by itself.
+StatusOr<std::vector<std::string>> CompiledPackage::describeTarget(const RunOptions &options) {
+  auto isFeature = [](const std::string &option) {
+    return option.compare(0, 17, "--target-features") == 0;
+  };
+  const std::vector<std::string> &given = options.compileOptions;
+  if (options.device == "cpu" || std::any_of(given.begin(), given.end(), isFeature))
+    return std::vector<std::string>();
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::open(options.device));
+  MEMOPT_ASSIGN_OR_RETURN(std::string text, device->describe());
+  std::string file = temporaryFolder + deviceFile;
+  MEMOPT_RETURN_IF_ERROR(writeFileAtomically(file, text));
+  return std::vector<std::string>{"--target=" + options.device, "--target-features=" + file};
+}
+
 Status CompiledPackage::compile(const RunOptions &options, const std::string &mode) {
   MEMOPT_ASSIGN_OR_RETURN(std::string compiler, findCompiler());
+  MEMOPT_RETURN_IF_ERROR(makeFolder());
   path = mode == options.mode ? options.packagePath : "";
-  if (path.empty()) {
-    const char *folder = std::getenv("TMPDIR");
-    temporaryFolder = std::string(folder && *folder ? folder : "/tmp") + "/memopt-run-XXXXXX";
-    if (!::mkdtemp(temporaryFolder.data())) {
-      std::string name = std::exchange(temporaryFolder, "");
-      return environmentError(describeErrno("creating folder", name, errno));
-    }
-    path = temporaryFolder + "/model.memopt";
-  }
+  if (path.empty())
+    path = temporaryFolder + packageFolder;
   std::vector<std::string> command = {compiler, options.model, "-o", path};
   if (!mode.empty())
     command.push_back("--mode=" + mode);
@@ -88,6 +111,8 @@ Status CompiledPackage::compile(const RunOptions &options, const std::string &mo
     command.push_back("--lr=" + options.rateText);
   if (options.ranks > 1)
     command.push_back("--ranks=" + std::to_string(options.ranks));
+  MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> target, describeTarget(options));
+  command.insert(command.end(), target.begin(), target.end());
   command.insert(command.end(), options.compileOptions.begin(), options.compileOptions.end());
   int64_t begin = getTime();
   MEMOPT_ASSIGN_OR_RETURN(exitCode, runAndWait(command));
@@ -98,10 +123,12 @@ Status CompiledPackage::compile(const RunOptions &options, const std::string &mo
 CompiledPackage::~CompiledPackage() {
   if (temporaryFolder.empty())
     return;
-  // A package is a folder of plain files.
-  StatusOr<std::vector<std::string>> names = listFolder(path);
+  // A package is a folder of plain files; one that stays is elsewhere.
+  std::string package = temporaryFolder + packageFolder;
+  StatusOr<std::vector<std::string>> names = listFolder(package);
   for (const std::string &name : names.isOk() ? *names : std::vector<std::string>())
-    ::unlink((path + "/" + name).c_str());
-  ::rmdir(path.c_str());
+    ::unlink((package + "/" + name).c_str());
+  ::rmdir(package.c_str());
+  ::unlink((temporaryFolder + deviceFile).c_str());
   ::rmdir(temporaryFolder.c_str());
 }

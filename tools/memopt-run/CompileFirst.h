@@ -30,6 +30,9 @@ public:
   int exitCode = 0;
 
 private:
+  Status makeFolder();
+  StatusOr<std::vector<std::string>> describeTarget(const RunOptions &options);
+
   std::string temporaryFolder;
 };
 
