@@ -31,10 +31,8 @@ using Builder = mlir::ImplicitLocOpBuilder;
 namespace arith = mlir::arith;
 namespace math = mlir::math;
 
-/// All but the last two dimensions as batch and heads.
+/// All but the last two dimensions, of which there are two at least, as batch and heads.
 static Expected<Tensor> withFourDimensions(OpContext &op, const Tensor &tensor) {
-  if (tensor.rank() < 2)
-    return op.error("expected tensors of rank 2 at least, found " + toString(tensor.sizes));
   Shape sizes(ArrayRef(tensor.sizes).take_back(3));
   if (tensor.rank() == 2)
     sizes.insert(sizes.begin(), 1);
@@ -46,6 +44,31 @@ static Expected<Tensor> withFourDimensions(OpContext &op, const Tensor &tensor) 
   else
     sizes.insert(sizes.begin(), batch);
   return reshape(op, tensor, sizes);
+}
+
+/// Dimensions in front of rows and features as PyTorch broadcasts them. Keys and values whose heads
+/// come in groups keep them; a single head is one group.
+static Error broadcastBatches(OpContext &op, Tensor &query, Tensor &key, Tensor &value) {
+  Tensor *tensors[] = {&query, &key, &value};
+  auto hasHeads = [](const Tensor *tensor) { return tensor->rank() >= 4; };
+  auto isOneHead = [&](const Tensor &tensor) { return tensor.sizes.end()[-3] == 1; };
+  bool isGrouped =
+      all_of(tensors, hasHeads) && (op.flag("enable_gqa") || (isOneHead(key) && isOneHead(value)));
+  unsigned kept = isGrouped ? 3 : 2;
+  Shape common;
+  for (Tensor *tensor : tensors) {
+    if (tensor->rank() < 2)
+      return op.error("expected tensors of rank 2 at least, found " + toString(tensor->sizes));
+    ASSIGN_OR_RETURN(common, broadcastShapes(op, common, ArrayRef(tensor->sizes).drop_back(kept)));
+  }
+  for (Tensor *tensor : tensors) {
+    Shape sizes(common);
+    append_range(sizes, ArrayRef(tensor->sizes).take_back(kept));
+    if (sizes != tensor->sizes) {
+      ASSIGN_OR_RETURN(*tensor, expand(op, *tensor, sizes));
+    }
+  }
+  return Error::success();
 }
 
 /// The heads before they were repeated, or the value itself.
@@ -120,12 +143,14 @@ static Expected<Mask> getMask(OpContext &op, const Tensor &query, ArrayRef<int64
 }
 
 static Error lowerAttention(OpContext &op) {
-  Tensor original = op.tensor("query");
+  Tensor original = op.tensor("query"), key = op.tensor("key"), value = op.tensor("value");
   if (!isFloat(original.dtype) || original.getNumElements() == 0)
     return op.error("expected floating-point tensors with elements");
+  if (Error error = broadcastBatches(op, original, key, value))
+    return error;
   ASSIGN_OR_RETURN(Tensor query, withFourDimensions(op, original));
-  ASSIGN_OR_RETURN(Tensor key, withFourDimensions(op, op.tensor("key")));
-  ASSIGN_OR_RETURN(Tensor value, withFourDimensions(op, op.tensor("value")));
+  ASSIGN_OR_RETURN(key, withFourDimensions(op, key));
+  ASSIGN_OR_RETURN(value, withFourDimensions(op, value));
   Value q = op.get(query), k = op.get(key), v = op.get(value);
   Value groupedKey = skipRepeatedHeads(k), groupedValue = skipRepeatedHeads(v);
   auto headsOf = [](Value x) { return cast<RankedTensorType>(x.getType()).getDimSize(1); };
@@ -133,7 +158,8 @@ static Error lowerAttention(OpContext &op) {
     k = groupedKey;
     v = groupedValue;
   }
-  if (query.sizes[3] == 0 || (key.sizes[1] != query.sizes[1] && !op.flag("enable_gqa")))
+  bool isGrouped = op.flag("enable_gqa") || key.sizes[1] == 1;
+  if (query.sizes[3] == 0 || (key.sizes[1] != query.sizes[1] && !isGrouped))
     return op.error("expected as many key heads as query heads, found " + toString(key.sizes) +
                     " and " + toString(query.sizes));
 

@@ -337,5 +337,28 @@ def grid_sample(x, grid, mode, padding, align):
     return result.astype("f4")
 
 
+# ----------------------------------------------------------------------------------------------------
+# Attention
+# ----------------------------------------------------------------------------------------------------
+
+def attention(random):
+    """Batches broadcast as those of a product of matrices; heads of keys too, or they come in groups."""
+    def attend(query, key, value):
+        scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        return ((weights / weights.sum(-1, keepdims=True)) @ value).astype("f4")
+
+    shapes = {"one head": ((2, 4, 3, 8), (2, 1, 5, 8)), "one head for all samples": ((2, 4, 3, 8), (1, 1, 5, 8)),
+              "one sample of keys": ((2, 4, 3, 8), (1, 4, 5, 8)), "one query": ((1, 4, 3, 8), (2, 4, 5, 8)),
+              "fewer dimensions of keys": ((2, 4, 3, 8), (4, 5, 8)), "fewer of the query": ((4, 3, 8), (2, 4, 5, 8)),
+              "three dimensions": ((4, 3, 8), (1, 5, 8))}
+    for name, (of_query, of_key) in shapes.items():
+        query, key, value = uniform(random, *of_query), uniform(random, *of_key), uniform(random, *of_key[:-1], 6)
+        yield Case(name, "scaled_dot_product_attention.default", attend(query, key, value), query=query, key=key, value=value)
+    query, key = uniform(random, 2, 4, 3, 8), uniform(random, 1, 2, 5, 8)
+    yield Case("groups for all samples", "scaled_dot_product_attention.default",
+               attend(query, np.repeat(key, 2, 1), np.repeat(key, 2, 1)), query=query, key=key, value=key, enable_gqa=True)
+
+
 FAMILIES = {"reading": reading, "writing": writing, "orders": orders, "scans": scans, "shapes": shapes,
-            "recurrent": recurrent, "images": images, "edges": lambda random: edges(Case)}
+            "recurrent": recurrent, "images": images, "attention": attention, "edges": lambda random: edges(Case)}

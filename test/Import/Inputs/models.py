@@ -166,6 +166,13 @@ def grouped_heads():
     return finish(model, y, [1, 4, 3, 8])
 
 
+def single_head():
+    model = Model()
+    q, k = model.input("q", "f32", [2, 4, 3, 8]), model.input("k", "f32", [2, 1, 3, 8])
+    y = model.op("aten.scaled_dot_product_attention.default", ("y", "f32", [2, 4, 3, 8]), query=q, key=k, value=k)
+    return finish(model, y, [2, 4, 3, 8])
+
+
 def positions():
     model = Model()
     table = model.parameter("positions.weight", [8, 2])
