@@ -10,6 +10,7 @@
 
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace llvm;
 
@@ -76,4 +77,13 @@ Expected<json::Value> memopt::parseInputJson(StringRef text) {
   if (Error error = checkShape(text))
     return std::move(error);
   return json::parse(text);
+}
+
+Error memopt::makeJsonError(const Twine &key, const Twine &what, const json::Value *found) {
+  constexpr size_t shown = 40;
+  std::string text = found ? formatv("{0}", *found).str() : "nothing";
+  if (text.size() > shown)
+    text = text.substr(0, shown) + "...";
+  return createStringError(inconvertibleErrorCode(),
+                           key + ": expected " + what + ", found " + text);
 }

@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/AvailableMemory.h"
+#include "memopt-runtime/Text.h"
 #include <algorithm>
 #include <fstream>
 #include <optional>
@@ -58,10 +59,6 @@ static std::optional<int64_t> readNumber(const std::string &path, const std::str
       break;
   }
   return std::nullopt;
-}
-
-static bool startsWith(const std::string &text, const std::string &prefix) {
-  return text.compare(0, prefix.size(), prefix) == 0;
 }
 
 static bool hasItem(const std::string &list, const std::string &item) {

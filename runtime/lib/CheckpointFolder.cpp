@@ -13,6 +13,7 @@
 
 #include "CheckpointFiles.h"
 #include "memopt-runtime/Json.h"
+#include "memopt-runtime/Text.h"
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -25,10 +26,6 @@
 using namespace memopt;
 
 static const std::string lockName = ".lock", savedName = ".saved", savingPrefix = ".saving-";
-
-static bool startsWith(const std::string &text, const std::string &prefix) {
-  return text.compare(0, prefix.size(), prefix) == 0;
-}
 
 static bool isCheckpointFile(const std::string &name) {
   return std::find(std::begin(checkpointFiles), std::end(checkpointFiles), name) !=

@@ -10,6 +10,7 @@
 #include "DataSources.h"
 #include "memopt-runtime/Random.h"
 #include "memopt-runtime/Safetensors.h"
+#include "memopt-runtime/Text.h"
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -142,10 +143,6 @@ memopt::openSafetensorsData(const std::string &path, const std::vector<InputSpec
 //===----------------------------------------------------------------------===//
 // Any source
 //===----------------------------------------------------------------------===//
-
-static bool startsWith(const std::string &text, std::string_view prefix) {
-  return text.compare(0, prefix.size(), prefix) == 0;
-}
 
 static StatusOr<std::unique_ptr<DataSource>> openWhole(const std::string &source,
                                                        const std::vector<InputSpec> &inputs,

@@ -138,7 +138,7 @@ AtomicFileWriter::~AtomicFileWriter() {
 
 /// Calls a system function that writes some of the bytes until all are written.
 template <typename WriteSome>
-static Status writeAll(const std::string &path, const void *data, size_t size, WriteSome some) {
+static Status repeatWrites(const std::string &path, const void *data, size_t size, WriteSome some) {
   const char *next = static_cast<const char *>(data);
   for (size_t done = 0; done < size;) {
     ssize_t count = some(next + done, size - done, done);
@@ -149,15 +149,20 @@ static Status writeAll(const std::string &path, const void *data, size_t size, W
   return Status::ok();
 }
 
-Status AtomicFileWriter::write(const void *data, size_t size) {
-  return writeAll(path, data, size, [&](const char *bytes, size_t count, size_t) {
+Status memopt::writeAll(const Descriptor &file, const std::string &path, const void *data,
+                        size_t size) {
+  return repeatWrites(path, data, size, [&](const char *bytes, size_t count, size_t) {
     return ::write(file.get(), bytes, count);
   });
 }
 
+Status AtomicFileWriter::write(const void *data, size_t size) {
+  return writeAll(file, path, data, size);
+}
+
 Status memopt::writeAt(const Descriptor &file, const std::string &path, const void *data,
                        size_t size, int64_t offset) {
-  return writeAll(path, data, size, [&](const char *bytes, size_t count, size_t done) {
+  return repeatWrites(path, data, size, [&](const char *bytes, size_t count, size_t done) {
     return ::pwrite(file.get(), bytes, count, off_t(offset) + off_t(done));
   });
 }

@@ -9,11 +9,11 @@
 #include "Options.h"
 #include "memopt-runtime/Json.h"
 #include "memopt-runtime/PackageFormat.h"
+#include "memopt-runtime/Text.h"
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -273,11 +273,6 @@ std::string memopt::getHelp() {
 // The arguments
 //===----------------------------------------------------------------------===//
 
-static bool endsWith(const std::string &text, const char *suffix) {
-  size_t length = std::strlen(suffix);
-  return text.size() >= length && text.compare(text.size() - length, length, suffix) == 0;
-}
-
 bool memopt::needsCompilation(const std::string &model) {
   return endsWith(model, ".pt2") || endsWith(model, ".mlir");
 }
@@ -292,7 +287,7 @@ static Status setOption(const OptionSpec &spec, const std::vector<std::string> &
     return badInput(spec.name + " takes no value");
   std::string value = hasValue ? argument.substr(equals + 1) : "";
   if (!spec.value.empty() && !hasValue) {
-    if (index + 1 == arguments.size() || arguments[index + 1].compare(0, 2, "--") == 0)
+    if (index + 1 == arguments.size() || startsWith(arguments[index + 1], "--"))
       return badInput(spec.name + " needs a value: " + spec.name + "=" + spec.value);
     value = arguments[++index];
   }
@@ -413,7 +408,7 @@ static Status checkTogether(const RunOptions &options) {
   MEMOPT_RETURN_IF_ERROR(checkEvaluation(options));
   if (needsCompilation(options.model)) {
     for (const std::string &option : options.compileOptions)
-      if (option.compare(0, 6, "--emit") == 0)
+      if (startsWith(option, "--emit"))
         return badInput("--emit makes no package to run; use memopt-compile");
     return Status::ok();
   }

@@ -13,6 +13,7 @@
 #include "Report.h"
 #include "memopt-runtime/Checkpoint.h"
 #include "memopt-runtime/Data.h"
+#include <optional>
 
 namespace memopt {
 
@@ -27,6 +28,7 @@ struct Run {
   RunReport report;
   std::unique_ptr<DataSource> data; ///< null for a program without inputs
   int64_t position = 0;             ///< in the data, of the step's first batch
+  std::optional<int64_t> savedStep; ///< of the last checkpoint that this run wrote
 
   /// Whether this is the rank that speaks for all.
   bool isFirst() const { return !communicator || communicator->getRank() == 0; }

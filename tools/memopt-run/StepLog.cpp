@@ -10,6 +10,7 @@
 #include "Report.h"
 #include "memopt-runtime/Files.h"
 #include "memopt-runtime/Json.h"
+#include "memopt-runtime/Text.h"
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -19,11 +20,6 @@
 #include <unistd.h>
 
 using namespace memopt;
-
-static bool endsWith(const std::string &text, const std::string &suffix) {
-  return text.size() >= suffix.size() &&
-         text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
-}
 
 namespace {
 /// A file that is written at its end. Links and devices are followed.
@@ -39,15 +35,7 @@ public:
     return GrowingFile(path, std::move(file), isEmpty);
   }
 
-  Status add(const std::string &bytes) {
-    for (size_t done = 0; done < bytes.size();) {
-      ssize_t count = ::write(file.get(), bytes.data() + done, bytes.size() - done);
-      if (count < 0 && errno != EINTR)
-        return environmentError(describeErrno("writing", path, errno));
-      done += size_t(std::max<ssize_t>(count, 0));
-    }
-    return Status::ok();
-  }
+  Status add(const std::string &bytes) { return writeAll(file, path, bytes.data(), bytes.size()); }
 
   bool isEmpty() const { return wasEmpty; }
 
@@ -200,7 +188,7 @@ private:
 
 StatusOr<std::unique_ptr<StepLog>> StepLog::open(const std::string &target, bool isContinued) {
   const std::string prefix = "tensorboard:";
-  if (target.compare(0, prefix.size(), prefix) == 0 && target.size() > prefix.size())
+  if (startsWith(target, prefix) && target.size() > prefix.size())
     return TensorBoardLog::open(target.substr(prefix.size()));
   bool isTable = endsWith(target, ".csv");
   if (!isTable && !endsWith(target, ".jsonl"))

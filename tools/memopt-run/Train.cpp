@@ -62,11 +62,13 @@ static Status beginTraining(Run &run, TrainingState &state) {
   return Status::ok();
 }
 
+/// Leaves a checkpoint, unless that of this step is written.
 static Status save(Run &run, const TrainingState &state) {
-  if (run.options.save.empty())
+  if (run.options.save.empty() || run.savedStep == state.step)
     return Status::ok();
   if (run.options.isStoppedOnNan)
     MEMOPT_RETURN_IF_ERROR(checkFinite(run.session, state));
+  run.savedStep = state.step;
   return run.target ? run.target->save(run.session, state) : contributeToCheckpoint(run.session);
 }
 
@@ -144,11 +146,30 @@ private:
 };
 } // namespace
 
+/// The step behind `state`, which is then that step's.
+static StatusOr<StepFacts> advance(Run &run, TrainingState &state, ScaleLog &scales) {
+  const Manifest &manifest = run.session.getManifest();
+  int64_t step = state.step + 1;
+  run.position = state.dataPosition;
+  double rate = state.schedule.at(step);
+  run.session.setGroupRates(state.schedule, step);
+  scales.beforeStep();
+  MEMOPT_RETURN_IF_ERROR(run.runStep(step, rate, state.seed));
+  scales.afterStep();
+  state.step = step;
+  state.dataPosition += manifest.getBatchesPerStep();
+  double loss = run.session.readScalar(manifest.outputs[size_t(manifest.getLossIndex())]);
+  run.report.losses.push_back(loss);
+  run.report.learningRates.push_back(rate);
+  StepFacts facts = run.describeStep(step, state.dataPosition, loss);
+  facts.learningRate = rate;
+  return facts;
+}
+
 /// The steps; leaves early when asked to.
 static Status runSteps(Run &run, TrainingState &state, Validation *validation, StepLog *log,
                        int64_t steps, int64_t lastStep) {
   const Manifest &manifest = run.session.getManifest();
-  const OutputSpec &lossOutput = manifest.outputs[size_t(manifest.getLossIndex())];
   Progress progress(run.options.isQuiet, manifest.predictedPeakBytes[MEMOPT_SPACE_DEVICE]);
   ScaleLog scales(run);
   EvaluationPlan evaluations(run, validation, log);
@@ -156,31 +177,17 @@ static Status runSteps(Run &run, TrainingState &state, Validation *validation, S
     MEMOPT_ASSIGN_OR_RETURN(bool isStopped, run.isStopped());
     if (isStopped)
       break;
-    int64_t step = state.step + 1;
-    run.position = state.dataPosition;
-    double rate = state.schedule.at(step);
-    run.session.setGroupRates(state.schedule, step);
-    scales.beforeStep();
-    MEMOPT_RETURN_IF_ERROR(run.runStep(step, rate, state.seed));
-    scales.afterStep();
-    state.step = step;
-    state.dataPosition += manifest.getBatchesPerStep();
-    double loss = run.session.readScalar(lossOutput);
-    run.report.losses.push_back(loss);
-    run.report.learningRates.push_back(rate);
-    StepFacts facts = run.describeStep(step, state.dataPosition, loss);
-    facts.learningRate = rate;
+    MEMOPT_ASSIGN_OR_RETURN(StepFacts facts, advance(run, state, scales));
     progress.show(facts, lastStep);
     if (log)
       MEMOPT_RETURN_IF_ERROR(log->add(facts).withContext("--log"));
     if (done == 0 && !run.options.saveGradients.empty())
       MEMOPT_RETURN_IF_ERROR(saveGradients(run));
-    bool isLast = done + 1 == steps;
-    if (run.options.saveEvery && step % run.options.saveEvery == 0 && !isLast)
+    if (run.options.saveEvery && state.step % run.options.saveEvery == 0)
       MEMOPT_RETURN_IF_ERROR(save(run, state));
-    MEMOPT_RETURN_IF_ERROR(evaluations.afterStep(state, isLast));
+    MEMOPT_RETURN_IF_ERROR(evaluations.afterStep(state, done + 1 == steps));
     if (evaluations.isExhausted()) {
-      notice("stopped after step " + std::to_string(step) + ": " +
+      notice("stopped after step " + std::to_string(state.step) + ": " +
              std::to_string(run.options.patience) + " evaluations without a smaller loss");
       break;
     }

@@ -37,6 +37,10 @@ inline constexpr uint64_t jsonTokens = uint64_t(1) << 25;
 /// Parses text within these limits.
 llvm::Expected<llvm::json::Value> parseInputJson(llvm::StringRef text);
 
+/// "KEY: expected WHAT, found ...", of a place where something else is, or nothing (null).
+llvm::Error makeJsonError(const llvm::Twine &key, const llvm::Twine &what,
+                          const llvm::json::Value *found);
+
 } // namespace memopt
 
 #endif // MEMOPT_SUPPORT_INPUTFILE_H

@@ -16,6 +16,7 @@
 
 using namespace mlir;
 using namespace mlir::memopt;
+using ::memopt::makeJsonError;
 
 static constexpr MachineProfile::Rate kRates[] = {
     {"matmul_operations_per_second", &MachineProfile::matmulRate},
@@ -103,52 +104,39 @@ llvm::json::Object MachineProfile::toJson() const {
                             {"threads", threads},  {"rates", std::move(rates)}};
 }
 
-static std::string describe(const llvm::json::Value *value) {
-  if (!value)
-    return "nothing";
-  std::string text = llvm::formatv("{0}", *value).str();
-  return text.size() <= 40 ? text : text.substr(0, 40) + "...";
-}
-
-static llvm::Error expected(const llvm::Twine &key, const llvm::Twine &what,
-                            const llvm::json::Value *found) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                 key + ": expected " + what + ", found " + describe(found));
-}
-
 llvm::Error MachineProfile::readRates(const llvm::json::Object &rates) {
   for (const Rate &rate : kRates) {
     std::optional<double> number = rates.getNumber(rate.key);
     if (!number || !std::isfinite(*number) || *number <= 0)
-      return expected("rates." + rate.key, "a positive number", rates.get(rate.key));
+      return makeJsonError("rates." + rate.key, "a positive number", rates.get(rate.key));
     this->*rate.field = *number;
   }
   for (const auto &entry : rates)
     if (llvm::none_of(kRates,
                       [&](const Rate &known) { return StringRef(entry.first) == known.key; }))
-      return expected("rates." + StringRef(entry.first), "nothing", &entry.second);
+      return makeJsonError("rates." + StringRef(entry.first), "nothing", &entry.second);
   return llvm::Error::success();
 }
 
 llvm::Expected<MachineProfile> MachineProfile::fromJson(const llvm::json::Value &value) {
   const llvm::json::Object *object = value.getAsObject();
   if (!object)
-    return expected("machine profile", "an object", &value);
+    return makeJsonError("machine profile", "an object", &value);
   if (object->getString("format") != StringRef(kFormat))
-    return expected("format", "\"" + kFormat + "\"", object->get("format"));
+    return makeJsonError("format", "\"" + kFormat + "\"", object->get("format"));
   if (object->getInteger("version") != kVersion)
-    return expected("version", llvm::Twine(kVersion), object->get("version"));
+    return makeJsonError("version", llvm::Twine(kVersion), object->get("version"));
   if (object->getString("target") != StringRef("cpu"))
-    return expected("target", "\"cpu\"", object->get("target"));
+    return makeJsonError("target", "\"cpu\"", object->get("target"));
   std::optional<StringRef> machine = object->getString("machine");
   if (!machine || machine->empty())
-    return expected("machine", "a name", object->get("machine"));
+    return makeJsonError("machine", "a name", object->get("machine"));
   std::optional<int64_t> threads = object->getInteger("threads");
   if (!threads || *threads < 1)
-    return expected("threads", "a count of at least 1", object->get("threads"));
+    return makeJsonError("threads", "a count of at least 1", object->get("threads"));
   const llvm::json::Object *rates = object->getObject("rates");
   if (!rates)
-    return expected("rates", "an object", object->get("rates"));
+    return makeJsonError("rates", "an object", object->get("rates"));
   MachineProfile profile;
   profile.machine = machine->str();
   profile.threads = *threads;

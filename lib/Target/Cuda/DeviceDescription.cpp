@@ -12,6 +12,7 @@
 
 using namespace mlir;
 using namespace mlir::memopt;
+using ::memopt::makeJsonError;
 namespace json = llvm::json;
 
 //===----------------------------------------------------------------------===//
@@ -44,19 +45,6 @@ static constexpr llvm::StringLiteral kNumbers[] = {"reservedSharedMemoryPerBlock
 static constexpr llvm::StringLiteral kTriples[] = {"maxGridSize", "maxBlockSize"};
 static constexpr llvm::StringLiteral kDeviceName = "deviceName";
 
-static std::string describe(const json::Value *value) {
-  if (!value)
-    return "nothing";
-  std::string text = llvm::formatv("{0}", *value).str();
-  return text.size() <= 40 ? text : text.substr(0, 40) + "...";
-}
-
-static llvm::Error expected(const llvm::Twine &key, const llvm::Twine &what,
-                            const json::Value *found) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                 key + ": expected " + what + ", found " + describe(found));
-}
-
 static bool isTriple(const json::Value *value) {
   const json::Array *list = value ? value->getAsArray() : nullptr;
   return list && list->size() == 3 && llvm::all_of(*list, [](const json::Value &entry) {
@@ -70,7 +58,7 @@ static llvm::Error checkProperties(const json::Object &properties) {
   auto check = [&](StringRef key, bool isFine, StringRef what) -> llvm::Error {
     known.insert(key);
     return isFine ? llvm::Error::success()
-                  : expected("properties." + key, what, properties.get(key));
+                  : makeJsonError("properties." + key, what, properties.get(key));
   };
   for (StringRef key : kCounts)
     if (llvm::Error error =
@@ -89,14 +77,14 @@ static llvm::Error checkProperties(const json::Object &properties) {
     return error;
   for (const auto &entry : properties)
     if (!known.contains(entry.first))
-      return expected("properties." + StringRef(entry.first), "nothing", &entry.second);
+      return makeJsonError("properties." + StringRef(entry.first), "nothing", &entry.second);
   return llvm::Error::success();
 }
 
 static llvm::Error readText(const json::Object &object, StringRef key, std::string &text) {
   std::optional<StringRef> found = object.getString(key);
   if (!found || found->empty())
-    return expected(key, "a text", object.get(key));
+    return makeJsonError(key, "a text", object.get(key));
   text = found->str();
   return llvm::Error::success();
 }
@@ -106,26 +94,28 @@ static llvm::Error readCode(const json::Object &object, DeviceDescription &devic
   int64_t version = device.getProperty("deviceVer");
   std::string chip = "sm_" + std::to_string(version / 10);
   if (device.chip != chip && device.chip != chip + "a" && device.chip != chip + "f")
-    return expected("chip", "\"" + chip + "\", as properties.deviceVer says", object.get("chip"));
+    return makeJsonError("chip", "\"" + chip + "\", as properties.deviceVer says",
+                         object.get("chip"));
   if (version < 800)
-    return expected("properties.deviceVer", "at least 800", device.properties.get("deviceVer"));
+    return makeJsonError("properties.deviceVer", "at least 800",
+                         device.properties.get("deviceVer"));
   device.image = object.getString("image").value_or("");
   if (device.image != "cubin" && device.image != "bitcode")
-    return expected("image", "\"cubin\" or \"bitcode\"", object.get("image"));
+    return makeJsonError("image", "\"cubin\" or \"bitcode\"", object.get("image"));
   // What every kernel is compiled for; all devices of these versions have it.
   if (device.getProperty("warpSize") != 32)
-    return expected("properties.warpSize", "32", device.properties.get("warpSize"));
+    return makeJsonError("properties.warpSize", "32", device.properties.get("warpSize"));
   return llvm::Error::success();
 }
 
 llvm::Expected<DeviceDescription> DeviceDescription::fromJson(const json::Value &value) {
   const json::Object *object = value.getAsObject();
   if (!object)
-    return expected("device description", "an object", &value);
+    return makeJsonError("device description", "an object", &value);
   if (object->getString("format") != StringRef(kFormat))
-    return expected("format", "\"" + kFormat + "\"", object->get("format"));
+    return makeJsonError("format", "\"" + kFormat + "\"", object->get("format"));
   if (object->getInteger("version") != kVersion)
-    return expected("version", llvm::Twine(kVersion), object->get("version"));
+    return makeJsonError("version", llvm::Twine(kVersion), object->get("version"));
   DeviceDescription device;
   for (auto [key, text] : {std::pair<StringRef, std::string *>{"name", &device.name},
                            {"chip", &device.chip},
@@ -134,7 +124,7 @@ llvm::Expected<DeviceDescription> DeviceDescription::fromJson(const json::Value 
       return std::move(error);
   const json::Object *properties = object->getObject("properties");
   if (!properties)
-    return expected("properties", "an object", object->get("properties"));
+    return makeJsonError("properties", "an object", object->get("properties"));
   if (llvm::Error error = checkProperties(*properties))
     return std::move(error);
   device.properties = *properties;
@@ -142,7 +132,7 @@ llvm::Expected<DeviceDescription> DeviceDescription::fromJson(const json::Value 
     return std::move(error);
   const json::Object *rates = object->getObject("rates");
   if (!rates)
-    return expected("rates", "an object", object->get("rates"));
+    return makeJsonError("rates", "an object", object->get("rates"));
   device.profile.machine = properties->getString(kDeviceName)->str();
   device.profile.threads = device.getSms();
   if (llvm::Error error = device.profile.readRates(*rates))

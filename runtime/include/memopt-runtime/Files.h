@@ -120,6 +120,9 @@ StatusOr<std::string> createNewFolder(const std::string &prefix);
 /// bytes are written only learn its size.
 Status reserveSpace(const Descriptor &file, const std::string &path, int64_t bytes);
 
+/// Writes all of it where the file stands; `path` is for messages.
+Status writeAll(const Descriptor &file, const std::string &path, const void *data, size_t size);
+
 /// Writes all of it at an offset; `path` is for messages.
 Status writeAt(const Descriptor &file, const std::string &path, const void *data, size_t size,
                int64_t offset);

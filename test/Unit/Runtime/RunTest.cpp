@@ -411,6 +411,12 @@ TEST_F(RunTest, TrainingEvaluatesNowAndThen) {
                 "--report=" + report, "--patience=3"});
   EXPECT_EQ(json::parse(readFile(report))["losses"].size(), 4u) << result.errors;
   EXPECT_NE(result.errors.find("3 evaluations without a smaller loss"), std::string::npos);
+  // A step that is due, the best and the last is saved once: nothing older is kept beside it.
+  result = run({"--steps=1", "--save-every=1", "--eval-every=1", data, "--keep=3",
+                "--eval-package=" + evaluation, "--save=" + (folder / "once"), "--save-best"});
+  ASSERT_EQ(result.exitCode, 0) << result.errors;
+  EXPECT_TRUE(isFolder(folder / "once/best"));
+  EXPECT_FALSE(isFolder(folder / "once/step-1"));
 }
 
 TEST_F(RunTest, EvaluationsThatCannotBeAreRefused) {
