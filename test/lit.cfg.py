@@ -31,6 +31,11 @@ if not os.environ.get("MEMOPT_WITHOUT_CUDA"):
 if os.path.exists(os.path.join(config.memopt_obj_root, "bin/memopt-emulate")):
     config.available_features.add("emulator")
 config.substitutions.append(("%emulated_device", os.path.join(config.test_source_root, "emulator/device.json")))
+# Pages are looked at where there is a browser that needs no screen.
+browser = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)
+if browser:
+    config.available_features.add("browser")
+    config.substitutions.append(("%browser", browser))
 # Tests of the Python package beside PyTorch run where $MEMOPT_PYTORCH, or the Python of all tests, has it.
 pytorch = os.environ.get("MEMOPT_PYTORCH", config.python)
 has_torch = "import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ['torch', 'torchvision', 'transformers'])))"

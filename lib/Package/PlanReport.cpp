@@ -47,7 +47,7 @@ json::Object mlir::memopt::bySpace(ArrayRef<int64_t> bytes) {
   return object;
 }
 
-static StringRef kindOf(const Buffer &buffer) {
+StringRef mlir::memopt::getKindName(const Buffer &buffer) {
   switch (buffer.kind) {
   case Buffer::Kind::Variable:
     return stringifyRole(VariableOp(buffer.variable).getRole());
@@ -72,7 +72,7 @@ static SpacePeak findPeak(const KernelGraph &graph, Space space) {
     if (buffer.space != space || buffer.bytes == 0 || buffer.begin > peak.time ||
         buffer.end <= peak.time)
       continue;
-    peak.byKind[kindOf(buffer)] += buffer.bytes;
+    peak.byKind[getKindName(buffer)] += buffer.bytes;
     peak.largest.emplace_back(buffer.bytes, buffer.describe());
   }
   llvm::sort(peak.largest, [](const auto &a, const auto &b) {
@@ -120,8 +120,7 @@ private:
 };
 } // namespace
 
-/// How often a step runs an instruction: as often as the loops around it turn.
-static int64_t getRuns(Operation *op) {
+int64_t mlir::memopt::getRuns(Operation *op) {
   int64_t runs = 1;
   while (auto loop = op->getParentOfType<InstructionOpInterface>()) {
     runs *= loop.getRepeatCount();

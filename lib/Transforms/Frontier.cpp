@@ -10,7 +10,10 @@
 
 #include "OrderProblem.h"
 
+#include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
+
+#include <cmath>
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -71,37 +74,80 @@ std::string Frontier::toText() const {
   return text;
 }
 
+namespace {
+/// Values from `low` to `high` on a straight line of a picture, from one place to another.
+struct Axis {
+  double low, high, from, to;
+
+  double place(double value) const {
+    return from + (to - from) * (value - low) / std::max(high - low, 1e-12);
+  }
+
+  /// About five round values: 1, 2 or 5 times a power of ten apart.
+  SmallVector<double> getTicks() const {
+    double rough = std::max(high - low, 1e-12) / 5,
+           step = std::pow(10, std::floor(std::log10(rough)));
+    for (double factor : {2.0, 5.0, 10.0})
+      if (step < rough)
+        step = factor * std::pow(10, std::floor(std::log10(rough)));
+    SmallVector<double> ticks;
+    for (double tick = std::ceil(low / step) * step; tick <= high + step * 1e-9; tick += step)
+      ticks.push_back(tick);
+    return ticks;
+  }
+};
+} // namespace
+
+static constexpr double kWidth = 680, kHeight = 420, kLeft = 80, kRight = 30, kTop = 40,
+                        kBottom = 60;
+
+static std::string printTick(double tick) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format("%.6g", tick);
+  return text;
+}
+
+static std::string drawAxes(const Axis &mebibytes, const Axis &milliseconds) {
+  std::string text;
+  for (double tick : mebibytes.getTicks())
+    text += llvm::formatv("<path stroke=\"#ddd\" d=\"M{0:F1} {1}V{2}\"/><text x=\"{0:F1}\" "
+                          "y=\"{3}\" text-anchor=\"middle\">{4}</text>\n",
+                          mebibytes.place(tick), kTop, kHeight - kBottom, kHeight - kBottom + 18,
+                          printTick(tick))
+                .str();
+  for (double tick : milliseconds.getTicks())
+    text += llvm::formatv("<path stroke=\"#ddd\" d=\"M{0} {1:F1}H{2}\"/><text x=\"{3}\" "
+                          "y=\"{4:F1}\" text-anchor=\"end\">{5}</text>\n",
+                          kLeft, milliseconds.place(tick), kWidth - kRight, kLeft - 6,
+                          milliseconds.place(tick) + 4, printTick(tick))
+                .str();
+  return text;
+}
+
 std::string Frontier::toSvg() const {
-  constexpr double kWidth = 640, kHeight = 400, kMargin = 60;
-  double lowBytes = static_cast<double>(plans.front().bytes),
-         highBytes = static_cast<double>(plans.back().bytes);
-  double lowTime = static_cast<double>(plans.back().nanoseconds),
-         highTime = static_cast<double>(plans.front().nanoseconds);
-  auto x = [&](const BudgetPlan &plan) {
-    return kMargin + (kWidth - 2 * kMargin) * (static_cast<double>(plan.bytes) - lowBytes) /
-                         std::max(1.0, highBytes - lowBytes);
-  };
-  auto y = [&](const BudgetPlan &plan) {
-    return kHeight - kMargin -
-           (kHeight - 2 * kMargin) * (static_cast<double>(plan.nanoseconds) - lowTime) /
-               std::max(1.0, highTime - lowTime);
-  };
+  auto mebibytesOf = [](const BudgetPlan &plan) { return double(plan.bytes) / 1048576; };
+  auto millisecondsOf = [](const BudgetPlan &plan) { return double(plan.nanoseconds) * 1e-6; };
+  Axis x{mebibytesOf(plans.front()), mebibytesOf(plans.back()), kLeft + 10, kWidth - kRight - 10};
+  Axis y{millisecondsOf(plans.back()), millisecondsOf(plans.front()), kHeight - kBottom - 10,
+         kTop + 10};
   std::string line, dots;
   for (const BudgetPlan &plan : plans) {
-    line += llvm::formatv("{0:F1},{1:F1} ", x(plan), y(plan)).str();
-    dots +=
-        llvm::formatv("<circle cx=\"{0:F1}\" cy=\"{1:F1}\" r=\"3\"><title>{2} bytes, {3:F3} "
-                      "ms</title></circle>\n",
-                      x(plan), y(plan), plan.bytes, static_cast<double>(plan.nanoseconds) * 1e-6)
-            .str();
+    double right = x.place(mebibytesOf(plan)), down = y.place(millisecondsOf(plan));
+    line += llvm::formatv("{0:F1},{1:F1} ", right, down).str();
+    dots += llvm::formatv("<circle cx=\"{0:F1}\" cy=\"{1:F1}\" r=\"4\" fill=\"#4878a8\"><title>{2} "
+                          "bytes, {3:F3} ms, {4} instructions run again</title></circle>\n",
+                          right, down, plan.bytes, millisecondsOf(plan), plan.clones)
+                .str();
   }
   return llvm::formatv(
              "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
-             "font-family=\"sans-serif\" "
-             "font-size=\"12\">\n<polyline fill=\"none\" stroke=\"black\" points=\"{2}\"/>\n{3}"
-             "<text x=\"{4}\" y=\"{5}\">{6:F2} to {7:F2} MiB of device memory</text>\n"
-             "<text x=\"{4}\" y=\"20\">{8:F3} to {9:F3} ms a step, predicted</text>\n</svg>\n",
-             kWidth, kHeight, line, dots, kMargin, kHeight - 20, lowBytes / 1048576,
-             highBytes / 1048576, lowTime * 1e-6, highTime * 1e-6)
+             "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{0}\" height=\"{1}\" "
+             "fill=\"white\"/>\n<text x=\"{2}\" y=\"22\" font-size=\"15\">Predicted step time "
+             "against device memory</text>\n{3}<polyline fill=\"none\" stroke=\"#4878a8\" "
+             "stroke-width=\"2\" points=\"{4}\"/>\n{5}<text x=\"{6}\" y=\"{7}\" "
+             "text-anchor=\"middle\">MiB</text>\n<text x=\"{8}\" y=\"{9}\">ms a "
+             "step</text>\n</svg>\n",
+             kWidth, kHeight, kLeft, drawAxes(x, y), line, dots, (kLeft + kWidth - kRight) / 2,
+             kHeight - 18, 14, kTop - 4)
       .str();
 }

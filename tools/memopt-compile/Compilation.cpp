@@ -15,6 +15,7 @@
 #include "memopt/Conversion/ObjectEmission.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Import/Pt2.h"
+#include "memopt/Package/PlanPage.h"
 #include "memopt/Package/PlanReport.h"
 #include "memopt/Pipelines/Pipelines.h"
 #include "memopt/Support/InputFile.h"
@@ -24,6 +25,9 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/Support/Path.h"
+
+#include <chrono>
 
 using namespace mlir;
 using namespace ::memopt::tool;
@@ -55,6 +59,28 @@ int Compilation::finish(StatusCode code) {
                  << (errors.last.empty() ? "compilation failed" : errors.last) << "\n";
   return static_cast<int>(code);
 }
+
+/// While it lives a stage is timed, when that is asked for, and a terminal shows it in a line that
+/// goes with it.
+class Compilation::StageScope {
+public:
+  StageScope(Compilation &compilation, StringRef name, StringRef description)
+      : isShown(!compilation.options.isQuiet && !compilation.errors.isQuiet &&
+                llvm::errs().is_displayed()),
+        time(compilation.getTimer(name, description)) {
+    if (isShown)
+      llvm::errs() << description << " ...";
+  }
+  ~StageScope() {
+    constexpr llvm::StringLiteral clearLine = "\r\033[K";
+    if (isShown)
+      llvm::errs() << clearLine;
+  }
+
+private:
+  bool isShown;
+  llvm::TimeRegion time;
+};
 
 llvm::Timer *Compilation::getTimer(StringRef stage, StringRef description) {
   if (!options.isTimed)
@@ -109,13 +135,18 @@ StatusCode Compilation::compile() {
   }
   if (StatusCode code = report(); code != StatusCode::Ok)
     return code;
-  return options.emit == Emit::Planned ? print() : writePackage();
+  if (options.emit == Emit::Planned)
+    return print();
+  StatusCode code = writePackage();
+  if (code == StatusCode::Ok && options.emit == Emit::Package && !options.isQuiet)
+    summarize();
+  return code;
 }
 
 StatusCode Compilation::runStage(const Stage &stage) {
   if (stage.isOfTraining && options.evaluate)
     return StatusCode::Ok;
-  llvm::TimeRegion time(getTimer(stage.name, stage.description));
+  StageScope scope(*this, stage.name, stage.description);
   PassManager manager(&context);
   stage.build(manager, options.pipeline);
   if (succeeded(manager.run(*module)))
@@ -156,7 +187,7 @@ Trial Compilation::tryForm(const Form &form) {
   Form given = getForm();
   setForm(form);
   errors.isQuiet = true;
-  Trial trial{form, StatusCode::Ok};
+  Trial trial{form, StatusCode::Ok, 0, 0, ""};
   for (const Stage *stage : kStages)
     if (trial.code = runStage(*stage); trial.code != StatusCode::Ok)
       break;
@@ -204,7 +235,7 @@ StatusCode Compilation::load() {
   targetName = *resolved;
   program.threads = options.compilerThreads;
   program.isInstrumented = options.isInstrumented;
-  llvm::TimeRegion time(getTimer("import", "import: the file and its operators"));
+  StageScope scope(*this, "import", "import: the file and its operators");
   if (llvm::Error error = readModel())
     return keep(std::move(error));
   setTarget();
@@ -278,14 +309,46 @@ StatusCode Compilation::finishOutput() {
   return StatusCode::Environment;
 }
 
+/// One line: what lies where, and what it is.
+void Compilation::summarize() {
+  llvm::json::Object facts = mlir::memopt::describePlan(*module);
+  auto number = [&](StringRef key) { return *facts.getInteger(key); };
+  std::string spaces;
+  for (auto &[space, bytes] : *facts.getObject("predicted_peak_bytes"))
+    if (int64_t count = *bytes.getAsInteger())
+      spaces += llvm::formatv("{0}{1} bytes of {2} memory", spaces.empty() ? "" : " and ", count,
+                              StringRef(space))
+                    .str();
+  llvm::errs() << llvm::formatv(
+      "{0}: {1}; {2} kernels and {3} library calls, {4} of them run again; {5:F3} ms a step "
+      "predicted; compiled in {6:F1} s\n",
+      options.output, spaces, number("kernels"), number("library_calls"),
+      number("recomputed_instructions"), *facts.getNumber("predicted_seconds") * 1e3,
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+}
+
 StatusCode Compilation::report() {
   if (options.explain)
     llvm::errs() << mlir::memopt::explainPlan(*module);
-  if (options.reportPath.empty())
+  if (!options.reportPath.empty()) {
+    llvm::json::Value facts(mlir::memopt::describePlan(*module));
+    StatusCode code = writeText(options.reportPath, llvm::formatv("{0:2}\n", facts).str());
+    if (code != StatusCode::Ok)
+      return code;
+  }
+  return writePage(std::nullopt);
+}
+
+/// Of the module as it is planned, when it is asked for.
+StatusCode Compilation::writePage(std::optional<llvm::json::Object> frontier) {
+  if (options.pagePath.empty())
     return StatusCode::Ok;
-  return writeText(
-      options.reportPath,
-      llvm::formatv("{0:2}\n", llvm::json::Value(mlir::memopt::describePlan(*module))).str());
+  mlir::memopt::PlanPageOptions page;
+  page.title = llvm::sys::path::filename(options.input).str();
+  page.budgets = {options.deviceBudget, options.hostBudget, -1};
+  page.microBatches = options.pipeline.microBatches;
+  page.frontier = std::move(frontier);
+  return writeText(options.pagePath, mlir::memopt::makePlanPage(*module, page));
 }
 
 /// For programs, which cannot read the message.
@@ -330,6 +393,12 @@ StatusCode Compilation::writeFrontier() {
   if (failed(frontier))
     return StatusCode::BadInput;
   llvm::outs() << frontier->toText();
+  if (!options.pagePath.empty()) {
+    if (StatusCode code = runStage(kPlan); code != StatusCode::Ok)
+      return code;
+    if (StatusCode code = writePage(frontier->toJson()); code != StatusCode::Ok)
+      return code;
+  }
   if (options.frontierPath.empty())
     return finishOutput();
   std::string json = llvm::formatv("{0:2}\n", llvm::json::Value(frontier->toJson())).str();
@@ -358,7 +427,7 @@ StatusCode Compilation::writePackage() {
     return succeeded(mlir::memopt::printProgram(*module, program, llvm::outs()))
                ? finishOutput()
                : StatusCode::BadInput;
-  llvm::TimeRegion time(getTimer("code", "code: kernels, machine code, the package"));
+  StageScope scope(*this, "code", "code: kernels, machine code, the package");
   mlir::memopt::ManifestOptions manifest;
   manifest.mode = options.evaluate ? "eval" : "train";
   manifest.targetFeatures = targetName;

@@ -19,6 +19,7 @@
 #include "mlir/IR/OwningOpRef.h"
 #include "llvm/Support/Timer.h"
 
+#include <chrono>
 #include <map>
 #include <memory>
 
@@ -78,7 +79,9 @@ private:
 
   StatusCode print();
   StatusCode finishOutput();
+  void summarize();
   StatusCode report();
+  StatusCode writePage(std::optional<llvm::json::Object> frontier);
   StatusCode reportMisfit();
   StatusCode writeEstimate();
   StatusCode writeFrontier();
@@ -86,6 +89,7 @@ private:
   StatusCode writePackage();
   int finish(StatusCode code);
 
+  class StageScope;
   /// The time of a stage, when it is asked for.
   llvm::Timer *getTimer(llvm::StringRef stage, llvm::StringRef description);
 
@@ -94,6 +98,7 @@ private:
   ErrorCollector errors;
   mlir::memopt::ProgramOptions program;
   std::string targetName;
+  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   int64_t smallestBytes = 0; ///< of all forms that were tried, when none fits
   mlir::OwningOpRef<mlir::ModuleOp> module;
   llvm::TimerGroup times;

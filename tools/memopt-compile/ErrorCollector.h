@@ -9,7 +9,10 @@
 #ifndef MEMOPT_TOOLS_COMPILE_ERRORCOLLECTOR_H
 #define MEMOPT_TOOLS_COMPILE_ERRORCOLLECTOR_H
 
+#include "memopt/Analysis/StepModel.h"
+
 #include "mlir/IR/Diagnostics.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <string>
@@ -26,14 +29,22 @@ public:
   bool isQuiet = false; ///< only errors are kept, nothing is printed
 
 private:
+  /// "FILE:LINE:COLUMN: ", or the name of the model's module, or nothing.
+  static std::string describePlace(mlir::Location location) {
+    if (auto place = location->findInstanceOf<mlir::FileLineColLoc>())
+      return llvm::formatv("{0}:{1}:{2}: ", place.getFilename().getValue(), place.getLine(),
+                           place.getColumn());
+    llvm::StringRef module = mlir::memopt::getModulePath(location);
+    return module.empty() ? "" : (module + ": ").str();
+  }
+
   llvm::LogicalResult take(mlir::Diagnostic &diagnostic) {
     if (isQuiet && diagnostic.getSeverity() != mlir::DiagnosticSeverity::Error)
       return llvm::success();
     std::string text;
     llvm::raw_string_ostream out(text);
-    if (!llvm::isa<mlir::UnknownLoc>(diagnostic.getLocation()) &&
-        diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error)
-      out << diagnostic.getLocation() << ": ";
+    if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error)
+      out << describePlace(diagnostic.getLocation());
     out << diagnostic;
     if (isQuiet) {
       last = text;

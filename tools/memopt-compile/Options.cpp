@@ -102,7 +102,11 @@ static constexpr OptionRow kOptions[] = {
     {"calibrate", "[FILE.json]", "",
      "measure this machine and write its profile instead of compiling a model"},
     {"report", "FILE.json", "", "write the plan for programs"},
+    {"html", "FILE.html", "",
+     "write the plan as a page for browsers: memory over the step, the arena, time; with "
+     "--frontier, that too"},
     {"explain", "", "", "print the plan in words"},
+    {"quiet", "", "", "do not show the stage at work, nor what was made"},
     {"time-report", "", "", "print the seconds of each stage, by wall and by processor"},
     {"instrument", "on|off", "on",
      "report each instruction while it runs, which timelines, saved gradients and the search for "
@@ -651,12 +655,16 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
     return std::move(error);
   options->explain = line->isSet("explain");
   options->isTimed = line->isSet("time-report");
+  options->isQuiet = line->isSet("quiet");
   options->isEstimate = line->isSet("estimate");
   if (options->isEstimate && (line->isSet("emit") || line->isSet("frontier")))
     return invalid("--estimate, --emit and --frontier print different things; give one");
   if (options->isEstimate && line->get("mode") == "eval")
     return invalid("--estimate is of training steps, not of --mode=eval");
   options->reportPath = line->get("report");
+  options->pagePath = line->get("html");
+  if (options->isEstimate && !options->pagePath.empty())
+    return invalid("--estimate plans nothing that --html could show; give one");
   options->loss = line->get("loss");
   options->reference = line->isSet("reference");
   if (llvm::Error error = fillChoices(*line, *options))

@@ -34,12 +34,13 @@ struct CompileOptions {
   bool evaluate = false;
   bool explain = false;
   bool isEstimate = false; ///< print what a step would hold, plan nothing
-  std::string reportPath, loss, targetFeatures;
+  std::string reportPath, pagePath, loss, targetFeatures;
   bool dropout = true;
   bool isBatchSearched = false;   ///< for the largest batch that fits
   bool isFormSearched = false;    ///< among those that `automatic` allows
   bool isOffloadSearched = false; ///< where parameters and optimizer state lie is among them
   Automatic automatic;
+  bool isQuiet = false;   ///< neither the stage at work nor what was made is said
   bool isTimed = false;   ///< stages, in a table at the end
   bool reference = false; ///< plain loops instead of libraries
   int runThreads = 1;     ///< that library calls are planned for

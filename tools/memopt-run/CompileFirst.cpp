@@ -10,6 +10,7 @@
 #include "Signals.h"
 #include "memopt-runtime/Device.h"
 #include "memopt-runtime/Files.h"
+#include "memopt-runtime/Text.h"
 #include "memopt-runtime/Trace.h"
 #include <algorithm>
 #include <cerrno>
@@ -86,7 +87,7 @@ Status CompiledPackage::makeFolder() {
 /// hand it knows by itself.
 StatusOr<std::vector<std::string>> CompiledPackage::describeTarget(const RunOptions &options) {
   auto isFeature = [](const std::string &option) {
-    return option.compare(0, 17, "--target-features") == 0;
+    return startsWith(option, "--target-features");
   };
   const std::vector<std::string> &given = options.compileOptions;
   if (options.device == "cpu" || std::any_of(given.begin(), given.end(), isFeature))
@@ -109,6 +110,8 @@ Status CompiledPackage::compile(const RunOptions &options, const std::string &mo
     command.push_back("--mode=" + mode);
   if (!options.rateText.empty())
     command.push_back("--lr=" + options.rateText);
+  if (options.isQuiet)
+    command.push_back("--quiet");
   if (options.ranks > 1)
     command.push_back("--ranks=" + std::to_string(options.ranks));
   MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> target, describeTarget(options));

@@ -20,6 +20,15 @@ namespace mlir::memopt {
 /// {"device": N, "host": N, ...}: as many spaces as there are numbers.
 llvm::json::Object bySpace(llvm::ArrayRef<int64_t> bytes);
 
+struct Buffer;
+
+/// What a report counts a buffer's bytes as: a variable's role, or input, activation, sent,
+/// workspace.
+StringRef getKindName(const Buffer &buffer);
+
+/// How often a step runs an instruction: as often as the loops around it turn.
+int64_t getRuns(Operation *op);
+
 /// {"fused": [module, ...], "refused": {module: reason, ...}, ...}: what became of the batch norms
 /// that were to join their convolutions; nothing where none were.
 std::optional<llvm::json::Value> describeConvBnEval(ModuleOp module);
