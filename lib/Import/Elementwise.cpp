@@ -199,9 +199,8 @@ Expected<Tensor> memopt::pt2::elementwise(OpContext &op, ArrayRef<Operand> opera
       ASSIGN_OR_RETURN(sizes, broadcastShapes(op, sizes, tensor->sizes));
       ASSIGN_OR_RETURN(extents, broadcastShapes(op, extents, tensor->extents()));
     }
-  for (int64_t size : sizes)
-    if (size == 0)
-      return op.error("tensors without elements are not supported");
+  if (is_contained(sizes, 0))
+    return makeEmpty(op, result, sizes);
   if (evaluate && isKnown(operands, compute, result)) {
     ASSIGN_OR_RETURN(Constant known,
                      evaluateElementwise(op, operands, sizes, compute, result, evaluate));

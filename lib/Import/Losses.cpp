@@ -117,14 +117,14 @@ static Error lowerBinaryCrossEntropyWithLogits(OpContext &op) {
   });
 }
 
-/// Logarithms below -100 count as -100, and the slope's denominator as 1e-12 at least, as in
-/// PyTorch: at 0 and 1 both are finite.
+/// Logarithms below -100 count as -100, and the slope's denominator as 1e-12 (rounded to 32 bits,
+/// for doubles too) at least, as in PyTorch: at 0 and 1 both are finite.
 static Element binaryCrossEntropy(Element x, Element t) {
   auto bounded = [](Element logarithm) { return largerOf(logarithm, logarithm.like(-100)); };
   Element hit = log(x), miss = log1p(-x);
   Element value = (t - 1) * bounded(miss) - t * bounded(hit);
   Element width = (1 - x) * x;
-  return withSlopes(value, {{x, (x - t) / largerOf(width, width.like(1e-12))}, {t, miss - hit}});
+  return withSlopes(value, {{x, (x - t) / largerOf(width, width.like(1e-12f))}, {t, miss - hit}});
 }
 
 static Error lowerBinaryCrossEntropy(OpContext &op) {

@@ -167,6 +167,8 @@ mlir::Value broadcastValue(mlir::ImplicitLocOpBuilder &b, mlir::Value value,
 /// Along one dimension of the result, as a bias is: value has rank 1.
 mlir::Value broadcastAlong(mlir::ImplicitLocOpBuilder &b, mlir::Value value, int64_t dim,
                            llvm::ArrayRef<int64_t> sizes);
+/// A tensor without elements: known, for there is nothing to compute.
+Tensor makeEmpty(OpContext &op, DType dtype, llvm::ArrayRef<int64_t> sizes);
 llvm::Expected<Tensor> reshape(OpContext &op, const Tensor &from, llvm::ArrayRef<int64_t> sizes);
 Tensor permute(OpContext &op, const Tensor &from, llvm::ArrayRef<int64_t> permutation);
 llvm::Expected<Tensor> expand(OpContext &op, const Tensor &from, llvm::ArrayRef<int64_t> sizes);

@@ -187,6 +187,10 @@ static std::optional<Shape> reshapeExtents(const Tensor &from, ArrayRef<int64_t>
   return result;
 }
 
+Tensor memopt::pt2::makeEmpty(OpContext &op, DType dtype, ArrayRef<int64_t> sizes) {
+  return op.wrap(ConstantTensor::splat(dtype, sizes, 0));
+}
+
 Expected<Tensor> memopt::pt2::reshape(OpContext &op, const Tensor &from, ArrayRef<int64_t> sizes) {
   if (ArrayRef(from.sizes) == sizes)
     return viewOf(op, from, sizes, from.value, from.constant);
@@ -194,8 +198,8 @@ Expected<Tensor> memopt::pt2::reshape(OpContext &op, const Tensor &from, ArrayRe
   if (count != from.getNumElements())
     return op.error("cannot give " + Twine(from.getNumElements()) + " elements of shape " +
                     toString(from.sizes) + " the shape " + toString(sizes));
-  if (from.getNumElements() == 0)
-    return op.error("tensors without elements are not supported");
+  if (count == 0)
+    return makeEmpty(op, from.dtype, sizes);
   if (from.constant) {
     if (!from.constant->getSplat())
       RETURN_IF_ERROR(checkFoldable(op, sizes));
@@ -241,13 +245,13 @@ Expected<Tensor> memopt::pt2::slice(OpContext &op, const Tensor &from, int64_t d
   sizes[dim] = count;
   if (begin == 0 && step == 1 && count == from.sizes[dim])
     return viewOf(op, from, sizes, from.value, from.constant);
+  if (is_contained(sizes, 0))
+    return makeEmpty(op, from.dtype, sizes);
   if (from.constant) {
     RETURN_IF_ERROR(checkFoldable(op, from.constant->getExtents()));
     return viewOf(op, from, sizes, nullptr,
                   ConstantTensor::slice(from.constant, dim, begin, step, count));
   }
-  if (count == 0)
-    return op.error("tensors without elements are not supported");
   Shape extents(from.extents());
   if (extents[dim] == 1 && from.sizes[dim] != 1)
     return viewOf(op, from, sizes, from.value, nullptr);

@@ -175,33 +175,45 @@ static Error lowerTensorSplit(OpContext &op) {
 // Concatenation
 //===----------------------------------------------------------------------===//
 
-Expected<Tensor> memopt::pt2::concatenate(OpContext &op, ArrayRef<Tensor> parts, int64_t dim) {
-  SmallVector<Operand> operands(parts.begin(), parts.end());
-  DType type = promote(operands);
-  SmallVector<Constant> known;
+/// The shape of parts joined along a dimension.
+static Expected<Shape> joinShapes(OpContext &op, ArrayRef<Tensor> parts, int64_t dim) {
   Shape sizes(parts.front().sizes);
   sizes[dim] = 0;
   for (const Tensor &part : parts) {
     Shape expected(sizes);
     if (part.rank() == int64_t(expected.size()))
       expected[dim] = part.sizes[dim];
-    if (part.sizes != expected || part.getNumElements() == 0)
+    if (part.sizes != expected)
       return op.error("cannot join " + toString(parts.front().sizes) + " and " +
                       toString(part.sizes) + " along dimension " + Twine(dim));
     sizes[dim] += part.sizes[dim];
-    if (part.constant && !isFloat(type))
-      known.push_back(castTo(op, part, type).constant);
   }
   RETURN_IF_ERROR(countElements(op, sizes).takeError());
-  if (known.size() == parts.size()) {
+  return sizes;
+}
+
+Expected<Tensor> memopt::pt2::concatenate(OpContext &op, ArrayRef<Tensor> parts, int64_t dim) {
+  SmallVector<Operand> operands(parts.begin(), parts.end());
+  DType type = promote(operands);
+  ASSIGN_OR_RETURN(Shape sizes, joinShapes(op, parts, dim));
+  if (is_contained(sizes, 0))
+    return makeEmpty(op, type, sizes);
+  SmallVector<Tensor> some;
+  for (const Tensor &part : parts)
+    if (part.getNumElements() != 0)
+      some.push_back(castTo(op, part, type));
+  if (!isFloat(type) && all_of(some, [](const Tensor &part) { return part.constant != nullptr; })) {
     RETURN_IF_ERROR(checkFoldable(op, sizes));
+    SmallVector<Constant> known;
+    for (const Tensor &part : some)
+      known.push_back(part.constant);
     return op.wrap(ConstantTensor::concat(known, dim));
   }
+  if (some.size() == 1)
+    return op.copy(some.front());
   SmallVector<Value> values;
-  for (const Tensor &part : parts)
-    values.push_back(op.get(castTo(op, part, type)));
-  if (values.size() == 1)
-    return op.copy(castTo(op, parts.front(), type));
+  for (const Tensor &part : some)
+    values.push_back(op.get(part));
   return op.wrap(type, mlir::tensor::ConcatOp::create(op.b, dim, values));
 }
 
@@ -216,6 +228,10 @@ static Expected<std::vector<Tensor>> getParts(OpContext &op) {
 
 static Error lowerCat(OpContext &op) {
   ASSIGN_OR_RETURN(std::vector<Tensor> parts, getParts(op));
+  // Of rank 1 and empty: joins with tensors of any shape, as in old versions of PyTorch.
+  auto isNothing = [](const Tensor &part) { return part.sizes == Shape{0}; };
+  if (!all_of(parts, isNothing))
+    llvm::erase_if(parts, isNothing);
   if (parts.front().rank() == 0)
     return op.error("expected tensors with dimensions");
   ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", parts.front().rank()));

@@ -173,6 +173,16 @@ def single_head():
     return finish(model, y, [2, 4, 3, 8])
 
 
+def empty_parts():
+    model = Model()
+    x = model.input("x", "f32", [2, 6])
+    none = model.op("aten.slice.Tensor", ("none", "f32", [2, 0]), self_=x, dim=1, start=6, end=9)
+    turned = model.op("aten.neg.default", ("turned", "f32", [2, 0]), self_=none)
+    shaped = model.op("aten.view.default", ("shaped", "f32", [2, 0]), self_=turned, size=[2, 0])
+    y = model.op("aten.cat.default", ("y", "f32", [2, 6]), tensors=[shaped, x], dim=-1)
+    return finish(model, model.op("aten.exp.default", ("z", "f32", [2, 6]), self_=y), [2, 6])
+
+
 def positions():
     model = Model()
     table = model.parameter("positions.weight", [8, 2])
