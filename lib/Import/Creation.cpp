@@ -65,6 +65,16 @@ static Error lowerFill(OpContext &op) {
 // Ranges
 //===----------------------------------------------------------------------===//
 
+/// The integer that a number is, if it is one; PyTorch takes -1.0 for -1 where a type is integral.
+static std::optional<int64_t> getInteger(const Scalar &scalar) {
+  constexpr double most = 9007199254740992; // 2^53: integers are exact up to here
+  if (!scalar.isFloat)
+    return scalar.integer;
+  if (std::trunc(scalar.real) != scalar.real || !(std::abs(scalar.real) <= most))
+    return std::nullopt;
+  return int64_t(scalar.real);
+}
+
 /// As many numbers as the file says; it has computed the count from the same bounds.
 static Error range(OpContext &op, const Scalar &start, const Scalar &step) {
   const TensorMeta &meta = op.resultMeta(0);
@@ -73,10 +83,10 @@ static Error range(OpContext &op, const Scalar &start, const Scalar &step) {
                     toString(meta.sizes));
   RETURN_IF_ERROR(checkFoldable(op, meta.sizes));
   if (!isFloat(meta.dtype)) {
-    if (start.isFloat || step.isFloat)
+    std::optional<int64_t> first = getInteger(start), stride = getInteger(step);
+    if (!first || !stride)
       return op.error("expected integer bounds for a range of " + getName(meta.dtype));
-    return setResult(
-        op, op.wrap(ConstantTensor::iota(meta.dtype, start.integer, step.integer, meta.sizes[0])));
+    return setResult(op, op.wrap(ConstantTensor::iota(meta.dtype, *first, *stride, meta.sizes[0])));
   }
   constexpr int64_t most = 1 << 20;
   if (meta.sizes[0] > most)

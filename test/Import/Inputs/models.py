@@ -183,6 +183,13 @@ def empty_parts():
     return finish(model, model.op("aten.exp.default", ("z", "f32", [2, 6]), self_=y), [2, 6])
 
 
+def falling_range():
+    model = Model()
+    x = model.input("x", "f32", [2, 4])
+    rows = model.op("aten.arange.start_step", ("rows", "i64", [4]), start=3.0, end=-1.0, step=-1.0)
+    return finish(model, model.op("aten.add.Tensor", ("y", "f32", [2, 4]), self_=x, other=rows), [2, 4])
+
+
 def positions():
     model = Model()
     table = model.parameter("positions.weight", [8, 2])
