@@ -54,15 +54,15 @@ static json::Array describeBuffers(const KernelGraph &graph) {
   json::Array buffers;
   SmallVector<int32_t> taken = graph.getBuffersInPlace();
   for (auto [index, buffer] : llvm::enumerate(graph.getBuffers())) {
-    json::Object object{{"what", buffer.describe()},
-                        {"kind", getKindName(buffer)},
-                        {"module", getModule(buffer)},
-                        {"space", stringifySpace(buffer.space)},
-                        {"bytes", buffer.bytes},
-                        {"begin", buffer.begin},
-                        {"counted_from",
-                         taken[index] < 0 ? buffer.begin : graph.getBuffers()[taken[index]].end},
-                        {"end", buffer.end}};
+    json::Object object{
+        {"what", buffer.describe()},
+        {"kind", getKindName(buffer)},
+        {"module", getModule(buffer)},
+        {"space", stringifySpace(buffer.space)},
+        {"bytes", buffer.bytes},
+        {"begin", buffer.begin},
+        {"counted_from", taken[index] < 0 ? buffer.begin : graph.getBuffers()[taken[index]].end},
+        {"end", buffer.end}};
     if (std::optional<int64_t> offset = getOffset(buffer))
       object["offset"] = *offset;
     buffers.push_back(std::move(object));
@@ -123,6 +123,8 @@ std::string mlir::memopt::makePlanPage(ModuleOp planned, const PlanPageOptions &
                      {"buffers", describeBuffers(graph)}};
   if (options.frontier)
     facts["frontier"] = json::Object(*options.frontier);
+  if (options.techniques)
+    facts["techniques"] = json::Array(*options.techniques);
   auto [before, after] = kPage.split(kPlace);
   return (before + toScript(std::move(facts)) + after).str();
 }

@@ -9,6 +9,7 @@
 #include "Compilation.h"
 #include "Calibrate.h"
 #include "PlanSearch.h"
+#include "Techniques.h"
 
 #include "memopt-runtime/Files.h"
 #include "memopt/Analysis/BatchModel.h"
@@ -123,6 +124,9 @@ StatusCode Compilation::compile() {
   if (options.isFormSearched)
     if (StatusCode code = chooseForm(*this); code != StatusCode::Ok)
       return code;
+  if (options.explainsTechniques)
+    if (StatusCode code = explainTechniques(); code != StatusCode::Ok)
+      return code;
   for (const Stage *stage : kStages) {
     if (stage == &kPlan && options.frontierPoints > 0)
       return writeFrontier();
@@ -141,6 +145,15 @@ StatusCode Compilation::compile() {
   if (code == StatusCode::Ok && options.emit == Emit::Package && !options.isQuiet)
     summarize();
   return code;
+}
+
+StatusCode Compilation::explainTechniques() {
+  FailureOr<TechniqueTable> table = compareTechniques(*this);
+  if (failed(table))
+    return StatusCode::BadInput;
+  table->print(llvm::errs());
+  techniques = table->toJson();
+  return StatusCode::Ok;
 }
 
 StatusCode Compilation::runStage(const Stage &stage) {
@@ -173,21 +186,30 @@ Form Compilation::getForm() const {
           pipeline.offloadParam};
 }
 
-void Compilation::setForm(const Form &form) {
-  options.pipeline.batch = form.batch;
-  options.pipeline.microBatches = form.microBatches;
-  options.pipeline.precision = form.precision;
-  options.pipeline.offloadOptimizer = form.offloadOptimizer;
-  options.pipeline.offloadParam = form.offloadParam;
+static void apply(const Form &form, mlir::memopt::PipelineOptions &pipeline) {
+  pipeline.batch = form.batch;
+  pipeline.microBatches = form.microBatches;
+  pipeline.precision = form.precision;
+  pipeline.offloadOptimizer = form.offloadOptimizer;
+  pipeline.offloadParam = form.offloadParam;
 }
 
+void Compilation::setForm(const Form &form) { apply(form, options.pipeline); }
+
 Trial Compilation::tryForm(const Form &form) {
+  Trial trial = tryOptions([&](mlir::memopt::PipelineOptions &pipeline) { apply(form, pipeline); });
+  trial.form = form;
+  return trial;
+}
+
+Trial Compilation::tryOptions(function_ref<void(mlir::memopt::PipelineOptions &)> change) {
   using namespace mlir::memopt;
   OwningOpRef<ModuleOp> original = module->clone();
-  Form given = getForm();
-  setForm(form);
+  PipelineOptions given;
+  given.copyOptionValuesFrom(options.pipeline);
+  change(options.pipeline);
   errors.isQuiet = true;
-  Trial trial{form, StatusCode::Ok, 0, 0, ""};
+  Trial trial{{}, StatusCode::Ok, 0, 0, ""};
   for (const Stage *stage : kStages)
     if (trial.code = runStage(*stage); trial.code != StatusCode::Ok)
       break;
@@ -198,7 +220,7 @@ Trial Compilation::tryForm(const Form &form) {
     trial.bytes = planned.getArenaBytesOf(Space::Device);
   if (trial.code == StatusCode::Ok)
     trial.seconds = describePlan(*module).getNumber("predicted_seconds").value_or(0);
-  setForm(given);
+  options.pipeline.copyOptionValuesFrom(given);
   module = std::move(original);
   return trial;
 }
@@ -331,8 +353,11 @@ StatusCode Compilation::report() {
   if (options.explain)
     llvm::errs() << mlir::memopt::explainPlan(*module);
   if (!options.reportPath.empty()) {
-    llvm::json::Value facts(mlir::memopt::describePlan(*module));
-    StatusCode code = writeText(options.reportPath, llvm::formatv("{0:2}\n", facts).str());
+    llvm::json::Object facts = mlir::memopt::describePlan(*module);
+    if (techniques)
+      facts["techniques"] = llvm::json::Array(*techniques);
+    StatusCode code = writeText(
+        options.reportPath, llvm::formatv("{0:2}\n", llvm::json::Value(std::move(facts))).str());
     if (code != StatusCode::Ok)
       return code;
   }
@@ -348,6 +373,7 @@ StatusCode Compilation::writePage(std::optional<llvm::json::Object> frontier) {
   page.budgets = {options.deviceBudget, options.hostBudget, -1};
   page.microBatches = options.pipeline.microBatches;
   page.frontier = std::move(frontier);
+  page.techniques = techniques;
   return writeText(options.pagePath, mlir::memopt::makePlanPage(*module, page));
 }
 

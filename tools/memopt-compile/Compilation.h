@@ -56,6 +56,8 @@ public:
   const CompileOptions &getOptions() const { return options; }
   /// Plans a copy of the module.
   Trial tryForm(const Form &form);
+  /// The same under changed options, which are put back.
+  Trial tryOptions(llvm::function_ref<void(mlir::memopt::PipelineOptions &)> change);
   Form getForm() const;
   void setForm(const Form &form);
   /// How many samples the imported batch has. Fails where that cannot be told.
@@ -67,6 +69,7 @@ public:
 
 private:
   StatusCode compile();
+  StatusCode explainTechniques();
   StatusCode load();
   llvm::Error readModel();
   llvm::Error parseModel();
@@ -99,7 +102,8 @@ private:
   mlir::memopt::ProgramOptions program;
   std::string targetName;
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
-  int64_t smallestBytes = 0; ///< of all forms that were tried, when none fits
+  std::optional<llvm::json::Array> techniques; ///< for the report, when they were compared
+  int64_t smallestBytes = 0;                   ///< of all forms that were tried, when none fits
   mlir::OwningOpRef<mlir::ModuleOp> module;
   llvm::TimerGroup times;
   std::map<std::string, std::unique_ptr<llvm::Timer>> timers;

@@ -105,7 +105,9 @@ static constexpr OptionRow kOptions[] = {
     {"html", "FILE.html", "",
      "write the plan as a page for browsers: memory over the step, the arena, time; with "
      "--frontier, that too"},
-    {"explain", "", "", "print the plan in words"},
+    {"explain", "[techniques]", "",
+     "print the plan in words; with =techniques, also what each technique by itself would save, "
+     "or saves"},
     {"quiet", "", "", "do not show the stage at work, nor what was made"},
     {"time-report", "", "", "print the seconds of each stage, by wall and by processor"},
     {"instrument", "on|off", "on",
@@ -293,6 +295,17 @@ static llvm::Error fillStage(llvm::StringRef emit, CompileOptions &options) {
     return invalid("--emit expects graph, joint, kernels, planned, llvm, ptx or package, found '" +
                    emit + "'");
   options.emit = static_cast<Emit>(stage);
+  return llvm::Error::success();
+}
+
+static llvm::Error fillExplanation(const CommandLine &line, CompileOptions &options) {
+  std::string what = line.get("explain");
+  if (!what.empty() && what != "techniques")
+    return invalid("--explain expects nothing or techniques, found '" + what + "'");
+  options.explain = line.isSet("explain");
+  options.explainsTechniques = !what.empty();
+  if (options.explainsTechniques && line.get("mode") == "eval")
+    return invalid("--explain=techniques is of training steps, not of --mode=eval");
   return llvm::Error::success();
 }
 
@@ -653,7 +666,8 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
     return std::move(error);
   if (llvm::Error error = fillFiles(*line, *options))
     return std::move(error);
-  options->explain = line->isSet("explain");
+  if (llvm::Error error = fillExplanation(*line, *options))
+    return std::move(error);
   options->isTimed = line->isSet("time-report");
   options->isQuiet = line->isSet("quiet");
   options->isEstimate = line->isSet("estimate");

@@ -33,7 +33,8 @@ struct CompileOptions {
   Emit emit = Emit::Package;
   bool evaluate = false;
   bool explain = false;
-  bool isEstimate = false; ///< print what a step would hold, plan nothing
+  bool explainsTechniques = false; ///< each planned by itself
+  bool isEstimate = false;         ///< print what a step would hold, plan nothing
   std::string reportPath, pagePath, loss, targetFeatures;
   bool dropout = true;
   bool isBatchSearched = false;   ///< for the largest batch that fits

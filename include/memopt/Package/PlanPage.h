@@ -25,6 +25,8 @@ struct PlanPageOptions {
   std::array<int64_t, kNumSpaces> budgets{}; ///< bytes that each space may have; negative: any
   int64_t microBatches = 1;
   std::optional<llvm::json::Object> frontier; ///< as Frontier::toJson() gives it
+  /// [{"option", "on", "bytes", "saved", "seconds"}, ...]: techniques that were compared.
+  std::optional<llvm::json::Array> techniques;
 };
 
 /// One HTML file that needs no other: memory over the step by kind and module, every value where it
