@@ -6,12 +6,14 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// On an emulated device the cpu's call does the work, in the order of the stream and on the
-// device's memory, and every buffer of it counts as touched.
+// Products are cuBLASLt's and convolutions cuDNN's. On an emulated device the cpu's call does the
+// work, in the order of the stream and on the device's memory, and every buffer of it counts as
+// touched.
 //
 //===----------------------------------------------------------------------===//
 
 #include "CudaDevice.h"
+#include "CudaLibraries.h"
 #include "CudaStream.h"
 #include "memopt-runtime/Json.h"
 #include <algorithm>
@@ -73,14 +75,25 @@ private:
 
 } // namespace
 
-StatusOr<std::unique_ptr<DeviceCall>> memopt::createCudaCall(const CudaContext &context,
-                                                             const nlohmann::json &descriptor,
-                                                             int threads,
-                                                             const LibraryCallFactory &reference) {
-  if (!context.isEmulated())
-    return environmentError("convolutions, products and attention on a GPU need cuDNN, which this "
-                            "build of memopt does not call; use --device=cpu");
+static StatusOr<std::unique_ptr<DeviceCall>>
+createEmulatedCall(const CudaContext &context, const nlohmann::json &descriptor, int threads,
+                   const LibraryCallFactory &reference) {
   MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<LibraryCall> call, reference(descriptor, threads));
   return std::unique_ptr<DeviceCall>(
       std::make_unique<EmulatedDeviceCall>(context, std::move(call)));
+}
+
+StatusOr<std::unique_ptr<DeviceCall>> memopt::createCudaCall(CudaLibraries &libraries,
+                                                             const nlohmann::json &descriptor,
+                                                             int threads,
+                                                             const LibraryCallFactory &reference) {
+  if (libraries.getContext().isEmulated())
+    return createEmulatedCall(libraries.getContext(), descriptor, threads, reference);
+  MEMOPT_ASSIGN_OR_RETURN(std::string kind, JsonView(descriptor).getString("kind"));
+  if (kind == "matmul")
+    return createCublasCall(libraries, descriptor);
+  if (kind.rfind("convolution_", 0) == 0)
+    return createCudnnCall(libraries, descriptor);
+  return environmentError("a library call of kind " + quote(kind) +
+                          " has no library on a GPU; compile the model for the device again");
 }

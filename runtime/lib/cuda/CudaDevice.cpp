@@ -8,6 +8,7 @@
 
 #include "CudaDevice.h"
 #include "CudaArena.h"
+#include "CudaLibraries.h"
 #include "CudaStream.h"
 #include "memopt-runtime/ProgramInterface.h"
 
@@ -18,7 +19,7 @@ namespace {
 class CudaDevice final : public Device {
 public:
   explicit CudaDevice(std::unique_ptr<CudaContext> opened)
-      : context(std::move(opened)), staging(*context) {}
+      : context(std::move(opened)), staging(*context), libraries(*context) {}
 
   Status prepare() {
     MEMOPT_ASSIGN_OR_RETURN(chip, getCudaChip(*context));
@@ -60,7 +61,7 @@ public:
 
   StatusOr<std::unique_ptr<DeviceCall>> createCall(const nlohmann::json &descriptor, int threads,
                                                    const LibraryCallFactory &reference) override {
-    return createCudaCall(*context, descriptor, threads, reference);
+    return createCudaCall(libraries, descriptor, threads, reference);
   }
 
 private:
@@ -73,6 +74,7 @@ private:
 
   std::unique_ptr<CudaContext> context;
   CudaStaging staging;
+  CudaLibraries libraries;
   std::string chip;
 };
 

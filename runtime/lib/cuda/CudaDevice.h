@@ -14,6 +14,8 @@
 
 namespace memopt {
 
+class CudaLibraries;
+
 /// The first GPU of this machine, or an Environment error that says what is missing.
 StatusOr<std::unique_ptr<Device>> openCudaDevice();
 
@@ -24,7 +26,7 @@ StatusOr<std::string> describeCudaDevice(const CudaContext &context);
 StatusOr<std::string> getCudaChip(const CudaContext &context);
 
 /// A library call in a stream of the device.
-StatusOr<std::unique_ptr<DeviceCall>> createCudaCall(const CudaContext &context,
+StatusOr<std::unique_ptr<DeviceCall>> createCudaCall(CudaLibraries &libraries,
                                                      const nlohmann::json &descriptor, int threads,
                                                      const LibraryCallFactory &reference);
 

@@ -1,0 +1,319 @@
+//===- CudaLibrariesTest.cpp - calls of cuDNN's and cuBLASLt's ------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What the libraries are given, noted by fakes of them (test/fake-cuda).
+//
+//===----------------------------------------------------------------------===//
+
+#include "../../../runtime/lib/cuda/CudaLibraries.h"
+#include "../../../runtime/lib/cuda/CudaDevice.h"
+#include "../../../runtime/lib/cuda/CudaStream.h"
+#include "TestSupport.h"
+#include "memopt-runtime/CudnnPlans.h"
+#include "memopt-runtime/Session.h"
+#include <dlfcn.h>
+
+using namespace memopt;
+using namespace memopt::testing;
+using nlohmann::json;
+
+namespace {
+
+/// A function that only a fake has; the library is loaded by now.
+template <typename Function> Function *findFake(const char *library, const char *symbol) {
+  void *handle = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  auto *function = handle ? reinterpret_cast<Function *>(::dlsym(handle, symbol)) : nullptr;
+  EXPECT_NE(function, nullptr) << symbol;
+  return function;
+}
+
+class CudaLibrariesTest : public ::testing::Test {
+protected:
+  void SetUp() override {
+    auto opened = CudaContext::open();
+    ASSERT_TRUE(opened.isOk()) << opened.getMessage();
+    context = *std::move(opened);
+    setSms(132);
+    setVersion(92600);
+    takeCudnnLog();
+    takeCublasLog();
+    libraries = std::make_unique<CudaLibraries>(*context);
+    stream = std::make_unique<CudaStream>(*context);
+    ASSERT_TRUE(stream->prepare().isOk());
+    auto threads = ThreadPool::create(1, 1, [] {});
+    ASSERT_TRUE(threads.isOk());
+    pool = *std::move(threads);
+  }
+
+  StatusOr<std::unique_ptr<DeviceCall>> create(const json &descriptor) {
+    auto refuse = [](const json &, int) -> StatusOr<std::unique_ptr<LibraryCall>> {
+      return badInput("there is no call of the cpu");
+    };
+    return createCudaCall(*libraries, descriptor, 1, refuse);
+  }
+
+  /// Starts a call on buffers at 0x1000, 0x2000, ...
+  std::string start(DeviceCall &call, int count) {
+    std::vector<void *> buffers;
+    for (int i = 1; i <= count; ++i)
+      buffers.push_back(reinterpret_cast<void *>(uintptr_t(i) * 0x1000));
+    Status status = call.start(*stream, buffers.data(), *pool);
+    return status.isOk() ? takeCudnnLog() + takeCublasLog() : status.getMessage();
+  }
+
+  static void setSms(int count) {
+    findFake<void(int)>("libcuda.so.1", "fakeDriverSetMultiprocessors")(count);
+  }
+  static void setVersion(size_t version) {
+    findFake<void(size_t)>("libcudnn.so.9", "fakeCudnnSetVersion")(version);
+  }
+  static std::string takeCudnnLog() {
+    return findFake<const char *()>("libcudnn.so.9", "fakeCudnnTakeLog")();
+  }
+  static std::string takeCublasLog() {
+    return findFake<const char *()>("libcublasLt.so.13", "fakeCublasTakeLog")();
+  }
+
+  std::unique_ptr<CudaContext> context;
+  std::unique_ptr<CudaLibraries> libraries;
+  std::unique_ptr<CudaStream> stream;
+  std::unique_ptr<ThreadPool> pool;
+};
+
+json getConvolution() {
+  return {{"kind", "convolution_forward"},
+          {"dtype", "f32"},
+          {"layout", "nhwc"},
+          {"input", {2, 3, 8, 9}},
+          {"weight", {4, 3, 3, 2}},
+          {"output", {2, 4, 8, 9}},
+          {"strides", {1, 1}},
+          {"dilations", {1, 1}},
+          {"padding_lower", {1, 0}},
+          {"padding_upper", {1, 1}},
+          {"groups", 1},
+          {"bias", true},
+          {"workspace_bytes", 1024},
+          {"buffers", 4},
+          {"plan", {{"cudnn", "9.26.0"}, {"sms", 132}, {"text", "config 3, 132 multiprocessors"}}}};
+}
+
+json getProduct() {
+  return {{"kind", "matmul"},
+          {"dtype", "f32"},
+          {"batch", json::array()},
+          {"m", 5},
+          {"n", 6},
+          {"k", 7},
+          {"a_strides", {7, 1}},
+          {"b_strides", {1, 7}},
+          {"c_strides", {6, 1}},
+          {"workspace_bytes", 8192},
+          {"buffers", 3},
+          {"operand_alignments", {64, 4}}};
+}
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Convolution
+//===----------------------------------------------------------------------===//
+
+TEST_F(CudaLibrariesTest, APlanOfThePackageIsExecutedOnTheBuffers) {
+  auto call = create(getConvolution());
+  ASSERT_TRUE(call.isOk()) << call.getMessage();
+  EXPECT_EQ((*call)->workspaceBytes(), 1000);
+  takeCudnnLog();
+  std::string once = "stream 0x5000\nexecute config 3, 132 multiprocessors on 0=0x1000 1=0x2000 "
+                     "2=0x3000 3=0x4000 workspace 0x5000\n";
+  EXPECT_EQ(start(**call, 5), once);
+  EXPECT_EQ(start(**call, 5), once);
+}
+
+TEST_F(CudaLibrariesTest, AnotherVersionPlansAgainUnderThePlannedWorkspace) {
+  setVersion(92700);
+  auto call = create(getConvolution());
+  ASSERT_TRUE(call.isOk()) << call.getMessage();
+  EXPECT_EQ((*call)->workspaceBytes(), 1000);
+  json smaller = getConvolution();
+  smaller["workspace_bytes"] = 64;
+  call = create(smaller);
+  ASSERT_TRUE(call.isOk()) << call.getMessage();
+  EXPECT_EQ((*call)->workspaceBytes(), 10);
+}
+
+TEST_F(CudaLibrariesTest, AnotherDevicePlansAgainOrIsRefusedWithBothNumbers) {
+  setSms(114);
+  auto call = create(getConvolution());
+  ASSERT_TRUE(call.isOk()) << call.getMessage();
+  takeCudnnLog();
+  EXPECT_NE(start(**call, 5).find("execute config 3, 114 multiprocessors"), std::string::npos);
+  json none = getConvolution();
+  none["workspace_bytes"] = 0;
+  call = create(none);
+  EXPECT_EQ(call.getCode(), StatusCode::Environment);
+  EXPECT_EQ(call.getMessage(),
+            "was planned with a workspace of 0 bytes, by cuDNN 9.26.0 for 132 multiprocessors; "
+            "cuDNN 9.26.0 needs 10 for the 114 of this device; compile the model here");
+}
+
+TEST_F(CudaLibrariesTest, APlanThatIsNoneIsRefused) {
+  json wrong = getConvolution();
+  wrong["plan"]["text"] = "{}";
+  EXPECT_EQ(create(wrong).getMessage(),
+            "cuDNN, plan of the package: this is no plan (status 2000)");
+  wrong["plan"] = nullptr;
+  EXPECT_EQ(create(wrong).getCode(), StatusCode::BadInput);
+  wrong.erase("plan");
+  EXPECT_EQ(create(wrong).getCode(), StatusCode::BadInput);
+}
+
+//===----------------------------------------------------------------------===//
+// Plans
+//===----------------------------------------------------------------------===//
+
+static std::vector<CudnnPlan> plan(const json &descriptor) {
+  auto planner = CudnnPlanner::open("libcudnn.so.9", R"({"multiProcessorCount":7})");
+  EXPECT_TRUE(planner.isOk()) << planner.getMessage();
+  if (!planner.isOk())
+    return {};
+  auto plans = (*planner)->plan(descriptor);
+  EXPECT_TRUE(plans.isOk()) << plans.getMessage();
+  return plans.isOk() ? *plans : std::vector<CudnnPlan>();
+}
+
+TEST_F(CudaLibrariesTest, PlansAreDeterministicAndEachNeedsLess) {
+  std::vector<CudnnPlan> plans = plan(getConvolution());
+  ASSERT_EQ(plans.size(), 2u);
+  EXPECT_EQ(plans[0].name, "engine50");
+  EXPECT_EQ(plans[0].workspaceBytes, 1000);
+  EXPECT_EQ(plans[0].text, "config 3, 7 multiprocessors");
+  EXPECT_EQ(plans[1].name, "engine70");
+  EXPECT_EQ(plans[1].workspaceBytes, 10);
+}
+
+TEST_F(CudaLibrariesTest, AConvolutionIsAGraphOfItsBuffers) {
+  plan(getConvolution());
+  EXPECT_EQ(takeCudnnLog(), "tensor 0 type 0 [2,3,8,9] strides [216,1,27,3]\n"
+                            "tensor 1 type 0 [4,3,3,2] strides [18,6,2,1]\n"
+                            "tensor 4 type 0 [2,4,8,9] strides [288,1,36,4] virtual\n"
+                            "convolution padding [1,0] [1,1] strides [1,1] dilations [1,1]\n"
+                            "operation 10\n"
+                            "tensor 2 type 0 [1,4,1,1] strides [4,1,4,4]\n"
+                            "tensor 3 type 0 [2,4,8,9] strides [288,1,36,4]\n"
+                            "operation 13\n");
+  json line = {{"kind", "convolution_backward_weights"},
+               {"dtype", "bf16"},
+               {"layout", "nchw"},
+               {"input", {2, 4, 9}},
+               {"weight", {6, 2, 3}},
+               {"output", {2, 6, 4}},
+               {"strides", {2}},
+               {"dilations", {1}},
+               {"padding_lower", {0}},
+               {"padding_upper", {0}},
+               {"groups", 2}};
+  plan(line);
+  EXPECT_EQ(takeCudnnLog(), "tensor 0 type 9 [2,4,1,9] strides [36,9,9,1]\n"
+                            "tensor 2 type 9 [6,2,1,3] strides [6,3,3,1]\n"
+                            "tensor 1 type 9 [2,6,1,4] strides [24,4,4,1]\n"
+                            "convolution padding [0,0] [0,0] strides [1,2] dilations [1,1]\n"
+                            "operation 11\n");
+}
+
+TEST_F(CudaLibrariesTest, OtherCallsHaveNoPlans) {
+  auto planner = CudnnPlanner::open("libcudnn.so.9", R"({"multiProcessorCount":7})");
+  ASSERT_TRUE(planner.isOk()) << planner.getMessage();
+  EXPECT_EQ((*planner)->plan({{"kind", "attention_forward"}}).getMessage(),
+            "cuDNN is asked for convolutions alone, not for 'attention_forward'");
+  EXPECT_EQ(create({{"kind", "attention_forward"}}).getCode(), StatusCode::Environment);
+  setVersion(90700);
+  EXPECT_EQ(CudnnPlanner::open("libcudnn.so.9", "{}").getMessage(),
+            "cuDNN is version 9.7.0, memopt needs 9.8.0 or newer");
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+TEST_F(CudaLibrariesTest, AResultByRowsIsTheTransposeOfOneByColumns) {
+  auto call = create(getProduct());
+  ASSERT_TRUE(call.isOk()) << call.getMessage();
+  EXPECT_EQ((*call)->workspaceBytes(), 4096);
+  // c^T = b^T a^T of 6 x 7 and 7 x 5; b lies by columns, so that its transpose is transposed.
+  EXPECT_EQ(takeCublasLog(), "compute 68 scale 0 3=1 4=0\n"
+                             "type 0 7x6 by 7\n"
+                             "type 0 7x5 by 7\n"
+                             "type 0 6x5 by 6\n"
+                             "preference 1=8192 3=2 5=4 6=64 7=64 8=64\n");
+  EXPECT_EQ(start(**call, 4), "multiply 0x2000 0x1000 to 0x3000 kernel 42 alpha 1 beta 0 "
+                              "workspace 0x4000 of 4096 stream 0x5000\n");
+}
+
+TEST_F(CudaLibrariesTest, AResultByColumnsIsComputedAsItIs) {
+  json product = getProduct();
+  product["c_strides"] = {1, 5};
+  auto call = create(product);
+  ASSERT_TRUE(call.isOk()) << call.getMessage();
+  EXPECT_EQ(takeCublasLog(), "compute 68 scale 0 3=1 4=0\n"
+                             "type 0 7x5 by 7\n"
+                             "type 0 7x6 by 7\n"
+                             "type 0 5x6 by 5\n"
+                             "preference 1=8192 3=2 5=64 6=4 7=64 8=64\n");
+  EXPECT_EQ(start(**call, 4).find("multiply 0x1000 0x2000 to 0x3000"), 0u);
+}
+
+TEST_F(CudaLibrariesTest, ABiasLiesAlongTheRowsOfTheResult) {
+  json product = getProduct();
+  product["bias"] = "n";
+  product["operand_alignments"] = {64, 64, 64};
+  auto call = create(product);
+  ASSERT_TRUE(call.isOk()) << call.getMessage();
+  takeCublasLog();
+  EXPECT_EQ(start(**call, 5), "multiply 0x2000 0x1000 to 0x4000 kernel 42 alpha 1 beta 0 "
+                              "workspace 0x5000 of 4096 stream 0x5000\nbias 0x3000\n");
+  product["c_strides"] = {1, 5};
+  EXPECT_EQ(create(product).getCode(), StatusCode::BadInput);
+}
+
+TEST_F(CudaLibrariesTest, HeadsInsideOneProjectionAreLoopsAndABatch) {
+  // [batch 2, heads 3, tokens 4, features 8] of which each token has all heads in a row.
+  json product = getProduct();
+  product.update({{"batch", {2, 3}}, {"m", 4}, {"n", 4}, {"k", 8}});
+  product["a_strides"] = {96, 8, 24, 1};
+  product["b_strides"] = {96, 8, 1, 24};
+  product["c_strides"] = {48, 16, 4, 1};
+  product["dtype"] = "bf16";
+  product["operand_alignments"] = {64, 64};
+  auto call = create(product);
+  ASSERT_TRUE(call.isOk()) << call.getMessage();
+  EXPECT_EQ(takeCublasLog(), "compute 68 scale 0 3=1 4=0\n"
+                             "type 14 8x4 by 24 5=3 6=8\n"
+                             "type 14 8x4 by 24 5=3 6=8\n"
+                             "type 14 4x4 by 4 5=3 6=16\n"
+                             "preference 1=8192 3=2 5=64 6=64 7=32 8=32\n");
+  EXPECT_EQ(start(**call, 4), "multiply 0x2000 0x1000 to 0x3000 kernel 42 alpha 1 beta 0 "
+                              "workspace 0x4000 of 4096 stream 0x5000\n"
+                              "multiply 0x20c0 0x10c0 to 0x3060 kernel 42 alpha 1 beta 0 "
+                              "workspace 0x4000 of 4096 stream 0x5000\n");
+}
+
+TEST_F(CudaLibrariesTest, AProductThatNeedsMoreWorkspaceIsRefused) {
+  json product = getProduct();
+  product["workspace_bytes"] = 64;
+  auto call = create(product);
+  EXPECT_EQ(call.getCode(), StatusCode::Environment);
+  EXPECT_EQ(call.getMessage(), "cuBLASLt has no kernel for this product with a workspace of 64 "
+                               "bytes (status 15); compile the model here");
+  product["operand_alignments"] = {64, 3};
+  EXPECT_EQ(create(product).getCode(), StatusCode::BadInput);
+  product["operand_alignments"] = {64, 64};
+  product["a_strides"] = {14, 2};
+  EXPECT_EQ(create(product).getMessage(),
+            "matrix a lies neither by rows nor by columns, which cuBLASLt needs");
+}
