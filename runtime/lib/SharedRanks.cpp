@@ -24,10 +24,12 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <fcntl.h>
 #include <functional>
 #include <linux/futex.h>
 #include <new>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
@@ -52,7 +54,7 @@ struct SharedRanks::Meeting {
   alignas(64) std::atomic<uint32_t> arrived; ///< at the present barrier
   alignas(64) std::atomic<uint32_t> barrier; ///< counts those that are done; ranks sleep on it
   alignas(64) std::atomic<uint32_t> leaving;
-  std::atomic<uint32_t> isAskedToStop;
+  std::atomic<uint32_t> isAskedToStop, isReasonClaimed;
   int64_t leaver;
   StatusCode code;
   char reason[2048];
@@ -82,6 +84,8 @@ Status SharedRanks::getReason() const {
     std::this_thread::yield();
   return Status(meeting->code, "rank " + std::to_string(meeting->leaver) + ": " + meeting->reason);
 }
+
+bool SharedRanks::claimReason() { return meeting->isReasonClaimed.exchange(1) == 0; }
 
 //===----------------------------------------------------------------------===//
 // One rank
@@ -285,35 +289,71 @@ private:
 };
 } // namespace
 
+/// The sizes that follow from the numbers; false where no machine has so much.
+bool SharedRanks::measure() {
+  int64_t page = ::sysconf(_SC_PAGESIZE);
+  regionBytes = HostArena::getRegionBytes(arenaBytes);
+  headBytes = (Meeting::getBytes(ranks) + page - 1) / page * page;
+  return !__builtin_mul_overflow(ranks, regionBytes, &totalBytes) &&
+         !__builtin_add_overflow(totalBytes, headBytes, &totalBytes);
+}
+
 StatusOr<std::unique_ptr<SharedRanks>> SharedRanks::create(int64_t ranks, int64_t arenaBytes,
                                                            bool isChecked, double seconds) {
   if (ranks < 1 || arenaBytes < 0)
     return badInput("ranks need to be at least one, with arenas of no less than no bytes");
   std::unique_ptr<SharedRanks> group(new SharedRanks(ranks, arenaBytes, isChecked, seconds));
-  group->regionBytes = HostArena::getRegionBytes(arenaBytes);
   int64_t page = ::sysconf(_SC_PAGESIZE), available = getAvailableMemory();
-  int64_t head = (Meeting::getBytes(ranks) + page - 1) / page * page, total;
-  if (__builtin_mul_overflow(ranks, group->regionBytes, &total) ||
-      __builtin_add_overflow(total, head, &total) || total - 2 * page * ranks > available)
+  if (!group->measure() || group->totalBytes - 2 * page * ranks > available)
     return environmentError(std::to_string(ranks) + " ranks take " + std::to_string(arenaBytes) +
                             " bytes each, this machine or its control group has " +
                             std::to_string(available) + " available");
-  void *address =
-      ::mmap(nullptr, size_t(total), PROT_NONE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (address == MAP_FAILED || ::mprotect(address, size_t(head), PROT_READ | PROT_WRITE) != 0)
-    return environmentError("mapping " + std::to_string(total) +
+  group->memory = Descriptor(::memfd_create("memopt-ranks", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  // Whoever maps it need not fear that it becomes shorter.
+  if (group->memory.get() < 0 || ::ftruncate(group->memory.get(), group->totalBytes) != 0 ||
+      ::fcntl(group->memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
+    return environmentError("making memory of " + std::to_string(group->totalBytes) +
                             " bytes for ranks: " + std::strerror(errno));
-  group->mapping = static_cast<char *>(address);
-  group->totalBytes = total;
-  group->meeting = new (address) Meeting; // fresh pages are zeros
-  group->arenas = group->mapping + head;
+  MEMOPT_RETURN_IF_ERROR(group->map());
+  new (group->mapping) Meeting; // fresh pages are zeros
+  return group;
+}
+
+StatusOr<std::unique_ptr<SharedRanks>> SharedRanks::attach(Descriptor memory, int64_t ranks,
+                                                           int64_t arenaBytes, bool isChecked,
+                                                           double seconds) {
+  std::unique_ptr<SharedRanks> group(new SharedRanks(ranks, arenaBytes, isChecked, seconds));
+  group->memory = std::move(memory);
+  struct stat facts{};
+  if (!group->measure() || ::fstat(group->memory.get(), &facts) != 0 ||
+      facts.st_size != group->totalBytes ||
+      (::fcntl(group->memory.get(), F_GET_SEALS) & F_SEAL_SHRINK) == 0)
+    return environmentError("the memory of " + std::to_string(ranks) + " ranks with " +
+                            std::to_string(arenaBytes) + " bytes each is expected to have " +
+                            std::to_string(group->totalBytes) + " bytes, found " +
+                            std::to_string(facts.st_size));
+  MEMOPT_RETURN_IF_ERROR(group->map());
+  return group;
+}
+
+Status SharedRanks::map() {
+  int64_t page = ::sysconf(_SC_PAGESIZE);
+  void *address =
+      ::mmap(nullptr, size_t(totalBytes), PROT_NONE, MAP_SHARED | MAP_NORESERVE, memory.get(), 0);
+  if (address != MAP_FAILED)
+    mapping = static_cast<char *>(address);
+  if (!mapping || ::mprotect(mapping, size_t(headBytes), PROT_READ | PROT_WRITE) != 0)
+    return environmentError("mapping " + std::to_string(totalBytes) +
+                            " bytes for ranks: " + std::strerror(errno));
+  meeting = static_cast<Meeting *>(address);
+  arenas = mapping + headBytes;
   // Before there are processes: each of them reads all.
   for (int64_t rank = 0; rank < ranks && arenaBytes; ++rank)
-    if (::mprotect(group->getRegion(rank) + page, size_t(group->regionBytes - 2 * page),
+    if (::mprotect(getRegion(rank) + page, size_t(regionBytes - 2 * page),
                    PROT_READ | PROT_WRITE) != 0)
       return environmentError("mapping the arena of rank " + std::to_string(rank) + ": " +
                               std::strerror(errno));
-  return group;
+  return Status::ok();
 }
 
 SharedRanks::~SharedRanks() {

@@ -33,11 +33,12 @@ static int readCount(const char *variable, int otherwise) {
   return count > 0 ? int(std::min<long>(count, INT_MAX)) : otherwise;
 }
 
-int memopt::getAllowedThreads() {
+int memopt::getAllowedThreads(int sharers) {
   cpu_set_t processors;
   int allowed = ::sched_getaffinity(0, sizeof processors, &processors) == 0
                     ? CPU_COUNT(&processors)
                     : int(std::thread::hardware_concurrency()); // more than a cpu_set_t holds
+  allowed /= sharers;
   allowed = std::min(allowed, readCount("OMP_NUM_THREADS", INT_MAX));
   allowed = std::min(allowed, readCount("OMP_THREAD_LIMIT", INT_MAX));
   return std::max(1, allowed);

@@ -14,12 +14,14 @@
 #include "memopt-runtime/Trace.h"
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <spawn.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace memopt;
@@ -39,7 +41,8 @@ static StatusOr<std::string> findCompiler() {
   return path;
 }
 
-static StatusOr<int> runAndWait(const std::vector<std::string> &command) {
+static StatusOr<int> runAndWait(const std::vector<std::string> &command,
+                                const std::function<void()> &whileWaiting) {
   std::vector<char *> arguments;
   for (const std::string &argument : command)
     arguments.push_back(const_cast<char *>(argument.c_str()));
@@ -59,11 +62,13 @@ static StatusOr<int> runAndWait(const std::vector<std::string> &command) {
   if (error)
     return environmentError(describeErrno("running", command[0], error));
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR)
+  for (pid_t ended = 0; ended != child; ended = ::waitpid(child, &status, WNOHANG)) {
+    if (ended < 0 && errno != EINTR)
       return environmentError(describeErrno("waiting for", command[0], errno));
     if (isInterrupted())
       ::kill(child, SIGTERM); // who stops us by name does not know it
+    whileWaiting();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   if (isInterrupted())
     return Status(StatusCode::Interrupted, "stopped while compiling");
@@ -99,7 +104,8 @@ StatusOr<std::vector<std::string>> CompiledPackage::describeTarget(const RunOpti
   return std::vector<std::string>{"--target=" + options.device, "--target-features=" + file};
 }
 
-Status CompiledPackage::compile(const RunOptions &options, const std::string &mode) {
+Status CompiledPackage::compile(const RunOptions &options, const std::string &mode,
+                                const std::function<void()> &whileWaiting) {
   MEMOPT_ASSIGN_OR_RETURN(std::string compiler, findCompiler());
   MEMOPT_RETURN_IF_ERROR(makeFolder());
   path = mode == options.mode ? options.packagePath : "";
@@ -112,13 +118,13 @@ Status CompiledPackage::compile(const RunOptions &options, const std::string &mo
     command.push_back("--lr=" + options.rateText);
   if (options.isQuiet)
     command.push_back("--quiet");
-  if (options.ranks > 1)
-    command.push_back("--ranks=" + std::to_string(options.ranks));
+  if (options.countRanks() > 1)
+    command.push_back("--ranks=" + std::to_string(options.countRanks()));
   MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> target, describeTarget(options));
   command.insert(command.end(), target.begin(), target.end());
   command.insert(command.end(), options.compileOptions.begin(), options.compileOptions.end());
   int64_t begin = getTime();
-  MEMOPT_ASSIGN_OR_RETURN(exitCode, runAndWait(command));
+  MEMOPT_ASSIGN_OR_RETURN(exitCode, runAndWait(command, whileWaiting));
   seconds = double(getTime() - begin) * 1e-9;
   return exitCode ? badInput("") : Status::ok();
 }

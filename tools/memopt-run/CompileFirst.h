@@ -10,6 +10,7 @@
 #define MEMOPT_RUN_COMPILEFIRST_H
 
 #include "Options.h"
+#include <functional>
 
 namespace memopt {
 
@@ -23,7 +24,9 @@ public:
 
   /// Runs the memopt-compile that stands beside this program on the model. Its messages go where
   /// ours go; when it fails, `exitCode` is its exit code and the failure has no message of its own.
-  Status compile(const RunOptions &options, const std::string &mode);
+  /// Calls `whileWaiting` many times a second.
+  Status compile(const RunOptions &options, const std::string &mode,
+                 const std::function<void()> &whileWaiting);
 
   std::string path;
   double seconds = 0;

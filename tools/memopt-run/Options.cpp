@@ -137,7 +137,7 @@ static auto setFactor(std::optional<double> RunOptions::*field, double limit) {
 
 static Status setRanks(RunOptions &options, const std::string &text) {
   MEMOPT_ASSIGN_OR_RETURN(options.ranks, parseInteger(text, 1));
-  if (options.ranks > mostRanks)
+  if (*options.ranks > mostRanks)
     return badInput("expected at most " + std::to_string(mostRanks) + ", found " + quote(text));
   return Status::ok();
 }
@@ -218,7 +218,9 @@ static const std::vector<OptionSpec> &getSpecs() {
        setFlag(&RunOptions::isBestSaved)},
       {"--save-gradients", "FILE", "gradients of the first step, as safetensors",
        setText(&RunOptions::saveGradients)},
-      {"--ranks", "N", "start N processes that train together, each on batches of its own",
+      {"--ranks", "N",
+       "start N processes that train together, each on batches of its own; those of torchrun, "
+       "mpirun and srun are ranks by themselves",
        setRanks},
       {"--rank-timeout", "SECONDS", "how long a rank waits for the others (default 300)",
        setNumber(&RunOptions::rankTimeout, 0)},
@@ -372,15 +374,19 @@ static Status checkEvaluation(const RunOptions &options) {
     return Status::ok();
   if (options.isBestSaved && options.save.empty())
     return badInput("--save-best needs --save=DIR");
-  if (options.ranks > 1)
-    return badInput("--eval-data works on one rank; evaluate the checkpoints of several with "
-                    "--mode=eval");
   if (options.mode == "eval")
     return badInput("--eval-data belongs to training; give --data with --mode=eval");
   if (options.evalPackage.empty() && !needsCompilation(options.model))
     return badInput("--eval-data needs --eval-package=NAME.memopt, the model compiled with "
                     "--mode=eval");
   return Status::ok();
+}
+
+Status memopt::checkForRanks(const RunOptions &options) {
+  if (options.countRanks() == 1 || options.evalData.empty())
+    return Status::ok();
+  return badInput("--eval-data works on one rank; evaluate the checkpoints of several with "
+                  "--mode=eval");
 }
 
 /// What does not go together.
@@ -406,6 +412,7 @@ static Status checkTogether(const RunOptions &options) {
   if (options.isRandom && !options.load.empty())
     return badInput("--init=random and --load both give first values; give one");
   MEMOPT_RETURN_IF_ERROR(checkEvaluation(options));
+  MEMOPT_RETURN_IF_ERROR(checkForRanks(options));
   if (needsCompilation(options.model)) {
     for (const std::string &option : options.compileOptions)
       if (startsWith(option, "--emit"))

@@ -48,8 +48,8 @@ struct RunOptions {
   int64_t patience = 0;  ///< evaluations without a better loss that end the run; 0: any number
   std::string saveGradients;
 
-  int64_t ranks = 1;
-  double rankTimeout = 300; ///< seconds that a rank waits for the others
+  std::optional<int64_t> ranks; ///< as given, or as many as a launcher started
+  double rankTimeout = 300;     ///< seconds that a rank waits for the others
 
   bool isMemoryChecked = false;
   bool isStoppedOnNan = true;
@@ -57,6 +57,8 @@ struct RunOptions {
   std::string description; ///< file for what the compiler needs to know of the device
   bool isQuiet = false;
   bool isHelp = false;
+
+  int64_t countRanks() const { return ranks.value_or(1); }
 
   std::string packagePath;                 ///< -o: where a compiled package stays
   std::vector<std::string> compileOptions; ///< what memopt-run does not know, for memopt-compile
@@ -66,6 +68,9 @@ struct RunOptions {
 /// one of memopt-run's; with a model to compile the others are left to memopt-compile, which
 /// refuses what it does not know.
 StatusOr<RunOptions> parseOptions(const std::vector<std::string> &arguments);
+
+/// Refuses what works on one rank alone, where there are several.
+Status checkForRanks(const RunOptions &options);
 
 /// Whether a path names something to compile first.
 bool needsCompilation(const std::string &model);

@@ -11,6 +11,9 @@
 // threads at that time, and what it owns (the lock of a checkpoint, a temporary package) it clears
 // away itself in the end.
 //
+// Where a launcher started a process for each rank, each of these forks its own rank, and watches
+// it and, through the meeting, the others.
+//
 //===----------------------------------------------------------------------===//
 
 #include "Ranks.h"
@@ -21,8 +24,9 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <map>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <thread>
@@ -36,7 +40,7 @@ using namespace memopt;
 
 /// The life of a rank's process. What went wrong the first process prints, once.
 [[noreturn]] static void runRank(SharedRanks &group, int64_t rank, pid_t parent,
-                                 const std::function<Status(Communicator &, Device &)> &run) {
+                                 const RankWork &work) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent)
     ::_exit(int(StatusCode::Environment)); // it died before the line above
@@ -44,7 +48,7 @@ using namespace memopt;
   try {
     std::unique_ptr<Communicator> communicator = group.join(rank);
     std::unique_ptr<Device> device = group.openDevice(rank);
-    status = run(*communicator, *device);
+    status = work(*communicator, *device);
   } catch (const std::bad_alloc &) {
     status = environmentError("this machine is out of memory");
   }
@@ -73,11 +77,22 @@ namespace {
 /// Waits for the processes of a group, and sees to it that one that fails is followed by all.
 class Watch {
 public:
-  Watch(SharedRanks &group, std::vector<pid_t> processes)
-      : group(group), processes(std::move(processes)), left(this->processes.size()) {}
+  explicit Watch(SharedRanks &group, RankMeeting *meeting = nullptr)
+      : group(group), meeting(meeting) {}
+
+  /// Forks a process that does a rank's work.
+  Status start(int64_t rank, const RankWork &work) {
+    pid_t parent = ::getpid(), process = ::fork();
+    if (process == 0)
+      runRank(group, rank, parent, work);
+    if (process < 0)
+      return environmentError("cannot be started: " + std::string(std::strerror(errno)));
+    processes[process] = rank;
+    return Status::ok();
+  }
 
   void waitForAll() {
-    while (left > 0) {
+    while (!processes.empty()) {
       int status = 0;
       if (pid_t ended = ::waitpid(-1, &status, WNOHANG); ended > 0)
         note(ended, status);
@@ -86,90 +101,84 @@ public:
       else
         rest();
     }
+    // Of a start by a launcher the first process ends last, unless others are known to hang.
+    while (meeting && meeting->hasOthers() && !isOverdue())
+      rest();
   }
 
 private:
   void note(pid_t ended, int status) {
-    auto found = std::find(processes.begin(), processes.end(), ended);
+    auto found = processes.find(ended);
     if (found == processes.end())
       return;
-    *found = 0;
-    --left;
     if (Status end = describeEnd(status); !end.isOk())
-      group.leave(found - processes.begin(), end);
+      group.leave(found->second, end);
+    processes.erase(found);
   }
 
   void rest() {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     if (isInterrupted())
       group.askToStop(); // no signal: one to all of us has reached them, and a second one ends them
-    auto now = std::chrono::steady_clock::now();
+    if (meeting)
+      for (int64_t lost : meeting->findLost())
+        group.leave(lost, environmentError("its process was ended"));
     if (group.getReason().isOk())
-      lastGood = now;
-    else if (now - lastGood > std::chrono::seconds(5))
-      sendAll(SIGKILL); // one that hangs does not see that the others have left
+      lastGood = std::chrono::steady_clock::now();
+    if (isOverdue()) // one that hangs does not see that the others have left
+      for (auto [process, rank] : processes)
+        ::kill(process, SIGKILL);
   }
 
-  void sendAll(int signal) {
-    for (pid_t process : processes)
-      if (process > 0)
-        ::kill(process, signal);
+  bool isOverdue() const {
+    return std::chrono::steady_clock::now() - lastGood > std::chrono::seconds(5);
   }
 
   SharedRanks &group;
-  std::vector<pid_t> processes; ///< 0 once they have ended
-  size_t left;
+  RankMeeting *meeting;
+  std::map<pid_t, int64_t> processes; ///< those that run, with their ranks
   std::chrono::steady_clock::time_point lastGood = std::chrono::steady_clock::now();
 };
 } // namespace
 
-Status memopt::runRanks(const RunOptions &options, int64_t arenaBytes,
-                        const std::function<Status(Communicator &, Device &)> &run) {
-  if (options.device != "cpu")
-    return environmentError("--ranks: ranks run on device 'cpu' only");
-  MEMOPT_ASSIGN_OR_RETURN(
-      std::unique_ptr<SharedRanks> group,
-      SharedRanks::create(options.ranks, arenaBytes, options.isMemoryChecked, options.rankTimeout));
+Status memopt::runRanks(const RunOptions &options, int64_t arenaBytes, const RankWork &work) {
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<SharedRanks> group,
+                          SharedRanks::create(options.countRanks(), arenaBytes,
+                                              options.isMemoryChecked, options.rankTimeout));
   std::fflush(stdout);
   std::fflush(stderr);
-  std::vector<pid_t> processes;
-  pid_t parent = ::getpid();
-  for (int64_t rank = 0; rank < options.ranks; ++rank) {
-    pid_t process = ::fork();
-    if (process == 0)
-      runRank(*group, rank, parent, run);
-    if (process < 0) {
-      group->leave(rank,
-                   environmentError("cannot be started: " + std::string(std::strerror(errno))));
+  Watch watch(*group);
+  for (int64_t rank = 0; rank < group->getRanks(); ++rank)
+    if (Status status = watch.start(rank, work); !status.isOk()) {
+      group->leave(rank, status);
       break;
     }
-    processes.push_back(process);
-  }
-  Watch(*group, std::move(processes)).waitForAll();
+  watch.waitForAll();
   return group->getReason();
 }
 
-//===----------------------------------------------------------------------===//
-// Other launchers
-//===----------------------------------------------------------------------===//
+Status memopt::runOneRank(SharedRanks &group, RankMeeting &meeting, const RankWork &work) {
+  std::fflush(stdout);
+  std::fflush(stderr);
+  Watch watch(group, &meeting);
+  if (Status status = watch.start(meeting.getRank(), work); !status.isOk())
+    group.leave(meeting.getRank(), status);
+  watch.waitForAll();
+  meeting.leave();
+  Status reason = group.getReason();
+  return reason.isOk() || group.claimReason() ? std::move(reason) : Status(reason.getCode(), "");
+}
 
-Status memopt::checkLauncher(const RunOptions &options) {
-  // By the variable that counts the processes, which those that start them set for each.
-  static constexpr struct {
-    const char *rank, *count, *launcher;
-  } launchers[] = {{"RANK", "WORLD_SIZE", "torchrun"},
-                   {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun"},
-                   {"PMI_RANK", "PMI_SIZE", "mpirun"},
-                   {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "srun"}};
-  for (const auto &[rank, count, launcher] : launchers) {
-    const char *number = std::getenv(count);
-    if (!std::getenv(rank) || !number || std::atoi(number) <= 1)
-      continue;
-    return environmentError("this process is one of " + std::string(number) + " that " + launcher +
-                            " started (" + count +
-                            "); this version starts its ranks itself, on "
-                            "one host: run it once, with --ranks=" +
-                            number);
-  }
-  return Status::ok();
+StatusOr<int> memopt::countSharersOfProcessors(Communicator &communicator) {
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  if (::sched_getaffinity(0, sizeof mine, &mine) != 0) // more than a cpu_set_t holds
+    std::memset(&mine, 0xff, sizeof mine);
+  std::vector<cpu_set_t> all(size_t(communicator.getRanks()));
+  MEMOPT_RETURN_IF_ERROR(communicator.exchange(&mine, sizeof mine, all.data()));
+  return int(std::count_if(all.begin(), all.end(), [&](cpu_set_t &other) {
+    cpu_set_t both;
+    CPU_AND(&both, &mine, &other);
+    return CPU_COUNT(&both) > 0;
+  }));
 }

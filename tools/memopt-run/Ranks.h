@@ -10,19 +10,25 @@
 #define MEMOPT_RUN_RANKS_H
 
 #include "Options.h"
+#include "memopt-runtime/RankMeeting.h"
 #include "memopt-runtime/SharedRanks.h"
-#include <functional>
 
 namespace memopt {
 
-/// Starts a process for each rank, which calls `run` and ends; returns when all have ended. The
+/// The life of a rank, in a process of its own.
+using RankWork = std::function<Status(Communicator &, Device &)>;
+
+/// Starts a process for each rank, which does `work` and ends; returns when all have ended. The
 /// failure of the rank that left first is that of the run, with its number. A process that dies
 /// makes the others leave, with exit code 3, and requests to stop are handed on to all.
-Status runRanks(const RunOptions &options, int64_t arenaBytes,
-                const std::function<Status(Communicator &, Device &)> &run);
+Status runRanks(const RunOptions &options, int64_t arenaBytes, const RankWork &work);
 
-/// Refuses to be one of several processes that something else started as ranks.
-Status checkLauncher(const RunOptions &options);
+/// The same for one rank of a meeting, each of whose members calls it with the memory of all. One
+/// of them returns the run's failure with its text, the others with an empty one.
+Status runOneRank(SharedRanks &group, RankMeeting &meeting, const RankWork &work);
+
+/// Ranks that may run on the processors of this one, itself among them.
+StatusOr<int> countSharersOfProcessors(Communicator &communicator);
 
 } // namespace memopt
 

@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CompileFirst.h"
+#include "LaunchedRanks.h"
 #include "Ranks.h"
 #include "Run.h"
 #include "Signals.h"
@@ -50,8 +51,10 @@ static Status runSession(const RunOptions &options, std::shared_ptr<const Packag
                          CheckpointFolder *target, const std::string &evalPackage) {
   SessionOptions sessionOptions{options.isMemoryChecked, options.isStoppedOnNan};
   sessionOptions.communicator = communicator;
-  if (communicator)
-    sessionOptions.threads = std::max(1, getAllowedThreads() / int(options.ranks));
+  if (communicator) {
+    MEMOPT_ASSIGN_OR_RETURN(int sharers, countSharersOfProcessors(*communicator));
+    sessionOptions.threads = getAllowedThreads(sharers);
+  }
   sessionOptions.onThreadStart = catchFaultsOfThread;
   MEMOPT_ASSIGN_OR_RETURN(
       std::unique_ptr<Session> session,
@@ -83,29 +86,60 @@ static RunOptions getOptionsOfOthers(RunOptions options) {
 }
 
 static Status checkRanks(const RunOptions &options, const Manifest &manifest) {
-  if (manifest.ranks == options.ranks)
+  std::string asked = std::to_string(options.countRanks()),
+              compiled = std::to_string(manifest.ranks);
+  if (manifest.ranks == options.countRanks())
     return Status::ok();
-  return badInput(quote(options.model) + " was compiled for " + std::to_string(manifest.ranks) +
-                  " ranks, but --ranks is " + std::to_string(options.ranks) +
-                  "; give --ranks=" + std::to_string(manifest.ranks) +
-                  ", or compile the model with --ranks=" + std::to_string(options.ranks));
+  return badInput(quote(options.model) + " was compiled for " + compiled +
+                  " ranks, but --ranks is " + asked + "; give --ranks=" + compiled +
+                  ", or compile the model with --ranks=" + asked);
 }
 
-static Status runPackage(const RunOptions &options, const CompiledPackage &package,
-                         const std::string &evalPackage, CheckpointFolder *target) {
+/// What each rank does with a package; only the first has a `target`.
+static RankWork getRankWork(const RunOptions &options, std::shared_ptr<const Package> package,
+                            const PreparedRun &prepared, CheckpointFolder *target) {
+  return [=, others = getOptionsOfOthers(options)](Communicator &communicator, Device &own) {
+    bool isFirst = communicator.getRank() == 0;
+    return runSession(isFirst ? options : others, package, prepared.compileSeconds, own,
+                      &communicator, isFirst ? target : nullptr, "");
+  };
+}
+
+/// A run that is prepared, by the process that did so; `meeting` may be null.
+static Status runPackage(const RunOptions &options, PreparedRun prepared,
+                         const std::string &evalPackage, CheckpointFolder *target,
+                         RankMeeting *meeting) {
   MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::open(options.device));
-  MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(package.path));
+  MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(prepared.package));
   MEMOPT_RETURN_IF_ERROR(checkUse(options, loaded->getManifest()));
   MEMOPT_RETURN_IF_ERROR(checkRanks(options, loaded->getManifest()));
-  if (options.ranks == 1)
-    return runSession(options, std::move(loaded), package.seconds, *device, nullptr, target,
+  if (options.countRanks() == 1)
+    return runSession(options, std::move(loaded), prepared.compileSeconds, *device, nullptr, target,
                       evalPackage);
-  RunOptions others = getOptionsOfOthers(options);
-  int64_t bytes = loaded->getManifest().arenaBytes[MEMOPT_SPACE_DEVICE];
-  return runRanks(options, bytes, [&](Communicator &communicator, Device &own) {
-    bool isFirst = communicator.getRank() == 0;
-    return runSession(isFirst ? options : others, loaded, package.seconds, own, &communicator,
-                      isFirst ? target : nullptr, evalPackage);
+  if (options.device != "cpu")
+    return environmentError("--ranks: ranks run on device 'cpu' only");
+  prepared.arenaBytes = loaded->getManifest().arenaBytes[MEMOPT_SPACE_DEVICE];
+  RankWork work = getRankWork(options, loaded, prepared, target);
+  if (!meeting)
+    return runRanks(options, prepared.arenaBytes, work);
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<SharedRanks> group,
+                          SharedRanks::create(options.countRanks(), prepared.arenaBytes,
+                                              options.isMemoryChecked, options.rankTimeout));
+  MEMOPT_RETURN_IF_ERROR(meeting->tell(prepared.write(), group->getMemory()));
+  return runOneRank(*group, *meeting, work);
+}
+
+/// A run that the first process of a meeting has prepared, by another one.
+static Status runPreparedPackage(const RunOptions &options, RankMeeting &meeting) {
+  MEMOPT_ASSIGN_OR_RETURN(RankMeeting::Preparation told, meeting.listen());
+  MEMOPT_ASSIGN_OR_RETURN(PreparedRun prepared, PreparedRun::read(told.text));
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<SharedRanks> group,
+                          SharedRanks::attach(std::move(told.memory), options.countRanks(),
+                                              prepared.arenaBytes, options.isMemoryChecked,
+                                              options.rankTimeout));
+  return runOneRank(*group, meeting, [&](Communicator &communicator, Device &own) -> Status {
+    MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(prepared.package));
+    return getRankWork(options, loaded, prepared, nullptr)(communicator, own);
   });
 }
 
@@ -115,10 +149,51 @@ static Status describeDevice(const RunOptions &options) {
   return writeFileAtomically(options.description, text).withContext("--describe-device");
 }
 
+/// What comes before a run: the checkpoint's folder, and packages.
+static Status prepareRun(const RunOptions &options, const std::function<void()> &whileWaiting,
+                         std::optional<CheckpointFolder> &target, CompiledPackage &package,
+                         CompiledPackage &evaluation) {
+  if (!options.save.empty()) {
+    // Before compiling and training for hours.
+    MEMOPT_ASSIGN_OR_RETURN(
+        CheckpointFolder folder,
+        CheckpointFolder::open(options.save, {options.keep, options.hasModelNames}));
+    target.emplace(std::move(folder));
+  }
+  package.path = options.model;
+  evaluation.path = options.evalPackage;
+  bool evaluates = !options.evalData.empty() && options.evalPackage.empty();
+  for (auto [compiled, mode, isNeeded] :
+       {std::tuple(&package, options.mode, needsCompilation(options.model)),
+        std::tuple(&evaluation, std::string("eval"), evaluates)})
+    if (isNeeded)
+      if (Status status = compiled->compile(options, mode, whileWaiting); !status.isOk())
+        return compiled->exitCode ? Status(StatusCode(compiled->exitCode), "") // it said why
+                                  : std::move(status);
+  return Status::ok();
+}
+
+/// The whole of a run, by a process that is alone or the first of several.
+static Status run(const RunOptions &options, RankMeeting *meeting) {
+  std::optional<CheckpointFolder> target;
+  CompiledPackage package, evaluation;
+  auto keepWaiting = [&] {
+    if (meeting)
+      meeting->keepWaiting();
+  };
+  Status status = prepareRun(options, keepWaiting, target, package, evaluation);
+  if (status.isOk())
+    status = runPackage(options, {package.path, package.seconds, 0}, evaluation.path,
+                        target ? &*target : nullptr, meeting);
+  if (meeting && !status.isOk())
+    meeting->refuse(status); // where it has not begun
+  return status;
+}
+
 static int runTool(const std::vector<std::string> &arguments) {
   auto finish = [](const Status &status) {
     std::fflush(stdout);
-    if (!status.isOk())
+    if (!status.getMessage().empty()) // else it has been said
       std::fprintf(stderr, "memopt-run: error: %s\n", status.getMessage().c_str());
     return int(status.getCode());
   };
@@ -131,30 +206,14 @@ static int runTool(const std::vector<std::string> &arguments) {
   }
   if (!options->description.empty())
     return finish(describeDevice(*options));
-  if (Status status = checkLauncher(*options); !status.isOk())
-    return finish(status);
   catchFaults();
   catchInterrupts();
-  std::optional<CheckpointFolder> target;
-  if (!options->save.empty()) {
-    // Before compiling and training for hours.
-    StatusOr<CheckpointFolder> folder =
-        CheckpointFolder::open(options->save, {options->keep, options->hasModelNames});
-    if (!folder.isOk())
-      return finish(folder.takeStatus());
-    target.emplace(*std::move(folder));
-  }
-  CompiledPackage package, evaluation;
-  package.path = options->model;
-  evaluation.path = options->evalPackage;
-  bool evaluates = !options->evalData.empty() && options->evalPackage.empty();
-  for (auto [compiled, mode, isNeeded] :
-       {std::tuple(&package, options->mode, needsCompilation(options->model)),
-        std::tuple(&evaluation, std::string("eval"), evaluates)})
-    if (isNeeded)
-      if (Status status = compiled->compile(*options, mode); !status.isOk())
-        return compiled->exitCode ? compiled->exitCode : finish(status); // memopt-compile said why
-  return finish(runPackage(*options, package, evaluation.path, target ? &*target : nullptr));
+  StatusOr<std::unique_ptr<RankMeeting>> meeting = meetOtherRanks(*options, arguments);
+  if (!meeting.isOk())
+    return finish(meeting.takeStatus());
+  if (*meeting && !(*meeting)->isFirst())
+    return finish(runPreparedPackage(*options, **meeting));
+  return finish(run(*options, meeting->get()));
 }
 
 int main(int argc, char **argv) {

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // The memory of all ranks of one host is one mapping: a block in which they meet, and an arena for
-// each. It is made before the ranks are, which are processes that inherit it or threads. A rank
+// each. Ranks are threads, processes that inherit it, or processes that were given its file. A rank
 // reads the others' arenas where they lie, so nothing is copied to be sent, and writes only its
 // own.
 //
@@ -18,6 +18,7 @@
 
 #include "memopt-runtime/Communicator.h"
 #include "memopt-runtime/Device.h"
+#include "memopt-runtime/Files.h"
 
 namespace memopt {
 
@@ -27,11 +28,17 @@ public:
   /// others. More memory than there is is an Environment error.
   static StatusOr<std::unique_ptr<SharedRanks>> create(int64_t ranks, int64_t arenaBytes,
                                                        bool isChecked, double seconds);
+  /// Maps what another process has created with the same numbers; a file that cannot be that is an
+  /// Environment error.
+  static StatusOr<std::unique_ptr<SharedRanks>>
+  attach(Descriptor memory, int64_t ranks, int64_t arenaBytes, bool isChecked, double seconds);
   ~SharedRanks();
   SharedRanks(const SharedRanks &) = delete;
   SharedRanks &operator=(const SharedRanks &) = delete;
 
   int64_t getRanks() const { return ranks; }
+  /// The file of it all, which is nowhere in a file system; closed with this object.
+  int getMemory() const { return memory.get(); }
 
   /// For each rank once, in its own process or thread; both must not outlive this object.
   std::unique_ptr<Communicator> join(int64_t rank);
@@ -44,6 +51,8 @@ public:
   void leave(int64_t rank, const Status &reason);
   /// Why the first rank left, with its number in front; success while all are there.
   Status getReason() const;
+  /// True for one caller of all: who tells the user that reason.
+  bool claimReason();
 
 private:
   friend class SharedCommunicator;
@@ -51,13 +60,16 @@ private:
 
   SharedRanks(int64_t ranks, int64_t arenaBytes, bool isChecked, double seconds)
       : ranks(ranks), arenaBytes(arenaBytes), isChecked(isChecked), seconds(seconds) {}
+  bool measure();
+  Status map();
   char *getRegion(int64_t rank) const { return arenas + rank * regionBytes; }
 
   const int64_t ranks, arenaBytes;
   const bool isChecked;
   const double seconds;
+  Descriptor memory;
   char *mapping = nullptr;
-  int64_t totalBytes = 0;
+  int64_t headBytes = 0, totalBytes = 0;
   Meeting *meeting = nullptr; ///< at the begin of the mapping
   char *arenas = nullptr;     ///< a region for each, which begins and ends with a guard page
   int64_t regionBytes = 0;

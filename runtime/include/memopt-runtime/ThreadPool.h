@@ -36,8 +36,8 @@
 namespace memopt {
 
 /// Threads that a process may use: OMP_NUM_THREADS and OMP_THREAD_LIMIT, and the processors that it
-/// may run on. At least 1.
-int getAllowedThreads();
+/// may run on, dealt out to so many `sharers`. At least 1.
+int getAllowedThreads(int sharers = 1);
 
 /// How many of `wanted` threads the system lets this process start beside those that it has.
 int countStartableThreads(int wanted);

@@ -9,6 +9,8 @@
 #include "CommunicatorConformance.h"
 #include "TestSupport.h"
 #include "memopt-runtime/SharedRanks.h"
+#include <sys/mman.h>
+#include <unistd.h>
 
 using namespace memopt;
 using namespace memopt::testing;
@@ -31,6 +33,32 @@ struct SharedGroup {
   int64_t bytes = 0;
 };
 INSTANTIATE_TYPED_TEST_SUITE_P(Shared, CommunicatorConformance, SharedGroup);
+
+/// Ranks that each map the memory for themselves, as processes of a launcher do.
+struct AttachedGroup {
+  static StatusOr<std::unique_ptr<AttachedGroup>> create(int64_t ranks, int64_t bytes,
+                                                         double seconds) {
+    auto group = std::make_unique<AttachedGroup>();
+    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<SharedRanks> first,
+                            SharedRanks::create(ranks, bytes, false, seconds));
+    group->bytes = bytes;
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      MEMOPT_ASSIGN_OR_RETURN(
+          std::unique_ptr<SharedRanks> own,
+          SharedRanks::attach(Descriptor(::dup(first->getMemory())), ranks, bytes, false, seconds));
+      group->ranks.push_back(std::move(own));
+    }
+    return group;
+  }
+  std::unique_ptr<Communicator> join(int64_t rank) { return ranks[size_t(rank)]->join(rank); }
+  std::unique_ptr<Arena> allocate(int64_t rank) {
+    return *ranks[size_t(rank)]->openDevice(rank)->allocate(MEMOPT_SPACE_DEVICE, bytes, false);
+  }
+
+  std::vector<std::unique_ptr<SharedRanks>> ranks;
+  int64_t bytes = 0;
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(Attached, CommunicatorConformance, AttachedGroup);
 } // namespace memopt::testing
 
 TEST(SharedRanksTest, MoreMemoryThanThereIsIsRefused) {
@@ -55,4 +83,32 @@ TEST(SharedRanksTest, ARankHasTheArenaThatItsProgramAsksFor) {
   auto host = device->allocate(MEMOPT_SPACE_HOST, 128, false); // that of any cpu
   ASSERT_TRUE(host.isOk()) << host.getMessage();
   EXPECT_EQ((*host)->size(), 128);
+}
+
+TEST(SharedRanksTest, OnlyMemoryOfTheSameNumbersIsAttached) {
+  auto group = SharedRanks::create(2, 4096, false, 1);
+  ASSERT_TRUE(group.isOk()) << group.getMessage();
+  auto attach = [&](int file, int64_t ranks) {
+    return SharedRanks::attach(Descriptor(::dup(file)), ranks, 4096, false, 1);
+  };
+  EXPECT_TRUE(attach((*group)->getMemory(), 2).isOk());
+  auto other = attach((*group)->getMemory(), 3);
+  EXPECT_EQ(other.getCode(), StatusCode::Environment);
+  expectMessage(other.getMessage(), {"the memory of 3 ranks with 4096 bytes each"});
+  // Of the right size, but it may become shorter.
+  Descriptor loose(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(loose.get(), ::lseek((*group)->getMemory(), 0, SEEK_END)), 0);
+  EXPECT_EQ(attach(loose.get(), 2).getCode(), StatusCode::Environment);
+  EXPECT_EQ(attach(-1, 2).getCode(), StatusCode::Environment);
+}
+
+TEST(SharedRanksTest, TheReasonIsToldOnce) {
+  auto group = SharedRanks::create(2, 64, false, 1);
+  ASSERT_TRUE(group.isOk()) << group.getMessage();
+  auto other = SharedRanks::attach(Descriptor(::dup((*group)->getMemory())), 2, 64, false, 1);
+  ASSERT_TRUE(other.isOk()) << other.getMessage();
+  (*group)->leave(1, badInput("its data is damaged"));
+  EXPECT_EQ((*other)->getReason().getMessage(), "rank 1: its data is damaged");
+  EXPECT_TRUE((*other)->claimReason());
+  EXPECT_FALSE((*group)->claimReason());
 }
