@@ -81,6 +81,7 @@ void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &o
   split.parts = options.microBatches;
   split.ranks = options.ranks;
   split.scatter = options.zeroStage >= 2;
+  split.syncBatchNorm = options.syncBatchNorm;
   split.elementType = options.accumulateDtype;
   manager.addPass(createSplitBatchPass(split));
   if (options.isBatchCut())

@@ -8,6 +8,7 @@
 
 #include "BodyBuilder.h"
 #include "RankUpdates.h"
+#include "SyncBatchNorm.h"
 #include "TensorBuilders.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -41,12 +42,21 @@ static bool isCounted(Value value) {
   return counts && isPure(op);
 }
 
+/// Of what stands behind `before` in a body.
+static void setPhaseOfRest(Operation *before, Phase phase) {
+  for (Operation *made = before->getNextNode(); !made->hasTrait<OpTrait::IsTerminator>();
+       made = made->getNextNode())
+    setPhase(made, phase);
+}
+
 void BodyBuilder::add(Operation *op) {
   for (Value operand : op->getOperands())
     provide(operand, op);
   Operation *copy = builder.clone(*op, mapping);
   redirect(copy);
-  if (auto mask = dyn_cast<DropoutMaskOp>(copy))
+  if (cut.syncsBatchNorm && isSynchronized(op, batch))
+    synchronize(copy, op);
+  else if (auto mask = dyn_cast<DropoutMaskOp>(copy))
     placeDraw(mask, op->getResult(0));
   else if (auto random = dyn_cast<RandomOp>(copy))
     placeDraw(random, op->getResult(0));
@@ -54,6 +64,15 @@ void BodyBuilder::add(Operation *op) {
     placeScores(attention, op->getResult(0));
   else if (auto backward = dyn_cast<AttentionBackwardOp>(copy))
     placeScores(backward, op->getResult(0));
+}
+
+/// What all ranks make of their samples together takes the place of what one makes of its own.
+void BodyBuilder::synchronize(Operation *copy, Operation *original) {
+  for (auto [result, value] :
+       llvm::zip_equal(original->getResults(), buildSynchronized(builder, copy, cut.ranks)))
+    mapping.map(result, value);
+  setPhaseOfRest(copy, getPhase(original));
+  copy->erase();
 }
 
 /// The number of the first sample of an iteration among all samples of the step, which the runtime
@@ -113,7 +132,7 @@ void BodyBuilder::provide(Value value, Operation *user) {
   Operation *op = value.getDefiningOp();
   if (!plan.isRepeated(op) && isCounted(value)) {
     // For each user anew, for another may count otherwise; what is alike folds into one.
-    mapping.map(value, createCounted(value, plan.isLocal(user) ? 1 : cut.getParts()));
+    mapping.map(value, createCounted(value, countBatchesFor(user)));
     return;
   }
   if (mapping.contains(value))
@@ -126,6 +145,13 @@ void BodyBuilder::provide(Value value, Operation *user) {
   }
   repeat.getInputsMutable().append(value);
   mapping.map(value, repeat.getBody().addArgument(value.getType(), value.getLoc()));
+}
+
+/// Whose samples an op that counts them is about.
+int64_t BodyBuilder::countBatchesFor(Operation *user) const {
+  if (!plan.isLocal(user))
+    return cut.getParts();
+  return cut.syncsBatchNorm && plan.isUpdate(user) ? cut.ranks : 1;
 }
 
 /// A value that isCounted, for the samples of so many batches.
@@ -153,6 +179,11 @@ void BodyBuilder::redirect(Operation *copy) {
 }
 
 void BodyBuilder::addUpdatesOfRanks(ArrayRef<Operation *> updates) {
+  if (cut.syncsBatchNorm) { // one move, by what is the same on all ranks
+    for (Operation *op : updates)
+      add(op);
+    return;
+  }
   RankUpdates chain(updates, cut.ranks, builder);
   for (Operation *op : updates)
     for (Value operand : op->getOperands())
@@ -189,7 +220,5 @@ void BodyBuilder::accumulate(const Accumulator &accumulator) {
                    : arith::AddIOp::create(builder, location, terms[0], terms[1]).getResult();
   next = convertFloats(builder, location, next, stored.getElementType());
   LoopVariables::write(builder, location, next, sum, phase);
-  for (Operation *made = before->getNextNode(); !made->hasTrait<OpTrait::IsTerminator>();
-       made = made->getNextNode())
-    setPhase(made, phase);
+  setPhaseOfRest(before, phase);
 }

@@ -59,6 +59,7 @@ private:
 struct Cut {
   int64_t iterations; ///< micro-batches of a rank
   int64_t ranks;
+  bool syncsBatchNorm; ///< statistics are those of a micro-batch of all ranks
 
   int64_t getParts() const { return iterations * ranks; }
 };
@@ -95,6 +96,8 @@ private:
   Value readFirstSample(Location location, Phase phase);
   void provide(Value value, Operation *user);
   Value createCounted(Value value, int64_t batches);
+  int64_t countBatchesFor(Operation *user) const;
+  void synchronize(Operation *copy, Operation *original);
   void redirect(Operation *copy);
 
   const MicroBatches &plan;

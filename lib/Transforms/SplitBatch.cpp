@@ -30,6 +30,7 @@
 
 #include "BodyBuilder.h"
 #include "Rebatch.h"
+#include "SyncBatchNorm.h"
 #include "TensorBuilders.h"
 
 #include "memopt/Transforms/Passes.h"
@@ -316,17 +317,18 @@ void BatchSplitter::eraseDead() {
 // Pass
 //===----------------------------------------------------------------------===//
 
-static void remarkStatistics(const MicroBatches &plan, int64_t count) {
-  llvm::SetVector<StringRef> modules;
+/// Modules whose statistics are those of fewer samples than one batch of all would have.
+static void remarkStatistics(const MicroBatches &plan, const BatchModel &batch, Cut cut) {
+  llvm::MapVector<StringRef, Operation *> firsts;
   for (Operation *op : plan.getStatisticMakers())
-    modules.insert(getModulePath(op->getLoc()));
-  for (StringRef path : modules) {
-    Operation *first = *llvm::find_if(plan.getStatisticMakers(), [&](Operation *op) {
-      return getModulePath(op->getLoc()) == path;
-    });
-    first->emitRemark() << (path.empty() ? "an op" : "module '" + path.str() + "'")
-                        << " takes statistics of each of " << count
-                        << " micro-batches, where one batch of all samples would have one";
+    firsts.insert({getModulePath(op->getLoc()), op});
+  for (auto [path, op] : firsts) {
+    bool isOfAll = cut.syncsBatchNorm && isSynchronized(op, batch);
+    int64_t count = isOfAll ? cut.iterations : cut.getParts();
+    if (count > 1)
+      op->emitRemark() << (path.empty() ? "an op" : "module '" + path.str() + "'")
+                       << " takes statistics of each of " << count
+                       << " micro-batches, where one batch of all samples would have one";
   }
 }
 
@@ -357,8 +359,10 @@ struct SplitBatchPass : memopt::impl::SplitBatchPassBase<SplitBatchPass> {
       return failure();
     if (ranks > 1 && failed(plan->verifyRanks()))
       return failure();
-    Cut cut{batches * parts, ranks};
-    remarkStatistics(*plan, cut.getParts());
+    Cut cut{batches * parts, ranks, syncBatchNorm && ranks > 1};
+    if (cut.syncsBatchNorm && failed(verifySynchronized(*step, *batch, *plan)))
+      return failure();
+    remarkStatistics(*plan, *batch, cut);
     BatchSplitter(*step, *batch, *plan, cut, *sumType, scatter).run();
     return StepModel::create(getOperation())->verifyAccesses();
   }

@@ -58,6 +58,7 @@ static constexpr OptionRow kOptions[] = {
     {"ranks", "N", "1", "processes that run the step together, each on batches of its own"},
     {"zero-stage", "0|1|2|3", "0",
      "what ranks share out: nothing, optimizer state (1), gradients too (2), parameters too (3)"},
+    {"sync-batch-norm", "", "", "batch norms take statistics over the samples of all ranks"},
     {"accumulate-dtype", "fp32|bf16", "fp32", "of gradient accumulators"},
     {"device-memory", "BYTES", "", "bytes that the device arena may have: N, NKiB, NMiB, NGiB"},
     {"offload-optimizer", "none|cpu", "none",
@@ -414,6 +415,9 @@ static llvm::Error fillRanks(const CommandLine &line, CompileOptions &options) {
   if (options.pipeline.isBatchCut() && options.evaluate)
     return invalid("--accumulative-counts, --micro-batches and --ranks are for training, not for "
                    "--mode=eval");
+  options.pipeline.syncBatchNorm = line.isSet("sync-batch-norm");
+  if (options.pipeline.syncBatchNorm && options.evaluate)
+    return invalid("--sync-batch-norm is for training, not for --mode=eval");
   int64_t stage;
   if (llvm::StringRef(line.get("zero-stage")).getAsInteger(10, stage) || stage < 0 || stage > 3)
     return invalid("--zero-stage expects 0, 1, 2 or 3, found '" + line.get("zero-stage") + "'");

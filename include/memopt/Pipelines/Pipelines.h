@@ -46,6 +46,8 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
   Option<int64_t> zeroStage{
       *this, "zero-stage", llvm::cl::init(0),
       llvm::cl::desc("what ranks share out: optimizer state (1), gradients (2), parameters (3)")};
+  Option<bool> syncBatchNorm{*this, "sync-batch-norm", llvm::cl::init(false),
+                             llvm::cl::desc("batch norms take statistics over all ranks")};
   /// Whether an update's samples run in several parts.
   bool isBatchCut() const { return accumulativeCounts * microBatches * ranks > 1; }
   Option<bool> recompute{*this, "recompute-elementwise", llvm::cl::init(true),

@@ -170,6 +170,8 @@ def SplitBatchPass : Pass<"memopt-split-batch", "::mlir::ModuleOp"> {
     With `ranks` the step runs on as many processes, each on batches of its own: sums are taken over the ranks in
     their order (`memopt.collective`), and the result has the bits of one rank with as many iterations, one for each
     rank. Without iterations there is no repeat. Every rank makes the moves of running statistics of all ranks.
+    With `sync-batch-norm` a batch norm takes its statistics over the samples of all ranks, and running statistics
+    move once.
 
     Fails at an op that mixes samples other than by a sum, at a loss that depends on the statistics of a batch, and
     when `parts` does not divide the batch. Runs behind `memopt-guard-state`.
@@ -180,9 +182,10 @@ def SplitBatchPass : Pass<"memopt-split-batch", "::mlir::ModuleOp"> {
     Option<"parts", "parts", "int64_t", "1", "Micro-batches that a batch is cut into">,
     Option<"ranks", "ranks", "int64_t", "1", "Processes that run the step together, each on batches of its own">,
     Option<"scatter", "scatter", "bool", "false", "Accumulate shards of gradients whose updates are shared out">,
+    Option<"syncBatchNorm", "sync-batch-norm", "bool", "false", "Batch norms take statistics over all ranks">,
     Option<"elementType", "element-type", "std::string", "\"fp32\"", "Of accumulators: fp32 (that of the sum, and at least f32), bf16">
   ];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def ShardParametersPass : Pass<"memopt-shard-parameters", "::mlir::ModuleOp"> {
