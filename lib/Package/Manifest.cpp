@@ -165,10 +165,30 @@ private:
       op = op->getPrevNode();
     if (!op)
       return -1;
-    for (const Loop &loop : graph.getLoops())
-      if (loop.op == op)
-        return loop.end - 2;
-    return graph.getTime(op) - 1;
+    const Loop *loop = findLoop(op);
+    return loop ? loop->end - 2 : graph.getTime(op) - 1;
+  }
+
+  /// The first instruction that uses a value, views looked through; their number where none does.
+  int64_t neededBy(Value value) {
+    auto first = static_cast<int64_t>(graph.getInstructions().size());
+    SmallVector<Value> open{value};
+    while (!open.empty())
+      for (Operation *user : open.pop_back_val().getUsers()) {
+        if (!isInstruction(user)) {
+          llvm::append_range(open, user->getResults());
+          continue;
+        }
+        const Loop *loop = findLoop(user);
+        first = std::min(first, loop ? loop->begin - 1 : graph.getTime(user) - 1);
+      }
+    return first;
+  }
+
+  const Loop *findLoop(Operation *op) {
+    const Loop *found =
+        llvm::find_if(graph.getLoops(), [&](const Loop &loop) { return loop.op == op; });
+    return found == graph.getLoops().end() ? nullptr : found;
   }
 
   LogicalResult addVariables() {
@@ -279,6 +299,11 @@ private:
                           {"outputs", outputsOf(instruction)}};
       if (auto call = dyn_cast<LibraryCallOp>(op))
         object["call"] = static_cast<int64_t>(*call.getNumber());
+      if (auto collective = dyn_cast<CollectiveOp>(op)) {
+        object["collective"] = static_cast<int64_t>(*collective.getNumber());
+        object["ready_after"] = readyAfter(collective.getInput());
+        object["needed_by"] = neededBy(collective.getResult());
+      }
       instructions.push_back(std::move(object));
     }
     manifest["instructions"] = std::move(instructions);

@@ -8,6 +8,8 @@
 
 #include "memopt/Planning/PlanFile.h"
 
+#include "JsonField.h"
+
 #include "memopt/Support/InputFile.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -28,95 +30,7 @@ static llvm::Error failure(const Twine &message) {
 // Reading
 //===----------------------------------------------------------------------===//
 
-namespace {
-
-/// A value in the file and where it stands. The first thing that is wrong anywhere stands in
-/// `error`; from then on everything reads as nothing.
-class Field {
-public:
-  Field(const json::Value *value, std::string place, std::string *error)
-      : value(value), place(std::move(place)), error(error) {}
-
-  bool isThere() const { return value; }
-  void fail(const Twine &what) const {
-    if (error->empty())
-      *error = (place + ": " + what).str();
-  }
-  /// A key of an object.
-  Field operator[](StringRef key) const {
-    const json::Object *object = value ? value->getAsObject() : nullptr;
-    if (!object)
-      fail("expected an object");
-    return Field(object ? object->get(key) : nullptr, place + separator() + key.str(), error);
-  }
-  /// Refuses keys that are none of these.
-  void expectOnly(llvm::ArrayRef<StringRef> keys) const {
-    if (const json::Object *object = value ? value->getAsObject() : nullptr)
-      for (const auto &entry : *object)
-        if (!llvm::is_contained(keys, StringRef(entry.first)))
-          fail("unknown key \"" + StringRef(entry.first) + "\"");
-  }
-  bool isList() const { return value && value->getAsArray(); }
-  bool isObject() const { return value && value->getAsObject(); }
-  /// Calls each(item) for the items of a list, which must be there.
-  template <typename Each> void forEach(Each each) const {
-    const json::Array *list = value ? value->getAsArray() : nullptr;
-    if (!list)
-      return fail("expected a list");
-    for (size_t i = 0; i < list->size(); ++i)
-      each(Field(&(*list)[i], place + "[" + std::to_string(i) + "]", error));
-  }
-  /// The items of a list of so many; fewer or more are an error.
-  std::vector<Field> items(size_t count, const char *expected) const {
-    std::vector<Field> result;
-    if (isList())
-      forEach([&](Field item) { result.push_back(item); });
-    if (result.size() != count) {
-      fail(expected);
-      result.assign(count, Field(nullptr, place, error));
-    }
-    return result;
-  }
-  int64_t integer(int64_t least = 0) const {
-    if (!value) {
-      fail("is missing");
-      return 0;
-    }
-    std::optional<int64_t> number = value->getAsInteger();
-    if (!number || *number < least)
-      fail("expected an integer of at least " + Twine(least));
-    return number.value_or(0);
-  }
-  int32_t index() const {
-    int64_t number = integer();
-    if (number > std::numeric_limits<int32_t>::max())
-      fail("is too large for an index");
-    return static_cast<int32_t>(number);
-  }
-  bool flag() const {
-    std::optional<bool> set = value->getAsBoolean();
-    if (!set)
-      fail("expected true or false");
-    return set.value_or(false);
-  }
-  std::string text() const {
-    std::optional<StringRef> string = value ? value->getAsString() : std::nullopt;
-    if (!string)
-      fail("expected a string");
-    return string.value_or("").str();
-  }
-
-private:
-  const char *separator() const { return place.empty() || place.back() == ' ' ? "" : "."; }
-
-  const json::Value *value;
-  std::string place;
-  std::string *error;
-};
-
-} // namespace
-
-static PlanBuffer readBuffer(const Field &field) {
+static PlanBuffer readBuffer(const JsonField &field) {
   if (!field.isObject())
     return {field.integer()};
   field.expectOnly({"bytes", "alignment", "space"});
@@ -129,80 +43,81 @@ static PlanBuffer readBuffer(const Field &field) {
 }
 
 /// One buffer, or a list.
-static std::vector<PlanBuffer> readBuffers(const Field &field) {
+static std::vector<PlanBuffer> readBuffers(const JsonField &field) {
   std::vector<PlanBuffer> buffers;
   if (!field.isList())
     return {readBuffer(field)};
-  field.forEach([&](const Field &item) { buffers.push_back(readBuffer(item)); });
+  field.forEach([&](const JsonField &item) { buffers.push_back(readBuffer(item)); });
   return buffers;
 }
 
-static PlanValue readValue(const Field &field) {
+static PlanValue readValue(const JsonField &field) {
   if (!field.isList())
     return {field.index(), 0};
-  std::vector<Field> pair = field.items(2, "expected an op, or an op and the number of its result");
+  std::vector<JsonField> pair =
+      field.items(2, "expected an op, or an op and the number of its result");
   return {pair[0].index(), pair[1].index()};
 }
 
-static PlanOp readOp(const Field &field, int64_t version) {
+static PlanOp readOp(const JsonField &field, int64_t version) {
   if (version > 1)
     field.expectOnly({"bytes", "cost", "inputs", "workspace", "pinned", "after", "in_place",
                       "resource", "waits_for"});
   PlanOp op;
   op.results = readBuffers(field["bytes"]);
   op.cost = field["cost"].integer();
-  field["inputs"].forEach([&](const Field &input) { op.inputs.push_back(readValue(input)); });
-  if (Field workspace = field["workspace"]; workspace.isThere())
+  field["inputs"].forEach([&](const JsonField &input) { op.inputs.push_back(readValue(input)); });
+  if (JsonField workspace = field["workspace"]; workspace.isThere())
     op.workspaces = readBuffers(workspace);
-  if (Field pinned = field["pinned"]; pinned.isThere())
+  if (JsonField pinned = field["pinned"]; pinned.isThere())
     op.pinned = pinned.flag();
-  if (Field after = field["after"]; after.isThere())
-    after.forEach([&](const Field &earlier) { op.after.push_back(earlier.index()); });
-  if (Field pairs = field["in_place"]; pairs.isThere())
-    pairs.forEach([&](const Field &item) {
-      std::vector<Field> pair = item.items(2, "expected the number of a result, and an input");
+  if (JsonField after = field["after"]; after.isThere())
+    after.forEach([&](const JsonField &earlier) { op.after.push_back(earlier.index()); });
+  if (JsonField pairs = field["in_place"]; pairs.isThere())
+    pairs.forEach([&](const JsonField &item) {
+      std::vector<JsonField> pair = item.items(2, "expected the number of a result, and an input");
       op.inPlace.push_back({pair[0].index(), readValue(pair[1])});
     });
   if (version == 1)
     return op;
-  if (Field resource = field["resource"]; resource.isThere())
+  if (JsonField resource = field["resource"]; resource.isThere())
     op.resource = resource.index();
-  if (Field start = field["waits_for"]; start.isThere())
+  if (JsonField start = field["waits_for"]; start.isThere())
     op.waitsFor = start.index();
   return op;
 }
 
-static PlanTransfer readTransfer(const Field &field) {
+static PlanTransfer readTransfer(const JsonField &field) {
   field.expectOnly({"resource", "cost", "workspace"});
   PlanTransfer transfer{field["resource"].index(), field["cost"].integer(), {}};
-  if (Field workspace = field["workspace"]; workspace.isThere())
+  if (JsonField workspace = field["workspace"]; workspace.isThere())
     transfer.workspaces = readBuffers(workspace);
   return transfer;
 }
 
 /// What version 2 has besides.
-static void readSurroundings(const Field &root, PlanProblem &problem) {
+static void readSurroundings(const JsonField &root, PlanProblem &problem) {
   root.expectOnly(
       {"format", "version", "spaces", "resources", "resident", "ops", "ways", "regions"});
-  if (Field spaces = root["spaces"]; spaces.isThere()) {
+  if (JsonField spaces = root["spaces"]; spaces.isThere()) {
     problem.spaces.clear();
-    spaces.forEach([&](const Field &space) {
+    spaces.forEach([&](const JsonField &space) {
       space.expectOnly({"name", "budget"});
-      Field budget = space["budget"];
+      JsonField budget = space["budget"];
       problem.spaces.push_back({space["name"].text(), budget.isThere() ? budget.integer() : -1});
     });
   }
-  if (Field resources = root["resources"]; resources.isThere()) {
+  if (JsonField resources = root["resources"]; resources.isThere()) {
     problem.resources.clear();
-    resources.forEach([&](const Field &name) { problem.resources.push_back(name.text()); });
+    resources.forEach([&](const JsonField &name) { problem.resources.push_back(name.text()); });
   }
-  if (Field ways = root["ways"]; ways.isThere())
-    ways.forEach([&](const Field &item) {
+  if (JsonField ways = root["ways"]; ways.isThere())
+    ways.forEach([&](const JsonField &item) {
       item.expectOnly({"value", "fetch", "store", "copy"});
       PlanWay way;
       way.value = readValue(item["value"]);
       way.fetch = readTransfer(item["fetch"]);
-      if (Field store = item["store"]; store.isThere()) {
+      if (JsonField store = item["store"]; store.isThere()) {
         way.store = readTransfer(store);
         way.copy = readBuffer(item["copy"]);
       } else if (item["copy"].isThere()) {
@@ -210,8 +125,8 @@ static void readSurroundings(const Field &root, PlanProblem &problem) {
       }
       problem.ways.push_back(std::move(way));
     });
-  if (Field regions = root["regions"]; regions.isThere())
-    regions.forEach([&](const Field &item) {
+  if (JsonField regions = root["regions"]; regions.isThere())
+    regions.forEach([&](const JsonField &item) {
       item.expectOnly({"begin", "end", "count"});
       problem.regions.push_back(
           {item["begin"].index(), item["end"].index(), item["count"].integer(1)});
@@ -242,12 +157,12 @@ llvm::Expected<PlanFile> memopt::planning::parsePlanFile(StringRef text, StringR
   if (file.version != expected)
     return failure(path + ": version is " + Twine(file.version) + ", expected " + Twine(expected));
   std::string error;
-  Field root(&*parsed, (path + ": ").str(), &error);
-  if (Field resident = root["resident"]; resident.isThere())
+  JsonField root(&*parsed, (path + ": ").str(), &error);
+  if (JsonField resident = root["resident"]; resident.isThere())
     file.problem.residents = readBuffers(resident);
   if (file.version > 1)
     readSurroundings(root, file.problem);
-  root["ops"].forEach([&](const Field &op) {
+  root["ops"].forEach([&](const JsonField &op) {
     if (error.empty())
       file.problem.ops.push_back(readOp(op, file.version));
   });

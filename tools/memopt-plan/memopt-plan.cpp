@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ArenaFile.h"
+#include "RankReport.h"
 
 #include "memopt/Planning/PlanFile.h"
 
@@ -33,6 +34,7 @@ usage:
   memopt-plan remat PROBLEM.json --budget=BYTES|N% -o PLAN.json [options]
   memopt-plan frontier PROBLEM.json [-o FRONTIER.json] [options]
   memopt-plan arena PROBLEM.csv [--capacity=BYTES] -o LAYOUT.csv [options]
+  memopt-plan ranks PACKAGE --ranks=N --network=FILE.json
 
 remat: an order of the ops, in which ops may run again and values may be fetched, with the least cost among
 those that keep the bytes alive within the budget (N%: a share of the peak of the given order).
@@ -49,7 +51,10 @@ smallest peak found; with stores, for shares of what can be stored. Takes --thre
 arena: an offset for each buffer, so that those alive together share no byte and the arena is low.
   --capacity=BYTES   good enough; without it the search goes for the lower bound
 
-all:
+ranks: bytes, collectives and predicted step time of a package on N ranks (1 to 4096), none of which is started.
+  --network=FILE.json  what a message takes inside a host, and between hosts
+
+all but ranks:
   -o FILE            where the answer goes; without it only the figures are printed
   --iterations=N     effort, in moves of the search (default: by the size of the problem)
   --seed=N           of the search (default 1); same input, options and seed, same answer
@@ -72,8 +77,8 @@ static int inputError(llvm::Error error) {
 namespace {
 
 struct Arguments {
-  StringRef command, input, output, budget, capacity;
-  int64_t iterations = -1, seed = 1, threads = 1;
+  StringRef command, input, output, budget, capacity, network;
+  int64_t iterations = -1, seed = 1, threads = 1, ranks = 0;
   bool keepOrder = false, recompute = true, transfer = true;
   std::vector<StringRef> otherBudgets; ///< NAME:BYTES
 };
@@ -94,6 +99,19 @@ static bool takeValue(llvm::ArrayRef<const char *> words, size_t &at, StringRef 
     return false;
   value = words[++at];
   return true;
+}
+
+/// What goes with `ranks`; says what is wrong, or nothing.
+static std::string checkRanks(const Arguments &arguments) {
+  Arguments initial;
+  if (!arguments.ranks || arguments.network.empty())
+    return "ranks needs --ranks=N and --network=FILE.json";
+  if (!arguments.output.empty() || !arguments.budget.empty() || !arguments.capacity.empty() ||
+      !arguments.otherBudgets.empty() || arguments.keepOrder || !arguments.recompute ||
+      !arguments.transfer || arguments.iterations != initial.iterations ||
+      arguments.seed != initial.seed || arguments.threads != initial.threads)
+    return "ranks takes --ranks and --network alone";
+  return "";
 }
 
 /// Parses the words after the program's name; says what is wrong, or nothing.
@@ -117,8 +135,13 @@ static std::string parse(llvm::ArrayRef<const char *> words, Arguments &argument
       else
         arguments.budget = budget;
     } else if (takeValue(words, at, "-o", arguments.output) ||
-               takeValue(words, at, "--capacity", arguments.capacity)) {
+               takeValue(words, at, "--capacity", arguments.capacity) ||
+               takeValue(words, at, "--network", arguments.network)) {
       continue;
+    } else if (takeValue(words, at, "--ranks", number)) {
+      if (number.getAsInteger(10, arguments.ranks) || arguments.ranks < 1 ||
+          arguments.ranks > mostModeledRanks)
+        return ("--ranks is \"" + number + "\", expected 1 to " + Twine(mostModeledRanks)).str();
     } else if (takeValue(words, at, "--iterations", number)) {
       if (number.getAsInteger(10, arguments.iterations) || arguments.iterations < 0)
         return ("--iterations is \"" + number + "\", expected an integer of at least 0").str();
@@ -134,15 +157,20 @@ static std::string parse(llvm::ArrayRef<const char *> words, Arguments &argument
     }
   }
   if (places.empty())
-    return "expected remat, frontier or arena";
+    return "expected remat, frontier, arena or ranks";
   if (places.size() != 2)
-    return "expected one problem file";
+    return places[0] == "ranks" ? "expected one package" : "expected one problem file";
   arguments.command = places[0];
   arguments.input = places[1];
+  if (arguments.command == "ranks")
+    return checkRanks(arguments);
   bool remat = arguments.command == "remat", arena = arguments.command == "arena";
   if (!remat && !arena && arguments.command != "frontier")
-    return ("unknown command \"" + arguments.command + "\", expected remat, frontier or arena")
+    return ("unknown command \"" + arguments.command +
+            "\", expected remat, frontier, arena or ranks")
         .str();
+  if (arguments.ranks || !arguments.network.empty())
+    return "--ranks and --network belong to ranks";
   if (!arena && !arguments.capacity.empty())
     return "--capacity belongs to arena; remat has --budget";
   if (!remat && (!arguments.budget.empty() || !arguments.otherBudgets.empty() ||
@@ -346,6 +374,20 @@ static int runArena(const Arguments &arguments) {
   return 0;
 }
 
+static int runRanks(const Arguments &arguments) {
+  llvm::Expected<RankNetwork> network = readRankNetwork(arguments.network);
+  if (!network)
+    return inputError(network.takeError());
+  if (arguments.ranks > network->ranksPerHost && arguments.ranks % network->ranksPerHost)
+    return usageError("--ranks is " + Twine(arguments.ranks) + ", expected whole hosts of " +
+                      Twine(network->ranksPerHost) + " ranks, as " + arguments.network + " says");
+  llvm::Expected<RankStep> step = readRankStep(arguments.input);
+  if (!step)
+    return inputError(step.takeError());
+  printRankReport(*step, *network, arguments.ranks);
+  return 0;
+}
+
 int main(int argc, char **argv) {
   llvm::ArrayRef<const char *> words(const_cast<const char **>(argv) + 1, argc - 1);
   if (llvm::any_of(words, [](StringRef word) { return word == "--help" || word == "-h"; })) {
@@ -355,6 +397,8 @@ int main(int argc, char **argv) {
   Arguments arguments;
   if (std::string message = parse(words, arguments); !message.empty())
     return usageError(message);
+  if (arguments.command == "ranks")
+    return runRanks(arguments);
   if (arguments.command == "arena")
     return runArena(arguments);
   return arguments.command == "remat" ? runRemat(arguments) : runFrontier(arguments);

@@ -1,0 +1,208 @@
+//===- RankTest.cpp - bytes and seconds of many ranks ------------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Planning/RankFile.h"
+
+#include "gtest/gtest.h"
+
+using namespace memopt::planning;
+
+//===----------------------------------------------------------------------===//
+// Bytes
+//===----------------------------------------------------------------------===//
+
+TEST(RankStateTest, ShardsAreMultiplesOfAUnit) {
+  EXPECT_EQ(getShardElements(1000, 1, 16), 1000);
+  EXPECT_EQ(getShardElements(1000, 2, 16), 512);
+  EXPECT_EQ(getShardElements(1024, 2, 16), 512);
+  EXPECT_EQ(getShardElements(1025, 2, 256), 768);
+  EXPECT_EQ(getShardElements(3, 4096, 16), 16);
+}
+
+/// A transformer of width h with adam in mixed precision: parameters and gradients in 2 bytes, 12
+/// for a copy in f32, momentum and variance.
+static std::vector<RankTensor> makeTransformer(int64_t width, int64_t layers, int64_t &elements) {
+  std::vector<RankTensor> tensors;
+  elements = 0;
+  auto add = [&](int64_t size) {
+    tensors.push_back({size, 2, 2, 12, 0, 16});
+    elements += size;
+  };
+  add(50257 * width);
+  add(2048 * width);
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    for (int64_t matrix : {3, 1, 4, 4})
+      add(matrix * width * width);
+    for (int64_t vector : {1, 1, 3, 1, 1, 1, 4, 1})
+      add(vector * width);
+  }
+  return tensors;
+}
+
+TEST(RankStateTest, ZeROsFigureIsMet) {
+  // 7.5 billion parameters on 64 ranks (Rajbhandari et al., 2020, figure 1).
+  int64_t elements;
+  std::vector<RankTensor> tensors = makeTransformer(4096, 36, elements);
+  EXPECT_NEAR(double(elements), 7.5e9, 0.04e9);
+  const double gigabytes[] = {120, 31.4, 16.6, 1.9};
+  for (int stage = 0; stage <= 3; ++stage) {
+    double bytes = double(getRankStateBytes(tensors, stage, 64)) * 7.5e9 / double(elements);
+    EXPECT_NEAR(bytes / 1e9, gigabytes[stage], 0.05) << stage;
+  }
+}
+
+TEST(RankStateTest, PaddingIsCountedAndSmall) {
+  int64_t elements;
+  std::vector<RankTensor> tensors = makeTransformer(4096, 36, elements);
+  for (int64_t ranks : {1, 2, 8, 64, 1024}) {
+    double parts = double(ranks);
+    const double formula[] = {16, 4 + 12 / parts, 2 + 14 / parts, 16 / parts};
+    for (int stage = 0; stage <= 3; ++stage) {
+      auto bytes = double(getRankStateBytes(tensors, stage, ranks));
+      EXPECT_GE(bytes, formula[stage] * double(elements) * (1 - 1e-12));
+      EXPECT_LE(bytes, formula[stage] * double(elements) * 1.02);
+    }
+  }
+  // Where shards would be larger than the tensor, it stays as it is.
+  RankTensor small{3, 4, 0, 0, 0, 16};
+  EXPECT_EQ(getRankStateBytes(small, 3, 64), 12);
+  // What is not shared out stays.
+  RankTensor counted{32, 4, 4, 8, 4, 16};
+  EXPECT_EQ(getRankStateBytes(counted, 3, 2), 16 * 16 + 4);
+}
+
+//===----------------------------------------------------------------------===//
+// Seconds
+//===----------------------------------------------------------------------===//
+
+static RankOp compute(double seconds) { return {RankOpKind::Compute, seconds, 0}; }
+static RankOp collective(RankOpKind kind, int64_t bytes, int64_t readyAfter, int64_t neededBy) {
+  return {kind, 0, bytes, readyAfter, neededBy};
+}
+
+TEST(RankTimeTest, ACollectiveCrossesBothLevels) {
+  RankNetwork network{4, {0.5, 100}, {2, 10}};
+  auto seconds = [&](int64_t ranks, RankOpKind kind = RankOpKind::AllGather) {
+    return getCollectiveSeconds(network, ranks, kind, 800);
+  };
+  EXPECT_DOUBLE_EQ(seconds(1), 0);
+  EXPECT_DOUBLE_EQ(seconds(2), 0.5 + 400 / 100.0);
+  EXPECT_DOUBLE_EQ(seconds(4), 0.5 + 600 / 100.0);
+  // Two hosts of four: a rank's quarter of half the tensor comes from the other host.
+  EXPECT_DOUBLE_EQ(seconds(8), 6.5 + 2 + 100 / 10.0);
+  EXPECT_DOUBLE_EQ(seconds(16), 6.5 + 4 + 150 / 10.0);
+  EXPECT_DOUBLE_EQ(seconds(8, RankOpKind::AllReduce), 2 * 18.5);
+  EXPECT_DOUBLE_EQ(seconds(8, RankOpKind::ReduceScatter), 18.5);
+}
+
+/// A second for 100 bytes on two ranks.
+static const RankNetwork slow{2, {0, 50}, {0, 1}};
+
+TEST(RankTimeTest, GathersHideBehindTheLayersBeforeThem) {
+  std::vector<RankOp> step;
+  for (int64_t layer = 0; layer < 3; ++layer) {
+    step.push_back(collective(RankOpKind::AllGather, 100, -1, 2 * layer + 1));
+    step.push_back(compute(1));
+  }
+  RankStepTime blocking = simulateRanks(step, slow, 2, 0), ahead = simulateRanks(step, slow, 2, 1);
+  EXPECT_DOUBLE_EQ(blocking.total, 6);
+  EXPECT_DOUBLE_EQ(blocking.compute, 3);
+  EXPECT_DOUBLE_EQ(blocking.network, 3);
+  EXPECT_DOUBLE_EQ(blocking.getExposed(), 3);
+  EXPECT_DOUBLE_EQ(ahead.total, 4); // the first has nothing to hide behind
+}
+
+TEST(RankTimeTest, NothingBeginsBeforeItsOperandIsThere) {
+  std::vector<RankOp> step = {compute(1), collective(RankOpKind::AllGather, 100, 0, 2), compute(1)};
+  EXPECT_DOUBLE_EQ(simulateRanks(step, slow, 2, 4).total, 3);
+  step[1].readyAfter = -1;
+  EXPECT_DOUBLE_EQ(simulateRanks(step, slow, 2, 4).total, 2);
+}
+
+TEST(RankTimeTest, SumsAreWaitedForWhereTheyAreNeeded) {
+  std::vector<RankOp> step = {compute(1), collective(RankOpKind::ReduceScatter, 100, 0, 3),
+                              compute(1), compute(1)};
+  EXPECT_DOUBLE_EQ(simulateRanks(step, slow, 2, 0).total, 4);
+  EXPECT_DOUBLE_EQ(simulateRanks(step, slow, 2, 1).total, 3);
+  // And by the end of the step at the latest.
+  step = {compute(1), collective(RankOpKind::ReduceScatter, 300, 0, 4), compute(1)};
+  EXPECT_DOUBLE_EQ(simulateRanks(step, slow, 2, 1).total, 4);
+}
+
+TEST(RankTimeTest, OneLinkTakesCollectivesInTheirOrder) {
+  std::vector<RankOp> step = {collective(RankOpKind::AllGather, 300, -1, 2),
+                              collective(RankOpKind::AllGather, 100, -1, 3), compute(1),
+                              compute(1)};
+  EXPECT_DOUBLE_EQ(simulateRanks(step, slow, 2, 2).total, 3 + 1 + 1);
+}
+
+//===----------------------------------------------------------------------===//
+// Files
+//===----------------------------------------------------------------------===//
+
+static std::string makeManifest(llvm::StringRef elements = "100", llvm::StringRef needed = "3") {
+  return (R"({"format": "memopt-package", "mode": "train", "ranks": 2,
+    "predicted_peak_bytes": {"host": 5, "device": 4096},
+    "variables": [
+      {"name": "w", "role": "parameter", "dtype": "f32", "shape": [64], "whole_shape": [10, 10], "bytes": 256},
+      {"name": "m", "role": "optimizer_state", "of": "w", "dtype": "f32", "shape": [64], "whole_shape": [10, 10], "bytes": 256},
+      {"name": "t", "role": "optimizer_state", "of": "w", "dtype": "f32", "shape": [], "bytes": 4},
+      {"name": "frozen", "role": "parameter", "dtype": "f32", "shape": [8], "bytes": 32}],
+    "gradients": [{"name": "w", "shape": [64], "bytes": 256}],
+    "instructions": [
+      {"predicted_seconds": 1},
+      {"collective": 0, "ready_after": 0, "needed_by": )" +
+          needed + R"(, "outputs": [{"bytes": 400}]},
+      {"predicted_seconds": 2},
+      {"predicted_seconds": 4}],
+    "regions": [{"begin": 1, "end": 3, "count": 2}],
+    "collectives": [{"kind": "all_gather", "dtype": "f32", "elements": 64, "result_elements": )" +
+          elements + "}]}")
+      .str();
+}
+
+static std::string getError(llvm::StringRef manifest) {
+  llvm::Expected<RankStep> step = parseRankStep(manifest, "file");
+  return step ? "" : llvm::toString(step.takeError());
+}
+
+TEST(RankFileTest, LoopsAreWrittenOutAndStateIsThatOfTheWhole) {
+  llvm::Expected<RankStep> step = parseRankStep(makeManifest(), "file");
+  ASSERT_TRUE(static_cast<bool>(step)) << llvm::toString(step.takeError());
+  ASSERT_EQ(step->ops.size(), 6u); // 0, then 1 and 2 twice, then 3
+  EXPECT_EQ(step->ops[1].bytes, 400);
+  EXPECT_EQ(step->ops[1].readyAfter, 0);
+  EXPECT_EQ(step->ops[3].neededBy, 5);
+  EXPECT_EQ(step->peaks.front(), (std::pair<std::string, int64_t>("device", 4096)));
+  ASSERT_EQ(step->tensors.size(), 2u);
+  // 4 bytes each of parameter, gradient and momentum, and one number.
+  EXPECT_EQ(getRankStateBytes(step->tensors, 0, 1), 1200 + 4 + 32);
+  EXPECT_EQ(getRankStateBytes(step->tensors, 3, 2), 3 * 64 * 4 + 4 + 32);
+}
+
+TEST(RankFileTest, TheDigestIsThatOfTheCollectives) {
+  auto digest = [](const std::string &manifest) { return parseRankStep(manifest, "file")->digest; };
+  EXPECT_EQ(digest(makeManifest()).size(), 16u);
+  EXPECT_EQ(digest(makeManifest()), digest(makeManifest("100", "4")));
+  EXPECT_NE(digest(makeManifest()), digest(makeManifest("99")));
+}
+
+TEST(RankFileTest, WhatIsWrongIsNamed) {
+  EXPECT_EQ(getError(R"({"format": "memopt-package", "mode": "eval"})"),
+            "file: mode: expected the manifest of a package that trains");
+  EXPECT_EQ(getError(makeManifest("-1")),
+            "file: collectives[0].result_elements: expected an integer of at least 1");
+  llvm::Expected<RankNetwork> network = parseRankNetwork(
+      R"({"format": "memopt-network", "version": 1, "ranks_per_host": 8,
+          "inside": {"latency_seconds": 0, "bytes_per_second": 0},
+          "between": {"latency_seconds": 0, "bytes_per_second": 1}})",
+      "net");
+  ASSERT_FALSE(static_cast<bool>(network));
+  EXPECT_EQ(llvm::toString(network.takeError()),
+            "net: inside.bytes_per_second: expected a number above 0");
+}
