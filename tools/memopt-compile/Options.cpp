@@ -8,6 +8,8 @@
 
 #include "Options.h"
 
+#include "DeepSpeedConfig.h"
+
 #include "memopt-runtime/PackageFormat.h"
 #include "memopt/Transforms/Optimizers.h"
 
@@ -59,6 +61,8 @@ static constexpr OptionRow kOptions[] = {
     {"zero-stage", "0|1|2|3", "0",
      "what ranks share out: nothing, optimizer state (1), gradients too (2), parameters too (3)"},
     {"sync-batch-norm", "", "", "batch norms take statistics over the samples of all ranks"},
+    {"deepspeed-config", "FILE.json", "",
+     "options by DeepSpeed's names: batch sizes, stage, offload, optimizer, clipping, precision"},
     {"accumulate-dtype", "fp32|bf16", "fp32", "of gradient accumulators"},
     {"device-memory", "BYTES", "", "bytes that the device arena may have: N, NKiB, NMiB, NGiB"},
     {"offload-optimizer", "none|cpu", "none",
@@ -226,14 +230,20 @@ public:
           return invalid("--" + name + " expects " + row->metavariable);
         value = arguments[i];
       }
-      line.values[row->name] = row->takesValue() ? value.str() : "yes";
-      if (!row->isOfOptimizer)
-        continue;
-      if (value.contains(' '))
-        return invalid("--" + name + " expects no blanks, found '" + value + "'");
-      line.optimizerWords.push_back((name + (value.empty() ? "" : "=") + value).str());
+      if (llvm::Error error = line.set(*row, value))
+        return std::move(error);
     }
     return line;
+  }
+
+  llvm::Error set(const OptionRow &row, llvm::StringRef value) {
+    values[row.name] = row.takesValue() ? value.str() : "yes";
+    if (!row.isOfOptimizer)
+      return llvm::Error::success();
+    if (value.contains(' '))
+      return invalid("--" + row.name + " expects no blanks, found '" + value + "'");
+    optimizerWords.push_back((row.name + (value.empty() ? "" : "=") + value).str());
+    return llvm::Error::success();
   }
 
   bool isSet(llvm::StringRef name) const { return values.count(name); }
@@ -263,6 +273,35 @@ private:
   llvm::StringMap<std::string> values;
 };
 } // namespace
+
+/// Options by DeepSpeed's names, as if they had been given.
+static llvm::Error addDeepSpeedConfig(CommandLine &line) {
+  if (!line.isSet("deepspeed-config"))
+    return llvm::Error::success();
+  int64_t ranks;
+  if (llvm::StringRef(line.get("ranks")).getAsInteger(10, ranks) || ranks < 1)
+    return invalid("--ranks expects a number of at least 1, found '" + line.get("ranks") + "'");
+  std::string path = line.get("deepspeed-config"), file = "--deepspeed-config=" + path + ": ";
+  llvm::Expected<DeepSpeedConfig> config = readDeepSpeedConfig(path, ranks);
+  if (!config)
+    return invalid(file + llvm::toString(config.takeError()));
+  for (const DeepSpeedConfig::Choice &choice : config->choices)
+    if (line.isSet(choice.name))
+      return invalid(file + "'" + choice.key + "' says what --" + choice.name +
+                     " says too: give one");
+  for (const DeepSpeedConfig::Choice &choice : config->choices) {
+    const OptionRow *row = findOption(choice.name);
+    bool isHyperparameter = llvm::StringRef(choice.key).starts_with("optimizer.params.");
+    if (!row || (isHyperparameter && !row->isOfOptimizer))
+      return invalid(file + "'" + choice.key + "' is no hyperparameter of our optimizers");
+    if (llvm::Error error = line.set(*row, choice.value))
+      return invalid(file + "'" + choice.key + "': " + llvm::toString(std::move(error)));
+  }
+  if (!config->withoutEffect.empty())
+    llvm::errs() << "remark: " << file
+                 << "without effect here: " << llvm::join(config->withoutEffect, ", ") << "\n";
+  return llvm::Error::success();
+}
 
 static llvm::Error fillOptimizer(const CommandLine &line, CompileOptions &options) {
   llvm::Expected<double> norm = line.getNumber("max-grad-norm");
@@ -663,6 +702,8 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
     printHelp();
     std::exit(0);
   }
+  if (llvm::Error error = addDeepSpeedConfig(*line))
+    return std::move(error);
   auto options = std::make_unique<CompileOptions>();
   if (llvm::Error error = fillTarget(*line, *options))
     return std::move(error);
