@@ -1,4 +1,4 @@
-//===- Data.cpp - data sources, and batches from safetensors --------------===//
+//===- Data.cpp - what the sources of data share --------------------------===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -11,7 +11,7 @@
 #include "memopt-runtime/Random.h"
 #include "memopt-runtime/Safetensors.h"
 #include "memopt-runtime/Text.h"
-#include <cstring>
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -42,114 +42,73 @@ bool memopt::tryStoreInteger(DType type, char *target, int64_t value) {
   return convertElements(DType::I64, &value, type, target, 1).isOk();
 }
 
-//===----------------------------------------------------------------------===//
-// Batches from safetensors
-//===----------------------------------------------------------------------===//
-
-namespace {
-class SafetensorsData : public DataSource {
-public:
-  SafetensorsData(SafetensorsFile file, const std::vector<InputSpec> &inputs)
-      : file(std::move(file)), inputs(inputs) {}
-
-  Status index();
-  int64_t getBatchesPerEpoch() const override { return int64_t(batches.size()); }
-  int64_t getBatchSize() const override {
-    for (const InputSpec &input : inputs)
-      if (input.batchDim)
-        return input.shape[size_t(*input.batchDim)];
-    return 1;
-  }
-  Status fill(int64_t position, const std::vector<char *> &targets) override;
-
-private:
-  SafetensorsFile file;
-  std::vector<InputSpec> inputs;
-  std::vector<std::vector<const SafetensorsEntry *>> batches; ///< [step][input]
-};
-} // namespace
-
-static std::string getTensorName(size_t step, const InputSpec &input) {
-  return "step" + std::to_string(step) + "." + input.name;
-}
-
-/// Whether values of `from` may be given for `to`: a wider floating-point type, or any integer
-/// type, which then must hold the values.
-static bool mayConvert(DType from, DType to) {
+bool memopt::mayConvert(DType from, DType to) {
   if (isFloat(from) != isFloat(to))
     return false;
   return from == to || !isFloat(from) || getByteSize(from) < getByteSize(to);
 }
 
-static Status checkTensor(const SafetensorsEntry &entry, const std::string &name,
-                          const InputSpec &input) {
-  if (entry.shape == input.shape && mayConvert(entry.dtype, input.dtype))
-    return Status::ok();
-  return badInput(quote(name) + " is " + toString(entry.dtype, entry.shape) +
-                  ", the model's input is " + toString(input.dtype, input.shape));
+bool memopt::hasIgnoredLabel(const std::vector<InputSpec> &inputs) {
+  return std::any_of(inputs.begin(), inputs.end(), [](const InputSpec &input) {
+    return input.validRange && input.validRange->ignore;
+  });
 }
 
-/// Finds and checks the tensors of all steps, up to the first step that the file knows nothing of.
-Status SafetensorsData::index() {
-  size_t steps = 0;
-  for (const auto &[name, entry] : file.entries()) {
-    size_t step;
-    int used = 0;
-    if (std::sscanf(name.c_str(), "step%9zu.%n", &step, &used) == 1 && used > 0)
-      steps = std::max(steps, step + 1);
+//===----------------------------------------------------------------------===//
+// Several sources
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// One source after the other in each epoch.
+class JoinedData : public DataSource {
+public:
+  explicit JoinedData(std::vector<std::unique_ptr<DataSource>> sources)
+      : sources(std::move(sources)) {
+    for (const auto &source : this->sources)
+      perEpoch += source->getBatchesPerEpoch();
   }
-  if (steps == 0)
-    return badInput("there is no batch: a tensor " +
-                    quote(getTensorName(0, inputs.empty() ? InputSpec() : inputs[0])) +
-                    " was expected");
-  for (size_t step = 0; step < steps; ++step) {
-    std::vector<const SafetensorsEntry *> batch;
-    for (const InputSpec &input : inputs) {
-      std::string name = getTensorName(step, input);
-      const SafetensorsEntry *entry = file.find(name);
-      if (!entry)
-        return badInput("lacks " + quote(name) + ", the model's input is " +
-                        toString(input.dtype, input.shape));
-      MEMOPT_RETURN_IF_ERROR(checkTensor(*entry, name, input));
-      batch.push_back(entry);
+
+  int64_t getBatchesPerEpoch() const override { return perEpoch; }
+  int64_t getBatchSize() const override { return sources[0]->getBatchSize(); }
+  int64_t getSampleCount(int64_t position) const override {
+    auto [source, own] = find(position);
+    return source->getSampleCount(own);
+  }
+  Status fill(int64_t position, const std::vector<char *> &targets) override {
+    auto [source, own] = find(position);
+    return source->fill(own, targets);
+  }
+
+private:
+  /// The source of a batch, and the batch's position in it.
+  std::pair<DataSource *, int64_t> find(int64_t position) const {
+    int64_t epoch = position / perEpoch, rest = position % perEpoch;
+    for (const auto &source : sources) {
+      int64_t batches = source->getBatchesPerEpoch();
+      if (rest < batches)
+        return {source.get(), epoch * batches + rest};
+      rest -= batches;
     }
-    batches.push_back(std::move(batch));
+    return {sources[0].get(), 0}; // never: the rest is below the sum
   }
-  return Status::ok();
-}
 
-Status SafetensorsData::fill(int64_t position, const std::vector<char *> &targets) {
-  size_t step = size_t(position) % batches.size();
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const SafetensorsEntry &entry = *batches[step][i];
-    Status status = convertElements(entry.dtype, entry.data, inputs[i].dtype, targets[i],
-                                    getElementCount(entry.shape));
-    if (!status.isOk())
-      return status.withContext(quote(file.getPath()) + ": " +
-                                quote(getTensorName(step, inputs[i])));
-  }
-  return Status::ok();
-}
-
-StatusOr<std::unique_ptr<DataSource>>
-memopt::openSafetensorsData(const std::string &path, const std::vector<InputSpec> &inputs) {
-  MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(path));
-  auto data = std::make_unique<SafetensorsData>(std::move(file), inputs);
-  if (Status status = data->index(); !status.isOk())
-    return status.withContext(quote(path));
-  return std::unique_ptr<DataSource>(std::move(data));
-}
+  std::vector<std::unique_ptr<DataSource>> sources;
+  int64_t perEpoch = 0;
+};
+} // namespace
 
 //===----------------------------------------------------------------------===//
 // Any source
 //===----------------------------------------------------------------------===//
 
-static StatusOr<std::unique_ptr<DataSource>> openWhole(const std::string &source,
-                                                       const std::vector<InputSpec> &inputs,
-                                                       const DataOptions &options,
-                                                       std::vector<std::string> &notices) {
+/// Opens a source; one that is a set of samples is added to `sets`, and gives null.
+static StatusOr<std::unique_ptr<DataSource>>
+openOne(const std::string &source, const std::vector<InputSpec> &inputs, const DataOptions &options,
+        std::vector<std::string> &notices, std::vector<SafetensorsFile> &sets) {
   if (startsWith(source, "bytes:"))
     return openByteData(source.substr(6), inputs, options, notices);
+  if (startsWith(source, "tokens:"))
+    return openTokenData(source.substr(7), inputs, options, notices);
   if (startsWith(source, "idx:")) {
     size_t comma = source.find(',');
     if (comma == std::string::npos)
@@ -157,20 +116,50 @@ static StatusOr<std::unique_ptr<DataSource>> openWhole(const std::string &source
     return openIdxData(source.substr(4, comma - 4), source.substr(comma + 1), inputs, options,
                        notices);
   }
-  return openSafetensorsData(source, inputs);
+  MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(source));
+  if (hasBatches(file))
+    return openBatches(std::move(file), inputs);
+  sets.push_back(std::move(file));
+  return std::unique_ptr<DataSource>();
 }
 
-StatusOr<std::unique_ptr<DataSource>> DataSource::open(const std::string &source,
+/// Files of samples are one set, whose samples are shuffled together; of other sources each keeps
+/// its batches.
+static StatusOr<std::unique_ptr<DataSource>> openWhole(const std::vector<std::string> &sources,
                                                        const std::vector<InputSpec> &inputs,
                                                        const DataOptions &options,
                                                        std::vector<std::string> &notices) {
+  std::vector<SafetensorsFile> sets;
+  std::vector<std::unique_ptr<DataSource>> opened;
+  for (const std::string &source : sources) {
+    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<DataSource> one,
+                            openOne(source, inputs, options, notices, sets));
+    if (one)
+      opened.push_back(std::move(one));
+  }
+  if (!sets.empty()) {
+    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<DataSource> samples,
+                            openSamples(std::move(sets), inputs, options, notices));
+    opened.push_back(std::move(samples));
+  }
+  if (opened.size() == 1)
+    return std::move(opened[0]);
+  return std::unique_ptr<DataSource>(std::make_unique<JoinedData>(std::move(opened)));
+}
+
+StatusOr<std::unique_ptr<DataSource>> DataSource::open(const std::vector<std::string> &sources,
+                                                       const std::vector<InputSpec> &inputs,
+                                                       const DataOptions &options,
+                                                       std::vector<std::string> &notices) {
+  if (sources.empty())
+    return badInput("no source of data is given");
   if (options.microBatches == 1)
-    return openWhole(source, inputs, options, notices);
+    return openWhole(sources, inputs, options, notices);
   for (const InputSpec &input : inputs)
     if (input.bytes > std::numeric_limits<int64_t>::max() / options.microBatches)
       return badInput("a batch of input " + quote(input.name) + " has too many bytes");
   std::vector<InputSpec> whole = getWholeInputs(inputs, options.microBatches);
   MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<DataSource> batches,
-                          openWhole(source, whole, options, notices));
+                          openWhole(sources, whole, options, notices));
   return splitData(std::move(batches), std::move(whole), options.microBatches);
 }

@@ -10,11 +10,19 @@
 #define MEMOPT_RUNTIME_DATASOURCES_H
 
 #include "memopt-runtime/Data.h"
+#include "memopt-runtime/Safetensors.h"
 
 namespace memopt {
 
-StatusOr<std::unique_ptr<DataSource>> openSafetensorsData(const std::string &path,
-                                                          const std::vector<InputSpec> &inputs);
+/// Whether a file holds batches (step0.INPUT, ...), not samples.
+bool hasBatches(const SafetensorsFile &file);
+StatusOr<std::unique_ptr<DataSource>> openBatches(SafetensorsFile file,
+                                                  const std::vector<InputSpec> &inputs);
+/// Files with a tensor [N, ...] for each input, by its name: together one set of samples.
+StatusOr<std::unique_ptr<DataSource>> openSamples(std::vector<SafetensorsFile> files,
+                                                  const std::vector<InputSpec> &inputs,
+                                                  const DataOptions &options,
+                                                  std::vector<std::string> &notices);
 StatusOr<std::unique_ptr<DataSource>> openIdxData(const std::string &imagePath,
                                                   const std::string &labelPath,
                                                   const std::vector<InputSpec> &inputs,
@@ -24,6 +32,17 @@ StatusOr<std::unique_ptr<DataSource>> openByteData(const std::string &path,
                                                    const std::vector<InputSpec> &inputs,
                                                    const DataOptions &options,
                                                    std::vector<std::string> &notices);
+/// A safetensors file with one list of integers.
+StatusOr<std::unique_ptr<DataSource>> openTokenData(const std::string &path,
+                                                    const std::vector<InputSpec> &inputs,
+                                                    const DataOptions &options,
+                                                    std::vector<std::string> &notices);
+
+/// Whether values of `from` may be given for `to`: a wider floating-point type, or any integer
+/// type, which then must hold the values.
+bool mayConvert(DType from, DType to);
+/// Whether some input has a value that stands for samples that are not there.
+bool hasIgnoredLabel(const std::vector<InputSpec> &inputs);
 
 /// `inputs` with as many times the samples.
 std::vector<InputSpec> getWholeInputs(std::vector<InputSpec> inputs, int64_t microBatches);

@@ -13,9 +13,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "DataSources.h"
+#include "ImageWriter.h"
 #include "memopt-runtime/Files.h"
-#include <array>
-#include <cstring>
+#include <algorithm>
 
 using namespace memopt;
 
@@ -26,14 +26,6 @@ struct IdxFile {
   size_t begin; ///< of the elements
 
   const unsigned char *data() const { return content.data() + begin; }
-};
-
-/// How one image of the data set becomes one of the model's.
-struct ImageFit {
-  int64_t height, width, channels; ///< of the data; channels last when there are several
-  int64_t targetHeight, targetWidth;
-  bool isChannelsFirst; ///< the model's order, when there are several channels
-  int64_t top, left;    ///< zeros above and to the left
 };
 
 class IdxData : public DataSource {
@@ -50,16 +42,14 @@ public:
   }
   Status fill(int64_t position, const std::vector<char *> &targets) override;
 
-  void writeImage(const unsigned char *image, char *target) const;
-
   IdxFile images, labels;
   int64_t batchSize, batches;
   SampleOrder order;
   size_t imageInput = 0, labelInput = 0;
   InputSpec imageSpec, labelSpec;
   int64_t imageElements = 0; ///< of one image of the model
-  ImageFit fit{};
-  std::array<float, 256> values{}; ///< of bytes, for floating-point images
+  ImageLayout source{}, target{};
+  std::optional<ImageWriter> writer;
 };
 } // namespace
 
@@ -140,29 +130,23 @@ static Status fitImages(IdxData &data, std::vector<std::string> &notices) {
   };
   if (have.size() != 3 && have.size() != 4)
     return mismatch();
-  ImageFit &fit = data.fit;
-  fit.height = have[1];
-  fit.width = have[2];
-  fit.channels = have.size() == 4 ? have[3] : 1;
+  data.source = {have.size() == 4 ? have[3] : 1, have[1], have[2], false};
   data.imageElements = getElementCount(want);
-  if (want.size() == 3 && want[0] == fit.channels) {
-    fit.isChannelsFirst = true;
+  int64_t channels = data.source.channels;
+  bool isChannelsFirst = want.size() == 3 && want[0] == channels;
+  if (isChannelsFirst)
     want.erase(want.begin());
-  } else if (want.size() == 3 && want[2] == fit.channels) {
+  else if (want.size() == 3 && want[2] == channels)
     want.pop_back();
-  } else if (want.size() != 2 || fit.channels != 1) {
+  else if (want.size() != 2 || channels != 1)
     return mismatch();
-  }
-  fit.targetHeight = want[0];
-  fit.targetWidth = want[1];
-  if (fit.targetHeight < fit.height || fit.targetWidth < fit.width)
+  data.target = {channels, want[0], want[1], isChannelsFirst};
+  if (want[0] < have[1] || want[1] < have[2])
     return mismatch();
-  fit.top = (fit.targetHeight - fit.height) / 2;
-  fit.left = (fit.targetWidth - fit.width) / 2;
-  if (fit.targetHeight != fit.height || fit.targetWidth != fit.width)
-    notices.push_back("images of " + std::to_string(fit.height) + " x " +
-                      std::to_string(fit.width) + " are centred in zeros to the model's " +
-                      std::to_string(fit.targetHeight) + " x " + std::to_string(fit.targetWidth));
+  if (want[0] != have[1] || want[1] != have[2])
+    notices.push_back("images of " + std::to_string(have[1]) + " x " + std::to_string(have[2]) +
+                      " are centred in zeros to the model's " + std::to_string(want[0]) + " x " +
+                      std::to_string(want[1]));
   return Status::ok();
 }
 
@@ -171,10 +155,9 @@ static Status checkTypes(IdxData &data, const DataOptions &options) {
     return badInput("idx images are given as f32 or u8, the model's input " +
                     quote(data.imageSpec.name) + " is " +
                     std::string(getName(data.imageSpec.dtype)));
-  if (!(options.deviation > 0))
-    return badInput("--data-std must be above zero");
-  for (size_t byte = 0; byte < 256; ++byte)
-    data.values[byte] = float((double(byte) * options.scale - options.mean) / options.deviation);
+  MEMOPT_ASSIGN_OR_RETURN(
+      data.writer,
+      ImageWriter::create(DType::U8, data.source, data.imageSpec.dtype, data.target, options));
   return Status::ok();
 }
 
@@ -182,32 +165,9 @@ static Status checkTypes(IdxData &data, const DataOptions &options) {
 // Batches
 //===----------------------------------------------------------------------===//
 
-/// `target` holds the value of black everywhere.
-void IdxData::writeImage(const unsigned char *image, char *target) const {
-  bool isFloat = imageSpec.dtype == DType::F32;
-  int64_t plane = fit.targetHeight * fit.targetWidth;
-  for (int64_t y = 0; y < fit.height; ++y)
-    for (int64_t x = 0; x < fit.width; ++x)
-      for (int64_t c = 0; c < fit.channels; ++c) {
-        unsigned char byte = image[(y * fit.width + x) * fit.channels + c];
-        int64_t pixel = (y + fit.top) * fit.targetWidth + x + fit.left;
-        int64_t at = fit.isChannelsFirst ? c * plane + pixel : pixel * fit.channels + c;
-        if (isFloat)
-          std::memcpy(target + 4 * at, &values[byte], 4);
-        else
-          target[at] = char(byte);
-      }
-}
-
 Status IdxData::fill(int64_t position, const std::vector<char *> &targets) {
   char *imageTarget = targets[imageInput], *labelTarget = targets[labelInput];
-  bool isFloat = imageSpec.dtype == DType::F32;
-  for (int64_t i = 0; i < getElementCount(imageSpec.shape); ++i) {
-    if (isFloat)
-      std::memcpy(imageTarget + 4 * i, &values[0], 4);
-    else
-      imageTarget[i] = 0;
-  }
+  int64_t imageBytes = imageElements * getByteSize(imageSpec.dtype);
   int64_t epoch = position / batches, first = position % batches * batchSize;
   int64_t samples = getSampleCount(position), labelSize = getByteSize(labelSpec.dtype);
   for (int64_t i = 0; i < batchSize; ++i) {
@@ -215,9 +175,10 @@ Status IdxData::fill(int64_t position, const std::vector<char *> &targets) {
     if (i < samples) {
       int64_t sample = order.get(epoch, first + i);
       label = labels.data()[sample];
-      writeImage(images.data() + sample * fit.height * fit.width * fit.channels,
-                 imageTarget + i * imageElements * (isFloat ? 4 : 1));
+      writer->write(images.data() + sample * source.getElementCount(), imageTarget + i * imageBytes,
+                    epoch, sample);
     } else {
+      writer->clear(imageTarget + i * imageBytes);
       label = *labelSpec.validRange->ignore; // checked at open
     }
     if (!tryStoreInteger(labelSpec.dtype, labelTarget + i * labelSize, label))

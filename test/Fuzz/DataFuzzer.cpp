@@ -36,7 +36,7 @@ static void readBatches(const std::string &source, const std::vector<InputSpec> 
   for (bool isLastKept : {false, true}) {
     DataOptions options;
     options.isLastKept = isLastKept;
-    auto data = DataSource::open(source, inputs, options, notices);
+    auto data = DataSource::open({source}, inputs, options, notices);
     if (!data.isOk()) {
       require(!data.getMessage().empty());
       return;

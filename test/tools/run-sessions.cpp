@@ -55,7 +55,7 @@ static std::string train(const Job &job, int steps) {
       take(Session::create(job.package, *device, &LibraryCall::create, {}));
   const Manifest &manifest = session->getManifest();
   std::vector<std::string> notices;
-  auto data = take(DataSource::open(job.data, manifest.inputs, {}, notices));
+  auto data = take(DataSource::open({job.data}, manifest.inputs, {}, notices));
   check(session->initializeFromWeights([](const VariableSpec &) { return false; }));
   int64_t position = 0;
   session->setBatches([&](int64_t iteration, const std::vector<char *> &targets) {

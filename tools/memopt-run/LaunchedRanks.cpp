@@ -9,6 +9,7 @@
 #include "LaunchedRanks.h"
 #include "Signals.h"
 #include "memopt-runtime/Json.h"
+#include "memopt-runtime/Text.h"
 #include <cstdlib>
 #include <unistd.h>
 
@@ -19,13 +20,18 @@ using namespace memopt;
 //===----------------------------------------------------------------------===//
 
 /// Files that `--data=` names: FILE, bytes:FILE, or idx:FILE,FILE.
-static std::string describeData(const std::string &source) {
-  bool isKind = source.compare(0, 4, "idx:") == 0 || source.compare(0, 6, "bytes:") == 0;
-  std::string files = isKind ? source.substr(source.find(':') + 1) : source, text;
-  for (size_t begin = 0; begin <= files.size();) {
-    size_t end = std::min(files.find(',', begin), files.size());
-    text += describeFile(files.substr(begin, end - begin)) + " ";
-    begin = end + 1;
+static std::string describeData(const std::vector<std::string> &sources) {
+  std::string text;
+  for (const std::string &source : sources) {
+    size_t kind = 0;
+    for (const char *prefix : {"idx:", "bytes:", "tokens:"})
+      if (startsWith(source, prefix))
+        kind = source.find(':') + 1;
+    for (size_t begin = kind; begin <= source.size();) {
+      size_t end = std::min(source.find(',', begin), source.size());
+      text += describeFile(source.substr(begin, end - begin)) + " ";
+      begin = end + 1;
+    }
   }
   return text;
 }

@@ -109,15 +109,61 @@ static Status setRate(RunOptions &options, const std::string &text) {
   return Status::ok();
 }
 
-static Status setMilestones(RunOptions &options, const std::string &text) {
-  std::vector<int64_t> milestones;
+static std::vector<std::string> splitList(const std::string &text) {
+  std::vector<std::string> words;
   for (size_t begin = 0; begin <= text.size();) {
     size_t end = std::min(text.find(',', begin), text.size());
-    MEMOPT_ASSIGN_OR_RETURN(int64_t step, parseInteger(text.substr(begin, end - begin), 0));
-    milestones.push_back(step);
+    words.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
+  return words;
+}
+
+static Status setMilestones(RunOptions &options, const std::string &text) {
+  std::vector<int64_t> milestones;
+  for (const std::string &word : splitList(text)) {
+    MEMOPT_ASSIGN_OR_RETURN(int64_t step, parseInteger(word, 0));
+    milestones.push_back(step);
+  }
   options.milestones = std::move(milestones);
+  return Status::ok();
+}
+
+static auto setNumbers(std::vector<double> RunOptions::*field) {
+  return [=](RunOptions &options, const std::string &text) -> Status {
+    std::vector<double> numbers;
+    for (const std::string &word : splitList(text)) {
+      MEMOPT_ASSIGN_OR_RETURN(double number,
+                              parseNumber(word, -std::numeric_limits<double>::infinity()));
+      numbers.push_back(number);
+    }
+    options.*field = std::move(numbers);
+    return Status::ok();
+  };
+}
+
+/// Of an option that may be given several times.
+static auto addText(std::vector<std::string> RunOptions::*field) {
+  return [=](RunOptions &options, const std::string &text) -> Status {
+    if (text.empty())
+      return badInput("expected a value");
+    (options.*field).push_back(text);
+    return Status::ok();
+  };
+}
+
+static Status setAugmentation(RunOptions &options, const std::string &text) {
+  for (const std::string &word : splitList(text)) {
+    if (word == "flip") {
+      options.isMirrored = true;
+      continue;
+    }
+    if (!startsWith(word, "crop:"))
+      return badInput("expected flip or crop:N, found " + quote(word));
+    MEMOPT_ASSIGN_OR_RETURN(options.cropPadding, parseInteger(word.substr(5), 1));
+    if (options.cropPadding > 4096)
+      return badInput("crop:N moves images by at most 4096 pixels, found " + quote(word));
+  }
   return Status::ok();
 }
 
@@ -156,9 +202,9 @@ static Status setMode(RunOptions &options, const std::string &text) {
 static const std::vector<OptionSpec> &getSpecs() {
   static const std::vector<OptionSpec> specs = {
       {"--data", "SOURCE",
-       "batches: FILE.safetensors with step0.INPUT, step1.INPUT, ... | idx:IMAGES.gz,LABELS.gz | "
-       "bytes:TEXTFILE",
-       setText(&RunOptions::data)},
+       "FILE.safetensors with batches (step0.INPUT, ...) or samples (INPUT) | "
+       "idx:IMAGES.gz,LABELS.gz | bytes:TEXTFILE | tokens:FILE.safetensors; may be repeated",
+       addText(&RunOptions::data)},
       {"--steps", "N", "steps of this run", setInteger(&RunOptions::steps, 0)},
       {"--epochs", "N", "passes over the data of this run (default 1)",
        setInteger(&RunOptions::epochs, 0)},
@@ -173,8 +219,14 @@ static const std::vector<OptionSpec> &getSpecs() {
        setChoice(&RunOptions::isShuffled, "on", "off")},
       {"--data-scale", "X", "images as (byte * X - mean) / std (default 1/255)",
        setNumber(&RunOptions::dataScale)},
-      {"--data-mean", "X", "(default 0)", setNumber(&RunOptions::dataMean)},
-      {"--data-std", "X", "(default 1)", setNumber(&RunOptions::dataDeviation, 0)},
+      {"--data-mean", "X[,X...]", "of all channels, or of each (default 0)",
+       setNumbers(&RunOptions::dataMeans)},
+      {"--data-std", "X[,X...]", "of all channels, or of each (default 1)",
+       setNumbers(&RunOptions::dataDeviations)},
+      {"--data-augment", "flip,crop:N", "mirror images, and move them by up to N pixels",
+       setAugmentation},
+      {"--data-stride", "N", "of texts: tokens from one window to the next (default: a window)",
+       setInteger(&RunOptions::dataStride, 1)},
       {"--init", "weights|random", "first values: those of the model, or random ones",
        setChoice(&RunOptions::isRandom, "random", "weights")},
       {"--lr", "X", "learning rate (default: the optimizer's when compiled, or the checkpoint's)",
@@ -230,7 +282,7 @@ static const std::vector<OptionSpec> &getSpecs() {
        "stop before the update when the loss is not finite, and say where it began (default on)",
        setChoice(&RunOptions::isStoppedOnNan, "on", "off")},
       {"--eval-data", "SOURCE", "evaluate on it in the course of training, written as --data",
-       setText(&RunOptions::evalData)},
+       addText(&RunOptions::evalData)},
       {"--eval-every", "N", "steps between evaluations (default: an epoch)",
        setInteger(&RunOptions::evalEvery, 1)},
       {"--eval-package", "NAME.memopt",

@@ -23,10 +23,14 @@ struct RunOptions {
   std::string device = "cpu";
   std::string mode; ///< as asked for; empty: what the package says
 
-  std::string data;
+  std::vector<std::string> data;
   std::optional<int64_t> steps, epochs;
   std::optional<bool> isShuffled;
-  double dataScale = 1.0 / 255, dataMean = 0, dataDeviation = 1;
+  double dataScale = 1.0 / 255;
+  std::vector<double> dataMeans = {0}, dataDeviations = {1};
+  bool isMirrored = false; ///< of --data-augment
+  int64_t cropPadding = 0; ///< of --data-augment; pixels
+  int64_t dataStride = 0;  ///< tokens; 0: a window's
 
   std::optional<int64_t> seed;
   bool isRandom = false; ///< --init=random
@@ -43,7 +47,8 @@ struct RunOptions {
   bool hasModelNames = false; ///< --names=model
   bool isBestSaved = false;   ///< --save-best
 
-  std::string evalData, evalPackage;
+  std::vector<std::string> evalData;
+  std::string evalPackage;
   int64_t evalEvery = 0; ///< steps; 0: an epoch
   int64_t patience = 0;  ///< evaluations without a better loss that end the run; 0: any number
   std::string saveGradients;

@@ -45,8 +45,11 @@ Status Run::openData(int64_t seed) {
   dataOptions.isShuffled = options.isShuffled.value_or(manifest.mode == "train");
   dataOptions.seed = seed;
   dataOptions.scale = options.dataScale;
-  dataOptions.mean = options.dataMean;
-  dataOptions.deviation = options.dataDeviation;
+  dataOptions.means = options.dataMeans;
+  dataOptions.deviations = options.dataDeviations;
+  dataOptions.isMirrored = options.isMirrored;
+  dataOptions.cropPadding = options.cropPadding;
+  dataOptions.stride = options.dataStride;
   dataOptions.isLastKept = mayKeepLastBatch(manifest);
   dataOptions.microBatches = manifest.microBatches;
   std::vector<std::string> notices;

@@ -26,9 +26,9 @@ struct Run {
   CheckpointFolder *target;   ///< of --save; null without it, and on ranks but the first
   Communicator *communicator; ///< to the other ranks, or null
   RunReport report;
-  std::unique_ptr<DataSource> data; ///< null for a program without inputs
-  int64_t position = 0;             ///< in the data, of the step's first batch
-  std::optional<int64_t> savedStep; ///< of the last checkpoint that this run wrote
+  std::unique_ptr<DataSource> data;                ///< null for a program without inputs
+  int64_t position = 0;                            ///< in the data, of the step's first batch
+  std::optional<int64_t> savedStep = std::nullopt; ///< of the last checkpoint that this run wrote
 
   /// Whether this is the rank that speaks for all.
   bool isFirst() const { return !communicator || communicator->getRank() == 0; }

@@ -17,6 +17,8 @@ static RunOptions getEvaluationOptions(RunOptions options) {
   options.steps.reset();
   options.epochs.reset();
   options.isShuffled = false;
+  options.isMirrored = false;
+  options.cropPadding = 0;
   for (std::string *unused : {&options.load, &options.save, &options.trace, &options.log})
     unused->clear();
   return options;

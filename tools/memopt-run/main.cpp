@@ -38,10 +38,12 @@ static Status checkUse(const RunOptions &options, const Manifest &manifest) {
   bool isTraining = manifest.mode == "train";
   for (auto [option, value] : {std::pair("--save", &options.save),
                                {"--save-gradients", &options.saveGradients},
-                               {"--log", &options.log},
-                               {"--eval-data", &options.evalData}})
+                               {"--log", &options.log}})
     if (!isTraining && !value->empty())
       return badInput(std::string(option) + " belongs to training, the package is of mode 'eval'");
+  if (!isTraining && (!options.evalData.empty() || options.isMirrored || options.cropPadding))
+    return badInput(std::string(options.evalData.empty() ? "--data-augment" : "--eval-data") +
+                    " belongs to training, the package is of mode 'eval'");
   return Status::ok();
 }
 

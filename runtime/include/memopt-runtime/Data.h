@@ -10,10 +10,16 @@
 // position follows from the source, the options and the position alone, so that a run goes on from
 // a checkpoint as if it had never stopped.
 //
-//   FILE.safetensors       tensors `step0.INPUT`, `step1.INPUT`, ...; after the last it begins
-//   again idx:IMAGES,LABELS      two IDX files, gzip or plain; images of bytes and their classes
-//   bytes:TEXTFILE         text, gzip or plain; a token is a byte, the target of a token the next
-//   one
+//   FILE.safetensors    tensors `step0.INPUT`, `step1.INPUT`, ..., batches in their order; after
+//   the
+//                       last it begins again. Or tensors `INPUT` of [samples, ...], from which
+//                       batches are cut.
+//   idx:IMAGES,LABELS   two IDX files, gzip or plain; images of bytes and their classes
+//   bytes:TEXTFILE      text, gzip or plain; a token is a byte, the target of a token the next one
+//   tokens:FILE         safetensors with one list of integers, taken in the same way
+//
+// Files of samples that are given together are one set; of other sources each follows the one
+// before.
 //
 // Everything that can be checked about shapes and types is checked when a source is opened.
 //
@@ -33,8 +39,15 @@ namespace memopt {
 struct DataOptions {
   bool isShuffled = true; ///< safetensors batches keep their order
   int64_t seed = 0;
-  /// Images given as floating point: (byte * scale - mean) / deviation.
-  double scale = 1.0 / 255, mean = 0, deviation = 1;
+  /// Bytes given as floating point: (byte * scale - mean) / deviation, with one number for all
+  /// channels of an image or one for each.
+  double scale = 1.0 / 255;
+  std::vector<double> means = {0}, deviations = {1};
+  /// Images are mirrored half of the time, and moved by up to so many pixels, with black behind.
+  bool isMirrored = false;
+  int64_t cropPadding = 0;
+  bool isAugmented() const { return isMirrored || cropPadding; }
+  int64_t stride = 0; ///< of texts: tokens from one window to the next; 0: a window's length
   /// Keep a last batch that is not full. Its missing samples are zeros with labels to be ignored,
   /// which needs an input with an `ignore` value; other sources drop it.
   bool isLastKept = false;
@@ -47,9 +60,9 @@ class DataSource {
 public:
   virtual ~DataSource() = default;
 
-  /// Opens the source that `--data=` names. Things the user should know without being stopped (an
-  /// image padded, a batch dropped) are appended to `notices`.
-  static StatusOr<std::unique_ptr<DataSource>> open(const std::string &source,
+  /// Opens the sources that `--data=` names, at least one. Things the user should know without
+  /// being stopped (an image padded, a batch dropped) are appended to `notices`.
+  static StatusOr<std::unique_ptr<DataSource>> open(const std::vector<std::string> &sources,
                                                     const std::vector<InputSpec> &inputs,
                                                     const DataOptions &options,
                                                     std::vector<std::string> &notices);

@@ -8,7 +8,9 @@
 
 #include "memopt-runtime/Data.h"
 #include "TestSupport.h"
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <set>
 
 using namespace memopt;
@@ -31,8 +33,11 @@ namespace {
 struct OpenedData {
   OpenedData(const std::string &source, const std::vector<InputSpec> &inputs,
              const DataOptions &options = {})
+      : OpenedData(std::vector<std::string>{source}, inputs, options) {}
+  OpenedData(const std::vector<std::string> &sources, const std::vector<InputSpec> &inputs,
+             const DataOptions &options = {})
       : inputs(inputs) {
-    auto opened = DataSource::open(source, inputs, options, notices);
+    auto opened = DataSource::open(sources, inputs, options, notices);
     message = opened.getMessage();
     if (opened.isOk())
       data = *std::move(opened);
@@ -62,6 +67,11 @@ static std::vector<InputSpec> getTinyInputs() {
   return {makeInput("x", DType::F32, {4, 3}), makeInput("label", DType::I64, {4})};
 }
 
+static std::vector<InputSpec> getImageInputs(Shape images, DType dtype = DType::F32) {
+  int64_t batch = images[0];
+  return {makeInput("image", dtype, std::move(images)), makeInput("label", DType::I64, {batch})};
+}
+
 //===----------------------------------------------------------------------===//
 // Safetensors
 //===----------------------------------------------------------------------===//
@@ -88,7 +98,7 @@ TEST(SafetensorsDataTest, BatchesThatDoNotFitAreNamed) {
   };
   expectMessage(messageFor({{"step0.x", DType::F32, {4, 3}, x}}),
                 {"data.safetensors", "lacks 'step0.label'", "i64[4]"});
-  expectMessage(messageFor({{"x", DType::F32, {4, 3}, x}}), {"no batch", "'step0.x'"});
+  expectMessage(messageFor({{"x", DType::F32, {4, 3}, x}}), {"there is neither a batch ('step0.label') nor a tensor 'label' of samples"});
   expectMessage(
       messageFor({{"step0.x", DType::F32, {3, 4}, x}, {"step0.label", DType::I64, {4}, label}}),
       {"'step0.x' is f32[3, 4], the model's input is f32[4, 3]"});
@@ -122,6 +132,146 @@ TEST(SafetensorsDataTest, ConversionsLoseNothing) {
 }
 
 //===----------------------------------------------------------------------===//
+// Samples
+//===----------------------------------------------------------------------===//
+
+/// Sample i of a file that begins with sample `first` is (3 i, 3 i + 1, 3 i + 2), its label i.
+static std::string writeSamples(const TemporaryFolder &folder, const std::string &name, int first,
+                                int count) {
+  std::vector<float> x;
+  std::vector<int32_t> labels;
+  for (int i = first; i < first + count; ++i) {
+    labels.push_back(i);
+    for (int j = 0; j < 3; ++j)
+      x.push_back(float(3 * i + j));
+  }
+  std::string path = folder / name;
+  EXPECT_TRUE(writeSafetensors(path, {{"x", DType::F32, {count, 3}, x.data()},
+                                      {"label", DType::I32, {count}, labels.data()}})
+                  .isOk());
+  return path;
+}
+
+TEST(SampleDataTest, BatchesAreCutAndShuffledBySampleOverAllFiles) {
+  TemporaryFolder folder;
+  std::vector<std::string> files = {writeSamples(folder, "a.safetensors", 0, 7),
+                                    writeSamples(folder, "b.safetensors", 7, 6)};
+  DataOptions options;
+  options.isShuffled = false;
+  OpenedData plain(files, getTinyInputs(), options);
+  ASSERT_TRUE(plain.data) << plain.message;
+  EXPECT_EQ(plain.data->getBatchesPerEpoch(), 3);
+  expectMessage(plain.notices.at(0), {"the last 1 of 13 samples"});
+  EXPECT_EQ(plain.read<int64_t>(1, 1),
+            (std::vector<int64_t>{4, 5, 6, 7})); // over the files' border
+  EXPECT_EQ(plain.read<float>(1, 0)[9], 21);
+  options.isShuffled = true;
+  OpenedData shuffled(files, getTinyInputs(), options);
+  std::set<int64_t> seen;
+  std::vector<int64_t> epochs[2];
+  for (int64_t position = 0; position < 6; ++position) {
+    std::vector<int64_t> labels = shuffled.read<int64_t>(position, 1);
+    std::vector<float> x = shuffled.read<float>(position, 0);
+    for (size_t i = 0; i < 4; ++i)
+      EXPECT_EQ(x[3 * i], float(3 * labels[i]));
+    epochs[position / 3].insert(epochs[position / 3].end(), labels.begin(), labels.end());
+  }
+  EXPECT_EQ(std::set<int64_t>(epochs[0].begin(), epochs[0].end()).size(), 12u);
+  EXPECT_NE(epochs[0], epochs[1]);
+}
+
+TEST(SampleDataTest, ABatchDimensionMayStandAnywhereAndALastBatchBeKept) {
+  TemporaryFolder folder;
+  std::vector<InputSpec> inputs = {makeInput("x", DType::F32, {3, 4}),
+                                   makeInput("label", DType::I64, {4})};
+  inputs[0].batchDim = 1;
+  inputs[1].validRange = ValidRange{0, 100, -100, ""};
+  DataOptions options;
+  options.isShuffled = false;
+  options.isLastKept = true;
+  OpenedData opened({writeSamples(folder, "a.safetensors", 0, 6)}, inputs, options);
+  ASSERT_TRUE(opened.data) << opened.message;
+  EXPECT_EQ(opened.data->getBatchesPerEpoch(), 2);
+  EXPECT_EQ(opened.data->getSampleCount(1), 2);
+  EXPECT_EQ(opened.read<int64_t>(1, 1), (std::vector<int64_t>{4, 5, -100, -100}));
+  EXPECT_EQ(opened.read<float>(1, 0),
+            (std::vector<float>{12, 15, 0, 0, 13, 16, 0, 0, 14, 17, 0, 0}));
+}
+
+TEST(SampleDataTest, SamplesThatDoNotFitAreNamed) {
+  TemporaryFolder folder;
+  auto messageFor = [&](const std::vector<TensorToWrite> &tensors) {
+    std::string path = folder / "x.safetensors";
+    EXPECT_TRUE(writeSafetensors(path, tensors).isOk());
+    return OpenedData({path}, getTinyInputs()).message;
+  };
+  std::vector<char> zeros(1000);
+  expectMessage(
+      messageFor({{"x", DType::F32, {8, 3}, zeros.data()}}),
+      {"x.safetensors", "neither a batch ('step0.label') nor a tensor 'label' of samples"});
+  expectMessage(messageFor({{"x", DType::F32, {8, 3}, zeros.data()},
+                            {"label", DType::I64, {7}, zeros.data()}}),
+                {"'label' is i64[7]; for 8 samples", "it must be i64[8]"});
+  expectMessage(messageFor({{"x", DType::F64, {8, 3}, zeros.data()},
+                            {"label", DType::I64, {8}, zeros.data()}}),
+                {"'x' is f64[8, 3]"});
+  expectMessage(messageFor({{"x", DType::F32, {3, 3}, zeros.data()},
+                            {"label", DType::I64, {3}, zeros.data()}}),
+                {"has 3 samples, not one batch of 4"});
+}
+
+TEST(SampleDataTest, BytesAreScaledByChannelAndImagesChangeByCounter) {
+  TemporaryFolder folder;
+  std::vector<unsigned char> pixels; // [6, 3, 2, 2]
+  for (int i = 0; i < 72; ++i)
+    pixels.push_back(static_cast<unsigned char>(10 + i));
+  std::vector<int64_t> labels(6);
+  std::string path = folder / "images.safetensors";
+  ASSERT_TRUE(writeSafetensors(path, {{"image", DType::U8, {6, 3, 2, 2}, pixels.data()},
+                                      {"label", DType::I64, {6}, labels.data()}})
+                  .isOk());
+  std::vector<InputSpec> inputs = getImageInputs({6, 3, 2, 2});
+  DataOptions options;
+  options.isShuffled = false;
+  options.scale = 1;
+  options.means = {1, 2, 3};
+  OpenedData plain({path}, inputs, options);
+  ASSERT_TRUE(plain.data) << plain.message;
+  std::vector<float> images = plain.read<float>(0, 0);
+  EXPECT_EQ(images[0], 9);   // 10 - 1
+  EXPECT_EQ(images[4], 12);  // 14 - 2
+  EXPECT_EQ(images[71], 78); // 81 - 3
+  options.isMirrored = true;
+  OpenedData mirrored({path}, inputs, options), again({path}, inputs, options);
+  std::vector<float> changed = mirrored.read<float>(0, 0);
+  EXPECT_EQ(changed, again.read<float>(0, 0));
+  int mirrors = 0;
+  for (size_t i = 0; i < 72; i += 12) {
+    bool isMirrored = changed[i] == images[i + 1];
+    mirrors += isMirrored;
+    for (size_t row = i; row < i + 12; row += 2) {
+      EXPECT_EQ(changed[row], images[row + isMirrored]);
+      EXPECT_EQ(changed[row + 1], images[row + !isMirrored]);
+    }
+  }
+  EXPECT_GT(mirrors, 0);
+  EXPECT_LT(mirrors, 6);
+  options.isMirrored = false;
+  options.cropPadding = 1;
+  OpenedData moved({path}, inputs, options);
+  changed = moved.read<float>(0, 0);
+  EXPECT_NE(changed, images);
+  EXPECT_NE(changed, moved.read<float>(1, 0));                     // the next epoch draws anew
+  EXPECT_NE(std::count(changed.begin(), changed.end(), -1.0f), 0); // black of the first channel
+  options.means = {1, 2};
+  expectMessage(OpenedData({path}, inputs, options).message,
+                {"--data-mean has 2 numbers, images have 3 channels"});
+  expectMessage(
+      OpenedData({writeSamples(folder, "a.safetensors", 0, 8)}, getTinyInputs(), options).message,
+      {"--data-augment changes images"});
+}
+
+//===----------------------------------------------------------------------===//
 // IDX
 //===----------------------------------------------------------------------===//
 
@@ -135,11 +285,6 @@ static std::string writeImages(const TemporaryFolder &folder) {
   writeGzip(folder / "images.gz", makeIdx({10, 2, 2}, pixels));
   writeGzip(folder / "labels.gz", makeIdx({10}, labels));
   return "idx:" + (folder / "images.gz") + "," + (folder / "labels.gz");
-}
-
-static std::vector<InputSpec> getImageInputs(Shape images, DType dtype = DType::F32) {
-  int64_t batch = images[0];
-  return {makeInput("image", dtype, std::move(images)), makeInput("label", DType::I64, {batch})};
 }
 
 TEST(IdxDataTest, ImagesAreScaledAndLabelsGoAlong) {
@@ -156,8 +301,8 @@ TEST(IdxDataTest, ImagesAreScaledAndLabelsGoAlong) {
   EXPECT_FLOAT_EQ(images[15], 70 / 255.0f);
   EXPECT_EQ(opened.read<int64_t>(1, 1), (std::vector<int64_t>{4, 5, 6, 7}));
   options.scale = 0.1;
-  options.mean = 1;
-  options.deviation = 2;
+  options.means = {1};
+  options.deviations = {2};
   OpenedData normalized(writeImages(folder), getImageInputs({5, 2, 2}), options);
   EXPECT_FLOAT_EQ(normalized.read<float>(1, 0)[0], (50 * 0.1f - 1) / 2);
 }
@@ -287,6 +432,32 @@ TEST(ByteDataTest, ShuffledWindowsStayInTheTextAndFollowTheSeed) {
     EXPECT_EQ(again.read<int64_t>(position, 0), tokens);
   }
   EXPECT_GT(starts.size(), 3u); // epochs begin at different bytes
+}
+
+TEST(TokenDataTest, WindowsBeginAStrideApart) {
+  TemporaryFolder folder;
+  std::vector<int32_t> tokens(40);
+  std::iota(tokens.begin(), tokens.end(), 1000);
+  std::string path = folder / "text.safetensors";
+  ASSERT_TRUE(writeSafetensors(path, {{"tokens", DType::I32, {40}, tokens.data()}}).isOk());
+  std::vector<InputSpec> inputs = {makeInput("ids", DType::I64, {2, 8}),
+                                   makeInput("next", DType::I64, {2, 8})};
+  DataOptions options;
+  options.isShuffled = false;
+  OpenedData apart("tokens:" + path, inputs, options);
+  ASSERT_TRUE(apart.data) << apart.message;
+  EXPECT_EQ(apart.data->getBatchesPerEpoch(), 2);
+  EXPECT_EQ(apart.read<int64_t>(1, 0)[0], 1016);
+  EXPECT_EQ(apart.read<int64_t>(1, 1)[0], 1017);
+  options.stride = 3;
+  OpenedData overlapping("tokens:" + path, inputs, options);
+  EXPECT_EQ(overlapping.data->getBatchesPerEpoch(),
+            5); // windows at 0, 3, ..., 30; one is left over
+  EXPECT_EQ(overlapping.read<int64_t>(4, 0)[8], 1027);
+  float number = 1;
+  ASSERT_TRUE(writeSafetensors(path, {{"tokens", DType::F32, {1}, &number}}).isOk());
+  expectMessage(OpenedData("tokens:" + path, inputs, options).message,
+                {"'tokens' is f32[1], a text is one list of integers"});
 }
 
 TEST(ByteDataTest, TextsAndModelsThatDoNotFitAreNamed) {
