@@ -13,7 +13,7 @@ SOURCE = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__ + "/../..")
 INCLUDE = re.compile(r'^\s*#?include\s+["<]([^">]+)[">]')
 SUFFIXES = {".cpp", ".h", ".td", ".def", ".inc", ".c"}
 # Tools that must not grow into the compiler.
-SMALL_TOOLS = {"memopt-run": {"runtime"}, "memopt-plan": {"Planning", "Support", "LLVM"}}
+SMALL_TOOLS = {"memopt-run": {"runtime"}, "memopt-cudnn": {"runtime"}, "memopt-plan": {"Planning", "Support", "LLVM"}}
 
 
 def read_table():

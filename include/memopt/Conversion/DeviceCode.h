@@ -8,10 +8,7 @@
 //
 // Kernels of an NVIDIA GPU: PTX by LLVM in this process, which needs neither a device nor NVIDIA's
 // tools, and machine code by NVIDIA's assembler, ptxas. Where a kernel calls a function of libm,
-// NVIDIA's libdevice has its code. ptxas and libdevice are looked for in the toolkit that
-// $CUDA_HOME names, in the Python packages of the build's environment (tools/install.sh
-// --with-cuda), beside the ptxas on PATH, and in /usr/local/cuda; nowhere where
-// $MEMOPT_WITHOUT_CUDA is set.
+// NVIDIA's libdevice has its code. Support/Toolkit.h says where both are looked for.
 //
 //===----------------------------------------------------------------------===//
 
@@ -51,9 +48,6 @@ FailureOr<SmallVector<KernelResources>> assemblePtx(StringRef ptx, StringRef chi
 
 /// Reads what `ptxas -v` prints.
 SmallVector<KernelResources> parseResources(StringRef text);
-
-/// The first of the toolkits that has the file `name`, such as "bin/ptxas"; empty when none has.
-std::string findToolkitFile(StringRef name);
 
 } // namespace mlir::memopt
 

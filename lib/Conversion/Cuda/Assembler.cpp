@@ -13,6 +13,8 @@
 
 #include "memopt/Conversion/DeviceCode.h"
 
+#include "memopt/Support/Toolkit.h"
+
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -24,39 +26,6 @@
 
 using namespace mlir;
 using namespace mlir::memopt;
-
-//===----------------------------------------------------------------------===//
-// Toolkits
-//===----------------------------------------------------------------------===//
-
-/// Folders that may hold a toolkit, the preferred ones first.
-static SmallVector<std::string> getToolkits() {
-  SmallVector<std::string> folders;
-  // As if there were none.
-  if (std::getenv("MEMOPT_WITHOUT_CUDA"))
-    return folders;
-  if (const char *home = std::getenv("CUDA_HOME"))
-    folders.push_back(home);
-  // Where Python's packages put it, under the folder of the version of Python.
-  std::error_code error;
-  for (llvm::sys::fs::directory_iterator python(MEMOPT_VENV_DIR "/lib", error), end;
-       !error && python != end; python.increment(error))
-    folders.push_back(python->path() + "/site-packages/nvidia/cu13");
-  if (llvm::ErrorOr<std::string> found = llvm::sys::findProgramByName("ptxas"))
-    folders.push_back(llvm::sys::path::parent_path(llvm::sys::path::parent_path(*found)).str());
-  folders.push_back("/usr/local/cuda");
-  return folders;
-}
-
-std::string mlir::memopt::findToolkitFile(StringRef name) {
-  for (const std::string &folder : getToolkits()) {
-    SmallString<128> path(folder);
-    llvm::sys::path::append(path, name);
-    if (llvm::sys::fs::exists(path))
-      return path.str().str();
-  }
-  return "";
-}
 
 //===----------------------------------------------------------------------===//
 // What ptxas says
@@ -115,7 +84,7 @@ static bool writeText(StringRef path, StringRef text, std::string &message) {
 
 FailureOr<SmallVector<KernelResources>>
 mlir::memopt::assemblePtx(StringRef ptx, StringRef chip, StringRef path, std::string &message) {
-  std::string assembler = findToolkitFile("bin/ptxas");
+  std::string assembler = ::memopt::findToolkitFile("bin/ptxas");
   if (assembler.empty()) {
     message =
         "ptxas, NVIDIA's assembler, is not found in $CUDA_HOME, the build's environment, PATH "

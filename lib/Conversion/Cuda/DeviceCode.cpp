@@ -13,6 +13,8 @@
 
 #include "memopt/Conversion/DeviceCode.h"
 
+#include "memopt/Support/Toolkit.h"
+
 #include "../KernelPasses.h"
 #include "../MathExpansion.h"
 
@@ -110,7 +112,7 @@ static LogicalResult expandCalls(ModuleOp kernels) {
 
 static Emission loadLibdevice(ArrayRef<LLVM::CallOp> calls, llvm::LLVMContext &context,
                               std::unique_ptr<llvm::Module> &library) {
-  std::string path = findToolkitFile(kLibdevice);
+  std::string path = ::memopt::findToolkitFile(kLibdevice);
   LLVM::CallOp first = calls.front();
   if (path.empty()) {
     first.emitError() << getKernelName(first) << " calls " << *first.getCallee()
