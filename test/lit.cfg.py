@@ -18,18 +18,21 @@ config.environment["PATH"] = os.pathsep.join(
 )
 # A pattern variable lives for one function unless its name begins with $.
 config.environment["FILECHECK_OPTS"] = "-enable-var-scope --allow-unused-prefixes=false"
-# NVIDIA's assembler and libdevice, where the compiler looks for them (lib/Conversion/Cuda/Assembler.cpp).
+# NVIDIA's assembler, libdevice and cuDNN, where the compiler looks for them (lib/Support/Toolkit.cpp).
 toolkits = [os.environ.get("CUDA_HOME", "")]
-toolkits += glob.glob(os.path.join(os.path.dirname(config.test_source_root),
-                                   "build/venv/lib/python3*/site-packages/nvidia/cu13"))
+for package in ("cu13", "cudnn"):
+    toolkits += glob.glob(os.path.join(os.path.dirname(config.test_source_root),
+                                       "build/venv/lib/python3*/site-packages/nvidia", package))
 toolkits += [os.path.dirname(os.path.dirname(shutil.which("ptxas") or "")), "/usr/local/cuda"]
 if not os.environ.get("MEMOPT_WITHOUT_CUDA"):
-    for feature, file in (("ptxas", "bin/ptxas"), ("libdevice", "nvvm/libdevice/libdevice.10.bc")):
+    for feature, file in (("ptxas", "bin/ptxas"), ("libdevice", "nvvm/libdevice/libdevice.10.bc"),
+                          ("cudnn", "lib/libcudnn.so.9")):
         if any(folder and os.path.exists(os.path.join(folder, file)) for folder in toolkits):
             config.available_features.add(feature)
 # The emulated device, where it is built (x86-64).
 if os.path.exists(os.path.join(config.memopt_obj_root, "bin/memopt-emulate")):
     config.available_features.add("emulator")
+config.substitutions.append(("%fake_cuda", os.path.join(config.memopt_obj_root, "test/fake-cuda")))
 config.substitutions.append(("%emulated_device", os.path.join(config.test_source_root, "emulator/device.json")))
 # Pages are looked at where there is a browser that needs no screen.
 browser = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)

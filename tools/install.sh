@@ -3,7 +3,7 @@
 #   tools/install.sh [--with-cuda] [PRESET...]
 #     PRESET: release (default), develop, asan, fuzz, tsan; lint installs what checks the sources and configures
 #     develop, but builds nothing
-#     --with-cuda: NVIDIA's assembler and device functions too, which --target=cuda writes packages with
+#     --with-cuda: NVIDIA's assembler, device functions and cuDNN too, which --target=cuda writes packages with
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cuda=
@@ -41,6 +41,11 @@ fi
 if [ -n "$cuda" ] && ! compgen -G "build/venv/lib/python3*/site-packages/nvidia/cu13/bin/ptxas" >/dev/null; then
   echo "== installing ptxas and libdevice into build/venv, 100 MB to download"
   build/venv/bin/pip install -q --no-deps nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88
+fi
+# Plans name the version that made them; the wheel alone, for it plans without a device.
+if [ -n "$cuda" ] && ! compgen -G "build/venv/lib/python3*/site-packages/nvidia/cudnn/lib/libcudnn.so.9" >/dev/null; then
+  echo "== installing cuDNN into build/venv, 520 MB to download and 850 MB there"
+  build/venv/bin/pip install -q --no-deps nvidia-cudnn-cu13==9.26.0.51
 fi
 
 for preset; do

@@ -153,7 +153,8 @@ static std::optional<unsigned> parseChip(StringRef chip) {
 unsigned CudaAttr::getCapability() { return *parseChip(getChip()); }
 
 LogicalResult CudaAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef chip,
-                               int64_t sms, StringRef, StringRef image, DictionaryAttr profile) {
+                               int64_t sms, StringRef, StringRef image, DictionaryAttr profile,
+                               DictionaryAttr) {
   // Maxima that keep NaN are instructions from here on.
   constexpr unsigned oldest = 80;
   std::optional<unsigned> number = parseChip(chip);

@@ -63,7 +63,8 @@ public:
       return failure();
     addInstructions();
     addRegions();
-    addLists();
+    if (failed(addLists()))
+      return failure();
     addHeader();
     return std::move(manifest);
   }
@@ -330,19 +331,45 @@ private:
   }
 
   /// Library calls, transfers, collectives and what else the runtime finds in lists.
-  void addLists() {
+  /// What a device's libraries need to know of a call beside its description: the plan, and the
+  /// alignment of each operand.
+  LogicalResult addPlan(LibraryCallOp call, json::Object &entry) {
+    if (target.getImageName().empty())
+      return success();
+    auto plan = target.getPlan(call.getCall(), call.getImplementation().value_or(""),
+                               [&] { return call.emitOpError(); });
+    if (failed(plan))
+      return failure();
+    if (plan->kind() != json::Value::Null)
+      entry["plan"] = std::move(*plan);
+    json::Array alignments;
+    for (auto [input, offset] : llvm::zip_equal(call.getInputs(), call.getOperandOffsets())) {
+      auto type = cast<RankedTensorType>(input.getType());
+      int64_t bytes = getTensorBytes(RankedTensorType::get({}, type.getElementType()));
+      alignments.push_back(static_cast<int64_t>(llvm::MinAlign(64, offset * bytes)));
+    }
+    entry["operand_alignments"] = std::move(alignments);
+    return success();
+  }
+
+  LogicalResult addLists() {
     for (StringRef name : {"library_calls", "transfers", "collectives"})
       manifest[name] = json::Array();
     llvm::MapVector<StringRef, std::map<uint64_t, json::Object>> lists;
     for (Operation *op : graph.getInstructions())
-      if (auto listed = dyn_cast<ListedOpInterface>(op))
-        lists[listed.getListName()].emplace(*listed.getNumber(), listed.describe(target));
+      if (auto listed = dyn_cast<ListedOpInterface>(op)) {
+        json::Object entry = listed.describe(target);
+        if (auto call = dyn_cast<LibraryCallOp>(op); call && failed(addPlan(call, entry)))
+          return failure();
+        lists[listed.getListName()].emplace(*listed.getNumber(), std::move(entry));
+      }
     for (auto &[name, entries] : lists) {
       json::Array list;
       for (auto &[number, entry] : entries)
         list.push_back(std::move(entry));
       manifest[name] = std::move(list);
     }
+    return success();
   }
 
   json::Array outputsOf(InstructionOpInterface op) {

@@ -59,6 +59,8 @@ void memopt::buildGraphPipeline(OpPassManager &manager, const PipelineOptions &o
   precision.type = options.precision;
   precision.hasMasterWeights = options.masterWeights;
   manager.addPass(createMixedPrecisionPass(precision));
+  // So that autodiff finds what there is to differentiate and to keep.
+  manager.addNestedPass<func::FuncOp>(createWriteOutAttentionPass());
 }
 
 void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &options) {

@@ -7,7 +7,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "FormLibraryCalls.h"
+#include "GenericBuilder.h"
 #include "LibraryCallBuilder.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -36,20 +39,41 @@ static ConvolutionAttr describe(OpType op, ConvolutionKind kind, Value input, Va
                                      getComputeType(type), stored == type ? Type() : stored);
 }
 
+/// Lets users widen again what the call stores rounded to `type`.
+static Type roundResult(Operation *op, Type type) {
+  Value result = op->getResult(0);
+  RankedTensorType wide = getTensorType(result), narrow = wide.clone(type);
+  result.setType(narrow);
+  ImplicitLocOpBuilder b(op->getLoc(), op);
+  b.setInsertionPointAfter(op);
+  AffineMap identity = b.getMultiDimIdentityMap(narrow.getRank());
+  Value widened = createPointwise(
+      b, narrow.getShape(), Read{result, identity}, wide.getElementType(),
+      [&](auto &inner, ValueRange scalars) {
+        return SmallVector<Value>{arith::ExtFOp::create(inner, wide.getElementType(), scalars[0])};
+      })[0];
+  setPhase(widened.getDefiningOp(), getPhase(op));
+  result.replaceAllUsesExcept(widened, widened.getDefiningOp());
+  return type;
+}
+
 template <typename OpType>
 static LogicalResult form(OpType op, ConvolutionKind kind, Value input, Value output,
                           Value weight) {
   LibraryCallBuilder builder(op);
   for (Value operand : op->getOperands())
     builder.addPacked(operand);
+  Type type = getTensorType(op->getOperand(0)).getElementType();
+  bool mayBeWide = type == getComputeType(type) || getTarget(op).storesWideSums();
   std::optional<BiasAddition> bias;
-  if (kind == ConvolutionKind::Forward) {
+  if (kind == ConvolutionKind::Forward && mayBeWide) {
     int64_t last = getTensorType(output).getRank() - 1;
     bias = builder.takeBias(output, op.getLayout() == Layout::ChannelsLast ? last : 1,
                             /*mayReshape=*/false);
   }
-  Type type = getTensorType(op->getOperand(0)).getElementType();
   Type stored = builder.takeRounding(bias, type);
+  if (stored != type && !mayBeWide)
+    stored = roundResult(op, type);
   ConvolutionAttr call = describe(op, kind, input, output, weight, bias.has_value(), stored);
   if (!call)
     return failure();

@@ -37,9 +37,10 @@ LogicalResult memopt::formMatmulCall(MatmulOp op) {
   int64_t k = op.getTransposeA() ? a[a.size() - 2] : a.back();
   SmallVector<int64_t> aStrides = addMatrix(builder, op.getA(), op.getTransposeA());
   SmallVector<int64_t> bStrides = addMatrix(builder, op.getB(), op.getTransposeB());
-  std::optional<BiasAddition> bias =
-      builder.takeBias(op.getResult(), shape.size() - 1, /*mayReshape=*/true);
   Type type = getTensorType(op.getA()).getElementType();
+  std::optional<BiasAddition> bias;
+  if (type == getComputeType(type) || getTarget(op).storesWideSums())
+    bias = builder.takeBias(op.getResult(), shape.size() - 1, /*mayReshape=*/true);
   Type stored = builder.takeRounding(bias, type);
   SmallVector<int64_t> cStrides = builder.addResult(op.getResult(), /*mayPermute=*/!bias);
   auto emitError = [&] { return op.emitOpError(); };

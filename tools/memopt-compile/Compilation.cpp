@@ -20,6 +20,7 @@
 #include "memopt/Package/PlanReport.h"
 #include "memopt/Pipelines/Pipelines.h"
 #include "memopt/Support/InputFile.h"
+#include "memopt/Target/Cuda/CudaTarget.h"
 #include "memopt/Transforms/Estimate.h"
 #include "memopt/Transforms/Frontier.h"
 
@@ -164,6 +165,8 @@ StatusCode Compilation::runStage(const Stage &stage) {
   stage.build(manager, options.pipeline);
   if (succeeded(manager.run(*module)))
     return StatusCode::Ok;
+  if (mlir::memopt::isCudnnUnavailable())
+    return StatusCode::Environment;
   return isOverBudget() ? StatusCode::DoesNotFit : StatusCode::BadInput;
 }
 

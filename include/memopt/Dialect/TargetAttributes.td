@@ -36,13 +36,15 @@ def Memopt_CudaAttr : AttrDef<Memopt_Dialect, "Cuda"> {
     planned for. `device` names the machine for people. `image` is the form of the kernels in a package: `cubin`, or
     `bitcode` for an emulated device, whose library calls are the runtime's plain loops. `profile` holds rates that
     costs are predicted from, by the keys of a machine profile. A device description (docs/Cuda.md) says all this;
-    lib/Target/Cuda answers for it (TargetAttrInterface).
+    lib/Target/Cuda answers for it (TargetAttrInterface). `properties` are those by which cuDNN plans its calls, without
+    which none are planned.
 
     Example: `memopt.target = #memopt.cuda<"sm_90", sms = 132, device = "NVIDIA H100 80GB HBM3">`
   }];
   let parameters = (ins StringRefParameter<>:$chip, "int64_t":$sms, StringRefParameter<"", "\"\"">:$device,
-    StringRefParameter<"", "\"cubin\"">:$image, OptionalParameter<"::mlir::DictionaryAttr">:$profile);
-  let assemblyFormat = "`<` $chip `,` struct($sms, $device, $image, $profile) `>`";
+    StringRefParameter<"", "\"cubin\"">:$image, OptionalParameter<"::mlir::DictionaryAttr">:$profile,
+    OptionalParameter<"::mlir::DictionaryAttr">:$properties);
+  let assemblyFormat = "`<` $chip `,` struct($sms, $device, $image, $profile, $properties) `>`";
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     /// 90 of sm_90.

@@ -265,6 +265,22 @@ def TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
            "::llvm::function_ref<::mlir::InFlightDiagnostic()>":$emitError)>,
     InterfaceMethod<"The description of `call` for this target's runtime.", "::llvm::json::Object", "describeCall",
       (ins "::mlir::memopt::LibraryCallAttrInterface":$call)>,
+    InterfaceMethod<[{
+        What the runtime loads to run `call` by the `implementation` that getImplementations named: an entry of
+        the package's plans, or null where the description is all that it needs. Fails, with a diagnostic, when
+        there is no such implementation.
+      }],
+      "::llvm::FailureOr<::llvm::json::Value>", "getPlan",
+      (ins "::mlir::memopt::LibraryCallAttrInterface":$call, "::llvm::StringRef":$implementation,
+           "::llvm::function_ref<::mlir::InFlightDiagnostic()>":$emitError),
+      "", [{ return ::llvm::json::Value(nullptr); }]>,
+    InterfaceMethod<[{
+        Whether a library adds a bias to sums of products of 16-bit numbers, which are f32, and stores those of a
+        convolution as they are; else both are kernels' work, and what a convolution gives is rounded before.
+      }],
+      "bool", "storesWideSums", (ins), "", [{ return true; }]>,
+    InterfaceMethod<"Whether a library computes attention; else it is written out as products and a softmax.",
+      "bool", "computesAttention", (ins), "", [{ return true; }]>,
     InterfaceMethod<"Whether a library reads a matrix with these strides of rows and columns as it lies.",
       "bool", "canReadMatrix", (ins "int64_t":$rowStride, "int64_t":$columnStride)>,
     InterfaceMethod<"Whether a kernel's result may take a row of an operand that the kernel reads as a whole.",

@@ -50,6 +50,20 @@ def SinkReluPass : Pass<"memopt-sink-relu", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
 
+def WriteOutAttentionPass : Pass<"memopt-write-out-attention", "::mlir::func::FuncOp"> {
+  let summary = "Products and a softmax where the target has no attention";
+  let description = [{
+    In the imported graph, for targets whose libraries do not compute attention: scores are a product of queries and
+    keys in f32 at least, hidden ones become the lowest number, and the probabilities of a softmax, less what dropout
+    takes, are multiplied with the values. Grouped queries of one head of keys are rows of one product. The matrix of
+    scores is a value of the graph, and its memory is planned like any other.
+
+    Remark: bytes of the scores.
+  }];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def MixedPrecisionPass : Pass<"memopt-mixed-precision", "::mlir::ModuleOp"> {
   let summary = "Multiply and keep bf16 or f16 numbers, compute the rest in f32";
   let description = [{

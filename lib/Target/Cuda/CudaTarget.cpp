@@ -8,23 +8,49 @@
 //
 // Matrix products are cuBLASLt's. Which of its kernels runs is chosen on the device, among those
 // that the planned workspace is enough for: the cap is what NVIDIA recommends for the chip
-// (cuBLAS, "cublasSetWorkspace"). What cuDNN would compute needs plans, which are not made here
-// yet; an emulated device computes it by the runtime's plain loops.
+// (cuBLAS, "cublasSetWorkspace"). Convolutions are cuDNN's, which plans them here; those whose
+// workspace stays within the same cap come first, in cuDNN's order. Attention is written out. An
+// emulated device computes all of it by the runtime's plain loops.
 //
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Target/Cuda/CudaTarget.h"
 
 #include "../Cpu/LibraryQuery.h"
+#include "CudnnPlans.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Target/Cpu/MachineProfile.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
 
-static int64_t getMatmulCap(CudaAttr target) {
+static int64_t getWorkspaceCap(CudaAttr target) {
   constexpr unsigned hopper = 90;
   return int64_t(target.getCapability() >= hopper ? 32 : 4) << 20;
+}
+
+/// What DeviceDescription made of a device's properties.
+static llvm::json::Value toJson(Attribute attribute) {
+  if (auto list = dyn_cast<ArrayAttr>(attribute)) {
+    llvm::json::Array array;
+    for (Attribute entry : list)
+      array.push_back(toJson(entry));
+    return array;
+  }
+  if (auto number = dyn_cast<IntegerAttr>(attribute))
+    return number.getInt();
+  if (auto text = dyn_cast<StringAttr>(attribute))
+    return text.getValue();
+  return nullptr;
+}
+
+static llvm::Expected<CudnnPlans> planConvolution(CudaAttr target, LibraryCallAttrInterface call) {
+  if (!target.getProperties())
+    return llvm::createStringError("the target has no properties of a device");
+  llvm::json::Object properties;
+  for (NamedAttribute entry : target.getProperties())
+    properties[entry.getName().getValue()] = toJson(entry.getValue());
+  return planWithCudnn(properties, call.toJson());
 }
 
 namespace {
@@ -63,12 +89,33 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
     if (target.isEmulated())
       return askRuntime(self, call, emitError);
     if (isa<MatmulAttr>(call))
-      return Implementations{{"cublaslt", getMatmulCap(target)}};
+      return Implementations{{"cublaslt", getWorkspaceCap(target)}};
+    if (isa<ConvolutionAttr>(call))
+      return askCudnn(target, call, emitError);
     return emitError() << "no library call can compute this on " << target.getChip() << ": a "
-                       << call.getKindName()
-                       << " needs a plan of cuDNN's, which this version does not make; an emulated "
-                          "device, whose description says \"image\": \"bitcode\", needs none";
+                       << call.getKindName() << " is neither cuBLASLt's nor cuDNN's";
   }
+
+  FailureOr<llvm::json::Value> getPlan(Attribute self, LibraryCallAttrInterface call,
+                                       StringRef implementation,
+                                       function_ref<InFlightDiagnostic()> emitError) const {
+    auto target = cast<CudaAttr>(self);
+    if (target.isEmulated() || !isa<ConvolutionAttr>(call))
+      return llvm::json::Value(nullptr);
+    llvm::Expected<CudnnPlans> plans = planConvolution(target, call);
+    if (!plans)
+      return emitError() << "no library call can compute this on " << target.getChip() << ": "
+                         << llvm::toString(plans.takeError());
+    for (const CudnnPlan &plan : plans->plans)
+      if (nameImplementation(*plans, plan) == implementation)
+        return llvm::json::Value(llvm::json::Object{
+            {"cudnn", plans->version}, {"sms", target.getSms()}, {"text", plan.text}});
+    return emitError() << "was planned as '" << implementation << "', which is none of cuDNN "
+                       << plans->version << "'s plans";
+  }
+
+  bool storesWideSums(Attribute self) const { return cast<CudaAttr>(self).isEmulated(); }
+  bool computesAttention(Attribute self) const { return cast<CudaAttr>(self).isEmulated(); }
 
   /// Where neither rows nor columns are contiguous a copy is needed.
   bool canReadMatrix(Attribute, int64_t rowStride, int64_t columnStride) const {
@@ -83,6 +130,29 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
   }
 
 private:
+  static std::string nameImplementation(const CudnnPlans &plans, const CudnnPlan &plan) {
+    return "cudnn " + plans.version + " " + plan.name;
+  }
+
+  FailureOr<Implementations> askCudnn(CudaAttr target, LibraryCallAttrInterface call,
+                                      function_ref<InFlightDiagnostic()> emitError) const {
+    llvm::Expected<CudnnPlans> plans = planConvolution(target, call);
+    if (!plans)
+      return emitError() << "no library call can compute this on " << target.getChip() << ": "
+                         << llvm::toString(plans.takeError());
+    // The runtime wants multiples of 64.
+    Implementations all = llvm::map_to_vector(plans->plans, [&](const CudnnPlan &plan) {
+      return CallImplementation{nameImplementation(*plans, plan),
+                                static_cast<int64_t>(llvm::alignTo(plan.workspaceBytes, 64))};
+    });
+    // They need less and less: what fits comes first, what is faster last; else the smallest.
+    auto first = llvm::find_if(all, [cap = getWorkspaceCap(target)](const CallImplementation &one) {
+      return one.workspaceBytes <= cap;
+    });
+    std::rotate(all.begin(), first == all.end() ? std::prev(first) : first, all.end());
+    return all;
+  }
+
   FailureOr<Implementations> askRuntime(Attribute self, LibraryCallAttrInterface call,
                                         function_ref<InFlightDiagnostic()> emitError) const {
     std::string text;

@@ -190,7 +190,26 @@ llvm::Expected<DeviceDescription> DeviceDescription::find(StringRef nameOrPath) 
   return parse(nameOrPath, (*file)->getBuffer());
 }
 
+/// What `checkProperties` accepts: whole numbers, lists of them, and a name.
+static Attribute toAttribute(Builder &builder, const json::Value &value) {
+  if (std::optional<int64_t> number = value.getAsInteger())
+    return builder.getI64IntegerAttr(*number);
+  if (const json::Array *list = value.getAsArray())
+    return builder.getArrayAttr(llvm::map_to_vector(
+        *list, [&](const json::Value &entry) { return toAttribute(builder, entry); }));
+  return builder.getStringAttr(value.getAsString().value_or(""));
+}
+
+static DictionaryAttr toDictionary(MLIRContext *context, const json::Object &properties) {
+  Builder builder(context);
+  SmallVector<NamedAttribute> entries;
+  for (const auto &entry : properties)
+    entries.push_back(
+        builder.getNamedAttr(StringRef(entry.first), toAttribute(builder, entry.second)));
+  return builder.getDictionaryAttr(entries);
+}
+
 CudaAttr DeviceDescription::toAttribute(MLIRContext *context) const {
   return CudaAttr::get(context, chip, getSms(), profile.machine, image,
-                       profile.toAttribute(context));
+                       profile.toAttribute(context), toDictionary(context, properties));
 }

@@ -85,6 +85,11 @@ TEST(DeviceDescription, TheAttributeHasChipAndRates) {
   EXPECT_FALSE(attribute.isEmulated());
   EXPECT_EQ(MachineProfile::of(attribute.getProfile()).memoryBandwidth,
             device.profile.memoryBandwidth);
+  DictionaryAttr properties = attribute.getProperties();
+  EXPECT_EQ(properties.size(), device.properties.size());
+  EXPECT_EQ(properties.getAs<IntegerAttr>("multiProcessorCount").getInt(), 132);
+  EXPECT_EQ(properties.getAs<StringAttr>("deviceName").getValue(), "NVIDIA H200");
+  EXPECT_EQ(properties.getAs<ArrayAttr>("maxBlockSize").size(), 3u);
 }
 
 TEST(DeviceDescription, ErrorsNameKeyExpectedAndFound) {

@@ -16,6 +16,10 @@ namespace mlir::memopt {
 /// Lets #memopt.cuda answer as a target.
 void registerCudaTarget(DialectRegistry &registry);
 
+/// Whether the last call that cuDNN was to plan failed for the machine's sake: cuDNN is missing or
+/// too old, or the process that asks it ended.
+bool isCudnnUnavailable();
+
 } // namespace mlir::memopt
 
 #endif // MEMOPT_TARGET_CUDA_CUDATARGET_H

@@ -1,0 +1,22 @@
+"""cuda_plans.py PACKAGE: counts the library calls of a package by kind and by who planned them, and checks each."""
+import collections
+import json
+import sys
+
+manifest = json.load(open(sys.argv[1] + "/manifest.json"))
+counts = collections.Counter()
+for call in manifest["library_calls"]:
+    plan = call.get("plan")
+    who = "without a plan"
+    if plan:
+        who = f"planned by {plan['cudnn']} for {plan['sms']} multiprocessors"
+        # What cuDNN writes of a plan holds the operations that it is for.
+        text = json.loads(plan["text"])
+        assert text["operationGraph"]["nodes"], text
+        extents = [tensor["dim"] for tensor in text["operationGraph"]["tensors"]]
+        assert call["weight"] in extents and call["input"] in extents, (call, extents)
+    assert call["workspace_bytes"] <= 32 << 20, call
+    assert all(bytes & (bytes - 1) == 0 for bytes in call["operand_alignments"]), call
+    counts[call["kind"], who] += 1
+for (kind, who), count in sorted(counts.items()):
+    print(f"{kind}: {count} {who}")
