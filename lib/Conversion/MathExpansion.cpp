@@ -8,6 +8,8 @@
 
 #include "MathExpansion.h"
 
+#include "CircularFunctions.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -273,6 +275,8 @@ Value mlir::memopt::expandMath(OpBuilder &builder, Location location, OperationN
       return arithmetic.tanh(operands[0]);
     if (function == "erf")
       return arithmetic.erf(operands[0]);
+    if (function == "sin" || function == "cos")
+      return expandSine(builder, location, operands[0], /*isCosine=*/function == "cos");
     if (function == "rsqrt")
       return arithmetic.div(arithmetic.constant(1.0f),
                             math::SqrtOp::create(builder, location, operands[0]));

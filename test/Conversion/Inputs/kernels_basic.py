@@ -64,6 +64,18 @@ for name, function in (("exp", np.exp), ("log", np.log), ("tanh", np.tanh)):
         e = function(edges.astype(np.float64)).astype(np.float32).astype(np.float64)
     add(f"{name}_edges", k.yields(r), [edges], [e])
 
+# Sines of every size of argument: near multiples of pi / 2, at the border between two reductions, and at the largest.
+sizes = np.random.default_rng(8)
+circle = np.concatenate([np.arange(-400, 400) * (np.pi / 2), 2.0 ** sizes.uniform(-30, 128, 3000) * sizes.choice([-1, 1], 3000),
+                         [2.0**28, np.nextafter(np.float32(2.0**28), np.float32(0)), 3.4028235e38, 0, -0.0, 1e-40, -1e-40,
+                          np.inf, -np.inf, np.nan]]).astype(np.float32)
+for name, function in (("sin", np.sin), ("cos", np.cos)):
+    k = Kernel((circle.shape, "f32"))
+    r = k.pointwise([k.arguments[0]], "f32", f"%s = math.{name} %a0 : f32\nlinalg.yield %s : f32")
+    with np.errstate(all="ignore"):
+        e = function(circle.astype(np.float64)).astype(np.float32)
+    add(f"{name}_everywhere", k.yields(r), [circle], [e], tolerance=0)
+
 # Types: comparison to booleans and back, integers, f64 scalars in f32 loops.
 a, b = normal(7, 65), normal(7, 65)
 k = Kernel(((7, 65), "f32"), ((7, 65), "f32"))
