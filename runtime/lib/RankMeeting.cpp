@@ -369,9 +369,12 @@ std::vector<int64_t> RankMeeting::findLost() {
   return lost;
 }
 
-bool RankMeeting::hasOthers() const {
-  return isFirst() && std::any_of(others.begin(), others.end(),
-                                  [](const Descriptor &other) { return other.get() >= 0; });
+std::vector<int64_t> RankMeeting::getOthers() const {
+  std::vector<int64_t> there;
+  for (size_t rank = 0; isFirst() && rank < others.size(); ++rank)
+    if (others[rank].get() >= 0)
+      there.push_back(int64_t(rank));
+  return there;
 }
 
 StatusOr<std::unique_ptr<RankMeeting>> RankMeeting::join(const LaunchedRank &self,

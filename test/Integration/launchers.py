@@ -83,6 +83,10 @@ def check_bits(command, work):
         codes, lines = end(start_all([*command, f"--save={work}/{launcher.__name__}"], launcher))
         assert codes == [0] * RANKS and not lines, (launcher, codes, lines)
         expect_checkpoint(work / launcher.__name__, expected, launcher)
+    # A shell between the launcher and us is a rank as well.
+    codes, lines = end(start_all(["sh", "-c", '"$@"; exit $?', "sh", *command, f"--save={work}/shell"], mpich))
+    assert codes == [0] * RANKS and not lines, (codes, lines)
+    expect_checkpoint(work / "shell", expected, "shell")
     mpirun = shutil.which("mpirun")
     if mpirun:
         own = ["--allow-run-as-root", "--oversubscribe"] if "Open MPI" in subprocess.check_output([mpirun, "--version"], text=True) else []
@@ -131,6 +135,12 @@ def check_failures(command, work):
     child = int(pathlib.Path(f"/proc/{processes[1].pid}/task/{processes[1].pid}/children").read_text().split()[0])
     os.kill(child, signal.SIGKILL)
     expect_together(processes, 3, "rank 1: was ended by signal 9 (Killed)")
+    # A process that does not end when its rank has.
+    processes = begin("--rank-timeout=1", "--steps=2000")
+    processes[1].send_signal(signal.SIGSTOP)
+    codes, lines = end(processes[:1])
+    processes[1].kill()
+    assert codes == [3] and "rank 1: its process does not end, 1 s after the others" in lines[0], (codes, lines)
     # One of them is asked to stop.
     processes = begin(f"--save={work}/stopped")
     processes[1].terminate()

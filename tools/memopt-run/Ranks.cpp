@@ -76,6 +76,8 @@ static Status describeEnd(int status) {
 namespace {
 /// Waits for the processes of a group, and sees to it that one that fails is followed by all.
 class Watch {
+  using Clock = std::chrono::steady_clock;
+
 public:
   explicit Watch(SharedRanks &group, RankMeeting *meeting = nullptr)
       : group(group), meeting(meeting) {}
@@ -101,12 +103,22 @@ public:
       else
         rest();
     }
-    // Of a start by a launcher the first process ends last, unless others are known to hang.
-    while (meeting && meeting->hasOthers() && !isOverdue())
-      rest();
+    if (meeting)
+      waitForOthers();
   }
 
 private:
+  /// Of a start by a launcher the first process ends last, so that it knows how all have ended.
+  void waitForOthers() {
+    std::chrono::duration<double> limit(meeting->getSeconds());
+    for (auto begin = Clock::now(); !meeting->getOthers().empty() && !isOverdue(); rest())
+      if (Clock::now() - begin > limit)
+        return group.leave(meeting->getOthers().front(),
+                           environmentError("its process does not end, " +
+                                            std::to_string(int64_t(limit.count())) +
+                                            " s after the others"));
+  }
+
   void note(pid_t ended, int status) {
     auto found = processes.find(ended);
     if (found == processes.end())
@@ -124,20 +136,18 @@ private:
       for (int64_t lost : meeting->findLost())
         group.leave(lost, environmentError("its process was ended"));
     if (group.getReason().isOk())
-      lastGood = std::chrono::steady_clock::now();
+      lastGood = Clock::now();
     if (isOverdue()) // one that hangs does not see that the others have left
       for (auto [process, rank] : processes)
         ::kill(process, SIGKILL);
   }
 
-  bool isOverdue() const {
-    return std::chrono::steady_clock::now() - lastGood > std::chrono::seconds(5);
-  }
+  bool isOverdue() const { return Clock::now() - lastGood > std::chrono::seconds(5); }
 
   SharedRanks &group;
   RankMeeting *meeting;
   std::map<pid_t, int64_t> processes; ///< those that run, with their ranks
-  std::chrono::steady_clock::time_point lastGood = std::chrono::steady_clock::now();
+  Clock::time_point lastGood = Clock::now();
 };
 } // namespace
 

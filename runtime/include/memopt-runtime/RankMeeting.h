@@ -71,8 +71,10 @@ public:
   void leave();
   /// Who was lost since the last call. The first sees all others, they see the first.
   std::vector<int64_t> findLost();
-  /// The first: whether others have neither left nor been lost.
-  bool hasOthers() const;
+  /// The first: those that have neither left nor been lost.
+  std::vector<int64_t> getOthers() const;
+  /// How long to wait for them.
+  double getSeconds() const { return patience.seconds; }
 
 private:
   RankMeeting(LaunchedRank self, Patience patience)

@@ -79,7 +79,7 @@ TEST_F(RankMeetingTest, WhoGoesWithoutAWordIsLost) {
   joined[2]->reset();
   EXPECT_EQ(first.findLost(), std::vector<int64_t>{2});
   EXPECT_TRUE(first.findLost().empty()); // said once
-  EXPECT_TRUE(first.hasOthers());
+  EXPECT_EQ(first.getOthers(), std::vector<int64_t>{3});
   EXPECT_TRUE(joined[3]->get()->findLost().empty());
   joined[0]->reset();
   EXPECT_EQ(joined[3]->get()->findLost(), std::vector<int64_t>{0});
