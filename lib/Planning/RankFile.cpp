@@ -192,6 +192,8 @@ private:
     std::string kind = spec["kind"].text();
     if (kind == "own_shard")
       return; // a copy
+    if (kind != "all_reduce" && kind != "reduce_scatter" && kind != "all_gather")
+      spec["kind"].fail("expected all_reduce, reduce_scatter, all_gather or own_shard");
     op.kind = kind == "all_reduce"       ? RankOpKind::AllReduce
               : kind == "reduce_scatter" ? RankOpKind::ReduceScatter
                                          : RankOpKind::AllGather;
@@ -268,6 +270,8 @@ llvm::Expected<RankStep> memopt::planning::parseRankStep(StringRef text, StringR
     if (root["format"].text() != "memopt-package" || root["mode"].text() != "train")
       return root["mode"].fail("expected the manifest of a package that trains");
     step.ranks = root["ranks"].isThere() ? root["ranks"].integer(1) : 1;
+    if (step.ranks > mostModeledRanks)
+      return root["ranks"].fail("expected at most " + Twine(mostModeledRanks));
     root["predicted_peak_bytes"].forEachKey([&](StringRef space, const JsonField &bytes) {
       step.peaks.emplace_back(space.str(), bytes.integer());
     });

@@ -39,7 +39,7 @@ int64_t memopt::planning::getRankStateBytes(llvm::ArrayRef<RankTensor> tensors, 
              tensor.parameterBytes * (stage >= 3 ? parameters : elementsFrom(3)) +
              static_cast<double>(tensor.wholeBytes);
   }
-  return std::llround(total);
+  return std::llround(std::min(total, 9e18)); // what no file says in earnest
 }
 
 //===----------------------------------------------------------------------===//

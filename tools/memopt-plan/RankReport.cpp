@@ -9,6 +9,7 @@
 #include "RankReport.h"
 
 #include "llvm/Support/Format.h"
+#include "llvm/Support/MathExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace memopt::planning;
@@ -50,12 +51,12 @@ static void printCollectives(const RankStep &step, const RankNetwork &network, i
       {RankOpKind::ReduceScatter, "reduce_scatter"},
       {RankOpKind::AllGather, "all_gather"}};
   for (auto [kind, name] : kinds) {
-    int64_t count = 0, bytes = 0;
+    uint64_t count = 0, bytes = 0;
     double seconds = 0;
     for (const RankOp &op : step.ops)
       if (op.kind == kind) {
         ++count;
-        bytes += op.bytes;
+        bytes = llvm::SaturatingAdd(bytes, static_cast<uint64_t>(op.bytes));
         seconds += getCollectiveSeconds(network, ranks, kind, op.bytes);
       }
     if (count)

@@ -197,6 +197,15 @@ TEST(RankFileTest, WhatIsWrongIsNamed) {
             "file: mode: expected the manifest of a package that trains");
   EXPECT_EQ(getError(makeManifest("-1")),
             "file: collectives[0].result_elements: expected an integer of at least 1");
+  EXPECT_EQ(getError(R"({"format": "memopt-package", "mode": "train", "ranks": 4097})"),
+            "file: ranks: expected at most 4096");
+  std::string unknown = makeManifest();
+  unknown.replace(unknown.find("all_gather"), 10, "all_to_all");
+  EXPECT_EQ(getError(unknown), "file: collectives[0].kind: expected all_reduce, reduce_scatter, "
+                               "all_gather or own_shard");
+  std::string huge = makeManifest();
+  huge.replace(huge.find("[10, 10]"), 8, "[9999999999, 9999999999]");
+  EXPECT_EQ(getError(huge), "file: variables[0].whole_shape[1]: makes the tensor too large");
   llvm::Expected<RankNetwork> network = parseRankNetwork(
       R"({"format": "memopt-network", "version": 1, "ranks_per_host": 8,
           "inside": {"latency_seconds": 0, "bytes_per_second": 0},
