@@ -37,7 +37,8 @@ __all__ = ["Step", "compile", "estimate", "frontier"]
 
 #: What this package gives memopt-compile itself.
 _OWN_OPTIONS = {"o", "mode", "report", "emit", "estimate", "frontier", "frontier-output", "calibrate", "help", "loss",
-                "optimizer", "lr", "param-group", "ranks", "zero-stage", "explain", "time-report"}
+                "optimizer", "lr", "param-group", "ranks", "zero-stage", "sync-batch-norm", "deepspeed-config", "explain",
+                "time-report"}
 _FLAGS = {"reference"}
 _MODULE_LISTS = {"activation-checkpointing", "efficient-conv-bn-eval"}
 #: What evaluation has use for.
