@@ -39,6 +39,7 @@ private:
     return failure();
   }
   LogicalResult set(Operation *op, Value value, BatchDimension dimension);
+  bool takesSums(Operation *op) const;
   LogicalResult spread(Operation *op);
   LogicalResult spreadReshape(Operation *op);
   LogicalResult spreadLoops(Operation *op, const IterationSpace &space);
@@ -96,9 +97,13 @@ LogicalResult BatchInference::run(ArrayRef<std::pair<Value, int64_t>> seeds) {
 // Dimensions
 //===----------------------------------------------------------------------===//
 
+/// The gradient of a batch of one sample may have the shape of one for each sample, and is a sum.
+bool BatchInference::takesSums(Operation *op) const {
+  return model.size == 1 && (isa<GradientOp>(op) || getPhase(op) == Phase::Optimizer);
+}
+
 LogicalResult BatchInference::spread(Operation *op) {
-  // The gradient of a batch of one sample may have the shape of one for each sample.
-  if (model.size == 1 && (isa<GradientOp>(op) || getPhase(op) == Phase::Optimizer))
+  if (takesSums(op))
     return success();
   if (isReshape(op))
     return spreadReshape(op);
@@ -208,6 +213,8 @@ FailureOr<Reach> BatchInference::getReachOfResult(Operation *op, Value result) {
   }
   if (!readsSamples)
     return reach;
+  if (takesSums(op))
+    return getStronger(reach, Reach::Sum);
   auto iteration = dyn_cast<IterationOpInterface>(op);
   if (!iteration)
     return fail(op, "does not say how it treats the samples of a batch");

@@ -56,6 +56,9 @@ void MicroBatches::classify(Operation *op) {
   // A count reads no sample, and is a number in either place.
   if (op->hasTrait<OpTrait::ReadsShapeOnly>() || op->hasTrait<OpTrait::IsTerminator>())
     return;
+  // What is marked is the sum of all, even where one sample's gradient looks like a sample.
+  if (isa<GradientOp>(op))
+    return;
   bool touchesSamples = batch.touchesSamples(op), isLocalHere = readsStatistic(op);
   if (!touchesSamples && !isLocalHere && !updatesBuffer)
     return;
