@@ -151,7 +151,8 @@ void memopt::buildSchedulePipeline(OpPassManager &manager, const PipelineOptions
 void memopt::buildPlanPipeline(OpPassManager &manager, const PipelineOptions &options) {
   // A budget is met by recomputation on top of the best order without it.
   RematerializePassOptions rematerialize;
-  rematerialize.budget = options.rematerialize ? options.budget : -1;
+  if (options.rematerialize)
+    rematerialize.budget = options.budget;
   rematerialize.hostBudget = options.hostBudget;
   rematerialize.swaps = options.swaps;
   manager.addPass(createRematerializePass(rematerialize));
