@@ -68,10 +68,10 @@ public:
   }
 
   int getSegment(size_t index) const { return of[index]; }
-  bool isForward(size_t index) const { return isForward(instructions[index]); }
+  Phase getPhase(size_t index) const { return mlir::memopt::getPhase(instructions[index]); }
 
 private:
-  static bool isForward(Operation *op) { return getPhase(op) == Phase::Forward; }
+  static bool isForward(Operation *op) { return mlir::memopt::getPhase(op) == Phase::Forward; }
 
   ArrayRef<Operation *> instructions;
   SmallVector<int> of;
@@ -97,14 +97,16 @@ struct ActivationCheckpointingPass
     problem.apply(repeatSegments(problem.getProblem(), parts));
   }
 
-  /// What a segment's forward instructions take from others: such values are kept.
+  /// What a segment's forward instructions take from others is kept, and what updates of state take
+  /// from the forward pass, such as the statistics of a batch: they stand in front of the backward
+  /// pass, which would begin with all segments at once.
   static llvm::DenseSet<std::pair<int32_t, int32_t>>
   collectKept(const ::memopt::planning::PlanProblem &problem,
               llvm::function_ref<int(int32_t)> segmentOf,
-              llvm::function_ref<bool(int32_t)> isForward) {
+              llvm::function_ref<bool(int32_t)> isBackward) {
     llvm::DenseSet<std::pair<int32_t, int32_t>> kept;
     for (auto [op, item] : llvm::enumerate(problem.ops))
-      if (isForward(static_cast<int32_t>(op)))
+      if (!isBackward(static_cast<int32_t>(op)))
         for (const auto &input : item.inputs)
           if (segmentOf(input.op) != segmentOf(static_cast<int32_t>(op)))
             kept.insert({input.op, input.result});
@@ -112,19 +114,21 @@ struct ActivationCheckpointingPass
   }
 
   /// The given order, with the needed instructions of a segment in front of the first instruction
-  /// outside the forward pass that uses a value from inside.
+  /// of the backward pass that uses a value from inside.
   static std::vector<int32_t> repeatSegments(const ::memopt::planning::PlanProblem &problem,
                                              const Segments &parts) {
     int32_t last = static_cast<int32_t>(problem.ops.size()) - 1;
-    auto isForward = [&](int32_t op) { return op != 0 && op != last && parts.isForward(op - 1); };
+    auto isBackward = [&](int32_t op) {
+      return op != 0 && op != last && parts.getPhase(op - 1) == Phase::Backward;
+    };
     auto segmentOf = [&](int32_t op) {
       return op == 0 || op == last ? -1 : parts.getSegment(op - 1);
     };
-    auto kept = collectKept(problem, segmentOf, isForward);
+    auto kept = collectKept(problem, segmentOf, isBackward);
     std::vector<int32_t> order;
     llvm::DenseSet<int32_t> again;
     for (int32_t op = 0; op <= last; ++op) {
-      if (op != 0 && op != last && !isForward(op)) {
+      if (isBackward(op)) {
         llvm::SetVector<int32_t> needed;
         SmallVector<int32_t> open{op};
         while (!open.empty())
