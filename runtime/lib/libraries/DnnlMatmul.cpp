@@ -16,10 +16,13 @@ using dnnl::memory;
 
 namespace {
 
-/// Packed columns of b beyond this many bytes are made and used piece by piece.
-constexpr int64_t packedBytesLimit = int64_t(8) << 20;
+/// b is packed whole up to this many bytes, and beyond it in pieces of columns of at most as many
+/// as stay in the caches.
+constexpr int64_t wholeBytesLimit = int64_t(32) << 20, pieceBytesLimit = int64_t(8) << 20;
 /// oneDNN packs b in groups of this many columns.
 constexpr int64_t packedColumns = 64;
+/// Rows of a piece of the result, at least: each reads a piece of b from the caches again.
+constexpr int64_t leastRows = 256;
 
 struct Layouts {
   memory::desc a, b, c, bias;
@@ -54,10 +57,16 @@ bool isPlain(const MatrixStrides &strides, int64_t rows, int64_t columns) {
          (strides.row == 1 && strides.column >= rows);
 }
 
-Layouts makeLayouts(const MatmulDescriptor &d, int64_t columns) {
+/// Some rows of a and c, some columns of b and c.
+struct Part {
+  int64_t row, rows, column, columns;
+};
+
+Layouts makeLayouts(const MatmulDescriptor &d, const Part &part) {
+  int64_t columns = part.columns;
   memory::data_type type = getDataType(d.type);
-  Layouts layouts{layout(d, d.a, d.m, d.k, type), layout(d, d.b, d.k, columns, type),
-                  layout(d, d.c, d.m, columns, getResultType(d.type, d.wideResult)),
+  Layouts layouts{layout(d, d.a, part.rows, d.k, type), layout(d, d.b, d.k, columns, type),
+                  layout(d, d.c, part.rows, columns, getResultType(d.type, d.wideResult)),
                   memory::desc()};
   if (d.bias) {
     memory::dims extents(d.batch.size() + 1, 1);
@@ -79,59 +88,96 @@ dnnl::matmul::primitive_desc describe(const dnnl::engine &engine, const MatmulDe
                                       attributes, /*allow_empty=*/true);
 }
 
+int64_t bytesOf(const memory::desc &layout) { return getBytes(layout.get_data_type()); }
+
+/// oneDNN's code for products wants matrices without gaps between their lines, so a piece of the
+/// result is made in the workspace and copied.
 class DnnlMatmul final : public DnnlCall {
 public:
   using DnnlCall::DnnlCall;
 
-  bool build(const MatmulDescriptor &d, bool pack) {
-    int64_t chunk = pack ? chooseChunk(d) : d.n;
-    for (int64_t begin = 0; begin < d.n; begin += chunk)
-      if (!appendColumns(d, begin, std::min(chunk, d.n - begin), pack))
-        return false;
-    finish(pack ? name + "+packed" : name, d.resultIndex() + 1);
+  bool build(const MatmulDescriptor &d, Packing packing) {
+    int64_t rows = d.m, columns = d.n;
+    if (packing == Packing::Pieces)
+      choosePieces(d, rows, columns);
+    for (int64_t column = 0; column < d.n; column += columns)
+      for (int64_t row = 0; row < d.m; row += rows)
+        if (!appendPart(d,
+                        {row, std::min(rows, d.m - row), column, std::min(columns, d.n - column)},
+                        packing != Packing::None))
+          return false;
+    static constexpr const char *suffixes[] = {"", "+packed", "+pieces"};
+    finish(name + suffixes[static_cast<int>(packing)], d.resultIndex() + 1);
     return true;
   }
 
 private:
-  /// Chunks of nearly equal width, so that the last is not a sliver.
-  static int64_t chooseChunk(const MatmulDescriptor &d) {
-    int64_t limit =
-        std::max(8 * packedColumns, packedBytesLimit / (getBytes(getDataType(d.type)) * d.k));
-    int64_t chunks = ceilDivide(d.n, limit);
-    return chunks == 1 ? d.n : roundUp(ceilDivide(d.n, chunks), packedColumns);
+  /// Pieces of nearly equal size, so that the last is not a sliver and the first is the largest.
+  static void choosePieces(const MatmulDescriptor &d, int64_t &rows, int64_t &columns) {
+    auto cut = [](int64_t whole, int64_t limit, int64_t unit) {
+      int64_t pieces = ceilDivide(whole, limit);
+      return pieces == 1 ? whole : roundUp(ceilDivide(whole, pieces), unit);
+    };
+    int64_t bytes = getBytes(getDataType(d.type)),
+            resultBytes = getBytes(getResultType(d.type, d.wideResult));
+    columns = cut(d.n, std::max(8 * packedColumns, pieceBytesLimit / (bytes * d.k)), packedColumns);
+    // Rows of a transposed matrix have gaps.
+    if (d.a.column == 1)
+      rows = cut(d.m, std::max(leastRows, pieceBytesLimit / (resultBytes * columns)), 1);
   }
 
-  bool appendColumns(const MatmulDescriptor &d, int64_t begin, int64_t columns, bool pack) {
-    Layouts layouts = makeLayouts(d, columns);
-    memory::desc plainB = layouts.b;
-    if (pack)
+  bool appendPart(const MatmulDescriptor &d, const Part &part, bool pack) {
+    bool isWhole = part.rows == d.m && part.columns == d.n, isFirst = !part.row && !part.column;
+    Layouts layouts = makeLayouts(d, part);
+    memory::desc plainB = layouts.b, plainC = layouts.c;
+    if (pack && part.row)
+      layouts.b = packedLayout; // which serves all rows
+    else if (pack)
       layouts.b = memory::desc(plainB.get_dims(), plainB.get_data_type(), memory::format_tag::any);
+    if (!isWhole)
+      layouts.c =
+          memory::desc({part.rows, part.columns}, plainC.get_data_type(), memory::format_tag::ab);
     dnnl::matmul::primitive_desc description = describe(engine, d, layouts);
     if (!description || !selectImplementation(description))
       return false;
     name = description.impl_info_str();
-    memory b = callerBuffer(plainB, 1, begin * d.b.column * getBytes(plainB.get_data_type()));
+    memory b = callerBuffer(plainB, 1, part.column * d.b.column * bytesOf(plainB));
     if (pack && description.weights_desc() != plainB) {
-      // One place serves all chunks: they run in turn, and the first is the largest.
-      if (begin == 0)
-        packedOffset = reserve(static_cast<int64_t>(description.weights_desc().get_size()));
-      memory packed = workspaceBufferAt(description.weights_desc(), packedOffset);
-      appendReorder(b, packed);
+      // One place serves all pieces: they are used in turn.
+      packedLayout = description.weights_desc();
+      if (isFirst)
+        packedOffset = reserve(static_cast<int64_t>(packedLayout.get_size()));
+      memory packed = workspaceBufferAt(packedLayout, packedOffset);
+      if (!part.row)
+        appendReorder(b, packed);
       b = packed;
     }
+    memory c = callerBuffer(plainC, d.resultIndex(),
+                            (part.row * d.c.row + part.column * d.c.column) * bytesOf(plainC));
+    memory target = c;
+    if (!isWhole) {
+      if (isFirst)
+        resultOffset = reserve(static_cast<int64_t>(layouts.c.get_size()));
+      target = workspaceBufferAt(layouts.c, resultOffset);
+      if (d.accumulate)
+        appendReorder(c, target);
+    }
     Arguments arguments = {
-        {DNNL_ARG_SRC, callerBuffer(layouts.a, 0)},
+        {DNNL_ARG_SRC, callerBuffer(layouts.a, 0, part.row * d.a.row * bytesOf(layouts.a))},
         {DNNL_ARG_WEIGHTS, b},
-        {DNNL_ARG_DST, callerBuffer(layouts.c, d.resultIndex(),
-                                    begin * d.c.column * getBytes(layouts.c.get_data_type()))}};
+        {DNNL_ARG_DST, target}};
     if (d.bias)
       arguments.insert(
-          {DNNL_ARG_BIAS, callerBuffer(layouts.bias, 2, begin * getBytes(memory::data_type::f32))});
+          {DNNL_ARG_BIAS,
+           callerBuffer(layouts.bias, 2, part.column * getBytes(memory::data_type::f32))});
     append(dnnl::matmul(description), description.scratchpad_desc(), std::move(arguments));
+    if (!isWhole)
+      appendReorder(target, c);
     return true;
   }
 
-  int64_t packedOffset = 0;
+  memory::desc packedLayout;
+  int64_t packedOffset = 0, resultOffset = 0;
   std::string name;
 };
 
@@ -145,18 +191,33 @@ bool shouldPack(const MatmulDescriptor &d) {
 
 } // namespace
 
-std::unique_ptr<LibraryCall> libraries::createDnnlMatmul(const MatmulDescriptor &given,
-                                                         int threads) {
+std::unique_ptr<LibraryCall> libraries::createDnnlMatmul(const MatmulDescriptor &given, int threads,
+                                                         Packing packing) {
   MatmulDescriptor d = given;
   d.a = plausible(d.a, d.m, d.k);
   d.b = plausible(d.b, d.k, d.n);
   d.c = plausible(d.c, d.m, d.n);
   if (!isNative(d.type) || !isPlain(d.a, d.m, d.k) || !isPlain(d.b, d.k, d.n) || d.c.column != 1 ||
-      d.c.row < d.n || d.batch.size() > 8)
+      d.c.row < d.n || d.batch.size() > 8 || (packing == Packing::Pieces && !d.batch.empty()))
     return nullptr;
   OpenMpScope scope(threads, /*pool=*/nullptr, /*waitForEachOther=*/false);
   auto call = std::make_unique<DnnlMatmul>(threads, /*waitForEachOther=*/false);
-  if (!call->build(d, shouldPack(d)))
+  if (!call->build(d, packing))
     return nullptr;
   return call;
+}
+
+/// The fastest way that there is code for: what is packed whole is not copied to the result, what
+/// is not packed is read as it lies.
+std::unique_ptr<LibraryCall> libraries::createDnnlMatmul(const MatmulDescriptor &d, int threads) {
+  std::vector<Packing> ways;
+  if (shouldPack(d) && d.n * d.k * getBytes(getDataType(d.type)) <= wholeBytesLimit)
+    ways = {Packing::Whole, Packing::Pieces};
+  else if (shouldPack(d))
+    ways = {Packing::Pieces, Packing::Whole};
+  ways.push_back(Packing::None);
+  for (Packing packing : ways)
+    if (std::unique_ptr<LibraryCall> call = createDnnlMatmul(d, threads, packing))
+      return call;
+  return nullptr;
 }

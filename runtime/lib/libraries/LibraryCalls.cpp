@@ -39,7 +39,7 @@ chooseCall(const Descriptor &descriptor, int threads,
 static StatusOr<std::unique_ptr<LibraryCall>> createMatmul(const nlohmann::json &json,
                                                            int threads) {
   MEMOPT_ASSIGN_OR_RETURN(MatmulDescriptor descriptor, MatmulDescriptor::parse(json));
-  return chooseCall(descriptor, threads, createDnnlMatmul, createOwnMatmul);
+  return chooseCall<MatmulDescriptor>(descriptor, threads, createDnnlMatmul, createOwnMatmul);
 }
 
 static StatusOr<std::unique_ptr<LibraryCall>>

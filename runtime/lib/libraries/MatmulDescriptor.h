@@ -77,8 +77,16 @@ struct MatmulDescriptor {
 /// Our own kernels: every element type, every stride.
 std::unique_ptr<LibraryCall> createOwnMatmul(const MatmulDescriptor &descriptor, int threads);
 
-/// oneDNN; null when it has no implementation that keeps the promises of LibraryCalls.h.
+/// Whether b is copied to the layout that oneDNN likes best before it is used: not at all, whole,
+/// or piece by piece, each of which makes a piece of c.
+enum class Packing { None, Whole, Pieces };
+
+/// oneDNN; null when it has no implementation that keeps the promises of LibraryCalls.h. b is
+/// packed where that is faster on this processor.
 std::unique_ptr<LibraryCall> createDnnlMatmul(const MatmulDescriptor &descriptor, int threads);
+/// The same in one way; null where there is none.
+std::unique_ptr<LibraryCall> createDnnlMatmul(const MatmulDescriptor &descriptor, int threads,
+                                              Packing packing);
 
 } // namespace memopt::libraries
 

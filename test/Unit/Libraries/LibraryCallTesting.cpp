@@ -104,20 +104,28 @@ static void warmUp(LibraryCall &call, std::vector<Buffer> &buffers, ThreadPool &
 std::string librarytest::runCall(const nlohmann::json &descriptor, std::vector<Buffer> &buffers,
                                  int createdFor, int running) {
   auto call = LibraryCall::create(descriptor, createdFor);
-  auto pool = ThreadPool::create(running, call.isOk() ? (*call)->getTeam() : 1);
-  if (!call.isOk() || !pool.isOk()) {
-    ADD_FAILURE() << call.getMessage() << pool.getMessage();
+  if (!call.isOk()) {
+    ADD_FAILURE() << call.getMessage();
     return "";
   }
+  runCall(**call, buffers, running);
+  return (*call)->implementation();
+}
+
+void librarytest::runCall(LibraryCall &call, std::vector<Buffer> &buffers, int running) {
+  auto pool = ThreadPool::create(running, call.getTeam());
+  if (!pool.isOk()) {
+    ADD_FAILURE() << pool.getMessage();
+    return;
+  }
   // Poison: NaN in every type, then zeros.
-  warmUp(**call, buffers, **pool);
+  warmUp(call, buffers, **pool);
   std::vector<Buffer> first = buffers;
-  runOnce(**call, first, **pool, 0xFF);
-  runOnce(**call, buffers, **pool, 0);
+  runOnce(call, first, **pool, 0xFF);
+  runOnce(call, buffers, **pool, 0);
   for (size_t i = 0; i < buffers.size(); ++i)
     EXPECT_TRUE(first[i].values<char>() == buffers[i].values<char>())
-        << "bits of buffer " << i << " differ between runs of " << (*call)->implementation();
-  return (*call)->implementation();
+        << "bits of buffer " << i << " differ between runs of " << call.implementation();
 }
 
 std::string librarytest::refusal(const nlohmann::json &descriptor) {

@@ -79,6 +79,8 @@ template <typename T> std::vector<T> randomValues(int64_t count, uint64_t seed) 
 /// the implementation.
 std::string runCall(const nlohmann::json &descriptor, std::vector<Buffer> &buffers,
                     int createdFor = 2, int running = 2);
+/// The same with a call at hand.
+void runCall(LibraryCall &call, std::vector<Buffer> &buffers, int running = 2);
 
 /// The message with which creation refuses `descriptor`; empty when it does not.
 std::string refusal(const nlohmann::json &descriptor);

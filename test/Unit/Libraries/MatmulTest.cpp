@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LibraryCallTesting.h"
+#include "MatmulDescriptor.h"
 #include <cmath>
 
 using namespace memopt;
@@ -112,6 +113,21 @@ void multiply(const Case &c, const Data<T, R> &data, std::vector<double> &result
   }
 }
 
+/// The product, element by element, with what errors are relative to.
+template <typename T, typename R = T> struct Product {
+  std::vector<double> expected, scale;
+  Product(const Case &c, const Data<T, R> &data) { multiply(c, data, expected, scale); }
+
+  void expectIn(Buffer &buffer, double tolerance) const {
+    std::vector<R> found = buffer.template values<R>();
+    for (size_t i = 0; i < found.size(); ++i)
+      // An element that no index reaches keeps its value: its scale is zero.
+      ASSERT_LE(std::abs(found[i] - expected[i]),
+                scale[i] == 0 ? 0 : withRounding<R>(tolerance * scale[i], expected[i]))
+          << "element " << i;
+  }
+};
+
 template <typename T, typename R = T>
 void check(const Case &c, const char *type, bool reference, double tolerance) {
   SCOPED_TRACE(std::string(c.name) + " " + type + (reference ? " reference" : ""));
@@ -122,14 +138,7 @@ void check(const Case &c, const char *type, bool reference, double tolerance) {
     descriptor["result_dtype"] = "f32";
   std::string implementation = runCall(descriptor, buffers);
   SCOPED_TRACE(implementation);
-  std::vector<double> expected, scale;
-  multiply(c, data, expected, scale);
-  std::vector<R> found = buffers.back().template values<R>();
-  for (size_t i = 0; i < found.size(); ++i)
-    // An element that no index reaches keeps its value: its scale is zero.
-    ASSERT_LE(std::abs(found[i] - expected[i]),
-              scale[i] == 0 ? 0 : withRounding<R>(tolerance * scale[i], expected[i]))
-        << "element " << i;
+  Product<T, R>(c, data).expectIn(buffers.back(), tolerance);
 }
 
 const Case cases[] = {
@@ -234,6 +243,33 @@ TEST(Matmul, NeverRunsReferenceOrGemmCode) {
     std::string implementation = runCall(describe(c, "f32", false), buffers);
     EXPECT_EQ(implementation.find("ref"), std::string::npos) << c.name << ": " << implementation;
     EXPECT_EQ(implementation.find("gemm:"), std::string::npos) << c.name << ": " << implementation;
+  }
+}
+
+/// Each way to read b, whichever this processor would choose: of so many columns that b and c are
+/// cut in both directions, and of a transposed a, whose rows are not cut.
+TEST(Matmul, PacksWholeAndInPieces) {
+  if (!__builtin_cpu_supports("avx512f"))
+    GTEST_SKIP() << "oneDNN's products without its GEMM need AVX-512";
+  const Case large[] = {{"wide", {}, 260, 21000, 100, {100, 1}, {21000, 1}, {21000, 1}, true, true},
+                        {"transposed", {}, 130, 21000, 100, {1, 130}, {21000, 1}, {21000, 1}}};
+  for (const Case &c : large) {
+    SCOPED_TRACE(c.name);
+    Data<float> data(c);
+    Product<float> product(c, data);
+    auto descriptor = MatmulDescriptor::parse(describe(c, "f32", false));
+    ASSERT_TRUE(descriptor.isOk());
+    for (auto [packing, ending] : {std::pair{Packing::None, ""},
+                                   {Packing::Whole, "+packed"},
+                                   {Packing::Pieces, "+pieces"}}) {
+      std::unique_ptr<LibraryCall> call = createDnnlMatmul(*descriptor, 2, packing);
+      ASSERT_TRUE(call) << ending;
+      EXPECT_EQ(call->implementation().find("brg"), 0u) << call->implementation();
+      EXPECT_NE(call->implementation().find(ending), std::string::npos);
+      std::vector<Buffer> buffers = data.buffers(c.bias);
+      runCall(*call, buffers);
+      product.expectIn(buffers.back(), 1e-6);
+    }
   }
 }
 
