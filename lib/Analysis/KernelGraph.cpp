@@ -218,8 +218,10 @@ int64_t KernelGraph::getBeginTime(Operation *producer) const {
 
 /// State is written behind the commit, and so is what lies in its bytes.
 bool KernelGraph::isBeforeCommit(Operation *producer, WriteOp write) const {
-  auto variable = SymbolTable::lookupNearestSymbolFrom<VariableOp>(write, write.getVariableAttr());
-  return getBeginTime(producer) < commitTime && variable.isState();
+  if (getBeginTime(producer) >= commitTime)
+    return false;
+  VariableOp variable = buffers[variableBuffer.lookup(write.getVariableAttr().getAttr())].variable;
+  return variable.isState();
 }
 
 /// The producer may write into the variable's bytes when nobody uses afterwards what was read

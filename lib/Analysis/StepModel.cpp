@@ -156,11 +156,11 @@ LogicalResult StepModel::verifyCommit() const {
     return success();
   for (const auto &[variable, writesOfIt] : writes)
     for (WriteOp write : writesOfIt) {
-      if (!writesState(write))
-        continue;
       Operation *inBody = getBody().findAncestorOpInBlock(*write);
       CommitOp border = commit;
-      if (!border || border->getBlock() != &getBody() || inBody->isBeforeInBlock(border))
+      bool isBefore =
+          !border || border->getBlock() != &getBody() || inBody->isBeforeInBlock(border);
+      if (isBefore && writesState(write)) // which is linear in the number of variables
         return write.emitOpError()
                << "changes '" << variable.getValue() << "' before the loss was committed";
     }

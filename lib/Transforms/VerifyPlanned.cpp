@@ -109,6 +109,7 @@ private:
         return variable.emitOpError("has no offset in the planned program");
       claim(getHome(variable), variable);
       current[variable.getSymNameAttr()] = variable;
+      variables[variable.getSymNameAttr()] = variable;
     }
     for (auto variable : step.getModule().getOps<VariableOp>())
       if (!owns(places[variable], variable))
@@ -208,8 +209,7 @@ private:
   }
 
   LogicalResult checkStored(WriteOp write) {
-    auto variable =
-        SymbolTable::lookupNearestSymbolFrom<VariableOp>(write, write.getVariableAttr());
+    VariableOp variable = variables.lookup(write.getVariableAttr().getAttr());
     Place home = getHome(variable), found = places[getOwner(write.getValue())];
     if (home.space != found.space || home.bytes.begin != found.bytes.begin ||
         home.bytes.end != found.bytes.end)
@@ -408,6 +408,7 @@ private:
   Ownership ownership[kNumSpaces];
   DenseMap<const void *, Place> places;
   DenseMap<Value, const void *> aliases;
+  DenseMap<StringAttr, VariableOp> variables;                ///< by name
   DenseMap<StringAttr, const void *> current;                ///< by variable: who holds its value
   int64_t lowest[kNumSpaces] = {}, highest[kNumSpaces] = {}; ///< bytes that any buffer touches
 };
