@@ -17,6 +17,7 @@
 #include "memopt/Conversion/ObjectEmission.h"
 #include "KernelPasses.h"
 #include "ScalarExpansion.h"
+#include "memopt/Support/Cache.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -265,18 +266,40 @@ llvm::Error mlir::memopt::optimizeKernels(llvm::Module &module, llvm::TargetMach
   return llvm::Error::success();
 }
 
-static void compilePart(Part &part, StringRef processor) {
+/// All that the code of a part depends on but the compiler.
+static std::string getQuestion(ModuleOp part, StringRef processor) {
+  std::string text = (processor + "\n").str();
+  llvm::raw_string_ostream out(text);
+  part->print(out, OpPrintingFlags().useLocalScope().enableDebugInfo(false));
+  return text;
+}
+
+static void writePart(Part &part, StringRef code) {
+  std::error_code error;
+  llvm::raw_fd_ostream os(part.path, error);
+  if (!error) {
+    os << code;
+    os.close();
+    error = os.error();
+    os.clear_error();
+  }
+  if (error)
+    part.error = ("cannot write " + part.path + ": " + error.message()).str();
+}
+
+/// Leaves an error in the part, or returns its object file.
+static SmallVector<char, 0> compilePart(Part &part, StringRef processor) {
   if (failed(convertToLLVMDialect(*part.module))) {
     part.error = "kernels do not convert to the LLVM dialect";
     part.isProgramBad = true;
-    return;
+    return {};
   }
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> module = translateModuleToLLVMIR(*part.module, context);
   std::unique_ptr<llvm::TargetMachine> machine = createTargetMachine(processor);
   if (!module || !machine) {
     part.error = "no translation to LLVM IR for this target";
-    return;
+    return {};
   }
   module->setTargetTriple(machine->getTargetTriple());
   module->setDataLayout(machine->createDataLayout());
@@ -289,25 +312,33 @@ static void compilePart(Part &part, StringRef processor) {
   }
   if (llvm::Error error = optimizeKernels(*module, *machine)) {
     part.error = llvm::toString(std::move(error));
-    return;
+    return {};
   }
-  std::error_code error;
-  llvm::raw_fd_ostream os(part.path, error);
-  if (error) {
-    part.error = ("cannot write " + part.path + ": " + error.message()).str();
-    return;
-  }
+  SmallVector<char, 0> code;
+  llvm::raw_svector_ostream os(code);
   llvm::legacy::PassManager codegen;
   if (machine->addPassesToEmitFile(codegen, os, nullptr, llvm::CodeGenFileType::ObjectFile)) {
     part.error = "the target cannot write object files";
-    return;
+    return {};
   }
   codegen.run(*module);
-  os.close();
-  if (os.has_error()) {
-    part.error = ("cannot write " + part.path + ": " + os.error().message()).str();
-    os.clear_error();
+  return code;
+}
+
+/// Compiles a part, or finds what another compilation has made of it.
+static void makePart(Part &part, StringRef processor, ::memopt::Cache *cache) {
+  std::optional<::memopt::Cache::Key> key;
+  if (cache) {
+    key = ::memopt::Cache::getKey("code", getQuestion(*part.module, processor));
+    if (std::optional<std::string> code = cache->find(*key))
+      return writePart(part, *code);
   }
+  SmallVector<char, 0> code = compilePart(part, processor);
+  if (!part.error.empty())
+    return;
+  writePart(part, StringRef(code.data(), code.size()));
+  if (cache)
+    cache->store(*key, StringRef(code.data(), code.size()));
 }
 
 //===----------------------------------------------------------------------===//
@@ -350,7 +381,7 @@ Emission mlir::memopt::emitSharedObject(ModuleOp program, const ObjectOptions &o
   std::atomic<size_t> next{0};
   auto work = [&] {
     for (size_t i; (i = next++) < parts.size();)
-      compilePart(parts[i], *processor);
+      makePart(parts[i], *processor, options.cache);
   };
   unsigned count = program.getContext()->isMultithreadingEnabled() ? options.threads : 1;
   SmallVector<std::thread> helpers;

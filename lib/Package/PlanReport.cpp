@@ -16,6 +16,8 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/FormatVariadic.h"
 
+#include <map>
+
 using namespace mlir;
 using namespace mlir::memopt;
 namespace json = llvm::json;
@@ -29,6 +31,13 @@ struct SpacePeak {
   std::string at;
 };
 
+/// Library calls of one kind that run in one way.
+struct CallFacts {
+  int64_t calls = 0, flops = 0;
+  int64_t mostFlops = -1; ///< of one call
+  std::string where;      ///< that call's module
+};
+
 /// Peaks, and totals over the program.
 struct PlanFacts {
   PlannedAttr planned;
@@ -37,6 +46,8 @@ struct PlanFacts {
   int64_t hostKernels = 0, transferBytes = 0;
   double seconds = 0;  ///< of a step, by the cost model
   std::string machine; ///< that seconds are predicted for
+  /// By kind and implementation.
+  std::map<std::pair<std::string, std::string>, CallFacts> calls;
 };
 } // namespace
 
@@ -129,6 +140,32 @@ int64_t mlir::memopt::getRuns(Operation *op) {
   return runs;
 }
 
+double mlir::memopt::getLeastSeconds(ModuleOp module) {
+  StepModel step = *StepModel::create(module);
+  CostModel costs(module);
+  double inTurn = 0, loads[getMaxEnumValForResource() + 1] = {};
+  step.getFunction().walk([&](InstructionOpInterface op) {
+    if (!op.getBodies().empty())
+      return;
+    double seconds = costs.getSeconds(op) * static_cast<double>(getRuns(op));
+    loads[static_cast<size_t>(op.getResource())] += seconds;
+    if (llvm::none_of(op->getResultTypes(), llvm::IsaPred<TokenType>))
+      inTurn += seconds;
+  });
+  return std::max(inTurn, *llvm::max_element(loads));
+}
+
+static void addCall(PlanFacts &facts, LibraryCallOp call, int64_t flops) {
+  CallFacts &same = facts.calls[{call.getCall().getKindName().str(),
+                                 call.getImplementation().value_or("the library").str()}];
+  ++same.calls;
+  same.flops = addCounts(same.flops, flops);
+  if (flops > same.mostFlops) {
+    same.mostFlops = flops;
+    same.where = describeModule(call);
+  }
+}
+
 static PlanFacts collectFacts(ModuleOp module) {
   StepModel step = *StepModel::create(module);
   KernelGraph graph(step.getFunction());
@@ -148,6 +185,8 @@ static PlanFacts collectFacts(ModuleOp module) {
     if (auto transfer = dyn_cast<TransferStartOp>(op))
       facts.transferBytes =
           addCounts(facts.transferBytes, multiplyCounts({transfer.getBytesMoved(), runs}));
+    if (auto call = dyn_cast<LibraryCallOp>(op))
+      addCall(facts, call, flops);
     facts.clones += clone;
     facts.flops = addCounts(facts.flops, flops);
     facts.cloneFlops = addCounts(facts.cloneFlops, clone ? flops : 0);
@@ -197,6 +236,55 @@ static json::Array describeLargest(const PlanFacts &facts) {
   return largest;
 }
 
+static json::Array describeCalls(const PlanFacts &facts) {
+  json::Array list;
+  for (const auto &[name, calls] : facts.calls)
+    list.push_back(json::Object{{"kind", name.first},
+                                {"implementation", name.second},
+                                {"calls", calls.calls},
+                                {"flops", calls.flops}});
+  return list;
+}
+
+static double getShare(const PlanFacts &facts, int64_t flops) {
+  return facts.flops ? static_cast<double>(flops) / static_cast<double>(facts.flops) : 0;
+}
+
+static void explainCalls(const PlanFacts &facts, raw_ostream &out) {
+  if (facts.calls.empty())
+    return;
+  out << "Library calls by kind, with what runs them and their part of the operations:\n";
+  for (const auto &[name, calls] : facts.calls)
+    out << llvm::formatv("  {0,5} {1}  {2}  {3:P1}\n", calls.calls, name.first, name.second,
+                         getShare(facts, calls.flops));
+}
+
+std::string mlir::memopt::describeOwnLoops(ModuleOp planned) {
+  constexpr double kWorthSaying = 0.01;
+  PlanFacts facts = collectFacts(planned);
+  CallFacts own;
+  std::string kind;
+  for (const auto &[name, calls] : facts.calls) {
+    if (!StringRef(name.second).starts_with("memopt:") ||
+        StringRef(name.first).starts_with("attention"))
+      continue;
+    own.calls += calls.calls;
+    own.flops = addCounts(own.flops, calls.flops);
+    if (calls.mostFlops > own.mostFlops) {
+      own.mostFlops = calls.mostFlops;
+      own.where = calls.where;
+      kind = name.first;
+    }
+  }
+  if (getShare(facts, own.flops) < kWorthSaying)
+    return "";
+  return llvm::formatv("{0} products and convolutions, with {1:P1} of the operations, run on the "
+                       "runtime's own loops, for which the library has no code here; the largest "
+                       "is a {2}{3}",
+                       own.calls, getShare(facts, own.flops), kind, own.where)
+      .str();
+}
+
 static json::Object describeKinds(const SpacePeak &peak) {
   json::Object kinds;
   for (auto [kind, bytes] : peak.byKind)
@@ -230,6 +318,7 @@ json::Object mlir::memopt::describePlan(ModuleOp planned) {
                       {"machine", facts.machine},
                       {"kernels", facts.kernels},
                       {"library_calls", facts.libraryCalls},
+                      {"implementations", describeCalls(facts)},
                       {"recomputed_instructions", facts.clones},
                       {"flops", facts.flops},
                       {"recomputed_flops", facts.cloneFlops},
@@ -278,6 +367,7 @@ std::string mlir::memopt::explainPlan(ModuleOp planned) {
   out << llvm::formatv(
       "By the profile of {0} a step takes {1:F3} ms, to be held against other plans.\n",
       facts.machine, facts.seconds * 1e3);
+  explainCalls(facts, out);
   explainConvBnEval(planned, out);
   explainHost(facts, out);
   out << llvm::formatv("At the peak{0} {1} bytes are alive:\n",

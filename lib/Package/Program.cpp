@@ -164,6 +164,7 @@ static ::memopt::StatusCode writeImage(ModuleOp planned, ModuleOp kernels, Strin
   auto cpu = dyn_cast<CpuAttr>(Attribute(getTarget(planned)));
   // Beside a device the processor only launches: any will do.
   object.processor = cpu ? cpu.getProcessor().str() : "generic";
+  object.cache = options.cache;
   object.threads =
       options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   if (modules->device)

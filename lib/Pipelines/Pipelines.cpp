@@ -145,6 +145,8 @@ void memopt::buildSchedulePipeline(OpPassManager &manager, const PipelineOptions
   // Autodiff leaves all updates at the end; the order decides how long gradients live.
   SchedulePassOptions schedule;
   schedule.hostBudget = options.hostBudget;
+  schedule.threads = options.threads;
+  schedule.cache = options.cache;
   manager.addPass(createSchedulePass(schedule));
 }
 
@@ -155,10 +157,13 @@ void memopt::buildPlanPipeline(OpPassManager &manager, const PipelineOptions &op
     rematerialize.budget = options.budget;
   rematerialize.hostBudget = options.hostBudget;
   rematerialize.swaps = options.swaps;
+  rematerialize.threads = options.threads;
+  rematerialize.cache = options.cache;
   manager.addPass(createRematerializePass(rematerialize));
   PlanMemoryPassOptions plan;
   plan.budget = options.budget;
   plan.hostBudget = options.hostBudget;
+  plan.cache = options.cache;
   manager.addPass(createPlanMemoryPass(plan));
   manager.addPass(createVerifyPlannedPass());
 }

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ArenaSearch.h"
+#include "SolutionCache.h"
 
 #include <algorithm>
 
@@ -151,10 +152,7 @@ static ArenaSolution solveAboveFloor(const ArenaProblem &problem, const ArenaOpt
   return best;
 }
 
-llvm::Expected<ArenaSolution> memopt::planning::solveArena(const ArenaProblem &problem,
-                                                           const ArenaOptions &options) {
-  if (llvm::Error error = checkArena(problem))
-    return std::move(error);
+static ArenaSolution solveChecked(const ArenaProblem &problem, const ArenaOptions &options) {
   ArenaProblem above = problem;
   std::vector<int64_t> offsets;
   int64_t floor = takeOutFloor(above, offsets);
@@ -170,6 +168,20 @@ llvm::Expected<ArenaSolution> memopt::planning::solveArena(const ArenaProblem &p
   best.height += floor;
   best.lowerBound += floor;
   return best;
+}
+
+llvm::Expected<ArenaSolution> memopt::planning::solveArena(const ArenaProblem &problem,
+                                                           const ArenaOptions &options) {
+  if (llvm::Error error = checkArena(problem))
+    return std::move(error);
+  return findOrSolve<ArenaSolution>(
+      options.cache, "arena",
+      [&](FieldWriter &question) {
+        question(problem.buffers, problem.loops, options.capacity, options.iterations,
+                 static_cast<int64_t>(options.seed));
+      },
+      [&](const ArenaSolution &found) { return verifyArena(problem, found); },
+      [&]() -> llvm::Expected<ArenaSolution> { return solveChecked(problem, options); });
 }
 
 int64_t memopt::planning::arenaLoad(const ArenaProblem &problem) {

@@ -306,17 +306,27 @@ static void writeSurroundings(json::OStream &out, const PlanProblem &problem) {
   });
 }
 
-llvm::Error memopt::planning::writePlanProblem(StringRef path, const PlanProblem &problem) {
-  return writeObject(path, [&](json::OStream &out) {
-    out.attribute("format", "memopt-plan-problem");
-    out.attribute("version", 2);
-    writeSurroundings(out, problem);
-    writeBuffers(out, "resident", problem.residents);
-    out.attributeArray("ops", [&] {
-      for (const PlanOp &op : problem.ops)
-        out.object([&] { writeOp(out, op); });
-    });
+static void writeProblem(json::OStream &out, const PlanProblem &problem) {
+  out.attribute("format", "memopt-plan-problem");
+  out.attribute("version", 2);
+  writeSurroundings(out, problem);
+  writeBuffers(out, "resident", problem.residents);
+  out.attributeArray("ops", [&] {
+    for (const PlanOp &op : problem.ops)
+      out.object([&] { writeOp(out, op); });
   });
+}
+
+llvm::Error memopt::planning::writePlanProblem(StringRef path, const PlanProblem &problem) {
+  return writeObject(path, [&](json::OStream &out) { writeProblem(out, problem); });
+}
+
+std::string memopt::planning::printPlanProblem(const PlanProblem &problem) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  json::OStream out(stream);
+  out.object([&] { writeProblem(out, problem); });
+  return text;
 }
 
 /// Actions of a plan: a number is an op that runs.

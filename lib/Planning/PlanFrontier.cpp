@@ -13,14 +13,15 @@
 //
 // Where values can be transferred there are several such sweeps, each of which begins with what the
 // ones before have found: recomputation alone, transfers alone, and both together for a ladder of
-// budgets of the other spaces.
+// budgets of the other spaces. All but the last are there to be begun with, so they sweep once.
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Planning/PlanSolver.h"
+#include "memopt/Planning/PlanFile.h"
 
 #include "ParallelJobs.h"
 #include "PlanStarts.h"
+#include "SolutionCache.h"
 
 #include <cmath>
 
@@ -37,13 +38,20 @@ struct Means {
   bool recompute = true, transfer = true;
 };
 
+/// A ladder among several: shares of what can be stored, and how long it is searched.
+struct Stage {
+  Means means;
+  double share;
+  bool isLast = false;
+};
+
 /// The ladder of one problem.
 class Ladder {
 public:
-  Ladder(const PlanProblem &problem, const PlanFrontierOptions &options, Means means, int64_t moves,
-         std::vector<Plan> seeds)
-      : problem(problem), options(options), means(means), moves(moves), graph(problem),
-        seeds(std::move(seeds)) {}
+  Ladder(const PlanProblem &problem, const PlanFrontierOptions &options, const Stage &stage,
+         int64_t moves, std::vector<Plan> seeds)
+      : problem(problem), options(options), means(stage.means), isLast(stage.isLast), moves(moves),
+        graph(problem), seeds(std::move(seeds)) {}
 
   /// The plans of all rungs; that of the given order comes first.
   std::vector<Plan> run();
@@ -63,6 +71,7 @@ private:
   const PlanProblem &problem;
   const PlanFrontierOptions &options;
   Means means;
+  bool isLast;
   int64_t moves;
   Graph graph;
   std::vector<Plan> seeds;
@@ -201,8 +210,10 @@ std::vector<Plan> Ladder::run() {
     buildRungs();
     sweepDown();
     sweepUp(1);
-    sweepDownAgain();
-    sweepUp(3);
+    if (isLast) {
+      sweepDownAgain();
+      sweepUp(3);
+    }
   }
   std::vector<Plan> all{given, smallest};
   llvm::append_range(all, plans);
@@ -270,24 +281,53 @@ static PlanFrontier report(const PlanProblem &problem, const std::vector<Plan> &
   return frontier;
 }
 
-/// Shares of what can be stored, and what is allowed besides.
-namespace {
-struct Stage {
-  Means means;
-  double share;
-};
-} // namespace
-
-static std::vector<Stage> stagesOf(const PlanProblem &problem) {
+/// The last is the one that may do everything. What is known stands in for the stages that use no
+/// way.
+static std::vector<Stage> stagesOf(const PlanProblem &problem, bool isKnown) {
   Graph graph(problem);
   if (!graph.hasStarts)
-    return {{{true, false}, 1}};
-  std::vector<Stage> stages{{{true, false}, 1}, {{false, true}, 1}};
-  if (llvm::any_of(problem.ways, [](const PlanWay &way) { return way.store.has_value(); }))
-    for (double share : {0.0, 0.25, 0.5})
+    return {{{true, false}, 1, true}};
+  std::vector<Stage> stages;
+  if (!isKnown)
+    stages.push_back({{true, false}, 1});
+  stages.push_back({{false, true}, 1});
+  if (llvm::any_of(problem.ways, [](const PlanWay &way) { return way.store.has_value(); })) {
+    if (!isKnown)
+      stages.push_back({{true, true}, 0});
+    for (double share : {0.25, 0.5})
       stages.push_back({{true, true}, share});
-  stages.push_back({{true, true}, 1});
+  }
+  stages.push_back({{true, true}, 1, true});
   return stages;
+}
+
+static llvm::Expected<std::vector<Plan>> planKnown(const PlanProblem &problem,
+                                                   const PlanFrontierOptions &options) {
+  Graph graph(problem);
+  std::vector<Plan> plans;
+  for (const std::vector<int32_t> &order : options.known) {
+    if (llvm::Expected<PlanMeasure> measure = measurePlan(problem, order); !measure)
+      return measure.takeError();
+    plans.push_back(planOf(graph, order));
+  }
+  return plans;
+}
+
+static llvm::Expected<PlanFrontier> solveCheckedFrontier(const PlanProblem &problem,
+                                                         const PlanFrontierOptions &options) {
+  llvm::Expected<std::vector<Plan>> plans = planKnown(problem, options);
+  if (!plans)
+    return plans.takeError();
+  int64_t moves = options.iterations >= 0 ? options.iterations : defaultMoves(problem);
+  moves /= static_cast<int64_t>(stagesOf(problem, /*isKnown=*/false).size());
+  int64_t peakBound = 0;
+  for (const Stage &stage : stagesOf(problem, !options.known.empty())) {
+    PlanProblem limited = withShare(problem, stage.share);
+    Ladder ladder(limited, options, stage, moves, *plans);
+    llvm::append_range(*plans, ladder.run());
+    peakBound = stage.means.recompute ? ladder.peakBound : peakBound;
+  }
+  return report(problem, *plans, peakBound);
 }
 
 llvm::Expected<PlanFrontier>
@@ -295,15 +335,12 @@ memopt::planning::solvePlanFrontier(const PlanProblem &problem,
                                     const PlanFrontierOptions &options) {
   if (llvm::Error error = checkPlanProblem(problem))
     return std::move(error);
-  std::vector<Stage> stages = stagesOf(problem);
-  int64_t moves = options.iterations >= 0 ? options.iterations : defaultMoves(problem);
-  std::vector<Plan> plans;
-  int64_t peakBound = 0;
-  for (const Stage &stage : stages) {
-    PlanProblem limited = withShare(problem, stage.share);
-    Ladder ladder(limited, options, stage.means, moves / int64_t(stages.size()), plans);
-    llvm::append_range(plans, ladder.run());
-    peakBound = stage.means.recompute ? ladder.peakBound : peakBound;
-  }
-  return report(problem, plans, peakBound);
+  return findOrSolve<PlanFrontier>(
+      options.cache, "frontier",
+      [&](FieldWriter &question) {
+        question(printPlanProblem(problem), options.iterations, static_cast<int64_t>(options.seed),
+                 options.known);
+      },
+      [&](const PlanFrontier &found) { return verifyPlanFrontier(problem, found); },
+      [&] { return solveCheckedFrontier(problem, options); });
 }

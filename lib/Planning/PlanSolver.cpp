@@ -11,6 +11,9 @@
 #include "ParallelJobs.h"
 #include "PlanExact.h"
 #include "PlanStarts.h"
+#include "SolutionCache.h"
+
+#include "memopt/Planning/PlanFile.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -283,7 +286,17 @@ llvm::Expected<PlanSolution> memopt::planning::solvePlan(const PlanProblem &prob
                                                          const PlanOptions &options) {
   if (llvm::Error error = checkPlanProblem(problem))
     return std::move(error);
-  return solveChecked(problem, options, /*peakBound=*/0);
+  return findOrSolve<PlanSolution>(
+      options.cache, "plan",
+      [&](FieldWriter &question) {
+        question(printPlanProblem(problem), options.budget, options.iterations,
+                 static_cast<int64_t>(options.seed), options.keepOrder, options.recompute,
+                 options.transfer);
+      },
+      [&](const PlanSolution &found) { return verifyPlan(problem, options, found); },
+      [&]() -> llvm::Expected<PlanSolution> {
+        return solveChecked(problem, options, /*peakBound=*/0);
+      });
 }
 
 llvm::Expected<PlanSolution> memopt::planning::solveOrder(const PlanProblem &problem,

@@ -514,6 +514,14 @@ llvm::Error memopt::planning::verifyPlan(const PlanProblem &problem, const PlanO
   if (solution.feasible && solution.costLowerBound > solution.cost)
     return failure("cost " + Twine(solution.cost) + " is below its lower bound " +
                    Twine(solution.costLowerBound));
+  auto isOp = [&](int32_t op) { return 0 <= op && op < static_cast<int32_t>(problem.ops.size()); };
+  auto isValue = [&](PlanValue value) {
+    return isOp(value.op) && 0 <= value.result &&
+           value.result < static_cast<int32_t>(problem.ops[value.op].results.size());
+  };
+  if (!llvm::all_of(solution.binding, isValue) ||
+      (solution.bindingOp != -1 && !isOp(solution.bindingOp)))
+    return failure("what is said to bind is no value or no op of the problem");
   std::vector<int32_t> runs;
   llvm::copy_if(solution.order, std::back_inserter(runs),
                 [&](int32_t number) { return getAction(problem, number).kind == PlanAction::Run; });

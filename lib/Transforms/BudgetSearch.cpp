@@ -22,14 +22,16 @@ namespace planning = ::memopt::planning;
 namespace {
 /// The kernel graph in one form, and its orders.
 struct Form {
-  Form(const StepModel &step, int64_t inlined, HostRoom room)
-      : step(step), inlined(inlined), costs(step.getModule()), problem(step, costs, room) {}
+  Form(const StepModel &step, int64_t inlined, HostRoom room, ::memopt::Cache *cache)
+      : step(step), inlined(inlined), cache(cache), costs(step.getModule()),
+        problem(step, costs, room) {}
 
   FailureOr<BudgetPlan> measure(std::vector<int32_t> order) const;
   FailureOr<int64_t> measureHeight(ArrayRef<int32_t> order, Space space) const;
 
   StepModel step;
   int64_t inlined; ///< values that their readers compute
+  ::memopt::Cache *cache;
   CostModel costs;
   OrderProblem problem;
 };
@@ -49,13 +51,15 @@ static LogicalResult fail(const StepModel &step, llvm::Error error) {
 
 struct BudgetSearch::State {
   State(const StepModel &step, BudgetOptions options)
-      : options(options), standing(step, /*inlined=*/0, {options.hostBudget, false}) {
+      : options(options),
+        standing(step, /*inlined=*/0, {options.hostBudget, false}, options.cache) {
     if (options.swaps)
-      swapping.emplace(step, /*inlined=*/0, HostRoom{options.hostBudget, true});
+      swapping.emplace(step, /*inlined=*/0, HostRoom{options.hostBudget, true}, options.cache);
   }
 
   LogicalResult solve();
-  LogicalResult solve(const Form &form);
+  LogicalResult solve(const Form &form, std::vector<std::vector<int32_t>> known = {});
+  std::vector<std::vector<int32_t>> getOrders() const;
   void dropDominated();
   /// Bytes above the host's budget.
   int64_t getExcess(int64_t hostBytes) const {
@@ -138,6 +142,7 @@ FailureOr<int64_t> Form::measureHeight(ArrayRef<int32_t> order, Space space) con
     return fail(step, arena.takeError());
   planning::ArenaOptions options;
   options.iterations = kArenaIterations;
+  options.cache = cache;
   llvm::Expected<planning::ArenaSolution> layout = planning::solveArena(*arena, options);
   if (!layout)
     return fail(step, layout.takeError());
@@ -149,7 +154,10 @@ FailureOr<int64_t> Form::measureHeight(ArrayRef<int32_t> order, Space space) con
 LogicalResult BudgetSearch::State::solve() {
   if (!candidates.empty())
     return success();
-  if (failed(solve(standing)) || (swapping && failed(solve(*swapping))))
+  if (failed(solve(standing)))
+    return failure();
+  // The same ops by the same numbers, and ways besides.
+  if (swapping && failed(solve(*swapping, getOrders())))
     return failure();
   // The other form lowers what single instructions need; no use where more than that binds.
   constexpr double kBinding = 1.25;
@@ -158,7 +166,7 @@ LogicalResult BudgetSearch::State::solve() {
     copy = inlineIntoReaders(standing.step.getModule());
   if (copy.module) {
     inlining.emplace(*StepModel::create(*copy.module), copy.values,
-                     HostRoom{options.hostBudget, false});
+                     HostRoom{options.hostBudget, false}, options.cache);
     if (failed(solve(*inlining)))
       return failure();
   }
@@ -182,10 +190,20 @@ void BudgetSearch::State::dropDominated() {
   });
 }
 
-LogicalResult BudgetSearch::State::solve(const Form &form) {
+std::vector<std::vector<int32_t>> BudgetSearch::State::getOrders() const {
+  std::vector<std::vector<int32_t>> orders;
+  for (const Candidate &candidate : candidates)
+    orders.push_back(candidate.point.order);
+  return orders;
+}
+
+LogicalResult BudgetSearch::State::solve(const Form &form,
+                                         std::vector<std::vector<int32_t>> known) {
   planning::PlanFrontierOptions search;
+  search.known = std::move(known);
   search.iterations = options.iterations;
   search.threads = options.threads;
+  search.cache = options.cache;
   llvm::Expected<planning::PlanFrontier> frontier =
       planning::solvePlanFrontier(form.problem.getProblem(), search);
   if (!frontier)

@@ -10,6 +10,8 @@
 
 #include "UserGroups.h"
 
+#include "memopt/Support/Cache.h"
+
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
@@ -73,6 +75,15 @@ FailureOr<StepModel> mlir::memopt::createPlannableStep(ModuleOp module) {
     return failure();
   insertVariableCopies(step->getFunction());
   return step;
+}
+
+FailureOr<::memopt::Cache *> mlir::memopt::openCache(ModuleOp module, StringRef folder) {
+  if (folder.empty())
+    return nullptr;
+  llvm::Expected<::memopt::Cache *> cache = ::memopt::Cache::open(folder);
+  if (!cache)
+    return module.emitError(llvm::toString(cache.takeError()));
+  return *cache;
 }
 
 //===----------------------------------------------------------------------===//
@@ -325,6 +336,10 @@ static SmallVector<Operation *> getReaders(ReadOp read) {
 /// A variable's new value destroys the old: its maker comes after every reader of the old one,
 /// clones included.
 void OrderProblem::addWriteOrder(const StepModel &step) {
+  DenseSet<StringAttr> state; // by name: to look each up is linear in their number
+  for (auto variable : step.getModule().getOps<VariableOp>())
+    if (variable.isState())
+      state.insert(variable.getSymNameAttr());
   for (const auto &[variable, writes] : step.getAllWrites())
     for (WriteOp write : writes) {
       Operation *maker = getBufferRoot(write.getValue()).getDefiningOp();
@@ -333,7 +348,7 @@ void OrderProblem::addWriteOrder(const StepModel &step) {
       maker = getMaker(maker);
       std::vector<int32_t> &after = problem.ops[numbers.lookup(maker)].after;
       if (CommitOp commit = step.getCommit();
-          commit && commit->getBlock() == &block && step.writesState(write))
+          commit && commit->getBlock() == &block && state.contains(variable))
         after.push_back(numbers.lookup(commit));
       for (ReadOp read : step.getReads(variable))
         for (Operation *reader : getReaders(read))

@@ -20,6 +20,9 @@ namespace mlir::memopt {
 /// variable's bytes has got a copying kernel: the graph that solvers see is the one that runs.
 FailureOr<StepModel> createPlannableStep(ModuleOp module);
 
+/// The cache in a folder, or null for none. Fails with a diagnostic where there can be none.
+FailureOr<::memopt::Cache *> openCache(ModuleOp module, StringRef folder);
+
 /// The arena problem of one space, with the instructions in their present order.
 struct SpaceProblem {
   SpaceProblem(const KernelGraph &graph, Space space);

@@ -109,10 +109,8 @@ static LogicalResult refuse(ModuleOp module, const KernelGraph &graph, const Spa
 
 /// The lowest layout found. The same search judged the order (BudgetSearch), so what was said to
 /// fit does; one that aims at the budget is for orders that nobody judged.
-static llvm::Expected<planning::ArenaSolution> place(const planning::ArenaProblem &problem,
-                                                     int64_t iterations, int64_t budget) {
-  planning::ArenaOptions options;
-  options.iterations = iterations;
+static llvm::Expected<planning::ArenaSolution>
+place(const planning::ArenaProblem &problem, planning::ArenaOptions options, int64_t budget) {
   llvm::Expected<planning::ArenaSolution> best = planning::solveArena(problem, options);
   if (best && budget >= 0 && best->height > budget) {
     options.capacity = budget;
@@ -133,14 +131,18 @@ struct PlanMemoryPass : public mlir::memopt::impl::PlanMemoryPassBase<PlanMemory
   void runOnOperation() override {
     ModuleOp module = getOperation();
     FailureOr<StepModel> step = createPlannableStep(module);
-    if (failed(step))
+    FailureOr<::memopt::Cache *> folder = openCache(module, cache);
+    if (failed(step) || failed(folder))
       return signalPassFailure();
+    planning::ArenaOptions options;
+    options.iterations = iterations;
+    options.cache = *folder;
     KernelGraph graph(step->getFunction());
     SmallVector<SpaceLayout> layouts;
     for (unsigned number = 0; number < kNumSpaces; ++number) {
       auto space = static_cast<Space>(number);
       SpaceProblem problem(graph, space);
-      auto solution = place(problem.problem, iterations, getBudget(space));
+      auto solution = place(problem.problem, options, getBudget(space));
       if (!solution) {
         emitError(module.getLoc())
             << "memory planning failed: " << llvm::toString(solution.takeError());

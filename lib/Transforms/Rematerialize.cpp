@@ -43,7 +43,11 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
       return signalPassFailure();
     if (budget < 0)
       return;
+    FailureOr<::memopt::Cache *> folder = openCache(module, cache);
+    if (failed(folder))
+      return signalPassFailure();
     BudgetOptions options;
+    options.cache = *folder;
     options.iterations = iterations;
     options.threads = threads;
     options.hostBudget = hostBudget;

@@ -77,7 +77,8 @@ struct SchedulePass : public mlir::memopt::impl::SchedulePassBase<SchedulePass> 
 
   void runOnOperation() override {
     FailureOr<StepModel> step = createPlannableStep(getOperation());
-    if (failed(step))
+    FailureOr<::memopt::Cache *> folder = openCache(getOperation(), cache);
+    if (failed(step) || failed(folder))
       return signalPassFailure();
     OrderProblem problem(*step, CostModel(getOperation()), {hostBudget, /*swaps=*/false});
     if (failed(problem.write(this->problem)))
@@ -85,6 +86,7 @@ struct SchedulePass : public mlir::memopt::impl::SchedulePassBase<SchedulePass> 
     planning::PlanOptions options;
     options.iterations = iterations;
     options.threads = threads;
+    options.cache = *folder;
     llvm::Expected<std::vector<int32_t>> order = chooseOrder(problem.getProblem(), options);
     if (!order) {
       emitError(getOperation().getLoc())

@@ -52,6 +52,8 @@ int Compilation::run() {
     code = reportMisfit();
   if (options.isTimed)
     times.print(llvm::errs(), /*ResetAfterPrint=*/true);
+  if (cache)
+    reportCache();
   return finish(code);
 }
 
@@ -117,6 +119,8 @@ static const Stage kPlan = {"plan", "plan: recomputation, addresses",
 static const Stage *const kStages[] = {&kGraph, &kJoint, &kKernels, &kSchedule, &kPlan};
 
 StatusCode Compilation::compile() {
+  if (StatusCode code = openCache(); code != StatusCode::Ok)
+    return code;
   if (StatusCode code = load(); code != StatusCode::Ok)
     return code;
   if (options.isBatchSearched)
@@ -128,6 +132,24 @@ StatusCode Compilation::compile() {
   if (options.explainsTechniques)
     if (StatusCode code = explainTechniques(); code != StatusCode::Ok)
       return code;
+  if (planned) {
+    module = std::move(*planned);
+    llvm::errs() << remarks;
+  } else if (std::optional<StatusCode> end = runStages()) {
+    return *end;
+  }
+  if (StatusCode code = report(); code != StatusCode::Ok)
+    return code;
+  if (options.emit == Emit::Planned)
+    return print();
+  StatusCode code = writePackage();
+  if (code == StatusCode::Ok && options.emit == Emit::Package && !options.isQuiet)
+    summarize();
+  return code;
+}
+
+/// What the compilation ends with, where it ends with a stage.
+std::optional<StatusCode> Compilation::runStages() {
   for (const Stage *stage : kStages) {
     if (stage == &kPlan && options.frontierPoints > 0)
       return writeFrontier();
@@ -138,14 +160,7 @@ StatusCode Compilation::compile() {
     if (options.emit == stage->emit && options.emit != Emit::Planned)
       return print();
   }
-  if (StatusCode code = report(); code != StatusCode::Ok)
-    return code;
-  if (options.emit == Emit::Planned)
-    return print();
-  StatusCode code = writePackage();
-  if (code == StatusCode::Ok && options.emit == Emit::Package && !options.isQuiet)
-    summarize();
-  return code;
+  return std::nullopt;
 }
 
 StatusCode Compilation::explainTechniques() {
@@ -199,33 +214,52 @@ static void apply(const Form &form, mlir::memopt::PipelineOptions &pipeline) {
 
 void Compilation::setForm(const Form &form) { apply(form, options.pipeline); }
 
-Trial Compilation::tryForm(const Form &form) {
-  Trial trial = tryOptions([&](mlir::memopt::PipelineOptions &pipeline) { apply(form, pipeline); });
+Trial Compilation::tryForm(const Form &form, double worthSeconds) {
+  Trial trial = tryOptions([&](mlir::memopt::PipelineOptions &pipeline) { apply(form, pipeline); },
+                           worthSeconds);
   trial.form = form;
   return trial;
 }
 
-Trial Compilation::tryOptions(function_ref<void(mlir::memopt::PipelineOptions &)> change) {
+Trial Compilation::tryOptions(function_ref<void(mlir::memopt::PipelineOptions &)> change,
+                              double worthSeconds) {
   using namespace mlir::memopt;
   OwningOpRef<ModuleOp> original = module->clone();
   PipelineOptions given;
   given.copyOptionValuesFrom(options.pipeline);
   change(options.pipeline);
   errors.isQuiet = true;
-  Trial trial{{}, StatusCode::Ok, 0, 0, ""};
-  for (const Stage *stage : kStages)
+  errors.remarks.clear();
+  Trial trial;
+  for (const Stage *stage : kStages) {
+    trial.isHopeless = stage == &kPlan && getLeastSeconds(*module) >= worthSeconds;
+    if (trial.isHopeless)
+      break;
     if (trial.code = runStage(*stage); trial.code != StatusCode::Ok)
       break;
+  }
   errors.isQuiet = false;
+  trial.remarks = std::exchange(errors.remarks, "");
   if (trial.code != StatusCode::Ok)
     trial.message = std::exchange(errors.last, "");
   if (auto planned = (*module)->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr))
     trial.bytes = planned.getArenaBytesOf(Space::Device);
-  if (trial.code == StatusCode::Ok)
+  if (trial.code == StatusCode::Ok && !trial.isHopeless) {
     trial.seconds = describePlan(*module).getNumber("predicted_seconds").value_or(0);
+    trial.planned = std::make_shared<OwningOpRef<ModuleOp>>(std::move(module));
+  }
   options.pipeline.copyOptionValuesFrom(given);
   module = std::move(original);
   return trial;
+}
+
+void Compilation::adopt(const Trial &trial) {
+  setForm(trial.form);
+  // What is asked for before there is a plan is made again.
+  if (options.emit < Emit::Planned || options.frontierPoints > 0 || options.isEstimate)
+    return;
+  planned = trial.planned;
+  remarks = trial.remarks;
 }
 
 FailureOr<int64_t> Compilation::getExportedBatch() {
@@ -246,6 +280,34 @@ FailureOr<int64_t> Compilation::getExportedBatch() {
 // Input
 //===----------------------------------------------------------------------===//
 
+/// What a folder of results may grow to. Those of a model take a few megabytes.
+static constexpr uint64_t kCacheBytes = uint64_t(1) << 30;
+
+StatusCode Compilation::openCache() {
+  if (options.pipeline.cache.empty())
+    return StatusCode::Ok;
+  llvm::Expected<::memopt::Cache *> opened = ::memopt::Cache::open(options.pipeline.cache);
+  if (!opened) {
+    errors.last = llvm::toString(opened.takeError());
+    return StatusCode::Environment;
+  }
+  cache = program.cache = *opened;
+  return StatusCode::Ok;
+}
+
+void Compilation::reportCache() {
+  for (const std::string &complaint : cache->takeComplaints())
+    llvm::errs() << "remark: " << complaint << "\n";
+  cache->prune(kCacheBytes);
+  if (!options.isTimed)
+    return;
+  llvm::errs() << "Cache:";
+  for (const auto &[kind, counts] : cache->getCounts())
+    llvm::errs() << llvm::formatv(" {0} {1} of {2} found;", kind, counts.found,
+                                  counts.found + counts.made);
+  llvm::errs() << " in " << options.pipeline.cache << "\n";
+}
+
 /// The name of what is compiled for: a device, or a processor that LLVM knows.
 FailureOr<std::string> Compilation::resolveTarget() {
   if (options.device)
@@ -258,7 +320,7 @@ StatusCode Compilation::load() {
   if (failed(resolved))
     return StatusCode::BadInput;
   targetName = *resolved;
-  program.threads = options.compilerThreads;
+  program.threads = options.pipeline.threads = options.compilerThreads;
   program.isInstrumented = options.isInstrumented;
   StageScope scope(*this, "import", "import: the file and its operators");
   if (llvm::Error error = readModel())
@@ -353,6 +415,9 @@ void Compilation::summarize() {
 }
 
 StatusCode Compilation::report() {
+  if (!options.reference)
+    if (std::string ownLoops = mlir::memopt::describeOwnLoops(*module); !ownLoops.empty())
+      llvm::errs() << "remark: " << ownLoops << "\n";
   if (options.explain)
     llvm::errs() << mlir::memopt::explainPlan(*module);
   if (!options.reportPath.empty()) {
@@ -417,8 +482,11 @@ StatusCode Compilation::writeEstimate() {
 }
 
 StatusCode Compilation::writeFrontier() {
-  FailureOr<mlir::memopt::Frontier> frontier = mlir::memopt::Frontier::compute(
-      *module, mlir::memopt::BudgetOptions(), options.frontierPoints);
+  mlir::memopt::BudgetOptions search;
+  search.threads = options.compilerThreads;
+  search.cache = cache;
+  FailureOr<mlir::memopt::Frontier> frontier =
+      mlir::memopt::Frontier::compute(*module, search, options.frontierPoints);
   if (failed(frontier))
     return StatusCode::BadInput;
   llvm::outs() << frontier->toText();

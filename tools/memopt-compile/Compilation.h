@@ -14,12 +14,14 @@
 
 #include "memopt-runtime/Status.h"
 #include "memopt/Package/Package.h"
+#include "memopt/Support/Cache.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "llvm/Support/Timer.h"
 
 #include <chrono>
+#include <limits>
 #include <map>
 #include <memory>
 
@@ -38,10 +40,14 @@ struct Form {
 /// A form planned under the budget.
 struct Trial {
   Form form;
-  StatusCode code; ///< DoesNotFit: bytes are those of the smallest plan found
+  StatusCode code = StatusCode::Ok; ///< DoesNotFit: bytes are those of the smallest plan found
+  bool isHopeless = false;          ///< left before it was planned: no plan would be fast enough
   int64_t bytes = 0;
   double seconds = 0;  ///< of a step, predicted
   std::string message; ///< unless Ok
+  /// If Ok: the planned step, and what was said on the way.
+  std::shared_ptr<mlir::OwningOpRef<mlir::ModuleOp>> planned;
+  std::string remarks;
 };
 
 /// One compilation.
@@ -54,12 +60,15 @@ public:
 
   // For searches, which leave the module as it was loaded.
   const CompileOptions &getOptions() const { return options; }
-  /// Plans a copy of the module.
-  Trial tryForm(const Form &form);
+  /// Plans a copy of the module, unless its instructions alone, nothing recomputed or waited for,
+  /// take as long as `worthSeconds`.
+  Trial tryForm(const Form &form, double worthSeconds = std::numeric_limits<double>::infinity());
   /// The same under changed options, which are put back.
-  Trial tryOptions(llvm::function_ref<void(mlir::memopt::PipelineOptions &)> change);
+  Trial tryOptions(llvm::function_ref<void(mlir::memopt::PipelineOptions &)> change,
+                   double worthSeconds = std::numeric_limits<double>::infinity());
   Form getForm() const;
-  void setForm(const Form &form);
+  /// The form that is compiled, unless another one is adopted.
+  void adopt(const Trial &trial);
   /// How many samples the imported batch has. Fails where that cannot be told.
   llvm::FailureOr<int64_t> getExportedBatch();
   /// What is said last if nothing goes well; of a budget that is too small, also the smallest that
@@ -70,6 +79,8 @@ public:
 private:
   StatusCode compile();
   StatusCode explainTechniques();
+  StatusCode openCache();
+  void reportCache();
   StatusCode load();
   llvm::Error readModel();
   llvm::Error parseModel();
@@ -77,7 +88,9 @@ private:
   void setTarget();
   StatusCode keep(llvm::Error error);
 
+  void setForm(const Form &form);
   StatusCode runStage(const Stage &stage);
+  std::optional<StatusCode> runStages();
   bool isOverBudget();
 
   StatusCode print();
@@ -100,11 +113,15 @@ private:
   CompileOptions &options;
   ErrorCollector errors;
   mlir::memopt::ProgramOptions program;
+  ::memopt::Cache *cache = nullptr; ///< where plans and code are found again, or null
   std::string targetName;
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   std::optional<llvm::json::Array> techniques; ///< for the report, when they were compared
   int64_t smallestBytes = 0;                   ///< of all forms that were tried, when none fits
   mlir::OwningOpRef<mlir::ModuleOp> module;
+  /// The adopted form's plan, and what was said on the way; null where there is none.
+  std::shared_ptr<mlir::OwningOpRef<mlir::ModuleOp>> planned;
+  std::string remarks;
   llvm::TimerGroup times;
   std::map<std::string, std::unique_ptr<llvm::Timer>> timers;
 };

@@ -19,14 +19,16 @@
 
 namespace memopt::tool {
 
-/// Notes and remarks go out as they come; the error itself is kept for the last line.
+/// Notes and remarks go out as they come, or are kept where it is not known yet whether what they
+/// say will be so; the error itself is kept for the last line.
 class ErrorCollector {
 public:
   explicit ErrorCollector(mlir::MLIRContext &context)
       : handler(&context, [this](mlir::Diagnostic &diagnostic) { return take(diagnostic); }) {}
 
   std::string last;
-  bool isQuiet = false; ///< only errors are kept, nothing is printed
+  bool isQuiet = false; ///< nothing is printed
+  std::string remarks;  ///< what would have been printed since somebody took it
 
 private:
   /// "FILE:LINE:COLUMN: ", or the name of the model's module, or nothing.
@@ -39,28 +41,27 @@ private:
   }
 
   llvm::LogicalResult take(mlir::Diagnostic &diagnostic) {
-    if (isQuiet && diagnostic.getSeverity() != mlir::DiagnosticSeverity::Error)
-      return llvm::success();
     std::string text;
     llvm::raw_string_ostream out(text);
     if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error)
       out << describePlace(diagnostic.getLocation());
     out << diagnostic;
-    if (isQuiet) {
-      last = text;
-      return llvm::success();
-    }
+    std::string shown;
+    llvm::raw_string_ostream lines(shown);
     for (mlir::Diagnostic &note : diagnostic.getNotes())
-      llvm::errs() << "note: " << note << "\n";
-    if (diagnostic.getSeverity() != mlir::DiagnosticSeverity::Error) {
-      llvm::errs() << (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Warning ? "warning: "
-                                                                                     : "remark: ")
-                   << text << "\n";
-      return llvm::success();
-    }
-    if (!last.empty())
-      llvm::errs() << "error: " << last << "\n";
-    last = text;
+      lines << "note: " << note << "\n";
+    if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Warning)
+      lines << "warning: " << text << "\n";
+    else if (diagnostic.getSeverity() != mlir::DiagnosticSeverity::Error)
+      lines << "remark: " << text << "\n";
+    else if (!isQuiet && !last.empty())
+      lines << "error: " << last << "\n";
+    if (isQuiet)
+      remarks += shown;
+    else
+      llvm::errs() << shown;
+    if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error)
+      last = text;
     return llvm::success();
   }
 

@@ -115,6 +115,9 @@ static constexpr OptionRow kOptions[] = {
      "or saves"},
     {"quiet", "", "", "do not show the stage at work, nor what was made"},
     {"time-report", "", "", "print the seconds of each stage, by wall and by processor"},
+    {"cache", "DIR", "",
+     "find plans and code again that a compilation has left in this folder, and leave what is "
+     "made"},
     {"instrument", "on|off", "on",
      "report each instruction while it runs, which timelines, saved gradients and the search for "
      "the origin of a NaN need"},
@@ -724,6 +727,9 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
   options->pagePath = line->get("html");
   if (options->isEstimate && !options->pagePath.empty())
     return invalid("--estimate plans nothing that --html could show; give one");
+  options->pipeline.cache = line->get("cache");
+  if (line->isSet("cache") && options->pipeline.cache.empty())
+    return invalid("--cache expects a folder");
   options->loss = line->get("loss");
   options->reference = line->isSet("reference");
   if (llvm::Error error = fillChoices(*line, *options))

@@ -7,13 +7,16 @@
 //===----------------------------------------------------------------------===//
 //
 // A form is planned as it would be compiled; nothing is estimated. So a search takes as many
-// seconds as there are forms times those of one plan.
+// seconds as there are forms times those of one plan, less those that cannot win: what a form's
+// instructions take if nothing is recomputed or waited for is known before it is planned.
 //
 //===----------------------------------------------------------------------===//
 
 #include "PlanSearch.h"
 
 #include "llvm/Support/FormatVariadic.h"
+
+#include <limits>
 
 using namespace memopt::tool;
 using memopt::StatusCode;
@@ -65,13 +68,16 @@ StatusCode memopt::tool::findLargestBatch(Compilation &compilation) {
   if (!bound.misses.message.empty())
     llvm::errs() << "; with " << bound.misses.form.batch << " samples: " << bound.misses.message;
   llvm::errs() << "\n";
-  compilation.setForm(bound.fits.form);
+  compilation.adopt(bound.fits);
   return StatusCode::Ok;
 }
 
 //===----------------------------------------------------------------------===//
 // The cheapest form
 //===----------------------------------------------------------------------===//
+
+/// A form is worth its planning where it may take less than this of the best one's time.
+static constexpr double kWorthwhile = 0.99, kAnyTime = std::numeric_limits<double>::infinity();
 
 static std::string describe(const Trial &trial) {
   return llvm::formatv("{0} bytes and {1:f3} ms a step", trial.bytes, trial.seconds * 1e3).str();
@@ -98,8 +104,8 @@ public:
       compilation.setSmallest(smallest.bytes);
       return StatusCode::DoesNotFit;
     }
-    compilation.setForm(best->form);
     explain();
+    compilation.adopt(*best);
     return StatusCode::Ok;
   }
 
@@ -142,7 +148,11 @@ private:
     form.precision = precision;
     for (int64_t parts : getCuts()) {
       form.microBatches = parts;
-      Trial trial = compilation.tryForm(form);
+      Trial trial = compilation.tryForm(form, best ? kWorthwhile * best->seconds : kAnyTime);
+      if (trial.isHopeless) {
+        hopeless.push_back(std::move(trial.form));
+        return StatusCode::Ok;
+      }
       if (trial.code == StatusCode::BadInput && parts > 1) {
         refusal = trial.message; // this model's batch cannot be cut
         return StatusCode::Ok;
@@ -175,8 +185,9 @@ private:
   /// Whether the trial is the best so far.
   bool note(Trial trial) {
     trials.push_back(trial);
+    trials.back().planned.reset(); // only the best is compiled
     if (smallest.message.empty() || trial.bytes < smallest.bytes)
-      smallest = trial;
+      smallest = trials.back();
     if (trial.code != StatusCode::Ok || (best && best->seconds <= trial.seconds))
       return false;
     best = std::move(trial);
@@ -220,6 +231,9 @@ private:
         next = &trial;
     if (next)
       llvm::errs() << "; fewer bytes:" << getChoice(next->form) << ", " << describe(*next);
+    for (auto [number, form] : llvm::enumerate(hopeless))
+      llvm::errs() << (number ? "," : "; not planned, for they cannot be 1 % faster:")
+                   << getChoice(form);
     llvm::errs() << getForbidden() << "\n";
   }
 
@@ -227,6 +241,7 @@ private:
   const Automatic &allowed;
   Form given;
   std::vector<Trial> trials;
+  std::vector<Form> hopeless;
   std::optional<Trial> best;
   Trial smallest{};
   std::string refusal;

@@ -12,6 +12,10 @@
 #include "mlir/IR/BuiltinOps.h"
 #include <string>
 
+namespace memopt {
+class Cache;
+} // namespace memopt
+
 namespace mlir::memopt {
 
 /// On functions of a module under construction: they belong to one kernel (an integer), and may be
@@ -23,6 +27,8 @@ struct ObjectOptions {
   std::string processor;
   /// The most threads that compile at once. The result does not depend on it.
   unsigned threads = 1;
+  /// Where machine code is found again, or null. The result does not depend on it.
+  ::memopt::Cache *cache = nullptr;
 };
 
 /// The processor that `name` means ("" and "native": this machine's), or failure with a message

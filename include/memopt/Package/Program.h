@@ -17,11 +17,16 @@
 #include <string>
 #include <vector>
 
+namespace memopt {
+class Cache;
+} // namespace memopt
+
 namespace mlir::memopt {
 
 struct ProgramOptions {
   int threads = 0; ///< compiler threads; 0: as many as the machine has. Bits do not depend on it.
-  bool isInstrumented = true; ///< each instruction is reported to the runtime
+  bool isInstrumented = true;       ///< each instruction is reported to the runtime
+  ::memopt::Cache *cache = nullptr; ///< where code is found again, or null; for speed only
 };
 
 /// Generates code for every kernel of the planned module and its step function, and links it to

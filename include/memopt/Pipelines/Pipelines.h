@@ -76,6 +76,10 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
                              llvm::cl::desc("bytes of the host arena")};
   Option<bool> swaps{*this, "swaps", llvm::cl::init(false),
                      llvm::cl::desc("values may go to the host and back to meet the budget")};
+  Option<int> threads{*this, "threads", llvm::cl::init(1),
+                      llvm::cl::desc("threads of searches, for speed only")};
+  Option<std::string> cache{*this, "cache", llvm::cl::init(""),
+                            llvm::cl::desc("folder in which plans are found again")};
 };
 
 /// What changes the imported graph itself, for training and evaluation alike: its batch size, and

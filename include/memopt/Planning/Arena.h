@@ -33,6 +33,10 @@
 #include <string>
 #include <vector>
 
+namespace memopt {
+class Cache;
+} // namespace memopt
+
 namespace memopt::planning {
 
 /// One buffer. Times are any integers, such as positions in a schedule.
@@ -71,6 +75,7 @@ struct ArenaOptions {
   /// buffers, may take eight times as many. 0 stops after the greedy orders.
   int64_t iterations = 30000000;
   uint64_t seed = 1;
+  Cache *cache = nullptr; ///< where answers are found again, or null; for speed only
 };
 
 struct ArenaSolution {

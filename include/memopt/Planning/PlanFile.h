@@ -35,6 +35,9 @@ llvm::Expected<PlanFile> parsePlanFile(llvm::StringRef text, llvm::StringRef pat
 /// Writes a problem in version 2.
 llvm::Error writePlanProblem(llvm::StringRef path, const PlanProblem &problem);
 
+/// The text of such a file: all that a problem says.
+std::string printPlanProblem(const PlanProblem &problem);
+
 llvm::Error writePlan(llvm::StringRef path, const PlanFile &file, const PlanOptions &options,
                       const PlanSolution &solution);
 

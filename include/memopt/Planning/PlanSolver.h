@@ -22,6 +22,10 @@
 
 #include "memopt/Planning/PlanProblem.h"
 
+namespace memopt {
+class Cache;
+} // namespace memopt
+
 namespace memopt::planning {
 
 struct PlanOptions {
@@ -29,6 +33,7 @@ struct PlanOptions {
   int64_t iterations = -1; ///< moves of the annealing over all starts; -1: by the problem's size
   uint64_t seed = 1;
   int32_t threads = 1;    ///< for speed only
+  Cache *cache = nullptr; ///< where answers are found again, or null; for speed only
   bool keepOrder = false; ///< first instances stay in the given order
   /// Ops may run again; where neither this nor transfers are allowed, the budget is a target for
   /// the order alone.
@@ -87,13 +92,19 @@ struct PlanFrontier {
 struct PlanFrontierOptions {
   int64_t iterations = -1; ///< moves of the annealing in all; -1: by the size of the problem
   uint64_t seed = 1;
-  int32_t threads = 1; ///< for speed only
+  int32_t threads = 1;    ///< for speed only
+  Cache *cache = nullptr; ///< where answers are found again, or null; for speed only
+  /// Orders of this problem that a search without its ways has found: the search goes on from
+  /// there, and no point is worse than they are. They take the place of what would be searched
+  /// without the ways.
+  std::vector<std::vector<int32_t>> known;
 };
 
 /// Solves for a ladder of budgets, from the peak of the given order down to the smallest that is
 /// found, each rung beginning with the plans of its neighbours: a plan for fewer bytes is also one
 /// for more. The ladder follows from the problem alone, so whoever takes the cheapest point within
-/// a budget never gets a slower plan for more bytes. Passes on checkPlanProblem's error.
+/// a budget never gets a slower plan for more bytes. Passes on the errors of checkPlanProblem, and
+/// of measurePlan for what is known.
 llvm::Expected<PlanFrontier> solvePlanFrontier(const PlanProblem &problem,
                                                const PlanFrontierOptions &options = {});
 

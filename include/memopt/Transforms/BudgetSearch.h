@@ -25,13 +25,18 @@
 #include <limits>
 #include <vector>
 
+namespace memopt {
+class Cache;
+} // namespace memopt
+
 namespace mlir::memopt {
 
 struct BudgetOptions {
-  int64_t iterations = -1; ///< moves of the search for all budgets; -1: by size
-  int32_t threads = 1;     ///< for speed only
-  int64_t hostBudget = -1; ///< bytes of the host's arena; -1: no limit
-  bool swaps = false;      ///< values may be stored on the host and fetched again
+  int64_t iterations = -1;          ///< moves of the search for all budgets; -1: by size
+  int32_t threads = 1;              ///< for speed only
+  ::memopt::Cache *cache = nullptr; ///< where answers are found again, or null; for speed only
+  int64_t hostBudget = -1;          ///< bytes of the host's arena; -1: no limit
+  bool swaps = false;               ///< values may be stored on the host and fetched again
 };
 
 /// An order of the step's instructions, with repeats where they run again, and what it needs.

@@ -348,7 +348,8 @@ def SchedulePass : Pass<"memopt-schedule", "::mlir::ModuleOp"> {
     Option<"iterations", "iterations", "int64_t", "-1", "Moves of the search; -1 for a number by size">,
     Option<"threads", "threads", "int", "1", "Threads of the search, for speed only">,
     Option<"hostBudget", "host-budget", "int64_t", "-1", "Bytes of the host that hiding transfers may take; -1 for no limit">,
-    Option<"problem", "problem", "std::string", "\"\"", "File to write the planning problem to, for memopt-plan">
+    Option<"problem", "problem", "std::string", "\"\"", "File to write the planning problem to, for memopt-plan">,
+    Option<"cache", "cache", "std::string", "\"\"", "Folder in which answers are found again, for speed only">
   ];
 }
 
@@ -413,7 +414,8 @@ def RematerializePass : Pass<"memopt-rematerialize", "::mlir::ModuleOp"> {
     Option<"swaps", "swaps", "bool", "false", "Values may be stored on the host and fetched again">,
     Option<"iterations", "iterations", "int64_t", "-1", "Moves of the search; -1 for a number by size">,
     Option<"threads", "threads", "int", "1", "Threads of the search, for speed only">,
-    Option<"problem", "problem", "std::string", "\"\"", "File to write the planning problem to, for memopt-plan">
+    Option<"problem", "problem", "std::string", "\"\"", "File to write the planning problem to, for memopt-plan">,
+    Option<"cache", "cache", "std::string", "\"\"", "Folder in which answers are found again, for speed only">
   ];
 }
 
@@ -435,7 +437,8 @@ def PlanMemoryPass : Pass<"memopt-plan-memory", "::mlir::ModuleOp"> {
     Option<"budget", "budget", "int64_t", "-1", "Bytes the device arena may have; -1 for no limit">,
     Option<"hostBudget", "host-budget", "int64_t", "-1", "Bytes the host arena may have; -1 for no limit">,
     Option<"diskBudget", "disk-budget", "int64_t", "-1", "Bytes on disk; -1 for no limit">,
-    Option<"iterations", "iterations", "int64_t", "::mlir::memopt::kArenaIterations", "Search work of the arena solver">
+    Option<"iterations", "iterations", "int64_t", "::mlir::memopt::kArenaIterations", "Search work of the arena solver">,
+    Option<"cache", "cache", "std::string", "\"\"", "Folder in which answers are found again, for speed only">
   ];
 }
 

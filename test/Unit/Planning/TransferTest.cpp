@@ -865,6 +865,41 @@ TEST(Transfer, TinyProblemsAgainstBruteForce) {
   EXPECT_GT(transferred, 50);
 }
 
+/// A search that goes on from what is known without ways has a point as good as each of them, and
+/// finds transfers, whatever the known orders leave out.
+TEST(Transfer, FrontiersGoOnFromWhatIsKnown) {
+  PlanProblem problem = twoSpaces({});
+  for (int32_t i = 0; i < 60; ++i) {
+    problem.ops.push_back(op(10 + i % 3, 5, {}));
+    for (int32_t input : {i - 1, i < 30 ? -1 : 59 - i})
+      if (input >= 0)
+        problem.ops[i].inputs.push_back({input, 0});
+  }
+  PlanFrontierOptions options;
+  options.iterations = 60000;
+  PlanFrontier without = llvm::cantFail(solvePlanFrontier(problem, options));
+  for (int32_t i = 0; i < 30; i += 2)
+    problem.ways.push_back(swapOf(problem, i, 4));
+  for (const PlanFrontier::Point &point : without.points)
+    options.known.push_back(point.order);
+  PlanFrontier with = llvm::cantFail(solvePlanFrontier(problem, options));
+  EXPECT_FALSE(bool(verifyPlanFrontier(problem, with)));
+  int64_t faster = 0;
+  for (const PlanFrontier::Point &known : without.points) {
+    int64_t cost = std::numeric_limits<int64_t>::max();
+    for (const PlanFrontier::Point &point : with.points)
+      if (point.peak <= known.peak)
+        cost = std::min(cost, point.cost);
+    EXPECT_LE(cost, known.cost) << known.peak;
+    faster += cost < known.cost;
+  }
+  EXPECT_GT(faster, 5);
+  options.known.push_back({1, 0});
+  llvm::Expected<PlanFrontier> wrong = solvePlanFrontier(problem, options);
+  EXPECT_FALSE(bool(wrong));
+  llvm::consumeError(wrong.takeError());
+}
+
 //===----------------------------------------------------------------------===//
 // Transfers beside what computes
 //===----------------------------------------------------------------------===//

@@ -43,7 +43,7 @@ _FLAGS = {"reference"}
 _MODULE_LISTS = {"activation-checkpointing", "efficient-conv-bn-eval"}
 #: What evaluation has use for.
 _EVALUATION_OPTIONS = {"precision", "batch", "run-threads", "target-features", "machine-profile", "threads", "reference",
-                       "efficient-conv-bn-eval", "instrument"}
+                       "efficient-conv-bn-eval", "instrument", "cache"}
 
 
 def _write_option(name: str, value: Any) -> str:
