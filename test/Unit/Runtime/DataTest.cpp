@@ -98,7 +98,8 @@ TEST(SafetensorsDataTest, BatchesThatDoNotFitAreNamed) {
   };
   expectMessage(messageFor({{"step0.x", DType::F32, {4, 3}, x}}),
                 {"data.safetensors", "lacks 'step0.label'", "i64[4]"});
-  expectMessage(messageFor({{"x", DType::F32, {4, 3}, x}}), {"there is neither a batch ('step0.label') nor a tensor 'label' of samples"});
+  expectMessage(messageFor({{"x", DType::F32, {4, 3}, x}}),
+                {"there is neither a batch ('step0.label') nor a tensor 'label' of samples"});
   expectMessage(
       messageFor({{"step0.x", DType::F32, {3, 4}, x}, {"step0.label", DType::I64, {4}, label}}),
       {"'step0.x' is f32[3, 4], the model's input is f32[4, 3]"});
