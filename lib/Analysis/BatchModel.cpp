@@ -42,6 +42,8 @@ private:
   bool takesSums(Operation *op) const;
   LogicalResult spread(Operation *op);
   LogicalResult spreadReshape(Operation *op);
+  FailureOr<SmallVector<BatchDimension>> findSampleLoops(Operation *op,
+                                                         const IterationSpace &space);
   LogicalResult spreadLoops(Operation *op, const IterationSpace &space);
   LogicalResult classify(Operation *op);
   FailureOr<Reach> getReachOfResult(Operation *op, Value result);
@@ -158,9 +160,17 @@ LogicalResult BatchInference::spreadReshape(Operation *op) {
   return success();
 }
 
-LogicalResult BatchInference::spreadLoops(Operation *op, const IterationSpace &space) {
-  // Which loop counts samples, and how many of its iterations belong to one.
-  std::optional<BatchDimension> loop;
+/// Whether an op says only how gradients flow.
+static bool isGradientMark(Operation *op) {
+  auto rule = dyn_cast<DifferentiableOpInterface>(op);
+  return rule && rule.isGradientMark();
+}
+
+/// Finds the loops that count samples, and how many of their iterations belong to one. There is one
+/// at most, but where a mark holds values beside others: each then has loops of its own.
+FailureOr<SmallVector<BatchDimension>>
+BatchInference::findSampleLoops(Operation *op, const IterationSpace &space) {
+  SmallVector<BatchDimension> loops;
   SmallVector<Value> values = getValues(op);
   for (auto [value, map] : llvm::zip_equal(values, space.maps)) {
     std::optional<BatchDimension> known = model.getDimension(value);
@@ -173,24 +183,34 @@ LogicalResult BatchInference::spreadLoops(Operation *op, const IterationSpace &s
     if (!plain)
       return fail(op, "mixes samples");
     BatchDimension found{static_cast<int64_t>(plain.getPosition()), known->inner};
-    if (loop && !(*loop == found))
-      return fail(op, "pairs samples with other samples");
-    loop = found;
-  }
-  if (!loop)
-    return success();
-  if (space.kinds[loop->dim] == LoopKind::Mix)
-    return fail(op, "mixes samples");
-  for (auto [value, map] : llvm::zip_equal(values, space.maps)) {
-    if (!map)
+    if (llvm::is_contained(loops, found))
       continue;
-    for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
-      if (!expr.isFunctionOfDim(loop->dim))
+    if (!loops.empty() && !isGradientMark(op))
+      return fail(op, "pairs samples with other samples");
+    loops.push_back(found);
+  }
+  return loops;
+}
+
+LogicalResult BatchInference::spreadLoops(Operation *op, const IterationSpace &space) {
+  FailureOr<SmallVector<BatchDimension>> loops = findSampleLoops(op, space);
+  if (failed(loops))
+    return failure();
+  SmallVector<Value> values = getValues(op);
+  for (BatchDimension loop : *loops) {
+    if (space.kinds[loop.dim] == LoopKind::Mix)
+      return fail(op, "mixes samples");
+    for (auto [value, map] : llvm::zip_equal(values, space.maps)) {
+      if (!map)
         continue;
-      if (!isa<AffineDimExpr>(expr))
-        return fail(op, "mixes samples");
-      if (failed(set(op, value, {static_cast<int64_t>(dim), loop->inner})))
-        return failure();
+      for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
+        if (!expr.isFunctionOfDim(loop.dim))
+          continue;
+        if (!isa<AffineDimExpr>(expr))
+          return fail(op, "mixes samples");
+        if (failed(set(op, value, {static_cast<int64_t>(dim), loop.inner})))
+          return failure();
+      }
     }
   }
   return success();
@@ -204,6 +224,8 @@ static Reach getStronger(Reach a, Reach b) { return std::max(a, b); }
 
 /// Of a result without a dimension for samples: what it is made of, and what the op does to them.
 FailureOr<Reach> BatchInference::getReachOfResult(Operation *op, Value result) {
+  if (isGradientMark(op)) // its results are its first operands
+    return model.getReach(op->getOperand(cast<OpResult>(result).getResultNumber()));
   Reach reach = Reach::Shared;
   bool readsSamples = false;
   for (Value operand : op->getOperands()) {

@@ -36,3 +36,38 @@ func.func @attends(%x: tensor<4x8xf32> {memopt.batch_dim = 0 : i64}) -> tensor<f
   %loss = memopt.reduce %scores {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<4x4xf32>) -> tensor<f32>
   return %loss : tensor<f32>
 }
+
+// -----
+
+// A backward formula of its own: samples of the value and of what the gradient goes to are counted apart.
+
+// expected-remark @+2 {{compiled for 6 samples instead of 4}}
+// CHECK-LABEL: func.func @backward_formula
+func.func @backward_formula(%x: tensor<4x3xf32> {memopt.batch_dim = 0 : i64}) -> tensor<f32> {
+  %square = arith.mulf %x, %x : tensor<4x3xf32>
+  %y = memopt.reduce %square {dimensions = array<i64: 1>, kind = #memopt.reduce<add>} : (tensor<4x3xf32>) -> tensor<4xf32>
+  // CHECK: memopt.incoming_gradient {{.*}} : (tensor<6xf32>) -> tensor<6xf32>
+  %g = memopt.incoming_gradient %y {result_number = 0 : i64} : (tensor<4xf32>) -> tensor<4xf32>
+  %wide = memopt.broadcast %g {dimensions = array<i64: 0>} : (tensor<4xf32>) -> tensor<4x3xf32>
+  // CHECK: memopt.custom_gradient {{.*}} : (tensor<6xf32>, tensor<6xf32>, tensor<6x3xf32>, tensor<6x3xf32>) -> tensor<6xf32>
+  %z = memopt.custom_gradient %y, %g, %x, %wide {operandSegmentSizes = array<i32: 1, 1, 1, 1>}
+    : (tensor<4xf32>, tensor<4xf32>, tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4xf32>
+  %loss = memopt.reduce %z {dimensions = array<i64: 0>, kind = #memopt.reduce<add>} : (tensor<4xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+// A loss that has one: what it is a sum of is still known.
+
+// expected-remark @+2 {{compiled for 6 samples instead of 4}}
+// CHECK-LABEL: func.func @loss_with_a_formula
+func.func @loss_with_a_formula(%x: tensor<4x3xf32> {memopt.batch_dim = 0 : i64}) -> tensor<f32> {
+  %y = memopt.reduce %x {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<4x3xf32>) -> tensor<f32>
+  %g = memopt.incoming_gradient %y {result_number = 0 : i64} : (tensor<f32>) -> tensor<f32>
+  %wide = memopt.broadcast %g {dimensions = array<i64>} : (tensor<f32>) -> tensor<4x3xf32>
+  // CHECK: memopt.custom_gradient {{.*}} : (tensor<f32>, tensor<f32>, tensor<6x3xf32>, tensor<6x3xf32>) -> tensor<f32>
+  %z = memopt.custom_gradient %y, %g, %x, %wide {operandSegmentSizes = array<i32: 1, 1, 1, 1>}
+    : (tensor<f32>, tensor<f32>, tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<f32>
+  return %z : tensor<f32>
+}
