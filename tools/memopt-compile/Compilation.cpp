@@ -11,12 +11,10 @@
 #include "PlanSearch.h"
 #include "Techniques.h"
 
-#include "memopt-runtime/Files.h"
 #include "memopt/Analysis/BatchModel.h"
 #include "memopt/Conversion/ObjectEmission.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Import/Pt2.h"
-#include "memopt/Package/PlanPage.h"
 #include "memopt/Package/PlanReport.h"
 #include "memopt/Pipelines/Pipelines.h"
 #include "memopt/Support/InputFile.h"
@@ -27,9 +25,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
-#include "llvm/Support/Path.h"
-
-#include <chrono>
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace ::memopt::tool;
@@ -378,95 +374,6 @@ StatusCode Compilation::keep(llvm::Error error) {
 // Output
 //===----------------------------------------------------------------------===//
 
-StatusCode Compilation::print() {
-  OpPrintingFlags flags;
-  flags.elideLargeElementsAttrs(16).elideLargeResourceString(16).enableDebugInfo(false);
-  module->print(llvm::outs(), flags);
-  llvm::outs() << "\n";
-  return finishOutput();
-}
-
-/// What was printed must have arrived.
-StatusCode Compilation::finishOutput() {
-  llvm::outs().flush();
-  if (!llvm::outs().has_error())
-    return StatusCode::Ok;
-  errors.last = "standard output: " + llvm::outs().error().message();
-  llvm::outs().clear_error();
-  return StatusCode::Environment;
-}
-
-/// One line: what lies where, and what it is.
-void Compilation::summarize() {
-  llvm::json::Object facts = mlir::memopt::describePlan(*module);
-  auto number = [&](StringRef key) { return *facts.getInteger(key); };
-  std::string spaces;
-  for (auto &[space, bytes] : *facts.getObject("predicted_peak_bytes"))
-    if (int64_t count = *bytes.getAsInteger())
-      spaces += llvm::formatv("{0}{1} bytes of {2} memory", spaces.empty() ? "" : " and ", count,
-                              StringRef(space))
-                    .str();
-  llvm::errs() << llvm::formatv(
-      "{0}: {1}; {2} kernels and {3} library calls, {4} of them run again; {5:F3} ms a step "
-      "predicted; compiled in {6:F1} s\n",
-      options.output, spaces, number("kernels"), number("library_calls"),
-      number("recomputed_instructions"), *facts.getNumber("predicted_seconds") * 1e3,
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-}
-
-StatusCode Compilation::report() {
-  if (!options.reference)
-    if (std::string ownLoops = mlir::memopt::describeOwnLoops(*module); !ownLoops.empty())
-      llvm::errs() << "remark: " << ownLoops << "\n";
-  if (options.explain)
-    llvm::errs() << mlir::memopt::explainPlan(*module);
-  if (!options.reportPath.empty()) {
-    llvm::json::Object facts = mlir::memopt::describePlan(*module);
-    if (techniques)
-      facts["techniques"] = llvm::json::Array(*techniques);
-    StatusCode code = writeText(
-        options.reportPath, llvm::formatv("{0:2}\n", llvm::json::Value(std::move(facts))).str());
-    if (code != StatusCode::Ok)
-      return code;
-  }
-  return writePage(std::nullopt);
-}
-
-/// Of the module as it is planned, when it is asked for.
-StatusCode Compilation::writePage(std::optional<llvm::json::Object> frontier) {
-  if (options.pagePath.empty())
-    return StatusCode::Ok;
-  mlir::memopt::PlanPageOptions page;
-  page.title = llvm::sys::path::filename(options.input).str();
-  page.budgets = {options.deviceBudget, options.hostBudget, -1};
-  page.microBatches = options.pipeline.microBatches;
-  page.frontier = std::move(frontier);
-  page.techniques = techniques;
-  return writeText(options.pagePath, mlir::memopt::makePlanPage(*module, page));
-}
-
-/// For programs, which cannot read the message.
-StatusCode Compilation::reportMisfit() {
-  using namespace mlir::memopt;
-  if (auto planned = (*module)->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr))
-    smallestBytes = planned.getArenaBytesOf(Space::Device);
-  if (options.reportPath.empty())
-    return StatusCode::DoesNotFit;
-  SmallVector<int64_t> budgets{options.deviceBudget}, smallest{smallestBytes};
-  if (options.hostBudget >= 0) {
-    auto planned = (*module)->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr);
-    budgets.push_back(options.hostBudget);
-    smallest.push_back(planned ? planned.getArenaBytesOf(Space::Host) : 0);
-  }
-  llvm::json::Value facts(describeMisfit(*module, budgets, smallest));
-  std::string message = std::exchange(errors.last, "");
-  StatusCode code = writeText(options.reportPath, llvm::formatv("{0:2}\n", facts).str());
-  if (code != StatusCode::Ok)
-    return code;
-  errors.last = std::move(message);
-  return StatusCode::DoesNotFit;
-}
-
 /// State is read off the joint graph, which knows what parameters are for, activations off the
 /// kernel graph, which knows what is kept.
 StatusCode Compilation::writeEstimate() {
@@ -505,14 +412,6 @@ StatusCode Compilation::writeFrontier() {
       code != StatusCode::Ok)
     return code;
   return finishOutput();
-}
-
-StatusCode Compilation::writeText(const std::string &path, StringRef text) {
-  llvm::outs().flush(); // the path may be that of the same file
-  ::memopt::Status status = ::memopt::writeFileAtomically(path, text);
-  if (!status.isOk())
-    errors.last = status.getMessage();
-  return status.getCode();
 }
 
 StatusCode Compilation::writePackage() {

@@ -14,6 +14,8 @@
 
 #include "DeepSpeedConfig.h"
 
+#include "CommandLine.h"
+
 #include "memopt/Support/InputFile.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -74,10 +76,6 @@ static constexpr llvm::StringLiteral kWithoutEffect[] = {
     "fp16.min_loss_scale",
     "fp16.consecutive_hysteresis",
     "aio"};
-
-static llvm::Error invalid(const Twine &message) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
-}
 
 /// What turns a feature off.
 static bool isOff(const json::Value &value) {

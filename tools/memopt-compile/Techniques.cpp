@@ -78,8 +78,14 @@ static const Technique kTechniques[] = {
 
 llvm::FailureOr<TechniqueTable> memopt::tool::compareTechniques(Compilation &compilation) {
   TechniqueTable table;
+  // Plans of large models are large, too: numbers are what is wanted.
+  auto plan = [&](llvm::function_ref<void(PipelineOptions &)> change) {
+    Trial trial = compilation.tryOptions(change);
+    trial.planned = nullptr;
+    return trial;
+  };
   auto liftBudgets = [](PipelineOptions &options) { options.budget = options.hostBudget = -1; };
-  table.asked = compilation.tryOptions(liftBudgets);
+  table.asked = plan(liftBudgets);
   if (table.asked.code != StatusCode::Ok) {
     compilation.setMessage(table.asked.message);
     return llvm::failure();
@@ -87,19 +93,16 @@ llvm::FailureOr<TechniqueTable> memopt::tool::compareTechniques(Compilation &com
   const PipelineOptions &given = compilation.getOptions().pipeline;
   for (const Technique &technique : kTechniques) {
     bool isOn = technique.isOn(given);
-    table.techniques.push_back(
-        {technique.option.str(), isOn, compilation.tryOptions([&](PipelineOptions &options) {
-           liftBudgets(options);
-           technique.turn(options, !isOn);
-         })});
+    table.techniques.push_back({technique.option.str(), isOn, plan([&](PipelineOptions &options) {
+                                  liftBudgets(options);
+                                  technique.turn(options, !isOn);
+                                })});
   }
   // What no plan meets is refused with the smallest that was found.
-  table.smallestBytes = compilation
-                            .tryOptions([&](PipelineOptions &options) {
-                              liftBudgets(options);
-                              options.budget = 1;
-                            })
-                            .bytes;
+  table.smallestBytes = plan([&](PipelineOptions &options) {
+                          liftBudgets(options);
+                          options.budget = 1;
+                        }).bytes;
   return table;
 }
 

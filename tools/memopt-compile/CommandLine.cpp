@@ -1,0 +1,229 @@
+//===- CommandLine.cpp - options and their values -----------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CommandLine.h"
+
+#include "memopt/Transforms/Optimizers.h"
+
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <cmath>
+
+using namespace memopt::tool;
+
+static constexpr OptionRow kOptions[] = {
+    {"o", "FOLDER", "", "package to write (default: the input's name with .memopt)"},
+    {"target", "cpu|cuda", "cpu", "what to generate code for"},
+    {"target-features", "PROCESSOR|DEVICE|FILE.json", "",
+     "processor to compile for (default: this machine's), or, with --target=cuda, a device: a100, "
+     "b200, h100, h200, or a file that describes one"},
+    {"mode", "train|eval", "train", "a training step, or the forward pass alone"},
+    {"loss", "NAME|INDEX", "",
+     "which output is the loss (default: the first floating-point scalar)"},
+    {"max-grad-norm", "X", "0", "clip gradients to this global norm; 0: do not"},
+    {"batch", "N|max", "0",
+     "compile for another batch size than the exported one; max: the largest that fits "
+     "--device-memory"},
+    {"accumulative-counts", "K", "1", "one update for every K batches"},
+    {"gradient-accumulation-steps", "K", "1", "another name of accumulative-counts"},
+    {"micro-batches", "K", "1", "cut the batch into K parts: the same update, less memory"},
+    {"ranks", "N", "1", "processes that run the step together, each on batches of its own"},
+    {"zero-stage", "0|1|2|3", "0",
+     "what ranks share out: nothing, optimizer state (1), gradients too (2), parameters too (3)"},
+    {"sync-batch-norm", "", "", "batch norms take statistics over the samples of all ranks"},
+    {"deepspeed-config", "FILE.json", "",
+     "options by DeepSpeed's names: batch sizes, stage, offload, optimizer, clipping, precision"},
+    {"accumulate-dtype", "fp32|bf16", "fp32", "of gradient accumulators"},
+    {"device-memory", "BYTES", "", "bytes that the device arena may have: N, NKiB, NMiB, NGiB"},
+    {"offload-optimizer", "none|cpu", "none",
+     "where optimizer state lies and updates run: on the device, or on the host with the "
+     "parameters "
+     "too"},
+    {"offload-param", "none|cpu", "none",
+     "where parameters lie: on the device, or on the host, to be sent for each pass over them"},
+    {"offload-activation", "none|cpu", "none",
+     "where what is kept for the backward pass lies: on the device, or on the host, to be sent "
+     "back"},
+    {"host-memory", "BYTES", "",
+     "bytes that the host arena may have; with --device-memory what lies there is chosen"},
+    {"activation-checkpointing", "MODULE,...", "",
+     "recompute inside these modules, by hand: names or globs, or segments:N"},
+    {"efficient-conv-bn-eval", "MODULE,...|all", "",
+     "fuse convolutions and batch norms that use running statistics in these modules: names or "
+     "globs"},
+    {"auto", "TECHNIQUE,...", "recompute",
+     "what may be chosen to meet --device-memory: recompute, accumulate (micro-batches), precision "
+     "(bf16), batch (fewer samples), offload (the host; with --host-memory that is the default, "
+     "too)"},
+    {"frontier", "N", "0",
+     "print step time against bytes at N budgets instead of writing a package"},
+    {"frontier-output", "NAME", "", "write the frontier to NAME.json and NAME.svg too"},
+    {"estimate", "", "",
+     "print model state and activations by module instead of planning; --report writes them for "
+     "programs"},
+    {"dropout", "on|off", "on", "off: dropout is the identity"},
+    {"precision", "f32|bf16|fp16", "f32",
+     "of products and what is kept for the backward pass; parameters and sums stay in f32"},
+    {"master-weights", "fp32|none", "fp32",
+     "none: parameters are bf16, with --precision=bf16, and updates rounded at random"},
+    {"loss-scale", "dynamic|X", "dynamic", "with --precision=fp16: what the loss is multiplied by"},
+    {"init-scale", "X", "65536", "that a dynamic scale starts from"},
+    {"growth-factor", "X", "2", "of a dynamic scale, after growth-interval steps without overflow"},
+    {"backoff-factor", "X", "0.5", "of a dynamic scale, after an overflow"},
+    {"growth-interval", "N", "2000", "steps without overflow before a dynamic scale grows"},
+    {"emit", "STAGE", "package", "graph, joint, kernels, planned, llvm, ptx or package"},
+    {"machine-profile", "FILE.json", "",
+     "rates of the machine to plan for (default: $MEMOPT_MACHINE_PROFILE, or the shipped ones)"},
+    {"calibrate", "[FILE.json]", "",
+     "measure this machine and write its profile instead of compiling a model"},
+    {"report", "FILE.json", "", "write the plan for programs"},
+    {"html", "FILE.html", "",
+     "write the plan as a page for browsers: memory over the step, the arena, time; with "
+     "--frontier, that too"},
+    {"explain", "[techniques]", "",
+     "print the plan in words; with =techniques, also what each technique by itself would save, "
+     "or saves"},
+    {"quiet", "", "", "do not show the stage at work, nor what was made"},
+    {"time-report", "", "", "print the seconds of each stage, by wall and by processor"},
+    {"cache", "DIR", "",
+     "find plans and code again that a compilation has left in this folder, and leave what is "
+     "made"},
+    {"instrument", "on|off", "on",
+     "report each instruction while it runs, which timelines, saved gradients and the search for "
+     "the origin of a NaN need"},
+    {"reference", "", "", "plain loops instead of libraries, to check them"},
+    {"threads", "N", "0",
+     "compiler threads (default: this machine's); the result does not depend on it"},
+    {"run-threads", "N", "0",
+     "threads that library calls are planned for (default: this machine's)"},
+    {"help", "", "", "print this"},
+};
+
+llvm::ArrayRef<OptionRow> memopt::tool::getOptions() {
+  static const std::vector<mlir::memopt::OptimizerOptionRow> ofOptimizers =
+      mlir::memopt::OptimizerPlan::getOptionRows();
+  static const std::vector<OptionRow> all = [] {
+    std::vector<OptionRow> rows(std::begin(kOptions), std::end(kOptions));
+    for (const mlir::memopt::OptimizerOptionRow &row : ofOptimizers)
+      rows.push_back({row.name, row.metavariable, row.initial, row.help, /*isOfOptimizer=*/true});
+    return rows;
+  }();
+  return all;
+}
+
+const OptionRow *memopt::tool::findOption(llvm::StringRef name) {
+  const OptionRow *row =
+      llvm::find_if(getOptions(), [&](const OptionRow &entry) { return entry.name == name; });
+  return row == getOptions().end() ? nullptr : row;
+}
+
+/// The known name that is at most two edits away, as a question.
+static std::string suggestOption(llvm::StringRef name) {
+  constexpr unsigned most = 2;
+  llvm::StringRef nearest;
+  unsigned least = most + 1;
+  for (const OptionRow &row : getOptions())
+    if (unsigned distance = name.edit_distance(row.name, /*AllowReplacements=*/true, most);
+        distance < least) {
+      least = distance;
+      nearest = row.name;
+    }
+  return nearest.size() <= most ? "" : "; did you mean --" + nearest.str() + "?";
+}
+
+/// Options that the contract knows and this version cannot do: refused by name, never ignored.
+static constexpr llvm::StringLiteral kRefused[] = {"disk"};
+
+void memopt::tool::printHelp() {
+  llvm::outs()
+      << "usage: memopt-compile MODEL.pt2 | GRAPH.mlir [options]\n\n"
+         "Compiles a training step into a program whose memory is an arena of known size.\n\n";
+  for (const OptionRow &row : getOptions()) {
+    std::string left = (row.name == "o" ? "-" : "--") + row.name.str();
+    if (row.needsValue())
+      left += "=" + row.metavariable.str();
+    else if (row.takesValue())
+      left += "[=" + row.metavariable.drop_front().str();
+    llvm::outs() << llvm::formatv("  {0,-36} {1}", left, row.help);
+    if (!row.initial.empty() && row.initial != "-1" && row.initial != "0")
+      llvm::outs() << " (default " << row.initial << ")";
+    llvm::outs() << "\n";
+  }
+  llvm::outs() << "\nExit codes: 0 done, 1 bad input, 2 does not fit the budget, 3 the machine "
+                  "lacks something.\n";
+}
+
+llvm::Error memopt::tool::invalid(const llvm::Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+}
+
+//===----------------------------------------------------------------------===//
+// Values
+//===----------------------------------------------------------------------===//
+
+llvm::Expected<CommandLine> CommandLine::parse(llvm::ArrayRef<char *> arguments) {
+  CommandLine line;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    llvm::StringRef text = arguments[i];
+    if (!text.consume_front("-")) {
+      line.inputs.push_back(text.str());
+      continue;
+    }
+    text.consume_front("-");
+    llvm::StringRef name, value;
+    std::tie(name, value) = text.split('=');
+    bool hasValue = text.contains('=');
+    if (llvm::is_contained(kRefused, name))
+      return invalid("--" + name + ": this version cannot do that");
+    const OptionRow *row = findOption(name);
+    if (!row)
+      return invalid("unknown option '" + llvm::StringRef(arguments[i]) + "'" +
+                     suggestOption(name) + "; --help lists the options");
+    if (hasValue && !row->takesValue())
+      return invalid("--" + name + " takes no value");
+    if (!hasValue && row->needsValue()) {
+      if (++i == arguments.size())
+        return invalid("--" + name + " expects " + row->metavariable);
+      value = arguments[i];
+    }
+    if (llvm::Error error = line.set(*row, value))
+      return std::move(error);
+  }
+  return line;
+}
+
+llvm::Error CommandLine::set(const OptionRow &row, llvm::StringRef value) {
+  values[row.name] = row.takesValue() ? value.str() : "yes";
+  if (!row.isOfOptimizer)
+    return llvm::Error::success();
+  if (value.contains(' '))
+    return invalid("--" + row.name + " expects no blanks, found '" + value + "'");
+  optimizerWords.push_back((row.name + (value.empty() ? "" : "=") + value).str());
+  return llvm::Error::success();
+}
+
+std::string CommandLine::get(llvm::StringRef name) const {
+  if (auto it = values.find(name); it != values.end())
+    return it->second;
+  return findOption(name)->initial.str();
+}
+
+llvm::Expected<double> CommandLine::getNumber(llvm::StringRef name) const {
+  double number;
+  if (llvm::StringRef(get(name)).getAsDouble(number) || !std::isfinite(number))
+    return invalid("--" + name + " expects a number, found '" + get(name) + "'");
+  return number;
+}
+
+llvm::Expected<int> CommandLine::getCount(llvm::StringRef name) const {
+  int number;
+  if (llvm::StringRef(get(name)).getAsInteger(10, number) || number < 0 || number > 1024)
+    return invalid("--" + name + " expects a count from 0 to 1024, found '" + get(name) + "'");
+  return number;
+}
