@@ -311,6 +311,7 @@ def interrupts():
     model = make_model()
     step = compile_step(model, torch.optim.SGD(model.parameters(), lr=0.1))
     batch = make_batch(0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what runs in the background ignore it
     threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     try:
         while True:
