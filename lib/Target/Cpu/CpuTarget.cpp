@@ -14,11 +14,23 @@
 #include "memopt/Target/Cpu/CpuTarget.h"
 
 #include "LibraryQuery.h"
+#include "RuntimeImplementations.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Target/Cpu/MachineProfile.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
+
+FailureOr<SmallVector<CallImplementation>>
+memopt::askRuntime(llvm::json::Object description, int threads,
+                   function_ref<InFlightDiagnostic()> emitError) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::json::Value(std::move(description));
+  LibraryAnswer answer = queryLibrary(text, threads);
+  if (!answer.error.empty())
+    return emitError() << "no library call can compute this: " << answer.error;
+  return SmallVector<CallImplementation>{{answer.implementation, answer.workspaceBytes}};
+}
 
 namespace {
 struct CpuTarget : TargetAttrInterface::ExternalModel<CpuTarget, CpuAttr> {
@@ -39,12 +51,7 @@ struct CpuTarget : TargetAttrInterface::ExternalModel<CpuTarget, CpuAttr> {
   FailureOr<SmallVector<CallImplementation>>
   getImplementations(Attribute self, LibraryCallAttrInterface call,
                      function_ref<InFlightDiagnostic()> emitError) const {
-    std::string json;
-    llvm::raw_string_ostream(json) << llvm::json::Value(describeCall(self, call));
-    LibraryAnswer answer = queryLibrary(json, static_cast<int>(getThreads(self)));
-    if (!answer.error.empty())
-      return emitError() << "no library call can compute this: " << answer.error;
-    return SmallVector<CallImplementation>{{answer.implementation, answer.workspaceBytes}};
+    return askRuntime(describeCall(self, call), static_cast<int>(getThreads(self)), emitError);
   }
 
   /// Where neither rows nor columns are contiguous a copy is faster.
@@ -57,8 +64,7 @@ struct CpuTarget : TargetAttrInterface::ExternalModel<CpuTarget, CpuAttr> {
   bool mayWriteOverRows(Attribute self) const { return !cast<CpuAttr>(self).getReference(); }
 
   std::function<double(const Work &)> getCostFunction(Attribute self) const {
-    MachineProfile profile = MachineProfile::of(cast<CpuAttr>(self).getProfile());
-    return [profile = std::move(profile)](const Work &work) { return profile.getSeconds(work); };
+    return MachineProfile::getCostFunction(cast<CpuAttr>(self).getProfile());
   }
 };
 } // namespace

@@ -187,3 +187,7 @@ MachineProfile MachineProfile::of(DictionaryAttr attribute) {
       profile.*rate.field = number.getValueAsDouble();
   return profile;
 }
+
+std::function<double(const Work &)> MachineProfile::getCostFunction(DictionaryAttr attribute) {
+  return [profile = of(attribute)](const Work &work) { return profile.getSeconds(work); };
+}

@@ -16,7 +16,7 @@
 
 #include "memopt/Target/Cuda/CudaTarget.h"
 
-#include "../Cpu/LibraryQuery.h"
+#include "../Cpu/RuntimeImplementations.h"
 #include "CudnnPlans.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Target/Cpu/MachineProfile.h"
@@ -87,7 +87,7 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
                      function_ref<InFlightDiagnostic()> emitError) const {
     auto target = cast<CudaAttr>(self);
     if (target.isEmulated())
-      return askRuntime(self, call, emitError);
+      return askRuntime(describeCall(self, call), /*threads=*/1, emitError);
     if (isa<MatmulAttr>(call))
       return Implementations{{"cublaslt", getWorkspaceCap(target)}};
     if (isa<ConvolutionAttr>(call))
@@ -125,8 +125,7 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
   bool mayWriteOverRows(Attribute) const { return true; }
 
   std::function<double(const Work &)> getCostFunction(Attribute self) const {
-    MachineProfile profile = MachineProfile::of(cast<CudaAttr>(self).getProfile());
-    return [profile = std::move(profile)](const Work &work) { return profile.getSeconds(work); };
+    return MachineProfile::getCostFunction(cast<CudaAttr>(self).getProfile());
   }
 
 private:
@@ -151,16 +150,6 @@ private:
     });
     std::rotate(all.begin(), first == all.end() ? std::prev(first) : first, all.end());
     return all;
-  }
-
-  FailureOr<Implementations> askRuntime(Attribute self, LibraryCallAttrInterface call,
-                                        function_ref<InFlightDiagnostic()> emitError) const {
-    std::string text;
-    llvm::raw_string_ostream(text) << llvm::json::Value(describeCall(self, call));
-    LibraryAnswer answer = queryLibrary(text, /*threads=*/1);
-    if (!answer.error.empty())
-      return emitError() << "no library call can compute this: " << answer.error;
-    return Implementations{{answer.implementation, answer.workspaceBytes}};
   }
 };
 } // namespace

@@ -22,6 +22,7 @@
 #include "llvm/Support/Error.h"
 #include "llvm/Support/JSON.h"
 
+#include <functional>
 #include <string>
 
 namespace mlir::memopt {
@@ -62,6 +63,8 @@ struct MachineProfile {
   DictionaryAttr toAttribute(MLIRContext *context) const;
   /// Rates that the attribute, which may be null, does not name are the shipped profile's.
   static MachineProfile of(DictionaryAttr attribute);
+  /// The seconds that such a profile predicts.
+  static std::function<double(const Work &)> getCostFunction(DictionaryAttr attribute);
 
   struct Rate {
     llvm::StringLiteral key;
