@@ -71,3 +71,39 @@ func.func @loss_with_a_formula(%x: tensor<4x3xf32> {memopt.batch_dim = 0 : i64})
     : (tensor<f32>, tensor<f32>, tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<f32>
   return %z : tensor<f32>
 }
+
+// -----
+
+// Of one sample, what all samples share may look like one; with more it is repeated.
+
+memopt.variable @positions : tensor<1x3xf32> role <parameter>
+// expected-remark @+2 {{compiled for 6 samples instead of 1}}
+// CHECK-LABEL: func.func @one_sample
+func.func @one_sample(%x: tensor<1x3xf32> {memopt.batch_dim = 0 : i64}) -> tensor<f32> {
+  // CHECK: %[[P:.*]] = memopt.read @positions : tensor<1x3xf32>
+  %p = memopt.read @positions : tensor<1x3xf32>
+  // CHECK: %[[ALL:.*]] = memopt.broadcast %[[P]] {dimensions = array<i64: 1, 2>} : (tensor<1x3xf32>) -> tensor<6x1x3xf32>
+  // CHECK: %[[R:.*]] = tensor.collapse_shape %[[ALL]] {{.*}} : tensor<6x1x3xf32> into tensor<6x3xf32>
+  // CHECK: arith.addf %arg0, %[[R]] : tensor<6x3xf32>
+  %y = arith.addf %x, %p : tensor<1x3xf32>
+  %loss = memopt.reduce %y {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<1x3xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+// The same where the sample was merged with a dimension behind it.
+
+memopt.variable @positions : tensor<5x3xf32> role <parameter>
+// expected-remark @+2 {{compiled for 6 samples instead of 1}}
+// CHECK-LABEL: func.func @one_sample_merged
+func.func @one_sample_merged(%x: tensor<1x5x3xf32> {memopt.batch_dim = 0 : i64}) -> tensor<f32> {
+  // CHECK: memopt.broadcast {{.*}} {dimensions = array<i64: 1, 2>} : (tensor<5x3xf32>) -> tensor<6x5x3xf32>
+  // CHECK: tensor.collapse_shape {{.*}} : tensor<6x5x3xf32> into tensor<30x3xf32>
+  %p = memopt.read @positions : tensor<5x3xf32>
+  %flat = tensor.collapse_shape %x [[0, 1], [2]] : tensor<1x5x3xf32> into tensor<5x3xf32>
+  // CHECK: arith.addf {{.*}} : tensor<30x3xf32>
+  %y = arith.addf %flat, %p : tensor<5x3xf32>
+  %loss = memopt.reduce %y {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<5x3xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
