@@ -25,7 +25,8 @@ void VariableOp::build(OpBuilder &builder, OperationState &state, StringRef name
 /// What has a shard's attribute has the type of a piece that is large enough.
 static LogicalResult verifyShard(Operation *op, ShardAttr shard, RankedTensorType type) {
   int64_t whole = ShapedType::getNumElements(shard.getShape());
-  if (type.getRank() == 1 && type.getNumElements() >= llvm::divideCeil(whole, shard.getRanks()))
+  auto least = static_cast<int64_t>(llvm::divideCeil(whole, shard.getRanks()));
+  if (type.getRank() == 1 && type.getNumElements() >= least)
     return success();
   return op->emitOpError() << "has type " << type << ", which is none of " << shard.getRanks()
                            << " shards of " << whole << " elements";

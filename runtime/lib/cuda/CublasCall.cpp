@@ -166,8 +166,9 @@ private:
   }
 
   template <typename T> Status setProduct(cublaslt::DescriptorAttribute name, const T &value) {
-    return cublas.explain(cublas.descSet(product.get(), name, &value, sizeof value),
-                          "cublasLtMatmulDescSetAttribute");
+    return cublas.explain(
+        cublas.descSet(product.get(), name, static_cast<const void *>(&value), sizeof value),
+        "cublasLtMatmulDescSetAttribute");
   }
 
   Status describeProduct() {

@@ -119,7 +119,8 @@ CudnnObject &CudnnObject::link(cudnn::AttributeName name,
   std::vector<CudnnDescriptor> descriptors;
   for (const CudnnObject *other : others)
     descriptors.push_back(other->descriptor);
-  return set(name, cudnn::TYPE_DESCRIPTOR, int64_t(descriptors.size()), descriptors.data());
+  return set(name, cudnn::TYPE_DESCRIPTOR, int64_t(descriptors.size()),
+             static_cast<const void *>(descriptors.data()));
 }
 
 Status CudnnObject::finish(const std::string &what) {
@@ -180,7 +181,7 @@ StatusOr<std::vector<CudnnObject>> CudnnObject::getObjects(cudnn::AttributeName 
     descriptors.push_back(objects.back().get());
   }
   status = library->getAttribute(descriptor, name, cudnn::TYPE_DESCRIPTOR, count, &count,
-                                 descriptors.data());
+                                 static_cast<void *>(descriptors.data()));
   MEMOPT_RETURN_IF_ERROR(library->explain(status, nameAttribute(name)));
   // Those that it fills may be fewer than it said.
   while (int64_t(objects.size()) > count)

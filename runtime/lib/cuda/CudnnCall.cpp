@@ -50,8 +50,8 @@ private:
     auto made = std::make_unique<CudnnObject>(libraries.getCudnn(), cudnn::VARIANT_PACK);
     made->set(cudnn::PACK_IDS, numbers)
         .set(cudnn::PACK_POINTERS, cudnn::TYPE_VOID_PTR, int64_t(addresses.size()),
-             addresses.data())
-        .set(cudnn::PACK_WORKSPACE, cudnn::TYPE_VOID_PTR, 1, &workspace);
+             static_cast<const void *>(addresses.data()))
+        .set(cudnn::PACK_WORKSPACE, cudnn::TYPE_VOID_PTR, 1, static_cast<const void *>(&workspace));
     MEMOPT_RETURN_IF_ERROR(made->finish("variant pack"));
     pack = std::move(made);
     return Status::ok();
@@ -116,7 +116,8 @@ StatusOr<std::unique_ptr<DeviceCall>> memopt::createCudnnCall(CudaLibraries &lib
   }
   CudnnObject plan(libraries.getCudnn(), cudnn::EXECUTION_PLAN);
   CudnnHandle handle = libraries.getCudnnHandle();
-  plan.set(cudnn::PLAN_HANDLE, cudnn::TYPE_HANDLE, 1, &handle).set(cudnn::PLAN_JSON, planned.text);
+  plan.set(cudnn::PLAN_HANDLE, cudnn::TYPE_HANDLE, 1, static_cast<const void *>(&handle))
+      .set(cudnn::PLAN_JSON, planned.text);
   MEMOPT_RETURN_IF_ERROR(plan.finish("plan of the package"));
   MEMOPT_ASSIGN_OR_RETURN(int64_t bytes, plan.getInteger(cudnn::PLAN_WORKSPACE));
   return std::unique_ptr<DeviceCall>(
