@@ -34,6 +34,11 @@ if os.path.exists(os.path.join(config.memopt_obj_root, "bin/memopt-emulate")):
     config.available_features.add("emulator")
 config.substitutions.append(("%fake_cuda", os.path.join(config.memopt_obj_root, "test/fake-cuda")))
 config.substitutions.append(("%emulated_device", os.path.join(config.test_source_root, "emulator/device.json")))
+# Ranks over MPI, where the plugin is built and its launcher is there.
+launcher = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
+if launcher and os.path.exists(os.path.join(config.memopt_obj_root, "lib/libmemopt-mpi.so")):
+    config.available_features.add("mpi")
+    config.substitutions.append(("%mpirun", launcher))
 # Pages are looked at where there is a browser that needs no screen.
 browser = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)
 if browser:

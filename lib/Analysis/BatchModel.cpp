@@ -67,6 +67,7 @@ static SmallVector<Value> getValues(Operation *op) {
 LogicalResult BatchInference::set(Operation *op, Value value, BatchDimension dimension) {
   if (model.size == 1 && !fromInputs.contains(value))
     return success();
+  dimension.outer = typeOf(value).getDimSize(dimension.dim) / (model.size * dimension.inner);
   auto [entry, isNew] = model.dimensions.try_emplace(value, dimension);
   if (!isNew)
     return entry->second == dimension ? success() : fail(op, "pairs samples with other samples");
@@ -118,7 +119,24 @@ LogicalResult BatchInference::spread(Operation *op) {
   return fail(op, "does not say how it treats the samples of a batch");
 }
 
-/// Both sides count the same samples at the same place: in front of all that is merged with them.
+/// The dimension of `dims` that an index along their product counts samples in, `inner` behind it.
+/// One sample may be any dimension of size 1 at that place; it is the first.
+static std::optional<BatchDimension> findFactor(ArrayRef<int64_t> dims, ArrayRef<int64_t> shape,
+                                                int64_t inner, int64_t size) {
+  std::optional<BatchDimension> found;
+  int64_t behind = 1;
+  for (int64_t dim : llvm::reverse(dims)) {
+    int64_t whole = behind * shape[dim];
+    bool holdsAll = inner % behind == 0 && whole % (inner * size) == 0;
+    bool isBetter = !found || shape[dim] == 1 || shape[found->dim] != 1;
+    if (holdsAll && isBetter)
+      found = {dim, inner / behind};
+    behind = whole;
+  }
+  return found;
+}
+
+/// Both sides count the same samples at the same place.
 LogicalResult BatchInference::spreadReshape(Operation *op) {
   bool expands = isa<tensor::ExpandShapeOp>(op);
   Value fine = expands ? op->getResult(0) : op->getOperand(0);
@@ -127,20 +145,13 @@ LogicalResult BatchInference::spreadReshape(Operation *op) {
                         : cast<tensor::CollapseShapeOp>(op).getReassociationIndices();
   ArrayRef<int64_t> shape = typeOf(fine).getShape();
   for (auto [number, group] : llvm::enumerate(groups)) {
-    auto count = [&, &dims = group](auto isMeant) {
-      int64_t elements = 1;
-      for (int64_t dim : dims)
-        elements *= isMeant(dim) ? shape[dim] : 1;
-      return elements;
-    };
-    auto countBehind = [&](int64_t lead) { return count([&](int64_t dim) { return dim > lead; }); };
     std::optional<BatchDimension> inFine = model.getDimension(fine);
     if (inFine && !llvm::is_contained(group, inFine->dim))
       inFine = std::nullopt;
     if (inFine) {
-      if (count([&](int64_t dim) { return dim < inFine->dim; }) != 1)
-        return fail(op, "merges samples with a dimension in front of them");
-      int64_t inner = inFine->inner * countBehind(inFine->dim);
+      int64_t inner = inFine->inner;
+      for (int64_t dim : group)
+        inner *= dim > inFine->dim ? shape[dim] : 1;
       if (failed(set(op, coarse, {static_cast<int64_t>(number), inner})))
         return failure();
       continue;
@@ -148,13 +159,10 @@ LogicalResult BatchInference::spreadReshape(Operation *op) {
     std::optional<BatchDimension> inCoarse = model.getDimension(coarse);
     if (!inCoarse || inCoarse->dim != static_cast<int64_t>(number))
       continue;
-    // One sample may be any dimension of size 1; it is the first.
-    const auto *first = llvm::find_if(group, [&](int64_t dim) { return shape[dim] != 1; });
-    int64_t lead = model.size == 1 || first == group.end() ? group.front() : *first;
-    int64_t behind = countBehind(lead);
-    if (inCoarse->inner % behind || shape[lead] % model.size)
+    std::optional<BatchDimension> factor = findFactor(group, shape, inCoarse->inner, model.size);
+    if (!factor)
       return fail(op, "takes apart what belongs to one sample");
-    if (failed(set(op, fine, {lead, inCoarse->inner / behind})))
+    if (failed(set(op, fine, *factor)))
       return failure();
   }
   return success();
@@ -289,7 +297,7 @@ Type BatchModel::getResized(Value value, int64_t newSize) const {
     return value.getType();
   auto type = cast<RankedTensorType>(value.getType());
   SmallVector<int64_t> shape(type.getShape());
-  shape[dimension->dim] = newSize * dimension->inner;
+  shape[dimension->dim] = newSize * dimension->inner * dimension->outer;
   return type.clone(shape);
 }
 

@@ -9,6 +9,7 @@
 #include "memopt/Analysis/KernelGraph.h"
 
 #include "memopt/Analysis/StepModel.h"
+#include "memopt/Dialect/DiskBlocks.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -90,6 +91,7 @@ KernelGraph::KernelGraph(func::FuncOp function)
   addResults();
   extendToUses(function);
   bindWrites(function);
+  roundToBlocks();
 }
 
 void KernelGraph::numberInstructions(Block &block) {
@@ -284,6 +286,24 @@ void KernelGraph::bindWrites(func::FuncOp function) {
   });
 }
 
+/// What lies on disk, and the windows of the host through which it comes and goes.
+void KernelGraph::roundToBlocks() {
+  auto round = [&](Buffer &buffer) {
+    buffer.hasBlocks = true;
+    buffer.bytes = roundUpToDiskBlocks(buffer.bytes);
+  };
+  for (Buffer &buffer : buffers)
+    if (buffer.space == Space::Disk)
+      round(buffer);
+  for (Operation *op : instructions)
+    if (auto wait = dyn_cast<TransferWaitOp>(op)) {
+      auto start = cast<TransferStartOp>(getStart(op));
+      if (start.getResource() == Resource::Disk)
+        for (Value end : {Value(start.getSource()), Value(wait.getResult())})
+          round(buffers[getBufferOf(end)]);
+    }
+}
+
 SmallVector<unsigned> KernelGraph::getTakeableBuffers(unsigned number) const {
   const Buffer &buffer = buffers[number];
   SmallVector<unsigned> takeable;
@@ -302,7 +322,8 @@ SmallVector<unsigned> KernelGraph::getTakeableBuffers(unsigned number) const {
              getBufferOf(other.get()) == candidate && !canTake(allowed, other.getOperandNumber());
     });
     if (old.kind != Buffer::Kind::Variable && old.space == buffer.space &&
-        old.bytes >= buffer.bytes && !isReadOtherwise && !llvm::is_contained(takeable, candidate))
+        old.bytes >= buffer.bytes && old.hasBlocks >= buffer.hasBlocks && !isReadOtherwise &&
+        !llvm::is_contained(takeable, candidate))
       takeable.push_back(candidate);
   }
   return takeable;

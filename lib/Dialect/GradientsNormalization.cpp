@@ -268,17 +268,13 @@ LogicalResult CrossEntropyOp::differentiate(OpBuilder &builder, Values resultGra
                                             ArrayRef<bool> needed, Gradients gradients) {
   if (getClassWeights() && needed[2])
     return emitOpError("has no gradient for class weights that depend on trainable parameters");
-  if (!needed[0])
+  if (resultGradients[2] || resultGradients[3])
+    return emitOpError("has no gradient through 'largest' and 'log_sum'");
+  if (!needed[0] || !resultGradients[0])
     return success();
   GradientBuilder b(builder, getLoc());
-  RankedTensorType type = tensorType(getLogits());
-  if (resultGradients[0])
-    gradients[0] = b.create<CrossEntropyBackwardOp>(
-        type, getLogits(), getTargets(), getClassWeights(), getLogsumexp(), resultGradients[0],
-        getIgnoreIndexAttr(), getLabelSmoothingAttr());
-  if (resultGradients[2]) {
-    Term softmax = exp(b(getLogits()) - b.unreduce(getLogsumexp(), type, 1));
-    addTo(gradients[0], b.unreduce(resultGradients[2], type, 1) * softmax);
-  }
+  gradients[0] = b.create<CrossEntropyBackwardOp>(
+      tensorType(getLogits()), getLogits(), getTargets(), getClassWeights(), getLargest(),
+      getLogSum(), resultGradients[0], getIgnoreIndexAttr(), getLabelSmoothingAttr());
   return success();
 }

@@ -387,7 +387,8 @@ IterationSpace CrossEntropyOp::getIterationSpace() {
   b.set(getLogits(), {row, column});
   b.set(getTargets(), row);
   b.set(getClassWeights(), column);
-  b.set(getLogsumexp(), row);
+  b.set(getLargest(), row);
+  b.set(getLogSum(), row);
   return b.take();
 }
 
@@ -397,7 +398,8 @@ IterationSpace CrossEntropyBackwardOp::getIterationSpace() {
   b.set(getLogits(), loops);
   b.set(getTargets(), loops[0]);
   b.set(getClassWeights(), loops[1]);
-  b.set(getLogsumexp(), loops[0]);
+  b.set(getLargest(), loops[0]);
+  b.set(getLogSum(), loops[0]);
   b.set(getResult(), loops);
   return b.take();
 }

@@ -178,6 +178,14 @@ Work LibraryCallOp::getWork() {
 }
 std::string LibraryCallOp::getKindName() { return getCall().getKindName().str(); }
 
+/// Element by element: what is added to lies as the result does.
+SmallVector<InPlaceOperand> LibraryCallOp::getInPlaceOperands(unsigned result) {
+  std::optional<unsigned> addend = getCall().getAddend();
+  if (!addend || result != 0 || getOperandOffsets()[*addend] != 0)
+    return {};
+  return {{*addend, /*byRow=*/false}};
+}
+
 StringRef LibraryCallOp::getListName() { return "library_calls"; }
 
 llvm::json::Object LibraryCallOp::describe(TargetAttrInterface target) {

@@ -128,8 +128,8 @@ static double getPadding(int64_t count) {
 LogicalResult MatmulAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  ArrayRef<int64_t> batch, int64_t m, int64_t n, int64_t k,
                                  ArrayRef<int64_t> aStrides, ArrayRef<int64_t> bStrides,
-                                 ArrayRef<int64_t> cStrides, bool, Type type, Type accumulator,
-                                 Type resultType) {
+                                 ArrayRef<int64_t> cStrides, bool, bool, Type type,
+                                 Type accumulator, Type resultType) {
   Checks checks(emitError);
   checks.extents("batch", batch);
   checks.extents("m, n and k", {m, n, k});
@@ -143,7 +143,10 @@ LogicalResult MatmulAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 }
 
 StringRef MatmulAttr::getKindName() const { return "matmul"; }
-unsigned MatmulAttr::getNumOperands() const { return getBias() ? 3 : 2; }
+unsigned MatmulAttr::getNumOperands() const { return 2 + getBias() + getAccumulate(); }
+std::optional<unsigned> MatmulAttr::getAddend() const {
+  return getAccumulate() ? std::optional(getNumOperands() - 1) : std::nullopt;
+}
 int64_t MatmulAttr::getFlops() const {
   return multiplyCounts({2, multiplyCounts(getBatch()), getM(), getN(), getK()});
 }
@@ -165,8 +168,9 @@ SmallVector<BufferView> MatmulAttr::getViews() const {
                                 matrix(getK(), getN(), getBStrides(), getType())};
   if (getBias())
     views.push_back(getPacked({getN()}, getAccumulator()));
-  views.push_back(
-      matrix(getM(), getN(), getCStrides(), getResultType() ? getResultType() : getType()));
+  BufferView result =
+      matrix(getM(), getN(), getCStrides(), getResultType() ? getResultType() : getType());
+  views.append(getAccumulate() ? 2 : 1, result);
   return views;
 }
 
@@ -181,6 +185,8 @@ json::Object MatmulAttr::toJson() const {
   object["c_strides"] = toArray(getCStrides());
   if (getBias())
     object["bias"] = "n";
+  if (getAccumulate())
+    object["accumulate"] = true;
   return object;
 }
 

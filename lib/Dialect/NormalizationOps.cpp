@@ -142,15 +142,17 @@ int64_t SoftmaxOp::getFlops() { return 25 * tensorType(getInput()).getNumElement
 int64_t LogSoftmaxOp::getFlops() { return 25 * tensorType(getInput()).getNumElements(); }
 
 static LogicalResult verifyCrossEntropy(Operation *op, Value logits, Value targets, Value weights,
-                                        Value logsumexp, ValueRange scalars,
+                                        ValueRange rows, ValueRange scalars,
                                         const APFloat &smoothing) {
   RankedTensorType type = tensorType(logits);
   if (type.getRank() != 2)
     return op->emitOpError() << "expects logits of rank 2, found " << type;
   if (failed(verifyShape(op, "targets", {type.getDimSize(0)}, targets)) ||
-      failed(verifyShape(op, "class weights", {type.getDimSize(1)}, weights)) ||
-      failed(verifyShape(op, "logsumexp", {type.getDimSize(0)}, logsumexp)))
+      failed(verifyShape(op, "class weights", {type.getDimSize(1)}, weights)))
     return failure();
+  for (Value row : rows)
+    if (failed(verifyShape(op, "row value", {type.getDimSize(0)}, row)))
+      return failure();
   for (Value scalar : scalars)
     if (failed(verifyShape(op, "scalar", {}, scalar)))
       return failure();
@@ -161,14 +163,15 @@ static LogicalResult verifyCrossEntropy(Operation *op, Value logits, Value targe
 }
 
 LogicalResult CrossEntropyOp::verify() {
-  return verifyCrossEntropy(*this, getLogits(), getTargets(), getClassWeights(), getLogsumexp(),
-                            {getTotal(), getCount()}, getLabelSmoothing());
+  return verifyCrossEntropy(*this, getLogits(), getTargets(), getClassWeights(),
+                            {getLargest(), getLogSum()}, {getTotal(), getCount()},
+                            getLabelSmoothing());
 }
 LogicalResult CrossEntropyBackwardOp::verify() {
   if (failed(verifySameType(*this, "result", getLogits(), getResult())))
     return failure();
-  return verifyCrossEntropy(*this, getLogits(), getTargets(), getClassWeights(), getLogsumexp(),
-                            {getGradient()}, getLabelSmoothing());
+  return verifyCrossEntropy(*this, getLogits(), getTargets(), getClassWeights(),
+                            {getLargest(), getLogSum()}, {getGradient()}, getLabelSmoothing());
 }
 /// A target that is ignored may have any value of its own.
 template <typename OpType> static SmallVector<IndexUse> classesOf(OpType op) {

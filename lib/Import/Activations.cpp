@@ -190,6 +190,11 @@ static Error lowerLeakyRelu(OpContext &op) {
 }
 
 /// One slope, or one for each channel (dimension 1).
+static Error setPrelu(OpContext &op, const Tensor &self, const Tensor &weight) {
+  return mapReals(op, {self, weight},
+                  [](Elements v) { return select(greater(v[0], 0), v[0], v[0] * v[1]); });
+}
+
 static Error lowerPrelu(OpContext &op) {
   Tensor self = op.tensor("self"), weight = op.tensor("weight");
   Shape sizes(self.rank(), 1);
@@ -200,8 +205,12 @@ static Error lowerPrelu(OpContext &op) {
     sizes[1] = weight.sizes[0];
   }
   ASSIGN_OR_RETURN(weight, reshape(op, weight, sizes));
-  return mapReals(op, {self, weight},
-                  [](Elements v) { return select(greater(v[0], 0), v[0], v[0] * v[1]); });
+  return setPrelu(op, self, weight);
+}
+
+/// The slopes have been given dimensions that match.
+static Error lowerPreluKernel(OpContext &op) {
+  return setPrelu(op, op.tensor("self"), op.tensor("weight"));
 }
 
 static Error lowerGlu(OpContext &op) {
@@ -307,7 +316,7 @@ void memopt::pt2::registerActivations(OpTable &table) {
   table.add("aten.selu.default", "Tensor self", lowerSelu);
   table.add("aten.celu.default", "Tensor self, Scalar alpha=1", lowerCelu);
   table.add("aten.prelu.default", "Tensor self, Tensor weight", lowerPrelu);
-  table.add("aten._prelu_kernel.default", "Tensor self, Tensor weight", lowerPrelu);
+  table.add("aten._prelu_kernel.default", "Tensor self, Tensor weight", lowerPreluKernel);
   table.add("aten.softplus.default", "Tensor self, Scalar beta=1, Scalar threshold=20",
             lowerSoftplus);
   table.add("aten.log_sigmoid.default", "Tensor self", lowerLogSigmoid);

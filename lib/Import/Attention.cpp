@@ -158,11 +158,6 @@ static Error lowerAttention(OpContext &op) {
     k = groupedKey;
     v = groupedValue;
   }
-  bool isGrouped = op.flag("enable_gqa") || key.sizes[1] == 1;
-  if (query.sizes[3] == 0 || (key.sizes[1] != query.sizes[1] && !isGrouped))
-    return op.error("expected as many key heads as query heads, found " + toString(key.sizes) +
-                    " and " + toString(query.sizes));
-
   ASSIGN_OR_RETURN(
       Mask mask,
       getMask(op, original, {query.sizes[0], query.sizes[1], query.sizes[2], key.sizes[2]}));

@@ -131,8 +131,7 @@ static Error lowerNanToNum(OpContext &op) {
   DType type = op.resultMeta(0).dtype;
   if (!isFloat(type))
     return setResult(op, op.copy(op.tensor("self")));
-  double largest = type == DType::F64 ? std::numeric_limits<double>::max()
-                                      : double(std::numeric_limits<float>::max());
+  double largest = getLargestFinite(type);
   double nan = op.has("nan") ? op.number("nan") : 0;
   double positive = op.has("posinf") ? op.number("posinf") : largest;
   double negative = op.has("neginf") ? op.number("neginf") : -largest;

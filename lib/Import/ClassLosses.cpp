@@ -76,10 +76,11 @@ static mlir::memopt::CrossEntropyOp createCrossEntropy(OpContext &op, const Rows
                                                        Value logits, double smoothing) {
   std::optional<Tensor> weight = op.optionalTensor("weight");
   auto scalar = op.tensorType(rows.scores.dtype, {});
+  auto row = op.tensorType(rows.scores.dtype, rows.scores.sizes[0]);
   return mlir::memopt::CrossEntropyOp::create(
-      op.b, scalar, scalar, op.tensorType(rows.scores.dtype, rows.scores.sizes[0]), logits,
-      op.get(rows.targets), weight ? op.get(*weight) : Value(),
-      op.b.getI64IntegerAttr(op.integer("ignore_index")), op.b.getF64FloatAttr(smoothing));
+      op.b, scalar, scalar, row, row, logits, op.get(rows.targets),
+      weight ? op.get(*weight) : Value(), op.b.getI64IntegerAttr(op.integer("ignore_index")),
+      op.b.getF64FloatAttr(smoothing));
 }
 
 /// Sum or mean of a cross entropy's total.
@@ -197,7 +198,8 @@ static Error lowerNll(OpContext &op) {
     total = entropy.getCount();
   } else {
     result = lossesByRow(op, rows, scores);
-    if (op.integer("reduction") != 0 || wantsTotalWeight) {
+    // PyTorch counts a single row always, several only where it reduces them.
+    if (op.integer("reduction") != 0 || rows.targetSizes.empty()) {
       Element weights = getWeights(op, rows.scores.sizes, Element(op.b, scores), 1);
       total = reduceValue(op.b, pickTargets(op, rows, weights), ReduceKind::Add, 0);
     }
@@ -209,7 +211,8 @@ static Error lowerNll(OpContext &op) {
   }
   op.setResult(0, op.wrap(type, result));
   if (wantsTotalWeight)
-    op.setResult(1, op.wrap(type, withoutGradient({op.b, total})));
+    op.setResult(1, op.wrap(type, total ? Value(withoutGradient({op.b, total}))
+                                        : splat(op.b, op.tensorType(type, {}), 0.0)));
   return Error::success();
 }
 

@@ -227,7 +227,7 @@ static Error invert(OpContext &op, DType type) {
               [&](ArrayRef<int64_t> v) -> int64_t { return type == DType::Bool ? !v[0] : ~v[0]; }));
 }
 
-/// By as many bits as the type has or more, nothing but the sign is left.
+/// By as many bits as the type has or more, nothing but the sign is left; bytes have none.
 template <bool left> static Error lowerShift(OpContext &op) {
   DType type = op.resultMeta(0).dtype;
   if (isFloat(type) || type == DType::Bool)
@@ -236,7 +236,7 @@ template <bool left> static Error lowerShift(OpContext &op) {
   return mapElements(op, {op.operand("self"), op.operand("other")}, [&](Elements v) -> Element {
     Builder &b = v[0].getBuilder();
     Element isFar = less(v[1], 0) | greaterOrEqual(v[1], double(most));
-    Element by = select(isFar, v[1].like(left ? 0 : double(bits - 1)), v[1]);
+    Element by = select(isFar, v[1].like(left ? 0 : double(most)), v[1]);
     if (left)
       return select(isFar, v[0].like(0), Element(b, arith::ShLIOp::create(b, v[0], by)));
     return {b, arith::ShRSIOp::create(b, v[0], by)};

@@ -69,6 +69,15 @@ static int64_t remainderOf(int64_t x, int64_t y, bool floor) {
   return int64_t(uint64_t(x) - uint64_t(quotientOf(x, y, floor)) * uint64_t(y));
 }
 
+/// The divisor in the type of the division, in which a byte wraps around.
+static Operand getDivisor(OpContext &op) {
+  Operand divisor = op.operand("other");
+  auto *scalar = std::get_if<Scalar>(&divisor);
+  if (scalar && !scalar->isFloat && op.resultMeta(0).dtype == DType::U8)
+    scalar->integer = uint8_t(scalar->integer);
+  return divisor;
+}
+
 /// Fails when integers would be divided by a divisor that is known to have a zero.
 static Error checkDivisor(OpContext &op, const Operand &divisor) {
   if (isFloat(op.resultMeta(0).dtype))
@@ -91,7 +100,7 @@ static Error checkDivisor(OpContext &op, const Operand &divisor) {
 enum class Rounding { None, Floor, Trunc };
 
 static Error lowerQuotient(OpContext &op, Rounding rounding) {
-  Operand x = op.operand("self"), y = op.operand("other");
+  Operand x = op.operand("self"), y = getDivisor(op);
   RETURN_IF_ERROR(checkDivisor(op, y));
   bool isReal = isFloat(op.resultMeta(0).dtype), isFloor = rounding == Rounding::Floor;
   return mapElements(
@@ -121,7 +130,7 @@ static Error lowerDivMode(OpContext &op) {
 
 /// With the sign of the divisor (Python's %) or of the dividend (C's).
 template <bool floor> static Error lowerRemainder(OpContext &op) {
-  Operand x = op.operand("self"), y = op.operand("other");
+  Operand x = op.operand("self"), y = getDivisor(op);
   RETURN_IF_ERROR(checkDivisor(op, y));
   bool isReal = isFloat(op.resultMeta(0).dtype);
   return mapElements(

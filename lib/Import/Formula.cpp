@@ -11,6 +11,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
+#include <limits>
+
 using namespace memopt::pt2;
 using llvm::ArrayRef;
 using mlir::Value;
@@ -108,6 +110,18 @@ Element memopt::pt2::softplus(Element x) { return make<mlir::memopt::SoftplusOp>
 Element memopt::pt2::copySign(Element x, Element y) { return make<math::CopySignOp>(x, x, y); }
 Element memopt::pt2::truncatedRemainder(Element x, Element y) {
   return make<arith::RemFOp>(x, x, y);
+}
+double memopt::pt2::getLargestFinite(DType type) {
+  switch (type) {
+  case DType::F16:
+    return 65504;
+  case DType::BF16:
+    return 0x1.fep127;
+  case DType::F32:
+    return std::numeric_limits<float>::max();
+  default:
+    return std::numeric_limits<double>::max();
+  }
 }
 Element memopt::pt2::largerOf(Element a, Element b) {
   return isBoolean(a) ? a | b : combine<arith::MaximumFOp, arith::MaxSIOp>(a, b);

@@ -101,6 +101,8 @@ Element softplus(Element x);
 Element copySign(Element x, Element y);
 /// x - y trunc(x / y), without rounding.
 Element truncatedRemainder(Element x, Element y);
+/// The largest finite number of a floating-point type.
+double getLargestFinite(DType type);
 /// The larger (smaller); reals: NaN where either is.
 Element largerOf(Element a, Element b);
 Element smallerOf(Element a, Element b);

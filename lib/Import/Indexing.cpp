@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Indexing.h"
+#include "Formula.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -178,15 +179,10 @@ static Error putByMask(OpContext &op, const Tensor &self, Tensor mask, const Ten
     ASSIGN_OR_RETURN(value, reshape(op, values, Shape()));
   }
   bool accumulates = op.flag("accumulate");
-  bool isReal = isFloat(self.dtype);
   return setResult(op, elementwise(op, {mask, value, self}, {DType::Bool, self.dtype, self.dtype},
                                    self.dtype, [&](Builder &b, ValueRange v) -> Value {
-                                     Value put = v[1];
-                                     if (accumulates)
-                                       put = isReal
-                                                 ? arith::AddFOp::create(b, v[2], v[1]).getResult()
-                                                 : arith::AddIOp::create(b, v[2], v[1]).getResult();
-                                     return arith::SelectOp::create(b, v[0], put, v[2]);
+                                     Element old(b, v[2]), put(b, v[1]);
+                                     return select({b, v[0]}, accumulates ? old + put : put, old);
                                    }));
 }
 
@@ -197,7 +193,7 @@ static Error lowerIndexPut(OpContext &op) {
     return putByMask(op, self, *mask, values);
   ASSIGN_OR_RETURN(Places places, getIndexPlaces(op, self, given));
   ASSIGN_OR_RETURN(values, expand(op, values, places.sizes));
-  bool accumulates = op.flag("accumulate") && self.dtype != DType::Bool;
+  bool accumulates = op.flag("accumulate");
   return setResult(
       op, scatter(op, accumulates ? mlir::memopt::ScatterKind::Add : mlir::memopt::ScatterKind::Set,
                   self, values, places));

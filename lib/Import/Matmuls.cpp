@@ -147,8 +147,8 @@ static Error lowerLinear(OpContext &op) {
   return setShaped(op, flat + spread);
 }
 
-/// torch.matmul: vectors become matrices for the moment, batch dimensions broadcast.
-static Expected<Value> matmulOf(OpContext &op, Tensor a, Tensor b) {
+// Vectors become matrices for the moment.
+Expected<Value> memopt::pt2::matmulOf(OpContext &op, Tensor a, Tensor b) {
   RETURN_IF_ERROR(checkElements(op, {a, b}));
   if (b.rank() == 1) {
     ASSIGN_OR_RETURN(b, reshape(op, b, {b.sizes[0], 1}));

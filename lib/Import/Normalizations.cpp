@@ -308,7 +308,11 @@ static Error lowerInstanceNorm(OpContext &op) {
 /// g * v / |v|, the norm taken over all dimensions but one (Salimans and Kingma, 2016).
 static Error lowerWeightNorm(OpContext &op) {
   Tensor v = op.tensor("v"), g = op.tensor("g");
-  ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", v.rank()));
+  // -1 is no dimension from the end: one length of all.
+  int64_t dim = op.integer("dim");
+  if (dim != -1) {
+    ASSIGN_OR_RETURN(dim, op.dimension("dim", v.rank()));
+  }
   if (v.rank() < 1 || v.getNumElements() == 0 || !isFloat(v.dtype))
     return op.error("expected a floating-point tensor with dimensions");
   Reduction others;

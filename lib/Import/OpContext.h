@@ -207,6 +207,8 @@ llvm::Expected<Tensor> elementwise(OpContext &op, llvm::ArrayRef<Operand> operan
 llvm::Expected<Tensor> elementwise(OpContext &op, llvm::ArrayRef<Operand> operands,
                                    llvm::ArrayRef<DType> compute, DType result, Build build,
                                    Evaluate evaluate = nullptr);
+/// torch.matmul: batch dimensions broadcast (Matmuls.cpp). The dimension that a vector lacks stays.
+llvm::Expected<mlir::Value> matmulOf(OpContext &op, Tensor a, Tensor b);
 /// elementwise() of one tensor with a floating-point result, which becomes the operator's.
 llvm::Error mapFloat(OpContext &op, Build build, llvm::StringRef parameter = "self");
 

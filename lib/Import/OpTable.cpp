@@ -28,6 +28,7 @@ const OpTable &OpTable::get() {
     registerEinsum(result);
     registerDropout(result);
     registerEmbeddingBag(result);
+    registerExperts(result);
     registerExtremes(result);
     registerGridSample(result);
     registerLosses(result);

@@ -95,6 +95,7 @@ void registerDropout(OpTable &table);
 void registerEmbeddingBag(OpTable &table);
 void registerGradients(OpTable &table);
 void registerGridSample(OpTable &table);
+void registerExperts(OpTable &table);
 void registerExtremes(OpTable &table);
 void registerIndexing(OpTable &table);
 void registerLosses(OpTable &table);

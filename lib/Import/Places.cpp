@@ -256,6 +256,19 @@ static Places simplify(const Places &from) {
   return places;
 }
 
+/// Sums and products of booleans are "or" and "and": the extremes of 0 and 1, in a type in which
+/// true is the larger.
+static Expected<Tensor> scatterBooleans(OpContext &op, mlir::memopt::ScatterKind kind,
+                                        const Tensor &input, const Tensor &updates,
+                                        const Places &places) {
+  using mlir::memopt::ScatterKind;
+  bool isOr = kind == ScatterKind::Add || kind == ScatterKind::Max;
+  ASSIGN_OR_RETURN(Tensor extremes,
+                   scatter(op, isOr ? ScatterKind::Max : ScatterKind::Min,
+                           castTo(op, input, DType::I32), castTo(op, updates, DType::I32), places));
+  return castTo(op, extremes, DType::Bool);
+}
+
 Expected<Tensor> memopt::pt2::scatter(OpContext &op, mlir::memopt::ScatterKind kind,
                                       const Tensor &input, const Tensor &updates,
                                       const Places &places) {
@@ -264,6 +277,8 @@ Expected<Tensor> memopt::pt2::scatter(OpContext &op, mlir::memopt::ScatterKind k
   if (updates.sizes != places.sizes || updates.dtype != input.dtype)
     return op.error("cannot put " + getName(updates.dtype) + toString(updates.sizes) + " into " +
                     getName(input.dtype) + toString(input.sizes));
+  if (input.dtype == DType::Bool && kind != mlir::memopt::ScatterKind::Set)
+    return scatterBooleans(op, kind, input, updates, places);
   PlaceOperands operands(op, simplify(places));
   return op.wrap(input.dtype,
                  mlir::memopt::ScatterOp::create(op.b, op.tensorType(input.dtype, input.sizes),

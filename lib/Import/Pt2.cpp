@@ -65,6 +65,13 @@ importArchive(mlir::MLIRContext &context, const Archive &archive, const ImportOp
     ASSIGN_OR_RETURN(program, parseExportedProgram(JsonCursor(json, place)));
   }
   ASSIGN_OR_RETURN(program->tracedInEvaluation, isTracedInEvaluation(archive));
+  if (program->tracedInEvaluation && !options.evaluate)
+    mlir::emitRemark(mlir::UnknownLoc::get(&context))
+        << archive.getPath()
+        << " was exported for evaluation, and a training of it has neither dropout nor statistics "
+           "of "
+           "batches: evaluate it with --mode=eval, or train the archive that was exported for "
+           "training";
   ASSIGN_OR_RETURN(Weights weights, Weights::open(archive));
   context
       .loadDialect<mlir::memopt::MemoptDialect, mlir::func::FuncDialect, mlir::arith::ArithDialect,

@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Formula.h"
 #include "GraphImporter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -74,12 +75,14 @@ static Error lowerUniform(OpContext &op) {
   return setResult(op, shiftAndScale(op, drawn, number(to - from), number(from)));
 }
 
-/// Mean and deviation are numbers or tensors.
+/// Mean and deviation are numbers or tensors. No gradient reaches them, as in PyTorch: what is to
+/// be trained is written mean + std * randn_like(mean).
 static Error lowerNormal(OpContext &op) {
   RETURN_IF_ERROR(checkDrawn(op));
   const TensorMeta &meta = op.resultMeta(0);
   Tensor drawn = draw(op, mlir::memopt::Distribution::Normal, meta.dtype, meta.sizes);
-  return setResult(op, shiftAndScale(op, drawn, op.operand("std"), op.operand("mean")));
+  ASSIGN_OR_RETURN(drawn, shiftAndScale(op, drawn, op.operand("std"), op.operand("mean")));
+  return setResult(op, op.wrap(meta.dtype, withoutGradient({op.b, op.get(drawn)})));
 }
 
 static Error lowerExponential(OpContext &op) {

@@ -208,14 +208,16 @@ template <Spread spread, bool isRoot> static Error lowerSpreadAndMean(OpContext 
 // Log-sum-exp, truth
 //===----------------------------------------------------------------------===//
 
-/// m + log(sum(exp(x - m))), m the largest element, or 0 where that is infinite. No gradient passes
-/// through m: it cancels.
+/// m + log(sum(exp(x - m))), m the largest element, or 0 where that is -inf. Where it is inf, so is
+/// the result, and the largest finite m keeps the gradient of finite elements at 0, not inf / inf.
+/// No gradient passes through m: it cancels.
 static Error lowerLogSumExp(OpContext &op) {
   DType type = op.resultMeta(0).dtype;
   RETURN_IF_ERROR(checkReal(op, type));
   ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, "dim", type));
   Element largest(op.b, reduceKeeping(op, reduction, reduction.value, ReduceKind::Max));
-  Element m = withoutGradient(select(isInfinite(largest), 0.0, largest));
+  Element finite = select(equals(largest, -std::numeric_limits<double>::infinity()), 0.0, largest);
+  Element m = withoutGradient(smallerOf(finite, finite.like(getLargestFinite(type))));
   Element shifted = Element(op.b, reduction.value) - spread(op, reduction, m);
   Element sum(op.b, reduce(op, reduction, exp(shifted), ReduceKind::Add));
   return setResult(op, op.wrap(type, log(sum) + Element(op.b, dropKept(op, reduction, m))));

@@ -16,7 +16,7 @@ using namespace memopt::pt2;
 //===----------------------------------------------------------------------===//
 
 /// The factors that the caller gave, one for each spatial dimension, or none. They come as a list
-/// or, in other overloads, as one number a dimension.
+/// or, in other overloads, as one number a dimension, 0 where it is not given.
 static Expected<SmallVector<double>> getFactors(OpContext &op, int64_t rank) {
   SmallVector<double> factors;
   if (op.hasParameter("scale_factors")) {
@@ -25,8 +25,8 @@ static Expected<SmallVector<double>> getFactors(OpContext &op, int64_t rank) {
   } else {
     constexpr StringLiteral names[] = {"scales_d", "scales_h", "scales_w", "scales"};
     for (StringRef name : names)
-      if (op.hasParameter(name) && op.has(name))
-        factors.push_back(op.number(name));
+      if (op.hasParameter(name))
+        factors.push_back(op.has(name) ? op.number(name) : 0); // not given
   }
   if (!factors.empty() && int64_t(factors.size()) != rank)
     return op.error("expected " + Twine(rank) + " scale factors, found " + Twine(factors.size()));

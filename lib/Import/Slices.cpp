@@ -43,6 +43,8 @@ static Error lowerNarrow(OpContext &op) {
   Tensor self = op.tensor("self");
   ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", self.rank()));
   int64_t begin = op.integer("start"), count = op.integer("length");
+  if (begin < 0 && self.rank() != 0)
+    begin += self.sizes[dim]; // counted from the end
   if (self.rank() == 0 || begin < 0 || count < 0 || begin > self.sizes[dim] ||
       count > self.sizes[dim] - begin)
     return op.error("elements " + Twine(begin) + " to +" + Twine(count) +

@@ -283,12 +283,67 @@ static Error lowerMultivariateLogGamma(OpContext &op) {
   });
 }
 
+/// The Hurwitz zeta function, the sum of (x + k)^-s over all k from 0, for x >= 0: its first terms,
+/// then Euler's and Maclaurin's formula for the others.
+static Element hurwitzZeta(int64_t s, Element x) {
+  auto power = [&](Element y) { return pow(y, y.like(double(-s))); };
+  // From here on each correction is at most a 30th of the one before.
+  int64_t terms = s + 10;
+  Element sum = x.like(0);
+  for (int64_t k = 0; k != terms; ++k)
+    sum = sum + power(x + double(k));
+  // Bernoulli's numbers B(2k) by (2k)!
+  constexpr double factors[] = {1.0 / 12,         -1.0 / 720,     1.0 / 30240,
+                                -1.0 / 1209600,   1.0 / 47900160, -691.0 / 1307674368000,
+                                1.0 / 74724249600};
+  SmallVector<double> corrections; // of z, the highest first
+  double rising = double(s);       // s (s + 1) ... (s + 2k - 2)
+  for (auto [k, factor] : enumerate(factors)) {
+    corrections.insert(corrections.begin(), factor * rising);
+    rising *= double(s + 2 * k + 1) * double(s + 2 * k + 2);
+  }
+  Element y = x + double(terms), z = 1 / (y * y);
+  return sum + power(y) * (y / double(s - 1) + 0.5 + y * z * polynomial(z, corrections));
+}
+
+/// The n-th derivative of pi cot(pi x) as a polynomial of the cotangent c, the highest first:
+/// the derivative of c is -pi (1 + c^2).
+static SmallVector<double> differentiateCotangent(int64_t n) {
+  SmallVector<double> value{0, kPi}; // the lowest first
+  for (int64_t order = 0; order != n; ++order) {
+    SmallVector<double> next(value.size() + 1, 0);
+    for (size_t power = 1; power != value.size(); ++power) {
+      double slope = -kPi * double(power) * value[power];
+      next[power - 1] += slope;
+      next[power + 1] += slope;
+    }
+    value = next;
+  }
+  std::reverse(value.begin(), value.end());
+  return value;
+}
+
+/// The n-th derivative of digamma, below 0 by reflection. Every n but 1 is infinite at the poles.
+static Element polygammaValue(int64_t n, Element x) {
+  if (n <= 1)
+    return n == 0 ? digammaValue(x) : trigamma(x);
+  double sign = n % 2 ? 1 : -1;
+  Element isLow = less(x, 0);
+  Element value = hurwitzZeta(n + 1, select(isLow, 1 - x, x)) * (sign * std::tgamma(double(n + 1)));
+  auto [sine, cosine] = sineAndCosineOfTurns(x);
+  Element reflected = value * -sign - polynomial(cosine / sine, differentiateCotangent(n));
+  Element isPole = isLow & equals(x, floor(x));
+  return select(isPole, sign * kInfinity, select(isLow, reflected, value));
+}
+
 static Error lowerPolygamma(OpContext &op) {
   int64_t n = op.integer("n");
-  if (n != 0)
-    return op.error("argument 'n': expected 0, found " + Twine(n) +
-                    "; higher derivatives of digamma are not supported");
-  return lowerDigamma(op);
+  constexpr int64_t most = 100; // n! (2 pi)^n stays far within the range of doubles
+  if (n < 0 || n > most)
+    return op.error("argument 'n': expected a number from 0 to " + Twine(most) + ", found " +
+                    Twine(n));
+  return mapDoubles(
+      op, [&](Element x) { return with(polygammaValue(n, x), x, polygammaValue(n + 1, x)); });
 }
 
 //===----------------------------------------------------------------------===//

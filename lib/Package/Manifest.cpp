@@ -77,13 +77,17 @@ private:
     manifest["program_interface_version"] = MEMOPT_PROGRAM_INTERFACE_VERSION;
     manifest["compiler"] = "memopt 0.1.0";
     manifest["target"] = target.describe();
+    if (llvm::json::Object *device = manifest.getObject("target"))
+      (*device)["overhead_bytes"] = options.overheadBytes;
     manifest["target_features"] = options.targetFeatures;
     manifest["threads"] = target.getThreads();
     manifest["instrumented"] = options.isInstrumented;
     manifest["mode"] = options.mode;
     manifest["micro_batches"] = options.microBatches;
     manifest["ranks"] = options.ranks;
-    manifest["arena_bytes"] = bySpace(planned.getArenaBytes().drop_back());
+    manifest["arena_bytes"] = bySpace(planned.getArenaBytes());
+    if (!options.diskFolder.empty())
+      manifest["disk_folder"] = options.diskFolder;
     manifest["predicted_peak_bytes"] = bySpace(planned.getArenaBytes());
     manifest["lower_bound_bytes"] = bySpace(planned.getLowerBoundBytes());
     if (auto sites = module->getAttrOfType<ArrayAttr>(MemoptDialect::kIndexSitesAttr))

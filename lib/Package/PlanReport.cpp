@@ -41,11 +41,11 @@ struct CallFacts {
 /// Peaks, and totals over the program.
 struct PlanFacts {
   PlannedAttr planned;
-  SpacePeak device, host;
+  SpacePeak device, host, disk;
   int64_t kernels = 0, libraryCalls = 0, clones = 0, flops = 0, cloneFlops = 0;
-  int64_t hostKernels = 0, transferBytes = 0;
-  double seconds = 0;  ///< of a step, by the cost model
-  std::string machine; ///< that seconds are predicted for
+  int64_t hostKernels = 0, transferBytes = 0, diskBytes = 0; ///< that are sent; of or to the disk
+  double seconds = 0;                                        ///< of a step, by the cost model
+  std::string machine;                                       ///< that seconds are predicted for
   /// By kind and implementation.
   std::map<std::pair<std::string, std::string>, CallFacts> calls;
 };
@@ -182,9 +182,12 @@ static PlanFacts collectFacts(ModuleOp module) {
     facts.kernels += isa<KernelOp>(op);
     facts.libraryCalls += isa<LibraryCallOp>(op);
     facts.hostKernels += cast<InstructionOpInterface>(op).getResource() == Resource::Host;
-    if (auto transfer = dyn_cast<TransferStartOp>(op))
-      facts.transferBytes =
-          addCounts(facts.transferBytes, multiplyCounts({transfer.getBytesMoved(), runs}));
+    if (auto transfer = dyn_cast<TransferStartOp>(op)) {
+      int64_t bytes = multiplyCounts({transfer.getBytesMoved(), runs});
+      int64_t &sum =
+          transfer.getResource() == Resource::Disk ? facts.diskBytes : facts.transferBytes;
+      sum = addCounts(sum, bytes);
+    }
     if (auto call = dyn_cast<LibraryCallOp>(op))
       addCall(facts, call, flops);
     facts.clones += clone;
@@ -194,6 +197,7 @@ static PlanFacts collectFacts(ModuleOp module) {
   facts.seconds = StepClock(costs).run(step.getBody());
   facts.device = findPeak(graph, Space::Device);
   facts.host = findPeak(graph, Space::Host);
+  facts.disk = findPeak(graph, Space::Disk);
   return facts;
 }
 
@@ -327,6 +331,8 @@ json::Object mlir::memopt::describePlan(ModuleOp planned) {
                       {"peak_at", facts.device.at},
                       {"peak_bytes_by_kind", describeKinds(facts.device)},
                       {"host_bytes_by_kind", describeKinds(facts.host)},
+                      {"disk_bytes_by_kind", describeKinds(facts.disk)},
+                      {"disk_transfer_bytes", facts.diskBytes},
                       {"largest_at_peak", describeLargest(facts)}};
   if (std::optional<json::Value> fusion = describeConvBnEval(planned))
     report["efficient_conv_bn_eval"] = std::move(*fusion);
@@ -347,6 +353,16 @@ static void explainHost(const PlanFacts &facts, raw_ostream &out) {
       "are sent in a step. At the peak on the host {3} bytes are alive:\n",
       arena, facts.hostKernels, facts.transferBytes, facts.host.load);
   explainKinds(facts.host, out);
+}
+
+static void explainDisk(const PlanFacts &facts, raw_ostream &out) {
+  int64_t arena = facts.planned.getArenaBytesOf(Space::Disk);
+  if (arena == 0)
+    return;
+  out << llvm::formatv("It needs {0} bytes on disk; {1} are read and written there in a step, "
+                       "through windows of the host. At the peak on disk {2} bytes are alive:\n",
+                       arena, facts.diskBytes, facts.disk.load);
+  explainKinds(facts.disk, out);
 }
 
 std::string mlir::memopt::explainPlan(ModuleOp planned) {
@@ -370,6 +386,7 @@ std::string mlir::memopt::explainPlan(ModuleOp planned) {
   explainCalls(facts, out);
   explainConvBnEval(planned, out);
   explainHost(facts, out);
+  explainDisk(facts, out);
   out << llvm::formatv("At the peak{0} {1} bytes are alive:\n",
                        facts.device.at.empty() ? "" : " in " + facts.device.at, facts.device.load);
   explainKinds(facts.device, out);

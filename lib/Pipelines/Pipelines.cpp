@@ -123,6 +123,10 @@ void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &
   RecomputeElementwisePassOptions recompute;
   recompute.enabled = options.recompute;
   manager.addNestedPass<func::FuncOp>(createRecomputeElementwisePass(recompute));
+  // What is left that backward reads of forward is kept.
+  NarrowActivationsPassOptions narrow;
+  narrow.type = options.activationDtype;
+  manager.addNestedPass<func::FuncOp>(createNarrowActivationsPass(narrow));
   manager.addNestedPass<func::FuncOp>(createFormKernelsPass());
   manager.addPass(createVerifyKernelGraphPass());
 }
@@ -163,6 +167,7 @@ void memopt::buildPlanPipeline(OpPassManager &manager, const PipelineOptions &op
   PlanMemoryPassOptions plan;
   plan.budget = options.budget;
   plan.hostBudget = options.hostBudget;
+  plan.diskBudget = options.diskBudget;
   plan.cache = options.cache;
   manager.addPass(createPlanMemoryPass(plan));
   manager.addPass(createVerifyPlannedPass());

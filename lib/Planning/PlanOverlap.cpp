@@ -10,7 +10,7 @@
 // the order put compute between the two: forwards each wait is put off until its transfer has
 // ended, and with it what only waits for that (an update of state elsewhere); backwards, by the
 // same rule with both ends exchanged, each start. What is put off holds bytes, so it comes when
-// they are wanted, or when something else needs it. O(edges) a walk.
+// they are wanted, or when something else needs it. O(edges) a walk and space.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,20 +33,21 @@ struct Neighbours {
 class Walk {
 public:
   Walk(const Graph &graph, const Neighbours &neighbours, bool forward)
-      : graph(graph), neighbours(neighbours), forward(forward), groupOf(graph.numOps, -1),
-        blocker(graph.numOps, -1), arrival(graph.numOps, 0), last(graph.numResults, -1),
-        queue(graph.numResources, 0) {}
+      : graph(graph), neighbours(neighbours), forward(forward), held(graph.numSpaces, 0),
+        groupOf(graph.numOps, -1), blocker(graph.numOps, -1), arrival(graph.numOps, 0),
+        last(graph.numResults, -1), queue(graph.numResources, 0), loads(graph.numSpaces) {}
 
-  /// `order` with the landings put off, in the direction of the order. `limit`: of the bytes of
-  /// space 0, as far as what is put off decides.
-  std::vector<int32_t> run(llvm::ArrayRef<int32_t> order, int64_t limit);
+  /// `order` with the landings put off, in the direction of the order. `limits`: by space, of its
+  /// bytes, as far as what is put off decides.
+  std::vector<int32_t> run(llvm::ArrayRef<int32_t> order, llvm::ArrayRef<int64_t> limits);
 
 private:
+  using BySpace = llvm::SmallVector<int64_t, 3>;
   /// Actions that are put off together, the first of which is a landing.
   struct Group {
     std::vector<int32_t> actions;
     int64_t ready = 0; ///< when the transfer has ended
-    int64_t held = 0;  ///< bytes that would be free
+    BySpace held;      ///< bytes that would be free
   };
   bool isLanding(int32_t action) const {
     return graph.kind[action] == (forward ? ActionKind::Wait : ActionKind::Start);
@@ -58,9 +59,11 @@ private:
     return graph.kind[action] == ActionKind::Wait ? graph.partner[action] : action;
   }
   void measureLoads(llvm::ArrayRef<int32_t> order);
-  void visit(int32_t action, int64_t room);
+  void visit(int32_t action, size_t position, llvm::ArrayRef<int64_t> limits);
+  bool isCrowded(size_t position, llvm::ArrayRef<int64_t> limits) const;
   bool mayJoin(int32_t action, int64_t number) const;
-  int64_t getHeld(int32_t landing) const;
+  BySpace getHeld(int32_t landing) const;
+  BySpace getHeldBehind(int32_t action, int64_t number) const;
   void putOff(int32_t action, int64_t number);
   void openGroup(llvm::ArrayRef<int32_t> actions);
   void flush(bool isForced);
@@ -71,11 +74,13 @@ private:
   const Neighbours &neighbours;
   bool forward;
   std::deque<Group> groups;
-  int64_t first = 0, held = 0;           ///< number of the first group; bytes of all
-  std::vector<int64_t> groupOf, blocker; ///< by action: numbers of groups
-  std::vector<int64_t> arrival;          ///< by start
-  std::vector<int32_t> last;             ///< by value: the last action that reads it
-  std::vector<int64_t> queue, loads;     ///< by resource; by position
+  int64_t first = 0;                       ///< number of the first group
+  BySpace held;                            ///< bytes of all
+  std::vector<int64_t> groupOf, blocker;   ///< by action: numbers of groups
+  std::vector<int64_t> arrival;            ///< by start
+  std::vector<int32_t> last;               ///< by value: the last action that reads it
+  std::vector<int64_t> queue;              ///< by resource
+  std::vector<std::vector<int64_t>> loads; ///< by space and position
   int64_t now = 0;
   std::vector<int32_t> made;
 };
@@ -106,22 +111,24 @@ Neighbours::Neighbours(const Graph &graph) {
 void Walk::measureLoads(llvm::ArrayRef<int32_t> order) {
   Sequence sequence(graph);
   sequence.assign(order);
-  sequence.forEachLoad([&](int32_t, int64_t alive) { loads.push_back(alive); });
+  for (int32_t space = 0; space < graph.numSpaces; ++space)
+    sequence.forEachLoad([&](int32_t, int64_t alive) { loads[space].push_back(alive); }, space);
   for (int32_t action : order)
     for (int32_t value : graph.inputs[action])
       if (value < graph.numResults)
         last[value] = action;
 }
 
-std::vector<int32_t> Walk::run(llvm::ArrayRef<int32_t> order, int64_t limit) {
+std::vector<int32_t> Walk::run(llvm::ArrayRef<int32_t> order, llvm::ArrayRef<int64_t> limits) {
   measureLoads(order);
   std::vector<int32_t> walked(order);
   if (!forward) {
     std::reverse(walked.begin(), walked.end());
-    std::reverse(loads.begin(), loads.end());
+    for (std::vector<int64_t> &alive : loads)
+      std::reverse(alive.begin(), alive.end());
   }
   for (auto [position, action] : llvm::enumerate(walked))
-    visit(action, limit - loads[position]);
+    visit(action, position, limits);
   while (!groups.empty())
     flush(/*isForced=*/true);
   if (!forward)
@@ -129,9 +136,17 @@ std::vector<int32_t> Walk::run(llvm::ArrayRef<int32_t> order, int64_t limit) {
   return std::move(made);
 }
 
-void Walk::visit(int32_t action, int64_t room) {
-  while (!groups.empty() && (groups.front().ready <= now || held > room))
-    flush(/*isForced=*/held > room);
+/// Whether what is held has no room beside what the order has alive.
+bool Walk::isCrowded(size_t position, llvm::ArrayRef<int64_t> limits) const {
+  for (int32_t space = 0; space < graph.numSpaces; ++space)
+    if (held[space] && held[space] > limits[space] - loads[space][position])
+      return true;
+  return false;
+}
+
+void Walk::visit(int32_t action, size_t position, llvm::ArrayRef<int64_t> limits) {
+  while (!groups.empty() && (groups.front().ready <= now || isCrowded(position, limits)))
+    flush(/*isForced=*/isCrowded(position, limits));
   if (int64_t number = blocker[action]; number >= first) {
     if (mayJoin(action, number))
       return putOff(action, number);
@@ -143,25 +158,41 @@ void Walk::visit(int32_t action, int64_t room) {
   openGroup(action);
 }
 
-/// Forwards, what reads nothing of space 0 but what the group makes: nothing else is held for it.
+/// Forwards, what reads nothing of space 0 but what the group makes: nothing there is held for it.
 bool Walk::mayJoin(int32_t action, int64_t number) const {
   return forward && llvm::all_of(graph.inputs[action], [&](int32_t value) {
            return !graph.bytes[value] || groupOf[graph.opOf[value]] == number;
          });
 }
 
-/// Bytes of space 0 that live longer when a landing is put off: what ends at a wait, or backwards
-/// what begins at a start.
-int64_t Walk::getHeld(int32_t landing) const {
-  int64_t bytes = 0;
+/// Bytes that live longer when a landing is put off: what ends at a wait, or backwards what begins
+/// at a start.
+Walk::BySpace Walk::getHeld(int32_t landing) const {
+  BySpace bytes(graph.numSpaces, 0);
   for (int32_t value : forward ? graph.inputs[landing] : graph.makes[landing])
     if (!forward || value >= graph.numResults || last[value] == landing)
-      bytes += graph.bytes[value];
+      bytes[graph.space[value]] += graph.size[value];
+  return bytes;
+}
+
+/// The same of an action that joins a group, beside what the group itself makes.
+Walk::BySpace Walk::getHeldBehind(int32_t action, int64_t number) const {
+  BySpace bytes(graph.numSpaces, 0);
+  for (int32_t value : graph.inputs[action])
+    if (value < graph.numResults && last[value] == action && groupOf[graph.opOf[value]] != number)
+      bytes[graph.space[value]] += graph.size[value];
   return bytes;
 }
 
 void Walk::putOff(int32_t action, int64_t number) {
-  groups[number - first].actions.push_back(action);
+  Group &group = groups[number - first];
+  bool isFirst = group.actions.empty();
+  BySpace more = isFirst ? getHeld(action) : getHeldBehind(action, number);
+  for (auto [all, own, bytes] : llvm::zip_equal(held, group.held, more)) {
+    all += bytes;
+    own += bytes;
+  }
+  group.actions.push_back(action);
   groupOf[action] = number;
   for (int32_t next : forward ? neighbours.behind[action] : neighbours.before[action])
     blocker[next] = std::max(blocker[next], number);
@@ -172,7 +203,8 @@ void Walk::flush(bool isForced) {
   Group group = std::move(groups.front());
   groups.pop_front();
   ++first;
-  held -= group.held;
+  for (auto [sum, less] : llvm::zip_equal(held, group.held))
+    sum -= less;
   for (size_t place = 0; place < group.actions.size(); ++place) {
     int32_t action = group.actions[place];
     llvm::ArrayRef<int32_t> rest = llvm::ArrayRef(group.actions).drop_front(place);
@@ -194,8 +226,7 @@ bool Walk::isAwaited(llvm::ArrayRef<int32_t> actions) const {
 /// Puts actions off, the first of which is a landing.
 void Walk::openGroup(llvm::ArrayRef<int32_t> actions) {
   int64_t number = first + static_cast<int64_t>(groups.size());
-  groups.push_back({{}, arrival[startOf(actions.front())], getHeld(actions.front())});
-  held += groups.back().held;
+  groups.push_back({{}, arrival[startOf(actions.front())], BySpace(graph.numSpaces, 0)});
   for (int32_t action : actions)
     putOff(action, number);
 }
@@ -220,13 +251,16 @@ void Walk::emit(int32_t action) {
 static Plan takeWalk(const Graph &graph, const Neighbours &neighbours, const Plan &given,
                      bool forward) {
   constexpr int kAttempts = 4;
-  int64_t limit = given.peak;
+  std::vector<int64_t> limits = graph.budgets;
+  limits[0] = given.peak;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    Plan walked = planOf(graph, Walk(graph, neighbours, forward).run(given.order, limit));
+    Plan walked = planOf(graph, Walk(graph, neighbours, forward).run(given.order, limits));
     assert(isValid(graph, walked.order) && "a walk breaks no dependence");
-    if (walked.peak <= given.peak)
-      return walked.cost < given.cost && walked.excess <= given.excess ? walked : given;
-    limit -= walked.peak - given.peak;
+    if (walked.peak <= given.peak && walked.excess <= given.excess)
+      return walked.cost < given.cost ? walked : given;
+    limits[0] -= std::max<int64_t>(0, walked.peak - given.peak);
+    for (int64_t &limit : llvm::MutableArrayRef<int64_t>(limits).drop_front())
+      limit -= std::max<int64_t>(0, walked.excess - given.excess);
   }
   return given;
 }

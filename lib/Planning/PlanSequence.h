@@ -56,10 +56,10 @@ public:
   /// The first instance at which the peak stands; none in an empty sequence.
   int32_t peakSlot(int32_t space = 0) const { return loads[space].most.argmax(taken); }
 
-  /// Calls visit(slot, bytes alive in space 0) for every instance.
-  template <typename Visit> void forEachLoad(Visit visit) const {
-    loads[0].most.forEach(
-        taken, [&](int32_t slot, int64_t alive) { visit(slot, graph.resident + alive); });
+  /// Calls visit(slot, bytes alive in the space) for every instance.
+  template <typename Visit> void forEachLoad(Visit visit, int32_t space = 0) const {
+    loads[space].most.forEach(
+        taken, [&](int32_t slot, int64_t alive) { visit(slot, graph.residents[space] + alive); });
   }
 
   llvm::ArrayRef<int32_t> instancesOf(int32_t action) const { return made[action]; }

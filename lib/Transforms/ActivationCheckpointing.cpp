@@ -49,7 +49,8 @@ public:
         if (std::optional<StringRef> module = patterns->match(getModulePath(op->getLoc())))
           of[index] = numbers.try_emplace(*module, static_cast<int>(numbers.size())).first->second;
     if (std::optional<StringRef> pattern = patterns->getUnmet())
-      return reportAt->emitError() << "no module matches '" << *pattern << "'";
+      return reportAt->emitError()
+             << "no module matches '" << *pattern << "'" << patterns->describeModules(*pattern);
     return success();
   }
 

@@ -30,6 +30,12 @@ static SmallVector<int64_t> addMatrix(LibraryCallBuilder &builder, Value value, 
   return view.strides;
 }
 
+/// The sum is what the call gives, in its order.
+static void replaceAccumulation(linalg::GenericOp add, Value made) {
+  add->getResult(0).replaceAllUsesWith(made);
+  add->erase();
+}
+
 LogicalResult memopt::formMatmulCall(MatmulOp op) {
   LibraryCallBuilder builder(op);
   RankedTensorType result = getTensorType(op.getResult());
@@ -42,19 +48,22 @@ LogicalResult memopt::formMatmulCall(MatmulOp op) {
   if (type == getComputeType(type) || getTarget(op).storesWideSums())
     bias = builder.takeBias(op.getResult(), shape.size() - 1, /*mayReshape=*/true);
   Type stored = builder.takeRounding(bias, type);
+  linalg::GenericOp accumulation = bias ? nullptr : builder.takeAccumulation();
   SmallVector<int64_t> cStrides = builder.addResult(op.getResult(), /*mayPermute=*/!bias);
   auto emitError = [&] { return op.emitOpError(); };
   auto call = MatmulAttr::getChecked(function_ref<InFlightDiagnostic()>(emitError), op.getContext(),
                                      shape.drop_back(2), shape[shape.size() - 2], shape.back(), k,
                                      ArrayRef(aStrides), ArrayRef(bStrides), ArrayRef(cStrides),
-                                     bias.has_value(), type, getComputeType(type),
-                                     stored == type ? Type() : stored);
+                                     bias.has_value(), accumulation != nullptr, type,
+                                     getComputeType(type), stored == type ? Type() : stored);
   if (!call)
     return failure();
   FailureOr<LibraryCallOp> made = builder.create(call);
   if (failed(made))
     return failure();
-  if (bias)
+  if (accumulation)
+    replaceAccumulation(accumulation, made->getResult(0));
+  else if (bias)
     replaceWithBias(*bias, made->getResult(0));
   else
     builder.replaceResult(op->getResult(0), made->getResult(0));

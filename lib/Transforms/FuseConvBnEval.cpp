@@ -355,7 +355,8 @@ struct FuseConvBnEvalPass : memopt::impl::FuseConvBnEvalPassBase<FuseConvBnEvalP
     FusionReport report;
     std::vector<Fusion> fusions = collect(*step, *patterns, report);
     if (std::optional<StringRef> unmet = patterns->getUnmet(); unmet && !all) {
-      module.emitError() << "no batch norm lies in a module that matches '" << *unmet << "'";
+      module.emitError() << "no batch norm lies in a module that matches '" << *unmet << "'"
+                         << patterns->describeModules(*unmet);
       return signalPassFailure();
     }
     llvm::for_each(fusions, rewrite);

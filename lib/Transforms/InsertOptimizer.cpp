@@ -12,7 +12,8 @@
 // are in the order of the parameters' declarations. The marks stay.
 //
 // Which optimizer updates which parameter follows from the settings (OptimizerPlan); what state it
-// keeps, from its descriptor. Clipping is that of torch.nn.utils.clip_grad_norm_. The learning rate
+// keeps, from its descriptor. Clipping is that of torch.nn.utils.clip_grad_norm_; the norm that it
+// computes is left in @gradient_norm, and a limit of infinity does nothing else. The learning rate
 // and the step's number are variables that the runtime writes, so that a schedule needs no other
 // program: @lr, and @lr.1, @lr.2, ... for groups of parameters with a rate of their own, each with
 // the rate that it starts from as initial value.
@@ -55,8 +56,10 @@ public:
 
   /// Reads the learning rate and the step's number, declaring them if nobody has.
   LogicalResult readHyperparameters(Location loc, double rate);
+  /// Tells the runtime the global norm of all gradients, and gives it.
+  FailureOr<Value> reportNorm(Location loc, ValueRange gradients);
   /// Scales gradients whose global norm is above the limit.
-  void clip(Location loc, double limit, SmallVectorImpl<Value> &gradients);
+  void clip(Location loc, double limit, Value norm, SmallVectorImpl<Value> &gradients);
   LogicalResult update(VariableOp parameter, const ParameterInfo &info,
                        const ParameterUpdate &choice, Value gradient);
 
@@ -183,16 +186,27 @@ Value UpdateBuilder::joinNorms(Value norm) {
   return convert(create<math::SqrtOp>(loc, sum), getElementTypeOrSelf(norm));
 }
 
-// clip_grad_norm_: factor min(1, limit / (norm + 1e-6)), NaN where the norm is.
-void UpdateBuilder::clip(Location loc, double limit, SmallVectorImpl<Value> &gradients) {
-  if (limit == 0.0)
-    return;
+FailureOr<Value> UpdateBuilder::reportNorm(Location loc, ValueRange gradients) {
+  constexpr StringLiteral name = "gradient_norm";
   auto scalar = RankedTensorType::get(
       {}, getComputeType(cast<RankedTensorType>(gradients.front().getType()).getElementType()));
-  auto constant = [&](double number) { return createSplat(builder, loc, scalar, number); };
+  if (Operation *other = symbols.lookup(name))
+    return other->emitOpError() << "has the name '" << name << "', which the optimizer needs";
+  declare(module, symbols,
+          makeVariable(builder, module.getLoc(), name, scalar, Role::Gradient,
+                       builder.getF64FloatAttr(0.0)));
   Value norm = create<GlobalNormOp>(loc, scalar, gradients);
   if (shardRanks > 1)
     norm = joinNorms(norm);
+  write(norm, name, loc);
+  return norm;
+}
+
+// clip_grad_norm_: factor min(1, limit / (norm + 1e-6)), NaN where the norm is.
+void UpdateBuilder::clip(Location loc, double limit, Value norm,
+                         SmallVectorImpl<Value> &gradients) {
+  auto scalar = cast<RankedTensorType>(norm.getType());
+  auto constant = [&](double number) { return createSplat(builder, loc, scalar, number); };
   Value shifted = create<arith::AddFOp>(loc, norm, constant(1e-6));
   Value ratio = create<arith::DivFOp>(loc, constant(limit), shifted);
   Value factor = create<arith::MinimumFOp>(loc, ratio, constant(1.0));
@@ -369,8 +383,8 @@ private:
 } // namespace
 
 FailureOr<OptimizerPlan> InsertOptimizerPass::readSettings() {
-  if (!(maxGradNorm >= 0.0 && std::isfinite(maxGradNorm)))
-    return getOperation().emitError() << "--max-grad-norm expects a number in [0, inf), found "
+  if (!(maxGradNorm >= 0.0))
+    return getOperation().emitError() << "--max-grad-norm expects a number in [0, inf], found "
                                       << llvm::formatv("{0}", double(maxGradNorm)).str();
   llvm::Expected<OptimizerPlan> plan = OptimizerPlan::parse(settings);
   if (!plan)
@@ -406,7 +420,13 @@ LogicalResult InsertOptimizerPass::insertOptimizer() {
   if (shardRanks > 1)
     for (auto [entry, choice, gradient] : llvm::zip(*found, *choices, gradients))
       gradient = updates.takeShard(findMark(step, entry.first), choice);
-  updates.clip(step.getLoc(), maxGradNorm, gradients);
+  if (maxGradNorm > 0.0) {
+    FailureOr<Value> norm = updates.reportNorm(step.getLoc(), gradients);
+    if (failed(norm))
+      return failure();
+    if (std::isfinite(maxGradNorm))
+      updates.clip(step.getLoc(), maxGradNorm, *norm, gradients);
+  }
   for (auto [entry, info, choice, gradient] : llvm::zip(*found, parameters, *choices, gradients))
     if (failed(updates.update(entry.first, info, choice, gradient)))
       return failure();

@@ -259,6 +259,15 @@ void KernelFusion::collectInlined(unsigned number) {
       node.inlinedWork += source.inlinedWork;
 }
 
+/// Of the largest that is not alive anyway, as variables are.
+static double getLargestKeptBytes(ArrayRef<Value> leaves) {
+  double bytes = 0;
+  for (Value leaf : leaves)
+    if (Operation *maker = leaf.getDefiningOp(); maker && !isa<ReadOp>(maker))
+      bytes = std::max(bytes, static_cast<double>(getTensorBytes(leaf.getType())));
+  return bytes;
+}
+
 bool KernelFusion::shouldInline(unsigned number) const {
   const FusionNode &node = nodes[number];
   if (!node.isMember || node.isAlone || node.isReduction || node.isBuffer ||
@@ -268,10 +277,14 @@ bool KernelFusion::shouldInline(unsigned number) const {
   for (Value leaf : node.leaves)
     inputBytes += getTensorBytes(leaf.getType());
   constexpr double launch = 4096;
+  // What is kept for the backward pass is the result where that is smaller than what it is made of.
+  Phase phase = getPhase(node.op);
+  bool isSmaller = bytes < getLargestKeptBytes(node.leaves);
   double stored = points * node.inlinedWork + bytes + launch, inlined = -inputBytes;
   for (unsigned number : readers[number]) {
     const FusionEdge &edge = edges[number];
-    if (edge.isGather || nodes[edge.to].section != node.section)
+    if (edge.isGather || nodes[edge.to].section != node.section ||
+        (isSmaller && phase == Phase::Forward && getPhase(nodes[edge.to].op) != phase))
       return false;
     stored += bytes;
     inlined += getEvaluations(nodes[edge.to].domain, edge.map) * node.inlinedWork + inputBytes;

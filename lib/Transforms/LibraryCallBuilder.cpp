@@ -193,6 +193,46 @@ std::optional<BiasAddition> LibraryCallBuilder::takeBias(Value result, int64_t a
 }
 
 //===----------------------------------------------------------------------===//
+// Accumulation
+//===----------------------------------------------------------------------===//
+
+/// Whether all that is written to a variable in the block is this value.
+static bool isOnlyWrite(Value value, ReadOp read) {
+  bool isWritten = false;
+  for (auto write : read->getBlock()->getOps<WriteOp>())
+    if (write.getVariable() == read.getVariable()) {
+      if (write.getValue() != value)
+        return false;
+      isWritten = true;
+    }
+  return isWritten;
+}
+
+linalg::GenericOp LibraryCallBuilder::takeAccumulation() {
+  Value result = op->getResult(0);
+  if (!result.hasOneUse())
+    return nullptr;
+  OpOperand &use = *result.use_begin();
+  auto add = dyn_cast<linalg::GenericOp>(use.getOwner());
+  if (!add || add->getBlock() != op->getBlock() || !isPlainAddition(add) ||
+      !add.getMatchingIndexingMap(&use).isPermutation() ||
+      !add.getMatchingIndexingMap(add.getDpsInitOperand(0)).isIdentity() ||
+      getTensorType(add->getResult(0)).getElementType() != getTensorType(result).getElementType())
+    return nullptr;
+  OpOperand *other = add.getDpsInputOperand(1 - use.getOperandNumber());
+  auto read = other->get().getDefiningOp<ReadOp>();
+  if (!read || read->getBlock() != op->getBlock() ||
+      other->get().getType() != add->getResult(0).getType() ||
+      !add.getMatchingIndexingMap(other).isIdentity() || !isOnlyWrite(add->getResult(0), read))
+    return nullptr;
+  // Nothing is written to it in between: the only write is of the sum.
+  if (!read->isBeforeInBlock(op))
+    read->moveBefore(op);
+  addOperand(getStridedView(read.getResult()));
+  return add;
+}
+
+//===----------------------------------------------------------------------===//
 // Rounding
 //===----------------------------------------------------------------------===//
 

@@ -48,6 +48,10 @@ public:
   /// Finds the addition of a bias along dimension `axis` as the only use of `result`; the bias,
   /// which must be known where the op stands, becomes the next operand.
   std::optional<BiasAddition> takeBias(Value result, int64_t axis, bool mayReshape);
+  /// Finds the addition of the op's only result to what is read of a variable, which the sum is
+  /// written to, as the only use; what was read becomes the next operand, and is read where the op
+  /// stands. To be called before addResult, whose result takes the sum's place.
+  linalg::GenericOp takeAccumulation();
   /// Finds the rounding of the op's only result, or of its sum with a bias, to `type` as the only
   /// use, and makes it part of the call: the op's result has that type from then on. Gives the
   /// element type in which the call stores its result.

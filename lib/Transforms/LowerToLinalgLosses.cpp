@@ -65,8 +65,9 @@ static Value createWeightSum(ImplicitLocOpBuilder &b, const CrossEntropy &loss) 
       .front();
 }
 
-/// Per row the sums along classes: exp(x - max), the target's logit, the target's weight when there
-/// are weights, and the (weighted) sum of logits when there is smoothing.
+/// Per row the sums along classes: exp(x - max), the target's x - max, the target's weight when
+/// there are weights, and the (weighted) sum of x - max when there is smoothing. Differences to the
+/// largest logit keep a small loss exact where the logits are large.
 static SmallVector<Value> createRowSums(ImplicitLocOpBuilder &b, const CrossEntropy &loss,
                                         Value largest) {
   SmallVector<Read> reads{
@@ -80,27 +81,28 @@ static SmallVector<Value> createRowSums(ImplicitLocOpBuilder &b, const CrossEntr
     sums.push_back(sums.front());
   return createPlainReduction(
       b, loss.type.getShape(), {1}, reads, sums, [&](ImplicitLocOpBuilder &inner, ValueRange x) {
-        Value logit = convertTo(inner, x[0], loss.compute);
+        Value below = arith::SubFOp::create(inner, convertTo(inner, x[0], loss.compute), x[2]);
         Value zero = createConstant(inner, loss.compute, 0.0);
         Value isTarget = CrossEntropy::isTarget(inner, x[1]);
         SmallVector<Value> terms;
-        terms.push_back(math::ExpOp::create(inner, arith::SubFOp::create(inner, logit, x[2])));
-        terms.push_back(arith::SelectOp::create(inner, isTarget, logit, zero));
+        terms.push_back(math::ExpOp::create(inner, below));
+        terms.push_back(arith::SelectOp::create(inner, isTarget, below, zero));
         Value weight = loss.classWeights ? convertTo(inner, x[3], loss.compute) : Value();
         if (weight)
           terms.push_back(arith::SelectOp::create(inner, isTarget, weight, zero));
         if (loss.smoothing != 0)
-          terms.push_back(weight ? Value(arith::MulFOp::create(inner, weight, logit)) : logit);
+          terms.push_back(weight ? Value(arith::MulFOp::create(inner, weight, below)) : below);
         return terms;
       });
 }
 
-/// (1 - e) w_t (lse - x_t) + e / C (lse sum w - sum w x), as PyTorch spreads the smoothing e.
+/// (1 - e) w_t (s - d_t) + e / C (s sum w - sum w d), as PyTorch spreads the smoothing e, with
+/// d = x - max and s = log sum exp d; with it the row's weight, and s.
 static SmallVector<Value> createRowLosses(ImplicitLocOpBuilder &b, const CrossEntropy &loss,
-                                          Value largest, ArrayRef<Value> sums, Value weightSum) {
+                                          ArrayRef<Value> sums, Value weightSum) {
   AffineMap identity = b.getMultiDimIdentityMap(1),
             scalarMap = AffineMap::get(1, 0, b.getContext());
-  SmallVector<Read> reads{{loss.targets, identity}, {largest, identity}};
+  SmallVector<Read> reads{{loss.targets, identity}};
   for (Value sum : sums)
     reads.push_back({sum, identity});
   if (weightSum)
@@ -110,24 +112,23 @@ static SmallVector<Value> createRowLosses(ImplicitLocOpBuilder &b, const CrossEn
       [&](ImplicitLocOpBuilder &inner, ValueRange x) {
         Value zero = createConstant(inner, loss.compute, 0.0);
         Value takesPart = loss.takesPart(inner, x[0]);
-        Value logSumExp = arith::AddFOp::create(inner, math::LogOp::create(inner, x[2]), x[1]);
-        Value nll = arith::SubFOp::create(inner, logSumExp, x[3]);
-        Value weight = loss.classWeights ? x[4] : createConstant(inner, loss.compute, 1.0);
+        Value logSum = math::LogOp::create(inner, x[1]);
+        Value nll = arith::SubFOp::create(inner, logSum, x[2]);
+        Value weight = loss.classWeights ? x[3] : createConstant(inner, loss.compute, 1.0);
         if (loss.classWeights)
           nll = arith::MulFOp::create(inner, weight, nll);
         if (loss.smoothing != 0) {
-          Value logits = x[loss.classWeights ? 5 : 4];
+          Value below = x[loss.classWeights ? 4 : 3];
           Value share = weightSum ? x.back() : createConstant(inner, loss.compute, loss.classes);
           Value smooth =
-              arith::SubFOp::create(inner, arith::MulFOp::create(inner, logSumExp, share), logits);
+              arith::SubFOp::create(inner, arith::MulFOp::create(inner, logSum, share), below);
           Value hard = createConstant(inner, loss.compute, 1.0 - loss.smoothing);
           Value soft = createConstant(inner, loss.compute, loss.smoothing / loss.classes);
           nll = arith::AddFOp::create(inner, arith::MulFOp::create(inner, hard, nll),
                                       arith::MulFOp::create(inner, soft, smooth));
         }
         return SmallVector<Value>{arith::SelectOp::create(inner, takesPart, nll, zero),
-                                  arith::SelectOp::create(inner, takesPart, weight, zero),
-                                  logSumExp};
+                                  arith::SelectOp::create(inner, takesPart, weight, zero), logSum};
       });
 }
 
@@ -178,12 +179,13 @@ static Lowered lowerCount(CrossEntropyOp op, const CrossEntropy &loss, ImplicitL
     RankedTensorType type = tensorTypeOf(result);
     return tensor::EmptyOp::create(b, type.getShape(), type.getElementType());
   };
-  return SmallVector<Value>{nothing(op.getTotal()), count, nothing(op.getLogsumexp())};
+  return SmallVector<Value>{nothing(op.getTotal()), count, nothing(op.getLargest()),
+                            nothing(op.getLogSum())};
 }
 
 static Lowered lowerCrossEntropy(CrossEntropyOp op, ImplicitLocOpBuilder &b) {
   CrossEntropy loss(op, b);
-  if (op.getTotal().use_empty() && op.getLogsumexp().use_empty())
+  if (op.getTotal().use_empty() && op.getLargest().use_empty() && op.getLogSum().use_empty())
     return lowerCount(op, loss, b);
   Value largest =
       createPlainReduction(b, loss.type.getShape(), {1}, {readAll(b, loss.logits)},
@@ -194,12 +196,12 @@ static Lowered lowerCrossEntropy(CrossEntropyOp op, ImplicitLocOpBuilder &b) {
           .front();
   SmallVector<Value> sums = createRowSums(b, loss, largest);
   Value weightSum = loss.classWeights && loss.smoothing != 0 ? createWeightSum(b, loss) : Value();
-  SmallVector<Value> rows = createRowLosses(b, loss, largest, sums, weightSum);
+  SmallVector<Value> rows = createRowLosses(b, loss, sums, weightSum);
   SmallVector<Value> totals = createReduction(
       b, {loss.type.getDimSize(0)}, {0}, {readAll(b, rows[0]), readAll(b, rows[1])},
       {{ReduceKind::Add, loss.compute}, {ReduceKind::Add, loss.compute}},
       [](ImplicitLocOpBuilder &, ValueRange x) { return llvm::to_vector_of<Value>(x); });
-  SmallVector<Value> results{totals[0], totals[1], rows[2]};
+  SmallVector<Value> results{totals[0], totals[1], largest, rows[2]};
   for (auto [value, result] : llvm::zip_equal(results, op->getResults()))
     value = castElements(b, value, tensorTypeOf(result).getElementType());
   return results;
@@ -211,7 +213,8 @@ static Lowered lowerCrossEntropyBackward(CrossEntropyBackwardOp op, ImplicitLocO
   AffineMap scalarMap = AffineMap::get(2, 0, b.getContext());
   SmallVector<Read> reads{readAll(b, loss.logits),
                           {loss.targets, loss.rowMap},
-                          {op.getLogsumexp(), loss.rowMap},
+                          {op.getLargest(), loss.rowMap},
+                          {op.getLogSum(), loss.rowMap},
                           {op.getGradient(), scalarMap}};
   if (loss.classWeights) {
     Value weights = loss.classWeights, rowWeight = createRowWeights(b, loss);
@@ -227,21 +230,22 @@ static Lowered lowerCrossEntropyBackward(CrossEntropyBackwardOp op, ImplicitLocO
         auto sub = [&](Value l, Value r) -> Value { return arith::SubFOp::create(inner, l, r); };
         auto number = [&](double value) { return createConstant(inner, loss.compute, value); };
         Value logit = convertTo(inner, x[0], loss.compute);
-        Value lse = convertTo(inner, x[2], loss.compute);
-        Value probability = math::ExpOp::create(inner, sub(logit, lse));
+        Value below = sub(logit, convertTo(inner, x[2], loss.compute));
+        Value probability =
+            math::ExpOp::create(inner, sub(below, convertTo(inner, x[3], loss.compute)));
         Value hit = arith::SelectOp::create(inner, CrossEntropy::isTarget(inner, x[1]), number(1.0),
                                             number(0.0));
         Value slope = sub(probability, hit);
         if (loss.classWeights)
-          slope = mul(x[4], slope);
+          slope = mul(x[5], slope);
         if (loss.smoothing != 0) {
-          Value share = loss.classWeights ? x[6] : number(loss.classes);
-          Value own = loss.classWeights ? convertTo(inner, x[5], loss.compute) : number(1.0);
+          Value share = loss.classWeights ? x[7] : number(loss.classes);
+          Value own = loss.classWeights ? convertTo(inner, x[6], loss.compute) : number(1.0);
           Value soft = sub(mul(probability, share), own);
           slope = arith::AddFOp::create(inner, mul(number(1.0 - loss.smoothing), slope),
                                         mul(number(loss.smoothing / loss.classes), soft));
         }
-        Value scaled = mul(convertTo(inner, x[3], loss.compute), slope);
+        Value scaled = mul(convertTo(inner, x[4], loss.compute), slope);
         Value kept =
             arith::SelectOp::create(inner, loss.takesPart(inner, x[1]), scaled, number(0.0));
         return SmallVector<Value>{convertTo(inner, kept, element)};

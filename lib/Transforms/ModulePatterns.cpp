@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ModulePatterns.h"
+#include "NearestNames.h"
 
 #include "mlir/IR/Diagnostics.h"
 
@@ -31,6 +32,8 @@ std::optional<StringRef> ModulePatterns::match(StringRef path) {
   std::optional<StringRef> outermost;
   for (size_t end = path.find('.');; end = path.find('.', end + 1)) {
     StringRef prefix = path.take_front(end);
+    if (!prefix.empty())
+      seen.insert(prefix);
     for (Pattern &pattern : patterns)
       if (pattern.glob.match(prefix)) {
         pattern.isMet = true;
@@ -46,4 +49,8 @@ std::optional<StringRef> ModulePatterns::getUnmet() const {
     if (!pattern.isMet)
       return StringRef(text);
   return std::nullopt;
+}
+
+std::string ModulePatterns::describeModules(StringRef unmet) const {
+  return describeNearest(unmet, seen.getArrayRef(), "modules");
 }

@@ -15,6 +15,7 @@
 #define MEMOPT_LIB_TRANSFORMS_MODULEPATTERNS_H
 
 #include "mlir/IR/Operation.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/Support/GlobPattern.h"
 
 #include <optional>
@@ -35,6 +36,8 @@ public:
 
   /// The first pattern that `match` has met nowhere; none when all were met.
   std::optional<StringRef> getUnmet() const;
+  /// For a message about it: which modules `match` has seen.
+  std::string describeModules(StringRef unmet) const;
 
 private:
   ModulePatterns() = default;
@@ -46,6 +49,7 @@ private:
 
   std::vector<std::string> texts; ///< never changed once globs refer to them
   SmallVector<Pattern> patterns;
+  llvm::SetVector<StringRef> seen;
 };
 
 } // namespace mlir::memopt

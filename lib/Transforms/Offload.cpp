@@ -1,4 +1,4 @@
-//===- Offload.cpp - keep parameters and optimizer state on the host -*- C++ -*-===//
+//===- Offload.cpp - keep parameters and state off the device -*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -21,6 +21,9 @@
 // Input:   the kernel graph, where an update is a kernel and every value a buffer.
 // Which:   OffloadPlacement.h. Every value that is read in a space where it does not lie gets a
 //          transfer, one for all readers of a space.
+// Disk:    nothing computes there. What goes between the device and the disk lies on the host in
+//          between, for as long as it takes (Rajbhandari et al., ZeRO-Infinity, SC 2021, section
+//          5).
 // Swapped: what the forward pass makes and the backward pass reads, where that is asked for.
 // Order:   a transfer to the host starts where its value is made; of a value that was there before,
 //          in front of the kernel on the host that runs before the reader. All others start in
@@ -29,6 +32,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "OffloadPlacement.h"
+#include "OffloadUpdates.h"
 #include "UserGroups.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
@@ -149,16 +153,19 @@ public:
   Connector(const OffloadPlacement &placement, bool fetchesAgain)
       : placement(placement), fetchesAgain(fetchesAgain) {}
 
-  /// Sends `value` to readers in the other space.
+  /// Sends `value` to readers in other spaces.
   void connect(Value value);
-  /// Sends what the forward pass makes to the host, and back for the backward pass.
-  void swap(Value value);
+  /// Sends what the forward pass makes to `home`, and back for the backward pass.
+  void swap(Value value, Space home);
   int64_t getNumTransfers() const { return transfers; }
 
 private:
-  /// A transfer of `value` to the other space that starts in front of `begin` and is waited for in
+  /// A transfer of `value` to another space that starts in front of `begin` and is waited for in
   /// front of `end`, as a part of the phase of `end`.
-  Value send(Value value, Operation *begin, Operation *end, Phase phase, int64_t clone = 0);
+  Value send(Value value, Space to, Operation *begin, Operation *end, Phase phase,
+             int64_t clone = 0);
+  void connect(Value value, Space to);
+  void store(Value value);
   Operation *getPlaceOfStart(Value root, Operation *user) const;
 
   const OffloadPlacement &placement;
@@ -190,7 +197,8 @@ Operation *Connector::getPlaceOfStart(Value root, Operation *user) const {
   Operation *maker = root.getDefiningOp();
   if (isInstruction(maker))
     return getPlaceBehind(maker);
-  if (getSpace(root.getType()) == Space::Host) { // all that one reader wants is on its way at once
+  if (getSpace(root.getType()) !=
+      Space::Device) { // all that one reader wants is on its way at once
     while (isa_and_nonnull<TransferWaitOp>(user->getPrevNode()))
       user = user->getPrevNode();
     return user;
@@ -215,8 +223,11 @@ static Value reshapeCopy(OpBuilder &builder, Value value, Value root, Value copy
   return made->getResult(0);
 }
 
-Value Connector::send(Value value, Operation *begin, Operation *end, Phase phase, int64_t clone) {
-  Space to = getSpace(value.getType()) == Space::Host ? Space::Device : Space::Host;
+Value Connector::send(Value value, Space to, Operation *begin, Operation *end, Phase phase,
+                      int64_t clone) {
+  bool isFar = to != Space::Host && getSpace(value.getType()) != Space::Host;
+  if (isFar) // between the device and the disk, through a window
+    value = send(value, Space::Host, begin, begin, phase, clone);
   OpBuilder builder(begin);
   auto start = TransferStartOp::create(builder, value.getLoc(), value, to);
   builder.setInsertionPoint(end);
@@ -249,23 +260,43 @@ static SmallVector<Operation *> getOwners(ArrayRef<OpOperand *> uses) {
 }
 
 void Connector::connect(Value value) {
+  for (Space to : {Space::Device, Space::Host})
+    if (to != getSpace(value.getType()))
+      connect(value, to);
+  if (getSpace(value.getType()) != Space::Disk)
+    store(value);
+}
+
+/// What comes from the disk for the host comes anew for each pass that reads it: a window is short.
+void Connector::connect(Value value, Space to) {
   SmallVector<OpOperand *> uses;
-  collectUses(
-      value,
-      [&](OpOperand &use) {
-        std::optional<Space> needed = placement.getSpaceOf(use);
-        return needed && *needed != getSpace(value.getType());
-      },
-      uses);
-  bool again = fetchesAgain && value.getDefiningOp<ReadOp>();
+  collectUses(value, [&](OpOperand &use) { return placement.getSpaceOf(use) == to; }, uses);
+  bool isWindow = to == Space::Host && getSpace(value.getType()) == Space::Disk;
+  bool again = value.getDefiningOp<ReadOp>() && (fetchesAgain || isWindow);
   for (auto [number, users] : llvm::enumerate(groupUsers(getOwners(uses), again))) {
     Operation *first = users.front();
-    Value copy = send(value, getPlaceOfStart(value, first), first, getPhase(first), number);
+    Value copy = send(value, to, getPlaceOfStart(value, first), first, getPhase(first), number);
     replaceUses(uses, users, value, copy);
   }
 }
 
-void Connector::swap(Value value) {
+/// What is written on disk goes there in the shape in which it is written, for nothing can be made
+/// of it there, and at once: no window stays for the write.
+void Connector::store(Value value) {
+  SmallVector<OpOperand *> uses;
+  collectUses(
+      value, [&](OpOperand &use) { return placement.getSpaceOf(use) == Space::Disk; }, uses);
+  for (OpOperand *use : uses) {
+    Operation *maker = use->get().getDefiningOp();
+    Operation *begin =
+        isReshape(maker) ? maker->getNextNode() : getPlaceOfStart(value, use->getOwner());
+    Operation *source = value.getDefiningOp(); // the write is a part of its phase
+    Phase phase = getPhase(isInstruction(source) ? source : use->getOwner());
+    use->set(send(use->get(), Space::Disk, begin, begin, phase));
+  }
+}
+
+void Connector::swap(Value value, Space home) {
   Operation *maker = value.getDefiningOp();
   if (!isInstruction(maker) || getPhase(maker) != Phase::Forward || getStart(maker) ||
       getSpace(value.getType()) != Space::Device || getTensorBytes(value.getType()) < kLeastSwapped)
@@ -282,20 +313,26 @@ void Connector::swap(Value value) {
     return;
   SmallVector<Operation *> users = getOwners(uses);
   Operation *behind = getPlaceBehind(maker);
-  Value far = send(value, behind, behind, Phase::Forward);
-  replaceUses(uses, users, value, send(far, users.front(), users.front(), Phase::Backward));
+  Value far = send(value, home, behind, behind, Phase::Forward);
+  Value back = send(far, Space::Device, users.front(), users.front(), Phase::Backward);
+  replaceUses(uses, users, value, back);
 }
 
 //===----------------------------------------------------------------------===//
 // Pass
 //===----------------------------------------------------------------------===//
 
-/// `value` and its other shapes lie on the host.
-static void moveToHost(Value value) {
-  value.setType(inSpace(getType(value), Space::Host));
+/// `value` and its other shapes lie in `space`.
+static void moveTo(Space space, Value value) {
+  value.setType(inSpace(getType(value), space));
   for (Operation *user : value.getUsers())
     if (isReshape(user))
-      moveToHost(user->getResult(0));
+      moveTo(space, user->getResult(0));
+}
+
+/// Of what lies in another tier than the device.
+static Space getSpaceOf(OffloadTier tier) {
+  return tier == OffloadTier::Disk ? Space::Disk : Space::Host;
 }
 
 /// What a value may be made by: reshapes give what they are given.
@@ -316,56 +353,68 @@ struct OffloadPass : memopt::impl::OffloadPassBase<OffloadPass> {
   using OffloadPassBase::OffloadPassBase;
 
   void runOnOperation() override {
-    if (!optimizer && !parameters && !activations)
+    bool movesUpdates = optimizer != OffloadTier::None,
+         movesParameters = parameters != OffloadTier::None;
+    if (!movesUpdates && !movesParameters && activations == OffloadTier::None)
       return;
     FailureOr<StepModel> step = StepModel::create(getOperation());
     if (failed(step) || failed(verifyKernelGraph(*step)))
       return signalPassFailure();
     OffloadPlacement placement(*step, leastElements);
-    if (optimizer)
-      placement.addUpdates();
-    if (parameters)
-      placement.addParameters();
-    else
+    if (movesParameters)
+      placement.addParameters(getSpaceOf(parameters));
+    if (movesUpdates)
+      placement.addUpdates(getSpaceOf(optimizer));
+    if (!movesParameters)
       joinReads(*step, placement);
     step = StepModel::create(getOperation()); // reads have gone
-    placement.addKernels(optimizer);
-    if (optimizer)
+    placement.addKernels(movesUpdates);
+    if (movesUpdates)
       moveNumbersToFront(step->getBody());
     move(*step, placement);
-    Connector connector(placement, parameters && fetchesAgain);
+    Connector connector(placement, movesParameters && fetchesAgain);
     SmallVector<Value> roots = getRoots(*step);
     llvm::for_each(roots, [&](Value root) { connector.connect(root); });
-    if (activations)
-      llvm::for_each(roots, [&](Value root) { connector.swap(root); });
+    moveUpdatesToGradients(*step, placement);
+    if (activations != OffloadTier::None)
+      llvm::for_each(roots, [&](Value root) { connector.swap(root, getSpaceOf(activations)); });
     report(placement, connector.getNumTransfers());
   }
 
   /// What is kept on the device for the whole step is fetched in front of its loops.
   static void joinReads(const StepModel &step, const OffloadPlacement &placement) {
-    for (Operation *variable : placement.getVariables())
+    for (Operation *variable : llvm::make_first_range(placement.getVariables()))
       ReadJoiner(step.getBody()).join(step.getReads(cast<VariableOp>(variable).getSymNameAttr()));
   }
 
   static void move(const StepModel &step, const OffloadPlacement &placement) {
-    for (Operation *op : placement.getVariables()) {
+    for (auto [op, home] : placement.getVariables()) {
       auto variable = cast<VariableOp>(op);
-      variable.setPlacement(Space::Host);
+      variable.setPlacement(home);
       for (ReadOp read : step.getReads(variable.getSymNameAttr()))
-        moveToHost(read.getResult());
+        moveTo(home, read.getResult());
     }
     for (Operation *kernel : placement.getKernels())
-      llvm::for_each(kernel->getResults(), moveToHost);
+      for (Value result : kernel->getResults())
+        moveTo(Space::Host, result);
   }
 
   void report(const OffloadPlacement &placement, int64_t transfers) {
-    int64_t bytes = 0;
-    for (Operation *variable : placement.getVariables())
-      bytes = addCounts(bytes, getTensorBytes(cast<VariableOp>(variable).getTensorType()));
+    std::string moved;
+    for (Space space : {Space::Host, Space::Disk}) {
+      int64_t count = 0, bytes = 0;
+      for (auto [op, home] : placement.getVariables())
+        if (home == space) {
+          bytes = addCounts(bytes, getTensorBytes(cast<VariableOp>(op).getTensorType()));
+          ++count;
+        }
+      if (count || (space == Space::Host && placement.getVariables().empty()))
+        moved += (moved.empty() ? "" : " and ") + std::to_string(count) + " variables of " +
+                 std::to_string(bytes) + " bytes to the " + stringifySpace(space).str();
+    }
     emitRemark(getOperation().getLoc())
-        << "offloaded " << placement.getVariables().size() << " variables of " << bytes
-        << " bytes to the host; " << placement.getKernels().size() << " kernels run there, "
-        << transfers << " values are sent";
+        << "offloaded " << moved << "; " << placement.getKernels().size()
+        << " kernels run on the host, " << transfers << " values are sent";
   }
 };
 } // namespace

@@ -1,4 +1,4 @@
-//===- OffloadPlacement.cpp - what lies on the host and runs there -*- C++ -*-===//
+//===- OffloadPlacement.cpp - what lies off the device and runs there -*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -41,28 +41,29 @@ bool OffloadPlacement::isLarge(VariableOp variable) const {
 
 /// A parameter whose new value comes from elsewhere (gathered from ranks, say) is used on the
 /// device first and stays there.
-void OffloadPlacement::addUpdates() {
+void OffloadPlacement::addUpdates(Space home) {
   for (auto variable : step.getModule().getOps<VariableOp>())
     if (isLarge(variable) &&
         (variable.getRole() == Role::OptimizerState ||
          (variable.getRole() == Role::Parameter && isUpdatedByKernel(variable))))
-      variables.insert(variable);
+      add(variable, home);
 }
 
-void OffloadPlacement::addParameters() {
+void OffloadPlacement::addParameters(Space home) {
   for (auto variable : step.getModule().getOps<VariableOp>())
     if (variable.getRole() == Role::Parameter && isLarge(variable))
-      variables.insert(variable);
+      add(variable, home);
 }
 
-bool OffloadPlacement::isOnHost(Value value) const {
+/// What lies on disk comes to the host before anything else can happen to it.
+bool OffloadPlacement::isReadOnHost(Value value) const {
   Operation *maker = getMaker(value);
   if (auto read = dyn_cast_or_null<ReadOp>(maker))
     return variables.contains(getVariable(read, read.getVariableAttr()));
   return has(maker);
 }
 
-/// Of what is written to variables of the host.
+/// Of what is written to variables that lie elsewhere.
 void OffloadPlacement::collectMakers(llvm::SmallPtrSetImpl<Operation *> &makers) const {
   for (const auto &[name, writes] : step.getAllWrites())
     for (WriteOp write : writes)
@@ -74,7 +75,7 @@ void OffloadPlacement::collectMakers(llvm::SmallPtrSetImpl<Operation *> &makers)
 bool OffloadPlacement::isCast(KernelOp kernel) const {
   int64_t read = 0, made = 0;
   for (Value operand : kernel.getInputs()) {
-    if (!isOnHost(operand))
+    if (!isReadOnHost(operand))
       return false;
     read += getTensorBytes(operand.getType());
   }
@@ -94,7 +95,8 @@ void OffloadPlacement::addKernels(bool updates) {
   collectMakers(makers);
   for (Block *block : getProgramBlocks(step.getBody()))
     for (auto kernel : block->getOps<KernelOp>()) {
-      bool reads = llvm::any_of(kernel.getInputs(), [&](Value value) { return isOnHost(value); });
+      bool reads =
+          llvm::any_of(kernel.getInputs(), [&](Value value) { return isReadOnHost(value); });
       if (isUpdate(kernel) ? updates && (reads || makers.contains(kernel)) : isCast(kernel))
         kernels.insert(kernel);
     }

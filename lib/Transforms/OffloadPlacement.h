@@ -1,4 +1,4 @@
-//===- OffloadPlacement.h - what lies on the host and runs there -*- C++ -*-===//
+//===- OffloadPlacement.h - what lies off the device and runs there -*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -7,9 +7,10 @@
 //===----------------------------------------------------------------------===//
 //
 // Of the kernels of the optimizer's phase those run on the host that write a variable of the host
-// or read a value of the host; and casts of such parameters. Library calls, collectives and loops
-// stay on the device. A parameter below a number of elements stays there with its state: what is
-// smaller takes longer to start than to send, and form-kernels puts such updates into one kernel.
+// or the disk, or read a value of the host; and casts of such parameters. Library calls,
+// collectives and loops stay on the device. A parameter below a number of elements stays there with
+// its state: what is smaller takes longer to start than to send, and form-kernels puts such updates
+// into one kernel.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,6 +19,7 @@
 
 #include "memopt/Analysis/StepModel.h"
 
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace mlir::memopt {
@@ -25,25 +27,28 @@ namespace mlir::memopt {
 /// Whether the op is a kernel that updates state.
 bool isUpdate(Operation *op);
 
-/// What lies on the host and what runs there.
+/// What lies on the host or on disk, and what runs on the host.
 class OffloadPlacement {
 public:
   OffloadPlacement(const StepModel &step, int64_t leastElements)
       : step(step), leastElements(leastElements) {}
 
-  void addUpdates();
-  void addParameters();
+  /// What updates touch lies in `home`; what has a home keeps it.
+  void addUpdates(Space home);
+  void addParameters(Space home);
   /// Casts, and updates where `updates` says so.
   void addKernels(bool updates);
 
-  const llvm::SetVector<Operation *> &getVariables() const { return variables; }
+  /// With the space in which each lies.
+  const llvm::MapVector<Operation *, Space> &getVariables() const { return variables; }
   const llvm::SetVector<Operation *> &getKernels() const { return kernels; }
   bool has(Operation *op) const { return kernels.contains(op); }
   /// The space in which `use` needs its value; nothing where any will do.
   std::optional<Space> getSpaceOf(OpOperand &use) const;
 
 private:
-  bool isOnHost(Value value) const;
+  bool isReadOnHost(Value value) const;
+  void add(VariableOp variable, Space home) { variables.insert({variable, home}); }
   void collectMakers(llvm::SmallPtrSetImpl<Operation *> &makers) const;
   bool isLarge(VariableOp variable) const;
   bool isUpdatedByKernel(VariableOp parameter) const;
@@ -54,7 +59,8 @@ private:
 
   const StepModel &step;
   int64_t leastElements;
-  llvm::SetVector<Operation *> variables, kernels;
+  llvm::MapVector<Operation *, Space> variables;
+  llvm::SetVector<Operation *> kernels;
 };
 
 } // namespace mlir::memopt

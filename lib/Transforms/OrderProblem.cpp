@@ -10,6 +10,7 @@
 
 #include "UserGroups.h"
 
+#include "memopt/Dialect/DiskBlocks.h"
 #include "memopt/Support/Cache.h"
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -95,8 +96,16 @@ static int64_t getAlignment(int64_t bytes) {
   return bytes >= 64 ? 64 : std::max<int64_t>(8, llvm::PowerOf2Ceil(std::max<int64_t>(bytes, 1)));
 }
 
+static int64_t getAlignment(const Buffer &buffer) {
+  return buffer.hasBlocks ? kDiskBlock : getAlignment(buffer.bytes);
+}
+
 static planning::PlanBuffer getPlanBuffer(int64_t bytes, Space space) {
   return {bytes, getAlignment(bytes), static_cast<int32_t>(space)};
+}
+
+static planning::PlanBuffer getPlanBuffer(const Buffer &buffer) {
+  return {buffer.bytes, getAlignment(buffer), static_cast<int32_t>(buffer.space)};
 }
 
 SpaceProblem::SpaceProblem(const KernelGraph &graph, Space space) {
@@ -114,7 +123,7 @@ SpaceProblem::SpaceProblem(const KernelGraph &graph, Space space) {
     item.size = buffer.bytes;
     item.lower = buffer.begin;
     item.upper = buffer.end;
-    item.alignment = getAlignment(buffer.bytes);
+    item.alignment = getAlignment(buffer);
     item.pinnedAtBottom = buffer.kind == Buffer::Kind::Variable;
     item.inPlaceOf = inPlaceOf[number] < 0 ? -1 : itemOf[inPlaceOf[number]];
     problem.buffers.push_back(item);
@@ -176,7 +185,7 @@ void OrderProblem::addInputs(const KernelGraph &graph, const CostModel &costs) {
   inputs.pinned = true;
   for (const Buffer &buffer : graph.getBuffers())
     if (buffer.kind == Buffer::Kind::Variable)
-      problem.residents.push_back(getPlanBuffer(buffer.bytes, buffer.space));
+      problem.residents.push_back(getPlanBuffer(buffer));
   Operation *parent = block.getParentOp();
   if (!isInstruction(parent)) {
     for (BlockArgument argument : block.getArguments())
@@ -186,7 +195,7 @@ void OrderProblem::addInputs(const KernelGraph &graph, const CostModel &costs) {
   int64_t time = graph.getTime(parent) + 1;
   for (const Buffer &buffer : graph.getBuffers())
     if (buffer.kind != Buffer::Kind::Variable && buffer.begin < time && buffer.end > time)
-      problem.residents.push_back(getPlanBuffer(buffer.bytes, buffer.space));
+      problem.residents.push_back(getPlanBuffer(buffer));
   for (Operation *op : graph.getInstructions())
     if (op->getBlock() == parent->getBlock())
       inputs.cost += costs.getNanoseconds(op);
@@ -273,13 +282,13 @@ void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const
 
 void OrderProblem::addResult(const KernelGraph &graph, OpResult result) {
   planning::PlanOp &maker = problem.ops[numbers.lookup(getMaker(result.getOwner()))];
-  unsigned buffer = graph.getBufferOf(result);
-  bool inVariable = graph.getBuffers()[buffer].kind == Buffer::Kind::Variable;
+  unsigned number = graph.getBufferOf(result);
+  const Buffer &buffer = graph.getBuffers()[number];
+  bool inVariable = buffer.kind == Buffer::Kind::Variable;
   maker.pinned |= inVariable;
-  maker.results.push_back(
-      getPlanBuffer(inVariable ? 0 : getTensorBytes(result.getType()), getSpace(result.getType())));
+  maker.results.push_back(inVariable ? getPlanBuffer(0, buffer.space) : getPlanBuffer(buffer));
   if (!inVariable)
-    for (unsigned operand : graph.getTakeableBuffers(buffer))
+    for (unsigned operand : graph.getTakeableBuffers(number))
       if (Value root = graph.getBuffers()[operand].value; isOwn(root))
         maker.inPlace.push_back({static_cast<int32_t>(result.getResultNumber()), valueOf(root)});
 }

@@ -34,6 +34,10 @@ struct SpaceProblem {
   SmallVector<unsigned> buffers; ///< by buffer of the problem: the number in the kernel graph
 };
 
+/// Bytes of the host for windows of the disk where no budget says more: those that an order needs,
+/// this many times, so that transfers hide behind each other.
+inline constexpr int64_t kWindowRoom = 2;
+
 /// What a plan may do with the host.
 struct HostRoom {
   int64_t budget = -1; ///< bytes that may be alive there; -1: no limit

@@ -10,7 +10,6 @@
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
-#include "llvm/ADT/SmallBitVector.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -36,9 +35,9 @@ static void updateFunctionType(func::FuncOp function) {
 
 /// Operands that hold one thing for all samples where an op counts them: of a batch of one sample
 /// they may have had a dimension of that size, as positions [1, tokens, features] do.
-static SmallVector<std::pair<OpOperand *, int64_t>> findSharedOperands(const StepModel &step,
-                                                                       const BatchModel &batch) {
-  SmallVector<std::pair<OpOperand *, int64_t>> found;
+static SmallVector<std::pair<OpOperand *, BatchDimension>>
+findSharedOperands(const StepModel &step, const BatchModel &batch) {
+  SmallVector<std::pair<OpOperand *, BatchDimension>> found;
   for (Operation &op : step.getBody()) {
     auto iteration = dyn_cast<IterationOpInterface>(op);
     if (!iteration || !batch.touchesSamples(&op))
@@ -46,48 +45,69 @@ static SmallVector<std::pair<OpOperand *, int64_t>> findSharedOperands(const Ste
     IterationSpace space = iteration.getIterationSpace();
     SmallVector<Value> values(op.getOperands());
     llvm::append_range(values, op.getResults());
-    llvm::SmallBitVector counts(space.kinds.size());
+    SmallVector<int64_t> inner(space.kinds.size(), 0); // of loops that count samples
     for (auto [value, map] : llvm::zip_equal(values, space.maps))
       if (std::optional<BatchDimension> dimension = batch.getDimension(value); dimension && map)
         if (auto loop = dyn_cast<AffineDimExpr>(map.getResult(dimension->dim)))
-          counts.set(loop.getPosition());
+          inner[loop.getPosition()] = dimension->inner;
     for (auto [operand, map] : llvm::zip_first(op.getOpOperands(), space.maps)) {
       if (!map || batch.getDimension(operand.get()))
         continue;
       for (auto [dim, expr] : llvm::enumerate(map.getResults()))
-        if (auto loop = dyn_cast<AffineDimExpr>(expr); loop && counts.test(loop.getPosition()))
-          found.push_back({&operand, static_cast<int64_t>(dim)});
+        if (auto loop = dyn_cast<AffineDimExpr>(expr); loop && inner[loop.getPosition()])
+          found.push_back({&operand, {static_cast<int64_t>(dim), inner[loop.getPosition()]}});
     }
   }
   return found;
 }
 
+/// The dimension `dim` as two, the second of them of `inner`; the value itself where it has no
+/// more.
+static Value splitDimension(OpBuilder &builder, Value value, int64_t dim, int64_t inner) {
+  auto type = cast<RankedTensorType>(value.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  if (shape[dim] == inner)
+    return value;
+  shape[dim] /= inner;
+  shape.insert(shape.begin() + dim + 1, inner);
+  SmallVector<ReassociationIndices> groups;
+  for (int64_t old = 0; old < type.getRank(); ++old)
+    groups.push_back({old <= dim ? old : old + 1});
+  groups[dim].push_back(dim + 1);
+  return tensor::ExpandShapeOp::create(builder, value.getLoc(), type.clone(shape), value, groups);
+}
+
 /// Repeats what an operand holds for one sample along a dimension, merged with it or not.
-static void repeatAlong(OpOperand &operand, int64_t dim, int64_t size) {
+static void repeatAlong(OpOperand &operand, BatchDimension place, int64_t size) {
   Operation *op = operand.getOwner();
   OpBuilder builder(op);
-  auto type = cast<RankedTensorType>(operand.get().getType());
+  Value split = splitDimension(builder, operand.get(), place.dim, place.inner);
+  auto type = cast<RankedTensorType>(split.getType());
+  bool isSplit = split != operand.get();
+  int64_t samples = place.dim + isSplit;
   SmallVector<int64_t> shape(type.getShape()), dimensions;
-  shape.insert(shape.begin() + dim, size);
+  shape.insert(shape.begin() + samples, size);
   SmallVector<ReassociationIndices> groups;
-  for (int64_t old = 0; old < type.getRank(); ++old) {
-    dimensions.push_back(old < dim ? old : old + 1);
-    groups.push_back({dimensions.back()});
-  }
-  groups[dim].insert(groups[dim].begin(), dim);
-  Value repeated = BroadcastOp::create(builder, op->getLoc(), type.clone(shape), operand.get(),
+  for (int64_t old = 0; old < type.getRank(); ++old)
+    dimensions.push_back(old < samples ? old : old + 1);
+  for (int64_t old = 0; old < type.getRank() - isSplit; ++old)
+    groups.push_back({old <= place.dim ? old : old + 1 + isSplit});
+  for (int64_t merged = place.dim; merged < samples + 1; ++merged)
+    groups[place.dim].push_back(merged + 1);
+  Value repeated = BroadcastOp::create(builder, op->getLoc(), type.clone(shape), split,
                                        builder.getDenseI64ArrayAttr(dimensions));
   Value merged = tensor::CollapseShapeOp::create(builder, op->getLoc(), repeated, groups);
   if (Phase phase = getPhase(op); phase != Phase::Forward) // of which nobody speaks
-    for (Value value : {repeated, merged})
-      setPhase(value.getDefiningOp(), phase);
+    for (Operation *made = merged.getDefiningOp(); made != operand.get().getDefiningOp();
+         made = made->getOperand(0).getDefiningOp())
+      setPhase(made, phase);
   operand.set(merged);
 }
 
 void memopt::rebatch(const StepModel &step, const BatchModel &batch, int64_t size) {
   if (batch.getBatchSize() == 1)
-    for (auto [operand, dim] : findSharedOperands(step, batch))
-      repeatAlong(*operand, dim, size);
+    for (auto [operand, place] : findSharedOperands(step, batch))
+      repeatAlong(*operand, place, size);
   for (BlockArgument argument : step.getBody().getArguments())
     argument.setType(batch.getResized(argument, size));
   for (Operation &op : step.getBody()) {

@@ -16,6 +16,7 @@
 
 #include "RecomputeChoice.h"
 
+#include "BackwardReaders.h"
 #include "KernelFusion.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Planning/MinCut.h"
@@ -40,17 +41,6 @@ static constexpr double kMaximumCost = 32;
 //===----------------------------------------------------------------------===//
 // Ops
 //===----------------------------------------------------------------------===//
-
-bool mlir::memopt::isAfterForward(Operation *op) { return getPhase(op) != Phase::Forward; }
-
-SmallVector<Value> mlir::memopt::getTensorsRead(Operation *op) {
-  llvm::SetVector<Value> values;
-  for (Value operand : op->getOperands())
-    values.insert(operand);
-  getUsedValuesDefinedAbove(op->getRegions(), values);
-  return llvm::to_vector(llvm::make_filter_range(
-      values, [](Value value) { return isa<RankedTensorType>(value.getType()); }));
-}
 
 /// Whether the op reads a large tensor at addresses that data decides.
 static bool isGather(linalg::GenericOp generic) {

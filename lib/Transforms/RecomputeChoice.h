@@ -24,11 +24,6 @@
 
 namespace mlir::memopt {
 
-/// Whether the op belongs to the backward pass or the optimizer.
-bool isAfterForward(Operation *op);
-/// What `op` reads, its region included, each value once. Scalars and shapes are no data.
-SmallVector<Value> getTensorsRead(Operation *op);
-
 /// Which forward ops the backward pass repeats. Deterministic: follows from the order of ops alone.
 class RecomputeChoice {
 public:

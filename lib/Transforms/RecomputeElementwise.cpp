@@ -13,14 +13,12 @@
 // Input:  a step of linalg.generic, views and library ops on tensors; ops of the backward pass and
 //         the optimizer carry memopt.phase.
 // Output: the same, with clones of pointwise generics and views in front of their backward readers.
-// Clones: one for all readers that are close to each other. A reader far away gets its own, else
-//         the clone would be kept as long as the value it replaces: the input of a block of the
-//         network is read when its backward begins, to make the block's result, and again when it
-//         ends.
+// Clones: one for all readers that are close to each other (BackwardReaders.h).
 // Bits:   never change; a clone evaluates the same scalar operations in the same order.
 //
 //===----------------------------------------------------------------------===//
 
+#include "BackwardReaders.h"
 #include "RecomputeChoice.h"
 
 #include "memopt/Analysis/StepModel.h"
@@ -49,76 +47,34 @@ namespace {
 /// Gives backward its own copies of the recomputed ops.
 class Cloner {
 public:
-  Cloner(Block &block, const RecomputeChoice &choice) : block(block), choice(choice) {
-    int64_t position = 0;
-    for (Operation &op : block) {
-      bool isFree = isa<ReadOp, tensor::EmptyOp, arith::ConstantOp, linalg::FillOp>(op);
-      positions[&op] = isFree ? position : ++position;
-    }
-  }
+  Cloner(Block &block, const RecomputeChoice &choice) : readers(block), choice(choice) {}
 
   /// Number of generics cloned.
   int64_t run() {
     // Readers first, so that all clones that read an op are there when it is cloned.
-    for (Operation *op : llvm::reverse(choice.getRecomputed()))
-      cloneFor(op);
+    for (Operation *op : llvm::reverse(choice.getRecomputed())) {
+      int64_t instance = 0;
+      for (const BackwardReaders::Group &group : readers.getGroups(op))
+        makeClone(op, group, ++instance);
+    }
     return clones;
   }
 
 private:
-  /// Readers of a value that are at most this many ops apart share a clone; about the backward pass
-  /// of one layer.
-  static constexpr int64_t kNear = 16;
-
-  void cloneFor(Operation *op) {
-    SmallVector<OpOperand *> group;
-    int64_t instance = 0;
-    auto flush = [&] {
-      if (!group.empty())
-        makeClone(op, group, ++instance);
-      group.clear();
-    };
-    for (OpOperand *use : getUsesInBackward(op)) {
-      if (!group.empty() && getPosition(*use) - getPosition(*group.front()) > kNear)
-        flush();
-      group.push_back(use);
-    }
-    flush();
-  }
-
-  Operation *getReader(OpOperand &use) const {
-    return block.findAncestorOpInBlock(*use.getOwner());
-  }
-  int64_t getPosition(OpOperand &use) const { return positions.lookup(getReader(use)); }
-
-  /// In program order.
-  SmallVector<OpOperand *> getUsesInBackward(Operation *op) const {
-    SmallVector<OpOperand *> uses;
-    for (OpOperand &use : op->getUses())
-      if (isAfterForward(getReader(use)))
-        uses.push_back(&use);
-    llvm::sort(uses, [&](OpOperand *a, OpOperand *b) {
-      Operation *first = getReader(*a), *second = getReader(*b);
-      return first != second && first->isBeforeInBlock(second);
-    });
-    return uses;
-  }
-
   void makeClone(Operation *op, ArrayRef<OpOperand *> uses, int64_t instance) {
-    Operation *reader = getReader(*uses.front());
+    Operation *reader = readers.getReader(*uses.front());
     OpBuilder b(reader);
     Operation *clone = b.clone(*op);
     clone->setAttr(MemoptDialect::kCloneAttr, b.getI64IntegerAttr(instance));
     setPhase(clone, Phase::Backward);
-    positions[clone] = positions.lookup(reader);
+    readers.addInFrontOf(clone, reader);
     clones += isa<linalg::GenericOp>(op);
     for (OpOperand *use : uses)
       use->set(clone->getResult(cast<OpResult>(use->get()).getResultNumber()));
   }
 
-  Block &block;
+  BackwardReaders readers;
   const RecomputeChoice &choice;
-  llvm::DenseMap<Operation *, int64_t> positions; ///< in the program, free ops not counted
   int64_t clones = 0;
 };
 } // namespace

@@ -52,10 +52,12 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
     options.threads = threads;
     options.hostBudget = hostBudget;
     options.swaps = swaps;
-    BudgetSearch search(*step, options);
-    FailureOr<BudgetPlan> given = search.getGivenPlan();
+    FailureOr<BudgetPlan> given = BudgetSearch(*step, options).getGivenPlan();
     if (failed(given))
       return signalPassFailure();
+    if (hostBudget < 0 && usesDisk(*step))
+      options.hostBudget = kWindowRoom * given->hostBytes;
+    BudgetSearch search(*step, options);
     if (search.fits(*given, budget))
       return;
     FailureOr<BudgetPlan> plan = search.findPlan(budget);
@@ -76,6 +78,12 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
         << (plan->swapped ? "; " + std::to_string(plan->swapped) + " values swapped, " +
                                 std::to_string(plan->hostBytes) + " bytes on the host"
                           : std::string());
+  }
+
+  /// Its windows on the host are there to be few (kWindowRoom).
+  static bool usesDisk(const StepModel &step) {
+    return llvm::any_of(step.getModule().getOps<VariableOp>(),
+                        [](VariableOp variable) { return variable.getPlacement() == Space::Disk; });
   }
 
   /// The smallest plan is in place by now: its peak names what binds.

@@ -32,10 +32,12 @@ namespace planning = ::memopt::planning;
 /// would have to undo. Its order is taken where it is lower than the program's by more than this.
 static constexpr double kWorthwhile = 0.995;
 
+static constexpr auto kHost = static_cast<size_t>(Space::Host);
+
 namespace {
 struct Tidied {
   std::vector<int32_t> order;
-  int64_t peak;
+  int64_t peak, hostPeak;
 };
 } // namespace
 
@@ -47,28 +49,49 @@ static llvm::Expected<Tidied> tidy(const planning::PlanProblem &problem,
   llvm::Expected<planning::PlanMeasure> measure = planning::measurePlan(problem, *tidied);
   if (!measure)
     return measure.takeError();
-  return Tidied{std::move(*tidied), measure->peak};
+  int64_t hostPeak = measure->otherPeaks.empty() ? 0 : measure->otherPeaks[kHost - 1];
+  return Tidied{std::move(*tidied), measure->peak, hostPeak};
 }
 
-static llvm::Expected<std::vector<int32_t>> chooseOrder(const planning::PlanProblem &problem,
+/// Hiding transfers takes bytes of the host, as many as there are. But the windows of a disk are
+/// there to be few: unless a budget says more, as many again as the program's own order needs.
+static void limitWindows(planning::PlanProblem &problem, const Tidied &own) {
+  constexpr auto disk = static_cast<size_t>(Space::Disk);
+  if (problem.spaces.size() > disk && problem.spaces[kHost].budget < 0)
+    problem.spaces[kHost].budget = kWindowRoom * own.hostPeak;
+}
+
+/// Whether an order is so much lower on the device that it is worth its shuffling; one that needs
+/// more of the host than there is is not, unless the other needs more still.
+static bool isWorthwhile(const planning::PlanProblem &problem, const Tidied &found,
+                         const Tidied &own) {
+  int64_t budget = problem.spaces.size() > kHost ? problem.spaces[kHost].budget : -1;
+  auto getExcess = [&](const Tidied &order) {
+    return budget < 0 ? 0 : std::max<int64_t>(0, order.hostPeak - budget);
+  };
+  if (getExcess(found) != getExcess(own))
+    return getExcess(found) < getExcess(own);
+  return static_cast<double>(found.peak) < kWorthwhile * static_cast<double>(own.peak);
+}
+
+static llvm::Expected<std::vector<int32_t>> chooseOrder(planning::PlanProblem problem,
                                                         const planning::PlanOptions &options) {
-  llvm::Expected<planning::PlanSolution> solution = planning::solveOrder(problem, options);
-  if (!solution)
-    return solution.takeError();
-  if (llvm::Error wrong = planning::verifyPlan(problem, options, *solution))
-    return std::move(wrong);
   std::vector<int32_t> given(problem.ops.size());
   std::iota(given.begin(), given.end(), 0);
   llvm::Expected<Tidied> own = tidy(problem, given);
   if (!own)
     return own.takeError();
+  limitWindows(problem, *own);
+  llvm::Expected<planning::PlanSolution> solution = planning::solveOrder(problem, options);
+  if (!solution)
+    return solution.takeError();
+  if (llvm::Error wrong = planning::verifyPlan(problem, options, *solution))
+    return std::move(wrong);
   llvm::Expected<Tidied> found = tidy(problem, solution->order);
   if (!found)
     return found.takeError();
-  bool isWorthwhile =
-      static_cast<double>(found->peak) < kWorthwhile * static_cast<double>(own->peak);
-  return planning::overlapTransfers(problem,
-                                    isWorthwhile ? std::move(found->order) : std::move(own->order));
+  Tidied &best = isWorthwhile(problem, *found, *own) ? *found : *own;
+  return planning::overlapTransfers(problem, std::move(best.order));
 }
 
 namespace {

@@ -17,6 +17,7 @@
 
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
+#include "memopt/Dialect/DiskBlocks.h"
 #include "memopt/Transforms/Passes.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -121,8 +122,11 @@ private:
   }
 
   static Place getHome(VariableOp variable) {
-    int64_t offset = variable.getOffsetAttr().getInt();
-    return {variable.getPlacement(), {offset, offset + getTensorBytes(variable.getTensorType())}};
+    int64_t offset = variable.getOffsetAttr().getInt(),
+            bytes = getTensorBytes(variable.getTensorType());
+    bool isOnDisk = variable.getPlacement() == Space::Disk;
+    return {variable.getPlacement(),
+            {offset, offset + (isOnDisk ? roundUpToDiskBlocks(bytes) : bytes)}};
   }
 
   LogicalResult placeInputs() {
@@ -329,11 +333,26 @@ private:
     if (failed(destinations))
       return failure();
     for (auto [result, place] : llvm::zip(wait->getResults(), *destinations)) {
+      if (start.getResource() == Resource::Disk && failed(roundToBlocks(start, place)))
+        return failure();
       for (Value operand : start->getOperands())
         if (isa<RankedTensorType>(operand.getType()) && places[getOwner(operand)].overlaps(place))
           return start->emitOpError("goes to bytes that it comes from");
       claim(place, result.getAsOpaquePointer());
     }
+    return success();
+  }
+
+  /// A disk is read and written in whole blocks.
+  LogicalResult roundToBlocks(InstructionOpInterface start, Place &destination) {
+    Place source = places[getOwner(start->getOperand(0))];
+    for (const Place &end : {source, destination})
+      if (end.bytes.begin % kDiskBlock != 0)
+        return start->emitOpError()
+               << "has an end at byte " << end.bytes.begin << " of " << stringifySpace(end.space)
+               << " memory, expected a multiple of " << kDiskBlock;
+    destination.bytes.end = destination.bytes.begin +
+                            roundUpToDiskBlocks(destination.bytes.end - destination.bytes.begin);
     return success();
   }
 

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/Arenas.h"
+#include "DiskArena.h"
 #include <algorithm>
 #include <cstring>
 #include <tuple>
@@ -17,10 +18,20 @@ using namespace memopt;
 // Memory
 //===----------------------------------------------------------------------===//
 
-StatusOr<Arenas> Arenas::allocate(Device &device, const Manifest &manifest, bool isChecked) {
+/// Windows of the disk begin at blocks of a checked arena too, whose end touches a page.
+static int64_t getBytesToAllocate(const Manifest &manifest, int space) {
+  int64_t bytes = manifest.arenaBytes[size_t(space)];
+  bool hasWindows = space == MEMOPT_SPACE_HOST && manifest.arenaBytes[diskSpace];
+  return hasWindows ? (bytes + diskBlockBytes - 1) / diskBlockBytes * diskBlockBytes : bytes;
+}
+
+StatusOr<Arenas> Arenas::allocate(Device &device, const Manifest &manifest, bool isChecked,
+                                  const std::string &diskFolder) {
   Arenas result;
-  for (int space = 0; space < MEMOPT_SPACE_COUNT; ++space) {
-    auto arena = device.allocate(space, manifest.arenaBytes[size_t(space)], isChecked);
+  for (int space = 0; space < countedSpaces; ++space) {
+    int64_t bytes = getBytesToAllocate(manifest, space);
+    auto arena = space == diskSpace ? DiskArena::allocate(diskFolder, bytes)
+                                    : device.allocate(space, bytes, isChecked);
     if (!arena.isOk())
       return arena.takeStatus().withContext(std::string(getSpaceName(space)) + " memory");
     result.arenas[size_t(space)] = *std::move(arena);
@@ -33,7 +44,7 @@ StatusOr<Arenas> Arenas::allocate(Device &device, const Manifest &manifest, bool
 /// Whether the host exchanges a variable with every step.
 static bool isExchanged(const VariableSpec &variable) {
   return variable.role == "hyperparameter" || variable.role == "index_fault" ||
-         variable.role == "loss_scale";
+         variable.role == "loss_scale" || variable.isGradientNorm();
 }
 
 Status Arenas::createMirror(Device &device, const Manifest &manifest) {
@@ -113,8 +124,12 @@ Status Arenas::clear(const PlacedTensor &tensor, int64_t begin) const {
       std::memset(arena.base() + tensor.offset + begin, 0, size_t(tensor.bytes - begin));
     return Status::ok();
   }
-  std::vector<char> zeros(size_t(tensor.bytes - begin));
-  return write(tensor, begin, zeros.data(), int64_t(zeros.size()));
+  constexpr int64_t most = 1 << 20;
+  std::vector<char> zeros(size_t(std::clamp<int64_t>(tensor.bytes - begin, 0, most)));
+  for (; begin < tensor.bytes; begin += int64_t(zeros.size()))
+    MEMOPT_RETURN_IF_ERROR(
+        write(tensor, begin, zeros.data(), std::min(int64_t(zeros.size()), tensor.bytes - begin)));
+  return Status::ok();
 }
 
 Status Arenas::upload(Stream &stream, const PlacedTensor &tensor) const {
@@ -157,7 +172,7 @@ bool Arenas::isGuard(const void *address) const {
 
 BytesBySpace Arenas::getUsedPeakBytes() const {
   BytesBySpace bytes{};
-  for (int space = 0; space < MEMOPT_SPACE_COUNT; ++space)
+  for (int space = 0; space < countedSpaces; ++space)
     bytes[size_t(space)] = (*this)[space].usedPeakBytes();
   return bytes;
 }
@@ -167,4 +182,9 @@ int64_t Arenas::getResidentBytes() const {
   for (const auto &arena : arenas)
     bytes += arena->isHostAccessible() ? arena->residentBytes() : 0;
   return bytes;
+}
+
+std::vector<std::string> Arenas::getNotices() const {
+  const DiskFile *file = static_cast<const DiskArena &>((*this)[diskSpace]).getFile();
+  return file ? file->getNotices() : std::vector<std::string>();
 }

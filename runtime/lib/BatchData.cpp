@@ -19,6 +19,7 @@ public:
       : file(std::move(file)), inputs(inputs) {}
 
   Status index();
+  DataUses getUses() const override { return {}; }
   int64_t getBatchesPerEpoch() const override { return int64_t(batches.size()); }
   int64_t getBatchSize() const override {
     for (const InputSpec &input : inputs)

@@ -197,6 +197,26 @@ static Status loadVariable(const SafetensorsFile &file, const VariableSpec &vari
   return Status::ok();
 }
 
+/// The names that a variable's entry may have: `optimizer.SLOT.PARAMETER`, with each of the
+/// parameter's names and without the part that all names of the model share.
+static std::vector<std::string> getOptimizerNames(const VariableSpec &variable,
+                                                  const Manifest &manifest) {
+  std::vector<std::string> names = {variable.name};
+  std::string prefix = getSharedPrefix(manifest);
+  for (size_t dot = variable.name.find('.'); dot != std::string::npos;
+       dot = variable.name.find('.', dot + 1)) {
+    std::string front = variable.name.substr(0, dot + 1);
+    const VariableSpec *parameter = manifest.findVariable(variable.name.substr(dot + 1));
+    if (!parameter || !isModelVariable(*parameter))
+      continue;
+    for (const std::string &name : parameter->names)
+      for (size_t dropped : {size_t(0), prefix.size()})
+        names.push_back(front + name.substr(dropped));
+    break;
+  }
+  return names;
+}
+
 /// State of another optimizer would be dropped, or taken for something else.
 static Status checkOptimizer(const CheckpointContent &content, const Manifest &manifest) {
   const std::string &saved = content.state.optimizer, &ours = manifest.optimizer;
@@ -206,7 +226,8 @@ static Status checkOptimizer(const CheckpointContent &content, const Manifest &m
   std::set<std::string> known;
   for (const VariableSpec &variable : manifest.variables)
     if (isOptimizerVariable(variable))
-      known.insert(variable.name);
+      for (std::string &name : getOptimizerNames(variable, manifest))
+        known.insert(std::move(name));
   for (const auto &[name, entry] : content.optimizer.entries())
     if (!known.count(name))
       return badInput(quote(content.optimizer.getPath()) + " has " + quote(name) +
@@ -242,8 +263,8 @@ static Status fillVariables(const CheckpointContent &content, Session &session) 
   MEMOPT_RETURN_IF_ERROR(fillModel(content.model, session, isOptimizerVariable));
   for (const VariableSpec &variable : manifest.variables)
     if (isTraining && isOptimizerVariable(variable))
-      MEMOPT_RETURN_IF_ERROR(
-          loadVariable(content.optimizer, variable, {variable.name}, "", session));
+      MEMOPT_RETURN_IF_ERROR(loadVariable(content.optimizer, variable,
+                                          getOptimizerNames(variable, manifest), "", session));
   return Status::ok();
 }
 

@@ -7,12 +7,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "CpuDevice.h"
-#include <condition_variable>
+#include "TaskThread.h"
 #include <cstring>
-#include <mutex>
 #include <system_error>
-#include <thread>
-#include <vector>
 
 using namespace memopt;
 
@@ -57,69 +54,43 @@ private:
 
 class CpuStream final : public Stream {
 public:
-  explicit CpuStream(int64_t capacity) : ring(size_t(capacity)), thread(&CpuStream::work, this) {}
-
-  ~CpuStream() override {
-    push({Task::Kind::End, nullptr, nullptr, 0, nullptr, 0});
-    thread.join();
-  }
+  explicit CpuStream(int64_t capacity) : tasks(capacity, run) {}
 
   Status copy(Arena &to, int64_t toOffset, const Arena &from, int64_t fromOffset,
               int64_t bytes) override {
     MEMOPT_RETURN_IF_ERROR(checkCopy(to, toOffset, from, fromOffset, bytes));
     if (bytes > 0)
-      push({Task::Kind::Copy, to.base() + toOffset, from.base() + fromOffset, bytes, nullptr, 0});
+      tasks.push(
+          {Task::Kind::Copy, to.base() + toOffset, from.base() + fromOffset, bytes, nullptr, 0});
     return Status::ok();
   }
 
   Status record(Event &event) override {
     auto &own = static_cast<CpuEvent &>(event);
-    push({Task::Kind::Record, nullptr, nullptr, 0, &own, own.record()});
+    tasks.push({Task::Kind::Record, nullptr, nullptr, 0, &own, own.record()});
     return Status::ok();
   }
 
   Status waitFor(Event &event) override {
     auto &own = static_cast<CpuEvent &>(event);
-    push({Task::Kind::Wait, nullptr, nullptr, 0, &own, own.getRecorded()});
+    tasks.push({Task::Kind::Wait, nullptr, nullptr, 0, &own, own.getRecorded()});
     return Status::ok();
   }
 
   Status synchronize() override {
-    std::unique_lock<std::mutex> lock(mutex);
-    changed.wait(lock, [&] { return done == pushed; });
+    tasks.synchronize();
     return Status::ok();
   }
 
 private:
   struct Task {
-    enum class Kind { Copy, Record, Wait, End } kind;
+    enum class Kind { Copy, Record, Wait } kind;
     char *to;
     const char *from;
     int64_t bytes;
     CpuEvent *event;
     uint64_t number; ///< of the event's record
   };
-
-  void push(const Task &task) {
-    std::unique_lock<std::mutex> lock(mutex);
-    changed.wait(lock, [&] { return pushed - done < ring.size(); });
-    ring[pushed++ % ring.size()] = task;
-    changed.notify_all();
-  }
-
-  void work() {
-    for (std::unique_lock<std::mutex> lock(mutex);;) {
-      changed.wait(lock, [&] { return done < pushed; });
-      Task task = ring[done % ring.size()];
-      lock.unlock();
-      if (task.kind == Task::Kind::End)
-        return;
-      run(task);
-      lock.lock();
-      ++done;
-      changed.notify_all();
-    }
-  }
 
   static void run(const Task &task) {
     if (task.kind == Task::Kind::Copy)
@@ -130,11 +101,7 @@ private:
       task.event->waitFor(task.number);
   }
 
-  std::vector<Task> ring;
-  uint64_t pushed = 0, done = 0; ///< tasks, counted from the begin
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::thread thread; ///< last: it uses the others
+  TaskThread<Task> tasks;
 };
 
 class CpuDevice final : public Device {

@@ -42,6 +42,26 @@ bool memopt::tryStoreInteger(DType type, char *target, int64_t value) {
   return convertElements(DType::I64, &value, type, target, 1).isOk();
 }
 
+std::string memopt::describeRest(int64_t count, int64_t size, const std::string &unit) {
+  return "the last " + std::to_string(count % size) + " of " + std::to_string(count) + " " + unit +
+         " do not fill a batch of " + std::to_string(size) + " and are left out of each epoch";
+}
+
+StatusOr<int64_t> memopt::countBatches(int64_t samples, int64_t size, bool isLastKept,
+                                       std::vector<std::string> &notices) {
+  int64_t batches = size ? samples / size : 0;
+  if (size && samples % size) {
+    if (isLastKept)
+      ++batches;
+    else
+      notices.push_back(describeRest(samples, size, "samples"));
+  }
+  if (batches == 0)
+    return badInput("the data set has " + std::to_string(samples) + " samples, not one batch of " +
+                    std::to_string(size));
+  return batches;
+}
+
 bool memopt::mayConvert(DType from, DType to) {
   if (isFloat(from) != isFloat(to))
     return false;
@@ -68,6 +88,14 @@ public:
       perEpoch += source->getBatchesPerEpoch();
   }
 
+  DataUses getUses() const override {
+    DataUses uses;
+    for (const auto &source : sources) {
+      uses.isScaled |= source->getUses().isScaled;
+      uses.isOrdered |= source->getUses().isOrdered;
+    }
+    return uses;
+  }
   int64_t getBatchesPerEpoch() const override { return perEpoch; }
   int64_t getBatchSize() const override { return sources[0]->getBatchSize(); }
   int64_t getSampleCount(int64_t position) const override {
@@ -101,20 +129,39 @@ private:
 // Any source
 //===----------------------------------------------------------------------===//
 
+static const std::string bytesKind = "bytes:", tokensKind = "tokens:", idxKind = "idx:";
+
+std::vector<std::string> DataSource::getFiles(const std::string &source) {
+  if (startsWith(source, idxKind))
+    return splitList(source.substr(idxKind.size()));
+  for (const std::string &kind : {bytesKind, tokensKind})
+    if (startsWith(source, kind))
+      return {source.substr(kind.size())};
+  return {source};
+}
+
+Status DataSource::checkFiles(const std::string &source) {
+  bool hasTensors = !startsWith(source, bytesKind) && !startsWith(source, idxKind);
+  for (const std::string &file : getFiles(source))
+    MEMOPT_RETURN_IF_ERROR(hasTensors ? SafetensorsFile::open(file).takeStatus()
+                                      : MappedFile::open(file).takeStatus());
+  return Status::ok();
+}
+
 /// Opens a source; one that is a set of samples is added to `sets`, and gives null.
 static StatusOr<std::unique_ptr<DataSource>>
 openOne(const std::string &source, const std::vector<InputSpec> &inputs, const DataOptions &options,
         std::vector<std::string> &notices, std::vector<SafetensorsFile> &sets) {
-  if (startsWith(source, "bytes:"))
-    return openByteData(source.substr(6), inputs, options, notices);
-  if (startsWith(source, "tokens:"))
-    return openTokenData(source.substr(7), inputs, options, notices);
-  if (startsWith(source, "idx:")) {
+  if (startsWith(source, bytesKind))
+    return openByteData(source.substr(bytesKind.size()), inputs, options, notices);
+  if (startsWith(source, tokensKind))
+    return openTokenData(source.substr(tokensKind.size()), inputs, options, notices);
+  if (startsWith(source, idxKind)) {
     size_t comma = source.find(',');
     if (comma == std::string::npos)
       return badInput("--data=" + source + " lacks the labels; it is written idx:IMAGES,LABELS");
-    return openIdxData(source.substr(4, comma - 4), source.substr(comma + 1), inputs, options,
-                       notices);
+    return openIdxData(source.substr(idxKind.size(), comma - idxKind.size()),
+                       source.substr(comma + 1), inputs, options, notices);
   }
   MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(source));
   if (hasBatches(file))

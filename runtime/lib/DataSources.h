@@ -44,6 +44,13 @@ bool mayConvert(DType from, DType to);
 /// Whether some input has a value that stands for samples that are not there.
 bool hasIgnoredLabel(const std::vector<InputSpec> &inputs);
 
+/// "the last 3 of 19 samples do not fill a batch of 4 and are left out of each epoch".
+std::string describeRest(int64_t count, int64_t size, const std::string &unit);
+/// How many batches of `size` an epoch of `samples` has, at least one. What does not fill one is
+/// kept as one more, or told of.
+StatusOr<int64_t> countBatches(int64_t samples, int64_t size, bool isLastKept,
+                               std::vector<std::string> &notices);
+
 /// `inputs` with as many times the samples.
 std::vector<InputSpec> getWholeInputs(std::vector<InputSpec> inputs, int64_t microBatches);
 /// Gives the batches of `source`, whose inputs are `whole`, in parts of equally many samples.

@@ -31,6 +31,11 @@ StatusOr<std::string> Device::describe() const {
                   " needs no description; memopt-compile --calibrate measures it");
 }
 
+Status DeviceCall::warmUp(ComputeStream &stream, void *const *buffers, ThreadPool &pool) {
+  MEMOPT_RETURN_IF_ERROR(start(stream, buffers, pool));
+  return stream.synchronize();
+}
+
 StatusOr<std::unique_ptr<ComputeStream>> Device::createComputeStream() {
   return refuse(*this, "stream for kernels");
 }

@@ -58,13 +58,14 @@ Status DeviceProgram::beginInstruction(int64_t instruction, bool isWatched) {
   return stream->leaveMark(uint32_t(instruction + 1));
 }
 
-Status DeviceProgram::fetch() {
+Status DeviceProgram::bringBack() {
   for (const OutputSpec &output : manifest.outputs)
     MEMOPT_RETURN_IF_ERROR(arenas.download(*stream, output));
   for (const VariableSpec &variable : manifest.variables)
-    if (variable.role == "index_fault" || variable.role == "loss_scale")
+    if (variable.role == "index_fault" || variable.role == "loss_scale" ||
+        variable.isGradientNorm())
       MEMOPT_RETURN_IF_ERROR(arenas.download(*stream, variable));
-  return stream->synchronize();
+  return Status::ok();
 }
 
 int64_t DeviceProgram::findFailure(int64_t last) {

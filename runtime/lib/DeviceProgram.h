@@ -35,15 +35,17 @@ public:
     return stream->launch(*module, kernel, shape, arguments);
   }
 
-  /// Brings what the host has written before a step to the device.
+  /// Brings what the host has written before a step to the device: rates, step and seed.
   Status beginStep();
   /// Returns when the last samples are on the device, and their mirror may be written again.
   Status beginFill() { return samplesCopied->synchronize(); }
   Status uploadSamples(const std::vector<const PlacedTensor *> &tensors);
   /// Says that an instruction begins; `isWatched`: when all before it has ended.
   Status beginInstruction(int64_t instruction, bool isWatched);
-  /// Waits for all, and brings what the host reads after a step into the mirror.
-  Status fetch();
+  /// Puts copies of what the host reads after a step, into the mirror, into the stream.
+  Status bringBack();
+  /// Waits for all.
+  Status synchronize() { return stream->synchronize(); }
 
   /// Where a failure belongs that came up at instruction `last`: where the device was lost, if it
   /// was.

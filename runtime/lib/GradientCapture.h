@@ -26,6 +26,8 @@ public:
   /// From now on gradients are kept; takes the memory for them.
   void begin();
   void end() { isActive = false; }
+  /// Whether the step's gradients are kept.
+  bool isKeeping() const { return isActive; }
 
   /// Keeps what is ready once an instruction has run; -1 stands for the begin of the step. In a
   /// repeat the last iteration's value stays.

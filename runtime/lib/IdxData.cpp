@@ -35,6 +35,7 @@ public:
       : images(std::move(images)), labels(std::move(labels)), batchSize(batchSize),
         batches(batches), order(this->labels.shape[0], options.isShuffled, options.seed) {}
 
+  DataUses getUses() const override { return {imageSpec.dtype == DType::F32, true}; }
   int64_t getBatchesPerEpoch() const override { return batches; }
   int64_t getBatchSize() const override { return batchSize; }
   int64_t getSampleCount(int64_t position) const override {
@@ -208,18 +209,8 @@ StatusOr<std::unique_ptr<DataSource>> memopt::openIdxData(const std::string &ima
   MEMOPT_RETURN_IF_ERROR(checkTypes(*data, options));
   int64_t samples = data->labels.shape[0], size = getElementCount(data->labelSpec.shape);
   data->batchSize = size;
-  data->batches = size ? samples / size : 0;
-  if (int64_t rest = size ? samples % size : 0) {
-    const std::optional<ValidRange> &range = data->labelSpec.validRange;
-    if (options.isLastKept && range && range->ignore)
-      ++data->batches;
-    else
-      notices.push_back("the last " + std::to_string(rest) + " of " + std::to_string(samples) +
-                        " samples do not fill a batch of " + std::to_string(size) +
-                        " and are left out of each epoch");
-  }
-  if (data->batches == 0)
-    return badInput("the data set has " + std::to_string(samples) + " samples, not one batch of " +
-                    std::to_string(size));
+  const std::optional<ValidRange> &range = data->labelSpec.validRange;
+  bool isLastKept = options.isLastKept && range && range->ignore;
+  MEMOPT_ASSIGN_OR_RETURN(data->batches, countBatches(samples, size, isLastKept, notices));
   return std::unique_ptr<DataSource>(std::move(data));
 }

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/Json.h"
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -28,39 +29,71 @@ std::string memopt::quote(std::string_view text) {
   return quoted + (text.size() > limit ? "…'" : "'");
 }
 
-StatusOr<json> memopt::parseJson(std::string_view text, int maxDepth) {
-  std::vector<std::set<std::string>> keys;
+namespace {
+/// Looks through a text before a document is made of it: for what JSON is not, for values that nest
+/// too deep, and for keys given twice, of which a document keeps one.
+class JsonScan : public nlohmann::json_sax<json> {
+public:
+  explicit JsonScan(int maxDepth) : maxDepth(size_t(maxDepth)) {}
+
+  /// What was found, as the end of a sentence; empty for a good text.
   std::string problem;
-  // The parser itself does not recurse, and what is refused here is not stored.
-  auto callback = [&](int depth, json::parse_event_t event, json &parsed) {
-    if (!problem.empty())
-      return false;
-    if (event == json::parse_event_t::object_start || event == json::parse_event_t::array_start) {
-      if (depth >= maxDepth)
-        problem = "values nest deeper than " + std::to_string(maxDepth);
-      keys.emplace_back();
-    } else if (event == json::parse_event_t::object_end ||
-               event == json::parse_event_t::array_end) {
-      keys.pop_back();
-    } else if (event == json::parse_event_t::key) {
-      const auto &key = parsed.get_ref<const std::string &>();
-      if (!keys.back().insert(key).second)
-        problem = "key " + quote(key) + " is given twice";
-    }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t &) override { return true; }
+  bool string(string_t &) override { return true; }
+  bool binary(binary_t &) override { return true; }
+  bool start_object(size_t) override { return open(); }
+  bool start_array(size_t) override { return open(); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+
+  bool key(string_t &name) override {
+    if (!keys.back().insert(name).second)
+      problem = "key " + quote(name) + " is given twice";
     return problem.empty();
-  };
-  try {
-    json value = json::parse(text.begin(), text.end(), callback);
-    if (!problem.empty())
-      return badInput("not valid JSON: " + problem);
-    return value;
-  } catch (const json::exception &error) {
+  }
+
+  bool parse_error(size_t, const std::string &, const json::exception &error) override {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: ...": the number helps
     // nobody.
-    std::string message = error.what();
-    if (size_t end = message.find("] "); end != std::string::npos)
-      message = message.substr(end + 2);
-    return badInput("not valid JSON: " + message.substr(0, 300));
+    problem = error.what();
+    if (size_t end = problem.find("] "); end != std::string::npos)
+      problem = problem.substr(end + 2);
+    problem.resize(std::min<size_t>(problem.size(), 300));
+    return false;
+  }
+
+private:
+  bool open() {
+    if (keys.size() >= maxDepth)
+      problem = "values nest deeper than " + std::to_string(maxDepth);
+    keys.emplace_back();
+    return problem.empty();
+  }
+  bool close() {
+    keys.pop_back();
+    return true;
+  }
+
+  size_t maxDepth;
+  std::vector<std::set<std::string>> keys; ///< of the objects that are open; none of arrays
+};
+} // namespace
+
+// The parser itself does not recurse. Its own callbacks would look through an object again for each
+// that ends in it, so large ones would take time in proportion to the square of their size.
+StatusOr<json> memopt::parseJson(std::string_view text, int maxDepth) {
+  try {
+    JsonScan scan(maxDepth);
+    if (!json::sax_parse(text.begin(), text.end(), &scan))
+      return badInput("not valid JSON: " + scan.problem);
+    return json::parse(text.begin(), text.end());
+  } catch (const json::exception &error) {
+    return badInput(std::string("not valid JSON: ") + error.what());
   } catch (const std::bad_alloc &) {
     return environmentError("out of memory while reading JSON");
   }

@@ -33,6 +33,7 @@ struct LauncherSpec {
   const char *launcher, *rank, *ranks, *here;
   const char *job[4]; ///< name the start together; none: the launcher's process does
   bool isJobNeeded;   ///< a start that is not named by all of the first two is refused
+  bool startsMpi;     ///< its processes can be those of an MPI
 };
 } // namespace
 
@@ -43,20 +44,23 @@ static constexpr LauncherSpec launchers[] = {
      "WORLD_SIZE",
      "LOCAL_WORLD_SIZE",
      {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"},
-     true},
+     true,
+     false},
     {"mpirun",
      "OMPI_COMM_WORLD_RANK",
      "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_SIZE",
      {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"},
-     false},
-    {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", {}, false},
+     false,
+     true},
+    {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", {}, false, true},
     // Of a step: a job's own script has SLURM_PROCID too, and is started once.
     {"srun",
      "SLURM_PROCID",
      "SLURM_STEP_NUM_TASKS",
      "SLURM_STEP_TASKS_PER_NODE",
      {"SLURM_JOB_ID", "SLURM_STEP_ID"},
+     true,
      true}};
 
 //===----------------------------------------------------------------------===//
@@ -124,13 +128,17 @@ static StatusOr<std::string> nameStart(const EnvironmentReader &read, const Laun
 }
 
 /// srun writes "2(x3)" for two tasks on each of three nodes: the first number is enough.
-static Status checkOneHost(const EnvironmentReader &read, const LauncherSpec &spec, int64_t ranks) {
+static StatusOr<std::string> findSpread(const EnvironmentReader &read, const LauncherSpec &spec,
+                                        int64_t ranks) {
   const char *here = read(spec.here);
   if (!here || std::atoll(here) == ranks)
-    return Status::ok();
-  return environmentError(std::string(spec.launcher) + " started " + std::to_string(ranks) +
-                          " processes on several hosts (" + spec.here + " is " + quote(here) +
-                          "), and ranks share the memory of one: start all of them on one host");
+    return std::string();
+  std::string spread = std::string(spec.launcher) + " started " + std::to_string(ranks) +
+                       " processes on several hosts (" + spec.here + " is " + quote(here) + ")";
+  if (!spec.startsMpi)
+    return environmentError(spread + ", where ranks reach each other over MPI alone: start them "
+                                     "with mpirun or srun");
+  return spread;
 }
 
 StatusOr<std::optional<LaunchedRank>> memopt::findLaunchedRank(const EnvironmentReader &read) {
@@ -140,9 +148,10 @@ StatusOr<std::optional<LaunchedRank>> memopt::findLaunchedRank(const Environment
       continue;
     LaunchedRank found;
     found.launcher = spec.launcher;
+    found.startsMpi = spec.startsMpi;
     MEMOPT_ASSIGN_OR_RETURN(found.ranks, readNumber(read, spec.ranks, 1, mostRanks));
     MEMOPT_ASSIGN_OR_RETURN(found.rank, readNumber(read, spec.rank, 0, found.ranks - 1));
-    MEMOPT_RETURN_IF_ERROR(checkOneHost(read, spec, found.ranks));
+    MEMOPT_ASSIGN_OR_RETURN(found.spread, findSpread(read, spec, found.ranks));
     MEMOPT_ASSIGN_OR_RETURN(found.start, nameStart(read, spec));
     return std::optional<LaunchedRank>(std::move(found));
   }

@@ -50,6 +50,13 @@ const VariableSpec *Manifest::findSkippedSteps() const {
   return findScale(*this, "loss_scale.skipped_steps");
 }
 
+const VariableSpec *Manifest::findGradientNorm() const {
+  for (const VariableSpec &variable : variables)
+    if (variable.isGradientNorm())
+      return &variable;
+  return nullptr;
+}
+
 const RegionSpec *Manifest::findBatchRegion() const {
   for (const RegionSpec &region : regions)
     if (!region.inputs.empty())
@@ -109,6 +116,7 @@ static Status readHead(const JsonView &root, Manifest &manifest) {
   MEMOPT_ASSIGN_OR_RETURN(manifest.isInstrumented, root.getBool("instrumented"));
   MEMOPT_ASSIGN_OR_RETURN(JsonView arena, root.get("arena_bytes"));
   MEMOPT_ASSIGN_OR_RETURN(manifest.arenaBytes, readBytes(arena));
+  MEMOPT_ASSIGN_OR_RETURN(manifest.diskFolder, readStringOr(root, "disk_folder", ""));
   MEMOPT_ASSIGN_OR_RETURN(JsonView predicted, root.get("predicted_peak_bytes"));
   MEMOPT_ASSIGN_OR_RETURN(manifest.predictedPeakBytes, readBytes(predicted));
   if (root.has("micro_batches")) {

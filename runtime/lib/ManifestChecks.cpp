@@ -55,11 +55,12 @@ static Status checkCheckpointNames(const Manifest &manifest) {
 }
 
 /// The runtime reads them as numbers.
-static Status checkLossScale(const Manifest &manifest) {
+static Status checkNumbers(const Manifest &manifest) {
   for (const VariableSpec &variable : manifest.variables)
-    if (variable.role == "loss_scale" && getElementCount(variable.shape) != 1)
-      return badInput("variable " + quote(variable.name) + " of role 'loss_scale' is " +
-                      toString(variable.dtype, variable.shape) + ", expected one number");
+    if ((variable.role == "loss_scale" || variable.isGradientNorm()) &&
+        getElementCount(variable.shape) != 1)
+      return badInput("variable " + quote(variable.name) + " of role " + quote(variable.role) +
+                      " is " + toString(variable.dtype, variable.shape) + ", expected one number");
   return Status::ok();
 }
 
@@ -156,7 +157,7 @@ Status memopt::checkManifest(Manifest &manifest) {
   MEMOPT_RETURN_IF_ERROR(checkCheckpointNames(manifest));
   MEMOPT_RETURN_IF_ERROR(checkOverlaps(manifest));
   MEMOPT_RETURN_IF_ERROR(checkHyperparameters(manifest));
-  MEMOPT_RETURN_IF_ERROR(checkLossScale(manifest));
+  MEMOPT_RETURN_IF_ERROR(checkNumbers(manifest));
   MEMOPT_RETURN_IF_ERROR(checkIndexFault(manifest));
   MEMOPT_RETURN_IF_ERROR(checkCalls(manifest));
   MEMOPT_RETURN_IF_ERROR(orderRegions(manifest));

@@ -32,6 +32,11 @@ StatusOr<TargetSpec> memopt::readTarget(const JsonView &view) {
   MEMOPT_ASSIGN_OR_RETURN(target.chip, view.getString("chip"));
   MEMOPT_ASSIGN_OR_RETURN(target.sms, view.getInteger("sms"));
   MEMOPT_ASSIGN_OR_RETURN(target.image, view.getString("image"));
+  if (view.has("overhead_bytes")) {
+    MEMOPT_ASSIGN_OR_RETURN(target.overheadBytes, view.getInteger("overhead_bytes"));
+  }
+  if (target.overheadBytes < 0)
+    return view.fail("plans " + std::to_string(target.overheadBytes) + " bytes beside the arena");
   if (target.chip.empty() || target.sms < 1)
     return view.fail("has chip " + quote(target.chip) + " and " + std::to_string(target.sms) +
                      " multiprocessors, expected a name and at least one");
@@ -111,6 +116,22 @@ static Status readEnd(const JsonView &view, const char *key, int64_t bytes,
   return checkPlace(end, space, offset, bytes, arenaBytes);
 }
 
+/// Between the disk and a window of the host, in whole blocks.
+static Status checkBlocks(const JsonView &view, const TransferSpec &transfer) {
+  bool isRead = transfer.fromSpace == diskSpace, isWrite = transfer.toSpace == diskSpace;
+  if (!isRead && !isWrite)
+    return Status::ok();
+  if ((isRead ? transfer.toSpace : transfer.fromSpace) != MEMOPT_SPACE_HOST)
+    return view.fail("moves bytes between the disk and the " +
+                     std::string(getSpaceName(isRead ? transfer.toSpace : transfer.fromSpace)) +
+                     ", expected a window of the host in between");
+  for (int64_t number : {transfer.fromOffset, transfer.toOffset, transfer.bytes})
+    if (number % diskBlockBytes)
+      return view.fail("moves to or from the disk, where " + std::to_string(number) +
+                       " is no multiple of " + std::to_string(diskBlockBytes));
+  return Status::ok();
+}
+
 StatusOr<TransferSpec> memopt::readTransfer(const JsonView &view, const BytesBySpace &arenaBytes) {
   TransferSpec transfer{};
   MEMOPT_ASSIGN_OR_RETURN(transfer.bytes, view.getInteger("bytes"));
@@ -125,6 +146,7 @@ StatusOr<TransferSpec> memopt::readTransfer(const JsonView &view, const BytesByS
     return view.fail("moves " + std::to_string(transfer.bytes) + " bytes from offset " +
                      std::to_string(transfer.fromOffset) + " to " +
                      std::to_string(transfer.toOffset) + " of one arena, which overlap");
+  MEMOPT_RETURN_IF_ERROR(checkBlocks(view, transfer));
   return transfer;
 }
 
@@ -225,6 +247,7 @@ StatusOr<GradientSpec> memopt::readGradient(const JsonView &view, const Manifest
   GradientSpec gradient;
   MEMOPT_RETURN_IF_ERROR(readTensor(view, "space", manifest.arenaBytes, gradient));
   MEMOPT_RETURN_IF_ERROR(readWholeShape(view, manifest.ranks, gradient));
+  MEMOPT_RETURN_IF_ERROR(checkInMemory(view, gradient));
   MEMOPT_ASSIGN_OR_RETURN(gradient.readyAfter, view.getInteger("ready_after"));
   auto instructions = int64_t(manifest.instructions.size());
   if (gradient.readyAfter < -1 || gradient.readyAfter >= instructions)

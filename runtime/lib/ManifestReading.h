@@ -27,7 +27,7 @@ StatusOr<std::string> readStringOr(const JsonView &view, const char *key,
 StatusOr<std::optional<double>> readOptionalNumber(const JsonView &view, const char *key);
 StatusOr<BytesBySpace> readBytes(const JsonView &view);
 
-/// A space that has an arena.
+/// A space by its name.
 StatusOr<int> readSpace(const JsonView &view, const char *key);
 /// Fails unless `bytes` at `offset` lie inside the arena of `space`.
 Status checkPlace(const JsonView &view, int space, int64_t offset, int64_t bytes,
@@ -38,6 +38,8 @@ Status readTensor(const JsonView &view, const char *spaceKey, const BytesBySpace
                   PlacedTensor &tensor);
 StatusOr<PlacedTensor> readUnnamedTensor(const JsonView &view, const BytesBySpace &arenaBytes);
 
+/// Fails for a tensor of the disk.
+Status checkInMemory(const JsonView &view, const PlacedTensor &tensor);
 StatusOr<InputSpec> readInput(const JsonView &view, const BytesBySpace &arenaBytes);
 StatusOr<OutputSpec> readOutput(const JsonView &view, const BytesBySpace &arenaBytes);
 /// `whole_shape`, where it is there.

@@ -38,10 +38,10 @@ StatusOr<BytesBySpace> memopt::readBytes(const JsonView &view) {
 
 StatusOr<int> memopt::readSpace(const JsonView &view, const char *key) {
   MEMOPT_ASSIGN_OR_RETURN(std::string name, view.getString(key));
-  for (int space = 0; space < MEMOPT_SPACE_COUNT; ++space)
+  for (int space = 0; space < countedSpaces; ++space)
     if (name == getSpaceName(space))
       return space;
-  return view.fail("lies in " + quote(name) + "; this runtime knows 'device' and 'host'");
+  return view.fail("lies in " + quote(name) + "; this runtime knows 'device', 'host' and 'disk'");
 }
 
 static Status readDType(const JsonView &view, DType &dtype) {
@@ -98,9 +98,16 @@ StatusOr<PlacedTensor> memopt::readUnnamedTensor(const JsonView &view,
   return tensor;
 }
 
+Status memopt::checkInMemory(const JsonView &view, const PlacedTensor &tensor) {
+  if (tensor.space != diskSpace)
+    return Status::ok();
+  return view.fail("lies on disk, expected a place in memory: runs read or write it in each step");
+}
+
 StatusOr<InputSpec> memopt::readInput(const JsonView &view, const BytesBySpace &arenaBytes) {
   InputSpec input;
   MEMOPT_RETURN_IF_ERROR(readTensor(view, "space", arenaBytes, input));
+  MEMOPT_RETURN_IF_ERROR(checkInMemory(view, input));
   if (view.has("batch_dim") && !view.raw()["batch_dim"].is_null()) {
     MEMOPT_ASSIGN_OR_RETURN(int64_t dim, view.getInteger("batch_dim"));
     if (dim < 0 || dim >= int64_t(input.shape.size()))
@@ -127,6 +134,7 @@ StatusOr<InputSpec> memopt::readInput(const JsonView &view, const BytesBySpace &
 StatusOr<OutputSpec> memopt::readOutput(const JsonView &view, const BytesBySpace &arenaBytes) {
   OutputSpec output;
   MEMOPT_RETURN_IF_ERROR(readTensor(view, "space", arenaBytes, output));
+  MEMOPT_RETURN_IF_ERROR(checkInMemory(view, output));
   MEMOPT_ASSIGN_OR_RETURN(output.role, readStringOr(view, "role", "metric"));
   return output;
 }
@@ -152,6 +160,8 @@ StatusOr<VariableSpec> memopt::readVariable(const JsonView &view, const Manifest
   MEMOPT_RETURN_IF_ERROR(readTensor(view, "placement", manifest.arenaBytes, variable));
   MEMOPT_RETURN_IF_ERROR(readWholeShape(view, manifest.ranks, variable));
   MEMOPT_ASSIGN_OR_RETURN(variable.role, view.getString("role"));
+  if (!variable.isState() || variable.role == "loss_scale")
+    MEMOPT_RETURN_IF_ERROR(checkInMemory(view, variable));
   if (view.has("names")) {
     MEMOPT_ASSIGN_OR_RETURN(JsonView names, view.get("names"));
     MEMOPT_ASSIGN_OR_RETURN(variable.names, names.asStrings());

@@ -85,17 +85,15 @@ Status PreparedCalls::warmUp(const Arenas &arenas, ThreadPool &pool) {
   const Arena &arena = arenas[MEMOPT_SPACE_DEVICE];
   for (size_t i = 0; i < calls.size(); ++i) {
     const PreparedCall &prepared = calls[i];
-    if (prepared.deviceCall) {
-      MEMOPT_RETURN_IF_ERROR(prepared.deviceCall->warmUp(pool).withContext(nameCall(int64_t(i))));
-      continue;
-    }
     if (prepared.workspaceBytes > arena.size())
       return badInput(nameCall(int64_t(i)) + " has a workspace larger than the arena");
     void *buffers[maxBuffers + 1];
     std::fill(buffers, buffers + prepared.bufferCount, arena.base() + prepared.workspaceBytes);
     buffers[prepared.bufferCount] = arena.base();
-    if (Status status = prepared.call->warmUp(buffers, pool); !status.isOk())
-      return status.withContext(nameCall(int64_t(i)));
+    Status status = prepared.call ? prepared.call->warmUp(buffers, pool)
+                                  : prepared.deviceCall->warmUp(*stream, buffers, pool);
+    if (!status.isOk())
+      return std::move(status).withContext(nameCall(int64_t(i)));
   }
   return Status::ok();
 }

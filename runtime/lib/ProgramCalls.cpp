@@ -34,13 +34,16 @@ static int32_t answer(Status status, Status &failure) {
 
 void ProgramCalls::parallelFor(void *opaque, int64_t count, int64_t grain, memopt_loop_body body,
                                void *closure) {
-  toSession(opaque).pool->parallelFor(count, grain, body, closure);
+  Session &session = toSession(opaque);
+  if (StepGraphs *capture = session.parts->capture)
+    return capture->noteHostWork();
+  session.pool->parallelFor(count, grain, body, closure);
 }
 
 int32_t ProgramCalls::libraryCall(void *opaque, int64_t call, void *const *buffers) {
   Session &session = toSession(opaque);
   Session::Parts &parts = *session.parts;
-  if (session.options.isMemoryChecked)
+  if (session.options.isMemoryChecked) // for all replays, too
     parts.calls.noteWorkspace(call, buffers, session.arenas);
   return answer(parts.calls.run(call, buffers, *session.pool), parts.failure);
 }
@@ -63,25 +66,29 @@ int32_t ProgramCalls::commit(void *opaque) {
   Session::Parts &parts = *session.parts;
   if (parts.hasCommitted)
     return answer(badInput("the program commits twice in a step"), parts.failure);
-  if (parts.device)
-    if (Status status = parts.device->fetch(); !status.isOk())
+  if (parts.capture) {
+    parts.hasCommitted = true;
+    return answer(parts.capture->cut(StepGraphs::Stop::Commit), parts.failure);
+  }
+  if (parts.device) {
+    Status status = parts.device->bringBack();
+    if (status.isOk())
+      status = parts.device->synchronize();
+    if (!status.isOk())
       return answer(std::move(status), parts.failure);
-  if (!parts.indices.check().isOk())
-    return 1; // the session says why when the step is over
+  }
   if (parts.isSearching) {
     if (int64_t last = parts.position.getInstruction(); last >= 0)
       (void)parts.loss.inspect(last).takeStatus();
     return 1;
   }
-  // A step with a scale of the loss finds out by itself, and skips its update.
-  bool isWatched = session.options.isStoppedOnNan && !session.getManifest().findLossScale();
-  parts.isLossBad = isWatched && !parts.loss.isFinite();
-  parts.hasCommitted = !parts.isLossBad;
-  return parts.isLossBad ? 1 : 0;
+  return session.mayCommit() ? 0 : 1;
 }
 
 int32_t ProgramCalls::nextBatch(void *opaque, int64_t iteration) {
   Session::Parts &parts = *toSession(opaque).parts;
+  if (parts.capture)
+    return answer(parts.capture->cut(StepGraphs::Stop::Batch, iteration), parts.failure);
   return answer(parts.feed.beginIteration(iteration), parts.failure);
 }
 

@@ -45,6 +45,34 @@ std::string memopt::describeFile(const std::string &path) {
                         std::to_string(facts.st_mtim.tv_nsec);
 }
 
+/// A number for the bytes, of which a large file gives samples at even distances.
+static uint64_t hashContent(std::string_view text) {
+  constexpr size_t sample = 64 << 10, most = 256 * sample;
+  if (text.size() <= most)
+    return hashName(text);
+  uint64_t hash = 0;
+  for (size_t i = 0; i < most / sample; ++i) {
+    size_t begin = (text.size() - sample) / (most / sample - 1) * i;
+    hash = hash * 31 + hashName(text.substr(begin, sample));
+  }
+  return hash;
+}
+
+std::string memopt::describeContent(const std::string &path) {
+  if (isFolder(path)) {
+    std::string text;
+    StatusOr<std::vector<std::string>> names = listFolder(path);
+    for (const std::string &name : names.isOk() ? *names : std::vector<std::string>())
+      if (std::string file = path + "/" + name; !isFolder(file))
+        text += name + " " + describeContent(file) + " ";
+    return text;
+  }
+  StatusOr<MappedFile> file = MappedFile::open(path);
+  return file.isOk()
+             ? std::to_string(file->size()) + ":" + std::to_string(hashContent(file->text()))
+             : "";
+}
+
 //===----------------------------------------------------------------------===//
 // Sockets
 //===----------------------------------------------------------------------===//
@@ -159,8 +187,8 @@ Status RankMeeting::checkTime(Clock::time_point begin, const std::string &whom) 
 // The first
 //===----------------------------------------------------------------------===//
 
-static std::string findDisagreement(const std::string &rank, const RankTask &mine,
-                                    const RankTask &theirs) {
+std::string memopt::findDisagreement(int64_t number, const RankTask &mine, const RankTask &theirs) {
+  std::string rank = std::to_string(number);
   size_t common = std::min(mine.arguments.size(), theirs.arguments.size());
   auto [here, there] = std::mismatch(mine.arguments.begin(), mine.arguments.begin() + common,
                                      theirs.arguments.begin());
@@ -177,7 +205,7 @@ static std::string findDisagreement(const std::string &rank, const RankTask &min
   return "";
 }
 
-static StatusOr<RankTask> readTask(JsonView message) {
+static StatusOr<RankTask> parseTask(JsonView message) {
   RankTask task;
   MEMOPT_ASSIGN_OR_RETURN(JsonView arguments, message.get("arguments"));
   MEMOPT_ASSIGN_OR_RETURN(task.arguments, arguments.asStrings());
@@ -189,6 +217,16 @@ static StatusOr<RankTask> readTask(JsonView message) {
       task.files.emplace_back(both[0], both[1]);
   }
   return task;
+}
+
+std::string memopt::writeTask(const RankTask &task) {
+  json content = {{"arguments", task.arguments}, {"files", task.files}};
+  return content.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+StatusOr<RankTask> memopt::readTask(const std::string &text) {
+  MEMOPT_ASSIGN_OR_RETURN(json content, parseJson(text, 4));
+  return parseTask(JsonView(content));
 }
 
 StatusOr<Descriptor> RankMeeting::openDoor() const {
@@ -211,14 +249,14 @@ StatusOr<int64_t> RankMeeting::readArrival(const Descriptor &guest, const RankTa
   JsonView view(message.content);
   MEMOPT_ASSIGN_OR_RETURN(int64_t rank, view.getInteger("rank"));
   MEMOPT_ASSIGN_OR_RETURN(int64_t ranks, view.getInteger("ranks"));
-  MEMOPT_ASSIGN_OR_RETURN(RankTask theirs, readTask(view));
+  MEMOPT_ASSIGN_OR_RETURN(RankTask theirs, parseTask(view));
   if (ranks != self.ranks)
     return environmentError("rank " + std::to_string(rank) + " is one of " + std::to_string(ranks) +
                             " processes, rank 0 one of " + std::to_string(self.ranks));
   if (rank < 1 || rank >= ranks || others[size_t(rank)].get() >= 0)
     return environmentError("two processes say that they are rank " + std::to_string(rank));
   if (disagreement.empty())
-    disagreement = findDisagreement(std::to_string(rank), task, theirs);
+    disagreement = findDisagreement(rank, task, theirs);
   return rank;
 }
 

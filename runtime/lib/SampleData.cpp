@@ -27,6 +27,7 @@ struct Field {
   int64_t blocks = 1, elements = 1;  ///< of a sample: pieces in front of the batch dimension, and
                                      ///< elements of each
   std::optional<ImageWriter> writer; ///< of images that are scaled or changed
+  bool isScaled = false;
 };
 
 /// Samples of one file.
@@ -43,6 +44,11 @@ public:
       : fields(std::move(fields)), shards(std::move(shards)), samples(samples),
         batchSize(batchSize), batches(batches), order(samples, options.isShuffled, options.seed) {}
 
+  DataUses getUses() const override {
+    bool isScaled = std::any_of(fields.begin(), fields.end(),
+                                [](const Field &field) { return field.isScaled; });
+    return {isScaled, true};
+  }
   int64_t getBatchesPerEpoch() const override { return batches; }
   int64_t getBatchSize() const override { return batchSize; }
   int64_t getSampleCount(int64_t position) const override {
@@ -127,7 +133,7 @@ private:
 //===----------------------------------------------------------------------===//
 
 static Field describeInput(const InputSpec &input) {
-  Field field{input, input.shape, 1, 1, std::nullopt};
+  Field field{input, input.shape, 1, 1, std::nullopt, false};
   if (input.batchDim) {
     auto batch = field.sample.begin() + *input.batchDim;
     field.blocks = getElementCount(Shape(field.sample.begin(), batch));
@@ -160,6 +166,7 @@ static Status prepareWriter(Field &field, DType from, const DataOptions &options
   isChanged |= layout && isScaled && options.isAugmented();
   if (!isScaled && !(isChanged && from == field.spec.dtype))
     return Status::ok();
+  field.isScaled = isScaled;
   DataOptions own = options;
   if (!layout) {
     layout = ImageLayout{1, 1, field.elements, true};
@@ -212,26 +219,6 @@ static StatusOr<Shard> indexFile(SafetensorsFile file, const std::vector<Field> 
   return shard;
 }
 
-/// How many batches an epoch has; what does not fill one is kept or told of.
-static StatusOr<int64_t> countBatches(int64_t samples, int64_t size,
-                                      const std::vector<InputSpec> &inputs,
-                                      const DataOptions &options,
-                                      std::vector<std::string> &notices) {
-  int64_t batches = size ? samples / size : 0;
-  if (int64_t rest = size ? samples % size : 0) {
-    if (options.isLastKept && hasIgnoredLabel(inputs))
-      ++batches;
-    else
-      notices.push_back("the last " + std::to_string(rest) + " of " + std::to_string(samples) +
-                        " samples do not fill a batch of " + std::to_string(size) +
-                        " and are left out of each epoch");
-  }
-  if (batches == 0)
-    return badInput("the data set has " + std::to_string(samples) + " samples, not one batch of " +
-                    std::to_string(size));
-  return batches;
-}
-
 /// Gives inputs that are scaled or changed their writers, which one type in all files suits.
 static Status prepareWriters(std::vector<Field> &fields, const std::vector<Shard> &shards,
                              const DataOptions &options) {
@@ -273,7 +260,9 @@ StatusOr<std::unique_ptr<DataSource>> memopt::openSamples(std::vector<Safetensor
     shards.push_back(*std::move(shard));
   }
   MEMOPT_RETURN_IF_ERROR(prepareWriters(fields, shards, options));
-  MEMOPT_ASSIGN_OR_RETURN(int64_t batches, countBatches(samples, size, inputs, options, notices));
+  MEMOPT_ASSIGN_OR_RETURN(
+      int64_t batches,
+      countBatches(samples, size, options.isLastKept && hasIgnoredLabel(inputs), notices));
   return std::unique_ptr<DataSource>(std::make_unique<SampleData>(
       std::move(fields), std::move(shards), samples, size, batches, options));
 }

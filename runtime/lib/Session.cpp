@@ -32,38 +32,97 @@ StatusOr<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Package
   return session;
 }
 
-Status Session::prepare(Device &device, const LibraryCallFactory &createCall) {
+Status Session::prepare(Device &onDevice, const LibraryCallFactory &createCall) {
   const Manifest &manifest = getManifest();
-  MEMOPT_RETURN_IF_ERROR(DeviceProgram::checkTarget(manifest.target, device));
+  device = &onDevice;
+  MEMOPT_RETURN_IF_ERROR(DeviceProgram::checkTarget(manifest.target, *device));
   int64_t ranks = options.communicator ? options.communicator->getRanks() : 1;
   if (ranks != manifest.ranks)
     return badInput("was compiled for " + std::to_string(manifest.ranks) + " ranks, not " +
                     std::to_string(ranks));
-  bool hasImage = !manifest.target.image.empty();
-  if (hasImage && ranks > 1)
+  if (!manifest.target.image.empty() && ranks > 1)
     return environmentError("programs of several ranks need NCCL on device " +
-                            quote(device.getName()) + ", which this build of memopt does not call");
-  MEMOPT_ASSIGN_OR_RETURN(arenas, Arenas::allocate(device, manifest, options.isMemoryChecked));
+                            quote(device->getName()) +
+                            ", which this build of memopt does not call");
+  if (!manifest.target.image.empty() && manifest.arenaBytes[diskSpace])
+    return badInput("keeps values on disk, where programs of device " + quote(device->getName()) +
+                    " cannot have any");
+  MEMOPT_ASSIGN_OR_RETURN(
+      arenas,
+      Arenas::allocate(*device, manifest, options.isMemoryChecked,
+                       options.diskFolder.empty() ? manifest.diskFolder : options.diskFolder));
   parts = std::make_unique<Parts>(this, manifest, arenas, options.communicator, getRank());
-  if (hasImage) {
-    MEMOPT_ASSIGN_OR_RETURN(parts->device, DeviceProgram::create(*package, arenas, device));
+  MEMOPT_RETURN_IF_ERROR(prepareProgram(createCall));
+  MEMOPT_RETURN_IF_ERROR(arenas.reset());
+  return parts->device && options.isReplayed ? captureStep() : Status::ok();
+}
+
+/// All that a step needs, each measured for itself.
+Status Session::prepareProgram(const LibraryCallFactory &createCall) {
+  const Manifest &manifest = getManifest();
+  overhead.context = device->getContextBytes();
+  MEMOPT_ASSIGN_OR_RETURN(takenBytes, device->getTakenBytes());
+  if (!manifest.target.image.empty()) {
+    MEMOPT_ASSIGN_OR_RETURN(parts->device, DeviceProgram::create(*package, arenas, *device));
     parts->feed.setDevice(parts->device.get());
   }
-  ComputeStream *compute = hasImage ? &parts->device->getStream() : nullptr;
-  MEMOPT_ASSIGN_OR_RETURN(parts->calls,
-                          hasImage ? PreparedCalls::create(manifest, createCall, device, *compute)
-                                   : PreparedCalls::create(manifest, createCall));
-  MEMOPT_ASSIGN_OR_RETURN(parts->transfers, Transfers::create(manifest, arenas, device, compute));
-  int most = options.threads ? options.threads : getAllowedThreads();
-  MEMOPT_ASSIGN_OR_RETURN(pool,
-                          ThreadPool::create(std::min(int(manifest.threads), most),
-                                             parts->calls.getTeam(), [this] { joinThread(); }));
+  ComputeStream *compute = parts->device ? &parts->device->getStream() : nullptr;
+  MEMOPT_ASSIGN_OR_RETURN(parts->transfers, Transfers::create(manifest, arenas, *device, compute));
   frame.session = this;
   frame.runtime = &ProgramCalls::table;
   for (int space = 0; space < MEMOPT_SPACE_COUNT; ++space)
     frame.arena[space] = arenas[space].base();
-  MEMOPT_RETURN_IF_ERROR(parts->calls.warmUp(arenas, *pool));
-  return arenas.reset();
+  MEMOPT_RETURN_IF_ERROR(noteTaken(overhead.modules));
+  MEMOPT_RETURN_IF_ERROR(prepareCalls(createCall));
+  return noteTaken(overhead.libraryCalls);
+}
+
+/// The library calls and the threads that they need.
+Status Session::prepareCalls(const LibraryCallFactory &createCall) {
+  const Manifest &manifest = getManifest();
+  MEMOPT_ASSIGN_OR_RETURN(parts->calls, parts->device
+                                            ? PreparedCalls::create(manifest, createCall, *device,
+                                                                    parts->device->getStream())
+                                            : PreparedCalls::create(manifest, createCall));
+  int most = options.threads ? options.threads : getAllowedThreads();
+  MEMOPT_ASSIGN_OR_RETURN(pool,
+                          ThreadPool::create(std::min(int(manifest.threads), most),
+                                             parts->calls.getTeam(), [this] { joinThread(); }));
+  return parts->calls.warmUp(arenas, *pool);
+}
+
+/// Measures what has been taken of the device since the last time.
+Status Session::noteTaken(int64_t &part) {
+  MEMOPT_ASSIGN_OR_RETURN(int64_t now, device->getTakenBytes());
+  part = now - std::exchange(takenBytes, now);
+  return Status::ok();
+}
+
+StatusOr<DeviceOverhead> Session::measureDeviceOverhead() const {
+  MEMOPT_ASSIGN_OR_RETURN(int64_t now, device->getTakenBytes());
+  DeviceOverhead measured = overhead;
+  measured.steps = now - takenBytes;
+  return measured;
+}
+
+/// Runs the program once to write down what it puts into streams; nothing of it is done. A step
+/// that cannot be written down is run by the program each time, which is no failure.
+Status Session::captureStep() {
+  auto graphs = std::make_unique<StepGraphs>(*parts->device, *parts->transfers);
+  parts->capture = graphs.get();
+  Status status = graphs->begin();
+  if (int32_t code = status.isOk() ? package->step(&frame) : 0; code != 0)
+    status = parts->failure.isOk() ? badInput("the program ends with code " + std::to_string(code))
+                                   : std::exchange(parts->failure, Status::ok());
+  status = graphs->end(std::move(status));
+  parts->capture = nullptr;
+  parts->hasCommitted = false;
+  parts->position.reset();
+  if (status.isOk())
+    parts->graphs = std::move(graphs);
+  else
+    replayRefusal = status.getMessage();
+  return noteTaken(overhead.graphs);
 }
 
 /// A thread of the pool begins.
@@ -95,14 +154,44 @@ Status Session::runProgram() {
   parts->hasCommitted = parts->isLossBad = false;
   parts->failure = Status::ok();
   parts->indices.reset();
-  if (parts->device)
+  bool isReplayed = parts->graphs && !isWatched();
+  if (parts->device && !isReplayed)
     MEMOPT_RETURN_IF_ERROR(parts->device->beginStep());
   MEMOPT_RETURN_IF_ERROR(parts->feed.beginStep());
-  int32_t code = package->step(&frame);
+  int32_t code = isReplayed ? replayStep() : package->step(&frame);
   parts->transfers->abandon();
   Status status = finishProgram(code);
   parts->position.reset();
   return status;
+}
+
+/// Whether somebody looks at the step while it runs, which needs the program's reports.
+bool Session::isWatched() const {
+  return parts->isSearching || parts->trace || parts->gradients.isKeeping();
+}
+
+/// What the program would do, and answer.
+int32_t Session::replayStep() {
+  for (const StepGraphs::Piece &piece : parts->graphs->getPieces()) {
+    parts->failure = parts->device->getStream().replay(*piece.graph);
+    if (parts->failure.isOk() && piece.stop == StepGraphs::Stop::Batch)
+      parts->failure = parts->feed.beginIteration(piece.iteration);
+    if (parts->failure.isOk() && piece.stop == StepGraphs::Stop::Commit)
+      parts->failure = parts->device->synchronize();
+    if (!parts->failure.isOk() || (piece.stop == StepGraphs::Stop::Commit && !mayCommit()))
+      return 1;
+  }
+  return 0;
+}
+
+/// Decides whether a step goes on, when all that the host looks at for that is there.
+bool Session::mayCommit() {
+  if (!parts->indices.check().isOk())
+    return false; // finishProgram says why
+  // A step with a scale of the loss finds out by itself, and skips its update.
+  bool isLossWatched = options.isStoppedOnNan && !getManifest().findLossScale();
+  parts->isLossBad = isLossWatched && !parts->loss.isFinite();
+  return parts->hasCommitted = !parts->isLossBad;
 }
 
 /// What there is to say after a step, whether it reached its end or not.
@@ -110,8 +199,11 @@ Status Session::finishProgram(int32_t code) {
   const Manifest &manifest = getManifest();
   int64_t last = parts->position.getInstruction();
   bool isLeftOnPurpose = parts->isLossBad || parts->isSearching;
+  // Of a replayed step the last graph has brought it back.
+  if (parts->device && parts->failure.isOk() && (!parts->graphs || isWatched()))
+    parts->failure = parts->device->bringBack();
   if (parts->device && parts->failure.isOk())
-    parts->failure = parts->device->fetch();
+    parts->failure = parts->device->synchronize();
   if (!parts->failure.isOk()) {
     int64_t at = parts->device ? parts->device->findFailure(last) : last;
     return std::move(parts->failure).withContext(manifest.describeInstruction(at));
@@ -182,9 +274,8 @@ int64_t Session::getRunningInstruction() const { return parts->position.getInstr
 /// something of it is wanted, and when times or the place of a failure shall be exact.
 Status Session::lookAt(int64_t before, int64_t next) {
   if (parts->device) {
-    bool isWatched = parts->isSearching || parts->trace || options.isMemoryChecked ||
-                     parts->gradients.isWanted(before);
-    MEMOPT_RETURN_IF_ERROR(parts->device->beginInstruction(next, isWatched));
+    bool isAwaited = parts->isSearching || parts->trace || parts->gradients.isWanted(before);
+    MEMOPT_RETURN_IF_ERROR(parts->device->beginInstruction(next, isAwaited));
   }
   return parts->gradients.keep(before);
 }

@@ -16,6 +16,7 @@
 #include "LossWatch.h"
 #include "PreparedCalls.h"
 #include "SessionRegistry.h"
+#include "StepGraphs.h"
 #include "StepPosition.h"
 #include "Transfers.h"
 
@@ -32,6 +33,7 @@ struct Session::Parts {
   std::unique_ptr<DeviceProgram> device; ///< null where the program runs its kernels itself
   PreparedCalls calls;
   std::unique_ptr<Transfers> transfers;
+  std::unique_ptr<StepGraphs> graphs; ///< null where steps are not replayed; it ends before these
   Collectives collectives;
   StepPosition position;
   BatchFeed feed;
@@ -39,6 +41,9 @@ struct Session::Parts {
   LossWatch loss;
   GradientCapture gradients;
   Trace *trace = nullptr;
+
+  /// Of the step that is written down, and not run.
+  StepGraphs *capture = nullptr;
 
   // Of the step that runs.
   bool isSearching = false; ///< for where a bad loss came from: it ends before it commits

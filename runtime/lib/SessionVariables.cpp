@@ -91,10 +91,22 @@ StatusOr<const void *> Session::getWhole(const VariableSpec &variable,
     MEMOPT_ASSIGN_OR_RETURN(const void *data, arenas.view(variable, storage));
     return data;
   }
-  const char *own = getAddress(variable); // ranks have their memory on the host
+  std::vector<char> copy;
+  MEMOPT_ASSIGN_OR_RETURN(const char *own, arenas.view(variable, copy));
   Communicator &communicator = *options.communicator;
   storage.resize(communicator.getRank() ? 0 : size_t(variable.bytes * communicator.getRanks()));
   MEMOPT_RETURN_IF_ERROR(communicator.collect(own, variable.bytes, storage.data()));
+  return static_cast<const void *>(storage.data());
+}
+
+StatusOr<const void *> Session::getWholeOnAll(const VariableSpec &variable,
+                                              std::vector<char> &storage) const {
+  if (!variable.wholeShape)
+    return getWhole(variable, storage);
+  Communicator &communicator = *options.communicator;
+  storage.resize(size_t(variable.bytes * communicator.getRanks()));
+  MEMOPT_RETURN_IF_ERROR(
+      communicator.exchangeAny(getAddress(variable), variable.bytes, storage.data()));
   return static_cast<const void *>(storage.data());
 }
 

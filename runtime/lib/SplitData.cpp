@@ -33,6 +33,7 @@ public:
     }
   }
 
+  DataUses getUses() const override { return source->getUses(); }
   int64_t getBatchesPerEpoch() const override { return source->getBatchesPerEpoch() * parts; }
   int64_t getBatchSize() const override { return source->getBatchSize() / parts; }
 

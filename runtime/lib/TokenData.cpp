@@ -38,6 +38,7 @@ public:
         batchSize(getElementCount(inputs[0].shape) / length), batches(windows / batchSize),
         order(windows, options.isShuffled, options.seed) {}
 
+  DataUses getUses() const override { return {false, true}; }
   int64_t getBatchesPerEpoch() const override { return batches; }
   int64_t getBatchSize() const override { return batchSize; }
   Status fill(int64_t position, const std::vector<char *> &targets) override;
@@ -105,10 +106,8 @@ static StatusOr<std::unique_ptr<DataSource>> openTokens(const std::string &path,
     return badInput(quote(path) + " has " + std::to_string(list.count) + unit + ", that is " +
                     std::to_string(windows) + " windows of " + std::to_string(length) +
                     " tokens, not one batch of " + std::to_string(batchSize));
-  if (int64_t rest = windows % batchSize)
-    notices.push_back("the last " + std::to_string(rest) + " of " + std::to_string(windows) +
-                      " windows do not fill a batch of " + std::to_string(batchSize) +
-                      " and are left out of each epoch");
+  if (windows % batchSize)
+    notices.push_back(describeRest(windows, batchSize, "windows"));
   return std::unique_ptr<DataSource>(
       std::make_unique<TokenData>(std::move(list), inputs, windows, options));
 }

@@ -60,7 +60,7 @@ Status Trace::write(const std::string &path) const {
         ", \"ops\": " + toJsonString(instruction.ops) + "}}" +
         ",\n{\"ph\": \"C\", \"pid\": 1, \"name\": \"live bytes\", \"ts\": " + start +
         ", \"args\": {";
-    for (int space = 0; space < MEMOPT_SPACE_COUNT; ++space)
+    for (int space = 0; space < countedSpaces; ++space)
       text += std::string(space ? ", \"" : "\"") + getSpaceName(space) +
               "\": " + std::to_string(instruction.liveBytes[space]);
     text += "}}";

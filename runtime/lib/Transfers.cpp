@@ -7,37 +7,60 @@
 //===----------------------------------------------------------------------===//
 
 #include "Transfers.h"
+#include "DiskArena.h"
 #include <map>
+#include <utility>
 
 using namespace memopt;
 
-StatusOr<std::unique_ptr<Transfers>>
-Transfers::create(const Manifest &manifest, const Arenas &arenas, Device &device, Stream *compute) {
+StatusOr<std::unique_ptr<Transfers>> Transfers::create(const Manifest &manifest, Arenas &arenas,
+                                                       Device &device, Stream *compute) {
   std::unique_ptr<Transfers> transfers(new Transfers(manifest, arenas, compute));
   MEMOPT_RETURN_IF_ERROR(transfers->createStreams(device));
   return transfers;
 }
 
+static bool isOnDisk(const TransferSpec &transfer) {
+  return transfer.fromSpace == diskSpace || transfer.toSpace == diskSpace;
+}
+
+StatusOr<std::unique_ptr<Stream>> Transfers::createStream(Device &device, const StreamKey &key,
+                                                          int64_t capacity) {
+  auto stream = key.first ? createDiskStream(static_cast<DiskArena &>(arenas[diskSpace]), capacity)
+                          : device.createStream(capacity);
+  if (!stream.isOk())
+    return stream.takeStatus().withContext("transfers by " + quote(key.second));
+  return stream;
+}
+
 Status Transfers::createStreams(Device &device) {
   // A transfer is one copy and one record, behind a wait where kernels have a stream, and is waited
   // for before it begins again.
-  std::map<std::string, std::pair<int64_t, Stream *>> resources;
+  std::map<StreamKey, std::pair<int64_t, Stream *>> resources;
   for (const TransferSpec &transfer : manifest.transfers)
-    resources[transfer.resource].first += compute ? 3 : 2;
-  for (auto &[name, entry] : resources) {
-    auto stream = device.createStream(entry.first);
-    if (!stream.isOk())
-      return stream.takeStatus().withContext("transfers by " + quote(name));
-    entry.second = stream->get();
-    streams.push_back(*std::move(stream));
+    resources[{isOnDisk(transfer), transfer.resource}].first += compute ? 3 : 2;
+  for (auto &[key, entry] : resources) {
+    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, createStream(device, key, entry.first));
+    entry.second = stream.get();
+    streams.push_back(std::move(stream));
   }
   for (const TransferSpec &transfer : manifest.transfers) {
     MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Event> begin, device.createEvent());
     MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Event> end, device.createEvent());
-    flights.push_back(
-        {resources[transfer.resource].second, std::move(begin), std::move(end), false});
+    if (isOnDisk(transfer))
+      end = createDiskEvent();
+    flights.push_back({resources[{isOnDisk(transfer), transfer.resource}].second, std::move(begin),
+                       std::move(end), isOnDisk(transfer)});
   }
   return Status::ok();
+}
+
+/// A disk's transfer reads or writes all bytes of its window, which so are used.
+void Transfers::noteWindow(const TransferSpec &spec) {
+  bool isWrite = spec.toSpace == diskSpace;
+  int space = isWrite ? spec.fromSpace : spec.toSpace;
+  int64_t offset = isWrite ? spec.fromOffset : spec.toOffset;
+  arenas.noteHandedOut(arenas[space].base() + offset, spec.bytes);
 }
 
 Status Transfers::checkNumber(int64_t transfer) const {
@@ -58,6 +81,8 @@ Status Transfers::start(int64_t number) {
     MEMOPT_RETURN_IF_ERROR(compute->record(*flight.begin));
     MEMOPT_RETURN_IF_ERROR(flight.stream->waitFor(*flight.begin));
   }
+  if (flight.isOnDisk)
+    noteWindow(spec);
   MEMOPT_RETURN_IF_ERROR(flight.stream->copy(arenas[spec.toSpace], spec.toOffset,
                                              arenas[spec.fromSpace], spec.fromOffset, spec.bytes));
   flight.isInFlight = true;
@@ -66,6 +91,8 @@ Status Transfers::start(int64_t number) {
 
 Status Transfers::finish(Flight &flight) {
   flight.isInFlight = false;
+  if (std::exchange(flight.isJoined, false))
+    return Status::ok();
   return compute ? compute->waitFor(*flight.end) : flight.end->synchronize();
 }
 
@@ -77,6 +104,16 @@ Status Transfers::wait(int64_t number) {
                     ", which it did not start");
   return finish(flight).withContext("transfer " + std::to_string(number) + " by " +
                                     quote(manifest.transfers[size_t(number)].resource));
+}
+
+Status Transfers::join() {
+  for (Flight &flight : flights) {
+    if (!flight.isInFlight || flight.isJoined)
+      continue;
+    MEMOPT_RETURN_IF_ERROR(finish(flight));
+    flight.isInFlight = flight.isJoined = true;
+  }
+  return Status::ok();
 }
 
 void Transfers::abandon() {

@@ -47,6 +47,14 @@ func.func @nowhere(%x: tensor<2xf32>) {
 
 // -----
 
+func.func @past_the_host(%x: tensor<2xf32>) {
+  // expected-error @+1 {{'memopt.transfer_start' op goes past the host: between the device and the disk lies a window there}}
+  %0 = memopt.transfer_start %x to <disk> : tensor<2xf32>
+  return
+}
+
+// -----
+
 func.func @type(%x: tensor<2xf32>) {
   %0 = memopt.transfer_start %x to <host> : tensor<2xf32>
   // expected-error @+1 {{'memopt.transfer_wait' op has type 'tensor<2xf32>', expected 'tensor<2xf32, #memopt.space<host>>'}}

@@ -104,15 +104,15 @@ func.func @norms(%x: tensor<2x6x4xf32>, %c: tensor<6xf32>, %l: tensor<6x4xf32>, 
 // CHECK-LABEL: func.func @losses
 func.func @losses(%logits: tensor<4x10xf32>, %targets: tensor<4xi64>, %weights: tensor<10xf32>) {
   // PyTorch's default of -100 is not printed.
-  // CHECK: %[[TOTAL:.*]], %{{.*}}, %[[L:.*]] = memopt.cross_entropy %{{.*}}, %{{.*}} : (tensor<4x10xf32>, tensor<4xi64>) -> (tensor<f32>, tensor<f32>, tensor<4xf32>)
-  %0:3 = memopt.cross_entropy %logits, %targets
-    : (tensor<4x10xf32>, tensor<4xi64>) -> (tensor<f32>, tensor<f32>, tensor<4xf32>)
+  // CHECK: %[[TOTAL:.*]], %{{.*}}, %[[L:.*]], %[[S:.*]] = memopt.cross_entropy %{{.*}}, %{{.*}} : (tensor<4x10xf32>, tensor<4xi64>) -> (tensor<f32>, tensor<f32>, tensor<4xf32>, tensor<4xf32>)
+  %0:4 = memopt.cross_entropy %logits, %targets
+    : (tensor<4x10xf32>, tensor<4xi64>) -> (tensor<f32>, tensor<f32>, tensor<4xf32>, tensor<4xf32>)
   // CHECK: memopt.cross_entropy %{{.*}}, %{{.*}}, %{{.*}} {ignore_index = 255 : i64, label_smoothing = 1.000000e-01 : f64}
-  %1:3 = memopt.cross_entropy %logits, %targets, %weights {ignore_index = 255 : i64, label_smoothing = 0.1 : f64}
-    : (tensor<4x10xf32>, tensor<4xi64>, tensor<10xf32>) -> (tensor<f32>, tensor<f32>, tensor<4xf32>)
-  // CHECK: memopt.cross_entropy_backward %{{.*}}, %{{.*}}, %[[L]], %[[TOTAL]] : (tensor<4x10xf32>, tensor<4xi64>, tensor<4xf32>, tensor<f32>) -> tensor<4x10xf32>
-  %2 = memopt.cross_entropy_backward %logits, %targets, %0#2, %0#0
-    : (tensor<4x10xf32>, tensor<4xi64>, tensor<4xf32>, tensor<f32>) -> tensor<4x10xf32>
+  %1:4 = memopt.cross_entropy %logits, %targets, %weights {ignore_index = 255 : i64, label_smoothing = 0.1 : f64}
+    : (tensor<4x10xf32>, tensor<4xi64>, tensor<10xf32>) -> (tensor<f32>, tensor<f32>, tensor<4xf32>, tensor<4xf32>)
+  // CHECK: memopt.cross_entropy_backward %{{.*}}, %{{.*}}, %[[L]], %[[S]], %[[TOTAL]] : (tensor<4x10xf32>, tensor<4xi64>, tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4x10xf32>
+  %2 = memopt.cross_entropy_backward %logits, %targets, %0#2, %0#3, %0#0
+    : (tensor<4x10xf32>, tensor<4xi64>, tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4x10xf32>
   return
 }
 

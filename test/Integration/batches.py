@@ -12,15 +12,15 @@ import numpy as np
 from tensor_files import read_safetensors, write_safetensors
 
 
-def rebatch(data, rows):
-    """The same samples, in their order, in batches of another size."""
+def rebatch(data, rows, axis=0):
+    """The same samples, which lie along an axis, in their order, in batches of another size."""
     names = {name.split(".", 1)[1] for name in data}
     steps = len(data) // len(names)
     result = {}
     for name in names:
-        column = np.concatenate([data[f"step{i}.{name}"] for i in range(steps)])
+        column = np.moveaxis(np.concatenate([data[f"step{i}.{name}"] for i in range(steps)], axis), axis, 0)
         for i in range(len(column) // rows):
-            result[f"step{i}.{name}"] = column[i * rows:(i + 1) * rows]
+            result[f"step{i}.{name}"] = np.ascontiguousarray(np.moveaxis(column[i * rows:(i + 1) * rows], 0, axis))
     return result
 
 
@@ -37,13 +37,13 @@ def train(model, data, options, folder):
     return np.array(report["losses"]), tensors
 
 
-def compare(model, data, whole, rows, ways, steps=3):
+def compare(model, data, whole, rows, ways, steps=3, axis=0):
     """`ways`: options and the rows of their batches."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        losses, tensors = train(model, rebatch(data, rows), [*whole, f"--steps={steps}"], folder)
+        losses, tensors = train(model, rebatch(data, rows, axis), [*whole, f"--steps={steps}"], folder)
         for options, size in ways:
-            found, others = train(model, rebatch(data, size), [*options, f"--steps={steps}"], folder)
+            found, others = train(model, rebatch(data, size, axis), [*options, f"--steps={steps}"], folder)
             np.testing.assert_allclose(found, losses, rtol=2e-5, err_msg=str(options))
             assert others.keys() == tensors.keys(), options
             for key, value in tensors.items():
@@ -71,6 +71,9 @@ def main():
         with tempfile.TemporaryDirectory() as name:
             other, _ = train(graph, rebatch(data, 8), ["--seed=7", "--steps=3"], pathlib.Path(name))
             assert not np.allclose(other, alone, rtol=1e-2), (other, alone)
+    data = {name: np.ascontiguousarray(np.moveaxis(value, 0, 1)) for name, value in data.items()}
+    compare(inputs / "time-first.mlir", data, [], 8, [(["--micro-batches=4"], 8), (["--batch=2", "--accumulative-counts=4"], 2)],
+            axis=1)
 
 
 if __name__ == "__main__":

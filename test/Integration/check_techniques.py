@@ -17,7 +17,7 @@ def compile_with(options):
 
 asked = compile_with(given)
 rows = {row["option"]: row for row in report["techniques"]}
-for option in ("--micro-batches=2", "--offload-optimizer=cpu"):
+for option in ("--micro-batches=2", "--activation-dtype=bf16", "--offload-optimizer=cpu"):
     expected = compile_with([*given, option])
     assert rows[option] == {**rows[option], "on": False, "bytes": expected, "saved": asked - expected}, (rows[option], expected)
 without = compile_with([option for option in given if not option.startswith("--precision")])

@@ -36,7 +36,7 @@ REFUSED = [
     ({"zero_optimization": {"stage": 1, "zero_hpz_partition_size": 8}}, [], "'zero_optimization.zero_hpz_partition_size' is not supported"),
     ({"zero_optimization": {"offload_optimizer": {"device": "cpu", "ratio": 0.5}}}, [], "'zero_optimization.offload_optimizer.ratio' is not supported"),
     ({"zero_optimization": {"stage": 7}}, [], "--zero-stage expects 0, 1, 2 or 3, found '7'"),
-    ({"zero_optimization": {"offload_param": {"device": "nvme", "nvme_path": "/x"}}}, [], "'zero_optimization.offload_param.nvme_path' is not supported"),
+    ({"zero_optimization": {"offload_param": {"device": "nvme", "nvme_path": "/x"}}}, [], "--offload-param=nvme needs --disk=DIR:BYTES"),
     ({"activation_checkpointing": {"cpu_checkpointing": True}}, [], "'activation_checkpointing.cpu_checkpointing' is not supported"),
     ({"scheduler": {"type": "WarmupLR"}}, [], "'scheduler' names a schedule of DeepSpeed's", "--lr-schedule"),
     ({"optimizer": {"type": "Lamb"}}, [], "'optimizer.type' is \"Lamb\", which is no optimizer of ours"),

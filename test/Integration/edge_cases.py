@@ -16,6 +16,7 @@ def edges(case):
     yield from norms(case)
     yield from extremes(case)
     yield from functions(case)
+    yield from draws(case)
     yield from divisions(case)
     yield from integers(case)
 
@@ -42,8 +43,9 @@ def norms(case):
     half = 0.5 ** 0.5
     yield sloped(case, "deviation of equals", "std.correction", [0, 2 ** 0.5], {"self_": [[0, 0], [-half, half]]},
                  self_=[[2, 2], [1, 3]], dim=[1], correction=1)
-    yield sloped(case, "log-sum-exp of infinities", "logsumexp.default", [-INF, INF, np.log(2)],
-                 {"self_": [[NAN, NAN], [NAN, 0], [0.5, 0.5]]}, self_=[[-INF, -INF], [INF, 1], [0, 0]], dim=[1])
+    yield sloped(case, "log-sum-exp of infinities", "logsumexp.default", [-INF, INF, INF, np.log(2), NAN],
+                 {"self_": [[NAN, NAN], [NAN, 0], [NAN, 0], [0.5, 0.5], [NAN, NAN]]},
+                 self_=[[-INF, -INF], [INF, 1], [INF, 1000], [0, 0], [NAN, 1]], dim=[1])
 
 
 def extremes(case):
@@ -83,6 +85,11 @@ def functions(case):
                  self_=[[0, 2, 3], [0, 0, 3], [1, 2, 3]], dim=1)
 
 
+def draws(case):
+    # A deviation of zero draws the mean, and no gradient reaches it.
+    yield sloped(case, "no gradient of a draw", "normal.Tensor_float", [1, -2], {"mean": [0, 0]}, mean=[1, -2], std=0.0)
+
+
 def divisions(case):
     x, y = floats([1, 7, -7, 1e7]), floats([0.1, -3, 3, 0.1])
     yield case("floors", "floor_divide.default", floats([9, -3, -3, 99999998]), self_=x, other=y)
@@ -104,6 +111,9 @@ def integers(case):
     yield case("larger bytes", "maximum.default", np.maximum(x, y), self_=x, other=y)
     yield case("bytes wrap around", "add.Tensor", x + y, self_=x, other=y)
     yield case("a sum of bytes", "sum.default", np.array(555), self_=x)
+    yield case("bytes by a negative number", "floor_divide.Scalar", np.array([0, 0, 0, 1], "u1"), self_=x, other=-1)
+    yield case("bytes shifted beyond their width", "bitwise_right_shift.Tensor", np.array([0, 50, 0, 0], "u1"), self_=x,
+               other=np.array([8, 1, 87, 255], "u1"))
     yield case("bytes as numbers", "_to_copy.default", x.astype("f4"), self_=x, dtype={"as_scalar_type": 7})
     yield case("the largest byte", "argmax.default", np.array(3), self_=x)
     yield case("all of bytes", "all.default", np.array(0, "u1"), self_=x)

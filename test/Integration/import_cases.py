@@ -16,7 +16,7 @@ class Constant:
 
 
 class Case:
-    """`target` without its namespace; arguments by the names of its schema. A result None is not looked at.
+    """`target` without the namespace aten; arguments by the names of its schema. A result None is not looked at.
     `slopes` has, by argument, gradients of the sum of the first result."""
 
     def __init__(self, name, target, expected, tolerance=2e-6, /, **arguments):
@@ -24,6 +24,10 @@ class Case:
         expected = expected if isinstance(expected, (list, tuple)) else [expected]
         self.expected = [e if e is None else np.array(e, order="C") for e in expected]
         self.slopes = {}
+
+    @property
+    def row(self):
+        return self.target if self.target.count(".") > 1 else f"aten.{self.target}"
 
 
 def uniform(random, *shape):
@@ -73,6 +77,19 @@ def bags(random):
                padding_idx=None)
 
 
+def experts(random):
+    x, matrices = uniform(random, 9, 4), uniform(random, 3, 4, 5)
+    ends = np.array([2, 2, 7])  # the second expert has no rows, the last rows have no expert
+    product = np.concatenate([x[:2] @ matrices[0], x[2:7] @ matrices[2], np.zeros((2, 5), "f4")])
+    yield Case("products by groups", "_grouped_mm.default", product, self_=x, mat2=matrices, offs=ends)
+    yield Case("products by groups, of transformers", "transformers.grouped_mm_fallback.default", product, input=x, weight=matrices, offs=ends)
+    yield Case("each with its own", "_grouped_mm.default", x.reshape(3, 3, 4) @ matrices, self_=x.reshape(3, 3, 4), mat2=matrices)
+    places = np.array([[0, 2, 2], [-1, 1.5, 3], [2.5, 0.25, np.nan]], "f4")
+    yield Case("a histogram", "histc.default", np.array([2, 1, 3], "f4"), self_=places, bins=3, min=0, max=2.5)
+    yield Case("a histogram of all", "histc.default", np.histogram(x, 7)[0].astype("f4"), self_=x, bins=7)
+    yield Case("a histogram of equals", "histc.default", np.array([0, 0, 3, 0], "f4"), self_=np.full(3, 5, "f4"), bins=4)
+
+
 def writing(random):
     x, y = uniform(random, 5, 6), uniform(random, 3, 6)
     rows = np.array([4, 0, 4])
@@ -81,6 +98,10 @@ def writing(random):
     stored[rows] = y
     yield Case("index_put", "index_put.default", stored, self_=x, indices=[rows], values=y)
     yield Case("index_put, added", "index_put.default", added, self_=x, indices=[rows], values=y, accumulate=True)
+    flags = x > 0
+    yield Case("index_put of booleans, added", "index_put.default", flags | (np.arange(5) == 1)[:, None],
+               self_=flags, indices=[Constant([1, 1, 0])],
+               values=np.broadcast_to([[True], [False], [False]], (3, 6)).copy(), accumulate=True)
     columns = x.copy()
     columns[[0, 2], [1, -1]] = 3
     yield Case("index_put of a number", "index_put.default", columns, self_=x,
@@ -360,5 +381,5 @@ def attention(random):
                attend(query, np.repeat(key, 2, 1), np.repeat(key, 2, 1)), query=query, key=key, value=key, enable_gqa=True)
 
 
-FAMILIES = {"reading": reading, "writing": writing, "orders": orders, "scans": scans, "shapes": shapes,
+FAMILIES = {"reading": reading, "experts": experts, "writing": writing, "orders": orders, "scans": scans, "shapes": shapes,
             "recurrent": recurrent, "images": images, "attention": attention, "edges": lambda random: edges(Case)}

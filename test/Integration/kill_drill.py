@@ -39,7 +39,7 @@ class Drill:
 
     def command(self, *options):
         return ["memopt-run", self.package, f"--data={self.data}", "--quiet", "--lr=0.01", "--seed=3",
-                f"--schedule-steps={self.steps}", *options]
+                "--lr-schedule=linear", f"--schedule-steps={self.steps}", *options]
 
     def run(self, *options):
         done = subprocess.run(self.command(*options), capture_output=True, text=True)

@@ -115,16 +115,17 @@ def bilinear(x, size, align):
 
 
 def cross_entropy(logits, targets, weights, smoothing, ignore):
-    shifted = logits - logits.max(1, keepdims=True)
-    logsumexp = np.log(np.exp(shifted).sum(1)) + logits.max(1)
-    minus = logsumexp[:, None] - logits
+    maxima = logits.max(1)
+    shifted = logits - maxima[:, None]
+    log_sum = np.log(np.exp(shifted).sum(1))
+    minus = log_sum[:, None] - shifted
     total = count = 0.0
     for row, target in zip(minus, targets):
         if target == ignore:
             continue
         total += (1 - smoothing) * weights[target] * row[target] + smoothing / len(row) * (weights * row).sum()
         count += weights[target]
-    return total, count, logsumexp
+    return total, count, maxima, log_sum
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -202,11 +203,22 @@ def all_cases():
     targets = random.integers(0, 11, 40)
     targets[::7] = -100
     for weighted, smoothing in itertools.product((False, True), (0.0, 0.1)):
-        total, count, logsumexp = cross_entropy(logits.astype("f8"), targets, weights if weighted else np.ones(11), smoothing, -100)
+        total, count, maxima, log_sum = cross_entropy(logits.astype("f8"), targets, weights if weighted else np.ones(11), smoothing, -100)
         operands, types = ("%a0, %a1, %a2", "$a0, $a1, $a2") if weighted else ("%a0, %a1", "$a0, $a1")
         yield Case(f"cross_entropy_{weighted}_{smoothing}", [logits, targets] + ([weights] if weighted else []),
-                   f"%r0, %r1, %r2 = memopt.cross_entropy {operands} {{label_smoothing = {smoothing} : f64}} : ({types}) -> ($r0, $r1, $r2)",
-                   [np.array(total, "f4"), np.array(count, "f4"), logsumexp.astype("f4")])
+                   f"%r0, %r1, %r2, %r3 = memopt.cross_entropy {operands} {{label_smoothing = {smoothing} : f64}} : ({types}) -> ($r0, $r1, $r2, $r3)",
+                   [np.array(total, "f4"), np.array(count, "f4"), maxima.astype("f4"), log_sum.astype("f4")])
+
+    # Small losses of large logits: neither they nor the gradient are rounded at the size of the logits.
+    logits, targets = values(40, 11), random.integers(0, 11, 40)
+    logits[np.arange(40), targets] += 16
+    total, count, maxima, log_sum = cross_entropy(logits.astype("f8"), targets, np.ones(11), 0, -100)
+    gradient = np.exp(logits.astype("f8") - maxima[:, None] - log_sum[:, None])
+    gradient[np.arange(40), targets] -= 1
+    yield Case("cross_entropy_confident", [logits, targets, np.array(1, "f4")],
+               "%r0, %n, %m, %s = memopt.cross_entropy %a0, %a1 : ($a0, $a1) -> ($a2, $a2, tensor<40xf32>, tensor<40xf32>)\n"
+               "%r1 = memopt.cross_entropy_backward %a0, %a1, %m, %s, %a2 : ($a0, $a1, tensor<40xf32>, tensor<40xf32>, $a2) -> $r1",
+               [np.array(total, "f4"), gradient.astype("f4")], 3e-5)
 
     x = values(96, 70)
     for name, dimensions in (("rows", (1,)), ("columns", (0,)), ("all", (0, 1))):

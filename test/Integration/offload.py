@@ -131,4 +131,5 @@ def main():
             check(inputs, work)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,7 @@
 """Holds recorded operator samples (record_operators.py) against what memopt computes.
 
     operator_samples.py [--tools FOLDER] samples.zip --part K/N     every N-th archive from the K-th on
-    operator_samples.py [--tools FOLDER] samples.zip --rows         which rows of the importer's table no sample reaches
+    operator_samples.py [--tools FOLDER] samples.zip --rows         whether each row of the importer's table has a sample or a case
 
 With e = |PyTorch in its type - PyTorch in float64| and u the unit of float32, an element may be 3 max(e) + 16 u scale + 16 u
 off either of PyTorch's, scale being the tensor's largest value; NaN and infinities must be where PyTorch has them, integers
@@ -23,10 +23,15 @@ import zipfile
 
 import numpy as np
 
-from import_cases import FAMILIES
+from draw_numbers import draws
+from import_numbers import FAMILIES
 from tensor_files import read_safetensors
 
 UNIT = 2.0 ** -23
+
+# Rows that are no operators of PyTorch's: what tools/python/memopt/gradients.py writes for a torch.autograd.Function.
+# Their import is checked by test/Import/operators.test, their gradients by gradient_cases.py.
+ELSEWHERE = {"memopt.custom_gradient.default", "memopt.incoming_gradient.default"}
 
 
 def run(tools, archive, folder):
@@ -89,11 +94,14 @@ def check_part(arguments, samples):
 def check_rows(arguments, samples):
     listed = subprocess.run([os.path.join(arguments.tools, "memopt-import-test"), "--rows"], check=True, capture_output=True, text=True)
     table, recorded = set(listed.stdout.split()), set(json.loads(samples.read("rows.json")))
-    defined = {"aten." + case.target for family in FAMILIES.values() for case in family(np.random.default_rng(0))}
-    print("\n".join(sorted(table - recorded - defined)))
-    print(f"{len(recorded & table)} of {len(table)} rows recorded, {len(table & defined - recorded)} more defined by import_numbers.py")
-    print("\n".join(f"no row any more: {name}" for name in sorted(recorded - table)))
-    return not recorded <= table
+    defined = {case.row for family in FAMILIES.values() for case in family(np.random.default_rng(0))}
+    drawn = {case.row for case in draws()}
+    problems = [f"neither a sample nor a case: {name}" for name in sorted(table - recorded - defined - drawn - ELSEWHERE)]
+    problems += [f"no row any more: {name}" for name in sorted((recorded | defined | drawn | ELSEWHERE) - table)]
+    print("\n".join(problems))
+    print(f"{len(table)} rows: {len(recorded)} recorded, {len(defined - recorded)} more defined by import_numbers.py, "
+          f"{len(drawn - recorded - defined)} by draw_numbers.py, {len(ELSEWHERE)} checked elsewhere; {len(problems)} problems")
+    return bool(problems)
 
 
 def main():

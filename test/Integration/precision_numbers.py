@@ -6,6 +6,9 @@
 
     precision_numbers.py numbers MODEL PRECISION [options of memopt-run ...]
     precision_numbers.py skipped        a step that overflows leaves the bits of never having been
+    precision_numbers.py activations MODEL [options of memopt-run ...]
+                                        kept in bf16: bytes are fewer, the first loss has the bits of f32, and all else
+                                        is held to the errors of bf16
     precision_numbers.py stochastic     parameters without a master copy: the same run, the same bits; training goes on
 
 Inputs/autocast_errors.json holds the root mean square errors e of five steps of torch.autocast on the CPU (PyTorch 2.15,
@@ -131,9 +134,23 @@ def stochastic(out):
     print("updates of bf16 parameters are rounded by counter")
 
 
+def activations(out, model, *options):
+    folder = INPUTS / model
+    plain = run(out / "f32", folder, 3, *settings(folder), *options)
+    narrow = run(out / "bf16", folder, 3, *settings(folder), *options, "--activation-dtype=bf16")
+    assert narrow["losses"][0] == plain["losses"][0], (narrow["losses"], plain["losses"])
+    bytes_of = [report["used_peak_bytes"]["device"] for report in (plain, narrow)]
+    assert bytes_of[1] < bytes_of[0], bytes_of
+    ours, theirs = ((out / part / "gradients.safetensors").read_bytes() for part in ("bf16", "f32"))
+    assert ours != theirs, "gradients are those of f32"
+    print(f"{model}: {bytes_of[1]} bytes instead of {bytes_of[0]}")
+    numbers(out / "bf16", model, "bf16", "--precision=f32", "--activation-dtype=bf16", *options)
+
+
 def main():
     with tempfile.TemporaryDirectory() as out:
-        {"numbers": numbers, "skipped": skipped, "stochastic": stochastic}[sys.argv[1]](pathlib.Path(out), *sys.argv[2:])
+        tests = {"numbers": numbers, "skipped": skipped, "activations": activations, "stochastic": stochastic}
+        tests[sys.argv[1]](pathlib.Path(out), *sys.argv[2:])
 
 
 if __name__ == "__main__":

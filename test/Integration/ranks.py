@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """ranks.py FOLDER: N ranks give the bits of one rank that accumulates N batches: losses, gradients, weights, running
-statistics and optimizer state, also when a run goes on with another number of ranks. Used bytes are those predicted on
+statistics and optimizer state, also when a run goes on with another number of ranks; evaluations, whose batches they share
+out, are those of one rank, too. Used bytes are those predicted on
 every rank. A rank that dies, hangs or meets a bad sample ends the run with one message."""
 import json
 import os
@@ -36,7 +37,8 @@ def train(model, data, options, folder):
     for rank in report.get("per_rank", [report]):
         assert rank["used_peak_bytes"] == rank["predicted_peak_bytes"], report
         assert rank["hot_path_allocations"] == 0, report
-    result = {"losses": report["losses"], "ranks": len(report.get("per_rank", [0]))}
+    result = {"losses": report["losses"], "norms": report.get("gradient_norms"), "evaluations": report.get("evaluations"),
+              "ranks": len(report.get("per_rank", [0]))}
     for name in FILES:
         result |= {f"{name}:{key}": value.tobytes() for key, value in read_safetensors(folder / name).items()}
     return result
@@ -74,6 +76,31 @@ def check_bits(inputs, work):
         check_equal(name, one, several, ranks)
 
 
+def check_evaluations(inputs, work):
+    """Batches of an evaluation are dealt out, the last ones to some of the ranks; parameters may be shared out meanwhile."""
+    resnet, model = read_safetensors(inputs / "resnet18" / "inputs.safetensors"), inputs / "resnet18" / "model.pt2"
+    data = rebatch(resnet, 4)
+    options = ["--optimizer=adamw", "--steps=3", "--batch=4", f"--eval-data={work}/evaluation.safetensors", "--eval-every=2",
+               "--save-best", "--patience=9"]
+    write_safetensors(work / "evaluation.safetensors", data)
+    count = len(data) // len({name.partition(".")[2] for name in data})
+    assert count % 3, "the last round is to be one of some ranks"
+    one = train(model, data, [*options, "--accumulative-counts=3"], work / "evaluated by one")
+    assert [entry["step"] for entry in one["evaluations"]] == [2, 3] and one["evaluations"][0]["samples"] == 4 * count
+    several = train(model, data, [*options, "--ranks=3", "--zero-stage=3"], work / "evaluated by several")
+    check_equal("evaluations", one, several, 3)
+    # Evaluation by itself, from the checkpoint.
+    write_safetensors(work / "data.safetensors", data)
+    reports = []
+    for ranks in (1, 3):
+        subprocess.run(["memopt-run", model, "--mode=eval", "--batch=4", f"--data={work}/data.safetensors", f"--ranks={ranks}", "--quiet",
+                        f"--load={work}/evaluated by one/checkpoint", f"--report={work}/eval.json", "--check-memory"],
+                       check=True, stdout=subprocess.DEVNULL)
+        reports.append(json.load(open(work / "eval.json")))
+    assert reports[0]["outputs"] == reports[1]["outputs"] == one["evaluations"][1]["outputs"], reports
+    assert reports[0]["losses"] == reports[1]["losses"] and len(reports[1]["per_rank"]) == 3, reports
+
+
 def check_both_sums(inputs, work):
     """Ranks that accumulate: sums nest, so they agree but for the order of additions."""
     data = rebatch(read_safetensors(inputs / "mlp" / "inputs.safetensors"), 8)
@@ -83,8 +110,9 @@ def check_both_sums(inputs, work):
         two = train(inputs / "mlp" / "model.pt2", data,
                     [*options, "--accumulative-counts=2", "--ranks=2", f"--zero-stage={stage}"], work / f"two by two {stage}")
         assert np.allclose(one["losses"], two["losses"], rtol=1e-6), (one["losses"], two["losses"])
+        assert len(one["norms"]) == 2 and np.allclose(one["norms"], two["norms"], rtol=1e-5), (one["norms"], two["norms"])
         for key in one:
-            if key != "losses" and key != "ranks":
+            if ":" in key:
                 a, b = (np.frombuffer(run[key], np.float32) for run in (one, two))
                 assert np.allclose(a, b, rtol=1e-5, atol=1e-6 * np.abs(a).max()), key
 
@@ -160,6 +188,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
         check_bits(inputs, work)
+        check_evaluations(inputs, work)
         check_both_sums(inputs, work)
         check_resume(inputs, work)
         check_failures(inputs, work)

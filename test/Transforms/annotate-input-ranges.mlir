@@ -28,7 +28,7 @@ func.func @places(%i: tensor<4x3xi64>, %j: tensor<4x1xi64>, %x: tensor<4x7xf32>,
 // CHECK-SAME: memopt.valid_range = {ignore = -100 : i64, max = 9 : i64, min = 0 : i64, reason = "classes of a cross entropy"}
 func.func @classes(%logits: tensor<8x10xf32>, %labels: tensor<2x4xi64>) -> tensor<f32> {
   %flat = tensor.collapse_shape %labels [[0, 1]] : tensor<2x4xi64> into tensor<8xi64>
-  %0:3 = memopt.cross_entropy %logits, %flat : (tensor<8x10xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<f32>, tensor<8xf32>)
+  %0:4 = memopt.cross_entropy %logits, %flat : (tensor<8x10xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<f32>, tensor<8xf32>, tensor<8xf32>)
   return %0#0 : tensor<f32>
 }
 
@@ -38,7 +38,7 @@ func.func @classes(%logits: tensor<8x10xf32>, %labels: tensor<2x4xi64>) -> tenso
 // CHECK-LABEL: func.func @both
 // CHECK-SAME: tensor<8xi64> {memopt.valid_range = {max = 9 : i64, min = 0 : i64, reason = "classes of a cross entropy"}}
 func.func @both(%logits: tensor<8x10xf32>, %table: tensor<32x4xf32>, %labels: tensor<8xi64>) -> tensor<8x4xf32> {
-  %0:3 = memopt.cross_entropy %logits, %labels : (tensor<8x10xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<f32>, tensor<8xf32>)
+  %0:4 = memopt.cross_entropy %logits, %labels : (tensor<8x10xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<f32>, tensor<8xf32>, tensor<8xf32>)
   %1 = memopt.embedding %table, %labels : (tensor<32x4xf32>, tensor<8xi64>) -> tensor<8x4xf32>
   return %1 : tensor<8x4xf32>
 }
@@ -49,10 +49,10 @@ func.func @both(%logits: tensor<8x10xf32>, %table: tensor<32x4xf32>, %labels: te
 // CHECK-LABEL: func.func @two_losses
 // CHECK-SAME: tensor<8xi64> {memopt.valid_range = {max = 9 : i64, min = 0 : i64, reason = "classes of a cross entropy"}}
 func.func @two_losses(%logits: tensor<8x10xf32>, %labels: tensor<8xi64>) -> tensor<f32> {
-  %0:3 = memopt.cross_entropy %logits, %labels {ignore_index = 255 : i64}
-    : (tensor<8x10xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<f32>, tensor<8xf32>)
-  %1:3 = memopt.cross_entropy %logits, %labels
-    : (tensor<8x10xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<f32>, tensor<8xf32>)
+  %0:4 = memopt.cross_entropy %logits, %labels {ignore_index = 255 : i64}
+    : (tensor<8x10xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<f32>, tensor<8xf32>, tensor<8xf32>)
+  %1:4 = memopt.cross_entropy %logits, %labels
+    : (tensor<8x10xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<f32>, tensor<8xf32>, tensor<8xf32>)
   return %1#0 : tensor<f32>
 }
 
@@ -62,12 +62,12 @@ func.func @two_losses(%logits: tensor<8x10xf32>, %labels: tensor<8xi64>) -> tens
 // CHECK-LABEL: func.func @three_losses
 // CHECK-SAME: tensor<8xi64> {memopt.valid_range = {max = 9 : i64, min = 0 : i64, reason = "classes of a cross entropy"}}
 func.func @three_losses(%logits: tensor<8x10xf32>, %labels: tensor<8xi64>) -> tensor<f32> {
-  %0:3 = memopt.cross_entropy %logits, %labels {ignore_index = -1 : i64}
-    : (tensor<8x10xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<f32>, tensor<8xf32>)
-  %1:3 = memopt.cross_entropy %logits, %labels {ignore_index = 255 : i64}
-    : (tensor<8x10xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<f32>, tensor<8xf32>)
-  %2:3 = memopt.cross_entropy %logits, %labels {ignore_index = -1 : i64}
-    : (tensor<8x10xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<f32>, tensor<8xf32>)
+  %0:4 = memopt.cross_entropy %logits, %labels {ignore_index = -1 : i64}
+    : (tensor<8x10xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<f32>, tensor<8xf32>, tensor<8xf32>)
+  %1:4 = memopt.cross_entropy %logits, %labels {ignore_index = 255 : i64}
+    : (tensor<8x10xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<f32>, tensor<8xf32>, tensor<8xf32>)
+  %2:4 = memopt.cross_entropy %logits, %labels {ignore_index = -1 : i64}
+    : (tensor<8x10xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<f32>, tensor<8xf32>, tensor<8xf32>)
   return %2#0 : tensor<f32>
 }
 

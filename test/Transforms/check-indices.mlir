@@ -99,9 +99,9 @@ func.func @state(%table: tensor<10x4xf32>) -> tensor<8x4xf32> {
 func.func @classes(%logits: tensor<8x10xf32>, %labels: tensor<8xi64>, %g: tensor<f32>) -> (tensor<f32>, tensor<8x10xf32>) {
   %one = arith.constant dense<1> : tensor<8xi64>
   %less = arith.subi %labels, %one : tensor<8xi64>
-  %0:3 = memopt.cross_entropy %logits, %less : (tensor<8x10xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<f32>, tensor<8xf32>)
-  %1 = memopt.cross_entropy_backward %logits, %less, %0#2, %g
-    : (tensor<8x10xf32>, tensor<8xi64>, tensor<8xf32>, tensor<f32>) -> tensor<8x10xf32>
+  %0:4 = memopt.cross_entropy %logits, %less : (tensor<8x10xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<f32>, tensor<8xf32>, tensor<8xf32>)
+  %1 = memopt.cross_entropy_backward %logits, %less, %0#2, %0#3, %g
+    : (tensor<8x10xf32>, tensor<8xi64>, tensor<8xf32>, tensor<8xf32>, tensor<f32>) -> tensor<8x10xf32>
   return %0#0, %1 : tensor<f32>, tensor<8x10xf32>
 }
 

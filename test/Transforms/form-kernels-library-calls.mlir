@@ -109,3 +109,102 @@ func.func @convolution(%x: tensor<1x3x4x4xf32>, %w: tensor<8x3x3x3xf32>) -> tens
     dilations = array<i64: 1, 1>, groups = 1 : i64} : (tensor<1x3x6x6xf32>, tensor<8x3x3x3xf32>) -> tensor<1x8x4x4xf32>
   return %1 : tensor<1x8x4x4xf32>
 }
+
+// -----
+
+#rows = affine_map<(d0, d1) -> (d0, d1)>
+
+// A product that is added to a variable, as gradients of micro-batches are, is added by the call, and no buffer holds it.
+
+// CHECK-LABEL: @accumulates
+// CHECK-SAME: %[[X:.*]]: tensor<4x16xf32>, %[[G:.*]]: tensor<4x8xf32>
+// CHECK-NEXT: %[[OLD:.*]] = memopt.read @sum : tensor<16x8xf32>
+// CHECK-NEXT: %[[NEW:.*]] = memopt.library_call #memopt.matmul<m = 16, n = 8, k = 4, a_strides = [1, 16], b_strides = [8, 1],
+// CHECK-SAME: c_strides = [8, 1], accumulate = true, type = f32, accumulator = f32> (%[[X]], %[[G]], %[[OLD]])
+// CHECK-SAME: operand_offsets = array<i64: 0, 0, 0>
+// CHECK-NEXT: memopt.write %[[NEW]], @sum
+// CHECK-NEXT: return
+memopt.variable @sum : tensor<16x8xf32> role <gradient>
+func.func @accumulates(%x: tensor<4x16xf32>, %g: tensor<4x8xf32>) {
+  %0 = memopt.matmul %x, %g {transpose_a} : (tensor<4x16xf32>, tensor<4x8xf32>) -> tensor<16x8xf32>
+  %old = memopt.read @sum : tensor<16x8xf32>
+  %e = tensor.empty() : tensor<16x8xf32>
+  %1 = linalg.generic {indexing_maps = [#rows, #rows, #rows], iterator_types = ["parallel", "parallel"]}
+      ins(%old, %0 : tensor<16x8xf32>, tensor<16x8xf32>) outs(%e : tensor<16x8xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %s = arith.addf %p, %q : f32
+    linalg.yield %s : f32
+  } -> tensor<16x8xf32>
+  memopt.write %1, @sum : tensor<16x8xf32>
+  return
+}
+
+// -----
+
+#rows = affine_map<(d0, d1) -> (d0, d1)>
+#turned = affine_map<(d0, d1) -> (d1, d0)>
+
+// In the order of the sum, where the product has another.
+
+// CHECK-LABEL: @accumulates_transposed
+// CHECK: memopt.library_call #memopt.matmul<m = 16, n = 8, k = 4, {{.*}} c_strides = [1, 16], accumulate = true
+// CHECK-SAME: -> tensor<8x16xf32>
+memopt.variable @sum : tensor<8x16xf32> role <gradient>
+func.func @accumulates_transposed(%x: tensor<4x16xf32>, %g: tensor<4x8xf32>) {
+  %0 = memopt.matmul %x, %g {transpose_a} : (tensor<4x16xf32>, tensor<4x8xf32>) -> tensor<16x8xf32>
+  %old = memopt.read @sum : tensor<8x16xf32>
+  %e = tensor.empty() : tensor<8x16xf32>
+  %1 = linalg.generic {indexing_maps = [#rows, #turned, #rows], iterator_types = ["parallel", "parallel"]}
+      ins(%old, %0 : tensor<8x16xf32>, tensor<16x8xf32>) outs(%e : tensor<8x16xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %s = arith.addf %p, %q : f32
+    linalg.yield %s : f32
+  } -> tensor<8x16xf32>
+  memopt.write %1, @sum : tensor<8x16xf32>
+  return
+}
+
+// -----
+
+#rows = affine_map<(d0, d1) -> (d0, d1)>
+
+// Not where something else is written to the variable: what was read would have to be copied first.
+
+// CHECK-LABEL: @sum_goes_elsewhere
+// CHECK-NOT: accumulate = true
+memopt.variable @sum : tensor<16x8xf32> role <gradient>
+func.func @sum_goes_elsewhere(%x: tensor<4x16xf32>, %g: tensor<4x8xf32>) -> tensor<16x8xf32> {
+  %0 = memopt.matmul %x, %g {transpose_a} : (tensor<4x16xf32>, tensor<4x8xf32>) -> tensor<16x8xf32>
+  %old = memopt.read @sum : tensor<16x8xf32>
+  %e = tensor.empty() : tensor<16x8xf32>
+  %1 = linalg.generic {indexing_maps = [#rows, #rows, #rows], iterator_types = ["parallel", "parallel"]}
+      ins(%old, %0 : tensor<16x8xf32>, tensor<16x8xf32>) outs(%e : tensor<16x8xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %s = arith.addf %p, %q : f32
+    linalg.yield %s : f32
+  } -> tensor<16x8xf32>
+  return %1 : tensor<16x8xf32>
+}
+
+// -----
+
+#rows = affine_map<(d0, d1) -> (d0, d1)>
+
+// Nor where the product is needed besides.
+
+// CHECK-LABEL: @product_is_used
+// CHECK-NOT: accumulate = true
+memopt.variable @sum : tensor<16x8xf32> role <gradient>
+func.func @product_is_used(%x: tensor<4x16xf32>, %g: tensor<4x8xf32>) -> tensor<16x8xf32> {
+  %0 = memopt.matmul %x, %g {transpose_a} : (tensor<4x16xf32>, tensor<4x8xf32>) -> tensor<16x8xf32>
+  %old = memopt.read @sum : tensor<16x8xf32>
+  %e = tensor.empty() : tensor<16x8xf32>
+  %1 = linalg.generic {indexing_maps = [#rows, #rows, #rows], iterator_types = ["parallel", "parallel"]}
+      ins(%old, %0 : tensor<16x8xf32>, tensor<16x8xf32>) outs(%e : tensor<16x8xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %s = arith.addf %p, %q : f32
+    linalg.yield %s : f32
+  } -> tensor<16x8xf32>
+  memopt.write %1, @sum : tensor<16x8xf32>
+  return %0 : tensor<16x8xf32>
+}

@@ -248,3 +248,32 @@ func.func @late_loss(%x: tensor<64xf32>, %y: tensor<7x3xf32>) -> (tensor<f32>, t
   } -> tensor<f32>
   return %loss, %other : tensor<f32>, tensor<f32>
 }
+
+// -----
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+
+// What forward rounds for backward is stored rounded, though backward could round it: else the wider would be kept.
+
+// CHECK-LABEL: @rounded_for_backward
+// CHECK: %[[Y:.*]] = memopt.library_call
+// CHECK: %[[KEPT:.*]] = memopt.kernel (%{{.*}} = %[[Y]] : tensor<64x64xf32>) -> tensor<64x64xbf16>
+// CHECK: memopt.kernel (%{{.*}} = %[[KEPT]] : tensor<64x64xbf16>) -> tensor<64x64xf32> attributes {phase = #memopt.phase<backward>}
+func.func @rounded_for_backward(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
+  %y = memopt.matmul %x, %x : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %narrow = tensor.empty() : tensor<64x64xbf16>
+  %wide = tensor.empty() : tensor<64x64xf32>
+  %kept = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%y : tensor<64x64xf32>) outs(%narrow : tensor<64x64xbf16>) {
+  ^bb0(%in: f32, %out: bf16):
+    %0 = arith.truncf %in : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<64x64xbf16>
+  %dx = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%kept : tensor<64x64xbf16>) outs(%wide : tensor<64x64xf32>) attrs = {memopt.phase = #memopt.phase<backward>} {
+  ^bb0(%in: bf16, %out: f32):
+    %0 = arith.extf %in : bf16 to f32
+    linalg.yield %0 : f32
+  } -> tensor<64x64xf32>
+  return %dx : tensor<64x64xf32>
+}

@@ -59,7 +59,7 @@ memopt.variable @q_proj.weight : tensor<16x20xf32> role <parameter> {trainable, 
 // FACTOR-DAG: @optimizer.col_var.conv.weight : tensor<4x4x1x3xf32>
 // FACTOR-DAG: @optimizer.variance.fc.bias : tensor<16xf32>
 
-// UNUSED: error: --param-group: no trainable parameter matches 'nothing.*'
+// UNUSED: error: --param-group: no trainable parameter matches 'nothing.*'; of the 9 parameters the nearest are 'norm.bias', 
 // STATELESS: error: --optim-bits: sgd keeps no state with these options
 // HEADS: error: adam-mini needs --n-heads=N for 'q_proj.weight', which its name makes a query or key projection
 

@@ -9,6 +9,7 @@
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=muon adjust-lr-fn=none'" 2>&1 | FileCheck %s --check-prefix=CHOICE
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='rho=0.9'" 2>&1 | FileCheck %s --check-prefix=FOREIGN
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='rhino=0.9'" 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=adam bias-decay-mult=0'" 2>&1 | FileCheck %s --check-prefix=NODECAY
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=sm3 norm-decay-mult=0'" 2>&1 | FileCheck %s --check-prefix=MULT
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=adafactor optim-bits=8'" 2>&1 | FileCheck %s --check-prefix=BITS
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=adam optim-bits=4'" 2>&1 | FileCheck %s --check-prefix=WIDTH
@@ -31,6 +32,7 @@
 // CHOICE: error: --adjust-lr-fn expects original, match-rms-adamw, spectral-unclamped, found 'none'
 // FOREIGN: error: --rho is an option of adadelta; sgd has none such
 // UNKNOWN: error: unknown option 'rhino' of an optimizer
+// NODECAY: error: --bias-decay-mult changes weight decay, which is 0; give --weight-decay=X
 // MULT: error: --norm-decay-mult changes weight decay, which sm3 does not have
 // BITS: error: --optim-bits=8: the state of adafactor cannot be kept in 8 bits
 // WIDTH: error: --optim-bits expects 32, 16, 8, found '4'
@@ -38,7 +40,7 @@
 // GROUP: error: --param-group expects GLOB,...:KEY=VALUE,..., found '*.bias'
 // KEY: error: --param-group sets lr, weight-decay, optimizer or optim-bits, found 'momentum=0.5' in '*:momentum=0.5'
 // GROUPOPTION: error: --param-group=...:weight-decay=1: sm3 has no such option
-// NORM: error: --max-grad-norm expects a number in [0, inf), found -1
+// NORM: error: --max-grad-norm expects a number in [0, inf], found -1
 // FUNCTION: error: 'builtin.module' op has no function 'other' of one block
 // GRADIENTS: error: 'func.func' op has no gradients; expected the output of memopt-autodiff
 

@@ -5,6 +5,7 @@
 // RUN: memopt-opt %s --memopt-autodiff --memopt-insert-optimizer="settings='optimizer=adamw betas=0.8,0.9 eps=0.001'" \
 // RUN:   | FileCheck %s --check-prefixes=CHECK,ADAMW
 // RUN: memopt-opt %s --memopt-autodiff --memopt-insert-optimizer="max-grad-norm=2" | FileCheck %s --check-prefix=CLIP
+// RUN: memopt-opt %s --memopt-autodiff --memopt-insert-optimizer="max-grad-norm=inf" | FileCheck %s --check-prefix=TOLD
 
 memopt.variable @w : tensor<4xf32> role <parameter> {trainable}
 memopt.variable @frozen : tensor<4xf32> role <parameter>
@@ -67,12 +68,22 @@ func.func @train_step(%x: tensor<4xf32>) -> tensor<f32> {
 
 // Clipping sees all gradients before any is used; what is marked is the gradient before it.
 
+// CLIP:     memopt.variable @gradient_norm : tensor<f32> role <gradient>
 // CLIP-DAG: memopt.gradient %[[DV:.*]], @v
 // CLIP-DAG: memopt.gradient %[[DW:.*]], @w
 // CLIP:     %[[NORM:.*]] = memopt.global_norm %[[DW]], %[[DV]]
+// CLIP:     memopt.write %[[NORM]], @gradient_norm
 // CLIP:     %[[LIMIT:.*]] = arith.constant dense<2.000000e+00>
 // CLIP:     %[[RATIO:.*]] = arith.divf %[[LIMIT]], %{{.*}}
 // CLIP:     %[[FACTOR:.*]] = arith.minimumf %[[RATIO]], %{{.*}}
 // CLIP:     %[[ALL:.*]] = memopt.broadcast %[[FACTOR]]
 // CLIP:     %[[CLIPPED:.*]] = arith.mulf %[[DW]], %[[ALL]]
 // CLIP:     memopt.optimizer_step %{{.*}}, %[[CLIPPED]]
+
+// Without a limit the norm is told, and gradients stay as they are.
+// TOLD-DAG: memopt.gradient %[[DV:.*]], @v
+// TOLD-DAG: memopt.gradient %[[DW:.*]], @w
+// TOLD:     %[[NORM:.*]] = memopt.global_norm %[[DW]], %[[DV]]
+// TOLD-NEXT: memopt.write %[[NORM]], @gradient_norm
+// TOLD-NOT: arith.minimumf
+// TOLD:     memopt.optimizer_step %{{.*}}, %[[DW]]

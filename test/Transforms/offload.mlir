@@ -1,11 +1,11 @@
-// RUN: memopt-opt %s -memopt-offload="optimizer=true least-elements=1" -split-input-file | FileCheck %s
-// RUN: memopt-opt %s -memopt-offload="optimizer=true parameters=true fetch-again=true least-elements=1" -split-input-file | FileCheck %s --check-prefix=AGAIN
-// RUN: memopt-opt %s -memopt-offload="parameters=true least-elements=1" -split-input-file | FileCheck %s --check-prefix=PARAM
-// RUN: memopt-opt %s -memopt-offload=activations=true -split-input-file | FileCheck %s --check-prefix=SWAP
-// RUN: memopt-opt %s -memopt-offload="optimizer=true parameters=true" -split-input-file | FileCheck %s --check-prefix=SMALL
+// RUN: memopt-opt %s -memopt-offload="optimizer=cpu least-elements=1" -split-input-file | FileCheck %s
+// RUN: memopt-opt %s -memopt-offload="optimizer=cpu parameters=cpu fetch-again=true least-elements=1" -split-input-file | FileCheck %s --check-prefix=AGAIN
+// RUN: memopt-opt %s -memopt-offload="parameters=cpu least-elements=1" -split-input-file | FileCheck %s --check-prefix=PARAM
+// RUN: memopt-opt %s -memopt-offload=activations=cpu -split-input-file | FileCheck %s --check-prefix=SWAP
+// RUN: memopt-opt %s -memopt-offload="optimizer=cpu parameters=cpu" -split-input-file | FileCheck %s --check-prefix=SMALL
 // RUN: memopt-opt %s -memopt-offload -split-input-file | FileCheck %s --check-prefix=NONE
-// RUN: memopt-opt %s -memopt-offload="optimizer=true least-elements=1" -memopt-schedule -memopt-plan-memory -memopt-verify-planned -split-input-file -o /dev/null
-// RUN: memopt-opt %s -memopt-offload="optimizer=true parameters=true fetch-again=true least-elements=1" -memopt-schedule -memopt-plan-memory -memopt-verify-planned -split-input-file -o /dev/null
+// RUN: memopt-opt %s -memopt-offload="optimizer=cpu least-elements=1" -memopt-schedule -memopt-plan-memory -memopt-verify-planned -split-input-file -o /dev/null
+// RUN: memopt-opt %s -memopt-offload="optimizer=cpu parameters=cpu fetch-again=true least-elements=1" -memopt-schedule -memopt-plan-memory -memopt-verify-planned -split-input-file -o /dev/null
 
 // The parameter and its momentum lie on the host, where the update runs; the gradient is sent there, and the parameter
 // once to the device, or once for each pass. The rate is a value of the device that the host reads, too.

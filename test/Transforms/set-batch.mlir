@@ -107,3 +107,53 @@ func.func @one_sample_merged(%x: tensor<1x5x3xf32> {memopt.batch_dim = 0 : i64})
   %loss = memopt.reduce %y {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<5x3xf32>) -> tensor<f32>
   return %loss : tensor<f32>
 }
+
+// -----
+
+// Samples behind another dimension, as in [time, batch, features]: merged with it, each has a row in every step of time.
+
+memopt.variable @w : tensor<3x3xf32> role <parameter>
+// expected-remark @+2 {{compiled for 6 samples instead of 4}}
+// CHECK-LABEL: func.func @time_first
+func.func @time_first(%x: tensor<5x4x3xf32> {memopt.batch_dim = 1 : i64}) -> tensor<f32> {
+  %w = memopt.read @w : tensor<3x3xf32>
+  // CHECK: tensor.collapse_shape {{.*}} : tensor<5x6x3xf32> into tensor<30x3xf32>
+  %rows = tensor.collapse_shape %x [[0, 1], [2]] : tensor<5x4x3xf32> into tensor<20x3xf32>
+  // CHECK: memopt.matmul {{.*}} : (tensor<30x3xf32>, tensor<3x3xf32>) -> tensor<30x3xf32>
+  %y = memopt.matmul %rows, %w : (tensor<20x3xf32>, tensor<3x3xf32>) -> tensor<20x3xf32>
+  // CHECK: tensor.expand_shape {{.*}} output_shape [5, 6, 3] : tensor<30x3xf32> into tensor<5x6x3xf32>
+  %back = tensor.expand_shape %y [[0, 1], [2]] output_shape [5, 4, 3] : tensor<20x3xf32> into tensor<5x4x3xf32>
+  %loss = memopt.reduce %back {dimensions = array<i64: 0, 1, 2>, kind = #memopt.reduce<add>} : (tensor<5x4x3xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+// Rows of time and samples are not rows of samples.
+
+func.func @time_for_samples(%x: tensor<5x4x3xf32> {memopt.batch_dim = 1 : i64}) -> tensor<f32> {
+  %rows = tensor.collapse_shape %x [[0, 1], [2]] : tensor<5x4x3xf32> into tensor<20x3xf32>
+  // expected-error @unknown {{'tensor.expand_shape' in module 'net.mixed' takes apart what belongs to one sample: the samples of a batch cannot be told apart}}
+  %back = tensor.expand_shape %rows [[0, 1], [2]] output_shape [4, 5, 3] : tensor<20x3xf32> into tensor<4x5x3xf32> loc("net.mixed")
+  %loss = memopt.reduce %back {dimensions = array<i64: 0, 1, 2>, kind = #memopt.reduce<add>} : (tensor<4x5x3xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+// Of one sample, what all share is repeated where the samples are: for each step of time.
+
+memopt.variable @positions : tensor<5x3xf32> role <parameter>
+// expected-remark @+2 {{compiled for 6 samples instead of 1}}
+// CHECK-LABEL: func.func @one_sample_time_first
+func.func @one_sample_time_first(%x: tensor<5x1x3xf32> {memopt.batch_dim = 1 : i64}) -> tensor<f32> {
+  // CHECK: %[[SPLIT:.*]] = tensor.expand_shape {{.*}} output_shape [5, 1, 3] : tensor<5x3xf32> into tensor<5x1x3xf32>
+  // CHECK: %[[ALL:.*]] = memopt.broadcast %[[SPLIT]] {dimensions = array<i64: 0, 2, 3>} : (tensor<5x1x3xf32>) -> tensor<5x6x1x3xf32>
+  // CHECK: tensor.collapse_shape %[[ALL]] {{\[\[}}0, 1, 2], [3]] : tensor<5x6x1x3xf32> into tensor<30x3xf32>
+  %p = memopt.read @positions : tensor<5x3xf32>
+  %flat = tensor.collapse_shape %x [[0, 1], [2]] : tensor<5x1x3xf32> into tensor<5x3xf32>
+  // CHECK: arith.addf {{.*}} : tensor<30x3xf32>
+  %y = arith.addf %flat, %p : tensor<5x3xf32>
+  %loss = memopt.reduce %y {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<5x3xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}

@@ -47,3 +47,19 @@ func.func @heads(%q: tensor<2x4x3x8xf32> {memopt.batch_dim = 1 : i64}) -> tensor
   %loss = memopt.reduce %a {dimensions = array<i64: 0, 1, 2, 3>, kind = #memopt.reduce<add>} : (tensor<2x4x3x8xf32>) -> tensor<f32>
   return %loss : tensor<f32>
 }
+
+// -----
+
+memopt.variable @seed : tensor<i64> role <hyperparameter>
+memopt.variable @step : tensor<i64> role <hyperparameter>
+func.func @rows_of_time(%x: tensor<3x4x8xf32> {memopt.batch_dim = 1 : i64}) -> tensor<f32> {
+  %seed = memopt.read @seed : tensor<i64>
+  %step = memopt.read @step : tensor<i64>
+  %rows = tensor.collapse_shape %x [[0, 1], [2]] : tensor<3x4x8xf32> into tensor<12x8xf32>
+  // expected-error @unknown {{draws in module 'net.drop' for samples that were merged with a dimension in front of them, which micro-batches could not number: draw in front of the reshape, compile with --dropout=off, or without micro-batches}}
+  %mask = memopt.dropout_mask %seed, %step {probability = 0.5 : f64, id = 0 : i64} : (tensor<i64>, tensor<i64>) -> tensor<12x8xi1> loc("net.drop")
+  %zero = arith.constant dense<0.0> : tensor<12x8xf32>
+  %kept = arith.select %mask, %rows, %zero : tensor<12x8xi1>, tensor<12x8xf32>
+  %loss = memopt.reduce %kept {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<12x8xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}

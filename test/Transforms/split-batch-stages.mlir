@@ -13,19 +13,19 @@ func.func @count(%x: tensor<4x8xf32>, %t: tensor<4xi64>) -> tensor<f32> {
   // CHECK: %[[COUNT:.*]] = memopt.read @sum
   // CHECK: %[[SCALE:.*]] = arith.divf %{{.*}}, %[[COUNT]] {memopt.phase = #memopt.phase<backward>}
   // CHECK: memopt.repeat count(2) next_batch ({{.*}}, %[[IN:.*]] = %[[SCALE]] : tensor<f32>)
-  // CHECK: memopt.cross_entropy_backward %{{.*}}, %{{.*}}, %{{.*}}, %[[IN]]
+  // CHECK: memopt.cross_entropy_backward %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %[[IN]]
   // CHECK: memopt.write %{{.*}}, @sum.w
   // CHECK: }
   // The loss divides the total of the second loop by the count of the first.
   // CHECK: arith.divf %{{.*}}, %[[COUNT]] : tensor<f32>
   %w = memopt.read @w : tensor<8x5xf32>
   %y = memopt.matmul %x, %w : (tensor<4x8xf32>, tensor<8x5xf32>) -> tensor<4x5xf32>
-  %total, %count, %lse = memopt.cross_entropy %y, %t : (tensor<4x5xf32>, tensor<4xi64>) -> (tensor<f32>, tensor<f32>, tensor<4xf32>)
+  %total, %count, %max, %sum = memopt.cross_entropy %y, %t : (tensor<4x5xf32>, tensor<4xi64>) -> (tensor<f32>, tensor<f32>, tensor<4xf32>, tensor<4xf32>)
   %loss = arith.divf %total, %count : tensor<f32>
   memopt.commit %loss : tensor<f32>
   %one = arith.constant dense<1.0> : tensor<f32>
   %scale = arith.divf %one, %count {memopt.phase = #memopt.phase<backward>} : tensor<f32>
-  %dy = memopt.cross_entropy_backward %y, %t, %lse, %scale {memopt.phase = #memopt.phase<backward>} : (tensor<4x5xf32>, tensor<4xi64>, tensor<4xf32>, tensor<f32>) -> tensor<4x5xf32>
+  %dy = memopt.cross_entropy_backward %y, %t, %max, %sum, %scale {memopt.phase = #memopt.phase<backward>} : (tensor<4x5xf32>, tensor<4xi64>, tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4x5xf32>
   %dw = memopt.matmul %x, %dy {transpose_a, memopt.phase = #memopt.phase<backward>} : (tensor<4x8xf32>, tensor<4x5xf32>) -> tensor<8x5xf32>
   memopt.gradient %dw, @w {memopt.phase = #memopt.phase<backward>} : tensor<8x5xf32>
   return %loss : tensor<f32>

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <sys/mman.h>
 
 using namespace memopt::emulator;
@@ -37,6 +38,10 @@ static const std::tuple<CUresult, const char *, const char *> errors[] = {
      "operation not permitted when stream is capturing"},
     {CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
      "capturing stream has unjoined work"},
+    {CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+     "operation failed due to a previous error during capture"},
+    {CUDA_ERROR_CAPTURED_EVENT, "CUDA_ERROR_CAPTURED_EVENT",
+     "operation not permitted on an event last recorded in a capturing stream"},
 };
 
 static CUresult describeError(CUresult error, const char **text, bool isName) {
@@ -107,11 +112,16 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   return enter("cuDevicePrimaryCtxRetain", [&](Emulator &emulator) {
     *context = reinterpret_cast<CUcontext>(&emulator);
-    return CUDA_SUCCESS;
+    size_t bytes = Memory::contextBytes;
+    return emulator.contextUsers++ ? CUDA_SUCCESS : emulator.memory.take(bytes);
   });
 }
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-  return enter("cuDevicePrimaryCtxRelease_v2", [&](Emulator &) { return CUDA_SUCCESS; });
+  return enter("cuDevicePrimaryCtxRelease_v2", [&](Emulator &emulator) {
+    if (--emulator.contextUsers == 0)
+      emulator.memory.giveBack(Memory::contextBytes);
+    return CUDA_SUCCESS;
+  });
 }
 CUresult cuCtxSetCurrent(CUcontext context) {
   return enter("cuCtxSetCurrent", [&](Emulator &) { return CUDA_SUCCESS; });
@@ -286,7 +296,10 @@ CUresult cuModuleLoad(CUmodule *module, const char *path) {
       std::fprintf(stderr, "emulator: %s\n", message.c_str());
       return CUDA_ERROR_INVALID_IMAGE;
     }
-    *module = new CUmod_st{std::move(code), {}};
+    size_t bytes = std::filesystem::file_size(path);
+    if (CUresult refusal = emulator.memory.take(bytes))
+      return refusal;
+    *module = new CUmod_st{std::move(code), bytes, {}};
     return CUDA_SUCCESS;
   });
 }
@@ -294,6 +307,7 @@ CUresult cuModuleLoad(CUmodule *module, const char *path) {
 CUresult cuModuleUnload(CUmodule module) {
   return enterUncaptured("cuModuleUnload", [&](Emulator &emulator) {
     CUresult result = finishAll(emulator);
+    emulator.memory.giveBack(module->bytes);
     delete module;
     return result;
   });

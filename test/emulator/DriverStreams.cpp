@@ -88,6 +88,8 @@ CUresult cuEventQuery(CUevent event) {
 
 /// A stream that waits for an event of a capture joins it.
 static CUresult waitInCapture(CUstream stream, CUevent event) {
+  if (event->capture->isEnded)
+    return CUDA_ERROR_CAPTURED_EVENT; // a place in a graph, and none in a stream
   if (!stream->capture) {
     stream->capture = event->capture;
     stream->captureTail.clear();
@@ -236,6 +238,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     if (!capture || capture->streams[0] != stream)
       return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
     bool isWhole = isJoined(*capture, stream->captureTail);
+    capture->isEnded = true;
     for (CUstream member : capture->streams) {
       member->capture.reset();
       member->captureTail.clear();
@@ -251,9 +254,21 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *instance, CUgraph graph,
                                      unsigned long long flags) {
-  return enter("cuGraphInstantiateWithFlags", [&](Emulator &) {
-    *instance = new CUgraphExec_st{graph->nodes};
+  return enter("cuGraphInstantiateWithFlags", [&](Emulator &emulator) {
+    if (CUresult refusal = emulator.refuseCapture())
+      return refusal;
+    size_t bytes = graph->nodes.size() * Memory::nodeBytes;
+    if (CUresult refusal = emulator.memory.take(bytes))
+      return refusal;
+    *instance = new CUgraphExec_st{graph->nodes, bytes};
     return CUDA_SUCCESS;
+  });
+}
+
+/// Takes nothing more: an instance has its memory.
+CUresult cuGraphUpload(CUgraphExec instance, CUstream stream) {
+  return enter("cuGraphUpload", [&](Emulator &) {
+    return stream->capture ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
   });
 }
 
@@ -276,7 +291,8 @@ CUresult cuGraphLaunch(CUgraphExec instance, CUstream stream) {
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec instance) {
-  return enter("cuGraphExecDestroy", [&](Emulator &) {
+  return enter("cuGraphExecDestroy", [&](Emulator &emulator) {
+    emulator.memory.giveBack(instance->bytes);
     delete instance;
     return CUDA_SUCCESS;
   });

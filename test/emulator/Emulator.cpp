@@ -93,8 +93,8 @@ CUresult Emulator::query(const std::vector<OperationId> &goals) {
 CUresult Emulator::refuseCapture() {
   bool isRefused = false;
   for (const std::weak_ptr<Capture> &place : captures)
-    if (auto capture = place.lock();
-        capture && !capture->isRelaxed && capture->thread == std::this_thread::get_id())
+    if (auto capture = place.lock(); capture && !capture->isEnded && !capture->isRelaxed &&
+                                     capture->thread == std::this_thread::get_id())
       isRefused = capture->isBroken = true;
   return isRefused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }

@@ -22,6 +22,7 @@ namespace memopt::cuda {
 
 struct CUmod_st {
   std::unique_ptr<emulator::DeviceCode> code;
+  size_t bytes; ///< of the device's memory, for the code
   std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
 };
 
@@ -49,7 +50,7 @@ struct Capture {
   std::vector<Node> nodes;
   std::vector<cuda::CUstream> streams; ///< that take part, the first where it began
   std::thread::id thread;
-  bool isRelaxed, isBroken = false;
+  bool isRelaxed, isBroken = false, isEnded = false;
 };
 
 } // namespace memopt::emulator
@@ -74,6 +75,7 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
   std::vector<emulator::Node> nodes;
+  size_t bytes; ///< of the device's memory
 };
 
 } // namespace memopt::cuda
@@ -108,6 +110,7 @@ public:
   RaceMap races;
   KernelRunner runner;
   std::vector<std::weak_ptr<Capture>> captures;
+  int contextUsers = 0;
 };
 
 /// Does a call of the driver: alone, unless the device is lost or the test wants it to fail.

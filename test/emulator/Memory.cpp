@@ -29,6 +29,14 @@ Memory::Ranges::const_iterator Memory::find(const Ranges &ranges, uintptr_t addr
                                                                                 : ranges.end();
 }
 
+CUresult Memory::take(size_t &bytes) {
+  bytes = (bytes + pieceBytes - 1) / pieceBytes * pieceBytes;
+  if (bytes > getFree())
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  used += bytes;
+  return CUDA_SUCCESS;
+}
+
 //===----------------------------------------------------------------------===//
 // Virtual memory management
 //===----------------------------------------------------------------------===//

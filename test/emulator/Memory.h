@@ -26,6 +26,11 @@ public:
 
   explicit Memory(size_t total) : total(total) {}
 
+  /// What a context takes, and what code and graphs take in pieces of.
+  static constexpr size_t contextBytes = size_t(3) << 20, pieceBytes = size_t(64) << 10;
+  /// Of an instantiated graph, for each of its nodes.
+  static constexpr size_t nodeBytes = 512;
+
   size_t getTotal() const { return total; }
   size_t getFree() const { return total - used; }
 
@@ -37,6 +42,10 @@ public:
   CUresult map(uintptr_t address, size_t bytes, size_t offset, uint64_t handle);
   CUresult unmap(uintptr_t address, size_t bytes);
   CUresult setAccess(uintptr_t address, size_t bytes);
+
+  /// Takes memory that nobody but the driver reaches: whole pieces.
+  CUresult take(size_t &bytes);
+  void giveBack(size_t bytes) { used -= bytes; }
 
   /// All of these in one.
   CUresult allocate(uintptr_t &address, size_t bytes);

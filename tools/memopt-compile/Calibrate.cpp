@@ -8,7 +8,9 @@
 //
 // Instructions are timed where they will run: inside steps, by the runtime's own timeline, after
 // whatever came before them has filled the caches. The compiler stays free of the runtime;
-// memopt-run is a process of its own.
+// memopt-run is a process of its own. Of a device it gives the description as well, whose rates are
+// replaced by those that were measured; times are the host's there, which waits for each
+// instruction.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,6 +24,7 @@
 #include "memopt/Conversion/ObjectEmission.h"
 #include "memopt/Package/Package.h"
 #include "memopt/Target/Cpu/ProfileFit.h"
+#include "memopt/Target/Cuda/DeviceDescription.h"
 
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
@@ -59,7 +62,10 @@ public:
   StatusCode run(const char *program) {
     if (!findRunner(program) || !makeFolder())
       return StatusCode::Environment;
-    for (const CalibrationGraph &graph : makeCalibrationGraphs()) {
+    if (options.isDeviceCalibrated && !describeDevice())
+      return StatusCode::Environment;
+    for (const CalibrationGraph &graph :
+         device ? makeCalibrationGraphs(device->getSms()) : makeCalibrationGraphs()) {
       PlannedGraph planned;
       if (StatusCode code = compile(graph, planned); code != StatusCode::Ok) {
         fail("calibration graph '" + graph.name + "' does not compile");
@@ -78,14 +84,18 @@ private:
   }
 
   bool findRunner(const char *program);
+  bool describeDevice();
+  bool execute(ArrayRef<StringRef> arguments);
   bool makeFolder();
   StatusCode compile(const CalibrationGraph &graph, PlannedGraph &planned);
+  Attribute getTarget() const;
   StatusCode writePackage(ModuleOp planned);
   bool measure(const CalibrationGraph &graph, const PlannedGraph &planned);
   bool runPackage(int steps);
   bool readTrace(size_t instructions, std::vector<std::vector<double>> &seconds);
   bool writeProfile();
   llvm::json::Object describe(const ProfileFit &fit) const;
+  llvm::json::Object makeResult(const ProfileFit &fit);
   bool writeJson(const std::string &path, llvm::json::Object object);
   std::string pathOf(StringRef name) const {
     SmallString<128> path(folder);
@@ -97,6 +107,8 @@ private:
   const CompileOptions &options;
   std::string &error;
   std::string runner, folder;
+  std::optional<DeviceDescription> device; ///< none: a processor
+  llvm::json::Object description;          ///< of the device, as a file has it
   std::vector<MeasuredInstruction> measured;
   std::vector<std::string> names; ///< by measured instruction: its graph and its kind
 };
@@ -121,19 +133,59 @@ bool Calibration::makeFolder() {
   return true;
 }
 
+/// Runs memopt-run, and says what it said last when it fails.
+bool Calibration::execute(ArrayRef<StringRef> arguments) {
+  std::string output = pathOf("output.txt"), message;
+  std::optional<StringRef> redirects[] = {StringRef(""), StringRef(output), StringRef(output)};
+  constexpr unsigned kSecondsToWait = 300;
+  int code = llvm::sys::ExecuteAndWait(runner, arguments, std::nullopt, redirects, kSecondsToWait,
+                                       /*MemoryLimit=*/0, &message);
+  if (code == 0)
+    return true;
+  if (message.empty())
+    if (auto text = llvm::MemoryBuffer::getFile(output)) {
+      StringRef said = (*text)->getBuffer().trim();
+      message = said.substr(said.rfind('\n') + 1).str(); // all of it where it is one line
+    }
+  return fail(runner + " failed with code " + llvm::Twine(code) + ": " + message);
+}
+
+/// The device at hand, as memopt-run describes it.
+bool Calibration::describeDevice() {
+  std::string path = pathOf("device.json"), option = "--describe-device=" + path;
+  if (!execute({runner, "--device=cuda", option}))
+    return false;
+  auto text = llvm::MemoryBuffer::getFile(path);
+  if (!text)
+    return fail(path + ": " + text.getError().message());
+  llvm::Expected<llvm::json::Value> value = llvm::json::parse((*text)->getBuffer());
+  llvm::Expected<DeviceDescription> read =
+      value ? DeviceDescription::fromJson(*value) : value.takeError();
+  if (!read)
+    return fail("the description by memopt-run: " + llvm::toString(read.takeError()));
+  description = *value->getAsObject();
+  device = std::move(*read);
+  return true;
+}
+
 //===----------------------------------------------------------------------===//
 // One graph
 //===----------------------------------------------------------------------===//
 
+Attribute Calibration::getTarget() const {
+  if (device)
+    return device->toAttribute(&context);
+  return CpuAttr::get(&context, options.targetFeatures, options.runThreads, false, {});
+}
+
 StatusCode Calibration::compile(const CalibrationGraph &graph, PlannedGraph &planned) {
   planned.module = parseSourceString<ModuleOp>(graph.text, &context, graph.name);
   if (planned.module)
-    (*planned.module)
-        ->setAttr(MemoptDialect::kTargetAttr,
-                  CpuAttr::get(&context, options.targetFeatures, options.runThreads, false, {}));
+    (*planned.module)->setAttr(MemoptDialect::kTargetAttr, getTarget());
   PassManager manager(&context);
   PipelineOptions pipeline;
   pipeline.optimizer = "optimizer=" + graph.optimizer;
+  buildGraphPipeline(manager, pipeline); // attention is written out for some targets
   buildJointPipeline(manager, pipeline);
   buildKernelPipeline(manager, pipeline);
   buildSchedulePipeline(manager, pipeline);
@@ -155,30 +207,22 @@ StatusCode Calibration::writePackage(ModuleOp planned) {
   ProgramOptions program;
   program.threads = options.compilerThreads;
   ManifestOptions manifest;
-  FailureOr<std::string> processor = resolveProcessor(options.targetFeatures, error);
-  if (failed(processor))
+  FailureOr<std::string> machine = device ? FailureOr<std::string>(device->name)
+                                          : resolveProcessor(options.targetFeatures, error);
+  if (failed(machine))
     return StatusCode::BadInput;
   manifest.mode = "train";
-  manifest.targetFeatures = *processor;
+  manifest.targetFeatures = *machine;
   return mlir::memopt::writePackage(planned, manifest, program, pathOf("step.memopt"));
 }
 
 /// A learning rate of zero keeps all values as they were, so that no step is unlike the others.
 bool Calibration::runPackage(int steps) {
   std::string package = pathOf("step.memopt"), trace = "--trace=" + pathOf("trace.json"),
-              count = "--steps=" + std::to_string(steps), output = pathOf("output.txt"), message;
-  SmallVector<StringRef> arguments{
-      runner, package, "--init=random", "--lr=0", "--stop-on-nan=off", "--quiet", count, trace};
-  std::optional<StringRef> redirects[] = {StringRef(""), StringRef(output), StringRef(output)};
-  constexpr unsigned kSecondsToWait = 120;
-  int code = llvm::sys::ExecuteAndWait(runner, arguments, std::nullopt, redirects, kSecondsToWait,
-                                       /*MemoryLimit=*/0, &message);
-  if (code == 0)
-    return true;
-  if (message.empty())
-    if (auto text = llvm::MemoryBuffer::getFile(output))
-      message = (*text)->getBuffer().rtrim().rsplit('\n').second.str();
-  return fail(runner + " failed with code " + llvm::Twine(code) + ": " + message);
+              count = "--steps=" + std::to_string(steps),
+              where = device ? "--device=cuda" : "--device=cpu";
+  return execute({runner, package, where, "--init=random", "--lr=0", "--stop-on-nan=off", "--quiet",
+                  count, trace});
 }
 
 /// Seconds by instruction and step. The timeline has every instruction of every step in order.
@@ -257,26 +301,43 @@ bool Calibration::writeJson(const std::string &path, llvm::json::Object object) 
   return status.isOk() || fail(status.getMessage());
 }
 
+/// A profile, or the device's description with the rates that were measured.
+llvm::json::Object Calibration::makeResult(const ProfileFit &fit) {
+  llvm::json::Object facts{{"instructions", static_cast<int64_t>(measured.size())},
+                           {"typical_error", fit.typicalError},
+                           {"total_ratio", fit.totalRatio}};
+  if (!device) {
+    llvm::json::Object profile = fit.profile.toJson();
+    profile["fit"] = std::move(facts);
+    return profile;
+  }
+  llvm::json::Object rates;
+  for (const MachineProfile::Rate &rate : MachineProfile::getRates())
+    rates[rate.key] = fit.profile.*rate.field;
+  description["rates"] = std::move(rates);
+  description["origin"] = "properties as the driver gives them; rates measured on the device";
+  description["fit"] = std::move(facts);
+  return std::move(description);
+}
+
 bool Calibration::writeProfile() {
   MachineProfile start;
   start.machine = llvm::sys::getHostCPUName().str();
   start.threads = options.runThreads;
+  if (device)
+    start = device->profile;
   ProfileFit fit = fitProfile(measured, start);
   for (const MachineProfile::Rate &rate : MachineProfile::getRates())
     llvm::outs() << llvm::formatv("{0,-44} {1:E3}\n", rate.key, fit.profile.*rate.field);
   llvm::outs() << llvm::formatv("{0} instructions: predictions are off by {1:P0} (median), all "
                                 "together they are {2:P0} of the time\n",
                                 measured.size(), fit.typicalError, fit.totalRatio);
-  llvm::json::Object object = fit.profile.toJson();
-  object["fit"] = llvm::json::Object{{"instructions", static_cast<int64_t>(measured.size())},
-                                     {"typical_error", fit.typicalError},
-                                     {"total_ratio", fit.totalRatio}};
-  if (!writeJson(options.calibrationPath, std::move(object)) ||
+  if (!writeJson(options.calibrationPath, makeResult(fit)) ||
       (!options.reportPath.empty() && !writeJson(options.reportPath, describe(fit))))
     return false;
-  llvm::outs() << "wrote " << options.calibrationPath
-               << "; compile with --machine-profile=" << options.calibrationPath
-               << " or $MEMOPT_MACHINE_PROFILE\n";
+  llvm::outs() << "wrote " << options.calibrationPath << "; compile with "
+               << (device ? "--target=cuda --target-features=" : "--machine-profile=")
+               << options.calibrationPath << (device ? "\n" : " or $MEMOPT_MACHINE_PROFILE\n");
   return true;
 }
 

@@ -17,9 +17,10 @@
 
 namespace memopt::tool {
 
-/// Compiles the calibration graphs with the options given, runs them with the memopt-run that lies
-/// beside `program` (argv[0]), fits the rates of a profile to the times of their instructions, and
-/// writes it to options.calibrationPath. Says on standard output what it does. A failure stands in
+/// Compiles the calibration graphs, of a processor or of the device at hand, with the options
+/// given, runs them with the memopt-run that lies beside `program` (argv[0]), fits the rates of a
+/// profile to the times of their instructions, and writes it, or the device's description with
+/// them, to options.calibrationPath. Says on standard output what it does. A failure stands in
 /// `error`.
 StatusCode calibrate(mlir::MLIRContext &context, const CompileOptions &options, const char *program,
                      std::string &error);

@@ -128,8 +128,8 @@ public:
   std::string finishWithClasses() {
     std::string labels = read({shape[0]}, "buffer", "0.0", "i64");
     std::string result = name();
-    body += llvm::formatv("  {0}:3 = memopt.cross_entropy {1}, {2} : ({3}, {4}) -> (tensor<f32>, "
-                          "tensor<f32>, {5})\n",
+    body += llvm::formatv("  {0}:4 = memopt.cross_entropy {1}, {2} : ({3}, {4}) -> (tensor<f32>, "
+                          "tensor<f32>, {5}, {5})\n",
                           result, value, labels, type(shape), type({shape[0]}, "i64"),
                           type({shape[0]}));
     value = result + "#0";
@@ -272,5 +272,24 @@ std::vector<CalibrationGraph> memopt::tool::makeCalibrationGraphs() {
       {"elementwise, small", "sgd", 200, makePointwise(128, 256)},
       {"elementwise, in cache", "sgd", 60, makePointwise(1024, 768)},
       {"elementwise, out of cache", "sgd", 8, makePointwise(16384, 768)},
+  };
+}
+
+/// Samples grow with the multiprocessors; extents with their root, so that work for each of them
+/// grows, too: a device with many is a fast one, and should not be measured by its launches alone.
+std::vector<CalibrationGraph> memopt::tool::makeCalibrationGraphs(int64_t sms) {
+  int64_t samples = std::max<int64_t>(1, sms / 4), extent = 1;
+  while (extent * extent < samples)
+    ++extent;
+  return {
+      {"convolutions, small", "sgd", 12, makeResidualNetwork(samples, 16, 8)},
+      {"convolutions, large", "sgd", 6, makeResidualNetwork(samples, 16 * extent, 8 * extent)},
+      {"depthwise convolutions", "sgd", 6, makeDepthwiseNetwork(samples, 32 * extent, 8 * extent)},
+      {"transformer, small", "adamw", 12, makeTransformer(samples, 16, 64, 4, 256, true)},
+      {"transformer, large", "adamw", 6,
+       makeTransformer(samples, 32 * extent, 64 * extent, 4, 256 * samples, true)},
+      {"elementwise, small", "sgd", 20, makePointwise(8 * samples, 256)},
+      {"elementwise, in cache", "sgd", 12, makePointwise(32 * samples, 256 * extent)},
+      {"elementwise, out of cache", "sgd", 6, makePointwise(512 * samples, 256 * extent)},
   };
 }

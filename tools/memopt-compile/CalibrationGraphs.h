@@ -16,6 +16,7 @@
 #ifndef MEMOPT_TOOLS_COMPILE_CALIBRATIONGRAPHS_H
 #define MEMOPT_TOOLS_COMPILE_CALIBRATIONGRAPHS_H
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,10 @@ struct CalibrationGraph {
   std::string text; ///< MLIR
 };
 
+/// Of a processor.
 std::vector<CalibrationGraph> makeCalibrationGraphs();
+/// Of a device with so many multiprocessors, which the larger ones fill.
+std::vector<CalibrationGraph> makeCalibrationGraphs(int64_t sms);
 
 } // namespace memopt::tool
 

@@ -26,7 +26,8 @@ static constexpr OptionRow kOptions[] = {
     {"mode", "train|eval", "train", "a training step, or the forward pass alone"},
     {"loss", "NAME|INDEX", "",
      "which output is the loss (default: the first floating-point scalar)"},
-    {"max-grad-norm", "X", "0", "clip gradients to this global norm; 0: do not"},
+    {"max-grad-norm", "X", "0",
+     "clip gradients to this global norm, and report it; inf: report it; 0: do neither"},
     {"batch", "N|max", "0",
      "compile for another batch size than the exported one; max: the largest that fits "
      "--device-memory"},
@@ -41,17 +42,19 @@ static constexpr OptionRow kOptions[] = {
      "options by DeepSpeed's names: batch sizes, stage, offload, optimizer, clipping, precision"},
     {"accumulate-dtype", "fp32|bf16", "fp32", "of gradient accumulators"},
     {"device-memory", "BYTES", "", "bytes that the device arena may have: N, NKiB, NMiB, NGiB"},
-    {"offload-optimizer", "none|cpu", "none",
-     "where optimizer state lies and updates run: on the device, or on the host with the "
-     "parameters "
-     "too"},
-    {"offload-param", "none|cpu", "none",
-     "where parameters lie: on the device, or on the host, to be sent for each pass over them"},
-    {"offload-activation", "none|cpu", "none",
-     "where what is kept for the backward pass lies: on the device, or on the host, to be sent "
-     "back"},
+    {"offload-optimizer", "none|cpu|nvme", "none",
+     "where optimizer state lies: on the device; on the host, where updates then run, with the "
+     "parameters; or on disk, updated on the host"},
+    {"offload-param", "none|cpu|nvme", "none",
+     "where parameters lie: on the device, or on the host or disk, to be sent for each pass over "
+     "them"},
+    {"offload-activation", "none|cpu|nvme", "none",
+     "where what is kept for the backward pass lies: on the device, or on the host or disk, to be "
+     "sent back"},
     {"host-memory", "BYTES", "",
      "bytes that the host arena may have; with --device-memory what lies there is chosen"},
+    {"disk", "DIR:BYTES", "",
+     "folder and bytes for what lies on disk; with --device-memory what lies there is chosen"},
     {"activation-checkpointing", "MODULE,...", "",
      "recompute inside these modules, by hand: names or globs, or segments:N"},
     {"efficient-conv-bn-eval", "MODULE,...|all", "",
@@ -70,6 +73,9 @@ static constexpr OptionRow kOptions[] = {
     {"dropout", "on|off", "on", "off: dropout is the identity"},
     {"precision", "f32|bf16|fp16", "f32",
      "of products and what is kept for the backward pass; parameters and sums stay in f32"},
+    {"activation-dtype", "f32|bf16", "f32",
+     "of activations that wait for the backward pass, whatever computes them; with --device-memory "
+     "the compiler chooses whether to use it"},
     {"master-weights", "fp32|none", "fp32",
      "none: parameters are bf16, with --precision=bf16, and updates rounded at random"},
     {"loss-scale", "dynamic|X", "dynamic", "with --precision=fp16: what the loss is multiplied by"},
@@ -81,7 +87,8 @@ static constexpr OptionRow kOptions[] = {
     {"machine-profile", "FILE.json", "",
      "rates of the machine to plan for (default: $MEMOPT_MACHINE_PROFILE, or the shipped ones)"},
     {"calibrate", "[FILE.json]", "",
-     "measure this machine and write its profile instead of compiling a model"},
+     "measure this machine, or with --target=cuda its GPU, and write its profile, or description, "
+     "instead of compiling a model"},
     {"report", "FILE.json", "", "write the plan for programs"},
     {"html", "FILE.html", "",
      "write the plan as a page for browsers: memory over the step, the arena, time; with "
@@ -137,9 +144,6 @@ static std::string suggestOption(llvm::StringRef name) {
   return nearest.size() <= most ? "" : "; did you mean --" + nearest.str() + "?";
 }
 
-/// Options that the contract knows and this version cannot do: refused by name, never ignored.
-static constexpr llvm::StringLiteral kRefused[] = {"disk"};
-
 void memopt::tool::printHelp() {
   llvm::outs()
       << "usage: memopt-compile MODEL.pt2 | GRAPH.mlir [options]\n\n"
@@ -179,8 +183,6 @@ llvm::Expected<CommandLine> CommandLine::parse(llvm::ArrayRef<char *> arguments)
     llvm::StringRef name, value;
     std::tie(name, value) = text.split('=');
     bool hasValue = text.contains('=');
-    if (llvm::is_contained(kRefused, name))
-      return invalid("--" + name + ": this version cannot do that");
     const OptionRow *row = findOption(name);
     if (!row)
       return invalid("unknown option '" + llvm::StringRef(arguments[i]) + "'" +
@@ -192,6 +194,7 @@ llvm::Expected<CommandLine> CommandLine::parse(llvm::ArrayRef<char *> arguments)
         return invalid("--" + name + " expects " + row->metavariable);
       value = arguments[i];
     }
+    line.given.insert(row->name);
     if (llvm::Error error = line.set(*row, value))
       return std::move(error);
   }

@@ -11,6 +11,7 @@
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Error.h"
 
 #include <string>
@@ -47,6 +48,8 @@ public:
   llvm::Error set(const OptionRow &row, llvm::StringRef value);
 
   bool isSet(llvm::StringRef name) const { return values.count(name); }
+  /// Whether it is set by the command line itself.
+  bool isGiven(llvm::StringRef name) const { return given.contains(name); }
   /// As given, or the option's first value.
   std::string get(llvm::StringRef name) const;
   llvm::Expected<double> getNumber(llvm::StringRef name) const;
@@ -58,6 +61,7 @@ public:
 
 private:
   llvm::StringMap<std::string> values;
+  llvm::StringSet<> given;
 };
 
 } // namespace memopt::tool

@@ -44,8 +44,10 @@ int Compilation::calibrate(const char *program) {
 
 int Compilation::run() {
   StatusCode code = compile();
-  if (code == StatusCode::DoesNotFit)
+  if (code == StatusCode::DoesNotFit) {
+    explainOverhead();
     code = reportMisfit();
+  }
   if (options.isTimed)
     times.print(llvm::errs(), /*ResetAfterPrint=*/true);
   if (cache)
@@ -168,6 +170,14 @@ StatusCode Compilation::explainTechniques() {
   return StatusCode::Ok;
 }
 
+/// What a message on a plan that does not fit leaves open: the budget of the arena is less.
+void Compilation::explainOverhead() {
+  if (options.device && options.deviceBudget >= 0)
+    errors.last += "; of --device-memory " + std::to_string(options.device->overheadBytes) +
+                   " bytes are kept for context, code and libraries (overhead_bytes of the "
+                   "device's description)";
+}
+
 StatusCode Compilation::runStage(const Stage &stage) {
   if (stage.isOfTraining && options.evaluate)
     return StatusCode::Ok;
@@ -187,7 +197,8 @@ bool Compilation::isOverBudget() {
   auto isAbove = [&](Space space, int64_t budget) {
     return planned && budget >= 0 && planned.getArenaBytesOf(space) > budget;
   };
-  return isAbove(Space::Device, options.deviceBudget) || isAbove(Space::Host, options.hostBudget);
+  return isAbove(Space::Device, options.deviceBudget) || isAbove(Space::Host, options.hostBudget) ||
+         isAbove(Space::Disk, options.diskBudget);
 }
 
 //===----------------------------------------------------------------------===//
@@ -196,14 +207,15 @@ bool Compilation::isOverBudget() {
 
 Form Compilation::getForm() const {
   const mlir::memopt::PipelineOptions &pipeline = options.pipeline;
-  return {pipeline.batch, pipeline.microBatches, pipeline.precision, pipeline.offloadOptimizer,
-          pipeline.offloadParam};
+  return {pipeline.batch,           pipeline.microBatches,     pipeline.precision,
+          pipeline.activationDtype, pipeline.offloadOptimizer, pipeline.offloadParam};
 }
 
 static void apply(const Form &form, mlir::memopt::PipelineOptions &pipeline) {
   pipeline.batch = form.batch;
   pipeline.microBatches = form.microBatches;
   pipeline.precision = form.precision;
+  pipeline.activationDtype = form.activationDtype;
   pipeline.offloadOptimizer = form.offloadOptimizer;
   pipeline.offloadParam = form.offloadParam;
 }
@@ -427,9 +439,11 @@ StatusCode Compilation::writePackage() {
   mlir::memopt::ManifestOptions manifest;
   manifest.mode = options.evaluate ? "eval" : "train";
   manifest.targetFeatures = targetName;
+  manifest.overheadBytes = options.device ? options.device->overheadBytes : 0;
   manifest.isInstrumented = options.isInstrumented;
   manifest.microBatches = options.pipeline.microBatches;
   manifest.ranks = options.pipeline.ranks;
+  manifest.diskFolder = options.diskFolder;
   manifest.planText = mlir::memopt::explainPlan(*module);
   if (!options.evaluate)
     manifest.optimizer =

@@ -33,8 +33,8 @@ struct Stage;
 struct Form {
   int64_t batch = 0; ///< samples; 0: as exported
   int64_t microBatches = 1;
-  std::string precision;
-  bool offloadOptimizer = false, offloadParam = false;
+  std::string precision, activationDtype;
+  mlir::memopt::OffloadTier offloadOptimizer = {}, offloadParam = {};
 };
 
 /// A form planned under the budget.
@@ -98,6 +98,7 @@ private:
   void summarize();
   StatusCode report();
   StatusCode writePage(std::optional<llvm::json::Object> frontier);
+  void explainOverhead();
   StatusCode reportMisfit();
   StatusCode writeEstimate();
   StatusCode writeFrontier();

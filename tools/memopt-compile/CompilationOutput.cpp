@@ -80,7 +80,7 @@ StatusCode Compilation::writePage(std::optional<llvm::json::Object> frontier) {
     return StatusCode::Ok;
   mlir::memopt::PlanPageOptions page;
   page.title = llvm::sys::path::filename(options.input).str();
-  page.budgets = {options.deviceBudget, options.hostBudget, -1};
+  page.budgets = {options.deviceBudget, options.hostBudget, options.diskBudget};
   page.microBatches = options.pipeline.microBatches;
   page.frontier = std::move(frontier);
   page.techniques = techniques;
@@ -95,11 +95,15 @@ StatusCode Compilation::reportMisfit() {
   if (options.reportPath.empty())
     return StatusCode::DoesNotFit;
   SmallVector<int64_t> budgets{options.deviceBudget}, smallest{smallestBytes};
-  if (options.hostBudget >= 0) {
+  auto add = [&](Space space, int64_t budget) {
     auto planned = (*module)->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr);
-    budgets.push_back(options.hostBudget);
-    smallest.push_back(planned ? planned.getArenaBytesOf(Space::Host) : 0);
-  }
+    budgets.push_back(budget);
+    smallest.push_back(planned ? planned.getArenaBytesOf(space) : 0);
+  };
+  if (options.hostBudget >= 0 || options.diskBudget >= 0)
+    add(Space::Host, options.hostBudget); // -1: no limit
+  if (options.diskBudget >= 0)
+    add(Space::Disk, options.diskBudget);
   llvm::json::Value facts(describeMisfit(*module, budgets, smallest));
   std::string message = std::exchange(errors.last, "");
   StatusCode code = writeText(options.reportPath, llvm::formatv("{0:2}\n", facts).str());

@@ -220,15 +220,14 @@ void ConfigReader::readZero(const json::Object &zero) {
 
 void ConfigReader::readPlace(StringRef key, StringRef option, const json::Value &value) {
   const json::Object &place = *value.getAsObject();
-  bool isOnDisk = place.getString("device") == "nvme";
   readSection(key, place, [&](StringRef name, const json::Value &one) {
     if (name == "device" && one.getAsString()) {
       choose(key + ".device", option, *one.getAsString());
       return true;
     }
-    // Paths are for a disk, and a ratio below 1 is for part of the state.
-    bool isUnused = name == "nvme_path" && !isOnDisk;
-    if (isUnused || (name == "ratio" && one.getAsNumber() == 1.0)) {
+    // The folder comes with --disk, which says its bytes too; a ratio below 1 is for part of the
+    // state.
+    if (name == "nvme_path" || (name == "ratio" && one.getAsNumber() == 1.0)) {
       config.withoutEffect.push_back((key + "." + name).str());
       return true;
     }

@@ -10,6 +10,7 @@
 
 #include "CommandLine.h"
 #include "DeepSpeedConfig.h"
+#include "OptionRules.h"
 
 #include "memopt-runtime/PackageFormat.h"
 #include "memopt/Transforms/Optimizers.h"
@@ -17,6 +18,7 @@
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -26,6 +28,8 @@
 #include <thread>
 
 using namespace memopt::tool;
+using mlir::memopt::OffloadTier;
+using mlir::memopt::stringifyOffloadTier;
 
 llvm::Expected<int64_t> memopt::tool::parseBytes(llvm::StringRef option, llvm::StringRef text) {
   llvm::StringRef number = text.trim();
@@ -63,6 +67,9 @@ static llvm::Error addDeepSpeedConfig(CommandLine &line) {
     bool isHyperparameter = llvm::StringRef(choice.key).starts_with("optimizer.params.");
     if (!row || (isHyperparameter && !row->isOfOptimizer))
       return invalid(file + "'" + choice.key + "' is no hyperparameter of our optimizers");
+    // One configuration serves both modes.
+    if (line.get("mode") == "eval" && isOfTraining(*row))
+      continue;
     if (llvm::Error error = line.set(*row, choice.value))
       return invalid(file + "'" + choice.key + "': " + llvm::toString(std::move(error)));
   }
@@ -73,12 +80,11 @@ static llvm::Error addDeepSpeedConfig(CommandLine &line) {
 }
 
 static llvm::Error fillOptimizer(const CommandLine &line, CompileOptions &options) {
-  llvm::Expected<double> norm = line.getNumber("max-grad-norm");
-  if (!norm)
-    return norm.takeError();
-  if (*norm < 0)
-    return invalid("--max-grad-norm must not be negative, found " + line.get("max-grad-norm"));
-  options.pipeline.maxGradNorm = *norm;
+  double norm;
+  if (llvm::StringRef(line.get("max-grad-norm")).getAsDouble(norm) || !(norm >= 0))
+    return invalid("--max-grad-norm expects a number of at least 0, or inf, found '" +
+                   line.get("max-grad-norm") + "'");
+  options.pipeline.maxGradNorm = norm;
   options.pipeline.optimizer = llvm::join(line.optimizerWords, " ");
   auto plan = mlir::memopt::OptimizerPlan::parse(options.pipeline.optimizer);
   if (!plan)
@@ -127,7 +133,7 @@ static llvm::Expected<bool> parseChoice(llvm::StringRef name, llvm::StringRef te
 }
 
 /// Options of processors, which say nothing of a device.
-static constexpr llvm::StringLiteral kOfProcessors[] = {"reference", "machine-profile", "calibrate",
+static constexpr llvm::StringLiteral kOfProcessors[] = {"reference", "machine-profile",
                                                         "run-threads"};
 
 /// Before all other options, which may depend on it.
@@ -138,6 +144,13 @@ static llvm::Error fillTarget(const CommandLine &line, CompileOptions &options) 
     return llvm::Error::success();
   if (target != "cuda")
     return invalid("--target expects cpu or cuda, found '" + target + "'");
+  if (line.isSet("calibrate")) {
+    options.isDeviceCalibrated = true;
+    return line.isSet("target-features")
+               ? invalid("--calibrate measures the device at hand, which --target-features does "
+                         "not choose; leave it out")
+               : llvm::Error::success();
+  }
   if (!line.isSet("target-features"))
     return invalid("--target=cuda needs --target-features with " +
                    llvm::join(mlir::memopt::DeviceDescription::getNames(), ", ") +
@@ -154,11 +167,32 @@ static llvm::Error fillTarget(const CommandLine &line, CompileOptions &options) 
   return llvm::Error::success();
 }
 
+/// With a budget whether activations are narrow is one more choice of the search for a form; the
+/// largest batch is searched for with what was asked for.
+static llvm::Error fillActivations(const CommandLine &line, CompileOptions &options) {
+  std::string type = line.get("activation-dtype");
+  if (type != "f32" && type != "bf16")
+    return invalid("--activation-dtype expects f32 or bf16, found '" + type + "'");
+  if (type == "f32")
+    return llvm::Error::success();
+  if (line.get("mode") == "eval")
+    return invalid("--activation-dtype=bf16 is of what waits for the backward pass, which "
+                   "--mode=eval has not");
+  if (line.get("precision") == "fp16")
+    return invalid("--activation-dtype=bf16 is for --precision=f32 and bf16; with fp16 activations "
+                   "are f16");
+  options.automatic.activations = line.isSet("device-memory") && line.get("batch") != "max";
+  options.pipeline.activationDtype = options.automatic.activations ? "f32" : type;
+  return llvm::Error::success();
+}
+
 static llvm::Error fillChoices(const CommandLine &line, CompileOptions &options) {
   std::string precision = line.get("precision");
   if (precision != "f32" && precision != "bf16" && precision != "fp16")
     return invalid("--precision expects f32, bf16 or fp16, found '" + precision + "'");
   options.pipeline.precision = precision;
+  if (llvm::Error error = fillActivations(line, options))
+    return error;
   llvm::Expected<bool> master =
       parseChoice("master-weights", line.get("master-weights"), "fp32", "none");
   if (!master)
@@ -191,13 +225,43 @@ static llvm::Error fillBudget(const CommandLine &line, llvm::StringRef name, int
   return llvm::Error::success();
 }
 
+/// A folder may have colons in its name; the last one comes before the bytes. It is looked for when
+/// a run begins, on the machine where that is.
+static llvm::Error fillDisk(const CommandLine &line, CompileOptions &options) {
+  if (!line.isSet("disk"))
+    return llvm::Error::success();
+  if (options.device)
+    return invalid("--disk: this version keeps nothing on disk with --target=cuda");
+  std::string text = line.get("disk");
+  auto [folder, room] = llvm::StringRef(text).rsplit(':');
+  if (folder.empty() || room.empty())
+    return invalid("--disk expects DIR:BYTES, a folder and what may lie there, found '" + text +
+                   "'");
+  llvm::Expected<int64_t> bytes = parseBytes("disk", room);
+  if (!bytes)
+    return bytes.takeError();
+  options.diskBudget = *bytes;
+  llvm::SmallString<128> path(folder);
+  if (std::error_code error = llvm::sys::fs::make_absolute(path))
+    return invalid("--disk=" + text + ": " + error.message());
+  options.diskFolder = path.str().str();
+  return llvm::Error::success();
+}
+
 static llvm::Error fillBudgets(const CommandLine &line, CompileOptions &options) {
   if (llvm::Error error = fillBudget(line, "device-memory", options.deviceBudget))
     return error;
   if (llvm::Error error = fillBudget(line, "host-memory", options.hostBudget))
     return error;
+  if (llvm::Error error = fillDisk(line, options))
+    return error;
+  // The arena gets what is left.
+  if (options.device && options.deviceBudget >= 0)
+    options.deviceBudget =
+        std::max<int64_t>(0, options.deviceBudget - options.device->overheadBytes);
   options.pipeline.budget = options.deviceBudget;
   options.pipeline.hostBudget = options.hostBudget;
+  options.pipeline.diskBudget = options.diskBudget;
   return llvm::Error::success();
 }
 
@@ -220,12 +284,7 @@ static llvm::Error fillRanks(const CommandLine &line, CompileOptions &options) {
   if (options.pipeline.ranks > ::memopt::mostRanks)
     return invalid("--ranks expects at most " + llvm::Twine(::memopt::mostRanks) + ", found '" +
                    line.get("ranks") + "'");
-  if (options.pipeline.isBatchCut() && options.evaluate)
-    return invalid("--accumulative-counts, --micro-batches and --ranks are for training, not for "
-                   "--mode=eval");
   options.pipeline.syncBatchNorm = line.isSet("sync-batch-norm");
-  if (options.pipeline.syncBatchNorm && options.evaluate)
-    return invalid("--sync-batch-norm is for training, not for --mode=eval");
   int64_t stage;
   if (llvm::StringRef(line.get("zero-stage")).getAsInteger(10, stage) || stage < 0 || stage > 3)
     return invalid("--zero-stage expects 0, 1, 2 or 3, found '" + line.get("zero-stage") + "'");
@@ -309,8 +368,10 @@ static llvm::SmallVector<std::string> parseModules(llvm::StringRef text) {
 /// The planner may not choose what the command line says.
 static llvm::Error fillAutomatic(const CommandLine &line, CompileOptions &options) {
   Automatic &automatic = options.automatic;
+  options.isFormSearched = automatic.activations;
   if (!line.isSet("auto")) {
-    automatic.offload = line.isSet("host-memory") && line.isSet("device-memory");
+    automatic.offload =
+        (line.isSet("host-memory") || line.isSet("disk")) && line.isSet("device-memory");
     return llvm::Error::success();
   }
   automatic.recompute = false;
@@ -334,7 +395,7 @@ static llvm::Error fillAutomatic(const CommandLine &line, CompileOptions &option
       return invalid("--auto=" + name + " chooses what --" + technique->option + " says; give one");
     *technique->isAllowed = true;
   }
-  options.isFormSearched = automatic.accumulate || automatic.precision || automatic.batch;
+  options.isFormSearched |= automatic.accumulate || automatic.precision || automatic.batch;
   if (!line.isSet("device-memory"))
     return invalid("--auto needs --device-memory, which it meets");
   options.pipeline.rematerialize = automatic.recompute;
@@ -348,32 +409,47 @@ static llvm::Error fillFusion(const CommandLine &line, CompileOptions &options) 
   return llvm::Error::success();
 }
 
-/// Whether something lies on the host.
-static llvm::Expected<bool> parsePlace(const CommandLine &line, llvm::StringRef name) {
+static llvm::Expected<OffloadTier> parseTier(const CommandLine &line, llvm::StringRef name) {
   std::string place = line.get(name);
-  if (place == "nvme")
-    return invalid("--" + name + "=nvme: this version keeps nothing on disk; use cpu");
-  return parseChoice(name, place, "cpu", "none");
+  for (OffloadTier tier : {OffloadTier::None, OffloadTier::Host, OffloadTier::Disk})
+    if (place == stringifyOffloadTier(tier)) {
+      if (tier == OffloadTier::Disk && !line.isSet("disk"))
+        return invalid("--" + name +
+                       "=nvme needs --disk=DIR:BYTES, a folder and what may lie there");
+      return tier;
+    }
+  return invalid("--" + name + " expects none, cpu or nvme, found '" + place + "'");
+}
+
+/// Budgets of other spaces than the device's are for what lies there.
+static llvm::Error checkRoom(const CommandLine &line, bool isByHand, bool isDiskUsed) {
+  if (line.isSet("device-memory"))
+    return llvm::Error::success();
+  if (line.isSet("host-memory") && !isByHand)
+    return invalid("--host-memory needs --device-memory, or an --offload option: nothing lies on "
+                   "the host otherwise");
+  if (line.isSet("disk") && !isDiskUsed)
+    return invalid("--disk needs --device-memory, or an --offload option that says nvme: nothing "
+                   "lies on disk otherwise");
+  return llvm::Error::success();
 }
 
 static llvm::Error fillOffload(const CommandLine &line, CompileOptions &options) {
-  llvm::Expected<bool> optimizer = parsePlace(line, "offload-optimizer"),
-                       parameters = parsePlace(line, "offload-param"),
-                       activations = parsePlace(line, "offload-activation");
-  if (!optimizer || !parameters || !activations)
-    return llvm::joinErrors(optimizer.takeError(),
-                            llvm::joinErrors(parameters.takeError(), activations.takeError()));
-  if ((*optimizer || *activations) && options.evaluate)
-    return invalid("--offload-optimizer and --offload-activation are for training, not for "
-                   "--mode=eval");
-  options.pipeline.offloadOptimizer = *optimizer;
-  options.pipeline.offloadParam = *parameters;
-  options.pipeline.offloadActivation = *activations;
-  bool isByHand = *optimizer || *parameters || *activations;
-  if (line.isSet("host-memory") && !isByHand && !line.isSet("device-memory"))
-    return invalid("--host-memory needs --device-memory, or an --offload option: nothing lies on "
-                   "the host otherwise");
-  options.pipeline.swaps = options.automatic.offload && !options.evaluate;
+  llvm::SmallVector<OffloadTier, 3> tiers;
+  for (llvm::StringRef name : {"offload-optimizer", "offload-param", "offload-activation"}) {
+    llvm::Expected<OffloadTier> tier = parseTier(line, name);
+    if (!tier)
+      return tier.takeError();
+    tiers.push_back(*tier);
+  }
+  options.pipeline.offloadOptimizer = tiers[0];
+  options.pipeline.offloadParam = tiers[1];
+  options.pipeline.offloadActivation = tiers[2];
+  bool isByHand = llvm::any_of(tiers, [](OffloadTier tier) { return tier != OffloadTier::None; });
+  if (llvm::Error error = checkRoom(line, isByHand, llvm::is_contained(tiers, OffloadTier::Disk)))
+    return error;
+  bool hasHost = options.hostBudget >= 0 || options.diskBudget < 0; // room there is not refused
+  options.pipeline.swaps = options.automatic.offload && !options.evaluate && hasHost;
   // What is placed by hand stays there.
   bool isPlaced = line.isSet("offload-optimizer") || line.isSet("offload-param");
   options.isOffloadSearched = options.automatic.offload && !isPlaced && !options.evaluate;
@@ -412,6 +488,8 @@ static llvm::Error fillProfile(const CommandLine &line, CompileOptions &options)
   options.isCalibration = line.isSet("calibrate");
   if (options.isCalibration) {
     options.calibrationPath = line.get("calibrate");
+    if (options.calibrationPath.empty() && options.isDeviceCalibrated)
+      options.calibrationPath = "device.json";
     if (options.calibrationPath.empty())
       options.calibrationPath = fromEnvironment.empty() ? "machine-profile.json" : fromEnvironment;
     if (line.isSet("machine-profile"))
@@ -473,6 +551,8 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
   }
   if (llvm::Error error = addDeepSpeedConfig(*line))
     return std::move(error);
+  if (llvm::Error error = checkRules(*line))
+    return std::move(error);
   auto options = std::make_unique<CompileOptions>();
   if (llvm::Error error = fillTarget(*line, *options))
     return std::move(error);
@@ -491,8 +571,6 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
     return invalid("--estimate is of training steps, not of --mode=eval");
   options->reportPath = line->get("report");
   options->pagePath = line->get("html");
-  if (options->isEstimate && !options->pagePath.empty())
-    return invalid("--estimate plans nothing that --html could show; give one");
   options->pipeline.cache = line->get("cache");
   if (line->isSet("cache") && options->pipeline.cache.empty())
     return invalid("--cache expects a folder");

@@ -25,6 +25,7 @@ enum class Emit { Graph, Joint, Kernels, Planned, Llvm, Ptx, Package };
 /// What --auto lets the planner choose to meet the budget.
 struct Automatic {
   bool recompute = true, accumulate = false, precision = false, batch = false, offload = false;
+  bool activations = false; ///< kept in bf16, by an option of their own
 };
 
 /// The command line, checked and with defaults filled in.
@@ -47,13 +48,15 @@ struct CompileOptions {
   int runThreads = 1;     ///< that library calls are planned for
   bool isInstrumented = true;
   int compilerThreads = 0; ///< 0: as many as the machine has
-  int64_t deviceBudget = -1, hostBudget = -1;
+  int64_t deviceBudget = -1, hostBudget = -1, diskBudget = -1;
+  std::string diskFolder; ///< absolute; empty without a disk
   mlir::memopt::PipelineOptions pipeline;
   std::string optimizerName;
   double learningRate = 0.0;
   std::optional<mlir::memopt::MachineProfile> profile;   ///< none: the shipped one
   std::optional<mlir::memopt::DeviceDescription> device; ///< none: a processor
   bool isCalibration = false;                            ///< write a profile, compile no model
+  bool isDeviceCalibrated = false;                       ///< of the device at hand
   std::string calibrationPath;
   int frontierPoints = 0;   ///< 0: no frontier
   std::string frontierPath; ///< without its ending; empty: print only

@@ -20,6 +20,8 @@
 
 using namespace memopt::tool;
 using memopt::StatusCode;
+using mlir::memopt::OffloadTier;
+using mlir::memopt::stringifyOffloadTier;
 
 //===----------------------------------------------------------------------===//
 // The largest batch
@@ -93,9 +95,10 @@ public:
 
   StatusCode run() {
     for (const std::string &precision : getPrecisions())
-      for (const Form &placed : getPlacements())
-        if (StatusCode code = tryCuts(placed, precision); code != StatusCode::Ok)
-          return code;
+      for (const std::string &activations : getActivations())
+        for (const Form &placed : getPlacements())
+          if (StatusCode code = tryCuts(placed, precision, activations); code != StatusCode::Ok)
+            return code;
     if (!best && allowed.batch)
       if (StatusCode code = lowerBatch(); code != StatusCode::Ok)
         return code;
@@ -116,16 +119,32 @@ private:
     return {given.precision};
   }
 
-  /// The form at hand, and with optimizer state, and parameters too, on the host.
+  /// Types of kept activations.
+  llvm::SmallVector<std::string> getActivations() const {
+    if (allowed.activations)
+      return {given.activationDtype, "bf16"};
+    return {given.activationDtype};
+  }
+
+  /// The form at hand, and with optimizer state, and parameters too, on the host or on disk, as far
+  /// as there is room. What takes longer comes later.
   llvm::SmallVector<Form> getPlacements() const {
     llvm::SmallVector<Form> forms = {given};
     if (!compilation.getOptions().isOffloadSearched)
       return forms;
-    for (bool offloadParam : {false, true}) {
+    auto add = [&](OffloadTier optimizer, OffloadTier parameters) {
       forms.push_back(given);
-      forms.back().offloadOptimizer = true;
-      forms.back().offloadParam = offloadParam;
-    }
+      forms.back().offloadOptimizer = optimizer;
+      forms.back().offloadParam = parameters;
+    };
+    const CompileOptions &options = compilation.getOptions();
+    bool hasHost = options.hostBudget >= 0 || options.diskBudget < 0;
+    for (OffloadTier parameters : {OffloadTier::None, OffloadTier::Host})
+      if (hasHost)
+        add(OffloadTier::Host, parameters);
+    for (OffloadTier parameters : {OffloadTier::None, OffloadTier::Host, OffloadTier::Disk})
+      if (options.diskBudget >= 0 && (hasHost || parameters != OffloadTier::Host))
+        add(OffloadTier::Disk, parameters);
     return forms;
   }
 
@@ -144,8 +163,9 @@ private:
 
   /// More micro-batches need fewer bytes and more time: the first that fit without saving time are
   /// the last that are tried.
-  StatusCode tryCuts(Form form, const std::string &precision) {
+  StatusCode tryCuts(Form form, const std::string &precision, const std::string &activations) {
     form.precision = precision;
+    form.activationDtype = activations;
     for (int64_t parts : getCuts()) {
       form.microBatches = parts;
       Trial trial = compilation.tryForm(form, best ? kWorthwhile * best->seconds : kAnyTime);
@@ -176,6 +196,7 @@ private:
       return StatusCode::Ok;
     Form form = getPlacements().back();
     form.precision = getPrecisions().back();
+    form.activationDtype = getActivations().back();
     Bound bound = bisectBatch(compilation, form, *batch);
     if (bound.code == StatusCode::Ok)
       note(std::move(bound.fits));
@@ -213,10 +234,12 @@ private:
       text += " --micro-batches=" + std::to_string(form.microBatches);
     if (form.precision != given.precision)
       text += " --precision=" + form.precision;
+    if (form.activationDtype != given.activationDtype)
+      text += " --activation-dtype=" + form.activationDtype;
     if (form.offloadOptimizer != given.offloadOptimizer)
-      text += " --offload-optimizer=cpu";
+      text += (" --offload-optimizer=" + stringifyOffloadTier(form.offloadOptimizer)).str();
     if (form.offloadParam != given.offloadParam)
-      text += " --offload-param=cpu";
+      text += (" --offload-param=" + stringifyOffloadTier(form.offloadParam)).str();
     if (form.batch != given.batch)
       text += " --batch=" + std::to_string(form.batch);
     return text.empty() ? " nothing more" : text;

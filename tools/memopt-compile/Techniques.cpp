@@ -18,6 +18,7 @@
 
 using namespace memopt::tool;
 using memopt::StatusCode;
+using mlir::memopt::OffloadTier;
 using mlir::memopt::PipelineOptions;
 
 //===----------------------------------------------------------------------===//
@@ -51,11 +52,15 @@ static void setPrecision(PipelineOptions &options, bool isOn) {
   options.masterWeights = true;
 }
 
+static OffloadTier getTier(bool isOn) { return isOn ? OffloadTier::Host : OffloadTier::None; }
+
 static const Technique kTechniques[] = {
     {"--micro-batches=2", [](const PipelineOptions &o) { return o.microBatches > 1; },
      [](PipelineOptions &o, bool isOn) { o.microBatches = isOn ? 2 : 1; }},
     {"--precision=bf16", [](const PipelineOptions &o) { return o.precision != "f32"; },
      setPrecision},
+    {"--activation-dtype=bf16", [](const PipelineOptions &o) { return o.activationDtype != "f32"; },
+     [](PipelineOptions &o, bool isOn) { o.activationDtype = isOn ? "bf16" : "f32"; }},
     {"--optim-bits=8",
      [](const PipelineOptions &o) { return llvm::StringRef(o.optimizer).contains(kStateBits); },
      setStateBits},
@@ -64,12 +69,15 @@ static const Technique kTechniques[] = {
      [](PipelineOptions &o, bool isOn) {
        o.efficientConvBnEval = llvm::SmallVector<std::string>(isOn ? 1 : 0, "all");
      }},
-    {"--offload-optimizer=cpu", [](const PipelineOptions &o) { return bool(o.offloadOptimizer); },
-     [](PipelineOptions &o, bool isOn) { o.offloadOptimizer = isOn; }},
-    {"--offload-param=cpu", [](const PipelineOptions &o) { return bool(o.offloadParam); },
-     [](PipelineOptions &o, bool isOn) { o.offloadParam = isOn; }},
-    {"--offload-activation=cpu", [](const PipelineOptions &o) { return bool(o.offloadActivation); },
-     [](PipelineOptions &o, bool isOn) { o.offloadActivation = isOn; }},
+    {"--offload-optimizer=cpu",
+     [](const PipelineOptions &o) { return o.offloadOptimizer != OffloadTier::None; },
+     [](PipelineOptions &o, bool isOn) { o.offloadOptimizer = getTier(isOn); }},
+    {"--offload-param=cpu",
+     [](const PipelineOptions &o) { return o.offloadParam != OffloadTier::None; },
+     [](PipelineOptions &o, bool isOn) { o.offloadParam = getTier(isOn); }},
+    {"--offload-activation=cpu",
+     [](const PipelineOptions &o) { return o.offloadActivation != OffloadTier::None; },
+     [](PipelineOptions &o, bool isOn) { o.offloadActivation = getTier(isOn); }},
 };
 
 //===----------------------------------------------------------------------===//
@@ -84,7 +92,9 @@ llvm::FailureOr<TechniqueTable> memopt::tool::compareTechniques(Compilation &com
     trial.planned = nullptr;
     return trial;
   };
-  auto liftBudgets = [](PipelineOptions &options) { options.budget = options.hostBudget = -1; };
+  auto liftBudgets = [](PipelineOptions &options) {
+    options.budget = options.hostBudget = options.diskBudget = -1;
+  };
   table.asked = plan(liftBudgets);
   if (table.asked.code != StatusCode::Ok) {
     compilation.setMessage(table.asked.message);

@@ -7,9 +7,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "CompileFirst.h"
+#include "Report.h"
 #include "Signals.h"
 #include "memopt-runtime/Device.h"
 #include "memopt-runtime/Files.h"
+#include "memopt-runtime/Json.h"
+#include "memopt-runtime/RankMeeting.h"
 #include "memopt-runtime/Text.h"
 #include "memopt-runtime/Trace.h"
 #include <algorithm>
@@ -19,6 +22,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <thread>
@@ -26,7 +30,8 @@
 
 using namespace memopt;
 
-static const std::string packageFolder = "/model.memopt", deviceFile = "/device.json";
+static const std::string packageFolder = "/model.memopt", deviceFile = "/device.json",
+                         originFile = "/compiled-from.txt", helpFile = "/help.txt";
 
 static StatusOr<std::string> findCompiler() {
   char self[PATH_MAX];
@@ -41,8 +46,10 @@ static StatusOr<std::string> findCompiler() {
   return path;
 }
 
+/// Its output goes where ours goes, or into a file.
 static StatusOr<int> runAndWait(const std::vector<std::string> &command,
-                                const std::function<void()> &whileWaiting) {
+                                const std::function<void()> &whileWaiting,
+                                const std::string &outputFile = "") {
   std::vector<char *> arguments;
   for (const std::string &argument : command)
     arguments.push_back(const_cast<char *>(argument.c_str()));
@@ -56,8 +63,14 @@ static StatusOr<int> runAndWait(const std::vector<std::string> &command,
   ::posix_spawnattr_init(&attributes);
   ::posix_spawnattr_setsigdefault(&attributes, &defaults);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  if (!outputFile.empty())
+    ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, outputFile.c_str(),
+                                       O_WRONLY | O_CREAT | O_TRUNC, 0600);
   pid_t child;
-  int error = ::posix_spawn(&child, arguments[0], nullptr, &attributes, arguments.data(), environ);
+  int error = ::posix_spawn(&child, arguments[0], &actions, &attributes, arguments.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
   if (error)
     return environmentError(describeErrno("running", command[0], error));
@@ -104,29 +117,120 @@ StatusOr<std::vector<std::string>> CompiledPackage::describeTarget(const RunOpti
   return std::vector<std::string>{"--target=" + options.device, "--target-features=" + file};
 }
 
+/// Says of an option that neither program has which of ours may have been meant, where one comes
+/// near; the compiler has said that it does not have it.
+Status CompiledPackage::explainRefusal(const std::string &compiler, const RunOptions &options) {
+  std::string file = temporaryFolder + helpFile;
+  constexpr size_t limit = 1 << 20;
+  StatusOr<int> code = runAndWait({compiler, "--help"}, [] {}, file);
+  StatusOr<std::string> help = readFile(file, limit);
+  ::unlink(file.c_str());
+  if (!code.isOk() || !help.isOk())
+    return badInput("");
+  for (const std::string &option : options.compileOptions) {
+    std::string name = option.substr(0, option.find('='));
+    bool isKnown = help->find(" " + name + "=") != std::string::npos ||
+                   help->find(" " + name + " ") != std::string::npos ||
+                   help->find(" " + name + "[") != std::string::npos;
+    if (std::string hint = suggestOption(name); !isKnown && startsWith(name, "--") && !hint.empty())
+      return badInput("option " + quote(name) + " is unknown" + hint + "; see --help");
+  }
+  return badInput("");
+}
+
+/// Options of memopt-compile that change an evaluation beside the training that they are given for.
+static const char *const ofEvaluation[] = {"--batch",
+                                           "--cache",
+                                           "--deepspeed-config",
+                                           "--device-memory",
+                                           "--dropout",
+                                           "--efficient-conv-bn-eval",
+                                           "--instrument",
+                                           "--loss",
+                                           "--machine-profile",
+                                           "--master-weights",
+                                           "--offload-param",
+                                           "--precision",
+                                           "--quiet",
+                                           "--reference",
+                                           "--run-threads",
+                                           "--target",
+                                           "--target-features",
+                                           "--threads"};
+
+/// The others are of training, and no option of an evaluation.
+static std::vector<std::string> selectForEvaluation(const std::vector<std::string> &given) {
+  std::vector<std::string> selected;
+  bool isKept = false;
+  for (const std::string &word : given) {
+    if (startsWith(word, "-")) // else it is the value of the word before
+      isKept = std::find(std::begin(ofEvaluation), std::end(ofEvaluation),
+                         word.substr(0, word.find('='))) != std::end(ofEvaluation);
+    if (isKept)
+      selected.push_back(word);
+  }
+  return selected;
+}
+
+/// Everything that a package follows from, by name and by what tells one file from another: the
+/// same text means the same package. The fourth word is where that is to be.
+static std::string describeOrigin(const std::vector<std::string> &command) {
+  const char *profile = std::getenv("MEMOPT_MACHINE_PROFILE");
+  std::vector<std::string> words = command;
+  words[3] = profile ? profile : "";
+  words.push_back(std::to_string(std::thread::hardware_concurrency()) + " processors");
+  std::string text;
+  for (const std::string &word : words)
+    if (word != "--quiet")
+      text += word + " " + describeFile(word.substr(word.find('=') + 1)) + "\n";
+  return text;
+}
+
+/// Whether the package in a folder was made from that, and is whole.
+static bool isMadeFrom(const std::string &folder, const std::string &origin) {
+  constexpr size_t limit = 1 << 20;
+  StatusOr<std::string> recorded = readFile(folder + originFile, limit);
+  return recorded.isOk() && *recorded == origin && fileExists(folder + "/manifest.json");
+}
+
 Status CompiledPackage::compile(const RunOptions &options, const std::string &mode,
                                 const std::function<void()> &whileWaiting) {
   MEMOPT_ASSIGN_OR_RETURN(std::string compiler, findCompiler());
   MEMOPT_RETURN_IF_ERROR(makeFolder());
-  path = mode == options.mode ? options.packagePath : "";
+  bool isBeside = mode != options.mode; // the evaluation of a training
+  path = isBeside ? "" : options.packagePath;
   if (path.empty())
     path = temporaryFolder + packageFolder;
   std::vector<std::string> command = {compiler, options.model, "-o", path};
   if (!mode.empty())
     command.push_back("--mode=" + mode);
-  if (!options.rateText.empty())
+  if (!options.rateText.empty() && mode != "eval")
     command.push_back("--lr=" + options.rateText);
   if (options.isQuiet)
     command.push_back("--quiet");
-  if (options.countRanks() > 1)
-    command.push_back("--ranks=" + std::to_string(options.countRanks()));
+  if (options.ranks && mode != "eval")
+    command.push_back("--ranks=" + std::to_string(*options.ranks));
   MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> target, describeTarget(options));
   command.insert(command.end(), target.begin(), target.end());
-  command.insert(command.end(), options.compileOptions.begin(), options.compileOptions.end());
+  std::vector<std::string> rest =
+      isBeside ? selectForEvaluation(options.compileOptions) : options.compileOptions;
+  command.insert(command.end(), rest.begin(), rest.end());
+  bool isKept = !isBeside && !options.packagePath.empty();
+  std::string origin = describeOrigin(command), record = path + originFile;
+  if (isKept && isMadeFrom(path, origin)) {
+    if (!options.isQuiet)
+      notice(quote(path) + " is what the model and these options compile to, and stays");
+    return Status::ok();
+  }
+  ::unlink(record.c_str());
   int64_t begin = getTime();
   MEMOPT_ASSIGN_OR_RETURN(exitCode, runAndWait(command, whileWaiting));
   seconds = double(getTime() - begin) * 1e-9;
-  return exitCode ? badInput("") : Status::ok();
+  if (exitCode == int(StatusCode::BadInput))
+    return explainRefusal(compiler, options);
+  if (exitCode)
+    return badInput("");
+  return isKept ? writeFileAtomically(record, origin) : Status::ok();
 }
 
 CompiledPackage::~CompiledPackage() {

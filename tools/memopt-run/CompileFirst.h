@@ -23,8 +23,8 @@ public:
   ~CompiledPackage();
 
   /// Runs the memopt-compile that stands beside this program on the model. Its messages go where
-  /// ours go; when it fails, `exitCode` is its exit code and the failure has no message of its own.
-  /// Calls `whileWaiting` many times a second.
+  /// ours go; when it fails, `exitCode` is its exit code and the failure has no message of its own,
+  /// unless one of our options may have been meant. Calls `whileWaiting` many times a second.
   Status compile(const RunOptions &options, const std::string &mode,
                  const std::function<void()> &whileWaiting);
 
@@ -34,6 +34,7 @@ public:
 
 private:
   Status makeFolder();
+  Status explainRefusal(const std::string &compiler, const RunOptions &options);
   StatusOr<std::vector<std::string>> describeTarget(const RunOptions &options);
 
   std::string temporaryFolder;

@@ -7,13 +7,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "Run.h"
-#include "Signals.h"
+#include <cmath>
 #include <cstring>
 
 using namespace memopt;
 
 namespace {
-/// Counts how often the largest of a sample's predictions is its label.
+/// Counts how often a sample's label is its largest prediction, or one of the five largest.
 class AccuracyCounter {
 public:
   explicit AccuracyCounter(const Session &session) : session(session) {
@@ -34,33 +34,50 @@ public:
 
   bool isActive() const { return prediction; }
 
-  void count() {
+  /// What is counted of a batch; labels to be ignored are none.
+  struct Counts {
+    int64_t right = 0, amongFive = 0, labels = 0;
+  };
+
+  Counts count() const {
+    Counts counts;
+    if (!isActive())
+      return counts;
+    const char *targets = session.getAddress(*labels);
     int64_t classes = prediction->shape.back();
-    const char *scores = session.getAddress(*prediction), *targets = session.getAddress(*labels);
     for (int64_t sample = 0; sample < getElementCount(labels->shape); ++sample) {
       auto label = int64_t(readElement(labels->dtype, targets, sample));
       if (label < 0 || label >= classes)
         continue; // to be ignored
-      int64_t best = 0;
-      double bestScore = readElement(prediction->dtype, scores, sample * classes);
-      for (int64_t i = 1; i < classes; ++i)
-        if (double score = readElement(prediction->dtype, scores, sample * classes + i);
-            score > bestScore) {
-          best = i;
-          bestScore = score;
-        }
-      right += best == label;
-      ++total;
+      int64_t better = countBetter(sample * classes, label);
+      counts.right += better == 0;
+      counts.amongFive += better < 5;
+      ++counts.labels;
     }
+    return counts;
   }
 
-  double getAccuracy() const { return total ? double(right) / double(total) : 0; }
+  bool hasFive() const { return isActive() && prediction->shape.back() > 5; }
+  /// Whether each sample is a sequence of labels, as in language models.
+  bool isOfTokens() const { return isActive() && labels->shape.size() > 1; }
 
 private:
+  /// Classes that score more than the label, or as much and come first; all of them where its score
+  /// is no number.
+  int64_t countBetter(int64_t first, int64_t label) const {
+    const char *scores = session.getAddress(*prediction);
+    double own = readElement(prediction->dtype, scores, first + label);
+    int64_t classes = prediction->shape.back(), better = 0;
+    for (int64_t i = 0; i < classes; ++i) {
+      double score = readElement(prediction->dtype, scores, first + i);
+      better += score > own || (score == own && i < label) || std::isnan(own);
+    }
+    return better;
+  }
+
   const Session &session;
   const OutputSpec *prediction = nullptr;
   const InputSpec *labels = nullptr;
-  int64_t right = 0, total = 0;
 };
 } // namespace
 
@@ -75,41 +92,108 @@ static Status initialize(Run &run) {
   return run.session.initializeFromWeights([](const auto &) { return false; });
 }
 
-/// Runs all batches and adds up the outputs of one element, weighted by samples.
-static Status runBatches(Run &run, int64_t steps, AccuracyCounter &accuracy) {
-  const Manifest &manifest = run.session.getManifest();
-  Progress progress(run.options.isQuiet, manifest.predictedPeakBytes[MEMOPT_SPACE_DEVICE]);
-  int lossIndex = manifest.getLossIndex();
-  for (int64_t step = 0; step < steps && !isInterrupted(); ++step) {
-    run.position = step;
-    MEMOPT_RETURN_IF_ERROR(run.runStep(step + 1, 0, run.options.seed.value_or(0)));
-    int64_t samples = run.data ? run.data->getSampleCount(step) : 1;
-    run.report.samples += samples;
-    double loss = 0;
-    for (size_t i = 0; i < manifest.outputs.size(); ++i) {
-      const OutputSpec &output = manifest.outputs[i];
-      if (getElementCount(output.shape) != 1)
-        continue;
-      double value = run.session.readScalar(output);
-      run.report.averages[output.name] += value * double(samples);
-      if (int(i) == lossIndex)
-        run.report.losses.push_back(loss = value);
-    }
-    if (accuracy.isActive())
-      accuracy.count();
-    progress.show(run.describeStep(step + 1, step + 1, loss), steps);
+namespace {
+/// Adds up what batches give, in their order. Ranks exchange what theirs give: a rank's share is
+/// every n-th batch, so the ranks' records stand in the order of the batches.
+class OutputSums {
+public:
+  explicit OutputSums(Run &run) : run(run), accuracy(run.session) {
+    for (const OutputSpec &output : run.session.getManifest().outputs)
+      if (getElementCount(output.shape) == 1)
+        scalars.push_back(&output);
+    mine.resize(firstScalar + scalars.size());
+    all.resize(mine.size() * size_t(countRanks()));
   }
-  return Status::ok();
-}
 
-Status memopt::averageOutputs(Run &run) {
-  AccuracyCounter accuracy(run.session);
-  MEMOPT_RETURN_IF_ERROR(runBatches(run, run.countSteps(), accuracy));
-  for (auto &[name, sum] : run.report.averages)
-    sum /= double(std::max<int64_t>(1, run.report.samples));
-  if (accuracy.isActive())
-    run.report.averages.emplace("accuracy", accuracy.getAccuracy());
-  return Status::ok();
+  int64_t countRanks() const { return run.communicator ? run.communicator->getRanks() : 1; }
+  int64_t getRank() const { return run.communicator ? run.communicator->getRank() : 0; }
+
+  /// Notes what this rank's batch has given.
+  void note(int64_t samples) {
+    AccuracyCounter::Counts counts = accuracy.count();
+    mine[sampleCount] = double(samples);
+    mine[rightCount] = double(counts.right);
+    mine[fiveCount] = double(counts.amongFive);
+    mine[labelCount] = double(counts.labels);
+    for (size_t i = 0; i < scalars.size(); ++i)
+      mine[firstScalar + i] = run.session.readScalar(*scalars[i]);
+  }
+
+  /// Adds what the first `batches` ranks have noted.
+  Status add(int64_t batches) {
+    if (run.communicator)
+      MEMOPT_RETURN_IF_ERROR(run.communicator->exchangeAny(
+          mine.data(), int64_t(mine.size() * sizeof(double)), all.data()));
+    else
+      all = mine;
+    for (int64_t batch = 0; batch < batches; ++batch)
+      addRecord(&all[size_t(batch) * mine.size()]);
+    return Status::ok();
+  }
+
+  /// Of the batch that was added last.
+  double getLoss() const { return run.report.losses.empty() ? 0 : run.report.losses.back(); }
+
+  void finish() {
+    for (auto &[name, sum] : run.report.averages)
+      sum /= double(std::max<int64_t>(1, run.report.samples));
+    auto labels = double(std::max<int64_t>(1, total.labels));
+    if (accuracy.isActive())
+      run.report.averages.emplace("accuracy", double(total.right) / labels);
+    if (accuracy.hasFive())
+      run.report.averages.emplace("top5_accuracy", double(total.amongFive) / labels);
+    int loss = run.session.getManifest().getLossIndex();
+    if (accuracy.isOfTokens() && loss >= 0)
+      run.report.averages.emplace(
+          "perplexity",
+          std::exp(run.report.averages[run.session.getManifest().outputs[size_t(loss)].name]));
+  }
+
+private:
+  /// Places in a record; whole numbers below 2^53 are themselves.
+  enum : size_t { sampleCount, rightCount, fiveCount, labelCount, firstScalar };
+
+  void addRecord(const double *record) {
+    run.report.samples += int64_t(record[sampleCount]);
+    total.right += int64_t(record[rightCount]);
+    total.amongFive += int64_t(record[fiveCount]);
+    total.labels += int64_t(record[labelCount]);
+    for (size_t i = 0; i < scalars.size(); ++i) {
+      double value = record[firstScalar + i];
+      run.report.averages[scalars[i]->name] += value * record[sampleCount];
+      if (scalars[i]->role == "loss")
+        run.report.losses.push_back(value);
+    }
+  }
+
+  Run &run;
+  AccuracyCounter accuracy;
+  std::vector<const OutputSpec *> scalars; ///< outputs of one element
+  std::vector<double> mine, all;           ///< a record, and those of all ranks
+  AccuracyCounter::Counts total;
+};
+} // namespace
+
+StatusOr<bool> memopt::averageOutputs(Run &run) {
+  Progress progress(run.options.isQuiet,
+                    run.session.getManifest().predictedPeakBytes[MEMOPT_SPACE_DEVICE]);
+  OutputSums sums(run);
+  int64_t steps = run.countSteps(), ranks = sums.countRanks();
+  for (int64_t first = 0; first < steps; first += ranks) {
+    MEMOPT_ASSIGN_OR_RETURN(bool isStopped, run.isStopped());
+    if (isStopped)
+      return false;
+    if (int64_t step = first + sums.getRank(); step < steps) {
+      run.position = step;
+      MEMOPT_RETURN_IF_ERROR(run.runStep(step + 1, 0, run.options.seed.value_or(0)));
+      sums.note(run.data ? run.data->getSampleCount(step) : 1);
+    }
+    int64_t done = std::min(steps, first + ranks);
+    MEMOPT_RETURN_IF_ERROR(sums.add(done - first));
+    progress.show(run.describeStep(done, done, sums.getLoss()), steps);
+  }
+  sums.finish();
+  return true;
 }
 
 Status memopt::evaluate(Run &run) {
@@ -118,14 +202,16 @@ Status memopt::evaluate(Run &run) {
   Trace trace(run.session.getManifest(), run.options.trace.empty() ? 0 : run.countSteps());
   if (!run.options.trace.empty())
     MEMOPT_RETURN_IF_ERROR(run.session.setTrace(&trace).withContext("--trace"));
-  Status status = averageOutputs(run);
+  StatusOr<bool> isWhole = averageOutputs(run);
+  Status status = isWhole.isOk() ? Status::ok() : isWhole.takeStatus();
   (void)run.session.setTrace(nullptr);
-  run.report.measureOverhead(run.session);
+  MEMOPT_RETURN_IF_ERROR(run.report.measureOverhead(run.session));
   if (!run.options.trace.empty())
     if (Status written = trace.write(run.options.trace); status.isOk() && !written.isOk())
       status = std::move(written).withContext("--trace");
   MEMOPT_RETURN_IF_ERROR(std::move(status));
-  if (isInterrupted())
+  MEMOPT_RETURN_IF_ERROR(run.report.gather(run.session, run.communicator));
+  if (!*isWhole)
     return Status(StatusCode::Interrupted,
                   "stopped after " + std::to_string(run.report.samples) + " samples");
   return Status::ok();

@@ -7,58 +7,78 @@
 //===----------------------------------------------------------------------===//
 
 #include "LaunchedRanks.h"
+#include "OptionRules.h"
 #include "Signals.h"
+#include "memopt-runtime/Data.h"
+#include "memopt-runtime/Files.h"
 #include "memopt-runtime/Json.h"
-#include "memopt-runtime/Text.h"
 #include <cstdlib>
 #include <unistd.h>
 
 using namespace memopt;
 
 //===----------------------------------------------------------------------===//
-// The meeting
+// The meeting on one host
 //===----------------------------------------------------------------------===//
 
-/// Files that `--data=` names: FILE, bytes:FILE, or idx:FILE,FILE.
-static std::string describeData(const std::vector<std::string> &sources) {
+using Describe = std::string (*)(const std::string &);
+
+static std::string describeData(const std::vector<std::string> &sources, Describe describe) {
   std::string text;
-  for (const std::string &source : sources) {
-    size_t kind = 0;
-    for (const char *prefix : {"idx:", "bytes:", "tokens:"})
-      if (startsWith(source, prefix))
-        kind = source.find(':') + 1;
-    for (size_t begin = kind; begin <= source.size();) {
-      size_t end = std::min(source.find(',', begin), source.size());
-      text += describeFile(source.substr(begin, end - begin)) + " ";
-      begin = end + 1;
-    }
-  }
+  for (const std::string &source : sources)
+    for (const std::string &file : DataSource::getFiles(source))
+      text += describe(file) + " ";
   return text;
 }
 
-static RankTask describeTask(const RunOptions &options, const std::vector<std::string> &arguments) {
+RankTask memopt::describeTask(const RunOptions &options, const std::vector<std::string> &arguments,
+                              Describe describe) {
   bool isPackage = !needsCompilation(options.model);
   return {arguments,
-          {{"the model", describeFile(options.model + (isPackage ? "/manifest.json" : ""))},
-           {"--data", describeData(options.data)},
-           {"--load", describeFile(options.load)},
-           {"--weights", describeFile(options.weights)}}};
+          {{"the model", describe(options.model + (isPackage ? "/manifest.json" : ""))},
+           {"--data", describeData(options.data, describe)},
+           {"--eval-data", describeData(options.evalData, describe)},
+           {"--load", describe(options.load)},
+           {"--weights", describe(options.weights)}}};
 }
 
 StatusOr<std::unique_ptr<RankMeeting>>
-memopt::meetOtherRanks(RunOptions &options, const std::vector<std::string> &arguments) {
-  MEMOPT_ASSIGN_OR_RETURN(std::optional<LaunchedRank> self,
-                          findLaunchedRank([](const char *name) { return std::getenv(name); }));
+memopt::meetOtherRanks(const RunOptions &options, const std::optional<LaunchedRank> &self,
+                       const std::vector<std::string> &arguments) {
   if (!self)
     return std::unique_ptr<RankMeeting>();
+  return RankMeeting::join(*self, describeTask(options, arguments, describeFile),
+                           {options.rankTimeout, isInterrupted});
+}
+
+//===----------------------------------------------------------------------===//
+// Which rank this is
+//===----------------------------------------------------------------------===//
+
+StatusOr<std::optional<LaunchedRank>> memopt::findRank(RunOptions &options) {
+  MEMOPT_ASSIGN_OR_RETURN(std::optional<LaunchedRank> self,
+                          findLaunchedRank([](const char *name) { return std::getenv(name); }));
+  if (!self) {
+    MEMOPT_RETURN_IF_ERROR(checkAlone(options));
+    return self;
+  }
   if (options.ranks && *options.ranks != self->ranks)
     return badInput("--ranks is " + std::to_string(*options.ranks) + ", but " + self->launcher +
                     " started " + std::to_string(self->ranks) +
                     " processes: leave --ranks out, each of them is one rank");
   options.ranks = self->ranks;
-  MEMOPT_RETURN_IF_ERROR(checkForRanks(options));
-  return RankMeeting::join(*self, describeTask(options, arguments),
-                           {options.rankTimeout, isInterrupted});
+  return self;
+}
+
+StatusOr<bool> memopt::usesMessages(const RunOptions &options,
+                                    const std::optional<LaunchedRank> &self) {
+  if (options.transport == "mpi" && !(self && self->startsMpi))
+    return badInput("--transport=mpi is for ranks that mpirun or srun started, and " +
+                    (self ? self->launcher + " started these" : std::string("there are none")));
+  bool isSpread = self && !self->spread.empty();
+  if (options.transport == "shared" && isSpread)
+    return environmentError(self->spread + ", which share no memory: leave out --transport=shared");
+  return options.transport == "mpi" || isSpread;
 }
 
 //===----------------------------------------------------------------------===//
@@ -67,14 +87,13 @@ memopt::meetOtherRanks(RunOptions &options, const std::vector<std::string> &argu
 
 /// Ranks may stand in different folders.
 static std::string makeAbsolute(const std::string &path) {
-  char *absolute = ::realpath(path.c_str(), nullptr);
-  std::string text = absolute ? absolute : path;
-  std::free(absolute);
-  return text;
+  std::string absolute = getRealPath(path);
+  return absolute.empty() ? path : absolute;
 }
 
 std::string PreparedRun::write() const {
   return nlohmann::json{{"package", makeAbsolute(package)},
+                        {"eval_package", evalPackage.empty() ? "" : makeAbsolute(evalPackage)},
                         {"compile_seconds", compileSeconds},
                         {"arena_bytes", arenaBytes}}
       .dump();
@@ -85,6 +104,7 @@ StatusOr<PreparedRun> PreparedRun::read(const std::string &text) {
   JsonView view(json);
   PreparedRun run;
   MEMOPT_ASSIGN_OR_RETURN(run.package, view.getString("package"));
+  MEMOPT_ASSIGN_OR_RETURN(run.evalPackage, view.getString("eval_package"));
   MEMOPT_ASSIGN_OR_RETURN(JsonView seconds, view.get("compile_seconds"));
   MEMOPT_ASSIGN_OR_RETURN(run.compileSeconds, seconds.asNumber());
   MEMOPT_ASSIGN_OR_RETURN(run.arenaBytes, view.getInteger("arena_bytes"));

@@ -14,14 +14,25 @@
 
 namespace memopt {
 
-/// Meets the other processes that torchrun, mpirun or srun started, and sets the number of ranks;
-/// null where this process is alone.
-StatusOr<std::unique_ptr<RankMeeting>> meetOtherRanks(RunOptions &options,
+/// Which of the processes that torchrun, mpirun or srun started this one is; sets the number of
+/// ranks. Nothing where this process is alone.
+StatusOr<std::optional<LaunchedRank>> findRank(RunOptions &options);
+
+/// Whether a rank reaches the others over MPI (MessageRank.h), and not by shared memory.
+StatusOr<bool> usesMessages(const RunOptions &options, const std::optional<LaunchedRank> &self);
+
+/// What a rank was asked to do. `describe` says what tells one file from another.
+RankTask describeTask(const RunOptions &options, const std::vector<std::string> &arguments,
+                      std::string (*describe)(const std::string &path));
+
+/// Meets the others on this host; null where this process is alone.
+StatusOr<std::unique_ptr<RankMeeting>> meetOtherRanks(const RunOptions &options,
+                                                      const std::optional<LaunchedRank> &self,
                                                       const std::vector<std::string> &arguments);
 
 /// What the first process prepares for all.
 struct PreparedRun {
-  std::string package; ///< a folder
+  std::string package, evalPackage; ///< folders; the second one empty without evaluations
   double compileSeconds = 0;
   int64_t arenaBytes = 0;
 

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Options.h"
+#include "OptionRules.h"
 #include "memopt-runtime/Json.h"
 #include "memopt-runtime/PackageFormat.h"
 #include "memopt-runtime/Text.h"
@@ -109,16 +109,6 @@ static Status setRate(RunOptions &options, const std::string &text) {
   return Status::ok();
 }
 
-static std::vector<std::string> splitList(const std::string &text) {
-  std::vector<std::string> words;
-  for (size_t begin = 0; begin <= text.size();) {
-    size_t end = std::min(text.find(',', begin), text.size());
-    words.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return words;
-}
-
 static Status setMilestones(RunOptions &options, const std::string &text) {
   std::vector<int64_t> milestones;
   for (const std::string &word : splitList(text)) {
@@ -188,6 +178,13 @@ static Status setRanks(RunOptions &options, const std::string &text) {
   return Status::ok();
 }
 
+static Status setTransport(RunOptions &options, const std::string &text) {
+  if (text != "auto" && text != "shared" && text != "mpi")
+    return badInput("expected 'auto', 'shared' or 'mpi', found " + quote(text));
+  options.transport = text;
+  return Status::ok();
+}
+
 static Status setMode(RunOptions &options, const std::string &text) {
   if (text != "train" && text != "eval")
     return badInput("expected 'train' or 'eval', found " + quote(text));
@@ -213,6 +210,9 @@ static const std::vector<OptionSpec> &getSpecs() {
       {"--describe-device", "FILE",
        "write what memopt-compile needs to know of the device, and run nothing",
        setText(&RunOptions::description)},
+      {"--cuda-graph", "on|off",
+       "replay steps from graphs that are captured once (default on, with --device=cuda)",
+       setChoice(&RunOptions::isReplayed, "on", "off")},
       {"--seed", "N", "of dropout, shuffling and --init=random (default 0, or the checkpoint's)",
        setInteger(&RunOptions::seed, 0)},
       {"--shuffle", "on|off", "new order of a data set in each epoch (default on, off in eval)",
@@ -276,6 +276,12 @@ static const std::vector<OptionSpec> &getSpecs() {
        setRanks},
       {"--rank-timeout", "SECONDS", "how long a rank waits for the others (default 300)",
        setNumber(&RunOptions::rankTimeout, 0)},
+      {"--transport", "auto|shared|mpi",
+       "how ranks reach each other: by shared memory, or over MPI (default: shared on one host)",
+       setTransport},
+      {"--disk-folder", "DIR",
+       "where the file of what lies on disk is made (default: the package's --disk)",
+       setText(&RunOptions::diskFolder)},
       {"--check-memory", "", "watch the memory really used and report its peak",
        setFlag(&RunOptions::isMemoryChecked)},
       {"--stop-on-nan", "on|off",
@@ -345,6 +351,7 @@ static Status setOption(const OptionSpec &spec, const std::vector<std::string> &
       return badInput(spec.name + " needs a value: " + spec.name + "=" + spec.value);
     value = arguments[++index];
   }
+  options.given.insert(spec.name);
   return spec.set(options, value).withContext(spec.name);
 }
 
@@ -404,8 +411,7 @@ static size_t countEdits(const std::string &a, const std::string &b) {
   return row.back();
 }
 
-/// ", did you mean '--steps'?" for a word that is nearly one of the options.
-static std::string suggestOption(const std::string &name) {
+std::string memopt::suggestOption(const std::string &name) {
   const std::vector<OptionSpec> &specs = getSpecs();
   auto nearest = std::min_element(specs.begin(), specs.end(), [&](const auto &a, const auto &b) {
     return countEdits(name, a.name) < countEdits(name, b.name);
@@ -415,60 +421,13 @@ static std::string suggestOption(const std::string &name) {
                                                  : "";
 }
 
-static Status checkEvaluation(const RunOptions &options) {
-  for (auto [option, isGiven] : {std::pair("--eval-every", options.evalEvery > 0),
-                                 {"--eval-package", !options.evalPackage.empty()},
-                                 {"--patience", options.patience > 0},
-                                 {"--save-best", options.isBestSaved}})
-    if (isGiven && options.evalData.empty())
-      return badInput(std::string(option) + " needs --eval-data=SOURCE");
-  if (options.evalData.empty())
-    return Status::ok();
-  if (options.isBestSaved && options.save.empty())
-    return badInput("--save-best needs --save=DIR");
-  if (options.mode == "eval")
-    return badInput("--eval-data belongs to training; give --data with --mode=eval");
-  if (options.evalPackage.empty() && !needsCompilation(options.model))
-    return badInput("--eval-data needs --eval-package=NAME.memopt, the model compiled with "
-                    "--mode=eval");
-  return Status::ok();
-}
-
-Status memopt::checkForRanks(const RunOptions &options) {
-  if (options.countRanks() == 1 || options.evalData.empty())
-    return Status::ok();
-  return badInput("--eval-data works on one rank; evaluate the checkpoints of several with "
-                  "--mode=eval");
-}
-
-/// What does not go together.
-static Status checkTogether(const RunOptions &options) {
-  if (!options.description.empty())
-    return options.model.empty()
-               ? Status::ok()
-               : badInput("--describe-device runs nothing; leave out " + quote(options.model));
-  if (options.model.empty())
-    return badInput("no model is given; memopt-run NAME.memopt | MODEL.pt2 [options], see --help");
-  if (options.steps && options.epochs)
-    return badInput("--steps and --epochs both say how long; give one");
-  if (options.saveEvery && options.save.empty())
-    return badInput("--save-every needs --save=DIR");
-  if (options.save.empty() && (options.keep > 1 || options.hasModelNames))
-    return badInput(std::string(options.keep > 1 ? "--keep" : "--names") + " needs --save=DIR");
-  if (options.keep > 1 && !options.saveEvery)
-    return badInput("--keep needs --save-every=N");
-  if (!options.weights.empty() && (options.isRandom || !options.load.empty()))
-    return badInput(std::string("--weights and ") +
-                    (options.isRandom ? "--init=random" : "--load") +
-                    " both give first values; give one");
-  if (options.isRandom && !options.load.empty())
-    return badInput("--init=random and --load both give first values; give one");
-  MEMOPT_RETURN_IF_ERROR(checkEvaluation(options));
-  MEMOPT_RETURN_IF_ERROR(checkForRanks(options));
+/// Options that memopt-run does not know are for the compiler, if that has work to do.
+static Status checkRest(const RunOptions &options) {
   if (needsCompilation(options.model)) {
     for (const std::string &option : options.compileOptions)
-      if (startsWith(option, "--emit"))
-        return badInput("--emit makes no package to run; use memopt-compile");
+      for (const char *other : {"--emit", "--estimate", "--frontier", "--calibrate"})
+        if (option.substr(0, option.find('=')) == other)
+          return badInput(std::string(other) + " makes no package to run; use memopt-compile");
     return Status::ok();
   }
   std::vector<std::string> rest = options.compileOptions;
@@ -486,7 +445,10 @@ StatusOr<RunOptions> memopt::parseOptions(const std::vector<std::string> &argume
   RunOptions options;
   for (size_t i = 0; i < arguments.size(); ++i)
     MEMOPT_RETURN_IF_ERROR(parseArgument(arguments, i, options));
-  if (!options.isHelp)
-    MEMOPT_RETURN_IF_ERROR(checkTogether(options));
+  if (options.isHelp)
+    return options;
+  MEMOPT_RETURN_IF_ERROR(checkTogether(options));
+  if (options.description.empty())
+    MEMOPT_RETURN_IF_ERROR(checkRest(options));
   return options;
 }

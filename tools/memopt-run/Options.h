@@ -13,6 +13,7 @@
 #include "memopt-runtime/Status.h"
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,17 +54,24 @@ struct RunOptions {
   int64_t patience = 0;  ///< evaluations without a better loss that end the run; 0: any number
   std::string saveGradients;
 
-  std::optional<int64_t> ranks; ///< as given, or as many as a launcher started
-  double rankTimeout = 300;     ///< seconds that a rank waits for the others
+  std::optional<int64_t> ranks;   ///< as given, or as many as a launcher started
+  std::string transport = "auto"; ///< of --transport
+  double rankTimeout = 300;       ///< seconds that a rank waits for the others
 
+  std::string diskFolder; ///< empty: where the package says
   bool isMemoryChecked = false;
   bool isStoppedOnNan = true;
+  std::optional<bool> isReplayed; ///< --cuda-graph
   std::string report, trace, log;
   std::string description; ///< file for what the compiler needs to know of the device
   bool isQuiet = false;
   bool isHelp = false;
 
   int64_t countRanks() const { return ranks.value_or(1); }
+  /// Whether the command line has the option of this name, with its dashes.
+  bool isGiven(const std::string &option) const { return given.count(option) != 0; }
+
+  std::set<std::string> given;
 
   std::string packagePath;                 ///< -o: where a compiled package stays
   std::vector<std::string> compileOptions; ///< what memopt-run does not know, for memopt-compile
@@ -74,8 +82,8 @@ struct RunOptions {
 /// refuses what it does not know.
 StatusOr<RunOptions> parseOptions(const std::vector<std::string> &arguments);
 
-/// Refuses what works on one rank alone, where there are several.
-Status checkForRanks(const RunOptions &options);
+/// ", did you mean '--steps'?" for a word that is nearly one of memopt-run's options; else nothing.
+std::string suggestOption(const std::string &name);
 
 /// Whether a path names something to compile first.
 bool needsCompilation(const std::string &model);

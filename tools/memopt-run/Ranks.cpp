@@ -18,13 +18,14 @@
 
 #include "Ranks.h"
 #include "Signals.h"
-#include "memopt-runtime/Files.h"
+#include "memopt-runtime/Random.h"
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -179,16 +180,25 @@ Status memopt::runOneRank(SharedRanks &group, RankMeeting &meeting, const RankWo
   return reason.isOk() || group.claimReason() ? std::move(reason) : Status(reason.getCode(), "");
 }
 
+/// A number for this machine since it was started.
+static uint64_t identifyMachine() {
+  std::string name;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), name);
+  return hashName(name);
+}
+
 StatusOr<int> memopt::countSharersOfProcessors(Communicator &communicator) {
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  if (::sched_getaffinity(0, sizeof mine, &mine) != 0) // more than a cpu_set_t holds
-    std::memset(&mine, 0xff, sizeof mine);
-  std::vector<cpu_set_t> all(size_t(communicator.getRanks()));
+  struct Place {
+    uint64_t machine;
+    cpu_set_t processors;
+  } mine{identifyMachine(), {}};
+  if (::sched_getaffinity(0, sizeof mine.processors, &mine.processors) != 0) // more than it holds
+    std::memset(&mine.processors, 0xff, sizeof mine.processors);
+  std::vector<Place> all(size_t(communicator.getRanks()));
   MEMOPT_RETURN_IF_ERROR(communicator.exchange(&mine, sizeof mine, all.data()));
-  return int(std::count_if(all.begin(), all.end(), [&](cpu_set_t &other) {
+  return int(std::count_if(all.begin(), all.end(), [&](Place &other) {
     cpu_set_t both;
-    CPU_AND(&both, &mine, &other);
-    return CPU_COUNT(&both) > 0;
+    CPU_AND(&both, &mine.processors, &other.processors);
+    return mine.machine == other.machine && CPU_COUNT(&both) > 0;
   }));
 }

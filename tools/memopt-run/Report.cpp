@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstdio>
 #include <numeric>
+#include <sys/ioctl.h>
 #include <tuple>
 #include <unistd.h>
 
@@ -33,15 +34,46 @@ static int64_t getResidentBytes() {
   return resident * ::sysconf(_SC_PAGESIZE);
 }
 
-void RunReport::measureOverhead(const Session &session) {
-  overheadBytes = std::max<int64_t>(0, getResidentBytes() - session.getResidentArenaBytes());
+static bool hasOwnMemory(const Session &session) {
+  return !session.getManifest().target.image.empty();
 }
 
-BytesBySpace RunReport::getUsedPeakBytes(const Session &session) {
+Status RunReport::measureOverhead(const Session &session) {
+  overheadBytes = std::max<int64_t>(0, getResidentBytes() - session.getResidentArenaBytes());
+  MEMOPT_ASSIGN_OR_RETURN(deviceOverhead, session.measureDeviceOverhead());
+  int64_t planned = session.getManifest().target.overheadBytes, total = deviceOverhead.getTotal();
+  if (planned && total > planned)
+    notice("note: the device holds " + std::to_string(total) + " bytes beside the arena, " +
+           std::to_string(planned) +
+           " were planned; say so in the device's description, as \"overhead_bytes\"");
+  return Status::ok();
+}
+
+/// On the cpu the heap is the device's memory.
+BytesBySpace RunReport::getUsedPeakBytes(const Session &session) const {
   BytesBySpace used = session.getUsedPeakBytes();
-  used[MEMOPT_SPACE_DEVICE] +=
-      session.getAllocations().bytes; // on the cpu device the heap is its memory
+  used[hasOwnMemory(session) ? MEMOPT_SPACE_HOST : MEMOPT_SPACE_DEVICE] +=
+      session.getAllocations().bytes;
+  used[MEMOPT_SPACE_DEVICE] += std::max<int64_t>(0, deviceOverhead.steps);
   return used;
+}
+
+static ordered_json toJson(const DeviceOverhead &overhead) {
+  return {{"context", overhead.context},
+          {"modules", overhead.modules},
+          {"library_calls", overhead.libraryCalls},
+          {"graphs", overhead.graphs},
+          {"steps", overhead.steps}};
+}
+
+/// "device memory beside the arena: context 3145728, modules 65536, ... bytes; 0 were planned"
+static std::string describe(const DeviceOverhead &overhead, int64_t planned) {
+  std::string text;
+  ordered_json parts = toJson(overhead);
+  for (const auto &[name, bytes] : parts.items())
+    text += (text.empty() ? "" : ", ") + name + " " + bytes.dump();
+  return "device memory beside the arena: " + text + "; " + std::to_string(overhead.getTotal()) +
+         " bytes of " + std::to_string(planned) + " planned\n";
 }
 
 static ordered_json toJson(const BytesBySpace &bytes) {
@@ -80,7 +112,9 @@ Status RunReport::write(const std::string &path, const Session &session,
   if (isMemoryChecked)
     report["used_peak_bytes"] = toJson(getUsedPeakBytes(session));
   report["hot_path_allocations"] = session.getAllocations().count.load();
-  report["overhead_bytes"] = {{"device", 0}, {"host", overheadBytes}};
+  report["overhead_bytes"] = {{"device", deviceOverhead.getTotal()}, {"host", overheadBytes}};
+  if (hasOwnMemory(session))
+    report["device_overhead_bytes"] = toJson(deviceOverhead);
   for (const RankFacts &rank : ranks)
     report["per_rank"].push_back(toJson(rank, isMemoryChecked));
   if (const std::optional<ConvBnEvalSpec> &fusion = manifest.convBnEval) {
@@ -91,6 +125,8 @@ Status RunReport::write(const std::string &path, const Session &session,
   }
   if (manifest.mode == "train")
     report["learning_rates"] = learningRates;
+  if (manifest.findGradientNorm())
+    report["gradient_norms"] = gradientNorms;
   if (manifest.findLossScale()) {
     report["loss_scales"] = lossScales;
     report["skipped_steps"] = skippedSteps;
@@ -137,9 +173,11 @@ std::string RunReport::summarize(const Session &session, bool isMemoryChecked) c
           " bytes";
   if (isMemoryChecked)
     text += ", used " + std::to_string(getUsedPeakBytes(session)[MEMOPT_SPACE_DEVICE]) + " bytes";
-  return text + "; " + std::to_string(session.getAllocations().count) +
-         " allocations during steps; beside the arena " + std::to_string(overheadBytes >> 20) +
-         " MiB\n";
+  text += "; " + std::to_string(session.getAllocations().count) +
+          " allocations during steps; beside the arena " + std::to_string(overheadBytes >> 20) +
+          " MiB\n";
+  return hasOwnMemory(session) ? text + describe(deviceOverhead, manifest.target.overheadBytes)
+                               : text;
 }
 
 //===----------------------------------------------------------------------===//
@@ -169,34 +207,58 @@ static std::string formatDuration(double seconds) {
   return text;
 }
 
-void Progress::show(const StepFacts &facts, int64_t lastStep) {
-  if (isQuiet)
-    return;
-  double now = double(getTime()) * 1e-9;
-  if (firstStep < 0)
-    std::tie(firstStep, firstTime) = std::pair(facts.step, now);
-  // A terminal is redrawn ten times a second at most.
-  if (isTerminal && facts.step != lastStep && now - lastShown < 0.1)
-    return;
-  lastShown = now;
+/// The columns of the terminal; many where it does not say.
+static size_t getColumns() {
+  winsize size{};
+  bool isKnown = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return isKnown ? size.ws_col : 240;
+}
+
+/// "step 7/100  loss 0.25  1000.0 samples/s  16.0 MiB  epoch 0.07  lr 0.1  norm 2.5"
+static std::string describeStep(const StepFacts &facts, int64_t lastStep, int64_t bytes) {
   char text[240];
   int length = std::snprintf(
       text, sizeof text, "step %" PRId64 "/%" PRId64 "  loss %.6g  %.1f samples/s  %.1f MiB",
       facts.step, lastStep, facts.loss, facts.samplesPerSecond, double(bytes) / (1 << 20));
   if (facts.learningRate)
-    std::snprintf(text + length, sizeof text - size_t(length), "  epoch %.2f  lr %.4g", facts.epoch,
-                  *facts.learningRate);
-  if (!isTerminal) {
-    std::printf("%s\n", text);
-    std::fflush(stdout);
+    length += std::snprintf(text + length, sizeof text - size_t(length), "  epoch %.2f  lr %.4g",
+                            facts.epoch, *facts.learningRate);
+  if (facts.gradientNorm)
+    std::snprintf(text + length, sizeof text - size_t(length), "  norm %.4g", *facts.gradientNorm);
+  return text;
+}
+
+void Progress::show(const StepFacts &facts, int64_t lastStep) {
+  if (isQuiet)
     return;
-  }
+  if (isTerminal)
+    return redraw(facts, lastStep);
+  std::printf("%s\n", describeStep(facts, lastStep, bytes).c_str());
+  std::fflush(stdout);
+}
+
+void Progress::redraw(const StepFacts &facts, int64_t lastStep) {
+  double now = double(getTime()) * 1e-9;
+  if (firstStep < 0)
+    std::tie(firstStep, firstTime) = std::pair(facts.step, now);
+  ++steps;
+  losses += facts.loss;
+  samples += facts.samplesPerSecond * facts.seconds;
+  if (facts.step != lastStep && now - lastShown < 0.1)
+    return; // ten times a second at most
+  StepFacts mean = facts;
+  mean.loss = losses / double(steps);
+  if (lastShown > 0)
+    mean.samplesPerSecond = samples / std::max(now - lastShown, 1e-9);
+  std::string text = describeStep(mean, lastStep, bytes);
   int64_t shown = facts.step - firstStep, left = lastStep - facts.step;
-  std::string end =
-      shown > 0 && left > 0
-          ? "  left " + formatDuration((now - firstTime) / double(shown) * double(left))
-          : "";
-  std::printf("\r\033[K%s%s", text, end.c_str());
+  if (shown > 0 && left > 0)
+    text += "  left " + formatDuration((now - firstTime) / double(shown) * double(left));
+  // A line that is broken could not be drawn over.
+  std::printf("\r\033[K%s", text.substr(0, getColumns() - 1).c_str());
   std::fflush(stdout);
   hasOpenLine = true;
+  lastShown = now;
+  losses = samples = 0;
+  steps = 0;
 }

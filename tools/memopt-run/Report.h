@@ -38,6 +38,7 @@ struct RunReport {
   std::vector<double> losses;
   std::vector<double> stepSeconds;   ///< of the program alone, without reading data
   std::vector<double> learningRates; ///< by step, in training
+  std::vector<double> gradientNorms; ///< by step, where the program computes them
   std::vector<double> lossScales;    ///< by step, of programs that scale the loss
   std::vector<int64_t> skippedSteps; ///< of those: which of the steps above changed nothing
   double compileSeconds = 0;
@@ -46,14 +47,15 @@ struct RunReport {
   int64_t samples = 0;                    ///< evaluated, in eval
   std::vector<RankFacts> ranks;           ///< of several, in their order
   int64_t overheadBytes = 0;              ///< what the process holds beside its arenas
+  DeviceOverhead deviceOverhead;          ///< and what a GPU holds for it
 
   /// Collects the facts of all ranks, which all take part; nothing without a communicator.
   Status gather(const Session &session, Communicator *communicator);
   /// Measures the overhead now.
-  void measureOverhead(const Session &session);
+  Status measureOverhead(const Session &session);
 
   /// What was used, hidden allocations included.
-  static BytesBySpace getUsedPeakBytes(const Session &session);
+  BytesBySpace getUsedPeakBytes(const Session &session) const;
 
   /// Writes the file; `isMemoryChecked` adds what was observed.
   Status write(const std::string &path, const Session &session, bool isMemoryChecked) const;
@@ -62,7 +64,8 @@ struct RunReport {
   std::string summarize(const Session &session, bool isMemoryChecked) const;
 };
 
-/// Prints how a run goes: a line that is overwritten on a terminal, else one line for each step.
+/// Prints how a run goes: on a terminal a line that is overwritten, with the means of the steps
+/// since it was drawn before, else one line for each step.
 class Progress {
 public:
   Progress(bool isQuiet, int64_t bytes);
@@ -73,10 +76,14 @@ public:
   void finish();
 
 private:
+  void redraw(const StepFacts &facts, int64_t lastStep);
+
   bool isQuiet, isTerminal;
   bool hasOpenLine = false;
   int64_t bytes;
   double lastShown = 0;
+  int64_t steps = 0; ///< since then, with the sum of their losses and their samples
+  double losses = 0, samples = 0;
   int64_t firstStep = -1; ///< that was shown, and when
   double firstTime = 0;
 };

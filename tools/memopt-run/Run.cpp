@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Run.h"
+#include "OptionRules.h"
 #include "Signals.h"
 #include "memopt-runtime/AllocationCounter.h"
 #include <algorithm>
@@ -55,6 +56,7 @@ Status Run::openData(int64_t seed) {
   std::vector<std::string> notices;
   MEMOPT_ASSIGN_OR_RETURN(data,
                           DataSource::open(options.data, manifest.inputs, dataOptions, notices));
+  MEMOPT_RETURN_IF_ERROR(checkDataUses(options, data->getUses()));
   if (isFirst())
     for (const std::string &text : notices)
       notice("note: " + text);
@@ -87,7 +89,7 @@ StepFacts Run::describeStep(int64_t step, int64_t position, double loss) const {
   int64_t perEpoch = data ? data->getBatchesPerEpoch() : 1;
   double fills = double(position) * double(session.getManifest().microBatches);
   double seconds = report.stepSeconds.back();
-  return {step,    fills / double(std::max<int64_t>(1, perEpoch)), loss, std::nullopt,
+  return {step,    fills / double(std::max<int64_t>(1, perEpoch)), loss, std::nullopt, std::nullopt,
           seconds, double(getStepSize()) / std::max(seconds, 1e-9)};
 }
 

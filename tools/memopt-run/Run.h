@@ -57,8 +57,9 @@ Status train(Run &run, Validation *validation);
 /// Averages the outputs over the data.
 Status evaluate(Run &run);
 /// The part of it that is done again in the course of training: what the variables hold now, over
-/// data that is open.
-Status averageOutputs(Run &run);
+/// data that is open. Ranks share out the batches, and all have the averages of one rank, to the
+/// last bit. False when the run is asked to stop before the end of the data.
+StatusOr<bool> averageOutputs(Run &run);
 
 } // namespace memopt
 

@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -38,6 +39,7 @@ public:
   Status add(const std::string &bytes) { return writeAll(file, path, bytes.data(), bytes.size()); }
 
   bool isEmpty() const { return wasEmpty; }
+  const std::string &getPath() const { return path; }
 
 private:
   GrowingFile(std::string path, Descriptor file, bool wasEmpty)
@@ -54,20 +56,21 @@ public:
   TextLog(GrowingFile file, bool isTable) : file(std::move(file)), isTable(isTable) {}
 
   Status add(const StepFacts &facts) override {
-    std::string text;
     nlohmann::ordered_json entry = {{"step", facts.step},
                                     {"epoch", facts.epoch},
                                     {"loss", facts.loss}, // null where it is not finite
                                     {"learning_rate", facts.learningRate.value_or(0)},
                                     {"seconds", facts.seconds},
                                     {"samples_per_second", facts.samplesPerSecond}};
+    if (facts.gradientNorm)
+      entry["gradient_norm"] = *facts.gradientNorm;
     if (!isTable)
       return file.add(entry.dump() + "\n");
-    if (std::exchange(needsTitles, false) && file.isEmpty())
-      text = join(entry, [](const auto &item) { return item.key(); });
-    return file.add(text + join(entry, [](const auto &item) {
-                      return item.value().is_null() ? "nan" : item.value().dump();
-                    }));
+    if (std::exchange(needsTitles, false))
+      MEMOPT_RETURN_IF_ERROR(addTitles(join(entry, [](const auto &item) { return item.key(); })));
+    return file.add(join(entry, [](const auto &item) {
+      return item.value().is_null() ? "nan" : item.value().dump();
+    }));
   }
 
   Status add(const Evaluation &evaluation) override {
@@ -79,6 +82,19 @@ public:
   }
 
 private:
+  /// A table that is gone on with has the columns of the run before.
+  Status addTitles(const std::string &titles) {
+    if (file.isEmpty())
+      return file.add(titles);
+    std::string line;
+    std::getline(std::ifstream(file.getPath()) >> std::ws, line);
+    if (line + "\n" == titles)
+      return Status::ok();
+    return badInput(quote(file.getPath()) + " begins with the line " + quote(line) +
+                    ", but the columns of this run are " +
+                    quote(titles.substr(0, titles.size() - 1)) + "; give another file");
+  }
+
   template <typename Print>
   static std::string join(const nlohmann::ordered_json &entry, Print print) {
     std::string line;
@@ -157,6 +173,8 @@ public:
     std::string summary =
         getScalar("loss", facts.loss) + getScalar("learning_rate", facts.learningRate.value_or(0)) +
         getScalar("epoch", facts.epoch) + getScalar("samples_per_second", facts.samplesPerSecond);
+    if (facts.gradientNorm)
+      summary += getScalar("gradient_norm", *facts.gradientNorm);
     return addSummary(facts.step, summary);
   }
 

@@ -28,6 +28,7 @@ struct StepFacts {
   double epoch; ///< passes over the data when the step is done
   double loss;
   std::optional<double> learningRate; ///< in training
+  std::optional<double> gradientNorm; ///< where the program computes it
   double seconds, samplesPerSecond;
 };
 

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "OptionRules.h"
 #include "Run.h"
 #include "Signals.h"
 #include "Validation.h"
@@ -26,18 +27,7 @@ static Status setSchedule(const RunOptions &options, const Manifest &manifest, i
     schedule.rate = *manifest.learningRate;
   else if (!isResumed && manifest.findVariable("lr"))
     return badInput("the package gives no learning rate; use --lr=X");
-  schedule.kind = options.schedule.value_or(schedule.kind);
-  schedule.warmupSteps = options.warmupSteps.value_or(schedule.warmupSteps);
-  schedule.minRate = options.minRate.value_or(schedule.minRate);
-  schedule.stepSize = options.stepSize.value_or(schedule.stepSize);
-  schedule.gamma = options.gamma.value_or(schedule.gamma);
-  schedule.power = options.power.value_or(schedule.power);
-  schedule.milestones = options.milestones.value_or(schedule.milestones);
-  schedule.percentStart = options.percentStart.value_or(schedule.percentStart);
-  schedule.divFactor = options.divFactor.value_or(schedule.divFactor);
-  schedule.finalDivFactor = options.finalDivFactor.value_or(schedule.finalDivFactor);
-  if (schedule.kind == ScheduleKind::MultiStep && schedule.milestones.empty())
-    return badInput("--lr-schedule=multi-step needs --lr-milestones=A,B,...");
+  MEMOPT_RETURN_IF_ERROR(changeSchedule(options, schedule));
   if (options.scheduleSteps)
     schedule.totalSteps = *options.scheduleSteps;
   else if (!isResumed)
@@ -118,7 +108,10 @@ public:
   Status afterStep(const TrainingState &state, bool isLast) {
     if (!validation || (state.step % every != 0 && !isLast))
       return Status::ok();
-    MEMOPT_ASSIGN_OR_RETURN(Evaluation evaluation, validation->evaluate(state.step));
+    MEMOPT_ASSIGN_OR_RETURN(std::optional<Evaluation> found, validation->evaluate(state.step));
+    if (!found)
+      return Status::ok(); // the run is about to stop
+    const Evaluation &evaluation = *found;
     if (!run.options.isQuiet)
       notice("evaluation after step " + std::to_string(state.step) + ": " + evaluation.describe());
     if (log)
@@ -132,7 +125,7 @@ public:
     if (!run.options.isBestSaved)
       return Status::ok();
     MEMOPT_RETURN_IF_ERROR(save(run, state));
-    return run.target->mark("best");
+    return run.target ? run.target->mark("best") : Status::ok();
   }
 
   bool isExhausted() const { return run.options.patience && worse >= run.options.patience; }
@@ -163,6 +156,8 @@ static StatusOr<StepFacts> advance(Run &run, TrainingState &state, ScaleLog &sca
   run.report.learningRates.push_back(rate);
   StepFacts facts = run.describeStep(step, state.dataPosition, loss);
   facts.learningRate = rate;
+  if (const VariableSpec *norm = manifest.findGradientNorm())
+    run.report.gradientNorms.push_back(*(facts.gradientNorm = run.session.readScalar(*norm)));
   return facts;
 }
 
@@ -187,8 +182,9 @@ static Status runSteps(Run &run, TrainingState &state, Validation *validation, S
       MEMOPT_RETURN_IF_ERROR(save(run, state));
     MEMOPT_RETURN_IF_ERROR(evaluations.afterStep(state, done + 1 == steps));
     if (evaluations.isExhausted()) {
-      notice("stopped after step " + std::to_string(state.step) + ": " +
-             std::to_string(run.options.patience) + " evaluations without a smaller loss");
+      if (run.isFirst())
+        notice("stopped after step " + std::to_string(state.step) + ": " +
+               std::to_string(run.options.patience) + " evaluations without a smaller loss");
       break;
     }
   }
@@ -221,7 +217,8 @@ Status memopt::train(Run &run, Validation *validation) {
   }
   Status status = runSteps(run, state, validation, log.get(), steps, lastStep);
   (void)run.session.setTrace(nullptr);
-  run.report.measureOverhead(run.session);
+  if (status.isOk())
+    status = run.report.measureOverhead(run.session);
   // The timeline is wanted most when something went wrong.
   if (!run.options.trace.empty())
     if (Status written = trace.write(run.options.trace); status.isOk() && !written.isOk())

@@ -24,10 +24,12 @@ static RunOptions getEvaluationOptions(RunOptions options) {
   return options;
 }
 
-Validation::Validation(const RunOptions &given, std::unique_ptr<Session> opened,
-                       const Session &training)
-    : options(getEvaluationOptions(given)), session(std::move(opened)), training(training),
-      run{options, *session, nullptr, nullptr, {}, nullptr} {}
+Validation::Validation(const RunOptions &given, std::unique_ptr<Device> ownDevice,
+                       std::unique_ptr<Session> opened, const Session &training,
+                       Communicator *communicator)
+    : options(getEvaluationOptions(given)), device(std::move(ownDevice)),
+      session(std::move(opened)), training(training),
+      run{options, *session, nullptr, communicator, {}, nullptr} {}
 
 Status Validation::matchVariables() {
   const Manifest &ours = session->getManifest(), &theirs = training.getManifest();
@@ -40,43 +42,53 @@ Status Validation::matchVariables() {
       continue;
     const VariableSpec *source = theirs.findVariable(variable.name);
     std::string expected = toString(variable.dtype, variable.shape);
-    if (!source || source->dtype != variable.dtype || source->shape != variable.shape)
-      return badInput("it has " + quote(variable.name) + " as " + expected + ", the training " +
-                      (source ? "as " + toString(source->dtype, source->shape) : "lacks it"));
+    if (!source || source->dtype != variable.dtype || source->getWholeShape() != variable.shape)
+      return badInput(
+          "it has " + quote(variable.name) + " as " + expected + ", the training " +
+          (source ? "as " + toString(source->dtype, source->getWholeShape()) : "lacks it"));
     shared.push_back({&variable, source});
   }
   return session->initializeFromWeights(isLearned);
 }
 
 StatusOr<std::unique_ptr<Validation>> Validation::create(const RunOptions &options,
-                                                         const std::string &package, Device &device,
-                                                         const Session &training) {
+                                                         const std::string &package,
+                                                         const Session &training,
+                                                         Communicator *communicator, int threads) {
   MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(package));
   if (loaded->getManifest().mode != "eval")
     return badInput("the package of an evaluation is compiled with --mode=eval; " + quote(package) +
                     " is of mode " + quote(loaded->getManifest().mode));
+  // A device of its own: that of a rank has room for the training's arena alone.
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::open(options.device));
+  SessionOptions sessionOptions;
+  sessionOptions.threads = threads;
   MEMOPT_ASSIGN_OR_RETURN(
       std::unique_ptr<Session> session,
-      Session::create(std::move(loaded), device, &LibraryCall::create, SessionOptions()));
-  std::unique_ptr<Validation> result(new Validation(options, std::move(session), training));
+      Session::create(std::move(loaded), *device, &LibraryCall::create, sessionOptions));
+  std::unique_ptr<Validation> result(
+      new Validation(options, std::move(device), std::move(session), training, communicator));
   MEMOPT_RETURN_IF_ERROR(
       result->matchVariables().withContext("evaluation package " + quote(package)));
   MEMOPT_RETURN_IF_ERROR(result->run.openData(0).withContext("--eval-data"));
   return result;
 }
 
-StatusOr<Evaluation> Validation::evaluate(int64_t step) {
+StatusOr<std::optional<Evaluation>> Validation::evaluate(int64_t step) {
   std::vector<char> storage;
   for (auto [variable, source] : shared) {
-    MEMOPT_ASSIGN_OR_RETURN(const void *values, training.getWhole(*source, storage));
+    MEMOPT_ASSIGN_OR_RETURN(const void *values, training.getWholeOnAll(*source, storage));
     MEMOPT_RETURN_IF_ERROR(session->setWhole(*variable, values));
   }
   run.report = RunReport();
-  if (Status status = averageOutputs(run); !status.isOk())
-    return std::move(status).withContext("evaluation after step " + std::to_string(step));
+  StatusOr<bool> isWhole = averageOutputs(run);
+  if (!isWhole.isOk())
+    return isWhole.takeStatus().withContext("evaluation after step " + std::to_string(step));
+  if (!*isWhole)
+    return std::optional<Evaluation>();
   int lossIndex = session->getManifest().getLossIndex();
   Evaluation result{step, run.report.samples, run.report.averages, std::nullopt};
   if (lossIndex >= 0)
     result.loss = result.averages[session->getManifest().outputs[size_t(lossIndex)].name];
-  return result;
+  return std::optional<Evaluation>(std::move(result));
 }

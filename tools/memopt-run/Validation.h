@@ -21,19 +21,24 @@ namespace memopt {
 class Validation {
 public:
   /// Opens the package and --eval-data. A failure when `training`, which must outlive this, lacks a
-  /// variable of the package or has it in another form.
+  /// variable of the package or has it in another form. Of several ranks, to whom `communicator`
+  /// leads, each has its own, on `threads` threads (0: as many as it may).
   static StatusOr<std::unique_ptr<Validation>> create(const RunOptions &options,
-                                                      const std::string &package, Device &device,
-                                                      const Session &training);
+                                                      const std::string &package,
+                                                      const Session &training,
+                                                      Communicator *communicator, int threads);
 
-  /// Evaluates the model as it is now.
-  StatusOr<Evaluation> evaluate(int64_t step);
+  /// Evaluates the model as it is now, all ranks together; nothing when the run is asked to stop
+  /// before the end of the data.
+  StatusOr<std::optional<Evaluation>> evaluate(int64_t step);
 
 private:
-  Validation(const RunOptions &options, std::unique_ptr<Session> session, const Session &training);
+  Validation(const RunOptions &options, std::unique_ptr<Device> device,
+             std::unique_ptr<Session> session, const Session &training, Communicator *communicator);
   Status matchVariables();
 
   RunOptions options;
+  std::unique_ptr<Device> device;
   std::unique_ptr<Session> session;
   const Session &training;
   Run run;

@@ -13,6 +13,8 @@
 
 #include "CompileFirst.h"
 #include "LaunchedRanks.h"
+#include "MessageRank.h"
+#include "OptionRules.h"
 #include "Ranks.h"
 #include "Run.h"
 #include "Signals.h"
@@ -24,51 +26,48 @@
 
 using namespace memopt;
 
-/// The mode asked for must be the one that was compiled.
-static Status checkMode(const RunOptions &options, const Manifest &manifest) {
-  if (options.mode.empty() || options.mode == manifest.mode)
-    return Status::ok();
-  return badInput("--mode=" + options.mode + ", but " + quote(options.model) +
-                  " was compiled for mode " + quote(manifest.mode) +
-                  "; compile the model with --mode=" + options.mode);
-}
-
+/// The mode asked for must be the one that was compiled, and the options ones of that mode.
 static Status checkUse(const RunOptions &options, const Manifest &manifest) {
-  MEMOPT_RETURN_IF_ERROR(checkMode(options, manifest));
-  bool isTraining = manifest.mode == "train";
-  for (auto [option, value] : {std::pair("--save", &options.save),
-                               {"--save-gradients", &options.saveGradients},
-                               {"--log", &options.log}})
-    if (!isTraining && !value->empty())
-      return badInput(std::string(option) + " belongs to training, the package is of mode 'eval'");
-  if (!isTraining && (!options.evalData.empty() || options.isMirrored || options.cropPadding))
-    return badInput(std::string(options.evalData.empty() ? "--data-augment" : "--eval-data") +
-                    " belongs to training, the package is of mode 'eval'");
-  return Status::ok();
+  if (!options.diskFolder.empty() && manifest.arenaBytes[diskSpace] == 0)
+    return badInput("--disk-folder is for what lies on disk, and of " + quote(options.model) +
+                    " nothing does; compile it with --disk=DIR:BYTES");
+  if (!options.mode.empty() && options.mode != manifest.mode)
+    return badInput("--mode=" + options.mode + ", but " + quote(options.model) +
+                    " was compiled for mode " + quote(manifest.mode) +
+                    "; compile the model with --mode=" + options.mode);
+  return checkMode(options, manifest.mode);
 }
 
 /// What one rank does, or the run as a whole.
 static Status runSession(const RunOptions &options, std::shared_ptr<const Package> package,
                          double compileSeconds, Device &device, Communicator *communicator,
                          CheckpointFolder *target, const std::string &evalPackage) {
+  bool isTraining = package->getManifest().mode == "train";
   SessionOptions sessionOptions{options.isMemoryChecked, options.isStoppedOnNan};
-  sessionOptions.communicator = communicator;
+  sessionOptions.communicator = isTraining ? communicator : nullptr; // evaluations are of one rank
+  sessionOptions.diskFolder = options.diskFolder;
   if (communicator) {
     MEMOPT_ASSIGN_OR_RETURN(int sharers, countSharersOfProcessors(*communicator));
     sessionOptions.threads = getAllowedThreads(sharers);
   }
   sessionOptions.onThreadStart = catchFaultsOfThread;
+  sessionOptions.isReplayed = options.isReplayed.value_or(true);
   MEMOPT_ASSIGN_OR_RETURN(
       std::unique_ptr<Session> session,
       Session::create(std::move(package), device, &LibraryCall::create, sessionOptions));
   explainFaults(*session);
+  if (!session->getReplayRefusal().empty())
+    notice("note: steps are not replayed from a graph: " + session->getReplayRefusal());
+  for (const std::string &text : session->getNotices())
+    if (!options.isQuiet)
+      std::fprintf(stderr, "remark: %s\n", text.c_str());
   Run run{options, *session, target, communicator, {}, nullptr};
   run.report.compileSeconds = compileSeconds;
   std::unique_ptr<Validation> validation;
   if (!evalPackage.empty()) {
-    MEMOPT_ASSIGN_OR_RETURN(validation, Validation::create(options, evalPackage, device, *session));
+    MEMOPT_ASSIGN_OR_RETURN(validation, Validation::create(options, evalPackage, *session,
+                                                           communicator, sessionOptions.threads));
   }
-  bool isTraining = session->getManifest().mode == "train";
   Status status = isTraining ? train(run, validation.get()) : evaluate(run);
   // An interrupted run has results too.
   bool hasResults = status.isOk() || status.getCode() == StatusCode::Interrupted;
@@ -88,10 +87,12 @@ static RunOptions getOptionsOfOthers(RunOptions options) {
 }
 
 static Status checkRanks(const RunOptions &options, const Manifest &manifest) {
+  if (options.countRanks() > 1 && options.device != "cpu")
+    return environmentError("--ranks: ranks run on device 'cpu' only");
   std::string asked = std::to_string(options.countRanks()),
               compiled = std::to_string(manifest.ranks);
-  if (manifest.ranks == options.countRanks())
-    return Status::ok();
+  if (manifest.ranks == options.countRanks() || manifest.mode == "eval")
+    return Status::ok(); // any number of ranks shares out the batches of an evaluation
   return badInput(quote(options.model) + " was compiled for " + compiled +
                   " ranks, but --ranks is " + asked + "; give --ranks=" + compiled +
                   ", or compile the model with --ranks=" + asked);
@@ -103,13 +104,12 @@ static RankWork getRankWork(const RunOptions &options, std::shared_ptr<const Pac
   return [=, others = getOptionsOfOthers(options)](Communicator &communicator, Device &own) {
     bool isFirst = communicator.getRank() == 0;
     return runSession(isFirst ? options : others, package, prepared.compileSeconds, own,
-                      &communicator, isFirst ? target : nullptr, "");
+                      &communicator, isFirst ? target : nullptr, prepared.evalPackage);
   };
 }
 
 /// A run that is prepared, by the process that did so; `meeting` may be null.
-static Status runPackage(const RunOptions &options, PreparedRun prepared,
-                         const std::string &evalPackage, CheckpointFolder *target,
+static Status runPackage(const RunOptions &options, PreparedRun prepared, CheckpointFolder *target,
                          RankMeeting *meeting) {
   MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::open(options.device));
   MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(prepared.package));
@@ -117,9 +117,7 @@ static Status runPackage(const RunOptions &options, PreparedRun prepared,
   MEMOPT_RETURN_IF_ERROR(checkRanks(options, loaded->getManifest()));
   if (options.countRanks() == 1)
     return runSession(options, std::move(loaded), prepared.compileSeconds, *device, nullptr, target,
-                      evalPackage);
-  if (options.device != "cpu")
-    return environmentError("--ranks: ranks run on device 'cpu' only");
+                      prepared.evalPackage);
   prepared.arenaBytes = loaded->getManifest().arenaBytes[MEMOPT_SPACE_DEVICE];
   RankWork work = getRankWork(options, loaded, prepared, target);
   if (!meeting)
@@ -151,6 +149,20 @@ static Status describeDevice(const RunOptions &options) {
   return writeFileAtomically(options.description, text).withContext("--describe-device");
 }
 
+/// Looks for what a run reads, which a compilation may be a minute away from.
+static Status checkFiles(const RunOptions &options) {
+  for (auto [option, sources] :
+       {std::pair("--data", &options.data), std::pair("--eval-data", &options.evalData)})
+    for (const std::string &source : *sources)
+      MEMOPT_RETURN_IF_ERROR(DataSource::checkFiles(source).withContext(option));
+  if (!options.weights.empty())
+    MEMOPT_RETURN_IF_ERROR(
+        SafetensorsFile::open(options.weights).takeStatus().withContext("--weights"));
+  if (!options.load.empty())
+    MEMOPT_RETURN_IF_ERROR(listFolder(options.load).takeStatus().withContext("--load"));
+  return Status::ok();
+}
+
 /// What comes before a run: the checkpoint's folder, and packages.
 static Status prepareRun(const RunOptions &options, const std::function<void()> &whileWaiting,
                          std::optional<CheckpointFolder> &target, CompiledPackage &package,
@@ -162,6 +174,8 @@ static Status prepareRun(const RunOptions &options, const std::function<void()> 
         CheckpointFolder::open(options.save, {options.keep, options.hasModelNames}));
     target.emplace(std::move(folder));
   }
+  if (needsCompilation(options.model))
+    MEMOPT_RETURN_IF_ERROR(checkFiles(options));
   package.path = options.model;
   evaluation.path = options.evalPackage;
   bool evaluates = !options.evalData.empty() && options.evalPackage.empty();
@@ -170,8 +184,9 @@ static Status prepareRun(const RunOptions &options, const std::function<void()> 
         std::tuple(&evaluation, std::string("eval"), evaluates)})
     if (isNeeded)
       if (Status status = compiled->compile(options, mode, whileWaiting); !status.isOk())
-        return compiled->exitCode ? Status(StatusCode(compiled->exitCode), "") // it said why
-                                  : std::move(status);
+        return compiled->exitCode // it said why
+                   ? Status(StatusCode(compiled->exitCode), status.getMessage())
+                   : std::move(status);
   return Status::ok();
 }
 
@@ -185,18 +200,53 @@ static Status run(const RunOptions &options, RankMeeting *meeting) {
   };
   Status status = prepareRun(options, keepWaiting, target, package, evaluation);
   if (status.isOk())
-    status = runPackage(options, {package.path, package.seconds, 0}, evaluation.path,
+    status = runPackage(options, {package.path, evaluation.path, package.seconds, 0},
                         target ? &*target : nullptr, meeting);
   if (meeting && !status.isOk())
     meeting->refuse(status); // where it has not begun
   return status;
 }
 
+/// The whole of a run, by each of the processes that reach each other over MPI.
+static Status runMessageRank(const RunOptions &options, const RankTask &task, MessageRank &self) {
+  MEMOPT_RETURN_IF_ERROR(self.compare(options, task));
+  std::optional<CheckpointFolder> target;
+  CompiledPackage package, evaluation;
+  auto keepWaiting = [&] { self.keepWaiting(); };
+  if (self.isFirst())
+    MEMOPT_RETURN_IF_ERROR(prepareRun(options, keepWaiting, target, package, evaluation));
+  MEMOPT_ASSIGN_OR_RETURN(PreparedRun prepared,
+                          self.share({package.path, evaluation.path, package.seconds, 0}));
+  MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(prepared.package));
+  MEMOPT_RETURN_IF_ERROR(checkUse(options, loaded->getManifest()));
+  MEMOPT_RETURN_IF_ERROR(checkRanks(options, loaded->getManifest()));
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::open(options.device));
+  RankWork work = getRankWork(options, loaded, prepared, target ? &*target : nullptr);
+  return work(self.getCommunicator(), *device);
+}
+
+static void say(const Status &status) {
+  std::fflush(stdout);
+  if (!status.getMessage().empty()) // else it has been said
+    std::fprintf(stderr, "memopt-run: error: %s\n", status.getMessage().c_str());
+}
+
+static Status runOverMessages(const RunOptions &options, const LaunchedRank &launched,
+                              const std::vector<std::string> &arguments) {
+  RankTask task = describeTask(options, arguments, describeContent);
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<MessageRank> self, MessageRank::join(options, launched));
+  Status status;
+  try {
+    status = runMessageRank(options, task, *self);
+  } catch (const std::bad_alloc &) {
+    status = environmentError("this machine is out of memory");
+  }
+  return self->end(status, say);
+}
+
 static int runTool(const std::vector<std::string> &arguments) {
   auto finish = [](const Status &status) {
-    std::fflush(stdout);
-    if (!status.getMessage().empty()) // else it has been said
-      std::fprintf(stderr, "memopt-run: error: %s\n", status.getMessage().c_str());
+    say(status);
     return int(status.getCode());
   };
   StatusOr<RunOptions> options = parseOptions(arguments);
@@ -210,7 +260,15 @@ static int runTool(const std::vector<std::string> &arguments) {
     return finish(describeDevice(*options));
   catchFaults();
   catchInterrupts();
-  StatusOr<std::unique_ptr<RankMeeting>> meeting = meetOtherRanks(*options, arguments);
+  StatusOr<std::optional<LaunchedRank>> self = findRank(*options);
+  if (!self.isOk())
+    return finish(self.takeStatus());
+  StatusOr<bool> isOverMessages = usesMessages(*options, *self);
+  if (!isOverMessages.isOk())
+    return finish(isOverMessages.takeStatus());
+  if (*isOverMessages)
+    return finish(runOverMessages(*options, **self, arguments));
+  StatusOr<std::unique_ptr<RankMeeting>> meeting = meetOtherRanks(*options, *self, arguments);
   if (!meeting.isOk())
     return finish(meeting.takeStatus());
   if (*meeting && !(*meeting)->isFirst())

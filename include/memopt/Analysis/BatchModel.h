@@ -21,10 +21,12 @@
 
 namespace mlir::memopt {
 
-/// Index `i` along dimension `dim` belongs to sample `i / inner`: 1, unless the batch was merged
-/// with dimensions behind it, as in [batch * sequence, features].
+/// Index `i` along dimension `dim` belongs to sample `i / inner % size` of `size`. `inner` is 1
+/// unless the batch was merged with dimensions behind it, as in [batch * sequence, features], and
+/// `outer`, which follows from the rest, unless with dimensions in front of it, as in [sequence *
+/// batch, features].
 struct BatchDimension {
-  int64_t dim, inner;
+  int64_t dim, inner, outer = 1;
   bool operator==(const BatchDimension &other) const {
     return dim == other.dim && inner == other.inner;
   }

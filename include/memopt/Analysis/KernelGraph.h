@@ -36,6 +36,7 @@ struct Buffer {
   Value value;             ///< of an input or result: the root value
   Operation *op = nullptr; ///< of a result or workspace: the instruction that makes or needs it
   unsigned number = 0;     ///< of a result or workspace: its number among those of the instruction
+  bool hasBlocks = false;  ///< begins and ends with a block of the disk: transfers read or write it
 
   /// Name for reports and the module that it belongs to.
   std::string describe() const;
@@ -105,6 +106,7 @@ private:
   void extendFlight(Operation *start, int64_t waitTime);
   int64_t stretchOverLoops(Value root, Operation *user, int64_t time) const;
   void bindWrites(func::FuncOp function);
+  void roundToBlocks();
   int64_t getBeginTime(Operation *producer) const;
   bool isBeforeCommit(Operation *producer, WriteOp write) const;
   bool canStoreDirectly(WriteOp write, ArrayRef<ReadOp> reads, ArrayRef<WriteOp> all) const;

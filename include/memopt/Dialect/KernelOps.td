@@ -70,6 +70,7 @@ def Memopt_LibraryCallOp : Memopt_Instruction<"library_call", (ins Variadic<Memo
       OptionalAttr<StrAttr>:$implementation, OptionalAttr<I64Attr>:$number),
     [Pure, Memopt_Recomputable, DeclareOpInterfaceMethods<CostOpInterface, ["getFlops", "getBytesMoved"]>,
      DeclareOpInterfaceMethods<InstructionOpInterface, ["getKindName", "getWork", "getWorkspaces"]>,
+     DeclareOpInterfaceMethods<InPlaceOpInterface, ["getInPlaceOperands"]>,
      DeclareOpInterfaceMethods<ListedOpInterface, ["getListName", "describe"]>]> {
   let summary = "One call of a library";
   let description = [{

@@ -17,8 +17,8 @@
 include "memopt/Dialect/MemoptDialect.td"
 include "memopt/Interfaces/MemoptInterfaces.td"
 
-class Memopt_LibraryCallAttr<string name, string attrMnemonic> : AttrDef<Memopt_Dialect, name,
-    [DeclareAttrInterfaceMethods<LibraryCallAttrInterface>]> {
+class Memopt_LibraryCallAttr<string name, string attrMnemonic, list<string> overridden = []> : AttrDef<Memopt_Dialect,
+    name, [DeclareAttrInterfaceMethods<LibraryCallAttrInterface, overridden>]> {
   let mnemonic = attrMnemonic;
   let genVerifyDecl = 1;
 }
@@ -27,22 +27,25 @@ class Memopt_LibraryCallAttr<string name, string attrMnemonic> : AttrDef<Memopt_
 def Memopt_Numbers : OptionalArrayRefParameter<"int64_t">;
 def Memopt_Flag : DefaultValuedParameter<"bool", "false">;
 
-def Memopt_MatmulAttr : Memopt_LibraryCallAttr<"Matmul", "matmul"> {
+def Memopt_MatmulAttr : Memopt_LibraryCallAttr<"Matmul", "matmul", ["getAddend"]> {
   let summary = "A product of matrices, or a batch of them";
   let description = [{
     `c[i..., m, n] = bias[n] + sum over k of a[i..., m, k] b[i..., k, n]`, i over `batch`. Strides have one
     entry for each batch dimension, then one for rows, then one for columns; 0 in an operand repeats it.
     Sums are made in `accumulator`, which is the type of a bias, too. With `bias` a vector of length n comes
-    after `b`. The result has `result_type`, by default `type`, which is that of the operands.
+    after `b`. The result has `result_type`, by default `type`, which is that of the operands. With `accumulate` the
+    product is added to the last operand, which has the type of the result and lies as it does.
 
     Example: `#memopt.matmul<m = 4, n = 8, k = 16, a_strides = [16, 1], b_strides = [8, 1], c_strides = [8, 1],
     type = f32, accumulator = f32>`
   }];
   let parameters = (ins Memopt_Numbers:$batch, "int64_t":$m, "int64_t":$n, "int64_t":$k,
     Memopt_Numbers:$a_strides, Memopt_Numbers:$b_strides, Memopt_Numbers:$c_strides, Memopt_Flag:$bias,
-    "::mlir::Type":$type, "::mlir::Type":$accumulator, OptionalParameter<"::mlir::Type">:$result_type);
+    Memopt_Flag:$accumulate, "::mlir::Type":$type, "::mlir::Type":$accumulator,
+    OptionalParameter<"::mlir::Type">:$result_type);
   let assemblyFormat = [{ `<` struct(custom<Numbers>($batch), $m, $n, $k, custom<Numbers>($a_strides),
-    custom<Numbers>($b_strides), custom<Numbers>($c_strides), $bias, $type, $accumulator, $result_type) `>` }];
+    custom<Numbers>($b_strides), custom<Numbers>($c_strides), $bias, $accumulate, $type, $accumulator,
+    $result_type) `>` }];
 }
 
 def Memopt_ConvolutionAttr : Memopt_LibraryCallAttr<"Convolution", "convolution"> {

@@ -213,12 +213,15 @@ def Memopt_CrossEntropyOp : Memopt_GraphOp<"cross_entropy", [Memopt_Indexing]> {
     whose target is not `ignore_index`, `count` the number of these rows; with `class_weights` [C] both are
     weighted. A mean is `total / count`, spelled out, so that accumulation and data parallelism can divide by
     the count over the whole batch. `label_smoothing` mixes the target with the uniform distribution as
-    PyTorch does. `logsumexp` [N] is kept for the gradient. Other targets outside [0, C) are an error of the data.
+    PyTorch does. `largest` and `log_sum` [N] are kept for the gradient: a row's largest logit, and
+    log sum exp(logits - largest). Their sum would be rounded at the size of the logits, and 1 - p of a target
+    that is predicted well with it. Other targets outside [0, C) are an error of the data.
   }];
   let arguments = (ins Memopt_FloatTensor:$logits, Memopt_IntTensor:$targets,
     Optional<Memopt_FloatTensor>:$class_weights, DefaultValuedAttr<I64Attr, "-100">:$ignore_index,
     DefaultValuedAttr<F64Attr, "0.0">:$label_smoothing);
-  let results = (outs Memopt_FloatTensor:$total, Memopt_FloatTensor:$count, Memopt_FloatTensor:$logsumexp);
+  let results = (outs Memopt_FloatTensor:$total, Memopt_FloatTensor:$count, Memopt_FloatTensor:$largest,
+    Memopt_FloatTensor:$log_sum);
   let hasVerifier = 1;
 }
 
@@ -226,8 +229,9 @@ def Memopt_CrossEntropyBackwardOp : Memopt_PureOp<"cross_entropy_backward", [Mem
   let summary = "Gradient of the logits: gradient * (softmax - target)";
   let description = [{ `gradient` is the scalar gradient of `total`. }];
   let arguments = (ins Memopt_FloatTensor:$logits, Memopt_IntTensor:$targets,
-    Optional<Memopt_FloatTensor>:$class_weights, Memopt_FloatTensor:$logsumexp, Memopt_FloatTensor:$gradient,
-    DefaultValuedAttr<I64Attr, "-100">:$ignore_index, DefaultValuedAttr<F64Attr, "0.0">:$label_smoothing);
+    Optional<Memopt_FloatTensor>:$class_weights, Memopt_FloatTensor:$largest, Memopt_FloatTensor:$log_sum,
+    Memopt_FloatTensor:$gradient, DefaultValuedAttr<I64Attr, "-100">:$ignore_index,
+    DefaultValuedAttr<F64Attr, "0.0">:$label_smoothing);
   let results = (outs Memopt_FloatTensor:$result);
   let hasVerifier = 1;
 }

@@ -237,6 +237,8 @@ def LibraryCallAttrInterface : AttrInterface<"LibraryCallAttrInterface"> {
       }],
       "::llvm::SmallVector<::mlir::memopt::BufferView>", "getViews", (ins)>,
     InterfaceMethod<"How many of the views are operands.", "unsigned", "getNumOperands", (ins)>,
+    InterfaceMethod<"The operand that the call adds to its first result, which may take its place.",
+      "::std::optional<unsigned>", "getAddend", (ins), "", [{ return ::std::nullopt; }]>,
     InterfaceMethod<"The description that a package holds and the runtime reads.", "::llvm::json::Object",
       "toJson", (ins)>
   ];

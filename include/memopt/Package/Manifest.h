@@ -20,11 +20,13 @@ namespace mlir::memopt {
 struct ManifestOptions {
   std::string mode = "train"; ///< or "eval"
   std::string targetFeatures; ///< the processor compiled for, by name
+  int64_t overheadBytes = 0;  ///< of a device's memory, that the plan leaves to its driver
   bool isInstrumented = true; ///< as in ProgramOptions
   int64_t microBatches = 1;   ///< parts that a batch of data is cut into
   int64_t ranks = 1;          ///< processes that run the program together
   llvm::json::Object optimizer;
-  std::string planText; ///< the plan in words
+  std::string planText;   ///< the plan in words
+  std::string diskFolder; ///< for what lies on disk; empty where nothing does
 };
 
 /// The manifest of docs/Package.md for a planned module. Fails with a diagnostic when something has

@@ -9,6 +9,8 @@
 #ifndef MEMOPT_PIPELINES_PIPELINES_H
 #define MEMOPT_PIPELINES_PIPELINES_H
 
+#include "memopt/Transforms/OffloadTier.h"
+
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassOptions.h"
@@ -50,6 +52,8 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
                              llvm::cl::desc("batch norms take statistics over all ranks")};
   /// Whether an update's samples run in several parts.
   bool isBatchCut() const { return accumulativeCounts * microBatches * ranks > 1; }
+  Option<std::string> activationDtype{*this, "activation-dtype", llvm::cl::init("f32"),
+                                      llvm::cl::desc("of kept activations: f32 or bf16")};
   Option<bool> recompute{*this, "recompute-elementwise", llvm::cl::init(true),
                          llvm::cl::desc("recompute pointwise work")};
   ListOption<std::string> efficientConvBnEval{
@@ -61,19 +65,22 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
   Option<int64_t> checkpointSegments{
       *this, "checkpoint-segments", llvm::cl::init(0),
       llvm::cl::desc("equal segments of the forward pass to recompute")};
-  Option<bool> offloadOptimizer{
-      *this, "offload-optimizer", llvm::cl::init(false),
-      llvm::cl::desc("optimizer state and the parameters that it updates on the host")};
-  Option<bool> offloadParam{*this, "offload-param", llvm::cl::init(false),
-                            llvm::cl::desc("parameters on the host")};
-  Option<bool> offloadActivation{*this, "offload-activation", llvm::cl::init(false),
-                                 llvm::cl::desc("what is kept for the backward pass on the host")};
+  Option<OffloadTier> offloadOptimizer{
+      *this, "offload-optimizer", llvm::cl::init(OffloadTier::None), getOffloadTierValues(),
+      llvm::cl::desc("where optimizer state and the parameters that it updates lie")};
+  Option<OffloadTier> offloadParam{*this, "offload-param", llvm::cl::init(OffloadTier::None),
+                                   getOffloadTierValues(), llvm::cl::desc("where parameters lie")};
+  Option<OffloadTier> offloadActivation{
+      *this, "offload-activation", llvm::cl::init(OffloadTier::None), getOffloadTierValues(),
+      llvm::cl::desc("where what is kept for the backward pass lies")};
   Option<bool> rematerialize{*this, "rematerialize", llvm::cl::init(true),
                              llvm::cl::desc("recompute to meet the budget")};
   Option<int64_t> budget{*this, "budget", llvm::cl::init(-1),
                          llvm::cl::desc("bytes of the device arena")};
   Option<int64_t> hostBudget{*this, "host-budget", llvm::cl::init(-1),
                              llvm::cl::desc("bytes of the host arena")};
+  Option<int64_t> diskBudget{*this, "disk-budget", llvm::cl::init(-1),
+                             llvm::cl::desc("bytes on disk")};
   Option<bool> swaps{*this, "swaps", llvm::cl::init(false),
                      llvm::cl::desc("values may go to the host and back to meet the budget")};
   Option<int> threads{*this, "threads", llvm::cl::init(1),

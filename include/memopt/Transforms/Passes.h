@@ -10,6 +10,7 @@
 #define MEMOPT_TRANSFORMS_PASSES_H
 
 #include "memopt/Dialect/Memopt.h"
+#include "memopt/Transforms/OffloadTier.h"
 
 #include "mlir/Pass/Pass.h"
 

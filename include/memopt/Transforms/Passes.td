@@ -291,6 +291,22 @@ def RecomputeElementwisePass : Pass<"memopt-recompute-elementwise", "::mlir::fun
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def NarrowActivationsPass : Pass<"memopt-narrow-activations", "::mlir::func::FuncOp"> {
+  let summary = "Keep activations for the backward pass in bf16";
+  let description = [{
+    Results of products, convolutions, attention and pointwise ops that follow from the step's inputs and are read by
+    the backward pass are rounded behind their producer, and widened in front of their readers there, once for all that
+    stand close to each other. All is computed in f32, and forward values do not change; results of reductions, and
+    values below 4 KiB, are kept as they are.
+
+    Remark: the number of values, and their bytes before and after.
+  }];
+  let options = [
+    Option<"type", "type", "std::string", "\"f32\"", "bf16, or f32 for no change">
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def FormKernelsPass : Pass<"memopt-form-kernels", "::mlir::func::FuncOp"> {
   let summary = "Group the ops of a step into kernels and library calls";
   let description = [{
@@ -368,15 +384,20 @@ def ActivationCheckpointingPass : Pass<"memopt-activation-checkpointing", "::mli
 }
 
 def OffloadPass : Pass<"memopt-offload", "::mlir::ModuleOp"> {
-  let summary = "Keep parameters, optimizer state and activations on the host";
+  let summary = "Keep parameters, optimizer state and activations on the host or on disk";
   let description = [{
-    With `optimizer` the state of the optimizer and each parameter that a kernel updates lie in the memory of the host;
-    what updates them runs there, on gradients that are sent there, and the forward pass begins with sending the
-    parameters back (Ren et al., ZeRO-Offload). With `parameters` all parameters lie there, and each pass over them
+    With `optimizer=cpu` the state of the optimizer and each parameter that a kernel updates lie in the memory of the
+    host; what updates them runs there, on gradients that are sent there, and the forward pass begins with sending the
+    parameters back (Ren et al., ZeRO-Offload). With `parameters=cpu` all parameters lie there, and each pass over them
     sends what it reads. Casts to a narrower type run on the host, so that what is sent is narrow.
 
-    With `activations` what the forward pass makes for the backward pass is sent to the host and back, but for what has
-    less than 4 KiB.
+    With `activations=cpu` what the forward pass makes for the backward pass is sent to the host and back, but for what
+    has less than 4 KiB.
+
+    `nvme` is the same with the disk in the place of the host's memory. Nothing computes on a disk: what is read or
+    written there goes through a window of the host, a value that lives from one transfer to the next (Rajbhandari et
+    al., ZeRO-Infinity), and updates run on the host. A parameter that both `optimizer` and `parameters` name lies where
+    `parameters` says.
 
     Every value that is read in another space than its own gets a `memopt.transfer_start` and a
     `memopt.transfer_wait`: instructions that the planner moves, and may run again where a value is sent to the
@@ -385,9 +406,12 @@ def OffloadPass : Pass<"memopt-offload", "::mlir::ModuleOp"> {
     Remark: the variables that moved, their bytes, and the kernels that run on the host.
   }];
   let options = [
-    Option<"optimizer", "optimizer", "bool", "false", "Optimizer state, and the parameters that kernels update">,
-    Option<"parameters", "parameters", "bool", "false", "All parameters">,
-    Option<"activations", "activations", "bool", "false", "What is kept for the backward pass">,
+    Option<"optimizer", "optimizer", "::mlir::memopt::OffloadTier", "::mlir::memopt::OffloadTier::None",
+           "Optimizer state, and the parameters that kernels update", "::mlir::memopt::getOffloadTierValues()">,
+    Option<"parameters", "parameters", "::mlir::memopt::OffloadTier", "::mlir::memopt::OffloadTier::None",
+           "All parameters", "::mlir::memopt::getOffloadTierValues()">,
+    Option<"activations", "activations", "::mlir::memopt::OffloadTier", "::mlir::memopt::OffloadTier::None",
+           "What is kept for the backward pass", "::mlir::memopt::getOffloadTierValues()">,
     Option<"fetchesAgain", "fetch-again", "bool", "false",
            "With parameters: once for the forward and once for the backward pass">,
     Option<"leastElements", "least-elements", "int64_t", "4097",

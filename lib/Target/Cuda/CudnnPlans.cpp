@@ -199,7 +199,8 @@ public:
   Expected<CudnnPlans> plan(const json::Object &properties, const json::Object &descriptor);
 
 private:
-  Error open(const std::string &properties);
+  /// `printed` are the properties as they are compared.
+  Error open(const json::Object &properties, const std::string &printed);
 
   std::mutex mutex;
   Child child;
@@ -225,7 +226,7 @@ static std::string findLibrary() {
   return "";
 }
 
-Error Planner::open(const std::string &properties) {
+Error Planner::open(const json::Object &properties, const std::string &printed) {
   std::string library = findLibrary();
   if (library.empty())
     return fail("cuDNN, which plans it, is not found in $CUDA_HOME, the build's environment or "
@@ -233,9 +234,8 @@ Error Planner::open(const std::string &properties) {
   child.end();
   if (Error error = child.start(findProgram()))
     return error;
-  Expected<json::Value> value = json::parse(properties);
   Expected<std::string> answer = child.ask(
-      print(json::Object{{"library", library}, {"properties", cantFail(std::move(value))}}));
+      print(json::Object{{"library", library}, {"properties", json::Object(properties)}}));
   if (!answer)
     return answer.takeError();
   Expected<json::Object> opened = readAnswer(*answer);
@@ -244,7 +244,7 @@ Error Planner::open(const std::string &properties) {
     return fail(library + ": " + toString(opened.takeError()));
   }
   version = opened->getString("version").value_or("").str();
-  openFor = properties;
+  openFor = printed;
   return Error::success();
 }
 
@@ -257,7 +257,7 @@ Expected<CudnnPlans> Planner::plan(const json::Object &properties, const json::O
   auto ask = [&]() -> Expected<std::vector<CudnnPlan>> {
     isUnavailable = true;
     if (!child.isRunning() || openFor != device)
-      if (Error error = open(device))
+      if (Error error = open(properties, device))
         return std::move(error);
     Expected<std::string> answer = child.ask(call);
     if (!answer)

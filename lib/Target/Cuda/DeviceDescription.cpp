@@ -130,6 +130,10 @@ llvm::Expected<DeviceDescription> DeviceDescription::fromJson(const json::Value 
   device.properties = *properties;
   if (llvm::Error error = readCode(*object, device))
     return std::move(error);
+  device.overheadBytes = object->getInteger("overhead_bytes").value_or(-1);
+  if (device.overheadBytes < 0)
+    return makeJsonError("overhead_bytes", "a whole number of at least 0",
+                         object->get("overhead_bytes"));
   const json::Object *rates = object->getObject("rates");
   if (!rates)
     return makeJsonError("rates", "an object", object->get("rates"));

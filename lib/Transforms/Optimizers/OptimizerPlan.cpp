@@ -12,6 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../NearestNames.h"
 #include "Optimizer.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -410,10 +411,19 @@ llvm::Error OptimizerPlan::checkOptions() const {
     return invalid("--" + StringRef(name) + " is an option of " + owners + "; " +
                    optimizer->getName() + " has none such");
   }
+  auto decays = [&](const Optimizer *entry) {
+    std::optional<OptimizerOption> option = findOption(*entry, "weight-decay");
+    const std::string *word = option ? findWord(words, "weight-decay") : nullptr;
+    double number = 0;
+    return word ? llvm::to_float(*word, number) && number != 0
+                : option && option->initial.front() != 0;
+  };
   for (StringRef name : {"norm-decay-mult", "bias-decay-mult", "flat-decay-mult"})
     if (findWord(words, name) && !isKnown("weight-decay"))
       return invalid("--" + name + " changes weight decay, which " + optimizer->getName() +
                      " does not have");
+    else if (findWord(words, name) && llvm::none_of(used, decays))
+      return invalid("--" + name + " changes weight decay, which is 0; give --weight-decay=X");
   for (const Group &group : groups) {
     const Optimizer &own = group.optimizer ? *group.optimizer : *optimizer;
     for (const auto &[name, value] : group.words)
@@ -522,6 +532,13 @@ llvm::Expected<ParameterUpdate> OptimizerPlan::chooseOne(const ParameterInfo &pa
   return update;
 }
 
+static SmallVector<StringRef> getNames(ArrayRef<ParameterInfo> parameters) {
+  SmallVector<StringRef> names;
+  for (const ParameterInfo &parameter : parameters)
+    llvm::append_range(names, parameter.names);
+  return names;
+}
+
 llvm::Expected<std::vector<ParameterUpdate>>
 OptimizerPlan::choose(ArrayRef<ParameterInfo> parameters) const {
   std::vector<std::string> globs;
@@ -537,7 +554,8 @@ OptimizerPlan::choose(ArrayRef<ParameterInfo> parameters) const {
   }
   for (auto [glob, isUsed] : llvm::zip_equal(globs, used))
     if (!isUsed)
-      return invalid("--param-group: no trainable parameter matches '" + glob + "'");
+      return invalid("--param-group: no trainable parameter matches '" + glob + "'" +
+                     describeNearest(glob, getNames(parameters), "parameters"));
   bool hasState = llvm::any_of(llvm::zip_equal(parameters, updates), [](auto pair) {
     auto &[parameter, update] = pair;
     return !update.optimizer->getState(parameter, update.settings).empty();

@@ -14,21 +14,25 @@
 
 namespace memopt {
 
-/// One arena for each space that has addresses. Programs address the arenas themselves; the host
-/// gets at tensors by getAddress, read and write, wherever they lie.
+/// One arena for each space. Programs address those in memory themselves; the host gets at tensors
+/// by getAddress, read and write, wherever they lie.
 ///
 /// Of memory beyond the host's reach the host has a mirror of what it exchanges with every step:
 /// inputs, outputs, hyperparameters and the like. It writes and reads there, and streams copy.
 class Arenas {
 public:
-  /// Takes memory for a program; a failure names the space.
-  static StatusOr<Arenas> allocate(Device &device, const Manifest &manifest, bool isChecked);
+  /// Takes memory for a program, and room for it in a folder where it uses the disk; a failure
+  /// names the space.
+  static StatusOr<Arenas> allocate(Device &device, const Manifest &manifest, bool isChecked,
+                                   const std::string &diskFolder);
 
   Arena &operator[](int space) const { return *arenas[size_t(space)]; }
 
   /// Where the host reads and writes a tensor that has an address for it: all do in memory within
-  /// its reach, those of the mirror elsewhere.
+  /// its reach, those of the mirror elsewhere. Null without one.
   char *getAddress(const PlacedTensor &tensor) const {
+    if (tensor.space == diskSpace)
+      return nullptr;
     return mirror ? findInMirror(tensor) : (*this)[tensor.space].base() + tensor.offset;
   }
   double readElement(const PlacedTensor &tensor, int64_t index) const {
@@ -58,6 +62,8 @@ public:
   BytesBySpace getUsedPeakBytes() const;
   /// Of the host's memory.
   int64_t getResidentBytes() const;
+  /// What the disk's file system or the kernel refused, a sentence each.
+  std::vector<std::string> getNotices() const;
 
 private:
   /// A tensor's place in the mirror.
@@ -72,7 +78,7 @@ private:
 
   std::unique_ptr<Arena> mirror;  ///< null where the host reaches all
   std::vector<Mirrored> mirrored; ///< in the order of their places in the arenas
-  std::array<std::unique_ptr<Arena>, MEMOPT_SPACE_COUNT> arenas;
+  std::array<std::unique_ptr<Arena>, countedSpaces> arenas;
 };
 
 } // namespace memopt

@@ -26,7 +26,8 @@
 namespace memopt {
 
 /// Threads of one rank use it one at a time. Buffers lie in the rank's arena, at the same offset on
-/// each rank; those of one call overlap only where it says so. Calls allocate nothing.
+/// each rank; those of one call overlap only where it says so. Calls allocate nothing, but for
+/// exchangeAny().
 class Communicator {
 public:
   /// What exchange() takes at most.
@@ -51,6 +52,9 @@ public:
   virtual Status barrier() = 0;
   /// Gives every rank `bytes` bytes of each, in the order of the ranks. The buffers lie anywhere.
   virtual Status exchange(const void *mine, int64_t bytes, void *all) = 0;
+
+  /// The same for any number of bytes, in as many exchanges as they take.
+  Status exchangeAny(const void *mine, int64_t bytes, void *all);
 
   /// Gives the first rank what the ranks have in `mine`, `bytes` bytes of each, one after the
   /// other; `all` is of no meaning to the others. `mine` lies in the arena of the device on each

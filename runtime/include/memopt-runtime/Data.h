@@ -56,9 +56,18 @@ struct DataOptions {
   int64_t microBatches = 1;
 };
 
+/// What of the options a source looks at.
+struct DataUses {
+  bool isScaled = false;  ///< scale, means and deviations: it turns bytes into floating point
+  bool isOrdered = false; ///< the order of samples is that of the options
+};
+
 class DataSource {
 public:
   virtual ~DataSource() = default;
+
+  /// As soon as it is open.
+  virtual DataUses getUses() const = 0;
 
   /// Opens the sources that `--data=` names, at least one. Things the user should know without
   /// being stopped (an image padded, a batch dropped) are appended to `notices`.
@@ -66,6 +75,11 @@ public:
                                                     const std::vector<InputSpec> &inputs,
                                                     const DataOptions &options,
                                                     std::vector<std::string> &notices);
+
+  /// The files that a source names.
+  static std::vector<std::string> getFiles(const std::string &source);
+  /// Whether they can be read, as far as can be told without knowing the inputs.
+  static Status checkFiles(const std::string &source);
 
   /// Batches in an epoch, at least 1.
   virtual int64_t getBatchesPerEpoch() const = 0;

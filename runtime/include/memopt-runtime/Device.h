@@ -74,6 +74,12 @@ public:
   virtual ~Module() = default;
 };
 
+/// Work of streams that was written down once and is done any number of times.
+class Graph {
+public:
+  virtual ~Graph() = default;
+};
+
 /// How many blocks of how many threads run a kernel, and the bytes of shared memory that each block
 /// gets beside what the kernel declares.
 struct LaunchShape {
@@ -88,6 +94,16 @@ public:
   /// kernel runs is the answer of a later call, and the device is lost.
   virtual Status launch(Module &module, int32_t kernel, const LaunchShape &shape,
                         void *const *arguments) = 0;
+
+  /// From here on what goes in is written down and not done: in this stream, and in others from
+  /// where they wait for an event that is recorded here. Until it ends the calling thread asks
+  /// nothing else of the device, and waits for nothing.
+  virtual Status beginCapture() = 0;
+  /// Ends that; what other streams have written down must be waited for here before. What no graph
+  /// can hold is a failure, here at the latest, and all streams go on as before.
+  virtual StatusOr<std::unique_ptr<Graph>> endCapture() = 0;
+  /// Does what was written down, behind all that went in before. It outlives what is under way.
+  virtual Status replay(Graph &graph) = 0;
 
   /// Leaves a number at this place.
   virtual Status leaveMark(uint32_t number) = 0;
@@ -104,8 +120,9 @@ public:
   /// As of LibraryCall.
   virtual int64_t workspaceBytes() const = 0;
   virtual int getTeam() const { return 1; }
-  /// As of LibraryCall, on memory of its own.
-  virtual Status warmUp(ThreadPool &pool) { return Status::ok(); }
+  /// Makes all that the first call makes. `buffers` are as those of `start`, and what they hold
+  /// means nothing; when it returns nothing is under way.
+  virtual Status warmUp(ComputeStream &stream, void *const *buffers, ThreadPool &pool);
   /// Puts the call into a stream. `buffers` is read before it returns; `pool` is there for devices
   /// that are emulated.
   virtual Status start(ComputeStream &stream, void *const *buffers, ThreadPool &pool) = 0;
@@ -123,6 +140,12 @@ public:
 
   /// What it runs code of, such as "sm_90"; empty when programs bring kernels as code of the cpu.
   virtual std::string getChip() const { return ""; }
+
+  /// Bytes of the device's memory that are taken now, by anybody; 0 where it is the host's.
+  virtual StatusOr<int64_t> getTakenBytes() const { return 0; }
+  /// What was taken when the device had been opened: what its driver needs for a process, and what
+  /// others held.
+  virtual int64_t getContextBytes() const { return 0; }
 
   /// The text of a device description, from which programs are compiled for it.
   virtual StatusOr<std::string> describe() const;

@@ -26,13 +26,16 @@ struct LaunchedRank {
   /// What all processes of this start have in common, and no other start on this host has while
   /// they live.
   std::string start;
+  /// How the launcher says that its processes are on several hosts; empty where they are on one.
+  std::string spread = {};
+  bool startsMpi = false; ///< whether its processes can be those of an MPI
 };
 
 /// Reads a variable, null where it is not set; std::getenv but for tests.
 using EnvironmentReader = std::function<const char *(const char *)>;
 
-/// Nothing when this process is the only one that was started. A number that is none is a BadInput,
-/// processes on several hosts are an Environment error.
+/// Nothing when this process is the only one that was started. A number that is none is a BadInput;
+/// processes on several hosts that are none of MPI's are an Environment error.
 StatusOr<std::optional<LaunchedRank>> findLaunchedRank(const EnvironmentReader &read);
 
 } // namespace memopt

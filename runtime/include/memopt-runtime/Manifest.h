@@ -54,6 +54,8 @@ struct TargetSpec {
   std::string chip;  ///< "sm_90"
   int64_t sms = 0;   ///< multiprocessors that launches and library calls were planned for
   std::string image; ///< the file's name; empty when there is none
+  /// Of the device's memory beside the arena, for which the plan left room; 0: nothing was said.
+  int64_t overheadBytes = 0;
 };
 
 struct InputSpec : PlacedTensor {
@@ -105,6 +107,8 @@ struct VariableSpec : ShardedTensor {
   bool isGroupRate() const {
     return role == "hyperparameter" && name.compare(0, 3, "lr.") == 0 && initValue.has_value();
   }
+  /// Whether it is the norm of all gradients, which a step leaves for its host.
+  bool isGradientNorm() const { return role == "gradient" && name == "gradient_norm"; }
   /// Whether its value lasts from step to step; other variables are written anew in each.
   bool isState() const {
     return role != "hyperparameter" && role != "gradient" && role != "index_fault";
@@ -167,6 +171,7 @@ struct Manifest {
   bool isInstrumented;              ///< whether the program reports each instruction that it begins
   BytesBySpace arenaBytes;
   BytesBySpace predictedPeakBytes;
+  std::string diskFolder; ///< where the disk's arena lies, unless a session says otherwise
   std::vector<InputSpec> inputs;
   std::vector<OutputSpec> outputs;
   std::vector<VariableSpec> variables;
@@ -191,6 +196,8 @@ struct Manifest {
   /// because their gradients overflowed; null in programs that do not scale it.
   const VariableSpec *findLossScale() const;
   const VariableSpec *findSkippedSteps() const;
+  /// The norm of all gradients, before clipping; null in programs that compute none.
+  const VariableSpec *findGradientNorm() const;
   /// The variable of role "index_fault", or null.
   const VariableSpec *findIndexFault() const;
   /// The region whose iterations read inputs, or null: then a step takes one batch of samples.

@@ -30,6 +30,9 @@ constexpr int countedSpaces = MEMOPT_SPACE_COUNT + 1;
 
 constexpr const char *spaceNames[countedSpaces] = {"device", "host", "disk"};
 
+/// What a disk reads and writes at once: offsets and bytes of its transfers are multiples of it.
+constexpr int64_t diskBlockBytes = 4096;
+
 } // namespace memopt
 
 #endif // MEMOPT_RUNTIME_PACKAGEFORMAT_H

@@ -24,6 +24,11 @@
  * touch disjoint bytes. All functions of the table but parallel_for belong to the thread that runs
  * the step.
  *
+ * Repetition: every step calls the same functions with the same arguments in the same order, until
+ * it is left, and so does every iteration of the repeat that reads inputs. With a device image the
+ * runtime may therefore replay what it has seen once, without the program; a program that works
+ * on the host between its launches, which parallel_for shows, is called for each step.
+ *
  * Leaving: a function that answers int32_t answers 0 to go on; on anything else the program returns
  * that answer at once. What it started and did not wait for is the runtime's to finish. Before
  * `commit` has answered 0 a program writes no variable whose value lasts from step to step.

@@ -34,6 +34,14 @@ struct RankTask {
 
 /// Device, number, size and time of a file or folder; empty for what is not there.
 std::string describeFile(const std::string &path);
+/// What tells files on different hosts apart: sizes, and a number from the content, of large files
+/// from parts of it; of a folder those of the files in it. Empty for what is not there.
+std::string describeContent(const std::string &path);
+
+std::string writeTask(const RankTask &task);
+StatusOr<RankTask> readTask(const std::string &text);
+/// What another rank was asked otherwise than the first; empty where it was not.
+std::string findDisagreement(int64_t rank, const RankTask &first, const RankTask &other);
 
 /// Not for several threads at once.
 class RankMeeting {

@@ -42,8 +42,24 @@ struct SessionOptions {
   int threads = 0;
   /// To the other ranks of the program, null for a program of one; it must outlive the session.
   Communicator *communicator = nullptr;
+  /// Where the file of a program that uses the disk lies; empty: where the package says.
+  std::string diskFolder = {};
   /// Called on each thread that the session starts, before anything else.
   std::function<void()> onThreadStart = {};
+  /// Whether a device replays steps that were written down once, where it can.
+  bool isReplayed = true;
+};
+
+/// What a session takes of a device's memory beside its arena, in the order in which it is
+/// measured: by the bytes that are free, so what others take meanwhile counts too.
+struct DeviceOverhead {
+  int64_t context = 0;      ///< taken when the device had been opened
+  int64_t modules = 0;      ///< kernels and streams
+  int64_t libraryCalls = 0; ///< handles, plans and code of libraries
+  int64_t graphs = 0;       ///< steps that were written down
+  int64_t steps = 0;        ///< all that was taken since
+
+  int64_t getTotal() const { return context + modules + libraryCalls + graphs + steps; }
 };
 
 /// Puts samples into inputs. `part` counts what all ranks fill in a step from 0; the same one may
@@ -65,7 +81,7 @@ public:
   const Package &getPackage() const { return *package; }
 
   /// Where the host reads and writes a tensor between steps; null for one that only the device
-  /// reaches, which inputs, outputs and hyperparameters never are.
+  /// reaches, or on disk, which inputs, outputs and hyperparameters never are.
   char *getAddress(const PlacedTensor &tensor) const { return arenas.getAddress(tensor); }
   /// Copies the bytes of a tensor, wherever it lies, between steps.
   Status readTensor(const PlacedTensor &tensor, void *to) const { return arenas.read(tensor, to); }
@@ -99,6 +115,9 @@ public:
   /// The whole tensor of a variable, which lies in `storage` where ranks have parts of it: then all
   /// of them call this, and only the first gets it.
   StatusOr<const void *> getWhole(const VariableSpec &variable, std::vector<char> &storage) const;
+  /// The same, and every rank gets it.
+  StatusOr<const void *> getWholeOnAll(const VariableSpec &variable,
+                                       std::vector<char> &storage) const;
 
   /// The first parameter, buffer or optimizer state with a value that is not finite, or null.
   StatusOr<const VariableSpec *> findNonFiniteVariable() const;
@@ -134,6 +153,10 @@ public:
   /// Records all steps from now on; null ends it. As with gradients, not every program can.
   Status setTrace(Trace *newTrace);
 
+  /// Why steps are not replayed from graphs; empty where they are, or where nothing could be: on
+  /// the cpu, or when the options say so.
+  const std::string &getReplayRefusal() const { return replayRefusal; }
+
   //===--------------------------------------------------------------------===//
   // Memory
   //===--------------------------------------------------------------------===//
@@ -141,6 +164,10 @@ public:
   /// What was seen used, per space. Only with isMemoryChecked.
   BytesBySpace getUsedPeakBytes() const { return arenas.getUsedPeakBytes(); }
   int64_t getResidentArenaBytes() const { return arenas.getResidentBytes(); }
+  /// What is taken of the device beside the arena, all zeros on the cpu; `steps` counts up to now.
+  StatusOr<DeviceOverhead> measureDeviceOverhead() const;
+  /// What this machine lacks that would make the session faster, a sentence each.
+  std::vector<std::string> getNotices() const { return arenas.getNotices(); }
 
   /// What was allocated while a CountAllocations of this session's lived.
   AllocationCounter &getAllocations() { return allocations; }
@@ -166,10 +193,17 @@ private:
 
   Session();
   Status prepare(Device &device, const LibraryCallFactory &createCall);
+  Status prepareProgram(const LibraryCallFactory &createCall);
+  Status prepareCalls(const LibraryCallFactory &createCall);
+  Status captureStep();
+  Status noteTaken(int64_t &part);
   void joinThread();
   Status lookAt(int64_t before, int64_t next);
   Status checkInstrumented(const std::string &what) const;
   Status runProgram();
+  bool isWatched() const;
+  int32_t replayStep();
+  bool mayCommit();
   Status finishProgram(int32_t code);
   Status explainLoss();
   /// Among those that run the program together; 0 alone.
@@ -186,6 +220,10 @@ private:
   Arenas arenas;
   std::unique_ptr<Parts> parts; ///< they refer to the members above
   memopt_step frame{};
+  Device *device = nullptr;
+  DeviceOverhead overhead;
+  int64_t takenBytes = 0; ///< of the device, when that was last measured
+  std::string replayRefusal;
 };
 
 } // namespace memopt

@@ -1,4 +1,4 @@
-//===- Text.h - beginnings and ends of texts --------------------*- C++ -*-===//
+//===- Text.h - parts of texts ----------------------------------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -9,7 +9,10 @@
 #ifndef MEMOPT_RUNTIME_TEXT_H
 #define MEMOPT_RUNTIME_TEXT_H
 
+#include <algorithm>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace memopt {
 
@@ -19,6 +22,17 @@ inline bool startsWith(std::string_view text, std::string_view prefix) {
 
 inline bool endsWith(std::string_view text, std::string_view suffix) {
   return text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix;
+}
+
+/// What stands between commas; of an empty text one empty word.
+inline std::vector<std::string> splitList(const std::string &text) {
+  std::vector<std::string> words;
+  for (size_t begin = 0; begin <= text.size();) {
+    size_t end = std::min(text.find(',', begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
 }
 
 } // namespace memopt

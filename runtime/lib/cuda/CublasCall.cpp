@@ -238,13 +238,14 @@ private:
     void *first = at(byRows ? bBuffer : aBuffer, left(), size);
     void *second = at(byRows ? aBuffer : bBuffer, right(), size);
     void *result = at(call.resultIndex(), call.c, resultBytes());
+    void *addend = call.accumulate ? at(call.addendIndex(), call.c, resultBytes()) : result;
     double one = 1, kept = call.accumulate ? 1 : 0;
     auto narrowOne = float(one), narrowKept = float(kept);
     bool isDouble = call.type == ElementType::F64;
     const void *alpha = isDouble ? static_cast<const void *>(&one) : &narrowOne;
     const void *beta = isDouble ? static_cast<const void *>(&kept) : &narrowKept;
     return cublas.explain(cublas.matmul(libraries.getCublasHandle(), product.get(), alpha, first,
-                                        aLayout.get(), second, bLayout.get(), beta, result,
+                                        aLayout.get(), second, bLayout.get(), beta, addend,
                                         dLayout.get(), result, dLayout.get(), &chosen.algorithm,
                                         buffers[call.resultIndex() + 1], chosen.workspaceBytes,
                                         stream),

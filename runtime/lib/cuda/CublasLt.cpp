@@ -7,24 +7,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "CublasLt.h"
-#include <dlfcn.h>
+#include "DynamicLibrary.h"
 
 using namespace memopt;
 using namespace memopt::cuda;
 
-template <typename Function>
-static bool findSymbol(void *library, Function &function, const char *symbol) {
-  function = reinterpret_cast<Function>(::dlsym(library, symbol));
-  return function != nullptr;
-}
-
 StatusOr<std::unique_ptr<CublasLt>> CublasLt::load(const std::string &path) {
-  void *library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
-    const char *reason = ::dlerror();
-    return environmentError("cuBLASLt cannot be loaded (" +
-                            std::string(reason ? reason : "no reason given") + ")");
-  }
+  MEMOPT_ASSIGN_OR_RETURN(void *library, openLibrary(path, "cuBLASLt"));
   auto cublas = std::make_unique<CublasLt>();
 #define MEMOPT_CUBLASLT_FUNCTION(field, symbol, parameters)                                        \
   if (!findSymbol(library, cublas->field, #symbol))                                                \

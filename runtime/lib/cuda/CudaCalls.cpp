@@ -34,7 +34,7 @@ public:
   int getTeam() const override { return call->getTeam(); }
 
   /// On buffers of the host, all of which but the workspace may lie in one place.
-  Status warmUp(ThreadPool &threads) override {
+  Status warmUp(ComputeStream &, void *const *, ThreadPool &threads) override {
     int64_t largest = 0, workspace = call->workspaceBytes();
     for (const BufferUse &use : call->getBuffers())
       largest = std::max(largest, use.bytes);

@@ -7,9 +7,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "CudaContext.h"
+#include "DynamicLibrary.h"
 #include <algorithm>
 #include <cstring>
-#include <dlfcn.h>
 
 using namespace memopt;
 using namespace memopt::cuda;
@@ -36,27 +36,17 @@ StatusOr<std::unique_ptr<CudaContext>> CudaContext::open() {
   return context;
 }
 
-/// The library stays: a driver that is unloaded takes its threads with it.
 Status CudaContext::loadDriver() {
-  void *library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
-    const char *reason = ::dlerror();
-    return environmentError("the NVIDIA driver cannot be loaded (" +
-                            std::string(reason ? reason : "no reason given") +
-                            "); install it, or use --device=cpu");
-  }
-  auto find = [&](auto &function, const char *symbol) {
-    function = reinterpret_cast<std::decay_t<decltype(function)>>(::dlsym(library, symbol));
-    return function != nullptr;
-  };
+  MEMOPT_ASSIGN_OR_RETURN(void *library, openLibrary("libcuda.so.1", "the NVIDIA driver",
+                                                     "; install it, or use --device=cpu"));
 #define MEMOPT_CUDA_FUNCTION(field, symbol, parameters)                                            \
-  if (!find(driver.field, #symbol))                                                                \
+  if (!findSymbol(library, driver.field, #symbol))                                                 \
     return environmentError("the NVIDIA driver lacks " #symbol "; memopt needs one for CUDA " +    \
                             nameVersion(leastVersion) + " or newer");
 #include "memopt-runtime/CudaDriver.def"
-  find(driver.emulatedImage, "memoptEmulatedImage");
-  find(driver.emulatedCall, "memoptEmulatedCall");
-  find(driver.emulatedName, "memoptEmulatedName");
+  findSymbol(library, driver.emulatedImage, "memoptEmulatedImage");
+  findSymbol(library, driver.emulatedCall, "memoptEmulatedCall");
+  findSymbol(library, driver.emulatedName, "memoptEmulatedName");
   int version = 0;
   MEMOPT_RETURN_IF_ERROR(explain(driver.driverGetVersion(&version), "cuDriverGetVersion"));
   if (version < leastVersion)

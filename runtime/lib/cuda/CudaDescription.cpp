@@ -107,9 +107,18 @@ static json guessRates(const json &properties) {
           {"convolution_start_seconds", 3e-6}};
 }
 
+/// What is taken now, by the context and by others, and room for code, libraries and graphs.
+static StatusOr<int64_t> estimateOverhead(const CudaContext &context) {
+  size_t free = 0, total = 0;
+  MEMOPT_RETURN_IF_ERROR(context.memGetInfo(&free, &total));
+  int64_t room = int64_t(context.isEmulated() ? 5 : 256) << 20;
+  return int64_t(total - free) + room;
+}
+
 StatusOr<std::string> memopt::describeCudaDevice(const CudaContext &context) {
   MEMOPT_ASSIGN_OR_RETURN(json properties, getProperties(context));
   MEMOPT_ASSIGN_OR_RETURN(std::string chip, getCudaChip(context));
+  MEMOPT_ASSIGN_OR_RETURN(int64_t overhead, estimateOverhead(context));
   std::string name = properties["deviceName"];
   json description = {
       {"format", "memopt-device"},
@@ -118,6 +127,7 @@ StatusOr<std::string> memopt::describeCudaDevice(const CudaContext &context) {
       {"chip", chip},
       {"image", context.isEmulated() ? context.getDriver().emulatedImage() : "cubin"},
       {"origin", "properties as the driver gives them; rates guessed from its clocks"},
+      {"overhead_bytes", overhead},
       {"properties", properties},
       {"rates", guessRates(properties)}};
   return description.dump(2) + "\n";

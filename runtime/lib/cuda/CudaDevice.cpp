@@ -22,12 +22,20 @@ public:
       : context(std::move(opened)), staging(*context), libraries(*context) {}
 
   Status prepare() {
+    MEMOPT_ASSIGN_OR_RETURN(contextBytes, getTakenBytes());
     MEMOPT_ASSIGN_OR_RETURN(chip, getCudaChip(*context));
     return staging.prepare();
   }
 
   std::string getName() const override { return "cuda"; }
   std::string getChip() const override { return chip; }
+  StatusOr<int64_t> getTakenBytes() const override {
+    size_t free = 0, total = 0;
+    MEMOPT_RETURN_IF_ERROR(context->memGetInfo(&free, &total));
+    return int64_t(total - free);
+  }
+  int64_t getContextBytes() const override { return contextBytes; }
+
   StatusOr<std::string> describe() const override { return describeCudaDevice(*context); }
 
   StatusOr<std::unique_ptr<Arena>> allocate(int space, int64_t bytes, bool isChecked) override {
@@ -76,6 +84,7 @@ private:
   CudaStaging staging;
   CudaLibraries libraries;
   std::string chip;
+  int64_t contextBytes = 0;
 };
 
 } // namespace

@@ -89,6 +89,21 @@ Status CudaModule::launch(CUstream stream, int32_t number, const LaunchShape &sh
 }
 
 //===----------------------------------------------------------------------===//
+// Graphs
+//===----------------------------------------------------------------------===//
+
+Status CudaGraph::instantiate(CUgraph graph, CUstream stream) {
+  MEMOPT_RETURN_IF_ERROR(context.graphInstantiate(&instance, graph, 0ull));
+  MEMOPT_RETURN_IF_ERROR(context.graphUpload(instance, stream));
+  return context.streamSynchronize(stream);
+}
+
+CudaGraph::~CudaGraph() {
+  if (instance)
+    (void)context.graphExecDestroy(instance);
+}
+
+//===----------------------------------------------------------------------===//
 // Streams
 //===----------------------------------------------------------------------===//
 
@@ -130,6 +145,25 @@ Status CudaStream::waitFor(Event &event) {
 Status CudaStream::launch(Module &module, int32_t kernel, const LaunchShape &shape,
                           void *const *arguments) {
   return static_cast<CudaModule &>(module).launch(stream, kernel, shape, arguments);
+}
+
+/// Other threads may go on to allocate: of the calling one alone such calls are refused.
+Status CudaStream::beginCapture() {
+  return context.streamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+}
+
+StatusOr<std::unique_ptr<Graph>> CudaStream::endCapture() {
+  CUgraph captured = nullptr;
+  MEMOPT_RETURN_IF_ERROR(context.streamEndCapture(stream, &captured));
+  auto graph = std::make_unique<CudaGraph>(context);
+  Status status = graph->instantiate(captured, stream);
+  (void)context.graphDestroy(captured);
+  MEMOPT_RETURN_IF_ERROR(std::move(status));
+  return std::unique_ptr<Graph>(std::move(graph));
+}
+
+Status CudaStream::replay(Graph &graph) {
+  return context.graphLaunch(static_cast<CudaGraph &>(graph).get(), stream);
 }
 
 Status CudaStream::leaveMark(uint32_t number) {

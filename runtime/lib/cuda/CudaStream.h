@@ -53,6 +53,20 @@ private:
   std::vector<Kernel> kernels;
 };
 
+class CudaGraph final : public Graph {
+public:
+  explicit CudaGraph(const CudaContext &context) : context(context) {}
+  ~CudaGraph() override;
+  /// Makes what was captured ready to run, and takes the memory for it.
+  Status instantiate(cuda::CUgraph graph, cuda::CUstream stream);
+
+  cuda::CUgraphExec get() const { return instance; }
+
+private:
+  const CudaContext &context;
+  cuda::CUgraphExec instance = nullptr;
+};
+
 /// A stream of the driver has room for any number of tasks.
 class CudaStream final : public ComputeStream {
 public:
@@ -67,6 +81,9 @@ public:
   Status synchronize() override { return context.streamSynchronize(stream); }
   Status launch(Module &module, int32_t kernel, const LaunchShape &shape,
                 void *const *arguments) override;
+  Status beginCapture() override;
+  StatusOr<std::unique_ptr<Graph>> endCapture() override;
+  Status replay(Graph &graph) override;
   Status leaveMark(uint32_t number) override;
   uint32_t getMark() const override { return *mark; }
 

@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Cudnn.h"
+#include "DynamicLibrary.h"
 #include <algorithm>
-#include <dlfcn.h>
 
 using namespace memopt;
 using namespace memopt::cuda;
@@ -23,12 +23,6 @@ static constexpr size_t leastVersion = 90800;
 static std::string nameVersion(size_t version) {
   return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
          std::to_string(version % 100);
-}
-
-template <typename Function>
-static bool findSymbol(void *library, Function &function, const char *symbol) {
-  function = reinterpret_cast<Function>(::dlsym(library, symbol));
-  return function != nullptr;
 }
 
 Status Cudnn::find(void *library) {
@@ -49,12 +43,7 @@ Status Cudnn::find(void *library) {
 }
 
 StatusOr<std::unique_ptr<Cudnn>> Cudnn::load(const std::string &path) {
-  void *library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
-    const char *reason = ::dlerror();
-    return environmentError("cuDNN cannot be loaded (" +
-                            std::string(reason ? reason : "no reason given") + ")");
-  }
+  MEMOPT_ASSIGN_OR_RETURN(void *library, openLibrary(path, "cuDNN"));
   auto cudnn = std::make_unique<Cudnn>();
   MEMOPT_RETURN_IF_ERROR(cudnn->find(library));
   return cudnn;

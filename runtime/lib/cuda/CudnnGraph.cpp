@@ -198,15 +198,10 @@ private:
 StatusOr<std::unique_ptr<CudnnGraph>> CudnnGraph::create(const Cudnn &library,
                                                          const nlohmann::json &descriptor) {
   MEMOPT_ASSIGN_OR_RETURN(std::string kind, JsonView(descriptor).getString("kind"));
-  constexpr std::pair<const char *, ConvolutionDirection> kinds[] = {
-      {"convolution_forward", ConvolutionDirection::Forward},
-      {"convolution_backward_data", ConvolutionDirection::BackwardData},
-      {"convolution_backward_weights", ConvolutionDirection::BackwardWeights}};
-  for (auto [name, direction] : kinds)
-    if (kind == name) {
-      MEMOPT_ASSIGN_OR_RETURN(ConvolutionDescriptor call,
-                              ConvolutionDescriptor::parse(descriptor, direction));
-      return ConvolutionGraph(library, call).build();
-    }
-  return environmentError("cuDNN is asked for convolutions alone, not for " + quote(kind));
+  std::optional<ConvolutionDirection> direction = libraries::findDirection(kind);
+  if (!direction)
+    return environmentError("cuDNN is asked for convolutions alone, not for " + quote(kind));
+  MEMOPT_ASSIGN_OR_RETURN(ConvolutionDescriptor call,
+                          ConvolutionDescriptor::parse(descriptor, *direction));
+  return ConvolutionGraph(library, call).build();
 }

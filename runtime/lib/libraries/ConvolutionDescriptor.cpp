@@ -12,6 +12,16 @@
 using namespace memopt;
 using namespace memopt::libraries;
 
+std::optional<ConvolutionDirection> libraries::findDirection(std::string_view kind) {
+  if (kind == "convolution_forward")
+    return ConvolutionDirection::Forward;
+  if (kind == "convolution_backward_data")
+    return ConvolutionDirection::BackwardData;
+  if (kind == "convolution_backward_weights")
+    return ConvolutionDirection::BackwardWeights;
+  return std::nullopt;
+}
+
 /// The last `rank` entries of `values`, behind entries of `fill`.
 static Spatial spatial(const std::vector<int64_t> &values, int rank, int64_t fill) {
   Spatial result{fill, fill, fill};

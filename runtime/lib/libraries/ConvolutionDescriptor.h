@@ -11,10 +11,14 @@
 
 #include "MatmulDescriptor.h"
 #include <array>
+#include <optional>
+#include <string_view>
 
 namespace memopt::libraries {
 
 enum class ConvolutionDirection { Forward, BackwardData, BackwardWeights };
+/// Of a library call of that kind; nothing where it is no convolution.
+std::optional<ConvolutionDirection> findDirection(std::string_view kind);
 
 /// Extents or positions along depth, height and width; missing leading dimensions are 1 (0).
 using Spatial = std::array<int64_t, 3>;

@@ -9,6 +9,7 @@
 #include "BlockedProduct.h"
 #include "DnnlSupport.h"
 #include "MatmulDescriptor.h"
+#include <cstring>
 
 using namespace memopt;
 using namespace memopt::libraries;
@@ -88,22 +89,44 @@ dnnl::matmul::primitive_desc describe(const dnnl::engine &engine, const MatmulDe
                                       attributes, /*allow_empty=*/true);
 }
 
+/// Copies what the product is to be added to, row by row, to where the product is made.
+void copyAddend(const MatmulDescriptor &d, const char *from, char *to, int64_t bytes,
+                ThreadPool &pool) {
+  pool.parallelFor(d.batchCount() * d.m, leastRows, [&](int64_t begin, int64_t end) {
+    for (int64_t index = begin; index < end; ++index) {
+      int64_t offset = index % d.m * d.c.row, rest = index / d.m;
+      for (size_t i = d.batch.size(); i-- > 0; rest /= d.batch[i])
+        offset += rest % d.batch[i] * d.c.batch[i];
+      std::memcpy(to + offset * bytes, from + offset * bytes, d.n * bytes);
+    }
+  });
+}
+
 int64_t bytesOf(const memory::desc &layout) { return getBytes(layout.get_data_type()); }
 
 /// oneDNN's code for products wants matrices without gaps between their lines, so a piece of the
-/// result is made in the workspace and copied.
+/// result is made in the workspace and copied. It adds to what is in the result.
 class DnnlMatmul final : public DnnlCall {
 public:
-  using DnnlCall::DnnlCall;
+  DnnlMatmul(const MatmulDescriptor &d, int threads)
+      : DnnlCall(threads, /*waitForEachOther=*/false), d(d) {}
 
-  bool build(const MatmulDescriptor &d, Packing packing) {
+  Status run(void *const *buffers, ThreadPool &pool) override {
+    auto *result = static_cast<char *>(buffers[d.resultIndex()]);
+    auto *addend = static_cast<const char *>(buffers[d.addendIndex()]);
+    if (addsToResult && addend != result)
+      copyAddend(d, addend, result, getBytes(getResultType(d.type, d.wideResult)), pool);
+    return DnnlCall::run(buffers, pool);
+  }
+
+  bool build(Packing packing) {
     int64_t rows = d.m, columns = d.n;
     if (packing == Packing::Pieces)
-      choosePieces(d, rows, columns);
+      choosePieces(rows, columns);
+    addsToResult = d.accumulate && rows == d.m && columns == d.n;
     for (int64_t column = 0; column < d.n; column += columns)
       for (int64_t row = 0; row < d.m; row += rows)
-        if (!appendPart(d,
-                        {row, std::min(rows, d.m - row), column, std::min(columns, d.n - column)},
+        if (!appendPart({row, std::min(rows, d.m - row), column, std::min(columns, d.n - column)},
                         packing != Packing::None))
           return false;
     static constexpr const char *suffixes[] = {"", "+packed", "+pieces"};
@@ -113,7 +136,7 @@ public:
 
 private:
   /// Pieces of nearly equal size, so that the last is not a sliver and the first is the largest.
-  static void choosePieces(const MatmulDescriptor &d, int64_t &rows, int64_t &columns) {
+  void choosePieces(int64_t &rows, int64_t &columns) const {
     auto cut = [](int64_t whole, int64_t limit, int64_t unit) {
       int64_t pieces = ceilDivide(whole, limit);
       return pieces == 1 ? whole : roundUp(ceilDivide(whole, pieces), unit);
@@ -126,7 +149,7 @@ private:
       rows = cut(d.m, std::max(leastRows, pieceBytesLimit / (resultBytes * columns)), 1);
   }
 
-  bool appendPart(const MatmulDescriptor &d, const Part &part, bool pack) {
+  bool appendPart(const Part &part, bool pack) {
     bool isWhole = part.rows == d.m && part.columns == d.n, isFirst = !part.row && !part.column;
     Layouts layouts = makeLayouts(d, part);
     memory::desc plainB = layouts.b, plainC = layouts.c;
@@ -152,15 +175,15 @@ private:
         appendReorder(b, packed);
       b = packed;
     }
-    memory c = callerBuffer(plainC, d.resultIndex(),
-                            (part.row * d.c.row + part.column * d.c.column) * bytesOf(plainC));
+    int64_t place = (part.row * d.c.row + part.column * d.c.column) * bytesOf(plainC);
+    memory c = callerBuffer(plainC, d.resultIndex(), place);
     memory target = c;
     if (!isWhole) {
       if (isFirst)
         resultOffset = reserve(static_cast<int64_t>(layouts.c.get_size()));
       target = workspaceBufferAt(layouts.c, resultOffset);
       if (d.accumulate)
-        appendReorder(c, target);
+        appendReorder(callerBuffer(plainC, d.addendIndex(), place), target);
     }
     Arguments arguments = {
         {DNNL_ARG_SRC, callerBuffer(layouts.a, 0, part.row * d.a.row * bytesOf(layouts.a))},
@@ -176,6 +199,8 @@ private:
     return true;
   }
 
+  MatmulDescriptor d;
+  bool addsToResult = false; ///< to what the result's buffer holds
   memory::desc packedLayout;
   int64_t packedOffset = 0, resultOffset = 0;
   std::string name;
@@ -201,8 +226,8 @@ std::unique_ptr<LibraryCall> libraries::createDnnlMatmul(const MatmulDescriptor 
       d.c.row < d.n || d.batch.size() > 8 || (packing == Packing::Pieces && !d.batch.empty()))
     return nullptr;
   OpenMpScope scope(threads, /*pool=*/nullptr, /*waitForEachOther=*/false);
-  auto call = std::make_unique<DnnlMatmul>(threads, /*waitForEachOther=*/false);
-  if (!call->build(d, packing))
+  auto call = std::make_unique<DnnlMatmul>(d, threads);
+  if (!call->build(packing))
     return nullptr;
   return call;
 }

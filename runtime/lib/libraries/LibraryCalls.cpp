@@ -67,12 +67,8 @@ static StatusOr<std::unique_ptr<LibraryCall>> createKind(const nlohmann::json &j
   MEMOPT_RETURN_IF_ERROR(reader.takeStatus());
   if (kind == "matmul")
     return createMatmul(json, threads);
-  if (kind == "convolution_forward")
-    return createConvolution(json, ConvolutionDirection::Forward, threads);
-  if (kind == "convolution_backward_data")
-    return createConvolution(json, ConvolutionDirection::BackwardData, threads);
-  if (kind == "convolution_backward_weights")
-    return createConvolution(json, ConvolutionDirection::BackwardWeights, threads);
+  if (std::optional<ConvolutionDirection> direction = findDirection(kind))
+    return createConvolution(json, *direction, threads);
   return createAttention(json, kind == "attention_backward", threads);
 }
 

@@ -53,7 +53,9 @@ struct MatrixStrides {
   int64_t row, column;
 };
 
-/// c[i..., m, n] = (accumulate ? c : 0) + bias[n] + sum over k of a[i..., m, k] * b[i..., k, n]
+/// c[i..., m, n] = (accumulate ? addend[i..., m, n] : 0) + bias[n]
+///               + sum over k of a[i..., m, k] * b[i..., k, n]
+/// The addend lies as c does, and may be c.
 struct MatmulDescriptor {
   ElementType type;
   std::vector<int64_t> batch;
@@ -65,7 +67,9 @@ struct MatmulDescriptor {
   static StatusOr<MatmulDescriptor> parse(const nlohmann::json &descriptor);
 
   /// Index of c in the list of buffers; the workspace follows it.
-  int resultIndex() const { return bias ? 3 : 2; }
+  int resultIndex() const { return addendIndex() + (accumulate ? 1 : 0); }
+  /// That of the addend, where there is one.
+  int addendIndex() const { return bias ? 3 : 2; }
   std::vector<BufferUse> getBuffers() const;
   int64_t batchCount() const;
 

@@ -37,7 +37,7 @@ public:
   MatmulOperands(const MatmulDescriptor &d, void *const *buffers)
       : d(d), a(static_cast<const S *>(buffers[0])), b(static_cast<const S *>(buffers[1])),
         bias(d.bias ? static_cast<const Wide<S> *>(buffers[2]) : nullptr),
-        c(buffers[d.resultIndex()], d.wideResult) {}
+        addend(buffers[d.addendIndex()], d.wideResult), c(buffers[d.resultIndex()], d.wideResult) {}
 
   void packRows(Panels<T> panels, int64_t product, int64_t rowBegin, int64_t rows,
                 int64_t depthBegin, int64_t depth) const override {
@@ -61,7 +61,7 @@ public:
         if (bias)
           sum += bias[columnBegin + j];
         if (d.accumulate)
-          sum += c.get(first + j * d.c.column);
+          sum += addend.get(first + j * d.c.column);
         c.set(first + j * d.c.column, sum);
       }
     }
@@ -80,6 +80,7 @@ private:
   const MatmulDescriptor &d;
   const S *a, *b;
   const Wide<S> *bias;
+  const ResultElements<S> addend; ///< the result itself, where nothing is added
   const ResultElements<S> c;
 };
 

@@ -4,11 +4,12 @@ A Model is built value by value and saved with its weights; between the two a te
 JSON of the graph), `weights` and `members` (bytes by name) to make an archive that contradicts itself.
 """
 import json
+import math
 import struct
 import zipfile
 
 DTYPES = {"u8": 1, "i8": 2, "i16": 3, "i32": 4, "i64": 5, "f16": 6, "f32": 7, "f64": 8, "bool": 12, "bf16": 13}
-FORMATS = {"u8": "B", "i64": "q", "f32": "f", "f64": "d", "bool": "?"}
+FORMATS = {"u8": "B", "i32": "i", "i64": "q", "f32": "f", "f64": "d", "bool": "?"}
 
 
 def meta(dtype, sizes, strides=None, offset=0, grad=False):
@@ -37,7 +38,7 @@ def argument(value):
     if isinstance(value, int):
         return {"as_int": value}
     if isinstance(value, float):
-        return {"as_float": value}
+        return {"as_float": value if math.isfinite(value) else json.dumps(value)}
     if isinstance(value, str):
         return {"as_string": value}
     if value and all(isinstance(v, Value) for v in value):

@@ -92,13 +92,25 @@ const char *kCollapse =
     "%r = tensor.collapse_shape %a0 [[0, 1], [2]] : tensor<2x3x4xf32> into tensor<6x4xf32>";
 const char *kExpand = "%r = tensor.expand_shape %a0 [[0, 1], [2]] output_shape [2, 3, 4] : "
                       "tensor<6x4xf32> into tensor<2x3x4xf32>";
+const char *kThroughRows =
+    "%c = tensor.collapse_shape %a0 [[0, 1], [2]] : tensor<2x3x4xf32> into tensor<6x4xf32>\n"
+    "%r = tensor.expand_shape %c [[0, 1], [2]] output_shape [2, 3, 4] : "
+    "tensor<6x4xf32> into tensor<2x3x4xf32>";
+const char *kBetween =
+    "%c = tensor.collapse_shape %a0 [[0, 1, 2]] : tensor<4x3x2xf32> into tensor<24xf32>\n"
+    "%r = tensor.expand_shape %c [[0, 1]] output_shape [2, 12] : "
+    "tensor<24xf32> into tensor<2x12xf32>";
+const char *kAcross =
+    "%c = tensor.collapse_shape %a0 [[0, 1], [2]] : tensor<2x3x4xf32> into tensor<6x4xf32>\n"
+    "%r = tensor.expand_shape %c [[0, 1], [2]] output_shape [3, 2, 4] : "
+    "tensor<6x4xf32> into tensor<3x2x4xf32>";
 const char *kSlice = "%r = tensor.extract_slice %a0[1, 0, 0] [1, 3, 2] [1, 1, 1] : "
                      "tensor<2x3x4xf32> to tensor<3x2xf32>";
 const char *kConcat =
     "%r = tensor.concat dim(1) %a0, %a1 : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x6xf32>";
 const char *kCrossEntropy =
-    "%t, %c, %l = memopt.cross_entropy %a0, %a1 : (tensor<2x3xf32>, tensor<2xi64>) "
-    "-> (tensor<f32>, tensor<f32>, tensor<2xf32>)";
+    "%t, %c, %m, %l = memopt.cross_entropy %a0, %a1 : (tensor<2x3xf32>, tensor<2xi64>) "
+    "-> (tensor<f32>, tensor<f32>, tensor<2xf32>, tensor<2xf32>)";
 const char *kBatchNorm =
     "%r, %m, %v = memopt.batch_norm %a0 {eps = 1.0e-5 : f64, operandSegmentSizes = array<i32: 1, "
     "0, 0>} "
@@ -178,7 +190,10 @@ INSTANTIATE_TEST_SUITE_P(
         Query{"PadBesideSamples", kPad, {k2x3}, {1}, {1}},
         Query{"PadSamples", kPad, {k2x3}, {0}, {}},
         Query{"CollapseOuterFactor", kCollapse, {k2x3x4}, {0}, {0}},
-        Query{"CollapseInnerFactor", kCollapse, {k2x3x4}, {1}, {}},
+        Query{"CollapseInnerFactor", kCollapse, {k2x3x4}, {1}, {0}},
+        Query{"ExpandInnerFactor", kThroughRows, {k2x3x4}, {1}, {1}},
+        Query{"ExpandBetweenFactors", kBetween, {"tensor<4x3x2xf32>"}, {1}, {1}},
+        Query{"ExpandAcrossSamples", kAcross, {k2x3x4}, {1}, {}},
         Query{"CollapseElsewhere", kCollapse, {k2x3x4}, {2}, {1}},
         Query{"ExpandTakesSamplesApart", kExpand, {k6x4}, {0}, {}},
         Query{"ExpandElsewhere", kExpand, {k6x4}, {1}, {2}},
@@ -212,6 +227,7 @@ INSTANTIATE_TEST_SUITE_P(
         Query{"LayerNormOverSamples", kLayerNorm, {k2x3}, {1}, {}},
         Query{"Softmax", kSoftmax, {k2x3}, {0}, {0}},
         Query{"SoftmaxOverSamples", kSoftmax, {k2x3}, {1}, {}},
-        Query{"CrossEntropy", kCrossEntropy, {k2x3, "tensor<2xi64>"}, {0, 0}, {kNone, kNone, 0}}),
+        Query{
+            "CrossEntropy", kCrossEntropy, {k2x3, "tensor<2xi64>"}, {0, 0}, {kNone, kNone, 0, 0}}),
     [](const ::testing::TestParamInfo<Query> &info) { return info.param.name; });
 } // namespace

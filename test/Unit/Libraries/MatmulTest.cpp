@@ -8,6 +8,7 @@
 
 #include "LibraryCallTesting.h"
 #include "MatmulDescriptor.h"
+#include "memopt-runtime/ThreadPool.h"
 #include <cmath>
 
 using namespace memopt;
@@ -62,17 +63,20 @@ json describe(const Case &c, const char *type, bool reference) {
 template <typename T, typename R = T> struct Data {
   std::vector<T> a, b;
   std::vector<Wide<T>> bias;
-  std::vector<R> c;
+  std::vector<R> addend, c;
   explicit Data(const Case &k)
       : a(randomValues<T>(lengthOf(append(k.batch, k.m, k.k), k.a), 1)),
         b(randomValues<T>(lengthOf(append(k.batch, k.k, k.n), k.b), 2)),
         bias(randomValues<Wide<T>>(k.n, 3)),
+        addend(randomValues<R>(lengthOf(append(k.batch, k.m, k.n), k.c), 5)),
         c(randomValues<R>(lengthOf(append(k.batch, k.m, k.n), k.c), 4)) {}
 
-  std::vector<Buffer> buffers(bool withBias) const {
+  std::vector<Buffer> buffers(const Case &k) const {
     std::vector<Buffer> list = {Buffer::of(a), Buffer::of(b)};
-    if (withBias)
+    if (k.bias)
       list.push_back(Buffer::of(bias));
+    if (k.accumulate)
+      list.push_back(Buffer::of(addend));
     list.push_back(Buffer::of(c));
     return list;
   }
@@ -106,7 +110,7 @@ void multiply(const Case &c, const Data<T, R> &data, std::vector<double> &result
         }
         int64_t place = target + i * c.c[rank] + j * c.c[rank + 1];
         if (c.accumulate)
-          sum += data.c[place];
+          sum += data.addend[place];
         result[place] = sum;
         scale[place] = magnitude + 1;
       }
@@ -132,7 +136,7 @@ template <typename T, typename R = T>
 void check(const Case &c, const char *type, bool reference, double tolerance) {
   SCOPED_TRACE(std::string(c.name) + " " + type + (reference ? " reference" : ""));
   Data<T, R> data(c);
-  std::vector<Buffer> buffers = data.buffers(c.bias);
+  std::vector<Buffer> buffers = data.buffers(c);
   json descriptor = describe(c, type, reference);
   if (!std::is_same_v<T, R>)
     descriptor["result_dtype"] = "f32";
@@ -154,6 +158,17 @@ const Case cases[] = {
     {"padded rows", {}, 45, 67, 89, {100, 1}, {70, 1}, {80, 1}},
     {"accumulating", {}, 64, 64, 40, {40, 1}, {64, 1}, {64, 1}, false, true},
     {"accumulating with bias", {}, 33, 65, 40, {40, 1}, {1, 40}, {65, 1}, true, true},
+    {"accumulating beside gaps",
+     {2},
+     33,
+     65,
+     40,
+     {0, 40, 1},
+     {0, 65, 1},
+     {2400, 70, 1},
+     false,
+     true},
+    {"accumulating transposed", {}, 50, 60, 70, {70, 1}, {60, 1}, {1, 50}, false, true},
     {"batch", {3}, 20, 24, 16, {320, 16, 1}, {384, 24, 1}, {480, 24, 1}},
     {"sequence of one weight", {4}, 32, 48, 16, {512, 16, 1}, {0, 48, 1}, {1536, 48, 1}, true},
     {"one left operand for all", {4}, 32, 48, 16, {0, 16, 1}, {768, 48, 1}, {1536, 48, 1}},
@@ -221,11 +236,35 @@ TEST(Matmul, RoundsHalvesOnce) {
 template <typename T> static void compareThreads(const Case &c, const char *type, bool reference) {
   std::vector<std::vector<char>> results;
   for (int threads : {1, 2, 5}) {
-    std::vector<Buffer> buffers = Data<T>(c).buffers(c.bias);
+    std::vector<Buffer> buffers = Data<T>(c).buffers(c);
     runCall(describe(c, type, reference), buffers, 4, threads);
     results.push_back(buffers.back().values<char>());
   }
   EXPECT_TRUE(results[0] == results[1] && results[0] == results[2]) << c.name << " " << type;
+}
+
+/// What is added to may lie where the sum goes.
+TEST(Matmul, AddsInPlace) {
+  for (const Case &c : cases) {
+    if (!c.accumulate)
+      continue;
+    SCOPED_TRACE(c.name);
+    Data<float> data(c);
+    data.c = data.addend;
+    Product<float> product(c, data);
+    auto call = LibraryCall::create(describe(c, "f32", false), 2);
+    ASSERT_TRUE(call.isOk()) << call.getMessage();
+    std::vector<Buffer> buffers = data.buffers(c);
+    Buffer workspace((*call)->workspaceBytes());
+    std::vector<void *> addresses;
+    for (Buffer &buffer : buffers)
+      addresses.push_back(buffer.data());
+    addresses[addresses.size() - 2] = buffers.back().data();
+    addresses.push_back(workspace.data());
+    auto pool = ThreadPool::create(2, (*call)->getTeam());
+    ASSERT_TRUE(pool.isOk() && (*call)->run(addresses.data(), **pool).isOk());
+    product.expectIn(buffers.back(), 1e-6);
+  }
 }
 
 TEST(Matmul, SameBitsOnAnyNumberOfThreads) {
@@ -239,7 +278,7 @@ TEST(Matmul, SameBitsOnAnyNumberOfThreads) {
 
 TEST(Matmul, NeverRunsReferenceOrGemmCode) {
   for (const Case &c : cases) {
-    std::vector<Buffer> buffers = Data<float>(c).buffers(c.bias);
+    std::vector<Buffer> buffers = Data<float>(c).buffers(c);
     std::string implementation = runCall(describe(c, "f32", false), buffers);
     EXPECT_EQ(implementation.find("ref"), std::string::npos) << c.name << ": " << implementation;
     EXPECT_EQ(implementation.find("gemm:"), std::string::npos) << c.name << ": " << implementation;
@@ -266,7 +305,7 @@ TEST(Matmul, PacksWholeAndInPieces) {
       ASSERT_TRUE(call) << ending;
       EXPECT_EQ(call->implementation().find("brg"), 0u) << call->implementation();
       EXPECT_NE(call->implementation().find(ending), std::string::npos);
-      std::vector<Buffer> buffers = data.buffers(c.bias);
+      std::vector<Buffer> buffers = data.buffers(c);
       runCall(*call, buffers);
       product.expectIn(buffers.back(), 1e-6);
     }

@@ -65,6 +65,33 @@ TEST_F(CudaRunTest, ARunHasTheLossesOfTheCpuAndUsesWhatIsPredicted) {
   EXPECT_EQ(parseTrainingState(readFile(folder / "s/state.json"))->step, 7);
 }
 
+TEST_F(CudaRunTest, StepsAreReplayedFromGraphsUnlessTheyCannotBe) {
+  std::string with = folder / "with.json", without = folder / "without.json";
+  ProcessResult result = run({"--steps=5", "--check-memory", "--report=" + with});
+  ASSERT_EQ(result.exitCode, 0) << result.errors;
+  expectMessage(result.output, {"device memory beside the arena: context ", ", graphs "});
+  json told = json::parse(readFile(with));
+  EXPECT_EQ(told["device_overhead_bytes"]["steps"], 0);
+  EXPECT_GT(told["device_overhead_bytes"]["graphs"], 0);
+  // A graph that cannot be launched is a failure, and is none where there are no graphs.
+  const std::string noLaunch = "MEMOPT_EMULATOR_FAULTS=cuGraphLaunch:3=719";
+  result = run({"--steps=5"}, noLaunch);
+  EXPECT_EQ(result.exitCode, 3);
+  expectMessage(result.errors, {"step 2: the step: cuGraphLaunch: "});
+  result = run({"--steps=5", "--cuda-graph=off", "--report=" + without}, noLaunch);
+  ASSERT_EQ(result.exitCode, 0) << result.errors;
+  EXPECT_EQ(json::parse(readFile(without))["losses"], told["losses"]);
+  EXPECT_EQ(json::parse(readFile(without))["device_overhead_bytes"]["graphs"], 0);
+  // What cannot be captured is run by the program, and said.
+  result = run({"--steps=5", "--report=" + without},
+               "MEMOPT_EMULATOR_FAULTS=cuGraphInstantiateWithFlags:2=2");
+  ASSERT_EQ(result.exitCode, 0) << result.errors;
+  expectMessage(
+      result.errors,
+      {"note: steps are not replayed from a graph: cuGraphInstantiateWithFlags: out of memory"});
+  EXPECT_EQ(json::parse(readFile(without))["losses"], told["losses"]);
+}
+
 TEST_F(CudaRunTest, ADeviceThatIsLostLeavesTheLastCheckpointWhole) {
   std::string checkpoint = folder / "checkpoint";
   // Six kernels a step: the twentieth is in the fourth.

@@ -108,10 +108,57 @@ TEST_F(CudaSessionTest, TrainsWithTheBitsOfTheCpuAndUsesWhatThePlanSays) {
   EXPECT_EQ((*session)->getUsedPeakBytes()[MEMOPT_SPACE_DEVICE], TINY_ARENA);
 }
 
-TEST_F(CudaSessionTest, RepeatsTransfersAndFaultsGoOnTheDevice) {
+/// Steps one by one, the first by the program and the others from graphs, with the same bits.
+TEST_F(CudaSessionTest, ReplayedStepsHaveTheBitsOfThoseThatAreNot) {
+  TemporaryFolder folder;
+  std::string package = writeCudaPackage(folder, forCuda(getTinyManifest()));
+  SessionOptions plain{true, true};
+  plain.isReplayed = false;
+  auto replayed = open(package), run = open(package, plain);
+  ASSERT_TRUE(replayed.isOk() && run.isOk()) << replayed.getMessage() << run.getMessage();
+  EXPECT_EQ((*replayed)->getReplayRefusal(), "");
+  EXPECT_EQ((*run)->getReplayRefusal(), "");
+  EXPECT_EQ(train(**replayed, 6), train(**run, 6));
+  auto taken = (*replayed)->measureDeviceOverhead(), takenByRun = (*run)->measureDeviceOverhead();
+  ASSERT_TRUE(taken.isOk() && takenByRun.isOk());
+  EXPECT_GT(taken->context, 0);
+  EXPECT_GT(taken->modules, 0);
+  EXPECT_GT(taken->graphs, 0);
+  EXPECT_EQ(takenByRun->graphs, 0);
+}
+
+TEST_F(CudaSessionTest, AStepTakesNothingOfTheDevice) {
+  TemporaryFolder folder;
+  auto session = open(writeCudaPackage(folder, forCuda(getTinyManifest())));
+  ASSERT_TRUE(session.isOk()) << session.getMessage();
+  train(**session, 3);
+  auto taken = (*session)->measureDeviceOverhead();
+  ASSERT_TRUE(taken.isOk());
+  EXPECT_EQ(taken->steps, 0);
+  EXPECT_EQ(taken->getTotal(),
+            taken->context + taken->modules + taken->libraryCalls + taken->graphs);
+}
+
+TEST_F(CudaSessionTest, WhatNoGraphHoldsIsSaidAndRunsAllTheSame) {
+  TemporaryFolder looking, plain;
+  auto session = open(writeCudaPackage(looking, forCuda(getTinyManifest()), "TinyCudaLooks"));
+  auto reference = open(writeCudaPackage(plain, forCuda(getTinyManifest())));
+  ASSERT_TRUE(session.isOk() && reference.isOk()) << session.getMessage();
+  EXPECT_EQ((*session)->getReplayRefusal(), "the program works on the host between kernels");
+  EXPECT_EQ(train(**session, 4), train(**reference, 4));
+}
+
+/// The same with graphs and without.
+class CudaLoopTest : public CudaSessionTest, public ::testing::WithParamInterface<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(CudaSessionTest, CudaLoopTest, ::testing::Bool());
+
+TEST_P(CudaLoopTest, RepeatsTransfersAndFaultsGoOnTheDevice) {
   TemporaryFolder folder;
   json manifest = forCuda(getLoopManifest());
-  auto session = open(writeCudaPackage(folder, manifest, "LoopCuda"));
+  SessionOptions options{true, true};
+  options.isReplayed = GetParam();
+  auto session = open(writeCudaPackage(folder, manifest, "LoopCuda"), options);
   ASSERT_TRUE(session.isOk()) << session.getMessage();
   ASSERT_TRUE((*session)->initializeFromWeights([](const auto &) { return false; }).isOk());
   float changed = 0;
@@ -123,6 +170,7 @@ TEST_F(CudaSessionTest, RepeatsTransfersAndFaultsGoOnTheDevice) {
       x[0] = changed;
     return Status::ok();
   });
+  EXPECT_EQ((*session)->getReplayRefusal(), "");
   const VariableSpec &state = *(*session)->getManifest().findVariable("optimizer.state");
   for (int step = 1; step <= 3; ++step) {
     Status status = (*session)->runStep();
@@ -289,7 +337,10 @@ TEST_F(CudaSessionTest, LaunchesThatTheDeviceRefusesNameKernelAndInstruction) {
 /// (test/emulator/sessions.test).
 TEST_F(CudaSessionTest, DISABLED_AProgramForgetsToWaitForATransfer) {
   TemporaryFolder folder;
-  auto session = open(writeCudaPackage(folder, forCuda(getLoopManifest()), "LoopCudaForgets"));
+  SessionOptions options{true, true};
+  options.isReplayed = false; // a graph ends behind all that is in flight
+  auto session =
+      open(writeCudaPackage(folder, forCuda(getLoopManifest()), "LoopCudaForgets"), options);
   ASSERT_TRUE(session.isOk()) << session.getMessage();
   ASSERT_TRUE((*session)->initializeFromWeights([](const auto &) { return false; }).isOk());
   EXPECT_TRUE((*session)->runStep().isOk());

@@ -110,14 +110,19 @@ TEST(LaunchedRankTest, WhatIsNoRankIsRefused) {
                 {"MASTER_PORT is not set, but WORLD_SIZE is: torchrun sets both"});
 }
 
-TEST(LaunchedRankTest, SeveralHostsAreRefused) {
+TEST(LaunchedRankTest, SeveralHostsAreForLaunchersOfMpi) {
+  EXPECT_EQ(expectRank(torchrun).spread, "");
   expectRefusal(with(torchrun, "LOCAL_WORLD_SIZE", "2"), StatusCode::Environment,
                 {"torchrun started 4 processes on several hosts (LOCAL_WORLD_SIZE is '2')",
-                 "start all of them on one host"});
-  expectRefusal({{"SLURM_PROCID", "5"},
-                 {"SLURM_STEP_NUM_TASKS", "6"},
-                 {"SLURM_STEP_TASKS_PER_NODE", "2(x3)"},
-                 {"SLURM_JOB_ID", "17"},
-                 {"SLURM_STEP_ID", "0"}},
-                StatusCode::Environment, {"srun started 6 processes on several hosts"});
+                 "start them with mpirun or srun"});
+  LaunchedRank slurm = expectRank({{"SLURM_PROCID", "5"},
+                                   {"SLURM_STEP_NUM_TASKS", "6"},
+                                   {"SLURM_STEP_TASKS_PER_NODE", "2(x3)"},
+                                   {"SLURM_JOB_ID", "17"},
+                                   {"SLURM_STEP_ID", "0"}});
+  EXPECT_EQ(slurm.rank, 5);
+  expectMessage(slurm.spread, {"srun started 6 processes on several hosts",
+                               "SLURM_STEP_TASKS_PER_NODE is '2(x3)'"});
+  LaunchedRank mpich = expectRank({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "2"}});
+  expectMessage(mpich.spread, {"mpirun started 4 processes on several hosts"});
 }

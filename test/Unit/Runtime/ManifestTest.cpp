@@ -147,9 +147,40 @@ static const BadManifest badManifests[] = {
      "moves 16 bytes from offset 0 to 8 of one arena, which overlap"},
     {[](json &m) {
        m["transfers"] = {transfer(0, 64, 16)};
+       m["transfers"][0]["from"]["space"] = "tape";
+     },
+     "lies in 'tape'; this runtime knows 'device', 'host' and 'disk'"},
+    {[](json &m) {
+       m["transfers"] = {transfer(0, 64, 16)};
        m["transfers"][0]["from"]["space"] = "disk";
      },
-     "lies in 'disk'"},
+     "takes 16 bytes at offset 0 of the disk arena, which has 0"},
+    {[](json &m) {
+       m["transfers"] = {transfer(0, 64, 16)};
+       m["transfers"][0]["from"]["space"] = "disk";
+       m["arena_bytes"]["disk"] = 4096;
+     },
+     "moves bytes between the disk and the device, expected a window of the host"},
+    {[](json &m) {
+       m["transfers"] = {transfer(0, 0, 16)};
+       m["transfers"][0]["from"]["space"] = "disk";
+       m["transfers"][0]["to"]["space"] = "host";
+       m["arena_bytes"]["disk"] = m["arena_bytes"]["host"] = 4096;
+     },
+     "moves to or from the disk, where 16 is no multiple of 4096"},
+    {[](json &m) {
+       m["arena_bytes"]["disk"] = 4096;
+       m["inputs"][0]["space"] = "disk";
+       m["inputs"][0]["offset"] = 0;
+     },
+     "lies on disk, expected a place in memory"},
+    {[](json &m) {
+       m["arena_bytes"]["disk"] = 4096;
+       for (json &variable : m["variables"])
+         if (variable["role"] == "hyperparameter")
+           variable["placement"] = "disk", variable["offset"] = 0;
+     },
+     "lies on disk, expected a place in memory"},
     {[](json &m) { m["transfers"] = {transfer(0, 64, -1)}; }, "takes -1 bytes"},
     {[](json &m) { m["variables"][3]["whole_shape"] = {2, 3}; }, "is none of 2 parts"},
     {[](json &m) { m["variables"][4]["whole_shape"] = {100}; }, "is none of 2 parts"},

@@ -429,8 +429,7 @@ TEST_F(RunTest, EvaluationsThatCannotBeAreRefused) {
   expectRefused({"--eval-data=x.safetensors"}, "--eval-data needs --eval-package=NAME.memopt");
   expectRefused({"--eval-data=x.safetensors", "--eval-package=" + package},
                 "is compiled with --mode=eval");
-  expectRefused({"--eval-data=x.safetensors", "--eval-package=p", "--ranks=2"},
-                "--eval-data works on one rank");
+  expectRefused({"--eval-every=2"}, "--eval-every needs --eval-data=SOURCE");
   expectRefused({"--eval-data=x.safetensors", "--eval-package=p", "--save-best"},
                 "--save-best needs --save=DIR");
 }
@@ -456,6 +455,42 @@ TEST_F(RunTest, AModelIsCompiledByTheCompilerBeside) {
       runProcess({tool, model, "--data=" + batches, "--steps=1", "-o", folder / "kept"}).exitCode,
       0);
   EXPECT_TRUE(isFolder(folder / "kept"));
+}
+
+TEST_F(RunTest, WhatHasNotChangedIsNotCompiledAgain) {
+  std::string tool = installBesideCompiler(folder, "echo x >> " + (folder / "calls") + "\ncp -rT " +
+                                                       package + " \"$3\"\n");
+  std::string model = folder / "model.pt2";
+  writeFile(model, "one");
+  auto countCalls = [&](std::vector<std::string> options) {
+    options.insert(options.begin(),
+                   {tool, model, "--data=" + batches, "--steps=1", "-o", folder / "kept.memopt"});
+    ProcessResult result = runProcess(options);
+    EXPECT_EQ(result.exitCode, 0) << result.errors;
+    return readFile(folder / "calls").size() / 2;
+  };
+  EXPECT_EQ(countCalls({}), 1u);
+  EXPECT_EQ(countCalls({"--quiet"}), 1u);
+  EXPECT_EQ(countCalls({"--momentum=0.9"}), 2u);
+  EXPECT_EQ(countCalls({"--momentum=0.9"}), 2u);
+  writeFile(model, "another");
+  EXPECT_EQ(countCalls({"--momentum=0.9"}), 3u);
+  std::filesystem::remove(folder / "kept.memopt/manifest.json"); // a compilation that was killed
+  EXPECT_EQ(countCalls({"--momentum=0.9"}), 4u);
+}
+
+TEST_F(RunTest, DataIsLookedForBeforeAModelIsCompiled) {
+  std::string tool = installBesideCompiler(folder, "touch " + (folder / "called") + "\nexit 1\n");
+  writeFile(folder / "broken.safetensors", "not tensors");
+  for (const char *option : {"--data=", "--eval-data=", "--weights="})
+    for (const char *name : {"absent.safetensors", "broken.safetensors"}) {
+      ProcessResult result = runProcess({tool, folder / "model.pt2", option + (folder / name)});
+      EXPECT_EQ(result.exitCode, 1);
+      expectMessage(result.errors, {std::string(option, std::strlen(option) - 1) + ": ", name});
+    }
+  expectMessage(runProcess({tool, folder / "model.pt2", "--load=" + (folder / "gone")}).errors,
+                {"--load: ", "gone"});
+  EXPECT_FALSE(std::filesystem::exists(folder / "called"));
 }
 
 TEST_F(RunTest, TheCompilersExitCodeIsForwarded) {

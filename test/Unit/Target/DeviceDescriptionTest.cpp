@@ -26,6 +26,7 @@ static llvm::json::Object makeDevice() {
                             {"chip", device.chip},
                             {"image", device.image},
                             {"origin", device.origin},
+                            {"overhead_bytes", device.overheadBytes},
                             {"properties", llvm::json::Object(device.properties)},
                             {"rates", std::move(rates)}};
 }
@@ -65,6 +66,7 @@ TEST(DeviceDescription, ShippedOnesAreWhole) {
     EXPECT_EQ(device->chip, chip);
     EXPECT_EQ(device->getSms(), sms);
     EXPECT_EQ(device->image, "cubin");
+    EXPECT_EQ(device->overheadBytes, int64_t(1) << 30);
   }
   EXPECT_EQ(DeviceDescription::getNames().size(), 4u);
 }
@@ -104,6 +106,10 @@ TEST(DeviceDescription, ErrorsNameKeyExpectedAndFound) {
   EXPECT_EQ(errorWith("chip", "sm_90a"), "");
   EXPECT_EQ(errorWithout("image"), "image: expected \"cubin\" or \"bitcode\", found nothing");
   EXPECT_EQ(errorWith("image", "bitcode"), "");
+  EXPECT_EQ(errorWithout("overhead_bytes"),
+            "overhead_bytes: expected a whole number of at least 0, found nothing");
+  EXPECT_EQ(errorWith("overhead_bytes", -1),
+            "overhead_bytes: expected a whole number of at least 0, found -1");
   EXPECT_EQ(errorWithout("properties"), "properties: expected an object, found nothing");
   EXPECT_EQ(errorWithout("rates"), "rates: expected an object, found nothing");
 }

@@ -23,6 +23,7 @@ from .runtime import Session
 
 #: What needs PyTorch is imported with its first use.
 _NEEDING_TORCH = {"Step": "step", "compile": "step", "estimate": "step", "frontier": "step", "Refused": "gradients",
+                  "read_checkpoint": "checkpoints", "write_checkpoint": "checkpoints",
                   "read_optimizer_state": "optimizers", "write_optimizer_state": "optimizers"}
 
 __all__ = ["BadInput", "DoesNotFit", "Error", "Estimate", "Frontier", "LossNotFinite", "Plan", "Session", "Unavailable",

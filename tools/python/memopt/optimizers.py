@@ -10,7 +10,7 @@ tells the rate that it is compiled with, the group's number, for a session never
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -19,37 +19,40 @@ from .errors import BadInput
 from .gradients import Refused
 from .runtime import Session
 
-__all__ = ["OptimizerOptions", "read_optimizer_state", "write_optimizer_state"]
+__all__ = ["Counterpart", "OptimizerOptions", "count_steps", "find_counterpart", "make_torch_state", "number_parameters",
+           "read_optimizer_state", "write_optimizer_state"]
 
 
-class _Counterpart(NamedTuple):
+class Counterpart(NamedTuple):
     name: str  #: as memopt-compile has it
     options: tuple[str, ...]  #: keys of a group, the options' names but for dashes
     state: Mapping[str, str]  #: the session's slot to the key in torch.optim's state
     counts_steps: bool = True  #: whether the state has a `step`
+    numbers: tuple[str, ...] = ()  #: keys of torch.optim's state that are one number, here of 64 bits
 
 
 _COUNTERPARTS = {
-    torch.optim.SGD: _Counterpart("sgd", ("momentum", "dampening", "weight_decay", "nesterov"),
+    torch.optim.SGD: Counterpart("sgd", ("momentum", "dampening", "weight_decay", "nesterov"),
                                   {"momentum": "momentum_buffer"}, False),
-    torch.optim.Adam: _Counterpart("adam", ("betas", "eps", "weight_decay", "amsgrad"),
+    torch.optim.Adam: Counterpart("adam", ("betas", "eps", "weight_decay", "amsgrad"),
                                    {name: name for name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")}),
-    torch.optim.AdamW: _Counterpart("adamw", ("betas", "eps", "weight_decay", "amsgrad"),
+    torch.optim.AdamW: Counterpart("adamw", ("betas", "eps", "weight_decay", "amsgrad"),
                                     {name: name for name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")}),
-    torch.optim.RMSprop: _Counterpart("rmsprop", ("alpha", "eps", "momentum", "centered", "weight_decay"),
+    torch.optim.RMSprop: Counterpart("rmsprop", ("alpha", "eps", "momentum", "centered", "weight_decay"),
                                       {name: name for name in ("square_avg", "momentum_buffer", "grad_avg")}),
-    torch.optim.Adagrad: _Counterpart("adagrad", ("lr_decay", "initial_accumulator_value", "eps", "weight_decay"),
+    torch.optim.Adagrad: Counterpart("adagrad", ("lr_decay", "initial_accumulator_value", "eps", "weight_decay"),
                                       {"sum": "sum"}),
-    torch.optim.Adadelta: _Counterpart("adadelta", ("rho", "eps", "weight_decay"),
+    torch.optim.Adadelta: Counterpart("adadelta", ("rho", "eps", "weight_decay"),
                                        {"square_avg": "square_avg", "acc_delta": "acc_delta"}),
-    torch.optim.Adamax: _Counterpart("adamax", ("betas", "eps", "weight_decay"),
+    torch.optim.Adamax: Counterpart("adamax", ("betas", "eps", "weight_decay"),
                                      {"exp_avg": "exp_avg", "exp_inf": "exp_inf"}),
-    torch.optim.NAdam: _Counterpart("nadam", ("betas", "eps", "weight_decay", "momentum_decay", "decoupled_weight_decay"),
-                                    {name: name for name in ("exp_avg", "exp_avg_sq", "mu_product")}),
-    torch.optim.RAdam: _Counterpart("radam", ("betas", "eps", "weight_decay", "decoupled_weight_decay"),
+    torch.optim.NAdam: Counterpart("nadam", ("betas", "eps", "weight_decay", "momentum_decay", "decoupled_weight_decay"),
+                                    {name: name for name in ("exp_avg", "exp_avg_sq", "mu_product")}, numbers=("mu_product",)),
+    torch.optim.RAdam: Counterpart("radam", ("betas", "eps", "weight_decay", "decoupled_weight_decay"),
                                     {"exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq"}),
-    torch.optim.ASGD: _Counterpart("asgd", ("lambd", "alpha", "t0", "weight_decay"), {"ax": "ax", "eta": "eta"}),
-    torch.optim.Adafactor: _Counterpart("adafactor", ("beta2_decay", "eps", "d", "weight_decay"),
+    torch.optim.ASGD: Counterpart("asgd", ("lambd", "alpha", "t0", "weight_decay"), {"ax": "ax", "eta": "eta"},
+                                   numbers=("eta",)),
+    torch.optim.Adafactor: Counterpart("adafactor", ("beta2_decay", "eps", "d", "weight_decay"),
                                         {name: name for name in ("row_var", "col_var", "variance")}),
 }
 #: What has no influence on numbers, or only one that PyTorch itself leaves open.
@@ -64,6 +67,15 @@ def _write(value: Any) -> str:
     return repr(float(value)) if not isinstance(value, int) else str(value)
 
 
+def find_counterpart(optimizer: torch.optim.Optimizer) -> Counterpart:
+    """What memopt calls the optimizer and its state; refused where there is no such thing."""
+    counterpart = _COUNTERPARTS.get(type(optimizer))
+    if counterpart is None:
+        raise Refused(f"{type(optimizer).__module__}.{type(optimizer).__qualname__} has no counterpart; there are "
+                      + ", ".join(kind.__name__ for kind in _COUNTERPARTS))
+    return counterpart
+
+
 class OptimizerOptions:
     """What an optimizer says of the step, read off it once.
 
@@ -75,10 +87,7 @@ class OptimizerOptions:
                  read: Collection[str]):
         self.optimizer, self.parameters = optimizer, parameters
         self.names = {parameter: name for name, parameter in parameters.items() if name in read}
-        self.counterpart = _COUNTERPARTS.get(type(optimizer))
-        if self.counterpart is None:
-            raise Refused(f"{type(optimizer).__module__}.{type(optimizer).__qualname__} has no counterpart; there are "
-                          + ", ".join(kind.__name__ for kind in _COUNTERPARTS))
+        self.counterpart = find_counterpart(optimizer)
         self._settings = [self._read_group(number) for number in range(len(optimizer.param_groups))]
         self._check_groups()
 
@@ -136,6 +145,11 @@ class OptimizerOptions:
         return ["lr" if base else None, *(own.get(number) for number in range(1, len(self._settings)))]
 
 
+def number_parameters(optimizer: torch.optim.Optimizer) -> Iterator[tuple[int, torch.nn.Parameter]]:
+    """As torch.optim numbers them in state dicts."""
+    return enumerate(parameter for group in optimizer.param_groups for parameter in group["params"])
+
+
 # ----------------------------------------------------------------------------------------------------------
 # State
 # ----------------------------------------------------------------------------------------------------------
@@ -173,6 +187,27 @@ def _find_slots(options: OptimizerOptions, session: Session) -> dict[torch.nn.Pa
     return slots
 
 
+def make_torch_state(optimizer: torch.optim.Optimizer, counterpart: Counterpart,
+                     slots: Mapping[torch.nn.Parameter, Mapping[str, torch.Tensor]],
+                     steps: int) -> dict[torch.nn.Parameter, dict[str, Any]]:
+    """`optimizer.state` behind so many steps, from tensors by torch.optim's keys, which it owns from now on."""
+    if steps == 0:
+        return {}
+    state: dict[torch.nn.Parameter, dict[str, Any]] = {}
+    groups = {parameter: group for group in optimizer.param_groups for parameter in group["params"]}
+    for parameter, values in slots.items():
+        if parameter not in groups:
+            raise BadInput("there is state of a parameter that the optimizer does not have; make it from the parameters "
+                           "that were trained")
+        entry: dict[str, Any] = {"step": torch.tensor(float(steps))} if counterpart.counts_steps else {}
+        for key, value in values.items():
+            entry[key] = value if key in counterpart.numbers else value.to(parameter.dtype)
+        if counterpart.name == "asgd":
+            entry["mu"] = torch.tensor(1 / max(1.0, steps - groups[parameter]["t0"]))
+        state[parameter] = entry
+    return state
+
+
 def read_optimizer_state(options: OptimizerOptions, session: Session) -> dict[torch.nn.Parameter, dict[str, Any]]:
     """The state as `torch.optim` keeps it in `optimizer.state`: by parameter, tensors of their own.
 
@@ -180,20 +215,19 @@ def read_optimizer_state(options: OptimizerOptions, session: Session) -> dict[to
     """
     if session.step == 0:
         return {}
-    state: dict[torch.nn.Parameter, dict[str, Any]] = {}
-    slots = _find_slots(options, session)
-    groups = {parameter: group for group in options.optimizer.param_groups for parameter in group["params"]}
-    for parameter, variables in slots.items():
-        entry: dict[str, Any] = {}
-        if options.counterpart.counts_steps:
-            entry["step"] = torch.tensor(float(session.step))
-        for key, variable in variables.items():
-            value = read_tensor(session.read_variable, variable)
-            entry[key] = value.to(parameter.dtype if value.is_floating_point() and value.dim() else value.dtype)
-        if options.counterpart.name == "asgd":
-            entry["mu"] = torch.tensor(1 / max(1.0, session.step - groups[parameter]["t0"]))
-        state[parameter] = entry
-    return state
+    slots = {parameter: {key: read_tensor(session.read_variable, variable) for key, variable in variables.items()}
+             for parameter, variables in _find_slots(options, session).items()}
+    return make_torch_state(options.optimizer, options.counterpart, slots, session.step)
+
+
+def count_steps(state: Mapping[torch.nn.Parameter, Mapping[str, Any]],
+                parameters: Iterable[torch.nn.Parameter]) -> int | None:
+    """The steps that all parameters have made by `optimizer.state`; None where it counts none."""
+    steps = {int(state[p]["step"]) if "step" in state.get(p, ()) else None for p in parameters} or {None}
+    if len(steps) > 1:
+        raise BadInput(f"parameters of the optimizer have made different numbers of steps ({_list_steps(steps)}); a compiled "
+                       "step has one number for all")
+    return next(iter(steps))
 
 
 def write_optimizer_state(options: OptimizerOptions, session: Session,
@@ -207,10 +241,7 @@ def write_optimizer_state(options: OptimizerOptions, session: Session,
         session.step = 0
         return
     slots = _find_slots(options, session)
-    steps = {int(state[p]["step"]) if "step" in state.get(p, ()) else None for p in slots} or {None}
-    if len(steps) > 1:
-        raise BadInput(f"parameters of the optimizer have made different numbers of steps ({_list_steps(steps)}); a compiled "
-                       "step has one number for all")
+    count = count_steps(state, slots)
     has_state = False
     for parameter, keys in slots.items():
         given = {key: value for key, value in state.get(parameter, {}).items() if value is not None}
@@ -219,7 +250,6 @@ def write_optimizer_state(options: OptimizerOptions, session: Session,
                 write_tensor(session, variable, given[key])
                 has_state = True
     # Where none is counted, state means that this is not the first step.
-    count = next(iter(steps))
     session.step = count if count is not None else int(has_state)
 
 

@@ -22,7 +22,8 @@ from torch import nn
 from . import export
 from .batches import BatchLayout
 from .errors import BadInput
-from .optimizers import OptimizerOptions, read_optimizer_state, read_tensor, write_optimizer_state, write_tensor
+from .optimizers import (OptimizerOptions, number_parameters, read_optimizer_state, read_tensor, write_optimizer_state,
+                         write_tensor)
 from .packages import build_package
 from .plan import Estimate, Frontier, Plan
 from .runtime import Session
@@ -176,6 +177,14 @@ class Step:
         """How long the last step took, without the copy of its batch."""
         return self._session.step_seconds
 
+    @property
+    def gradient_norm(self) -> float | None:
+        """The norm of all gradients of the last step, before clipping; None without `max_grad_norm`, whose value inf
+        asks for nothing else."""
+        found = [variable for variable in self._session.manifest["variables"]
+                 if variable["role"] == "gradient" and variable["name"] == "gradient_norm"]
+        return read_tensor(self._session.read_variable, found[0]).item() if found else None
+
     def __call__(self, *batches: Any) -> float:
         """Trains on a batch, with the rates that the optimizer's groups have now; on `accumulative_counts` batches
         where the step was compiled for several. Returns the loss.
@@ -286,7 +295,7 @@ class Step:
                  for name, value in self.model.state_dict().items()}
         optimizer = self.optimizer.state_dict()
         state = read_optimizer_state(self._prepared.options, self._session)
-        optimizer["state"] = {index: state[parameter] for index, parameter in self._number_parameters() if parameter in state}
+        optimizer["state"] = {index: state[parameter] for index, parameter in number_parameters(self.optimizer) if parameter in state}
         return {"model": model, "optimizer": optimizer, "step": self.steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -300,13 +309,9 @@ class Step:
                 raise BadInput(f"the state has no '{variable['names'][0].removeprefix('net.')}'")
         entries = state["optimizer"]["state"]
         write_optimizer_state(self._prepared.options, self._session,
-                              {parameter: entries[index] for index, parameter in self._number_parameters() if index in entries})
+                              {parameter: entries[index] for index, parameter in number_parameters(self.optimizer) if index in entries})
         self._session.step = state["step"]
         self._is_evaluation_old = True
-
-    def _number_parameters(self) -> Iterator[tuple[int, nn.Parameter]]:
-        """As torch.optim numbers them in state dicts."""
-        return enumerate(parameter for group in self.optimizer.param_groups for parameter in group["params"])
 
     def save(self, folder: str | pathlib.Path) -> None:
         """Writes a checkpoint of memopt-run's, whole whatever happens meanwhile."""

@@ -30,6 +30,9 @@ struct DeviceDescription {
   std::string chip;   ///< "sm_90"
   std::string image;  ///< "cubin", or "bitcode" for an emulated device
   std::string origin; ///< where the numbers come from, for people
+  /// Of its memory, for what is there beside an arena: the driver's context, kernels, libraries,
+  /// graphs.
+  int64_t overheadBytes;
   /// The device's properties by the names that cuDNN reads them under: whole numbers, triples of
   /// them, and `deviceName`.
   llvm::json::Object properties;

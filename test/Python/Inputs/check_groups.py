@@ -1,0 +1,60 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""check_groups.py FOLDER [CASE...]: what of a model an optimizer trains, and how."""
+
+import copy
+
+import torch
+
+import memopt
+from training import assert_near, compile_step, make_batch, make_model, refuses, run_cases, step_in_pytorch
+
+
+def groups_and_schedules():
+    """Groups keep their decay, and follow their own schedule, also when they begin with one rate."""
+    models = make_model(), make_model()
+
+    def make_optimizer(model):
+        decayed = [p for name, p in model.named_parameters() if name.startswith("inner.")]
+        flat = [p for name, p in model.named_parameters() if name.startswith(("norm.", "unused."))]
+        rest = [p for name, p in model.named_parameters() if name.startswith(("conv.", "table.", "head."))]
+        optimizer = torch.optim.AdamW([{"params": rest, "weight_decay": 0.5}, {"params": decayed},
+                                       {"params": flat, "weight_decay": 0}], lr=0.01)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, [lambda s: 1.0, lambda s: 0.5 ** s, lambda s: 1 / (s + 1)])
+        return optimizer, schedule
+
+    (ours, our_schedule), (theirs, their_schedule) = map(make_optimizer, models)
+    step = compile_step(models[0], ours)
+    for seed in range(6):
+        assert_near(step(make_batch(seed)), step_in_pytorch(models[1], theirs, make_batch(seed)))
+        our_schedule.step()
+        their_schedule.step()
+    step.sync()
+    for name in ("inner.weight", "table.weight", "norm.weight", "unused.weight"):
+        torch.testing.assert_close(models[0].get_parameter(name), models[1].get_parameter(name), rtol=1e-3, atol=1e-4)
+    # A rate is no part of what is compiled, and weights are none.
+    other = make_model(1)
+    assert compile_step(models[0], ours).was_cached
+    assert compile_step(other, make_optimizer(other)[0]).was_cached
+    ours.param_groups[1]["weight_decay"] = 0.25
+    refuses(memopt.BadInput, ["weight_decay of the optimizer's group 1 has become 0.25"], step, make_batch(0))
+
+
+def parts_of_a_model():
+    """What the optimizer does not have stays as it is; so does what is frozen."""
+    model = make_model()
+    model.conv.requires_grad_(False)
+    before = copy.deepcopy(model.state_dict())
+    step = compile_step(model, torch.optim.SGD([*model.head.parameters(), model.conv.weight], lr=0.1, momentum=0.9))
+    assert all(parameter.requires_grad for parameter in model.inner.parameters())
+    for seed in range(3):
+        step(make_batch(seed))
+    step.sync()
+    changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed == {"table.weight", "head.weight", "head.bias", "norm.running_mean", "norm.running_var",
+                       "norm.num_batches_tracked"}, changed
+    assert model.head.weight is model.table.weight
+
+
+run_cases([groups_and_schedules, parts_of_a_model])

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The largest batch of full-size models within a budget, with each technique alone and with all of them.
+
+    largest_batch.py FOLDER [--models a,b] [--techniques a,b] [--budgets 16,24,80] [--bin BIN] [--timeout S] [--json FILE]
+
+FOLDER is that of meta_models.py: archives without weights. Nothing is executed; each figure is a plan's. A batch fits where
+the plan's bytes are within the budget, for recomputation those of the smallest plan that it finds. Bytes grow with the
+batch nearly in proportion, so the search goes where a line through the last two plans says, and ends between a batch that
+fits and the next one. Milliseconds a sample are predicted for that batch, with recomputation for the plan within the budget.
+Accumulation is not in the table: micro-batches put no limit on the batch, once one sample fits.
+"""
+import argparse
+import json
+import pathlib
+import sys
+import tempfile
+
+import memopt_driver as driver
+from memopt_driver import Failed, execute, markdown, tail
+from meta_models import unpack
+
+TECHNIQUES = {
+    "none": [],
+    "bf16": ["--precision=bf16"],
+    "8-bit state": ["--optim-bits=8"],
+    "activations in bf16": ["--activation-dtype=bf16"],
+    "state on the host": ["--offload-optimizer=cpu"],
+    "recomputation": [],
+    "all": ["--precision=bf16", "--optim-bits=8", "--activation-dtype=bf16", "--offload-optimizer=cpu"],
+}
+RECOMPUTING = ("recomputation", "all")
+LARGEST = 1 << 16
+
+
+class Search:
+    """The batches of one model with one technique."""
+
+    def __init__(self, path, batch, technique, arguments, scratch):
+        self.path, self.exported, self.technique = path, batch, technique
+        self.arguments, self.scratch, self.known = arguments, scratch, {}
+
+    def compile(self, batch, *options):
+        report = self.scratch / "report.json"
+        report.unlink(missing_ok=True)
+        done = execute([self.arguments.compiler, self.path, "--optimizer=adamw", f"--batch={batch}", "--emit=planned", "--quiet",
+                        f"--report={report}", *TECHNIQUES[self.technique], *options], timeout=self.arguments.timeout)
+        if done.code not in (0, driver.DOES_NOT_FIT):
+            raise Failed(f"{self.path.stem} {self.technique} batch {batch}: exit {done.code}: {tail(done.errors)}")
+        return json.loads(report.read_text())
+
+    def bytes_of(self, batch):
+        if batch not in self.known:
+            if self.technique in RECOMPUTING:
+                self.known[batch] = self.compile(batch, "--device-memory=1")["smallest_budget_bytes"]["device"]
+            else:
+                plan = self.compile(batch)
+                self.known[batch] = plan["predicted_peak_bytes"]["device"]
+            print(f"{self.path.stem} {self.technique} batch {batch}: {self.known[batch]} bytes", file=sys.stderr, flush=True)
+        return self.known[batch]
+
+    def guess(self, budget):
+        """By the line through the two known batches that are nearest to the budget."""
+        nearest = sorted(self.known, key=lambda batch: abs(self.known[batch] - budget))[:2]
+        (a, x), (b, y) = ((batch, self.known[batch]) for batch in nearest)
+        return int((budget - x) * (b - a) / (y - x) + a) if x != y else 2 * max(a, b)
+
+    def find(self, budget):
+        fits, misses = 0, LARGEST
+        for batch in (self.exported, 2 * self.exported, *self.known):
+            self.bytes_of(batch)
+        while fits + 1 < misses:
+            for batch, size in self.known.items():
+                fits, misses = (max(fits, batch), misses) if size <= budget else (fits, min(misses, batch))
+            if fits + 1 < misses:
+                self.bytes_of(min(max(self.guess(budget), fits + 1), misses - 1))
+        return fits
+
+    def get_seconds(self, batch, budget):
+        limit = [f"--device-memory={budget}"] if self.technique in RECOMPUTING else []
+        return self.compile(batch, *limit)["predicted_seconds"] / batch
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--bin", type=pathlib.Path, help="folder of memopt-compile; default: on PATH, or this source tree's build")
+    parser.add_argument("--models", default="gpt2_124m,resnet50,vit_large,llama_8b")
+    parser.add_argument("--techniques", default=",".join(TECHNIQUES))
+    parser.add_argument("--budgets", default="16,24,80", help="GiB")
+    parser.add_argument("--timeout", type=float, default=900, help="seconds for one command")
+    parser.add_argument("--json", type=pathlib.Path)
+    arguments = parser.parse_args()
+    arguments.compiler = driver.Tools.find(arguments.bin, 2).compile
+    budgets = [int(number) << 30 for number in arguments.budgets.split(",")]
+    entries = {entry["name"]: entry for entry in json.loads((arguments.folder / "index.json").read_text())}
+    rows, failures = [], []
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
+        for name in arguments.models.split(","):
+            path = unpack(arguments.folder / entries[name]["file"], scratch)
+            for technique in arguments.techniques.split(","):
+                search = Search(path, entries[name]["batch"], technique, arguments, scratch)
+                row = {"model": name, "technique": technique, "largest": {}}
+                try:
+                    for budget in budgets:
+                        batch = search.find(budget)
+                        seconds = search.get_seconds(batch, budget) if batch else None
+                        row["largest"][budget >> 30] = {"batch": batch, "seconds": seconds}
+                except Failed as failure:
+                    failures.append(str(failure))
+                    continue
+                rows.append(row)
+                print(json.dumps(row), file=sys.stderr, flush=True)
+    print(markdown(["model", "technique", *(f"{budget >> 30} GiB (ms a sample)" for budget in budgets)],
+                   [[row["model"], row["technique"],
+                     *(f"{cell['batch']} ({cell['seconds'] * 1e3:.1f})" if cell["batch"] else "none"
+                       for cell in row["largest"].values())] for row in rows]))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
+    for failure in failures:
+        print(failure, file=sys.stderr)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

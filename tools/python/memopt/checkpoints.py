@@ -1,0 +1,179 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Checkpoints of memopt-run as the state of a PyTorch model and its optimizer, and the other way round.
+
+    state = memopt.read_checkpoint("run", model, optimizer)       # what memopt-run --save=run has written
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    ...                                                           # PyTorch goes on
+    memopt.write_checkpoint("back", model, optimizer)             # for memopt-run --load=back
+
+Files alone are read and written: neither a package nor memopt's tools are needed, but the package safetensors is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from .errors import BadInput, Unavailable
+from .optimizers import (Counterpart, count_steps, find_counterpart, make_torch_state, number_parameters)
+
+__all__ = ["read_checkpoint", "write_checkpoint"]
+
+_MODEL, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+#: Of the scale of the loss, which PyTorch keeps in a torch.amp.GradScaler.
+_SCALE, _SKIPPED = "loss_scale", "loss_scale.skipped_steps"
+
+
+def _import_safetensors():
+    try:
+        import safetensors.torch
+    except ImportError as error:
+        raise Unavailable("checkpoints are safetensors files: pip install safetensors") from error
+    return safetensors.torch
+
+
+# ----------------------------------------------------------------------------------------------------------
+# From memopt
+# ----------------------------------------------------------------------------------------------------------
+
+def _find(folder: pathlib.Path, name: str) -> pathlib.Path:
+    """A file of a save that was stopped while its files moved lies one folder deeper."""
+    saved = folder / ".saved" / name
+    path = saved if saved.exists() else folder / name
+    if not path.exists():
+        raise BadInput(f"'{folder}' is no checkpoint of a training: it has no {name}")
+    return path
+
+
+def _read_state(folder: pathlib.Path) -> dict:
+    path = _find(folder, _STATE)
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+        version = (state["format"], state["version"])
+        state["step"] = int(state["step"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInput(f"'{path}' is no state of a training: {error}") from error
+    if version != ("memopt-checkpoint", 1):
+        raise BadInput(f"'{path}' holds '{version[0]}' version {version[1]}, expected 'memopt-checkpoint' version 1")
+    return state
+
+
+def _list_fronts(names: Iterable[str]) -> list[str]:
+    """What may stand before the model's names: nothing, or the name of a module that holds the model."""
+    return ["", *sorted({name.partition(".")[0] + "." for name in names})]
+
+
+def _read_model(folder: pathlib.Path, model: nn.Module) -> dict[str, torch.Tensor]:
+    path = _find(folder, _MODEL)
+    tensors = _import_safetensors().load_file(path)
+    wanted = {name: value for name, value in model.state_dict().items() if torch.is_tensor(value)}
+    front = max(_list_fronts(tensors), key=lambda front: sum(front + name in tensors for name in wanted))
+    for name, value in wanted.items():
+        found = tensors.get(front + name)
+        if found is None or found.shape != value.shape:
+            raise BadInput(f"'{path}' has '{front}{name}' as {list(found.shape)}, the model as {list(value.shape)}"
+                           if found is not None else f"'{path}' lacks '{front}{name}', which the model has")
+    return {name: tensors[front + name] for name in wanted}
+
+
+def _read_slots(path: pathlib.Path, counterpart: Counterpart, model: nn.Module,
+                tensors: Mapping[str, torch.Tensor]) -> dict[nn.Parameter, dict[str, torch.Tensor]]:
+    """By parameter, its state by torch.optim's keys."""
+    places: dict[str, tuple[str, str]] = {}
+    for name, tensor in tensors.items():
+        if name.partition(".")[0] == _SCALE:
+            continue
+        front = next((f"optimizer.{slot}." for slot in counterpart.state if name.startswith(f"optimizer.{slot}.")), None)
+        if front is None or not tensor.is_floating_point():
+            raise BadInput(f"'{path}' has '{name}', a form of {counterpart.name}'s state that torch.optim does not have: "
+                           "state in 8 bits (--optim-bits=8) stays in memopt")
+        places[name] = (counterpart.state[front.split(".")[1]], name.removeprefix(front))
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    fronts = _list_fronts(parameter for _, parameter in places.values())
+    front = max(fronts, key=lambda front: sum(parameter.startswith(front) and parameter.removeprefix(front) in parameters
+                                              for _, parameter in places.values()))
+    slots: dict[nn.Parameter, dict[str, torch.Tensor]] = {}
+    for name, (key, parameter) in places.items():
+        owner = parameters.get(parameter.removeprefix(front)) if parameter.startswith(front) else None
+        if owner is None:
+            raise BadInput(f"'{path}' has '{name}', but the model has no parameter '{parameter.removeprefix(front)}'")
+        slots.setdefault(owner, {})[key] = tensors[name]
+    return slots
+
+
+def read_checkpoint(folder: str | os.PathLike, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """The state in a checkpoint of memopt-run, `Step.save` or `write_checkpoint`, as `Step.state_dict` gives it:
+    {"model": …, "optimizer": …, "step": N}, for `model.load_state_dict` and `optimizer.load_state_dict`.
+
+    `model` is the one that was exported, and `optimizer` of the kind that was compiled; neither is changed. Settings
+    and rates are the optimizer's own. Refused: a checkpoint of another optimizer, one that torch.optim does not have,
+    and state in 8 bits. State in 16 bits comes back in the parameter's type. The scale of the loss is left out.
+    """
+    folder, counterpart = pathlib.Path(folder), find_counterpart(optimizer)
+    state = _read_state(folder)
+    if state.get("optimizer") != counterpart.name:
+        raise BadInput(f"'{folder}' has the state of '{state.get('optimizer')}', the optimizer given is "
+                       f"{type(optimizer).__name__}: '{counterpart.name}'")
+    path = _find(folder, _OPTIMIZER)
+    tensors = _import_safetensors().load_file(path)
+    slots = _read_slots(path, counterpart, model, tensors)
+    steps = state["step"] - int(tensors.get(_SKIPPED, torch.tensor(0)))
+    made = make_torch_state(optimizer, counterpart, slots, steps)
+    result = optimizer.state_dict()
+    result["state"] = {index: made[parameter] for index, parameter in number_parameters(optimizer) if parameter in made}
+    return {"model": _read_model(folder, model), "optimizer": result, "step": state["step"]}
+
+
+# ----------------------------------------------------------------------------------------------------------
+# To memopt
+# ----------------------------------------------------------------------------------------------------------
+
+def _describe_run(counterpart: Counterpart, optimizer: torch.optim.Optimizer, steps: int) -> dict:
+    """A run that begins its data anew, at the rate that the optimizer has."""
+    schedule = {"kind": "constant", "rate": float(optimizer.param_groups[0]["lr"]), "min_rate": 0.0, "warmup_steps": 0,
+                "total_steps": 0, "step_size": 1, "gamma": 0.1}
+    return {"format": "memopt-checkpoint", "version": 1, "step": steps, "data_position": 0, "seed": 0,
+            "optimizer": counterpart.name, "schedule": schedule}
+
+
+def _get_state_type(counterpart: Counterpart, key: str, parameter: nn.Parameter) -> torch.dtype:
+    """Of state in memopt, where --optim-bits does not say otherwise."""
+    return torch.float64 if key in counterpart.numbers or parameter.dtype == torch.float64 else torch.float32
+
+
+def write_checkpoint(folder: str | os.PathLike, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Writes the state of model and optimizer as a checkpoint, from which `memopt-run --load` and `Step.load` go on.
+
+    Names are the model's own. The data begins anew, and the rate is that of the optimizer's first group. Refused: an
+    optimizer without a counterpart, one that has made no step, and parameters that have made different numbers of steps.
+    """
+    folder, counterpart = pathlib.Path(folder), find_counterpart(optimizer)
+    names = {parameter: name for name, parameter in reversed(list(model.named_parameters(remove_duplicate=False)))}
+    # Some optimizers begin with the state of what has never had a gradient.
+    state = {parameter: entry for parameter, entry in optimizer.state.items()
+             if parameter in names and entry and int(entry.get("step", 1))}
+    if not state and counterpart.counts_steps:
+        raise BadInput("the optimizer has made no step with the model: there is no state to write; begin with "
+                       "memopt-run --weights=FILE")
+    steps = count_steps(state, state)
+    tensors = {f"optimizer.{slot}.{names[parameter]}": entry[key].to(_get_state_type(counterpart, key, parameter))
+               for parameter, entry in state.items() for slot, key in counterpart.state.items()
+               if torch.is_tensor(entry.get(key))}
+    if any((folder / name).is_dir() for name in (".saved", _MODEL, _OPTIMIZER, _STATE)):
+        raise BadInput(f"'{folder}' is in the middle of another save; give another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    save = _import_safetensors().save_file
+    copy = lambda tensor: tensor.detach().to("cpu", copy=True).contiguous()  # tied tensors are written apart
+    save({name: copy(value) for name, value in model.state_dict().items() if torch.is_tensor(value)}, folder / _MODEL)
+    save({name: copy(value) for name, value in tensors.items()}, folder / _OPTIMIZER)
+    run = _describe_run(counterpart, optimizer, steps if steps is not None else int(bool(state)))
+    (folder / _STATE).write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
