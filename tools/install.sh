@@ -1,13 +1,21 @@
 #!/usr/bin/env bash
 # Installs what memopt needs on Debian and builds it. Idempotent; says what it does.
-#   tools/install.sh [--with-cuda] [PRESET...]
+#   tools/install.sh [--with-cuda] [--only-tools] [PRESET...]
 #     PRESET: release (default), develop, asan, fuzz, tsan; lint installs what checks the sources and configures
 #     develop, but builds nothing
 #     --with-cuda: NVIDIA's assembler, device functions and cuDNN too, which --target=cuda writes packages with
+#     --only-tools: of what is built memopt-compile and memopt-run alone, without tests and the other tools
 set -euo pipefail
 cd "$(dirname "$0")/.."
-cuda=
-if [ "${1:-}" = --with-cuda ]; then cuda=1; shift; fi
+cuda= wanted=all
+while :; do
+  case ${1:-} in
+    --with-cuda) cuda=1 ;;
+    --only-tools) wanted="memopt-compile memopt-run" ;;
+    *) break ;;
+  esac
+  shift
+done
 (($#)) || set -- release
 
 packages=(g++ cmake ninja-build ccache python3-venv zlib1g-dev liburing-dev nlohmann-json3-dev libgtest-dev libbenchmark-dev
@@ -18,7 +26,7 @@ for preset; do
     release | develop) ;;
     asan | fuzz | tsan) packages+=(libclang-rt-22-dev) ;;
     lint) packages+=(clang-format-22 clang-tidy-22) ;;
-    *) sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
+    *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
   esac
 done
 missing=()
@@ -49,7 +57,7 @@ if [ -n "$cuda" ] && ! compgen -G "build/venv/lib/python3*/site-packages/nvidia/
 fi
 
 for preset; do
-  build=$preset targets=(all)
+  build=$preset targets=($wanted)
   case $preset in
     fuzz) targets=(fuzzers RuntimeTests ImportTests) ;; # what reads outside files
     lint) build=develop targets=() ;;                   # clang-tidy takes the commands that compile the sources

@@ -12,12 +12,11 @@ cd "$(dirname "$0")/.."
 
 model=resnet
 case ${1:-} in resnet | gpt | small) model=$1; shift ;; -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
-[ -n "${MEMOPT_BIN:-}" ] || tools/install.sh
+[ -n "${MEMOPT_BIN:-}" ] || tools/install.sh --only-tools
 run=${MEMOPT_BIN:-build/release/bin}/memopt-run
 models=tools/export/models
 out=build/quickstart
 mkdir -p "$out"
-lines=(); [ -t 1 ] || lines=(--quiet) # a bar on a terminal, not one line for each step elsewhere
 
 # option NAME DEFAULT ARGUMENTS...: the default, unless the arguments give the option.
 option() {
@@ -35,7 +34,7 @@ train_resnet() {
   "$run" "$models/resnet18.train.pt2" -o "$out/resnet18.train.memopt" $(option --device-memory 16MiB "$@") \
     --optimizer=sgd --momentum=0.9 --weight-decay=5e-4 --lr-schedule=cosine $(option --lr 0.05 "$@") --init=random \
     --data="idx:$data/train-images-idx3-ubyte.gz,$data/train-labels-idx1-ubyte.gz" ${length[@]+"${length[@]}"} \
-    --check-memory --save="$out/resnet18" --report="$out/resnet18.train.json" ${lines[@]+"${lines[@]}"} "$@"
+    --check-memory --save="$out/resnet18" --report="$out/resnet18.train.json" --progress=epoch "$@"
   echo "== evaluating it on the test images"
   "$run" "$models/resnet18.eval.pt2" -o "$out/resnet18.eval.memopt" --mode=eval --load="$out/resnet18" --check-memory \
     --data="idx:$data/t10k-images-idx3-ubyte.gz,$data/t10k-labels-idx1-ubyte.gz" \
@@ -52,7 +51,7 @@ train_gpt() {
   "$run" "$models/bytegpt.train.pt2" -o "$out/bytegpt.train.memopt" $(option --device-memory 48MiB "$@") \
     --optimizer=adamw --max-grad-norm=1 --lr-schedule=cosine --warmup-steps=20 $(option --lr 0.002 "$@") --init=random \
     --data="bytes:$out/genesis.txt" ${length[@]+"${length[@]}"} \
-    --check-memory --save="$out/bytegpt" --report="$out/bytegpt.train.json" ${lines[@]+"${lines[@]}"} "$@"
+    --check-memory --save="$out/bytegpt" --report="$out/bytegpt.train.json" --progress=epoch "$@"
   echo "== evaluating it on Exodus ($(wc -c <"$out/exodus.txt") bytes)"
   "$run" "$models/bytegpt.eval.pt2" -o "$out/bytegpt.eval.memopt" --mode=eval --load="$out/bytegpt" --check-memory \
     --data="bytes:$out/exodus.txt" --report="$out/bytegpt.eval.json" --quiet

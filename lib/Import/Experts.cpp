@@ -15,8 +15,6 @@
 #include "Formula.h"
 #include "OpTable.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-
 using namespace llvm;
 using namespace memopt::pt2;
 using mlir::RankedTensorType;
@@ -92,16 +90,19 @@ struct Bounds {
 };
 } // namespace
 
-/// Those given; where these are equal the least and the largest element, and where those are, too,
-/// one on each side of it.
-static Bounds getBounds(OpContext &op, Element x) {
-  double min = op.scalar("min").asDouble(), max = op.scalar("max").asDouble();
-  Element least(op.b, reduceValue(op.b, x, ReduceKind::Min, 0));
+/// For each of `count` elements: those given; where these are equal the least and the largest
+/// element, and where those are, too, one on each side of it.
+static Bounds getBounds(OpContext &op, Element x, int64_t count, double min, double max) {
   if (min != max)
-    return {least.like(min), least.like(max)};
+    return {x.like(min), x.like(max)};
+  auto spread = [&](Element number) -> Element {
+    return {op.b, broadcastValue(op.b, number, count)};
+  };
+  Element least(op.b, reduceValue(op.b, x, ReduceKind::Min, 0));
   Element largest(op.b, reduceValue(op.b, x, ReduceKind::Max, 0));
   Element isPoint = equals(least, largest);
-  return {select(isPoint, least - 1, least), select(isPoint, largest + 1, largest)};
+  return {spread(select(isPoint, least - 1, least)),
+          spread(select(isPoint, largest + 1, largest))};
 }
 
 /// How many elements fall into each of equal bins; the last one has its upper end, too. Elements
@@ -117,11 +118,7 @@ static Error lowerHistogram(OpContext &op) {
         toString(min) + " to " + toString(max));
   ASSIGN_OR_RETURN(Tensor flat, reshape(op, self, count));
   Element x = withoutGradient({op.b, op.get(flat)});
-  Bounds bounds = getBounds(op, x);
-  auto spread = [&](Element number) -> Element {
-    return {op.b, broadcastValue(op.b, number, count)};
-  };
-  Element low = spread(bounds.low), high = spread(bounds.high);
+  auto [low, high] = getBounds(op, x, count, min, max);
   Element place = trunc((x - low) * double(bins) / (high - low));
   place = select(equals(x, high), double(bins - 1), smallerOf(place, place.like(double(bins - 1))));
   Element isInside = greaterOrEqual(x, low) & lessOrEqual(x, high);

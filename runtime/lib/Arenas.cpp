@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/Arenas.h"
+#include "ArenaPattern.h"
 #include "DiskArena.h"
 #include <algorithm>
 #include <cstring>
@@ -22,7 +23,7 @@ using namespace memopt;
 static int64_t getBytesToAllocate(const Manifest &manifest, int space) {
   int64_t bytes = manifest.arenaBytes[size_t(space)];
   bool hasWindows = space == MEMOPT_SPACE_HOST && manifest.arenaBytes[diskSpace];
-  return hasWindows ? (bytes + diskBlockBytes - 1) / diskBlockBytes * diskBlockBytes : bytes;
+  return hasWindows ? roundUp(bytes, diskBlockBytes) : bytes;
 }
 
 StatusOr<Arenas> Arenas::allocate(Device &device, const Manifest &manifest, bool isChecked,
@@ -43,15 +44,14 @@ StatusOr<Arenas> Arenas::allocate(Device &device, const Manifest &manifest, bool
 
 /// Whether the host exchanges a variable with every step.
 static bool isExchanged(const VariableSpec &variable) {
-  return variable.role == "hyperparameter" || variable.role == "index_fault" ||
-         variable.role == "loss_scale" || variable.isGradientNorm();
+  return variable.role == "hyperparameter" || variable.isLeftForHost();
 }
 
 Status Arenas::createMirror(Device &device, const Manifest &manifest) {
   int64_t total = 0;
   auto add = [&](const PlacedTensor &tensor) {
     mirrored.push_back({tensor.space, tensor.offset, tensor.bytes, total});
-    total += (tensor.bytes + 63) / 64 * 64;
+    total += roundUp(tensor.bytes, 64);
   };
   for (const InputSpec &input : manifest.inputs)
     add(input);

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CpuDevice.h"
+#include "HostEvent.h"
 #include "TaskThread.h"
 #include <cstring>
 #include <system_error>
@@ -14,43 +15,6 @@
 using namespace memopt;
 
 namespace {
-
-/// Counts how often it was recorded and how often that place was reached.
-class CpuEvent final : public Event {
-public:
-  Status synchronize() override {
-    std::unique_lock<std::mutex> lock(mutex);
-    waitUntil(lock, recorded);
-    return Status::ok(); // a copy in memory cannot fail
-  }
-
-  uint64_t record() {
-    std::lock_guard<std::mutex> lock(mutex);
-    return ++recorded;
-  }
-  uint64_t getRecorded() {
-    std::lock_guard<std::mutex> lock(mutex);
-    return recorded;
-  }
-  void reach(uint64_t number) {
-    std::lock_guard<std::mutex> lock(mutex);
-    reached = number;
-    isReached.notify_all();
-  }
-  void waitFor(uint64_t number) {
-    std::unique_lock<std::mutex> lock(mutex);
-    waitUntil(lock, number);
-  }
-
-private:
-  void waitUntil(std::unique_lock<std::mutex> &lock, uint64_t number) {
-    isReached.wait(lock, [&] { return reached >= number; });
-  }
-
-  std::mutex mutex;
-  std::condition_variable isReached;
-  uint64_t recorded = 0, reached = 0;
-};
 
 class CpuStream final : public Stream {
 public:
@@ -66,13 +30,13 @@ public:
   }
 
   Status record(Event &event) override {
-    auto &own = static_cast<CpuEvent &>(event);
+    auto &own = static_cast<HostEvent &>(event);
     tasks.push({Task::Kind::Record, nullptr, nullptr, 0, &own, own.record()});
     return Status::ok();
   }
 
   Status waitFor(Event &event) override {
-    auto &own = static_cast<CpuEvent &>(event);
+    auto &own = static_cast<HostEvent &>(event);
     tasks.push({Task::Kind::Wait, nullptr, nullptr, 0, &own, own.getRecorded()});
     return Status::ok();
   }
@@ -88,7 +52,7 @@ private:
     char *to;
     const char *from;
     int64_t bytes;
-    CpuEvent *event;
+    HostEvent *event;
     uint64_t number; ///< of the event's record
   };
 
@@ -124,7 +88,7 @@ public:
   }
 
   StatusOr<std::unique_ptr<Event>> createEvent() override {
-    return std::unique_ptr<Event>(std::make_unique<CpuEvent>());
+    return std::unique_ptr<Event>(std::make_unique<HostEvent>());
   }
 };
 

@@ -131,6 +131,10 @@ private:
 
 static const std::string bytesKind = "bytes:", tokensKind = "tokens:", idxKind = "idx:";
 
+bool DataSource::isText(const std::string &source) {
+  return startsWith(source, bytesKind) || startsWith(source, tokensKind);
+}
+
 std::vector<std::string> DataSource::getFiles(const std::string &source) {
   if (startsWith(source, idxKind))
     return splitList(source.substr(idxKind.size()));

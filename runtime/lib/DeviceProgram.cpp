@@ -62,8 +62,7 @@ Status DeviceProgram::bringBack() {
   for (const OutputSpec &output : manifest.outputs)
     MEMOPT_RETURN_IF_ERROR(arenas.download(*stream, output));
   for (const VariableSpec &variable : manifest.variables)
-    if (variable.role == "index_fault" || variable.role == "loss_scale" ||
-        variable.isGradientNorm())
+    if (variable.isLeftForHost())
       MEMOPT_RETURN_IF_ERROR(arenas.download(*stream, variable));
   return Status::ok();
 }

@@ -7,45 +7,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "DiskArena.h"
+#include "HostEvent.h"
 #include "TaskThread.h"
 #include <system_error>
 
 using namespace memopt;
 
-/// What a stream tells everybody who asks.
-static Status copyOf(const Status &status) {
-  return status.isOk() ? Status::ok() : Status(status.getCode(), status.getMessage());
-}
-
 namespace {
-
-/// Counts how often it was recorded and how often that place was reached.
-class DiskEvent final : public Event {
-public:
-  Status synchronize() override {
-    std::unique_lock<std::mutex> lock(mutex);
-    isReached.wait(lock, [&] { return reached >= recorded; });
-    return copyOf(failure);
-  }
-
-  uint64_t record() {
-    std::lock_guard<std::mutex> lock(mutex);
-    return ++recorded;
-  }
-  /// `status`: of the work before it.
-  void reach(uint64_t number, const Status &status) {
-    std::lock_guard<std::mutex> lock(mutex);
-    reached = number;
-    failure = copyOf(status);
-    isReached.notify_all();
-  }
-
-private:
-  std::mutex mutex;
-  std::condition_variable isReached;
-  uint64_t recorded = 0, reached = 0;
-  Status failure;
-};
 
 class DiskStream final : public Stream {
 public:
@@ -73,7 +41,7 @@ public:
   }
 
   Status record(Event &event) override {
-    auto &own = static_cast<DiskEvent &>(event);
+    auto &own = static_cast<HostEvent &>(event);
     tasks.push({Task::Kind::Record, nullptr, 0, 0, &own, own.record()});
     return Status::ok();
   }
@@ -86,7 +54,7 @@ public:
 
   Status synchronize() override {
     tasks.synchronize();
-    return copyOf(failure);
+    return HostEvent::copyOf(failure);
   }
 
 private:
@@ -100,7 +68,7 @@ private:
 
   void run(const Task &task) {
     if (task.kind == Task::Kind::Record)
-      static_cast<DiskEvent *>(task.event)->reach(task.number, failure);
+      static_cast<HostEvent *>(task.event)->reach(task.number, failure);
     else if (failure.isOk())
       failure = work(task);
   }
@@ -126,5 +94,3 @@ StatusOr<std::unique_ptr<Stream>> memopt::createDiskStream(DiskArena &disk, int6
                             error.what());
   }
 }
-
-std::unique_ptr<Event> memopt::createDiskEvent() { return std::make_unique<DiskEvent>(); }

@@ -8,7 +8,6 @@
 
 #include "GradientCapture.h"
 #include <algorithm>
-#include <cstring>
 
 using namespace memopt;
 
@@ -33,17 +32,10 @@ Status GradientCapture::keep(int64_t instruction) {
   return Status::ok();
 }
 
-/// Copies are not in the arena, so they pass by in pieces.
 static Status joinPart(Communicator &communicator, std::vector<char> &part, int64_t wholeBytes) {
-  auto bytes = int64_t(part.size()), ranks = communicator.getRanks();
-  std::vector<char> whole(size_t(bytes * ranks)),
-      pieces(size_t(ranks * Communicator::mostExchangedBytes));
-  for (int64_t begin = 0; begin < bytes; begin += Communicator::mostExchangedBytes) {
-    int64_t piece = std::min(Communicator::mostExchangedBytes, bytes - begin);
-    MEMOPT_RETURN_IF_ERROR(communicator.exchange(part.data() + begin, piece, pieces.data()));
-    for (int64_t rank = 0; rank < ranks; ++rank)
-      std::memcpy(whole.data() + rank * bytes + begin, pieces.data() + rank * piece, size_t(piece));
-  }
+  auto bytes = int64_t(part.size());
+  std::vector<char> whole(size_t(bytes * communicator.getRanks()));
+  MEMOPT_RETURN_IF_ERROR(communicator.exchangeAny(part.data(), bytes, whole.data()));
   whole.resize(size_t(wholeBytes));
   part = std::move(whole);
   return Status::ok();

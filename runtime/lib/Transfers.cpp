@@ -8,6 +8,7 @@
 
 #include "Transfers.h"
 #include "DiskArena.h"
+#include "HostEvent.h"
 #include <map>
 #include <utility>
 
@@ -46,9 +47,12 @@ Status Transfers::createStreams(Device &device) {
   }
   for (const TransferSpec &transfer : manifest.transfers) {
     MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Event> begin, device.createEvent());
-    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Event> end, device.createEvent());
-    if (isOnDisk(transfer))
-      end = createDiskEvent();
+    std::unique_ptr<Event> end;
+    if (isOnDisk(transfer)) {
+      end = std::make_unique<HostEvent>();
+    } else {
+      MEMOPT_ASSIGN_OR_RETURN(end, device.createEvent());
+    }
     flights.push_back({resources[{isOnDisk(transfer), transfer.resource}].second, std::move(begin),
                        std::move(end), isOnDisk(transfer)});
   }

@@ -41,6 +41,7 @@ RUN = {
        for option, value in (("--save", "=x"), ("--save-gradients", "=x"), ("--log", "=x.csv"), ("--stop-on-nan", "=off"),
                              ("--lr", "=1"), ("--warmup-steps", "=3"))},
     "--epochs": (["--epochs=1", "--steps=1"], "--steps and --epochs both say how long; give one"),
+    "--progress": (["--progress=epoch", "--quiet"], "--quiet leaves out the lines of --progress; give one"),
     "--weights": (["--weights=x", "--load=y"], "--weights and --load both give first values; give one"),
     "--init": (["--init=random", "--load=y"], "--init=random and --load both give first values; give one"),
     "--describe-device": (["--describe-device=x"], "--describe-device runs nothing; leave out 'model.pt2'"),

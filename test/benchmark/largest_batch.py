@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 import memopt_driver as driver
-from memopt_driver import Failed, execute, markdown, tail
+from memopt_driver import Failed, execute, tail
 from meta_models import unpack
 
 TECHNIQUES = {
@@ -114,16 +114,11 @@ def main():
                     continue
                 rows.append(row)
                 print(json.dumps(row), file=sys.stderr, flush=True)
-    print(markdown(["model", "technique", *(f"{budget >> 30} GiB (ms a sample)" for budget in budgets)],
-                   [[row["model"], row["technique"],
-                     *(f"{cell['batch']} ({cell['seconds'] * 1e3:.1f})" if cell["batch"] else "none"
-                       for cell in row["largest"].values())] for row in rows]))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
-    for failure in failures:
-        print(failure, file=sys.stderr)
-    return 1 if failures else 0
+    driver.report(["model", "technique", *(f"{budget >> 30} GiB (ms a sample)" for budget in budgets)],
+                  [[row["model"], row["technique"],
+                    *(f"{cell['batch']} ({cell['seconds'] * 1e3:.1f})" if cell["batch"] else "none"
+                      for cell in row["largest"].values())] for row in rows], failures, arguments.json, rows)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -163,11 +163,13 @@ def markdown(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
-def report(head, rows, failures, path=None):
-    """Prints the table and what failed, writes both to `path` if there is one, and ends the process: 1 on failures."""
+def report(head, rows, failures, path=None, records=None):
+    """Prints the table and what failed, writes both, or `records`, to `path` if there is one, and ends the process: 1 on
+    failures."""
     print(markdown(head, rows))
     for text in failures:
         print(f"FAILED {text}")
     if path:
-        path.write_text(json.dumps({"head": head, "rows": rows, "failures": failures}, indent=1) + "\n")
+        written = {"head": head, "rows": rows, "failures": failures} if records is None else records
+        path.write_text(json.dumps(written, indent=1) + "\n")
     sys.exit(bool(failures))

@@ -30,7 +30,7 @@ import tempfile
 import zipfile
 
 import memopt_driver as driver
-from memopt_driver import Failed, execute, markdown, percent, tail
+from memopt_driver import Failed, execute, percent, tail
 
 HEAD = ["model", "plan", "peak GiB", "of eager", "overhead %", "memopt there %", "recomputed", "s"]
 
@@ -172,13 +172,8 @@ def main():
             except Failed as failure:
                 failures.append(str(failure))
             rows += model.rows
-    print(markdown(HEAD, [text_of(row) for row in rows]))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
-    for failure in failures:
-        print(failure, file=sys.stderr)
-    return 1 if failures else 0
+    driver.report(HEAD, [text_of(row) for row in rows], failures, arguments.json, rows)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -175,7 +175,7 @@ private:
 } // namespace
 
 StatusOr<bool> memopt::averageOutputs(Run &run) {
-  Progress progress(run.options.isQuiet,
+  Progress progress(run.options,
                     run.session.getManifest().predictedPeakBytes[MEMOPT_SPACE_DEVICE]);
   OutputSums sums(run);
   int64_t steps = run.countSteps(), ranks = sums.countRanks();

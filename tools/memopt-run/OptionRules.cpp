@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "OptionRules.h"
+#include "memopt-runtime/Data.h"
 #include "memopt-runtime/Json.h"
 #include "memopt-runtime/Text.h"
 #include <algorithm>
@@ -38,11 +39,8 @@ static bool hasEvalData(const RunOptions &options) { return !options.evalData.em
 static bool hasSave(const RunOptions &options) { return !options.save.empty(); }
 
 static bool hasText(const RunOptions &options) {
-  auto isText = [](const std::string &source) {
-    return startsWith(source, "bytes:") || startsWith(source, "tokens:");
-  };
-  return std::any_of(options.data.begin(), options.data.end(), isText) ||
-         std::any_of(options.evalData.begin(), options.evalData.end(), isText);
+  return std::any_of(options.data.begin(), options.data.end(), DataSource::isText) ||
+         std::any_of(options.evalData.begin(), options.evalData.end(), DataSource::isText);
 }
 
 static const Need needs[] = {
@@ -155,6 +153,8 @@ static Status checkEvaluation(const RunOptions &options) {
 static Status checkPairs(const RunOptions &options) {
   if (options.steps && options.epochs)
     return badInput("--steps and --epochs both say how long; give one");
+  if (options.isQuiet && options.isGiven("--progress"))
+    return badInput("--quiet leaves out the lines of --progress; give one");
   if (!options.weights.empty() && (options.isRandom || !options.load.empty()))
     return badInput(std::string("--weights and ") +
                     (options.isRandom ? "--init=random" : "--load") +

@@ -300,6 +300,9 @@ static const std::vector<OptionSpec> &getSpecs() {
        "loss, rate and speed of each step, while the run goes on", setText(&RunOptions::log)},
       {"--report", "FILE", "losses, seconds and bytes, as JSON", setText(&RunOptions::report)},
       {"--trace", "FILE", "timeline for Perfetto or chrome://tracing", setText(&RunOptions::trace)},
+      {"--progress", "step|epoch",
+       "lines where there is no terminal: one for each step (default) or for each epoch",
+       setChoice(&RunOptions::isShownByEpoch, "epoch", "step")},
       {"--quiet", "", "no line for each step", setFlag(&RunOptions::isQuiet)},
       {"--help", "", "this text", setFlag(&RunOptions::isHelp)},
   };

@@ -65,6 +65,7 @@ struct RunOptions {
   std::string report, trace, log;
   std::string description; ///< file for what the compiler needs to know of the device
   bool isQuiet = false;
+  bool isShownByEpoch = false; ///< one line for many steps
   bool isHelp = false;
 
   int64_t countRanks() const { return ranks.value_or(1); }

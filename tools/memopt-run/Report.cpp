@@ -184,8 +184,12 @@ std::string RunReport::summarize(const Session &session, bool isMemoryChecked) c
 // Progress
 //===----------------------------------------------------------------------===//
 
-Progress::Progress(bool isQuiet, int64_t bytes)
-    : isQuiet(isQuiet), isTerminal(::isatty(STDOUT_FILENO) == 1), bytes(bytes) {}
+Progress::Progress(const RunOptions &options, int64_t bytes)
+    : lines(options.isQuiet                      ? Lines::None
+            : ::isatty(STDOUT_FILENO) == 1 ? Lines::Overwritten
+            : options.isShownByEpoch             ? Lines::EachEpoch
+                                                 : Lines::EachStep),
+      bytes(bytes) {}
 
 Progress::~Progress() { finish(); }
 
@@ -228,24 +232,14 @@ static std::string describeStep(const StepFacts &facts, int64_t lastStep, int64_
   return text;
 }
 
-void Progress::show(const StepFacts &facts, int64_t lastStep) {
-  if (isQuiet)
-    return;
-  if (isTerminal)
-    return redraw(facts, lastStep);
-  std::printf("%s\n", describeStep(facts, lastStep, bytes).c_str());
-  std::fflush(stdout);
+bool Progress::isDue(const StepFacts &facts, int64_t lastStep, double now) const {
+  if (facts.step == lastStep)
+    return true;
+  // Ten times a second at most.
+  return lines == Lines::Overwritten ? now - lastShown >= 0.1 : int64_t(facts.epoch) > shownEpoch;
 }
 
-void Progress::redraw(const StepFacts &facts, int64_t lastStep) {
-  double now = double(getTime()) * 1e-9;
-  if (firstStep < 0)
-    std::tie(firstStep, firstTime) = std::pair(facts.step, now);
-  ++steps;
-  losses += facts.loss;
-  samples += facts.samplesPerSecond * facts.seconds;
-  if (facts.step != lastStep && now - lastShown < 0.1)
-    return; // ten times a second at most
+std::string Progress::describeMeans(const StepFacts &facts, int64_t lastStep, double now) const {
   StepFacts mean = facts;
   mean.loss = losses / double(steps);
   if (lastShown > 0)
@@ -254,11 +248,37 @@ void Progress::redraw(const StepFacts &facts, int64_t lastStep) {
   int64_t shown = facts.step - firstStep, left = lastStep - facts.step;
   if (shown > 0 && left > 0)
     text += "  left " + formatDuration((now - firstTime) / double(shown) * double(left));
+  return text;
+}
+
+void Progress::show(const StepFacts &facts, int64_t lastStep) {
+  if (lines == Lines::None)
+    return;
+  if (lines == Lines::EachStep) {
+    std::printf("%s\n", describeStep(facts, lastStep, bytes).c_str());
+    std::fflush(stdout);
+    return;
+  }
+  double now = double(getTime()) * 1e-9;
+  if (firstStep < 0) {
+    std::tie(firstStep, firstTime) = std::pair(facts.step, now);
+    shownEpoch = int64_t(std::ceil(facts.epoch)) - 1;
+  }
+  ++steps;
+  losses += facts.loss;
+  samples += facts.samplesPerSecond * facts.seconds;
+  if (!isDue(facts, lastStep, now))
+    return;
+  std::string text = describeMeans(facts, lastStep, now);
+  hasOpenLine = lines == Lines::Overwritten;
   // A line that is broken could not be drawn over.
-  std::printf("\r\033[K%s", text.substr(0, getColumns() - 1).c_str());
+  if (hasOpenLine)
+    std::printf("\r\033[K%s", text.substr(0, getColumns() - 1).c_str());
+  else
+    std::printf("%s\n", text.c_str());
   std::fflush(stdout);
-  hasOpenLine = true;
   lastShown = now;
+  shownEpoch = int64_t(facts.epoch);
   losses = samples = 0;
   steps = 0;
 }

@@ -9,6 +9,7 @@
 #ifndef MEMOPT_RUN_REPORT_H
 #define MEMOPT_RUN_REPORT_H
 
+#include "Options.h"
 #include "StepLog.h"
 #include "memopt-runtime/Session.h"
 #include <map>
@@ -64,11 +65,12 @@ struct RunReport {
   std::string summarize(const Session &session, bool isMemoryChecked) const;
 };
 
-/// Prints how a run goes: on a terminal a line that is overwritten, with the means of the steps
-/// since it was drawn before, else one line for each step.
+/// Prints how a run goes: on a terminal a line that is overwritten, else one line for each step or
+/// epoch. Lines for several steps have their means.
 class Progress {
 public:
-  Progress(bool isQuiet, int64_t bytes);
+  /// `bytes`: of device memory.
+  Progress(const RunOptions &options, int64_t bytes);
   ~Progress();
 
   void show(const StepFacts &facts, int64_t lastStep);
@@ -76,12 +78,15 @@ public:
   void finish();
 
 private:
-  void redraw(const StepFacts &facts, int64_t lastStep);
+  enum class Lines { None, Overwritten, EachStep, EachEpoch };
+  bool isDue(const StepFacts &facts, int64_t lastStep, double now) const;
+  std::string describeMeans(const StepFacts &facts, int64_t lastStep, double now) const;
 
-  bool isQuiet, isTerminal;
+  Lines lines;
   bool hasOpenLine = false;
   int64_t bytes;
-  double lastShown = 0;
+  double lastShown = 0; ///< when; 0: never
+  int64_t shownEpoch;   ///< whole epochs then, or before the first step
   int64_t steps = 0; ///< since then, with the sum of their losses and their samples
   double losses = 0, samples = 0;
   int64_t firstStep = -1; ///< that was shown, and when

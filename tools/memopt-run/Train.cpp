@@ -165,7 +165,7 @@ static StatusOr<StepFacts> advance(Run &run, TrainingState &state, ScaleLog &sca
 static Status runSteps(Run &run, TrainingState &state, Validation *validation, StepLog *log,
                        int64_t steps, int64_t lastStep) {
   const Manifest &manifest = run.session.getManifest();
-  Progress progress(run.options.isQuiet, manifest.predictedPeakBytes[MEMOPT_SPACE_DEVICE]);
+  Progress progress(run.options, manifest.predictedPeakBytes[MEMOPT_SPACE_DEVICE]);
   ScaleLog scales(run);
   EvaluationPlan evaluations(run, validation, log);
   for (int64_t done = 0; done < steps; ++done) {

@@ -76,6 +76,8 @@ public:
                                                     const DataOptions &options,
                                                     std::vector<std::string> &notices);
 
+  /// Whether a source is a text, of bytes or of tokens.
+  static bool isText(const std::string &source);
   /// The files that a source names.
   static std::vector<std::string> getFiles(const std::string &source);
   /// Whether they can be read, as far as can be told without knowing the inputs.

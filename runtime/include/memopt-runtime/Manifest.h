@@ -109,6 +109,10 @@ struct VariableSpec : ShardedTensor {
   }
   /// Whether it is the norm of all gradients, which a step leaves for its host.
   bool isGradientNorm() const { return role == "gradient" && name == "gradient_norm"; }
+  /// Whether a step leaves it for its host to read.
+  bool isLeftForHost() const {
+    return role == "index_fault" || role == "loss_scale" || isGradientNorm();
+  }
   /// Whether its value lasts from step to step; other variables are written anew in each.
   bool isState() const {
     return role != "hyperparameter" && role != "gradient" && role != "index_fault";

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../../../runtime/lib/DiskArena.h"
+#include "../../../runtime/lib/HostEvent.h"
 #include "TestSupport.h"
 #include <csignal>
 #include <filesystem>
@@ -97,7 +98,7 @@ TEST_P(Disk, AStreamCopiesInOrderBetweenWindowsAndTheDisk) {
   ASSERT_TRUE(host->write(0, first.data(), bytes).isOk());
   ASSERT_TRUE(host->write(bytes, second.data(), bytes).isOk());
   auto stream = *createDiskStream(asDisk(disk), 3);
-  auto event = createDiskEvent();
+  auto event = std::make_unique<HostEvent>();
   ASSERT_TRUE(event->synchronize().isOk()); // never recorded
   ASSERT_TRUE(stream->copy(*disk, bytes, *host, 0, bytes).isOk());
   ASSERT_TRUE(stream->copy(*host, 2 * bytes, *disk, bytes, bytes).isOk());
@@ -116,7 +117,7 @@ TEST_P(Disk, AFileThatBecameShorterFailsTheTransferAndAllBehindIt) {
   auto host = *HostArena::allocate(4 * block, false);
   ASSERT_EQ(::ftruncate(asDisk(disk).getFile()->getDescriptor(), block), 0);
   auto stream = *createDiskStream(asDisk(disk), 4);
-  auto event = createDiskEvent();
+  auto event = std::make_unique<HostEvent>();
   ASSERT_TRUE(stream->copy(*host, 0, *disk, 0, 2 * block).isOk());
   ASSERT_TRUE(stream->copy(*host, 0, *disk, 0, block).isOk());
   ASSERT_TRUE(stream->record(*event).isOk());
