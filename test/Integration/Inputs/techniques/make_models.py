@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """make_models.py: writes convolutions.pt2 and transformer.pt2 beside this file, the two models of technique_pairs.py. Needs
 PyTorch and tools/python on the path. Both have something for each technique: frozen batch norms behind convolutions and
-linear layers, modules to recompute in, matrices large enough for state in 8 bits, samples to accumulate over."""
+linear layers, modules to recompute in, matrices large enough for state in 8 bits, samples to accumulate over. Both are
+smooth: a maximum or a kink makes a large difference of a small one where rounding turns it over, and how often that happens
+depends on the processor."""
 import pathlib
 
 import torch
@@ -27,7 +29,7 @@ class Block(nn.Module):
         self.bn = freeze(nn.BatchNorm2d(outputs))
 
     def forward(self, x):
-        return functional.relu(self.bn(self.conv(x)))
+        return functional.silu(self.bn(self.conv(x)))
 
 
 class Convolutions(nn.Module):
@@ -40,7 +42,7 @@ class Convolutions(nn.Module):
 
     def forward(self, image):
         x = self.stem(image)
-        x = functional.max_pool2d(x + self.body(x), 2)
+        x = functional.avg_pool2d(x + self.body(x), 2)
         return self.classes(torch.tanh(self.head(x.flatten(1))))
 
 
