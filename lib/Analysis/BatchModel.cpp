@@ -42,6 +42,7 @@ private:
   bool takesSums(Operation *op) const;
   LogicalResult spread(Operation *op);
   LogicalResult spreadReshape(Operation *op);
+  LogicalResult spreadConcat(tensor::ConcatOp op, int64_t inner);
   FailureOr<SmallVector<BatchDimension>> findSampleLoops(Operation *op,
                                                          const IterationSpace &space);
   LogicalResult spreadLoops(Operation *op, const IterationSpace &space);
@@ -105,11 +106,23 @@ bool BatchInference::takesSums(Operation *op) const {
   return model.size == 1 && (isa<GradientOp>(op) || getPhase(op) == Phase::Optimizer);
 }
 
+/// Where tensors are joined along the dimension that counts their samples: the inner count.
+static std::optional<int64_t> findJoinedSamples(tensor::ConcatOp op, const BatchModel &model) {
+  for (Value value : getValues(op))
+    if (std::optional<BatchDimension> known = model.getDimension(value))
+      if (known->dim == int64_t(op.getDim()))
+        return known->inner;
+  return std::nullopt;
+}
+
 LogicalResult BatchInference::spread(Operation *op) {
   if (takesSums(op))
     return success();
   if (isReshape(op))
     return spreadReshape(op);
+  if (auto concat = dyn_cast<tensor::ConcatOp>(op))
+    if (std::optional<int64_t> inner = findJoinedSamples(concat, model))
+      return spreadConcat(concat, *inner);
   if (auto iteration = dyn_cast<IterationOpInterface>(op))
     return spreadLoops(op, iteration.getIterationSpace());
   if (isa<ReadOp, GradientOp, WriteOp>(op))
@@ -163,6 +176,18 @@ LogicalResult BatchInference::spreadReshape(Operation *op) {
     if (!factor)
       return fail(op, "takes apart what belongs to one sample");
     if (failed(set(op, fine, *factor)))
+      return failure();
+  }
+  return success();
+}
+
+/// Every part has all samples, some number of times; so has the whole.
+LogicalResult BatchInference::spreadConcat(tensor::ConcatOp op, int64_t inner) {
+  auto dim = int64_t(op.getDim());
+  for (Value value : getValues(op)) {
+    if (typeOf(value).getDimSize(dim) % (model.size * inner))
+      return fail(op, "mixes samples");
+    if (failed(set(op, value, {dim, inner})))
       return failure();
   }
   return success();

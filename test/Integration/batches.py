@@ -72,8 +72,8 @@ def main():
             other, _ = train(graph, rebatch(data, 8), ["--seed=7", "--steps=3"], pathlib.Path(name))
             assert not np.allclose(other, alone, rtol=1e-2), (other, alone)
     data = {name: np.ascontiguousarray(np.moveaxis(value, 0, 1)) for name, value in data.items()}
-    compare(inputs / "time-first.mlir", data, [], 8, [(["--micro-batches=4"], 8), (["--batch=2", "--accumulative-counts=4"], 2)],
-            axis=1)
+    for graph in ("time-first.mlir", "shared-weight.mlir"):
+        compare(inputs / graph, data, [], 8, [(["--micro-batches=4"], 8), (["--batch=2", "--accumulative-counts=4"], 2)], axis=1)
 
 
 if __name__ == "__main__":

@@ -129,6 +129,44 @@ func.func @time_first(%x: tensor<5x4x3xf32> {memopt.batch_dim = 1 : i64}) -> ten
 
 // -----
 
+// Joined along their samples, tensors have each sample several times; so has what comes of them.
+
+memopt.variable @w : tensor<3x3xf32> role <parameter>
+// expected-remark @+2 {{compiled for 6 samples instead of 4}}
+// CHECK-LABEL: func.func @joined
+func.func @joined(%x: tensor<4x3xf32> {memopt.batch_dim = 0 : i64}) -> tensor<f32> {
+  %w = memopt.read @w : tensor<3x3xf32>
+  %y = memopt.matmul %x, %w : (tensor<4x3xf32>, tensor<3x3xf32>) -> tensor<4x3xf32>
+  // CHECK: tensor.concat dim(0) {{.*}} : (tensor<6x3xf32>, tensor<6x3xf32>, tensor<6x3xf32>) -> tensor<18x3xf32>
+  %all = tensor.concat dim(0) %x, %y, %x : (tensor<4x3xf32>, tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<12x3xf32>
+  %loss = memopt.reduce %all {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<12x3xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+// What all samples share is no sample.
+
+memopt.variable @bank : tensor<4x3xf32> role <buffer>
+func.func @joined_with_a_bank(%x: tensor<4x3xf32> {memopt.batch_dim = 0 : i64}) -> tensor<f32> {
+  // expected-error @+1 {{'memopt.read' keeps something for each sample: the samples of a batch cannot be told apart}}
+  %bank = memopt.read @bank : tensor<4x3xf32>
+  %all = tensor.concat dim(0) %x, %bank : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<8x3xf32>
+  %loss = memopt.reduce %all {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<8x3xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+func.func @joined_with_a_row(%x: tensor<4x3xf32> {memopt.batch_dim = 0 : i64}, %row: tensor<1x3xf32>) -> tensor<f32> {
+  // expected-error @+1 {{'tensor.concat' mixes samples: the samples of a batch cannot be told apart}}
+  %all = tensor.concat dim(0) %x, %row : (tensor<4x3xf32>, tensor<1x3xf32>) -> tensor<5x3xf32>
+  %loss = memopt.reduce %all {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<5x3xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
 // Rows of time and samples are not rows of samples.
 
 func.func @time_for_samples(%x: tensor<5x4x3xf32> {memopt.batch_dim = 1 : i64}) -> tensor<f32> {

@@ -201,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(
         Query{"SliceOfOne", kSlice, {k2x3x4}, {0}, {}},
         Query{"SliceOfSome", kSlice, {k2x3x4}, {2}, {}},
         Query{"Concat", kConcat, {k2x3, k2x3}, {0, 0}, {0}},
-        Query{"ConcatOfSamples", kConcat, {k2x3, k2x3}, {1, 1}, {}},
+        Query{"ConcatOfSamples", kConcat, {k2x3, k2x3}, {1, 1}, {1}},
         Query{"Embedding", kEmbedding, {k5x3, "tensor<2x4xi64>"}, {kNone, 0}, {0}},
         Query{"Convolution", kConvolution, {k2x3x4, "tensor<5x3x1xf32>"}, {0, kNone}, {0}},
         Query{
