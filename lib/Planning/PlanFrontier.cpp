@@ -74,7 +74,7 @@ private:
   bool isLast;
   int64_t moves;
   Graph graph;
-  std::vector<Plan> seeds;
+  std::vector<Plan> seeds, byHand;
   Plan given, smallest;
   std::vector<int64_t> rungs; ///< budgets, descending
   std::vector<Plan> plans;    ///< by rung: the best for its budget
@@ -94,7 +94,8 @@ void Ladder::findSmallest() {
   peakBound = std::max(peakBound, solution.peakLowerBound);
   smallest = planOf(graph, std::move(solution.order));
   if (means.recompute)
-    llvm::append_range(seeds, equalSegments(graph, given));
+    byHand = equalSegments(problem, graph, given);
+  llvm::append_range(seeds, byHand);
   for (const Plan &plan : seeds)
     if (!plan.excess && (smallest.excess || plan.peak < smallest.peak))
       smallest = plan;
@@ -141,11 +142,11 @@ Plan Ladder::annealFrom(Plan plan, size_t rung, int64_t sweep) const {
 /// A plan for `rungs[rung]`, one rung below that of `above`.
 Plan Ladder::descend(const Plan &above, size_t rung, bool trySegments) const {
   int64_t budget = rungs[rung];
-  Plan start = evictGreedily(graph, above, budget, evictOptions());
+  Plan start = evictGreedily(graph, tidied(problem, graph, above), budget, evictOptions());
   // The chain of segments is another basin; looked at now and then, for it takes a while.
   if (trySegments && means.recompute) {
-    Plan segments =
-        evictGreedily(graph, segmentChain(graph, given, budget), budget, evictOptions());
+    Plan segments = evictGreedily(graph, tidied(problem, graph, segmentChain(graph, given, budget)),
+                                  budget, evictOptions());
     if (segments.betterThan(start, budget))
       start = std::move(segments);
   }
@@ -160,14 +161,16 @@ void Ladder::sweepDown() {
   for (size_t rung = 0; rung < rungs.size(); ++rung)
     plans.push_back(descend(rung ? plans.back() : given, rung, rung % stride == 0));
   // A good plan for few bytes may lead below what the search for the fewest has found.
-  constexpr double kStep = 0.97;
+  constexpr double kStep = 0.95;
   while (plans.back().fits(rungs.back())) {
     auto working = static_cast<double>(plans.back().peak - graph.resident);
     int64_t budget = graph.resident + static_cast<int64_t>(kStep * working);
     if (budget < peakBound || budget >= plans.back().peak)
       break;
     rungs.push_back(budget);
-    Plan lower = descend(plans.back(), plans.size(), true);
+    Plan lower = descend(plans.back(), plans.size(), plans.size() % stride == 0);
+    if (!lower.fits(budget))
+      lower = descend(plans.back(), plans.size(), true);
     if (!lower.fits(rungs.back())) {
       rungs.pop_back();
       break;
@@ -217,6 +220,8 @@ std::vector<Plan> Ladder::run() {
   }
   std::vector<Plan> all{given, smallest};
   llvm::append_range(all, plans);
+  // Some may stand between two rungs.
+  llvm::append_range(all, byHand);
   return all;
 }
 

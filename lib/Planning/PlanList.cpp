@@ -96,6 +96,8 @@ public:
         ready(graph.numRegions + 1) {
     if (!backwards && graph.numSpaces > 1)
       measureElsewhere();
+    if (!backwards && keepsRank)
+      measureNegligible();
     for (int32_t action = 0; action < graph.numActions; ++action)
       if (!this->waiting[action] && !graph.isOptional(action))
         readyIn(action).insert(entryOf(action));
@@ -126,10 +128,41 @@ public:
 
 private:
   using Entry = std::tuple<int64_t, int32_t, int32_t>; // growth, rank, action
-  /// With ranks to keep, only what shrinks the bytes alive runs ahead of them.
+  /// With ranks to keep, only what shrinks the bytes alive runs ahead of them, and what makes next
+  /// to nothing for others, which may shrink them: updates read scalars that follow from the number
+  /// of the step.
   Entry entryOf(int32_t action) const {
     int64_t bytes = growth[action] ? growth[action] : elsewhere[action];
-    return {keepsRank ? std::min<int64_t>(bytes, 0) : bytes, rank[action], action};
+    if (keepsRank)
+      bytes = std::min<int64_t>(bytes, isNegligible(action) ? -1 : 0);
+    return {bytes, rank[action], action};
+  }
+  bool isNegligible(int32_t action) const {
+    if (action >= graph.numOps || getBytesMade(action) > negligible)
+      return false;
+    return llvm::any_of(graph.makes[action],
+                        [&](int32_t value) { return !graph.users[value].empty(); });
+  }
+  int64_t getBytesMade(int32_t op) const {
+    int64_t bytes = 0;
+    for (int32_t value : graph.makes[op])
+      bytes += graph.size[value];
+    return bytes;
+  }
+  /// So few that what all ops that make no more allocate together is lost in the total.
+  void measureNegligible() {
+    constexpr double kShare = 1e-4;
+    std::vector<int64_t> made;
+    for (int32_t op = 0; op < graph.numOps; ++op)
+      made.push_back(getBytesMade(op));
+    llvm::sort(made);
+    double left = kShare * std::accumulate(made.begin(), made.end(), 0.0);
+    for (int64_t bytes : made) {
+      left -= static_cast<double>(bytes);
+      if (left < 0)
+        return;
+      negligible = bytes;
+    }
   }
   /// By action the sign of what it makes outside of space 0, less what it alone reads: an update
   /// there frees the gradient that was sent.
@@ -161,6 +194,7 @@ private:
   std::vector<int32_t> rank, waiting; ///< by action
   std::vector<int64_t> growth;        ///< by action
   std::vector<int64_t> elsewhere;     ///< by action: -1, 0 or 1
+  int64_t negligible = -1;            ///< bytes; backwards nothing is
   bool keepsRank, backwards;
   std::vector<std::set<Entry>> ready; ///< by region, the top first
   int32_t open = -1;

@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The plan that Chen et al. (2016) make by hand: about sqrt(n) equal segments of the forward ops,
-// what one takes from another is kept, and the rest of a segment is computed again in front of the
-// first op behind the turning point that reads it, as far as that needs it. Coarser than the
-// dynamic program of PlanChain.cpp, but it repeats less in graphs whose values reach far.
+// The plans that Chen et al. (2016) make by hand: equal segments of the forward ops, what one takes
+// from another is kept, and the rest of a segment is computed again in front of the first op behind
+// the turning point that reads it, as far as that needs it. Coarser than the dynamic program of
+// PlanChain.cpp, but it repeats less in graphs whose values reach far.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,8 +18,9 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 
+using namespace memopt::planning;
 using namespace memopt::planning::search;
 
 namespace {
@@ -97,17 +98,33 @@ std::vector<int32_t> EqualSegments::run() {
   return std::move(result);
 }
 
-std::vector<Plan> memopt::planning::search::equalSegments(const Graph &graph, const Plan &start) {
+/// Leaves those that no other one beats in bytes and cost, ascending in peak.
+static void dropBeaten(std::vector<Plan> &plans) {
+  llvm::sort(plans, [](const Plan &a, const Plan &b) {
+    return std::tie(a.peak, a.cost, a.order) < std::tie(b.peak, b.cost, b.order);
+  });
+  int64_t cost = std::numeric_limits<int64_t>::max();
+  llvm::erase_if(plans, [&](const Plan &plan) {
+    bool isBeaten = plan.cost >= cost;
+    cost = std::min(cost, plan.cost);
+    return isBeaten;
+  });
+}
+
+std::vector<Plan> memopt::planning::search::equalSegments(const PlanProblem &problem,
+                                                          const Graph &graph, const Plan &start) {
+  constexpr int32_t kAllCounts = 500;
   std::vector<Plan> plans;
-  for (int32_t turn : turnsOf(graph, start.order)) {
-    // Where cuts fall by chance decides as much as their number.
-    auto root = static_cast<int32_t>(std::sqrt(static_cast<double>(turn)));
-    for (int32_t count = std::max(2, root / 2); count <= 2 * root;
-         count += std::max(1, root / 16)) {
+  for (int32_t turn : turnsOf(graph, start.order))
+    for (int32_t count = 2; count <= turn;
+         count += turn <= kAllCounts ? 1 : std::max(1, count / 16)) {
       std::vector<int32_t> order = EqualSegments(graph, start.order, turn, count).run();
       if (!order.empty() && isValid(graph, order))
         plans.push_back(planOf(graph, std::move(order)));
     }
-  }
+  dropBeaten(plans);
+  for (Plan &plan : plans)
+    plan = tidied(problem, graph, std::move(plan));
+  dropBeaten(plans);
   return plans;
 }

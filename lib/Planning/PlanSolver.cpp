@@ -304,19 +304,3 @@ llvm::Expected<PlanSolution> memopt::planning::solveOrder(const PlanProblem &pro
   options.recompute = options.transfer = false;
   return solvePlan(problem, options);
 }
-
-llvm::Expected<std::vector<int32_t>> memopt::planning::tidyOrder(const PlanProblem &problem,
-                                                                 std::vector<int32_t> order) {
-  llvm::Expected<PlanMeasure> given = measurePlan(problem, order);
-  if (!given)
-    return given.takeError();
-  Graph graph(problem);
-  if (!runsOnce(graph, {order}))
-    return llvm::createStringError("order has %zu instances; expected each of %zu ops once",
-                                   order.size(), problem.ops.size());
-  Plan best = planOf(graph, std::move(order));
-  for (auto schedule : {&scheduleLate, &listSchedule})
-    if (Plan tidied = planOf(graph, schedule(graph, best.order)); tidied.peak <= best.peak)
-      best = std::move(tidied);
-  return std::move(best.order);
-}

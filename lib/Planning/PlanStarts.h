@@ -55,6 +55,11 @@ Plan evictByAllMeans(const Graph &graph, const Plan &start, int64_t budget,
 /// changes in a graph without starts.
 Plan polish(const Graph &graph, const Plan &plan, int64_t budget, bool keepOrder);
 
+/// The same instances, those that allocate later and those that free earlier, where the peak is no
+/// higher for it; a plan of a graph that is not plain must run every op once, or stays as it is.
+/// O(edges * log instances).
+Plan tidied(const PlanProblem &problem, const Graph &graph, Plan plan);
+
 /// Keeps only the values at cut points of the order and computes each segment again when its values
 /// are wanted (Chen et al. 2016), the cut points chosen by dynamic programming over the chain of
 /// cuts (after rotor, Beaumont et al. 2019). A plan of the lowest estimated cost, whose peak may
@@ -65,9 +70,10 @@ Plan segmentChain(const Graph &graph, const Plan &start, int64_t budget);
 /// most bytes are alive, and the most values.
 std::vector<int32_t> turnsOf(const Graph &graph, llvm::ArrayRef<int32_t> order);
 
-/// Plans by hand (Chen et al. 2016): the n ops before the turning point in equal segments, as many
-/// as lie between sqrt(n) / 2 and 2 sqrt(n). `start` runs every op once. O(edges) each.
-std::vector<Plan> equalSegments(const Graph &graph, const Plan &start);
+/// Plans by hand (Chen et al. 2016), tidied: the ops before the turning point in equal segments, of
+/// every number, or of many ops of numbers a sixteenth apart. What another one beats is left out.
+/// `start` runs every op once. O(edges * log instances) each.
+std::vector<Plan> equalSegments(const PlanProblem &problem, const Graph &graph, const Plan &start);
 
 /// solvePlan of a checked problem, where `peakBound` is proven already; 0: nothing is.
 PlanSolution solveChecked(const PlanProblem &problem, const PlanOptions &options,

@@ -8,9 +8,12 @@
 
 #include "memopt/Planning/PlanSolver.h"
 
+#include "PlanStarts.h"
 #include "SearchRandom.h"
 
 #include <gtest/gtest.h>
+
+#include <functional>
 #include <map>
 #include <queue>
 
@@ -521,6 +524,17 @@ TEST(Plan, TidiesOrders) {
             "order has 7 instances; expected each of 6 ops once");
 }
 
+/// Updates (ops 4 and 5) of two gradients (1, 2) read a scalar (3) that stands behind both: it runs
+/// first, so that each gradient is gone at once.
+TEST(Plan, TidyingRunsScalarsEarly) {
+  PlanProblem problem;
+  problem.ops = {op(100000, 1, {}), op(100000, 1, {0}), op(100000, 1, {0}),
+                 op(4, 1, {}),      op(0, 1, {1, 3}),   op(0, 1, {2, 3})};
+  llvm::Expected<std::vector<int32_t>> early = tidyOrder(problem, givenOrder(problem));
+  ASSERT_TRUE(bool(early));
+  EXPECT_EQ(*early, (std::vector<int32_t>{3, 0, 1, 4, 2, 5}));
+}
+
 TEST(Plan, TidyingNeverRaisesThePeak) {
   SearchRandom random(45);
   int changed = 0;
@@ -535,6 +549,40 @@ TEST(Plan, TidyingNeverRaisesThePeak) {
     changed += *early != given;
   }
   EXPECT_GT(changed, 50);
+}
+
+/// Values 1 and 2 are computed again together; each can be had where it is read (ops 5 and 6).
+TEST(Plan, TidiesInstances) {
+  PlanProblem problem;
+  problem.ops = {op(10, 1, {}), op(50, 1, {0}), op(50, 1, {0}), op(0, 1, {1}),
+                 op(0, 1, {2}), op(0, 1, {1}),  op(0, 1, {2})};
+  search::Graph graph(problem);
+  search::Plan plan = search::planOf(graph, {0, 1, 3, 2, 4, 1, 2, 5, 6});
+  EXPECT_EQ(plan.peak, 110);
+  search::Plan tidied = search::tidied(problem, graph, plan);
+  EXPECT_EQ(tidied.order, (std::vector<int32_t>{0, 1, 3, 2, 4, 1, 5, 2, 6}));
+  EXPECT_EQ(tidied.peak, 60);
+  EXPECT_EQ(tidied.cost, plan.cost);
+}
+
+/// Greedy plans, tidied: valid, of the same instances, and never higher.
+TEST(Plan, TidyingInstancesNeverRaisesThePeak) {
+  SearchRandom random(46);
+  int lower = 0;
+  for (int round = 0; round < 200; ++round) {
+    PlanProblem problem = randomProblem(random, 20 + random.below(60), true);
+    search::Graph graph(problem);
+    search::Plan given = search::planOf(graph, graph.givenOrder());
+    int64_t budget = given.peak * (50 + random.below(40)) / 100;
+    search::Plan evicted = search::evictGreedily(graph, given, budget, {});
+    search::Plan tidied = search::tidied(problem, graph, evicted);
+    PlanMeasure found = measure(problem, tidied.order);
+    EXPECT_EQ(found.peak, tidied.peak);
+    EXPECT_LE(found.peak, evicted.peak) << "round " << round;
+    EXPECT_EQ(found.cost, evicted.cost) << "round " << round;
+    lower += found.peak < evicted.peak;
+  }
+  EXPECT_GT(lower, 10);
 }
 
 /// The annealing and the greedy plans without the exact search: larger problems, every rule on.
@@ -615,6 +663,88 @@ TEST(Plan, FrontiersComeNearSingleBudgets) {
       if (point.peak <= budget)
         cost = point.cost;
     EXPECT_LE(cost, single.cost + single.cost / 50) << percent;
+  }
+}
+
+/// A forward graph of residual blocks of any depth, and gradients that read what their op read;
+/// the first `forward` ops of the problem are the forward ones.
+static PlanProblem residualTraining(SearchRandom &random, int32_t forward) {
+  PlanProblem problem;
+  std::vector<std::vector<int32_t>> reads{{}}, readers(forward);
+  while (int32_t(reads.size()) < forward) {
+    auto start = int32_t(reads.size()) - 1;
+    for (uint32_t depth = 1 + random.below(4); depth; --depth)
+      reads.push_back({int32_t(reads.size()) - 1});
+    reads.push_back({start, int32_t(reads.size()) - 1});
+  }
+  reads.resize(forward);
+  for (int32_t i = 0; i < forward; ++i) {
+    problem.ops.push_back(op(10 + random.below(100), 5 + random.below(200), reads[i]));
+    for (int32_t read : reads[i])
+      readers[read].push_back(i);
+  }
+  std::vector<int32_t> gradient(forward);
+  for (int32_t i = forward; i-- > 0;) {
+    std::vector<int32_t> inputs = reads[i];
+    for (int32_t reader : readers[i])
+      inputs.push_back(gradient[reader]);
+    if (inputs.empty() || random.below(2))
+      inputs.push_back(i);
+    gradient[i] = problem.ops.size();
+    problem.ops.push_back(
+        op(problem.ops[i].results[0].bytes, 2 * problem.ops[i].cost, std::move(inputs)));
+  }
+  return problem;
+}
+
+/// Equal segments as users place them, written anew: `count` of them, the last one not repeated.
+static std::vector<int32_t> equalSegments(const PlanProblem &problem, int32_t forward,
+                                          int32_t count) {
+  int32_t ops = problem.ops.size();
+  auto segmentOf = [&](int32_t op) {
+    int32_t segment = op < forward ? op * count / forward : -1;
+    return segment + 1 < count ? segment : -1;
+  };
+  std::vector<uint8_t> kept(ops, false), again(ops, false);
+  for (int32_t op = 0; op < forward; ++op)
+    for (PlanValue input : problem.ops[op].inputs)
+      kept[input.op] |= segmentOf(input.op) != segmentOf(op);
+  std::vector<int32_t> order;
+  std::function<void(int32_t)> repeatFor = [&](int32_t op) {
+    for (PlanValue input : problem.ops[op].inputs)
+      if (segmentOf(input.op) >= 0 && !kept[input.op] && !again[input.op]) {
+        again[input.op] = true;
+        repeatFor(input.op);
+        order.push_back(input.op);
+      }
+  };
+  for (int32_t op = 0; op < ops; ++op) {
+    if (op >= forward)
+      repeatFor(op);
+    order.push_back(op);
+  }
+  return order;
+}
+
+/// For as many bytes as any number of equal segments takes, the frontier has a plan that costs no
+/// more.
+TEST(Plan, FrontiersAreNowhereAboveEqualSegments) {
+  SearchRandom random(91);
+  for (int32_t forward : {12, 30, 60, 100, 150}) {
+    for (bool isChain : {true, false}) {
+      PlanProblem problem = isChain ? chain(forward) : residualTraining(random, forward);
+      llvm::Expected<PlanFrontier> frontier = solvePlanFrontier(problem);
+      ASSERT_TRUE(bool(frontier));
+      for (int32_t count = 2; count <= forward; ++count) {
+        PlanMeasure byHand = measure(problem, equalSegments(problem, forward, count));
+        int64_t best = std::numeric_limits<int64_t>::max();
+        for (const PlanFrontier::Point &point : frontier->points)
+          if (point.peak <= byHand.peak)
+            best = std::min(best, point.cost);
+        EXPECT_LE(best, byHand.cost)
+            << count << " segments of " << forward << " ops" << (isChain ? ", a chain" : "");
+      }
+    }
   }
 }
 
