@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "BlockKernels.h"
+#include "GroupKernels.h"
 #include "RowKernels.h"
 
 using namespace memopt;
@@ -15,6 +16,7 @@ using namespace memopt::libraries;
 #define MEMOPT_DECLARE_KERNELS(isa)                                                                \
   namespace memopt::libraries::isa {                                                               \
   template <typename S, typename T> const BlockKernels<S, T> &getBlockKernels();                   \
+  template <typename S, typename T> const GroupKernels<S, T> &getGroupKernels();                   \
   template <typename T> const RowKernels<T> &getRowKernels();                                      \
   }
 MEMOPT_DECLARE_KERNELS(baseline)
@@ -47,6 +49,17 @@ const BlockKernels<Stored, Computed> &libraries::blockKernels(InstructionSet set
   return baseline::getBlockKernels<Stored, Computed>();
 }
 
+template <typename Stored, typename Computed>
+const GroupKernels<Stored, Computed> &libraries::groupKernels(InstructionSet set) {
+#ifdef __x86_64__
+  if (set == InstructionSet::Avx512)
+    return avx512::getGroupKernels<Stored, Computed>();
+  if (set == InstructionSet::Avx2)
+    return avx2::getGroupKernels<Stored, Computed>();
+#endif
+  return baseline::getGroupKernels<Stored, Computed>();
+}
+
 template <typename T> const RowKernels<T> &libraries::rowKernels(InstructionSet set) {
 #ifdef __x86_64__
   if (set == InstructionSet::Avx512)
@@ -64,5 +77,9 @@ template const BlockKernels<BFloat16, float> &libraries::blockKernels(Instructio
 template const BlockKernels<BFloat16, double> &libraries::blockKernels(InstructionSet);
 template const BlockKernels<Float16, float> &libraries::blockKernels(InstructionSet);
 template const BlockKernels<Float16, double> &libraries::blockKernels(InstructionSet);
+template const GroupKernels<float, float> &libraries::groupKernels(InstructionSet);
+template const GroupKernels<double, double> &libraries::groupKernels(InstructionSet);
+template const GroupKernels<BFloat16, float> &libraries::groupKernels(InstructionSet);
+template const GroupKernels<Float16, float> &libraries::groupKernels(InstructionSet);
 template const RowKernels<float> &libraries::rowKernels(InstructionSet);
 template const RowKernels<double> &libraries::rowKernels(InstructionSet);

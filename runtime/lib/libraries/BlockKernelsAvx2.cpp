@@ -11,4 +11,5 @@
 #define MEMOPT_VECTOR_BYTES 32
 #define MEMOPT_PANEL_ROWS 6
 #include "BlockKernels.inc"
+#include "GroupKernels.inc"
 #include "RowKernels.inc"

@@ -11,4 +11,5 @@
 #define MEMOPT_VECTOR_BYTES 64
 #define MEMOPT_PANEL_ROWS 12
 #include "BlockKernels.inc"
+#include "GroupKernels.inc"
 #include "RowKernels.inc"

@@ -64,6 +64,10 @@ private:
 std::unique_ptr<LibraryCall> createOwnConvolution(const ConvolutionDescriptor &descriptor,
                                                   int threads);
 
+/// Our own kernels for groups of at most `groupChannels` channels; null for others.
+std::unique_ptr<LibraryCall> createGroupConvolution(const ConvolutionDescriptor &descriptor,
+                                                    int64_t groupChannels, int threads);
+
 /// oneDNN; null when it has no implementation that keeps the promises of LibraryCalls.h.
 std::unique_ptr<LibraryCall> createDnnlConvolution(const ConvolutionDescriptor &descriptor,
                                                    int threads);

@@ -9,6 +9,7 @@
 // Calls run on the best instruction set of the machine at hand; here the lesser ones are tried too.
 
 #include "BlockKernels.h"
+#include "GroupKernels.h"
 #include "LibraryCallTesting.h"
 #include "RowKernels.h"
 #include "memopt-runtime/Philox.h"
@@ -79,6 +80,72 @@ TEST(BlockKernels, MultiplyWhatTheyPack) {
     checkProduct<Float16, float>(set, 1e-5);
     checkProduct<Float16, double>(set, 1e-13);
   }
+}
+
+/// Packs rows of channels, sums windows of two of them and a gradient's products with them, and
+/// puts the sums back.
+template <typename S, typename T>
+static void checkWindows(InstructionSet set, int64_t group, int64_t columnStep, double tolerance) {
+  const GroupKernels<S, T> &kernels = groupKernels<S, T>(set);
+  int64_t lanes = kernels.lanes, channels = lanes - (group == 1 && lanes > 2 ? 1 : 0);
+  if (group > lanes)
+    return;
+  SCOPED_TRACE(std::string(kernels.name) + " " + std::to_string(group));
+  constexpr int64_t rows = 2, taps = 3;
+  for (int64_t columns : {1, 3, 4, 7, 13, 16}) {
+    int64_t width = (columns - 1) * columnStep + taps, stride = channels + 2;
+    std::vector<S> source = randomValues<S>(rows * width * stride, 1);
+    std::vector<T> packed(rows * width * lanes, T(9)), result(columns * lanes);
+    for (int64_t row = 0; row < rows; ++row)
+      kernels.pack(packed.data() + row * width * lanes, 0, source.data() + row * width * stride,
+                   width, stride, channels);
+    std::vector<T> weights = randomValues<T>(group * rows * taps * lanes, 2);
+    std::vector<T> start = randomValues<T>(lanes, 3),
+                   gradient = randomValues<T>(columns * lanes, 4);
+    std::vector<T> sums(weights.size(), T(1));
+    const T *values[rows] = {packed.data(), packed.data() + width * lanes};
+    const T *filters[rows] = {weights.data(), weights.data() + taps * lanes};
+    T *targets[rows] = {sums.data(), sums.data() + taps * lanes};
+    Window<T> window{values, rows, taps, columns, group, lanes, columnStep * lanes};
+    int64_t memberStep = rows * taps * lanes;
+    kernels.convolve({window, filters, lanes, memberStep, start.data(), result.data(), lanes});
+    kernels.correlate({window, targets, memberStep, gradient.data(), lanes});
+    std::vector<S> stored(columns * stride);
+    std::vector<Wide<S>> wide(columns * stride);
+    kernels.unpack(stored.data(), result.data(), columns, stride, channels);
+    kernels.unpackWide(wide.data(), result.data(), columns, stride, channels);
+
+    std::vector<double> expectedSums(sums.size(), 1);
+    for (int64_t column = 0; column < columns; ++column)
+      for (int64_t lane = 0; lane < channels; ++lane) {
+        double sum = start[lane];
+        for (int64_t at = 0; at < group * rows * taps; ++at) {
+          int64_t member = at / (rows * taps), row = at / taps % rows;
+          int64_t from = row * width + column * columnStep + at % taps;
+          double value = source[from * stride + lane - lane % group + member];
+          sum += value * double(weights[at * lanes + lane]);
+          expectedSums[at * lanes + lane] += value * double(gradient[column * lanes + lane]);
+        }
+        ASSERT_NEAR(result[column * lanes + lane], sum, tolerance) << column << ", " << lane;
+        ASSERT_EQ(double(stored[column * stride + lane]),
+                  double(static_cast<S>(result[column * lanes + lane])));
+        ASSERT_EQ(double(wide[column * stride + lane]), double(result[column * lanes + lane]));
+      }
+    for (size_t i = 0; i < sums.size(); ++i)
+      if (static_cast<int64_t>(i) % lanes < channels)
+        ASSERT_NEAR(sums[i], expectedSums[i], tolerance) << i;
+  }
+}
+
+TEST(GroupKernels, SumWindowsOfWhatTheyPack) {
+  for (InstructionSet set : instructionSets())
+    for (int64_t group : {1, 2, 4, 8})
+      for (int64_t columnStep : {1, 2, 3}) {
+        checkWindows<float, float>(set, group, columnStep, 1e-4);
+        checkWindows<double, double>(set, group, columnStep, 1e-12);
+        checkWindows<BFloat16, float>(set, group, columnStep, 1e-4);
+        checkWindows<Float16, float>(set, group, columnStep, 1e-4);
+      }
 }
 
 /// The nearest of all numbers of the type, the even one of two, is what rounding must find.

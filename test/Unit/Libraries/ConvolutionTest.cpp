@@ -52,6 +52,47 @@ const Case cases[] = {
     {"depthwise", 2, 24, 24, 24, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
     {"depthwise strided", 2, 16, 16, 16, {9, 9}, {5, 5}, {2, 2}, {2, 2}, {2, 2}, {1, 1}},
     {"depthwise, two filters", 1, 6, 12, 6, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"depthwise, one filter of two channels",
+     1,
+     12,
+     6,
+     6,
+     {9, 9},
+     {3, 3},
+     {1, 2},
+     {1, 1},
+     {1, 1},
+     {1, 1}},
+    {"depthwise 5x5", 2, 40, 40, 40, {7, 6}, {5, 5}, {1, 1}, {2, 2}, {2, 2}, {1, 1}},
+    {"depthwise, dilated and strided",
+     1,
+     20,
+     20,
+     20,
+     {14, 13},
+     {3, 2},
+     {3, 2},
+     {2, 1},
+     {2, 0},
+     {2, 3}},
+    {"depthwise, stride beyond taps",
+     1,
+     18,
+     18,
+     18,
+     {11, 12},
+     {2, 2},
+     {3, 3},
+     {0, 0},
+     {0, 0},
+     {1, 1}},
+    {"depthwise, wide", 1, 70, 70, 70, {3, 450}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"depthwise, one column", 2, 17, 17, 17, {9, 1}, {3, 1}, {1, 1}, {1, 0}, {1, 0}, {1, 1}},
+    {"depthwise, all padding", 1, 16, 16, 16, {2, 2}, {1, 1}, {4, 4}, {3, 3}, {3, 3}, {1, 1}},
+    {"groups of 2", 2, 28, 28, 14, {6, 7}, {3, 3}, {2, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"groups of 4", 1, 36, 36, 9, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"groups of 8", 1, 48, 48, 6, {5, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"groups of 3 and 2", 2, 12, 8, 4, {6, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
     {"1d", 2, 12, 20, 1, {31}, {5}, {2}, {2}, {2}, {1}},
     {"1d depthwise", 2, 10, 10, 10, {21}, {4}, {1}, {3}, {0}, {1}},
     {"3d", 1, 8, 12, 1, {5, 6, 7}, {3, 3, 3}, {1, 2, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}},
@@ -230,6 +271,23 @@ TEST(Convolution, SameBitsOnAnyNumberOfThreads) {
         EXPECT_TRUE(results[0] == results[1] && results[0] == results[2])
             << c.name << " " << directions[direction] << " " << layout;
       }
+}
+
+/// Where oneDNN has no code for narrow groups, copies of its activations would be what a plan is as
+/// high as.
+TEST(Convolution, NarrowGroupsNeedLittleWorkspace) {
+  const Case large = {"", 16, 240, 240, 240, {14, 14}, {5, 5}, {1, 1}, {2, 2}, {2, 2}, {1, 1}};
+  for (int direction = 0; direction < 3; ++direction)
+    for (const char *layout : {"nhwc", "nchw"}) {
+      auto call = LibraryCall::create(describe(large, direction, "f32", layout, false, false), 2);
+      ASSERT_TRUE(call.isOk()) << call.getMessage();
+      EXPECT_LE((*call)->workspaceBytes(), 256 << 10) << directions[direction] << " " << layout;
+    }
+  for (const char *type : {"f32", "f64", "bf16"}) {
+    auto call = LibraryCall::create(describe(large, 2, type, "nhwc", false, false), 2);
+    ASSERT_TRUE(call.isOk()) << call.getMessage();
+    EXPECT_NE((*call)->implementation().find("+groups"), std::string::npos);
+  }
 }
 
 TEST(Convolution, RefusesBadDescriptors) {
