@@ -250,9 +250,11 @@ Work ConvolutionAttr::getWork() const {
   work.workClass = getKind() == ConvolutionKind::BackwardWeights ? WorkClass::ConvolutionWeight
                                                                  : WorkClass::Convolution;
   work.operations = static_cast<double>(getFlops()) * getPadding(getWeight()[isData ? 1 : 0]);
+  // Vectors hold channels of neighbouring groups.
   if (getGroups() > 1) {
     work.workClass = WorkClass::GroupConvolution;
-    work.operations = static_cast<double>(getFlops());
+    work.operations =
+        static_cast<double>(getFlops()) * getPadding(isData ? getInput()[1] : getOutput()[1]);
   }
   return work;
 }

@@ -6,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-// Prints GFLOP/s and workspace bytes of calls at the shapes of ResNet-50 (batch 16) and GPT-2 (2 x
-// 512 tokens). The label names the implementation. MEMOPT_THREADS sets the number of threads.
+// Prints GFLOP/s, GB/s (operands and results once) and workspace bytes of calls at the shapes of
+// ResNet-50 and MobileNets (batch 16) and GPT-2 (2 x 512 tokens). The label names the
+// implementation. MEMOPT_THREADS sets the number of threads.
 
 #include "memopt-runtime/LibraryCalls.h"
 #include "memopt-runtime/ThreadPool.h"
@@ -40,8 +41,11 @@ static void run(benchmark::State &state, const json &descriptor,
     buffers.push_back(storage.back().get());
     return static_cast<float *>(buffers.back());
   };
-  int64_t width = descriptor["dtype"] == "f64" ? 8 : 4;
+  std::string type = descriptor["dtype"];
+  int64_t width = type == "f64" ? 8 : type == "f32" ? 4 : 2;
+  double bytes = 0;
   for (int64_t count : elements) {
+    bytes += static_cast<double>(count * width);
     float *values = add(count * width);
     for (int64_t i = 0; i < count * width / 4; ++i)
       values[i] = static_cast<float>(i % 13) * 0.1f - 0.6f;
@@ -53,6 +57,8 @@ static void run(benchmark::State &state, const json &descriptor,
   state.SetLabel((*call)->implementation());
   state.counters["GFLOP/s"] =
       benchmark::Counter(flops * 1e-9 * double(state.iterations()), benchmark::Counter::kIsRate);
+  state.counters["GB/s"] =
+      benchmark::Counter(bytes * 1e-9 * double(state.iterations()), benchmark::Counter::kIsRate);
   state.counters["workspace"] = static_cast<double>((*call)->workspaceBytes());
 }
 
@@ -189,12 +195,23 @@ int main(int argc, char **argv) {
                                       {"3x3_256", 16, 256, 14, 256, 3, 1, 1, 1},
                                       {"1x1_512_1024_s2", 16, 512, 28, 1024, 1, 2, 0, 1},
                                       {"3x3_512", 16, 512, 7, 512, 3, 1, 1, 1},
+                                      {"depthwise_32", 16, 32, 112, 32, 3, 1, 1, 32},
                                       {"depthwise_144", 16, 144, 56, 144, 3, 1, 1, 144},
+                                      {"depthwise_144_s2", 16, 144, 56, 144, 3, 2, 1, 144},
+                                      {"depthwise_384", 16, 384, 14, 384, 3, 1, 1, 384},
+                                      {"depthwise_5x5_120", 16, 120, 28, 120, 5, 1, 2, 120},
+                                      {"depthwise_5x5_672", 16, 672, 14, 672, 5, 1, 2, 672},
+                                      {"depthwise_7x7_96", 16, 96, 56, 96, 7, 1, 3, 96},
+                                      {"groups_of_4", 16, 128, 56, 128, 3, 1, 1, 32},
                                       {"patch_384", 16, 3, 224, 384, 16, 16, 0, 1}};
   for (int direction = 0; direction < 3; ++direction)
     for (const char *layout : {"nhwc", "nchw"})
       for (const Convolution &convolution : convolutions)
         addConvolution(convolution, direction, layout);
+  // Types that no processor multiplies, or few.
+  for (int direction = 0; direction < 3; ++direction)
+    for (const char *type : {"f64", "bf16"})
+      addConvolution({"depthwise_144", 16, 144, 56, 144, 3, 1, 1, 144}, direction, "nhwc", type);
   const Attention attentions[] = {{"gpt2", 2, 12, 512, 64, true, 0},
                                   {"gpt2_dropout", 2, 12, 512, 64, true, 0.1},
                                   {"vit", 16, 6, 197, 64, false, 0},
