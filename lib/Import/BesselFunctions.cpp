@@ -322,7 +322,8 @@ static Element j1(Element x) {
 static Element y0(Element x) { return with(valueOfY0(x), x, -valueOfY1(x)); }
 static Element y1(Element x) {
   Element value = valueOfY1(x);
-  return with(value, x, valueOfY0(x) - value / x);
+  // At 0 the first term, which grows as log x, is nothing beside the second, which does as 1 / x^2.
+  return with(value, x, select(equals(x, 0), kInfinity, valueOfY0(x) - value / x));
 }
 
 /// sin(x) / x

@@ -73,22 +73,30 @@ static Error lowerEntropy(OpContext &op) { return mapDoubles(op, entropy); }
 // The normal distribution
 //===----------------------------------------------------------------------===//
 
-/// exp(x^2) erfc(x). The square is rounded, which the exponential would magnify, so what it lacks
-/// is added; from 5 on the continued fraction of Laplace (Abramowitz and Stegun, 7.1.14).
-static Element positiveErfcx(Element x) {
+/// exp(x^2) erfc(x) and its derivative, 2 x f(x) - 2 / sqrt(pi). The square is rounded, which the
+/// exponential would magnify, so what it lacks is added; from 5 on the continued fraction of
+/// Laplace (Abramowitz and Stegun, 7.1.14), whose last step gives the derivative without that
+/// difference of nearly equal terms.
+struct ScaledComplement {
+  Element value, slope;
+};
+static ScaledComplement positiveErfcx(Element x) {
   Element coarse = roundToEven(x * 4096) / 4096, rest = (x - coarse) * (x + coarse);
   Element near = exp(coarse * coarse) * exp(rest) * erfc(x);
-  Element fraction = x;
-  for (int k = 40; k > 0; --k)
-    fraction = x + (0.5 * k) / fraction;
-  return select(less(x, 5), near, 1 / (kRootOfPi * fraction));
+  Element inner = x;
+  for (int k = 40; k > 1; --k)
+    inner = x + (0.5 * k) / inner;
+  Element fraction = x + 0.5 / inner, isNear = less(x, 5);
+  return {select(isNear, near, 1 / (kRootOfPi * fraction)),
+          select(isNear, 2 * (x * near) - 2 / kRootOfPi, -1 / (kRootOfPi * inner) / fraction)};
 }
 
 static Element erfcx(Element x) {
-  Element size = abs(x), value = positiveErfcx(size);
+  auto [value, slope] = positiveErfcx(abs(x));
   // Of a large negative number the reflected part is nothing.
-  value = select(less(x, 0), 2 * exp(x * x) - value, value);
-  return with(value, x, 2 * (x * value) - 2 / kRootOfPi);
+  Element reflected = 2 * exp(x * x) - value, isBelow = less(x, 0);
+  return with(select(isBelow, reflected, value), x,
+              select(isBelow, 2 * (x * reflected) - 2 / kRootOfPi, slope));
 }
 static Error lowerErfcx(OpContext &op) { return mapDoubles(op, erfcx); }
 
@@ -98,7 +106,7 @@ static Element normalCdf(Element x) { return with((erf(x / kRootOfTwo) + 1) / 2,
 static Error lowerNormalCdf(OpContext &op) { return mapDoubles(op, normalCdf); }
 
 static Element logNormalCdf(Element x) {
-  Element t = -(x / kRootOfTwo), scaled = positiveErfcx(largerOf(t, t.like(0)));
+  Element t = -(x / kRootOfTwo), scaled = positiveErfcx(largerOf(t, t.like(0))).value;
   Element tail = log(scaled / 2) - t * t;
   Element value = select(less(x, -1), tail, log1p(-(erfc(-t) / 2)));
   Element slope =

@@ -83,6 +83,10 @@ def functions(case):
                  self_=[-200, 0, 100])
     yield sloped(case, "products with zeros", "prod.dim_int", [0, 0, 6], {"self_": [[6, 0, 0], [0, 0, 0], [6, 3, 2]]},
                  self_=[[0, 2, 3], [0, 0, 3], [1, 2, 3]], dim=1)
+    yield sloped(case, "erfcx on both sides of its expansions", "special_erfcx.default", [5.00898008, 1, 0.110704638, 5.641895807e-8],
+                 {"self_": [-11.1463393, -2 / np.pi ** 0.5, -0.0213327898, 0]}, self_=[-1, 0, 5, 1e7])
+    yield sloped(case, "poles of Bessel functions", "special_bessel_y1.default", [-INF, 0.324674425], {"self_": [INF, 0.268625202]},
+                 self_=[0, 3])
 
 
 def draws(case):
