@@ -131,9 +131,10 @@ static Error lowerCountNonzero(OpContext &op) {
   return setReduced(op, reduction, ReduceKind::Add, DType::I64);
 }
 
-/// Sums what broadcasting to these sizes would repeat.
+/// Sums what broadcasting to these sizes would repeat. Small integers become i64 where they are
+/// summed.
 static Error lowerSumToSize(OpContext &op) {
-  Tensor self = op.tensor("self");
+  Tensor self = castTo(op, op.tensor("self"), op.resultMeta(0).dtype);
   Shape sizes(op.integers("size"));
   int64_t extra = self.rank() - int64_t(sizes.size());
   Shape dimensions;

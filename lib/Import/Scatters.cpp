@@ -187,13 +187,16 @@ static Expected<Tensor> reduceInto(OpContext &op, const Target &target, const Te
                            filled(op, type, start.sizes, reduction.includesSelf ? 1.0 : 0.0),
                            filled(op, type, updates.sizes, 1.0), target.places));
   // Elements that nothing was added to are divided by one.
-  return elementwise(
-      op, {result, count}, getArithmeticType(type), type, [&](Builder &b, ValueRange v) -> Value {
+  DType compute = getArithmeticType(type);
+  ASSIGN_OR_RETURN(
+      Tensor mean,
+      elementwise(op, {result, count}, compute, compute, [&](Builder &b, ValueRange v) -> Value {
         Value one = splat(b, v[1].getType(), 1.0);
         if (isFloat(type))
           return arith::DivFOp::create(b, v[0], arith::MaximumFOp::create(b, v[1], one));
         return arith::FloorDivSIOp::create(b, v[0], arith::MaxSIOp::create(b, v[1], one));
-      });
+      }));
+  return castTo(op, mean, type);
 }
 
 //===----------------------------------------------------------------------===//

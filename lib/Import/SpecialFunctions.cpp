@@ -249,7 +249,7 @@ static Element digammaValue(Element x) {
   return select(equals(x, 0), copySign(x.like(kInfinity), -x), value);
 }
 
-/// The derivative of digamma, as PyTorch computes it.
+/// The derivative of digamma, as PyTorch computes it but for the last three terms of the series.
 static Element trigamma(Element x) {
   Element isLow = less(x, 0.5), sine = sin(x * kPi);
   Element y = select(isLow, 1 - x, x), sum = x.like(0);
@@ -258,7 +258,9 @@ static Element trigamma(Element x) {
     y = y + 1;
   }
   Element z = 1 / (y * y);
-  Element series = 1 + 0.5 / y + z * polynomial(z, {-1.0 / 30, 1.0 / 42, -1.0 / 30, 1.0 / 6});
+  Element series = 1 + 0.5 / y +
+                   z * polynomial(z, {7.0 / 6, -691.0 / 2730, 5.0 / 66, -1.0 / 30, 1.0 / 42,
+                                      -1.0 / 30, 1.0 / 6});
   Element value = sum + series / y;
   return select(isLow, kPi * kPi / (sine * sine) - value, value);
 }

@@ -123,3 +123,7 @@ def integers(case):
     yield case("all of bytes", "all.default", np.array(0, "u1"), self_=x)
     yield case("powers of integers", "pow.Tensor_Scalar", np.array([-27, 0, 8]), self_=np.array([-3, 0, 2]), exponent=3)
     yield case("any of booleans", "any.dim", np.array([True, False]), self_=np.array([[True, False], [False, False]]), dim=1)
+    yield case("bytes summed to a size", "sum_to_size.default", np.array([[300], [510]]),
+               self_=np.array([[100, 200], [255, 255]], "u1"), size=[2, 1])
+    yield case("means of bytes by index", "scatter_reduce.two", np.array([7, 200, 27], "u1"), self_=np.array([9, 9, 27], "u1"),
+               dim=0, index=np.array([0, 1, 0, 0]), src=np.array([5, 200, 7, 10], "u1"), reduce="mean", include_self=False)
