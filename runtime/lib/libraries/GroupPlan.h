@@ -20,6 +20,8 @@
 #define MEMOPT_RUNTIME_LIBRARIES_GROUPPLAN_H
 
 #include "ConvolutionDescriptor.h"
+#include <algorithm>
+#include <vector>
 
 namespace memopt::libraries {
 
