@@ -101,8 +101,7 @@ static Bounds getBounds(OpContext &op, Element x, int64_t count, double min, dou
   Element least(op.b, reduceValue(op.b, x, ReduceKind::Min, 0));
   Element largest(op.b, reduceValue(op.b, x, ReduceKind::Max, 0));
   Element isPoint = equals(least, largest);
-  return {spread(select(isPoint, least - 1, least)),
-          spread(select(isPoint, largest + 1, largest))};
+  return {spread(select(isPoint, least - 1, least)), spread(select(isPoint, largest + 1, largest))};
 }
 
 /// How many elements fall into each of equal bins; the last one has its upper end, too. Elements

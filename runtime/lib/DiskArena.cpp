@@ -25,7 +25,8 @@ StatusOr<std::unique_ptr<Arena>> DiskArena::allocate(const std::string &folder, 
   std::unique_ptr<DiskArena> arena(new DiskArena());
   if (bytes == 0)
     return std::unique_ptr<Arena>(std::move(arena));
-  MEMOPT_ASSIGN_OR_RETURN(arena->file, DiskFile::create(folder, roundUp(bytes, diskBlockBytes), limits));
+  MEMOPT_ASSIGN_OR_RETURN(arena->file,
+                          DiskFile::create(folder, roundUp(bytes, diskBlockBytes), limits));
   arena->buffer.reset(static_cast<char *>(std::aligned_alloc(diskBlockBytes, bufferBytes)));
   if (!arena->buffer)
     return environmentError("there is no memory for a buffer of " + std::to_string(bufferBytes) +
@@ -52,7 +53,8 @@ Status DiskArena::writeBlocks(int64_t offset, const char *from, int64_t size) {
 Status DiskArena::read(int64_t offset, void *to, int64_t size) const {
   auto *target = static_cast<char *>(to);
   for (int64_t at = offset, end = offset + size; at < end;) {
-    int64_t begin = roundDown(at), blocks = std::min(bufferBytes, roundUp(end, diskBlockBytes) - begin),
+    int64_t begin = roundDown(at),
+            blocks = std::min(bufferBytes, roundUp(end, diskBlockBytes) - begin),
             next = std::min(end, begin + blocks);
     MEMOPT_RETURN_IF_ERROR(file->read(begin, buffer.get(), blocks));
     std::memcpy(target + (at - offset), buffer.get() + (at - begin), size_t(next - at));
@@ -65,7 +67,8 @@ Status DiskArena::read(int64_t offset, void *to, int64_t size) const {
 Status DiskArena::write(int64_t offset, const void *from, int64_t size) {
   const auto *source = static_cast<const char *>(from);
   for (int64_t at = offset, end = offset + size; at < end;) {
-    int64_t begin = roundDown(at), blocks = std::min(bufferBytes, roundUp(end, diskBlockBytes) - begin),
+    int64_t begin = roundDown(at),
+            blocks = std::min(bufferBytes, roundUp(end, diskBlockBytes) - begin),
             next = std::min(end, begin + blocks);
     if (at != begin || next != begin + blocks)
       MEMOPT_RETURN_IF_ERROR(file->read(begin, buffer.get(), blocks));

@@ -55,8 +55,8 @@ private:
   std::unique_ptr<char[], Free> buffer; ///< for bytes that are no blocks
 };
 
-/// A thread that does what goes in, in order, and records events of the host. Copies are between the host's arena and the disk's;
-/// after one that failed all fail, and say why the first did.
+/// A thread that does what goes in, in order, and records events of the host. Copies are between
+/// the host's arena and the disk's; after one that failed all fail, and say why the first did.
 StatusOr<std::unique_ptr<Stream>> createDiskStream(DiskArena &disk, int64_t capacity);
 
 } // namespace memopt

@@ -175,8 +175,7 @@ private:
 } // namespace
 
 StatusOr<bool> memopt::averageOutputs(Run &run) {
-  Progress progress(run.options,
-                    run.session.getManifest().predictedPeakBytes[MEMOPT_SPACE_DEVICE]);
+  Progress progress(run.options, run.session.getManifest().predictedPeakBytes[MEMOPT_SPACE_DEVICE]);
   OutputSums sums(run);
   int64_t steps = run.countSteps(), ranks = sums.countRanks();
   for (int64_t first = 0; first < steps; first += ranks) {

@@ -185,10 +185,10 @@ std::string RunReport::summarize(const Session &session, bool isMemoryChecked) c
 //===----------------------------------------------------------------------===//
 
 Progress::Progress(const RunOptions &options, int64_t bytes)
-    : lines(options.isQuiet                      ? Lines::None
+    : lines(options.isQuiet                ? Lines::None
             : ::isatty(STDOUT_FILENO) == 1 ? Lines::Overwritten
-            : options.isShownByEpoch             ? Lines::EachEpoch
-                                                 : Lines::EachStep),
+            : options.isShownByEpoch       ? Lines::EachEpoch
+                                           : Lines::EachStep),
       bytes(bytes) {}
 
 Progress::~Progress() { finish(); }

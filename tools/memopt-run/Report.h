@@ -87,7 +87,7 @@ private:
   int64_t bytes;
   double lastShown = 0; ///< when; 0: never
   int64_t shownEpoch;   ///< whole epochs then, or before the first step
-  int64_t steps = 0; ///< since then, with the sum of their losses and their samples
+  int64_t steps = 0;    ///< since then, with the sum of their losses and their samples
   double losses = 0, samples = 0;
   int64_t firstStep = -1; ///< that was shown, and when
   double firstTime = 0;
