@@ -168,8 +168,9 @@ void Ladder::sweepDown() {
     if (budget < peakBound || budget >= plans.back().peak)
       break;
     rungs.push_back(budget);
-    Plan lower = descend(plans.back(), plans.size(), plans.size() % stride == 0);
-    if (!lower.fits(budget))
+    bool trySegments = plans.size() % stride == 0;
+    Plan lower = descend(plans.back(), plans.size(), trySegments);
+    if (!lower.fits(budget) && !trySegments)
       lower = descend(plans.back(), plans.size(), true);
     if (!lower.fits(rungs.back())) {
       rungs.pop_back();

@@ -92,8 +92,8 @@ public:
   ReadyActions(const Graph &graph, std::vector<int32_t> rank, std::vector<int32_t> waiting,
                std::vector<int64_t> growth, bool keepsRank, bool backwards = false)
       : graph(graph), rank(std::move(rank)), waiting(std::move(waiting)), growth(std::move(growth)),
-        elsewhere(graph.numActions, 0), keepsRank(keepsRank), backwards(backwards),
-        ready(graph.numRegions + 1) {
+        elsewhere(graph.numActions, 0), isNegligible(graph.numActions, false), keepsRank(keepsRank),
+        backwards(backwards), ready(graph.numRegions + 1) {
     if (!backwards && graph.numSpaces > 1)
       measureElsewhere();
     if (!backwards && keepsRank)
@@ -134,14 +134,8 @@ private:
   Entry entryOf(int32_t action) const {
     int64_t bytes = growth[action] ? growth[action] : elsewhere[action];
     if (keepsRank)
-      bytes = std::min<int64_t>(bytes, isNegligible(action) ? -1 : 0);
+      bytes = std::min<int64_t>(bytes, isNegligible[action] ? -1 : 0);
     return {bytes, rank[action], action};
-  }
-  bool isNegligible(int32_t action) const {
-    if (action >= graph.numOps || getBytesMade(action) > negligible)
-      return false;
-    return llvm::any_of(graph.makes[action],
-                        [&](int32_t value) { return !graph.users[value].empty(); });
   }
   int64_t getBytesMade(int32_t op) const {
     int64_t bytes = 0;
@@ -149,20 +143,27 @@ private:
       bytes += graph.size[value];
     return bytes;
   }
-  /// So few that what all ops that make no more allocate together is lost in the total.
+  /// Ops that others read make next to nothing where it is so little that what all ops that make no
+  /// more allocate together is lost in the total.
   void measureNegligible() {
     constexpr double kShare = 1e-4;
     std::vector<int64_t> made;
     for (int32_t op = 0; op < graph.numOps; ++op)
       made.push_back(getBytesMade(op));
-    llvm::sort(made);
-    double left = kShare * std::accumulate(made.begin(), made.end(), 0.0);
-    for (int64_t bytes : made) {
+    std::vector<int64_t> ascending = made;
+    llvm::sort(ascending);
+    double left = kShare * std::accumulate(ascending.begin(), ascending.end(), 0.0);
+    int64_t negligible = -1;
+    for (int64_t bytes : ascending) {
       left -= static_cast<double>(bytes);
       if (left < 0)
-        return;
+        break;
       negligible = bytes;
     }
+    for (int32_t op = 0; op < graph.numOps; ++op)
+      isNegligible[op] =
+          made[op] <= negligible &&
+          llvm::any_of(graph.makes[op], [&](int32_t value) { return !graph.users[value].empty(); });
   }
   /// By action the sign of what it makes outside of space 0, less what it alone reads: an update
   /// there frees the gradient that was sent.
@@ -194,7 +195,7 @@ private:
   std::vector<int32_t> rank, waiting; ///< by action
   std::vector<int64_t> growth;        ///< by action
   std::vector<int64_t> elsewhere;     ///< by action: -1, 0 or 1
-  int64_t negligible = -1;            ///< bytes; backwards nothing is
+  std::vector<bool> isNegligible;     ///< by action; backwards nothing is
   bool keepsRank, backwards;
   std::vector<std::set<Entry>> ready; ///< by region, the top first
   int32_t open = -1;

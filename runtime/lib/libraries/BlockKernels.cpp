@@ -38,37 +38,31 @@ InstructionSet libraries::instructionSet() {
   return InstructionSet::Baseline;
 }
 
+/// What a function of the namespace of the instruction set gives.
+#ifdef __x86_64__
+#define MEMOPT_KERNELS_OF(set, ...)                                                                \
+  ((set) == InstructionSet::Avx512 ? avx512::__VA_ARGS__()                                         \
+   : (set) == InstructionSet::Avx2 ? avx2::__VA_ARGS__()                                           \
+                                   : baseline::__VA_ARGS__())
+#else
+#define MEMOPT_KERNELS_OF(set, ...) baseline::__VA_ARGS__()
+#endif
+
 template <typename Stored, typename Computed>
 const BlockKernels<Stored, Computed> &libraries::blockKernels(InstructionSet set) {
-#ifdef __x86_64__
-  if (set == InstructionSet::Avx512)
-    return avx512::getBlockKernels<Stored, Computed>();
-  if (set == InstructionSet::Avx2)
-    return avx2::getBlockKernels<Stored, Computed>();
-#endif
-  return baseline::getBlockKernels<Stored, Computed>();
+  return MEMOPT_KERNELS_OF(set, getBlockKernels<Stored, Computed>);
 }
 
 template <typename Stored, typename Computed>
 const GroupKernels<Stored, Computed> &libraries::groupKernels(InstructionSet set) {
-#ifdef __x86_64__
-  if (set == InstructionSet::Avx512)
-    return avx512::getGroupKernels<Stored, Computed>();
-  if (set == InstructionSet::Avx2)
-    return avx2::getGroupKernels<Stored, Computed>();
-#endif
-  return baseline::getGroupKernels<Stored, Computed>();
+  return MEMOPT_KERNELS_OF(set, getGroupKernels<Stored, Computed>);
 }
 
 template <typename T> const RowKernels<T> &libraries::rowKernels(InstructionSet set) {
-#ifdef __x86_64__
-  if (set == InstructionSet::Avx512)
-    return avx512::getRowKernels<T>();
-  if (set == InstructionSet::Avx2)
-    return avx2::getRowKernels<T>();
-#endif
-  return baseline::getRowKernels<T>();
+  return MEMOPT_KERNELS_OF(set, getRowKernels<T>);
 }
+
+#undef MEMOPT_KERNELS_OF
 
 template const BlockKernels<float, float> &libraries::blockKernels(InstructionSet);
 template const BlockKernels<double, double> &libraries::blockKernels(InstructionSet);

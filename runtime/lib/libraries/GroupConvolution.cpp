@@ -53,8 +53,8 @@ private:
 
   /// The packed rows that a near row meets, and the taps that meet them.
   struct RowWindow {
-    const T *rows[64]; // GroupPlan::canPlan's limit
-    int64_t taps[64], count = 0;
+    const T *rows[GroupPlan::maxTaps];
+    int64_t taps[GroupPlan::maxTaps], count = 0;
   };
   RowWindow gatherRows(const Slot &slot, const S *data, const Strip &strip, int64_t row) const;
 
@@ -406,7 +406,7 @@ Status GroupConvolution<S, T>::run(void *const *buffers, ThreadPool &pool) {
 
 std::unique_ptr<LibraryCall> libraries::createGroupConvolution(const ConvolutionDescriptor &d,
                                                                int64_t groupChannels, int threads) {
-  if (d.reference || !GroupPlan::canPlan(d, groupChannels))
+  if (!GroupPlan::canPlan(d, groupChannels))
     return nullptr;
   switch (d.type) {
   case ElementType::F64:

@@ -44,7 +44,7 @@ static std::vector<Phase> makePhases(const ConvolutionDescriptor &d, int axis) {
 }
 
 bool GroupPlan::canPlan(const ConvolutionDescriptor &d, int64_t groupChannels) {
-  constexpr int64_t maxTaps = 64, maxReach = 256, maxStride = 64;
+  constexpr int64_t maxReach = 256, maxStride = 64;
   if (d.groups == 1 || d.input[0] != 1 || d.output[0] != 1 || d.taps[0] != 1 ||
       std::max(d.groupInputs(), d.groupOutputs()) > groupChannels)
     return false;

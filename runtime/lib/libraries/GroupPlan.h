@@ -44,6 +44,8 @@ struct Strip {
 
 class GroupPlan {
 public:
+  static constexpr int64_t maxTaps = 64; ///< along an axis
+
   /// Kernels have `lanes` channels in a vector, of `elementBytes` each.
   GroupPlan(const ConvolutionDescriptor &descriptor, int64_t lanes, int64_t elementBytes,
             int threads);

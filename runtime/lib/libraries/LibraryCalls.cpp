@@ -41,10 +41,9 @@ static StatusOr<std::unique_ptr<LibraryCall>> createMatmul(const nlohmann::json 
 /// makes copies of activations with channels that fill its vectors.
 static std::unique_ptr<LibraryCall> chooseConvolution(const ConvolutionDescriptor &descriptor,
                                                       int threads) {
-  std::unique_ptr<LibraryCall> call;
   if (descriptor.reference)
     return createOwnConvolution(descriptor, threads);
-  call = createDnnlConvolution(descriptor, threads);
+  std::unique_ptr<LibraryCall> call = createDnnlConvolution(descriptor, threads);
   bool isDepthwiseCode = call && call->implementation().find("dw") != std::string::npos;
   if (isDepthwiseCode && descriptor.channelsLast)
     return call;
