@@ -16,7 +16,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "OpContext.h"
+#include "GraphImporter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -173,18 +173,23 @@ static Error lowerAttention(OpContext &op) {
     random = nextRandomState(op);
   Shape sizes(query.sizes);
   sizes[3] = value.sizes[3];
-  Value result = mlir::memopt::AttentionOp::create(
-                     op.b, op.tensorType(query.dtype, sizes),
-                     op.tensorType(query.dtype, ArrayRef(sizes).drop_back()), q, k, v, mask.value,
-                     random.seed, random.step, /*first=*/Value(), op.b.getF64FloatAttr(scale),
-                     mask.causal ? op.b.getUnitAttr() : mlir::UnitAttr(),
-                     op.b.getF64FloatAttr(dropped), op.b.getI64IntegerAttr(random.id))
-                     .getResult();
+  auto attention = mlir::memopt::AttentionOp::create(
+      op.b, op.tensorType(query.dtype, sizes),
+      op.tensorType(query.dtype, ArrayRef(sizes).drop_back()), q, k, v, mask.value, random.seed,
+      random.step, /*first=*/Value(), op.b.getF64FloatAttr(scale),
+      mask.causal ? op.b.getUnitAttr() : mlir::UnitAttr(), op.b.getF64FloatAttr(dropped),
+      op.b.getI64IntegerAttr(random.id));
   Shape shape(original.sizes);
   shape.back() = value.sizes[3];
-  ASSIGN_OR_RETURN(Tensor shaped, reshape(op, op.wrap(query.dtype, result), shape));
-  op.setResult(
-      0, op.copy(shaped)); // a second result, the row statistics, is for PyTorch's own backward
+  ASSIGN_OR_RETURN(Tensor shaped, reshape(op, op.wrap(query.dtype, attention.getResult()), shape));
+  op.setResult(0, op.copy(shaped));
+  if (op.getNumResults() == 1 || !op.isUsed(1))
+    return Error::success();
+  // The statistics of rows are for PyTorch's own backward pass, and have no gradient.
+  const TensorMeta &meta = op.resultMeta(1);
+  ASSIGN_OR_RETURN(Tensor statistics,
+                   reshape(op, op.wrap(query.dtype, attention.getLogsumexp()), meta.sizes));
+  op.setResult(1, op.importer.stopGradient(castTo(op, statistics, meta.dtype)));
   return Error::success();
 }
 

@@ -199,6 +199,58 @@ static Error lowerIndexPut(OpContext &op) {
                   self, values, places));
 }
 
+/// Indices held to the sizes that they index: what a mask leaves out may lie anywhere.
+static Expected<std::vector<std::optional<Tensor>>> clampedIndices(OpContext &op,
+                                                                   const Tensor &self) {
+  std::vector<std::optional<Tensor>> indices = op.tensors("indices");
+  if (int64_t(indices.size()) > self.rank())
+    return op.error("expected indices for at most " + Twine(self.rank()) + " dimensions");
+  for (auto [index, size] : zip(indices, self.sizes)) {
+    if (!index)
+      continue;
+    if (isFloat(index->dtype) || index->dtype == DType::Bool)
+      return op.error("expected integers as indices, found " + getName(index->dtype));
+    DType type = getArithmeticType(index->dtype);
+    ASSIGN_OR_RETURN(
+        index, elementwise(
+                   op, {castTo(op, *index, type)}, type, type,
+                   [size = size](Builder &b, ValueRange v) -> Value {
+                     Value least = arith::MaxSIOp::create(b, v[0], splat(b, v[0].getType(), -size));
+                     return arith::MinSIOp::create(b, least, splat(b, v[0].getType(), size - 1));
+                   },
+                   [size = size](ArrayRef<int64_t> v) -> int64_t {
+                     return std::clamp(v[0], -size, size - 1);
+                   }));
+  }
+  return indices;
+}
+
+/// `values` where the op's mask is true, else `other`.
+static Expected<Tensor> chooseByMask(OpContext &op, const Tensor &values, const Operand &other) {
+  ASSIGN_OR_RETURN(Tensor mask, expand(op, op.tensor("mask"), values.sizes));
+  return elementwise(op, {mask, values, other}, {DType::Bool, values.dtype, values.dtype},
+                     values.dtype, [](Builder &b, ValueRange v) -> Value {
+                       return arith::SelectOp::create(b, v[0], v[1], v[2]);
+                     });
+}
+
+static Error lowerMaskedIndex(OpContext &op) {
+  Tensor self = op.tensor("self");
+  ASSIGN_OR_RETURN(auto indices, clampedIndices(op, self));
+  ASSIGN_OR_RETURN(Places places, getIndexPlaces(op, self, indices));
+  ASSIGN_OR_RETURN(Tensor picked, gather(op, self, std::move(places)));
+  return setResult(op, chooseByMask(op, picked, op.operand("fill")));
+}
+
+static Error lowerMaskedIndexPut(OpContext &op) {
+  Tensor self = op.tensor("self"), values = castTo(op, op.tensor("values"), self.dtype);
+  ASSIGN_OR_RETURN(auto indices, clampedIndices(op, self));
+  ASSIGN_OR_RETURN(Places places, getIndexPlaces(op, self, indices));
+  ASSIGN_OR_RETURN(values, expand(op, values, places.sizes));
+  ASSIGN_OR_RETURN(values, chooseByMask(op, values, Scalar()));
+  return setResult(op, scatter(op, mlir::memopt::ScatterKind::Add, self, values, places));
+}
+
 //===----------------------------------------------------------------------===//
 // One dimension
 //===----------------------------------------------------------------------===//
@@ -347,6 +399,10 @@ void memopt::pt2::registerIndexing(OpTable &table) {
   table.add("aten._unsafe_index.Tensor", "Tensor self, Tensor?[] indices", lowerIndex);
   table.add("aten._unsafe_index_put.default",
             "Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False", lowerIndexPut);
+  table.add("aten._unsafe_masked_index.default",
+            "Tensor self, Tensor mask, Tensor?[] indices, Scalar fill", lowerMaskedIndex);
+  table.add("aten._unsafe_masked_index_put_accumulate.default",
+            "Tensor self, Tensor mask, Tensor?[] indices, Tensor values", lowerMaskedIndexPut);
   table.add("aten.combinations.default", "Tensor self, int r=2, bool with_replacement=False",
             lowerCombinations);
   table.add("aten.one_hot.default", "Tensor self, int num_classes=-1", lowerOneHot);

@@ -246,6 +246,15 @@ def parts(random):
     added, some = x.copy(), uniform(random, 3, 2)
     np.add.at(added, (rows, columns), some)
     yield row("_unsafe_index_put", added, self_=x, indices=[rows, columns], values=some, accumulate=True)
+    far, taken = np.array([[3, -9], [0, 40], [-2, 1]]), np.array([[1, 0], [1, 0], [1, 1]], bool)  # what is not taken is out of range
+    place, read = far % 4, np.zeros_like(x)
+    np.add.at(read, place, taken[..., None])
+    yield row("_unsafe_masked_index", np.where(taken[..., None], x[place], 0.5), {"self_": read}, self_=x, mask=taken[..., None],
+              indices=[far], fill=0.5)
+    added, put = x.copy(), uniform(random, 3, 2, 7)
+    np.add.at(added, place, np.where(taken[..., None], put, 0))
+    yield row("_unsafe_masked_index_put_accumulate", added, {"self_": 1, "values": taken[..., None]}, self_=x, mask=taken[..., None],
+              indices=[far], values=put)
     index, at = np.array([[3, 0, 3], [1, 2, 2]]), np.arange(3)
     for reduce, ufunc in (("add", np.add), ("multiply", np.multiply)):
         reduced = x.copy()
