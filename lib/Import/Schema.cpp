@@ -1,4 +1,4 @@
-//===- Schema.cpp - torch.export's graph as plain structs -*- C++ -*-===//
+//===- Schema.cpp - arguments and graphs of torch.export as plain structs -*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -8,207 +8,13 @@
 
 #include "memopt/Import/Schema.h"
 #include "AssignOrReturn.h"
+#include "SchemaPieces.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
-#include "llvm/Support/CheckedArithmetic.h"
 
 using namespace llvm;
 using namespace memopt::pt2;
-
-//===----------------------------------------------------------------------===//
-// Element types
-//===----------------------------------------------------------------------===//
-
-/// The schema's own codes, which are not c10's ScalarType.
-static std::optional<DType> getDType(int64_t code) {
-  switch (code) {
-  case 1:
-    return DType::U8;
-  case 2:
-    return DType::I8;
-  case 3:
-    return DType::I16;
-  case 4:
-    return DType::I32;
-  case 5:
-    return DType::I64;
-  case 6:
-    return DType::F16;
-  case 7:
-    return DType::F32;
-  case 8:
-    return DType::F64;
-  case 12:
-    return DType::Bool;
-  case 13:
-    return DType::BF16;
-  default:
-    return std::nullopt;
-  }
-}
-
-static std::string describeDTypeCode(int64_t code) {
-  static constexpr StringLiteral names[] = {"unknown",   "u8",         "i8",   "i16", "i32",
-                                            "i64",       "f16",        "f32",  "f64", "complex32",
-                                            "complex64", "complex128", "bool", "bf16"};
-  static constexpr StringLiteral later[] = {"u16",        "f8e4m3fn",  "f8e5m2", "f8e4m3fnuz",
-                                            "f8e5m2fnuz", "f8e8m0fnu", "u32",    "u64"};
-  if (code >= 0 && code < int64_t(std::size(names)))
-    return names[code].str();
-  if (code >= 28 && code < 28 + int64_t(std::size(later)))
-    return later[code - 28].str();
-  return ("with the unknown code " + Twine(code)).str();
-}
-
-StringRef memopt::pt2::getName(DType type) {
-  switch (type) {
-  case DType::U8:
-    return "u8";
-  case DType::I8:
-    return "i8";
-  case DType::I16:
-    return "i16";
-  case DType::I32:
-    return "i32";
-  case DType::I64:
-    return "i64";
-  case DType::F16:
-    return "f16";
-  case DType::F32:
-    return "f32";
-  case DType::F64:
-    return "f64";
-  case DType::Bool:
-    return "i1";
-  case DType::BF16:
-    return "bf16";
-  }
-  llvm_unreachable("all types are named");
-}
-
-unsigned memopt::pt2::getByteWidth(DType type) {
-  switch (type) {
-  case DType::U8:
-  case DType::I8:
-  case DType::Bool:
-    return 1;
-  case DType::I16:
-  case DType::F16:
-  case DType::BF16:
-    return 2;
-  case DType::I32:
-  case DType::F32:
-    return 4;
-  case DType::I64:
-  case DType::F64:
-    return 8;
-  }
-  llvm_unreachable("all types have a width");
-}
-
-int64_t TensorMeta::getNumElements() const {
-  int64_t count = 1;
-  for (int64_t size : sizes)
-    count *= size; // cannot overflow: checked when read
-  return count;
-}
-
-//===----------------------------------------------------------------------===//
-// Pieces
-//===----------------------------------------------------------------------===//
-
-/// A size: an integer, or an expression with the value it had when exported.
-static Expected<int64_t> parseSymInt(const JsonCursor &json) {
-  ASSIGN_OR_RETURN(auto tagged, json.variant());
-  const JsonCursor &value = tagged.second;
-  if (tagged.first == "as_int")
-    return value.integer();
-  if (tagged.first != "as_expr")
-    return json.expected("as_int or as_expr");
-  auto hint = value.optionalField("hint");
-  if (!hint)
-    return value.error("a symbolic size without a hint; export with static shapes");
-  return parseSymInt(*hint);
-}
-
-static Error parseSymInts(const JsonCursor &json, SmallVectorImpl<int64_t> &values) {
-  return json.forEachElement([&](const JsonCursor &element) -> Error {
-    ASSIGN_OR_RETURN(int64_t value, parseSymInt(element));
-    values.push_back(value);
-    return Error::success();
-  });
-}
-
-template <typename T, typename Read>
-static Error parseList(const JsonCursor &json, std::vector<T> &values, Read read) {
-  return json.forEachElement([&](const JsonCursor &element) -> Error {
-    auto value = read(element);
-    if (!value)
-      return value.takeError();
-    values.push_back(std::move(*value));
-    return Error::success();
-  });
-}
-
-static Expected<std::string> parseName(const JsonCursor &json) {
-  ASSIGN_OR_RETURN(JsonCursor name, json.field("name"));
-  return name.string();
-}
-
-/// Sizes, strides and their product, without the element type.
-static Error parseShape(const JsonCursor &json, TensorMeta &meta) {
-  ASSIGN_OR_RETURN(JsonCursor sizes, json.field("sizes"));
-  if (Error err = parseSymInts(sizes, meta.sizes))
-    return err;
-  ASSIGN_OR_RETURN(JsonCursor strides, json.field("strides"));
-  if (Error err = parseSymInts(strides, meta.strides))
-    return err;
-  if (auto offset = json.optionalField("storage_offset")) {
-    ASSIGN_OR_RETURN(meta.storageOffset, parseSymInt(*offset));
-    if (meta.storageOffset < 0)
-      return offset->expected("an offset of at least 0");
-  }
-  if (meta.sizes.size() > limits::rank)
-    return sizes.expected("at most " + Twine(limits::rank) + " dimensions");
-  if (meta.strides.size() != meta.sizes.size())
-    return strides.error("expected " + Twine(meta.sizes.size()) +
-                         " strides, as many as sizes, found " + Twine(meta.strides.size()));
-  int64_t count = 1;
-  for (int64_t size : meta.sizes) {
-    std::optional<int64_t> product = checkedMul(count, size);
-    if (size < 0 || !product || *product > limits::elements)
-      return sizes.error("expected sizes from 0 to " + Twine(limits::elements) +
-                         " elements together, found size " + Twine(size) + " after " +
-                         Twine(count) + " elements");
-    count = *product;
-  }
-  return Error::success();
-}
-
-static Expected<DType> parseDType(const JsonCursor &json) {
-  ASSIGN_OR_RETURN(int64_t code, json.integer());
-  if (auto type = getDType(code))
-    return *type;
-  return json.error("element type " + describeDTypeCode(code) + " is not supported");
-}
-
-Expected<TensorMeta> memopt::pt2::parseTensorMeta(const JsonCursor &json) {
-  TensorMeta meta;
-  ASSIGN_OR_RETURN(JsonCursor dtype, json.field("dtype"));
-  ASSIGN_OR_RETURN(meta.dtype, parseDType(dtype));
-  if (auto layout = json.optionalField("layout")) {
-    ASSIGN_OR_RETURN(int64_t code, layout->integer());
-    if (code != 7)
-      return layout->expected("7, a strided tensor");
-  }
-  if (auto grad = json.optionalField("requires_grad")) {
-    ASSIGN_OR_RETURN(meta.requiresGrad, grad->boolean());
-  }
-  if (Error err = parseShape(json, meta))
-    return std::move(err);
-  return meta;
-}
 
 //===----------------------------------------------------------------------===//
 // Arguments
@@ -255,8 +61,6 @@ StringRef memopt::pt2::getName(Argument::Kind kind) {
   }
   llvm_unreachable("all kinds are named");
 }
-
-static Expected<Graph> parseGraph(const JsonCursor &json);
 
 static Error parseOptionalTensor(const JsonCursor &json, Argument &argument) {
   ASSIGN_OR_RETURN(auto tagged, json.variant());
@@ -367,7 +171,7 @@ static Error parseArgumentValue(StringRef tag, const JsonCursor &value, Argument
   return Error::success();
 }
 
-static Expected<Argument> parseArgument(const JsonCursor &json) {
+Expected<Argument> memopt::pt2::parseArgument(const JsonCursor &json) {
   ASSIGN_OR_RETURN(auto tagged, json.variant());
   Argument argument;
   if (Error err = parseArgumentValue(tagged.first, tagged.second, argument))
@@ -469,7 +273,7 @@ static Error parseTensorValue(StringRef name, const JsonCursor &json, Graph &gra
   return Error::success();
 }
 
-static Expected<Graph> parseGraph(const JsonCursor &json) {
+Expected<Graph> memopt::pt2::parseGraph(const JsonCursor &json) {
   Graph graph;
   ASSIGN_OR_RETURN(JsonCursor inputs, json.field("inputs"));
   if (Error err = parseList(inputs, graph.inputs, parseArgument))
@@ -501,127 +305,4 @@ static Expected<Graph> parseGraph(const JsonCursor &json) {
       return std::move(failed);
   }
   return graph;
-}
-
-//===----------------------------------------------------------------------===//
-// Signature
-//===----------------------------------------------------------------------===//
-
-static Error readBareArgument(const JsonCursor &spec, std::string &value) {
-  ASSIGN_OR_RETURN(JsonCursor argument, spec.field("arg"));
-  ASSIGN_OR_RETURN(value, parseName(argument));
-  return Error::success();
-}
-
-static Error readString(const JsonCursor &json, StringRef key, std::string &value) {
-  ASSIGN_OR_RETURN(JsonCursor field, json.field(key));
-  ASSIGN_OR_RETURN(value, field.string());
-  return Error::success();
-}
-
-static Expected<InputSpec> parseInputSpec(const JsonCursor &json) {
-  ASSIGN_OR_RETURN(auto tagged, json.variant());
-  const auto &[tag, spec] = tagged;
-  InputSpec result;
-  if (tag == "user_input") {
-    ASSIGN_OR_RETURN(JsonCursor value, spec.field("arg"));
-    ASSIGN_OR_RETURN(Argument argument, parseArgument(value));
-    if (argument.kind != Argument::Kind::Tensor)
-      return value.expected("as_tensor (inputs of the step are tensors)");
-    result.value = argument.names.front();
-    return result;
-  }
-  if (tag == "constant_input") {
-    result.kind = InputSpec::Kind::ConstantInput;
-    if (Error err = readString(spec, "name", result.value))
-      return std::move(err);
-    return result;
-  }
-  StringRef key;
-  if (tag == "parameter") {
-    result.kind = InputSpec::Kind::Parameter;
-    key = "parameter_name";
-  } else if (tag == "buffer") {
-    result.kind = InputSpec::Kind::Buffer;
-    key = "buffer_name";
-    ASSIGN_OR_RETURN(JsonCursor persistent, spec.field("persistent"));
-    ASSIGN_OR_RETURN(result.persistent, persistent.boolean());
-  } else if (tag == "tensor_constant") {
-    result.kind = InputSpec::Kind::TensorConstant;
-    key = "tensor_constant_name";
-  } else {
-    return json.error("inputs of kind '" + tag + "' are not supported");
-  }
-  if (Error err = readString(spec, key, result.target))
-    return std::move(err);
-  if (Error err = readBareArgument(spec, result.value))
-    return std::move(err);
-  return result;
-}
-
-static Expected<OutputSpec> parseOutputSpec(const JsonCursor &json) {
-  ASSIGN_OR_RETURN(auto tagged, json.variant());
-  const auto &[tag, spec] = tagged;
-  OutputSpec result;
-  if (tag == "user_output") {
-    ASSIGN_OR_RETURN(JsonCursor value, spec.field("arg"));
-    ASSIGN_OR_RETURN(result.value, parseArgument(value));
-    return result;
-  }
-  StringRef key;
-  if (tag == "buffer_mutation") {
-    result.kind = OutputSpec::Kind::BufferMutation;
-    key = "buffer_name";
-  } else if (tag == "user_input_mutation") {
-    result.kind = OutputSpec::Kind::InputMutation;
-    key = "user_input_name";
-  } else if (tag != "loss_output") {
-    return json.error("outputs of kind '" + tag +
-                      "' are not supported; export the forward pass and the loss only");
-  }
-  if (!key.empty())
-    if (Error err = readString(spec, key, result.target))
-      return std::move(err);
-  result.value.kind = Argument::Kind::Tensor;
-  result.value.names.emplace_back();
-  if (Error err = readBareArgument(spec, result.value.names.back()))
-    return std::move(err);
-  return result;
-}
-
-static Error checkVersion(const JsonCursor &json) {
-  ASSIGN_OR_RETURN(JsonCursor version, json.field("schema_version"));
-  ASSIGN_OR_RETURN(JsonCursor major, version.field("major"));
-  ASSIGN_OR_RETURN(int64_t number, major.integer());
-  if (number != 8)
-    return major.expected("schema version 8 (PyTorch 2.6 and newer)");
-  return Error::success();
-}
-
-Expected<ExportedProgram> memopt::pt2::parseExportedProgram(const JsonCursor &json) {
-  if (Error err = checkVersion(json))
-    return std::move(err);
-  ExportedProgram program;
-  if (auto version = json.optionalField("torch_version")) {
-    ASSIGN_OR_RETURN(program.torchVersion, version->string());
-  }
-  ASSIGN_OR_RETURN(JsonCursor module, json.field("graph_module"));
-  ASSIGN_OR_RETURN(JsonCursor graph, module.field("graph"));
-  ASSIGN_OR_RETURN(program.graph, parseGraph(graph));
-  ASSIGN_OR_RETURN(JsonCursor signature, module.field("signature"));
-  ASSIGN_OR_RETURN(JsonCursor inputs, signature.field("input_specs"));
-  if (Error err = parseList(inputs, program.inputs, parseInputSpec))
-    return std::move(err);
-  ASSIGN_OR_RETURN(JsonCursor outputs, signature.field("output_specs"));
-  if (Error err = parseList(outputs, program.outputs, parseOutputSpec))
-    return std::move(err);
-  if (program.inputs.size() != program.graph.inputs.size())
-    return inputs.error("expected one spec for each of the graph's " +
-                        Twine(program.graph.inputs.size()) + " inputs, found " +
-                        Twine(program.inputs.size()));
-  if (program.outputs.size() != program.graph.outputs.size())
-    return outputs.error("expected one spec for each of the graph's " +
-                         Twine(program.graph.outputs.size()) + " outputs, found " +
-                         Twine(program.outputs.size()));
-  return program;
 }
