@@ -254,7 +254,8 @@ def check_module(step: nn.Module) -> None:
 def check_program(program: torch.export.ExportedProgram) -> None:
     """Refuses autocast regions, at the level that tracing gives, and writes to parameters, at the functional level."""
     for node in program.graph_module.graph.nodes:
-        if node.target is torch.ops.higher_order.wrap_with_autocast:
+        # (device, type, enabled, ...): one that turns autocast off changes nothing where it is not on.
+        if node.target is torch.ops.higher_order.wrap_with_autocast and node.args[2] is not False:
             module = list(node.meta.get("nn_module_stack", {}).values())
             place = f" in '{module[-1][0].removeprefix('L__self___')}'" if module and module[-1][0] else ""
             raise Refused(f"an autocast region{place}: mixed precision is an option of the compiler; leave it out of the model")

@@ -1,0 +1,81 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The export helper's refusals, each with a model that must be refused, and models beside them that must not be."""
+import torch
+from torch import nn
+
+from memopt import export, gradients
+
+BATCH = {"x": torch.randn(2, 4), "y": torch.randn(2, 4)}
+
+
+class Model(nn.Module):
+    """A layer, whose product `change` sees."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.layer, self.change = nn.Linear(4, 4), change
+
+    def forward(self, x, y):
+        return (self.change(self, x) - y).square().mean()
+
+
+def under_autocast(enabled):
+    def change(model, x):
+        with torch.autocast("cpu", enabled=enabled):
+            return model.layer(x).float()
+    return change
+
+
+def under_autocast_without_gradients(model, x):
+    with torch.no_grad(), torch.autocast("cpu", enabled=False):
+        scale = model.layer(x).abs().amax()
+    return model.layer(x) / scale
+
+
+def writing_a_parameter(model, x):
+    with torch.no_grad():
+        model.layer.weight.mul_(0.9)
+    return model.layer(x)
+
+
+def with_a_hook(model, x):
+    product = model.layer(x)
+    product.register_hook(lambda gradient: 2 * gradient)
+    return product
+
+
+def differentiating(model, x):
+    product = model.layer(x)
+    return product + torch.autograd.grad(product.sum(), model.layer.weight)[0].sum()
+
+
+REFUSED = {under_autocast(True): "an autocast region", writing_a_parameter: "writes the parameter net.layer.weight",
+           with_a_hook: "register_hook", differentiating: "autograd.grad"}
+KEPT = [under_autocast(False), under_autocast_without_gradients]
+
+
+def get_program(model):
+    return export.export_program(export.TrainingStep(model), BATCH, training=True)
+
+
+for change, words in REFUSED.items():
+    try:
+        get_program(Model(change))
+    except gradients.Refused as refusal:
+        assert words in str(refusal), refusal
+    else:
+        raise AssertionError(f"not refused: {words}")
+hooked = Model(lambda model, x: model.layer(x))
+hooked.layer.weight.register_hook(lambda gradient: 2 * gradient)
+try:
+    get_program(hooked)
+except gradients.Refused as refusal:
+    assert "a hook on the gradient of 'net.layer.weight'" in str(refusal), refusal
+else:
+    raise AssertionError("a hook on a parameter was not refused")
+for change in KEPT:
+    model = Model(change)
+    result = get_program(model).module()(**BATCH)
+    assert torch.equal(result if torch.is_tensor(result) else result[0], model(**BATCH))
