@@ -83,19 +83,14 @@ private:
 
 template <typename S, typename T>
 typename GroupConvolution<S, T>::Slot GroupConvolution<S, T>::getSlot(char *memory) const {
-  auto take = [&](int64_t bytes) {
-    char *part = memory;
-    memory += alignBytes(bytes);
-    return part;
-  };
-  int64_t pointers = plan.windowRows() * 8;
+  const SlotLayout &at = plan.slot;
   Slot slot;
-  slot.ring = reinterpret_cast<T *>(take(plan.ringElements() * plan.elementBytes));
-  slot.ringRows = reinterpret_cast<int64_t *>(take(plan.ringRows * 8));
-  slot.values = reinterpret_cast<const T **>(take(pointers));
-  slot.weights = reinterpret_cast<const T **>(take(pointers));
-  slot.sums = reinterpret_cast<T **>(take(pointers));
-  slot.nearRow = reinterpret_cast<T *>(memory);
+  slot.ring = reinterpret_cast<T *>(memory);
+  slot.ringRows = reinterpret_cast<int64_t *>(memory + at.ringRows);
+  slot.values = reinterpret_cast<const T **>(memory + at.values);
+  slot.weights = reinterpret_cast<const T **>(memory + at.weights);
+  slot.sums = reinterpret_cast<T **>(memory + at.sums);
+  slot.nearRow = reinterpret_cast<T *>(memory + at.nearRow);
   return slot;
 }
 
@@ -386,7 +381,7 @@ Status GroupConvolution<S, T>::run(void *const *buffers, ThreadPool &pool) {
     });
   };
   auto forEachTask = [&](auto &&body) {
-    runTasks(pool, plan.tasks, plan.slots, plan.slotBytes,
+    runTasks(pool, plan.tasks, plan.slots, plan.slot.bytes,
              reinterpret_cast<char *>(workspace) + plan.tasksAt, body);
   };
   if (plan.isBackwardWeights()) {

@@ -10,6 +10,7 @@
 #include "BlockedProduct.h"
 #include "GroupKernels.h"
 #include <numeric>
+#include <utility>
 
 using namespace memopt;
 using namespace memopt::libraries;
@@ -72,6 +73,7 @@ GroupPlan::GroupPlan(const ConvolutionDescriptor &d, int64_t lanes, int64_t elem
   vectors = ceilDivide(near.channels, lanes);
   chooseStrips();
   chooseTasks(threads);
+  layOutSlot();
 }
 
 void GroupPlan::setColumns(int64_t columns) {
@@ -122,9 +124,19 @@ void GroupPlan::chooseTasks(int threads) {
     tasks = strips * rowCuts;
     tasksAt = alignBytes(weightBytes + vectors * lanes * elementBytes);
   }
-  slotBytes = alignBytes(ringElements() * elementBytes) + alignBytes(ringRows * 8) +
-              3 * alignBytes(windowRows() * 8) + alignBytes(stripColumns * lanes * elementBytes);
   slots = static_cast<int>(std::min<int64_t>(threads, tasks));
+}
+
+void GroupPlan::layOutSlot() {
+  auto place = [&](int64_t bytes) {
+    return std::exchange(slot.bytes, slot.bytes + alignBytes(bytes));
+  };
+  int64_t windowRows = copies * descriptor.taps[1];
+  place(ringElements() * elementBytes);
+  slot.ringRows = place(ringRows * static_cast<int64_t>(sizeof(int64_t)));
+  for (int64_t *pointers : {&slot.values, &slot.weights, &slot.sums})
+    *pointers = place(windowRows * static_cast<int64_t>(sizeof(void *)));
+  slot.nearRow = place(stripColumns * lanes * elementBytes);
 }
 
 /// Neighbours in memory are neighbours in time.

@@ -42,6 +42,14 @@ struct Strip {
   int64_t image, vector, vectors, row, rows, column, columns;
 };
 
+/// Where the parts of a task's own memory begin, in bytes; the ring is the first of them.
+struct SlotLayout {
+  int64_t ringRows = 0; ///< the row of far that each place of the ring holds, i64
+  int64_t values = 0, weights = 0, sums = 0; ///< pointers to the rows of a window
+  int64_t nearRow = 0;                       ///< of one vector
+  int64_t bytes = 0;
+};
+
 class GroupPlan {
 public:
   static constexpr int64_t maxTaps = 64; ///< along an axis
@@ -72,8 +80,6 @@ public:
   /// Elements of a packed row of far, for one vector of channels.
   int64_t rowElements() const { return copies * farColumns * lanes; }
   int64_t ringElements() const { return ringRows * blockVectors * rowElements(); }
-  /// Rows that kernels are given pointers to, at most.
-  int64_t windowRows() const { return copies * descriptor.taps[1]; }
   /// The column of far that a packed row of a strip begins with.
   int64_t firstFarColumn(int64_t column) const {
     return column / static_cast<int64_t>(columnPhases.size()) * columnPhases.front().step + least;
@@ -85,7 +91,7 @@ public:
   /// images and cuts of columns; whether it left its image or columns.
   bool moveTo(int64_t number, Strip &strip) const;
 
-  int64_t workspaceBytes() const { return tasksAt + slots * slotBytes; }
+  int64_t workspaceBytes() const { return tasksAt + slots * slot.bytes; }
 
   const ConvolutionDescriptor descriptor;
   const int64_t lanes, elementBytes;
@@ -100,12 +106,14 @@ public:
   int64_t chunks = 1;                   ///< of the rows that the gradient of weights is summed over
   int64_t ringRows = 1, farColumns = 0; ///< packed rows, and columns of each
   int64_t tasks = 0;
-  int64_t tasksAt = 0, slotBytes = 0; ///< of the workspace; before it, weights or sums
+  int64_t tasksAt = 0; ///< in the workspace, behind weights or sums
+  SlotLayout slot;
   int slots = 1;
 
 private:
   void chooseStrips();
   void chooseTasks(int threads);
+  void layOutSlot();
   void setColumns(int64_t columns);
 
   int64_t reach = 0; ///< columns of far from the first to the last that a column meets
