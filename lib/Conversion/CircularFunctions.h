@@ -25,6 +25,9 @@ namespace mlir::memopt {
 /// The sine or cosine of `x`, an f32 or a vector of them.
 Value expandSine(OpBuilder &builder, Location location, Value x, bool isCosine);
 
+/// The same of an f64 or a vector of them (WideCircularFunctions.cpp).
+Value expandWideSine(OpBuilder &builder, Location location, Value x, bool isCosine);
+
 } // namespace mlir::memopt
 
 #endif // MEMOPT_LIB_CONVERSION_CIRCULARFUNCTIONS_H

@@ -275,12 +275,14 @@ Value mlir::memopt::expandMath(OpBuilder &builder, Location location, OperationN
       return arithmetic.tanh(operands[0]);
     if (function == "erf")
       return arithmetic.erf(operands[0]);
-    if (function == "sin" || function == "cos")
-      return expandSine(builder, location, operands[0], /*isCosine=*/function == "cos");
     if (function == "rsqrt")
       return arithmetic.div(arithmetic.constant(1.0f),
                             math::SqrtOp::create(builder, location, operands[0]));
   }
+  bool isCircular = function == "sin" || function == "cos";
+  if (isCircular && isa<Float32Type, Float64Type>(getElementTypeOrSelf(type)))
+    return (isSingle ? expandSine : expandWideSine)(builder, location, operands[0],
+                                                    /*isCosine=*/function == "cos");
   // What has an LLVM intrinsic that code generation turns into a machine instruction.
   bool isNative =
       llvm::StringSwitch<bool>(function)

@@ -1,4 +1,6 @@
 """Elementwise kernels, broadcasts, row reductions, scalars."""
+import math
+
 import numpy as np
 from scipy_free import erf
 
@@ -75,6 +77,21 @@ for name, function in (("sin", np.sin), ("cos", np.cos)):
     with np.errstate(all="ignore"):
         e = function(circle.astype(np.float64)).astype(np.float32)
     add(f"{name}_everywhere", k.yields(r), [circle], [e], tolerance=0)
+
+# And of doubles, whose error is one of each result: divided by what the result should be, they are ones. The argument that
+# is nearest to a multiple of pi / 2 is one that other libraries miss by several bits.
+nearest, its_cosine = 6381956970095103 * 2.0**797, -4.6871659242546276e-19
+wide = np.concatenate([np.arange(1, 400) * (np.pi / 2), 2.0 ** sizes.uniform(-30, 1023, 3000) * sizes.choice([-1, 1], 3000),
+                       [2.0**30, np.nextafter(2.0**30, 0), nearest, np.finfo(np.float64).max, 1e-300]])
+for name, function in (("sin", np.vectorize(math.sin)), ("cos", np.vectorize(lambda x: its_cosine if x == nearest else math.cos(x)))):
+    k = Kernel((wide.shape, "f64"), (wide.shape, "f64"))
+    r = k.pointwise(k.arguments, "f64", f"%s = math.{name} %a0 : f64\n%t = arith.mulf %s, %a1 : f64\nlinalg.yield %t : f64")
+    add(f"{name}_of_doubles", k.yields(r), [wide, 1 / function(wide)], [np.ones_like(wide)], tolerance=6e-16)
+    few = np.array([0, -0.0, np.inf, -np.inf, np.nan])
+    k = Kernel((few.shape, "f64"))
+    r = k.pointwise([k.arguments[0]], "f64", f"%s = math.{name} %a0 : f64\nlinalg.yield %s : f64")
+    with np.errstate(all="ignore"):
+        add(f"{name}_of_few", k.yields(r), [few], [getattr(np, name)(few)], tolerance=0)
 
 # Types: comparison to booleans and back, integers, f64 scalars in f32 loops.
 a, b = normal(7, 65), normal(7, 65)
