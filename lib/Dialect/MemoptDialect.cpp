@@ -154,7 +154,7 @@ unsigned CudaAttr::getCapability() { return *parseChip(getChip()); }
 
 LogicalResult CudaAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef chip,
                                int64_t sms, StringRef, StringRef image, DictionaryAttr profile,
-                               DictionaryAttr) {
+                               DictionaryAttr, StringRef matmul, StringRef convolution) {
   // Maxima that keep NaN are instructions from here on.
   constexpr unsigned oldest = 80;
   std::optional<unsigned> number = parseChip(chip);
@@ -162,6 +162,12 @@ LogicalResult CudaAttr::verify(function_ref<InFlightDiagnostic()> emitError, Str
     return emitError() << "a chip is sm_" << oldest << " or newer, found '" << chip << "'";
   if (sms < 1)
     return emitError() << "a device has at least one multiprocessor, found " << sms;
+  if (matmul != "highest" && matmul != "high" && matmul != "medium")
+    return emitError() << "the precision of products is highest, high or medium, found '" << matmul
+                       << "'";
+  if (convolution != "highest" && convolution != "high")
+    return emitError() << "the precision of convolutions is highest or high, found '" << convolution
+                       << "'";
   if (image != "cubin" && image != "bitcode")
     return emitError() << "an image is 'cubin' or 'bitcode', found '" << image << "'";
   return profile ? verifyProfile(emitError, profile) : success();

@@ -136,12 +136,33 @@ static llvm::Expected<bool> parseChoice(llvm::StringRef name, llvm::StringRef te
 static constexpr llvm::StringLiteral kOfProcessors[] = {"reference", "machine-profile",
                                                         "run-threads"};
 
+/// And those of devices.
+static constexpr llvm::StringLiteral kOfDevices[] = {"matmul-precision", "conv-precision",
+                                                     "reduce"};
+
+static llvm::Error fillPrecisions(const CommandLine &line,
+                                  mlir::memopt::DeviceDescription &device) {
+  device.matmulPrecision = line.get("matmul-precision");
+  device.convPrecision = line.get("conv-precision");
+  if (!llvm::is_contained({"highest", "high", "medium"}, device.matmulPrecision))
+    return invalid("--matmul-precision expects highest, high or medium, found '" +
+                   device.matmulPrecision + "'");
+  if (!llvm::is_contained({"highest", "high"}, device.convPrecision))
+    return invalid("--conv-precision expects highest or high, found '" + device.convPrecision +
+                   "'");
+  return llvm::Error::success();
+}
+
 /// Before all other options, which may depend on it.
 static llvm::Error fillTarget(const CommandLine &line, CompileOptions &options) {
   options.targetFeatures = line.get("target-features");
   std::string target = line.get("target");
-  if (target == "cpu")
+  if (target == "cpu") {
+    for (llvm::StringRef name : kOfDevices)
+      if (line.isSet(name))
+        return invalid("--" + name + " is for --target=cuda");
     return llvm::Error::success();
+  }
   if (target != "cuda")
     return invalid("--target expects cpu or cuda, found '" + target + "'");
   if (line.isSet("calibrate")) {
@@ -164,7 +185,7 @@ static llvm::Error fillTarget(const CommandLine &line, CompileOptions &options) 
   if (!device)
     return invalid("--target-features: " + llvm::toString(device.takeError()));
   options.device = std::move(*device);
-  return llvm::Error::success();
+  return fillPrecisions(line, *options.device);
 }
 
 /// With a budget whether activations are narrow is one more choice of the search for a form; the

@@ -37,14 +37,18 @@ def Memopt_CudaAttr : AttrDef<Memopt_Dialect, "Cuda"> {
     `bitcode` for an emulated device, whose library calls are the runtime's plain loops. `profile` holds rates that
     costs are predicted from, by the keys of a machine profile. A device description (docs/Cuda.md) says all this;
     lib/Target/Cuda answers for it (TargetAttrInterface). `properties` are those by which cuDNN plans its calls, without
-    which none are planned.
+    which none are planned. `matmul_precision` and `conv_precision` say what products and convolutions of f32 are made
+    of, in PyTorch's words: f32 (`highest`), TF32 (`high`), or bf16 (`medium`, of products alone).
 
     Example: `memopt.target = #memopt.cuda<"sm_90", sms = 132, device = "NVIDIA H100 80GB HBM3">`
   }];
   let parameters = (ins StringRefParameter<>:$chip, "int64_t":$sms, StringRefParameter<"", "\"\"">:$device,
     StringRefParameter<"", "\"cubin\"">:$image, OptionalParameter<"::mlir::DictionaryAttr">:$profile,
-    OptionalParameter<"::mlir::DictionaryAttr">:$properties);
-  let assemblyFormat = "`<` $chip `,` struct($sms, $device, $image, $profile, $properties) `>`";
+    OptionalParameter<"::mlir::DictionaryAttr">:$properties, StringRefParameter<"", "\"highest\"">:$matmul_precision,
+    StringRefParameter<"", "\"high\"">:$conv_precision);
+  let assemblyFormat = [{
+    `<` $chip `,` struct($sms, $device, $image, $profile, $properties, $matmul_precision, $conv_precision) `>`
+  }];
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     /// 90 of sm_90.

@@ -44,13 +44,22 @@ static llvm::json::Value toJson(Attribute attribute) {
   return nullptr;
 }
 
+/// The call as libraries get it: with what products of f32 are made of.
+static llvm::json::Object describe(CudaAttr target, LibraryCallAttrInterface call) {
+  llvm::json::Object object = call.toJson();
+  if (object.getString("dtype") == "f32" && !target.isEmulated())
+    object["precision"] =
+        isa<MatmulAttr>(call) ? target.getMatmulPrecision() : target.getConvPrecision();
+  return object;
+}
+
 static llvm::Expected<CudnnPlans> planConvolution(CudaAttr target, LibraryCallAttrInterface call) {
   if (!target.getProperties())
     return llvm::createStringError("the target has no properties of a device");
   llvm::json::Object properties;
   for (NamedAttribute entry : target.getProperties())
     properties[entry.getName().getValue()] = toJson(entry.getValue());
-  return planWithCudnn(properties, call.toJson());
+  return planWithCudnn(properties, describe(target, call));
 }
 
 namespace {
@@ -76,8 +85,9 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
   int64_t getThreads(Attribute) const { return 1; }
 
   llvm::json::Object describeCall(Attribute self, LibraryCallAttrInterface call) const {
-    llvm::json::Object object = call.toJson();
-    if (cast<CudaAttr>(self).isEmulated())
+    auto target = cast<CudaAttr>(self);
+    llvm::json::Object object = ::describe(target, call);
+    if (target.isEmulated())
       object["reference"] = true;
     return object;
   }

@@ -215,5 +215,6 @@ static DictionaryAttr toDictionary(MLIRContext *context, const json::Object &pro
 
 CudaAttr DeviceDescription::toAttribute(MLIRContext *context) const {
   return CudaAttr::get(context, chip, getSms(), profile.machine, image,
-                       profile.toAttribute(context), toDictionary(context, properties));
+                       profile.toAttribute(context), toDictionary(context, properties),
+                       matmulPrecision, convPrecision);
 }

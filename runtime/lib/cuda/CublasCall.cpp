@@ -91,9 +91,10 @@ namespace {
 
 class CublasCall final : public DeviceCall {
 public:
-  CublasCall(const CudaLibraries &libraries, MatmulDescriptor descriptor, int64_t workspaceBytes)
+  CublasCall(const CudaLibraries &libraries, MatmulDescriptor descriptor,
+             cublaslt::ComputeType computeType, int64_t workspaceBytes)
       : libraries(libraries), cublas(libraries.getCublas()), call(std::move(descriptor)),
-        cap(workspaceBytes), byRows(call.c.column == 1 || call.n == 1) {}
+        computeType(computeType), cap(workspaceBytes), byRows(call.c.column == 1 || call.n == 1) {}
 
   Status prepare(const std::vector<int64_t> &alignments) {
     MEMOPT_RETURN_IF_ERROR(storeMatrices());
@@ -174,8 +175,7 @@ private:
   Status describeProduct() {
     bool isDouble = call.type == ElementType::F64;
     MEMOPT_RETURN_IF_ERROR(
-        cublas.explain(cublas.descCreate(product.receive(cublas.descDestroy),
-                                         isDouble ? cublaslt::COMPUTE_64F : cublaslt::COMPUTE_32F,
+        cublas.explain(cublas.descCreate(product.receive(cublas.descDestroy), computeType,
                                          isDouble ? cublaslt::R_64F : cublaslt::R_32F),
                        "cublasLtMatmulDescCreate"));
     MEMOPT_RETURN_IF_ERROR(
@@ -265,6 +265,7 @@ private:
   const CudaLibraries &libraries;
   const CublasLt &cublas;
   MatmulDescriptor call;
+  cublaslt::ComputeType computeType;
   int64_t cap;
   bool byRows; ///< the result lies by rows, and its transpose is computed
   StoredMatrix a{}, b{}, d{};
@@ -287,14 +288,33 @@ static StatusOr<std::vector<int64_t>> readAlignments(const nlohmann::json &descr
   return alignments;
 }
 
+/// What products are made of: by default the operands' own type.
+static StatusOr<cublaslt::ComputeType> readComputeType(const nlohmann::json &descriptor,
+                                                       ElementType type) {
+  if (type == ElementType::F64)
+    return cublaslt::COMPUTE_64F;
+  JsonView view(descriptor);
+  if (!view.has("precision"))
+    return cublaslt::COMPUTE_32F;
+  MEMOPT_ASSIGN_OR_RETURN(JsonView precision, view.get("precision"));
+  MEMOPT_ASSIGN_OR_RETURN(std::string word, view.getString("precision"));
+  if (word != "highest" && word != "high" && word != "medium")
+    return precision.failExpected("highest, high or medium");
+  return word == "high"     ? cublaslt::COMPUTE_32F_FAST_TF32
+         : word == "medium" ? cublaslt::COMPUTE_32F_FAST_16BF
+                            : cublaslt::COMPUTE_32F;
+}
+
 StatusOr<std::unique_ptr<DeviceCall>> memopt::createCublasCall(CudaLibraries &libraries,
                                                                const nlohmann::json &descriptor) {
   MEMOPT_RETURN_IF_ERROR(libraries.openCublas());
   MEMOPT_ASSIGN_OR_RETURN(MatmulDescriptor call, MatmulDescriptor::parse(descriptor));
   MEMOPT_ASSIGN_OR_RETURN(int64_t cap, JsonView(descriptor).getInteger("workspace_bytes"));
   MEMOPT_ASSIGN_OR_RETURN(std::vector<int64_t> alignments, readAlignments(descriptor));
+  MEMOPT_ASSIGN_OR_RETURN(cublaslt::ComputeType computeType,
+                          readComputeType(descriptor, call.type));
   call.simplify();
-  auto made = std::make_unique<CublasCall>(libraries, std::move(call), cap);
+  auto made = std::make_unique<CublasCall>(libraries, std::move(call), computeType, cap);
   MEMOPT_RETURN_IF_ERROR(made->prepare(alignments));
   return std::unique_ptr<DeviceCall>(std::move(made));
 }

@@ -37,7 +37,12 @@ struct CublasLtHeuristic {
 
 namespace cublaslt {
 
-enum ComputeType : int { COMPUTE_32F = 68, COMPUTE_64F = 70 };
+enum ComputeType : int {
+  COMPUTE_32F = 68,
+  COMPUTE_64F = 70,
+  COMPUTE_32F_FAST_16BF = 75,
+  COMPUTE_32F_FAST_TF32 = 77,
+};
 enum DataType : int { R_32F = 0, R_64F = 1, R_16F = 2, R_16BF = 14 };
 enum Operation : int32_t { OP_N = 0, OP_T = 1 };
 enum Epilogue : uint32_t { EPILOGUE_BIAS = 4 };

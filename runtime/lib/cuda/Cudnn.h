@@ -114,6 +114,7 @@ enum ConvolutionMode : int { CROSS_CORRELATION = 1 };
 enum PointwiseMode : int { ADD = 0 };
 enum HeuristicsMode : int { FALLBACK = 2, MODE_A = 3 };
 enum NumericalNote : int {
+  TENSOR_CORE = 0,
   DOWN_CONVERT_INPUTS = 1,
   REDUCED_PRECISION_REDUCTION = 2,
   NONDETERMINISTIC = 4,

@@ -30,7 +30,8 @@ const std::string &CudnnPlanner::getVersion() const { return library->getVersion
 // Engines
 //===----------------------------------------------------------------------===//
 
-static StatusOr<bool> isAcceptable(const CudnnObject &engine) {
+/// `isExact`: products of f32 are those of f32, which tensor cores round.
+static StatusOr<bool> isAcceptable(const CudnnObject &engine, bool isExact) {
   MEMOPT_ASSIGN_OR_RETURN(
       std::vector<int> numbers,
       engine.getEnumerators(cudnn::ENGINE_NUMERICAL_NOTES, cudnn::TYPE_NUMERICAL_NOTE));
@@ -42,6 +43,7 @@ static StatusOr<bool> isAcceptable(const CudnnObject &engine) {
   };
   return !has(numbers, cudnn::NONDETERMINISTIC) && !has(numbers, cudnn::DOWN_CONVERT_INPUTS) &&
          !has(numbers, cudnn::REDUCED_PRECISION_REDUCTION) &&
+         !(isExact && has(numbers, cudnn::TENSOR_CORE)) &&
          !has(behavior, cudnn::RUNTIME_COMPILATION);
 }
 
@@ -80,13 +82,13 @@ static StatusOr<std::vector<CudnnObject>> findConfigs(const Cudnn &library,
 
 /// Adds the plan of a configuration to `plans` where it is acceptable, possible, and takes less
 /// workspace than those before.
-static Status addPlan(const Cudnn &library, const CudnnObject &config,
+static Status addPlan(const Cudnn &library, const CudnnObject &config, bool isExact,
                       std::vector<CudnnPlan> &plans) {
   MEMOPT_ASSIGN_OR_RETURN(std::vector<CudnnObject> engines,
                           config.getObjects(cudnn::CONFIG_ENGINE, cudnn::ENGINE));
   if (engines.empty())
     return Status::ok();
-  MEMOPT_ASSIGN_OR_RETURN(bool acceptable, isAcceptable(engines[0]));
+  MEMOPT_ASSIGN_OR_RETURN(bool acceptable, isAcceptable(engines[0], isExact));
   if (!acceptable)
     return Status::ok();
   CudnnObject plan(library, cudnn::EXECUTION_PLAN);
@@ -111,17 +113,19 @@ StatusOr<std::vector<CudnnPlan>> memopt::planWithCudnn(const Cudnn &library,
   MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<CudnnGraph> graph,
                           CudnnGraph::create(library, descriptor));
   std::vector<CudnnPlan> plans;
+  bool isExact = descriptor.value("precision", "high") == "highest";
   for (cudnn::HeuristicsMode mode : {cudnn::MODE_A, cudnn::FALLBACK}) {
     // What one heuristic does not know another may; without any there are no plans.
     StatusOr<std::vector<CudnnObject>> configs = findConfigs(library, graph->get(), device, mode);
     if (!configs.isOk())
       continue;
     for (const CudnnObject &config : *configs)
-      MEMOPT_RETURN_IF_ERROR(addPlan(library, config, plans));
+      MEMOPT_RETURN_IF_ERROR(addPlan(library, config, isExact, plans));
   }
   if (plans.empty())
     return environmentError("cuDNN " + library.getVersion() +
-                            " has no deterministic engine for this call");
+                            " has no deterministic engine for this call" +
+                            (isExact ? " that makes products of f32" : ""));
   return plans;
 }
 

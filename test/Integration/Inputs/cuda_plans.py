@@ -1,4 +1,5 @@
-"""cuda_plans.py PACKAGE: counts the library calls of a package by kind and by who planned them, and checks each."""
+"""cuda_plans.py PACKAGE: counts the library calls of a package by kind, by what they are made of and by who planned
+them, and checks each."""
 import collections
 import json
 import sys
@@ -17,6 +18,6 @@ for call in manifest["library_calls"]:
         assert call["weight"] in extents and call["input"] in extents, (call, extents)
     assert call["workspace_bytes"] <= 32 << 20, call
     assert all(bytes & (bytes - 1) == 0 for bytes in call["operand_alignments"]), call
-    counts[call["kind"], who] += 1
-for (kind, who), count in sorted(counts.items()):
-    print(f"{kind}: {count} {who}")
+    counts[call["kind"], call["precision"], who] += 1
+for (kind, precision, who), count in sorted(counts.items()):
+    print(f"{kind} of {precision}: {count} {who}")

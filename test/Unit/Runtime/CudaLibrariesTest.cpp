@@ -190,6 +190,11 @@ static std::vector<CudnnPlan> plan(const json &descriptor) {
 TEST_F(CudaLibrariesTest, PlansAreDeterministicAndEachNeedsLess) {
   std::vector<CudnnPlan> plans = plan(getConvolution());
   ASSERT_EQ(plans.size(), 2u);
+  json exact = getConvolution();
+  exact["precision"] = "highest";
+  std::vector<CudnnPlan> exactPlans = plan(exact); // engine 50 has tensor cores
+  ASSERT_EQ(exactPlans.size(), 1u);
+  EXPECT_EQ(exactPlans[0].name, "engine70");
   EXPECT_EQ(plans[0].name, "engine50");
   EXPECT_EQ(plans[0].workspaceBytes, 1000);
   EXPECT_EQ(plans[0].text, "config 3, 7 multiprocessors");
@@ -253,6 +258,21 @@ TEST_F(CudaLibrariesTest, AResultByRowsIsTheTransposeOfOneByColumns) {
                              "preference 1=8192 3=2 5=4 6=64 7=64 8=64\n");
   EXPECT_EQ(start(**call, 4), "multiply 0x2000 0x1000 to 0x3000 kernel 42 alpha 1 beta 0 "
                               "workspace 0x4000 of 4096 stream 0x5000\n");
+}
+
+TEST_F(CudaLibrariesTest, ProductsOfF32AreMadeOfWhatWasAskedFor) {
+  for (auto [precision, begin] :
+       {std::pair("highest", "compute 68 scale 0 "), std::pair("high", "compute 77 scale 0 "),
+        std::pair("medium", "compute 75 scale 0 ")}) {
+    json product = getProduct();
+    product["precision"] = precision;
+    auto call = create(product);
+    ASSERT_TRUE(call.isOk()) << call.getMessage();
+    EXPECT_EQ(takeCublasLog().find(begin), 0u) << precision;
+  }
+  json product = getProduct();
+  product["precision"] = "low";
+  EXPECT_EQ(create(product).getCode(), StatusCode::BadInput);
 }
 
 TEST_F(CudaLibrariesTest, AResultByColumnsIsComputedAsItIs) {

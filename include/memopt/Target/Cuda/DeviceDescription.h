@@ -37,6 +37,9 @@ struct DeviceDescription {
   /// them, and `deviceName`.
   llvm::json::Object properties;
   MachineProfile profile; ///< rates; its machine is the device's name
+  /// What is asked of it, and no part of the description: what products and convolutions of f32 are
+  /// made of.
+  std::string matmulPrecision = "highest", convPrecision = "high";
 
   int64_t getProperty(StringRef key) const { return *properties.getInteger(key); }
   int64_t getSms() const { return getProperty("multiProcessorCount"); }
