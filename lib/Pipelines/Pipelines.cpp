@@ -132,6 +132,7 @@ void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &
 }
 
 void memopt::buildSchedulePipeline(OpPassManager &manager, const PipelineOptions &options) {
+  manager.addPass(createReserveExchangePass());
   // What the user recomputes by hand comes before all search, which builds on it: in the order that
   // autodiff leaves, a module's backward pass begins where the forward pass would be repeated.
   ActivationCheckpointingPassOptions checkpointing;

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 #include <tuple>
+#include <utility>
 
 using namespace memopt;
 
@@ -38,20 +39,32 @@ StatusOr<Arenas> Arenas::allocate(Device &device, const Manifest &manifest, bool
     result.arenas[size_t(space)] = *std::move(arena);
   }
   if (!result[MEMOPT_SPACE_DEVICE].isHostAccessible())
-    MEMOPT_RETURN_IF_ERROR(result.createMirror(device, manifest));
+    MEMOPT_RETURN_IF_ERROR(result.createMirror(manifest));
   return result;
 }
 
 /// Whether the host exchanges a variable with every step.
 static bool isExchanged(const VariableSpec &variable) {
-  return variable.role == "hyperparameter" || variable.isLeftForHost();
+  return (variable.role == "hyperparameter" && !variable.isExchange()) || variable.isLeftForHost();
 }
 
-Status Arenas::createMirror(Device &device, const Manifest &manifest) {
+/// The variable of that name, which must have room for what is exchanged; null where nothing is.
+static StatusOr<const VariableSpec *> findExchange(const Manifest &manifest, const char *name,
+                                                   int64_t bytes) {
+  const VariableSpec *variable = manifest.findVariable(name);
+  int64_t planned = variable ? variable->bytes : 0;
+  if (planned == bytes)
+    return variable;
+  return badInput("variable " + quote(name) + " has " + std::to_string(planned) + " bytes, " +
+                  std::to_string(bytes) + " are exchanged with the host; compile the model again");
+}
+
+Status Arenas::createMirror(const Manifest &manifest) {
+  hasMirror = true;
   int64_t total = 0;
   auto add = [&](const PlacedTensor &tensor) {
-    mirrored.push_back({tensor.space, tensor.offset, tensor.bytes, total});
-    total += roundUp(tensor.bytes, 64);
+    int64_t place = placeInExchange(total, tensor.bytes);
+    mirrored.push_back({tensor.space, tensor.offset, tensor.bytes, place, -1});
   };
   for (const InputSpec &input : manifest.inputs)
     add(input);
@@ -63,10 +76,27 @@ Status Arenas::createMirror(Device &device, const Manifest &manifest) {
   std::sort(mirrored.begin(), mirrored.end(), [](const Mirrored &a, const Mirrored &b) {
     return std::tie(a.space, a.offset, a.bytes) < std::tie(b.space, b.offset, b.bytes);
   });
-  auto memory = device.allocate(MEMOPT_SPACE_HOST, total, /*isChecked=*/false);
-  if (!memory.isOk())
-    return memory.takeStatus().withContext("host memory for inputs and outputs");
-  mirror = *std::move(memory);
+  MEMOPT_ASSIGN_OR_RETURN(const VariableSpec *exchange,
+                          findExchange(manifest, exchangeName, total));
+  for (Mirrored &entry : mirrored)
+    entry.place += exchange->offset;
+  return placeSamples(manifest);
+}
+
+Status Arenas::placeSamples(const Manifest &manifest) {
+  int64_t total = 0;
+  auto add = [&](const PlacedTensor &tensor) {
+    find(tensor)->staged = placeInExchange(total, tensor.bytes);
+  };
+  for (const InputSpec &input : manifest.inputs)
+    add(input);
+  if (const VariableSpec *offset = manifest.findVariable("sample_offset"))
+    add(*offset);
+  MEMOPT_ASSIGN_OR_RETURN(const VariableSpec *samples,
+                          findExchange(manifest, nextSamplesName, total));
+  for (Mirrored &entry : mirrored)
+    if (entry.staged >= 0)
+      entry.staged += samples->offset;
   return Status::ok();
 }
 
@@ -81,9 +111,13 @@ const Arenas::Mirrored *Arenas::find(const PlacedTensor &tensor) const {
   return isThere ? &*found : nullptr;
 }
 
+Arenas::Mirrored *Arenas::find(const PlacedTensor &tensor) {
+  return const_cast<Mirrored *>(std::as_const(*this).find(tensor));
+}
+
 char *Arenas::findInMirror(const PlacedTensor &tensor) const {
   if (const Mirrored *entry = find(tensor))
-    return mirror->base() + entry->place;
+    return (*this)[MEMOPT_SPACE_HOST].base() + entry->place;
   Arena &arena = (*this)[tensor.space];
   return arena.isHostAccessible() ? arena.base() + tensor.offset : nullptr;
 }
@@ -91,7 +125,7 @@ char *Arenas::findInMirror(const PlacedTensor &tensor) const {
 Status Arenas::reset() {
   for (const auto &arena : arenas)
     MEMOPT_RETURN_IF_ERROR(arena->reset());
-  return mirror ? mirror->reset() : Status::ok();
+  return Status::ok();
 }
 
 //===----------------------------------------------------------------------===//
@@ -113,7 +147,7 @@ Status Arenas::read(const PlacedTensor &tensor, void *to) const {
 
 Status Arenas::write(const PlacedTensor &tensor, int64_t begin, const void *from,
                      int64_t size) const {
-  if (mirror && find(tensor) && size)
+  if (hasMirror && find(tensor) && size)
     std::memcpy(findInMirror(tensor) + begin, from, size_t(size));
   return (*this)[tensor.space].write(tensor.offset + begin, from, size);
 }
@@ -134,15 +168,29 @@ Status Arenas::clear(const PlacedTensor &tensor, int64_t begin) const {
 
 Status Arenas::upload(Stream &stream, const PlacedTensor &tensor) const {
   const Mirrored *entry = find(tensor);
-  return entry ? stream.copy((*this)[tensor.space], tensor.offset, *mirror, entry->place,
-                             tensor.bytes)
+  return entry ? stream.copy((*this)[tensor.space], tensor.offset, (*this)[MEMOPT_SPACE_HOST],
+                             entry->place, tensor.bytes)
                : Status::ok();
 }
 
 Status Arenas::download(Stream &stream, const PlacedTensor &tensor) const {
   const Mirrored *entry = find(tensor);
-  return entry ? stream.copy(*mirror, entry->place, (*this)[tensor.space], tensor.offset,
-                             tensor.bytes)
+  return entry ? stream.copy((*this)[MEMOPT_SPACE_HOST], entry->place, (*this)[tensor.space],
+                             tensor.offset, tensor.bytes)
+               : Status::ok();
+}
+
+Status Arenas::stage(Stream &stream, const PlacedTensor &tensor) const {
+  const Mirrored *entry = find(tensor);
+  return entry ? stream.copy((*this)[MEMOPT_SPACE_DEVICE], entry->staged,
+                             (*this)[MEMOPT_SPACE_HOST], entry->place, tensor.bytes)
+               : Status::ok();
+}
+
+Status Arenas::unstage(Stream &stream, const PlacedTensor &tensor) const {
+  const Mirrored *entry = find(tensor);
+  return entry ? stream.copy((*this)[tensor.space], tensor.offset, (*this)[MEMOPT_SPACE_DEVICE],
+                             entry->staged, tensor.bytes)
                : Status::ok();
 }
 

@@ -9,6 +9,7 @@
 #include "BatchFeed.h"
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 using namespace memopt;
 
@@ -45,8 +46,15 @@ BatchFeed::Group BatchFeed::makeGroup(bool isRepeated) {
   return group;
 }
 
+void BatchFeed::setFiller(BatchFiller newFiller, bool isAhead) {
+  filler = std::move(newFiller);
+  isFilledAhead = isAhead;
+  forgetAhead();
+}
+
 Status BatchFeed::beginStep() {
   nanoseconds = 0;
+  ready = std::exchange(ahead, nullptr);
   return once.inputs.empty() ? Status::ok() : fill(once, 0);
 }
 
@@ -62,8 +70,28 @@ Status BatchFeed::beginIteration(int64_t iteration) {
                                              std::to_string(count));
 }
 
+void BatchFeed::fillAhead() {
+  const Group &first = once.inputs.empty() ? repeated : once;
+  // A failure is one of the next step, which fills again.
+  if (device && filler && isFilledAhead && !first.inputs.empty() &&
+      prepare(first, manifest.getPart(rank, 0), manifest.getPartsPerStep()).isOk())
+    ahead = &first;
+}
+
 Status BatchFeed::fill(const Group &group, int64_t iteration) {
-  int64_t begin = getTime(), part = manifest.getPart(rank, iteration);
+  int64_t begin = getTime();
+  forgetAhead();
+  if (std::exchange(ready, nullptr) != &group)
+    MEMOPT_RETURN_IF_ERROR(prepare(group, manifest.getPart(rank, iteration), 0));
+  if (device)
+    MEMOPT_RETURN_IF_ERROR(device->takeSamples(group.tensors));
+  nanoseconds += getTime() - begin;
+  return Status::ok();
+}
+
+/// Fills the inputs of a group, and sends them where they have to be sent. `stepParts` are those of
+/// the steps between this one and the one that the part belongs to.
+Status BatchFeed::prepare(const Group &group, int64_t part, int64_t stepParts) {
   if (device)
     MEMOPT_RETURN_IF_ERROR(device->beginFill());
   if (sampleOffset) {
@@ -71,13 +99,10 @@ Status BatchFeed::fill(const Group &group, int64_t iteration) {
     std::memcpy(arenas.getAddress(*sampleOffset), &first, sizeof first);
   }
   if (filler)
-    MEMOPT_RETURN_IF_ERROR(filler(part, group.targets));
+    MEMOPT_RETURN_IF_ERROR(filler(stepParts + part, group.targets));
   for (size_t input : group.inputs)
     MEMOPT_RETURN_IF_ERROR(checkRange(manifest.inputs[input]));
-  if (device)
-    MEMOPT_RETURN_IF_ERROR(device->uploadSamples(group.tensors));
-  nanoseconds += getTime() - begin;
-  return Status::ok();
+  return device ? device->sendSamples(group.tensors) : Status::ok();
 }
 
 Status BatchFeed::checkRange(const InputSpec &input) const {

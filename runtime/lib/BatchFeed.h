@@ -9,6 +9,10 @@
 // Fills the inputs of a program and checks them: all before a step; or, where a repeat reads some
 // of them, those at each of its iterations and the others, from the first batch, before the step.
 //
+// On a device samples are filled into the mirror and copied to where they wait beside the kernels
+// that run. What a step begins with is filled and sent during the step before, where the filler
+// knows it.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef MEMOPT_RUNTIME_BATCHFEED_H
@@ -27,12 +31,17 @@ public:
   /// Where samples have to be brought to a device.
   void setDevice(DeviceProgram *program) { device = program; }
 
-  void setFiller(BatchFiller newFiller) { filler = std::move(newFiller); }
+  /// `isAhead`: the filler may be asked for the first part of the next step, too.
+  void setFiller(BatchFiller newFiller, bool isAhead);
 
   /// Before a step.
   Status beginStep();
   /// At an iteration of the repeat that reads inputs.
   Status beginIteration(int64_t iteration);
+  /// When the step needs no more samples: sends what the next one begins with, if it can.
+  void fillAhead();
+  /// Drops that: the next step may begin with something else.
+  void forgetAhead() { ahead = nullptr; }
 
   /// Seconds that were spent here since beginStep.
   double getSeconds() const { return double(nanoseconds) * 1e-9; }
@@ -47,6 +56,7 @@ private:
 
   Group makeGroup(bool isRepeated);
   Status fill(const Group &group, int64_t iteration);
+  Status prepare(const Group &group, int64_t part, int64_t stepParts);
   Status checkRange(const InputSpec &input) const;
 
   const Manifest &manifest;
@@ -54,7 +64,10 @@ private:
   int64_t rank;
   DeviceProgram *device = nullptr;
   BatchFiller filler;
-  std::vector<char> spare; ///< for what a filler gives and nobody wants
+  bool isFilledAhead = false;
+  const Group *ahead = nullptr; ///< whose samples of the next step have been sent
+  const Group *ready = nullptr; ///< and of this one
+  std::vector<char> spare;      ///< for what a filler gives and nobody wants
   Group once, repeated;
   const VariableSpec
       *sampleOffset; ///< number of the first sample in the step's; null: not asked for

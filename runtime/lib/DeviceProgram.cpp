@@ -34,8 +34,12 @@ DeviceProgram::create(const Package &package, const Arenas &arenas, Device &devi
   MEMOPT_ASSIGN_OR_RETURN(
       program->module,
       device.loadModule(package.getFolder() + "/" + manifest.target.image, manifest.kernels));
-  MEMOPT_ASSIGN_OR_RETURN(program->samplesCopied, device.createEvent());
+  MEMOPT_ASSIGN_OR_RETURN(program->samplesSent, device.createEvent());
+  MEMOPT_ASSIGN_OR_RETURN(program->samplesTaken, device.createEvent());
   MEMOPT_ASSIGN_OR_RETURN(program->stream, device.createComputeStream());
+  // A copy for each input and for the samples' number, a wait and a record.
+  MEMOPT_ASSIGN_OR_RETURN(program->sampleStream,
+                          device.createStream(int64_t(manifest.inputs.size()) + 3));
   return program;
 }
 
@@ -46,10 +50,18 @@ Status DeviceProgram::beginStep() {
   return Status::ok();
 }
 
-Status DeviceProgram::uploadSamples(const std::vector<const PlacedTensor *> &tensors) {
+Status DeviceProgram::sendSamples(const std::vector<const PlacedTensor *> &tensors) {
+  MEMOPT_RETURN_IF_ERROR(sampleStream->waitFor(*samplesTaken));
   for (const PlacedTensor *tensor : tensors)
-    MEMOPT_RETURN_IF_ERROR(arenas.upload(*stream, *tensor));
-  return stream->record(*samplesCopied);
+    MEMOPT_RETURN_IF_ERROR(arenas.stage(*sampleStream, *tensor));
+  return sampleStream->record(*samplesSent);
+}
+
+Status DeviceProgram::takeSamples(const std::vector<const PlacedTensor *> &tensors) {
+  MEMOPT_RETURN_IF_ERROR(stream->waitFor(*samplesSent));
+  for (const PlacedTensor *tensor : tensors)
+    MEMOPT_RETURN_IF_ERROR(arenas.unstage(*stream, *tensor));
+  return stream->record(*samplesTaken);
 }
 
 Status DeviceProgram::beginInstruction(int64_t instruction, bool isWatched) {

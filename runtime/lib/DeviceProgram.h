@@ -38,8 +38,11 @@ public:
   /// Brings what the host has written before a step to the device: rates, step and seed.
   Status beginStep();
   /// Returns when the last samples are on the device, and their mirror may be written again.
-  Status beginFill() { return samplesCopied->synchronize(); }
-  Status uploadSamples(const std::vector<const PlacedTensor *> &tensors);
+  Status beginFill() { return ranks ? ranks->wait(*samplesSent) : samplesSent->synchronize(); }
+  /// Puts the copies of samples to where they wait into a stream of their own, beside the kernels.
+  Status sendSamples(const std::vector<const PlacedTensor *> &tensors);
+  /// From here on kernels see what was sent last.
+  Status takeSamples(const std::vector<const PlacedTensor *> &tensors);
   /// Says that an instruction begins; `isWatched`: when all before it has ended.
   Status beginInstruction(int64_t instruction, bool isWatched);
   /// Puts copies of what the host reads after a step, into the mirror, into the stream.
@@ -58,8 +61,9 @@ private:
   const Manifest &manifest;
   const Arenas &arenas;
   std::unique_ptr<Module> module;
-  std::unique_ptr<Event> samplesCopied;
-  std::unique_ptr<ComputeStream> stream; ///< ends before what it uses
+  std::unique_ptr<Event> samplesSent, samplesTaken;
+  std::unique_ptr<ComputeStream> stream; ///< ends before what it uses, as does the other
+  std::unique_ptr<Stream> sampleStream;
 };
 
 } // namespace memopt

@@ -19,13 +19,17 @@ bool LossWatch::isFinite() const {
 std::string LossWatch::describeLoss() const {
   const OutputSpec &loss = manifest.outputs[size_t(manifest.getLossIndex())];
   std::string message = "the loss is " + std::to_string(arenas.readElement(loss, 0));
-  for (const InputSpec &input : manifest.inputs)
-    if (int64_t at =
-            findNonFinite(input.dtype, arenas.getAddress(input), getElementCount(input.shape));
-        at >= 0)
+  // As the step has read them: a device's mirror may hold the next ones already.
+  std::vector<char> storage;
+  for (const InputSpec &input : manifest.inputs) {
+    StatusOr<const char *> data = arenas.view(input, storage);
+    if (!data.isOk())
+      continue; // the device is lost, which the next call says
+    if (int64_t at = findNonFinite(input.dtype, *data, getElementCount(input.shape)); at >= 0)
       message += "; input " + quote(input.name) + " holds " +
-                 std::to_string(arenas.readElement(input, at)) + " at index " +
+                 std::to_string(readElement(input.dtype, *data, at)) + " at index " +
                  toIndexText(input.shape, at);
+  }
   if (auto variable = findNonFiniteState(manifest, arenas, rank); variable.isOk() && *variable)
     message += "; " + (*variable)->role + " " + quote((*variable)->name) + " is no longer finite";
   return message;

@@ -70,6 +70,15 @@ static Status checkHyperparameters(const Manifest &manifest) {
   for (const VariableSpec &variable : manifest.variables) {
     if (variable.role != "hyperparameter")
       continue;
+    if (variable.isExchange()) {
+      int space = variable.name == exchangeName ? MEMOPT_SPACE_HOST : MEMOPT_SPACE_DEVICE;
+      if (variable.dtype != DType::I8 || variable.space != space)
+        return badInput("hyperparameter " + quote(variable.name) + " is " +
+                        toString(variable.dtype, variable.shape) + " on the " +
+                        getSpaceName(variable.space) + ", expected i8 on the " +
+                        getSpaceName(space));
+      continue;
+    }
     bool isRate = variable.name == "lr" || variable.isGroupRate(),
          isCount =
              std::find(std::begin(counts), std::end(counts), variable.name) != std::end(counts);

@@ -72,6 +72,8 @@ int32_t ProgramCalls::commit(void *opaque) {
   }
   if (parts.device) {
     Status status = parts.device->bringBack();
+    if (status.isOk() && !parts.isSearching)
+      parts.feed.fillAhead();
     if (status.isOk())
       status = parts.device->synchronize();
     if (!status.isOk())

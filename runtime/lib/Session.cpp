@@ -133,7 +133,9 @@ void Session::joinThread() {
     options.onThreadStart();
 }
 
-void Session::setBatches(BatchFiller filler) { parts->feed.setFiller(std::move(filler)); }
+void Session::setBatches(BatchFiller filler, bool isAhead) {
+  parts->feed.setFiller(std::move(filler), isAhead);
+}
 
 //===----------------------------------------------------------------------===//
 // Steps
@@ -143,7 +145,10 @@ Status Session::runStep() {
   WorkFor here(this);
   parts->isSearching = parts->isLossRefused = false;
   int64_t begin = getTime();
-  MEMOPT_RETURN_IF_ERROR(runProgram());
+  if (Status status = runProgram(); !status.isOk()) {
+    parts->feed.forgetAhead();
+    return status;
+  }
   parts->seconds = double(getTime() - begin) * 1e-9 - parts->feed.getSeconds();
   parts->gradients.end();
   parts->isLossRefused = parts->isLossBad;
@@ -176,7 +181,8 @@ int32_t Session::replayStep() {
     parts->failure = parts->device->getStream().replay(*piece.graph);
     if (parts->failure.isOk() && piece.stop == StepGraphs::Stop::Batch)
       parts->failure = parts->feed.beginIteration(piece.iteration);
-    if (parts->failure.isOk() && piece.stop == StepGraphs::Stop::Commit)
+    if (parts->failure.isOk() && piece.stop == StepGraphs::Stop::Commit) {
+      parts->feed.fillAhead();
       parts->failure = parts->device->synchronize();
     if (!parts->failure.isOk() || (piece.stop == StepGraphs::Stop::Commit && !mayCommit()))
       return 1;
@@ -192,6 +198,7 @@ bool Session::mayCommit() {
   bool isLossWatched = options.isStoppedOnNan && !getManifest().findLossScale();
   parts->isLossBad = isLossWatched && !parts->loss.isFinite();
   return parts->hasCommitted = !parts->isLossBad;
+    }
 }
 
 /// What there is to say after a step, whether it reached its end or not.
@@ -216,7 +223,11 @@ Status Session::finishProgram(int32_t code) {
                     manifest.describeInstruction(last));
   if (!isLeftOnPurpose && !parts->hasCommitted && manifest.mode == "train")
     return badInput("the program ended its step without asking whether to go on (commit)");
-  return options.isMemoryChecked ? arenas.observe() : Status::ok();
+  if (!options.isMemoryChecked)
+    return Status::ok();
+  if (parts->device) // the next samples may be on their way
+    MEMOPT_RETURN_IF_ERROR(parts->device->beginFill());
+  return arenas.observe();
 }
 
 /// Runs the forward part again to see where a loss that is not finite comes from.
@@ -235,6 +246,7 @@ Status Session::explainLoss() {
   return badInput(message + parts->loss.describeOrigin() + end);
 }
 
+  parts->feed.forgetAhead();
 bool Session::isLossRefused() const { return parts->isLossRefused; }
 
 double Session::getStepSeconds() const { return parts->seconds; }

@@ -60,9 +60,12 @@ Status Run::openData(int64_t seed) {
   if (isFirst())
     for (const std::string &text : notices)
       notice("note: " + text);
-  session.setBatches([this](int64_t part, const std::vector<char *> &targets) {
-    return data->fill(position * session.getManifest().microBatches + part, targets);
-  });
+  // A step of training ends with its loss; evaluation reads its labels afterwards.
+  session.setBatches(
+      [this](int64_t part, const std::vector<char *> &targets) {
+        return data->fill(position * session.getManifest().microBatches + part, targets);
+      },
+      /*isAhead=*/manifest.mode == "train");
   return Status::ok();
 }
 

@@ -64,6 +64,21 @@ def WriteOutAttentionPass : Pass<"memopt-write-out-attention", "::mlir::func::Fu
                            "::mlir::tensor::TensorDialect"];
 }
 
+def WriteOutRankSumsPass : Pass<"memopt-write-out-rank-sums", "::mlir::func::FuncOp"> {
+  let summary = "Sums over ranks as what is sent and a kernel that adds";
+  let description = [{
+    For targets whose kernels are a device's, where nothing but kernels adds up: `all_reduce` and `reduce_scatter`
+    become an exchange of terms and additions from zero in the order of the ranks, behind which a whole sum is
+    gathered. The terms are a value of the graph, whose memory is planned like any other's. Small tensors are
+    gathered whole and added up by every rank.
+  }];
+  let options = [
+    Option<"library", "library", "bool", "false", "Leave sums that the device's library can make to it">
+  ];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def MixedPrecisionPass : Pass<"memopt-mixed-precision", "::mlir::ModuleOp"> {
   let summary = "Multiply and keep bf16 or f16 numbers, compute the rest in f32";
   let description = [{
@@ -318,6 +333,18 @@ def FormKernelsPass : Pass<"memopt-form-kernels", "::mlir::func::FuncOp"> {
     say them; a bias that is added to a convolution or matmul joins the call.
   }];
   let dependentDialects = ["::mlir::memopt::MemoptDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
+def ReserveExchangePass : Pass<"memopt-reserve-exchange", "::mlir::ModuleOp"> {
+  let summary = "Declare the memory in which a device and its host exchange what a step takes and gives";
+  let description = [{
+    Where kernels are a device's, the host does not reach what they read. A variable `exchange` on the host holds
+    inputs, outputs and the numbers that the host writes or reads with each step, from where they are copied; and
+    `next_samples` on the device receives the samples of the next batch while kernels still read the last one.
+    Both are bytes, planned like any other variable; `memopt-runtime/PackageFormat.h` says what lies where in them.
+    For a target whose programs run their kernels themselves nothing is declared.
+  }];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
 
 def VerifyKernelGraphPass : Pass<"memopt-verify-kernel-graph", "::mlir::ModuleOp"> {

@@ -18,7 +18,9 @@ namespace memopt {
 /// by getAddress, read and write, wherever they lie.
 ///
 /// Of memory beyond the host's reach the host has a mirror of what it exchanges with every step:
-/// inputs, outputs, hyperparameters and the like. It writes and reads there, and streams copy.
+/// inputs, outputs, hyperparameters and the like. It writes and reads there, and streams copy. The
+/// mirror is a variable of the program, and so is the place on the device where samples wait until
+/// their inputs are free (PackageFormat.h).
 class Arenas {
 public:
   /// Takes memory for a program, and room for it in a folder where it uses the disk; a failure
@@ -33,7 +35,7 @@ public:
   char *getAddress(const PlacedTensor &tensor) const {
     if (tensor.space == diskSpace)
       return nullptr;
-    return mirror ? findInMirror(tensor) : (*this)[tensor.space].base() + tensor.offset;
+    return hasMirror ? findInMirror(tensor) : (*this)[tensor.space].base() + tensor.offset;
   }
   double readElement(const PlacedTensor &tensor, int64_t index) const {
     return memopt::readElement(tensor.dtype, getAddress(tensor), index);
@@ -51,6 +53,9 @@ public:
   /// lies within the host's reach.
   Status upload(Stream &stream, const PlacedTensor &tensor) const;
   Status download(Stream &stream, const PlacedTensor &tensor) const;
+  /// The two halves of an upload of samples: to where they wait, and from there to their place.
+  Status stage(Stream &stream, const PlacedTensor &tensor) const;
+  Status unstage(Stream &stream, const PlacedTensor &tensor) const;
 
   /// Fills all as they were when they were allocated.
   Status reset();
@@ -66,17 +71,19 @@ public:
   std::vector<std::string> getNotices() const;
 
 private:
-  /// A tensor's place in the mirror.
+  /// A tensor's place in the mirror, and on the device where it waits; -1: it does not.
   struct Mirrored {
     int space;
-    int64_t offset, bytes, place;
+    int64_t offset, bytes, place, staged;
   };
 
-  Status createMirror(Device &device, const Manifest &manifest);
+  Status createMirror(const Manifest &manifest);
+  Status placeSamples(const Manifest &manifest);
   const Mirrored *find(const PlacedTensor &tensor) const;
+  Mirrored *find(const PlacedTensor &tensor);
   char *findInMirror(const PlacedTensor &tensor) const;
 
-  std::unique_ptr<Arena> mirror;  ///< null where the host reaches all
+  bool hasMirror = false;         ///< whether the host does not reach all
   std::vector<Mirrored> mirrored; ///< in the order of their places in the arenas
   std::array<std::unique_ptr<Arena>, countedSpaces> arenas;
 };

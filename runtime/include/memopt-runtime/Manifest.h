@@ -107,6 +107,8 @@ struct VariableSpec : ShardedTensor {
   bool isGroupRate() const {
     return role == "hyperparameter" && name.compare(0, 3, "lr.") == 0 && initValue.has_value();
   }
+  /// Whether it is memory in which a device and its host exchange what a step takes and gives.
+  bool isExchange() const { return name == exchangeName || name == nextSamplesName; }
   /// Whether it is the norm of all gradients, which a step leaves for its host.
   bool isGradientNorm() const { return role == "gradient" && name == "gradient_norm"; }
   /// Whether a step leaves it for its host to read.

@@ -33,6 +33,21 @@ constexpr const char *spaceNames[countedSpaces] = {"device", "host", "disk"};
 /// What a disk reads and writes at once: offsets and bytes of its transfers are multiples of it.
 constexpr int64_t diskBlockBytes = 4096;
 
+/// Variables of a program whose kernels are a device's (role hyperparameter, i8). In the first, on
+/// the host, lie inputs, outputs and what else is copied with each step: variables of
+/// role hyperparameter but these two, index_fault and loss_scale, and the norm of all gradients. In
+/// the second, on the device, lie inputs, and sample_offset behind them. All in the manifest's
+/// order, each at the next multiple of exchangeAlignment.
+constexpr const char *exchangeName = "exchange", *nextSamplesName = "next_samples";
+constexpr int64_t exchangeAlignment = 64;
+
+/// Adds a tensor to such a variable: gives its place, and moves `end` behind it.
+constexpr int64_t placeInExchange(int64_t &end, int64_t bytes) {
+  int64_t place = (end + exchangeAlignment - 1) / exchangeAlignment * exchangeAlignment;
+  end = place + bytes;
+  return place;
+}
+
 } // namespace memopt
 
 #endif // MEMOPT_RUNTIME_PACKAGEFORMAT_H

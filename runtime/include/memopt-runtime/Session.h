@@ -62,8 +62,9 @@ struct DeviceOverhead {
   int64_t getTotal() const { return context + modules + libraryCalls + graphs + steps; }
 };
 
-/// Puts samples into inputs. `part` counts what all ranks fill in a step from 0; the same one may
-/// be asked for again. `targets` holds an address for each input of the manifest, in its order.
+/// Puts samples into inputs. `part` counts what all ranks fill in a step from 0, and goes on with
+/// the next step's; the same one may be asked for again. `targets` holds an address for each input
+/// of the manifest, in its order.
 using BatchFiller = std::function<Status(int64_t part, const std::vector<char *> &targets)>;
 
 class Session {
@@ -127,7 +128,9 @@ public:
   //===--------------------------------------------------------------------===//
 
   /// Where steps get their samples from. Without it they run on what lies in the inputs.
-  void setBatches(BatchFiller filler);
+  /// With `isAhead` a device gets the first samples of the next step during a step; what lies in
+  /// the inputs after it are those then.
+  void setBatches(BatchFiller filler, bool isAhead = false);
 
   /// Runs one step. It fails, and leaves the state as it was, when an input holds a value outside
   /// its valid range, an index of the program's is out of range, or the loss is not finite: then

@@ -216,7 +216,34 @@ std::string writePackage(const TemporaryFolder &folder, const json &manifest,
   return path;
 }
 
+/// Adds the two variables of PackageFormat.h, behind all that a program touches.
+static void reserveExchange(json &manifest) {
+  constexpr int64_t behind = 1024;
+  int64_t samples = 0, exchanged = 0;
+  for (const char *list : {"inputs", "outputs", "variables"})
+    for (const json &tensor : manifest[list]) {
+      std::string role = tensor.value("role", "");
+      bool isSample = list == std::string("inputs") || tensor["name"] == "sample_offset",
+           isVariable = list == std::string("variables");
+      if (isSample)
+        placeInExchange(samples, tensor["bytes"]);
+      if (!isVariable || role == "hyperparameter" || role == "index_fault")
+        placeInExchange(exchanged, tensor["bytes"]);
+    }
+  auto add = [&](const char *name, const char *space, int64_t offset, int64_t bytes) {
+    json variable = {{"name", name},       {"names", json::array()}, {"role", "hyperparameter"},
+                     {"trainable", false}, {"init", "zeros"},        {"placement", space},
+                     {"dtype", "i8"},      {"shape", {bytes}},       {"offset", offset},
+                     {"bytes", bytes}};
+    manifest["variables"].push_back(variable);
+    manifest["arena_bytes"][space] = manifest["predicted_peak_bytes"][space] = offset + bytes;
+  };
+  add(nextSamplesName, "device", behind, samples);
+  add(exchangeName, "host", behind, exchanged);
+}
+
 json forCuda(json manifest) {
+  reserveExchange(manifest);
   manifest["target"] = {{"name", "cuda"}, {"chip", "sm_90"}, {"sms", 4}, {"image", "kernels.bc"}};
   manifest["kernels"] = {"compute_logits", "compute_loss", "count_step",  "compute_gradients",
                          "update",         "clear_number", "add_samples", "add_number"};

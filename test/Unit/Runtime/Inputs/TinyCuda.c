@@ -120,7 +120,7 @@ int32_t memopt_program_step(const memopt_step *step) {
          TINY_BIAS_GRADIENT);
 #endif
 #ifdef TINY_CUDA_STRAYS
-  enum { TINY_TARGET = TINY_ARENA };
+  enum { TINY_TARGET = 4096 };
 #else
   enum { TINY_TARGET = TINY_WEIGHT_GRADIENT };
 #endif
