@@ -203,6 +203,12 @@ LogicalResult CollectiveOp::verify() {
   bool isGather = getKind() == CollectiveKind::AllGather;
   int64_t whole = (isGather ? result : input).getNumElements(),
           shard = (isGather ? input : result).getNumElements(), ranks = getRanksAttr().getInt();
+  if (getKind() == CollectiveKind::AllToAll) {
+    if (shard % ranks)
+      return emitOpError() << "gives " << shard << " elements, which are no " << ranks
+                           << " shards of one size";
+    shard /= ranks;
+  }
   if (shard < static_cast<int64_t>(llvm::divideCeil(whole, ranks)))
     return emitOpError() << "has shards of " << shard << " elements, but " << ranks
                          << " of them do not hold " << whole;
@@ -223,7 +229,10 @@ LogicalResult CollectiveOp::canonicalize(CollectiveOp op, PatternRewriter &rewri
   return success();
 }
 
-bool CollectiveOp::isRecomputable() { return !isReduction(getKind()); }
+/// What goes into sums is seldom there any more.
+bool CollectiveOp::isRecomputable() {
+  return getKind() == CollectiveKind::AllGather || getKind() == CollectiveKind::OwnShard;
+}
 int64_t CollectiveOp::getFlops() {
   int64_t elements = cast<RankedTensorType>(getResult().getType()).getNumElements();
   return isReduction(getKind()) ? multiplyCounts({elements, getRanksAttr().getInt()}) : 0;
@@ -232,7 +241,7 @@ int64_t CollectiveOp::getFlops() {
 /// By one rank: what it reads of all of them, and what it writes.
 int64_t CollectiveOp::getBytesMoved() {
   int64_t result = getTensorBytes(getResult().getType());
-  bool readsOnce = getKind() == CollectiveKind::AllGather || getKind() == CollectiveKind::OwnShard;
+  bool readsOnce = getKind() != CollectiveKind::ReduceScatter;
   if (getKind() == CollectiveKind::AllReduce) // a part of the sum, and those of the others
     return multiplyCounts({result, 4});
   return addCounts(result, readsOnce ? result : multiplyCounts({result, getRanksAttr().getInt()}));

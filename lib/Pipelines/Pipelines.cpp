@@ -112,6 +112,10 @@ void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &
   // Ranges of inputs are read off ops that index, which lowering takes apart. Evaluation needs
   // them, too.
   manager.addNestedPass<func::FuncOp>(createAnnotateInputRangesPass());
+  // Before lowering, which makes a kernel of their additions.
+  WriteOutRankSumsPassOptions sums;
+  sums.library = options.reduce == "nccl";
+  manager.addNestedPass<func::FuncOp>(createWriteOutRankSumsPass(sums));
   // What the runtime cannot check before the step, the program checks.
   manager.addPass(createCheckIndicesPass());
   // Lowering cuts reductions along the order of memory, so that is settled first.
@@ -128,11 +132,11 @@ void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &
   narrow.type = options.activationDtype;
   manager.addNestedPass<func::FuncOp>(createNarrowActivationsPass(narrow));
   manager.addNestedPass<func::FuncOp>(createFormKernelsPass());
+  manager.addPass(createReserveExchangePass());
   manager.addPass(createVerifyKernelGraphPass());
 }
 
 void memopt::buildSchedulePipeline(OpPassManager &manager, const PipelineOptions &options) {
-  manager.addPass(createReserveExchangePass());
   // What the user recomputes by hand comes before all search, which builds on it: in the order that
   // autodiff leaves, a module's backward pass begins where the forward pass would be repeated.
   ActivationCheckpointingPassOptions checkpointing;

@@ -192,11 +192,13 @@ private:
     std::string kind = spec["kind"].text();
     if (kind == "own_shard")
       return; // a copy
-    if (kind != "all_reduce" && kind != "reduce_scatter" && kind != "all_gather")
-      spec["kind"].fail("expected all_reduce, reduce_scatter, all_gather or own_shard");
-    op.kind = kind == "all_reduce"       ? RankOpKind::AllReduce
-              : kind == "reduce_scatter" ? RankOpKind::ReduceScatter
-                                         : RankOpKind::AllGather;
+    // The terms of a sum are sent as those of a sum that is cut.
+    bool isExchange = kind == "all_to_all";
+    if (kind != "all_reduce" && kind != "reduce_scatter" && kind != "all_gather" && !isExchange)
+      spec["kind"].fail("expected all_reduce, reduce_scatter, all_gather, own_shard or all_to_all");
+    op.kind = kind == "all_reduce"                     ? RankOpKind::AllReduce
+              : kind == "reduce_scatter" || isExchange ? RankOpKind::ReduceScatter
+                                                       : RankOpKind::AllGather;
     int64_t elements = spec["elements"].integer(1), result = spec["result_elements"].integer(1);
     std::vector<JsonField> outputs = instruction["outputs"].items(1, "expected one output");
     op.bytes = outputs[0]["bytes"].integer(1);

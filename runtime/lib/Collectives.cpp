@@ -45,6 +45,8 @@ Status Collectives::run(const CollectiveSpec &spec, const char *from, char *to, 
   case CollectiveKind::AllGather:
     return communicator->allGather(from, spec.elements * size, to, spec.resultElements * size,
                                    pool);
+  case CollectiveKind::AllToAll:
+    return badInput("a program for the cpu sends no terms of sums: its ranks read each other's");
   case CollectiveKind::OwnShard:
     break;
   }

@@ -9,15 +9,16 @@
 #include "memopt-runtime/Device.h"
 #include "CpuDevice.h"
 #include "cuda/CudaDevice.h"
+#include "memopt-runtime/DeviceCommunicator.h"
 #include "memopt-runtime/Json.h"
 
 using namespace memopt;
 
-StatusOr<std::unique_ptr<Device>> Device::open(const std::string &name) {
+StatusOr<std::unique_ptr<Device>> Device::open(const std::string &name, int64_t rank) {
   if (name == "cpu")
     return createCpuDevice();
   if (name == "cuda")
-    return openCudaDevice();
+    return openCudaDevice(rank);
   return badInput("device " + quote(name) + " is unknown; known are 'cpu' and 'cuda'");
 }
 
@@ -48,6 +49,10 @@ StatusOr<std::unique_ptr<Module>> Device::loadModule(const std::string &path,
 StatusOr<std::unique_ptr<DeviceCall>> Device::createCall(const nlohmann::json &, int,
                                                          const LibraryCallFactory &) {
   return refuse(*this, "library calls in streams");
+}
+
+StatusOr<std::unique_ptr<DeviceCommunicator>> Device::joinRanks(Communicator &, double) {
+  return refuse(*this, "communicator");
 }
 
 Status memopt::checkCopy(const Arena &to, int64_t toOffset, const Arena &from, int64_t fromOffset,

@@ -66,8 +66,22 @@ Status DeviceProgram::takeSamples(const std::vector<const PlacedTensor *> &tenso
 
 Status DeviceProgram::beginInstruction(int64_t instruction, bool isWatched) {
   if (isWatched)
-    MEMOPT_RETURN_IF_ERROR(stream->synchronize());
+    MEMOPT_RETURN_IF_ERROR(synchronize());
   return stream->leaveMark(uint32_t(instruction + 1));
+}
+
+Status DeviceProgram::startCollective(const CollectiveSpec &collective) {
+  const char *base = arenas[MEMOPT_SPACE_DEVICE].base();
+  return ranks->start(*stream, collective, base + collective.fromOffset,
+                      arenas[MEMOPT_SPACE_DEVICE].base() + collective.toOffset);
+}
+
+Status DeviceProgram::startCollective(int64_t number) {
+  auto count = int64_t(manifest.collectives.size());
+  if (number >= 0 && number < count && ranks)
+    return startCollective(manifest.collectives[size_t(number)]);
+  return badInput("the program names collective " + std::to_string(number) + " of " +
+                  std::to_string(ranks ? count : 0));
 }
 
 Status DeviceProgram::bringBack() {

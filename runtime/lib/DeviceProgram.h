@@ -17,6 +17,7 @@
 #define MEMOPT_RUNTIME_DEVICEPROGRAM_H
 
 #include "memopt-runtime/Arenas.h"
+#include "memopt-runtime/DeviceCommunicator.h"
 #include "memopt-runtime/Package.h"
 
 namespace memopt {
@@ -35,6 +36,11 @@ public:
     return stream->launch(*module, kernel, shape, arguments);
   }
 
+  /// The devices of other ranks, which waits look after from now on.
+  void setRanks(DeviceCommunicator *communicator) { ranks = communicator; }
+  Status startCollective(int64_t number);
+  Status startCollective(const CollectiveSpec &collective);
+
   /// Brings what the host has written before a step to the device: rates, step and seed.
   Status beginStep();
   /// Returns when the last samples are on the device, and their mirror may be written again.
@@ -48,7 +54,7 @@ public:
   /// Puts copies of what the host reads after a step, into the mirror, into the stream.
   Status bringBack();
   /// Waits for all.
-  Status synchronize() { return stream->synchronize(); }
+  Status synchronize() { return ranks ? ranks->wait(*stream) : stream->synchronize(); }
 
   /// Where a failure belongs that came up at instruction `last`: where the device was lost, if it
   /// was.
@@ -60,6 +66,7 @@ private:
 
   const Manifest &manifest;
   const Arenas &arenas;
+  DeviceCommunicator *ranks = nullptr;
   std::unique_ptr<Module> module;
   std::unique_ptr<Event> samplesSent, samplesTaken;
   std::unique_ptr<ComputeStream> stream; ///< ends before what it uses, as does the other

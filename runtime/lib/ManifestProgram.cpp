@@ -151,14 +151,14 @@ StatusOr<TransferSpec> memopt::readTransfer(const JsonView &view, const BytesByS
 }
 
 static StatusOr<CollectiveKind> readCollectiveKind(const JsonView &view) {
-  static constexpr const char *names[] = {"all_reduce", "reduce_scatter", "all_gather",
-                                          "own_shard"}; // in the order of the enumeration
+  static constexpr const char *names[] = {"all_reduce", "reduce_scatter", "all_gather", "own_shard",
+                                          "all_to_all"}; // in the order of the enumeration
   MEMOPT_ASSIGN_OR_RETURN(std::string kind, view.getString("kind"));
   for (size_t i = 0; i < std::size(names); ++i)
     if (kind == names[i])
       return CollectiveKind(i);
   return view.fail("is of kind " + quote(kind) +
-                   ", expected all_reduce, reduce_scatter, all_gather or own_shard");
+                   ", expected all_reduce, reduce_scatter, all_gather, own_shard or all_to_all");
 }
 
 /// Sizes of a tensor and its shards that go together.
@@ -171,6 +171,12 @@ static Status checkShards(const JsonView &view, const CollectiveSpec &spec, int6
   bool isGather = spec.kind == CollectiveKind::AllGather;
   int64_t shard = isGather ? spec.elements : spec.resultElements,
           whole = isGather ? spec.resultElements : spec.elements;
+  if (spec.kind == CollectiveKind::AllToAll) {
+    if (shard % ranks)
+      return view.fail("gives " + std::to_string(shard) + " elements, which are no " +
+                       std::to_string(ranks) + " shards of one size");
+    shard /= ranks;
+  }
   if (shard < (whole + ranks - 1) / ranks)
     return view.fail("has shards of " + std::to_string(shard) + " elements, but " +
                      std::to_string(ranks) + " of them do not hold " + std::to_string(whole));

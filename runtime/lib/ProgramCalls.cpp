@@ -107,7 +107,9 @@ int32_t ProgramCalls::wait(void *opaque, int64_t transfer) {
 int32_t ProgramCalls::collective(void *opaque, int64_t number) {
   Session &session = toSession(opaque);
   Session::Parts &parts = *session.parts;
-  return answer(parts.collectives.run(number, *session.pool), parts.failure);
+  return answer(parts.device ? parts.device->startCollective(number)
+                             : parts.collectives.run(number, *session.pool),
+                parts.failure);
 }
 
 int32_t ProgramCalls::beginInstruction(void *opaque, int64_t index) {

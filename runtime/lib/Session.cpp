@@ -40,10 +40,6 @@ Status Session::prepare(Device &onDevice, const LibraryCallFactory &createCall) 
   if (ranks != manifest.ranks)
     return badInput("was compiled for " + std::to_string(manifest.ranks) + " ranks, not " +
                     std::to_string(ranks));
-  if (!manifest.target.image.empty() && ranks > 1)
-    return environmentError("programs of several ranks need NCCL on device " +
-                            quote(device->getName()) +
-                            ", which this build of memopt does not call");
   if (!manifest.target.image.empty() && manifest.arenaBytes[diskSpace])
     return badInput("keeps values on disk, where programs of device " + quote(device->getName()) +
                     " cannot have any");
@@ -74,7 +70,25 @@ Status Session::prepareProgram(const LibraryCallFactory &createCall) {
     frame.arena[space] = arenas[space].base();
   MEMOPT_RETURN_IF_ERROR(noteTaken(overhead.modules));
   MEMOPT_RETURN_IF_ERROR(prepareCalls(createCall));
-  return noteTaken(overhead.libraryCalls);
+  MEMOPT_RETURN_IF_ERROR(noteTaken(overhead.libraryCalls));
+  return parts->device && options.communicator ? joinDevices() : Status::ok();
+}
+
+/// The other ranks' devices. A library makes connections when it first needs them, which must not
+/// be in a step: so each collective is done once, on whatever there is.
+Status Session::joinDevices() {
+  MEMOPT_ASSIGN_OR_RETURN(parts->ranks,
+                          device->joinRanks(*options.communicator, options.rankSeconds));
+  DeviceCommunicator &ranks = *parts->ranks;
+  Arena &memory = arenas[MEMOPT_SPACE_DEVICE];
+  MEMOPT_RETURN_IF_ERROR(ranks.registerMemory(memory));
+  parts->device->setRanks(&ranks);
+  for (const CollectiveSpec &collective : getManifest().collectives)
+    MEMOPT_RETURN_IF_ERROR(parts->device->startCollective(collective));
+  MEMOPT_RETURN_IF_ERROR(parts->device->synchronize());
+  MEMOPT_RETURN_IF_ERROR(noteTaken(overhead.ranks));
+  overhead.ranks = std::max(overhead.ranks, ranks.getTakenBytes());
+  return Status::ok();
 }
 
 /// The library calls and the threads that they need.
@@ -184,6 +198,7 @@ int32_t Session::replayStep() {
     if (parts->failure.isOk() && piece.stop == StepGraphs::Stop::Commit) {
       parts->feed.fillAhead();
       parts->failure = parts->device->synchronize();
+    }
     if (!parts->failure.isOk() || (piece.stop == StepGraphs::Stop::Commit && !mayCommit()))
       return 1;
   }
@@ -198,7 +213,6 @@ bool Session::mayCommit() {
   bool isLossWatched = options.isStoppedOnNan && !getManifest().findLossScale();
   parts->isLossBad = isLossWatched && !parts->loss.isFinite();
   return parts->hasCommitted = !parts->isLossBad;
-    }
 }
 
 /// What there is to say after a step, whether it reached its end or not.
@@ -232,6 +246,7 @@ Status Session::finishProgram(int32_t code) {
 
 /// Runs the forward part again to see where a loss that is not finite comes from.
 Status Session::explainLoss() {
+  parts->feed.forgetAhead();
   const std::string end = "; parameters were left as they were before this step";
   std::string message = parts->loss.describeLoss();
   if (!getManifest().isInstrumented)
@@ -246,7 +261,6 @@ Status Session::explainLoss() {
   return badInput(message + parts->loss.describeOrigin() + end);
 }
 
-  parts->feed.forgetAhead();
 bool Session::isLossRefused() const { return parts->isLossRefused; }
 
 double Session::getStepSeconds() const { return parts->seconds; }

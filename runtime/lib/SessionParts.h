@@ -30,7 +30,8 @@ struct Session::Parts {
         gradients(manifest, arenas) {}
 
   SessionEntry entry;
-  std::unique_ptr<DeviceProgram> device; ///< null where the program runs its kernels itself
+  std::unique_ptr<DeviceCommunicator> ranks; ///< null without other ranks' devices
+  std::unique_ptr<DeviceProgram> device;     ///< null where the program runs its kernels itself
   PreparedCalls calls;
   std::unique_ptr<Transfers> transfers;
   std::unique_ptr<StepGraphs> graphs; ///< null where steps are not replayed; it ends before these

@@ -103,10 +103,11 @@ StatusOr<const void *> Session::getWholeOnAll(const VariableSpec &variable,
                                               std::vector<char> &storage) const {
   if (!variable.wholeShape)
     return getWhole(variable, storage);
+  std::vector<char> copy;
+  MEMOPT_ASSIGN_OR_RETURN(const char *own, arenas.view(variable, copy));
   Communicator &communicator = *options.communicator;
   storage.resize(size_t(variable.bytes * communicator.getRanks()));
-  MEMOPT_RETURN_IF_ERROR(
-      communicator.exchangeAny(getAddress(variable), variable.bytes, storage.data()));
+  MEMOPT_RETURN_IF_ERROR(communicator.exchangeAny(own, variable.bytes, storage.data()));
   return static_cast<const void *>(storage.data());
 }
 

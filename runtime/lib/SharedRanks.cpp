@@ -174,6 +174,7 @@ public:
   }
 
   bool isAskedToStop() const override { return meeting.isAskedToStop.load() != 0; }
+  Status getFailure() const override { return group.getReason(); }
   void leave(const Status &reason) override { group.leave(rank, reason); }
 
 private:

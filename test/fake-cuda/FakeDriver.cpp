@@ -13,11 +13,18 @@
 using namespace memopt::cuda;
 
 static int multiprocessors = 132;
+static bool isBusy = false;
 
 extern "C" {
 
 /// The device has so many from now on.
 void fakeDriverSetMultiprocessors(int count) { multiprocessors = count; }
+
+/// Streams and events have work before them from now on, or none.
+void fakeDriverSetBusy(int busy) { isBusy = busy != 0; }
+
+CUresult cuStreamQuery(CUstream) { return isBusy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; }
+CUresult cuEventQuery(CUevent) { return isBusy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; }
 
 CUresult cuDriverGetVersion(int *version) {
   *version = 13000;

@@ -179,8 +179,6 @@ static llvm::Error fillTarget(const CommandLine &line, CompileOptions &options) 
   for (llvm::StringRef name : kOfProcessors)
     if (line.isSet(name))
       return invalid("--" + name + " is for --target=cpu");
-  if (line.get("ranks") != "1")
-    return invalid("--ranks: this version has no ranks with --target=cuda");
   auto device = mlir::memopt::DeviceDescription::find(options.targetFeatures);
   if (!device)
     return invalid("--target-features: " + llvm::toString(device.takeError()));
@@ -306,6 +304,9 @@ static llvm::Error fillRanks(const CommandLine &line, CompileOptions &options) {
     return invalid("--ranks expects at most " + llvm::Twine(::memopt::mostRanks) + ", found '" +
                    line.get("ranks") + "'");
   options.pipeline.syncBatchNorm = line.isSet("sync-batch-norm");
+  options.pipeline.reduce = line.get("reduce");
+  if (line.get("reduce") != "ranks" && line.get("reduce") != "nccl")
+    return invalid("--reduce expects ranks or nccl, found '" + line.get("reduce") + "'");
   int64_t stage;
   if (llvm::StringRef(line.get("zero-stage")).getAsInteger(10, stage) || stage < 0 || stage > 3)
     return invalid("--zero-stage expects 0, 1, 2 or 3, found '" + line.get("zero-stage") + "'");

@@ -110,10 +110,14 @@ StatusOr<std::vector<std::string>> CompiledPackage::describeTarget(const RunOpti
   const std::vector<std::string> &given = options.compileOptions;
   if (options.device == "cpu" || std::any_of(given.begin(), given.end(), isFeature))
     return std::vector<std::string>();
-  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::open(options.device));
-  MEMOPT_ASSIGN_OR_RETURN(std::string text, device->describe());
   std::string file = temporaryFolder + deviceFile;
-  MEMOPT_RETURN_IF_ERROR(writeFileAtomically(file, text));
+  // By a process of its own: one that has opened a device cannot fork ranks that do so.
+  MEMOPT_ASSIGN_OR_RETURN(exitCode,
+                          runAndWait({getRealPath("/proc/self/exe"), "--device=" + options.device,
+                                      "--describe-device=" + file},
+                                     [] {}));
+  if (exitCode)
+    return badInput(""); // it said why
   return std::vector<std::string>{"--target=" + options.device, "--target-features=" + file};
 }
 
@@ -141,20 +145,20 @@ Status CompiledPackage::explainRefusal(const std::string &compiler, const RunOpt
 /// Options of memopt-compile that change an evaluation beside the training that they are given for.
 static const char *const ofEvaluation[] = {"--batch",
                                            "--cache",
+                                           "--conv-precision",
                                            "--deepspeed-config",
                                            "--device-memory",
                                            "--dropout",
                                            "--efficient-conv-bn-eval",
-                                           "--conv-precision",
                                            "--instrument",
                                            "--loss",
                                            "--machine-profile",
                                            "--master-weights",
+                                           "--matmul-precision",
                                            "--offload-param",
                                            "--precision",
                                            "--quiet",
                                            "--reference",
-                                           "--matmul-precision",
                                            "--run-threads",
                                            "--target",
                                            "--target-features",

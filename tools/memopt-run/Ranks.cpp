@@ -41,15 +41,17 @@ using namespace memopt;
 
 /// The life of a rank's process. What went wrong the first process prints, once.
 [[noreturn]] static void runRank(SharedRanks &group, int64_t rank, pid_t parent,
-                                 const RankWork &work) {
+                                 const std::string &device, const RankWork &work) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent)
     ::_exit(int(StatusCode::Environment)); // it died before the line above
   Status status;
   try {
     std::unique_ptr<Communicator> communicator = group.join(rank);
-    std::unique_ptr<Device> device = group.openDevice(rank);
-    status = work(*communicator, *device);
+    // On the cpu a rank's memory is there already.
+    StatusOr<std::unique_ptr<Device>> own =
+        device == "cpu" ? group.openDevice(rank) : Device::open(device, rank);
+    status = own.isOk() ? work(*communicator, **own) : own.takeStatus();
   } catch (const std::bad_alloc &) {
     status = environmentError("this machine is out of memory");
   }
@@ -80,14 +82,14 @@ class Watch {
   using Clock = std::chrono::steady_clock;
 
 public:
-  explicit Watch(SharedRanks &group, RankMeeting *meeting = nullptr)
-      : group(group), meeting(meeting) {}
+  Watch(SharedRanks &group, std::string device, RankMeeting *meeting = nullptr)
+      : group(group), device(std::move(device)), meeting(meeting) {}
 
   /// Forks a process that does a rank's work.
   Status start(int64_t rank, const RankWork &work) {
     pid_t parent = ::getpid(), process = ::fork();
     if (process == 0)
-      runRank(group, rank, parent, work);
+      runRank(group, rank, parent, device, work);
     if (process < 0)
       return environmentError("cannot be started: " + std::string(std::strerror(errno)));
     processes[process] = rank;
@@ -146,6 +148,7 @@ private:
   bool isOverdue() const { return Clock::now() - lastGood > std::chrono::seconds(5); }
 
   SharedRanks &group;
+  const std::string device;
   RankMeeting *meeting;
   std::map<pid_t, int64_t> processes; ///< those that run, with their ranks
   Clock::time_point lastGood = Clock::now();
@@ -158,7 +161,7 @@ Status memopt::runRanks(const RunOptions &options, int64_t arenaBytes, const Ran
                                               options.isMemoryChecked, options.rankTimeout));
   std::fflush(stdout);
   std::fflush(stderr);
-  Watch watch(*group);
+  Watch watch(*group, options.device);
   for (int64_t rank = 0; rank < group->getRanks(); ++rank)
     if (Status status = watch.start(rank, work); !status.isOk()) {
       group->leave(rank, status);
@@ -168,10 +171,11 @@ Status memopt::runRanks(const RunOptions &options, int64_t arenaBytes, const Ran
   return group->getReason();
 }
 
-Status memopt::runOneRank(SharedRanks &group, RankMeeting &meeting, const RankWork &work) {
+Status memopt::runOneRank(const RunOptions &options, SharedRanks &group, RankMeeting &meeting,
+                          const RankWork &work) {
   std::fflush(stdout);
   std::fflush(stderr);
-  Watch watch(group, &meeting);
+  Watch watch(group, options.device, &meeting);
   if (Status status = watch.start(meeting.getRank(), work); !status.isOk())
     group.leave(meeting.getRank(), status);
   watch.waitForAll();

@@ -25,7 +25,8 @@ Status runRanks(const RunOptions &options, int64_t arenaBytes, const RankWork &w
 
 /// The same for one rank of a meeting, each of whose members calls it with the memory of all. One
 /// of them returns the run's failure with its text, the others with an empty one.
-Status runOneRank(SharedRanks &group, RankMeeting &meeting, const RankWork &work);
+Status runOneRank(const RunOptions &options, SharedRanks &group, RankMeeting &meeting,
+                  const RankWork &work);
 
 /// Ranks that may run on the processors of this one, itself among them.
 StatusOr<int> countSharersOfProcessors(Communicator &communicator);

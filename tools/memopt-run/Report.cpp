@@ -62,6 +62,7 @@ static ordered_json toJson(const DeviceOverhead &overhead) {
   return {{"context", overhead.context},
           {"modules", overhead.modules},
           {"library_calls", overhead.libraryCalls},
+          {"ranks", overhead.ranks},
           {"graphs", overhead.graphs},
           {"steps", overhead.steps}};
 }

@@ -60,7 +60,8 @@ StatusOr<std::unique_ptr<Validation>> Validation::create(const RunOptions &optio
     return badInput("the package of an evaluation is compiled with --mode=eval; " + quote(package) +
                     " is of mode " + quote(loaded->getManifest().mode));
   // A device of its own: that of a rank has room for the training's arena alone.
-  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::open(options.device));
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
+                          Device::open(options.device, communicator ? communicator->getRank() : 0));
   SessionOptions sessionOptions;
   sessionOptions.threads = threads;
   MEMOPT_ASSIGN_OR_RETURN(

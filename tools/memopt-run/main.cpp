@@ -45,6 +45,7 @@ static Status runSession(const RunOptions &options, std::shared_ptr<const Packag
   bool isTraining = package->getManifest().mode == "train";
   SessionOptions sessionOptions{options.isMemoryChecked, options.isStoppedOnNan};
   sessionOptions.communicator = isTraining ? communicator : nullptr; // evaluations are of one rank
+  sessionOptions.rankSeconds = options.rankTimeout;
   sessionOptions.diskFolder = options.diskFolder;
   if (communicator) {
     MEMOPT_ASSIGN_OR_RETURN(int sharers, countSharersOfProcessors(*communicator));
@@ -87,8 +88,6 @@ static RunOptions getOptionsOfOthers(RunOptions options) {
 }
 
 static Status checkRanks(const RunOptions &options, const Manifest &manifest) {
-  if (options.countRanks() > 1 && options.device != "cpu")
-    return environmentError("--ranks: ranks run on device 'cpu' only");
   std::string asked = std::to_string(options.countRanks()),
               compiled = std::to_string(manifest.ranks);
   if (manifest.ranks == options.countRanks() || manifest.mode == "eval")
@@ -111,14 +110,18 @@ static RankWork getRankWork(const RunOptions &options, std::shared_ptr<const Pac
 /// A run that is prepared, by the process that did so; `meeting` may be null.
 static Status runPackage(const RunOptions &options, PreparedRun prepared, CheckpointFolder *target,
                          RankMeeting *meeting) {
-  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::open(options.device));
   MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(prepared.package));
   MEMOPT_RETURN_IF_ERROR(checkUse(options, loaded->getManifest()));
   MEMOPT_RETURN_IF_ERROR(checkRanks(options, loaded->getManifest()));
-  if (options.countRanks() == 1)
+  if (options.countRanks() == 1) {
+    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::open(options.device));
     return runSession(options, std::move(loaded), prepared.compileSeconds, *device, nullptr, target,
                       prepared.evalPackage);
-  prepared.arenaBytes = loaded->getManifest().arenaBytes[MEMOPT_SPACE_DEVICE];
+  }
+  // From here on there are processes for ranks, of which each opens a device for itself: drivers
+  // do not survive a fork. Ranks on devices share what they meet in alone.
+  if (options.device == "cpu")
+    prepared.arenaBytes = loaded->getManifest().arenaBytes[MEMOPT_SPACE_DEVICE];
   RankWork work = getRankWork(options, loaded, prepared, target);
   if (!meeting)
     return runRanks(options, prepared.arenaBytes, work);
@@ -126,7 +129,7 @@ static Status runPackage(const RunOptions &options, PreparedRun prepared, Checkp
                           SharedRanks::create(options.countRanks(), prepared.arenaBytes,
                                               options.isMemoryChecked, options.rankTimeout));
   MEMOPT_RETURN_IF_ERROR(meeting->tell(prepared.write(), group->getMemory()));
-  return runOneRank(*group, *meeting, work);
+  return runOneRank(options, *group, *meeting, work);
 }
 
 /// A run that the first process of a meeting has prepared, by another one.
@@ -137,10 +140,12 @@ static Status runPreparedPackage(const RunOptions &options, RankMeeting &meeting
                           SharedRanks::attach(std::move(told.memory), options.countRanks(),
                                               prepared.arenaBytes, options.isMemoryChecked,
                                               options.rankTimeout));
-  return runOneRank(*group, meeting, [&](Communicator &communicator, Device &own) -> Status {
-    MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(prepared.package));
-    return getRankWork(options, loaded, prepared, nullptr)(communicator, own);
-  });
+  return runOneRank(options, *group, meeting,
+                    [&](Communicator &communicator, Device &own) -> Status {
+                      MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded,
+                                              Package::load(prepared.package));
+                      return getRankWork(options, loaded, prepared, nullptr)(communicator, own);
+                    });
 }
 
 static Status describeDevice(const RunOptions &options) {
@@ -266,6 +271,9 @@ static int runTool(const std::vector<std::string> &arguments) {
   StatusOr<bool> isOverMessages = usesMessages(*options, *self);
   if (!isOverMessages.isOk())
     return finish(isOverMessages.takeStatus());
+  if (*isOverMessages && options->device != "cpu")
+    return finish(environmentError("ranks on device " + quote(options->device) +
+                                   " are those of one host, and do not meet over MPI"));
   if (*isOverMessages)
     return finish(runOverMessages(*options, **self, arguments));
   StatusOr<std::unique_ptr<RankMeeting>> meeting = meetOtherRanks(*options, *self, arguments);

@@ -117,6 +117,8 @@ def Memopt_CollectiveOp : Memopt_Instruction<"collective", (ins Memopt_Collectiv
     - `reduce_scatter`: this rank's shard of that sum, s elements.
     - `all_gather`: the tensor whose shards the ranks have; of the padding nothing is left.
     - `own_shard`: this rank's shard of a tensor that all ranks have. Nothing is sent.
+    - `all_to_all`: this rank's shards of the tensors that the ranks have, one behind the other in the order of the
+      ranks: the terms of `reduce_scatter`, which devices add up in a kernel.
 
     Sums are of f32, f64, i32 or i64. The order of the additions is that in which one rank adds up as many
     micro-batches, so that both have the same bits.
@@ -126,6 +128,7 @@ def Memopt_CollectiveOp : Memopt_Instruction<"collective", (ins Memopt_Collectiv
     %sum = memopt.collective <all_reduce> %g over 4 : tensor<10xf32> -> tensor<10xf32>
     %own = memopt.collective <reduce_scatter> %g over 4 : tensor<10xf32> -> tensor<3xf32>
     %all = memopt.collective <all_gather> %own over 4 : tensor<3xf32> -> tensor<10xf32>
+    %terms = memopt.collective <all_to_all> %g over 4 : tensor<10xf32> -> tensor<12xf32>
     ```
   }];
   let results = (outs Memopt_Tensor:$result);

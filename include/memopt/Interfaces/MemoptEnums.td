@@ -73,6 +73,7 @@ def Memopt_ScatterKind : Memopt_Enum<"ScatterKind", "what a scatter does with el
 
 def Memopt_CollectiveKind : Memopt_Enum<"CollectiveKind", "what the ranks do together", [
   I32EnumAttrCase<"AllReduce", 0, "all_reduce">, I32EnumAttrCase<"ReduceScatter", 1, "reduce_scatter">,
-  I32EnumAttrCase<"AllGather", 2, "all_gather">, I32EnumAttrCase<"OwnShard", 3, "own_shard">]>;
+  I32EnumAttrCase<"AllGather", 2, "all_gather">, I32EnumAttrCase<"OwnShard", 3, "own_shard">,
+  I32EnumAttrCase<"AllToAll", 4, "all_to_all">]>;
 
 #endif // MEMOPT_INTERFACES_MEMOPTENUMS_TD

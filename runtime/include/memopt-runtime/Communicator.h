@@ -65,6 +65,9 @@ public:
   /// times.
   virtual bool isAskedToStop() const = 0;
 
+  /// Why a rank has left, where that is known; any thread may ask.
+  virtual Status getFailure() const { return Status::ok(); }
+
   /// Tells the others that this rank will not go on, and why; the first to leave is the one that
   /// they name.
   virtual void leave(const Status &reason) = 0;

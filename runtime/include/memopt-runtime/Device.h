@@ -128,12 +128,16 @@ public:
   virtual Status start(ComputeStream &stream, void *const *buffers, ThreadPool &pool) = 0;
 };
 
+class Communicator;
+class DeviceCommunicator;
+
 class Device {
 public:
   virtual ~Device() = default;
 
-  /// Opens `cpu` or `cuda`. Another name is BadInput.
-  static StatusOr<std::unique_ptr<Device>> open(const std::string &name);
+  /// Opens `cpu` or `cuda`; another name is BadInput. Of several devices a rank has that of its
+  /// number, and where the process sees a single one, that.
+  static StatusOr<std::unique_ptr<Device>> open(const std::string &name, int64_t rank = 0);
 
   /// The name that packages give as their target.
   virtual std::string getName() const = 0;
@@ -171,6 +175,10 @@ public:
   /// Prepares a library call; `reference` makes it for the cpu, where the device is emulated.
   virtual StatusOr<std::unique_ptr<DeviceCall>>
   createCall(const nlohmann::json &descriptor, int threads, const LibraryCallFactory &reference);
+  /// Joins the devices of ranks whose hosts have met, all of which call this; `seconds` is how long
+  /// this rank waits for the others, now and later. Both must outlive the answer.
+  virtual StatusOr<std::unique_ptr<DeviceCommunicator>> joinRanks(Communicator &hosts,
+                                                                  double seconds);
 };
 
 /// Refuses a copy that leaves one of its arenas.

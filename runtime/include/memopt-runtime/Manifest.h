@@ -146,7 +146,7 @@ struct TransferSpec {
   std::string resource; ///< transfers of one resource run in the order of their starts
 };
 
-enum class CollectiveKind { AllReduce, ReduceScatter, AllGather, OwnShard };
+enum class CollectiveKind { AllReduce, ReduceScatter, AllGather, OwnShard, AllToAll };
 
 /// What a program does with the other ranks, on device memory; elements are those of this rank's
 /// operand and result.

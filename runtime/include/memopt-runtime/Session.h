@@ -42,6 +42,8 @@ struct SessionOptions {
   int threads = 0;
   /// To the other ranks of the program, null for a program of one; it must outlive the session.
   Communicator *communicator = nullptr;
+  /// How long a device waits for those of other ranks.
+  double rankSeconds = 300;
   /// Where the file of a program that uses the disk lies; empty: where the package says.
   std::string diskFolder = {};
   /// Called on each thread that the session starts, before anything else.
@@ -56,10 +58,11 @@ struct DeviceOverhead {
   int64_t context = 0;      ///< taken when the device had been opened
   int64_t modules = 0;      ///< kernels and streams
   int64_t libraryCalls = 0; ///< handles, plans and code of libraries
+  int64_t ranks = 0;        ///< what joins several devices
   int64_t graphs = 0;       ///< steps that were written down
   int64_t steps = 0;        ///< all that was taken since
 
-  int64_t getTotal() const { return context + modules + libraryCalls + graphs + steps; }
+  int64_t getTotal() const { return context + modules + libraryCalls + ranks + graphs + steps; }
 };
 
 /// Puts samples into inputs. `part` counts what all ranks fill in a step from 0, and goes on with
@@ -198,6 +201,7 @@ private:
   Status prepare(Device &device, const LibraryCallFactory &createCall);
   Status prepareProgram(const LibraryCallFactory &createCall);
   Status prepareCalls(const LibraryCallFactory &createCall);
+  Status joinDevices();
   Status captureStep();
   Status noteTaken(int64_t &part);
   void joinThread();

@@ -23,6 +23,7 @@ static CUdeviceptr toAddress(const void *pointer) { return reinterpret_cast<CUde
 static CUmemAllocationProp getProperties(const CudaContext &context) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; // for other ranks
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, context.getDevice()};
   return properties;
 }

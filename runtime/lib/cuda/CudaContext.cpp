@@ -25,11 +25,11 @@ static std::string nameVersion(int version) {
 // Opening
 //===----------------------------------------------------------------------===//
 
-StatusOr<std::unique_ptr<CudaContext>> CudaContext::open() {
+StatusOr<std::unique_ptr<CudaContext>> CudaContext::open(int64_t rank) {
   std::unique_ptr<CudaContext> context(new CudaContext());
   auto prepare = [&]() -> Status {
     MEMOPT_RETURN_IF_ERROR(context->loadDriver());
-    return context->openDevice();
+    return context->openDevice(rank);
   };
   if (Status status = prepare(); !status.isOk())
     return status.withContext("device 'cuda'");
@@ -55,13 +55,17 @@ Status CudaContext::loadDriver() {
   return Status::ok();
 }
 
-Status CudaContext::openDevice() {
+Status CudaContext::openDevice(int64_t rank) {
   MEMOPT_RETURN_IF_ERROR(explain(driver.init(0), "cuInit"));
   int count = 0;
   MEMOPT_RETURN_IF_ERROR(explain(driver.deviceGetCount(&count), "cuDeviceGetCount"));
   if (count < 1)
     return environmentError("the NVIDIA driver finds no device");
-  MEMOPT_RETURN_IF_ERROR(explain(driver.deviceGet(&device, 0), "cuDeviceGet"));
+  if (count > 1 && rank >= count)
+    return environmentError("rank " + std::to_string(rank) + " needs a device of its own, there " +
+                            "are " + std::to_string(count));
+  int number = count > 1 ? int(rank) : 0;
+  MEMOPT_RETURN_IF_ERROR(explain(driver.deviceGet(&device, number), "cuDeviceGet"));
   MEMOPT_RETURN_IF_ERROR(
       explain(driver.devicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain"));
   MEMOPT_ASSIGN_OR_RETURN(int hasMapping,

@@ -23,7 +23,7 @@ namespace memopt {
 class CudaContext {
 public:
   /// An Environment error that says what is missing: driver, function, version or device.
-  static StatusOr<std::unique_ptr<CudaContext>> open();
+  static StatusOr<std::unique_ptr<CudaContext>> open(int64_t rank = 0);
   ~CudaContext();
   CudaContext(const CudaContext &) = delete;
   CudaContext &operator=(const CudaContext &) = delete;
@@ -49,7 +49,7 @@ public:
 private:
   CudaContext() = default;
   Status loadDriver();
-  Status openDevice();
+  Status openDevice(int64_t rank);
 
   cuda::Driver driver{};
   cuda::CUdevice device = 0;

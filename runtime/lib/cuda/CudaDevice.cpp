@@ -9,6 +9,7 @@
 #include "CudaDevice.h"
 #include "CudaArena.h"
 #include "CudaLibraries.h"
+#include "CudaRanks.h"
 #include "CudaStream.h"
 #include "memopt-runtime/ProgramInterface.h"
 
@@ -72,6 +73,12 @@ public:
     return createCudaCall(libraries, descriptor, threads, reference);
   }
 
+  StatusOr<std::unique_ptr<DeviceCommunicator>> joinRanks(Communicator &hosts,
+                                                          double seconds) override {
+    return context->isEmulated() ? joinEmulated(*context, hosts)
+                                 : joinNccl(*context, hosts, seconds);
+  }
+
 private:
   /// What is made first and then asked of the driver.
   template <typename T> StatusOr<std::unique_ptr<T>> make() {
@@ -89,8 +96,8 @@ private:
 
 } // namespace
 
-StatusOr<std::unique_ptr<Device>> memopt::openCudaDevice() {
-  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<CudaContext> context, CudaContext::open());
+StatusOr<std::unique_ptr<Device>> memopt::openCudaDevice(int64_t rank) {
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<CudaContext> context, CudaContext::open(rank));
   auto device = std::make_unique<CudaDevice>(std::move(context));
   MEMOPT_RETURN_IF_ERROR(device->prepare());
   return std::unique_ptr<Device>(std::move(device));

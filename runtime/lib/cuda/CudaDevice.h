@@ -16,8 +16,8 @@ namespace memopt {
 
 class CudaLibraries;
 
-/// The first GPU of this machine, or an Environment error that says what is missing.
-StatusOr<std::unique_ptr<Device>> openCudaDevice();
+/// The GPU of a rank (Device::open), or an Environment error that says what is missing.
+StatusOr<std::unique_ptr<Device>> openCudaDevice(int64_t rank);
 
 /// The text of a device description (docs/Cuda.md): what the compiler needs to know of the device.
 StatusOr<std::string> describeCudaDevice(const CudaContext &context);

@@ -56,6 +56,10 @@ Status CudaLibraries::openCublas() {
   return cublas->explain(cublas->create(&cublasHandle), "cublasLtCreate");
 }
 
+StatusOr<std::unique_ptr<Nccl>> memopt::loadNccl() {
+  return load<Nccl>({"libnccl.so.2"}, "nvidia-nccl-cu13");
+}
+
 CudaLibraries::~CudaLibraries() {
   if (!cudnnHandle && !cublasHandle)
     return;

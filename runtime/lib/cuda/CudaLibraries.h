@@ -12,6 +12,7 @@
 #include "CublasLt.h"
 #include "CudaContext.h"
 #include "Cudnn.h"
+#include "Nccl.h"
 #include "memopt-runtime/Device.h"
 
 namespace memopt {
@@ -42,6 +43,9 @@ private:
   std::unique_ptr<cuda::CublasLt> cublas;
   cuda::CublasLtHandle cublasHandle = nullptr;
 };
+
+/// NCCL, found as the other libraries are.
+StatusOr<std::unique_ptr<cuda::Nccl>> loadNccl();
 
 /// A convolution by cuDNN: by the plan in `descriptor`, where it was made for this device and this
 /// version of cuDNN, else by one that is made here and keeps to the planned workspace.

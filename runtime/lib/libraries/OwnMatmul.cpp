@@ -60,8 +60,9 @@ public:
         T sum = source[j];
         if (bias)
           sum += bias[columnBegin + j];
+        // As who adds up results would, which are rounded.
         if (d.accumulate)
-          sum += addend.get(first + j * d.c.column);
+          sum = static_cast<T>(static_cast<Wide<S>>(sum)) + addend.get(first + j * d.c.column);
         c.set(first + j * d.c.column, sum);
       }
     }
