@@ -83,30 +83,37 @@ Layout memopt::planning::arena::placeFixed(const Model &model) {
 
 namespace {
 
-/// What has been placed, by offset, in blocks. First fit walks up from the bottom and stops at the
+/// What has been placed, by offset, in blocks. A walk up from the bottom, for first fit to the
 /// first hole: where nearly everything lives at once, that beats sorting each item's neighbours.
 class OffsetList {
 public:
   explicit OffsetList(const Model &model) : model(model) {}
 
-  /// An item of several pieces is looked at as one of the largest size throughout.
-  int64_t firstFit(int32_t item, int64_t &work) const {
+  /// findOffset; but an item of several pieces is looked at as one of the largest size throughout.
+  int64_t findOffset(int32_t item, Fit fit, int64_t &work) const {
     const Item &data = model.items[item];
-    int64_t candidate = 0;
+    int64_t candidate = 0, best = -1, bestSlack = unlimited;
     for (const Block &block : blocks) {
       if (block.lower >= data.upper || block.upper <= data.lower)
         continue;
       work += int64_t(block.entries.size()) / 4;
       for (const Entry &entry : block.entries) {
         bool alive = (entry.lower < data.upper) & (data.lower < entry.upper);
-        if (alive & (candidate + data.size <= entry.offset))
-          return candidate;
+        int64_t slack = entry.offset - data.size - candidate;
+        if (alive & (slack >= 0)) {
+          if (fit == Fit::First)
+            return candidate;
+          if (slack < bestSlack) {
+            bestSlack = slack;
+            best = candidate;
+          }
+        }
         int64_t behind = alive ? entry.end : 0;
         if (behind > candidate)
           candidate = model.align(behind, item);
       }
     }
-    return candidate;
+    return best >= 0 ? best : candidate;
   }
   void add(int32_t item, int64_t offset) {
     for (const Piece &piece : model.piecesOf(item))
@@ -159,18 +166,23 @@ private:
 
 } // namespace
 
-/// placeInOrder with first fit, for many items that are alive together.
-static Layout placeDense(const Model &model, llvm::ArrayRef<int32_t> order, int64_t limit,
+/// placeInOrder for many items that are alive together.
+static Layout placeDense(const Model &model, llvm::ArrayRef<int32_t> order, Fit fit, int64_t limit,
                          int64_t &work) {
   Layout layout = placeFixed(model);
   OffsetList placed(model);
+  std::vector<std::pair<int64_t, int64_t>> taken;
   for (int32_t item : order)
     if (layout.offsets[item] != unplaced)
       placed.add(item, layout.offsets[item]);
   for (int32_t item : order) {
     if (layout.offsets[item] != unplaced)
       continue;
-    layout.offsets[item] = placed.firstFit(item, work);
+    // First fit stops early for an item of several pieces too, at the price of the room above the
+    // smaller ones.
+    layout.offsets[item] = fit == Fit::First || model.items[item].pieceCount == 1
+                               ? placed.findOffset(item, fit, work)
+                               : findOffset(model, layout.offsets, item, fit, taken, work);
     layout.height = std::max(layout.height, model.top(layout.offsets[item], item));
     if (layout.height >= limit) {
       layout.height = unlimited;
@@ -184,8 +196,8 @@ static Layout placeDense(const Model &model, llvm::ArrayRef<int32_t> order, int6
 Layout memopt::planning::arena::placeInOrder(const Model &model, llvm::ArrayRef<int32_t> order,
                                              Fit fit, int64_t limit, int64_t &work) {
   int64_t count = model.items.size();
-  if (fit == Fit::First && model.overlaps() > count * count / 200)
-    return placeDense(model, order, limit, work);
+  if (model.overlaps() > count * count / 200)
+    return placeDense(model, order, fit, limit, work);
   Layout layout = placeFixed(model);
   std::vector<std::pair<int64_t, int64_t>> taken;
   for (int32_t item : order) {

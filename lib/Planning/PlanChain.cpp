@@ -26,6 +26,7 @@
 #include "PlanStarts.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 using namespace memopt::planning::search;
@@ -48,15 +49,14 @@ private:
   void cutSegments(int32_t turn, int32_t pieces);
   void estimate(int32_t turn);
   void assignBackward(int32_t turn);
+  using Choices = std::array<int32_t, slots + 1>;
   void fillTable(int64_t bytes);
-  float &best(int32_t a, int32_t b, int32_t m) {
-    return table[(size_t(a) * numSegments + b) * (slots + 1) + m];
-  }
+  /// Opt[a, b, 0], with those of more bytes behind it.
+  float *row(int32_t a, int32_t b) { return &table[(size_t(a) * numSegments + b) * (slots + 1)]; }
   int32_t slotsFor(int64_t bytes) const {
     return bytes <= 0 ? 0 : int32_t(std::min<int64_t>((bytes + unit - 1) / unit, slots + 1));
   }
-  /// The best first step of Opt[a, b, m]: 0 keeps a whole, j nests there; -1 if nothing fits.
-  int32_t choose(int32_t a, int32_t b, int32_t m, float &cost);
+  void fillRow(int32_t a, int32_t b, Choices &choices);
   void emit(int32_t a, int32_t b, int32_t m);
   void emitForward(int32_t segment);
   void emitBackward(int32_t segment);
@@ -74,7 +74,8 @@ private:
   std::vector<int32_t> backward; ///< first backward position by segment, descending
   std::vector<int64_t> kept, crossing, forwardRoom, backwardRoom;
   std::vector<float> forwardCost;
-  std::vector<float> table;
+  std::array<float, slots + 1> free{}; ///< the cost of nothing, by bytes
+  std::vector<float> table;            ///< rows of Opt by a and b
   int64_t unit = 1;
   std::vector<int32_t> result;
   std::vector<uint8_t> ran;
@@ -217,44 +218,41 @@ void Chain::estimate(int32_t turn) {
   baseline = graph.resident + atTurn - accounted;
 }
 
-int32_t Chain::choose(int32_t a, int32_t b, int32_t m, float &cost) {
-  cost = never;
-  int32_t choice = -1;
-  int32_t room = m - slotsFor(kept[a]);
-  if (room >= slotsFor(backwardRoom[a])) {
-    if (a == b) {
-      cost = forwardCost[a];
-      return 0;
+/// Opt[a, b, m] for all m, and the best first step of each: 0 keeps a whole, j nests there; -1 if
+/// nothing fits. All bytes of one step lie side by side, so that they are compared as vectors.
+void Chain::fillRow(int32_t a, int32_t b, Choices &choices) {
+  float *cost = row(a, b);
+  std::fill_n(cost, slots + 1, never);
+  choices.fill(-1);
+  auto offer = [&](int32_t step, int32_t least, float run, const float *first, int32_t taken,
+                   const float *second) {
+    // A sum with what is never possible is not below it, however far above.
+    for (int32_t m = std::max(least, taken); m <= slots; ++m) {
+      float total = run + first[m - taken] + second[m];
+      bool isBetter = total < cost[m];
+      cost[m] = isBetter ? total : cost[m];
+      choices[m] = isBetter ? step : choices[m];
     }
-    if (float inner = best(a + 1, b, room); inner < never) {
-      cost = forwardCost[a] + inner;
-      choice = 0;
-    }
-  }
+  };
+  int32_t keeps = slotsFor(kept[a]);
+  offer(0, keeps + slotsFor(backwardRoom[a]), forwardCost[a], a == b ? free.data() : row(a + 1, b),
+        keeps, free.data());
   float run = 0;
+  int32_t least = 0;
   for (int32_t j = a + 1; j <= b; ++j) {
     run += forwardCost[j - 1];
-    if (slotsFor(forwardRoom[j - 1]) > m)
-      break;
-    int32_t left = m - slotsFor(crossing[j]);
-    if (left < 0 || run >= cost)
-      continue;
-    float total = run + best(j, b, left) + best(a, j - 1, m);
-    if (total < cost) {
-      cost = total;
-      choice = j;
-    }
+    least = std::max(least, slotsFor(forwardRoom[j - 1]));
+    offer(j, least, run, row(j, b), slotsFor(crossing[j]), row(a, j - 1));
   }
-  return cost < never ? choice : -1;
 }
 
 void Chain::fillTable(int64_t bytes) {
   unit = std::max<int64_t>(1, bytes / slots);
-  table.assign(size_t(numSegments) * numSegments * (slots + 1), never);
+  table.resize(size_t(numSegments) * numSegments * (slots + 1));
+  Choices unused;
   for (int32_t length = 0; length < numSegments; ++length)
     for (int32_t a = 0; a + length < numSegments; ++a)
-      for (int32_t m = 0; m <= slots; ++m)
-        choose(a, a + length, m, best(a, a + length, m));
+      fillRow(a, a + length, unused);
 }
 
 void Chain::emitForward(int32_t segment) {
@@ -279,8 +277,9 @@ void Chain::emitBackward(int32_t segment) {
 }
 
 void Chain::emit(int32_t a, int32_t b, int32_t m) {
-  float cost = never;
-  int32_t choice = choose(a, b, m, cost);
+  Choices choices;
+  fillRow(a, b, choices);
+  int32_t choice = choices[m];
   if (choice <= 0) {
     emitForward(a);
     if (a < b)
@@ -323,7 +322,7 @@ std::vector<int32_t> Chain::schedule(int64_t bytes) {
   if (bytes <= 0)
     return {};
   fillTable(bytes);
-  if (best(0, numSegments - 1, slots) >= never)
+  if (row(0, numSegments - 1)[slots] >= never)
     return {};
   result.clear();
   ran.assign(graph.numActions, false);

@@ -22,8 +22,14 @@ public:
   Evictor(const Graph &graph, const Plan &start, int64_t budget, const EvictOptions &options)
       : graph(graph), budget(budget), options(options),
         editor(graph, options.keepOrder, /*reach=*/graph.numActions), sequence(editor.get()),
-        best(start) {
-    editor.restart(start.order);
+        best(start), spanOf(graph.numValues, -1) {
+    for (int32_t value = 0; value < graph.numResults; ++value)
+      if (int32_t op = graph.opOf[value];
+          graph.bytes[value] && !graph.pinned[op] && graph.kind[op] == ActionKind::Plain) {
+        spanOf[value] = static_cast<int32_t>(evictable.size());
+        evictable.push_back(value);
+      }
+    restart(start.order);
   }
 
   Plan run();
@@ -39,6 +45,8 @@ private:
     int32_t value, use; ///< its next use, a slot
     double score = 0;
   };
+  void restart(llvm::ArrayRef<int32_t> order);
+  void stretchSpans();
   bool estimate(int32_t op, int32_t peak, int32_t slot, int64_t worth, int depth,
                 Price &price) const;
   void collectCandidates(int32_t peak);
@@ -66,6 +74,10 @@ private:
   Editor editor;
   const Sequence &sequence;
   Plan best;
+  std::vector<int32_t> evictable; ///< results that have bytes and may be computed again
+  std::vector<int32_t> spanOf;    ///< by value: its number among those, or -1
+  /// By evictable value: slots before which it is not made and behind which it is not read.
+  std::vector<int32_t> firstMade, lastRead;
   std::vector<Candidate> candidates;
   size_t turn = 0;
 };
@@ -104,16 +116,39 @@ bool Evictor::clone(int32_t op, int32_t peak, int32_t slot, int64_t worth, int d
   return true;
 }
 
+void Evictor::restart(llvm::ArrayRef<int32_t> order) {
+  editor.restart(order);
+  firstMade.clear();
+  lastRead.clear();
+  for (int32_t value : evictable) {
+    llvm::ArrayRef<int32_t> uses = sequence.usesOf(value);
+    firstMade.push_back(sequence.instancesOf(graph.opOf[value]).front());
+    lastRead.push_back(uses.empty() ? Sequence::none : uses.back());
+  }
+}
+
+/// Clones stand behind the first instance of their op, and may read later than anything before.
+void Evictor::stretchSpans() {
+  for (const Sequence::Edit &edit : sequence.edits())
+    if (edit.inserted)
+      for (int32_t value : graph.inputs[edit.action])
+        if (int32_t span = spanOf[value]; span >= 0)
+          lastRead[span] = std::max(lastRead[span], edit.slot);
+}
+
 /// Values that could go at `peak`; of very many an evenly spread part, another one each time.
 void Evictor::collectCandidates(int32_t peak) {
   candidates.clear();
-  for (int32_t value = 0; value < graph.numResults; ++value) {
-    int32_t op = graph.opOf[value];
-    if (!graph.bytes[value] || graph.pinned[op] || sequence.at(peak) == op ||
-        sequence.serverOf(value, peak) == Sequence::none)
+  int32_t running = sequence.at(peak), following = sequence.nextTaken(peak);
+  for (size_t span = 0; span < evictable.size(); ++span) {
+    // Most lie on one side of the peak.
+    if (firstMade[span] >= peak || lastRead[span] <= peak)
+      continue;
+    int32_t value = evictable[span], op = graph.opOf[value];
+    if (running == op || sequence.serverOf(value, peak) == Sequence::none)
       continue;
     int32_t use = sequence.nextUse(value, peak);
-    if (use != Sequence::none && sequence.nextTaken(peak) != use && mayClone(op, use) &&
+    if (use != Sequence::none && following != use && mayClone(op, use) &&
         sequence.canLeave(value, peak))
       candidates.push_back({value, use});
   }
@@ -166,9 +201,10 @@ Plan Evictor::run() {
       if (now == before)
         break;
       before = std::move(now);
-      editor.restart(before);
+      restart(before);
       continue;
     }
+    stretchSpans();
     editor.keep();
     ++stale;
     Plan now;
