@@ -218,6 +218,19 @@ int64_t KernelGraph::getBeginTime(Operation *producer) const {
   return times.lookup(start ? start : producer);
 }
 
+FailureOr<int64_t> KernelGraph::getOffset(Value value) const {
+  auto read = getBufferRoot(value).getDefiningOp<ReadOp>();
+  if (!read)
+    return getPlannedOffset(value);
+  auto found = variableBuffer.find(read.getVariableAttr().getAttr());
+  if (found == variableBuffer.end())
+    return failure();
+  VariableOp variable = buffers[found->second].variable;
+  if (IntegerAttr offset = variable.getOffsetAttr())
+    return offset.getInt();
+  return failure();
+}
+
 /// State is written behind the commit, and so is what lies in its bytes.
 bool KernelGraph::isBeforeCommit(Operation *producer, WriteOp write) const {
   if (getBeginTime(producer) >= commitTime)

@@ -70,7 +70,9 @@ static void initializeTarget() {
   });
 }
 
-static std::unique_ptr<llvm::TargetMachine> createTargetMachine(StringRef processor) {
+static std::unique_ptr<llvm::TargetMachine>
+createTargetMachine(StringRef processor,
+                    llvm::CodeGenOptLevel level = llvm::CodeGenOptLevel::Default) {
   initializeTarget();
   llvm::Triple triple(llvm::sys::getDefaultTargetTriple());
   std::string error;
@@ -80,9 +82,8 @@ static std::unique_ptr<llvm::TargetMachine> createTargetMachine(StringRef proces
   // Contraction only where math.fma says so: a recomputed value must have the bits of the first.
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
-  return std::unique_ptr<llvm::TargetMachine>(
-      target->createTargetMachine(triple, processor, "", options, llvm::Reloc::PIC_, std::nullopt,
-                                  llvm::CodeGenOptLevel::Default));
+  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+      triple, processor, "", options, llvm::Reloc::PIC_, std::nullopt, level));
 }
 
 FailureOr<std::string> mlir::memopt::resolveProcessor(StringRef name, std::string &message) {
@@ -167,6 +168,7 @@ LogicalResult mlir::memopt::convertToLLVMDialect(ModuleOp program) {
 namespace {
 struct Part {
   OwningOpRef<ModuleOp> module;
+  bool isHost = false; ///< calls kernels and computes nothing itself
   SmallString<128> path;
   std::string error;
   bool isProgramBad = false; ///< the error is not the machine's
@@ -216,6 +218,7 @@ static std::vector<Part> cutProgram(ModuleOp program) {
     return *parts[index].module;
   };
   getPart(0);
+  parts.front().isHost = true;
   for (Operation &op : llvm::make_early_inc_range(*program.getBody())) {
     if (auto name = SymbolTable::getSymbolName(&op))
       all[name.getValue()] = &op;
@@ -296,7 +299,10 @@ static SmallVector<char, 0> compilePart(Part &part, StringRef processor) {
   }
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> module = translateModuleToLLVMIR(*part.module, context);
-  std::unique_ptr<llvm::TargetMachine> machine = createTargetMachine(processor);
+  // The step is one long function of calls: registers for all of it take a time that grows with its
+  // square, and there is nothing in it to make faster.
+  std::unique_ptr<llvm::TargetMachine> machine = createTargetMachine(
+      processor, part.isHost ? llvm::CodeGenOptLevel::None : llvm::CodeGenOptLevel::Default);
   if (!module || !machine) {
     part.error = "no translation to LLVM IR for this target";
     return {};
@@ -310,10 +316,11 @@ static SmallVector<char, 0> compilePart(Part &part, StringRef processor) {
     function.addFnAttr("prefer-vector-width", "512");
     function.addFnAttr(llvm::Attribute::NoUnwind);
   }
-  if (llvm::Error error = optimizeKernels(*module, *machine)) {
-    part.error = llvm::toString(std::move(error));
-    return {};
-  }
+  if (!part.isHost)
+    if (llvm::Error error = optimizeKernels(*module, *machine)) {
+      part.error = llvm::toString(std::move(error));
+      return {};
+    }
   SmallVector<char, 0> code;
   llvm::raw_svector_ostream os(code);
   llvm::legacy::PassManager codegen;

@@ -25,13 +25,13 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 /// For each result the operand whose bytes the plan lets it take over, or -1.
-static SmallVector<int64_t> getTakenOperands(KernelOp kernel) {
+static SmallVector<int64_t> getTakenOperands(const KernelGraph &graph, KernelOp kernel) {
   SmallVector<int64_t> taken;
   DenseI64ArrayAttr offsets = kernel.getOffsetsAttr();
   for (unsigned result = 0; result < kernel.getNumResults(); ++result) {
     taken.push_back(-1);
     for (auto [number, operand] : llvm::enumerate(kernel.getInputs())) {
-      FailureOr<int64_t> offset = getPlannedOffset(operand);
+      FailureOr<int64_t> offset = graph.getOffset(operand);
       if (succeeded(offset) && *offset == offsets[result]) {
         taken.back() = static_cast<int64_t>(number);
         break;
@@ -87,7 +87,10 @@ static FailureOr<ProgramModules> buildProgram(ModuleOp planned, const ProgramOpt
   HostOptions hostOptions;
   hostOptions.isInstrumented = options.isInstrumented;
   hostOptions.launchesKernels = static_cast<bool>(modules.device);
-  auto lower = [&](KernelOp kernel) { return lowering.lower(kernel, getTakenOperands(kernel)); };
+  KernelGraph graph(step->getFunction());
+  auto lower = [&](KernelOp kernel) {
+    return lowering.lower(kernel, getTakenOperands(graph, kernel));
+  };
   if (failed(buildHostProgram(*step, *modules.host, lower, hostOptions)))
     return failure();
   modules.deviceKernels = lowering.getDeviceKernels().vec();

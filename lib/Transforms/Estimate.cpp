@@ -85,7 +85,7 @@ FailureOr<Estimate> Estimate::create(ModuleOp module) {
     result.modules[getOwner(context, gradient.getVariable())].gradients +=
         getTensorBytes(gradient.getWholeType());
     result.elements += variable.getWholeType().getNumElements();
-    parameters.push_back(describeParameter(variable, step->getFunction()));
+    parameters.push_back(describeParameter(variable, step->getReads(variable.getSymNameAttr())));
   }
   step->getFunction().walk([&](OptimizerStepOp op) {
     if (result.optimizer.empty())

@@ -404,8 +404,12 @@ LogicalResult InsertOptimizerPass::insertOptimizer() {
   auto found = collectGradients(module, step, symbols);
   if (failed(found))
     return failure();
-  SmallVector<ParameterInfo> parameters = llvm::map_to_vector(
-      *found, [&](auto &entry) { return describeParameter(entry.first, step); });
+  DenseMap<StringAttr, SmallVector<ReadOp, 1>> reads;
+  for (auto read : step.getOps<ReadOp>())
+    reads[read.getVariableAttr().getAttr()].push_back(read);
+  SmallVector<ParameterInfo> parameters = llvm::map_to_vector(*found, [&](auto &entry) {
+    return describeParameter(entry.first, reads[entry.first.getSymNameAttr()]);
+  });
   auto choices = plan->choose(parameters);
   if (!choices)
     return module.emitError(llvm::toString(choices.takeError()));

@@ -70,6 +70,8 @@ public:
 
   /// Number of the buffer that holds `value`, reshapes looked through.
   unsigned getBufferOf(Value value) const { return bufferOf.lookup(getBufferRoot(value)); }
+  /// getPlannedOffset, for many values: a variable is found without a walk over all of them.
+  FailureOr<int64_t> getOffset(Value value) const;
   /// Numbers of the buffers of an instruction's workspaces.
   ArrayRef<unsigned> getWorkspacesOf(Operation *instruction) const {
     auto found = workspacesOf.find(instruction);

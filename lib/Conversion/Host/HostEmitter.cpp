@@ -116,7 +116,7 @@ static FailureOr<size_t> getArena(Operation *op, Type type) {
 
 FailureOr<Value> HostEmitter::createAddress(Value tensor) {
   Operation *op = tensor.getDefiningOp() ? tensor.getDefiningOp() : step.getOperation();
-  FailureOr<int64_t> offset = getPlannedOffset(tensor);
+  FailureOr<int64_t> offset = graph.getOffset(tensor);
   if (failed(offset))
     return op->emitOpError() << "has a value of type " << tensor.getType()
                              << " without an offset: the program is not planned";

@@ -39,19 +39,16 @@ static SmallVector<OpOperand *> getUses(Value value) {
   return uses;
 }
 
-static ParameterKind classify(VariableOp variable, func::FuncOp step) {
+static ParameterKind classify(VariableOp variable, ArrayRef<ReadOp> reads) {
   StringRef owner = variable.getModuleClass().value_or("");
   owner = owner.drop_front(owner.rfind('.') + 1);
   // Of a table that is read as a whole, as positions are, only its owner says what it is.
   bool isNorm = owner.contains("Norm"), isEmbedding = owner.contains("Embedding");
-  for (auto read : step.getOps<ReadOp>()) {
-    if (read.getVariable() != variable.getSymName())
-      continue;
+  for (ReadOp read : reads)
     for (OpOperand *use : getUses(read.getResult())) {
       isNorm |= owner.empty() && isReadByNorm(*use);
       isEmbedding |= isLookedUp(*use);
     }
-  }
   if (isNorm)
     return ParameterKind::Norm;
   if (isEmbedding)
@@ -59,8 +56,8 @@ static ParameterKind classify(VariableOp variable, func::FuncOp step) {
   return variable.getSymName().ends_with("bias") ? ParameterKind::Bias : ParameterKind::Other;
 }
 
-ParameterInfo memopt::describeParameter(VariableOp variable, func::FuncOp step) {
-  ParameterInfo info{{}, classify(variable, step), variable.getTensorType()};
+ParameterInfo memopt::describeParameter(VariableOp variable, ArrayRef<ReadOp> reads) {
+  ParameterInfo info{{}, classify(variable, reads), variable.getTensorType()};
   if (auto names = variable.getNames())
     llvm::append_range(info.names, names->getAsValueRange<StringAttr>());
   if (info.names.empty())

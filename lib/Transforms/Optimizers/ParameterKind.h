@@ -12,13 +12,11 @@
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Transforms/Optimizers.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-
 namespace mlir::memopt {
 
-/// Names, kind and type of a parameter of `step`. What owns it says whether it is a norm's; where
-/// that is unknown, what reads it does. The names live as long as the variable.
-ParameterInfo describeParameter(VariableOp variable, func::FuncOp step);
+/// Names, kind and type of a parameter. What owns it says whether it is a norm's; where that is
+/// unknown, its reads do. The names live as long as the variable.
+ParameterInfo describeParameter(VariableOp variable, ArrayRef<ReadOp> reads);
 
 } // namespace mlir::memopt
 
