@@ -62,7 +62,7 @@ static PlanValue readValue(const JsonField &field) {
 static PlanOp readOp(const JsonField &field, int64_t version) {
   if (version > 1)
     field.expectOnly({"bytes", "cost", "inputs", "workspace", "pinned", "after", "in_place",
-                      "resource", "waits_for"});
+                      "resource", "waits_for", "block"});
   PlanOp op;
   op.results = readBuffers(field["bytes"]);
   op.cost = field["cost"].integer();
@@ -84,6 +84,8 @@ static PlanOp readOp(const JsonField &field, int64_t version) {
     op.resource = resource.index();
   if (JsonField start = field["waits_for"]; start.isThere())
     op.waitsFor = start.index();
+  if (JsonField block = field["block"]; block.isThere())
+    op.block = block.index();
   return op;
 }
 
@@ -257,6 +259,8 @@ static void writeOp(json::OStream &out, const PlanOp &op) {
     out.attribute("resource", op.resource);
   if (op.waitsFor >= 0)
     out.attribute("waits_for", op.waitsFor);
+  if (op.block >= 0)
+    out.attribute("block", op.block);
 }
 
 static void writeTransfer(json::OStream &out, StringRef key, const PlanTransfer &transfer) {

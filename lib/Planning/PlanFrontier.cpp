@@ -64,7 +64,9 @@ private:
   void sweepDown();
   void sweepDownAgain();
   void sweepUp(int64_t sweep);
+  void addPlansByHand(std::vector<Plan> &found) const;
   Plan annealFrom(Plan plan, size_t rung, int64_t sweep) const;
+  AnnealOptions annealWithin(int64_t budget) const;
   EvictOptions evictOptions() const { return {false, means.recompute, means.transfer}; }
   bool mayGainAtTheTop() const { return graph.hasStarts && given.cost > graph.baseCost; }
 
@@ -94,7 +96,7 @@ void Ladder::findSmallest() {
   peakBound = std::max(peakBound, solution.peakLowerBound);
   smallest = planOf(graph, std::move(solution.order));
   if (means.recompute)
-    byHand = equalSegments(problem, graph, given);
+    byHand = equalSegments(problem, graph, given, /*apart=*/16);
   llvm::append_range(seeds, byHand);
   for (const Plan &plan : seeds)
     if (!plan.excess && (smallest.excess || plan.peak < smallest.peak))
@@ -117,14 +119,19 @@ void Ladder::buildRungs() {
   rungs.push_back(smallest.peak);
 }
 
-/// Rounds of twice the moves each, for as long as a round finds something better.
-Plan Ladder::annealFrom(Plan plan, size_t rung, int64_t sweep) const {
+AnnealOptions Ladder::annealWithin(int64_t budget) const {
   AnnealOptions anneal;
-  anneal.budget = rungs[rung];
+  anneal.budget = budget;
   anneal.hot = 0.002 * temperatureScale(graph);
   anneal.costBound = graph.baseCost;
   anneal.recompute = means.recompute;
   anneal.transfer = means.transfer;
+  return anneal;
+}
+
+/// Rounds of twice the moves each, for as long as a round finds something better.
+Plan Ladder::annealFrom(Plan plan, size_t rung, int64_t sweep) const {
+  AnnealOptions anneal = annealWithin(rungs[rung]);
   int64_t left = moves * 3 / 8 / static_cast<int64_t>(rungs.size());
   bool isTight = rung + tightRungs >= rungs.size();
   for (int64_t share = left / 8 + 1, round = 0; left > 0; left -= share, share *= 2, ++round) {
@@ -201,6 +208,25 @@ void Ladder::sweepUp(int64_t sweep) {
   }
 }
 
+/// What people would make that the sweeps have not reached, each improved within its own bytes.
+/// They come last: sweeps that began with them would go other ways, and not be better throughout.
+void Ladder::addPlansByHand(std::vector<Plan> &found) const {
+  std::vector<Plan> plans = blockSegments(problem, graph, given);
+  if (llvm::any_of(turnsOf(graph, given.order), [](int32_t turn) { return turn > kAllCounts; }))
+    llvm::append_range(plans, equalSegments(problem, graph, given, /*apart=*/64));
+  AnnealOptions anneal = annealWithin(0);
+  anneal.moves = moves / 32 / static_cast<int64_t>(plans.size() + 1);
+  for (Plan &plan : plans) {
+    if (llvm::any_of(found, [&](const Plan &other) {
+          return !other.excess && other.peak <= plan.peak && other.cost <= plan.cost;
+        }))
+      continue;
+    anneal.budget = plan.peak;
+    Plan improved = search::anneal(graph, plan, anneal);
+    found.push_back(improved.betterThan(plan, plan.peak) ? std::move(improved) : std::move(plan));
+  }
+}
+
 std::vector<Plan> Ladder::run() {
   // The budgets of other spaces are not those of the plans at hand.
   for (Plan &plan : seeds)
@@ -223,6 +249,8 @@ std::vector<Plan> Ladder::run() {
   llvm::append_range(all, plans);
   // Some may stand between two rungs.
   llvm::append_range(all, byHand);
+  if (means.recompute && isLast && given.peak > peakBound)
+    addPlansByHand(all);
   return all;
 }
 

@@ -296,6 +296,9 @@ llvm::Error Checker::checkOp(int32_t index) {
       return error;
   if (llvm::Error error = addCost(op.cost, op.resource, place))
     return error;
+  if (op.block < -1 || op.block >= int64_t(problem.ops.size()))
+    return failure(place + ": block is " + Twine(op.block) + ", expected one of at most " +
+                   Twine(problem.ops.size()));
   if (llvm::Error error = checkInputs(index))
     return error;
   if (llvm::Error error = checkInPlace(index))

@@ -70,10 +70,17 @@ Plan segmentChain(const Graph &graph, const Plan &start, int64_t budget);
 /// most bytes are alive, and the most values.
 std::vector<int32_t> turnsOf(const Graph &graph, llvm::ArrayRef<int32_t> order);
 
+/// Of more forward ops not every number of equal segments is tried.
+constexpr int32_t kAllCounts = 500;
+
 /// Plans by hand (Chen et al. 2016), tidied: the ops before the turning point in equal segments, of
-/// every number, or of many ops of numbers a sixteenth apart. What another one beats is left out.
-/// `start` runs every op once. O(edges * log instances) each.
-std::vector<Plan> equalSegments(const PlanProblem &problem, const Graph &graph, const Plan &start);
+/// every number, or of many ops of numbers a part of `apart` of themselves apart. What another one
+/// beats is left out. `start` runs every op once. O(edges * log instances) each.
+std::vector<Plan> equalSegments(const PlanProblem &problem, const Graph &graph, const Plan &start,
+                                int32_t apart);
+
+/// The same with as many blocks (PlanOp::block) to a segment: 1, 2, 3 and so on.
+std::vector<Plan> blockSegments(const PlanProblem &problem, const Graph &graph, const Plan &start);
 
 /// solvePlan of a checked problem, where `peakBound` is proven already; 0: nothing is.
 PlanSolution solveChecked(const PlanProblem &problem, const PlanOptions &options,

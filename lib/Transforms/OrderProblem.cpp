@@ -8,6 +8,7 @@
 
 #include "OrderProblem.h"
 
+#include "ModuleBlocks.h"
 #include "UserGroups.h"
 
 #include "memopt/Dialect/DiskBlocks.h"
@@ -168,6 +169,7 @@ OrderProblem::OrderProblem(const StepModel &step, const CostModel &costs, HostRo
   addSpacesAndResources(graph, room);
   for (Operation *op : instructions)
     addInstruction(graph, op, costs);
+  addBlocks();
   addWriteOrder(step);
   addEnd();
   if (room.swaps)
@@ -291,6 +293,17 @@ void OrderProblem::addResult(const KernelGraph &graph, OpResult result) {
     for (unsigned operand : graph.getTakeableBuffers(number))
       if (Value root = graph.getBuffers()[operand].value; isOwn(root))
         maker.inPlace.push_back({static_cast<int32_t>(result.getResultNumber()), valueOf(root)});
+}
+
+void OrderProblem::addBlocks() {
+  SmallVector<Operation *> forward;
+  for (Operation *op : instructions)
+    if (getPhase(op) == Phase::Forward)
+      forward.push_back(op);
+  SmallVector<StringRef> paths =
+      llvm::map_to_vector(forward, [](Operation *op) { return getModulePath(op->getLoc()); });
+  for (auto [op, number] : llvm::zip_equal(forward, numberBlocks(paths)))
+    problem.ops[numbers.lookup(op)].block = number;
 }
 
 /// What the forward pass makes on the device, in bytes of its own, and the backward pass reads.

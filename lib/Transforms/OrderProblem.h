@@ -78,6 +78,7 @@ private:
   bool isSwappable(const KernelGraph &graph, OpResult value) const;
   bool isOwn(Value root) const;
   void addWriteOrder(const StepModel &step);
+  void addBlocks();
   ::memopt::planning::PlanValue valueOf(Value root) const;
 
   Block &block;

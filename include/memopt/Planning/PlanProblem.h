@@ -91,6 +91,10 @@ struct PlanOp {
   /// for; -1: none. A wait makes nothing and goes with its start: it is pinned if that is, and
   /// where the start runs again so does the wait.
   int32_t waitsFor = -1;
+  /// The part of a model that whoever keeps only the inputs of such parts would compute again as a
+  /// whole, such as a layer, for ops of its forward pass; -1: none. Parts are numbered in the given
+  /// order. Plans mean the same without; searches look at what these make (PlanSegments.cpp).
+  int32_t block = -1;
 };
 
 /// Bytes on their way from one place to another.

@@ -697,14 +697,11 @@ static PlanProblem residualTraining(SearchRandom &random, int32_t forward) {
   return problem;
 }
 
-/// Equal segments as users place them, written anew: `count` of them, the last one not repeated.
-static std::vector<int32_t> equalSegments(const PlanProblem &problem, int32_t forward,
-                                          int32_t count) {
+/// Segments as users place them, written anew: what is inside of one runs again when it is read
+/// behind the forward ops.
+static std::vector<int32_t> repeatSegments(const PlanProblem &problem, int32_t forward,
+                                           const std::function<int32_t(int32_t)> &segmentOf) {
   int32_t ops = problem.ops.size();
-  auto segmentOf = [&](int32_t op) {
-    int32_t segment = op < forward ? op * count / forward : -1;
-    return segment + 1 < count ? segment : -1;
-  };
   std::vector<uint8_t> kept(ops, false), again(ops, false);
   for (int32_t op = 0; op < forward; ++op)
     for (PlanValue input : problem.ops[op].inputs)
@@ -726,6 +723,57 @@ static std::vector<int32_t> equalSegments(const PlanProblem &problem, int32_t fo
   return order;
 }
 
+/// `count` equal ones, the last one not repeated.
+static std::vector<int32_t> equalSegments(const PlanProblem &problem, int32_t forward,
+                                          int32_t count) {
+  return repeatSegments(problem, forward, [&](int32_t op) {
+    int32_t segment = op < forward ? op * count / forward : -1;
+    return segment + 1 < count ? segment : -1;
+  });
+}
+
+/// The least cost of a point of at most `bytes`.
+static int64_t costWithin(const PlanFrontier &frontier, int64_t bytes) {
+  int64_t best = std::numeric_limits<int64_t>::max();
+  for (const PlanFrontier::Point &point : frontier.points)
+    if (point.peak <= bytes)
+      best = std::min(best, point.cost);
+  return best;
+}
+
+/// Neither is it above blocks of the model, of which the problem says where they are. There are no
+/// moves, so that it is candidates that meet them.
+TEST(Plan, FrontiersAreNowhereAboveBlocks) {
+  SearchRandom random(17);
+  PlanFrontierOptions noSearch;
+  noSearch.iterations = 0;
+  for (int32_t forward : {30, 100, 700}) {
+    PlanProblem problem = residualTraining(random, forward);
+    std::vector<int32_t> blockOf(problem.ops.size(), -1);
+    for (int32_t op = 3, block = 0; op < forward; block += random.below(4) == 0)
+      blockOf[op++] = block;
+    for (size_t op = 0; op < problem.ops.size(); ++op)
+      problem.ops[op].block = blockOf[op];
+    llvm::Expected<PlanFrontier> frontier = solvePlanFrontier(problem, noSearch);
+    ASSERT_TRUE(bool(frontier));
+    for (int32_t width : {1, 2, 3}) {
+      PlanMeasure byHand = measure(problem, repeatSegments(problem, forward, [&](int32_t op) {
+                                     return blockOf[op] < 0 ? -1 : blockOf[op] / width;
+                                   }));
+      EXPECT_LE(costWithin(*frontier, byHand.peak), byHand.cost)
+          << width << " blocks of " << forward << " ops together";
+    }
+  }
+}
+
+TEST(Plan, BlocksAreNoMoreThanOps) {
+  PlanProblem problem = chain(10);
+  problem.ops[3].block = static_cast<int32_t>(problem.ops.size());
+  EXPECT_NE(llvm::toString(checkPlanProblem(problem)).find("op 3: block is 19"), std::string::npos);
+  problem.ops[3].block = 0;
+  EXPECT_FALSE(bool(checkPlanProblem(problem)));
+}
+
 /// For as many bytes as any number of equal segments takes, the frontier has a plan that costs no
 /// more.
 TEST(Plan, FrontiersAreNowhereAboveEqualSegments) {
@@ -737,11 +785,7 @@ TEST(Plan, FrontiersAreNowhereAboveEqualSegments) {
       ASSERT_TRUE(bool(frontier));
       for (int32_t count = 2; count <= forward; ++count) {
         PlanMeasure byHand = measure(problem, equalSegments(problem, forward, count));
-        int64_t best = std::numeric_limits<int64_t>::max();
-        for (const PlanFrontier::Point &point : frontier->points)
-          if (point.peak <= byHand.peak)
-            best = std::min(best, point.cost);
-        EXPECT_LE(best, byHand.cost)
+        EXPECT_LE(costWithin(*frontier, byHand.peak), byHand.cost)
             << count << " segments of " << forward << " ops" << (isChain ? ", a chain" : "");
       }
     }
