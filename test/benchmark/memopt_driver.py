@@ -38,6 +38,7 @@ class Finished:
     errors: str
     peak_rss: int  # bytes
     seconds: float
+    cpu_seconds: float  # of all its threads
 
 
 def execute(command: list, threads: int | None = None, timeout: float = 3600) -> Finished:
@@ -60,7 +61,8 @@ def execute(command: list, threads: int | None = None, timeout: float = 3600) ->
         for stream in (output, errors):
             stream.seek(0)
             texts.append(stream.read().decode(errors="replace"))
-        return Finished(process.returncode, *texts, usage.ru_maxrss * 1024, time.monotonic() - before)
+        return Finished(process.returncode, *texts, usage.ru_maxrss * 1024, time.monotonic() - before,
+                        usage.ru_utime + usage.ru_stime)
 
 
 def tail(text: str, lines: int = 3) -> str:
