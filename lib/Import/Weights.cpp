@@ -153,15 +153,19 @@ Error Weights::findAliases() {
   using Sizes = SmallVector<int64_t, 4>;
   using Key = std::tuple<StringRef, DType, int64_t, Sizes, Sizes>;
   std::map<Key, StringRef> first;
-  std::map<DType, std::set<StringRef>> withoutData; // storages of a type
+  // Storages of a type, of weights and of constants apart: one for all is written for each of them.
+  std::map<std::pair<StringRef, DType>, std::set<StringRef>> withoutData;
+  auto getAlike = [&](const Record &record) -> std::set<StringRef> & {
+    return withoutData[{StringRef(record.payload).rsplit('/').first, record.meta.dtype}];
+  };
   for (auto &[name, record] : records)
     if (record.bytes == 0)
-      withoutData[record.meta.dtype].insert(record.payload);
+      getAlike(record).insert(record.payload);
   size_t order = 0;
   for (auto &[name, record] : records) {
     const TensorMeta &meta = record.meta;
     record.alias = name;
-    record.knowsTies = record.bytes != 0 || withoutData[meta.dtype].size() > 1;
+    record.knowsTies = record.bytes != 0 || getAlike(record).size() > 1;
     if (!record.knowsTies || meta.getNumElements() == 0)
       continue;
     auto [tied, isNew] = first.try_emplace(

@@ -37,6 +37,19 @@ def without_data():
     return model
 
 
+def without_data_but_a_constant():
+    """Two matrices of one shape, and a constant that has a storage of its own."""
+    model = Model()
+    first = model.parameter("first.weight", [3, 3], path="shared")
+    second = model.parameter("second.weight", [3, 3], path="shared")
+    scale = model.buffer("scale", [3], [1.0, 2.0, 3.0], persistent=False)
+    value = model.input("x", "f32", [2, 3])
+    for name, weight in ("y", first), ("z", second):
+        value = model.op("aten.linear.default", (name, "f32", [2, 3]), input=value, weight=weight)
+    model.members = {name: b"" for name in model.members}
+    return finish(model, model.op("aten.mul.Tensor", ("scaled", "f32", [2, 3]), self_=value, other=scale), [2, 3])
+
+
 def data_left_out():
     """As tied, with a third matrix that nobody reads."""
     model = tied()
