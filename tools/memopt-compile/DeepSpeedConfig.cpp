@@ -20,6 +20,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <cmath>
@@ -131,6 +132,7 @@ private:
   void readOptimizer(const json::Object &optimizer);
   std::string chooseOptimizer(const std::string &type, const json::Object &params);
   void readHyperparameter(StringRef name, const json::Value &value);
+  void refuseScheduler(const json::Object &scheduler);
   void readHalf(const json::Object &half);
   void readOther(StringRef key, const json::Value &value);
   void chooseBatch();
@@ -178,9 +180,8 @@ void ConfigReader::readKey(StringRef key, const json::Value &value) {
     });
   if (key == "activation_checkpointing" && section)
     return readSection(key, *section, [](StringRef, const json::Value &) { return false; });
-  if (key == "scheduler" && !isOff(value))
-    return fail(key, "names a schedule of DeepSpeed's, which counts steps otherwise than ours: "
-                     "leave it out, and give memopt-run --lr-schedule and --warmup-steps");
+  if (key == "scheduler" && section && !isOff(value))
+    return refuseScheduler(*section);
   readOther(key, value);
 }
 
@@ -296,6 +297,69 @@ void ConfigReader::readHyperparameter(StringRef name, const json::Value &value) 
     return fail(key, "should be a number, a list of numbers, true or false");
   }
   choose(key, option, text);
+}
+
+//===----------------------------------------------------------------------===//
+// The schedule
+//===----------------------------------------------------------------------===//
+
+/// None of DeepSpeed's schedules is one of ours to the step: a warm-up begins at its lowest rate,
+/// stays there for a second step and may rise by the logarithm, and a cycle's sides are straight.
+/// So each is refused, with the options that come nearest.
+void ConfigReader::refuseScheduler(const json::Object &scheduler) {
+  static const json::Object none;
+  const json::Object *given = scheduler.getObject("params");
+  const json::Object &params = given ? *given : none;
+  auto number = [&](StringRef name, double standard) {
+    return params.getNumber(name).value_or(standard);
+  };
+  auto write = [](double value) { return llvm::formatv("{0}", llvm::format("%g", value)).str(); };
+  auto count = [&](StringRef name, StringRef standard) {
+    std::optional<int64_t> steps = params.getInteger(name);
+    return steps ? std::to_string(*steps) : standard.str();
+  };
+  StringRef type = scheduler.getString("type").value_or("");
+  std::string nearest, why;
+  if (type.starts_with("Warmup")) {
+    why = "whose warm-up begins with two steps at its lowest rate, and rises by the logarithm "
+          "unless 'warmup_type' is \"linear\"";
+    nearest = " --warmup-steps=" + count("warmup_num_steps", "1000");
+  }
+  std::string rate = " --lr=" + write(number("warmup_max_lr", 0.001));
+  std::string ends = " --schedule-steps=" + count("total_num_steps", "N");
+  if (type == "WarmupLR") {
+    nearest = rate + nearest;
+  } else if (type == "WarmupDecayLR") {
+    nearest = rate + " --lr-schedule=linear" + nearest + ends;
+  } else if (type == "WarmupCosineLR") {
+    // Its rates are parts of the optimizer's.
+    const json::Object *optimizer = root.getObject("optimizer");
+    const json::Object *own = optimizer ? optimizer->getObject("params") : nullptr;
+    double base = own ? own->getNumber("lr").value_or(0.001) : 0.001;
+    nearest = " --lr=" + write(base) + " --lr-schedule=cosine" + nearest + ends +
+              " --lr-min=" + write(base * number("cos_min_ratio", 0.0001));
+  } else if (type == "OneCycle") {
+    double low = number("cycle_min_lr", 0), high = number("cycle_max_lr", 0);
+    double rise = number("cycle_first_step_size", 2000);
+    double fall = number("cycle_second_step_size", rise);
+    if (low <= 0 || high <= low || rise < 1 || fall < 1)
+      return fail("scheduler.params", "of a OneCycle should have 'cycle_max_lr' above "
+                                      "'cycle_min_lr' above 0, and steps to rise and fall");
+    why = "whose rate rises and falls in straight lines and moves the momentum";
+    nearest = " --lr-schedule=one-cycle --lr=" + write(high) +
+              " --lr-pct-start=" + write(rise / (rise + fall)) +
+              " --lr-div-factor=" + write(high / low) + " --lr-final-div-factor=1" +
+              " --schedule-steps=" + write(rise + fall);
+  } else if (type == "LRRangeTest") {
+    return fail("scheduler.type", "is \"LRRangeTest\", a search for a rate: leave 'scheduler' out, "
+                                  "and try rates with memopt-run --lr=X --steps=N");
+  } else {
+    return fail("scheduler.type", "is \"" + type +
+                                      "\", which is no schedule of DeepSpeed's: leave "
+                                      "'scheduler' out, and give memopt-run --lr-schedule");
+  }
+  fail("scheduler.type",
+       "is \"" + type + "\", " + why + ": leave 'scheduler' out; nearest is memopt-run" + nearest);
 }
 
 //===----------------------------------------------------------------------===//
