@@ -186,13 +186,14 @@ Status MessageCommunicator::reducePieces(DType type, const char *from, int64_t c
 }
 
 /// Sends `mine` to all, and puts theirs one behind the other, `bytes` in all; this rank's own piece
-/// is there.
+/// is there. In chunks, too: of messages that are longer the halves of an MPI's handshake stand in
+/// line behind the other direction's data.
 Status MessageCommunicator::gatherPieces(const char *mine, int64_t pieceBytes, char *to,
                                          int64_t bytes) {
-  for (int64_t offset = 0; offset < pieceBytes; offset += Messages::mostBytes) {
+  for (int64_t offset = 0; offset < pieceBytes; offset += mostChunkBytes) {
     auto getBegin = [&](int64_t owner) { return std::min(bytes, owner * pieceBytes + offset); };
     auto getCount = [&](int64_t owner) {
-      int64_t end = owner * pieceBytes + std::min(pieceBytes, offset + Messages::mostBytes);
+      int64_t end = owner * pieceBytes + std::min(pieceBytes, offset + mostChunkBytes);
       int64_t count = std::min(bytes, end) - getBegin(owner);
       return count > 0 ? count : -1;
     };

@@ -1,0 +1,252 @@
+#!/usr/bin/env python3
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Holds the steps that memopt-plan predicts for ranks on a network against those that they take.
+
+    shaped_links.py MODEL.pt2 --data FILE [--ranks 2,4] [--rates 200mbit,1gbit] [--stages 0,3] [--steps 6] [--bin BIN]
+                    [--plugin libmemopt-mpi.so] [--options "--optimizer=adamw"] [--json FILE]
+
+Needs root, Linux, ip and tc (iproute2), and Open MPI. Each rank has a host of its own: a network namespace on a bridge, whose
+link tc shapes in both directions. What a link carries is measured first by sockets alone: bytes a second that a host sends and
+receives when all send 1 MiB to all others at once, and the way of one byte. That and the compiler's estimates of computation
+are all that the prediction has. Measured is the median of all steps but the first. With a model of few samples and many parameters the
+network is most of a step, and neither a machine that others use nor the profile of another one say much.
+"""
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import memopt_driver as driver
+from memopt_driver import Failed, execute, median, tail
+
+HEAD = ["ranks", "link", "stage", "link measured, MB/s", "a byte's way, us", "predicted s", "of it computing", "measured s", "off by %"]
+PORT = 29511
+
+
+def call(*command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise Failed(f"{' '.join(command)}: {tail(done.stderr)}")
+    return done.stdout
+
+
+class Hosts:
+    """Network namespaces on a bridge. Links go some time after their hosts, so no name comes twice."""
+
+    made = 0
+
+    def __init__(self, count, rate):
+        Hosts.made += 1
+        self.prefix, self.count, self.rate = f"mo{os.getpid()}x{Hosts.made}", count, rate
+
+    def name(self, index):
+        return f"{self.prefix}h{index}"
+
+    @staticmethod
+    def address(index):
+        return f"10.78.0.{index + 1}"
+
+    def __enter__(self):
+        try:
+            self.make()
+        except Failed:
+            self.__exit__()
+            raise
+        return self
+
+    def make(self):
+        bridge = f"{self.prefix}b"
+        call("ip", "link", "add", bridge, "type", "bridge")
+        call("ip", "link", "set", bridge, "up")
+        shape = ["root", "tbf", "rate", self.rate, "burst", "128kb", "latency", "400ms"]  # nothing is dropped
+        for index in range(self.count):
+            host, end = self.name(index), f"{self.prefix}v{index}"
+            call("ip", "netns", "add", host)
+            call("ip", "link", "add", end, "type", "veth", "peer", "name", "eth0", "netns", host)
+            call("ip", "link", "set", end, "master", bridge, "up")
+            call("ip", "-n", host, "addr", "add", f"{self.address(index)}/24", "dev", "eth0")
+            call("ip", "-n", host, "link", "set", "eth0", "up")
+            call("ip", "-n", host, "link", "set", "lo", "up")
+            call("tc", "qdisc", "add", "dev", end, *shape)
+            call("tc", "-n", host, "qdisc", "add", "dev", "eth0", *shape)
+
+    def __exit__(self, *_):
+        for index in range(self.count):
+            subprocess.run(["ip", "netns", "del", self.name(index)], capture_output=True)  # and its link
+        subprocess.run(["ip", "link", "del", f"{self.prefix}b"], capture_output=True)
+
+    def inside(self, index, *command):
+        return ["ip", "netns", "exec", self.name(index), *map(str, command)]
+
+    def probe(self):
+        """Bytes a second that leave, and reach, each host when all send to all, and seconds of a byte's way."""
+        script = pathlib.Path(__file__).resolve()
+        peers = [subprocess.Popen(self.inside(index, sys.executable, script, "--peer", f"{index}/{self.count}"), stdout=subprocess.PIPE)
+                 for index in range(self.count)]
+        try:
+            outputs = [peer.communicate(timeout=60)[0] for peer in peers]
+        finally:
+            for peer in peers:
+                peer.kill()
+        rate, latency = outputs[0].split()
+        return float(rate), float(latency)
+
+
+def receive(connection, size):
+    while size:
+        size -= len(connection.recv(min(size, 1 << 20)))
+
+
+class Peer:
+    """One of `count` hosts that all send to all others at once."""
+
+    def __init__(self, index, count):
+        others = {}
+        listener = socket.create_server((Hosts.address(index), PORT))
+        for other in range(index):
+            while other not in others:
+                with contextlib.suppress(OSError):
+                    others[other] = socket.create_connection((Hosts.address(other), PORT))
+                    others[other].sendall(bytes([index]))
+                time.sleep(0.02)
+        while len(others) + 1 < count:
+            connection = listener.accept()[0]
+            others[connection.recv(1)[0]] = connection
+        self.others = [others[other] for other in sorted(others)]
+        for connection in self.others:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def exchange(self, data):
+        work = [threading.Thread(target=other.sendall, args=(data,)) for other in self.others]
+        work += [threading.Thread(target=receive, args=(other, len(data))) for other in self.others]
+        for thread in work:
+            thread.start()
+        for thread in work:
+            thread.join()
+
+    def seconds(self, size, rounds):
+        data = bytes(size)
+        self.exchange(data)
+        begin = time.monotonic()
+        for _ in range(rounds):
+            self.exchange(data)
+        return (time.monotonic() - begin) / rounds
+
+    def way(self):
+        """Between hosts 0 and 1."""
+        times = []
+        for _ in range(100):
+            begin = time.monotonic()
+            self.others[0].sendall(b"a")
+            receive(self.others[0], 1)
+            times.append(time.monotonic() - begin)
+        return median(times) / 2
+
+
+def probe_as(index, count):
+    peer = Peer(index, count)
+    latency = peer.way() if index < 2 else 0
+    peer.exchange(b"a")
+    message = 1 << 20
+    seconds = peer.seconds(message, 12)
+    if index == 0:
+        print(message * (count - 1) / seconds, latency)
+
+
+class Runner:
+    def __init__(self, arguments, folder):
+        self.arguments, self.folder = arguments, folder
+        self.tools = driver.Tools.find(arguments.bin, 1)
+        self.plan = self.tools.compile.with_name("memopt-plan")
+
+    def build(self, ranks, stage):
+        package = self.folder / f"{ranks}.{stage}.memopt"
+        self.tools.build(self.arguments.model, package,
+                         [*self.arguments.options.split(), f"--ranks={ranks}", f"--zero-stage={stage}", "--quiet"])
+        return package
+
+    def predict(self, package, ranks, rate, latency):
+        network = self.folder / "network.json"
+        link = {"latency_seconds": latency, "bytes_per_second": rate}
+        network.write_text(json.dumps({"format": "memopt-network", "version": 1, "ranks_per_host": 1, "inside": link, "between": link}))
+        done = execute([self.plan, "ranks", package, f"--ranks={ranks}", f"--network={network}"])
+        found = re.search(r"step (\S+) s, (\S+) s of it computing, without prefetch", done.output)
+        if done.code or not found:
+            raise Failed(f"memopt-plan ends with {done.code}: {tail(done.errors)}")
+        return float(found[1]), float(found[2])
+
+    def measure(self, hosts, package):
+        """Open MPI starts its daemons by what stands in the place of ssh here."""
+        agent, report = self.folder / "agent.sh", self.folder / "report.json"
+        agent.write_text(f'#!/bin/sh\nhost=$1; shift\nexec ip netns exec {hosts.prefix}h$((${{host##*.}} - 1)) sh -c "$*"\n')
+        agent.chmod(0o755)
+        report.unlink(missing_ok=True)
+        places = ",".join(hosts.address(index) for index in range(hosts.count))
+        train = [self.tools.run, package, f"--data={self.arguments.data}", "--init=random", "--seed=1", f"--steps={self.arguments.steps}",
+                 "--quiet", f"--report={report}", "--transport=mpi"]
+        environment = ["-x", f"MEMOPT_MPI_PLUGIN={self.arguments.plugin}"] if self.arguments.plugin else []
+        done = execute(hosts.inside(
+            0, "mpirun", "--allow-run-as-root", "--host", places, "-n", hosts.count, "--mca", "plm_rsh_agent", agent, "--mca",
+            "plm_rsh_no_tree_spawn", 1, "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "eth0", "--mca",
+            "oob_tcp_if_include", "eth0", *environment, "-x", "OMP_NUM_THREADS=1", *train), timeout=90)
+        if done.code:
+            raise Failed(f"mpirun ends with {done.code}: {tail(done.errors)}")
+        return median(json.loads(report.read_text())["step_seconds"][1:])
+
+    def rows(self, ranks, rate):
+        with Hosts(ranks, rate) as hosts:
+            link, latency = hosts.probe()
+            for stage in map(int, self.arguments.stages.split(",")):
+                package = self.build(ranks, stage)
+                predicted, computing = self.predict(package, ranks, link, latency)
+                measured = self.measure(hosts, package)
+                yield [str(ranks), rate, str(stage), f"{link / 1e6:.1f}", f"{latency * 1e6:.0f}", f"{predicted:.3f}", f"{computing:.3f}",
+                       f"{measured:.3f}", f"{100 * (predicted / measured - 1):+.1f}"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=pathlib.Path, nargs="?")
+    parser.add_argument("--data", type=pathlib.Path)
+    parser.add_argument("--ranks", default="2,4")
+    parser.add_argument("--rates", default="200mbit,1gbit", help="as tc writes them")
+    parser.add_argument("--stages", default="0,3")
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--options", default="--optimizer=adamw")
+    parser.add_argument("--bin", type=pathlib.Path)
+    parser.add_argument("--plugin", type=pathlib.Path, help="default: what memopt-run finds by itself")
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--peer", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.peer:
+        return probe_as(*map(int, arguments.peer.split("/")))
+    if os.geteuid() or not all(map(shutil.which, ("ip", "tc", "mpirun"))):
+        parser.error("needs root, ip, tc and mpirun")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and no host stays behind
+    rows, failures = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        runner = Runner(arguments, pathlib.Path(folder))
+        for ranks in map(int, arguments.ranks.split(",")):
+            for rate in arguments.rates.split(","):
+                try:
+                    for row in runner.rows(ranks, rate):
+                        rows.append(row)
+                        print(row, file=sys.stderr, flush=True)
+                except Failed as failure:
+                    failures.append(f"{ranks} ranks, {rate}: {failure}")
+    driver.report(HEAD, rows, failures, arguments.json)
+
+
+main()
