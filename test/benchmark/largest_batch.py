@@ -4,12 +4,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The largest batch of full-size models within a budget, with each technique alone and with all of them.
 
-    largest_batch.py FOLDER [--models a,b] [--techniques a,b] [--budgets 16,24,80] [--bin BIN] [--timeout S] [--json FILE]
+    largest_batch.py FOLDER [--models a,b] [--techniques a,b] [--budgets 16,24,80] [--resolution 0.02] [--bin BIN]
+                     [--timeout S] [--json FILE]
 
 FOLDER is that of meta_models.py: archives without weights. Nothing is executed; each figure is a plan's. A batch fits where
 the plan's bytes are within the budget, for recomputation those of the smallest plan that it finds. Bytes grow with the
 batch nearly in proportion, so the search goes where a line through the last two plans says, and ends between a batch that
-fits and the next one. Milliseconds a sample are predicted for that batch, with recomputation for the plan within the budget.
+fits and one that does not, at most `--resolution` of it (or one sample) larger. Milliseconds a sample are predicted for the
+batch that fits, with recomputation for the plan within the budget.
 Accumulation is not in the table: micro-batches put no limit on the batch, once one sample fits.
 """
 import argparse
@@ -40,7 +42,8 @@ class Search:
 
     def __init__(self, path, batch, technique, arguments, scratch):
         self.path, self.exported, self.technique = path, batch, technique
-        self.arguments, self.scratch, self.known = arguments, scratch, {}
+        self.arguments, self.scratch = arguments, scratch
+        self.known, self.seconds = {}, {}  # of each batch that was planned
 
     def compile(self, batch, *options):
         report = self.scratch / "report.json"
@@ -57,7 +60,7 @@ class Search:
                 self.known[batch] = self.compile(batch, "--device-memory=1")["smallest_budget_bytes"]["device"]
             else:
                 plan = self.compile(batch)
-                self.known[batch] = plan["predicted_peak_bytes"]["device"]
+                self.known[batch], self.seconds[batch] = plan["predicted_peak_bytes"]["device"], plan["predicted_seconds"]
             print(f"{self.path.stem} {self.technique} batch {batch}: {self.known[batch]} bytes", file=sys.stderr, flush=True)
         return self.known[batch]
 
@@ -68,28 +71,33 @@ class Search:
         return int((budget - x) * (b - a) / (y - x) + a) if x != y else 2 * max(a, b)
 
     def find(self, budget):
-        fits, misses = 0, LARGEST
-        for batch in (self.exported, 2 * self.exported, *self.known):
+        for batch in (self.exported, 2 * self.exported):
             self.bytes_of(batch)
-        while fits + 1 < misses:
-            for batch, size in self.known.items():
-                fits, misses = (max(fits, batch), misses) if size <= budget else (fits, min(misses, batch))
-            if fits + 1 < misses:
-                self.bytes_of(min(max(self.guess(budget), fits + 1), misses - 1))
-        return fits
+        while True:
+            fits = max((batch for batch, size in self.known.items() if size <= budget), default=0)
+            misses = min((batch for batch, size in self.known.items() if size > budget), default=LARGEST)
+            step = max(1, int(self.arguments.resolution * fits))
+            if misses - fits <= step:
+                return fits
+            guess = self.guess(budget)
+            # Just beyond what fits, one more plan may end the search.
+            guess = guess if fits + step / 2 < guess else fits + step
+            self.bytes_of(min(max(guess, fits + 1), misses - 1))
 
     def get_seconds(self, batch, budget):
-        limit = [f"--device-memory={budget}"] if self.technique in RECOMPUTING else []
-        return self.compile(batch, *limit)["predicted_seconds"] / batch
+        if self.technique in RECOMPUTING:
+            return self.compile(batch, f"--device-memory={budget}")["predicted_seconds"] / batch
+        return self.seconds[batch] / batch
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--bin", type=pathlib.Path, help="folder of memopt-compile; default: on PATH, or this source tree's build")
-    parser.add_argument("--models", default="gpt2_124m,resnet50,vit_large,llama_8b")
+    parser.add_argument("--models", default="gpt2_124m,gpt2_1p5b,resnet50,vit_large,llama_8b")
     parser.add_argument("--techniques", default=",".join(TECHNIQUES))
     parser.add_argument("--budgets", default="16,24,80", help="GiB")
+    parser.add_argument("--resolution", type=float, default=0.02, help="part of the batch; 0: to the last sample")
     parser.add_argument("--timeout", type=float, default=900, help="seconds for one command")
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
