@@ -93,6 +93,7 @@ class Step:
     channels_last         convolutions in that memory format
     checkpoint            torch.utils.checkpoint around each block
     step_in_backward      a parameter is updated, and its gradient dropped, as soon as the gradient is there
+    autocast              the forward pass under torch.autocast, in bfloat16
     compile, compile:0.5  torch.compile, with that activation_memory_budget
     """
 
@@ -101,7 +102,7 @@ class Step:
         self.rate, self.optimizer = rate, None
         words = way.split("+")
         for word in words:
-            if word.split(":")[0] not in ("eager", "channels_last", "checkpoint", "step_in_backward", "compile"):
+            if word.split(":")[0] not in ("eager", "channels_last", "checkpoint", "step_in_backward", "autocast", "compile"):
                 raise ValueError(f"{word}: no such way to train")
         if "channels_last" in words:
             self.model = self.model.to(memory_format=torch.channels_last)
@@ -111,11 +112,15 @@ class Step:
             for block in blocks_of(self.model):
                 block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
         self.update_in_backward() if "step_in_backward" in words else self.update_at_end()
-        self.forward = self.model
+        self.forward = self.autocast if "autocast" in words else self.model
         for word in words:
             if word.startswith("compile"):
                 torch._functorch.config.activation_memory_budget = float(word.partition(":")[2] or 1)
                 self.forward = torch.compile(self.model)
+
+    def autocast(self, **batch):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.model(**batch)
 
     def update_at_end(self):
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=self.rate)

@@ -5,14 +5,15 @@
 """Trains full-size models with PyTorch and with memopt, side by side: seconds of a step against bytes.
 
     VENV/bin/python pytorch_side_by_side.py resnet50 gpt2 --work FOLDER [--bin BIN] [--rounds 3]
-        [--fractions 1,0.5,0.2] [--budgets 4] [--threads 2] [--json FILE]
+        [--fractions 1,0.5,0.2] [--budgets 4] [--bf16] [--threads 2] [--json FILE]
 
 The Python that runs it has torch, torchvision, transformers and safetensors. ResNet-50 takes batches of 16 images of
 224 x 224, GPT-2 124M of 2 x 512 tokens without dropout; random weights and data, SGD without momentum, the loss as
 the only output. Each measurement is a process of its own with `--threads` threads; the rounds go through all of them
 in turn. PyTorch trains eagerly (for convolutions in channels-last too), with torch.utils.checkpoint around each
 block, with updates during backward, and through torch.compile with `activation_memory_budget` at the fractions.
-memopt gets no budget, PyTorch's peaks as budgets, and `--budgets` more down to the smallest that it names.
+memopt gets no budget, PyTorch's peaks as budgets, and `--budgets` more down to the smallest that it names. With --bf16
+PyTorch also trains under torch.autocast, and memopt with --precision=bf16.
 
   peak      PyTorch: bytes of its allocator at their highest, parameters and batch included, scratch inside libraries
             not; memopt: the arena, which holds everything
@@ -21,7 +22,7 @@ memopt gets no budget, PyTorch's peaks as budgets, and `--budgets` more down to 
   loss      largest relative distance from eager's over the steps
 
 FOLDER keeps models, packages and torch.compile's cache. Exit code 1 when a measurement fails, or a loss is further
-than 1e-4 from eager's.
+than 1e-4 from eager's (1e-2 in bf16).
 """
 import argparse
 import json
@@ -33,10 +34,11 @@ from memopt_driver import Failed, median, mib
 
 HEAD = ["model", "how", "peak MiB", "of eager %", "process MiB", "s a step", "of eager %", "predicted s", "recomputed",
         "loss"]
-TOLERANCE = 1e-4
+TOLERANCE, NARROW_TOLERANCE = 1e-4, 1e-2
 RATES = {"resnet50": 1e-3, "gpt2": 1e-2}
 WAYS = {"resnet50": ["eager", "channels_last", "checkpoint", "channels_last+checkpoint+step_in_backward"],
         "gpt2": ["eager", "checkpoint", "checkpoint+step_in_backward"]}
+NARROW_WAYS = {"resnet50": ["autocast", "channels_last+autocast"], "gpt2": ["autocast"]}
 
 
 class Torch:
@@ -47,6 +49,7 @@ class Torch:
     def __init__(self, model, way):
         self.model, self.way, self.runs, self.peak = model, way, [], None
         self.name = f"PyTorch {way}"
+        self.tolerance = NARROW_TOLERANCE if "autocast" in way else TOLERANCE
         self.skip = 2 if "compile" in way else 1
 
     def run(self):
@@ -66,10 +69,10 @@ class Memopt:
 
     skip = 1
 
-    def __init__(self, model, package, name):
+    def __init__(self, model, package, name, tolerance):
         self.model, self.package, self.runs, self.name = model, package, [], f"memopt {name}"
         self.peak, self.predicted = package.arena(), package.predicted_seconds()
-        self.recomputed = str(package.recomputed())
+        self.recomputed, self.tolerance = str(package.recomputed()), tolerance
 
     def run(self):
         steps = self.model.options.steps + self.skip
@@ -84,7 +87,8 @@ class Model:
         self.folder = options.work / name
         self.folder.mkdir(parents=True, exist_ok=True)
         self.tools = driver.Tools.find(options.bin, options.threads)
-        self.torch = [Torch(self, way) for way in WAYS[name] + [f"compile:{f}" for f in options.fractions]]
+        self.torch = [Torch(self, way) for way in WAYS[name] + (NARROW_WAYS[name] if options.bf16 else [])
+                      + [f"compile:{f}" for f in options.fractions]]
         self.memopt = []
 
     def export(self):
@@ -99,16 +103,21 @@ class Model:
         model = self.folder / "model.pt2"
         compile_options = ["--optimizer=sgd", f"--lr={RATES[self.name]}", *self.options.option]
 
-        def add(name, budget=None):
-            package = self.tools.build(model, self.folder / f"{budget or 'free'}.memopt", compile_options, budget)
-            self.memopt.append(Memopt(self, package, name))
+        def add(name, budget=None, narrow=False):
+            package = self.tools.build(model, self.folder / f"{'bf16.' if narrow else ''}{budget or 'free'}.memopt",
+                                       compile_options + (["--precision=bf16"] if narrow else []), budget)
+            self.memopt.append(Memopt(self, package, name, NARROW_TOLERANCE if narrow else TOLERANCE))
             print(f"{self.name} {self.memopt[-1].name}: {package.arena()} bytes, compiled in "
                   f"{package.compile_seconds:.1f} s", file=sys.stderr, flush=True)
 
         add("no budget")
+        if self.options.bf16:
+            add("bf16, no budget", narrow=True)
         for way in self.torch:
             if way.way in ("eager", "checkpoint") and way.peak:
                 add(f"within PyTorch {way.way}'s peak", way.peak)
+        if not self.options.budgets:
+            return
         smallest = self.tools.smallest_budget(model, self.folder / "refused.memopt", compile_options)
         for budget in driver.spread(self.memopt[0].peak, smallest, self.options.budgets + 1)[1:]:
             add(f"budget {mib(budget)} MiB", budget)
@@ -136,7 +145,7 @@ class Model:
                 continue
             seconds = seconds_of(entry)
             distance = max(distance_of(run["losses"], eager.runs[0]["losses"]) for run in entry.runs)
-            if not distance <= TOLERANCE:
+            if not distance <= entry.tolerance:
                 self.failures.append(f"{entry.name}: the losses {entry.runs[0]['losses']} are not eager's "
                                      f"{eager.runs[0]['losses']}")
             yield [self.name, entry.name, mib(entry.peak), f"{100 * entry.peak / eager.peak:.0f}",
@@ -167,6 +176,7 @@ def parse():
     parser.add_argument("--fractions", type=fractions, default=["1", "0.5", "0.2"],
                         help="of activation_memory_budget, joined by commas; empty: no torch.compile")
     parser.add_argument("--budgets", type=int, default=4, help="of memopt, below its plan without a budget")
+    parser.add_argument("--bf16", action="store_true", help="autocast and --precision=bf16 as well")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=pathlib.Path, help="writes the rows there too")
     for hidden in ("--measure", "--export"):  # what this script tells its own processes
@@ -175,8 +185,8 @@ def parse():
     options = parser.parse_args()
     if not (options.work or options.measure or options.export):
         parser.error("--work FOLDER is missing")
-    if options.steps < 1 or options.rounds < 1 or options.budgets < 1:
-        parser.error("--steps, --rounds and --budgets want 1 or more")
+    if options.steps < 1 or options.rounds < 1 or options.budgets < 0:
+        parser.error("--steps and --rounds want 1 or more, --budgets 0 or more")
     return options
 
 
