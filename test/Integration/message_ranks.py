@@ -16,6 +16,7 @@ from batches import rebatch
 from tensor_files import read_safetensors, write_safetensors
 
 RANKS = 2
+RANK = "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"  # by Open MPI's name, or MPICH's
 
 
 def begin(command, **options):
@@ -64,7 +65,7 @@ def check_bits(mpirun, package, data, work):
 
 def check_differences(mpirun, package, data, work):
     run = ["memopt-run", package[0], "--transport=mpi", "--quiet"]
-    own = ["sh", "-c", 'exec "$@" --steps=$((3 + OMPI_COMM_WORLD_RANK))', "sh"]
+    own = ["sh", "-c", f'exec "$@" --steps=$((3 + {RANK}))', "sh"]
     expect(begin([*mpirun, *own, *run, data]), 3, "rank 1 was given '--steps=4' where rank 0 has '--steps=3'")
     tensors = read_safetensors(work / "data.safetensors")
     name = next(iter(tensors))
@@ -73,7 +74,7 @@ def check_differences(mpirun, package, data, work):
         (work / str(rank)).mkdir()
     shutil.copy(work / "data.safetensors", work / "0" / "here.safetensors")
     write_safetensors(work / "1" / "here.safetensors", tensors)
-    own = ["sh", "-c", f'cd {work}/$OMPI_COMM_WORLD_RANK && exec "$@"', "sh"]
+    own = ["sh", "-c", f'cd {work}/{RANK} && exec "$@"', "sh"]
     expect(begin([*mpirun, *own, *run, "--data=here.safetensors", "--steps=2"]), 3,
            "--data of rank 1 is another file than that of rank 0")
     # Copies are as good.
@@ -90,7 +91,7 @@ def check_refusals(model, mpirun, package, data):
     # A launcher of another MPI than the plugin's.
     expect(begin(run, env=spread), 3, "rank 0 of 2, but MPI takes it for 0 of 1")
     # Two of the four processes that there are of this start, as each host sees it.
-    own = ["sh", "-c", 'OMPI_COMM_WORLD_LOCAL_SIZE=1 exec "$@"', "sh"]
+    own = ["sh", "-c", 'OMPI_COMM_WORLD_LOCAL_SIZE=1 MPI_LOCALNRANKS=1 exec "$@"', "sh"]
     expect(begin([*mpirun, *own, "memopt-run", model, data, "--quiet"]), 1,
            "processes on several hosts", f"memopt-compile {model} --ranks={RANKS} -o FOLDER.memopt")
     expect(begin([*mpirun, *own, *run]), 0)
@@ -100,7 +101,7 @@ def check_refusals(model, mpirun, package, data):
 
 def check_losses(mpirun, package, data, work):
     # Open MPI gives ranks a terminal to write on, and no line for each step stands there.
-    run = [*mpirun, "sh", "-c", f'echo $$ > {work}/pid$OMPI_COMM_WORLD_RANK; exec "$@" > {work}/out$OMPI_COMM_WORLD_RANK', "sh",
+    run = [*mpirun, "sh", "-c", f'echo $$ > {work}/pid{RANK}; exec "$@" > {work}/out{RANK}', "sh",
            "memopt-run", package[0], data, "--transport=mpi", "--steps=100000000"]
 
     def start(*options):

@@ -15,10 +15,11 @@ first use. With --updates each weight's gradient is reduced over so many ranks a
 """
 import argparse
 import json
+import math
 
 
 def transfer(resource, size, rate, latency):
-    return {"resource": resource, "cost": latency + -(-size // rate)}
+    return {"resource": resource, "cost": latency + math.ceil(size / rate)}
 
 
 def swap_way(value, size, rate, latency):

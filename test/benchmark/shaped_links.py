@@ -8,31 +8,27 @@
                     [--plugin libmemopt-mpi.so] [--options "--optimizer=adamw"] [--json FILE]
 
 Needs root, Linux, ip and tc (iproute2), and Open MPI. Each rank has a host of its own: a network namespace on a bridge, whose
-link tc shapes in both directions. What a link carries is measured first by sockets alone: bytes a second that a host sends and
-receives when all send 1 MiB to all others at once, and the way of one byte. That and the compiler's estimates of computation
-are all that the prediction has. Measured is the median of all steps but the first. With a model of few samples and many parameters the
+link tc shapes in both directions. What a link carries is measured first, by an MPI program of a page: bytes a second that a
+host sends and receives when all send 1 MiB to all others at once, and the way of one byte. That and the compiler's estimates
+of computation are all that the prediction has. Measured is the median of all steps but the first. With a model of few samples and many parameters the
 network is most of a step, and neither a machine that others use nor the profile of another one say much.
 """
 import argparse
-import contextlib
 import json
 import os
 import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 
 import memopt_driver as driver
 from memopt_driver import Failed, execute, median, tail
 
 HEAD = ["ranks", "link", "stage", "link measured, MB/s", "a byte's way, us", "predicted s", "of it computing", "measured s", "off by %"]
-PORT = 29511
+EAGER = (1 << 20) + 1024  # bytes that Open MPI sends without asking, as our plugin has it
 
 
 def call(*command):
@@ -90,79 +86,50 @@ class Hosts:
     def inside(self, index, *command):
         return ["ip", "netns", "exec", self.name(index), *map(str, command)]
 
-    def probe(self):
-        """Bytes a second that leave, and reach, each host when all send to all, and seconds of a byte's way."""
-        script = pathlib.Path(__file__).resolve()
-        peers = [subprocess.Popen(self.inside(index, sys.executable, script, "--peer", f"{index}/{self.count}"), stdout=subprocess.PIPE)
-                 for index in range(self.count)]
-        try:
-            outputs = [peer.communicate(timeout=60)[0] for peer in peers]
-        finally:
-            for peer in peers:
-                peer.kill()
-        rate, latency = outputs[0].split()
-        return float(rate), float(latency)
 
-
-def receive(connection, size):
-    while size:
-        size -= len(connection.recv(min(size, 1 << 20)))
-
-
-class Peer:
-    """One of `count` hosts that all send to all others at once."""
-
-    def __init__(self, index, count):
-        others = {}
-        listener = socket.create_server((Hosts.address(index), PORT))
-        for other in range(index):
-            while other not in others:
-                with contextlib.suppress(OSError):
-                    others[other] = socket.create_connection((Hosts.address(other), PORT))
-                    others[other].sendall(bytes([index]))
-                time.sleep(0.02)
-        while len(others) + 1 < count:
-            connection = listener.accept()[0]
-            others[connection.recv(1)[0]] = connection
-        self.others = [others[other] for other in sorted(others)]
-        for connection in self.others:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def exchange(self, data):
-        work = [threading.Thread(target=other.sendall, args=(data,)) for other in self.others]
-        work += [threading.Thread(target=receive, args=(other, len(data))) for other in self.others]
-        for thread in work:
-            thread.start()
-        for thread in work:
-            thread.join()
-
-    def seconds(self, size, rounds):
-        data = bytes(size)
-        self.exchange(data)
-        begin = time.monotonic()
-        for _ in range(rounds):
-            self.exchange(data)
-        return (time.monotonic() - begin) / rounds
-
-    def way(self):
-        """Between hosts 0 and 1."""
-        times = []
-        for _ in range(100):
-            begin = time.monotonic()
-            self.others[0].sendall(b"a")
-            receive(self.others[0], 1)
-            times.append(time.monotonic() - begin)
-        return median(times) / 2
-
-
-def probe_as(index, count):
-    peer = Peer(index, count)
-    latency = peer.way() if index < 2 else 0
-    peer.exchange(b"a")
-    message = 1 << 20
-    seconds = peer.seconds(message, 12)
-    if index == 0:
-        print(message * (count - 1) / seconds, latency)
+PROBE = r"""
+#include <algorithm>
+#include <cstdio>
+#include <mpi.h>
+#include <unistd.h>
+#include <vector>
+static int rank, ranks;
+static std::vector<char> mine, theirs;
+static double exchange(int size, int peers, int rounds, bool isMedian) { // seconds of a round
+  MPI_Barrier(MPI_COMM_WORLD);
+  std::vector<double> seconds;
+  double first = MPI_Wtime();
+  for (int round = 0; round < rounds; ++round) {
+    double begin = MPI_Wtime();
+    std::vector<MPI_Request> requests;
+    for (int other = 0; other < peers; ++other)
+      if (other != rank && rank < peers) {
+        requests.resize(requests.size() + 2);
+        MPI_Irecv(&theirs[other * size_t(size)], size, MPI_CHAR, other, 0, MPI_COMM_WORLD, &requests.end()[-2]);
+        MPI_Isend(mine.data(), size, MPI_CHAR, other, 0, MPI_COMM_WORLD, &requests.end()[-1]);
+      }
+    for (int isDone = 0; !isDone; isDone || usleep(50)) // to spin would take time from the others
+      MPI_Testall(int(requests.size()), requests.data(), &isDone, MPI_STATUSES_IGNORE);
+    seconds.push_back(MPI_Wtime() - begin);
+  }
+  double mean = (MPI_Wtime() - first) / rounds;
+  std::sort(seconds.begin(), seconds.end());
+  return isMedian ? seconds[rounds / 2] : mean;
+}
+int main(int argc, char **argv) {
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const int message = 1 << 20;
+  mine.resize(message);
+  theirs.resize(size_t(message) * ranks);
+  exchange(message, ranks, 4, false);
+  double seconds = exchange(message, ranks, 48, false), way = exchange(1, 2, 400, true);
+  if (rank == 0)
+    std::printf("probe %.9g %.9g\n", double(message) * (ranks - 1) / seconds, way);
+  MPI_Finalize();
+}
+"""
 
 
 class Runner:
@@ -187,27 +154,45 @@ class Runner:
             raise Failed(f"memopt-plan ends with {done.code}: {tail(done.errors)}")
         return float(found[1]), float(found[2])
 
-    def measure(self, hosts, package):
+    def start(self, hosts, *command):
         """Open MPI starts its daemons by what stands in the place of ssh here."""
-        agent, report = self.folder / "agent.sh", self.folder / "report.json"
+        agent = self.folder / "agent.sh"
         agent.write_text(f'#!/bin/sh\nhost=$1; shift\nexec ip netns exec {hosts.prefix}h$((${{host##*.}} - 1)) sh -c "$*"\n')
         agent.chmod(0o755)
-        report.unlink(missing_ok=True)
         places = ",".join(hosts.address(index) for index in range(hosts.count))
-        train = [self.tools.run, package, f"--data={self.arguments.data}", "--init=random", "--seed=1", f"--steps={self.arguments.steps}",
-                 "--quiet", f"--report={report}", "--transport=mpi"]
-        environment = ["-x", f"MEMOPT_MPI_PLUGIN={self.arguments.plugin}"] if self.arguments.plugin else []
-        done = execute(hosts.inside(
+        start = hosts.inside(
             0, "mpirun", "--allow-run-as-root", "--host", places, "-n", hosts.count, "--mca", "plm_rsh_agent", agent, "--mca",
             "plm_rsh_no_tree_spawn", 1, "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "eth0", "--mca",
-            "oob_tcp_if_include", "eth0", *environment, "-x", "OMP_NUM_THREADS=1", *train), timeout=90)
+            "oob_tcp_if_include", "eth0", "-x", f"OMPI_MCA_btl_tcp_eager_limit={EAGER}", "-x", "OMP_NUM_THREADS=1", *command)
+        for _ in range(4):
+            done = execute(start, timeout=self.arguments.timeout)
+            if done.code != -signal.SIGKILL:
+                break  # else its daemons have not found each other, as happens now and then
         if done.code:
             raise Failed(f"mpirun ends with {done.code}: {tail(done.errors)}")
+        return done.output
+
+    def probe(self, hosts):
+        """Bytes a second that leave and reach each host when all send to all, and seconds of a byte's way."""
+        program = self.folder / "probe"
+        if not program.exists():
+            source = program.with_suffix(".cpp")
+            source.write_text(PROBE)
+            call("mpicxx", "-O2", str(source), "-o", str(program))
+        found = re.search(r"probe (\S+) (\S+)", self.start(hosts, program))
+        return float(found[1]), float(found[2])
+
+    def measure(self, hosts, package):
+        report = self.folder / "report.json"
+        report.unlink(missing_ok=True)
+        environment = ["env", f"MEMOPT_MPI_PLUGIN={self.arguments.plugin}"] if self.arguments.plugin else []
+        self.start(hosts, *environment, self.tools.run, package, f"--data={self.arguments.data}", "--init=random", "--seed=1",
+                   f"--steps={self.arguments.steps}", "--quiet", f"--report={report}", "--transport=mpi")
         return median(json.loads(report.read_text())["step_seconds"][1:])
 
     def rows(self, ranks, rate):
         with Hosts(ranks, rate) as hosts:
-            link, latency = hosts.probe()
+            link, latency = self.probe(hosts)
             for stage in map(int, self.arguments.stages.split(",")):
                 package = self.build(ranks, stage)
                 predicted, computing = self.predict(package, ranks, link, latency)
@@ -227,11 +212,9 @@ def main():
     parser.add_argument("--options", default="--optimizer=adamw")
     parser.add_argument("--bin", type=pathlib.Path)
     parser.add_argument("--plugin", type=pathlib.Path, help="default: what memopt-run finds by itself")
+    parser.add_argument("--timeout", type=float, default=60, help="seconds for one run, which is then tried again")
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--peer", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.peer:
-        return probe_as(*map(int, arguments.peer.split("/")))
     if os.geteuid() or not all(map(shutil.which, ("ip", "tc", "mpirun"))):
         parser.error("needs root, ip, tc and mpirun")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and no host stays behind
