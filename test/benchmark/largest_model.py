@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The largest of a folder's models that trains on one device, a host and a disk, by where its state lies.
 
-    largest_model.py FOLDER --models a,b [--device 80GiB] [--host 128GiB] [--disk 1000000000000] [--bin BIN] [--timeout S]
+    largest_model.py FOLDER --models a,b [--states WORD] [--device 80GiB] [--host 128GiB] [--disk 1000000000000] [--bin BIN] [--timeout S]
                      [--json FILE]
 
 FOLDER is that of meta_models.py: archives without weights, with `parameters` in index.json. Nothing is executed. For each way
@@ -29,8 +29,8 @@ NARROW = ["--precision=bf16", "--optim-bits=16"]
 TIERS = {"on the device, f32": ("device", 12, []), "on the device, bf16": ("device", 8, NARROW),
          "on the host, f32": ("host", 12, ["--offload-optimizer=cpu"]),
          "on the host, bf16": ("host", 8, ["--offload-optimizer=cpu", *NARROW]),
-         "on disk, f32": ("disk", 12, ["--offload-optimizer=nvme"]),
-         "on disk, bf16": ("disk", 8, ["--offload-optimizer=nvme", *NARROW])}
+         "on disk, f32": ("disk", 12, ["--offload-optimizer=nvme", "--offload-param=nvme"]),
+         "on disk, bf16": ("disk", 8, ["--offload-optimizer=nvme", "--offload-param=nvme", *NARROW])}
 
 
 def parse_bytes(text):
@@ -84,6 +84,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--models", required=True)
+    parser.add_argument("--states", default="", help="only those with this in their names, such as `disk`")
     parser.add_argument("--device", default="80GiB")
     parser.add_argument("--host", default="128GiB")
     parser.add_argument("--disk", default="1000GB")
@@ -96,7 +97,7 @@ def main():
     rows, failures = [], []
     with tempfile.TemporaryDirectory() as scratch:
         search = Search(arguments, pathlib.Path(scratch))
-        for tier in TIERS:
+        for tier in (tier for tier in TIERS if arguments.states in tier):
             try:
                 rows.append(search.row(tier, models))
                 print(rows[-1], file=sys.stderr, flush=True)
