@@ -171,9 +171,21 @@ LogicalResult LibraryCallOp::verify() {
 
 int64_t LibraryCallOp::getFlops() { return getCall().getFlops(); }
 int64_t LibraryCallOp::getBytesMoved() { return getOperandAndResultBytes(*this); }
+
+/// Our own kernels widen what they pack; another library is asked only for what the machine
+/// multiplies itself.
+static Multiplication getMultiplication(LibraryCallOp op) {
+  Type type = op.getCall().getViews().front().elementType;
+  if (!isa<FloatType>(type) || type.getIntOrFloatBitWidth() > 16)
+    return Multiplication::Full;
+  StringRef implementation = op.getImplementation().value_or("");
+  return implementation.starts_with("memopt:") ? Multiplication::Converted : Multiplication::Narrow;
+}
+
 Work LibraryCallOp::getWork() {
   Work work = getCall().getWork();
   work.bytes = static_cast<double>(getBytesMoved());
+  work.multiplication = getMultiplication(*this);
   return work;
 }
 std::string LibraryCallOp::getKindName() { return getCall().getKindName().str(); }

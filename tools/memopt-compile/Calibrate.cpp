@@ -185,6 +185,7 @@ StatusCode Calibration::compile(const CalibrationGraph &graph, PlannedGraph &pla
   PassManager manager(&context);
   PipelineOptions pipeline;
   pipeline.optimizer = "optimizer=" + graph.optimizer;
+  pipeline.precision = graph.precision;
   buildGraphPipeline(manager, pipeline); // attention is written out for some targets
   buildJointPipeline(manager, pipeline);
   buildKernelPipeline(manager, pipeline);
@@ -279,6 +280,18 @@ bool Calibration::measure(const CalibrationGraph &graph, const PlannedGraph &pla
 // The profile
 //===----------------------------------------------------------------------===//
 
+static StringRef getName(Multiplication multiplication) {
+  switch (multiplication) {
+  case Multiplication::Full:
+    return "full";
+  case Multiplication::Narrow:
+    return "narrow";
+  case Multiplication::Converted:
+    return "converted";
+  }
+  llvm_unreachable("all are listed");
+}
+
 /// What every instruction took and should have taken, to see where the model is wrong.
 llvm::json::Object Calibration::describe(const ProfileFit &fit) const {
   llvm::json::Array instructions;
@@ -287,6 +300,7 @@ llvm::json::Object Calibration::describe(const ProfileFit &fit) const {
         llvm::json::Object{{"name", name},
                            {"operations", instruction.work.operations},
                            {"functions", instruction.work.functions},
+                           {"multiplication", getName(instruction.work.multiplication)},
                            {"bytes", instruction.work.bytes},
                            {"measured_seconds", instruction.seconds},
                            {"predicted_seconds", fit.profile.getSeconds(instruction.work)}});

@@ -25,8 +25,9 @@ namespace memopt::tool {
 struct CalibrationGraph {
   std::string name; ///< for people
   std::string optimizer;
-  int steps;        ///< to run; the more, the shorter one takes
-  std::string text; ///< MLIR
+  int steps;                     ///< to run; the more, the shorter one takes
+  std::string text;              ///< MLIR
+  std::string precision = "f32"; ///< of its products
 };
 
 /// Of a processor.

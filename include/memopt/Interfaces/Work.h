@@ -27,8 +27,16 @@ enum class WorkClass {
   Transfer, ///< between spaces, beside what computes
 };
 
+/// How a product of matrices or a convolution multiplies.
+enum class Multiplication {
+  Full,      ///< in 32 bits or more, as its operands are
+  Narrow,    ///< 16-bit operands by instructions that take them
+  Converted, ///< 16-bit operands, widened on the way
+};
+
 struct Work {
   WorkClass workClass = WorkClass::Kernel;
+  Multiplication multiplication = Multiplication::Full;
   /// Of the library's sums (a multiply-add counts as two), filled up to whole vectors; or the cheap
   /// ones of a kernel on elements of 32 bits.
   double operations = 0;

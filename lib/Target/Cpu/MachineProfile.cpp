@@ -25,6 +25,10 @@ static constexpr MachineProfile::Rate kRates[] = {
     {"group_convolution_operations_per_second", &MachineProfile::groupConvolutionRate},
     {"attention_forward_operations_per_second", &MachineProfile::attentionForwardRate},
     {"attention_backward_operations_per_second", &MachineProfile::attentionBackwardRate},
+    {"narrow_matmul_speed", &MachineProfile::narrowMatmulSpeed, true},
+    {"narrow_convolution_speed", &MachineProfile::narrowConvolutionSpeed, true},
+    {"converted_matmul_speed", &MachineProfile::convertedMatmulSpeed, true},
+    {"converted_convolution_speed", &MachineProfile::convertedConvolutionSpeed, true},
     {"attention_scores_per_second", &MachineProfile::scoreRate},
     {"kernel_operations_per_second", &MachineProfile::kernelRate},
     {"kernel_functions_per_second", &MachineProfile::functionRate},
@@ -42,18 +46,35 @@ ArrayRef<MachineProfile::Rate> MachineProfile::getRates() { return kRates; }
 // Seconds
 //===----------------------------------------------------------------------===//
 
+/// By what narrow operands multiply the rate of products or convolutions.
+static double getSpeed(Multiplication multiplication, double narrow, double converted) {
+  switch (multiplication) {
+  case Multiplication::Full:
+    return 1;
+  case Multiplication::Narrow:
+    return narrow;
+  case Multiplication::Converted:
+    return converted;
+  }
+  return 1;
+}
+
 static double getArithmeticSeconds(const Work &work, const MachineProfile &profile) {
+  double matmul =
+             getSpeed(work.multiplication, profile.narrowMatmulSpeed, profile.convertedMatmulSpeed),
+         convolution = getSpeed(work.multiplication, profile.narrowConvolutionSpeed,
+                                profile.convertedConvolutionSpeed);
   switch (work.workClass) {
   case WorkClass::Kernel:
     return work.operations / profile.kernelRate + work.functions / profile.functionRate;
   case WorkClass::Matmul:
-    return work.operations / profile.matmulRate;
+    return work.operations / (profile.matmulRate * matmul);
   case WorkClass::Convolution:
-    return work.operations / profile.convolutionRate;
+    return work.operations / (profile.convolutionRate * convolution);
   case WorkClass::ConvolutionWeight:
-    return work.operations / profile.convolutionWeightRate;
+    return work.operations / (profile.convolutionWeightRate * convolution);
   case WorkClass::GroupConvolution:
-    return work.operations / profile.groupConvolutionRate;
+    return work.operations / (profile.groupConvolutionRate * convolution);
   case WorkClass::AttentionForward:
     return work.operations / profile.attentionForwardRate + work.functions / profile.scoreRate;
   case WorkClass::AttentionBackward:
@@ -106,6 +127,8 @@ llvm::json::Object MachineProfile::toJson() const {
 
 llvm::Error MachineProfile::readRates(const llvm::json::Object &rates) {
   for (const Rate &rate : kRates) {
+    if (rate.isOptional && !rates.get(rate.key))
+      continue;
     std::optional<double> number = rates.getNumber(rate.key);
     if (!number || !std::isfinite(*number) || *number <= 0)
       return makeJsonError("rates." + rate.key, "a positive number", rates.get(rate.key));

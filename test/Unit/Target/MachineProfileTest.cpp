@@ -82,3 +82,41 @@ TEST(MachineProfile, ErrorsNameKeyExpectedAndFound) {
   EXPECT_EQ(llvm::toString(MachineProfile::fromJson(llvm::json::Value(3)).takeError()),
             "machine profile: expected an object, found 3");
 }
+
+TEST(MachineProfile, NarrowProductsHaveSpeedsOfTheirOwn) {
+  MachineProfile profile;
+  profile.narrowMatmulSpeed = 2;
+  profile.convertedMatmulSpeed = 0.5;
+  profile.narrowConvolutionSpeed = 4;
+  profile.convertedConvolutionSpeed = 0.25;
+  auto getSeconds = [&](WorkClass workClass, Multiplication multiplication) {
+    Work work;
+    work.workClass = workClass;
+    work.multiplication = multiplication;
+    work.operations = 1e12;
+    Work nothing = work;
+    nothing.operations = 0;
+    return profile.getSeconds(work) - profile.getSeconds(nothing);
+  };
+  auto expectSpeeds = [&](WorkClass workClass, double narrow, double converted) {
+    double full = getSeconds(workClass, Multiplication::Full);
+    EXPECT_NEAR(full / getSeconds(workClass, Multiplication::Narrow), narrow, 1e-9);
+    EXPECT_NEAR(full / getSeconds(workClass, Multiplication::Converted), converted, 1e-9);
+  };
+  expectSpeeds(WorkClass::Matmul, 2, 0.5);
+  for (WorkClass workClass :
+       {WorkClass::Convolution, WorkClass::ConvolutionWeight, WorkClass::GroupConvolution})
+    expectSpeeds(workClass, 4, 0.25);
+  // Attention widens on the way to its own tiles, whatever the processor has.
+  expectSpeeds(WorkClass::AttentionForward, 1, 1);
+  expectSpeeds(WorkClass::AttentionBackward, 1, 1);
+}
+
+TEST(MachineProfile, FilesOfBeforeNarrowSpeedsAreRead) {
+  llvm::json::Object object = makeProfile().toJson();
+  object.getObject("rates")->erase("converted_matmul_speed");
+  auto profile = MachineProfile::fromJson(llvm::json::Value(std::move(object)));
+  ASSERT_TRUE(static_cast<bool>(profile)) << llvm::toString(profile.takeError());
+  EXPECT_EQ(profile->convertedMatmulSpeed, MachineProfile().convertedMatmulSpeed);
+  EXPECT_EQ(profile->narrowMatmulSpeed, makeProfile().narrowMatmulSpeed);
+}

@@ -14,7 +14,7 @@
 using namespace mlir::memopt;
 
 /// What a machine with other rates than the shipped ones would measure: every class of work, from
-/// tiny to large, with more or less traffic for its arithmetic.
+/// tiny to large, with more or less traffic for its arithmetic, wide and narrow.
 static std::vector<MeasuredInstruction> measure(const MachineProfile &machine) {
   std::vector<MeasuredInstruction> measured;
   for (int workClass = 0; workClass <= static_cast<int>(WorkClass::AttentionBackward); ++workClass)
@@ -25,7 +25,11 @@ static std::vector<MeasuredInstruction> measure(const MachineProfile &machine) {
         work.operations = size;
         work.functions = intensity == 3.0 ? size / 4 : 0;
         work.bytes = size / intensity;
-        measured.push_back({work, machine.getSeconds(work)});
+        for (Multiplication multiplication :
+             {Multiplication::Full, Multiplication::Narrow, Multiplication::Converted}) {
+          work.multiplication = multiplication;
+          measured.push_back({work, machine.getSeconds(work)});
+        }
       }
   return measured;
 }

@@ -39,22 +39,30 @@ struct MachineProfile {
   double groupConvolutionRate = 2.0e10;  ///< of all three, where channels come in groups
   double attentionForwardRate = 1.2e11;  ///< of attention's products
   double attentionBackwardRate = 1.2e11; ///< of its gradient's
-  double scoreRate = 2.0e9;              ///< passes over one score of attention a second
-  double kernelRate = 1.0e11;            ///< cheap operations a second of generated code
-  double functionRate = 6.0e9;           ///< exponentials and the like a second of generated code
-  double cacheBandwidth = 8.0e10;        ///< bytes a second of what fits the caches
-  double memoryBandwidth = 2.0e10;       ///< bytes a second of what does not
-  double cacheBytes = 8e6;               ///< bytes of an instruction that fit the caches
-  double kernelSeconds = 1e-6;           ///< to start a kernel
-  double callSeconds = 4e-6;             ///< to start a matrix product or attention
-  double convolutionSeconds = 1.2e-5;    ///< to start a convolution, which packs its weights first
+  /// Of products and convolutions of 16 bits, as multiples of the rates above: where the processor
+  /// multiplies these types itself, and where their operands are widened on the way. Attention
+  /// always widens, and is as fast as in f32.
+  double narrowMatmulSpeed = 1.5;
+  double narrowConvolutionSpeed = 1.5;
+  double convertedMatmulSpeed = 0.7;
+  double convertedConvolutionSpeed = 0.6;
+  double scoreRate = 2.0e9;           ///< passes over one score of attention a second
+  double kernelRate = 1.0e11;         ///< cheap operations a second of generated code
+  double functionRate = 6.0e9;        ///< exponentials and the like a second of generated code
+  double cacheBandwidth = 8.0e10;     ///< bytes a second of what fits the caches
+  double memoryBandwidth = 2.0e10;    ///< bytes a second of what does not
+  double cacheBytes = 8e6;            ///< bytes of an instruction that fit the caches
+  double kernelSeconds = 1e-6;        ///< to start a kernel
+  double callSeconds = 4e-6;          ///< to start a matrix product or attention
+  double convolutionSeconds = 1.2e-5; ///< to start a convolution, which packs its weights first
 
   double getSeconds(const Work &work) const;
 
   llvm::json::Object toJson() const;
   /// Fails, naming the key, what is expected and what was found.
   static llvm::Expected<MachineProfile> fromJson(const llvm::json::Value &value);
-  /// Takes every rate from an object that has these and no others. Fails as fromJson does.
+  /// Takes every rate from an object that has these and no others; speeds of narrow products may be
+  /// missing, and stay as they are. Fails as fromJson does.
   llvm::Error readRates(const llvm::json::Object &rates);
   /// Errors begin with the file's name.
   static llvm::Expected<MachineProfile> read(StringRef path);
@@ -69,6 +77,7 @@ struct MachineProfile {
   struct Rate {
     llvm::StringLiteral key;
     double MachineProfile::*field;
+    bool isOptional = false; ///< files of before it was known are read
   };
   /// All rates, by the keys of file and attribute.
   static ArrayRef<Rate> getRates();
