@@ -117,6 +117,17 @@ SmallVector<NodeId> ElementGraph::getChildren(NodeId id) const {
   return children;
 }
 
+bool ElementGraph::isPackedLoad(NodeId id) const {
+  const ElementNode &node = nodes[id];
+  return node.kind == ElementNode::Load && node.type.isInteger(1) &&
+         node.number < body.getNumArguments() &&
+         getElementTypeOrSelf(body.getArgument(node.number).getType()).isInteger(8);
+}
+
+bool ElementGraph::isPackedResult(unsigned result) const {
+  return isa_and_nonnull<PackBitsOp>(body.getTerminator()->getOperand(result).getDefiningOp());
+}
+
 //===----------------------------------------------------------------------===//
 // Elements
 //===----------------------------------------------------------------------===//
@@ -160,6 +171,12 @@ FailureOr<NodeId> ElementGraph::buildUncached(Value value, ArrayRef<IndexExpr> i
     if (isa<CheckOp>(op) && guard != kNoNode)
       operands.push_back(guard);
     return buildScalarOp(*op, cast<OpResult>(value).getResultNumber(), operands);
+  }
+  if (auto unpack = dyn_cast<UnpackBitsOp>(op)) {
+    if (auto pack = unpack.getInput().getDefiningOp<PackBitsOp>())
+      return build(pack.getInput(), indices, guard);
+    return getLoad(cast<BlockArgument>(unpack.getInput()).getArgNumber(), type.getElementType(),
+                   IndexTable::linearize(indices, type.getShape()), guard);
   }
   if (auto iota = dyn_cast<IotaOp>(op))
     return buildIota(iota, indices);

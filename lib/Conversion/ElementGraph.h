@@ -99,6 +99,10 @@ public:
   NodeId getZero(Type type);
   NodeId getApply(OperationName name, Attribute attributes, ArrayRef<NodeId> operands, Type type,
                   unsigned number = 0);
+  /// Whether the node is an element of an operand that holds bits, so that its address counts bits.
+  bool isPackedLoad(NodeId node) const;
+  /// The same of a result.
+  bool isPackedResult(unsigned result) const;
   /// Children that the node reads directly, addresses and guards included.
   SmallVector<NodeId> getChildren(NodeId node) const;
 

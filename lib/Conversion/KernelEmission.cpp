@@ -98,11 +98,12 @@ SmallVector<Value> StageEmitter::emitScalarLoop(AtomId variable, ValueRange carr
 }
 
 SmallVector<Value> StageEmitter::emitBlock(AtomId variable, Value first, int64_t lanes,
-                                           ValueRange carried, BodyFn body) {
+                                           int64_t step, ValueRange carried, BodyFn body) {
   ScopeGuard scope(*this);
   scope->variables.push_back({variable, first});
   scope->vector = variable;
   scope->lanes = lanes;
+  scope->step = step;
   return body(carried);
 }
 
@@ -115,15 +116,15 @@ SmallVector<Value> StageEmitter::emitVectorLoop(AtomId variable, int64_t lanes, 
   int64_t full = size / lanes * lanes;
   SmallVector<Value> values(carried);
   if (full == lanes) {
-    values = emitBlock(variable, constant(0), lanes, values, body);
+    values = emitBlock(variable, constant(0), lanes, lanes, values, body);
   } else if (full) {
     values = emitLoop(constant(0), constant(full), lanes, values,
                       [&](Value first, ValueRange arguments) {
-                        return emitBlock(variable, first, lanes, arguments, body);
+                        return emitBlock(variable, first, lanes, lanes, arguments, body);
                       });
   }
   if (full != size)
-    values = emitBlock(variable, constant(full), size - full, values, body);
+    values = emitBlock(variable, constant(full), size - full, lanes, values, body);
   return values;
 }
 
@@ -177,7 +178,7 @@ void StageEmitter::emitBlockAt(AtomId variable, int64_t lanes, Value block,
   int64_t size = table.getSize(variable), full = size / lanes;
   auto emitLanes = [&](int64_t count) {
     Value first = arith::MulIOp::create(builder, location, block, constant(lanes));
-    emitBlock(variable, first, count, {}, [&](ValueRange) {
+    emitBlock(variable, first, count, lanes, {}, [&](ValueRange) {
       body();
       return SmallVector<Value>();
     });

@@ -48,6 +48,7 @@ private:
     SmallVector<std::pair<AtomId, Value>, 2> variables;
     std::optional<AtomId> vector; ///< which of them runs over lanes; its value is that of lane 0
     int64_t lanes = 1;
+    int64_t step = 1; ///< divides the number of the first lane
     llvm::DenseMap<NodeId, Value> nodes, splats;
     llvm::DenseMap<AtomId, Value> atoms;
     llvm::DenseMap<unsigned, SmallVector<Value>> reductions;
@@ -75,8 +76,9 @@ private:
   SmallVector<Value> emitScalarLoop(AtomId variable, ValueRange carried, BodyFn body);
   SmallVector<Value> emitVectorLoop(AtomId variable, int64_t lanes, ValueRange carried,
                                     BodyFn body);
-  SmallVector<Value> emitBlock(AtomId variable, Value first, int64_t lanes, ValueRange carried,
-                               BodyFn body);
+  /// `lanes` from `first` on, which is a multiple of `step`.
+  SmallVector<Value> emitBlock(AtomId variable, Value first, int64_t lanes, int64_t step,
+                               ValueRange carried, BodyFn body);
 
   // Nests (KernelEmission.cpp).
   void emitIteration(Value iteration);
@@ -176,6 +178,12 @@ private:
   Value loadFrom(Value pointer, Type type, unsigned alignment, Value mask);
   void storeTo(Value pointer, Value value, unsigned alignment, Value mask);
   void emitStore(const KernelStore &store, const KernelNest &nest, Value value);
+
+  // Booleans in bits (BitEmission.cpp).
+  bool areWholeBytes(const IndexExpr &address, Scope *scope);
+  Value emitBitLoad(const ElementNode &node);
+  void emitBitStore(const KernelStore &store, Scope *scope, Value value);
+  void emitOneBit(Value buffer, Value index, Value bit);
 
   // Reductions (ReductionEmission.cpp).
   Value emitReduce(const ElementNode &node);

@@ -72,7 +72,10 @@ private:
 //===----------------------------------------------------------------------===//
 
 void Scheduler::collectRoots() {
-  for (auto [result, value] : llvm::enumerate(terminator->getOperands())) {
+  for (auto [result, yielded] : llvm::enumerate(terminator->getOperands())) {
+    // Loops run over the booleans; how they are stored is for the emission to say.
+    auto pack = yielded.getDefiningOp<PackBitsOp>();
+    Value value = pack ? pack.getInput() : yielded;
     ArrayRef<int64_t> shape = cast<RankedTensorType>(value.getType()).getShape();
     SmallVector<int64_t> whole(shape);
     auto concat = value.getDefiningOp<tensor::ConcatOp>();

@@ -80,7 +80,7 @@ Value StageEmitter::emitNodeHere(NodeId id) {
       return loadFrom(getAddress(buffer, node.type, offset), getVectorType(node.type, tileLanes),
                       getBytes(node.type), nullptr);
     }
-    return emitLoad(node);
+    return graph.isPackedLoad(id) ? emitBitLoad(node) : emitLoad(node);
   case ElementNode::Index:
     return emitIndexNode(node);
   case ElementNode::Apply:
@@ -396,6 +396,8 @@ void StageEmitter::emitStore(const KernelStore &store, const KernelNest &nest, V
     scope = findVectorScope(nest.loops[*nest.vectorLoop]);
   if (scope)
     value = splat(value, scope->lanes);
+  if (graph.isPackedResult(store.result))
+    return emitBitStore(store, scope, value);
   bool isContiguous = !scope || table.getStride(store.address, *scope->vector) == 1;
   Value index =
       isContiguous ? emitIndex(store.address, nullptr) : emitVectorIndex(store.address, scope);

@@ -137,7 +137,7 @@ void StageEmitter::emitThreadBlockAt(AtomId variable, int64_t lanes, Value block
   int64_t size = table.getSize(variable);
   Value first = getFirstLane(lanes, block);
   auto emitLanes = [&] {
-    emitBlock(variable, first, lanes, {}, [&](ValueRange) {
+    emitBlock(variable, first, lanes, lanes, {}, [&](ValueRange) {
       body();
       return SmallVector<Value>();
     });
@@ -152,7 +152,7 @@ SmallVector<Value> StageEmitter::emitThreadLoop(AtomId variable, int64_t lanes, 
                                                 BodyFn body) {
   return emitLoop(getFirstLane(lanes, nullptr), constant(table.getSize(variable)),
                   lanes * stage.groupThreads, carried, [&](Value first, ValueRange arguments) {
-                    return emitBlock(variable, first, lanes, arguments, body);
+                    return emitBlock(variable, first, lanes, lanes, arguments, body);
                   });
 }
 

@@ -83,7 +83,7 @@ static LogicalResult verifySpace(KernelOp kernel) {
 /// What code generation knows how to read through or compute.
 static bool belongsInKernel(Operation *op) {
   return isa<linalg::GenericOp, linalg::FillOp, arith::ConstantOp, tensor::EmptyOp, ViewOpInterface,
-             IotaOp, YieldOp>(op) ||
+             IotaOp, PackBitsOp, UnpackBitsOp, YieldOp>(op) ||
          op->hasTrait<OpTrait::FillsKernel>();
 }
 
@@ -116,6 +116,37 @@ Resource KernelOp::getResource() {
   ValueRange values = getInputs().empty() ? ValueRange(getResults()) : ValueRange(getInputs());
   bool isOnHost = !values.empty() && getSpace(values.front().getType()) == Space::Host;
   return isOnHost ? Resource::Host : Resource::Compute;
+}
+
+//===----------------------------------------------------------------------===//
+// PackBitsOp, UnpackBitsOp
+//===----------------------------------------------------------------------===//
+
+static constexpr int64_t kBitsOfByte = 8;
+
+static LogicalResult verifyBits(Operation *op, Value bools, Value bytes) {
+  auto wide = cast<RankedTensorType>(bools.getType());
+  auto packed = cast<RankedTensorType>(bytes.getType());
+  SmallVector<int64_t> shape(packed.getShape());
+  if (!shape.empty())
+    shape.back() *= kBitsOfByte;
+  if (!wide.getElementType().isInteger(1) || !packed.getElementType().isInteger(8) ||
+      shape.empty() || wide.getShape() != ArrayRef(shape))
+    return op->emitOpError() << "has booleans " << wide << " and bytes " << packed
+                             << ", expected i1 and i8 with an eighth of the last dimension";
+  return success();
+}
+
+LogicalResult PackBitsOp::verify() {
+  if (!llvm::all_of(getResult().getUsers(), llvm::IsaPred<YieldOp, UnpackBitsOp>))
+    return emitOpError("expects the kernel's yield to be its only reader");
+  return verifyBits(*this, getInput(), getResult());
+}
+
+LogicalResult UnpackBitsOp::verify() {
+  if (!isa<BlockArgument>(getInput()) && !getInput().getDefiningOp<PackBitsOp>())
+    return emitOpError("expects an operand of the kernel");
+  return verifyBits(*this, getResult(), getInput());
 }
 
 //===----------------------------------------------------------------------===//

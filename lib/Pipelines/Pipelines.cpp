@@ -132,6 +132,7 @@ void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &
   narrow.type = options.activationDtype;
   manager.addNestedPass<func::FuncOp>(createNarrowActivationsPass(narrow));
   manager.addNestedPass<func::FuncOp>(createFormKernelsPass());
+  manager.addNestedPass<func::FuncOp>(createPackMasksPass());
   manager.addPass(createReserveExchangePass());
   manager.addPass(createVerifyKernelGraphPass());
 }

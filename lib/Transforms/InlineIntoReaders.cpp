@@ -35,7 +35,15 @@ static constexpr double kWorthwhile = 0.98;
 static bool isElementwise(Operation *op) {
   if (auto generic = dyn_cast<linalg::GenericOp>(op))
     return generic.getNumReductionLoops() == 0;
-  return isFreeInKernels(op);
+  return isFreeInKernels(op) || isa<PackBitsOp, UnpackBitsOp>(op);
+}
+
+/// The value that a kernel computes with where an operand is `argument`.
+static Value getUnpacked(BlockArgument argument) {
+  if (!argument.hasOneUse())
+    return argument;
+  auto unpack = dyn_cast<UnpackBitsOp>(*argument.user_begin());
+  return unpack ? Value(unpack.getResult()) : argument;
 }
 
 /// The ops in a kernel's body that `yielded` needs, in their order, and the block arguments at
@@ -69,9 +77,9 @@ static bool canComputeOperand(OpOperand &use) {
   if (!reader || !llvm::all_of(reader.getBody().front().without_terminator(),
                                [](Operation &op) { return isElementwise(&op); }))
     return false;
-  BlockArgument argument = reader.getBody().getArgument(use.getOperandNumber());
-  auto type = cast<RankedTensorType>(argument.getType());
-  return llvm::all_of(argument.getUsers(), [&](Operation *user) {
+  Value read = getUnpacked(reader.getBody().getArgument(use.getOperandNumber()));
+  auto type = cast<RankedTensorType>(read.getType());
+  return llvm::all_of(read.getUsers(), [&](Operation *user) {
     auto generic = dyn_cast<linalg::GenericOp>(user);
     return generic &&
            ShapedType::getNumElements(generic.getStaticLoopRanges()) == type.getNumElements();

@@ -65,6 +65,33 @@ def Memopt_YieldOp : Memopt_Op<"yield", [Pure, Terminator, ParentOneOf<["KernelO
   let builders = [OpBuilder<(ins), "">];
 }
 
+def Memopt_PackBitsOp : Memopt_Op<"pack_bits", [Pure, HasParent<"KernelOp">]> {
+  let summary = "A boolean result of a kernel as bits";
+  let description = [{
+    Stores eight neighbours of the last dimension in a byte, the first in its lowest bit. Only a kernel's yield reads
+    it: inside of a kernel a boolean is a lane of a mask, and no bytes exist.
+
+    Example: `%bits = memopt.pack_bits %mask : (tensor<4x64xi1>) -> tensor<4x8xi8>`
+  }];
+  let arguments = (ins Memopt_Tensor:$input);
+  let results = (outs Memopt_Tensor:$result);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Memopt_UnpackBitsOp : Memopt_Op<"unpack_bits", [Pure, HasParent<"KernelOp">]> {
+  let summary = "The booleans of an operand of a kernel that holds bits";
+  let description = [{
+    What `memopt.pack_bits` stored; its operand is an operand of the kernel.
+
+    Example: `%mask = memopt.unpack_bits %bits : (tensor<4x8xi8>) -> tensor<4x64xi1>`
+  }];
+  let arguments = (ins Memopt_Tensor:$input);
+  let results = (outs Memopt_Tensor:$result);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
 def Memopt_LibraryCallOp : Memopt_Instruction<"library_call", (ins Variadic<Memopt_Tensor>:$inputs,
       LibraryCallAttrInterface:$call, DenseI64ArrayAttr:$operand_offsets, I64Attr:$workspace,
       OptionalAttr<StrAttr>:$implementation, OptionalAttr<I64Attr>:$number),

@@ -446,6 +446,19 @@ def OffloadPass : Pass<"memopt-offload", "::mlir::ModuleOp"> {
   ];
 }
 
+def PackMasksPass : Pass<"memopt-pack-masks", "::mlir::func::FuncOp"> {
+  let summary = "Let booleans that wait for the backward pass be bits";
+  let description = [{
+    A boolean tensor that a kernel makes in the forward pass, such as a dropout mask, and that kernels alone read, some
+    of them in the backward pass, is stored with eight elements to a byte: `memopt.pack_bits` in front of the yield,
+    `memopt.unpack_bits` behind the operand. Left as they are: tensors below 4 KiB, those whose last dimension is no
+    multiple of eight, and all on targets whose kernels do not pack masks.
+
+    Remark: the number of values, and their bytes before and after.
+  }];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect"];
+}
+
 def RematerializePass : Pass<"memopt-rematerialize", "::mlir::ModuleOp"> {
   let summary = "Meet a byte budget by running kernels and library calls again";
   let description = [{

@@ -4,7 +4,7 @@ import math
 import numpy as np
 from scipy_free import erf
 
-from kernel_testing import Case, Kernel, main
+from kernel_testing import Case, Kernel, main, tensor
 
 rng = np.random.default_rng(7)
 SIZES = [1, 3, 7, 10, 63, 64, 65, 197, 1000]
@@ -92,6 +92,45 @@ for name, function in (("sin", np.vectorize(math.sin)), ("cos", np.vectorize(lam
     r = k.pointwise([k.arguments[0]], "f64", f"%s = math.{name} %a0 : f64\nlinalg.yield %s : f64")
     with np.errstate(all="ignore"):
         add(f"{name}_of_few", k.yields(r), [few], [getattr(np, name)(few)], tolerance=0)
+
+# Booleans in bits, the first of eight in the lowest: stored beside another result, read in place, and read across rows,
+# where a row's lanes are no whole bytes.
+def pack(kernel, mask):
+    shape = (*mask.shape[:-1], mask.shape[-1] // 8)
+    return kernel.view(f"memopt.pack_bits {mask.name} : ({mask.type}) -> {tensor(shape, 'i8')}", shape, "i8")
+
+
+def unpack(kernel, bits):
+    shape = (*bits.shape[:-1], bits.shape[-1] * 8)
+    return kernel.view(f"memopt.unpack_bits {bits.name} : ({bits.type}) -> {tensor(shape, 'i1')}", shape, "i1")
+
+
+for shape in [(8,), (1, 16), (7, 24), (3, 64), (5, 72), (7, 200), (197, 1000), (3, 5, 8)]:
+    a, b = normal(*shape), normal(*shape)
+    mask, bits = a < b, np.packbits(a < b, axis=-1, bitorder="little").view(np.int8)
+    name = "x".join(map(str, shape))
+    k = Kernel((shape, "f32"), (shape, "f32"))
+    less = k.pointwise(k.arguments, "i1", "%s = arith.cmpf olt, %a0, %a1 : f32\nlinalg.yield %s : i1")
+    chosen = k.pointwise([less, *k.arguments], "f32", "%s = arith.select %a0, %a1, %a2 : f32\nlinalg.yield %s : f32")
+    add(f"pack_bits_{name}", k.yields(pack(k, less), chosen), [a, b], [bits, np.where(mask, a, b)], tolerance=0)
+    k = Kernel((bits.shape, "i8"), (shape, "f32"))
+    r = k.pointwise([unpack(k, k.arguments[0]), k.arguments[1]], "f32",
+                    "%z = arith.constant 0.0 : f32\n%s = arith.select %a0, %a1, %z : f32\nlinalg.yield %s : f32")
+    add(f"unpack_bits_{name}", k.yields(r), [bits, b], [np.where(mask, b, 0)], tolerance=0)
+    k = Kernel((bits.shape, "i8"))
+    r = k.pointwise([unpack(k, k.arguments[0])], "i1", "%t = arith.constant true\n%s = arith.xori %a0, %t : i1\nlinalg.yield %s : i1")
+    add(f"flip_bits_{name}", k.yields(pack(k, r)), [bits], [~bits])
+for m, n in [(16, 8), (64, 24), (40, 200)]:
+    mask = rng.random((m, n)) < 0.5
+    k = Kernel(((m, n // 8), "i8"))
+    r = k.pointwise([(unpack(k, k.arguments[0]), "(d0, d1) -> (d1, d0)")], "i1", "linalg.yield %a0 : i1", shape=(n, m))
+    bits = np.packbits(mask, axis=-1, bitorder="little").view(np.int8)
+    add(f"transpose_bits_{m}_{n}", k.yields(pack(k, r)), [bits],
+        [np.packbits(mask.T, axis=-1, bitorder="little").view(np.int8)])
+    k = Kernel(((m, n // 8), "i8"))
+    r = k.reduce([(unpack(k, k.arguments[0]), "(d0, d1) -> (d0, d1)")], ((m,), "(d0, d1) -> (d0)"), "pr", "0",
+                 "%i = arith.extui %a0 : i1 to i32\n%s = arith.addi %o0, %i : i32\nlinalg.yield %s : i32", dtype="i32")
+    add(f"count_bits_{m}_{n}", k.yields(r), [bits], [mask.sum(axis=1).astype(np.int32)])
 
 # Types: comparison to booleans and back, integers, f64 scalars in f32 loops.
 a, b = normal(7, 65), normal(7, 65)
