@@ -170,6 +170,10 @@ void memopt::buildPlanPipeline(OpPassManager &manager, const PipelineOptions &op
   rematerialize.threads = options.threads;
   rematerialize.cache = options.cache;
   manager.addPass(createRematerializePass(rematerialize));
+  // With the bytes that the plan leaves.
+  HoistInvariantsPassOptions hoist;
+  hoist.budget = options.budget;
+  manager.addPass(createHoistInvariantsPass(hoist));
   PlanMemoryPassOptions plan;
   plan.budget = options.budget;
   plan.hostBudget = options.hostBudget;

@@ -459,6 +459,23 @@ def PackMasksPass : Pass<"memopt-pack-masks", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
 
+def HoistInvariantsPass : Pass<"memopt-hoist-invariants", "::mlir::ModuleOp"> {
+  let summary = "Run kernels whose operands do not change in a loop once, in front of it";
+  let description = [{
+    A kernel in a `memopt.repeat` that reads only what the loop does not change, such as the cast of a parameter to
+    bf16, gives the same bits in each iteration, and in the backward pass again. Behind the search for a plan each of
+    them runs once, in front of the loop, and its result lives through it, as long as the bytes of all such results fit
+    between the planned arena and the budget; those come first that save most time for their bytes. Without a budget all
+    do. Numbers keep their bits.
+
+    Remark: the number of kernels that left, and the bytes that live through loops for it.
+  }];
+  let options = [
+    Option<"budget", "budget", "int64_t", "-1", "Bytes the device arena may have; -1 for no limit">
+  ];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect"];
+}
+
 def RematerializePass : Pass<"memopt-rematerialize", "::mlir::ModuleOp"> {
   let summary = "Meet a byte budget by running kernels and library calls again";
   let description = [{
