@@ -37,17 +37,22 @@ namespace {
 constexpr int64_t kWholeDim = -1, kUnknown = -2;
 using Coordinates = SmallVector<int64_t>;
 
-/// All reads of one operand on the way to one result.
-class AccessWalk {
-public:
-  AccessWalk(Value operand, Value result) : operand(operand), result(result) {}
-
-  /// Whether the operand is read at all.
+/// How one operand is read on the way to one result.
+struct Access {
   bool isRead = false;
   /// Whether all reads are of the element that is written.
   bool isSameElement = true;
   /// Whether all reads are of that element or of a row that holds it.
   bool isSameRow = true;
+};
+
+/// All reads of a kernel's operands on the way to one result.
+class AccessWalk {
+public:
+  AccessWalk(Block &kernel, Value result)
+      : kernel(kernel), result(result), accesses(kernel.getNumArguments()) {}
+
+  const Access &of(BlockArgument operand) const { return accesses[operand.getArgNumber()]; }
 
   void run() {
     Coordinates identity;
@@ -58,11 +63,10 @@ public:
 
 private:
   void visit(Value value, const Coordinates &at) {
-    if (value == operand)
-      return record(at);
+    if (auto operand = dyn_cast<BlockArgument>(value))
+      return record(operand, at);
     Operation *op = value.getDefiningOp();
-    if (!op ||
-        !seen.insert({value.getAsOpaquePointer(), std::vector<int64_t>(at.begin(), at.end())})
+    if (!seen.insert({value.getAsOpaquePointer(), std::vector<int64_t>(at.begin(), at.end())})
              .second)
       return;
     if (auto generic = dyn_cast<linalg::GenericOp>(op))
@@ -93,32 +97,38 @@ private:
     if (scatter)
       visit(scatter.getInput(), at);
     for (Value source : op->getOperands().drop_front(scatter ? 1 : 0)) {
-      AccessWalk inner(operand, source);
+      AccessWalk inner(kernel, source);
       inner.run();
-      isRead |= inner.isRead;
-      isSameElement &= !inner.isRead;
-      isSameRow &= !inner.isRead;
+      for (auto [access, there] : llvm::zip_equal(accesses, inner.accesses))
+        if (there.isRead)
+          access = {true, false, false};
     }
   }
 
   /// Behind a reshape the same element has other coordinates: those of a result of that shape.
   void visitReshaped(Value source) {
-    AccessWalk inner(operand, source);
+    AccessWalk inner(kernel, source);
     inner.run();
-    isRead |= inner.isRead;
-    isSameElement &= inner.isSameElement;
-    isSameRow &= inner.isSameElement;
+    for (auto [access, there] : llvm::zip_equal(accesses, inner.accesses)) {
+      access.isRead |= there.isRead;
+      access.isSameElement &= there.isSameElement;
+      access.isSameRow &= there.isSameElement;
+    }
   }
 
   void visitGeneric(linalg::GenericOp generic, unsigned number, const Coordinates &at) {
-    Coordinates loops(generic.getNumLoops(), kWholeDim);
-    AffineMap out = generic.getMatchingIndexingMap(generic.getDpsInitOperand(number));
+    auto mapOf = [&](unsigned operand) {
+      return cast<AffineMapAttr>(generic.getIndexingMaps()[operand]).getValue();
+    };
+    AffineMap out = mapOf(generic->getNumOperands() - generic->getNumResults() + number);
+    Coordinates loops(out.getNumDims(), kWholeDim);
     for (auto [dim, expr] : llvm::enumerate(out.getResults()))
       if (auto loop = dyn_cast<AffineDimExpr>(expr))
         loops[loop.getPosition()] = at[dim];
     for (OpOperand &input : generic->getOpOperands()) {
-      if (!generic.getMatchingBlockArgument(&input).use_empty())
-        visit(input.get(), readAt(generic.getMatchingIndexingMap(&input), loops));
+      unsigned index = input.getOperandNumber();
+      if (!generic.getBody()->getArgument(index).use_empty())
+        visit(input.get(), readAt(mapOf(index), loops));
     }
     generic.getBody()->walk([&](tensor::ExtractOp extract) {
       visit(extract.getTensor(), Coordinates(shapeOf(extract.getTensor()).size(), kUnknown));
@@ -143,16 +153,17 @@ private:
     return true;
   }
 
-  void record(const Coordinates &at) {
-    isRead = true;
+  void record(BlockArgument operand, const Coordinates &at) {
+    Access &access = accesses[operand.getArgNumber()];
+    access.isRead = true;
     if (isWrittenElement(operand, at))
       return;
-    isSameElement = false;
-    isSameRow &= isWrittenRow(at);
+    access.isSameElement = false;
+    access.isSameRow &= isWrittenRow(operand, at);
   }
 
   /// The written element's leading coordinates, at least one, then all of the others.
-  bool isWrittenRow(const Coordinates &at) const {
+  bool isWrittenRow(Value operand, const Coordinates &at) const {
     if (shapeOf(operand) != shapeOf(result))
       return false;
     size_t fixed = 0;
@@ -162,7 +173,9 @@ private:
                                      [](int64_t coordinate) { return coordinate == kWholeDim; });
   }
 
-  Value operand, result;
+  Block &kernel;
+  Value result;
+  SmallVector<Access> accesses; ///< by the kernel's argument
   /// Visited values, by coordinates: a value used twice is walked once.
   std::set<std::pair<void *, std::vector<int64_t>>> seen;
 };
@@ -172,21 +185,28 @@ SmallVector<InPlaceOperand> KernelOp::getInPlaceOperands(unsigned result) {
   Block &body = getBody().front();
   auto yield = cast<YieldOp>(body.getTerminator());
   Value written = yield.getValues()[result];
+  auto isAsLarge = [&](BlockArgument argument) {
+    return getTensorBytes(argument.getType()) == getTensorBytes(written.getType()) &&
+           cast<RankedTensorType>(argument.getType()).getNumElements() ==
+               cast<RankedTensorType>(written.getType()).getNumElements();
+  };
   SmallVector<InPlaceOperand> operands;
+  if (llvm::none_of(body.getArguments(), isAsLarge))
+    return operands;
+  SmallVector<AccessWalk> walks;
+  for (Value value : yield.getValues())
+    walks.emplace_back(body, value).run();
   for (BlockArgument argument : body.getArguments()) {
-    if (getTensorBytes(argument.getType()) != getTensorBytes(written.getType()) ||
-        cast<RankedTensorType>(argument.getType()).getNumElements() !=
-            cast<RankedTensorType>(written.getType()).getNumElements())
+    if (!isAsLarge(argument))
       continue;
     bool allowed = true, byRow = false;
     for (auto [number, value] : llvm::enumerate(yield.getValues())) {
-      AccessWalk walk(argument, value);
-      walk.run();
+      const Access &access = walks[number].of(argument);
       bool isOwn = number == result;
       // Other results share the loop nest only when they have the same shape.
       bool sharesNest = shapeOf(value) == shapeOf(written);
-      allowed &= !walk.isRead || (isOwn ? walk.isSameRow : sharesNest && walk.isSameElement);
-      byRow |= walk.isRead && !walk.isSameElement;
+      allowed &= !access.isRead || (isOwn ? access.isSameRow : sharesNest && access.isSameElement);
+      byRow |= access.isRead && !access.isSameElement;
     }
     if (allowed)
       operands.push_back({argument.getArgNumber(), byRow});

@@ -33,9 +33,14 @@ using namespace mlir::memopt;
 
 /// The writes of state in the step's own block, and the ops that serve nothing but them.
 static llvm::SetVector<Operation *> collectUpdates(const StepModel &step) {
+  llvm::DenseSet<StringAttr> state;
+  for (auto variable : step.getModule().getOps<VariableOp>())
+    if (variable.isState())
+      state.insert(variable.getSymNameAttr());
   llvm::SetVector<Operation *> updates;
   for (Operation &op : llvm::reverse(step.getBody())) {
-    if (auto write = dyn_cast<WriteOp>(op); write && step.writesState(write))
+    if (auto write = dyn_cast<WriteOp>(op);
+        write && state.contains(write.getVariableAttr().getAttr()))
       updates.insert(&op);
     else if (isPure(&op) && !op.use_empty() &&
              llvm::all_of(op.getUsers(), [&](Operation *user) { return updates.contains(user); }))
