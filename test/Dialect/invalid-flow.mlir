@@ -104,6 +104,14 @@ func.func @small(%x: tensor<9xf32>) {
 
 // -----
 
+func.func @uneven(%x: tensor<9xf32>) {
+  // expected-error @+1 {{'memopt.collective' op gives 11 elements, which are no 2 shards of one size}}
+  %0 = memopt.collective <all_to_all> %x over 2 : tensor<9xf32> -> tensor<11xf32>
+  return
+}
+
+// -----
+
 func.func @space(%x: tensor<2xf32, #memopt.space<host>>) {
   // expected-error @+1 {{'memopt.collective' op works on the device alone}}
   %0 = memopt.collective <all_reduce> %x over 2 : tensor<2xf32, #memopt.space<host>> -> tensor<2xf32, #memopt.space<host>>

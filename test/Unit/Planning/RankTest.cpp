@@ -200,9 +200,9 @@ TEST(RankFileTest, WhatIsWrongIsNamed) {
   EXPECT_EQ(getError(R"({"format": "memopt-package", "mode": "train", "ranks": 4097})"),
             "file: ranks: expected at most 4096");
   std::string unknown = makeManifest();
-  unknown.replace(unknown.find("all_gather"), 10, "all_to_all");
+  unknown.replace(unknown.find("all_gather"), 10, "all_to_one");
   EXPECT_EQ(getError(unknown), "file: collectives[0].kind: expected all_reduce, reduce_scatter, "
-                               "all_gather or own_shard");
+                               "all_gather, own_shard or all_to_all");
   std::string huge = makeManifest();
   huge.replace(huge.find("[10, 10]"), 8, "[9999999999, 9999999999]");
   EXPECT_EQ(getError(huge), "file: variables[0].whole_shape[1]: makes the tensor too large");

@@ -5,74 +5,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-//
-// Skipped where there is no device that takes LLVM IR: test/emulator/sessions.test runs them on the
-// emulator, in several orders of its work.
-//
-//===----------------------------------------------------------------------===//
 
-#include "TestSupport.h"
+#include "CudaSession.h"
 #include "memopt-runtime/Checkpoint.h"
-#include <cstring>
 #include <filesystem>
 #include <limits>
 
 using namespace memopt;
 using namespace memopt::testing;
 using nlohmann::json;
-
-namespace {
-
-class CudaSessionTest : public ::testing::Test {
-protected:
-  void SetUp() override {
-    auto opened = Device::open("cuda");
-    if (!opened.isOk())
-      GTEST_SKIP() << opened.getMessage();
-    device = *std::move(opened);
-    auto description = device->describe();
-    ASSERT_TRUE(description.isOk()) << description.getMessage();
-    if (json::parse(*description)["image"] != "bitcode")
-      GTEST_SKIP() << "the kernels of these tests are LLVM IR";
-  }
-
-  StatusOr<std::unique_ptr<Session>> open(const std::string &package,
-                                          const SessionOptions &options = {true, true},
-                                          const LibraryCallFactory &factory = refuseCalls) {
-    auto loaded = Package::load(package);
-    if (!loaded.isOk())
-      return loaded.takeStatus();
-    return Session::create(*std::move(loaded), *device, factory, options);
-  }
-
-  std::unique_ptr<Device> device;
-};
-
-} // namespace
-
-static void fillTiny(Session &session) {
-  std::vector<float> x(TINY_BATCH * TINY_FEATURES);
-  for (size_t i = 0; i < x.size(); ++i)
-    x[i] = float(i * 5 % 11) / 11;
-  std::vector<int64_t> labels = {0, 1, 2, 4};
-  std::memcpy(session.getAddress(session.getManifest().inputs[0]), x.data(), x.size() * 4);
-  std::memcpy(session.getAddress(session.getManifest().inputs[1]), labels.data(),
-              labels.size() * 8);
-}
-
-static void initialize(Session &session) {
-  Status status = session.initializeFromWeights([](const auto &) { return false; });
-  ASSERT_TRUE(status.isOk()) << status.getMessage();
-  fillTiny(session);
-  session.setHyperparameters(0.1, 1, 0);
-}
-
-static std::string readBytes(const Session &session, const PlacedTensor &tensor) {
-  std::string bytes(size_t(tensor.bytes), '\0');
-  Status status = session.readTensor(tensor, bytes.data());
-  EXPECT_TRUE(status.isOk()) << status.getMessage();
-  return bytes;
-}
 
 /// Losses, gradients of the first step, and the state after some.
 static std::string train(Session &session, int steps) {
@@ -198,80 +139,6 @@ TEST_P(CudaLoopTest, RepeatsTransfersAndFaultsGoOnTheDevice) {
   expectMessage((*session)->runStep().getMessage(),
                 {"index 123456 is out of range in 'embedding' of module 'net.table'"});
   changed = 0;
-  EXPECT_TRUE((*session)->runStep().isOk());
-}
-
-/// Batches of the tiny model, each unlike the others.
-static Status fillBatch(int64_t batch, const std::vector<char *> &targets) {
-  auto *x = reinterpret_cast<float *>(targets[0]);
-  auto *labels = reinterpret_cast<int64_t *>(targets[1]);
-  for (int i = 0; i < TINY_BATCH * TINY_FEATURES; ++i)
-    x[i] = float((i * 5 + batch * 3) % 11) / 11;
-  for (int i = 0; i < TINY_BATCH; ++i)
-    labels[i] = (i + batch) % TINY_CLASSES;
-  return Status::ok();
-}
-
-/// Losses and the state after steps on batches of their own; `asked` gets the parts asked for.
-static std::string trainOnBatches(Session &session, int steps, bool isAhead,
-                                  std::vector<int64_t> &asked) {
-  initialize(session);
-  int64_t step = 0;
-  session.setBatches(
-      [&](int64_t part, const std::vector<char *> &targets) {
-        asked.push_back(step + part);
-        return fillBatch(step + part, targets);
-      },
-      isAhead);
-  std::string seen;
-  for (; step < steps; ++step) {
-    session.setHyperparameters(0.1, step + 1, 7);
-    Status status = session.runStep();
-    EXPECT_TRUE(status.isOk()) << status.getMessage();
-    seen += readBytes(session, session.getManifest().outputs[0]);
-  }
-  for (const VariableSpec &variable : session.getManifest().variables)
-    if (variable.isState())
-      seen += readBytes(session, variable);
-  return seen;
-}
-
-TEST_P(CudaLoopTest, SamplesThatComeAheadAreThoseOfTheirStep) {
-  TemporaryFolder onCpu, onDevice;
-  SessionOptions options{true, true};
-  options.isReplayed = GetParam();
-  auto reference = openSession(writePackage(onCpu, getTinyManifest()));
-  auto session = open(writeCudaPackage(onDevice, forCuda(getTinyManifest())), options);
-  ASSERT_TRUE(reference);
-  ASSERT_TRUE(session.isOk()) << session.getMessage();
-  std::vector<int64_t> asked, askedOfCpu;
-  EXPECT_EQ(trainOnBatches(**session, 5, /*isAhead=*/true, asked),
-            trainOnBatches(*reference, 5, /*isAhead=*/true, askedOfCpu));
-  EXPECT_EQ(asked, (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
-  EXPECT_EQ(askedOfCpu, (std::vector<int64_t>{0, 1, 2, 3, 4}));
-  EXPECT_EQ((*session)->getUsedPeakBytes(), (*session)->getManifest().predictedPeakBytes);
-}
-
-/// What goes wrong ahead goes wrong again in the step that it belongs to, and there alone.
-TEST_F(CudaSessionTest, AFailureAheadIsOneOfItsStep) {
-  TemporaryFolder folder;
-  auto session = open(writeCudaPackage(folder, forCuda(getTinyManifest())));
-  ASSERT_TRUE(session.isOk()) << session.getMessage();
-  initialize(**session);
-  int64_t step = 0;
-  (*session)->setBatches(
-      [&](int64_t part, const std::vector<char *> &targets) {
-        MEMOPT_RETURN_IF_ERROR(fillBatch(step + part, targets));
-        if (step + part == 2)
-          reinterpret_cast<int64_t *>(targets[1])[3] = 9;
-        return Status::ok();
-      },
-      /*isAhead=*/true);
-  for (; step < 2; ++step)
-    EXPECT_TRUE((*session)->runStep().isOk());
-  expectMessage((*session)->runStep().getMessage(),
-                {"input 'label' holds 9 at index [3], expected 0 to 4"});
-  step = 3;
   EXPECT_TRUE((*session)->runStep().isOk());
 }
 
@@ -432,95 +299,6 @@ TEST_F(CudaSessionTest, DISABLED_AProgramForgetsToWaitForATransfer) {
   const InputSpec &x = (*session)->getManifest().inputs[0];
   std::memset((*session)->getAddress(x), 0, size_t(x.bytes));
   EXPECT_TRUE((*session)->runStep().isOk());
-}
-
-namespace {
-/// A stream that waits for no other.
-template <typename Base> class Forgetful : public Base {
-public:
-  explicit Forgetful(std::unique_ptr<Base> stream) : stream(std::move(stream)) {}
-
-  Status copy(Arena &to, int64_t toOffset, const Arena &from, int64_t fromOffset,
-              int64_t bytes) override {
-    return stream->copy(to, toOffset, from, fromOffset, bytes);
-  }
-  Status record(Event &event) override { return stream->record(event); }
-  Status waitFor(Event &) override { return Status::ok(); }
-  Status synchronize() override { return stream->synchronize(); }
-
-protected:
-  std::unique_ptr<Base> stream;
-};
-
-class ForgetfulCompute final : public Forgetful<ComputeStream> {
-public:
-  using Forgetful::Forgetful;
-
-  Status launch(Module &module, int32_t kernel, const LaunchShape &shape,
-                void *const *arguments) override {
-    return stream->launch(module, kernel, shape, arguments);
-  }
-  Status beginCapture() override { return stream->beginCapture(); }
-  StatusOr<std::unique_ptr<Graph>> endCapture() override { return stream->endCapture(); }
-  Status replay(Graph &graph) override { return stream->replay(graph); }
-  Status leaveMark(uint32_t number) override { return stream->leaveMark(number); }
-  uint32_t getMark() const override { return stream->getMark(); }
-};
-
-/// A device, of whose streams one kind forgets to wait.
-class ForgetfulDevice final : public Device {
-public:
-  ForgetfulDevice(Device &device, bool forgetsInCompute)
-      : device(device), forgetsInCompute(forgetsInCompute) {}
-
-  std::string getName() const override { return device.getName(); }
-  std::string getChip() const override { return device.getChip(); }
-  StatusOr<std::unique_ptr<Arena>> allocate(int space, int64_t bytes, bool isChecked) override {
-    return device.allocate(space, bytes, isChecked);
-  }
-  StatusOr<std::unique_ptr<Stream>> createStream(int64_t capacity) override {
-    auto stream = device.createStream(capacity);
-    if (forgetsInCompute || !stream.isOk())
-      return stream;
-    return std::unique_ptr<Stream>(std::make_unique<Forgetful<Stream>>(*std::move(stream)));
-  }
-  StatusOr<std::unique_ptr<Event>> createEvent() override { return device.createEvent(); }
-  StatusOr<std::unique_ptr<ComputeStream>> createComputeStream() override {
-    auto stream = device.createComputeStream();
-    if (!forgetsInCompute || !stream.isOk())
-      return stream;
-    return std::unique_ptr<ComputeStream>(std::make_unique<ForgetfulCompute>(*std::move(stream)));
-  }
-  StatusOr<std::unique_ptr<Module>> loadModule(const std::string &path,
-                                               const std::vector<std::string> &kernels) override {
-    return device.loadModule(path, kernels);
-  }
-
-private:
-  Device &device;
-  const bool forgetsInCompute;
-};
-} // namespace
-
-/// Steps with samples that come ahead, on a device that leaves out waits.
-static void trainForgetfully(Device &device, bool forgetsInCompute) {
-  TemporaryFolder folder;
-  ForgetfulDevice forgetful(device, forgetsInCompute);
-  auto loaded = Package::load(writeCudaPackage(folder, forCuda(getTinyManifest())));
-  ASSERT_TRUE(loaded.isOk()) << loaded.getMessage();
-  auto session = Session::create(*std::move(loaded), forgetful, refuseCalls, {false, false});
-  ASSERT_TRUE(session.isOk()) << session.getMessage();
-  std::vector<int64_t> asked;
-  trainOnBatches(**session, 3, /*isAhead=*/true, asked);
-}
-
-/// As with the transfer above.
-TEST_F(CudaSessionTest, DISABLED_SamplesOvertakeThoseBeforeThem) {
-  trainForgetfully(*device, /*forgetsInCompute=*/false);
-}
-
-TEST_F(CudaSessionTest, DISABLED_KernelsOvertakeTheirSamples) {
-  trainForgetfully(*device, /*forgetsInCompute=*/true);
 }
 
 /// The kernel fails long after its launch, and the device is lost to all other tests

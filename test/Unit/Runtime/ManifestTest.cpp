@@ -202,6 +202,17 @@ static const BadManifest badManifests[] = {
      "gives 2 elements for 4"},
     {[](json &m) { m["collectives"] = {collective("all_gather", 1, 3)}; },
      "has shards of 1 elements, but 2 of them do not hold 3"},
+    {[](json &m) { m["collectives"] = {collective("all_to_all", 4, 5)}; },
+     "gives 5 elements, which are no 2 shards of one size"},
+    {[](json &m) { m["collectives"] = {collective("all_to_all", 5, 4)}; },
+     "has shards of 2 elements, but 2 of them do not hold 5"},
+    {[](json &m) {
+       json exchange = m["variables"][7];
+       exchange["name"] = "exchange";
+       exchange["offset"] = 408;
+       m["variables"].push_back(exchange);
+     },
+     "hyperparameter 'exchange' is i64[] on the device, expected i8 on the host"},
     {[](json &m) { m["collectives"] = {collective("reduce_scatter", 17, 9)}; },
      "operand and result at offsets 0 and 64, which overlap"},
     {[](json &m) { m["collectives"] = {collective("own_shard", 0, 4)}; }, "has 0 as 'elements'"},
