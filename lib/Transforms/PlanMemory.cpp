@@ -108,15 +108,22 @@ static LogicalResult refuse(ModuleOp module, const KernelGraph &graph, const Spa
 //===----------------------------------------------------------------------===//
 
 /// The lowest layout found. The same search judged the order (BudgetSearch), so what was said to
-/// fit does; one that aims at the budget is for orders that nobody judged.
+/// fit does, unless the order is that of a loop, whose problem is another one than the whole
+/// step's. Searches that aim at the budget, each with more work, are for those and for orders that
+/// nobody judged.
 static llvm::Expected<planning::ArenaSolution>
 place(const planning::ArenaProblem &problem, planning::ArenaOptions options, int64_t budget) {
   llvm::Expected<planning::ArenaSolution> best = planning::solveArena(problem, options);
-  if (best && budget >= 0 && best->height > budget) {
-    options.capacity = budget;
+  constexpr int kAttempts = 3, kMoreWork = 2;
+  options.capacity = budget;
+  for (int attempt = 0; attempt < kAttempts && best && budget >= 0 && best->height > budget &&
+                        best->lowerBound <= budget;
+       ++attempt) {
     llvm::Expected<planning::ArenaSolution> aimed = planning::solveArena(problem, options);
     if (!aimed || aimed->height < best->height)
       best = std::move(aimed);
+    options.iterations *= kMoreWork;
+    ++options.seed;
   }
   if (best)
     if (llvm::Error invalid = planning::verifyArena(problem, *best))
