@@ -20,6 +20,7 @@ import json
 import math
 import pathlib
 import re
+import sys
 import tempfile
 
 import memopt_driver as driver
@@ -119,7 +120,7 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--bin", type=pathlib.Path, help="folder of memopt-compile; default: on PATH, or this source tree's build")
     parser.add_argument("--models", help="default: all of the folder")
-    parser.add_argument("--ranks", default="1,4,16,64,256,1024")
+    parser.add_argument("--ranks", default="1,8,64,1024")
     parser.add_argument("--planned", metavar="MODEL:RANKS:STAGE,...")
     parser.add_argument("--timeout", type=float, default=900, help="seconds for one command")
     parser.add_argument("--json", type=pathlib.Path)
@@ -134,7 +135,9 @@ def main():
         paths = {name: unpack(arguments.folder / entries[name]["file"], scratch) for name in names}
         for name in names:
             try:
-                rows += rows_of(name, paths[name], ranks, compiler)
+                for row in rows_of(name, paths[name], ranks, compiler):
+                    rows.append(row)
+                    print(row, file=sys.stderr, flush=True)
             except Failed as failure:
                 failures.append(str(failure))
         if arguments.planned:
