@@ -40,12 +40,11 @@ static void addCleaning(OpPassManager &manager) {
 }
 
 void memopt::buildGraphPipeline(OpPassManager &manager, const PipelineOptions &options) {
-  // Where the batch is cut, that sets its size as well.
-  if (!options.isBatchCut()) {
-    SetBatchPassOptions batch;
-    batch.size = options.batch;
-    manager.addPass(createSetBatchPass(batch));
-  }
+  // Here, where gradients do not stand yet: what one sample shared with the batch, as positions
+  // [1, tokens, features] may be, has gradients that are summed over samples only of more than one.
+  SetBatchPassOptions batch;
+  batch.size = options.batch;
+  manager.addPass(createSetBatchPass(batch));
   // What stands here decides what autodiff finds that it needs: neither a convolution's own result,
   // nor all that a max pool reads.
   if (!options.efficientConvBnEval.empty()) {
@@ -78,7 +77,6 @@ void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &o
   // Gradient rules write the general case.
   addCleaning(manager);
   SplitBatchPassOptions split;
-  split.size = options.batch;
   split.batches = options.accumulativeCounts;
   split.parts = options.microBatches;
   split.ranks = options.ranks;
