@@ -158,14 +158,25 @@ Error Weights::findAliases() {
   auto getAlike = [&](const Record &record) -> std::set<StringRef> & {
     return withoutData[{StringRef(record.payload).rsplit('/').first, record.meta.dtype}];
   };
-  for (auto &[name, record] : records)
-    if (record.bytes == 0)
-      getAlike(record).insert(record.payload);
+  // Tensors of several shapes in one place are told apart by it alone: it holds none of them.
+  std::map<std::pair<StringRef, int64_t>, std::set<Sizes>> shapes;
+  std::set<StringRef> placeholders;
+  for (auto &[name, record] : records) {
+    if (record.bytes != 0)
+      continue;
+    getAlike(record).insert(record.payload);
+    const TensorMeta &meta = record.meta;
+    std::set<Sizes> &here = shapes[{record.payload, meta.storageOffset}];
+    here.insert(Sizes(meta.sizes.begin(), meta.sizes.end()));
+    if (here.size() > 1)
+      placeholders.insert(record.payload);
+  }
   size_t order = 0;
   for (auto &[name, record] : records) {
     const TensorMeta &meta = record.meta;
     record.alias = name;
-    record.knowsTies = record.bytes != 0 || getAlike(record).size() > 1;
+    record.knowsTies =
+        record.bytes != 0 || (getAlike(record).size() > 1 && !placeholders.count(record.payload));
     if (!record.knowsTies || meta.getNumElements() == 0)
       continue;
     auto [tied, isNew] = first.try_emplace(

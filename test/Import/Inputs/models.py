@@ -58,6 +58,19 @@ def data_left_out():
     return model
 
 
+def meta_device():
+    """Two matrices alike and a bias in the one storage that tensors on the meta device name, and one elsewhere."""
+    model = Model()
+    first = model.parameter("a.weight", [3, 3], path="shared")
+    last = model.parameter("b.weight", [3, 3], path="shared")
+    bias = model.parameter("b.bias", [3], path="shared")
+    model.parameter("spare.weight", [5, 2])
+    model.members = {name: b"" for name in model.members}
+    x = model.input("x", "f32", [2, 3])
+    y = model.op("aten.linear.default", ("y", "f32", [2, 3]), input=x, weight=first)
+    return finish(model, model.op("aten.linear.default", ("z", "f32", [2, 3]), input=y, weight=last, bias=bias), [2, 3])
+
+
 def strided():
     model = Model()
     model.parameter("w", [2, 2], numbers=[0.0, 1.0, 2.0, 3.0, 4.0], tensor_meta=meta("f32", [2, 2], [1, 2], 1))
