@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds memopt and checks it. The last line counts: "N passed, N failed".
-#   test/run.sh [PART...]     all of them by default: an hour on two cores when nothing is built yet
+#   test/run.sh [PART...]     develop, release and lint by default: 40 minutes on two cores when nothing is built yet
 #     develop   unit tests and the lit suite, with asserts on
 #     release   unit tests and the integration tests but for the longest, as users build
 #     lint      format and clang-tidy
@@ -80,7 +80,7 @@ lint() {
   if tools/lint.sh; then count lint 1 0; else count lint 0 1; fi
 }
 
-(($#)) || set -- develop release lint fuzz
+(($#)) || set -- develop release lint
 cuda=(--with-cuda)
 [ -z "${MEMOPT_WITHOUT_CUDA:-}" ] || cuda=()
 for part; do
