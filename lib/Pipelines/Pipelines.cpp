@@ -40,10 +40,9 @@ static void addCleaning(OpPassManager &manager) {
 }
 
 void memopt::buildGraphPipeline(OpPassManager &manager, const PipelineOptions &options) {
-  // Here, where gradients do not stand yet: what one sample shared with the batch, as positions
-  // [1, tokens, features] may be, has gradients that are summed over samples only of more than one.
   SetBatchPassOptions batch;
   batch.size = options.batch;
+  batch.onlyOfOne = options.isBatchCut(); // else memopt-split-batch sets it
   manager.addPass(createSetBatchPass(batch));
   // What stands here decides what autodiff finds that it needs: neither a convolution's own result,
   // nor all that a max pool reads.
@@ -77,6 +76,7 @@ void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &o
   // Gradient rules write the general case.
   addCleaning(manager);
   SplitBatchPassOptions split;
+  split.size = options.batch;
   split.batches = options.accumulativeCounts;
   split.parts = options.microBatches;
   split.ranks = options.ranks;

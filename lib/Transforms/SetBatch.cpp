@@ -37,6 +37,8 @@ struct SetBatchPass : memopt::impl::SetBatchPassBase<SetBatchPass> {
     FailureOr<BatchModel> batch = BatchModel::create(*step);
     if (failed(batch))
       return signalPassFailure();
+    if (onlyOfOne && batch->getBatchSize() > 1)
+      return;
     markBatchDimensions(*step, *batch);
     rebatch(*step, *batch, size);
     remarkBatchSize(*step, *batch, size);

@@ -166,9 +166,14 @@ def SetBatchPass : Pass<"memopt-set-batch", "::mlir::ModuleOp"> {
   let description = [{
     Finds the dimensions that count samples, by the iteration spaces of the ops, and gives them `size` elements.
     Runs on the imported graph. Fails at an op that mixes samples, naming it.
+
+    A step that is cut as well gets its size from memopt-split-batch, behind autodiff, where samples of a larger batch
+    are still told apart; but not one that was exported with one sample (`only-of-one`): what that sample shared with
+    the batch has gradients that are summed over samples only if there were more before gradients stood.
   }];
   let options = [
-    Option<"size", "size", "int64_t", "0", "Samples in a batch; 0 leaves them as they are">
+    Option<"size", "size", "int64_t", "0", "Samples in a batch; 0 leaves them as they are">,
+    Option<"onlyOfOne", "only-of-one", "bool", "false", "Leave a step of several samples as it is">
   ];
 }
 
