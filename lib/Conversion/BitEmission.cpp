@@ -19,21 +19,20 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
+#include <climits>
 #include <numeric>
 
 using namespace mlir;
 using namespace mlir::memopt;
 
-static constexpr int64_t kBitsOfByte = 8;
-
 /// Whether the lanes begin and end with bytes.
 bool StageEmitter::areWholeBytes(const IndexExpr &address, Scope *scope) {
-  if (!scope || scope->lanes % kBitsOfByte || table.getStride(address, *scope->vector) != 1)
+  if (!scope || scope->lanes % CHAR_BIT || table.getStride(address, *scope->vector) != 1)
     return false;
-  int64_t divisor = std::gcd(kBitsOfByte, address.constant);
+  int64_t divisor = std::gcd(CHAR_BIT, address.constant);
   for (auto [atom, coefficient] : address.terms)
     divisor = std::gcd(divisor, atom == *scope->vector ? scope->step : coefficient);
-  return divisor == kBitsOfByte;
+  return divisor == CHAR_BIT;
 }
 
 /// The byte that holds bit number `index`, which may be lanes, and the bit's place in it.
@@ -48,7 +47,7 @@ static std::pair<Value, Value> splitIndex(OpBuilder &builder, Location location,
   Type byte = builder.getI8Type();
   if (auto vector = dyn_cast<VectorType>(index.getType()))
     byte = vector.clone(byte);
-  Value place = arith::AndIOp::create(builder, location, index, number(kBitsOfByte - 1));
+  Value place = arith::AndIOp::create(builder, location, index, number(CHAR_BIT - 1));
   return {arith::ShRUIOp::create(builder, location, index, number(3)),
           arith::TruncIOp::create(builder, location, byte, place)};
 }
@@ -62,7 +61,7 @@ Value StageEmitter::emitBitLoad(const ElementNode &node) {
     Value index = emitIndex(node.address, nullptr);
     Value first = splitIndex(builder, location, index).first;
     Value bytes = loadFrom(getAddress(buffer, byte, first),
-                           getVectorType(byte, scope->lanes / kBitsOfByte), 1, nullptr);
+                           getVectorType(byte, scope->lanes / CHAR_BIT), 1, nullptr);
     return vector::BitCastOp::create(
         builder, location, cast<VectorType>(getVectorType(node.type, scope->lanes)), bytes);
   }
@@ -87,7 +86,7 @@ void StageEmitter::emitBitStore(const KernelStore &store, Scope *scope, Value va
   if (areWholeBytes(store.address, scope)) {
     Value index = emitIndex(store.address, nullptr);
     Value first = splitIndex(builder, location, index).first;
-    auto type = cast<VectorType>(getVectorType(byte, scope->lanes / kBitsOfByte));
+    auto type = cast<VectorType>(getVectorType(byte, scope->lanes / CHAR_BIT));
     Value bytes = vector::BitCastOp::create(builder, location, type, value);
     LLVM::StoreOp::create(builder, location, bytes, getAddress(buffer, byte, first), 1);
     return;

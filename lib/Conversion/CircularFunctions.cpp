@@ -7,11 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CircularFunctions.h"
-
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/IR/BuiltinTypes.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "CircularArithmetic.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -21,11 +17,11 @@ static constexpr uint32_t kTwoOverPi[] = {0xa2f9836e, 0x4e441529, 0xfc2757d1, 0x
                                           0xdb629599, 0x3c439041, 0xfe5163ab};
 
 namespace {
-class CircularFunctions {
+class CircularFunctions : CircularArithmetic {
 public:
   CircularFunctions(OpBuilder &builder, Location location, Value x)
-      : b(location, builder), x(x), single(x.getType()), wide(like(b.getF64Type())),
-        narrow(like(b.getI32Type())), integer(like(b.getI64Type())) {}
+      : CircularArithmetic(builder, location, x), single(x.getType()),
+        narrow(like(b.getI32Type())) {}
 
   Value build(bool isCosine);
 
@@ -35,41 +31,15 @@ private:
     Value quadrant, rest;
   };
 
-  Type like(Type element) {
-    auto vector = dyn_cast<VectorType>(x.getType());
-    return vector ? Type(vector.clone(element)) : element;
-  }
-  Value splat(Type type, TypedAttr value) {
-    if (auto vector = dyn_cast<VectorType>(type))
-      value = DenseElementsAttr::get(vector, ArrayRef<Attribute>(value));
-    return arith::ConstantOp::create(b, value);
-  }
-  Value number(double value) { return splat(wide, b.getF64FloatAttr(value)); }
-  Value whole(int64_t value) { return splat(integer, b.getI64IntegerAttr(value)); }
   Value bits32(uint32_t value) {
     return splat(narrow, b.getIntegerAttr(b.getI32Type(), static_cast<int32_t>(value)));
-  }
-  Value shiftLeft(Value value, Value by) { return arith::ShLIOp::create(b, value, by); }
-  Value shiftRight(Value value, Value by) { return arith::ShRUIOp::create(b, value, by); }
-  Value lowHalf(Value value) { return arith::AndIOp::create(b, value, whole(0xffffffff)); }
-  Value isEqual(Value a, Value c) {
-    return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, a, c);
-  }
-  Value select(Value condition, Value a, Value c) {
-    return arith::SelectOp::create(b, condition, a, c);
-  }
-  Value hasBit(Value value, int64_t bit) {
-    return isEqual(arith::AndIOp::create(b, value, whole(bit)), whole(bit));
   }
 
   Reduced reduceSmall(Value size);
   Reduced reduceLarge(Value bits);
   SmallVector<Value> getWindow(Value position);
-  Value polynomial(Value square, ArrayRef<double> highestFirst);
 
-  ImplicitLocOpBuilder b;
-  Value x;
-  Type single, wide, narrow, integer;
+  Type single, narrow;
 };
 } // namespace
 
@@ -123,13 +93,6 @@ CircularFunctions::Reduced CircularFunctions::reduceLarge(Value bits) {
   Value angle = arith::MulFOp::create(b, arith::SIToFPOp::create(b, wide, rest),
                                       number(0x1.921fb54442d18p-62));
   return {quadrant, angle};
-}
-
-Value CircularFunctions::polynomial(Value square, ArrayRef<double> highestFirst) {
-  Value result = number(highestFirst.front());
-  for (double coefficient : highestFirst.drop_front())
-    result = math::FmaOp::create(b, result, square, number(coefficient));
-  return result;
 }
 
 Value CircularFunctions::build(bool isCosine) {

@@ -12,12 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CircularArithmetic.h"
 #include "CircularFunctions.h"
-
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/IR/BuiltinTypes.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -35,10 +31,9 @@ static constexpr double kHalfPi[] = {0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54
                                      -0x1.f1976b7ed8fbcp-110};
 
 namespace {
-class WideCircularFunctions {
+class WideCircularFunctions : CircularArithmetic {
 public:
-  WideCircularFunctions(OpBuilder &builder, Location location, Value x)
-      : b(location, builder), x(x), wide(x.getType()), integer(like(b.getI64Type())) {}
+  using CircularArithmetic::CircularArithmetic;
 
   Value build(bool isCosine);
 
@@ -53,20 +48,6 @@ private:
     Pair rest;
   };
 
-  Type like(Type element) {
-    auto vector = dyn_cast<VectorType>(x.getType());
-    return vector ? Type(vector.clone(element)) : element;
-  }
-  Value splat(Type type, TypedAttr value) {
-    if (auto vector = dyn_cast<VectorType>(type))
-      value = DenseElementsAttr::get(vector, ArrayRef<Attribute>(value));
-    return arith::ConstantOp::create(b, value);
-  }
-  Value number(double value) { return splat(wide, b.getF64FloatAttr(value)); }
-  Value whole(uint64_t value) {
-    return splat(integer, b.getIntegerAttr(b.getI64Type(), static_cast<int64_t>(value)));
-  }
-
   Value add(Value a, Value c) { return arith::AddFOp::create(b, a, c); }
   Value sub(Value a, Value c) { return arith::SubFOp::create(b, a, c); }
   Value mul(Value a, Value c) { return arith::MulFOp::create(b, a, c); }
@@ -74,18 +55,8 @@ private:
   Value negate(Value a) { return arith::NegFOp::create(b, a); }
   Value addBits(Value a, Value c) { return arith::AddIOp::create(b, a, c); }
   Value subBits(Value a, Value c) { return arith::SubIOp::create(b, a, c); }
-  Value both(Value a, Value c) { return arith::AndIOp::create(b, a, c); }
   Value either(Value a, Value c) { return arith::OrIOp::create(b, a, c); }
-  Value shiftLeft(Value value, Value by) { return arith::ShLIOp::create(b, value, by); }
-  Value shiftRight(Value value, Value by) { return arith::ShRUIOp::create(b, value, by); }
   Value toNumber(Value value) { return arith::SIToFPOp::create(b, wide, value); }
-  Value isEqual(Value a, Value c) {
-    return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, a, c);
-  }
-  Value select(Value condition, Value a, Value c) {
-    return arith::SelectOp::create(b, condition, a, c);
-  }
-  Value hasBit(Value value, uint64_t bit) { return isEqual(both(value, whole(bit)), whole(bit)); }
 
   /// The same number, with the second part below the first one's last bit; that was the larger one.
   Pair normalize(Value high, Value low) {
@@ -96,13 +67,8 @@ private:
   Reduced reduceSmall(Value size);
   Reduced reduceLarge(Value bits);
   SmallVector<Value> getWindow(Value position);
-  Value polynomial(Value square, ArrayRef<double> highestFirst);
   Value sine(Pair rest);
   Value cosine(Pair rest);
-
-  ImplicitLocOpBuilder b;
-  Value x;
-  Type wide, integer;
 };
 } // namespace
 
@@ -168,13 +134,6 @@ WideCircularFunctions::Reduced WideCircularFunctions::reduceLarge(Value bits) {
   below = fma(quarters.high, number(kHalfPi[1]), below);
   below = fma(quarters.low, number(kHalfPi[0]), below);
   return {quadrant, normalize(product, below)};
-}
-
-Value WideCircularFunctions::polynomial(Value square, ArrayRef<double> highestFirst) {
-  Value result = number(highestFirst.front());
-  for (double coefficient : highestFirst.drop_front())
-    result = fma(result, square, number(coefficient));
-  return result;
 }
 
 /// Taylor polynomials. The second part of the rest counts by the derivative.

@@ -14,6 +14,8 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/OpImplementation.h"
 
+#include <climits>
+
 using namespace mlir;
 using namespace mlir::memopt;
 
@@ -122,14 +124,12 @@ Resource KernelOp::getResource() {
 // PackBitsOp, UnpackBitsOp
 //===----------------------------------------------------------------------===//
 
-static constexpr int64_t kBitsOfByte = 8;
-
 static LogicalResult verifyBits(Operation *op, Value bools, Value bytes) {
   auto wide = cast<RankedTensorType>(bools.getType());
   auto packed = cast<RankedTensorType>(bytes.getType());
   SmallVector<int64_t> shape(packed.getShape());
   if (!shape.empty())
-    shape.back() *= kBitsOfByte;
+    shape.back() *= CHAR_BIT;
   if (!wide.getElementType().isInteger(1) || !packed.getElementType().isInteger(8) ||
       shape.empty() || wide.getShape() != ArrayRef(shape))
     return op->emitOpError() << "has booleans " << wide << " and bytes " << packed

@@ -251,13 +251,7 @@ static Error lowerBitwiseNot(OpContext &op) { return invert(op, op.resultMeta(0)
 //===----------------------------------------------------------------------===//
 
 static Error select(OpContext &op, const Tensor &condition, const Operand &yes, const Operand &no) {
-  DType type = op.resultMeta(0).dtype;
-  return setResult(op, elementwise(
-                           op, {condition, yes, no}, ArrayRef<DType>{DType::Bool, type, type}, type,
-                           [](Builder &b, ValueRange v) -> Value {
-                             return arith::SelectOp::create(b, v[0], v[1], v[2]);
-                           },
-                           [](ArrayRef<int64_t> v) { return v[0] ? v[1] : v[2]; }));
+  return setResult(op, select(op, condition, yes, no, op.resultMeta(0).dtype));
 }
 
 static Error lowerWhere(OpContext &op) {

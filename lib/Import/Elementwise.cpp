@@ -218,6 +218,16 @@ Expected<Tensor> memopt::pt2::elementwise(OpContext &op, ArrayRef<Operand> opera
   return op.wrap(result, sizes, build(op.b, values));
 }
 
+Expected<Tensor> memopt::pt2::select(OpContext &op, const Tensor &condition, const Operand &yes,
+                                     const Operand &no, DType type) {
+  return elementwise(
+      op, {condition, yes, no}, ArrayRef<DType>{DType::Bool, type, type}, type,
+      [](mlir::ImplicitLocOpBuilder &b, mlir::ValueRange v) -> Value {
+        return arith::SelectOp::create(b, v[0], v[1], v[2]);
+      },
+      [](ArrayRef<int64_t> v) { return v[0] ? v[1] : v[2]; });
+}
+
 Error memopt::pt2::mapElements(OpContext &op, ArrayRef<Operand> operands, FormulaFn formula,
                                Evaluate evaluate) {
   DType type = op.resultMeta(0).dtype, compute = getArithmeticType(type);

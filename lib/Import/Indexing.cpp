@@ -225,29 +225,20 @@ static Expected<std::vector<std::optional<Tensor>>> clampedIndices(OpContext &op
   return indices;
 }
 
-/// `values` where the op's mask is true, else `other`.
-static Expected<Tensor> chooseByMask(OpContext &op, const Tensor &values, const Operand &other) {
-  ASSIGN_OR_RETURN(Tensor mask, expand(op, op.tensor("mask"), values.sizes));
-  return elementwise(op, {mask, values, other}, {DType::Bool, values.dtype, values.dtype},
-                     values.dtype, [](Builder &b, ValueRange v) -> Value {
-                       return arith::SelectOp::create(b, v[0], v[1], v[2]);
-                     });
-}
-
 static Error lowerMaskedIndex(OpContext &op) {
   Tensor self = op.tensor("self");
   ASSIGN_OR_RETURN(auto indices, clampedIndices(op, self));
   ASSIGN_OR_RETURN(Places places, getIndexPlaces(op, self, indices));
   ASSIGN_OR_RETURN(Tensor picked, gather(op, self, std::move(places)));
-  return setResult(op, chooseByMask(op, picked, op.operand("fill")));
+  return setResult(op, select(op, op.tensor("mask"), picked, op.operand("fill"), self.dtype));
 }
 
 static Error lowerMaskedIndexPut(OpContext &op) {
   Tensor self = op.tensor("self"), values = castTo(op, op.tensor("values"), self.dtype);
   ASSIGN_OR_RETURN(auto indices, clampedIndices(op, self));
   ASSIGN_OR_RETURN(Places places, getIndexPlaces(op, self, indices));
+  ASSIGN_OR_RETURN(values, select(op, op.tensor("mask"), values, Scalar(), self.dtype));
   ASSIGN_OR_RETURN(values, expand(op, values, places.sizes));
-  ASSIGN_OR_RETURN(values, chooseByMask(op, values, Scalar()));
   return setResult(op, scatter(op, mlir::memopt::ScatterKind::Add, self, values, places));
 }
 

@@ -207,6 +207,9 @@ llvm::Expected<Tensor> elementwise(OpContext &op, llvm::ArrayRef<Operand> operan
 llvm::Expected<Tensor> elementwise(OpContext &op, llvm::ArrayRef<Operand> operands,
                                    llvm::ArrayRef<DType> compute, DType result, Build build,
                                    Evaluate evaluate = nullptr);
+/// Elements of `yes` where the condition holds, of `no` elsewhere, all of them as `type`.
+llvm::Expected<Tensor> select(OpContext &op, const Tensor &condition, const Operand &yes,
+                              const Operand &no, DType type);
 /// torch.matmul: batch dimensions broadcast (Matmuls.cpp). The dimension that a vector lacks stays.
 llvm::Expected<mlir::Value> matmulOf(OpContext &op, Tensor a, Tensor b);
 /// elementwise() of one tensor with a floating-point result, which becomes the operator's.

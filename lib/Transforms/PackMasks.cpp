@@ -21,6 +21,8 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Remarks.h"
 
+#include <climits>
+
 namespace mlir::memopt {
 #define GEN_PASS_DEF_PACKMASKSPASS
 #include "memopt/Transforms/Passes.h.inc"
@@ -29,14 +31,13 @@ namespace mlir::memopt {
 using namespace mlir;
 using namespace mlir::memopt;
 
-static constexpr int64_t kBitsOfByte = 8;
 /// Below this nothing is saved that is worth an instruction.
 static constexpr int64_t kSmallBytes = 4096;
 
 static bool isWorthPacking(OpResult value) {
   auto type = cast<RankedTensorType>(value.getType());
   if (!type.getElementType().isInteger(1) || getSpace(type) != Space::Device ||
-      type.getRank() == 0 || type.getShape().back() % kBitsOfByte ||
+      type.getRank() == 0 || type.getShape().back() % CHAR_BIT ||
       getTensorBytes(type) < kSmallBytes)
     return false;
   return llvm::all_of(value.getUsers(), llvm::IsaPred<KernelOp>) &&
@@ -48,7 +49,7 @@ static void pack(OpResult value) {
   auto maker = cast<KernelOp>(value.getOwner());
   auto wide = cast<RankedTensorType>(value.getType());
   SmallVector<int64_t> shape(wide.getShape());
-  shape.back() /= kBitsOfByte;
+  shape.back() /= CHAR_BIT;
   OpBuilder builder(maker.getYield());
   auto packed = RankedTensorType::get(shape, builder.getI8Type());
   OpOperand &yielded = maker.getYield()->getOpOperand(value.getResultNumber());

@@ -13,24 +13,16 @@
 #include "../../../runtime/lib/cuda/CudaLibraries.h"
 #include "../../../runtime/lib/cuda/CudaDevice.h"
 #include "../../../runtime/lib/cuda/CudaStream.h"
+#include "FakeLibraries.h"
 #include "TestSupport.h"
 #include "memopt-runtime/CudnnPlans.h"
 #include "memopt-runtime/Session.h"
-#include <dlfcn.h>
 
 using namespace memopt;
 using namespace memopt::testing;
 using nlohmann::json;
 
 namespace {
-
-/// A function that only a fake has; the library is loaded by now.
-template <typename Function> Function *findFake(const char *library, const char *symbol) {
-  void *handle = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  auto *function = handle ? reinterpret_cast<Function *>(::dlsym(handle, symbol)) : nullptr;
-  EXPECT_NE(function, nullptr) << symbol;
-  return function;
-}
 
 class CudaLibrariesTest : public ::testing::Test {
 protected:

@@ -11,23 +11,16 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "FakeLibraries.h"
 #include "TestSupport.h"
 #include "memopt-runtime/DeviceCommunicator.h"
 #include <cstdlib>
 #include <cstring>
-#include <dlfcn.h>
 
 using namespace memopt;
 using namespace memopt::testing;
 
 namespace {
-
-template <typename Function> Function *findFake(const char *library, const char *symbol) {
-  void *handle = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  auto *function = handle ? reinterpret_cast<Function *>(::dlsym(handle, symbol)) : nullptr;
-  EXPECT_NE(function, nullptr) << symbol;
-  return function;
-}
 
 /// Rank 1 of 3, whose others say the same as it does, but for the first.
 class LoneHost final : public Communicator {
