@@ -199,13 +199,21 @@ NodeId ElementGraph::clampIndex(NodeId node, int64_t size) {
 // Integers that stay symbolic
 //===----------------------------------------------------------------------===//
 
+/// Sums and differences of two such numbers do not overflow: what is symbolic has no wrapping
+/// around. Other constants (the least of a running maximum) are computed with like any number.
+static bool staysExact(IndexRange range) {
+  constexpr int64_t most = int64_t(1) << 61;
+  return range.low >= -most && range.high <= most;
+}
+
 std::optional<IndexExpr> ElementGraph::asIndex(NodeId id) const {
   const ElementNode &node = nodes[id];
   if (node.kind == ElementNode::Index)
     return node.address;
   if (auto integer = dyn_cast_or_null<IntegerAttr>(node.attribute);
       integer && node.kind == ElementNode::Constant && node.type.isInteger(64))
-    return IndexExpr(integer.getInt());
+    if (staysExact({integer.getInt(), integer.getInt()}))
+      return IndexExpr(integer.getInt());
   return std::nullopt;
 }
 
@@ -244,14 +252,24 @@ NodeId ElementGraph::foldIndex(Operation &op, ArrayRef<NodeId> operands) {
   std::optional<IndexExpr> a = asIndex(operands[0]), b = asIndex(operands[1]);
   if (!a || !b)
     return kNoNode;
-  IndexRange difference = table.getRange(IndexTable::add(*a, *b, -1));
+  auto symbolic = [&](const IndexExpr &expr) {
+    return staysExact(table.getRange(expr)) ? getIndex(expr) : kNoNode;
+  };
+  IndexExpr distance = IndexTable::add(*a, *b, -1);
+  IndexRange difference = table.getRange(distance);
   if (isa<arith::AddIOp>(op))
-    return getIndex(IndexTable::add(*a, *b));
+    return symbolic(IndexTable::add(*a, *b));
   if (isa<arith::SubIOp>(op))
-    return getIndex(IndexTable::add(*a, *b, -1));
-  if (isa<arith::MulIOp>(op) && (a->isConstant() || b->isConstant()))
-    return getIndex(a->isConstant() ? IndexTable::scale(*b, a->constant)
-                                    : IndexTable::scale(*a, b->constant));
+    return symbolic(distance);
+  if (isa<arith::MulIOp>(op) && (a->isConstant() || b->isConstant())) {
+    int64_t factor = a->isConstant() ? a->constant : b->constant, product;
+    const IndexExpr &other = a->isConstant() ? *b : *a;
+    IndexRange range = table.getRange(other);
+    for (int64_t end : {range.low, range.high, other.constant})
+      if (llvm::MulOverflow(end, factor, product) || !staysExact({product, product}))
+        return kNoNode;
+    return symbolic(IndexTable::scale(other, factor));
+  }
   if (isa<arith::MaxSIOp>(op) && (difference.low >= 0 || difference.high <= 0))
     return operands[difference.low >= 0 ? 0 : 1];
   if (isa<arith::MinSIOp>(op) && (difference.low >= 0 || difference.high <= 0))

@@ -54,6 +54,16 @@ with np.errstate(all="ignore"):
     e = np.exp(from_bfloat(c).astype(np.float64)).astype(np.float32)
     add("bf16_exp", ["bf16"], "bf16", "%s = math.exp %a0 : bf16", [c], to_bfloat(e))
 
+# What is known while compiling wraps around as what is not.
+x, least, most = np.arange(5), np.iinfo(np.int64).min, np.iinfo(np.int64).max
+for number, (op, a, b, result) in enumerate((("minsi", most, -8, -8), ("maxsi", -8, most, most), ("maxsi", least, 8, 8), ("addi", most, 8, least + 7),
+                         ("subi", least, 8, most - 7), ("muli", most, 3, most - 2), ("muli", 1 << 40, 1 << 40, 0))):
+    add(f"known_{op}_{number}", ["i64"], "i64", f"%p = arith.constant {a} : i64\n%q = arith.constant {b} : i64\n"
+        f"%m = arith.{op} %p, %q : i64\n%s = arith.xori %m, %a0 : i64", [x], x ^ result)
+add("cmpi_far", ["i64"], "i1", f"%p = arith.constant {most} : i64\n%q = arith.constant -8 : i64\n"
+    "%m = arith.cmpi slt, %p, %q : i64\n%z = arith.constant 3 : i64\n%l = arith.cmpi slt, %a0, %z : i64\n"
+    "%s = arith.ori %m, %l : i1", [x], x < 3)
+
 # Divisions: nothing traps. By zero the dividend stays, and the least integer by -1 wraps around.
 for dtype, kind in (("i64", np.int64), ("i32", np.int32), ("i16", np.int16), ("i8", np.int8)):
     low, high = np.iinfo(kind).min, np.iinfo(kind).max
