@@ -63,6 +63,34 @@ Expected<mlir::OwningOpRef<ModuleOp>> GraphImporter::run() {
 // Names
 //===----------------------------------------------------------------------===//
 
+/// Assertions and arithmetic on sizes: sizes are static, the recorded hints stand for them.
+static bool isAssertion(StringRef target) { return target.starts_with("aten._assert"); }
+static bool isHousekeeping(StringRef target) {
+  return isAssertion(target) || target == "aten.sym_size.int" ||
+         target == "aten.sym_constrain_range_for_size.default" ||
+         target.starts_with("_operator.") || target.starts_with("torch.sym_") ||
+         target.starts_with("math.");
+}
+
+/// Names that more than an assertion depends on: `x.max().item()` in `assert x.max().item() < n` is
+/// none of them.
+static StringSet<> findNeeded(const Graph &graph) {
+  StringSet<> needed;
+  auto need = [&](const Argument &argument) {
+    needed.insert(argument.names.begin(), argument.names.end());
+  };
+  auto isNeeded = [&](const Argument &argument) {
+    return any_of(argument.names, [&](const std::string &name) { return needed.contains(name); });
+  };
+  for_each(graph.outputs, need);
+  for (const Node &node : reverse(graph.nodes))
+    if (!isHousekeeping(node.target) ||
+        (!isAssertion(node.target) && any_of(node.outputs, isNeeded)))
+      for (const NamedArgument &input : node.inputs)
+        need(input.value);
+  return needed;
+}
+
 void GraphImporter::countUses(Scope &scope) const {
   auto use = [&](const Argument &argument, size_t position) {
     for (const std::string &name : argument.names)
@@ -73,6 +101,7 @@ void GraphImporter::countUses(Scope &scope) const {
       use(input.value, position);
   for (const Argument &output : scope.graph->outputs)
     use(output, scope.graph->nodes.size());
+  scope.needed = findNeeded(*scope.graph);
 }
 
 Expected<Tensor> GraphImporter::lookup(StringRef name) const {
@@ -190,12 +219,11 @@ void GraphImporter::defineStandIns(const Node &node) {
     }
 }
 
-/// Assertions and arithmetic on sizes: sizes are static, the recorded hints stand for them.
-static bool isHousekeeping(StringRef target) {
-  return target.starts_with("aten._assert") || target == "aten.sym_size.int" ||
-         target == "aten.sym_constrain_range_for_size.default" ||
-         target.starts_with("_operator.") || target.starts_with("torch.sym_") ||
-         target.starts_with("math.");
+/// A number that Python takes from a tensor only to assert something of it.
+bool GraphImporter::isNumberForAssertion(const Node &node) const {
+  return node.target == "aten.item.default" && node.outputs.size() == 1 &&
+         node.outputs.front().names.size() == 1 &&
+         !scopes.back()->needed.contains(node.outputs.front().names.front());
 }
 
 static bool isGradMode(StringRef target) {
@@ -203,7 +231,7 @@ static bool isGradMode(StringRef target) {
 }
 
 Error GraphImporter::importNode(const Node &node) {
-  if (isHousekeeping(node.target))
+  if (isHousekeeping(node.target) || isNumberForAssertion(node))
     return Error::success();
   if (isGradMode(node.target))
     return inlineGraph(node);

@@ -55,6 +55,7 @@ private:
     llvm::StringMap<Tensor> values;
     llvm::StringMap<size_t>
         lastUse; ///< index of the last node that reads a name; outputs count as one more
+    llvm::StringSet<> needed;   ///< names that more than an assertion depends on
     llvm::StringSet<> standIns; ///< names whose values are made up, for something was refused
     /// Results that are another value under a new name, for dropout is off.
     llvm::StringMap<std::string> forwarded;
@@ -69,6 +70,7 @@ private:
 
   // Interface: arguments, variables, results (Interface.cpp).
   llvm::Error createInputs();
+  llvm::Error createEmpty(const InputSpec &spec, const TensorMeta &meta);
   llvm::Error createUserInput(const InputSpec &spec, const TensorMeta &meta);
   llvm::Error createVariable(size_t index, const TensorMeta &meta);
   llvm::Expected<bool> foldBuffer(const InputSpec &spec, const TensorMeta &meta);
@@ -92,6 +94,7 @@ private:
   llvm::Error define(llvm::StringRef name, Tensor tensor);
   void countUses(Scope &scope) const;
   bool readsStandIn(const Node &node) const;
+  bool isNumberForAssertion(const Node &node) const;
   void defineStandIns(const Node &node);
   mlir::Location getLocation(const Node &node) const;
 

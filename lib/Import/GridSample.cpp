@@ -207,11 +207,12 @@ Expected<Value> GridSampler::read(ArrayRef<Tap> taps) {
   auto spread = [&](Value value) {
     return broadcastValue(b, reshapeValue(b, value, narrow), sizes);
   };
-  Value value = op.get(picked);
-  if (weight)
-    value = mul(value, spread(weight));
-  return arith::SelectOp::create(b, spread(inside), value, splat(b, value.getType(), 0.0))
-      .getResult();
+  // Outside neither what stands in nor a weight that is no number reaches the sum or a gradient.
+  auto mask = [&](Value value, Value keep) -> Value {
+    return arith::SelectOp::create(b, keep, value, splat(b, value.getType(), 0.0));
+  };
+  Value value = mask(op.get(picked), spread(inside));
+  return weight ? mul(value, spread(mask(weight, inside))) : value;
 }
 
 Error GridSampler::run() {

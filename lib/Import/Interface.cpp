@@ -25,11 +25,8 @@ using mlir::memopt::Role;
 //===----------------------------------------------------------------------===//
 
 static Expected<const TensorMeta *> metaOf(const Graph &graph, StringRef name) {
-  if (auto it = graph.tensors.find(name); it != graph.tensors.end()) {
-    if (it->second.getNumElements() == 0)
-      return makeError("tensors without elements are not supported");
+  if (auto it = graph.tensors.find(name); it != graph.tensors.end())
     return &it->second;
-  }
   if (auto it = graph.unsupportedTensors.find(name); it != graph.unsupportedTensors.end())
     return makeError(it->second + " is not supported");
   return makeError("it is missing in tensor_values");
@@ -50,6 +47,8 @@ Error GraphImporter::createInputs() {
     Error failed = Error::success();
     if (!meta)
       failed = meta.takeError();
+    else if ((*meta)->getNumElements() == 0)
+      failed = createEmpty(spec, **meta);
     else if (spec.kind == InputSpec::Kind::User)
       failed = createUserInput(spec, **meta);
     else
@@ -58,6 +57,28 @@ Error GraphImporter::createInputs() {
       return error("input '" + spec.value + "': " + llvm::toString(std::move(failed)));
   }
   return Error::success();
+}
+
+/// What `torch.tensor([])` leaves, to be joined with tensors that have elements.
+Error GraphImporter::createEmpty(const InputSpec &spec, const TensorMeta &meta) {
+  if (spec.kind != InputSpec::Kind::TensorConstant)
+    return makeError("tensors without elements are not supported");
+  Tensor tensor;
+  tensor.dtype = meta.dtype;
+  tensor.sizes = meta.sizes;
+  if (isFloat(meta.dtype)) {
+    mlir::OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToEnd(&function.getBody().front());
+    mlir::ImplicitLocOpBuilder b(function.getLoc(), builder);
+    SmallVector<int64_t> ones(meta.sizes.size(),
+                              1); // broadcast to its sizes, as all that is filled
+    tensor.value = splat(b, RankedTensorType::get(ones, getElementType(builder, meta.dtype)), 0.0);
+  } else {
+    tensor.constant = ConstantTensor::splat(meta.dtype, meta.sizes, 0);
+  }
+  tensor.storage = newIdentity();
+  tensor.view = newIdentity();
+  return define(spec.value, std::move(tensor));
 }
 
 Error GraphImporter::createUserInput(const InputSpec &spec, const TensorMeta &meta) {

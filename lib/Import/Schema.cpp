@@ -132,6 +132,11 @@ static Error parseArgumentValue(StringRef tag, const JsonCursor &value, Argument
   } else if (tag == "as_sym_ints") {
     return value.forEachElement(
         [&](const JsonCursor &element) { return parseSymIntArgument(element, argument); });
+  } else if (tag == "as_sym_bool" || tag == "as_sym_float") {
+    argument.text = tag.str();
+    if (auto name = value.optionalField("as_name")) {
+      ASSIGN_OR_RETURN(argument.names.emplace_back(), name->string());
+    }
   } else if (tag == "as_float") {
     ASSIGN_OR_RETURN(double number, value.number());
     argument.floats.push_back(number);

@@ -94,14 +94,20 @@ class Model:
         self.signature["input_specs"].append({"parameter": {"arg": {"name": value}, "parameter_name": name}})
         return value
 
-    def buffer(self, name, sizes, numbers, dtype="f32", persistent=True):
+    def constant(self, name, sizes, numbers, dtype="f32"):
+        """A tensor that the step's code made while it was traced."""
+        return self.buffer(name, sizes, numbers, dtype, persistent=False,
+                           spec={"tensor_constant": {"tensor_constant_name": name}})
+
+    def buffer(self, name, sizes, numbers, dtype="f32", persistent=True, spec=None):
         value = self._value("b_" + name.replace(".", "_"), dtype, sizes)
         folder, config = ("weights", self.weights) if persistent else ("constants", self.constants)
         config[name] = {"path_name": self._payload(folder, dtype, numbers, None), "is_param": False,
                         "use_pickle": False, "tensor_meta": meta(dtype, sizes)}
         self.graph["inputs"].append(argument(value))
-        self.signature["input_specs"].append(
-            {"buffer": {"arg": {"name": value}, "buffer_name": name, "persistent": persistent}})
+        spec = spec or {"buffer": {"buffer_name": name, "persistent": persistent}}
+        next(iter(spec.values()))["arg"] = {"name": value}
+        self.signature["input_specs"].append(spec)
         return value
 
     def op(self, target, results, module="", /, **inputs):

@@ -209,6 +209,33 @@ def empty_parts():
     return finish(model, model.op("aten.exp.default", ("z", "f32", [2, 6]), self_=y), [2, 6])
 
 
+def empty_constant():
+    """torch.cat([torch.tensor([]), x]), as caches are filled for the first time."""
+    model = Model()
+    none = model.op("aten.clone.default", ("none", "f32", [0]), self_=model.constant("none", [0], []))
+    x = model.input("x", "f32", [2, 6])
+    y = model.op("aten.cat.default", ("y", "f32", [2, 6]), tensors=[none, x], dim=-1)
+    return finish(model, model.op("aten.exp.default", ("z", "f32", [2, 6]), self_=y), [2, 6])
+
+
+def assertion():
+    """assert lengths.max().item() <= 6"""
+    model = linear_model()
+    lengths = model.input("lengths", "i64", [2])
+    most = model.op("aten.max.default", ("most", "i64", []), self_=lengths)
+    number, truth = ({f"as_sym_{kind}": {"as_name": kind}} for kind in ("int", "bool"))
+    node = {"metadata": {}, "is_hop_single_tensor_return": None}
+    model.graph["sym_int_values"]["int"] = {"as_expr": {"expr_str": "u0", "hint": None}}
+    model.graph["nodes"] += [
+        node | {"target": "torch.ops.aten.item.default", "outputs": [number],
+                "inputs": [{"name": "self", "arg": {"as_tensor": {"name": most}}, "kind": 1}]},
+        node | {"target": "_operator.le", "outputs": [truth],
+                "inputs": [{"name": "", "arg": number, "kind": 1}, {"name": "", "arg": {"as_int": 6}, "kind": 1}]},
+        node | {"target": "torch.ops.aten._assert_scalar.default", "outputs": [],
+                "inputs": [{"name": "self", "arg": truth, "kind": 1}]}]
+    return model
+
+
 def falling_range():
     model = Model()
     x = model.input("x", "f32", [2, 4])
