@@ -181,8 +181,8 @@ def from_transformers(family, kind):
              "sounds": lambda: sound(family)}[kind]()
     tasks = {"text": ["CAUSAL_LM", "MASKED_LM", ""], "pairs": ["SEQ_TO_SEQ_CAUSAL_LM"], "images": ["IMAGE_CLASSIFICATION", ""],
              "sounds": ["AUDIO_CLASSIFICATION", "SPEECH_SEQ_2_SEQ", ""]}[kind]
-    if kind == "text" and type(config) in transformers.MODEL_FOR_MASKED_LM_MAPPING:
-        tasks = tasks[1:]  # these are encoders first
+    if (kind == "text" and type(config) in transformers.MODEL_FOR_MASKED_LM_MAPPING) or "decoder_input_ids" in batch:
+        tasks = tasks[-2:]  # these are encoders first, or have a decoder
     mappings = [getattr(transformers, f"MODEL_FOR_{task}_MAPPING" if task else "MODEL_MAPPING") for task in tasks]
     task, mapping = next((task, mapping) for task, mapping in zip(tasks, mappings) if type(config) in mapping)
     make_net = mapping[type(config)]

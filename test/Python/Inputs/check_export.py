@@ -51,9 +51,17 @@ def differentiating(model, x):
     return product + torch.autograd.grad(product.sum(), model.layer.weight)[0].sum()
 
 
+def dropping_a_layer(probability):
+    def change(model, x):
+        drawn = torch.rand([])
+        return x if model.training and drawn < probability else model.layer(x)
+    return change
+
+
 REFUSED = {under_autocast(True): "an autocast region", writing_a_parameter: "writes the parameter net.layer.weight",
-           with_a_hook: "register_hook", differentiating: "autograd.grad"}
-KEPT = [under_autocast(False), under_autocast_without_gradients]
+           with_a_hook: "register_hook", differentiating: "autograd.grad",
+           dropping_a_layer(0.5): "check_export.py:57 takes a branch by a random number"}
+KEPT = [under_autocast(False), under_autocast_without_gradients, dropping_a_layer(0.0), dropping_a_layer(1)]
 
 
 def get_program(model):

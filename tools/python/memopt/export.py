@@ -36,6 +36,7 @@ import torch
 from torch import nn
 
 from . import gradients
+from .draws import decided_draws
 
 __all__ = ["TrainingStep", "export", "export_program", "save"]
 
@@ -109,7 +110,7 @@ def export_program(step: nn.Module, batch: Mapping[str, torch.Tensor], training:
     was_training = [(module, module.training) for module in step.modules()]
     set_mode(step, training)
     try:
-        with gradients.watched_gradients(), without_cache(step):
+        with gradients.watched_gradients(), without_cache(step), decided_draws():
             program = torch.export.export(step, (), dict(batch), strict=False)
         gradients.check_program(program)
         gradients.keep_stopped_gradients(program)

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import pathlib
 import traceback
 from unittest import mock
 
@@ -50,10 +51,11 @@ _library.impl("custom_gradient", lambda values, gradients, inputs, input_gradien
               "CompositeExplicitAutograd")
 
 
-def _called_from() -> str:
-    """File and line of the innermost caller outside of PyTorch and of this file."""
+def called_from() -> str:
+    """File and line of the innermost caller outside of PyTorch and of this package."""
     for frame in reversed(traceback.extract_stack()):
-        if "/torch/" not in frame.filename and frame.filename != __file__ and not frame.filename.startswith("<"):
+        ours = pathlib.Path(frame.filename).parent == pathlib.Path(__file__).parent
+        if "/torch/" not in frame.filename and not ours and not frame.filename.startswith("<"):
             return f"{frame.filename}:{frame.lineno}"
     return "the model"
 
@@ -160,7 +162,7 @@ _apply.original = torch.autograd.Function.__dict__["apply"]
 
 def _refuse(what: str, instead: str):
     def refuse(*args, **kwargs):
-        raise Refused(f"{_called_from()}: {what} inside the step is not supported; {instead}")
+        raise Refused(f"{called_from()}: {what} inside the step is not supported; {instead}")
     return refuse
 
 
