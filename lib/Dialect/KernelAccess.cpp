@@ -80,9 +80,14 @@ private:
         visit(source, Coordinates(type.getRank(), kUnknown));
   }
 
-  void visitView(ViewOpInterface view, const Coordinates &at) {
+  void visitView(ViewOpInterface view, Coordinates at) {
     if (view.getViewKind() == ViewKind::Reshape && isWrittenElement(view->getResult(0), at))
       return visitReshaped(view->getOperand(0));
+    // Where there is one element, that one is read, wherever the iteration stands: it may be a part
+    // of a longer dimension, joined with others.
+    for (auto [coordinate, size] : llvm::zip_equal(at, shapeOf(view->getResult(0))))
+      if (size == 1 && coordinate >= 0 && shapeOf(result)[coordinate] != 1)
+        coordinate = kUnknown;
     for (const ViewPart &part : view.getViewParts()) {
       Value source = view->getOperand(part.operand);
       visit(source, part.map.isPermutation() ? readAt(part.map, at)

@@ -113,6 +113,36 @@ func.func @reshaped(%x: tensor<64x64xf32>) -> tensor<4096xf32> {
 
 // -----
 
+// What stays of an operand is read where it is written.
+
+// CHECK: memopt.planned = #memopt.planned<arena_bytes = [32256, 0, 0]
+// CHECK-LABEL: @head_of_two
+func.func @head_of_two(%x: tensor<64x64xf32>, %rest: tensor<62x64xf32>) -> tensor<64x64xf32> {
+  %0 = memopt.kernel (%in = %x : tensor<64x64xf32>, %r = %rest : tensor<62x64xf32>) -> tensor<64x64xf32> {
+    %head = tensor.extract_slice %in[0, 0] [2, 64] [1, 1] : tensor<64x64xf32> to tensor<2x64xf32>
+    %y = tensor.concat dim(0) %head, %r : (tensor<2x64xf32>, tensor<62x64xf32>) -> tensor<64x64xf32>
+    memopt.yield %y : tensor<64x64xf32>
+  }
+  return %0 : tensor<64x64xf32>
+}
+
+// -----
+
+// Of a single row code knows only that it is row 0, wherever the iteration stands.
+
+// CHECK: memopt.planned = #memopt.planned<arena_bytes = [48896, 0, 0]
+// CHECK-LABEL: @head_of_one
+func.func @head_of_one(%x: tensor<64x64xf32>, %rest: tensor<63x64xf32>) -> tensor<64x64xf32> {
+  %0 = memopt.kernel (%in = %x : tensor<64x64xf32>, %r = %rest : tensor<63x64xf32>) -> tensor<64x64xf32> {
+    %head = tensor.extract_slice %in[0, 0] [1, 64] [1, 1] : tensor<64x64xf32> to tensor<1x64xf32>
+    %y = tensor.concat dim(0) %head, %r : (tensor<1x64xf32>, tensor<63x64xf32>) -> tensor<64x64xf32>
+    memopt.yield %y : tensor<64x64xf32>
+  }
+  return %0 : tensor<64x64xf32>
+}
+
+// -----
+
 // A scatter changes some elements of its input, in place: 64 * 64 * 4 bytes, 256 of updates and 8 of an index.
 
 // CHECK: memopt.planned = #memopt.planned<arena_bytes = [16648, 0, 0]

@@ -62,8 +62,8 @@ SIZES = {  # families whose defaults the list above does not make small
     "mpt": {"max_seq_len": 64},
     "glm": {"pad_token_id": 0},
     "xmod": {"default_language": "en_XX"},
-    "convnext": {"depths": [1, 1, 1, 1], "hidden_sizes": [8, 16, 24, 32]},
-    "convnextv2": {"depths": [1, 1, 1, 1], "hidden_sizes": [8, 16, 24, 32]},
+    "convnext": {"depths": [1, 1, 1, 1], "hidden_sizes": [8, 16, 24, 32], "image_size": 64},
+    "convnextv2": {"depths": [1, 1, 1, 1], "hidden_sizes": [8, 16, 24, 32], "image_size": 64},
     "cvt": {"embed_dim": [16, 24, 32], "num_heads": [1, 2, 4], "depth": [1, 1, 1]},
     "focalnet": {"embed_dim": 16, "depths": [1, 1], "patch_size": 4, "focal_levels": [2, 2], "focal_windows": [3, 3]},
     "levit": {
@@ -160,7 +160,9 @@ def small_config(family, kind):
     import transformers
     given = SIZES.get(family, {})
     common = SMALL | (WAVES if kind == "sounds" else {})
-    default = transformers.AutoConfig.for_model(family).to_dict()
+    config = transformers.AutoConfig.for_model(family)
+    computed = {key for key, value in vars(type(config)).items() if isinstance(value, property)}
+    default = {key: value for key, value in config.to_dict().items() if key not in computed}
     # A list has an entry for each stage: numbers only take the place of numbers.
     fits = {key: value for key, value in common.items() if isinstance(default.get(key, ""), (int, float, tuple, type(None)))}
     fits = {key: value for key, value in fits.items() if not ("block_sizes" in given and "layers" in key)}
