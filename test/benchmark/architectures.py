@@ -42,6 +42,7 @@ BAD = ("wrong", "crashed")
 def train(step, batch, dtype):
     """Losses of the steps and the first one's gradients, in `dtype`."""
     import torch
+    torch.set_default_dtype(dtype)  # of what the model makes while it runs
     step = copy.deepcopy(step).to(dtype)
     batch = {name: value.to(dtype) if value.is_floating_point() else value for name, value in batch.items()}
     losses, gradients = [], {}
@@ -119,6 +120,7 @@ def attempt(name, options, exactly=False):
     torch.set_num_threads(1)
     step, batch = architecture_models.make(name)
     if exactly:
+        torch.set_default_dtype(torch.float64)
         step, batch = step.double(), {key: value.double() if value.is_floating_point() else value for key, value in batch.items()}
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
