@@ -22,8 +22,7 @@ using Elements = ArrayRef<Element>;
 /// `formula` for each element, then the reduction that the operator asks for.
 static Error mapLosses(OpContext &op, ArrayRef<Operand> operands, FormulaFn formula) {
   DType type = op.resultMeta(0).dtype;
-  if (!isFloat(type))
-    return op.error("expected a floating-point result, found " + getName(type));
+  RETURN_IF_ERROR(op.checkReal(type));
   ASSIGN_OR_RETURN(Tensor losses, elementwise(op, operands, type, type, inBuild(formula)));
   ASSIGN_OR_RETURN(Value result, applyReduction(op, op.get(losses), op.integer("reduction")));
   return setResult(op, op.wrap(type, result));
@@ -163,6 +162,7 @@ static Error lowerKlDivergence(OpContext &op) {
 
 /// max(0, margin - t (x - y))
 static Error lowerMarginRanking(OpContext &op) {
+  RETURN_IF_ERROR(op.checkNoBytes({"input1", "input2", "target"}));
   double margin = op.number("margin");
   return mapLosses(op, {op.tensor("input1"), op.tensor("input2"), op.tensor("target")},
                    [&](Elements v) { return positivePart(margin - v[2] * (v[0] - v[1])); });

@@ -58,15 +58,8 @@ Value memopt::pt2::normOf(OpContext &op, const Reduction &reduction, double orde
 // Norms
 //===----------------------------------------------------------------------===//
 
-static Error checkReal(OpContext &op) {
-  DType type = op.resultMeta(0).dtype;
-  if (isFloat(type))
-    return Error::success();
-  return op.error("expected a floating-point result, found " + getName(type));
-}
-
 static Error setNorm(OpContext &op, StringRef dimensions, double order) {
-  RETURN_IF_ERROR(checkReal(op));
+  RETURN_IF_ERROR(op.checkReal(op.resultMeta(0).dtype));
   DType type = op.resultMeta(0).dtype;
   ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, dimensions, type));
   return setResult(op, op.wrap(type, normOf(op, reduction, order)));
@@ -104,7 +97,7 @@ static Error setMatrixNorm(OpContext &op, int64_t rows, int64_t columns, double 
 
 /// torch.linalg.norm and matrix_norm: a vector's norm over one dimension, a matrix' over two.
 static Error lowerLinalgNorm(OpContext &op, std::optional<double> order, bool isMatrix) {
-  RETURN_IF_ERROR(checkReal(op));
+  RETURN_IF_ERROR(op.checkReal(op.resultMeta(0).dtype));
   int64_t rank = op.tensor("self").rank();
   // Without dimensions: everything as a vector, unless an order asks for what there is.
   if (!op.has("dim") && (!order || rank == 1))
@@ -137,7 +130,7 @@ template <bool isMatrix> static Error lowerLinalgNormName(OpContext &op) {
     return op.error("the matrix norm '" + op.text("ord") +
                     "' needs singular values, which are not supported; 'fro', 1, -1, inf and -inf "
                     "are");
-  RETURN_IF_ERROR(checkReal(op));
+  RETURN_IF_ERROR(op.checkReal(op.resultMeta(0).dtype));
   if (op.has("dim") || !isMatrix)
     return setNorm(op, "dim", 2);
   return op.error("expected dimensions");
@@ -151,7 +144,7 @@ template <bool isMatrix> static Error lowerLinalgNormName(OpContext &op) {
 static Expected<Tensor> getDifference(OpContext &op, const Tensor &x, const Tensor &y,
                                       double offset = 0) {
   DType type = op.resultMeta(0).dtype;
-  RETURN_IF_ERROR(checkReal(op));
+  RETURN_IF_ERROR(op.checkReal(type));
   return elementwise(op, {x, y}, type, type, inBuild([&](ArrayRef<Element> v) {
                        Element difference = v[0] - v[1];
                        return offset == 0 ? difference : difference + offset;
@@ -175,6 +168,7 @@ static Error lowerDistance(OpContext &op) {
 }
 
 static Error lowerPairwiseDistance(OpContext &op) {
+  RETURN_IF_ERROR(op.checkNoBytes({"x1", "x2"}));
   ASSIGN_OR_RETURN(Tensor difference,
                    getDifference(op, op.tensor("x1"), op.tensor("x2"), op.number("eps")));
   if (difference.rank() == 0)
@@ -213,7 +207,7 @@ static Error lowerCdist(OpContext &op) {
 /// Rows along `dim` that are longer than `maxnorm` are shortened to it.
 static Error lowerRenorm(OpContext &op) {
   DType type = op.resultMeta(0).dtype;
-  RETURN_IF_ERROR(checkReal(op));
+  RETURN_IF_ERROR(op.checkReal(type));
   Tensor self = op.tensor("self");
   ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", self.rank()));
   if (self.rank() < 2 || self.getNumElements() == 0)
@@ -240,7 +234,7 @@ static Error lowerCosineSimilarity(OpContext &op) {
   double eps = op.number("eps");
   Tensor x = op.tensor("x1"), y = op.tensor("x2");
   ASSIGN_OR_RETURN(Shape sizes, broadcastShapes(op, x.sizes, y.sizes));
-  RETURN_IF_ERROR(checkReal(op));
+  RETURN_IF_ERROR(op.checkReal(op.resultMeta(0).dtype));
   ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", sizes.size()));
   ASSIGN_OR_RETURN(x, expand(op, castTo(op, x, type), sizes));
   ASSIGN_OR_RETURN(y, expand(op, castTo(op, y, type), sizes));

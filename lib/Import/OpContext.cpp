@@ -245,6 +245,21 @@ const Argument &OpContext::argument(StringRef name) const {
 
 bool OpContext::has(StringRef name) const { return argument(name).kind != Argument::Kind::None; }
 
+Error OpContext::checkReal(DType result) const {
+  if (isFloat(result))
+    return Error::success();
+  return error("expected a floating-point result, found " + getName(result));
+}
+
+Error OpContext::checkNoBytes(ArrayRef<StringRef> names) {
+  for (StringRef name : names)
+    if (tensor(name).dtype == DType::U8)
+      return error(
+          "argument '" + name +
+          "': differences of unsigned bytes wrap around; convert it to a wider type before");
+  return Error::success();
+}
+
 bool OpContext::isTensor(StringRef name) const {
   return argument(name).kind == Argument::Kind::Tensor;
 }

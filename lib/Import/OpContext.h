@@ -127,6 +127,10 @@ public:
   mlir::RankedTensorType tensorType(DType dtype, llvm::ArrayRef<int64_t> sizes) const;
   /// An error at this node.
   llvm::Error error(const llvm::Twine &message) const;
+  /// Refuses an operator whose result has a type that is no floating-point one.
+  llvm::Error checkReal(DType result) const;
+  /// Refuses unsigned bytes, whose sums and differences PyTorch lets wrap around.
+  llvm::Error checkNoBytes(llvm::ArrayRef<llvm::StringRef> names);
 
   GraphImporter &importer;
   mlir::ImplicitLocOpBuilder &b;

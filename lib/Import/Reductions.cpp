@@ -71,12 +71,6 @@ Value memopt::pt2::meanOf(OpContext &op, const Reduction &reduction, Value value
   return arith::DivFOp::create(op.b, sum, countOf(op, reduction, sum));
 }
 
-static Error checkReal(OpContext &op, DType type) {
-  if (isFloat(type))
-    return Error::success();
-  return op.error("expected a floating-point result, found " + getName(type));
-}
-
 /// Sums and products of bytes wrap around by themselves, extremes need the sign.
 static Error setReduced(OpContext &op, const Reduction &reduction, ReduceKind kind,
                         DType computed) {
@@ -103,7 +97,7 @@ static Error lowerProductDim(OpContext &op) { return lowerTotal(op, "dim", Reduc
 
 static Error lowerMean(OpContext &op, StringRef dimensions) {
   DType type = op.resultMeta(0).dtype;
-  RETURN_IF_ERROR(checkReal(op, type));
+  RETURN_IF_ERROR(op.checkReal(type));
   ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, dimensions, type));
   return setResult(op, op.wrap(type, meanOf(op, reduction, reduction.value)));
 }
@@ -162,7 +156,7 @@ struct Moments {
 /// variance has that type.
 static Expected<Moments> getMoments(OpContext &op, StringRef dimensions, double correction) {
   DType type = op.resultMeta(0).dtype;
-  RETURN_IF_ERROR(checkReal(op, type));
+  RETURN_IF_ERROR(op.checkReal(type));
   ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, dimensions, type));
   Element x(op.b, reduction.value);
   Element sum(op.b, reduceKeeping(op, reduction, x, ReduceKind::Add));
@@ -214,7 +208,7 @@ template <Spread spread, bool isRoot> static Error lowerSpreadAndMean(OpContext 
 /// No gradient passes through m: it cancels.
 static Error lowerLogSumExp(OpContext &op) {
   DType type = op.resultMeta(0).dtype;
-  RETURN_IF_ERROR(checkReal(op, type));
+  RETURN_IF_ERROR(op.checkReal(type));
   ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, "dim", type));
   Element largest(op.b, reduceKeeping(op, reduction, reduction.value, ReduceKind::Max));
   Element finite = select(equals(largest, -std::numeric_limits<double>::infinity()), 0.0, largest);

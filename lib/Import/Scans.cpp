@@ -158,6 +158,10 @@ static Error lowerDiff(OpContext &op) {
 
 /// (y[k] + y[k + 1]) / 2 times the distance, for each pair of neighbours along `dim`.
 static Expected<Tensor> trapezoids(OpContext &op, int64_t dim) {
+  SmallVector<StringRef> operands{"y"};
+  if (op.hasParameter("x"))
+    operands.push_back("x");
+  RETURN_IF_ERROR(op.checkNoBytes(operands));
   DType type = op.resultMeta(0).dtype;
   Tensor y = castTo(op, op.tensor("y"), type);
   int64_t length = y.rank() ? y.sizes[dim] - 1 : 0;

@@ -109,17 +109,17 @@ WAVES = {
     "num_buckets": 20,
 }
 TIMM = """beit_base_patch16_224:img botnet26t_256:256 cait_xxs24_224:img coat_tiny:img64 convit_tiny:img convmixer_768_32 convnext_atto crossvit_tiny_240:240
-cspdarknet53 davit_tiny:64 deit3_small_patch16_224:img densenet121 dla34 dpn48b edgenext_xx_small efficientformer_l1:64 efficientformerv2_s0:64
-efficientnet_b0 efficientvit_b0:64 efficientvit_m0:64 eva02_tiny_patch14_224:img28 fastvit_t8:64 focalnet_tiny_srf:64 gcvit_xxtiny:64 gernet_s ghostnet_050
-halonet26t:64 hardcorenas_a hgnet_tiny hiera_tiny_224:64 hrnet_w18_small inception_next_atto:64 inception_resnet_v2:128 inception_v3:128 inception_v4:128
-lambda_resnet26t:64 lcnet_050 legacy_senet18 levit_128s:64 mambaout_femto:64 maxvit_tiny_rw_224:img64 mixer_s32_224:img mixnet_s mobilenet_edgetpu_v2_xs
+cspdarknet53 davit_tiny:64 deit3_small_patch16_224:img densenet121 dla34 dpn48b edgenext_xx_small efficientformer_l1:224 efficientformerv2_s0:224
+efficientnet_b0 efficientvit_b0:64 efficientvit_m0:64 eva02_tiny_patch14_224:img28 fastvit_t8:64 focalnet_tiny_srf:64 gcvit_xxtiny:224 gernet_s ghostnet_050
+halonet26t:256 hardcorenas_a hgnet_tiny hiera_tiny_224:224 hrnet_w18_small inception_next_atto:64 inception_resnet_v2:128 inception_v3:128 inception_v4:128
+lambda_resnet26t:64 lcnet_050 levit_128s:224 mambaout_femto:64 maxvit_tiny_rw_224:img64 mixer_s32_224:img mixnet_s mobilenet_edgetpu_v2_xs
 mobilenetv2_035 mobilenetv3_small_050 mobilenetv4_conv_small mobileone_s0 mobilevit_xxs:64 mobilevitv2_050:64 mvitv2_tiny:64 nasnetalarge:96 nest_tiny:img32
 nextvit_small:64 nf_resnet26 nfnet_l0 pit_ti_224:img pnasnet5large:96 poolformer_s12 pvt_v2_b0:64 rdnet_tiny regnetx_002 regnety_002 repghostnet_050
 repvgg_a0 repvit_m0_9:64 res2net50_26w_4s resmlp_12_224:img resnest14d resnet10t resnetv2_50 rexnet_100 samvit_base_patch16:img64 selecsls42
 semnasnet_075 sequencer2d_s:img seresnet18 seresnextaa101d_32x8d shvit_s1:64 skresnet18 spnasnet_100 starnet_s1:64 swin_tiny_patch4_window7_224:img56
 swinv2_cr_tiny_ns_224:img64 swinv2_tiny_window8_256:img64 tf_efficientnetv2_b0 tiny_vit_5m_224:img64 tinynet_e tnt_s_patch16_224:img
 tresnet_m twins_svt_small:64 vgg11 visformer_tiny:img vit_relpos_small_patch16_224:img vit_tiny_patch16_224:img vitamin_small_224:img volo_d1_224:img64
-xception41:128 xcit_nano_12_p16_224:img convformer_s18:64 caformer_s18:64 gmlp_s16_224:img haloregnetz_b:64 eca_nfnet_l0 ese_vovnet19b_dw""".split()
+xception41:128 xcit_nano_12_p16_224:img convformer_s18:64 caformer_s18:64 gmlp_s16_224:img haloregnetz_b:224 eca_nfnet_l0 ese_vovnet19b_dw""".split()
 TORCHVISION = """alexnet:96 convnext_tiny efficientnet_v2_s googlenet:96 maxvit_t:224 mnasnet0_5 mobilenet_v3_small resnext50_32x4d shufflenet_v2_x0_5
 squeezenet1_1 swin_v2_t:64 vgg11_bn vit_b_32:img64 wide_resnet50_2 segmentation.fcn_resnet50 segmentation.deeplabv3_mobilenet_v3_large
 segmentation.lraspp_mobilenet_v3_large video.r3d_18:clip video.mvit_v1_b:clip224 video.s3d:clip224 optical_flow.raft_small:pair""".split()
