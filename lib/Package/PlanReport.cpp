@@ -44,6 +44,7 @@ struct PlanFacts {
   SpacePeak device, host, disk;
   int64_t kernels = 0, libraryCalls = 0, clones = 0, flops = 0, cloneFlops = 0;
   int64_t hostKernels = 0, transferBytes = 0, diskBytes = 0; ///< that are sent; of or to the disk
+  int64_t packedMasks = 0, packedBytes = 0;                  ///< booleans kept as bits
   double seconds = 0;                                        ///< of a step, by the cost model
   std::string machine;                                       ///< that seconds are predicted for
   /// By kind and implementation.
@@ -166,6 +167,18 @@ static void addCall(PlanFacts &facts, LibraryCallOp call, int64_t flops) {
   }
 }
 
+/// Masks that wait for the backward pass; of a clone there is another one.
+static void addPackedMasks(PlanFacts &facts, KernelOp kernel) {
+  if (kernel.getClone() != 0)
+    return;
+  for (auto [result, value] :
+       llvm::zip_equal(kernel.getResults(), kernel.getYield()->getOperands()))
+    if (value.getDefiningOp<PackBitsOp>()) {
+      ++facts.packedMasks;
+      facts.packedBytes += getTensorBytes(result.getType());
+    }
+}
+
 static PlanFacts collectFacts(ModuleOp module) {
   StepModel step = *StepModel::create(module);
   KernelGraph graph(step.getFunction());
@@ -190,6 +203,8 @@ static PlanFacts collectFacts(ModuleOp module) {
     }
     if (auto call = dyn_cast<LibraryCallOp>(op))
       addCall(facts, call, flops);
+    if (auto kernel = dyn_cast<KernelOp>(op))
+      addPackedMasks(facts, kernel);
     facts.clones += clone;
     facts.flops = addCounts(facts.flops, flops);
     facts.cloneFlops = addCounts(facts.cloneFlops, clone ? flops : 0);
@@ -326,6 +341,8 @@ json::Object mlir::memopt::describePlan(ModuleOp planned) {
                       {"recomputed_instructions", facts.clones},
                       {"flops", facts.flops},
                       {"recomputed_flops", facts.cloneFlops},
+                      {"packed_masks", facts.packedMasks},
+                      {"packed_mask_bytes", facts.packedBytes},
                       {"host_kernels", facts.hostKernels},
                       {"transfer_bytes", facts.transferBytes},
                       {"peak_at", facts.device.at},
@@ -384,6 +401,9 @@ std::string mlir::memopt::explainPlan(ModuleOp planned) {
       "By the profile of {0} a step takes {1:F3} ms, to be held against other plans.\n",
       facts.machine, facts.seconds * 1e3);
   explainCalls(facts, out);
+  if (facts.packedMasks)
+    out << llvm::formatv("Masks that are kept as bits for the backward pass: {0}, in {1} bytes.\n",
+                         facts.packedMasks, facts.packedBytes);
   explainConvBnEval(planned, out);
   explainHost(facts, out);
   explainDisk(facts, out);
