@@ -96,6 +96,32 @@ static void moveNumbersToFront(Block &step) {
 }
 
 //===----------------------------------------------------------------------===//
+// Casts
+//===----------------------------------------------------------------------===//
+
+/// In front of its first reader, with its other shapes.
+static void moveToReaders(Operation *op) {
+  Operation *first = nullptr;
+  for (Operation *user : op->getUsers()) {
+    if (isReshape(user))
+      moveToReaders(user);
+    Operation *place = op->getBlock()->findAncestorOpInBlock(*user);
+    if (!first || place->isBeforeInBlock(first))
+      first = place;
+  }
+  if (first)
+    op->moveBefore(first);
+}
+
+/// The forward pass may begin with the casts of all parameters. On the host the result of one is
+/// there to be sent.
+static void moveCastsToReaders(const OffloadPlacement &placement) {
+  for (Operation *kernel : llvm::reverse(placement.getKernels()))
+    if (!isUpdate(kernel))
+      moveToReaders(kernel);
+}
+
+//===----------------------------------------------------------------------===//
 // One fetch for a whole step
 //===----------------------------------------------------------------------===//
 
@@ -371,6 +397,7 @@ struct OffloadPass : memopt::impl::OffloadPassBase<OffloadPass> {
     placement.addKernels(movesUpdates);
     if (movesUpdates)
       moveNumbersToFront(step->getBody());
+    moveCastsToReaders(placement);
     move(*step, placement);
     Connector connector(placement, movesParameters && fetchesAgain);
     SmallVector<Value> roots = getRoots(*step);

@@ -79,12 +79,15 @@ void Update::addOperand(Value operand) {
   }
 }
 
-/// What many updates read, such as a rate, is waited for where it is sent.
+/// What many updates read, such as a rate, is sent where it is first there, and waited for there: it
+/// would hold back updates whose gradients come earlier than that of the first.
 void Update::addWait(TransferWaitOp wait) {
   auto start = cast<TransferStartOp>(getStart(wait));
   if (start->getBlock() != kernel->getBlock())
     return follow(wait);
   if (!isUsedHereAlone(wait.getResult())) {
+    if (auto read = start.getSource().getDefiningOp<ReadOp>())
+      start->moveAfter(read);
     wait->moveAfter(start);
     return follow(wait);
   }

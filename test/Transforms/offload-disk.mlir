@@ -98,3 +98,83 @@ func.func @activation(%x: tensor<2048xf32>) -> tensor<f32> {
   %g = test.run(%y) {phase = #memopt.phase<backward>} : (tensor<2048xf32>) -> tensor<2048xf32>
   return %loss : tensor<f32>
 }
+
+// -----
+
+// A cast stands where its result is sent, not where the step begins. What all updates read, a rate, is sent first: an update
+// stands where its gradient goes to the host, and not behind the last gradient.
+
+#id = affine_map<(d0) -> (d0)>
+#scalar = affine_map<(d0) -> ()>
+memopt.variable @a : tensor<1500xf32> role <parameter> {trainable}
+memopt.variable @b : tensor<1500xf32> role <parameter> {trainable}
+memopt.variable @rate : tensor<f32> role <hyperparameter>
+
+// CHECK-LABEL: func.func @order
+func.func @order(%x: tensor<1500xbf16>) -> tensor<f32> {
+  // CHECK: memopt.read @rate
+  // CHECK-NEXT: memopt.transfer_start %{{.*}} to <host> {{.*}}: tensor<f32>
+  // CHECK-NEXT: memopt.transfer_wait
+  // CHECK: memopt.kernel {{.*}} -> tensor<1500xbf16, #memopt.space<host>>
+  // CHECK: test.run(%arg0
+  // CHECK: memopt.kernel {{.*}} -> tensor<1500xbf16, #memopt.space<host>>
+  // CHECK: test.run
+  // CHECK: memopt.commit
+  // CHECK: memopt.gradient %{{.*}}, @b
+  // CHECK: memopt.kernel {{.*}} -> tensor<1500xf32, #memopt.space<host>>
+  // CHECK: memopt.gradient %{{.*}}, @a
+  // CHECK: memopt.kernel {{.*}} -> tensor<1500xf32, #memopt.space<host>>
+  %rate = memopt.read @rate : tensor<f32>
+  %a = memopt.read @a : tensor<1500xf32>
+  %b = memopt.read @b : tensor<1500xf32>
+  %narrow_a = memopt.kernel (%in = %a : tensor<1500xf32>) -> tensor<1500xbf16> {
+    %e = tensor.empty() : tensor<1500xbf16>
+    %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%in : tensor<1500xf32>) outs(%e : tensor<1500xbf16>) {
+    ^bb0(%p: f32, %o: bf16):
+      %1 = arith.truncf %p : f32 to bf16
+      linalg.yield %1 : bf16
+    } -> tensor<1500xbf16>
+    memopt.yield %0 : tensor<1500xbf16>
+  }
+  %narrow_b = memopt.kernel (%in = %b : tensor<1500xf32>) -> tensor<1500xbf16> {
+    %e = tensor.empty() : tensor<1500xbf16>
+    %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%in : tensor<1500xf32>) outs(%e : tensor<1500xbf16>) {
+    ^bb0(%p: f32, %o: bf16):
+      %1 = arith.truncf %p : f32 to bf16
+      linalg.yield %1 : bf16
+    } -> tensor<1500xbf16>
+    memopt.yield %0 : tensor<1500xbf16>
+  }
+  %y = test.run(%x, %narrow_a) : (tensor<1500xbf16>, tensor<1500xbf16>) -> tensor<1500xbf16>
+  %shape_b = tensor.expand_shape %narrow_b [[0, 1]] output_shape [30, 50] : tensor<1500xbf16> into tensor<30x50xbf16>
+  %z = test.run(%y, %shape_b) : (tensor<1500xbf16>, tensor<30x50xbf16>) -> tensor<1500xbf16>
+  %loss = test.run(%z) : (tensor<1500xbf16>) -> tensor<f32>
+  memopt.commit %loss : tensor<f32>
+  %gb = test.run(%z, %y) {phase = #memopt.phase<backward>} : (tensor<1500xbf16>, tensor<1500xbf16>) -> tensor<1500xf32>
+  memopt.gradient %gb, @b : tensor<1500xf32>
+  %ga = test.run(%z, %x) {phase = #memopt.phase<backward>} : (tensor<1500xbf16>, tensor<1500xbf16>) -> tensor<1500xf32>
+  memopt.gradient %ga, @a : tensor<1500xf32>
+  %new_b = memopt.kernel (%w = %b : tensor<1500xf32>, %g = %gb : tensor<1500xf32>, %r = %rate : tensor<f32>) -> tensor<1500xf32> attributes {phase = #memopt.phase<optimizer>} {
+    %e = tensor.empty() : tensor<1500xf32>
+    %0 = linalg.generic {indexing_maps = [#id, #id, #scalar, #id], iterator_types = ["parallel"]} ins(%w, %g, %r : tensor<1500xf32>, tensor<1500xf32>, tensor<f32>) outs(%e : tensor<1500xf32>) {
+    ^bb0(%p: f32, %d: f32, %l: f32, %o: f32):
+      %1 = arith.mulf %d, %l : f32
+      %2 = arith.subf %p, %1 : f32
+      linalg.yield %2 : f32
+    } -> tensor<1500xf32>
+    memopt.yield %0 : tensor<1500xf32>
+  }
+  memopt.write %new_b, @b : tensor<1500xf32>
+  %new_a = memopt.kernel (%w = %a : tensor<1500xf32>, %g = %ga : tensor<1500xf32>, %r = %rate : tensor<f32>) -> tensor<1500xf32> attributes {phase = #memopt.phase<optimizer>} {
+    %e = tensor.empty() : tensor<1500xf32>
+    %0 = linalg.generic {indexing_maps = [#id, #id, #scalar, #id], iterator_types = ["parallel"]} ins(%w, %g, %r : tensor<1500xf32>, tensor<1500xf32>, tensor<f32>) outs(%e : tensor<1500xf32>) {
+    ^bb0(%p: f32, %d: f32, %l: f32, %o: f32):
+      %1 = arith.mulf %d, %l : f32
+      %2 = arith.subf %p, %1 : f32
+      linalg.yield %2 : f32
+    } -> tensor<1500xf32>
+    memopt.yield %0 : tensor<1500xf32>
+  }
+  memopt.write %new_a, @a : tensor<1500xf32>
+  return %loss : tensor<f32>
+}
