@@ -121,7 +121,7 @@ def check_both_sums(inputs, work):
 
 
 def check_resume(inputs, work):
-    """Two steps on two ranks, and then two on one, or on four with other batches: positions are samples."""
+    """Two steps on two ranks, and then two on one, or on four with other batches, or of parts of a batch: positions are samples."""
     model, data = inputs / "mlp" / "model.pt2", read_safetensors(inputs / "mlp" / "inputs.safetensors")
     fours, eights = rebatch(data, 4), rebatch(data, 8)
     options = ["--optimizer=adamw", "--quiet"]
@@ -143,6 +143,12 @@ def check_resume(inputs, work):
                 assert whole[key] == shared[key], key
     four = train(model, fours, [*options, "--batch=4", "--ranks=4", "--steps=2", f"--load={work}/part"], work / "four ranks")
     assert np.allclose(whole["losses"][2:], four["losses"], rtol=1e-5), (whole["losses"], four["losses"])
+    # One rank, whose batches are cut in two before the checkpoint and in four behind it.
+    sixteens = rebatch(data, 16)
+    cut = [*options, "--batch=16", "--steps=2"]
+    first = start(model, sixteens, [*cut, "--micro-batches=2", f"--save={work}/cut"], work / "cut in two")
+    assert first.wait() == 0, first.stderr.read()
+    check_equal("resumed", train(model, sixteens, [*cut, "--micro-batches=4", f"--load={work}/cut"], work / "cut in four"), four, ranks=4)
 
 
 def children_of(process):
