@@ -79,8 +79,8 @@ void Update::addOperand(Value operand) {
   }
 }
 
-/// What many updates read, such as a rate, is sent where it is first there, and waited for there: it
-/// would hold back updates whose gradients come earlier than that of the first.
+/// What many updates read, such as a rate, is sent where it is first there, and waited for there:
+/// it would hold back updates whose gradients come earlier than that of the first.
 void Update::addWait(TransferWaitOp wait) {
   auto start = cast<TransferStartOp>(getStart(wait));
   if (start->getBlock() != kernel->getBlock())

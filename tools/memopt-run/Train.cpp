@@ -197,9 +197,8 @@ Status memopt::train(Run &run, Validation *validation) {
   MEMOPT_RETURN_IF_ERROR(run.openData(state.seed));
   // Data come in micro-batches; the position counts what these are parts of.
   int64_t batchSize = run.data ? run.data->getBatchSize() : 1;
-  MEMOPT_RETURN_IF_ERROR(
-      state.countBatchesOf(batchSize * run.session.getManifest().microBatches)
-          .withContext("checkpoint " + quote(run.options.load)));
+  MEMOPT_RETURN_IF_ERROR(state.countBatchesOf(batchSize * run.session.getManifest().microBatches)
+                             .withContext("checkpoint " + quote(run.options.load)));
   int64_t steps = run.countSteps(), lastStep;
   if (__builtin_add_overflow(state.step, steps, &lastStep))
     lastStep = std::numeric_limits<int64_t>::max();
