@@ -105,8 +105,12 @@ LogicalResult ShardAttr::verify(function_ref<InFlightDiagnostic()> emitError, in
   return success();
 }
 
+/// The rest of a vector would be most of a piece that has fewer elements than one.
 RankedTensorType ShardAttr::getPieceType(RankedTensorType whole, int64_t ranks, int64_t unit) {
+  constexpr int64_t kVector = 16;
   auto least = static_cast<uint64_t>(llvm::divideCeil(whole.getNumElements(), ranks));
+  if (unit == kVector && least < kVector && whole.getNumElements() > kVector)
+    unit = 1;
   return whole.clone(ArrayRef<int64_t>(static_cast<int64_t>(llvm::alignTo(least, unit))));
 }
 

@@ -21,7 +21,10 @@ using namespace memopt::planning;
 int64_t memopt::planning::getShardElements(int64_t elements, int64_t ranks, int64_t unit) {
   if (ranks == 1)
     return elements;
+  constexpr int64_t vector = 16; // what is larger is cut into shards that may be smaller
   int64_t least = (elements + ranks - 1) / ranks;
+  if (unit == vector && least < vector && elements > vector)
+    return least;
   return (least + unit - 1) / unit * unit;
 }
 

@@ -52,8 +52,9 @@ def shards(manifest, ranks, options):
             for size in variable.get("whole_shape", variable["shape"]):
                 count *= size
             coded = any(v.get("of") == variable["name"] and v["dtype"] in ("u8", "i8") for v in manifest["variables"])
-            step = unit if coded else 16
-            yield {"elements": count if ranks == 1 else -(-(-(-count // ranks)) // step) * step}
+            step, part = unit if coded else 16, -(-count // ranks)
+            small = step == 16 and part < 16 < count  # and not rounded up
+            yield {"elements": count if ranks == 1 else part if small else -(-part // step) * step}
 
 
 main()

@@ -36,10 +36,11 @@ struct RankTensor {
   double parameterBytes = 4, gradientBytes = 4; ///< of an element; a frozen one has no gradient
   double stateBytes = 0;                        ///< of an element, of what is shared out
   int64_t wholeBytes = 0; ///< of state that every rank keeps whole, such as a count of steps
-  int64_t unit = 16;      ///< elements that a shard is a multiple of
+  int64_t unit = 16;      ///< elements that a shard is a multiple of: a vector or a block
 };
 
-/// Elements of each rank's shard; the last ones hold padding.
+/// Elements of each rank's shard; the last ones hold padding. One of fewer elements than a vector
+/// is not rounded up to it, but for a tensor that is no larger.
 int64_t getShardElements(int64_t elements, int64_t ranks, int64_t unit);
 
 /// Bytes of model state on each of `ranks` ranks at a stage of ZeRO, 0 to 3: from stage 1 on

@@ -21,7 +21,10 @@ TEST(RankStateTest, ShardsAreMultiplesOfAUnit) {
   EXPECT_EQ(getShardElements(1000, 2, 16), 512);
   EXPECT_EQ(getShardElements(1024, 2, 16), 512);
   EXPECT_EQ(getShardElements(1025, 2, 256), 768);
-  EXPECT_EQ(getShardElements(3, 4096, 16), 16);
+  EXPECT_EQ(getShardElements(16, 4096, 16), 16);
+  EXPECT_EQ(getShardElements(17, 2, 16), 9);
+  EXPECT_EQ(getShardElements(64, 1024, 16), 1);
+  EXPECT_EQ(getShardElements(64, 1024, 256), 256);
 }
 
 /// A transformer of width h with adam in mixed precision: parameters and gradients in 2 bytes, 12
