@@ -49,3 +49,15 @@ func.func @train_step(%g: tensor<16xf32>) -> tensor<16xf32> {
   memopt.gradient %g, @b {memopt.phase = #memopt.phase<backward>} : tensor<16xf32>
   return %g : tensor<16xf32>
 }
+
+// -----
+
+// One that is smaller than a vector is not rounded up to it, but in blocks of 8 bits.
+
+// CODES: memopt.variable @optimizer.exp_avg.c : tensor<256xi8>
+// NUMBER: memopt.variable @optimizer.exp_avg.c : tensor<14xf32> {{.*}}shard = #memopt.shard<ranks = 3, shape = [40]>
+memopt.variable @c : tensor<40xf32> role <parameter> {trainable}
+func.func @train_step(%g: tensor<40xf32>) -> tensor<40xf32> {
+  memopt.gradient %g, @c {memopt.phase = #memopt.phase<backward>} : tensor<40xf32>
+  return %g : tensor<40xf32>
+}

@@ -10,7 +10,7 @@
 FOLDER is that of meta_models.py: archives without weights, with `parameters` in index.json. Nothing is executed. For each way
 to place state the models are tried from the largest whose state alone has room, with AdamW, and the first that is planned
 within all three budgets is shown. The plan without a budget of the device is taken where it fits, for it is the fastest.
-Seconds are those of the command that made the plan. `next` is the model after that and what its state alone would take.
+Seconds are the processor's, of the command that made the plan. `next` is the model after that and what its state alone would take.
 """
 import argparse
 import json
@@ -22,7 +22,7 @@ import memopt_driver as driver
 from memopt_driver import Failed, execute, tail
 from meta_models import unpack
 
-HEAD = ["state", "model", "billion parameters", "device GB", "host GB", "disk GB", "s to plan", "next"]
+HEAD = ["state", "model", "billion parameters", "device GB", "host GB", "disk GB", "CPU s to plan", "next"]
 UNITS = {"GiB": 1 << 30, "GB": 10 ** 9}
 NARROW = ["--precision=bf16", "--optim-bits=16"]
 # Where all of it lies, in bytes a parameter: itself and two moments.
@@ -62,7 +62,7 @@ class Search:
                 raise Failed(f"{path.stem}: exit {done.code}: {tail(done.errors)}")
             used = json.loads(report.read_text())["predicted_peak_bytes"]
             if all(used[name] <= self.room[name] for name in self.room):
-                return used, done.seconds
+                return used, done.cpu_seconds
         return None
 
     def row(self, tier, models):
