@@ -139,8 +139,8 @@ def InsertOptimizerPass : Pass<"memopt-insert-optimizer", "::mlir::ModuleOp"> {
     Codes of 8 bits come with `optimizer.<slot>.scale.p`, one scale for each block of 256.
 
     With `zero-stage` 1 to 3 an update is that of a shard: the rank's own part of parameter and gradient, as a vector,
-    goes in, and a gather gives the new parameter. Shards end at multiples of 16 elements, those of state in 8 bits at
-    blocks. Fails at an optimizer whose updates do not treat each element on its own.
+    goes in, and a gather gives the new parameter. Shards end at multiples of 16 elements unless they have fewer, those of
+    state in 8 bits at blocks. Fails at an optimizer whose updates do not treat each element on its own.
 
     The update of a bf16 parameter is computed in f32 and rounded at random by counter (`memopt.stochastic_round`),
     with `@seed`.
