@@ -10,9 +10,9 @@
 Needs root, Linux, ip and tc (iproute2), and Open MPI. Each rank has a host of its own: a network namespace on a bridge, whose
 link tc shapes in both directions. What a link carries is measured first, by an MPI program of a page: bytes a second that a
 host sends and receives when all send 1 MiB to all others at once, and the way of one byte. That and the compiler's estimates
-of computation are all that the prediction has. Measured is the median of all steps but the first. With a model of few samples and many parameters the
-network is most of a step, and a machine that others use says little. What computing takes follows from the machine's profile
-(`MEMOPT_MACHINE_PROFILE`, of one thread).
+of computation are all that the prediction has. Measured is the median of all steps but the first. With a model of few samples and
+many parameters the network is most of a step, and a machine that others use says little. What computing takes follows from the
+machine's profile (`MEMOPT_MACHINE_PROFILE`, of one thread).
 """
 import argparse
 import json
