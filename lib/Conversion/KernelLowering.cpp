@@ -17,6 +17,7 @@
 
 #include "memopt/Conversion/KernelLowering.h"
 
+#include "AttentionKernels.h"
 #include "KernelAliasing.h"
 #include "KernelEmission.h"
 #include "SliceOperands.h"
@@ -50,6 +51,32 @@ static std::string getKey(KernelOp kernel, ArrayRef<int64_t> resultBuffers) {
     op.print(os, state);
   }
   return key;
+}
+
+/// An empty function, at the end of `program`.
+static LLVM::LLVMFuncOp addFunction(ModuleOp program, Location location, StringRef symbol,
+                                    ArrayRef<Type> arguments, unsigned number) {
+  OpBuilder builder = OpBuilder::atBlockEnd(program.getBody());
+  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(program.getContext()), arguments);
+  auto function = LLVM::LLVMFuncOp::create(builder, location, symbol, type);
+  function.setVisibility_(LLVM::Visibility::Hidden);
+  function->setAttr(kKernelNumberAttr, builder.getI64IntegerAttr(number));
+  return function;
+}
+
+/// A kernel of a device, of blocks of `threads`, that takes `count` pointers.
+static LLVM::LLVMFuncOp addDeviceKernel(ModuleOp program, Location location, StringRef symbol,
+                                        size_t count, int64_t threads, unsigned number) {
+  SmallVector<Type> pointers(count, LLVM::LLVMPointerType::get(program.getContext()));
+  LLVM::LLVMFuncOp function = addFunction(program, location, symbol, pointers, number);
+  Builder builder(program.getContext());
+  function.setVisibility_(LLVM::Visibility::Default);
+  function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
+  function->setAttr(NVVM::NVVMDialect::getMaxntidAttrName(),
+                    builder.getDenseI32ArrayAttr({static_cast<int32_t>(threads)}));
+  // ptxas is not to spill registers so that more blocks fit a multiprocessor.
+  function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), builder.getI32IntegerAttr(1));
+  return function;
 }
 
 namespace {
@@ -97,7 +124,8 @@ public:
       int64_t groups = stage.blockThreads / stage.groupThreads;
       int64_t wanted = llvm::divideCeil(countTrips(graph.getTable(), stage), groups);
       int64_t most = target.sms * (kThreadsOfSm / stage.blockThreads);
-      launches.push_back({symbol, next++, std::min(wanted, most), stage.blockThreads});
+      launches.push_back(
+          {symbol, next++, std::min(wanted, most), stage.blockThreads, /*sharedBytes=*/0});
     }
     return launches;
   }
@@ -122,12 +150,7 @@ private:
   }
 
   LLVM::LLVMFuncOp addFunction(StringRef symbol, ArrayRef<Type> arguments) {
-    builder.setInsertionPointToEnd(program.getBody());
-    auto function = LLVM::LLVMFuncOp::create(builder, location, symbol,
-                                             LLVM::LLVMFunctionType::get(none, arguments));
-    function.setVisibility_(LLVM::Visibility::Hidden);
-    function->setAttr(kKernelNumberAttr, builder.getI64IntegerAttr(number));
-    return function;
+    return ::addFunction(program, location, symbol, arguments, number);
   }
 
   /// body(closure, begin, end)
@@ -150,13 +173,8 @@ private:
   void buildDeviceKernel(const ElementGraph &graph, const KernelStage &stage,
                          const ScheduleTarget &target, StringRef symbol,
                          const llvm::BitVector &overOperand) {
-    auto function = addFunction(symbol, SmallVector<Type>(getNumPointers(), pointer));
-    function.setVisibility_(LLVM::Visibility::Default);
-    function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
-    function->setAttr(NVVM::NVVMDialect::getMaxntidAttrName(),
-                      builder.getDenseI32ArrayAttr({static_cast<int32_t>(stage.blockThreads)}));
-    // ptxas is not to spill registers so that more blocks fit a multiprocessor.
-    function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), builder.getI32IntegerAttr(1));
+    auto function =
+        addDeviceKernel(program, location, symbol, getNumPointers(), stage.blockThreads, number);
     OpBuilder::InsertionGuard guard(builder);
     Block *entry = function.addEntryBlock(builder);
     builder.setInsertionPointToStart(entry);
@@ -290,4 +308,48 @@ FailureOr<KernelLowering::LoweredBody> KernelLowering::lowerBody(KernelOp kernel
   for (const KernelLaunch &launch : entry->second.launches)
     deviceKernels.push_back(launch.symbol);
   return entry->second;
+}
+
+//===----------------------------------------------------------------------===//
+// Library calls
+//===----------------------------------------------------------------------===//
+
+FailureOr<KernelFunction> KernelLowering::lower(LibraryCallOp call) {
+  auto attention = dyn_cast<AttentionAttr>(call.getCall());
+  if (!attention || !options.sms)
+    return call.emitOpError("is no call that kernels of a device compute");
+  unsigned number = bodies.size();
+  std::string name = "memopt_" + call.getCall().getKindName().str() + "_" + std::to_string(number);
+  std::string key;
+  llvm::raw_string_ostream os(key);
+  os << attention << " ";
+  llvm::interleaveComma(call.getOperandOffsets(), os);
+  auto [entry, isNew] = bodies.try_emplace(key, LoweredBody{name, {}});
+  if (isNew)
+    buildCall(call, attention, number, entry->second);
+  KernelFunction function;
+  function.symbol = entry->second.symbol;
+  function.launches = entry->second.launches;
+  function.operandOffsets.assign(call.getOperandOffsets().begin(), call.getOperandOffsets().end());
+  return function;
+}
+
+void KernelLowering::buildCall(LibraryCallOp call, AttentionAttr attention, unsigned number,
+                               LoweredBody &body) {
+  size_t count = call->getNumOperands() + call->getNumResults() + call.getWorkspaces().size();
+  for (const AttentionKernel &kernel : listAttentionKernels(attention)) {
+    std::string symbol = body.symbol + "_stage" + std::to_string(body.launches.size());
+    LLVM::LLVMFuncOp function =
+        addDeviceKernel(program, call.getLoc(), symbol, count, kernel.tiles.getThreads(), number);
+    OpBuilder builder(function);
+    Block *entry = function.addEntryBlock(builder);
+    builder.setInsertionPointToEnd(entry);
+    LLVM::ReturnOp end = LLVM::ReturnOp::create(builder, call.getLoc(), ValueRange{});
+    builder.setInsertionPoint(end);
+    emitAttentionKernel(builder, call.getLoc(), attention, kernel, entry->getArguments(),
+                        call.getOperandOffsets());
+    body.launches.push_back({symbol, static_cast<int64_t>(deviceKernels.size()), kernel.blocks,
+                             kernel.tiles.getThreads(), kernel.tiles.sharedBytes});
+    deviceKernels.push_back(symbol);
+  }
 }

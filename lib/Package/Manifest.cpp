@@ -14,6 +14,7 @@
 #include "memopt/Analysis/CostModel.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
+#include "memopt/Dialect/AttentionTiles.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
@@ -334,12 +335,15 @@ private:
     return names;
   }
 
-  /// Library calls, transfers, collectives and what else the runtime finds in lists.
   /// What a device's libraries need to know of a call beside its description: the plan, and the
-  /// alignment of each operand.
+  /// alignment of each operand. A call that is kernels of the package the program launches itself.
   LogicalResult addPlan(LibraryCallOp call, json::Object &entry) {
     if (target.getImageName().empty())
       return success();
+    if (call.getImplementation() == kOwnKernels) {
+      entry["launched"] = true;
+      return success();
+    }
     auto plan = target.getPlan(call.getCall(), call.getImplementation().value_or(""),
                                [&] { return call.emitOpError(); });
     if (failed(plan))
@@ -356,6 +360,7 @@ private:
     return success();
   }
 
+  /// Library calls, transfers, collectives and what else the runtime finds in lists.
   LogicalResult addLists() {
     for (StringRef name : {"library_calls", "transfers", "collectives"})
       manifest[name] = json::Array();

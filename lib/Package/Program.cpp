@@ -88,7 +88,10 @@ static FailureOr<ProgramModules> buildProgram(ModuleOp planned, const ProgramOpt
   hostOptions.isInstrumented = options.isInstrumented;
   hostOptions.launchesKernels = static_cast<bool>(modules.device);
   KernelGraph graph(step->getFunction());
-  auto lower = [&](KernelOp kernel) {
+  auto lower = [&](Operation *op) {
+    if (auto call = dyn_cast<LibraryCallOp>(op))
+      return lowering.lower(call);
+    auto kernel = cast<KernelOp>(op);
     return lowering.lower(kernel, getTakenOperands(graph, kernel));
   };
   if (failed(buildHostProgram(*step, *modules.host, lower, hostOptions)))

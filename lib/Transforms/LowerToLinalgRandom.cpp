@@ -6,12 +6,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Philox4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC'11) spelled out in
-// integer arithmetic. memopt-runtime/Philox.h is the definition; the two must agree bit by bit.
+// Elements are numbered row-major; each has the words of its number (Philox.h).
 //
 //===----------------------------------------------------------------------===//
 
 #include "LowerToLinalg.h"
+
+#include "memopt/Dialect/Philox.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -20,39 +21,6 @@
 
 using namespace mlir;
 using namespace mlir::memopt;
-
-namespace {
-/// 32-bit words in 64-bit lanes would waste half of them: words are i32, products i64.
-struct Philox {
-  ImplicitLocOpBuilder &b;
-
-  Value word(uint32_t value) {
-    return createIntConstant(b, b.getI32Type(), static_cast<int32_t>(value));
-  }
-  Value low(Value wide) { return arith::TruncIOp::create(b, b.getI32Type(), wide); }
-  Value high(Value wide) {
-    Value shift = createIntConstant(b, b.getI64Type(), 32);
-    return low(arith::ShRUIOp::create(b, wide, shift));
-  }
-  Value multiply(uint32_t factor, Value value) {
-    Value wide = arith::ExtUIOp::create(b, b.getI64Type(), value);
-    return arith::MulIOp::create(b, wide, createIntConstant(b, b.getI64Type(), factor));
-  }
-  Value exclusiveOr(Value l, Value r) { return arith::XOrIOp::create(b, l, r); }
-
-  std::array<Value, 4> run(std::array<Value, 4> counter, Value key0, Value key1) {
-    for (int round = 0; round < 10; ++round) {
-      Value product0 = multiply(0xD2511F53u, counter[0]);
-      Value product1 = multiply(0xCD9E8D57u, counter[2]);
-      counter = {exclusiveOr(exclusiveOr(high(product1), counter[1]), key0), low(product1),
-                 exclusiveOr(exclusiveOr(high(product0), counter[3]), key1), low(product0)};
-      key0 = arith::AddIOp::create(b, key0, word(0x9E3779B9u));
-      key1 = arith::AddIOp::create(b, key1, word(0xBB67AE85u));
-    }
-    return counter;
-  }
-};
-} // namespace
 
 /// Row-major number of the current point of `shape`.
 static Value createElementNumber(ImplicitLocOpBuilder &b, ArrayRef<int64_t> shape) {
@@ -75,15 +43,12 @@ static Value createNumberInWhole(ImplicitLocOpBuilder &b, ArrayRef<int64_t> stri
   return number;
 }
 
-/// The words that belong to the element with a number. `scalars` are seed and step.
+/// The words of an element with a number. `scalars` are seed and step.
 static std::array<Value, 4> createWords(ImplicitLocOpBuilder &b, Value element, ValueRange scalars,
-                                        int64_t id) {
-  Philox philox{b};
-  Value seed = convertTo(b, scalars[0], b.getI64Type());
-  Value step = convertTo(b, scalars[1], b.getI64Type());
-  return philox.run({philox.low(element), philox.high(element), philox.low(step),
-                     philox.word(static_cast<uint32_t>(id))},
-                    philox.low(seed), philox.high(seed));
+                                        uint64_t id) {
+  RandomStream stream{convertTo(b, scalars[0], b.getI64Type()),
+                      convertTo(b, scalars[1], b.getI64Type()), static_cast<int64_t>(id)};
+  return createRandomWords(b, stream, element);
 }
 
 /// A generic over `type` whose body makes an element from its words.
@@ -107,13 +72,14 @@ lowerRandom(OpType op, ImplicitLocOpBuilder &b,
 }
 
 static Lowered lowerDropoutMask(DropoutMaskOp op, ImplicitLocOpBuilder &b) {
-  double threshold = std::ceil(op.getProbabilityAttr().getValueAsDouble() * 4294967296.0);
+  std::optional<uint32_t> threshold =
+      getDropoutThreshold(op.getProbabilityAttr().getValueAsDouble());
   return lowerRandom(op, b, [&](ImplicitLocOpBuilder &inner, std::array<Value, 4> words) -> Value {
-    // A threshold of 2^32 keeps nothing and is no 32-bit number.
-    if (threshold >= 4294967296.0)
+    if (!threshold)
       return createIntConstant(inner, inner.getI1Type(), 0);
-    return arith::CmpIOp::create(inner, arith::CmpIPredicate::uge, words[0],
-                                 Philox{inner}.word(static_cast<uint32_t>(threshold)));
+    return arith::CmpIOp::create(
+        inner, arith::CmpIPredicate::uge, words[0],
+        createIntConstant(inner, inner.getI32Type(), static_cast<int32_t>(*threshold)));
   });
 }
 

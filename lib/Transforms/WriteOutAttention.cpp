@@ -25,6 +25,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "TensorBuilders.h"
+#include "memopt/Dialect/AttentionTiles.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Transforms/Passes.h"
 
@@ -181,6 +182,16 @@ private:
   int64_t batch, heads, queries, groups, keys;
 };
 
+/// A device's kernels hold whole vectors of a tile's queries and keys.
+bool isComputedByKernels(AttentionOp op) {
+  auto features = [](Value vectors) {
+    return cast<RankedTensorType>(vectors.getType()).getDimSize(3);
+  };
+  Type element = cast<RankedTensorType>(op.getQuery().getType()).getElementType();
+  return fitsAttentionTiles(
+      {features(op.getKey()), features(op.getValue()), getComputeType(element)});
+}
+
 struct WriteOutAttentionPass : memopt::impl::WriteOutAttentionPassBase<WriteOutAttentionPass> {
   void runOnOperation() override {
     func::FuncOp function = getOperation();
@@ -189,6 +200,8 @@ struct WriteOutAttentionPass : memopt::impl::WriteOutAttentionPassBase<WriteOutA
     SmallVector<AttentionOp> attentions;
     function.walk([&](AttentionOp op) { attentions.push_back(op); });
     for (AttentionOp op : attentions) {
+      if (isComputedByKernels(op))
+        continue;
       // Who reads the logarithms wants the library's own backward pass.
       if (!op.getLogsumexp().use_empty())
         continue;

@@ -27,6 +27,9 @@ StatusOr<PreparedCalls::PreparedCall> PreparedCalls::prepare(const JsonView &vie
   if (prepared.bufferCount < 1 || prepared.bufferCount > maxBuffers)
     return view.fail("has " + std::to_string(prepared.bufferCount) + " buffers, expected 1 to " +
                      std::to_string(maxBuffers));
+  // Kernels of the package, which the program launches.
+  if (view.raw().contains("launched"))
+    return prepared;
   StatusOr<int64_t> needed = make(view.raw(), prepared);
   if (!needed.isOk())
     return needed.takeStatus().withContext(view.getPath());
@@ -72,8 +75,9 @@ StatusOr<PreparedCalls> PreparedCalls::create(const Manifest &manifest,
 int PreparedCalls::getTeam() const {
   int team = 1;
   for (const PreparedCall &prepared : calls)
-    team =
-        std::max(team, prepared.call ? prepared.call->getTeam() : prepared.deviceCall->getTeam());
+    if (prepared.isMade())
+      team =
+          std::max(team, prepared.call ? prepared.call->getTeam() : prepared.deviceCall->getTeam());
   return team;
 }
 
@@ -85,6 +89,8 @@ Status PreparedCalls::warmUp(const Arenas &arenas, ThreadPool &pool) {
   const Arena &arena = arenas[MEMOPT_SPACE_DEVICE];
   for (size_t i = 0; i < calls.size(); ++i) {
     const PreparedCall &prepared = calls[i];
+    if (!prepared.isMade())
+      continue;
     if (prepared.workspaceBytes > arena.size())
       return badInput(nameCall(int64_t(i)) + " has a workspace larger than the arena");
     void *buffers[maxBuffers + 1];
@@ -103,6 +109,8 @@ Status PreparedCalls::run(int64_t number, void *const *buffers, ThreadPool &pool
     return badInput("the program makes library call " + std::to_string(number) + " of " +
                     std::to_string(calls.size()));
   PreparedCall &prepared = calls[size_t(number)];
+  if (!prepared.isMade())
+    return badInput(nameCall(number) + " is called, but is to be launched");
   Status status = prepared.call ? prepared.call->run(buffers, pool)
                                 : prepared.deviceCall->start(*stream, buffers, pool);
   return status.isOk() ? Status::ok() : std::move(status).withContext(nameCall(number));

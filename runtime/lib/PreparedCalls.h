@@ -43,6 +43,9 @@ private:
     std::unique_ptr<DeviceCall> deviceCall; ///< or on a device
     int64_t workspaceBytes;                 ///< planned, at least what the call needs
     int64_t bufferCount;                    ///< operands and results, before the workspace
+
+    /// Those that the program launches are not.
+    bool isMade() const { return call || deviceCall; }
   };
 
   /// Makes one of a call's two forms, and gives the workspace that it needs.

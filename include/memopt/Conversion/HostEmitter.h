@@ -28,7 +28,8 @@
 namespace mlir::memopt {
 
 /// Gives the function, in the module under construction, that runs `kernel`.
-using KernelFunctionFn = llvm::function_ref<FailureOr<KernelFunction>(KernelOp kernel)>;
+/// The function of a kernel, or of a library call that is kernels of a device.
+using KernelFunctionFn = llvm::function_ref<FailureOr<KernelFunction>(Operation *op)>;
 
 struct HostOptions {
   /// Report each instruction to the runtime before it runs, which timelines, saved gradients and
@@ -77,6 +78,8 @@ public:
   /// Calls the generated function of a kernel, or launches those of a device, with the addresses of
   /// its operands and results, and of the word for reports where it checks anything.
   LogicalResult callKernel(KernelOp kernel, ArrayRef<Value> buffers);
+  /// Launches the kernels that compute a library call (kOwnKernels).
+  LogicalResult launchCall(LibraryCallOp call, ArrayRef<Value> buffers);
 
   /// Emits `body` inside of a loop over [0, count), with the iteration's number as i64.
   LogicalResult emitLoop(int64_t count, llvm::function_ref<LogicalResult(Value)> body);

@@ -46,6 +46,7 @@ struct KernelLaunch {
   std::string symbol;
   int64_t number; ///< of the symbol among all device kernels
   int64_t blocks, threads;
+  int64_t sharedBytes = 0; ///< beside what the kernel declares
 };
 
 /// The function that runs a kernel, or what runs it on a device.
@@ -71,6 +72,9 @@ public:
   /// diagnostic when an op is not one that kernels compute, or when a result would overwrite what
   /// is still read.
   FailureOr<KernelFunction> lower(KernelOp kernel, ArrayRef<int64_t> resultBuffers = {});
+  /// Kernels of a device that compute a library call (kOwnKernels): they take its operands, its
+  /// results, and its workspace if it has one.
+  FailureOr<KernelFunction> lower(LibraryCallOp call);
 
   unsigned getNumFunctions() const { return bodies.size(); }
   /// Those of a device, by the numbers in launches.
@@ -82,6 +86,7 @@ private:
     SmallVector<KernelLaunch> launches;
   };
   FailureOr<LoweredBody> lowerBody(KernelOp kernel, ArrayRef<int64_t> aliases);
+  void buildCall(LibraryCallOp call, AttentionAttr attention, unsigned number, LoweredBody &body);
 
   ModuleOp program;
   KernelOptions options;

@@ -209,6 +209,14 @@ LogicalResult HostEmitter::callKernel(KernelOp kernel, ArrayRef<Value> buffers) 
   return success();
 }
 
+LogicalResult HostEmitter::launchCall(LibraryCallOp call, ArrayRef<Value> buffers) {
+  FailureOr<KernelFunction> function = lowerKernel(call);
+  if (failed(function))
+    return failure();
+  launchKernels(*function, buffers);
+  return success();
+}
+
 /// A launch takes the address of each parameter's value.
 void HostEmitter::launchKernels(const KernelFunction &function, ArrayRef<Value> arguments) {
   Value values = createPointerList(arguments);
@@ -218,11 +226,10 @@ void HostEmitter::launchKernels(const KernelFunction &function, ArrayRef<Value> 
     return LLVM::ConstantOp::create(builder, location, builder.getI32Type(),
                                     builder.getI32IntegerAttr(static_cast<int32_t>(value)));
   };
-  // Shared memory is what kernels declare themselves.
   for (const KernelLaunch &launch : function.launches)
     callRuntime(offsetof(memopt_runtime_functions, launch),
-                {number(launch.number), number(launch.blocks), number(launch.threads), number(0),
-                 parameterList});
+                {number(launch.number), number(launch.blocks), number(launch.threads),
+                 number(launch.sharedBytes), parameterList});
 }
 
 FailureOr<Value> HostEmitter::createFaultWord(KernelOp kernel) {

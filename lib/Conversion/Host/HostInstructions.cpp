@@ -8,6 +8,8 @@
 
 #include "memopt/Conversion/HostProgram.h"
 
+#include "memopt/Dialect/AttentionTiles.h"
+
 using namespace mlir;
 using namespace mlir::memopt;
 
@@ -27,6 +29,8 @@ struct EmitLibraryCall : HostInstructionOpInterface::ExternalModel<EmitLibraryCa
     if (failed(buffers))
       return failure();
     emitter.moveToElements(*buffers, call.getInputs(), call.getOperandOffsets());
+    if (call.getImplementation() == kOwnKernels)
+      return emitter.launchCall(call, *buffers);
     if (call.getWorkspaces().empty())
       buffers->push_back(LLVM::ZeroOp::create(emitter.getBuilder(), emitter.getLocation(),
                                               emitter.getPointerType()));

@@ -9,8 +9,9 @@
 // Matrix products are cuBLASLt's. Which of its kernels runs is chosen on the device, among those
 // that the planned workspace is enough for: the cap is what NVIDIA recommends for the chip
 // (cuBLAS, "cublasSetWorkspace"). Convolutions are cuDNN's, which plans them here; those whose
-// workspace stays within the same cap come first, in cuDNN's order. Attention is written out. An
-// emulated device computes all of it by the runtime's plain loops.
+// workspace stays within the same cap come first, in cuDNN's order. An emulated device computes
+// both by the runtime's plain loops. Attention is kernels of ours on either, and written out where
+// heads are too wide for them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,6 +19,7 @@
 
 #include "../Cpu/RuntimeImplementations.h"
 #include "CudnnPlans.h"
+#include "memopt/Dialect/AttentionTiles.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Target/Cpu/MachineProfile.h"
 
@@ -96,6 +98,8 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
   getImplementations(Attribute self, LibraryCallAttrInterface call,
                      function_ref<InFlightDiagnostic()> emitError) const {
     auto target = cast<CudaAttr>(self);
+    if (auto attention = dyn_cast<AttentionAttr>(call))
+      return makeKernels(attention, emitError);
     if (target.isEmulated())
       return askRuntime(describeCall(self, call), /*threads=*/1, emitError);
     if (isa<MatmulAttr>(call))
@@ -125,7 +129,8 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
   }
 
   bool storesWideSums(Attribute self) const { return cast<CudaAttr>(self).isEmulated(); }
-  bool computesAttention(Attribute self) const { return cast<CudaAttr>(self).isEmulated(); }
+  /// Kernels of ours do, where heads are not too wide.
+  bool computesAttention(Attribute) const { return false; }
 
   /// Where neither rows nor columns are contiguous a copy is needed.
   bool canReadMatrix(Attribute, int64_t rowStride, int64_t columnStride) const {
@@ -144,6 +149,14 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
 private:
   static std::string nameImplementation(const CudnnPlans &plans, const CudnnPlan &plan) {
     return "cudnn " + plans.version + " " + plan.name;
+  }
+
+  static FailureOr<Implementations> makeKernels(AttentionAttr call,
+                                                function_ref<InFlightDiagnostic()> emitError) {
+    if (!fitsAttentionTiles(AttentionHeads::of(call)))
+      return emitError() << "no kernel computes attention of heads of " << call.getHeadDim()
+                         << " and " << call.getValueDim() << " features";
+    return Implementations{{kOwnKernels.str(), getAttentionWorkspace(call)}};
   }
 
   FailureOr<Implementations> askCudnn(CudaAttr target, LibraryCallAttrInterface call,

@@ -1,0 +1,62 @@
+//===- AttentionTiles.h - attention on the threads of a device --*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// How kernels of a device cut the scores of attention. A block of threads owns the rows of a tile
+// and goes through all columns, tile by tile, with the vectors of both in shared memory. Rows are
+// queries and columns keys, or the other way around.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_DIALECT_ATTENTIONTILES_H
+#define MEMOPT_DIALECT_ATTENTIONTILES_H
+
+#include "memopt/Dialect/Memopt.h"
+
+#include <optional>
+
+namespace mlir::memopt {
+
+/// The implementation of a library call that is kernels of the package, which the program launches.
+inline constexpr llvm::StringLiteral kOwnKernels = "memopt:kernels";
+
+/// Vectors of queries and keys have `head` features, those of values `value`.
+struct AttentionHeads {
+  int64_t head, value;
+  Type type; ///< that scores are computed in
+
+  static AttentionHeads of(AttentionAttr call) {
+    return {call.getHeadDim(), call.getValueDim(), call.getAccumulator()};
+  }
+  /// Features in one access of 16 bytes.
+  int64_t getVector() const { return 16 / (type.getIntOrFloatBitWidth() / 8); }
+};
+
+struct AttentionTiles {
+  int64_t rows, columns;             ///< of a tile of scores
+  int64_t threadRows, threadColumns; ///< the threads of a block; columns are neighbours in a warp
+  int64_t headLine, valueLine, line; ///< elements from one line in shared memory to the next
+  int64_t sharedBytes;
+
+  int64_t getThreads() const { return threadRows * threadColumns; }
+};
+
+/// The largest tiles that shared memory and registers are enough for, not much larger than what
+/// there is of rows and columns. `isBackward`: of both, vectors of both kinds are held. Nothing
+/// where heads are too wide.
+std::optional<AttentionTiles> chooseAttentionTiles(const AttentionHeads &heads, int64_t rows,
+                                                   int64_t columns, bool isBackward);
+
+/// A number of each query, which the kernels of a gradient share.
+int64_t getAttentionWorkspace(AttentionAttr call);
+
+/// Whether heads are narrow enough for both directions.
+bool fitsAttentionTiles(const AttentionHeads &heads);
+
+} // namespace mlir::memopt
+
+#endif // MEMOPT_DIALECT_ATTENTIONTILES_H
