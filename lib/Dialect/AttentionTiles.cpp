@@ -18,7 +18,7 @@ using namespace mlir::memopt;
 /// What every chip from sm_80 on gives a block (sm_86 and sm_89 have the least).
 static constexpr int64_t kMostSharedBytes = 99 << 10;
 /// Registers of 4 bytes that a thread's part of the results may take; it has 255.
-static constexpr int64_t kMostRegisters = 128;
+static constexpr int64_t kMostRegisters = 96;
 /// Threads of a block stand in a square of at most this side, half a warp.
 static constexpr int64_t kSide = 16;
 static constexpr int64_t kLeastTile = 8;

@@ -28,6 +28,7 @@ class Case:
     trained: bool = False  # the mask is a parameter
     dropout: float = 0.0
     element: str = "f64"
+    narrow: str = ""  # the type that vectors are rounded to
 
 
 CASES = [
@@ -106,11 +107,19 @@ def write(case):
         lines += [f"  %{name} = memopt.read @{name} : tensor<i64>" for name in ("seed", "step")]
         types |= {"seed": "tensor<i64>", "step": "tensor<i64>"}
         segments[4:6] = 1, 1
+    names, out, wide = {name: "%" + name for name in types}, result, "%out"
+    if case.narrow:
+        for name in ("q", "k", "v"):
+            narrow = types[name].replace(case.element, case.narrow)
+            lines.append(f"  %{name}_narrow = arith.truncf %{name} : {types[name]} to {narrow}")
+            names[name], types[name] = f"%{name}_narrow", narrow
+        out, wide = types["q"], "%a"
     causal = "causal, " if case.causal else ""
-    lines += [f"  %a, %lse = memopt.attention {', '.join('%' + name for name in types)} {{scale = 0.5 : f64, {causal}"
+    lines += [f"  %out, %lse = memopt.attention {', '.join(names.values())} {{scale = 0.5 : f64, {causal}"
               f"dropout = {case.dropout} : f64, id = 3 : i64, operandSegmentSizes = array<i32: {str(segments)[1:-1]}>}}",
-              f"      : ({', '.join(types.values())}) -> ({result}, {rows})",
-              f"  %d = arith.subf %a, %x : {result}",
+              f"      : ({', '.join(types.values())}) -> ({out}, {rows})",
+              f"  %a = arith.extf %out : {out} to {result}" if case.narrow else "",
+              f"  %d = arith.subf {wide}, %x : {result}",
               f"  %s = arith.mulf %d, %d : {result}",
               "  %loss = memopt.reduce %s {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1, 2, 3>} : "
               f"({result}) -> {scalar}",

@@ -49,7 +49,8 @@ static llvm::json::Value toJson(Attribute attribute) {
 /// The call as libraries get it: with what products of f32 are made of.
 static llvm::json::Object describe(CudaAttr target, LibraryCallAttrInterface call) {
   llvm::json::Object object = call.toJson();
-  if (object.getString("dtype") == "f32" && !target.isEmulated())
+  bool isOurs = isa<AttentionAttr>(call);
+  if (object.getString("dtype") == "f32" && !isOurs && !target.isEmulated())
     object["precision"] =
         isa<MatmulAttr>(call) ? target.getMatmulPrecision() : target.getConvPrecision();
   return object;

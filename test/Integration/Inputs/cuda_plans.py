@@ -7,6 +7,9 @@ import sys
 manifest = json.load(open(sys.argv[1] + "/manifest.json"))
 counts = collections.Counter()
 for call in manifest["library_calls"]:
+    if call.get("launched"):
+        counts[call["kind"], None, "launched"] += 1
+        continue
     plan = call.get("plan")
     who = "without a plan"
     if plan:
@@ -19,5 +22,5 @@ for call in manifest["library_calls"]:
     assert call["workspace_bytes"] <= 32 << 20, call
     assert all(bytes & (bytes - 1) == 0 for bytes in call["operand_alignments"]), call
     counts[call["kind"], call["precision"], who] += 1
-for (kind, precision, who), count in sorted(counts.items()):
-    print(f"{kind} of {precision}: {count} {who}")
+for (kind, precision, who), count in sorted(counts.items(), key=str):
+    print(f"{kind} of {precision}: {count} {who}" if precision else f"{kind}: {count} {who}")
