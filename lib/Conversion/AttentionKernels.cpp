@@ -198,11 +198,12 @@ void AttentionEmitter::addTile(const Sums &sums, Values &scores, const ScorePlac
       part = multiplyNumbers(part, repeat(factor));
   }
   Values ofThread(sums.sums.size());
+  Value kept = drawKept(place);
   scores = mapScores(place, [&](const ScoreElement &at) {
     Value probability = exponentiate(subtractNumbers(scores[numberOf(at)], subtracted[at.row]));
     Value &sum = ofThread[at.row];
     sum = sum ? addNumbers(sum, probability) : probability;
-    return drop(probability, place, at);
+    return drop(probability, kept, at);
   });
   for (auto [sum, more] : llvm::zip_equal(sums.sums, ofThread))
     sum = addNumbers(sum, sumOverRow(more));
@@ -266,21 +267,21 @@ void AttentionEmitter::emitQueryGradient() {
   fill(tile.gradients, getGradientView(), place.batch, place.head, place.firstQuery);
   synchronizeBlock();
   writeDeltas(tile.gradients, place);
-  Values parts = loop(integer(0), getKeyEnd(place.firstQuery), tiles.columns, getZeros(head),
-                      [&](Value firstKey, ValueRange before) {
-                        synchronizeBlock();
-                        fill(tile.keys, getKeys(), place.batch, keyHead, firstKey);
-                        fill(tile.values, getValues(), place.batch, keyHead, firstKey);
-                        synchronizeBlock();
-                        ScorePlace here = place;
-                        here.firstKey = firstKey;
-                        Values probabilities =
-                            getProbabilities(multiplyRows(tile.queries, tile.keys), here);
-                        Values products = multiplyRows(tile.gradients, tile.values);
-                        putScores(tile.scores, getGradients(probabilities, products, here));
-                        synchronizeRows();
-                        return accumulate(tile.scores, tile.keys, before);
-                      });
+  Values parts =
+      loop(integer(0), getKeyEnd(place.firstQuery), tiles.columns, getZeros(head),
+           [&](Value firstKey, ValueRange before) {
+             synchronizeBlock();
+             fill(tile.keys, getKeys(), place.batch, keyHead, firstKey);
+             fill(tile.values, getValues(), place.batch, keyHead, firstKey);
+             synchronizeBlock();
+             ScorePlace here = place;
+             here.firstKey = firstKey;
+             Values probabilities = getProbabilities(multiplyRows(tile.queries, tile.keys), here);
+             Values products = multiplyRows(tile.gradients, tile.values);
+             putScores(tile.scores, getGradients(probabilities, products, drawKept(here), here));
+             synchronizeRows();
+             return accumulate(tile.scores, tile.keys, before);
+           });
   Value scale = repeat(number(call.getScale().getValueAsDouble()));
   for (Value &part : parts)
     part = multiplyNumbers(part, scale);
@@ -308,13 +309,14 @@ void AttentionEmitter::emitKeyGradient() {
     fill(tile.gradients, getGradientView(), place.batch, place.head, place.firstQuery);
     synchronizeBlock();
     Values probabilities = getProbabilities(multiplyRows(tile.keys, tile.queries), place);
+    Value kept = drawKept(place);
     putScores(tile.scores, mapScores(place, [&](const ScoreElement &at) {
-                return drop(probabilities[numberOf(at)], place, at);
+                return drop(probabilities[numberOf(at)], kept, at);
               }));
     synchronizeRows();
     Values values = accumulate(tile.scores, tile.gradients, before.drop_front(ofKeys));
     Values products = multiplyRows(tile.values, tile.gradients);
-    Values gradients = getGradients(probabilities, products, place);
+    Values gradients = getGradients(probabilities, products, kept, place);
     synchronizeRows();
     putScores(tile.scores, gradients);
     synchronizeRows();
@@ -386,7 +388,8 @@ Values AttentionEmitter::addMaskTile(ValueRange before, const ScorePlace &place)
   Values probabilities = getProbabilities(multiplyRows(tile.queries, tile.keys), place);
   Values products = multiplyRows(tile.gradients, tile.values);
   Values sums;
-  for (auto [sum, gradient] : llvm::zip_equal(before, getGradients(probabilities, products, place)))
+  Values gradients = getGradients(probabilities, products, drawKept(place), place);
+  for (auto [sum, gradient] : llvm::zip_equal(before, gradients))
     sums.push_back(addNumbers(sum, gradient));
   return sums;
 }

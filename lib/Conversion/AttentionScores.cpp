@@ -123,22 +123,46 @@ Value AttentionScores::isVisible(const ScorePlace &place, const ScoreElement &at
   return visible;
 }
 
-Value AttentionScores::drop(Value kept, const ScorePlace &place, const ScoreElement &at) {
+/// One after the other, in a loop: side by side they would take all registers, and most of the
+/// kernel's code.
+Value AttentionScores::drawKept(const ScorePlace &place) {
   if (!call.getDropout())
-    return kept;
-  double probability = call.getDropout().getValueAsDouble();
-  std::optional<uint32_t> threshold = getDropoutThreshold(probability);
+    return nullptr;
+  std::optional<uint32_t> threshold = getDropoutThreshold(call.getDropout().getValueAsDouble());
+  Type i32 = b.getI32Type();
+  auto word = [&](uint32_t bits) -> Value {
+    return arith::ConstantOp::create(b, b.getI32IntegerAttr(static_cast<int32_t>(bits)));
+  };
   if (!threshold)
-    return number(0);
-  Value score = add(multiply(place.batch, heads), place.head);
-  score = add(multiply(score, queries), at.query);
-  score = add(multiply(score, keys), at.key);
-  if (firstScore)
-    score = add(score, firstScore);
-  Value word = createRandomWords(b, {seed, step, call.getId()}, score).front();
-  Value least = arith::ConstantOp::create(b, b.getI32IntegerAttr(static_cast<int32_t>(*threshold)));
-  Value isKept = arith::CmpIOp::create(b, arith::CmpIPredicate::uge, word, least);
-  return select(isKept, multiplyNumbers(kept, number(1 / (1 - probability))), number(0));
+    return word(0);
+  Value head = add(multiply(place.batch, heads), place.head);
+  auto draw = [&](Value number, ValueRange bits) {
+    Value row = add(y, multiply(divide(number, getColumns()), tiles.threadRows));
+    Value column = add(x, multiply(remainder(number, getColumns()), tiles.threadColumns));
+    Value query = add(place.firstQuery, place.rowsAreQueries ? row : column);
+    Value key = add(place.firstKey, place.rowsAreQueries ? column : row);
+    Value score = add(multiply(add(multiply(head, queries), query), keys), key);
+    if (firstScore)
+      score = add(score, firstScore);
+    Value random = createRandomWords(b, {seed, step, call.getId()}, score).front();
+    Value isKept = arith::CmpIOp::create(b, arith::CmpIPredicate::uge, random, word(*threshold));
+    Value bit = arith::ShLIOp::create(b, arith::ExtUIOp::create(b, i32, isKept),
+                                      arith::TruncIOp::create(b, i32, number));
+    return Values{arith::OrIOp::create(b, bits.front(), bit)};
+  };
+  return loop(integer(0), integer(getRows() * getColumns()), 1, word(0), draw).front();
+}
+
+Value AttentionScores::drop(Value whole, Value kept, const ScoreElement &at) {
+  if (!kept)
+    return whole;
+  Value bit =
+      arith::ConstantOp::create(b, b.getI32IntegerAttr(static_cast<int32_t>(1 << numberOf(at))));
+  Value zero = arith::ConstantOp::create(b, b.getI32IntegerAttr(0));
+  Value isKept =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, arith::AndIOp::create(b, kept, bit), zero);
+  double scale = 1 / (1 - call.getDropout().getValueAsDouble());
+  return select(isKept, multiplyNumbers(whole, number(scale)), number(0));
 }
 
 //===----------------------------------------------------------------------===//
@@ -160,13 +184,13 @@ AttentionScores::Values AttentionScores::getProbabilities(ValueRange products,
 }
 
 AttentionScores::Values AttentionScores::getGradients(ValueRange probabilities, ValueRange products,
-                                                      const ScorePlace &place) {
+                                                      Value kept, const ScorePlace &place) {
   Values ofRow(getRows()), ofColumn(getColumns());
   return mapScores(place, [&](const ScoreElement &at) {
     Value &delta = place.rowsAreQueries ? ofRow[at.row] : ofColumn[at.column];
     if (!delta)
       delta = loadOfQuery(getWorkspace(), place.batch, place.head, at.query);
-    Value gradient = subtractNumbers(drop(products[numberOf(at)], place, at), delta);
+    Value gradient = subtractNumbers(drop(products[numberOf(at)], kept, at), delta);
     return multiplyNumbers(probabilities[numberOf(at)], gradient);
   });
 }

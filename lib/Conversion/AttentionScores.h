@@ -50,13 +50,16 @@ public:
   Value scaleScore(Value product, const ScorePlace &place, const ScoreElement &at);
   /// Whether it takes part; null where all do.
   Value isVisible(const ScorePlace &place, const ScoreElement &at);
+  /// A bit for each of this thread's elements, i32: whether dropout keeps it; null without dropout.
+  Value drawKept(const ScorePlace &place);
   /// `value` as dropout leaves it.
-  Value drop(Value value, const ScorePlace &place, const ScoreElement &at);
+  Value drop(Value value, Value kept, const ScoreElement &at);
 
   /// Probabilities of a tile, whose products are `products`.
   Values getProbabilities(ValueRange products, const ScorePlace &place);
   /// The gradients of its scores. `products`: those of values and the result's gradient.
-  Values getGradients(ValueRange probabilities, ValueRange products, const ScorePlace &place);
+  Values getGradients(ValueRange probabilities, ValueRange products, Value kept,
+                      const ScorePlace &place);
 
   Value getBuffer(unsigned number) const { return buffers[number]; }
   unsigned getWorkspace() const { return static_cast<unsigned>(buffers.size()) - 1; }

@@ -359,6 +359,18 @@ bool KernelFusion::isRowLocal(const FusionEdge &edge) const {
   return isPrefix || isColumn;
 }
 
+/// How many of the reader's leading rows are those that the source is read at. Sizes alone do not
+/// say it: a sum over leading loops may have as many columns as its source has rows.
+unsigned KernelFusion::countSharedRows(const FusionEdge &edge) const {
+  unsigned count = 0;
+  for (auto [expr, row] : llvm::zip(edge.map.getResults(), nodes[edge.to].parallel)) {
+    if (expr != getAffineDimExpr(row, edge.map.getContext()))
+      break;
+    ++count;
+  }
+  return count;
+}
+
 /// Kernels do not reach across phases. Updates stay apart because whoever runs the program may look
 /// at loss and gradients before any state changes; what backward recomputes must not be computed
 /// early and kept after all.
@@ -385,8 +397,11 @@ bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
     rows = rows.take_front(common);
     for (unsigned number : memberSources[member]) {
       const FusionEdge &edge = memberEdges[number];
-      if (inside.contains(edge.from) && !isRowLocal(edge))
+      if (!inside.contains(edge.from))
+        continue;
+      if (!isRowLocal(edge))
         return false;
+      rows = rows.take_front(std::min<size_t>(rows.size(), countSharedRows(edge)));
     }
     for (Value operand : node.op->getOperands())
       buffers.insert(operand);

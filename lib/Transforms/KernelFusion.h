@@ -100,6 +100,7 @@ private:
   bool tryMerge(unsigned a, unsigned b);
   bool areCompatible(ArrayRef<unsigned> members) const;
   bool isRowLocal(const FusionEdge &edge) const;
+  unsigned countSharedRows(const FusionEdge &edge) const;
   LogicalResult collectBetween(unsigned from, unsigned to, llvm::DenseSet<unsigned> &reached) const;
 
   Block &block;

@@ -277,3 +277,37 @@ func.func @rounded_for_backward(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
   } -> tensor<64x64xf32>
   return %dx : tensor<64x64xf32>
 }
+
+// -----
+
+#chunks = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#parts = affine_map<(d0, d1, d2) -> (d0, d2)>
+#all = affine_map<(d0, d1) -> (d0, d1)>
+#columns = affine_map<(d0, d1) -> (d1)>
+
+// Parts of a sum by columns, and their sum: the rows of the first are no rows of the second, though there are as many.
+// In one kernel a column would be one thread's.
+
+// CHECK-LABEL: @as_many_columns_as_rows
+// CHECK: memopt.kernel {{.*}} -> tensor<64x64xf32> {
+// CHECK: memopt.kernel {{.*}} -> tensor<64xf32> {
+func.func @as_many_columns_as_rows(%x: tensor<64x32x64xf32>) -> tensor<64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<64x64xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<64x64xf32>) -> tensor<64x64xf32>
+  %part = linalg.generic {indexing_maps = [#chunks, #parts], iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%x : tensor<64x32x64xf32>) outs(%z : tensor<64x64xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %o, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<64x64xf32>
+  %f = tensor.empty() : tensor<64xf32>
+  %g = linalg.fill ins(%zero : f32) outs(%f : tensor<64xf32>) -> tensor<64xf32>
+  %sum = linalg.generic {indexing_maps = [#all, #columns], iterator_types = ["reduction", "parallel"]}
+      ins(%part : tensor<64x64xf32>) outs(%g : tensor<64xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %o, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<64xf32>
+  return %sum : tensor<64xf32>
+}
