@@ -64,9 +64,11 @@ static LLVM::LLVMFuncOp addFunction(ModuleOp program, Location location, StringR
   return function;
 }
 
-/// A kernel of a device, of blocks of `threads`, that takes `count` pointers.
+/// A kernel of a device, of blocks of `threads`, that takes `count` pointers. So many `blocks` are
+/// to fit a multiprocessor with their registers.
 static LLVM::LLVMFuncOp addDeviceKernel(ModuleOp program, Location location, StringRef symbol,
-                                        size_t count, int64_t threads, unsigned number) {
+                                        size_t count, int64_t threads, unsigned number,
+                                        int32_t blocks) {
   SmallVector<Type> pointers(count, LLVM::LLVMPointerType::get(program.getContext()));
   LLVM::LLVMFuncOp function = addFunction(program, location, symbol, pointers, number);
   Builder builder(program.getContext());
@@ -74,8 +76,7 @@ static LLVM::LLVMFuncOp addDeviceKernel(ModuleOp program, Location location, Str
   function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
   function->setAttr(NVVM::NVVMDialect::getMaxntidAttrName(),
                     builder.getDenseI32ArrayAttr({static_cast<int32_t>(threads)}));
-  // ptxas is not to spill registers so that more blocks fit a multiprocessor.
-  function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), builder.getI32IntegerAttr(1));
+  function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), builder.getI32IntegerAttr(blocks));
   return function;
 }
 
@@ -173,8 +174,10 @@ private:
   void buildDeviceKernel(const ElementGraph &graph, const KernelStage &stage,
                          const ScheduleTarget &target, StringRef symbol,
                          const llvm::BitVector &overOperand) {
+    // ptxas is not to spill registers so that more blocks fit a multiprocessor.
     auto function =
-        addDeviceKernel(program, location, symbol, getNumPointers(), stage.blockThreads, number);
+        addDeviceKernel(program, location, symbol, getNumPointers(), stage.blockThreads, number,
+                        /*blocks=*/1);
     OpBuilder::InsertionGuard guard(builder);
     Block *entry = function.addEntryBlock(builder);
     builder.setInsertionPointToStart(entry);
@@ -339,8 +342,10 @@ void KernelLowering::buildCall(LibraryCallOp call, AttentionAttr attention, unsi
   size_t count = call->getNumOperands() + call->getNumResults() + call.getWorkspaces().size();
   for (const AttentionKernel &kernel : listAttentionKernels(attention)) {
     std::string symbol = body.symbol + "_stage" + std::to_string(body.launches.size());
+    // Two blocks hide each other's waits; most kernels can do with half of the registers.
     LLVM::LLVMFuncOp function =
-        addDeviceKernel(program, call.getLoc(), symbol, count, kernel.tiles.getThreads(), number);
+        addDeviceKernel(program, call.getLoc(), symbol, count, kernel.tiles.getThreads(), number,
+                        /*blocks=*/2);
     OpBuilder builder(function);
     Block *entry = function.addEntryBlock(builder);
     builder.setInsertionPointToEnd(entry);

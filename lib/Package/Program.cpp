@@ -148,14 +148,14 @@ static ::memopt::StatusCode writeImage(ModuleOp planned, ModuleOp kernels, Strin
     return toStatus(emission);
   if (device.isEmulated())
     return writeFile(planned, image, code);
-  if (auto status = writeFile(planned, getPath(directory, "kernels.ptx"), code);
-      status != ::memopt::StatusCode::Ok)
-    return status;
   auto resources = assemblePtx(code, device.getChip(), image, message);
   if (failed(resources)) {
     planned.emitError() << message;
     return ::memopt::StatusCode::Environment;
   }
+  if (auto status = writeFile(planned, getPath(directory, "kernels.ptx"), code);
+      status != ::memopt::StatusCode::Ok)
+    return status;
   return failed(checkResources(planned, *resources)) ? ::memopt::StatusCode::BadInput
                                                      : ::memopt::StatusCode::Ok;
 }

@@ -41,10 +41,15 @@ struct KernelResources {
   int64_t sharedBytes = 0; ///< of a block
 };
 
-/// Assembles `ptx` for `chip` to the file `path`. Fails, naming what is missing or what ptxas said,
-/// in `message`.
-FailureOr<SmallVector<KernelResources>> assemblePtx(StringRef ptx, StringRef chip, StringRef path,
-                                                    std::string &message);
+/// Assembles `ptx` for `chip` to the file `path`. Kernels that ask for several blocks on a
+/// multiprocessor, and for which registers are then too few, ask for one instead, in `ptx` too.
+/// Fails, naming what is missing or what ptxas said, in `message`.
+FailureOr<SmallVector<KernelResources>> assemblePtx(std::string &ptx, StringRef chip,
+                                                    StringRef path, std::string &message);
+
+/// Lets those of `kernels` that move registers to memory have as many as a thread can; whether any
+/// of them had less.
+bool giveAllRegisters(std::string &ptx, ArrayRef<KernelResources> kernels);
 
 /// Reads what `ptxas -v` prints.
 SmallVector<KernelResources> parseResources(StringRef text);

@@ -82,8 +82,29 @@ static bool writeText(StringRef path, StringRef text, std::string &message) {
   return !error;
 }
 
-FailureOr<SmallVector<KernelResources>>
-mlir::memopt::assemblePtx(StringRef ptx, StringRef chip, StringRef path, std::string &message) {
+bool mlir::memopt::giveAllRegisters(std::string &ptx, ArrayRef<KernelResources> kernels) {
+  constexpr StringLiteral directive = ".minnctapersm ";
+  bool changes = false;
+  for (const KernelResources &kernel : kernels) {
+    if (!kernel.stackBytes && !kernel.spillBytes)
+      continue;
+    size_t begin = ptx.find(".entry " + kernel.name + "(");
+    size_t body = begin == std::string::npos ? begin : ptx.find('{', begin);
+    size_t place = body == std::string::npos ? body : ptx.find(directive, begin);
+    if (place >= body)
+      continue;
+    place += directive.size();
+    size_t digits = ptx.find_first_not_of("0123456789", place) - place;
+    if (StringRef(ptx).substr(place, digits) == "1")
+      continue;
+    ptx.replace(place, digits, "1");
+    changes = true;
+  }
+  return changes;
+}
+
+static FailureOr<SmallVector<KernelResources>> assembleOnce(StringRef ptx, StringRef chip,
+                                                            StringRef path, std::string &message) {
   std::string assembler = ::memopt::findToolkitFile("bin/ptxas");
   if (assembler.empty()) {
     message =
@@ -107,4 +128,12 @@ mlir::memopt::assemblePtx(StringRef ptx, StringRef chip, StringRef path, std::st
     return parseResources(text);
   message = assembler + " answered " + std::to_string(code) + ": " + message + text;
   return failure();
+}
+
+FailureOr<SmallVector<KernelResources>>
+mlir::memopt::assemblePtx(std::string &ptx, StringRef chip, StringRef path, std::string &message) {
+  FailureOr<SmallVector<KernelResources>> kernels = assembleOnce(ptx, chip, path, message);
+  if (succeeded(kernels) && giveAllRegisters(ptx, *kernels))
+    return assembleOnce(ptx, chip, path, message);
+  return kernels;
 }
