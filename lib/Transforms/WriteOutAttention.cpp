@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// For targets whose libraries do not compute attention. With n query heads for each head of keys,
+// For devices, where heads are too wide for kernels. With n query heads for each head of keys,
 //
 //   scores        = scale q k^T                      [B, G, n T, S], then [B, G n, T, S]
 //   probabilities = softmax(visible ? scores : lowest)
