@@ -281,7 +281,7 @@ def TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
         convolution as they are; else both are kernels' work, and what a convolution gives is rounded before.
       }],
       "bool", "storesWideSums", (ins), "", [{ return true; }]>,
-    InterfaceMethod<"Whether a library computes attention; else it is written out as products and a softmax.",
+    InterfaceMethod<"Whether a library computes attention of any heads; else kernels do where heads are narrow enough, and where they are not it is written out as products and a softmax.",
       "bool", "computesAttention", (ins), "", [{ return true; }]>,
     InterfaceMethod<"Whether a library reads a matrix with these strides of rows and columns as it lies.",
       "bool", "canReadMatrix", (ins "int64_t":$rowStride, "int64_t":$columnStride)>,

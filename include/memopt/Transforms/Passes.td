@@ -51,9 +51,10 @@ def SinkReluPass : Pass<"memopt-sink-relu", "::mlir::func::FuncOp"> {
 }
 
 def WriteOutAttentionPass : Pass<"memopt-write-out-attention", "::mlir::func::FuncOp"> {
-  let summary = "Products and a softmax where the target has no attention";
+  let summary = "Products and a softmax where the target has no attention for such heads";
   let description = [{
-    In the imported graph, for targets whose libraries do not compute attention: scores are a product of queries and
+    In the imported graph, for targets whose libraries do not compute attention, where heads are too wide for the
+    tiles of kernels (`fitsAttentionTiles`) and nobody reads logarithms of sums: scores are a product of queries and
     keys in f32 at least, hidden ones become the lowest number, and the probabilities of a softmax, less what dropout
     takes, are multiplied with the values. Grouped queries of one head of keys are rows of one product. The matrix of
     scores is a value of the graph, and its memory is planned like any other.
