@@ -193,6 +193,7 @@ static Error setReduced(OpContext &op, Element losses) {
 /// max(0, margin + |a - p| - |a - n|), lengths along the last dimension; with `swap` the negative
 /// may be compared with the positive instead, whichever is nearer.
 static Error lowerTripletMargin(OpContext &op) {
+  RETURN_IF_ERROR(op.checkNoBytes({"anchor", "positive", "negative"}));
   ASSIGN_OR_RETURN(auto v, getTogether(op, {"anchor", "positive", "negative"}));
   int64_t rank = cast<mlir::RankedTensorType>(v[0].getType()).getRank();
   if (rank == 0)

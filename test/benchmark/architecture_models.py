@@ -117,7 +117,7 @@ mobilenetv2_035 mobilenetv3_small_050 mobilenetv4_conv_small mobileone_s0 mobile
 nextvit_small:64 nf_resnet26 nfnet_l0 pit_ti_224:img pnasnet5large:96 poolformer_s12 pvt_v2_b0:64 rdnet_tiny regnetx_002 regnety_002 repghostnet_050
 repvgg_a0 repvit_m0_9:64 res2net50_26w_4s resmlp_12_224:img resnest14d resnet10t resnetv2_50 rexnet_100 samvit_base_patch16:img64 selecsls42
 semnasnet_075 sequencer2d_s:img seresnet18 seresnextaa101d_32x8d shvit_s1:64 skresnet18 spnasnet_100 starnet_s1:64 swin_tiny_patch4_window7_224:img56
-swinv2_cr_tiny_ns_224:img64 swinv2_tiny_window8_256:img64 tf_efficientnetv2_b0 tiny_vit_5m_224:img64 tinynet_e tnt_s_patch16_224:img
+swinv2_cr_tiny_ns_224:img64 swinv2_tiny_window8_256:img64 tf_efficientnetv2_b0 tiny_vit_5m_224:224 tinynet_e tnt_s_patch16_224:img
 tresnet_m twins_svt_small:64 vgg11 visformer_tiny:img vit_relpos_small_patch16_224:img vit_tiny_patch16_224:img vitamin_small_224:img volo_d1_224:img64
 xception41:128 xcit_nano_12_p16_224:img convformer_s18:64 caformer_s18:64 gmlp_s16_224:img haloregnetz_b:224 eca_nfnet_l0 ese_vovnet19b_dw""".split()
 TORCHVISION = """alexnet:96 convnext_tiny efficientnet_v2_s googlenet:96 maxvit_t:224 mnasnet0_5 mobilenet_v3_small resnext50_32x4d shufflenet_v2_x0_5
@@ -212,7 +212,7 @@ def images(make, size, **options):
     if pair:
         return net, {"first": torch.randn(1, 3, 128, 128), "second": torch.randn(1, 3, 128, 128)}
     frames = [16 if pixels == 224 else 8] if clip else []
-    return net, {"image": torch.randn(1 if pixels >= 224 else BATCH, 3, *frames, pixels, pixels)}
+    return net, {"image": torch.randn(2 if pixels >= 224 else BATCH, 3, *frames, pixels, pixels)}
 
 
 def from_timm(entry):
