@@ -12,6 +12,9 @@ taken. While `decided_draws` is entered, a branch that no draw can change is dec
 
 from __future__ import annotations
 
+import math
+import operator
+
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -19,15 +22,15 @@ from .gradients import Refused, called_from
 
 __all__ = ["decided_draws"]
 
-# What `draw OP bound` is where no number in [0, 1) decides it.
-_ALWAYS = {
-    torch.Tensor.lt: lambda bound: False if bound <= 0 else True if bound >= 1 else None,
-    torch.Tensor.le: lambda bound: False if bound < 0 else True if bound >= 1 else None,
-    torch.Tensor.gt: lambda bound: True if bound < 0 else False if bound >= 1 else None,
-    torch.Tensor.ge: lambda bound: True if bound <= 0 else False if bound >= 1 else None,
-}
-_ALWAYS |= {getattr(torch.Tensor, f"__{function.__name__}__"): rule for function, rule in _ALWAYS.items()}
-_ALWAYS |= {getattr(torch, name): _ALWAYS[getattr(torch.Tensor, name)] for name in ("lt", "le", "gt", "ge")}
+# How a comparison is called, and what it says of two numbers.
+_COMPARISONS = {getattr(owner, spelling): getattr(operator, name) for name in ("lt", "le", "gt", "ge")
+                for owner, spelling in ((torch, name), (torch.Tensor, name), (torch.Tensor, f"__{name}__"))}
+
+
+def _decide(compare, bound: float) -> bool | None:
+    """What `compare(draw, bound)` is for every draw in [0, 1), if it is one: it changes at most once from end to end."""
+    least, most = compare(0.0, bound), compare(math.nextafter(1.0, 0.0), bound)
+    return least if least == most else None
 
 
 class decided_draws(TorchFunctionMode):
@@ -39,14 +42,14 @@ class decided_draws(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if function is torch.Tensor.__bool__ and id(args[0]) in self._decided:
-            _, value, where = self._decided[id(args[0])]
+            _, value = self._decided[id(args[0])]
             if value is None:
-                raise Refused(f"{where} takes a branch by a random number, which a compiled step cannot; set its "
+                raise Refused(f"{called_from()} takes a branch by a random number, which a compiled step cannot; set its "
                               "probability (layerdrop, say) to 0")
             return value
         result = function(*args, **(kwargs or {}))
         if function is torch.rand and result.dim() == 0:
             self._draws[id(result)] = result
-        elif function in _ALWAYS and id(args[0]) in self._draws and isinstance(args[1], (int, float)):
-            self._decided[id(result)] = (result, _ALWAYS[function](args[1]), called_from())
+        elif function in _COMPARISONS and id(args[0]) in self._draws and isinstance(args[1], (int, float)):
+            self._decided[id(result)] = (result, _decide(_COMPARISONS[function], args[1]))
         return result
