@@ -11,6 +11,7 @@
 #include "KernelSchedule.h"
 #include "MathExpansion.h"
 #include "ScalarExpansion.h"
+#include "WarpShuffle.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -23,9 +24,6 @@ using namespace mlir::memopt;
 
 /// Shared memory whose size the launch says, the same for all kernels of a module.
 static constexpr llvm::StringLiteral kSharedSymbol = "memopt_shared";
-
-/// Every thread of a warp.
-static constexpr int32_t kWholeWarp = -1;
 
 static Value getSharedMemory(ImplicitLocOpBuilder &b, Type element) {
   auto function = b.getInsertionBlock()->getParentOp();
@@ -143,10 +141,12 @@ void AttentionBlock::where(Value condition, llvm::function_ref<void()> body) {
 
 void AttentionBlock::synchronizeBlock() { NVVM::Barrier0Op::create(b); }
 
-void AttentionBlock::synchronizeRows() {
-  NVVM::SyncWarpOp::create(
-      b, LLVM::ConstantOp::create(b, b.getI32Type(), b.getI32IntegerAttr(kWholeWarp)));
+/// The mask of all threads.
+Value AttentionBlock::getWholeWarp() {
+  return LLVM::ConstantOp::create(b, b.getI32Type(), b.getI32IntegerAttr(-1));
 }
+
+void AttentionBlock::synchronizeRows() { NVVM::SyncWarpOp::create(b, getWholeWarp()); }
 
 //===----------------------------------------------------------------------===//
 // Memory
@@ -176,28 +176,9 @@ int64_t AttentionBlock::getVectors(int64_t features) const {
   return llvm::divideCeil(llvm::divideCeil(features, lanes), tiles.threadColumns);
 }
 
-Value AttentionBlock::shuffle(Value value, int64_t distance) {
-  Type i32 = b.getI32Type(), i64 = b.getI64Type();
-  auto word = [&](int64_t constant) -> Value {
-    return LLVM::ConstantOp::create(b, i32, b.getI32IntegerAttr(static_cast<int32_t>(constant)));
-  };
-  auto exchange = [&](Value of) -> Value {
-    return NVVM::ShflOp::create(b, of.getType(), word(kWholeWarp), of, word(distance),
-                                word(kWarpThreads - 1), NVVM::ShflKind::bfly, UnitAttr());
-  };
-  if (value.getType() == b.getF32Type())
-    return exchange(value);
-  Value whole = arith::BitcastOp::create(b, i64, value), half = integer(32);
-  Value low = exchange(arith::TruncIOp::create(b, i32, whole));
-  Value high = exchange(arith::TruncIOp::create(b, i32, arith::ShRUIOp::create(b, whole, half)));
-  high = arith::ShLIOp::create(b, arith::ExtUIOp::create(b, i64, high), half);
-  whole = arith::OrIOp::create(b, high, arith::ExtUIOp::create(b, i64, low));
-  return arith::BitcastOp::create(b, value.getType(), whole);
-}
-
 Value AttentionBlock::foldRow(Value value, llvm::function_ref<Value(Value, Value)> fold) {
   for (int64_t distance = tiles.threadColumns / 2; distance > 0; distance /= 2)
-    value = fold(value, shuffle(value, distance));
+    value = fold(value, shuffleWarp(b, getWholeWarp(), value, distance));
   return value;
 }
 
@@ -213,11 +194,15 @@ Value AttentionBlock::maximumOverRow(Value value) {
 // Vectors in memory
 //===----------------------------------------------------------------------===//
 
+Value AttentionBlock::getOffset(ArrayRef<int64_t> strides, ArrayRef<Value> indices) {
+  Value offset = multiply(indices.front(), strides.front());
+  for (auto [index, stride] : llvm::zip(indices.drop_front(), strides.drop_front()))
+    offset = add(offset, multiply(index, stride));
+  return offset;
+}
+
 Value AttentionBlock::getToken(const VectorView &view, Value batch, Value head, Value token) {
-  Value offset = multiply(batch, view.strides[0]);
-  offset = add(offset, multiply(head, view.strides[1]));
-  offset = add(offset, multiply(token, view.strides[2]));
-  return getAddress(view.base, view.element, offset);
+  return getAddress(view.base, view.element, getOffset(view.strides, {batch, head, token}));
 }
 
 /// Addresses stay inside: what is beyond the last token or feature is read from the last one, and

@@ -92,6 +92,8 @@ public:
   Value maximumOverRow(Value value);
 
   // Tiles.
+  /// The element with these indices, which may be fewer than strides.
+  Value getOffset(ArrayRef<int64_t> strides, ArrayRef<Value> indices);
   /// The first element of a token of one head.
   Value getToken(const VectorView &view, Value batch, Value head, Value token);
   /// Puts vectors from token `first` on into `tile`, zeros behind the last.
@@ -116,7 +118,7 @@ public:
 private:
   Value callMath(StringRef name, Value x);
   Value getGroup(int64_t number, int64_t groups);
-  Value shuffle(Value value, int64_t distance);
+  Value getWholeWarp();
   Value foldRow(Value value, llvm::function_ref<Value(Value, Value)> fold);
   Type getLanes() { return VectorType::get({lanes}, type); }
 

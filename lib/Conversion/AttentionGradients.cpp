@@ -223,10 +223,7 @@ void AttentionEmitter::storeMaskGradient(Values sums, const ScorePlace &place) {
       Value key = sumsColumns ? integer(0) : add(place.firstKey, columnOf(column));
       Value stores = arith::AndIOp::create(b, isBelow(query, queries), isBelow(key, keys));
       where(arith::AndIOp::create(b, owner, stores), [&] {
-        Value offset = multiply(place.batch, strides[0]);
-        offset = add(offset, multiply(place.head, strides[1]));
-        offset = add(offset, multiply(query, strides[2]));
-        offset = add(offset, multiply(key, strides[3]));
+        Value offset = getOffset(strides, {place.batch, place.head, query, key});
         store(getAddress(getBuffer(getResult(3)), type, offset), sums[row * columns + column],
               bytes);
       });

@@ -83,10 +83,8 @@ AttentionScores::mapScores(const ScorePlace &place,
 
 Value AttentionScores::getInMask(unsigned buffer, ArrayRef<int64_t> strides,
                                  const ScorePlace &place, const ScoreElement &at, Type element) {
-  Value offset = multiply(place.batch, strides[0]);
-  offset = add(offset, multiply(place.head, strides[1]));
-  offset = add(offset, multiply(smaller(at.query, queries - 1), strides[2]));
-  offset = add(offset, multiply(smaller(at.key, keys - 1), strides[3]));
+  Value offset = getOffset(strides, {place.batch, place.head, smaller(at.query, queries - 1),
+                                     smaller(at.key, keys - 1)});
   return getAddress(buffers[buffer], element, offset);
 }
 

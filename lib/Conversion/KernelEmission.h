@@ -102,7 +102,6 @@ private:
   bool areThreadsApart();
   void emitFencedNest(const KernelNest &nest);
   bool isOverOperand(const KernelNest &nest);
-  Value shuffle(Value value, int64_t distance);
   Value combineByShuffles(const Combiner &combiner, Value value, int64_t count);
   void combineThreads(ArrayRef<const Combiner *> combiners, MutableArrayRef<Value> values);
   Value getSharedBuffer(const std::string &name, Type element, int64_t count);

@@ -19,6 +19,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "KernelEmission.h"
+#include "WarpShuffle.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -207,40 +208,10 @@ bool StageEmitter::isOverOperand(const KernelNest &nest) {
 // Sums
 //===----------------------------------------------------------------------===//
 
-/// The value of the thread whose number differs in bit `distance`.
-Value StageEmitter::shuffle(Value value, int64_t distance) {
-  Type type = value.getType(), i32 = builder.getI32Type(), i64 = builder.getI64Type();
-  unsigned bits = type.getIntOrFloatBitWidth();
-  auto integer = builder.getIntegerType(bits);
-  if (bits == 64) {
-    Value whole = type == i64 ? value : arith::BitcastOp::create(builder, location, i64, value);
-    Value low = shuffle(arith::TruncIOp::create(builder, location, i32, whole), distance);
-    Value high = arith::ShRUIOp::create(builder, location, whole, constant(32));
-    high = shuffle(arith::TruncIOp::create(builder, location, i32, high), distance);
-    low = arith::ExtUIOp::create(builder, location, i64, low);
-    high = arith::ExtUIOp::create(builder, location, i64, high);
-    high = arith::ShLIOp::create(builder, location, high, constant(32));
-    whole = arith::OrIOp::create(builder, location, high, low);
-    return type == i64 ? whole : arith::BitcastOp::create(builder, location, type, whole);
-  }
-  if (bits < 32) {
-    Value narrow =
-        type == integer ? value : arith::BitcastOp::create(builder, location, integer, value);
-    Value word = shuffle(arith::ExtUIOp::create(builder, location, i32, narrow), distance);
-    narrow = arith::TruncIOp::create(builder, location, integer, word);
-    return type == integer ? narrow : arith::BitcastOp::create(builder, location, type, narrow);
-  }
-  auto word = [&](int32_t number) -> Value {
-    return LLVM::ConstantOp::create(builder, location, i32, builder.getI32IntegerAttr(number));
-  };
-  return NVVM::ShflOp::create(builder, location, type, threads.mask, value,
-                              word(static_cast<int32_t>(distance)), word(kWarpThreads - 1),
-                              NVVM::ShflKind::bfly, UnitAttr());
-}
-
 Value StageEmitter::combineByShuffles(const Combiner &combiner, Value value, int64_t count) {
+  ImplicitLocOpBuilder b(location, builder);
   for (int64_t distance = count / 2; distance > 0; distance /= 2)
-    value = combine(combiner, value, shuffle(value, distance));
+    value = combine(combiner, value, shuffleWarp(b, threads.mask, value, distance));
   return value;
 }
 

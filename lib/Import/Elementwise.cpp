@@ -237,16 +237,13 @@ Error memopt::pt2::mapElements(OpContext &op, ArrayRef<Operand> operands, Formul
 }
 
 Error memopt::pt2::mapReals(OpContext &op, ArrayRef<Operand> operands, FormulaFn formula) {
-  DType type = op.resultMeta(0).dtype;
-  if (!isFloat(type))
-    return op.error("expected a floating-point result, found " + getName(type));
+  RETURN_IF_ERROR(op.checkReal(op.resultMeta(0).dtype));
   return mapElements(op, operands, formula);
 }
 
 Error memopt::pt2::mapFloat(OpContext &op, Build build, StringRef parameter) {
   DType type = op.resultMeta(0).dtype;
-  if (!isFloat(type))
-    return op.error("expected a floating-point result, found " + getName(type));
+  RETURN_IF_ERROR(op.checkReal(type));
   return setResult(op, elementwise(op, {op.tensor(parameter)}, type, type, build));
 }
 

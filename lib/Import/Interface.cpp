@@ -70,8 +70,7 @@ Error GraphImporter::createEmpty(const InputSpec &spec, const TensorMeta &meta) 
     mlir::OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToEnd(&function.getBody().front());
     mlir::ImplicitLocOpBuilder b(function.getLoc(), builder);
-    SmallVector<int64_t> ones(meta.sizes.size(),
-                              1); // broadcast to its sizes, as all that is filled
+    SmallVector<int64_t> ones(meta.sizes.size(), 1); // broadcast late, as all that is filled
     tensor.value = splat(b, RankedTensorType::get(ones, getElementType(builder, meta.dtype)), 0.0);
   } else {
     tensor.constant = ConstantTensor::splat(meta.dtype, meta.sizes, 0);

@@ -21,8 +21,7 @@ constexpr double kRootOfPi = 1.77245385090551602730, kRootOfTwo = 1.414213562373
 Error memopt::pt2::mapDoubles(OpContext &op, llvm::function_ref<Element(Element)> formula,
                               StringRef parameter) {
   DType type = op.resultMeta(0).dtype;
-  if (!isFloat(type))
-    return op.error("expected a floating-point result, found " + getName(type));
+  RETURN_IF_ERROR(op.checkReal(type));
   ASSIGN_OR_RETURN(Tensor result, elementwise(op, {op.tensor(parameter)}, DType::F64, DType::F64,
                                               inBuild([&](Elements v) { return formula(v[0]); })));
   return setResult(op, castTo(op, result, type));

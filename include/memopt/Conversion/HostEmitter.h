@@ -27,8 +27,8 @@
 
 namespace mlir::memopt {
 
-/// Gives the function, in the module under construction, that runs `kernel`.
-/// The function of a kernel, or of a library call that is kernels of a device.
+/// Gives the function, in the module under construction, that runs a kernel, or a library call that
+/// is kernels of a device.
 using KernelFunctionFn = llvm::function_ref<FailureOr<KernelFunction>(Operation *op)>;
 
 struct HostOptions {
