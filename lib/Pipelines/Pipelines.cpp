@@ -128,6 +128,7 @@ void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &
   // What is left that backward reads of forward is kept.
   NarrowActivationsPassOptions narrow;
   narrow.type = options.activationDtype;
+  narrow.share = options.activationShare;
   manager.addNestedPass<func::FuncOp>(createNarrowActivationsPass(narrow));
   manager.addNestedPass<func::FuncOp>(createFormKernelsPass());
   manager.addNestedPass<func::FuncOp>(createPackMasksPass());

@@ -15,6 +15,8 @@
 // Chosen: results of products, convolutions and attention, and pointwise ones, that follow from
 //         the step's inputs. What statistics and sums give stays f32 (means, deviations, the
 //         logarithms that attention and losses keep): few bytes, on which every element depends.
+//         Of these the first made, up to a share of their bytes: they wait longest, and a byte
+//         costs as much time to narrow in one as in another.
 // Bits:   of forward values and of the loss of a step never change.
 //
 //===----------------------------------------------------------------------===//
@@ -59,16 +61,27 @@ namespace {
 /// Narrows what one block of the program keeps.
 class Narrower {
 public:
-  Narrower(Block &block, Type type) : block(block), type(type), readers(block) {}
-
-  void run() {
+  Narrower(Block &block, Type type) : block(block), type(type), readers(block) {
     findReached();
-    SmallVector<Operation *> makers;
     for (Operation &op : block)
       if (!isAfterForward(&op) && makesActivations(&op) && reached.contains(&op))
-        makers.push_back(&op);
-    for (Operation *op : makers)
-      narrow(op);
+        if (SmallVector<BackwardReaders::Group> groups = getGroups(&op); !groups.empty())
+          candidates.push_back({op.getResult(0), std::move(groups)});
+  }
+
+  /// Of all that can wait in the narrow type.
+  int64_t getCandidateBytes() const {
+    int64_t bytes = 0;
+    for (const Candidate &candidate : candidates)
+      bytes += getTensorBytes(candidate.wide.getType());
+    return bytes;
+  }
+
+  /// Narrows candidates, the first made first, until they have so many bytes.
+  void run(int64_t bytes) {
+    for (const Candidate &candidate : candidates)
+      if (bytesBefore < bytes)
+        narrow(candidate);
   }
 
   int64_t getValues() const { return values; }
@@ -76,14 +89,21 @@ public:
   int64_t getBytesAfter() const { return bytesAfter; }
 
 private:
+  struct Candidate {
+    Value wide;
+    SmallVector<BackwardReaders::Group> groups; ///< not empty
+  };
+
   void findReached();
-  void narrow(Operation *op);
+  SmallVector<BackwardReaders::Group> getGroups(Operation *op);
+  void narrow(const Candidate &candidate);
   Value convert(ImplicitLocOpBuilder &b, Value value, Type elementType, Phase phase);
 
   Block &block;
   Type type;
   BackwardReaders readers;
   DenseSet<Operation *> reached; ///< ops that follow from inputs of the block
+  SmallVector<Candidate> candidates;
   int64_t values = 0, bytesBefore = 0, bytesAfter = 0;
 };
 } // namespace
@@ -110,22 +130,28 @@ Value Narrower::convert(ImplicitLocOpBuilder &b, Value value, Type elementType, 
   return made;
 }
 
-/// The first result of `op`, if backward reads it and nothing keeps it as it is.
-void Narrower::narrow(Operation *op) {
+/// The readers in the backward pass of the first result of `op`; none where something keeps it as
+/// it is.
+SmallVector<BackwardReaders::Group> Narrower::getGroups(Operation *op) {
   Value wide = op->getResult(0);
   bool isReturned = llvm::any_of(wide.getUsers(), [](Operation *user) {
     return user->hasTrait<OpTrait::IsTerminator>() || isa<WriteOp>(user);
   });
+  if (!isLargeSingle(wide) || isReturned)
+    return {};
   SmallVector<BackwardReaders::Group> groups = readers.getGroups(op);
   for (BackwardReaders::Group &group : groups)
     llvm::erase_if(group, [&](OpOperand *use) { return use->get() != wide; });
   llvm::erase_if(groups, [](const BackwardReaders::Group &group) { return group.empty(); });
-  if (!isLargeSingle(wide) || isReturned || groups.empty())
-    return;
-  ImplicitLocOpBuilder b(wide.getLoc(), op->getContext());
-  b.setInsertionPointAfter(op);
+  return groups;
+}
+
+void Narrower::narrow(const Candidate &candidate) {
+  Value wide = candidate.wide;
+  ImplicitLocOpBuilder b(wide.getLoc(), wide.getContext());
+  b.setInsertionPointAfterValue(wide);
   Value kept = convert(b, wide, type, Phase::Forward);
-  for (const BackwardReaders::Group &group : groups) {
+  for (const BackwardReaders::Group &group : candidate.groups) {
     b.setInsertionPoint(readers.getReader(*group.front()));
     Value again = convert(b, kept, b.getF32Type(), Phase::Backward);
     for (OpOperand *use : group)
@@ -151,6 +177,11 @@ struct NarrowActivationsPass : memopt::impl::NarrowActivationsPassBase<NarrowAct
                        << "'";
       return signalPassFailure();
     }
+    if (share < 0 || share > 100) {
+      func.emitError() << "expected a share of kept activations of 0 to 100 percent, found "
+                       << share.getValue();
+      return signalPassFailure();
+    }
     if (failed(verifyTensorGraph(func)))
       return signalPassFailure();
     if (type == "f32" || func.isExternal())
@@ -158,7 +189,7 @@ struct NarrowActivationsPass : memopt::impl::NarrowActivationsPassBase<NarrowAct
     int64_t values = 0, before = 0, after = 0;
     for (Block *block : getProgramBlocks(func.getBody().front())) {
       Narrower narrower(*block, BFloat16Type::get(&getContext()));
-      narrower.run();
+      narrower.run(llvm::divideCeil(narrower.getCandidateBytes() * share, 100));
       values += narrower.getValues();
       before += narrower.getBytesBefore();
       after += narrower.getBytesAfter();

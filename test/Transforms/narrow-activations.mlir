@@ -1,7 +1,9 @@
 // RUN: memopt-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(memopt-narrow-activations{type=bf16}))' --verify-diagnostics | FileCheck %s
 // RUN: memopt-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(memopt-narrow-activations))' | FileCheck %s --check-prefix=OFF
 // RUN: not memopt-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(memopt-narrow-activations{type=f16}))' 2>&1 | FileCheck %s --check-prefix=TYPE
+// RUN: not memopt-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(memopt-narrow-activations{type=bf16 share=101}))' 2>&1 | FileCheck %s --check-prefix=SHARE
 
+// SHARE: expected a share of kept activations of 0 to 100 percent, found 101
 // TYPE: expected f32 or bf16 as the type of kept activations, found 'f16'
 
 // What backward reads of forward is rounded where it is made, and widened in front of its reader; forward itself reads

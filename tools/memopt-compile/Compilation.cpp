@@ -207,8 +207,9 @@ bool Compilation::isOverBudget() {
 
 Form Compilation::getForm() const {
   const mlir::memopt::PipelineOptions &pipeline = options.pipeline;
-  return {pipeline.batch,           pipeline.microBatches,     pipeline.precision,
-          pipeline.activationDtype, pipeline.offloadOptimizer, pipeline.offloadParam};
+  return {pipeline.batch,           pipeline.microBatches,    pipeline.precision,
+          pipeline.activationDtype, pipeline.activationShare, pipeline.offloadOptimizer,
+          pipeline.offloadParam};
 }
 
 static void apply(const Form &form, mlir::memopt::PipelineOptions &pipeline) {
@@ -216,6 +217,7 @@ static void apply(const Form &form, mlir::memopt::PipelineOptions &pipeline) {
   pipeline.microBatches = form.microBatches;
   pipeline.precision = form.precision;
   pipeline.activationDtype = form.activationDtype;
+  pipeline.activationShare = form.activationShare;
   pipeline.offloadOptimizer = form.offloadOptimizer;
   pipeline.offloadParam = form.offloadParam;
 }

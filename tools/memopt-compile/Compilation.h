@@ -34,6 +34,7 @@ struct Form {
   int64_t batch = 0; ///< samples; 0: as exported
   int64_t microBatches = 1;
   std::string precision, activationDtype;
+  int64_t activationShare = 100; ///< percent of the bytes of kept activations in that type
   mlir::memopt::OffloadTier offloadOptimizer = {}, offloadParam = {};
 };
 

@@ -81,6 +81,9 @@ StatusCode memopt::tool::findLargestBatch(Compilation &compilation) {
 /// A form is worth its planning where it may take less than this of the best one's time.
 static constexpr double kWorthwhile = 0.99, kAnyTime = std::numeric_limits<double>::infinity();
 
+/// Percent of the bytes of kept activations: shares that differ by less are not told apart.
+static constexpr int64_t kShareStep = 25;
+
 static std::string describe(const Trial &trial) {
   return llvm::formatv("{0} bytes and {1:f3} ms a step", trial.bytes, trial.seconds * 1e3).str();
 }
@@ -99,6 +102,9 @@ public:
         for (const Form &placed : getPlacements())
           if (StatusCode code = tryCuts(placed, precision, activations); code != StatusCode::Ok)
             return code;
+    if (best && best->form.activationDtype != given.activationDtype)
+      if (StatusCode code = narrowFewer(); code != StatusCode::Ok)
+        return code;
     if (!best && allowed.batch)
       if (StatusCode code = lowerBatch(); code != StatusCode::Ok)
         return code;
@@ -188,6 +194,24 @@ private:
     return StatusCode::Ok;
   }
 
+  /// Halves the share of activations that wait narrowed down to a quarter more or less than the
+  /// fastest: what recomputation may leave wide needs no casts, and its gradients round nothing.
+  StatusCode narrowFewer() {
+    Form form = best->form;
+    for (int64_t tooFew = 0, enough = form.activationShare; enough - tooFew > kShareStep;) {
+      form.activationShare = (tooFew + enough) / 2;
+      Trial trial = compilation.tryForm(form, best->seconds);
+      if (trial.isHopeless)
+        return StatusCode::Ok; // fewer casts are not what takes time
+      if (trial.code != StatusCode::Ok && trial.code != StatusCode::DoesNotFit) {
+        compilation.setMessage(trial.message);
+        return trial.code;
+      }
+      (note(std::move(trial)) ? enough : tooFew) = form.activationShare;
+    }
+    return StatusCode::Ok;
+  }
+
   /// The last resort, for it changes what is trained: fewer samples a step, one at a time where
   /// accumulation is allowed.
   StatusCode lowerBatch() {
@@ -235,7 +259,7 @@ private:
     if (form.precision != given.precision)
       text += " --precision=" + form.precision;
     if (form.activationDtype != given.activationDtype)
-      text += " --activation-dtype=" + form.activationDtype;
+      text += " --activation-dtype=" + form.activationDtype + getShare(form);
     if (form.offloadOptimizer != given.offloadOptimizer)
       text += (" --offload-optimizer=" + stringifyOffloadTier(form.offloadOptimizer)).str();
     if (form.offloadParam != given.offloadParam)
@@ -243,6 +267,12 @@ private:
     if (form.batch != given.batch)
       text += " --batch=" + std::to_string(form.batch);
     return text.empty() ? " nothing more" : text;
+  }
+
+  static std::string getShare(const Form &form) {
+    return form.activationShare == 100
+               ? ""
+               : " (for " + std::to_string(form.activationShare) + " % of their bytes)";
   }
 
   void explain() const {

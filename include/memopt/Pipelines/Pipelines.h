@@ -56,6 +56,9 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
   bool isBatchCut() const { return accumulativeCounts * microBatches * ranks > 1; }
   Option<std::string> activationDtype{*this, "activation-dtype", llvm::cl::init("f32"),
                                       llvm::cl::desc("of kept activations: f32 or bf16")};
+  Option<int64_t> activationShare{
+      *this, "activation-share", llvm::cl::init(100),
+      llvm::cl::desc("percent of their bytes that have that type, the first made first")};
   Option<bool> recompute{*this, "recompute-elementwise", llvm::cl::init(true),
                          llvm::cl::desc("recompute pointwise work")};
   ListOption<std::string> efficientConvBnEval{

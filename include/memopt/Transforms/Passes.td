@@ -320,10 +320,14 @@ def NarrowActivationsPass : Pass<"memopt-narrow-activations", "::mlir::func::Fun
     stand close to each other. All is computed in f32, and forward values do not change; results of reductions, and
     values below 4 KiB, are kept as they are.
 
+    With a share below 100 only those made first are narrowed, which wait longest, until they have that many percent of
+    the bytes of all.
+
     Remark: the number of values, and their bytes before and after.
   }];
   let options = [
-    Option<"type", "type", "std::string", "\"f32\"", "bf16, or f32 for no change">
+    Option<"type", "type", "std::string", "\"f32\"", "bf16, or f32 for no change">,
+    Option<"share", "share", "int64_t", "100", "percent of their bytes that are narrowed, the first made first">
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
