@@ -45,8 +45,9 @@ struct PlanFacts {
   int64_t kernels = 0, libraryCalls = 0, clones = 0, flops = 0, cloneFlops = 0;
   int64_t hostKernels = 0, transferBytes = 0, diskBytes = 0; ///< that are sent; of or to the disk
   int64_t packedMasks = 0, packedBytes = 0;                  ///< booleans kept as bits
-  double seconds = 0;                                        ///< of a step, by the cost model
-  std::string machine;                                       ///< that seconds are predicted for
+  int64_t invariants = 0, invariantBytes = 0; ///< read by loops, made in front of them
+  double seconds = 0;                         ///< of a step, by the cost model
+  std::string machine;                        ///< that seconds are predicted for
   /// By kind and implementation.
   std::map<std::pair<std::string, std::string>, CallFacts> calls;
 };
@@ -179,6 +180,16 @@ static void addPackedMasks(PlanFacts &facts, KernelOp kernel) {
     }
 }
 
+/// What a loop reads in each iteration and kernels in front of it made once.
+static void addInvariants(PlanFacts &facts, Operation *loop) {
+  llvm::SmallDenseSet<Value> seen;
+  for (Value operand : loop->getOperands())
+    if (operand.getDefiningOp<KernelOp>() && seen.insert(operand).second) {
+      ++facts.invariants;
+      facts.invariantBytes += getTensorBytes(operand.getType());
+    }
+}
+
 static PlanFacts collectFacts(ModuleOp module) {
   StepModel step = *StepModel::create(module);
   KernelGraph graph(step.getFunction());
@@ -187,8 +198,10 @@ static PlanFacts collectFacts(ModuleOp module) {
   facts.machine = getTarget(module).describeMachine();
   facts.planned = module->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr);
   for (Operation *op : graph.getInstructions()) {
-    if (!cast<InstructionOpInterface>(op).getBodies().empty())
+    if (!cast<InstructionOpInterface>(op).getBodies().empty()) {
+      addInvariants(facts, op);
       continue; // what a loop holds is counted by itself
+    }
     bool clone = cast<InstructionOpInterface>(op).getClone() != 0;
     int64_t runs = getRuns(op),
             flops = multiplyCounts({cast<CostOpInterface>(op).getFlops(), runs});
@@ -343,6 +356,8 @@ json::Object mlir::memopt::describePlan(ModuleOp planned) {
                       {"recomputed_flops", facts.cloneFlops},
                       {"packed_masks", facts.packedMasks},
                       {"packed_mask_bytes", facts.packedBytes},
+                      {"loop_invariants", facts.invariants},
+                      {"loop_invariant_bytes", facts.invariantBytes},
                       {"host_kernels", facts.hostKernels},
                       {"transfer_bytes", facts.transferBytes},
                       {"peak_at", facts.device.at},
@@ -404,6 +419,10 @@ std::string mlir::memopt::explainPlan(ModuleOp planned) {
   if (facts.packedMasks)
     out << llvm::formatv("Masks that are kept as bits for the backward pass: {0}, in {1} bytes.\n",
                          facts.packedMasks, facts.packedBytes);
+  if (facts.invariants)
+    out << llvm::formatv("Values made once in front of the loop over micro-batches, not in each: "
+                         "{0}, in {1} bytes.\n",
+                         facts.invariants, facts.invariantBytes);
   explainConvBnEval(planned, out);
   explainHost(facts, out);
   explainDisk(facts, out);
