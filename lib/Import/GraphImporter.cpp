@@ -104,6 +104,15 @@ void GraphImporter::countUses(Scope &scope) const {
   scope.needed = findNeeded(*scope.graph);
 }
 
+Tensor GraphImporter::newTensor(DType dtype, ArrayRef<int64_t> sizes) {
+  Tensor tensor;
+  tensor.dtype = dtype;
+  tensor.sizes.assign(sizes.begin(), sizes.end());
+  tensor.storage = newIdentity();
+  tensor.view = newIdentity();
+  return tensor;
+}
+
 Expected<Tensor> GraphImporter::lookup(StringRef name) const {
   const Scope &scope = *scopes.back();
   if (auto it = scope.values.find(name); it != scope.values.end())
@@ -208,13 +217,9 @@ void GraphImporter::defineStandIns(const Node &node) {
       auto meta = scope.graph->tensors.find(name);
       if (meta == scope.graph->tensors.end())
         continue;
-      Tensor tensor;
-      tensor.dtype = meta->second.dtype;
-      tensor.sizes = meta->second.sizes;
+      Tensor tensor = newTensor(meta->second.dtype, meta->second.sizes);
       tensor.value = mlir::tensor::EmptyOp::create(builder, tensor.sizes,
                                                    getElementType(builder, tensor.dtype));
-      tensor.storage = newIdentity();
-      tensor.view = newIdentity();
       scope.values.try_emplace(name, std::move(tensor));
     }
 }

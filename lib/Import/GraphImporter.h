@@ -35,6 +35,8 @@ public:
   /// traced in evaluation mode says it itself.
   bool overridesTraining() const { return options.evaluate && !program.tracedInEvaluation; }
   int64_t newIdentity() { return nextIdentity++; }
+  /// One that shares its storage with no other; what is in it is the caller's to say.
+  Tensor newTensor(DType dtype, llvm::ArrayRef<int64_t> sizes);
   llvm::Expected<Tensor> lookup(llvm::StringRef name) const;
   bool isUsedLater(llvm::StringRef name) const;
   RandomState nextRandomState(mlir::ImplicitLocOpBuilder &b);

@@ -63,9 +63,7 @@ Error GraphImporter::createInputs() {
 Error GraphImporter::createEmpty(const InputSpec &spec, const TensorMeta &meta) {
   if (spec.kind != InputSpec::Kind::TensorConstant)
     return makeError("tensors without elements are not supported");
-  Tensor tensor;
-  tensor.dtype = meta.dtype;
-  tensor.sizes = meta.sizes;
+  Tensor tensor = newTensor(meta.dtype, meta.sizes);
   if (isFloat(meta.dtype)) {
     mlir::OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToEnd(&function.getBody().front());
@@ -75,8 +73,6 @@ Error GraphImporter::createEmpty(const InputSpec &spec, const TensorMeta &meta) 
   } else {
     tensor.constant = ConstantTensor::splat(meta.dtype, meta.sizes, 0);
   }
-  tensor.storage = newIdentity();
-  tensor.view = newIdentity();
   return define(spec.value, std::move(tensor));
 }
 
@@ -90,12 +86,8 @@ Error GraphImporter::createUserInput(const InputSpec &spec, const TensorMeta &me
   if (failed(
           function.insertArgument(index, type, attrs.getDictionary(&context), function.getLoc())))
     return makeError("cannot become an argument");
-  Tensor tensor;
-  tensor.dtype = meta.dtype;
-  tensor.sizes = meta.sizes;
+  Tensor tensor = newTensor(meta.dtype, meta.sizes);
   tensor.value = function.getArgument(index);
-  tensor.storage = newIdentity();
-  tensor.view = newIdentity();
   return define(spec.value, std::move(tensor));
 }
 
@@ -159,12 +151,8 @@ Expected<bool> GraphImporter::foldBuffer(const InputSpec &spec, const TensorMeta
     bool isSigned = meta.dtype != DType::U8 && meta.dtype != DType::Bool;
     elements.push_back(isSigned ? SignExtend64(word, width * 8) : word);
   }
-  Tensor tensor;
-  tensor.dtype = meta.dtype;
-  tensor.sizes = meta.sizes;
+  Tensor tensor = newTensor(meta.dtype, meta.sizes);
   tensor.constant = ConstantTensor::dense(meta.dtype, meta.sizes, elements);
-  tensor.storage = newIdentity();
-  tensor.view = newIdentity();
   folded[tensor.storage] = spec.target;
   if (spec.kind == InputSpec::Kind::Buffer) {
     ASSIGN_OR_RETURN(mlir::memopt::VariableOp declaration,
@@ -242,14 +230,11 @@ std::string GraphImporter::findModuleClass(StringRef path) const {
 void GraphImporter::readInitial(const TensorMeta &meta, Variable &variable) {
   mlir::memopt::VariableOp declaration = variable.declaration;
   variable.isBuffer = declaration.getRole() == Role::Buffer;
-  variable.initial.dtype = meta.dtype;
-  variable.initial.sizes = meta.sizes;
+  variable.initial = newTensor(meta.dtype, meta.sizes);
   mlir::OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToEnd(&function.getBody().front());
   variable.initial.value = mlir::memopt::ReadOp::create(
       builder, declaration.getLoc(), declaration.getTensorType(), declaration.getSymName());
-  variable.initial.storage = newIdentity();
-  variable.initial.view = newIdentity();
   if (!isFloat(meta.dtype))
     suggestInitial(variable.initial, 0);
 }
