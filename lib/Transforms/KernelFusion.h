@@ -123,6 +123,10 @@ private:
 bool isFreeInKernels(Operation *op);
 /// Time of a scalar op, in bytes that memory moves meanwhile (about 10 GB/s and 60 G simple ops/s).
 double getScalarWork(Operation *op);
+/// How many there are in loops of these sizes.
+double getPoints(ArrayRef<int64_t> domain);
+/// Of all results, which are tensors.
+double getResultBytes(Operation *op);
 
 } // namespace mlir::memopt
 
