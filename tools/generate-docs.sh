@@ -3,7 +3,7 @@
 #   tools/generate-docs.sh [FOLDER]     FOLDER: docs/generated (default)
 # The lit test Docs/generated.test compares the committed pages with fresh ones.
 set -euo pipefail
-case ${1:-} in -*) sed -n '2,4s/^# \{0,1\}//p' "$0" >&2; exit 1 ;; esac
+case ${1:-} in -h | --help) sed -n '2,4s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 folder=$(realpath -m "${1:-$(dirname "$0")/../docs/generated}")
 cd "$(dirname "$0")/.."
 llvm=${LLVM_PREFIX:-/usr/lib/llvm-22}

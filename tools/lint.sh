@@ -3,6 +3,7 @@
 #   tools/lint.sh [--fix]     --fix: formats the files instead of naming them
 # Needs tools/install.sh lint. Exits 1 when something is off.
 set -uo pipefail
+case ${1:-} in -h | --help) sed -n '2,4s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 cd "$(dirname "$0")/.."
 mapfile -t sources < <(git ls-files '*.cpp' '*.h' '*.c' '*.inc' '*.def')
 if [ "${1:-}" = --fix ]; then
