@@ -80,7 +80,14 @@ LogicalResult BatchInference::set(Operation *op, Value value, BatchDimension dim
 
 LogicalResult BatchInference::run(ArrayRef<std::pair<Value, int64_t>> seeds) {
   for (auto [value, dim] : seeds) {
-    int64_t size = typeOf(value).getDimSize(dim);
+    RankedTensorType type = typeOf(value);
+    if (dim < 0 || dim >= type.getRank())
+      return fail(step.getFunction(), "has its samples in dimension " + Twine(dim) +
+                                          " of an input with " + Twine(type.getRank()) +
+                                          " dimensions");
+    int64_t size = type.getDimSize(dim);
+    if (size < 1)
+      return fail(step.getFunction(), "has an input without samples");
     if (model.size && model.size != size)
       return fail(step.getFunction(),
                   "has inputs of " + Twine(model.size) + " and of " + Twine(size) + " samples");

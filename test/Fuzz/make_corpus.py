@@ -14,7 +14,7 @@ import zipfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 LARGEST = 40_000  # bytes; larger inputs are slow to mutate and to run
-PIPELINES = 21  # of MlirFuzzer.cpp
+PIPELINES = 40  # of MlirFuzzer.cpp
 
 
 class Corpus:

@@ -176,6 +176,7 @@ def SetBatchPass : Pass<"memopt-set-batch", "::mlir::ModuleOp"> {
     Option<"size", "size", "int64_t", "0", "Samples in a batch; 0 leaves them as they are">,
     Option<"onlyOfOne", "only-of-one", "bool", "false", "Leave a step of several samples as it is">
   ];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
 
 def GuardStatePass : Pass<"memopt-guard-state", "::mlir::ModuleOp"> {
@@ -185,6 +186,7 @@ def GuardStatePass : Pass<"memopt-guard-state", "::mlir::ModuleOp"> {
     with the ops that only make what is written. A step that the runtime refuses there has changed nothing.
     Steps without a loss or without writes stay as they are.
   }];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
 
 def SplitBatchPass : Pass<"memopt-split-batch", "::mlir::ModuleOp"> {
@@ -220,7 +222,7 @@ def SplitBatchPass : Pass<"memopt-split-batch", "::mlir::ModuleOp"> {
     Option<"syncBatchNorm", "sync-batch-norm", "bool", "false", "Batch norms take statistics over all ranks">,
     Option<"elementType", "element-type", "std::string", "\"fp32\"", "Of accumulators: fp32 (that of the sum, and at least f32), bf16">
   ];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def ShardParametersPass : Pass<"memopt-shard-parameters", "::mlir::ModuleOp"> {
@@ -454,6 +456,7 @@ def OffloadPass : Pass<"memopt-offload", "::mlir::ModuleOp"> {
     Option<"leastElements", "least-elements", "int64_t", "4097",
            "Of parameters: smaller ones stay on the device, with their state">
   ];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
 
 def PackMasksPass : Pass<"memopt-pack-masks", "::mlir::func::FuncOp"> {
