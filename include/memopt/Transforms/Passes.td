@@ -406,6 +406,7 @@ def SchedulePass : Pass<"memopt-schedule", "::mlir::ModuleOp"> {
     Option<"problem", "problem", "std::string", "\"\"", "File to write the planning problem to, for memopt-plan">,
     Option<"cache", "cache", "std::string", "\"\"", "Folder in which answers are found again, for speed only">
   ];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
 
 def ActivationCheckpointingPass : Pass<"memopt-activation-checkpointing", "::mlir::ModuleOp"> {
@@ -420,6 +421,7 @@ def ActivationCheckpointingPass : Pass<"memopt-activation-checkpointing", "::mli
     ListOption<"modules", "modules", "std::string", "Names or globs of modules">,
     Option<"segments", "segments", "int64_t", "0", "Number of equal segments of the forward pass">
   ];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
 
 def OffloadPass : Pass<"memopt-offload", "::mlir::ModuleOp"> {
@@ -511,6 +513,7 @@ def RematerializePass : Pass<"memopt-rematerialize", "::mlir::ModuleOp"> {
     Option<"problem", "problem", "std::string", "\"\"", "File to write the planning problem to, for memopt-plan">,
     Option<"cache", "cache", "std::string", "\"\"", "Folder in which answers are found again, for speed only">
   ];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
 
 def PlanMemoryPass : Pass<"memopt-plan-memory", "::mlir::ModuleOp"> {
@@ -534,6 +537,7 @@ def PlanMemoryPass : Pass<"memopt-plan-memory", "::mlir::ModuleOp"> {
     Option<"iterations", "iterations", "int64_t", "::mlir::memopt::kArenaIterations", "Search work of the arena solver">,
     Option<"cache", "cache", "std::string", "\"\"", "Folder in which answers are found again, for speed only">
   ];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
 
 def VerifyPlannedPass : Pass<"memopt-verify-planned", "::mlir::ModuleOp"> {

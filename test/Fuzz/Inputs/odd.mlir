@@ -392,3 +392,10 @@ func.func @train_step(%x: tensor<4xf32>) -> tensor<4xf32> {
   %e = tensor.empty() : tensor<4xf32>
   return %p : tensor<4xf32>
 }
+
+// -----
+
+// A step by another name, and no op of the dialect.
+func.func @evaluation(%x: tensor<f32>) -> tensor<f32> {
+  return %x : tensor<f32>
+}
