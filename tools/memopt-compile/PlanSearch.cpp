@@ -23,6 +23,11 @@ using memopt::StatusCode;
 using mlir::memopt::OffloadTier;
 using mlir::memopt::stringifyOffloadTier;
 
+/// Whether the form has no plan for another reason than the budget.
+static bool isRefused(const Trial &trial) {
+  return trial.code != StatusCode::Ok && trial.code != StatusCode::DoesNotFit;
+}
+
 //===----------------------------------------------------------------------===//
 // The largest batch
 //===----------------------------------------------------------------------===//
@@ -43,7 +48,7 @@ static Bound bisectBatch(Compilation &compilation, Form form, int64_t most) {
   while (fits + 1 < misses) {
     form.batch = size * unit;
     Trial trial = compilation.tryForm(form);
-    if (trial.code != StatusCode::Ok && trial.code != StatusCode::DoesNotFit) {
+    if (isRefused(trial)) {
       bound.code = trial.code;
       bound.misses = std::move(trial);
       return bound;
@@ -183,7 +188,7 @@ private:
         refusal = trial.message; // this model's batch cannot be cut
         return StatusCode::Ok;
       }
-      if (trial.code != StatusCode::Ok && trial.code != StatusCode::DoesNotFit) {
+      if (isRefused(trial)) {
         compilation.setMessage(trial.message);
         return trial.code;
       }
@@ -203,7 +208,7 @@ private:
       Trial trial = compilation.tryForm(form, best->seconds);
       if (trial.isHopeless)
         return StatusCode::Ok; // fewer casts are not what takes time
-      if (trial.code != StatusCode::Ok && trial.code != StatusCode::DoesNotFit) {
+      if (isRefused(trial)) {
         compilation.setMessage(trial.message);
         return trial.code;
       }
