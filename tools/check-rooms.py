@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""check-rooms.py [SOURCE]: does every file include only what its room may use?
+"""Does every file include only what its room may use?
 
 The table "Rooms" in docs/Architecture.md says who may use whom: rooms (with what they may use in turn), LLVM (its data
 structures and support library), MLIR (which brings all of LLVM), single headers of the runtime, in backquotes. Prints
 each include that the table does not allow, and exits 1 if there is one.
 """
+import argparse
 import pathlib
 import re
 import sys
 
-SOURCE = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__ + "/../..").resolve()
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("source", nargs="?", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[1],
+                    help="the tree; by default the one that this script stands in")
+SOURCE = parser.parse_args().source.resolve()
 INCLUDE = re.compile(r'^\s*#?include\s+["<]([^">]+)[">]')
 SUFFIXES = {".cpp", ".h", ".td", ".def", ".inc", ".c"}
 # Tools that must not grow into the compiler.

@@ -7,6 +7,7 @@ Needs torch, torchvision and transformers.
 """
 from __future__ import annotations
 
+import dataclasses
 import functools
 import gc
 import importlib
@@ -14,6 +15,7 @@ import os
 import resource
 import sys
 import time
+from typing import Callable
 
 import torch
 import torch.nn.functional as F
@@ -46,13 +48,17 @@ class NextToken(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
+def images(batch):
+    return lambda: {"image": torch.randn(batch, 3, 224, 224), "label": torch.randint(0, 1000, (batch,))}
+
+
 def resnet50(batch):
     import torchvision
     net = torchvision.models.resnet50()
     for block in net.modules():  # residual branches that start small keep the first steps from magnifying rounding
         if isinstance(block, torchvision.models.resnet.Bottleneck):
             nn.init.constant_(block.bn3.weight, 0.1)
-    return Classifier(net), lambda: {"image": torch.randn(batch, 3, 224, 224), "label": torch.randint(0, 1000, (batch,))}
+    return Classifier(net), images(batch)
 
 
 def gpt2(batch, length=512):
@@ -63,31 +69,52 @@ def gpt2(batch, length=512):
     return NextToken(transformers.GPT2LMHeadModel(config)), lambda: {"tokens": tokens(), "targets": tokens()}
 
 
-# name -> (builder, batch)
-MODELS = {"resnet50": (resnet50, 16), "gpt2": (gpt2, 2)}
+def mobilenet_v2(batch):
+    import torchvision
+    net = torchvision.models.mobilenet_v2(dropout=0.0)
+    for block in net.modules():
+        if isinstance(block, torchvision.models.mobilenetv2.InvertedResidual) and block.use_res_connect:
+            nn.init.constant_(block.conv[-1].weight, 0.1)
+    return Classifier(net), images(batch)
+
+
+def vit_s16(batch):
+    import torchvision
+    net = torchvision.models.VisionTransformer(image_size=224, patch_size=16, num_layers=12, num_heads=6,
+                                               hidden_dim=384, mlp_dim=1536)
+    nn.init.normal_(net.heads.head.weight, std=0.02)  # zeros would leave the first step's gradient to the head alone
+    return Classifier(net), images(batch)
+
+
+@dataclasses.dataclass
+class Benchmark:
+    """A model, how many samples a step takes, and what block checkpointing recomputes."""
+
+    build: Callable
+    batch: int
+    blocks: Callable
+
+
+MODELS = {
+    "resnet50": Benchmark(resnet50, 16, lambda net: [*net.layer1, *net.layer2, *net.layer3, *net.layer4]),
+    "mobilenet_v2": Benchmark(mobilenet_v2, 32, lambda net: list(net.features)),
+    "vit_s16": Benchmark(vit_s16, 16, lambda net: list(net.encoder.layers)),
+    "gpt2": Benchmark(gpt2, 2, lambda net: list(net.transformer.h)),
+}
 
 
 def make(name, batches):
     """The model in training mode and its batches: the same ones in every process."""
-    build, batch = MODELS[name]
     torch.manual_seed(SEED)
-    model, draw = build(batch)
+    model, draw = MODELS[name].build(MODELS[name].batch)
     return model.train(), [draw() for _ in range(batches)]
-
-
-def blocks_of(model):
-    """What block checkpointing recomputes: residual blocks, or transformer layers."""
-    if isinstance(model, NextToken):
-        return list(model.net.transformer.h)
-    return [block for stage in (model.net.layer1, model.net.layer2, model.net.layer3, model.net.layer4)
-            for block in stage]
 
 
 # ------------------------------------------------------------- one step
 
 
 class Step:
-    """Forward, backward and SGD in one of PyTorch's ways, named by words joined with `+`.
+    """Forward, backward and update in one of PyTorch's ways, named by words joined with `+`.
 
     eager                 as the model stands
     channels_last         convolutions in that memory format
@@ -97,9 +124,9 @@ class Step:
     compile, compile:0.5  torch.compile, with that activation_memory_budget
     """
 
-    def __init__(self, name, way, batches, rate):
+    def __init__(self, name, way, batches, optimizer):
         self.model, self.batches = make(name, batches)
-        self.rate, self.optimizer = rate, None
+        self.make_optimizer, self.optimizers = optimizer, []
         words = way.split("+")
         for word in words:
             if word.split(":")[0] not in ("eager", "channels_last", "checkpoint", "step_in_backward", "autocast", "compile"):
@@ -109,7 +136,7 @@ class Step:
             for batch in self.batches:
                 batch["image"] = batch["image"].to(memory_format=torch.channels_last)
         if "checkpoint" in words:
-            for block in blocks_of(self.model):
+            for block in MODELS[name].blocks(self.model.net):
                 block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
         self.update_in_backward() if "step_in_backward" in words else self.update_at_end()
         self.forward = self.autocast if "autocast" in words else self.model
@@ -123,28 +150,32 @@ class Step:
             return self.model(**batch)
 
     def update_at_end(self):
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=self.rate)
+        self.optimizers = [self.make_optimizer(self.model.parameters())]
 
     def update_in_backward(self):
-        def update(parameter):
-            with torch.no_grad():
-                parameter.add_(parameter.grad, alpha=-self.rate)
-            parameter.grad = None
         for parameter in self.model.parameters():
+            optimizer = self.make_optimizer([parameter])
+            self.optimizers.append(optimizer)
+
+            def update(parameter, optimizer=optimizer):
+                optimizer.step()
+                parameter.grad = None
             parameter.register_post_accumulate_grad_hook(update)
 
     def resident(self):
-        """Bytes of parameters, buffers and the batches, each storage once."""
-        tensors = [*self.model.parameters(), *self.model.buffers(), *self.batches[0].values()]
+        """Bytes of parameters, buffers, the optimizer's state and the batch, each storage once."""
+        state = [value for optimizer in self.optimizers for values in optimizer.state.values()
+                 for value in values.values() if isinstance(value, torch.Tensor)]
+        tensors = [*self.model.parameters(), *self.model.buffers(), *state, *self.batches[0].values()]
         storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in tensors}
         return sum(storages.values())
 
     def __call__(self, number):
         loss = self.forward(**self.batches[number % len(self.batches)])
         loss.backward()
-        if self.optimizer:
-            self.optimizer.step()
-            self.optimizer.zero_grad(set_to_none=True)
+        if len(self.optimizers) == 1:
+            self.optimizers[0].step()
+            self.optimizers[0].zero_grad(set_to_none=True)
         return loss.item()
 
 
@@ -173,13 +204,17 @@ def peak_rss():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def measure(name, way, batches, rate, steps, threads, memory):
+def make_optimizer(name, rate):
+    return functools.partial({"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[name], lr=rate)
+
+
+def measure(name, way, batches, optimizer, steps, threads, memory):
     """Losses and seconds of `steps` steps, resident memory before the model and at its peak, and, if asked, the peak
     of the allocator's bytes."""
     torch.set_num_threads(threads)
-    importlib.import_module({"resnet50": "torchvision", "gpt2": "transformers.models.gpt2"}[name])
+    importlib.import_module("transformers.models.gpt2" if name == "gpt2" else "torchvision")
     before = peak_rss()
-    step = Step(name, way, batches, rate)
+    step = Step(name, way, batches, optimizer)
     losses, seconds = [], []
     for number in range(steps):
         begin = time.perf_counter()

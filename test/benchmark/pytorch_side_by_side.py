@@ -4,12 +4,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trains full-size models with PyTorch and with memopt, side by side: seconds of a step against bytes.
 
-    VENV/bin/python pytorch_side_by_side.py resnet50 gpt2 --work FOLDER [--bin BIN] [--rounds 3]
+    VENV/bin/python pytorch_side_by_side.py resnet50 gpt2 --work FOLDER [--bin BIN] [--optimizer sgd|adamw] [--rounds 3]
         [--fractions 1,0.5,0.2] [--budgets 4] [--bf16] [--threads 2] [--json FILE]
 
-The Python that runs it has torch, torchvision, transformers and safetensors. ResNet-50 takes batches of 16 images of
-224 x 224, GPT-2 124M of 2 x 512 tokens without dropout; random weights and data, SGD without momentum, the loss as
-the only output. Each measurement is a process of its own with `--threads` threads; the rounds go through all of them
+The Python that runs it has torch, torchvision, transformers and safetensors. ResNet-50 and ViT-S/16 take batches of 16
+images of 224 x 224, MobileNetV2 of 32, GPT-2 124M of 2 x 512 tokens, all without dropout; random weights and data, SGD
+without momentum or AdamW, the loss as the only output. Each measurement is a process of its own with `--threads` threads; the rounds go through all of them
 in turn. PyTorch trains eagerly (for convolutions in channels-last too), with torch.utils.checkpoint around each
 block, with updates during backward, and through torch.compile with `activation_memory_budget` at the fractions.
 memopt gets no budget, PyTorch's peaks as budgets, and `--budgets` more down to the smallest that it names. With --bf16
@@ -35,10 +35,13 @@ from memopt_driver import Failed, median, mib
 HEAD = ["model", "how", "peak MiB", "of eager %", "process MiB", "s a step", "of eager %", "predicted s", "recomputed",
         "loss"]
 TOLERANCE, NARROW_TOLERANCE = 1e-4, 1e-2
-RATES = {"resnet50": 1e-3, "gpt2": 1e-2}
-WAYS = {"resnet50": ["eager", "channels_last", "checkpoint", "channels_last+checkpoint+step_in_backward"],
-        "gpt2": ["eager", "checkpoint", "checkpoint+step_in_backward"]}
-NARROW_WAYS = {"resnet50": ["autocast", "channels_last+autocast"], "gpt2": ["autocast"]}
+RATES = {"sgd": {"resnet50": 1e-3, "mobilenet_v2": 1e-3, "vit_s16": 1e-3, "gpt2": 1e-2},
+         "adamw": {"resnet50": 1e-5, "mobilenet_v2": 1e-5, "vit_s16": 1e-5, "gpt2": 1e-4}}
+IMAGE_WAYS = ["eager", "channels_last", "checkpoint", "channels_last+checkpoint+step_in_backward"]
+TOKEN_WAYS = ["eager", "checkpoint", "checkpoint+step_in_backward"]
+WAYS = {"resnet50": IMAGE_WAYS, "mobilenet_v2": IMAGE_WAYS, "vit_s16": TOKEN_WAYS, "gpt2": TOKEN_WAYS}
+NARROW_WAYS = {"resnet50": ["autocast", "channels_last+autocast"], "mobilenet_v2": ["channels_last+autocast"],
+               "vit_s16": ["autocast"], "gpt2": ["autocast"]}
 
 
 class Torch:
@@ -56,7 +59,8 @@ class Torch:
         options = self.model.options
         steps = options.steps + self.skip
         done = driver.execute([sys.executable, __file__, self.model.name, "--measure", self.way, "--steps", steps,
-                               "--threads", options.threads, *(["--memory"] if self.peak is None else [])],
+                               "--threads", options.threads, "--optimizer", options.optimizer,
+                               *(["--memory"] if self.peak is None else [])],
                               options.threads)
         if done.code:
             raise Failed(f"{self.name} ends with {done.code}: {driver.tail(done.errors)}")
@@ -101,7 +105,8 @@ class Model:
     def compile(self):
         """Packages without a budget, within PyTorch's peaks, and within less."""
         model = self.folder / "model.pt2"
-        compile_options = ["--optimizer=sgd", f"--lr={RATES[self.name]}", *self.options.option]
+        optimizer = self.options.optimizer
+        compile_options = [f"--optimizer={optimizer}", f"--lr={RATES[optimizer][self.name]}", *self.options.option]
 
         def add(name, budget=None, narrow=False):
             package = self.tools.build(model, self.folder / f"{'bf16.' if narrow else ''}{budget or 'free'}.memopt",
@@ -171,6 +176,7 @@ def parse():
     parser.add_argument("--work", type=pathlib.Path, help="folder that keeps models and packages")
     parser.add_argument("--bin", type=pathlib.Path, help="folder of the tools; else PATH, else build/develop/bin")
     parser.add_argument("--option", action="append", default=[], help="for memopt-compile, such as a machine profile")
+    parser.add_argument("--optimizer", choices=sorted(RATES), default="sgd")
     parser.add_argument("--steps", type=int, default=3, help="timed steps of each process")
     parser.add_argument("--rounds", type=int, default=3, help="processes of each kind")
     parser.add_argument("--fractions", type=fractions, default=["1", "0.5", "0.2"],
@@ -200,7 +206,8 @@ def main():
         if options.export:
             return pytorch_models.export(options.models[0], BATCHES, pathlib.Path(options.export))
         name = options.models[0]
-        return print(json.dumps(pytorch_models.measure(name, options.measure, BATCHES, RATES[name], options.steps,
+        optimizer = pytorch_models.make_optimizer(options.optimizer, RATES[options.optimizer][name])
+        return print(json.dumps(pytorch_models.measure(name, options.measure, BATCHES, optimizer, options.steps,
                                                        options.threads, options.memory)))
     rows, failures = [], []
     for name in options.models:
