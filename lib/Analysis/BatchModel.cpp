@@ -80,12 +80,7 @@ LogicalResult BatchInference::set(Operation *op, Value value, BatchDimension dim
 
 LogicalResult BatchInference::run(ArrayRef<std::pair<Value, int64_t>> seeds) {
   for (auto [value, dim] : seeds) {
-    RankedTensorType type = typeOf(value);
-    if (dim < 0 || dim >= type.getRank())
-      return fail(step.getFunction(), "has its samples in dimension " + Twine(dim) +
-                                          " of an input with " + Twine(type.getRank()) +
-                                          " dimensions");
-    int64_t size = type.getDimSize(dim);
+    int64_t size = typeOf(value).getDimSize(dim);
     if (size < 1)
       return fail(step.getFunction(), "has an input without samples");
     if (model.size && model.size != size)

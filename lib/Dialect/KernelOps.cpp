@@ -197,6 +197,8 @@ LogicalResult LibraryCallOp::verify() {
   }
   if (getWorkspaceAttr().getInt() < 0)
     return emitOpError() << "workspace must not be negative, found " << getWorkspaceAttr().getInt();
+  if (FloatAttr slowdown = getSlowdownAttr(); slowdown && !(slowdown.getValueAsDouble() >= 1))
+    return emitOpError() << "slowdown must be at least 1, found " << slowdown.getValueAsDouble();
   return success();
 }
 
@@ -217,6 +219,8 @@ Work LibraryCallOp::getWork() {
   Work work = getCall().getWork();
   work.bytes = static_cast<double>(getBytesMoved());
   work.multiplication = getMultiplication(*this);
+  if (getSlowdown())
+    work.operations *= getSlowdown()->convertToDouble();
   return work;
 }
 std::string LibraryCallOp::getKindName() { return getCall().getKindName().str(); }
@@ -234,6 +238,8 @@ StringRef LibraryCallOp::getListName() { return "library_calls"; }
 llvm::json::Object LibraryCallOp::describe(TargetAttrInterface target) {
   llvm::json::Object description = target.describeCall(getCall());
   description["workspace_bytes"] = getWorkspaceAttr().getInt();
+  if (getSlowdown())
+    description["workspace_limit"] = getWorkspaceAttr().getInt();
   description["buffers"] = static_cast<int64_t>((*this)->getNumOperands() + getNumResults());
   return description;
 }

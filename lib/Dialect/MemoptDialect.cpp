@@ -62,6 +62,11 @@ void MemoptDialect::initialize() {
       >();
 }
 
+static bool isI64(Attribute value) {
+  auto integer = dyn_cast<IntegerAttr>(value);
+  return integer && integer.getType().isInteger(64);
+}
+
 /// {fused = [string, ...], refused = {key = string, ...}, result_bytes = i64, filter_bytes = i64}
 static bool isEfficientConvBnEval(Attribute value) {
   auto report = dyn_cast<DictionaryAttr>(value);
@@ -96,6 +101,46 @@ LogicalResult MemoptDialect::verifyOperationAttribute(Operation *op, NamedAttrib
   return success();
 }
 
+/// {min = i64, max = i64, ignore = i64, reason = string}, all optional.
+static bool isValidRange(Attribute value) {
+  auto range = dyn_cast<DictionaryAttr>(value);
+  return range && llvm::all_of(range, [](NamedAttribute entry) {
+           StringRef name = entry.getName();
+           return name == "reason" ? isa<StringAttr>(entry.getValue())
+                                   : (name == "min" || name == "max" || name == "ignore") &&
+                                         isI64(entry.getValue());
+         });
+}
+
+/// What attributes of this dialect on arguments of a function must be.
+LogicalResult MemoptDialect::verifyRegionArgAttribute(Operation *op, unsigned region,
+                                                      unsigned argument, NamedAttribute attribute) {
+  StringRef name = attribute.getName();
+  Attribute value = attribute.getValue();
+  auto expect = [&](bool holds, const Twine &what) -> LogicalResult {
+    if (holds)
+      return success();
+    return op->emitOpError() << "argument " << argument << ": '" << name << "' must be " << what
+                             << ", found " << value;
+  };
+  if (name == kNameAttr || name == kDtypeAttr)
+    return expect(isa<StringAttr>(value), "a string");
+  if (name == kValidRangeAttr)
+    return expect(isValidRange(value), "a dictionary {min, max, ignore, reason}");
+  if (name == kOffsetAttr)
+    return expect(isI64(value) && cast<IntegerAttr>(value).getInt() >= 0, "an i64 of at least 0");
+  if (name == kBatchDimAttr) {
+    auto function = dyn_cast<FunctionOpInterface>(op);
+    auto type =
+        function ? dyn_cast<ShapedType>(function.getArgumentTypes()[argument]) : ShapedType();
+    int64_t rank = type && type.hasRank() ? type.getRank() : 0;
+    return expect(isI64(value) && cast<IntegerAttr>(value).getInt() >= 0 &&
+                      cast<IntegerAttr>(value).getInt() < rank,
+                  "one of the " + Twine(rank) + " dimensions of its tensor");
+  }
+  return success();
+}
+
 LogicalResult ShardAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t ranks,
                                 ArrayRef<int64_t> shape) {
   if (ranks < 1)
@@ -103,15 +148,6 @@ LogicalResult ShardAttr::verify(function_ref<InFlightDiagnostic()> emitError, in
   if (llvm::any_of(shape, [](int64_t size) { return size < 1; }))
     return emitError() << "a shard is one of a tensor of positive sizes";
   return success();
-}
-
-/// The rest of a vector would be most of a piece that has fewer elements than one.
-RankedTensorType ShardAttr::getPieceType(RankedTensorType whole, int64_t ranks, int64_t unit) {
-  constexpr int64_t kVector = 16;
-  auto least = static_cast<uint64_t>(llvm::divideCeil(whole.getNumElements(), ranks));
-  if (unit == kVector && least < kVector && whole.getNumElements() > kVector)
-    unit = 1;
-  return whole.clone(ArrayRef<int64_t>(static_cast<int64_t>(llvm::alignTo(least, unit))));
 }
 
 /// Rates are positive; a profile may leave some of them to the shipped one.

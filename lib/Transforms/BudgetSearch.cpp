@@ -8,6 +8,7 @@
 
 #include "memopt/Transforms/BudgetSearch.h"
 
+#include "CallChoices.h"
 #include "InlineIntoReaders.h"
 #include "OrderProblem.h"
 
@@ -24,23 +25,36 @@ namespace {
 struct Form {
   Form(const StepModel &step, int64_t inlined, HostRoom room, ::memopt::Cache *cache)
       : step(step), inlined(inlined), cache(cache), costs(step.getModule()),
-        problem(step, costs, room) {}
+        problem(step, costs, room), choices(problem.getInstructions(), problem.getProblem()),
+        searchProblem(choices.getSearchProblem(problem.getProblem())) {}
 
-  FailureOr<BudgetPlan> measure(std::vector<int32_t> order) const;
-  FailureOr<int64_t> measureHeight(ArrayRef<int32_t> order, Space space) const;
+  /// The plan of an order with all calls as they are preferred,
+  FailureOr<BudgetPlan> measure(const std::vector<int32_t> &order) const {
+    return measure(problem.getProblem(), order, choices.getPreferred());
+  }
+  /// or with the fastest that fit within the budget; where none do, with the leanest.
+  FailureOr<BudgetPlan> measureWithin(const std::vector<int32_t> &order, int64_t budget) const;
+  FailureOr<BudgetPlan> measure(const planning::PlanProblem &chosen,
+                                const std::vector<int32_t> &order,
+                                CallChoices::Choice choice) const;
+  FailureOr<int64_t> measureHeight(const planning::PlanProblem &chosen, ArrayRef<int32_t> order,
+                                   Space space) const;
+  void apply(const BudgetPlan &plan) const { choices.apply(plan.implementations); }
 
   StepModel step;
   int64_t inlined; ///< values that their readers compute
   ::memopt::Cache *cache;
   CostModel costs;
   OrderProblem problem;
+  CallChoices choices;
+  planning::PlanProblem searchProblem;
 };
 
 /// A point of a form's frontier.
 struct Candidate {
   const Form *form;
   planning::PlanFrontier::Point point;
-  std::optional<BudgetPlan> placed;
+  std::optional<BudgetPlan> placed; ///< where no call has a choice, which a budget would decide
 };
 } // namespace
 
@@ -58,6 +72,7 @@ struct BudgetSearch::State {
   }
 
   LogicalResult solve();
+  FailureOr<BudgetPlan> place(Candidate &candidate, int64_t budget);
   LogicalResult solve(const Form &form, std::vector<std::vector<int32_t>> known = {});
   std::vector<std::vector<int32_t>> getOrders() const;
   void dropDominated();
@@ -85,10 +100,10 @@ BudgetSearch::~BudgetSearch() = default;
 
 void BudgetSearch::apply(const BudgetPlan &plan) {
   Form &standing = state->standing;
-  if (plan.swapped)
-    return state->swapping->problem.apply(plan.order);
+  Form &form = plan.swapped ? *state->swapping : plan.inlined ? *state->inlining : standing;
+  form.apply(plan);
   if (!plan.inlined)
-    return standing.problem.apply(plan.order);
+    return form.problem.apply(plan.order);
   func::FuncOp inlining = state->inlining->step.getFunction();
   standing.step.getFunction().getBody().takeBody(inlining.getBody());
   OrderProblem(*StepModel::create(standing.step.getModule()), standing.costs).apply(plan.order);
@@ -100,7 +115,7 @@ FailureOr<BudgetPlan> BudgetSearch::getGivenPlan() {
   if (!state->given) {
     std::vector<int32_t> order(state->standing.problem.getProblem().ops.size());
     std::iota(order.begin(), order.end(), 0);
-    FailureOr<BudgetPlan> plan = state->standing.measure(std::move(order));
+    FailureOr<BudgetPlan> plan = state->standing.measure(order);
     if (failed(plan))
       return failure();
     state->given = std::move(*plan);
@@ -108,23 +123,49 @@ FailureOr<BudgetPlan> BudgetSearch::getGivenPlan() {
   return *state->given;
 }
 
-FailureOr<BudgetPlan> Form::measure(std::vector<int32_t> order) const {
-  llvm::Expected<planning::PlanMeasure> cost = planning::measurePlan(problem.getProblem(), order);
+/// From the preferred implementations on, the call that runs at the peak takes less workspace until
+/// the plan fits. The course does not depend on the budget, only its end: a larger one never gives
+/// a slower plan.
+FailureOr<BudgetPlan> Form::measureWithin(const std::vector<int32_t> &order, int64_t budget) const {
+  CallChoices::Choice choice = choices.getPreferred();
+  while (true) {
+    planning::PlanProblem chosen = choices.getProblem(problem.getProblem(), choice);
+    llvm::Expected<planning::PlanMeasure> peak = planning::measurePlan(chosen, order);
+    if (!peak)
+      return fail(step, peak.takeError());
+    bool isLeanest = choice == choices.getLeanest();
+    if (peak->peak <= budget || isLeanest) {
+      FailureOr<BudgetPlan> plan = measure(chosen, order, choice);
+      if (failed(plan) || plan->bytes <= budget || isLeanest)
+        return plan;
+    }
+    planning::PlanAction action = planning::getAction(chosen, order[peak->position]);
+    if (action.kind != planning::PlanAction::Run || !choices.lower(choice, action.index))
+      choice = choices.getLeanest();
+  }
+}
+
+FailureOr<BudgetPlan> Form::measure(const planning::PlanProblem &chosen,
+                                    const std::vector<int32_t> &order,
+                                    CallChoices::Choice choice) const {
+  llvm::Expected<planning::PlanMeasure> cost = planning::measurePlan(chosen, order);
   if (!cost)
     return fail(step, cost.takeError());
-  FailureOr<int64_t> device = measureHeight(order, Space::Device);
-  FailureOr<int64_t> host = measureHeight(order, Space::Host);
+  FailureOr<int64_t> device = measureHeight(chosen, order, Space::Device);
+  FailureOr<int64_t> host = measureHeight(chosen, order, Space::Host);
   if (failed(device) || failed(host))
     return failure();
   BudgetPlan plan;
   for (int32_t number : order) {
-    planning::PlanAction action = planning::getAction(problem.getProblem(), number);
+    planning::PlanAction action = planning::getAction(chosen, number);
     plan.clones += action.kind == planning::PlanAction::Run;
     plan.swapped += action.kind == planning::PlanAction::StoreStart;
   }
-  plan.clones -= static_cast<int64_t>(problem.getProblem().ops.size());
+  plan.clones -= static_cast<int64_t>(chosen.ops.size());
   plan.inlined = inlined;
-  plan.order = std::move(order);
+  plan.leanCalls = CallChoices::countChosen(choice);
+  plan.implementations = std::move(choice);
+  plan.order = order;
   plan.bytes = *device;
   plan.hostBytes = *host;
   plan.nanoseconds = cost->cost;
@@ -132,12 +173,12 @@ FailureOr<BudgetPlan> Form::measure(std::vector<int32_t> order) const {
 }
 
 /// Of the arena of a space, 0 where the problem does not know it.
-FailureOr<int64_t> Form::measureHeight(ArrayRef<int32_t> order, Space space) const {
+FailureOr<int64_t> Form::measureHeight(const planning::PlanProblem &chosen, ArrayRef<int32_t> order,
+                                       Space space) const {
   auto number = static_cast<int32_t>(space);
-  if (number >= static_cast<int32_t>(problem.getProblem().spaces.size()))
+  if (number >= static_cast<int32_t>(chosen.spaces.size()))
     return 0;
-  llvm::Expected<planning::ArenaProblem> arena =
-      planning::buildArenaProblem(problem.getProblem(), order, number);
+  llvm::Expected<planning::ArenaProblem> arena = planning::buildArenaProblem(chosen, order, number);
   if (!arena)
     return fail(step, arena.takeError());
   planning::ArenaOptions options;
@@ -205,15 +246,24 @@ LogicalResult BudgetSearch::State::solve(const Form &form,
   search.threads = options.threads;
   search.cache = options.cache;
   llvm::Expected<planning::PlanFrontier> frontier =
-      planning::solvePlanFrontier(form.problem.getProblem(), search);
+      planning::solvePlanFrontier(form.searchProblem, search);
   if (!frontier)
     return fail(form.step, frontier.takeError());
-  if (llvm::Error wrong = planning::verifyPlanFrontier(form.problem.getProblem(), *frontier))
+  if (llvm::Error wrong = planning::verifyPlanFrontier(form.searchProblem, *frontier))
     return fail(form.step, std::move(wrong));
   lowerBound = std::min(lowerBound, frontier->peakLowerBound);
   for (planning::PlanFrontier::Point &point : frontier->points)
-    candidates.push_back({&form, std::move(point), std::nullopt});
+    candidates.push_back({&form, std::move(point)});
   return success();
+}
+
+FailureOr<BudgetPlan> BudgetSearch::State::place(Candidate &candidate, int64_t budget) {
+  if (candidate.placed)
+    return *candidate.placed;
+  FailureOr<BudgetPlan> plan = candidate.form->measureWithin(candidate.point.order, budget);
+  if (succeeded(plan) && candidate.form->choices.empty())
+    candidate.placed = *plan;
+  return plan;
 }
 
 bool BudgetSearch::fits(const BudgetPlan &plan, int64_t budget) const {
@@ -221,30 +271,30 @@ bool BudgetSearch::fits(const BudgetPlan &plan, int64_t budget) const {
 }
 
 /// Only points whose bytes alive are within the budget are placed, the cheapest first; a layout
-/// with gaps sends the search on to the next.
+/// with gaps sends the search on to the next, and so does one whose calls take less workspace and
+/// more time than another one may.
 FailureOr<BudgetPlan> BudgetSearch::findPlan(int64_t budget) {
   FailureOr<BudgetPlan> best = getGivenPlan();
   if (failed(best) || fits(*best, budget))
     return best;
   if (failed(state->solve()))
     return failure();
+  auto getKey = [&](const BudgetPlan &plan) {
+    bool isWithin = fits(plan, budget);
+    return std::tuple(!isWithin, isWithin ? 0 : state->getExcess(plan.hostBytes),
+                      isWithin ? plan.nanoseconds : plan.bytes);
+  };
   for (Candidate &candidate : state->candidates) {
     bool isLast = &candidate == &state->candidates.back();
     if (candidate.point.peak > budget && !isLast)
       continue;
-    if (!candidate.placed) {
-      FailureOr<BudgetPlan> measured = candidate.form->measure(candidate.point.order);
-      if (failed(measured))
-        return failure();
-      candidate.placed = std::move(*measured);
-    }
-    auto getBytes = [&](const BudgetPlan &plan) {
-      return std::pair(state->getExcess(plan.hostBytes), plan.bytes);
-    };
-    if (getBytes(*candidate.placed) < getBytes(*best))
-      best = *candidate.placed;
-    if (fits(*best, budget))
+    if (fits(*best, budget) && candidate.point.cost >= best->nanoseconds)
       break;
+    FailureOr<BudgetPlan> plan = state->place(candidate, budget);
+    if (failed(plan))
+      return failure();
+    if (getKey(*plan) < getKey(*best))
+      best = std::move(*plan);
   }
   return best;
 }

@@ -24,6 +24,7 @@
 
 #include "Optimizers/ParameterKind.h"
 #include "Optimizers/Update.h"
+#include "Shards.h"
 #include "TensorBuilders.h"
 #include "memopt/Transforms/Passes.h"
 
@@ -227,8 +228,8 @@ RankedTensorType UpdateBuilder::getShardType(RankedTensorType whole,
                                              const ParameterUpdate &choice) const {
   if (shardRanks == 1)
     return whole;
-  return choice.stateBits == 8 ? ShardAttr::getPieceType(whole, shardRanks, Update::kBlock)
-                               : ShardAttr::getPieceType(whole, shardRanks);
+  return choice.stateBits == 8 ? getPieceType(whole, shardRanks, Update::kBlock)
+                               : getPieceType(whole, shardRanks);
 }
 
 Value UpdateBuilder::takeShard(GradientOp mark, const ParameterUpdate &choice) {
@@ -368,7 +369,7 @@ static LogicalResult verifyShared(ArrayRef<std::pair<VariableOp, Value>> paramet
 }
 
 namespace {
-struct InsertOptimizerPass : memopt::impl::InsertOptimizerPassBase<InsertOptimizerPass> {
+struct InsertOptimizerPass : mlir::memopt::impl::InsertOptimizerPassBase<InsertOptimizerPass> {
   using InsertOptimizerPassBase::InsertOptimizerPassBase;
 
   void runOnOperation() override {

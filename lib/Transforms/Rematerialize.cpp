@@ -77,7 +77,10 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
                           : std::string())
         << (plan->swapped ? "; " + std::to_string(plan->swapped) + " values swapped, " +
                                 std::to_string(plan->hostBytes) + " bytes on the host"
-                          : std::string());
+                          : std::string())
+        << (plan->leanCalls
+                ? "; " + std::to_string(plan->leanCalls) + " library calls in less workspace"
+                : std::string());
   }
 
   /// Its windows on the host are there to be few (kWindowRoom).

@@ -26,6 +26,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Shards.h"
 #include "UserGroups.h"
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Passes.h"
@@ -52,7 +53,7 @@ static RankedTensorType getShardType(VariableOp parameter, ArrayRef<ReadOp> read
     for (Operation *user : read->getUsers())
       if (auto own = getCollective(user, CollectiveKind::OwnShard))
         return cast<RankedTensorType>(own.getResult().getType());
-  return ShardAttr::getPieceType(parameter.getTensorType(), ranks);
+  return getPieceType(parameter.getTensorType(), ranks);
 }
 
 namespace {
@@ -127,7 +128,7 @@ void AccessRewriter::rewrite(WriteOp write) {
 }
 
 namespace {
-struct ShardParametersPass : memopt::impl::ShardParametersPassBase<ShardParametersPass> {
+struct ShardParametersPass : mlir::memopt::impl::ShardParametersPassBase<ShardParametersPass> {
   using ShardParametersPassBase::ShardParametersPassBase;
 
   void runOnOperation() override {

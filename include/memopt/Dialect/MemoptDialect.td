@@ -31,6 +31,7 @@ def Memopt_Dialect : Dialect {
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;
   let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
   let extraClassDeclaration = [{
     /// Discardable attributes. On arguments and results of the step: the name that users know.
     static constexpr llvm::StringLiteral kNameAttr = "memopt.name";
@@ -103,9 +104,6 @@ def Memopt_ShardAttr : AttrDef<Memopt_Dialect, "Shard"> {
     static ShardAttr getOf(RankedTensorType whole, int64_t ranks) {
       return get(whole.getContext(), ranks, whole.getShape());
     }
-    /// The type of the pieces, of a multiple of `unit` elements. By itself that is a vector of 64 bytes in f32, so
-    /// that all of them begin at one; pieces of fewer elements are not rounded up to it, but for tensors of fewer.
-    static RankedTensorType getPieceType(RankedTensorType whole, int64_t ranks, int64_t unit = 16);
     /// The type of the tensor that pieces of type `piece` are of.
     RankedTensorType getWholeType(RankedTensorType piece) const { return piece.clone(getShape()); }
   }];

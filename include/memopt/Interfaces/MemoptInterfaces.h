@@ -97,6 +97,7 @@ struct BufferView {
 struct CallImplementation {
   std::string name;       ///< of the library's code, for reports
   int64_t workspaceBytes; ///< on the device
+  double slowdown = 1;    ///< its time by that of the preferred one, as far as is known
 };
 
 /// The most elements of a tensor. Shapes come from files; within this bound no size times bytes

@@ -265,6 +265,12 @@ def TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
       "::llvm::FailureOr<::llvm::SmallVector<::mlir::memopt::CallImplementation>>", "getImplementations",
       (ins "::mlir::memopt::LibraryCallAttrInterface":$call,
            "::llvm::function_ref<::mlir::InFlightDiagnostic()>":$emitError)>,
+    InterfaceMethod<[{
+        Implementations of `call` that give the bits of the preferred one with less workspace, each with less
+        than the one before. A package asks for one by the limit of its workspace.
+      }],
+      "::llvm::SmallVector<::mlir::memopt::CallImplementation>", "getLeanImplementations",
+      (ins "::mlir::memopt::LibraryCallAttrInterface":$call), "", [{ return {}; }]>,
     InterfaceMethod<"The description of `call` for this target's runtime.", "::llvm::json::Object", "describeCall",
       (ins "::mlir::memopt::LibraryCallAttrInterface":$call)>,
     InterfaceMethod<[{

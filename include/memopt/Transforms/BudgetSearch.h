@@ -48,6 +48,9 @@ struct BudgetPlan {
   int64_t clones = 0;
   int64_t swapped = 0; ///< values that are stored on the host and fetched again
   int64_t inlined = 0; ///< values computed in their readers; the order is of that form
+  /// By library call of the form that has several implementations: the number of the one taken.
+  SmallVector<int32_t> implementations;
+  int64_t leanCalls = 0; ///< that take less workspace than the preferred implementation wants
 };
 
 /// Searches orders of one kernel graph whose writes have their copies (createOrderableStep), for

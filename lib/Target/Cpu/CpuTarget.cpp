@@ -21,12 +21,16 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
+static std::string print(const llvm::json::Object &description) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::json::Value(llvm::json::Object(description));
+  return text;
+}
+
 FailureOr<SmallVector<CallImplementation>>
 memopt::askRuntime(llvm::json::Object description, int threads,
                    function_ref<InFlightDiagnostic()> emitError) {
-  std::string text;
-  llvm::raw_string_ostream(text) << llvm::json::Value(std::move(description));
-  LibraryAnswer answer = queryLibrary(text, threads);
+  LibraryAnswer answer = queryLibrary(print(description), threads);
   if (!answer.error.empty())
     return emitError() << "no library call can compute this: " << answer.error;
   return SmallVector<CallImplementation>{{answer.implementation, answer.workspaceBytes}};
@@ -52,6 +56,21 @@ struct CpuTarget : TargetAttrInterface::ExternalModel<CpuTarget, CpuAttr> {
   getImplementations(Attribute self, LibraryCallAttrInterface call,
                      function_ref<InFlightDiagnostic()> emitError) const {
     return askRuntime(describeCall(self, call), static_cast<int>(getThreads(self)), emitError);
+  }
+
+  SmallVector<CallImplementation> getLeanImplementations(Attribute self,
+                                                         LibraryCallAttrInterface call) const {
+    SmallVector<CallImplementation> lean;
+    int threads = static_cast<int>(getThreads(self));
+    llvm::json::Object description = describeCall(self, call);
+    LibraryAnswer answer = queryLibrary(print(description), threads);
+    while (answer.error.empty() && answer.workspaceBytes > 0) {
+      description["workspace_limit"] = answer.workspaceBytes - 1;
+      answer = queryLibrary(print(description), threads);
+      if (answer.error.empty())
+        lean.push_back({answer.implementation, answer.workspaceBytes, answer.slowdown});
+    }
+    return lean;
   }
 
   /// Where neither rows nor columns are contiguous a copy is faster.

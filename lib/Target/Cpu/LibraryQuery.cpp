@@ -14,9 +14,9 @@
 mlir::memopt::LibraryAnswer mlir::memopt::queryLibrary(const std::string &json, int threads) {
   auto descriptor = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (descriptor.is_discarded())
-    return {"", 0, "the description is no JSON"};
+    return {"", 0, 1, "the description is no JSON"};
   auto call = ::memopt::LibraryCall::create(descriptor, threads);
   if (!call.isOk())
-    return {"", 0, call.getMessage()};
-  return {(*call)->implementation(), (*call)->workspaceBytes(), ""};
+    return {"", 0, 1, call.getMessage()};
+  return {(*call)->implementation(), (*call)->workspaceBytes(), (*call)->getSlowdown(), ""};
 }

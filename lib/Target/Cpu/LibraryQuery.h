@@ -17,6 +17,7 @@ namespace mlir::memopt {
 struct LibraryAnswer {
   std::string implementation; ///< for reports
   int64_t workspaceBytes = 0;
+  double slowdown = 1;
   std::string error; ///< empty when there is an implementation
 };
 

@@ -59,6 +59,10 @@ public:
   /// What will run, for reports: `brg:avx512_core`, `memopt:avx512`.
   virtual std::string implementation() const = 0;
 
+  /// What it takes by what the fastest way for this descriptor takes, as far as is known: more than
+  /// 1 where a limit of the workspace ruled that out.
+  virtual double getSlowdown() const { return 1; }
+
   /// The operands and results of run(), without the workspace.
   const std::vector<BufferUse> &getBuffers() const { return buffers; }
   void setBuffers(std::vector<BufferUse> uses) { buffers = std::move(uses); }

@@ -77,14 +77,11 @@ Layouts makeLayouts(const MatmulDescriptor &d, const Part &part) {
   return layouts;
 }
 
-dnnl::matmul::primitive_desc describe(const dnnl::engine &engine, const MatmulDescriptor &d,
-                                      const Layouts &layouts) {
+dnnl::matmul::primitive_desc describe(const dnnl::engine &engine, const Layouts &layouts,
+                                      bool addsToResult) {
   dnnl::primitive_attr attributes = plannedScratchpad();
-  if (d.accumulate) {
-    dnnl::post_ops sum;
-    sum.append_sum();
-    attributes.set_post_ops(sum);
-  }
+  if (addsToResult)
+    attributes.set_post_ops(sumWithResult());
   return dnnl::matmul::primitive_desc(engine, layouts.a, layouts.b, layouts.bias, layouts.c,
                                       attributes, /*allow_empty=*/true);
 }
@@ -119,7 +116,12 @@ public:
     return DnnlCall::run(buffers, pool);
   }
 
+  double getSlowdown() const override { return slowdown; }
+  void setSlowdown(double value) { slowdown = value; }
+
   bool build(Packing packing) {
+    if (packing == Packing::Exchanged)
+      return buildExchanged();
     int64_t rows = d.m, columns = d.n;
     if (packing == Packing::Pieces)
       choosePieces(rows, columns);
@@ -135,6 +137,30 @@ public:
   }
 
 private:
+  /// oneDNN copies a right operand that is contiguous along depth in blocks, as it goes, and such
+  /// is a row-major a where the result is made transposed. Only that takes a workspace.
+  bool buildExchanged() {
+    memory::data_type type = getDataType(d.type), resultType = getResultType(d.type, d.wideResult);
+    Layouts layouts{memory::desc({d.n, d.k}, type, {d.b.column, d.b.row}),
+                    memory::desc({d.k, d.m}, type, {d.a.column, d.a.row}),
+                    memory::desc({d.n, d.m}, resultType, memory::format_tag::ab), memory::desc()};
+    dnnl::matmul::primitive_desc description = describe(engine, layouts, /*addsToResult=*/false);
+    if (!description || !selectImplementation(description))
+      return false;
+    addsToResult = d.accumulate;
+    resultOffset = reserve(static_cast<int64_t>(layouts.c.get_size()));
+    append(dnnl::matmul(description), description.scratchpad_desc(),
+           {{DNNL_ARG_SRC, callerBuffer(layouts.a, 1)},
+            {DNNL_ARG_WEIGHTS, callerBuffer(layouts.b, 0)},
+            {DNNL_ARG_DST, workspaceBufferAt(layouts.c, resultOffset)}});
+    memory::desc asRows({d.m, d.n}, resultType, memory::dims{1, d.m});
+    appendReorder(workspaceBufferAt(asRows, resultOffset),
+                  callerBuffer(layout(d, d.c, d.m, d.n, resultType), d.resultIndex()),
+                  d.accumulate);
+    finish(description.impl_info_str() + std::string("+exchanged"), d.resultIndex() + 1);
+    return true;
+  }
+
   /// Pieces of nearly equal size, so that the last is not a sliver and the first is the largest.
   void choosePieces(int64_t &rows, int64_t &columns) const {
     auto cut = [](int64_t whole, int64_t limit, int64_t unit) {
@@ -160,7 +186,7 @@ private:
     if (!isWhole)
       layouts.c =
           memory::desc({part.rows, part.columns}, plainC.get_data_type(), memory::format_tag::ab);
-    dnnl::matmul::primitive_desc description = describe(engine, d, layouts);
+    dnnl::matmul::primitive_desc description = describe(engine, layouts, d.accumulate);
     if (!description || !selectImplementation(description))
       return false;
     name = description.impl_info_str();
@@ -203,15 +229,66 @@ private:
   bool addsToResult = false; ///< to what the result's buffer holds
   memory::desc packedLayout;
   int64_t packedOffset = 0, resultOffset = 0;
+  double slowdown = 1;
   std::string name;
 };
 
 /// Packing reads b once and pays where many rows use it. b that is contiguous along depth is copied
-/// into blocks inside the primitive anyway. Measured (batch 1024, GPT-2 sizes): on Intel unpacked b
-/// is 1.7 to 2.3 times slower, on Zen 4 packing gains nothing.
-bool shouldPack(const MatmulDescriptor &d) {
+/// into blocks inside the primitive anyway. Measured on Intel, f32, two threads: unpacked b is up
+/// to 2.1 times slower where its rows are long; on Zen 4 packing gains nothing.
+bool mayPack(const MatmulDescriptor &d) {
   return __builtin_cpu_is("intel") && d.batch.empty() && d.b.column == 1 && d.m >= 128 &&
          d.n >= packedColumns;
+}
+
+/// Rows of b that lie close together are read as they are, and oneDNN itself copies those whose
+/// distance is a power of two of at least 2 KiB.
+bool isReadWell(const MatmulDescriptor &d) {
+  constexpr int64_t shortRow = 512;
+  return d.n <= shortRow || (d.n & (d.n - 1)) == 0;
+}
+
+/// The transposed product reads both operands once and copies c, which deep sums keep small beside
+/// b. Measured: of a transposed a it is as fast as with b packed from as many terms as rows on, of
+/// a plain one from three times as many, and where b would be packed in pieces, of twice as many;
+/// of small products the copy takes longer.
+bool isExchangeFast(const MatmulDescriptor &d, bool isLargeB) {
+  constexpr double leastWork = 1 << 29;
+  if (d.a.column != 1)
+    return d.k > d.m;
+  return (d.k / 3 >= d.m && static_cast<double>(d.m * d.n) * d.k >= leastWork) ||
+         (isLargeB && d.k / 2 >= d.m);
+}
+
+/// The fastest way first. What is said of f32 was not measured of other types.
+std::vector<Packing> getWays(const MatmulDescriptor &d) {
+  if (!mayPack(d))
+    return {Packing::None};
+  bool isLargeB = d.n * d.k * getBytes(getDataType(d.type)) > wholeBytesLimit;
+  std::vector<Packing> ways;
+  bool isF32 = d.type == ElementType::F32;
+  if (isF32 && (d.a.column != 1 ? isReadWell(d) : d.n <= packedColumns))
+    ways.push_back(Packing::None);
+  if (isF32 && isExchangeFast(d, isLargeB))
+    ways.push_back(Packing::Exchanged);
+  ways.push_back(isLargeB ? Packing::Pieces : Packing::Whole);
+  ways.push_back(isLargeB ? Packing::Whole : Packing::Pieces);
+  if (ways.front() != Packing::None)
+    ways.push_back(Packing::None);
+  return ways;
+}
+
+/// Where nothing is exchanged packing decides where numbers lie, and not the order in which oneDNN
+/// adds them up.
+bool giveSameBits(const MatmulDescriptor &d, Packing a, Packing b) {
+  return a == b ||
+         (d.type == ElementType::F32 && a != Packing::Exchanged && b != Packing::Exchanged);
+}
+
+/// What a way takes that is not the fastest with its bits.
+double guessSlowdown(const MatmulDescriptor &d, Packing way) {
+  constexpr double slight = 1.05, longRows = 1.5; // from 1.2 to 2.1
+  return way != Packing::None || isReadWell(d) ? slight : longRows;
 }
 
 } // namespace
@@ -223,7 +300,8 @@ std::unique_ptr<LibraryCall> libraries::createDnnlMatmul(const MatmulDescriptor 
   d.b = plausible(d.b, d.k, d.n);
   d.c = plausible(d.c, d.m, d.n);
   if (!isNative(d.type) || !isPlain(d.a, d.m, d.k) || !isPlain(d.b, d.k, d.n) || d.c.column != 1 ||
-      d.c.row < d.n || d.batch.size() > 8 || (packing == Packing::Pieces && !d.batch.empty()))
+      d.c.row < d.n || d.batch.size() > 8 || (packing == Packing::Pieces && !d.batch.empty()) ||
+      (packing == Packing::Exchanged && (d.bias || !d.batch.empty() || d.type != ElementType::F32)))
     return nullptr;
   OpenMpScope scope(threads, /*pool=*/nullptr, /*waitForEachOther=*/false);
   auto call = std::make_unique<DnnlMatmul>(d, threads);
@@ -232,17 +310,24 @@ std::unique_ptr<LibraryCall> libraries::createDnnlMatmul(const MatmulDescriptor 
   return call;
 }
 
-/// The fastest way that there is code for: what is packed whole is not copied to the result, what
-/// is not packed is read as it lies.
+/// The fastest way that there is code for. Where its workspace is larger than allowed, the fastest
+/// of those with the same bits whose workspace is not; without one, as it is.
 std::unique_ptr<LibraryCall> libraries::createDnnlMatmul(const MatmulDescriptor &d, int threads) {
-  std::vector<Packing> ways;
-  if (shouldPack(d) && d.n * d.k * getBytes(getDataType(d.type)) <= wholeBytesLimit)
-    ways = {Packing::Whole, Packing::Pieces};
-  else if (shouldPack(d))
-    ways = {Packing::Pieces, Packing::Whole};
-  ways.push_back(Packing::None);
-  for (Packing packing : ways)
-    if (std::unique_ptr<LibraryCall> call = createDnnlMatmul(d, threads, packing))
+  std::unique_ptr<LibraryCall> preferred;
+  Packing preferredWay = Packing::None;
+  for (Packing way : getWays(d)) {
+    if (preferred && !giveSameBits(d, preferredWay, way))
+      continue;
+    std::unique_ptr<LibraryCall> call = createDnnlMatmul(d, threads, way);
+    if (call && call->workspaceBytes() <= d.workspaceLimit) {
+      if (preferred)
+        static_cast<DnnlMatmul &>(*call).setSlowdown(guessSlowdown(d, way));
       return call;
-  return nullptr;
+    }
+    if (call && !preferred) {
+      preferred = std::move(call);
+      preferredWay = way;
+    }
+  }
+  return preferred;
 }

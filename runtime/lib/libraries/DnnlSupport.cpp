@@ -94,9 +94,12 @@ void DnnlCall::append(const dnnl::primitive &primitive, const dnnl::memory::desc
   steps.push_back({primitive, std::move(arguments)});
 }
 
-void DnnlCall::appendReorder(const dnnl::memory &from, const dnnl::memory &to) {
+void DnnlCall::appendReorder(const dnnl::memory &from, const dnnl::memory &to, bool adds) {
+  dnnl::primitive_attr attributes = plannedScratchpad();
+  if (adds)
+    attributes.set_post_ops(sumWithResult());
   dnnl::reorder::primitive_desc description(engine, from.get_desc(), engine, to.get_desc(),
-                                            plannedScratchpad());
+                                            attributes);
   append(dnnl::reorder(description), description.scratchpad_desc(),
          {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }

@@ -31,6 +31,13 @@ namespace memopt::libraries {
 /// Scratch memory belongs to the plan: nothing is allocated behind it.
 dnnl::primitive_attr plannedScratchpad();
 
+/// Adds what is made to what the result holds.
+inline dnnl::post_ops sumWithResult() {
+  dnnl::post_ops sum;
+  sum.append_sum();
+  return sum;
+}
+
 /// Whether this processor multiplies numbers of `type` itself. oneDNN computes bf16 on others, too,
 /// four times slower than our own kernels, which widen what they read.
 bool isNative(ElementType type);
@@ -84,8 +91,8 @@ protected:
   /// Appends a primitive. All primitives share one scratchpad: they run one after another.
   void append(const dnnl::primitive &primitive, const dnnl::memory::desc &scratchpad,
               Arguments arguments);
-  /// Appends a copy that changes layout.
-  void appendReorder(const dnnl::memory &from, const dnnl::memory &to);
+  /// Appends a copy that changes layout, or adds to what is there.
+  void appendReorder(const dnnl::memory &from, const dnnl::memory &to, bool adds = false);
   /// To be called last: places the scratchpad and the index of the workspace among the buffers.
   void finish(std::string implementation, int workspaceBufferIndex);
 

@@ -31,7 +31,9 @@ static StatusOr<std::unique_ptr<LibraryCall>> createMatmul(const nlohmann::json 
   std::unique_ptr<LibraryCall> call;
   if (!descriptor.reference)
     call = createDnnlMatmul(descriptor, threads);
-  return withBuffers(descriptor, call ? std::move(call) : createOwnMatmul(descriptor, threads));
+  if (!call)
+    call = createOwnMatmul(descriptor, threads);
+  return withBuffers(descriptor, std::move(call));
 }
 
 /// oneDNN's code for depthwise convolutions (`jit_dw`, `brgdmm_dw`) keeps up with the memory, if
@@ -69,14 +71,8 @@ static StatusOr<std::unique_ptr<LibraryCall>> createAttention(const nlohmann::js
                                           : createAttentionForward(descriptor, threads));
 }
 
-static StatusOr<std::unique_ptr<LibraryCall>> createKind(const nlohmann::json &json, int threads) {
-  DescriptorReader reader(json, "library call");
-  std::string kind = reader.choice(
-      "kind", {"matmul", "convolution_forward", "convolution_backward_data",
-               "convolution_backward_weights", "attention_forward", "attention_backward"});
-  reader.require(threads >= 1,
-                 "the number of threads must be at least 1, found " + std::to_string(threads));
-  MEMOPT_RETURN_IF_ERROR(reader.takeStatus());
+static StatusOr<std::unique_ptr<LibraryCall>> createKind(const std::string &kind,
+                                                         const nlohmann::json &json, int threads) {
   if (kind == "matmul")
     return createMatmul(json, threads);
   if (std::optional<ConvolutionDirection> direction = findDirection(kind))
@@ -93,7 +89,21 @@ StatusOr<std::unique_ptr<LibraryCall>> LibraryCall::create(const nlohmann::json 
                               "it needs the build for GNU OpenMP, and a program that shows its own "
                               "GOMP_parallel_start to libraries, or opens libmemopt_runtime.so "
                               "with RTLD_DEEPBIND before others bring their oneDNN");
-    return createKind(descriptor, threads);
+    DescriptorReader reader(descriptor, "library call");
+    std::string kind = reader.choice(
+        "kind", {"matmul", "convolution_forward", "convolution_backward_data",
+                 "convolution_backward_weights", "attention_forward", "attention_backward"});
+    int64_t limit = reader.integer("workspace_limit", 0, maxExtent);
+    reader.require(threads >= 1,
+                   "the number of threads must be at least 1, found " + std::to_string(threads));
+    MEMOPT_RETURN_IF_ERROR(reader.takeStatus());
+    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<LibraryCall> call,
+                            createKind(kind, descriptor, threads));
+    if (call->workspaceBytes() > limit)
+      return badInput("library call '" + kind + "': no way that gives the same bits has a " +
+                      "workspace of at most 'workspace_limit', " + std::to_string(limit) +
+                      " bytes");
+    return call;
   } catch (const std::exception &error) {
     return environmentError(std::string("library call: ") + error.what());
   }

@@ -7,7 +7,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "MatmulDescriptor.h"
-#include "DescriptorReader.h"
 
 using namespace memopt;
 using namespace memopt::libraries;
@@ -62,6 +61,7 @@ StatusOr<MatmulDescriptor> MatmulDescriptor::parse(const nlohmann::json &json) {
   d.bias = reader.choice("bias", {"", "n"}, /*optional=*/true) == "n";
   d.accumulate = reader.boolean("accumulate", false);
   d.reference = reader.boolean("reference", false);
+  d.workspaceLimit = reader.integer("workspace_limit", 0, maxExtent);
   reader.choice("post", {""}, /*optional=*/true);
   for (auto [what, rows, columns] :
        {std::tuple("a", d.m, d.k), std::tuple("b", d.k, d.n), std::tuple("c", d.m, d.n)}) {

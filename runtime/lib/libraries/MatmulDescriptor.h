@@ -9,6 +9,7 @@
 #ifndef MEMOPT_RUNTIME_LIBRARIES_MATMULDESCRIPTOR_H
 #define MEMOPT_RUNTIME_LIBRARIES_MATMULDESCRIPTOR_H
 
+#include "DescriptorReader.h"
 #include "ElementTypes.h"
 #include "memopt-runtime/LibraryCalls.h"
 #include <cstdint>
@@ -16,8 +17,6 @@
 #include <vector>
 
 namespace memopt::libraries {
-
-class DescriptorReader;
 
 /// The key "dtype".
 ElementType readElementType(DescriptorReader &reader);
@@ -63,6 +62,7 @@ struct MatmulDescriptor {
   MatrixStrides a, b, c;
   bool bias, accumulate, reference;
   bool wideResult; ///< of 16-bit operands, in f32
+  int64_t workspaceLimit = maxExtent;
 
   static StatusOr<MatmulDescriptor> parse(const nlohmann::json &descriptor);
 
@@ -82,11 +82,13 @@ struct MatmulDescriptor {
 std::unique_ptr<LibraryCall> createOwnMatmul(const MatmulDescriptor &descriptor, int threads);
 
 /// Whether b is copied to the layout that oneDNN likes best before it is used: not at all, whole,
-/// or piece by piece, each of which makes a piece of c.
-enum class Packing { None, Whole, Pieces };
+/// or piece by piece, each of which makes a piece of c; or whether the transposed product is made
+/// and copied, whose right operand is a.
+enum class Packing { None, Whole, Pieces, Exchanged };
 
 /// oneDNN; null when it has no implementation that keeps the promises of LibraryCalls.h. b is
-/// packed where that is faster on this processor.
+/// packed, or the operands exchanged, where that is faster on this processor and keeps to the limit
+/// of the workspace; what is above the limit has no other way with the same bits.
 std::unique_ptr<LibraryCall> createDnnlMatmul(const MatmulDescriptor &descriptor, int threads);
 /// The same in one way; null where there is none.
 std::unique_ptr<LibraryCall> createDnnlMatmul(const MatmulDescriptor &descriptor, int threads,

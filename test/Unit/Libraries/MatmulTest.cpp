@@ -291,7 +291,8 @@ TEST(Matmul, PacksWholeAndInPieces) {
   if (!__builtin_cpu_supports("avx512f"))
     GTEST_SKIP() << "oneDNN's products without its GEMM need AVX-512";
   const Case large[] = {{"wide", {}, 260, 21000, 100, {100, 1}, {21000, 1}, {21000, 1}, true, true},
-                        {"transposed", {}, 130, 21000, 100, {1, 130}, {21000, 1}, {21000, 1}}};
+                        {"transposed", {}, 130, 21000, 100, {1, 130}, {21000, 1}, {21000, 1}},
+                        {"deep", {}, 130, 70, 5000, {5000, 1}, {70, 1}, {70, 1}, false, true}};
   for (const Case &c : large) {
     SCOPED_TRACE(c.name);
     Data<float> data(c);
@@ -300,7 +301,10 @@ TEST(Matmul, PacksWholeAndInPieces) {
     ASSERT_TRUE(descriptor.isOk());
     for (auto [packing, ending] : {std::pair{Packing::None, ""},
                                    {Packing::Whole, "+packed"},
-                                   {Packing::Pieces, "+pieces"}}) {
+                                   {Packing::Pieces, "+pieces"},
+                                   {Packing::Exchanged, "+exchanged"}}) {
+      if (packing == Packing::Exchanged && c.bias)
+        continue;
       std::unique_ptr<LibraryCall> call = createDnnlMatmul(*descriptor, 2, packing);
       ASSERT_TRUE(call) << ending;
       EXPECT_EQ(call->implementation().find("brg"), 0u) << call->implementation();

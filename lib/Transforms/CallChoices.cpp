@@ -1,0 +1,83 @@
+//===- CallChoices.cpp - library calls in less workspace --------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CallChoices.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::memopt;
+namespace planning = ::memopt::planning;
+
+CallChoices::CallChoices(ArrayRef<Operation *> instructions, const planning::PlanProblem &problem) {
+  DenseMap<Attribute, SmallVector<CallImplementation>> known;
+  for (auto [number, op] : llvm::enumerate(instructions)) {
+    auto call = dyn_cast<LibraryCallOp>(op);
+    if (!call || call.getSlowdown() || call.getWorkspaceAttr().getInt() == 0)
+      continue;
+    auto [entry, isNew] = known.try_emplace(call.getCallAttr());
+    if (isNew)
+      entry->second = getTarget(op).getLeanImplementations(call.getCall());
+    if (entry->second.empty())
+      continue;
+    Call &choice = calls.emplace_back();
+    choice.call = call;
+    choice.op = static_cast<int32_t>(number + 1);
+    choice.implementations.push_back(
+        {call.getImplementation().value_or("").str(), call.getWorkspaceAttr().getInt()});
+    llvm::append_range(choice.implementations, entry->second);
+  }
+}
+
+CallChoices::Choice CallChoices::getLeanest() const {
+  return llvm::map_to_vector(calls, [](const Call &call) {
+    return static_cast<int32_t>(call.implementations.size()) - 1;
+  });
+}
+
+bool CallChoices::lower(Choice &choice, int32_t op) const {
+  const auto *call = llvm::find_if(calls, [op](const Call &one) { return one.op == op; });
+  if (call == calls.end())
+    return false;
+  int32_t &way = choice[call - calls.begin()];
+  if (way + 1 == static_cast<int32_t>(call->implementations.size()))
+    return false;
+  ++way;
+  return true;
+}
+
+planning::PlanProblem CallChoices::getProblem(const planning::PlanProblem &problem,
+                                              const Choice &choice) const {
+  planning::PlanProblem chosen = problem;
+  for (auto [call, way] : llvm::zip_equal(calls, choice)) {
+    planning::PlanOp &op = chosen.ops[call.op];
+    op.workspaces.front().bytes = call.implementations[way].workspaceBytes;
+    op.cost = std::llround(static_cast<double>(op.cost) * call.implementations[way].slowdown);
+  }
+  return chosen;
+}
+
+planning::PlanProblem CallChoices::getSearchProblem(const planning::PlanProblem &problem) const {
+  planning::PlanProblem lean = getProblem(problem, getLeanest());
+  for (const Call &call : calls)
+    lean.ops[call.op].cost = problem.ops[call.op].cost;
+  return lean;
+}
+
+void CallChoices::apply(const Choice &choice) const {
+  for (auto [call, way] : llvm::zip_equal(calls, choice)) {
+    if (!way)
+      continue;
+    LibraryCallOp op = call.call;
+    Builder builder(op.getContext());
+    const CallImplementation &chosen = call.implementations[way];
+    op.setImplementation(StringRef(chosen.name));
+    op.setWorkspaceAttr(builder.getI64IntegerAttr(chosen.workspaceBytes));
+    op.setSlowdownAttr(builder.getF64FloatAttr(chosen.slowdown));
+  }
+}
