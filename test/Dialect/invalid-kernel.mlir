@@ -108,6 +108,16 @@ func.func @workspace(%x: tensor<2x2xf32>) {
 
 // -----
 
+func.func @workspace_slow(%x: tensor<2x2xf32>) {
+  // expected-error @+1 {{'memopt.library_call' op slowdown must be at least 1, found 5.000000e-01}}
+  %0 = memopt.library_call #memopt.matmul<m = 2, n = 2, k = 2, a_strides = [2, 1], b_strides = [2, 1],
+      c_strides = [2, 1], type = f32, accumulator = f32> (%x, %x) {operand_offsets = array<i64: 0, 0>, workspace = 64 : i64, slowdown = 0.5 : f64}
+    : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  return
+}
+
+// -----
+
 func.func @operands(%x: tensor<2x2xf32>) {
   // expected-error @+1 {{'memopt.library_call' op has 1 operands and 1 results, expected 2 and 1}}
   %0 = memopt.library_call #memopt.matmul<m = 2, n = 2, k = 2, a_strides = [2, 1], b_strides = [2, 1],

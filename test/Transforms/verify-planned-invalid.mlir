@@ -131,16 +131,6 @@ module attributes {memopt.planned = #memopt.planned<arena_bytes = [2040, 0, 0], 
 
 // -----
 
-// expected-error @+1 {{places buffers from byte -8 to 1016 of device memory, expected 0 to 1024}}
-module attributes {memopt.planned = #memopt.planned<arena_bytes = [1024, 0, 0], lower_bound_bytes = [0, 0, 0]>} {
-  func.func @below_the_arena() {
-    %x = test.run() {offsets = array<i64: -8>} : () -> tensor<256xf32>
-    return
-  }
-}
-
-// -----
-
 // State changes behind the commit and nowhere else.
 
 module attributes {memopt.planned = #memopt.planned<arena_bytes = [2048, 0, 0], lower_bound_bytes = [0, 0, 0]>} {

@@ -13,8 +13,12 @@
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 #include "TestDialect.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "TestAttributes.h.inc"
 
 #define GET_OP_CLASSES
 #include "TestOps.h.inc"
@@ -25,10 +29,17 @@ using namespace memopt_test;
 
 #include "TestDialect.cpp.inc"
 
+#define GET_ATTRDEF_CLASSES
+#include "TestAttributes.cpp.inc"
+
 #define GET_OP_CLASSES
 #include "TestOps.cpp.inc"
 
 void TestDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "TestAttributes.cpp.inc"
+      >();
   addOperations<
 #define GET_OP_LIST
 #include "TestOps.cpp.inc"
@@ -38,6 +49,35 @@ void TestDialect::initialize() {
 void memopt_test::registerTestDialect(DialectRegistry &registry) {
   registry.insert<TestDialect>();
   registerTestOptimizer();
+}
+
+//===----------------------------------------------------------------------===//
+// MachineAttr
+//===----------------------------------------------------------------------===//
+
+llvm::json::Value MachineAttr::describe() const { return "test"; }
+std::string MachineAttr::describeMachine() const { return "a machine of tests"; }
+int64_t MachineAttr::getThreads() const { return 1; }
+llvm::json::Object MachineAttr::describeCall(LibraryCallAttrInterface call) const {
+  return call.toJson();
+}
+bool MachineAttr::canReadMatrix(int64_t, int64_t) const { return true; }
+bool MachineAttr::mayWriteOverRows() const { return true; }
+bool MachineAttr::packsMasks() const { return false; }
+
+FailureOr<SmallVector<CallImplementation>>
+MachineAttr::getImplementations(LibraryCallAttrInterface,
+                                function_ref<InFlightDiagnostic()>) const {
+  return SmallVector<CallImplementation>{{"roomy", 8192}};
+}
+
+SmallVector<CallImplementation>
+MachineAttr::getLeanImplementations(LibraryCallAttrInterface) const {
+  return {{"tight", 2048, 1.5}, {"bare", 0, 3}};
+}
+
+std::function<double(const Work &)> MachineAttr::getCostFunction() const {
+  return [](const Work &work) { return work.operations * 1e-9; };
 }
 
 //===----------------------------------------------------------------------===//

@@ -15,11 +15,24 @@
 
 include "memopt/Conversion/HostInterfaces.td"
 include "memopt/Dialect/KernelOps.td"
+include "mlir/IR/AttrTypeBase.td"
 
 def Test_Dialect : Dialect {
   let name = "test";
   let cppNamespace = "::memopt_test";
   let dependentDialects = ["::mlir::memopt::MemoptDialect"];
+  let useDefaultAttributePrinterParser = 1;
+}
+
+def Test_MachineAttr : AttrDef<Test_Dialect, "Machine", [DeclareAttrInterfaceMethods<TargetAttrInterface,
+    ["describe", "describeMachine", "getThreads", "getImplementations", "getLeanImplementations", "describeCall",
+     "canReadMatrix", "mayWriteOverRows", "packsMasks", "getCostFunction"]>]> {
+  let mnemonic = "machine";
+  let summary = "A machine whose library has three implementations of every call";
+  let description = [{
+    `roomy` wants 8192 bytes, `tight` 2048 and one and a half times as long, `bare` none and three times as long. An
+    operation takes a nanosecond, a byte nothing.
+  }];
 }
 
 def Test_RunOp : Op<Test_Dialect, "run", [

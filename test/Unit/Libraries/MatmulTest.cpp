@@ -316,6 +316,40 @@ TEST(Matmul, PacksWholeAndInPieces) {
   }
 }
 
+/// Whatever the limit of the workspace, as long as there is an implementation.
+TEST(Matmul, KeepsBitsInLessWorkspace) {
+  const Case packed[] = {
+      {"plain", {}, 256, 1000, 300, {300, 1}, {1000, 1}, {1000, 1}},
+      {"biased", {}, 256, 1000, 300, {300, 1}, {1000, 1}, {1000, 1}, true},
+      {"added", {}, 300, 700, 250, {1, 300}, {700, 1}, {700, 1}, false, true},
+      {"deep", {}, 128, 640, 5000, {5000, 1}, {640, 1}, {640, 1}},
+  };
+  for (const Case &c : packed) {
+    SCOPED_TRACE(c.name);
+    Data<float> data(c);
+    json descriptor = describe(c, "f32", false);
+    std::vector<char> first;
+    for (int64_t workspace = 1; workspace > 0;) {
+      auto call = LibraryCall::create(descriptor, 2);
+      if (!call.isOk()) {
+        EXPECT_EQ(call.getMessage(), "library call 'matmul': no way that gives the same bits has a "
+                                     "workspace of at most 'workspace_limit', " +
+                                         std::to_string(workspace - 1) + " bytes");
+        break;
+      }
+      std::vector<Buffer> buffers = data.buffers(c);
+      runCall(**call, buffers);
+      EXPECT_TRUE(first.empty() || first == buffers.back().values<char>())
+          << (*call)->implementation();
+      EXPECT_EQ((*call)->getSlowdown() > 1, !first.empty());
+      first = buffers.back().values<char>();
+      EXPECT_TRUE(!descriptor.contains("workspace_limit") || (*call)->workspaceBytes() < workspace);
+      workspace = (*call)->workspaceBytes();
+      descriptor["workspace_limit"] = workspace - 1;
+    }
+  }
+}
+
 TEST(Matmul, RefusesBadDescriptors) {
   json good = describe(cases[0], "f32", false);
   EXPECT_EQ(refusal(good), "");
