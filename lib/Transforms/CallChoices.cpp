@@ -23,14 +23,15 @@ CallChoices::CallChoices(ArrayRef<Operation *> instructions, const planning::Pla
     auto [entry, isNew] = known.try_emplace(call.getCallAttr());
     if (isNew)
       entry->second = getTarget(op).getLeanImplementations(call.getCall());
-    if (entry->second.empty())
-      continue;
-    Call &choice = calls.emplace_back();
-    choice.call = call;
-    choice.op = static_cast<int32_t>(number + 1);
+    Call choice{call, static_cast<int32_t>(number + 1), {}};
     choice.implementations.push_back(
         {call.getImplementation().value_or("").str(), call.getWorkspaceAttr().getInt()});
-    llvm::append_range(choice.implementations, entry->second);
+    // The call may stand with a workspace that another machine named.
+    for (const CallImplementation &lean : entry->second)
+      if (lean.workspaceBytes < choice.implementations.back().workspaceBytes)
+        choice.implementations.push_back(lean);
+    if (choice.implementations.size() > 1)
+      calls.push_back(std::move(choice));
   }
 }
 
