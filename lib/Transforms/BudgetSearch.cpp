@@ -34,6 +34,7 @@ struct Form {
   }
   /// or with the fastest that fit within the budget; where none do, with the leanest.
   FailureOr<BudgetPlan> measureWithin(const std::vector<int32_t> &order, int64_t budget) const;
+  FailureOr<BudgetPlan> relax(BudgetPlan leanest, int64_t budget) const;
   FailureOr<BudgetPlan> measure(const planning::PlanProblem &chosen,
                                 const std::vector<int32_t> &order,
                                 CallChoices::Choice choice) const;
@@ -136,13 +137,39 @@ FailureOr<BudgetPlan> Form::measureWithin(const std::vector<int32_t> &order, int
     bool isLeanest = choice == choices.getLeanest();
     if (peak->peak <= budget || isLeanest) {
       FailureOr<BudgetPlan> plan = measure(chosen, order, choice);
-      if (failed(plan) || plan->bytes <= budget || isLeanest)
+      if (failed(plan) || (isLeanest && plan->bytes > budget))
         return plan;
+      if (plan->bytes <= budget)
+        return isLeanest && !choices.empty() ? relax(std::move(*plan), budget) : plan;
     }
     planning::PlanAction action = planning::getAction(chosen, order[peak->position]);
     if (action.kind != planning::PlanAction::Run || !choices.lower(choice, action.index))
       choice = choices.getLeanest();
   }
+}
+
+/// Where a layout with gaps wanted the leanest calls, few of them are in its way: as many as fit
+/// take the preferred implementation again, those beside the fewest bytes first.
+FailureOr<BudgetPlan> Form::relax(BudgetPlan leanest, int64_t budget) const {
+  FailureOr<SmallVector<int32_t>> calls = choices.orderByLoad(problem.getProblem(), leanest.order);
+  if (failed(calls))
+    return failure();
+  BudgetPlan best = std::move(leanest);
+  for (size_t least = 0, most = calls->size(); least < most;) {
+    size_t count = (least + most + 1) / 2;
+    CallChoices::Choice choice = choices.getLeanest();
+    for (int32_t call : ArrayRef(*calls).take_front(count))
+      choice[call] = 0;
+    FailureOr<BudgetPlan> plan =
+        measure(choices.getProblem(problem.getProblem(), choice), best.order, choice);
+    if (failed(plan))
+      return failure();
+    bool isWithin = plan->bytes <= budget;
+    (isWithin ? least : most) = isWithin ? count : count - 1;
+    if (isWithin)
+      best = std::move(*plan);
+  }
+  return best;
 }
 
 FailureOr<BudgetPlan> Form::measure(const planning::PlanProblem &chosen,

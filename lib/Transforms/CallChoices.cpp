@@ -8,6 +8,8 @@
 
 #include "CallChoices.h"
 
+#include "memopt/Planning/Arena.h"
+
 #include <cmath>
 
 using namespace mlir;
@@ -39,6 +41,34 @@ CallChoices::Choice CallChoices::getLeanest() const {
   return llvm::map_to_vector(calls, [](const Call &call) {
     return static_cast<int32_t>(call.implementations.size()) - 1;
   });
+}
+
+FailureOr<SmallVector<int32_t>> CallChoices::orderByLoad(const planning::PlanProblem &problem,
+                                                         ArrayRef<int32_t> order) const {
+  llvm::Expected<planning::ArenaProblem> arena =
+      planning::buildArenaProblem(getProblem(problem, getLeanest()), order);
+  if (!arena) {
+    llvm::consumeError(arena.takeError());
+    return failure();
+  }
+  std::vector<int64_t> loads(order.size() + 1);
+  for (const planning::ArenaBuffer &buffer : arena->buffers) {
+    loads[buffer.lower] += buffer.size;
+    loads[buffer.upper] -= buffer.size;
+  }
+  DenseMap<int32_t, int64_t> highest; // by op
+  int64_t load = 0;
+  for (auto [change, op] : llvm::zip(loads, order)) {
+    load += change;
+    highest[op] = std::max(highest[op], load);
+  }
+  SmallVector<std::pair<int64_t, int32_t>> byLoad;
+  for (auto [number, call] : llvm::enumerate(calls))
+    byLoad.push_back({highest[call.op] + call.implementations.front().workspaceBytes -
+                          call.implementations.back().workspaceBytes,
+                      static_cast<int32_t>(number)});
+  llvm::sort(byLoad);
+  return llvm::map_to_vector(byLoad, [](auto entry) { return entry.second; });
 }
 
 bool CallChoices::lower(Choice &choice, int32_t op) const {
