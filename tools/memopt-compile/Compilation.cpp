@@ -242,7 +242,10 @@ Trial Compilation::tryOptions(function_ref<void(mlir::memopt::PipelineOptions &)
   errors.remarks.clear();
   Trial trial;
   for (const Stage *stage : kStages) {
-    trial.isHopeless = stage == &kPlan && getLeastSeconds(*module) >= worthSeconds;
+    if (stage == &kPlan) {
+      trial.leastSeconds = getLeastSeconds(*module);
+      trial.isHopeless = trial.leastSeconds >= worthSeconds;
+    }
     if (trial.isHopeless)
       break;
     if (trial.code = runStage(*stage); trial.code != StatusCode::Ok)

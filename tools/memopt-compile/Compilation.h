@@ -44,8 +44,9 @@ struct Trial {
   StatusCode code = StatusCode::Ok; ///< DoesNotFit: bytes are those of the smallest plan found
   bool isHopeless = false;          ///< left before it was planned: no plan would be fast enough
   int64_t bytes = 0;
-  double seconds = 0;  ///< of a step, predicted
-  std::string message; ///< unless Ok
+  double seconds = 0;      ///< of a step, predicted
+  double leastSeconds = 0; ///< the same without a budget
+  std::string message;     ///< unless Ok
   /// If Ok: the planned step, and what was said on the way.
   std::shared_ptr<mlir::OwningOpRef<mlir::ModuleOp>> planned;
   std::string remarks;

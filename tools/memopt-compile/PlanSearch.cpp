@@ -107,7 +107,7 @@ public:
         for (const Form &placed : getPlacements())
           if (StatusCode code = tryCuts(placed, precision, activations); code != StatusCode::Ok)
             return code;
-    if (best && best->form.activationDtype != given.activationDtype)
+    if (allowed.activations && best && paysForBytes(*best))
       if (StatusCode code = narrowFewer(); code != StatusCode::Ok)
         return code;
     if (!best && allowed.batch)
@@ -199,20 +199,28 @@ private:
     return StatusCode::Ok;
   }
 
+  /// Whether narrowing some activations could make the best form faster: it narrows all of them, or
+  /// recomputes.
+  bool paysForBytes(const Trial &trial) const {
+    return trial.form.activationDtype != given.activationDtype ||
+           trial.leastSeconds < kWorthwhile * trial.seconds;
+  }
+
   /// Halves the share of activations that wait narrowed down to a quarter more or less than the
   /// fastest: what recomputation may leave wide needs no casts, and its gradients round nothing.
   StatusCode narrowFewer() {
     Form form = best->form;
+    form.activationDtype = getActivations().back();
     for (int64_t tooFew = 0, enough = form.activationShare; enough - tooFew > kShareStep;) {
       form.activationShare = (tooFew + enough) / 2;
       Trial trial = compilation.tryForm(form, best->seconds);
-      if (trial.isHopeless)
-        return StatusCode::Ok; // fewer casts are not what takes time
       if (isRefused(trial)) {
         compilation.setMessage(trial.message);
         return trial.code;
       }
-      (note(std::move(trial)) ? enough : tooFew) = form.activationShare;
+      // Too many casts, or the fastest so far: fewer may do.
+      bool isEnough = trial.isHopeless || note(std::move(trial));
+      (isEnough ? enough : tooFew) = form.activationShare;
     }
     return StatusCode::Ok;
   }
