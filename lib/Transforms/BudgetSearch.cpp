@@ -125,9 +125,11 @@ FailureOr<BudgetPlan> BudgetSearch::getGivenPlan() {
 }
 
 /// From the preferred implementations on, the call that runs at the peak takes less workspace until
-/// the plan fits. The course does not depend on the budget, only its end: a larger one never gives
-/// a slower plan.
+/// the plan fits. The course does not depend on the budget, only its end: but for what gaps of a
+/// layout take, a larger one never gives a slower plan.
 FailureOr<BudgetPlan> Form::measureWithin(const std::vector<int32_t> &order, int64_t budget) const {
+  if (choices.empty())
+    return measure(order);
   CallChoices::Choice choice = choices.getPreferred();
   while (true) {
     planning::PlanProblem chosen = choices.getProblem(problem.getProblem(), choice);
@@ -140,7 +142,7 @@ FailureOr<BudgetPlan> Form::measureWithin(const std::vector<int32_t> &order, int
       if (failed(plan) || (isLeanest && plan->bytes > budget))
         return plan;
       if (plan->bytes <= budget)
-        return isLeanest && !choices.empty() ? relax(std::move(*plan), budget) : plan;
+        return isLeanest ? relax(std::move(*plan), budget) : plan;
     }
     planning::PlanAction action = planning::getAction(chosen, order[peak->position]);
     if (action.kind != planning::PlanAction::Run || !choices.lower(choice, action.index))
@@ -151,9 +153,10 @@ FailureOr<BudgetPlan> Form::measureWithin(const std::vector<int32_t> &order, int
 /// Where a layout with gaps wanted the leanest calls, few of them are in its way: as many as fit
 /// take the preferred implementation again, those beside the fewest bytes first.
 FailureOr<BudgetPlan> Form::relax(BudgetPlan leanest, int64_t budget) const {
-  FailureOr<SmallVector<int32_t>> calls = choices.orderByLoad(problem.getProblem(), leanest.order);
-  if (failed(calls))
-    return failure();
+  llvm::Expected<SmallVector<int32_t>> calls =
+      choices.orderByLoad(problem.getProblem(), leanest.order);
+  if (!calls)
+    return fail(step, calls.takeError());
   BudgetPlan best = std::move(leanest);
   for (size_t least = 0, most = calls->size(); least < most;) {
     size_t count = (least + most + 1) / 2;

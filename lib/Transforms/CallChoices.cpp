@@ -43,14 +43,12 @@ CallChoices::Choice CallChoices::getLeanest() const {
   });
 }
 
-FailureOr<SmallVector<int32_t>> CallChoices::orderByLoad(const planning::PlanProblem &problem,
-                                                         ArrayRef<int32_t> order) const {
+llvm::Expected<SmallVector<int32_t>> CallChoices::orderByLoad(const planning::PlanProblem &problem,
+                                                              ArrayRef<int32_t> order) const {
   llvm::Expected<planning::ArenaProblem> arena =
       planning::buildArenaProblem(getProblem(problem, getLeanest()), order);
-  if (!arena) {
-    llvm::consumeError(arena.takeError());
-    return failure();
-  }
+  if (!arena)
+    return arena.takeError();
   std::vector<int64_t> loads(order.size() + 1);
   for (const planning::ArenaBuffer &buffer : arena->buffers) {
     loads[buffer.lower] += buffer.size;

@@ -40,8 +40,8 @@ public:
 
   /// The calls by number, those first beside which the fewest bytes of the first space would be
   /// alive if they took the preferred implementation and all others the leanest.
-  FailureOr<SmallVector<int32_t>> orderByLoad(const ::memopt::planning::PlanProblem &problem,
-                                              ArrayRef<int32_t> order) const;
+  llvm::Expected<SmallVector<int32_t>> orderByLoad(const ::memopt::planning::PlanProblem &problem,
+                                                   ArrayRef<int32_t> order) const;
 
   /// Takes the next smaller workspace for the call that runs as `op`; false where there is none.
   bool lower(Choice &choice, int32_t op) const;

@@ -126,7 +126,7 @@ class Step:
 
     def __init__(self, name, way, batches, optimizer):
         self.model, self.batches = make(name, batches)
-        self.make_optimizer, self.optimizers = optimizer, []
+        self.make_optimizer, self.optimizers, self.updates_at_end = optimizer, [], True
         words = way.split("+")
         for word in words:
             if word.split(":")[0] not in ("eager", "channels_last", "checkpoint", "step_in_backward", "autocast", "compile"):
@@ -153,6 +153,7 @@ class Step:
         self.optimizers = [self.make_optimizer(self.model.parameters())]
 
     def update_in_backward(self):
+        self.updates_at_end = False
         for parameter in self.model.parameters():
             optimizer = self.make_optimizer([parameter])
             self.optimizers.append(optimizer)
@@ -173,7 +174,7 @@ class Step:
     def __call__(self, number):
         loss = self.forward(**self.batches[number % len(self.batches)])
         loss.backward()
-        if len(self.optimizers) == 1:
+        if self.updates_at_end:
             self.optimizers[0].step()
             self.optimizers[0].zero_grad(set_to_none=True)
         return loss.item()

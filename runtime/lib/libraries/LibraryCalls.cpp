@@ -80,6 +80,24 @@ static StatusOr<std::unique_ptr<LibraryCall>> createKind(const std::string &kind
   return createAttention(json, kind == "attention_backward", threads);
 }
 
+/// A call of any kind, which keeps to the limit of its workspace.
+static StatusOr<std::unique_ptr<LibraryCall>> createWithin(const nlohmann::json &descriptor,
+                                                           int threads) {
+  DescriptorReader reader(descriptor, "library call");
+  std::string kind = reader.choice(
+      "kind", {"matmul", "convolution_forward", "convolution_backward_data",
+               "convolution_backward_weights", "attention_forward", "attention_backward"});
+  int64_t limit = reader.integer("workspace_limit", 0, maxExtent);
+  reader.require(threads >= 1,
+                 "the number of threads must be at least 1, found " + std::to_string(threads));
+  MEMOPT_RETURN_IF_ERROR(reader.takeStatus());
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<LibraryCall> call, createKind(kind, descriptor, threads));
+  if (call->workspaceBytes() > limit)
+    return badInput("library call '" + kind + "': no way that gives the same bits has a " +
+                    "workspace of at most 'workspace_limit', " + std::to_string(limit) + " bytes");
+  return call;
+}
+
 StatusOr<std::unique_ptr<LibraryCall>> LibraryCall::create(const nlohmann::json &descriptor,
                                                            int threads) {
   try {
@@ -89,21 +107,7 @@ StatusOr<std::unique_ptr<LibraryCall>> LibraryCall::create(const nlohmann::json 
                               "it needs the build for GNU OpenMP, and a program that shows its own "
                               "GOMP_parallel_start to libraries, or opens libmemopt_runtime.so "
                               "with RTLD_DEEPBIND before others bring their oneDNN");
-    DescriptorReader reader(descriptor, "library call");
-    std::string kind = reader.choice(
-        "kind", {"matmul", "convolution_forward", "convolution_backward_data",
-                 "convolution_backward_weights", "attention_forward", "attention_backward"});
-    int64_t limit = reader.integer("workspace_limit", 0, maxExtent);
-    reader.require(threads >= 1,
-                   "the number of threads must be at least 1, found " + std::to_string(threads));
-    MEMOPT_RETURN_IF_ERROR(reader.takeStatus());
-    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<LibraryCall> call,
-                            createKind(kind, descriptor, threads));
-    if (call->workspaceBytes() > limit)
-      return badInput("library call '" + kind + "': no way that gives the same bits has a " +
-                      "workspace of at most 'workspace_limit', " + std::to_string(limit) +
-                      " bytes");
-    return call;
+    return createWithin(descriptor, threads);
   } catch (const std::exception &error) {
     return environmentError(std::string("library call: ") + error.what());
   }
