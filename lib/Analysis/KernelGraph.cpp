@@ -64,7 +64,7 @@ static LogicalResult verifyBlock(Block &block, int64_t &bytes) {
   return success();
 }
 
-LogicalResult memopt::verifyKernelGraph(const StepModel &step) {
+LogicalResult mlir::memopt::verifyKernelGraph(const StepModel &step) {
   int64_t bytes = 0;
   if (failed(step.verifyAccesses()) || failed(verifyTensorGraph(step.getFunction())) ||
       failed(verifyBlock(step.getBody(), bytes)))

@@ -127,7 +127,7 @@ static LogicalResult verifyOp(Operation &op) {
   return failure(inside.wasInterrupted());
 }
 
-LogicalResult memopt::verifyTensorGraph(func::FuncOp function) {
+LogicalResult mlir::memopt::verifyTensorGraph(func::FuncOp function) {
   if (function.isDeclaration())
     return success();
   if (!function.getBody().hasOneBlock())
@@ -188,7 +188,7 @@ LogicalResult StepModel::verifyAccesses() const {
 // Names
 //===----------------------------------------------------------------------===//
 
-StringRef memopt::getModulePath(Location location) {
+StringRef mlir::memopt::getModulePath(Location location) {
   StringRef path;
   location->walk([&](Location inner) {
     auto name = dyn_cast<NameLoc>(inner);
@@ -200,7 +200,7 @@ StringRef memopt::getModulePath(Location location) {
   return path;
 }
 
-std::string memopt::describeModule(Operation *op) {
+std::string mlir::memopt::describeModule(Operation *op) {
   StringRef path = getModulePath(op->getLoc());
   return path.empty() ? "" : (" in module '" + path + "'").str();
 }

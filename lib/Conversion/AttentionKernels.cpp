@@ -35,7 +35,8 @@ SmallVector<int64_t, 4> mlir::memopt::getMaskShape(AttentionAttr call) {
   return shape;
 }
 
-static int64_t countBlocks(AttentionAttr call, AttentionStage stage, const AttentionTiles &tiles) {
+static int64_t countAttentionBlocks(AttentionAttr call, AttentionStage stage,
+                                    const AttentionTiles &tiles) {
   if (stage == AttentionStage::MaskGradient) {
     SmallVector<int64_t, 4> shape = getMaskShape(call);
     return shape[0] * shape[1] * llvm::divideCeil(shape[2], tiles.rows) *
@@ -62,7 +63,7 @@ SmallVector<AttentionKernel> mlir::memopt::listAttentionKernels(AttentionAttr ca
         chooseAttentionTiles(AttentionHeads::of(call), rows, columns, isBackward);
     if (!tiles)
       return {};
-    kernels.push_back({stage, *tiles, countBlocks(call, stage, *tiles)});
+    kernels.push_back({stage, *tiles, countAttentionBlocks(call, stage, *tiles)});
   }
   return kernels;
 }

@@ -48,8 +48,9 @@ static int64_t moveOffsets(BlockArgument argument, int64_t alignment) {
   return place;
 }
 
-SmallVector<int64_t> memopt::moveSliceOffsets(KernelOp kernel, ArrayRef<int64_t> resultBuffers,
-                                              int64_t alignment) {
+SmallVector<int64_t> mlir::memopt::moveSliceOffsets(KernelOp kernel,
+                                                    ArrayRef<int64_t> resultBuffers,
+                                                    int64_t alignment) {
   SmallVector<int64_t> offsets;
   for (BlockArgument argument : kernel.getBody().getArguments()) {
     bool isTaken = llvm::is_contained(resultBuffers, int64_t(argument.getArgNumber()));

@@ -13,10 +13,10 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-ParseResult memopt::parseBindings(OpAsmParser &parser,
-                                  SmallVectorImpl<OpAsmParser::UnresolvedOperand> &operands,
-                                  SmallVectorImpl<OpAsmParser::Argument> &arguments,
-                                  OpAsmParser::Delimiter delimiter) {
+ParseResult mlir::memopt::parseBindings(OpAsmParser &parser,
+                                        SmallVectorImpl<OpAsmParser::UnresolvedOperand> &operands,
+                                        SmallVectorImpl<OpAsmParser::Argument> &arguments,
+                                        OpAsmParser::Delimiter delimiter) {
   return parser.parseCommaSeparatedList(delimiter, [&]() -> ParseResult {
     OpAsmParser::Argument &argument = arguments.emplace_back();
     return failure(failed(parser.parseArgument(argument)) || failed(parser.parseEqual()) ||
@@ -25,7 +25,7 @@ ParseResult memopt::parseBindings(OpAsmParser &parser,
   });
 }
 
-void memopt::printBindings(OpAsmPrinter &printer, Region &body, ValueRange inputs) {
+void mlir::memopt::printBindings(OpAsmPrinter &printer, Region &body, ValueRange inputs) {
   printer << "(";
   llvm::interleaveComma(llvm::zip(body.getArguments(), inputs), printer, [&](auto pair) {
     auto [argument, input] = pair;
@@ -34,14 +34,15 @@ void memopt::printBindings(OpAsmPrinter &printer, Region &body, ValueRange input
   printer << ")";
 }
 
-SmallVector<Type> memopt::getTypes(ArrayRef<OpAsmParser::Argument> arguments) {
+SmallVector<Type> mlir::memopt::getTypes(ArrayRef<OpAsmParser::Argument> arguments) {
   return llvm::map_to_vector(arguments,
                              [](const OpAsmParser::Argument &argument) { return argument.type; });
 }
 
-ParseResult memopt::parseBoundRegion(OpAsmParser &parser,
-                                     SmallVectorImpl<OpAsmParser::UnresolvedOperand> &operands,
-                                     SmallVectorImpl<Type> &types, Region &body) {
+ParseResult
+mlir::memopt::parseBoundRegion(OpAsmParser &parser,
+                               SmallVectorImpl<OpAsmParser::UnresolvedOperand> &operands,
+                               SmallVectorImpl<Type> &types, Region &body) {
   SmallVector<OpAsmParser::Argument> arguments;
   if (parseBindings(parser, operands, arguments, OpAsmParser::Delimiter::OptionalParen))
     return failure();
@@ -55,8 +56,8 @@ ParseResult memopt::parseBoundRegion(OpAsmParser &parser,
   return success();
 }
 
-void memopt::printBoundRegion(OpAsmPrinter &printer, Operation *, ValueRange inputs, TypeRange,
-                              Region &body) {
+void mlir::memopt::printBoundRegion(OpAsmPrinter &printer, Operation *, ValueRange inputs,
+                                    TypeRange, Region &body) {
   if (!inputs.empty()) {
     printBindings(printer, body, inputs);
     printer << " ";

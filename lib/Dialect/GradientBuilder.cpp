@@ -16,18 +16,18 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-std::optional<double> memopt::getSplat(Value value) {
+std::optional<double> mlir::memopt::getSplat(Value value) {
   SplatElementsAttr attribute;
   if (!matchPattern(value, m_Constant(&attribute)) || !isa<FloatType>(attribute.getElementType()))
     return std::nullopt;
   return attribute.getSplatValue<APFloat>().convertToDouble();
 }
 
-SmallVector<int64_t> memopt::dimensionRange(int64_t begin, int64_t end) {
+SmallVector<int64_t> mlir::memopt::dimensionRange(int64_t begin, int64_t end) {
   return llvm::to_vector(llvm::seq<int64_t>(begin, end));
 }
 
-SmallVector<int64_t> memopt::otherDimensions(int64_t rank, ArrayRef<int64_t> dimensions) {
+SmallVector<int64_t> mlir::memopt::otherDimensions(int64_t rank, ArrayRef<int64_t> dimensions) {
   llvm::SmallBitVector named(rank);
   for (int64_t dimension : dimensions)
     named.set(dimension);
@@ -47,7 +47,7 @@ static bool isSplat(Term term, double number) {
   return splat && *splat == number;
 }
 
-Term memopt::operator+(Term a, Term b) {
+Term mlir::memopt::operator+(Term a, Term b) {
   if (isSplat(a, 0.0))
     return b;
   if (isSplat(b, 0.0))
@@ -55,7 +55,7 @@ Term memopt::operator+(Term a, Term b) {
   return a.getBuilder().fold<arith::AddFOp>(a, b);
 }
 
-Term memopt::operator-(Term a, Term b) {
+Term mlir::memopt::operator-(Term a, Term b) {
   if (isSplat(b, 0.0))
     return a;
   if (isSplat(a, 0.0))
@@ -65,7 +65,7 @@ Term memopt::operator-(Term a, Term b) {
 
 // A zero gradient stays zero whatever it is multiplied with: where no gradient flows, an infinite
 // factor must not make one.
-Term memopt::operator*(Term a, Term b) {
+Term mlir::memopt::operator*(Term a, Term b) {
   if (isSplat(a, 0.0) || isSplat(b, 1.0))
     return a;
   if (isSplat(b, 0.0) || isSplat(a, 1.0))
@@ -73,13 +73,13 @@ Term memopt::operator*(Term a, Term b) {
   return a.getBuilder().fold<arith::MulFOp>(a, b);
 }
 
-Term memopt::operator/(Term a, Term b) {
+Term mlir::memopt::operator/(Term a, Term b) {
   if (isSplat(a, 0.0) || isSplat(b, 1.0))
     return a;
   return a.getBuilder().fold<arith::DivFOp>(a, b);
 }
 
-Term memopt::operator-(Term a) {
+Term mlir::memopt::operator-(Term a) {
   if (isSplat(a, 0.0))
     return a;
   return a.getBuilder().fold<arith::NegFOp>(a);
@@ -89,40 +89,44 @@ static Term like(Term term, double number) {
   return term.getBuilder().splat(term.getType(), number);
 }
 
-Term memopt::operator+(Term a, double b) { return a + like(a, b); }
-Term memopt::operator-(Term a, double b) { return a + like(a, -b); }
-Term memopt::operator-(double a, Term b) { return like(b, a) - b; }
-Term memopt::operator*(Term a, double b) { return a * like(a, b); }
-Term memopt::operator*(double a, Term b) { return b * like(b, a); }
-Term memopt::operator/(Term a, double b) { return a / like(a, b); }
-Term memopt::operator/(double a, Term b) { return like(b, a) / b; }
+Term mlir::memopt::operator+(Term a, double b) { return a + like(a, b); }
+Term mlir::memopt::operator-(Term a, double b) { return a + like(a, -b); }
+Term mlir::memopt::operator-(double a, Term b) { return like(b, a) - b; }
+Term mlir::memopt::operator*(Term a, double b) { return a * like(a, b); }
+Term mlir::memopt::operator*(double a, Term b) { return b * like(b, a); }
+Term mlir::memopt::operator/(Term a, double b) { return a / like(a, b); }
+Term mlir::memopt::operator/(double a, Term b) { return like(b, a) / b; }
 
-Term memopt::select(Value condition, Term a, Term b) {
+Term mlir::memopt::select(Value condition, Term a, Term b) {
   return a.getBuilder().fold<arith::SelectOp>(condition, a, b);
 }
-Term memopt::select(Value condition, Term a, double b) { return select(condition, a, like(a, b)); }
-Term memopt::select(Value condition, double a, Term b) { return select(condition, like(b, a), b); }
+Term mlir::memopt::select(Value condition, Term a, double b) {
+  return select(condition, a, like(a, b));
+}
+Term mlir::memopt::select(Value condition, double a, Term b) {
+  return select(condition, like(b, a), b);
+}
 
-Value memopt::compare(arith::CmpFPredicate predicate, Term a, Term b) {
+Value mlir::memopt::compare(arith::CmpFPredicate predicate, Term a, Term b) {
   return a.getBuilder().fold<arith::CmpFOp>(predicate, a, b);
 }
-Value memopt::compare(arith::CmpFPredicate predicate, Term a, double b) {
+Value mlir::memopt::compare(arith::CmpFPredicate predicate, Term a, double b) {
   return compare(predicate, a, like(a, b));
 }
 
-Term memopt::exp(Term x) { return x.getBuilder().fold<math::ExpOp>(x); }
-Term memopt::log(Term x) { return x.getBuilder().fold<math::LogOp>(x); }
-Term memopt::sqrt(Term x) { return x.getBuilder().fold<math::SqrtOp>(x); }
-Term memopt::rsqrt(Term x) { return x.getBuilder().fold<math::RsqrtOp>(x); }
-Term memopt::sin(Term x) { return x.getBuilder().fold<math::SinOp>(x); }
-Term memopt::cos(Term x) { return x.getBuilder().fold<math::CosOp>(x); }
-Term memopt::sinh(Term x) { return x.getBuilder().fold<math::SinhOp>(x); }
-Term memopt::cosh(Term x) { return x.getBuilder().fold<math::CoshOp>(x); }
-Term memopt::trunc(Term x) { return x.getBuilder().fold<math::TruncOp>(x); }
-Term memopt::sigmoid(Term x) { return x.getBuilder().fold<SigmoidOp>(x.getType(), x); }
+Term mlir::memopt::exp(Term x) { return x.getBuilder().fold<math::ExpOp>(x); }
+Term mlir::memopt::log(Term x) { return x.getBuilder().fold<math::LogOp>(x); }
+Term mlir::memopt::sqrt(Term x) { return x.getBuilder().fold<math::SqrtOp>(x); }
+Term mlir::memopt::rsqrt(Term x) { return x.getBuilder().fold<math::RsqrtOp>(x); }
+Term mlir::memopt::sin(Term x) { return x.getBuilder().fold<math::SinOp>(x); }
+Term mlir::memopt::cos(Term x) { return x.getBuilder().fold<math::CosOp>(x); }
+Term mlir::memopt::sinh(Term x) { return x.getBuilder().fold<math::SinhOp>(x); }
+Term mlir::memopt::cosh(Term x) { return x.getBuilder().fold<math::CoshOp>(x); }
+Term mlir::memopt::trunc(Term x) { return x.getBuilder().fold<math::TruncOp>(x); }
+Term mlir::memopt::sigmoid(Term x) { return x.getBuilder().fold<SigmoidOp>(x.getType(), x); }
 
 // The powers that derivatives of common ones lead to, without a logarithm.
-Term memopt::pow(Term x, Term y) {
+Term mlir::memopt::pow(Term x, Term y) {
   std::optional<double> power = getSplat(y);
   if (power && *power == 0.0)
     return like(x, 1.0);

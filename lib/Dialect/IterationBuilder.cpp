@@ -61,13 +61,13 @@ IterationSpace IterationBuilder::take() {
   return std::move(space);
 }
 
-Exprs memopt::join(ArrayRef<AffineExpr> a, ArrayRef<AffineExpr> b) {
+Exprs mlir::memopt::join(ArrayRef<AffineExpr> a, ArrayRef<AffineExpr> b) {
   Exprs both(a);
   both.append(b.begin(), b.end());
   return both;
 }
 
-IterationSpace memopt::getElementwiseSpace(Operation *op) {
+IterationSpace mlir::memopt::getElementwiseSpace(Operation *op) {
   IterationBuilder builder(op);
   if (op->getNumResults() == 0 || !isa<RankedTensorType>(op->getResult(0).getType()))
     return builder.take();

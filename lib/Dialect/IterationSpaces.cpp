@@ -13,8 +13,6 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-static ArrayRef<int64_t> shapeOf(Value value) { return tensorType(value).getShape(); }
-
 //===----------------------------------------------------------------------===//
 // Shapes
 //===----------------------------------------------------------------------===//

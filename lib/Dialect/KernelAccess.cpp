@@ -15,6 +15,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Verification.h"
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -26,10 +27,6 @@
 
 using namespace mlir;
 using namespace mlir::memopt;
-
-static ArrayRef<int64_t> shapeOf(Value value) {
-  return cast<RankedTensorType>(value.getType()).getShape();
-}
 
 namespace {
 /// One coordinate of a read, seen from the element that is written: the number of the written

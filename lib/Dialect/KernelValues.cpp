@@ -13,7 +13,7 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-SmallVector<Block *> memopt::getProgramBlocks(Block &step) {
+SmallVector<Block *> mlir::memopt::getProgramBlocks(Block &step) {
   SmallVector<Block *> blocks{&step};
   for (size_t next = 0; next < blocks.size(); ++next)
     for (auto instruction : blocks[next]->getOps<InstructionOpInterface>())
@@ -21,7 +21,7 @@ SmallVector<Block *> memopt::getProgramBlocks(Block &step) {
   return blocks;
 }
 
-bool memopt::isReshape(Operation *op) {
+bool mlir::memopt::isReshape(Operation *op) {
   auto view = dyn_cast_or_null<ViewOpInterface>(op);
   return view && view.getViewKind() == ViewKind::Reshape;
 }
@@ -33,7 +33,7 @@ static Value getRepeated(Value value) {
   return repeat ? repeat.getInputs()[argument.getArgNumber()] : Value();
 }
 
-Value memopt::getBufferRoot(Value value) {
+Value mlir::memopt::getBufferRoot(Value value) {
   while (true) {
     if (isReshape(value.getDefiningOp()))
       value = value.getDefiningOp()->getOperand(0);
@@ -44,14 +44,14 @@ Value memopt::getBufferRoot(Value value) {
   }
 }
 
-Operation *memopt::getStart(Operation *wait) {
+Operation *mlir::memopt::getStart(Operation *wait) {
   for (Value operand : wait->getOperands())
     if (isa<TokenType>(operand.getType()))
       return operand.getDefiningOp();
   return nullptr;
 }
 
-FailureOr<int64_t> memopt::getPlannedOffset(Value value) {
+FailureOr<int64_t> mlir::memopt::getPlannedOffset(Value value) {
   Value root = getBufferRoot(value);
   IntegerAttr offset;
   if (auto argument = dyn_cast<BlockArgument>(root)) {
@@ -71,7 +71,7 @@ FailureOr<int64_t> memopt::getPlannedOffset(Value value) {
   return offset.getInt();
 }
 
-VariableOp memopt::findIndexFault(ModuleOp module) {
+VariableOp mlir::memopt::findIndexFault(ModuleOp module) {
   for (auto variable : module.getOps<VariableOp>())
     if (variable.getRole() == Role::IndexFault)
       return variable;

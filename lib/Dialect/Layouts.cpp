@@ -199,7 +199,7 @@ struct ReshapeLayout : LayoutOpInterface::ExternalModel<ReshapeLayout<OpType>, O
 };
 } // namespace
 
-void memopt::attachUpstreamLayouts(MLIRContext *context) {
+void mlir::memopt::attachUpstreamLayouts(MLIRContext *context) {
   tensor::ConcatOp::attachInterface<ConcatLayout>(*context);
   tensor::ExtractSliceOp::attachInterface<SliceLayout>(*context);
   tensor::ExpandShapeOp::attachInterface<ReshapeLayout<tensor::ExpandShapeOp>>(*context);

@@ -229,19 +229,19 @@ LogicalResult PlannedAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 // Facts about values, ops and modules
 //===----------------------------------------------------------------------===//
 
-Space memopt::getSpace(Type type) {
+Space mlir::memopt::getSpace(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   auto space = tensor ? dyn_cast_or_null<SpaceAttr>(tensor.getEncoding()) : SpaceAttr();
   return space ? space.getValue() : Space::Device;
 }
 
-RankedTensorType memopt::inSpace(RankedTensorType type, Space space) {
+RankedTensorType mlir::memopt::inSpace(RankedTensorType type, Space space) {
   Attribute encoding =
       space == Space::Device ? Attribute() : SpaceAttr::get(type.getContext(), space);
   return RankedTensorType::get(type.getShape(), type.getElementType(), encoding);
 }
 
-StringRef memopt::getDtypeName(Type type) {
+StringRef mlir::memopt::getDtypeName(Type type) {
 #define FLOAT_DTYPE(NAME, TEXT, SAFETENSORS, BITS)                                                 \
   if (type.is##NAME())                                                                             \
     return TEXT;
@@ -252,24 +252,24 @@ StringRef memopt::getDtypeName(Type type) {
   return "";
 }
 
-Type memopt::getComputeType(Type type) {
+Type mlir::memopt::getComputeType(Type type) {
   return type.isF64() ? type : Float32Type::get(type.getContext());
 }
 
-Phase memopt::getPhase(Operation *op) {
+Phase mlir::memopt::getPhase(Operation *op) {
   if (auto instruction = dyn_cast<InstructionOpInterface>(op))
     return instruction.getPhase();
   auto phase = op->getAttrOfType<PhaseAttr>(MemoptDialect::kPhaseAttr);
   return phase ? phase.getValue() : Phase::Forward;
 }
 
-void memopt::setPhase(Operation *op, Phase phase) {
+void mlir::memopt::setPhase(Operation *op, Phase phase) {
   if (auto instruction = dyn_cast<InstructionOpInterface>(op))
     return instruction.setPhase(phase);
   op->setAttr(MemoptDialect::kPhaseAttr, PhaseAttr::get(op->getContext(), phase));
 }
 
-TargetAttrInterface memopt::getTarget(Operation *op) {
+TargetAttrInterface mlir::memopt::getTarget(Operation *op) {
   auto module = isa<ModuleOp>(op) ? cast<ModuleOp>(op) : op->getParentOfType<ModuleOp>();
   if (module)
     if (auto target = module->getAttrOfType<TargetAttrInterface>(MemoptDialect::kTargetAttr))

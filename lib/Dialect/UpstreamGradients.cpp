@@ -226,7 +226,7 @@ template <> struct Rule<tensor::ConcatOp> : Elementary<Rule<tensor::ConcatOp>, t
 // Registration
 //===----------------------------------------------------------------------===//
 
-void memopt::attachUpstreamGradients(MLIRContext *context) {
+void mlir::memopt::attachUpstreamGradients(MLIRContext *context) {
 #define SCALAR(OP, FLOPS, COST) OP::attachInterface<Rule<OP>>(*context);
 #include "ScalarOps.def"
   arith::SelectOp::attachInterface<Rule<arith::SelectOp>>(*context);

@@ -67,7 +67,7 @@ static void attachCosts(MLIRContext *context) {
   attachCost<tensor::EmptyOp, 0>(context);
 }
 
-void memopt::registerUpstreamInterfaces(DialectRegistry &registry) {
+void mlir::memopt::registerUpstreamInterfaces(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, arith::ArithDialect *, math::MathDialect *,
                             tensor::TensorDialect *, MemoptDialect *) {
     attachCosts(context);

@@ -132,7 +132,7 @@ struct ReshapeIteration : IterationOpInterface::ExternalModel<ReshapeIteration<O
 };
 } // namespace
 
-void memopt::attachUpstreamIteration(MLIRContext *context) {
+void mlir::memopt::attachUpstreamIteration(MLIRContext *context) {
   // Ahead of the table, which lists it too: the first model stays.
   arith::ConstantOp::attachInterface<ConstantIteration>(*context);
 #define SCALAR(OP, FLOPS, COST) OP::attachInterface<ElementwiseIteration<OP>>(*context);

@@ -18,7 +18,7 @@
 namespace mlir::memopt {
 
 /// ODS has made sure that all operands and results are ranked tensors.
-inline RankedTensorType tensorType(Value value) { return cast<RankedTensorType>(value.getType()); }
+inline ArrayRef<int64_t> shapeOf(Value value) { return tensorType(value).getShape(); }
 
 /// `what` names the value in the message. Optional values that are absent pass.
 inline LogicalResult verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> expected,

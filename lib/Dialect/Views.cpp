@@ -160,7 +160,7 @@ struct CollapseView : ViewOpInterface::ExternalModel<CollapseView, tensor::Colla
 };
 } // namespace
 
-void memopt::attachUpstreamViews(MLIRContext *context) {
+void mlir::memopt::attachUpstreamViews(MLIRContext *context) {
   tensor::ExtractSliceOp::attachInterface<SliceView>(*context);
   tensor::ConcatOp::attachInterface<ConcatView>(*context);
   tensor::ExpandShapeOp::attachInterface<ExpandView>(*context);

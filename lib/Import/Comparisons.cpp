@@ -8,6 +8,7 @@
 
 #include "Formula.h"
 #include "Indexing.h"
+#include "SpecialFunctions.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -41,8 +42,6 @@ static Error classify(OpContext &op, FormulaFn property, bool ofIntegers) {
     return setResult(op, op.wrap(ConstantTensor::splat(DType::Bool, self.sizes, ofIntegers)));
   return setResult(op, elementwise(op, {self}, self.dtype, DType::Bool, inBuild(property)));
 }
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 static Error lowerIsNaN(OpContext &op) {
   return classify(op, [](Elements v) { return isNaN(v[0]); }, false);

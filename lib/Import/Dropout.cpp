@@ -26,8 +26,6 @@ using mlir::ValueRange;
 using Builder = mlir::ImplicitLocOpBuilder;
 namespace arith = mlir::arith;
 
-static Value multiply(Builder &b, Value x, Value y) { return arith::MulFOp::create(b, x, y); }
-
 //===----------------------------------------------------------------------===//
 // Dropout
 //===----------------------------------------------------------------------===//

@@ -246,11 +246,6 @@ static Error lowerMaskedIndexPut(OpContext &op) {
 // One dimension
 //===----------------------------------------------------------------------===//
 
-/// A tensor without dimensions pretends to have one.
-static Expected<Tensor> withDimension(OpContext &op, const Tensor &tensor) {
-  return tensor.rank() ? tensor : reshape(op, tensor, 1);
-}
-
 static Error lowerIndexSelect(OpContext &op) {
   ASSIGN_OR_RETURN(Tensor self, withDimension(op, op.tensor("self")));
   Tensor index = op.tensor("index");

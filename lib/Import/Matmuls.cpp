@@ -70,7 +70,7 @@ static Value multiplyIntegers(OpContext &op, const Matrix &a, const Matrix &b,
   return reduceValue(op.b, products, ReduceKind::Add, rank - 2);
 }
 
-static Expected<Value> multiply(OpContext &op, const Matrix &a, const Matrix &b) {
+static Expected<Value> multiplyMatrices(OpContext &op, const Matrix &a, const Matrix &b) {
   Shape sizes(a.sizes().drop_back(2)), batch(sizes);
   if (ArrayRef(sizes) != b.sizes().drop_back(2) || a.columns() != b.rows())
     return op.error("cannot multiply " + toString(a.sizes()) +
@@ -95,7 +95,7 @@ static Expected<Value> multiplyRows(OpContext &op, Value x, const Matrix &matrix
   for (int64_t size : ArrayRef(sizes).drop_back())
     rows *= size;
   ASSIGN_OR_RETURN(Value product,
-                   multiply(op, {reshapeValue(op.b, x, {rows, sizes.back()})}, matrix));
+                   multiplyMatrices(op, {reshapeValue(op.b, x, {rows, sizes.back()})}, matrix));
   sizes.back() = matrix.columns();
   return reshapeValue(op.b, product, sizes);
 }
@@ -167,7 +167,7 @@ Expected<Value> memopt::pt2::matmulOf(OpContext &op, Tensor a, Tensor b) {
   };
   ASSIGN_OR_RETURN(a, withBatch(a));
   ASSIGN_OR_RETURN(b, withBatch(b));
-  return multiply(op, getMatrix(op.get(a)), getMatrix(op.get(b)));
+  return multiplyMatrices(op, getMatrix(op.get(a)), getMatrix(op.get(b)));
 }
 
 static Error lowerMatmul(OpContext &op) {
@@ -364,7 +364,7 @@ static Expected<Value> contract(OpContext &op, const Tensor &a, ArrayRef<int64_t
     return op.error("tensors without elements are not supported");
   ASSIGN_OR_RETURN(Tensor left, asMatrix(op, a, ofA));
   ASSIGN_OR_RETURN(Tensor right, asMatrix(op, b, ofB));
-  return multiply(op, {op.get(left)}, {op.get(right), true});
+  return multiplyMatrices(op, {op.get(left)}, {op.get(right), true});
 }
 
 static Error lowerTensordot(OpContext &op) {
@@ -422,7 +422,7 @@ static Expected<Value> multiplyChain(OpContext &op, ArrayRef<Tensor> factors,
   size_t split = order.split[first][last];
   ASSIGN_OR_RETURN(Value left, multiplyChain(op, factors, order, first, split));
   ASSIGN_OR_RETURN(Value right, multiplyChain(op, factors, order, split + 1, last));
-  return multiply(op, getMatrix(left), getMatrix(right));
+  return multiplyMatrices(op, getMatrix(left), getMatrix(right));
 }
 
 /// Matrices; the first may be a row and the last a column.

@@ -174,6 +174,8 @@ mlir::Value broadcastAlong(mlir::ImplicitLocOpBuilder &b, mlir::Value value, int
 /// A tensor without elements: known, for there is nothing to compute.
 Tensor makeEmpty(OpContext &op, DType dtype, llvm::ArrayRef<int64_t> sizes);
 llvm::Expected<Tensor> reshape(OpContext &op, const Tensor &from, llvm::ArrayRef<int64_t> sizes);
+/// The tensor itself, or a view of one element where it has no dimension.
+llvm::Expected<Tensor> withDimension(OpContext &op, const Tensor &tensor);
 Tensor permute(OpContext &op, const Tensor &from, llvm::ArrayRef<int64_t> permutation);
 llvm::Expected<Tensor> expand(OpContext &op, const Tensor &from, llvm::ArrayRef<int64_t> sizes);
 /// Every `step`-th of the elements from `begin` on, `count` of them; all inside.
@@ -197,6 +199,8 @@ llvm::Expected<Shape> broadcastShapes(OpContext &op, llvm::ArrayRef<int64_t> a,
 mlir::Value splat(mlir::ImplicitLocOpBuilder &b, mlir::Type type, double value);
 mlir::Value splat(mlir::ImplicitLocOpBuilder &b, mlir::Type type, const Scalar &value);
 mlir::Value convert(mlir::ImplicitLocOpBuilder &b, mlir::Value value, DType from, DType to);
+/// Of floating-point values.
+mlir::Value multiply(mlir::ImplicitLocOpBuilder &b, mlir::Value x, mlir::Value y);
 Tensor castTo(OpContext &op, const Tensor &from, DType to);
 /// PyTorch's promotion: tensors with dimensions decide over those without, these over numbers.
 DType promote(llvm::ArrayRef<Operand> operands);

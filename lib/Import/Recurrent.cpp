@@ -39,7 +39,6 @@ namespace math = mlir::math;
 static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 static Value add(Builder &b, Value x, Value y) { return arith::AddFOp::create(b, x, y); }
 static Value subtract(Builder &b, Value x, Value y) { return arith::SubFOp::create(b, x, y); }
-static Value multiply(Builder &b, Value x, Value y) { return arith::MulFOp::create(b, x, y); }
 static Value sigmoid(Builder &b, Value x) { return mlir::memopt::SigmoidOp::create(b, x); }
 static Value tanh(Builder &b, Value x) { return math::TanhOp::create(b, x); }
 

@@ -18,10 +18,6 @@ using mlir::memopt::ReduceKind;
 using Builder = mlir::ImplicitLocOpBuilder;
 namespace arith = mlir::arith;
 
-static Expected<Tensor> withDimension(OpContext &op, const Tensor &tensor) {
-  return tensor.rank() ? tensor : reshape(op, tensor, 1);
-}
-
 //===----------------------------------------------------------------------===//
 // Scans
 //===----------------------------------------------------------------------===//

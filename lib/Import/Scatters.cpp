@@ -35,10 +35,6 @@ struct Target {
 };
 } // namespace
 
-static Expected<Tensor> withDimension(OpContext &op, const Tensor &tensor) {
-  return tensor.rank() ? tensor : reshape(op, tensor, 1);
-}
-
 static Tensor filled(OpContext &op, DType type, ArrayRef<int64_t> sizes, const Scalar &value) {
   return op.wrap(type, sizes, splat(op.b, op.tensorType(type, sizes), value));
 }
@@ -116,16 +112,16 @@ static Error finish(OpContext &op, Expected<Tensor> result) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-struct Reduction {
+struct ScatterReduction {
   ScatterKind kind = ScatterKind::Add;
   bool isMean = false;
   bool includesSelf = true;
 };
 } // namespace
 
-static Expected<Reduction> getReduction(OpContext &op, bool includesSelf) {
+static Expected<ScatterReduction> getReduction(OpContext &op, bool includesSelf) {
   StringRef name = op.text("reduce");
-  Reduction result;
+  ScatterReduction result;
   result.includesSelf = includesSelf;
   result.isMean = name == "mean";
   auto kind = StringSwitch<std::optional<ScatterKind>>(name)
@@ -165,7 +161,7 @@ static Expected<Tensor> choose(OpContext &op, const Tensor &condition, const Ten
 
 /// Without its own elements, the tensor begins neutral where updates go.
 static Expected<Tensor> reduceInto(OpContext &op, const Target &target, const Tensor &updates,
-                                   const Reduction &reduction) {
+                                   const ScatterReduction &reduction) {
   // Extremes and quotients of unsigned bytes need the sign of a wider type; sums wrap around.
   DType type = target.self.dtype;
   bool isSum = reduction.kind == ScatterKind::Add || reduction.kind == ScatterKind::Mul;
@@ -217,14 +213,14 @@ static Error lowerScatterValue(OpContext &op) {
 
 static Error lowerScatterValueReduce(OpContext &op) {
   ASSIGN_OR_RETURN(Target target, getElementwiseTarget(op));
-  ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, true));
+  ASSIGN_OR_RETURN(ScatterReduction reduction, getReduction(op, true));
   Tensor updates = filled(op, target.self.dtype, target.places.sizes, op.scalar("value"));
   return finish(op, reduceInto(op, target, updates, reduction));
 }
 
 static Error lowerScatterReduce(OpContext &op) {
   ASSIGN_OR_RETURN(Target target, getElementwiseTarget(op));
-  ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, op.flag("include_self")));
+  ASSIGN_OR_RETURN(ScatterReduction reduction, getReduction(op, op.flag("include_self")));
   ASSIGN_OR_RETURN(Tensor updates, getUpdates(op, target, op.tensor("src")));
   return finish(op, reduceInto(op, target, updates, reduction));
 }
@@ -279,7 +275,7 @@ static Error lowerIndexFill(OpContext &op) {
 static Error lowerIndexReduce(OpContext &op) {
   Tensor source = op.tensor("source");
   ASSIGN_OR_RETURN(Target target, getSliceTarget(op, source.sizes));
-  ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, op.flag("include_self")));
+  ASSIGN_OR_RETURN(ScatterReduction reduction, getReduction(op, op.flag("include_self")));
   ASSIGN_OR_RETURN(Tensor updates, getUpdates(op, target, source));
   return finish(op, reduceInto(op, target, updates, reduction));
 }

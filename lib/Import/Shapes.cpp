@@ -191,6 +191,10 @@ Tensor memopt::pt2::makeEmpty(OpContext &op, DType dtype, ArrayRef<int64_t> size
   return op.wrap(ConstantTensor::splat(dtype, sizes, 0));
 }
 
+Expected<Tensor> memopt::pt2::withDimension(OpContext &op, const Tensor &tensor) {
+  return tensor.rank() ? tensor : reshape(op, tensor, 1);
+}
+
 Expected<Tensor> memopt::pt2::reshape(OpContext &op, const Tensor &from, ArrayRef<int64_t> sizes) {
   if (ArrayRef(from.sizes) == sizes)
     return viewOf(op, from, sizes, from.value, from.constant);

@@ -17,7 +17,7 @@ using namespace mlir;
 #include "memopt/Interfaces/MemoptEnums.cpp.inc"
 #include "memopt/Interfaces/MemoptInterfaces.cpp.inc"
 
-int64_t memopt::multiplyCounts(ArrayRef<int64_t> factors) {
+int64_t mlir::memopt::multiplyCounts(ArrayRef<int64_t> factors) {
   int64_t product = 1;
   for (int64_t factor : factors)
     if (llvm::MulOverflow(product, factor, product) || product > kMaxCount)
@@ -25,7 +25,7 @@ int64_t memopt::multiplyCounts(ArrayRef<int64_t> factors) {
   return product;
 }
 
-bool memopt::hasBoundedShape(Type type) {
+bool mlir::memopt::hasBoundedShape(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!tensor || !tensor.hasStaticShape())
     return false;
@@ -35,7 +35,7 @@ bool memopt::hasBoundedShape(Type type) {
   return multiplyCounts(sizes) <= kMaxElements;
 }
 
-int64_t memopt::getTensorBytes(Type type) {
+int64_t mlir::memopt::getTensorBytes(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!tensor || !tensor.hasStaticShape())
     return 0;
@@ -43,7 +43,7 @@ int64_t memopt::getTensorBytes(Type type) {
   return multiplyCounts({multiplyCounts(tensor.getShape()), static_cast<int64_t>((bits + 7) / 8)});
 }
 
-int64_t memopt::getOperandAndResultBytes(Operation *op) {
+int64_t mlir::memopt::getOperandAndResultBytes(Operation *op) {
   int64_t bytes = 0;
   for (Type type : op->getOperandTypes())
     bytes = addCounts(bytes, getTensorBytes(type));
@@ -59,7 +59,7 @@ int64_t memopt::BufferView::getReach() const {
   return reach;
 }
 
-LogicalResult memopt::verifyInstruction(Operation *op) {
+LogicalResult mlir::memopt::verifyInstruction(Operation *op) {
   auto instruction = cast<InstructionOpInterface>(op);
   DenseI64ArrayAttr offsets = instruction.getOffsetsAttr();
   if (!offsets)
@@ -75,12 +75,12 @@ LogicalResult memopt::verifyInstruction(Operation *op) {
   return success();
 }
 
-memopt::ScalarCost memopt::getScalarCost(OperationName name) {
+memopt::ScalarCost mlir::memopt::getScalarCost(OperationName name) {
   auto *scalar = name.getInterface<ScalarOpInterface>();
   return scalar ? scalar->getScalarCost() : ScalarCost::Simple;
 }
 
-bool memopt::areComplete(ArrayRef<ViewPart> parts, ArrayRef<int64_t> shape) {
+bool mlir::memopt::areComplete(ArrayRef<ViewPart> parts, ArrayRef<int64_t> shape) {
   int64_t rest = ShapedType::getNumElements(shape);
   for (const ViewPart &part : parts)
     rest -= ShapedType::getNumElements(part.sizes);

@@ -39,7 +39,7 @@ static void addCleaning(OpPassManager &manager) {
   manager.addNestedPass<func::FuncOp>(createCSEPass());
 }
 
-void memopt::buildGraphPipeline(OpPassManager &manager, const PipelineOptions &options) {
+void mlir::memopt::buildGraphPipeline(OpPassManager &manager, const PipelineOptions &options) {
   SetBatchPassOptions batch;
   batch.size = options.batch;
   batch.onlyOfOne = options.isBatchCut(); // else memopt-split-batch sets it
@@ -61,7 +61,7 @@ void memopt::buildGraphPipeline(OpPassManager &manager, const PipelineOptions &o
   manager.addNestedPass<func::FuncOp>(createWriteOutAttentionPass());
 }
 
-void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &options) {
+void mlir::memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &options) {
   AutodiffPassOptions autodiff;
   autodiff.lossScale = options.lossScale;
   manager.addPass(createAutodiffPass(autodiff));
@@ -106,7 +106,7 @@ void memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &o
   addCleaning(manager);
 }
 
-void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &options) {
+void mlir::memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &options) {
   // Ranges of inputs are read off ops that index, which lowering takes apart. Evaluation needs
   // them, too.
   manager.addNestedPass<func::FuncOp>(createAnnotateInputRangesPass());
@@ -136,7 +136,7 @@ void memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &
   manager.addPass(createVerifyKernelGraphPass());
 }
 
-void memopt::buildSchedulePipeline(OpPassManager &manager, const PipelineOptions &options) {
+void mlir::memopt::buildSchedulePipeline(OpPassManager &manager, const PipelineOptions &options) {
   // What the user recomputes by hand comes before all search, which builds on it: in the order that
   // autodiff leaves, a module's backward pass begins where the forward pass would be repeated.
   ActivationCheckpointingPassOptions checkpointing;
@@ -159,7 +159,7 @@ void memopt::buildSchedulePipeline(OpPassManager &manager, const PipelineOptions
   manager.addPass(createSchedulePass(schedule));
 }
 
-void memopt::buildPlanPipeline(OpPassManager &manager, const PipelineOptions &options) {
+void mlir::memopt::buildPlanPipeline(OpPassManager &manager, const PipelineOptions &options) {
   // A budget is met by recomputation on top of the best order without it.
   RematerializePassOptions rematerialize;
   if (options.rematerialize)
@@ -182,7 +182,7 @@ void memopt::buildPlanPipeline(OpPassManager &manager, const PipelineOptions &op
   manager.addPass(createVerifyPlannedPass());
 }
 
-void memopt::registerMemoptDialects(DialectRegistry &registry) {
+void mlir::memopt::registerMemoptDialects(DialectRegistry &registry) {
   registry.insert<MemoptDialect, affine::AffineDialect, arith::ArithDialect, cf::ControlFlowDialect,
                   func::FuncDialect, linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect,
                   memref::MemRefDialect, NVVM::NVVMDialect, scf::SCFDialect, tensor::TensorDialect,
@@ -193,7 +193,7 @@ void memopt::registerMemoptDialects(DialectRegistry &registry) {
   registerHostInstructions(registry);
 }
 
-void memopt::registerMemoptPipelines() {
+void mlir::memopt::registerMemoptPipelines() {
   PassPipelineRegistration<PipelineOptions>("memopt-graph", "imported graph to imported graph",
                                             buildGraphPipeline);
   PassPipelineRegistration<PipelineOptions>("memopt-joint", "imported graph to joint graph",

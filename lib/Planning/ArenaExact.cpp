@@ -37,9 +37,9 @@ enum class Status { Found, None, Stopped };
 enum class Key { Width, Area, Total, Size };
 using Ranking = std::array<Key, 3>;
 
-class ExactSearch {
+class ExactLayoutSearch {
 public:
-  ExactSearch(const Model &model, int64_t capacity);
+  ExactLayoutSearch(const Model &model, int64_t capacity);
   Status run(const Ranking &keys, int64_t nodeLimit, int64_t &work);
   Layout solution;
 
@@ -77,7 +77,8 @@ private:
 
 } // namespace
 
-ExactSearch::ExactSearch(const Model &model, int64_t capacity) : model(model), capacity(capacity) {
+ExactLayoutSearch::ExactLayoutSearch(const Model &model, int64_t capacity)
+    : model(model), capacity(capacity) {
   size_t count = model.items.size();
   overlaps.resize(count);
   sectionItems.resize(model.sections);
@@ -109,12 +110,12 @@ ExactSearch::ExactSearch(const Model &model, int64_t capacity) : model(model), c
   }
 }
 
-int64_t ExactSearch::totalOver(int32_t item) const {
+int64_t ExactLayoutSearch::totalOver(int32_t item) const {
   const Item &range = model.items[item];
   return *std::max_element(totals.begin() + range.lower, totals.begin() + range.upper);
 }
 
-Status ExactSearch::run(const Ranking &newKeys, int64_t nodeLimit, int64_t &workDone) {
+Status ExactLayoutSearch::run(const Ranking &newKeys, int64_t nodeLimit, int64_t &workDone) {
   keys = newKeys;
   nodesLeft = nodeLimit;
   work = &workDone;
@@ -135,7 +136,7 @@ Status ExactSearch::run(const Ranking &newKeys, int64_t nodeLimit, int64_t &work
   return status;
 }
 
-Status ExactSearch::solve(Part part) {
+Status ExactLayoutSearch::solve(Part part) {
   struct Rank {
     std::array<double, 3> by;
     int32_t item;
@@ -163,7 +164,7 @@ Status ExactSearch::solve(Part part) {
 }
 
 /// Places an item; says whether its neighbours' floors still leave room is up to `fits`.
-bool ExactSearch::place(int32_t item, int64_t offset, bool &hatless) {
+bool ExactLayoutSearch::place(int32_t item, int64_t offset, bool &hatless) {
   const Item &data = model.items[item];
   int64_t end = offset + data.size;
   offsets[item] = offset;
@@ -209,7 +210,7 @@ bool ExactSearch::place(int32_t item, int64_t offset, bool &hatless) {
   return true;
 }
 
-void ExactSearch::unplace(int32_t item, size_t offsetMark, size_t floorMark) {
+void ExactLayoutSearch::unplace(int32_t item, size_t offsetMark, size_t floorMark) {
   for (; floorTrail.size() > floorMark; floorTrail.pop_back())
     floors[floorTrail.back().index] = floorTrail.back().old;
   for (; offsetTrail.size() > offsetMark; offsetTrail.pop_back())
@@ -221,7 +222,7 @@ void ExactSearch::unplace(int32_t item, size_t offsetMark, size_t floorMark) {
 }
 
 /// Everything still to come lies at `offset` or above.
-bool ExactSearch::fits(const Part &part, int64_t offset) const {
+bool ExactLayoutSearch::fits(const Part &part, int64_t offset) const {
   *work += (part.upper - part.lower) / 4;
   for (int32_t at = part.lower; at < part.upper; ++at)
     if (std::max(floors[at], offset) + totals[at] > capacity &&
@@ -230,8 +231,8 @@ bool ExactSearch::fits(const Part &part, int64_t offset) const {
   return true;
 }
 
-Status ExactSearch::descend(const Part &part, const std::vector<int32_t> &open, int64_t minOffset,
-                            int32_t minRank) {
+Status ExactLayoutSearch::descend(const Part &part, const std::vector<int32_t> &open,
+                                  int64_t minOffset, int32_t minRank) {
   if (nodesLeft-- <= 0)
     return Status::Stopped;
   std::vector<int32_t> left;
@@ -273,8 +274,8 @@ Status ExactSearch::descend(const Part &part, const std::vector<int32_t> &open, 
   return Status::None;
 }
 
-Status ExactSearch::splitAndDescend(const Part &part, const std::vector<int32_t> &open,
-                                    int64_t offset, int32_t rank, int32_t item) {
+Status ExactLayoutSearch::splitAndDescend(const Part &part, const std::vector<int32_t> &open,
+                                          int64_t offset, int32_t rank, int32_t item) {
   solution.offsets[item] = offset;
   const Item &data = model.items[item];
   std::vector<int32_t> borders{part.lower};
@@ -312,7 +313,7 @@ ExactResult memopt::planning::arena::searchExactly(const Model &model, int64_t c
   for (const Item &item : model.items)
     if (item.pieceCount != 1 || item.fixedOffset >= 0)
       return ExactResult::Unknown;
-  ExactSearch search(model, capacity);
+  ExactLayoutSearch search(model, capacity);
   // Rankings in turn, each for a while, then for longer: one of them often goes through at once.
   static constexpr Ranking rankings[] = {{Key::Width, Key::Area, Key::Total},
                                          {Key::Total, Key::Area, Key::Width},

@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ArenaModel.h"
+#include "Failure.h"
 
 #include "llvm/ADT/Twine.h"
 
@@ -19,10 +20,6 @@
 
 using namespace memopt::planning;
 using namespace memopt::planning::arena;
-
-static llvm::Error failure(const llvm::Twine &message) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
-}
 
 static llvm::Error buffersError(size_t index, const llvm::Twine &message) {
   return failure("arena buffer " + llvm::Twine(index) + ": " + message);

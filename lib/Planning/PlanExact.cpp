@@ -27,9 +27,9 @@ namespace {
 
 using Mask = uint64_t;
 
-class ExactSearch {
+class ExactPlanSearch {
 public:
-  ExactSearch(const Graph &graph, int64_t budget, bool keepOrder, bool recompute);
+  ExactPlanSearch(const Graph &graph, int64_t budget, bool keepOrder, bool recompute);
   ExactOutcome run(int64_t limit);
 
 private:
@@ -74,7 +74,7 @@ private:
 
 } // namespace
 
-ExactSearch::ExactSearch(const Graph &graph, int64_t budget, bool keepOrder, bool recompute)
+ExactPlanSearch::ExactPlanSearch(const Graph &graph, int64_t budget, bool keepOrder, bool recompute)
     : graph(graph), budget(budget), keepOrder(keepOrder), recompute(recompute) {
   auto maskOf = [](llvm::ArrayRef<int32_t> items) {
     Mask mask = 0;
@@ -101,7 +101,7 @@ ExactSearch::ExactSearch(const Graph &graph, int64_t budget, bool keepOrder, boo
   }
 }
 
-Mask ExactSearch::useful(Mask done) const {
+Mask ExactPlanSearch::useful(Mask done) const {
   Mask mask = 0;
   for (int32_t value = 0; value < graph.numValues; ++value)
     if (serves[value] & ~done)
@@ -109,7 +109,7 @@ Mask ExactSearch::useful(Mask done) const {
   return mask;
 }
 
-bool ExactSearch::mayRun(const State &state, int32_t op) const {
+bool ExactPlanSearch::mayRun(const State &state, int32_t op) const {
   if (inputs[op] & ~state.live)
     return false;
   bool again = state.done >> op & 1;
@@ -120,7 +120,7 @@ bool ExactSearch::mayRun(const State &state, int32_t op) const {
 }
 
 /// What is at least still to pay; negative when the state leads nowhere.
-int64_t ExactSearch::rest(Mask done, Mask live) const {
+int64_t ExactPlanSearch::rest(Mask done, Mask live) const {
   int64_t sum = 0;
   Mask seen = ~done & ((Mask(1) << graph.numOps) - 1);
   for (Mask work = seen; work;) {
@@ -140,7 +140,7 @@ int64_t ExactSearch::rest(Mask done, Mask live) const {
   return sum;
 }
 
-void ExactSearch::push(int32_t from, int32_t op, Mask live) {
+void ExactPlanSearch::push(int32_t from, int32_t op, Mask live) {
   const State &state = states[from];
   State next{state.done | Mask(1) << op, live, state.cost + graph.cost[op], from, op};
   next.live &= useful(next.done);
@@ -156,8 +156,8 @@ void ExactSearch::push(int32_t from, int32_t op, Mask live) {
 }
 
 /// Tries every least set of values whose bytes make room for `op`.
-void ExactSearch::dropAndRun(int32_t from, int32_t op, Mask droppable, Mask dropped,
-                             int64_t excess) {
+void ExactPlanSearch::dropAndRun(int32_t from, int32_t op, Mask droppable, Mask dropped,
+                                 int64_t excess) {
   if (excess <= 0) {
     push(from, op, (states[from].live & ~dropped) | results[op]);
     return;
@@ -172,14 +172,14 @@ void ExactSearch::dropAndRun(int32_t from, int32_t op, Mask droppable, Mask drop
 }
 
 /// Runs `op` with the operands `ended` used for the last time.
-void ExactSearch::runEnding(int32_t from, int32_t op, Mask ended) {
+void ExactPlanSearch::runEnding(int32_t from, int32_t op, Mask ended) {
   Mask live = states[from].live;
   int64_t bytes = graph.resident + graph.workspaces[0][op] + bytesOf(live | results[op]) -
                   graph.bytesTakenOver(op, 0, [&](int32_t value) { return ended >> value & 1; });
   dropAndRun(from, op, live & ~inputs[op] & ~results[op], ended, bytes - budget);
 }
 
-void ExactSearch::expand(int32_t from) {
+void ExactPlanSearch::expand(int32_t from) {
   State state = states[from];
   for (int32_t op = 0; op < graph.numOps; ++op) {
     if (!mayRun(state, op))
@@ -198,7 +198,7 @@ void ExactSearch::expand(int32_t from) {
   }
 }
 
-ExactOutcome ExactSearch::run(int64_t limit) {
+ExactOutcome ExactPlanSearch::run(int64_t limit) {
   ExactOutcome outcome;
   remaining = 20 * limit;
   Mask all = (Mask(1) << graph.numOps) - 1;
@@ -236,5 +236,5 @@ bool memopt::planning::search::fitsExactSearch(const Graph &graph) {
 ExactOutcome memopt::planning::search::solveExactly(const Graph &graph, int64_t budget,
                                                     bool keepOrder, bool recompute,
                                                     int64_t states) {
-  return ExactSearch(graph, budget, keepOrder, recompute).run(states);
+  return ExactPlanSearch(graph, budget, keepOrder, recompute).run(states);
 }

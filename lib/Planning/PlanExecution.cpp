@@ -8,6 +8,7 @@
 
 #include "PlanExecution.h"
 
+#include "Failure.h"
 #include "PlanStarts.h"
 
 #include "llvm/ADT/Twine.h"
@@ -17,10 +18,6 @@
 using namespace memopt::planning;
 using namespace memopt::planning::search;
 using llvm::Twine;
-
-static llvm::Error failure(const Twine &message) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
-}
 
 static llvm::Error failureAt(int64_t position, const Twine &message) {
   return failure("position " + Twine(position) + ": " + message);

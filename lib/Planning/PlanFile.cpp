@@ -8,6 +8,7 @@
 
 #include "memopt/Planning/PlanFile.h"
 
+#include "Failure.h"
 #include "JsonField.h"
 
 #include "memopt/Support/InputFile.h"
@@ -21,10 +22,6 @@ using namespace memopt::planning;
 using llvm::StringRef;
 using llvm::Twine;
 namespace json = llvm::json;
-
-static llvm::Error failure(const Twine &message) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
-}
 
 //===----------------------------------------------------------------------===//
 // Reading

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Failure.h"
 #include "PlanGraph.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -13,10 +14,6 @@
 
 using namespace memopt::planning;
 using llvm::Twine;
-
-static llvm::Error failure(const Twine &message) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
-}
 
 //===----------------------------------------------------------------------===//
 // Numbers of actions

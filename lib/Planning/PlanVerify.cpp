@@ -15,6 +15,8 @@
 
 #include "memopt/Planning/PlanSolver.h"
 
+#include "Failure.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"
 
@@ -23,10 +25,6 @@
 
 using namespace memopt::planning;
 using llvm::Twine;
-
-static llvm::Error failure(const Twine &message) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
-}
 
 namespace {
 

@@ -8,6 +8,7 @@
 
 #include "memopt/Planning/RankFile.h"
 
+#include "Failure.h"
 #include "JsonField.h"
 
 #include "memopt/Support/InputFile.h"
@@ -25,10 +26,6 @@ namespace json = llvm::json;
 static constexpr size_t mostOps = size_t(1) << 24;
 /// Products of sizes stay below it.
 static constexpr int64_t mostBytes = int64_t(1) << 56;
-
-static llvm::Error failure(const Twine &message) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
-}
 
 //===----------------------------------------------------------------------===//
 // Variables

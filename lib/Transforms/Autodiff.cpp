@@ -509,7 +509,7 @@ static FailureOr<Value> findLoss(func::FuncOp step, func::ReturnOp terminator) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-struct AutodiffPass : memopt::impl::AutodiffPassBase<AutodiffPass> {
+struct AutodiffPass : mlir::memopt::impl::AutodiffPassBase<AutodiffPass> {
   using AutodiffPassBase::AutodiffPassBase;
 
   void runOnOperation() override {

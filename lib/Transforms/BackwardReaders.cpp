@@ -24,9 +24,9 @@ using namespace mlir::memopt;
 /// one layer.
 static constexpr int64_t kNear = 16;
 
-bool memopt::isAfterForward(Operation *op) { return getPhase(op) != Phase::Forward; }
+bool mlir::memopt::isAfterForward(Operation *op) { return getPhase(op) != Phase::Forward; }
 
-SmallVector<Value> memopt::getTensorsRead(Operation *op) {
+SmallVector<Value> mlir::memopt::getTensorsRead(Operation *op) {
   llvm::SetVector<Value> values;
   for (Value operand : op->getOperands())
     values.insert(operand);

@@ -14,7 +14,7 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-std::optional<ChannelValue> memopt::getChannelValue(Value value) {
+std::optional<ChannelValue> mlir::memopt::getChannelValue(Value value) {
   auto broadcast = value.getDefiningOp<BroadcastOp>();
   if (!broadcast)
     return std::nullopt;
@@ -66,7 +66,7 @@ static std::optional<std::pair<Value, ChannelValue>> splitChannelValue(Operation
   return std::nullopt;
 }
 
-std::optional<RunningNorm> memopt::matchRunningNorm(Operation *op) {
+std::optional<RunningNorm> mlir::memopt::matchRunningNorm(Operation *op) {
   auto result = dyn_cast<arith::AddFOp>(op);
   if (!result)
     return std::nullopt;

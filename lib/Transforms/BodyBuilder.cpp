@@ -18,8 +18,8 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-Value memopt::createCount(OpBuilder &builder, const BatchModel &batch, CountOp op,
-                          int64_t batches) {
+Value mlir::memopt::createCount(OpBuilder &builder, const BatchModel &batch, CountOp op,
+                                int64_t batches) {
   auto type = cast<RankedTensorType>(op.getType());
   bool countsSamples = batch.getReach(op.getResult()) != Reach::Shared;
   return createSplat(builder, op.getLoc(), type,
@@ -200,7 +200,7 @@ void BodyBuilder::addUpdatesOfRanks(ArrayRef<Operation *> updates) {
 }
 
 /// The sum is taken in the wider of the two types, and rounded where the accumulator is narrower.
-void BodyBuilder::accumulate(const Accumulator &accumulator) {
+void BodyBuilder::accumulate(const LoopSum &accumulator) {
   Location location = accumulator.value.getLoc();
   Phase phase = getPhase(accumulator.value.getDefiningOp());
   Value value = mapping.lookup(accumulator.value);

@@ -65,7 +65,7 @@ struct Cut {
 };
 
 /// Sums up one value over the iterations of a loop.
-struct Accumulator {
+struct LoopSum {
   Value value; ///< in the graph as it was
   VariableOp sum;
   /// Of this rank's part of the sum over ranks, where each iteration adds up that alone; or null.
@@ -84,7 +84,7 @@ public:
 
   /// A copy of `op`, with what it reads made known there.
   void add(Operation *op);
-  void accumulate(const Accumulator &accumulator);
+  void accumulate(const LoopSum &accumulator);
   /// Updates of buffers, as if the ranks came one after the other.
   void addUpdatesOfRanks(ArrayRef<Operation *> updates);
   Value lookUp(Value original) const { return mapping.lookup(original); }

@@ -38,8 +38,6 @@ namespace mlir::memopt {
 using namespace mlir;
 using namespace mlir::memopt;
 
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
-
 static RankedTensorType permuteType(RankedTensorType type, ArrayRef<int64_t> order) {
   return RankedTensorType::get(applyPermutation(type.getShape(), order), type.getElementType());
 }
@@ -85,7 +83,7 @@ static GluedShapes glueShapes(ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
 
 /// The same bytes as a tensor of `shape`: a collapse, an expansion, both or neither.
 static Value createReshape(ImplicitLocOpBuilder &b, Value value, ArrayRef<int64_t> shape) {
-  RankedTensorType type = typeOf(value);
+  RankedTensorType type = tensorType(value);
   GluedShapes glued = glueShapes(type.getShape(), shape);
   if (ArrayRef(glued.common) != type.getShape())
     value = tensor::CollapseShapeOp::create(
@@ -178,7 +176,7 @@ private:
         to = *getValueOrder(tied, 1, have);
     }
     ImplicitLocOpBuilder b(op->getLoc(), op);
-    replace(op, createReshape(b, source.value, applyPermutation(typeOf(result).getShape(), to)),
+    replace(op, createReshape(b, source.value, applyPermutation(tensorType(result).getShape(), to)),
             to);
   }
 
@@ -197,11 +195,12 @@ private:
   StoredValue getStored(Value old) const {
     auto found = stored.find(old);
     return found != stored.end() ? found->second
-                                 : StoredValue{old, getRowMajor(typeOf(old).getRank())};
+                                 : StoredValue{old, getRowMajor(tensorType(old).getRank())};
   }
 
   static SmallVector<int64_t> getLogicalShape(const StoredValue &value) {
-    return applyPermutation(typeOf(value.value).getShape(), invertPermutationVector(value.order));
+    return applyPermutation(tensorType(value.value).getShape(),
+                            invertPermutationVector(value.order));
   }
 
   /// `old` in `order`, converted in front of `user` unless it was converted before.
@@ -228,7 +227,7 @@ private:
       return from.value;
     ImplicitLocOpBuilder b(user->getLoc(), user);
     SmallVector<int64_t> permutation = applyPermutation(invertPermutationVector(from.order), order);
-    RankedTensorType type = permuteType(typeOf(from.value), permutation);
+    RankedTensorType type = permuteType(tensorType(from.value), permutation);
     DenseElementsAttr elements;
     if (matchPattern(from.value, m_Constant(&elements)) && elements.isSplat())
       return arith::ConstantOp::create(b, elements.resizeSplat(type));
@@ -241,7 +240,7 @@ private:
   void setOrder(Value result, ArrayRef<int64_t> order) {
     if (isRowMajor(order))
       return;
-    result.setType(permuteType(typeOf(result), order));
+    result.setType(permuteType(tensorType(result), order));
     stored[result] = {result, DimOrder(order)};
   }
 
@@ -256,7 +255,7 @@ private:
   SmallVector<Operation *> replaced;
 };
 
-struct ChooseLayoutPass : memopt::impl::ChooseLayoutPassBase<ChooseLayoutPass> {
+struct ChooseLayoutPass : mlir::memopt::impl::ChooseLayoutPassBase<ChooseLayoutPass> {
   using ChooseLayoutPassBase::ChooseLayoutPassBase;
 
   void runOnOperation() override {

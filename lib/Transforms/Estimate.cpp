@@ -146,7 +146,7 @@ llvm::MapVector<StringRef, EstimatedBytes> Estimate::getModules(int depth) const
   return sums;
 }
 
-int64_t memopt::getZeroBytes(const EstimatedBytes &bytes, int stage, int64_t ranks) {
+int64_t mlir::memopt::getZeroBytes(const EstimatedBytes &bytes, int stage, int64_t ranks) {
   auto part = [&](int64_t whole, int from) {
     return stage >= from ? static_cast<int64_t>(llvm::divideCeil(whole, ranks)) : whole;
   };

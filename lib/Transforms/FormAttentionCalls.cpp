@@ -69,15 +69,15 @@ static AttentionStrides addInputs(LibraryCallBuilder &builder, OpType op) {
 
 template <typename OpType>
 static AttentionAttr describe(OpType op, AttentionKind kind, const AttentionStrides &s) {
-  ArrayRef<int64_t> query = getTensorType(op.getQuery()).getShape();
-  ArrayRef<int64_t> key = getTensorType(op.getKey()).getShape();
-  Type type = getTensorType(op.getQuery()).getElementType();
-  Type mask = op.getMask() ? getTensorType(op.getMask()).getElementType() : Type();
+  ArrayRef<int64_t> query = tensorType(op.getQuery()).getShape();
+  ArrayRef<int64_t> key = tensorType(op.getKey()).getShape();
+  Type type = tensorType(op.getQuery()).getElementType();
+  Type mask = op.getMask() ? tensorType(op.getMask()).getElementType() : Type();
   bool drops = op.getDropoutAttr().getValueAsDouble() > 0;
   auto emitError = [&] { return op.emitOpError(); };
   return AttentionAttr::getChecked(
       function_ref<InFlightDiagnostic()>(emitError), op.getContext(), kind, query[0], query[1],
-      key[1], query[2], key[2], query[3], getTensorType(op.getValue()).getShape()[3],
+      key[1], query[2], key[2], query[3], tensorType(op.getValue()).getShape()[3],
       op.getScaleAttr(), op.getCausal(), ArrayRef(s.q), ArrayRef(s.k), ArrayRef(s.v), ArrayRef(s.o),
       ArrayRef(s.dO), ArrayRef(s.dq), ArrayRef(s.dk), ArrayRef(s.dv), mask, ArrayRef(s.mask),
       ArrayRef(s.dMask), drops ? op.getDropoutAttr() : FloatAttr(),
@@ -97,7 +97,7 @@ static LogicalResult replace(Operation *op, LibraryCallBuilder &builder, Attenti
   return success();
 }
 
-LogicalResult memopt::formAttentionCall(AttentionOp op) {
+LogicalResult mlir::memopt::formAttentionCall(AttentionOp op) {
   LibraryCallBuilder builder(op);
   AttentionStrides strides = addInputs(builder, op);
   strides.o = addHeadsResult(builder, op.getResult());
@@ -105,7 +105,7 @@ LogicalResult memopt::formAttentionCall(AttentionOp op) {
   return replace(op, builder, describe(op, AttentionKind::Forward, strides));
 }
 
-LogicalResult memopt::formAttentionCall(AttentionBackwardOp op) {
+LogicalResult mlir::memopt::formAttentionCall(AttentionBackwardOp op) {
   LibraryCallBuilder builder(op);
   AttentionStrides strides = addInputs(builder, op);
   strides.o = addHeads(builder, op.getOutput());
@@ -116,6 +116,6 @@ LogicalResult memopt::formAttentionCall(AttentionBackwardOp op) {
   strides.dv = addHeadsResult(builder, op.getValueGradient());
   if (Value mask = op.getMaskGradient())
     strides.dMask =
-        repeatOnes(getTensorType(mask).getShape(), builder.addResult(mask, /*mayPermute=*/false));
+        repeatOnes(tensorType(mask).getShape(), builder.addResult(mask, /*mayPermute=*/false));
   return replace(op, builder, describe(op, AttentionKind::Backward, strides));
 }

@@ -17,7 +17,7 @@ using namespace mlir::memopt;
 
 /// Sizes in the order [N, C, spatial...] whatever the layout.
 static SmallVector<int64_t> getChannelsFirst(Value value, Layout layout) {
-  SmallVector<int64_t> shape(getTensorType(value).getShape());
+  SmallVector<int64_t> shape(tensorType(value).getShape());
   if (layout == Layout::ChannelsLast)
     std::rotate(shape.begin() + 1, shape.end() - 1, shape.end());
   return shape;
@@ -27,22 +27,21 @@ template <typename OpType>
 static ConvolutionAttr describe(OpType op, ConvolutionKind kind, Value input, Value output,
                                 Value weight, bool bias, Type stored) {
   Layout layout = op.getLayout();
-  Type type = getTensorType(op->getOperand(0)).getElementType();
+  Type type = tensorType(op->getOperand(0)).getElementType();
   SmallVector<int64_t> inputShape = getChannelsFirst(input, layout);
   SmallVector<int64_t> outputShape = getChannelsFirst(output, layout);
   auto emitError = [&] { return op.emitOpError(); };
-  return ConvolutionAttr::getChecked(function_ref<InFlightDiagnostic()>(emitError), op.getContext(),
-                                     kind, layout, ArrayRef(inputShape),
-                                     getTensorType(weight).getShape(), ArrayRef(outputShape),
-                                     op.getStrides(), op.getPaddingLow(), op.getPaddingHigh(),
-                                     op.getDilations(), op.getGroupsAttr().getInt(), bias, type,
-                                     getComputeType(type), stored == type ? Type() : stored);
+  return ConvolutionAttr::getChecked(
+      function_ref<InFlightDiagnostic()>(emitError), op.getContext(), kind, layout,
+      ArrayRef(inputShape), tensorType(weight).getShape(), ArrayRef(outputShape), op.getStrides(),
+      op.getPaddingLow(), op.getPaddingHigh(), op.getDilations(), op.getGroupsAttr().getInt(), bias,
+      type, getComputeType(type), stored == type ? Type() : stored);
 }
 
 /// Lets users widen again what the call stores rounded to `type`.
 static Type roundResult(Operation *op, Type type) {
   Value result = op->getResult(0);
-  RankedTensorType wide = getTensorType(result), narrow = wide.clone(type);
+  RankedTensorType wide = tensorType(result), narrow = wide.clone(type);
   result.setType(narrow);
   ImplicitLocOpBuilder b(op->getLoc(), op);
   b.setInsertionPointAfter(op);
@@ -63,11 +62,11 @@ static LogicalResult form(OpType op, ConvolutionKind kind, Value input, Value ou
   LibraryCallBuilder builder(op);
   for (Value operand : op->getOperands())
     builder.addPacked(operand);
-  Type type = getTensorType(op->getOperand(0)).getElementType();
+  Type type = tensorType(op->getOperand(0)).getElementType();
   bool mayBeWide = type == getComputeType(type) || getTarget(op).storesWideSums();
   std::optional<BiasAddition> bias;
   if (kind == ConvolutionKind::Forward && mayBeWide) {
-    int64_t last = getTensorType(output).getRank() - 1;
+    int64_t last = tensorType(output).getRank() - 1;
     bias = builder.takeBias(output, op.getLayout() == Layout::ChannelsLast ? last : 1,
                             /*mayReshape=*/false);
   }
@@ -89,15 +88,15 @@ static LogicalResult form(OpType op, ConvolutionKind kind, Value input, Value ou
   return success();
 }
 
-LogicalResult memopt::formConvolutionCall(ConvolutionOp op) {
+LogicalResult mlir::memopt::formConvolutionCall(ConvolutionOp op) {
   return form(op, ConvolutionKind::Forward, op.getInput(), op.getResult(), op.getFilter());
 }
 
-LogicalResult memopt::formConvolutionCall(ConvolutionBackwardDataOp op) {
+LogicalResult mlir::memopt::formConvolutionCall(ConvolutionBackwardDataOp op) {
   return form(op, ConvolutionKind::BackwardData, op.getResult(), op.getGradient(), op.getFilter());
 }
 
-LogicalResult memopt::formConvolutionCall(ConvolutionBackwardWeightsOp op) {
+LogicalResult mlir::memopt::formConvolutionCall(ConvolutionBackwardWeightsOp op) {
   return form(op, ConvolutionKind::BackwardWeights, op.getInput(), op.getGradient(),
               op.getResult());
 }

@@ -180,7 +180,7 @@ static LogicalResult verifyStoredScalars(Block &block) {
 }
 
 namespace {
-struct FormKernelsPass : memopt::impl::FormKernelsPassBase<FormKernelsPass> {
+struct FormKernelsPass : mlir::memopt::impl::FormKernelsPassBase<FormKernelsPass> {
   using FormKernelsPassBase::FormKernelsPassBase;
 
   void runOnOperation() override {

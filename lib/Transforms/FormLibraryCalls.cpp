@@ -13,7 +13,7 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-LogicalResult memopt::formLibraryCalls(Block &block) {
+LogicalResult mlir::memopt::formLibraryCalls(Block &block) {
   // Collected first: folding erases users that stand further down.
   SmallVector<Operation *> ops;
   for (Operation &op : block)

@@ -36,14 +36,14 @@ static void replaceAccumulation(linalg::GenericOp add, Value made) {
   add->erase();
 }
 
-LogicalResult memopt::formMatmulCall(MatmulOp op) {
+LogicalResult mlir::memopt::formMatmulCall(MatmulOp op) {
   LibraryCallBuilder builder(op);
-  RankedTensorType result = getTensorType(op.getResult());
-  ArrayRef<int64_t> shape = result.getShape(), a = getTensorType(op.getA()).getShape();
+  RankedTensorType result = tensorType(op.getResult());
+  ArrayRef<int64_t> shape = result.getShape(), a = tensorType(op.getA()).getShape();
   int64_t k = op.getTransposeA() ? a[a.size() - 2] : a.back();
   SmallVector<int64_t> aStrides = addMatrix(builder, op.getA(), op.getTransposeA());
   SmallVector<int64_t> bStrides = addMatrix(builder, op.getB(), op.getTransposeB());
-  Type type = getTensorType(op.getA()).getElementType();
+  Type type = tensorType(op.getA()).getElementType();
   std::optional<BiasAddition> bias;
   if (type == getComputeType(type) || getTarget(op).storesWideSums())
     bias = builder.takeBias(op.getResult(), shape.size() - 1, /*mayReshape=*/true);

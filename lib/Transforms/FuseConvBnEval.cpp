@@ -339,7 +339,7 @@ static std::string explainBatchStatistics(BatchNormOp norm) {
 }
 
 namespace {
-struct FuseConvBnEvalPass : memopt::impl::FuseConvBnEvalPassBase<FuseConvBnEvalPass> {
+struct FuseConvBnEvalPass : mlir::memopt::impl::FuseConvBnEvalPassBase<FuseConvBnEvalPass> {
   using FuseConvBnEvalPassBase::FuseConvBnEvalPassBase;
 
   void runOnOperation() override {

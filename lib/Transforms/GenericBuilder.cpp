@@ -19,7 +19,7 @@ using namespace mlir::memopt;
 // Scalars
 //===----------------------------------------------------------------------===//
 
-Value memopt::convertTo(ImplicitLocOpBuilder &b, Value value, Type type) {
+Value mlir::memopt::convertTo(ImplicitLocOpBuilder &b, Value value, Type type) {
   Type from = value.getType();
   if (from == type)
     return value;
@@ -41,17 +41,17 @@ Value memopt::convertTo(ImplicitLocOpBuilder &b, Value value, Type type) {
                            : Value(arith::ExtSIOp::create(b, type, value));
 }
 
-Value memopt::createConstant(ImplicitLocOpBuilder &b, Type type, double value) {
+Value mlir::memopt::createConstant(ImplicitLocOpBuilder &b, Type type, double value) {
   if (!isa<FloatType>(type))
     return createIntConstant(b, type, static_cast<int64_t>(value));
   return arith::ConstantOp::create(b, b.getFloatAttr(type, value));
 }
 
-Value memopt::createIntConstant(ImplicitLocOpBuilder &b, Type type, int64_t value) {
+Value mlir::memopt::createIntConstant(ImplicitLocOpBuilder &b, Type type, int64_t value) {
   return arith::ConstantOp::create(b, b.getIntegerAttr(type, value));
 }
 
-Value memopt::combine(ImplicitLocOpBuilder &b, ReduceKind kind, Value lhs, Value rhs) {
+Value mlir::memopt::combine(ImplicitLocOpBuilder &b, ReduceKind kind, Value lhs, Value rhs) {
   bool isFloat = isa<FloatType>(lhs.getType());
   switch (kind) {
   case ReduceKind::Add:
@@ -74,7 +74,7 @@ Value memopt::combine(ImplicitLocOpBuilder &b, ReduceKind kind, Value lhs, Value
   llvm_unreachable("all kinds are listed");
 }
 
-TypedAttr memopt::getNeutralElement(OpBuilder &b, ReduceKind kind, Type type) {
+TypedAttr mlir::memopt::getNeutralElement(OpBuilder &b, ReduceKind kind, Type type) {
   if (auto floatType = dyn_cast<FloatType>(type)) {
     const llvm::fltSemantics &semantics = floatType.getFloatSemantics();
     switch (kind) {
@@ -108,10 +108,6 @@ TypedAttr memopt::getNeutralElement(OpBuilder &b, ReduceKind kind, Type type) {
 // Views of operands
 //===----------------------------------------------------------------------===//
 
-static RankedTensorType getTensorType(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
-
 /// One step outward: the read of the view's source, or nothing where that is not indexed by loops
 /// and zeros alone, each loop as long as the dimension that it indexes.
 static std::optional<Read> resolveOneView(Read read) {
@@ -127,13 +123,13 @@ static std::optional<Read> resolveOneView(Read read) {
   return Read{view->getOperand(0), part.map.compose(read.map)};
 }
 
-Read memopt::resolveViews(Read read) {
+Read mlir::memopt::resolveViews(Read read) {
   while (std::optional<Read> outer = resolveOneView(read))
     read = *outer;
   return read;
 }
 
-TypedAttr memopt::getSplatConstant(Value value) {
+TypedAttr mlir::memopt::getSplatConstant(Value value) {
   while (auto view = value.getDefiningOp<ViewOpInterface>()) {
     if (view.getViewKind() == ViewKind::Assembled)
       break;
@@ -145,7 +141,7 @@ TypedAttr memopt::getSplatConstant(Value value) {
   return elements.getSplatValue<TypedAttr>();
 }
 
-AffineMap memopt::selectDims(MLIRContext *context, unsigned rank, ArrayRef<int64_t> dims) {
+AffineMap mlir::memopt::selectDims(MLIRContext *context, unsigned rank, ArrayRef<int64_t> dims) {
   SmallVector<AffineExpr> exprs;
   for (int64_t dim : dims)
     exprs.push_back(getAffineDimExpr(dim, context));
@@ -174,9 +170,9 @@ static SmallVector<Value> getScalars(ImplicitLocOpBuilder &b, ArrayRef<TypedAttr
   return scalars;
 }
 
-SmallVector<Value> memopt::createPointwise(ImplicitLocOpBuilder &b, ArrayRef<int64_t> domain,
-                                           ArrayRef<Read> reads, ArrayRef<Result> results,
-                                           ScalarBody body) {
+SmallVector<Value> mlir::memopt::createPointwise(ImplicitLocOpBuilder &b, ArrayRef<int64_t> domain,
+                                                 ArrayRef<Read> reads, ArrayRef<Result> results,
+                                                 ScalarBody body) {
   SmallVector<Value> inputs, inits;
   SmallVector<AffineMap> maps;
   SmallVector<TypedAttr> splats;
@@ -205,9 +201,9 @@ SmallVector<Value> memopt::createPointwise(ImplicitLocOpBuilder &b, ArrayRef<int
   return llvm::to_vector_of<Value>(generic.getResults());
 }
 
-SmallVector<Value> memopt::createPointwise(ImplicitLocOpBuilder &b, ArrayRef<int64_t> domain,
-                                           ArrayRef<Read> reads, ArrayRef<Type> elementTypes,
-                                           ScalarBody body) {
+SmallVector<Value> mlir::memopt::createPointwise(ImplicitLocOpBuilder &b, ArrayRef<int64_t> domain,
+                                                 ArrayRef<Read> reads, ArrayRef<Type> elementTypes,
+                                                 ScalarBody body) {
   AffineMap identity = b.getMultiDimIdentityMap(domain.size());
   SmallVector<Result> results;
   for (Type type : elementTypes)
@@ -237,11 +233,10 @@ static bool mayDropConstants(ArrayRef<Read> reads, ArrayRef<int64_t> reductionDi
   });
 }
 
-SmallVector<Value> memopt::createPlainReduction(ImplicitLocOpBuilder &b, ArrayRef<int64_t> domain,
-                                                ArrayRef<int64_t> reductionDims,
-                                                ArrayRef<Read> reads,
-                                                ArrayRef<Accumulator> accumulators,
-                                                ScalarBody body) {
+SmallVector<Value>
+mlir::memopt::createPlainReduction(ImplicitLocOpBuilder &b, ArrayRef<int64_t> domain,
+                                   ArrayRef<int64_t> reductionDims, ArrayRef<Read> reads,
+                                   ArrayRef<Accumulator> accumulators, ScalarBody body) {
   SmallVector<utils::IteratorType> iterators(domain.size(), utils::IteratorType::parallel);
   SmallVector<int64_t> kept, shape;
   for (int64_t dim = 0, rank = domain.size(); dim < rank; ++dim) {
@@ -298,7 +293,7 @@ static int64_t getDivisorUpTo(int64_t size, int64_t limit) {
   return 1;
 }
 
-Chunks memopt::chooseChunks(ArrayRef<int64_t> domain, ArrayRef<int64_t> reductionDims) {
+Chunks mlir::memopt::chooseChunks(ArrayRef<int64_t> domain, ArrayRef<int64_t> reductionDims) {
   // Enough chunks for many threads, and small enough that a chunk stays in a second-level cache.
   constexpr int64_t minimumChunks = 16, maximumChunks = 256;
   constexpr int64_t elementsPerChunk = 1 << 16, smallReduction = 1 << 12;
@@ -343,7 +338,7 @@ Chunks memopt::chooseChunks(ArrayRef<int64_t> domain, ArrayRef<int64_t> reductio
 /// Expands dimension `dim` of the read value, wherever the map reads it, into [count, rest].
 static Read splitRead(ImplicitLocOpBuilder &b, Read read, int64_t dim, int64_t count) {
   unsigned rank = read.map.getNumDims();
-  RankedTensorType type = getTensorType(read.value);
+  RankedTensorType type = tensorType(read.value);
   SmallVector<AffineExpr> exprs;
   SmallVector<int64_t> shape;
   SmallVector<ReassociationIndices> groups;
@@ -375,10 +370,10 @@ static Read splitRead(ImplicitLocOpBuilder &b, Read read, int64_t dim, int64_t c
   return {value, AffineMap::get(rank + 1, 0, exprs, b.getContext())};
 }
 
-SmallVector<int64_t> memopt::splitDomain(ImplicitLocOpBuilder &b, ArrayRef<int64_t> domain,
-                                         const Chunks &chunks, MutableArrayRef<Read> reads,
-                                         SmallVectorImpl<int64_t> &reductionDims,
-                                         SmallVectorImpl<int64_t> &chunkDims) {
+SmallVector<int64_t> mlir::memopt::splitDomain(ImplicitLocOpBuilder &b, ArrayRef<int64_t> domain,
+                                               const Chunks &chunks, MutableArrayRef<Read> reads,
+                                               SmallVectorImpl<int64_t> &reductionDims,
+                                               SmallVectorImpl<int64_t> &chunkDims) {
   SmallVector<int64_t> shape(domain);
   SmallVector<Read> resolved = resolveForReduction(reads, reductionDims);
   llvm::copy(resolved, reads.begin());
@@ -399,9 +394,11 @@ SmallVector<int64_t> memopt::splitDomain(ImplicitLocOpBuilder &b, ArrayRef<int64
   return shape;
 }
 
-SmallVector<Value> memopt::createReduction(ImplicitLocOpBuilder &b, ArrayRef<int64_t> domain,
-                                           ArrayRef<int64_t> reductionDims, ArrayRef<Read> reads,
-                                           ArrayRef<Accumulator> accumulators, ScalarBody body) {
+SmallVector<Value> mlir::memopt::createReduction(ImplicitLocOpBuilder &b, ArrayRef<int64_t> domain,
+                                                 ArrayRef<int64_t> reductionDims,
+                                                 ArrayRef<Read> reads,
+                                                 ArrayRef<Accumulator> accumulators,
+                                                 ScalarBody body) {
   Chunks chunks = chooseChunks(domain, reductionDims);
   if (chunks.empty())
     return createPlainReduction(b, domain, reductionDims, reads, accumulators, body);
@@ -413,7 +410,7 @@ SmallVector<Value> memopt::createReduction(ImplicitLocOpBuilder &b, ArrayRef<int
   SmallVector<int64_t> outer;
   for (int64_t dim : chunkDims)
     outer.push_back(dim - llvm::count_if(inner, [&](int64_t gone) { return gone < dim; }));
-  ArrayRef<int64_t> partialShape = getTensorType(partial.front()).getShape();
+  ArrayRef<int64_t> partialShape = tensorType(partial.front()).getShape();
   AffineMap identity = b.getMultiDimIdentityMap(partialShape.size());
   SmallVector<Read> partialReads =
       llvm::map_to_vector(partial, [&](Value value) { return Read{value, identity}; });

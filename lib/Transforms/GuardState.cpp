@@ -50,7 +50,7 @@ static llvm::SetVector<Operation *> collectUpdates(const StepModel &step) {
 }
 
 namespace {
-struct GuardStatePass : memopt::impl::GuardStatePassBase<GuardStatePass> {
+struct GuardStatePass : mlir::memopt::impl::GuardStatePassBase<GuardStatePass> {
   void runOnOperation() override {
     FailureOr<StepModel> step = StepModel::create(getOperation());
     if (failed(step))

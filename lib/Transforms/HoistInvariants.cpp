@@ -152,12 +152,12 @@ static Value getOutside(Value value, RepeatOp loop, OpBuilder &builder) {
   return builder.clone(*op, mapping)->getResult(0);
 }
 
-static void eraseUnused(Operation *op) {
+static void eraseUnusedViews(Operation *op) {
   if (!op || !op->use_empty() || !(isa<ReadOp>(op) || isReshape(op)))
     return;
   Operation *next = op->getNumOperands() ? op->getOperand(0).getDefiningOp() : nullptr;
   op->erase();
-  eraseUnused(next);
+  eraseUnusedViews(next);
 }
 
 static void hoist(const Invariant &invariant) {
@@ -178,7 +178,7 @@ static void hoist(const Invariant &invariant) {
     SmallVector<Value> inputs(kernel.getInputs());
     kernel.erase();
     for (Value input : inputs)
-      eraseUnused(input.getDefiningOp());
+      eraseUnusedViews(input.getDefiningOp());
   }
 }
 

@@ -32,7 +32,7 @@ static constexpr double kWorthwhile = 0.98;
 // One value
 //===----------------------------------------------------------------------===//
 
-static bool isElementwise(Operation *op) {
+static bool computesElementwise(Operation *op) {
   if (auto generic = dyn_cast<linalg::GenericOp>(op))
     return generic.getNumReductionLoops() == 0;
   return isFreeInKernels(op) || isa<PackBitsOp, UnpackBitsOp>(op);
@@ -62,7 +62,7 @@ static SmallVector<Operation *> getSlice(Value yielded, llvm::SetVector<BlockArg
     Operation *op = value.getDefiningOp();
     if (op->getBlock() != body || !slice.insert(op))
       continue;
-    if (!isElementwise(op))
+    if (!computesElementwise(op))
       return {};
     op->walk([&](Operation *inner) { llvm::append_range(todo, inner->getOperands()); });
   }
@@ -75,7 +75,7 @@ static SmallVector<Operation *> getSlice(Value yielded, llvm::SetVector<BlockArg
 static bool canComputeOperand(OpOperand &use) {
   auto reader = dyn_cast<KernelOp>(use.getOwner());
   if (!reader || !llvm::all_of(reader.getBody().front().without_terminator(),
-                               [](Operation &op) { return isElementwise(&op); }))
+                               [](Operation &op) { return computesElementwise(&op); }))
     return false;
   Value read = getUnpacked(reader.getBody().getArgument(use.getOperandNumber()));
   auto type = cast<RankedTensorType>(read.getType());

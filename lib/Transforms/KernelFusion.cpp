@@ -29,11 +29,11 @@ using namespace mlir::memopt;
 // Ops
 //===----------------------------------------------------------------------===//
 
-bool memopt::isFreeInKernels(Operation *op) {
+bool mlir::memopt::isFreeInKernels(Operation *op) {
   return isa<ViewOpInterface, tensor::EmptyOp, linalg::FillOp, arith::ConstantOp, IotaOp>(op);
 }
 
-double memopt::getScalarWork(Operation *op) {
+double mlir::memopt::getScalarWork(Operation *op) {
   if (isa<linalg::IndexOp, linalg::YieldOp>(op))
     return 0;
   if (isa<tensor::ExtractOp>(op))
@@ -53,14 +53,14 @@ double memopt::getScalarWork(Operation *op) {
   llvm_unreachable("all costs are listed");
 }
 
-double memopt::getPoints(ArrayRef<int64_t> domain) {
+double mlir::memopt::getPoints(ArrayRef<int64_t> domain) {
   double points = 1;
   for (int64_t size : domain)
     points *= size;
   return points;
 }
 
-double memopt::getResultBytes(Operation *op) {
+double mlir::memopt::getResultBytes(Operation *op) {
   double bytes = 0;
   for (Value result : op->getResults())
     bytes += getTensorBytes(result.getType());

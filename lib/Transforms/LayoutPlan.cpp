@@ -15,27 +15,25 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
-
 //===----------------------------------------------------------------------===//
 // Orders
 //===----------------------------------------------------------------------===//
 
-DimOrder memopt::getRowMajor(int64_t rank) {
+DimOrder mlir::memopt::getRowMajor(int64_t rank) {
   DimOrder order(rank);
   std::iota(order.begin(), order.end(), 0);
   return order;
 }
 
-DimOrder memopt::getChannelsLast(int64_t rank) {
+DimOrder mlir::memopt::getChannelsLast(int64_t rank) {
   DimOrder order = getRowMajor(rank);
   std::rotate(order.begin() + 1, order.begin() + 2, order.end());
   return order;
 }
 
-bool memopt::isRowMajor(ArrayRef<int64_t> order) { return llvm::is_sorted(order); }
+bool mlir::memopt::isRowMajor(ArrayRef<int64_t> order) { return llvm::is_sorted(order); }
 
-bool memopt::areSameBytes(ArrayRef<int64_t> a, ArrayRef<int64_t> b, ArrayRef<int64_t> shape) {
+bool mlir::memopt::areSameBytes(ArrayRef<int64_t> a, ArrayRef<int64_t> b, ArrayRef<int64_t> shape) {
   auto isLarge = [&](int64_t dim) { return shape[dim] != 1; };
   return llvm::equal(llvm::make_filter_range(a, isLarge), llvm::make_filter_range(b, isLarge));
 }
@@ -45,7 +43,7 @@ bool memopt::areSameBytes(ArrayRef<int64_t> a, ArrayRef<int64_t> b, ArrayRef<int
 //===----------------------------------------------------------------------===//
 
 /// Elementwise ops tie everything, when all has one shape.
-static bool isElementwise(Operation *op) {
+static bool hasOneShape(Operation *op) {
   if (!OpTrait::hasElementwiseMappableTraits(op) || op->getNumOperands() == 0 ||
       op->getNumResults() != 1)
     return false;
@@ -56,20 +54,20 @@ static bool isElementwise(Operation *op) {
          });
 }
 
-std::optional<TiedValues> memopt::getTiedValues(Operation *op) {
+std::optional<TiedValues> mlir::memopt::getTiedValues(Operation *op) {
   TiedValues tied;
   if (auto layout = dyn_cast<LayoutOpInterface>(op)) {
     tied = layout.getTiedValues();
-  } else if (isElementwise(op)) {
+  } else if (hasOneShape(op)) {
     for (OpOperand &operand : op->getOpOperands())
       tied.operands.push_back(&operand);
     tied.results.push_back(op->getResult(0));
-    tied.shape.assign(typeOf(op->getResult(0)).getShape());
+    tied.shape.assign(tensorType(op->getResult(0)).getShape());
   }
   return tied.operands.empty() ? std::nullopt : std::optional(std::move(tied));
 }
 
-DimOrder memopt::expandOrder(const TiedValues &tied, size_t number, ArrayRef<int64_t> order) {
+DimOrder mlir::memopt::expandOrder(const TiedValues &tied, size_t number, ArrayRef<int64_t> order) {
   if (tied.dims.empty())
     return DimOrder(order);
   DimOrder expanded;
@@ -78,14 +76,14 @@ DimOrder memopt::expandOrder(const TiedValues &tied, size_t number, ArrayRef<int
   return expanded;
 }
 
-std::optional<DimOrder> memopt::getOpOrder(const TiedValues &tied, size_t number,
-                                           ArrayRef<int64_t> order) {
+std::optional<DimOrder> mlir::memopt::getOpOrder(const TiedValues &tied, size_t number,
+                                                 ArrayRef<int64_t> order) {
   DimOrder expanded = expandOrder(tied, number, order);
   return expanded.size() == tied.shape.size() ? std::optional(std::move(expanded)) : std::nullopt;
 }
 
-std::optional<DimOrder> memopt::getValueOrder(const TiedValues &tied, size_t number,
-                                              ArrayRef<int64_t> order) {
+std::optional<DimOrder> mlir::memopt::getValueOrder(const TiedValues &tied, size_t number,
+                                                    ArrayRef<int64_t> order) {
   if (tied.dims.empty())
     return DimOrder(order);
   ArrayRef<DimGroup> groups = tied.dims[number];
@@ -115,7 +113,7 @@ LayoutPlan::LayoutPlan(Block &block) : block(block) {
     if (!tied || !tied->prefersChannelsLast)
       continue;
     for (Value value : tied->getAll())
-      assign(value, getChannelsLast(typeOf(value).getRank()));
+      assign(value, getChannelsLast(tensorType(value).getRank()));
   }
   for (size_t next = 0; next < queue.size(); ++next) {
     Value value = queue[next];
@@ -129,7 +127,7 @@ LayoutPlan::LayoutPlan(Block &block) : block(block) {
 
 DimOrder LayoutPlan::getOrder(Value value) const {
   auto found = orders.find(value);
-  return found == orders.end() ? getRowMajor(typeOf(value).getRank()) : found->second;
+  return found == orders.end() ? getRowMajor(tensorType(value).getRank()) : found->second;
 }
 
 /// Whether the op that makes `value` can make it in another order.

@@ -63,7 +63,7 @@ static std::optional<SmallVector<int64_t>> getWantedOrder(OpOperand &use) {
 /// Whether the user reads its operand through strides, in whatever order it lies.
 static bool isStrided(Operation *user) { return user->hasTrait<OpTrait::ReadsStrides>(); }
 
-std::optional<SmallVector<int64_t>> memopt::getCommonOrder(Value result) {
+std::optional<SmallVector<int64_t>> mlir::memopt::getCommonOrder(Value result) {
   std::optional<SmallVector<int64_t>> common;
   for (OpOperand &use : result.getUses()) {
     if (isStrided(use.getOwner()))
@@ -106,7 +106,7 @@ static void replacePermuted(Value old, Value permuted, ArrayRef<int64_t> order) 
 }
 
 SmallVector<int64_t> LibraryCallBuilder::addResult(Value result, bool mayPermute) {
-  RankedTensorType type = getTensorType(result);
+  RankedTensorType type = tensorType(result);
   std::optional<SmallVector<int64_t>> order;
   if (mayPermute)
     order = getCommonOrder(result);
@@ -156,10 +156,10 @@ static std::optional<BiasAddition> matchAddition(Value result, int64_t axis, boo
     // Fine when the last dimension, along which the bias runs, stays itself.
     match.reshape = use->getOwner();
     Value reshaped = match.reshape->getResult(0);
-    if (!mayReshape || !reshaped.hasOneUse() || getTensorType(reshaped).getRank() == 0 ||
-        getTensorType(reshaped).getShape().back() != getTensorType(result).getShape().back())
+    if (!mayReshape || !reshaped.hasOneUse() || tensorType(reshaped).getRank() == 0 ||
+        tensorType(reshaped).getShape().back() != tensorType(result).getShape().back())
       return std::nullopt;
-    axis = getTensorType(reshaped).getRank() - 1;
+    axis = tensorType(reshaped).getRank() - 1;
     use = &*reshaped.use_begin();
   }
   match.add = dyn_cast<linalg::GenericOp>(use->getOwner());
@@ -217,7 +217,7 @@ linalg::GenericOp LibraryCallBuilder::takeAccumulation() {
   if (!add || add->getBlock() != op->getBlock() || !isPlainAddition(add) ||
       !add.getMatchingIndexingMap(&use).isPermutation() ||
       !add.getMatchingIndexingMap(add.getDpsInitOperand(0)).isIdentity() ||
-      getTensorType(add->getResult(0)).getElementType() != getTensorType(result).getElementType())
+      tensorType(add->getResult(0)).getElementType() != tensorType(result).getElementType())
     return nullptr;
   OpOperand *other = add.getDpsInputOperand(1 - use.getOperandNumber());
   auto read = other->get().getDefiningOp<ReadOp>();
@@ -251,14 +251,14 @@ static bool isPlainRounding(linalg::GenericOp generic) {
 
 Type LibraryCallBuilder::takeRounding(std::optional<BiasAddition> &bias, Type type) {
   Value result = op->getResult(0), stored = bias ? bias->add->getResult(0) : result;
-  Type wide = getTensorType(stored).getElementType();
+  Type wide = tensorType(stored).getElementType();
   if (wide == type || !stored.hasOneUse())
     return wide;
   auto rounding = dyn_cast<linalg::GenericOp>(*stored.user_begin());
   if (!rounding || !isPlainRounding(rounding) ||
-      getTensorType(rounding->getResult(0)).getElementType() != type)
+      tensorType(rounding->getResult(0)).getElementType() != type)
     return wide;
-  result.setType(getTensorType(result).clone(type));
+  result.setType(tensorType(result).clone(type));
   if (bias) {
     bias->rounding = rounding;
     return type;
@@ -268,7 +268,7 @@ Type LibraryCallBuilder::takeRounding(std::optional<BiasAddition> &bias, Type ty
   return type;
 }
 
-void memopt::replaceWithBias(const BiasAddition &match, Value made) {
+void mlir::memopt::replaceWithBias(const BiasAddition &match, Value made) {
   linalg::GenericOp add = match.add;
   OpBuilder b(add);
   Value sum = made;
@@ -276,7 +276,7 @@ void memopt::replaceWithBias(const BiasAddition &match, Value made) {
     IRMapping mapping;
     mapping.map(match.reshape->getOperand(0), made);
     sum = b.clone(*match.reshape, mapping)->getResult(0);
-    sum.setType(getTensorType(sum).clone(getTensorType(made).getElementType()));
+    sum.setType(tensorType(sum).clone(tensorType(made).getElementType()));
   }
   linalg::GenericOp last = match.rounding ? match.rounding : add;
   last->getResult(0).replaceAllUsesWith(sum);

@@ -23,10 +23,6 @@
 
 namespace mlir::memopt {
 
-inline RankedTensorType getTensorType(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
-
 /// result + bias, with the bias repeated along all dimensions but one.
 struct BiasAddition {
   linalg::GenericOp add;

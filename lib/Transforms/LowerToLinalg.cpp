@@ -40,7 +40,7 @@ using namespace mlir::memopt;
 // Elementwise ops of arith and math
 //===----------------------------------------------------------------------===//
 
-static bool isElementwise(Operation *op) {
+static bool isScalarOpOfTensors(Operation *op) {
   bool isScalarOp = isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op->getDialect());
   return (isScalarOp || isa<CheckOp>(op)) && OpTrait::hasElementwiseMappableTraits(op) &&
          op->getNumResults() == 1 && isa<RankedTensorType>(op->getResult(0).getType());
@@ -80,7 +80,7 @@ template <typename OpType> static Lowered forwardOperands(OpType op, ImplicitLoc
 //===----------------------------------------------------------------------===//
 
 namespace {
-struct LowerToLinalgPass : memopt::impl::LowerToLinalgPassBase<LowerToLinalgPass> {
+struct LowerToLinalgPass : mlir::memopt::impl::LowerToLinalgPassBase<LowerToLinalgPass> {
   using LowerToLinalgPassBase::LowerToLinalgPassBase;
 
   LogicalResult initialize(MLIRContext *) override {
@@ -119,7 +119,7 @@ struct LowerToLinalgPass : memopt::impl::LowerToLinalgPassBase<LowerToLinalgPass
 private:
   LogicalResult lower(Operation *op) {
     const LinalgLowerings::Function *function = lowerings.find(op);
-    if (!function && !isElementwise(op))
+    if (!function && !isScalarOpOfTensors(op))
       return success();
     Operation *before = op->getPrevNode();
     ImplicitLocOpBuilder b(op->getLoc(), op);
@@ -146,7 +146,7 @@ private:
     if (!read || read.getVariable() == write.getVariable())
       return;
     ImplicitLocOpBuilder b(write.getLoc(), write);
-    RankedTensorType type = tensorTypeOf(write.getValue());
+    RankedTensorType type = tensorType(write.getValue());
     auto copy = createPointwise(
         b, type.getShape(), {readAll(b, write.getValue())}, {type.getElementType()},
         [](ImplicitLocOpBuilder &, ValueRange x) { return llvm::to_vector_of<Value>(x); });

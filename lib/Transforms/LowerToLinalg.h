@@ -48,16 +48,13 @@ private:
 
 using Lowered = FailureOr<SmallVector<Value>>;
 
-inline RankedTensorType tensorTypeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 /// A read of `value` by the domain dimensions `dims`.
 inline Read readDims(ImplicitLocOpBuilder &b, Value value, unsigned rank, ArrayRef<int64_t> dims) {
   return {value, selectDims(b.getContext(), rank, dims)};
 }
 /// A read of a value that has the domain's shape.
 inline Read readAll(ImplicitLocOpBuilder &b, Value value) {
-  return {value, b.getMultiDimIdentityMap(tensorTypeOf(value).getRank())};
+  return {value, b.getMultiDimIdentityMap(tensorType(value).getRank())};
 }
 
 void populateActivationLowerings(LinalgLowerings &lowerings);

@@ -55,7 +55,7 @@ static Lowered lowerSoftplus(SoftplusOp op, ImplicitLocOpBuilder &b) {
 }
 
 static Lowered lowerAccumulate(AccumulateOp op, ImplicitLocOpBuilder &b) {
-  RankedTensorType type = tensorTypeOf(op.getResult());
+  RankedTensorType type = tensorType(op.getResult());
   return createPointwise(b, type.getShape(), {readAll(b, op.getSum()), readAll(b, op.getValue())},
                          {type.getElementType()}, [&](ImplicitLocOpBuilder &inner, ValueRange x) {
                            return SmallVector<Value>{arith::AddFOp::create(inner, x[0], x[1])};
@@ -69,7 +69,7 @@ static Lowered lowerAccumulate(AccumulateOp op, ImplicitLocOpBuilder &b) {
 /// Largest element and sum of exp(x - largest) along `axis`, in the compute type.
 static std::pair<Value, Value> createSoftmaxStatistics(ImplicitLocOpBuilder &b, Value input,
                                                        int64_t axis, AffineMap rowMap) {
-  RankedTensorType type = tensorTypeOf(input);
+  RankedTensorType type = tensorType(input);
   Type compute = getComputeType(type.getElementType());
   Value largest = createPlainReduction(b, type.getShape(), {axis}, {readAll(b, input)},
                                        {{ReduceKind::Max, compute}},
@@ -91,7 +91,7 @@ static std::pair<Value, Value> createSoftmaxStatistics(ImplicitLocOpBuilder &b, 
 
 template <typename OpType, bool isLog>
 static Lowered lowerSoftmax(OpType op, ImplicitLocOpBuilder &b) {
-  RankedTensorType type = tensorTypeOf(op.getInput());
+  RankedTensorType type = tensorType(op.getInput());
   Type compute = getComputeType(type.getElementType());
   int64_t axis = op.getAxisAttr().getInt();
   SmallVector<int64_t> kept;
@@ -111,7 +111,7 @@ static Lowered lowerSoftmax(OpType op, ImplicitLocOpBuilder &b) {
       });
 }
 
-void memopt::populateActivationLowerings(LinalgLowerings &lowerings) {
+void mlir::memopt::populateActivationLowerings(LinalgLowerings &lowerings) {
   lowerings.add<ReluOp>(lowerRelu);
   lowerings.add<SigmoidOp>(lowerSigmoid);
   lowerings.add<SoftplusOp>(lowerSoftplus);

@@ -29,7 +29,7 @@ struct Channels {
   SmallVector<int64_t> reduced;
 
   Channels(Value input, int64_t axis)
-      : input(input), type(tensorTypeOf(input)), compute(getComputeType(type.getElementType())),
+      : input(input), type(tensorType(input)), compute(getComputeType(type.getElementType())),
         axis(axis), count(type.getNumElements() / type.getDimSize(axis)) {
     for (int64_t dim = 0; dim < type.getRank(); ++dim)
       if (dim != axis)
@@ -64,13 +64,13 @@ static Moments createMoments(ImplicitLocOpBuilder &b, ArrayRef<int64_t> domain,
                                        return SmallVector<Value>{convertTo(inner, x[0], compute)};
                                      })
                     .front();
-  Value mean = createPointwise(b, tensorTypeOf(total).getShape(), {readAll(b, total)},
-                               ArrayRef<Type>{compute},
-                               [&](ImplicitLocOpBuilder &inner, ValueRange x) {
-                                 Formula f{inner, compute};
-                                 return SmallVector<Value>{f.div(x[0], f.number(count))};
-                               })
-                   .front();
+  Value mean =
+      createPointwise(b, tensorType(total).getShape(), {readAll(b, total)}, ArrayRef<Type>{compute},
+                      [&](ImplicitLocOpBuilder &inner, ValueRange x) {
+                        Formula f{inner, compute};
+                        return SmallVector<Value>{f.div(x[0], f.number(count))};
+                      })
+          .front();
   Read meanRead = readDims(b, mean, domain.size(), getOtherDims(domain.size(), reduced));
   Value squares =
       createPlainReduction(b, domain, reduced, {read, meanRead}, {sum},
@@ -85,7 +85,7 @@ static Moments createMoments(ImplicitLocOpBuilder &b, ArrayRef<int64_t> domain,
 /// Merges moments of equally large chunks, which lie along `chunkDims`.
 static Moments mergeMoments(ImplicitLocOpBuilder &b, const Moments &parts,
                             ArrayRef<int64_t> chunkDims, int64_t countPerChunk, Type compute) {
-  ArrayRef<int64_t> shape = tensorTypeOf(parts.mean).getShape();
+  ArrayRef<int64_t> shape = tensorType(parts.mean).getShape();
   int64_t chunks = 1;
   for (int64_t dim : chunkDims)
     chunks *= shape[dim];
@@ -96,7 +96,7 @@ static Moments mergeMoments(ImplicitLocOpBuilder &b, const Moments &parts,
           [](ImplicitLocOpBuilder &, ValueRange x) { return llvm::to_vector_of<Value>(x); })
           .front();
   Value squares =
-      createPointwise(b, tensorTypeOf(within).getShape(),
+      createPointwise(b, tensorType(within).getShape(),
                       {readAll(b, within), readAll(b, between.squares)}, ArrayRef<Type>{compute},
                       [&](ImplicitLocOpBuilder &inner, ValueRange x) {
                         Formula f{inner, compute};
@@ -133,8 +133,8 @@ static Lowered lowerBatchNorm(BatchNormOp op, ImplicitLocOpBuilder &b) {
   SmallVector<Read> reads{readAll(b, moments.mean), readAll(b, moments.squares)};
   if (op.getScale())
     reads.push_back(readAll(b, op.getScale()));
-  SmallVector<Type> types{tensorTypeOf(op.getMean()).getElementType(),
-                          tensorTypeOf(op.getVariance()).getElementType(), compute};
+  SmallVector<Type> types{tensorType(op.getMean()).getElementType(),
+                          tensorType(op.getVariance()).getElementType(), compute};
   SmallVector<Value> perChannel = createPointwise(
       b, {channels.getSize()}, reads, types, [&](ImplicitLocOpBuilder &inner, ValueRange x) {
         Formula f{inner, compute};
@@ -189,8 +189,8 @@ static Lowered lowerBatchNormBackward(BatchNormBackwardOp op, ImplicitLocOpBuild
   SmallVector<Read> reads{readAll(b, sums[0]), readAll(b, sums[1]), readAll(b, inverse)};
   if (op.getScale())
     reads.push_back(readAll(b, op.getScale()));
-  SmallVector<Type> types{tensorTypeOf(op.getScaleGradient()).getElementType(),
-                          tensorTypeOf(op.getOffsetGradient()).getElementType(), compute, compute,
+  SmallVector<Type> types{tensorType(op.getScaleGradient()).getElementType(),
+                          tensorType(op.getOffsetGradient()).getElementType(), compute, compute,
                           compute};
   SmallVector<Value> perChannel = createPointwise(
       b, {channels.getSize()}, reads, types, [&](ImplicitLocOpBuilder &inner, ValueRange x) {
@@ -201,7 +201,7 @@ static Lowered lowerBatchNormBackward(BatchNormBackwardOp op, ImplicitLocOpBuild
                                   convertTo(inner, x[0], types[1]), slope, f.div(x[0], count),
                                   f.mul(f.div(scaled, count), x[2])};
       });
-  Type element = tensorTypeOf(op.getInputGradient()).getElementType();
+  Type element = tensorType(op.getInputGradient()).getElementType();
   Value result = createPointwise(
                      b, channels.type.getShape(),
                      {readAll(b, op.getGradient()), readAll(b, op.getInput()),
@@ -218,7 +218,7 @@ static Lowered lowerBatchNormBackward(BatchNormBackwardOp op, ImplicitLocOpBuild
   return SmallVector<Value>{result, perChannel[0], perChannel[1]};
 }
 
-void memopt::populateBatchNormLowerings(LinalgLowerings &lowerings) {
+void mlir::memopt::populateBatchNormLowerings(LinalgLowerings &lowerings) {
   lowerings.add<BatchNormOp>(lowerBatchNorm);
   lowerings.add<BatchNormBackwardOp>(lowerBatchNormBackward);
 }

@@ -250,7 +250,7 @@ static Value sumTogether(ImplicitLocOpBuilder &b, Value source, RankedTensorType
 
 /// The same along dimension `dim` alone, as a loop over terms.
 static Value sumAlong(ImplicitLocOpBuilder &b, Value source, const Table &table, int64_t dim) {
-  RankedTensorType from = tensorTypeOf(source);
+  RankedTensorType from = tensorType(source);
   Type element = from.getElementType(), compute = getComputeType(element);
   SmallVector<int64_t> domain(from.getShape());
   int64_t rank = from.getRank(), terms = static_cast<int64_t>(table.getLongest());
@@ -293,7 +293,7 @@ static Lowered lowerResampling(ImplicitLocOpBuilder &b, Value source, RankedTens
   SmallVector<size_t> order = llvm::to_vector(llvm::seq<size_t>(0, tables.size()));
   auto growth = [&](size_t dim) {
     return static_cast<double>(tables[dim].terms.size()) /
-           static_cast<double>(tensorTypeOf(source).getDimSize(dim + first));
+           static_cast<double>(tensorType(source).getDimSize(dim + first));
   };
   llvm::stable_sort(order, [&](size_t a, size_t b) { return growth(a) < growth(b); });
   for (size_t dim : order)
@@ -302,13 +302,13 @@ static Lowered lowerResampling(ImplicitLocOpBuilder &b, Value source, RankedTens
 }
 
 static Lowered lowerInterpolate(InterpolateOp op, ImplicitLocOpBuilder &b) {
-  RankedTensorType input = tensorTypeOf(op.getInput()), output = tensorTypeOf(op.getResult());
+  RankedTensorType input = tensorType(op.getInput()), output = tensorType(op.getResult());
   return lowerResampling(b, op.getInput(), output, createTables(op, input, output),
                          getFirstSpatialDim(op.getLayout()));
 }
 
 static Lowered lowerInterpolateBackward(InterpolateBackwardOp op, ImplicitLocOpBuilder &b) {
-  RankedTensorType input = tensorTypeOf(op.getResult()), output = tensorTypeOf(op.getGradient());
+  RankedTensorType input = tensorType(op.getResult()), output = tensorType(op.getGradient());
   SmallVector<Table> tables = createTables(op, input, output);
   int64_t first = getFirstSpatialDim(op.getLayout());
   for (auto [dim, table] : llvm::enumerate(tables))
@@ -316,7 +316,7 @@ static Lowered lowerInterpolateBackward(InterpolateBackwardOp op, ImplicitLocOpB
   return lowerResampling(b, op.getGradient(), input, tables, first);
 }
 
-void memopt::populateInterpolationLowerings(LinalgLowerings &lowerings) {
+void mlir::memopt::populateInterpolationLowerings(LinalgLowerings &lowerings) {
   lowerings.add<InterpolateOp>(lowerInterpolate);
   lowerings.add<InterpolateBackwardOp>(lowerInterpolateBackward);
 }

@@ -34,8 +34,8 @@ struct CrossEntropy {
   template <typename OpType>
   CrossEntropy(OpType op, ImplicitLocOpBuilder &b)
       : logits(op.getLogits()), targets(op.getTargets()), classWeights(op.getClassWeights()),
-        type(tensorTypeOf(logits)), compute(getComputeType(type.getElementType())),
-        targetType(tensorTypeOf(targets).getElementType()), classes(type.getDimSize(1)),
+        type(tensorType(logits)), compute(getComputeType(type.getElementType())),
+        targetType(tensorType(targets).getElementType()), classes(type.getDimSize(1)),
         ignoreIndex(op.getIgnoreIndexAttr().getInt()),
         smoothing(op.getLabelSmoothingAttr().getValueAsDouble()),
         rowMap(selectDims(b.getContext(), 2, {0})), classMap(selectDims(b.getContext(), 2, {1})) {}
@@ -134,7 +134,7 @@ static SmallVector<Value> createRowLosses(ImplicitLocOpBuilder &b, const CrossEn
 
 /// `value`, a tensor in the compute type, as a tensor of `element`.
 static Value castElements(ImplicitLocOpBuilder &b, Value value, Type element) {
-  RankedTensorType type = tensorTypeOf(value);
+  RankedTensorType type = tensorType(value);
   if (type.getElementType() == element)
     return value;
   return createPointwise(b, type.getShape(), {readAll(b, value)}, ArrayRef<Type>{element},
@@ -174,9 +174,9 @@ static Lowered lowerCount(CrossEntropyOp op, const CrossEntropy &loss, ImplicitL
           {{ReduceKind::Add, loss.compute}},
           [](ImplicitLocOpBuilder &, ValueRange x) { return llvm::to_vector_of<Value>(x); })
           .front();
-  count = castElements(b, count, tensorTypeOf(op.getCount()).getElementType());
+  count = castElements(b, count, tensorType(op.getCount()).getElementType());
   auto nothing = [&](Value result) -> Value {
-    RankedTensorType type = tensorTypeOf(result);
+    RankedTensorType type = tensorType(result);
     return tensor::EmptyOp::create(b, type.getShape(), type.getElementType());
   };
   return SmallVector<Value>{nothing(op.getTotal()), count, nothing(op.getLargest()),
@@ -203,7 +203,7 @@ static Lowered lowerCrossEntropy(CrossEntropyOp op, ImplicitLocOpBuilder &b) {
       [](ImplicitLocOpBuilder &, ValueRange x) { return llvm::to_vector_of<Value>(x); });
   SmallVector<Value> results{totals[0], totals[1], largest, rows[2]};
   for (auto [value, result] : llvm::zip_equal(results, op->getResults()))
-    value = castElements(b, value, tensorTypeOf(result).getElementType());
+    value = castElements(b, value, tensorType(result).getElementType());
   return results;
 }
 
@@ -252,7 +252,7 @@ static Lowered lowerCrossEntropyBackward(CrossEntropyBackwardOp op, ImplicitLocO
       });
 }
 
-void memopt::populateLossLowerings(LinalgLowerings &lowerings) {
+void mlir::memopt::populateLossLowerings(LinalgLowerings &lowerings) {
   lowerings.add<CrossEntropyOp>(lowerCrossEntropy);
   lowerings.add<CrossEntropyBackwardOp>(lowerCrossEntropyBackward);
 }

@@ -139,10 +139,10 @@ static Value createNormalized(ImplicitLocOpBuilder &b, const Rows &rows, Value i
 //===----------------------------------------------------------------------===//
 
 static Lowered lowerLayerNorm(LayerNormOp op, ImplicitLocOpBuilder &b) {
-  Rows rows(tensorTypeOf(op.getInput()), op.getBeginAttr().getInt());
+  Rows rows(tensorType(op.getInput()), op.getBeginAttr().getInt());
   RowStatistics statistics =
       createRowStatistics(b, rows, op.getInput(), op.getEpsAttr().getValueAsDouble(),
-                          tensorTypeOf(op.getMean()).getElementType());
+                          tensorType(op.getMean()).getElementType());
   std::optional<Read> scale, offset;
   if (op.getScale())
     scale = rows.perColumn(b, op.getScale());
@@ -156,7 +156,7 @@ static Lowered lowerLayerNorm(LayerNormOp op, ImplicitLocOpBuilder &b) {
 /// With h = (x - mean) * inverse and t = g * scale:
 /// input' = inverse * (t - mean of t - h * mean of (t h)), scale' = sum g h, offset' = sum g.
 static Lowered lowerLayerNormBackward(LayerNormBackwardOp op, ImplicitLocOpBuilder &b) {
-  Rows rows(tensorTypeOf(op.getInput()), op.getBeginAttr().getInt());
+  Rows rows(tensorType(op.getInput()), op.getBeginAttr().getInt());
   Accumulator sum{ReduceKind::Add, rows.compute};
   SmallVector<Read> reads{readAll(b, op.getGradient()), readAll(b, op.getInput()),
                           rows.perRow(b, op.getMean()), rows.perRow(b, op.getInverseDeviation())};
@@ -181,7 +181,7 @@ static Lowered lowerLayerNormBackward(LayerNormBackwardOp op, ImplicitLocOpBuild
   Value second = createRowMean(b, rows, sums[1], rows.compute);
   scaled.push_back(rows.perRow(b, first));
   scaled.push_back(rows.perRow(b, second));
-  Type element = tensorTypeOf(op.getInputGradient()).getElementType();
+  Type element = tensorType(op.getInputGradient()).getElementType();
   Value input = createPointwise(b, rows.getDomain(), scaled, {element},
                                 [&](ImplicitLocOpBuilder &inner, ValueRange x) {
                                   Formula f{inner, rows.compute};
@@ -201,9 +201,9 @@ static Lowered lowerLayerNormBackward(LayerNormBackwardOp op, ImplicitLocOpBuild
                       });
   SmallVector<Value> results{input};
   for (auto [value, result] : llvm::zip_equal(columns, op->getResults().drop_front())) {
-    Type wanted = tensorTypeOf(result).getElementType();
+    Type wanted = tensorType(result).getElementType();
     if (wanted != rows.compute)
-      value = createPointwise(b, tensorTypeOf(value).getShape(), {readAll(b, value)},
+      value = createPointwise(b, tensorType(value).getShape(), {readAll(b, value)},
                               ArrayRef<Type>{wanted},
                               [&](ImplicitLocOpBuilder &inner, ValueRange x) {
                                 return SmallVector<Value>{convertTo(inner, x[0], wanted)};
@@ -220,7 +220,7 @@ static Lowered lowerLayerNormBackward(LayerNormBackwardOp op, ImplicitLocOpBuild
 
 /// Channels are cut into [groups, channels / groups], which makes a group a row.
 static Lowered lowerGroupNorm(GroupNormOp op, ImplicitLocOpBuilder &b) {
-  RankedTensorType type = tensorTypeOf(op.getInput());
+  RankedTensorType type = tensorType(op.getInput());
   int64_t axis = op.getLayout() == Layout::ChannelsLast ? type.getRank() - 1 : 1;
   int64_t groups = op.getGroupsAttr().getInt(), perGroup = type.getDimSize(axis) / groups;
   SmallVector<int64_t> shape(type.getShape());
@@ -234,11 +234,11 @@ static Lowered lowerGroupNorm(GroupNormOp op, ImplicitLocOpBuilder &b) {
   Value input = tensor::ExpandShapeOp::create(b, grouped, op.getInput(), cut);
   Rows rows(grouped, {0, axis});
   RowStatistics statistics = createRowStatistics(b, rows, input, op.getEpsAttr().getValueAsDouble(),
-                                                 tensorTypeOf(op.getMean()).getElementType());
+                                                 tensorType(op.getMean()).getElementType());
   auto perChannel = [&](Value value) -> std::optional<Read> {
     if (!value)
       return std::nullopt;
-    auto split = RankedTensorType::get({groups, perGroup}, tensorTypeOf(value).getElementType());
+    auto split = RankedTensorType::get({groups, perGroup}, tensorType(value).getElementType());
     SmallVector<ReassociationIndices> whole{{0, 1}};
     Value expanded = tensor::ExpandShapeOp::create(b, split, value, whole);
     return readDims(b, expanded, shape.size(), {axis, axis + 1});
@@ -250,7 +250,7 @@ static Lowered lowerGroupNorm(GroupNormOp op, ImplicitLocOpBuilder &b) {
 }
 
 static Lowered lowerRmsNorm(RmsNormOp op, ImplicitLocOpBuilder &b) {
-  Rows rows(tensorTypeOf(op.getInput()), op.getBeginAttr().getInt());
+  Rows rows(tensorType(op.getInput()), op.getBeginAttr().getInt());
   Value squares = createPlainReduction(b, rows.getDomain(), rows.inner, {readAll(b, op.getInput())},
                                        {{ReduceKind::Add, rows.compute}},
                                        [&](ImplicitLocOpBuilder &inner, ValueRange x) {
@@ -268,7 +268,7 @@ static Lowered lowerRmsNorm(RmsNormOp op, ImplicitLocOpBuilder &b) {
       createNormalized(b, rows, op.getInput(), Value(), inverse, scale, std::nullopt)};
 }
 
-void memopt::populateNormLowerings(LinalgLowerings &lowerings) {
+void mlir::memopt::populateNormLowerings(LinalgLowerings &lowerings) {
   lowerings.add<LayerNormOp>(lowerLayerNorm);
   lowerings.add<LayerNormBackwardOp>(lowerLayerNormBackward);
   lowerings.add<GroupNormOp>(lowerGroupNorm);

@@ -39,9 +39,8 @@ static LogicalResult checkSettings(OptimizerStepOp op, const Optimizer &optimize
 static LogicalResult checkState(OptimizerStepOp op, const Optimizer &optimizer,
                                 const ParameterInfo &parameter, const OptimizerSettings &settings) {
   auto hasElements = [&](auto isElement) {
-    return llvm::any_of(op.getOldState(), [&](Value state) {
-      return isElement(tensorTypeOf(state).getElementType());
-    });
+    return llvm::any_of(op.getOldState(),
+                        [&](Value state) { return isElement(tensorType(state).getElementType()); });
   };
   unsigned bits = hasElements([](Type type) { return type.isInteger(8); }) ? 8
                   : hasElements([](Type type) { return type.isBF16(); })   ? 16
@@ -65,7 +64,7 @@ static Lowered lowerOptimizerStep(OptimizerStepOp op, ImplicitLocOpBuilder &b) {
   const Optimizer *optimizer = findOptimizer(op.getOptimizer());
   if (!optimizer)
     return op.emitOpError() << "names no optimizer: '" << op.getOptimizer() << "'";
-  ParameterInfo parameter{{""}, ParameterKind::Other, tensorTypeOf(op.getParameter())};
+  ParameterInfo parameter{{""}, ParameterKind::Other, tensorType(op.getParameter())};
   if (optimizer->getSubstitute(parameter))
     return op.emitOpError() << "updates a tensor of type " << parameter.type << ", which "
                             << optimizer->getName() << " does not";
@@ -78,6 +77,6 @@ static Lowered lowerOptimizerStep(OptimizerStepOp op, ImplicitLocOpBuilder &b) {
   return update.finish();
 }
 
-void memopt::populateOptimizerLowerings(LinalgLowerings &lowerings) {
+void mlir::memopt::populateOptimizerLowerings(LinalgLowerings &lowerings) {
   lowerings.add<OptimizerStepOp>(lowerOptimizerStep);
 }

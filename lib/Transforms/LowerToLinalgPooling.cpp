@@ -164,8 +164,8 @@ static SmallVector<int64_t> getOverlaps(ArrayRef<WindowDim> dims) {
 static Lowered lowerMaxPool(MaxPoolOp op, ImplicitLocOpBuilder &b) {
   if (failed(checkWindow(op)))
     return failure();
-  RankedTensorType input = tensorTypeOf(op.getInput()), output = tensorTypeOf(op.getResult());
-  Type tapType = tensorTypeOf(op.getTaps()).getElementType();
+  RankedTensorType input = tensorType(op.getInput()), output = tensorType(op.getResult());
+  Type tapType = tensorType(op.getTaps()).getElementType();
   SmallVector<WindowDim> dims = getWindowDims(op, input, output, op.getDilations());
   Type element = input.getElementType();
   return createPointwise(
@@ -196,7 +196,7 @@ static Lowered lowerMaxPool(MaxPoolOp op, ImplicitLocOpBuilder &b) {
 static Lowered lowerMaxPoolBackward(MaxPoolBackwardOp op, ImplicitLocOpBuilder &b) {
   if (failed(checkWindow(op)))
     return failure();
-  RankedTensorType input = tensorTypeOf(op.getResult()), output = tensorTypeOf(op.getGradient());
+  RankedTensorType input = tensorType(op.getResult()), output = tensorType(op.getGradient());
   SmallVector<WindowDim> dims = getWindowDims(op, input, output, op.getDilations());
   Type element = input.getElementType(), compute = getComputeType(element);
   return createPointwise(
@@ -244,7 +244,7 @@ static Value getDivisor(OpType op, Formula &f, Indices &indices, ArrayRef<Window
 static Lowered lowerAvgPool(AvgPoolOp op, ImplicitLocOpBuilder &b) {
   if (failed(checkWindow(op)))
     return failure();
-  RankedTensorType input = tensorTypeOf(op.getInput()), output = tensorTypeOf(op.getResult());
+  RankedTensorType input = tensorType(op.getInput()), output = tensorType(op.getResult());
   SmallVector<WindowDim> dims = getWindowDims(op, input, output, {});
   Type element = input.getElementType(), compute = getComputeType(element);
   return createPointwise(
@@ -268,7 +268,7 @@ static Lowered lowerAvgPool(AvgPoolOp op, ImplicitLocOpBuilder &b) {
 static Lowered lowerAvgPoolBackward(AvgPoolBackwardOp op, ImplicitLocOpBuilder &b) {
   if (failed(checkWindow(op)))
     return failure();
-  RankedTensorType input = tensorTypeOf(op.getResult()), output = tensorTypeOf(op.getGradient());
+  RankedTensorType input = tensorType(op.getResult()), output = tensorType(op.getGradient());
   SmallVector<WindowDim> dims = getWindowDims(op, input, output, {});
   Type element = input.getElementType(), compute = getComputeType(element);
   return createPointwise(
@@ -289,7 +289,7 @@ static Lowered lowerAvgPoolBackward(AvgPoolBackwardOp op, ImplicitLocOpBuilder &
       });
 }
 
-void memopt::populatePoolingLowerings(LinalgLowerings &lowerings) {
+void mlir::memopt::populatePoolingLowerings(LinalgLowerings &lowerings) {
   lowerings.add<MaxPoolOp>(lowerMaxPool);
   lowerings.add<MaxPoolBackwardOp>(lowerMaxPoolBackward);
   lowerings.add<AvgPoolOp>(lowerAvgPool);

@@ -56,7 +56,7 @@ template <typename OpType>
 static Lowered
 lowerRandom(OpType op, ImplicitLocOpBuilder &b,
             llvm::function_ref<Value(ImplicitLocOpBuilder &, std::array<Value, 4>)> element) {
-  RankedTensorType type = tensorTypeOf(op.getResult());
+  RankedTensorType type = tensorType(op.getResult());
   AffineMap scalarMap = AffineMap::get(type.getRank(), 0, b.getContext());
   SmallVector<Read> reads{{op.getSeed(), scalarMap}, {op.getStep(), scalarMap}};
   if (op.getFirst())
@@ -136,7 +136,7 @@ static Value createNumber(ImplicitLocOpBuilder &b, Distribution distribution, Ar
 }
 
 static Lowered lowerNumbers(RandomOp op, ImplicitLocOpBuilder &b) {
-  Type type = tensorTypeOf(op.getResult()).getElementType();
+  Type type = tensorType(op.getResult()).getElementType();
   return lowerRandom(op, b, [&](ImplicitLocOpBuilder &inner, std::array<Value, 4> words) {
     return createNumber(inner, op.getDistribution(), words, type);
   });
@@ -165,7 +165,7 @@ static Value roundAtRandom(ImplicitLocOpBuilder &b, Value x, Value word) {
 }
 
 static Lowered lowerStochasticRound(StochasticRoundOp op, ImplicitLocOpBuilder &b) {
-  RankedTensorType type = tensorTypeOf(op.getResult());
+  RankedTensorType type = tensorType(op.getResult());
   AffineMap scalarMap = AffineMap::get(type.getRank(), 0, b.getContext());
   return createPointwise(
       b, type.getShape(),
@@ -178,7 +178,7 @@ static Lowered lowerStochasticRound(StochasticRoundOp op, ImplicitLocOpBuilder &
       });
 }
 
-void memopt::populateRandomLowerings(LinalgLowerings &lowerings) {
+void mlir::memopt::populateRandomLowerings(LinalgLowerings &lowerings) {
   lowerings.add<DropoutMaskOp>(lowerDropoutMask);
   lowerings.add<RandomOp>(lowerNumbers);
   lowerings.add<StochasticRoundOp>(lowerStochasticRound);

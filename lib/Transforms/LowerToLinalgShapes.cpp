@@ -18,7 +18,7 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 static Lowered lowerReduce(ReduceOp op, ImplicitLocOpBuilder &b) {
-  RankedTensorType type = tensorTypeOf(op.getInput());
+  RankedTensorType type = tensorType(op.getInput());
   Type element = type.getElementType();
   Type accumulator = isa<FloatType>(element) ? getComputeType(element) : element;
   ReduceKind kind = op.getKind();
@@ -29,7 +29,7 @@ static Lowered lowerReduce(ReduceOp op, ImplicitLocOpBuilder &b) {
                       });
   if (accumulator == element)
     return results;
-  return createPointwise(b, tensorTypeOf(op.getResult()).getShape(), {readAll(b, results[0])},
+  return createPointwise(b, tensorType(op.getResult()).getShape(), {readAll(b, results[0])},
                          {element}, [&](ImplicitLocOpBuilder &inner, ValueRange x) {
                            return SmallVector<Value>{convertTo(inner, x[0], element)};
                          });
@@ -37,8 +37,8 @@ static Lowered lowerReduce(ReduceOp op, ImplicitLocOpBuilder &b) {
 
 /// result[i..., j...] = table[indices[i...], j...]
 static Lowered lowerEmbedding(EmbeddingOp op, ImplicitLocOpBuilder &b) {
-  RankedTensorType type = tensorTypeOf(op.getResult());
-  int64_t indexRank = tensorTypeOf(op.getIndices()).getRank();
+  RankedTensorType type = tensorType(op.getResult());
+  int64_t indexRank = tensorType(op.getIndices()).getRank();
   SmallVector<int64_t> indexDims(indexRank);
   std::iota(indexDims.begin(), indexDims.end(), 0);
   return createPointwise(
@@ -54,11 +54,11 @@ static Lowered lowerEmbedding(EmbeddingOp op, ImplicitLocOpBuilder &b) {
 /// result[r] = source[..., indices[k][r], ..., r[positions[j]], ...]; an index tensor of size 1
 /// along a dimension is read at 0 there.
 static Lowered lowerGather(GatherOp op, ImplicitLocOpBuilder &b) {
-  RankedTensorType type = tensorTypeOf(op.getResult()), source = tensorTypeOf(op.getSource());
+  RankedTensorType type = tensorType(op.getResult()), source = tensorType(op.getSource());
   SmallVector<Read> reads;
   for (Value index : op.getIndices()) {
     SmallVector<AffineExpr> exprs;
-    for (auto [dim, size] : llvm::enumerate(tensorTypeOf(index).getShape()))
+    for (auto [dim, size] : llvm::enumerate(tensorType(index).getShape()))
       exprs.push_back(size == 1 ? b.getAffineConstantExpr(0) : b.getAffineDimExpr(dim));
     reads.push_back({index, AffineMap::get(type.getRank(), 0, exprs, b.getContext())});
   }
@@ -78,11 +78,11 @@ static Lowered lowerGather(GatherOp op, ImplicitLocOpBuilder &b) {
 
 /// The square root of the sum of squares of everything.
 static Lowered lowerGlobalNorm(GlobalNormOp op, ImplicitLocOpBuilder &b) {
-  Type element = tensorTypeOf(op.getResult()).getElementType();
+  Type element = tensorType(op.getResult()).getElementType();
   SmallVector<Read> sums;
   AffineMap scalarMap = AffineMap::get(0, 0, b.getContext());
   for (Value input : op.getInputs()) {
-    RankedTensorType type = tensorTypeOf(input);
+    RankedTensorType type = tensorType(input);
     Type compute = getComputeType(type.getElementType());
     SmallVector<int64_t> all(type.getRank());
     std::iota(all.begin(), all.end(), 0);
@@ -108,13 +108,13 @@ static Lowered lowerGlobalNorm(GlobalNormOp op, ImplicitLocOpBuilder &b) {
 
 /// By now nothing changes the number of samples any more.
 static Lowered lowerCount(CountOp op, ImplicitLocOpBuilder &b) {
-  RankedTensorType type = tensorTypeOf(op.getResult());
+  RankedTensorType type = tensorType(op.getResult());
   Attribute number = b.getFloatAttr(type.getElementType(), static_cast<double>(op.getCount()));
   return SmallVector<Value>{
       arith::ConstantOp::create(b, DenseElementsAttr::get(type, number)).getResult()};
 }
 
-void memopt::populateShapeLowerings(LinalgLowerings &lowerings) {
+void mlir::memopt::populateShapeLowerings(LinalgLowerings &lowerings) {
   lowerings.add<ReduceOp>(lowerReduce);
   lowerings.add<CountOp>(lowerCount);
   lowerings.add<EmbeddingOp>(lowerEmbedding);

@@ -346,7 +346,7 @@ static LogicalResult narrowParameters(ModuleOp module, FloatType type) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-struct MixedPrecisionPass : memopt::impl::MixedPrecisionPassBase<MixedPrecisionPass> {
+struct MixedPrecisionPass : mlir::memopt::impl::MixedPrecisionPassBase<MixedPrecisionPass> {
   using MixedPrecisionPassBase::MixedPrecisionPassBase;
 
   void runOnOperation() override {

@@ -43,7 +43,7 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 /// Bytes below which two more kernels cost more than they free.
-static constexpr int64_t kSmallBytes = 4096;
+static constexpr int64_t kLeastNarrowedBytes = 4096;
 
 /// Whether the op makes activations in its first result, element by element or as products.
 static bool makesActivations(Operation *op) {
@@ -54,7 +54,7 @@ static bool makesActivations(Operation *op) {
 
 static bool isLargeSingle(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
-  return type && type.getElementType().isF32() && getTensorBytes(type) >= kSmallBytes;
+  return type && type.getElementType().isF32() && getTensorBytes(type) >= kLeastNarrowedBytes;
 }
 
 namespace {
@@ -167,7 +167,8 @@ void Narrower::narrow(const Candidate &candidate) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-struct NarrowActivationsPass : memopt::impl::NarrowActivationsPassBase<NarrowActivationsPass> {
+struct NarrowActivationsPass
+    : mlir::memopt::impl::NarrowActivationsPassBase<NarrowActivationsPass> {
   using NarrowActivationsPassBase::NarrowActivationsPassBase;
 
   void runOnOperation() override {

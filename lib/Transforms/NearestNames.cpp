@@ -12,7 +12,10 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
 
-using namespace llvm;
+using llvm::ArrayRef;
+using llvm::SmallVector;
+using llvm::StringRef;
+using llvm::Twine;
 
 std::string mlir::memopt::describeNearest(StringRef wanted, ArrayRef<StringRef> names,
                                           StringRef kind) {

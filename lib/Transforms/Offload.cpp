@@ -48,8 +48,6 @@ namespace mlir::memopt {
 using namespace mlir;
 using namespace mlir::memopt;
 
-static RankedTensorType getType(Value value) { return cast<RankedTensorType>(value.getType()); }
-
 //===----------------------------------------------------------------------===//
 // What all updates read
 //===----------------------------------------------------------------------===//
@@ -245,7 +243,7 @@ static Value reshapeCopy(OpBuilder &builder, Value value, Value root, Value copy
   Value source = reshapeCopy(builder, reshape->getOperand(0), root, copy);
   Operation *made = builder.clone(*reshape);
   made->setOperand(0, source);
-  made->getResult(0).setType(inSpace(getType(value), getSpace(copy.getType())));
+  made->getResult(0).setType(inSpace(tensorType(value), getSpace(copy.getType())));
   return made->getResult(0);
 }
 
@@ -350,7 +348,7 @@ void Connector::swap(Value value, Space home) {
 
 /// `value` and its other shapes lie in `space`.
 static void moveTo(Space space, Value value) {
-  value.setType(inSpace(getType(value), space));
+  value.setType(inSpace(tensorType(value), space));
   for (Operation *user : value.getUsers())
     if (isReshape(user))
       moveTo(space, user->getResult(0));
@@ -375,7 +373,7 @@ static SmallVector<Value> getRoots(const StepModel &step) {
 }
 
 namespace {
-struct OffloadPass : memopt::impl::OffloadPassBase<OffloadPass> {
+struct OffloadPass : mlir::memopt::impl::OffloadPassBase<OffloadPass> {
   using OffloadPassBase::OffloadPassBase;
 
   void runOnOperation() override {

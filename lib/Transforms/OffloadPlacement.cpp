@@ -21,7 +21,7 @@ static Operation *getMaker(Value value) {
   return value.getDefiningOp();
 }
 
-bool memopt::isUpdate(Operation *op) {
+bool mlir::memopt::isUpdate(Operation *op) {
   return isa_and_nonnull<KernelOp>(op) && getPhase(op) == Phase::Optimizer;
 }
 

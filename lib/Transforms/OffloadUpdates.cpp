@@ -17,9 +17,9 @@ using namespace mlir::memopt;
 namespace {
 /// An update and what is moved with it: the reads and fetches of its windows, the waits for what is
 /// sent to it alone, and the stores of what it makes.
-class Update {
+class UpdateKernel {
 public:
-  Update(const StepModel &step, Operation *kernel) : step(step), kernel(kernel) {
+  UpdateKernel(const StepModel &step, Operation *kernel) : step(step), kernel(kernel) {
     for (Value operand : kernel->getOperands())
       addOperand(operand);
     parts.insert(kernel);
@@ -59,13 +59,13 @@ static bool isFetch(Operation *maker) {
 }
 
 /// Reshapes looked through.
-bool Update::isUsedHereAlone(Value value) const {
+bool UpdateKernel::isUsedHereAlone(Value value) const {
   return llvm::all_of(value.getUsers(), [&](Operation *user) {
     return isReshape(user) ? isUsedHereAlone(user->getResult(0)) : user == kernel;
   });
 }
 
-void Update::addOperand(Value operand) {
+void UpdateKernel::addOperand(Value operand) {
   Operation *maker = operand.getDefiningOp();
   if (isReshape(maker)) {
     addOperand(maker->getOperand(0));
@@ -81,7 +81,7 @@ void Update::addOperand(Value operand) {
 
 /// What many updates read, such as a rate, is sent where it is first there, and waited for there:
 /// it would hold back updates whose gradients come earlier than that of the first.
-void Update::addWait(TransferWaitOp wait) {
+void UpdateKernel::addWait(TransferWaitOp wait) {
   auto start = cast<TransferStartOp>(getStart(wait));
   if (start->getBlock() != kernel->getBlock())
     return follow(wait);
@@ -100,7 +100,7 @@ void Update::addWait(TransferWaitOp wait) {
   parts.insert(wait);
 }
 
-void Update::addStores(Value value) {
+void UpdateKernel::addStores(Value value) {
   for (Operation *user : value.getUsers()) {
     if (auto start = dyn_cast<TransferStartOp>(user); start && start.getTo() == Space::Disk) {
       auto wait = cast<TransferWaitOp>(*start.getToken().user_begin());
@@ -118,7 +118,7 @@ void Update::addStores(Value value) {
 }
 
 /// The old value is there until all have it: whoever reads it directly, or has waited for a copy.
-void Update::followReaders(Value old) {
+void UpdateKernel::followReaders(Value old) {
   for (Operation *user : old.getUsers()) {
     auto start = dyn_cast<TransferStartOp>(user);
     Operation *reader = start ? *start.getToken().user_begin() : user;
@@ -130,7 +130,7 @@ void Update::followReaders(Value old) {
 }
 
 /// Parts keep their order; those that are there already stay.
-void Update::move() {
+void UpdateKernel::move() {
   SmallVector<Operation *> late;
   for (Operation *part : parts)
     if (last && part->getBlock() == last->getBlock() && last->isBeforeInBlock(part))
@@ -142,10 +142,11 @@ void Update::move() {
   }
 }
 
-void memopt::moveUpdatesToGradients(const StepModel &step, const OffloadPlacement &placement) {
+void mlir::memopt::moveUpdatesToGradients(const StepModel &step,
+                                          const OffloadPlacement &placement) {
   auto isWindow = [](Value operand) { return isFetch(getBufferRoot(operand).getDefiningOp()); };
   for (Operation *kernel : placement.getKernels())
     if (isUpdate(kernel) && kernel->getBlock() == &step.getBody() &&
         llvm::any_of(kernel->getOperands(), isWindow))
-      Update(step, kernel).move();
+      UpdateKernel(step, kernel).move();
 }

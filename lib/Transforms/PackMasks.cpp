@@ -32,13 +32,13 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 /// Below this nothing is saved that is worth an instruction.
-static constexpr int64_t kSmallBytes = 4096;
+static constexpr int64_t kLeastPackedBytes = 4096;
 
 static bool isWorthPacking(OpResult value) {
   auto type = cast<RankedTensorType>(value.getType());
   if (!type.getElementType().isInteger(1) || getSpace(type) != Space::Device ||
       type.getRank() == 0 || type.getShape().back() % CHAR_BIT ||
-      getTensorBytes(type) < kSmallBytes)
+      getTensorBytes(type) < kLeastPackedBytes)
     return false;
   return llvm::all_of(value.getUsers(), llvm::IsaPred<KernelOp>) &&
          llvm::any_of(value.getUsers(), isAfterForward);
@@ -66,7 +66,7 @@ static void pack(OpResult value) {
 }
 
 namespace {
-struct PackMasksPass : memopt::impl::PackMasksPassBase<PackMasksPass> {
+struct PackMasksPass : mlir::memopt::impl::PackMasksPassBase<PackMasksPass> {
   void runOnOperation() override {
     func::FuncOp func = getOperation();
     if (func.isExternal() || !getTarget(func).packsMasks())

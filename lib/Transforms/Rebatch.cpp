@@ -14,12 +14,12 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-void memopt::remarkBatchSize(const StepModel &step, const BatchModel &batch, int64_t size) {
+void mlir::memopt::remarkBatchSize(const StepModel &step, const BatchModel &batch, int64_t size) {
   emitRemark(step.getFunction().getLoc())
       << "compiled for " << size << " samples instead of " << batch.getBatchSize();
 }
 
-void memopt::markBatchDimensions(const StepModel &step, const BatchModel &batch) {
+void mlir::memopt::markBatchDimensions(const StepModel &step, const BatchModel &batch) {
   func::FuncOp function = step.getFunction();
   for (BlockArgument argument : function.getArguments())
     if (std::optional<BatchDimension> dimension = batch.getDimension(argument))
@@ -104,7 +104,7 @@ static void repeatAlong(OpOperand &operand, BatchDimension place, int64_t size) 
   operand.set(merged);
 }
 
-void memopt::rebatch(const StepModel &step, const BatchModel &batch, int64_t size) {
+void mlir::memopt::rebatch(const StepModel &step, const BatchModel &batch, int64_t size) {
   if (batch.getBatchSize() == 1)
     for (auto [operand, place] : findSharedOperands(step, batch))
       repeatAlong(*operand, place, size);

@@ -31,7 +31,7 @@ using namespace mlir::memopt;
 using ::memopt::planning::MinCut;
 
 /// Bytes below which a recomputation costs more (starting a kernel) than it frees.
-static constexpr int64_t kSmallBytes = 4096;
+static constexpr int64_t kLeastRecomputedBytes = 4096;
 /// Tables that stay in the first cache: gathers from them are as cheap as any other operand.
 static constexpr int64_t kSmallTableBytes = 32 << 10;
 /// What an element may cost, in bytes of memory traffic that take as long: about eight f32 operands
@@ -72,7 +72,8 @@ RecomputeChoice::Role RecomputeChoice::classify(Operation *op) {
   if (view && view.getViewKind() != ViewKind::Assembled)
     return Role::View;
   for (Value result : op->getResults())
-    if (!isa<RankedTensorType>(result.getType()) || getTensorBytes(result.getType()) < kSmallBytes)
+    if (!isa<RankedTensorType>(result.getType()) ||
+        getTensorBytes(result.getType()) < kLeastRecomputedBytes)
       return Role::Fixed;
   if (view || isa<IotaOp>(op))
     return Role::Pointwise;

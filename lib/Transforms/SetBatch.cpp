@@ -25,7 +25,7 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 namespace {
-struct SetBatchPass : memopt::impl::SetBatchPassBase<SetBatchPass> {
+struct SetBatchPass : mlir::memopt::impl::SetBatchPassBase<SetBatchPass> {
   using SetBatchPassBase::SetBatchPassBase;
 
   void runOnOperation() override {

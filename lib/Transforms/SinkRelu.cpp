@@ -53,7 +53,7 @@ static void sink(ReluOp relu, MaxPoolOp pool) {
 }
 
 namespace {
-struct SinkReluPass : memopt::impl::SinkReluPassBase<SinkReluPass> {
+struct SinkReluPass : mlir::memopt::impl::SinkReluPassBase<SinkReluPass> {
   void runOnOperation() override {
     func::FuncOp function = getOperation();
     SmallVector<MaxPoolOp> pools(function.getOps<MaxPoolOp>());

@@ -222,7 +222,7 @@ LogicalResult OverflowSkipper::run() {
 //===----------------------------------------------------------------------===//
 
 namespace {
-struct SkipOverflowPass : memopt::impl::SkipOverflowPassBase<SkipOverflowPass> {
+struct SkipOverflowPass : mlir::memopt::impl::SkipOverflowPassBase<SkipOverflowPass> {
   using SkipOverflowPassBase::SkipOverflowPassBase;
 
   void runOnOperation() override {

@@ -80,8 +80,8 @@ private:
   void createLoop(unsigned stage);
   void createOnce(unsigned stage);
   void addUpdates(BodyBuilder &body, unsigned stage);
-  SmallVector<Accumulator> createAccumulators(unsigned stage);
-  void readTotals(ArrayRef<Accumulator> accumulators);
+  SmallVector<LoopSum> createAccumulators(unsigned stage);
+  void readTotals(ArrayRef<LoopSum> accumulators);
   Value sumOverRanks(Value value, Phase phase);
   void useTotal(Value value, Value total);
   void useShard(Value value, Value shard);
@@ -164,8 +164,8 @@ static RankedTensorType getOnlyShard(Value total, const MicroBatches &plan) {
   return shard;
 }
 
-SmallVector<Accumulator> BatchSplitter::createAccumulators(unsigned stage) {
-  SmallVector<Accumulator> accumulators;
+SmallVector<LoopSum> BatchSplitter::createAccumulators(unsigned stage) {
+  SmallVector<LoopSum> accumulators;
   for (Value total : plan.getTotals(stage)) {
     RankedTensorType shard = scatters ? getOnlyShard(total, plan) : nullptr;
     auto type = shard ? shard : cast<RankedTensorType>(total.getType());
@@ -191,18 +191,18 @@ void BatchSplitter::createLoop(unsigned stage) {
       LoopVariables::write(builder, location,
                            LoopVariables::read(builder, location, state, Phase::Forward), shadow,
                            Phase::Forward);
-  SmallVector<Accumulator> accumulators = createAccumulators(stage);
+  SmallVector<LoopSum> accumulators = createAccumulators(stage);
   auto repeat = RepeatOp::create(builder, location, step.getBody().getArguments(), cut.iterations,
                                  /*nextBatch=*/true);
   BodyBuilder body(plan, batch, repeat, cut, shadows);
-  DenseMap<Operation *, SmallVector<Accumulator *>> sums;
-  for (Accumulator &accumulator : accumulators)
+  DenseMap<Operation *, SmallVector<LoopSum *>> sums;
+  for (LoopSum &accumulator : accumulators)
     sums[accumulator.value.getDefiningOp()].push_back(&accumulator);
   for (Operation *op : plan.getOps(stage)) {
     if (cut.ranks > 1 && plan.isUpdate(op))
       continue;
     body.add(op);
-    for (Accumulator *accumulator : sums.lookup(op))
+    for (LoopSum *accumulator : sums.lookup(op))
       body.accumulate(*accumulator);
   }
   addUpdates(body, stage);
@@ -234,8 +234,8 @@ void BatchSplitter::addUpdates(BodyBuilder &body, unsigned stage) {
     body.addUpdatesOfRanks(plan.getUpdates());
 }
 
-void BatchSplitter::readTotals(ArrayRef<Accumulator> accumulators) {
-  for (const Accumulator &accumulator : accumulators) {
+void BatchSplitter::readTotals(ArrayRef<LoopSum> accumulators) {
+  for (const LoopSum &accumulator : accumulators) {
     Value value = accumulator.value;
     Phase phase = getPhase(value.getDefiningOp());
     Value total = LoopVariables::read(builder, value.getLoc(), accumulator.sum, phase);
@@ -333,7 +333,7 @@ static void remarkStatistics(const MicroBatches &plan, const BatchModel &batch, 
 }
 
 namespace {
-struct SplitBatchPass : memopt::impl::SplitBatchPassBase<SplitBatchPass> {
+struct SplitBatchPass : mlir::memopt::impl::SplitBatchPassBase<SplitBatchPass> {
   using SplitBatchPassBase::SplitBatchPassBase;
 
   void runOnOperation() override {

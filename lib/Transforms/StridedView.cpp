@@ -15,11 +15,7 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-static RankedTensorType getTensorType(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
-
-SmallVector<int64_t> memopt::getPackedStrides(ArrayRef<int64_t> shape) {
+SmallVector<int64_t> mlir::memopt::getPackedStrides(ArrayRef<int64_t> shape) {
   SmallVector<int64_t> strides(shape.size(), 1);
   for (size_t i = shape.size(); i-- > 1;)
     strides[i - 1] = strides[i] * shape[i];
@@ -27,7 +23,7 @@ SmallVector<int64_t> memopt::getPackedStrides(ArrayRef<int64_t> shape) {
 }
 
 bool StridedView::isPacked() const {
-  if (offset != 0 || ShapedType::getNumElements(shape) != getTensorType(buffer).getNumElements())
+  if (offset != 0 || ShapedType::getNumElements(shape) != tensorType(buffer).getNumElements())
     return false;
   for (auto [size, stride, packed] : llvm::zip_equal(shape, strides, getPackedStrides(shape)))
     if (size != 1 && stride != packed)
@@ -35,8 +31,8 @@ bool StridedView::isPacked() const {
   return true;
 }
 
-StridedView memopt::getPackedView(Value value) {
-  ArrayRef<int64_t> shape = getTensorType(value).getShape();
+StridedView mlir::memopt::getPackedView(Value value) {
+  ArrayRef<int64_t> shape = tensorType(value).getShape();
   return {value, 0, SmallVector<int64_t>(shape), getPackedStrides(shape)};
 }
 
@@ -85,7 +81,7 @@ static std::optional<StridedView> mapStrides(const StridedView &source, AffineMa
 
 /// `source` seen through `op`.
 static std::optional<StridedView> apply(ViewOpInterface op, StridedView source) {
-  ArrayRef<int64_t> shape = getTensorType(op->getResult(0)).getShape();
+  ArrayRef<int64_t> shape = tensorType(op->getResult(0)).getShape();
   if (op.getViewKind() == ViewKind::Strided)
     return mapStrides(source, op.getViewParts().front().map, shape);
   std::optional<SmallVector<int64_t>> strides = reshapeStrides(source, shape);
@@ -94,7 +90,7 @@ static std::optional<StridedView> apply(ViewOpInterface op, StridedView source) 
   return StridedView{source.buffer, source.offset, SmallVector<int64_t>(shape), *strides};
 }
 
-StridedView memopt::getStridedView(Value value) {
+StridedView mlir::memopt::getStridedView(Value value) {
   auto op = value.getDefiningOp<ViewOpInterface>();
   if (!op || op.getViewKind() == ViewKind::Assembled)
     return getPackedView(value);

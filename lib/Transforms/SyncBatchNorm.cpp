@@ -20,7 +20,7 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-bool memopt::isSynchronized(Operation *op, const BatchModel &batch) {
+bool mlir::memopt::isSynchronized(Operation *op, const BatchModel &batch) {
   if (auto norm = dyn_cast<BatchNormOp>(op))
     return batch.getReach(norm.getMean()) == Reach::Statistic;
   if (auto backward = dyn_cast<BatchNormBackwardOp>(op))
@@ -123,7 +123,8 @@ static SmallVector<Value> buildBackward(OpBuilder &builder, BatchNormBackwardOp 
           own.getOffsetGradient()};
 }
 
-SmallVector<Value> memopt::buildSynchronized(OpBuilder &builder, Operation *op, int64_t ranks) {
+SmallVector<Value> mlir::memopt::buildSynchronized(OpBuilder &builder, Operation *op,
+                                                   int64_t ranks) {
   if (auto norm = dyn_cast<BatchNormOp>(op))
     return buildForward(builder, norm, ranks);
   return buildBackward(builder, cast<BatchNormBackwardOp>(op), ranks);
@@ -143,8 +144,8 @@ static LogicalResult verifyUses(BatchNormOp norm, const MicroBatches &plan) {
   return success();
 }
 
-LogicalResult memopt::verifySynchronized(const StepModel &step, const BatchModel &batch,
-                                         const MicroBatches &plan) {
+LogicalResult mlir::memopt::verifySynchronized(const StepModel &step, const BatchModel &batch,
+                                               const MicroBatches &plan) {
   bool hasNorm = false;
   for (Operation *op : plan.getOps())
     if (auto norm = dyn_cast<BatchNormOp>(op); norm && isSynchronized(norm, batch)) {

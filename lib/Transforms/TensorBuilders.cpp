@@ -12,8 +12,8 @@
 
 using namespace mlir;
 
-Value memopt::createSplat(OpBuilder &builder, Location location, RankedTensorType type,
-                          double number) {
+Value mlir::memopt::createSplat(OpBuilder &builder, Location location, RankedTensorType type,
+                                double number) {
   Type element = type.getElementType();
   TypedAttr value = isa<FloatType>(element)
                         ? TypedAttr(builder.getFloatAttr(element, number))
@@ -22,7 +22,8 @@ Value memopt::createSplat(OpBuilder &builder, Location location, RankedTensorTyp
                                    DenseElementsAttr::get(type, Attribute(value)));
 }
 
-Value memopt::convertFloats(OpBuilder &builder, Location location, Value value, Type elementType) {
+Value mlir::memopt::convertFloats(OpBuilder &builder, Location location, Value value,
+                                  Type elementType) {
   auto from = cast<RankedTensorType>(value.getType());
   RankedTensorType to = from.clone(elementType);
   if (from == to)

@@ -14,21 +14,22 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-SmallVector<Operation *> memopt::getOrderedUsers(Value value) {
+SmallVector<Operation *> mlir::memopt::getOrderedUsers(Value value) {
   llvm::SetVector<Operation *> users(value.user_begin(), value.user_end());
   SmallVector<Operation *> ordered = users.takeVector();
   llvm::sort(ordered, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   return ordered;
 }
 
-SmallVector<SmallVector<Operation *>> memopt::groupUsers(ArrayRef<Operation *> users, bool again) {
+SmallVector<SmallVector<Operation *>> mlir::memopt::groupUsers(ArrayRef<Operation *> users,
+                                                               bool again) {
   llvm::MapVector<int, SmallVector<Operation *>> groups;
   for (Operation *user : users)
     groups[again ? static_cast<int>(getPhase(user)) : 0].push_back(user);
   return llvm::to_vector(llvm::make_second_range(groups.takeVector()));
 }
 
-bool memopt::hasBackwardUser(Value value) {
+bool mlir::memopt::hasBackwardUser(Value value) {
   return llvm::any_of(value.getUsers(), [](Operation *user) {
     return isReshape(user) ? hasBackwardUser(user->getResult(0))
                            : isInstruction(user) && getPhase(user) == Phase::Backward;

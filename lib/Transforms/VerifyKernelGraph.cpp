@@ -42,7 +42,8 @@ static LogicalResult verifyChecks(const StepModel &step) {
 }
 
 namespace {
-struct VerifyKernelGraphPass : memopt::impl::VerifyKernelGraphPassBase<VerifyKernelGraphPass> {
+struct VerifyKernelGraphPass
+    : mlir::memopt::impl::VerifyKernelGraphPassBase<VerifyKernelGraphPass> {
   void runOnOperation() override {
     FailureOr<StepModel> step = StepModel::create(getOperation());
     if (failed(step) || failed(verifyKernelGraph(*step)) || failed(verifyChecks(*step)))

@@ -48,11 +48,11 @@ class AttentionWriter {
 public:
   explicit AttentionWriter(AttentionOp op)
       : op(op), b(op.getLoc(), op),
-        element(getComputeType(typeOf(op.getQuery()).getElementType())) {
+        element(getComputeType(tensorType(op.getQuery()).getElementType())) {
     query = widen(op.getQuery());
     key = widen(op.getKey());
     value = widen(op.getValue());
-    ArrayRef<int64_t> q = typeOf(query).getShape(), k = typeOf(key).getShape();
+    ArrayRef<int64_t> q = tensorType(query).getShape(), k = tensorType(key).getShape();
     batch = q[0];
     heads = q[1];
     queries = q[2];
@@ -77,13 +77,12 @@ public:
     if (op.getMask())
       probabilities = arith::SelectOp::create(b, visible, probabilities, splat(type, 0));
     replace(ungroup(MatmulOp::create(
-        b, tensor({batch, groups, groupRows(), typeOf(value).getDimSize(3)}),
+        b, tensor({batch, groups, groupRows(), tensorType(value).getDimSize(3)}),
         group(drop(probabilities)), value, /*transpose_a=*/false, /*transpose_b=*/false)));
     return type;
   }
 
 private:
-  static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
   RankedTensorType tensor(ArrayRef<int64_t> shape) { return RankedTensorType::get(shape, element); }
   int64_t groupRows() const { return heads / groups * queries; }
 
@@ -97,7 +96,7 @@ private:
     return arith::ConstantOp::create(b, DenseElementsAttr::get(type, number));
   }
   Value repeat(Value mask, RankedTensorType type) {
-    RankedTensorType from = typeOf(mask);
+    RankedTensorType from = tensorType(mask);
     if (from.getShape() == type.getShape())
       return mask;
     SmallVector<int64_t> dimensions =
@@ -109,7 +108,7 @@ private:
   Value group(Value whole) {
     if (heads == groups)
       return whole;
-    ArrayRef<int64_t> shape = typeOf(whole).getShape();
+    ArrayRef<int64_t> shape = tensorType(whole).getShape();
     Value split = tensor::ExpandShapeOp::create(
         b, tensor({batch, groups, heads / groups, shape[2], shape[3]}), whole,
         ArrayRef<ReassociationIndices>{{0}, {1, 2}, {3}, {4}});
@@ -120,7 +119,7 @@ private:
   Value ungroup(Value grouped) {
     if (heads == groups)
       return grouped;
-    int64_t columns = typeOf(grouped).getDimSize(3);
+    int64_t columns = tensorType(grouped).getDimSize(3);
     Value split = tensor::ExpandShapeOp::create(
         b, tensor({batch, groups, heads / groups, queries, columns}), grouped,
         ArrayRef<ReassociationIndices>{{0}, {1}, {2, 3}, {4}});
@@ -131,18 +130,18 @@ private:
   /// Adds a mask of numbers.
   Value addMask(Value scores) {
     Value mask = op.getMask();
-    if (!mask || typeOf(mask).getElementType().isInteger(1))
+    if (!mask || tensorType(mask).getElementType().isInteger(1))
       return scores;
-    return arith::AddFOp::create(b, scores, repeat(widen(mask), typeOf(scores)));
+    return arith::AddFOp::create(b, scores, repeat(widen(mask), tensorType(scores)));
   }
 
   /// What takes part, or null where everything does: what a mask of booleans says, scores that a
   /// mask of numbers leaves above minus infinity, and keys up to the query's number.
   Value findVisible(Value scores) {
-    RankedTensorType type = typeOf(scores), bits = type.clone(b.getI1Type());
+    RankedTensorType type = tensorType(scores), bits = type.clone(b.getI1Type());
     Value visible;
     if (Value mask = op.getMask()) {
-      if (typeOf(mask).getElementType().isInteger(1))
+      if (tensorType(mask).getElementType().isInteger(1))
         visible = repeat(mask, bits);
       else
         visible = arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, scores,
@@ -161,7 +160,7 @@ private:
     double dropped = op.getDropoutAttr().getValueAsDouble();
     if (dropped == 0)
       return probabilities;
-    RankedTensorType type = typeOf(probabilities);
+    RankedTensorType type = tensorType(probabilities);
     Value kept = DropoutMaskOp::create(b, type.clone(b.getI1Type()), op.getSeed(), op.getStep(),
                                        op.getFirst(), op.getDropoutAttr(), op.getIdAttr(),
                                        DenseI64ArrayAttr());
@@ -170,7 +169,7 @@ private:
   }
 
   void replace(Value result) {
-    Type type = typeOf(op.getResult()).getElementType();
+    Type type = tensorType(op.getResult()).getElementType();
     op.getResult().replaceAllUsesWith(convertFloats(b, b.getLoc(), result, type));
     op.erase();
   }
@@ -192,7 +191,8 @@ bool isComputedByKernels(AttentionOp op) {
       {features(op.getKey()), features(op.getValue()), getComputeType(element)});
 }
 
-struct WriteOutAttentionPass : memopt::impl::WriteOutAttentionPassBase<WriteOutAttentionPass> {
+struct WriteOutAttentionPass
+    : mlir::memopt::impl::WriteOutAttentionPassBase<WriteOutAttentionPass> {
   void runOnOperation() override {
     func::FuncOp function = getOperation();
     if (getTarget(function).computesAttention())

@@ -37,7 +37,7 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 /// One message is faster than two up to here.
-static constexpr int64_t kSmallBytes = 4096;
+static constexpr int64_t kOneMessageBytes = 4096;
 /// Elements of a shard are a multiple of it, so that shards begin where vectors do.
 static constexpr int64_t kShardUnit = 16;
 
@@ -52,7 +52,7 @@ public:
     Value sum;
     if (op.getKind() == CollectiveKind::ReduceScatter)
       sum = reshape(exchange(getResultType().getNumElements()), getResultType());
-    else if (getTensorBytes(type) <= kSmallBytes)
+    else if (getTensorBytes(type) <= kOneMessageBytes)
       sum = reshape(addTerms(send(CollectiveKind::AllGather, type.getNumElements())), type);
     else
       sum = note(CollectiveOp::create(

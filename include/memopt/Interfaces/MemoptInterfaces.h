@@ -117,6 +117,8 @@ inline int64_t addCounts(int64_t a, int64_t b) { return std::min(kMaxCount, a + 
 /// Bytes of a statically shaped tensor as it lies in memory: packed, row-major, i1 as one byte. At
 /// most kMaxCount.
 int64_t getTensorBytes(Type type);
+/// Of a value that is known to be a ranked tensor.
+inline RankedTensorType tensorType(Value value) { return cast<RankedTensorType>(value.getType()); }
 /// Sum of the bytes of all tensor operands and results of `op`.
 int64_t getOperandAndResultBytes(Operation *op);
 

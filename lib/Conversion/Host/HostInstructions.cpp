@@ -91,7 +91,7 @@ struct EmitTransferWait
 };
 } // namespace
 
-void memopt::registerHostInstructions(DialectRegistry &registry) {
+void mlir::memopt::registerHostInstructions(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, MemoptDialect *) {
     KernelOp::attachInterface<EmitKernel>(*context);
     LibraryCallOp::attachInterface<EmitLibraryCall>(*context);

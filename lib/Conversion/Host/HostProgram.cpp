@@ -13,8 +13,9 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-LogicalResult memopt::buildHostProgram(const StepModel &step, ModuleOp program,
-                                       KernelFunctionFn lowerKernel, const HostOptions &options) {
+LogicalResult mlir::memopt::buildHostProgram(const StepModel &step, ModuleOp program,
+                                             KernelFunctionFn lowerKernel,
+                                             const HostOptions &options) {
   OpBuilder builder = OpBuilder::atBlockEnd(program.getBody());
   LLVM::GlobalOp::create(builder, program.getLoc(), builder.getI32Type(), /*isConstant=*/true,
                          LLVM::Linkage::External, EntryPoints::kVersion,

@@ -28,8 +28,8 @@ static std::string print(const llvm::json::Object &description) {
 }
 
 FailureOr<SmallVector<CallImplementation>>
-memopt::askRuntime(llvm::json::Object description, int threads,
-                   function_ref<InFlightDiagnostic()> emitError) {
+mlir::memopt::askRuntime(llvm::json::Object description, int threads,
+                         function_ref<InFlightDiagnostic()> emitError) {
   LibraryAnswer answer = queryLibrary(print(description), threads);
   if (!answer.error.empty())
     return emitError() << "no library call can compute this: " << answer.error;
@@ -90,7 +90,7 @@ struct CpuTarget : TargetAttrInterface::ExternalModel<CpuTarget, CpuAttr> {
 };
 } // namespace
 
-void memopt::registerCpuTarget(DialectRegistry &registry) {
+void mlir::memopt::registerCpuTarget(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, MemoptDialect *) {
     CpuAttr::attachInterface<CpuTarget>(*context);
   });

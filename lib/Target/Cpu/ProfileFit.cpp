@@ -58,7 +58,8 @@ static MachineProfile descend(ArrayRef<MeasuredInstruction> measured, const Mach
   return profile;
 }
 
-ProfileFit memopt::fitProfile(ArrayRef<MeasuredInstruction> measured, const MachineProfile &start) {
+ProfileFit mlir::memopt::fitProfile(ArrayRef<MeasuredInstruction> measured,
+                                    const MachineProfile &start) {
   std::vector<MeasuredInstruction> valid;
   llvm::copy_if(measured, std::back_inserter(valid),
                 [](const MeasuredInstruction &instruction) { return instruction.seconds > 0; });

@@ -181,7 +181,7 @@ private:
 };
 } // namespace
 
-void memopt::registerCudaTarget(DialectRegistry &registry) {
+void mlir::memopt::registerCudaTarget(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, MemoptDialect *) {
     CudaAttr::attachInterface<CudaTarget>(*context);
   });

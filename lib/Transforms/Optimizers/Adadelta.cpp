@@ -44,7 +44,7 @@ public:
 };
 } // namespace
 
-const Optimizer &memopt::getAdadelta() {
+const Optimizer &mlir::memopt::getAdadelta() {
   static const Adadelta optimizer;
   return optimizer;
 }

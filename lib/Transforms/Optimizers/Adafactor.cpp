@@ -104,7 +104,7 @@ public:
 };
 } // namespace
 
-const Optimizer &memopt::getAdafactor() {
+const Optimizer &mlir::memopt::getAdafactor() {
   static const Adafactor optimizer;
   return optimizer;
 }

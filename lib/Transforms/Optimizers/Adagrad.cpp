@@ -52,7 +52,7 @@ public:
 };
 } // namespace
 
-const Optimizer &memopt::getAdagrad() {
+const Optimizer &mlir::memopt::getAdagrad() {
   static const Adagrad optimizer;
   return optimizer;
 }

@@ -72,12 +72,12 @@ private:
 };
 } // namespace
 
-const Optimizer &memopt::getAdam() {
+const Optimizer &mlir::memopt::getAdam() {
   static const Adam optimizer(/*isDecoupled=*/false);
   return optimizer;
 }
 
-const Optimizer &memopt::getAdamW() {
+const Optimizer &mlir::memopt::getAdamW() {
   static const Adam optimizer(/*isDecoupled=*/true);
   return optimizer;
 }

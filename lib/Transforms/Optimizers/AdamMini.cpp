@@ -110,7 +110,7 @@ public:
 };
 } // namespace
 
-const Optimizer &memopt::getAdamMini() {
+const Optimizer &mlir::memopt::getAdamMini() {
   static const AdamMini optimizer;
   return optimizer;
 }

@@ -42,7 +42,7 @@ public:
 };
 } // namespace
 
-const Optimizer &memopt::getAdamax() {
+const Optimizer &mlir::memopt::getAdamax() {
   static const Adamax optimizer;
   return optimizer;
 }

@@ -54,7 +54,7 @@ public:
 };
 } // namespace
 
-const Optimizer &memopt::getAsgd() {
+const Optimizer &mlir::memopt::getAsgd() {
   static const Asgd optimizer;
   return optimizer;
 }

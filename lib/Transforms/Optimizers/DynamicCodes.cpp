@@ -37,9 +37,9 @@ static Decade getDecade(int zeros, bool isSigned) {
   return {std::pow(10.0, -zeros), int64_t(1) << fractionBits};
 }
 
-int8_t memopt::getCodeOfOne(bool isSigned) { return isSigned ? -128 : 1; }
+int8_t mlir::memopt::getCodeOfOne(bool isSigned) { return isSigned ? -128 : 1; }
 
-DenseElementsAttr memopt::getDynamicCodes(MLIRContext *context, bool isSigned) {
+DenseElementsAttr mlir::memopt::getDynamicCodes(MLIRContext *context, bool isSigned) {
   SmallVector<float> values(256, 0.0f);
   for (int zeros = 0; zeros < kDecades; ++zeros) {
     Decade decade = getDecade(zeros, isSigned);
@@ -54,7 +54,7 @@ DenseElementsAttr memopt::getDynamicCodes(MLIRContext *context, bool isSigned) {
                                 ArrayRef(values));
 }
 
-Value memopt::emitDecode(ImplicitLocOpBuilder &b, Value code, Value table) {
+Value mlir::memopt::emitDecode(ImplicitLocOpBuilder &b, Value code, Value table) {
   Value byte = arith::ExtUIOp::create(b, b.getI64Type(), code);
   Value index = arith::IndexCastOp::create(b, b.getIndexType(), byte);
   return tensor::ExtractOp::create(b, table, index);
@@ -62,7 +62,7 @@ Value memopt::emitDecode(ImplicitLocOpBuilder &b, Value code, Value table) {
 
 /// Within a decade codes are equally spaced, so the nearest one is found by rounding down
 /// `x * slope + start`; between decades the middle of the neighbours decides.
-Value memopt::emitEncode(ImplicitLocOpBuilder &b, Value x, bool isSigned) {
+Value mlir::memopt::emitEncode(ImplicitLocOpBuilder &b, Value x, bool isSigned) {
   Formula f{b, b.getF32Type()};
   Type integer = b.getI32Type();
   auto greater = [&](Value a, Value c) -> Value {

@@ -37,7 +37,7 @@ public:
 };
 } // namespace
 
-const Optimizer &memopt::getLion() {
+const Optimizer &mlir::memopt::getLion() {
   static const Lion optimizer;
   return optimizer;
 }

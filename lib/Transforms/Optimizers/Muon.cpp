@@ -121,7 +121,7 @@ public:
 };
 } // namespace
 
-const Optimizer &memopt::getMuon() {
+const Optimizer &mlir::memopt::getMuon() {
   static const Muon optimizer;
   return optimizer;
 }

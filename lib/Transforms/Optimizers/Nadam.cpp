@@ -65,7 +65,7 @@ public:
 };
 } // namespace
 
-const Optimizer &memopt::getNadam() {
+const Optimizer &mlir::memopt::getNadam() {
   static const Nadam optimizer;
   return optimizer;
 }

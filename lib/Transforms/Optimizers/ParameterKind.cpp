@@ -56,7 +56,7 @@ static ParameterKind classify(VariableOp variable, ArrayRef<ReadOp> reads) {
   return variable.getSymName().ends_with("bias") ? ParameterKind::Bias : ParameterKind::Other;
 }
 
-ParameterInfo memopt::describeParameter(VariableOp variable, ArrayRef<ReadOp> reads) {
+ParameterInfo mlir::memopt::describeParameter(VariableOp variable, ArrayRef<ReadOp> reads) {
   ParameterInfo info{{}, classify(variable, reads), variable.getTensorType()};
   if (auto names = variable.getNames())
     llvm::append_range(info.names, names->getAsValueRange<StringAttr>());

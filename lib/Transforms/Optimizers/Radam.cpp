@@ -55,7 +55,7 @@ public:
 };
 } // namespace
 
-const Optimizer &memopt::getRadam() {
+const Optimizer &mlir::memopt::getRadam() {
   static const Radam optimizer;
   return optimizer;
 }

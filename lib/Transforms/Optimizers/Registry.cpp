@@ -20,14 +20,14 @@ static std::vector<const Optimizer *> &getRegistry() {
   return all;
 }
 
-ArrayRef<const Optimizer *> memopt::getOptimizers() { return getRegistry(); }
+ArrayRef<const Optimizer *> mlir::memopt::getOptimizers() { return getRegistry(); }
 
-void memopt::registerOptimizer(const Optimizer &optimizer) {
+void mlir::memopt::registerOptimizer(const Optimizer &optimizer) {
   assert(!findOptimizer(optimizer.getName()) && "two optimizers of one name");
   getRegistry().push_back(&optimizer);
 }
 
-const Optimizer *memopt::findOptimizer(StringRef name) {
+const Optimizer *mlir::memopt::findOptimizer(StringRef name) {
   ArrayRef<const Optimizer *> all = getOptimizers();
   const auto *found =
       llvm::find_if(all, [&](const Optimizer *entry) { return entry->getName() == name; });
@@ -38,7 +38,7 @@ const Optimizer *memopt::findOptimizer(StringRef name) {
 // What many of them have
 //===----------------------------------------------------------------------===//
 
-OptimizerOption memopt::options::learningRate(double initial) {
+OptimizerOption mlir::memopt::options::learningRate(double initial) {
   return {"lr",
           "X",
           "learning rate to start from; a run may change it",
@@ -46,24 +46,24 @@ OptimizerOption memopt::options::learningRate(double initial) {
           {initial}};
 }
 
-OptimizerOption memopt::options::weightDecay(double initial) {
+OptimizerOption mlir::memopt::options::weightDecay(double initial) {
   return {"weight-decay", "X", "pull towards zero", OptimizerOption::Number, {initial}};
 }
 
-OptimizerOption memopt::options::betas(double first, double second) {
+OptimizerOption mlir::memopt::options::betas(double first, double second) {
   return {"betas", "X,Y", "decay of the moments", OptimizerOption::Pair, {first, second}, 0,
           1,       true};
 }
 
-OptimizerOption memopt::options::eps(double initial) {
+OptimizerOption mlir::memopt::options::eps(double initial) {
   return {"eps", "X", "added to denominators", OptimizerOption::Number, {initial}};
 }
 
-OptimizerOption memopt::options::momentum(double initial) {
+OptimizerOption mlir::memopt::options::momentum(double initial) {
   return {"momentum", "X", "momentum", OptimizerOption::Number, {initial}};
 }
 
-OptimizerOption memopt::options::decoupledWeightDecay() {
+OptimizerOption mlir::memopt::options::decoupledWeightDecay() {
   return {"decoupled-weight-decay",
           "[on|off]",
           "decay parameters instead of adding to gradients",
@@ -71,11 +71,11 @@ OptimizerOption memopt::options::decoupledWeightDecay() {
           {0.0}};
 }
 
-StateSlot memopt::fullSlot(StringRef name, const ParameterInfo &parameter, double initial) {
+StateSlot mlir::memopt::fullSlot(StringRef name, const ParameterInfo &parameter, double initial) {
   return {name.str(), llvm::to_vector(llvm::seq<int64_t>(0, parameter.type.getRank())), initial};
 }
 
-StateSlot memopt::scalarSlot(StringRef name, double initial) {
+StateSlot mlir::memopt::scalarSlot(StringRef name, double initial) {
   return {name.str(), {}, initial, /*isScalar=*/true};
 }
 
@@ -94,9 +94,10 @@ static SmallVector<int64_t> getShape(const StateSlot &slot, RankedTensorType par
   return shape;
 }
 
-SmallVector<StateTensor> memopt::getStateTensors(const Optimizer &optimizer,
-                                                 const ParameterInfo &parameter,
-                                                 const OptimizerSettings &settings, unsigned bits) {
+SmallVector<StateTensor> mlir::memopt::getStateTensors(const Optimizer &optimizer,
+                                                       const ParameterInfo &parameter,
+                                                       const OptimizerSettings &settings,
+                                                       unsigned bits) {
   Builder b(parameter.type.getContext());
   Type wide = parameter.type.getElementType().isF64() ? Type(b.getF64Type()) : b.getF32Type();
   SmallVector<StateTensor> tensors;

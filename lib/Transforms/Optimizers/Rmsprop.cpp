@@ -69,7 +69,7 @@ public:
 };
 } // namespace
 
-const Optimizer &memopt::getRmsprop() {
+const Optimizer &mlir::memopt::getRmsprop() {
   static const Rmsprop optimizer;
   return optimizer;
 }

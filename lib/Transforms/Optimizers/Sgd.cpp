@@ -56,7 +56,7 @@ public:
 };
 } // namespace
 
-const Optimizer &memopt::getSgd() {
+const Optimizer &mlir::memopt::getSgd() {
   static const Sgd optimizer;
   return optimizer;
 }

@@ -70,7 +70,7 @@ public:
 };
 } // namespace
 
-const Optimizer &memopt::getSm3() {
+const Optimizer &mlir::memopt::getSm3() {
   static const Sm3 optimizer;
   return optimizer;
 }

@@ -60,20 +60,30 @@ Quantity Quantity::make(TermKind kind, ArrayRef<Quantity> operands) {
   return fold(kind, llvm::map_to_vector(operands, [](const Quantity &x) { return x.number; }));
 }
 
-Quantity memopt::operator+(Quantity a, Quantity b) { return Quantity::make(TermKind::Add, {a, b}); }
-Quantity memopt::operator-(Quantity a, Quantity b) { return Quantity::make(TermKind::Sub, {a, b}); }
-Quantity memopt::operator*(Quantity a, Quantity b) { return Quantity::make(TermKind::Mul, {a, b}); }
-Quantity memopt::operator/(Quantity a, Quantity b) { return Quantity::make(TermKind::Div, {a, b}); }
-Quantity memopt::sqrt(Quantity x) { return Quantity::make(TermKind::Sqrt, {x}); }
-Quantity memopt::abs(Quantity x) { return Quantity::make(TermKind::Abs, {x}); }
-Quantity memopt::sign(Quantity x) { return selectLess(x, 0.0, -1.0, selectLess(0.0, x, 1.0, 0.0)); }
-Quantity memopt::pow(Quantity x, Quantity y) { return Quantity::make(TermKind::Pow, {x, y}); }
-Quantity memopt::max(Quantity a, Quantity b) { return Quantity::make(TermKind::Max, {a, b}); }
-Quantity memopt::min(Quantity a, Quantity b) { return Quantity::make(TermKind::Min, {a, b}); }
-Quantity memopt::selectLess(Quantity x, Quantity y, Quantity a, Quantity b) {
+Quantity mlir::memopt::operator+(Quantity a, Quantity b) {
+  return Quantity::make(TermKind::Add, {a, b});
+}
+Quantity mlir::memopt::operator-(Quantity a, Quantity b) {
+  return Quantity::make(TermKind::Sub, {a, b});
+}
+Quantity mlir::memopt::operator*(Quantity a, Quantity b) {
+  return Quantity::make(TermKind::Mul, {a, b});
+}
+Quantity mlir::memopt::operator/(Quantity a, Quantity b) {
+  return Quantity::make(TermKind::Div, {a, b});
+}
+Quantity mlir::memopt::sqrt(Quantity x) { return Quantity::make(TermKind::Sqrt, {x}); }
+Quantity mlir::memopt::abs(Quantity x) { return Quantity::make(TermKind::Abs, {x}); }
+Quantity mlir::memopt::sign(Quantity x) {
+  return selectLess(x, 0.0, -1.0, selectLess(0.0, x, 1.0, 0.0));
+}
+Quantity mlir::memopt::pow(Quantity x, Quantity y) { return Quantity::make(TermKind::Pow, {x, y}); }
+Quantity mlir::memopt::max(Quantity a, Quantity b) { return Quantity::make(TermKind::Max, {a, b}); }
+Quantity mlir::memopt::min(Quantity a, Quantity b) { return Quantity::make(TermKind::Min, {a, b}); }
+Quantity mlir::memopt::selectLess(Quantity x, Quantity y, Quantity a, Quantity b) {
   return Quantity::make(TermKind::SelectLess, {x, y, a, b});
 }
-Quantity memopt::lerp(Quantity a, Quantity b, Quantity weight) {
+Quantity mlir::memopt::lerp(Quantity a, Quantity b, Quantity weight) {
   return (1.0 - weight) * a + weight * b;
 }
 
@@ -81,18 +91,16 @@ Quantity memopt::lerp(Quantity a, Quantity b, Quantity weight) {
 // Tensors
 //===----------------------------------------------------------------------===//
 
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
-
 static Value reshapeOnce(ImplicitLocOpBuilder &b, Value value, ArrayRef<int64_t> shape,
                          ArrayRef<ReassociationIndices> parts) {
-  auto type = RankedTensorType::get(shape, typeOf(value).getElementType());
-  if (type.getRank() < typeOf(value).getRank())
+  auto type = RankedTensorType::get(shape, tensorType(value).getElementType());
+  if (type.getRank() < tensorType(value).getRank())
     return tensor::CollapseShapeOp::create(b, type, value, parts);
   return tensor::ExpandShapeOp::create(b, type, value, parts);
 }
 
-Value memopt::reshapeTo(ImplicitLocOpBuilder &b, Value value, ArrayRef<int64_t> shape) {
-  RankedTensorType type = typeOf(value);
+Value mlir::memopt::reshapeTo(ImplicitLocOpBuilder &b, Value value, ArrayRef<int64_t> shape) {
+  RankedTensorType type = tensorType(value);
   if (type.getShape() == shape)
     return value;
   auto wanted = RankedTensorType::get(shape, type.getElementType());
@@ -109,14 +117,14 @@ Value memopt::reshapeTo(ImplicitLocOpBuilder &b, Value value, ArrayRef<int64_t> 
 
 /// Zeros behind a vector.
 static Value padTo(ImplicitLocOpBuilder &b, Value vector, int64_t size) {
-  RankedTensorType type = typeOf(vector);
+  RankedTensorType type = tensorType(vector);
   return PadOp::create(b, RankedTensorType::get({size}, type.getElementType()), vector,
                        ArrayRef<int64_t>{0}, ArrayRef<int64_t>{size - type.getDimSize(0)});
 }
 
 /// Each element of `rows` `columns` times, as a vector that ends after `size`.
 static Value repeatRows(ImplicitLocOpBuilder &b, Value rows, int64_t columns, int64_t size) {
-  RankedTensorType type = typeOf(rows);
+  RankedTensorType type = tensorType(rows);
   SmallVector<int64_t> shape{type.getDimSize(0), columns};
   Value repeated = BroadcastOp::create(b, RankedTensorType::get(shape, type.getElementType()), rows,
                                        ArrayRef<int64_t>{0});
@@ -132,14 +140,15 @@ static Value repeatRows(ImplicitLocOpBuilder &b, Value rows, int64_t columns, in
 
 Update::Update(OptimizerStepOp op, const Optimizer &optimizer, ImplicitLocOpBuilder &b)
     : settings(OptimizerSettings::fromAttribute(op.getSettings())), op(op), optimizer(optimizer),
-      b(b), element(typeOf(op.getParameter()).getElementType()),
-      computeType(getComputeType(element)), shape(typeOf(op.getParameter()).getShape()) {
+      b(b), element(tensorType(op.getParameter()).getElementType()),
+      computeType(getComputeType(element)), shape(tensorType(op.getParameter()).getShape()) {
   if (shape.empty())
     shape.push_back(1);
   for (auto [number, name] : llvm::enumerate(op.getState().getAsValueRange<StringAttr>()))
     stateNumbers[name] = number;
-  bool hasCodes = llvm::any_of(
-      op.getOldState(), [](Value state) { return typeOf(state).getElementType().isInteger(8); });
+  bool hasCodes = llvm::any_of(op.getOldState(), [](Value state) {
+    return tensorType(state).getElementType().isInteger(8);
+  });
   if (!hasCodes)
     return;
   int64_t elements = getNumElements();
@@ -178,7 +187,7 @@ Quantity Update::addLeaf(Value value, ArrayRef<int64_t> dims) {
 }
 
 Quantity Update::readFull(Value value) {
-  SmallVector<int64_t> vector{typeOf(value).getNumElements()};
+  SmallVector<int64_t> vector{tensorType(value).getNumElements()};
   return addLeaf(reshapeTo(b, value, isPadded ? vector : shape), allDims());
 }
 
@@ -198,7 +207,7 @@ Value Update::findState(StringRef name) {
 Quantity Update::state(StringRef name, ArrayRef<int64_t> dims) {
   Value value = findState(name);
   assert(value && "a rule reads state that it did not declare");
-  if (typeOf(value).getElementType().isInteger(8)) {
+  if (tensorType(value).getElementType().isInteger(8)) {
     Node node{TermKind::Decode, {readFull(value)}};
     node.isSigned = !optimizer.isNonNegative(name);
     node.value = codeTable(node.isSigned);
@@ -213,7 +222,7 @@ Quantity Update::state(StringRef name, ArrayRef<int64_t> dims) {
 void Update::setState(StringRef name, Quantity value) {
   Value old = findState(name);
   assert(old && "a rule writes state that it did not declare");
-  if (!typeOf(old).getElementType().isInteger(8)) {
+  if (!tensorType(old).getElementType().isInteger(8)) {
     newState.insert_or_assign(name, value);
     return;
   }
@@ -260,7 +269,7 @@ Read Update::readAt(unsigned leaf, ArrayRef<int64_t> dims, bool isFlat) {
   ArrayRef<int64_t> has = nodes[leaf].dims;
   if (isFlat) {
     if (has.size() == 1)
-      value = repeatRows(b, value, shape[1], typeOf(op.getParameter()).getNumElements());
+      value = repeatRows(b, value, shape[1], tensorType(op.getParameter()).getNumElements());
     return {value, b.getMultiDimIdentityMap(1)};
   }
   if (isPadded && isFull(has))
@@ -337,7 +346,7 @@ SmallVector<Value> Update::compute(ArrayRef<Output> outputs, ArrayRef<int64_t> d
   }
   SmallVector<int64_t> domain = llvm::map_to_vector(dims, [&](int64_t dim) { return shape[dim]; });
   if (isFlat)
-    domain = {typeOf(op.getParameter()).getNumElements()};
+    domain = {tensorType(op.getParameter()).getNumElements()};
   Type compute = isScalar ? b.getF64Type() : computeType;
   return createPointwise(b, domain, readInputs(inputs, dims, domain.size(), isFlat), types,
                          [&](ImplicitLocOpBuilder &inner, ValueRange x) {
@@ -372,14 +381,14 @@ llvm::DenseMap<unsigned, Value> Update::nameInputs(const Inputs &inputs, Type co
 
 Value Update::computeScalar(unsigned id) {
   const Node &node = nodes[id];
-  if (node.kind == TermKind::Leaf && typeOf(node.value).getElementType() == computeType)
+  if (node.kind == TermKind::Leaf && tensorType(node.value).getElementType() == computeType)
     return node.value;
   return compute({{Quantity(this, id), computeType}}, {}).front();
 }
 
 Value Update::compute(Quantity x, Type type) {
   if (x.owner && nodes[x.id].kind == TermKind::Leaf &&
-      typeOf(nodes[x.id].value).getElementType() == type)
+      tensorType(nodes[x.id].value).getElementType() == type)
     return nodes[x.id].value;
   SmallVector<int64_t> dims(getDims(x));
   return compute({{x, type}}, dims).front();
@@ -412,7 +421,7 @@ SmallVector<Value> Update::finish() {
   SmallVector<Output> outputs;
   SmallVector<unsigned> numbers;
   auto give = [&](unsigned number, Quantity value) {
-    Type type = typeOf(op->getResult(number)).getElementType();
+    Type type = tensorType(op->getResult(number)).getElementType();
     if (isFull(getDims(value))) {
       outputs.push_back({value, type});
       numbers.push_back(number);
@@ -426,6 +435,6 @@ SmallVector<Value> Update::finish() {
   for (auto [number, value] : llvm::zip_equal(numbers, compute(outputs, allDims())))
     results[number] = value;
   for (auto [value, result] : llvm::zip_equal(results, op->getResults()))
-    value = reshapeTo(b, value, typeOf(result).getShape());
+    value = reshapeTo(b, value, tensorType(result).getShape());
   return results;
 }

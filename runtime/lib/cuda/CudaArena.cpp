@@ -14,13 +14,11 @@
 using namespace memopt;
 using namespace memopt::cuda;
 
-static CUdeviceptr toAddress(const void *pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
-
 //===----------------------------------------------------------------------===//
 // Mapping
 //===----------------------------------------------------------------------===//
 
-static CUmemAllocationProp getProperties(const CudaContext &context) {
+static CUmemAllocationProp getAllocationProperties(const CudaContext &context) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; // for other ranks
@@ -49,7 +47,7 @@ StatusOr<std::unique_ptr<Arena>> CudaArena::allocate(const CudaContext &context,
 }
 
 Status CudaArena::map() {
-  CUmemAllocationProp properties = getProperties(context);
+  CUmemAllocationProp properties = getAllocationProperties(context);
   size_t unit = 0;
   MEMOPT_RETURN_IF_ERROR(context.memGetAllocationGranularity(
       &unit, &properties, unsigned(CU_MEM_ALLOC_GRANULARITY_MINIMUM)));

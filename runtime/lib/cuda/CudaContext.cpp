@@ -15,7 +15,7 @@ using namespace memopt;
 using namespace memopt::cuda;
 
 /// Of the driver, as cuDriverGetVersion gives it: CUDA 12.0.
-static constexpr int leastVersion = 12000;
+static constexpr int kLeastDriver = 12000;
 
 static std::string nameVersion(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
@@ -42,16 +42,16 @@ Status CudaContext::loadDriver() {
 #define MEMOPT_CUDA_FUNCTION(field, symbol, parameters)                                            \
   if (!findSymbol(library, driver.field, #symbol))                                                 \
     return environmentError("the NVIDIA driver lacks " #symbol "; memopt needs one for CUDA " +    \
-                            nameVersion(leastVersion) + " or newer");
+                            nameVersion(kLeastDriver) + " or newer");
 #include "memopt-runtime/CudaDriver.def"
   findSymbol(library, driver.emulatedImage, "memoptEmulatedImage");
   findSymbol(library, driver.emulatedCall, "memoptEmulatedCall");
   findSymbol(library, driver.emulatedName, "memoptEmulatedName");
   int version = 0;
   MEMOPT_RETURN_IF_ERROR(explain(driver.driverGetVersion(&version), "cuDriverGetVersion"));
-  if (version < leastVersion)
+  if (version < kLeastDriver)
     return environmentError("the NVIDIA driver is for CUDA " + nameVersion(version) +
-                            ", memopt needs one for " + nameVersion(leastVersion) + " or newer");
+                            ", memopt needs one for " + nameVersion(kLeastDriver) + " or newer");
   return Status::ok();
 }
 
@@ -121,8 +121,6 @@ CudaStaging::~CudaStaging() {
   if (stream)
     (void)context.streamDestroy(stream);
 }
-
-static CUdeviceptr toAddress(const void *pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 
 Status CudaStaging::read(CUdeviceptr from, void *to, int64_t bytes) {
   std::lock_guard<std::mutex> lock(mutex);

@@ -17,6 +17,11 @@
 
 namespace memopt {
 
+/// The driver's name for an address.
+inline cuda::CUdeviceptr toAddress(const volatile void *pointer) {
+  return reinterpret_cast<cuda::CUdeviceptr>(pointer);
+}
+
 /// NVIDIA's driver, found at run time, and the first device's primary context. The driver's
 /// functions are members of the same name; each makes the context that of the calling thread, and
 /// a failure names the function and what the driver says of it.

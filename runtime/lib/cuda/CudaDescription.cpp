@@ -58,7 +58,7 @@ static StatusOr<json> getExtents(const CudaContext &context, CUdeviceAttribute f
   return extents;
 }
 
-static StatusOr<json> getProperties(const CudaContext &context) {
+static StatusOr<json> measureProperties(const CudaContext &context) {
   json properties = json::object();
   for (auto [key, attribute] : attributeKeys) {
     MEMOPT_ASSIGN_OR_RETURN(properties[key], context.getAttribute(attribute));
@@ -116,7 +116,7 @@ static StatusOr<int64_t> estimateOverhead(const CudaContext &context) {
 }
 
 StatusOr<std::string> memopt::describeCudaDevice(const CudaContext &context) {
-  MEMOPT_ASSIGN_OR_RETURN(json properties, getProperties(context));
+  MEMOPT_ASSIGN_OR_RETURN(json properties, measureProperties(context));
   MEMOPT_ASSIGN_OR_RETURN(std::string chip, getCudaChip(context));
   MEMOPT_ASSIGN_OR_RETURN(int64_t overhead, estimateOverhead(context));
   std::string name = properties["deviceName"];

@@ -12,10 +12,6 @@
 using namespace memopt;
 using namespace memopt::cuda;
 
-template <typename T> static CUdeviceptr toAddress(T *pointer) {
-  return reinterpret_cast<CUdeviceptr>(pointer);
-}
-
 //===----------------------------------------------------------------------===//
 // Events
 //===----------------------------------------------------------------------===//

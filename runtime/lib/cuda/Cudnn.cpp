@@ -18,7 +18,7 @@ using namespace memopt::cuda;
 //===----------------------------------------------------------------------===//
 
 /// The first that describes devices by JSON, as cudnnGetVersion counts.
-static constexpr size_t leastVersion = 90800;
+static constexpr size_t kLeastCudnn = 90800;
 
 static std::string nameVersion(size_t version) {
   return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
@@ -29,16 +29,16 @@ Status Cudnn::find(void *library) {
 #define MEMOPT_CUDNN_FUNCTION(field, symbol, parameters)                                           \
   if (!findSymbol(library, field, #symbol))                                                        \
     return environmentError("cuDNN lacks " #symbol "; memopt needs version " +                     \
-                            nameVersion(leastVersion) + " or newer");
+                            nameVersion(kLeastCudnn) + " or newer");
 #include "memopt-runtime/Cudnn.def"
   if (!findSymbol(library, versionNumber, "cudnnGetVersion") ||
       !findSymbol(library, lastError, "cudnnGetLastErrorString"))
     return environmentError("cuDNN does not say its version or its errors");
   size_t number = versionNumber();
   version = nameVersion(number);
-  if (number < leastVersion)
+  if (number < kLeastCudnn)
     return environmentError("cuDNN is version " + version + ", memopt needs " +
-                            nameVersion(leastVersion) + " or newer");
+                            nameVersion(kLeastCudnn) + " or newer");
   return Status::ok();
 }
 

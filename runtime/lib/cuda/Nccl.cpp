@@ -13,7 +13,7 @@ using namespace memopt;
 using namespace memopt::cuda;
 
 /// As ncclGetVersion gives it: the first that registers memory, 2.19.
-static constexpr int leastVersion = 21900;
+static constexpr int kLeastNccl = 21900;
 
 static std::string nameVersion(int version) {
   return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100);
@@ -24,9 +24,9 @@ StatusOr<std::unique_ptr<Nccl>> Nccl::load(const std::string &path) {
   auto nccl = std::make_unique<Nccl>();
   int version = 0;
   if (!findSymbol(library, nccl->getVersion, "ncclGetVersion") ||
-      nccl->getVersion(&version) != nccl::SUCCESS || version < leastVersion)
+      nccl->getVersion(&version) != nccl::SUCCESS || version < kLeastNccl)
     return environmentError("NCCL is of version " + nameVersion(version) + ", memopt needs " +
-                            nameVersion(leastVersion) + " or newer");
+                            nameVersion(kLeastNccl) + " or newer");
 #define MEMOPT_NCCL_FUNCTION(field, symbol, parameters)                                            \
   if (!findSymbol(library, nccl->field, #symbol))                                                  \
     return environmentError("NCCL lacks " #symbol);
