@@ -262,11 +262,11 @@ FailureOr<Reach> BatchInference::getReachOfResult(Operation *op, Value result) {
   if (isGradientMark(op)) // its results are its first operands
     return model.getReach(op->getOperand(cast<OpResult>(result).getResultNumber()));
   Reach reach = Reach::Shared;
-  bool readsSamples = false;
+  bool readsSamples = false, readsElements = !op->hasTrait<OpTrait::ReadsShapeOnly>();
   for (Value operand : op->getOperands()) {
     Reach of = model.getReach(operand);
     readsSamples |= of == Reach::Sample;
-    reach = getStronger(reach, of == Reach::Sample ? Reach::Shared : of);
+    reach = getStronger(reach, of == Reach::Sample || !readsElements ? Reach::Shared : of);
   }
   if (!readsSamples)
     return reach;

@@ -57,3 +57,33 @@ func.func @mean(%x: tensor<4x8xf32>) -> tensor<f32> {
   memopt.write %new, @w {memopt.phase = #memopt.phase<optimizer>} : tensor<8xf32>
   return %loss : tensor<f32>
 }
+
+// -----
+
+// Of sums over samples no more are there for more batches: a mean of them divides by the features alone.
+
+memopt.variable @w : tensor<8xf32> role <parameter> {trainable}
+// CHECK-LABEL: func.func @mean_of_sums
+func.func @mean_of_sums(%x: tensor<4x8xf32>) -> tensor<f32> {
+  // CHECK-DAG: %[[FEATURES:.*]] = arith.constant dense<8.000000e+00>
+  // CHECK-DAG: %[[UNIT:.*]] = arith.constant dense<1.000000e+00>
+  %w = memopt.read @w : tensor<8xf32>
+  %rows = memopt.broadcast %w {dimensions = array<i64: 1>} : (tensor<8xf32>) -> tensor<4x8xf32>
+  %y = arith.mulf %x, %rows : tensor<4x8xf32>
+  %sums = memopt.reduce %y {dimensions = array<i64: 0>, kind = #memopt.reduce<add>} : (tensor<4x8xf32>) -> tensor<8xf32>
+  %squares = arith.mulf %sums, %sums : tensor<8xf32>
+  // CHECK: memopt.repeat
+  // CHECK: memopt.write %{{.*}}, @sum.w
+  // CHECK: %[[TOTAL:.*]] = memopt.reduce
+  // CHECK: %[[MEAN:.*]] = arith.divf %[[TOTAL]], %[[FEATURES]]
+  %total = memopt.reduce %squares {dimensions = array<i64: 0>, kind = #memopt.reduce<add>} : (tensor<8xf32>) -> tensor<f32>
+  %count = memopt.count %squares {dimensions = array<i64: 0>} : (tensor<8xf32>) -> tensor<f32>
+  %mean = arith.divf %total, %count : tensor<f32>
+  // CHECK: arith.divf %[[MEAN]], %[[UNIT]]
+  %one = memopt.count %mean {dimensions = array<i64>} : (tensor<f32>) -> tensor<f32>
+  %loss = arith.divf %mean, %one : tensor<f32>
+  memopt.commit %loss : tensor<f32>
+  %gradient = memopt.reduce %x {dimensions = array<i64: 0>, kind = #memopt.reduce<add>, memopt.phase = #memopt.phase<backward>} : (tensor<4x8xf32>) -> tensor<8xf32>
+  memopt.gradient %gradient, @w {memopt.phase = #memopt.phase<backward>} : tensor<8xf32>
+  return %loss : tensor<f32>
+}
