@@ -13,7 +13,6 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
-#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -26,22 +25,6 @@ Value mlir::memopt::createCount(OpBuilder &builder, const BatchModel &batch, Cou
                      static_cast<double>(op.getCount() * (countsSamples ? batches : 1)));
 }
 
-/// Whether a value follows from counts and constants alone.
-static bool isCounted(Value value) {
-  Operation *op = value.getDefiningOp();
-  if (!op || isa<CountOp>(op))
-    return op;
-  bool counts = false;
-  for (Value operand : op->getOperands()) {
-    if (matchPattern(operand, m_Constant()))
-      continue;
-    if (!isCounted(operand))
-      return false;
-    counts = true;
-  }
-  return counts && isPure(op);
-}
-
 /// Of what stands behind `before` in a body.
 static void setPhaseOfRest(Operation *before, Phase phase) {
   for (Operation *made = before->getNextNode(); !made->hasTrait<OpTrait::IsTerminator>();
@@ -51,8 +34,12 @@ static void setPhaseOfRest(Operation *before, Phase phase) {
 
 void BodyBuilder::add(Operation *op) {
   for (Value operand : op->getOperands())
-    provide(operand, op);
+    if (!plan.readsTotal(op, operand))
+      provide(operand, op);
   Operation *copy = builder.clone(*op, mapping);
+  for (auto [use, operand] : llvm::zip_equal(copy->getOpOperands(), op->getOperands()))
+    if (plan.readsTotal(op, operand))
+      use.set(provideTotal(operand));
   redirect(copy);
   if (cut.syncsBatchNorm && isSynchronized(op, batch))
     synchronize(copy, op);
@@ -143,8 +130,20 @@ void BodyBuilder::provide(Value value, Operation *user) {
     redirect(builder.clone(*op, mapping));
     return;
   }
+  mapping.map(value, bringInside(value));
+}
+
+Value BodyBuilder::bringInside(Value value) {
   repeat.getInputsMutable().append(value);
-  mapping.map(value, repeat.getBody().addArgument(value.getType(), value.getLoc()));
+  return repeat.getBody().addArgument(value.getType(), value.getLoc());
+}
+
+/// The sum over all micro-batches of what the body makes of one.
+Value BodyBuilder::provideTotal(Value value) {
+  Value &inside = totalsInside[value];
+  if (!inside)
+    inside = bringInside(totals.lookup(value));
+  return inside;
 }
 
 /// Whose samples an op that counts them is about.

@@ -75,9 +75,10 @@ struct LoopSum {
 /// Builds the body of one repeat out of ops of the graph as it was.
 class BodyBuilder {
 public:
+  /// `totals`: of the loops in front of this one.
   BodyBuilder(const MicroBatches &plan, const BatchModel &batch, RepeatOp repeat, Cut cut,
-              const DenseMap<StringAttr, VariableOp> &shadows)
-      : plan(plan), batch(batch), repeat(repeat), cut(cut), shadows(shadows),
+              const DenseMap<StringAttr, VariableOp> &shadows, const DenseMap<Value, Value> &totals)
+      : plan(plan), batch(batch), repeat(repeat), cut(cut), shadows(shadows), totals(totals),
         builder(OpBuilder::atBlockTerminator(&repeat.getBody().front())) {
     mapping.map(repeat.getInputs(), repeat.getBody().getArguments());
   }
@@ -95,6 +96,8 @@ private:
   Value createFirstElement(Operation *draw, int64_t perSample);
   Value readFirstSample(Location location, Phase phase);
   void provide(Value value, Operation *user);
+  Value bringInside(Value value);
+  Value provideTotal(Value value);
   Value createCounted(Value value, int64_t batches);
   int64_t countBatchesFor(Operation *user) const;
   void synchronize(Operation *copy, Operation *original);
@@ -105,8 +108,10 @@ private:
   RepeatOp repeat;
   Cut cut;
   const DenseMap<StringAttr, VariableOp> &shadows;
+  const DenseMap<Value, Value> &totals;
   OpBuilder builder;
   IRMapping mapping;
+  DenseMap<Value, Value> totalsInside; ///< by what a micro-batch makes of it
 };
 
 /// What `op` counts in so many batches: what counts no samples is the same for any.

@@ -8,12 +8,16 @@
 
 #include "MicroBatches.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Matchers.h"
+
 using namespace mlir;
 using namespace mlir::memopt;
 
 FailureOr<MicroBatches> MicroBatches::create(const StepModel &step, const BatchModel &batch) {
   MicroBatches plan(step, batch);
   plan.collectBufferUpdates();
+  plan.chooseSums();
   plan.classify();
   plan.collectUpdates();
   if (failed(plan.collectTotals()))
@@ -42,6 +46,21 @@ void MicroBatches::collectBufferUpdates() {
     if ((write && getRole(write) == Role::Buffer) || servesThem)
       bufferUpdates.insert(&op);
   }
+}
+
+bool mlir::memopt::isCounted(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op || isa<CountOp>(op))
+    return op;
+  bool counts = false;
+  for (Value operand : op->getOperands()) {
+    if (matchPattern(operand, m_Constant()))
+      continue;
+    if (!isCounted(operand))
+      return false;
+    counts = true;
+  }
+  return counts && isPure(op);
 }
 
 void MicroBatches::classify() {
@@ -138,23 +157,54 @@ bool MicroBatches::readsStatistic(Operation *op) const {
   return llvm::any_of(op->getOperands(), [&](Value value) { return statistics.contains(value); });
 }
 
-/// A sum over activations that goes back to samples in the pass that made it is a normalization
-/// written out: like batch_norm's, it is that of the micro-batch. What follows from the data alone
-/// (the number of valid targets, weights of classes) is a total: taking it costs nothing.
-bool MicroBatches::isLocalSum(Value sum) const {
+/// In the pass that made it.
+bool MicroBatches::feedsSamples(Value sum) const {
   Phase phase = getPhase(sum.getDefiningOp());
   SmallVector<Value> open{sum};
   DenseSet<Operation *> seen;
-  bool feedsSamples = false;
-  while (!open.empty() && !feedsSamples)
+  while (!open.empty())
     for (Operation *user : open.pop_back_val().getUsers()) {
       if (getPhase(user) != phase || !seen.insert(user).second)
         continue;
-      feedsSamples |= batch.touchesSamples(user);
+      if (batch.touchesSamples(user))
+        return true;
       llvm::append_range(open, user->getResults());
     }
+  return false;
+}
+
+/// A sum over activations that goes back to samples is a normalization written out: like
+/// batch_norm's, it is that of the micro-batch. What follows from the data alone (the number of
+/// valid targets, weights of classes) is a total: taking it costs nothing.
+bool MicroBatches::isLocalSum(Value sum) const {
   auto isParameter = [](ReadOp read) { return getRole(read) == Role::Parameter; };
-  return feedsSamples && followsFrom(sum, isParameter);
+  return !sumsAreTotals && feedsSamples(sum) && followsFrom(sum, isParameter);
+}
+
+/// Whether all that the forward pass does to a sum, or to a view of it, is to divide it by a number
+/// of elements.
+static bool isMean(Value sum) {
+  return llvm::all_of(sum.getUsers(), [&](Operation *user) {
+    if (user->hasTrait<OpTrait::ReadsShapeOnly>() || getPhase(user) != Phase::Forward)
+      return true;
+    if (isa<BroadcastOp>(user) || isReshape(user))
+      return isMean(user->getResult(0));
+    auto division = dyn_cast<arith::DivFOp>(user);
+    return division && division.getLhs() == sum && isCounted(division.getRhs());
+  });
+}
+
+/// A mean of a micro-batch stands for that of all. A sum does not, such as one that weights of
+/// samples are divided by: with the sums of micro-batches the loss would be as many times too
+/// large. Where there is one, all that is summed is a total, and taken by loops in front.
+void MicroBatches::chooseSums() {
+  for (Operation &op : step.getBody()) {
+    if (getPhase(&op) != Phase::Forward || !batch.touchesSamples(&op))
+      continue;
+    for (Value result : op.getResults())
+      sumsAreTotals |=
+          batch.getReach(result) == Reach::Sum && isLocalSum(result) && !isMean(result);
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -206,7 +256,8 @@ LogicalResult MicroBatches::collectTotals() {
   for (Operation *op : ops)
     for (Value result : op->getResults())
       for (Operation *user : result.getUsers()) {
-        if (ops.contains(user) || user->hasTrait<OpTrait::ReadsShapeOnly>())
+        bool isInside = ops.contains(user) && !readsTotal(user, result);
+        if (isInside || user->hasTrait<OpTrait::ReadsShapeOnly>())
           continue;
         if (failed(checkEscape(result, user)))
           return failure();
@@ -223,7 +274,7 @@ unsigned MicroBatches::getStageOfOperands(Operation *op) const {
   unsigned stage = 0;
   for (Value operand : op->getOperands())
     if (Operation *maker = operand.getDefiningOp()) {
-      bool isTotal = ops.contains(maker) && !ops.contains(op);
+      bool isTotal = ops.contains(maker) && (!ops.contains(op) || readsTotal(op, operand));
       stage = std::max(stage, stages.lookup(maker) + (isTotal ? 1 : 0));
     }
   return stage;
@@ -249,7 +300,8 @@ void MicroBatches::collectEarlyTotals() {
   };
   for (Operation *op : ops)
     for (Value operand : op->getOperands())
-      if (!isRepeated(operand.getDefiningOp()) && seen.insert(operand).second)
+      if ((!isRepeated(operand.getDefiningOp()) || readsTotal(op, operand)) &&
+          seen.insert(operand).second)
         open.push_back(operand);
   while (!open.empty()) {
     Value value = open.pop_back_val();
@@ -301,7 +353,7 @@ SmallVector<Operation *> MicroBatches::getOps(unsigned stage) const {
   for (Operation *op : llvm::reverse(ops))
     if (needed.contains(op))
       for (Value operand : op->getOperands())
-        if (isRepeated(operand.getDefiningOp()))
+        if (isRepeated(operand.getDefiningOp()) && !readsTotal(op, operand))
           needed.insert(operand.getDefiningOp());
   return llvm::filter_to_vector(ops, [&](Operation *op) { return needed.contains(op); });
 }

@@ -41,6 +41,13 @@ public:
   /// What a loop runs, in program order.
   SmallVector<Operation *> getOps(unsigned stage) const;
 
+  /// Whether a repeated op, such as one that divides each sample by a sum over all of them, waits
+  /// for the total of what a repeated op makes, and computes with that.
+  bool readsTotal(Operation *user, Value value) const {
+    return isRepeated(value.getDefiningOp()) && isRepeated(user) && !isLocal(user) &&
+           !statistics.contains(value) && batch.getReach(value) == Reach::Sum;
+  }
+
   /// Whether `op` computes with what belongs to its own micro-batch, rather than to all of them.
   bool isLocal(Operation *op) const { return locals.contains(op); }
   /// Ops that make the new values of buffers out of what a micro-batch gave, and write them, in
@@ -59,7 +66,9 @@ private:
   void classify();
   void collectUpdates();
   void classify(Operation *op);
+  bool feedsSamples(Value sum) const;
   bool isLocalSum(Value sum) const;
+  void chooseSums();
   bool readsStatistic(Operation *op) const;
   LogicalResult collectTotals();
   LogicalResult checkEscape(Value value, Operation *user) const;
@@ -79,7 +88,11 @@ private:
   DenseSet<Value> earlyTotals; ///< those that a loop needs
   DenseMap<Operation *, unsigned> stages;
   unsigned lastStage = 0;
+  bool sumsAreTotals = false; ///< those that go back to samples, too
 };
+
+/// Whether a value follows from counts and constants alone.
+bool isCounted(Value value);
 
 } // namespace mlir::memopt
 

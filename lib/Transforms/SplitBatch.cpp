@@ -101,6 +101,7 @@ private:
   /// Updates of state that were built where the loop would be.
   SmallVector<Operation *> early;
   DenseMap<StringAttr, VariableOp> shadows;
+  DenseMap<Value, Value> totals;                           ///< of the loops that are there
   SmallVector<std::pair<VariableOp, VariableOp>> shadowed; ///< state, and its name in the loop
 };
 } // namespace
@@ -154,6 +155,8 @@ static std::string getSumName(Value total) {
 static RankedTensorType getOnlyShard(Value total, const MicroBatches &plan) {
   RankedTensorType shard;
   for (Operation *user : total.getUsers()) {
+    if (plan.readsTotal(user, total))
+      return nullptr;
     if (plan.isRepeated(user))
       continue;
     auto own = dyn_cast<CollectiveOp>(user);
@@ -194,7 +197,7 @@ void BatchSplitter::createLoop(unsigned stage) {
   SmallVector<LoopSum> accumulators = createAccumulators(stage);
   auto repeat = RepeatOp::create(builder, location, step.getBody().getArguments(), cut.iterations,
                                  /*nextBatch=*/true);
-  BodyBuilder body(plan, batch, repeat, cut, shadows);
+  BodyBuilder body(plan, batch, repeat, cut, shadows, totals);
   DenseMap<Operation *, SmallVector<LoopSum *>> sums;
   for (LoopSum &accumulator : accumulators)
     sums[accumulator.value.getDefiningOp()].push_back(&accumulator);
@@ -214,7 +217,7 @@ void BatchSplitter::createLoop(unsigned stage) {
 void BatchSplitter::createOnce(unsigned stage) {
   auto repeat = RepeatOp::create(builder, step.getFunction().getLoc(),
                                  step.getBody().getArguments(), 1, /*nextBatch=*/true);
-  BodyBuilder body(plan, batch, repeat, cut, shadows);
+  BodyBuilder body(plan, batch, repeat, cut, shadows, totals);
   for (Operation *op : plan.getOps(stage))
     if (!plan.isUpdate(op))
       body.add(op);
@@ -270,6 +273,7 @@ Value BatchSplitter::sumOverRanks(Value value, Phase phase) {
 }
 
 void BatchSplitter::useTotal(Value value, Value total) {
+  totals[value] = total;
   value.replaceUsesWithIf(total, [&](OpOperand &use) { return !plan.isRepeated(use.getOwner()); });
 }
 

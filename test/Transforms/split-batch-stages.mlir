@@ -144,3 +144,55 @@ func.func @means(%x: tensor<4x8xf32> {memopt.batch_dim = 0 : i64}) -> tensor<f32
   memopt.commit %total : tensor<f32>
   return %total : tensor<f32>
 }
+
+// -----
+
+// Samples that are divided by a sum over all of them wait for its total, whose loop runs nothing but the sum.
+
+memopt.variable @v : tensor<8xf32> role <parameter> {trainable}
+// CHECK-LABEL: func.func @normalized_weights
+func.func @normalized_weights(%x: tensor<4x8xf32>, %weight: tensor<4xf32>) -> tensor<f32> {
+  // CHECK: memopt.repeat count(2) next_batch ({{.*}}, %[[W:.*]] = %arg1 : {{.*}}) {
+  // CHECK-NOT: memopt.read @v
+  // CHECK: memopt.reduce %[[W]]
+  // CHECK: memopt.write %{{.*}}, @sum
+  // CHECK: %[[TOTAL:.*]] = memopt.read @sum {{.*}} : tensor<f32>
+  // CHECK: memopt.repeat count(2) next_batch ({{.*}}, %[[INSIDE:.*]] = %[[TOTAL]] : {{.*}}) {
+  // CHECK: memopt.broadcast %[[INSIDE]]
+  %v = memopt.read @v : tensor<8xf32>
+  %rows = memopt.broadcast %v {dimensions = array<i64: 1>} : (tensor<8xf32>) -> tensor<4x8xf32>
+  %y = arith.mulf %x, %rows : tensor<4x8xf32>
+  %losses = memopt.reduce %y {dimensions = array<i64: 1>, kind = #memopt.reduce<add>} : (tensor<4x8xf32>) -> tensor<4xf32>
+  %sum = memopt.reduce %weight {dimensions = array<i64: 0>, kind = #memopt.reduce<add>} : (tensor<4xf32>) -> tensor<f32>
+  %sums = memopt.broadcast %sum {dimensions = array<i64>} : (tensor<f32>) -> tensor<4xf32>
+  %share = arith.divf %weight, %sums : tensor<4xf32>
+  %shares = arith.mulf %losses, %share : tensor<4xf32>
+  %loss = memopt.reduce %shares {dimensions = array<i64: 0>, kind = #memopt.reduce<add>} : (tensor<4xf32>) -> tensor<f32>
+  memopt.commit %loss : tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+// Likewise a sum over activations, if it is not a mean: the model's weights are read in both loops.
+
+memopt.variable @v : tensor<8xf32> role <parameter> {trainable}
+// CHECK-LABEL: func.func @normalized_activations
+func.func @normalized_activations(%x: tensor<4x8xf32>) -> tensor<f32> {
+  // CHECK: memopt.repeat
+  // CHECK: memopt.read @v
+  // CHECK: memopt.write %{{.*}}, @sum
+  // CHECK: %[[TOTAL:.*]] = memopt.read @sum {{.*}} : tensor<8xf32>
+  // CHECK: memopt.repeat count(2) next_batch ({{.*}}, %[[INSIDE:.*]] = %[[TOTAL]] : {{.*}}) {
+  // CHECK: memopt.broadcast %[[INSIDE]]
+  %v = memopt.read @v : tensor<8xf32>
+  %rows = memopt.broadcast %v {dimensions = array<i64: 1>} : (tensor<8xf32>) -> tensor<4x8xf32>
+  %y = arith.mulf %x, %rows : tensor<4x8xf32>
+  %sum = memopt.reduce %y {dimensions = array<i64: 0>, kind = #memopt.reduce<add>} : (tensor<4x8xf32>) -> tensor<8xf32>
+  %sums = memopt.broadcast %sum {dimensions = array<i64: 1>} : (tensor<8xf32>) -> tensor<4x8xf32>
+  %share = arith.divf %y, %sums : tensor<4x8xf32>
+  %squares = arith.mulf %share, %share : tensor<4x8xf32>
+  %loss = memopt.reduce %squares {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<4x8xf32>) -> tensor<f32>
+  memopt.commit %loss : tensor<f32>
+  return %loss : tensor<f32>
+}
