@@ -13,6 +13,14 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
+namespace {
+/// A slice of `whole`, or what zeros are put around to make `whole`.
+struct Part {
+  Value whole, part;
+  SmallVector<int64_t> dims, offsets; ///< by dimension of the part: that of the whole, and where
+};
+} // namespace
+
 namespace mlir::memopt {
 /// One attempt to follow the samples from some arguments. Facts spread through an op in both
 /// directions until nothing changes; each value's dimension is set at most once.
@@ -43,6 +51,7 @@ private:
   LogicalResult spread(Operation *op);
   LogicalResult spreadReshape(Operation *op);
   LogicalResult spreadConcat(tensor::ConcatOp op, int64_t inner);
+  LogicalResult spreadPart(Operation *op, const Part &part, unsigned dim, int64_t inner);
   FailureOr<SmallVector<BatchDimension>> findSampleLoops(Operation *op,
                                                          const IterationSpace &space);
   LogicalResult spreadLoops(Operation *op, const IterationSpace &space);
@@ -117,6 +126,36 @@ static std::optional<int64_t> findJoinedSamples(tensor::ConcatOp op, const Batch
   return std::nullopt;
 }
 
+static std::optional<Part> getPart(Operation *op) {
+  if (auto pad = dyn_cast<PadOp>(op)) {
+    SmallVector<int64_t> dims(llvm::to_vector(llvm::seq<int64_t>(0, pad.getLow().size())));
+    return Part{pad.getResult(), pad.getInput(), dims, SmallVector<int64_t>(pad.getLow())};
+  }
+  auto slice = dyn_cast<tensor::ExtractSliceOp>(op);
+  if (!slice || !slice.hasUnitStride())
+    return std::nullopt;
+  Part part{slice.getSource(), slice.getResult(), {}, {}};
+  llvm::SmallBitVector dropped = slice.getDroppedDims();
+  for (auto [dim, offset] : llvm::enumerate(slice.getStaticOffsets()))
+    if (!dropped.test(dim)) {
+      part.dims.push_back(dim);
+      part.offsets.push_back(offset);
+    }
+  return part;
+}
+
+/// Where `dim` is cut and counts samples: the inner count.
+static std::optional<int64_t> findCutSamples(const Part &part, unsigned dim,
+                                             const BatchModel &model) {
+  int64_t wholeDim = part.dims[dim];
+  if (typeOf(part.part).getDimSize(dim) == typeOf(part.whole).getDimSize(wholeDim))
+    return std::nullopt;
+  for (auto [value, at] : {std::pair(part.whole, wholeDim), std::pair(part.part, int64_t(dim))})
+    if (std::optional<BatchDimension> known = model.getDimension(value); known && known->dim == at)
+      return known->inner;
+  return std::nullopt;
+}
+
 LogicalResult BatchInference::spread(Operation *op) {
   if (takesSums(op))
     return success();
@@ -125,6 +164,10 @@ LogicalResult BatchInference::spread(Operation *op) {
   if (auto concat = dyn_cast<tensor::ConcatOp>(op))
     if (std::optional<int64_t> inner = findJoinedSamples(concat, model))
       return spreadConcat(concat, *inner);
+  if (std::optional<Part> part = getPart(op))
+    for (unsigned dim = 0; dim < part->dims.size(); ++dim)
+      if (std::optional<int64_t> inner = findCutSamples(*part, dim, model))
+        return spreadPart(op, *part, dim, *inner);
   if (auto iteration = dyn_cast<IterationOpInterface>(op))
     return spreadLoops(op, iteration.getIterationSpace());
   if (isa<ReadOp, GradientOp, WriteOp>(op))
@@ -193,6 +236,20 @@ LogicalResult BatchInference::spreadConcat(tensor::ConcatOp op, int64_t inner) {
       return failure();
   }
   return success();
+}
+
+/// A part that cuts the dimension which counts samples: between two times all of them, as a
+/// recurrent layer cuts [time * batch, features] into steps.
+LogicalResult BatchInference::spreadPart(Operation *op, const Part &part, unsigned dim,
+                                         int64_t inner) {
+  int64_t group = model.size * inner, wholeDim = part.dims[dim];
+  for (int64_t rows : {part.offsets[dim], typeOf(part.part).getDimSize(dim),
+                       typeOf(part.whole).getDimSize(wholeDim)})
+    if (rows % group)
+      return fail(op, "mixes samples");
+  if (failed(set(op, part.whole, {wholeDim, inner})))
+    return failure();
+  return set(op, part.part, {dim, inner});
 }
 
 /// Whether an op says only how gradients flow.

@@ -73,6 +73,21 @@ IterationSpace PadOp::getIterationSpace() {
   return b.take();
 }
 
+void PadOp::resize(TypeRange types) {
+  auto type = cast<RankedTensorType>(types.front());
+  SmallVector<int64_t> low(getLow()), high(getHigh());
+  for (auto [newSize, size, before, behind] :
+       llvm::zip_equal(type.getShape(), shapeOf(getResult()), low, high)) {
+    if (newSize == size)
+      continue;
+    before = before * newSize / size;
+    behind = behind * newSize / size;
+  }
+  setLow(low);
+  setHigh(high);
+  getResult().setType(type);
+}
+
 /// Each element is a number of its own along one dimension.
 IterationSpace IotaOp::getIterationSpace() {
   IterationBuilder b(*this);

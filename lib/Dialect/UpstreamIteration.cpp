@@ -72,14 +72,19 @@ struct ExtractSliceIteration
 
   void resize(Operation *op, TypeRange types) const {
     auto slice = cast<tensor::ExtractSliceOp>(op);
-    SmallVector<int64_t> sizes(slice.getStaticSizes());
+    SmallVector<int64_t> sizes(slice.getStaticSizes()), offsets(slice.getStaticOffsets());
     llvm::SmallBitVector dropped = slice.getDroppedDims();
     auto type = cast<RankedTensorType>(types.front());
     size_t next = 0;
     for (auto [dim, size] : llvm::enumerate(sizes))
-      if (!dropped.test(dim))
-        size = type.getDimSize(next++);
+      if (!dropped.test(dim)) {
+        int64_t newSize = type.getDimSize(next++);
+        if (newSize != size) // what lies in front is resized alike
+          offsets[dim] = offsets[dim] * newSize / size;
+        size = newSize;
+      }
     slice.setStaticSizes(sizes);
+    slice.setStaticOffsets(offsets);
     slice.getResult().setType(type);
   }
 };

@@ -195,3 +195,39 @@ func.func @one_sample_time_first(%x: tensor<5x1x3xf32> {memopt.batch_dim = 1 : i
   %loss = memopt.reduce %y {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<5x3xf32>) -> tensor<f32>
   return %loss : tensor<f32>
 }
+
+// -----
+
+// A recurrent layer cuts [time * batch, features] between two times all samples, and its gradient puts zeros around a
+// step: places follow the number of samples. A bias that has been repeated for all rows is cut alike.
+
+memopt.variable @bias : tensor<3xf32> role <parameter>
+// expected-remark @+2 {{compiled for 6 samples instead of 4}}
+// CHECK-LABEL: func.func @steps_of_time
+func.func @steps_of_time(%x: tensor<5x4x3xf32> {memopt.batch_dim = 1 : i64}) -> tensor<f32> {
+  %rows = tensor.collapse_shape %x [[0, 1], [2]] : tensor<5x4x3xf32> into tensor<20x3xf32>
+  // CHECK: tensor.extract_slice %{{.*}}[6, 0] [6, 3] [1, 1] : tensor<30x3xf32> to tensor<6x3xf32>
+  %step = tensor.extract_slice %rows[4, 0] [4, 3] [1, 1] : tensor<20x3xf32> to tensor<4x3xf32>
+  %bias = memopt.read @bias : tensor<3xf32>
+  // CHECK: memopt.broadcast {{.*}} -> tensor<30x3xf32>
+  %biases = memopt.broadcast %bias {dimensions = array<i64: 1>} : (tensor<3xf32>) -> tensor<20x3xf32>
+  // CHECK: tensor.extract_slice %{{.*}}[12, 1] [12, 2] [1, 1] : tensor<30x3xf32> to tensor<12x2xf32>
+  // CHECK: tensor.extract_slice %{{.*}}[6, 0] [6, 2] [1, 1] : tensor<12x2xf32> to tensor<6x2xf32>
+  %part = tensor.extract_slice %biases[8, 1] [8, 2] [1, 1] : tensor<20x3xf32> to tensor<8x2xf32>
+  %own = tensor.extract_slice %part[4, 0] [4, 2] [1, 1] : tensor<8x2xf32> to tensor<4x2xf32>
+  %features = tensor.extract_slice %step[0, 1] [4, 2] [1, 1] : tensor<4x3xf32> to tensor<4x2xf32>
+  %sum = arith.addf %features, %own : tensor<4x2xf32>
+  // CHECK: memopt.pad %{{.*}} {high = array<i64: 18, 1>, low = array<i64: 6, 0>} : (tensor<6x2xf32>) -> tensor<30x3xf32>
+  %back = memopt.pad %sum {low = array<i64: 4, 0>, high = array<i64: 12, 1>} : (tensor<4x2xf32>) -> tensor<20x3xf32>
+  %loss = memopt.reduce %back {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<20x3xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+func.func @half_of_the_samples(%x: tensor<4x3xf32> {memopt.batch_dim = 0 : i64}) -> tensor<f32> {
+  // expected-error @unknown {{'tensor.extract_slice' in module 'net.half' mixes samples: the samples of a batch cannot be told apart}}
+  %half = tensor.extract_slice %x[2, 0] [2, 3] [1, 1] : tensor<4x3xf32> to tensor<2x3xf32> loc("net.half")
+  %loss = memopt.reduce %half {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<2x3xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}

@@ -104,8 +104,8 @@ def Memopt_LibraryCallOp : Memopt_Instruction<"library_call", (ins Variadic<Memo
     `call` says what is computed. `operand_offsets[i]` is the element at which the call's view of operand i
     begins, so that slices and transposes cost nothing. `workspace` is the scratch, in bytes, that the
     `implementation` asks for; it is planned like a buffer. Where an implementation with less workspace than the
-    preferred one was chosen, `slowdown` is its time by that one's, and the runtime keeps to the `workspace`. In the planned program `number` is the call's
-    place in the package's list.
+    preferred one was chosen, `slowdown` is its time by that one's, and the runtime keeps to the `workspace`. In
+    the planned program `number` is the call's place in the package's list.
 
     Example:
     ```mlir

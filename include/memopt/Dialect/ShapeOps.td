@@ -63,6 +63,10 @@ def Memopt_PadOp : Memopt_GraphOp<"pad", [Memopt_View, Memopt_TiedByAttributes]>
   let arguments = (ins Memopt_Tensor:$input, DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high);
   let results = (outs Memopt_Tensor:$result);
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Of IterationOpInterface: what surrounds a dimension is resized like the dimension.
+    void resize(::mlir::TypeRange types);
+  }];
 }
 
 def Memopt_ReverseOp : Memopt_GraphOp<"reverse", [SameOperandsAndResultType, Memopt_View]> {
