@@ -70,7 +70,7 @@ release() {
 # Libraries that are not instrumented leak and share containers by design: see test/Fuzz/fuzz.sh.
 fuzz() {
   local good bad last
-  ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0 unit_tests build/fuzz
+  ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0:allow_user_poisoning=0 unit_tests build/fuzz
   last=$(test/Fuzz/fuzz.sh --jobs=2 | tee >(cat >&2) | tail -n 1)
   read -r good bad < <(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' <<<"$last")
   count "fuzzers" "${good:-0}" "${bad:-1}"

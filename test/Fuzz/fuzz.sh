@@ -18,8 +18,9 @@ build=build/fuzz
 ((${#names[@]})) || names=($(ls "$build/fuzzers" | grep -v '\.')) || exit 1
 mkdir -p "$build/defects" "$build/logs"
 build/venv/bin/python3 test/Fuzz/make_corpus.py "$build/corpus" >/dev/null || exit 1
-# The libraries that we call are not instrumented: containers that cross the border look overrun.
-export ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
+# The libraries that we call are not instrumented: containers that cross the border look overrun, and what LLVM's
+# allocators hand out there lies in memory that our side has poisoned.
+export ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0:allow_user_poisoning=0 UBSAN_OPTIONS=print_stacktrace=1
 export ASAN_SYMBOLIZER_PATH=$(command -v llvm-symbolizer-22 llvm-symbolizer | head -n 1)
 
 # run NAME: fuzzes until the time is over; leaves "executions defects" in the log folder.
@@ -28,7 +29,7 @@ run() {
   : >"$log"
   while ((SECONDS < end)); do
     local begin=$SECONDS out
-    out=$("$build/fuzzers/$name" "$build/corpus/$name" -max_total_time=$((end - SECONDS)) -timeout=20 \
+    out=$("$build/fuzzers/$name" "$build/corpus/$name" -max_total_time=$((end - SECONDS)) -timeout=60 \
       -rss_limit_mb=3000 -max_len=40000 -len_control=0 -print_final_stats=1 -verbosity=0 \
       -artifact_prefix="$build/defects/$name-" 2>&1)
     local status=$?
