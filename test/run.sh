@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds memopt and checks it. The last line counts: "N passed, N failed".
-#   test/run.sh [PART...]     develop, release and lint by default: 40 minutes on two cores when nothing is built yet
+#   test/run.sh [PART...]     all but fuzz by default: three quarters of an hour on two cores when nothing is built yet
 #     develop   unit tests and the lit suite, with asserts on
 #     release   unit tests and the integration tests but for the longest, as users build
+#     readers   unit tests of the runtime, and half a minute of each fuzzer of what it and the planner read, with sanitizers
 #     lint      format and clang-tidy
-#     fuzz      unit tests of what reads outside files, and a minute of each fuzzer, with sanitizers
+#     fuzz      readers and the importer's unit tests, and a minute of each fuzzer, those of models and graphs too
 #   Takes NVIDIA's assembler from PyPI unless MEMOPT_WITHOUT_CUDA=1 is set; tests that need it are then unsupported.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -67,26 +68,31 @@ release() {
   lit_tests build/release --filter='^memopt :: Integration/' --filter-out="Integration/($long)\.test"
 }
 
+# fuzzers ARGUMENT...: unit tests with sanitizers, and fuzz.sh.
 # Libraries that are not instrumented leak and share containers by design: see test/Fuzz/fuzz.sh.
-fuzz() {
+fuzzers() {
   local good bad last
   ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0:allow_user_poisoning=0 unit_tests build/fuzz
-  last=$(test/Fuzz/fuzz.sh --jobs=2 | tee >(cat >&2) | tail -n 1)
+  last=$(test/Fuzz/fuzz.sh --jobs=2 "$@" | tee >(cat >&2) | tail -n 1)
   read -r good bad < <(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' <<<"$last")
   count "fuzzers" "${good:-0}" "${bad:-1}"
 }
+
+# With the same seed, so that a failure comes from a change.
+readers() { fuzzers --seconds=30 --seed=1 data manifest plan safetensors state; }
+fuzz() { fuzzers; }
 
 lint() {
   if tools/lint.sh; then count lint 1 0; else count lint 0 1; fi
 }
 
-(($#)) || set -- develop release lint
+(($#)) || set -- develop release readers lint
 cuda=(--with-cuda)
 [ -z "${MEMOPT_WITHOUT_CUDA:-}" ] || cuda=()
 for part; do
   case $part in
-    develop | release | fuzz | lint) ;;
-    *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
+    develop | release | readers | fuzz | lint) ;;
+    *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
   esac
   echo "== $part"
   if tools/install.sh "${cuda[@]}" "$part"; then "$part"; else count "build of $part" 0 1; fi

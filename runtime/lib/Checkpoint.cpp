@@ -22,10 +22,6 @@ using namespace memopt;
 
 static constexpr int64_t checkpointVersion = 1;
 
-/// The largest step, position and seed that every reader of JSON gets right, and with which no sum
-/// in a run overflows.
-static constexpr int64_t maxCount = int64_t(1) << 53;
-
 bool memopt::isModelVariable(const VariableSpec &variable) {
   return variable.role == "parameter" || variable.role == "buffer";
 }
@@ -49,14 +45,6 @@ std::string memopt::printTrainingState(const TrainingState &state) {
   return text.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-static StatusOr<int64_t> readCount(const JsonView &root, const char *key) {
-  MEMOPT_ASSIGN_OR_RETURN(int64_t value, root.getInteger(key));
-  if (value < 0 || value > maxCount)
-    return badInput(quote(key) + " is " + std::to_string(value) + ", expected 0 to " +
-                    std::to_string(maxCount));
-  return value;
-}
-
 StatusOr<TrainingState> memopt::parseTrainingState(std::string_view text) {
   MEMOPT_ASSIGN_OR_RETURN(nlohmann::json document, parseJson(text, /*maxDepth=*/8));
   JsonView root(document);
@@ -66,12 +54,12 @@ StatusOr<TrainingState> memopt::parseTrainingState(std::string_view text) {
     return badInput("holds " + quote(format) + " version " + std::to_string(version) +
                     ", expected 'memopt-checkpoint' version " + std::to_string(checkpointVersion));
   TrainingState state;
-  MEMOPT_ASSIGN_OR_RETURN(state.step, readCount(root, "step"));
-  MEMOPT_ASSIGN_OR_RETURN(state.dataPosition, readCount(root, "data_position"));
+  MEMOPT_ASSIGN_OR_RETURN(state.step, root.getCount("step"));
+  MEMOPT_ASSIGN_OR_RETURN(state.dataPosition, root.getCount("data_position"));
   if (root.has("batch_size")) {
-    MEMOPT_ASSIGN_OR_RETURN(state.batchSize, readCount(root, "batch_size"));
+    MEMOPT_ASSIGN_OR_RETURN(state.batchSize, root.getCount("batch_size"));
   }
-  MEMOPT_ASSIGN_OR_RETURN(state.seed, readCount(root, "seed"));
+  MEMOPT_ASSIGN_OR_RETURN(state.seed, root.getCount("seed"));
   if (root.has("optimizer")) {
     MEMOPT_ASSIGN_OR_RETURN(state.optimizer, root.getString("optimizer"));
   }

@@ -184,6 +184,14 @@ static auto readMember(const JsonView &view, const std::string &key, Read read)
 StatusOr<int64_t> JsonView::getInteger(const std::string &key) const {
   return readMember(*this, key, &JsonView::asInteger);
 }
+StatusOr<int64_t> JsonView::getCount(const std::string &key) const {
+  constexpr int64_t most = int64_t(1) << 53;
+  MEMOPT_ASSIGN_OR_RETURN(int64_t value, getInteger(key));
+  if (value < 0 || value > most)
+    return badInput(quote(key) + " is " + std::to_string(value) + ", expected 0 to " +
+                    std::to_string(most));
+  return value;
+}
 StatusOr<double> JsonView::getNumber(const std::string &key) const {
   return readMember(*this, key, &JsonView::asNumber);
 }

@@ -102,9 +102,9 @@ StatusOr<LearningRateSchedule> LearningRateSchedule::fromJson(const JsonView &vi
   MEMOPT_ASSIGN_OR_RETURN(schedule.kind, parseScheduleKind(kind));
   MEMOPT_ASSIGN_OR_RETURN(schedule.rate, view.getNumber("rate"));
   MEMOPT_ASSIGN_OR_RETURN(schedule.minRate, view.getNumber("min_rate"));
-  MEMOPT_ASSIGN_OR_RETURN(schedule.warmupSteps, view.getInteger("warmup_steps"));
-  MEMOPT_ASSIGN_OR_RETURN(schedule.totalSteps, view.getInteger("total_steps"));
-  MEMOPT_ASSIGN_OR_RETURN(schedule.stepSize, view.getInteger("step_size"));
+  MEMOPT_ASSIGN_OR_RETURN(schedule.warmupSteps, view.getCount("warmup_steps"));
+  MEMOPT_ASSIGN_OR_RETURN(schedule.totalSteps, view.getCount("total_steps"));
+  MEMOPT_ASSIGN_OR_RETURN(schedule.stepSize, view.getCount("step_size"));
   MEMOPT_ASSIGN_OR_RETURN(schedule.gamma, view.getNumber("gamma"));
   MEMOPT_RETURN_IF_ERROR(readNewer(view, schedule));
   return schedule;

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Runs the fuzzers of build/fuzz, each for some time.
-#   test/Fuzz/fuzz.sh [--seconds=N] [--jobs=N] [NAME...]     60 seconds each, one at a time, all by default
+#   test/Fuzz/fuzz.sh [--seconds=N] [--jobs=N] [--seed=N] [NAME...]     60 seconds each, one at a time, all by default
 # Corpora lie in build/fuzz/corpus/NAME and grow, inputs that break something in build/fuzz/defects. A fuzzer that finds
-# a defect goes on until its time is over. The last line counts fuzzers: "N passed, N failed".
+# a defect goes on until its time is over. Without a seed every run takes other ways. The last line counts fuzzers:
+# "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "$0")/../.."
-seconds=60 jobs=1 names=()
+seconds=60 jobs=1 seed=0 names=()
 for argument in "$@"; do
   case $argument in
     --seconds=*) seconds=${argument#*=} ;;
     --jobs=*) jobs=${argument#*=} ;;
-    -*) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 1 ;;
+    --seed=*) seed=${argument#*=} ;;
+    -*) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 1 ;;
     *) names+=("$argument") ;;
   esac
 done
@@ -29,7 +31,7 @@ run() {
   : >"$log"
   while ((SECONDS < end)); do
     local begin=$SECONDS out
-    out=$("$build/fuzzers/$name" "$build/corpus/$name" -max_total_time=$((end - SECONDS)) -timeout=60 \
+    out=$("$build/fuzzers/$name" "$build/corpus/$name" -seed="$seed" -max_total_time=$((end - SECONDS)) -timeout=60 \
       -rss_limit_mb=3000 -max_len=40000 -len_control=0 -print_final_stats=1 -verbosity=0 \
       -artifact_prefix="$build/defects/$name-" 2>&1)
     local status=$?

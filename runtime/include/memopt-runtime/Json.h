@@ -58,6 +58,8 @@ public:
 
   /// The member `key`, of that kind.
   StatusOr<int64_t> getInteger(const std::string &key) const;
+  /// From 0 to 2^53: every reader of JSON gets that right, and no sum in a run overflows with it.
+  StatusOr<int64_t> getCount(const std::string &key) const;
   StatusOr<double> getNumber(const std::string &key) const;
   StatusOr<std::string> getString(const std::string &key) const;
   StatusOr<bool> getBool(const std::string &key) const;

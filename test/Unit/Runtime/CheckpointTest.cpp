@@ -291,4 +291,7 @@ TEST_F(CheckpointTest, AStateThatLiesIsRefused) {
   expectMessage(messageFor("seed", uint64_t(1) << 63), {"below 2^63"});
   expectMessage(messageFor("step", "many"), {"'step' must be an integer"});
   expectMessage(messageFor("schedule", nlohmann::json::object()), {"'schedule' lacks 'kind'"});
+  nlohmann::json schedule = good["schedule"];
+  schedule["total_steps"] = INT64_MIN;
+  expectMessage(messageFor("schedule", schedule), {"'total_steps' is -9223372036854775808"});
 }

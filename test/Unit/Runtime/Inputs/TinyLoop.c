@@ -49,7 +49,7 @@ static void addSamples(const memopt_step *step) {
   for (int64_t row = 0; row < LOOP_ROWS; ++row) {
     float x = floats(step, LOOP_X)[row];
     if (x > LOOP_LARGEST || x < -LOOP_LARGEST)
-      noteFault(step, (int64_t)x);
+      noteFault(step, x > 1e15f ? INT64_MAX : x < -1e15f ? INT64_MIN : (int64_t)x);
     floats(step, LOOP_LOSS)[0] += x * (float)(1 + first + row);
   }
 }
