@@ -128,11 +128,12 @@ static std::optional<int64_t> findJoinedSamples(tensor::ConcatOp op, const Batch
 
 static std::optional<Part> getPart(Operation *op) {
   if (auto pad = dyn_cast<PadOp>(op)) {
-    SmallVector<int64_t> dims(llvm::to_vector(llvm::seq<int64_t>(0, pad.getLow().size())));
-    return Part{pad.getResult(), pad.getInput(), dims, SmallVector<int64_t>(pad.getLow())};
+    return Part{pad.getResult(), pad.getInput(),
+                llvm::to_vector(llvm::seq<int64_t>(0, pad.getLow().size())),
+                SmallVector<int64_t>(pad.getLow())};
   }
   auto slice = dyn_cast<tensor::ExtractSliceOp>(op);
-  if (!slice || !slice.hasUnitStride())
+  if (!slice || !slice.hasUnitStride() || ShapedType::isDynamicShape(slice.getStaticOffsets()))
     return std::nullopt;
   Part part{slice.getSource(), slice.getResult(), {}, {}};
   llvm::SmallBitVector dropped = slice.getDroppedDims();

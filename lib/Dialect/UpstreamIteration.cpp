@@ -79,7 +79,8 @@ struct ExtractSliceIteration
     for (auto [dim, size] : llvm::enumerate(sizes))
       if (!dropped.test(dim)) {
         int64_t newSize = type.getDimSize(next++);
-        if (newSize != size) // what lies in front is resized alike
+        // What lies in front is resized alike; a whole dimension begins where it did.
+        if (newSize != size && !ShapedType::isDynamic(offsets[dim]))
           offsets[dim] = offsets[dim] * newSize / size;
         size = newSize;
       }

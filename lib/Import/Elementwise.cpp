@@ -50,11 +50,11 @@ Value memopt::pt2::splat(mlir::ImplicitLocOpBuilder &b, mlir::Type type, const S
   return arith::ConstantOp::create(b, mlir::DenseElementsAttr::get(tensor, attr));
 }
 
-static bool isUnsigned(DType type) { return type == DType::U8 || type == DType::Bool; }
-
 Value memopt::pt2::multiply(mlir::ImplicitLocOpBuilder &b, Value x, Value y) {
   return mlir::arith::MulFOp::create(b, x, y);
 }
+
+static bool isUnsigned(DType type) { return type == DType::U8 || type == DType::Bool; }
 
 Value memopt::pt2::convert(mlir::ImplicitLocOpBuilder &b, Value value, DType from, DType to) {
   if (from == to || (from == DType::U8 && to == DType::I8) ||

@@ -231,3 +231,14 @@ func.func @half_of_the_samples(%x: tensor<4x3xf32> {memopt.batch_dim = 0 : i64})
   %loss = memopt.reduce %half {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<2x3xf32>) -> tensor<f32>
   return %loss : tensor<f32>
 }
+
+// -----
+
+func.func @steps_wherever(%x: tensor<5x4x3xf32> {memopt.batch_dim = 1 : i64}) -> tensor<f32> {
+  %at = arith.constant 4 : index
+  %rows = tensor.collapse_shape %x [[0, 1], [2]] : tensor<5x4x3xf32> into tensor<20x3xf32>
+  // expected-error @unknown {{'tensor.extract_slice' in module 'net.step' mixes samples: the samples of a batch cannot be told apart}}
+  %step = tensor.extract_slice %rows[%at, 0] [4, 3] [1, 1] : tensor<20x3xf32> to tensor<4x3xf32> loc("net.step")
+  %loss = memopt.reduce %step {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<4x3xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
