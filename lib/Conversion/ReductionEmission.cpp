@@ -31,44 +31,42 @@ static constexpr int64_t kSumBlock = 128;
 // Groups
 //===----------------------------------------------------------------------===//
 
-/// Reductions that the inside of `reduction` reads directly.
+/// Reductions that have to be there before the loops of `reduction`: its inside reads them, or that
+/// of one that is computed in these loops.
 static SmallVector<NodeId> collectInputs(const ElementGraph &graph, unsigned reduction) {
-  const ElementReduction &info = graph.getReduction(reduction);
-  llvm::SmallSetVector<NodeId, 32> found(info.next.begin(), info.next.end());
-  found.insert(info.initial.begin(), info.initial.end());
+  llvm::SmallSetVector<NodeId, 32> found;
+  llvm::SmallDenseSet<AtomId> inLoops;
+  auto enter = [&](const ElementReduction &info) {
+    found.insert(info.next.begin(), info.next.end());
+    found.insert(info.initial.begin(), info.initial.end());
+    inLoops.insert(info.variables.begin(), info.variables.end());
+  };
+  enter(graph.getReduction(reduction));
   SmallVector<NodeId> inputs;
   for (size_t i = 0; i < found.size(); ++i) {
-    if (graph.getNode(found[i]).kind == ElementNode::Reduce) {
+    const ElementNode &node = graph.getNode(found[i]);
+    if (node.kind != ElementNode::Reduce)
+      for (NodeId child : graph.getChildren(found[i]))
+        found.insert(child);
+    else if (llvm::any_of(node.variables,
+                          [&](AtomId variable) { return inLoops.contains(variable); }))
+      enter(graph.getReduction(node.reduction));
+    else
       inputs.push_back(found[i]);
-      continue;
-    }
-    for (NodeId child : graph.getChildren(found[i]))
-      found.insert(child);
   }
   return inputs;
 }
 
-static bool dependsOn(const ElementNode &node, const ElementReduction &reduction) {
-  return llvm::any_of(reduction.variables, [&](AtomId variable) {
-    return llvm::is_contained(node.variables, variable);
-  });
-}
-
 bool StageEmitter::areInputsReady(unsigned reduction) {
-  for (NodeId input : collectInputs(graph, reduction)) {
+  return llvm::all_of(collectInputs(graph, reduction), [&](NodeId input) {
     const ElementNode &node = graph.getNode(input);
-    if (dependsOn(node, graph.getReduction(reduction)))
-      continue;
-    if (!findHome(node.variables)->reductions.contains(node.reduction))
-      return false;
-  }
-  return true;
+    return findHome(node.variables)->reductions.contains(node.reduction);
+  });
 }
 
 void StageEmitter::emitInputs(unsigned reduction) {
   for (NodeId input : collectInputs(graph, reduction))
-    if (!dependsOn(graph.getNode(input), graph.getReduction(reduction)))
-      emitNode(input);
+    emitNode(input);
 }
 
 /// Reductions that can share the loops of `reduction`, itself first.

@@ -48,6 +48,20 @@ k = Kernel(((4, 5, 6, 7), "f32"))
 s = k.reduce([(k.arguments[0], "(d0, d1, d2, d3) -> (d0, d1, d2, d3)")], ((5,), "(d0, d1, d2, d3) -> (d1)"), "rprr", "0.0", ADD)
 add("channel_sums", k.yields(s), [a], [a.astype(np.float64).sum((0, 2, 3))])
 
+# Sums over all rows of sums of rows, the second of which needs the first: they have no loop in common.
+for rows, columns in [(3, 5), (32, 128), (32, 20), (64, 64)]:
+    a, b = normal(rows, columns), normal(rows, columns)
+    k = Kernel(((rows, columns), "f32"), ((rows, columns), "f32"))
+    square = "%q = arith.mulf %a0, %a0 : f32\n%s = arith.addf %o0, %q : f32\nlinalg.yield %s : f32"
+    first, other = (k.reduce([(x, ID2)], ((rows,), "(d0, d1) -> (d0)"), "pr", "0.0", square) for x in k.arguments)
+    firsts, others = (k.reduce([(x, "(d0) -> (d0)")], ((), "(d0) -> ()"), "r", "0.0", ADD) for x in (first, other))
+    share = k.reduce([(k.arguments[0], ID2), (first, "(d0, d1) -> (d0)"), (firsts, "(d0, d1) -> ()")], ((rows,), "(d0, d1) -> (d0)"), "pr", "0.0",
+                     "%d = arith.divf %a1, %a2 : f32\n%q = arith.mulf %a0, %d : f32\n%s = arith.addf %o0, %q : f32\nlinalg.yield %s : f32")
+    shares = k.reduce([(share, "(d0) -> (d0)")], ((), "(d0) -> ()"), "r", "0.0", ADD)
+    wide, norms = a.astype(np.float64), (a.astype(np.float64) ** 2).sum(1)
+    add(f"sums_in_turn_{rows}_{columns}", k.yields(first, others, shares), [a, b],
+        [norms, (b.astype(np.float64) ** 2).sum(), (wide * norms[:, None] / norms.sum()).sum()], tolerance=1e-4)
+
 # Group norm: statistics of groups of channels, read back per channel.
 a, g = normal(3, 8, 9, 7), normal(8)
 wide = a.astype(np.float64)
