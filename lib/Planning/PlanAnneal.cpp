@@ -452,12 +452,6 @@ Plan Annealer::run() {
   return best;
 }
 
-Plan memopt::planning::search::planOf(const Graph &graph, std::vector<int32_t> order) {
-  Sequence sequence(graph);
-  sequence.assign(order);
-  return {std::move(order), sequence.peak(), sequence.cost(), sequence.excess()};
-}
-
 Plan memopt::planning::search::anneal(const Graph &graph, const Plan &start,
                                       const AnnealOptions &options) {
   if (!graph.numOps)

@@ -49,14 +49,15 @@ private:
   void cutSegments(int32_t turn, int32_t pieces);
   void estimate(int32_t turn);
   void assignBackward(int32_t turn);
-  using Choices = std::array<int32_t, slots + 1>;
   void fillTable(int64_t bytes);
   /// Opt[a, b, 0], with those of more bytes behind it.
   float *row(int32_t a, int32_t b) { return &table[(size_t(a) * numSegments + b) * (slots + 1)]; }
   int32_t slotsFor(int64_t bytes) const {
     return bytes <= 0 ? 0 : int32_t(std::min<int64_t>((bytes + unit - 1) / unit, slots + 1));
   }
-  void fillRow(int32_t a, int32_t b, Choices &choices);
+  template <typename Offer> void forEachStep(int32_t a, int32_t b, Offer offer);
+  void fillRow(int32_t a, int32_t b);
+  int32_t chooseStep(int32_t a, int32_t b, int32_t m);
   void emit(int32_t a, int32_t b, int32_t m);
   void emitForward(int32_t segment);
   void emitBackward(int32_t segment);
@@ -218,22 +219,10 @@ void Chain::estimate(int32_t turn) {
   baseline = graph.resident + atTurn - accounted;
 }
 
-/// Opt[a, b, m] for all m, and the best first step of each: 0 keeps a whole, j nests there; -1 if
-/// nothing fits. All bytes of one step lie side by side, so that they are compared as vectors.
-void Chain::fillRow(int32_t a, int32_t b, Choices &choices) {
-  float *cost = row(a, b);
-  std::fill_n(cost, slots + 1, never);
-  choices.fill(-1);
-  auto offer = [&](int32_t step, int32_t least, float run, const float *first, int32_t taken,
-                   const float *second) {
-    // A sum with what is never possible is not below it, however far above.
-    for (int32_t m = std::max(least, taken); m <= slots; ++m) {
-      float total = run + first[m - taken] + second[m];
-      bool isBetter = total < cost[m];
-      cost[m] = isBetter ? total : cost[m];
-      choices[m] = isBetter ? step : choices[m];
-    }
-  };
+/// Calls offer(step, least, run, first, taken, second) for every first step of a..b: 0 keeps a
+/// whole, j nests there. For m of at least `least` and `taken` slots it costs
+/// run + first[m - taken] + second[m].
+template <typename Offer> void Chain::forEachStep(int32_t a, int32_t b, Offer offer) {
   int32_t keeps = slotsFor(kept[a]);
   offer(0, keeps + slotsFor(backwardRoom[a]), forwardCost[a], a == b ? free.data() : row(a + 1, b),
         keeps, free.data());
@@ -246,13 +235,44 @@ void Chain::fillRow(int32_t a, int32_t b, Choices &choices) {
   }
 }
 
+/// Opt[a, b, m] for all m. All bytes of one step lie side by side, so that they are compared as
+/// vectors.
+void Chain::fillRow(int32_t a, int32_t b) {
+  float *cost = row(a, b);
+  std::fill_n(cost, slots + 1, never);
+  forEachStep(a, b,
+              [&](int32_t, int32_t least, float run, const float *first, int32_t taken,
+                  const float *second) {
+                // A sum with what is never possible is not below it, however far above.
+                for (int32_t m = std::max(least, taken); m <= slots; ++m)
+                  cost[m] = std::min(cost[m], run + first[m - taken] + second[m]);
+              });
+}
+
+/// The first of the best first steps of a..b with m slots; -1 if nothing fits.
+int32_t Chain::chooseStep(int32_t a, int32_t b, int32_t m) {
+  float cost = never;
+  int32_t choice = -1;
+  forEachStep(a, b,
+              [&](int32_t step, int32_t least, float run, const float *first, int32_t taken,
+                  const float *second) {
+                if (m < std::max(least, taken))
+                  return;
+                float total = run + first[m - taken] + second[m];
+                if (total < cost) {
+                  cost = total;
+                  choice = step;
+                }
+              });
+  return choice;
+}
+
 void Chain::fillTable(int64_t bytes) {
   unit = std::max<int64_t>(1, bytes / slots);
   table.resize(size_t(numSegments) * numSegments * (slots + 1));
-  Choices unused;
   for (int32_t length = 0; length < numSegments; ++length)
     for (int32_t a = 0; a + length < numSegments; ++a)
-      fillRow(a, a + length, unused);
+      fillRow(a, a + length);
 }
 
 void Chain::emitForward(int32_t segment) {
@@ -277,9 +297,7 @@ void Chain::emitBackward(int32_t segment) {
 }
 
 void Chain::emit(int32_t a, int32_t b, int32_t m) {
-  Choices choices;
-  fillRow(a, b, choices);
-  int32_t choice = choices[m];
+  int32_t choice = chooseStep(a, b, m);
   if (choice <= 0) {
     emitForward(a);
     if (a < b)
@@ -358,17 +376,40 @@ std::vector<int32_t> memopt::planning::search::turnsOf(const Graph &graph,
   return turns;
 }
 
+/// Where the table has nothing for a budget: what it has for the fewest bytes, between two numbers
+/// of which it has something for the second alone.
+static void searchLowest(const Graph &graph, Chain &chain, int64_t low, int64_t high,
+                         int64_t budget, Plan &best) {
+  for (int tries = 0; tries < 6 && low + 1 < high; ++tries) {
+    int64_t bytes = low + (high - low) / 2;
+    std::vector<int32_t> order = chain.schedule(bytes);
+    if (order.empty()) {
+      low = bytes;
+      continue;
+    }
+    if (!isValid(graph, order))
+      return;
+    high = bytes;
+    Plan plan = planOf(graph, std::move(order));
+    if (plan.betterThan(best, budget))
+      best = std::move(plan);
+  }
+}
+
 /// Finds the budget of the table that just meets the real one: the estimate misses some. Says
 /// whether any plan met it; the best of all goes to `best`.
 static bool searchBudget(const Graph &graph, Chain &chain, int64_t budget, Plan &best) {
   int64_t high = budget - chain.baseline, low = 0;
   bool met = false;
-  for (int tries = 0; tries < 6 && high > 0; ++tries) {
+  for (int tries = 0; tries < 6; ++tries) {
     int64_t bytes = tries == 0 ? high : low + (high - low) / 2;
     std::vector<int32_t> order = chain.schedule(bytes);
     if (order.empty()) {
-      if (tries == 0)
+      if (tries == 0) {
+        searchLowest(graph, chain, std::max<int64_t>(0, high), best.peak - chain.baseline, budget,
+                     best);
         return false;
+      }
       low = bytes;
       continue;
     }

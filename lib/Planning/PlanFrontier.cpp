@@ -129,12 +129,14 @@ AnnealOptions Ladder::annealWithin(int64_t budget) const {
   return anneal;
 }
 
-/// Rounds of twice the moves each, for as long as a round finds something better.
+/// Rounds of twice the moves each, for as long as a round finds something better. To begin one
+/// takes a large graph as long as a thousand moves.
 Plan Ladder::annealFrom(Plan plan, size_t rung, int64_t sweep) const {
   AnnealOptions anneal = annealWithin(rungs[rung]);
   int64_t left = moves * 3 / 8 / static_cast<int64_t>(rungs.size());
   bool isTight = rung + tightRungs >= rungs.size();
-  for (int64_t share = left / 8 + 1, round = 0; left > 0; left -= share, share *= 2, ++round) {
+  int64_t share = left / (graph.numOps > kLargeGraph ? 2 : 8) + 1;
+  for (int64_t round = 0; left > 0; left -= share, share *= 2, ++round) {
     anneal.seed = options.seed * 1000003 + rung * 101 + sweep + round * 7919;
     anneal.moves = std::min(left, share);
     Plan next = search::anneal(graph, plan, anneal);
@@ -150,21 +152,22 @@ Plan Ladder::annealFrom(Plan plan, size_t rung, int64_t sweep) const {
 Plan Ladder::descend(const Plan &above, size_t rung, bool trySegments) const {
   int64_t budget = rungs[rung];
   Plan start = evictGreedily(graph, tidied(problem, graph, above), budget, evictOptions());
+  for (const Plan &plan : seeds)
+    if (plan.betterThan(start, budget))
+      start = plan;
   // The chain of segments is another basin; looked at now and then, for it takes a while.
   if (trySegments && means.recompute) {
     Plan segments = evictGreedily(graph, tidied(problem, graph, segmentChain(graph, given, budget)),
                                   budget, evictOptions());
-    if (segments.betterThan(start, budget))
-      start = std::move(segments);
+    segments = annealFrom(std::move(segments), rung, 0);
+    start = annealFrom(std::move(start), rung, 0);
+    return segments.betterThan(start, budget) ? segments : start;
   }
-  for (const Plan &plan : seeds)
-    if (plan.betterThan(start, budget))
-      start = plan;
   return annealFrom(std::move(start), rung, 0);
 }
 
 void Ladder::sweepDown() {
-  size_t stride = graph.numOps > 2000 ? 12 : 4;
+  size_t stride = graph.numOps > kLargeGraph ? 12 : 4;
   for (size_t rung = 0; rung < rungs.size(); ++rung)
     plans.push_back(descend(rung ? plans.back() : given, rung, rung % stride == 0));
   // A good plan for few bytes may lead below what the search for the fewest has found.
@@ -260,7 +263,9 @@ std::vector<Plan> Ladder::run() {
 
 /// A few seconds of one core.
 static int64_t defaultMoves(const PlanProblem &problem) {
-  return std::min<int64_t>(8000000, 12000 * static_cast<int64_t>(problem.ops.size() + 1));
+  auto ops = static_cast<int64_t>(problem.ops.size());
+  int64_t moves = std::min<int64_t>(8000000, 12000 * (ops + 1));
+  return ops > kLargeGraph ? moves * kLargeGraph / ops : moves;
 }
 
 /// The problem with as many bytes of the other spaces as the given order has there, and a share of

@@ -13,24 +13,25 @@
 using namespace memopt::planning;
 using namespace memopt::planning::search;
 
-Rows Rows::from(const std::vector<std::vector<int32_t>> &lists) {
+Rows Rows::from(llvm::ArrayRef<Row> lists) {
   Rows rows;
-  for (const std::vector<int32_t> &list : lists) {
-    rows.items.insert(rows.items.end(), list.begin(), list.end());
+  rows.start.reserve(lists.size() + 1);
+  for (const Row &list : lists) {
+    llvm::append_range(rows.items, list);
     rows.start.push_back(rows.items.size());
   }
   return rows;
 }
 
-static void makeUnique(std::vector<int32_t> &list) {
+static void makeUnique(Rows::Row &list) {
   llvm::sort(list);
   list.erase(std::unique(list.begin(), list.end()), list.end());
 }
 
 /// The rows while they grow.
 struct Graph::Lists {
-  std::vector<std::vector<int32_t>> inputs, makes, before, pairs; ///< by action
-  std::vector<std::vector<int32_t>> ways;                         ///< by result
+  std::vector<Rows::Row> inputs, makes, before, pairs; ///< by action
+  std::vector<Rows::Row> ways;                         ///< by result
 };
 
 int32_t Graph::addValue(const PlanBuffer &buffer, int32_t maker) {
@@ -83,7 +84,7 @@ void Graph::addOps(const PlanProblem &problem, Lists &lists) {
     for (PlanValue input : op.inputs)
       lists.inputs[i].push_back(firstValue[input.op] + input.result);
     makeUnique(lists.inputs[i]);
-    lists.before[i] = op.after;
+    llvm::append_range(lists.before[i], op.after);
     for (const PlanInPlace &pair : op.inPlace) {
       int32_t operand = firstValue[pair.operand.op] + pair.operand.result;
       lists.pairs[i].push_back(firstValue[i] + pair.result);
@@ -92,7 +93,7 @@ void Graph::addOps(const PlanProblem &problem, Lists &lists) {
       hasInPlace = true;
     }
   }
-  std::vector<std::vector<int32_t>> readers(numResults);
+  std::vector<Rows::Row> readers(numResults);
   for (int32_t i = 0; i < numOps; ++i)
     for (int32_t value : lists.inputs[i])
       readers[value].push_back(i);
@@ -162,7 +163,7 @@ void Graph::addWays(const PlanProblem &problem, Lists &lists) {
     hasStarts = true;
   }
   // What comes after an op comes after all fetches of its results.
-  std::vector<std::vector<int32_t>> fetches(numOps);
+  std::vector<Rows::Row> fetches(numOps);
   for (const Way &way : ways)
     for (int32_t action : {way.fetchStart, way.fetchStart + 1})
       fetches[opOf[way.value]].push_back(action);
@@ -205,7 +206,7 @@ Graph::Graph(const PlanProblem &problem) {
     mayGo.push_back(i < numOps && kind[i] != ActionKind::Wait);
   for (const Way &way : ways)
     mayGo[way.fetchStart] = true;
-  std::vector<std::vector<int32_t>> late(numActions);
+  std::vector<Rows::Row> late(numActions);
   for (int32_t i = 0; i < numActions; ++i) {
     makeUnique(lists.inputs[i]);
     makeUnique(lists.before[i]);

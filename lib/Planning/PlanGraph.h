@@ -26,12 +26,14 @@ namespace memopt::planning::search {
 
 /// Rows of integers of different lengths.
 struct Rows {
+  /// While they grow; most are short.
+  using Row = llvm::SmallVector<int32_t, 4>;
   std::vector<int32_t> start{0}, items;
   llvm::ArrayRef<int32_t> operator[](int32_t row) const {
     return llvm::ArrayRef(items).slice(start[row], start[row + 1] - start[row]);
   }
   int32_t size() const { return start.size() - 1; }
-  static Rows from(const std::vector<std::vector<int32_t>> &lists);
+  static Rows from(llvm::ArrayRef<Row> lists);
 };
 
 enum class ActionKind : uint8_t {

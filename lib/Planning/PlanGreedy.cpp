@@ -45,8 +45,15 @@ private:
     int32_t value, use; ///< its next use, a slot
     double score = 0;
   };
+  /// Slots between two neighbouring events of a value, its instances and its uses.
+  struct Gap {
+    int32_t begin = 0, end = 0;   ///< the events; the same where none are known
+    int32_t use = Sequence::none; ///< the end if it reads what is alive in the gap
+  };
   void restart(llvm::ArrayRef<int32_t> order);
-  void stretchSpans();
+  void noteEdits();
+  Gap gapAround(int32_t value, int32_t slot) const;
+  int32_t useBehind(size_t span, int32_t peak);
   bool estimate(int32_t op, int32_t peak, int32_t slot, int64_t worth, int depth,
                 Price &price) const;
   void collectCandidates(int32_t peak);
@@ -78,6 +85,7 @@ private:
   std::vector<int32_t> spanOf;    ///< by value: its number among those, or -1
   /// By evictable value: slots before which it is not made and behind which it is not read.
   std::vector<int32_t> firstMade, lastRead;
+  std::vector<Gap> gaps; ///< by evictable value: where a peak stood last
   std::vector<Candidate> candidates;
   size_t turn = 0;
 };
@@ -120,6 +128,7 @@ void Evictor::restart(llvm::ArrayRef<int32_t> order) {
   editor.restart(order);
   firstMade.clear();
   lastRead.clear();
+  gaps.assign(evictable.size(), {});
   for (int32_t value : evictable) {
     llvm::ArrayRef<int32_t> uses = sequence.usesOf(value);
     firstMade.push_back(sequence.instancesOf(graph.opOf[value]).front());
@@ -128,29 +137,64 @@ void Evictor::restart(llvm::ArrayRef<int32_t> order) {
 }
 
 /// Clones stand behind the first instance of their op, and may read later than anything before.
-void Evictor::stretchSpans() {
+void Evictor::noteEdits() {
   for (const Sequence::Edit &edit : sequence.edits())
-    if (edit.inserted)
-      for (int32_t value : graph.inputs[edit.action])
-        if (int32_t span = spanOf[value]; span >= 0)
+    for (llvm::ArrayRef<int32_t> values : {graph.inputs[edit.action], graph.makes[edit.action]})
+      for (int32_t value : values) {
+        int32_t span = spanOf[value];
+        if (span < 0)
+          continue;
+        gaps[span] = {};
+        if (edit.inserted && graph.opOf[value] != edit.action)
           lastRead[span] = std::max(lastRead[span], edit.slot);
+      }
+}
+
+/// Empty where the value is made or read at `slot` itself.
+Evictor::Gap Evictor::gapAround(int32_t value, int32_t slot) const {
+  llvm::ArrayRef<int32_t> made = sequence.instancesOf(graph.opOf[value]),
+                          uses = sequence.usesOf(value);
+  const int32_t *nextMade = llvm::lower_bound(made, slot), *nextUse = llvm::lower_bound(uses, slot);
+  Gap gap{Sequence::none, sequence.slots(), Sequence::none};
+  if (nextMade != made.begin())
+    gap.begin = nextMade[-1];
+  if (nextUse != uses.begin())
+    gap.begin = std::max(gap.begin, nextUse[-1]);
+  if (nextMade != made.end())
+    gap.end = *nextMade;
+  if (nextUse != uses.end() && *nextUse < gap.end) {
+    gap.end = *nextUse;
+    if (nextMade != made.begin())
+      gap.use = gap.end;
+  }
+  return gap.end == slot ? Gap() : gap;
+}
+
+/// The next use of a value that is alive over the peak and could be left out there, or none.
+int32_t Evictor::useBehind(size_t span, int32_t peak) {
+  int32_t value = evictable[span];
+  Gap &gap = gaps[span];
+  if (!graph.numRegions && !(gap.begin < peak && peak < gap.end))
+    gap = gapAround(value, peak);
+  if (gap.begin < peak && peak < gap.end)
+    return gap.use;
+  if (sequence.at(peak) == graph.opOf[value] || sequence.serverOf(value, peak) == Sequence::none ||
+      !sequence.canLeave(value, peak))
+    return Sequence::none;
+  return sequence.nextUse(value, peak);
 }
 
 /// Values that could go at `peak`; of very many an evenly spread part, another one each time.
 void Evictor::collectCandidates(int32_t peak) {
   candidates.clear();
-  int32_t running = sequence.at(peak), following = sequence.nextTaken(peak);
+  int32_t following = sequence.nextTaken(peak);
   for (size_t span = 0; span < evictable.size(); ++span) {
     // Most lie on one side of the peak.
     if (firstMade[span] >= peak || lastRead[span] <= peak)
       continue;
-    int32_t value = evictable[span], op = graph.opOf[value];
-    if (running == op || sequence.serverOf(value, peak) == Sequence::none)
-      continue;
-    int32_t use = sequence.nextUse(value, peak);
-    if (use != Sequence::none && following != use && mayClone(op, use) &&
-        sequence.canLeave(value, peak))
-      candidates.push_back({value, use});
+    int32_t use = useBehind(span, peak);
+    if (use != Sequence::none && following != use && mayClone(graph.opOf[evictable[span]], use))
+      candidates.push_back({evictable[span], use});
   }
   size_t stride = candidates.size() / maxCandidates + 1, kept = 0;
   for (size_t at = turn++ % stride; at < candidates.size(); at += stride)
@@ -204,7 +248,7 @@ Plan Evictor::run() {
       restart(before);
       continue;
     }
-    stretchSpans();
+    noteEdits();
     editor.keep();
     ++stale;
     Plan now;

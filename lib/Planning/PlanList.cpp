@@ -27,8 +27,8 @@ namespace {
 /// What comes directly behind what.
 struct Dependences {
   explicit Dependences(const Graph &graph);
-  std::vector<std::vector<int32_t>> next; ///< by action
-  std::vector<int32_t> waiting;           ///< by action: how many come directly before
+  std::vector<Rows::Row> next;  ///< by action
+  std::vector<int32_t> waiting; ///< by action: how many come directly before
 
 private:
   /// The region that holds `from` and not `to`, as far out as there is one, or -1.
@@ -270,7 +270,7 @@ std::vector<int32_t> memopt::planning::search::scheduleLate(const Graph &graph,
         growth[op] += graph.bytes[value];
   }
   Dependences dependences(graph);
-  std::vector<std::vector<int32_t>> previous(graph.numActions);
+  std::vector<Rows::Row> previous(graph.numActions);
   std::vector<int32_t> waiting(graph.numActions, 0);
   for (int32_t action = 0; action < graph.numActions; ++action)
     for (int32_t next : dependences.next[action]) {

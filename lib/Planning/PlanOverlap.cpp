@@ -88,7 +88,7 @@ private:
 } // namespace
 
 Neighbours::Neighbours(const Graph &graph) {
-  std::vector<std::vector<int32_t>> front(graph.numOps), back(graph.numOps);
+  std::vector<Rows::Row> front(graph.numOps), back(graph.numOps);
   for (int32_t op = 0; op < graph.numOps; ++op) {
     for (int32_t value : graph.inputs[op]) {
       int32_t maker = graph.opOf[value];

@@ -257,7 +257,7 @@ PlanSolution Solver::run() {
   }
   // A first look at every start, then most of the moves for those that came out best: a large graph
   // needs one long search more than many short ones.
-  bool large = graph.numOps > 2000;
+  bool large = graph.numOps > kLargeGraph;
   int64_t first = large ? moves / 4 : moves * 2 / 5;
   size_t keep = large ? 1 : 2;
   annealAll(starts, first, 0);

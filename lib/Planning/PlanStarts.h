@@ -70,6 +70,9 @@ Plan segmentChain(const Graph &graph, const Plan &start, int64_t budget);
 /// most bytes are alive, and the most values.
 std::vector<int32_t> turnsOf(const Graph &graph, llvm::ArrayRef<int32_t> order);
 
+/// Of more ops moves are dear, and what is won by many of them is little.
+constexpr int32_t kLargeGraph = 2000;
+
 /// Of more forward ops not every number of equal segments is tried.
 constexpr int32_t kAllCounts = 500;
 
