@@ -249,9 +249,6 @@ bool KernelGraph::canStoreDirectly(WriteOp write, ArrayRef<ReadOp> reads,
   if (!isInstruction(producer) || producer->getBlock() != write->getBlock() ||
       isBeforeCommit(producer, write))
     return false;
-  SmallVector<InPlaceOperand> allowed;
-  if (auto inPlace = dyn_cast<InPlaceOpInterface>(producer))
-    allowed = inPlace.getInPlaceOperands(cast<OpResult>(value).getResultNumber());
   int64_t time = getBeginTime(producer);
   for (WriteOp other : all) {
     Operation *next = getBufferRoot(other.getValue()).getDefiningOp();
@@ -259,10 +256,14 @@ bool KernelGraph::canStoreDirectly(WriteOp write, ArrayRef<ReadOp> reads,
     if (nextTime > time && lastUse.lookup(value) > nextTime)
       return false;
   }
+  auto isUsedLater = [&](ReadOp read) { return lastUse.lookup(read.getResult()) > time; };
+  if (llvm::any_of(reads, isUsedLater))
+    return false;
+  SmallVector<InPlaceOperand> allowed;
+  if (auto inPlace = dyn_cast<InPlaceOpInterface>(producer))
+    allowed = inPlace.getInPlaceOperands(cast<OpResult>(value).getResultNumber());
   for (ReadOp read : reads) {
     Value old = const_cast<ReadOp &>(read).getResult();
-    if (lastUse.lookup(old) > time)
-      return false;
     for (OpOperand &operand : producer->getOpOperands())
       if (getBufferRoot(operand.get()) == old && !canTake(allowed, operand.getOperandNumber()))
         return false;

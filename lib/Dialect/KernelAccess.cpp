@@ -22,9 +22,6 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
-#include <set>
-#include <vector>
-
 using namespace mlir;
 using namespace mlir::memopt;
 
@@ -63,9 +60,10 @@ private:
     if (auto operand = dyn_cast<BlockArgument>(value))
       return record(operand, at);
     Operation *op = value.getDefiningOp();
-    if (!seen.insert({value.getAsOpaquePointer(), std::vector<int64_t>(at.begin(), at.end())})
-             .second)
+    SmallVector<Coordinates, 1> &seenAt = seen[value];
+    if (llvm::is_contained(seenAt, at))
       return;
+    seenAt.push_back(at);
     if (auto generic = dyn_cast<linalg::GenericOp>(op))
       return visitGeneric(generic, cast<OpResult>(value).getResultNumber(), at);
     if (op->hasTrait<OpTrait::FillsKernel>())
@@ -178,8 +176,8 @@ private:
   Block &kernel;
   Value result;
   SmallVector<Access> accesses; ///< by the kernel's argument
-  /// Visited values, by coordinates: a value used twice is walked once.
-  std::set<std::pair<void *, std::vector<int64_t>>> seen;
+  /// By value the coordinates that it was visited at: what is used twice is walked once.
+  llvm::DenseMap<Value, SmallVector<Coordinates, 1>> seen;
 };
 } // namespace
 

@@ -14,6 +14,8 @@
 
 #include "ArenaModel.h"
 
+#include "llvm/Support/MathExtras.h"
+
 #include <algorithm>
 #include <queue>
 
@@ -87,12 +89,13 @@ namespace {
 /// first hole: where nearly everything lives at once, that beats sorting each item's neighbours.
 class OffsetList {
 public:
-  explicit OffsetList(const Model &model) : model(model) {}
+  /// `layout`: what has been placed before.
+  OffsetList(const Model &model, const Layout &layout);
 
   /// findOffset; but an item of several pieces is looked at as one of the largest size throughout.
   int64_t findOffset(int32_t item, Fit fit, int64_t &work) const {
     const Item &data = model.items[item];
-    int64_t candidate = 0, best = -1, bestSlack = unlimited;
+    int64_t candidate = model.align(floor, item), best = -1, bestSlack = unlimited;
     for (const Block &block : blocks) {
       if (block.lower >= data.upper || block.upper <= data.lower)
         continue;
@@ -161,20 +164,51 @@ private:
     }
   };
   const Model &model;
+  int64_t floor = 0; ///< below it nothing is free at any time
   std::vector<Block> blocks;
 };
 
 } // namespace
 
+/// Weights and other state live throughout, thousands side by side at the bottom: no walk begins
+/// with them.
+OffsetList::OffsetList(const Model &model, const Layout &layout) : model(model) {
+  Entry always{0, 0, std::numeric_limits<int32_t>::max(), 0};
+  int64_t finest = unlimited, smallest = unlimited;
+  std::vector<int32_t> placed;
+  for (int32_t i = 0, n = model.items.size(); i < n; ++i) {
+    const Item &item = model.items[i];
+    always.lower = std::min(always.lower, item.lower);
+    always.upper = std::max(always.upper, item.upper);
+    if (layout.offsets[i] != unplaced) {
+      placed.push_back(i);
+      continue;
+    }
+    finest = std::min(finest, item.alignment);
+    smallest = std::min(smallest, item.size);
+  }
+  llvm::sort(placed, [&](int32_t a, int32_t b) {
+    return std::make_pair(layout.offsets[a], a) < std::make_pair(layout.offsets[b], b);
+  });
+  bool rises = true;
+  for (int32_t i : placed) {
+    const Item &item = model.items[i];
+    int64_t offset = layout.offsets[i];
+    auto next = static_cast<int64_t>(llvm::alignTo(floor, finest)) + smallest;
+    rises = rises && item.pieceCount == 1 && item.lower == always.lower &&
+            item.upper == always.upper && next > offset;
+    if (rises)
+      floor = std::max(floor, offset + item.size);
+    else
+      add(i, offset);
+  }
+}
+
 /// placeInOrder for many items that are alive together.
-static Layout placeDense(const Model &model, llvm::ArrayRef<int32_t> order, Fit fit, int64_t limit,
-                         int64_t &work) {
-  Layout layout = placeFixed(model);
-  OffsetList placed(model);
+static Layout placeDense(const Model &model, Layout layout, llvm::ArrayRef<int32_t> order, Fit fit,
+                         int64_t limit, int64_t &work) {
+  OffsetList placed(model, layout);
   std::vector<std::pair<int64_t, int64_t>> taken;
-  for (int32_t item : order)
-    if (layout.offsets[item] != unplaced)
-      placed.add(item, layout.offsets[item]);
   for (int32_t item : order) {
     if (layout.offsets[item] != unplaced)
       continue;
@@ -193,12 +227,13 @@ static Layout placeDense(const Model &model, llvm::ArrayRef<int32_t> order, Fit 
   return layout;
 }
 
-Layout memopt::planning::arena::placeInOrder(const Model &model, llvm::ArrayRef<int32_t> order,
-                                             Fit fit, int64_t limit, int64_t &work) {
+/// Places the items in this order after those of `layout`. Gives up, with an unlimited height, once
+/// an item ends above `limit`.
+static Layout placeInOrder(const Model &model, Layout layout, llvm::ArrayRef<int32_t> order,
+                           Fit fit, int64_t limit, int64_t &work) {
   int64_t count = model.items.size();
   if (model.overlaps() > count * count / 200)
-    return placeDense(model, order, fit, limit, work);
-  Layout layout = placeFixed(model);
+    return placeDense(model, std::move(layout), order, fit, limit, work);
   std::vector<std::pair<int64_t, int64_t>> taken;
   for (int32_t item : order) {
     if (layout.offsets[item] != unplaced)
@@ -217,8 +252,8 @@ Layout memopt::planning::arena::placeInOrder(const Model &model, llvm::ArrayRef<
 /// Grows the layout from the bottom: of the items that may lie lowest, each on top of what is
 /// placed, the first in `order` comes next. It leaves few holes where many items of like length
 /// live together.
-static Layout placeUpwards(const Model &model, llvm::ArrayRef<int32_t> order, int64_t &work) {
-  Layout layout = placeFixed(model);
+static Layout placeUpwards(const Model &model, Layout layout, llvm::ArrayRef<int32_t> order,
+                           int64_t &work) {
   std::vector<int64_t> lowest(model.items.size(), layout.height);
   std::vector<int32_t> rank(model.items.size());
   using Entry = std::tuple<int64_t, int32_t, int32_t>; // lowest offset, rank, item
@@ -279,10 +314,11 @@ Layout memopt::planning::arena::solveGreedy(const Model &model, int64_t target, 
     return order;
   };
   constexpr int64_t workLimit = 150000000;
+  const Layout fixed = placeFixed(model);
   Layout best;
   for (Fit fit : {Fit::First, Fit::Best})
     for (Key key : {Size, Lifetime, Area, Start}) {
-      Layout layout = placeInOrder(model, orderBy(key), fit, best.height, work);
+      Layout layout = placeInOrder(model, fixed, orderBy(key), fit, best.height, work);
       if (layout.height < best.height)
         best = std::move(layout);
       // Eight orders cost more than they bring where one costs seconds.
@@ -292,7 +328,7 @@ Layout memopt::planning::arena::solveGreedy(const Model &model, int64_t target, 
   if (model.overlaps() > workLimit / 10)
     return best;
   for (Key key : {Lifetime, Area, Size}) {
-    Layout layout = placeUpwards(model, orderBy(key), work);
+    Layout layout = placeUpwards(model, fixed, orderBy(key), work);
     if (layout.height < best.height)
       best = std::move(layout);
     if (best.height <= target)

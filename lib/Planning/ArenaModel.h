@@ -113,11 +113,6 @@ int64_t findOffset(const Model &model, llvm::ArrayRef<int64_t> offsets, int32_t 
 /// Places pinned and fixed items; the start of every layout.
 Layout placeFixed(const Model &model);
 
-/// Places the items in this order after the fixed ones. Gives up, with an unlimited height, once an
-/// item ends above `limit`.
-Layout placeInOrder(const Model &model, llvm::ArrayRef<int32_t> order, Fit fit, int64_t limit,
-                    int64_t &work);
-
 /// The best of the greedy orders.
 Layout solveGreedy(const Model &model, int64_t target, int64_t &work);
 
