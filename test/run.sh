@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds memopt and checks it. The last line counts: "N passed, N failed".
 #   test/run.sh [PART...]     all but fuzz by default: three quarters of an hour on two cores when nothing is built yet
-#     develop   unit tests and the lit suite, with asserts on
+#     check     unit tests and the lit suite, with asserts on
 #     release   unit tests and the integration tests but for the longest, as users build
 #     readers   unit tests of the runtime, and half a minute of each fuzzer of what it and the planner read, with sanitizers
 #     lint      format and clang-tidy
@@ -55,9 +55,9 @@ lit_tests() {
   count "$build lit" "$good" "$bad"
 }
 
-develop() {
-  unit_tests build/develop
-  lit_tests build/develop
+check() {
+  unit_tests build/check
+  lit_tests build/check
 }
 
 # What takes half a minute or more runs with asserts alone: it compiles many variants of small models, and the time goes
@@ -86,12 +86,12 @@ lint() {
   if tools/lint.sh; then count lint 1 0; else count lint 0 1; fi
 }
 
-(($#)) || set -- develop release readers lint
+(($#)) || set -- check release readers lint
 cuda=(--with-cuda)
 [ -z "${MEMOPT_WITHOUT_CUDA:-}" ] || cuda=()
 for part; do
   case $part in
-    develop | release | readers | fuzz | lint) ;;
+    check | release | readers | fuzz | lint) ;;
     *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
   esac
   echo "== $part"

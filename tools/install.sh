@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what memopt needs on Debian and builds it. Idempotent; says what it does.
 #   tools/install.sh [--with-cuda] [--only-tools] [PRESET...]
-#     PRESET: release (default), develop, asan, fuzz, tsan; readers is the part of fuzz that needs no compiler, and lint
-#     installs what checks the sources and configures develop, but builds nothing
+#     PRESET: release (default), develop, check (develop, built faster and rebuilt slower), asan, fuzz, tsan; readers is
+#     the part of fuzz that needs no compiler, and lint installs what checks the sources, but builds nothing
 #     --with-cuda: NVIDIA's assembler, device functions and cuDNN too, which --target=cuda writes packages with
 #     --only-tools: of what is built memopt-compile and memopt-run alone, without tests and the other tools
 set -euo pipefail
@@ -23,7 +23,7 @@ packages=(g++ cmake ninja-build ccache python3-venv zlib1g-dev liburing-dev nloh
           dataset-fashion-mnist bible-kjv bible-kjv-text)
 for preset; do
   case $preset in
-    release | develop) ;;
+    release | develop | check) ;;
     asan | fuzz | readers | tsan) packages+=(libclang-rt-22-dev) ;;
     lint) packages+=(clang-format-22 clang-tidy-22) ;;
     *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
@@ -61,7 +61,7 @@ for preset; do
   case $preset in
     fuzz) targets=(fuzzers RuntimeTests ImportTests) ;; # what reads outside files
     readers) build=fuzz targets=(reader-fuzzers RuntimeTests) ;;
-    lint) build=develop targets=() ;;                   # clang-tidy takes the commands that compile the sources
+    lint) targets=() ;;                                 # clang-tidy takes the commands that compile the sources
   esac
   if [ ! -e "build/$build/build.ninja" ]; then
     echo "== configuring preset $build"
