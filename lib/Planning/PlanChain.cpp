@@ -340,11 +340,12 @@ std::vector<int32_t> Chain::schedule(int64_t bytes) {
   if (bytes <= 0)
     return {};
   fillTable(bytes);
-  if (row(0, numSegments - 1)[slots] >= never)
+  auto all = static_cast<int32_t>(std::min<int64_t>(slots, bytes / unit));
+  if (row(0, numSegments - 1)[all] >= never)
     return {};
   result.clear();
   ran.assign(graph.numActions, false);
-  emit(0, numSegments - 1, slots);
+  emit(0, numSegments - 1, all);
   dropDead();
   return result;
 }
@@ -377,13 +378,13 @@ std::vector<int32_t> memopt::planning::search::turnsOf(const Graph &graph,
 }
 
 /// Where the table has nothing for a budget: what it has for the fewest bytes, between two numbers
-/// of which it has something for the second alone.
+/// of which it has something for the second alone. Nested deep, that may be very long.
 static void searchLowest(const Graph &graph, Chain &chain, int64_t low, int64_t high,
                          int64_t budget, Plan &best) {
   for (int tries = 0; tries < 6 && low + 1 < high; ++tries) {
     int64_t bytes = low + (high - low) / 2;
     std::vector<int32_t> order = chain.schedule(bytes);
-    if (order.empty()) {
+    if (order.empty() || static_cast<int64_t>(order.size()) > mostInstances(graph)) {
       low = bytes;
       continue;
     }

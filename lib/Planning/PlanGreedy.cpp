@@ -237,7 +237,7 @@ Plan Evictor::run() {
   int64_t stale = 0;
   std::vector<int32_t> before;
   while (sequence.peak() > budget && stale < 64 + graph.numOps / 4 &&
-         sequence.size() < 8 * graph.numOps + 64) {
+         sequence.size() < mostInstances(graph)) {
     int32_t peak = sequence.peakSlot();
     if (!evictBest(peak)) {
       // Out of empty slots, or of anything that helps: spread out once, then give up.

@@ -70,6 +70,9 @@ Plan segmentChain(const Graph &graph, const Plan &start, int64_t budget);
 /// most bytes are alive, and the most values.
 std::vector<int32_t> turnsOf(const Graph &graph, llvm::ArrayRef<int32_t> order);
 
+/// Plans to begin with have no more instances: each is an instruction of the program.
+inline int64_t mostInstances(const Graph &graph) { return 8 * int64_t(graph.numActions) + 64; }
+
 /// Of more ops moves are dear, and what is won by many of them is little.
 constexpr int32_t kLargeGraph = 2000;
 

@@ -216,7 +216,7 @@ Plan TransferEvictor::run() {
   int64_t stale = 0;
   std::vector<int32_t> before;
   while (sequence.peak() > budget && stale < 64 + graph.numOps / 4 &&
-         sequence.size() < 8 * graph.numActions + 64) {
+         sequence.size() < mostInstances(graph)) {
     if (!evictBest()) {
       // Out of empty slots, or of anything that helps: spread out once, then give up.
       std::vector<int32_t> now = sequence.order();

@@ -894,3 +894,11 @@ TEST(Plan, ChainsReachRootOfTheirLength) {
   EXPECT_TRUE(solution.feasible);
   EXPECT_LE(solution.cost, measure(problem, givenOrder(problem)).cost + 200);
 }
+
+TEST(Plan, ChainsReachFewBytesByNesting) {
+  // Each value once evicted leaves 54 of 800 alive.
+  PlanProblem problem = chain(800, 1);
+  PlanSolution solution = solve(problem, options(3, 0));
+  EXPECT_LE(solution.peak, 10);
+  EXPECT_LE(solution.order.size(), 8 * problem.ops.size() + 64);
+}
