@@ -28,8 +28,10 @@
 using namespace memopt::planning;
 using namespace memopt::planning::search;
 
-/// The plans for the fewest bytes, where each byte is dearest, get all rounds of annealing.
+/// The plans for the fewest bytes, where each byte is dearest, get all rounds of annealing, and in
+/// a large graph, which has few moves to spend, this many times those of others.
 static constexpr size_t tightRungs = 4;
+static constexpr int64_t tightShare = 4;
 
 namespace {
 
@@ -135,6 +137,8 @@ Plan Ladder::annealFrom(Plan plan, size_t rung, int64_t sweep) const {
   AnnealOptions anneal = annealWithin(rungs[rung]);
   int64_t left = moves * 3 / 8 / static_cast<int64_t>(rungs.size());
   bool isTight = rung + tightRungs >= rungs.size();
+  if (isTight && graph.numOps > kLargeGraph)
+    left *= tightShare;
   int64_t share = left / (graph.numOps > kLargeGraph ? 2 : 8) + 1;
   for (int64_t round = 0; left > 0; left -= share, share *= 2, ++round) {
     anneal.seed = options.seed * 1000003 + rung * 101 + sweep + round * 7919;
