@@ -142,7 +142,7 @@ Value AttentionScores::drawKept(const ScorePlace &place) {
     Value score = add(multiply(add(multiply(head, queries), query), keys), key);
     if (firstScore)
       score = add(score, firstScore);
-    Value random = createRandomWords(b, {seed, step, call.getId()}, score).front();
+    Value random = createRandomWord(b, {seed, step, call.getId()}, score);
     Value isKept = arith::CmpIOp::create(b, arith::CmpIPredicate::uge, random, word(*threshold));
     Value bit = arith::ShLIOp::create(b, arith::ExtUIOp::create(b, i32, isKept),
                                       arith::TruncIOp::create(b, i32, number));

@@ -25,14 +25,19 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
+/// Whether the lanes are consecutive numbers, the first of them a multiple of `divisor`.
+bool StageEmitter::beginWithMultiple(const IndexExpr &number, Scope *scope, int64_t divisor) {
+  if (table.getStride(number, *scope->vector) != 1)
+    return false;
+  int64_t common = std::gcd(divisor, number.constant);
+  for (auto [atom, coefficient] : number.terms)
+    common = std::gcd(common, atom == *scope->vector ? scope->step : coefficient);
+  return common == divisor;
+}
+
 /// Whether the lanes begin and end with bytes.
 bool StageEmitter::areWholeBytes(const IndexExpr &address, Scope *scope) {
-  if (!scope || scope->lanes % CHAR_BIT || table.getStride(address, *scope->vector) != 1)
-    return false;
-  int64_t divisor = std::gcd(CHAR_BIT, address.constant);
-  for (auto [atom, coefficient] : address.terms)
-    divisor = std::gcd(divisor, atom == *scope->vector ? scope->step : coefficient);
-  return divisor == CHAR_BIT;
+  return scope && scope->lanes % CHAR_BIT == 0 && beginWithMultiple(address, scope, CHAR_BIT);
 }
 
 /// The byte that holds bit number `index`, which may be lanes, and the bit's place in it.

@@ -59,8 +59,8 @@ static bool needsWidening(Operation &op) {
 
 FailureOr<NodeId> ElementGraph::buildScalarOp(Operation &op, unsigned result,
                                               ArrayRef<NodeId> operands) {
-  bool isScalarOp =
-      isa<arith::ArithDialect, math::MathDialect>(op.getDialect()) || isa<CheckOp>(op);
+  bool isScalarOp = isa<arith::ArithDialect, math::MathDialect>(op.getDialect()) ||
+                    isa<CheckOp, RandomWordOp>(op);
   if (!isScalarOp || op.getNumRegions())
     return op.emitError("'") << op.getName() << "' is not computed by any kernel";
   NodeId folded = foldIndex(op, operands);

@@ -18,6 +18,8 @@
 
 #include "KernelSchedule.h"
 
+#include "memopt/Dialect/Philox.h"
+
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/ADT/BitVector.h"
 
@@ -178,7 +180,16 @@ private:
   void storeTo(Value pointer, Value value, unsigned alignment, Value mask);
   void emitStore(const KernelStore &store, const KernelNest &nest, Value value);
 
+  // Random bits (RandomEmission.cpp).
+  Value emitRandomWord(const ElementNode &node);
+  Value emitNeighbours(const RandomStream &stream, Value first, int64_t lanes);
+  Value emitWords(const RandomStream &stream, Value first, Value number);
+  Value emitWordsOfPart(const RandomStream &stream, Value first, Value begin, Value numbers,
+                        int64_t lanes);
+  bool isMultiple(NodeId node, int64_t divisor);
+
   // Booleans in bits (BitEmission.cpp).
+  bool beginWithMultiple(const IndexExpr &number, Scope *scope, int64_t divisor);
   bool areWholeBytes(const IndexExpr &address, Scope *scope);
   Value emitBitLoad(const ElementNode &node);
   void emitBitStore(const KernelStore &store, Scope *scope, Value value);

@@ -96,6 +96,8 @@ Value StageEmitter::emitNodeHere(NodeId id) {
 Value StageEmitter::emitApply(const ElementNode &node) {
   if (node.name->getStringRef() == CheckOp::getOperationName())
     return emitCheck(node);
+  if (node.name->getStringRef() == RandomWordOp::getOperationName())
+    return emitRandomWord(node);
   SmallVector<Value> operands;
   int64_t lanes = 1;
   for (NodeId operand : node.operands) {

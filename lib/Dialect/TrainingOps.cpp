@@ -89,9 +89,10 @@ static int64_t countElements(Operation *op) {
 }
 
 /// Ten rounds of two wide multiplications and four logical operations.
-int64_t DropoutMaskOp::getFlops() { return 60 * tensorType(getResult()).getNumElements(); }
-int64_t StochasticRoundOp::getFlops() { return 65 * tensorType(getResult()).getNumElements(); }
-int64_t RandomOp::getFlops() { return 80 * tensorType(getResult()).getNumElements(); }
+int64_t DropoutMaskOp::getFlops() { return 20 * tensorType(getResult()).getNumElements(); }
+int64_t StochasticRoundOp::getFlops() { return 25 * tensorType(getResult()).getNumElements(); }
+int64_t RandomOp::getFlops() { return 60 * tensorType(getResult()).getNumElements(); }
+ScalarCost RandomWordOp::getScalarCost() { return ScalarCost::Series; }
 int64_t OptimizerStepOp::getFlops() { return 4 * countElements(*this); }
 int64_t GlobalNormOp::getFlops() { return 2 * countElements(*this); }
 int64_t AccumulateOp::getFlops() { return tensorType(getResult()).getNumElements(); }

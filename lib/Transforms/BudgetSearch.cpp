@@ -283,7 +283,7 @@ LogicalResult BudgetSearch::State::solve(const Form &form,
     return fail(form.step, std::move(wrong));
   lowerBound = std::min(lowerBound, frontier->peakLowerBound);
   for (planning::PlanFrontier::Point &point : frontier->points)
-    candidates.push_back({&form, std::move(point)});
+    candidates.push_back({&form, std::move(point), {}});
   return success();
 }
 

@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Elements are numbered row-major; each has the words of its number (Philox.h).
+// Elements are numbered row-major; one that needs k words has those from k times its number on
+// (Philox.h). Kernels make them, for neighbours together.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,53 +33,76 @@ static Value createElementNumber(ImplicitLocOpBuilder &b, ArrayRef<int64_t> shap
   return convertTo(b, number, b.getI64Type());
 }
 
-/// Number of the current point of a part, which begins at `first` of a tensor with these strides.
-static Value createNumberInWhole(ImplicitLocOpBuilder &b, ArrayRef<int64_t> strides, Value first) {
-  Value number = convertTo(b, first, b.getI64Type());
+/// The same in a tensor with these strides.
+static Value createElementNumberIn(ImplicitLocOpBuilder &b, ArrayRef<int64_t> strides) {
+  Value number = createIntConstant(b, b.getIndexType(), 0);
   for (auto [dim, stride] : llvm::enumerate(strides)) {
-    Value at = convertTo(b, linalg::IndexOp::create(b, dim), b.getI64Type());
-    Value scaled = arith::MulIOp::create(b, at, createIntConstant(b, b.getI64Type(), stride));
+    Value scaled = arith::MulIOp::create(b, linalg::IndexOp::create(b, dim),
+                                         createIntConstant(b, b.getIndexType(), stride));
     number = arith::AddIOp::create(b, number, scaled);
   }
-  return number;
+  return convertTo(b, number, b.getI64Type());
 }
 
-/// The words of an element with a number. `scalars` are seed and step.
-static std::array<Value, 4> createWords(ImplicitLocOpBuilder &b, Value element, ValueRange scalars,
-                                        uint64_t id) {
-  RandomStream stream{convertTo(b, scalars[0], b.getI64Type()),
-                      convertTo(b, scalars[1], b.getI64Type()), static_cast<int64_t>(id)};
-  return createRandomWords(b, stream, element);
-}
+namespace {
+/// The words of one element of a random op.
+struct Words {
+  ImplicitLocOpBuilder &b;
+  Value first, element; ///< numbers of the tensor's first element, and of this one behind it
+  Value seed, step;
+  int64_t id;
 
-/// A generic over `type` whose body makes an element from its words.
+  /// Word `number` of the `count` that the element needs.
+  Value get(int64_t number, int64_t count) const {
+    if (count == 1)
+      return RandomWordOp::create(b, b.getI32Type(), first, element, seed, step, id);
+    auto constant = [&](int64_t value) { return createIntConstant(b, b.getI64Type(), value); };
+    Value begin = arith::MulIOp::create(b, first, constant(count));
+    Value word = arith::MulIOp::create(b, element, constant(count));
+    word = arith::AddIOp::create(b, word, constant(number));
+    return RandomWordOp::create(b, b.getI32Type(), begin, word, seed, step, id);
+  }
+};
+} // namespace
+
+/// A generic over the result's type whose body makes an element from its words.
 template <typename OpType>
-static Lowered
-lowerRandom(OpType op, ImplicitLocOpBuilder &b,
-            llvm::function_ref<Value(ImplicitLocOpBuilder &, std::array<Value, 4>)> element) {
+static Lowered lowerRandom(OpType op, ImplicitLocOpBuilder &b,
+                           llvm::function_ref<Value(ImplicitLocOpBuilder &, const Words &)> make) {
   RankedTensorType type = tensorType(op.getResult());
   AffineMap scalarMap = AffineMap::get(type.getRank(), 0, b.getContext());
   SmallVector<Read> reads{{op.getSeed(), scalarMap}, {op.getStep(), scalarMap}};
   if (op.getFirst())
     reads.push_back({op.getFirst(), scalarMap});
-  return createPointwise(b, type.getShape(), reads, {type.getElementType()},
-                         [&](ImplicitLocOpBuilder &inner, ValueRange x) {
-                           Value number = op.getFirst()
-                                              ? createNumberInWhole(inner, *op.getStrides(), x[2])
-                                              : createElementNumber(inner, type.getShape());
-                           auto words = createWords(inner, number, x.take_front(2), op.getId());
-                           return SmallVector<Value>{element(inner, words)};
-                         });
+  auto makeElement = [&](ImplicitLocOpBuilder &inner, ValueRange x) {
+    Type wide = inner.getI64Type();
+    Value first = createIntConstant(inner, wide, 0);
+    Value element;
+    if (op.getFirst()) {
+      first = convertTo(inner, x[2], wide);
+      element = createElementNumberIn(inner, *op.getStrides());
+    } else {
+      element = createElementNumber(inner, type.getShape());
+    }
+    Words words{inner,
+                first,
+                element,
+                convertTo(inner, x[0], wide),
+                convertTo(inner, x[1], wide),
+                static_cast<int64_t>(op.getId())};
+    return SmallVector<Value>{make(inner, words)};
+  };
+  return createPointwise(b, type.getShape(), reads, {type.getElementType()}, makeElement);
 }
 
 static Lowered lowerDropoutMask(DropoutMaskOp op, ImplicitLocOpBuilder &b) {
   std::optional<uint32_t> threshold =
       getDropoutThreshold(op.getProbabilityAttr().getValueAsDouble());
-  return lowerRandom(op, b, [&](ImplicitLocOpBuilder &inner, std::array<Value, 4> words) -> Value {
+  return lowerRandom(op, b, [&](ImplicitLocOpBuilder &inner, const Words &words) -> Value {
     if (!threshold)
       return createIntConstant(inner, inner.getI1Type(), 0);
     return arith::CmpIOp::create(
-        inner, arith::CmpIPredicate::uge, words[0],
+        inner, arith::CmpIPredicate::uge, words.get(0, 1),
         createIntConstant(inner, inner.getI32Type(), static_cast<int32_t>(*threshold)));
   });
 }
@@ -100,11 +124,11 @@ static Value toFloat(ImplicitLocOpBuilder &b, Value word, Type type) {
 }
 
 /// In [0, 1): 24 bits of one word, or 53 of two.
-static Value createUniform(ImplicitLocOpBuilder &b, ArrayRef<Value> words, Type type) {
+static Value createUniform(ImplicitLocOpBuilder &b, const Words &words, Type type) {
   if (!type.isF64())
-    return multiply(b, toFloat(b, shiftRight(b, words[0], 8), type), 0x1p-24);
-  Value upper = arith::ExtUIOp::create(b, b.getI64Type(), shiftRight(b, words[0], 5));
-  Value lower = arith::ExtUIOp::create(b, b.getI64Type(), shiftRight(b, words[1], 6));
+    return multiply(b, toFloat(b, shiftRight(b, words.get(0, 1), 8), type), 0x1p-24);
+  Value upper = arith::ExtUIOp::create(b, b.getI64Type(), shiftRight(b, words.get(0, 2), 5));
+  Value lower = arith::ExtUIOp::create(b, b.getI64Type(), shiftRight(b, words.get(1, 2), 6));
   Value high = arith::ShLIOp::create(b, upper, createIntConstant(b, b.getI64Type(), 26));
   return multiply(b, toFloat(b, arith::OrIOp::create(b, high, lower), type), 0x1p-53);
 }
@@ -117,27 +141,27 @@ static Value createInside(ImplicitLocOpBuilder &b, Value word, Type type) {
   return multiply(b, middle, std::ldexp(1.0, -static_cast<int>(bits)));
 }
 
-static Value createNumber(ImplicitLocOpBuilder &b, Distribution distribution, ArrayRef<Value> words,
+static Value createNumber(ImplicitLocOpBuilder &b, Distribution distribution, const Words &words,
                           Type type) {
   switch (distribution) {
   case Distribution::Uniform:
     return createUniform(b, words, type);
   case Distribution::Normal: {
-    Value logarithm = math::LogOp::create(b, createInside(b, words[0], type));
+    Value logarithm = math::LogOp::create(b, createInside(b, words.get(0, 2), type));
     Value radius = math::SqrtOp::create(b, multiply(b, logarithm, -2));
     constexpr double turn = 6.283185307179586;
-    Value angle = multiply(b, createInside(b, words[1], type), turn);
+    Value angle = multiply(b, createInside(b, words.get(1, 2), type), turn);
     return arith::MulFOp::create(b, radius, math::CosOp::create(b, angle));
   }
   case Distribution::Exponential:
-    return arith::NegFOp::create(b, math::LogOp::create(b, createInside(b, words[0], type)));
+    return arith::NegFOp::create(b, math::LogOp::create(b, createInside(b, words.get(0, 1), type)));
   }
   llvm_unreachable("all distributions are listed");
 }
 
 static Lowered lowerNumbers(RandomOp op, ImplicitLocOpBuilder &b) {
   Type type = tensorType(op.getResult()).getElementType();
-  return lowerRandom(op, b, [&](ImplicitLocOpBuilder &inner, std::array<Value, 4> words) {
+  return lowerRandom(op, b, [&](ImplicitLocOpBuilder &inner, const Words &words) {
     return createNumber(inner, op.getDistribution(), words, type);
   });
 }
@@ -171,9 +195,14 @@ static Lowered lowerStochasticRound(StochasticRoundOp op, ImplicitLocOpBuilder &
       b, type.getShape(),
       {readAll(b, op.getInput()), {op.getSeed(), scalarMap}, {op.getStep(), scalarMap}},
       {type.getElementType()}, [&](ImplicitLocOpBuilder &inner, ValueRange x) {
-        Value number = createElementNumber(inner, type.getShape());
-        auto words = createWords(inner, number, x.drop_front(), op.getId());
-        Value rounded = roundAtRandom(inner, x[0], words[0]);
+        Type wide = inner.getI64Type();
+        Words words{inner,
+                    createIntConstant(inner, wide, 0),
+                    createElementNumber(inner, type.getShape()),
+                    convertTo(inner, x[1], wide),
+                    convertTo(inner, x[2], wide),
+                    static_cast<int64_t>(op.getId())};
+        Value rounded = roundAtRandom(inner, x[0], words.get(0, 1));
         return SmallVector<Value>{convertTo(inner, rounded, type.getElementType())};
       });
 }

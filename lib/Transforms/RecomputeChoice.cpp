@@ -35,7 +35,7 @@ static constexpr int64_t kLeastRecomputedBytes = 4096;
 /// Tables that stay in the first cache: gathers from them are as cheap as any other operand.
 static constexpr int64_t kSmallTableBytes = 32 << 10;
 /// What an element may cost, in bytes of memory traffic that take as long: about eight f32 operands
-/// that are read again, or sixteen counter-based random bits.
+/// that are read again.
 static constexpr double kMaximumCost = 32;
 
 //===----------------------------------------------------------------------===//
@@ -65,6 +65,13 @@ static bool isBiasOfLibraryCall(linalg::GenericOp generic) {
   return false;
 }
 
+/// Whether the elements are random booleans: kept as bits (memopt-pack-masks) they take less time,
+/// and leave a residual sum behind them cheap enough to be made again.
+static bool isRandomMask(linalg::GenericOp generic) {
+  return cast<RankedTensorType>(generic.getResult(0).getType()).getElementType().isInteger(1) &&
+         !generic.getBody()->getOps<RandomWordOp>().empty();
+}
+
 RecomputeChoice::Role RecomputeChoice::classify(Operation *op) {
   if (isa<arith::ConstantOp, tensor::EmptyOp, linalg::FillOp, ReadOp>(op))
     return Role::Free;
@@ -79,7 +86,7 @@ RecomputeChoice::Role RecomputeChoice::classify(Operation *op) {
     return Role::Pointwise;
   auto generic = dyn_cast<linalg::GenericOp>(op);
   if (!generic || generic.getNumReductionLoops() != 0 || isGather(generic) ||
-      isBiasOfLibraryCall(generic))
+      isBiasOfLibraryCall(generic) || isRandomMask(generic))
     return Role::Fixed;
   return Role::Pointwise;
 }

@@ -15,6 +15,10 @@ func.func @training(%p: tensor<4x8xf32>, %g: tensor<4x8xf32>, %m: tensor<4x8xf32
   // CHECK: memopt.stochastic_round %{{.*}}, %{{.*}}, %{{.*}} {id = 5 : i64} : (tensor<4x8xf32>, tensor<i64>, tensor<i64>) -> tensor<4x8xbf16>
   %rounded = memopt.stochastic_round %p, %seed, %step {id = 5 : i64}
     : (tensor<4x8xf32>, tensor<i64>, tensor<i64>) -> tensor<4x8xbf16>
+  // Inside of kernels.
+  %number = arith.constant 7 : i64
+  // CHECK: memopt.random_word %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} {id = 6 : i64}
+  %word = memopt.random_word %number, %number, %number, %number {id = 6 : i64}
   // A parameter that is narrower than its update.
   // CHECK: memopt.optimizer_step {{.*}} : (tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<f64>, tensor<i64>) -> tensor<4x8xf32>
   %updated = memopt.optimizer_step %rounded, %rounded, %lr, %step {optimizer = "sgd", state = [], settings = {}}

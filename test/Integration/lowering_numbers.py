@@ -62,16 +62,23 @@ class Case:
 # Definitions
 # ----------------------------------------------------------------------------------------------------
 
-def philox(element, step, identity, seed):
-    """The four words of Philox4x32-10."""
-    counter = [element & 0xFFFFFFFF, element >> 32, step & 0xFFFFFFFF, identity]
+def random_word(number, step, identity, seed):
+    """Four neighbours share a counter of Philox4x32-10."""
+    counter = [number >> 2 & 0xFFFFFFFF, number >> 34, step & 0xFFFFFFFF, identity]
     keys = [seed & 0xFFFFFFFF, seed >> 32]
     for _ in range(10):
         first, second = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
         counter = [(second >> 32) ^ counter[1] ^ keys[0], second & 0xFFFFFFFF,
                    (first >> 32) ^ counter[3] ^ keys[1], first & 0xFFFFFFFF]
         keys = [(keys[0] + 0x9E3779B9) & 0xFFFFFFFF, (keys[1] + 0xBB67AE85) & 0xFFFFFFFF]
-    return counter
+    return counter[number % 4]
+
+
+def random_words(shape, step, identity, seed, first=0, strides=None):
+    """Those of a tensor's elements; of a part's, by the strides of the whole."""
+    strides = strides or [int(np.prod(shape[i + 1:])) for i in range(len(shape))]
+    numbers = first + sum(i * stride for i, stride in zip(np.indices(shape), strides))
+    return np.vectorize(lambda number: random_word(int(number), step, identity, seed), otypes=["u8"])(numbers)
 
 
 def windows(size, out, kernel, stride, low, dilation):
@@ -140,10 +147,16 @@ def all_cases():
 
     seed, step = np.array(0x123456789ABCDEF, "i8"), np.array(5, "i8")
     for shape, probability in (((4, 33), 0.25), ((7,), 0.0), ((70,), 0.9)):
-        bits = np.array([philox(i, 5, 3, int(seed))[0] for i in range(int(np.prod(shape)))]).reshape(shape)
+        bits = random_words(shape, 5, 3, int(seed))
         yield Case(f"dropout_mask_{probability}", [seed, step],
                    f"%r0 = memopt.dropout_mask %a0, %a1 {{probability = {probability} : f64, id = 3 : i64}} : ($a0, $a1) -> $r0",
                    [bits >= probability * 2**32])
+    # Parts of a batch, which begin with a counter or inside of one, and rows of whole counters or not.
+    for first, strides, shape in ((4, (72, 1), (3, 72)), (7, (72, 1), (3, 72)), (70, (35, 1), (2, 35)), (2**34 - 64, (1, 80), (80, 2))):
+        bits = random_words(shape, 5, 3, int(seed), first, strides)
+        yield Case(f"dropout_mask_from_{first}", [seed, step, np.array(first, "i8")],
+                   f"%r0 = memopt.dropout_mask %a0, %a1, %a2 {{probability = 0.5 : f64, id = 3 : i64, "
+                   f"strides = array<i64: {strides[0]}, {strides[1]}>}} : ($a0, $a1, $a2) -> $r0", [bits >= 2**31])
 
     x = np.round(values(2, 3, 7, 8) * 2) / 2  # halves: many ties
     x[0, 0, 2, 3] = x[0, 0, 2, 4] = np.nan
@@ -233,7 +246,7 @@ def all_cases():
         yield Case("activations", [x], "%r0 = memopt.relu %a0 : $a0\n%r1 = memopt.sigmoid %a0 : $a0\n%r2 = memopt.softplus %a0 : $a0",
                    [np.where(x <= 0, np.float32(0), x), (1 / (1 + np.exp(-x.astype("f8")))).astype("f4"),
                     np.logaddexp(0, x.astype("f8")).astype("f4")])
-    for fields in irregular_cases(random, philox):
+    for fields in irregular_cases(random, random_words):
         yield Case(*fields)
     table, rows = values(9, 20), random.integers(0, 9, (3, 4))
     yield Case("embedding", [table, rows], "%r0 = memopt.embedding %a0, %a1 : ($a0, $a1) -> $r0", [table[rows]])

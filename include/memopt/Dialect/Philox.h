@@ -27,11 +27,15 @@ struct RandomStream {
   int64_t id;
 };
 
-/// The words, i32, that belong to the element with number `element`, an i64.
+/// The words, i32, of counter number `counter`, an i64 or lanes of them: words 4 counter to
+/// 4 counter + 3 of the stream.
 std::array<Value, 4> createRandomWords(ImplicitLocOpBuilder &b, const RandomStream &stream,
-                                       Value element);
+                                       Value counter);
 
-/// The least first word of what dropout keeps; nothing where it keeps none.
+/// One word, i32, of the stream, by its number, an i64 or lanes of them.
+Value createRandomWord(ImplicitLocOpBuilder &b, const RandomStream &stream, Value number);
+
+/// The least word of what dropout keeps; nothing where it keeps none.
 std::optional<uint32_t> getDropoutThreshold(double probability);
 
 } // namespace mlir::memopt

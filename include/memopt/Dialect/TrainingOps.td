@@ -14,9 +14,7 @@ include "memopt/Dialect/MemoptBase.td"
 def Memopt_DropoutMaskOp : Memopt_PureOp<"dropout_mask"> {
   let summary = "Random booleans, true with probability 1 - p";
   let description = [{
-    Counter-based (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC'11): Philox4x32-10 with
-    key `seed`, counter (element number low, high, `step`, `id`); the first output word u gives
-    `u >= p * 2^32`. An element's number is its row-major index, unless the tensor is a part of a larger one:
+    An element is `u >= p * 2^32` for the word u of its number (`memopt.random_word`). That number is its row-major index, unless the tensor is a part of a larger one:
     then `first` is the number of its first element there and `strides` are those of the larger tensor, so that
     the parts of a batch draw what the whole batch would. The same operands give the same bits wherever and whenever it runs, so a recomputed
     mask is identical and nothing is saved.
@@ -36,9 +34,9 @@ def Memopt_DropoutMaskOp : Memopt_PureOp<"dropout_mask"> {
 def Memopt_RandomOp : Memopt_PureOp<"random"> {
   let summary = "Random numbers of a distribution";
   let description = [{
-    Bits are those of `memopt.dropout_mask`'s generator, with the same key and counter; an element takes the
-    first two output words w0 and w1. `uniform` lies in [0, 1): the upper 24 bits of w0 in f32, 53 bits of both in
-    f64. `normal` has mean 0 and variance 1 (Box and Muller, A Note on the Generation of Random Normal Deviates,
+    Elements are numbered as in `memopt.dropout_mask`, and made from words (`memopt.random_word`): one, of the
+    element's number, or two where two are named here, w0 and w1, those from twice its number on. `uniform` lies in
+    [0, 1): the upper 24 bits of w0 in f32, 53 bits of both in f64. `normal` has mean 0 and variance 1 (Box and Muller, A Note on the Generation of Random Normal Deviates,
     1958): sqrt(-2 ln u) cos(2 pi v), u and v from w0 and w1. `exponential` has rate 1: -ln u. There u and v lie
     inside of (0, 1): the middles of 2^23 equal parts (f64: 2^31), by the upper bits.
     A recomputed draw is the same draw.
@@ -60,15 +58,28 @@ def Memopt_StochasticRoundOp : Memopt_PureOp<"stochastic_round"> {
   let description = [{
     A number between two neighbours of the result's type becomes the upper one with the probability of its place
     between them (Gupta et al., Deep Learning with Limited Numerical Precision, ICML 2015): so an update that is much
-    smaller than a parameter's last bit still moves it, now and then. Bits are those of `memopt.dropout_mask`'s
-    generator, with the same key and counter; an element takes the lower 16 of the first output word. Infinities and
-    NaN stay. The same operands give the same bits.
+    smaller than a parameter's last bit still moves it, now and then. An element takes the lower 16 bits of the word
+    of its row-major number (`memopt.random_word`). Infinities and NaN stay. The same operands give the same bits.
 
     Example: `%r = memopt.stochastic_round %x, %seed, %step {id = 3 : i64} : (tensor<4xf32>, tensor<i64>, tensor<i64>) -> tensor<4xbf16>`
   }];
   let arguments = (ins Memopt_TensorOf<[F32]>:$input, Memopt_IntTensor:$seed, Memopt_IntTensor:$step, I64Attr:$id);
   let results = (outs Memopt_TensorOf<[BF16]>:$result);
   let hasVerifier = 1;
+}
+
+def Memopt_RandomWordOp : Memopt_Op<"random_word", [Pure, DeclareOpInterfaceMethods<ScalarOpInterface>]> {
+  let summary = "32 random bits, by their number";
+  let description = [{
+    Counter-based (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC'11): with n = `first` + `number`,
+    word n mod 4 of Philox4x32-10 with key `seed` and counter (n / 4 low, high, `step`, `id`). Kernels take four
+    neighbours from one counter; `first` is what all elements of a tensor share. Only inside of kernels.
+
+    Example: `%w = memopt.random_word %c0, %n, %seed, %step {id = 3 : i64}`
+  }];
+  let arguments = (ins I64:$first, I64:$number, I64:$seed, I64:$step, I64Attr:$id);
+  let results = (outs I32:$word);
+  let assemblyFormat = "$first `,` $number `,` $seed `,` $step attr-dict";
 }
 
 def Memopt_OptimizerStepOp : Memopt_PureOp<"optimizer_step"> {

@@ -44,7 +44,7 @@ enum class ScalarCost {
   None,     ///< nothing
   Simple,   ///< an instruction of the machine
   Division, ///< a slow instruction: quotients and roots
-  Series,   ///< a polynomial of ours (MathExpansion.h)
+  Series,   ///< a polynomial of ours (MathExpansion.h), or random bits
   Call,     ///< a call of libm for each lane
 };
 /// By the op's ScalarOpInterface; Simple where it has none.

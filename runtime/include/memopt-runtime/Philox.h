@@ -7,13 +7,15 @@
 //===----------------------------------------------------------------------===//
 //
 // Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3",
-// SC 2011. The bits of element i of random op `id` in step `step` under `seed` are the first word
-// of
+// SC 2011. The words of random op `id` in step `step` under `seed` are numbered: word n is word
+// n mod 4 of
 //
-//   counter (low 32 bits of i, high 32 bits of i, step, id), key (low, high 32 bits of seed)
+//   counter (low 32 bits of n / 4, high 32 bits of n / 4, step, id), key (low, high 32 bits of
+//   seed)
 //
-// so any element can be made again at any time, by any thread. Functions here are `static`: objects
-// compiled for different instruction sets each need their own.
+// so that any can be made again at any time, by any thread, and four neighbours for the price of
+// one. An element that needs k words takes those from k times its number on. Functions here are
+// `static`: objects compiled for different instruction sets each need their own.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,15 +45,16 @@ struct PhiloxWords {
   return counter;
 }
 
-/// The random word of one element, as described above.
-[[maybe_unused]] static constexpr uint32_t philoxElement(int64_t element, int64_t step, int64_t id,
-                                                         int64_t seed) {
+/// Word number `number`, as described above.
+[[maybe_unused]] static constexpr uint32_t philoxWord(int64_t number, int64_t step, int64_t id,
+                                                      int64_t seed) {
   auto low = [](int64_t value) { return static_cast<uint32_t>(value); };
   auto high = [](int64_t value) {
     return static_cast<uint32_t>(static_cast<uint64_t>(value) >> 32);
   };
-  return philox4x32({{low(element), high(element), low(step), low(id)}}, low(seed), high(seed))
-      .word[0];
+  int64_t counter = static_cast<int64_t>(static_cast<uint64_t>(number) >> 2);
+  return philox4x32({{low(counter), high(counter), low(step), low(id)}}, low(seed), high(seed))
+      .word[number & 3];
 }
 
 /// Dropout keeps an element when its word is at least this: probability * 2^32, rounded up.

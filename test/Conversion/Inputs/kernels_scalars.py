@@ -1,4 +1,5 @@
-"""Scalar functions that are spelled out: halves, divisions that would trap, powers of integers, checks of data."""
+"""Scalar functions that are spelled out: halves, divisions that would trap, powers of integers, random words,
+checks of data."""
 import numpy as np
 
 from kernel_testing import Case, Kernel, main
@@ -104,6 +105,39 @@ with np.errstate(all="ignore"):
         add(name, ["f32"], "i1", f"%s = math.{name} %a0 : f32", [edges], function(edges))
     x, y = (v.ravel() for v in np.meshgrid(np.float32([0, 1, -5, 1e8, 0.3, np.inf, np.nan]), np.float32([0.1, 3, -3, np.inf, 0])))
     add("remainder_f32", ["f32", "f32"], "f32", "%s = arith.remf %a0, %a1 : f32", [x, y], np.fmod(x, y))
+
+
+# Random words, by their number: rows that begin with a counter's first word, known beforehand or not, inside of a
+# counter, and not along the words.
+def random_words(number, seed, step, identity):
+    number = number.astype(np.uint64)
+    low = np.uint64(0xFFFFFFFF)
+    counter = [number >> np.uint64(2) & low, number >> np.uint64(34), np.full_like(number, step), np.full_like(number, identity)]
+    keys = [seed & 0xFFFFFFFF, seed >> 32]
+    for _ in range(10):
+        first, second = np.uint64(0xD2511F53) * counter[0], np.uint64(0xCD9E8D57) * counter[2]
+        counter = [second >> np.uint64(32) ^ counter[1] ^ np.uint64(keys[0]), second & low,
+                   first >> np.uint64(32) ^ counter[3] ^ np.uint64(keys[1]), first & low]
+        keys = [(keys[0] + 0x9E3779B9) & 0xFFFFFFFF, (keys[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return np.choose((number % np.uint64(4)).astype(int), counter).astype(np.uint32).view(np.int32)
+
+
+for name, shape, strides, first in (("row", (77,), (1,), None), ("rows", (5, 72), (72, 1), None), ("odd_rows", (5, 71), (71, 1), None),
+                                    ("part", (3, 72), (144, 1), 2**34 - 12), ("inside_part", (3, 72), (144, 1), 2**34 - 11),
+                                    ("columns", (9, 40), (1, 12), 4)):
+    k = Kernel(*[((), "i64")] * 3)
+    scalar = f"({', '.join(f'd{i}' for i in range(len(shape)))}) -> ()"
+    body = "%n0 = arith.constant 0 : index\n"
+    for i, stride in enumerate(strides):
+        body += (f"%i{i} = linalg.index {i} : index\n%c{i} = arith.constant {stride} : index\n"
+                 f"%m{i} = arith.muli %i{i}, %c{i} : index\n%n{i + 1} = arith.addi %n{i}, %m{i} : index\n")
+    body += (f"%n = arith.index_cast %n{len(shape)} : index to i64\n%zero = arith.constant 0 : i64\n"
+             f"%s = memopt.random_word {'%zero' if first is None else '%a2'}, %n, %a0, %a1 {{id = 9 : i64}}\nlinalg.yield %s : i32")
+    r = k.pointwise([(argument, scalar) for argument in k.arguments], "i32", body, shape)
+    numbers = (first or 0) + sum(i * stride for i, stride in zip(np.indices(shape), strides))
+    seed, step = 0x123456789ABCDEF, 5
+    cases.append(Case(f"random_words_{name}", k.yields(r), [np.array(x, np.int64) for x in (seed, step, first or 0)],
+                      [random_words(numbers, seed, step, 9)], tolerance=0))
 
 
 # Checks: what is not allowed is replaced, and the least report stays.

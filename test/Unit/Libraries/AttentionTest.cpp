@@ -237,7 +237,7 @@ template <typename T> Expected attend(const Case &c, const Data<T> &data) {
         for (int64_t j = 0; j < c.keys; ++j) {
           p[j] /= sum;
           keep[j] = c.dropout < 0 ? 1
-                    : philoxElement(row * c.keys + j, step, dropoutId, seed) >= threshold
+                    : philoxWord(row * c.keys + j, step, dropoutId, seed) >= threshold
                         ? 1 / (1 - c.dropout)
                         : 0;
           dp[j] = 0;

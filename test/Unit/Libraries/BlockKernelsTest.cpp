@@ -225,6 +225,20 @@ TEST(BlockKernels, MultiplyTilesEitherWayUp) {
   }
 }
 
+template <typename T> static void checkDropout(const RowKernels<T> &kernels, int64_t element) {
+  std::vector<T> gradient(96, T(3)), probability(96, T(2)), dropped(96, T(2));
+  uint64_t threshold = dropoutThreshold(0.4);
+  RandomRow random{element, 3, 4, int64_t(77) << 31};
+  kernels.dropoutGradient(gradient.data(), probability.data(), 90, T(1), random, threshold, T(10));
+  kernels.dropout(dropped.data(), 90, random, threshold, T(10));
+  for (int i = 0; i < 90; ++i) {
+    bool kept = philoxWord(element + i, 3, 4, random.seed) >= threshold;
+    EXPECT_EQ(dropped[i], T(kept ? 20 : 0));
+    EXPECT_EQ(probability[i], T(kept ? 20 : 0));
+    EXPECT_EQ(gradient[i], T(kept ? 58 : -2));
+  }
+}
+
 template <typename T> static void checkRows(InstructionSet set, double tolerance) {
   const RowKernels<T> &kernels = rowKernels<T>(set);
   constexpr T infinity = std::numeric_limits<T>::infinity();
@@ -244,19 +258,10 @@ template <typename T> static void checkRows(InstructionSet set, double tolerance
   EXPECT_EQ(powers[5], T(0));
   EXPECT_NEAR(found, sum, 2 * tolerance * sum);
 
-  std::vector<T> gradient(96, T(3)), probability(96, T(2));
-  uint64_t threshold = dropoutThreshold(0.4);
-  // Elements on both sides of 2^32, and the last ones of a short row.
-  RandomRow random{(int64_t(1) << 32) - 20, 3, 4, int64_t(77) << 31};
-  kernels.dropoutGradient(gradient.data(), probability.data(), 50, T(1), random, threshold, T(10));
-  std::vector<T> dropped(96, T(2));
-  kernels.dropout(dropped.data(), 50, random, threshold, T(10));
-  for (int i = 0; i < 50; ++i) {
-    bool kept = philoxElement(random.element + i, 3, 4, random.seed) >= threshold;
-    EXPECT_EQ(dropped[i], T(kept ? 20 : 0));
-    EXPECT_EQ(probability[i], T(kept ? 20 : 0));
-    EXPECT_EQ(gradient[i], T(kept ? 58 : -2));
-  }
+  // Counters on both sides of 2^32, rows that begin inside of one, and the last ones of a short
+  // row.
+  for (int64_t first : {-20, -19, -18, -17})
+    checkDropout(kernels, (int64_t(1) << 34) + first);
 
   row[17] = std::numeric_limits<T>::quiet_NaN();
   EXPECT_TRUE(std::isnan(kernels.maximum(row.data(), 96)));

@@ -29,9 +29,15 @@ TEST(Philox, GivesTheKnownAnswers) {
             (std::vector<uint32_t>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Philox, ElementUsesItsWholeNumberAndSeed) {
-  int64_t element = 0x85a308d3'243f6a88, seed = 0x299f31d0'a4093822;
-  EXPECT_EQ(philoxElement(element, 0x13198a2e, 0x03707344, seed), 0xd16cfe09u);
+TEST(Philox, FourWordsShareTheCounterOfTheirWholeNumber) {
+  int64_t number = 0x85a308d3'243f6a88, seed = 0x299f31d0'a4093822;
+  PhiloxWords expected =
+      philox4x32({{0x243f6a88 >> 2 | 0x3u << 30, 0x85a308d3 >> 2, 0x13198a2e, 0x03707344}},
+                 0xa4093822, 0x299f31d0);
+  for (int64_t i = 0; i < 4; ++i)
+    EXPECT_EQ(philoxWord(number + i, 0x13198a2e, 0x03707344, seed), expected.word[i]);
+  // Known answer: counter 0 of step 0.
+  EXPECT_EQ(philoxWord(3, 0, 0, 0), 0x9b00dbd8u);
 }
 
 TEST(Philox, ThresholdRoundsUp) {

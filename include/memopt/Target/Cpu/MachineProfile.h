@@ -42,8 +42,8 @@ struct MachineProfile {
   /// Of products and convolutions of 16 bits, as multiples of the rates above: where the processor
   /// multiplies these types itself, and where their operands are widened on the way. Attention
   /// always widens, and is as fast as in f32.
-  double narrowMatmulSpeed = 1.5;
-  double narrowConvolutionSpeed = 1.5;
+  double narrowMatmulSpeed = 1.9;
+  double narrowConvolutionSpeed = 1.9;
   double convertedMatmulSpeed = 0.7;
   double convertedConvolutionSpeed = 0.6;
   double scoreRate = 2.0e9;           ///< passes over one score of attention a second
