@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds memopt and checks it. The last line counts: "N passed, N failed".
-#   test/run.sh [PART...]     all but fuzz by default: three quarters of an hour on two cores when nothing is built yet
+#   test/run.sh [PART...]     all but readers by default: half an hour to an hour on two cores when nothing is built yet
 #     check     unit tests and the lit suite, with asserts on
 #     release   unit tests and the integration tests but for the longest, as users build
-#     readers   unit tests of the runtime, and half a minute of each fuzzer of what it and the planner read, with sanitizers
+#     fuzz      unit tests of runtime and importer, and a minute of each fuzzer, with sanitizers
 #     lint      format and clang-tidy
-#     fuzz      readers and the importer's unit tests, and a minute of each fuzzer, those of models and graphs too
+#     readers   a part of fuzz that needs no compiler: the runtime, and what it and the planner read, half a minute each
 #   Takes NVIDIA's assembler from PyPI unless MEMOPT_WITHOUT_CUDA=1 is set; tests that need it are then unsupported.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -79,19 +79,19 @@ fuzzers() {
 }
 
 # With the same seed, so that a failure comes from a change.
+fuzz() { fuzzers --seconds=60 --seed=1; }
 readers() { fuzzers --seconds=30 --seed=1 data manifest plan safetensors state; }
-fuzz() { fuzzers; }
 
 lint() {
   if tools/lint.sh; then count lint 1 0; else count lint 0 1; fi
 }
 
-(($#)) || set -- check release readers lint
+(($#)) || set -- check release fuzz lint
 cuda=(--with-cuda)
 [ -z "${MEMOPT_WITHOUT_CUDA:-}" ] || cuda=()
 for part; do
   case $part in
-    check | release | readers | fuzz | lint) ;;
+    check | release | fuzz | lint | readers) ;;
     *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
   esac
   echo "== $part"
