@@ -15,6 +15,8 @@
 
 #include "memopt/Dialect/Memopt.h"
 
+#include <climits>
+
 using namespace mlir;
 using namespace mlir::memopt;
 
@@ -36,24 +38,27 @@ static SmallVector<NodeId> collectVarying(const ElementGraph &graph, ArrayRef<No
   return varying;
 }
 
-/// One wide access; a thread has all of its lanes or none.
-static int64_t chooseThreadLanes(int64_t size, int64_t bytes) {
-  int64_t lanes = std::max<int64_t>(1, kDeviceAlignment / bytes);
+/// One wide access, or the lanes of a byte of bits; a thread has all of its lanes or none.
+static int64_t chooseThreadLanes(int64_t size, int64_t bytes, bool hasBits) {
+  int64_t lanes = std::max<int64_t>(hasBits ? CHAR_BIT : 1, kDeviceAlignment / bytes);
   while (size % lanes)
     lanes /= 2;
   return lanes;
 }
 
 int64_t mlir::memopt::chooseLanes(const ElementGraph &graph, ArrayRef<NodeId> roots,
-                                  AtomId variable, int64_t size, const ScheduleTarget &target) {
+                                  AtomId variable, int64_t size, const ScheduleTarget &target,
+                                  bool storesBits) {
   int64_t widest = 1;
+  bool hasBits = storesBits;
   for (NodeId id : collectVarying(graph, roots, variable)) {
     const ElementNode &node = graph.getNode(id);
+    hasBits |= graph.isPackedLoad(id);
     if (node.kind != ElementNode::Index && node.type.isIntOrFloat())
       widest = std::max<int64_t>(widest, llvm::divideCeil(node.type.getIntOrFloatBitWidth(), 8));
   }
   if (target.isDevice())
-    return chooseThreadLanes(size, std::max<int64_t>(widest, 4));
+    return chooseThreadLanes(size, std::max<int64_t>(widest, 4), hasBits);
   int64_t lanes = std::max<int64_t>(1, target.blockBytes / std::max<int64_t>(widest, 4));
   if (size <= lanes)
     return size;

@@ -255,10 +255,12 @@ void Scheduler::chooseLoopOrder(KernelNest &nest, StageCost &cost, double &price
   SmallVector<NodeId> values;
   for (const KernelStore &store : nest.stores)
     values.push_back(store.value);
+  bool storesBits = llvm::any_of(
+      nest.stores, [&](const KernelStore &store) { return graph.isPackedResult(store.result); });
   KernelNest vectorized = nest;
   AtomId last = nest.loops.back();
   vectorized.vectorLoop = nest.loops.size() - 1;
-  vectorized.lanes = chooseLanes(graph, values, last, table.getSize(last), target);
+  vectorized.lanes = chooseLanes(graph, values, last, table.getSize(last), target, storesBits);
   auto consider = [&](KernelNest &candidate) {
     double candidatePrice = cost.price(candidate, /*keep=*/false);
     if (candidatePrice >= price)
@@ -277,7 +279,7 @@ void Scheduler::chooseLoopOrder(KernelNest &nest, StageCost &cost, double &price
     KernelNest scattered = vectorized;
     llvm::erase(scattered.loops, other);
     scattered.loops.push_back(other);
-    scattered.lanes = chooseLanes(graph, values, other, table.getSize(other), target);
+    scattered.lanes = chooseLanes(graph, values, other, table.getSize(other), target, storesBits);
     consider(scattered);
   }
   vectorized.loops.pop_back();

@@ -177,9 +177,9 @@ int64_t countTrips(const IndexTable &table, const KernelStage &stage);
 void chooseThreads(const ElementGraph &graph, KernelStage &stage, const ScheduleTarget &target);
 
 /// Lanes of a block that holds elements of the types that `roots` compute from data in a loop over
-/// `variable` of `size` iterations.
+/// `variable` of `size` iterations. `storesBits`: elements of a result are bits.
 int64_t chooseLanes(const ElementGraph &graph, ArrayRef<NodeId> roots, AtomId variable,
-                    int64_t size, const ScheduleTarget &target);
+                    int64_t size, const ScheduleTarget &target, bool storesBits = false);
 
 } // namespace mlir::memopt
 

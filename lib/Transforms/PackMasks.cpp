@@ -69,7 +69,7 @@ namespace {
 struct PackMasksPass : mlir::memopt::impl::PackMasksPassBase<PackMasksPass> {
   void runOnOperation() override {
     func::FuncOp func = getOperation();
-    if (func.isExternal() || !getTarget(func).packsMasks())
+    if (func.isExternal())
       return markAllAnalysesPreserved();
     int64_t values = 0, before = 0, after = 0;
     for (Block *block : getProgramBlocks(func.getBody().front()))

@@ -162,3 +162,76 @@ func.func @embedding(%g: tensor<512x64xf32>, %i: tensor<512xi64>) {
   }
   return
 }
+
+// Booleans in bits: a thread has those of a byte, which it stores and loads alone.
+// CHECK-LABEL: kernel memopt_kernel_6
+// CHECK-NEXT: stage rows=1 distributes-nest
+// CHECK-NEXT: nest 32000/8
+// PTX-LABEL: .visible .entry memopt_kernel_6_stage0
+// PTX-COUNT-4: ld.global.v4.{{[bf]}}32
+// PTX-NOT: atom
+// PTX: st.global.b8
+func.func @store_bits(%a: tensor<100x320xf32>, %b: tensor<100x320xf32>) {
+  %0 = memopt.kernel (%x = %a : tensor<100x320xf32>, %y = %b : tensor<100x320xf32>) -> tensor<100x40xi8> {
+    %e = tensor.empty() : tensor<100x320xi1>
+    %r = linalg.generic {indexing_maps = [#m2, #m2, #m2], iterator_types = ["parallel", "parallel"]} ins(%x, %y : tensor<100x320xf32>, tensor<100x320xf32>) outs(%e : tensor<100x320xi1>) {
+    ^bb0(%p: f32, %q: f32, %o: i1):
+      %s = arith.cmpf olt, %p, %q : f32
+      linalg.yield %s : i1
+    } -> tensor<100x320xi1>
+    %bits = memopt.pack_bits %r : (tensor<100x320xi1>) -> tensor<100x40xi8>
+    memopt.yield %bits : tensor<100x40xi8>
+  }
+  return
+}
+
+// CHECK-LABEL: kernel memopt_kernel_7
+// CHECK-NEXT: stage rows=1 distributes-nest
+// CHECK-NEXT: nest 32000/8
+// PTX-LABEL: .visible .entry memopt_kernel_7_stage0
+// PTX: ld.global.b8
+// PTX-NOT: ld.global.b8
+// PTX: st.global.v4
+func.func @load_bits(%a: tensor<100x40xi8>, %b: tensor<100x320xf32>) {
+  %0 = memopt.kernel (%x = %a : tensor<100x40xi8>, %y = %b : tensor<100x320xf32>) -> tensor<100x320xf32> {
+    %mask = memopt.unpack_bits %x : (tensor<100x40xi8>) -> tensor<100x320xi1>
+    %e = tensor.empty() : tensor<100x320xf32>
+    %zero = arith.constant 0.0 : f32
+    %r = linalg.generic {indexing_maps = [#m2, #m2, #m2], iterator_types = ["parallel", "parallel"]} ins(%mask, %y : tensor<100x320xi1>, tensor<100x320xf32>) outs(%e : tensor<100x320xf32>) {
+    ^bb0(%p: i1, %q: f32, %o: f32):
+      %s = arith.select %p, %q, %zero : f32
+      linalg.yield %s : f32
+    } -> tensor<100x320xf32>
+    memopt.yield %r : tensor<100x320xf32>
+  }
+  return
+}
+
+// Random words: one counter for the four lanes of a thread, ten rounds of two products; the high halves of the first
+// round's depend on less.
+// CHECK-LABEL: kernel memopt_kernel_8
+// CHECK-NEXT: stage rows=1 distributes-nest
+// CHECK-NEXT: nest 32000/4
+// PTX-LABEL: .visible .entry memopt_kernel_8_stage0
+// PTX-COUNT-18: mul.hi.u32
+// PTX-NOT: mul.hi.u32
+// PTX: st.global.v4
+func.func @random_words(%a: tensor<i64>, %b: tensor<i64>) {
+  %0 = memopt.kernel (%x = %a : tensor<i64>, %y = %b : tensor<i64>) -> tensor<100x320xi32> {
+    %e = tensor.empty() : tensor<100x320xi32>
+    %zero = arith.constant 0 : i64
+    %r = linalg.generic {indexing_maps = [affine_map<(r, d) -> ()>, affine_map<(r, d) -> ()>, #m2], iterator_types = ["parallel", "parallel"]} ins(%x, %y : tensor<i64>, tensor<i64>) outs(%e : tensor<100x320xi32>) {
+    ^bb0(%seed: i64, %step: i64, %o: i32):
+      %i = linalg.index 0 : index
+      %j = linalg.index 1 : index
+      %c = arith.constant 320 : index
+      %row = arith.muli %i, %c : index
+      %at = arith.addi %row, %j : index
+      %number = arith.index_cast %at : index to i64
+      %word = memopt.random_word %zero, %number, %seed, %step {id = 3 : i64}
+      linalg.yield %word : i32
+    } -> tensor<100x320xi32>
+    memopt.yield %r : tensor<100x320xi32>
+  }
+  return
+}

@@ -63,7 +63,6 @@ llvm::json::Object MachineAttr::describeCall(LibraryCallAttrInterface call) cons
 }
 bool MachineAttr::canReadMatrix(int64_t, int64_t) const { return true; }
 bool MachineAttr::mayWriteOverRows() const { return true; }
-bool MachineAttr::packsMasks() const { return false; }
 
 FailureOr<SmallVector<CallImplementation>>
 MachineAttr::getImplementations(LibraryCallAttrInterface,

@@ -26,7 +26,7 @@ def Test_Dialect : Dialect {
 
 def Test_MachineAttr : AttrDef<Test_Dialect, "Machine", [DeclareAttrInterfaceMethods<TargetAttrInterface,
     ["describe", "describeMachine", "getThreads", "getImplementations", "getLeanImplementations", "describeCall",
-     "canReadMatrix", "mayWriteOverRows", "packsMasks", "getCostFunction"]>]> {
+     "canReadMatrix", "mayWriteOverRows", "getCostFunction"]>]> {
   let mnemonic = "machine";
   let summary = "A machine whose library has three implementations of every call";
   let description = [{

@@ -293,8 +293,6 @@ def TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
       "bool", "canReadMatrix", (ins "int64_t":$rowStride, "int64_t":$columnStride)>,
     InterfaceMethod<"Whether a kernel's result may take a row of an operand that the kernel reads as a whole.",
       "bool", "mayWriteOverRows", (ins)>,
-    InterfaceMethod<"Whether kernels store and load masks of lanes as bits, which takes lanes that lie side by side.",
-      "bool", "packsMasks", (ins)>,
     InterfaceMethod<"What predicts the seconds of one instruction.",
       "::std::function<double(const ::mlir::memopt::Work &)>", "getCostFunction", (ins)>
   ];

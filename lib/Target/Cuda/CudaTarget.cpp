@@ -141,7 +141,6 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
   bool mayWriteOverRows(Attribute) const { return true; }
 
   /// The lanes of a byte are those of several threads.
-  bool packsMasks(Attribute) const { return false; }
 
   std::function<double(const Work &)> getCostFunction(Attribute self) const {
     return MachineProfile::getCostFunction(cast<CudaAttr>(self).getProfile());
