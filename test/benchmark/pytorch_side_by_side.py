@@ -5,7 +5,7 @@
 """Trains full-size models with PyTorch and with memopt, side by side: seconds of a step against bytes.
 
     VENV/bin/python pytorch_side_by_side.py resnet50 gpt2 --work FOLDER [--bin BIN] [--optimizer sgd|adamw] [--rounds 3]
-        [--fractions 1,0.5,0.2] [--budgets 4] [--bf16] [--threads 2] [--json FILE]
+        [--fractions 1,0.5,0.2] [--budgets 4] [--bf16] [--loaded] [--threads 2] [--json FILE]
 
 The Python that runs it has torch, torchvision, transformers and safetensors. ResNet-50 and ViT-S/16 take batches of 16
 images of 224 x 224, MobileNetV2 of 32, GPT-2 124M of 2 x 512 tokens, all without dropout; random weights and data, SGD
@@ -13,7 +13,8 @@ without momentum or AdamW, the loss as the only output. Each measurement is a pr
 in turn. PyTorch trains eagerly (for convolutions in channels-last too), with torch.utils.checkpoint around each
 block, with updates during backward, and through torch.compile with `activation_memory_budget` at the fractions.
 memopt gets no budget, PyTorch's peaks as budgets, and `--budgets` more down to the smallest that it names. With --bf16
-PyTorch also trains under torch.autocast, and memopt with --precision=bf16.
+PyTorch also trains under torch.autocast, and memopt with --precision=bf16. With --loaded each also runs once while a
+loop keeps one core busy, and a column says how many times longer its step takes then.
 
   peak      PyTorch: bytes of its allocator at their highest, parameters and batch included, scratch inside libraries
             not; memopt: the arena, which holds everything
@@ -25,8 +26,11 @@ FOLDER keeps models, packages and torch.compile's cache. Exit code 1 when a meas
 than 1e-4 from eager's (1e-2 in bf16).
 """
 import argparse
+import contextlib
 import json
+import os
 import pathlib
+import subprocess
 import sys
 
 import memopt_driver as driver
@@ -42,6 +46,18 @@ TOKEN_WAYS = ["eager", "checkpoint", "checkpoint+step_in_backward"]
 WAYS = {"resnet50": IMAGE_WAYS, "mobilenet_v2": IMAGE_WAYS, "vit_s16": TOKEN_WAYS, "gpt2": TOKEN_WAYS}
 NARROW_WAYS = {"resnet50": ["autocast", "channels_last+autocast"], "mobilenet_v2": ["channels_last+autocast"],
                "vit_s16": ["autocast"], "gpt2": ["autocast"]}
+
+
+@contextlib.contextmanager
+def busy_core():
+    """One core of those that this process may use does something else."""
+    core = min(os.sched_getaffinity(0))
+    loop = subprocess.Popen([sys.executable, "-c", f"import os\nos.sched_setaffinity(0, [{core}])\nwhile True: pass"])
+    try:
+        yield
+    finally:
+        loop.kill()
+        loop.wait()
 
 
 class Torch:
@@ -141,25 +157,35 @@ class Model:
         self.attempt(self.memopt)
         for turn in range(1, self.options.rounds):
             self.attempt((self.torch + self.memopt)[:: 1 if turn % 2 else -1])
+        if self.options.loaded:
+            for entry in self.torch + self.memopt:
+                entry.quiet_runs, entry.runs = entry.runs, []
+            with busy_core():
+                self.attempt(self.torch + self.memopt)
+            for entry in self.torch + self.memopt:
+                entry.loaded_runs, entry.runs = entry.runs, entry.quiet_runs
 
     def rows(self):
         eager = self.torch[0]
-        base = seconds_of(eager)
+        base = seconds_of(eager.runs, eager.skip)
         for entry in self.torch + self.memopt:
             if not entry.runs:
                 continue
-            seconds = seconds_of(entry)
+            seconds = seconds_of(entry.runs, entry.skip)
             distance = max(distance_of(run["losses"], eager.runs[0]["losses"]) for run in entry.runs)
             if not distance <= entry.tolerance:
                 self.failures.append(f"{entry.name}: the losses {entry.runs[0]['losses']} are not eager's "
                                      f"{eager.runs[0]['losses']}")
+            loaded = []
+            if self.options.loaded:
+                loaded = [f"{seconds_of(entry.loaded_runs, entry.skip) / seconds:.2f}" if entry.loaded_runs else "-"]
             yield [self.name, entry.name, mib(entry.peak), f"{100 * entry.peak / eager.peak:.0f}",
                    mib(max(run["peak_rss"] - run.get("rss_before", 0) for run in entry.runs)), f"{seconds:.3f}", f"{100 * seconds / base:.0f}",
-                   f"{entry.predicted:.3f}" if entry.predicted else "-", entry.recomputed, f"{distance:.0e}"]
+                   f"{entry.predicted:.3f}" if entry.predicted else "-", entry.recomputed, f"{distance:.0e}", *loaded]
 
 
-def seconds_of(entry):
-    return median([second for run in entry.runs for second in run["step_seconds"][entry.skip:]])
+def seconds_of(runs, skip):
+    return median([second for run in runs for second in run["step_seconds"][skip:]])
 
 
 def distance_of(ours, theirs):
@@ -183,6 +209,7 @@ def parse():
                         help="of activation_memory_budget, joined by commas; empty: no torch.compile")
     parser.add_argument("--budgets", type=int, default=4, help="of memopt, below its plan without a budget")
     parser.add_argument("--bf16", action="store_true", help="autocast and --precision=bf16 as well")
+    parser.add_argument("--loaded", action="store_true", help="beside a busy core as well")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=pathlib.Path, help="writes the rows there too")
     for hidden in ("--measure", "--export"):  # what this script tells its own processes
@@ -218,7 +245,7 @@ def main():
             failures += [f"{name}: {text}" for text in model.failures]
         except Failed as failure:
             failures.append(f"{name}: {failure}")
-    driver.report(HEAD, rows, failures, options.json)
+    driver.report([*HEAD, *(["under load"] if options.loaded else [])], rows, failures, options.json)
 
 
 if __name__ == "__main__":
