@@ -169,6 +169,11 @@ static const SafetensorsEntry *findEntry(const SafetensorsFile &file,
   return nullptr;
 }
 
+/// Whether a number of one type is one of the other, whichever it is.
+static bool widens(DType from, DType to) {
+  return isFloat(from) && isFloat(to) && getByteSize(from) < getByteSize(to);
+}
+
 static Status loadVariable(const SafetensorsFile &file, const VariableSpec &variable,
                            const std::vector<std::string> &names, const std::string &prefix,
                            Session &session) {
@@ -177,12 +182,18 @@ static Status loadVariable(const SafetensorsFile &file, const VariableSpec &vari
     return badInput(quote(file.getPath()) + " lacks " + quote(names[0]) +
                     ", which the package has as " +
                     toString(variable.dtype, variable.getWholeShape()));
-  if (entry->shape != variable.getWholeShape() || entry->dtype != variable.dtype)
+  bool isWider = widens(entry->dtype, variable.dtype);
+  if (entry->shape != variable.getWholeShape() || (entry->dtype != variable.dtype && !isWider))
     return badInput(quote(file.getPath()) + " has " + quote(names[0]) + " as " +
                     toString(entry->dtype, entry->shape) + ", the package has it as " +
                     toString(variable.dtype, variable.getWholeShape()));
-  MEMOPT_RETURN_IF_ERROR(session.setWhole(variable, entry->data));
-  return Status::ok();
+  if (!isWider)
+    return session.setWhole(variable, entry->data);
+  MEMOPT_ASSIGN_OR_RETURN(int64_t bytes, getTensorBytes(variable.dtype, entry->shape));
+  std::vector<std::byte> wide(static_cast<size_t>(bytes));
+  MEMOPT_RETURN_IF_ERROR(convertElements(entry->dtype, entry->data, variable.dtype, wide.data(),
+                                         getElementCount(entry->shape)));
+  return session.setWhole(variable, wide.data());
 }
 
 /// The names that a variable's entry may have: `optimizer.SLOT.PARAMETER`, with each of the

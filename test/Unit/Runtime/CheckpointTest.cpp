@@ -250,6 +250,29 @@ TEST_F(CheckpointTest, CheckpointsThatDoNotFitAreNamed) {
   expectMessage(loadCheckpoint(folder / "absent", *session).getMessage(), {"No such file"});
 }
 
+TEST_F(CheckpointTest, NarrowNumbersAreWidenedAndWideOnesNotRounded) {
+  std::vector<float> weight(15, 1.5f);
+  std::vector<uint16_t> bias(5, 0x4049); // 3.140625 in bf16
+  std::vector<double> wide(5, 0.1);
+  int64_t counter = 3;
+  auto load = [&](DType type, const void *data) {
+    std::string path = folder / "weights.safetensors";
+    EXPECT_TRUE(writeSafetensors(path, {{"net.fc.weight", DType::F32, {5, 3}, weight.data()},
+                                        {"net.fc.bias", type, {5}, data},
+                                        {"net.counter", DType::I64, {}, &counter}})
+                    .isOk());
+    return loadWeights(path, *session);
+  };
+  Status status = load(DType::BF16, bias.data());
+  ASSERT_TRUE(status.isOk()) << status.getMessage();
+  const VariableSpec *variable = session->getManifest().findVariable("net.fc.bias");
+  ASSERT_TRUE(variable);
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EQ(readElement(DType::F32, session->getAddress(*variable), i), 3.140625);
+  expectMessage(load(DType::F64, wide.data()).getMessage(),
+                {"'net.fc.bias' as f64[5], the package has it as f32[5]"});
+}
+
 TEST_F(CheckpointTest, BuffersOutsideTheStateDictMayBeMissing) {
   std::string path = folder / "checkpoint";
   auto loadAs = [&](const char *restore, const char *name) {
