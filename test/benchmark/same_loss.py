@@ -103,7 +103,7 @@ def main():
                     way.train(seed)
                 except Failed as failure:
                     failures.append(str(failure))
-    ways = [way for way in ways if len(way.losses) > 1]
+    ways = [way for way in ways if len(way.evaluated) > 1]
     driver.report(["way", "device MiB", f"training loss at {arguments.steps}", "loss on the other text", "apart"],
                   [[way.name, mib(way.bytes), describe(way.losses), describe(way.evaluated),
                     "" if way is ways[0] else f"{compare(way, ways[0]):+.1f}"] for way in ways], failures, arguments.json)
