@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LowerToLinalg.h"
+#include "StridedView.h"
 
 #include "memopt/Dialect/Philox.h"
 
@@ -23,18 +24,8 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-/// Row-major number of the current point of `shape`.
-static Value createElementNumber(ImplicitLocOpBuilder &b, ArrayRef<int64_t> shape) {
-  Value number = createIntConstant(b, b.getIndexType(), 0);
-  for (auto [dim, size] : llvm::enumerate(shape)) {
-    Value scaled = arith::MulIOp::create(b, number, createIntConstant(b, b.getIndexType(), size));
-    number = arith::AddIOp::create(b, scaled, linalg::IndexOp::create(b, dim));
-  }
-  return convertTo(b, number, b.getI64Type());
-}
-
-/// The same in a tensor with these strides.
-static Value createElementNumberIn(ImplicitLocOpBuilder &b, ArrayRef<int64_t> strides) {
+/// Number of the current point in a tensor with these strides.
+static Value createElementNumber(ImplicitLocOpBuilder &b, ArrayRef<int64_t> strides) {
   Value number = createIntConstant(b, b.getIndexType(), 0);
   for (auto [dim, stride] : llvm::enumerate(strides)) {
     Value scaled = arith::MulIOp::create(b, linalg::IndexOp::create(b, dim),
@@ -76,17 +67,12 @@ static Lowered lowerRandom(OpType op, ImplicitLocOpBuilder &b,
     reads.push_back({op.getFirst(), scalarMap});
   auto makeElement = [&](ImplicitLocOpBuilder &inner, ValueRange x) {
     Type wide = inner.getI64Type();
-    Value first = createIntConstant(inner, wide, 0);
-    Value element;
-    if (op.getFirst()) {
-      first = convertTo(inner, x[2], wide);
-      element = createElementNumberIn(inner, *op.getStrides());
-    } else {
-      element = createElementNumber(inner, type.getShape());
-    }
+    bool isPart = op.getFirst() != nullptr;
+    SmallVector<int64_t> strides =
+        isPart ? SmallVector<int64_t>(*op.getStrides()) : getPackedStrides(type.getShape());
     Words words{inner,
-                first,
-                element,
+                isPart ? convertTo(inner, x[2], wide) : createIntConstant(inner, wide, 0),
+                createElementNumber(inner, strides),
                 convertTo(inner, x[0], wide),
                 convertTo(inner, x[1], wide),
                 static_cast<int64_t>(op.getId())};
@@ -198,7 +184,7 @@ static Lowered lowerStochasticRound(StochasticRoundOp op, ImplicitLocOpBuilder &
         Type wide = inner.getI64Type();
         Words words{inner,
                     createIntConstant(inner, wide, 0),
-                    createElementNumber(inner, type.getShape()),
+                    createElementNumber(inner, getPackedStrides(type.getShape())),
                     convertTo(inner, x[1], wide),
                     convertTo(inner, x[2], wide),
                     static_cast<int64_t>(op.getId())};
