@@ -3,9 +3,9 @@
 #   test/run.sh [PART...]     all but readers by default: half an hour to an hour on two cores when nothing is built yet
 #     check     unit tests and the lit suite, with asserts on
 #     release   unit tests and the integration tests but for the longest, as users build
-#     fuzz      unit tests of runtime and importer, and a minute of each fuzzer, with sanitizers
+#     fuzz      unit tests of runtime and importer, and a minute or so of each fuzzer, with sanitizers
 #     lint      format and clang-tidy
-#     readers   a part of fuzz that needs no compiler: the runtime, and what it and the planner read, half a minute each
+#     readers   a part of fuzz that needs no compiler: the runtime, and what it and the planner read
 #   Takes NVIDIA's assembler from PyPI unless MEMOPT_WITHOUT_CUDA=1 is set; tests that need it are then unsupported.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -68,19 +68,22 @@ release() {
   lit_tests build/release --filter='^memopt :: Integration/' --filter-out="Integration/($long)\.test"
 }
 
-# fuzzers ARGUMENT...: unit tests with sanitizers, and fuzz.sh.
 # Libraries that are not instrumented leak and share containers by design: see test/Fuzz/fuzz.sh.
-fuzzers() {
-  local good bad last
+sanitized_tests() {
   ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0:allow_user_poisoning=0 unit_tests build/fuzz
-  last=$(test/Fuzz/fuzz.sh --jobs=2 "$@" | tee >(cat >&2) | tail -n 1)
+}
+
+# fuzzers EXECUTIONS NAME...: always the same ones, so that a failure comes from a change.
+fuzzers() {
+  local runs=$1 good bad last
+  shift
+  last=$(test/Fuzz/fuzz.sh --jobs=2 --seconds=300 --runs="$runs" --seed=1 "$@" | tee >(cat >&2) | tail -n 1)
   read -r good bad < <(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' <<<"$last")
   count "fuzzers" "${good:-0}" "${bad:-1}"
 }
 
-# With the same seed, so that a failure comes from a change.
-fuzz() { fuzzers --seconds=60 --seed=1; }
-readers() { fuzzers --seconds=30 --seed=1 data manifest plan safetensors state; }
+readers() { sanitized_tests && fuzzers 50000 data manifest plan safetensors state; }
+fuzz() { sanitized_tests && fuzzers 2000 import mlir && fuzzers 50000 data manifest plan profile safetensors state; }
 
 lint() {
   if tools/lint.sh; then count lint 1 0; else count lint 0 1; fi

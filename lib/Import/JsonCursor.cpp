@@ -91,7 +91,7 @@ std::optional<JsonCursor> JsonCursor::optionalField(StringRef key) const {
 }
 
 Expected<int64_t> JsonCursor::integer() const {
-  if (auto result = value->getAsInteger())
+  if (auto result = getInteger(value))
     return *result;
   return expected("an integer");
 }

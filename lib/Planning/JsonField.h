@@ -9,6 +9,8 @@
 #ifndef MEMOPT_LIB_PLANNING_JSONFIELD_H
 #define MEMOPT_LIB_PLANNING_JSONFIELD_H
 
+#include "memopt/Support/InputFile.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/JSON.h"
@@ -90,7 +92,7 @@ public:
       fail("is missing");
       return 0;
     }
-    std::optional<int64_t> number = value->getAsInteger();
+    std::optional<int64_t> number = getInteger(value);
     if (!number || *number < least)
       fail("expected an integer of at least " + llvm::Twine(least));
     return number.value_or(0);

@@ -79,6 +79,13 @@ Expected<json::Value> memopt::parseInputJson(StringRef text) {
   return json::parse(text);
 }
 
+std::optional<int64_t> memopt::getInteger(const json::Value *value) {
+  // Of the whole numbers that are written as such one is near enough to be equal.
+  if (!value || (value->getAsNumber() == 0x1p63 && !value->getAsUINT64()))
+    return std::nullopt;
+  return value->getAsInteger();
+}
+
 Error memopt::makeJsonError(const Twine &key, const Twine &what, const json::Value *found) {
   constexpr size_t shown = 40;
   std::string text = found ? formatv("{0}", *found).str() : "nothing";

@@ -26,6 +26,7 @@
 #include <cmath>
 
 using namespace memopt::tool;
+using memopt::getInteger;
 using llvm::StringRef;
 using llvm::Twine;
 namespace json = llvm::json;
@@ -211,8 +212,8 @@ void ConfigReader::readZero(const json::Object &zero) {
       readPlace("zero_optimization.offload_optimizer", "offload-optimizer", value);
     else if (name == "offload_param" && value.getAsObject())
       readPlace("zero_optimization.offload_param", "offload-param", value);
-    else if (name == "stage" && value.getAsInteger())
-      choose("zero_optimization.stage", "zero-stage", Twine(*value.getAsInteger()));
+    else if (name == "stage" && getInteger(&value))
+      choose("zero_optimization.stage", "zero-stage", Twine(*getInteger(&value)));
     else
       return false;
     return true;
@@ -315,7 +316,7 @@ void ConfigReader::refuseScheduler(const json::Object &scheduler) {
   };
   auto write = [](double value) { return llvm::formatv("{0}", llvm::format("%g", value)).str(); };
   auto count = [&](StringRef name, StringRef standard) {
-    std::optional<int64_t> steps = params.getInteger(name);
+    std::optional<int64_t> steps = getInteger(params.get(name));
     return steps ? std::to_string(*steps) : standard.str();
   };
   StringRef type = scheduler.getString("type").value_or("");
@@ -376,7 +377,7 @@ void ConfigReader::readHalf(const json::Object &half) {
     choose("fp16.initial_scale_power", "init-scale",
            llvm::formatv("{0}", json::Value(std::exp2(power))).str());
     choose("fp16.loss_scale_window", "growth-interval",
-           Twine(half.getInteger("loss_scale_window").value_or(1000)));
+           Twine(getInteger(half.get("loss_scale_window")).value_or(1000)));
   }
   readSection("fp16", half, [&](StringRef name, const json::Value &value) {
     if (name == "hysteresis" && value != json::Value(1))
@@ -393,7 +394,7 @@ int64_t ConfigReader::getCount(StringRef key) {
   const json::Value *value = root.get(key);
   if (!value)
     return 0;
-  std::optional<int64_t> count = value->getAsInteger();
+  std::optional<int64_t> count = getInteger(value);
   if (*value == json::Value("auto"))
     fail(key, "is \"auto\", which a trainer fills in: write the value");
   else if (!count || *count < 1 || *count > int64_t(1) << 40)

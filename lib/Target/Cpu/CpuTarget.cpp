@@ -82,7 +82,6 @@ struct CpuTarget : TargetAttrInterface::ExternalModel<CpuTarget, CpuAttr> {
   /// each element of a result by itself, reads and all.
   bool mayWriteOverRows(Attribute self) const { return !cast<CpuAttr>(self).getReference(); }
 
-
   std::function<double(const Work &)> getCostFunction(Attribute self) const {
     return MachineProfile::getCostFunction(cast<CpuAttr>(self).getProfile());
   }

@@ -12,6 +12,7 @@
 
 using namespace mlir;
 using namespace mlir::memopt;
+using ::memopt::getInteger;
 using ::memopt::makeJsonError;
 namespace json = llvm::json;
 
@@ -48,7 +49,7 @@ static constexpr llvm::StringLiteral kDeviceName = "deviceName";
 static bool isTriple(const json::Value *value) {
   const json::Array *list = value ? value->getAsArray() : nullptr;
   return list && list->size() == 3 && llvm::all_of(*list, [](const json::Value &entry) {
-           return entry.getAsInteger().value_or(0) > 0;
+           return getInteger(&entry).value_or(0) > 0;
          });
 }
 
@@ -62,10 +63,10 @@ static llvm::Error checkProperties(const json::Object &properties) {
   };
   for (StringRef key : kCounts)
     if (llvm::Error error =
-            check(key, properties.getInteger(key).value_or(0) > 0, "a whole number of at least 1"))
+            check(key, getInteger(properties.get(key)).value_or(0) > 0, "a whole number of at least 1"))
       return error;
   for (StringRef key : kNumbers)
-    if (llvm::Error error = check(key, properties.getInteger(key).value_or(-1) >= 0,
+    if (llvm::Error error = check(key, getInteger(properties.get(key)).value_or(-1) >= 0,
                                   "a whole number of at least 0"))
       return error;
   for (StringRef key : kTriples)
@@ -196,7 +197,7 @@ llvm::Expected<DeviceDescription> DeviceDescription::find(StringRef nameOrPath) 
 
 /// What `checkProperties` accepts: whole numbers, lists of them, and a name.
 static Attribute toAttribute(Builder &builder, const json::Value &value) {
-  if (std::optional<int64_t> number = value.getAsInteger())
+  if (std::optional<int64_t> number = getInteger(&value))
     return builder.getI64IntegerAttr(*number);
   if (const json::Array *list = value.getAsArray())
     return builder.getArrayAttr(llvm::map_to_vector(
