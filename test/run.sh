@@ -82,8 +82,16 @@ fuzzers() {
   count "fuzzers" "${good:-0}" "${bad:-1}"
 }
 
-readers() { sanitized_tests && fuzzers 50000 data manifest plan safetensors state; }
-fuzz() { sanitized_tests && fuzzers 2000 import mlir && fuzzers 50000 data manifest plan profile safetensors state; }
+readers() {
+  sanitized_tests
+  fuzzers 50000 data manifest plan safetensors state
+}
+
+fuzz() {
+  readers
+  fuzzers 50000 profile
+  fuzzers 2000 import mlir
+}
 
 lint() {
   if tools/lint.sh; then count lint 1 0; else count lint 0 1; fi
