@@ -26,9 +26,9 @@
 #include <cmath>
 
 using namespace memopt::tool;
-using memopt::getInteger;
 using llvm::StringRef;
 using llvm::Twine;
+using memopt::getInteger;
 namespace json = llvm::json;
 
 /// How DeepSpeed cuts and overlaps what the planner decides here, and what it prints.

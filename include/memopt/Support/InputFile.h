@@ -37,8 +37,8 @@ inline constexpr uint64_t jsonTokens = uint64_t(1) << 25;
 /// Parses text within these limits.
 llvm::Expected<llvm::json::Value> parseInputJson(llvm::StringRef text);
 
-/// The integer that a number is; nothing for null. LLVM's own getAsInteger takes the real number 2^63
-/// for one, whose conversion is undefined.
+/// The integer that a number is; nothing for null. LLVM's own getAsInteger takes the real number
+/// 2^63 for one, whose conversion is undefined.
 std::optional<int64_t> getInteger(const llvm::json::Value *value);
 
 /// "KEY: expected WHAT, found ...", of a place where something else is, or nothing (null).

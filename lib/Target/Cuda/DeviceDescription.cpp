@@ -62,8 +62,8 @@ static llvm::Error checkProperties(const json::Object &properties) {
                   : makeJsonError("properties." + key, what, properties.get(key));
   };
   for (StringRef key : kCounts)
-    if (llvm::Error error =
-            check(key, getInteger(properties.get(key)).value_or(0) > 0, "a whole number of at least 1"))
+    if (llvm::Error error = check(key, getInteger(properties.get(key)).value_or(0) > 0,
+                                  "a whole number of at least 1"))
       return error;
   for (StringRef key : kNumbers)
     if (llvm::Error error = check(key, getInteger(properties.get(key)).value_or(-1) >= 0,
