@@ -140,8 +140,6 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
   /// What belongs to a row is computed before the row is stored, with a barrier between.
   bool mayWriteOverRows(Attribute) const { return true; }
 
-  /// The lanes of a byte are those of several threads.
-
   std::function<double(const Work &)> getCostFunction(Attribute self) const {
     return MachineProfile::getCostFunction(cast<CudaAttr>(self).getProfile());
   }
