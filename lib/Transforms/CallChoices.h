@@ -22,7 +22,7 @@
 
 namespace mlir::memopt {
 
-/// The calls of a graph that have a choice, each with the same bits whatever is chosen.
+/// The calls of a graph that have a choice.
 class CallChoices {
 public:
   /// Which implementation each call takes: 0 is the preferred one, larger ones want less workspace.

@@ -266,8 +266,9 @@ def TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
       (ins "::mlir::memopt::LibraryCallAttrInterface":$call,
            "::llvm::function_ref<::mlir::InFlightDiagnostic()>":$emitError)>,
     InterfaceMethod<[{
-        Implementations of `call` that give the bits of the preferred one with less workspace, each with less
-        than the one before. A package asks for one by the limit of its workspace.
+        Implementations of `call` with less workspace than the preferred one, each with less than the one
+        before. On a processor they give its bits; where a target's do not, a budget may change last bits. A
+        package asks for one by the limit of its workspace.
       }],
       "::llvm::SmallVector<::mlir::memopt::CallImplementation>", "getLeanImplementations",
       (ins "::mlir::memopt::LibraryCallAttrInterface":$call), "", [{ return {}; }]>,

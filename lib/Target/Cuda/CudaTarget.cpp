@@ -8,10 +8,10 @@
 //
 // Matrix products are cuBLASLt's. Which of its kernels runs is chosen on the device, among those
 // that the planned workspace is enough for: the cap is what NVIDIA recommends for the chip
-// (cuBLAS, "cublasSetWorkspace"). Convolutions are cuDNN's, which plans them here; those whose
-// workspace stays within the same cap come first, in cuDNN's order. An emulated device computes
-// both by the runtime's plain loops. Attention is kernels of ours on either, and written out where
-// heads are too wide for them.
+// (cuBLAS, "cublasSetWorkspace"), and less where a budget asks for it. Convolutions are cuDNN's,
+// which plans them here; those whose workspace stays within the same cap come first, in cuDNN's
+// order. An emulated device computes both by the runtime's plain loops. Attention is kernels of
+// ours on either, and written out where heads are too wide for them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,10 +26,16 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
+static constexpr int64_t kSmallCap = int64_t(4) << 20;
+
 static int64_t getWorkspaceCap(CudaAttr target) {
   constexpr unsigned hopper = 90;
-  return int64_t(target.getCapability() >= hopper ? 32 : 4) << 20;
+  return target.getCapability() >= hopper ? 8 * kSmallCap : kSmallCap;
 }
+
+/// What less workspace costs, as a factor of time. The libraries say which of their ways is the
+/// faster one, and not by how much: guesses, for orders to be compared by.
+static constexpr double kLessWorkspace = 1.1;
 
 /// What DeviceDescription made of a device's properties.
 static llvm::json::Value toJson(Attribute attribute) {
@@ -111,6 +117,28 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
                        << call.getKindName() << " is neither cuBLASLt's nor cuDNN's";
   }
 
+  /// Their sums may be cut otherwise: a budget may change last bits of what libraries compute.
+  Implementations getLeanImplementations(Attribute self, LibraryCallAttrInterface call) const {
+    auto target = cast<CudaAttr>(self);
+    if (target.isEmulated() || isa<AttentionAttr>(call))
+      return {};
+    Implementations lean;
+    if (isa<MatmulAttr>(call)) {
+      if (getWorkspaceCap(target) > kSmallCap)
+        lean.push_back({"cublaslt", kSmallCap});
+      lean.push_back({"cublaslt", 0});
+    } else if (llvm::Expected<CudnnPlans> plans = planConvolution(target, call)) {
+      Implementations all = nameAll(*plans);
+      lean.append(findPreferred(target, all) + 1, all.end());
+    } else {
+      llvm::consumeError(plans.takeError());
+    }
+    double slowdown = 1;
+    for (CallImplementation &one : lean)
+      one.slowdown = slowdown *= kLessWorkspace;
+    return lean;
+  }
+
   FailureOr<llvm::json::Value> getPlan(Attribute self, LibraryCallAttrInterface call,
                                        StringRef implementation,
                                        function_ref<InFlightDiagnostic()> emitError) const {
@@ -149,6 +177,24 @@ private:
     return "cudnn " + plans.version + " " + plan.name;
   }
 
+  /// All plans, as they are.
+  static Implementations nameAll(const CudnnPlans &plans) {
+    return llvm::map_to_vector(plans.plans, [&](const CudnnPlan &plan) {
+      // The runtime wants multiples of 64.
+      return CallImplementation{nameImplementation(plans, plan),
+                                static_cast<int64_t>(llvm::alignTo(plan.workspaceBytes, 64))};
+    });
+  }
+
+  /// They need less and less, and take longer: the first that keeps to the cap, else the smallest.
+  static CallImplementation *findPreferred(CudaAttr target, Implementations &all) {
+    auto *first =
+        llvm::find_if(all, [cap = getWorkspaceCap(target)](const CallImplementation &one) {
+          return one.workspaceBytes <= cap;
+        });
+    return first == all.end() ? std::prev(first) : first;
+  }
+
   static FailureOr<Implementations> makeKernels(AttentionAttr call,
                                                 function_ref<InFlightDiagnostic()> emitError) {
     if (!fitsAttentionTiles(AttentionHeads::of(call)))
@@ -163,16 +209,8 @@ private:
     if (!plans)
       return emitError() << "no library call can compute this on " << target.getChip() << ": "
                          << llvm::toString(plans.takeError());
-    // The runtime wants multiples of 64.
-    Implementations all = llvm::map_to_vector(plans->plans, [&](const CudnnPlan &plan) {
-      return CallImplementation{nameImplementation(*plans, plan),
-                                static_cast<int64_t>(llvm::alignTo(plan.workspaceBytes, 64))};
-    });
-    // They need less and less: what fits comes first, what is faster last; else the smallest.
-    auto first = llvm::find_if(all, [cap = getWorkspaceCap(target)](const CallImplementation &one) {
-      return one.workspaceBytes <= cap;
-    });
-    std::rotate(all.begin(), first == all.end() ? std::prev(first) : first, all.end());
+    Implementations all = nameAll(*plans);
+    std::rotate(all.begin(), findPreferred(target, all), all.end());
     return all;
   }
 };
