@@ -191,9 +191,9 @@ void AttentionEmitter::finish(const Sums &sums, const ScorePlace &place) {
 }
 
 void mlir::memopt::emitAttentionKernel(OpBuilder &builder, Location location, AttentionAttr call,
-                                       const AttentionKernel &kernel, ValueRange buffers,
-                                       ArrayRef<int64_t> offsets) {
-  AttentionEmitter emitter(builder, location, call, kernel.tiles, buffers, offsets);
+                                       const AttentionKernel &kernel,
+                                       const AttentionArguments &arguments) {
+  AttentionEmitter emitter(builder, location, call, kernel.tiles, arguments);
   switch (kernel.stage) {
   case AttentionStage::Forward:
     return emitter.emitForward();

@@ -33,12 +33,16 @@ struct AttentionKernel {
 /// None where heads are too wide.
 SmallVector<AttentionKernel> listAttentionKernels(AttentionAttr call);
 
-/// Emits the body of a kernel at the builder's insertion point. `buffers`: operands, results and
-/// the workspace of the call; `offsets`: the elements at which its operands begin, of buffers at
-/// multiples of kDeviceAlignment.
+/// What a kernel has at hand.
+struct AttentionArguments {
+  ValueRange buffers;        ///< operands, results and the workspace of the call
+  ArrayRef<int64_t> offsets; ///< elements at which operands begin, at multiples of kDeviceAlignment
+  Value randomId;            ///< of dropout, as i64; null without
+};
+
+/// Emits the body of a kernel at the builder's insertion point.
 void emitAttentionKernel(OpBuilder &builder, Location location, AttentionAttr call,
-                         const AttentionKernel &kernel, ValueRange buffers,
-                         ArrayRef<int64_t> offsets);
+                         const AttentionKernel &kernel, const AttentionArguments &arguments);
 
 } // namespace mlir::memopt
 

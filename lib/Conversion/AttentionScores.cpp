@@ -8,8 +8,6 @@
 
 #include "AttentionScores.h"
 
-#include "memopt/Dialect/Philox.h"
-
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -24,17 +22,16 @@ static unsigned countInputs(AttentionAttr call) {
 }
 
 AttentionScores::AttentionScores(OpBuilder &builder, Location location, AttentionAttr call,
-                                 const AttentionTiles &tiles, ValueRange buffers,
-                                 ArrayRef<int64_t> offsets)
+                                 const AttentionTiles &tiles, const AttentionArguments &arguments)
     : AttentionBlock(builder, location, tiles, call.getAccumulator()), call(call),
       batch(call.getBatch()), heads(call.getHeads()), groups(call.getKvHeads()),
       queries(call.getQueryLength()), keys(call.getKeyLength()), head(call.getHeadDim()),
-      value(call.getValueDim()), firstOut(countInputs(call)), buffers(buffers), offsets(offsets) {
+      value(call.getValueDim()), firstOut(countInputs(call)), buffers(arguments.buffers),
+      offsets(arguments.offsets) {
   if (!call.getDropout())
     return;
   unsigned scalar = kMaskBuffer + (call.getMaskType() ? 1 : 0);
-  seed = loadScalar(scalar);
-  step = loadScalar(scalar + 1);
+  random = {loadScalar(scalar), loadScalar(scalar + 1), arguments.randomId};
   if (call.getFirst())
     firstScore = loadScalar(scalar + 2);
 }
@@ -142,8 +139,8 @@ Value AttentionScores::drawKept(const ScorePlace &place) {
     Value score = add(multiply(add(multiply(head, queries), query), keys), key);
     if (firstScore)
       score = add(score, firstScore);
-    Value random = createRandomWord(b, {seed, step, call.getId()}, score);
-    Value isKept = arith::CmpIOp::create(b, arith::CmpIPredicate::uge, random, word(*threshold));
+    Value drawn = createRandomWord(b, random, score);
+    Value isKept = arith::CmpIOp::create(b, arith::CmpIPredicate::uge, drawn, word(*threshold));
     Value bit = arith::ShLIOp::create(b, arith::ExtUIOp::create(b, i32, isKept),
                                       arith::TruncIOp::create(b, i32, number));
     return Values{arith::OrIOp::create(b, bits.front(), bit)};

@@ -10,7 +10,9 @@
 #define MEMOPT_LIB_CONVERSION_ATTENTIONSCORES_H
 
 #include "AttentionBlock.h"
+#include "AttentionKernels.h"
 #include "memopt/Dialect/Memopt.h"
+#include "memopt/Dialect/Philox.h"
 
 namespace mlir::memopt {
 
@@ -30,7 +32,7 @@ struct ScoreElement {
 class AttentionScores : public AttentionBlock {
 public:
   AttentionScores(OpBuilder &builder, Location location, AttentionAttr call,
-                  const AttentionTiles &tiles, ValueRange buffers, ArrayRef<int64_t> offsets);
+                  const AttentionTiles &tiles, const AttentionArguments &arguments);
 
   /// Buffer `number` of the call as vectors of heads.
   VectorView getView(unsigned number, ArrayRef<int64_t> strides, int64_t tokens, int64_t features);
@@ -76,7 +78,8 @@ private:
 
   SmallVector<Value> buffers;
   SmallVector<int64_t> offsets;
-  Value seed, step, firstScore;
+  RandomStream random; ///< of dropout
+  Value firstScore;
 };
 
 } // namespace mlir::memopt

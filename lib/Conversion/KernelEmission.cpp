@@ -16,9 +16,10 @@ using namespace mlir::memopt;
 
 StageEmitter::StageEmitter(OpBuilder &builder, Location location, const ElementGraph &graph,
                            const KernelStage &stage, const ScheduleTarget &target,
-                           ArrayRef<Value> buffers, ArrayRef<Value> results, Value faults)
+                           ArrayRef<Value> buffers, ArrayRef<Value> results, Value faults,
+                           ArrayRef<Value> randomIds)
     : builder(builder), location(location), graph(graph), table(graph.getTable()), stage(stage),
-      target(target), buffers(buffers), results(results), faults(faults),
+      target(target), buffers(buffers), results(results), faults(faults), randomIds(randomIds),
       reductions(collectReductions(graph, stage)) {}
 
 //===----------------------------------------------------------------------===//

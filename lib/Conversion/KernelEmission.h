@@ -31,10 +31,11 @@ Type getMemoryType(Type type);
 class StageEmitter {
 public:
   /// `buffers`: pointers to operands and constants; `results`: pointers to results; `faults`: to
-  /// the word in which memopt.check reports, null when there is none.
+  /// the word in which memopt.check reports, null when there is none; `randomIds`: those that
+  /// moveRandomIds took from the kernel, as i64.
   StageEmitter(OpBuilder &builder, Location location, const ElementGraph &graph,
                const KernelStage &stage, const ScheduleTarget &target, ArrayRef<Value> buffers,
-               ArrayRef<Value> results, Value faults);
+               ArrayRef<Value> results, Value faults, ArrayRef<Value> randomIds);
 
   /// Emits iterations [begin, end) of the stage's parallel loop at the builder's insertion point.
   void emit(Value begin, Value end);
@@ -226,6 +227,7 @@ private:
   const ScheduleTarget &target;
   SmallVector<Value> buffers, results;
   Value faults;
+  SmallVector<Value> randomIds;
   Scope root;
   Scope *current = &root;
   /// Of what depends on no loop.

@@ -6,12 +6,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// memopt.kernel -> @k(step, operands..., results..., faults), the last only where memopt.check may
-// report. It stores its pointers to a closure and hands each stage's body @k_stage(closure, begin,
-// end) to the parallel_for of the step's runtime; small stages are called directly.
+// memopt.kernel -> @k(step, operands..., results..., faults, ids...): faults only where
+// memopt.check may report, an id for each stream of random numbers. It stores its arguments to a
+// closure and hands each stage's body @k_stage(closure, begin, end) to the parallel_for of the
+// step's runtime; small stages are called directly.
 //
-// For a device each stage is a kernel of the device, @k_stage(operands..., results..., faults), and
-// the host launches one after the other.
+// For a device each stage is a kernel of the device, @k_stage(operands..., results..., faults,
+// ids...), and the host launches one after the other.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,14 +20,16 @@
 
 #include "AttentionKernels.h"
 #include "KernelAliasing.h"
+#include "KernelArguments.h"
 #include "KernelEmission.h"
-#include "SliceOperands.h"
 #include "memopt-runtime/ProgramInterface.h"
 #include "memopt/Conversion/ObjectEmission.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/AsmState.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -64,13 +67,19 @@ static LLVM::LLVMFuncOp addFunction(ModuleOp program, Location location, StringR
   return function;
 }
 
-/// A kernel of a device, of blocks of `threads`, that takes `count` pointers. So many `blocks` are
-/// to fit a multiprocessor with their registers.
+/// So many pointers, and ids of random numbers behind them.
+static SmallVector<Type> getArgumentTypes(MLIRContext *context, size_t pointers, size_t ids) {
+  SmallVector<Type> types(pointers, LLVM::LLVMPointerType::get(context));
+  types.append(ids, IntegerType::get(context, 64));
+  return types;
+}
+
+/// A kernel of a device, of blocks of `threads`. So many `blocks` are to fit a multiprocessor with
+/// their registers.
 static LLVM::LLVMFuncOp addDeviceKernel(ModuleOp program, Location location, StringRef symbol,
-                                        size_t count, int64_t threads, unsigned number,
+                                        ArrayRef<Type> arguments, int64_t threads, unsigned number,
                                         int32_t blocks) {
-  SmallVector<Type> pointers(count, LLVM::LLVMPointerType::get(program.getContext()));
-  LLVM::LLVMFuncOp function = addFunction(program, location, symbol, pointers, number);
+  LLVM::LLVMFuncOp function = addFunction(program, location, symbol, arguments, number);
   Builder builder(program.getContext());
   function.setVisibility_(LLVM::Visibility::Default);
   function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
@@ -83,24 +92,29 @@ static LLVM::LLVMFuncOp addDeviceKernel(ModuleOp program, Location location, Str
 namespace {
 class FunctionBuilder {
 public:
-  FunctionBuilder(ModuleOp program, KernelOp kernel, std::string name, unsigned number,
+  /// `ids`: how many the kernel takes.
+  FunctionBuilder(ModuleOp program, KernelOp kernel, size_t ids, std::string name, unsigned number,
                   double serialCost)
       : program(program), kernel(kernel), name(std::move(name)), number(number),
         serialCost(serialCost), builder(OpBuilder::atBlockEnd(program.getBody())),
         location(kernel.getLoc()), pointer(LLVM::LLVMPointerType::get(program.getContext())),
-        i64(builder.getI64Type()), none(LLVM::LLVMVoidType::get(program.getContext())) {}
+        i64(builder.getI64Type()), none(LLVM::LLVMVoidType::get(program.getContext())),
+        argumentTypes(getArgumentTypes(program.getContext(), getNumPointers(), ids)) {}
 
   void build(const ElementGraph &graph, const KernelSchedule &schedule,
              const ScheduleTarget &target) {
-    unsigned count = getNumPointers();
     SmallVector<LLVM::LLVMFuncOp> bodies;
     for (auto [i, stage] : llvm::enumerate(schedule.stages))
       bodies.push_back(buildBody(graph, stage, target, name + "_stage" + std::to_string(i)));
-    auto function = addFunction(name, SmallVector<Type>(count + 1, pointer));
+    SmallVector<Type> types{pointer};
+    llvm::append_range(types, argumentTypes);
+    auto function = addFunction(name, types);
     Block *entry = function.addEntryBlock(builder);
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(entry);
-    Value closure = LLVM::AllocaOp::create(builder, location, pointer, pointer, constant(count));
+    // Every argument has the size of a pointer.
+    Value closure = LLVM::AllocaOp::create(builder, location, pointer, pointer,
+                                           constant(static_cast<int64_t>(argumentTypes.size())));
     step = entry->getArgument(0);
     for (auto [i, argument] : llvm::enumerate(entry->getArguments().drop_front()))
       LLVM::StoreOp::create(builder, location, argument, getSlot(closure, i));
@@ -161,11 +175,11 @@ private:
     OpBuilder::InsertionGuard guard(builder);
     Block *entry = function.addEntryBlock(builder);
     builder.setInsertionPointToStart(entry);
-    SmallVector<Value> pointers;
-    for (unsigned i = 0, e = getNumPointers(); i < e; ++i)
-      pointers.push_back(
-          LLVM::LoadOp::create(builder, location, pointer, getSlot(entry->getArgument(0), i)));
-    emitStage(graph, stage, target, pointers, [&](StageEmitter &emitter) {
+    SmallVector<Value> arguments;
+    for (auto [i, type] : llvm::enumerate(argumentTypes))
+      arguments.push_back(
+          LLVM::LoadOp::create(builder, location, type, getSlot(entry->getArgument(0), i)));
+    emitStage(graph, stage, target, arguments, [&](StageEmitter &emitter) {
       emitter.emit(entry->getArgument(1), entry->getArgument(2));
     });
     return function;
@@ -176,27 +190,28 @@ private:
                          const llvm::BitVector &overOperand) {
     // ptxas is not to spill registers so that more blocks fit a multiprocessor.
     auto function =
-        addDeviceKernel(program, location, symbol, getNumPointers(), stage.blockThreads, number,
+        addDeviceKernel(program, location, symbol, argumentTypes, stage.blockThreads, number,
                         /*blocks=*/1);
     OpBuilder::InsertionGuard guard(builder);
     Block *entry = function.addEntryBlock(builder);
     builder.setInsertionPointToStart(entry);
-    SmallVector<Value> pointers(entry->getArguments());
-    emitStage(graph, stage, target, pointers,
+    SmallVector<Value> arguments(entry->getArguments());
+    emitStage(graph, stage, target, arguments,
               [&](StageEmitter &emitter) { emitter.emitOnDevice(overOperand); });
   }
 
-  /// The rest of a function that has `pointers`.
+  /// The rest of a function that has `arguments`.
   void emitStage(const ElementGraph &graph, const KernelStage &stage, const ScheduleTarget &target,
-                 ArrayRef<Value> pointers, llvm::function_ref<void(StageEmitter &)> emit) {
+                 ArrayRef<Value> arguments, llvm::function_ref<void(StageEmitter &)> emit) {
     unsigned numOperands = kernel.getNumOperands(), numResults = kernel.getNumResults();
-    SmallVector<Value> buffers(pointers.take_front(numOperands));
-    ArrayRef<Value> results = pointers.slice(numOperands, numResults);
-    ArrayRef<Value> faults = pointers.drop_front(numOperands + numResults);
+    ArrayRef<Value> ids = arguments.drop_front(getNumPointers());
+    SmallVector<Value> buffers(arguments.take_front(numOperands));
+    ArrayRef<Value> results = arguments.slice(numOperands, numResults);
+    ArrayRef<Value> faults = arguments.drop_back(ids.size()).drop_front(numOperands + numResults);
     for (DenseElementsAttr values : graph.getConstantBuffers())
       buffers.push_back(addConstant(values));
     StageEmitter emitter(builder, location, graph, stage, target, buffers, results,
-                         faults.empty() ? Value() : faults.front());
+                         faults.empty() ? Value() : faults.front(), ids);
     emit(emitter);
     LLVM::ReturnOp::create(builder, location, ValueRange{});
   }
@@ -243,7 +258,8 @@ private:
   OpBuilder builder;
   Location location;
   Type pointer, i64, none;
-  Value step; ///< the entry's first argument
+  SmallVector<Type> argumentTypes; ///< without the step
+  Value step;                      ///< the entry's first argument
 };
 } // namespace
 
@@ -270,7 +286,8 @@ FailureOr<KernelFunction> KernelLowering::lower(KernelOp kernel, ArrayRef<int64_
   OwningOpRef<KernelOp> copy = cast<KernelOp>(kernel->clone());
   KernelFunction function;
   function.operandOffsets = moveSliceOffsets(*copy, aliases, options.sms ? kDeviceAlignment : 1);
-  FailureOr<LoweredBody> body = lowerBody(*copy, aliases);
+  function.randomIds = moveRandomIds(*copy);
+  FailureOr<LoweredBody> body = lowerBody(*copy, aliases, function.randomIds.size());
   if (failed(body))
     return failure();
   function.symbol = body->symbol;
@@ -278,8 +295,8 @@ FailureOr<KernelFunction> KernelLowering::lower(KernelOp kernel, ArrayRef<int64_
   return function;
 }
 
-FailureOr<KernelLowering::LoweredBody> KernelLowering::lowerBody(KernelOp kernel,
-                                                                 ArrayRef<int64_t> aliases) {
+FailureOr<KernelLowering::LoweredBody>
+KernelLowering::lowerBody(KernelOp kernel, ArrayRef<int64_t> aliases, size_t ids) {
   unsigned number = bodies.size();
   std::string name = "memopt_kernel_" + std::to_string(number);
   auto [entry, isNew] = bodies.try_emplace(getKey(kernel, aliases), LoweredBody{name, {}});
@@ -301,7 +318,7 @@ FailureOr<KernelLowering::LoweredBody> KernelLowering::lowerBody(KernelOp kernel
     *options.scheduleOutput << "kernel " << name << "\n";
     schedule->print(graph, *options.scheduleOutput);
   }
-  FunctionBuilder functions(program, kernel, name, number, options.serialCost);
+  FunctionBuilder functions(program, kernel, ids, name, number, options.serialCost);
   if (!target.isDevice()) {
     functions.build(graph, *schedule, target);
     return entry->second;
@@ -323,9 +340,11 @@ FailureOr<KernelFunction> KernelLowering::lower(LibraryCallOp call) {
     return call.emitOpError("is no call that kernels of a device compute");
   unsigned number = bodies.size();
   std::string name = "memopt_" + call.getCall().getKindName().str() + "_" + std::to_string(number);
-  std::string key;
+  llvm::json::Object description = attention.toJson();
+  if (llvm::json::Object *dropout = description.getObject("dropout"))
+    dropout->erase("id");
+  std::string key = llvm::formatv("{0} ", llvm::json::Value(std::move(description)));
   llvm::raw_string_ostream os(key);
-  os << attention << " ";
   llvm::interleaveComma(call.getOperandOffsets(), os);
   auto [entry, isNew] = bodies.try_emplace(key, LoweredBody{name, {}});
   if (isNew)
@@ -334,6 +353,8 @@ FailureOr<KernelFunction> KernelLowering::lower(LibraryCallOp call) {
   function.symbol = entry->second.symbol;
   function.launches = entry->second.launches;
   function.operandOffsets.assign(call.getOperandOffsets().begin(), call.getOperandOffsets().end());
+  if (attention.getDropout())
+    function.randomIds = {attention.getId()};
   return function;
 }
 
@@ -343,16 +364,19 @@ void KernelLowering::buildCall(LibraryCallOp call, AttentionAttr attention, unsi
   for (const AttentionKernel &kernel : listAttentionKernels(attention)) {
     std::string symbol = body.symbol + "_stage" + std::to_string(body.launches.size());
     // Two blocks hide each other's waits; most kernels can do with half of the registers.
-    LLVM::LLVMFuncOp function =
-        addDeviceKernel(program, call.getLoc(), symbol, count, kernel.tiles.getThreads(), number,
-                        /*blocks=*/2);
+    LLVM::LLVMFuncOp function = addDeviceKernel(
+        program, call.getLoc(), symbol,
+        getArgumentTypes(program.getContext(), count, attention.getDropout() ? 1 : 0),
+        kernel.tiles.getThreads(), number, /*blocks=*/2);
     OpBuilder builder(function);
     Block *entry = function.addEntryBlock(builder);
     builder.setInsertionPointToEnd(entry);
     LLVM::ReturnOp end = LLVM::ReturnOp::create(builder, call.getLoc(), ValueRange{});
     builder.setInsertionPoint(end);
-    emitAttentionKernel(builder, call.getLoc(), attention, kernel, entry->getArguments(),
-                        call.getOperandOffsets());
+    ValueRange arguments = entry->getArguments();
+    emitAttentionKernel(builder, call.getLoc(), attention, kernel,
+                        {arguments.take_front(count), call.getOperandOffsets(),
+                         attention.getDropout() ? arguments.back() : Value()});
     body.launches.push_back({symbol, static_cast<int64_t>(deviceKernels.size()), kernel.blocks,
                              kernel.tiles.getThreads(), kernel.tiles.sharedBytes});
     deviceKernels.push_back(symbol);

@@ -91,7 +91,7 @@ Value StageEmitter::emitRandomWord(const ElementNode &node) {
   Scope *scope = findVectorScope(node.variables);
   Value first = emitNode(operands[0]);
   int64_t id = cast<DictionaryAttr>(node.attribute).getAs<IntegerAttr>("id").getInt();
-  RandomStream stream{emitNode(operands[2]), emitNode(operands[3]), id};
+  RandomStream stream{emitNode(operands[2]), emitNode(operands[3]), randomIds[id]};
   bool areNeighbours = scope && !isa<VectorType>(first.getType()) &&
                        number.kind == ElementNode::Index &&
                        beginWithMultiple(number.address, scope, kWordsOfCounter);

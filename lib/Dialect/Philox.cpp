@@ -77,10 +77,9 @@ struct Philox {
 std::array<Value, 4> mlir::memopt::createRandomWords(ImplicitLocOpBuilder &b,
                                                      const RandomStream &stream, Value counter) {
   Philox philox{b};
-  Value low = philox.low(stream.step);
-  return philox.run({philox.low(counter), philox.high(counter), low,
-                     philox.wordLike(low, static_cast<uint32_t>(stream.id))},
-                    philox.low(stream.seed), philox.high(stream.seed));
+  return philox.run(
+      {philox.low(counter), philox.high(counter), philox.low(stream.step), philox.low(stream.id)},
+      philox.low(stream.seed), philox.high(stream.seed));
 }
 
 Value mlir::memopt::createRandomWord(ImplicitLocOpBuilder &b, const RandomStream &stream,

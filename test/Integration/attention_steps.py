@@ -29,6 +29,7 @@ class Case:
     dropout: float = 0.0
     element: str = "f64"
     narrow: str = ""  # the type that vectors are rounded to
+    calls: int = 1  # whose results are added up; they differ in what they drop
 
 
 CASES = [
@@ -107,7 +108,7 @@ def write(case):
         lines += [f"  %{name} = memopt.read @{name} : tensor<i64>" for name in ("seed", "step")]
         types |= {"seed": "tensor<i64>", "step": "tensor<i64>"}
         segments[4:6] = 1, 1
-    names, out, wide = {name: "%" + name for name in types}, result, "%out"
+    names, out, wide = {name: "%" + name for name in types}, result, f"%sum{case.calls - 1}"
     if case.narrow:
         for name in ("q", "k", "v"):
             narrow = types[name].replace(case.element, case.narrow)
@@ -115,10 +116,14 @@ def write(case):
             names[name], types[name] = f"%{name}_narrow", narrow
         out, wide = types["q"], "%a"
     causal = "causal, " if case.causal else ""
-    lines += [f"  %out, %lse = memopt.attention {', '.join(names.values())} {{scale = 0.5 : f64, {causal}"
-              f"dropout = {case.dropout} : f64, id = 3 : i64, operandSegmentSizes = array<i32: {str(segments)[1:-1]}>}}",
-              f"      : ({', '.join(types.values())}) -> ({out}, {rows})",
-              f"  %a = arith.extf %out : {out} to {result}" if case.narrow else "",
+    for call in range(case.calls):
+        made = f"%out{call}" if call else "%sum0"
+        lines += [f"  {made}, %lse{call} = memopt.attention {', '.join(names.values())} {{scale = 0.5 : f64, {causal}"
+                  f"dropout = {case.dropout} : f64, id = {3 + call} : i64, "
+                  f"operandSegmentSizes = array<i32: {str(segments)[1:-1]}>}}",
+                  f"      : ({', '.join(types.values())}) -> ({out}, {rows})",
+                  f"  %sum{call} = arith.addf %sum{call - 1}, {made} : {out}" if call else ""]
+    lines += [f"  %a = arith.extf %sum0 : {out} to {result}" if case.narrow else "",
               f"  %d = arith.subf {wide}, %x : {result}",
               f"  %s = arith.mulf %d, %d : {result}",
               "  %loss = memopt.reduce %s {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1, 2, 3>} : "

@@ -7,12 +7,14 @@
     device_attention.py DEVICE.json
 
 Three steps of SGD: losses, the first step's gradients and the final parameters agree to TOLERANCES, a thousand
-roundings (of bf16 one), and the device uses the bytes that were predicted. Needs memopt-compile, memopt-run and memopt-emulate on
+roundings (of bf16 one), the device uses the bytes that were predicted, and calls that differ in their random numbers
+alone share kernels. Needs memopt-compile, memopt-run and memopt-emulate on
 PATH.
 """
 
 import dataclasses
 import pathlib
+import re
 import sys
 import tempfile
 
@@ -26,6 +28,7 @@ MORE = [
     Case("causal-tiles", heads=2, groups=1, queries=83, keys=70, size=6, causal=True, element="f32"),
     Case("wide-heads", heads=1, groups=1, queries=20, keys=20, size=160, causal=True, element="f32"),
     Case("dropped-tiles", heads=1, groups=1, queries=9, keys=70, size=5, dropout=0.3, element="f32"),
+    Case("two-dropouts", dropout=0.4, calls=2, element="f32"),
     Case("rounded", heads=4, keys=7, size=6, element="f32", narrow="bf16"),
     # Gradients of masks: of each score, and summed over batches, heads, queries or keys.
     Case("trained-mask", mask="numbers", mask_shape=(BATCH, 2, QUERIES, 5), trained=True),
@@ -49,6 +52,9 @@ def compare(case, device):
         yield from differences(expected, found, TOLERANCES[case.narrow or case.element])
         if report["used_peak_bytes"] != report["predicted_peak_bytes"]:
             yield f"uses {report['used_peak_bytes']} bytes, predicted {report['predicted_peak_bytes']}"
+        manifest = (folder / "device.memopt/manifest.json").read_text()
+        if len(kernels := set(re.findall(r"memopt_attention_forward_\d+_stage0", manifest))) != 1:
+            yield f"has {len(kernels)} kernels of the forward pass"
 
 
 def main():

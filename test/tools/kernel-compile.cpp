@@ -40,8 +40,9 @@ using namespace mlir;
 using namespace mlir::memopt;
 namespace cl = llvm::cl;
 
-/// @name(step, pointers...) { @kernel(step, pointers...) }, with addresses of elements where the
-/// kernel wants them and, last, the word in which it reports what it checks.
+/// @name(step, pointers...) { @kernel(step, pointers..., ids...) }, with addresses of elements
+/// where the kernel wants them, behind them the word in which it reports what it checks, and the
+/// ids of its random numbers.
 static void addExport(ModuleOp program, StringRef name, KernelOp kernel,
                       const KernelFunction &callee) {
   unsigned count =
@@ -62,6 +63,8 @@ static void addExport(ModuleOp program, StringRef name, KernelOp kernel,
     address = LLVM::GEPOp::create(builder, location, address.getType(), builder.getI8Type(),
                                   address, ArrayRef<LLVM::GEPArg>{int32_t(bytes)});
   }
+  for (int64_t id : callee.randomIds)
+    addresses.push_back(LLVM::ConstantOp::create(builder, location, builder.getI64IntegerAttr(id)));
   LLVM::CallOp::create(builder, location, TypeRange{}, callee.symbol, addresses);
   LLVM::ReturnOp::create(builder, location, ValueRange{});
 }
@@ -72,6 +75,8 @@ static void printLaunches(StringRef name, const KernelFunction &function) {
                  << " blocks of " << launch.threads;
     for (int64_t offset : function.operandOffsets)
       llvm::outs() << " " << offset;
+    for (int64_t id : function.randomIds)
+      llvm::outs() << " id " << id;
     llvm::outs() << "\n";
   }
 }

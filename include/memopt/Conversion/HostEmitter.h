@@ -95,6 +95,7 @@ private:
   /// Place `index` of a list of pointers.
   Value getSlot(Value list, size_t index);
   void launchKernels(const KernelFunction &function, ArrayRef<Value> arguments);
+  void appendRandomIds(SmallVector<Value> &arguments, const KernelFunction &function);
   /// The address of the variable of role index_fault.
   FailureOr<Value> createFaultWord(KernelOp kernel);
 

@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// For a processor a kernel becomes one function on bare pointers: the step, operands, then results.
+// For a processor a kernel becomes one function on bare pointers: the step, operands, then results;
+// behind them what tells its random numbers from those of other layers.
 // Its loops run through the parallel_for of the step's runtime; what an iteration computes does not
 // depend on how the loop is cut, so bits do not depend on the number of threads. Every sum is taken
 // in an order that follows from shapes.
@@ -57,6 +58,8 @@ struct KernelFunction {
   /// For each operand the element whose address it takes: 0, or where the part that it reads
   /// begins.
   SmallVector<int64_t> operandOffsets;
+  /// Passed behind all addresses, as i64: what tells its random numbers from those of others.
+  SmallVector<int64_t> randomIds;
 };
 
 /// Adds kernels to a module under construction. Kernels with equal bodies and equal sharing of
@@ -85,7 +88,7 @@ private:
     std::string symbol;
     SmallVector<KernelLaunch> launches;
   };
-  FailureOr<LoweredBody> lowerBody(KernelOp kernel, ArrayRef<int64_t> aliases);
+  FailureOr<LoweredBody> lowerBody(KernelOp kernel, ArrayRef<int64_t> aliases, size_t ids);
   void buildCall(LibraryCallOp call, AttentionAttr attention, unsigned number, LoweredBody &body);
 
   ModuleOp program;

@@ -23,8 +23,7 @@ namespace mlir::memopt {
 
 /// What tells the random numbers of one op from those of others, as i64.
 struct RandomStream {
-  Value seed, step;
-  int64_t id;
+  Value seed, step, id;
 };
 
 /// The words, i32, of counter number `counter`, an i64 or lanes of them: words 4 counter to

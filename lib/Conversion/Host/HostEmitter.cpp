@@ -43,6 +43,15 @@ LogicalResult HostEmitter::emitStep() {
   return success();
 }
 
+/// At most so many has the function of an instruction: addresses, the word for reports, and ids of
+/// random numbers.
+static size_t countArguments(Operation *op) {
+  size_t streams = isa<LibraryCallOp>(op) ? 1 : 0;
+  op->walk([&](RandomWordOp) { ++streams; });
+  return op->getNumOperands() + op->getNumResults() +
+         cast<InstructionOpInterface>(op).getWorkspaces().size() + 1 + streams;
+}
+
 void HostEmitter::openStep(LLVM::LLVMFuncOp function) {
   Block *entry = function.addEntryBlock(builder);
   exit = builder.createBlock(&function.getBody(), function.getBody().end(), {builder.getI32Type()},
@@ -56,8 +65,7 @@ void HostEmitter::openStep(LLVM::LLVMFuncOp function) {
     arenas[space] = loadPointer(frame, offsetof(memopt_step, arena) + space * sizeof(char *));
   size_t most = 1;
   for (Operation *op : graph.getInstructions())
-    most = std::max(most, op->getNumOperands() + op->getNumResults() +
-                              cast<InstructionOpInterface>(op).getWorkspaces().size() + 1);
+    most = std::max(most, countArguments(op));
   auto allocate = [&]() -> Value {
     return LLVM::AllocaOp::create(builder, location, pointer, pointer,
                                   createNumber(static_cast<int64_t>(most)));
@@ -200,6 +208,7 @@ LogicalResult HostEmitter::callKernel(KernelOp kernel, ArrayRef<Value> buffers) 
       return failure();
     arguments.push_back(*word);
   }
+  appendRandomIds(arguments, *function);
   if (options.launchesKernels) {
     launchKernels(*function, arguments);
     return success();
@@ -213,8 +222,15 @@ LogicalResult HostEmitter::launchCall(LibraryCallOp call, ArrayRef<Value> buffer
   FailureOr<KernelFunction> function = lowerKernel(call);
   if (failed(function))
     return failure();
-  launchKernels(*function, buffers);
+  SmallVector<Value> arguments(buffers);
+  appendRandomIds(arguments, *function);
+  launchKernels(*function, arguments);
   return success();
+}
+
+void HostEmitter::appendRandomIds(SmallVector<Value> &arguments, const KernelFunction &function) {
+  for (int64_t id : function.randomIds)
+    arguments.push_back(createNumber(id));
 }
 
 /// A launch takes the address of each parameter's value.

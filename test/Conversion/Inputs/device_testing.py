@@ -70,11 +70,11 @@ class DeviceProgram:
         self.driver, self.dtypes, self.launches = Driver(), dtypes, {}
         module = ctypes.c_void_p()
         self.driver.call("cuModuleLoad", ctypes.byref(module), path.encode())
-        for line in re.finditer(r"^launch (\S+) for (\S+): (\d+) blocks of (\d+)(.*)$", schedules, re.M):
+        for line in re.finditer(r"^launch (\S+) for (\S+): (\d+) blocks of (\d+)([ \d]*)(.*)$", schedules, re.M):
             function = ctypes.c_void_p()
             self.driver.call("cuModuleGetFunction", ctypes.byref(function), module, line[1].encode())
-            offsets = [int(word) for word in line[5].split()]
-            self.launches.setdefault(line[2], []).append((function, int(line[3]), int(line[4]), offsets))
+            offsets, ids = [int(word) for word in line[5].split()], [int(word) for word in line[6].split()[1::2]]
+            self.launches.setdefault(line[2], []).append((function, int(line[3]), int(line[4]), offsets, ids))
 
     def run(self, case, pieces):
         arrays = list(case.inputs)
@@ -92,9 +92,10 @@ class DeviceProgram:
             order.append(len(arrays))
             arrays.append(np.full(1, 2**64 - 1, np.uint64))
         buffers = [Buffer(self.driver, array) for array in arrays]
-        for function, blocks, threads, offsets in self.launches[case.name]:
+        for function, blocks, threads, offsets, ids in self.launches[case.name]:
             offsets = offsets + [0] * (len(order) - len(offsets))
             values = [ctypes.c_uint64(buffers[number].address(offset)) for number, offset in zip(order, offsets)]
+            values += [ctypes.c_uint64(number) for number in ids]
             parameters = (ctypes.c_void_p * len(values))(*[ctypes.addressof(value) for value in values])
             self.driver.call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, 0, self.driver.stream, parameters, None)
         read = [buffer.read(case.name) for buffer in buffers]

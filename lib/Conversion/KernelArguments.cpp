@@ -1,4 +1,4 @@
-//===- SliceOperands.cpp - kernels that read one part of a buffer -*- C++ -*-===//
+//===- KernelArguments.cpp - what callers say to equal kernels ----*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "SliceOperands.h"
+#include "KernelArguments.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
@@ -57,4 +57,14 @@ SmallVector<int64_t> mlir::memopt::moveSliceOffsets(KernelOp kernel,
     offsets.push_back(isTaken ? 0 : moveOffsets(argument, alignment));
   }
   return offsets;
+}
+
+SmallVector<int64_t> mlir::memopt::moveRandomIds(KernelOp kernel) {
+  llvm::SmallSetVector<int64_t, 2> ids;
+  kernel.walk([&](RandomWordOp op) {
+    auto id = static_cast<int64_t>(op.getId());
+    ids.insert(id);
+    op.setId(llvm::find(ids, id) - ids.begin());
+  });
+  return SmallVector<int64_t>(ids.getArrayRef());
 }
