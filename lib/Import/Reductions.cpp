@@ -153,7 +153,7 @@ struct Moments {
 } // namespace
 
 /// Two passes: the mean, then squared distances from it, which f64 holds without overflow; the
-/// variance has that type.
+/// variance has that type. Its derivative by the mean is the sum of the distances, which is zero.
 static Expected<Moments> getMoments(OpContext &op, StringRef dimensions, double correction) {
   DType type = op.resultMeta(0).dtype;
   RETURN_IF_ERROR(op.checkReal(type));
@@ -161,7 +161,7 @@ static Expected<Moments> getMoments(OpContext &op, StringRef dimensions, double 
   Element x(op.b, reduction.value);
   Element sum(op.b, reduceKeeping(op, reduction, x, ReduceKind::Add));
   Element mean = sum / Element(op.b, countOf(op, reduction, sum));
-  Element distance = x - spread(op, reduction, mean);
+  Element distance = x - spread(op, reduction, withoutGradient(mean));
   Element wide(op.b, convert(op.b, distance, type, DType::F64));
   Element squares(op.b, reduce(op, reduction, wide * wide, ReduceKind::Add));
   Element count(op.b, countOf(op, reduction, squares));
