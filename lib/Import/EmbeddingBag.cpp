@@ -40,6 +40,8 @@ private:
   Error readArguments();
   Expected<int64_t> findBagSize() const;
   Error pickRows();
+  Error findPadding();
+  Value keepInBag(Value values, double neutral);
   Expected<Tensor> reduceRuns(int64_t size);
   Expected<Tensor> scatterRows();
   Value finish(Value result, Value counts);
@@ -105,13 +107,20 @@ Error EmbeddingBag::pickRows() {
   ASSIGN_OR_RETURN(index, placeAt(op, index, 2, 0));
   places.indices = {std::move(index), std::nullopt};
   ASSIGN_OR_RETURN(Tensor picked, gather(op, table, std::move(places)));
-  rows = op.get(picked);
-  if (std::optional<Tensor> weights = op.optionalTensor("per_sample_weights")) {
-    if (weights->sizes != indices.sizes)
-      return op.error("expected one weight for each index, found " + toString(weights->sizes));
-    Value factors = op.get(castTo(op, *weights, table.dtype));
-    rows = arith::MulFOp::create(op.b, rows, spread(factors, {count, columns}));
-  }
+  RETURN_IF_ERROR(findPadding());
+  double neutral = mode == Max ? -std::numeric_limits<double>::infinity() : 0;
+  rows = keepInBag(op.get(picked), neutral);
+  std::optional<Tensor> weights = op.optionalTensor("per_sample_weights");
+  if (!weights)
+    return Error::success();
+  if (weights->sizes != indices.sizes)
+    return op.error("expected one weight for each index, found " + toString(weights->sizes));
+  Value factors = keepInBag(op.get(castTo(op, *weights, table.dtype)), 0);
+  rows = arith::MulFOp::create(op.b, rows, spread(factors, {count, columns}));
+  return Error::success();
+}
+
+Error EmbeddingBag::findPadding() {
   if (!op.hasParameter("padding_idx") || !op.has("padding_idx"))
     return Error::success();
   ASSIGN_OR_RETURN(int64_t padding, op.dimension("padding_idx", table.sizes[0]));
@@ -120,10 +129,15 @@ Error EmbeddingBag::pickRows() {
   number.integer = padding;
   inBag = arith::CmpIOp::create(op.b, arith::CmpIPredicate::ne, own,
                                 splat(op.b, own.getType(), number));
-  double neutral = mode == Max ? -std::numeric_limits<double>::infinity() : 0;
-  rows = arith::SelectOp::create(op.b, spread(inBag, {count, columns}), rows,
-                                 filled({count, columns}, neutral));
   return Error::success();
+}
+
+/// What is padding gives `neutral`, and gets no gradient.
+Value EmbeddingBag::keepInBag(Value values, double neutral) {
+  if (!inBag)
+    return values;
+  ArrayRef<int64_t> sizes = cast<RankedTensorType>(values.getType()).getShape();
+  return arith::SelectOp::create(op.b, spread(inBag, sizes), values, filled(sizes, neutral));
 }
 
 /// Divides by the number of rows, and gives bags without rows zeros. `counts` [bags].
