@@ -89,6 +89,12 @@ static bool stayInRow(const IndexTable &table, std::optional<AtomId> row, const 
   return x.low >= 0 && y.low >= 0 && x.high < *stride && y.high < *stride;
 }
 
+/// Whether no element is at both, as between pieces of a result that is joined of several.
+static bool areApart(const IndexTable &table, const IndexExpr &a, const IndexExpr &b) {
+  IndexRange x = table.getRange(a), y = table.getRange(b);
+  return x.high < y.low || y.high < x.low;
+}
+
 static LogicalResult checkStage(const ElementGraph &graph, const KernelStage &stage, size_t nest,
                                 const KernelStore &store, unsigned operand) {
   const IndexTable &table = graph.getTable();
@@ -96,8 +102,9 @@ static LogicalResult checkStage(const ElementGraph &graph, const KernelStage &st
     for (const Read &read : collectReads(graph, other, operand)) {
       bool isSameElement = i == nest && read.address == store.address;
       bool isBefore = i < nest || (i == nest && read.isPerRow);
-      if (isSameElement || (isBefore && !stage.distributesNest &&
-                            stayInRow(table, stage.row, read.address, store.address)))
+      if (isSameElement || areApart(table, read.address, store.address) ||
+          (isBefore && !stage.distributesNest &&
+           stayInRow(table, stage.row, read.address, store.address)))
         continue;
       return failure();
     }
@@ -143,7 +150,9 @@ std::optional<unsigned> mlir::memopt::orderForAliases(const ElementGraph &graph,
         bool isFine = succeeded(checkStage(graph, stage, n, store, operand));
         for (const KernelStage &later : ArrayRef(schedule.stages).drop_front(s + 1))
           for (const KernelNest &other : later.nests)
-            isFine &= collectReads(graph, other, operand).empty();
+            isFine &= llvm::all_of(collectReads(graph, other, operand), [&](const Read &read) {
+              return areApart(graph.getTable(), read.address, store.address);
+            });
         if (!isFine)
           return store.result;
       }

@@ -31,6 +31,16 @@ namespace {
 constexpr int64_t kWholeDim = -1, kUnknown = -2;
 using Coordinates = SmallVector<int64_t>;
 
+/// Where a value is read on the way to the written element, and the last dimension of that which a
+/// sum on the way varies along, or -1: such a sum is taken anew for each of its elements.
+struct Place {
+  Coordinates at;
+  int64_t summedAlong;
+  bool operator==(const Place &other) const {
+    return at == other.at && summedAlong == other.summedAlong;
+  }
+};
+
 /// How one operand is read on the way to one result.
 struct Access {
   bool isRead = false;
@@ -52,50 +62,54 @@ public:
     Coordinates identity;
     for (int64_t dim = 0, rank = shapeOf(result).size(); dim < rank; ++dim)
       identity.push_back(dim);
-    visit(result, identity);
+    visit(result, {identity, -1});
   }
 
 private:
-  void visit(Value value, const Coordinates &at) {
+  void visit(Value value, const Place &place) {
     if (auto operand = dyn_cast<BlockArgument>(value))
-      return record(operand, at);
+      return record(operand, place);
     Operation *op = value.getDefiningOp();
-    SmallVector<Coordinates, 1> &seenAt = seen[value];
-    if (llvm::is_contained(seenAt, at))
+    SmallVector<Place, 1> &seenAt = seen[value];
+    if (llvm::is_contained(seenAt, place))
       return;
-    seenAt.push_back(at);
+    seenAt.push_back(place);
     if (auto generic = dyn_cast<linalg::GenericOp>(op))
-      return visitGeneric(generic, cast<OpResult>(value).getResultNumber(), at);
+      return visitGeneric(generic, cast<OpResult>(value).getResultNumber(), place);
     if (op->hasTrait<OpTrait::FillsKernel>())
-      return visitIrregular(op, at);
+      return visitIrregular(op, place);
     if (auto view = dyn_cast<ViewOpInterface>(op))
-      return visitView(view, at);
+      return visitView(view, place);
     for (Value source : op->getOperands())
-      if (auto type = dyn_cast<RankedTensorType>(source.getType()))
-        visit(source, Coordinates(type.getRank(), kUnknown));
+      if (isa<RankedTensorType>(source.getType()))
+        visit(source, anywhere(source, place));
   }
 
-  void visitView(ViewOpInterface view, Coordinates at) {
-    if (view.getViewKind() == ViewKind::Reshape && isWrittenElement(view->getResult(0), at))
+  static Place anywhere(Value value, const Place &place) {
+    return {Coordinates(shapeOf(value).size(), kUnknown), place.summedAlong};
+  }
+
+  void visitView(ViewOpInterface view, Place place) {
+    if (view.getViewKind() == ViewKind::Reshape && isWrittenElement(view->getResult(0), place.at))
       return visitReshaped(view->getOperand(0));
     // Where there is one element, that one is read, wherever the iteration stands: it may be a part
     // of a longer dimension, joined with others.
-    for (auto [coordinate, size] : llvm::zip_equal(at, shapeOf(view->getResult(0))))
+    for (auto [coordinate, size] : llvm::zip_equal(place.at, shapeOf(view->getResult(0))))
       if (size == 1 && coordinate >= 0 && shapeOf(result)[coordinate] != 1)
         coordinate = kUnknown;
     for (const ViewPart &part : view.getViewParts()) {
       Value source = view->getOperand(part.operand);
-      visit(source, part.map.isPermutation() ? readAt(part.map, at)
-                                             : Coordinates(shapeOf(source).size(), kUnknown));
+      visit(source, part.map.isPermutation() ? Place{readAt(part.map, place.at), place.summedAlong}
+                                             : anywhere(source, place));
     }
   }
 
   /// What has loops of its own reads at any time while it writes. But a scatter's input is copied
   /// before anything is scattered.
-  void visitIrregular(Operation *op, const Coordinates &at) {
+  void visitIrregular(Operation *op, const Place &place) {
     auto scatter = dyn_cast<ScatterOp>(op);
     if (scatter)
-      visit(scatter.getInput(), at);
+      visit(scatter.getInput(), place);
     for (Value source : op->getOperands().drop_front(scatter ? 1 : 0)) {
       AccessWalk inner(kernel, source);
       inner.run();
@@ -116,7 +130,7 @@ private:
     }
   }
 
-  void visitGeneric(linalg::GenericOp generic, unsigned number, const Coordinates &at) {
+  void visitGeneric(linalg::GenericOp generic, unsigned number, const Place &place) {
     auto mapOf = [&](unsigned operand) {
       return cast<AffineMapAttr>(generic.getIndexingMaps()[operand]).getValue();
     };
@@ -124,14 +138,18 @@ private:
     Coordinates loops(out.getNumDims(), kWholeDim);
     for (auto [dim, expr] : llvm::enumerate(out.getResults()))
       if (auto loop = dyn_cast<AffineDimExpr>(expr))
-        loops[loop.getPosition()] = at[dim];
+        loops[loop.getPosition()] = place.at[dim];
+    int64_t summedAlong = place.summedAlong;
+    if (generic.getNumReductionLoops() > 0)
+      for (int64_t coordinate : place.at)
+        summedAlong = std::max(summedAlong, coordinate);
     for (OpOperand &input : generic->getOpOperands()) {
       unsigned index = input.getOperandNumber();
       if (!generic.getBody()->getArgument(index).use_empty())
-        visit(input.get(), readAt(mapOf(index), loops));
+        visit(input.get(), {readAt(mapOf(index), loops), summedAlong});
     }
     generic.getBody()->walk([&](tensor::ExtractOp extract) {
-      visit(extract.getTensor(), Coordinates(shapeOf(extract.getTensor()).size(), kUnknown));
+      visit(extract.getTensor(), anywhere(extract.getTensor(), place));
     });
   }
 
@@ -153,31 +171,34 @@ private:
     return true;
   }
 
-  void record(BlockArgument operand, const Coordinates &at) {
+  void record(BlockArgument operand, const Place &place) {
     Access &access = accesses[operand.getArgNumber()];
     access.isRead = true;
-    if (isWrittenElement(operand, at))
+    if (isWrittenElement(operand, place.at))
       return;
     access.isSameElement = false;
-    access.isSameRow &= isWrittenRow(operand, at);
+    access.isSameRow &= isWrittenRow(operand, place);
   }
 
-  /// The written element's leading coordinates, at least one, then all of the others.
-  bool isWrittenRow(Value operand, const Coordinates &at) const {
+  /// The written element's leading coordinates, at least one, then all of the others, summed once
+  /// for all elements of the row.
+  bool isWrittenRow(Value operand, const Place &place) const {
     if (shapeOf(operand) != shapeOf(result))
       return false;
-    size_t fixed = 0;
-    while (fixed < at.size() && at[fixed] == static_cast<int64_t>(fixed))
+    ArrayRef<int64_t> at = place.at;
+    int64_t fixed = 0, rank = at.size();
+    while (fixed < rank && at[fixed] == fixed)
       ++fixed;
-    return fixed > 0 && llvm::all_of(ArrayRef(at).drop_front(fixed),
-                                     [](int64_t coordinate) { return coordinate == kWholeDim; });
+    return fixed > 0 && place.summedAlong < fixed &&
+           llvm::all_of(
+               at.drop_front(fixed), [](int64_t coordinate) { return coordinate == kWholeDim; });
   }
 
   Block &kernel;
   Value result;
   SmallVector<Access> accesses; ///< by the kernel's argument
   /// By value the coordinates that it was visited at: what is used twice is walked once.
-  llvm::DenseMap<Value, SmallVector<Coordinates, 1>> seen;
+  llvm::DenseMap<Value, SmallVector<Place, 1>> seen;
 };
 } // namespace
 
@@ -203,8 +224,11 @@ SmallVector<InPlaceOperand> KernelOp::getInPlaceOperands(unsigned result) {
     for (auto [number, value] : llvm::enumerate(yield.getValues())) {
       const Access &access = walks[number].of(argument);
       bool isOwn = number == result;
-      // Other results share the loop nest only when they have the same shape.
-      bool sharesNest = shapeOf(value) == shapeOf(written);
+      // Other results share the loop nest only when they have the same shape; what is joined of
+      // several is written piece by piece.
+      bool sharesNest = shapeOf(value) == shapeOf(written) &&
+                        !value.getDefiningOp<tensor::ConcatOp>() &&
+                        !written.getDefiningOp<tensor::ConcatOp>();
       allowed &= !access.isRead || (isOwn ? access.isSameRow : sharesNest && access.isSameElement);
       byRow |= access.isRead && !access.isSameElement;
     }

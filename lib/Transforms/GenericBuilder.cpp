@@ -293,7 +293,15 @@ static int64_t getDivisorUpTo(int64_t size, int64_t limit) {
   return 1;
 }
 
-Chunks mlir::memopt::chooseChunks(ArrayRef<int64_t> domain, ArrayRef<int64_t> reductionDims) {
+/// Elements of a column that one thread of a device adds up, at least.
+static constexpr int64_t kLeastOfThread = 64;
+
+static int64_t getElementsAtOnce(ImplicitLocOpBuilder &b) {
+  return getTarget(b.getInsertionBlock()->getParentOp()).getElementsAtOnce();
+}
+
+Chunks mlir::memopt::chooseChunks(ImplicitLocOpBuilder &b, ArrayRef<int64_t> domain,
+                                  ArrayRef<int64_t> reductionDims) {
   // Enough chunks for many threads, and small enough that a chunk stays in a second-level cache.
   constexpr int64_t minimumChunks = 16, maximumChunks = 256;
   constexpr int64_t elementsPerChunk = 1 << 16, smallReduction = 1 << 12;
@@ -316,6 +324,9 @@ Chunks mlir::memopt::chooseChunks(ArrayRef<int64_t> domain, ArrayRef<int64_t> re
   int64_t parallelRows = isRows ? rows : 1;
   int64_t wanted = std::clamp(total / elementsPerChunk, minimumChunks, maximumChunks);
   wanted = std::min<int64_t>(llvm::divideCeil(wanted, parallelRows), reduced / 8);
+  // A column of a device is summed by one thread.
+  if (!isRows)
+    wanted = std::max(wanted, std::min(getElementsAtOnce(b) / rows, reduced / kLeastOfThread));
   Chunks chunks;
   int64_t count = 1;
   for (int64_t dim : sorted) {
@@ -333,6 +344,22 @@ Chunks mlir::memopt::chooseChunks(ArrayRef<int64_t> domain, ArrayRef<int64_t> re
       break;
   }
   return chunks;
+}
+
+Chunks mlir::memopt::chooseLaterChunks(ImplicitLocOpBuilder &b, ArrayRef<int64_t> domain,
+                                       ArrayRef<int64_t> reductionDims) {
+  constexpr int64_t most = 256;
+  int64_t reduced = 1;
+  for (int64_t dim : reductionDims)
+    reduced *= domain[dim];
+  bool isMany = getElementsAtOnce(b) && reduced > most;
+  return isMany ? chooseChunks(b, domain, reductionDims) : Chunks();
+}
+
+SmallVector<int64_t> mlir::memopt::withoutDims(ArrayRef<int64_t> dims, ArrayRef<int64_t> gone) {
+  return llvm::map_to_vector(dims, [&](int64_t dim) {
+    return dim - llvm::count_if(gone, [dim](int64_t other) { return other < dim; });
+  });
 }
 
 /// Expands dimension `dim` of the read value, wherever the map reads it, into [count, rest].
@@ -399,22 +426,22 @@ SmallVector<Value> mlir::memopt::createReduction(ImplicitLocOpBuilder &b, ArrayR
                                                  ArrayRef<Read> reads,
                                                  ArrayRef<Accumulator> accumulators,
                                                  ScalarBody body) {
-  Chunks chunks = chooseChunks(domain, reductionDims);
+  Chunks chunks = chooseChunks(b, domain, reductionDims);
   if (chunks.empty())
     return createPlainReduction(b, domain, reductionDims, reads, accumulators, body);
   SmallVector<Read> split(reads);
   SmallVector<int64_t> inner(reductionDims), chunkDims;
   SmallVector<int64_t> shape = splitDomain(b, domain, chunks, split, inner, chunkDims);
   SmallVector<Value> partial = createPlainReduction(b, shape, inner, split, accumulators, body);
-  // Chunk dimensions as the partial results number them: those reduced inside are gone.
-  SmallVector<int64_t> outer;
-  for (int64_t dim : chunkDims)
-    outer.push_back(dim - llvm::count_if(inner, [&](int64_t gone) { return gone < dim; }));
+  SmallVector<int64_t> outer = withoutDims(chunkDims, inner);
   ArrayRef<int64_t> partialShape = tensorType(partial.front()).getShape();
   AffineMap identity = b.getMultiDimIdentityMap(partialShape.size());
   SmallVector<Read> partialReads =
       llvm::map_to_vector(partial, [&](Value value) { return Read{value, identity}; });
-  return createPlainReduction(
-      b, partialShape, outer, partialReads, accumulators,
-      [](ImplicitLocOpBuilder &, ValueRange args) { return llvm::to_vector_of<Value>(args); });
+  auto take = [](ImplicitLocOpBuilder &, ValueRange args) {
+    return llvm::to_vector_of<Value>(args);
+  };
+  if (!chooseLaterChunks(b, partialShape, outer).empty())
+    return createReduction(b, partialShape, outer, partialReads, accumulators, take);
+  return createPlainReduction(b, partialShape, outer, partialReads, accumulators, take);
 }

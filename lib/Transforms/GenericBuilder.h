@@ -79,12 +79,22 @@ struct Accumulator {
 };
 
 /// How a reduction is cut into chunks that run in parallel: dimension `dims[i]` contributes
-/// `counts[i]` chunks. Empty when one stage is best. Follows from the domain alone.
+/// `counts[i]` chunks. Empty when one stage is best. Follows from the domain and from how much the
+/// machine of the builder's module does at once.
 struct Chunks {
   SmallVector<int64_t> dims, counts;
   bool empty() const { return dims.empty(); }
 };
-Chunks chooseChunks(ArrayRef<int64_t> domain, ArrayRef<int64_t> reductionDims);
+Chunks chooseChunks(ImplicitLocOpBuilder &b, ArrayRef<int64_t> domain,
+                    ArrayRef<int64_t> reductionDims);
+
+/// The same for the results of chunks: empty where they are few enough for one stage, as they are
+/// on a processor.
+Chunks chooseLaterChunks(ImplicitLocOpBuilder &b, ArrayRef<int64_t> domain,
+                         ArrayRef<int64_t> reductionDims);
+
+/// Dimensions as they are numbered when those that are `gone` have been reduced.
+SmallVector<int64_t> withoutDims(ArrayRef<int64_t> dims, ArrayRef<int64_t> gone);
 
 /// Splits dimensions of a domain so that each dimension of `chunks` counts chunks as a whole.
 /// `reads` are rewritten to the new domain through expand_shape. Returns the new domain;
@@ -100,7 +110,7 @@ SmallVector<int64_t> splitDomain(ImplicitLocOpBuilder &b, ArrayRef<int64_t> doma
 SmallVector<Value> createPlainReduction(ImplicitLocOpBuilder &b, ArrayRef<int64_t> domain,
                                         ArrayRef<int64_t> reductionDims, ArrayRef<Read> reads,
                                         ArrayRef<Accumulator> accumulators, ScalarBody body);
-/// The same in two stages where the shape asks for it.
+/// The same in stages where shape and machine ask for it.
 SmallVector<Value> createReduction(ImplicitLocOpBuilder &b, ArrayRef<int64_t> domain,
                                    ArrayRef<int64_t> reductionDims, ArrayRef<Read> reads,
                                    ArrayRef<Accumulator> accumulators, ScalarBody body);

@@ -56,6 +56,17 @@ unsigned KernelFusion::countSharedRows(const FusionEdge &edge) const {
   return count;
 }
 
+/// Whether a sum by columns, each of which a thread adds up, would take what it reads down to its
+/// own few threads.
+bool KernelFusion::idlesMachine(const FusionEdge &edge) const {
+  constexpr double few = 1.0 / 16;
+  const FusionNode &from = nodes[edge.from], &to = nodes[edge.to];
+  if (!to.isReduction || to.parallel.empty() || to.parallel.back() + 1 != to.domain.size())
+    return false;
+  double busy = std::min(getPoints(from.rows), static_cast<double>(elementsAtOnce));
+  return getPoints(to.rows) < few * busy;
+}
+
 /// Kernels do not reach across phases. Updates stay apart because whoever runs the program may look
 /// at loss and gradients before any state changes; what backward recomputes must not be computed
 /// early and kept after all.
@@ -84,7 +95,7 @@ bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
       const FusionEdge &edge = memberEdges[number];
       if (!inside.contains(edge.from))
         continue;
-      if (!isRowLocal(edge))
+      if (!isRowLocal(edge) || idlesMachine(edge))
         return false;
       rows = rows.take_front(std::min<size_t>(rows.size(), countSharedRows(edge)));
     }

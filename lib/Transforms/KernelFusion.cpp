@@ -71,7 +71,8 @@ double mlir::memopt::getResultBytes(Operation *op) {
 // Nodes and edges
 //===----------------------------------------------------------------------===//
 
-KernelFusion::KernelFusion(Block &block) : block(block) {
+KernelFusion::KernelFusion(Block &block)
+    : block(block), elementsAtOnce(getTarget(block.getParentOp()).getElementsAtOnce()) {
   collectStoredViews();
   collectNodes();
   collectEdges();

@@ -101,9 +101,11 @@ private:
   bool areCompatible(ArrayRef<unsigned> members) const;
   bool isRowLocal(const FusionEdge &edge) const;
   unsigned countSharedRows(const FusionEdge &edge) const;
+  bool idlesMachine(const FusionEdge &edge) const;
   LogicalResult collectBetween(unsigned from, unsigned to, llvm::DenseSet<unsigned> &reached) const;
 
   Block &block;
+  int64_t elementsAtOnce; ///< of the target
   llvm::SmallPtrSet<Operation *, 16> storedViews;
   std::vector<FusionNode> nodes;
   llvm::DenseMap<Operation *, unsigned> numbers;

@@ -82,13 +82,18 @@ static Moments createMoments(ImplicitLocOpBuilder &b, ArrayRef<int64_t> domain,
   return {mean, squares};
 }
 
-/// Merges moments of equally large chunks, which lie along `chunkDims`.
-static Moments mergeMoments(ImplicitLocOpBuilder &b, const Moments &parts,
-                            ArrayRef<int64_t> chunkDims, int64_t countPerChunk, Type compute) {
+static int64_t countAlong(ArrayRef<int64_t> shape, ArrayRef<int64_t> dims) {
+  int64_t count = 1;
+  for (int64_t dim : dims)
+    count *= shape[dim];
+  return count;
+}
+
+/// Merges moments of equally large chunks, which lie along `chunkDims`, in one stage.
+static Moments mergeAtOnce(ImplicitLocOpBuilder &b, const Moments &parts,
+                           ArrayRef<int64_t> chunkDims, int64_t countPerChunk, Type compute) {
   ArrayRef<int64_t> shape = tensorType(parts.mean).getShape();
-  int64_t chunks = 1;
-  for (int64_t dim : chunkDims)
-    chunks *= shape[dim];
+  int64_t chunks = countAlong(shape, chunkDims);
   Moments between = createMoments(b, shape, chunkDims, readAll(b, parts.mean), chunks, compute);
   Value within =
       createPlainReduction(
@@ -106,22 +111,32 @@ static Moments mergeMoments(ImplicitLocOpBuilder &b, const Moments &parts,
   return {between.mean, squares};
 }
 
+/// The same, in stages where the machine asks for them.
+static Moments mergeMoments(ImplicitLocOpBuilder &b, const Moments &parts,
+                            ArrayRef<int64_t> chunkDims, int64_t countPerChunk, Type compute) {
+  ArrayRef<int64_t> shape = tensorType(parts.mean).getShape();
+  Chunks chunks = chooseLaterChunks(b, shape, chunkDims);
+  if (chunks.empty())
+    return mergeAtOnce(b, parts, chunkDims, countPerChunk, compute);
+  SmallVector<Read> reads{readAll(b, parts.mean), readAll(b, parts.squares)};
+  SmallVector<int64_t> inner(chunkDims), outer;
+  SmallVector<int64_t> split = splitDomain(b, shape, chunks, reads, inner, outer);
+  Moments merged = mergeAtOnce(b, {reads[0].value, reads[1].value}, inner, countPerChunk, compute);
+  return mergeMoments(b, merged, withoutDims(outer, inner),
+                      countPerChunk * countAlong(split, inner), compute);
+}
+
 static Moments createChannelMoments(ImplicitLocOpBuilder &b, const Channels &channels) {
   ArrayRef<int64_t> domain = channels.type.getShape();
   Read read = readAll(b, channels.input);
-  Chunks chunks = chooseChunks(domain, channels.reduced);
+  Chunks chunks = chooseChunks(b, domain, channels.reduced);
   if (chunks.empty())
     return createMoments(b, domain, channels.reduced, read, channels.count, channels.compute);
   SmallVector<int64_t> inner(channels.reduced), chunkDims;
   SmallVector<int64_t> split = splitDomain(b, domain, chunks, {read}, inner, chunkDims);
-  int64_t perChunk = 1;
-  for (int64_t dim : inner)
-    perChunk *= split[dim];
+  int64_t perChunk = countAlong(split, inner);
   Moments parts = createMoments(b, split, inner, read, perChunk, channels.compute);
-  SmallVector<int64_t> outer;
-  for (int64_t dim : chunkDims)
-    outer.push_back(dim - llvm::count_if(inner, [&](int64_t gone) { return gone < dim; }));
-  return mergeMoments(b, parts, outer, perChunk, channels.compute);
+  return mergeMoments(b, parts, withoutDims(chunkDims, inner), perChunk, channels.compute);
 }
 
 static Lowered lowerBatchNorm(BatchNormOp op, ImplicitLocOpBuilder &b) {

@@ -186,3 +186,66 @@ func.func @scan_of_one(%x: tensor<1xf32>) -> tensor<1xf32> {
   }
   return %0 : tensor<1xf32>
 }
+
+// -----
+
+#left = affine_map<(d0, d1, d2) -> (d0, d2)>
+#right = affine_map<(d0, d1, d2) -> (d1, d2)>
+#out = affine_map<(d0, d1, d2) -> (d0, d1)>
+
+// Each element of a row takes a sum of its own over the whole row, of which a part is written by then: operands and
+// result, 3 * 16384 bytes.
+
+// CHECK: module attributes {memopt.planned = #memopt.planned<arena_bytes = [49152, 0, 0]
+// CHECK-LABEL: @sum_for_each_element
+func.func @sum_for_each_element(%x: tensor<64x64xf32>, %w: tensor<64x64xf32>) -> tensor<64x64xf32> {
+  %0 = memopt.kernel (%in = %x : tensor<64x64xf32>, %v = %w : tensor<64x64xf32>) -> tensor<64x64xf32> {
+    %zero = arith.constant 0.0 : f32
+    %e = tensor.empty() : tensor<64x64xf32>
+    %z = linalg.fill ins(%zero : f32) outs(%e : tensor<64x64xf32>) -> tensor<64x64xf32>
+    %sum = linalg.generic {indexing_maps = [#left, #right, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%in, %v : tensor<64x64xf32>, tensor<64x64xf32>) outs(%z : tensor<64x64xf32>) {
+    ^bb0(%a: f32, %b: f32, %o: f32):
+      %p = arith.mulf %a, %b : f32
+      %s = arith.addf %o, %p : f32
+      linalg.yield %s : f32
+    } -> tensor<64x64xf32>
+    memopt.yield %sum : tensor<64x64xf32>
+  }
+  return %0 : tensor<64x64xf32>
+}
+
+// -----
+
+#rows = affine_map<(d0, d1) -> (d0, d1)>
+
+// Results that are joined of pieces are written piece by piece: the first one would lie over %x while pieces of the second
+// still read it. Operands take 16384 + 512 + 15872 bytes, results 16384 + 8192.
+
+// CHECK: module attributes {memopt.planned = #memopt.planned<arena_bytes = [57344, 0, 0]
+// CHECK-LABEL: @joined_beside_a_reader
+func.func @joined_beside_a_reader(%x: tensor<64x64xf32>, %u: tensor<2x64xf32>, %rest: tensor<62x64xf32>)
+    -> (tensor<64x64xf32>, tensor<64x64xbf16>) {
+  %0:2 = memopt.kernel (%in = %x : tensor<64x64xf32>, %h = %u : tensor<2x64xf32>, %r = %rest : tensor<62x64xf32>)
+      -> (tensor<64x64xf32>, tensor<64x64xbf16>) {
+    %first = tensor.concat dim(0) %h, %r : (tensor<2x64xf32>, tensor<62x64xf32>) -> tensor<64x64xf32>
+    %head = tensor.extract_slice %in[0, 0] [2, 64] [1, 1] : tensor<64x64xf32> to tensor<2x64xf32>
+    %e = tensor.empty() : tensor<2x64xbf16>
+    %a = linalg.generic {indexing_maps = [#rows, #rows], iterator_types = ["parallel", "parallel"]}
+        ins(%head : tensor<2x64xf32>) outs(%e : tensor<2x64xbf16>) {
+    ^bb0(%p: f32, %o: bf16):
+      %t = arith.truncf %p : f32 to bf16
+      linalg.yield %t : bf16
+    } -> tensor<2x64xbf16>
+    %f = tensor.empty() : tensor<62x64xbf16>
+    %b = linalg.generic {indexing_maps = [#rows, #rows], iterator_types = ["parallel", "parallel"]}
+        ins(%r : tensor<62x64xf32>) outs(%f : tensor<62x64xbf16>) {
+    ^bb0(%p: f32, %o: bf16):
+      %t = arith.truncf %p : f32 to bf16
+      linalg.yield %t : bf16
+    } -> tensor<62x64xbf16>
+    %second = tensor.concat dim(0) %a, %b : (tensor<2x64xbf16>, tensor<62x64xbf16>) -> tensor<64x64xbf16>
+    memopt.yield %first, %second : tensor<64x64xf32>, tensor<64x64xbf16>
+  }
+  return %0#0, %0#1 : tensor<64x64xf32>, tensor<64x64xbf16>
+}

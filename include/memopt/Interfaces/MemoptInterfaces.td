@@ -259,6 +259,11 @@ def TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
       "describeMachine", (ins)>,
     InterfaceMethod<"Threads that library calls are planned for.", "int64_t", "getThreads", (ins)>,
     InterfaceMethod<[{
+        Elements that kernels have to work on at one time to fill the machine; 0 where a few threads do, and what
+        counts is that a piece stays in their caches.
+      }],
+      "int64_t", "getElementsAtOnce", (ins), "", [{ return 0; }]>,
+    InterfaceMethod<[{
         The ways in which a library can compute `call`, the preferred one first. Fails, with a diagnostic,
         when there is none.
       }],
