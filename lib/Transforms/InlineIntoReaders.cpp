@@ -145,8 +145,8 @@ static void computeOperand(OpOperand &use, KernelOp producer, unsigned result) {
 static void dropResult(KernelOp kernel, unsigned dropped) {
   Block &body = kernel.getBody().front();
   kernel.getYield()->eraseOperand(dropped);
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body.without_terminator())))
-    if (op.use_empty())
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
+    if (op.use_empty() && !op.hasTrait<OpTrait::IsTerminator>())
       op.erase();
   for (unsigned number = body.getNumArguments(); number-- > 0;)
     if (body.getArgument(number).use_empty()) {

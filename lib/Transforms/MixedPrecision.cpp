@@ -42,7 +42,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
-#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/StringSet.h"
@@ -261,11 +260,13 @@ Value CastInserter::getNarrow(Value value) {
 Value CastInserter::makeNarrow(Value value) {
   Operation *op = value.getDefiningOp();
   if (isa_and_nonnull<ViewOpInterface>(op)) {
-    IRMapping mapping;
-    for (Value operand : op->getOperands())
-      mapping.map(operand, getNarrow(operand));
+    // By number: where an operand gets its narrow form, the op reads that one widened from then on.
+    SmallVector<Value> operands;
+    for (unsigned number = 0; number < op->getNumOperands(); ++number)
+      operands.push_back(getNarrow(op->getOperand(number)));
     builder.setInsertionPointAfter(op);
-    Operation *moved = builder.clone(*op, mapping);
+    Operation *moved = builder.clone(*op);
+    moved->setOperands(operands);
     moved->getResult(0).setType(narrowed(value));
     return moved->getResult(0);
   }

@@ -151,3 +151,22 @@ func.func @double(%x: tensor<4x4xf64>) -> tensor<4x4xf64> {
   %0 = memopt.matmul %x, %x : (tensor<4x4xf64>, tensor<4x4xf64>) -> tensor<4x4xf64>
   return %0 : tensor<4x4xf64>
 }
+
+// -----
+
+// Values that are joined for a product, of which one is a product's: that one is rounded once, for all who read it.
+
+// CHECK-LABEL: func.func @joined(
+// CHECK-SAME:  %[[X:.*]]: tensor<4x4xf32>
+func.func @joined(%x: tensor<4x4xf32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {
+  // CHECK-DAG: %[[NARROW:.*]] = arith.truncf %[[X]]
+  // CHECK: %[[PRODUCT:.*]] = memopt.matmul
+  // CHECK: %[[ROUNDED:.*]] = arith.truncf %{{.*}} : tensor<4x4xf32> to tensor<4x4xbf16>
+  %0 = memopt.matmul %x, %x : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %1 = math.cos %0 : tensor<4x4xf32>
+  // CHECK: tensor.concat dim(1) %{{.*}}, %[[NARROW]] : (tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x8xbf16>
+  %2 = tensor.concat dim(1) %1, %x : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x8xf32>
+  %w = arith.constant dense<0.5> : tensor<8x8xf32>
+  %3 = memopt.matmul %2, %w : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  return %3, %1 : tensor<4x8xf32>, tensor<4x4xf32>
+}
