@@ -293,11 +293,26 @@ static int64_t getDivisorUpTo(int64_t size, int64_t limit) {
   return 1;
 }
 
-/// Elements of a column that one thread of a device adds up, at least.
-static constexpr int64_t kLeastOfThread = 64;
-
 static int64_t getElementsAtOnce(ImplicitLocOpBuilder &b) {
   return getTarget(b.getInsertionBlock()->getParentOp()).getElementsAtOnce();
+}
+
+/// At least `wanted` chunks of a column, which a thread of a device adds up, by leading dimensions
+/// as a whole: what is computed for the same points can then share the kernel. None where a thread
+/// would have too little to do.
+static Chunks chooseWholeChunks(ArrayRef<int64_t> domain, ArrayRef<int64_t> reductionDims,
+                                int64_t wanted, int64_t reduced) {
+  constexpr int64_t leastOfThread = 16;
+  Chunks chunks;
+  int64_t count = 1;
+  for (int64_t dim : reductionDims) {
+    if (count >= wanted)
+      break;
+    chunks.dims.push_back(dim);
+    chunks.counts.push_back(domain[dim]);
+    count *= domain[dim];
+  }
+  return count * leastOfThread <= reduced ? chunks : Chunks();
 }
 
 Chunks mlir::memopt::chooseChunks(ImplicitLocOpBuilder &b, ArrayRef<int64_t> domain,
@@ -324,9 +339,12 @@ Chunks mlir::memopt::chooseChunks(ImplicitLocOpBuilder &b, ArrayRef<int64_t> dom
   int64_t parallelRows = isRows ? rows : 1;
   int64_t wanted = std::clamp(total / elementsPerChunk, minimumChunks, maximumChunks);
   wanted = std::min<int64_t>(llvm::divideCeil(wanted, parallelRows), reduced / 8);
-  // A column of a device is summed by one thread.
-  if (!isRows)
-    wanted = std::max(wanted, std::min(getElementsAtOnce(b) / rows, reduced / kLeastOfThread));
+  if (int64_t fill = isRows ? 0 : getElementsAtOnce(b) / rows; fill > wanted) {
+    if (Chunks whole = chooseWholeChunks(domain, sorted, fill, reduced); !whole.empty())
+      return whole;
+    constexpr int64_t leastOfThread = 64;
+    wanted = std::max(wanted, std::min(fill, reduced / leastOfThread));
+  }
   Chunks chunks;
   int64_t count = 1;
   for (int64_t dim : sorted) {

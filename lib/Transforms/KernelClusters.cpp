@@ -59,7 +59,7 @@ unsigned KernelFusion::countSharedRows(const FusionEdge &edge) const {
 /// Whether a sum by columns, each of which a thread adds up, would take what it reads down to its
 /// own few threads.
 bool KernelFusion::idlesMachine(const FusionEdge &edge) const {
-  constexpr double few = 1.0 / 16;
+  constexpr double few = 0.25;
   const FusionNode &from = nodes[edge.from], &to = nodes[edge.to];
   if (!to.isReduction || to.parallel.empty() || to.parallel.back() + 1 != to.domain.size())
     return false;

@@ -5,7 +5,8 @@
 
 A model begins with images, tokens, sequences or features, and applies up to a dozen layers: what PyTorch has for the shape
 at hand, functions of elements, operations along one dimension, parameters that broadcast, and joins with what earlier
-layers gave. One of a dozen losses ends it. Equal seeds are equal models. Needs torch.
+layers gave. One of a dozen losses ends it. Every third model is large enough for sums in parts, blocks of products, and several
+tiles of everything. Equal seeds are equal models. Needs torch.
 """
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from torch import nn
 BATCH = 4
 TOKENS = 17
 CLASSES = 5
-MOST_ELEMENTS = 8000
+MOST_ELEMENTS, MOST_OF_LARGE = 8000, 300000
 
 
 class Apply(nn.Module):
@@ -263,7 +264,7 @@ class Layers:
             lambda: nn.BatchNorm1d(t, affine=self.maybe(0.8)), lambda: nn.InstanceNorm1d(t, affine=self.maybe()),
             lambda: nn.GroupNorm(next(g for g in (4, 2, 1) if t % g == 0), t),
             lambda: Apply("unfold", lambda _, v: v.unfold(1, 3, 1).flatten(2))]
-        made += [lambda kind=kind: attention(kind, t, d, heads) for kind in kinds] if max(t, d) <= 40 else []
+        made += [lambda kind=kind: attention(kind, t, d, heads) for kind in kinds] if max(t, d) <= 130 else []
         return self.draw.choice(made)()
 
     def image(self, x):
@@ -316,11 +317,15 @@ class RandomModel(nn.Module):
         super().__init__()
         torch.manual_seed(seed)
         self.draw = random.Random(seed)
-        length, width = self.draw.choice([5, 8, 9, 16]), self.draw.choice([6, 8, 12, 16])
+        large = seed % 3 == 0
+        self.most_elements = MOST_OF_LARGE if large else MOST_ELEMENTS
+        length, width = (self.draw.choice(sizes) for sizes in (((33, 64, 130), (32, 40, 96)) if large else ((5, 8, 9, 16), (6, 8, 12, 16))))
         kind = self.draw.choice(["image", "image", "tokens", "sequence", "features"])
-        pool = [{"image": lambda: torch.randn(BATCH, self.draw.choice([1, 3, 4]), self.draw.choice([7, 8, 12]), self.draw.choice([8, 9, 12])),
+        channels, height, lines, features = (((3, 16, 33), (24, 32), (20, 40, 45), (100, 256, 513)) if large
+                                             else ((1, 3, 4), (7, 8, 12), (8, 9, 12), (6, 12, 20)))
+        pool = [{"image": lambda: torch.randn(BATCH, *(self.draw.choice(sizes) for sizes in (channels, height, lines))),
                  "tokens": lambda: torch.randint(0, TOKENS, (BATCH, length)), "sequence": lambda: torch.randn(BATCH, length, width),
-                 "features": lambda: torch.randn(BATCH, self.draw.choice([6, 12, 20]))}[kind]()]
+                 "features": lambda: torch.randn(BATCH, self.draw.choice(features))}[kind]()]
         self.layers, self.wiring = nn.ModuleList(), []
         if kind == "tokens":
             self.add(nn.Embedding(TOKENS, width, padding_idx=0 if self.draw.random() < 0.3 else None), [0], pool)
@@ -349,7 +354,7 @@ class RandomModel(nn.Module):
         except (AssertionError, IndexError, RuntimeError, ValueError):
             return
         fits = result.dim() >= 2 and result.shape[0] == BATCH and result.is_floating_point()
-        if fits and 0 < result.numel() <= MOST_ELEMENTS and bool(torch.isfinite(result).all()):
+        if fits and 0 < result.numel() <= self.most_elements and bool(torch.isfinite(result).all()):
             self.layers.append(layer)
             self.wiring.append(wiring)
             pool.append(result)

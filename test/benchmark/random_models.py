@@ -170,9 +170,9 @@ class Runs:
             options.append(f"--max-grad-norm={self.draw.choice([0.1, 1.0])}")
         return options
 
-    def draw_memory(self):
+    def draw_memory(self, tiers=("cpu", "nvme")):
         """Where state, parameters and activations lie."""
-        options = [f"--offload-{part}={self.draw.choice(['cpu', 'nvme'])}" for part in ("optimizer", "param") if self.draw.random() < 0.4]
+        options = [f"--offload-{part}={self.draw.choice(tiers)}" for part in ("optimizer", "param") if self.draw.random() < 0.4]
         if self.draw.random() < 0.4 or not options:
             options.append("--offload-activation=cpu")
         return options + ([f"--disk={self.folder}:1GiB"] if any("nvme" in option for option in options) else [])
@@ -217,6 +217,28 @@ class Runs:
         if wide and narrow:
             self.compare("bf16", [], wide[0], narrow[0], tolerance=0.1, names="losses")
 
+    def check_device(self, description, options, model):
+        """On an emulated device, whose operations come in an order that the model's seed draws."""
+        before = [self.tools.run.parent / "memopt-emulate", f"--seed={self.draw.randrange(1000)}"]
+        device = ["--target=cuda", f"--target-features={description}", "--device=cuda"]
+
+        def train(tag, more, **others):
+            return self.train(f"device_{tag}", [*device, *more], before=before, **others)
+        sgd = ["--optimizer=sgd", f"--lr={RATE}"]
+        plain = train("plain", sgd)
+        self.check_float64("device", model, plain and plain[0])
+        tight = [*sgd, f"--device-memory={int(self.get_smallest([*device[:2], *sgd]) * self.draw.choice([1, 1.1]))}"]
+        answer = train("tight", tight)  # calls with less workspace may have other bits
+        self.check_float64("device " + tight[-1], model, answer and answer[0])
+        base = train("base", options)
+        for number, way in enumerate([[f"--activation-checkpointing=segments:{self.draw.choice([2, 4])}"], self.draw_memory(["cpu"])]):
+            if base and (answer := train(f"way{number}", [*options, *way])):
+                self.compare("same bits on the device", [*options, *way], base[0], answer[0])
+        parts = train("parts", [*sgd, "--micro-batches=2", *self.draw_memory(["cpu"])])
+        ranks = [*sgd, f"--batch={BATCH // 2}", "--ranks=2", f"--zero-stage={self.draw.randrange(4)}"]
+        if parts and (answer := train("ranks", ranks, rows=BATCH // 2)):
+            self.compare("near on devices", ranks, parts[0], answer[0], tolerance=1e-5)
+
 
 def judge(seed, arguments):
     """The model's layers, and what was found."""
@@ -232,9 +254,7 @@ def judge(seed, arguments):
         runs.check_parts(options, model)
         runs.check_precision()
         if arguments.emulate:
-            device = ["--optimizer=sgd", f"--lr={RATE}", "--target=cuda", f"--target-features={arguments.emulate}", "--device=cuda"]
-            answer = runs.train("device", device, before=[arguments.tools.run.parent / "memopt-emulate", f"--seed={seed}"])
-            runs.check_float64("device", model, answer and answer[0])
+            runs.check_device(arguments.emulate, options, model)
         return model.text, runs.findings
     finally:
         shutil.rmtree(folder)

@@ -44,10 +44,8 @@ int Compilation::calibrate(const char *program) {
 
 int Compilation::run() {
   StatusCode code = compile();
-  if (code == StatusCode::DoesNotFit) {
-    explainOverhead();
+  if (code == StatusCode::DoesNotFit)
     code = reportMisfit();
-  }
   if (options.isTimed)
     times.print(llvm::errs(), /*ResetAfterPrint=*/true);
   if (cache)
@@ -168,14 +166,6 @@ StatusCode Compilation::explainTechniques() {
   table->print(llvm::errs());
   techniques = table->toJson();
   return StatusCode::Ok;
-}
-
-/// What a message on a plan that does not fit leaves open: the budget of the arena is less.
-void Compilation::explainOverhead() {
-  if (options.device && options.deviceBudget >= 0)
-    errors.last += "; of --device-memory " + std::to_string(options.device->overheadBytes) +
-                   " bytes are kept for context, code and libraries (overhead_bytes of the "
-                   "device's description)";
 }
 
 StatusCode Compilation::runStage(const Stage &stage) {

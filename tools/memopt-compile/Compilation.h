@@ -100,7 +100,7 @@ private:
   void summarize();
   StatusCode report();
   StatusCode writePage(std::optional<llvm::json::Object> frontier);
-  void explainOverhead();
+  void explainOverhead(int64_t overhead);
   StatusCode reportMisfit();
   StatusCode writeEstimate();
   StatusCode writeFrontier();

@@ -58,7 +58,8 @@ void Compilation::summarize() {
 
 StatusCode Compilation::report() {
   if (!options.reference)
-    if (std::string ownLoops = mlir::memopt::describeOwnLoops(*module); !ownLoops.empty())
+    if (std::string ownLoops = mlir::memopt::describeOwnLoops(*module);
+        !ownLoops.empty() && !options.device)
       llvm::errs() << "remark: " << ownLoops << "\n";
   if (options.explain)
     llvm::errs() << mlir::memopt::explainPlan(*module);
@@ -87,14 +88,28 @@ StatusCode Compilation::writePage(std::optional<llvm::json::Object> frontier) {
   return writeText(options.pagePath, mlir::memopt::makePlanPage(*module, page));
 }
 
-/// For programs, which cannot read the message.
+/// What a message on a plan that does not fit leaves open: the budget of the arena is less.
+void Compilation::explainOverhead(int64_t overhead) {
+  errors.last +=
+      llvm::formatv("; of --device-memory {0} bytes are kept for context, code and libraries "
+                    "(overhead_bytes of the device's description)",
+                    overhead);
+  if (smallestBytes > options.deviceBudget)
+    errors.last += llvm::formatv(": --device-memory={0} would do", smallestBytes + overhead);
+}
+
+/// In the message, and for programs, which cannot read it, in the report: in bytes of the options.
 StatusCode Compilation::reportMisfit() {
   using namespace mlir::memopt;
   if (auto planned = (*module)->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr))
     smallestBytes = planned.getArenaBytesOf(Space::Device);
+  int64_t overhead =
+      options.device && options.deviceBudget >= 0 ? options.device->overheadBytes : 0;
+  if (overhead > 0)
+    explainOverhead(overhead);
   if (options.reportPath.empty())
     return StatusCode::DoesNotFit;
-  SmallVector<int64_t> budgets{options.deviceBudget}, smallest{smallestBytes};
+  SmallVector<int64_t> budgets{options.givenDeviceBudget}, smallest{smallestBytes + overhead};
   auto add = [&](Space space, int64_t budget) {
     auto planned = (*module)->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr);
     budgets.push_back(budget);

@@ -60,7 +60,7 @@ static llvm::Error fillBudgets(const CommandLine &line, CompileOptions &options)
     return error;
   if (llvm::Error error = fillDisk(line, options))
     return error;
-  // The arena gets what is left.
+  options.givenDeviceBudget = options.deviceBudget; // of which the arena gets what is left
   if (options.device && options.deviceBudget >= 0)
     options.deviceBudget =
         std::max<int64_t>(0, options.deviceBudget - options.device->overheadBytes);

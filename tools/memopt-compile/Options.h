@@ -49,7 +49,8 @@ struct CompileOptions {
   bool isInstrumented = true;
   int compilerThreads = 0; ///< 0: as many as the machine has
   int64_t deviceBudget = -1, hostBudget = -1, diskBudget = -1;
-  std::string diskFolder; ///< absolute; empty without a disk
+  int64_t givenDeviceBudget = -1; ///< with what a device holds beside the arena
+  std::string diskFolder;         ///< absolute; empty without a disk
   mlir::memopt::PipelineOptions pipeline;
   std::string optimizerName;
   double learningRate = 0.0;
