@@ -175,7 +175,8 @@ void StageEmitter::emitCombined(const KernelScatter &scatter, Value address, Val
     type = getVectorType(element, lanes);
   }
   Value pointer = getAddress(results[scatter.result], element, address);
-  unsigned alignment = getAlignmentOf(scatter, element);
+  bool isTogether = !isa<VectorType>(pointer.getType());
+  unsigned alignment = isTogether ? getAlignmentOf(scatter, element) : getAlignment(element);
   if (scatter.combiner) {
     Value old = loadFrom(pointer, type, alignment, mask);
     OperationState state(location, *scatter.combiner);

@@ -199,8 +199,8 @@ LogicalResult ConvolutionAttr::verify(function_ref<InFlightDiagnostic()> emitErr
                                       ArrayRef<int64_t> weight, ArrayRef<int64_t> output,
                                       ArrayRef<int64_t> strides, ArrayRef<int64_t> paddingLower,
                                       ArrayRef<int64_t> paddingUpper, ArrayRef<int64_t> dilations,
-                                      int64_t groups, bool bias, Type type, Type accumulator,
-                                      Type resultType) {
+                                      int64_t groups, bool bias, bool relu, Type type,
+                                      Type accumulator, Type resultType) {
   Checks checks(emitError);
   checks.require(input.size() >= 3 && input.size() <= 5,
                  "input needs a batch, channels and one to three spatial dimensions");
@@ -220,6 +220,7 @@ LogicalResult ConvolutionAttr::verify(function_ref<InFlightDiagnostic()> emitErr
   checks.atLeast("dilations", dilations, 1);
   checks.extent("groups", groups);
   checks.require(!bias || kind == ConvolutionKind::Forward, "only a forward call has a bias");
+  checks.require(!relu || kind == ConvolutionKind::Forward, "only a forward call has a relu");
   checks.types(type, accumulator);
   checks.resultType(resultType, type, accumulator);
   return checks.get();
@@ -294,6 +295,8 @@ json::Object ConvolutionAttr::toJson() const {
   object["groups"] = getGroups();
   if (getKind() == ConvolutionKind::Forward)
     object["bias"] = getBias();
+  if (getRelu())
+    object["post"] = "relu";
   return object;
 }
 

@@ -67,17 +67,37 @@ static Error lowerBothExtremes(OpContext &op) {
 // Indices
 //===----------------------------------------------------------------------===//
 
-/// The first index along the one dimension of `row` at which the extreme stands, of size 1 there.
-static Element findExtreme(OpContext &op, const Reduction &row, ReduceKind kind) {
-  Element x(op.b, row.value);
-  int64_t dim = row.dimensions.front();
-  auto indices = mlir::RankedTensorType::get(row.sizes(), op.b.getI64Type());
-  Element index(op.b, mlir::memopt::IotaOp::create(op.b, indices, dim));
-  Element hit = equals(x, spread(op, row, reduceKeeping(op, row, x, kind)));
+/// The number of each element among those that fall together, row-major.
+static Element numberElements(OpContext &op, const Reduction &reduction) {
+  auto type = mlir::RankedTensorType::get(reduction.sizes(), op.b.getI64Type());
+  auto along = [&](int64_t dim) {
+    return Element(op.b, mlir::memopt::IotaOp::create(op.b, type, dim));
+  };
+  Element number = along(reduction.dimensions.front());
+  for (int64_t dim : ArrayRef(reduction.dimensions).drop_front())
+    number = number * double(reduction.sizes()[dim]) + along(dim);
+  return number;
+}
+
+/// The number of the first element that is the extreme, of size 1 where it is found.
+static Element findExtreme(OpContext &op, const Reduction &reduction, ReduceKind kind) {
+  Element x(op.b, reduction.value);
+  Element hit = equals(x, spread(op, reduction, reduceKeeping(op, reduction, x, kind)));
   if (x.isReal())
     hit = hit | isNaN(x); // nothing equals NaN, and without one there is none here
-  Element candidates = select(hit, index, double(row.sizes()[dim] - 1));
-  return {op.b, reduceKeeping(op, row, candidates, ReduceKind::Min)};
+  int64_t count = 1;
+  for (int64_t dim : reduction.dimensions)
+    count *= reduction.sizes()[dim];
+  Element candidates = select(hit, numberElements(op, reduction), double(count - 1));
+  return {op.b, reduceKeeping(op, reduction, candidates, ReduceKind::Min)};
+}
+
+Extremes memopt::pt2::findExtremes(OpContext &op, const Reduction &reduction, ReduceKind kind) {
+  Element x(op.b, reduction.value), number = findExtreme(op, reduction, kind);
+  if (!x.isReal())
+    return {reduceKeeping(op, reduction, x, kind), number};
+  Element isPicked = equals(numberElements(op, reduction), spread(op, reduction, number));
+  return {reduceKeeping(op, reduction, select(isPicked, x, 0.0), ReduceKind::Add), number};
 }
 
 /// `self` along one dimension, in a type that has an order. Scalars pretend a dimension; without
@@ -114,25 +134,14 @@ template <ReduceKind kind> static Error lowerArgExtreme(OpContext &op) {
   return setRowResult(op, 0, row, findExtreme(op, row, kind), DType::I64);
 }
 
-/// The extreme and where it stands. The value is picked by its index, so that its gradient goes
-/// there; integers have none.
 template <ReduceKind kind> static Error lowerExtremeAndIndex(OpContext &op) {
   if (op.getNumResults() != 2)
     return op.error("expected two results, found " + Twine(op.getNumResults()));
   DType type = op.tensor("self").dtype, compute = getArithmeticType(type);
   ASSIGN_OR_RETURN(Reduction row, getRow(op));
-  Element x(op.b, row.value), index = findExtreme(op, row, kind);
-  Value value;
-  if (x.isReal()) {
-    auto indices = mlir::RankedTensorType::get(row.sizes(), op.b.getI64Type());
-    Element own(op.b, mlir::memopt::IotaOp::create(op.b, indices, row.dimensions.front()));
-    Element picked = select(equals(own, spread(op, row, index)), x, 0.0);
-    value = reduceKeeping(op, row, picked, ReduceKind::Add);
-  } else {
-    value = convert(op.b, reduceKeeping(op, row, x, kind), compute, type);
-  }
-  RETURN_IF_ERROR(setRowResult(op, 0, row, value, type));
-  return setRowResult(op, 1, row, index, DType::I64);
+  Extremes found = findExtremes(op, row, kind);
+  RETURN_IF_ERROR(setRowResult(op, 0, row, convert(op.b, found.values, compute, type), type));
+  return setRowResult(op, 1, row, found.numbers, DType::I64);
 }
 
 //===----------------------------------------------------------------------===//

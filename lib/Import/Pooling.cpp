@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Indexing.h"
+#include "Reductions.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -105,29 +106,63 @@ static Expected<Pool> getPool(OpContext &op, const Tensor &input, bool hasDilati
 // Maxima
 //===----------------------------------------------------------------------===//
 
-static mlir::memopt::MaxPoolOp createMaxPool(OpContext &op, const Tensor &input, const Pool &pool) {
-  int64_t taps = 1;
-  for (int64_t size : pool.kernel)
-    taps *= size;
-  mlir::Type tapType = taps <= 127 ? op.b.getI8Type() : op.b.getI32Type();
-  return mlir::memopt::MaxPoolOp::create(op.b, op.tensorType(input.dtype, pool.sizes),
-                                         RankedTensorType::get(pool.sizes, tapType), op.get(input),
-                                         pool.kernel, pool.strides, pool.low, pool.high,
-                                         mlir::memopt::Layout::ChannelsFirst, pool.dilations);
+/// Whether windows of many elements lie side by side: what knows each element by itself, as the
+/// pooling does, would be long.
+static bool isReduction(const Pool &pool) {
+  constexpr int64_t fewTaps = 64;
+  auto isAll = [](const Shape &values, int64_t value) {
+    return all_equal(values) && values.front() == value;
+  };
+  return mlir::computeProduct(pool.kernel) > fewTaps && pool.strides == pool.kernel &&
+         isAll(pool.low, 0) && isAll(pool.high, 0) && isAll(pool.dilations, 1);
+}
+
+/// The maxima of windows that lie side by side: of dimensions of their own.
+static Expected<Extremes> reduceWindows(OpContext &op, Tensor input, const Pool &pool) {
+  Shape split(ArrayRef(input.sizes).take_front(2));
+  Reduction windows;
+  for (int64_t dim = 0, rank = pool.kernel.size(); dim != rank; ++dim) {
+    int64_t count = pool.sizes[dim + 2], size = pool.kernel[dim];
+    ASSIGN_OR_RETURN(input, slice(op, input, dim + 2, 0, 1, count * size));
+    windows.dimensions.push_back(split.size() + 1);
+    split.append({count, size});
+  }
+  ASSIGN_OR_RETURN(Tensor apart, reshape(op, input, split));
+  windows.value = op.get(apart);
+  return findExtremes(op, windows, mlir::memopt::ReduceKind::Max);
+}
+
+/// Maxima, and the number of the element of its window that each is.
+static Expected<Extremes> findMaxima(OpContext &op, const Tensor &input, const Pool &pool) {
+  if (isReduction(pool)) {
+    ASSIGN_OR_RETURN(Extremes found, reduceWindows(op, input, pool));
+    ASSIGN_OR_RETURN(Tensor values, reshape(op, op.wrap(input.dtype, found.values), pool.sizes));
+    ASSIGN_OR_RETURN(Tensor numbers, reshape(op, op.wrap(DType::I64, found.numbers), pool.sizes));
+    return Extremes{op.get(values), op.get(numbers)};
+  }
+  mlir::Type tapType =
+      mlir::computeProduct(pool.kernel) <= 127 ? op.b.getI8Type() : op.b.getI32Type();
+  auto maxPool = mlir::memopt::MaxPoolOp::create(
+      op.b, op.tensorType(input.dtype, pool.sizes), RankedTensorType::get(pool.sizes, tapType),
+      op.get(input), pool.kernel, pool.strides, pool.low, pool.high,
+      mlir::memopt::Layout::ChannelsFirst, pool.dilations);
+  return Extremes{maxPool.getResult(), maxPool.getTaps()};
 }
 
 /// The positions of maxima among all elements of an image, [N, C, spatial...]. `begin` gives where
 /// the windows of a dimension begin, from their numbers.
-static Value getPositions(OpContext &op, mlir::memopt::MaxPoolOp maxPool, const Pool &pool,
-                          ArrayRef<int64_t> image, function_ref<Value(Value, int64_t)> begin) {
+static Value getPositions(OpContext &op, Value tap, const Pool &pool, ArrayRef<int64_t> image,
+                          function_ref<Value(Value, int64_t)> begin) {
   Builder &b = op.b;
-  auto type = cast<RankedTensorType>(maxPool.getTaps().getType()).clone(b.getI64Type());
+  auto narrow = cast<RankedTensorType>(tap.getType()), type = narrow.clone(b.getI64Type());
   auto number = [&](int64_t value) {
     Scalar scalar;
     scalar.integer = value;
     return splat(b, type, scalar);
   };
-  Value tap = arith::ExtSIOp::create(b, type, maxPool.getTaps()), position;
+  if (narrow != type)
+    tap = arith::ExtSIOp::create(b, type, tap);
+  Value position;
   int64_t rank = pool.kernel.size(), inner = 1;
   for (int64_t size : pool.kernel)
     inner *= size;
@@ -146,19 +181,21 @@ static Value getPositions(OpContext &op, mlir::memopt::MaxPoolOp maxPool, const 
 }
 
 /// Sets the maxima, and their positions if somebody reads them.
-static Error setMaxima(OpContext &op, mlir::memopt::MaxPoolOp maxPool, const Pool &pool,
-                       const Tensor &input, function_ref<Value(Value, int64_t)> begin) {
-  RETURN_IF_ERROR(setPooled(op, 0, op.wrap(input.dtype, maxPool.getResult())));
+static Error setMaxima(OpContext &op, const Tensor &windows, const Pool &pool, const Tensor &input,
+                       function_ref<Value(Value, int64_t)> begin) {
+  ASSIGN_OR_RETURN(Extremes maxima, findMaxima(op, windows, pool));
+  RETURN_IF_ERROR(setPooled(op, 0, op.wrap(input.dtype, maxima.values)));
   if (op.getNumResults() < 2 || !op.isUsed(1))
     return Error::success();
-  Value positions = getPositions(op, maxPool, pool, ArrayRef(input.sizes).drop_front(2), begin);
+  Value positions =
+      getPositions(op, maxima.numbers, pool, ArrayRef(input.sizes).drop_front(2), begin);
   return setPooled(op, 1, op.wrap(DType::I64, positions));
 }
 
 template <int64_t rank> static Error lowerMaxPool(OpContext &op) {
   ASSIGN_OR_RETURN(Tensor input, withBatch(op, op.tensor("self"), rank));
   ASSIGN_OR_RETURN(Pool pool, getPool(op, input, /*hasDilation=*/true));
-  return setMaxima(op, createMaxPool(op, input, pool), pool, input, [&](Value window, int64_t dim) {
+  return setMaxima(op, input, pool, input, [&](Value window, int64_t dim) {
     Scalar stride, low;
     stride.integer = pool.strides[dim];
     low.integer = pool.low[dim];
@@ -209,15 +246,13 @@ template <int64_t rank> static Error lowerAdaptiveMaxPool(OpContext &op) {
   pool.low.assign(rank, 0);
   pool.high.assign(rank, 0);
   pool.dilations.assign(rank, 1);
-  return setMaxima(
-      op, createMaxPool(op, windows, pool), pool, input, [&](Value window, int64_t dim) {
-        Scalar size, count;
-        size.integer = input.sizes[dim + 2];
-        count.integer = output[dim];
-        Value scaled = arith::MulIOp::create(op.b, window, splat(op.b, window.getType(), size));
-        return arith::DivSIOp::create(op.b, scaled, splat(op.b, window.getType(), count))
-            .getResult();
-      });
+  return setMaxima(op, windows, pool, input, [&](Value window, int64_t dim) {
+    Scalar size, count;
+    size.integer = input.sizes[dim + 2];
+    count.integer = output[dim];
+    Value scaled = arith::MulIOp::create(op.b, window, splat(op.b, window.getType(), size));
+    return arith::DivSIOp::create(op.b, scaled, splat(op.b, window.getType(), count)).getResult();
+  });
 }
 
 /// Elements, each put where its index among the places of the last `rank` dimensions of `output`

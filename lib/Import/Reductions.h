@@ -43,6 +43,14 @@ mlir::Value meanOf(OpContext &op, const Reduction &reduction, mlir::Value value)
 /// How many elements make one of the result, as a tensor like `like`.
 mlir::Value countOf(OpContext &op, const Reduction &reduction, mlir::Value like);
 
+/// Extremes of what falls together, and the number of the element that each is, counted row-major
+/// over the reduced dimensions: the first of equal ones, the first NaN. Both keep dimensions, of
+/// size 1. The value is picked by its number, so that its gradient goes there; integers have none.
+struct Extremes {
+  mlir::Value values, numbers;
+};
+Extremes findExtremes(OpContext &op, const Reduction &reduction, mlir::memopt::ReduceKind kind);
+
 /// sqrt, whose slope at 0 is 0: distances and deviations have none there in PyTorch.
 Element distanceRoot(Element squares);
 /// The norm of order `order` of `reduction`, whose elements are real numbers.

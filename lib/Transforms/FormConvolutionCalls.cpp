@@ -25,7 +25,7 @@ static SmallVector<int64_t> getChannelsFirst(Value value, Layout layout) {
 
 template <typename OpType>
 static ConvolutionAttr describe(OpType op, ConvolutionKind kind, Value input, Value output,
-                                Value weight, bool bias, Type stored) {
+                                Value weight, bool bias, bool relu, Type stored) {
   Layout layout = op.getLayout();
   Type type = tensorType(op->getOperand(0)).getElementType();
   SmallVector<int64_t> inputShape = getChannelsFirst(input, layout);
@@ -35,7 +35,7 @@ static ConvolutionAttr describe(OpType op, ConvolutionKind kind, Value input, Va
       function_ref<InFlightDiagnostic()>(emitError), op.getContext(), kind, layout,
       ArrayRef(inputShape), tensorType(weight).getShape(), ArrayRef(outputShape), op.getStrides(),
       op.getPaddingLow(), op.getPaddingHigh(), op.getDilations(), op.getGroupsAttr().getInt(), bias,
-      type, getComputeType(type), stored == type ? Type() : stored);
+      relu, type, getComputeType(type), stored == type ? Type() : stored);
 }
 
 /// Lets users widen again what the call stores rounded to `type`.
@@ -73,7 +73,17 @@ static LogicalResult form(OpType op, ConvolutionKind kind, Value input, Value ou
   Type stored = builder.takeRounding(bias, type);
   if (stored != type && !mayBeWide)
     stored = roundResult(op, type);
-  ConvolutionAttr call = describe(op, kind, input, output, weight, bias.has_value(), stored);
+  linalg::GenericOp relu;
+  if (kind == ConvolutionKind::Forward)
+    relu = builder.findRelu(bias ? bias->add->getResult(0) : output);
+  auto make = [&](bool isRectified) {
+    return describe(op, kind, input, output, weight, bias.has_value(), isRectified, stored);
+  };
+  ConvolutionAttr call = make(relu != nullptr);
+  if (call && relu && !getTarget(op).rectifies(call)) {
+    relu = nullptr;
+    call = make(false);
+  }
   if (!call)
     return failure();
   builder.addResult(op.getResult(), /*mayPermute=*/false);
@@ -84,6 +94,10 @@ static LogicalResult form(OpType op, ConvolutionKind kind, Value input, Value ou
     replaceWithBias(*bias, made->getResult(0));
   else
     builder.replaceResult(op->getResult(0), made->getResult(0));
+  if (relu) {
+    relu->getResult(0).replaceAllUsesWith(made->getResult(0));
+    relu->erase();
+  }
   op->erase();
   return success();
 }

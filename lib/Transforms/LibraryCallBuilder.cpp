@@ -10,6 +10,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -190,6 +191,33 @@ std::optional<BiasAddition> LibraryCallBuilder::takeBias(Value result, int64_t a
     return std::nullopt;
   addPacked(match->bias);
   return match;
+}
+
+//===----------------------------------------------------------------------===//
+// Relu
+//===----------------------------------------------------------------------===//
+
+/// Whether `generic` gives 0 for elements that are not above 0, and all others as they are.
+static bool isPlainRelu(linalg::GenericOp generic) {
+  if (generic.getNumDpsInputs() != 1 || generic.getNumResults() != 1 ||
+      !llvm::all_of(generic.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }))
+    return false;
+  Block &body = *generic.getBody();
+  Value x = body.getArgument(0);
+  auto isZero = [&](Value value) { return matchPattern(value, m_AnyZeroFloat()); };
+  auto select =
+      cast<linalg::YieldOp>(body.getTerminator()).getValues()[0].getDefiningOp<arith::SelectOp>();
+  auto compare = select ? select.getCondition().getDefiningOp<arith::CmpFOp>() : arith::CmpFOp();
+  return compare && compare.getPredicate() == arith::CmpFPredicate::OLE && compare.getLhs() == x &&
+         isZero(compare.getRhs()) && isZero(select.getTrueValue()) && select.getFalseValue() == x;
+}
+
+linalg::GenericOp LibraryCallBuilder::findRelu(Value value) {
+  if (!value.hasOneUse())
+    return nullptr;
+  auto relu = dyn_cast<linalg::GenericOp>(*value.user_begin());
+  return relu && isPlainRelu(relu) && relu->getResult(0).getType() == value.getType() ? relu
+                                                                                      : nullptr;
 }
 
 //===----------------------------------------------------------------------===//

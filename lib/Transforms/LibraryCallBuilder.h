@@ -53,6 +53,9 @@ public:
   /// element type in which the call stores its result.
   Type takeRounding(std::optional<BiasAddition> &bias, Type type);
 
+  /// The relu that is the only use of `value`, in its shape; null where there is none.
+  static linalg::GenericOp findRelu(Value value);
+
   /// Makes the call in front of the op, as the preferred implementation of the module's target
   /// computes it.
   FailureOr<LibraryCallOp> create(LibraryCallAttrInterface call);

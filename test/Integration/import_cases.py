@@ -308,19 +308,26 @@ def images(random):
     def parts(size, out):
         return [(i * size // out, -(-(i + 1) * size // out)) for i in range(out)]
 
-    for name, combine in (("avg", np.mean), ("max", np.max)):
-        pooled = np.array([[combine(x[:, :, a:b, c:d], (2, 3)) for c, d in parts(5, 2)] for a, b in parts(7, 3)])
-        if name == "avg":
-            yield Case("adaptive mean", "adaptive_avg_pool2d.default", pooled.transpose(2, 3, 0, 1), self_=x, output_size=[3, 2])
-            continue
-        place = np.array([[[[int(np.ravel_multi_index((a + k // (d - c), c + k % (d - c)), (7, 5)))
-                             for k in [int(np.argmax(x[n, m, a:b, c:d]))]][0] for c, d in parts(5, 2)] for a, b in parts(7, 3)]
-                          for n, m in np.ndindex(2, 3)]).reshape(2, 3, 3, 2)
-        yield Case("adaptive maximum", "adaptive_max_pool2d.default", [pooled.transpose(2, 3, 0, 1), place], self_=x, output_size=[3, 2])
-        unpooled = np.zeros((2, 3, 35), "f4")
-        np.put_along_axis(unpooled, place.reshape(2, 3, 6), pooled.transpose(2, 3, 0, 1).reshape(2, 3, 6), 2)
-        yield Case("max_unpool", "max_unpool2d.default", unpooled.reshape(2, 3, 7, 5), self_=pooled.transpose(2, 3, 0, 1).copy(),
-                   indices=place, output_size=[7, 5])
+    pooled = np.array([[x[:, :, a:b, c:d].mean((2, 3)) for c, d in parts(5, 2)] for a, b in parts(7, 3)])
+    yield Case("adaptive mean", "adaptive_avg_pool2d.default", pooled.transpose(2, 3, 0, 1), self_=x, output_size=[3, 2])
+
+    def maxima(x, rows, columns):
+        """Of the windows between the rows and the columns, with their places in the image."""
+        place = np.array([[[[np.ravel_multi_index((a + k // (d - c), c + k % (d - c)), x.shape[2:])
+                             for k in [int(np.argmax(image[a:b, c:d]))]][0] for c, d in columns] for a, b in rows]
+                          for image in x.reshape(-1, *x.shape[2:])]).reshape(*x.shape[:2], len(rows), len(columns))
+        return [np.take_along_axis(x.reshape(*x.shape[:2], -1), place.reshape(*x.shape[:2], -1), 2).reshape(place.shape), place]
+
+    large = np.round(uniform(random, 2, 3, 19, 23) * 40) / 40  # some are equal
+    for image, count in ((x, (3, 2)), (large, (1, 1)), (large, (2, 2))):
+        pooled, place = maxima(image, *(parts(size, n) for size, n in zip(image.shape[2:], count)))
+        yield Case(f"adaptive maximum {count}", "adaptive_max_pool2d.default", [pooled, place], self_=image, output_size=list(count))
+        if count == (3, 2):
+            unpooled = np.zeros((2, 3, 35), "f4")
+            np.put_along_axis(unpooled, place.reshape(2, 3, 6), pooled.reshape(2, 3, 6), 2)
+            yield Case("max_unpool", "max_unpool2d.default", unpooled.reshape(2, 3, 7, 5), self_=pooled, indices=place, output_size=[7, 5])
+    yield Case("maximum of large windows", "max_pool2d_with_indices.default", maxima(large, [(0, 9), (9, 18)], [(0, 8), (8, 16)]),
+               self_=large, kernel_size=[9, 8])
     for align in (False, True):
         for padding in range(3):
             for mode in range(2):

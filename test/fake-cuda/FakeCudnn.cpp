@@ -98,7 +98,7 @@ static std::string printNumbers(const Descriptor &descriptor, int name) {
   return text;
 }
 
-/// A line for each tensor and operation that becomes part of a graph.
+/// A line for each tensor, function other than a sum, and operation that becomes part of a graph.
 static void note(const Descriptor &descriptor) {
   if (descriptor.type == cudnn::TENSOR)
     log += "tensor " + printNumbers(descriptor, cudnn::TENSOR_ID) + " type " +
@@ -111,6 +111,12 @@ static void note(const Descriptor &descriptor) {
            "] [" + printNumbers(descriptor, cudnn::CONVOLUTION_PADDING_UPPER) + "] strides [" +
            printNumbers(descriptor, cudnn::CONVOLUTION_STRIDES) + "] dilations [" +
            printNumbers(descriptor, cudnn::CONVOLUTION_DILATIONS) + "]\n";
+  if (descriptor.type == cudnn::POINTWISE &&
+      descriptor.get<int>(cudnn::POINTWISE_MODE).at(0) != cudnn::ADD) {
+    std::vector<int> nan = descriptor.get<int>(cudnn::POINTWISE_NAN_PROPAGATION);
+    log += "pointwise " + std::to_string(descriptor.get<int>(cudnn::POINTWISE_MODE).at(0)) +
+           (nan == std::vector<int>{cudnn::PROPAGATE_NAN} ? " keeps NaN\n" : "\n");
+  }
   if (descriptor.type >= cudnn::OPERATION_CONVOLUTION_FORWARD &&
       descriptor.type <= cudnn::OPERATION_POINTWISE)
     log += "operation " + std::to_string(descriptor.type) + "\n";

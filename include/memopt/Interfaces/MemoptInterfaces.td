@@ -293,6 +293,11 @@ def TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
         convolution as they are; else both are kernels' work, and what a convolution gives is rounded before.
       }],
       "bool", "storesWideSums", (ins), "", [{ return true; }]>,
+    InterfaceMethod<[{
+        Whether a library computes `call`, whose result goes through a relu that keeps NaN. Bits are those of a relu
+        behind the call.
+      }],
+      "bool", "rectifies", (ins "::mlir::memopt::LibraryCallAttrInterface":$call), "", [{ return false; }]>,
     InterfaceMethod<"Whether a library computes attention of any heads; else kernels do where heads are narrow enough, and where they are not it is written out as products and a softmax.",
       "bool", "computesAttention", (ins), "", [{ return true; }]>,
     InterfaceMethod<"Whether a library reads a matrix with these strides of rows and columns as it lies.",

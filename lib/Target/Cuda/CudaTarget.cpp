@@ -164,6 +164,19 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
   }
 
   bool storesWideSums(Attribute self) const { return cast<CudaAttr>(self).isEmulated(); }
+  /// Convolutions of f32, where cuDNN has an engine for all of it.
+  bool rectifies(Attribute self, LibraryCallAttrInterface call) const {
+    auto target = cast<CudaAttr>(self);
+    auto convolution = dyn_cast<ConvolutionAttr>(call);
+    if (!convolution || !convolution.getType().isF32())
+      return false;
+    if (target.isEmulated())
+      return true;
+    llvm::Expected<CudnnPlans> plans = planConvolution(target, call);
+    if (!plans)
+      llvm::consumeError(plans.takeError());
+    return static_cast<bool>(plans);
+  }
   /// Kernels of ours do, where heads are not too wide.
   bool computesAttention(Attribute) const { return false; }
 

@@ -49,6 +49,7 @@ enum DescriptorType : int {
 enum AttributeName : int {
   POINTWISE_MODE = 0,
   POINTWISE_PRECISION = 1,
+  POINTWISE_NAN_PROPAGATION = 2,
   CONVOLUTION_COMPUTE_TYPE = 100,
   CONVOLUTION_MODE = 101,
   CONVOLUTION_DILATIONS = 102,
@@ -102,6 +103,7 @@ enum AttributeType : int {
   TYPE_CONVOLUTION_MODE = 7,
   TYPE_HEURISTICS_MODE = 8,
   TYPE_KNOB_TYPE = 9,
+  TYPE_NAN_PROPAGATION = 10,
   TYPE_NUMERICAL_NOTE = 11,
   TYPE_POINTWISE_MODE = 14,
   TYPE_DESCRIPTOR = 15,
@@ -111,7 +113,8 @@ enum AttributeType : int {
 
 enum DataType : int { FLOAT = 0, DOUBLE = 1, HALF = 2, BFLOAT16 = 9 };
 enum ConvolutionMode : int { CROSS_CORRELATION = 1 };
-enum PointwiseMode : int { ADD = 0 };
+enum PointwiseMode : int { ADD = 0, RELU = 100 };
+enum NanPropagation : int { PROPAGATE_NAN = 1 };
 enum HeuristicsMode : int { FALLBACK = 2, MODE_A = 3 };
 enum NumericalNote : int {
   TENSOR_CORE = 0,

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // cuDNN knows convolutions of two and of three spatial dimensions well: one dimension becomes the
-// second of two. A bias is an operation of its own on a sum that is never stored.
+// second of two. A bias and a relu are operations of their own on what is never stored.
 //
 //===----------------------------------------------------------------------===//
 
@@ -68,6 +68,8 @@ public:
     MEMOPT_RETURN_IF_ERROR(addConvolution());
     if (call.bias)
       MEMOPT_RETURN_IF_ERROR(addBias());
+    if (call.relu)
+      MEMOPT_RETURN_IF_ERROR(addRelu());
     CudnnObject &whole = add(cudnn::OPERATION_GRAPH);
     whole.link(cudnn::GRAPH_OPERATIONS, operations);
     MEMOPT_RETURN_IF_ERROR(whole.finish("operation graph"));
@@ -110,8 +112,9 @@ private:
     int64_t w = isForward || isData ? 1 : 2;
     int64_t result = call.resultIndex();
     auto typeOf = [&](int64_t number) { return number == result ? resultType : type; };
-    // What is stored where a bias is added is the sum.
-    int64_t convolved = call.bias ? result + 1 : y;
+    // What is stored is what the last operation gives.
+    bool isStored = !call.bias && !call.relu;
+    int64_t convolved = isStored ? y : result + 1;
     MEMOPT_ASSIGN_OR_RETURN(input,
                             addTensor(x, extents(call.images, call.inputChannels, call.input),
                                       call.channelsLast, typeOf(x)));
@@ -120,7 +123,7 @@ private:
                           /*channelsLast=*/false, typeOf(w)));
     MEMOPT_ASSIGN_OR_RETURN(
         output, addTensor(convolved, extents(call.images, call.outputChannels, call.output),
-                          call.channelsLast, call.bias ? sumType : typeOf(y), call.bias));
+                          call.channelsLast, isStored ? typeOf(y) : sumType, !isStored));
     return Status::ok();
   }
 
@@ -166,21 +169,40 @@ private:
     std::vector<int64_t> sizes(size_t(rank) + 2, 1);
     sizes[1] = call.outputChannels;
     MEMOPT_ASSIGN_OR_RETURN(CudnnObject * bias, addTensor(2, sizes, call.channelsLast, sumType));
-    MEMOPT_ASSIGN_OR_RETURN(CudnnObject * stored,
-                            addTensor(call.resultIndex(),
-                                      extents(call.images, call.outputChannels, call.output),
-                                      call.channelsLast, resultType));
     CudnnObject &addition = add(cudnn::POINTWISE);
     addition.set(cudnn::POINTWISE_MODE, cudnn::TYPE_POINTWISE_MODE, cudnn::ADD)
         .set(cudnn::POINTWISE_PRECISION, cudnn::TYPE_DATA_TYPE, sumType);
     MEMOPT_RETURN_IF_ERROR(addition.finish("addition"));
+    return addPointwise(addition, bias, call.relu);
+  }
+
+  Status addRelu() {
+    CudnnObject &relu = add(cudnn::POINTWISE);
+    int nan = cudnn::PROPAGATE_NAN;
+    relu.set(cudnn::POINTWISE_MODE, cudnn::TYPE_POINTWISE_MODE, cudnn::RELU)
+        .set(cudnn::POINTWISE_PRECISION, cudnn::TYPE_DATA_TYPE, sumType)
+        .set(cudnn::POINTWISE_NAN_PROPAGATION, cudnn::TYPE_NAN_PROPAGATION, 1, &nan);
+    MEMOPT_RETURN_IF_ERROR(relu.finish("relu"));
+    return addPointwise(relu, /*other=*/nullptr, /*isVirtual=*/false);
+  }
+
+  /// An operation on the elements of `output`, which its result takes the place of: stored, or read
+  /// by the next operation where it `isVirtual`.
+  Status addPointwise(const CudnnObject &kind, const CudnnObject *other, bool isVirtual) {
+    std::vector<int64_t> sizes = extents(call.images, call.outputChannels, call.output);
+    int64_t number = call.resultIndex() + (isVirtual ? 2 : 0);
+    MEMOPT_ASSIGN_OR_RETURN(
+        CudnnObject * result,
+        addTensor(number, sizes, call.channelsLast, isVirtual ? sumType : resultType, isVirtual));
     CudnnObject &operation = add(cudnn::OPERATION_POINTWISE);
-    operation.link(cudnn::OPERATION_POINTWISE_MODE, addition)
-        .link(cudnn::OPERATION_POINTWISE_X, *output)
-        .link(cudnn::OPERATION_POINTWISE_B, *bias)
-        .link(cudnn::OPERATION_POINTWISE_Y, *stored);
-    MEMOPT_RETURN_IF_ERROR(operation.finish("addition's operation"));
+    operation.link(cudnn::OPERATION_POINTWISE_MODE, kind)
+        .link(cudnn::OPERATION_POINTWISE_X, *output);
+    if (other)
+      operation.link(cudnn::OPERATION_POINTWISE_B, *other);
+    operation.link(cudnn::OPERATION_POINTWISE_Y, *result);
+    MEMOPT_RETURN_IF_ERROR(operation.finish("operation on elements"));
     operations.push_back(&operation);
+    output = result;
     return Status::ok();
   }
 

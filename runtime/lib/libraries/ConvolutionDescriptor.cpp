@@ -61,6 +61,9 @@ StatusOr<ConvolutionDescriptor> ConvolutionDescriptor::parse(const nlohmann::jso
   d.bias = reader.boolean("bias", false);
   reader.require(!d.bias || direction == ConvolutionDirection::Forward,
                  "'bias' belongs to convolution_forward only");
+  d.relu = reader.choice("post", {"", "relu"}, /*optional=*/true) == "relu";
+  reader.require(!d.relu || direction == ConvolutionDirection::Forward,
+                 "'post' belongs to convolution_forward only");
   std::vector<int64_t> input = reader.integers("input", -1, 1);
   reader.require(input.size() >= 3 && input.size() <= 5,
                  "'input' must have 1 to 3 spatial dimensions behind batch and channels, found " +

@@ -32,11 +32,13 @@ struct ActivationStrides {
 
 /// y[n, k, o] = bias[k] + sum over c in k's group and taps t of
 ///              x[n, c, o * stride - paddingLower + t * dilation] * w[k, c, t]
-/// and its two gradients. Weights are always [K, C / groups, taps], contiguous.
+/// or the relu of that, and its two gradients. Weights are always [K, C / groups, taps],
+/// contiguous.
 struct ConvolutionDescriptor {
   ConvolutionDirection direction;
   ElementType type;
   bool channelsLast, bias, reference;
+  bool relu; ///< what is not above 0 is stored as 0, NaN as NaN; of createOwnConvolution alone
   bool wideResult; ///< of 16-bit operands, in f32
   int rank;        ///< number of spatial dimensions, 1 to 3
   int64_t images, inputChannels, outputChannels, groups;

@@ -40,10 +40,10 @@ static StatusOr<std::unique_ptr<LibraryCall>> createMatmul(const nlohmann::json 
 /// the activations lie as it reads them. It has none for the gradient of filters of more than 3 x 3
 /// taps, for groups of several channels, and on processors that do not multiply the type: what runs
 /// instead takes groups as small dense convolutions, several times slower than our own kernels, and
-/// makes copies of activations with channels that fill its vectors.
+/// makes copies of activations with channels that fill its vectors. Its relu takes NaN for 0.
 static std::unique_ptr<LibraryCall> chooseConvolution(const ConvolutionDescriptor &descriptor,
                                                       int threads) {
-  if (descriptor.reference)
+  if (descriptor.reference || descriptor.relu)
     return createOwnConvolution(descriptor, threads);
   std::unique_ptr<LibraryCall> call = createDnnlConvolution(descriptor, threads);
   bool isDepthwiseCode = call && call->implementation().find("dw") != std::string::npos;

@@ -137,9 +137,10 @@ public:
     int64_t first = group * d.groupOutputs() + columnBegin;
     for (int64_t i = 0; i < rows; ++i) {
       int64_t pixel = Base::number(strides, d.output, locate(rowBegin + i, d.output));
-      for (int64_t j = 0; j < columns; ++j)
-        y.set(pixel + (first + j) * strides.channel,
-              block[i * stride + j] + (bias ? T(bias[first + j]) : T(0)));
+      for (int64_t j = 0; j < columns; ++j) {
+        T sum = block[i * stride + j] + (bias ? T(bias[first + j]) : T(0));
+        y.set(pixel + (first + j) * strides.channel, d.relu && sum <= T(0) ? T(0) : sum);
+      }
     }
   }
 

@@ -149,6 +149,16 @@ for kind, combine in (("add", np.add), ("set", lambda old, new: new), ("max", np
         if 0 <= where[token] < 5:
             e[where[token]] = combine(e[where[token]], updates[token])
     add(f"scatter_{kind}", k.yields(r), [base, updates, where[..., None]], [e], tolerance=0)
+# A row for each column of an update.
+where = rng.integers(0, 9, (3, 9, 8))
+base, updates = normal(3, 9, 8), normal(3, 9, 8)
+k = Kernel(((3, 9, 8), "f32"), ((3, 9, 8), "f32"), ((3, 9, 8), "i64"))
+r = k.view("memopt.scatter %arg0, %arg1, %arg2 {kind = #memopt.scatter<add>, indexed = array<i64: 1>, positions = array<i64: 0, 2>} : "
+           "(tensor<3x9x8xf32>, tensor<3x9x8xf32>, tensor<3x9x8xi64>) -> tensor<3x9x8xf32>", (3, 9, 8), "f32")
+e = base.copy()
+for token in np.ndindex(where.shape):
+    e[token[0], where[token], token[2]] += updates[token]
+add("scatter_columns", k.yields(r), [base, updates, where], [e], tolerance=0)
 
 # Layout changes.
 for shape, permutation in [((7, 10), (1, 0)), ((64, 64), (1, 0)), ((65, 197), (1, 0)), ((3, 5, 7), (2, 0, 1)), ((2, 10, 3, 4, 8), (2, 0, 3, 1, 4)),

@@ -310,7 +310,35 @@ TEST(Convolution, RefusesBadDescriptors) {
   EXPECT_EQ(with("input", {2, 16}), "'input' must have 1 to 3 spatial dimensions behind batch and "
                                     "channels, found 2 dimensions in all");
   EXPECT_EQ(with("bias", 1), "'bias' must be true or false, found 1");
+  EXPECT_EQ(with("post", "gelu"), "'post' must be one of '', 'relu', found \"gelu\"");
   json backward = describe(cases[2], 1, "f32", "nhwc", false, true);
   EXPECT_EQ(refusal(backward),
             "library call 'convolution_backward_data': 'bias' belongs to convolution_forward only");
+  backward["bias"] = false;
+  backward["post"] = "relu";
+  EXPECT_EQ(refusal(backward),
+            "library call 'convolution_backward_data': 'post' belongs to convolution_forward only");
+}
+
+TEST(Convolution, ReluKeepsNaN) {
+  for (const Case &c : cases)
+    for (bool last : {true, false}) {
+      SCOPED_TRACE(std::string(c.name) + (last ? " nhwc" : " nchw"));
+      Data<float> data(c);
+      data.bias[0] = std::numeric_limits<float>::quiet_NaN();
+      json descriptor =
+          describe(c, 0, "f32", last ? "nhwc" : "nchw", /*reference=*/true, /*bias=*/true);
+      std::vector<Buffer> plain = data.buffers(0, true), rectified = data.buffers(0, true);
+      runCall(descriptor, plain);
+      descriptor["post"] = "relu";
+      descriptor["reference"] = false; // which has none of the library's code for it either
+      runCall(descriptor, rectified);
+      std::vector<float> before = plain.back().values<float>();
+      std::vector<float> after = rectified.back().values<float>();
+      for (size_t i = 0; i < after.size(); ++i)
+        if (std::isnan(before[i]))
+          ASSERT_TRUE(std::isnan(after[i])) << "element " << i;
+        else
+          ASSERT_NEAR(after[i], std::max(before[i], 0.0f), 1e-3f) << "element " << i;
+    }
 }
