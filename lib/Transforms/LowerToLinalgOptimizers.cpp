@@ -45,7 +45,7 @@ static LogicalResult checkState(OptimizerStepOp op, const Optimizer &optimizer,
   unsigned bits = hasElements([](Type type) { return type.isInteger(8); }) ? 8
                   : hasElements([](Type type) { return type.isBF16(); })   ? 16
                                                                            : 32;
-  if (!llvm::is_contained(optimizer.getStateBits(), bits))
+  if (!optimizer.refuseBits(settings, bits).empty())
     return op.emitOpError() << "has state in " << bits << " bits, which " << optimizer.getName()
                             << " does not keep";
   SmallVector<StateTensor> expected = getStateTensors(optimizer, parameter, settings, bits);

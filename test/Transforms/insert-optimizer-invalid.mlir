@@ -12,6 +12,7 @@
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=adam bias-decay-mult=0'" 2>&1 | FileCheck %s --check-prefix=NODECAY
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=sm3 norm-decay-mult=0'" 2>&1 | FileCheck %s --check-prefix=MULT
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=adafactor optim-bits=8'" 2>&1 | FileCheck %s --check-prefix=BITS
+// RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=rmsprop centered=on optim-bits=16'" 2>&1 | FileCheck %s --check-prefix=CENTERED
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=adam optim-bits=4'" 2>&1 | FileCheck %s --check-prefix=WIDTH
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=adam min-8bit-size=16'" 2>&1 | FileCheck %s --check-prefix=SIZE
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='param-group=*.bias'" 2>&1 | FileCheck %s --check-prefix=GROUP
@@ -35,6 +36,7 @@
 // NODECAY: error: --bias-decay-mult changes weight decay, which is 0; give --weight-decay=X
 // MULT: error: --norm-decay-mult changes weight decay, which sm3 does not have
 // BITS: error: --optim-bits=8: the state of adafactor cannot be kept in 8 bits
+// CENTERED: error: --optim-bits=16: the deviation that --centered divides by is lost in state of 16 bits
 // WIDTH: error: --optim-bits expects 32, 16, 8, found '4'
 // SIZE: error: --min-8bit-size needs --optim-bits=8
 // GROUP: error: --param-group expects GLOB,...:KEY=VALUE,..., found '*.bias'

@@ -100,6 +100,13 @@ public:
   /// Bits in which state of the parameter's shape may be kept. 8 is for rules that treat each
   /// element on its own, for they then see the parameter in blocks.
   virtual SmallVector<unsigned> getStateBits() const { return {32, 16, 8}; }
+  /// Why state may not be kept in these bits with these settings; empty where it may.
+  virtual std::string refuseBits(const OptimizerSettings &settings, unsigned bits) const {
+    return llvm::is_contained(getStateBits(), bits)
+               ? ""
+               : "the state of " + getName().str() + " cannot be kept in " + std::to_string(bits) +
+                     " bits";
+  }
   /// Whether state is never negative, which decides its 8-bit code.
   virtual bool isNonNegative(StringRef slot) const { return false; }
 

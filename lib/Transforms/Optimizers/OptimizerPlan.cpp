@@ -444,11 +444,12 @@ llvm::Error OptimizerPlan::checkBits() const {
     if (!llvm::is_contained(findPlanOption("optim-bits")->words, *bits))
       return invalid("--optim-bits expects 32, 16, 8, found '" + *bits + "'");
     isAnyCoded |= *bits == "8";
-    unsigned number = std::stoul(*bits);
-    if (!llvm::is_contained(own.getStateBits(), number))
-      return invalid("--optim-bits=" + *bits + ": the state of " + own.getName() +
-                     " cannot be kept in " + *bits + " bits");
-    return llvm::Error::success();
+    auto settings = readSettings(own, of);
+    if (!settings)
+      return settings.takeError();
+    std::string refusal = own.refuseBits(*settings, std::stoul(*bits));
+    return refusal.empty() ? llvm::Error::success()
+                           : invalid("--optim-bits=" + *bits + ": " + refusal);
   };
   if (llvm::Error error = check(*optimizer, words))
     return error;

@@ -37,6 +37,13 @@ public:
              {0.0}}};
   }
   bool isNonNegative(StringRef slot) const override { return slot == "square_avg"; }
+  /// Rounded averages leave a mean square below the squared mean, whose root is NaN.
+  std::string refuseBits(const OptimizerSettings &settings, unsigned bits) const override {
+    return bits != 32 && settings.isOn("centered")
+               ? "the deviation that --centered divides by is lost in state of " +
+                     std::to_string(bits) + " bits"
+               : Optimizer::refuseBits(settings, bits);
+  }
   SmallVector<StateSlot> getState(const ParameterInfo &parameter,
                                   const OptimizerSettings &settings) const override {
     SmallVector<StateSlot> slots{fullSlot("square_avg", parameter)};
