@@ -16,6 +16,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
+#include <limits>
+
 using namespace llvm;
 using namespace memopt::pt2;
 using mlir::Value;
@@ -67,9 +69,21 @@ static Error lowerBothExtremes(OpContext &op) {
 // Indices
 //===----------------------------------------------------------------------===//
 
+static int64_t countElements(const Reduction &reduction) {
+  int64_t count = 1;
+  for (int64_t dim : reduction.dimensions)
+    count *= reduction.sizes()[dim];
+  return count;
+}
+
+/// Of numbers of elements: half of an index is enough.
+static DType getNumberType(const Reduction &reduction) {
+  return countElements(reduction) <= std::numeric_limits<int32_t>::max() ? DType::I32 : DType::I64;
+}
+
 /// The number of each element among those that fall together, row-major.
 static Element numberElements(OpContext &op, const Reduction &reduction) {
-  auto type = mlir::RankedTensorType::get(reduction.sizes(), op.b.getI64Type());
+  mlir::RankedTensorType type = op.tensorType(getNumberType(reduction), reduction.sizes());
   auto along = [&](int64_t dim) {
     return Element(op.b, mlir::memopt::IotaOp::create(op.b, type, dim));
   };
@@ -85,19 +99,18 @@ static Element findExtreme(OpContext &op, const Reduction &reduction, ReduceKind
   Element hit = equals(x, spread(op, reduction, reduceKeeping(op, reduction, x, kind)));
   if (x.isReal())
     hit = hit | isNaN(x); // nothing equals NaN, and without one there is none here
-  int64_t count = 1;
-  for (int64_t dim : reduction.dimensions)
-    count *= reduction.sizes()[dim];
-  Element candidates = select(hit, numberElements(op, reduction), double(count - 1));
+  Element candidates =
+      select(hit, numberElements(op, reduction), double(countElements(reduction) - 1));
   return {op.b, reduceKeeping(op, reduction, candidates, ReduceKind::Min)};
 }
 
 Extremes memopt::pt2::findExtremes(OpContext &op, const Reduction &reduction, ReduceKind kind) {
   Element x(op.b, reduction.value), number = findExtreme(op, reduction, kind);
+  Value index = convert(op.b, number, getNumberType(reduction), DType::I64);
   if (!x.isReal())
-    return {reduceKeeping(op, reduction, x, kind), number};
+    return {reduceKeeping(op, reduction, x, kind), index};
   Element isPicked = equals(numberElements(op, reduction), spread(op, reduction, number));
-  return {reduceKeeping(op, reduction, select(isPicked, x, 0.0), ReduceKind::Add), number};
+  return {reduceKeeping(op, reduction, select(isPicked, x, 0.0), ReduceKind::Add), index};
 }
 
 /// `self` along one dimension, in a type that has an order. Scalars pretend a dimension; without
@@ -131,7 +144,8 @@ static Error setRowResult(OpContext &op, size_t i, const Reduction &row, Value k
 
 template <ReduceKind kind> static Error lowerArgExtreme(OpContext &op) {
   ASSIGN_OR_RETURN(Reduction row, getRow(op));
-  return setRowResult(op, 0, row, findExtreme(op, row, kind), DType::I64);
+  Value index = convert(op.b, findExtreme(op, row, kind), getNumberType(row), DType::I64);
+  return setRowResult(op, 0, row, index, DType::I64);
 }
 
 template <ReduceKind kind> static Error lowerExtremeAndIndex(OpContext &op) {

@@ -294,8 +294,7 @@ def TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
       }],
       "bool", "storesWideSums", (ins), "", [{ return true; }]>,
     InterfaceMethod<[{
-        Whether a library computes `call`, whose result goes through a relu that keeps NaN. Bits are those of a relu
-        behind the call.
+        Whether a library computes `call`, whose result goes through a relu that keeps NaN.
       }],
       "bool", "rectifies", (ins "::mlir::memopt::LibraryCallAttrInterface":$call), "", [{ return false; }]>,
     InterfaceMethod<"Whether a library computes attention of any heads; else kernels do where heads are narrow enough, and where they are not it is written out as products and a softmax.",
