@@ -93,6 +93,11 @@ static Element numberElements(OpContext &op, const Reduction &reduction) {
   return number;
 }
 
+/// As PyTorch gives it.
+static Value toIndex(OpContext &op, const Reduction &reduction, Value number) {
+  return convert(op.b, number, getNumberType(reduction), DType::I64);
+}
+
 /// The number of the first element that is the extreme, of size 1 where it is found.
 static Element findExtreme(OpContext &op, const Reduction &reduction, ReduceKind kind) {
   Element x(op.b, reduction.value);
@@ -106,7 +111,7 @@ static Element findExtreme(OpContext &op, const Reduction &reduction, ReduceKind
 
 Extremes memopt::pt2::findExtremes(OpContext &op, const Reduction &reduction, ReduceKind kind) {
   Element x(op.b, reduction.value), number = findExtreme(op, reduction, kind);
-  Value index = convert(op.b, number, getNumberType(reduction), DType::I64);
+  Value index = toIndex(op, reduction, number);
   if (!x.isReal())
     return {reduceKeeping(op, reduction, x, kind), index};
   Element isPicked = equals(numberElements(op, reduction), spread(op, reduction, number));
@@ -144,8 +149,7 @@ static Error setRowResult(OpContext &op, size_t i, const Reduction &row, Value k
 
 template <ReduceKind kind> static Error lowerArgExtreme(OpContext &op) {
   ASSIGN_OR_RETURN(Reduction row, getRow(op));
-  Value index = convert(op.b, findExtreme(op, row, kind), getNumberType(row), DType::I64);
-  return setRowResult(op, 0, row, index, DType::I64);
+  return setRowResult(op, 0, row, toIndex(op, row, findExtreme(op, row, kind)), DType::I64);
 }
 
 template <ReduceKind kind> static Error lowerExtremeAndIndex(OpContext &op) {

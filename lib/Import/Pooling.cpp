@@ -110,11 +110,9 @@ static Expected<Pool> getPool(OpContext &op, const Tensor &input, bool hasDilati
 /// pooling does, would be long.
 static bool isReduction(const Pool &pool) {
   constexpr int64_t fewTaps = 64;
-  auto isAll = [](const Shape &values, int64_t value) {
-    return all_equal(values) && values.front() == value;
-  };
+  Shape zeros(pool.kernel.size(), 0), ones(pool.kernel.size(), 1);
   return mlir::computeProduct(pool.kernel) > fewTaps && pool.strides == pool.kernel &&
-         isAll(pool.low, 0) && isAll(pool.high, 0) && isAll(pool.dilations, 1);
+         pool.low == zeros && pool.high == zeros && pool.dilations == ones;
 }
 
 /// The maxima of windows that lie side by side: of dimensions of their own.

@@ -75,7 +75,7 @@ static LogicalResult form(OpType op, ConvolutionKind kind, Value input, Value ou
     stored = roundResult(op, type);
   linalg::GenericOp relu;
   if (kind == ConvolutionKind::Forward)
-    relu = builder.findRelu(bias ? bias->add->getResult(0) : output);
+    relu = findRelu(bias ? bias->add->getResult(0) : output);
   auto make = [&](bool isRectified) {
     return describe(op, kind, input, output, weight, bias.has_value(), isRectified, stored);
   };

@@ -212,7 +212,7 @@ static bool isPlainRelu(linalg::GenericOp generic) {
          isZero(compare.getRhs()) && isZero(select.getTrueValue()) && select.getFalseValue() == x;
 }
 
-linalg::GenericOp LibraryCallBuilder::findRelu(Value value) {
+linalg::GenericOp mlir::memopt::findRelu(Value value) {
   if (!value.hasOneUse())
     return nullptr;
   auto relu = dyn_cast<linalg::GenericOp>(*value.user_begin());

@@ -53,9 +53,6 @@ public:
   /// element type in which the call stores its result.
   Type takeRounding(std::optional<BiasAddition> &bias, Type type);
 
-  /// The relu that is the only use of `value`, in its shape; null where there is none.
-  static linalg::GenericOp findRelu(Value value);
-
   /// Makes the call in front of the op, as the preferred implementation of the module's target
   /// computes it.
   FailureOr<LibraryCallOp> create(LibraryCallAttrInterface call);
@@ -73,6 +70,9 @@ private:
 
 /// The one order other than the identity that all uses of `result` want.
 std::optional<SmallVector<int64_t>> getCommonOrder(Value result);
+
+/// The relu that is the only use of `value`, in its type; null where there is none.
+linalg::GenericOp findRelu(Value value);
 
 /// Lets users of the sum read `made`, the call's result with the bias in it.
 void replaceWithBias(const BiasAddition &match, Value made);

@@ -322,12 +322,12 @@ def images(random):
     for image, count in ((x, (3, 2)), (large, (1, 1)), (large, (2, 2))):
         pooled, place = maxima(image, *(parts(size, n) for size, n in zip(image.shape[2:], count)))
         yield Case(f"adaptive maximum {count}", "adaptive_max_pool2d.default", [pooled, place], self_=image, output_size=list(count))
-        if count == (3, 2):
-            unpooled = np.zeros((2, 3, 35), "f4")
-            np.put_along_axis(unpooled, place.reshape(2, 3, 6), pooled.reshape(2, 3, 6), 2)
-            yield Case("max_unpool", "max_unpool2d.default", unpooled.reshape(2, 3, 7, 5), self_=pooled, indices=place, output_size=[7, 5])
     yield Case("maximum of large windows", "max_pool2d_with_indices.default", maxima(large, [(0, 9), (9, 18)], [(0, 8), (8, 16)]),
                self_=large, kernel_size=[9, 8])
+    pooled, place = maxima(x, parts(7, 3), parts(5, 2))
+    unpooled = np.zeros((2, 3, 35), "f4")
+    np.put_along_axis(unpooled, place.reshape(2, 3, 6), pooled.reshape(2, 3, 6), 2)
+    yield Case("max_unpool", "max_unpool2d.default", unpooled.reshape(2, 3, 7, 5), self_=pooled, indices=place, output_size=[7, 5])
     for align in (False, True):
         for padding in range(3):
             for mode in range(2):

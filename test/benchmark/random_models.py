@@ -49,7 +49,7 @@ OPTIMIZERS = {
     "rmsprop": ["--lr=0.002", "--centered"], "nadam": ["--lr=0.002"], "adagrad": ["--lr=0.02"], "adadelta": ["--lr=0.5"],
     "radam": ["--lr=0.002"], "adamax": ["--lr=0.003"],
 }
-OF_ANY_BITS = ("adam", "adamw", "lion", "rmsprop", "sgd")
+OF_ANY_BITS = ("adam", "adamw", "lion", "sgd")
 
 
 def batches(model, seed):
@@ -162,7 +162,7 @@ class Runs:
         """An optimizer, and what goes with it."""
         name = self.draw.choice(list(OPTIMIZERS))
         options = [f"--optimizer={name}", *OPTIMIZERS[name]]
-        if name in OF_ANY_BITS and "--centered" not in options and self.draw.random() < 0.3:
+        if name in OF_ANY_BITS and self.draw.random() < 0.3:
             options += self.draw.choice([["--optim-bits=8", "--min-8bit-size=16"], ["--optim-bits=16"]])
         if self.draw.random() < 0.2:
             options.append("--precision=bf16")

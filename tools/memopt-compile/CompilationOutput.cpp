@@ -57,9 +57,8 @@ void Compilation::summarize() {
 }
 
 StatusCode Compilation::report() {
-  if (!options.reference)
-    if (std::string ownLoops = mlir::memopt::describeOwnLoops(*module);
-        !ownLoops.empty() && !options.device)
+  if (!options.reference && !options.device)
+    if (std::string ownLoops = mlir::memopt::describeOwnLoops(*module); !ownLoops.empty())
       llvm::errs() << "remark: " << ownLoops << "\n";
   if (options.explain)
     llvm::errs() << mlir::memopt::explainPlan(*module);
