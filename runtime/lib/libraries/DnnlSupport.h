@@ -55,10 +55,12 @@ bool isOnOurTeam();
 /// Moves `description` to its first implementation that keeps our promises; false when there is
 /// none. Reference code is a thousand times slower, and whatever goes through oneDNN's GEMM
 /// allocates packing buffers in every run, outside the scratchpad.
-template <typename Description> bool selectImplementation(Description &description) {
+template <typename Description>
+bool selectImplementation(Description &description, const char *refused = nullptr) {
   do {
     std::string name = description.impl_info_str();
-    if (name.find("ref") == std::string::npos && name.find("gemm:") == std::string::npos)
+    if (name.find("ref") == std::string::npos && name.find("gemm:") == std::string::npos &&
+        name != (refused ? refused : ""))
       return true;
   } while (description.next_impl());
   return false;

@@ -247,6 +247,24 @@ TEST(Convolution, AgreesWithPlainLoops) {
     }
 }
 
+/// Vectors are longer than pixels here.
+TEST(Convolution, FewChannels) {
+  for (int64_t inputs : {1, 2, 4, 7})
+    for (int64_t outputs : {1, 9})
+      for (int64_t taps : {1, 3})
+        for (int64_t stride : {1, 2})
+          for (const Extents &image : {Extents{12, 8}, Extents{14, 14}, Extents{7, 5}}) {
+            Case c = {"few channels",   2, inputs, outputs, 1, image, {taps, taps},
+                      {stride, stride}};
+            c.lower = c.upper = {taps / 2, taps / 2};
+            c.dilations = {1, 1};
+            SCOPED_TRACE(testing::Message() << inputs << " to " << outputs << " channels, " << taps
+                                            << " taps, stride " << stride << ", " << image[0]);
+            for (int direction = 0; direction < 3; ++direction)
+              check<float>(c, direction, "f32", false, 1e-6);
+          }
+}
+
 /// Sums of 16-bit numbers are as exact as those of others; what is stored is rounded once.
 TEST(Convolution, RoundsHalvesOnce) {
   for (const Case &c : cases)

@@ -74,14 +74,19 @@ static void runOnce(LibraryCall &call, std::vector<Buffer> &buffers, ThreadPool 
   Buffer workspace(call.workspaceBytes() + guardBytes);
   std::memset(workspace.data(), poison, call.workspaceBytes() + guardBytes);
   std::vector<void *> addresses;
-  for (Buffer &buffer : buffers)
+  for (Buffer &buffer : buffers) {
+    buffer.surround(static_cast<char>(poison));
     addresses.push_back(buffer.data());
+  }
   addresses.push_back(workspace.data());
   takeLargestAllocation();
   Status status = call.run(addresses.data(), pool);
   int64_t largest = takeLargestAllocation();
   EXPECT_TRUE(status.isOk()) << status.getMessage();
   EXPECT_LT(largest, 4096) << "allocated while running " << call.implementation();
+  for (size_t i = 0; i < buffers.size(); ++i)
+    EXPECT_TRUE(buffers[i].isSurroundedBy(static_cast<char>(poison)))
+        << call.implementation() << " writes beside buffer " << i;
   for (int64_t i = 0; i < guardBytes; ++i)
     if (static_cast<unsigned char>(workspace.data()[call.workspaceBytes() + i]) != poison) {
       ADD_FAILURE() << call.implementation() << " writes " << i << " bytes behind its workspace";

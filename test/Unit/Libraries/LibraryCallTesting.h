@@ -11,6 +11,7 @@
 
 #include "ElementTypes.h"
 #include "memopt-runtime/LibraryCalls.h"
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -21,11 +22,11 @@
 
 namespace memopt::librarytest {
 
-/// Bytes at a 64-byte aligned address.
+/// Bytes at a 64-byte aligned address, with others around them.
 class Buffer {
 public:
   Buffer() = default;
-  explicit Buffer(int64_t bytes) : storage(bytes + 64), size(bytes) {}
+  explicit Buffer(int64_t bytes) : storage(bytes + 64 + 2 * aroundBytes), size(bytes) {}
 
   Buffer(const Buffer &other) : Buffer(other.size) {
     std::memcpy(data(), const_cast<Buffer &>(other).data(), size);
@@ -42,7 +43,17 @@ public:
 
   char *data() {
     auto address = reinterpret_cast<uintptr_t>(storage.data());
-    return storage.data() + (64 - address % 64) % 64;
+    return storage.data() + (64 - address % 64) % 64 + aroundBytes;
+  }
+  /// Sets all bytes in front and behind.
+  void surround(char byte) {
+    std::memset(data() - aroundBytes, byte, aroundBytes);
+    std::memset(data() + size, byte, aroundBytes);
+  }
+  bool isSurroundedBy(char byte) {
+    auto isByte = [byte](char other) { return other == byte; };
+    return std::all_of(data() - aroundBytes, data(), isByte) &&
+           std::all_of(data() + size, data() + size + aroundBytes, isByte);
   }
   template <typename T> std::vector<T> values() {
     std::vector<T> result(size / sizeof(T));
@@ -51,6 +62,7 @@ public:
   }
 
 private:
+  static constexpr int64_t aroundBytes = 4096;
   std::vector<char> storage;
   int64_t size = 0;
 };
@@ -74,9 +86,9 @@ template <typename T> std::vector<T> randomValues(int64_t count, uint64_t seed) 
 }
 
 /// Runs the call `descriptor`, created for `createdFor` threads, on a pool of `running`, over
-/// `buffers` (operands and results), after a warm-up. Fails the test when the workspace is overrun,
-/// when it matters what was in the workspace before, or when running allocates 4 KiB or more. Gives
-/// the implementation.
+/// `buffers` (operands and results), after a warm-up. Fails the test when a buffer or the workspace
+/// is overrun, when it matters what was in the workspace before or lies around buffers, or when
+/// running allocates 4 KiB or more. Gives the implementation.
 std::string runCall(const nlohmann::json &descriptor, std::vector<Buffer> &buffers,
                     int createdFor = 2, int running = 2);
 /// The same with a call at hand.
