@@ -29,6 +29,10 @@ if not os.environ.get("MEMOPT_WITHOUT_CUDA"):
                           ("cudnn", "lib/libcudnn.so.9")):
         if any(folder and os.path.exists(os.path.join(folder, file)) for folder in toolkits):
             config.available_features.add(feature)
+# Workspaces depend on the processor, and so do pages that show them.
+cpuinfo = "/proc/cpuinfo"
+if os.path.exists(cpuinfo) and "avx512dq" in open(cpuinfo).read():
+    config.available_features.add("avx512")
 # The emulated device, where it is built (x86-64).
 if os.path.exists(os.path.join(config.memopt_obj_root, "bin/memopt-emulate")):
     config.available_features.add("emulator")

@@ -9,7 +9,7 @@
 The page holds lines `<!-- stage NAME [kernels] -->`, each followed by a block of code; the block is replaced by what
 `memopt-compile --emit=NAME` prints for the shipped MLP, made readable: phases and names of the state dict are left
 out, descriptors cut to their kind, and bodies of kernels too unless `kernels` is given. `--reference` makes the plan the
-same on every processor. The lit test Docs/walkthrough.test compares the committed page with a fresh one.
+same on every processor with AVX-512. The lit test Docs/walkthrough.test compares the committed page with a fresh one.
 """
 
 import argparse

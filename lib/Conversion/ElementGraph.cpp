@@ -12,6 +12,8 @@
 
 #include "ElementGraph.h"
 
+#include "SumOrder.h"
+
 #include "memopt/Dialect/Memopt.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -360,7 +362,7 @@ LogicalResult ElementGraph::fillReduction(linalg::LinalgOp op, ArrayRef<IndexExp
     mergeVariables(taken, nodes[guard].variables);
 
   ElementReduction best;
-  unsigned fewestBroken = ~0u;
+  unsigned fewestBroken = ~0u, laneDims = countLaneDims(op);
   // Groups of neighbouring reduction dims, each one loop.
   auto tryGroups = [&](ArrayRef<SmallVector<unsigned>> groups) -> FailureOr<bool> {
     SmallVector<int64_t> groupSizes;
@@ -373,6 +375,7 @@ LogicalResult ElementGraph::fillReduction(linalg::LinalgOp op, ArrayRef<IndexExp
     ElementReduction attempt;
     attempt.op = op;
     attempt.variables = chooseVariables(groupSizes, taken);
+    attempt.laneDims = laneDims;
     SmallVector<IndexExpr> bound(loops);
     for (auto [group, variable] : llvm::zip_equal(groups, attempt.variables)) {
       SmallVector<int64_t> inner;
@@ -381,6 +384,7 @@ LogicalResult ElementGraph::fillReduction(linalg::LinalgOp op, ArrayRef<IndexExp
       SmallVector<IndexExpr> parts = table.delinearize(table.get(variable), inner);
       for (auto [dim, part] : llvm::zip_equal(group, parts))
         bound[dim] = part;
+      attempt.extents.emplace_back(inner.begin(), inner.end());
     }
     Environment environment;
     if (failed(bindOperands(op, bound, guard, /*withOutputs=*/false, environment)))
@@ -414,6 +418,11 @@ LogicalResult ElementGraph::fillReduction(linalg::LinalgOp op, ArrayRef<IndexExp
   for (unsigned dim : dims)
     if (sizes[dim] != 1)
       groups.push_back({dim});
+  // A run of lanes is one loop, whatever becomes of addresses.
+  for (unsigned i = 1; i < laneDims; ++i) {
+    SmallVector<unsigned> last = groups.pop_back_val();
+    groups.back().append(last);
+  }
   if (failed(tryGroups(groups)))
     return failure();
   for (size_t i = groups.size(); i-- > 1;) {

@@ -62,6 +62,10 @@ struct ElementReduction {
   Operation *op;
   /// Loop variables, outermost first, bound by this reduction.
   SmallVector<AtomId, 4> variables;
+  /// Sizes of the op's dims that each of them runs over.
+  SmallVector<SmallVector<int64_t, 2>, 4> extents;
+  /// The last of these dims that are one run of lanes, all of the last variable (SumOrder.h).
+  unsigned laneDims = 0;
   SmallVector<NodeId, 2> initial; ///< one per accumulator
   SmallVector<NodeId, 2> accumulators;
   SmallVector<NodeId, 2> next; ///< the accumulator after one iteration

@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "KernelSchedule.h"
+#include "SumOrder.h"
 
 #include "memopt/Dialect/Memopt.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -47,9 +47,11 @@ static KernelPoints getPoints(ElementGraph &graph, ArrayRef<AtomId> variables,
                               ArrayRef<int64_t> dims, std::optional<unsigned> column,
                               ArrayRef<NodeId> values, const ScheduleTarget &target) {
   KernelPoints points;
+  llvm::SmallDenseSet<AtomId> barred = collectLoopsWithoutLanes(graph, values, target);
   for (int64_t dim : dims) {
     AtomId variable = variables[dim];
-    if (column == dim && !target.isScalar && graph.getTable().getSize(variable) != 1) {
+    if (column == dim && !target.isScalar && graph.getTable().getSize(variable) != 1 &&
+        !barred.contains(variable)) {
       points.column = variable;
       points.lanes =
           chooseLanes(graph, values, variable, graph.getTable().getSize(variable), target);
@@ -86,7 +88,7 @@ static FailureOr<KernelStage> fill(ElementGraph &graph, RankedTensorType type, V
   }
   KernelNest nest;
   nest.loops.push_back(element);
-  if (!target.isScalar) {
+  if (!target.isScalar && !collectLoopsWithoutLanes(graph, node, target).contains(element)) {
     nest.vectorLoop = 0;
     nest.lanes = chooseLanes(graph, node, element, type.getNumElements(), target);
   }

@@ -183,7 +183,8 @@ void StageCost::visitReduction(NodeId id, size_t depth) {
   if (!inLanes && !target.isScalar)
     lanes = chooseReductionLanes(graph, reduction, target);
   for (auto [i, variable] : llvm::enumerate(reduction.variables))
-    push(variable, lanes && lanes->loop == i ? std::optional(variable) : std::nullopt);
+    push(variable,
+         lanes && lanes->loop == i && !lanes->isOneByOne ? std::optional(variable) : std::nullopt);
   for (NodeId next : reduction.next)
     visit(next);
   scopes.truncate(depth);

@@ -108,25 +108,31 @@ SmallVector<Value> StageEmitter::emitBlock(AtomId variable, Value first, int64_t
   return body(carried);
 }
 
-/// Full blocks of `lanes`, then one of what is left; both are static.
+/// Full blocks, then the rest; both are static.
+SmallVector<Value> StageEmitter::emitLaneBlocks(int64_t size, int64_t lanes, ValueRange carried,
+                                                LanesFn body) {
+  int64_t full = size / lanes * lanes;
+  SmallVector<Value> values(carried);
+  if (full == lanes) {
+    values = body(constant(0), lanes, values);
+  } else if (full) {
+    values =
+        emitLoop(constant(0), constant(full), lanes, values,
+                 [&](Value first, ValueRange arguments) { return body(first, lanes, arguments); });
+  }
+  if (full != size)
+    values = body(constant(full), size - full, values);
+  return values;
+}
+
 SmallVector<Value> StageEmitter::emitVectorLoop(AtomId variable, int64_t lanes, ValueRange carried,
                                                 BodyFn body) {
   if (target.isDevice())
     return emitThreadLoop(variable, lanes, carried, body);
-  int64_t size = table.getSize(variable);
-  int64_t full = size / lanes * lanes;
-  SmallVector<Value> values(carried);
-  if (full == lanes) {
-    values = emitBlock(variable, constant(0), lanes, lanes, values, body);
-  } else if (full) {
-    values = emitLoop(constant(0), constant(full), lanes, values,
-                      [&](Value first, ValueRange arguments) {
-                        return emitBlock(variable, first, lanes, lanes, arguments, body);
-                      });
-  }
-  if (full != size)
-    values = emitBlock(variable, constant(full), size - full, lanes, values, body);
-  return values;
+  return emitLaneBlocks(table.getSize(variable), lanes, carried,
+                        [&](Value first, int64_t count, ValueRange arguments) {
+                          return emitBlock(variable, first, count, lanes, arguments, body);
+                        });
 }
 
 //===----------------------------------------------------------------------===//

@@ -16,7 +16,7 @@
 #ifndef MEMOPT_LIB_CONVERSION_KERNELEMISSION_H
 #define MEMOPT_LIB_CONVERSION_KERNELEMISSION_H
 
-#include "KernelSchedule.h"
+#include "SumOrder.h"
 
 #include "memopt/Dialect/Philox.h"
 
@@ -79,6 +79,9 @@ private:
   SmallVector<Value> emitScalarLoop(AtomId variable, ValueRange carried, BodyFn body);
   SmallVector<Value> emitVectorLoop(AtomId variable, int64_t lanes, ValueRange carried,
                                     BodyFn body);
+  /// Full blocks of lanes of `size` iterations, then one of what is left.
+  using LanesFn = llvm::function_ref<SmallVector<Value>(Value first, int64_t lanes, ValueRange)>;
+  SmallVector<Value> emitLaneBlocks(int64_t size, int64_t lanes, ValueRange carried, LanesFn body);
   /// `lanes` from `first` on, which is a multiple of `step`.
   SmallVector<Value> emitBlock(AtomId variable, Value first, int64_t lanes, int64_t step,
                                ValueRange carried, BodyFn body);
@@ -204,15 +207,26 @@ private:
   void emitInputs(unsigned reduction);
   void emitSequential(ArrayRef<unsigned> group, Scope *lanesOf);
   void emitInLanes(ArrayRef<unsigned> group, LaneChoice choice);
-  SmallVector<Value> emitReductionLoops(ArrayRef<unsigned> group, ArrayRef<unsigned> order,
-                                        size_t level, std::optional<LaneChoice> choice,
+  void emitFolded(ArrayRef<unsigned> group, int64_t lanesOfLoop);
+  /// The loops of a group of reductions that is being emitted.
+  struct GroupLoops {
+    ArrayRef<unsigned> group;
+    SmallVector<SumLoop> loops;
+    std::optional<LaneChoice> choice; ///< for the last loop
+  };
+  GroupLoops getLoops(ArrayRef<unsigned> group, std::optional<LaneChoice> choice);
+  SmallVector<Value> emitReductionLoops(const GroupLoops &all, size_t level, Value base,
                                         ValueRange carried);
   SmallVector<Value> emitOneIteration(ArrayRef<unsigned> group, bool inLanes, ValueRange carried);
-  SmallVector<Value> emitCascade(ArrayRef<unsigned> group, AtomId variable, ValueRange carried,
-                                 BodyFn body);
+  SmallVector<Value> emitLaneRun(const GroupLoops &all, Value base, ValueRange carried);
+  SmallVector<Value> emitOneByOne(const GroupLoops &all, Value first, int64_t lanes,
+                                  ValueRange carried);
+  SmallVector<Value> emitInBlocks(const GroupLoops &all, const SumLoop &loop, ValueRange carried,
+                                  LoopFn body);
   Value combine(const Combiner &combiner, Value a, Value b);
   Value emitNeutral(const Combiner &combiner, int64_t lanes);
   Value widen(Value value, Value neutral);
+  Value fold(const Combiner &combiner, SmallVector<Value> lanes);
   Value combineLanes(const Combiner &combiner, Value value);
 
   Value constant(int64_t value);

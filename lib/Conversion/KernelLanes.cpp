@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "KernelSchedule.h"
+#include "SumOrder.h"
 
 #include "memopt/Dialect/Memopt.h"
 
@@ -46,6 +46,14 @@ static int64_t chooseThreadLanes(int64_t size, int64_t bytes, bool hasBits) {
   return lanes;
 }
 
+int64_t mlir::memopt::fitLanes(int64_t size, int64_t bytes, const ScheduleTarget &target) {
+  int64_t lanes = std::max<int64_t>(1, target.blockBytes / std::max<int64_t>(bytes, 4));
+  if (size <= lanes)
+    return size;
+  // Half as many lanes and no tail beat a tail.
+  return size % lanes && size % (lanes / 2) == 0 ? lanes / 2 : lanes;
+}
+
 int64_t mlir::memopt::chooseLanes(const ElementGraph &graph, ArrayRef<NodeId> roots,
                                   AtomId variable, int64_t size, const ScheduleTarget &target,
                                   bool storesBits) {
@@ -59,11 +67,7 @@ int64_t mlir::memopt::chooseLanes(const ElementGraph &graph, ArrayRef<NodeId> ro
   }
   if (target.isDevice())
     return chooseThreadLanes(size, std::max<int64_t>(widest, 4), hasBits);
-  int64_t lanes = std::max<int64_t>(1, target.blockBytes / std::max<int64_t>(widest, 4));
-  if (size <= lanes)
-    return size;
-  // Half as many lanes and no tail beat a tail.
-  return size % lanes && size % (lanes / 2) == 0 ? lanes / 2 : lanes;
+  return fitLanes(size, widest, target);
 }
 
 std::optional<LaneChoice> mlir::memopt::chooseReductionLanes(const ElementGraph &graph,
@@ -71,6 +75,8 @@ std::optional<LaneChoice> mlir::memopt::chooseReductionLanes(const ElementGraph 
                                                              const ScheduleTarget &target) {
   if (!reduction.isAssociative() || target.isScalar)
     return std::nullopt;
+  if (!target.isDevice())
+    return getOrderedLanes(graph, reduction, target);
   std::optional<LaneChoice> best;
   int64_t bestScore = -1;
   for (auto [loop, variable] : llvm::enumerate(reduction.variables)) {

@@ -9,6 +9,7 @@
 #include "KernelSchedule.h"
 
 #include "KernelCost.h"
+#include "SumOrder.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -261,7 +262,10 @@ void Scheduler::chooseLoopOrder(KernelNest &nest, StageCost &cost, double &price
   AtomId last = nest.loops.back();
   vectorized.vectorLoop = nest.loops.size() - 1;
   vectorized.lanes = chooseLanes(graph, values, last, table.getSize(last), target, storesBits);
+  llvm::SmallDenseSet<AtomId> barred = collectLoopsWithoutLanes(graph, values, target);
   auto consider = [&](KernelNest &candidate) {
+    if (barred.contains(candidate.loops[*candidate.vectorLoop]))
+      return;
     double candidatePrice = cost.price(candidate, /*keep=*/false);
     if (candidatePrice >= price)
       return;

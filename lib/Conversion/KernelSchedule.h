@@ -154,10 +154,12 @@ FailureOr<KernelSchedule> scheduleKernel(ElementGraph &graph, Operation *termina
 FailureOr<KernelSchedule> scheduleIrregular(ElementGraph &graph, Operation *op,
                                             const ScheduleTarget &target);
 
-/// Which loop of a reduction runs over lanes when its result is one scalar, and how many lanes.
+/// Which loop of a reduction runs over lanes when its result is one scalar, and how many lanes. On
+/// a processor that follows from the order of the sum (SumOrder.h).
 struct LaneChoice {
   unsigned loop;
   int64_t lanes;
+  bool isOneByOne = false; ///< what goes into the lanes is computed as scalars
 };
 std::optional<LaneChoice> chooseReductionLanes(const ElementGraph &graph,
                                                const ElementReduction &reduction,
@@ -175,6 +177,9 @@ int64_t countTrips(const IndexTable &table, const KernelStage &stage);
 
 /// Chooses the threads of a stage on a device.
 void chooseThreads(const ElementGraph &graph, KernelStage &stage, const ScheduleTarget &target);
+
+/// Lanes of a processor for `size` elements of `bytes` each.
+int64_t fitLanes(int64_t size, int64_t bytes, const ScheduleTarget &target);
 
 /// Lanes of a block that holds elements of the types that `roots` compute from data in a loop over
 /// `variable` of `size` iterations. `storesBits`: elements of a result are bits.

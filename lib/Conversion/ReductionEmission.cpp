@@ -6,12 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A reduction whose result varies along the lanes of an enclosing loop keeps one accumulator per
-// lane. One whose result is a scalar sums lanes along its own loop and folds them at the end, in a
-// fixed tree. Reductions over equal boxes that are ready at the same time share their loops. Long
-// sums of floating-point numbers go through blocks, whose error grows with the block's length and
-// the number of blocks and not with their product (Higham, The Accuracy of Floating Point
-// Summation).
+// A reduction whose order has lanes (SumOrder.h) sums them along its own loop and folds them at the
+// end, in a fixed tree; a short one may do so in each lane of an enclosing loop. Any other goes
+// through its loops one number after the other, as a scalar or with one accumulator for each lane
+// of an enclosing loop. Reductions of one order that are ready at the same time share their loops.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,11 +19,10 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
+#include <numeric>
+
 using namespace mlir;
 using namespace mlir::memopt;
-
-/// Additions in a row before a block of them goes to the next level.
-static constexpr int64_t kSumBlock = 128;
 
 //===----------------------------------------------------------------------===//
 // Groups
@@ -75,6 +72,7 @@ SmallVector<unsigned> StageEmitter::chooseCompanions(unsigned reduction, Scope *
   const ElementReduction &info = graph.getReduction(reduction);
   bool inLanes = findVectorScope(info.freeVariables) != nullptr;
   std::optional<LaneChoice> lanes = chooseLanesOf(reduction);
+  SmallVector<SumLoop> loops = getSumLoops(graph, info, lanes, target);
   for (unsigned other : reductions) {
     const ElementReduction &candidate = graph.getReduction(other);
     if (other == reduction || candidate.variables != info.variables ||
@@ -84,37 +82,43 @@ SmallVector<unsigned> StageEmitter::chooseCompanions(unsigned reduction, Scope *
     if ((findVectorScope(candidate.freeVariables) != nullptr) != inLanes)
       continue;
     std::optional<LaneChoice> own = chooseLanesOf(other);
-    if (!inLanes && (own.has_value() != lanes.has_value() || (own && own->loop != lanes->loop)))
+    if (own.has_value() != lanes.has_value() ||
+        (own && (own->loop != lanes->loop || own->isOneByOne != lanes->isOneByOne)))
+      continue;
+    // Threads of a device take the fewest lanes; on a processor their number is part of the order.
+    if ((own && own->lanes != lanes->lanes && !target.isDevice()) ||
+        getSumLoops(graph, candidate, lanes, target) != loops)
       continue;
     group.push_back(other);
   }
   return group;
 }
 
-/// Threads of a device that are at different elements share no lanes.
+/// On a device a sum in the lanes of a loop around it has none of its own, and threads that are at
+/// different elements share none.
 std::optional<LaneChoice> StageEmitter::chooseLanesOf(unsigned reduction) {
-  if (areThreadsApart())
+  const ElementReduction &info = graph.getReduction(reduction);
+  if (target.isDevice() && (areThreadsApart() || findVectorScope(info.freeVariables)))
     return std::nullopt;
-  return chooseReductionLanes(graph, graph.getReduction(reduction), target);
+  return chooseReductionLanes(graph, info, target);
 }
 
 Value StageEmitter::emitReduce(const ElementNode &node) {
   auto known = current->reductions.find(node.reduction);
   if (known != current->reductions.end())
     return known->second[node.number];
-  const ElementReduction &info = graph.getReduction(node.reduction);
   emitInputs(node.reduction);
   SmallVector<unsigned> group = chooseCompanions(node.reduction, current);
-  Scope *lanesOf = findVectorScope(info.freeVariables);
-  std::optional<LaneChoice> choice;
-  if (!lanesOf)
-    choice = chooseLanesOf(node.reduction);
-  if (choice) {
+  Scope *lanesOf = findVectorScope(graph.getReduction(node.reduction).freeVariables);
+  std::optional<LaneChoice> choice = chooseLanesOf(node.reduction);
+  if (!choice) {
+    emitSequential(group, lanesOf);
+  } else if (lanesOf) {
+    emitFolded(group, lanesOf->lanes);
+  } else {
     for (unsigned member : group)
       choice->lanes = std::min(choice->lanes, chooseLanesOf(member)->lanes);
     emitInLanes(group, *choice);
-  } else {
-    emitSequential(group, lanesOf);
   }
   return current->reductions.find(node.reduction)->second[node.number];
 }
@@ -177,58 +181,108 @@ SmallVector<Value> StageEmitter::emitOneIteration(ArrayRef<unsigned> group, bool
 }
 
 /// Runs a loop of many additions as blocks whose sums are added.
-SmallVector<Value> StageEmitter::emitCascade(ArrayRef<unsigned> group, AtomId variable,
-                                             ValueRange carried, BodyFn body) {
-  SmallVector<const Combiner *> combiners = getCombiners(graph, group);
-  int64_t size = table.getSize(variable);
+SmallVector<Value> StageEmitter::emitInBlocks(const GroupLoops &all, const SumLoop &loop,
+                                              ValueRange carried, LoopFn body) {
+  SmallVector<const Combiner *> combiners = getCombiners(graph, all.group);
   return emitLoop(
-      constant(0), constant(size), kSumBlock, carried, [&](Value first, ValueRange totals) {
+      constant(0), constant(loop.size), loop.block, carried, [&](Value first, ValueRange totals) {
         ScopeGuard blockScope(*this);
-        Value last = arith::AddIOp::create(builder, location, first, constant(kSumBlock));
-        last = arith::MinSIOp::create(builder, location, last, constant(size));
+        Value last = arith::AddIOp::create(builder, location, first, constant(loop.block));
+        last = arith::MinSIOp::create(builder, location, last, constant(loop.size));
         SmallVector<Value> neutral;
         for (auto [combiner, total] : llvm::zip_equal(combiners, totals))
           neutral.push_back(
               emitNeutral(*combiner, isa<VectorType>(total.getType()) ? getLanes(total) : 0));
-        SmallVector<Value> block =
-            emitLoop(first, last, 1, neutral, [&](Value iteration, ValueRange arguments) {
-              ScopeGuard scope(*this);
-              scope->variables.push_back({variable, iteration});
-              return body(arguments);
-            });
+        SmallVector<Value> block = emitLoop(first, last, 1, neutral, body);
         for (auto [combiner, total, sum] : llvm::zip_equal(combiners, totals, block))
           sum = combine(*combiner, total, sum);
         return block;
       });
 }
 
-SmallVector<Value> StageEmitter::emitReductionLoops(ArrayRef<unsigned> group,
-                                                    ArrayRef<unsigned> order, size_t level,
-                                                    std::optional<LaneChoice> choice,
-                                                    ValueRange carried) {
-  const ElementReduction &info = graph.getReduction(group.front());
-  if (level == order.size()) {
-    // The body reads the accumulators where the innermost loop binds them.
-    if (!choice) {
-      size_t next = 0;
-      for (unsigned reduction : group)
-        for (NodeId accumulator : graph.getReduction(reduction).accumulators)
-          current->nodes[accumulator] = carried[next++];
-    }
-    return emitOneIteration(group, choice.has_value(), carried);
-  }
-  AtomId variable = info.variables[order[level]];
-  auto body = [&](ValueRange arguments) {
-    return emitReductionLoops(group, order, level + 1, choice, arguments);
-  };
-  if (choice && choice->loop == order[level])
-    return emitVectorLoop(variable, choice->lanes, carried, body);
-  bool isLongSum = llvm::all_of(getCombiners(graph, group), [](const Combiner *combiner) {
-    return combiner && isa<FloatType>(combiner->neutral.getType());
+StageEmitter::GroupLoops StageEmitter::getLoops(ArrayRef<unsigned> group,
+                                                std::optional<LaneChoice> choice) {
+  return {group, getSumLoops(graph, graph.getReduction(group.front()), choice, target), choice};
+}
+
+/// The loop over lanes, from `base` on, which is a multiple of its size.
+SmallVector<Value> StageEmitter::emitLaneRun(const GroupLoops &all, Value base,
+                                             ValueRange carried) {
+  const SumLoop &loop = all.loops.back();
+  AtomId variable = graph.getReduction(all.group.front()).variables[loop.variable];
+  int64_t lanes = all.choice->lanes, step = base ? std::gcd(loop.size, lanes) : lanes;
+  auto body = [&](ValueRange arguments) { return emitOneIteration(all.group, true, arguments); };
+  if (target.isDevice())
+    return emitVectorLoop(variable, lanes, carried, body);
+  return emitLaneBlocks(
+      loop.size, lanes, carried, [&](Value first, int64_t count, ValueRange arguments) {
+        if (base)
+          first = arith::AddIOp::create(builder, location, base, first);
+        return all.choice->isOneByOne ? emitOneByOne(all, first, count, arguments)
+                                      : emitBlock(variable, first, count, step, arguments, body);
+      });
+}
+
+/// Sums inside have lanes of their own, so these are filled by a loop.
+SmallVector<Value> StageEmitter::emitOneByOne(const GroupLoops &all, Value first, int64_t lanes,
+                                              ValueRange carried) {
+  AtomId variable = graph.getReduction(all.group.front()).variables[all.loops.back().variable];
+  SmallVector<const Combiner *> combiners = getCombiners(graph, all.group);
+  // Of the loop over blocks, if there is one.
+  ScopeGuard blockScope(*this);
+  SmallVector<Value> filled;
+  for (const Combiner *combiner : combiners)
+    filled.push_back(emitNeutral(*combiner, lanes));
+  filled = emitLoop(constant(0), constant(lanes), 1, filled, [&](Value lane, ValueRange arguments) {
+    ScopeGuard scope(*this);
+    scope->variables.push_back({variable, arith::AddIOp::create(builder, location, first, lane)});
+    SmallVector<Value> next(arguments);
+    size_t number = 0;
+    for (unsigned reduction : all.group)
+      for (NodeId contribution : graph.getReduction(reduction).contributions) {
+        Value &vector = next[number++];
+        vector =
+            LLVM::InsertElementOp::create(builder, location, vector, emitNode(contribution), lane);
+      }
+    return next;
   });
-  if (isLongSum && table.getSize(variable) > 2 * kSumBlock)
-    return emitCascade(group, variable, carried, body);
-  return emitScalarLoop(variable, carried, body);
+  for (auto [combiner, value, accumulator] : llvm::zip_equal(combiners, filled, carried)) {
+    value = widen(value, emitNeutral(*combiner, getLanes(accumulator)));
+    value = combine(*combiner, accumulator, value);
+  }
+  return filled;
+}
+
+/// `base`: of the variable that the loop runs over, what loops around it have made of it; null: 0.
+SmallVector<Value> StageEmitter::emitReductionLoops(const GroupLoops &all, size_t level, Value base,
+                                                    ValueRange carried) {
+  if (level == all.loops.size()) {
+    // The body reads the accumulators where the innermost loop binds them.
+    size_t next = 0;
+    for (unsigned reduction : all.group)
+      for (NodeId accumulator : graph.getReduction(reduction).accumulators)
+        current->nodes[accumulator] = carried[next++];
+    return emitOneIteration(all.group, /*inLanes=*/false, carried);
+  }
+  const SumLoop &loop = all.loops[level];
+  AtomId variable = graph.getReduction(all.group.front()).variables[loop.variable];
+  bool isWhole = level + 1 == all.loops.size() || all.loops[level + 1].variable != loop.variable;
+  if (loop.isInLanes)
+    return emitLaneRun(all, base, carried);
+  auto body = [&](Value iteration, ValueRange arguments) {
+    ScopeGuard scope(*this);
+    Value value = iteration;
+    if (loop.stride != 1)
+      value = arith::MulIOp::create(builder, location, value, constant(loop.stride));
+    if (base)
+      value = arith::AddIOp::create(builder, location, base, value);
+    if (isWhole)
+      scope->variables.push_back({variable, value});
+    return emitReductionLoops(all, level + 1, isWhole ? Value() : value, arguments);
+  };
+  if (loop.block)
+    return emitInBlocks(all, loop, carried, body);
+  return emitLoop(constant(0), constant(loop.size), 1, carried, body);
 }
 
 /// Every accumulator as its body has it, with the lanes of `lanesOf` or as scalars.
@@ -239,9 +293,8 @@ void StageEmitter::emitSequential(ArrayRef<unsigned> group, Scope *lanesOf) {
       Value value = emitNode(initial);
       carried.push_back(lanesOf ? splat(value, lanesOf->lanes) : value);
     }
-  auto order =
-      llvm::to_vector(llvm::seq<unsigned>(0, graph.getReduction(group.front()).variables.size()));
-  SmallVector<Value> results = emitReductionLoops(group, order, 0, std::nullopt, carried);
+  SmallVector<Value> results =
+      emitReductionLoops(getLoops(group, std::nullopt), 0, Value(), carried);
   size_t next = 0;
   for (unsigned reduction : group) {
     SmallVector<Value> &own = current->reductions[reduction];
@@ -295,13 +348,7 @@ void StageEmitter::emitInLanes(ArrayRef<unsigned> group, LaneChoice choice) {
   SmallVector<Value> carried;
   for (const Combiner *combiner : combiners)
     carried.push_back(emitNeutral(*combiner, choice.lanes));
-  // The loop over lanes goes innermost.
-  SmallVector<unsigned> order;
-  for (unsigned i = 0, e = graph.getReduction(group.front()).variables.size(); i < e; ++i)
-    if (i != choice.loop)
-      order.push_back(i);
-  order.push_back(choice.loop);
-  SmallVector<Value> sums = emitReductionLoops(group, order, 0, choice, carried);
+  SmallVector<Value> sums = emitReductionLoops(getLoops(group, choice), 0, Value(), carried);
   if (stage.groupThreads > 1)
     combineThreads(combiners, sums);
   size_t next = 0;
@@ -314,4 +361,43 @@ void StageEmitter::emitInLanes(ArrayRef<unsigned> group, LaneChoice choice) {
     }
     current->reductions[reduction] = results;
   }
+}
+
+/// The same in each lane of a loop around it: the lanes of a short sum are values.
+void StageEmitter::emitFolded(ArrayRef<unsigned> group, int64_t lanesOfLoop) {
+  AtomId variable = graph.getReduction(group.front()).variables.front();
+  SmallVector<const Combiner *> combiners = getCombiners(graph, group);
+  SmallVector<SmallVector<Value>> lanes(combiners.size());
+  for (int64_t i = 0, e = table.getSize(variable); i < e; ++i) {
+    ScopeGuard scope(*this);
+    scope->variables.push_back({variable, constant(i)});
+    size_t next = 0;
+    for (unsigned reduction : group)
+      for (NodeId contribution : graph.getReduction(reduction).contributions) {
+        Value neutral = emitNeutral(*combiners[next], lanesOfLoop);
+        Value value = splat(emitNode(contribution), lanesOfLoop);
+        lanes[next].push_back(combine(*combiners[next], neutral, value));
+        ++next;
+      }
+  }
+  size_t next = 0;
+  for (unsigned reduction : group) {
+    SmallVector<Value> results;
+    for (NodeId initial : graph.getReduction(reduction).initial) {
+      Value value = fold(*combiners[next], std::move(lanes[next]));
+      results.push_back(combine(*combiners[next], splat(emitNode(initial), lanesOfLoop), value));
+      ++next;
+    }
+    current->reductions[reduction] = results;
+  }
+}
+
+/// As combineLanes does it.
+Value StageEmitter::fold(const Combiner &combiner, SmallVector<Value> lanes) {
+  Value neutral = emitNeutral(combiner, getLanes(lanes.front()));
+  lanes.resize(llvm::PowerOf2Ceil(lanes.size()), neutral);
+  for (size_t half = lanes.size() / 2; half; half /= 2)
+    for (size_t i = 0; i < half; ++i)
+      lanes[i] = combine(combiner, lanes[i], lanes[i + half]);
+  return lanes.front();
 }

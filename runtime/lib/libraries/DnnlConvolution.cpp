@@ -179,8 +179,8 @@ private:
         g.paddingLower, g.paddingUpper, hint, plannedScratchpad(),
         /*allow_empty=*/true);
     // oneDNN 3.2 brings the pixels that a strided filter of one tap meets together in vectors of 8
-    // channels. Of fewer channels, in images that end behind the last of these pixels, the sums hold
-    // numbers from beside the image.
+    // channels. Of fewer channels, in images that end behind the last of these pixels, the sums
+    // hold numbers from beside the image.
     bool isStrided = g.strides != memory::dims(g.strides.size(), 1);
     const char *refused = isStrided && g.x.get_dims()[1] < 8 ? "jit_1x1:avx2" : nullptr;
     if (!description || !selectImplementation(description, refused))
