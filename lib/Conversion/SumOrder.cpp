@@ -100,9 +100,9 @@ static bool holdsSums(const ElementGraph &graph, const ElementReduction &reducti
   return false;
 }
 
-llvm::SmallDenseSet<AtomId>
-mlir::memopt::collectLoopsWithoutLanes(const ElementGraph &graph, ArrayRef<NodeId> roots,
-                                       const ScheduleTarget &target) {
+llvm::SmallDenseSet<AtomId> mlir::memopt::collectLoopsWithoutLanes(const ElementGraph &graph,
+                                                                   ArrayRef<NodeId> roots,
+                                                                   const ScheduleTarget &target) {
   llvm::SmallDenseSet<AtomId> barred;
   if (target.isDevice() || target.isScalar)
     return barred;

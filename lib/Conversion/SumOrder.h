@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // The last bits of a sum of floating-point numbers depend on the order of its additions. On a
-// processor that order follows from the sum's op alone, its domain and how it reads its operands, so
-// that fusion, recomputation and whatever else puts the sum into another kernel keep its bits:
+// processor that order follows from the sum's op alone, its domain and how it reads its operands,
+// so that fusion, recomputation and whatever else puts the sum into another kernel keep its bits:
 //
 // - An op that reads along its last reduction dims sums in lanes along them, which are folded in a
 //   fixed tree. As few of the last dims as make `kLaneRun` numbers are one run.
@@ -41,8 +41,8 @@ std::optional<LaneChoice> getOrderedLanes(const ElementGraph &graph,
 /// itself and then folded.
 constexpr int64_t kFoldedSum = 16;
 
-/// Variables whose loops cannot run over lanes: one of the sums under `roots` that depend on them is
-/// made in lanes of its own, and is long or holds another sum.
+/// Variables whose loops cannot run over lanes: one of the sums under `roots` that depend on them
+/// is made in lanes of its own, and is long or holds another sum.
 llvm::SmallDenseSet<AtomId> collectLoopsWithoutLanes(const ElementGraph &graph,
                                                      ArrayRef<NodeId> roots,
                                                      const ScheduleTarget &target);

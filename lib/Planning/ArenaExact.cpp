@@ -37,10 +37,16 @@ enum class Status { Found, None, Stopped };
 enum class Key { Width, Area, Total, Size };
 using Ranking = std::array<Key, 3>;
 
+/// Steps that sorting takes for each entry.
+constexpr int64_t kSortedEntry = 16;
+
 class ExactLayoutSearch {
 public:
   ExactLayoutSearch(const Model &model, int64_t capacity);
-  Status run(const Ranking &keys, int64_t nodeLimit, int64_t &work);
+  /// `work` grows by what placing items takes. All runs together stop at `effortLimit` steps of any
+  /// kind: candidates that do not fit, and parts that fall asunder, may take most of them.
+  Status run(const Ranking &keys, int64_t nodeLimit, int64_t effortLimit, int64_t &work);
+  bool isExhausted() const { return effort > effortLimit; }
   Layout solution;
 
 private:
@@ -64,7 +70,8 @@ private:
   int64_t totalOver(int32_t item) const;
 
   const Model &model;
-  int64_t capacity, nodesLeft = 0;
+  int64_t capacity, nodesLeft = 0, effortLimit = 0;
+  mutable int64_t effort = 0;
   int64_t *work = nullptr;
   Ranking keys{};
   std::vector<std::vector<int32_t>> overlaps, sectionItems;
@@ -115,9 +122,11 @@ int64_t ExactLayoutSearch::totalOver(int32_t item) const {
   return *std::max_element(totals.begin() + range.lower, totals.begin() + range.upper);
 }
 
-Status ExactLayoutSearch::run(const Ranking &newKeys, int64_t nodeLimit, int64_t &workDone) {
+Status ExactLayoutSearch::run(const Ranking &newKeys, int64_t nodeLimit, int64_t limit,
+                              int64_t &workDone) {
   keys = newKeys;
   nodesLeft = nodeLimit;
+  effortLimit = limit;
   work = &workDone;
   Part part{{}, 0, 0};
   Status status = Status::Found;
@@ -151,6 +160,7 @@ Status ExactLayoutSearch::solve(Part part) {
                    : keys[i] == Key::Total ? double(totalOver(item))
                                            : double(data.size);
     ranks.push_back(rank);
+    effort += model.items[item].upper - model.items[item].lower + kSortedEntry;
   }
   llvm::sort(ranks, [](const Rank &a, const Rank &b) {
     return a.by != b.by ? a.by > b.by : a.item < b.item;
@@ -172,6 +182,7 @@ bool ExactLayoutSearch::place(int32_t item, int64_t offset, bool &hatless) {
   ++stamps;
   hatless = true;
   *work += int64_t(overlaps[item].size());
+  effort += int64_t(overlaps[item].size()) + data.upper - data.lower;
   for (int32_t other : overlaps[item]) {
     if (offsets[other] != unplaced)
       continue;
@@ -191,12 +202,14 @@ bool ExactLayoutSearch::place(int32_t item, int64_t offset, bool &hatless) {
     floors[at] = end;
     totals[at] -= data.size;
   }
+  effort += high - low;
   // No section's floor is below the lowest place left there.
   for (int32_t at = low; at < high; ++at) {
     if (stamp[at] != stamps)
       continue;
     int64_t lowest = unlimited;
     *work += int64_t(sectionItems[at].size());
+    effort += int64_t(sectionItems[at].size());
     for (int32_t other : sectionItems[at])
       if (offsets[other] == unplaced)
         lowest = std::min(lowest, minOffsets[other]);
@@ -216,6 +229,7 @@ void ExactLayoutSearch::unplace(int32_t item, size_t offsetMark, size_t floorMar
   for (; offsetTrail.size() > offsetMark; offsetTrail.pop_back())
     minOffsets[offsetTrail.back().index] = offsetTrail.back().old;
   const Item &data = model.items[item];
+  effort += data.upper - data.lower;
   for (int32_t at = data.lower; at < data.upper; ++at)
     totals[at] += data.size;
   offsets[item] = unplaced;
@@ -224,6 +238,7 @@ void ExactLayoutSearch::unplace(int32_t item, size_t offsetMark, size_t floorMar
 /// Everything still to come lies at `offset` or above.
 bool ExactLayoutSearch::fits(const Part &part, int64_t offset) const {
   *work += (part.upper - part.lower) / 4;
+  effort += part.upper - part.lower;
   for (int32_t at = part.lower; at < part.upper; ++at)
     if (std::max(floors[at], offset) + totals[at] > capacity &&
         (totals[at] || floors[at] > capacity))
@@ -237,6 +252,7 @@ Status ExactLayoutSearch::descend(const Part &part, const std::vector<int32_t> &
     return Status::Stopped;
   std::vector<int32_t> left;
   left.reserve(open.size());
+  effort += int64_t(open.size());
   int64_t minHeight = unlimited;
   for (int32_t rank : open) {
     int32_t item = part.ranked[rank];
@@ -258,7 +274,10 @@ Status ExactLayoutSearch::descend(const Part &part, const std::vector<int32_t> &
       candidates.emplace_back(offset, rank);
   }
   llvm::sort(candidates);
+  effort += kSortedEntry * int64_t(candidates.size());
   for (auto [offset, rank] : candidates) {
+    if (effort > effortLimit)
+      return Status::Stopped;
     int32_t item = part.ranked[rank];
     size_t offsetMark = offsetTrail.size(), floorMark = floorTrail.size();
     bool hatless = false;
@@ -293,6 +312,7 @@ Status ExactLayoutSearch::splitAndDescend(const Part &part, const std::vector<in
     borders.push_back(part.upper);
     for (size_t i = 1; i < borders.size() && status == Status::Found; ++i) {
       Part side{{}, borders[i - 1], borders[i]};
+      effort += int64_t(open.size());
       for (int32_t other : open) {
         const Item &range = model.items[part.ranked[other]];
         if (offsets[part.ranked[other]] == unplaced && range.lower < side.upper &&
@@ -319,17 +339,18 @@ ExactResult memopt::planning::arena::searchExactly(const Model &model, int64_t c
                                          {Key::Total, Key::Area, Key::Width},
                                          {Key::Total, Key::Width, Key::Area}};
   constexpr int64_t workPerUnit = 8; // its inner loops are that much shorter
+  constexpr int64_t kEffort = 2;     // of what placing takes, the rest as much again
   int64_t work = 0;
   for (int64_t nodes = 2 * int64_t(model.items.size());; nodes *= 2)
     for (const Ranking &ranking : rankings) {
-      Status status = search.run(ranking, nodes, work);
+      Status status = search.run(ranking, nodes, kEffort * workPerUnit * budget, work);
       if (status == Status::Found) {
         layout = search.solution;
         return ExactResult::Found;
       }
       if (status == Status::None)
         return ExactResult::Impossible;
-      if (work / workPerUnit > budget)
+      if (work / workPerUnit > budget || search.isExhausted())
         return ExactResult::Unknown;
     }
 }
