@@ -9,17 +9,18 @@
 #   Takes NVIDIA's assembler from PyPI unless MEMOPT_WITHOUT_CUDA=1 is set; tests that need it are then unsupported.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-passed=0 failed=0
+passed=0 failed=0 defects=()
 
-# count NAME GOOD BAD: says and adds up what one suite found.
+# count NAME GOOD BAD [TEST...]: says and adds up what one suite found, and keeps the names of what failed for the end.
 count() {
   echo "$1: $2 passed, $3 failed"
   passed=$((passed + $2)) failed=$((failed + $3))
+  [ "$3" = 0 ] || defects+=("$1: $3 failed" "${@:4}")
 }
 
 # unit_tests BUILD: every unit test binary, whose own totals are read off its output.
 unit_tests() {
-  local binary output status good bad found=0
+  local binary output status good bad names found=0
   for binary in "$1"/test/Unit/*Tests; do
     [ -x "$binary" ] || continue
     found=1
@@ -27,7 +28,8 @@ unit_tests() {
     good=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' <<<"$output" | tail -n 1)
     bad=$(sed -n 's/^ *\([0-9]*\) FAILED TEST.*/\1/p' <<<"$output" | tail -n 1)
     [ "$status" = 0 ] || { echo "$output"; [ -n "$bad" ] || bad=1; }
-    count "$1 $(basename "$binary")" "${good:-0}" "${bad:-0}"
+    mapfile -t names < <(sed -n 's/^\[  FAILED  \] \([^ ]*\.[^ ]*\)$/  \1/p' <<<"$output")
+    count "$1 $(basename "$binary")" "${good:-0}" "${bad:-0}" "${names[@]}"
   done
   ((found)) || count "$1 unit tests" 0 1
 }
@@ -45,14 +47,15 @@ total() {
 
 # lit_tests BUILD [OPTION...]
 lit_tests() {
-  local build=$1 output status good bad
+  local build=$1 output status good bad names
   shift
   output=$(build/venv/bin/lit "$build/test" -j2 -v --show-unsupported --no-progress-bar "$@" 2>&1 | tee >(cat >&2)); status=$?
   good=$(total "$output" Passed 'Passed With Retry' 'Expectedly Failed')
   bad=$(total "$output" Failed 'Timed Out' Unresolved 'Unexpectedly Passed')
   # Whatever else stops lit is a failure too, above all when it runs no test.
   [ "$status" = 0 ] && [ "$good" -gt 0 ] || [ "$bad" -gt 0 ] || bad=1
-  count "$build lit" "$good" "$bad"
+  mapfile -t names < <(sed -nE 's/^(FAIL|TIMEOUT|UNRESOLVED|XPASS): memopt :: ([^ ]*) .*/  \2/p' <<<"$output")
+  count "$build lit" "$good" "$bad" "${names[@]}"
 }
 
 check() {
@@ -109,5 +112,6 @@ for part; do
   if tools/install.sh "${cuda[@]}" "$part"; then "$part"; else count "build of $part" 0 1; fi
 done
 
+[ "$failed" = 0 ] || printf '%s\n' "== what failed" "${defects[@]}"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
