@@ -199,8 +199,8 @@ LogicalResult ConvolutionAttr::verify(function_ref<InFlightDiagnostic()> emitErr
                                       ArrayRef<int64_t> weight, ArrayRef<int64_t> output,
                                       ArrayRef<int64_t> strides, ArrayRef<int64_t> paddingLower,
                                       ArrayRef<int64_t> paddingUpper, ArrayRef<int64_t> dilations,
-                                      int64_t groups, bool bias, bool relu, Type type,
-                                      Type accumulator, Type resultType) {
+                                      int64_t groups, bool bias, bool relu, bool accumulate,
+                                      Type type, Type accumulator, Type resultType) {
   Checks checks(emitError);
   checks.require(input.size() >= 3 && input.size() <= 5,
                  "input needs a batch, channels and one to three spatial dimensions");
@@ -221,6 +221,8 @@ LogicalResult ConvolutionAttr::verify(function_ref<InFlightDiagnostic()> emitErr
   checks.extent("groups", groups);
   checks.require(!bias || kind == ConvolutionKind::Forward, "only a forward call has a bias");
   checks.require(!relu || kind == ConvolutionKind::Forward, "only a forward call has a relu");
+  checks.require(!accumulate || kind == ConvolutionKind::BackwardWeights,
+                 "only a gradient of weights is accumulated");
   checks.types(type, accumulator);
   checks.resultType(resultType, type, accumulator);
   return checks.get();
@@ -238,7 +240,10 @@ StringRef ConvolutionAttr::getKindName() const {
   llvm_unreachable("a kind of its own");
 }
 
-unsigned ConvolutionAttr::getNumOperands() const { return getBias() ? 3 : 2; }
+unsigned ConvolutionAttr::getNumOperands() const { return 2 + getBias() + getAccumulate(); }
+std::optional<unsigned> ConvolutionAttr::getAddend() const {
+  return getAccumulate() ? std::optional(getNumOperands() - 1) : std::nullopt;
+}
 
 /// Each element of the output is a sum over the channels and the window of one filter.
 int64_t ConvolutionAttr::getFlops() const {
@@ -277,6 +282,8 @@ SmallVector<BufferView> ConvolutionAttr::getViews() const {
   case ConvolutionKind::BackwardData:
     return {output, weight, input};
   case ConvolutionKind::BackwardWeights:
+    if (getAccumulate())
+      return {input, output, weight, weight};
     return {input, output, weight};
   }
   llvm_unreachable("a kind of its own");
@@ -297,6 +304,8 @@ json::Object ConvolutionAttr::toJson() const {
     object["bias"] = getBias();
   if (getRelu())
     object["post"] = "relu";
+  if (getAccumulate())
+    object["accumulate"] = true;
   return object;
 }
 

@@ -25,7 +25,7 @@ static SmallVector<int64_t> getChannelsFirst(Value value, Layout layout) {
 
 template <typename OpType>
 static ConvolutionAttr describe(OpType op, ConvolutionKind kind, Value input, Value output,
-                                Value weight, bool bias, bool relu, Type stored) {
+                                Value weight, bool bias, bool relu, bool accumulate, Type stored) {
   Layout layout = op.getLayout();
   Type type = tensorType(op->getOperand(0)).getElementType();
   SmallVector<int64_t> inputShape = getChannelsFirst(input, layout);
@@ -35,7 +35,7 @@ static ConvolutionAttr describe(OpType op, ConvolutionKind kind, Value input, Va
       function_ref<InFlightDiagnostic()>(emitError), op.getContext(), kind, layout,
       ArrayRef(inputShape), tensorType(weight).getShape(), ArrayRef(outputShape), op.getStrides(),
       op.getPaddingLow(), op.getPaddingHigh(), op.getDilations(), op.getGroupsAttr().getInt(), bias,
-      relu, type, getComputeType(type), stored == type ? Type() : stored);
+      relu, accumulate, type, getComputeType(type), stored == type ? Type() : stored);
 }
 
 /// Lets users widen again what the call stores rounded to `type`.
@@ -76,8 +76,12 @@ static LogicalResult form(OpType op, ConvolutionKind kind, Value input, Value ou
   linalg::GenericOp relu;
   if (kind == ConvolutionKind::Forward)
     relu = findRelu(bias ? bias->add->getResult(0) : output);
+  linalg::GenericOp accumulation;
+  if (kind == ConvolutionKind::BackwardWeights && getTarget(op).accumulatesConvolutions())
+    accumulation = builder.takeAccumulation(/*mayPermute=*/false);
   auto make = [&](bool isRectified) {
-    return describe(op, kind, input, output, weight, bias.has_value(), isRectified, stored);
+    return describe(op, kind, input, output, weight, bias.has_value(), isRectified,
+                    accumulation != nullptr, stored);
   };
   ConvolutionAttr call = make(relu != nullptr);
   if (call && relu && !getTarget(op).rectifies(call)) {
@@ -90,7 +94,9 @@ static LogicalResult form(OpType op, ConvolutionKind kind, Value input, Value ou
   FailureOr<LibraryCallOp> made = builder.create(call);
   if (failed(made))
     return failure();
-  if (bias)
+  if (accumulation)
+    replaceAccumulation(accumulation, made->getResult(0));
+  else if (bias)
     replaceWithBias(*bias, made->getResult(0));
   else
     builder.replaceResult(op->getResult(0), made->getResult(0));

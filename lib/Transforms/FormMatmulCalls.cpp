@@ -30,12 +30,6 @@ static SmallVector<int64_t> addMatrix(LibraryCallBuilder &builder, Value value, 
   return view.strides;
 }
 
-/// The sum is what the call gives, in its order.
-static void replaceAccumulation(linalg::GenericOp add, Value made) {
-  add->getResult(0).replaceAllUsesWith(made);
-  add->erase();
-}
-
 LogicalResult mlir::memopt::formMatmulCall(MatmulOp op) {
   LibraryCallBuilder builder(op);
   RankedTensorType result = tensorType(op.getResult());
@@ -48,7 +42,7 @@ LogicalResult mlir::memopt::formMatmulCall(MatmulOp op) {
   if (type == getComputeType(type) || getTarget(op).storesWideSums())
     bias = builder.takeBias(op.getResult(), shape.size() - 1, /*mayReshape=*/true);
   Type stored = builder.takeRounding(bias, type);
-  linalg::GenericOp accumulation = bias ? nullptr : builder.takeAccumulation();
+  linalg::GenericOp accumulation = bias ? nullptr : builder.takeAccumulation(/*mayPermute=*/true);
   SmallVector<int64_t> cStrides = builder.addResult(op.getResult(), /*mayPermute=*/!bias);
   auto emitError = [&] { return op.emitOpError(); };
   auto call = MatmulAttr::getChecked(function_ref<InFlightDiagnostic()>(emitError), op.getContext(),

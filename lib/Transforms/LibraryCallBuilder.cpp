@@ -236,14 +236,15 @@ static bool isOnlyWrite(Value value, ReadOp read) {
   return isWritten;
 }
 
-linalg::GenericOp LibraryCallBuilder::takeAccumulation() {
+linalg::GenericOp LibraryCallBuilder::takeAccumulation(bool mayPermute) {
   Value result = op->getResult(0);
   if (!result.hasOneUse())
     return nullptr;
   OpOperand &use = *result.use_begin();
   auto add = dyn_cast<linalg::GenericOp>(use.getOwner());
   if (!add || add->getBlock() != op->getBlock() || !isPlainAddition(add) ||
-      !add.getMatchingIndexingMap(&use).isPermutation() ||
+      !(mayPermute ? add.getMatchingIndexingMap(&use).isPermutation()
+                   : add.getMatchingIndexingMap(&use).isIdentity()) ||
       !add.getMatchingIndexingMap(add.getDpsInitOperand(0)).isIdentity() ||
       tensorType(add->getResult(0)).getElementType() != tensorType(result).getElementType())
     return nullptr;
@@ -258,6 +259,11 @@ linalg::GenericOp LibraryCallBuilder::takeAccumulation() {
     read->moveBefore(op);
   addOperand(getStridedView(read.getResult()));
   return add;
+}
+
+void mlir::memopt::replaceAccumulation(linalg::GenericOp add, Value made) {
+  add->getResult(0).replaceAllUsesWith(made);
+  add->erase();
 }
 
 //===----------------------------------------------------------------------===//

@@ -46,8 +46,9 @@ public:
   std::optional<BiasAddition> takeBias(Value result, int64_t axis, bool mayReshape);
   /// Finds the addition of the op's only result to what is read of a variable, which the sum is
   /// written to, as the only use; what was read becomes the next operand, and is read where the op
-  /// stands. To be called before addResult, whose result takes the sum's place.
-  linalg::GenericOp takeAccumulation();
+  /// stands. To be called before addResult, whose result takes the sum's place; with `mayPermute`
+  /// it may lie in another order than the op's.
+  linalg::GenericOp takeAccumulation(bool mayPermute);
   /// Finds the rounding of the op's only result, or of its sum with a bias, to `type` as the only
   /// use, and makes it part of the call: the op's result has that type from then on. Gives the
   /// element type in which the call stores its result.
@@ -76,6 +77,9 @@ linalg::GenericOp findRelu(Value value);
 
 /// Lets users of the sum read `made`, the call's result with the bias in it.
 void replaceWithBias(const BiasAddition &match, Value made);
+
+/// Lets users of the sum that takeAccumulation found read `made`, the call's result, in its order.
+void replaceAccumulation(linalg::GenericOp add, Value made);
 
 } // namespace mlir::memopt
 

@@ -166,6 +166,34 @@ func.func @accumulates_transposed(%x: tensor<4x16xf32>, %g: tensor<4x8xf32>) {
 
 // -----
 
+#taps = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
+
+// A gradient of filters, too; on a device kernels add it, for cuDNN has no such call.
+
+// CHECK-LABEL: @accumulates_filters
+// CHECK: %[[OLD:.*]] = memopt.read @sum
+// CHECK-NEXT: %[[NEW:.*]] = memopt.library_call #memopt.convolution<kind = backward_weights, {{.*}}accumulate = true
+// CHECK-SAME: (%{{.*}}, %{{.*}}, %[[OLD]])
+// CHECK-NEXT: memopt.write %[[NEW]], @sum
+memopt.variable @sum : tensor<8x3x3x3xf32> role <gradient>
+func.func @accumulates_filters(%x: tensor<1x6x6x3xf32>, %g: tensor<1x4x4x8xf32>) {
+  %0 = memopt.convolution_backward_weights %x, %g {layout = #memopt.layout<channels_last>, strides = array<i64: 1, 1>,
+    padding_low = array<i64: 0, 0>, padding_high = array<i64: 0, 0>, dilations = array<i64: 1, 1>, groups = 1 : i64}
+    : (tensor<1x6x6x3xf32>, tensor<1x4x4x8xf32>) -> tensor<8x3x3x3xf32>
+  %old = memopt.read @sum : tensor<8x3x3x3xf32>
+  %e = tensor.empty() : tensor<8x3x3x3xf32>
+  %1 = linalg.generic {indexing_maps = [#taps, #taps, #taps], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%old, %0 : tensor<8x3x3x3xf32>, tensor<8x3x3x3xf32>) outs(%e : tensor<8x3x3x3xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %s = arith.addf %p, %q : f32
+    linalg.yield %s : f32
+  } -> tensor<8x3x3x3xf32>
+  memopt.write %1, @sum : tensor<8x3x3x3xf32>
+  return
+}
+
+// -----
+
 #rows = affine_map<(d0, d1) -> (d0, d1)>
 
 // Not where something else is written to the variable: what was read would have to be copied first.

@@ -48,13 +48,14 @@ def Memopt_MatmulAttr : Memopt_LibraryCallAttr<"Matmul", "matmul", ["getAddend"]
     $result_type) `>` }];
 }
 
-def Memopt_ConvolutionAttr : Memopt_LibraryCallAttr<"Convolution", "convolution"> {
+def Memopt_ConvolutionAttr : Memopt_LibraryCallAttr<"Convolution", "convolution", ["getAddend"]> {
   let summary = "A convolution, the gradient of its input, or that of its weights";
   let description = [{
     `input` and `output` are `[N, C, spatial...]` and `[N, K, spatial...]` whatever the `layout` in memory;
     `weight` is `[K, C / groups, spatial...]`. A dilation of 1 is a dense filter. With `bias` (forward only)
     a vector of length K comes after the weights, in the type of the `accumulator`. With `relu` (forward only) what is not
     above 0 is stored as 0, and NaN as NaN. The result has `result_type`, by default `type`, which is that of the operands.
+    With `accumulate` (gradients of weights only) it is added to the last operand, which has its type and lies as it does.
 
     Example: `#memopt.convolution<kind = forward, layout = channels_last, input = [1, 3, 8, 8],
     weight = [4, 3, 3, 3], output = [1, 4, 8, 8], strides = [1, 1], padding_lower = [1, 1],
@@ -63,12 +64,12 @@ def Memopt_ConvolutionAttr : Memopt_LibraryCallAttr<"Convolution", "convolution"
   let parameters = (ins "::mlir::memopt::ConvolutionKind":$kind, "::mlir::memopt::Layout":$layout,
     Memopt_Numbers:$input, Memopt_Numbers:$weight, Memopt_Numbers:$output, Memopt_Numbers:$strides,
     Memopt_Numbers:$padding_lower, Memopt_Numbers:$padding_upper, Memopt_Numbers:$dilations, "int64_t":$groups,
-    Memopt_Flag:$bias, Memopt_Flag:$relu, "::mlir::Type":$type, "::mlir::Type":$accumulator,
+    Memopt_Flag:$bias, Memopt_Flag:$relu, Memopt_Flag:$accumulate, "::mlir::Type":$type, "::mlir::Type":$accumulator,
     OptionalParameter<"::mlir::Type">:$result_type);
   let assemblyFormat = [{ `<` struct($kind, $layout, custom<Numbers>($input), custom<Numbers>($weight),
     custom<Numbers>($output), custom<Numbers>($strides), custom<Numbers>($padding_lower),
-    custom<Numbers>($padding_upper), custom<Numbers>($dilations), $groups, $bias, $relu, $type,
-    $accumulator, $result_type) `>` }];
+    custom<Numbers>($padding_upper), custom<Numbers>($dilations), $groups, $bias, $relu, $accumulate,
+    $type, $accumulator, $result_type) `>` }];
 }
 
 def Memopt_AttentionAttr : Memopt_LibraryCallAttr<"Attention", "attention"> {

@@ -297,6 +297,8 @@ def TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
         Whether a library computes `call`, whose result goes through a relu that keeps NaN.
       }],
       "bool", "rectifies", (ins "::mlir::memopt::LibraryCallAttrInterface":$call), "", [{ return false; }]>,
+    InterfaceMethod<"Whether a library adds the gradient of a convolution's weights to what its result's buffer holds; else a kernel does.",
+      "bool", "accumulatesConvolutions", (ins), "", [{ return true; }]>,
     InterfaceMethod<"Whether a library computes attention of any heads; else kernels do where heads are narrow enough, and where they are not it is written out as products and a softmax.",
       "bool", "computesAttention", (ins), "", [{ return true; }]>,
     InterfaceMethod<"Whether a library reads a matrix with these strides of rows and columns as it lies.",

@@ -164,6 +164,7 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
   }
 
   bool storesWideSums(Attribute self) const { return cast<CudaAttr>(self).isEmulated(); }
+  bool accumulatesConvolutions(Attribute self) const { return cast<CudaAttr>(self).isEmulated(); }
   /// Convolutions of f32, where cuDNN has an engine for all of it.
   bool rectifies(Attribute self, LibraryCallAttrInterface call) const {
     auto target = cast<CudaAttr>(self);

@@ -57,6 +57,9 @@ std::vector<BufferUse> ConvolutionDescriptor::getBuffers() const {
   case ConvolutionDirection::BackwardData:
     return {{y * size, false}, {w * size, false}, {x * resultSize, true}};
   case ConvolutionDirection::BackwardWeights:
+    if (accumulate)
+      return {
+          {x * size, false}, {y * size, false}, {w * resultSize, false}, {w * resultSize, true}};
     return {{x * size, false}, {y * size, false}, {w * resultSize, true}};
   case ConvolutionDirection::Forward:
     break;

@@ -64,6 +64,9 @@ StatusOr<ConvolutionDescriptor> ConvolutionDescriptor::parse(const nlohmann::jso
   d.relu = reader.choice("post", {"", "relu"}, /*optional=*/true) == "relu";
   reader.require(!d.relu || direction == ConvolutionDirection::Forward,
                  "'post' belongs to convolution_forward only");
+  d.accumulate = reader.boolean("accumulate", false);
+  reader.require(!d.accumulate || direction == ConvolutionDirection::BackwardWeights,
+                 "'accumulate' belongs to convolution_backward_weights only");
   std::vector<int64_t> input = reader.integers("input", -1, 1);
   reader.require(input.size() >= 3 && input.size() <= 5,
                  "'input' must have 1 to 3 spatial dimensions behind batch and channels, found " +

@@ -38,6 +38,7 @@ struct ConvolutionDescriptor {
   ConvolutionDirection direction;
   ElementType type;
   bool channelsLast, bias, reference;
+  bool accumulate; ///< of gradients of weights: added to the buffer in front of the result
   bool relu; ///< what is not above 0 is stored as 0, NaN as NaN; of createOwnConvolution alone
   bool wideResult; ///< of 16-bit operands, in f32
   int rank;        ///< number of spatial dimensions, 1 to 3
@@ -51,8 +52,10 @@ struct ConvolutionDescriptor {
   int64_t groupOutputs() const { return outputChannels / groups; }
   ActivationStrides inputStrides() const { return activation(inputChannels, volume(input)); }
   ActivationStrides outputStrides() const { return activation(outputChannels, volume(output)); }
+  /// Index of what the result is added to; the result's own where there is none.
+  int addendIndex() const { return bias ? 3 : 2; }
   /// Index of the result in the list of buffers; the workspace follows it.
-  int resultIndex() const { return bias ? 3 : 2; }
+  int resultIndex() const { return addendIndex() + (accumulate ? 1 : 0); }
   std::vector<BufferUse> getBuffers() const;
 
 private:

@@ -14,6 +14,7 @@
 
 #include "ConvolutionDescriptor.h"
 #include "DnnlSupport.h"
+#include <cstring>
 
 using namespace memopt;
 using namespace memopt::libraries;
@@ -101,9 +102,22 @@ Forward::primitive_desc describeForward(const dnnl::engine &engine, const Geomet
 
 class DnnlConvolution final : public DnnlCall {
 public:
-  using DnnlCall::DnnlCall;
+  /// Where gradients of weights add up what each thread has summed its threads meet.
+  DnnlConvolution(const ConvolutionDescriptor &d, int threads)
+      : DnnlCall(threads, d.direction == ConvolutionDirection::BackwardWeights), d(d) {}
 
-  bool build(const ConvolutionDescriptor &d) {
+  /// What a result is added to is in its buffer.
+  Status run(void *const *buffers, ThreadPool &pool) override {
+    auto *result = static_cast<char *>(buffers[d.resultIndex()]);
+    auto *addend = static_cast<const char *>(buffers[d.addendIndex()]);
+    if (addend != result)
+      pool.parallelFor(addendBytes, 1 << 16, [&](int64_t begin, int64_t end) {
+        std::memcpy(result + begin, addend + begin, end - begin);
+      });
+    return DnnlCall::run(buffers, pool);
+  }
+
+  bool build() {
     Geometry g = Geometry::ofCall(d);
     // The forward call that a gradient belongs to rounds what it stores.
     memory::data_type type = getDataType(d.type);
@@ -132,15 +146,17 @@ private:
   }
 
   /// Appends the primitive with a result that it writes as `wanted` and the caller gets as `home`.
+  /// oneDNN adds nothing to gradients of weights: the copy to their home does.
   void appendWithResult(const dnnl::primitive &primitive, const memory::desc &scratchpad,
                         Arguments arguments, int argument, const memory::desc &home,
-                        const memory::desc &wanted, int buffer) {
-    memory plain = callerBuffer(home, buffer);
-    memory result = wanted == home ? plain : workspaceBuffer(wanted);
+                        const memory::desc &wanted) {
+    memory plain = callerBuffer(home, d.resultIndex());
+    bool isCopied = wanted != home || d.accumulate;
+    memory result = isCopied ? workspaceBuffer(wanted) : plain;
     arguments.insert({argument, result});
     append(primitive, scratchpad, std::move(arguments));
-    if (wanted != home)
-      appendReorder(result, plain);
+    if (isCopied)
+      appendReorder(result, plain, d.accumulate);
   }
 
   bool buildForward(const Geometry &g, Forward::primitive_desc description) {
@@ -154,7 +170,7 @@ private:
     if (bias)
       arguments.insert({DNNL_ARG_BIAS, callerBuffer(g.bias, 2)});
     appendWithResult(Forward(description), description.scratchpad_desc(), std::move(arguments),
-                     DNNL_ARG_DST, g.homeY, g.y, bias ? 3 : 2);
+                     DNNL_ARG_DST, g.homeY, g.y);
     return true;
   }
 
@@ -169,7 +185,7 @@ private:
     appendWithResult(BackwardData(description), description.scratchpad_desc(),
                      {{DNNL_ARG_DIFF_DST, operand(g.homeY, g.y, 0)},
                       {DNNL_ARG_WEIGHTS, operand(g.plainWeights, description.weights_desc(), 1)}},
-                     DNNL_ARG_DIFF_SRC, g.homeX, g.x, 2);
+                     DNNL_ARG_DIFF_SRC, g.homeX, g.x);
     return true;
   }
 
@@ -186,13 +202,16 @@ private:
     if (!description || !selectImplementation(description, refused))
       return false;
     name = description.impl_info_str();
+    addendBytes = static_cast<int64_t>(g.plainWeights.get_size());
     appendWithResult(
         BackwardWeights(description), description.scratchpad_desc(),
         {{DNNL_ARG_SRC, operand(g.homeX, g.x, 0)}, {DNNL_ARG_DIFF_DST, operand(g.homeY, g.y, 1)}},
-        DNNL_ARG_DIFF_WEIGHTS, g.plainWeights, description.diff_weights_desc(), 2);
+        DNNL_ARG_DIFF_WEIGHTS, g.plainWeights, description.diff_weights_desc());
     return true;
   }
 
+  ConvolutionDescriptor d;
+  int64_t addendBytes = 0;
   std::string name;
 };
 
@@ -203,9 +222,8 @@ std::unique_ptr<LibraryCall> libraries::createDnnlConvolution(const ConvolutionD
   if (!isNative(d.type))
     return nullptr;
   OpenMpScope scope(threads, /*pool=*/nullptr, /*waitForEachOther=*/false);
-  auto call = std::make_unique<DnnlConvolution>(threads, /*waitForEachOther=*/d.direction ==
-                                                             ConvolutionDirection::BackwardWeights);
-  if (!call->build(d))
+  auto call = std::make_unique<DnnlConvolution>(d, threads);
+  if (!call->build())
     return nullptr;
   return call;
 }

@@ -103,6 +103,24 @@ private:
   bool isWide;
 };
 
+/// Elements of a result, which some calls add to those of another buffer, or of the same one.
+template <typename Stored> class AccumulatedElements {
+public:
+  AccumulatedElements(void *addend, void *result, bool isWide, bool accumulates)
+      : addend(addend, isWide), result(result, isWide), accumulates(accumulates) {}
+
+  /// As who adds up results would, which are rounded.
+  template <typename T> void set(int64_t index, T value) const {
+    if (accumulates)
+      value = static_cast<T>(static_cast<Wide<Stored>>(value)) + addend.get(index);
+    result.set(index, value);
+  }
+
+private:
+  const ResultElements<Stored> addend, result;
+  bool accumulates;
+};
+
 enum class ElementType { F32, F64, BF16, F16 };
 
 } // namespace memopt::libraries

@@ -74,7 +74,7 @@ private:
   void correlateStrip(void *const *buffers, int64_t task, char *memory) const;
   void correlateRow(const Slot &slot, const RowWindow &window, const Strip &strip, int64_t vector,
                     T *sums, const T *gradient, int64_t step) const;
-  void addSums(void *result, const T *sums, int64_t vector) const;
+  void addSums(void *const *buffers, const T *sums, int64_t vector) const;
 
   const GroupKernels<S, T> &kernels = groupKernels<S, T>();
   const BlockKernels<S, T> &blocks = blockKernels<S, T>();
@@ -338,7 +338,8 @@ void GroupConvolution<S, T>::correlateStrip(void *const *buffers, int64_t task,
   Slot slot = getSlot(memory);
   Strip strip = plan.getStrip(task);
   int64_t chunk = task / plan.blocks, filter = plan.filterSize() * plan.lanes;
-  T *sums = static_cast<T *>(buffers[3]) + (chunk * plan.vectors + strip.vector) * filter;
+  auto *workspace = static_cast<T *>(buffers[plan.descriptor.resultIndex() + 1]);
+  T *sums = workspace + (chunk * plan.vectors + strip.vector) * filter;
   std::fill(sums, sums + strip.vectors * filter, T(0));
   int64_t rows = plan.descriptor.images * plan.columnCuts * plan.near.rows;
   int64_t begin = chunk * rows / plan.chunks, end = (chunk + 1) * rows / plan.chunks;
@@ -357,10 +358,12 @@ void GroupConvolution<S, T>::correlateStrip(void *const *buffers, int64_t task,
 
 /// The sums of all chunks, in order.
 template <typename S, typename T>
-void GroupConvolution<S, T>::addSums(void *result, const T *sums, int64_t vector) const {
+void GroupConvolution<S, T>::addSums(void *const *buffers, const T *sums, int64_t vector) const {
   int64_t lanes = plan.lanes, filter = plan.filterSize();
   sums += vector * filter * lanes;
-  ResultElements<S> elements(result, plan.descriptor.wideResult);
+  const ConvolutionDescriptor &d = plan.descriptor;
+  AccumulatedElements<S> elements(buffers[d.addendIndex()], buffers[d.resultIndex()], d.wideResult,
+                                  d.accumulate);
   for (int64_t lane = 0; lane < plan.laneCount(vector); ++lane)
     for (int64_t i = 0; i < filter; ++i) {
       T sum = 0;
@@ -386,7 +389,7 @@ Status GroupConvolution<S, T>::run(void *const *buffers, ThreadPool &pool) {
   };
   if (plan.isBackwardWeights()) {
     forEachTask([&](int64_t task, char *memory) { correlateStrip(buffers, task, memory); });
-    forEachVector([&](int64_t vector) { addSums(buffers[2], workspace, vector); });
+    forEachVector([&](int64_t vector) { addSums(buffers, workspace, vector); });
     return Status::ok();
   }
   auto *bias = d.bias ? static_cast<const Wide<S> *>(buffers[2]) : nullptr;

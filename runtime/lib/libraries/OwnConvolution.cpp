@@ -279,7 +279,7 @@ class BackwardWeightsOperands final : public ConvolutionOperands<S, T> {
 public:
   BackwardWeightsOperands(const ConvolutionDescriptor &d, void *const *buffers)
       : Base(d), x(static_cast<const S *>(buffers[0])), dy(static_cast<const S *>(buffers[1])),
-        dw(buffers[2], d.wideResult) {}
+        dw(buffers[d.addendIndex()], buffers[d.resultIndex()], d.wideResult, d.accumulate) {}
 
   static std::vector<ProductShape> shapes(const ConvolutionDescriptor &d) {
     return std::vector<ProductShape>(d.groups, {d.groupOutputs(), volume(d.taps) * d.groupInputs(),
@@ -330,7 +330,7 @@ public:
 
 private:
   const S *x, *dy;
-  const ResultElements<S> dw;
+  const AccumulatedElements<S> dw;
 };
 
 template <typename S, typename T> class OwnConvolution final : public LibraryCall {

@@ -37,7 +37,7 @@ public:
   MatmulOperands(const MatmulDescriptor &d, void *const *buffers)
       : d(d), a(static_cast<const S *>(buffers[0])), b(static_cast<const S *>(buffers[1])),
         bias(d.bias ? static_cast<const Wide<S> *>(buffers[2]) : nullptr),
-        addend(buffers[d.addendIndex()], d.wideResult), c(buffers[d.resultIndex()], d.wideResult) {}
+        c(buffers[d.addendIndex()], buffers[d.resultIndex()], d.wideResult, d.accumulate) {}
 
   void packRows(Panels<T> panels, int64_t product, int64_t rowBegin, int64_t rows,
                 int64_t depthBegin, int64_t depth) const override {
@@ -60,9 +60,6 @@ public:
         T sum = source[j];
         if (bias)
           sum += bias[columnBegin + j];
-        // As who adds up results would, which are rounded.
-        if (d.accumulate)
-          sum = static_cast<T>(static_cast<Wide<S>>(sum)) + addend.get(first + j * d.c.column);
         c.set(first + j * d.c.column, sum);
       }
     }
@@ -81,8 +78,7 @@ private:
   const MatmulDescriptor &d;
   const S *a, *b;
   const Wide<S> *bias;
-  const ResultElements<S> addend; ///< the result itself, where nothing is added
-  const ResultElements<S> c;
+  const AccumulatedElements<S> c;
 };
 
 template <typename S, typename T> class OwnMatmul final : public LibraryCall {

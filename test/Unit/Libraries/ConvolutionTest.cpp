@@ -332,9 +332,53 @@ TEST(Convolution, RefusesBadDescriptors) {
   EXPECT_EQ(refusal(backward),
             "library call 'convolution_backward_data': 'bias' belongs to convolution_forward only");
   backward["bias"] = false;
+  backward["accumulate"] = true;
+  EXPECT_EQ(refusal(backward), "library call 'convolution_backward_data': 'accumulate' belongs to "
+                               "convolution_backward_weights only");
+  backward["accumulate"] = false;
   backward["post"] = "relu";
   EXPECT_EQ(refusal(backward),
             "library call 'convolution_backward_data': 'post' belongs to convolution_forward only");
+}
+
+/// Gradients are added to what another buffer holds, or the result's own, with the bits of adding
+/// them afterwards.
+template <typename T, typename R = T> void checkAccumulation(const Case &c, const char *type) {
+  for (bool last : {true, false})
+    for (bool reference : {false, true}) {
+      SCOPED_TRACE(std::string(c.name) + " " + type + (last ? " nhwc" : " nchw") +
+                   (reference ? " reference" : ""));
+      Data<T> data(c);
+      json descriptor = describe(c, 2, type, last ? "nhwc" : "nchw", reference, false);
+      if (!std::is_same_v<T, R>)
+        descriptor["result_dtype"] = "f32";
+      std::vector<R> addend = randomValues<R>(static_cast<int64_t>(data.w.size()), 5);
+      std::vector<Buffer> plain = {Buffer::of(data.x), Buffer::of(data.y), Buffer::of(addend)};
+      SCOPED_TRACE(runCall(descriptor, plain));
+      descriptor["accumulate"] = true;
+      std::vector<Buffer> apart = {Buffer::of(data.x), Buffer::of(data.y), Buffer::of(addend),
+                                   Buffer::of(data.w)};
+      if (!std::is_same_v<T, R>)
+        apart.back() = Buffer(static_cast<int64_t>(addend.size() * sizeof(R)));
+      runCall(descriptor, apart);
+      std::vector<R> expected = plain.back().template values<R>(), found;
+      for (size_t i = 0; i < expected.size(); ++i)
+        expected[i] = R(Wide<R>(expected[i]) + Wide<R>(addend[i]));
+      found = apart.back().template values<R>();
+      for (size_t i = 0; i < found.size(); ++i)
+        ASSERT_EQ(double(found[i]), double(expected[i])) << "element " << i;
+      std::vector<Buffer> inPlace = {Buffer::of(data.x), Buffer::of(data.y), Buffer::of(addend)};
+      runInPlace(descriptor, inPlace);
+      ASSERT_EQ(inPlace.back().template values<char>(), apart.back().template values<char>());
+    }
+}
+
+TEST(Convolution, AddsGradientsOfWeights) {
+  for (const Case &c : cases) {
+    checkAccumulation<float>(c, "f32");
+    checkAccumulation<double>(c, "f64");
+    checkAccumulation<BFloat16, float>(c, "bf16");
+  }
 }
 
 TEST(Convolution, ReluKeepsNaN) {

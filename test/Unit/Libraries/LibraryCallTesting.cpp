@@ -133,6 +133,19 @@ void librarytest::runCall(LibraryCall &call, std::vector<Buffer> &buffers, int r
         << "bits of buffer " << i << " differ between runs of " << call.implementation();
 }
 
+void librarytest::runInPlace(const nlohmann::json &descriptor, std::vector<Buffer> &buffers) {
+  auto call = LibraryCall::create(descriptor, 2);
+  ASSERT_TRUE(call.isOk()) << call.getMessage();
+  Buffer workspace((*call)->workspaceBytes());
+  std::vector<void *> addresses;
+  for (Buffer &buffer : buffers)
+    addresses.push_back(buffer.data());
+  addresses.push_back(buffers.back().data());
+  addresses.push_back(workspace.data());
+  auto pool = ThreadPool::create(2, (*call)->getTeam());
+  ASSERT_TRUE(pool.isOk() && (*call)->run(addresses.data(), **pool).isOk());
+}
+
 std::string librarytest::refusal(const nlohmann::json &descriptor) {
   auto call = LibraryCall::create(descriptor, 2);
   return call.isOk() ? "" : call.getMessage();

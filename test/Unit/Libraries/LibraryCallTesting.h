@@ -94,6 +94,9 @@ std::string runCall(const nlohmann::json &descriptor, std::vector<Buffer> &buffe
 /// The same with a call at hand.
 void runCall(LibraryCall &call, std::vector<Buffer> &buffers, int running = 2);
 
+/// Runs the call once over `buffers` (operands), with the result in place of the last of them.
+void runInPlace(const nlohmann::json &descriptor, std::vector<Buffer> &buffers);
+
 /// The message with which creation refuses `descriptor`; empty when it does not.
 std::string refusal(const nlohmann::json &descriptor);
 

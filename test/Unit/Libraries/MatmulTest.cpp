@@ -252,17 +252,9 @@ TEST(Matmul, AddsInPlace) {
     Data<float> data(c);
     data.c = data.addend;
     Product<float> product(c, data);
-    auto call = LibraryCall::create(describe(c, "f32", false), 2);
-    ASSERT_TRUE(call.isOk()) << call.getMessage();
     std::vector<Buffer> buffers = data.buffers(c);
-    Buffer workspace((*call)->workspaceBytes());
-    std::vector<void *> addresses;
-    for (Buffer &buffer : buffers)
-      addresses.push_back(buffer.data());
-    addresses[addresses.size() - 2] = buffers.back().data();
-    addresses.push_back(workspace.data());
-    auto pool = ThreadPool::create(2, (*call)->getTeam());
-    ASSERT_TRUE(pool.isOk() && (*call)->run(addresses.data(), **pool).isOk());
+    buffers.pop_back();
+    runInPlace(describe(c, "f32", false), buffers);
     product.expectIn(buffers.back(), 1e-6);
   }
 }
