@@ -30,7 +30,7 @@ static SmallVector<int64_t> getRowMajorStrides(ArrayRef<int64_t> extents) {
   return strides;
 }
 
-static BufferView getPacked(ArrayRef<int64_t> extents, Type type) {
+static BufferView getContiguous(ArrayRef<int64_t> extents, Type type) {
   return {SmallVector<int64_t>(extents), getRowMajorStrides(extents), type};
 }
 
@@ -74,6 +74,12 @@ public:
   void atLeast(StringRef name, ArrayRef<int64_t> values, int64_t least) {
     for (int64_t value : values)
       range(name, value, least);
+  }
+  /// Bytes of whole elements.
+  void elements(StringRef name, int64_t bytes, Type type) {
+    range(name, bytes, 0);
+    require(!ok || 8 * bytes % type.getIntOrFloatBitWidth() == 0,
+            name + " must be bytes of whole elements, found " + Twine(bytes));
   }
   void strides(StringRef name, ArrayRef<int64_t> values, size_t expected) {
     count(name, values, expected);
@@ -167,7 +173,7 @@ SmallVector<BufferView> MatmulAttr::getViews() const {
   SmallVector<BufferView> views{matrix(getM(), getK(), getAStrides(), getType()),
                                 matrix(getK(), getN(), getBStrides(), getType())};
   if (getBias())
-    views.push_back(getPacked({getN()}, getAccumulator()));
+    views.push_back(getContiguous({getN()}, getAccumulator()));
   BufferView result =
       matrix(getM(), getN(), getCStrides(), getResultType() ? getResultType() : getType());
   views.append(getAccumulate() ? 2 : 1, result);
@@ -200,7 +206,8 @@ LogicalResult ConvolutionAttr::verify(function_ref<InFlightDiagnostic()> emitErr
                                       ArrayRef<int64_t> strides, ArrayRef<int64_t> paddingLower,
                                       ArrayRef<int64_t> paddingUpper, ArrayRef<int64_t> dilations,
                                       int64_t groups, bool bias, bool relu, bool accumulate,
-                                      Type type, Type accumulator, Type resultType) {
+                                      int64_t packed, Type type, Type accumulator,
+                                      Type resultType) {
   Checks checks(emitError);
   checks.require(input.size() >= 3 && input.size() <= 5,
                  "input needs a batch, channels and one to three spatial dimensions");
@@ -223,7 +230,10 @@ LogicalResult ConvolutionAttr::verify(function_ref<InFlightDiagnostic()> emitErr
   checks.require(!relu || kind == ConvolutionKind::Forward, "only a forward call has a relu");
   checks.require(!accumulate || kind == ConvolutionKind::BackwardWeights,
                  "only a gradient of weights is accumulated");
+  checks.require(!packed || kind != ConvolutionKind::BackwardWeights,
+                 "a gradient of weights reads no packed ones");
   checks.types(type, accumulator);
+  checks.elements("packed", packed, type);
   checks.resultType(resultType, type, accumulator);
   return checks.get();
 }
@@ -245,6 +255,13 @@ std::optional<unsigned> ConvolutionAttr::getAddend() const {
   return getAccumulate() ? std::optional(getNumOperands() - 1) : std::nullopt;
 }
 
+ConvolutionAttr ConvolutionAttr::withPacked(int64_t bytes) const {
+  return get(getContext(), getKind(), getLayout(), getInput(), getWeight(), getOutput(),
+             getStrides(), getPaddingLower(), getPaddingUpper(), getDilations(), getGroups(),
+             getBias(), getRelu(), getAccumulate(), bytes, getType(), getAccumulator(),
+             getResultType());
+}
+
 /// Each element of the output is a sum over the channels and the window of one filter.
 int64_t ConvolutionAttr::getFlops() const {
   return multiplyCounts({2, multiplyCounts(getOutput()), multiplyCounts(getWeight().drop_front())});
@@ -262,22 +279,31 @@ Work ConvolutionAttr::getWork() const {
     work.operations =
         static_cast<double>(getFlops()) * getPadding(isData ? getInput()[1] : getOutput()[1]);
   }
+  work.sparedBytes = 2 * static_cast<double>(getPacked()); // read and written
   return work;
+}
+
+/// As one dimension.
+static BufferView getPackedWeights(ConvolutionAttr call) {
+  return getContiguous({8 * call.getPacked() / call.getType().getIntOrFloatBitWidth()},
+                       call.getType());
 }
 
 SmallVector<BufferView> ConvolutionAttr::getViews() const {
   ConvolutionKind kind = getKind();
   auto view = [&](ArrayRef<int64_t> extents, ConvolutionKind resultOf) {
     bool isResult = kind == resultOf && getResultType();
-    return getPacked(extents, isResult ? getResultType() : getType());
+    return getContiguous(extents, isResult ? getResultType() : getType());
   };
   BufferView input = view(getInput(), ConvolutionKind::BackwardData);
   BufferView output = view(getOutput(), ConvolutionKind::Forward);
   BufferView weight = view(getWeight(), ConvolutionKind::BackwardWeights);
+  if (getPacked())
+    weight = getPackedWeights(*this);
   switch (kind) {
   case ConvolutionKind::Forward:
     if (getBias())
-      return {input, weight, getPacked({getWeight().front()}, getAccumulator()), output};
+      return {input, weight, getContiguous({getWeight().front()}, getAccumulator()), output};
     return {input, weight, output};
   case ConvolutionKind::BackwardData:
     return {output, weight, input};
@@ -306,6 +332,37 @@ json::Object ConvolutionAttr::toJson() const {
     object["post"] = "relu";
   if (getAccumulate())
     object["accumulate"] = true;
+  if (getPacked())
+    object["packed"] = getPacked();
+  return object;
+}
+
+LogicalResult PackWeightsAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                      ConvolutionAttr convolution) {
+  Checks checks(emitError);
+  checks.require(convolution.getPacked() > 0, "expects a convolution that reads packed weights");
+  return checks.get();
+}
+
+StringRef PackWeightsAttr::getKindName() const { return "pack_weights"; }
+unsigned PackWeightsAttr::getNumOperands() const { return 1; }
+int64_t PackWeightsAttr::getFlops() const { return 0; }
+
+Work PackWeightsAttr::getWork() const {
+  Work work;
+  work.workClass = WorkClass::Transfer;
+  return work;
+}
+
+SmallVector<BufferView> PackWeightsAttr::getViews() const {
+  ConvolutionAttr call = getConvolution();
+  return {getContiguous(call.getWeight(), call.getType()), getPackedWeights(call)};
+}
+
+json::Object PackWeightsAttr::toJson() const {
+  json::Object object = getConvolution().toJson();
+  object["for"] = getConvolution().getKindName();
+  object["kind"] = getKindName();
   return object;
 }
 
@@ -402,7 +459,8 @@ SmallVector<BufferView> AttentionAttr::getViews() const {
   auto key = [&](int64_t features, ArrayRef<int64_t> strides) {
     return heads(getKvHeads(), getKeyLength(), features, strides);
   };
-  BufferView logsumexp = getPacked({getBatch(), getHeads(), getQueryLength()}, getAccumulator());
+  BufferView logsumexp =
+      getContiguous({getBatch(), getHeads(), getQueryLength()}, getAccumulator());
   BufferView output = query(getValueDim(), getOStrides());
   SmallVector<BufferView> views{query(getHeadDim(), getQStrides()),
                                 key(getHeadDim(), getKStrides()),
@@ -414,7 +472,7 @@ SmallVector<BufferView> AttentionAttr::getViews() const {
   if (getMaskType())
     views.push_back(scores(getMaskStrides()));
   if (getDropout())
-    views.append(getFirst() ? 3 : 2, getPacked({}, IntegerType::get(getContext(), 64)));
+    views.append(getFirst() ? 3 : 2, getContiguous({}, IntegerType::get(getContext(), 64)));
   views.append({output, logsumexp});
   if (getKind() == AttentionKind::Backward)
     views.append({query(getValueDim(), getDoStrides()), query(getHeadDim(), getDqStrides()),

@@ -180,11 +180,12 @@ static void addPackedMasks(PlanFacts &facts, KernelOp kernel) {
     }
 }
 
-/// What a loop reads in each iteration and kernels in front of it made once.
+/// What a loop reads in each iteration and instructions in front of it made once.
 static void addInvariants(PlanFacts &facts, Operation *loop) {
   llvm::SmallDenseSet<Value> seen;
   for (Value operand : loop->getOperands())
-    if (operand.getDefiningOp<KernelOp>() && seen.insert(operand).second) {
+    if (isa_and_nonnull<KernelOp, LibraryCallOp>(operand.getDefiningOp()) &&
+        seen.insert(operand).second) {
       ++facts.invariants;
       facts.invariantBytes += getTensorBytes(operand.getType());
     }

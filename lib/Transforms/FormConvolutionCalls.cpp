@@ -35,7 +35,8 @@ static ConvolutionAttr describe(OpType op, ConvolutionKind kind, Value input, Va
       function_ref<InFlightDiagnostic()>(emitError), op.getContext(), kind, layout,
       ArrayRef(inputShape), tensorType(weight).getShape(), ArrayRef(outputShape), op.getStrides(),
       op.getPaddingLow(), op.getPaddingHigh(), op.getDilations(), op.getGroupsAttr().getInt(), bias,
-      relu, accumulate, type, getComputeType(type), stored == type ? Type() : stored);
+      relu, accumulate, /*packed=*/int64_t(0), type, getComputeType(type),
+      stored == type ? Type() : stored);
 }
 
 /// Lets users widen again what the call stores rounded to `type`.

@@ -67,6 +67,21 @@ module attributes {test.call = #memopt.convolution<kind = backward_data, layout 
 
 // -----
 
+// expected-error @+1 {{a gradient of weights reads no packed ones}}
+module attributes {test.call = #memopt.convolution<kind = backward_weights, layout = channels_last, input = [1, 3, 8, 8], weight = [4, 3, 3, 3], output = [1, 4, 8, 8], strides = [1, 1], padding_lower = [1, 1], padding_upper = [1, 1], dilations = [1, 1], groups = 1, packed = 864, type = f32, accumulator = f32>} {}
+
+// -----
+
+// expected-error @+1 {{packed must be bytes of whole elements, found 866}}
+module attributes {test.call = #memopt.convolution<kind = forward, layout = channels_last, input = [1, 3, 8, 8], weight = [4, 3, 3, 3], output = [1, 4, 8, 8], strides = [1, 1], padding_lower = [1, 1], padding_upper = [1, 1], dilations = [1, 1], groups = 1, packed = 866, type = f32, accumulator = f32>} {}
+
+// -----
+
+// expected-error @+1 {{expects a convolution that reads packed weights}}
+module attributes {test.call = #memopt.pack_weights<#memopt.convolution<kind = forward, layout = channels_last, input = [1, 3, 8, 8], weight = [4, 3, 3, 3], output = [1, 4, 8, 8], strides = [1, 1], padding_lower = [1, 1], padding_upper = [1, 1], dilations = [1, 1], groups = 1, type = f32, accumulator = f32>>} {}
+
+// -----
+
 // expected-error @+1 {{kv_heads must divide heads}}
 module attributes {test.call = #memopt.attention<kind = forward, batch = 2, heads = 4, kv_heads = 3, query_length = 16, key_length = 16, head_dim = 8, value_dim = 8, scale = 0.5 : f64, q_strides = [512, 128, 8, 1], k_strides = [512, 128, 8, 1], v_strides = [512, 128, 8, 1], o_strides = [512, 128, 8, 1], type = f32, accumulator = f32>} {}
 

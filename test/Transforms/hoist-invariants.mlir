@@ -8,7 +8,7 @@
 // runtime writes with each batch stays.
 
 // TIGHT: arena_bytes = [114752,
-// REMARK: Bytes=8192, Kernels=2, Results=1
+// REMARK: Bytes=8192, Kernels=2, PackedWeights=0, Results=1
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #none = affine_map<(d0, d1) -> ()>
 memopt.variable @w : tensor<64x64xf32> role <parameter> {trainable}

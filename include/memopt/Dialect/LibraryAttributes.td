@@ -56,6 +56,7 @@ def Memopt_ConvolutionAttr : Memopt_LibraryCallAttr<"Convolution", "convolution"
     a vector of length K comes after the weights, in the type of the `accumulator`. With `relu` (forward only) what is not
     above 0 is stored as 0, and NaN as NaN. The result has `result_type`, by default `type`, which is that of the operands.
     With `accumulate` (gradients of weights only) it is added to the last operand, which has its type and lies as it does.
+    With `packed` the weights are one dimension of so many bytes, in the library's own layout (`memopt.pack_weights`).
 
     Example: `#memopt.convolution<kind = forward, layout = channels_last, input = [1, 3, 8, 8],
     weight = [4, 3, 3, 3], output = [1, 4, 8, 8], strides = [1, 1], padding_lower = [1, 1],
@@ -64,12 +65,30 @@ def Memopt_ConvolutionAttr : Memopt_LibraryCallAttr<"Convolution", "convolution"
   let parameters = (ins "::mlir::memopt::ConvolutionKind":$kind, "::mlir::memopt::Layout":$layout,
     Memopt_Numbers:$input, Memopt_Numbers:$weight, Memopt_Numbers:$output, Memopt_Numbers:$strides,
     Memopt_Numbers:$padding_lower, Memopt_Numbers:$padding_upper, Memopt_Numbers:$dilations, "int64_t":$groups,
-    Memopt_Flag:$bias, Memopt_Flag:$relu, Memopt_Flag:$accumulate, "::mlir::Type":$type, "::mlir::Type":$accumulator,
+    Memopt_Flag:$bias, Memopt_Flag:$relu, Memopt_Flag:$accumulate,
+    DefaultValuedParameter<"int64_t", "0">:$packed, "::mlir::Type":$type, "::mlir::Type":$accumulator,
     OptionalParameter<"::mlir::Type">:$result_type);
+  let extraClassDeclaration = [{
+    /// The same with weights packed in so many bytes.
+    ConvolutionAttr withPacked(int64_t bytes) const;
+  }];
   let assemblyFormat = [{ `<` struct($kind, $layout, custom<Numbers>($input), custom<Numbers>($weight),
     custom<Numbers>($output), custom<Numbers>($strides), custom<Numbers>($padding_lower),
     custom<Numbers>($padding_upper), custom<Numbers>($dilations), $groups, $bias, $relu, $accumulate,
-    $type, $accumulator, $result_type) `>` }];
+    $packed, $type, $accumulator, $result_type) `>` }];
+}
+
+def Memopt_PackWeightsAttr : Memopt_LibraryCallAttr<"PackWeights", "pack_weights"> {
+  let summary = "A convolution's weights as the library reads them";
+  let description = [{
+    Copies plain weights into the layout in which the `convolution`, whose `packed` says their bytes, reads them.
+
+    Example: `#memopt.pack_weights<#memopt.convolution<kind = forward, layout = channels_last, input = [1, 3, 8, 8],
+    weight = [4, 3, 3, 3], output = [1, 4, 8, 8], strides = [1, 1], padding_lower = [1, 1], padding_upper = [1, 1],
+    dilations = [1, 1], groups = 1, packed = 864, type = f32, accumulator = f32>>`
+  }];
+  let parameters = (ins "::mlir::memopt::ConvolutionAttr":$convolution);
+  let assemblyFormat = "`<` qualified($convolution) `>`";
 }
 
 def Memopt_AttentionAttr : Memopt_LibraryCallAttr<"Attention", "attention"> {

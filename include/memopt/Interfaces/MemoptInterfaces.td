@@ -277,6 +277,11 @@ def TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
       }],
       "::llvm::SmallVector<::mlir::memopt::CallImplementation>", "getLeanImplementations",
       (ins "::mlir::memopt::LibraryCallAttrInterface":$call), "", [{ return {}; }]>,
+    InterfaceMethod<[{
+        Bytes of the weights of `call` as the library reads them, where it packs them in each run and would take them
+        packed (`packed` of a convolution); 0 where there is nothing to spare.
+      }],
+      "int64_t", "getPackedWeightBytes", (ins "::mlir::memopt::LibraryCallAttrInterface":$call), "", [{ return 0; }]>,
     InterfaceMethod<"The description of `call` for this target's runtime.", "::llvm::json::Object", "describeCall",
       (ins "::mlir::memopt::LibraryCallAttrInterface":$call)>,
     InterfaceMethod<[{

@@ -45,6 +45,8 @@ struct Work {
   double functions = 0;
   /// Bytes that have to be read and written once.
   double bytes = 0;
+  /// Bytes of copies that such calls make for themselves, and this one need not.
+  double sparedBytes = 0;
 };
 
 } // namespace mlir::memopt

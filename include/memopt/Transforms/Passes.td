@@ -475,7 +475,7 @@ def PackMasksPass : Pass<"memopt-pack-masks", "::mlir::func::FuncOp"> {
 }
 
 def HoistInvariantsPass : Pass<"memopt-hoist-invariants", "::mlir::ModuleOp"> {
-  let summary = "Run kernels whose operands do not change in a loop once, in front of it";
+  let summary = "Run once, in front of a loop, what gives the same in each iteration";
   let description = [{
     A kernel in a `memopt.repeat` that reads only what the loop does not change, such as the cast of a parameter to
     bf16, gives the same bits in each iteration, and in the backward pass again. Behind the search for a plan each of
@@ -483,7 +483,11 @@ def HoistInvariantsPass : Pass<"memopt-hoist-invariants", "::mlir::ModuleOp"> {
     between the planned arena and the budget; those come first that save most time for their bytes. Without a budget all
     do. Numbers keep their bits.
 
-    Remark: the number of kernels that left, and the bytes that live through loops for it.
+    Of what is left weights are packed in front of the loop, which convolutions of the target's library pack in each run
+    where they are plain (`getPackedWeightBytes`). They take twice the bytes of the parameters, one layout for the
+    convolution and one for the gradient of its input, so that happens within a budget alone.
+
+    Remark: the number of kernels that left and of weights that are packed, and the bytes that live through loops for it.
   }];
   let options = [
     Option<"budget", "budget", "int64_t", "-1", "Bytes the device arena may have; -1 for no limit">

@@ -73,6 +73,11 @@ struct CpuTarget : TargetAttrInterface::ExternalModel<CpuTarget, CpuAttr> {
     return lean;
   }
 
+  int64_t getPackedWeightBytes(Attribute self, LibraryCallAttrInterface call) const {
+    return queryLibrary(print(describeCall(self, call)), static_cast<int>(getThreads(self)))
+        .packedWeightBytes;
+  }
+
   /// Where neither rows nor columns are contiguous a copy is faster.
   bool canReadMatrix(Attribute, int64_t rowStride, int64_t columnStride) const {
     return rowStride == 1 || columnStride == 1;

@@ -13,10 +13,19 @@
 
 mlir::memopt::LibraryAnswer mlir::memopt::queryLibrary(const std::string &json, int threads) {
   auto descriptor = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (descriptor.is_discarded())
-    return {"", 0, 1, "the description is no JSON"};
+  LibraryAnswer answer;
+  if (descriptor.is_discarded()) {
+    answer.error = "the description is no JSON";
+    return answer;
+  }
   auto call = ::memopt::LibraryCall::create(descriptor, threads);
-  if (!call.isOk())
-    return {"", 0, 1, call.getMessage()};
-  return {(*call)->implementation(), (*call)->workspaceBytes(), (*call)->getSlowdown(), ""};
+  if (!call.isOk()) {
+    answer.error = call.getMessage();
+    return answer;
+  }
+  answer.implementation = (*call)->implementation();
+  answer.workspaceBytes = (*call)->workspaceBytes();
+  answer.slowdown = (*call)->getSlowdown();
+  answer.packedWeightBytes = (*call)->packedWeightBytes();
+  return answer;
 }

@@ -18,7 +18,8 @@ struct LibraryAnswer {
   std::string implementation; ///< for reports
   int64_t workspaceBytes = 0;
   double slowdown = 1;
-  std::string error; ///< empty when there is an implementation
+  int64_t packedWeightBytes = 0; ///< of a convolution that packs its weights in each run
+  std::string error;             ///< empty when there is an implementation
 };
 
 /// What the runtime would run for a library call's JSON description, planned for `threads`.

@@ -105,8 +105,9 @@ static double getStartSeconds(WorkClass workClass, const MachineProfile &profile
 double MachineProfile::getSeconds(const Work &work) const {
   double near = std::min(work.bytes, cacheBytes), far = work.bytes - near;
   double traffic = near / cacheBandwidth + far / memoryBandwidth;
+  double spared = work.sparedBytes / memoryBandwidth;
   return getStartSeconds(work.workClass, *this) +
-         std::max(getArithmeticSeconds(work, *this), traffic);
+         std::max(getArithmeticSeconds(work, *this) - spared, traffic);
 }
 
 //===----------------------------------------------------------------------===//

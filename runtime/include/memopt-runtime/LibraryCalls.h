@@ -59,6 +59,10 @@ public:
   /// What will run, for reports: `brg:avx512_core`, `memopt:avx512`.
   virtual std::string implementation() const = 0;
 
+  /// Bytes of a convolution's weights as the library reads them, where it packs them in each run
+  /// and would take them packed; else 0.
+  virtual int64_t packedWeightBytes() const { return 0; }
+
   /// What it takes by what the fastest way for this descriptor takes, as far as is known: more than
   /// 1 where a limit of the workspace ruled that out.
   virtual double getSlowdown() const { return 1; }

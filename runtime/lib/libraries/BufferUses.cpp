@@ -53,9 +53,12 @@ std::vector<BufferUse> ConvolutionDescriptor::getBuffers() const {
   int64_t size = getElementBytes(type), resultSize = wideResult ? 4 : size;
   int64_t x = images * inputChannels * volume(input), y = images * outputChannels * volume(output),
           w = outputChannels * groupInputs() * volume(taps);
+  if (packs)
+    return {{w * size, false}, {packedBytes, true}};
+  int64_t read = packedBytes ? packedBytes : w * size;
   switch (direction) {
   case ConvolutionDirection::BackwardData:
-    return {{y * size, false}, {w * size, false}, {x * resultSize, true}};
+    return {{y * size, false}, {read, false}, {x * resultSize, true}};
   case ConvolutionDirection::BackwardWeights:
     if (accumulate)
       return {
@@ -64,7 +67,7 @@ std::vector<BufferUse> ConvolutionDescriptor::getBuffers() const {
   case ConvolutionDirection::Forward:
     break;
   }
-  std::vector<BufferUse> uses = {{x * size, false}, {w * size, false}};
+  std::vector<BufferUse> uses = {{x * size, false}, {read, false}};
   if (bias)
     uses.push_back({outputChannels * getSumSize(type), false});
   uses.push_back({y * resultSize, true});

@@ -67,6 +67,9 @@ StatusOr<ConvolutionDescriptor> ConvolutionDescriptor::parse(const nlohmann::jso
   d.accumulate = reader.boolean("accumulate", false);
   reader.require(!d.accumulate || direction == ConvolutionDirection::BackwardWeights,
                  "'accumulate' belongs to convolution_backward_weights only");
+  d.packedBytes = reader.integer("packed", 0, 0);
+  reader.require(!d.packedBytes || direction != ConvolutionDirection::BackwardWeights,
+                 "'packed' belongs to calls that read weights only");
   std::vector<int64_t> input = reader.integers("input", -1, 1);
   reader.require(input.size() >= 3 && input.size() <= 5,
                  "'input' must have 1 to 3 spatial dimensions behind batch and channels, found " +

@@ -40,11 +40,14 @@ struct ConvolutionDescriptor {
   bool channelsLast, bias, reference;
   bool accumulate; ///< of gradients of weights: added to the buffer in front of the result
   bool relu; ///< what is not above 0 is stored as 0, NaN as NaN; of createOwnConvolution alone
-  bool wideResult; ///< of 16-bit operands, in f32
-  int rank;        ///< number of spatial dimensions, 1 to 3
+  bool wideResult;     ///< of 16-bit operands, in f32
+  bool packs = false;  ///< packs the weights for a call of `direction` and does nothing else
+  int64_t packedBytes; ///< of weights that lie as the library reads them; 0: of plain ones
+  int rank;            ///< number of spatial dimensions, 1 to 3
   int64_t images, inputChannels, outputChannels, groups;
   Spatial input, output, taps, strides, dilations, paddingLower, paddingUpper;
 
+  /// The kind of a call that packs weights is that of the call that reads them.
   static StatusOr<ConvolutionDescriptor> parse(const nlohmann::json &descriptor,
                                                ConvolutionDirection direction);
 
@@ -53,7 +56,7 @@ struct ConvolutionDescriptor {
   ActivationStrides inputStrides() const { return activation(inputChannels, volume(input)); }
   ActivationStrides outputStrides() const { return activation(outputChannels, volume(output)); }
   /// Index of what the result is added to; the result's own where there is none.
-  int addendIndex() const { return bias ? 3 : 2; }
+  int addendIndex() const { return packs ? 1 : bias ? 3 : 2; }
   /// Index of the result in the list of buffers; the workspace follows it.
   int resultIndex() const { return addendIndex() + (accumulate ? 1 : 0); }
   std::vector<BufferUse> getBuffers() const;
@@ -73,7 +76,8 @@ std::unique_ptr<LibraryCall> createOwnConvolution(const ConvolutionDescriptor &d
 std::unique_ptr<LibraryCall> createGroupConvolution(const ConvolutionDescriptor &descriptor,
                                                     int64_t groupChannels, int threads);
 
-/// oneDNN; null when it has no implementation that keeps the promises of LibraryCalls.h.
+/// oneDNN; null when it has no implementation that keeps the promises of LibraryCalls.h. Packed
+/// weights must have the bytes of packedWeightBytes.
 std::unique_ptr<LibraryCall> createDnnlConvolution(const ConvolutionDescriptor &descriptor,
                                                    int threads);
 

@@ -7,7 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 // Activations stay channels-last, the layout that oneDNN's fast convolutions take from others; the
-// weights are asked as `any` and packed in the workspace from their plain home, or unpacked to it.
+// weights are asked as `any` and packed in the workspace from their plain home, or unpacked to it,
+// unless the caller has them packed.
 // Plain weights beside channels-last activations would give reference code. Channels-first
 // activations are copied to channels-last in the workspace: oneDNN takes them as they are only
 // through its GEMM, which allocates behind the plan.
@@ -134,6 +135,8 @@ public:
     return built;
   }
 
+  int64_t packedWeightBytes() const override { return d.packedBytes ? 0 : packedBytes; }
+
 private:
   /// The caller's buffer in the layout that the primitive reads.
   memory operand(const memory::desc &home, const memory::desc &wanted, int buffer) {
@@ -143,6 +146,18 @@ private:
     memory packed = workspaceBuffer(wanted);
     appendReorder(plain, packed);
     return packed;
+  }
+
+  /// The weights as the primitive reads them.
+  memory weights(const Geometry &g, const memory::desc &wanted) {
+    packedBytes = wanted == g.plainWeights ? 0 : static_cast<int64_t>(wanted.get_size());
+    return d.packedBytes ? callerBuffer(wanted, 1) : operand(g.plainWeights, wanted, 1);
+  }
+
+  /// All that a call does which packs weights for others.
+  void appendPacking(const Geometry &g, const memory::desc &wanted) {
+    packedBytes = static_cast<int64_t>(wanted.get_size());
+    appendReorder(callerBuffer(g.plainWeights, 0), callerBuffer(wanted, d.resultIndex()));
   }
 
   /// Appends the primitive with a result that it writes as `wanted` and the caller gets as `home`.
@@ -163,10 +178,13 @@ private:
     if (!selectImplementation(description))
       return false;
     name = description.impl_info_str();
+    if (d.packs) {
+      appendPacking(g, description.weights_desc());
+      return true;
+    }
     bool bias = !g.bias.is_zero();
-    Arguments arguments = {
-        {DNNL_ARG_SRC, operand(g.homeX, g.x, 0)},
-        {DNNL_ARG_WEIGHTS, operand(g.plainWeights, description.weights_desc(), 1)}};
+    Arguments arguments = {{DNNL_ARG_SRC, operand(g.homeX, g.x, 0)},
+                           {DNNL_ARG_WEIGHTS, weights(g, description.weights_desc())}};
     if (bias)
       arguments.insert({DNNL_ARG_BIAS, callerBuffer(g.bias, 2)});
     appendWithResult(Forward(description), description.scratchpad_desc(), std::move(arguments),
@@ -182,9 +200,13 @@ private:
     if (!description || !selectImplementation(description))
       return false;
     name = description.impl_info_str();
+    if (d.packs) {
+      appendPacking(g, description.weights_desc());
+      return true;
+    }
     appendWithResult(BackwardData(description), description.scratchpad_desc(),
                      {{DNNL_ARG_DIFF_DST, operand(g.homeY, g.y, 0)},
-                      {DNNL_ARG_WEIGHTS, operand(g.plainWeights, description.weights_desc(), 1)}},
+                      {DNNL_ARG_WEIGHTS, weights(g, description.weights_desc())}},
                      DNNL_ARG_DIFF_SRC, g.homeX, g.x);
     return true;
   }
@@ -212,6 +234,7 @@ private:
 
   ConvolutionDescriptor d;
   int64_t addendBytes = 0;
+  int64_t packedBytes = 0; ///< of weights as the primitive reads them; 0: as they lie at home
   std::string name;
 };
 

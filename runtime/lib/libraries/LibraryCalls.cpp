@@ -56,11 +56,39 @@ static std::unique_ptr<LibraryCall> chooseConvolution(const ConvolutionDescripto
   return call ? std::move(call) : createOwnConvolution(descriptor, threads);
 }
 
-static StatusOr<std::unique_ptr<LibraryCall>>
-createConvolution(const nlohmann::json &json, ConvolutionDirection direction, int threads) {
+/// A call that reads packed weights, or packs them: of the library that chooseConvolution takes for
+/// the call that packs for itself.
+static StatusOr<std::unique_ptr<LibraryCall>> createPacked(const ConvolutionDescriptor &descriptor,
+                                                           int threads) {
+  ConvolutionDescriptor plain = descriptor;
+  plain.packs = false;
+  plain.packedBytes = 0;
+  int64_t bytes = chooseConvolution(plain, threads)->packedWeightBytes();
+  if (bytes == 0 || bytes != descriptor.packedBytes)
+    return badInput("library call: 'packed' must be the bytes of the weights as the library reads "
+                    "them here, " +
+                    std::to_string(bytes) + ", found " + std::to_string(descriptor.packedBytes));
+  return withBuffers(descriptor, createDnnlConvolution(descriptor, threads));
+}
+
+static StatusOr<std::unique_ptr<LibraryCall>> createConvolution(const nlohmann::json &json,
+                                                                ConvolutionDirection direction,
+                                                                int threads, bool packs = false) {
   MEMOPT_ASSIGN_OR_RETURN(ConvolutionDescriptor descriptor,
                           ConvolutionDescriptor::parse(json, direction));
+  descriptor.packs = packs;
+  if (packs || descriptor.packedBytes)
+    return createPacked(descriptor, threads);
   return withBuffers(descriptor, chooseConvolution(descriptor, threads));
+}
+
+/// Packs weights for a convolution, which the description is of but for its kind.
+static StatusOr<std::unique_ptr<LibraryCall>> createWeightPacking(const nlohmann::json &json,
+                                                                  int threads) {
+  DescriptorReader reader(json, "library call 'pack_weights'");
+  std::string reads = reader.choice("for", {"convolution_forward", "convolution_backward_data"});
+  MEMOPT_RETURN_IF_ERROR(reader.takeStatus());
+  return createConvolution(json, *findDirection(reads), threads, /*packs=*/true);
 }
 
 static StatusOr<std::unique_ptr<LibraryCall>> createAttention(const nlohmann::json &json,
@@ -77,6 +105,8 @@ static StatusOr<std::unique_ptr<LibraryCall>> createKind(const std::string &kind
     return createMatmul(json, threads);
   if (std::optional<ConvolutionDirection> direction = findDirection(kind))
     return createConvolution(json, *direction, threads);
+  if (kind == "pack_weights")
+    return createWeightPacking(json, threads);
   return createAttention(json, kind == "attention_backward", threads);
 }
 
@@ -84,9 +114,10 @@ static StatusOr<std::unique_ptr<LibraryCall>> createKind(const std::string &kind
 static StatusOr<std::unique_ptr<LibraryCall>> createWithin(const nlohmann::json &descriptor,
                                                            int threads) {
   DescriptorReader reader(descriptor, "library call");
-  std::string kind = reader.choice(
-      "kind", {"matmul", "convolution_forward", "convolution_backward_data",
-               "convolution_backward_weights", "attention_forward", "attention_backward"});
+  std::string kind =
+      reader.choice("kind", {"matmul", "convolution_forward", "convolution_backward_data",
+                             "convolution_backward_weights", "pack_weights", "attention_forward",
+                             "attention_backward"});
   int64_t limit = reader.integer("workspace_limit", 0, maxExtent);
   reader.require(threads >= 1,
                  "the number of threads must be at least 1, found " + std::to_string(threads));

@@ -381,6 +381,63 @@ TEST(Convolution, AddsGradientsOfWeights) {
   }
 }
 
+/// Weights that one call packs and another one reads give the bits of a call that packs for itself.
+template <typename T>
+void checkPacking(const Case &c, int direction, const char *type, int &packed) {
+  for (bool last : {true, false}) {
+    SCOPED_TRACE(std::string(c.name) + " " + directions[direction] + " " + type +
+                 (last ? " nhwc" : " nchw"));
+    json descriptor = describe(c, direction, type, last ? "nhwc" : "nchw", false, direction == 0);
+    auto call = LibraryCall::create(descriptor, 2);
+    ASSERT_TRUE(call.isOk()) << call.getMessage();
+    int64_t bytes = (*call)->packedWeightBytes();
+    if (bytes == 0)
+      continue;
+    ++packed;
+    Data<T> data(c);
+    std::vector<Buffer> plain = data.buffers(direction, direction == 0), ready = plain;
+    runCall(**call, plain);
+    descriptor["packed"] = bytes;
+    json packing = descriptor;
+    packing["for"] = packing["kind"];
+    packing["kind"] = "pack_weights";
+    std::vector<Buffer> weights = {Buffer::of(data.w), Buffer(bytes)};
+    runCall(packing, weights);
+    ready[1] = std::move(weights[1]);
+    EXPECT_EQ(runCall(descriptor, ready), (*call)->implementation());
+    EXPECT_EQ(plain.back().template values<char>(), ready.back().template values<char>());
+    auto reader = LibraryCall::create(descriptor, 2);
+    ASSERT_TRUE(reader.isOk());
+    EXPECT_EQ((*reader)->packedWeightBytes(), 0);
+    EXPECT_LE((*reader)->workspaceBytes(), (*call)->workspaceBytes());
+    descriptor["packed"] = bytes + 4;
+    EXPECT_EQ(refusal(descriptor),
+              "library call: 'packed' must be the bytes of the weights as the library reads them "
+              "here, " +
+                  std::to_string(bytes) + ", found " + std::to_string(bytes + 4));
+  }
+}
+
+TEST(Convolution, ReadsPackedWeights) {
+  int packed = 0;
+  for (const Case &c : cases)
+    for (int direction : {0, 1}) {
+      checkPacking<float>(c, direction, "f32", packed);
+      checkPacking<BFloat16>(c, direction, "bf16", packed);
+    }
+  EXPECT_GT(packed, 0);
+  json weights = describe(cases[2], 2, "f32", "nhwc", false, false);
+  weights["packed"] = 64;
+  EXPECT_EQ(refusal(weights), "library call 'convolution_backward_weights': 'packed' belongs to "
+                              "calls that read weights only");
+  weights["kind"] = "pack_weights";
+  EXPECT_NE(refusal(weights).find("'for'"), std::string::npos) << refusal(weights);
+  json reference = describe(cases[2], 0, "f32", "nhwc", true, false);
+  reference["packed"] = 64;
+  EXPECT_EQ(refusal(reference), "library call: 'packed' must be the bytes of the weights as the "
+                                "library reads them here, 0, found 64");
+}
+
 TEST(Convolution, ReluKeepsNaN) {
   for (const Case &c : cases)
     for (bool last : {true, false}) {
