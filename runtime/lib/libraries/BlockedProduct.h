@@ -13,7 +13,8 @@
 //
 // The result is cut into blocks; one thread makes a block with all its depth, in a fixed order, so
 // bits do not depend on threads. Where blocks are few and depth is large the depth is cut too, by a
-// rule on shapes, and the partial sums are added in order.
+// rule on shapes, and the partial sums are added in order. Where they are many a thread makes a few
+// blocks of the same columns together, and packs the right operand for all of them once.
 //
 //===----------------------------------------------------------------------===//
 
@@ -55,6 +56,9 @@ public:
 constexpr int64_t maxBlockRows = 96;
 constexpr int64_t maxBlockColumns = 256;
 constexpr int64_t maxBlockDepth = 256;
+/// Blocks that a thread makes together, as long as each thread has so many tasks.
+constexpr int64_t maxGroupBlocks = 4;
+constexpr int64_t leastTasksOfThread = 8;
 
 template <typename Stored, typename Computed> class BlockedProduct {
 public:
@@ -72,7 +76,8 @@ public:
       blocks += rowBlocks(shape) * columnBlocks(shape);
     }
     chooseDepthCuts();
-    slots = static_cast<int>(std::min<int64_t>(slots, blocks * depthCuts));
+    chooseGroups(threads);
+    slots = static_cast<int>(std::min<int64_t>(slots, groups * depthCuts));
   }
 
   int64_t workspaceBytes() const {
@@ -84,7 +89,7 @@ public:
   void run(const ProductOperands<Stored, Computed> &operands, void *workspace,
            ThreadPool &pool) const {
     char *partials = static_cast<char *>(workspace) + slots * slotBytes();
-    runTasks(pool, blocks * depthCuts, slots, slotBytes(), workspace,
+    runTasks(pool, groups * depthCuts, slots, slotBytes(), workspace,
              [&](int64_t task, char *slot) { runTask(operands, task, slot, partials); });
     if (depthCuts > 1)
       pool.parallelFor(blocks, 1, [&](int64_t begin, int64_t end) {
@@ -94,6 +99,7 @@ public:
   }
 
 private:
+  /// A block of the result, or several, one below the other.
   struct Block {
     int64_t product, rowBegin, rows, columnBegin, columns;
   };
@@ -102,12 +108,17 @@ private:
   int64_t columnBlocks(const ProductShape &shape) const {
     return ceilDivide(shape.columns, blockColumns);
   }
+  int64_t rowGroups(const ProductShape &shape) const {
+    return ceilDivide(rowBlocks(shape), groupBlocks);
+  }
   int64_t rowPanelBytes() const { return alignBytes(blockRows * blockDepth * sizeof(Computed)); }
   int64_t columnPanelBytes() const {
     return alignBytes(blockColumns * blockDepth * sizeof(Computed));
   }
   int64_t partialBytes() const { return alignBytes(blockRows * blockColumns * sizeof(Computed)); }
-  int64_t slotBytes() const { return rowPanelBytes() + columnPanelBytes() + partialBytes(); }
+  int64_t slotBytes() const {
+    return rowPanelBytes() + columnPanelBytes() + groupBlocks * partialBytes();
+  }
 
   /// Enough tasks for a few dozen threads, each with a depth worth its cost.
   void chooseDepthCuts() {
@@ -116,21 +127,43 @@ private:
       depthCuts = std::max<int64_t>(1, std::min(16 / blocks, depth / (4 * maxBlockDepth)));
   }
 
-  Block getBlock(int64_t index) const {
-    int64_t product =
-        std::upper_bound(firstBlock.begin(), firstBlock.end(), index) - firstBlock.begin() - 1;
+  /// Of blocks that are not cut: those have tasks enough for few threads only.
+  void chooseGroups(int threads) {
+    if (depthCuts == 1)
+      groupBlocks = std::clamp<int64_t>(blocks / (leastTasksOfThread * threads), 1, maxGroupBlocks);
+    for (const ProductShape &shape : shapes) {
+      firstGroup.push_back(groups);
+      groups += rowGroups(shape) * columnBlocks(shape);
+    }
+  }
+
+  /// `first` counts what products have of blocks of `height` rows.
+  Block locate(int64_t index, const std::vector<int64_t> &first, int64_t height) const {
+    int64_t product = std::upper_bound(first.begin(), first.end(), index) - first.begin() - 1;
     const ProductShape &shape = shapes[product];
-    int64_t within = index - firstBlock[product];
-    int64_t rowBegin = within / columnBlocks(shape) * blockRows;
+    int64_t within = index - first[product];
+    int64_t rowBegin = within / columnBlocks(shape) * height;
     int64_t columnBegin = within % columnBlocks(shape) * blockColumns;
-    return {product, rowBegin, std::min(blockRows, shape.rows - rowBegin), columnBegin,
+    return {product, rowBegin, std::min(height, shape.rows - rowBegin), columnBegin,
             std::min(blockColumns, shape.columns - columnBegin)};
+  }
+
+  /// Calls body(block, sums) for each block of a group; sums of a block lie behind the last one's.
+  template <typename Body>
+  void forEachBlock(const Block &group, Computed *sums, Body &&body) const {
+    for (int64_t row = 0; row < group.rows; row += blockRows) {
+      Block block = group;
+      block.rowBegin += row;
+      block.rows = std::min(blockRows, group.rows - row);
+      body(block, sums);
+      sums = reinterpret_cast<Computed *>(reinterpret_cast<char *>(sums) + partialBytes());
+    }
   }
 
   void runTask(const ProductOperands<Stored, Computed> &operands, int64_t task, char *slot,
                char *partials) const {
-    Block block = getBlock(task / depthCuts);
-    int64_t cut = task % depthCuts, depth = shapes[block.product].depth;
+    Block group = locate(task / depthCuts, firstGroup, groupBlocks * blockRows);
+    int64_t cut = task % depthCuts, depth = shapes[group.product].depth;
     auto *rows = reinterpret_cast<Computed *>(slot);
     auto *columns = reinterpret_cast<Computed *>(slot + rowPanelBytes());
     char *result = depthCuts > 1 ? partials + task * partialBytes()
@@ -139,27 +172,31 @@ private:
     int64_t begin = cut * depth / depthCuts, end = (cut + 1) * depth / depthCuts;
     for (int64_t d = begin; d < end; d += blockDepth) {
       int64_t steps = std::min(blockDepth, end - d);
-      operands.packRows({rows, kernels.rowsPerPanel, steps}, block.product, block.rowBegin,
-                        block.rows, d, steps);
-      operands.packColumns({columns, kernels.columnsPerPanel, steps}, block.product,
-                           block.columnBegin, block.columns, d, steps);
-      kernels.multiply(ceilDivide(block.rows, kernels.rowsPerPanel),
-                       ceilDivide(block.columns, kernels.columnsPerPanel), steps, rows,
-                       kernels.rowsPerPanel * steps, 1, kernels.rowsPerPanel, columns,
-                       kernels.columnsPerPanel * steps, kernels.columnsPerPanel, sums, blockColumns,
-                       d != begin);
+      operands.packColumns({columns, kernels.columnsPerPanel, steps}, group.product,
+                           group.columnBegin, group.columns, d, steps);
+      forEachBlock(group, sums, [&](const Block &block, Computed *target) {
+        operands.packRows({rows, kernels.rowsPerPanel, steps}, block.product, block.rowBegin,
+                          block.rows, d, steps);
+        kernels.multiply(ceilDivide(block.rows, kernels.rowsPerPanel),
+                         ceilDivide(block.columns, kernels.columnsPerPanel), steps, rows,
+                         kernels.rowsPerPanel * steps, 1, kernels.rowsPerPanel, columns,
+                         kernels.columnsPerPanel * steps, kernels.columnsPerPanel, target,
+                         blockColumns, d != begin);
+      });
     }
-    // A product of no depth (taps of a strided convolution that meet no output) is zero.
-    if (begin == end)
-      std::fill(sums, sums + blockRows * blockColumns, Computed(0));
-    if (depthCuts == 1)
-      operands.store(block.product, block.rowBegin, block.rows, block.columnBegin, block.columns,
-                     sums, blockColumns);
+    forEachBlock(group, sums, [&](const Block &block, Computed *target) {
+      // A product of no depth (taps of a strided convolution that meet no output) is zero.
+      if (begin == end)
+        std::fill(target, target + blockRows * blockColumns, Computed(0));
+      if (depthCuts == 1)
+        operands.store(block.product, block.rowBegin, block.rows, block.columnBegin, block.columns,
+                       target, blockColumns);
+    });
   }
 
   void addPartials(const ProductOperands<Stored, Computed> &operands, int64_t index,
                    char *partials) const {
-    Block block = getBlock(index);
+    Block block = locate(index, firstBlock, blockRows);
     char *first = partials + index * depthCuts * partialBytes();
     auto *sums = reinterpret_cast<Computed *>(first);
     for (int64_t cut = 1; cut < depthCuts; ++cut) {
@@ -173,9 +210,9 @@ private:
 
   const BlockKernels<Stored, Computed> &kernels;
   std::vector<ProductShape> shapes;
-  std::vector<int64_t> firstBlock;
+  std::vector<int64_t> firstBlock, firstGroup; ///< of each product
   int64_t blockRows = 0, blockColumns = 0, blockDepth = 0;
-  int64_t blocks = 0, depthCuts = 1;
+  int64_t blocks = 0, depthCuts = 1, groupBlocks = 1, groups = 0;
   int slots;
 };
 

@@ -254,7 +254,8 @@ TEST(Convolution, FewChannels) {
       for (int64_t taps : {1, 3})
         for (int64_t stride : {1, 2})
           for (const Extents &image : {Extents{12, 8}, Extents{14, 14}, Extents{7, 5}}) {
-            Case c = {"few channels", 2, inputs, outputs, 1, image, {taps, taps}, {stride, stride}};
+            Case c = {"few channels",   2,  inputs, outputs, 1, image, {taps, taps},
+                      {stride, stride}, {}, {},     {}};
             c.lower = c.upper = {taps / 2, taps / 2};
             c.dilations = {1, 1};
             SCOPED_TRACE(testing::Message() << inputs << " to " << outputs << " channels, " << taps
