@@ -10,6 +10,7 @@
 
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/SetVector.h"
 
 #include <map>
 
@@ -182,7 +183,7 @@ static Value bringInto(RepeatOp loop, Value value) {
 
 /// Erases an instruction without users, and what nobody else needs of what it read.
 static void eraseWithViews(Operation *op) {
-  SmallVector<Value> inputs(op->getOperands());
+  llvm::SmallSetVector<Value, 4> inputs(op->operand_begin(), op->operand_end());
   op->erase();
   for (Value input : inputs)
     eraseUnusedViews(input.getDefiningOp());
