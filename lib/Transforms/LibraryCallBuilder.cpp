@@ -29,15 +29,22 @@ void LibraryCallBuilder::addPacked(Value value) {
   addOperand(view.isPacked() ? view : getPackedView(value));
 }
 
-FailureOr<LibraryCallOp> LibraryCallBuilder::create(LibraryCallAttrInterface call) {
+FailureOr<LibraryCallOp> mlir::memopt::createLibraryCall(OpBuilder &builder, Operation *op,
+                                                         TypeRange results, ValueRange operands,
+                                                         LibraryCallAttrInterface call,
+                                                         ArrayRef<int64_t> offsets) {
   auto implementations = getTarget(op).getImplementations(call, [&] { return op->emitOpError(); });
   if (failed(implementations))
     return failure();
-  OpBuilder b(op);
-  auto made = LibraryCallOp::create(b, op->getLoc(), resultTypes, operands, call, offsets,
+  auto made = LibraryCallOp::create(builder, op->getLoc(), results, operands, call, offsets,
                                     implementations->front());
   made.setPhase(getPhase(op));
   return made;
+}
+
+FailureOr<LibraryCallOp> LibraryCallBuilder::create(LibraryCallAttrInterface call) {
+  OpBuilder b(op);
+  return createLibraryCall(b, op, resultTypes, operands, call, offsets);
 }
 
 //===----------------------------------------------------------------------===//

@@ -75,6 +75,12 @@ std::optional<SmallVector<int64_t>> getCommonOrder(Value result);
 /// The relu that is the only use of `value`, in its type; null where there is none.
 linalg::GenericOp findRelu(Value value);
 
+/// A call of `call`, by the target's preferred implementation, where `builder` stands and for `op`,
+/// whose place and phase it has. Fails, with a diagnostic at `op`, where the target has none.
+FailureOr<LibraryCallOp> createLibraryCall(OpBuilder &builder, Operation *op, TypeRange results,
+                                           ValueRange operands, LibraryCallAttrInterface call,
+                                           ArrayRef<int64_t> offsets);
+
 /// Lets users of the sum read `made`, the call's result with the bias in it.
 void replaceWithBias(const BiasAddition &match, Value made);
 

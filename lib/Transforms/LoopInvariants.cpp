@@ -8,6 +8,8 @@
 
 #include "LoopInvariants.h"
 
+#include "LibraryCallBuilder.h"
+
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SetVector.h"
@@ -205,20 +207,6 @@ static void hoistKernels(const Invariant &invariant) {
   llvm::for_each(invariant.instructions, eraseWithViews);
 }
 
-/// A call of `attribute` in the place of `old`, in its phase.
-static FailureOr<LibraryCallOp> createCall(OpBuilder &builder, LibraryCallOp old, TypeRange results,
-                                           ValueRange inputs, LibraryCallAttrInterface attribute,
-                                           ArrayRef<int64_t> offsets) {
-  auto implementations =
-      getTarget(old).getImplementations(attribute, [&] { return old.emitOpError(); });
-  if (failed(implementations))
-    return failure();
-  auto call = LibraryCallOp::create(builder, old.getLoc(), results, inputs, attribute, offsets,
-                                    implementations->front());
-  call.setPhase(old.getPhase());
-  return call;
-}
-
 static LogicalResult hoistPacking(const Invariant &invariant) {
   RepeatOp loop = invariant.loop;
   OpBuilder builder(loop);
@@ -226,8 +214,8 @@ static LogicalResult hoistPacking(const Invariant &invariant) {
   BufferView packed = invariant.packing.getViews().back();
   Value plain = getOutside(first.getInputs()[kWeights], loop, builder);
   auto packing =
-      createCall(builder, first, RankedTensorType::get(packed.extents, packed.elementType), plain,
-                 invariant.packing, {first.getOperandOffsets()[kWeights]});
+      createLibraryCall(builder, first, RankedTensorType::get(packed.extents, packed.elementType),
+                        plain, invariant.packing, {first.getOperandOffsets()[kWeights]});
   if (failed(packing))
     return failure();
   Value inside = bringInto(loop, packing->getResult(0));
@@ -238,8 +226,8 @@ static LogicalResult hoistPacking(const Invariant &invariant) {
     inputs[kWeights] = inside;
     offsets[kWeights] = 0;
     OpBuilder here(call);
-    auto reader = createCall(here, call, call.getResultTypes(), inputs,
-                             invariant.packing.getConvolution(), offsets);
+    auto reader = createLibraryCall(here, call, call.getResultTypes(), inputs,
+                                    invariant.packing.getConvolution(), offsets);
     if (failed(reader))
       return failure();
     reader->setClone(call.getClone());

@@ -156,7 +156,6 @@ private:
 
   /// All that a call does which packs weights for others.
   void appendPacking(const Geometry &g, const memory::desc &wanted) {
-    packedBytes = static_cast<int64_t>(wanted.get_size());
     appendReorder(callerBuffer(g.plainWeights, 0), callerBuffer(wanted, d.resultIndex()));
   }
 
