@@ -33,7 +33,8 @@ int64_t ElementReduction::getTripCount(const IndexTable &table) const {
   return count;
 }
 
-ElementGraph::ElementGraph(Block &body) : body(body), context(body.getParentOp()->getContext()) {}
+ElementGraph::ElementGraph(Block &body, const LaneRules &laneRules)
+    : body(body), context(body.getParentOp()->getContext()), laneRules(laneRules) {}
 
 //===----------------------------------------------------------------------===//
 // Nodes
@@ -362,7 +363,7 @@ LogicalResult ElementGraph::fillReduction(linalg::LinalgOp op, ArrayRef<IndexExp
     mergeVariables(taken, nodes[guard].variables);
 
   ElementReduction best;
-  unsigned fewestBroken = ~0u, laneDims = countLaneDims(op);
+  unsigned fewestBroken = ~0u, laneDims = countLaneDims(op, laneRules);
   // Groups of neighbouring reduction dims, each one loop.
   auto tryGroups = [&](ArrayRef<SmallVector<unsigned>> groups) -> FailureOr<bool> {
     SmallVector<int64_t> groupSizes;

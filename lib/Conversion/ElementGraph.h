@@ -80,11 +80,17 @@ struct ElementReduction {
   int64_t getTripCount(const IndexTable &table) const;
 };
 
+/// Which sums have lanes (SumOrder.h).
+struct LaneRules {
+  int64_t run;        ///< numbers that fill the lanes
+  int64_t fewResults; ///< a long sum of fewer results has lanes however it reads
+};
+
 class ElementGraph {
 public:
   /// `body` has packed tensors as arguments; they are buffers 0, 1, ... Constants of more than one
   /// value become further buffers.
-  explicit ElementGraph(Block &body);
+  ElementGraph(Block &body, const LaneRules &laneRules);
 
   /// The element of `value` at `indices`. Where `guard` (an i1 node) is false the result is not
   /// used and nothing is read. Fails with a diagnostic on an op that no kernel computes.
@@ -156,6 +162,7 @@ private:
 
   Block &body;
   MLIRContext *context;
+  LaneRules laneRules;
   IndexTable table;
   std::vector<ElementNode> nodes;
   std::vector<ElementReduction> reductions;

@@ -13,6 +13,8 @@
 
 #include "KernelCost.h"
 
+#include "SumOrder.h"
+
 #include "memopt/Interfaces/MemoptInterfaces.h"
 
 using namespace mlir;
@@ -181,7 +183,7 @@ void StageCost::visitReduction(NodeId id, size_t depth) {
   });
   std::optional<LaneChoice> lanes;
   if (!inLanes && !target.isScalar)
-    lanes = chooseReductionLanes(graph, reduction, target);
+    lanes = getLanesOfSum(graph, reduction, target);
   for (auto [i, variable] : llvm::enumerate(reduction.variables))
     push(variable,
          lanes && lanes->loop == i && !lanes->isOneByOne ? std::optional(variable) : std::nullopt);

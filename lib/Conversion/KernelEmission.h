@@ -108,8 +108,6 @@ private:
   bool areThreadsApart();
   void emitFencedNest(const KernelNest &nest);
   bool isOverOperand(const KernelNest &nest);
-  Value combineByShuffles(const Combiner &combiner, Value value, int64_t count);
-  void combineThreads(ArrayRef<const Combiner *> combiners, MutableArrayRef<Value> values);
   Value getSharedBuffer(const std::string &name, Type element, int64_t count);
 
   // Scatters of warps (WarpScatter.cpp).
@@ -201,18 +199,21 @@ private:
 
   // Reductions (ReductionEmission.cpp).
   Value emitReduce(const ElementNode &node);
-  std::optional<LaneChoice> chooseLanesOf(unsigned reduction);
   SmallVector<unsigned> chooseCompanions(unsigned reduction, Scope *home);
   bool areInputsReady(unsigned reduction);
   void emitInputs(unsigned reduction);
   void emitSequential(ArrayRef<unsigned> group, Scope *lanesOf);
   void emitInLanes(ArrayRef<unsigned> group, LaneChoice choice);
-  void emitFolded(ArrayRef<unsigned> group, int64_t lanesOfLoop);
+  void emitFolded(ArrayRef<unsigned> group, Scope *lanesOf);
   /// The loops of a group of reductions that is being emitted.
   struct GroupLoops {
     ArrayRef<unsigned> group;
     SmallVector<SumLoop> loops;
     std::optional<LaneChoice> choice; ///< for the last loop
+    Value lane = nullptr;             ///< the one that a thread makes alone; null: all of them
+    AtomId getLaneVariable(const ElementGraph &graph) const {
+      return graph.getReduction(group.front()).variables[loops.back().variable];
+    }
   };
   GroupLoops getLoops(ArrayRef<unsigned> group, std::optional<LaneChoice> choice);
   SmallVector<Value> emitReductionLoops(const GroupLoops &all, size_t level, Value base,
@@ -221,13 +222,29 @@ private:
   SmallVector<Value> emitLaneRun(const GroupLoops &all, Value base, ValueRange carried);
   SmallVector<Value> emitOneByOne(const GroupLoops &all, Value first, int64_t lanes,
                                   ValueRange carried);
-  SmallVector<Value> emitInBlocks(const GroupLoops &all, const SumLoop &loop, ValueRange carried,
-                                  LoopFn body);
+  SmallVector<Value> emitRoundOfLanes(const GroupLoops &all, Value first, int64_t count,
+                                      ValueRange carried);
+  SmallVector<Value> emitNeutralLike(ArrayRef<const Combiner *> combiners, ValueRange totals);
+  SmallVector<Value> emitInBlocks(ArrayRef<unsigned> group, int64_t size, int64_t block,
+                                  ValueRange carried, LoopFn body);
   Value combine(const Combiner &combiner, Value a, Value b);
   Value emitNeutral(const Combiner &combiner, int64_t lanes);
+  SmallVector<const Combiner *> getCombiners(ArrayRef<unsigned> group);
+  void setResults(ArrayRef<unsigned> group, ArrayRef<Value> sums, Scope *lanesOf);
   Value widen(Value value, Value neutral);
   Value fold(const Combiner &combiner, SmallVector<Value> lanes);
   Value combineLanes(const Combiner &combiner, Value value);
+
+  // Sums of a device (ThreadSums.cpp).
+  SmallVector<Value> emitThreadRound(const GroupLoops &all, Value first, int64_t count,
+                                     ValueRange carried);
+  SmallVector<Value> emitThreadsOneByOne(const GroupLoops &all, Value first, int64_t count,
+                                         ValueRange carried);
+  Value getLaneOfThread(const LaneChoice &choice);
+  void emitLaneByLane(ArrayRef<unsigned> group, const LaneChoice &choice, Scope *lanesOf);
+  Value combineByShuffles(const Combiner &combiner, Value value, int64_t count);
+  void combineThreads(ArrayRef<const Combiner *> combiners, MutableArrayRef<Value> values,
+                      int64_t count);
 
   Value constant(int64_t value);
   Type getVectorType(Type element, int64_t lanes) { return VectorType::get({lanes}, element); }

@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "SumOrder.h"
+#include "KernelSchedule.h"
 
 #include "memopt/Dialect/Memopt.h"
 
@@ -46,8 +46,12 @@ static int64_t chooseThreadLanes(int64_t size, int64_t bytes, bool hasBits) {
   return lanes;
 }
 
-int64_t mlir::memopt::fitLanes(int64_t size, int64_t bytes, const ScheduleTarget &target) {
-  int64_t lanes = std::max<int64_t>(1, target.blockBytes / std::max<int64_t>(bytes, 4));
+int64_t mlir::memopt::fitLanes(int64_t size, int64_t bytes, const ScheduleTarget &target,
+                               bool hasBits) {
+  bytes = std::max<int64_t>(bytes, 4);
+  if (target.isDevice())
+    return chooseThreadLanes(size, bytes, hasBits);
+  int64_t lanes = std::max<int64_t>(1, target.blockBytes / bytes);
   if (size <= lanes)
     return size;
   // Half as many lanes and no tail beat a tail.
@@ -65,46 +69,7 @@ int64_t mlir::memopt::chooseLanes(const ElementGraph &graph, ArrayRef<NodeId> ro
     if (node.kind != ElementNode::Index && node.type.isIntOrFloat())
       widest = std::max<int64_t>(widest, llvm::divideCeil(node.type.getIntOrFloatBitWidth(), 8));
   }
-  if (target.isDevice())
-    return chooseThreadLanes(size, std::max<int64_t>(widest, 4), hasBits);
-  return fitLanes(size, widest, target);
-}
-
-std::optional<LaneChoice> mlir::memopt::chooseReductionLanes(const ElementGraph &graph,
-                                                             const ElementReduction &reduction,
-                                                             const ScheduleTarget &target) {
-  if (!reduction.isAssociative() || target.isScalar)
-    return std::nullopt;
-  if (!target.isDevice())
-    return getOrderedLanes(graph, reduction, target);
-  std::optional<LaneChoice> best;
-  int64_t bestScore = -1;
-  for (auto [loop, variable] : llvm::enumerate(reduction.variables)) {
-    int64_t size = graph.getTable().getSize(variable);
-    if (size < 4)
-      continue;
-    int64_t score = 0, strided = 0;
-    bool isNested = false;
-    for (NodeId id : collectVarying(graph, reduction.contributions, variable)) {
-      const ElementNode &node = graph.getNode(id);
-      isNested |= node.kind == ElementNode::Reduce;
-      if (node.kind != ElementNode::Load)
-        continue;
-      bool isContiguous = graph.getTable().getStride(node.address, variable) == 1;
-      score += isContiguous;
-      strided += !isContiguous;
-    }
-    // A reduction inside has lanes of its own, which may be contiguous.
-    if (isNested && strided > score)
-      continue;
-    // Among equals the last loop: it is the longest after merging more often than not.
-    if (score < bestScore)
-      continue;
-    bestScore = score;
-    best = LaneChoice{unsigned(loop),
-                      chooseLanes(graph, reduction.contributions, variable, size, target)};
-  }
-  return best;
+  return fitLanes(size, widest, target, hasBits);
 }
 
 //===----------------------------------------------------------------------===//

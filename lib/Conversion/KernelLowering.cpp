@@ -303,11 +303,11 @@ KernelLowering::lowerBody(KernelOp kernel, ArrayRef<int64_t> aliases, size_t ids
   if (!isNew)
     return entry->second;
 
-  ElementGraph graph(kernel.getBody().front());
   ScheduleTarget target;
   target.sms = options.sms;
   target.blockBytes = 4 * options.vectorBytes;
   target.isScalar = options.isReference;
+  ElementGraph graph(kernel.getBody().front(), getLaneRules(target));
   FailureOr<KernelSchedule> schedule = chooseSchedule(graph, kernel, target, aliases);
   if (failed(schedule))
     return failure();

@@ -264,7 +264,10 @@ void Scheduler::chooseLoopOrder(KernelNest &nest, StageCost &cost, double &price
   vectorized.lanes = chooseLanes(graph, values, last, table.getSize(last), target, storesBits);
   llvm::SmallDenseSet<AtomId> barred = collectLoopsWithoutLanes(graph, values, target);
   auto consider = [&](KernelNest &candidate) {
-    if (barred.contains(candidate.loops[*candidate.vectorLoop]))
+    // Threads are at different elements along both loops of a tile.
+    if (barred.contains(candidate.loops[*candidate.vectorLoop]) ||
+        (candidate.tileLoop && target.isDevice() &&
+         barred.contains(candidate.loops[*candidate.tileLoop])))
       return;
     double candidatePrice = cost.price(candidate, /*keep=*/false);
     if (candidatePrice >= price)

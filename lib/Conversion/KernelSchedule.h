@@ -154,17 +154,6 @@ FailureOr<KernelSchedule> scheduleKernel(ElementGraph &graph, Operation *termina
 FailureOr<KernelSchedule> scheduleIrregular(ElementGraph &graph, Operation *op,
                                             const ScheduleTarget &target);
 
-/// Which loop of a reduction runs over lanes when its result is one scalar, and how many lanes. On
-/// a processor that follows from the order of the sum (SumOrder.h).
-struct LaneChoice {
-  unsigned loop;
-  int64_t lanes;
-  bool isOneByOne = false; ///< what goes into the lanes is computed as scalars
-};
-std::optional<LaneChoice> chooseReductionLanes(const ElementGraph &graph,
-                                               const ElementReduction &reduction,
-                                               const ScheduleTarget &target);
-
 /// Reductions under the stage's results, those that others need first.
 SmallVector<unsigned> collectReductions(const ElementGraph &graph, const KernelStage &stage);
 
@@ -175,11 +164,15 @@ int64_t countBlocks(const IndexTable &table, const KernelPoints &points);
 /// Iterations of the stage's parallel loop.
 int64_t countTrips(const IndexTable &table, const KernelStage &stage);
 
+/// Threads of a device that share `vectors`: within a warp, or a whole block.
+int64_t countSharingThreads(int64_t vectors);
+
 /// Chooses the threads of a stage on a device.
 void chooseThreads(const ElementGraph &graph, KernelStage &stage, const ScheduleTarget &target);
 
-/// Lanes of a processor for `size` elements of `bytes` each.
-int64_t fitLanes(int64_t size, int64_t bytes, const ScheduleTarget &target);
+/// Lanes for `size` elements of `bytes` each, on a device those of one thread. `hasBits`: some are
+/// bits.
+int64_t fitLanes(int64_t size, int64_t bytes, const ScheduleTarget &target, bool hasBits = false);
 
 /// Lanes of a block that holds elements of the types that `roots` compute from data in a loop over
 /// `variable` of `size` iterations. `storesBits`: elements of a result are bits.

@@ -13,7 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "KernelSchedule.h"
+#include "SumOrder.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -88,45 +88,48 @@ int64_t mlir::memopt::countTrips(const IndexTable &table, const KernelStage &sta
 // Threads
 //===----------------------------------------------------------------------===//
 
-/// Vectors of the longest loop that threads share; a block's where they share tiles.
-static int64_t getLongestLoop(const ElementGraph &graph, const KernelStage &stage,
-                              const ScheduleTarget &target) {
+int64_t mlir::memopt::countSharingThreads(int64_t vectors) {
+  // A warp goes through rows of four kilobytes faster than a block is brought together.
+  constexpr int64_t kLongestOfWarp = 256;
+  if (vectors > kLongestOfWarp)
+    return kBlockThreads;
+  return std::min(kWarpThreads, static_cast<int64_t>(llvm::PowerOf2Ceil(vectors)));
+}
+
+/// Threads for the longest loop and the longest sum that they share; a block where they share
+/// tiles.
+static int64_t countGroupThreads(const ElementGraph &graph, const KernelStage &stage,
+                                 const ScheduleTarget &target) {
   if (stage.isIrregular())
     return getTokenScatter(stage) ? kWarpThreads : 1;
   const IndexTable &table = graph.getTable();
-  int64_t longest = 1;
+  int64_t threads = 1;
   llvm::SmallDenseSet<AtomId> lanes;
   for (const KernelNest &nest : stage.nests) {
     if (nest.tileLoop)
-      return std::numeric_limits<int64_t>::max();
+      return kBlockThreads;
     if (!nest.vectorLoop)
       continue;
     AtomId loop = nest.loops[*nest.vectorLoop];
     lanes.insert(loop);
     if (!stage.distributesNest || nest.vectorLoop != 0u)
-      longest = std::max(longest, table.getSize(loop) / nest.lanes);
+      threads = std::max(threads, countSharingThreads(table.getSize(loop) / nest.lanes));
   }
   for (unsigned number : collectReductions(graph, stage)) {
     const ElementReduction &reduction = graph.getReduction(number);
     // One whose result varies along lanes has an accumulator for each.
     if (llvm::any_of(reduction.freeVariables, [&](AtomId atom) { return lanes.contains(atom); }))
       continue;
-    if (std::optional<LaneChoice> choice = chooseReductionLanes(graph, reduction, target))
-      longest = std::max(longest, table.getSize(reduction.variables[choice->loop]) / choice->lanes);
+    if (std::optional<LaneChoice> choice = getLanesOfSum(graph, reduction, target))
+      threads = std::max(threads, choice->threads);
   }
-  return longest;
+  return threads;
 }
 
 void mlir::memopt::chooseThreads(const ElementGraph &graph, KernelStage &stage,
                                  const ScheduleTarget &target) {
-  // A warp goes through rows of four kilobytes faster than a block is brought together.
-  constexpr int64_t kLongestOfWarp = 256;
   stage.blockThreads = kBlockThreads;
-  int64_t longest = getLongestLoop(graph, stage, target);
-  stage.groupThreads =
-      longest > kLongestOfWarp
-          ? kBlockThreads
-          : std::min(kWarpThreads, static_cast<int64_t>(llvm::PowerOf2Ceil(longest)));
+  stage.groupThreads = countGroupThreads(graph, stage, target);
   // Few threads go to as many multiprocessors as there are.
   int64_t threads = countTrips(graph.getTable(), stage) * stage.groupThreads;
   auto share = static_cast<int64_t>(llvm::PowerOf2Ceil(llvm::divideCeil(threads, target.sms)));

@@ -11,6 +11,10 @@
 // through its loops one number after the other, as a scalar or with one accumulator for each lane
 // of an enclosing loop. Reductions of one order that are ready at the same time share their loops.
 //
+// On a device the lanes belong to threads of the group. Where the group has fewer, or its threads
+// are at different elements, each thread makes the sum of all lanes by itself, one lane after the
+// other.
+//
 //===----------------------------------------------------------------------===//
 
 #include "KernelEmission.h"
@@ -71,8 +75,8 @@ SmallVector<unsigned> StageEmitter::chooseCompanions(unsigned reduction, Scope *
   SmallVector<unsigned> group{reduction};
   const ElementReduction &info = graph.getReduction(reduction);
   bool inLanes = findVectorScope(info.freeVariables) != nullptr;
-  std::optional<LaneChoice> lanes = chooseLanesOf(reduction);
-  SmallVector<SumLoop> loops = getSumLoops(graph, info, lanes, target);
+  std::optional<LaneChoice> lanes = getLanesOfSum(graph, info, target);
+  SmallVector<SumLoop> loops = getSumLoops(info, lanes);
   for (unsigned other : reductions) {
     const ElementReduction &candidate = graph.getReduction(other);
     if (other == reduction || candidate.variables != info.variables ||
@@ -81,26 +85,10 @@ SmallVector<unsigned> StageEmitter::chooseCompanions(unsigned reduction, Scope *
       continue;
     if ((findVectorScope(candidate.freeVariables) != nullptr) != inLanes)
       continue;
-    std::optional<LaneChoice> own = chooseLanesOf(other);
-    if (own.has_value() != lanes.has_value() ||
-        (own && (own->loop != lanes->loop || own->isOneByOne != lanes->isOneByOne)))
-      continue;
-    // Threads of a device take the fewest lanes; on a processor their number is part of the order.
-    if ((own && own->lanes != lanes->lanes && !target.isDevice()) ||
-        getSumLoops(graph, candidate, lanes, target) != loops)
-      continue;
-    group.push_back(other);
+    if (getLanesOfSum(graph, candidate, target) == lanes && getSumLoops(candidate, lanes) == loops)
+      group.push_back(other);
   }
   return group;
-}
-
-/// On a device a sum in the lanes of a loop around it has none of its own, and threads that are at
-/// different elements share none.
-std::optional<LaneChoice> StageEmitter::chooseLanesOf(unsigned reduction) {
-  const ElementReduction &info = graph.getReduction(reduction);
-  if (target.isDevice() && (areThreadsApart() || findVectorScope(info.freeVariables)))
-    return std::nullopt;
-  return chooseReductionLanes(graph, info, target);
 }
 
 Value StageEmitter::emitReduce(const ElementNode &node) {
@@ -109,17 +97,18 @@ Value StageEmitter::emitReduce(const ElementNode &node) {
     return known->second[node.number];
   emitInputs(node.reduction);
   SmallVector<unsigned> group = chooseCompanions(node.reduction, current);
-  Scope *lanesOf = findVectorScope(graph.getReduction(node.reduction).freeVariables);
-  std::optional<LaneChoice> choice = chooseLanesOf(node.reduction);
-  if (!choice) {
+  const ElementReduction &info = graph.getReduction(node.reduction);
+  Scope *lanesOf = findVectorScope(info.freeVariables);
+  std::optional<LaneChoice> choice = getLanesOfSum(graph, info, target);
+  if (!choice)
     emitSequential(group, lanesOf);
-  } else if (lanesOf) {
-    emitFolded(group, lanesOf->lanes);
-  } else {
-    for (unsigned member : group)
-      choice->lanes = std::min(choice->lanes, chooseLanesOf(member)->lanes);
+  else if (target.isDevice() &&
+           (lanesOf || areThreadsApart() || choice->threads > stage.groupThreads))
+    emitLaneByLane(group, *choice, lanesOf);
+  else if (lanesOf)
+    emitFolded(group, lanesOf);
+  else
     emitInLanes(group, *choice);
-  }
   return current->reductions.find(node.reduction)->second[node.number];
 }
 
@@ -145,8 +134,8 @@ Value StageEmitter::emitNeutral(const Combiner &combiner, int64_t lanes) {
   return arith::ConstantOp::create(builder, location, value);
 }
 
-static SmallVector<const Combiner *> getCombiners(const ElementGraph &graph,
-                                                  ArrayRef<unsigned> group) {
+/// Null for what is not associative.
+SmallVector<const Combiner *> StageEmitter::getCombiners(ArrayRef<unsigned> group) {
   SmallVector<const Combiner *> combiners;
   for (unsigned reduction : group)
     for (const std::optional<Combiner> &combiner : graph.getReduction(reduction).combiners)
@@ -170,6 +159,9 @@ SmallVector<Value> StageEmitter::emitOneIteration(ArrayRef<unsigned> group, bool
       }
       continue;
     }
+    // The body reads the accumulators where the innermost loop binds them.
+    for (auto [node, accumulator] : llvm::zip_equal(info.accumulators, own))
+      current->nodes[node] = accumulator;
     for (auto [node, accumulator] : llvm::zip_equal(info.next, own)) {
       Value value = emitNode(node);
       if (isa<VectorType>(accumulator.getType()))
@@ -180,54 +172,79 @@ SmallVector<Value> StageEmitter::emitOneIteration(ArrayRef<unsigned> group, bool
   return next;
 }
 
-/// Runs a loop of many additions as blocks whose sums are added.
-SmallVector<Value> StageEmitter::emitInBlocks(const GroupLoops &all, const SumLoop &loop,
+/// Neutral accumulators like `totals`.
+SmallVector<Value> StageEmitter::emitNeutralLike(ArrayRef<const Combiner *> combiners,
+                                                 ValueRange totals) {
+  SmallVector<Value> neutral;
+  for (auto [combiner, total] : llvm::zip_equal(combiners, totals))
+    neutral.push_back(
+        emitNeutral(*combiner, isa<VectorType>(total.getType()) ? getLanes(total) : 0));
+  return neutral;
+}
+
+/// Runs a loop of many additions as blocks of `block`, whose sums are added.
+SmallVector<Value> StageEmitter::emitInBlocks(ArrayRef<unsigned> group, int64_t size, int64_t block,
                                               ValueRange carried, LoopFn body) {
-  SmallVector<const Combiner *> combiners = getCombiners(graph, all.group);
-  return emitLoop(
-      constant(0), constant(loop.size), loop.block, carried, [&](Value first, ValueRange totals) {
-        ScopeGuard blockScope(*this);
-        Value last = arith::AddIOp::create(builder, location, first, constant(loop.block));
-        last = arith::MinSIOp::create(builder, location, last, constant(loop.size));
-        SmallVector<Value> neutral;
-        for (auto [combiner, total] : llvm::zip_equal(combiners, totals))
-          neutral.push_back(
-              emitNeutral(*combiner, isa<VectorType>(total.getType()) ? getLanes(total) : 0));
-        SmallVector<Value> block = emitLoop(first, last, 1, neutral, body);
-        for (auto [combiner, total, sum] : llvm::zip_equal(combiners, totals, block))
-          sum = combine(*combiner, total, sum);
-        return block;
-      });
+  SmallVector<const Combiner *> combiners = getCombiners(group);
+  return emitLoop(constant(0), constant(size), block, carried, [&](Value first, ValueRange totals) {
+    ScopeGuard blockScope(*this);
+    Value last = arith::AddIOp::create(builder, location, first, constant(block));
+    last = arith::MinSIOp::create(builder, location, last, constant(size));
+    SmallVector<Value> sums = emitLoop(first, last, 1, emitNeutralLike(combiners, totals), body);
+    for (auto [combiner, total, sum] : llvm::zip_equal(combiners, totals, sums))
+      sum = combine(*combiner, total, sum);
+    return sums;
+  });
 }
 
 StageEmitter::GroupLoops StageEmitter::getLoops(ArrayRef<unsigned> group,
                                                 std::optional<LaneChoice> choice) {
-  return {group, getSumLoops(graph, graph.getReduction(group.front()), choice, target), choice};
+  return {group, getSumLoops(graph.getReduction(group.front()), choice), choice};
 }
 
-/// The loop over lanes, from `base` on, which is a multiple of its size.
+/// The loop over lanes, from `base` on, which is a multiple of its size: rounds of all lanes, then
+/// what is left.
 SmallVector<Value> StageEmitter::emitLaneRun(const GroupLoops &all, Value base,
                                              ValueRange carried) {
   const SumLoop &loop = all.loops.back();
-  AtomId variable = graph.getReduction(all.group.front()).variables[loop.variable];
-  int64_t lanes = all.choice->lanes, step = base ? std::gcd(loop.size, lanes) : lanes;
-  auto body = [&](ValueRange arguments) { return emitOneIteration(all.group, true, arguments); };
-  if (target.isDevice())
-    return emitVectorLoop(variable, lanes, carried, body);
-  return emitLaneBlocks(
-      loop.size, lanes, carried, [&](Value first, int64_t count, ValueRange arguments) {
-        if (base)
-          first = arith::AddIOp::create(builder, location, base, first);
-        return all.choice->isOneByOne ? emitOneByOne(all, first, count, arguments)
-                                      : emitBlock(variable, first, count, step, arguments, body);
+  int64_t width = all.choice->getWidth(), rounds = loop.size / width, rest = loop.size % width;
+  auto emitRound = [&](Value first, int64_t count, ValueRange arguments) {
+    if (base)
+      first = arith::AddIOp::create(builder, location, base, first);
+    return target.isDevice() ? emitThreadRound(all, first, count, arguments)
+                             : emitRoundOfLanes(all, first, count, arguments);
+  };
+  if (!loop.block)
+    return emitLaneBlocks(loop.size, width, carried, emitRound);
+  SmallVector<Value> totals =
+      emitInBlocks(all.group, rounds, loop.block, carried, [&](Value round, ValueRange arguments) {
+        Value first = arith::MulIOp::create(builder, location, round, constant(width));
+        return emitRound(first, width, arguments);
       });
+  return rest ? emitRound(constant(rounds * width), rest, totals) : totals;
+}
+
+/// The first `count` lanes, of numbers from `first` on.
+SmallVector<Value> StageEmitter::emitRoundOfLanes(const GroupLoops &all, Value first, int64_t count,
+                                                  ValueRange carried) {
+  if (all.choice->isOneByOne)
+    return emitOneByOne(all, first, count, carried);
+  const SumLoop &loop = all.loops.back();
+  int64_t lanes = all.choice->lanes;
+  bool isWhole = llvm::count_if(all.loops, [&](const SumLoop &other) {
+                   return other.variable == loop.variable;
+                 }) == 1;
+  int64_t step = isWhole ? lanes : std::gcd(loop.size, lanes);
+  return emitBlock(all.getLaneVariable(graph), first, count, step, carried, [&](ValueRange sums) {
+    return emitOneIteration(all.group, /*inLanes=*/true, sums);
+  });
 }
 
 /// Sums inside have lanes of their own, so these are filled by a loop.
 SmallVector<Value> StageEmitter::emitOneByOne(const GroupLoops &all, Value first, int64_t lanes,
                                               ValueRange carried) {
-  AtomId variable = graph.getReduction(all.group.front()).variables[all.loops.back().variable];
-  SmallVector<const Combiner *> combiners = getCombiners(graph, all.group);
+  AtomId variable = all.getLaneVariable(graph);
+  SmallVector<const Combiner *> combiners = getCombiners(all.group);
   // Of the loop over blocks, if there is one.
   ScopeGuard blockScope(*this);
   SmallVector<Value> filled;
@@ -256,14 +273,8 @@ SmallVector<Value> StageEmitter::emitOneByOne(const GroupLoops &all, Value first
 /// `base`: of the variable that the loop runs over, what loops around it have made of it; null: 0.
 SmallVector<Value> StageEmitter::emitReductionLoops(const GroupLoops &all, size_t level, Value base,
                                                     ValueRange carried) {
-  if (level == all.loops.size()) {
-    // The body reads the accumulators where the innermost loop binds them.
-    size_t next = 0;
-    for (unsigned reduction : all.group)
-      for (NodeId accumulator : graph.getReduction(reduction).accumulators)
-        current->nodes[accumulator] = carried[next++];
+  if (level == all.loops.size())
     return emitOneIteration(all.group, /*inLanes=*/false, carried);
-  }
   const SumLoop &loop = all.loops[level];
   AtomId variable = graph.getReduction(all.group.front()).variables[loop.variable];
   bool isWhole = level + 1 == all.loops.size() || all.loops[level + 1].variable != loop.variable;
@@ -281,7 +292,7 @@ SmallVector<Value> StageEmitter::emitReductionLoops(const GroupLoops &all, size_
     return emitReductionLoops(all, level + 1, isWhole ? Value() : value, arguments);
   };
   if (loop.block)
-    return emitInBlocks(all, loop, carried, body);
+    return emitInBlocks(all.group, loop.size, loop.block, carried, body);
   return emitLoop(constant(0), constant(loop.size), 1, carried, body);
 }
 
@@ -343,30 +354,39 @@ Value StageEmitter::combineLanes(const Combiner &combiner, Value value) {
   return LLVM::ExtractElementOp::create(builder, location, value, constant(0));
 }
 
-void StageEmitter::emitInLanes(ArrayRef<unsigned> group, LaneChoice choice) {
-  SmallVector<const Combiner *> combiners = getCombiners(graph, group);
-  SmallVector<Value> carried;
-  for (const Combiner *combiner : combiners)
-    carried.push_back(emitNeutral(*combiner, choice.lanes));
-  SmallVector<Value> sums = emitReductionLoops(getLoops(group, choice), 0, Value(), carried);
-  if (stage.groupThreads > 1)
-    combineThreads(combiners, sums);
-  size_t next = 0;
+/// What the reductions began with and `sums`, each as many as `lanesOf` has lanes, or one.
+void StageEmitter::setResults(ArrayRef<unsigned> group, ArrayRef<Value> sums, Scope *lanesOf) {
   for (unsigned reduction : group) {
+    const ElementReduction &info = graph.getReduction(reduction);
     SmallVector<Value> results;
-    for (NodeId initial : graph.getReduction(reduction).initial) {
-      Value value = combineLanes(*combiners[next], sums[next]);
-      results.push_back(combine(*combiners[next], emitNode(initial), value));
-      ++next;
+    for (auto [initial, combiner] : llvm::zip_equal(info.initial, info.combiners)) {
+      Value before = emitNode(initial);
+      if (lanesOf)
+        before = splat(before, lanesOf->lanes);
+      results.push_back(combine(*combiner, before, sums.front()));
+      sums = sums.drop_front();
     }
     current->reductions[reduction] = results;
   }
 }
 
+void StageEmitter::emitInLanes(ArrayRef<unsigned> group, LaneChoice choice) {
+  SmallVector<const Combiner *> combiners = getCombiners(group);
+  SmallVector<Value> carried;
+  for (const Combiner *combiner : combiners)
+    carried.push_back(emitNeutral(*combiner, choice.lanes));
+  SmallVector<Value> sums = emitReductionLoops(getLoops(group, choice), 0, Value(), carried);
+  if (choice.threads > 1)
+    combineThreads(combiners, sums, choice.threads);
+  for (auto [combiner, sum] : llvm::zip_equal(combiners, sums))
+    sum = combineLanes(*combiner, sum);
+  setResults(group, sums, /*lanesOf=*/nullptr);
+}
+
 /// The same in each lane of a loop around it: the lanes of a short sum are values.
-void StageEmitter::emitFolded(ArrayRef<unsigned> group, int64_t lanesOfLoop) {
+void StageEmitter::emitFolded(ArrayRef<unsigned> group, Scope *lanesOf) {
   AtomId variable = graph.getReduction(group.front()).variables.front();
-  SmallVector<const Combiner *> combiners = getCombiners(graph, group);
+  SmallVector<const Combiner *> combiners = getCombiners(group);
   SmallVector<SmallVector<Value>> lanes(combiners.size());
   for (int64_t i = 0, e = table.getSize(variable); i < e; ++i) {
     ScopeGuard scope(*this);
@@ -374,22 +394,16 @@ void StageEmitter::emitFolded(ArrayRef<unsigned> group, int64_t lanesOfLoop) {
     size_t next = 0;
     for (unsigned reduction : group)
       for (NodeId contribution : graph.getReduction(reduction).contributions) {
-        Value neutral = emitNeutral(*combiners[next], lanesOfLoop);
-        Value value = splat(emitNode(contribution), lanesOfLoop);
+        Value neutral = emitNeutral(*combiners[next], lanesOf->lanes);
+        Value value = splat(emitNode(contribution), lanesOf->lanes);
         lanes[next].push_back(combine(*combiners[next], neutral, value));
         ++next;
       }
   }
-  size_t next = 0;
-  for (unsigned reduction : group) {
-    SmallVector<Value> results;
-    for (NodeId initial : graph.getReduction(reduction).initial) {
-      Value value = fold(*combiners[next], std::move(lanes[next]));
-      results.push_back(combine(*combiners[next], splat(emitNode(initial), lanesOfLoop), value));
-      ++next;
-    }
-    current->reductions[reduction] = results;
-  }
+  SmallVector<Value> sums;
+  for (auto [combiner, own] : llvm::zip_equal(combiners, lanes))
+    sums.push_back(fold(*combiner, std::move(own)));
+  setResults(group, sums, lanesOf);
 }
 
 /// As combineLanes does it.

@@ -15,8 +15,9 @@ using namespace mlir::memopt;
 
 /// Additions in a row before a block of them goes to the next level.
 static constexpr int64_t kSumBlock = 128;
-/// Numbers that fill the lanes of every processor.
-static constexpr int64_t kLaneRun = 32;
+/// Numbers of a sum along lanes that may also be made in the lanes of a loop around it, each by
+/// itself and then folded.
+static constexpr int64_t kFoldedSum = 16;
 
 //===----------------------------------------------------------------------===//
 // What an op says
@@ -39,16 +40,27 @@ static std::optional<bool> readsAlongReduction(AffineMap map, ArrayRef<int64_t> 
   return isPart ? last : std::nullopt;
 }
 
-unsigned mlir::memopt::countLaneDims(linalg::LinalgOp op) {
+LaneRules mlir::memopt::getLaneRules(const ScheduleTarget &target) {
+  constexpr int64_t kEveryProcessor = 32, kFewResults = 2048;
+  if (target.isDevice())
+    return {kBlockThreads * kDeviceAlignment / static_cast<int64_t>(sizeof(float)), kFewResults};
+  return {kEveryProcessor, /*fewResults=*/0};
+}
+
+unsigned mlir::memopt::countLaneDims(linalg::LinalgOp op, const LaneRules &rules) {
+  constexpr int64_t kLongSum = 64;
   SmallVector<int64_t> sizes = op.getStaticLoopRanges(), reduced;
   llvm::SmallBitVector isReduced(sizes.size());
   bool isLastReduced = false;
+  int64_t results = 1;
   for (auto [dim, iterator] : llvm::enumerate(op.getIteratorTypesArray())) {
     if (sizes[dim] == 1)
       continue;
     isLastReduced = iterator == utils::IteratorType::reduction;
-    if (!isLastReduced)
+    if (!isLastReduced) {
+      results *= sizes[dim];
       continue;
+    }
     isReduced.set(dim);
     reduced.push_back(sizes[dim]);
   }
@@ -57,11 +69,12 @@ unsigned mlir::memopt::countLaneDims(linalg::LinalgOp op) {
     if (std::optional<bool> votes =
             readsAlongReduction(op.getMatchingIndexingMap(input), sizes, isReduced))
       ++(*votes ? along : across);
-  if (along || across ? along <= across : !isLastReduced)
+  bool isFew = results < rules.fewResults && llvm::product_of(reduced) >= kLongSum;
+  if (!isFew && (along || across ? along <= across : !isLastReduced))
     return 0;
   int64_t run = 1;
   unsigned count = 0;
-  while (count < reduced.size() && run < kLaneRun)
+  while (count < reduced.size() && run < rules.run)
     run *= reduced[reduced.size() - ++count];
   return run < 4 ? 0 : count;
 }
@@ -80,7 +93,9 @@ static std::optional<LaneChoice> getLanes(const ElementGraph &graph,
   for (NodeId accumulator : reduction.accumulators)
     widest = std::max<int64_t>(widest, graph.getNode(accumulator).type.getIntOrFloatBitWidth() / 8);
   int64_t run = llvm::product_of(ArrayRef(reduction.extents.back()).take_back(reduction.laneDims));
-  return LaneChoice{unsigned(reduction.variables.size() - 1), fitLanes(run, widest, target)};
+  int64_t lanes = fitLanes(run, widest, target);
+  return LaneChoice{unsigned(reduction.variables.size() - 1), lanes,
+                    target.isDevice() ? countSharingThreads(run / lanes) : 1};
 }
 
 /// Whether an iteration makes sums of its own.
@@ -104,7 +119,7 @@ llvm::SmallDenseSet<AtomId> mlir::memopt::collectLoopsWithoutLanes(const Element
                                                                    ArrayRef<NodeId> roots,
                                                                    const ScheduleTarget &target) {
   llvm::SmallDenseSet<AtomId> barred;
-  if (target.isDevice() || target.isScalar)
+  if (target.isScalar)
     return barred;
   llvm::SmallSetVector<NodeId, 32> found(roots.begin(), roots.end());
   for (size_t i = 0; i < found.size(); ++i) {
@@ -116,16 +131,16 @@ llvm::SmallDenseSet<AtomId> mlir::memopt::collectLoopsWithoutLanes(const Element
     const ElementReduction &reduction = graph.getReduction(node.reduction);
     std::optional<LaneChoice> lanes = getLanes(graph, reduction, target);
     int64_t count = reduction.getTripCount(graph.getTable());
-    bool isShort = lanes && lanes->lanes == count && count <= kFoldedSum;
+    bool isShort = lanes && lanes->getWidth() >= count && count <= kFoldedSum;
     if (lanes && !(isShort && !holdsSums(graph, reduction)))
       barred.insert(node.variables.begin(), node.variables.end());
   }
   return barred;
 }
 
-std::optional<LaneChoice> mlir::memopt::getOrderedLanes(const ElementGraph &graph,
-                                                        const ElementReduction &reduction,
-                                                        const ScheduleTarget &target) {
+std::optional<LaneChoice> mlir::memopt::getLanesOfSum(const ElementGraph &graph,
+                                                      const ElementReduction &reduction,
+                                                      const ScheduleTarget &target) {
   std::optional<LaneChoice> lanes = getLanes(graph, reduction, target);
   if (lanes)
     lanes->isOneByOne = collectLoopsWithoutLanes(graph, reduction.contributions, target)
@@ -146,19 +161,10 @@ struct Piece {
 };
 } // namespace
 
-/// The dims of the op, or the loops of the kernel where these decide; lanes come last.
-static SmallVector<Piece> getPieces(const ElementGraph &graph, const ElementReduction &reduction,
-                                    std::optional<LaneChoice> lanes, const ScheduleTarget &target) {
+/// The dims of the op; lanes come last.
+static SmallVector<Piece> getPieces(const ElementReduction &reduction,
+                                    std::optional<LaneChoice> lanes) {
   SmallVector<Piece> pieces;
-  if (target.isDevice() || !reduction.isAssociative()) {
-    for (auto [i, variable] : llvm::enumerate(reduction.variables))
-      if (!lanes || lanes->loop != i)
-        pieces.push_back({unsigned(i), graph.getTable().getSize(variable)});
-    if (lanes)
-      pieces.push_back({lanes->loop, graph.getTable().getSize(reduction.variables[lanes->loop]),
-                        /*isInLanes=*/true});
-    return pieces;
-  }
   for (auto [i, extents] : llvm::enumerate(reduction.extents))
     for (int64_t size : extents)
       pieces.push_back({unsigned(i), size});
@@ -183,7 +189,9 @@ static std::pair<size_t, int64_t> cutIntoBlocks(ArrayRef<Piece> pieces,
   for (size_t i = pieces.size(); isLongSum && i-- > 0;) {
     const Piece &piece = pieces[i];
     if (piece.isInLanes) {
-      additions = llvm::divideCeil(piece.size, lanes->lanes);
+      additions = llvm::divideCeil(piece.size, lanes->getWidth());
+      if (additions > 2 * kSumBlock)
+        return {i, kSumBlock};
       continue;
     }
     if (additions * piece.size > 2 * kSumBlock)
@@ -194,11 +202,9 @@ static std::pair<size_t, int64_t> cutIntoBlocks(ArrayRef<Piece> pieces,
 }
 
 /// Neighbours of one variable are one loop, but for where blocks or lanes begin.
-SmallVector<SumLoop> mlir::memopt::getSumLoops(const ElementGraph &graph,
-                                               const ElementReduction &reduction,
-                                               std::optional<LaneChoice> lanes,
-                                               const ScheduleTarget &target) {
-  SmallVector<Piece> pieces = getPieces(graph, reduction, lanes, target);
+SmallVector<SumLoop> mlir::memopt::getSumLoops(const ElementReduction &reduction,
+                                               std::optional<LaneChoice> lanes) {
+  SmallVector<Piece> pieces = getPieces(reduction, lanes);
   auto [first, count] = cutIntoBlocks(pieces, reduction, lanes);
   SmallVector<SumLoop> loops;
   for (auto [i, piece] : llvm::enumerate(pieces)) {

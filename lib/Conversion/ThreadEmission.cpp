@@ -12,14 +12,9 @@
 // addresses. So threads of a group part ways only inside lanes, where nothing is exchanged: sums
 // over lanes, tiles and barriers stand outside, where the group is together.
 //
-// Sums go through a butterfly of shuffles, then, in a block, through shared memory, where every
-// warp folds the warps' sums in the same way. The tree follows from the size of the group, which
-// follows from shapes; all threads get the same bits.
-//
 //===----------------------------------------------------------------------===//
 
 #include "KernelEmission.h"
-#include "WarpShuffle.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -205,48 +200,8 @@ bool StageEmitter::isOverOperand(const KernelNest &nest) {
 }
 
 //===----------------------------------------------------------------------===//
-// Sums
+// Shared memory
 //===----------------------------------------------------------------------===//
-
-Value StageEmitter::combineByShuffles(const Combiner &combiner, Value value, int64_t count) {
-  ImplicitLocOpBuilder b(location, builder);
-  for (int64_t distance = count / 2; distance > 0; distance /= 2)
-    value = combine(combiner, value, shuffleWarp(b, threads.mask, value, distance));
-  return value;
-}
-
-/// From `values[i]`, lanes of each thread, to their sum over the group's threads, in all of them.
-void StageEmitter::combineThreads(ArrayRef<const Combiner *> combiners,
-                                  MutableArrayRef<Value> values) {
-  for (auto [combiner, value] : llvm::zip_equal(combiners, values))
-    value = combineByShuffles(*combiner, combineLanes(*combiner, value),
-                              std::min(stage.groupThreads, kWarpThreads));
-  int64_t warps = stage.groupThreads / kWarpThreads;
-  if (warps <= 1)
-    return;
-  Value warp = arith::DivUIOp::create(builder, location, threads.inBlock, constant(kWarpThreads));
-  Value lane = arith::RemUIOp::create(builder, location, threads.inBlock, constant(kWarpThreads));
-  Value isFirst = isBelow(lane, 1);
-  SmallVector<Value> places;
-  for (size_t i = 0; i < values.size(); ++i)
-    places.push_back(getSharedBuffer("sums" + std::to_string(i), builder.getI64Type(), warps));
-  // The sums before may still be read.
-  synchronize();
-  emitWhere(isFirst, [&] {
-    for (auto [place, value] : llvm::zip_equal(places, values))
-      storeTo(getAddress(place, builder.getI64Type(), warp), value, getAlignment(value.getType()),
-              nullptr);
-  });
-  synchronize();
-  // Lanes of a warp take the sums of the warps in turn, as often as they come.
-  Value from = arith::RemUIOp::create(builder, location, lane, constant(warps));
-  for (auto [combiner, place, value] : llvm::zip_equal(combiners, places, values)) {
-    Type type = value.getType();
-    Value sum =
-        loadFrom(getAddress(place, builder.getI64Type(), from), type, getAlignment(type), nullptr);
-    value = combineByShuffles(*combiner, sum, warps);
-  }
-}
 
 /// Shared memory of `count` elements, the same for the same name.
 Value StageEmitter::getSharedBuffer(const std::string &name, Type element, int64_t count) {
