@@ -97,11 +97,15 @@ private:
       if (llvm::is_contained(unit, user) || !seen.insert(user).second)
         continue;
       // A reshape at the end of the way is an alias of the buffer for the op behind it.
-      if (!isFreeInKernels(user) && !fusion.isInlined(user))
+      if (!isComputedInReaders(user))
         return true;
       llvm::append_range(todo, user->getUsers());
     }
     return false;
+  }
+
+  bool isComputedInReaders(Operation *op) const {
+    return fusion.isInlined(op) || (isFreeInKernels(op) && !isStoredForKernels(op));
   }
 
   void include(Operation *op) {
@@ -114,7 +118,7 @@ private:
       Operation *source = value.getDefiningOp();
       if (source && llvm::is_contained(unit, source))
         include(source);
-      else if (source && (isFreeInKernels(source) || fusion.isInlined(source)))
+      else if (source && isComputedInReaders(source))
         include(source);
       else if (buffers.insert(value))
         order.push_back(value);

@@ -33,6 +33,12 @@ bool mlir::memopt::isFreeInKernels(Operation *op) {
   return isa<ViewOpInterface, tensor::EmptyOp, linalg::FillOp, arith::ConstantOp, IotaOp>(op);
 }
 
+bool mlir::memopt::isStoredForKernels(Operation *op) {
+  constexpr size_t kMostPieces = 32;
+  auto concat = dyn_cast_if_present<tensor::ConcatOp>(op);
+  return concat && concat.getInputs().size() > kMostPieces;
+}
+
 double mlir::memopt::getScalarWork(Operation *op) {
   if (isa<linalg::IndexOp, linalg::YieldOp>(op))
     return 0;
@@ -81,9 +87,12 @@ KernelFusion::KernelFusion(Block &block)
   formClusters();
 }
 
-/// A view or constant whose value something other than a kernel reads, reshapes aside.
+/// A view or constant whose value something other than a kernel reads, reshapes aside, or which
+/// kernels do not compute themselves.
 void KernelFusion::collectStoredViews() {
   for (Operation &op : block) {
+    if (isStoredForKernels(&op))
+      storedViews.insert(&op);
     if (isFreeInKernels(&op) || isa<linalg::GenericOp>(op) || op.hasTrait<OpTrait::FillsKernel>())
       continue;
     for (Value operand : op.getOperands()) {
@@ -168,7 +177,7 @@ void KernelFusion::addEdges(unsigned reader, Value value, AffineMap map, bool is
   }
   if (map && !writesRows(nodes[number->second]))
     map = AffineMap();
-  edges.push_back({number->second, reader, map, isGather});
+  edges.push_back({number->second, reader, map, isGather || isStoredForKernels(op)});
 }
 
 void KernelFusion::collectEdges() {

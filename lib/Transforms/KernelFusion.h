@@ -123,6 +123,10 @@ private:
 
 /// Views, constants and initial values: computed where they are read, at no cost.
 bool isFreeInKernels(Operation *op);
+
+/// Whether `op` is free in kernels but has so many pieces that kernels read what one of its own has
+/// stored: code for an element of a piece would ask which one it is.
+bool isStoredForKernels(Operation *op);
 /// Time of a scalar op, in bytes that memory moves meanwhile (about 10 GB/s and 60 G simple ops/s).
 double getScalarWork(Operation *op);
 /// How many there are in loops of these sizes.

@@ -23,9 +23,9 @@ namespace mlir::memopt {
 struct Invariant {
   RepeatOp loop;
   size_t number; ///< in the order of the program
-  SmallVector<Operation *, 2> instructions;
-  PackWeightsAttr packing; ///< null where the instructions are kernels, which leave themselves
-  int64_t bytes = 0;       ///< of what lives through the loop then
+  SmallVector<Operation *, 2> instructions{};
+  PackWeightsAttr packing{}; ///< null where the instructions are kernels, which leave themselves
+  int64_t bytes = 0;         ///< of what lives through the loop then
   int64_t savedNanoseconds = 0;
 };
 

@@ -311,3 +311,53 @@ func.func @as_many_columns_as_rows(%x: tensor<64x32x64xf32>) -> tensor<64xf32> {
   } -> tensor<64xf32>
   return %sum : tensor<64xf32>
 }
+
+// -----
+
+#rows = affine_map<(d0, d1) -> (d0, d1)>
+
+// Kernels read elements of a few pieces where they are, and those of many as one that a kernel has stored.
+
+// CHECK-LABEL: @few_pieces
+// CHECK: memopt.kernel
+// CHECK-NEXT: tensor.concat
+// CHECK: linalg.generic
+// CHECK-NOT: memopt.kernel
+func.func @few_pieces(%x: tensor<2x8xf32>) -> tensor<64x8xf32> {
+  %c = tensor.concat dim(0) %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x
+      : (tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>)
+      -> tensor<64x8xf32>
+  %e = tensor.empty() : tensor<64x8xf32>
+  %y = linalg.generic {indexing_maps = [#rows, #rows], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<64x8xf32>) outs(%e : tensor<64x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.mulf %a, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<64x8xf32>
+  return %y : tensor<64x8xf32>
+}
+
+// -----
+
+#rows = affine_map<(d0, d1) -> (d0, d1)>
+
+// CHECK-LABEL: @many_pieces
+// CHECK: %[[C:.*]] = memopt.kernel {{.*}} -> tensor<66x8xf32> {
+// CHECK-NEXT: %[[STORED:.*]] = tensor.concat
+// CHECK-NEXT: memopt.yield %[[STORED]]
+// CHECK: memopt.kernel (%{{.*}} = %[[C]] : tensor<66x8xf32>) -> tensor<66x8xf32> {
+// CHECK-NOT: tensor.concat
+// CHECK: linalg.generic
+func.func @many_pieces(%x: tensor<2x8xf32>) -> tensor<66x8xf32> {
+  %c = tensor.concat dim(0) %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x, %x
+      : (tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>)
+      -> tensor<66x8xf32>
+  %e = tensor.empty() : tensor<66x8xf32>
+  %y = linalg.generic {indexing_maps = [#rows, #rows], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<66x8xf32>) outs(%e : tensor<66x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %p = arith.mulf %a, %a : f32
+    linalg.yield %p : f32
+  } -> tensor<66x8xf32>
+  return %y : tensor<66x8xf32>
+}

@@ -219,7 +219,7 @@ private:
     // channels. Of fewer channels, in images that end behind the last of these pixels, the sums
     // hold numbers from beside the image.
     bool isStrided = g.strides != memory::dims(g.strides.size(), 1);
-    const char *refused = isStrided && g.x.get_dims()[1] < 8 ? "jit_1x1:avx2" : nullptr;
+    std::string_view refused = isStrided && g.x.get_dims()[1] < 8 ? "jit_1x1:avx2" : "";
     if (!description || !selectImplementation(description, refused))
       return false;
     name = description.impl_info_str();

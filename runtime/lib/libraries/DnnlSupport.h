@@ -23,6 +23,7 @@
 #include "OpenMpTeam.h"
 #include "memopt-runtime/LibraryCalls.h"
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -54,13 +55,14 @@ bool isOnOurTeam();
 
 /// Moves `description` to its first implementation that keeps our promises; false when there is
 /// none. Reference code is a thousand times slower, and whatever goes through oneDNN's GEMM
-/// allocates packing buffers in every run, outside the scratchpad.
+/// allocates packing buffers in every run, outside the scratchpad. `refused`: the name of one that
+/// does not keep them here.
 template <typename Description>
-bool selectImplementation(Description &description, const char *refused = nullptr) {
+bool selectImplementation(Description &description, std::string_view refused = {}) {
   do {
     std::string name = description.impl_info_str();
     if (name.find("ref") == std::string::npos && name.find("gemm:") == std::string::npos &&
-        name != (refused ? refused : ""))
+        name != refused)
       return true;
   } while (description.next_impl());
   return false;
