@@ -12,9 +12,9 @@ Of each seed from FIRST up to LAST, LAST left out, four steps with data of their
               PyTorch is; with --emulate also on an emulated device
   same bits   losses and the final state of: the smallest budget, checkpointing, offload of activations, parameters and state
               to host or disk, two threads, two steps resumed after two; in two micro-batches: offload, and as many
-              accumulated batches of half the size, and two ranks with SGD
-  near        two micro-batches against the batch, unless a remark says that they take statistics; bf16 to a tenth; on a
-              device two ranks against two micro-batches, to a hundred-thousandth of a tensor's largest element
+              accumulated batches of half the size, and two ranks with SGD; on a device the same of budgets, checkpointing,
+              offload and ranks
+  near        two micro-batches against the batch, unless a remark says that they take statistics; bf16 to a tenth
   memory      used = predicted, everywhere
 
 with an optimizer, its state's bits, a clipped norm and a precision drawn for it. A line for each model, and one for each
