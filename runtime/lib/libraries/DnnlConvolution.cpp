@@ -94,6 +94,23 @@ private:
   }
 };
 
+/// The implementation of the gradient of weights that reads beside its buffers in oneDNN 3.2, if
+/// there is one for such a convolution; "" else.
+std::string_view getBrokenWeightGradient(const Geometry &g) {
+  auto isNot = [](const memory::dims &values, memory::dim value) {
+    return values != memory::dims(values.size(), value);
+  };
+  // The pixels that a strided filter of one tap meets are brought together in vectors of 8
+  // channels. Of fewer channels, in images that end behind the last of these pixels, the sums hold
+  // numbers from beside the image.
+  if (isNot(g.strides, 1) && g.x.get_dims()[1] < 8)
+    return "jit_1x1:avx2";
+  // Rows that dilated taps meet are looked for in front of the scratchpad and behind it.
+  if (isNot(g.dilations, 0))
+    return "jit_bf16:avx512_core_bf16";
+  return "";
+}
+
 Forward::primitive_desc describeForward(const dnnl::engine &engine, const Geometry &g) {
   return Forward::primitive_desc(engine, dnnl::prop_kind::forward_training,
                                  dnnl::algorithm::convolution_direct, g.x, g.anyWeights, g.bias,
@@ -215,12 +232,7 @@ private:
         engine, dnnl::algorithm::convolution_direct, g.x, g.anyWeights, g.y, g.strides, g.dilations,
         g.paddingLower, g.paddingUpper, hint, plannedScratchpad(),
         /*allow_empty=*/true);
-    // oneDNN 3.2 brings the pixels that a strided filter of one tap meets together in vectors of 8
-    // channels. Of fewer channels, in images that end behind the last of these pixels, the sums
-    // hold numbers from beside the image.
-    bool isStrided = g.strides != memory::dims(g.strides.size(), 1);
-    std::string_view refused = isStrided && g.x.get_dims()[1] < 8 ? "jit_1x1:avx2" : "";
-    if (!description || !selectImplementation(description, refused))
+    if (!description || !selectImplementation(description, getBrokenWeightGradient(g)))
       return false;
     name = description.impl_info_str();
     addendBytes = static_cast<int64_t>(g.plainWeights.get_size());

@@ -7,8 +7,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "LibraryCallTesting.h"
+#include "memopt-runtime/ThreadPool.h"
 #include <array>
 #include <cmath>
+#include <sys/mman.h>
 
 using namespace memopt;
 using namespace memopt::libraries;
@@ -437,6 +439,46 @@ TEST(Convolution, ReadsPackedWeights) {
   reference["packed"] = 64;
   EXPECT_EQ(refusal(reference), "library call: 'packed' must be the bytes of the weights as the "
                                 "library reads them here, 0, found 64");
+}
+
+/// A copy of `buffer` between pages that nobody may touch, the one behind it at its end or the one
+/// in front of it at its beginning. The process that runs the call ends with it.
+static char *fence(Buffer buffer, int64_t bytes, bool atEnd) {
+  constexpr int64_t page = 4096;
+  int64_t room = (bytes + page - 1) / page * page;
+  char *begin = static_cast<char *>(::mmap(nullptr, room + 2 * page, PROT_NONE,
+                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) +
+                page;
+  ::mprotect(begin, room, PROT_READ | PROT_WRITE);
+  if (atEnd)
+    begin += room - (bytes + 63) / 64 * 64;
+  std::memcpy(begin, buffer.data(), bytes);
+  return begin;
+}
+
+/// oneDNN's code for dilated gradients of weights in bf16 is not taken, for it reads rows in front
+/// of its scratchpad and behind it: found where the scratchpad was at an arena's end.
+TEST(Convolution, ReadsNothingBesideItsBuffers) {
+  const Case dilated[] = {
+      {"by 2", 4, 16, 8, 2, {24, 40}, {5, 5}, {1, 1}, {4, 4}, {4, 4}, {2, 2}},
+      {"by 3", 8, 80, 4, 2, {21, 34}, {3, 2}, {1, 1}, {2, 1}, {2, 1}, {3, 3}},
+      {"in front", 1, 48, 2, 2, {40, 43}, {3, 3}, {1, 1}, {3, 1}, {3, 1}, {3, 3}}};
+  for (const Case &c : dilated)
+    for (bool atEnd : {true, false}) {
+      json descriptor = describe(c, 2, "bf16", "nhwc", /*reference=*/false, /*bias=*/false);
+      auto run = [&] {
+        auto call = LibraryCall::create(descriptor, 1);
+        auto pool = ThreadPool::create(1, (*call)->getTeam());
+        std::vector<void *> addresses;
+        for (Buffer &buffer : Data<BFloat16>(c).buffers(2, false))
+          addresses.push_back(
+              fence(buffer, static_cast<int64_t>(buffer.values<char>().size()), atEnd));
+        int64_t workspace = (*call)->workspaceBytes();
+        addresses.push_back(fence(Buffer(workspace), workspace, atEnd));
+        std::exit((*call)->run(addresses.data(), **pool).isOk() ? 0 : 1);
+      };
+      EXPECT_EXIT(run(), testing::ExitedWithCode(0), "") << c.name << (atEnd ? ", end" : "");
+    }
 }
 
 TEST(Convolution, ReluKeepsNaN) {
