@@ -456,29 +456,41 @@ static char *fence(Buffer buffer, int64_t bytes, bool atEnd) {
   return begin;
 }
 
+template <typename T>
+static void runFenced(const Case &c, int direction, const char *type, bool atEnd) {
+  json descriptor = describe(c, direction, type, "nhwc", /*reference=*/false, /*bias=*/false);
+  auto run = [&] {
+    auto call = LibraryCall::create(descriptor, 1);
+    auto pool = ThreadPool::create(1, (*call)->getTeam());
+    std::vector<void *> addresses;
+    for (Buffer &buffer : Data<T>(c).buffers(direction, false))
+      addresses.push_back(fence(buffer, static_cast<int64_t>(buffer.values<char>().size()), atEnd));
+    int64_t workspace = (*call)->workspaceBytes();
+    addresses.push_back(fence(Buffer(workspace), workspace, atEnd));
+    std::exit((*call)->run(addresses.data(), **pool).isOk() ? 0 : 1);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "")
+      << c.name << " " << directions[direction] << " " << type << (atEnd ? ", end" : ", beginning");
+}
+
+TEST(Convolution, ReadsNothingBehindItsBuffers) {
+  for (const Case &c : cases)
+    for (int direction = 0; direction < 3; ++direction) {
+      runFenced<float>(c, direction, "f32", /*atEnd=*/true);
+      runFenced<BFloat16>(c, direction, "bf16", /*atEnd=*/true);
+    }
+}
+
 /// oneDNN's code for dilated gradients of weights in bf16 is not taken, for it reads rows in front
 /// of its scratchpad and behind it: found where the scratchpad was at an arena's end.
-TEST(Convolution, ReadsNothingBesideItsBuffers) {
+TEST(Convolution, ReadsNoRowsBesideItsScratchpad) {
   const Case dilated[] = {
       {"by 2", 4, 16, 8, 2, {24, 40}, {5, 5}, {1, 1}, {4, 4}, {4, 4}, {2, 2}},
       {"by 3", 8, 80, 4, 2, {21, 34}, {3, 2}, {1, 1}, {2, 1}, {2, 1}, {3, 3}},
       {"in front", 1, 48, 2, 2, {40, 43}, {3, 3}, {1, 1}, {3, 1}, {3, 1}, {3, 3}}};
   for (const Case &c : dilated)
-    for (bool atEnd : {true, false}) {
-      json descriptor = describe(c, 2, "bf16", "nhwc", /*reference=*/false, /*bias=*/false);
-      auto run = [&] {
-        auto call = LibraryCall::create(descriptor, 1);
-        auto pool = ThreadPool::create(1, (*call)->getTeam());
-        std::vector<void *> addresses;
-        for (Buffer &buffer : Data<BFloat16>(c).buffers(2, false))
-          addresses.push_back(
-              fence(buffer, static_cast<int64_t>(buffer.values<char>().size()), atEnd));
-        int64_t workspace = (*call)->workspaceBytes();
-        addresses.push_back(fence(Buffer(workspace), workspace, atEnd));
-        std::exit((*call)->run(addresses.data(), **pool).isOk() ? 0 : 1);
-      };
-      EXPECT_EXIT(run(), testing::ExitedWithCode(0), "") << c.name << (atEnd ? ", end" : "");
-    }
+    for (bool atEnd : {true, false})
+      runFenced<BFloat16>(c, 2, "bf16", atEnd);
 }
 
 TEST(Convolution, ReluKeepsNaN) {
