@@ -224,7 +224,6 @@ private:
                                   ValueRange carried);
   SmallVector<Value> emitRoundOfLanes(const GroupLoops &all, Value first, int64_t count,
                                       ValueRange carried);
-  SmallVector<Value> emitNeutralLike(ArrayRef<const Combiner *> combiners, ValueRange totals);
   SmallVector<Value> emitInBlocks(ArrayRef<unsigned> group, int64_t size, int64_t block,
                                   ValueRange carried, LoopFn body);
   Value combine(const Combiner &combiner, Value a, Value b);

@@ -6,8 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What of a schedule is no search: how many lanes a loop gets, which loop of a reduction runs over
-// them, and how a schedule prints.
+// What of a schedule is no search: how many lanes a loop gets, and how a schedule prints.
 //
 //===----------------------------------------------------------------------===//
 

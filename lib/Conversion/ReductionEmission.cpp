@@ -172,16 +172,6 @@ SmallVector<Value> StageEmitter::emitOneIteration(ArrayRef<unsigned> group, bool
   return next;
 }
 
-/// Neutral accumulators like `totals`.
-SmallVector<Value> StageEmitter::emitNeutralLike(ArrayRef<const Combiner *> combiners,
-                                                 ValueRange totals) {
-  SmallVector<Value> neutral;
-  for (auto [combiner, total] : llvm::zip_equal(combiners, totals))
-    neutral.push_back(
-        emitNeutral(*combiner, isa<VectorType>(total.getType()) ? getLanes(total) : 0));
-  return neutral;
-}
-
 /// Runs a loop of many additions as blocks of `block`, whose sums are added.
 SmallVector<Value> StageEmitter::emitInBlocks(ArrayRef<unsigned> group, int64_t size, int64_t block,
                                               ValueRange carried, LoopFn body) {
@@ -190,7 +180,11 @@ SmallVector<Value> StageEmitter::emitInBlocks(ArrayRef<unsigned> group, int64_t 
     ScopeGuard blockScope(*this);
     Value last = arith::AddIOp::create(builder, location, first, constant(block));
     last = arith::MinSIOp::create(builder, location, last, constant(size));
-    SmallVector<Value> sums = emitLoop(first, last, 1, emitNeutralLike(combiners, totals), body);
+    SmallVector<Value> neutral;
+    for (auto [combiner, total] : llvm::zip_equal(combiners, totals))
+      neutral.push_back(
+          emitNeutral(*combiner, isa<VectorType>(total.getType()) ? getLanes(total) : 0));
+    SmallVector<Value> sums = emitLoop(first, last, 1, neutral, body);
     for (auto [combiner, total, sum] : llvm::zip_equal(combiners, totals, sums))
       sum = combine(*combiner, total, sum);
     return sums;

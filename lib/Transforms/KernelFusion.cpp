@@ -35,7 +35,7 @@ bool mlir::memopt::isFreeInKernels(Operation *op) {
 
 bool mlir::memopt::isStoredForKernels(Operation *op) {
   constexpr size_t kMostPieces = 32;
-  auto concat = dyn_cast_if_present<tensor::ConcatOp>(op);
+  auto concat = dyn_cast<tensor::ConcatOp>(op);
   return concat && concat.getInputs().size() > kMostPieces;
 }
 

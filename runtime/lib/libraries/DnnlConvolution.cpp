@@ -94,21 +94,19 @@ private:
   }
 };
 
-/// The implementation of the gradient of weights that reads beside its buffers in oneDNN 3.2, if
-/// there is one for such a convolution; "" else.
-std::string_view getBrokenWeightGradient(const Geometry &g) {
-  auto isNot = [](const memory::dims &values, memory::dim value) {
-    return values != memory::dims(values.size(), value);
+/// Whether oneDNN 3.2's implementation `name` of such a gradient of weights reads beside its
+/// buffers.
+bool readsBesideBuffers(const Geometry &g, std::string_view name) {
+  auto isAny = [](const memory::dims &values, memory::dim usual) {
+    return values != memory::dims(values.size(), usual);
   };
   // The pixels that a strided filter of one tap meets are brought together in vectors of 8
   // channels. Of fewer channels, in images that end behind the last of these pixels, the sums hold
   // numbers from beside the image.
-  if (isNot(g.strides, 1) && g.x.get_dims()[1] < 8)
-    return "jit_1x1:avx2";
+  if (name == "jit_1x1:avx2")
+    return isAny(g.strides, 1) && g.x.get_dims()[1] < 8;
   // Rows that dilated taps meet are looked for in front of the scratchpad and behind it.
-  if (isNot(g.dilations, 0))
-    return "jit_bf16:avx512_core_bf16";
-  return "";
+  return name == "jit_bf16:avx512_core_bf16" && isAny(g.dilations, 0);
 }
 
 Forward::primitive_desc describeForward(const dnnl::engine &engine, const Geometry &g) {
@@ -232,7 +230,8 @@ private:
         engine, dnnl::algorithm::convolution_direct, g.x, g.anyWeights, g.y, g.strides, g.dilations,
         g.paddingLower, g.paddingUpper, hint, plannedScratchpad(),
         /*allow_empty=*/true);
-    if (!description || !selectImplementation(description, getBrokenWeightGradient(g)))
+    auto isRefused = [&](std::string_view name) { return readsBesideBuffers(g, name); };
+    if (!description || !selectImplementation(description, isRefused))
       return false;
     name = description.impl_info_str();
     addendBytes = static_cast<int64_t>(g.plainWeights.get_size());

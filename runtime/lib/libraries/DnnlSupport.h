@@ -22,6 +22,7 @@
 #include "ElementTypes.h"
 #include "OpenMpTeam.h"
 #include "memopt-runtime/LibraryCalls.h"
+#include <functional>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string_view>
 #include <unordered_map>
@@ -55,14 +56,15 @@ bool isOnOurTeam();
 
 /// Moves `description` to its first implementation that keeps our promises; false when there is
 /// none. Reference code is a thousand times slower, and whatever goes through oneDNN's GEMM
-/// allocates packing buffers in every run, outside the scratchpad. `refused`: the name of one that
-/// does not keep them here.
+/// allocates packing buffers in every run, outside the scratchpad. `isRefused`, if there is
+/// such, knows by name which others do not keep them here.
 template <typename Description>
-bool selectImplementation(Description &description, std::string_view refused = {}) {
+bool selectImplementation(Description &description,
+                          const std::function<bool(std::string_view)> &isRefused = nullptr) {
   do {
     std::string name = description.impl_info_str();
     if (name.find("ref") == std::string::npos && name.find("gemm:") == std::string::npos &&
-        name != refused)
+        !(isRefused && isRefused(name)))
       return true;
   } while (description.next_impl());
   return false;

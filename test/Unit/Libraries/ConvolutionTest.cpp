@@ -441,18 +441,18 @@ TEST(Convolution, ReadsPackedWeights) {
                                 "library reads them here, 0, found 64");
 }
 
-/// A copy of `buffer` between pages that nobody may touch, the one behind it at its end or the one
+/// A copy of `bytes` between pages that nobody may touch, the one behind it at its end or the one
 /// in front of it at its beginning. The process that runs the call ends with it.
-static char *fence(Buffer buffer, int64_t bytes, bool atEnd) {
-  constexpr int64_t page = 4096;
-  int64_t room = (bytes + page - 1) / page * page;
+static char *fence(const std::vector<char> &bytes, bool atEnd) {
+  constexpr size_t page = 4096, line = 64;
+  size_t room = (bytes.size() + page - 1) / page * page;
   char *begin = static_cast<char *>(::mmap(nullptr, room + 2 * page, PROT_NONE,
                                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) +
                 page;
   ::mprotect(begin, room, PROT_READ | PROT_WRITE);
   if (atEnd)
-    begin += room - (bytes + 63) / 64 * 64;
-  std::memcpy(begin, buffer.data(), bytes);
+    begin += room - (bytes.size() + line - 1) / line * line;
+  std::copy(bytes.begin(), bytes.end(), begin);
   return begin;
 }
 
@@ -464,9 +464,8 @@ static void runFenced(const Case &c, int direction, const char *type, bool atEnd
     auto pool = ThreadPool::create(1, (*call)->getTeam());
     std::vector<void *> addresses;
     for (Buffer &buffer : Data<T>(c).buffers(direction, false))
-      addresses.push_back(fence(buffer, static_cast<int64_t>(buffer.values<char>().size()), atEnd));
-    int64_t workspace = (*call)->workspaceBytes();
-    addresses.push_back(fence(Buffer(workspace), workspace, atEnd));
+      addresses.push_back(fence(buffer.values<char>(), atEnd));
+    addresses.push_back(fence(std::vector<char>((*call)->workspaceBytes()), atEnd));
     std::exit((*call)->run(addresses.data(), **pool).isOk() ? 0 : 1);
   };
   EXPECT_EXIT(run(), testing::ExitedWithCode(0), "")
