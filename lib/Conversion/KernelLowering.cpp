@@ -22,7 +22,7 @@
 #include "KernelAliasing.h"
 #include "KernelArguments.h"
 #include "KernelEmission.h"
-#include "memopt-runtime/ProgramInterface.h"
+#include "memopt-runtime/interface/ProgramInterface.h"
 #include "memopt/Conversion/ObjectEmission.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

@@ -8,9 +8,7 @@
 
 #include "memopt/Package/Manifest.h"
 
-#include "memopt/Package/PlanReport.h"
-
-#include "memopt-runtime/PackageFormat.h"
+#include "memopt-runtime/interface/PackageFormat.h"
 #include "memopt/Analysis/CostModel.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
@@ -49,6 +47,22 @@ json::Value mlir::memopt::attributeToJson(Attribute attribute) {
   if (auto text = dyn_cast<StringAttr>(attribute))
     return text.getValue();
   return nullptr;
+}
+
+json::Object mlir::memopt::bySpace(ArrayRef<int64_t> bytes) {
+  json::Object object;
+  for (auto [space, number] : llvm::enumerate(bytes))
+    object[stringifySpace(static_cast<Space>(space))] = number;
+  return object;
+}
+
+DictionaryAttr mlir::memopt::getConvBnEval(ModuleOp module) {
+  return module->getAttrOfType<DictionaryAttr>(MemoptDialect::kEfficientConvBnEvalAttr);
+}
+
+std::optional<json::Value> mlir::memopt::describeConvBnEval(ModuleOp module) {
+  DictionaryAttr report = getConvBnEval(module);
+  return report ? std::optional(attributeToJson(report)) : std::nullopt;
 }
 
 namespace {

@@ -8,7 +8,7 @@
 
 #include "memopt/Package/Package.h"
 
-#include "memopt-runtime/Safetensors.h"
+#include "memopt-runtime/package/Safetensors.h"
 
 #include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/Support/FileSystem.h"

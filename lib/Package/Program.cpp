@@ -8,7 +8,7 @@
 
 #include "memopt/Package/Program.h"
 
-#include "memopt-runtime/Files.h"
+#include "memopt-runtime/base/Files.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Conversion/DeviceCode.h"

@@ -12,7 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Fuzzing.h"
-#include "memopt-runtime/Data.h"
+#include "memopt-runtime/data/Data.h"
 
 using namespace memopt;
 using namespace memopt::testing;

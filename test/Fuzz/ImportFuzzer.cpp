@@ -13,7 +13,7 @@
 
 #include "ArchiveWriter.h"
 #include "Fuzzing.h"
-#include "memopt/Import/Pt2.h"
+#include "memopt/Import/Graph/Pt2.h"
 
 #include "mlir/IR/MLIRContext.h"
 

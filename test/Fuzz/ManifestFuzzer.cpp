@@ -11,7 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Fuzzing.h"
-#include "memopt-runtime/Manifest.h"
+#include "memopt-runtime/package/Manifest.h"
 
 using namespace memopt;
 using namespace memopt::testing;

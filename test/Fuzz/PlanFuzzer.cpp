@@ -13,7 +13,8 @@
 
 #include "ArenaFile.h"
 #include "Fuzzing.h"
-#include "memopt/Planning/PlanFile.h"
+#include "memopt/Planning/Order/PlanSolver.h"
+#include "memopt/Planning/Problem/PlanFile.h"
 
 using namespace memopt::planning;
 using namespace memopt::testing;

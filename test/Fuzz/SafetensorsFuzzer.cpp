@@ -12,7 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Fuzzing.h"
-#include "memopt-runtime/Safetensors.h"
+#include "memopt-runtime/package/Safetensors.h"
 
 using namespace memopt;
 using namespace memopt::testing;

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "CheckpointFiles.h"
 #include "Fuzzing.h"
+#include "memopt-runtime/checkpoint/CheckpointFiles.h"
 
 using namespace memopt;
 using namespace memopt::testing;

@@ -10,8 +10,8 @@
 // ResNet-50 and MobileNets (batch 16) and GPT-2 (2 x 512 tokens). The label names the
 // implementation. MEMOPT_THREADS sets the number of threads.
 
-#include "memopt-runtime/LibraryCalls.h"
-#include "memopt-runtime/ThreadPool.h"
+#include "memopt-runtime/descriptors/LibraryCalls.h"
+#include "memopt-runtime/threads/ThreadPool.h"
 #include <benchmark/benchmark.h>
 #include <cstdlib>
 #include <memory>

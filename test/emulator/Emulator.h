@@ -131,7 +131,7 @@ using namespace memopt::cuda;
 extern "C" {
 #define MEMOPT_CUDA_FUNCTION(field, symbol, parameters)                                            \
   __attribute__((visibility("default"))) CUresult symbol parameters;
-#include "memopt-runtime/CudaDriver.def"
+#include "memopt-runtime/device/cuda/CudaDriver.def"
 }
 
 #endif // MEMOPT_EMULATOR_EMULATOR_H

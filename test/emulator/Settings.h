@@ -14,7 +14,7 @@
 #ifndef MEMOPT_EMULATOR_SETTINGS_H
 #define MEMOPT_EMULATOR_SETTINGS_H
 
-#include "memopt-runtime/CudaDriver.h"
+#include "memopt-runtime/device/cuda/CudaDriver.h"
 #include <cstdint>
 #include <map>
 #include <string>

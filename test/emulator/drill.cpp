@@ -13,7 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "cuda/CudaContext.h"
+#include "memopt-runtime/device/cuda/CudaContext.h"
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "cuda/CublasLt.h"
+#include "memopt-runtime/device/cuda/CublasLt.h"
 #include <cstdio>
 #include <cstring>
 #include <map>

@@ -17,7 +17,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "cuda/Cudnn.h"
+#include "memopt-runtime/device/cuda/Cudnn.h"
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt-runtime/CudaDriver.h"
+#include "memopt-runtime/device/cuda/CudaDriver.h"
 #include <cstdlib>
 #include <cstring>
 

@@ -10,12 +10,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt-runtime/CudaDriver.h"
+#include "memopt-runtime/device/cuda/CudaDriver.h"
 
 using namespace memopt::cuda;
 
 extern "C" {
 #define MEMOPT_CUDA_FUNCTION(field, symbol, parameters)                                            \
   __attribute__((weak)) CUresult symbol parameters { return CUDA_SUCCESS; }
-#include "memopt-runtime/CudaDriver.def"
+#include "memopt-runtime/device/cuda/CudaDriver.def"
 }

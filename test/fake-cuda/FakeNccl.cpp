@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "cuda/Nccl.h"
+#include "memopt-runtime/device/cuda/Nccl.h"
 #include <cstdio>
 #include <cstring>
 

@@ -8,7 +8,7 @@
 
 #include "TestOptimizer.h"
 
-#include "Update.h"
+#include "memopt/Transforms/Optimizers/Update.h"
 
 using namespace mlir;
 using namespace mlir::memopt;

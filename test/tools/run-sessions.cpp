@@ -14,8 +14,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt-runtime/Data.h"
-#include "memopt-runtime/Session.h"
+#include "memopt-runtime/data/Data.h"
+#include "memopt-runtime/devices/OpenDevice.h"
+#include "memopt-runtime/session/Session.h"
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -50,7 +51,7 @@ template <typename T> static T take(StatusOr<T> value) {
 }
 
 static std::string train(const Job &job, int steps) {
-  std::unique_ptr<Device> device = take(Device::open("cpu"));
+  std::unique_ptr<Device> device = take(openDevice("cpu"));
   std::unique_ptr<Session> session =
       take(Session::create(job.package, *device, &LibraryCall::create, {}));
   const Manifest &manifest = session->getManifest();

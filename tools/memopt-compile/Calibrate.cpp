@@ -18,7 +18,7 @@
 
 #include "CalibrationGraphs.h"
 
-#include "memopt-runtime/Files.h"
+#include "memopt-runtime/base/Files.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Conversion/ObjectEmission.h"

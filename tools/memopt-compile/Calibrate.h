@@ -11,7 +11,7 @@
 
 #include "Options.h"
 
-#include "memopt-runtime/Status.h"
+#include "memopt-runtime/base/Status.h"
 
 #include "mlir/IR/MLIRContext.h"
 

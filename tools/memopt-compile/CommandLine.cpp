@@ -8,7 +8,7 @@
 
 #include "CommandLine.h"
 
-#include "memopt/Transforms/Optimizers.h"
+#include "memopt/Transforms/Optimizers/Optimizers.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"

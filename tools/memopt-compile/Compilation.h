@@ -12,7 +12,7 @@
 #include "ErrorCollector.h"
 #include "Options.h"
 
-#include "memopt-runtime/Status.h"
+#include "memopt-runtime/base/Status.h"
 #include "memopt/Package/Package.h"
 #include "memopt/Support/Cache.h"
 

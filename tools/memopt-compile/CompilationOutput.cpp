@@ -8,10 +8,10 @@
 
 #include "Compilation.h"
 
-#include "memopt-runtime/Files.h"
+#include "memopt-runtime/base/Files.h"
 #include "memopt/Dialect/Memopt.h"
-#include "memopt/Package/PlanPage.h"
-#include "memopt/Package/PlanReport.h"
+#include "memopt/Report/PlanPage.h"
+#include "memopt/Report/PlanReport.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"

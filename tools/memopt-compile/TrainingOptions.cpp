@@ -8,8 +8,8 @@
 
 #include "OptionGroups.h"
 
-#include "memopt-runtime/PackageFormat.h"
-#include "memopt/Transforms/Optimizers.h"
+#include "memopt-runtime/interface/PackageFormat.h"
+#include "memopt/Transforms/Optimizers/Optimizers.h"
 
 #include "llvm/ADT/StringExtras.h"
 

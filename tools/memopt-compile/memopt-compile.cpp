@@ -8,8 +8,8 @@
 
 #include "Compilation.h"
 
-#include "memopt-runtime/Files.h"
-#include "memopt-runtime/ThreadPool.h"
+#include "memopt-runtime/base/Files.h"
+#include "memopt-runtime/threads/ThreadPool.h"
 #include "memopt/Pipelines/Pipelines.h"
 
 #include "mlir/IR/MLIRContext.h"

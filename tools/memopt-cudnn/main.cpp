@@ -20,8 +20,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt-runtime/CudnnPlans.h"
-#include "memopt-runtime/Json.h"
+#include "memopt-runtime/base/Json.h"
+#include "memopt-runtime/device/cuda/CudnnPlans.h"
 #include <iostream>
 
 using namespace memopt;

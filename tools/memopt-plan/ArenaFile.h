@@ -16,7 +16,7 @@
 #ifndef MEMOPT_TOOLS_PLAN_ARENAFILE_H
 #define MEMOPT_TOOLS_PLAN_ARENAFILE_H
 
-#include "memopt/Planning/Arena.h"
+#include "memopt/Planning/Arena/Arena.h"
 
 #include "llvm/ADT/StringRef.h"
 

@@ -9,7 +9,7 @@
 #ifndef MEMOPT_TOOLS_PLAN_RANKREPORT_H
 #define MEMOPT_TOOLS_PLAN_RANKREPORT_H
 
-#include "memopt/Planning/RankFile.h"
+#include "memopt/Planning/Ranks/RankFile.h"
 
 /// Bytes, collectives, digest and predicted step time of a package on `ranks` ranks of a network,
 /// in words.

@@ -14,7 +14,8 @@
 #include "ArenaFile.h"
 #include "RankReport.h"
 
-#include "memopt/Planning/PlanFile.h"
+#include "memopt/Planning/Order/PlanSolver.h"
+#include "memopt/Planning/Problem/PlanFile.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"

@@ -13,7 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt-runtime/AllocationCounter.h"
+#include "memopt-runtime/memory/AllocationCounter.h"
 #include <cerrno>
 #include <cstdarg>
 #include <cstdlib>

@@ -9,9 +9,9 @@
 #include "LaunchedRanks.h"
 #include "OptionRules.h"
 #include "Signals.h"
-#include "memopt-runtime/Data.h"
-#include "memopt-runtime/Files.h"
-#include "memopt-runtime/Json.h"
+#include "memopt-runtime/base/Files.h"
+#include "memopt-runtime/base/Json.h"
+#include "memopt-runtime/data/Data.h"
 #include <cstdlib>
 #include <unistd.h>
 

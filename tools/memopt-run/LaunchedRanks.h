@@ -10,7 +10,7 @@
 #define MEMOPT_RUN_LAUNCHEDRANKS_H
 
 #include "Options.h"
-#include "memopt-runtime/RankMeeting.h"
+#include "memopt-runtime/ranks/RankMeeting.h"
 
 namespace memopt {
 

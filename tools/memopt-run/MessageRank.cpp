@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "MessageRank.h"
-#include "memopt-runtime/Json.h"
+#include "memopt-runtime/base/Json.h"
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

@@ -16,7 +16,7 @@
 #define MEMOPT_RUN_MESSAGERANK_H
 
 #include "LaunchedRanks.h"
-#include "memopt-runtime/MessageRanks.h"
+#include "memopt-runtime/ranks/MessageRanks.h"
 #include <chrono>
 
 namespace memopt {

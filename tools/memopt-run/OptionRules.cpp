@@ -7,9 +7,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "OptionRules.h"
-#include "memopt-runtime/Data.h"
-#include "memopt-runtime/Json.h"
-#include "memopt-runtime/Text.h"
+#include "memopt-runtime/base/Json.h"
+#include "memopt-runtime/base/Text.h"
+#include "memopt-runtime/data/Data.h"
 #include <algorithm>
 
 using namespace memopt;

@@ -16,7 +16,7 @@
 #define MEMOPT_RUN_OPTIONRULES_H
 
 #include "Options.h"
-#include "memopt-runtime/Data.h"
+#include "memopt-runtime/data/Data.h"
 
 namespace memopt {
 

@@ -7,9 +7,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "OptionRules.h"
-#include "memopt-runtime/Json.h"
-#include "memopt-runtime/PackageFormat.h"
-#include "memopt-runtime/Text.h"
+#include "memopt-runtime/base/Json.h"
+#include "memopt-runtime/base/Text.h"
+#include "memopt-runtime/interface/PackageFormat.h"
 #include <algorithm>
 #include <cerrno>
 #include <cmath>

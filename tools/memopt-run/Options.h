@@ -9,8 +9,8 @@
 #ifndef MEMOPT_RUN_OPTIONS_H
 #define MEMOPT_RUN_OPTIONS_H
 
-#include "memopt-runtime/LearningRate.h"
-#include "memopt-runtime/Status.h"
+#include "memopt-runtime/base/Status.h"
+#include "memopt-runtime/session/LearningRate.h"
 #include <cstdint>
 #include <optional>
 #include <set>

@@ -18,7 +18,9 @@
 
 #include "Ranks.h"
 #include "Signals.h"
-#include "memopt-runtime/Random.h"
+#include "memopt-runtime/device/RankDevice.h"
+#include "memopt-runtime/devices/OpenDevice.h"
+#include "memopt-runtime/numbers/Random.h"
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -50,7 +52,7 @@ using namespace memopt;
     std::unique_ptr<Communicator> communicator = group.join(rank);
     // On the cpu a rank's memory is there already.
     StatusOr<std::unique_ptr<Device>> own =
-        device == "cpu" ? group.openDevice(rank) : Device::open(device, rank);
+        device == "cpu" ? openRankDevice(group, rank) : openDevice(device, rank);
     status = own.isOk() ? work(*communicator, **own) : own.takeStatus();
   } catch (const std::bad_alloc &) {
     status = environmentError("this machine is out of memory");

@@ -10,8 +10,9 @@
 #define MEMOPT_RUN_RANKS_H
 
 #include "Options.h"
-#include "memopt-runtime/RankMeeting.h"
-#include "memopt-runtime/SharedRanks.h"
+#include "memopt-runtime/device/Device.h"
+#include "memopt-runtime/ranks/RankMeeting.h"
+#include "memopt-runtime/ranks/SharedRanks.h"
 
 namespace memopt {
 

@@ -7,7 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Report.h"
-#include "memopt-runtime/Files.h"
+#include "memopt-runtime/base/Clock.h"
+#include "memopt-runtime/base/Files.h"
 #include <algorithm>
 #include <cinttypes>
 #include <cmath>

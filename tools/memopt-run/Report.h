@@ -11,7 +11,7 @@
 
 #include "Options.h"
 #include "StepLog.h"
-#include "memopt-runtime/Session.h"
+#include "memopt-runtime/session/Session.h"
 #include <map>
 #include <string>
 #include <vector>

@@ -9,7 +9,7 @@
 #include "Run.h"
 #include "OptionRules.h"
 #include "Signals.h"
-#include "memopt-runtime/AllocationCounter.h"
+#include "memopt-runtime/memory/AllocationCounter.h"
 #include <algorithm>
 #include <limits>
 

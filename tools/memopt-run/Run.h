@@ -11,8 +11,8 @@
 
 #include "Options.h"
 #include "Report.h"
-#include "memopt-runtime/Checkpoint.h"
-#include "memopt-runtime/Data.h"
+#include "memopt-runtime/checkpoint/Checkpoint.h"
+#include "memopt-runtime/data/Data.h"
 #include <optional>
 
 namespace memopt {

@@ -13,9 +13,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "Signals.h"
-#include "memopt-runtime/Files.h"
-#include "memopt-runtime/Session.h"
-#include "memopt-runtime/ThreadPool.h"
+#include "memopt-runtime/base/Files.h"
+#include "memopt-runtime/session/Session.h"
+#include "memopt-runtime/threads/ThreadPool.h"
 #include <csignal>
 #include <cstring>
 #include <pthread.h>

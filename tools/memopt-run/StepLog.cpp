@@ -8,9 +8,10 @@
 
 #include "StepLog.h"
 #include "Report.h"
-#include "memopt-runtime/Files.h"
-#include "memopt-runtime/Json.h"
-#include "memopt-runtime/Text.h"
+#include "memopt-runtime/base/Clock.h"
+#include "memopt-runtime/base/Files.h"
+#include "memopt-runtime/base/Json.h"
+#include "memopt-runtime/base/Text.h"
 #include <array>
 #include <cerrno>
 #include <cstring>

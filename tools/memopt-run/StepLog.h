@@ -13,7 +13,7 @@
 #ifndef MEMOPT_RUN_STEPLOG_H
 #define MEMOPT_RUN_STEPLOG_H
 
-#include "memopt-runtime/Status.h"
+#include "memopt-runtime/base/Status.h"
 #include <cstdint>
 #include <memory>
 #include <optional>

@@ -10,7 +10,7 @@
 #include "Run.h"
 #include "Signals.h"
 #include "Validation.h"
-#include "memopt-runtime/Safetensors.h"
+#include "memopt-runtime/package/Safetensors.h"
 #include <cmath>
 #include <limits>
 

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Validation.h"
+#include "memopt-runtime/devices/OpenDevice.h"
 
 using namespace memopt;
 
@@ -61,7 +62,7 @@ StatusOr<std::unique_ptr<Validation>> Validation::create(const RunOptions &optio
                     " is of mode " + quote(loaded->getManifest().mode));
   // A device of its own: that of a rank has room for the training's arena alone.
   MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
-                          Device::open(options.device, communicator ? communicator->getRank() : 0));
+                          openDevice(options.device, communicator ? communicator->getRank() : 0));
   SessionOptions sessionOptions;
   sessionOptions.threads = threads;
   MEMOPT_ASSIGN_OR_RETURN(

@@ -19,7 +19,8 @@
 #include "Run.h"
 #include "Signals.h"
 #include "Validation.h"
-#include "memopt-runtime/Files.h"
+#include "memopt-runtime/base/Files.h"
+#include "memopt-runtime/devices/OpenDevice.h"
 #include <algorithm>
 #include <cstdio>
 #include <tuple>
@@ -114,7 +115,7 @@ static Status runPackage(const RunOptions &options, PreparedRun prepared, Checkp
   MEMOPT_RETURN_IF_ERROR(checkUse(options, loaded->getManifest()));
   MEMOPT_RETURN_IF_ERROR(checkRanks(options, loaded->getManifest()));
   if (options.countRanks() == 1) {
-    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::open(options.device));
+    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, openDevice(options.device));
     return runSession(options, std::move(loaded), prepared.compileSeconds, *device, nullptr, target,
                       prepared.evalPackage);
   }
@@ -149,7 +150,7 @@ static Status runPreparedPackage(const RunOptions &options, RankMeeting &meeting
 }
 
 static Status describeDevice(const RunOptions &options) {
-  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::open(options.device));
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, openDevice(options.device));
   MEMOPT_ASSIGN_OR_RETURN(std::string text, device->describe());
   return writeFileAtomically(options.description, text).withContext("--describe-device");
 }
@@ -225,7 +226,7 @@ static Status runMessageRank(const RunOptions &options, const RankTask &task, Me
   MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(prepared.package));
   MEMOPT_RETURN_IF_ERROR(checkUse(options, loaded->getManifest()));
   MEMOPT_RETURN_IF_ERROR(checkRanks(options, loaded->getManifest()));
-  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, Device::open(options.device));
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, openDevice(options.device));
   RankWork work = getRankWork(options, loaded, prepared, target ? &*target : nullptr);
   return work(self.getCommunicator(), *device);
 }

@@ -15,7 +15,7 @@
 #ifndef MEMOPT_CONVERSION_HOSTEMITTER_H
 #define MEMOPT_CONVERSION_HOSTEMITTER_H
 
-#include "memopt-runtime/ProgramInterface.h"
+#include "memopt-runtime/interface/ProgramInterface.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Conversion/KernelLowering.h"
 

@@ -37,6 +37,16 @@ FailureOr<llvm::json::Object> buildManifest(ModuleOp planned, const ManifestOpti
 /// null.
 llvm::json::Value attributeToJson(Attribute attribute);
 
+/// {"device": N, "host": N, ...}: as many spaces as there are numbers.
+llvm::json::Object bySpace(llvm::ArrayRef<int64_t> bytes);
+
+/// The report of memopt-fuse-conv-bn-eval that a module carries, or null.
+DictionaryAttr getConvBnEval(ModuleOp module);
+
+/// {"fused": [module, ...], "refused": {module: reason, ...}, ...}: what became of the batch norms
+/// that were to join their convolutions; nothing where none were.
+std::optional<llvm::json::Value> describeConvBnEval(ModuleOp module);
+
 } // namespace mlir::memopt
 
 #endif // MEMOPT_PACKAGE_MANIFEST_H

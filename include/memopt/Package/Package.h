@@ -9,7 +9,7 @@
 #ifndef MEMOPT_PACKAGE_PACKAGE_H
 #define MEMOPT_PACKAGE_PACKAGE_H
 
-#include "memopt-runtime/Status.h"
+#include "memopt-runtime/base/Status.h"
 #include "memopt/Package/Manifest.h"
 #include "memopt/Package/Program.h"
 

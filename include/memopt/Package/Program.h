@@ -9,7 +9,7 @@
 #ifndef MEMOPT_PACKAGE_PROGRAM_H
 #define MEMOPT_PACKAGE_PROGRAM_H
 
-#include "memopt-runtime/Status.h"
+#include "memopt-runtime/base/Status.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/raw_ostream.h"

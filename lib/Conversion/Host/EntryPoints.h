@@ -16,7 +16,7 @@ namespace mlir::memopt {
 /// From the list that the runtime shares.
 struct EntryPoints {
 #define MEMOPT_ENTRY_POINT(NAME, SYMBOL) static constexpr llvm::StringLiteral k##NAME = SYMBOL;
-#include "memopt-runtime/ProgramEntryPoints.def"
+#include "memopt-runtime/interface/ProgramEntryPoints.def"
 };
 
 } // namespace mlir::memopt

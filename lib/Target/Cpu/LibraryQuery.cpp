@@ -8,7 +8,7 @@
 
 #include "LibraryQuery.h"
 
-#include "memopt-runtime/LibraryCalls.h"
+#include "memopt-runtime/descriptors/LibraryCalls.h"
 #include <nlohmann/json.hpp>
 
 mlir::memopt::LibraryAnswer mlir::memopt::queryLibrary(const std::string &json, int threads) {

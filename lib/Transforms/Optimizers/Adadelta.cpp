@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Update.h"
+#include "memopt/Transforms/Optimizers/Update.h"
 
 using namespace mlir;
 using namespace mlir::memopt;

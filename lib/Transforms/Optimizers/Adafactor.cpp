@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Update.h"
+#include "memopt/Transforms/Optimizers/Update.h"
 
 using namespace mlir;
 using namespace mlir::memopt;

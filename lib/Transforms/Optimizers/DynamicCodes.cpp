@@ -8,7 +8,7 @@
 
 #include "DynamicCodes.h"
 
-#include "../ScalarFormula.h"
+#include "memopt/Transforms/Utils/ScalarFormula.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 

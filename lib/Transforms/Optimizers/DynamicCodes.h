@@ -20,7 +20,7 @@
 #ifndef MEMOPT_LIB_TRANSFORMS_OPTIMIZERS_DYNAMICCODES_H
 #define MEMOPT_LIB_TRANSFORMS_OPTIMIZERS_DYNAMICCODES_H
 
-#include "../GenericBuilder.h"
+#include "memopt/Transforms/Utils/GenericBuilder.h"
 
 namespace mlir::memopt {
 

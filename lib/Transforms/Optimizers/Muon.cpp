@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../ScalarFormula.h"
-#include "Update.h"
+#include "memopt/Transforms/Optimizers/Update.h"
+#include "memopt/Transforms/Utils/ScalarFormula.h"
 
 using namespace mlir;
 using namespace mlir::memopt;

@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../NearestNames.h"
-#include "Optimizer.h"
+#include "memopt/Transforms/Optimizers/Optimizer.h"
+#include "memopt/Transforms/Utils/NearestNames.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ParameterKind.h"
+#include "memopt/Transforms/Optimizers/ParameterKind.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 

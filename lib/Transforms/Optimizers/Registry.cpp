@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "DynamicCodes.h"
-#include "Update.h"
+#include "memopt/Transforms/Optimizers/Update.h"
 
 using namespace mlir;
 using namespace mlir::memopt;

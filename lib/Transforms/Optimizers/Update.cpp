@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Update.h"
+#include "memopt/Transforms/Optimizers/Update.h"
 
-#include "../ScalarFormula.h"
 #include "DynamicCodes.h"
+#include "memopt/Transforms/Utils/ScalarFormula.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/ReshapeOpsUtils.h"

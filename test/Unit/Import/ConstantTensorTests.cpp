@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Import/ConstantTensor.h"
+#include "memopt/Import/Archive/ConstantTensor.h"
 
 #include "gtest/gtest.h"
 

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "OpTable.h"
-#include "memopt/Import/Pt2.h"
+#include "memopt/Import/Graph/OpTable.h"
+#include "memopt/Import/Graph/Pt2.h"
 
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/Support/CommandLine.h"

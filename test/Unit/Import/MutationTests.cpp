@@ -13,8 +13,8 @@
 
 #include "ArchiveWriter.h"
 #include "JsonMutation.h"
-#include "memopt/Import/Archive.h"
-#include "memopt/Import/Pt2.h"
+#include "memopt/Import/Archive/Archive.h"
+#include "memopt/Import/Graph/Pt2.h"
 
 #include "mlir/IR/MLIRContext.h"
 #include "gtest/gtest.h"

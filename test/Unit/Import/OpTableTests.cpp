@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "OpTable.h"
+#include "memopt/Import/Graph/OpTable.h"
 
 #include "gtest/gtest.h"
 

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LibraryCallTesting.h"
-#include "memopt-runtime/Philox.h"
+#include "memopt-runtime/numbers/Philox.h"
 #include <array>
 #include <cmath>
 #include <limits>

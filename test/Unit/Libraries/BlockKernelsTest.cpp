@@ -8,11 +8,11 @@
 
 // Calls run on the best instruction set of the machine at hand; here the lesser ones are tried too.
 
-#include "BlockKernels.h"
+#include "memopt-runtime/kernels/own/BlockKernels.h"
 #include "GroupKernels.h"
 #include "LibraryCallTesting.h"
 #include "RowKernels.h"
-#include "memopt-runtime/Philox.h"
+#include "memopt-runtime/numbers/Philox.h"
 #include <cmath>
 #include <limits>
 

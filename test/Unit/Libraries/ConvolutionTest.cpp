@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LibraryCallTesting.h"
-#include "memopt-runtime/ThreadPool.h"
+#include "memopt-runtime/threads/ThreadPool.h"
 #include <array>
 #include <cmath>
 #include <sys/mman.h>

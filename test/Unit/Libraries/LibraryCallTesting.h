@@ -9,8 +9,8 @@
 #ifndef MEMOPT_TEST_UNIT_LIBRARIES_LIBRARYCALLTESTING_H
 #define MEMOPT_TEST_UNIT_LIBRARIES_LIBRARYCALLTESTING_H
 
-#include "ElementTypes.h"
-#include "memopt-runtime/LibraryCalls.h"
+#include "memopt-runtime/descriptors/ElementTypes.h"
+#include "memopt-runtime/descriptors/LibraryCalls.h"
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "LibraryCallTesting.h"
-#include "MatmulDescriptor.h"
-#include "memopt-runtime/ThreadPool.h"
+#include "memopt-runtime/descriptors/MatmulDescriptor.h"
+#include "memopt-runtime/threads/ThreadPool.h"
 #include <cmath>
 
 using namespace memopt;

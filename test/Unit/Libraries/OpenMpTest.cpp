@@ -12,7 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LibraryCallTesting.h"
-#include "memopt-runtime/ThreadPool.h"
+#include "memopt-runtime/threads/ThreadPool.h"
 #include <atomic>
 #include <thread>
 

@@ -8,7 +8,7 @@
 
 // The vectors are those of Random123's kat_vectors for philox4x32 with 10 rounds.
 
-#include "memopt-runtime/Philox.h"
+#include "memopt-runtime/numbers/Philox.h"
 #include <gtest/gtest.h>
 #include <vector>
 

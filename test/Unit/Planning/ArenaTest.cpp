@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Planning/Arena.h"
+#include "memopt/Planning/Arena/Arena.h"
 
-#include "SearchRandom.h"
+#include "memopt/Planning/Utils/SearchRandom.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Support/Cache.h"
-#include "memopt/Planning/PlanSolver.h"
+#include "memopt/Planning/Order/PlanSolver.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Planning/MinCut.h"
+#include "memopt/Planning/Utils/MinCut.h"
 
-#include "SearchRandom.h"
+#include "memopt/Planning/Utils/SearchRandom.h"
 
 #include <gtest/gtest.h>
 

@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Planning/PlanSolver.h"
+#include "memopt/Planning/Order/PlanSolver.h"
 
-#include "PlanStarts.h"
-#include "SearchRandom.h"
+#include "memopt/Planning/Order/PlanStarts.h"
+#include "memopt/Planning/Utils/SearchRandom.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Planning/RankFile.h"
+#include "memopt/Planning/Ranks/RankFile.h"
 
 #include "gtest/gtest.h"
 

@@ -6,11 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Planning/PlanSolver.h"
+#include "memopt/Planning/Order/PlanSolver.h"
 
-#include "PlanExecution.h"
-#include "PlanSequence.h"
-#include "SearchRandom.h"
+#include "memopt/Planning/Simulation/PlanExecution.h"
+#include "memopt/Planning/Simulation/PlanSequence.h"
+#include "memopt/Planning/Utils/SearchRandom.h"
 
 #include "llvm/ADT/Sequence.h"
 

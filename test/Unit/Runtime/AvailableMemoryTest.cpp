@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt-runtime/AvailableMemory.h"
+#include "memopt-runtime/memory/AvailableMemory.h"
 #include "TestSupport.h"
 #include <filesystem>
 

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt-runtime/Checkpoint.h"
+#include "memopt-runtime/checkpoint/Checkpoint.h"
 #include "TestSupport.h"
 #include <cstring>
 #include <filesystem>

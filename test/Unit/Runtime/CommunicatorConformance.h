@@ -24,8 +24,8 @@
 #ifndef MEMOPT_TEST_RUNTIME_COMMUNICATORCONFORMANCE_H
 #define MEMOPT_TEST_RUNTIME_COMMUNICATORCONFORMANCE_H
 
-#include "memopt-runtime/Arena.h"
-#include "memopt-runtime/Communicator.h"
+#include "memopt-runtime/memory/Arena.h"
+#include "memopt-runtime/ranks/Communicator.h"
 #include <cmath>
 #include <cstring>
 #include <functional>

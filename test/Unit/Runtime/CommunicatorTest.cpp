@@ -8,7 +8,8 @@
 
 #include "CommunicatorConformance.h"
 #include "TestSupport.h"
-#include "memopt-runtime/SharedRanks.h"
+#include "memopt-runtime/device/RankDevice.h"
+#include "memopt-runtime/ranks/SharedRanks.h"
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -26,7 +27,7 @@ struct SharedGroup {
   }
   std::unique_ptr<Communicator> join(int64_t rank) { return ranks->join(rank); }
   std::unique_ptr<Arena> allocate(int64_t rank) {
-    return *ranks->openDevice(rank)->allocate(MEMOPT_SPACE_DEVICE, bytes, false);
+    return *openRankDevice(*ranks, rank)->allocate(MEMOPT_SPACE_DEVICE, bytes, false);
   }
 
   std::unique_ptr<SharedRanks> ranks;
@@ -52,7 +53,7 @@ struct AttachedGroup {
   }
   std::unique_ptr<Communicator> join(int64_t rank) { return ranks[size_t(rank)]->join(rank); }
   std::unique_ptr<Arena> allocate(int64_t rank) {
-    return *ranks[size_t(rank)]->openDevice(rank)->allocate(MEMOPT_SPACE_DEVICE, bytes, false);
+    return *openRankDevice(*ranks[size_t(rank)], rank)->allocate(MEMOPT_SPACE_DEVICE, bytes, false);
   }
 
   std::vector<std::unique_ptr<SharedRanks>> ranks;
@@ -71,7 +72,7 @@ TEST(SharedRanksTest, MoreMemoryThanThereIsIsRefused) {
 TEST(SharedRanksTest, ARankHasTheArenaThatItsProgramAsksFor) {
   auto group = SharedRanks::create(2, 4096, true, 1);
   ASSERT_TRUE(group.isOk()) << group.getMessage();
-  std::unique_ptr<Device> device = (*group)->openDevice(1);
+  std::unique_ptr<Device> device = openRankDevice(**group, 1);
   EXPECT_EQ(device->allocate(MEMOPT_SPACE_DEVICE, 64, true).getCode(), StatusCode::BadInput);
   EXPECT_EQ(device->allocate(MEMOPT_SPACE_DEVICE, 4096, false).getCode(), StatusCode::BadInput);
   auto arena = device->allocate(MEMOPT_SPACE_DEVICE, 4096, true);

@@ -10,13 +10,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../../../runtime/lib/cuda/CudaLibraries.h"
-#include "../../../runtime/lib/cuda/CudaDevice.h"
-#include "../../../runtime/lib/cuda/CudaStream.h"
+#include "memopt-runtime/device/cuda/CudaLibraries.h"
 #include "FakeLibraries.h"
 #include "TestSupport.h"
-#include "memopt-runtime/CudnnPlans.h"
-#include "memopt-runtime/Session.h"
+#include "memopt-runtime/device/cuda/CudaDevice.h"
+#include "memopt-runtime/device/cuda/CudaStream.h"
+#include "memopt-runtime/device/cuda/CudnnPlans.h"
+#include "memopt-runtime/session/Session.h"
 
 using namespace memopt;
 using namespace memopt::testing;

@@ -13,7 +13,8 @@
 
 #include "FakeLibraries.h"
 #include "TestSupport.h"
-#include "memopt-runtime/DeviceCommunicator.h"
+#include "memopt-runtime/device/DeviceCommunicator.h"
+#include "memopt-runtime/devices/OpenDevice.h"
 #include <cstdlib>
 #include <cstring>
 
@@ -61,7 +62,7 @@ protected:
     setError(0);
     setBusy(false);
     setVersion(23203);
-    auto opened = Device::open("cuda");
+    auto opened = openDevice("cuda");
     ASSERT_TRUE(opened.isOk()) << opened.getMessage();
     device = *std::move(opened);
     auto made = device->createComputeStream();

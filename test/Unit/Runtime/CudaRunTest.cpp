@@ -11,7 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "TestSupport.h"
-#include "memopt-runtime/Checkpoint.h"
+#include "memopt-runtime/checkpoint/Checkpoint.h"
 
 using namespace memopt;
 using namespace memopt::testing;

@@ -15,6 +15,7 @@
 #define MEMOPT_TEST_RUNTIME_CUDASESSION_H
 
 #include "TestSupport.h"
+#include "memopt-runtime/devices/OpenDevice.h"
 #include <cstring>
 
 namespace memopt::testing {
@@ -22,7 +23,7 @@ namespace memopt::testing {
 class CudaSessionTest : public ::testing::Test {
 protected:
   void SetUp() override {
-    auto opened = Device::open("cuda");
+    auto opened = openDevice("cuda");
     if (!opened.isOk())
       GTEST_SKIP() << opened.getMessage();
     device = *std::move(opened);

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CudaSession.h"
-#include "memopt-runtime/Checkpoint.h"
+#include "memopt-runtime/checkpoint/Checkpoint.h"
 #include <filesystem>
 #include <limits>
 

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt-runtime/Data.h"
+#include "memopt-runtime/data/Data.h"
 #include "TestSupport.h"
 #include <algorithm>
 #include <cstring>

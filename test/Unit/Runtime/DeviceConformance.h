@@ -19,8 +19,8 @@
 #ifndef MEMOPT_TEST_RUNTIME_DEVICECONFORMANCE_H
 #define MEMOPT_TEST_RUNTIME_DEVICECONFORMANCE_H
 
-#include "memopt-runtime/Device.h"
-#include "memopt-runtime/ProgramInterface.h"
+#include "memopt-runtime/device/Device.h"
+#include "memopt-runtime/interface/ProgramInterface.h"
 #include <algorithm>
 #include <cstring>
 #include <gtest/gtest.h>

@@ -7,22 +7,23 @@
 //===----------------------------------------------------------------------===//
 
 #include "DeviceConformance.h"
+#include "memopt-runtime/devices/OpenDevice.h"
 
 using namespace memopt;
 
 namespace memopt::testing {
 struct OpenCpu {
-  static StatusOr<std::unique_ptr<Device>> open() { return Device::open("cpu"); }
+  static StatusOr<std::unique_ptr<Device>> open() { return openDevice("cpu"); }
 };
 struct OpenCuda {
-  static StatusOr<std::unique_ptr<Device>> open() { return Device::open("cuda"); }
+  static StatusOr<std::unique_ptr<Device>> open() { return openDevice("cuda"); }
 };
 INSTANTIATE_TYPED_TEST_SUITE_P(Cpu, DeviceConformance, OpenCpu);
 INSTANTIATE_TYPED_TEST_SUITE_P(Cuda, DeviceConformance, OpenCuda);
 } // namespace memopt::testing
 
 TEST(DeviceTest, AMissingDeviceIsAnEnvironmentError) {
-  EXPECT_TRUE(Device::open("cpu").isOk());
-  EXPECT_EQ(Device::open("cuda").getCode(), StatusCode::Environment);
-  EXPECT_EQ(Device::open("abacus").getCode(), StatusCode::BadInput);
+  EXPECT_TRUE(openDevice("cpu").isOk());
+  EXPECT_EQ(openDevice("cuda").getCode(), StatusCode::Environment);
+  EXPECT_EQ(openDevice("abacus").getCode(), StatusCode::BadInput);
 }

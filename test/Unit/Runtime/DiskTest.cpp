@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../../../runtime/lib/DiskArena.h"
-#include "../../../runtime/lib/HostEvent.h"
 #include "TestSupport.h"
+#include "memopt-runtime/device/DiskArena.h"
+#include "memopt-runtime/device/HostEvent.h"
 #include <csignal>
 #include <filesystem>
 #include <fstream>

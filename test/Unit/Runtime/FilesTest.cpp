@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt-runtime/Files.h"
+#include "memopt-runtime/base/Files.h"
 #include "TestSupport.h"
 #include <fcntl.h>
 #include <filesystem>

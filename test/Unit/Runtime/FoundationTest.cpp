@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt-runtime/DType.h"
-#include "memopt-runtime/LearningRate.h"
-#include "memopt-runtime/Random.h"
+#include "memopt-runtime/numbers/DType.h"
+#include "memopt-runtime/numbers/Random.h"
+#include "memopt-runtime/session/LearningRate.h"
 #include <cmath>
 #include <gtest/gtest.h>
 #include <numeric>

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt-runtime/LaunchedRank.h"
+#include "memopt-runtime/ranks/LaunchedRank.h"
 #include "TestSupport.h"
 
 using namespace memopt;

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "TestSupport.h"
-#include "memopt-runtime/Session.h"
+#include "memopt-runtime/session/Session.h"
 #include <cmath>
 #include <cstring>
 #include <limits>

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt-runtime/Manifest.h"
+#include "memopt-runtime/package/Manifest.h"
 #include "TestSupport.h"
-#include "memopt-runtime/Random.h"
+#include "memopt-runtime/numbers/Random.h"
 #include <functional>
 
 using namespace memopt;

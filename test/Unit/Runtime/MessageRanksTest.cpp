@@ -12,10 +12,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt-runtime/MessageRanks.h"
+#include "memopt-runtime/ranks/MessageRanks.h"
 #include "CommunicatorConformance.h"
 #include "TestSupport.h"
-#include "memopt-runtime/Trace.h"
+#include "memopt-runtime/base/Clock.h"
 #include <deque>
 #include <mutex>
 #include <random>

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "TestSupport.h"
-#include "memopt-runtime/ThreadPool.h"
+#include "memopt-runtime/threads/ThreadPool.h"
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>

@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt-runtime/RankMeeting.h"
+#include "memopt-runtime/ranks/RankMeeting.h"
 #include "TestSupport.h"
 #include <cstring>
 #include <sys/mman.h>

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "TestSupport.h"
-#include "memopt-runtime/Checkpoint.h"
+#include "memopt-runtime/checkpoint/Checkpoint.h"
 #include <cmath>
 #include <cstring>
 #include <filesystem>

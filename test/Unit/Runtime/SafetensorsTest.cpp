@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt-runtime/Safetensors.h"
+#include "memopt-runtime/package/Safetensors.h"
 #include "TestSupport.h"
-#include "memopt-runtime/Random.h"
+#include "memopt-runtime/numbers/Random.h"
 #include <cstring>
 
 using namespace memopt;

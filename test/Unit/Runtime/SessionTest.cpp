@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt-runtime/Session.h"
+#include "memopt-runtime/session/Session.h"
 #include "TestSupport.h"
 #include <atomic>
 #include <cmath>

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "TestSupport.h"
+#include "memopt-runtime/devices/OpenDevice.h"
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -295,7 +296,7 @@ std::unique_ptr<Session> openSession(const std::string &package, const SessionOp
 }
 
 Device &getCpu() {
-  static std::unique_ptr<Device> device = *Device::open("cpu");
+  static std::unique_ptr<Device> device = *openDevice("cpu");
   return *device;
 }
 

@@ -11,8 +11,8 @@
 
 #include "Inputs/TinyLoop.h"
 #include "Inputs/TinyModel.h"
-#include "memopt-runtime/Safetensors.h"
-#include "memopt-runtime/Session.h"
+#include "memopt-runtime/package/Safetensors.h"
+#include "memopt-runtime/session/Session.h"
 #include <csignal>
 #include <functional>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt-runtime/ThreadPool.h"
+#include "memopt-runtime/threads/ThreadPool.h"
 #include <atomic>
 #include <chrono>
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
  *
  *===----------------------------------------------------------------------===*/
 
-#include "memopt-runtime/ProgramInterface.h"
+#include "memopt-runtime/interface/ProgramInterface.h"
 
 enum { BATCH = 4, PIXELS = 16, IMAGE = 0, LABEL = 256, LOSS = 320, SCORES = 384 };
 

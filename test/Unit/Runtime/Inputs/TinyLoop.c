@@ -15,7 +15,7 @@
  *===----------------------------------------------------------------------===*/
 
 #include "TinyLoop.h"
-#include "memopt-runtime/ProgramInterface.h"
+#include "memopt-runtime/interface/ProgramInterface.h"
 
 const uint32_t memopt_program_version = MEMOPT_PROGRAM_INTERFACE_VERSION;
 

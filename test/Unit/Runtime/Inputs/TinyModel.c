@@ -23,7 +23,7 @@
  *===----------------------------------------------------------------------===*/
 
 #include "TinyModel.h"
-#include "memopt-runtime/ProgramInterface.h"
+#include "memopt-runtime/interface/ProgramInterface.h"
 #include <stdlib.h>
 
 #ifndef TINY_VERSION

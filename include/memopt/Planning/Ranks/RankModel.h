@@ -1,0 +1,95 @@
+//===- RankModel.h - bytes and seconds of many ranks ------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What can be said of a step on thousands of ranks without starting any: all of them run one list
+// of ops, so one list is enough. Model state is counted as ZeRO shares it out (Rajbhandari et al.,
+// 2020), padding included; time is that of a network with two levels, hosts and what is between
+// them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_PLANNING_RANKS_RANKMODEL_H
+#define MEMOPT_PLANNING_RANKS_RANKMODEL_H
+
+#include "llvm/ADT/ArrayRef.h"
+
+#include <cstdint>
+#include <limits>
+
+namespace memopt::planning {
+
+/// As many as programs are compiled for.
+inline constexpr int64_t mostModeledRanks = 4096;
+
+//===----------------------------------------------------------------------===//
+// Bytes
+//===----------------------------------------------------------------------===//
+
+/// A parameter and what training keeps for it.
+struct RankTensor {
+  int64_t elements = 0;
+  double parameterBytes = 4, gradientBytes = 4; ///< of an element; a frozen one has no gradient
+  double stateBytes = 0;                        ///< of an element, of what is shared out
+  int64_t wholeBytes = 0; ///< of state that every rank keeps whole, such as a count of steps
+  int64_t unit = 16;      ///< elements that a shard is a multiple of: a vector or a block
+};
+
+/// Elements of each rank's shard; the last ones hold padding. One of fewer elements than a vector
+/// is not rounded up to it, but for a tensor that is no larger.
+int64_t getShardElements(int64_t elements, int64_t ranks, int64_t unit);
+
+/// Bytes of model state on each of `ranks` ranks at a stage of ZeRO, 0 to 3: from stage 1 on
+/// optimizer state is shared out, from 2 on gradients, from 3 on parameters too.
+int64_t getRankStateBytes(llvm::ArrayRef<RankTensor> tensors, int stage, int64_t ranks);
+
+//===----------------------------------------------------------------------===//
+// Seconds
+//===----------------------------------------------------------------------===//
+
+struct RankLink {
+  double latency = 0;        ///< seconds before the first byte
+  double bytesPerSecond = 1; ///< of one rank, in one direction
+};
+
+struct RankNetwork {
+  int64_t ranksPerHost = 1;
+  RankLink inside, between; ///< hosts
+};
+
+enum class RankOpKind { Compute, AllReduce, ReduceScatter, AllGather };
+
+struct RankOp {
+  RankOpKind kind = RankOpKind::Compute;
+  double seconds = 0; ///< of computation
+  int64_t bytes = 0;  ///< of a collective's whole tensor
+  /// Of a collective, positions in the list: the last op that its operand waits for (-1: none), and
+  /// the first that needs its result.
+  int64_t readyAfter = -1, neededBy = std::numeric_limits<int64_t>::max();
+};
+
+/// A collective, first within hosts of g ranks and then between m of them, or the other way round;
+/// a sum that all get is a scattered one, gathered again.
+double getCollectiveSeconds(const RankNetwork &network, int64_t ranks, RankOpKind kind,
+                            int64_t bytes);
+
+struct RankStepTime {
+  double total = 0, compute = 0, network = 0;
+  /// Seconds in which nothing was computed.
+  double getExposed() const { return total - compute; }
+};
+
+/// The step of one rank, where all are alike. Collectives begin in the order of the list, one at a
+/// time. With `ahead` 0 each is waited for at once. Otherwise up to `ahead` of them are begun
+/// early, as soon as their operands are there, before the one in front has been waited for; each is
+/// waited for where it is needed.
+RankStepTime simulateRanks(llvm::ArrayRef<RankOp> step, const RankNetwork &network, int64_t ranks,
+                           int64_t ahead);
+
+} // namespace memopt::planning
+
+#endif // MEMOPT_PLANNING_RANKS_RANKMODEL_H

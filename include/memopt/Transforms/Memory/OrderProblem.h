@@ -1,0 +1,94 @@
+//===- OrderProblem.h - a kernel graph as a problem of order and recomputation -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_TRANSFORMS_MEMORY_ORDERPROBLEM_H
+#define MEMOPT_TRANSFORMS_MEMORY_ORDERPROBLEM_H
+
+#include "memopt/Analysis/CostModel.h"
+#include "memopt/Analysis/KernelGraph.h"
+#include "memopt/Analysis/StepModel.h"
+#include "memopt/Planning/Problem/PlanFile.h"
+
+namespace mlir::memopt {
+
+/// The step of a kernel graph's module, in which every write whose value cannot be made in the
+/// variable's bytes has got a copying kernel: the graph that solvers see is the one that runs.
+FailureOr<StepModel> createPlannableStep(ModuleOp module);
+
+/// The cache in a folder, or null for none. Fails with a diagnostic where there can be none.
+FailureOr<::memopt::Cache *> openCache(ModuleOp module, StringRef folder);
+
+/// The arena problem of one space, with the instructions in their present order.
+struct SpaceProblem {
+  SpaceProblem(const KernelGraph &graph, Space space);
+
+  /// The largest buffers alive at the peak, one line each.
+  std::string describeBinding(const KernelGraph &graph) const;
+
+  ::memopt::planning::ArenaProblem problem;
+  SmallVector<unsigned> buffers; ///< by buffer of the problem: the number in the kernel graph
+};
+
+/// Bytes of the host for windows of the disk where no budget says more: those that an order needs,
+/// this many times, so that transfers hide behind each other.
+inline constexpr int64_t kWindowRoom = 2;
+
+/// What a plan may do with the host.
+struct HostRoom {
+  int64_t budget = -1; ///< bytes that may be alive there; -1: no limit
+  bool swaps = false;  ///< what the forward pass keeps may be stored there and fetched again
+};
+
+/// The instructions of one block as ops of Planning's rematerialization problem: of the step, or of
+/// its last loop where it has loops, for there the activations live; what is outside stays as it
+/// is. Op 0 makes the inputs, the last op takes what the caller reads afterwards; instruction i is
+/// op i + 1. Variables are residents, and so is what lives through the loop; what is made in a
+/// variable has no bytes of its own. Whatever writes a variable is pinned and comes after every
+/// reader of the old value. Planning's arena problem of an order is that of the graph to which the
+/// order was applied.
+///
+/// Spaces and resources have the numbers of their enums, as far as the graph uses them. What a wait
+/// gives is a result of its start, for its bytes are taken from there on.
+class OrderProblem {
+public:
+  OrderProblem(const StepModel &step, const CostModel &costs, HostRoom room = {});
+
+  const ::memopt::planning::PlanProblem &getProblem() const { return problem; }
+  ArrayRef<Operation *> getInstructions() const { return instructions; }
+
+  /// Writes the problem for memopt-plan. Nothing is written where `path` is empty.
+  LogicalResult write(StringRef path) const;
+
+  /// Puts the instructions into `order` (a solution's list, with repeats), clones where an op
+  /// stands again, and makes the transfers of values that are swapped.
+  void apply(ArrayRef<int32_t> order);
+
+private:
+  void addInputs(const KernelGraph &graph, const CostModel &costs);
+  void addSpacesAndResources(const KernelGraph &graph, HostRoom room);
+  void addInstruction(const KernelGraph &graph, Operation *op, const CostModel &costs);
+  void addResult(const KernelGraph &graph, OpResult result);
+  void addEnd();
+  void addWays(const KernelGraph &graph, const CostModel &costs);
+  bool isSwappable(const KernelGraph &graph, OpResult value) const;
+  bool isOwn(Value root) const;
+  void addWriteOrder(const StepModel &step);
+  void addBlocks();
+  ::memopt::planning::PlanValue valueOf(Value root) const;
+
+  Block &block;
+  int64_t repeats = 1; ///< how often the block runs in a step
+  SmallVector<Operation *> instructions;
+  SmallVector<Value> swapped; ///< by way
+  DenseMap<Operation *, int32_t> numbers;
+  ::memopt::planning::PlanProblem problem;
+};
+
+} // namespace mlir::memopt
+
+#endif // MEMOPT_TRANSFORMS_MEMORY_ORDERPROBLEM_H

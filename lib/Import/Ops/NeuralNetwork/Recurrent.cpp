@@ -1,0 +1,443 @@
+//===- Recurrent.cpp - LSTM, GRU and plain recurrent layers -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Layers are unrolled over time. What does not wait for the step before is taken out of the loop:
+// one product gives what the input contributes to all steps, [T * B, gates * H], of which a step
+// reads its B rows. Biases are added there, too, so that their gradients are one sum. All steps of
+// a layer compute the same, so they share one piece of code; autodiff makes one product of the
+// products that the weights' gradient is the sum of.
+//
+//   LSTM  Hochreiter and Schmidhuber, Long Short-Term Memory, 1997
+//   GRU   Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, 2014
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Import/Graph/OpContext.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace llvm;
+using namespace memopt::pt2;
+using mlir::RankedTensorType;
+using mlir::Value;
+using Builder = mlir::ImplicitLocOpBuilder;
+namespace arith = mlir::arith;
+namespace math = mlir::math;
+
+//===----------------------------------------------------------------------===//
+// Arithmetic
+//===----------------------------------------------------------------------===//
+
+static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+static Value add(Builder &b, Value x, Value y) { return arith::AddFOp::create(b, x, y); }
+static Value subtract(Builder &b, Value x, Value y) { return arith::SubFOp::create(b, x, y); }
+static Value sigmoid(Builder &b, Value x) { return mlir::memopt::SigmoidOp::create(b, x); }
+static Value tanh(Builder &b, Value x) { return math::TanhOp::create(b, x); }
+
+/// x w^T
+static Value product(Builder &b, Value x, Value w) {
+  auto type = RankedTensorType::get({typeOf(x).getDimSize(0), typeOf(w).getDimSize(0)},
+                                    typeOf(x).getElementType());
+  return mlir::memopt::MatmulOp::create(b, type, x, w, /*transpose_a=*/false, /*transpose_b=*/true);
+}
+
+static Value slice2d(Builder &b, Value x, int64_t row, int64_t column, int64_t rows,
+                     int64_t columns) {
+  if (typeOf(x).getShape() == ArrayRef<int64_t>{rows, columns})
+    return x;
+  auto index = [&](int64_t value) { return b.getIndexAttr(value); };
+  return mlir::tensor::ExtractSliceOp::create(
+      b, typeOf(x).clone(ArrayRef<int64_t>{rows, columns}), x,
+      ArrayRef<mlir::OpFoldResult>{index(row), index(column)},
+      ArrayRef<mlir::OpFoldResult>{index(rows), index(columns)},
+      ArrayRef<mlir::OpFoldResult>{index(1), index(1)});
+}
+
+static Value join(Builder &b, ArrayRef<Value> parts, int64_t dim) {
+  return parts.size() == 1 ? parts.front()
+                           : mlir::tensor::ConcatOp::create(b, dim, parts).getResult();
+}
+
+//===----------------------------------------------------------------------===//
+// Cells
+//===----------------------------------------------------------------------===//
+
+namespace {
+enum class Kind { Lstm, Gru, Tanh, Relu };
+
+/// The tensors of one direction of one layer.
+struct CellWeights {
+  Value input, hidden;         ///< [gates * H, I] and [gates * H, R]
+  Value inputBias, hiddenBias; ///< [gates * H], or null
+  Value projection;            ///< [R, H] of an LSTM, or null
+};
+
+struct State {
+  Value hidden; ///< [B, R]
+  Value cell;   ///< [B, H] of an LSTM
+};
+
+/// One direction of one layer, or a cell.
+class Cell {
+public:
+  Cell(Builder &b, Kind kind, const CellWeights &weights)
+      : b(b), kind(kind), weights(weights),
+        size(typeOf(weights.hidden).getDimSize(0) / getNumGates(kind)) {}
+
+  static int64_t getNumGates(Kind kind) {
+    return kind == Kind::Lstm ? 4 : kind == Kind::Gru ? 3 : 1;
+  }
+
+  /// What the inputs [rows, I] of all steps contribute.
+  void prepare(Value inputs);
+  /// The state after the step whose rows begin at `row`.
+  State step(const State &state, int64_t row);
+
+private:
+  Value spread(Value bias, int64_t rows) {
+    return broadcastAlong(b, bias, 1, {rows, typeOf(bias).getDimSize(0)});
+  }
+  Value gate(Value gates, int64_t number) {
+    return slice2d(b, gates, 0, number * size, typeOf(gates).getDimSize(0), size);
+  }
+  State stepLstm(const State &state, Value gates);
+  Value stepGru(Value hidden, Value fromInput, Value fromHidden, Value bias);
+
+  Builder &b;
+  Kind kind;
+  CellWeights weights;
+  int64_t size;
+  Value prepared;
+  Value newBias; ///< of a GRU's third gate, which is multiplied before it is added; [rows, H]
+};
+} // namespace
+
+void Cell::prepare(Value inputs) {
+  int64_t rows = typeOf(inputs).getDimSize(0);
+  prepared = product(b, inputs, weights.input);
+  if (weights.inputBias)
+    prepared = add(b, prepared, spread(weights.inputBias, rows));
+  if (!weights.hiddenBias)
+    return;
+  Value bias = spread(weights.hiddenBias, rows);
+  if (kind != Kind::Gru) {
+    prepared = add(b, prepared, bias);
+    return;
+  }
+  newBias = slice2d(b, bias, 0, 2 * size, rows, size);
+  Value others = slice2d(b, bias, 0, 0, rows, 2 * size);
+  Value none = splat(b, typeOf(newBias), 0.0);
+  prepared = add(b, prepared, join(b, {others, none}, 1));
+}
+
+State Cell::stepLstm(const State &state, Value gates) {
+  Value input = sigmoid(b, gate(gates, 0)), forget = sigmoid(b, gate(gates, 1));
+  Value candidate = tanh(b, gate(gates, 2)), output = sigmoid(b, gate(gates, 3));
+  State next;
+  next.cell = add(b, multiply(b, forget, state.cell), multiply(b, input, candidate));
+  next.hidden = multiply(b, output, tanh(b, next.cell));
+  if (weights.projection)
+    next.hidden = product(b, next.hidden, weights.projection);
+  return next;
+}
+
+Value Cell::stepGru(Value hidden, Value fromInput, Value fromHidden, Value bias) {
+  Value reset = sigmoid(b, add(b, gate(fromInput, 0), gate(fromHidden, 0)));
+  Value update = sigmoid(b, add(b, gate(fromInput, 1), gate(fromHidden, 1)));
+  Value own = gate(fromHidden, 2);
+  if (bias)
+    own = add(b, own, bias);
+  Value candidate = tanh(b, add(b, gate(fromInput, 2), multiply(b, reset, own)));
+  return add(b, multiply(b, subtract(b, hidden, candidate), update), candidate);
+}
+
+State Cell::step(const State &state, int64_t row) {
+  int64_t batch = typeOf(state.hidden).getDimSize(0), gates = typeOf(prepared).getDimSize(1);
+  Value fromInput = slice2d(b, prepared, row, 0, batch, gates);
+  Value fromHidden = product(b, state.hidden, weights.hidden);
+  if (kind == Kind::Gru) {
+    Value bias = newBias ? slice2d(b, newBias, row, 0, batch, size) : Value();
+    return {stepGru(state.hidden, fromInput, fromHidden, bias), Value()};
+  }
+  Value sum = add(b, fromInput, fromHidden);
+  if (kind == Kind::Lstm)
+    return stepLstm(state, sum);
+  return {kind == Kind::Tanh ? tanh(b, sum) : mlir::memopt::ReluOp::create(b, sum).getResult(),
+          Value()};
+}
+
+//===----------------------------------------------------------------------===//
+// Cells as operators
+//===----------------------------------------------------------------------===//
+
+static Error checkReal(OpContext &op, ArrayRef<Value> values) {
+  for (Value value : values)
+    if (value && typeOf(value).getElementType() != typeOf(values.front()).getElementType())
+      return op.error("expected tensors of one floating-point type");
+  if (!isa<mlir::FloatType>(typeOf(values.front()).getElementType()))
+    return op.error("expected tensors of one floating-point type");
+  return Error::success();
+}
+
+static Error checkShape(OpContext &op, StringRef what, Value value, ArrayRef<int64_t> expected) {
+  if (!value || typeOf(value).getShape() == expected)
+    return Error::success();
+  return op.error("expected " + what + " of shape " + toString(expected) + ", found " +
+                  toString(typeOf(value).getShape()));
+}
+
+/// Shapes of one cell's tensors; `hidden` has R columns.
+static Error checkCell(OpContext &op, Kind kind, const CellWeights &weights, Value input,
+                       const State &state) {
+  RETURN_IF_ERROR(
+      checkReal(op, {input, weights.input, weights.hidden, weights.inputBias, weights.hiddenBias,
+                     weights.projection, state.hidden, state.cell}));
+  if (typeOf(weights.hidden).getRank() != 2 || typeOf(state.hidden).getRank() != 2)
+    return op.error("expected matrices as weights and states");
+  int64_t rows = typeOf(weights.hidden).getDimSize(0), gates = Cell::getNumGates(kind);
+  int64_t batch = typeOf(state.hidden).getDimSize(0), size = rows / gates;
+  int64_t recurrent = weights.projection ? typeOf(weights.projection).getDimSize(0) : size;
+  if (rows % gates)
+    return op.error("expected weights with a multiple of " + Twine(gates) + " rows, found " +
+                    Twine(rows));
+  RETURN_IF_ERROR(checkShape(op, "weights", weights.hidden, {rows, recurrent}));
+  RETURN_IF_ERROR(
+      checkShape(op, "weights", weights.input, {rows, typeOf(input).getShape().back()}));
+  RETURN_IF_ERROR(checkShape(op, "a bias", weights.inputBias, rows));
+  RETURN_IF_ERROR(checkShape(op, "a bias", weights.hiddenBias, rows));
+  RETURN_IF_ERROR(checkShape(op, "a projection", weights.projection, {recurrent, size}));
+  RETURN_IF_ERROR(checkShape(op, "a state", state.hidden, {batch, recurrent}));
+  return checkShape(op, "a state", state.cell, {batch, size});
+}
+
+static Value getOptional(OpContext &op, StringRef name) {
+  std::optional<Tensor> tensor = op.optionalTensor(name);
+  return tensor ? op.get(*tensor) : Value();
+}
+
+template <Kind kind> static Error lowerCell(OpContext &op) {
+  CellWeights weights{op.get(op.tensor("w_ih")), op.get(op.tensor("w_hh")), getOptional(op, "b_ih"),
+                      getOptional(op, "b_hh"), nullptr};
+  State state;
+  if (kind == Kind::Lstm) {
+    std::vector<std::optional<Tensor>> states = op.tensors("hx");
+    if (states.size() != 2)
+      return op.error("expected a hidden and a cell state");
+    state = {op.get(*states[0]), op.get(*states[1])};
+  } else {
+    state.hidden = op.get(op.tensor("hx"));
+  }
+  // Without a batch there is one row.
+  Value input = op.get(op.tensor("input"));
+  bool isVector = typeOf(input).getRank() == 1;
+  auto asRows = [&](Value value) {
+    return value && isVector && typeOf(value).getRank() == 1
+               ? reshapeValue(op.b, value, {1, typeOf(value).getDimSize(0)})
+               : value;
+  };
+  input = asRows(input);
+  state = {asRows(state.hidden), asRows(state.cell)};
+  if (typeOf(input).getRank() != 2)
+    return op.error("expected an input of rank 2");
+  RETURN_IF_ERROR(checkCell(op, kind, weights, input, state));
+  RETURN_IF_ERROR(checkShape(op, "a state", state.hidden,
+                             {typeOf(input).getDimSize(0), typeOf(state.hidden).getDimSize(1)}));
+  Cell cell(op.b, kind, weights);
+  cell.prepare(input);
+  State next = cell.step(state, 0);
+  op.setResult(0, reshapeValue(op.b, next.hidden, op.resultMeta(0).sizes));
+  if (kind == Kind::Lstm)
+    op.setResult(1, reshapeValue(op.b, next.cell, op.resultMeta(1).sizes));
+  return Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Layers
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A stack of layers over sequences.
+class Layers {
+public:
+  Layers(OpContext &op, Kind kind) : op(op), b(op.b), kind(kind) {}
+
+  /// Checks the arguments and builds everything.
+  Error run();
+
+private:
+  Error readArguments();
+  Expected<CellWeights> takeWeights(size_t number);
+  Value runDirection(const CellWeights &weights, Value inputs, size_t number);
+  Error setResults(Value outputs);
+  static Value part(Builder &b, Value states, int64_t number);
+
+  OpContext &op;
+  Builder &b;
+  Kind kind;
+  int64_t steps = 0, batch = 0, layers = 0, directions = 1;
+  Value inputs;        ///< [T * B, I]
+  Value hidden, cells; ///< initial states of all layers and directions
+  std::vector<Value> parameters;
+  SmallVector<Value> lastHidden, lastCells;
+};
+} // namespace
+
+/// Sequences longer than this would make programs of which each step is compiled.
+static constexpr int64_t kMostSteps = 4096;
+
+Error Layers::readArguments() {
+  Tensor input = op.tensor("input");
+  if (input.rank() != 3 || input.getNumElements() == 0 || !isFloat(input.dtype))
+    return op.error("expected a floating-point input of rank 3, found " + getName(input.dtype) +
+                    toString(input.sizes));
+  if (op.flag("batch_first"))
+    input = permute(op, input, {1, 0, 2});
+  steps = input.sizes[0];
+  batch = input.sizes[1];
+  layers = op.integer("num_layers");
+  directions = op.flag("bidirectional") ? 2 : 1;
+  if (steps > kMostSteps || layers < 1 || layers > 1024)
+    return op.error("expected at most " + Twine(kMostSteps) + " steps, found " + Twine(steps));
+  ASSIGN_OR_RETURN(Tensor rows, reshape(op, input, {steps * batch, input.sizes[2]}));
+  inputs = op.get(rows);
+  std::vector<std::optional<Tensor>> states;
+  if (kind == Kind::Lstm)
+    states = op.tensors("hx");
+  else
+    states.push_back(op.tensor("hx"));
+  if (states.size() != (kind == Kind::Lstm ? 2 : 1))
+    return op.error("expected a hidden and a cell state");
+  hidden = op.get(*states[0]);
+  cells = kind == Kind::Lstm ? op.get(*states[1]) : Value();
+  for (Value value : {hidden, cells})
+    if (value &&
+        (typeOf(value).getRank() != 3 || typeOf(value).getDimSize(0) != layers * directions ||
+         typeOf(value).getDimSize(1) != batch))
+      return op.error("expected states for " + Twine(layers * directions) + " layers and " +
+                      Twine(batch) + " samples, found " + toString(typeOf(value).getShape()));
+  for (const std::optional<Tensor> &parameter : op.tensors("params"))
+    parameters.push_back(op.get(*parameter));
+  return Error::success();
+}
+
+/// Weights, biases and a projection follow each other, direction by direction.
+Expected<CellWeights> Layers::takeWeights(size_t number) {
+  size_t biases = op.flag("has_biases") ? 2 : 0, count = parameters.size() / (layers * directions);
+  bool projects = kind == Kind::Lstm && count == 3 + biases;
+  if (parameters.size() % (layers * directions) || (count != 2 + biases && !projects))
+    return op.error("expected weights for " + Twine(layers * directions) + " layers, found " +
+                    Twine(parameters.size()) + " tensors");
+  const Value *first = parameters.data() + number * count;
+  CellWeights weights{first[0], first[1], nullptr, nullptr, nullptr};
+  if (biases) {
+    weights.inputBias = first[2];
+    weights.hiddenBias = first[3];
+  }
+  if (projects)
+    weights.projection = first[count - 1];
+  return weights;
+}
+
+/// The state of one layer and direction.
+Value Layers::part(Builder &b, Value states, int64_t number) {
+  ArrayRef<int64_t> shape = typeOf(states).getShape();
+  if (mlir::matchPattern(states, mlir::m_AnyZeroFloat()))
+    return splat(b, typeOf(states).clone(shape.drop_front()), 0.0);
+  Value rows = reshapeValue(b, states, {shape[0] * shape[1], shape[2]});
+  return slice2d(b, rows, number * shape[1], 0, shape[1], shape[2]);
+}
+
+Value Layers::runDirection(const CellWeights &weights, Value from, size_t number) {
+  Cell cell(b, kind, weights);
+  cell.prepare(from);
+  State state{part(b, hidden, number), cells ? part(b, cells, number) : Value()};
+  SmallVector<Value> outputs(steps);
+  bool isReverse = number % directions == 1;
+  for (int64_t turn = 0; turn != steps; ++turn) {
+    int64_t step = isReverse ? steps - 1 - turn : turn;
+    state = cell.step(state, step * batch);
+    outputs[step] = state.hidden;
+  }
+  lastHidden.push_back(state.hidden);
+  lastCells.push_back(state.cell);
+  return join(b, outputs, 0);
+}
+
+Error Layers::setResults(Value outputs) {
+  int64_t columns = typeOf(outputs).getDimSize(1);
+  Tensor result =
+      op.wrap(op.resultMeta(0).dtype, reshapeValue(b, outputs, {steps, batch, columns}));
+  if (op.flag("batch_first"))
+    result = op.copy(permute(op, result, {1, 0, 2}));
+  op.setResult(0, result);
+  auto setStates = [&](size_t i, ArrayRef<Value> states) {
+    if (i < op.getNumResults() && op.isUsed(i)) {
+      int64_t width = typeOf(states.front()).getDimSize(1);
+      op.setResult(i, reshapeValue(b, join(b, states, 0), {layers * directions, batch, width}));
+    }
+  };
+  setStates(1, lastHidden);
+  if (kind == Kind::Lstm)
+    setStates(2, lastCells);
+  return Error::success();
+}
+
+Error Layers::run() {
+  RETURN_IF_ERROR(readArguments());
+  double p = op.number("dropout");
+  if (!(p >= 0 && p < 1))
+    return op.error("argument 'dropout': expected a number from 0 to below 1, found " +
+                    toString(p));
+  bool drops = p > 0 && op.flag("train") && dropoutIsOn(op);
+  Value outputs = inputs;
+  for (int64_t layer = 0; layer != layers; ++layer) {
+    if (layer != 0 && drops)
+      outputs = op.get(dropout(op, op.wrap(op.resultMeta(0).dtype, outputs), p));
+    SmallVector<Value> both;
+    for (int64_t direction = 0; direction != directions; ++direction) {
+      size_t number = layer * directions + direction;
+      ASSIGN_OR_RETURN(CellWeights weights, takeWeights(number));
+      State initial{part(b, hidden, number), cells ? part(b, cells, number) : Value()};
+      RETURN_IF_ERROR(checkCell(op, kind, weights, outputs, initial));
+      both.push_back(runDirection(weights, outputs, number));
+    }
+    outputs = join(b, both, 1);
+  }
+  return setResults(outputs);
+}
+
+template <Kind kind> static Error lowerLayers(OpContext &op) { return Layers(op, kind).run(); }
+
+//===----------------------------------------------------------------------===//
+// Table
+//===----------------------------------------------------------------------===//
+
+void memopt::pt2::registerRecurrent(OpTable &table) {
+  table.add("aten.lstm.input",
+            "Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float "
+            "dropout, bool train, bool bidirectional, bool batch_first",
+            lowerLayers<Kind::Lstm>);
+  constexpr StringLiteral layers =
+      "Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, "
+      "bool train, bool bidirectional, bool batch_first";
+  table.add("aten.gru.input", layers, lowerLayers<Kind::Gru>);
+  table.add("aten.rnn_tanh.input", layers, lowerLayers<Kind::Tanh>);
+  table.add("aten.rnn_relu.input", layers, lowerLayers<Kind::Relu>);
+  table.add("aten.lstm_cell.default",
+            "Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? "
+            "b_hh=None",
+            lowerCell<Kind::Lstm>);
+  constexpr StringLiteral cell = "Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? "
+                                 "b_ih=None, Tensor? b_hh=None";
+  table.add("aten.gru_cell.default", cell, lowerCell<Kind::Gru>);
+  table.add("aten.rnn_tanh_cell.default", cell, lowerCell<Kind::Tanh>);
+  table.add("aten.rnn_relu_cell.default", cell, lowerCell<Kind::Relu>);
+}

@@ -1,0 +1,307 @@
+//===- Shapes.cpp - reshape, transpose, broadcast, slice -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Import/Graph/GraphImporter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace llvm;
+using namespace memopt::pt2;
+using mlir::RankedTensorType;
+using mlir::ReassociationIndices;
+using mlir::Value;
+
+static ArrayRef<int64_t> shapeOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape();
+}
+
+static RankedTensorType withShape(Value value, ArrayRef<int64_t> sizes) {
+  return RankedTensorType::get(sizes, cast<RankedTensorType>(value.getType()).getElementType());
+}
+
+//===----------------------------------------------------------------------===//
+// Values
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Two shapes of one number of elements cut into the shortest runs of dimensions with equal
+/// products.
+struct CommonFactors {
+  Shape coarse;
+  SmallVector<ReassociationIndices> from, to;
+};
+} // namespace
+
+/// Needs at least one element. Trailing ones join the last run; shapes without dimensions have no
+/// run.
+static CommonFactors factor(ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
+  CommonFactors result;
+  size_t i = 0, j = 0;
+  while (i < from.size() && j < to.size()) {
+    ReassociationIndices left{int64_t(i)}, right{int64_t(j)};
+    int64_t a = from[i++], b = to[j++];
+    while (a != b) {
+      if (a < b) {
+        left.push_back(i);
+        a *= from[i++];
+      } else {
+        right.push_back(j);
+        b *= to[j++];
+      }
+    }
+    result.coarse.push_back(a);
+    result.from.push_back(std::move(left));
+    result.to.push_back(std::move(right));
+  }
+  for (; i < from.size() && !result.from.empty(); ++i)
+    result.from.back().push_back(i);
+  for (; j < to.size() && !result.to.empty(); ++j)
+    result.to.back().push_back(j);
+  return result;
+}
+
+/// What a chain of reshapes began with.
+static Value skipReshapes(Value value) {
+  while (mlir::Operation *producer = value.getDefiningOp()) {
+    if (!isa<mlir::tensor::CollapseShapeOp, mlir::tensor::ExpandShapeOp>(producer))
+      break;
+    value = producer->getOperand(0);
+  }
+  return value;
+}
+
+Value memopt::pt2::reshapeValue(mlir::ImplicitLocOpBuilder &b, Value value,
+                                ArrayRef<int64_t> sizes) {
+  if (shapeOf(value) == sizes)
+    return value;
+  value = skipReshapes(value);
+  ArrayRef<int64_t> from = shapeOf(value);
+  if (from == sizes)
+    return value;
+  CommonFactors factors = factor(from, sizes);
+  if (ArrayRef(factors.coarse) != from)
+    value = mlir::tensor::CollapseShapeOp::create(b, withShape(value, factors.coarse), value,
+                                                  factors.from);
+  if (ArrayRef(factors.coarse) != sizes)
+    value = mlir::tensor::ExpandShapeOp::create(b, withShape(value, sizes), value, factors.to);
+  return value;
+}
+
+Value memopt::pt2::transposeValue(mlir::ImplicitLocOpBuilder &b, Value value,
+                                  ArrayRef<int64_t> permutation) {
+  if (is_sorted(permutation))
+    return value;
+  Shape sizes;
+  bool movesElements = false;
+  int64_t last = -1;
+  for (int64_t dim : permutation) {
+    sizes.push_back(shapeOf(value)[dim]);
+    if (sizes.back() == 1)
+      continue;
+    movesElements |= dim < last;
+    last = dim;
+  }
+  if (!movesElements) // only dimensions of size 1 change places
+    return reshapeValue(b, value, sizes);
+  return mlir::memopt::TransposeOp::create(b, withShape(value, sizes), value, permutation);
+}
+
+Value memopt::pt2::broadcastValue(mlir::ImplicitLocOpBuilder &b, Value value,
+                                  ArrayRef<int64_t> sizes) {
+  if (shapeOf(value) == sizes)
+    return value;
+  mlir::SplatElementsAttr splat;
+  if (matchPattern(value, mlir::m_Constant(&splat)))
+    return mlir::arith::ConstantOp::create(b, splat.resizeSplat(withShape(value, sizes)));
+  int64_t rank = shapeOf(value).size(), offset = int64_t(sizes.size()) - rank;
+  auto dims = to_vector(seq<int64_t>(offset, offset + rank));
+  return mlir::memopt::BroadcastOp::create(b, withShape(value, sizes), value, dims);
+}
+
+Value memopt::pt2::broadcastAlong(mlir::ImplicitLocOpBuilder &b, Value value, int64_t dim,
+                                  ArrayRef<int64_t> sizes) {
+  if (sizes.size() == 1)
+    return value;
+  return mlir::memopt::BroadcastOp::create(b, withShape(value, sizes), value, ArrayRef(dim));
+}
+
+//===----------------------------------------------------------------------===//
+// Tensors
+//===----------------------------------------------------------------------===//
+
+/// The result shares memory with `from` but is not the same tensor.
+static Tensor viewOf(OpContext &op, const Tensor &from, ArrayRef<int64_t> sizes, Value value,
+                     Constant constant) {
+  Tensor result = from;
+  result.sizes.assign(sizes.begin(), sizes.end());
+  result.value = value;
+  result.constant = std::move(constant);
+  result.view = op.importer.newIdentity();
+  return result;
+}
+
+Expected<int64_t> memopt::pt2::countElements(OpContext &op, ArrayRef<int64_t> sizes) {
+  int64_t count = 1;
+  if (sizes.size() > limits::rank)
+    return op.error("shape " + toString(sizes) + " has more than " + Twine(limits::rank) +
+                    " dimensions");
+  for (int64_t size : sizes) {
+    if (size < 0)
+      return op.error("shape " + toString(sizes) + " has a negative size");
+    if (size && count > limits::elements / size)
+      return op.error("shape " + toString(sizes) + " has too many elements");
+    count *= size;
+  }
+  return count;
+}
+
+Error memopt::pt2::checkFoldable(OpContext &op, ArrayRef<int64_t> sizes) {
+  ASSIGN_OR_RETURN(int64_t count, countElements(op, sizes));
+  if (count > limits::foldedElements)
+    return op.error("index arithmetic on " + Twine(count) + " elements; the limit is " +
+                    Twine(limits::foldedElements));
+  return Error::success();
+}
+
+/// Where only dimensions of size 1 come or go, a value that waits for its broadcast can go on
+/// waiting.
+static std::optional<Shape> reshapeExtents(const Tensor &from, ArrayRef<int64_t> sizes) {
+  Shape result(sizes.size(), 1);
+  size_t source = 0;
+  for (auto [dim, size] : enumerate(sizes)) {
+    if (size == 1)
+      continue;
+    while (source < from.sizes.size() && from.sizes[source] == 1)
+      ++source;
+    if (source == from.sizes.size() || from.sizes[source] != size)
+      return std::nullopt;
+    result[dim] = from.extents()[source++];
+  }
+  return result;
+}
+
+Tensor memopt::pt2::makeEmpty(OpContext &op, DType dtype, ArrayRef<int64_t> sizes) {
+  return op.wrap(ConstantTensor::splat(dtype, sizes, 0));
+}
+
+Expected<Tensor> memopt::pt2::withDimension(OpContext &op, const Tensor &tensor) {
+  return tensor.rank() ? tensor : reshape(op, tensor, 1);
+}
+
+Expected<Tensor> memopt::pt2::reshape(OpContext &op, const Tensor &from, ArrayRef<int64_t> sizes) {
+  if (ArrayRef(from.sizes) == sizes)
+    return viewOf(op, from, sizes, from.value, from.constant);
+  ASSIGN_OR_RETURN(int64_t count, countElements(op, sizes));
+  if (count != from.getNumElements())
+    return op.error("cannot give " + Twine(from.getNumElements()) + " elements of shape " +
+                    toString(from.sizes) + " the shape " + toString(sizes));
+  if (count == 0)
+    return makeEmpty(op, from.dtype, sizes);
+  if (from.constant) {
+    if (!from.constant->getSplat())
+      RETURN_IF_ERROR(checkFoldable(op, sizes));
+    return viewOf(op, from, sizes, nullptr, ConstantTensor::reshape(from.constant, sizes));
+  }
+  if (auto extents = reshapeExtents(from, sizes))
+    return viewOf(op, from, sizes, reshapeValue(op.b, from.value, *extents), nullptr);
+  return viewOf(op, from, sizes, reshapeValue(op.b, op.get(from), sizes), nullptr);
+}
+
+Tensor memopt::pt2::permute(OpContext &op, const Tensor &from, ArrayRef<int64_t> permutation) {
+  Shape sizes;
+  for (int64_t dim : permutation)
+    sizes.push_back(from.sizes[dim]);
+  if (from.constant)
+    return viewOf(op, from, sizes, nullptr, ConstantTensor::permute(from.constant, permutation));
+  return viewOf(op, from, sizes, transposeValue(op.b, from.value, permutation), nullptr);
+}
+
+Expected<Tensor> memopt::pt2::expand(OpContext &op, const Tensor &from, ArrayRef<int64_t> sizes) {
+  int64_t offset = int64_t(sizes.size()) - from.rank();
+  if (offset < 0)
+    return op.error("cannot expand shape " + toString(from.sizes) + " to " + toString(sizes));
+  Shape target(sizes), padded(offset, 1);
+  append_range(padded, from.sizes);
+  for (auto [dim, size] : enumerate(target)) {
+    if (size == -1 && int64_t(dim) >= offset)
+      size = padded[dim];
+    if (size < 0 || (padded[dim] != 1 && padded[dim] != size))
+      return op.error("cannot expand shape " + toString(from.sizes) + " to " + toString(sizes));
+  }
+  RETURN_IF_ERROR(countElements(op, target).takeError());
+  ASSIGN_OR_RETURN(Tensor result, reshape(op, from, padded));
+  if (result.constant)
+    result.constant = ConstantTensor::expand(result.constant, target);
+  result.sizes = target;
+  return result;
+}
+
+Expected<Tensor> memopt::pt2::slice(OpContext &op, const Tensor &from, int64_t dim, int64_t begin,
+                                    int64_t step, int64_t count) {
+  Shape sizes(from.sizes);
+  sizes[dim] = count;
+  if (begin == 0 && step == 1 && count == from.sizes[dim])
+    return viewOf(op, from, sizes, from.value, from.constant);
+  if (is_contained(sizes, 0))
+    return makeEmpty(op, from.dtype, sizes);
+  if (from.constant) {
+    RETURN_IF_ERROR(checkFoldable(op, from.constant->getExtents()));
+    return viewOf(op, from, sizes, nullptr,
+                  ConstantTensor::slice(from.constant, dim, begin, step, count));
+  }
+  Shape extents(from.extents());
+  if (extents[dim] == 1 && from.sizes[dim] != 1)
+    return viewOf(op, from, sizes, from.value, nullptr);
+  extents[dim] = count;
+  SmallVector<mlir::OpFoldResult> offsets(extents.size(), op.b.getIndexAttr(0)), counts,
+      strides(extents.size(), op.b.getIndexAttr(1));
+  for (int64_t extent : extents)
+    counts.push_back(op.b.getIndexAttr(extent));
+  offsets[dim] = op.b.getIndexAttr(begin);
+  strides[dim] = op.b.getIndexAttr(step);
+  Value value = mlir::tensor::ExtractSliceOp::create(op.b, withShape(from.value, extents),
+                                                     from.value, offsets, counts, strides);
+  return viewOf(op, from, sizes, value, nullptr);
+}
+
+Tensor memopt::pt2::flip(OpContext &op, const Tensor &from, ArrayRef<int64_t> dims) {
+  SmallVector<int64_t> turned;
+  for (int64_t dim : dims)
+    if (from.extents()[dim] != 1)
+      turned.push_back(dim);
+  if (turned.empty())
+    return op.copy(from);
+  if (!from.constant)
+    return op.wrap(from.dtype, from.sizes,
+                   mlir::memopt::ReverseOp::create(op.b, from.value, turned));
+  Constant result = ConstantTensor::generate(from.dtype, from.constant->getExtents(),
+                                             [&](ArrayRef<int64_t> position) {
+                                               Shape source(position);
+                                               for (int64_t dim : turned)
+                                                 source[dim] = from.sizes[dim] - 1 - source[dim];
+                                               return from.constant->at(source);
+                                             });
+  return op.wrap(ConstantTensor::expand(result, from.sizes));
+}
+
+Expected<Shape> memopt::pt2::broadcastShapes(OpContext &op, ArrayRef<int64_t> a,
+                                             ArrayRef<int64_t> b) {
+  Shape result(std::max(a.size(), b.size()), 1);
+  for (size_t i = 0; i != result.size(); ++i) {
+    int64_t left = i < a.size() ? a[a.size() - 1 - i] : 1;
+    int64_t right = i < b.size() ? b[b.size() - 1 - i] : 1;
+    if (left != right && left != 1 && right != 1)
+      return op.error("shapes " + toString(a) + " and " + toString(b) + " do not broadcast");
+    int64_t size = left == 1 ? right : left;
+    result[result.size() - 1 - i] = size;
+  }
+  RETURN_IF_ERROR(countElements(op, result).takeError());
+  return result;
+}

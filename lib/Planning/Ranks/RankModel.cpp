@@ -1,0 +1,148 @@
+//===- RankModel.cpp - bytes and seconds of many ranks -----------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Planning/Ranks/RankModel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+using namespace memopt::planning;
+
+//===----------------------------------------------------------------------===//
+// Bytes
+//===----------------------------------------------------------------------===//
+
+int64_t memopt::planning::getShardElements(int64_t elements, int64_t ranks, int64_t unit) {
+  if (ranks == 1)
+    return elements;
+  constexpr int64_t vector = 16; // what is larger is cut into shards that may be smaller
+  int64_t least = (elements + ranks - 1) / ranks;
+  if (unit == vector && least < vector && elements > vector)
+    return least;
+  return (least + unit - 1) / unit * unit;
+}
+
+int64_t memopt::planning::getRankStateBytes(llvm::ArrayRef<RankTensor> tensors, int stage,
+                                            int64_t ranks) {
+  double total = 0;
+  for (const RankTensor &tensor : tensors) {
+    int64_t shard = getShardElements(tensor.elements, ranks, tensor.unit);
+    auto elementsFrom = [&](int from) {
+      return static_cast<double>(stage >= from ? shard : tensor.elements);
+    };
+    // A parameter that sharing out would not make smaller stays whole.
+    double parameters = static_cast<double>(std::min(shard, tensor.elements));
+    total += tensor.stateBytes * elementsFrom(1) + tensor.gradientBytes * elementsFrom(2) +
+             tensor.parameterBytes * (stage >= 3 ? parameters : elementsFrom(3)) +
+             static_cast<double>(tensor.wholeBytes);
+  }
+  return std::llround(std::min(total, 9e18)); // what no file says in earnest
+}
+
+//===----------------------------------------------------------------------===//
+// Seconds
+//===----------------------------------------------------------------------===//
+
+double memopt::planning::getCollectiveSeconds(const RankNetwork &network, int64_t ranks,
+                                              RankOpKind kind, int64_t bytes) {
+  auto inHost = static_cast<double>(std::min(ranks, network.ranksPerHost));
+  double hosts = static_cast<double>(ranks) / inHost, size = static_cast<double>(bytes);
+  double seconds = 0;
+  if (inHost > 1)
+    seconds +=
+        network.inside.latency + size * (inHost - 1) / inHost / network.inside.bytesPerSecond;
+  // Between hosts each rank sends its part alone, in as many rounds as doubling takes.
+  if (hosts > 1)
+    seconds += network.between.latency * std::ceil(std::log2(hosts)) +
+               size / inHost * (hosts - 1) / hosts / network.between.bytesPerSecond;
+  return kind == RankOpKind::AllReduce ? 2 * seconds : seconds;
+}
+
+namespace {
+/// Follows one rank through its step.
+class RankClock {
+public:
+  RankClock(llvm::ArrayRef<RankOp> step, const RankNetwork &network, int64_t ranks, int64_t ahead)
+      : step(step), network(network), ranks(ranks), ahead(ahead) {
+    for (size_t at = 0; at < step.size(); ++at)
+      if (step[at].kind != RankOpKind::Compute)
+        collectives.push_back(static_cast<int64_t>(at));
+    ends.resize(collectives.size());
+  }
+
+  RankStepTime run() {
+    for (size_t at = 0; at < step.size(); ++at) {
+      auto position = static_cast<int64_t>(at);
+      if (ahead)
+        startEarly(position);
+      if (step[at].kind == RankOpKind::Compute)
+        compute(position);
+      else if (started < collectives.size() && collectives[started] == position)
+        startInTurn();
+    }
+    while (waited < started)
+      waitForOne();
+    time.total = now;
+    return time;
+  }
+
+private:
+  void start() {
+    const RankOp &op = step[collectives[started]];
+    double seconds = getCollectiveSeconds(network, ranks, op.kind, op.bytes);
+    time.network += seconds;
+    link = std::max(link, now) + seconds;
+    ends[started++] = link;
+  }
+
+  /// All whose operands are there, as many as may be ahead.
+  void startEarly(int64_t position) {
+    while (started < collectives.size() && static_cast<int64_t>(started - waited) <= ahead &&
+           step[collectives[started]].readyAfter < position)
+      start();
+  }
+
+  void startInTurn() {
+    while (static_cast<int64_t>(started - waited) > ahead)
+      waitForOne();
+    start();
+    if (!ahead)
+      waitForOne();
+  }
+
+  /// One queue: what ends earlier has been there earlier.
+  void waitForOne() { now = std::max(now, ends[waited++]); }
+
+  void compute(int64_t position) {
+    for (size_t next = waited; next < started; ++next)
+      if (step[collectives[next]].neededBy <= position)
+        while (waited <= next)
+          waitForOne();
+    if (ahead)
+      startEarly(position);
+    now += step[position].seconds;
+    time.compute += step[position].seconds;
+  }
+
+  llvm::ArrayRef<RankOp> step;
+  const RankNetwork &network;
+  int64_t ranks, ahead;
+  std::vector<int64_t> collectives; ///< their positions
+  std::vector<double> ends;         ///< of those that were started
+  size_t started = 0, waited = 0;
+  double now = 0, link = 0; ///< until when computation and the link are busy
+  RankStepTime time;
+};
+} // namespace
+
+RankStepTime memopt::planning::simulateRanks(llvm::ArrayRef<RankOp> step,
+                                             const RankNetwork &network, int64_t ranks,
+                                             int64_t ahead) {
+  return RankClock(step, network, ranks, ahead).run();
+}

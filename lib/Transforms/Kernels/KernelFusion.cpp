@@ -1,0 +1,390 @@
+//===- KernelFusion.cpp - which ops share a kernel --*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Inlining first, then clusters. A pointwise op is inlined when computing it in each reader costs
+// less than storing it once and reading it back (roofline of bytes and operations, both counted in
+// bytes). What remains is merged (KernelClusters.cpp).
+//
+//===----------------------------------------------------------------------===//
+
+#include "KernelFusion.h"
+#include "memopt/Transforms/Utils/GenericBuilder.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <set>
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+//===----------------------------------------------------------------------===//
+// Ops
+//===----------------------------------------------------------------------===//
+
+bool mlir::memopt::isFreeInKernels(Operation *op) {
+  return isa<ViewOpInterface, tensor::EmptyOp, linalg::FillOp, arith::ConstantOp, IotaOp>(op);
+}
+
+bool mlir::memopt::isStoredForKernels(Operation *op) {
+  constexpr size_t kMostPieces = 32;
+  auto concat = dyn_cast<tensor::ConcatOp>(op);
+  return concat && concat.getInputs().size() > kMostPieces;
+}
+
+double mlir::memopt::getScalarWork(Operation *op) {
+  if (isa<linalg::IndexOp, linalg::YieldOp>(op))
+    return 0;
+  if (isa<tensor::ExtractOp>(op))
+    return 1;
+  switch (getScalarCost(op->getName())) {
+  case ScalarCost::None:
+    return 0;
+  case ScalarCost::Simple:
+    return 0.2;
+  case ScalarCost::Division:
+    return 1;
+  case ScalarCost::Series:
+    return 4;
+  case ScalarCost::Call:
+    return 20;
+  }
+  llvm_unreachable("all costs are listed");
+}
+
+double mlir::memopt::getPoints(ArrayRef<int64_t> domain) {
+  double points = 1;
+  for (int64_t size : domain)
+    points *= size;
+  return points;
+}
+
+double mlir::memopt::getResultBytes(Operation *op) {
+  double bytes = 0;
+  for (Value result : op->getResults())
+    bytes += getTensorBytes(result.getType());
+  return bytes;
+}
+
+//===----------------------------------------------------------------------===//
+// Nodes and edges
+//===----------------------------------------------------------------------===//
+
+KernelFusion::KernelFusion(Block &block)
+    : block(block), elementsAtOnce(getTarget(block.getParentOp()).getElementsAtOnce()) {
+  collectStoredViews();
+  collectNodes();
+  collectEdges();
+  chooseInlined();
+  collectMemberEdges();
+  formClusters();
+}
+
+/// A view or constant whose value something other than a kernel reads, reshapes aside, or which
+/// kernels do not compute themselves.
+void KernelFusion::collectStoredViews() {
+  for (Operation &op : block) {
+    if (isStoredForKernels(&op))
+      storedViews.insert(&op);
+    if (isFreeInKernels(&op) || isa<linalg::GenericOp>(op) || op.hasTrait<OpTrait::FillsKernel>())
+      continue;
+    for (Value operand : op.getOperands()) {
+      while (isReshape(operand.getDefiningOp()))
+        operand = operand.getDefiningOp()->getOperand(0);
+      if (Operation *source = operand.getDefiningOp(); source && isFreeInKernels(source))
+        storedViews.insert(source);
+    }
+  }
+}
+
+void KernelFusion::collectNodes() {
+  for (Operation &op : block)
+    if (!isFreeInKernels(&op) || storedViews.contains(&op))
+      addNode(&op);
+}
+
+void KernelFusion::addNode(Operation *op) {
+  numbers[op] = nodes.size();
+  FusionNode node;
+  node.op = op;
+  auto addLoop = [&](int64_t size, bool isParallel) {
+    if (isParallel) {
+      node.parallel.push_back(node.domain.size());
+      node.rows.push_back(size);
+    }
+    node.isReduction |= !isParallel;
+    node.domain.push_back(size);
+  };
+  if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
+    node.isMember = true;
+    for (auto [size, kind] :
+         llvm::zip_equal(generic.getStaticLoopRanges(), generic.getIteratorTypesArray()))
+      addLoop(size, kind == utils::IteratorType::parallel);
+    generic.getBody()->walk([&](Operation *inner) { node.work += getScalarWork(inner); });
+  } else if (op->hasTrait<OpTrait::FillsKernel>()) {
+    node.isMember = node.isAlone = true;
+  } else if (storedViews.contains(op)) {
+    node.isMember = node.isBuffer = true;
+    for (int64_t size : cast<RankedTensorType>(op->getResult(0).getType()).getShape())
+      addLoop(size, true);
+  }
+  node.section = loops;
+  if (auto instruction = dyn_cast<InstructionOpInterface>(op))
+    loops += !instruction.getBodies().empty();
+  node.cluster = clusters.size();
+  clusters.push_back({static_cast<unsigned>(nodes.size())});
+  nodes.push_back(std::move(node));
+}
+
+/// Whether result i of the node has the index of its parallel loops, for all i.
+static bool writesRows(const FusionNode &node) {
+  auto generic = dyn_cast<linalg::GenericOp>(node.op);
+  if (!generic)
+    return true;
+  for (OpOperand &init : generic.getDpsInitsMutable()) {
+    AffineMap map = generic.getMatchingIndexingMap(&init);
+    if (map.getNumResults() != node.parallel.size())
+      return false;
+    for (auto [expr, dim] : llvm::zip_equal(map.getResults(), node.parallel))
+      if (expr != getAffineDimExpr(dim, map.getContext()))
+        return false;
+  }
+  return true;
+}
+
+/// Adds the edges by which `reader` reads `value` at `map`, through free ops.
+void KernelFusion::addEdges(unsigned reader, Value value, AffineMap map, bool isGather) {
+  if (map) {
+    Read read = resolveViews({value, map});
+    value = read.value;
+    map = read.map;
+  }
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return;
+  auto number = numbers.find(op);
+  if (number == numbers.end()) {
+    for (Value operand : op->getOperands())
+      addEdges(reader, operand, AffineMap(), isGather);
+    return;
+  }
+  if (map && !writesRows(nodes[number->second]))
+    map = AffineMap();
+  edges.push_back({number->second, reader, map, isGather || isStoredForKernels(op)});
+}
+
+void KernelFusion::collectEdges() {
+  for (unsigned reader = 0; reader < nodes.size(); ++reader) {
+    FusionNode &node = nodes[reader];
+    auto generic = dyn_cast<linalg::GenericOp>(node.op);
+    for (OpOperand &operand : node.op->getOpOperands()) {
+      AffineMap map;
+      if (generic)
+        map = generic.getMatchingIndexingMap(&operand);
+      addEdges(reader, operand.get(), map, /*isGather=*/!node.isMember || node.isAlone);
+    }
+    if (generic)
+      generic.getBody()->walk([&](tensor::ExtractOp extract) {
+        addEdges(reader, extract.getTensor(), AffineMap(), /*isGather=*/true);
+      });
+  }
+  readers.resize(nodes.size());
+  sources.resize(nodes.size());
+  for (auto [number, edge] : llvm::enumerate(edges)) {
+    readers[edge.from].push_back(number);
+    sources[edge.to].push_back(number);
+    if (!nodes[edge.to].isMember || nodes[edge.to].isAlone)
+      nodes[edge.from].isBuffer = true;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Inlining
+//===----------------------------------------------------------------------===//
+
+/// How often a reader with loops `domain` evaluates what it reads at `map`: loops run in order, and
+/// a value is computed in the innermost loop that it depends on.
+static double getEvaluations(ArrayRef<int64_t> domain, AffineMap map) {
+  if (!map)
+    return getPoints(domain);
+  unsigned depth = 0;
+  for (unsigned dim = 0; dim < map.getNumDims(); ++dim)
+    if (map.isFunctionOfDim(dim))
+      depth = dim + 1;
+  return getPoints(domain.take_front(depth));
+}
+
+/// Adds what a kernel reads that computes `value` itself: the leaves of inlined ops, or `value`.
+void KernelFusion::addLeaves(Value value, llvm::SetVector<Value> &leaves) const {
+  Operation *op = value.getDefiningOp();
+  if (!op) {
+    leaves.insert(value);
+    return;
+  }
+  if (isa<tensor::EmptyOp, arith::ConstantOp>(op))
+    return;
+  if (auto number = numbers.find(op); number != numbers.end()) {
+    const FusionNode &node = nodes[number->second];
+    if (node.isInlined)
+      leaves.insert(node.leaves.begin(), node.leaves.end());
+    else
+      leaves.insert(value);
+    return;
+  }
+  // A view: what it shows of a buffer, or the leaves of what is inlined behind it.
+  llvm::SetVector<Value> behind;
+  for (Value operand : op->getOperands())
+    addLeaves(operand, behind);
+  bool showsBuffers =
+      llvm::all_of(behind, [&](Value leaf) { return llvm::is_contained(op->getOperands(), leaf); });
+  if (showsBuffers && !behind.empty())
+    leaves.insert(value);
+  else
+    leaves.insert(behind.begin(), behind.end());
+}
+
+/// What the node reads and computes for a point when its inlined sources are part of it.
+void KernelFusion::collectInlined(unsigned number) {
+  FusionNode &node = nodes[number];
+  llvm::SetVector<Value> leaves;
+  for (Value operand : node.op->getOperands())
+    addLeaves(operand, leaves);
+  node.leaves = leaves.takeVector();
+  node.inlinedWork = node.work;
+  for (unsigned edge : sources[number])
+    if (const FusionNode &source = nodes[edges[edge].from]; source.isInlined)
+      node.inlinedWork += source.inlinedWork;
+}
+
+/// Of the largest that is not alive anyway, as variables are.
+static double getLargestKeptBytes(ArrayRef<Value> leaves) {
+  double bytes = 0;
+  for (Value leaf : leaves)
+    if (Operation *maker = leaf.getDefiningOp(); maker && !isa<ReadOp>(maker))
+      bytes = std::max(bytes, static_cast<double>(getTensorBytes(leaf.getType())));
+  return bytes;
+}
+
+bool KernelFusion::shouldInline(unsigned number) const {
+  const FusionNode &node = nodes[number];
+  if (!node.isMember || node.isAlone || node.isReduction || node.isBuffer ||
+      readers[number].empty())
+    return false;
+  double bytes = getResultBytes(node.op), points = getPoints(node.domain), inputBytes = 0;
+  for (Value leaf : node.leaves)
+    inputBytes += getTensorBytes(leaf.getType());
+  constexpr double launch = 4096;
+  // What is kept for the backward pass is the result where that is smaller than what it is made of.
+  Phase phase = getPhase(node.op);
+  bool isSmaller = bytes < getLargestKeptBytes(node.leaves);
+  double stored = points * node.inlinedWork + bytes + launch, inlined = -inputBytes;
+  for (unsigned number : readers[number]) {
+    const FusionEdge &edge = edges[number];
+    if (edge.isGather || nodes[edge.to].section != node.section ||
+        (isSmaller && phase == Phase::Forward && getPhase(nodes[edge.to].op) != phase))
+      return false;
+    stored += bytes;
+    inlined += getEvaluations(nodes[edge.to].domain, edge.map) * node.inlinedWork + inputBytes;
+  }
+  return inlined <= stored;
+}
+
+/// Sources first: a reader that computes a chain of them reads what stands at the chain's ends.
+void KernelFusion::chooseInlined() {
+  for (unsigned number = 0; number < nodes.size(); ++number) {
+    collectInlined(number);
+    nodes[number].isInlined = shouldInline(number);
+  }
+}
+
+/// Adds `edge`, read by `reader` at `map`, and if its source is inlined what that reads in turn.
+void KernelFusion::addMemberEdges(unsigned reader, const FusionEdge &edge, AffineMap map,
+                                  bool isGather) {
+  const FusionNode &source = nodes[edge.from];
+  if (!source.isInlined) {
+    memberEdges.push_back({edge.from, reader, map, isGather});
+    return;
+  }
+  for (unsigned number : sources[edge.from]) {
+    const FusionEdge &next = edges[number];
+    AffineMap composed = map && next.map ? next.map.compose(map) : AffineMap();
+    addMemberEdges(reader, next, composed, isGather || next.isGather);
+  }
+}
+
+void KernelFusion::collectMemberEdges() {
+  for (const FusionEdge &edge : edges)
+    if (!nodes[edge.to].isInlined)
+      addMemberEdges(edge.to, edge, edge.map, edge.isGather);
+  // What stands behind the commit stays there, though it reads nothing of it.
+  std::optional<unsigned> commit;
+  for (auto [number, node] : llvm::enumerate(nodes)) {
+    if (isa<CommitOp>(node.op))
+      commit = number;
+    else if (commit && isa<WriteOp>(node.op))
+      memberEdges.push_back({*commit, unsigned(number), AffineMap(), /*isGather=*/true});
+  }
+  memberReaders.resize(nodes.size());
+  memberSources.resize(nodes.size());
+  for (auto [number, edge] : llvm::enumerate(memberEdges)) {
+    memberReaders[edge.from].push_back(number);
+    memberSources[edge.to].push_back(number);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Result
+//===----------------------------------------------------------------------===//
+
+SmallVector<SmallVector<Operation *>> KernelFusion::getUnits() const {
+  // Kahn's algorithm; among the ready clusters the one whose last op comes first in the program.
+  std::vector<unsigned> waiting(clusters.size());
+  auto forEachReader = [&](unsigned cluster, llvm::function_ref<void(unsigned)> visit) {
+    for (unsigned node : clusters[cluster])
+      for (unsigned number : memberReaders[node])
+        if (unsigned next = nodes[memberEdges[number].to].cluster; next != cluster)
+          visit(next);
+  };
+  for (unsigned cluster = 0; cluster < clusters.size(); ++cluster)
+    forEachReader(cluster, [&](unsigned next) { ++waiting[next]; });
+  std::set<std::pair<unsigned, unsigned>> ready;
+  auto enqueue = [&](unsigned cluster) {
+    if (!clusters[cluster].empty() && !nodes[clusters[cluster].front()].isInlined)
+      ready.insert({clusters[cluster].back(), cluster});
+  };
+  for (unsigned cluster = 0; cluster < clusters.size(); ++cluster)
+    if (waiting[cluster] == 0)
+      enqueue(cluster);
+  SmallVector<SmallVector<Operation *>> units;
+  while (!ready.empty()) {
+    unsigned cluster = ready.begin()->second;
+    ready.erase(ready.begin());
+    units.emplace_back();
+    for (unsigned node : clusters[cluster])
+      units.back().push_back(nodes[node].op);
+    forEachReader(cluster, [&](unsigned next) {
+      if (--waiting[next] == 0)
+        enqueue(next);
+    });
+  }
+  return units;
+}
+
+void KernelFusion::print(raw_ostream &os) const {
+  for (const FusionNode &node : nodes) {
+    if (!node.isMember)
+      continue;
+    os << node.op->getName() << " ";
+    node.isInlined ? os << "inlined" : os << "kernel " << node.cluster;
+    os << " loops [";
+    llvm::interleaveComma(node.domain, os);
+    os << "] at " << node.op->getLoc() << "\n";
+  }
+}

@@ -1,0 +1,329 @@
+//===- LibraryCallBuilder.cpp - one op on its way to a library call -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Transforms/Libraries/LibraryCallBuilder.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+//===----------------------------------------------------------------------===//
+// Buffers
+//===----------------------------------------------------------------------===//
+
+void LibraryCallBuilder::addOperand(const StridedView &view) {
+  operands.push_back(view.buffer);
+  offsets.push_back(view.offset);
+}
+
+void LibraryCallBuilder::addPacked(Value value) {
+  StridedView view = getStridedView(value);
+  addOperand(view.isPacked() ? view : getPackedView(value));
+}
+
+FailureOr<LibraryCallOp> mlir::memopt::createLibraryCall(OpBuilder &builder, Operation *op,
+                                                         TypeRange results, ValueRange operands,
+                                                         LibraryCallAttrInterface call,
+                                                         ArrayRef<int64_t> offsets) {
+  auto implementations = getTarget(op).getImplementations(call, [&] { return op->emitOpError(); });
+  if (failed(implementations))
+    return failure();
+  auto made = LibraryCallOp::create(builder, op->getLoc(), results, operands, call, offsets,
+                                    implementations->front());
+  made.setPhase(getPhase(op));
+  return made;
+}
+
+FailureOr<LibraryCallOp> LibraryCallBuilder::create(LibraryCallAttrInterface call) {
+  OpBuilder b(op);
+  return createLibraryCall(b, op, resultTypes, operands, call, offsets);
+}
+
+//===----------------------------------------------------------------------===//
+// Results in another order
+//===----------------------------------------------------------------------===//
+
+/// The permutation by which `use` reads its operand, or nothing when it reads otherwise: result
+/// dimension i of what it wants is dimension permutation[i] of the operand.
+static std::optional<SmallVector<int64_t>> getWantedOrder(OpOperand &use) {
+  if (auto transpose = dyn_cast<TransposeOp>(use.getOwner()))
+    return SmallVector<int64_t>(transpose.getPermutation());
+  auto generic = dyn_cast<linalg::GenericOp>(use.getOwner());
+  if (!generic)
+    return std::nullopt;
+  AffineMap map = generic.getMatchingIndexingMap(&use);
+  if (!map.isPermutation())
+    return std::nullopt;
+  SmallVector<int64_t> order(map.getNumResults());
+  for (auto [dim, expr] : llvm::enumerate(map.getResults()))
+    order[cast<AffineDimExpr>(expr).getPosition()] = dim;
+  return order;
+}
+
+/// Whether the user reads its operand through strides, in whatever order it lies.
+static bool isStrided(Operation *user) { return user->hasTrait<OpTrait::ReadsStrides>(); }
+
+std::optional<SmallVector<int64_t>> mlir::memopt::getCommonOrder(Value result) {
+  std::optional<SmallVector<int64_t>> common;
+  for (OpOperand &use : result.getUses()) {
+    if (isStrided(use.getOwner()))
+      continue;
+    std::optional<SmallVector<int64_t>> order = getWantedOrder(use);
+    if (!order || (common && *common != *order))
+      return std::nullopt;
+    common = order;
+  }
+  if (!common || llvm::is_sorted(*common))
+    return std::nullopt;
+  return common;
+}
+
+/// Replaces `old` by `permuted`, which has old's dimensions in `order`; uses want that order or
+/// none.
+static void replacePermuted(Value old, Value permuted, ArrayRef<int64_t> order) {
+  for (OpOperand &use : llvm::make_early_inc_range(old.getUses())) {
+    if (isStrided(use.getOwner())) {
+      SmallVector<int64_t> inverse(order.size());
+      for (auto [to, from] : llvm::enumerate(order))
+        inverse[from] = to;
+      OpBuilder b(use.getOwner());
+      use.set(TransposeOp::create(b, old.getLoc(), old.getType(), permuted,
+                                  b.getDenseI64ArrayAttr(inverse)));
+      continue;
+    }
+    if (auto transpose = dyn_cast<TransposeOp>(use.getOwner())) {
+      transpose.getResult().replaceAllUsesWith(permuted);
+      transpose.erase();
+      continue;
+    }
+    auto generic = cast<linalg::GenericOp>(use.getOwner());
+    SmallVector<AffineMap> maps = generic.getIndexingMapsArray();
+    unsigned rank = maps[use.getOperandNumber()].getNumDims();
+    maps[use.getOperandNumber()] = AffineMap::getMultiDimIdentityMap(rank, old.getContext());
+    generic.setIndexingMapsAttr(Builder(old.getContext()).getAffineMapArrayAttr(maps));
+    use.set(permuted);
+  }
+}
+
+SmallVector<int64_t> LibraryCallBuilder::addResult(Value result, bool mayPermute) {
+  RankedTensorType type = tensorType(result);
+  std::optional<SmallVector<int64_t>> order;
+  if (mayPermute)
+    order = getCommonOrder(result);
+  orders.push_back(order.value_or(SmallVector<int64_t>()));
+  if (!order) {
+    resultTypes.push_back(type);
+    return getPackedStrides(type.getShape());
+  }
+  SmallVector<int64_t> shape, strides(order->size());
+  for (int64_t dim : *order)
+    shape.push_back(type.getDimSize(dim));
+  for (auto [dim, stride] : llvm::zip_equal(*order, getPackedStrides(shape)))
+    strides[dim] = stride;
+  resultTypes.push_back(RankedTensorType::get(shape, type.getElementType()));
+  return strides;
+}
+
+void LibraryCallBuilder::replaceResult(OpResult old, Value made) const {
+  ArrayRef<int64_t> order = orders[old.getResultNumber()];
+  if (order.empty())
+    old.replaceAllUsesWith(made);
+  else
+    replacePermuted(old, made, order);
+}
+
+//===----------------------------------------------------------------------===//
+// Bias
+//===----------------------------------------------------------------------===//
+
+static bool isPlainAddition(linalg::GenericOp generic) {
+  if (generic.getNumDpsInputs() != 2 || generic.getNumResults() != 1 ||
+      generic.getNumReductionLoops() != 0)
+    return false;
+  Block &body = *generic.getBody();
+  auto yield = cast<linalg::YieldOp>(body.getTerminator());
+  auto add = yield.getValues()[0].getDefiningOp<arith::AddFOp>();
+  return add && body.getOperations().size() == 2 && add.getLhs() != add.getRhs() &&
+         isa<BlockArgument>(add.getLhs()) && isa<BlockArgument>(add.getRhs());
+}
+
+static std::optional<BiasAddition> matchAddition(Value result, int64_t axis, bool mayReshape) {
+  if (!result.hasOneUse())
+    return std::nullopt;
+  BiasAddition match{nullptr, nullptr, Value(), nullptr};
+  OpOperand *use = &*result.use_begin();
+  if (isReshape(use->getOwner())) {
+    // Fine when the last dimension, along which the bias runs, stays itself.
+    match.reshape = use->getOwner();
+    Value reshaped = match.reshape->getResult(0);
+    if (!mayReshape || !reshaped.hasOneUse() || tensorType(reshaped).getRank() == 0 ||
+        tensorType(reshaped).getShape().back() != tensorType(result).getShape().back())
+      return std::nullopt;
+    axis = tensorType(reshaped).getRank() - 1;
+    use = &*reshaped.use_begin();
+  }
+  match.add = dyn_cast<linalg::GenericOp>(use->getOwner());
+  if (!match.add || !isPlainAddition(match.add) ||
+      match.add->getResult(0).getType() != use->get().getType() ||
+      !match.add.getMatchingIndexingMap(use).isIdentity() ||
+      !match.add.getMatchingIndexingMap(match.add.getDpsInitOperand(0)).isIdentity())
+    return std::nullopt;
+  OpOperand *other = match.add.getDpsInputOperand(1 - use->getOperandNumber());
+  AffineMap map = match.add.getMatchingIndexingMap(other);
+  if (map.getNumResults() != 1 || map.getResult(0) != getAffineDimExpr(axis, map.getContext()) ||
+      other->get().getType() == use->get().getType())
+    return std::nullopt;
+  match.bias = other->get();
+  return match;
+}
+
+/// The bias must be known where the call stands.
+static bool isAvailableBefore(Value value, Operation *op) {
+  Operation *producer = value.getDefiningOp();
+  return !producer || (producer->getBlock() == op->getBlock() && producer->isBeforeInBlock(op));
+}
+
+std::optional<BiasAddition> LibraryCallBuilder::takeBias(Value result, int64_t axis,
+                                                         bool mayReshape) {
+  std::optional<BiasAddition> match = matchAddition(result, axis, mayReshape);
+  if (!match || !isAvailableBefore(match->bias, op))
+    return std::nullopt;
+  addPacked(match->bias);
+  return match;
+}
+
+//===----------------------------------------------------------------------===//
+// Relu
+//===----------------------------------------------------------------------===//
+
+/// Whether `generic` gives 0 for elements that are not above 0, and all others as they are.
+static bool isPlainRelu(linalg::GenericOp generic) {
+  if (generic.getNumDpsInputs() != 1 || generic.getNumResults() != 1 ||
+      !llvm::all_of(generic.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }))
+    return false;
+  Block &body = *generic.getBody();
+  Value x = body.getArgument(0);
+  auto isZero = [&](Value value) { return matchPattern(value, m_AnyZeroFloat()); };
+  auto select =
+      cast<linalg::YieldOp>(body.getTerminator()).getValues()[0].getDefiningOp<arith::SelectOp>();
+  auto compare = select ? select.getCondition().getDefiningOp<arith::CmpFOp>() : arith::CmpFOp();
+  return compare && compare.getPredicate() == arith::CmpFPredicate::OLE && compare.getLhs() == x &&
+         isZero(compare.getRhs()) && isZero(select.getTrueValue()) && select.getFalseValue() == x;
+}
+
+linalg::GenericOp mlir::memopt::findRelu(Value value) {
+  if (!value.hasOneUse())
+    return nullptr;
+  auto relu = dyn_cast<linalg::GenericOp>(*value.user_begin());
+  return relu && isPlainRelu(relu) && relu->getResult(0).getType() == value.getType() ? relu
+                                                                                      : nullptr;
+}
+
+//===----------------------------------------------------------------------===//
+// Accumulation
+//===----------------------------------------------------------------------===//
+
+/// Whether all that is written to a variable in the block is this value.
+static bool isOnlyWrite(Value value, ReadOp read) {
+  bool isWritten = false;
+  for (auto write : read->getBlock()->getOps<WriteOp>())
+    if (write.getVariable() == read.getVariable()) {
+      if (write.getValue() != value)
+        return false;
+      isWritten = true;
+    }
+  return isWritten;
+}
+
+linalg::GenericOp LibraryCallBuilder::takeAccumulation(bool mayPermute) {
+  Value result = op->getResult(0);
+  if (!result.hasOneUse())
+    return nullptr;
+  OpOperand &use = *result.use_begin();
+  auto add = dyn_cast<linalg::GenericOp>(use.getOwner());
+  if (!add || add->getBlock() != op->getBlock() || !isPlainAddition(add) ||
+      !(mayPermute ? add.getMatchingIndexingMap(&use).isPermutation()
+                   : add.getMatchingIndexingMap(&use).isIdentity()) ||
+      !add.getMatchingIndexingMap(add.getDpsInitOperand(0)).isIdentity() ||
+      tensorType(add->getResult(0)).getElementType() != tensorType(result).getElementType())
+    return nullptr;
+  OpOperand *other = add.getDpsInputOperand(1 - use.getOperandNumber());
+  auto read = other->get().getDefiningOp<ReadOp>();
+  if (!read || read->getBlock() != op->getBlock() ||
+      other->get().getType() != add->getResult(0).getType() ||
+      !add.getMatchingIndexingMap(other).isIdentity() || !isOnlyWrite(add->getResult(0), read))
+    return nullptr;
+  // Nothing is written to it in between: the only write is of the sum.
+  if (!read->isBeforeInBlock(op))
+    read->moveBefore(op);
+  addOperand(getStridedView(read.getResult()));
+  return add;
+}
+
+void mlir::memopt::replaceAccumulation(linalg::GenericOp add, Value made) {
+  add->getResult(0).replaceAllUsesWith(made);
+  add->erase();
+}
+
+//===----------------------------------------------------------------------===//
+// Rounding
+//===----------------------------------------------------------------------===//
+
+/// Whether `generic` rounds its operand element by element and does nothing else.
+static bool isPlainRounding(linalg::GenericOp generic) {
+  if (generic.getNumDpsInputs() != 1 || generic.getNumResults() != 1 ||
+      generic.getNumReductionLoops() != 0 ||
+      !llvm::all_of(generic.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }))
+    return false;
+  Block &body = *generic.getBody();
+  auto yield = cast<linalg::YieldOp>(body.getTerminator());
+  auto truncation = yield.getValues()[0].getDefiningOp<arith::TruncFOp>();
+  return truncation && body.getOperations().size() == 2 &&
+         truncation.getIn() == body.getArgument(0);
+}
+
+Type LibraryCallBuilder::takeRounding(std::optional<BiasAddition> &bias, Type type) {
+  Value result = op->getResult(0), stored = bias ? bias->add->getResult(0) : result;
+  Type wide = tensorType(stored).getElementType();
+  if (wide == type || !stored.hasOneUse())
+    return wide;
+  auto rounding = dyn_cast<linalg::GenericOp>(*stored.user_begin());
+  if (!rounding || !isPlainRounding(rounding) ||
+      tensorType(rounding->getResult(0)).getElementType() != type)
+    return wide;
+  result.setType(tensorType(result).clone(type));
+  if (bias) {
+    bias->rounding = rounding;
+    return type;
+  }
+  rounding->getResult(0).replaceAllUsesWith(result);
+  rounding->erase();
+  return type;
+}
+
+void mlir::memopt::replaceWithBias(const BiasAddition &match, Value made) {
+  linalg::GenericOp add = match.add;
+  OpBuilder b(add);
+  Value sum = made;
+  if (match.reshape) {
+    IRMapping mapping;
+    mapping.map(match.reshape->getOperand(0), made);
+    sum = b.clone(*match.reshape, mapping)->getResult(0);
+    sum.setType(tensorType(sum).clone(tensorType(made).getElementType()));
+  }
+  linalg::GenericOp last = match.rounding ? match.rounding : add;
+  last->getResult(0).replaceAllUsesWith(sum);
+  if (match.rounding)
+    last->erase();
+  add->erase();
+  if (match.reshape)
+    match.reshape->erase();
+}

@@ -1,0 +1,245 @@
+//===- LoopInvariants.cpp - what leaves a loop ------------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LoopInvariants.h"
+
+#include "memopt/Transforms/Libraries/LibraryCallBuilder.h"
+
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/SetVector.h"
+
+#include <map>
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Which values one loop does not change.
+class LoopReads {
+public:
+  explicit LoopReads(RepeatOp loop) : loop(loop) {
+    loop.walk([&](WriteOp write) { written.insert(write.getVariableAttr().getAttr()); });
+  }
+
+  /// What `value` is outside of the loop: a variable's name, or an operand of the loop; null where
+  /// the loop changes it.
+  const void *getSource(Value value) const {
+    while (isReshape(value.getDefiningOp()))
+      value = value.getDefiningOp()->getOperand(0);
+    if (auto read = value.getDefiningOp<ReadOp>()) {
+      StringAttr name = read.getVariableAttr().getAttr();
+      auto variable = SymbolTable::lookupNearestSymbolFrom<VariableOp>(read, name);
+      // With the next batch the runtime says how many samples were before it.
+      bool isFixed = !written.contains(name) && variable.getPlacement() == Space::Device &&
+                     variable.getRole() != Role::Hyperparameter;
+      return isFixed ? name.getAsOpaquePointer() : nullptr;
+    }
+    auto argument = dyn_cast<BlockArgument>(value);
+    if (!argument || argument.getOwner() != &loop.getBody().front())
+      return nullptr;
+    // Each iteration may begin with another batch in the arguments of the step.
+    Value outside = loop.getInputs()[argument.getArgNumber()];
+    return isa<BlockArgument>(getBufferRoot(outside)) ? nullptr : outside.getAsOpaquePointer();
+  }
+
+private:
+  mutable RepeatOp loop;
+  llvm::DenseSet<StringAttr> written;
+};
+} // namespace
+
+/// What a kernel computes, whatever pass it belongs to.
+static std::string describeBody(KernelOp kernel) {
+  OwningOpRef<KernelOp> copy = cast<KernelOp>(kernel->clone());
+  copy->walk([](Operation *op) {
+    op->removeDiscardableAttr(MemoptDialect::kPhaseAttr);
+    op->removeDiscardableAttr(MemoptDialect::kCloneAttr);
+  });
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  AsmState state(*copy, OpPrintingFlags().useLocalScope());
+  llvm::interleaveComma(copy->getBody().getArgumentTypes(), os);
+  for (Operation &op : copy->getBody().front()) {
+    os << "\n";
+    op.print(os, state);
+  }
+  return text;
+}
+
+/// Whether nothing happens in the kernel but its results, and these are read in the loop alone.
+static bool mayLeave(KernelOp kernel) {
+  bool hasChecks = kernel.walk([](CheckOp) { return WalkResult::interrupt(); }).wasInterrupted();
+  return kernel.getNumOperands() != 0 && kernel.getResource() == Resource::Compute && !hasChecks &&
+         llvm::all_of(kernel->getUsers(), [](Operation *user) {
+           return isa<InstructionOpInterface>(user) || isReshape(user);
+         });
+}
+
+void mlir::memopt::collectKernels(RepeatOp loop, const CostModel &costs,
+                                  SmallVectorImpl<Invariant> &invariants) {
+  LoopReads reads(loop);
+  using Key = std::pair<std::string, std::vector<const void *>>;
+  std::map<Key, size_t> known;
+  for (auto kernel : loop.getBody().front().getOps<KernelOp>()) {
+    if (!mayLeave(kernel))
+      continue;
+    std::vector<const void *> sources;
+    for (Value input : kernel.getInputs())
+      sources.push_back(reads.getSource(input));
+    if (llvm::is_contained(sources, nullptr))
+      continue;
+    auto [entry, isNew] =
+        known.try_emplace({describeBody(kernel), std::move(sources)}, invariants.size());
+    if (isNew) {
+      invariants.push_back({loop, invariants.size()});
+      for (Type type : kernel.getResultTypes())
+        invariants.back().bytes += getTensorBytes(type);
+    }
+    Invariant &invariant = invariants[entry->second];
+    int64_t nanoseconds = costs.getNanoseconds(kernel);
+    invariant.savedNanoseconds += nanoseconds * loop.getRepeatCount() - (isNew ? nanoseconds : 0);
+    invariant.instructions.push_back(kernel);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Packed weights
+//===----------------------------------------------------------------------===//
+
+/// The operand of a convolution that it packs.
+static constexpr unsigned kWeights = 1;
+
+/// How the target's library would take the weights of `call`; null where it takes them as they are.
+static PackWeightsAttr getPacking(LibraryCallOp call) {
+  auto convolution = dyn_cast<ConvolutionAttr>(call.getCallAttr());
+  if (!convolution || convolution.getPacked() ||
+      convolution.getKind() == ConvolutionKind::BackwardWeights)
+    return nullptr;
+  int64_t bytes = getTarget(call).getPackedWeightBytes(convolution);
+  return bytes ? PackWeightsAttr::get(call.getContext(), convolution.withPacked(bytes)) : nullptr;
+}
+
+void mlir::memopt::collectPackings(RepeatOp loop, const CostModel &costs,
+                                   SmallVectorImpl<Invariant> &invariants) {
+  LoopReads reads(loop);
+  DenseMap<Attribute, PackWeightsAttr> packings;
+  std::map<std::tuple<const void *, int64_t, const void *>, size_t> known;
+  for (auto call : loop.getBody().front().getOps<LibraryCallOp>()) {
+    auto [packing, isAsked] = packings.try_emplace(call.getCallAttr());
+    if (isAsked)
+      packing->second = getPacking(call);
+    const void *source = packing->second ? reads.getSource(call.getInputs()[kWeights]) : nullptr;
+    if (!source)
+      continue;
+    auto [entry, isNew] = known.try_emplace(
+        {packing->second.getAsOpaquePointer(), call.getOperandOffsets()[kWeights], source},
+        invariants.size());
+    int64_t bytes = packing->second.getConvolution().getPacked();
+    if (isNew)
+      invariants.push_back({loop, invariants.size(), {}, packing->second, bytes});
+    Invariant &invariant = invariants[entry->second];
+    int64_t nanoseconds = costs.getTransferNanoseconds(bytes);
+    invariant.savedNanoseconds += nanoseconds * loop.getRepeatCount() - (isNew ? nanoseconds : 0);
+    invariant.instructions.push_back(call);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Leaving
+//===----------------------------------------------------------------------===//
+
+/// The same value in front of the loop.
+static Value getOutside(Value value, RepeatOp loop, OpBuilder &builder) {
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return loop.getInputs()[argument.getArgNumber()];
+  Operation *op = value.getDefiningOp();
+  IRMapping mapping;
+  if (!isa<ReadOp>(op))
+    mapping.map(op->getOperand(0), getOutside(op->getOperand(0), loop, builder));
+  return builder.clone(*op, mapping)->getResult(0);
+}
+
+static void eraseUnusedViews(Operation *op) {
+  if (!op || !op->use_empty() || !(isa<ReadOp>(op) || isReshape(op)))
+    return;
+  Operation *next = op->getNumOperands() ? op->getOperand(0).getDefiningOp() : nullptr;
+  op->erase();
+  eraseUnusedViews(next);
+}
+
+/// `value`, as the loop's body sees it.
+static Value bringInto(RepeatOp loop, Value value) {
+  loop->insertOperands(loop->getNumOperands(), value);
+  return loop.getBody().front().addArgument(value.getType(), value.getLoc());
+}
+
+/// Erases an instruction without users, and what nobody else needs of what it read.
+static void eraseWithViews(Operation *op) {
+  llvm::SmallSetVector<Value, 4> inputs(op->operand_begin(), op->operand_end());
+  op->erase();
+  for (Value input : inputs)
+    eraseUnusedViews(input.getDefiningOp());
+}
+
+static void hoistKernels(const Invariant &invariant) {
+  RepeatOp loop = invariant.loop;
+  OpBuilder builder(loop);
+  IRMapping mapping;
+  Operation *first = invariant.instructions.front();
+  for (Value input : first->getOperands())
+    mapping.map(input, getOutside(input, loop, builder));
+  Operation *outside = builder.clone(*first, mapping);
+  for (auto [number, value] : llvm::enumerate(outside->getResults())) {
+    Value inside = bringInto(loop, value);
+    for (Operation *kernel : invariant.instructions)
+      kernel->getResult(number).replaceAllUsesWith(inside);
+  }
+  llvm::for_each(invariant.instructions, eraseWithViews);
+}
+
+static LogicalResult hoistPacking(const Invariant &invariant) {
+  RepeatOp loop = invariant.loop;
+  OpBuilder builder(loop);
+  auto first = cast<LibraryCallOp>(invariant.instructions.front());
+  BufferView packed = invariant.packing.getViews().back();
+  Value plain = getOutside(first.getInputs()[kWeights], loop, builder);
+  auto packing =
+      createLibraryCall(builder, first, RankedTensorType::get(packed.extents, packed.elementType),
+                        plain, invariant.packing, {first.getOperandOffsets()[kWeights]});
+  if (failed(packing))
+    return failure();
+  Value inside = bringInto(loop, packing->getResult(0));
+  for (Operation *op : invariant.instructions) {
+    auto call = cast<LibraryCallOp>(op);
+    SmallVector<Value> inputs(call.getInputs());
+    SmallVector<int64_t> offsets(call.getOperandOffsets());
+    inputs[kWeights] = inside;
+    offsets[kWeights] = 0;
+    OpBuilder here(call);
+    auto reader = createLibraryCall(here, call, call.getResultTypes(), inputs,
+                                    invariant.packing.getConvolution(), offsets);
+    if (failed(reader))
+      return failure();
+    reader->setClone(call.getClone());
+    call.replaceAllUsesWith(*reader);
+    eraseWithViews(call);
+  }
+  return success();
+}
+
+LogicalResult mlir::memopt::hoist(const Invariant &invariant) {
+  if (invariant.packing)
+    return hoistPacking(invariant);
+  hoistKernels(invariant);
+  return success();
+}

@@ -1,0 +1,44 @@
+//===- LoopInvariants.h - what leaves a loop --------------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What a loop makes anew in each iteration and a single instruction in front of it can make:
+// results of kernels, and the packed weights that library calls make for themselves.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_LIB_TRANSFORMS_MEMORY_LOOPINVARIANTS_H
+#define MEMOPT_LIB_TRANSFORMS_MEMORY_LOOPINVARIANTS_H
+
+#include "memopt/Analysis/CostModel.h"
+
+namespace mlir::memopt {
+
+/// Instructions of a loop that compute the same (in forward and backward, say), or that read the
+/// same packed weights.
+struct Invariant {
+  RepeatOp loop;
+  size_t number; ///< in the order of the program
+  SmallVector<Operation *, 2> instructions{};
+  PackWeightsAttr packing{}; ///< null where the instructions are kernels, which leave themselves
+  int64_t bytes = 0;         ///< of what lives through the loop then
+  int64_t savedNanoseconds = 0;
+};
+
+/// Kernels that read nothing that the loop changes.
+void collectKernels(RepeatOp loop, const CostModel &costs, SmallVectorImpl<Invariant> &invariants);
+
+/// Weights of convolutions that the loop does not change and the target's library packs in each
+/// run.
+void collectPackings(RepeatOp loop, const CostModel &costs, SmallVectorImpl<Invariant> &invariants);
+
+/// Makes it in front of the loop. Fails, with a diagnostic, where the target has no such call.
+LogicalResult hoist(const Invariant &invariant);
+
+} // namespace mlir::memopt
+
+#endif // MEMOPT_LIB_TRANSFORMS_MEMORY_LOOPINVARIANTS_H

@@ -1,0 +1,507 @@
+//===- OrderProblem.cpp - a kernel graph as a problem of order and recomputation -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Transforms/Memory/OrderProblem.h"
+
+#include "ModuleBlocks.h"
+#include "memopt/Transforms/Utils/UserGroups.h"
+
+#include "memopt/Dialect/DiskBlocks.h"
+#include "memopt/Support/Cache.h"
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+namespace planning = ::memopt::planning;
+
+//===----------------------------------------------------------------------===//
+// Copies into variables
+//===----------------------------------------------------------------------===//
+
+/// A kernel that copies `value`, element by element.
+static Value createCopy(OpBuilder &builder, Location location, Value value) {
+  auto kernel = KernelOp::create(builder, location, TypeRange{value.getType()}, ValueRange{value});
+  RankedTensorType type = inSpace(cast<RankedTensorType>(value.getType()), Space::Device);
+  OpBuilder::InsertionGuard guard(builder);
+  Block *body = builder.createBlock(&kernel.getBody(), {}, {type}, {location});
+  AffineMap identity = builder.getMultiDimIdentityMap(type.getRank());
+  SmallVector<utils::IteratorType> iterators(type.getRank(), utils::IteratorType::parallel);
+  Value empty = tensor::EmptyOp::create(builder, location, type.getShape(), type.getElementType());
+  auto copy = linalg::GenericOp::create(builder, location, TypeRange{type},
+                                        ValueRange{body->getArgument(0)}, ValueRange{empty},
+                                        ArrayRef<AffineMap>{identity, identity}, iterators,
+                                        [](OpBuilder &inner, Location at, ValueRange arguments) {
+                                          linalg::YieldOp::create(inner, at, arguments[0]);
+                                        });
+  YieldOp::create(builder, location, copy.getResults());
+  return kernel.getResult(0);
+}
+
+/// Where the copy for a write stands: at the end of the write's block, by when every reader of the
+/// old value has run; but in front of a loop that may read the new one.
+static Operation *getPlaceOfCopy(WriteOp write) {
+  Operation *place = write;
+  while (!place->hasTrait<OpTrait::IsTerminator>()) {
+    place = place->getNextNode();
+    auto instruction = dyn_cast<InstructionOpInterface>(place);
+    if (instruction && !instruction.getBodies().empty())
+      break;
+  }
+  return place;
+}
+
+static void insertVariableCopies(func::FuncOp function) {
+  KernelGraph graph(function);
+  for (WriteOp write : graph.getWritesNeedingCopies()) {
+    OpBuilder builder(getPlaceOfCopy(write));
+    Value copy = createCopy(builder, write.getLoc(), write.getValue());
+    write.getValueMutable().assign(copy);
+    write->moveAfter(copy.getDefiningOp());
+  }
+}
+
+FailureOr<StepModel> mlir::memopt::createPlannableStep(ModuleOp module) {
+  FailureOr<StepModel> step = StepModel::create(module);
+  if (failed(step) || failed(verifyKernelGraph(*step)))
+    return failure();
+  insertVariableCopies(step->getFunction());
+  return step;
+}
+
+FailureOr<::memopt::Cache *> mlir::memopt::openCache(ModuleOp module, StringRef folder) {
+  if (folder.empty())
+    return nullptr;
+  llvm::Expected<::memopt::Cache *> cache = ::memopt::Cache::open(folder);
+  if (!cache)
+    return module.emitError(llvm::toString(cache.takeError()));
+  return *cache;
+}
+
+//===----------------------------------------------------------------------===//
+// Arena problem
+//===----------------------------------------------------------------------===//
+
+/// Vector loads want 64 bytes; what is smaller only wants not to straddle a cache line.
+static int64_t getAlignment(int64_t bytes) {
+  return bytes >= 64 ? 64 : std::max<int64_t>(8, llvm::PowerOf2Ceil(std::max<int64_t>(bytes, 1)));
+}
+
+static int64_t getAlignment(const Buffer &buffer) {
+  return buffer.hasBlocks ? kDiskBlock : getAlignment(buffer.bytes);
+}
+
+static planning::PlanBuffer getPlanBuffer(int64_t bytes, Space space) {
+  return {bytes, getAlignment(bytes), static_cast<int32_t>(space)};
+}
+
+static planning::PlanBuffer getPlanBuffer(const Buffer &buffer) {
+  return {buffer.bytes, getAlignment(buffer), static_cast<int32_t>(buffer.space)};
+}
+
+SpaceProblem::SpaceProblem(const KernelGraph &graph, Space space) {
+  SmallVector<int32_t> inPlaceOf = graph.getBuffersInPlace();
+  SmallVector<int32_t> itemOf(graph.getBuffers().size(), -1);
+  for (auto [number, buffer] : llvm::enumerate(graph.getBuffers())) {
+    if (buffer.space != space)
+      continue;
+    itemOf[number] = static_cast<int32_t>(buffers.size());
+    buffers.push_back(number);
+  }
+  for (unsigned number : buffers) {
+    const Buffer &buffer = graph.getBuffers()[number];
+    planning::ArenaBuffer item;
+    item.size = buffer.bytes;
+    item.lower = buffer.begin;
+    item.upper = buffer.end;
+    item.alignment = getAlignment(buffer);
+    item.pinnedAtBottom = buffer.kind == Buffer::Kind::Variable;
+    item.inPlaceOf = inPlaceOf[number] < 0 ? -1 : itemOf[inPlaceOf[number]];
+    problem.buffers.push_back(item);
+  }
+  for (const Loop &loop : graph.getLoops())
+    problem.loops.push_back({loop.begin, loop.end});
+}
+
+std::string SpaceProblem::describeBinding(const KernelGraph &graph) const {
+  constexpr size_t kShown = 10;
+  std::string list;
+  std::vector<int32_t> binding = planning::arenaBindingBuffers(problem);
+  for (int32_t index : ArrayRef<int32_t>(binding).take_front(kShown)) {
+    const Buffer &buffer = graph.getBuffers()[buffers[index]];
+    list += llvm::formatv("\n  {0} bytes: {1}", buffer.bytes, buffer.describe()).str();
+  }
+  return list;
+}
+
+//===----------------------------------------------------------------------===//
+// Problem of order
+//===----------------------------------------------------------------------===//
+
+/// Where the activations of a step live.
+static Block &getOrderedBlock(Block &step) {
+  Block *block = &step;
+  for (auto instruction : step.getOps<InstructionOpInterface>())
+    if (SmallVector<Block *> bodies = instruction.getBodies(); !bodies.empty())
+      block = bodies.back();
+  return *block;
+}
+
+OrderProblem::OrderProblem(const StepModel &step, const CostModel &costs, HostRoom room)
+    : block(getOrderedBlock(step.getBody())) {
+  KernelGraph graph(step.getFunction());
+  if (auto loop = dyn_cast<InstructionOpInterface>(block.getParentOp()))
+    repeats = loop.getRepeatCount();
+  for (Operation *op : graph.getInstructions())
+    if (op->getBlock() == &block)
+      instructions.push_back(op);
+  addInputs(graph, costs);
+  addSpacesAndResources(graph, room);
+  for (Operation *op : instructions)
+    addInstruction(graph, op, costs);
+  addBlocks();
+  addWriteOrder(step);
+  addEnd();
+  if (room.swaps)
+    addWays(graph, costs);
+}
+
+/// Whether a value is made in the block, or comes with it.
+bool OrderProblem::isOwn(Value root) const {
+  return root.getParentBlock() == &block && !root.getDefiningOp<ReadOp>();
+}
+
+/// What is there before the block: inputs of the step, or for a loop all that lives through it.
+void OrderProblem::addInputs(const KernelGraph &graph, const CostModel &costs) {
+  planning::PlanOp &inputs = problem.ops.emplace_back();
+  inputs.pinned = true;
+  for (const Buffer &buffer : graph.getBuffers())
+    if (buffer.kind == Buffer::Kind::Variable)
+      problem.residents.push_back(getPlanBuffer(buffer));
+  Operation *parent = block.getParentOp();
+  if (!isInstruction(parent)) {
+    for (BlockArgument argument : block.getArguments())
+      inputs.results.push_back(getPlanBuffer(getTensorBytes(argument.getType()), Space::Device));
+    return;
+  }
+  int64_t time = graph.getTime(parent) + 1;
+  for (const Buffer &buffer : graph.getBuffers())
+    if (buffer.kind != Buffer::Kind::Variable && buffer.begin < time && buffer.end > time)
+      problem.residents.push_back(getPlanBuffer(buffer));
+  for (Operation *op : graph.getInstructions())
+    if (op->getBlock() == parent->getBlock())
+      inputs.cost += costs.getNanoseconds(op);
+}
+
+void OrderProblem::addEnd() {
+  planning::PlanOp last;
+  last.pinned = true;
+  for (Value returned : block.getTerminator()->getOperands())
+    if (Value root = getBufferRoot(returned); isOwn(root))
+      last.inputs.push_back(valueOf(root));
+  for (size_t i = 0; i < problem.ops.size(); ++i)
+    last.after.push_back(static_cast<int32_t>(i));
+  problem.ops.push_back(std::move(last));
+}
+
+LogicalResult OrderProblem::write(StringRef path) const {
+  if (path.empty())
+    return success();
+  if (llvm::Error error = planning::writePlanProblem(path, problem))
+    return emitError(block.getParentOp()->getLoc())
+           << "cannot write the planning problem: " << llvm::toString(std::move(error));
+  return success();
+}
+
+/// The instruction that a plan counts the results of `op` to.
+static Operation *getMaker(Operation *op) {
+  Operation *start = getStart(op);
+  return start ? start : op;
+}
+
+planning::PlanValue OrderProblem::valueOf(Value root) const {
+  if (auto argument = dyn_cast<BlockArgument>(root))
+    return {0, static_cast<int32_t>(argument.getArgNumber())};
+  return {numbers.lookup(getMaker(root.getDefiningOp())),
+          static_cast<int32_t>(cast<OpResult>(root).getResultNumber())};
+}
+
+/// In a graph that uses the first of each alone, solvers make the cheaper moves.
+void OrderProblem::addSpacesAndResources(const KernelGraph &graph, HostRoom room) {
+  unsigned spaces = 1, resources = 1;
+  for (const Buffer &buffer : graph.getBuffers())
+    spaces = std::max(spaces, static_cast<unsigned>(buffer.space) + 1);
+  for (Operation *op : instructions)
+    resources = std::max(resources,
+                         static_cast<unsigned>(cast<InstructionOpInterface>(op).getResource()) + 1);
+  if (room.swaps) {
+    spaces = std::max(spaces, static_cast<unsigned>(Space::Host) + 1);
+    resources = std::max(resources, static_cast<unsigned>(Resource::CopyOut) + 1);
+  }
+  problem.spaces.clear();
+  for (unsigned number = 0; number < spaces; ++number)
+    problem.spaces.push_back({stringifySpace(static_cast<Space>(number)).str()});
+  if (spaces > static_cast<unsigned>(Space::Host))
+    problem.spaces[static_cast<size_t>(Space::Host)].budget = room.budget;
+  problem.resources.clear();
+  for (unsigned number = 0; number < resources; ++number)
+    problem.resources.push_back(stringifyResource(static_cast<Resource>(number)).str());
+}
+
+void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const CostModel &costs) {
+  auto instruction = cast<InstructionOpInterface>(op);
+  numbers[op] = static_cast<int32_t>(problem.ops.size());
+  planning::PlanOp &item = problem.ops.emplace_back();
+  item.cost = costs.getNanoseconds(op) * repeats;
+  item.resource = static_cast<int32_t>(instruction.getResource());
+  item.after.push_back(0);
+  item.pinned = !instruction.isRecomputable();
+  for (const Workspace &workspace : instruction.getWorkspaces())
+    item.workspaces.push_back(getPlanBuffer(workspace.bytes, workspace.space));
+  for (Value operand : op->getOperands()) {
+    if (Value root = getBufferRoot(operand); isa<RankedTensorType>(root.getType()) && isOwn(root))
+      item.inputs.push_back(valueOf(root));
+  }
+  for (OpResult result : op->getResults())
+    if (isa<RankedTensorType>(result.getType()))
+      addResult(graph, result);
+  if (Operation *start = getStart(op)) {
+    item.waitsFor = numbers.lookup(start);
+    bool isPinned = item.pinned || problem.ops[item.waitsFor].pinned;
+    item.pinned = problem.ops[item.waitsFor].pinned = isPinned;
+  }
+}
+
+void OrderProblem::addResult(const KernelGraph &graph, OpResult result) {
+  planning::PlanOp &maker = problem.ops[numbers.lookup(getMaker(result.getOwner()))];
+  unsigned number = graph.getBufferOf(result);
+  const Buffer &buffer = graph.getBuffers()[number];
+  bool inVariable = buffer.kind == Buffer::Kind::Variable;
+  maker.pinned |= inVariable;
+  maker.results.push_back(inVariable ? getPlanBuffer(0, buffer.space) : getPlanBuffer(buffer));
+  if (!inVariable)
+    for (unsigned operand : graph.getTakeableBuffers(number))
+      if (Value root = graph.getBuffers()[operand].value; isOwn(root))
+        maker.inPlace.push_back({static_cast<int32_t>(result.getResultNumber()), valueOf(root)});
+}
+
+void OrderProblem::addBlocks() {
+  SmallVector<Operation *> forward;
+  for (Operation *op : instructions)
+    if (getPhase(op) == Phase::Forward)
+      forward.push_back(op);
+  SmallVector<StringRef> paths =
+      llvm::map_to_vector(forward, [](Operation *op) { return getModulePath(op->getLoc()); });
+  for (auto [op, number] : llvm::zip_equal(forward, numberBlocks(paths)))
+    problem.ops[numbers.lookup(op)].block = number;
+}
+
+/// What the forward pass makes on the device, in bytes of its own, and the backward pass reads.
+bool OrderProblem::isSwappable(const KernelGraph &graph, OpResult value) const {
+  Operation *maker = value.getOwner();
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type && getSpace(type) == Space::Device && getPhase(maker) == Phase::Forward &&
+         !getStart(maker) && getTensorBytes(type) >= kLeastSwapped &&
+         graph.getBuffers()[graph.getBufferOf(value)].kind == Buffer::Kind::Result &&
+         hasBackwardUser(value);
+}
+
+void OrderProblem::addWays(const KernelGraph &graph, const CostModel &costs) {
+  for (Operation *op : instructions)
+    for (OpResult result : op->getResults()) {
+      if (!isSwappable(graph, result))
+        continue;
+      int64_t bytes = getTensorBytes(result.getType());
+      int64_t cost = costs.getTransferNanoseconds(bytes) * repeats;
+      planning::PlanWay &way = problem.ways.emplace_back();
+      way.value = valueOf(result);
+      way.store = planning::PlanTransfer{static_cast<int32_t>(Resource::CopyOut), cost, {}};
+      way.fetch = planning::PlanTransfer{static_cast<int32_t>(Resource::CopyIn), cost, {}};
+      way.copy = getPlanBuffer(bytes, Space::Host);
+      swapped.push_back(result);
+    }
+}
+
+/// An instruction, and of a start what waits for it too: until then it reads.
+static SmallVector<Operation *> getMoments(Operation *op) {
+  SmallVector<Operation *> moments{op};
+  for (Operation *user : op->getUsers())
+    if (getStart(user) == op)
+      moments.push_back(user);
+  return moments;
+}
+
+/// The instructions that read what `read` gives, reshapes looked through.
+static SmallVector<Operation *> getReaders(ReadOp read) {
+  SmallVector<Operation *> readers;
+  SmallVector<Value> values{read.getResult()};
+  for (size_t i = 0; i < values.size(); ++i)
+    for (Operation *user : values[i].getUsers()) {
+      if (isReshape(user))
+        values.push_back(user->getResult(0));
+      else if (isInstruction(user))
+        readers.append(getMoments(user));
+    }
+  return readers;
+}
+
+/// A variable's new value destroys the old: its maker comes after every reader of the old one,
+/// clones included.
+void OrderProblem::addWriteOrder(const StepModel &step) {
+  DenseSet<StringAttr> state; // by name: to look each up is linear in their number
+  for (auto variable : step.getModule().getOps<VariableOp>())
+    if (variable.isState())
+      state.insert(variable.getSymNameAttr());
+  for (const auto &[variable, writes] : step.getAllWrites())
+    for (WriteOp write : writes) {
+      Operation *maker = getBufferRoot(write.getValue()).getDefiningOp();
+      if (!isInstruction(maker) || maker->getBlock() != &block)
+        continue;
+      maker = getMaker(maker);
+      std::vector<int32_t> &after = problem.ops[numbers.lookup(maker)].after;
+      if (CommitOp commit = step.getCommit();
+          commit && commit->getBlock() == &block && state.contains(variable))
+        after.push_back(numbers.lookup(commit));
+      for (ReadOp read : step.getReads(variable))
+        for (Operation *reader : getReaders(read))
+          if (reader != maker && reader->getBlock() == &block)
+            after.push_back(numbers.lookup(reader));
+      llvm::sort(after);
+      after.erase(std::unique(after.begin(), after.end()), after.end());
+    }
+}
+
+//===----------------------------------------------------------------------===//
+// Rewriting
+//===----------------------------------------------------------------------===//
+
+/// `operand` as seen through the latest instances: its reshapes are made again at the builder's
+/// position.
+static Value followReshapes(OpBuilder &builder, Value operand, const IRMapping &latest) {
+  if (!isReshape(operand.getDefiningOp()))
+    return latest.lookupOrDefault(operand);
+  Value source = followReshapes(builder, operand.getDefiningOp()->getOperand(0), latest);
+  Operation *copy = builder.clone(*operand.getDefiningOp());
+  copy->setOperand(0, source);
+  return copy->getResult(0);
+}
+
+namespace {
+/// Values on their way to the host and back.
+class Swaps {
+public:
+  explicit Swaps(ArrayRef<Value> values)
+      : values(values), tokens(values.size()), copies(values.size()) {}
+
+  /// Makes the op of a transfer; what is fetched becomes the latest instance of its value.
+  void apply(planning::PlanAction action, OpBuilder &builder, IRMapping &latest);
+
+private:
+  Value start(OpBuilder &builder, Value value, Space to, Phase phase) {
+    auto op = TransferStartOp::create(builder, value.getLoc(), value, to);
+    op.setPhase(phase);
+    return op.getToken();
+  }
+  Value wait(OpBuilder &builder, Value token, Phase phase) {
+    auto op = TransferWaitOp::create(builder, token.getLoc(), token);
+    op.setPhase(phase);
+    return op.getResult();
+  }
+
+  ArrayRef<Value> values;
+  SmallVector<Value> tokens, copies; ///< by way
+};
+} // namespace
+
+void Swaps::apply(planning::PlanAction action, OpBuilder &builder, IRMapping &latest) {
+  int32_t way = action.index;
+  Value value = values[way];
+  switch (action.kind) {
+  case planning::PlanAction::StoreStart:
+    tokens[way] = start(builder, latest.lookupOrDefault(value), Space::Host, Phase::Forward);
+    return;
+  case planning::PlanAction::StoreWait:
+    copies[way] = wait(builder, tokens[way], Phase::Forward);
+    return;
+  case planning::PlanAction::FetchStart:
+    tokens[way] = start(builder, copies[way], Space::Device, Phase::Backward);
+    return;
+  case planning::PlanAction::FetchWait:
+    latest.map(value, wait(builder, tokens[way], Phase::Backward));
+    return;
+  default:
+    llvm_unreachable("no transfer");
+  }
+}
+
+void OrderProblem::apply(ArrayRef<int32_t> order) {
+  Swaps swaps(swapped);
+  Operation *terminator = block.getTerminator();
+  OpBuilder builder(terminator);
+  IRMapping latest;
+  DenseMap<Operation *, SmallVector<Value>> operands;
+  DenseMap<Operation *, int64_t> instances;
+  SmallVector<Operation *> oldReshapes, followers;
+  for (Operation &op : block) {
+    if (isInstruction(&op))
+      operands[&op] = llvm::to_vector(op.getOperands());
+    else if (isReshape(&op))
+      oldReshapes.push_back(&op);
+    else if (isa<WriteOp, GradientOp, func::ReturnOp>(op))
+      followers.push_back(&op);
+  }
+  auto rewire = [&](Operation *op, ArrayRef<Value> values) {
+    builder.setInsertionPoint(op);
+    for (auto [number, value] : llvm::enumerate(values))
+      op->setOperand(number, followReshapes(builder, value, latest));
+  };
+  for (int32_t number : order) {
+    planning::PlanAction action = planning::getAction(problem, number);
+    if (action.kind != planning::PlanAction::Run) {
+      builder.setInsertionPoint(terminator);
+      swaps.apply(action, builder, latest);
+      continue;
+    }
+    if (number == 0 || number > static_cast<int32_t>(instructions.size()))
+      continue; // the inputs, and the end
+    Operation *original = instructions[number - 1], *op = original;
+    builder.setInsertionPoint(terminator);
+    int64_t instance = instances[original]++;
+    if (instance == 0) {
+      op->moveBefore(terminator);
+    } else {
+      op = builder.clone(*original);
+      cast<InstructionOpInterface>(op).setClone(instance);
+    }
+    rewire(op, operands[original]);
+    for (auto [from, to] : llvm::zip(original->getResults(), op->getResults()))
+      latest.map(from, to);
+  }
+  // What is no instruction sees the latest instances. A mark of a gradient stands where the
+  // gradient is made, for its bytes may be overwritten later; the others stand at the end.
+  for (Operation *op : followers) {
+    Operation *maker =
+        isa<GradientOp>(op)
+            ? latest.lookupOrDefault(getBufferRoot(op->getOperand(0))).getDefiningOp()
+            : nullptr;
+    if (maker)
+      op->moveAfter(maker);
+    else if (isa<GradientOp>(op)) // an input
+      op->moveBefore(&block.front());
+    else if (op != terminator)
+      op->moveBefore(terminator);
+    rewire(op, llvm::to_vector(op->getOperands()));
+  }
+  for (Operation *op : llvm::reverse(oldReshapes))
+    op->erase();
+}

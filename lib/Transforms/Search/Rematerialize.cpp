@@ -1,0 +1,114 @@
+//===- Rematerialize.cpp - meet a byte budget by running kernels again -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Input and output: the kernel graph, where a value is exactly a buffer and a recomputation is a
+// clone of a kernel. Deciding is BudgetSearch's; this pass obeys and reports.
+//
+// Refused: a budget that no plan was found for. The error names the smallest arena that was found,
+// a proven lower bound, and the values that bind.
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Transforms/Memory/OrderProblem.h"
+
+#include "memopt/Transforms/Passes.h"
+#include "memopt/Transforms/Search/BudgetSearch.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+namespace mlir::memopt {
+#define GEN_PASS_DEF_REMATERIALIZEPASS
+#include "memopt/Transforms/Passes.h.inc"
+} // namespace mlir::memopt
+
+using namespace mlir;
+using namespace mlir::memopt;
+namespace planning = ::memopt::planning;
+
+namespace {
+struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<RematerializePass> {
+  using RematerializePassBase::RematerializePassBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (budget < 0 && problem.empty())
+      return;
+    FailureOr<StepModel> step = createPlannableStep(module);
+    if (failed(step) || failed(OrderProblem(*step, CostModel(module)).write(problem)))
+      return signalPassFailure();
+    if (budget < 0)
+      return;
+    FailureOr<::memopt::Cache *> folder = openCache(module, cache);
+    if (failed(folder))
+      return signalPassFailure();
+    BudgetOptions options;
+    options.cache = *folder;
+    options.iterations = iterations;
+    options.threads = threads;
+    options.hostBudget = hostBudget;
+    options.swaps = swaps;
+    FailureOr<BudgetPlan> given = BudgetSearch(*step, options).getGivenPlan();
+    if (failed(given))
+      return signalPassFailure();
+    if (hostBudget < 0 && usesDisk(*step))
+      options.hostBudget = kWindowRoom * given->hostBytes;
+    BudgetSearch search(*step, options);
+    if (search.fits(*given, budget))
+      return;
+    FailureOr<BudgetPlan> plan = search.findPlan(budget);
+    if (failed(plan))
+      return signalPassFailure();
+    search.apply(*plan);
+    if (!search.fits(*plan, budget)) {
+      refuse(*step, *plan, search.getLowerBound());
+      return signalPassFailure();
+    }
+    double more = double(plan->nanoseconds) / double(given->nanoseconds) - 1;
+    emitRemark(module.getLoc())
+        << "rematerialized " << plan->clones << " instructions: arena " << given->bytes << " -> "
+        << plan->bytes << " bytes within " << budget.getValue() << ", predicted time "
+        << llvm::formatv("{0}{1:P2}", more < 0 ? "" : "+", more).str()
+        << (plan->inlined ? "; " + std::to_string(plan->inlined) + " values computed where read"
+                          : std::string())
+        << (plan->swapped ? "; " + std::to_string(plan->swapped) + " values swapped, " +
+                                std::to_string(plan->hostBytes) + " bytes on the host"
+                          : std::string())
+        << (plan->leanCalls
+                ? "; " + std::to_string(plan->leanCalls) + " library calls in less workspace"
+                : std::string());
+  }
+
+  /// Its windows on the host are there to be few (kWindowRoom).
+  static bool usesDisk(const StepModel &step) {
+    return llvm::any_of(step.getModule().getOps<VariableOp>(),
+                        [](VariableOp variable) { return variable.getPlacement() == Space::Disk; });
+  }
+
+  /// The smallest plan is in place by now: its peak names what binds.
+  void refuse(const StepModel &step, const BudgetPlan &plan, int64_t lowerBound) {
+    ModuleOp module = step.getModule();
+    int64_t arenaBytes[kNumSpaces] = {plan.bytes, plan.hostBytes};
+    int64_t bounds[kNumSpaces] = {lowerBound};
+    module->setAttr(MemoptDialect::kPlannedAttr,
+                    PlannedAttr::get(module.getContext(), arenaBytes, bounds));
+    KernelGraph graph(step.getFunction());
+    SpaceProblem device(graph, Space::Device);
+    InFlightDiagnostic diagnostic =
+        emitError(module.getLoc())
+        << "does not fit: the budget is " << budget.getValue()
+        << " bytes of device memory; the smallest budget that would do is " << plan.bytes
+        << ", recomputation included; no order of these instructions needs less than "
+        << lowerBound;
+    if (plan.hostBytes > hostBudget && hostBudget >= 0)
+      diagnostic << "; with " << plan.hostBytes << " bytes of host memory, of which the budget is "
+                 << hostBudget.getValue();
+    diagnostic.attachNote() << "largest values alive at the peak of the smallest plan:"
+                            << device.describeBinding(graph);
+  }
+};
+} // namespace

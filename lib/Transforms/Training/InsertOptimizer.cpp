@@ -1,0 +1,439 @@
+//===- InsertOptimizer.cpp - what becomes of the gradients -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Input: the joint graph, in which memopt.gradient marks gradients of parameters. Output: for each
+// of them the optimizer's state is declared, one memopt.optimizer_step before the return reads the
+// parameter, its gradient and its state, and memopt.write gives variables their new values. Updates
+// are in the order of the parameters' declarations. The marks stay.
+//
+// Which optimizer updates which parameter follows from the settings (OptimizerPlan); what state it
+// keeps, from its descriptor. Clipping is that of torch.nn.utils.clip_grad_norm_; the norm that it
+// computes is left in @gradient_norm, and a limit of infinity does nothing else. The learning rate
+// and the step's number are variables that the runtime writes, so that a schedule needs no other
+// program: @lr, and @lr.1, @lr.2, ... for groups of parameters with a rate of their own, each with
+// the rate that it starts from as initial value.
+//
+// Refused: settings that no optimizer takes, and a function without gradients.
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Transforms/Optimizers/ParameterKind.h"
+#include "memopt/Transforms/Optimizers/Update.h"
+#include "memopt/Transforms/Passes.h"
+#include "memopt/Transforms/Ranks/Shards.h"
+#include "memopt/Transforms/Utils/TensorBuilders.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/Support/FormatVariadic.h"
+
+namespace mlir::memopt {
+#define GEN_PASS_DEF_INSERTOPTIMIZERPASS
+#include "memopt/Transforms/Passes.h.inc"
+} // namespace mlir::memopt
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+//===----------------------------------------------------------------------===//
+// Updates
+//===----------------------------------------------------------------------===//
+
+namespace {
+class UpdateBuilder {
+public:
+  /// `shardRanks`: those that updates are shared out among, 1 when they are not.
+  UpdateBuilder(ModuleOp module, SymbolTable &symbols, Operation *terminator, int64_t shardRanks)
+      : module(module), symbols(symbols), builder(terminator), shardRanks(shardRanks) {}
+
+  /// This rank's part of what an update reads; the mark of the gradient goes to it.
+  Value takeShard(GradientOp mark, const ParameterUpdate &choice);
+
+  /// Reads the learning rate and the step's number, declaring them if nobody has.
+  LogicalResult readHyperparameters(Location loc, double rate);
+  /// Tells the runtime the global norm of all gradients, and gives it.
+  FailureOr<Value> reportNorm(Location loc, ValueRange gradients);
+  /// Scales gradients whose global norm is above the limit.
+  void clip(Location loc, double limit, Value norm, SmallVectorImpl<Value> &gradients);
+  LogicalResult update(VariableOp parameter, const ParameterInfo &info,
+                       const ParameterUpdate &choice, Value gradient);
+
+private:
+  Value convert(Value value, Type elementType);
+  /// The norm of what all ranks have, from those of their parts.
+  Value joinNorms(Value norm);
+  /// What is written to a parameter that is narrower than its update.
+  FailureOr<Value> round(VariableOp parameter, Value updated);
+  FailureOr<Value> readHyperparameter(Location loc, StringRef name, Type elementType,
+                                      double initial);
+  FailureOr<Value> readRate(Location loc, std::optional<double> own);
+  /// Declares one tensor of the optimizer's state and reads it.
+  LogicalResult readState(VariableOp parameter, const StateTensor &tensor, RankedTensorType whole);
+  RankedTensorType getShardType(RankedTensorType whole, const ParameterUpdate &choice) const;
+  Value read(VariableOp variable, Location loc);
+  void write(Value value, StringRef variable, Location loc);
+  template <typename OpTy, typename... Args> OpTy create(Location loc, Args &&...args);
+
+  ModuleOp module;
+  SymbolTable &symbols;
+  OpBuilder builder;
+  int64_t shardRanks;
+  Value learningRate, stepNumber;
+  Value seed; ///< of rounding, once it is needed
+  int64_t roundings = 0;
+  /// Rates of groups, in the order in which they came up.
+  SmallVector<std::pair<double, Value>> rates;
+  /// Of the parameter at hand.
+  SmallVector<Value> state;
+  SmallVector<StringRef> slots;
+};
+} // namespace
+
+template <typename OpTy, typename... Args>
+OpTy UpdateBuilder::create(Location loc, Args &&...args) {
+  OpTy op = OpTy::create(builder, loc, std::forward<Args>(args)...);
+  setPhase(op, Phase::Optimizer);
+  return op;
+}
+
+/// New declarations follow the old ones, in order.
+static void declare(ModuleOp module, SymbolTable &symbols, VariableOp variable) {
+  Operation *last = nullptr;
+  for (VariableOp old : module.getOps<VariableOp>())
+    last = old;
+  symbols.insert(variable, last ? std::next(Block::iterator(last)) : module.getBody()->begin());
+}
+
+Value UpdateBuilder::read(VariableOp variable, Location loc) {
+  return create<ReadOp>(loc, variable.getTensorType(), FlatSymbolRefAttr::get(variable));
+}
+
+void UpdateBuilder::write(Value value, StringRef variable, Location loc) {
+  create<WriteOp>(loc, value, FlatSymbolRefAttr::get(builder.getContext(), variable));
+}
+
+static VariableOp makeVariable(OpBuilder &builder, Location loc, StringRef name,
+                               RankedTensorType type, Role role, FloatAttr initial) {
+  OperationState state(loc, VariableOp::getOperationName());
+  VariableOp::build(builder, state, name, type, role);
+  auto variable = cast<VariableOp>(Operation::create(state));
+  variable.setInitValueAttr(initial);
+  variable.setNamesAttr(builder.getStrArrayAttr({name}));
+  return variable;
+}
+
+FailureOr<Value> UpdateBuilder::readHyperparameter(Location loc, StringRef name, Type elementType,
+                                                   double initial) {
+  auto type = RankedTensorType::get({}, elementType);
+  auto variable = symbols.lookup<VariableOp>(name);
+  if (!variable) {
+    if (Operation *other = symbols.lookup(name))
+      return other->emitOpError() << "has the name '" << name << "', which the optimizer needs";
+    variable = makeVariable(builder, module.getLoc(), name, type, Role::Hyperparameter,
+                            builder.getF64FloatAttr(initial));
+    declare(module, symbols, variable);
+  }
+  if (variable.getTensorType() != type)
+    return variable.emitOpError() << "has type " << variable.getTensorType()
+                                  << ", but the optimizer expects " << type;
+  return read(variable, loc);
+}
+
+LogicalResult UpdateBuilder::readHyperparameters(Location loc, double rate) {
+  FailureOr<Value> number = readHyperparameter(loc, "lr", builder.getF64Type(), rate);
+  if (failed(number))
+    return failure();
+  learningRate = *number;
+  number = readHyperparameter(loc, "step", builder.getI64Type(), 1.0);
+  if (failed(number))
+    return failure();
+  stepNumber = *number;
+  return success();
+}
+
+FailureOr<Value> UpdateBuilder::readRate(Location loc, std::optional<double> own) {
+  if (!own)
+    return learningRate;
+  for (auto [rate, value] : rates)
+    if (rate == *own)
+      return value;
+  FailureOr<Value> value =
+      readHyperparameter(loc, "lr." + std::to_string(rates.size() + 1), builder.getF64Type(), *own);
+  if (succeeded(value))
+    rates.emplace_back(*own, *value);
+  return value;
+}
+
+Value UpdateBuilder::convert(Value value, Type elementType) {
+  Value made = convertFloats(builder, value.getLoc(), value, elementType);
+  if (made != value)
+    setPhase(made.getDefiningOp(), Phase::Optimizer);
+  return made;
+}
+
+/// In f64, which holds the square of any f32.
+Value UpdateBuilder::joinNorms(Value norm) {
+  Location loc = norm.getLoc();
+  Value wide = convert(norm, builder.getF64Type());
+  Value square = create<arith::MulFOp>(loc, wide, wide);
+  Value sum = create<CollectiveOp>(loc, cast<RankedTensorType>(square.getType()),
+                                   CollectiveKind::AllReduce, square, shardRanks);
+  return convert(create<math::SqrtOp>(loc, sum), getElementTypeOrSelf(norm));
+}
+
+FailureOr<Value> UpdateBuilder::reportNorm(Location loc, ValueRange gradients) {
+  constexpr StringLiteral name = "gradient_norm";
+  auto scalar = RankedTensorType::get(
+      {}, getComputeType(cast<RankedTensorType>(gradients.front().getType()).getElementType()));
+  if (Operation *other = symbols.lookup(name))
+    return other->emitOpError() << "has the name '" << name << "', which the optimizer needs";
+  declare(module, symbols,
+          makeVariable(builder, module.getLoc(), name, scalar, Role::Gradient,
+                       builder.getF64FloatAttr(0.0)));
+  Value norm = create<GlobalNormOp>(loc, scalar, gradients);
+  if (shardRanks > 1)
+    norm = joinNorms(norm);
+  write(norm, name, loc);
+  return norm;
+}
+
+// clip_grad_norm_: factor min(1, limit / (norm + 1e-6)), NaN where the norm is.
+void UpdateBuilder::clip(Location loc, double limit, Value norm,
+                         SmallVectorImpl<Value> &gradients) {
+  auto scalar = cast<RankedTensorType>(norm.getType());
+  auto constant = [&](double number) { return createSplat(builder, loc, scalar, number); };
+  Value shifted = create<arith::AddFOp>(loc, norm, constant(1e-6));
+  Value ratio = create<arith::DivFOp>(loc, constant(limit), shifted);
+  Value factor = create<arith::MinimumFOp>(loc, ratio, constant(1.0));
+  for (Value &gradient : gradients) {
+    auto type = cast<RankedTensorType>(gradient.getType());
+    RankedTensorType wide = type.clone(getComputeType(type.getElementType()));
+    Value repeated = convert(factor, wide.getElementType());
+    if (wide.getRank())
+      repeated = create<BroadcastOp>(loc, wide, repeated, ArrayRef<int64_t>());
+    Value scaled = create<arith::MulFOp>(gradient.getLoc(),
+                                         convert(gradient, wide.getElementType()), repeated);
+    gradient = convert(scaled, type.getElementType());
+  }
+}
+
+/// Blocks of state in 8 bits belong to one rank.
+RankedTensorType UpdateBuilder::getShardType(RankedTensorType whole,
+                                             const ParameterUpdate &choice) const {
+  if (shardRanks == 1)
+    return whole;
+  return choice.stateBits == 8 ? getPieceType(whole, shardRanks, Update::kBlock)
+                               : getPieceType(whole, shardRanks);
+}
+
+Value UpdateBuilder::takeShard(GradientOp mark, const ParameterUpdate &choice) {
+  auto whole = cast<RankedTensorType>(mark.getValue().getType());
+  Value shard = create<CollectiveOp>(mark.getLoc(), getShardType(whole, choice),
+                                     CollectiveKind::OwnShard, mark.getValue(), shardRanks);
+  mark.getValueMutable().assign(shard);
+  mark.setShardAttr(ShardAttr::getOf(whole, shardRanks));
+  mark->moveAfter(shard.getDefiningOp());
+  return shard;
+}
+
+LogicalResult UpdateBuilder::readState(VariableOp parameter, const StateTensor &tensor,
+                                       RankedTensorType whole) {
+  std::string name = ("optimizer." + tensor.name + "." + parameter.getSymName()).str();
+  if (Operation *other = symbols.lookup(name))
+    return other->emitOpError() << "has the name of optimizer state of '" << parameter.getSymName()
+                                << "'";
+  VariableOp variable = makeVariable(builder, parameter.getLoc(), name, tensor.type,
+                                     Role::OptimizerState, builder.getF64FloatAttr(tensor.initial));
+  variable.setOfAttr(FlatSymbolRefAttr::get(parameter));
+  variable.setSlotAttr(builder.getStringAttr(tensor.name));
+  if (shardRanks > 1 && tensor.type.getRank() != 0) // a single number is the same for all
+    variable.setShardAttr(ShardAttr::getOf(whole, shardRanks));
+  declare(module, symbols, variable);
+  state.push_back(read(variable, parameter.getLoc()));
+  slots.push_back(*variable.getSlot());
+  return success();
+}
+
+FailureOr<Value> UpdateBuilder::round(VariableOp parameter, Value updated) {
+  // Apart from those of the model's own draws, which count from 0.
+  constexpr int64_t kFirstId = int64_t(1) << 31;
+  RankedTensorType type = parameter.getTensorType();
+  if (updated.getType() == type)
+    return updated;
+  Location loc = parameter.getLoc();
+  if (!type.getElementType().isBF16())
+    return emitError(loc) << "parameter '" << parameter.getSymName() << "' has elements of "
+                          << type.getElementType()
+                          << ", to which no update is rounded; keep it in float32 and compute with "
+                             "--precision=fp16";
+  if (!seed) {
+    FailureOr<Value> number = readHyperparameter(loc, "seed", builder.getI64Type(), 0.0);
+    if (failed(number))
+      return failure();
+    seed = *number;
+  }
+  return Value(create<StochasticRoundOp>(loc, type, updated, seed, stepNumber,
+                                         builder.getI64IntegerAttr(kFirstId + roundings++)));
+}
+
+LogicalResult UpdateBuilder::update(VariableOp parameter, const ParameterInfo &info,
+                                    const ParameterUpdate &choice, Value gradient) {
+  // The update belongs to the module that owns the parameter, wherever the gradient was finished.
+  Location loc = parameter.getLoc();
+  state.clear();
+  slots.clear();
+  RankedTensorType whole = parameter.getTensorType(), type = getShardType(whole, choice);
+  ParameterInfo own = info;
+  own.type = type;
+  auto getTensors = [&](const ParameterInfo &of) {
+    return getStateTensors(*choice.optimizer, of, choice.settings, choice.stateBits);
+  };
+  for (const auto &[tensor, ofWhole] : llvm::zip_equal(getTensors(own), getTensors(info)))
+    if (failed(readState(parameter, tensor, ofWhole.type)))
+      return failure();
+  FailureOr<Value> rate = readRate(loc, choice.rate);
+  if (failed(rate))
+    return failure();
+  Value old = read(parameter, loc);
+  if (shardRanks > 1)
+    old = create<CollectiveOp>(loc, type, CollectiveKind::OwnShard, old, shardRanks);
+  auto step = create<OptimizerStepOp>(
+      loc, type.clone(getComputeType(type.getElementType())), ValueRange(state).getTypes(), old,
+      gradient, *rate, stepNumber, state, builder.getStringAttr(choice.optimizer->getName()),
+      builder.getStrArrayAttr(slots), choice.settings.toAttribute(builder.getContext()));
+  Value updated = step.getNewParameter();
+  if (shardRanks > 1)
+    updated = create<CollectiveOp>(
+        loc, whole.clone(cast<RankedTensorType>(updated.getType()).getElementType()),
+        CollectiveKind::AllGather, updated, shardRanks);
+  FailureOr<Value> rounded = round(parameter, updated);
+  if (failed(rounded))
+    return failure();
+  write(*rounded, parameter.getSymName(), loc);
+  for (auto [old, made] : llvm::zip_equal(state, step.getNewState()))
+    write(made, old.getDefiningOp<ReadOp>().getVariable(), loc);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Pass
+//===----------------------------------------------------------------------===//
+
+/// The marked gradients of `step` by parameter, in the order of declarations.
+static FailureOr<SmallVector<std::pair<VariableOp, Value>>>
+collectGradients(ModuleOp module, func::FuncOp step, SymbolTable &symbols) {
+  DenseMap<Operation *, Value> marked;
+  for (auto gradient : step.getOps<GradientOp>())
+    if (!marked.try_emplace(symbols.lookup(gradient.getVariable()), gradient.getValue()).second)
+      return gradient.emitOpError("is the second of its variable");
+  if (marked.empty())
+    return step.emitOpError("has no gradients; expected the output of memopt-autodiff");
+  SmallVector<std::pair<VariableOp, Value>> ordered;
+  for (VariableOp variable : module.getOps<VariableOp>())
+    if (Value gradient = marked.lookup(variable))
+      ordered.emplace_back(variable, gradient);
+  return ordered;
+}
+
+static GradientOp findMark(func::FuncOp step, VariableOp variable) {
+  auto marks = step.getOps<GradientOp>();
+  return *llvm::find_if(
+      marks, [&](GradientOp mark) { return mark.getVariable() == variable.getSymName(); });
+}
+
+/// An update of a part must not need the rest.
+static LogicalResult verifyShared(ArrayRef<std::pair<VariableOp, Value>> parameters,
+                                  ArrayRef<ParameterUpdate> choices) {
+  for (auto [entry, choice] : llvm::zip_equal(parameters, choices)) {
+    VariableOp parameter = entry.first;
+    if (!llvm::is_contained(choice.optimizer->getStateBits(), 8u))
+      return parameter.emitError()
+             << "'" << choice.optimizer->getName() << "' updates '" << parameter.getSymName()
+             << "' as a whole, which ranks cannot share out: use --zero-stage=0, or an optimizer "
+                "that treats each element on its own";
+    if (!parameter.getTensorType().getElementType().isF32() &&
+        !parameter.getTensorType().getElementType().isF64())
+      return parameter.emitError()
+             << "'" << parameter.getSymName() << "' holds "
+             << parameter.getTensorType().getElementType()
+             << ", whose rounding ranks cannot share out: use --zero-stage=0, or "
+                "--master-weights=fp32";
+  }
+  return success();
+}
+
+namespace {
+struct InsertOptimizerPass : mlir::memopt::impl::InsertOptimizerPassBase<InsertOptimizerPass> {
+  using InsertOptimizerPassBase::InsertOptimizerPassBase;
+
+  void runOnOperation() override {
+    if (failed(insertOptimizer()))
+      signalPassFailure();
+  }
+
+private:
+  FailureOr<OptimizerPlan> readSettings();
+  LogicalResult insertOptimizer();
+};
+} // namespace
+
+FailureOr<OptimizerPlan> InsertOptimizerPass::readSettings() {
+  if (!(maxGradNorm >= 0.0))
+    return getOperation().emitError() << "--max-grad-norm expects a number in [0, inf], found "
+                                      << llvm::formatv("{0}", double(maxGradNorm)).str();
+  llvm::Expected<OptimizerPlan> plan = OptimizerPlan::parse(settings);
+  if (!plan)
+    return getOperation().emitError(llvm::toString(plan.takeError()));
+  return std::move(*plan);
+}
+
+LogicalResult InsertOptimizerPass::insertOptimizer() {
+  ModuleOp module = getOperation();
+  FailureOr<OptimizerPlan> plan = readSettings();
+  if (failed(plan))
+    return failure();
+  SymbolTable symbols(module);
+  auto step = symbols.lookup<func::FuncOp>(function);
+  if (!step || !step.getBody().hasOneBlock())
+    return module.emitOpError() << "has no function '" << function << "' of one block";
+  auto found = collectGradients(module, step, symbols);
+  if (failed(found))
+    return failure();
+  DenseMap<StringAttr, SmallVector<ReadOp, 1>> reads;
+  for (auto read : step.getOps<ReadOp>())
+    reads[read.getVariableAttr().getAttr()].push_back(read);
+  SmallVector<ParameterInfo> parameters = llvm::map_to_vector(*found, [&](auto &entry) {
+    return describeParameter(entry.first, reads[entry.first.getSymNameAttr()]);
+  });
+  auto choices = plan->choose(parameters);
+  if (!choices)
+    return module.emitError(llvm::toString(choices.takeError()));
+
+  int64_t shardRanks = zeroStage ? ranks : 1;
+  if (shardRanks > 1 && failed(verifyShared(*found, *choices)))
+    return failure();
+  UpdateBuilder updates(module, symbols, step.getBody().front().getTerminator(), shardRanks);
+  if (failed(updates.readHyperparameters(step.getLoc(), plan->getRate())))
+    return failure();
+  SmallVector<Value> gradients = llvm::to_vector(llvm::make_second_range(*found));
+  if (shardRanks > 1)
+    for (auto [entry, choice, gradient] : llvm::zip(*found, *choices, gradients))
+      gradient = updates.takeShard(findMark(step, entry.first), choice);
+  if (maxGradNorm > 0.0) {
+    FailureOr<Value> norm = updates.reportNorm(step.getLoc(), gradients);
+    if (failed(norm))
+      return failure();
+    if (std::isfinite(maxGradNorm))
+      updates.clip(step.getLoc(), maxGradNorm, *norm, gradients);
+  }
+  for (auto [entry, info, choice, gradient] : llvm::zip(*found, parameters, *choices, gradients))
+    if (failed(updates.update(entry.first, info, choice, gradient)))
+      return failure();
+  return success();
+}

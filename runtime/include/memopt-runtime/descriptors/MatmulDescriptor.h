@@ -1,0 +1,99 @@
+//===- MatmulDescriptor.h - what a matmul call multiplies ---------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUNTIME_DESCRIPTORS_MATMULDESCRIPTOR_H
+#define MEMOPT_RUNTIME_DESCRIPTORS_MATMULDESCRIPTOR_H
+
+#include "memopt-runtime/descriptors/DescriptorReader.h"
+#include "memopt-runtime/descriptors/ElementTypes.h"
+#include "memopt-runtime/descriptors/LibraryCalls.h"
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+namespace memopt::libraries {
+
+/// The key "dtype".
+ElementType readElementType(DescriptorReader &reader);
+/// Whether "result_dtype" asks for sums of 16-bit numbers as they are, in f32.
+bool readWideResult(DescriptorReader &reader, ElementType type);
+
+/// The call `Own` for the element types of `descriptor`. Sums are made in f32 at least, and in f64
+/// where they shall check others.
+template <template <typename, typename> class Own, typename Descriptor>
+std::unique_ptr<LibraryCall> createForTypes(const Descriptor &d, int threads) {
+  switch (d.type) {
+  case ElementType::F64:
+    return std::make_unique<Own<double, double>>(d, threads);
+  case ElementType::BF16:
+    if (d.reference)
+      return std::make_unique<Own<BFloat16, double>>(d, threads);
+    return std::make_unique<Own<BFloat16, float>>(d, threads);
+  case ElementType::F16:
+    if (d.reference)
+      return std::make_unique<Own<Float16, double>>(d, threads);
+    return std::make_unique<Own<Float16, float>>(d, threads);
+  case ElementType::F32:
+    break;
+  }
+  if (d.reference)
+    return std::make_unique<Own<float, double>>(d, threads);
+  return std::make_unique<Own<float, float>>(d, threads);
+}
+
+/// Strides of one operand, in elements.
+struct MatrixStrides {
+  std::vector<int64_t> batch; ///< 0: the same matrix for every index (operands only)
+  int64_t row, column;
+};
+
+/// c[i..., m, n] = (accumulate ? addend[i..., m, n] : 0) + bias[n]
+///               + sum over k of a[i..., m, k] * b[i..., k, n]
+/// The addend lies as c does, and may be c.
+struct MatmulDescriptor {
+  ElementType type;
+  std::vector<int64_t> batch;
+  int64_t m, n, k;
+  MatrixStrides a, b, c;
+  bool bias, accumulate, reference;
+  bool wideResult; ///< of 16-bit operands, in f32
+  int64_t workspaceLimit = maxExtent;
+
+  static StatusOr<MatmulDescriptor> parse(const nlohmann::json &descriptor);
+
+  /// Index of c in the list of buffers; the workspace follows it.
+  int resultIndex() const { return addendIndex() + (accumulate ? 1 : 0); }
+  /// That of the addend, where there is one.
+  int addendIndex() const { return bias ? 3 : 2; }
+  std::vector<BufferUse> getBuffers() const;
+  int64_t batchCount() const;
+
+  /// Merges batch dimensions that are one dimension in all three operands, and a batch that only
+  /// stacks rows of a into the rows. Changes no address that is touched, nor any sum.
+  void simplify();
+};
+
+/// Our own kernels: every element type, every stride.
+std::unique_ptr<LibraryCall> createOwnMatmul(const MatmulDescriptor &descriptor, int threads);
+
+/// Whether b is copied to the layout that oneDNN likes best before it is used: not at all, whole,
+/// or piece by piece, each of which makes a piece of c; or whether the transposed product is made
+/// and copied, whose right operand is a.
+enum class Packing { None, Whole, Pieces, Exchanged };
+
+/// oneDNN; null when it has no implementation that keeps the promises of LibraryCalls.h. b is
+/// packed, or the operands exchanged, where that is faster on this processor and keeps to the limit
+/// of the workspace; what is above the limit has no other way with the same bits.
+std::unique_ptr<LibraryCall> createDnnlMatmul(const MatmulDescriptor &descriptor, int threads);
+/// The same in one way; null where there is none.
+std::unique_ptr<LibraryCall> createDnnlMatmul(const MatmulDescriptor &descriptor, int threads,
+                                              Packing packing);
+
+} // namespace memopt::libraries
+
+#endif // MEMOPT_RUNTIME_DESCRIPTORS_MATMULDESCRIPTOR_H

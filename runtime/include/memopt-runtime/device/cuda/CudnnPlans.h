@@ -1,0 +1,71 @@
+//===- CudnnPlans.h - plans of cuDNN from a description ---------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// cuDNN plans a call from a device's properties alone: neither device nor driver need be there, and
+// every workspace is known to the byte. What a plan says as text loads where chip, number of
+// multiprocessors and version of cuDNN agree.
+//
+// Taken are engines that cuDNN does not mark as different from run to run, that keep operands and
+// sums as wide as they are, and whose code cuDNN brings along: what it would compile asks for a
+// driver, and choices would depend on the machine. Products of f32 are those of tensor cores
+// (TF32), as they are PyTorch's in convolutions.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUNTIME_DEVICE_CUDA_CUDNNPLANS_H
+#define MEMOPT_RUNTIME_DEVICE_CUDA_CUDNNPLANS_H
+
+#include "memopt-runtime/base/Status.h"
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+namespace memopt {
+
+namespace cuda {
+class Cudnn;
+} // namespace cuda
+
+struct CudnnPlan {
+  std::string name;       ///< the engine and its knobs, "engine62(2=1,5=0)"
+  int64_t workspaceBytes; ///< exact
+  std::string text;       ///< cuDNN's own JSON
+};
+
+/// The plans for a library call (docs/LibraryCalls.md) in cuDNN's order of speed, without those
+/// that need as much workspace as one before. None at all is an Environment error. Buffers begin at
+/// multiples of 16 bytes, and the numbers of tensors are those of the call's buffers. `properties`
+/// is the JSON text of a device description's properties (docs/Cuda.md).
+StatusOr<std::vector<CudnnPlan>> planWithCudnn(const cuda::Cudnn &library,
+                                               const std::string &properties,
+                                               const nlohmann::json &descriptor);
+
+/// The same with a library of its own.
+class CudnnPlanner {
+public:
+  /// `library` is the file of libcudnn, or its name where the loader finds it.
+  static StatusOr<std::unique_ptr<CudnnPlanner>> open(const std::string &library,
+                                                      std::string properties);
+  ~CudnnPlanner();
+
+  /// "9.26.0".
+  const std::string &getVersion() const;
+
+  StatusOr<std::vector<CudnnPlan>> plan(const nlohmann::json &descriptor) const;
+
+private:
+  CudnnPlanner(std::unique_ptr<cuda::Cudnn> library, std::string properties);
+
+  std::unique_ptr<cuda::Cudnn> library;
+  std::string properties;
+};
+
+} // namespace memopt
+
+#endif // MEMOPT_RUNTIME_DEVICE_CUDA_CUDNNPLANS_H

@@ -1,0 +1,78 @@
+//===- DeviceProgram.h - a program whose kernels are a device's -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The kernels of a package, and the stream in which a session runs them. Whatever the program asks
+// for is put into the stream and done later; the host waits where it has to look at something:
+// before the step commits, when it is over, and at each instruction that is watched. What it looks
+// at then lies in the arenas' mirror.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUNTIME_EXECUTION_DEVICEPROGRAM_H
+#define MEMOPT_RUNTIME_EXECUTION_DEVICEPROGRAM_H
+
+#include "memopt-runtime/device/DeviceCommunicator.h"
+#include "memopt-runtime/execution/Arenas.h"
+#include "memopt-runtime/package/Package.h"
+
+namespace memopt {
+
+class DeviceProgram {
+public:
+  /// Loads the package's image. All must outlive it.
+  static StatusOr<std::unique_ptr<DeviceProgram>> create(const Package &package,
+                                                         const Arenas &arenas, Device &device);
+  /// A package for another device, or another chip, is refused.
+  static Status checkTarget(const TargetSpec &target, const Device &device);
+
+  ComputeStream &getStream() { return *stream; }
+
+  Status launch(int32_t kernel, const LaunchShape &shape, void *const *arguments) {
+    return stream->launch(*module, kernel, shape, arguments);
+  }
+
+  /// The devices of other ranks, which waits look after from now on.
+  void setRanks(DeviceCommunicator *communicator) { ranks = communicator; }
+  Status startCollective(int64_t number);
+  Status startCollective(const CollectiveSpec &collective);
+
+  /// Brings what the host has written before a step to the device: rates, step and seed.
+  Status beginStep();
+  /// Returns when the last samples are on the device, and their mirror may be written again.
+  Status beginFill() { return ranks ? ranks->wait(*samplesSent) : samplesSent->synchronize(); }
+  /// Puts the copies of samples to where they wait into a stream of their own, beside the kernels.
+  Status sendSamples(const std::vector<const PlacedTensor *> &tensors);
+  /// From here on kernels see what was sent last.
+  Status takeSamples(const std::vector<const PlacedTensor *> &tensors);
+  /// Says that an instruction begins; `isWatched`: when all before it has ended.
+  Status beginInstruction(int64_t instruction, bool isWatched);
+  /// Puts copies of what the host reads after a step, into the mirror, into the stream.
+  Status bringBack();
+  /// Waits for all.
+  Status synchronize() { return ranks ? ranks->wait(*stream) : stream->synchronize(); }
+
+  /// Where a failure belongs that came up at instruction `last`: where the device was lost, if it
+  /// was.
+  int64_t findFailure(int64_t last);
+
+private:
+  DeviceProgram(const Manifest &manifest, const Arenas &arenas)
+      : manifest(manifest), arenas(arenas) {}
+
+  const Manifest &manifest;
+  const Arenas &arenas;
+  DeviceCommunicator *ranks = nullptr;
+  std::unique_ptr<Module> module;
+  std::unique_ptr<Event> samplesSent, samplesTaken;
+  std::unique_ptr<ComputeStream> stream; ///< ends before what it uses, as does the other
+  std::unique_ptr<Stream> sampleStream;
+};
+
+} // namespace memopt
+
+#endif // MEMOPT_RUNTIME_EXECUTION_DEVICEPROGRAM_H

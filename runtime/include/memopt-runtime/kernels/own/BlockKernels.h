@@ -1,0 +1,77 @@
+//===- BlockKernels.h - the inner loops of our own kernels --------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The few loops that need vector instructions, compiled once for each instruction set and chosen
+// when the process starts. A matrix product multiplies panels, as in Goto and van de Geijn,
+// "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008: a panel holds `width`
+// rows of A (or columns of B) with all their depth, element (lane, d) of panel p at
+//
+//   p * panelDepth * width + d * width + lane
+//
+// Lanes of the last panel that stand for no row hold anything: they only reach rows and columns of
+// the result that nobody reads.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUNTIME_KERNELS_OWN_BLOCKKERNELS_H
+#define MEMOPT_RUNTIME_KERNELS_OWN_BLOCKKERNELS_H
+
+#include "memopt-runtime/descriptors/ElementTypes.h"
+
+namespace memopt::libraries {
+
+/// Where packing writes: panels of `width` lanes and `depth` steps. Fields count elements.
+template <typename Computed> struct Panels {
+  Computed *data;
+  int64_t width;
+  int64_t depth;
+};
+
+/// Rows and columns of a tile of attention scores: whole panels on every processor.
+constexpr int64_t attentionTile = 96;
+
+/// Kernels that read `Stored` elements from memory and compute in `Computed`.
+template <typename Stored, typename Computed> struct BlockKernels {
+  const char *name;
+  int64_t rowsPerPanel;    ///< width of the panels of the left operand
+  int64_t columnsPerPanel; ///< width of the panels of the right operand
+
+  /// Packs lanes [0, lanes), lane i read from lane[i][d * depthStride] for d in [0, depth), into
+  /// depth steps [depthBegin, depthBegin + depth). A null pointer stands for zeros.
+  void (*packLanes)(Panels<Computed> panels, int64_t depthBegin, const Stored *const *lane,
+                    int64_t lanes, int64_t depth, int64_t depthStride);
+
+  /// Packs depth steps [0, depth), step d read from step[d][i * laneStride] for lane laneBegin + i,
+  /// i in [0, lanes). A null pointer stands for zeros.
+  void (*packSteps)(Panels<Computed> panels, int64_t laneBegin, const Stored *const *step,
+                    int64_t depth, int64_t lanes, int64_t laneStride);
+
+  /// c (rows of cStride elements) = a * b, or += with `accumulate`: `rowPanels` panels of a, row r
+  /// and depth d of panel p at p * aPanel + r * aRow + d * aDepth; `columnPanels` panels of b, step
+  /// d of panel p at p * bPanel + d * bDepth, its lanes contiguous. Sums run in order of depth.
+  /// Fast for packed a (aRow 1, aDepth rowsPerPanel) and for tiles of attentionTile columns, either
+  /// way up.
+  void (*multiply)(int64_t rowPanels, int64_t columnPanels, int64_t depth, const Computed *a,
+                   int64_t aPanel, int64_t aRow, int64_t aDepth, const Computed *b, int64_t bPanel,
+                   int64_t bDepth, Computed *c, int64_t cStride, bool accumulate);
+};
+
+/// What the loops are compiled for; a later one needs all features of those before it.
+enum class InstructionSet { Baseline, Avx2, Avx512 };
+
+/// The best one that the processor has.
+InstructionSet instructionSet();
+
+/// The kernels for the processor at hand, or for a given lesser set. Instances: <double, double>,
+/// and <S, float> and <S, double> for S = float, BFloat16 and Float16.
+template <typename Stored, typename Computed>
+const BlockKernels<Stored, Computed> &blockKernels(InstructionSet set = instructionSet());
+
+} // namespace memopt::libraries
+
+#endif // MEMOPT_RUNTIME_KERNELS_OWN_BLOCKKERNELS_H

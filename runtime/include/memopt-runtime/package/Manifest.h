@@ -1,0 +1,231 @@
+//===- Manifest.h - what a package says of its program ----------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// manifest.json of a package (docs/Package.md), read and checked: every place lies inside its
+// arena, sizes agree with shapes, variables do not overlap, indices point at something. What passed
+// here needs no further check.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUNTIME_PACKAGE_MANIFEST_H
+#define MEMOPT_RUNTIME_PACKAGE_MANIFEST_H
+
+#include "memopt-runtime/base/Json.h"
+#include "memopt-runtime/interface/PackageFormat.h"
+#include "memopt-runtime/numbers/DType.h"
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace memopt {
+
+using BytesBySpace = std::array<int64_t, countedSpaces>;
+
+inline const char *getSpaceName(int space) { return spaceNames[space]; }
+
+/// A tensor at its place in an arena.
+struct PlacedTensor {
+  std::string name;
+  DType dtype;
+  Shape shape;
+  int space;
+  int64_t offset; ///< bytes from the arena's begin, a multiple of the element size
+  int64_t bytes;
+};
+
+/// The integers that an input may hold.
+struct ValidRange {
+  int64_t min, max;
+  std::optional<int64_t> ignore; ///< allowed besides
+  std::string reason;
+};
+
+/// What a program was compiled for. Where its kernels are a device's, a file of the package holds
+/// them and runs on one kind of chip; a program for the cpu has a name alone.
+struct TargetSpec {
+  std::string name;  ///< "cpu" or "cuda"
+  std::string chip;  ///< "sm_90"
+  int64_t sms = 0;   ///< multiprocessors that launches and library calls were planned for
+  std::string image; ///< the file's name; empty when there is none
+  /// Of the device's memory beside the arena, for which the plan left room; 0: nothing was said.
+  int64_t overheadBytes = 0;
+};
+
+struct InputSpec : PlacedTensor {
+  std::optional<int64_t> batchDim;
+  std::optional<ValidRange> validRange;
+};
+
+struct OutputSpec : PlacedTensor {
+  std::string role; ///< "loss", "metric", "prediction" or another word
+};
+
+enum class VariableInit { Weights, Zeros, Constant, Absent };
+/// Whether a checkpoint that is loaded gives the variable's value: it must; it does when it has it
+/// (PyTorch's state dicts leave some buffers out); or it does not, for the value was compiled in.
+enum class VariableRestore { Required, IfPresent, Never };
+
+/// A tensor, or this rank's part of one: then its own shape is a vector, and the parts of all ranks
+/// are the whole in row-major order, with zeros behind it.
+struct ShardedTensor : PlacedTensor {
+  std::optional<Shape> wholeShape;
+
+  const Shape &getWholeShape() const { return wholeShape ? *wholeShape : shape; }
+  int64_t getWholeBytes() const { return getElementCount(getWholeShape()) * getByteSize(dtype); }
+
+  struct Range {
+    int64_t begin, count;
+  };
+  /// The elements of the whole that a rank has; what follows them is padding.
+  Range getOwnElements(int64_t rank) const {
+    int64_t whole = getElementCount(getWholeShape()), own = getElementCount(shape),
+            begin = wholeShape ? std::min(whole, rank * own) : 0;
+    return {begin, std::min(own, whole - begin)};
+  }
+};
+
+struct VariableSpec : ShardedTensor {
+  std::vector<std::string> names; ///< in a checkpoint; empty when it is not part of it
+  /// parameter, buffer, optimizer_state, gradient, hyperparameter, loss_scale, index_fault
+  std::string role;
+  bool isTrainable;
+  VariableInit init;
+  VariableRestore restore;
+  std::optional<double> initScale; ///< standard deviation for random initialization
+  /// What all elements start from, with VariableInit::Constant or random initialization; of a
+  /// group's learning rate, the rate before the schedule.
+  std::optional<double> initValue;
+
+  /// Whether it is the learning rate of a group of parameters that has its own.
+  bool isGroupRate() const {
+    return role == "hyperparameter" && name.compare(0, 3, "lr.") == 0 && initValue.has_value();
+  }
+  /// Whether it is memory in which a device and its host exchange what a step takes and gives.
+  bool isExchange() const { return name == exchangeName || name == nextSamplesName; }
+  /// Whether it is the norm of all gradients, which a step leaves for its host.
+  bool isGradientNorm() const { return role == "gradient" && name == "gradient_norm"; }
+  /// Whether a step leaves it for its host to read.
+  bool isLeftForHost() const {
+    return role == "index_fault" || role == "loss_scale" || isGradientNorm();
+  }
+  /// Whether its value lasts from step to step; other variables are written anew in each.
+  bool isState() const {
+    return role != "hyperparameter" && role != "gradient" && role != "index_fault";
+  }
+};
+
+struct GradientSpec : ShardedTensor {
+  int64_t readyAfter; ///< index of an instruction; -1: it is there from the start
+};
+
+struct InstructionSpec {
+  std::string name, kind, module, ops;
+  std::string resource;        ///< that it occupies: "compute" or another word
+  std::optional<int64_t> call; ///< of a library instruction: index into libraryCalls
+  std::vector<PlacedTensor> outputs;
+  BytesBySpace liveBytes;
+};
+
+/// Instructions [begin, end) that run `count` times, one after another, each time from the begin.
+struct RegionSpec {
+  int64_t begin, end, count;
+  std::vector<size_t> inputs; ///< those that get new samples at each iteration
+};
+
+/// Bytes that move while instructions run, between two places that do not overlap.
+struct TransferSpec {
+  int fromSpace, toSpace;
+  int64_t fromOffset, toOffset, bytes;
+  std::string resource; ///< transfers of one resource run in the order of their starts
+};
+
+enum class CollectiveKind { AllReduce, ReduceScatter, AllGather, OwnShard, AllToAll };
+
+/// What a program does with the other ranks, on device memory; elements are those of this rank's
+/// operand and result.
+struct CollectiveSpec {
+  CollectiveKind kind;
+  DType dtype;
+  int64_t fromOffset, toOffset, elements, resultElements;
+};
+
+/// Where a program checks an index.
+struct IndexSite {
+  std::string module, op;
+  int64_t min, max; ///< allowed, both included
+  std::string what; ///< that is indexed, for people; may be empty
+};
+
+/// What the compiler did with the batch norms that were to join their convolutions, by module.
+struct ConvBnEvalSpec {
+  std::vector<std::string> fused;
+  std::vector<std::pair<std::string, std::string>> refused; ///< with the reason
+};
+
+struct Manifest {
+  std::string compiler, mode; ///< mode: "train" or "eval"
+  TargetSpec target;
+  std::vector<std::string> kernels; ///< of the target's image, as the program numbers them
+  int64_t threads;                  ///< for which library calls were planned
+  bool isInstrumented;              ///< whether the program reports each instruction that it begins
+  BytesBySpace arenaBytes;
+  BytesBySpace predictedPeakBytes;
+  std::string diskFolder; ///< where the disk's arena lies, unless a session says otherwise
+  std::vector<InputSpec> inputs;
+  std::vector<OutputSpec> outputs;
+  std::vector<VariableSpec> variables;
+  std::vector<GradientSpec> gradients;
+  std::vector<InstructionSpec> instructions;
+  std::vector<RegionSpec> regions; ///< outer ones first; two are nested or disjoint
+  std::vector<TransferSpec> transfers;
+  std::vector<CollectiveSpec> collectives;
+  std::vector<IndexSite> indexSites;
+  std::vector<nlohmann::json> libraryCalls;
+  std::string optimizer;              ///< its name; empty when the package gives none
+  std::optional<double> learningRate; ///< the optimizer's default
+  int64_t microBatches = 1; ///< that a batch of data is cut into: the inputs hold one of them
+  int64_t ranks = 1;        ///< processes that run the program together
+  std::optional<ConvBnEvalSpec> convBnEval;
+
+  /// Index of the output of role "loss", or -1.
+  int getLossIndex() const;
+  const VariableSpec *findVariable(const std::string &name) const;
+  const InputSpec *findInput(const std::string &name) const;
+  /// What the loss is multiplied by in the backward pass, and the number of steps that were skipped
+  /// because their gradients overflowed; null in programs that do not scale it.
+  const VariableSpec *findLossScale() const;
+  const VariableSpec *findSkippedSteps() const;
+  /// The norm of all gradients, before clipping; null in programs that compute none.
+  const VariableSpec *findGradientNorm() const;
+  /// The variable of role "index_fault", or null.
+  const VariableSpec *findIndexFault() const;
+  /// The region whose iterations read inputs, or null: then a step takes one batch of samples.
+  const RegionSpec *findBatchRegion() const;
+  /// How often a step fills the inputs of a rank anew.
+  int64_t getFillsPerStep() const;
+  /// What all ranks fill in a step.
+  int64_t getPartsPerStep() const { return getFillsPerStep() * ranks; }
+  /// Batches of data that a step takes, each of `microBatches` times the inputs' samples.
+  int64_t getBatchesPerStep() const { return getPartsPerStep() / microBatches; }
+  /// Which of the step's parts a rank gets at an iteration, in the order of samples: ranks take
+  /// whole batches in turn.
+  int64_t getPart(int64_t rank, int64_t iteration) const {
+    return (iteration / microBatches * ranks + rank) * microBatches + iteration % microBatches;
+  }
+  /// An instruction for a message; "the step" for an index beyond the list.
+  std::string describeInstruction(int64_t index) const;
+};
+
+/// Reads and checks the text of a manifest.
+StatusOr<Manifest> parseManifest(std::string_view text);
+
+} // namespace memopt
+
+#endif // MEMOPT_RUNTIME_PACKAGE_MANIFEST_H

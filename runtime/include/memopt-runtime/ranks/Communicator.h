@@ -1,0 +1,83 @@
+//===- Communicator.h - ranks that run one program together -----*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Ranks run the same program on samples of their own. A communicator is one rank's end of what they
+// do together: every rank makes the same calls in the same order, each of which returns when this
+// rank has its result and its operand is free again. No wait is without an end: when a rank leaves,
+// or keeps the others waiting beyond the limit, every call of the others fails.
+//
+// Sums are taken in the order of the ranks, beginning from zero, whatever the transport.
+//
+// test/Unit/Runtime/CommunicatorConformance.h holds what every transport must pass.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUNTIME_RANKS_COMMUNICATOR_H
+#define MEMOPT_RUNTIME_RANKS_COMMUNICATOR_H
+
+#include "memopt-runtime/numbers/DType.h"
+#include "memopt-runtime/threads/ThreadPool.h"
+
+namespace memopt {
+
+/// Threads of one rank use it one at a time. Buffers lie in the rank's arena, at the same offset on
+/// each rank; those of one call overlap only where it says so. Calls allocate nothing, but for
+/// exchangeAny().
+class Communicator {
+public:
+  /// What exchange() takes at most.
+  static constexpr int64_t mostExchangedBytes = 4096;
+
+  virtual ~Communicator() = default;
+
+  int64_t getRank() const { return rank; }
+  int64_t getRanks() const { return ranks; }
+
+  /// The sum of `count` elements (f32, f64, i32, i64) over all ranks; `to` may be `from`.
+  virtual Status allReduce(DType type, const char *from, char *to, int64_t count,
+                           ThreadPool &pool) = 0;
+  /// This rank's `shard` elements of that sum, zeros behind its end.
+  virtual Status reduceScatter(DType type, const char *from, int64_t count, char *to, int64_t shard,
+                               ThreadPool &pool) = 0;
+  /// The first `bytes` bytes of what the ranks have in `from`, `shardBytes` of each.
+  virtual Status allGather(const char *from, int64_t shardBytes, char *to, int64_t bytes,
+                           ThreadPool &pool) = 0;
+
+  /// Returns when all ranks have called it.
+  virtual Status barrier() = 0;
+  /// Gives every rank `bytes` bytes of each, in the order of the ranks. The buffers lie anywhere.
+  virtual Status exchange(const void *mine, int64_t bytes, void *all) = 0;
+
+  /// The same for any number of bytes, in as many exchanges as they take.
+  Status exchangeAny(const void *mine, int64_t bytes, void *all);
+
+  /// Gives the first rank what the ranks have in `mine`, `bytes` bytes of each, one after the
+  /// other; `all` is of no meaning to the others. `mine` lies in the arena of the device on each
+  /// rank, or on none; `all` anywhere.
+  virtual Status collect(const char *mine, int64_t bytes, char *all) = 0;
+
+  /// Whether somebody who watches the ranks asked them to stop; they may learn of it at different
+  /// times.
+  virtual bool isAskedToStop() const = 0;
+
+  /// Why a rank has left, where that is known; any thread may ask.
+  virtual Status getFailure() const { return Status::ok(); }
+
+  /// Tells the others that this rank will not go on, and why; the first to leave is the one that
+  /// they name.
+  virtual void leave(const Status &reason) = 0;
+
+protected:
+  Communicator(int64_t rank, int64_t ranks) : rank(rank), ranks(ranks) {}
+
+  const int64_t rank, ranks;
+};
+
+} // namespace memopt
+
+#endif // MEMOPT_RUNTIME_RANKS_COMMUNICATOR_H

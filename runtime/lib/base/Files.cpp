@@ -1,0 +1,240 @@
+//===- Files.cpp - reading and writing files safely -----------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Names and reading; writing is in OutputFiles.cpp.
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt-runtime/base/Files.h"
+#include "memopt-runtime/base/Json.h"
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <dirent.h>
+#include <fcntl.h>
+#include <memory>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+using namespace memopt;
+
+std::string memopt::describeErrno(const std::string &doing, const std::string &path, int error) {
+  return doing + " " + quote(path) + ": " + std::strerror(error);
+}
+
+/// A failure to open or read: the user's, unless the machine ran out of something.
+static Status explainReading(const std::string &doing, const std::string &path, int error) {
+  static const int ofTheMachine[] = {EMFILE, ENFILE, ENOMEM, EIO, ESTALE};
+  bool isMachine =
+      std::find(std::begin(ofTheMachine), std::end(ofTheMachine), error) != std::end(ofTheMachine);
+  if (error == EINTR)
+    return Status(StatusCode::Interrupted, "stopped while " + doing + " " + quote(path));
+  return Status(isMachine ? StatusCode::Environment : StatusCode::BadInput,
+                describeErrno(doing, path, error));
+}
+
+Descriptor::~Descriptor() {
+  if (number >= 0)
+    ::close(number);
+}
+
+bool memopt::fileExists(const std::string &path) {
+  struct stat facts;
+  return ::stat(path.c_str(), &facts) == 0;
+}
+
+bool memopt::isFolder(const std::string &path) {
+  struct stat facts;
+  return ::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
+bool memopt::isMountPoint(const std::string &path) {
+  struct statx facts;
+  return ::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, 0, &facts) == 0 &&
+         facts.stx_attributes & STATX_ATTR_MOUNT_ROOT;
+}
+
+std::string memopt::getRealPath(const std::string &path) {
+  std::unique_ptr<char, void (*)(void *)> real(::realpath(path.c_str(), nullptr), std::free);
+  return real ? real.get() : "";
+}
+
+std::string memopt::getFolder(const std::string &path) {
+  size_t slash = path.find_last_of('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+StatusOr<std::vector<std::string>> memopt::listFolder(const std::string &path) {
+  DIR *folder = ::opendir(path.c_str());
+  if (!folder)
+    return explainReading("reading folder", path, errno);
+  std::vector<std::string> names;
+  while (const dirent *entry = ::readdir(folder))
+    if (std::string name = entry->d_name; name != "." && name != "..")
+      names.push_back(std::move(name));
+  ::closedir(folder);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+//===----------------------------------------------------------------------===//
+// Reading
+//===----------------------------------------------------------------------===//
+
+/// Opens a regular file and tells its size. Never waits: a pipe without a writer would block.
+static StatusOr<Descriptor> openRegular(const std::string &path, size_t &size) {
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (file.get() < 0)
+    return explainReading("opening", path, errno);
+  struct stat facts;
+  if (::fstat(file.get(), &facts) != 0)
+    return explainReading("opening", path, errno);
+  if (!S_ISREG(facts.st_mode))
+    return badInput("opening " + quote(path) + ": not a regular file");
+  size = size_t(facts.st_size);
+  return file;
+}
+
+StatusOr<MappedFile> MappedFile::open(const std::string &path) {
+  MappedFile file;
+  MEMOPT_ASSIGN_OR_RETURN(Descriptor descriptor, openRegular(path, file.length));
+  if (file.length == 0)
+    return file;
+  void *address = ::mmap(nullptr, file.length, PROT_READ, MAP_PRIVATE, descriptor.get(), 0);
+  if (address == MAP_FAILED)
+    return environmentError(describeErrno("mapping", path, errno));
+  file.bytes = static_cast<unsigned char *>(address);
+  return file;
+}
+
+MappedFile &MappedFile::operator=(MappedFile &&other) noexcept {
+  std::swap(bytes, other.bytes);
+  std::swap(length, other.length);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (bytes)
+    ::munmap(bytes, length);
+}
+
+/// Takes lines "begin-end permissions offset device inode path" of the kernel's, as they come.
+static const char *findInMap(char *line, const void *address) {
+  char *next = line;
+  auto begin = std::strtoul(next, &next, 16), end = std::strtoul(next + 1, &next, 16);
+  auto place = reinterpret_cast<unsigned long>(address);
+  const char *path = std::strchr(next, '/');
+  return place >= begin && place < end ? path : nullptr;
+}
+
+const char *memopt::findMappedFile(const void *address) {
+  static char text[2 * PATH_MAX];
+  size_t filled = 0;
+  int file = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  for (;;) {
+    ssize_t count = file < 0 ? 0 : ::read(file, text + filled, sizeof text - 1 - filled);
+    if (count <= 0)
+      break;
+    filled += size_t(count);
+    text[filled] = 0;
+    char *line = text;
+    while (char *end = std::strchr(line, '\n')) {
+      *end = 0;
+      if (const char *path = findInMap(line, address)) {
+        ::close(file);
+        return path;
+      }
+      line = end + 1;
+    }
+    filled -= size_t(line - text);
+    std::memmove(text, line, filled);
+  }
+  ::close(file);
+  return nullptr;
+}
+
+StatusOr<std::string> memopt::readFile(const std::string &path, size_t limit) {
+  size_t size = 0;
+  MEMOPT_ASSIGN_OR_RETURN(Descriptor descriptor, openRegular(path, size));
+  if (size > limit)
+    return badInput("reading " + quote(path) + ": " + std::to_string(size) + " bytes, at most " +
+                    std::to_string(limit) + " are allowed");
+  std::string content(size, '\0');
+  for (size_t done = 0; done < size;) {
+    ssize_t count = ::read(descriptor.get(), content.data() + done, size - done);
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count < 0)
+      return explainReading("reading", path, errno);
+    if (count == 0)
+      return badInput("reading " + quote(path) + ": it became shorter meanwhile");
+    done += size_t(count);
+  }
+  return content;
+}
+
+/// Opens a file or pipe; waits for the writer of a pipe. A device would never end.
+static StatusOr<Descriptor> openStream(const std::string &path) {
+  struct stat facts;
+  if (::stat(path.c_str(), &facts) != 0)
+    return explainReading("opening", path, errno);
+  if (!S_ISREG(facts.st_mode) && !S_ISFIFO(facts.st_mode))
+    return badInput("opening " + quote(path) + ": neither a regular file nor a pipe");
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  if (file.get() < 0)
+    return explainReading("opening", path, errno);
+  return file;
+}
+
+/// Reads up to `size` bytes, as many as there are; -1 with a failure in `status`.
+static int readGzipPiece(gzFile file, const std::string &path, unsigned char *target, size_t size,
+                         Status &status) {
+  int count = ::gzread(file, target, unsigned(size));
+  int code = Z_OK;
+  const char *message = ::gzerror(file, &code);
+  if (code == Z_ERRNO)
+    status = explainReading("reading", path, errno);
+  else if (code != Z_OK && code != Z_STREAM_END)
+    status = badInput("reading " + quote(path) + ": " +
+                      (code == Z_BUF_ERROR ? "the gzip stream ends too early" : message));
+  return status.isOk() ? count : -1;
+}
+
+StatusOr<std::vector<unsigned char>> memopt::readMaybeGzip(const std::string &path, size_t limit) {
+  MEMOPT_ASSIGN_OR_RETURN(Descriptor descriptor, openStream(path));
+  gzFile file = ::gzdopen(descriptor.get(), "rb"); // reads plain files as they are
+  if (!file)
+    return environmentError(describeErrno("reading", path, ENOMEM));
+  descriptor.release(); // gzclose closes it
+  ::gzbuffer(file, 1 << 18);
+  std::vector<unsigned char> content;
+  Status status;
+  for (int count = 1; count > 0;) {
+    constexpr size_t piece = 1 << 20;
+    size_t old = content.size();
+    content.resize(old + piece);
+    count = readGzipPiece(file, path, content.data() + old, piece, status);
+    content.resize(old + size_t(std::max(0, count)));
+    // A small file can unpack to anything: the limit holds for what comes out.
+    if (status.isOk() && content.size() > limit) {
+      status = badInput("reading " + quote(path) + ": more than " + std::to_string(limit) +
+                        " bytes once unpacked");
+      break;
+    }
+  }
+  // A stream cut off between two blocks is only noticed here.
+  if (::gzclose(file) == Z_BUF_ERROR && status.isOk())
+    status = badInput("reading " + quote(path) + ": the gzip stream ends too early");
+  if (!status.isOk())
+    return status;
+  return content;
+}

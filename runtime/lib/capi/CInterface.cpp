@@ -1,0 +1,359 @@
+//===- CInterface.cpp - the runtime for other languages -------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Checks what comes over the border, and hands it to a Session. A session of this interface is also
+// at a place in its training, which checkpoints keep.
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt-runtime/CInterface.h"
+#include "memopt-runtime/checkpoint/Checkpoint.h"
+#include "memopt-runtime/data/DataSources.h"
+#include "memopt-runtime/devices/OpenDevice.h"
+#include "memopt-runtime/numbers/TensorView.h"
+#include "memopt-runtime/session/Session.h"
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+using namespace memopt;
+
+struct memopt_session {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Session> session;
+  std::vector<InputSpec> inputs; ///< those of a whole batch
+  TrainingState state;
+  /// Variables without a value as yet; every one before there are first values.
+  std::set<std::string> missing;
+  /// Of the step that runs: the inputs of one batch after those of another.
+  std::vector<TensorView> batches;
+
+  const Manifest &getManifest() const { return session->getManifest(); }
+};
+
+//===----------------------------------------------------------------------===//
+// Errors
+//===----------------------------------------------------------------------===//
+
+static char *copyText(const std::string &text) {
+  auto *copy = static_cast<char *>(std::malloc(text.size() + 1));
+  if (copy)
+    std::memcpy(copy, text.c_str(), text.size() + 1);
+  return copy;
+}
+
+static int32_t report(const Status &status, memopt_error *error) {
+  auto code = int32_t(status.getCode());
+  if (error)
+    *error = {code, 0, 0, status.isOk() ? nullptr : copyText(status.getMessage())};
+  return code;
+}
+
+/// Runs what may fail; a failure of the machine's that throws is one like others.
+template <typename Body> static int32_t guard(memopt_error *error, Body body) {
+  try {
+    return report(body(), error);
+  } catch (const std::bad_alloc &) {
+    return report(environmentError("this machine is out of memory"), error);
+  } catch (const std::exception &exception) {
+    return report(environmentError(exception.what()), error);
+  }
+}
+
+int32_t memopt_c_version() { return MEMOPT_C_VERSION; }
+
+void memopt_error_clear(memopt_error *error) {
+  std::free(error->message);
+  *error = {};
+}
+
+//===----------------------------------------------------------------------===//
+// Sessions
+//===----------------------------------------------------------------------===//
+
+/// Signals are the caller's: none is to arrive on a thread that nobody else knows of.
+static void blockSignals() {
+  sigset_t all;
+  ::sigfillset(&all);
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT})
+    ::sigdelset(&all, fault);
+  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+}
+
+static Status fillBatch(const memopt_session &session, int64_t part,
+                        const std::vector<char *> &targets) {
+  int64_t parts = session.getManifest().microBatches;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const InputSpec &input = session.inputs[i];
+    TensorView view = session.batches[size_t(part / parts) * targets.size() + i];
+    if (input.batchDim && parts > 1) {
+      auto dim = size_t(*input.batchDim);
+      int64_t samples = input.shape[dim] / parts;
+      view = view.slice(dim, part % parts * samples, samples);
+    }
+    if (Status status = view.copyTo(input.dtype, targets[i]); !status.isOk())
+      return status.withContext("input " + quote(input.name));
+  }
+  return Status::ok();
+}
+
+/// The rates that were compiled; setHyperparameters writes `lr` before each step.
+static void setInitialRates(memopt_session &session) {
+  session.state.schedule.rate = session.getManifest().learningRate.value_or(0);
+  for (const VariableSpec &variable : session.getManifest().variables)
+    if (variable.isGroupRate())
+      session.session->setRate(variable, *variable.initValue);
+}
+
+/// What has no values cannot run.
+static void forgetValues(memopt_session &session) {
+  for (const VariableSpec &variable : session.getManifest().variables)
+    if (variable.isState())
+      session.missing.insert(variable.name);
+}
+
+static Status openSession(const char *package, const memopt_session_options &options,
+                          memopt_session &session) {
+  MEMOPT_ASSIGN_OR_RETURN(session.device, openDevice(options.device ? options.device : "cpu"));
+  MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(package));
+  SessionOptions own;
+  own.isStoppedOnNan = !options.continue_on_nan;
+  own.threads = options.threads;
+  own.onThreadStart = blockSignals;
+  MEMOPT_ASSIGN_OR_RETURN(session.session, Session::create(std::move(loaded), *session.device,
+                                                           &LibraryCall::create, own));
+  const Manifest &manifest = session.getManifest();
+  session.inputs = getWholeInputs(manifest.inputs, manifest.microBatches);
+  session.state.optimizer = manifest.optimizer;
+  for (const InputSpec &input : session.inputs)
+    if (input.batchDim)
+      session.state.batchSize = input.shape[size_t(*input.batchDim)];
+  forgetValues(session);
+  setInitialRates(session);
+  session.session->setBatches([&session](int64_t part, const std::vector<char *> &targets) {
+    return fillBatch(session, part, targets);
+  });
+  return Status::ok();
+}
+
+int32_t memopt_session_open(const char *package, const memopt_session_options *options,
+                            memopt_session **session, memopt_error *error) {
+  *session = nullptr;
+  return guard(error, [&]() -> Status {
+    auto opened = std::make_unique<memopt_session>();
+    MEMOPT_RETURN_IF_ERROR(
+        openSession(package, options ? *options : memopt_session_options{}, *opened));
+    *session = opened.release();
+    return Status::ok();
+  });
+}
+
+void memopt_session_close(memopt_session *session) { delete session; }
+
+const char *memopt_session_get_manifest(const memopt_session *session) {
+  return session->session->getPackage().getManifestText().c_str();
+}
+
+//===----------------------------------------------------------------------===//
+// Variables
+//===----------------------------------------------------------------------===//
+
+template <typename Spec>
+static StatusOr<const Spec *> findTensor(const std::vector<Spec> &tensors, const char *kind,
+                                         const char *name) {
+  for (const Spec &tensor : tensors)
+    if (tensor.name == name)
+      return &tensor;
+  return badInput("the package has no " + std::string(kind) + " " + quote(name));
+}
+
+static StatusOr<const PlacedTensor *> findTensor(const Manifest &manifest, int32_t kind,
+                                                 const char *name) {
+  auto widen = [](auto found) -> StatusOr<const PlacedTensor *> {
+    if (!found.isOk())
+      return found.takeStatus();
+    return *found;
+  };
+  switch (kind) {
+  case MEMOPT_INPUT:
+    return widen(findTensor(manifest.inputs, "input", name));
+  case MEMOPT_OUTPUT:
+    return widen(findTensor(manifest.outputs, "output", name));
+  case MEMOPT_VARIABLE:
+    return widen(findTensor(manifest.variables, "variable", name));
+  default:
+    return badInput("there is no kind " + std::to_string(kind) + " of tensors");
+  }
+}
+
+int32_t memopt_session_initialize(memopt_session *session, int32_t init, int64_t seed,
+                                  memopt_error *error) {
+  return guard(error, [&]() -> Status {
+    if (init != MEMOPT_INIT_WEIGHTS && init != MEMOPT_INIT_RANDOM)
+      return badInput("there is no way " + std::to_string(init) + " to initialize variables");
+    std::set<std::string> missing;
+    auto isMissing = [&](const VariableSpec &variable) {
+      return variable.init == VariableInit::Absent && missing.insert(variable.name).second;
+    };
+    MEMOPT_RETURN_IF_ERROR(init == MEMOPT_INIT_RANDOM
+                               ? session->session->initializeRandomly(seed)
+                               : session->session->initializeFromWeights(isMissing));
+    session->missing = std::move(missing);
+    session->state.step = session->state.dataPosition = 0;
+    session->state.seed = seed;
+    return Status::ok();
+  });
+}
+
+static StatusOr<TensorView> readView(const memopt_view &view, const PlacedTensor &expected,
+                                     const Shape &shape) {
+  std::optional<DType> dtype = parseDType(view.dtype ? view.dtype : "");
+  if (!dtype)
+    return badInput("has elements of unknown type " + quote(view.dtype ? view.dtype : ""));
+  TensorView read{static_cast<const char *>(view.data), *dtype, {}, {}};
+  if (view.rank > 0)
+    read.shape.assign(view.shape, view.shape + view.rank);
+  // Whether numbers lose digits should not depend on the batch.
+  bool isNarrowed = isFloat(*dtype) && getByteSize(*dtype) > getByteSize(expected.dtype);
+  if (read.shape != shape || isNarrowed)
+    return badInput("is " + toString(*dtype, read.shape) + ", expected " +
+                    toString(expected.dtype, shape));
+  if (view.strides)
+    read.strides.assign(view.strides, view.strides + view.rank);
+  else
+    read.strides = getRowMajorStrides(read.shape);
+  if (!read.data && getElementCount(shape) > 0)
+    return badInput("has no data");
+  return read;
+}
+
+int32_t memopt_session_write(memopt_session *session, const char *variable, const memopt_view *view,
+                             memopt_error *error) {
+  return guard(error, [&]() -> Status {
+    MEMOPT_ASSIGN_OR_RETURN(const VariableSpec *target,
+                            findTensor(session->getManifest().variables, "variable", variable));
+    if (!target->isState())
+      return badInput("variable " + quote(variable) + " is written anew in each step");
+    auto copy = [&]() -> Status {
+      MEMOPT_ASSIGN_OR_RETURN(TensorView source, readView(*view, *target, target->shape));
+      if (char *address = session->session->getAddress(*target))
+        return source.copyTo(target->dtype, address);
+      std::vector<char> storage(size_t(target->bytes));
+      MEMOPT_RETURN_IF_ERROR(source.copyTo(target->dtype, storage.data()));
+      return session->session->writeTensor(*target, storage.data());
+    };
+    session->missing.insert(variable); // of a copy that fails, a part is there
+    MEMOPT_RETURN_IF_ERROR(copy().withContext("variable " + quote(variable)));
+    session->missing.erase(variable);
+    return Status::ok();
+  });
+}
+
+int32_t memopt_session_read(memopt_session *session, int32_t kind, const char *name, void *target,
+                            int64_t bytes, memopt_error *error) {
+  return guard(error, [&]() -> Status {
+    MEMOPT_ASSIGN_OR_RETURN(const PlacedTensor *tensor,
+                            findTensor(session->getManifest(), kind, name));
+    if (bytes != tensor->bytes)
+      return badInput(quote(name) + " has " + std::to_string(tensor->bytes) + " bytes, not " +
+                      std::to_string(bytes));
+    return session->session->readTensor(*tensor, target);
+  });
+}
+
+int32_t memopt_session_set_rate(memopt_session *session, const char *variable, double rate,
+                                memopt_error *error) {
+  return guard(error, [&]() -> Status {
+    MEMOPT_ASSIGN_OR_RETURN(const VariableSpec *target,
+                            findTensor(session->getManifest().variables, "variable", variable));
+    if (target->isGroupRate())
+      session->session->setRate(*target, rate);
+    else if (target->name == "lr")
+      session->state.schedule.rate = rate;
+    else
+      return badInput("variable " + quote(variable) + " is no learning rate");
+    return Status::ok();
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Steps
+//===----------------------------------------------------------------------===//
+
+static Status readBatches(memopt_session &session, const memopt_view *views, int64_t batches) {
+  int64_t expected = session.getManifest().getBatchesPerStep();
+  if (batches != expected)
+    return badInput("a step of this package takes " + std::to_string(expected) + " batches, not " +
+                    std::to_string(batches));
+  session.batches.clear();
+  for (int64_t batch = 0; batch < batches; ++batch)
+    for (const InputSpec &input : session.inputs) {
+      StatusOr<TensorView> view = readView(*views++, input, input.shape);
+      if (!view.isOk())
+        return view.takeStatus().withContext("input " + quote(input.name));
+      session.batches.push_back(*std::move(view));
+    }
+  return Status::ok();
+}
+
+static Status runStep(memopt_session &session, const memopt_view *views, int64_t batches) {
+  TrainingState &state = session.state;
+  if (!session.missing.empty())
+    return badInput("variable " + quote(*session.missing.begin()) + " has no value as yet" +
+                    (session.missing.size() > 1
+                         ? ", nor have " + std::to_string(session.missing.size() - 1) + " others"
+                         : ""));
+  MEMOPT_RETURN_IF_ERROR(readBatches(session, views, batches));
+  session.session->setHyperparameters(state.schedule.rate, state.step + 1, state.seed);
+  MEMOPT_RETURN_IF_ERROR(session.session->runStep());
+  ++state.step;
+  state.dataPosition += batches;
+  return Status::ok();
+}
+
+int32_t memopt_session_run_step(memopt_session *session, const memopt_view *views, int64_t batches,
+                                memopt_error *error) {
+  int32_t code = guard(error, [&] { return runStep(*session, views, batches); });
+  if (code && error) {
+    error->step = session->state.step + 1;
+    error->is_loss_refused = session->session->isLossRefused();
+  }
+  return code;
+}
+
+int64_t memopt_session_get_step(const memopt_session *session) { return session->state.step; }
+void memopt_session_set_step(memopt_session *session, int64_t step) { session->state.step = step; }
+
+double memopt_session_get_step_seconds(const memopt_session *session) {
+  return session->session->getStepSeconds();
+}
+
+//===----------------------------------------------------------------------===//
+// Checkpoints
+//===----------------------------------------------------------------------===//
+
+int32_t memopt_session_save(memopt_session *session, const char *folder, memopt_error *error) {
+  return guard(error, [&]() -> Status {
+    MEMOPT_ASSIGN_OR_RETURN(CheckpointFolder target, CheckpointFolder::open(folder));
+    MEMOPT_RETURN_IF_ERROR(checkFinite(*session->session, session->state));
+    return target.save(*session->session, session->state);
+  });
+}
+
+int32_t memopt_session_load(memopt_session *session, const char *folder, memopt_error *error) {
+  return guard(error, [&]() -> Status {
+    forgetValues(*session);
+    MEMOPT_ASSIGN_OR_RETURN(TrainingState state, loadCheckpoint(folder, *session->session));
+    // Where its data stands the caller knows; what is kept for memopt-run is the nearest batch.
+    (void)state.countBatchesOf(session->state.batchSize);
+    session->state = std::move(state);
+    session->missing.clear();
+    return Status::ok();
+  });
+}

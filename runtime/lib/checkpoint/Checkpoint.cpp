@@ -1,0 +1,290 @@
+//===- Checkpoint.cpp - runs that go on later -----------------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What is in a checkpoint, and reading it; CheckpointFolder.cpp writes it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt-runtime/base/Json.h"
+#include "memopt-runtime/checkpoint/CheckpointFiles.h"
+#include <array>
+#include <cstring>
+#include <functional>
+#include <set>
+#include <sys/stat.h>
+
+using namespace memopt;
+
+static constexpr int64_t checkpointVersion = 1;
+
+bool memopt::isModelVariable(const VariableSpec &variable) {
+  return variable.role == "parameter" || variable.role == "buffer";
+}
+bool memopt::isOptimizerVariable(const VariableSpec &variable) {
+  return !isModelVariable(variable) && variable.isState();
+}
+
+//===----------------------------------------------------------------------===//
+// state.json
+//===----------------------------------------------------------------------===//
+
+std::string memopt::printTrainingState(const TrainingState &state) {
+  nlohmann::ordered_json text = {{"format", "memopt-checkpoint"},
+                                 {"version", checkpointVersion},
+                                 {"step", state.step},
+                                 {"data_position", state.dataPosition},
+                                 {"batch_size", state.batchSize},
+                                 {"seed", state.seed},
+                                 {"optimizer", state.optimizer},
+                                 {"schedule", state.schedule.toJson()}};
+  return text.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+StatusOr<TrainingState> memopt::parseTrainingState(std::string_view text) {
+  MEMOPT_ASSIGN_OR_RETURN(nlohmann::json document, parseJson(text, /*maxDepth=*/8));
+  JsonView root(document);
+  MEMOPT_ASSIGN_OR_RETURN(std::string format, root.getString("format"));
+  MEMOPT_ASSIGN_OR_RETURN(int64_t version, root.getInteger("version"));
+  if (format != "memopt-checkpoint" || version != checkpointVersion)
+    return badInput("holds " + quote(format) + " version " + std::to_string(version) +
+                    ", expected 'memopt-checkpoint' version " + std::to_string(checkpointVersion));
+  TrainingState state;
+  MEMOPT_ASSIGN_OR_RETURN(state.step, root.getCount("step"));
+  MEMOPT_ASSIGN_OR_RETURN(state.dataPosition, root.getCount("data_position"));
+  if (root.has("batch_size")) {
+    MEMOPT_ASSIGN_OR_RETURN(state.batchSize, root.getCount("batch_size"));
+  }
+  MEMOPT_ASSIGN_OR_RETURN(state.seed, root.getCount("seed"));
+  if (root.has("optimizer")) {
+    MEMOPT_ASSIGN_OR_RETURN(state.optimizer, root.getString("optimizer"));
+  }
+  MEMOPT_ASSIGN_OR_RETURN(JsonView schedule, root.get("schedule"));
+  MEMOPT_ASSIGN_OR_RETURN(state.schedule, LearningRateSchedule::fromJson(schedule));
+  return state;
+}
+
+Status TrainingState::countBatchesOf(int64_t samples) {
+  int64_t saved = batchSize, before = dataPosition, position;
+  batchSize = samples;
+  if (saved == 0 || saved == samples)
+    return Status::ok();
+  bool isHuge = __builtin_mul_overflow(before, saved, &position);
+  dataPosition = isHuge ? 0 : position / samples;
+  if (!isHuge && position % samples == 0)
+    return Status::ok();
+  return badInput("it stands behind " + std::to_string(before) + " batches of " +
+                  std::to_string(saved) + " samples, which are no whole batches of " +
+                  std::to_string(samples));
+}
+
+//===----------------------------------------------------------------------===//
+// Opening all files of one save
+//===----------------------------------------------------------------------===//
+
+std::string memopt::findCheckpointFile(const std::string &folder, const std::string &name) {
+  std::string saved = folder + "/.saved/" + name;
+  return fileExists(saved) ? saved : folder + "/" + name;
+}
+
+namespace {
+struct CheckpointContent {
+  SafetensorsFile model, optimizer; ///< the latter open only for training
+  TrainingState state;
+};
+} // namespace
+
+static StatusOr<CheckpointContent> openFiles(const std::string &folder, bool isTraining) {
+  CheckpointContent content;
+  if (isTraining) {
+    std::string path = findCheckpointFile(folder, stateFile);
+    MEMOPT_ASSIGN_OR_RETURN(std::string text, readFile(path, maxStateBytes));
+    StatusOr<TrainingState> state = parseTrainingState(text);
+    if (!state.isOk())
+      return state.takeStatus().withContext(quote(path));
+    content.state = *std::move(state);
+    MEMOPT_ASSIGN_OR_RETURN(content.optimizer,
+                            SafetensorsFile::open(findCheckpointFile(folder, optimizerFile)));
+  }
+  MEMOPT_ASSIGN_OR_RETURN(content.model,
+                          SafetensorsFile::open(findCheckpointFile(folder, modelFile)));
+  return content;
+}
+
+/// What tells one save's files from another's.
+static std::vector<std::array<int64_t, 4>> identifyFiles(const std::string &folder) {
+  std::vector<std::array<int64_t, 4>> identities;
+  for (const char *name : checkpointFiles) {
+    struct stat facts{};
+    (void)!::stat(findCheckpointFile(folder, name).c_str(), &facts); // zeros: not there
+    identities.push_back({int64_t(facts.st_dev), int64_t(facts.st_ino), facts.st_ctim.tv_sec,
+                          facts.st_ctim.tv_nsec});
+  }
+  return identities;
+}
+
+/// Files that were all there together before and after are of one save, and stay so once open. Who
+/// saves meanwhile moves them; then it begins again.
+static StatusOr<CheckpointContent> openCheckpoint(const std::string &folder, bool isTraining) {
+  for (int tries = 0; tries < 100; ++tries) {
+    auto before = identifyFiles(folder);
+    StatusOr<CheckpointContent> content = openFiles(folder, isTraining);
+    if (identifyFiles(folder) == before)
+      return content;
+  }
+  return environmentError("checkpoint " + quote(folder) + " is being written all the time");
+}
+
+//===----------------------------------------------------------------------===//
+// Filling variables
+//===----------------------------------------------------------------------===//
+
+std::string memopt::getSharedPrefix(const Manifest &manifest) {
+  std::optional<std::string> shared;
+  for (const VariableSpec &variable : manifest.variables)
+    for (const std::string &name : variable.names) {
+      if (!isModelVariable(variable))
+        continue;
+      std::string front = name.substr(0, name.find('.') + 1); // empty without a dot
+      if (shared.value_or(front) != front)
+        return "";
+      shared = front;
+    }
+  return shared.value_or("");
+}
+
+/// The first of the names that the file has, as they are or without the part that all names of the
+/// model share.
+static const SafetensorsEntry *findEntry(const SafetensorsFile &file,
+                                         const std::vector<std::string> &names,
+                                         const std::string &prefix) {
+  for (const std::string &name : names)
+    for (size_t dropped : {size_t(0), prefix.size()})
+      if (const SafetensorsEntry *entry = file.find(name.substr(dropped)))
+        return entry;
+  return nullptr;
+}
+
+/// Whether a number of one type is one of the other, whichever it is.
+static bool widens(DType from, DType to) {
+  return isFloat(from) && isFloat(to) && getByteSize(from) < getByteSize(to);
+}
+
+static Status loadVariable(const SafetensorsFile &file, const VariableSpec &variable,
+                           const std::vector<std::string> &names, const std::string &prefix,
+                           Session &session) {
+  const SafetensorsEntry *entry = findEntry(file, names, prefix);
+  if (!entry)
+    return badInput(quote(file.getPath()) + " lacks " + quote(names[0]) +
+                    ", which the package has as " +
+                    toString(variable.dtype, variable.getWholeShape()));
+  bool isWider = widens(entry->dtype, variable.dtype);
+  if (entry->shape != variable.getWholeShape() || (entry->dtype != variable.dtype && !isWider))
+    return badInput(quote(file.getPath()) + " has " + quote(names[0]) + " as " +
+                    toString(entry->dtype, entry->shape) + ", the package has it as " +
+                    toString(variable.dtype, variable.getWholeShape()));
+  if (!isWider)
+    return session.setWhole(variable, entry->data);
+  MEMOPT_ASSIGN_OR_RETURN(int64_t bytes, getTensorBytes(variable.dtype, entry->shape));
+  std::vector<std::byte> wide(static_cast<size_t>(bytes));
+  MEMOPT_RETURN_IF_ERROR(convertElements(entry->dtype, entry->data, variable.dtype, wide.data(),
+                                         getElementCount(entry->shape)));
+  return session.setWhole(variable, wide.data());
+}
+
+/// The names that a variable's entry may have: `optimizer.SLOT.PARAMETER`, with each of the
+/// parameter's names and without the part that all names of the model share.
+static std::vector<std::string> getOptimizerNames(const VariableSpec &variable,
+                                                  const Manifest &manifest) {
+  std::vector<std::string> names = {variable.name};
+  std::string prefix = getSharedPrefix(manifest);
+  for (size_t dot = variable.name.find('.'); dot != std::string::npos;
+       dot = variable.name.find('.', dot + 1)) {
+    std::string front = variable.name.substr(0, dot + 1);
+    const VariableSpec *parameter = manifest.findVariable(variable.name.substr(dot + 1));
+    if (!parameter || !isModelVariable(*parameter))
+      continue;
+    for (const std::string &name : parameter->names)
+      for (size_t dropped : {size_t(0), prefix.size()})
+        names.push_back(front + name.substr(dropped));
+    break;
+  }
+  return names;
+}
+
+/// State of another optimizer would be dropped, or taken for something else.
+static Status checkOptimizer(const CheckpointContent &content, const Manifest &manifest) {
+  const std::string &saved = content.state.optimizer, &ours = manifest.optimizer;
+  if (!saved.empty() && !ours.empty() && saved != ours)
+    return badInput("it is of optimizer " + quote(saved) + ", the package has " + quote(ours) +
+                    "; compile the model with --optimizer=" + saved);
+  std::set<std::string> known;
+  for (const VariableSpec &variable : manifest.variables)
+    if (isOptimizerVariable(variable))
+      for (std::string &name : getOptimizerNames(variable, manifest))
+        known.insert(std::move(name));
+  for (const auto &[name, entry] : content.optimizer.entries())
+    if (!known.count(name))
+      return badInput(quote(content.optimizer.getPath()) + " has " + quote(name) +
+                      ", which the package does not have: it is of another optimizer, or of other "
+                      "trained parameters");
+  return Status::ok();
+}
+
+/// Fills the model's variables from a file, and those that `isRestored` does not know from the
+/// package.
+static Status fillModel(const SafetensorsFile &model, Session &session,
+                        const std::function<bool(const VariableSpec &)> &isRestored) {
+  const Manifest &manifest = session.getManifest();
+  std::string prefix = getSharedPrefix(manifest);
+  auto isInFile = [&](const VariableSpec &v) {
+    return isModelVariable(v) && !v.names.empty() && v.restore != VariableRestore::Never &&
+           (v.restore == VariableRestore::Required || findEntry(model, v.names, prefix));
+  };
+  // Constants, and buffers that a state dict of PyTorch's leaves out, come from the package.
+  MEMOPT_RETURN_IF_ERROR(session.initializeFromWeights(
+      [&](const VariableSpec &v) { return isInFile(v) || isRestored(v); }));
+  for (const VariableSpec &variable : manifest.variables)
+    if (isInFile(variable))
+      MEMOPT_RETURN_IF_ERROR(loadVariable(model, variable, variable.names, prefix, session));
+  return Status::ok();
+}
+
+static Status fillVariables(const CheckpointContent &content, Session &session) {
+  const Manifest &manifest = session.getManifest();
+  bool isTraining = manifest.mode == "train";
+  if (isTraining)
+    MEMOPT_RETURN_IF_ERROR(checkOptimizer(content, manifest));
+  MEMOPT_RETURN_IF_ERROR(fillModel(content.model, session, isOptimizerVariable));
+  for (const VariableSpec &variable : manifest.variables)
+    if (isTraining && isOptimizerVariable(variable))
+      MEMOPT_RETURN_IF_ERROR(loadVariable(content.optimizer, variable,
+                                          getOptimizerNames(variable, manifest), "", session));
+  return Status::ok();
+}
+
+Status memopt::loadWeights(const std::string &file, Session &session) {
+  MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile model, SafetensorsFile::open(file));
+  return fillModel(model, session, [](const VariableSpec &) { return false; });
+}
+
+Status memopt::checkFinite(const Session &session, const TrainingState &state) {
+  MEMOPT_ASSIGN_OR_RETURN(const VariableSpec *variable, session.findNonFiniteVariable());
+  if (!variable)
+    return Status::ok();
+  return badInput("step " + std::to_string(state.step) + ": the update left " + variable->role +
+                  " " + quote(variable->name) +
+                  " with values that are not finite; the checkpoint was not written");
+}
+
+StatusOr<TrainingState> memopt::loadCheckpoint(const std::string &folder, Session &session) {
+  MEMOPT_ASSIGN_OR_RETURN(CheckpointContent content,
+                          openCheckpoint(folder, session.getManifest().mode == "train"));
+  if (Status status = fillVariables(content, session); !status.isOk())
+    return status.withContext("checkpoint " + quote(folder));
+  return content.state;
+}

@@ -1,0 +1,216 @@
+//===- Data.cpp - what the sources of data share --------------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt-runtime/data/Data.h"
+#include "memopt-runtime/base/Text.h"
+#include "memopt-runtime/data/DataSources.h"
+#include "memopt-runtime/numbers/Random.h"
+#include "memopt-runtime/package/Safetensors.h"
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+using namespace memopt;
+
+//===----------------------------------------------------------------------===//
+// Shared by the sources
+//===----------------------------------------------------------------------===//
+
+SampleOrder::SampleOrder(int64_t count, bool isShuffled, int64_t seed)
+    : isShuffled(isShuffled), seed(seed), order(size_t(count)) {
+  std::iota(order.begin(), order.end(), int64_t(0));
+}
+
+int64_t SampleOrder::get(int64_t newEpoch, int64_t index) {
+  if (isShuffled && epoch != newEpoch) {
+    // From the identity each time, so that an epoch's order does not depend on the ones before.
+    std::iota(order.begin(), order.end(), int64_t(0));
+    static const uint64_t stream = hashName("sample order");
+    for (size_t i = order.size(); i-- > 1;)
+      std::swap(order[i], order[drawBelow(i + 1, uint64_t(seed) ^ stream, i, uint64_t(newEpoch))]);
+    epoch = newEpoch;
+  }
+  return order[size_t(index)];
+}
+
+bool memopt::tryStoreInteger(DType type, char *target, int64_t value) {
+  return convertElements(DType::I64, &value, type, target, 1).isOk();
+}
+
+std::string memopt::describeRest(int64_t count, int64_t size, const std::string &unit) {
+  return "the last " + std::to_string(count % size) + " of " + std::to_string(count) + " " + unit +
+         " do not fill a batch of " + std::to_string(size) + " and are left out of each epoch";
+}
+
+StatusOr<int64_t> memopt::countBatches(int64_t samples, int64_t size, bool isLastKept,
+                                       std::vector<std::string> &notices) {
+  int64_t batches = size ? samples / size : 0;
+  if (size && samples % size) {
+    if (isLastKept)
+      ++batches;
+    else
+      notices.push_back(describeRest(samples, size, "samples"));
+  }
+  if (batches == 0)
+    return badInput("the data set has " + std::to_string(samples) + " samples, not one batch of " +
+                    std::to_string(size));
+  return batches;
+}
+
+bool memopt::mayConvert(DType from, DType to) {
+  if (isFloat(from) != isFloat(to))
+    return false;
+  return from == to || !isFloat(from) || getByteSize(from) < getByteSize(to);
+}
+
+bool memopt::hasIgnoredLabel(const std::vector<InputSpec> &inputs) {
+  return std::any_of(inputs.begin(), inputs.end(), [](const InputSpec &input) {
+    return input.validRange && input.validRange->ignore;
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Several sources
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// One source after the other in each epoch.
+class JoinedData : public DataSource {
+public:
+  explicit JoinedData(std::vector<std::unique_ptr<DataSource>> sources)
+      : sources(std::move(sources)) {
+    for (const auto &source : this->sources)
+      perEpoch += source->getBatchesPerEpoch();
+  }
+
+  DataUses getUses() const override {
+    DataUses uses;
+    for (const auto &source : sources) {
+      uses.isScaled |= source->getUses().isScaled;
+      uses.isOrdered |= source->getUses().isOrdered;
+    }
+    return uses;
+  }
+  int64_t getBatchesPerEpoch() const override { return perEpoch; }
+  int64_t getBatchSize() const override { return sources[0]->getBatchSize(); }
+  int64_t getSampleCount(int64_t position) const override {
+    auto [source, own] = find(position);
+    return source->getSampleCount(own);
+  }
+  Status fill(int64_t position, const std::vector<char *> &targets) override {
+    auto [source, own] = find(position);
+    return source->fill(own, targets);
+  }
+
+private:
+  /// The source of a batch, and the batch's position in it.
+  std::pair<DataSource *, int64_t> find(int64_t position) const {
+    int64_t epoch = position / perEpoch, rest = position % perEpoch;
+    for (const auto &source : sources) {
+      int64_t batches = source->getBatchesPerEpoch();
+      if (rest < batches)
+        return {source.get(), epoch * batches + rest};
+      rest -= batches;
+    }
+    return {sources[0].get(), 0}; // never: the rest is below the sum
+  }
+
+  std::vector<std::unique_ptr<DataSource>> sources;
+  int64_t perEpoch = 0;
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Any source
+//===----------------------------------------------------------------------===//
+
+static const std::string bytesKind = "bytes:", tokensKind = "tokens:", idxKind = "idx:";
+
+bool DataSource::isText(const std::string &source) {
+  return startsWith(source, bytesKind) || startsWith(source, tokensKind);
+}
+
+std::vector<std::string> DataSource::getFiles(const std::string &source) {
+  if (startsWith(source, idxKind))
+    return splitList(source.substr(idxKind.size()));
+  for (const std::string &kind : {bytesKind, tokensKind})
+    if (startsWith(source, kind))
+      return {source.substr(kind.size())};
+  return {source};
+}
+
+Status DataSource::checkFiles(const std::string &source) {
+  bool hasTensors = !startsWith(source, bytesKind) && !startsWith(source, idxKind);
+  for (const std::string &file : getFiles(source))
+    MEMOPT_RETURN_IF_ERROR(hasTensors ? SafetensorsFile::open(file).takeStatus()
+                                      : MappedFile::open(file).takeStatus());
+  return Status::ok();
+}
+
+/// Opens a source; one that is a set of samples is added to `sets`, and gives null.
+static StatusOr<std::unique_ptr<DataSource>>
+openOne(const std::string &source, const std::vector<InputSpec> &inputs, const DataOptions &options,
+        std::vector<std::string> &notices, std::vector<SafetensorsFile> &sets) {
+  if (startsWith(source, bytesKind))
+    return openByteData(source.substr(bytesKind.size()), inputs, options, notices);
+  if (startsWith(source, tokensKind))
+    return openTokenData(source.substr(tokensKind.size()), inputs, options, notices);
+  if (startsWith(source, idxKind)) {
+    size_t comma = source.find(',');
+    if (comma == std::string::npos)
+      return badInput("--data=" + source + " lacks the labels; it is written idx:IMAGES,LABELS");
+    return openIdxData(source.substr(idxKind.size(), comma - idxKind.size()),
+                       source.substr(comma + 1), inputs, options, notices);
+  }
+  MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(source));
+  if (hasBatches(file))
+    return openBatches(std::move(file), inputs);
+  sets.push_back(std::move(file));
+  return std::unique_ptr<DataSource>();
+}
+
+/// Files of samples are one set, whose samples are shuffled together; of other sources each keeps
+/// its batches.
+static StatusOr<std::unique_ptr<DataSource>> openWhole(const std::vector<std::string> &sources,
+                                                       const std::vector<InputSpec> &inputs,
+                                                       const DataOptions &options,
+                                                       std::vector<std::string> &notices) {
+  std::vector<SafetensorsFile> sets;
+  std::vector<std::unique_ptr<DataSource>> opened;
+  for (const std::string &source : sources) {
+    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<DataSource> one,
+                            openOne(source, inputs, options, notices, sets));
+    if (one)
+      opened.push_back(std::move(one));
+  }
+  if (!sets.empty()) {
+    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<DataSource> samples,
+                            openSamples(std::move(sets), inputs, options, notices));
+    opened.push_back(std::move(samples));
+  }
+  if (opened.size() == 1)
+    return std::move(opened[0]);
+  return std::unique_ptr<DataSource>(std::make_unique<JoinedData>(std::move(opened)));
+}
+
+StatusOr<std::unique_ptr<DataSource>> DataSource::open(const std::vector<std::string> &sources,
+                                                       const std::vector<InputSpec> &inputs,
+                                                       const DataOptions &options,
+                                                       std::vector<std::string> &notices) {
+  if (sources.empty())
+    return badInput("no source of data is given");
+  if (options.microBatches == 1)
+    return openWhole(sources, inputs, options, notices);
+  for (const InputSpec &input : inputs)
+    if (input.bytes > std::numeric_limits<int64_t>::max() / options.microBatches)
+      return badInput("a batch of input " + quote(input.name) + " has too many bytes");
+  std::vector<InputSpec> whole = getWholeInputs(inputs, options.microBatches);
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<DataSource> batches,
+                          openWhole(sources, whole, options, notices));
+  return splitData(std::move(batches), std::move(whole), options.microBatches);
+}

@@ -1,0 +1,125 @@
+//===- CudnnCall.cpp - convolutions of cuDNN's in streams -----------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt-runtime/base/Json.h"
+#include "memopt-runtime/descriptors/ConvolutionDescriptor.h"
+#include "memopt-runtime/device/cuda/CudaDevice.h"
+#include "memopt-runtime/device/cuda/CudaLibraries.h"
+#include "memopt-runtime/device/cuda/CudaStream.h"
+#include "memopt-runtime/device/cuda/CudnnPlans.h"
+
+using namespace memopt;
+using namespace memopt::cuda;
+
+namespace {
+
+class CudnnCall final : public DeviceCall {
+public:
+  CudnnCall(const CudaLibraries &libraries, CudnnObject plan, int64_t bytes, int64_t buffers)
+      : libraries(libraries), plan(std::move(plan)), bytes(bytes), addresses(size_t(buffers)) {
+    for (int64_t number = 0; number < buffers; ++number)
+      numbers.push_back(number);
+  }
+
+  int64_t workspaceBytes() const override { return bytes; }
+
+  Status start(ComputeStream &stream, void *const *buffers, ThreadPool &) override {
+    const Cudnn &cudnn = libraries.getCudnn();
+    MEMOPT_RETURN_IF_ERROR(libraries.getContext().makeCurrent());
+    if (!pack || !std::equal(addresses.begin(), addresses.end(), buffers) ||
+        workspace != buffers[addresses.size()])
+      MEMOPT_RETURN_IF_ERROR(bind(buffers));
+    CUstream queue = static_cast<CudaStream &>(stream).get();
+    MEMOPT_RETURN_IF_ERROR(
+        cudnn.explain(cudnn.setStream(libraries.getCudnnHandle(), queue), "cudnnSetStream"));
+    return cudnn.explain(cudnn.execute(libraries.getCudnnHandle(), plan.get(), pack->get()),
+                         "cudnnBackendExecute");
+  }
+
+private:
+  /// Makes the buffers those of the next execution; where they stay, so does what was made.
+  Status bind(void *const *buffers) {
+    pack.reset();
+    addresses.assign(buffers, buffers + addresses.size());
+    workspace = buffers[addresses.size()];
+    auto made = std::make_unique<CudnnObject>(libraries.getCudnn(), cudnn::VARIANT_PACK);
+    made->set(cudnn::PACK_IDS, numbers)
+        .set(cudnn::PACK_POINTERS, cudnn::TYPE_VOID_PTR, int64_t(addresses.size()),
+             static_cast<const void *>(addresses.data()))
+        .set(cudnn::PACK_WORKSPACE, cudnn::TYPE_VOID_PTR, 1, static_cast<const void *>(&workspace));
+    MEMOPT_RETURN_IF_ERROR(made->finish("variant pack"));
+    pack = std::move(made);
+    return Status::ok();
+  }
+
+  const CudaLibraries &libraries;
+  CudnnObject plan;
+  int64_t bytes;
+  std::vector<int64_t> numbers; ///< of the tensors
+  std::vector<void *> addresses;
+  void *workspace = nullptr;
+  std::unique_ptr<CudnnObject> pack;
+};
+
+/// What a package says of its plan.
+struct PlannedCall {
+  std::string version, text;
+  int64_t sms, workspaceBytes, buffers;
+};
+
+} // namespace
+
+static StatusOr<PlannedCall> readPlan(const nlohmann::json &descriptor) {
+  JsonView view(descriptor);
+  PlannedCall planned;
+  MEMOPT_ASSIGN_OR_RETURN(JsonView plan, view.get("plan"));
+  MEMOPT_ASSIGN_OR_RETURN(planned.version, plan.getString("cudnn"));
+  MEMOPT_ASSIGN_OR_RETURN(planned.sms, plan.getInteger("sms"));
+  MEMOPT_ASSIGN_OR_RETURN(planned.text, plan.getString("text"));
+  MEMOPT_ASSIGN_OR_RETURN(planned.workspaceBytes, view.getInteger("workspace_bytes"));
+  MEMOPT_ASSIGN_OR_RETURN(planned.buffers, view.getInteger("buffers"));
+  return planned;
+}
+
+/// The text of a plan for this device that keeps to the planned workspace.
+static StatusOr<std::string> planAgain(const CudaLibraries &libraries,
+                                       const nlohmann::json &descriptor, const PlannedCall &planned,
+                                       int64_t sms) {
+  MEMOPT_ASSIGN_OR_RETURN(std::string text, describeCudaDevice(libraries.getContext()));
+  std::string properties = nlohmann::json::parse(text)["properties"].dump();
+  MEMOPT_ASSIGN_OR_RETURN(std::vector<CudnnPlan> plans,
+                          planWithCudnn(libraries.getCudnn(), properties, descriptor));
+  for (CudnnPlan &plan : plans)
+    if (plan.workspaceBytes <= planned.workspaceBytes)
+      return std::move(plan.text);
+  return environmentError("was planned with a workspace of " +
+                          std::to_string(planned.workspaceBytes) + " bytes, by cuDNN " +
+                          planned.version + " for " + std::to_string(planned.sms) +
+                          " multiprocessors; cuDNN " + libraries.getCudnn().getVersion() +
+                          " needs " + std::to_string(plans.back().workspaceBytes) + " for the " +
+                          std::to_string(sms) + " of this device; compile the model here");
+}
+
+StatusOr<std::unique_ptr<DeviceCall>> memopt::createCudnnCall(CudaLibraries &libraries,
+                                                              const nlohmann::json &descriptor) {
+  MEMOPT_RETURN_IF_ERROR(libraries.openCudnn());
+  MEMOPT_ASSIGN_OR_RETURN(PlannedCall planned, readPlan(descriptor));
+  MEMOPT_ASSIGN_OR_RETURN(
+      int sms, libraries.getContext().getAttribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  if (planned.version != libraries.getCudnn().getVersion() || planned.sms != sms) {
+    MEMOPT_ASSIGN_OR_RETURN(planned.text, planAgain(libraries, descriptor, planned, sms));
+  }
+  CudnnObject plan(libraries.getCudnn(), cudnn::EXECUTION_PLAN);
+  CudnnHandle handle = libraries.getCudnnHandle();
+  plan.set(cudnn::PLAN_HANDLE, cudnn::TYPE_HANDLE, 1, static_cast<const void *>(&handle))
+      .set(cudnn::PLAN_JSON, planned.text);
+  MEMOPT_RETURN_IF_ERROR(plan.finish("plan of the package"));
+  MEMOPT_ASSIGN_OR_RETURN(int64_t bytes, plan.getInteger(cudnn::PLAN_WORKSPACE));
+  return std::unique_ptr<DeviceCall>(
+      std::make_unique<CudnnCall>(libraries, std::move(plan), bytes, planned.buffers));
+}

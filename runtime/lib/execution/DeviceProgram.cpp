@@ -1,0 +1,99 @@
+//===- DeviceProgram.cpp - a program whose kernels are a device's ---------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt-runtime/execution/DeviceProgram.h"
+
+using namespace memopt;
+
+/// Code for "sm_90a" uses what only this version of the chip has, and runs on "sm_90".
+static std::string dropVariant(std::string chip) {
+  if (!chip.empty() && (chip.back() == 'a' || chip.back() == 'f'))
+    chip.pop_back();
+  return chip;
+}
+
+Status DeviceProgram::checkTarget(const TargetSpec &target, const Device &device) {
+  if (target.name != device.getName())
+    return badInput("was compiled for target " + quote(target.name) + ", the device is " +
+                    quote(device.getName()));
+  if (dropVariant(target.chip) == device.getChip())
+    return Status::ok();
+  return environmentError("was compiled for chip " + quote(target.chip) + ", the device is " +
+                          quote(device.getChip()) + "; compile the model for it");
+}
+
+StatusOr<std::unique_ptr<DeviceProgram>>
+DeviceProgram::create(const Package &package, const Arenas &arenas, Device &device) {
+  const Manifest &manifest = package.getManifest();
+  std::unique_ptr<DeviceProgram> program(new DeviceProgram(manifest, arenas));
+  MEMOPT_ASSIGN_OR_RETURN(
+      program->module,
+      device.loadModule(package.getFolder() + "/" + manifest.target.image, manifest.kernels));
+  MEMOPT_ASSIGN_OR_RETURN(program->samplesSent, device.createEvent());
+  MEMOPT_ASSIGN_OR_RETURN(program->samplesTaken, device.createEvent());
+  MEMOPT_ASSIGN_OR_RETURN(program->stream, device.createComputeStream());
+  // A copy for each input and for the samples' number, a wait and a record.
+  MEMOPT_ASSIGN_OR_RETURN(program->sampleStream,
+                          device.createStream(int64_t(manifest.inputs.size()) + 3));
+  return program;
+}
+
+Status DeviceProgram::beginStep() {
+  for (const VariableSpec &variable : manifest.variables)
+    if (variable.role == "hyperparameter" || variable.role == "index_fault")
+      MEMOPT_RETURN_IF_ERROR(arenas.upload(*stream, variable));
+  return Status::ok();
+}
+
+Status DeviceProgram::sendSamples(const std::vector<const PlacedTensor *> &tensors) {
+  MEMOPT_RETURN_IF_ERROR(sampleStream->waitFor(*samplesTaken));
+  for (const PlacedTensor *tensor : tensors)
+    MEMOPT_RETURN_IF_ERROR(arenas.stage(*sampleStream, *tensor));
+  return sampleStream->record(*samplesSent);
+}
+
+Status DeviceProgram::takeSamples(const std::vector<const PlacedTensor *> &tensors) {
+  MEMOPT_RETURN_IF_ERROR(stream->waitFor(*samplesSent));
+  for (const PlacedTensor *tensor : tensors)
+    MEMOPT_RETURN_IF_ERROR(arenas.unstage(*stream, *tensor));
+  return stream->record(*samplesTaken);
+}
+
+Status DeviceProgram::beginInstruction(int64_t instruction, bool isWatched) {
+  if (isWatched)
+    MEMOPT_RETURN_IF_ERROR(synchronize());
+  return stream->leaveMark(uint32_t(instruction + 1));
+}
+
+Status DeviceProgram::startCollective(const CollectiveSpec &collective) {
+  const char *base = arenas[MEMOPT_SPACE_DEVICE].base();
+  return ranks->start(*stream, collective, base + collective.fromOffset,
+                      arenas[MEMOPT_SPACE_DEVICE].base() + collective.toOffset);
+}
+
+Status DeviceProgram::startCollective(int64_t number) {
+  auto count = int64_t(manifest.collectives.size());
+  if (number >= 0 && number < count && ranks)
+    return startCollective(manifest.collectives[size_t(number)]);
+  return badInput("the program names collective " + std::to_string(number) + " of " +
+                  std::to_string(ranks ? count : 0));
+}
+
+Status DeviceProgram::bringBack() {
+  for (const OutputSpec &output : manifest.outputs)
+    MEMOPT_RETURN_IF_ERROR(arenas.download(*stream, output));
+  for (const VariableSpec &variable : manifest.variables)
+    if (variable.isLeftForHost())
+      MEMOPT_RETURN_IF_ERROR(arenas.download(*stream, variable));
+  return Status::ok();
+}
+
+int64_t DeviceProgram::findFailure(int64_t last) {
+  bool isLost = !stream->synchronize().isOk();
+  return isLost ? int64_t(stream->getMark()) - 1 : last;
+}

@@ -1,0 +1,312 @@
+//===- Session.cpp - a program at work ------------------------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt-runtime/session/Session.h"
+#include "SessionParts.h"
+#include "memopt-runtime/base/Clock.h"
+#include <algorithm>
+#include <utility>
+
+using namespace memopt;
+
+//===----------------------------------------------------------------------===//
+// Beginning
+//===----------------------------------------------------------------------===//
+
+Session::Session() = default;
+Session::~Session() = default;
+
+StatusOr<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Package> package,
+                                                   Device &device,
+                                                   const LibraryCallFactory &createCall,
+                                                   const SessionOptions &options) {
+  std::unique_ptr<Session> session(new Session());
+  session->package = std::move(package);
+  session->options = options;
+  if (Status status = session->prepare(device, createCall); !status.isOk())
+    return status.withContext("package " + quote(session->package->getFolder()));
+  return session;
+}
+
+Status Session::prepare(Device &onDevice, const LibraryCallFactory &createCall) {
+  const Manifest &manifest = getManifest();
+  device = &onDevice;
+  MEMOPT_RETURN_IF_ERROR(DeviceProgram::checkTarget(manifest.target, *device));
+  int64_t ranks = options.communicator ? options.communicator->getRanks() : 1;
+  if (ranks != manifest.ranks)
+    return badInput("was compiled for " + std::to_string(manifest.ranks) + " ranks, not " +
+                    std::to_string(ranks));
+  if (!manifest.target.image.empty() && manifest.arenaBytes[diskSpace])
+    return badInput("keeps values on disk, where programs of device " + quote(device->getName()) +
+                    " cannot have any");
+  MEMOPT_ASSIGN_OR_RETURN(
+      arenas,
+      Arenas::allocate(*device, manifest, options.isMemoryChecked,
+                       options.diskFolder.empty() ? manifest.diskFolder : options.diskFolder));
+  parts = std::make_unique<Parts>(this, manifest, arenas, options.communicator, getRank());
+  MEMOPT_RETURN_IF_ERROR(prepareProgram(createCall));
+  MEMOPT_RETURN_IF_ERROR(arenas.reset());
+  return parts->device && options.isReplayed ? captureStep() : Status::ok();
+}
+
+/// All that a step needs, each measured for itself.
+Status Session::prepareProgram(const LibraryCallFactory &createCall) {
+  const Manifest &manifest = getManifest();
+  overhead.context = device->getContextBytes();
+  MEMOPT_ASSIGN_OR_RETURN(takenBytes, device->getTakenBytes());
+  if (!manifest.target.image.empty()) {
+    MEMOPT_ASSIGN_OR_RETURN(parts->device, DeviceProgram::create(*package, arenas, *device));
+    parts->feed.setDevice(parts->device.get());
+  }
+  ComputeStream *compute = parts->device ? &parts->device->getStream() : nullptr;
+  MEMOPT_ASSIGN_OR_RETURN(parts->transfers, Transfers::create(manifest, arenas, *device, compute));
+  frame.session = this;
+  frame.runtime = &ProgramCalls::table;
+  for (int space = 0; space < MEMOPT_SPACE_COUNT; ++space)
+    frame.arena[space] = arenas[space].base();
+  MEMOPT_RETURN_IF_ERROR(noteTaken(overhead.modules));
+  MEMOPT_RETURN_IF_ERROR(prepareCalls(createCall));
+  MEMOPT_RETURN_IF_ERROR(noteTaken(overhead.libraryCalls));
+  return parts->device && options.communicator ? joinDevices() : Status::ok();
+}
+
+/// The other ranks' devices. A library makes connections when it first needs them, which must not
+/// be in a step: so each collective is done once, on whatever there is.
+Status Session::joinDevices() {
+  MEMOPT_ASSIGN_OR_RETURN(parts->ranks,
+                          device->joinRanks(*options.communicator, options.rankSeconds));
+  DeviceCommunicator &ranks = *parts->ranks;
+  Arena &memory = arenas[MEMOPT_SPACE_DEVICE];
+  MEMOPT_RETURN_IF_ERROR(ranks.registerMemory(memory));
+  parts->device->setRanks(&ranks);
+  for (const CollectiveSpec &collective : getManifest().collectives)
+    MEMOPT_RETURN_IF_ERROR(parts->device->startCollective(collective));
+  MEMOPT_RETURN_IF_ERROR(parts->device->synchronize());
+  MEMOPT_RETURN_IF_ERROR(noteTaken(overhead.ranks));
+  overhead.ranks = std::max(overhead.ranks, ranks.getTakenBytes());
+  return Status::ok();
+}
+
+/// The library calls and the threads that they need.
+Status Session::prepareCalls(const LibraryCallFactory &createCall) {
+  const Manifest &manifest = getManifest();
+  MEMOPT_ASSIGN_OR_RETURN(parts->calls, parts->device
+                                            ? PreparedCalls::create(manifest, createCall, *device,
+                                                                    parts->device->getStream())
+                                            : PreparedCalls::create(manifest, createCall));
+  int most = options.threads ? options.threads : getAllowedThreads();
+  MEMOPT_ASSIGN_OR_RETURN(pool,
+                          ThreadPool::create(std::min(int(manifest.threads), most),
+                                             parts->calls.getTeam(), [this] { joinThread(); }));
+  return parts->calls.warmUp(arenas, *pool);
+}
+
+/// Measures what has been taken of the device since the last time.
+Status Session::noteTaken(int64_t &part) {
+  MEMOPT_ASSIGN_OR_RETURN(int64_t now, device->getTakenBytes());
+  part = now - std::exchange(takenBytes, now);
+  return Status::ok();
+}
+
+StatusOr<DeviceOverhead> Session::measureDeviceOverhead() const {
+  MEMOPT_ASSIGN_OR_RETURN(int64_t now, device->getTakenBytes());
+  DeviceOverhead measured = overhead;
+  measured.steps = now - takenBytes;
+  return measured;
+}
+
+/// Runs the program once to write down what it puts into streams; nothing of it is done. A step
+/// that cannot be written down is run by the program each time, which is no failure.
+Status Session::captureStep() {
+  auto graphs = std::make_unique<StepGraphs>(*parts->device, *parts->transfers);
+  parts->capture = graphs.get();
+  Status status = graphs->begin();
+  if (int32_t code = status.isOk() ? package->step(&frame) : 0; code != 0)
+    status = parts->failure.isOk() ? badInput("the program ends with code " + std::to_string(code))
+                                   : std::exchange(parts->failure, Status::ok());
+  status = graphs->end(std::move(status));
+  parts->capture = nullptr;
+  parts->hasCommitted = false;
+  parts->position.reset();
+  if (status.isOk())
+    parts->graphs = std::move(graphs);
+  else
+    replayRefusal = status.getMessage();
+  return noteTaken(overhead.graphs);
+}
+
+/// A thread of the pool begins.
+void Session::joinThread() {
+  WorkFor::current = this;
+  AllocationCounter::ofThread = &allocations;
+  if (options.onThreadStart)
+    options.onThreadStart();
+}
+
+void Session::setBatches(BatchFiller filler, bool isAhead) {
+  parts->feed.setFiller(std::move(filler), isAhead);
+}
+
+//===----------------------------------------------------------------------===//
+// Steps
+//===----------------------------------------------------------------------===//
+
+Status Session::runStep() {
+  WorkFor here(this);
+  parts->isSearching = parts->isLossRefused = false;
+  int64_t begin = getTime();
+  if (Status status = runProgram(); !status.isOk()) {
+    parts->feed.forgetAhead();
+    return status;
+  }
+  parts->seconds = double(getTime() - begin) * 1e-9 - parts->feed.getSeconds();
+  parts->gradients.end();
+  parts->isLossRefused = parts->isLossBad;
+  return parts->isLossRefused ? explainLoss() : Status::ok();
+}
+
+Status Session::runProgram() {
+  parts->hasCommitted = parts->isLossBad = false;
+  parts->failure = Status::ok();
+  parts->indices.reset();
+  bool isReplayed = parts->graphs && !isWatched();
+  if (parts->device && !isReplayed)
+    MEMOPT_RETURN_IF_ERROR(parts->device->beginStep());
+  MEMOPT_RETURN_IF_ERROR(parts->feed.beginStep());
+  int32_t code = isReplayed ? replayStep() : package->step(&frame);
+  parts->transfers->abandon();
+  Status status = finishProgram(code);
+  parts->position.reset();
+  return status;
+}
+
+/// Whether somebody looks at the step while it runs, which needs the program's reports.
+bool Session::isWatched() const {
+  return parts->isSearching || parts->trace || parts->gradients.isKeeping();
+}
+
+/// What the program would do, and answer.
+int32_t Session::replayStep() {
+  for (const StepGraphs::Piece &piece : parts->graphs->getPieces()) {
+    parts->failure = parts->device->getStream().replay(*piece.graph);
+    if (parts->failure.isOk() && piece.stop == StepGraphs::Stop::Batch)
+      parts->failure = parts->feed.beginIteration(piece.iteration);
+    if (parts->failure.isOk() && piece.stop == StepGraphs::Stop::Commit) {
+      parts->feed.fillAhead();
+      parts->failure = parts->device->synchronize();
+    }
+    if (!parts->failure.isOk() || (piece.stop == StepGraphs::Stop::Commit && !mayCommit()))
+      return 1;
+  }
+  return 0;
+}
+
+/// Decides whether a step goes on, when all that the host looks at for that is there.
+bool Session::mayCommit() {
+  if (!parts->indices.check().isOk())
+    return false; // finishProgram says why
+  // A step with a scale of the loss finds out by itself, and skips its update.
+  bool isLossWatched = options.isStoppedOnNan && !getManifest().findLossScale();
+  parts->isLossBad = isLossWatched && !parts->loss.isFinite();
+  return parts->hasCommitted = !parts->isLossBad;
+}
+
+/// What there is to say after a step, whether it reached its end or not.
+Status Session::finishProgram(int32_t code) {
+  const Manifest &manifest = getManifest();
+  int64_t last = parts->position.getInstruction();
+  bool isLeftOnPurpose = parts->isLossBad || parts->isSearching;
+  // Of a replayed step the last graph has brought it back.
+  if (parts->device && parts->failure.isOk() && (!parts->graphs || isWatched()))
+    parts->failure = parts->device->bringBack();
+  if (parts->device && parts->failure.isOk())
+    parts->failure = parts->device->synchronize();
+  if (!parts->failure.isOk()) {
+    int64_t at = parts->device ? parts->device->findFailure(last) : last;
+    return std::move(parts->failure).withContext(manifest.describeInstruction(at));
+  }
+  if (Status status = parts->indices.check(); !status.isOk())
+    return parts->hasCommitted ? std::move(status).withContext("after the state has changed")
+                               : std::move(status);
+  if (code != 0 && !isLeftOnPurpose)
+    return badInput("the program ended its step with code " + std::to_string(code) + " in " +
+                    manifest.describeInstruction(last));
+  if (!isLeftOnPurpose && !parts->hasCommitted && manifest.mode == "train")
+    return badInput("the program ended its step without asking whether to go on (commit)");
+  if (!options.isMemoryChecked)
+    return Status::ok();
+  if (parts->device) // the next samples may be on their way
+    MEMOPT_RETURN_IF_ERROR(parts->device->beginFill());
+  return arenas.observe();
+}
+
+/// Runs the forward part again to see where a loss that is not finite comes from.
+Status Session::explainLoss() {
+  parts->feed.forgetAhead();
+  const std::string end = "; parameters were left as they were before this step";
+  std::string message = parts->loss.describeLoss();
+  if (!getManifest().isInstrumented)
+    return badInput(message + "; a package compiled with --instrument=on would say where it began" +
+                    end);
+  parts->isSearching = true;
+  parts->loss.beginSearch();
+  Trace *kept = std::exchange(parts->trace, nullptr);
+  Status status = runProgram();
+  parts->trace = kept;
+  MEMOPT_RETURN_IF_ERROR(std::move(status).withContext(message));
+  return badInput(message + parts->loss.describeOrigin() + end);
+}
+
+bool Session::isLossRefused() const { return parts->isLossRefused; }
+
+double Session::getStepSeconds() const { return parts->seconds; }
+
+//===----------------------------------------------------------------------===//
+// What is seen of a step
+//===----------------------------------------------------------------------===//
+
+Status Session::checkInstrumented(const std::string &what) const {
+  if (getManifest().isInstrumented)
+    return Status::ok();
+  return badInput(what + " need a program that reports its instructions; compile the model with "
+                         "--instrument=on");
+}
+
+Status Session::captureGradients() {
+  MEMOPT_RETURN_IF_ERROR(checkInstrumented("gradients"));
+  parts->gradients.begin();
+  return Status::ok();
+}
+
+StatusOr<std::vector<TensorToWrite>> Session::getCapturedGradients() {
+  MEMOPT_RETURN_IF_ERROR(parts->gradients.joinParts(options.communicator));
+  return parts->gradients.getTensors();
+}
+
+Status Session::setTrace(Trace *newTrace) {
+  if (newTrace)
+    MEMOPT_RETURN_IF_ERROR(checkInstrumented("timelines"));
+  parts->trace = newTrace;
+  return Status::ok();
+}
+
+int64_t Session::getRunningInstruction() const { return parts->position.getInstruction(); }
+
+/// Between two instructions: keeps what is ready now. On a device the first must have ended when
+/// something of it is wanted, and when times or the place of a failure shall be exact.
+Status Session::lookAt(int64_t before, int64_t next) {
+  if (parts->device) {
+    bool isAwaited = parts->isSearching || parts->trace || parts->gradients.isWanted(before);
+    MEMOPT_RETURN_IF_ERROR(parts->device->beginInstruction(next, isAwaited));
+  }
+  return parts->gradients.keep(before);
+}
+
+StatusOr<const VariableSpec *> Session::findNonFiniteVariable() const {
+  return findNonFiniteState(getManifest(), arenas, getRank());
+}

@@ -1,0 +1,231 @@
+//===- SessionVariables.cpp - first values of variables -------------------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt-runtime/numbers/Random.h"
+#include "memopt-runtime/session/Session.h"
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+using namespace memopt;
+
+/// The nearest half-precision number, ties to even; beyond the largest it is infinite.
+static uint16_t roundToHalf(double value) {
+  auto sign = uint16_t(std::signbit(value) ? 0x8000 : 0);
+  if (std::isnan(value))
+    return sign | 0x7e00;
+  double magnitude = std::fabs(value);
+  if (magnitude >= 65520)
+    return sign | 0x7c00;
+  int exponent = magnitude < 0x1p-14 ? -14 : std::ilogb(magnitude);
+  auto units = uint16_t(std::nearbyint(std::ldexp(magnitude, 10 - exponent))); // of the last place
+  return sign | uint16_t(((exponent + 14) << 10) + units);
+}
+
+/// Writes a number as an element of a floating-point or integer type, rounded to it.
+static void storeElement(DType type, char *target, double value) {
+  switch (type) {
+  case DType::F64:
+    std::memcpy(target, &value, 8);
+    return;
+  case DType::F32: {
+    auto narrow = float(value);
+    std::memcpy(target, &narrow, 4);
+    return;
+  }
+  case DType::F16: {
+    uint16_t bits = roundToHalf(value);
+    std::memcpy(target, &bits, 2);
+    return;
+  }
+  case DType::BF16: {
+    auto narrow = float(value);
+    uint32_t bits;
+    std::memcpy(&bits, &narrow, 4);
+    auto rounded = uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16); // to nearest, ties to even
+    std::memcpy(target, &rounded, 2);
+    return;
+  }
+  default:
+    break;
+  }
+  auto integer = int64_t(value);
+  std::memcpy(target, &integer, size_t(getByteSize(type))); // little endian
+}
+
+int64_t Session::getRank() const {
+  return options.communicator ? options.communicator->getRank() : 0;
+}
+
+/// Behind the last element of the whole there are zeros.
+Status Session::setWhole(const VariableSpec &variable, const void *whole) {
+  auto [begin, count] = variable.getOwnElements(getRank());
+  int64_t size = getByteSize(variable.dtype);
+  MEMOPT_RETURN_IF_ERROR(
+      arenas.write(variable, 0, static_cast<const char *>(whole) + begin * size, count * size));
+  return arenas.clear(variable, count * size);
+}
+
+/// Lets `fill` write this rank's elements where the host can, in place if that is possible.
+Status Session::fillOwn(const VariableSpec &variable, const std::function<void(char *data)> &fill) {
+  int64_t bytes = variable.getOwnElements(getRank()).count * getByteSize(variable.dtype);
+  Arena &arena = arenas[variable.space];
+  if (arena.isHostAccessible()) {
+    fill(arena.base() + variable.offset);
+  } else {
+    std::vector<char> storage(static_cast<size_t>(bytes));
+    fill(storage.data());
+    MEMOPT_RETURN_IF_ERROR(arenas.write(variable, 0, storage.data(), bytes));
+  }
+  return arenas.clear(variable, bytes);
+}
+
+StatusOr<const void *> Session::getWhole(const VariableSpec &variable,
+                                         std::vector<char> &storage) const {
+  if (!variable.wholeShape) {
+    MEMOPT_ASSIGN_OR_RETURN(const void *data, arenas.view(variable, storage));
+    return data;
+  }
+  std::vector<char> copy;
+  MEMOPT_ASSIGN_OR_RETURN(const char *own, arenas.view(variable, copy));
+  Communicator &communicator = *options.communicator;
+  storage.resize(communicator.getRank() ? 0 : size_t(variable.bytes * communicator.getRanks()));
+  MEMOPT_RETURN_IF_ERROR(communicator.collect(own, variable.bytes, storage.data()));
+  return static_cast<const void *>(storage.data());
+}
+
+StatusOr<const void *> Session::getWholeOnAll(const VariableSpec &variable,
+                                              std::vector<char> &storage) const {
+  if (!variable.wholeShape)
+    return getWhole(variable, storage);
+  std::vector<char> copy;
+  MEMOPT_ASSIGN_OR_RETURN(const char *own, arenas.view(variable, copy));
+  Communicator &communicator = *options.communicator;
+  storage.resize(size_t(variable.bytes * communicator.getRanks()));
+  MEMOPT_RETURN_IF_ERROR(communicator.exchangeAny(own, variable.bytes, storage.data()));
+  return static_cast<const void *>(storage.data());
+}
+
+Status Session::fillFromWeights(const SafetensorsFile &weights, const VariableSpec &variable) {
+  const SafetensorsEntry *entry = weights.find(variable.name);
+  if (!entry)
+    return badInput(quote(weights.getPath()) + " lacks " + quote(variable.name));
+  if (entry->dtype != variable.dtype || entry->shape != variable.getWholeShape())
+    return badInput(quote(weights.getPath()) + " has " + quote(variable.name) + " as " +
+                    toString(entry->dtype, entry->shape) + ", expected " +
+                    toString(variable.dtype, variable.getWholeShape()));
+  return setWhole(variable, entry->data);
+}
+
+Status Session::initializeFromWeights(const std::function<bool(const VariableSpec &)> &isRestored) {
+  std::string path = package->getFolder() + "/weights.safetensors";
+  std::optional<SafetensorsFile> weights;
+  for (const VariableSpec &variable : getManifest().variables) {
+    if (isRestored(variable) || variable.role == "hyperparameter")
+      continue;
+    if (variable.init == VariableInit::Absent)
+      return badInput("the model was exported without " + quote(variable.name) +
+                      "; give its values with --load=DIR, or begin with --init=random");
+    if (variable.init == VariableInit::Zeros) {
+      MEMOPT_RETURN_IF_ERROR(arenas.clear(variable, 0));
+      continue;
+    }
+    if (variable.init == VariableInit::Constant) {
+      MEMOPT_RETURN_IF_ERROR(fillWithConstant(variable));
+      continue;
+    }
+    if (!weights) {
+      MEMOPT_ASSIGN_OR_RETURN(weights, SafetensorsFile::open(path));
+    }
+    MEMOPT_RETURN_IF_ERROR(fillFromWeights(*weights, variable));
+  }
+  return Status::ok();
+}
+
+/// Standard deviation for a tensor whose manifest gives none: that of a layer that keeps the
+/// variance of its input.
+static double guessScale(const Shape &shape) {
+  if (shape.size() < 2)
+    return 0;
+  int64_t fanIn = 1;
+  for (size_t i = 1; i < shape.size(); ++i)
+    fanIn *= shape[i];
+  return 1 / std::sqrt(double(std::max<int64_t>(1, fanIn)));
+}
+
+Status Session::fillWithConstant(const VariableSpec &variable) {
+  int64_t count = variable.getOwnElements(getRank()).count, size = getByteSize(variable.dtype);
+  return fillOwn(variable, [&](char *data) {
+    for (int64_t i = 0; i < count; ++i)
+      storeElement(variable.dtype, data + i * size, *variable.initValue);
+  });
+}
+
+Status Session::fillRandomly(const VariableSpec &variable, int64_t seed) {
+  if (variable.initValue)
+    return fillWithConstant(variable);
+  auto [first, count] = variable.getOwnElements(getRank());
+  int64_t size = getByteSize(variable.dtype), last = first + count;
+  double scale = variable.initScale ? *variable.initScale : guessScale(variable.getWholeShape());
+  uint64_t stream = hashName(variable.name);
+  // Two numbers a draw; each pair follows from its own counter, so threads and ranks may share the
+  // work.
+  auto draw = [&, first = first](char *data, int64_t pair) {
+    std::array<double, 2> numbers = drawNormal(uint64_t(seed), uint64_t(pair), stream);
+    for (int64_t i = std::max(first, 2 * pair); i < std::min(last, 2 * pair + 2); ++i)
+      storeElement(variable.dtype, data + (i - first) * size, scale * numbers[size_t(i & 1)]);
+  };
+  int64_t firstPair = first / 2;
+  return fillOwn(variable, [&](char *data) {
+    pool->parallelFor((last + 1) / 2 - firstPair, 4096, [&](int64_t begin, int64_t end) {
+      for (int64_t pair = begin; pair < end; ++pair)
+        draw(data, firstPair + pair);
+    });
+  });
+}
+
+Status Session::initializeRandomly(int64_t seed) {
+  auto isRandom = [](const VariableSpec &variable) {
+    return variable.role == "parameter" && isFloat(variable.dtype);
+  };
+  for (const VariableSpec &variable : getManifest().variables) {
+    bool isGuessable = isRandom(variable) || variable.initValue || variable.initScale;
+    if (variable.init == VariableInit::Absent && !isGuessable)
+      return badInput(variable.role + " " + quote(variable.name) +
+                      " was exported without values and no rule gives it one; load it with "
+                      "--load=DIR");
+    if (isRandom(variable) || (variable.init == VariableInit::Absent && isGuessable))
+      MEMOPT_RETURN_IF_ERROR(fillRandomly(variable, seed));
+  }
+  return initializeFromWeights([&](const VariableSpec &variable) {
+    return isRandom(variable) || variable.init == VariableInit::Absent;
+  });
+}
+
+void Session::setHyperparameters(double learningRate, int64_t step, int64_t seed) {
+  for (const VariableSpec &variable : getManifest().variables) {
+    if (variable.role != "hyperparameter")
+      continue;
+    if (variable.name == "lr")
+      storeElement(variable.dtype, getAddress(variable), learningRate);
+    else if (variable.name == "step")
+      std::memcpy(getAddress(variable), &step, sizeof step);
+    else if (variable.name == "seed")
+      std::memcpy(getAddress(variable), &seed, sizeof seed);
+  }
+}
+
+void Session::setRate(const VariableSpec &group, double rate) {
+  storeElement(group.dtype, getAddress(group), rate);
+}
+
+void Session::setGroupRates(const LearningRateSchedule &schedule, int64_t step) {
+  for (const VariableSpec &variable : getManifest().variables)
+    if (variable.isGroupRate())
+      setRate(variable, schedule.at(step, *variable.initValue));
+}
