@@ -1,15 +1,23 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds memopt and checks it. The last line counts: "N passed, N failed".
-#   test/run.sh [PART...]     all but readers by default: half an hour to an hour on two cores when nothing is built yet
+#   test/run.sh [PART...]     check release fuzz tsan lint by default: half an hour to an hour on two cores when nothing
+#                             is built yet
+#     quick     unit tests, and the lit tests of passes and messages: minutes, once release is built
 #     check     unit tests and the lit suite, with asserts on
 #     release   unit tests and the integration tests but for the longest, as users build
 #     fuzz      unit tests of runtime and importer, and a minute or so of each fuzzer, with sanitizers
+#     tsan      unit tests of threads and ranks, with ThreadSanitizer
 #     lint      format and clang-tidy
 #     readers   a part of fuzz that needs no compiler: the runtime, and what it and the planner read
-#   Takes NVIDIA's assembler from PyPI unless MEMOPT_WITHOUT_CUDA=1 is set; tests that need it are then unsupported.
+#     mpi       tests over Open MPI, which is installed
+#     torch     tests of the Python package beside PyTorch, which is installed: some gigabytes
+#   In front of the last line stands what was not run, and why: a processor without AVX-512, PyTorch or MPI that are not
+#   there, and so on. Takes NVIDIA's assembler from PyPI unless MEMOPT_WITHOUT_CUDA=1 is set.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-passed=0 failed=0 defects=()
+passed=0 failed=0 defects=() skips=()
+# No test takes half as long; one that hangs must not take the others with it.
+test_seconds=900
 
 # count NAME GOOD BAD [TEST...]: says and adds up what one suite found, and keeps the names of what failed for the end.
 count() {
@@ -18,18 +26,27 @@ count() {
   [ "$3" = 0 ] || defects+=("$1: $3 failed" "${@:4}")
 }
 
-# unit_tests BUILD: every unit test binary, whose own totals are read off its output.
+# skip NAME TEST...: keeps what one suite left out for the end.
+skip() {
+  local name=$1
+  shift
+  (($# == 0)) || skips+=("$name:" "$@")
+}
+
+# unit_tests BUILD [FILTER]: every unit test binary, whose own totals are read off its output.
 unit_tests() {
   local binary output status good bad names found=0
   for binary in "$1"/test/Unit/*Tests; do
     [ -x "$binary" ] || continue
     found=1
-    output=$("$binary" --gtest_brief=1 2>&1); status=$?
+    output=$(timeout "$test_seconds" "$binary" --gtest_filter="${2:-*}" 2>&1); status=$?
     good=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' <<<"$output" | tail -n 1)
     bad=$(sed -n 's/^ *\([0-9]*\) FAILED TEST.*/\1/p' <<<"$output" | tail -n 1)
-    [ "$status" = 0 ] || { echo "$output"; [ -n "$bad" ] || bad=1; }
+    [ "$status" = 0 ] || { grep -vE '^\[ (RUN|      OK) ' <<<"$output"; [ -n "$bad" ] || bad=1; }
     mapfile -t names < <(sed -n 's/^\[  FAILED  \] \([^ ]*\.[^ ]*\)$/  \1/p' <<<"$output")
     count "$1 $(basename "$binary")" "${good:-0}" "${bad:-0}" "${names[@]}"
+    mapfile -t names < <(awk '/: Skipped$/ {getline reason} /^\[  SKIPPED \] .* \(/ {print "  " $4 " (" reason ")"}' <<<"$output")
+    skip "$1 $(basename "$binary")" "${names[@]}"
   done
   ((found)) || count "$1 unit tests" 0 1
 }
@@ -45,17 +62,31 @@ total() {
   echo "$sum"
 }
 
+# requirements TEST: what the features are that a lit test asks for.
+requirements() { sed -nE 's,^(// )?REQUIRES: ,,p' "test/$1" 2>/dev/null | paste -sd, ; }
+
 # lit_tests BUILD [OPTION...]
 lit_tests() {
-  local build=$1 output status good bad names
+  local build=$1 output status good bad names test
   shift
-  output=$(build/venv/bin/lit "$build/test" -j2 -v --show-unsupported --no-progress-bar "$@" 2>&1 | tee >(cat >&2)); status=$?
+  output=$(build/venv/bin/lit "$build/test" -j2 -v --show-unsupported --no-progress-bar --timeout "$test_seconds" "$@" 2>&1 |
+    tee >(cat >&2)); status=$?
   good=$(total "$output" Passed 'Passed With Retry' 'Expectedly Failed')
   bad=$(total "$output" Failed 'Timed Out' Unresolved 'Unexpectedly Passed')
   # Whatever else stops lit is a failure too, above all when it runs no test.
   [ "$status" = 0 ] && [ "$good" -gt 0 ] || [ "$bad" -gt 0 ] || bad=1
   mapfile -t names < <(sed -nE 's/^(FAIL|TIMEOUT|UNRESOLVED|XPASS): memopt :: ([^ ]*) .*/  \2/p' <<<"$output")
   count "$build lit" "$good" "$bad" "${names[@]}"
+  names=()
+  for test in $(sed -nE 's/^UNSUPPORTED: memopt :: ([^ ]*) .*/\1/p' <<<"$output"); do
+    names+=("  $test (needs $(requirements "$test"))")
+  done
+  skip "$build lit" "${names[@]}"
+}
+
+quick() {
+  unit_tests build/release
+  lit_tests build/release --filter='^memopt :: (Dialect|Import|Planning|Transforms|Conversion)/'
 }
 
 check() {
@@ -96,22 +127,37 @@ fuzz() {
   fuzzers 2000 import mlir
 }
 
+# What works without locks. Processes that fork with threads are beyond ThreadSanitizer.
+tsan() {
+  TSAN_OPTIONS=halt_on_error=0:exitcode=66:die_after_fork=0 \
+    unit_tests build/tsan 'ThreadPool*:SharedRanks*:*CommunicatorConformance*:MessageRanks*:Disk*'
+}
+
 lint() {
   if tools/lint.sh; then count lint 1 0; else count lint 0 1; fi
 }
 
-(($#)) || set -- check release fuzz lint
+mpi() { lit_tests build/release --filter='Integration/(message-ranks|launchers).*\.test'; }
+
+torch() {
+  MEMOPT_PYTORCH=$PWD/build/pytorch/bin/python3 lit_tests build/release \
+    --filter='Python/|Integration/(launchers-torchrun|cuda-kit-pytorch)\.test'
+}
+
+(($#)) || set -- check release fuzz tsan lint
 cuda=(--with-cuda)
 [ -z "${MEMOPT_WITHOUT_CUDA:-}" ] || cuda=()
 for part; do
   case $part in
-    check | release | fuzz | lint | readers) ;;
-    *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
+    quick) build=release ;;
+    check | release | fuzz | tsan | lint | readers | mpi | torch) build=$part ;;
+    *) sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
   esac
   echo "== $part"
-  if tools/install.sh "${cuda[@]}" "$part"; then "$part"; else count "build of $part" 0 1; fi
+  if tools/install.sh "${cuda[@]}" "$build"; then "$part"; else count "build of $part" 0 1; fi
 done
 
+((${#skips[@]} == 0)) || printf '%s\n' "== what was not run, and what it needs" "${skips[@]}"
 [ "$failed" = 0 ] || printf '%s\n' "== what failed" "${defects[@]}"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]

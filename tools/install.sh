@@ -2,12 +2,13 @@
 # Installs what memopt needs on Debian and builds it. Idempotent; says what it does.
 #   tools/install.sh [--with-cuda] [--only-tools] [PRESET...]
 #     PRESET: release (default), develop, check (develop, built faster and rebuilt slower), asan, fuzz, tsan; readers is
-#     the part of fuzz that needs no compiler, and lint installs what checks the sources, but builds nothing
+#     the part of fuzz that needs no compiler, mpi and torch are release with Open MPI or beside PyTorch, and lint installs
+#     what checks the sources, but builds nothing
 #     --with-cuda: NVIDIA's assembler, device functions and cuDNN too, which --target=cuda writes packages with
 #     --only-tools: of what is built memopt-compile and memopt-run alone, without tests and the other tools
 set -euo pipefail
 cd "$(dirname "$0")/.."
-cuda= wanted=all
+cuda= pytorch= wanted=all
 while :; do
   case ${1:-} in
     --with-cuda) cuda=1 ;;
@@ -26,7 +27,9 @@ for preset; do
     release | develop | check) ;;
     asan | fuzz | readers | tsan) packages+=(libclang-rt-22-dev) ;;
     lint) packages+=(clang-format-22 clang-tidy-22) ;;
-    *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
+    mpi) packages+=(libopenmpi-dev openmpi-bin) ;;
+    torch) pytorch=1 ;;
+    *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
   esac
 done
 missing=()
@@ -45,6 +48,16 @@ if [ ! -e build/venv/lib/cmake/dnnl/dnnl-config.cmake ]; then
   python3 -m venv build/venv
   build/venv/bin/pip install -q onednn-devel-cpu-gomp==2023.2.0 lit numpy
 fi
+# lit ends tests that hang by it.
+if ! build/venv/bin/python3 -c 'import psutil' 2>/dev/null; then
+  echo "== installing psutil into build/venv"
+  build/venv/bin/pip install -q psutil
+fi
+if [ -n "$pytorch" ] && ! build/pytorch/bin/python3 -c 'import torch, torchvision, transformers' 2>/dev/null; then
+  echo "== installing PyTorch into build/pytorch, 3 GB to download and 6 GB there"
+  python3 -m venv build/pytorch
+  build/pytorch/bin/pip install -q torch torchvision transformers numpy safetensors
+fi
 # One release for both, for ptxas reads what libdevice becomes; the wheels alone, for nothing of the toolkit runs.
 if [ -n "$cuda" ] && ! compgen -G "build/venv/lib/python3*/site-packages/nvidia/cu13/bin/ptxas" >/dev/null; then
   echo "== installing ptxas and libdevice into build/venv, 100 MB to download"
@@ -61,8 +74,12 @@ for preset; do
   case $preset in
     fuzz) targets=(fuzzers RuntimeTests ImportTests) ;; # what reads outside files
     readers) build=fuzz targets=(reader-fuzzers RuntimeTests) ;;
+    tsan) targets=(RuntimeTests) ;;                     # what several threads and ranks do together
+    mpi | torch) build=release ;;
     lint) targets=() ;;                                 # clang-tidy takes the commands that compile the sources
   esac
+  # The plugin is built where MPI was there when the build was configured.
+  [ "$preset" != mpi ] || [ -e build/release/lib/libmemopt-mpi.so ] || rm -f build/release/build.ninja
   if [ ! -e "build/$build/build.ninja" ]; then
     echo "== configuring preset $build"
     cmake --preset "$build" >"build/$build-configure.log" 2>&1 || { cat "build/$build-configure.log"; exit 1; }

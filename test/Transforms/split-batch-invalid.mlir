@@ -40,7 +40,7 @@ memopt.variable @step : tensor<i64> role <hyperparameter>
 func.func @heads(%q: tensor<2x4x3x8xf32> {memopt.batch_dim = 1 : i64}) -> tensor<f32> {
   %seed = memopt.read @seed : tensor<i64>
   %step = memopt.read @step : tensor<i64>
-  // expected-error @unknown {{attention in module 'net.block' drops scores of samples that lie along dimension 1, which micro-batches could not number: compile with --dropout=off, or without micro-batches}}
+  // expected-error @unknown {{draws in module 'net.block' for samples that lie along dimension 1, which micro-batches could not number: compile with --dropout=off, or without micro-batches}}
   %a, %lse = memopt.attention %q, %q, %q, %seed, %step {scale = 0.5 : f64, dropout = 0.4 : f64,
     operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 0>}
     : (tensor<2x4x3x8xf32>, tensor<2x4x3x8xf32>, tensor<2x4x3x8xf32>, tensor<i64>, tensor<i64>) -> (tensor<2x4x3x8xf32>, tensor<2x4x3xf32>) loc("net.block")

@@ -183,3 +183,60 @@ LogicalResult CopyOp::emit(HostEmitter &emitter) {
                          /*isVolatile=*/false);
   return success();
 }
+
+//===----------------------------------------------------------------------===//
+// GlowOp, PeakNormOp, NoiseOp
+//===----------------------------------------------------------------------===//
+
+int64_t GlowOp::getFlops() { return tensorType(getInput()).getNumElements(); }
+bool GlowOp::isElementwise() { return true; }
+IterationSpace GlowOp::getIterationSpace() { return getRowSpace(*this, LoopKind::Parallel); }
+
+int64_t PeakNormOp::getFlops() { return tensorType(getInput()).getNumElements(); }
+SmallVector<unsigned> PeakNormOp::getFollowedOperands() { return {0}; }
+ParameterRole PeakNormOp::getParameterRole(unsigned operand) {
+  return operand == 1 ? ParameterRole::Norm : ParameterRole::None;
+}
+SmallVector<Value> PeakNormOp::getBatchStatistics() { return {getPeak()}; }
+
+/// The largest of all ranks, found as a sum for want of a better collective: a test looks at the
+/// ops and not at numbers.
+SmallVector<Value> PeakNormOp::buildSynchronized(OpBuilder &builder, int64_t ranks) {
+  auto own = PeakNormOp::create(builder, getLoc(), getResult().getType(), getPeak().getType(),
+                                getInput(), getScale());
+  Value peak = CollectiveOp::create(builder, getLoc(), tensorType(own.getPeak()),
+                                    CollectiveKind::AllReduce, own.getPeak(), ranks);
+  return {own.getResult(), peak};
+}
+
+IterationSpace PeakNormOp::getIterationSpace() {
+  RankedTensorType type = tensorType(getInput());
+  MLIRContext *context = getContext();
+  AffineMap all = AffineMap::getMultiDimIdentityMap(2, context);
+  AffineMap column = AffineMap::get(2, 0, getAffineDimExpr(1, context));
+  AffineMap none = AffineMap::get(2, 0, context);
+  return {SmallVector<int64_t>(type.getShape()),
+          {LoopKind::Statistic, LoopKind::Statistic},
+          {all, column, all, none}};
+}
+
+int64_t NoiseOp::getFlops() { return tensorType(getLike()).getNumElements(); }
+SmallVector<int64_t> NoiseOp::getDrawShape() {
+  return SmallVector<int64_t>(tensorType(getResult()).getShape());
+}
+std::optional<unsigned> NoiseOp::getDrawDimension(unsigned dim) { return dim; }
+void NoiseOp::setFirst(Value first, ArrayRef<int64_t> strides) {
+  getFirstMutable().assign(first);
+  setStrides(strides);
+}
+IterationSpace NoiseOp::getIterationSpace() {
+  int64_t rank = tensorType(getLike()).getRank();
+  AffineMap all = AffineMap::getMultiDimIdentityMap(rank, getContext());
+  IterationSpace space{SmallVector<int64_t>(tensorType(getLike()).getShape()),
+                       SmallVector<LoopKind>(rank, LoopKind::Parallel),
+                       {all}};
+  if (getFirst())
+    space.maps.push_back(AffineMap::get(rank, 0, getContext()));
+  space.maps.push_back(all);
+  return space;
+}

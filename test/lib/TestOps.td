@@ -80,4 +80,31 @@ def Test_CopyOp : Op<Test_Dialect, "copy", [
   let assemblyFormat = "$input attr-dict `:` type($input)";
 }
 
+def Test_GlowOp : Op<Test_Dialect, "glow", [
+    Pure, SameOperandsAndResultType, Memopt_Cost, Memopt_Elementwise, Memopt_Iteration, Memopt_Recomputable]> {
+  let summary = "An activation of its own, which only says that it goes element by element";
+  let arguments = (ins Memopt_FloatTensor:$input);
+  let results = (outs Memopt_FloatTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input)";
+}
+
+def Test_PeakNormOp : Op<Test_Dialect, "peak_norm", [
+    Pure, Memopt_Cost, Memopt_Follows, Memopt_HasBatchStatistics, Memopt_HasParameters, Memopt_Iteration,
+    Memopt_Recomputable]> {
+  let summary = "A norm of its own: divides by the largest element of the batch and scales";
+  let description = [{ `input` [N, C], `scale` [C], `peak` a scalar. }];
+  let arguments = (ins Memopt_FloatTensor:$input, Memopt_FloatTensor:$scale);
+  let results = (outs Memopt_FloatTensor:$result, Memopt_FloatTensor:$peak);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
+def Test_NoiseOp : Op<Test_Dialect, "noise", [
+    Pure, Memopt_Cost, Memopt_Draws, Memopt_Iteration, Memopt_Recomputable]> {
+  let summary = "Random numbers of its own, like a tensor and numbered from `first` on";
+  let arguments = (ins Memopt_FloatTensor:$like, Optional<Memopt_IntTensor>:$first,
+    OptionalAttr<DenseI64ArrayAttr>:$strides);
+  let results = (outs Memopt_FloatTensor:$result);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
 #endif // MEMOPT_TEST_LIB_TESTOPS_TD

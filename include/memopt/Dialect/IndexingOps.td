@@ -20,7 +20,7 @@ include "memopt/Dialect/MemoptBase.td"
 // Gather and scatter
 //===----------------------------------------------------------------------===//
 
-def Memopt_GatherOp : Memopt_GraphOp<"gather", [Memopt_Indexing]> {
+def Memopt_GatherOp : Memopt_GraphOp<"gather", [Memopt_Indexing, Memopt_HasParameters]> {
   let summary = "Elements of a tensor at computed indices";
   let description = [{
     Dimension `indexed[k]` of the source is read at `indices[k]`, each of its other dimensions, in order, at the

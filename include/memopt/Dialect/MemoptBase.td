@@ -24,6 +24,11 @@ def Memopt_Indexing : DeclareOpInterfaceMethods<IndexingOpInterface>;
 def Memopt_Tied : DeclareOpInterfaceMethods<LayoutOpInterface>;
 def Memopt_TiedByAttributes : DeclareOpInterfaceMethods<LayoutOpInterface, ["permuteDimensions"]>;
 def Memopt_View : DeclareOpInterfaceMethods<ViewOpInterface>;
+def Memopt_Follows : DeclareOpInterfaceMethods<PrecisionOpInterface, ["getFollowedOperands"]>;
+def Memopt_Elementwise : DeclareOpInterfaceMethods<PrecisionOpInterface, ["isElementwise"]>;
+def Memopt_HasParameters : DeclareOpInterfaceMethods<ParameterOpInterface>;
+def Memopt_Draws : DeclareOpInterfaceMethods<DrawOpInterface>;
+def Memopt_HasBatchStatistics : DeclareOpInterfaceMethods<BatchStatisticsOpInterface>;
 def Memopt_Recomputable : DeclareOpInterfaceMethods<RecomputableOpInterface>;
 
 class Memopt_Op<string mnemonic, list<Trait> traits = []> : Op<Memopt_Dialect, mnemonic, traits>;

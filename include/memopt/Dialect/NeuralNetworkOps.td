@@ -74,7 +74,9 @@ def Memopt_MatmulOp : Memopt_GraphOp<"matmul", [Memopt_ComputedByLibrary, Memopt
 //===----------------------------------------------------------------------===//
 
 def Memopt_AttentionOp : Memopt_GraphOp<"attention",
-    [AttrSizedOperandSegments, Memopt_ComputedByLibrary, Memopt_ReadsStrides]> {
+    [AttrSizedOperandSegments, Memopt_ComputedByLibrary, Memopt_ReadsStrides,
+     DeclareOpInterfaceMethods<PrecisionOpInterface, ["getNarrowOperands"]>,
+     DeclareOpInterfaceMethods<DrawOpInterface, ["drawsNumbers"]>]> {
   let summary = "softmax(scale * q k^T + mask) v, never holding the scores";
   let description = [{
     `query` [B, H, T, D], `key` [B, G, S, D], `value` [B, G, S, E], G dividing H (grouped queries share a
@@ -93,7 +95,8 @@ def Memopt_AttentionOp : Memopt_GraphOp<"attention",
 }
 
 def Memopt_AttentionBackwardOp : Memopt_PureOp<"attention_backward",
-    [AttrSizedOperandSegments, Memopt_ComputedByLibrary, Memopt_ReadsStrides]> {
+    [AttrSizedOperandSegments, Memopt_ComputedByLibrary, Memopt_ReadsStrides,
+     DeclareOpInterfaceMethods<DrawOpInterface, ["drawsNumbers"]>]> {
   let summary = "Gradients of query, key and value, and of a mask that is added";
   let description = [{
     `mask_gradient` has the mask's shape: the gradient of the scores, summed over what the mask was repeated over,
@@ -113,14 +116,16 @@ def Memopt_AttentionBackwardOp : Memopt_PureOp<"attention_backward",
 // Activations whose gradient is better taken from the result
 //===----------------------------------------------------------------------===//
 
-class Memopt_ActivationOp<string mnemonic, string formula>
-    : Memopt_GraphOp<mnemonic, [SameOperandsAndResultType, Memopt_Tied, DeclareOpInterfaceMethods<InPlaceOpInterface, ["getInPlaceOperands"]>]> {
+class Memopt_ActivationOp<string mnemonic, string formula, Trait precision = Memopt_Elementwise>
+    : Memopt_GraphOp<mnemonic, [SameOperandsAndResultType, Memopt_Tied, precision,
+                                DeclareOpInterfaceMethods<InPlaceOpInterface, ["getInPlaceOperands"]>]> {
   let summary = formula;
   let arguments = (ins Memopt_FloatTensor:$input);
   let results = (outs Memopt_FloatTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
 }
-def Memopt_ReluOp : Memopt_ActivationOp<"relu", "max(x, 0), NaN where x is; the gradient passes there and where the result is positive">;
+def Memopt_ReluOp : Memopt_ActivationOp<"relu", "max(x, 0), NaN where x is; the gradient passes there and where the result is positive",
+  DeclareOpInterfaceMethods<PrecisionOpInterface, ["getFollowedOperands", "isElementwise"]>>;
 def Memopt_SigmoidOp : Memopt_ActivationOp<"sigmoid", "1 / (1 + exp(-x)); the gradient is y (1 - y)">;
 def Memopt_SoftplusOp : Memopt_ActivationOp<"softplus", "log(1 + exp(x)) without overflow; the gradient is sigmoid(x)">;
 
@@ -128,7 +133,8 @@ def Memopt_SoftplusOp : Memopt_ActivationOp<"softplus", "log(1 + exp(x)) without
 // Normalization and softmax
 //===----------------------------------------------------------------------===//
 
-def Memopt_BatchNormOp : Memopt_GraphOp<"batch_norm", [AttrSizedOperandSegments, Memopt_TiedByAttributes]> {
+def Memopt_BatchNormOp : Memopt_GraphOp<"batch_norm", [AttrSizedOperandSegments, Memopt_TiedByAttributes,
+    Memopt_Follows, Memopt_HasParameters, Memopt_HasBatchStatistics]> {
   let summary = "Batch normalization by the statistics of this batch";
   let description = [{
     Normalizes each channel (dimension `axis`) over all other dimensions: (x - mean) / sqrt(variance + eps)
@@ -140,7 +146,8 @@ def Memopt_BatchNormOp : Memopt_GraphOp<"batch_norm", [AttrSizedOperandSegments,
   let hasVerifier = 1;
 }
 
-def Memopt_BatchNormBackwardOp : Memopt_PureOp<"batch_norm_backward", [Memopt_TiedByAttributes]> {
+def Memopt_BatchNormBackwardOp : Memopt_PureOp<"batch_norm_backward", [Memopt_TiedByAttributes,
+    Memopt_HasBatchStatistics]> {
   let summary = "Gradients of a batch normalization's input, scale and offset";
   let arguments = (ins Memopt_FloatTensor:$gradient, Memopt_FloatTensor:$input,
     Optional<Memopt_FloatTensor>:$scale, Memopt_FloatTensor:$mean, Memopt_FloatTensor:$variance,
@@ -150,7 +157,7 @@ def Memopt_BatchNormBackwardOp : Memopt_PureOp<"batch_norm_backward", [Memopt_Ti
   let hasVerifier = 1;
 }
 
-def Memopt_LayerNormOp : Memopt_GraphOp<"layer_norm", [AttrSizedOperandSegments]> {
+def Memopt_LayerNormOp : Memopt_GraphOp<"layer_norm", [AttrSizedOperandSegments, Memopt_HasParameters]> {
   let summary = "Layer normalization over the last dimensions";
   let description = [{
     Normalizes over the dimensions from `begin` on. `scale` and `offset` have just those dimensions; `mean`
@@ -172,7 +179,8 @@ def Memopt_LayerNormBackwardOp : Memopt_PureOp<"layer_norm_backward"> {
   let hasVerifier = 1;
 }
 
-def Memopt_GroupNormOp : Memopt_GraphOp<"group_norm", [AttrSizedOperandSegments, Memopt_TiedByAttributes]> {
+def Memopt_GroupNormOp : Memopt_GraphOp<"group_norm", [AttrSizedOperandSegments, Memopt_TiedByAttributes,
+    Memopt_HasParameters]> {
   let summary = "Group normalization (Wu and He, 2018)";
   let description = [{
     Splits channels (dimension 1, or the last when `layout` is channels_last) into `groups` and normalizes each sample's group over its channels and all
@@ -185,21 +193,21 @@ def Memopt_GroupNormOp : Memopt_GraphOp<"group_norm", [AttrSizedOperandSegments,
   let hasVerifier = 1;
 }
 
-def Memopt_RmsNormOp : Memopt_GraphOp<"rms_norm"> {
+def Memopt_RmsNormOp : Memopt_GraphOp<"rms_norm", [Memopt_HasParameters]> {
   let summary = "x / sqrt(mean(x^2) + eps) * scale over the dimensions from `begin` on (Zhang and Sennrich, 2019)";
   let arguments = (ins Memopt_FloatTensor:$input, Optional<Memopt_FloatTensor>:$scale, I64Attr:$begin, F64Attr:$eps);
   let results = (outs Memopt_FloatTensor:$result);
   let hasVerifier = 1;
 }
 
-class Memopt_SoftmaxBase<string mnemonic, string text>
-    : Memopt_GraphOp<mnemonic, [SameOperandsAndResultType, Memopt_TiedByAttributes]> {
+class Memopt_SoftmaxBase<string mnemonic, string text, list<Trait> traits = []>
+    : Memopt_GraphOp<mnemonic, [SameOperandsAndResultType, Memopt_TiedByAttributes] # traits> {
   let summary = text;
   let arguments = (ins Memopt_FloatTensor:$input, I64Attr:$axis);
   let results = (outs Memopt_FloatTensor:$result);
   let hasVerifier = 1;
 }
-def Memopt_SoftmaxOp : Memopt_SoftmaxBase<"softmax", "exp(x) / sum(exp(x)) along `axis`">;
+def Memopt_SoftmaxOp : Memopt_SoftmaxBase<"softmax", "exp(x) / sum(exp(x)) along `axis`", [Memopt_Follows]>;
 def Memopt_LogSoftmaxOp : Memopt_SoftmaxBase<"log_softmax", "x - log(sum(exp(x))) along `axis`">;
 
 //===----------------------------------------------------------------------===//
@@ -247,7 +255,7 @@ class Memopt_PoolBase<string mnemonic, list<Trait> traits = []> : Memopt_PureOp<
   let hasVerifier = 1;
 }
 
-def Memopt_MaxPoolOp : Memopt_PoolBase<"max_pool", [Memopt_Differentiable]> {
+def Memopt_MaxPoolOp : Memopt_PoolBase<"max_pool", [Memopt_Differentiable, Memopt_Follows]> {
   let summary = "Largest element of each window";
   let description = [{
     `input` [N, C, spatial...] or channels last. Padding never wins; NaN does. `taps` says which element of
@@ -264,7 +272,7 @@ def Memopt_MaxPoolBackwardOp : Memopt_PoolBase<"max_pool_backward"> {
   let results = (outs Memopt_FloatTensor:$result);
 }
 
-def Memopt_AvgPoolOp : Memopt_PoolBase<"avg_pool", [Memopt_Differentiable]> {
+def Memopt_AvgPoolOp : Memopt_PoolBase<"avg_pool", [Memopt_Differentiable, Memopt_Follows]> {
   let summary = "Mean of each window";
   let description = [{
     Divides by `divisor` when it is positive, else by the window's size, padding counted when
@@ -282,7 +290,7 @@ def Memopt_AvgPoolBackwardOp : Memopt_PoolBase<"avg_pool_backward"> {
   let results = (outs Memopt_FloatTensor:$result);
 }
 
-def Memopt_InterpolateOp : Memopt_GraphOp<"interpolate", [Memopt_TiedByAttributes]> {
+def Memopt_InterpolateOp : Memopt_GraphOp<"interpolate", [Memopt_TiedByAttributes, Memopt_Follows]> {
   let summary = "Resizes spatial dimensions";
   let description = [{
     `input` [N, C, spatial...] or channels last. `scales[i]` is the source step per result element in spatial

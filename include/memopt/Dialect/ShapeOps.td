@@ -106,7 +106,7 @@ def Memopt_CountOp : Memopt_GraphOp<"count", [Memopt_ReadsShapeOnly]> {
   }];
 }
 
-def Memopt_EmbeddingOp : Memopt_GraphOp<"embedding", [Memopt_Indexing]> {
+def Memopt_EmbeddingOp : Memopt_GraphOp<"embedding", [Memopt_Indexing, Memopt_HasParameters]> {
   let summary = "Picks rows of a table";
   let description = [{
     `result[i..., :] = table[indices[i...], :]`. Indices outside of the table are an error of

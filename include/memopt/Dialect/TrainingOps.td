@@ -11,7 +11,7 @@
 
 include "memopt/Dialect/MemoptBase.td"
 
-def Memopt_DropoutMaskOp : Memopt_PureOp<"dropout_mask"> {
+def Memopt_DropoutMaskOp : Memopt_PureOp<"dropout_mask", [Memopt_Draws]> {
   let summary = "Random booleans, true with probability 1 - p";
   let description = [{
     An element is `u >= p * 2^32` for the word u of its number (`memopt.random_word`). That number is its row-major index, unless the tensor is a part of a larger one:
@@ -31,7 +31,7 @@ def Memopt_DropoutMaskOp : Memopt_PureOp<"dropout_mask"> {
     }]>];
 }
 
-def Memopt_RandomOp : Memopt_PureOp<"random"> {
+def Memopt_RandomOp : Memopt_PureOp<"random", [Memopt_Draws]> {
   let summary = "Random numbers of a distribution";
   let description = [{
     Elements are numbered as in `memopt.dropout_mask`, and made from words (`memopt.random_word`): one, of the

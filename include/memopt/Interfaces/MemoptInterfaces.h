@@ -126,6 +126,13 @@ int64_t getOperandAndResultBytes(Operation *op);
 /// the results and one for each workspace, none negative.
 LogicalResult verifyInstruction(Operation *op);
 
+/// What an operand is for an op that has parameters, and so for an optimizer's groups.
+enum class ParameterRole {
+  None,
+  Norm,  ///< scales or shifts what a normalization gives
+  Table, ///< rows of it are looked up
+};
+
 /// An operand that holds indices into a tensor.
 struct IndexUse {
   OpOperand *operand;

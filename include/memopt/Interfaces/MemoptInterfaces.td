@@ -149,6 +149,83 @@ def ViewOpInterface : OpInterface<"ViewOpInterface"> {
   ];
 }
 
+def PrecisionOpInterface : OpInterface<"PrecisionOpInterface"> {
+  let description = [{
+    How an op joins a graph whose products read narrow numbers (memopt-mixed-precision). An op without this interface
+    computes in f32, unless it is a view: views carry any type.
+  }];
+  let cppNamespace = "::mlir::memopt";
+  let methods = [
+    InterfaceMethod<[{
+        The operands that decide whether the op takes its narrow form, in which they and the first result are narrow
+        and all others stay f32. Empty where the op has no narrow form.
+      }],
+      "::llvm::SmallVector<unsigned>", "getFollowedOperands", (ins), "", [{ return {}; }]>,
+    InterfaceMethod<[{
+        Whether the op computes each element of its one result from elements of its operands: a kernel computes it in
+        f32 between what it loads and what it stores, so that only what is kept is rounded.
+      }],
+      "bool", "isElementwise", (ins), "", [{ return false; }]>,
+    InterfaceMethod<[{
+        Of an op that a library computes and that gives its first result in the narrow type: the operands that it reads
+        in that type. Empty where the op is a product, which reads all operands narrow and gives f32.
+      }],
+      "::llvm::SmallVector<unsigned>", "getNarrowOperands", (ins), "", [{ return {}; }]>
+  ];
+}
+
+def ParameterOpInterface : OpInterface<"ParameterOpInterface"> {
+  let description = [{
+    What operands are for an op that reads parameters. Optimizers ask: norms and embeddings are often kept out of
+    weight decay, and Muon takes matrices alone.
+  }];
+  let cppNamespace = "::mlir::memopt";
+  let methods = [
+    InterfaceMethod<"", "::mlir::memopt::ParameterRole", "getParameterRole", (ins "unsigned":$operand)>
+  ];
+}
+
+def DrawOpInterface : OpInterface<"DrawOpInterface"> {
+  let description = [{
+    An op that draws random numbers, each by its number among the elements of the draw (docs, CounterBasedRandom). A
+    part of a batch draws what the whole batch would, once the op is told where its part begins.
+  }];
+  let cppNamespace = "::mlir::memopt";
+  let methods = [
+    InterfaceMethod<"Whether this op draws: some do only with dropout.", "bool", "drawsNumbers", (ins), "",
+      [{ return true; }]>,
+    InterfaceMethod<"The shape of the draw, whose elements are numbered row-major.", "::llvm::SmallVector<int64_t>",
+      "getDrawShape", (ins)>,
+    InterfaceMethod<[{
+        The dimension of the draw that dimension `dim` of the first result is; nothing where the op could not number
+        a part along it.
+      }],
+      "::std::optional<unsigned>", "getDrawDimension", (ins "unsigned":$dim)>,
+    InterfaceMethod<[{
+        Makes the draw a part of a larger one, whose row-major strides are `strides`: `first`, an i64 scalar, is the
+        number of the part's first element.
+      }],
+      "void", "setFirst", (ins "::mlir::Value":$first, "::llvm::ArrayRef<int64_t>":$strides)>
+  ];
+}
+
+def BatchStatisticsOpInterface : OpInterface<"BatchStatisticsOpInterface"> {
+  let description = [{
+    An op that normalizes by statistics over dimensions that may hold samples, or the gradient of such an op.
+  }];
+  let cppNamespace = "::mlir::memopt";
+  let methods = [
+    InterfaceMethod<"The statistics: results of the op, or operands of its gradient.",
+      "::llvm::SmallVector<::mlir::Value>", "getBatchStatistics", (ins)>,
+    InterfaceMethod<[{
+        Builds what takes the op's place where the statistics are those of `ranks` ranks together, of which each has
+        as many samples. One value for each result; gradients of parameters are still this rank's part.
+      }],
+      "::llvm::SmallVector<::mlir::Value>", "buildSynchronized",
+      (ins "::mlir::OpBuilder &":$builder, "int64_t":$ranks)>
+  ];
+}
+
 def IndexingOpInterface : OpInterface<"IndexingOpInterface"> {
   let description = [{
     Which operands index tensors. What nothing proves to lie inside is checked while the program runs

@@ -43,20 +43,15 @@ void BodyBuilder::add(Operation *op) {
   redirect(copy);
   if (cut.syncsBatchNorm && isSynchronized(op, batch))
     synchronize(copy, op);
-  else if (auto mask = dyn_cast<DropoutMaskOp>(copy))
-    placeDraw(mask, op->getResult(0));
-  else if (auto random = dyn_cast<RandomOp>(copy))
-    placeDraw(random, op->getResult(0));
-  else if (auto attention = dyn_cast<AttentionOp>(copy))
-    placeScores(attention, op->getResult(0));
-  else if (auto backward = dyn_cast<AttentionBackwardOp>(copy))
-    placeScores(backward, op->getResult(0));
+  else if (auto draw = dyn_cast<DrawOpInterface>(copy); draw && draw.drawsNumbers())
+    placeDraw(draw, op->getResult(0));
 }
 
 /// What all ranks make of their samples together takes the place of what one makes of its own.
 void BodyBuilder::synchronize(Operation *copy, Operation *original) {
-  for (auto [result, value] :
-       llvm::zip_equal(original->getResults(), buildSynchronized(builder, copy, cut.ranks)))
+  for (auto [result, value] : llvm::zip_equal(
+           original->getResults(),
+           cast<BatchStatisticsOpInterface>(copy).buildSynchronized(builder, cut.ranks)))
     mapping.map(result, value);
   setPhaseOfRest(copy, getPhase(original));
   copy->erase();
@@ -78,26 +73,15 @@ Value BodyBuilder::readFirstSample(Location location, Phase phase) {
 }
 
 /// A draw for the samples of one iteration is that part of the draw for all of them.
-template <typename OpType> void BodyBuilder::placeDraw(OpType draw, Value original) {
+void BodyBuilder::placeDraw(DrawOpInterface draw, Value original) {
   std::optional<BatchDimension> samples = batch.getDimension(original);
   if (!samples)
     return;
-  SmallVector<int64_t> shape(cast<RankedTensorType>(original.getType()).getShape());
-  shape[samples->dim] *= cut.getParts();
+  SmallVector<int64_t> shape = draw.getDrawShape();
+  unsigned dim = *draw.getDrawDimension(samples->dim); // as MicroBatches has checked
+  shape[dim] *= cut.getParts();
   SmallVector<int64_t> strides = computeStrides(shape);
-  draw.getFirstMutable().assign(createFirstElement(draw, samples->inner * strides[samples->dim]));
-  draw.setStrides(strides);
-}
-
-/// Likewise the scores that attention drops; its samples are the outermost dimension.
-template <typename OpType> void BodyBuilder::placeScores(OpType attention, Value original) {
-  std::optional<BatchDimension> samples = batch.getDimension(original);
-  if (!samples || !attention.getSeed())
-    return;
-  ArrayRef<int64_t> query = cast<RankedTensorType>(attention.getQuery().getType()).getShape();
-  ArrayRef<int64_t> key = cast<RankedTensorType>(attention.getKey().getType()).getShape();
-  int64_t scores = query[1] * query[2] * key[2]; // heads, queries, keys
-  attention.getFirstMutable().assign(createFirstElement(attention, samples->inner * scores));
+  draw.setFirst(createFirstElement(draw, samples->inner * strides[dim]), strides);
 }
 
 /// The number of the first element that `draw` draws for the samples of an iteration.

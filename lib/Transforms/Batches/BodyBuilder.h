@@ -91,8 +91,7 @@ public:
   Value lookUp(Value original) const { return mapping.lookup(original); }
 
 private:
-  template <typename OpType> void placeDraw(OpType draw, Value original);
-  template <typename OpType> void placeScores(OpType attention, Value original);
+  void placeDraw(DrawOpInterface draw, Value original);
   Value createFirstElement(Operation *draw, int64_t perSample);
   Value readFirstSample(Location location, Phase phase);
   void provide(Value value, Operation *user);

@@ -224,29 +224,24 @@ LogicalResult MicroBatches::checkEscape(Value value, Operation *user) const {
   return success();
 }
 
-/// Whether what the op makes is drawn at random, element by element.
-static bool isDraw(Operation *op) { return isa<DropoutMaskOp, RandomOp>(op); }
-
-/// Elements of a draw are numbered by strides, one for each dimension; scores with their samples
-/// outermost.
+/// Elements of a draw are numbered by strides, one for each dimension.
 LogicalResult MicroBatches::checkDraws(Operation *op) const {
-  if (op->getNumResults() == 0)
+  auto draw = dyn_cast<DrawOpInterface>(op);
+  std::optional<BatchDimension> samples =
+      draw && draw.drawsNumbers() ? batch.getDimension(op->getResult(0)) : std::nullopt;
+  if (!samples)
     return success();
-  std::optional<BatchDimension> samples = batch.getDimension(op->getResult(0));
-  if (isDraw(op) && samples && samples->outer != 1)
+  if (samples->outer != 1)
     return op->emitOpError() << "draws" << describeModule(op)
                              << " for samples that were merged with a dimension in front of them, "
                                 "which micro-batches could not number: draw in front of the "
                                 "reshape, compile with --dropout=off, or without micro-batches";
-  auto drops = [](auto attention) { return attention && attention.getSeed(); };
-  if (!drops(dyn_cast<AttentionOp>(op)) && !drops(dyn_cast<AttentionBackwardOp>(op)))
-    return success();
-  if (!samples || (samples->dim == 0 && samples->outer == 1))
-    return success();
-  return op->emitError() << "attention" << describeModule(op)
-                         << " drops scores of samples that lie along dimension " << samples->dim
-                         << ", which micro-batches could not number: compile with --dropout=off, "
-                            "or without micro-batches";
+  if (!draw.getDrawDimension(samples->dim))
+    return op->emitOpError() << "draws" << describeModule(op)
+                             << " for samples that lie along dimension " << samples->dim
+                             << ", which micro-batches could not number: compile with "
+                                "--dropout=off, or without micro-batches";
+  return success();
 }
 
 LogicalResult MicroBatches::collectTotals() {

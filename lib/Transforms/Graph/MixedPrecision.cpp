@@ -64,21 +64,28 @@ static bool isSingle(Value value) {
 }
 
 /// Operands that decide whether `op` may take its narrow form; none where it has no such form.
-/// What a norm scales by stays f32.
 static SmallVector<OpOperand *> getFollowed(Operation *op) {
-  if (isa<ReluOp, MaxPoolOp, AvgPoolOp, InterpolateOp, BatchNormOp, SoftmaxOp>(op))
-    return {&op->getOpOperand(0)};
-  SmallVector<OpOperand *> all;
+  SmallVector<OpOperand *> followed;
   if (isa<ViewOpInterface>(op))
     for (OpOperand &operand : op->getOpOperands())
-      all.push_back(&operand);
-  return all;
+      followed.push_back(&operand);
+  else if (auto precision = dyn_cast<PrecisionOpInterface>(op))
+    for (unsigned number : precision.getFollowedOperands())
+      followed.push_back(&op->getOpOperand(number));
+  return followed;
 }
 
 static bool isElementwise(Operation *op) {
-  bool isScalarOp = isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op->getDialect()) &&
-                    OpTrait::hasElementwiseMappableTraits(op);
-  return (isScalarOp || isa<SigmoidOp, SoftplusOp, ReluOp>(op)) && op->getNumResults() == 1;
+  if (auto precision = dyn_cast<PrecisionOpInterface>(op))
+    return precision.isElementwise();
+  return isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op->getDialect()) &&
+         OpTrait::hasElementwiseMappableTraits(op) && op->getNumResults() == 1;
+}
+
+/// Operands that a library reads narrow where the result is narrow, too.
+static SmallVector<unsigned> getNarrowOperands(Operation *op) {
+  auto precision = dyn_cast<PrecisionOpInterface>(op);
+  return precision ? precision.getNarrowOperands() : SmallVector<unsigned>();
 }
 
 /// The sum of `product` and a bias, which its library call will store; else the product.
@@ -120,7 +127,7 @@ private:
   void findReached(SymbolTable &symbols);
   void visit(Operation *op);
   void narrowProduct(Operation *op);
-  void narrowAttention(AttentionOp op);
+  void narrowWhole(Operation *op, ArrayRef<unsigned> operands);
   void follow(Operation *op, ArrayRef<OpOperand *> followed);
   void visitElementwise(Operation *op);
   Value getNarrow(Value value);
@@ -177,8 +184,9 @@ void CastInserter::run() {
 
 void CastInserter::visit(Operation *op) {
   bool isReached = llvm::any_of(op->getOperands(), [&](Value v) { return reached.contains(v); });
-  if (auto attention = dyn_cast<AttentionOp>(op))
-    return isSingle(attention.getQuery()) && isReached ? narrowAttention(attention) : void();
+  if (SmallVector<unsigned> operands = getNarrowOperands(op); !operands.empty())
+    return isSingle(op->getOperand(operands.front())) && isReached ? narrowWhole(op, operands)
+                                                                   : void();
   if (op->hasTrait<OpTrait::ComputedByLibrary>())
     return llvm::all_of(op->getOperands(), isSingle) && isReached ? narrowProduct(op) : void();
   if (op->getNumResults() == 0 || !isSingle(op->getResult(0)))
@@ -198,11 +206,12 @@ void CastInserter::narrowProduct(Operation *op) {
   round(findBiasSum(op->getResult(0)));
 }
 
-void CastInserter::narrowAttention(AttentionOp op) {
-  for (OpOperand *operand : {&op.getQueryMutable(), &op.getKeyMutable(), &op.getValueMutable()})
-    operand->set(getNarrow(operand->get()));
+/// The op reads these operands narrow and gives a narrow result.
+void CastInserter::narrowWhole(Operation *op, ArrayRef<unsigned> operands) {
+  for (unsigned number : operands)
+    op->setOperand(number, getNarrow(op->getOperand(number)));
   ++products;
-  setNarrow(op.getResult());
+  setNarrow(op->getResult(0));
 }
 
 /// The op's narrow form takes its place.

@@ -49,7 +49,7 @@ static constexpr int64_t kLeastNarrowedBytes = 4096;
 static bool makesActivations(Operation *op) {
   if (auto generic = dyn_cast<linalg::GenericOp>(op))
     return generic.getNumReductionLoops() == 0;
-  return isa<MatmulOp, ConvolutionOp, ConvolutionBackwardDataOp, AttentionOp>(op);
+  return op->hasTrait<OpTrait::ComputedByLibrary>();
 }
 
 static bool isLargeSingle(Value value) {

@@ -13,19 +13,9 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-/// Whether a norm scales or shifts by the value.
-static bool isReadByNorm(OpOperand &use) {
-  return isa<LayerNormOp, GroupNormOp, RmsNormOp, BatchNormOp>(use.getOwner()) &&
-         use.getOperandNumber() != 0;
-}
-
-/// Whether rows of the value are picked: by an embedding, or by indices that the importer knew and
-/// made a gather or a slice of.
-static bool isLookedUp(OpOperand &use) {
-  if (auto embedding = dyn_cast<EmbeddingOp>(use.getOwner()))
-    return embedding.getTable() == use.get();
-  auto gather = dyn_cast<GatherOp>(use.getOwner());
-  return gather && gather.getSource() == use.get();
+static ParameterRole getRole(OpOperand &use) {
+  auto op = dyn_cast<ParameterOpInterface>(use.getOwner());
+  return op ? op.getParameterRole(use.getOperandNumber()) : ParameterRole::None;
 }
 
 /// Uses of a parameter in any precision.
@@ -46,8 +36,8 @@ static ParameterKind classify(VariableOp variable, ArrayRef<ReadOp> reads) {
   bool isNorm = owner.contains("Norm"), isEmbedding = owner.contains("Embedding");
   for (ReadOp read : reads)
     for (OpOperand *use : getUses(read.getResult())) {
-      isNorm |= owner.empty() && isReadByNorm(*use);
-      isEmbedding |= isLookedUp(*use);
+      isNorm |= owner.empty() && getRole(*use) == ParameterRole::Norm;
+      isEmbedding |= getRole(*use) == ParameterRole::Table;
     }
   if (isNorm)
     return ParameterKind::Norm;

@@ -1,0 +1,49 @@
+// RUN: memopt-opt %s --memopt-mixed-precision="type=bf16" --split-input-file | FileCheck %s --check-prefix=NARROW
+// RUN: memopt-opt %s --memopt-insert-optimizer="settings='lr=0.1 weight-decay=0.5 norm-decay-mult=0'" --split-input-file | FileCheck %s --check-prefix=DECAY
+// RUN: memopt-opt %s --memopt-split-batch=batches=2 --split-input-file | FileCheck %s --check-prefix=PARTS
+// RUN: memopt-opt %s --memopt-split-batch="ranks=2 sync-batch-norm" --split-input-file | FileCheck %s --check-prefix=RANKS
+
+// Passes know ops by what the ops say of themselves: an activation, a norm and a draw that no pass has heard of are
+// treated as those of the dialect are.
+
+memopt.variable @w : tensor<4x4xf32> role <parameter> {trainable, names = ["w"]}
+memopt.variable @s : tensor<4xf32> role <parameter> {trainable, names = ["s"]}
+
+// An elementwise op computes in f32 between what is loaded and stored; a norm with a narrow form takes it, and what it
+// scales by stays f32.
+// NARROW-LABEL: func.func @train_step
+// NARROW: %[[P:.*]] = memopt.matmul {{.*}}bf16{{.*}} -> tensor<2x4xf32>
+// NARROW: %[[PN:.*]] = arith.truncf %[[P]]
+// NARROW: test.peak_norm %[[PN]], %{{.*}} : (tensor<2x4xbf16>, tensor<4xf32>) -> (tensor<2x4xbf16>, tensor<f32>)
+// NARROW: test.glow %{{.*}} : tensor<2x4xf32>
+// NARROW-NOT: truncf
+// NARROW: return
+
+// The scale of the norm has no weight decay, the matrix has.
+// DECAY-LABEL: func.func @train_step
+// DECAY: memopt.optimizer_step %{{.*}}weight_decay = 5.000000e-01
+// DECAY: memopt.optimizer_step %{{.*}}weight_decay = 0.000000e+00
+
+// Micro-batches: the second one draws what the whole batch would draw for its samples.
+// PARTS-LABEL: func.func @train_step
+// PARTS: memopt.repeat
+// PARTS: %[[SAMPLE:.*]] = memopt.read @sample_offset
+// PARTS: %[[FIRST:.*]] = arith.muli %[[SAMPLE]], %{{.*}} : tensor<i64>
+// PARTS: test.noise %{{.*}}, %[[FIRST]] {{.*}}strides = array<i64: 4, 1>
+
+// Over ranks the norm builds its own statistics of all samples.
+// RANKS-LABEL: func.func @train_step
+// RANKS: %{{.*}}, %[[PEAK:.*]] = test.peak_norm
+// RANKS: memopt.collective <all_reduce> %[[PEAK]]
+func.func @train_step(%x: tensor<2x4xf32>) -> (tensor<f32> {memopt.role = "loss"}) {
+  %w = memopt.read @w : tensor<4x4xf32>
+  %s = memopt.read @s : tensor<4xf32>
+  %p = memopt.matmul %x, %w : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+  %n, %peak = test.peak_norm %p, %s : (tensor<2x4xf32>, tensor<4xf32>) -> (tensor<2x4xf32>, tensor<f32>)
+  %a = test.glow %n : tensor<2x4xf32>
+  %noise = test.noise %a : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  %y = arith.addf %a, %noise : tensor<2x4xf32>
+  %loss = memopt.reduce %y {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<2x4xf32>) -> tensor<f32>
+  memopt.commit %loss : tensor<f32>
+  return %loss : tensor<f32>
+}
