@@ -8,8 +8,6 @@
 
 #include "Compilation.h"
 #include "Calibrate.h"
-#include "PlanSearch.h"
-#include "Techniques.h"
 
 #include "memopt/Analysis/BatchModel.h"
 #include "memopt/Conversion/ObjectEmission.h"
@@ -19,6 +17,8 @@
 #include "memopt/Report/Estimate.h"
 #include "memopt/Report/Frontier.h"
 #include "memopt/Report/PlanReport.h"
+#include "memopt/Search/FormSearch.h"
+#include "memopt/Search/Techniques.h"
 #include "memopt/Support/InputFile.h"
 #include "memopt/Target/Cuda/CudaTarget.h"
 
@@ -120,10 +120,12 @@ StatusCode Compilation::compile() {
   if (StatusCode code = load(); code != StatusCode::Ok)
     return code;
   if (options.isBatchSearched)
-    if (StatusCode code = findLargestBatch(*this); code != StatusCode::Ok)
+    if (StatusCode code = take(mlir::memopt::findLargestBatch(*this, llvm::errs()));
+        code != StatusCode::Ok)
       return code;
   if (options.isFormSearched)
-    if (StatusCode code = chooseForm(*this); code != StatusCode::Ok)
+    if (StatusCode code = take(mlir::memopt::chooseForm(*this, options.automatic, llvm::errs()));
+        code != StatusCode::Ok)
       return code;
   if (options.explainsTechniques)
     if (StatusCode code = explainTechniques(); code != StatusCode::Ok)
@@ -160,7 +162,8 @@ std::optional<StatusCode> Compilation::runStages() {
 }
 
 StatusCode Compilation::explainTechniques() {
-  FailureOr<TechniqueTable> table = compareTechniques(*this);
+  FailureOr<mlir::memopt::TechniqueTable> table =
+      mlir::memopt::compareTechniques(*this, errors.last);
   if (failed(table))
     return StatusCode::BadInput;
   table->print(llvm::errs());
@@ -195,34 +198,16 @@ bool Compilation::isOverBudget() {
 // Forms
 //===----------------------------------------------------------------------===//
 
-Form Compilation::getForm() const {
-  const mlir::memopt::PipelineOptions &pipeline = options.pipeline;
-  return {pipeline.batch,           pipeline.microBatches,    pipeline.precision,
-          pipeline.activationDtype, pipeline.activationShare, pipeline.offloadOptimizer,
-          pipeline.offloadParam};
-}
-
-static void apply(const Form &form, mlir::memopt::PipelineOptions &pipeline) {
-  pipeline.batch = form.batch;
-  pipeline.microBatches = form.microBatches;
-  pipeline.precision = form.precision;
-  pipeline.activationDtype = form.activationDtype;
-  pipeline.activationShare = form.activationShare;
-  pipeline.offloadOptimizer = form.offloadOptimizer;
-  pipeline.offloadParam = form.offloadParam;
-}
-
-void Compilation::setForm(const Form &form) { apply(form, options.pipeline); }
-
-Trial Compilation::tryForm(const Form &form, double worthSeconds) {
-  Trial trial = tryOptions([&](mlir::memopt::PipelineOptions &pipeline) { apply(form, pipeline); },
-                           worthSeconds);
+mlir::memopt::Trial Compilation::tryForm(const mlir::memopt::Form &form, double worthSeconds) {
+  mlir::memopt::Trial trial = tryOptions(
+      [&](mlir::memopt::PipelineOptions &pipeline) { form.apply(pipeline); }, worthSeconds);
   trial.form = form;
   return trial;
 }
 
-Trial Compilation::tryOptions(function_ref<void(mlir::memopt::PipelineOptions &)> change,
-                              double worthSeconds) {
+mlir::memopt::Trial
+Compilation::tryOptions(function_ref<void(mlir::memopt::PipelineOptions &)> change,
+                        double worthSeconds) {
   using namespace mlir::memopt;
   OwningOpRef<ModuleOp> original = module->clone();
   PipelineOptions given;
@@ -256,13 +241,20 @@ Trial Compilation::tryOptions(function_ref<void(mlir::memopt::PipelineOptions &)
   return trial;
 }
 
-void Compilation::adopt(const Trial &trial) {
-  setForm(trial.form);
+StatusCode Compilation::take(mlir::memopt::SearchResult result) {
+  if (result.code != StatusCode::Ok) {
+    errors.last = std::move(result.message);
+    smallestBytes = result.smallestBytes;
+    return result.code;
+  }
+  llvm::errs() << "remark: " << result.remark << "\n";
+  result.best.form.apply(options.pipeline);
   // What is asked for before there is a plan is made again.
   if (options.emit < Emit::Planned || options.frontierPoints > 0 || options.isEstimate)
-    return;
-  planned = trial.planned;
-  remarks = trial.remarks;
+    return StatusCode::Ok;
+  planned = result.best.planned;
+  remarks = std::move(result.best.remarks);
+  return StatusCode::Ok;
 }
 
 FailureOr<int64_t> Compilation::getExportedBatch() {

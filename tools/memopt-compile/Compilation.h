@@ -14,6 +14,7 @@
 
 #include "memopt-runtime/base/Status.h"
 #include "memopt/Package/Package.h"
+#include "memopt/Search/Forms.h"
 #include "memopt/Support/Cache.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -21,7 +22,6 @@
 #include "llvm/Support/Timer.h"
 
 #include <chrono>
-#include <limits>
 #include <map>
 #include <memory>
 
@@ -29,54 +29,22 @@ namespace memopt::tool {
 
 struct Stage;
 
-/// What a search over plans may vary of the pipeline's options.
-struct Form {
-  int64_t batch = 0; ///< samples; 0: as exported
-  int64_t microBatches = 1;
-  std::string precision, activationDtype;
-  int64_t activationShare = 100; ///< percent of the bytes of kept activations in that type
-  mlir::memopt::OffloadTier offloadOptimizer = {}, offloadParam = {};
-};
-
-/// A form planned under the budget.
-struct Trial {
-  Form form;
-  StatusCode code = StatusCode::Ok; ///< DoesNotFit: bytes are those of the smallest plan found
-  bool isHopeless = false;          ///< left before it was planned: no plan would be fast enough
-  int64_t bytes = 0;
-  double seconds = 0;      ///< of a step, predicted
-  double leastSeconds = 0; ///< the same without a budget
-  std::string message;     ///< unless Ok
-  /// If Ok: the planned step, and what was said on the way.
-  std::shared_ptr<mlir::OwningOpRef<mlir::ModuleOp>> planned;
-  std::string remarks;
-};
-
-/// One compilation.
-class Compilation {
+/// One compilation, which searches plan in other forms.
+class Compilation final : public mlir::memopt::FormPlanner {
 public:
   Compilation(mlir::MLIRContext &context, CompileOptions &options);
 
   int calibrate(const char *program);
   int run();
 
-  // For searches, which leave the module as it was loaded.
-  const CompileOptions &getOptions() const { return options; }
-  /// Plans a copy of the module, unless its instructions alone, nothing recomputed or waited for,
-  /// take as long as `worthSeconds`.
-  Trial tryForm(const Form &form, double worthSeconds = std::numeric_limits<double>::infinity());
-  /// The same under changed options, which are put back.
-  Trial tryOptions(llvm::function_ref<void(mlir::memopt::PipelineOptions &)> change,
-                   double worthSeconds = std::numeric_limits<double>::infinity());
-  Form getForm() const;
-  /// The form that is compiled, unless another one is adopted.
-  void adopt(const Trial &trial);
-  /// How many samples the imported batch has. Fails where that cannot be told.
-  llvm::FailureOr<int64_t> getExportedBatch();
-  /// What is said last if nothing goes well; of a budget that is too small, also the smallest that
-  /// a trial found to do.
-  void setMessage(std::string message) { errors.last = std::move(message); }
-  void setSmallest(int64_t bytes) { smallestBytes = bytes; }
+  mlir::memopt::Form getForm() const override { return mlir::memopt::Form::of(options.pipeline); }
+  const mlir::memopt::PipelineOptions &getPipelineOptions() const override {
+    return options.pipeline;
+  }
+  llvm::FailureOr<int64_t> getExportedBatch() override;
+  mlir::memopt::Trial tryForm(const mlir::memopt::Form &form, double worthSeconds) override;
+  mlir::memopt::Trial tryOptions(llvm::function_ref<void(mlir::memopt::PipelineOptions &)> change,
+                                 double worthSeconds) override;
 
 private:
   StatusCode compile();
@@ -90,7 +58,8 @@ private:
   void setTarget();
   StatusCode keep(llvm::Error error);
 
-  void setForm(const Form &form);
+  /// Takes over what a search found: the form that is compiled, or what is said last.
+  StatusCode take(mlir::memopt::SearchResult result);
   StatusCode runStage(const Stage &stage);
   std::optional<StatusCode> runStages();
   bool isOverBudget();

@@ -76,7 +76,7 @@ static llvm::Error fillBudgets(const CommandLine &line, CompileOptions &options)
 
 /// The planner may not choose what the command line says.
 static llvm::Error fillAutomatic(const CommandLine &line, CompileOptions &options) {
-  Automatic &automatic = options.automatic;
+  mlir::memopt::FormChoices &automatic = options.automatic;
   options.isFormSearched = automatic.activations;
   if (!line.isSet("auto")) {
     automatic.offload =
@@ -181,8 +181,11 @@ static llvm::Error fillOffload(const CommandLine &line, CompileOptions &options)
   options.pipeline.swaps = options.automatic.offload && !options.evaluate && hasHost;
   // What is placed by hand stays there.
   bool isPlaced = line.isSet("offload-optimizer") || line.isSet("offload-param");
-  options.isOffloadSearched = options.automatic.offload && !isPlaced && !options.evaluate;
-  options.isFormSearched |= options.isOffloadSearched;
+  options.automatic.searchesPlacements =
+      options.automatic.offload && !isPlaced && !options.evaluate;
+  options.automatic.hasHost = options.hostBudget >= 0;
+  options.automatic.hasDisk = options.diskBudget >= 0;
+  options.isFormSearched |= options.automatic.searchesPlacements;
   return llvm::Error::success();
 }
 

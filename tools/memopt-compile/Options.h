@@ -10,6 +10,7 @@
 #define MEMOPT_TOOLS_COMPILE_OPTIONS_H
 
 #include "memopt/Pipelines/Pipelines.h"
+#include "memopt/Search/FormSearch.h"
 #include "memopt/Target/Cpu/MachineProfile.h"
 #include "memopt/Target/Cuda/DeviceDescription.h"
 
@@ -22,12 +23,6 @@ namespace memopt::tool {
 
 enum class Emit { Graph, Joint, Kernels, Planned, Llvm, Ptx, Package };
 
-/// What --auto lets the planner choose to meet the budget.
-struct Automatic {
-  bool recompute = true, accumulate = false, precision = false, batch = false, offload = false;
-  bool activations = false; ///< kept in bf16, by an option of their own
-};
-
 /// The command line, checked and with defaults filled in.
 struct CompileOptions {
   std::string input, output;
@@ -38,10 +33,9 @@ struct CompileOptions {
   bool isEstimate = false;         ///< print what a step would hold, plan nothing
   std::string reportPath, pagePath, loss, targetFeatures;
   bool dropout = true;
-  bool isBatchSearched = false;   ///< for the largest batch that fits
-  bool isFormSearched = false;    ///< among those that `automatic` allows
-  bool isOffloadSearched = false; ///< where parameters and optimizer state lie is among them
-  Automatic automatic;
+  bool isBatchSearched = false; ///< for the largest batch that fits
+  bool isFormSearched = false;  ///< among those that `automatic` allows
+  mlir::memopt::FormChoices automatic;
   bool isQuiet = false;   ///< neither the stage at work nor what was made is said
   bool isTimed = false;   ///< stages, in a table at the end
   bool reference = false; ///< plain loops instead of libraries

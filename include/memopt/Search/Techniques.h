@@ -6,14 +6,14 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_TOOLS_COMPILE_TECHNIQUES_H
-#define MEMOPT_TOOLS_COMPILE_TECHNIQUES_H
+#ifndef MEMOPT_SEARCH_TECHNIQUES_H
+#define MEMOPT_SEARCH_TECHNIQUES_H
 
-#include "Compilation.h"
+#include "memopt/Search/Forms.h"
 
 #include "llvm/Support/JSON.h"
 
-namespace memopt::tool {
+namespace mlir::memopt {
 
 /// A technique, taken by itself beside what the command line asks for.
 struct TechniqueTrial {
@@ -33,10 +33,10 @@ struct TechniqueTable {
   void print(llvm::raw_ostream &out) const;
 };
 
-/// Plans the loaded module once for each technique, so it takes that many times a plan's seconds.
-/// Fails where the command line's own options do.
-llvm::FailureOr<TechniqueTable> compareTechniques(Compilation &compilation);
+/// Plans the step once for each technique, so it takes that many times a plan's seconds. Fails
+/// where the planner's own options do; `message` says why.
+FailureOr<TechniqueTable> compareTechniques(FormPlanner &planner, std::string &message);
 
-} // namespace memopt::tool
+} // namespace mlir::memopt
 
-#endif // MEMOPT_TOOLS_COMPILE_TECHNIQUES_H
+#endif // MEMOPT_SEARCH_TECHNIQUES_H

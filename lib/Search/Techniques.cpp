@@ -11,15 +11,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Techniques.h"
+#include "memopt/Search/Techniques.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
-using namespace memopt::tool;
-using memopt::StatusCode;
-using mlir::memopt::OffloadTier;
-using mlir::memopt::PipelineOptions;
+using namespace mlir;
+using namespace mlir::memopt;
 
 //===----------------------------------------------------------------------===//
 // What can be turned on and off
@@ -84,11 +82,12 @@ static const Technique kTechniques[] = {
 // Trials
 //===----------------------------------------------------------------------===//
 
-llvm::FailureOr<TechniqueTable> memopt::tool::compareTechniques(Compilation &compilation) {
+FailureOr<TechniqueTable> mlir::memopt::compareTechniques(FormPlanner &planner,
+                                                          std::string &message) {
   TechniqueTable table;
   // Plans of large models are large, too: numbers are what is wanted.
   auto plan = [&](llvm::function_ref<void(PipelineOptions &)> change) {
-    Trial trial = compilation.tryOptions(change);
+    Trial trial = planner.tryOptions(change);
     trial.planned = nullptr;
     return trial;
   };
@@ -97,10 +96,10 @@ llvm::FailureOr<TechniqueTable> memopt::tool::compareTechniques(Compilation &com
   };
   table.asked = plan(liftBudgets);
   if (table.asked.code != StatusCode::Ok) {
-    compilation.setMessage(table.asked.message);
-    return llvm::failure();
+    message = table.asked.message;
+    return failure();
   }
-  const PipelineOptions &given = compilation.getOptions().pipeline;
+  const PipelineOptions &given = planner.getPipelineOptions();
   for (const Technique &technique : kTechniques) {
     bool isOn = technique.isOn(given);
     table.techniques.push_back({technique.option.str(), isOn, plan([&](PipelineOptions &options) {

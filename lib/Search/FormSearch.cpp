@@ -1,4 +1,4 @@
-//===- PlanSearch.cpp - what meets a budget -----------------------*- C++ -*-===//
+//===- FormSearch.cpp - what meets a budget -----------------------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -12,21 +12,16 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "PlanSearch.h"
+#include "memopt/Search/FormSearch.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <limits>
 
-using namespace memopt::tool;
-using memopt::StatusCode;
-using mlir::memopt::OffloadTier;
-using mlir::memopt::stringifyOffloadTier;
-
-/// Whether the form has no plan for another reason than the budget.
-static bool isRefused(const Trial &trial) {
-  return trial.code != StatusCode::Ok && trial.code != StatusCode::DoesNotFit;
-}
+using namespace mlir;
+using namespace mlir::memopt;
 
 //===----------------------------------------------------------------------===//
 // The largest batch
@@ -42,19 +37,20 @@ struct Bound {
 
 /// Doubles the batch until a plan is over the budget, and closes in between: a larger batch never
 /// needs less. Micro-batches have whole samples.
-static Bound bisectBatch(Compilation &compilation, Form form, int64_t most) {
+static Bound bisectBatch(FormPlanner &planner, Form form, int64_t most,
+                         llvm::raw_ostream &progress) {
   int64_t unit = form.microBatches, fits = 0, misses = most + 1, size = 1;
   Bound bound;
   while (fits + 1 < misses) {
     form.batch = size * unit;
-    Trial trial = compilation.tryForm(form);
-    if (isRefused(trial)) {
+    Trial trial = planner.tryForm(form);
+    if (trial.isRefused()) {
       bound.code = trial.code;
       bound.misses = std::move(trial);
       return bound;
     }
     bool isFine = trial.code == StatusCode::Ok;
-    llvm::errs() << "batch of " << form.batch << (isFine ? " fits\n" : " does not fit\n");
+    progress << "batch of " << form.batch << (isFine ? " fits\n" : " does not fit\n");
     (isFine ? fits : misses) = size;
     (isFine ? bound.fits : bound.misses) = std::move(trial);
     size = misses > most ? std::min(2 * fits, most) : fits + (misses - fits) / 2;
@@ -63,20 +59,22 @@ static Bound bisectBatch(Compilation &compilation, Form form, int64_t most) {
   return bound;
 }
 
-StatusCode memopt::tool::findLargestBatch(Compilation &compilation) {
+SearchResult mlir::memopt::findLargestBatch(FormPlanner &planner, llvm::raw_ostream &progress) {
   constexpr int64_t most = 1 << 20;
-  Bound bound = bisectBatch(compilation, compilation.getForm(), most);
+  Bound bound = bisectBatch(planner, planner.getForm(), most, progress);
+  SearchResult result;
+  result.code = bound.code;
   if (bound.code != StatusCode::Ok) {
-    compilation.setMessage(bound.misses.message);
-    compilation.setSmallest(bound.misses.bytes);
-    return bound.code;
+    result.message = bound.misses.message;
+    result.smallestBytes = bound.misses.bytes;
+    return result;
   }
-  llvm::errs() << "remark: the largest batch is " << bound.fits.form.batch;
+  result.remark = "the largest batch is " + std::to_string(bound.fits.form.batch);
   if (!bound.misses.message.empty())
-    llvm::errs() << "; with " << bound.misses.form.batch << " samples: " << bound.misses.message;
-  llvm::errs() << "\n";
-  compilation.adopt(bound.fits);
-  return StatusCode::Ok;
+    result.remark +=
+        "; with " + std::to_string(bound.misses.form.batch) + " samples: " + bound.misses.message;
+  result.best = std::move(bound.fits);
+  return result;
 }
 
 //===----------------------------------------------------------------------===//
@@ -97,11 +95,25 @@ namespace {
 /// The forms that the command line allows, planned.
 class FormSearch {
 public:
-  explicit FormSearch(Compilation &compilation)
-      : compilation(compilation), allowed(compilation.getOptions().automatic),
-        given(compilation.getForm()) {}
+  FormSearch(FormPlanner &planner, const FormChoices &allowed, llvm::raw_ostream &progress)
+      : planner(planner), allowed(allowed), progress(progress), given(planner.getForm()) {}
 
-  StatusCode run() {
+  SearchResult run() {
+    SearchResult result;
+    result.code = search();
+    if (result.code == StatusCode::Ok) {
+      result.remark = explain();
+      result.best = std::move(*best);
+      return result;
+    }
+    bool isMisfit = result.code == StatusCode::DoesNotFit;
+    result.message = isMisfit ? smallest.message + getForbidden() : failure;
+    result.smallestBytes = isMisfit ? smallest.bytes : 0;
+    return result;
+  }
+
+private:
+  StatusCode search() {
     for (const std::string &precision : getPrecisions())
       for (const std::string &activations : getActivations())
         for (const Form &placed : getPlacements())
@@ -113,17 +125,9 @@ public:
     if (!best && allowed.batch)
       if (StatusCode code = lowerBatch(); code != StatusCode::Ok)
         return code;
-    if (!best) {
-      compilation.setMessage(smallest.message + getForbidden());
-      compilation.setSmallest(smallest.bytes);
-      return StatusCode::DoesNotFit;
-    }
-    explain();
-    compilation.adopt(*best);
-    return StatusCode::Ok;
+    return best ? StatusCode::Ok : StatusCode::DoesNotFit;
   }
 
-private:
   llvm::SmallVector<std::string> getPrecisions() const {
     if (allowed.precision)
       return {given.precision, "bf16"};
@@ -141,20 +145,19 @@ private:
   /// as there is room. What takes longer comes later.
   llvm::SmallVector<Form> getPlacements() const {
     llvm::SmallVector<Form> forms = {given};
-    if (!compilation.getOptions().isOffloadSearched)
+    if (!allowed.searchesPlacements)
       return forms;
     auto add = [&](OffloadTier optimizer, OffloadTier parameters) {
       forms.push_back(given);
       forms.back().offloadOptimizer = optimizer;
       forms.back().offloadParam = parameters;
     };
-    const CompileOptions &options = compilation.getOptions();
-    bool hasHost = options.hostBudget >= 0 || options.diskBudget < 0;
+    bool hasHost = allowed.hasHost || !allowed.hasDisk;
     for (OffloadTier parameters : {OffloadTier::None, OffloadTier::Host})
       if (hasHost)
         add(OffloadTier::Host, parameters);
     for (OffloadTier parameters : {OffloadTier::None, OffloadTier::Host, OffloadTier::Disk})
-      if (options.diskBudget >= 0 && (hasHost || parameters != OffloadTier::Host))
+      if (allowed.hasDisk && (hasHost || parameters != OffloadTier::Host))
         add(OffloadTier::Disk, parameters);
     return forms;
   }
@@ -164,8 +167,8 @@ private:
     llvm::SmallVector<int64_t> cuts = {given.microBatches};
     if (!allowed.accumulate)
       return cuts;
-    llvm::FailureOr<int64_t> batch =
-        given.batch ? llvm::FailureOr<int64_t>(given.batch) : compilation.getExportedBatch();
+    FailureOr<int64_t> batch =
+        given.batch ? FailureOr<int64_t>(given.batch) : planner.getExportedBatch();
     for (int64_t parts = 2; llvm::succeeded(batch) && parts <= *batch; ++parts)
       if (*batch % parts == 0)
         cuts.push_back(parts);
@@ -179,7 +182,7 @@ private:
     form.activationDtype = activations;
     for (int64_t parts : getCuts()) {
       form.microBatches = parts;
-      Trial trial = compilation.tryForm(form, best ? kWorthwhile * best->seconds : kAnyTime);
+      Trial trial = planner.tryForm(form, best ? kWorthwhile * best->seconds : kAnyTime);
       if (trial.isHopeless) {
         hopeless.push_back(std::move(trial.form));
         return StatusCode::Ok;
@@ -188,8 +191,8 @@ private:
         refusal = trial.message; // this model's batch cannot be cut
         return StatusCode::Ok;
       }
-      if (isRefused(trial)) {
-        compilation.setMessage(trial.message);
+      if (trial.isRefused()) {
+        failure = trial.message;
         return trial.code;
       }
       bool isBetter = note(std::move(trial));
@@ -213,9 +216,9 @@ private:
     form.activationDtype = getActivations().back();
     for (int64_t tooFew = 0, enough = form.activationShare; enough - tooFew > kShareStep;) {
       form.activationShare = (tooFew + enough) / 2;
-      Trial trial = compilation.tryForm(form, best->seconds);
-      if (isRefused(trial)) {
-        compilation.setMessage(trial.message);
+      Trial trial = planner.tryForm(form, best->seconds);
+      if (trial.isRefused()) {
+        failure = trial.message;
         return trial.code;
       }
       // Too many casts, or the fastest so far: fewer may do.
@@ -228,15 +231,16 @@ private:
   /// The last resort, for it changes what is trained: fewer samples a step, one at a time where
   /// accumulation is allowed.
   StatusCode lowerBatch() {
-    llvm::FailureOr<int64_t> batch = compilation.getExportedBatch();
+    FailureOr<int64_t> batch = planner.getExportedBatch();
     if (llvm::failed(batch))
       return StatusCode::Ok;
     Form form = getPlacements().back();
     form.precision = getPrecisions().back();
     form.activationDtype = getActivations().back();
-    Bound bound = bisectBatch(compilation, form, *batch);
+    Bound bound = bisectBatch(planner, form, *batch, progress);
     if (bound.code == StatusCode::Ok)
       note(std::move(bound.fits));
+    failure = bound.misses.message;
     return bound.code == StatusCode::DoesNotFit ? StatusCode::Ok : bound.code;
   }
 
@@ -288,32 +292,37 @@ private:
                : " (for " + std::to_string(form.activationShare) + " % of their bytes)";
   }
 
-  void explain() const {
-    llvm::errs() << "remark: chose" << getChoice(best->form) << ": " << describe(*best);
+  std::string explain() const {
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    out << "chose" << getChoice(best->form) << ": " << describe(*best);
     const Trial *next = nullptr;
     for (const Trial &trial : trials)
       if (trial.code == StatusCode::Ok && trial.bytes < best->bytes &&
           (!next || trial.seconds < next->seconds))
         next = &trial;
     if (next)
-      llvm::errs() << "; fewer bytes:" << getChoice(next->form) << ", " << describe(*next);
+      out << "; fewer bytes:" << getChoice(next->form) << ", " << describe(*next);
     for (auto [number, form] : llvm::enumerate(hopeless))
-      llvm::errs() << (number ? "," : "; not planned, for they cannot be 1 % faster:")
-                   << getChoice(form);
-    llvm::errs() << getForbidden() << "\n";
+      out << (number ? "," : "; not planned, for they cannot be 1 % faster:") << getChoice(form);
+    out << getForbidden();
+    return text;
   }
 
-  Compilation &compilation;
-  const Automatic &allowed;
+  FormPlanner &planner;
+  const FormChoices &allowed;
+  llvm::raw_ostream &progress;
   Form given;
   std::vector<Trial> trials;
   std::vector<Form> hopeless;
   std::optional<Trial> best;
   Trial smallest{};
-  std::string refusal;
+  std::string refusal; ///< why the batch is not cut
+  std::string failure; ///< what ended the search
 };
 } // namespace
 
-StatusCode memopt::tool::chooseForm(Compilation &compilation) {
-  return FormSearch(compilation).run();
+SearchResult mlir::memopt::chooseForm(FormPlanner &planner, const FormChoices &choices,
+                                      llvm::raw_ostream &progress) {
+  return FormSearch(planner, choices, progress).run();
 }
