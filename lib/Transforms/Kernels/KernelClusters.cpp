@@ -73,12 +73,14 @@ bool KernelFusion::idlesMachine(const FusionEdge &edge) const {
 bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
   constexpr size_t maximumMembers = 48, maximumBuffers = 32;
   constexpr int64_t minimumRows = 16;
-  constexpr double smallWork = 1 << 15;
+  constexpr double smallWork = 1 << 15, maximumWays = 4096, maximumWork = 1280;
+  constexpr unsigned maximumDepth = 2048; // code generation recurses along operands
   if (members.size() > maximumMembers)
     return false;
   llvm::SmallDenseSet<unsigned> inside(members.begin(), members.end());
   llvm::SmallDenseSet<Value> buffers;
-  double points = 0;
+  double points = 0, ways = 0, work = 0;
+  unsigned depth = 0;
   ArrayRef<int64_t> rows = nodes[members.front()].rows;
   Phase phase = getPhase(nodes[members.front()].op);
   unsigned section = nodes[members.front()].section;
@@ -87,6 +89,9 @@ bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
     if (!node.isMember || node.isAlone || getPhase(node.op) != phase || node.section != section)
       return false;
     points += getPoints(node.domain);
+    ways += node.ways;
+    work += node.inlinedWork;
+    depth += node.depth;
     size_t common = 0;
     while (common < std::min(rows.size(), node.rows.size()) && rows[common] == node.rows[common])
       ++common;
@@ -104,7 +109,9 @@ bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
     for (Value result : node.op->getResults())
       buffers.insert(result);
   }
-  if (buffers.size() > 2 * maximumBuffers)
+  // What is compiled takes seconds for thousands of functions in one kernel.
+  if (buffers.size() > 2 * maximumBuffers || ways > maximumWays || depth > maximumDepth ||
+      work > maximumWork)
     return false;
   return points <= smallWork || ShapedType::getNumElements(rows) >= minimumRows;
 }
