@@ -105,10 +105,11 @@ OpTy UpdateBuilder::create(Location loc, Args &&...args) {
 
 /// New declarations follow the old ones, in order.
 static void declare(ModuleOp module, SymbolTable &symbols, VariableOp variable) {
-  Operation *last = nullptr;
-  for (VariableOp old : module.getOps<VariableOp>())
-    last = old;
-  symbols.insert(variable, last ? std::next(Block::iterator(last)) : module.getBody()->begin());
+  Block &body = *module.getBody();
+  Block::iterator place = body.end(); // from which functions, which are few, are passed
+  while (place != body.begin() && !isa<VariableOp>(*std::prev(place)))
+    --place;
+  symbols.insert(variable, place);
 }
 
 Value UpdateBuilder::read(VariableOp variable, Location loc) {
