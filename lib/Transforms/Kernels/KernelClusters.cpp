@@ -67,20 +67,46 @@ bool KernelFusion::idlesMachine(const FusionEdge &edge) const {
   return getPoints(to.rows) < few * busy;
 }
 
+/// Whether no way through the members, which stand in the order of the program, is long: code
+/// generation recurses along it, and machine code for a thousand functions of one element takes
+/// many seconds. Pieces of a long chain that are cut alike are compiled once.
+bool KernelFusion::isShort(ArrayRef<unsigned> members) const {
+  constexpr double mostWork = 640, mostWays = 4096;
+  constexpr unsigned mostDepth = 1024;
+  struct Way {
+    double work = 0;
+    unsigned depth = 0;
+  };
+  llvm::SmallDenseMap<unsigned, Way> longest;
+  double ways = 0;
+  for (unsigned member : members) {
+    Way way;
+    for (unsigned number : memberSources[member]) {
+      Way source = longest.lookup(memberEdges[number].from);
+      way = {std::max(way.work, source.work), std::max(way.depth, source.depth)};
+    }
+    way.work += nodes[member].inlinedWork;
+    way.depth += nodes[member].depth;
+    ways += nodes[member].ways;
+    if (way.work > mostWork || way.depth > mostDepth || ways > mostWays)
+      return false;
+    longest[member] = way;
+  }
+  return true;
+}
+
 /// Kernels do not reach across phases. Updates stay apart because whoever runs the program may look
 /// at loss and gradients before any state changes; what backward recomputes must not be computed
 /// early and kept after all.
 bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
   constexpr size_t maximumMembers = 48, maximumBuffers = 32;
   constexpr int64_t minimumRows = 16;
-  constexpr double smallWork = 1 << 15, maximumWays = 4096, maximumWork = 1280;
-  constexpr unsigned maximumDepth = 2048; // code generation recurses along operands
+  constexpr double smallWork = 1 << 15;
   if (members.size() > maximumMembers)
     return false;
   llvm::SmallDenseSet<unsigned> inside(members.begin(), members.end());
   llvm::SmallDenseSet<Value> buffers;
-  double points = 0, ways = 0, work = 0;
-  unsigned depth = 0;
+  double points = 0;
   ArrayRef<int64_t> rows = nodes[members.front()].rows;
   Phase phase = getPhase(nodes[members.front()].op);
   unsigned section = nodes[members.front()].section;
@@ -89,9 +115,6 @@ bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
     if (!node.isMember || node.isAlone || getPhase(node.op) != phase || node.section != section)
       return false;
     points += getPoints(node.domain);
-    ways += node.ways;
-    work += node.inlinedWork;
-    depth += node.depth;
     size_t common = 0;
     while (common < std::min(rows.size(), node.rows.size()) && rows[common] == node.rows[common])
       ++common;
@@ -109,9 +132,7 @@ bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
     for (Value result : node.op->getResults())
       buffers.insert(result);
   }
-  // What is compiled takes seconds for thousands of functions in one kernel.
-  if (buffers.size() > 2 * maximumBuffers || ways > maximumWays || depth > maximumDepth ||
-      work > maximumWork)
+  if (buffers.size() > 2 * maximumBuffers || !isShort(members))
     return false;
   return points <= smallWork || ShapedType::getNumElements(rows) >= minimumRows;
 }

@@ -328,7 +328,7 @@ void KernelFusion::measureInlined(unsigned number) {
 
 bool KernelFusion::isTooLarge(const FusionNode &node) {
   constexpr unsigned mostDepth = 512;
-  constexpr double mostWays = 512, mostWork = 640;
+  constexpr double mostWays = 512, mostWork = 320;
   return node.depth > mostDepth || node.ways > mostWays || node.inlinedWork > mostWork;
 }
 
