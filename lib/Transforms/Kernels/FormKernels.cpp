@@ -223,8 +223,8 @@ private:
     });
   }
 
-  /// One value for all reads of a variable between its writes: two operands of a kernel are two
-  /// buffers, of which it may overwrite one while it reads the other.
+  /// One value for a phase's reads of a variable between its writes: two operands of a kernel are
+  /// two buffers, of which it may overwrite one while it reads the other.
   static void shareReads(Block &block) {
     llvm::DenseMap<StringAttr, ReadOp> known;
     for (Operation &op : llvm::make_early_inc_range(block)) {
@@ -233,9 +233,11 @@ private:
       if (!read)
         continue;
       auto [entry, isNew] = known.try_emplace(read.getVariableAttr().getAttr(), read);
-      if (isNew || entry->second.getResult().getType() != read.getResult().getType())
+      ReadOp first = entry->second;
+      if (isNew || getPhase(first) != getPhase(read) ||
+          first.getResult().getType() != read.getResult().getType())
         continue;
-      read.getResult().replaceAllUsesWith(entry->second.getResult());
+      read.getResult().replaceAllUsesWith(first.getResult());
       read.erase();
     }
   }
