@@ -190,10 +190,34 @@ IntegerRange IntegerRanges::compute(Value value) {
   return infer(cast<OpResult>(value));
 }
 
+/// What the range of a value may follow from.
+static SmallVector<Value> getSources(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op) {
+    auto argument = cast<BlockArgument>(value);
+    auto repeat = dyn_cast<RepeatOp>(argument.getOwner()->getParentOp());
+    return repeat ? SmallVector<Value>{repeat.getInputs()[argument.getArgNumber()]}
+                  : SmallVector<Value>();
+  }
+  return llvm::filter_to_vector(op->getOperands(), [](Value operand) {
+    return isa<IntegerType>(getElementTypeOrSelf(operand.getType()));
+  });
+}
+
+/// Sources first, so that none is asked for before it is known: chains may be long.
 IntegerRange IntegerRanges::get(Value value) {
-  if (auto found = known.find(value); found != known.end())
-    return found->second;
-  IntegerRange range = compute(value);
-  known.try_emplace(value, range);
-  return range;
+  SmallVector<Value> todo{value};
+  while (!todo.empty()) {
+    Value next = todo.back();
+    auto isUnknown = [&](Value source) { return !known.contains(source); };
+    SmallVector<Value> missing = llvm::filter_to_vector(getSources(next), isUnknown);
+    if (isUnknown(next) && !missing.empty()) {
+      llvm::append_range(todo, missing);
+      continue;
+    }
+    todo.pop_back();
+    if (isUnknown(next))
+      known.try_emplace(next, compute(next));
+  }
+  return known.find(value)->second;
 }

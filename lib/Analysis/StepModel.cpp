@@ -48,9 +48,27 @@ static LogicalResult verifyTypes(func::FuncOp step) {
   return success();
 }
 
+static bool isLoss(func::FuncOp step, unsigned result) {
+  auto role = step.getResultAttrOfType<StringAttr>(result, MemoptDialect::kRoleAttr);
+  return role && role.getValue() == "loss";
+}
+
+static LogicalResult verifyOneLoss(func::FuncOp step) {
+  std::optional<unsigned> first;
+  for (unsigned result = 0; result < step.getNumResults(); ++result) {
+    if (!isLoss(step, result))
+      continue;
+    if (first)
+      return step.emitError() << "has two losses, results " << *first << " and " << result
+                              << "; expected one result with memopt.role = \"loss\"";
+    first = result;
+  }
+  return success();
+}
+
 FailureOr<StepModel> StepModel::create(ModuleOp module) {
   FailureOr<func::FuncOp> step = findStep(module);
-  if (failed(step) || failed(verifyTypes(*step)))
+  if (failed(step) || failed(verifyTypes(*step)) || failed(verifyOneLoss(*step)))
     return failure();
   if (!step->getBody().hasOneBlock())
     return step->emitError("has several blocks; a step is one");
@@ -58,6 +76,8 @@ FailureOr<StepModel> StepModel::create(ModuleOp module) {
 }
 
 StepModel::StepModel(ModuleOp module, func::FuncOp function) : module(module), function(function) {
+  for (auto variable : module.getOps<VariableOp>())
+    variables[variable.getSymNameAttr()] = variable;
   function.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (auto read = dyn_cast<ReadOp>(op))
       reads[read.getVariableAttr().getAttr()].push_back(read);
@@ -78,9 +98,7 @@ Value StepModel::getLoss() const {
   };
   Value first;
   for (OpOperand &operand : getReturn()->getOpOperands()) {
-    auto role =
-        step.getResultAttrOfType<StringAttr>(operand.getOperandNumber(), MemoptDialect::kRoleAttr);
-    if (role && role.getValue() == "loss")
+    if (isLoss(step, operand.getOperandNumber()))
       return operand.get();
     if (!first && isScalar(operand.get()))
       first = operand.get();
@@ -147,8 +165,15 @@ LogicalResult mlir::memopt::verifyTensorGraph(func::FuncOp function) {
 //===----------------------------------------------------------------------===//
 
 bool StepModel::writesState(WriteOp write) const {
-  auto variable = SymbolTable::lookupNearestSymbolFrom<VariableOp>(write, write.getVariableAttr());
+  VariableOp variable = getVariable(write.getVariableAttr().getAttr());
   return variable && variable.isState();
+}
+
+VariableOp StepModel::getVariable(StringAttr name) const {
+  if (VariableOp known = variables.lookup(name))
+    return known;
+  ModuleOp current = module; // one declared since
+  return current.lookupSymbol<VariableOp>(name);
 }
 
 LogicalResult StepModel::verifyCommit() const {
@@ -160,7 +185,7 @@ LogicalResult StepModel::verifyCommit() const {
       CommitOp border = commit;
       bool isBefore =
           !border || border->getBlock() != &getBody() || inBody->isBeforeInBlock(border);
-      if (isBefore && writesState(write)) // which is linear in the number of variables
+      if (isBefore && writesState(write))
         return write.emitOpError()
                << "changes '" << variable.getValue() << "' before the loss was committed";
     }

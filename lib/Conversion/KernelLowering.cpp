@@ -24,6 +24,7 @@
 #include "KernelEmission.h"
 #include "memopt-runtime/interface/ProgramInterface.h"
 #include "memopt/Conversion/ObjectEmission.h"
+#include "memopt/Dialect/Program.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -44,16 +45,9 @@ bool mlir::memopt::hasChecks(KernelOp kernel) {
 /// Everything that two kernels must have in common to share a function.
 static std::string getKey(KernelOp kernel, ArrayRef<int64_t> resultBuffers) {
   std::string key;
-  llvm::raw_string_ostream os(key);
-  AsmState state(kernel, OpPrintingFlags().useLocalScope());
   for (int64_t buffer : resultBuffers)
-    os << buffer << " ";
-  llvm::interleaveComma(kernel.getBody().getArgumentTypes(), os);
-  for (Operation &op : kernel.getBody().front()) {
-    os << "\n";
-    op.print(os, state);
-  }
-  return key;
+    key += std::to_string(buffer) + " ";
+  return key + describeBody(kernel);
 }
 
 /// An empty function, at the end of `program`.
@@ -216,21 +210,27 @@ private:
     LLVM::ReturnOp::create(builder, location, ValueRange{});
   }
 
-  Value addConstant(DenseElementsAttr values) {
+  /// Once for all stages.
+  Value addConstant(DenseElementsAttr given) {
+    std::string &symbol = constants[given];
+    if (symbol.empty())
+      symbol = declareConstant(given);
+    return LLVM::AddressOfOp::create(builder, location, pointer, symbol);
+  }
+
+  std::string declareConstant(DenseElementsAttr values) {
     if (values.getElementType().isInteger(1))
       values = values.mapValues(builder.getI8Type(), [](const APInt &bit) { return bit.zext(8); });
     auto flat = RankedTensorType::get(values.getNumElements(), values.getElementType());
-    std::string symbol = name + "_constant" + std::to_string(numConstants++);
-    {
-      OpBuilder::InsertionGuard guard(builder);
-      builder.setInsertionPointToStart(program.getBody());
-      auto type = LLVM::LLVMArrayType::get(values.getElementType(), values.getNumElements());
-      auto global = LLVM::GlobalOp::create(builder, location, type, /*isConstant=*/true,
-                                           LLVM::Linkage::Internal, symbol, values.reshape(flat),
-                                           /*alignment=*/64);
-      global->setAttr(kKernelNumberAttr, builder.getI64IntegerAttr(number));
-    }
-    return LLVM::AddressOfOp::create(builder, location, pointer, symbol);
+    std::string symbol = name + "_constant" + std::to_string(constants.size() - 1);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(program.getBody());
+    auto type = LLVM::LLVMArrayType::get(values.getElementType(), values.getNumElements());
+    auto global = LLVM::GlobalOp::create(builder, location, type, /*isConstant=*/true,
+                                         LLVM::Linkage::Internal, symbol, values.reshape(flat),
+                                         /*alignment=*/64);
+    global->setAttr(kKernelNumberAttr, builder.getI64IntegerAttr(number));
+    return symbol;
   }
 
   void launch(LLVM::LLVMFuncOp body, Value closure, int64_t trips, double cost) {
@@ -253,7 +253,8 @@ private:
   ModuleOp program;
   KernelOp kernel;
   std::string name;
-  unsigned number, numConstants = 0;
+  unsigned number;
+  llvm::DenseMap<Attribute, std::string> constants; ///< symbols of those that are declared
   double serialCost;
   OpBuilder builder;
   Location location;

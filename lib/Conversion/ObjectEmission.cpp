@@ -386,9 +386,14 @@ Emission mlir::memopt::emitSharedObject(ModuleOp program, const ObjectOptions &o
     part.path = (path + "." + Twine(i) + ".o").str();
 
   std::atomic<size_t> next{0};
+  // What parts say comes in their order, whichever thread makes them.
+  std::optional<ParallelDiagnosticHandler> diagnostics(program.getContext());
   auto work = [&] {
-    for (size_t i; (i = next++) < parts.size();)
+    for (size_t i; (i = next++) < parts.size();) {
+      diagnostics->setOrderIDForThread(i);
       makePart(parts[i], *processor, options.cache);
+      diagnostics->eraseOrderIDForThread();
+    }
   };
   unsigned count = program.getContext()->isMultithreadingEnabled() ? options.threads : 1;
   SmallVector<std::thread> helpers;
@@ -397,6 +402,7 @@ Emission mlir::memopt::emitSharedObject(ModuleOp program, const ObjectOptions &o
   work();
   for (std::thread &helper : helpers)
     helper.join();
+  diagnostics.reset();
 
   bool isProgramBad = false;
   for (const Part &part : parts)

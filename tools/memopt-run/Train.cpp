@@ -25,7 +25,7 @@ static Status setSchedule(const RunOptions &options, const Manifest &manifest, i
     schedule.rate = *options.rate;
   else if (!isResumed && manifest.learningRate)
     schedule.rate = *manifest.learningRate;
-  else if (!isResumed && manifest.findVariable("lr"))
+  else if (!isResumed && manifest.findHyperparameter("lr"))
     return badInput("the package gives no learning rate; use --lr=X");
   MEMOPT_RETURN_IF_ERROR(changeSchedule(options, schedule));
   if (options.scheduleSteps)

@@ -38,6 +38,9 @@ public:
   /// floating-point scalar; null where there is none.
   Value getLoss() const;
 
+  /// The variable of that name; null where there is none.
+  VariableOp getVariable(StringAttr name) const;
+
   /// Accesses by variable, in program order, those inside of instructions with bodies included.
   ArrayRef<ReadOp> getReads(StringAttr variable) const { return lookUp(reads, variable); }
   ArrayRef<WriteOp> getWrites(StringAttr variable) const { return lookUp(writes, variable); }
@@ -68,6 +71,7 @@ private:
 
   ModuleOp module;
   func::FuncOp function;
+  DenseMap<StringAttr, VariableOp> variables; ///< when the model was made
   ByVariable<ReadOp> reads;
   ByVariable<WriteOp> writes;
   SmallVector<GradientOp> gradients;

@@ -121,7 +121,6 @@ def AutodiffPass : Pass<"memopt-autodiff", "::mlir::ModuleOp"> {
     pass do not vanish in f16.
   }];
   let options = [
-    Option<"function", "function", "std::string", "\"train_step\"", "The function that is one step">,
     Option<"lossScale", "loss-scale", "double", "0.0", "Scale of the loss to start from; 0: none">
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect",
@@ -147,7 +146,6 @@ def InsertOptimizerPass : Pass<"memopt-insert-optimizer", "::mlir::ModuleOp"> {
     with `@seed`.
   }];
   let options = [
-    Option<"function", "function", "std::string", "\"train_step\"", "The function that is one step">,
     Option<"settings", "settings", "std::string", "\"\"", "Options of memopt-compile about optimizers">,
     Option<"maxGradNorm", "max-grad-norm", "double", "0.0",
            "Scale gradients down to this global norm; 0 leaves them alone">,

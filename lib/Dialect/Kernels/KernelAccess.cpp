@@ -53,8 +53,11 @@ struct Access {
 /// All reads of a kernel's operands on the way to one result.
 class AccessWalk {
 public:
-  AccessWalk(Block &kernel, Value result)
-      : kernel(kernel), result(result), accesses(kernel.getNumArguments()) {}
+  /// By the value at whose element a walk began.
+  using Finished = llvm::DenseMap<Value, SmallVector<Access>>;
+
+  AccessWalk(Block &kernel, Value result, Finished &finished)
+      : kernel(kernel), result(result), finished(finished), accesses(kernel.getNumArguments()) {}
 
   const Access &of(BlockArgument operand) const { return accesses[operand.getArgNumber()]; }
 
@@ -111,19 +114,25 @@ private:
     if (scatter)
       visit(scatter.getInput(), place);
     for (Value source : op->getOperands().drop_front(scatter ? 1 : 0)) {
-      AccessWalk inner(kernel, source);
-      inner.run();
-      for (auto [access, there] : llvm::zip_equal(accesses, inner.accesses))
+      SmallVector<Access> inner = walkFrom(source);
+      for (auto [access, there] : llvm::zip_equal(accesses, inner))
         if (there.isRead)
           access = {true, false, false};
     }
   }
 
+  SmallVector<Access> walkFrom(Value source) {
+    if (auto known = finished.find(source); known != finished.end())
+      return known->second;
+    AccessWalk inner(kernel, source, finished);
+    inner.run();
+    return finished[source] = std::move(inner.accesses);
+  }
+
   /// Behind a reshape the same element has other coordinates: those of a result of that shape.
   void visitReshaped(Value source) {
-    AccessWalk inner(kernel, source);
-    inner.run();
-    for (auto [access, there] : llvm::zip_equal(accesses, inner.accesses)) {
+    SmallVector<Access> inner = walkFrom(source);
+    for (auto [access, there] : llvm::zip_equal(accesses, inner)) {
       access.isRead |= there.isRead;
       access.isSameElement &= there.isSameElement;
       access.isSameRow &= there.isSameElement;
@@ -196,6 +205,7 @@ private:
 
   Block &kernel;
   Value result;
+  Finished &finished;
   SmallVector<Access> accesses; ///< by the kernel's argument
   /// By value the coordinates that it was visited at: what is used twice is walked once.
   llvm::DenseMap<Value, SmallVector<Place, 1>> seen;
@@ -214,9 +224,10 @@ SmallVector<InPlaceOperand> KernelOp::getInPlaceOperands(unsigned result) {
   SmallVector<InPlaceOperand> operands;
   if (llvm::none_of(body.getArguments(), isAsLarge))
     return operands;
+  AccessWalk::Finished finished;
   SmallVector<AccessWalk> walks;
   for (Value value : yield.getValues())
-    walks.emplace_back(body, value).run();
+    walks.emplace_back(body, value, finished).run();
   for (BlockArgument argument : body.getArguments()) {
     if (!isAsLarge(argument))
       continue;

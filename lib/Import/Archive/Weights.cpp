@@ -8,6 +8,7 @@
 
 #include "memopt/Import/Archive/Weights.h"
 
+#include "llvm/ADT/BitVector.h"
 #include "llvm/Support/CheckedArithmetic.h"
 
 #include <cstring>
@@ -141,14 +142,74 @@ Error Weights::addRecord(StringRef folder, StringRef name, const JsonCursor &jso
   return Error::success();
 }
 
+namespace {
+/// A tensor of weights in its storage.
+struct View {
+  uint64_t begin, end; ///< the bytes that it reaches over
+  size_t order;        ///< by name
+  StringRef name;
+  const TensorMeta *meta;
+};
+} // namespace
+
+/// Whether one of the bytes of a view that `test` is asked for, element by element, passes.
+static bool anyByte(const View &view, function_ref<bool(uint64_t)> test) {
+  const TensorMeta &meta = *view.meta;
+  uint64_t width = getByteWidth(meta.dtype);
+  SmallVector<int64_t> index(meta.sizes.size(), 0);
+  int64_t element = meta.storageOffset;
+  for (int64_t i = 0, n = meta.getNumElements(); i != n; ++i) {
+    for (uint64_t byte = 0; byte != width; ++byte)
+      if (test(element * width + byte))
+        return true;
+    for (size_t dim = index.size(); dim-- > 0;) {
+      element += meta.strides[dim];
+      if (++index[dim] != meta.sizes[dim])
+        break;
+      element -= meta.strides[dim] * meta.sizes[dim];
+      index[dim] = 0;
+    }
+  }
+  return false;
+}
+
+/// Two of the views that share a byte, the first by name in front; null where none do. Views whose
+/// reaches overlap may be interleaved, as columns of one matrix are, and share nothing.
+static std::pair<const View *, const View *> findOverlap(MutableArrayRef<View> views) {
+  sort(views, [](const View &a, const View &b) {
+    return std::tie(a.begin, a.order) < std::tie(b.begin, b.order);
+  });
+  for (size_t first = 0, last; first != views.size(); first = last) {
+    uint64_t begin = views[first].begin, end = views[first].end;
+    for (last = first + 1; last != views.size() && views[last].begin < end; ++last)
+      end = std::max(end, views[last].end);
+    if (last == first + 1)
+      continue;
+    MutableArrayRef<View> group = views.slice(first, last - first);
+    sort(group, [](const View &a, const View &b) { return a.order < b.order; });
+    BitVector taken(end - begin);
+    for (const View &later : group) {
+      std::optional<uint64_t> shared;
+      anyByte(later, [&](uint64_t byte) {
+        if (taken.test(byte - begin))
+          shared = byte;
+        taken.set(byte - begin);
+        return shared.has_value();
+      });
+      if (!shared)
+        continue;
+      const View *earlier = find_if(group, [&](const View &view) {
+        return anyByte(view, [&](uint64_t b) { return b == *shared; });
+      });
+      return {earlier, &later};
+    }
+  }
+  return {};
+}
+
 /// Names are tied when they are the same view of the same storage. Other views of one storage may
 /// only stand side by side, else writing one variable would have to change another.
 Error Weights::findAliases() {
-  struct View {
-    uint64_t begin, end; ///< bytes of the storage
-    size_t order;        ///< by name
-    StringRef name;
-  };
   std::map<StringRef, std::vector<View>> storages;
   using Sizes = SmallVector<int64_t, 4>;
   using Key = std::tuple<StringRef, DType, int64_t, Sizes, Sizes>;
@@ -189,20 +250,12 @@ Error Weights::findAliases() {
       continue;
     uint64_t width = getByteWidth(meta.dtype);
     storages[record.payload].push_back(
-        {meta.storageOffset * width, *getExtent(meta) * width, order++, name});
+        {meta.storageOffset * width, *getExtent(meta) * width, order++, name, &meta});
   }
-  for (auto &[payload, views] : storages) {
-    sort(views, [](const View &a, const View &b) {
-      return std::tie(a.begin, a.order) < std::tie(b.begin, b.order);
-    });
-    for (size_t i = 1; i < views.size(); ++i)
-      if (views[i].begin < views[i - 1].end) {
-        auto [earlier, later] =
-            std::minmax(views[i - 1], views[i], [](auto &a, auto &b) { return a.order < b.order; });
-        return makeError(archive->getPath() + ": '" + later.name + "' and '" + earlier.name +
-                         "' share bytes of " + payload + " but are not the same tensor");
-      }
-  }
+  for (auto &[payload, views] : storages)
+    if (auto [earlier, later] = findOverlap(views); earlier)
+      return makeError(archive->getPath() + ": '" + later->name + "' and '" + earlier->name +
+                       "' share bytes of " + payload + " but are not the same tensor");
   return Error::success();
 }
 

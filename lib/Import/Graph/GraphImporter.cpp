@@ -48,6 +48,10 @@ Expected<mlir::OwningOpRef<ModuleOp>> GraphImporter::run() {
   builder.setInsertionPointToStart(function.addEntryBlock());
   scopes.push_back(&root);
   countUses(root);
+  for (const Node &node : program.graph.nodes)
+    classes.try_emplace(node.modulePath, node.moduleClass);
+  for (const InputSpec &spec : program.inputs)
+    inputs.insert(spec.value);
   RETURN_IF_ERROR(createInputs());
   annotateBatch();
   importNodes(root);
@@ -130,7 +134,7 @@ bool GraphImporter::isUsedLater(StringRef name) const {
 }
 
 Error GraphImporter::define(StringRef name, Tensor tensor) {
-  if (!scopes.back()->values.try_emplace(name, std::move(tensor)).second)
+  if (!scopes.back()->add(name, std::move(tensor)))
     return makeError("value '" + name + "' is defined twice");
   return Error::success();
 }
@@ -145,29 +149,32 @@ Error GraphImporter::mutate(const Tensor &from, Tensor to) {
                      "exported program before saving it");
   to.storage = from.storage;
   to.view = from.view;
-  for (auto &[target, variable] : variables) {
-    if (variable.initial.storage != from.storage)
-      continue;
+  if (auto it = variableAt.find(from.storage); it != variableAt.end()) {
+    const Variable &variable = variables[it->second];
     if (!variable.isBuffer || variable.initial.view != from.view)
-      return makeError("writes over part of the state '" + target +
+      return makeError("writes over part of the state '" + it->second +
                        "'; run run_decompositions({}) on the "
                        "exported program before saving it");
   }
-  for (Scope *scope : scopes)
-    for (auto &entry : scope->values) {
-      Tensor &tensor = entry.second;
-      if (tensor.storage != from.storage)
-        continue;
-      if (tensor.view == from.view) {
+  for (Scope *scope : scopes) {
+    SmallVector<StringRef, 2> &names = scope->namesOf[from.storage];
+    // A variable's last value is asked for at the end, whatever reads its first.
+    erase_if(names, [&](StringRef name) {
+      auto use = scope->lastUse.find(name);
+      bool isRead = use != scope->lastUse.end() && use->second >= scope->position;
+      return !isRead && !(scope == &root && inputs.contains(name));
+    });
+    for (StringRef name : names) {
+      Tensor &tensor = scope->values.find(name)->second;
+      if (tensor.view == from.view)
         tensor = to;
-        continue;
-      }
-      auto use = scope->lastUse.find(entry.first());
-      if (use != scope->lastUse.end() && use->second > scope->position)
-        return makeError("writes over memory that '" + entry.first() +
+      else if (auto use = scope->lastUse.find(name);
+               use != scope->lastUse.end() && use->second > scope->position)
+        return makeError("writes over memory that '" + name +
                          "' sees through another view; run run_decompositions({}) on the exported "
                          "program before saving it");
     }
+  }
   return Error::success();
 }
 
@@ -220,7 +227,7 @@ void GraphImporter::defineStandIns(const Node &node) {
       Tensor tensor = newTensor(meta->second.dtype, meta->second.sizes);
       tensor.value = mlir::tensor::EmptyOp::create(builder, tensor.sizes,
                                                    getElementType(builder, tensor.dtype));
-      scope.values.try_emplace(name, std::move(tensor));
+      scope.add(name, std::move(tensor));
     }
 }
 
@@ -309,7 +316,7 @@ Error GraphImporter::inlineGraph(const Node &node) {
     if (input.kind != Argument::Kind::Tensor || operand.value.kind != Argument::Kind::Tensor)
       return makeError("expected tensors as operands of the graph");
     ASSIGN_OR_RETURN(Tensor value, lookup(operand.value.names.front()));
-    if (!scope.values.try_emplace(input.names.front(), std::move(value)).second)
+    if (!scope.add(input.names.front(), std::move(value)))
       return makeError("input '" + input.names.front() + "' of the graph is defined twice");
     if (scopes.back()->standIns.contains(operand.value.names.front()))
       scope.standIns.insert(input.names.front());

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "memopt/Dialect/Program.h"
 #include "memopt/Import/Graph/GraphImporter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -181,6 +182,7 @@ Error GraphImporter::createVariable(size_t index, const TensorMeta &meta) {
   if (!variable.declaration) {
     ASSIGN_OR_RETURN(variable.declaration, declareVariable(spec, target, meta));
     readInitial(meta, variable);
+    variableAt[variable.initial.storage] = target;
   }
   bool isParameter = spec.kind == InputSpec::Kind::Parameter,
        isBuffer = spec.kind == InputSpec::Kind::Buffer;
@@ -195,21 +197,19 @@ Error GraphImporter::createVariable(size_t index, const TensorMeta &meta) {
 
 Expected<mlir::memopt::VariableOp>
 GraphImporter::declareVariable(const InputSpec &spec, StringRef name, const TensorMeta &meta) {
-  if (name == "lr" || name == "step" || name == "seed")
-    return makeError("the name '" + name +
-                     "' belongs to the training program; rename the attribute");
   auto type = RankedTensorType::get(meta.sizes, getElementType(builder, meta.dtype));
   ASSIGN_OR_RETURN(mlir::ElementsAttr initial, loadInitial(spec.target, meta));
   bool isParameter = spec.kind == InputSpec::Kind::Parameter;
   mlir::OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(function);
-  auto declaration =
-      mlir::memopt::VariableOp::create(builder, mlir::NameLoc::get(builder.getStringAttr(name)),
-                                       name, type, isParameter ? Role::Parameter : Role::Buffer);
+  auto declaration = mlir::memopt::VariableOp::create(
+      builder, mlir::NameLoc::get(builder.getStringAttr(name)), chooseSymbol(name), type,
+      isParameter ? Role::Parameter : Role::Buffer);
   declaration.setTrainable(isParameter && meta.requiresGrad && isFloat(meta.dtype));
   declaration.setTransient(!isParameter && !spec.persistent);
   StringRef path = StringRef(spec.target).take_front(StringRef(spec.target).rfind('.') + 1);
-  if (std::string owner = findModuleClass(path.empty() ? path : path.drop_back()); !owner.empty())
+  // What nodes say of the module; nothing where none of them is its own.
+  if (StringRef owner = classes.lookup(path.empty() ? path : path.drop_back()); !owner.empty())
     declaration.setModuleClass(owner);
   if (initial)
     declaration.setInitialAttr(initial);
@@ -218,12 +218,14 @@ GraphImporter::declareVariable(const InputSpec &spec, StringRef name, const Tens
   return declaration;
 }
 
-/// What nodes say of the module at `path`; empty when none of them is its own.
-std::string GraphImporter::findModuleClass(StringRef path) const {
-  for (const Node &node : program.graph.nodes)
-    if (node.modulePath == path)
-      return node.moduleClass;
-  return "";
+/// The target, or where that is a name of the program's own, one that is not.
+std::string GraphImporter::chooseSymbol(StringRef target) {
+  std::string symbol = target.str();
+  while (mlir::memopt::isProgramName(symbol) || (symbol != target && variableOf.contains(symbol)))
+    symbol = "model." + symbol;
+  if (symbol != target)
+    renamed[symbol] = target.str();
+  return symbol;
 }
 
 /// The value that the step begins with.
@@ -246,7 +248,8 @@ void GraphImporter::suggestInitial(const Tensor &tensor, double value) {
   auto read = state ? state.getDefiningOp<mlir::memopt::ReadOp>() : nullptr;
   if (!read)
     return;
-  auto it = variables.find(read.getVariable().str());
+  auto target = renamed.find(read.getVariable());
+  auto it = variables.find(target == renamed.end() ? read.getVariable().str() : target->second);
   if (it == variables.end() || it->second.declaration.getInitial() ||
       it->second.declaration.getInitValue())
     return;

@@ -8,6 +8,7 @@
 
 #include "BodyBuilder.h"
 #include "SyncBatchNorm.h"
+#include "memopt/Dialect/Program.h"
 #include "memopt/Transforms/Ranks/RankUpdates.h"
 #include "memopt/Transforms/Utils/TensorBuilders.h"
 
@@ -62,7 +63,7 @@ void BodyBuilder::synchronize(Operation *copy, Operation *original) {
 Value BodyBuilder::readFirstSample(Location location, Phase phase) {
   constexpr StringLiteral name = "sample_offset";
   auto module = repeat->getParentOfType<ModuleOp>();
-  auto variable = module.lookupSymbol<VariableOp>(name);
+  VariableOp variable = findHyperparameter(module, name);
   auto type = RankedTensorType::get({}, builder.getI64Type());
   if (!variable) {
     OpBuilder atStart(repeat->getParentOfType<func::FuncOp>());
@@ -139,15 +140,25 @@ int64_t BodyBuilder::countBatchesFor(Operation *user) const {
 
 /// A value that isCounted, for the samples of so many batches.
 Value BodyBuilder::createCounted(Value value, int64_t batches) {
-  Operation *op = value.getDefiningOp();
-  if (auto counted = dyn_cast<CountOp>(op))
-    return createCount(builder, batch, counted, batches);
-  IRMapping operands;
-  for (Value operand : op->getOperands())
-    operands.map(operand, isCounted(operand)
-                              ? createCounted(operand, batches)
-                              : builder.clone(*operand.getDefiningOp())->getResult(0));
-  return builder.clone(*op, operands)->getResult(cast<OpResult>(value).getResultNumber());
+  IRMapping made;
+  SmallVector<Operation *> todo{value.getDefiningOp()};
+  while (!todo.empty()) {
+    Operation *op = todo.back();
+    if (auto count = dyn_cast<CountOp>(op)) {
+      made.map(count.getResult(), createCount(builder, batch, count, batches));
+      todo.pop_back();
+      continue;
+    }
+    auto missing =
+        llvm::find_if_not(op->getOperands(), [&](Value operand) { return made.contains(operand); });
+    if (missing != op->operand_end()) {
+      todo.push_back((*missing).getDefiningOp());
+      continue;
+    }
+    builder.clone(*op, made);
+    todo.pop_back();
+  }
+  return made.lookup(value);
 }
 
 /// State that the body changes is a variable of the loop there.

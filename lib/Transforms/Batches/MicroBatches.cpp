@@ -32,8 +32,8 @@ FailureOr<MicroBatches> MicroBatches::create(const StepModel &step, const BatchM
 // What is repeated
 //===----------------------------------------------------------------------===//
 
-template <typename OpType> static Role getRole(OpType op) {
-  return SymbolTable::lookupNearestSymbolFrom<VariableOp>(op, op.getVariableAttr()).getRole();
+template <typename OpType> static Role getRole(const StepModel &step, OpType op) {
+  return step.getVariable(op.getVariableAttr().getAttr()).getRole();
 }
 
 /// Running statistics move with each micro-batch: writes of buffers, and what serves only them.
@@ -43,24 +43,27 @@ void MicroBatches::collectBufferUpdates() {
     bool servesThem =
         isPure(&op) && !op.use_empty() &&
         llvm::all_of(op.getUsers(), [&](Operation *user) { return bufferUpdates.contains(user); });
-    if ((write && getRole(write) == Role::Buffer) || servesThem)
+    if ((write && getRole(step, write) == Role::Buffer) || servesThem)
       bufferUpdates.insert(&op);
   }
 }
 
 bool mlir::memopt::isCounted(Value value) {
-  Operation *op = value.getDefiningOp();
-  if (!op || isa<CountOp>(op))
-    return op;
-  bool counts = false;
-  for (Value operand : op->getOperands()) {
-    if (matchPattern(operand, m_Constant()))
-      continue;
-    if (!isCounted(operand))
+  SmallVector<Value> todo{value};
+  DenseSet<Operation *> seen;
+  while (!todo.empty()) {
+    Operation *op = todo.pop_back_val().getDefiningOp();
+    if (!op)
       return false;
-    counts = true;
+    if (isa<CountOp>(op) || !seen.insert(op).second)
+      continue;
+    auto counted = llvm::make_filter_range(
+        op->getOperands(), [](Value operand) { return !matchPattern(operand, m_Constant()); });
+    if (counted.empty() || !isPure(op))
+      return false;
+    llvm::append_range(todo, counted);
   }
-  return counts && isPure(op);
+  return true;
 }
 
 void MicroBatches::classify() {
@@ -177,21 +180,27 @@ bool MicroBatches::feedsSamples(Value sum) const {
 /// batch_norm's, it is that of the micro-batch. What follows from the data alone (the number of
 /// valid targets, weights of classes) is a total: taking it costs nothing.
 bool MicroBatches::isLocalSum(Value sum) const {
-  auto isParameter = [](ReadOp read) { return getRole(read) == Role::Parameter; };
+  auto isParameter = [&](ReadOp read) { return getRole(step, read) == Role::Parameter; };
   return !sumsAreTotals && feedsSamples(sum) && followsFrom(sum, isParameter);
 }
 
 /// Whether all that the forward pass does to a sum, or to a view of it, is to divide it by a number
 /// of elements.
 static bool isMean(Value sum) {
-  return llvm::all_of(sum.getUsers(), [&](Operation *user) {
-    if (user->hasTrait<OpTrait::ReadsShapeOnly>() || getPhase(user) != Phase::Forward)
-      return true;
-    if (isa<BroadcastOp>(user) || isReshape(user))
-      return isMean(user->getResult(0));
-    auto division = dyn_cast<arith::DivFOp>(user);
-    return division && division.getLhs() == sum && isCounted(division.getRhs());
-  });
+  SmallVector<Value> todo{sum};
+  while (!todo.empty()) {
+    Value value = todo.pop_back_val();
+    for (Operation *user : value.getUsers()) {
+      if (user->hasTrait<OpTrait::ReadsShapeOnly>() || getPhase(user) != Phase::Forward)
+        continue;
+      auto division = dyn_cast<arith::DivFOp>(user);
+      if (isa<BroadcastOp>(user) || isReshape(user))
+        todo.push_back(user->getResult(0));
+      else if (!division || division.getLhs() != value || !isCounted(division.getRhs()))
+        return false;
+    }
+  }
+  return true;
 }
 
 /// A mean of a micro-batch stands for that of all. A sum does not, such as one that weights of

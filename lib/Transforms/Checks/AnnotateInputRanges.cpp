@@ -59,16 +59,26 @@ std::string describeUse(StringRef what, Operation *op) {
 
 /// From the uses that need an index inside, or from those that leave out what lies outside.
 void collect(Value value, Range &range, bool skips) {
-  for (OpOperand &use : value.getUses()) {
+  SmallVector<OpOperand *> todo;
+  DenseSet<Value> seen;
+  auto open = [&](Value next) {
+    if (seen.insert(next).second)
+      for (OpOperand *use :
+           llvm::reverse(llvm::to_vector(llvm::make_pointer_range(next.getUses()))))
+        todo.push_back(use);
+  };
+  open(value);
+  while (!todo.empty()) {
+    OpOperand &use = *todo.pop_back_val();
     Operation *op = use.getOwner();
-    if (keepsElements(use))
-      collect(op->getResult(0), range, skips);
-    if (auto repeat = dyn_cast<RepeatOp>(op))
-      collect(repeat.getBody().getArgument(use.getOperandNumber()), range, skips);
     if (auto indexing = dyn_cast<IndexingOpInterface>(op))
       for (const IndexUse &index : indexing.getIndexUses())
         if (index.operand == &use && index.skips == skips)
           range.restrict(index.size - 1, index.ignore, describeUse(index.what, op));
+    if (keepsElements(use))
+      open(op->getResult(0));
+    if (auto repeat = dyn_cast<RepeatOp>(op))
+      open(repeat.getBody().getArgument(use.getOperandNumber()));
   }
 }
 

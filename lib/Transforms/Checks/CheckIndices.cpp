@@ -19,6 +19,7 @@
 
 #include "memopt/Analysis/IntegerRanges.h"
 #include "memopt/Analysis/StepModel.h"
+#include "memopt/Dialect/Program.h"
 #include "memopt/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -56,15 +57,20 @@ class Checker {
 public:
   explicit Checker(ModuleOp module) : module(module), builder(module.getContext()) {}
 
-  void check(OpOperand &operand, const Requirement &requirement) {
+  LogicalResult check(OpOperand &operand, const Requirement &requirement) {
     if (requirement.isMetBy(ranges.get(operand.get())))
-      return;
+      return success();
     auto key = std::make_tuple(operand.get().getAsOpaquePointer(), requirement.min, requirement.max,
                                requirement.ignore);
     auto [entry, isNew] = checks.try_emplace(key, nullptr);
-    if (isNew)
-      entry->second = createCheck(operand, requirement);
+    if (isNew) {
+      FailureOr<Value> made = createCheck(operand, requirement);
+      if (failed(made))
+        return failure();
+      entry->second = *made;
+    }
     operand.set(entry->second);
+    return success();
   }
   bool isChecked(Value value, int64_t size) const {
     // Whatever index is ignored, which is the last of the key, none first.
@@ -78,13 +84,15 @@ public:
   void finish();
 
 private:
-  Value createCheck(OpOperand &operand, const Requirement &requirement);
+  FailureOr<Value> createCheck(OpOperand &operand, const Requirement &requirement);
+  FailureOr<int64_t> getSite(Operation *user, DictionaryAttr description);
 
   ModuleOp module;
   OpBuilder builder;
   IntegerRanges ranges;
   std::map<std::tuple<const void *, int64_t, int64_t, std::optional<int64_t>>, Value> checks;
   SmallVector<Attribute> sites;
+  DenseMap<Attribute, int64_t> numbers; ///< of sites by what they say, the first of each
 };
 } // namespace
 
@@ -94,22 +102,41 @@ static StringRef nameOf(Operation *op) {
 }
 
 /// The check stands where the value is there first, so that all its users may share it.
-Value Checker::createCheck(OpOperand &operand, const Requirement &requirement) {
+FailureOr<Value> Checker::createCheck(OpOperand &operand, const Requirement &requirement) {
   Operation *user = operand.getOwner();
   auto number = [&](int64_t value) { return builder.getI64IntegerAttr(value); };
   auto text = [&](StringRef value) { return builder.getStringAttr(value); };
+  FailureOr<int64_t> site =
+      getSite(user, builder.getDictionaryAttr(
+                        {builder.getNamedAttr("module", text(getModulePath(user->getLoc()))),
+                         builder.getNamedAttr("op", text(nameOf(user))),
+                         builder.getNamedAttr("min", number(requirement.min)),
+                         builder.getNamedAttr("max", number(requirement.max)),
+                         builder.getNamedAttr("what", text(requirement.what))}));
+  if (failed(site))
+    return failure();
   OpBuilder b(user);
   b.setInsertionPointAfterValue(operand.get());
   auto check = CheckOp::create(b, user->getLoc(), operand.get(), requirement.min, requirement.max,
                                requirement.ignore ? number(*requirement.ignore) : IntegerAttr(),
-                               requirement.otherwise, static_cast<int64_t>(sites.size()));
-  sites.push_back(builder.getDictionaryAttr(
-      {builder.getNamedAttr("module", text(getModulePath(user->getLoc()))),
-       builder.getNamedAttr("op", text(nameOf(user))),
-       builder.getNamedAttr("min", number(requirement.min)),
-       builder.getNamedAttr("max", number(requirement.max)),
-       builder.getNamedAttr("what", text(requirement.what))}));
-  return check;
+                               requirement.otherwise, *site);
+  return Value(check);
+}
+
+/// A number of its own, or where the word of a report has none left, that of a site which says the
+/// same.
+FailureOr<int64_t> Checker::getSite(Operation *user, DictionaryAttr description) {
+  int64_t next = static_cast<int64_t>(sites.size());
+  auto first = numbers.try_emplace(description, next).first;
+  if (next == kMostIndexSites) {
+    if (first->second < next)
+      return first->second;
+    return user->emitOpError() << "is the place of check " << next + 1
+                               << " of an index; a program reports of at most " << kMostIndexSites
+                               << " that differ";
+  }
+  sites.push_back(description);
+  return next;
 }
 
 void Checker::finish() {
@@ -149,29 +176,33 @@ struct CheckIndicesPass : mlir::memopt::impl::CheckIndicesPassBase<CheckIndicesP
     for (auto function : module.getOps<func::FuncOp>())
       if (!function.isExternal())
         for (Block *block : getProgramBlocks(function.getBody().front()))
-          checkBlock(*block, checker);
+          if (failed(checkBlock(*block, checker)))
+            return signalPassFailure();
     checker.finish();
   }
 
 private:
-  static void checkBlock(Block &block, Checker &checker) {
+  static LogicalResult checkBlock(Block &block, Checker &checker) {
     SmallVector<IndexUse> skipping;
     for (Operation &op : llvm::make_early_inc_range(block)) {
       if (OpOperand *divisor = getIntegerDivisor(&op))
-        checker.check(*divisor, {1, -1, std::nullopt, 1, "divisors"});
+        if (failed(checker.check(*divisor, {1, -1, std::nullopt, 1, "divisors"})))
+          return failure();
       auto indexing = dyn_cast<IndexingOpInterface>(op);
       if (!indexing)
         continue;
       for (const IndexUse &use : indexing.getIndexUses())
         if (use.skips)
           skipping.push_back(use);
-        else
-          checker.check(*use.operand, getRequirement(use));
+        else if (failed(checker.check(*use.operand, getRequirement(use))))
+          return failure();
     }
     // What leaves out bad indices by itself need not report those that were reported before.
     for (const IndexUse &use : skipping)
-      if (!checker.isChecked(use.operand->get(), use.size))
-        checker.check(*use.operand, getRequirement(use));
+      if (!checker.isChecked(use.operand->get(), use.size) &&
+          failed(checker.check(*use.operand, getRequirement(use))))
+        return failure();
+    return success();
   }
 };
 } // namespace

@@ -14,6 +14,7 @@
 
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
+#include "memopt/Dialect/Program.h"
 #include "memopt/Transforms/Passes.h"
 
 namespace mlir::memopt {
@@ -31,7 +32,7 @@ static LogicalResult verifyChecks(const StepModel &step) {
   bool hasWord = static_cast<bool>(findIndexFault(step.getModule()));
   WalkResult result = step.getFunction()->walk([&](CheckOp check) -> WalkResult {
     int64_t site = check.getSite();
-    if (site < 0 || site >= count)
+    if (site < 0 || site >= std::min(count, kMostIndexSites))
       return check.emitOpError() << "reports for site " << site << ", expected one of the " << count
                                  << " in '" << MemoptDialect::kIndexSitesAttr << "'";
     if (!hasWord)

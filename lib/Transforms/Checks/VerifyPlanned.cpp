@@ -231,23 +231,31 @@ private:
     FailureOr<SmallVector<Place>> made = collectPlaces(instruction);
     if (failed(made))
       return failure();
+    SmallVector<OpResult> tensors = getTensors(instruction);
     for (auto [index, place] : llvm::enumerate(*made)) {
       for (const Place &other : ArrayRef<Place>(*made).drop_front(index + 1))
         if (place.overlaps(other))
           return instruction->emitOpError() << "makes two buffers at " << place.bytes.begin
                                             << " and " << other.bytes.begin << " that overlap";
-      if (failed(checkInPlace(instruction, index, place)) ||
+      OpResult result = index < tensors.size() ? tensors[index] : OpResult();
+      if (failed(checkInPlace(instruction, result, place)) ||
           failed(checkCommitted(instruction, place)))
         return failure();
     }
     // The results of a wait were taken when what it waits for was started.
     bool isWait = getStart(instruction);
     for (auto [index, place] : llvm::enumerate(*made))
-      if (index >= instruction->getNumResults())
-        claim(place, getWorkspaceOwner(instruction, index));
+      if (index >= tensors.size())
+        claim(place, getWorkspaceOwner(instruction, index - tensors.size()));
       else if (!isWait)
-        claim(place, instruction->getResult(index).getAsOpaquePointer());
+        claim(place, tensors[index].getAsOpaquePointer());
     return takeOff(instruction);
+  }
+
+  /// The results that are buffers; a token is none.
+  static SmallVector<OpResult> getTensors(Operation *op) {
+    return llvm::filter_to_vector(
+        op->getResults(), [](OpResult result) { return isa<RankedTensorType>(result.getType()); });
   }
 
   /// Of the results that are tensors, then of the workspaces.
@@ -258,11 +266,10 @@ private:
     if (!offsets)
       return instruction->emitOpError("has no offsets in the planned program");
     ArrayRef<int64_t> left = offsets.asArrayRef();
-    for (Value result : instruction->getResults())
-      if (isa<RankedTensorType>(result.getType())) {
-        places.push_back(getPlace(result, left.front()));
-        left = left.drop_front();
-      }
+    for (OpResult result : getTensors(instruction)) {
+      places.push_back(getPlace(result, left.front()));
+      left = left.drop_front();
+    }
     for (auto [workspace, offset] : llvm::zip_equal(workspaces, left))
       places.push_back({workspace.space, {offset, offset + workspace.bytes}});
     return places;
@@ -274,11 +281,11 @@ private:
   }
 
   /// A result may meet an operand's bytes only where the op allows it, and then begins where the
-  /// operand begins.
-  LogicalResult checkInPlace(Operation *op, unsigned index, const Place &made) {
+  /// operand begins. A workspace, which is no result, may meet none.
+  LogicalResult checkInPlace(Operation *op, OpResult result, const Place &made) {
     SmallVector<InPlaceOperand> allowed;
-    if (auto inPlace = dyn_cast<InPlaceOpInterface>(op); inPlace && index < op->getNumResults())
-      allowed = inPlace.getInPlaceOperands(index);
+    if (auto inPlace = dyn_cast<InPlaceOpInterface>(op); inPlace && result)
+      allowed = inPlace.getInPlaceOperands(result.getResultNumber());
     for (OpOperand &operand : op->getOpOperands()) {
       if (!isa<RankedTensorType>(operand.get().getType()))
         continue;
@@ -288,9 +295,11 @@ private:
       bool isAllowed = llvm::any_of(allowed, [&](const InPlaceOperand &entry) {
         return entry.operand == operand.getOperandNumber();
       });
-      if (!isAllowed || place.bytes.begin != made.bytes.begin)
-        return op->emitOpError() << "writes result " << index << " over operand "
-                                 << operand.getOperandNumber() << ", which it does not allow";
+      if (isAllowed && place.bytes.begin == made.bytes.begin)
+        continue;
+      InFlightDiagnostic error = op->emitOpError() << "writes ";
+      result ? error << "result " << result.getResultNumber() : error << "a workspace";
+      return error << " over operand " << operand.getOperandNumber() << ", which it does not allow";
     }
     return success();
   }
@@ -332,7 +341,7 @@ private:
     FailureOr<SmallVector<Place>> destinations = collectPlaces(wait);
     if (failed(destinations))
       return failure();
-    for (auto [result, place] : llvm::zip(wait->getResults(), *destinations)) {
+    for (auto [result, place] : llvm::zip(getTensors(wait), *destinations)) {
       if (start.getResource() == Resource::Disk && failed(roundToBlocks(start, place)))
         return failure();
       for (Value operand : start->getOperands())
@@ -358,7 +367,7 @@ private:
 
   /// Nobody has touched the destination, the source or the staging since the start.
   LogicalResult land(Operation *start, Operation *wait) {
-    for (Value result : wait->getResults())
+    for (Value result : getTensors(wait))
       if (!owns(places[result.getAsOpaquePointer()], result.getAsOpaquePointer()))
         return wait->emitOpError("waits for bytes that were written while they were in flight");
     for (Value operand : start->getOperands())
@@ -367,7 +376,7 @@ private:
         return wait->emitOpError("waits for bytes whose source was written while in flight");
     for (size_t index = 0; index < cast<InstructionOpInterface>(start).getWorkspaces().size();
          ++index) {
-      const void *owner = getWorkspaceOwner(start, start->getNumResults() - 1 + index);
+      const void *owner = getWorkspaceOwner(start, index);
       if (!owns(places[owner], owner))
         return wait->emitOpError("waits for bytes whose staging was written while in flight");
     }

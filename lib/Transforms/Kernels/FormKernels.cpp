@@ -97,33 +97,37 @@ private:
       if (llvm::is_contained(unit, user) || !seen.insert(user).second)
         continue;
       // A reshape at the end of the way is an alias of the buffer for the op behind it.
-      if (!isComputedInReaders(user))
+      if (!fusion.isComputedInReaders(user))
         return true;
       llvm::append_range(todo, user->getUsers());
     }
     return false;
   }
 
-  bool isComputedInReaders(Operation *op) const {
-    return fusion.isInlined(op) || (isFreeInKernels(op) && !isStoredForKernels(op));
-  }
-
-  void include(Operation *op) {
-    if (!included.insert(op).second)
-      return;
-    ops.push_back(op);
-    auto reach = [&](Value value) {
-      if (value.getParentBlock() != op->getBlock())
+  /// In the order in which a walk into each operand's own operands first meets buffers.
+  void include(Operation *root) {
+    SmallVector<Value> todo;
+    auto open = [&](Operation *op) {
+      if (!included.insert(op).second)
         return;
+      ops.push_back(op);
+      SmallVector<Value> read;
+      op->walk([&](Operation *inner) {
+        for (Value value : inner->getOperands())
+          if (value.getParentBlock() == root->getBlock())
+            read.push_back(value);
+      });
+      todo.append(read.rbegin(), read.rend());
+    };
+    open(root);
+    while (!todo.empty()) {
+      Value value = todo.pop_back_val();
       Operation *source = value.getDefiningOp();
-      if (source && llvm::is_contained(unit, source))
-        include(source);
-      else if (source && isComputedInReaders(source))
-        include(source);
+      if (source && (llvm::is_contained(unit, source) || fusion.isComputedInReaders(source)))
+        open(source);
       else if (buffers.insert(value))
         order.push_back(value);
-    };
-    op->walk([&](Operation *inner) { llvm::for_each(inner->getOperands(), reach); });
+    }
   }
 
   SmallVector<Operation *> sortedOps() {
@@ -197,6 +201,7 @@ struct FormKernelsPass : mlir::memopt::impl::FormKernelsPassBase<FormKernelsPass
     giveWritesTheirConstants(func);
     SmallVector<Block *> blocks = getProgramBlocks(func.getBody().front());
     for (Block *block : llvm::reverse(blocks)) {
+      shareReads(*block);
       eraseDeadOps(*block);
       if (failed(formLibraryCalls(*block)))
         return signalPassFailure();
@@ -216,6 +221,25 @@ private:
       if (Operation *constant = write.getValue().getDefiningOp<arith::ConstantOp>())
         write.getValueMutable().assign(OpBuilder(write).clone(*constant)->getResult(0));
     });
+  }
+
+  /// One value for a phase's reads of a variable between its writes: two operands of a kernel are
+  /// two buffers, of which it may overwrite one while it reads the other.
+  static void shareReads(Block &block) {
+    llvm::DenseMap<StringAttr, ReadOp> known;
+    for (Operation &op : llvm::make_early_inc_range(block)) {
+      op.walk([&](WriteOp write) { known.erase(write.getVariableAttr().getAttr()); });
+      auto read = dyn_cast<ReadOp>(op);
+      if (!read)
+        continue;
+      auto [entry, isNew] = known.try_emplace(read.getVariableAttr().getAttr(), read);
+      ReadOp first = entry->second;
+      if (isNew || getPhase(first) != getPhase(read) ||
+          first.getResult().getType() != read.getResult().getType())
+        continue;
+      read.getResult().replaceAllUsesWith(first.getResult());
+      read.erase();
+    }
   }
 
   /// Rebuilds the block in the order of units; ops that are no kernels move, with the reshapes that

@@ -67,6 +67,34 @@ bool KernelFusion::idlesMachine(const FusionEdge &edge) const {
   return getPoints(to.rows) < few * busy;
 }
 
+/// Whether no way through the members, which stand in the order of the program, is long: code
+/// generation recurses along it, and machine code for a thousand functions of one element takes
+/// many seconds. Pieces of a long chain that are cut alike are compiled once.
+bool KernelFusion::isShort(ArrayRef<unsigned> members) const {
+  constexpr double mostWork = 640, mostWays = 4096;
+  constexpr unsigned mostDepth = 1024;
+  struct Way {
+    double work = 0;
+    unsigned depth = 0;
+  };
+  llvm::SmallDenseMap<unsigned, Way> longest;
+  double ways = 0;
+  for (unsigned member : members) {
+    Way way;
+    for (unsigned number : memberSources[member]) {
+      Way source = longest.lookup(memberEdges[number].from);
+      way = {std::max(way.work, source.work), std::max(way.depth, source.depth)};
+    }
+    way.work += nodes[member].inlinedWork;
+    way.depth += nodes[member].depth;
+    ways += nodes[member].ways;
+    if (way.work > mostWork || way.depth > mostDepth || ways > mostWays)
+      return false;
+    longest[member] = way;
+  }
+  return true;
+}
+
 /// Kernels do not reach across phases. Updates stay apart because whoever runs the program may look
 /// at loss and gradients before any state changes; what backward recomputes must not be computed
 /// early and kept after all.
@@ -104,7 +132,7 @@ bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
     for (Value result : node.op->getResults())
       buffers.insert(result);
   }
-  if (buffers.size() > 2 * maximumBuffers)
+  if (buffers.size() > 2 * maximumBuffers || !isShort(members))
     return false;
   return points <= smallWork || ShapedType::getNumElements(rows) >= minimumRows;
 }

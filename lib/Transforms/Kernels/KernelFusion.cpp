@@ -33,12 +33,6 @@ bool mlir::memopt::isFreeInKernels(Operation *op) {
   return isa<ViewOpInterface, tensor::EmptyOp, linalg::FillOp, arith::ConstantOp, IotaOp>(op);
 }
 
-bool mlir::memopt::isStoredForKernels(Operation *op) {
-  constexpr size_t kMostPieces = 32;
-  auto concat = dyn_cast<tensor::ConcatOp>(op);
-  return concat && concat.getInputs().size() > kMostPieces;
-}
-
 double mlir::memopt::getScalarWork(Operation *op) {
   if (isa<linalg::IndexOp, linalg::YieldOp>(op))
     return 0;
@@ -88,11 +82,30 @@ KernelFusion::KernelFusion(Block &block)
 }
 
 /// A view or constant whose value something other than a kernel reads, reshapes aside, or which
-/// kernels do not compute themselves.
+/// kernels do not compute themselves: it has so many pieces, those of its pieces counted, that code
+/// for an element would ask long which one it lies in, or so many views lie one behind another.
 void KernelFusion::collectStoredViews() {
+  constexpr unsigned mostPieces = 32, mostViews = 256;
+  struct Size {
+    unsigned pieces = 1, views = 0;
+  };
+  llvm::DenseMap<Operation *, Size> sizes;
   for (Operation &op : block) {
-    if (isStoredForKernels(&op))
-      storedViews.insert(&op);
+    if (isa<ViewOpInterface>(op)) {
+      Size size{0, 0};
+      for (Value operand : op.getOperands()) {
+        Size source = sizes.lookup_or(operand.getDefiningOp(), Size());
+        size.pieces += source.pieces;
+        size.views = std::max(size.views, source.views + 1);
+      }
+      size.pieces = std::max(size.pieces, 1u);
+      if (size.pieces > mostPieces || size.views > mostViews) {
+        storedViews.insert(&op);
+        tooManyPieces.insert(&op);
+        size = Size();
+      }
+      sizes[&op] = size;
+    }
     if (isFreeInKernels(&op) || isa<linalg::GenericOp>(op) || op.hasTrait<OpTrait::FillsKernel>())
       continue;
     for (Value operand : op.getOperands()) {
@@ -105,9 +118,27 @@ void KernelFusion::collectStoredViews() {
 }
 
 void KernelFusion::collectNodes() {
-  for (Operation &op : block)
+  for (Operation &op : block) {
     if (!isFreeInKernels(&op) || storedViews.contains(&op))
       addNode(&op);
+    else
+      collectBehind(&op);
+  }
+}
+
+/// Sources stand before their views.
+void KernelFusion::collectBehind(Operation *view) {
+  llvm::MapVector<unsigned, double> pieces;
+  for (Value operand : view->getOperands()) {
+    Operation *source = operand.getDefiningOp();
+    if (auto number = numbers.find(source); source && number != numbers.end())
+      ++pieces[number->second];
+    else if (auto known = behind.find(source); source && known != behind.end())
+      for (auto [node, count] : known->second)
+        pieces[node] += count;
+  }
+  if (!pieces.empty())
+    llvm::append_range(behind[view], pieces);
 }
 
 void KernelFusion::addNode(Operation *op) {
@@ -127,7 +158,10 @@ void KernelFusion::addNode(Operation *op) {
     for (auto [size, kind] :
          llvm::zip_equal(generic.getStaticLoopRanges(), generic.getIteratorTypesArray()))
       addLoop(size, kind == utils::IteratorType::parallel);
-    generic.getBody()->walk([&](Operation *inner) { node.work += getScalarWork(inner); });
+    generic.getBody()->walk([&](Operation *inner) {
+      node.work += getScalarWork(inner);
+      ++node.scalarOps;
+    });
   } else if (op->hasTrait<OpTrait::FillsKernel>()) {
     node.isMember = node.isAlone = true;
   } else if (storedViews.contains(op)) {
@@ -162,22 +196,25 @@ static bool writesRows(const FusionNode &node) {
 /// Adds the edges by which `reader` reads `value` at `map`, through free ops.
 void KernelFusion::addEdges(unsigned reader, Value value, AffineMap map, bool isGather) {
   if (map) {
-    Read read = resolveViews({value, map});
+    Read read = resolveViews(
+        {value, map}, [&](Value view) { return tooManyPieces.contains(view.getDefiningOp()); });
     value = read.value;
     map = read.map;
   }
   Operation *op = value.getDefiningOp();
   if (!op)
     return;
-  auto number = numbers.find(op);
-  if (number == numbers.end()) {
-    for (Value operand : op->getOperands())
-      addEdges(reader, operand, AffineMap(), isGather);
+  auto addEdge = [&](unsigned source, AffineMap at, double times) {
+    edges.push_back(
+        {source, reader, at, isGather || tooManyPieces.contains(nodes[source].op), times});
+  };
+  if (auto number = numbers.find(op); number != numbers.end()) {
+    addEdge(number->second, map && writesRows(nodes[number->second]) ? map : AffineMap(), 1);
     return;
   }
-  if (map && !writesRows(nodes[number->second]))
-    map = AffineMap();
-  edges.push_back({number->second, reader, map, isGather || isStoredForKernels(op)});
+  if (auto known = behind.find(op); known != behind.end())
+    for (auto [source, times] : known->second)
+      addEdge(source, AffineMap(), times);
 }
 
 void KernelFusion::collectEdges() {
@@ -238,16 +275,21 @@ void KernelFusion::addLeaves(Value value, llvm::SetVector<Value> &leaves) const 
       leaves.insert(value);
     return;
   }
-  // A view: what it shows of a buffer, or the leaves of what is inlined behind it.
-  llvm::SetVector<Value> behind;
-  for (Value operand : op->getOperands())
-    addLeaves(operand, behind);
-  bool showsBuffers =
-      llvm::all_of(behind, [&](Value leaf) { return llvm::is_contained(op->getOperands(), leaf); });
-  if (showsBuffers && !behind.empty())
-    leaves.insert(value);
-  else
-    leaves.insert(behind.begin(), behind.end());
+  if (auto known = viewLeaves.find(op); known != viewLeaves.end())
+    leaves.insert(known->second.begin(), known->second.end());
+}
+
+/// What a view shows of a buffer, or the leaves of what is inlined behind it.
+void KernelFusion::collectLeavesOf(Operation *view) {
+  llvm::SetVector<Value> leaves;
+  for (Value operand : view->getOperands())
+    addLeaves(operand, leaves);
+  bool showsBuffers = llvm::all_of(
+      leaves, [&](Value leaf) { return llvm::is_contained(view->getOperands(), leaf); });
+  if (showsBuffers && !leaves.empty())
+    viewLeaves[view] = {view->getResult(0)};
+  else if (!leaves.empty())
+    llvm::append_range(viewLeaves[view], leaves);
 }
 
 /// What the node reads and computes for a point when its inlined sources are part of it.
@@ -260,7 +302,34 @@ void KernelFusion::collectInlined(unsigned number) {
   node.inlinedWork = node.work;
   for (unsigned edge : sources[number])
     if (const FusionNode &source = nodes[edges[edge].from]; source.isInlined)
-      node.inlinedWork += source.inlinedWork;
+      node.inlinedWork += edges[edge].times * source.inlinedWork;
+}
+
+/// How deep and how wide the expression of an element is. A view of too many is stored.
+void KernelFusion::measureInlined(unsigned number) {
+  FusionNode &node = nodes[number];
+  llvm::SmallDenseSet<std::pair<unsigned, const void *>> seen;
+  node.depth = 0;
+  double ways = 0;
+  for (unsigned position : sources[number]) {
+    const FusionEdge &edge = edges[position];
+    const FusionNode &source = nodes[edge.from];
+    bool isComputed = isComputedInReaders(source.op);
+    if (isComputed)
+      node.depth = std::max(node.depth, source.depth);
+    if (seen.insert({edge.from, edge.map.getAsOpaquePointer()}).second || !edge.map)
+      ways += edge.times * (isComputed ? source.ways : 1);
+  }
+  node.depth += node.scalarOps + 1;
+  node.ways = std::max(ways, 1.0);
+  if (isFreeInKernels(node.op) && isTooLarge(node))
+    tooManyPieces.insert(node.op);
+}
+
+bool KernelFusion::isTooLarge(const FusionNode &node) {
+  constexpr unsigned mostDepth = 512;
+  constexpr double mostWays = 512, mostWork = 320;
+  return node.depth > mostDepth || node.ways > mostWays || node.inlinedWork > mostWork;
 }
 
 /// Of the largest that is not alive anyway, as variables are.
@@ -275,7 +344,7 @@ static double getLargestKeptBytes(ArrayRef<Value> leaves) {
 bool KernelFusion::shouldInline(unsigned number) const {
   const FusionNode &node = nodes[number];
   if (!node.isMember || node.isAlone || node.isReduction || node.isBuffer ||
-      readers[number].empty())
+      readers[number].empty() || isTooLarge(node))
     return false;
   double bytes = getResultBytes(node.op), points = getPoints(node.domain), inputBytes = 0;
   for (Value leaf : node.leaves)
@@ -290,39 +359,56 @@ bool KernelFusion::shouldInline(unsigned number) const {
     if (edge.isGather || nodes[edge.to].section != node.section ||
         (isSmaller && phase == Phase::Forward && getPhase(nodes[edge.to].op) != phase))
       return false;
-    stored += bytes;
-    inlined += getEvaluations(nodes[edge.to].domain, edge.map) * node.inlinedWork + inputBytes;
+    double cost = getEvaluations(nodes[edge.to].domain, edge.map) * node.inlinedWork + inputBytes;
+    stored += edge.times * bytes;
+    inlined += edge.times * cost;
   }
   return inlined <= stored;
 }
 
 /// Sources first: a reader that computes a chain of them reads what stands at the chain's ends.
 void KernelFusion::chooseInlined() {
-  for (unsigned number = 0; number < nodes.size(); ++number) {
-    collectInlined(number);
-    nodes[number].isInlined = shouldInline(number);
+  for (Operation &op : block) {
+    auto number = numbers.find(&op);
+    if (number == numbers.end()) {
+      collectLeavesOf(&op);
+      continue;
+    }
+    collectInlined(number->second);
+    measureInlined(number->second);
+    nodes[number->second].isInlined = shouldInline(number->second);
   }
 }
 
-/// Adds `edge`, read by `reader` at `map`, and if its source is inlined what that reads in turn.
-void KernelFusion::addMemberEdges(unsigned reader, const FusionEdge &edge, AffineMap map,
-                                  bool isGather) {
-  const FusionNode &source = nodes[edge.from];
-  if (!source.isInlined) {
-    memberEdges.push_back({edge.from, reader, map, isGather});
-    return;
-  }
-  for (unsigned number : sources[edge.from]) {
-    const FusionEdge &next = edges[number];
-    AffineMap composed = map && next.map ? next.map.compose(map) : AffineMap();
-    addMemberEdges(reader, next, composed, isGather || next.isGather);
+/// Adds what `reader` reads, and for what is inlined what that reads in turn. Ways that meet at one
+/// map are one.
+void KernelFusion::addMemberEdges(unsigned reader) {
+  std::set<std::tuple<unsigned, const void *, bool>> seen;
+  SmallVector<FusionEdge> todo;
+  auto add = [&](unsigned node, auto adapt) {
+    for (unsigned number : llvm::reverse(sources[node]))
+      todo.push_back(adapt(edges[number]));
+  };
+  add(reader, [](const FusionEdge &edge) { return edge; });
+  while (!todo.empty()) {
+    FusionEdge edge = todo.pop_back_val();
+    if (!seen.insert({edge.from, edge.map.getAsOpaquePointer(), edge.isGather}).second)
+      continue;
+    if (!nodes[edge.from].isInlined) {
+      memberEdges.push_back(edge);
+      continue;
+    }
+    add(edge.from, [&](const FusionEdge &next) {
+      AffineMap composed = edge.map && next.map ? next.map.compose(edge.map) : AffineMap();
+      return FusionEdge{next.from, reader, composed, edge.isGather || next.isGather};
+    });
   }
 }
 
 void KernelFusion::collectMemberEdges() {
-  for (const FusionEdge &edge : edges)
-    if (!nodes[edge.to].isInlined)
-      addMemberEdges(edge.to, edge, edge.map, edge.isGather);
+  for (unsigned reader = 0; reader < nodes.size(); ++reader)
+    if (!nodes[reader].isInlined)
+      addMemberEdges(reader);
   // What stands behind the commit stays there, though it reads nothing of it.
   std::optional<unsigned> commit;
   for (auto [number, node] : llvm::enumerate(nodes)) {

@@ -25,6 +25,9 @@
 
 namespace mlir::memopt {
 
+/// Views, constants and initial values: computed where they are read, at no cost.
+bool isFreeInKernels(Operation *op);
+
 /// One op that is not free: a generic or stored view (a member of kernels), or anything else.
 struct FusionNode {
   Operation *op;
@@ -48,6 +51,10 @@ struct FusionNode {
   /// What computing it from stored values reads, and the cost of one point then.
   SmallVector<Value> leaves;
   double inlinedWork = 0;
+  /// Scalar ops on the longest way from a stored value to this one, and how many ways there are at
+  /// different indices: what bounds the code for one element.
+  unsigned scalarOps = 0, depth = 0;
+  double ways = 1;
   unsigned cluster = 0;
   /// How many loops stand before it: nothing moves over one, for it changes variables.
   unsigned section = 0;
@@ -61,6 +68,8 @@ struct FusionEdge {
   AffineMap map;
   /// The address is computed from data, or elements are read many times.
   bool isGather = false;
+  /// How many pieces of the joined views in between come from the source.
+  double times = 1;
 };
 
 /// Clusters of a block's nodes. Deterministic: follows from the order of ops alone.
@@ -73,6 +82,10 @@ public:
     auto it = numbers.find(op);
     return it != numbers.end() && nodes[it->second].isInlined;
   }
+  /// Whether kernels compute `op` themselves: it is inlined, or a free view of few pieces.
+  bool isComputedInReaders(Operation *op) const {
+    return isInlined(op) || (isFreeInKernels(op) && !tooManyPieces.contains(op));
+  }
   /// What becomes one kernel, or one op that is none; ordered so that sources come first, members
   /// in program order.
   SmallVector<SmallVector<Operation *>> getUnits() const;
@@ -83,14 +96,18 @@ private:
   void collectNodes();
   void addNode(Operation *op);
   void collectStoredViews();
+  void collectBehind(Operation *view);
   void collectEdges();
   void addEdges(unsigned reader, Value value, AffineMap map, bool isGather);
+  void collectLeavesOf(Operation *view);
   void addLeaves(Value value, llvm::SetVector<Value> &leaves) const;
   void collectInlined(unsigned node);
   void chooseInlined();
+  void measureInlined(unsigned node);
+  static bool isTooLarge(const FusionNode &node);
   bool shouldInline(unsigned node) const;
   void collectMemberEdges();
-  void addMemberEdges(unsigned reader, const FusionEdge &edge, AffineMap map, bool isGather);
+  void addMemberEdges(unsigned reader);
   void formClusters();
   bool isSharedScalar(unsigned source, unsigned node) const;
   void mergeWithSources(unsigned node);
@@ -99,6 +116,7 @@ private:
   bool isSmallLeaf(unsigned cluster) const;
   bool tryMerge(unsigned a, unsigned b);
   bool areCompatible(ArrayRef<unsigned> members) const;
+  bool isShort(ArrayRef<unsigned> members) const;
   bool isRowLocal(const FusionEdge &edge) const;
   unsigned countSharedRows(const FusionEdge &edge) const;
   bool idlesMachine(const FusionEdge &edge) const;
@@ -106,7 +124,12 @@ private:
 
   Block &block;
   int64_t elementsAtOnce; ///< of the target
-  llvm::SmallPtrSet<Operation *, 16> storedViews;
+  /// Views that are nodes, and those of them that no kernel but their own computes.
+  llvm::SmallPtrSet<Operation *, 16> storedViews, tooManyPieces;
+  /// Nodes behind the views that are none, with the pieces that come from each.
+  llvm::DenseMap<Operation *, SmallVector<std::pair<unsigned, double>, 2>> behind;
+  /// What kernels read that compute such a view.
+  llvm::DenseMap<Operation *, SmallVector<Value, 2>> viewLeaves;
   std::vector<FusionNode> nodes;
   llvm::DenseMap<Operation *, unsigned> numbers;
   std::vector<FusionEdge> edges;
@@ -121,12 +144,6 @@ private:
   std::vector<unsigned> order, places;
 };
 
-/// Views, constants and initial values: computed where they are read, at no cost.
-bool isFreeInKernels(Operation *op);
-
-/// Whether `op` is free in kernels but has so many pieces that kernels read what one of its own has
-/// stored: code for an element of a piece would ask which one it is.
-bool isStoredForKernels(Operation *op);
 /// Time of a scalar op, in bytes that memory moves meanwhile (about 10 GB/s and 60 G simple ops/s).
 double getScalarWork(Operation *op);
 /// How many there are in loops of these sizes.

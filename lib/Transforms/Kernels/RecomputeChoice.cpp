@@ -131,10 +131,21 @@ void RecomputeChoice::collect(Block &block) {
   for (Value value : needed)
     if (Value root = getRoot(value); getRole(root) != Role::Free && !returned.contains(root))
       if (roots.insert(root).second)
-        bytesBefore += getTensorBytes(root.getType());
+        bytesBefore = addCounts(bytesBefore, getTensorBytes(root.getType()));
+}
+
+/// Bytes that count as one, so that all values together stay below what the cut can add up.
+static int64_t chooseUnit(ArrayRef<Operation *> ops) {
+  double bytes = 0;
+  for (Operation *op : ops)
+    for (Value result : op->getResults())
+      if (isa<RankedTensorType>(result.getType()))
+        bytes += getTensorBytes(result.getType());
+  return static_cast<int64_t>(bytes / static_cast<double>(MinCut::infinite / 2)) + 1;
 }
 
 void RecomputeChoice::cut() {
+  int64_t unit = chooseUnit(forward);
   MinCut network;
   MinCut::Node source = network.addNode(), sink = network.addNode();
   llvm::DenseMap<Value, MinCut::SplitNode> nodes;
@@ -151,8 +162,8 @@ void RecomputeChoice::cut() {
       if (!isa<RankedTensorType>(result.getType()))
         continue;
       int64_t bytes = returned.contains(result) ? 0 : getTensorBytes(result.getType());
-      MinCut::SplitNode node =
-          network.addNodeWithCapacity(role == Role::View ? MinCut::infinite : bytes);
+      MinCut::SplitNode node = network.addNodeWithCapacity(
+          role == Role::View ? MinCut::infinite : llvm::divideCeil(bytes, unit));
       network.addEdge(made, node.in, MinCut::infinite);
       nodes[result] = node;
     }
@@ -176,7 +187,7 @@ void RecomputeChoice::cut() {
         isKept.insert(value);
         if (!returned.contains(value)) {
           kept.push_back(value);
-          bytesAfter += getTensorBytes(value.getType());
+          bytesAfter = addCounts(bytesAfter, getTensorBytes(value.getType()));
         }
       }
   // What backward reads and is not kept is made again, and so on up to what is kept.

@@ -8,6 +8,7 @@
 
 #include "LoopInvariants.h"
 
+#include "memopt/Dialect/Program.h"
 #include "memopt/Transforms/Libraries/LibraryCallBuilder.h"
 
 #include "mlir/IR/AsmState.h"
@@ -28,6 +29,8 @@ namespace {
 class LoopReads {
 public:
   explicit LoopReads(RepeatOp loop) : loop(loop) {
+    for (auto variable : loop->getParentOfType<ModuleOp>().getOps<VariableOp>())
+      variables[variable.getSymNameAttr()] = variable;
     loop.walk([&](WriteOp write) { written.insert(write.getVariableAttr().getAttr()); });
   }
 
@@ -38,7 +41,7 @@ public:
       value = value.getDefiningOp()->getOperand(0);
     if (auto read = value.getDefiningOp<ReadOp>()) {
       StringAttr name = read.getVariableAttr().getAttr();
-      auto variable = SymbolTable::lookupNearestSymbolFrom<VariableOp>(read, name);
+      VariableOp variable = variables.lookup(name);
       // With the next batch the runtime says how many samples were before it.
       bool isFixed = !written.contains(name) && variable.getPlacement() == Space::Device &&
                      variable.getRole() != Role::Hyperparameter;
@@ -54,26 +57,19 @@ public:
 
 private:
   mutable RepeatOp loop;
+  llvm::DenseMap<StringAttr, VariableOp> variables;
   llvm::DenseSet<StringAttr> written;
 };
 } // namespace
 
 /// What a kernel computes, whatever pass it belongs to.
-static std::string describeBody(KernelOp kernel) {
+static std::string describeComputation(KernelOp kernel) {
   OwningOpRef<KernelOp> copy = cast<KernelOp>(kernel->clone());
   copy->walk([](Operation *op) {
     op->removeDiscardableAttr(MemoptDialect::kPhaseAttr);
     op->removeDiscardableAttr(MemoptDialect::kCloneAttr);
   });
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  AsmState state(*copy, OpPrintingFlags().useLocalScope());
-  llvm::interleaveComma(copy->getBody().getArgumentTypes(), os);
-  for (Operation &op : copy->getBody().front()) {
-    os << "\n";
-    op.print(os, state);
-  }
-  return text;
+  return describeBody(*copy);
 }
 
 /// Whether nothing happens in the kernel but its results, and these are read in the loop alone.
@@ -99,15 +95,14 @@ void mlir::memopt::collectKernels(RepeatOp loop, const CostModel &costs,
     if (llvm::is_contained(sources, nullptr))
       continue;
     auto [entry, isNew] =
-        known.try_emplace({describeBody(kernel), std::move(sources)}, invariants.size());
+        known.try_emplace({describeComputation(kernel), std::move(sources)}, invariants.size());
     if (isNew) {
       invariants.push_back({loop, invariants.size()});
       for (Type type : kernel.getResultTypes())
         invariants.back().bytes += getTensorBytes(type);
     }
     Invariant &invariant = invariants[entry->second];
-    int64_t nanoseconds = costs.getNanoseconds(kernel);
-    invariant.savedNanoseconds += nanoseconds * loop.getRepeatCount() - (isNew ? nanoseconds : 0);
+    invariant.addSavings(costs.getNanoseconds(kernel), loop.getRepeatCount() - (isNew ? 1 : 0));
     invariant.instructions.push_back(kernel);
   }
 }
@@ -148,8 +143,8 @@ void mlir::memopt::collectPackings(RepeatOp loop, const CostModel &costs,
     if (isNew)
       invariants.push_back({loop, invariants.size(), {}, packing->second, bytes});
     Invariant &invariant = invariants[entry->second];
-    int64_t nanoseconds = costs.getTransferNanoseconds(bytes);
-    invariant.savedNanoseconds += nanoseconds * loop.getRepeatCount() - (isNew ? nanoseconds : 0);
+    invariant.addSavings(costs.getTransferNanoseconds(bytes),
+                         loop.getRepeatCount() - (isNew ? 1 : 0));
     invariant.instructions.push_back(call);
   }
 }

@@ -27,6 +27,10 @@ struct Invariant {
   PackWeightsAttr packing{}; ///< null where the instructions are kernels, which leave themselves
   int64_t bytes = 0;         ///< of what lives through the loop then
   int64_t savedNanoseconds = 0;
+
+  void addSavings(int64_t nanoseconds, int64_t times) {
+    savedNanoseconds = addCounts(savedNanoseconds, multiplyCounts({nanoseconds, times}));
+  }
 };
 
 /// Kernels that read nothing that the loop changes.

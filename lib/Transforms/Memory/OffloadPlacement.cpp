@@ -33,8 +33,7 @@ bool OffloadPlacement::isUpdatedByKernel(VariableOp parameter) const {
 /// Of a parameter; state goes where its parameter goes.
 bool OffloadPlacement::isLarge(VariableOp variable) const {
   if (std::optional<StringRef> of = variable.getOf())
-    if (auto parameter = SymbolTable::lookupNearestSymbolFrom<VariableOp>(
-            variable, StringAttr::get(variable.getContext(), *of)))
+    if (VariableOp parameter = step.getVariable(StringAttr::get(variable.getContext(), *of)))
       variable = parameter;
   return variable.getTensorType().getNumElements() >= leastElements;
 }

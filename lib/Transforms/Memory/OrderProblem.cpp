@@ -262,7 +262,7 @@ void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const
   auto instruction = cast<InstructionOpInterface>(op);
   numbers[op] = static_cast<int32_t>(problem.ops.size());
   planning::PlanOp &item = problem.ops.emplace_back();
-  item.cost = costs.getNanoseconds(op) * repeats;
+  item.cost = multiplyCounts({costs.getNanoseconds(op), repeats});
   item.resource = static_cast<int32_t>(instruction.getResource());
   item.after.push_back(0);
   item.pinned = !instruction.isRecomputable();

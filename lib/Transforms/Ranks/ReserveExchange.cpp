@@ -14,6 +14,7 @@
 
 #include "memopt-runtime/interface/PackageFormat.h"
 #include "memopt/Analysis/StepModel.h"
+#include "memopt/Dialect/Program.h"
 #include "memopt/Transforms/Passes.h"
 
 namespace mlir::memopt {
@@ -55,7 +56,7 @@ struct ReserveExchangePass : mlir::memopt::impl::ReserveExchangePassBase<Reserve
     int64_t end = 0;
     for (BlockArgument input : step.getBody().getArguments())
       ::memopt::placeInExchange(end, getTensorBytes(input.getType()));
-    if (auto offset = step.getModule().lookupSymbol<VariableOp>("sample_offset"))
+    if (VariableOp offset = findHyperparameter(step.getModule(), "sample_offset"))
       ::memopt::placeInExchange(end, getTensorBytes(offset.getPlacedType()));
     return end;
   }

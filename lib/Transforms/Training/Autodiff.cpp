@@ -30,6 +30,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -191,9 +192,17 @@ static MatmulOp getThinProduct(Value value) {
 /// by the one product; steps come in their order in the forward pass.
 static void joinProducts(OpBuilder &builder, Location loc, SmallVectorImpl<Value> &terms) {
   SmallVector<MatmulOp> products;
+  auto isJoined = [&](Value term) {
+    MatmulOp product = getThinProduct(term);
+    auto isAlike = [&](Value a, Value b) {
+      return getElementTypeOrSelf(a) == getElementTypeOrSelf(b);
+    };
+    return product && (products.empty() || (isAlike(product.getA(), products.front().getA()) &&
+                                            isAlike(product.getB(), products.front().getB())));
+  };
   for (Value term : llvm::reverse(terms))
-    if (MatmulOp product = getThinProduct(term))
-      products.push_back(product);
+    if (isJoined(term))
+      products.push_back(getThinProduct(term));
   if (products.size() < kFewProducts)
     return;
   SmallVector<Value> left, right;
@@ -205,7 +214,7 @@ static void joinProducts(OpBuilder &builder, Location loc, SmallVectorImpl<Value
   Value b = tensor::ConcatOp::create(builder, loc, 0, right);
   Value joined = MatmulOp::create(builder, loc, terms.front().getType(), a, b,
                                   /*transpose_a=*/true, /*transpose_b=*/false);
-  llvm::erase_if(terms, [](Value term) { return getThinProduct(term) != nullptr; });
+  llvm::erase_if(terms, isJoined);
   terms.push_back(joined);
 }
 
@@ -481,24 +490,14 @@ void BackwardBuilder::finish() {
 // The step's results
 //===----------------------------------------------------------------------===//
 
-/// The result with role "loss", else the first floating-point scalar.
-static FailureOr<Value> findLoss(func::FuncOp step, func::ReturnOp terminator) {
-  Value loss;
-  for (unsigned index = 0; index < terminator.getNumOperands(); ++index)
-    if (auto role = step.getResultAttrOfType<StringAttr>(index, MemoptDialect::kRoleAttr);
-        role && role.getValue() == "loss")
-      loss = terminator.getOperand(index);
-  if (!loss)
-    for (Value result : terminator.getOperands())
-      if (auto type = dyn_cast<RankedTensorType>(result.getType());
-          !loss && type && type.getRank() == 0 && isa<FloatType>(type.getElementType()))
-        loss = result;
+static FailureOr<Value> findLoss(const StepModel &model) {
+  func::FuncOp step = model.getFunction();
+  Value loss = model.getLoss();
   if (!loss)
     return step.emitOpError("returns no loss: expected a result with memopt.role = \"loss\", or a "
                             "floating-point scalar");
-  auto type = dyn_cast<RankedTensorType>(loss.getType());
-  if (!type || !type.hasStaticShape() || type.getNumElements() != 1 ||
-      !isa<FloatType>(type.getElementType()))
+  auto type = cast<RankedTensorType>(loss.getType());
+  if (type.getNumElements() != 1 || !isa<FloatType>(type.getElementType()))
     return step.emitOpError() << "has a loss of type " << loss.getType()
                               << ", expected one floating-point number";
   return loss;
@@ -545,15 +544,13 @@ FailureOr<VariableOp> AutodiffPass::declareScale(SymbolTable &symbols, func::Fun
 LogicalResult AutodiffPass::differentiateStep() {
   ModuleOp module = getOperation();
   SymbolTable symbols(module);
-  auto step = symbols.lookup<func::FuncOp>(function);
-  if (!step)
-    return module.emitOpError() << "has no function '" << function << "' to differentiate";
-  if (!step.getBody().hasOneBlock())
-    return step.emitOpError("must have one block to be differentiated");
+  FailureOr<StepModel> model = StepModel::create(module);
+  if (failed(model))
+    return failure();
+  func::FuncOp step = model->getFunction();
   if (!step.getOps<GradientOp>().empty())
     return step.emitOpError("already has gradients");
-  auto terminator = cast<func::ReturnOp>(step.getBody().front().getTerminator());
-  FailureOr<Value> loss = findLoss(step, terminator);
+  FailureOr<Value> loss = findLoss(*model);
   if (failed(loss))
     return failure();
   GradientPath path(step.getBody().front(), *loss, symbols);

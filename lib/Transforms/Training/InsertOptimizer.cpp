@@ -22,6 +22,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Optimizers/ParameterKind.h"
 #include "memopt/Transforms/Optimizers/Update.h"
 #include "memopt/Transforms/Passes.h"
@@ -104,10 +105,11 @@ OpTy UpdateBuilder::create(Location loc, Args &&...args) {
 
 /// New declarations follow the old ones, in order.
 static void declare(ModuleOp module, SymbolTable &symbols, VariableOp variable) {
-  Operation *last = nullptr;
-  for (VariableOp old : module.getOps<VariableOp>())
-    last = old;
-  symbols.insert(variable, last ? std::next(Block::iterator(last)) : module.getBody()->begin());
+  Block &body = *module.getBody();
+  Block::iterator place = body.end(); // from which functions, which are few, are passed
+  while (place != body.begin() && !isa<VariableOp>(*std::prev(place)))
+    --place;
+  symbols.insert(variable, place);
 }
 
 Value UpdateBuilder::read(VariableOp variable, Location loc) {
@@ -341,12 +343,6 @@ collectGradients(ModuleOp module, func::FuncOp step, SymbolTable &symbols) {
   return ordered;
 }
 
-static GradientOp findMark(func::FuncOp step, VariableOp variable) {
-  auto marks = step.getOps<GradientOp>();
-  return *llvm::find_if(
-      marks, [&](GradientOp mark) { return mark.getVariable() == variable.getSymName(); });
-}
-
 /// An update of a part must not need the rest.
 static LogicalResult verifyShared(ArrayRef<std::pair<VariableOp, Value>> parameters,
                                   ArrayRef<ParameterUpdate> choices) {
@@ -399,9 +395,10 @@ LogicalResult InsertOptimizerPass::insertOptimizer() {
   if (failed(plan))
     return failure();
   SymbolTable symbols(module);
-  auto step = symbols.lookup<func::FuncOp>(function);
-  if (!step || !step.getBody().hasOneBlock())
-    return module.emitOpError() << "has no function '" << function << "' of one block";
+  FailureOr<StepModel> model = StepModel::create(module);
+  if (failed(model))
+    return failure();
+  func::FuncOp step = model->getFunction();
   auto found = collectGradients(module, step, symbols);
   if (failed(found))
     return failure();
@@ -422,9 +419,13 @@ LogicalResult InsertOptimizerPass::insertOptimizer() {
   if (failed(updates.readHyperparameters(step.getLoc(), plan->getRate())))
     return failure();
   SmallVector<Value> gradients = llvm::to_vector(llvm::make_second_range(*found));
-  if (shardRanks > 1)
+  if (shardRanks > 1) {
+    DenseMap<StringAttr, GradientOp> marks;
+    for (auto mark : step.getOps<GradientOp>())
+      marks[mark.getVariableAttr().getAttr()] = mark;
     for (auto [entry, choice, gradient] : llvm::zip(*found, *choices, gradients))
-      gradient = updates.takeShard(findMark(step, entry.first), choice);
+      gradient = updates.takeShard(marks.lookup(entry.first.getSymNameAttr()), choice);
+  }
   if (maxGradNorm > 0.0) {
     FailureOr<Value> norm = updates.reportNorm(step.getLoc(), gradients);
     if (failed(norm))

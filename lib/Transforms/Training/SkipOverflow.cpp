@@ -189,6 +189,10 @@ LogicalResult OverflowSkipper::run() {
   if (!step.getCommit())
     return step.getFunction().emitOpError("has no memopt.commit; expected the output of "
                                           "memopt-guard-state");
+  for (GradientOp gradient : step.getGradients())
+    if (gradient.getShard())
+      return gradient.emitOpError("is one rank's shard: ranks would not agree on whether gradients "
+                                  "are finite; expected whole gradients, without a ZeRO stage");
   SmallVector<WriteOp> writes;
   for (auto &[variable, all] : step.getAllWrites())
     for (WriteOp op : all)

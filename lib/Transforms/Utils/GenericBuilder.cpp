@@ -123,9 +123,13 @@ static std::optional<Read> resolveOneView(Read read) {
   return Read{view->getOperand(0), part.map.compose(read.map)};
 }
 
-Read mlir::memopt::resolveViews(Read read) {
-  while (std::optional<Read> outer = resolveOneView(read))
+Read mlir::memopt::resolveViews(Read read, llvm::function_ref<bool(Value)> isEnd) {
+  while (!isEnd || !isEnd(read.value)) {
+    std::optional<Read> outer = resolveOneView(read);
+    if (!outer)
+      break;
     read = *outer;
+  }
   return read;
 }
 
@@ -215,7 +219,8 @@ SmallVector<Value> mlir::memopt::createPointwise(ImplicitLocOpBuilder &b, ArrayR
 /// generic gets the sizes of its dimensions from its operands.
 static SmallVector<Read> resolveForReduction(ArrayRef<Read> reads,
                                              ArrayRef<int64_t> reductionDims) {
-  SmallVector<Read> resolved = llvm::map_to_vector(reads, resolveViews);
+  SmallVector<Read> resolved =
+      llvm::map_to_vector(reads, [](const Read &read) { return resolveViews(read); });
   for (int64_t dim : reductionDims)
     if (llvm::none_of(resolved, [&](const Read &read) {
           return read.map.isFunctionOfDim(dim) && !getSplatConstant(read.value);

@@ -274,7 +274,7 @@ int32_t memopt_session_set_rate(memopt_session *session, const char *variable, d
                             findTensor(session->getManifest().variables, "variable", variable));
     if (target->isGroupRate())
       session->session->setRate(*target, rate);
-    else if (target->name == "lr")
+    else if (target == session->getManifest().findHyperparameter("lr"))
       session->state.schedule.rate = rate;
     else
       return badInput("variable " + quote(variable) + " is no learning rate");

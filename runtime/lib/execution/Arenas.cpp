@@ -90,7 +90,7 @@ Status Arenas::placeSamples(const Manifest &manifest) {
   };
   for (const InputSpec &input : manifest.inputs)
     add(input);
-  if (const VariableSpec *offset = manifest.findVariable("sample_offset"))
+  if (const VariableSpec *offset = manifest.findHyperparameter("sample_offset"))
     add(*offset);
   MEMOPT_ASSIGN_OR_RETURN(const VariableSpec *samples,
                           findExchange(manifest, nextSamplesName, total));

@@ -28,6 +28,10 @@ static const Spec *findByName(const std::vector<Spec> &specs, const std::string 
 const VariableSpec *Manifest::findVariable(const std::string &name) const {
   return findByName(variables, name);
 }
+const VariableSpec *Manifest::findHyperparameter(const std::string &name) const {
+  const VariableSpec *variable = findVariable(name);
+  return variable && variable->role == "hyperparameter" ? variable : nullptr;
+}
 const InputSpec *Manifest::findInput(const std::string &name) const {
   return findByName(inputs, name);
 }

@@ -42,13 +42,13 @@ static Status checkNames(const std::vector<Spec> &specs, const char *kind) {
   return Status::ok();
 }
 
-/// Names in a checkpoint must differ, all variables together, and be ones that its files can hold:
-/// that should not turn out at the first save.
+/// Names in a checkpoint's model file must differ, and be ones that the file can hold: that should
+/// not turn out at the first save. What is no variable of the model has its own file or none.
 static Status checkCheckpointNames(const Manifest &manifest) {
   std::set<std::string> seen = {"__metadata__"};
   for (const VariableSpec &variable : manifest.variables)
     for (const std::string &name : variable.names)
-      if (!seen.insert(name).second)
+      if ((variable.role == "parameter" || variable.role == "buffer") && !seen.insert(name).second)
         return badInput("variable " + quote(variable.name) + " has the name " + quote(name) +
                         " in checkpoints, which is taken");
   return Status::ok();

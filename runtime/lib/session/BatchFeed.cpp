@@ -16,7 +16,7 @@ using namespace memopt;
 
 BatchFeed::BatchFeed(const Manifest &manifest, const Arenas &arenas, int64_t rank)
     : manifest(manifest), arenas(arenas), rank(rank),
-      sampleOffset(manifest.findVariable("sample_offset")) {
+      sampleOffset(manifest.findHyperparameter("sample_offset")) {
   int64_t largest = 0;
   for (const InputSpec &input : manifest.inputs) {
     largest = std::max(largest, input.bytes);

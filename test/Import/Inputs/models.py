@@ -71,6 +71,27 @@ def meta_device():
     return finish(model, model.op("aten.linear.default", ("z", "f32", [2, 3]), input=y, weight=last, bias=bias), [2, 3])
 
 
+def interleaved():
+    """The left and the right columns of one matrix."""
+    model = Model()
+    numbers = [float(number) for number in range(8)]
+    left = model.parameter("left", [2, 2], numbers=numbers, path="both", tensor_meta=meta("f32", [2, 2], [4, 1], 0))
+    right = model.parameter("right", [2, 2], path="both", tensor_meta=meta("f32", [2, 2], [4, 1], 2))
+    return finish(model, model.op("aten.mul.Tensor", ("y", "f32", [2, 2]), self_=left, other=right), [2, 2])
+
+
+def named_as_the_program():
+    """Buffers with names of the program's own variables, and names that these would get instead."""
+    model = Model()
+    value = model.input("x", "f32", [2])
+    names = ["lr", "step", "seed", "sample_offset", "gradient_norm", "loss_scale", "optimizer.exp_avg.w", "model.lr", "train_step"]
+    for number, name in enumerate(names):
+        buffer = model.buffer(name, [2], [float(number), 1.0])
+        value = model.op("aten.mul.Tensor", (f"y{number}", "f32", [2]), self_=value, other=buffer)
+    weight = model.parameter("w", [2])
+    return finish(model, model.op("aten.mul.Tensor", ("y", "f32", [2]), self_=value, other=weight), [2])
+
+
 def strided():
     model = Model()
     model.parameter("w", [2, 2], numbers=[0.0, 1.0, 2.0, 3.0, 4.0], tensor_meta=meta("f32", [2, 2], [1, 2], 1))

@@ -45,7 +45,7 @@ func.func @over_operand(%x: tensor<256xf32> {memopt.offset = 0 : i64}) -> tensor
 
 // So does the workspace.
 func.func @workspace_over_operand(%x: tensor<256xf32> {memopt.offset = 0 : i64}) -> tensor<256xf32> {
-  // expected-error @+1 {{'test.run' op writes result 1 over operand 0, which it does not allow}}
+  // expected-error @+1 {{'test.run' op writes a workspace over operand 0, which it does not allow}}
   %a = test.run(%x) {scratch = array<i64: 64>, offsets = array<i64: 1024, 960>} : (tensor<256xf32>) -> tensor<256xf32>
   return %a : tensor<256xf32>
 }
@@ -208,4 +208,15 @@ module attributes {memopt.planned = #memopt.planned<arena_bytes = [1024, 1024, 0
     %y = memopt.transfer_wait %t {offsets = array<i64: 0>} : tensor<256xf32, #memopt.space<host>>
     return
   }
+}
+
+// -----
+
+// What is in flight needs its staging until somebody has waited for it, wherever the token stands among the results.
+func.func @staging_overwritten() -> tensor<128xf32> {
+  %t = test.run() {scratch = array<i64: 512>, offsets = array<i64: 0>} : () -> !memopt.token
+  %a = test.run() {offsets = array<i64: 0>} : () -> tensor<128xf32>
+  // expected-error @+1 {{'test.run' op waits for bytes whose staging was written while in flight}}
+  %b = test.run(%t) {offsets = array<i64: 1024>} : (!memopt.token) -> tensor<128xf32>
+  return %b : tensor<128xf32>
 }

@@ -1,6 +1,6 @@
 // RUN: memopt-opt %s --split-input-file --verify-diagnostics --memopt-autodiff
 
-// expected-error @below {{'builtin.module' op has no function 'train_step' to differentiate}}
+// expected-error @below {{has no step: expected one public function with a body}}
 module {}
 
 // -----
@@ -61,7 +61,7 @@ func.func @train_step() -> tensor<f32> {
 
 // -----
 
-// expected-error @below {{'func.func' op must have one block to be differentiated}}
+// expected-error @below {{has several blocks; a step is one}}
 func.func @train_step(%x: tensor<f32>) -> tensor<f32> {
   cf.br ^end
 ^end:
@@ -76,4 +76,14 @@ func.func @train_step() -> tensor<f32> {
   %0 = memopt.read @w : tensor<f32>
   memopt.gradient %0, @w : tensor<f32>
   return %0 : tensor<f32>
+}
+
+// -----
+
+memopt.variable @w : tensor<f32> role <parameter> {trainable}
+// expected-error @below {{has two losses, results 0 and 2; expected one result with memopt.role = "loss"}}
+func.func @train_step(%x: tensor<f32>) -> (tensor<f32> {memopt.role = "loss"}, tensor<f32>, tensor<f32> {memopt.role = "loss"}) {
+  %w = memopt.read @w : tensor<f32>
+  %y = arith.mulf %w, %x : tensor<f32>
+  return %y, %w, %w : tensor<f32>, tensor<f32>, tensor<f32>
 }

@@ -19,7 +19,6 @@
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='param-group=*:momentum=0.5'" 2>&1 | FileCheck %s --check-prefix=KEY
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='param-group=*:optimizer=sm3,weight-decay=1'" 2>&1 | FileCheck %s --check-prefix=GROUPOPTION
 // RUN: not memopt-opt %s --memopt-insert-optimizer="max-grad-norm=-1" 2>&1 | FileCheck %s --check-prefix=NORM
-// RUN: not memopt-opt %s --memopt-insert-optimizer="function=other" 2>&1 | FileCheck %s --check-prefix=FUNCTION
 // RUN: not memopt-opt %s --memopt-insert-optimizer 2>&1 | FileCheck %s --check-prefix=GRADIENTS
 
 // NAME: error: unknown optimizer 'lamb', expected one of sgd, adam, adamw, rmsprop, adagrad, adadelta, adamax, nadam, radam, asgd, adafactor, muon, lion, sm3, adam-mini
@@ -43,7 +42,6 @@
 // KEY: error: --param-group sets lr, weight-decay, optimizer or optim-bits, found 'momentum=0.5' in '*:momentum=0.5'
 // GROUPOPTION: error: --param-group=...:weight-decay=1: sm3 has no such option
 // NORM: error: --max-grad-norm expects a number in [0, inf], found -1
-// FUNCTION: error: 'builtin.module' op has no function 'other' of one block
 // GRADIENTS: error: 'func.func' op has no gradients; expected the output of memopt-autodiff
 
 func.func @train_step(%x: tensor<f32>) -> tensor<f32> {

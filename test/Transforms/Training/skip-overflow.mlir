@@ -5,11 +5,13 @@
 // RUN: not memopt-opt %s --memopt-autodiff="loss-scale=8" --memopt-insert-optimizer --memopt-guard-state --memopt-skip-overflow="growth-factor=1" 2>&1 | FileCheck %s --check-prefix=GROWTH
 // RUN: not memopt-opt %s --memopt-autodiff="loss-scale=8" --memopt-insert-optimizer --memopt-guard-state --memopt-skip-overflow="backoff-factor=1" 2>&1 | FileCheck %s --check-prefix=BACKOFF
 // RUN: not memopt-opt %s --memopt-autodiff="loss-scale=8" --memopt-insert-optimizer --memopt-guard-state --memopt-skip-overflow="growth-interval=0" 2>&1 | FileCheck %s --check-prefix=INTERVAL
+// RUN: not memopt-opt %s --memopt-autodiff="loss-scale=8" --memopt-insert-optimizer="ranks=2 zero-stage=1" --memopt-guard-state --memopt-skip-overflow 2>&1 | FileCheck %s --check-prefix=SHARD
 
 // NO-COMMIT: has no memopt.commit; expected the output of memopt-guard-state
 // GROWTH: the growth factor must be above 1, found 1
 // BACKOFF: the backoff factor must lie between 0 and 1, found 1
 // INTERVAL: the growth interval must be at least 1, found 0
+// SHARD: 'memopt.gradient' op is one rank's shard: ranks would not agree on whether gradients are finite; expected whole gradients, without a ZeRO stage
 
 // UNSCALED-NOT: skipped_steps
 // UNSCALED-NOT: arith.select

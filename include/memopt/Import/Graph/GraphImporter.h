@@ -62,6 +62,16 @@ private:
     /// Results that are another value under a new name, for dropout is off.
     llvm::StringMap<std::string> forwarded;
     size_t position = 0;
+    /// Names in `values` by storage, without those that nothing reads any more.
+    llvm::DenseMap<int64_t, llvm::SmallVector<llvm::StringRef, 2>> namesOf;
+
+    bool add(llvm::StringRef name, Tensor tensor) {
+      int64_t storage = tensor.storage;
+      auto [entry, isNew] = values.try_emplace(name, std::move(tensor));
+      if (isNew)
+        namesOf[storage].push_back(entry->first());
+      return isNew;
+    }
   };
   struct Variable {
     mlir::memopt::VariableOp declaration;
@@ -79,7 +89,7 @@ private:
   llvm::Expected<mlir::ElementsAttr> loadInitial(llvm::StringRef name, const TensorMeta &meta);
   llvm::Expected<mlir::memopt::VariableOp>
   declareVariable(const InputSpec &spec, llvm::StringRef name, const TensorMeta &meta);
-  std::string findModuleClass(llvm::StringRef path) const;
+  std::string chooseSymbol(llvm::StringRef target);
   void readInitial(const TensorMeta &meta, Variable &variable);
   void findTies();
   bool isMutatedAtOutput(llvm::StringRef target) const;
@@ -114,9 +124,13 @@ private:
   std::vector<Scope *> scopes;
   Scope root;
   Refusals refusals;
-  std::map<std::string, Variable> variables;   ///< by target of the first name
-  llvm::StringMap<std::string> variableOf;     ///< any target to the first one
-  llvm::DenseMap<int64_t, std::string> folded; ///< storage of a constant buffer to its target
+  std::map<std::string, Variable> variables;       ///< by target of the first name
+  llvm::StringMap<std::string> variableOf;         ///< any target to the first one
+  llvm::DenseMap<int64_t, std::string> folded;     ///< storage of a constant buffer to its target
+  llvm::DenseMap<int64_t, std::string> variableAt; ///< storage of a variable to its target
+  llvm::StringMap<std::string> renamed;            ///< symbols that are no target to their target
+  llvm::StringMap<llvm::StringRef> classes;        ///< of modules by their paths
+  llvm::StringSet<> inputs;                        ///< names of the graph's inputs
   int64_t nextIdentity = 0;
   int64_t nextRandom = 0;
   uint64_t foldedBytes = 0; ///< held by results that are known

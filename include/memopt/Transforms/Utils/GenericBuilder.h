@@ -46,7 +46,7 @@ struct Read {
 };
 
 /// Looks through broadcasts, transposes and reshapes that only add or drop unit dimensions.
-Read resolveViews(Read read);
+Read resolveViews(Read read, llvm::function_ref<bool(Value)> isEnd = nullptr);
 
 /// The scalar attribute when every element of `value` is the same known constant, else null.
 TypedAttr getSplatConstant(Value value);

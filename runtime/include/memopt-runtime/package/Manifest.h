@@ -197,6 +197,8 @@ struct Manifest {
   /// Index of the output of role "loss", or -1.
   int getLossIndex() const;
   const VariableSpec *findVariable(const std::string &name) const;
+  /// One that the runtime writes: a variable of the model may have any name.
+  const VariableSpec *findHyperparameter(const std::string &name) const;
   const InputSpec *findInput(const std::string &name) const;
   /// What the loss is multiplied by in the backward pass, and the number of steps that were skipped
   /// because their gradients overflowed; null in programs that do not scale it.
