@@ -253,7 +253,8 @@ private:
     if (variable.getInitial()) {
       object["init"] = "weights";
     } else if (variable.getInitValue() && variable.getRole() != Role::Parameter &&
-               variable.getRole() != Role::Buffer && variable.getInitValue()->isZero()) {
+               variable.getRole() != Role::Buffer && variable.getRole() != Role::Hyperparameter &&
+               variable.getInitValue()->isZero()) {
       object["init"] = "zeros";
     } else if ((variable.getRole() == Role::OptimizerState ||
                 variable.getRole() == Role::LossScale) &&

@@ -120,8 +120,9 @@ enum memopt_kind { MEMOPT_INPUT = 0, MEMOPT_OUTPUT = 1, MEMOPT_VARIABLE = 2 };
 int32_t memopt_session_read(memopt_session *session, int32_t kind, const char *name, void *target,
                             int64_t bytes, memopt_error *error);
 
-/* Sets the learning rate "lr", or that of a group of parameters, "lr.1", "lr.2", ..., from the next
-   step on. Until then it is the one that was compiled. */
+/* Sets the learning rate "lr", that of a group of parameters, "lr.1", "lr.2", ..., or another
+   number of the optimizer that is an input of the program, "hyperparameter.beta1" say, from the
+   next step on. Until then it is the one that was compiled. */
 int32_t memopt_session_set_rate(memopt_session *session, const char *variable, double rate,
                                 memopt_error *error);
 

@@ -103,11 +103,11 @@ static Status fillBatch(const memopt_session &session, int64_t part,
   return Status::ok();
 }
 
-/// The rates that were compiled; setHyperparameters writes `lr` before each step.
+/// The numbers that were compiled; setHyperparameters writes `lr` before each step.
 static void setInitialRates(memopt_session &session) {
   session.state.schedule.rate = session.getManifest().learningRate.value_or(0);
   for (const VariableSpec &variable : session.getManifest().variables)
-    if (variable.isGroupRate())
+    if (variable.isGroupRate() || variable.isOptimizerSetting())
       session.session->setRate(variable, *variable.initValue);
 }
 
@@ -272,12 +272,13 @@ int32_t memopt_session_set_rate(memopt_session *session, const char *variable, d
   return guard(error, [&]() -> Status {
     MEMOPT_ASSIGN_OR_RETURN(const VariableSpec *target,
                             findTensor(session->getManifest().variables, "variable", variable));
-    if (target->isGroupRate())
+    if (target->isGroupRate() || target->isOptimizerSetting())
       session->session->setRate(*target, rate);
     else if (target->name == "lr")
       session->state.schedule.rate = rate;
     else
-      return badInput("variable " + quote(variable) + " is no learning rate");
+      return badInput("variable " + quote(variable) +
+                      " is neither a learning rate nor another number of the optimizer");
     return Status::ok();
   });
 }

@@ -305,7 +305,7 @@ TEST(CInterfaceTest, RatesOfGroupsAndOfTheRestAreSetByName) {
   EXPECT_EQ(readWeight(session), before);
   expectFailure(
       run([&](memopt_error *e) { return memopt_session_set_rate(session.get(), "step", 1, e); }),
-      {"'step' is no learning rate"});
+      {"'step' is neither a learning rate nor another number of the optimizer"});
   json manifest = getTinyManifest();
   manifest["variables"][5]["name"] = "lr.1";
   manifest["variables"][5]["init_value"] = 0.5;
@@ -314,6 +314,22 @@ TEST(CInterfaceTest, RatesOfGroupsAndOfTheRestAreSetByName) {
   EXPECT_EQ(read(session, MEMOPT_VARIABLE, "lr.1", 1)[0], 0.5f);
   EXPECT_EQ(memopt_session_set_rate(session.get(), "lr.1", 0.25, nullptr), MEMOPT_OK);
   EXPECT_EQ(read(session, MEMOPT_VARIABLE, "lr.1", 1)[0], 0.25f);
+}
+
+TEST(CInterfaceTest, OtherNumbersOfTheOptimizerKeepTheirFirstValueUntilTheyAreSet) {
+  TemporaryFolder folder;
+  json manifest = getTinyManifest();
+  manifest["variables"][5]["name"] = "hyperparameter.beta1.1";
+  manifest["variables"][5]["init_value"] = 0.5;
+  Handle session = open(writePackage(folder, manifest));
+  initialize(session);
+  EXPECT_EQ(read(session, MEMOPT_VARIABLE, "hyperparameter.beta1.1", 1)[0], 0.5f);
+  for (float value : {0.0f, 0.25f}) {
+    EXPECT_EQ(memopt_session_set_rate(session.get(), "hyperparameter.beta1.1", value, nullptr),
+              MEMOPT_OK);
+    EXPECT_EQ(runStep(session, Batch()).message, "");
+    EXPECT_EQ(read(session, MEMOPT_VARIABLE, "hyperparameter.beta1.1", 1)[0], value);
+  }
 }
 
 TEST(CInterfaceTest, RandomValuesFollowFromTheSeed) {

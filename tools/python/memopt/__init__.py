@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import importlib
 
-from .errors import BadInput, DoesNotFit, Error, LossNotFinite, Unavailable
+from .errors import BadInput, DoesNotFit, Error, LossNotFinite, NumbersWarning, Unavailable
 from .plan import Estimate, Frontier, Plan
 from .runtime import Session
 
@@ -26,7 +26,7 @@ _NEEDING_TORCH = {"Step": "step", "compile": "step", "estimate": "step", "fronti
                   "read_checkpoint": "checkpoints", "write_checkpoint": "checkpoints",
                   "read_optimizer_state": "optimizers", "write_optimizer_state": "optimizers"}
 
-__all__ = ["BadInput", "DoesNotFit", "Error", "Estimate", "Frontier", "LossNotFinite", "Plan", "Session", "Unavailable",
+__all__ = ["BadInput", "DoesNotFit", "Error", "Estimate", "Frontier", "LossNotFinite", "NumbersWarning", "Plan", "Session", "Unavailable",
            *_NEEDING_TORCH]
 
 

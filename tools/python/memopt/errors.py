@@ -9,7 +9,7 @@ machine (`Unavailable`). All have `message`, one line, and `details`, whatever e
 
 from __future__ import annotations
 
-__all__ = ["BadInput", "DoesNotFit", "Error", "LossNotFinite", "Unavailable"]
+__all__ = ["BadInput", "DoesNotFit", "Error", "LossNotFinite", "NumbersWarning", "Unavailable"]
 
 
 class Error(Exception):
@@ -53,3 +53,7 @@ class DoesNotFit(Error, MemoryError):
 
 class Unavailable(Error, OSError):
     """The machine lacks something: memopt's tools, disk space, memory, a library."""
+
+
+class NumbersWarning(UserWarning):
+    """The numbers of a compiled step differ from those of the loop in PyTorch; the text says why."""

@@ -101,8 +101,10 @@ def without_cache(step: nn.Module) -> Iterator[None]:
             config.use_cache = True
 
 
-def export_program(step: nn.Module, batch: Mapping[str, torch.Tensor], training: bool) -> torch.export.ExportedProgram:
-    """Traces one step at the functional level, which keeps layers whole; the module's mode is put back after.
+def export_program(step: nn.Module, batch: Mapping[str, torch.Tensor], training: bool,
+                   watch: contextlib.AbstractContextManager | None = None) -> torch.export.ExportedProgram:
+    """Traces one step at the functional level, which keeps layers whole; the module's mode is put back after. `watch` is
+    entered around the calls of forward alone.
 
     Raises `gradients.Refused` where the program would not train as the module does.
     """
@@ -110,7 +112,7 @@ def export_program(step: nn.Module, batch: Mapping[str, torch.Tensor], training:
     was_training = [(module, module.training) for module in step.modules()]
     set_mode(step, training)
     try:
-        with gradients.watched_gradients(), without_cache(step), decided_draws():
+        with gradients.watched_gradients(), without_cache(step), decided_draws(), watch or contextlib.nullcontext():
             program = torch.export.export(step, (), dict(batch), strict=False)
         gradients.check_program(program)
         gradients.keep_stopped_gradients(program)

@@ -4,11 +4,13 @@
 """An optimizer of torch.optim as options of memopt-compile, and its state as variables of a session.
 
 Learning rates are no part of what is compiled. A parameter reads `lr`, or the rate of its group; which group that is
-tells the rate that it is compiled with, the group's number, for a session never runs with it.
+tells the rate that it is compiled with, the group's number, for a session never runs with it. Momentum, betas and weight
+decay are inputs of the program as well, so that a schedule may change them; the rest of the settings is compiled.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -19,7 +21,7 @@ from .errors import BadInput
 from .gradients import Refused
 from .runtime import Session
 
-__all__ = ["Counterpart", "OptimizerOptions", "count_steps", "find_counterpart", "make_torch_state", "number_parameters",
+__all__ = ["Counterpart", "OptimizerOptions", "count_steps", "find_counterpart", "find_slots", "make_torch_state", "number_parameters",
            "read_optimizer_state", "write_optimizer_state"]
 
 
@@ -56,7 +58,18 @@ _COUNTERPARTS = {
                                        {name: name for name in ("row_var", "col_var", "variance")}),
 }
 #: What has no influence on numbers, or only one that PyTorch itself leaves open.
-_IMPLEMENTATION = {"params", "lr", "foreach", "fused", "capturable", "initial_lr", "name"}
+_IMPLEMENTATION = {"params", "lr", "foreach", "fused", "capturable"}
+#: What the program reads in each step: keys of groups, and the names of their numbers as inputs.
+_INPUTS = {"momentum": ("momentum",), "betas": ("beta1", "beta2"), "weight_decay": ("weight_decay",)}
+_INPUT_PREFIX = "hyperparameter."
+
+
+def name_input(name: str, rate: str) -> str:
+    """The variable with a number of the parameters whose rate is `lr` or `lr.N`."""
+    return _INPUT_PREFIX + name + rate.removeprefix("lr")
+
+
+_needs_gradient = operator.attrgetter("requires_grad")
 
 
 def _write(value: Any) -> str:
@@ -90,6 +103,20 @@ class OptimizerOptions:
         self.counterpart = find_counterpart(optimizer)
         self._settings = [self._read_group(number) for number in range(len(optimizer.param_groups))]
         self._check_groups()
+        self._mark_groups()
+
+    def _mark_groups(self) -> None:
+        """What `hold` compares."""
+        self.held = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        self._counts = [len(group["params"]) for group in self.optimizer.param_groups]
+        self._identities, self._flags = list(map(id, self.held)), list(map(_needs_gradient, self.held))
+        # Whether a momentum is 0 decides whether there is state.
+        compiled = [key for key in self.counterpart.options if key not in _INPUTS]
+        self._read_compiled = operator.itemgetter(*compiled) if len(compiled) > 1 else lambda group: (group[compiled[0]],)
+        self._compiled = [self._read_compiled(group) for group in self.optimizer.param_groups]
+        #: Keys of groups that are inputs of the program; `read_settings` gives their values, and behind them the others'.
+        self.input_keys = ["lr", *(key for key in self.counterpart.options if key in _INPUTS)]
+        self.read_settings = operator.itemgetter(*self.input_keys, *compiled)
 
     def _read_group(self, number: int) -> dict[str, Any]:
         group = self.optimizer.param_groups[number]
@@ -98,7 +125,9 @@ class OptimizerOptions:
         neutral = {"maximize": False, "differentiable": False,
                    "decoupled_weight_decay": type(self.optimizer) is torch.optim.AdamW}
         for key, value in group.items():
-            if key in settings or key in _IMPLEMENTATION or value is None or neutral.get(key) == value:
+            # What no optimizer has by default, schedulers and libraries have left for themselves.
+            if (key in settings or key in _IMPLEMENTATION or key not in self.optimizer.defaults or value is None
+                    or neutral.get(key) == value):
                 continue
             raise Refused(f"{type(self.optimizer).__name__}: group {number} has {key}={value}, which has no counterpart")
         return settings
@@ -106,22 +135,47 @@ class OptimizerOptions:
     def _check_groups(self) -> None:
         for number, settings in enumerate(self._settings):
             for key, value in settings.items():
-                if key != "weight_decay" and value != self._settings[0][key]:
-                    raise Refused(f"{type(self.optimizer).__name__}: group {number} has {key}={value}, group 0 "
-                                  f"{self._settings[0][key]}; groups may differ in lr and weight_decay alone")
+                first = self._settings[0][key]
+                if value != first and (key not in _INPUTS or key == "momentum" and 0 in (value, first)):
+                    raise Refused(f"{type(self.optimizer).__name__}: group {number} has {key}={value}, group 0 {first}; groups may "
+                                  f"differ in lr, {', '.join(_INPUTS)}, and all or none have a momentum of 0")
 
-    def check_unchanged(self) -> None:
-        """What was compiled is what the optimizer still says; rates may have changed."""
-        for number, settings in enumerate(self._settings):
-            group = self.optimizer.param_groups[number]
-            for key, value in settings.items():
-                if group[key] != value:
-                    raise BadInput(f"{key} of the optimizer's group {number} has become {group[key]}, the step was compiled "
-                                   f"for {value}; only lr can change, compile the step again")
+    def hold(self) -> bool:
+        """Whether the optimizer has the parameters that were compiled, and trains those that it did."""
+        return ([id(parameter) for group in self.optimizer.param_groups for parameter in group["params"]] == self._identities
+                and list(map(_needs_gradient, self.held)) == self._flags)
+
+    def find_change(self) -> str | None:
+        """What has changed of parameters and settings that are compiled, as a sentence."""
+        groups, known = self.optimizer.param_groups, self._identities
+        if len(groups) != len(self._counts):
+            return f"the optimizer has {len(groups)} groups of parameters, the step was compiled for {len(self._counts)}"
+        for number, (group, count, compiled) in enumerate(zip(groups, self._counts, self._compiled)):
+            own, known = known[:count], known[count:]
+            if list(map(id, group["params"])) != own:
+                return f"group {number} of the optimizer has other parameters than those that the step was compiled for"
+            keys = [key for key in self.counterpart.options if key not in _INPUTS]
+            for key, old, new in zip(keys, compiled, self._read_compiled(group)):
+                if old != new:
+                    return f"{key} of the optimizer's group {number} has become {new}, the step was compiled for {old}"
+        names = {id(parameter): name for name, parameter in reversed(self.parameters.items())}
+        for parameter, needed in zip(self.held, self._flags):
+            if parameter.requires_grad != needed:
+                name = names.get(id(parameter), "a parameter").partition(".")[2]
+                return (f"requires_grad of '{name}' has become {parameter.requires_grad}, the step was compiled to "
+                        + ("train it" if needed else "leave it as it is"))
+        return None
+
+    def check_input(self, number: int, key: str, value: Any) -> str | None:
+        """Why a value of an input cannot take effect in this program, as a sentence."""
+        if key == "momentum" and (value == 0) != (self._settings[0][key] == 0):
+            return (f"momentum of the optimizer's group {number} has become {value}, the step was compiled for "
+                    f"{self._settings[0][key]}; whether it is 0 decides which state there is")
+        return None
 
     def get_words(self) -> list[str]:
         """The options of memopt-compile."""
-        words = [f"--optimizer={self.counterpart.name}"]
+        words = [f"--optimizer={self.counterpart.name}", "--hyperparameters=inputs"]
         words += [f"--{key.replace('_', '-')}={_write(value)}" for key, value in self._settings[0].items()]
         for number, group in enumerate(self.optimizer.param_groups[1:], 1):
             found = sorted(self.names[p] for p in group["params"] if p in self.names and p.requires_grad)
@@ -132,6 +186,13 @@ class OptimizerOptions:
             # One argument of a process holds 128 KiB.
             words += [f"--param-group={','.join(found[i:i + 500])}:lr={number}{decay}" for i in range(0, len(found), 500)]
         return words
+
+    def list_inputs(self, manifest: Mapping) -> list[list[tuple[str, ...]]]:
+        """By group and `input_keys`, the variables of the program with these numbers; what nothing reads has none."""
+        there = {variable["name"] for variable in manifest["variables"]}
+        names = [[() if rate is None else (rate,) if key == "lr" else tuple(name_input(name, rate) for name in _INPUTS[key])
+                  for key in self.input_keys] for rate in self.name_rates(manifest)]
+        return [[variables if there.issuperset(variables) else () for variables in group] for group in names]
 
     def get_rates(self) -> list[float]:
         """Of the groups, as they are now."""
@@ -172,7 +233,7 @@ def write_tensor(session: Session, variable: Mapping, tensor: torch.Tensor) -> N
     session.write(variable["name"], tensor)
 
 
-def _find_slots(options: OptimizerOptions, session: Session) -> dict[torch.nn.Parameter, dict[str, Mapping]]:
+def find_slots(options: OptimizerOptions, session: Session) -> dict[torch.nn.Parameter, dict[str, Mapping]]:
     """By parameter, the variables of its state by torch.optim's keys."""
     slots: dict[torch.nn.Parameter, dict[str, Mapping]] = {}
     for variable in session.manifest["variables"]:
@@ -216,7 +277,7 @@ def read_optimizer_state(options: OptimizerOptions, session: Session) -> dict[to
     if session.step == 0:
         return {}
     slots = {parameter: {key: read_tensor(session.read_variable, variable) for key, variable in variables.items()}
-             for parameter, variables in _find_slots(options, session).items()}
+             for parameter, variables in find_slots(options, session).items()}
     return make_torch_state(options.optimizer, options.counterpart, slots, session.step)
 
 
@@ -240,7 +301,7 @@ def write_optimizer_state(options: OptimizerOptions, session: Session,
     if not any(state.values()):
         session.step = 0
         return
-    slots = _find_slots(options, session)
+    slots = find_slots(options, session)
     count = count_steps(state, slots)
     has_state = False
     for parameter, keys in slots.items():

@@ -75,7 +75,7 @@ def run_compiler(arguments: Sequence[str]) -> tuple[str, dict]:
     for line in lines if code == 0 else []:
         _log.info(line)
     if code == 0:
-        return out, report
+        return out, {**report, "remarks": [line for line in lines if "remark: " in line]}
     said = [line for line in lines if line.startswith("memopt-compile: error: ")]
     message = said[-1].removeprefix("memopt-compile: error: ") if said else f"memopt-compile ended with code {code}"
     if code == 2 and report:
