@@ -14,57 +14,30 @@ import json
 import pathlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import nn
 
-from . import export
-from .batches import BatchLayout
+from . import export, internals
+from .batches import BatchLayout, explain_sizes
 from .errors import BadInput
-from .optimizers import (OptimizerOptions, number_parameters, read_optimizer_state, read_tensor, write_optimizer_state,
-                         write_tensor)
-from .packages import build_package
+from .keywords import write_budget, write_options
+from .optimizers import (OptimizerOptions, number_parameters, read_optimizer_state, read_tensor, unwrap_optimizer,
+                         write_optimizer_state, write_tensor)
+from .packages import CompiledPackage, build_package
 from .plan import Estimate, Frontier, Plan
 from .runtime import Session
 from .tools import run_compiler
+from .words import ProgramWords
 
 __all__ = ["Step", "compile", "estimate", "frontier"]
 
 
-# ----------------------------------------------------------------------------------------------------------
-# Options
-# ----------------------------------------------------------------------------------------------------------
-
-#: What this package gives memopt-compile itself.
-_OWN_OPTIONS = {"o", "mode", "report", "emit", "estimate", "frontier", "frontier-output", "calibrate", "help", "loss",
-                "optimizer", "lr", "param-group", "ranks", "zero-stage", "sync-batch-norm", "deepspeed-config", "explain",
-                "time-report"}
-_FLAGS = {"reference"}
-_MODULE_LISTS = {"activation-checkpointing", "efficient-conv-bn-eval"}
 #: What evaluation has use for.
-_EVALUATION_OPTIONS = {"precision", "batch", "run-threads", "target-features", "machine-profile", "threads", "reference",
+_EVALUATION_OPTIONS = {"precision", "run-threads", "target-features", "machine-profile", "threads", "reference",
                        "efficient-conv-bn-eval", "instrument", "cache"}
-
-
-def _write_option(name: str, value: Any) -> str:
-    if name in _OWN_OPTIONS:
-        raise BadInput(f"{name.replace('-', '_')} is no option of a step")
-    if name in _FLAGS:
-        return f"--{name}" if value else ""
-    if isinstance(value, bool):
-        return f"--{name}={'on' if value else 'off'}"
-    parts = list(value) if isinstance(value, (list, tuple)) else str(value).split(",") if name in _MODULE_LISTS else [value]
-    if name in _MODULE_LISTS:  # by the model's names; in the program they stand behind the wrapper's
-        parts = [part if part == "all" or str(part).startswith("segments:") else f"net.{part}" for part in parts]
-    return f"--{name}={','.join(str(part) for part in parts)}"
-
-
-def _write_options(options: Mapping[str, Any], names: set[str] | None = None) -> list[str]:
-    """The command line of keyword arguments, which have the options' names with underscores."""
-    by_name = {key.replace("_", "-"): value for key, value in options.items() if value is not None}
-    words = [_write_option(name, value) for name, value in by_name.items() if names is None or name in names]
-    return [word for word in words if word]
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -88,16 +61,24 @@ def _trained_alone(module: nn.Module, optimizer: torch.optim.Optimizer) -> Itera
 
 
 class _Archive:
-    """A module traced without its weights: the bytes of a .pt2, and the names that the program reads."""
+    """A module traced without its weights: the bytes of a .pt2, the names that the program reads, and the words for both.
+
+    Lines of the source are no part of the bytes: a comment that moves a model down compiles nothing anew.
+    """
 
     def __init__(self, module: nn.Module, example: Mapping[str, torch.Tensor], training: bool):
         program = export.export_program(module, example, training)
         read = {node.name for node in program.graph.nodes if node.op == "placeholder" and node.users}
         self.names = {spec.target for spec in program.graph_signature.input_specs if spec.target and spec.arg.name in read}
+        self.words = ProgramWords(module, export.find_lines(program))
         with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
             path = pathlib.Path(folder) / "step.pt2"
-            export.save(program, path, weights=False, training=training)
+            export.save(program, path, weights=False, training=training, lines={})
             self.content = path.read_bytes()
+
+    def build(self, words: Sequence[str]) -> CompiledPackage:
+        with self.words.spoken():
+            return build_package(self.content, words)
 
 
 class _Model:
@@ -107,17 +88,21 @@ class _Model:
                  targets: Sequence[str] | None):
         if optimizer is None:
             raise BadInput("a training step needs an optimizer, such as optimizer=torch.optim.SGD(model.parameters(), lr=0.1)")
+        optimizer = unwrap_optimizer(optimizer)
         self.layout = BatchLayout(batch, targets, has_loss=loss_fn is not None)
         self.example = self.layout.make_example(batch)
-        self.module = export.TrainingStep(model, loss_fn, self.layout.targets, return_prediction=False)
+        self.module = self.wrap(model, loss_fn, return_prediction=False)
         with _trained_alone(self.module, optimizer):
             self.archive = _Archive(self.module, self.example, training=True)
         parameters = dict(self.module.named_parameters(remove_duplicate=False))
         self.options = OptimizerOptions(optimizer, parameters, self.archive.names)
 
+    def wrap(self, model: nn.Module, loss_fn: Callable | None, return_prediction: bool) -> export.TrainingStep:
+        restore = self.layout.restore if self.layout.is_nested else None
+        return export.TrainingStep(model, loss_fn, self.layout.targets, return_prediction, restore)
+
     def get_words(self, device_memory: int | str | None, options: Mapping[str, Any]) -> list[str]:
-        words = self.options.get_words() + _write_options(options)
-        return words if device_memory is None else [*words, f"--device-memory={device_memory}"]
+        return self.options.get_words() + write_options(options) + write_budget(device_memory)
 
     def get_tensors(self) -> dict[str, torch.Tensor]:
         """Parameters and buffers by all of their names in the program."""
@@ -128,7 +113,8 @@ class _Model:
         with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
             path = pathlib.Path(folder) / "step.pt2"
             path.write_bytes(self.archive.content)
-            return run_compiler([str(path), *words])
+            with self.archive.words.spoken():
+                return run_compiler([str(path), *words])
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -147,14 +133,18 @@ class Step:
 
     def __init__(self, prepared: _Model, words: Sequence[str], options: Mapping[str, Any], threads: int):
         self._prepared, self._threads = prepared, threads
-        self._evaluation_words = ["--mode=eval", *_write_options(options, _EVALUATION_OPTIONS)]
+        self._evaluation_words = ["--mode=eval", *write_options(options, _EVALUATION_OPTIONS)]
         self._evaluation: Session | None = None
+        self._evaluation_archive: _Archive | None = None
+        self._has_own_size = options.get("batch_size") is not None
         self._is_evaluation_old = True
-        compiled = build_package(prepared.archive.content, words)
+        compiled = prepared.archive.build(words)
         #: The folder of the package, which memopt-run takes, too; and whether it was compiled before.
         self.package, self.was_cached = compiled.path, compiled.was_cached
         self._session = Session(compiled.path, threads=threads)
         self.plan = Plan(self._session.manifest, compiled.report)
+        with prepared.archive.words.spoken():
+            prepared.options.check_program(self._session.manifest)
         self._rates = prepared.options.name_rates(self._session.manifest)
         self._loss = next(output["name"] for output in self._session.manifest["outputs"] if output["role"] == "loss")
         self.reload()
@@ -166,6 +156,12 @@ class Step:
     @property
     def optimizer(self) -> torch.optim.Optimizer:
         return self._prepared.options.optimizer
+
+    @property
+    def batch_size(self) -> int | None:
+        """The samples of a batch; None where the inputs have no dimension in common that counts them."""
+        return next((tensor["shape"][tensor["batch_dim"]] * self._session.manifest.get("micro_batches", 1)
+                     for tensor in self._session.manifest["inputs"] if "batch_dim" in tensor), None)
 
     @property
     def steps(self) -> int:
@@ -197,13 +193,32 @@ class Step:
                 self._session.set_rate(variable, rate)
         self._run(self._session, batches)
         self._is_evaluation_old = True
-        self.optimizer._opt_called = True  # or else schedulers warn that nobody called optimizer.step()
+        internals.mark_stepped(self.optimizer)
         return self._session.read_scalar(self._loss)
 
-    def _run(self, session: Session, batches: Sequence[Any], fillers: Mapping[str, Any] = {}) -> None:
+    def _run(self, session: Session, batches: Sequence[Any], fillers: Mapping[str, Any] = MappingProxyType({})) -> None:
         names = [tensor["name"] for tensor in session.manifest["inputs"]]
-        arranged = [{**fillers, **self._prepared.layout.arrange(batch, optional=fillers)} for batch in batches]
-        session.run_step([[batch[name] for name in names] for batch in arranged])
+        optional = self._prepared.layout.targets if fillers else ()
+        arranged = [self._prepared.layout.arrange(batch, optional) for batch in batches]
+        archive = self._prepared.archive if session is self._session else self._evaluation_archive
+        try:
+            with archive.words.spoken():
+                session.run_step([[batch[name] if name in batch else fillers[name] for name in names] for batch in arranged])
+        except BadInput as error:
+            self._explain(error, session, arranged)
+            raise
+
+    def _explain(self, error: BadInput, session: Session, batches: Sequence[Mapping[str, Any]]) -> None:
+        """Puts into words that a batch has another size; an evaluation is no step with a number."""
+        trains, manifest = session is self._session, session.manifest
+        said = next(filter(None, (explain_sizes(manifest["inputs"], manifest.get("micro_batches", 1), batch, trains)
+                                  for batch in batches)), None)
+        front = f"step {error.step}: " if error.step else ""
+        if said and "expected" in error.message:
+            error.rephrase(lambda text: f"{front}{said}" if text == error.message else text)
+        if not trains:
+            error.rephrase(lambda text: text.removeprefix(front))
+            error.step = 0
 
     # ------------------------------------------------------------------------------------------------------
     # Evaluation
@@ -213,9 +228,10 @@ class Step:
         """The model in evaluation mode, compiled with the first use, with the step's present values."""
         if self._evaluation is None:
             prepared = self._prepared
-            module = export.TrainingStep(self.model, prepared.module.loss, prepared.layout.targets, return_prediction=True)
-            archive = _Archive(module, prepared.example, training=False)
-            self._evaluation = Session(build_package(archive.content, self._evaluation_words).path, threads=self._threads)
+            module = prepared.wrap(self.model, prepared.module.loss, return_prediction=True)
+            archive = self._evaluation_archive = _Archive(module, prepared.example, training=False)
+            words = [*self._evaluation_words, *([f"--batch={self.batch_size}"] if self._has_own_size else [])]
+            self._evaluation = Session(archive.build(words).path, threads=self._threads)
             self._evaluation.initialize()
             self._is_evaluation_old = True
         if self._is_evaluation_old:
@@ -242,8 +258,10 @@ class Step:
         session = self._get_evaluation()
         outputs = [output for output in session.manifest["outputs"] if output["role"] != "loss"]
         if not outputs:
-            raise BadInput("the model returns its loss alone; give loss_fn, or have the model return its prediction as well")
-        targets = {name: torch.zeros_like(self._prepared.example[name]) for name in self._prepared.layout.targets}
+            raise BadInput("the model returns no tensor but its loss; have it return its prediction as well")
+        needed = self._prepared.layout.list_inputs(self._prepared.layout.targets)
+        targets = {tensor["name"]: torch.zeros(tensor["shape"], dtype=self._prepared.example[tensor["name"]].dtype)
+                   for tensor in session.manifest["inputs"] if tensor["name"] in needed}
         self._run(session, [batch], fillers=targets)
         return read_tensor(session.read_output, outputs[0])
 
@@ -328,8 +346,13 @@ class Step:
             if session is not None:
                 session.close()
 
+    def __reduce__(self):
+        raise BadInput("a memopt.Step has memory and threads of its own, and is neither copied nor pickled; take its state by "
+                       "step.state_dict() or step.save(folder), and compile the step again")
+
     def __repr__(self) -> str:
-        return f"<memopt.Step after {self.steps} steps: {self.plan!r}>"
+        state = "closed" if self._session.is_closed else f"after {self.steps} steps"
+        return f"<memopt.Step, {state}: {self.plan!r}>"
 
 
 # ----------------------------------------------------------------------------------------------------------
