@@ -67,7 +67,10 @@ class DoesNotFit(Error, MemoryError):
         self.lower_bound = report.get("lower_bound_bytes", {}).get("device")
         self.largest = [(entry["bytes"], entry["what"]) for entry in report.get("largest_at_peak", [])]
 
+    def rephrase(self, translate: Callable[[str], str]) -> None:
+        super().rephrase(translate)
+        self.largest = [(count, translate(what)) for count, what in self.largest]
+
 
 class Unavailable(Error, OSError):
     """The machine lacks something: memopt's tools, disk space, memory, a library."""
-

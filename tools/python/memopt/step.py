@@ -142,7 +142,7 @@ class Step:
         #: The folder of the package, which memopt-run takes, too; and whether it was compiled before.
         self.package, self.was_cached = compiled.path, compiled.was_cached
         self._session = Session(compiled.path, threads=threads)
-        self.plan = Plan(self._session.manifest, compiled.report)
+        self.plan = Plan(self._session.manifest, compiled.report, prepared.archive.words.translate)
         with prepared.archive.words.spoken():
             prepared.options.check_program(self._session.manifest)
         self._rates = prepared.options.name_rates(self._session.manifest)
