@@ -29,7 +29,7 @@ from .tools import find_library
 
 __all__ = ["Session"]
 
-_C_VERSION = 1
+_C_VERSION = 2
 _INPUT, _OUTPUT, _VARIABLE = 0, 1, 2
 
 
@@ -39,7 +39,7 @@ class _Error(ctypes.Structure):
 
 
 class _Options(ctypes.Structure):
-    _fields_ = [("device", ctypes.c_char_p), ("threads", ctypes.c_int32),
+    _fields_ = [("size", ctypes.c_size_t), ("device", ctypes.c_char_p), ("threads", ctypes.c_int32),
                 ("continue_on_nan", ctypes.c_int32)]
 
 
@@ -123,7 +123,7 @@ class Session:
         self._lock = threading.Lock()
         self._handle = _SESSION()
         error = _Error()
-        options = _Options(b"cpu", threads, continue_on_nan)
+        options = _Options(ctypes.sizeof(_Options), b"cpu", threads, continue_on_nan)
         if self._library.memopt_session_open(os.fsencode(package), options, ctypes.byref(self._handle), ctypes.byref(error)):
             _raise(self._library, error)
         # A process forked from this one (a worker of a DataLoader) has no such threads to end.
