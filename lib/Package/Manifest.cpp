@@ -318,6 +318,8 @@ private:
                           {"bytes_moved", instruction.getBytesMoved()},
                           {"predicted_seconds", costs.getSeconds(op)},
                           {"outputs", outputsOf(instruction)}};
+      if (std::string nodes = describeNodes(op); !nodes.empty())
+        object["ops"] = std::move(nodes);
       if (auto call = dyn_cast<LibraryCallOp>(op))
         object["call"] = static_cast<int64_t>(*call.getNumber());
       if (auto collective = dyn_cast<CollectiveOp>(op)) {

@@ -133,7 +133,7 @@ TEST(CInterfaceTest, TheManifestIsThatOfThePackage) {
 
 TEST(CInterfaceTest, APackageThatIsNoneIsAnErrorWithoutASession) {
   auto *session = reinterpret_cast<memopt_session *>(1);
-  memopt_session_options options{"gpu", 0, 0};
+  memopt_session_options options{sizeof options, "gpu", 0, 0};
   Outcome outcome =
       run([&](memopt_error *e) { return memopt_session_open("/nowhere", nullptr, &session, e); });
   expectFailure(outcome, {"package '/nowhere'", "not a folder"});
@@ -143,6 +143,29 @@ TEST(CInterfaceTest, APackageThatIsNoneIsAnErrorWithoutASession) {
   expectMessage(outcome.message, {"gpu"});
   EXPECT_EQ(memopt_session_open("/nowhere", nullptr, &session, nullptr), MEMOPT_BAD_INPUT);
   memopt_session_close(session);
+}
+
+TEST(CInterfaceTest, OptionsHaveTheSizeThatTheCallerKnows) {
+  TemporaryFolder folder;
+  std::string package = writePackage(folder, getTinyManifest());
+  memopt_session *session = nullptr;
+  auto openWith = [&](const memopt_session_options *options) {
+    return run([&](memopt_error *e) {
+      return memopt_session_open(package.c_str(), options, &session, e);
+    });
+  };
+  memopt_session_options none{};
+  expectFailure(openWith(&none), {"options have the size 0"});
+  // A caller of a later release, with a field that means nothing yet, and with one that does.
+  struct {
+    memopt_session_options known;
+    int64_t later;
+  } wide{{sizeof wide, nullptr, 1, 0}, 0};
+  Outcome outcome = openWith(&wide.known);
+  EXPECT_EQ(outcome.code, MEMOPT_OK) << outcome.message;
+  memopt_session_close(session);
+  wide.later = 1;
+  expectFailure(openWith(&wide.known), {"fields that this library does not know"});
 }
 
 //===----------------------------------------------------------------------===//

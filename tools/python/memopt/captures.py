@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -114,15 +115,15 @@ class CapturingStep(export.TrainingStep):
         return self
 
 
-def wrap(net: nn.Module, loss: Callable | None, targets: Sequence[str], return_prediction: bool,
-         captured: _Captured | None = None) -> export.TrainingStep:
-    """The step of model and loss; `captured` is what was found before."""
-    plain = export.TrainingStep(net, loss, targets, return_prediction=return_prediction)
+def wrap(net: nn.Module, loss: Callable | None, targets: Sequence[str], *arguments: Any,
+         captured: nn.Module | None = None) -> export.TrainingStep:
+    """The `TrainingStep` of these arguments, with what model and loss capture; `captured` is what was found before."""
+    plain = export.TrainingStep(net, loss, targets, *arguments)
     if captured is None:
         captured = _Captured(plain, list(find_reads(plain).list_places()))
     if not captured._modules and not captured._places:
         return plain
-    return CapturingStep(net, loss, targets, return_prediction=return_prediction, captured=captured)
+    return CapturingStep(net, loss, targets, *arguments, captured=captured)
 
 
 def check_all_held(step: nn.Module, optimizer: torch.optim.Optimizer) -> None:

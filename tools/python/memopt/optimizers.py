@@ -10,6 +10,7 @@ decay are inputs of the program as well, so that a schedule may change them; the
 
 from __future__ import annotations
 
+import inspect
 import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -17,12 +18,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .errors import BadInput
-from .gradients import Refused
+from . import optim
+from .errors import BadInput, Refused
 from .runtime import Session
 
 __all__ = ["Counterpart", "OptimizerOptions", "count_steps", "find_counterpart", "find_slots", "make_torch_state", "number_parameters",
-           "read_optimizer_state", "write_optimizer_state"]
+           "read_optimizer_state", "unwrap_optimizer", "write_optimizer_state"]
 
 
 class Counterpart(NamedTuple):
@@ -31,8 +32,10 @@ class Counterpart(NamedTuple):
     state: Mapping[str, str]  #: the session's slot to the key in torch.optim's state
     counts_steps: bool = True  #: whether the state has a `step`
     numbers: tuple[str, ...] = ()  #: keys of torch.optim's state that are one number, here of 64 bits
+    expected: Mapping[str, Any] = {}  #: further keys of a group, with the value that memopt-compile's optimizer has
 
 
+_MUON = ("momentum", "nesterov", "weight_decay", "eps", "ns_steps", "adjust_lr_fn")
 _COUNTERPARTS = {
     torch.optim.SGD: Counterpart("sgd", ("momentum", "dampening", "weight_decay", "nesterov"),
                                  {"momentum": "momentum_buffer"}, False),
@@ -56,9 +59,18 @@ _COUNTERPARTS = {
                                   numbers=("eta",)),
     torch.optim.Adafactor: Counterpart("adafactor", ("beta2_decay", "eps", "d", "weight_decay"),
                                        {name: name for name in ("row_var", "col_var", "variance")}),
+    optim.Lion: Counterpart("lion", ("betas", "weight_decay"), {"exp_avg": "exp_avg"}),
+    optim.SM3: Counterpart("sm3", ("momentum", "eps"),
+                           {name: name for name in ("momentum_buffer", *(f"accumulator_{dim}" for dim in range(8)))}),
+    optim.AdamMini: Counterpart("adam-mini", ("betas", "eps", "weight_decay", "n_heads"),
+                                {"exp_avg": "exp_avg", "vmean": "vmean"}),
+    optim.Muon: Counterpart("muon", _MUON, {name: name for name in ("momentum_buffer", "exp_avg", "exp_avg_sq")}),
 }
+if hasattr(torch.optim, "Muon"):  # since PyTorch 2.9
+    _COUNTERPARTS[torch.optim.Muon] = Counterpart("muon", _MUON, {"momentum_buffer": "momentum_buffer"}, False,
+                                                  expected={"ns_coefficients": (3.4445, -4.775, 2.0315)})
 #: What has no influence on numbers, or only one that PyTorch itself leaves open.
-_IMPLEMENTATION = {"params", "lr", "foreach", "fused", "capturable"}
+_IMPLEMENTATION = {"params", "lr", "foreach", "fused", "capturable", "muon"}
 #: What the program reads in each step: keys of groups, and the names of their numbers as inputs.
 _INPUTS = {"momentum": ("momentum",), "betas": ("beta1", "beta2"), "weight_decay": ("weight_decay",)}
 _INPUT_PREFIX = "hyperparameter."
@@ -77,16 +89,42 @@ def _write(value: Any) -> str:
         return ",".join(_write(torch.finfo(torch.float32).eps if part is None else part) for part in value)
     if isinstance(value, bool):
         return "on" if value else "off"
+    if value is None or isinstance(value, str):  # Muon's adjust_lr_fn
+        return (value or "original").replace("_", "-")
     return repr(float(value)) if not isinstance(value, int) else str(value)
+
+
+def unwrap_optimizer(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """The optimizer that Accelerate, Lightning and others have wrapped: theirs has it as `optimizer`."""
+    while _find_kind(optimizer) is None and isinstance(getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
+        optimizer = optimizer.optimizer
+    return optimizer
+
+
+def _changes_nothing(kind: type, base: type) -> bool:
+    """Whether a subclass steps as its base does. PyTorch wraps `step` of each class, even if it is inherited."""
+    own = {name for owner in kind.__mro__[:kind.__mro__.index(base)] for name in vars(owner)
+           if not (name.startswith("__") and name.endswith("__"))}
+    return all(inspect.unwrap(getattr(kind, name)) is inspect.unwrap(getattr(base, name, None))
+               for name in own if callable(getattr(kind, name)))
+
+
+def _find_kind(optimizer: torch.optim.Optimizer) -> type | None:
+    base = next((kind for kind in type(optimizer).__mro__ if kind in _COUNTERPARTS), None)
+    return base if base is not None and _changes_nothing(type(optimizer), base) else None
 
 
 def find_counterpart(optimizer: torch.optim.Optimizer) -> Counterpart:
     """What memopt calls the optimizer and its state; refused where there is no such thing."""
-    counterpart = _COUNTERPARTS.get(type(optimizer))
-    if counterpart is None:
-        raise Refused(f"{type(optimizer).__module__}.{type(optimizer).__qualname__} has no counterpart; there are "
-                      + ", ".join(kind.__name__ for kind in _COUNTERPARTS))
-    return counterpart
+    kind = _find_kind(unwrap_optimizer(optimizer))
+    if kind is None:
+        name = f"{type(optimizer).__module__}.{type(optimizer).__qualname__}"
+        base = next((kind for kind in type(optimizer).__mro__ if kind in _COUNTERPARTS), None)
+        if base is not None:
+            raise Refused(f"{name} steps otherwise than {base.__name__}, which it is derived from, and memopt does not see how")
+        raise Refused(f"{name} has no counterpart; there are " + ", ".join(
+            f"memopt.optim.{kind.__name__}" if kind.__module__ == optim.__name__ else kind.__name__ for kind in _COUNTERPARTS))
+    return _COUNTERPARTS[kind]
 
 
 class OptimizerOptions:
@@ -111,19 +149,21 @@ class OptimizerOptions:
         self._counts = [len(group["params"]) for group in self.optimizer.param_groups]
         self._identities, self._flags = list(map(id, self.held)), list(map(_needs_gradient, self.held))
         # Whether a momentum is 0 decides whether there is state.
-        compiled = [key for key in self.counterpart.options if key not in _INPUTS]
-        self._read_compiled = operator.itemgetter(*compiled) if len(compiled) > 1 else lambda group: (group[compiled[0]],)
+        compiled = [key for key in (*self.counterpart.options, "muon") if key not in _INPUTS and key in self.optimizer.defaults]
+        self._compiled_keys = compiled
+        self._read_compiled = lambda group: tuple(group[key] for key in compiled)
         self._compiled = [self._read_compiled(group) for group in self.optimizer.param_groups]
         #: Keys of groups that are inputs of the program; `read_settings` gives their values, and behind them the others'.
         self.input_keys = ["lr", *(key for key in self.counterpart.options if key in _INPUTS)]
-        self.read_settings = operator.itemgetter(*self.input_keys, *compiled)
+        every = [*self.input_keys, *compiled]
+        self.read_settings = operator.itemgetter(*every) if len(every) > 1 else lambda group: (group["lr"],)
 
     def _read_group(self, number: int) -> dict[str, Any]:
         group = self.optimizer.param_groups[number]
         settings = {key: group[key] for key in self.counterpart.options}
         # With these values the rest needs no counterpart. AdamW is an Adam whose decay is decoupled.
         neutral = {"maximize": False, "differentiable": False,
-                   "decoupled_weight_decay": type(self.optimizer) is torch.optim.AdamW}
+                   "decoupled_weight_decay": isinstance(self.optimizer, torch.optim.AdamW), **self.counterpart.expected}
         for key, value in group.items():
             # What no optimizer has by default, schedulers and libraries have left for themselves.
             if (key in settings or key in _IMPLEMENTATION or key not in self.optimizer.defaults or value is None
@@ -154,8 +194,7 @@ class OptimizerOptions:
             own, known = known[:count], known[count:]
             if list(map(id, group["params"])) != own:
                 return f"group {number} of the optimizer has other parameters than those that the step was compiled for"
-            keys = [key for key in self.counterpart.options if key not in _INPUTS]
-            for key, old, new in zip(keys, compiled, self._read_compiled(group)):
+            for key, old, new in zip(self._compiled_keys, compiled, self._read_compiled(group)):
                 if old != new:
                     return f"{key} of the optimizer's group {number} has become {new}, the step was compiled for {old}"
         names = {id(parameter): name for name, parameter in reversed(self.parameters.items())}
@@ -177,14 +216,16 @@ class OptimizerOptions:
         """The options of memopt-compile."""
         words = [f"--optimizer={self.counterpart.name}", "--hyperparameters=inputs"]
         words += [f"--{key.replace('_', '-')}={_write(value)}" for key, value in self._settings[0].items()]
-        for number, group in enumerate(self.optimizer.param_groups[1:], 1):
+        for number, group in enumerate(self.optimizer.param_groups):
+            keys = self._write_group(number)
+            if not keys:
+                continue
             found = sorted(self.names[p] for p in group["params"] if p in self.names and p.requires_grad)
             wrong = [name for name in found if not re.fullmatch(r"[\w.\-]+", name)]
             if wrong:
                 raise Refused(f"the parameter's name '{wrong[0]}' cannot be written in a group; use letters, digits and _")
-            decay = f",weight-decay={_write(self._settings[number]['weight_decay'])}"
             # One argument of a process holds 128 KiB.
-            words += [f"--param-group={','.join(found[i:i + 500])}:lr={number}{decay}" for i in range(0, len(found), 500)]
+            words += [f"--param-group={','.join(found[i:i + 500])}:{keys}" for i in range(0, len(found), 500)]
         return words
 
     def list_inputs(self, manifest: Mapping) -> list[list[tuple[str, ...]]]:
@@ -193,6 +234,27 @@ class OptimizerOptions:
         names = [[() if rate is None else (rate,) if key == "lr" else tuple(name_input(name, rate) for name in _INPUTS[key])
                   for key in self.input_keys] for rate in self.name_rates(manifest)]
         return [[variables if there.issuperset(variables) else () for variables in group] for group in names]
+    def _write_group(self, number: int) -> str:
+        """What `--param-group` says of a group; nothing where it is as the first."""
+        keys = []
+        if number:
+            keys.append(f"lr={number}")
+            if "weight_decay" in self._settings[number]:
+                keys.append(f"weight-decay={_write(self._settings[number]['weight_decay'])}")
+        if not self.optimizer.param_groups[number].get("muon", True):
+            keys.append("optimizer=adamw")
+        return ",".join(keys)
+
+    def check_program(self, manifest: Mapping) -> None:
+        """Refuses a program that updates a matrix by AdamW where the optimizer would by Muon: the table of an embedding."""
+        if self.counterpart.name != "muon":
+            return
+        ours = {self.names[parameter] for group in self.optimizer.param_groups for parameter in group["params"]
+                if parameter in self.names and parameter.dim() == 2 and group.get("muon", True)}
+        for variable in manifest["variables"]:
+            if variable["role"] == "optimizer_state" and variable.get("slot") == "exp_avg" and variable.get("of") in ours:
+                raise Refused(f"'{variable['of']}' is the table of an embedding, which the compiled step updates by AdamW, not "
+                              "by Muon; put it into a group of memopt.optim.Muon with muon=False")
 
     def get_rates(self) -> list[float]:
         """Of the groups, as they are now."""

@@ -14,18 +14,20 @@ import json
 import pathlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import nn
 
-from . import captures, export
-from .batches import BatchLayout
+from . import captures, export, internals
+from .batches import BatchLayout, explain_sizes
 from .differences import find_draws, warn_of_differences
 from .errors import BadInput
 from .guards import Guards, TensorInputs, list_tensor_places
 from .inputs import Buffers, OptimizerInputs
-from .optimizers import (OptimizerOptions, name_input, number_parameters, read_optimizer_state, read_tensor,
+from .keywords import write_budget, write_options
+from .optimizers import (OptimizerOptions, name_input, number_parameters, read_optimizer_state, read_tensor, unwrap_optimizer,
                          write_optimizer_state, write_tensor)
 from .packages import CompiledPackage, build_package
 from .plan import Estimate, Frontier, Plan
@@ -33,43 +35,13 @@ from .reads import observed
 from .runtime import Session
 from .tools import run_compiler
 from .transfer import move_state
+from .words import ProgramWords
 
 __all__ = ["Step", "compile", "estimate", "frontier"]
 
-
-# ----------------------------------------------------------------------------------------------------------
-# Options
-# ----------------------------------------------------------------------------------------------------------
-
-#: What this package gives memopt-compile itself.
-_OWN_OPTIONS = {"o", "mode", "report", "emit", "estimate", "frontier", "frontier-output", "calibrate", "help", "loss",
-                "optimizer", "lr", "param-group", "ranks", "zero-stage", "sync-batch-norm", "deepspeed-config", "explain",
-                "time-report", "hyperparameters"}
-_FLAGS = {"reference"}
-_MODULE_LISTS = {"activation-checkpointing", "efficient-conv-bn-eval"}
 #: What evaluation has use for.
-_EVALUATION_OPTIONS = {"precision", "batch", "run-threads", "target-features", "machine-profile", "threads", "reference",
+_EVALUATION_OPTIONS = {"precision", "run-threads", "target-features", "machine-profile", "threads", "reference",
                        "efficient-conv-bn-eval", "instrument", "cache"}
-
-
-def _write_option(name: str, value: Any) -> str:
-    if name in _OWN_OPTIONS:
-        raise BadInput(f"{name.replace('-', '_')} is no option of a step")
-    if name in _FLAGS:
-        return f"--{name}" if value else ""
-    if isinstance(value, bool):
-        return f"--{name}={'on' if value else 'off'}"
-    parts = list(value) if isinstance(value, (list, tuple)) else str(value).split(",") if name in _MODULE_LISTS else [value]
-    if name in _MODULE_LISTS:  # by the model's names; in the program they stand behind the wrapper's
-        parts = [part if part == "all" or str(part).startswith("segments:") else f"net.{part}" for part in parts]
-    return f"--{name}={','.join(str(part) for part in parts)}"
-
-
-def _write_options(options: Mapping[str, Any], names: set[str] | None = None) -> list[str]:
-    """The command line of keyword arguments, which have the options' names with underscores."""
-    by_name = {key.replace("_", "-"): value for key, value in options.items() if value is not None}
-    words = [_write_option(name, value) for name, value in by_name.items() if names is None or name in names]
-    return [word for word in words if word]
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -94,8 +66,10 @@ def _trained_alone(module: nn.Module, optimizer: torch.optim.Optimizer) -> Itera
 
 
 class _Archive:
-    """A module traced without its weights: the bytes of a .pt2, the names that the program reads and writes, and what
-    it was traced for.
+    """A module traced without its weights: the bytes of a .pt2, the names that the program reads and writes, what it was
+    traced for, and the words for all that.
+
+    Lines of the source are no part of the bytes: a comment that moves a model down compiles nothing anew.
     """
 
     def __init__(self, module: nn.Module, example: Mapping[str, torch.Tensor], training: bool):
@@ -106,10 +80,15 @@ class _Archive:
         self.written = set(program.graph_signature.buffers_to_mutate.values())
         read = {node.name for node in program.graph.nodes if node.op == "placeholder" and node.users}
         self.names = {spec.target for spec in program.graph_signature.input_specs if spec.target and spec.arg.name in read}
+        self.words = ProgramWords(module, export.find_lines(program))
         with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
             path = pathlib.Path(folder) / "step.pt2"
-            export.save(program, path, weights=False, training=training)
+            export.save(program, path, weights=False, training=training, lines={})
             self.content = path.read_bytes()
+
+    def build(self, words: Sequence[str]) -> CompiledPackage:
+        with self.words.spoken():
+            return build_package(self.content, words)
 
 
 class _Model:
@@ -119,10 +98,11 @@ class _Model:
                  targets: Sequence[str] | None):
         if optimizer is None:
             raise BadInput("a training step needs an optimizer, such as optimizer=torch.optim.SGD(model.parameters(), lr=0.1)")
+        optimizer = unwrap_optimizer(optimizer)
         self._made_from = (model, loss_fn, batch, optimizer, targets)
         self.layout = BatchLayout(batch, targets, has_loss=loss_fn is not None)
         self.example = self.layout.make_example(batch)
-        self.module = captures.wrap(model, loss_fn, self.layout.targets, return_prediction=False)
+        self.module = self._wrap(model, loss_fn, return_prediction=False)
         with _trained_alone(self.module, optimizer):
             self.archive = _Archive(self.module, self.example, training=True)
         parameters = dict(self.module.named_parameters(remove_duplicate=False))
@@ -135,8 +115,11 @@ class _Model:
 
     def make_evaluation(self) -> nn.Module:
         """The module that returns predictions as well."""
-        return captures.wrap(self.module.net, self.module.loss, self.layout.targets, return_prediction=True,
-                             captured=getattr(self.module, "captured", None))
+        return self._wrap(self.module.net, self.module.loss, True, getattr(self.module, "captured", None))
+
+    def _wrap(self, model: nn.Module, loss_fn: Callable | None, return_prediction: bool, captured: nn.Module | None = None):
+        restore = self.layout.restore if self.layout.is_nested else None
+        return captures.wrap(model, loss_fn, self.layout.targets, return_prediction, restore, captured=captured)
 
     def list_read_alone(self) -> Iterator[tuple[str, Mapping, str]]:
         """Tensors that the program reads and never writes."""
@@ -161,8 +144,7 @@ class _Model:
         return names
 
     def get_words(self, device_memory: int | str | None, options: Mapping[str, Any]) -> list[str]:
-        words = self.options.get_words() + _write_options(options)
-        return words if device_memory is None else [*words, f"--device-memory={device_memory}"]
+        return self.options.get_words() + write_options(options) + write_budget(device_memory)
 
     def get_tensors(self) -> dict[str, torch.Tensor]:
         """Parameters and buffers by all of their names in the program."""
@@ -173,7 +155,8 @@ class _Model:
         with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
             path = pathlib.Path(folder) / "step.pt2"
             path.write_bytes(self.archive.content)
-            return run_compiler([str(path), *words])
+            with self.archive.words.spoken():
+                return run_compiler([str(path), *words])
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -208,8 +191,10 @@ class Step:
             raise BadInput(f"new_shapes is 'error' or 'compile', found {new_shapes!r}")
         self._device_memory, self._options, self._threads = device_memory, dict(options), threads
         self._compiles_again = new_shapes == "compile"
-        self._evaluation_words = ["--mode=eval", *_write_options(options, _EVALUATION_OPTIONS)]
+        self._evaluation_words = ["--mode=eval", *write_options(options, _EVALUATION_OPTIONS)]
+        self._has_own_size = options.get("batch_size") is not None
         self._evaluation: Session | None = None
+        self._evaluation_archive: _Archive | None = None
         self._parked: dict[nn.Parameter, dict[str, Any]] = {}  # state of what is frozen for now
         self._max_grad_norm: float | None = None
         self._adopt(prepared, *self._open(prepared))
@@ -217,14 +202,17 @@ class Step:
 
     def _open(self, prepared: _Model) -> tuple[CompiledPackage, Session]:
         """Compiles the step; its variables have no values as yet."""
-        compiled = build_package(prepared.archive.content, prepared.get_words(self._device_memory, self._options))
-        return compiled, Session(compiled.path, threads=self._threads)
+        compiled = prepared.archive.build(prepared.get_words(self._device_memory, self._options))
+        session = Session(compiled.path, threads=self._threads)
+        with prepared.archive.words.spoken():
+            prepared.options.check_program(session.manifest)
+        return compiled, session
 
     def _adopt(self, prepared: _Model, compiled: CompiledPackage, session: Session) -> None:
         self._prepared, self._session = prepared, session
         #: The folder of the package, which memopt-run takes, too; and whether it was compiled before.
         self.package, self.was_cached = compiled.path, compiled.was_cached
-        self.plan = Plan(session.manifest, compiled.report)
+        self.plan = Plan(session.manifest, compiled.report, prepared.archive.words.translate)
         self._loss = next(output["name"] for output in session.manifest["outputs"] if output["role"] == "loss")
         self._inputs = OptimizerInputs(prepared.options, session)
         by_name = {name: variable for variable in session.manifest["variables"] if _is_of_model(variable)
@@ -273,7 +261,7 @@ class Step:
             if refusal is not None:
                 self._compile_again(refusal)
             self._inputs.write()
-        if self._compiles_again and batches and not self._has_shapes(batches[0]):
+        if self._compiles_again and not self._has_own_size and batches and not self._has_shapes(batches[0]):
             self._compile_again("the batch has other shapes", batches[0])
             self._inputs.write()
 
@@ -313,6 +301,12 @@ class Step:
     @property
     def optimizer(self) -> torch.optim.Optimizer:
         return self._prepared.options.optimizer
+
+    @property
+    def batch_size(self) -> int | None:
+        """The samples of a batch; None where the inputs have no dimension in common that counts them."""
+        return next((tensor["shape"][tensor["batch_dim"]] * self._session.manifest.get("micro_batches", 1)
+                     for tensor in self._session.manifest["inputs"] if "batch_dim" in tensor), None)
 
     @property
     def steps(self) -> int:
@@ -361,13 +355,32 @@ class Step:
         self._meet_changes(batches)
         self._run(self._session, batches)
         self._is_evaluation_old = True
-        self.optimizer._opt_called = True  # or else schedulers warn that nobody called optimizer.step()
+        internals.mark_stepped(self.optimizer)
         return self._session.read_scalar(self._loss)
 
-    def _run(self, session: Session, batches: Sequence[Any], fillers: Mapping[str, Any] = {}) -> None:
+    def _run(self, session: Session, batches: Sequence[Any], fillers: Mapping[str, Any] = MappingProxyType({})) -> None:
         names = [tensor["name"] for tensor in session.manifest["inputs"]]
-        arranged = [{**fillers, **self._prepared.layout.arrange(batch, optional=fillers)} for batch in batches]
-        session.run_step([[batch[name] for name in names] for batch in arranged])
+        optional = self._prepared.layout.targets if fillers else ()
+        arranged = [self._prepared.layout.arrange(batch, optional) for batch in batches]
+        archive = self._prepared.archive if session is self._session else self._evaluation_archive
+        try:
+            with archive.words.spoken():
+                session.run_step([[batch[name] if name in batch else fillers[name] for name in names] for batch in arranged])
+        except BadInput as error:
+            self._explain(error, session, arranged)
+            raise
+
+    def _explain(self, error: BadInput, session: Session, batches: Sequence[Mapping[str, Any]]) -> None:
+        """Puts into words that a batch has another size; an evaluation is no step with a number."""
+        trains, manifest = session is self._session, session.manifest
+        said = next(filter(None, (explain_sizes(manifest["inputs"], manifest.get("micro_batches", 1), batch, trains)
+                                  for batch in batches)), None)
+        front = f"step {error.step}: " if error.step else ""
+        if said and "expected" in error.message:
+            error.rephrase(lambda text: f"{front}{said}" if text == error.message else text)
+        if not trains:
+            error.rephrase(lambda text: text.removeprefix(front))
+            error.step = 0
 
     # ------------------------------------------------------------------------------------------------------
     # Evaluation
@@ -375,16 +388,16 @@ class Step:
 
     def _get_evaluation(self) -> Session:
         """The model in evaluation mode, compiled with the first use, with the step's present values."""
-        if self._evaluation is not None and not self._evaluation_guards.hold():
-            change = self._evaluation_guards.find_change()
+        if self._evaluation is not None and not self._evaluation_archive.guards.hold():
+            change = self._evaluation_archive.guards.find_change()
             if change is not None and not self._compiles_again:
                 raise BadInput(_BUILT_IN.format(change))
             self._forget_evaluation()
         if self._evaluation is None:
             prepared = self._prepared
-            archive = _Archive(prepared.make_evaluation(), prepared.example, training=False)
-            self._evaluation_guards = archive.guards
-            self._evaluation = Session(build_package(archive.content, self._evaluation_words).path, threads=self._threads)
+            archive = self._evaluation_archive = _Archive(prepared.make_evaluation(), prepared.example, training=False)
+            words = [*self._evaluation_words, *([f"--batch={self.batch_size}"] if self._has_own_size else [])]
+            self._evaluation = Session(archive.build(words).path, threads=self._threads)
             self._evaluation.initialize()
             self._is_evaluation_old = True
         self._take_tensors()
@@ -411,8 +424,10 @@ class Step:
         session = self._get_evaluation()
         outputs = [output for output in session.manifest["outputs"] if output["role"] != "loss"]
         if not outputs:
-            raise BadInput("the model returns its loss alone; give loss_fn, or have the model return its prediction as well")
-        targets = {name: torch.zeros_like(self._prepared.example[name]) for name in self._prepared.layout.targets}
+            raise BadInput("the model returns no tensor but its loss; have it return its prediction as well")
+        needed = self._prepared.layout.list_inputs(self._prepared.layout.targets)
+        targets = {tensor["name"]: torch.zeros(tensor["shape"], dtype=self._prepared.example[tensor["name"]].dtype)
+                   for tensor in session.manifest["inputs"] if tensor["name"] in needed}
         self._run(session, [batch], fillers=targets)
         return read_tensor(session.read_output, outputs[0])
 
@@ -505,8 +520,13 @@ class Step:
             if session is not None:
                 session.close()
 
+    def __reduce__(self):
+        raise BadInput("a memopt.Step has memory and threads of its own, and is neither copied nor pickled; take its state by "
+                       "step.state_dict() or step.save(folder), and compile the step again")
+
     def __repr__(self) -> str:
-        return f"<memopt.Step after {self.steps} steps: {self.plan!r}>"
+        state = "closed" if self._session.is_closed else f"after {self.steps} steps"
+        return f"<memopt.Step, {state}: {self.plan!r}>"
 
 
 # ----------------------------------------------------------------------------------------------------------
