@@ -35,8 +35,8 @@ def failures():
     for kind, options, part in (("LBFGS", {}, "LBFGS has no counterpart"), ("SGD", {"maximize": True}, "has maximize=True"),
                                 ("Adam", {"decoupled_weight_decay": True}, "has decoupled_weight_decay=True")):
         refuses(memopt.Refused, [part], compile_step, model, getattr(torch.optim, kind)(model.parameters(), **options))
-    groups = [{"params": model.conv.parameters()}, {"params": model.head.parameters(), "betas": (0.8, 0.9)}]
-    refuses(memopt.Refused, ["group 1 has betas=(0.8, 0.9), group 0 (0.9, 0.999)"], compile_step, model, torch.optim.Adam(groups))
+    groups = [{"params": model.conv.parameters()}, {"params": model.head.parameters(), "eps": 0.1}]
+    refuses(memopt.Refused, ["group 1 has eps=0.1, group 0 1e-08"], compile_step, model, torch.optim.Adam(groups))
     model.conv.weight.register_hook(lambda gradient: gradient)
     refuses(memopt.Refused, ["a hook on the gradient of 'conv.weight'"], compile_step, model, optimizer)
 
