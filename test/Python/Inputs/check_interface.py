@@ -131,6 +131,9 @@ def lives():
             refuses(memopt.BadInput, ["neither copied nor pickled"], function, held)
         held.close()
         assert "closed" in repr(held)
+    elsewhere = "import os, memopt\ndel os.RTLD_DEEPBIND\ntry: memopt.Session('none')\nexcept memopt.Unavailable as error: print(error)"
+    said = subprocess.run([sys.executable, "-c", elsewhere], capture_output=True, text=True, check=True).stdout
+    assert "GNU C library" in said, said
     program = "import sys; from memopt import *; import json; print(json.dumps(['torch' in sys.modules, 'compile' in globals()]))"
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert json.loads(said) == [False, False] and memopt.__version__

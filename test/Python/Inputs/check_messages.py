@@ -105,6 +105,7 @@ def batches():
         assert error.step == 0 and "step 1" not in str(error)
     for array in (np.zeros((8, 1, 8, 8), "datetime64[s]"), np.zeros((8, 1, 8, 8), "f4,i4"), torch.zeros(8, 8).to_sparse()):
         refuses(memopt.BadInput, ["input 'input0'"], step, (array, *whole[1:]))
+    refuses(memopt.BadInput, ["optimizer='lion'", "memopt.optim"], compile_step, model, "lion")
     refuses(memopt.BadInput, ["'target' is str"], memopt.compile, model, F.cross_entropy, (*whole[:2], "no array"),
             torch.optim.SGD(model.parameters(), 0.1))
 

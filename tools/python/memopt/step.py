@@ -98,6 +98,11 @@ class _Model:
                  targets: Sequence[str] | None):
         if optimizer is None:
             raise BadInput("a training step needs an optimizer, such as optimizer=torch.optim.SGD(model.parameters(), lr=0.1)")
+        if not isinstance(model, nn.Module):
+            raise BadInput(f"the model is {type(model).__name__}, expected a torch.nn.Module")
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise BadInput(f"optimizer={optimizer!r}: expected an optimizer of torch.optim or memopt.optim, made from "
+                           "model.parameters()")
         optimizer = unwrap_optimizer(optimizer)
         self._made_from = (model, loss_fn, batch, optimizer, targets)
         self.layout = BatchLayout(batch, targets, has_loss=loss_fn is not None)
@@ -506,11 +511,13 @@ class Step:
 
     def save(self, folder: str | pathlib.Path) -> None:
         """Writes a checkpoint of memopt-run's, whole whatever happens meanwhile."""
-        self._session.save(folder)
+        with self._prepared.archive.words.spoken():
+            self._session.save(folder)
 
     def load(self, folder: str | pathlib.Path) -> None:
         """Goes on from a checkpoint, of `save` or memopt-run's. Rates stay the optimizer's."""
-        self._session.load(folder)
+        with self._prepared.archive.words.spoken():
+            self._session.load(folder)
         self._inputs.forget()
         self._is_evaluation_old = True
 

@@ -45,8 +45,7 @@ _EXPLANATIONS = (
                  "packed sequences (pack_padded_sequence) are not supported; pad them, give the padded batch to the layer, and mask "
                  "the loss, as by ignore_index"),
     _Explanation(lambda f: "ctc_loss" in f.text or "ctc_loss" in f.functions,
-                 "the CTC loss (connectionist temporal classification) is not supported, for its gradient comes out of no "
-                 "operators that the step has; train this model in PyTorch"),
+                 "the CTC loss (connectionist temporal classification) is not supported; train this model in PyTorch"),
     _Explanation(lambda f: f.came_through("/torch/nested/") or re.search("nested", f.text + f.kind, re.I) is not None,
                  "nested tensors are not supported; pad the sequences to one length and mask what is padded"),
     _Explanation(lambda f: f.came_through("/torch/_functorch/eager_transforms.py"),
