@@ -11,6 +11,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+#include "llvm/ADT/SetVector.h"
 using namespace mlir;
 using namespace mlir::memopt;
 
@@ -213,16 +214,42 @@ LogicalResult StepModel::verifyAccesses() const {
 // Names
 //===----------------------------------------------------------------------===//
 
+/// Of what an importer writes, `"module"("node"("line"))`, the part behind the module.
+static NameLoc getNode(NameLoc location) { return dyn_cast<NameLoc>(location.getChildLoc()); }
+
 StringRef mlir::memopt::getModulePath(Location location) {
   StringRef path;
   location->walk([&](Location inner) {
     auto name = dyn_cast<NameLoc>(inner);
-    if (!name || name.getName().empty())
+    if (!name || (name.getName().empty() && !getNode(name)))
       return WalkResult::advance();
-    path = name.getName();
+    path = name.getName(); // empty: the root module
     return WalkResult::interrupt();
   });
   return path;
+}
+
+std::string mlir::memopt::describeNodes(Operation *op) {
+  constexpr size_t shown = 6;
+  llvm::SetVector<NameLoc> nodes;
+  op->walk([&](Operation *part) {
+    part->getLoc()->walk([&](Location inner) {
+      auto name = dyn_cast<NameLoc>(inner);
+      if (!name || !getNode(name))
+        return WalkResult::advance();
+      nodes.insert(getNode(name));
+      return WalkResult::skip();
+    });
+  });
+  std::string text;
+  for (NameLoc node : ArrayRef(nodes.getArrayRef()).take_front(shown)) {
+    text += (text.empty() ? "" : ", ") + ("'" + node.getName().getValue() + "'").str();
+    if (NameLoc line = getNode(node))
+      text += " at " + line.getName().getValue().str();
+  }
+  if (nodes.size() > shown)
+    text += " and " + std::to_string(nodes.size() - shown) + " more";
+  return text.empty() ? text : (nodes.size() == 1 ? "node " : "nodes ") + text;
 }
 
 std::string mlir::memopt::describeModule(Operation *op) {

@@ -253,7 +253,8 @@ private:
     if (variable.getInitial()) {
       object["init"] = "weights";
     } else if (variable.getInitValue() && variable.getRole() != Role::Parameter &&
-               variable.getRole() != Role::Buffer && variable.getInitValue()->isZero()) {
+               variable.getRole() != Role::Buffer && variable.getRole() != Role::Hyperparameter &&
+               variable.getInitValue()->isZero()) {
       object["init"] = "zeros";
     } else if ((variable.getRole() == Role::OptimizerState ||
                 variable.getRole() == Role::LossScale) &&
@@ -317,6 +318,8 @@ private:
                           {"bytes_moved", instruction.getBytesMoved()},
                           {"predicted_seconds", costs.getSeconds(op)},
                           {"outputs", outputsOf(instruction)}};
+      if (std::string nodes = describeNodes(op); !nodes.empty())
+        object["ops"] = std::move(nodes);
       if (auto call = dyn_cast<LibraryCallOp>(op))
         object["call"] = static_cast<int64_t>(*call.getNumber());
       if (auto collective = dyn_cast<CollectiveOp>(op)) {

@@ -88,6 +88,9 @@ LogicalResult verifyTensorGraph(func::FuncOp function);
 /// The path of the module that a location came from, such as "net.layer1.0.conv1"; empty when
 /// unknown.
 StringRef getModulePath(Location location);
+/// The nodes of the exported graph that an op and what it holds came from, as messages list them:
+/// "nodes 'relu' at model.py:12, 'log'"; empty when unknown.
+std::string describeNodes(Operation *op);
 /// The op's module as messages name it, such as " in module 'net.fc1'"; empty when unknown.
 std::string describeModule(Operation *op);
 

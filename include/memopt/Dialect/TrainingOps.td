@@ -89,7 +89,8 @@ def Memopt_OptimizerStepOp : Memopt_PureOp<"optimizer_step"> {
     `settings` are its hyperparameters for this tensor. `state` names the parts of the optimizer's state in the
     order of `old_state` and `new_state`; a part that is kept in 8 bits comes as codes and, named with `.scale`,
     one scale for each block of 256 elements. `learning_rate` (f64) and `step` (i64, from 1) are scalars read at
-    run time. Parameter and gradient may be narrower than the new parameter, which then waits to be rounded.
+    run time, as are the f64 scalars behind the old state: the values of the hyperparameters that `inputs` names
+    (`momentum`, `beta1`, `beta2`, `weight_decay`), for which `settings` has only what they start from. Parameter and gradient may be narrower than the new parameter, which then waits to be rounded.
 
     Example:
     ```mlir
@@ -98,10 +99,15 @@ def Memopt_OptimizerStepOp : Memopt_PureOp<"optimizer_step"> {
     ```
   }];
   let arguments = (ins Memopt_FloatTensor:$parameter, Memopt_FloatTensor:$gradient,
-    Memopt_FloatTensor:$learning_rate, Memopt_IntTensor:$step, Variadic<Memopt_Tensor>:$old_state,
-    StrAttr:$optimizer, StrArrayAttr:$state, DictionaryAttr:$settings);
+    Memopt_FloatTensor:$learning_rate, Memopt_IntTensor:$step, Variadic<Memopt_Tensor>:$state_and_inputs,
+    StrAttr:$optimizer, StrArrayAttr:$state, DictionaryAttr:$settings, OptionalAttr<StrArrayAttr>:$inputs);
   let results = (outs Memopt_FloatTensor:$new_parameter, Variadic<Memopt_Tensor>:$new_state);
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::mlir::OperandRange getOldState() { return getStateAndInputs().take_front(getState().size()); }
+    /// The value of a hyperparameter that is an input; null where it is none.
+    ::mlir::Value getInput(::llvm::StringRef name);
+  }];
 }
 
 def Memopt_GlobalNormOp : Memopt_PureOp<"global_norm"> {

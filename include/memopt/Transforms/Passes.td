@@ -134,7 +134,9 @@ def InsertOptimizerPass : Pass<"memopt-insert-optimizer", "::mlir::ModuleOp"> {
     gradient `memopt.gradient` marks. `settings` are those of memopt-compile, without dashes and separated by
     blanks: `optimizer=adamw betas=0.9,0.95 param-group=*.bias:weight-decay=0`. The learning rate is the variable
     `@lr` (f64), the number of the step `@step` (i64, from 1); both are written by the runtime, and `lr` is what
-    `@lr` starts from. Groups of parameters with a rate of their own have `@lr.1`, `@lr.2`, ... State of parameter
+    `@lr` starts from. Groups of parameters with a rate of their own have `@lr.1`, `@lr.2`, ... With
+    `hyperparameters=inputs` among the settings, momentum, betas and weight decay are variables that the runtime writes,
+    too: `@hyperparameter.momentum`, and `@hyperparameter.momentum.1` beside `@lr.1`. State of parameter
     `p` is the variable `optimizer.<slot>.p`, slot being a name of the optimizer's such as "momentum" or "exp_avg".
     Codes of 8 bits come with `optimizer.<slot>.scale.p`, one scale for each block of 256.
 

@@ -67,12 +67,27 @@ LogicalResult OptimizerStepOp::verify() {
       failed(verifyShape(*this, "new parameter", tensorType(getParameter()).getShape(),
                          getNewParameter())))
     return failure();
-  if (getOldState().getTypes() != getNewState().getTypes() ||
-      getOldState().size() != getState().size())
+  size_t inputs = getInputs() ? getInputs()->size() : 0, given = getStateAndInputs().size();
+  if (given != getState().size() + inputs || getOldState().getTypes() != getNewState().getTypes())
     return emitOpError() << "names " << getState().size() << " parts of state, takes "
-                         << getOldState().size() << " and gives " << getNewState().size()
-                         << ", which must agree in number and types";
-  return verifyScalars(*this, {getLearningRate(), getStep()});
+                         << int64_t(given) - int64_t(inputs) << " and gives "
+                         << getNewState().size() << ", which must agree in number and types";
+  SmallVector<Value> scalars{getLearningRate(), getStep()};
+  for (Value input : getStateAndInputs().drop_front(getState().size())) {
+    if (!tensorType(input).getElementType().isF64())
+      return emitOpError() << "has a hyperparameter of type " << input.getType()
+                           << ", expected tensor<f64>";
+    scalars.push_back(input);
+  }
+  return verifyScalars(*this, scalars);
+}
+
+Value OptimizerStepOp::getInput(StringRef name) {
+  if (getInputs())
+    for (auto [number, input] : llvm::enumerate(getInputs()->getAsValueRange<StringAttr>()))
+      if (input == name)
+        return getStateAndInputs()[getState().size() + number];
+  return {};
 }
 
 LogicalResult GlobalNormOp::verify() { return verifyScalars(*this, {getResult()}); }

@@ -209,6 +209,24 @@ static std::pair<std::string, std::string> parseModule(StringRef stack) {
   return {parts[1].str(), parts[2].str()};
 }
 
+/// The innermost line of a trace that is not PyTorch's own: of `File "model.py", line 12, in
+/// forward` for each call, or of what memopt.export makes of it, `model.py:12`.
+static std::string parseSourceLine(StringRef trace) {
+  std::string line;
+  if (!trace.contains("File \""))
+    line = trace.trim().str();
+  while (trace.contains("File \"")) {
+    StringRef file = trace.split("File \"").second, number;
+    std::tie(file, trace) = file.split('"');
+    number = trace;
+    if (number.consume_front(", line ") && !file.contains("/torch/"))
+      line = (file + ":" + number.take_while(isDigit)).str();
+  }
+  constexpr size_t longest = 512;
+  bool isPrintable = all_of(line, [](char c) { return isPrint(c) || (c & 0x80); });
+  return isPrintable && line.size() <= longest ? line : std::string();
+}
+
 static Expected<Node> parseNode(const JsonCursor &json) {
   Node node;
   ASSIGN_OR_RETURN(JsonCursor target, json.field("target"));
@@ -222,6 +240,10 @@ static Expected<Node> parseNode(const JsonCursor &json) {
     if (auto stack = metadata->optionalField("nn_module_stack")) {
       ASSIGN_OR_RETURN(std::string text, stack->string());
       std::tie(node.modulePath, node.moduleClass) = parseModule(text);
+    }
+    if (auto trace = metadata->optionalField("stack_trace")) {
+      ASSIGN_OR_RETURN(std::string text, trace->string());
+      node.line = parseSourceLine(text);
     }
     if (auto function =
             metadata->optionalField("torch_fn")) { // "detach_1;method_descriptor.detach"

@@ -182,10 +182,17 @@ Error GraphImporter::mutate(const Tensor &from, Tensor to) {
 // Nodes
 //===----------------------------------------------------------------------===//
 
+/// `"module"("node"("model.py:12"))`; messages and the manifest take it apart again.
 mlir::Location GraphImporter::getLocation(const Node &node) const {
-  mlir::Location name = mlir::NameLoc::get(
-      mlir::StringAttr::get(&context, node.name.empty() ? node.target : node.name));
-  return mlir::NameLoc::get(mlir::StringAttr::get(&context, node.modulePath), name);
+  mlir::Location location = mlir::UnknownLoc::get(&context);
+  auto wrap = [&](StringRef name) {
+    location = mlir::NameLoc::get(mlir::StringAttr::get(&context, name), location);
+  };
+  if (!node.line.empty())
+    wrap(node.line);
+  wrap(node.name.empty() ? node.target : node.name);
+  wrap(node.modulePath);
+  return location;
 }
 
 /// All nodes; those that fail get stand-ins for their results.

@@ -226,7 +226,8 @@ Error OpContext::bind(const std::vector<Parameter> &parameters) {
       meta = it->second;
     else if (auto type = graph.unsupportedTensors.find(name);
              type != graph.unsupportedTensors.end())
-      return error("result '" + name + "' has " + type->second + ", which is not supported");
+      return error((claims.size() == 1 ? "its result" : "result '" + name + "'") + " has " +
+                   type->second + ", which is not supported");
     else
       return error("result '" + name + "' is missing in tensor_values");
   }

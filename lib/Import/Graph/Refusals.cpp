@@ -37,8 +37,15 @@ static constexpr StringLiteral kControlFlow =
     "control flow inside the step is not supported; compute both sides and choose with "
     "torch.where, "
     "or write the loop with a fixed number of turns in Python";
+static constexpr StringLiteral kCustom =
+    "what an operator of another library computes is not in the program; write it with PyTorch's "
+    "operators, with a torch.autograd.Function for a gradient of its own";
 static constexpr StringLiteral kDegree =
     "polynomials whose degree is a tensor are not supported; give it as a number";
+static constexpr StringLiteral kChecked =
+    "checks of values, such as torch.distributions makes of its arguments, are no part of a step; "
+    "give distributions validate_args=False, or switch them all by "
+    "torch.distributions.Distribution.set_default_validate_args(False) before the model runs";
 static constexpr StringLiteral kPythonNumber =
     "a number that Python takes from a tensor is not known when the program is compiled; keep it a "
     "tensor";
@@ -50,12 +57,16 @@ static constexpr Alternative kAlternatives[] = {
     {"aten.masked_select", kDataShape},
     {"aten.unique", kDataShape},
     {"aten._unique", kDataShape},
+    {"aten.where.default", kDataShape},
+    {"aten.repeat_interleave.Tensor", kDataShape},
     {"aten.bincount",
      "the size of its result depends on the data; sum F.one_hot(x, classes) instead"},
     {"aten.item", kPythonNumber},
     {"aten._local_scalar_dense", kPythonNumber},
     {"aten.equal", kPythonNumber},
     {"aten.allclose", kPythonNumber},
+    {"aten._is_all_true", kChecked},
+    {"aten._is_any_true", kChecked},
     {"higher_order.cond", kControlFlow},
     {"higher_order.while_loop", kControlFlow},
     {"higher_order.map", kControlFlow},
@@ -100,7 +111,9 @@ static constexpr Alternative kAlternatives[] = {
     {"aten.rnn_relu.data", "packed sequences are not supported; pad them and mask the loss"},
     {"aten._pack_padded_sequence",
      "packed sequences are not supported; pad them and mask the loss"},
-    {"aten._ctc_loss", "the connectionist temporal classification loss is not supported"},
+    {"aten._ctc_loss",
+     "the CTC loss (connectionist temporal classification) is not supported; train this model in "
+     "PyTorch"},
     {"torchvision.roi_align", "read the regions with F.grid_sample"},
     {"torchvision.nms", "boxes are suppressed after prediction, outside of the step"},
     {"torchvision.deform_conv2d", "read the shifted positions with F.grid_sample"},
@@ -108,11 +121,26 @@ static constexpr Alternative kAlternatives[] = {
     {"aten.segment_reduce", "use scatter_reduce with an index of the segment for each element"},
 };
 
+/// Operators that somebody else has registered.
+static bool isCustom(StringRef target) {
+  StringRef library = target.split('.').first;
+  return target.contains('.') && library != "aten" && library != "prims" &&
+         library != "higher_order" && library != "torchvision" && library != "memopt" &&
+         library != "_operator" && library != "math" && library != "torch";
+}
+
 StringRef memopt::pt2::getAlternative(StringRef target) {
   for (const Alternative &alternative : kAlternatives)
     if (target.starts_with(alternative.prefix))
       return alternative.advice;
-  return {};
+  return isCustom(target) ? StringRef(kCustom) : StringRef();
+}
+
+static StringRef adviceFor(StringRef target, StringRef reason) {
+  StringRef advice = getAlternative(target);
+  return advice.empty() && reason.contains("a size that depends on the data")
+             ? StringRef(kDataShape)
+             : advice;
 }
 
 //===----------------------------------------------------------------------===//
@@ -122,7 +150,7 @@ StringRef memopt::pt2::getAlternative(StringRef target) {
 void Refusals::add(const Node &node, std::string reason) {
   auto [entry, isNew] = numbers.try_emplace({node.target, reason}, groups.size());
   if (isNew)
-    groups.push_back({node.target, std::move(reason), 0, node.name, {}});
+    groups.push_back({node.target, std::move(reason), 0, node.name, node.line, {}});
   Group &group = groups[entry->second];
   ++group.count;
   if (!is_contained(group.modules, node.modulePath))
@@ -131,6 +159,11 @@ void Refusals::add(const Node &node, std::string reason) {
 
 void Refusals::addUnknown(const Node &node) { add(node, std::string()); }
 void Refusals::add(const Node &node, Error cause) { add(node, llvm::toString(std::move(cause))); }
+
+std::string Refusals::describeNode(const Group &group) {
+  return "node '" + group.firstNode + "'" +
+         (group.firstLine.empty() ? "" : " at " + group.firstLine);
+}
 
 std::string Refusals::describe(const Group &group) {
   std::string text;
@@ -145,8 +178,10 @@ std::string Refusals::describe(const Group &group) {
   });
   if (group.modules.size() > shown)
     os << " and " << group.modules.size() - shown << " more";
+  if (!group.firstNode.empty())
+    os << ", " << (group.count == 1 ? "" : "first ") << describeNode(group);
   os << ")";
-  if (StringRef advice = getAlternative(group.target); !advice.empty())
+  if (StringRef advice = adviceFor(group.target, group.reason); !advice.empty())
     os << ": " << advice;
   return text;
 }
@@ -155,11 +190,11 @@ Error Refusals::take(StringRef file) const {
   bool allUnknown = all_of(groups, [](const Group &group) { return group.reason.empty(); });
   if (groups.size() == 1 && !allUnknown) {
     const Group &only = groups.front();
-    StringRef module = only.modules.front(), advice = getAlternative(only.target);
+    StringRef module = only.modules.front(), advice = adviceFor(only.target, only.reason);
     std::string place = module.empty() ? std::string() : (" in module '" + module + "'").str();
     std::string more = only.count > 1 ? (" (and " + Twine(only.count - 1) + " more)").str() : "";
-    return makeError(file + ": node '" + only.firstNode + "'" + place + more + ": " + only.target +
-                     ": " + only.reason + (advice.empty() ? "" : "; ") + advice);
+    return makeError(file + ": " + describeNode(only) + place + more + ": " + only.target + ": " +
+                     only.reason + (advice.empty() ? "" : "; ") + advice);
   }
   std::string text;
   raw_string_ostream os(text);

@@ -40,11 +40,13 @@ private:
   struct Group {
     std::string target, reason;
     unsigned count = 0;
-    std::string firstNode;
+    std::string firstNode, firstLine;
     llvm::SmallVector<std::string, 4> modules;
   };
   void add(const Node &node, std::string reason);
   static std::string describe(const Group &group);
+  /// Its first node, and the line of the model's source if that is known.
+  static std::string describeNode(const Group &group);
 
   std::map<std::pair<std::string, std::string>, size_t> numbers;
   std::vector<Group> groups;

@@ -32,8 +32,8 @@ public:
   void build(Update &u) const override {
     Quantity parameter = u.parameter(), gradient = u.gradient();
     double rho = u.settings.getNumber("rho"), eps = u.settings.getNumber("eps");
-    if (double decay = u.settings.getNumber("weight-decay"))
-      gradient = gradient + decay * parameter;
+    if (u.uses("weight-decay"))
+      gradient = gradient + u.hyperparameter("weight-decay") * parameter;
     Quantity squares = rho * u.state("square_avg") + (1.0 - rho) * gradient * gradient;
     Quantity old = u.state("acc_delta");
     Quantity delta = sqrt(old + eps) / sqrt(squares + eps) * gradient;

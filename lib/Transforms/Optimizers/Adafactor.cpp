@@ -94,8 +94,8 @@ public:
       return sqrt(u.sum(x * x)) / std::sqrt(double(u.getNumElements()));
     };
     Quantity relative = min(rate, 1.0 / sqrt(u.step())) * max(eps[1], rms(parameter));
-    if (double decay = u.settings.getNumber("weight-decay"))
-      parameter = parameter - rate * decay * parameter;
+    if (u.uses("weight-decay"))
+      parameter = parameter - rate * u.hyperparameter("weight-decay") * parameter;
     Quantity variance = estimateVariance(u, gradient, eps[0]);
     Quantity direction = gradient / sqrt(max(variance, eps[0] * eps[0]));
     Quantity clip = max(1.0, rms(direction) / u.settings.getNumber("d"));

@@ -42,8 +42,8 @@ public:
   }
   void build(Update &u) const override {
     Quantity parameter = u.parameter(), gradient = u.gradient();
-    if (double decay = u.settings.getNumber("weight-decay"))
-      gradient = gradient + decay * parameter;
+    if (u.uses("weight-decay"))
+      gradient = gradient + u.hyperparameter("weight-decay") * parameter;
     Quantity sum = u.state("sum") + gradient * gradient;
     Quantity rate = u.rate() / (1.0 + (u.step() - 1.0) * u.settings.getNumber("lr-decay"));
     u.setParameter(parameter - rate * (gradient / (sqrt(sum) + u.settings.getNumber("eps"))));

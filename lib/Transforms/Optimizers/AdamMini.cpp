@@ -95,9 +95,9 @@ public:
     int64_t elements = u.getNumElements(), block = getBlock(u.settings, elements);
     u.cut({elements / std::max<int64_t>(1, block), block});
     Quantity parameter = u.parameter(), gradient = u.gradient(), rate = u.rate(), step = u.step();
-    double beta1 = u.settings.getNumbers("betas")[0], beta2 = u.settings.getNumbers("betas")[1];
-    if (double decay = u.settings.getNumber("weight-decay"))
-      parameter = parameter - rate * decay * parameter;
+    Quantity beta1 = u.hyperparameter("betas", 0), beta2 = u.hyperparameter("betas", 1);
+    if (u.uses("weight-decay"))
+      parameter = parameter - rate * u.hyperparameter("weight-decay") * parameter;
     Quantity first = beta1 * u.state("exp_avg") + (1.0 - beta1) * gradient;
     Quantity second = u.materialize(beta2 * u.state("vmean", {0}) +
                                     (1.0 - beta2) * u.mean(gradient * gradient, {1}));

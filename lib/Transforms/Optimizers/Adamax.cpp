@@ -29,9 +29,9 @@ public:
   }
   void build(Update &u) const override {
     Quantity parameter = u.parameter(), gradient = u.gradient();
-    double beta1 = u.settings.getNumbers("betas")[0], beta2 = u.settings.getNumbers("betas")[1];
-    if (double decay = u.settings.getNumber("weight-decay"))
-      gradient = gradient + decay * parameter;
+    Quantity beta1 = u.hyperparameter("betas", 0), beta2 = u.hyperparameter("betas", 1);
+    if (u.uses("weight-decay"))
+      gradient = gradient + u.hyperparameter("weight-decay") * parameter;
     Quantity average = beta1 * u.state("exp_avg") + (1.0 - beta1) * gradient;
     Quantity largest = max(beta2 * u.state("exp_inf"), abs(gradient) + u.settings.getNumber("eps"));
     Quantity rate = u.rate() / (1.0 - pow(beta1, u.step()));

@@ -40,8 +40,8 @@ public:
   void build(Update &u) const override {
     Quantity parameter = u.parameter(), gradient = u.gradient(), rate = u.rate(), step = u.step();
     double lambda = u.settings.getNumber("lambd");
-    if (double decay = u.settings.getNumber("weight-decay"))
-      gradient = gradient + decay * parameter;
+    if (u.uses("weight-decay"))
+      gradient = gradient + u.hyperparameter("weight-decay") * parameter;
     // A step uses the rate and the weight that the step before chose.
     Quantity eta = selectLess(step, 2.0, rate, u.state("eta", {}));
     Quantity weight = 1.0 / max(1.0, step - 1.0 - u.settings.getNumber("t0"));

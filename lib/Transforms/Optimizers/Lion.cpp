@@ -27,9 +27,9 @@ public:
   }
   void build(Update &u) const override {
     Quantity parameter = u.parameter(), gradient = u.gradient(), average = u.state("exp_avg");
-    double beta1 = u.settings.getNumbers("betas")[0], beta2 = u.settings.getNumbers("betas")[1];
-    if (double decay = u.settings.getNumber("weight-decay"))
-      parameter = parameter - u.rate() * decay * parameter;
+    Quantity beta1 = u.hyperparameter("betas", 0), beta2 = u.hyperparameter("betas", 1);
+    if (u.uses("weight-decay"))
+      parameter = parameter - u.rate() * u.hyperparameter("weight-decay") * parameter;
     Quantity direction = sign(beta1 * average + (1.0 - beta1) * gradient);
     u.setParameter(parameter - u.rate() * direction);
     u.setState("exp_avg", beta2 * average + (1.0 - beta2) * gradient);

@@ -107,13 +107,13 @@ public:
     return {fullSlot("momentum_buffer", parameter)};
   }
   void build(Update &u) const override {
-    double momentum = u.settings.getNumber("momentum");
+    Quantity momentum = u.hyperparameter("momentum");
     Quantity parameter = u.parameter(), gradient = u.gradient(), rate = u.rate();
     Quantity buffer = lerp(u.state("momentum_buffer"), gradient, 1.0 - momentum);
     Quantity direction = u.settings.isOn("nesterov") ? lerp(gradient, buffer, momentum) : buffer;
     Quantity orthogonal = orthogonalize(u, direction);
-    if (double decay = u.settings.getNumber("weight-decay"))
-      parameter = parameter - rate * decay * parameter;
+    if (u.uses("weight-decay"))
+      parameter = parameter - rate * u.hyperparameter("weight-decay") * parameter;
     double factor = getRateFactor(u.settings.getWord("adjust-lr-fn"), u.getShape());
     u.setParameter(parameter - rate * factor * orthogonal);
     u.setState("momentum_buffer", buffer);

@@ -38,9 +38,10 @@ public:
   }
   void build(Update &u) const override {
     Quantity parameter = u.parameter(), gradient = u.gradient(), rate = u.rate(), step = u.step();
-    double beta1 = u.settings.getNumbers("betas")[0], beta2 = u.settings.getNumbers("betas")[1];
+    Quantity beta1 = u.hyperparameter("betas", 0), beta2 = u.hyperparameter("betas", 1);
     double momentumDecay = u.settings.getNumber("momentum-decay");
-    if (double decay = u.settings.getNumber("weight-decay")) {
+    if (u.uses("weight-decay")) {
+      Quantity decay = u.hyperparameter("weight-decay");
       if (u.settings.isOn("decoupled-weight-decay"))
         parameter = parameter - rate * decay * parameter;
       else

@@ -201,13 +201,24 @@ static const OptimizerOption *findPlanOption(StringRef name) {
        "X",
        "factor of weight decay for vectors and scalars",
        OptimizerOption::Number,
-       {1}}};
+       {1}},
+      {"hyperparameters",
+       "constants|inputs",
+       "inputs: momentum, betas, weight decay and --max-grad-norm are variables that a host may "
+       "change between steps",
+       OptimizerOption::Choice,
+       {},
+       0,
+       0,
+       false,
+       {"constants", "inputs"}}};
   const OptimizerOption *found =
       llvm::find_if(all, [&](const OptimizerOption &option) { return option.name == name; });
   return found == std::end(all) ? nullptr : found;
 }
-static constexpr StringLiteral kPlanOptions[] = {"optim-bits", "min-8bit-size", "norm-decay-mult",
-                                                 "bias-decay-mult", "flat-decay-mult"};
+static constexpr StringLiteral kPlanOptions[] = {"optim-bits",      "min-8bit-size",
+                                                 "norm-decay-mult", "bias-decay-mult",
+                                                 "flat-decay-mult", "hyperparameters"};
 static constexpr StringLiteral kGroupKeys[] = {"lr", "weight-decay", "optimizer", "optim-bits"};
 
 static std::string listOptimizers(StringRef separator) {
@@ -503,6 +514,47 @@ void OptimizerPlan::scaleDecay(const ParameterInfo &parameter, OptimizerSettings
   scale("flat-decay-mult", parameter.type.getRank() < 2);
 }
 
+bool OptimizerPlan::hasInputs() const {
+  const std::string *word = findWord(words, "hyperparameters");
+  return word && *word == "inputs";
+}
+
+std::string mlir::memopt::getInputName(StringRef option, unsigned place) {
+  return option == "betas" ? "beta" + std::to_string(place + 1) : replaceAll(option, '-', '_');
+}
+
+llvm::Expected<OptimizerSettings> OptimizerPlan::adaptSettings(const Optimizer &own,
+                                                               const ParameterInfo &parameter,
+                                                               const Group *group,
+                                                               OptimizerSettings settings) const {
+  if (!group || !findWord(group->words, "weight-decay"))
+    scaleDecay(parameter, settings);
+  if (llvm::Error error = own.adapt(parameter, settings))
+    return std::move(error);
+  return settings;
+}
+
+/// A momentum of 0 has no state, and stays 0.
+llvm::Expected<std::vector<HyperparameterInput>>
+OptimizerPlan::listInputs(const Optimizer &own, const ParameterInfo &parameter, const Group *group,
+                          const OptimizerSettings &given) const {
+  std::vector<HyperparameterInput> inputs;
+  for (StringRef option : {"momentum", "betas"})
+    if (given.has(option) && (option == "betas" || given.getNumber(option) != 0))
+      for (auto [place, number] : llvm::enumerate(given.getNumbers(option)))
+        inputs.push_back({getInputName(option, place), number});
+  if (!given.has("weight-decay"))
+    return inputs;
+  OptimizerSettings whole = given;
+  whole.setNumbers("weight-decay", {1.0});
+  auto adapted = adaptSettings(own, parameter, group, std::move(whole));
+  if (!adapted)
+    return adapted.takeError();
+  if (double factor = adapted->getNumber("weight-decay"))
+    inputs.push_back({getInputName("weight-decay"), given.getNumber("weight-decay"), factor});
+  return inputs;
+}
+
 llvm::Expected<ParameterUpdate> OptimizerPlan::chooseOne(const ParameterInfo &parameter,
                                                          const Group *group) const {
   ParameterUpdate update;
@@ -513,15 +565,20 @@ llvm::Expected<ParameterUpdate> OptimizerPlan::chooseOne(const ParameterInfo &pa
   auto settings = readSettings(*update.optimizer, own);
   if (!settings)
     return settings.takeError();
-  if (!group || !findWord(group->words, "weight-decay"))
-    scaleDecay(parameter, *settings);
   // A run may change the rate of those that have none of their own.
   double ownRate = settings->getNumber("lr");
   if ((group && findWord(group->words, "lr")) || (!findWord(words, "lr") && ownRate != rate))
     update.rate = ownRate;
   settings->erase("lr");
-  if (llvm::Error error = update.optimizer->adapt(parameter, *settings))
-    return std::move(error);
+  if (hasInputs()) {
+    auto inputs = listInputs(*update.optimizer, parameter, group, *settings);
+    if (!inputs)
+      return inputs.takeError();
+    update.inputs = std::move(*inputs);
+  }
+  settings = adaptSettings(*update.optimizer, parameter, group, std::move(*settings));
+  if (!settings)
+    return settings.takeError();
   if (const std::string *bits = findWord(own, "optim-bits"))
     update.stateBits = std::stoul(*bits);
   const std::string *smallest = findWord(own, "min-8bit-size");

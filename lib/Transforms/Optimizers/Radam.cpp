@@ -30,8 +30,9 @@ public:
   }
   void build(Update &u) const override {
     Quantity parameter = u.parameter(), gradient = u.gradient(), rate = u.rate(), step = u.step();
-    double beta1 = u.settings.getNumbers("betas")[0], beta2 = u.settings.getNumbers("betas")[1];
-    if (double decay = u.settings.getNumber("weight-decay")) {
+    Quantity beta1 = u.hyperparameter("betas", 0), beta2 = u.hyperparameter("betas", 1);
+    if (u.uses("weight-decay")) {
+      Quantity decay = u.hyperparameter("weight-decay");
       if (u.settings.isOn("decoupled-weight-decay"))
         parameter = parameter - rate * decay * parameter;
       else
@@ -40,7 +41,7 @@ public:
     Quantity first = beta1 * u.state("exp_avg") + (1.0 - beta1) * gradient;
     Quantity second = beta2 * u.state("exp_avg_sq") + (1.0 - beta2) * gradient * gradient;
     // The length of the approximated simple moving average decides whether its variance is known.
-    double longest = 2.0 / (1.0 - beta2) - 1.0;
+    Quantity longest = 2.0 / (1.0 - beta2) - 1.0;
     Quantity correction = 1.0 - pow(beta2, step);
     Quantity length = longest - 2.0 * step * pow(beta2, step) / correction;
     Quantity rectification = sqrt((length - 4.0) * (length - 2.0) * longest /

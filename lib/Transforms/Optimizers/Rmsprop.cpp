@@ -56,8 +56,8 @@ public:
   void build(Update &u) const override {
     Quantity parameter = u.parameter(), gradient = u.gradient();
     double alpha = u.settings.getNumber("alpha");
-    if (double decay = u.settings.getNumber("weight-decay"))
-      gradient = gradient + decay * parameter;
+    if (u.uses("weight-decay"))
+      gradient = gradient + u.hyperparameter("weight-decay") * parameter;
     Quantity squares = alpha * u.state("square_avg") + (1.0 - alpha) * gradient * gradient;
     Quantity spread = squares;
     u.setState("square_avg", squares);
@@ -67,7 +67,8 @@ public:
       u.setState("grad_avg", average);
     }
     Quantity direction = gradient / (sqrt(spread) + u.settings.getNumber("eps"));
-    if (double momentum = u.settings.getNumber("momentum")) {
+    if (u.uses("momentum")) {
+      Quantity momentum = u.hyperparameter("momentum");
       direction = momentum * u.state("momentum_buffer") + direction;
       u.setState("momentum_buffer", direction);
     }

@@ -42,9 +42,10 @@ public:
   }
   void build(Update &u) const override {
     Quantity parameter = u.parameter(), gradient = u.gradient();
-    if (double decay = u.settings.getNumber("weight-decay"))
-      gradient = gradient + decay * parameter;
-    if (double momentum = u.settings.getNumber("momentum")) {
+    if (u.uses("weight-decay"))
+      gradient = gradient + u.hyperparameter("weight-decay") * parameter;
+    if (u.uses("momentum")) {
+      Quantity momentum = u.hyperparameter("momentum");
       double kept = 1.0 - u.settings.getNumber("dampening");
       Quantity added = kept == 1.0 ? gradient : kept * gradient;
       Quantity buffer = selectLess(u.step(), 2.0, gradient, momentum * u.state("momentum") + added);

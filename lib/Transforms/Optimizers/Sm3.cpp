@@ -59,9 +59,9 @@ public:
           others.push_back(other);
       u.setState(accumulatorOf(dim), others.empty() ? total : u.largest(total, others));
     }
-    double momentum = u.settings.getNumber("momentum");
+    Quantity momentum = u.hyperparameter("momentum");
     Quantity direction = (1.0 - momentum) * gradient / sqrt(total + u.settings.getNumber("eps"));
-    if (momentum != 0) {
+    if (u.uses("momentum")) {
       direction = momentum * u.state("momentum_buffer") + direction;
       u.setState("momentum_buffer", direction);
     }

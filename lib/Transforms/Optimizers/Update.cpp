@@ -199,6 +199,12 @@ Value Update::codeTable(bool isSigned) {
   return table;
 }
 
+Quantity Update::hyperparameter(StringRef option, unsigned place) {
+  if (Value input = op.getInput(getInputName(option, place)))
+    return readScalar(input);
+  return settings.getNumbers(option)[place];
+}
+
 Value Update::findState(StringRef name) {
   auto found = stateNumbers.find(name);
   return found == stateNumbers.end() ? Value() : op.getOldState()[found->second];

@@ -16,7 +16,10 @@
 // computes is left in @gradient_norm, and a limit of infinity does nothing else. The learning rate
 // and the step's number are variables that the runtime writes, so that a schedule needs no other
 // program: @lr, and @lr.1, @lr.2, ... for groups of parameters with a rate of their own, each with
-// the rate that it starts from as initial value.
+// the rate that it starts from as initial value. With `hyperparameters=inputs` among the settings,
+// momentum, betas, weight decay and the limit of clipping are such variables, too:
+// @hyperparameter.momentum, @hyperparameter.beta1, ..., and @hyperparameter.momentum.1, ... for the
+// parameters of @lr.1.
 //
 // Refused: settings that no optimizer takes, and a function without gradients.
 //
@@ -60,8 +63,10 @@ public:
   LogicalResult readHyperparameters(Location loc, double rate);
   /// Tells the runtime the global norm of all gradients, and gives it.
   FailureOr<Value> reportNorm(Location loc, ValueRange gradients);
+  /// The limit of clipping, in the type of the norm.
+  FailureOr<Value> getLimit(Location loc, double limit, bool isInput, Value norm);
   /// Scales gradients whose global norm is above the limit.
-  void clip(Location loc, double limit, Value norm, SmallVectorImpl<Value> &gradients);
+  void clip(Location loc, Value limit, Value norm, SmallVectorImpl<Value> &gradients);
   LogicalResult update(VariableOp parameter, const ParameterInfo &info,
                        const ParameterUpdate &choice, Value gradient);
 
@@ -74,6 +79,8 @@ private:
   FailureOr<Value> readHyperparameter(Location loc, StringRef name, Type elementType,
                                       double initial);
   FailureOr<Value> readRate(Location loc, std::optional<double> own);
+  /// A hyperparameter that the runtime writes; `rate` tells the parameters' group.
+  FailureOr<Value> readInput(Location loc, const HyperparameterInput &input, Value rate);
   /// Declares one tensor of the optimizer's state and reads it.
   LogicalResult readState(VariableOp parameter, const StateTensor &tensor, RankedTensorType whole);
   RankedTensorType getShardType(RankedTensorType whole, const ParameterUpdate &choice) const;
@@ -90,6 +97,8 @@ private:
   int64_t roundings = 0;
   /// Rates of groups, in the order in which they came up.
   SmallVector<std::pair<double, Value>> rates;
+  /// Hyperparameters that are inputs: the rate beside them, name and first value.
+  SmallVector<std::pair<std::tuple<Value, std::string, double>, Value>> inputs;
   /// Of the parameter at hand.
   SmallVector<Value> state;
   SmallVector<StringRef> slots;
@@ -172,6 +181,38 @@ FailureOr<Value> UpdateBuilder::readRate(Location loc, std::optional<double> own
   return value;
 }
 
+FailureOr<Value> UpdateBuilder::readInput(Location loc, const HyperparameterInput &input,
+                                          Value rate) {
+  auto key = std::make_tuple(rate, input.name, input.initial);
+  auto *found = llvm::find_if(inputs, [&](auto &entry) { return entry.first == key; });
+  Value value = found != inputs.end() ? found->second : Value();
+  if (!value) {
+    std::string name = "hyperparameter." + input.name;
+    for (auto [number, entry] : llvm::enumerate(rates))
+      if (entry.second == rate)
+        name += "." + std::to_string(number + 1);
+    // A group may have the rate of another, and a decay of its own.
+    int64_t others = llvm::count_if(inputs, [&](auto &entry) {
+      return std::get<0>(entry.first) == rate && std::get<1>(entry.first) == input.name;
+    });
+    if (others)
+      name += "-" + std::to_string(others + 1);
+    if (Operation *other = symbols.lookup(name))
+      return other->emitOpError() << "has the name '" << name << "', which the optimizer needs";
+    FailureOr<Value> made = readHyperparameter(loc, name, builder.getF64Type(), input.initial);
+    if (failed(made))
+      return failure();
+    value = *made;
+    inputs.emplace_back(key, value);
+  }
+  if (input.factor == 1)
+    return value;
+  auto type = cast<RankedTensorType>(value.getType());
+  Value factor = createSplat(builder, loc, type, input.factor);
+  setPhase(factor.getDefiningOp(), Phase::Optimizer);
+  return Value(create<arith::MulFOp>(loc, value, factor));
+}
+
 Value UpdateBuilder::convert(Value value, Type elementType) {
   Value made = convertFloats(builder, value.getLoc(), value, elementType);
   if (made != value)
@@ -205,13 +246,21 @@ FailureOr<Value> UpdateBuilder::reportNorm(Location loc, ValueRange gradients) {
   return norm;
 }
 
+FailureOr<Value> UpdateBuilder::getLimit(Location loc, double limit, bool isInput, Value norm) {
+  if (!isInput)
+    return createSplat(builder, loc, cast<RankedTensorType>(norm.getType()), limit);
+  FailureOr<Value> value = readInput(loc, {"max_grad_norm", limit}, learningRate);
+  if (failed(value))
+    return failure();
+  return convert(*value, getElementTypeOrSelf(norm));
+}
+
 // clip_grad_norm_: factor min(1, limit / (norm + 1e-6)), NaN where the norm is.
-void UpdateBuilder::clip(Location loc, double limit, Value norm,
-                         SmallVectorImpl<Value> &gradients) {
+void UpdateBuilder::clip(Location loc, Value limit, Value norm, SmallVectorImpl<Value> &gradients) {
   auto scalar = cast<RankedTensorType>(norm.getType());
   auto constant = [&](double number) { return createSplat(builder, loc, scalar, number); };
   Value shifted = create<arith::AddFOp>(loc, norm, constant(1e-6));
-  Value ratio = create<arith::DivFOp>(loc, constant(limit), shifted);
+  Value ratio = create<arith::DivFOp>(loc, limit, shifted);
   Value factor = create<arith::MinimumFOp>(loc, ratio, constant(1.0));
   for (Value &gradient : gradients) {
     auto type = cast<RankedTensorType>(gradient.getType());
@@ -302,13 +351,23 @@ LogicalResult UpdateBuilder::update(VariableOp parameter, const ParameterInfo &i
   FailureOr<Value> rate = readRate(loc, choice.rate);
   if (failed(rate))
     return failure();
+  SmallVector<Value> operands(state);
+  SmallVector<StringRef> inputNames;
+  for (const HyperparameterInput &input : choice.inputs) {
+    FailureOr<Value> value = readInput(loc, input, *rate);
+    if (failed(value))
+      return failure();
+    operands.push_back(*value);
+    inputNames.push_back(input.name);
+  }
   Value old = read(parameter, loc);
   if (shardRanks > 1)
     old = create<CollectiveOp>(loc, type, CollectiveKind::OwnShard, old, shardRanks);
   auto step = create<OptimizerStepOp>(
       loc, type.clone(getComputeType(type.getElementType())), ValueRange(state).getTypes(), old,
-      gradient, *rate, stepNumber, state, builder.getStringAttr(choice.optimizer->getName()),
-      builder.getStrArrayAttr(slots), choice.settings.toAttribute(builder.getContext()));
+      gradient, *rate, stepNumber, operands, builder.getStringAttr(choice.optimizer->getName()),
+      builder.getStrArrayAttr(slots), choice.settings.toAttribute(builder.getContext()),
+      inputNames.empty() ? ArrayAttr() : builder.getStrArrayAttr(inputNames));
   Value updated = step.getNewParameter();
   if (shardRanks > 1)
     updated = create<CollectiveOp>(
@@ -430,8 +489,13 @@ LogicalResult InsertOptimizerPass::insertOptimizer() {
     FailureOr<Value> norm = updates.reportNorm(step.getLoc(), gradients);
     if (failed(norm))
       return failure();
-    if (std::isfinite(maxGradNorm))
-      updates.clip(step.getLoc(), maxGradNorm, *norm, gradients);
+    if (std::isfinite(maxGradNorm)) {
+      FailureOr<Value> limit =
+          updates.getLimit(step.getLoc(), maxGradNorm, plan->hasInputs(), *norm);
+      if (failed(limit))
+        return failure();
+      updates.clip(step.getLoc(), *limit, *norm, gradients);
+    }
   }
   for (auto [entry, info, choice, gradient] : llvm::zip(*found, parameters, *choices, gradients))
     if (failed(updates.update(entry.first, info, choice, gradient)))

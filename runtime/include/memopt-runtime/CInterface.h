@@ -38,6 +38,7 @@
 #ifndef MEMOPT_RUNTIME_CINTERFACE_H
 #define MEMOPT_RUNTIME_CINTERFACE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -45,7 +46,7 @@ extern "C" {
 #endif
 
 /* Raised when a struct or function changes; functions that are only added do not raise it. */
-#define MEMOPT_C_VERSION 1
+#define MEMOPT_C_VERSION 2
 
 /* The version of the library that was loaded. */
 int32_t memopt_c_version(void);
@@ -73,7 +74,9 @@ void memopt_error_clear(memopt_error *error);
 
 typedef struct memopt_session memopt_session;
 
+/* Fields are only added, at the end: what a caller's `size` does not reach has the value 0. */
 typedef struct memopt_session_options {
+  size_t size;             /* sizeof(memopt_session_options) where the caller was compiled */
   const char *device;      /* "cpu", or NULL for it */
   int32_t threads;         /* at most as many as were planned; 0: what the process may use */
   int32_t continue_on_nan; /* 0: a step whose loss is not finite changes nothing and fails */
@@ -120,8 +123,9 @@ enum memopt_kind { MEMOPT_INPUT = 0, MEMOPT_OUTPUT = 1, MEMOPT_VARIABLE = 2 };
 int32_t memopt_session_read(memopt_session *session, int32_t kind, const char *name, void *target,
                             int64_t bytes, memopt_error *error);
 
-/* Sets the learning rate "lr", or that of a group of parameters, "lr.1", "lr.2", ..., from the next
-   step on. Until then it is the one that was compiled. */
+/* Sets the learning rate "lr", that of a group of parameters, "lr.1", "lr.2", ..., or another
+   number of the optimizer that is an input of the program, "hyperparameter.beta1" say, from the
+   next step on. Until then it is the one that was compiled. */
 int32_t memopt_session_set_rate(memopt_session *session, const char *variable, double rate,
                                 memopt_error *error);
 

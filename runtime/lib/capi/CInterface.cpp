@@ -17,7 +17,9 @@
 #include "memopt-runtime/devices/OpenDevice.h"
 #include "memopt-runtime/numbers/TensorView.h"
 #include "memopt-runtime/session/Session.h"
+#include <algorithm>
 #include <csignal>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <set>
@@ -103,11 +105,11 @@ static Status fillBatch(const memopt_session &session, int64_t part,
   return Status::ok();
 }
 
-/// The rates that were compiled; setHyperparameters writes `lr` before each step.
+/// The numbers that were compiled; setHyperparameters writes `lr` before each step.
 static void setInitialRates(memopt_session &session) {
   session.state.schedule.rate = session.getManifest().learningRate.value_or(0);
   for (const VariableSpec &variable : session.getManifest().variables)
-    if (variable.isGroupRate())
+    if (variable.isGroupRate() || variable.isOptimizerSetting())
       session.session->setRate(variable, *variable.initValue);
 }
 
@@ -142,13 +144,33 @@ static Status openSession(const char *package, const memopt_session_options &opt
   return Status::ok();
 }
 
+/// The caller's options, of which an older caller has fewer. A newer caller's that are not known
+/// here have to be 0, or they would be ignored.
+static StatusOr<memopt_session_options> readOptions(const memopt_session_options *given) {
+  memopt_session_options options{};
+  if (!given)
+    return options;
+  constexpr size_t firstVersion =
+      offsetof(memopt_session_options, continue_on_nan) + sizeof options.continue_on_nan;
+  if (given->size < firstVersion || given->size > 4096)
+    return badInput("options have the size " + std::to_string(given->size) +
+                    ", expected sizeof(memopt_session_options), " + std::to_string(sizeof options));
+  const char *bytes = reinterpret_cast<const char *>(given);
+  for (size_t i = sizeof options; i < given->size; ++i)
+    if (bytes[i])
+      return badInput("options have fields that this library does not know, at byte " +
+                      std::to_string(i) + "; take a library of the caller's release");
+  std::memcpy(&options, given, std::min(given->size, sizeof options));
+  return options;
+}
+
 int32_t memopt_session_open(const char *package, const memopt_session_options *options,
                             memopt_session **session, memopt_error *error) {
   *session = nullptr;
   return guard(error, [&]() -> Status {
+    MEMOPT_ASSIGN_OR_RETURN(memopt_session_options own, readOptions(options));
     auto opened = std::make_unique<memopt_session>();
-    MEMOPT_RETURN_IF_ERROR(
-        openSession(package, options ? *options : memopt_session_options{}, *opened));
+    MEMOPT_RETURN_IF_ERROR(openSession(package, own, *opened));
     *session = opened.release();
     return Status::ok();
   });
@@ -272,12 +294,13 @@ int32_t memopt_session_set_rate(memopt_session *session, const char *variable, d
   return guard(error, [&]() -> Status {
     MEMOPT_ASSIGN_OR_RETURN(const VariableSpec *target,
                             findTensor(session->getManifest().variables, "variable", variable));
-    if (target->isGroupRate())
+    if (target->isGroupRate() || target->isOptimizerSetting())
       session->session->setRate(*target, rate);
     else if (target == session->getManifest().findHyperparameter("lr"))
       session->state.schedule.rate = rate;
     else
-      return badInput("variable " + quote(variable) + " is no learning rate");
+      return badInput("variable " + quote(variable) +
+                      " is neither a learning rate nor another number of the optimizer");
     return Status::ok();
   });
 }

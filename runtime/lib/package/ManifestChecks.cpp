@@ -79,13 +79,14 @@ static Status checkHyperparameters(const Manifest &manifest) {
                         getSpaceName(space));
       continue;
     }
-    bool isRate = variable.name == "lr" || variable.isGroupRate(),
+    bool isRate = variable.name == "lr" || variable.isGroupRate() || variable.isOptimizerSetting(),
          isCount =
              std::find(std::begin(counts), std::end(counts), variable.name) != std::end(counts);
     if (!isRate && !isCount)
-      return badInput("hyperparameter " + quote(variable.name) +
-                      " is unknown; known are 'lr', 'lr.N' with an init_value, 'step', 'seed' and "
-                      "'sample_offset'");
+      return badInput(
+          "hyperparameter " + quote(variable.name) +
+          " is unknown; known are 'lr', 'lr.N' and 'hyperparameter.NAME' with an init_value, "
+          "'step', 'seed' and 'sample_offset'");
     bool hasType = isRate ? variable.dtype == DType::F32 || variable.dtype == DType::F64
                           : variable.dtype == DType::I64;
     if (!hasType || getElementCount(variable.shape) != 1)

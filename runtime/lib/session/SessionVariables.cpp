@@ -228,4 +228,6 @@ void Session::setGroupRates(const LearningRateSchedule &schedule, int64_t step) 
   for (const VariableSpec &variable : getManifest().variables)
     if (variable.isGroupRate())
       setRate(variable, schedule.at(step, *variable.initValue));
+    else if (variable.isOptimizerSetting())
+      setRate(variable, *variable.initValue);
 }

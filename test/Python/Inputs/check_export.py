@@ -58,7 +58,7 @@ def dropping_a_layer(probability):
     return change
 
 
-REFUSED = {under_autocast(True): "an autocast region", writing_a_parameter: "writes the parameter net.layer.weight",
+REFUSED = {under_autocast(True): "an autocast region", writing_a_parameter: "writes the parameter layer.weight",
            with_a_hook: "register_hook", differentiating: "autograd.grad",
            dropping_a_layer(0.5): "check_export.py:57 takes a branch by a random number"}
 KEPT = [under_autocast(False), under_autocast_without_gradients, dropping_a_layer(0.0), dropping_a_layer(1)]
@@ -80,7 +80,7 @@ hooked.layer.weight.register_hook(lambda gradient: 2 * gradient)
 try:
     get_program(hooked)
 except gradients.Refused as refusal:
-    assert "a hook on the gradient of 'net.layer.weight'" in str(refusal), refusal
+    assert "a hook on the gradient of 'layer.weight'" in str(refusal), refusal
 else:
     raise AssertionError("a hook on a parameter was not refused")
 for change in KEPT:

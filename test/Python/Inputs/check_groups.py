@@ -37,8 +37,8 @@ def groups_and_schedules():
     other = make_model(1)
     assert compile_step(models[0], ours).was_cached
     assert compile_step(other, make_optimizer(other)[0]).was_cached
-    ours.param_groups[1]["weight_decay"] = 0.25
-    refuses(memopt.BadInput, ["weight_decay of the optimizer's group 1 has become 0.25"], step, make_batch(0))
+    ours.param_groups[1]["eps"] = 0.25
+    refuses(memopt.BadInput, ["eps of the optimizer's group 1 has become 0.25"], step, make_batch(0))
 
 
 def parts_of_a_model():

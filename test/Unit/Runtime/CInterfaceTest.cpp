@@ -133,7 +133,7 @@ TEST(CInterfaceTest, TheManifestIsThatOfThePackage) {
 
 TEST(CInterfaceTest, APackageThatIsNoneIsAnErrorWithoutASession) {
   auto *session = reinterpret_cast<memopt_session *>(1);
-  memopt_session_options options{"gpu", 0, 0};
+  memopt_session_options options{sizeof options, "gpu", 0, 0};
   Outcome outcome =
       run([&](memopt_error *e) { return memopt_session_open("/nowhere", nullptr, &session, e); });
   expectFailure(outcome, {"package '/nowhere'", "not a folder"});
@@ -143,6 +143,29 @@ TEST(CInterfaceTest, APackageThatIsNoneIsAnErrorWithoutASession) {
   expectMessage(outcome.message, {"gpu"});
   EXPECT_EQ(memopt_session_open("/nowhere", nullptr, &session, nullptr), MEMOPT_BAD_INPUT);
   memopt_session_close(session);
+}
+
+TEST(CInterfaceTest, OptionsHaveTheSizeThatTheCallerKnows) {
+  TemporaryFolder folder;
+  std::string package = writePackage(folder, getTinyManifest());
+  memopt_session *session = nullptr;
+  auto openWith = [&](const memopt_session_options *options) {
+    return run([&](memopt_error *e) {
+      return memopt_session_open(package.c_str(), options, &session, e);
+    });
+  };
+  memopt_session_options none{};
+  expectFailure(openWith(&none), {"options have the size 0"});
+  // A caller of a later release, with a field that means nothing yet, and with one that does.
+  struct {
+    memopt_session_options known;
+    int64_t later;
+  } wide{{sizeof wide, nullptr, 1, 0}, 0};
+  Outcome outcome = openWith(&wide.known);
+  EXPECT_EQ(outcome.code, MEMOPT_OK) << outcome.message;
+  memopt_session_close(session);
+  wide.later = 1;
+  expectFailure(openWith(&wide.known), {"fields that this library does not know"});
 }
 
 //===----------------------------------------------------------------------===//
@@ -305,7 +328,7 @@ TEST(CInterfaceTest, RatesOfGroupsAndOfTheRestAreSetByName) {
   EXPECT_EQ(readWeight(session), before);
   expectFailure(
       run([&](memopt_error *e) { return memopt_session_set_rate(session.get(), "step", 1, e); }),
-      {"'step' is no learning rate"});
+      {"'step' is neither a learning rate nor another number of the optimizer"});
   json manifest = getTinyManifest();
   manifest["variables"][5]["name"] = "lr.1";
   manifest["variables"][5]["init_value"] = 0.5;
@@ -314,6 +337,22 @@ TEST(CInterfaceTest, RatesOfGroupsAndOfTheRestAreSetByName) {
   EXPECT_EQ(read(session, MEMOPT_VARIABLE, "lr.1", 1)[0], 0.5f);
   EXPECT_EQ(memopt_session_set_rate(session.get(), "lr.1", 0.25, nullptr), MEMOPT_OK);
   EXPECT_EQ(read(session, MEMOPT_VARIABLE, "lr.1", 1)[0], 0.25f);
+}
+
+TEST(CInterfaceTest, OtherNumbersOfTheOptimizerKeepTheirFirstValueUntilTheyAreSet) {
+  TemporaryFolder folder;
+  json manifest = getTinyManifest();
+  manifest["variables"][5]["name"] = "hyperparameter.beta1.1";
+  manifest["variables"][5]["init_value"] = 0.5;
+  Handle session = open(writePackage(folder, manifest));
+  initialize(session);
+  EXPECT_EQ(read(session, MEMOPT_VARIABLE, "hyperparameter.beta1.1", 1)[0], 0.5f);
+  for (float value : {0.0f, 0.25f}) {
+    EXPECT_EQ(memopt_session_set_rate(session.get(), "hyperparameter.beta1.1", value, nullptr),
+              MEMOPT_OK);
+    EXPECT_EQ(runStep(session, Batch()).message, "");
+    EXPECT_EQ(read(session, MEMOPT_VARIABLE, "hyperparameter.beta1.1", 1)[0], value);
+  }
 }
 
 TEST(CInterfaceTest, RandomValuesFollowFromTheSeed) {

@@ -160,6 +160,21 @@ TEST(SessionTest, StateStartsFromItsConstantAndGroupsFollowTheSchedule) {
   EXPECT_EQ(*getFloats(*session, "lr.1"), 0.5f);
 }
 
+TEST(SessionTest, OtherNumbersOfTheOptimizerFollowNoSchedule) {
+  TemporaryFolder folder;
+  nlohmann::json manifest = getTinyManifest();
+  manifest["variables"][5]["name"] = "hyperparameter.momentum";
+  manifest["variables"][5]["init_value"] = 0.75;
+  auto session = openSession(writePackage(folder, manifest), {true, true});
+  ASSERT_TRUE(session);
+  initialize(*session);
+  LearningRateSchedule schedule;
+  schedule.rate = 0.1;
+  schedule.warmupSteps = 4;
+  session->setGroupRates(schedule, 1);
+  EXPECT_EQ(*getFloats(*session, "hyperparameter.momentum"), 0.75f);
+}
+
 TEST(SessionTest, ALossThatIsNotFiniteStopsBeforeTheUpdateAndNamesItsOrigin) {
   TemporaryFolder folder;
   auto session = openSession(writePackage(folder, getTinyManifest()));

@@ -17,20 +17,30 @@ from __future__ import annotations
 
 import importlib
 
-from .errors import BadInput, DoesNotFit, Error, LossNotFinite, Unavailable
+from .errors import BadInput, DoesNotFit, Error, LossNotFinite, NumbersWarning, Refused, Unavailable
 from .plan import Estimate, Frontier, Plan
 from .runtime import Session
 
+__version__ = "0.1.0"
+
 #: What needs PyTorch is imported with its first use.
-_NEEDING_TORCH = {"Step": "step", "compile": "step", "estimate": "step", "frontier": "step", "Refused": "gradients",
+_NEEDING_TORCH = {"Step": "step", "compile": "step", "estimate": "step", "frontier": "step",
                   "read_checkpoint": "checkpoints", "write_checkpoint": "checkpoints",
                   "read_optimizer_state": "optimizers", "write_optimizer_state": "optimizers"}
+_MODULES_NEEDING_TORCH = ("export", "optim")
 
-__all__ = ["BadInput", "DoesNotFit", "Error", "Estimate", "Frontier", "LossNotFinite", "Plan", "Session", "Unavailable",
-           *_NEEDING_TORCH]
+# `from memopt import *` leaves out what needs PyTorch: it would import it, and `compile` would hide Python's own.
+__all__ = ["BadInput", "DoesNotFit", "Error", "Estimate", "Frontier", "LossNotFinite", "NumbersWarning", "Plan", "Refused",
+           "Session", "Unavailable"]
 
 
 def __getattr__(name: str):
+    if name in _MODULES_NEEDING_TORCH:
+        return importlib.import_module(f".{name}", __name__)
     if name not in _NEEDING_TORCH:
         raise AttributeError(f"module 'memopt' has no attribute '{name}'")
     return getattr(importlib.import_module(f".{_NEEDING_TORCH[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_NEEDING_TORCH, *_MODULES_NEEDING_TORCH])

@@ -10,6 +10,7 @@ for it.
 from __future__ import annotations
 
 import ctypes
+import re
 from typing import Any, NamedTuple
 
 from .errors import BadInput
@@ -55,10 +56,16 @@ _get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object
 def _view_dlpack(value: Any) -> View:
     if getattr(value, "requires_grad", False):
         value = value.detach()  # who only looks needs no gradient
-    device = value.__dlpack_device__()[0]
+    try:
+        device = value.__dlpack_device__()[0]
+    except Exception as error:  # a sparse tensor, say, or one that lies nowhere
+        raise BadInput(f"the array cannot be seen by DLPack: {error}") from error
     if device not in _HOST_DEVICES:
         raise BadInput(f"the array lies on a device (DLPack's type {int(device)}), expected host memory; move it by .cpu()")
-    capsule = value.__dlpack__()
+    try:
+        capsule = value.__dlpack__()
+    except Exception as error:
+        raise BadInput(f"the array cannot be seen by DLPack: {error}") from error
     tensor = _Tensor.from_address(_get_pointer(capsule, b"dltensor"))
     kind = _CODES.get(tensor.dtype.code)
     if kind is None or tensor.dtype.lanes != 1:
@@ -81,7 +88,8 @@ _LETTERS = {"d": "f8", "f": "f4", "e": "f2", "q": "i8", "l": "i8", "i": "i4", "h
 def _make_view(address: int, type_string: str, shape, strides, size: int, owner: Any) -> View:
     dtype = _DTYPES.get(type_string.lstrip("<=|@"))
     if dtype is None:
-        raise BadInput(f"the array's elements are of type '{type_string}', which has no counterpart")
+        raise BadInput(f"the array's elements are of type '{type_string}', which has no counterpart; there are "
+                       "floating-point numbers of 16, 32 and 64 bits, integers and booleans in the machine's order of bytes")
     if strides is not None and any(stride % size for stride in strides):
         raise BadInput(f"the array's elements lie {strides} bytes apart, which are no multiples of their size")
     return View(address, dtype, tuple(shape), None if strides is None else tuple(stride // size for stride in strides), owner)
@@ -100,8 +108,9 @@ def view_array(value: Any) -> View:
     """Where the array lies and what it is. Raises `BadInput` for what is none, or is not in host memory."""
     if hasattr(value, "__array_interface__"):
         facts = value.__array_interface__
+        size = re.fullmatch(r"[<>=|@][a-zA-Z](\d+)", facts["typestr"])  # of a date or a structure it says more
         return _make_view(facts["data"][0], facts["typestr"], facts["shape"], facts.get("strides"),
-                          int(facts["typestr"][2:]), value)
+                          int(size[1]) if size else 1, value)
     if hasattr(value, "__dlpack__"):
         return _view_dlpack(value)
     try:

@@ -3,21 +3,31 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What can go wrong, as exceptions with fields.
 
-The four kinds are the exit codes of the tools: who can help is the user (`BadInput`), the budget (`DoesNotFit`) or the
-machine (`Unavailable`). All have `message`, one line, and `details`, whatever else the compiler said.
+Who can help is the user (`BadInput`, `Refused`), the budget (`DoesNotFit`) or the machine (`Unavailable`): the exit codes
+of the tools. All have `message`, the failure in a line, and `details`, whatever else was said of it; the text of an
+exception is both.
 """
 
 from __future__ import annotations
 
-__all__ = ["BadInput", "DoesNotFit", "Error", "LossNotFinite", "Unavailable"]
+from collections.abc import Callable
+
+__all__ = ["BadInput", "DoesNotFit", "Error", "LossNotFinite", "NumbersWarning", "Refused", "Unavailable"]
 
 
 class Error(Exception):
     """Any failure of memopt's."""
 
     def __init__(self, message: str, details: str = ""):
-        super().__init__(message)
+        super().__init__(message, details)
         self.message, self.details = message, details
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.details}" if self.details else self.message
+
+    def rephrase(self, translate: Callable[[str], str]) -> None:
+        """Puts the failure into other words, in place."""
+        self.args = self.message, self.details = translate(self.message), translate(self.details)
 
 
 class BadInput(Error, ValueError):
@@ -29,6 +39,11 @@ class BadInput(Error, ValueError):
     def __init__(self, message: str, details: str = "", step: int = 0):
         super().__init__(message, details)
         self.step = step
+
+
+class Refused(BadInput):
+    """What cannot be exported and compiled without changing what training would do; the message says what to write
+    instead."""
 
 
 class LossNotFinite(BadInput, ArithmeticError):
@@ -43,13 +58,23 @@ class DoesNotFit(Error, MemoryError):
     the peak of the smallest plan.
     """
 
-    def __init__(self, message: str, details: str, report: dict):
+    def __init__(self, message: str, details: str = "", report: dict | None = None):
         super().__init__(message, details)
+        if report is None:
+            return  # a copy, whose fields are set behind this
         self.budget = report["budget_bytes"]["device"]
         self.smallest_budget = report["smallest_budget_bytes"]["device"]
         self.lower_bound = report.get("lower_bound_bytes", {}).get("device")
         self.largest = [(entry["bytes"], entry["what"]) for entry in report.get("largest_at_peak", [])]
 
+    def rephrase(self, translate: Callable[[str], str]) -> None:
+        super().rephrase(translate)
+        self.largest = [(count, translate(what)) for count, what in self.largest]
+
 
 class Unavailable(Error, OSError):
     """The machine lacks something: memopt's tools, disk space, memory, a library."""
+
+
+class NumbersWarning(UserWarning):
+    """The numbers of a compiled step differ from those of the loop in PyTorch; the text says why."""

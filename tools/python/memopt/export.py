@@ -27,18 +27,27 @@ torch.export can trace works, as far as memopt has the operators; it lists those
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import os
 import pathlib
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import nn
+from torch.export.graph_signature import OutputKind
 
 from . import gradients
+from .batches import BatchLayout
 from .draws import decided_draws
+from .errors import BadInput, Error, Refused
+from .places import place_of_node
+from .tracing_errors import refuse_tracing_error
+from .words import ProgramWords
 
-__all__ = ["TrainingStep", "export", "export_program", "save"]
+__all__ = ["TrainingStep", "export", "export_program", "find_lines", "save"]
 
 
 class TrainingStep(nn.Module):
@@ -46,34 +55,80 @@ class TrainingStep(nn.Module):
 
     The model gets the batch's entries in order, but for `targets`, which go to the loss: `loss(model(*inputs),
     *targets)` must give a scalar. Name no targets if the model computes its own loss; it is then called with the
-    whole batch by keyword and returns the loss, or a tuple that begins with it, or an object with `.loss`. Its
-    prediction is then what comes second, or `.logits`; it is returned if asked for, for it need not be one that labels
-    are compared with.
+    whole batch by keyword. Its loss is `.loss` or `["loss"]` of what it returns, or else the first floating-point scalar
+    there, in tuples, mappings and dataclasses; its prediction is `.logits`, `["logits"]`, or the first other tensor. That
+    is returned if asked for, for it need not be one that labels are compared with.
 
-    The model's parameters keep their names behind `net.`: what `memopt-run --save` writes is loaded by
-    `TrainingStep(model, loss, targets).load_state_dict(...)`, or by the model once the prefix is dropped.
+    `restore` makes the batch's entries of the inputs, where those are flat and these are not.
+
+    The model's parameters keep their names behind `net.`; `export` drops that again.
     """
 
     def __init__(self, net: nn.Module, loss: Callable | None = None, targets: Sequence[str] = (),
-                 return_prediction: bool | None = None):
+                 return_prediction: bool | None = None, restore: Callable[[Mapping], Mapping] | None = None):
         super().__init__()
         if (loss is None) != (not targets):
-            raise ValueError("a loss needs targets, and targets need a loss")
-        self.net, self.loss, self.targets = net, loss, tuple(targets)
+            raise BadInput("a loss needs targets, and targets need a loss")
+        self.net, self.loss, self.targets, self.restore = net, loss, tuple(targets), restore
         self.return_prediction = loss is not None if return_prediction is None else return_prediction
 
     def forward(self, **batch: torch.Tensor):
+        if self.restore is not None:
+            batch = self.restore(batch)
         if self.loss is None:
             result = self.net(**batch)
-            loss = result.loss if hasattr(result, "loss") else result[0] if isinstance(result, tuple) else result
-            rest = result[1] if isinstance(result, tuple) and len(result) > 1 else getattr(result, "logits", None)
-            return (loss, rest) if self.return_prediction and torch.is_tensor(rest) else loss
-        missing = [name for name in self.targets if name not in batch]
-        if missing:
-            raise ValueError(f"the batch has no {', '.join(missing)}")
-        prediction = self.net(*(value for name, value in batch.items() if name not in self.targets))
-        loss = self.loss(prediction, *(batch[name] for name in self.targets))
-        return (loss, prediction) if self.return_prediction and torch.is_tensor(prediction) else loss
+            loss = find_loss(result, "the model")
+        else:
+            missing = [name for name in self.targets if name not in batch]
+            if missing:
+                raise BadInput(f"the batch has no {', '.join(missing)}")
+            result = self.net(*(value for name, value in batch.items() if name not in self.targets))
+            loss = find_loss(self.loss(result, *(batch[name] for name in self.targets)), "the loss")
+        prediction = find_prediction(result, loss) if self.return_prediction else None
+        return loss if prediction is None else (loss, prediction)
+
+
+def _get(result: Any, name: str) -> Any:
+    """An attribute or entry of what a model returns."""
+    return result.get(name) if isinstance(result, Mapping) else getattr(result, name, None)
+
+
+def _list_tensors(result: Any) -> Iterator[torch.Tensor]:
+    if torch.is_tensor(result):
+        yield result
+    elif isinstance(result, Mapping):
+        for value in result.values():
+            yield from _list_tensors(value)
+    elif isinstance(result, (tuple, list)):
+        for value in result:
+            yield from _list_tensors(value)
+    elif dataclasses.is_dataclass(result):
+        for field in dataclasses.fields(result):
+            yield from _list_tensors(getattr(result, field.name))
+
+
+def find_loss(result: Any, giver: str) -> torch.Tensor:
+    """The loss in what a model or a loss function returns."""
+    named = _get(result, "loss") if not torch.is_tensor(result) else None
+    tensors = [named] if torch.is_tensor(named) else list(_list_tensors(result))
+    for tensor in tensors:
+        if tensor.is_floating_point() and tensor.dim() == 0:
+            return tensor
+    for tensor in tensors[:1]:
+        if tensor.is_floating_point() and tensor.numel() == 1:
+            return tensor.reshape(())
+    given = ", ".join(f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}" for tensor in tensors[:8])
+    raise Refused(f"{giver} gives {given or type(result).__name__}, expected a floating-point scalar, the loss; "
+                  + ("return it from forward, give the entries that it needs (labels), or give a loss_fn" if giver == "the model"
+                     else "reduce it, as by .mean()"))
+
+
+def find_prediction(result: Any, loss: torch.Tensor) -> torch.Tensor | None:
+    """What a model returns beside its loss."""
+    logits = None if torch.is_tensor(result) else _get(result, "logits")
+    if torch.is_tensor(logits):
+        return logits
+    return next((tensor for tensor in _list_tensors(result) if tensor is not loss), None)
 
 
 def set_mode(step: nn.Module, training: bool) -> None:
@@ -101,39 +156,68 @@ def without_cache(step: nn.Module) -> Iterator[None]:
             config.use_cache = True
 
 
-def export_program(step: nn.Module, batch: Mapping[str, torch.Tensor], training: bool) -> torch.export.ExportedProgram:
-    """Traces one step at the functional level, which keeps layers whole; the module's mode is put back after.
+def export_program(step: nn.Module, batch: Mapping[str, torch.Tensor], training: bool,
+                   watch: contextlib.AbstractContextManager | None = None) -> torch.export.ExportedProgram:
+    """Traces one step at the functional level, which keeps layers whole; the module's mode is put back after. `watch` is
+    entered around the calls of forward alone.
 
-    Raises `gradients.Refused` where the program would not train as the module does.
+    Raises `Refused` for what cannot be traced, or would not train as the module does.
     """
-    gradients.check_module(step)
-    was_training = [(module, module.training) for module in step.modules()]
-    set_mode(step, training)
-    try:
-        with gradients.watched_gradients(), without_cache(step), decided_draws():
-            program = torch.export.export(step, (), dict(batch), strict=False)
-        gradients.check_program(program)
-        gradients.keep_stopped_gradients(program)
-        program = program.run_decompositions({})
-        gradients.check_program(program)
-        return program
-    finally:
-        for module, mode in was_training:
-            module.training = mode
+    with ProgramWords(step).spoken():
+        gradients.check_module(step)
+        was_training = [(module, module.training) for module in step.modules()]
+        set_mode(step, training)
+        try:
+            return _trace(step, batch, watch or contextlib.nullcontext())
+        except Error:
+            raise
+        except Exception as error:
+            raise refuse_tracing_error(error) from error
+        finally:
+            for module, mode in was_training:
+                module.training = mode
+
+
+def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
+           watch: contextlib.AbstractContextManager) -> torch.export.ExportedProgram:
+    with gradients.watched_gradients(), without_cache(step), decided_draws(), watch:
+        program = torch.export.export(step, (), dict(batch), strict=False)
+    gradients.check_program(program)
+    gradients.keep_stopped_gradients(program)
+    program = program.run_decompositions({})
+    gradients.check_program(program)
+    return program
+
+
+def find_lines(program: torch.export.ExportedProgram) -> dict[str, str]:
+    """The user's file and line of each node."""
+    places = ((node.name, place_of_node(node)) for node in program.graph.nodes if node.op == "call_function")
+    return {name: place for name, place in places if place}
+
+
+def _shorten(place: str) -> str:
+    """A place without the folders of this machine: below the working folder, or by the last two names."""
+    path = pathlib.Path(place)
+    return str(path.relative_to(os.getcwd())) if path.is_relative_to(os.getcwd()) else os.path.join(*path.parts[-2:])
 
 
 def save(program: torch.export.ExportedProgram, path: str | pathlib.Path, weights: bool = True,
-         training: bool = True) -> None:
-    """Writes the archive without what memopt has no use for: example inputs, paths of this machine, and an identity that
-    differs each time.
+         training: bool = True, lines: Mapping[str, str] | None = None) -> None:
+    """Writes the archive without what memopt has no use for: example inputs, folders of this machine, and an identity that
+    differs each time. Of each node the line of the model's source stays, for messages; `lines` has others, by the nodes'
+    names.
 
     With `weights=False` tensors keep their shapes and lose their bytes; `memopt-run --init=random` supplies them. A
     program that was traced in evaluation mode is marked, so that evaluating it runs it as it was written:
     `F.dropout(x, training=True)` drops.
     """
+    if lines is None:
+        lines = {name: _shorten(place) for name, place in find_lines(program).items()}
     for node in program.graph_module.graph.nodes:
         for key in ("stack_trace", "from_node", "source_fn_stack"):
             node.meta.pop(key, None)
+        if node.name in lines:
+            node.meta["stack_trace"] = lines[node.name]
     path = pathlib.Path(path)
     with tempfile.TemporaryDirectory() as folder:
         whole = pathlib.Path(folder) / path.name
@@ -149,14 +233,46 @@ def save(program: torch.export.ExportedProgram, path: str | pathlib.Path, weight
                 out.writestr(zipfile.ZipInfo(root.removesuffix("archive_format") + "extra/memopt_mode"), b"eval")
 
 
+def use_own_names(program: torch.export.ExportedProgram) -> None:
+    """Takes the wrapper's `net.` off all names, in place, so that parameters and modules have those of the model. They stay
+    where the loss has parts of its own that are called as some of the model are.
+    """
+    def rename(name: str) -> str:
+        return "" if name == "net" else name.removeprefix("net.")
+
+    signature = program.graph_signature
+    specs = [spec for spec in (*signature.input_specs, *signature.output_specs)
+             if spec.target is not None and spec.kind != OutputKind.USER_INPUT_MUTATION]
+    names = {spec.target for spec in specs} | {*program.state_dict, *program.constants}
+    if len({rename(name) for name in names}) != len(names):
+        return
+    for spec in specs:
+        spec.target = rename(spec.target)
+    for tensors in (program.state_dict, program.constants):
+        entries = [(rename(name), value) for name, value in tensors.items()]
+        tensors.clear()
+        tensors.update(entries)
+    for node in program.graph.nodes:
+        stack = node.meta.get("nn_module_stack")
+        if stack:
+            node.meta["nn_module_stack"] = {key: (rename(path), kind) for key, (path, kind) in stack.items()}
+
+
 def export(model: nn.Module, loss: Callable | None, batch: Mapping[str, torch.Tensor], path: str | pathlib.Path,
            targets: Sequence[str] = (), weights: bool = True) -> tuple[pathlib.Path, pathlib.Path]:
-    """Writes PATH.train.pt2 and PATH.eval.pt2 (a suffix .pt2 of `path` is dropped) and returns both paths."""
-    step = TrainingStep(model, loss, targets)
+    """Writes PATH.train.pt2 and PATH.eval.pt2 (a suffix .pt2 of `path` is dropped) and returns both paths.
+
+    Names in them are the model's own, so what memopt-run saves goes into `model.load_state_dict`.
+    """
+    layout = BatchLayout(batch, targets or None, has_loss=loss is not None)
+    example = layout.make_example(batch)
+    step = TrainingStep(model, loss, layout.targets, restore=layout.restore if layout.is_nested else None)
     stem = pathlib.Path(path)
     stem = stem.with_suffix("") if stem.suffix == ".pt2" else stem
     paths = []
     for mode in ("train", "eval"):
         paths.append(stem.with_name(f"{stem.name}.{mode}.pt2"))
-        save(export_program(step, batch, training=mode == "train"), paths[-1], weights, training=mode == "train")
+        program = export_program(step, example, training=mode == "train")
+        use_own_names(program)
+        save(program, paths[-1], weights, training=mode == "train")
     return paths[0], paths[1]

@@ -18,25 +18,25 @@ where it would have done something else:
 
 - Hooks, gradients taken inside the step, autocast regions and writes to parameters leave no trace that a compiler
   could follow. They are refused by name (`Refused`).
+
+Only the thread that traces sees any of it: others may train meanwhile.
 """
 
 from __future__ import annotations
 
 import contextlib
 import inspect
-import pathlib
-import traceback
-from unittest import mock
+import threading
 
 import torch
 from torch import nn
 from torch.export.graph_signature import InputKind, OutputKind
 
+from . import internals
+from .errors import Error, Refused
+from .places import called_from
+
 __all__ = ["Refused", "check_module", "check_program", "keep_stopped_gradients", "watched_gradients"]
-
-
-class Refused(ValueError):
-    """What cannot be exported without changing what training would do."""
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -49,15 +49,6 @@ _library.define("custom_gradient(Tensor[] values, Tensor[] gradients, Tensor[] i
 _library.impl("incoming_gradient", lambda value, result: torch.zeros_like(value), "CompositeExplicitAutograd")
 _library.impl("custom_gradient", lambda values, gradients, inputs, input_gradients: [value.clone() for value in values],
               "CompositeExplicitAutograd")
-
-
-def called_from() -> str:
-    """File and line of the innermost caller outside of PyTorch and of this package."""
-    for frame in reversed(traceback.extract_stack()):
-        ours = pathlib.Path(frame.filename).parent == pathlib.Path(__file__).parent
-        if "/torch/" not in frame.filename and not ours and not frame.filename.startswith("<"):
-            return f"{frame.filename}:{frame.lineno}"
-    return "the model"
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -99,7 +90,7 @@ def _run_backward(function, context: _Context, gradients: list, count: int) -> l
     formula = function.backward if function.backward is not torch.autograd.Function.backward else function.vjp
     try:
         given = inspect.unwrap(formula)(context, *gradients)
-    except Refused:
+    except Error:
         raise
     except Exception as error:
         raise Refused(f"the backward of {name} cannot be traced: {type(error).__name__}: {error}") from error
@@ -121,7 +112,7 @@ def _run_checkpoint(run, preserve, *args):
     outputs = run(*args)
     if any(_needs_gradient(value) for value in args):
         return outputs
-    return torch.utils._pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, outputs)
+    return internals.map_tensors(torch.Tensor.detach, outputs)
 
 
 def _apply(function, *args, **kwargs):
@@ -166,18 +157,57 @@ def _refuse(what: str, instead: str):
     return refuse
 
 
+_NO_HOOK = "write a torch.autograd.Function that is the identity and changes the gradient in its backward"
+_NO_GRADIENT = "only the loss is differentiated, and once"
+#: What means something else while a step is traced.
+_REPLACED = [(torch.autograd.Function, "apply", _apply),
+             *((owner, name, _refuse(f"{owner.__name__}.{name}", instead)) for owner, name, instead in (
+                 (torch.Tensor, "register_hook", _NO_HOOK), (torch.Tensor, "register_post_accumulate_grad_hook", _NO_HOOK),
+                 (torch.Tensor, "backward", _NO_GRADIENT), (torch.autograd, "grad", _NO_GRADIENT),
+                 (torch.autograd, "backward", _NO_GRADIENT)))]
+
+
+class _Replacements:
+    """PyTorch's functions, each with another one that the threads see which have entered."""
+
+    def __init__(self):
+        self._entered, self._lock, self._count = threading.local(), threading.Lock(), 0
+        self._originals = [owner.__dict__[name] for owner, name, _ in _REPLACED]
+        self._are_of_classes = [getattr(getattr(owner, name), "__self__", None) is owner for owner, name, _ in _REPLACED]
+
+    def _choose(self, original, replacement, is_of_class: bool):
+        if is_of_class:
+            return classmethod(lambda cls, *args, **kwargs: replacement(cls, *args, **kwargs) if self._is_entered()
+                               else original.__get__(None, cls)(*args, **kwargs))
+        return lambda *args, **kwargs: (replacement if self._is_entered() else original)(*args, **kwargs)
+
+    def _is_entered(self) -> bool:
+        return getattr(self._entered, "value", False)
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._count += 1
+            if self._count == 1:
+                for (owner, name, replacement), original, is_of_class in zip(_REPLACED, self._originals, self._are_of_classes):
+                    setattr(owner, name, self._choose(original, replacement, is_of_class))
+        self._entered.value = True
+
+    def __exit__(self, *_) -> None:
+        self._entered.value = False
+        with self._lock:
+            self._count -= 1
+            if self._count == 0:
+                for (owner, name, _), original in zip(_REPLACED, self._originals):
+                    setattr(owner, name, original)
+
+
+_replacements = _Replacements()
+
+
 @contextlib.contextmanager
 def watched_gradients():
     """While entered, tracing keeps backward formulas and refuses what would be lost."""
-    no_hook = "write a torch.autograd.Function that is the identity and changes the gradient in its backward"
-    no_gradient = "only the loss is differentiated, and once"
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(torch.autograd.Function, "apply", classmethod(_apply)))
-        for owner, name, instead in ((torch.Tensor, "register_hook", no_hook),
-                                     (torch.Tensor, "register_post_accumulate_grad_hook", no_hook),
-                                     (torch.Tensor, "backward", no_gradient),
-                                     (torch.autograd, "grad", no_gradient), (torch.autograd, "backward", no_gradient)):
-            stack.enter_context(mock.patch.object(owner, name, _refuse(f"{owner.__name__}.{name}", instead)))
+    with _replacements:
         yield
 
 
@@ -242,10 +272,10 @@ def check_module(step: nn.Module) -> None:
     """Refuses hooks, which tracing does not run, and autocast, which it would bake in."""
     found = []
     for name, parameter in step.named_parameters():
-        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
+        if internals.has_gradient_hooks(parameter):
             found.append(f"a hook on the gradient of '{name}'")
     for name, module in step.named_modules():
-        if module._backward_hooks or module._backward_pre_hooks:
+        if internals.has_backward_hooks(module):
             found.append(f"a backward hook on module '{name}'")
     if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
         found.append("autocast is on")

@@ -4,23 +4,26 @@
 """An optimizer of torch.optim as options of memopt-compile, and its state as variables of a session.
 
 Learning rates are no part of what is compiled. A parameter reads `lr`, or the rate of its group; which group that is
-tells the rate that it is compiled with, the group's number, for a session never runs with it.
+tells the rate that it is compiled with, the group's number, for a session never runs with it. Momentum, betas and weight
+decay are inputs of the program as well, so that a schedule may change them; the rest of the settings is compiled.
 """
 
 from __future__ import annotations
 
+import inspect
+import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
 
-from .errors import BadInput
-from .gradients import Refused
+from . import optim
+from .errors import BadInput, Refused
 from .runtime import Session
 
-__all__ = ["Counterpart", "OptimizerOptions", "count_steps", "find_counterpart", "make_torch_state", "number_parameters",
-           "read_optimizer_state", "write_optimizer_state"]
+__all__ = ["Counterpart", "OptimizerOptions", "count_steps", "find_counterpart", "find_slots", "make_torch_state", "number_parameters",
+           "read_optimizer_state", "unwrap_optimizer", "write_optimizer_state"]
 
 
 class Counterpart(NamedTuple):
@@ -29,8 +32,10 @@ class Counterpart(NamedTuple):
     state: Mapping[str, str]  #: the session's slot to the key in torch.optim's state
     counts_steps: bool = True  #: whether the state has a `step`
     numbers: tuple[str, ...] = ()  #: keys of torch.optim's state that are one number, here of 64 bits
+    expected: Mapping[str, Any] = {}  #: further keys of a group, with the value that memopt-compile's optimizer has
 
 
+_MUON = ("momentum", "nesterov", "weight_decay", "eps", "ns_steps", "adjust_lr_fn")
 _COUNTERPARTS = {
     torch.optim.SGD: Counterpart("sgd", ("momentum", "dampening", "weight_decay", "nesterov"),
                                  {"momentum": "momentum_buffer"}, False),
@@ -54,9 +59,29 @@ _COUNTERPARTS = {
                                   numbers=("eta",)),
     torch.optim.Adafactor: Counterpart("adafactor", ("beta2_decay", "eps", "d", "weight_decay"),
                                        {name: name for name in ("row_var", "col_var", "variance")}),
+    optim.Lion: Counterpart("lion", ("betas", "weight_decay"), {"exp_avg": "exp_avg"}),
+    optim.SM3: Counterpart("sm3", ("momentum", "eps"),
+                           {name: name for name in ("momentum_buffer", *(f"accumulator_{dim}" for dim in range(8)))}),
+    optim.AdamMini: Counterpart("adam-mini", ("betas", "eps", "weight_decay", "n_heads"),
+                                {"exp_avg": "exp_avg", "vmean": "vmean"}),
+    optim.Muon: Counterpart("muon", _MUON, {name: name for name in ("momentum_buffer", "exp_avg", "exp_avg_sq")}),
 }
+if hasattr(torch.optim, "Muon"):  # since PyTorch 2.9
+    _COUNTERPARTS[torch.optim.Muon] = Counterpart("muon", _MUON, {"momentum_buffer": "momentum_buffer"}, False,
+                                                  expected={"ns_coefficients": (3.4445, -4.775, 2.0315)})
 #: What has no influence on numbers, or only one that PyTorch itself leaves open.
-_IMPLEMENTATION = {"params", "lr", "foreach", "fused", "capturable", "initial_lr", "name"}
+_IMPLEMENTATION = {"params", "lr", "foreach", "fused", "capturable", "muon"}
+#: What the program reads in each step: keys of groups, and the names of their numbers as inputs.
+_INPUTS = {"momentum": ("momentum",), "betas": ("beta1", "beta2"), "weight_decay": ("weight_decay",)}
+_INPUT_PREFIX = "hyperparameter."
+
+
+def name_input(name: str, rate: str) -> str:
+    """The variable with a number of the parameters whose rate is `lr` or `lr.N`."""
+    return _INPUT_PREFIX + name + rate.removeprefix("lr")
+
+
+_needs_gradient = operator.attrgetter("requires_grad")
 
 
 def _write(value: Any) -> str:
@@ -64,16 +89,42 @@ def _write(value: Any) -> str:
         return ",".join(_write(torch.finfo(torch.float32).eps if part is None else part) for part in value)
     if isinstance(value, bool):
         return "on" if value else "off"
+    if value is None or isinstance(value, str):  # Muon's adjust_lr_fn
+        return (value or "original").replace("_", "-")
     return repr(float(value)) if not isinstance(value, int) else str(value)
+
+
+def unwrap_optimizer(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """The optimizer that Accelerate, Lightning and others have wrapped: theirs has it as `optimizer`."""
+    while _find_kind(optimizer) is None and isinstance(getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
+        optimizer = optimizer.optimizer
+    return optimizer
+
+
+def _changes_nothing(kind: type, base: type) -> bool:
+    """Whether a subclass steps as its base does. PyTorch wraps `step` of each class, even if it is inherited."""
+    own = {name for owner in kind.__mro__[:kind.__mro__.index(base)] for name in vars(owner)
+           if not (name.startswith("__") and name.endswith("__"))}
+    return all(inspect.unwrap(getattr(kind, name)) is inspect.unwrap(getattr(base, name, None))
+               for name in own if callable(getattr(kind, name)))
+
+
+def _find_kind(optimizer: torch.optim.Optimizer) -> type | None:
+    base = next((kind for kind in type(optimizer).__mro__ if kind in _COUNTERPARTS), None)
+    return base if base is not None and _changes_nothing(type(optimizer), base) else None
 
 
 def find_counterpart(optimizer: torch.optim.Optimizer) -> Counterpart:
     """What memopt calls the optimizer and its state; refused where there is no such thing."""
-    counterpart = _COUNTERPARTS.get(type(optimizer))
-    if counterpart is None:
-        raise Refused(f"{type(optimizer).__module__}.{type(optimizer).__qualname__} has no counterpart; there are "
-                      + ", ".join(kind.__name__ for kind in _COUNTERPARTS))
-    return counterpart
+    kind = _find_kind(unwrap_optimizer(optimizer))
+    if kind is None:
+        name = f"{type(optimizer).__module__}.{type(optimizer).__qualname__}"
+        base = next((kind for kind in type(optimizer).__mro__ if kind in _COUNTERPARTS), None)
+        if base is not None:
+            raise Refused(f"{name} steps otherwise than {base.__name__}, which it is derived from, and memopt does not see how")
+        raise Refused(f"{name} has no counterpart; there are " + ", ".join(
+            f"memopt.optim.{kind.__name__}" if kind.__module__ == optim.__name__ else kind.__name__ for kind in _COUNTERPARTS))
+    return _COUNTERPARTS[kind]
 
 
 class OptimizerOptions:
@@ -90,15 +141,33 @@ class OptimizerOptions:
         self.counterpart = find_counterpart(optimizer)
         self._settings = [self._read_group(number) for number in range(len(optimizer.param_groups))]
         self._check_groups()
+        self._mark_groups()
+
+    def _mark_groups(self) -> None:
+        """What `hold` compares."""
+        self.held = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        self._counts = [len(group["params"]) for group in self.optimizer.param_groups]
+        self._identities, self._flags = list(map(id, self.held)), list(map(_needs_gradient, self.held))
+        # Whether a momentum is 0 decides whether there is state.
+        compiled = [key for key in (*self.counterpart.options, "muon") if key not in _INPUTS and key in self.optimizer.defaults]
+        self._compiled_keys = compiled
+        self._read_compiled = lambda group: tuple(group[key] for key in compiled)
+        self._compiled = [self._read_compiled(group) for group in self.optimizer.param_groups]
+        #: Keys of groups that are inputs of the program; `read_settings` gives their values, and behind them the others'.
+        self.input_keys = ["lr", *(key for key in self.counterpart.options if key in _INPUTS)]
+        every = [*self.input_keys, *compiled]
+        self.read_settings = operator.itemgetter(*every) if len(every) > 1 else lambda group: (group["lr"],)
 
     def _read_group(self, number: int) -> dict[str, Any]:
         group = self.optimizer.param_groups[number]
         settings = {key: group[key] for key in self.counterpart.options}
         # With these values the rest needs no counterpart. AdamW is an Adam whose decay is decoupled.
         neutral = {"maximize": False, "differentiable": False,
-                   "decoupled_weight_decay": type(self.optimizer) is torch.optim.AdamW}
+                   "decoupled_weight_decay": isinstance(self.optimizer, torch.optim.AdamW), **self.counterpart.expected}
         for key, value in group.items():
-            if key in settings or key in _IMPLEMENTATION or value is None or neutral.get(key) == value:
+            # What no optimizer has by default, schedulers and libraries have left for themselves.
+            if (key in settings or key in _IMPLEMENTATION or key not in self.optimizer.defaults or value is None
+                    or neutral.get(key) == value):
                 continue
             raise Refused(f"{type(self.optimizer).__name__}: group {number} has {key}={value}, which has no counterpart")
         return settings
@@ -106,32 +175,86 @@ class OptimizerOptions:
     def _check_groups(self) -> None:
         for number, settings in enumerate(self._settings):
             for key, value in settings.items():
-                if key != "weight_decay" and value != self._settings[0][key]:
-                    raise Refused(f"{type(self.optimizer).__name__}: group {number} has {key}={value}, group 0 "
-                                  f"{self._settings[0][key]}; groups may differ in lr and weight_decay alone")
+                first = self._settings[0][key]
+                if value != first and (key not in _INPUTS or key == "momentum" and 0 in (value, first)):
+                    raise Refused(f"{type(self.optimizer).__name__}: group {number} has {key}={value}, group 0 {first}; groups may "
+                                  f"differ in lr, {', '.join(_INPUTS)}, and all or none have a momentum of 0")
 
-    def check_unchanged(self) -> None:
-        """What was compiled is what the optimizer still says; rates may have changed."""
-        for number, settings in enumerate(self._settings):
-            group = self.optimizer.param_groups[number]
-            for key, value in settings.items():
-                if group[key] != value:
-                    raise BadInput(f"{key} of the optimizer's group {number} has become {group[key]}, the step was compiled "
-                                   f"for {value}; only lr can change, compile the step again")
+    def hold(self) -> bool:
+        """Whether the optimizer has the parameters that were compiled, and trains those that it did."""
+        return ([id(parameter) for group in self.optimizer.param_groups for parameter in group["params"]] == self._identities
+                and list(map(_needs_gradient, self.held)) == self._flags)
+
+    def find_change(self) -> str | None:
+        """What has changed of parameters and settings that are compiled, as a sentence."""
+        groups, known = self.optimizer.param_groups, self._identities
+        if len(groups) != len(self._counts):
+            return f"the optimizer has {len(groups)} groups of parameters, the step was compiled for {len(self._counts)}"
+        for number, (group, count, compiled) in enumerate(zip(groups, self._counts, self._compiled)):
+            own, known = known[:count], known[count:]
+            if list(map(id, group["params"])) != own:
+                return f"group {number} of the optimizer has other parameters than those that the step was compiled for"
+            for key, old, new in zip(self._compiled_keys, compiled, self._read_compiled(group)):
+                if old != new:
+                    return f"{key} of the optimizer's group {number} has become {new}, the step was compiled for {old}"
+        names = {id(parameter): name for name, parameter in reversed(self.parameters.items())}
+        for parameter, needed in zip(self.held, self._flags):
+            if parameter.requires_grad != needed:
+                name = names.get(id(parameter), "a parameter").partition(".")[2]
+                return (f"requires_grad of '{name}' has become {parameter.requires_grad}, the step was compiled to "
+                        + ("train it" if needed else "leave it as it is"))
+        return None
+
+    def check_input(self, number: int, key: str, value: Any) -> str | None:
+        """Why a value of an input cannot take effect in this program, as a sentence."""
+        if key == "momentum" and (value == 0) != (self._settings[0][key] == 0):
+            return (f"momentum of the optimizer's group {number} has become {value}, the step was compiled for "
+                    f"{self._settings[0][key]}; whether it is 0 decides which state there is")
+        return None
 
     def get_words(self) -> list[str]:
         """The options of memopt-compile."""
-        words = [f"--optimizer={self.counterpart.name}"]
+        words = [f"--optimizer={self.counterpart.name}", "--hyperparameters=inputs"]
         words += [f"--{key.replace('_', '-')}={_write(value)}" for key, value in self._settings[0].items()]
-        for number, group in enumerate(self.optimizer.param_groups[1:], 1):
+        for number, group in enumerate(self.optimizer.param_groups):
+            keys = self._write_group(number)
+            if not keys:
+                continue
             found = sorted(self.names[p] for p in group["params"] if p in self.names and p.requires_grad)
             wrong = [name for name in found if not re.fullmatch(r"[\w.\-]+", name)]
             if wrong:
                 raise Refused(f"the parameter's name '{wrong[0]}' cannot be written in a group; use letters, digits and _")
-            decay = f",weight-decay={_write(self._settings[number]['weight_decay'])}"
             # One argument of a process holds 128 KiB.
-            words += [f"--param-group={','.join(found[i:i + 500])}:lr={number}{decay}" for i in range(0, len(found), 500)]
+            words += [f"--param-group={','.join(found[i:i + 500])}:{keys}" for i in range(0, len(found), 500)]
         return words
+
+    def list_inputs(self, manifest: Mapping) -> list[list[tuple[str, ...]]]:
+        """By group and `input_keys`, the variables of the program with these numbers; what nothing reads has none."""
+        there = {variable["name"] for variable in manifest["variables"]}
+        names = [[() if rate is None else (rate,) if key == "lr" else tuple(name_input(name, rate) for name in _INPUTS[key])
+                  for key in self.input_keys] for rate in self.name_rates(manifest)]
+        return [[variables if there.issuperset(variables) else () for variables in group] for group in names]
+    def _write_group(self, number: int) -> str:
+        """What `--param-group` says of a group; nothing where it is as the first."""
+        keys = []
+        if number:
+            keys.append(f"lr={number}")
+            if "weight_decay" in self._settings[number]:
+                keys.append(f"weight-decay={_write(self._settings[number]['weight_decay'])}")
+        if not self.optimizer.param_groups[number].get("muon", True):
+            keys.append("optimizer=adamw")
+        return ",".join(keys)
+
+    def check_program(self, manifest: Mapping) -> None:
+        """Refuses a program that updates a matrix by AdamW where the optimizer would by Muon: the table of an embedding."""
+        if self.counterpart.name != "muon":
+            return
+        ours = {self.names[parameter] for group in self.optimizer.param_groups for parameter in group["params"]
+                if parameter in self.names and parameter.dim() == 2 and group.get("muon", True)}
+        for variable in manifest["variables"]:
+            if variable["role"] == "optimizer_state" and variable.get("slot") == "exp_avg" and variable.get("of") in ours:
+                raise Refused(f"'{variable['of']}' is the table of an embedding, which the compiled step updates by AdamW, not "
+                              "by Muon; put it into a group of memopt.optim.Muon with muon=False")
 
     def get_rates(self) -> list[float]:
         """Of the groups, as they are now."""
@@ -172,7 +295,7 @@ def write_tensor(session: Session, variable: Mapping, tensor: torch.Tensor) -> N
     session.write(variable["name"], tensor)
 
 
-def _find_slots(options: OptimizerOptions, session: Session) -> dict[torch.nn.Parameter, dict[str, Mapping]]:
+def find_slots(options: OptimizerOptions, session: Session) -> dict[torch.nn.Parameter, dict[str, Mapping]]:
     """By parameter, the variables of its state by torch.optim's keys."""
     slots: dict[torch.nn.Parameter, dict[str, Mapping]] = {}
     for variable in session.manifest["variables"]:
@@ -216,7 +339,7 @@ def read_optimizer_state(options: OptimizerOptions, session: Session) -> dict[to
     if session.step == 0:
         return {}
     slots = {parameter: {key: read_tensor(session.read_variable, variable) for key, variable in variables.items()}
-             for parameter, variables in _find_slots(options, session).items()}
+             for parameter, variables in find_slots(options, session).items()}
     return make_torch_state(options.optimizer, options.counterpart, slots, session.step)
 
 
@@ -240,7 +363,7 @@ def write_optimizer_state(options: OptimizerOptions, session: Session,
     if not any(state.values()):
         session.step = 0
         return
-    slots = _find_slots(options, session)
+    slots = find_slots(options, session)
     count = count_steps(state, slots)
     has_state = False
     for parameter, keys in slots.items():

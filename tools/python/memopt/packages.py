@@ -33,7 +33,7 @@ __all__ = ["CompiledPackage", "build_package"]
 
 class CompiledPackage(NamedTuple):
     path: pathlib.Path
-    report: dict  #: memopt-compile's --report
+    report: dict  #: memopt-compile's --report, and its "remarks"
     was_cached: bool
 
 
@@ -59,7 +59,7 @@ def _describe_compiler(path: pathlib.Path) -> bytes:
 
 def _make_key(archive: bytes, options: Sequence[str]) -> str:
     profile = os.environ.get("MEMOPT_MACHINE_PROFILE")
-    parts = [b"1", archive, json.dumps(list(options)).encode(), _describe_compiler(find_compiler()),
+    parts = [b"2", archive, json.dumps(list(options)).encode(), _describe_compiler(find_compiler()),
              pathlib.Path(profile).read_bytes() if profile and os.path.exists(profile) else b""]
     digest = hashlib.sha256()
     for part in parts:

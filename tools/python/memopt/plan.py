@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 __all__ = ["Estimate", "Frontier", "FrontierPoint", "Plan"]
@@ -28,20 +28,21 @@ def _make_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 class Plan:
-    """The plan of a compiled step, exact to the byte."""
+    """The plan of a compiled step, exact to the byte. `translate` puts the program's names into the model's."""
 
-    def __init__(self, manifest: Mapping, report: Mapping):
-        self.manifest, self.report = manifest, report
+    def __init__(self, manifest: Mapping, report: Mapping, translate: Callable[[str], str] = str):
+        self.manifest, self.report, self._translate = manifest, report, translate
         #: {"device": N, "host": N, "disk": N}: what the step uses of each space.
         self.peak_bytes: dict[str, int] = dict(manifest["predicted_peak_bytes"])
         #: What no layout of this order could do with.
         self.lower_bound_bytes: dict[str, int] = dict(report["lower_bound_bytes"])
         #: (bytes, what) of the largest values alive at the peak.
-        self.largest: list[tuple[int, str]] = [(entry["bytes"], entry["what"]) for entry in report["largest_at_peak"]]
+        self.largest: list[tuple[int, str]] = [(entry["bytes"], translate(entry["what"]))
+                                                  for entry in report["largest_at_peak"]]
         #: Bytes at the peak by kind: parameter, activation, workspace, ...
         self.bytes_by_kind: dict[str, int] = dict(report["peak_bytes_by_kind"])
         #: (instruction, module) of what runs a second time to save memory.
-        self.recomputed: list[tuple[str, str]] = [(entry["name"], entry.get("module", ""))
+        self.recomputed: list[tuple[str, str]] = [(entry["name"], translate(entry.get("module", "")))
                                                   for entry in manifest["instructions"] if entry.get("clone")]
         #: Of a step, by the machine's profile: to be held against other plans.
         self.predicted_seconds: float = report["predicted_seconds"]
@@ -51,7 +52,7 @@ class Plan:
         return [entry.get("live_bytes", {}).get(space, 0) for entry in self.manifest["instructions"]]
 
     def __str__(self) -> str:
-        return self.manifest.get("plan", {}).get("text", "")
+        return self._translate(self.manifest.get("plan", {}).get("text", ""))
 
     def __repr__(self) -> str:
         spaces = ", ".join(f"{format_bytes(count)} of {space}" for space, count in self.peak_bytes.items() if count)

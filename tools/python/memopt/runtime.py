@@ -29,7 +29,7 @@ from .tools import find_library
 
 __all__ = ["Session"]
 
-_C_VERSION = 1
+_C_VERSION = 2
 _INPUT, _OUTPUT, _VARIABLE = 0, 1, 2
 
 
@@ -39,7 +39,8 @@ class _Error(ctypes.Structure):
 
 
 class _Options(ctypes.Structure):
-    _fields_ = [("device", ctypes.c_char_p), ("threads", ctypes.c_int32), ("continue_on_nan", ctypes.c_int32)]
+    _fields_ = [("size", ctypes.c_size_t), ("device", ctypes.c_char_p), ("threads", ctypes.c_int32),
+                ("continue_on_nan", ctypes.c_int32)]
 
 
 class _View(ctypes.Structure):
@@ -71,6 +72,9 @@ _FUNCTIONS = {
 @functools.cache
 def _load_library() -> ctypes.CDLL:
     # oneDNN has to find the runtime's OpenMP before that of others, PyTorch's say.
+    if not hasattr(os, "RTLD_DEEPBIND"):
+        raise Unavailable("memopt's runtime needs Linux with the GNU C library: this system has no RTLD_DEEPBIND, which keeps "
+                          "the runtime's OpenMP apart from PyTorch's")
     path = find_library()
     try:
         library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND)
@@ -110,7 +114,8 @@ class Session:
     """A package with variables of its own.
 
     One thread at a time uses it (others wait), and any number of sessions run at once. `manifest` is the package's
-    manifest.json (docs/Package.md), which names all inputs, outputs and variables.
+    manifest.json (docs/Package.md), which names all inputs, outputs and variables. A session is neither copied nor
+    pickled: its memory and threads are this process's. A process that is forked from this one leaves them alone.
     """
 
     def __init__(self, package: str | os.PathLike, threads: int = 0, continue_on_nan: bool = False):
@@ -118,8 +123,8 @@ class Session:
         self._lock = threading.Lock()
         self._handle = _SESSION()
         error = _Error()
-        if self._library.memopt_session_open(os.fsencode(package), _Options(b"cpu", threads, continue_on_nan),
-                                             ctypes.byref(self._handle), ctypes.byref(error)):
+        options = _Options(ctypes.sizeof(_Options), b"cpu", threads, continue_on_nan)
+        if self._library.memopt_session_open(os.fsencode(package), options, ctypes.byref(self._handle), ctypes.byref(error)):
             _raise(self._library, error)
         # A process forked from this one (a worker of a DataLoader) has no such threads to end.
         self._finalizer = weakref.finalize(self, _close, self._library, self._handle.value, os.getpid())
@@ -128,6 +133,15 @@ class Session:
         self._tensors = {_INPUT: {tensor["name"]: tensor for tensor in self.manifest["inputs"]},
                          _OUTPUT: {tensor["name"]: tensor for tensor in self.manifest["outputs"]},
                          _VARIABLE: {tensor["name"]: tensor for tensor in self.manifest["variables"]}}
+
+    def __repr__(self) -> str:
+        with self._lock:
+            steps = f"after {self._library.memopt_session_get_step(self._handle)} steps" if self._handle else "closed"
+        return f"<memopt.Session of {str(self.package)!r}, {steps}>"
+
+    def __reduce__(self):
+        raise BadInput("a memopt.Session has memory and threads of its own, and is neither copied nor pickled; open the "
+                       "package again, and take its state by save and load")
 
     def _get_open(self) -> ctypes.c_void_p:
         if not self._handle:
@@ -138,6 +152,10 @@ class Session:
         error = _Error()
         if getattr(self._library, f"memopt_session_{name}")(self._get_open(), *arguments, ctypes.byref(error)):
             _raise(self._library, error)
+
+    @property
+    def is_closed(self) -> bool:
+        return not self._handle
 
     def close(self) -> None:
         """Frees its memory and ends its threads."""
@@ -231,16 +249,19 @@ class Session:
     @property
     def step(self) -> int:
         """Steps done."""
-        return self._library.memopt_session_get_step(self._get_open())
+        with self._lock:
+            return self._library.memopt_session_get_step(self._get_open())
 
     @step.setter
     def step(self, value: int) -> None:
-        self._library.memopt_session_set_step(self._get_open(), value)
+        with self._lock:
+            self._library.memopt_session_set_step(self._get_open(), value)
 
     @property
     def step_seconds(self) -> float:
         """How long the last step took, without the copies of its batches."""
-        return self._library.memopt_session_get_step_seconds(self._get_open())
+        with self._lock:
+            return self._library.memopt_session_get_step_seconds(self._get_open())
 
     # ------------------------------------------------------------------------------------------------------
     # Checkpoints

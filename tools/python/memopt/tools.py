@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Sequence
 
 from .errors import BadInput, DoesNotFit, Error, Unavailable
+from .keywords import write_options_as_keywords
 
 __all__ = ["find_compiler", "find_library", "run_compiler"]
 
@@ -71,13 +72,27 @@ def run_compiler(arguments: Sequence[str]) -> tuple[str, dict]:
         path = pathlib.Path(folder) / "report.json"
         code, out, err = _start([str(find_compiler()), *arguments, f"--report={path}"])
         report = json.loads(path.read_text()) if path.exists() else {}
-    lines = err.splitlines()
-    for line in lines if code == 0 else []:
-        _log.info(line)
     if code == 0:
-        return out, report
-    said = [line for line in lines if line.startswith("memopt-compile: error: ")]
-    message = said[-1].removeprefix("memopt-compile: error: ") if said else f"memopt-compile ended with code {code}"
+        for line in err.splitlines():
+            _log.info(line)
+        return out, {**report, "remarks": [line for line in err.splitlines() if "remark: " in line]}
+    raise _make_error(code, err, report, arguments[0])
+
+
+_ERROR = "memopt-compile: error: "
+
+
+def _make_error(code: int, err: str, report: dict, model: str) -> Error:
+    """The failure in the caller's words: of the model's file, which is not the caller's, nothing is said."""
+    folder = os.path.dirname(model)
+    text = write_options_as_keywords(err.replace(f"{model}: ", "").replace(model, "the model").replace(f"{folder}{os.sep}", ""))
+    lines = text.splitlines()
+    starts = [place for place, line in enumerate(lines) if line.startswith(_ERROR)]
+    if not starts:
+        ended = f"code {code}" if code >= 0 else f"signal {-code}"
+        return Error(f"memopt-compile ended with {ended}", text.strip())
+    message = lines.pop(starts[-1]).removeprefix(_ERROR)
+    details = "\n".join(line for line in lines[starts[-1]:] + lines[:starts[-1]] if line.strip())
     if code == 2 and report:
-        raise DoesNotFit(message, err, report)
-    raise {1: BadInput, 3: Unavailable}.get(code, Error)(message, err)
+        return DoesNotFit(message, details, report)
+    return {1: BadInput, 3: Unavailable}.get(code, Error)(message, details)

@@ -92,6 +92,7 @@ struct Node {
   std::string target;      ///< without "torch.ops."
   std::string modulePath;  ///< fully qualified, "" for the root module
   std::string moduleClass; ///< of that module, with its Python package; may be unknown
+  std::string line;        ///< of the model's source, as "model.py:12"; may be unknown
   std::string caller; ///< what the model's code called, as "method_descriptor.view"; "" if unknown
   std::vector<NamedArgument> inputs;
   std::vector<Argument> outputs;

@@ -68,6 +68,18 @@ struct ParameterInfo {
   StringRef getName() const { return names.front(); }
 };
 
+/// What the option of an optimizer is called as an input of the program: `weight_decay`, or `beta1`
+/// and `beta2` of the pair `betas`.
+std::string getInputName(StringRef option, unsigned place = 0);
+
+/// A hyperparameter of an update that the program reads anew in each step.
+struct HyperparameterInput {
+  std::string name;
+  double initial;
+  /// Of this parameter; its decay may be a part of the group's.
+  double factor = 1;
+};
+
 /// How one parameter is updated.
 struct ParameterUpdate {
   const Optimizer *optimizer;
@@ -76,6 +88,8 @@ struct ParameterUpdate {
   std::optional<double> rate;
   /// Of state that has the parameter's shape.
   unsigned stateBits = 32;
+  /// What of the settings is no constant of the program.
+  std::vector<HyperparameterInput> inputs{};
 };
 
 /// A row of an option table; a metavariable is missing in flags and stands in brackets where it may
@@ -97,6 +111,8 @@ public:
   const Optimizer &getOptimizer() const { return *optimizer; }
   StringRef getOptimizerName() const;
   double getRate() const { return rate; }
+  /// Whether a run may change what `--hyperparameters` speaks of.
+  bool hasInputs() const;
 
   /// Chooses for all trainable parameters. A glob that names none of them is an error.
   llvm::Expected<std::vector<ParameterUpdate>> choose(ArrayRef<ParameterInfo> parameters) const;
@@ -119,6 +135,15 @@ private:
   llvm::Expected<ParameterUpdate> chooseOne(const ParameterInfo &parameter,
                                             const Group *group) const;
   void scaleDecay(const ParameterInfo &parameter, OptimizerSettings &settings) const;
+  /// The settings, as given by the words and as they are for the parameter.
+  llvm::Expected<OptimizerSettings> adaptSettings(const Optimizer &own,
+                                                  const ParameterInfo &parameter,
+                                                  const Group *group,
+                                                  OptimizerSettings settings) const;
+  llvm::Expected<std::vector<HyperparameterInput>> listInputs(const Optimizer &own,
+                                                              const ParameterInfo &parameter,
+                                                              const Group *group,
+                                                              const OptimizerSettings &given) const;
 
   const Optimizer *optimizer = nullptr;
   double rate = 0;

@@ -101,6 +101,12 @@ public:
   Quantity parameter() { return readFull(op.getParameter()); }
   Quantity gradient() { return readFull(op.getGradient()); }
   Quantity rate() { return readScalar(op.getLearningRate()); }
+  /// The value of an option, of a pair's place: a number, or an input of the program.
+  Quantity hyperparameter(StringRef option, unsigned place = 0);
+  /// Whether the option can be other than 0.
+  bool uses(StringRef option) {
+    return op.getInput(getInputName(option)) || settings.getNumber(option) != 0;
+  }
   /// From 1.
   Quantity step() { return readScalar(op.getStep()); }
   /// As declared by the rule's getState: `dims` are those of its slot.

@@ -100,12 +100,18 @@ struct VariableSpec : ShardedTensor {
   VariableRestore restore;
   std::optional<double> initScale; ///< standard deviation for random initialization
   /// What all elements start from, with VariableInit::Constant or random initialization; of a
-  /// group's learning rate, the rate before the schedule.
+  /// group's learning rate, the rate before the schedule; of another number of the optimizer, the
+  /// one that was compiled.
   std::optional<double> initValue;
 
   /// Whether it is the learning rate of a group of parameters that has its own.
   bool isGroupRate() const {
     return role == "hyperparameter" && name.compare(0, 3, "lr.") == 0 && initValue.has_value();
+  }
+  /// Whether it is another number of the optimizer, a momentum say, that a run may change.
+  bool isOptimizerSetting() const {
+    return role == "hyperparameter" && name.compare(0, 15, "hyperparameter.") == 0 &&
+           initValue.has_value();
   }
   /// Whether it is memory in which a device and its host exchange what a step takes and gives.
   bool isExchange() const { return name == exchangeName || name == nextSamplesName; }

@@ -109,9 +109,10 @@ public:
 
   /// Writes the variables that a step reads anew; `step` counts from 1.
   void setHyperparameters(double learningRate, int64_t step, int64_t seed);
-  /// Writes the rate of a group of parameters that has one of its own.
+  /// Writes the rate of a group of parameters that has one of its own, or another number of the
+  /// optimizer.
   void setRate(const VariableSpec &group, double rate);
-  /// The rates of all such groups.
+  /// The rates of all such groups; the other numbers are as they were compiled.
   void setGroupRates(const LearningRateSchedule &schedule, int64_t step);
 
   /// Gives a variable the value of a whole tensor, of which this rank may keep a part.

@@ -1,0 +1,235 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""check_guards.py FOLDER [CASE...]: changes behind `compile` take effect, compile again, or are refused by name."""
+
+import copy
+import timeit
+import types
+import warnings
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import memopt
+from training import assert_near, refuses, run_cases
+
+SCALE = 0.5
+SETTINGS = types.SimpleNamespace(floor=0.0, epoch=0)
+
+
+class Head(nn.Module):
+    """Reads numbers of its own, of an object and of its file; counts for a log that no number depends on."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.0), nn.Linear(8, 3))
+        self.temperature, self.options, self.seen = 1.0, {"shift": 0.0, "other": 1}, 0
+
+    def forward(self, x):
+        return (self.inner(x) / self.temperature + self.options["shift"] + SETTINGS.floor) * SCALE
+
+
+def make(seed=0):
+    torch.manual_seed(seed)
+    return Head()
+
+
+def make_data(samples=5):
+    generator = torch.Generator().manual_seed(samples)
+    return torch.randn(samples, 6, generator=generator), torch.randint(3, (samples,), generator=generator)
+
+
+def eager(model, optimizer, loss_fn, batch):
+    optimizer.zero_grad()
+    loss = loss_fn(model(batch[0]), batch[1])
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+def compare(change, word, make_optimizer=lambda model: torch.optim.SGD(model.parameters(), 0.3, momentum=0.9), loss_fn=F.cross_entropy,
+            data=None):
+    """`change(model, optimizer)` in front of the third step: refused by name, and with new_shapes="compile" as in PyTorch."""
+    ours, theirs = make(), make()
+    optimizer, other = make_optimizer(ours), make_optimizer(theirs)
+    data = data or make_data()
+    step = memopt.compile(ours, loss_fn, data, optimizer=optimizer)
+    again_model = make()
+    again_optimizer = make_optimizer(again_model)
+    again = memopt.compile(again_model, loss_fn, data, optimizer=again_optimizer, new_shapes="compile")
+    undo = []
+    for i in range(5):
+        if i == 2:
+            undo = [function for function in (change(ours, optimizer), change(theirs, other), change(again_model, again_optimizer))
+                    if function]
+        expected = eager(theirs, other, loss_fn, data)
+        if i < 2:
+            assert_near(step(data), expected)
+        else:
+            refuses(memopt.BadInput, [word, "new_shapes"], step, data)
+        assert_near(again(data), expected)
+    assert again.steps == 5
+    again.sync()
+    for (name, left), right in zip(again_model.named_parameters(), theirs.parameters()):
+        torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-5, msg=name)
+    for function in undo:
+        function()
+    return step, ours
+
+
+def attributes():
+    """A number of a module, of a dict and of a nested module."""
+    compare(lambda model, _: setattr(model, "temperature", 2.0), "temperature")
+    compare(lambda model, _: model.options.update(shift=0.25), "shift")
+    compare(lambda model, _: setattr(model.inner[1], "training", False), "training")
+
+
+def captured_numbers():
+    """A global number, one of a global object, a cell, an argument of functools.partial and a default."""
+    import functools
+
+    def swap(name, value):
+        def change(model, optimizer):
+            old, globals()[name] = globals()[name], value
+            return lambda: globals().update({name: 0.5})
+        return change
+    compare(swap("SCALE", 0.75), "SCALE")
+
+    def change(model, optimizer):
+        SETTINGS.floor = 0.5
+        return lambda: setattr(SETTINGS, "floor", 0.0)
+    compare(change, "floor")
+    smoothing = 0.0
+
+    def loss(output, target):
+        return F.cross_entropy(output, target, label_smoothing=smoothing)
+
+    def smooth(model, optimizer):
+        nonlocal smoothing
+        smoothing = 0.1
+    compare(smooth, "smoothing", loss_fn=loss)
+    given = functools.partial(F.cross_entropy, label_smoothing=0.0)
+    compare(lambda model, _: given.keywords.update(label_smoothing=0.2), "label_smoothing", loss_fn=given)
+
+
+def parameters():
+    """Freezing, thawing, and another group of parameters."""
+    compare(lambda model, _: setattr(model.inner[0].requires_grad_(False), "note", 0), "requires_grad of 'inner.0.weight'")
+
+    def half(model):
+        return torch.optim.SGD(model.inner[2].parameters(), 0.3, momentum=0.9)
+    compare(lambda model, optimizer: optimizer.add_param_group({"params": list(model.inner[0].parameters())}), "groups", half)
+    # Adam counts the steps of each parameter, a program those of all.
+    model = make()
+    optimizer = torch.optim.Adam(model.inner[2].parameters())
+    step = memopt.compile(model, F.cross_entropy, make_data(), optimizer=optimizer, new_shapes="compile")
+    step(make_data())
+    optimizer.add_param_group({"params": list(model.inner[0].parameters())})
+    refuses(memopt.BadInput, ["inner.0.weight", "0 steps of Adam"], step, make_data())
+
+
+def thawed_state():
+    """What is frozen for a while goes on with its momentum."""
+    ours, theirs = make(), make()
+    optimizers = [torch.optim.SGD(model.parameters(), 0.3, momentum=0.9) for model in (ours, theirs)]
+    step = memopt.compile(ours, F.cross_entropy, make_data(), optimizer=optimizers[0], new_shapes="compile")
+    for i in range(8):
+        for model in (ours, theirs):
+            model.inner[0].requires_grad_(not 2 <= i < 5)
+        if i == 2:
+            optimizers[1].zero_grad()
+        assert_near(step(make_data()), eager(theirs, optimizers[1], F.cross_entropy, make_data()))
+        if i == 3:
+            assert len(step.state_dict()["optimizer"]["state"]) == 4
+
+
+def settings_of_the_optimizer():
+    """What is built into a program, by its name."""
+    def nesterov(model, optimizer):
+        optimizer.param_groups[0]["nesterov"] = True
+    compare(nesterov, "nesterov")
+    compare(lambda model, optimizer: optimizer.param_groups[0].update(momentum=0.0), "momentum")
+
+
+def shapes():
+    """Batches of another size compile again where they may."""
+    ours, theirs = make(), make()
+    optimizers = [torch.optim.Adam(model.parameters(), 0.01) for model in (ours, theirs)]
+    step = memopt.compile(ours, F.cross_entropy, make_data(), optimizer=optimizers[0], new_shapes="compile")
+    for samples in (5, 5, 3, 5):
+        assert_near(step(make_data(samples)), eager(theirs, optimizers[1], F.cross_entropy, make_data(samples)))
+    refuses(memopt.BadInput, ["'error' or 'compile'"], memopt.compile, ours, F.cross_entropy, make_data(), optimizer=optimizers[0],
+            new_shapes="often")
+
+
+def unrelated():
+    """What forward does not read may change, and evaluation in PyTorch between two steps is none of the step's business."""
+    model = make()
+    step = memopt.compile(model, F.cross_entropy, make_data(), optimizer=torch.optim.SGD(model.parameters(), 0.3))
+    for i in range(3):
+        model.seen, SETTINGS.epoch, model.options["other"] = i, i, i
+        model.note = i
+        step(make_data())
+        model.eval()
+        model(make_data()[0])
+        model.train()
+    model.eval()
+    refuses(memopt.BadInput, ["training"], step, make_data())
+
+
+def evaluation():
+    """Evaluation has the numbers of now, too."""
+    model = make()
+    step = memopt.compile(model, F.cross_entropy, make_data(), optimizer=torch.optim.SGD(model.parameters(), 0.0), new_shapes="compile")
+    for temperature in (1.0, 3.0):
+        model.temperature = temperature
+        assert_near(step.evaluate(make_data()), F.cross_entropy(model(make_data()[0]), make_data()[1]).item())
+
+
+def warned(function):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        function()
+    assert all(entry.filename == __file__ for entry in found if entry.category is memopt.NumbersWarning), found
+    return [str(entry.message) for entry in found if entry.category is memopt.NumbersWarning]
+
+
+def differences():
+    """What differs from the loop in PyTorch is a warning, also from the cache."""
+    def compile_one(model, **options):
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        return memopt.compile(model, F.cross_entropy, make_data(8), optimizer=optimizer, **options)
+
+    norm = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+    for _ in range(2):
+        assert any("takes statistics of each of 2" in text for text in warned(lambda: compile_one(norm, micro_batches=2)))
+    assert warned(lambda: compile_one(norm)) == []
+    dropping = nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.5), nn.Linear(4, 3))
+    assert [text for text in warned(lambda: compile_one(dropping)) if "dropout" in text]
+    assert warned(lambda: compile_one(dropping, dropout="off")) == []
+    assert [text for text in warned(lambda: compile_one(dropping.eval())) if "evaluation mode" in text]
+    plain = nn.Linear(6, 3).eval()
+    assert warned(lambda: compile_one(plain)) == []
+    # The remedy that the warning names is no change.
+    step = compile_one(dropping)
+    step(make_data(8))
+    dropping.train()
+    step(make_data(8))
+    dropping.eval()
+    refuses(memopt.BadInput, ["training"], step, make_data(8))
+
+
+def cost():
+    """A look at everything costs microseconds."""
+    model = make()
+    step = memopt.compile(model, F.cross_entropy, make_data(), optimizer=torch.optim.AdamW(model.parameters()))
+    step(make_data())
+    seconds = min(timeit.repeat(lambda: step._meet_changes(()), number=1000, repeat=5)) / 1000
+    assert seconds < 1e-4, seconds  # a loose bound, for a machine that does other work
+    print(f"  {seconds * 1e6:.1f} us")
+
+
+run_cases([attributes, captured_numbers, parameters, thawed_state, settings_of_the_optimizer, shapes, unrelated, evaluation,
+           differences, cost])

@@ -1,0 +1,71 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Warnings of numbers that a compiled step has otherwise than the loop in PyTorch."""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+
+import torch
+
+from .errors import NumbersWarning
+
+__all__ = ["find_draws", "warn_of_differences"]
+
+#: Remarks of the compiler that speak of other numbers.
+_REMARKS = re.compile(r"takes statistics of each of|keeps \d+ activations in (?!f32)")
+#: Of ops that draw only if they are told to: the arguments with the probability and with the mode.
+_PROBABILITIES = {"native_dropout": (1, 2), "dropout": (1, 2), "feature_dropout": (1, 2), "alpha_dropout": (1, 2),
+                  "scaled_dot_product_attention": (4, None), "_scaled_dot_product_flash_attention_for_cpu": (3, None),
+                  "lstm": (5, 6), "gru": (5, 6), "rnn_tanh": (5, 6), "rnn_relu": (5, 6)}
+
+
+def _draws(node: torch.fx.Node) -> bool:
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    name = node.target.overloadpacket.__name__
+    if name not in _PROBABILITIES:
+        return torch.Tag.nondeterministic_seeded in node.target.tags
+
+    def get(place: int):
+        argument = node.target._schema.arguments[place]
+        return node.args[place] if place < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
+    probability, mode = _PROBABILITIES[name]
+    return bool(get(probability)) and (mode is None or get(mode) is not False)
+
+
+def find_draws(program: torch.export.ExportedProgram) -> list[str]:
+    """The ops of a program that draw random numbers."""
+    return sorted({node.target.overloadpacket.__name__.removeprefix("native_") for node in program.graph.nodes if _draws(node)})
+
+
+def _describe(draws: Sequence[str], turned: Sequence[str], counters: Sequence[str], remarks: Iterable[str]) -> Iterator[str]:
+    if draws:
+        yield (f"the step draws random numbers ({', '.join(draws)}) by counter: they have PyTorch's distribution, not its values")
+    if turned:
+        yield ("the model is in evaluation mode (eval()), the step is compiled in training mode, with dropout and statistics of "
+               "batches; call model.train() first, or put single modules in evaluation mode")
+    for counter in counters:
+        yield f"forward changes the number {counter}; the step has the value that it was compiled with in each step"
+    for remark in remarks:
+        if _REMARKS.search(remark):
+            yield re.sub(r"^.*?remark: ", "", remark)
+
+
+def warn_of_differences(draws: Sequence[str], turned: Sequence[str], counters: Sequence[str], remarks: Iterable[str]) -> None:
+    """One `NumbersWarning` for each reason, at the user's line."""
+    for text in dict.fromkeys(_describe(draws, turned, counters, remarks)):
+        warnings.warn(text, NumbersWarning, stacklevel=_count_own_frames())
+
+
+def _count_own_frames() -> int:
+    """The level of the user's frame, as seen by the caller."""
+    frame, count = sys._getframe(1), 0
+    own = __file__.rpartition("/")[0]
+    while frame is not None and frame.f_code.co_filename.startswith(own):
+        frame, count = frame.f_back, count + 1
+    return count + 1

@@ -1,0 +1,237 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a program was compiled for: the numbers, modes and objects that forward and loss read besides tensors.
+
+A program has their values of when it was traced. `Guards` compares them before each step, in lists that are made once;
+tensors that a step reads and never writes are inputs, and what was written to them is passed on (`TensorInputs`).
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from .captures import find_reads
+from .reads import Place, Reads, is_plain
+
+__all__ = ["Change", "Guards", "TensorInputs", "list_tensor_places"]
+
+
+class Change:
+    """A value that is no longer what was compiled."""
+
+    def __init__(self, what: str, old: Any, new: Any):
+        self.what, self.old, self.new = what, old, new
+
+    def __str__(self) -> str:
+        return f"{self.what} has become {_show(self.new)}, the step was compiled for {_show(self.old)}"
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"another tensor of shape {list(value.shape)}"
+    text = repr(value)
+    return text if len(text) < 80 else f"another {type(value).__name__}"
+
+
+def _copy(value: Any) -> Any:
+    """Lists may change in place."""
+    return [_copy(part) for part in value] if isinstance(value, list) else value
+
+
+def _name(path: str, attribute: str) -> str:
+    """An attribute of a module of the step, as a user knows it."""
+    root, _, rest = path.partition(".")
+    owner = {"net": "the model", "loss": "the loss", "captured": "what the loss captures"}.get(root, "the step")
+    return f"'{attribute}' of {owner}" if not rest else f"'{rest}.{attribute}' of {owner}"
+
+
+_get_version = operator.attrgetter("_version")
+
+
+def _stamp(tensors: list[torch.Tensor]) -> list[int]:
+    """What changes if a tensor is another, or is written to."""
+    return [*map(id, tensors), *map(_get_version, tensors)]
+
+
+class _Watched:
+    """Entries of dicts, which are compared quickly, and places elsewhere."""
+
+    def __init__(self):
+        self.dicts: list[Mapping] = []
+        self.keys: list[Any] = []
+        self.others: list[Place] = []
+        self.values: list[Any] = []  # of the entries, then of the others
+        self.names: list[str] = []
+        self._late: list[tuple[Place, str, Any]] = []
+
+    def add(self, place: Place, name: str, value: Any) -> None:
+        if place.parent is None and place.is_entry and isinstance(place.holder, (dict, types.MappingProxyType)):
+            self.dicts.append(place.holder)
+            self.keys.append(place.key)
+            self.names.append(name)
+            self.values.append(value)
+        else:
+            self._late.append((place, name, value))
+
+    def finish(self) -> None:
+        for place, name, value in self._late:
+            self.others.append(place)
+            self.names.append(name)
+            self.values.append(value)
+
+    def read(self) -> list[Any]:
+        found = list(map(operator.getitem, self.dicts, self.keys))
+        return found + [place.get() for place in self.others] if self.others else found
+
+
+class Guards:
+    """The values that `module`, a step as it was traced, has read; `reads` are those of `observed`.
+
+    `is_training` is the mode that it was traced in.
+    """
+
+    def __init__(self, module: nn.Module, reads: Mapping[tuple[int, str], Any], is_training: bool):
+        self._plain, self._objects, self._tensors = _Watched(), _Watched(), _Watched()
+        self._is_training = is_training
+        #: Numbers that forward itself has changed: a counter, say.
+        self.counters: list[str] = []
+        #: Modules that stood in another mode than the one that they were traced in.
+        self.turned: list[str] = []
+        self._modes: dict[str, bool] = {}  # what else a mode may be, by name
+        code = find_reads(module)
+        self._seen: set = set()
+        for place, value in code.list_places():
+            self._add_read(place, value, module, code)
+        paths = {id(inner): path for path, inner in module.named_modules()}
+        modules = {id(inner): inner for inner in module.modules()}
+        for (number, attribute), first in reads.items():
+            self._add_attribute(modules[number], paths[number], attribute, first, code)
+        for watched in (self._plain, self._objects, self._tensors):
+            watched.finish()
+        self._identities = [id(value) for value in self._objects.values]
+        self._stamps = _stamp(self._tensors.values)
+
+    def _add_read(self, place: Place, value: Any, step: nn.Module, code: Reads) -> None:
+        self._add(place, f"'{place.path}', which the step reads,", value)
+        if isinstance(value, nn.Module) and not any(value is inner for inner in step.modules()):
+            for attribute in code.list_attributes(place.path.removeprefix("self"), value):
+                for inner, found in code.expand(attribute, self._seen):
+                    self._add(inner, f"'{inner.path}', which the step reads,", found)
+
+    def _add_attribute(self, module: nn.Module, path: str, attribute: str, first: Any, code: Reads) -> None:
+        own, name = vars(module), _name(path, attribute)
+        if not path:
+            return  # the wrapper's
+        if attribute == "training":
+            if self._is_training:  # evaluation is in evaluation mode
+                self._add_mode(own, path, name, first)
+            return
+        if attribute in own:
+            place = Place(attribute, own, attribute)
+            now = own[attribute]
+            if isinstance(now, (int, float)) and not isinstance(now, bool) and now != first and now == now:
+                self.counters.append(name)
+                return
+        elif isinstance(getattr(type(module), attribute, None), property) or not is_plain(first):
+            return  # what a property reads is seen as well
+        elif type(module).__module__.startswith("torch.nn."):
+            return
+        else:
+            place = Place(attribute, module, attribute)
+        for inner, value in code.expand(place, self._seen):
+            self._add(inner, _name(path, inner.path), value)
+
+    def _add_mode(self, own: Mapping, path: str, name: str, traced: bool) -> None:
+        if own["training"] != traced:
+            self.turned.append(path)
+            self._modes[name] = traced
+        self._plain.add(Place(name, own, "training"), name, own["training"])
+
+    def _add(self, place: Place, name: str, value: Any) -> None:
+        if is_plain(value):
+            self._plain.add(place, name, _copy(value))
+        elif isinstance(value, nn.Parameter):
+            pass  # held by the step, or refused
+        elif isinstance(value, torch.Tensor):
+            if type(value) is torch.Tensor and not value.is_inference():
+                self._tensors.add(place, name, value)
+        elif not isinstance(value, (types.ModuleType, type, dict, list, tuple)):
+            self._objects.add(place, name, value)
+
+    def hold(self) -> bool:
+        """Whether all is as it was."""
+        try:
+            return (self._plain.read() == self._plain.values
+                    and (not self._identities or list(map(id, self._objects.read())) == self._identities)
+                    and (not self._stamps or _stamp(self._tensors.read()) == self._stamps))
+        except Exception:  # something is gone
+            return False
+
+    def find_change(self) -> Change | None:
+        """The first value that is another; a mode that has become the one that was traced is none."""
+        for watched, is_same in ((self._plain, lambda old, new, _: old is new or old == new),
+                                 (self._objects, lambda old, new, _: old is new),
+                                 (self._tensors, lambda old, new, number: _stamp([new]) == self._stamps[number::len(self._tensors.names)])):
+            places = [*(Place("", holder, key) for holder, key in zip(watched.dicts, watched.keys)), *watched.others]
+            for number, (place, name, old) in enumerate(zip(places, watched.names, watched.values)):
+                try:
+                    new = place.get()
+                except Exception:
+                    return Change(name, old, None)
+                if is_same(old, new, number):
+                    continue
+                if name in self._modes and new == self._modes[name]:
+                    watched.values[number] = new
+                    continue
+                return Change(name, old, new)
+        return None
+
+
+class TensorInputs:
+    """Tensors of a module that a step reads and never writes: whoever changes one changes the step's."""
+
+    def __init__(self, tensors: Iterable[tuple[str, Mapping, str]]):
+        #: Names in the program, and where the tensors lie.
+        self._names, self._dicts, self._keys = [], [], []
+        for name, holder, key in tensors:
+            self._names.append(name)
+            self._dicts.append(holder)
+            self._keys.append(key)
+        self.mark()
+
+    def mark(self) -> None:
+        """What the tensors hold now is known."""
+        self._stamps = self._read()
+
+    def hold(self) -> bool:
+        """Whether nothing has changed."""
+        return not self._names or self._read() == self._stamps
+
+    def _read(self) -> list[int]:
+        return _stamp(list(map(operator.getitem, self._dicts, self._keys)))
+
+    def take_changes(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Name and tensor of what has changed since."""
+        now = self._read()
+        count = len(self._names)
+        for number, (name, holder, key) in enumerate(zip(self._names, self._dicts, self._keys)):
+            if now[number::count] != self._stamps[number::count]:
+                yield name, holder[key]
+        self._stamps = now
+
+
+def list_tensor_places(module: nn.Module, names: Callable[[str], bool]) -> Iterator[tuple[str, Mapping, str]]:
+    """Names of the module's tensors that `names` accepts, with the dicts that hold them."""
+    for path, inner in module.named_modules():
+        for holder in (inner._parameters, inner._buffers):
+            for key, tensor in holder.items():
+                name = f"{path}.{key}" if path else key
+                if tensor is not None and names(name) and not tensor.is_inference():
+                    yield name, holder, key

@@ -1,0 +1,71 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""File and line of the user's source that something comes from.
+
+The user's is what lies neither in PyTorch nor in this package, and not among installed libraries, as long as there is
+such a place. Where a library of models was called from there, its own line is told as well.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterable
+from types import TracebackType
+
+import torch
+
+__all__ = ["called_from", "find_place", "place_of_error", "place_of_node"]
+
+Frame = tuple[str, int]
+
+_HIDDEN = tuple(os.path.dirname(os.path.realpath(path)) + os.sep for path in (torch.__file__, __file__))
+_STANDARD = tuple(os.path.realpath(sysconfig.get_paths()[name]) + os.sep for name in ("stdlib", "platstdlib"))
+_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
+
+
+def _is_hidden(file: str) -> bool:
+    path = os.path.realpath(file)
+    is_standard = path.startswith(_STANDARD) and not _INSTALLED.search(path)
+    return file.startswith(("<eval_with_key>", "<frozen", "<string>")) or path.startswith(_HIDDEN) or is_standard
+
+
+def _write(frame: Frame) -> str:
+    return f"{frame[0]}:{frame[1]}"
+
+
+def find_place(frames: Iterable[Frame]) -> str | None:
+    """Of frames, the outermost first, the user's innermost line: "model.py:12", or "model.py:12 (through
+    torchvision/ops/giou_loss.py:50)"."""
+    shown = [frame for frame in frames if not _is_hidden(frame[0])]
+    if not shown:
+        return None
+    own = next((frame for frame in reversed(shown) if not _INSTALLED.search(frame[0])), None)
+    if own is None or own is shown[-1]:
+        return _write(shown[-1])
+    return f"{_write(own)} (through {_write((_INSTALLED.split(shown[-1][0])[-1], shown[-1][1]))})"
+
+
+def called_from() -> str:
+    """The user's line that is running."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_stack(sys._getframe(1))]
+    return find_place(reversed(frames)) or "the model"
+
+
+def list_frames(trace: TracebackType | None) -> list[Frame]:
+    return [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(trace)]
+
+
+def place_of_error(error: BaseException) -> str | None:
+    """The user's line that an error passed on its way."""
+    return find_place(list_frames(error.__traceback__))
+
+
+def place_of_node(node: torch.fx.Node) -> str | None:
+    """The user's line that a node was traced from."""
+    trace = node.meta.get("stack_trace") or ""
+    return find_place((file, int(line)) for file, line in re.findall(r'File "(.*?)", line (\d+)', trace))

@@ -1,0 +1,273 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What Python code reads besides its arguments, and where it lies.
+
+`Reads` follows functions through closures, globals, defaults, `functools.partial`, bound methods and the functions that
+they call, by their bytecode. `observed` sees which attributes of modules a call reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import functools
+import pathlib
+import sys
+import sysconfig
+import threading
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+__all__ = ["Place", "Reads", "is_plain", "observed"]
+
+_LIBRARIES = tuple({str(pathlib.Path(path).resolve()) for name, path in sysconfig.get_paths().items()
+                    if name in ("stdlib", "platstdlib", "purelib", "platlib")}
+                   | {str(pathlib.Path(torch.__file__).resolve().parents[1]), str(pathlib.Path(__file__).resolve().parent)})
+_NUMBERS = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device)
+_MOST_ENTRIES, _MOST_LEVELS = 64, 4
+
+
+def is_plain(value: Any) -> bool:
+    """Whether it is a number, a string or the like, or a short sequence of such."""
+    if isinstance(value, (tuple, list)):
+        return len(value) <= _MOST_ENTRIES and all(map(is_plain, value))
+    return isinstance(value, _NUMBERS)
+
+
+def _is_of_library(function: types.FunctionType) -> bool:
+    name = function.__code__.co_filename
+    return name.startswith("<frozen") or str(pathlib.Path(name).resolve()).startswith(_LIBRARIES)
+
+
+def _walk_code(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _walk_code(constant)
+
+
+def _list_names(function: types.FunctionType, kinds: tuple[str, ...]) -> set[str]:
+    """What the instructions of these kinds name."""
+    return {instruction.argval for code in _walk_code(function.__code__) for instruction in dis.get_instructions(code)
+            if instruction.opname in kinds}
+
+
+class Place:
+    """Somewhere that holds a value: an entry of a dict or list, a cell of a closure, an attribute."""
+
+    def __init__(self, path: str, holder: Any, key: Any, parent: Place | None = None):
+        #: `holder` is a mapping or list with `key`; a cell, whose key is None; with a parent, a tuple that the parent holds.
+        self.path, self.holder, self.key, self.parent = path, holder, key, parent
+
+    @property
+    def is_entry(self) -> bool:
+        return isinstance(self.holder, (dict, types.MappingProxyType, list))
+
+    def get(self) -> Any:
+        if self.parent is not None:
+            return self.parent.get()[self.key]
+        if isinstance(self.holder, types.CellType):
+            return self.holder.cell_contents
+        return self.holder[self.key] if self.is_entry else getattr(self.holder, self.key)
+
+    def set(self, value: Any) -> None:
+        if self.parent is not None:
+            whole = self.parent.get()
+            self.parent.set(type(whole)([*whole[:self.key], value, *whole[self.key + 1:]]))
+        elif isinstance(self.holder, types.CellType):
+            self.holder.cell_contents = value
+        elif self.is_entry:
+            self.holder[self.key] = value
+        elif isinstance(self.holder, functools.partial):
+            self.holder.__setstate__((self.holder.func, value, self.holder.keywords, self.holder.__dict__ or None))
+        else:
+            setattr(self.holder, self.key, value)
+
+
+class Reads:
+    """The places that functions, and the forward passes of classes, read; of objects, the attributes that the code names."""
+
+    def __init__(self, functions: Iterable[Callable], kinds: Iterable[type] = ()):
+        self.names: set[str] = set()  #: of attributes
+        self.constants: set[str] = set()  #: strings, which may be keys of dicts
+        self._sources: dict[int, Any] = {}  # functions, partials and objects that were met
+        for function in functions:
+            self._meet(function)
+        known = -1
+        while known != len(self._sources):  # a method is called by a name that is met later, say
+            known = len(self._sources)
+            for kind in kinds:
+                self._meet_class(kind, "forward")
+            for source in list(self._sources.values()):
+                self._meet_methods(source)
+
+    # What is called
+
+    def _meet(self, value: Any, level: int = 0) -> None:
+        if id(value) in self._sources or level > _MOST_LEVELS or isinstance(value, (torch.Tensor, nn.Module)):
+            return
+        if isinstance(value, functools.partial):
+            self._sources[id(value)] = value
+            for part in (value.func, *value.args, *value.keywords.values()):
+                self._meet(part, level + 1)
+        elif isinstance(value, types.MethodType):
+            self._sources[id(value)] = value
+            self._meet(value.__func__, level)
+            self._meet(value.__self__, level)
+            self._meet_class(type(value.__self__), value.__name__)
+        elif isinstance(value, types.FunctionType):
+            self._sources[id(value)] = value
+            self._meet_function(value, level)
+        elif isinstance(value, type):
+            if issubclass(value, torch.autograd.Function) and not value.__module__.startswith("torch."):
+                self._sources[id(value)] = value
+        elif isinstance(value, (tuple, list)):
+            for part in value[:_MOST_ENTRIES]:
+                self._meet(part, level + 1)
+        elif hasattr(value, "__dict__") and not isinstance(value, types.ModuleType) and type(value).__module__ != "builtins":
+            self._sources[id(value)] = value
+
+    def _meet_function(self, function: types.FunctionType, level: int) -> None:
+        self.names.update(_list_names(function, ("LOAD_ATTR", "LOAD_METHOD")))
+        for code in _walk_code(function.__code__):
+            self.constants.update(constant for constant in code.co_consts if isinstance(constant, str))
+        for place in self._list_own(function):
+            with contextlib.suppress(ValueError):  # a cell that is empty as yet
+                self._meet(place.get(), level + 1)
+
+    def _meet_methods(self, source: Any) -> None:
+        if isinstance(source, type):
+            for value in vars(source).values():
+                self._meet(getattr(value, "__func__", value) if isinstance(value, (staticmethod, classmethod)) else value)
+        elif isinstance(source, types.MethodType):
+            self._meet_class(type(source.__self__), source.__name__)
+        elif not isinstance(source, (types.FunctionType, functools.partial)):
+            self._meet_class(type(source), "__call__")
+
+    def _meet_class(self, kind: type, first: str) -> None:
+        """The functions of a class that the code may call on its objects, beginning with one."""
+        for name in (first, *sorted(self.names)):
+            method = getattr(kind, name, None)
+            method = method.fget if isinstance(method, property) else method
+            if isinstance(method, types.FunctionType) and (name == first or not _is_of_library(method)):
+                self._meet(method)
+
+    # Where that reads
+
+    def _list_own(self, function: types.FunctionType) -> Iterator[Place]:
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+            yield Place(name, cell, None)
+        if _is_of_library(function):
+            return
+        names = _list_names(function, ("LOAD_GLOBAL", "LOAD_NAME"))
+        for name in sorted(names & function.__globals__.keys()):
+            yield Place(name, function.__globals__, name)
+        if function.__defaults__:
+            arguments = function.__code__.co_varnames[:function.__code__.co_argcount]
+            whole = Place(f"defaults of {function.__name__}", function, "__defaults__")
+            for number, name in enumerate(arguments[-len(function.__defaults__):]):
+                yield Place(name, None, number, parent=whole)
+        for name in function.__kwdefaults__ or ():
+            yield Place(name, function.__kwdefaults__, name)
+
+    def _list_of(self, source: Any) -> Iterator[Place]:
+        if isinstance(source, types.FunctionType):
+            yield from self._list_own(source)
+        elif isinstance(source, functools.partial):
+            whole = Place("arguments", source, "args")
+            for number in range(len(source.args)):
+                yield Place(f"argument {number}", None, number, parent=whole)
+            for name in source.keywords:
+                yield Place(name, source.keywords, name)
+        elif isinstance(source, types.MethodType):
+            yield Place("self", source, "__self__")
+        elif not isinstance(source, type):
+            yield from self.list_attributes("", source)
+
+    def list_attributes(self, path: str, value: Any) -> Iterator[Place]:
+        """Of an object, those that the code names."""
+        for name in sorted((self.names | self.constants) & vars(value).keys()):
+            yield Place(f"{path}.{name}" if path else name, vars(value), name)
+
+    def list_places(self) -> Iterator[tuple[Place, Any]]:
+        """Places and what they hold: whatever functions read, and what is inside of that."""
+        seen: set = set()
+        for source in list(self._sources.values()):
+            for place in self._list_of(source):
+                yield from self.expand(place, seen)
+
+    def expand(self, place: Place, seen: set, level: int = 0) -> Iterator[tuple[Place, Any]]:
+        """A place, and those inside of what it holds that the code may read."""
+        key = (id(place.holder if place.parent is None else place.parent.get()), place.key)
+        if key in seen or level > _MOST_LEVELS:
+            return
+        seen.add(key)
+        try:
+            value = place.get()
+        except (ValueError, AttributeError, KeyError):
+            return
+        yield place, value
+        if is_plain(value) or isinstance(value, (torch.Tensor, nn.Module, type, types.FunctionType, types.BuiltinFunctionType)):
+            return
+        for inner in self._list_inside(place, value):
+            yield from self.expand(inner, seen, level + 1)
+
+    def _list_inside(self, place: Place, value: Any) -> Iterator[Place]:
+        if isinstance(value, dict):
+            for key in list(value)[:_MOST_ENTRIES] if len(value) <= _MOST_ENTRIES else ():
+                if not isinstance(key, str) or key in self.constants or key in self.names:
+                    yield Place(f"{place.path}[{key!r}]", value, key)
+        elif isinstance(value, (list, tuple)) and len(value) <= _MOST_ENTRIES:
+            for number in range(len(value)):
+                own = {"parent": place} if isinstance(value, tuple) else {}
+                yield Place(f"{place.path}[{number}]", None if own else value, number, **own)
+        elif isinstance(value, types.ModuleType):
+            path = getattr(value, "__file__", None)
+            if path and not str(pathlib.Path(path).resolve()).startswith(_LIBRARIES):
+                yield from self.list_attributes(place.path, value)
+        elif isinstance(getattr(value, "__dict__", None), dict) and not callable(value):
+            yield from self.list_attributes(place.path, value)
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Attributes of modules
+# ----------------------------------------------------------------------------------------------------------
+
+_lock = threading.Lock()
+_observers: dict[int, observed] = {}  # by thread
+
+
+_OF_ALL = set(vars(nn.Module)) | {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
+
+
+def _get_attribute(module: nn.Module, name: str) -> Any:
+    value = object.__getattribute__(module, name)
+    observer = _observers.get(threading.get_ident())
+    if observer is not None and id(module) in observer.modules and (name not in _OF_ALL or name == "training"):
+        observer.reads.setdefault((id(module), name), value)
+    return value
+
+
+class observed:
+    """While entered, collects the attributes that this thread reads of the modules."""
+
+    def __init__(self, modules: Iterable[nn.Module]):
+        self.modules = {id(module): module for module in modules}
+        #: By `id(module)` and attribute, what the first reading gave.
+        self.reads: dict[tuple[int, str], Any] = {}
+
+    def __enter__(self) -> None:
+        with _lock:
+            _observers[threading.get_ident()] = self
+            nn.Module.__getattribute__ = _get_attribute
+
+    def __exit__(self, *_) -> None:
+        with _lock:
+            del _observers[threading.get_ident()]
+            if not _observers:
+                del nn.Module.__getattribute__
