@@ -28,7 +28,7 @@ def failures():
     assert small.budget == 16384 < small.smallest_budget
     fitting = compile_step(model, optimizer, device_memory=small.smallest_budget)
     assert fitting.plan.peak_bytes["device"] <= small.smallest_budget and step(make_batch(0)) == fitting(make_batch(0))
-    refuses(memopt.BadInput, ["unknown option '--batchsize=4'"], compile_step, model, optimizer, batchsize=4)
+    refuses(memopt.BadInput, ["option '--batchsize' is unknown, did you mean '--batch-size'"], compile_step, model, optimizer, batchsize=4)
     refuses(memopt.BadInput, ["lr is no option"], compile_step, model, optimizer, lr=1)
     refuses(memopt.BadInput, ["no parameter of the model"], compile_step, model, torch.optim.SGD(make_model().parameters()))
     refuses(memopt.BadInput, ["needs an optimizer"], compile_step, model, None)
