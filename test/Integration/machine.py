@@ -21,9 +21,14 @@ data = model / "inputs.safetensors"
 launched = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": f"29{os.getpid()}"}
 
 
+def listen():
+    """Whoever runs the tests may ignore Ctrl-C, and a run would go on doing so."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(*words, **variables):
     return subprocess.Popen(["memopt-run", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            env={**os.environ, **variables}, start_new_session=True)
+                            env={**os.environ, **variables}, start_new_session=True, preexec_fn=listen)
 
 
 def run(*words, **variables):

@@ -121,7 +121,7 @@ OptionReader::Item OptionReader::next() {
     item.value = words[at++];
     written += " " + item.value;
   }
-  if (option.isRepeatable)
+  if (option.isRepeatable || !option.takesValue())
     return item;
   for (const auto &[known, before] : seen)
     if (known == item.option)

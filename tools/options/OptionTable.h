@@ -90,7 +90,7 @@ public:
 
   bool isAtEnd() const { return at == words.size(); }
   /// What is next; one that needs a value takes the next word where it has none itself. An option
-  /// that is given twice is wrong, but for those that add up.
+  /// that is given two values is wrong, but for those that add up.
   Item next();
   /// The number of the word that is next.
   size_t getPlace() const { return at; }
