@@ -47,7 +47,7 @@ RUN = {
     "--describe-device": (["--describe-device=x"], "--describe-device runs nothing; leave out 'model.pt2'"),
 }
 RUN_ALWAYS = {"--data", "--steps", "--mode", "--device", "--seed", "--load", "--ranks", "--check-memory", "--report", "--trace",
-              "--quiet", "--help", "--disk-folder"}  # the last: refused for a package with nothing on disk, by disk.py
+              "--quiet", "--help", "--version", "--disk-folder", "--launcher", "-o"}  # the last: refused for a package with nothing on disk, by disk.py
 
 COMPILE = {
     "-o": (["-o", "x.memopt", "--emit=graph"], "-o names a package, and --emit, --estimate and --frontier write none"),
@@ -82,7 +82,7 @@ COMPILE = {
     **{option: ([f"{option}={value}", "--optimizer=sgd"], f"{option} is an option of")
        for option, value in (("--betas", "0.5,0.6"), ("--eps", 0.1), ("--amsgrad", "on"))},
     **{option: (["--mode=eval", f"{option}={value}"], f"{option} is for training, not for --mode=eval")
-       for option, value in (("--max-grad-norm", 1), ("--accumulative-counts", 2), ("--gradient-accumulation-steps", 2),
+       for option, value in (("--max-grad-norm", 1), ("--accumulative-counts", 2),
                              ("--micro-batches", 2), ("--ranks", 2), ("--offload-optimizer", "cpu"), ("--offload-activation", "cpu"),
                              ("--activation-checkpointing", "segments:2"), ("--optimizer", "adam"), ("--lr", 1),
                              ("--weight-decay", 1), ("--optim-bits", 16), ("--param-group", "a:lr=1"), ("--norm-decay-mult", 0),
@@ -96,7 +96,7 @@ COMPILE = {
 }
 COMPILE_ALWAYS = {"--target", "--target-features", "--mode", "--loss", "--deepspeed-config", "--offload-param",
                   "--efficient-conv-bn-eval", "--precision", "--emit", "--calibrate", "--quiet", "--time-report", "--cache",
-                  "--instrument", "--threads", "--help"}
+                  "--instrument", "--threads", "--help", "--version"}
 
 # What is given with the value that it has anyway, or by who has it from a list of his own, is let be.
 QUIET = ["--zero-stage=0", "--micro-batches=1", "--accumulate-dtype=fp32", "--master-weights=fp32", "--auto=recompute --device-memory=1MiB",
@@ -125,7 +125,7 @@ def main():
     refuse(["memopt-run", "model.pt2", "--frontier=4"], "--frontier makes no package to run; use memopt-compile")
     # A slip is told by the program that has the option.
     refuse(["memopt-run", inputs / "mlp" / "model.pt2", "--stpes", "3"], "option '--stpes' is unknown, did you mean '--steps'?")
-    refuse(["memopt-run", inputs / "mlp" / "model.pt2", "--optimzer=adam"], "did you mean --optimizer?")
+    refuse(["memopt-run", inputs / "mlp" / "model.pt2", "--optimzer=adam"], "did you mean '--optimizer'?")
     for options in QUIET:
         subprocess.run(["memopt-compile", inputs / "mlp" / "model.pt2", "--emit=planned", *options.split()], check=True,
                        stdout=subprocess.DEVNULL)

@@ -91,6 +91,13 @@ CUresult cuDeviceGetName(char *name, int size, CUdevice device) {
   });
 }
 
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
+  return enter("cuDeviceGetUuid", [&](Emulator &) {
+    *uuid = CUuuid{"emulated device"};
+    return CUDA_SUCCESS;
+  });
+}
+
 CUresult cuDeviceGetAttribute(int *value, CUdeviceAttribute attribute, CUdevice device) {
   return enter("cuDeviceGetAttribute", [&](Emulator &emulator) {
     auto known = emulator.description.attributes.find(attribute);

@@ -14,6 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Settings.h"
+#include "options/OptionTable.h"
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -26,21 +27,33 @@
 #include <unistd.h>
 
 using namespace memopt::emulator;
+using namespace memopt::options;
 using nlohmann::json;
 
-static const char *const help =
-    "memopt-emulate [options] COMMAND [ARGUMENTS]\n"
-    "Runs a command on an emulated NVIDIA device that does what it is told as late, and in as odd\n"
-    "an order, as it may. Races end it with 1.\n\n"
-    "  --seed=N                  of the order of all work (0)\n"
-    "  --seeds=N                 runs the command with each of the seeds 1 to N\n"
-    "  --device=FILE.json        description of the device\n"
-    "  --races=FILE.json         writes what races were found\n"
-    "  --fail=FUNCTION:N=ERROR   the N-th call of a function of the driver, or the N-th kernel "
-    "that\n"
-    "                            runs (FUNCTION is 'kernel'), gives the error of that number; may\n"
-    "                            be given several times\n"
-    "  --help                    prints this\n";
+static const OptionTable &getTable() {
+  static const char work[] = "What the device does", told[] = "What is told";
+  static const OptionTable table(
+      "memopt-emulate", "memopt-emulate [options] COMMAND [ARGUMENTS]",
+      "Runs a command on an emulated NVIDIA device that does what it is told as late, and in as "
+      "odd "
+      "an order, as it may. Races end it with 1.",
+      {{"--seed", "N", "of the order of all work", work, {}, "0"},
+       {"--seeds", "N", "run the command with each of the seeds 1 to N", work},
+       {"--device", "FILE.json", "description of the device", work},
+       {"--fail",
+        "FUNCTION:N=ERROR",
+        "the N-th call of a function of the driver, or the N-th kernel that runs (FUNCTION is "
+        "'kernel'), gives the error of that number",
+        work,
+        {},
+        "",
+        /*isRepeatable=*/true},
+       {"--races", "FILE.json", "write what races were found", told},
+       {"--version", "", "the version of memopt", told},
+       {"--help", "", "this text", told, {"-h"}}},
+      "");
+  return table;
+}
 
 [[noreturn]] static void fail(int code, const std::string &message) {
   std::fprintf(stderr, "memopt-emulate: error: %s\n", message.c_str());
@@ -54,35 +67,39 @@ struct Options {
 };
 } // namespace
 
-static bool takeOption(const std::string &argument, Options &options) {
-  auto take = [&](const char *name, std::string &value) {
-    size_t size = std::strlen(name);
-    if (argument.compare(0, size, name) != 0)
-      return false;
-    value = argument.substr(size);
-    return true;
-  };
-  std::string fault;
-  if (take("--fail=", fault)) {
-    options.faults += (options.faults.empty() ? "" : ",") + fault;
-    return true;
+/// Takes an option; one that prints something ends the program.
+static void take(const OptionReader::Item &item, Options &options) {
+  const std::string &name = item.option->name;
+  if (!item.option->takesValue()) {
+    std::string text = name == "--help" ? getTable().getHelp() : describeVersion("memopt-emulate");
+    std::fputs(text.c_str(), stdout);
+    std::exit(0);
   }
-  return take("--seed=", options.seed) || take("--seeds=", options.seeds) ||
-         take("--device=", options.device) || take("--races=", options.races);
+  if (name == "--fail")
+    options.faults += (options.faults.empty() ? "" : ",") + item.value;
+  else
+    (name == "--seed"     ? options.seed
+     : name == "--seeds"  ? options.seeds
+     : name == "--device" ? options.device
+                          : options.races) = item.value;
 }
 
-static Options parse(char **arguments) {
+/// Options end where the command begins, which has its own.
+static Options parse(char **arguments, size_t count) {
   Options options;
-  for (; *arguments && std::strncmp(*arguments, "--", 2) == 0; ++arguments) {
-    if (std::strcmp(*arguments, "--help") == 0) {
-      std::fputs(help, stdout);
-      std::exit(0);
-    }
-    if (!takeOption(*arguments, options))
-      fail(1, "unknown option '" + std::string(*arguments) + "'; --help lists those there are");
+  OptionReader reader(getTable(), {arguments, arguments + count});
+  while (!options.command && !reader.isAtEnd()) {
+    size_t place = reader.getPlace();
+    OptionReader::Item item = reader.next();
+    if (item.kind == OptionReader::Kind::Place)
+      options.command = arguments + place;
+    else if (item.kind == OptionReader::Kind::Given)
+      take(item, options);
+    else
+      fail(1, item.kind == OptionReader::Kind::Wrong ? item.message
+                                                     : describeUnknown(getTable(), item.text));
   }
-  options.command = arguments;
-  if (!*arguments)
+  if (!options.command)
     fail(1, "no command is given; --help says how");
   for (const std::string *number : {&options.seed, &options.seeds})
     if (number->find_first_not_of("0123456789") != std::string::npos || number->size() > 18)
@@ -160,7 +177,7 @@ static void writeRaces(const std::string &path, const json &races) {
 }
 
 int main(int argc, char **argv) {
-  Options options = parse(argv + 1);
+  Options options = parse(argv + 1, size_t(argc - 1));
   setEnvironment(options);
   json races = json::array();
   int code = 0;

@@ -9,41 +9,55 @@
 #include "CommandLine.h"
 
 #include "memopt/Transforms/Optimizers/Optimizers.h"
+#include "options/OptionTable.h"
 
-#include "llvm/Support/FormatVariadic.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <cmath>
 
 using namespace memopt::tool;
+using namespace memopt::options;
 
-static constexpr OptionRow kOptions[] = {
+static constexpr OptionRow kModelAndPackage[] = {
     {"o", "FOLDER", "", "package to write (default: the input's name with .memopt)"},
+    {"mode", "train|eval", "train", "a training step, or the forward pass alone"},
+    {"loss", "NAME|INDEX", "",
+     "which output is the loss (default: the first floating-point scalar)"},
     {"target", "cpu|cuda", "cpu", "what to generate code for"},
     {"target-features", "PROCESSOR|DEVICE|FILE.json", "",
      "processor to compile for (default: this machine's), or, with --target=cuda, a device: a100, "
      "b200, h100, h200, or a file that describes one"},
-    {"mode", "train|eval", "train", "a training step, or the forward pass alone"},
-    {"loss", "NAME|INDEX", "",
-     "which output is the loss (default: the first floating-point scalar)"},
-    {"max-grad-norm", "X", "0",
-     "clip gradients to this global norm, and report it; inf: report it; 0: do neither"},
+    {"emit", "STAGE", "package", "graph, joint, kernels, planned, llvm, ptx or package"},
+    {"deepspeed-config", "FILE.json", "",
+     "options by DeepSpeed's names: batch sizes, stage, offload, optimizer, clipping, precision",
+     "deepspeed"},
+};
+
+static constexpr OptionRow kBatches[] = {
     {"batch", "N|max", "0",
      "compile for another batch size than the exported one; max: the largest that fits "
-     "--device-memory"},
-    {"accumulative-counts", "K", "1", "one update for every K batches"},
-    {"gradient-accumulation-steps", "K", "1", "another name of accumulative-counts"},
+     "--device-memory",
+     "batch-size,per-device-train-batch-size,train-micro-batch-size-per-gpu"},
+    {"accumulative-counts", "K", "1", "one update for every K batches",
+     "gradient-accumulation-steps"},
     {"micro-batches", "K", "1", "cut the batch into K parts: the same update, less memory"},
-    {"ranks", "N", "1", "processes that run the step together, each on batches of its own"},
-    {"zero-stage", "0|1|2|3", "0",
-     "what ranks share out: nothing, optimizer state (1), gradients too (2), parameters too (3)"},
-    {"sync-batch-norm", "", "", "batch norms take statistics over the samples of all ranks"},
-    {"reduce", "ranks|nccl", "ranks",
-     "with --target=cuda: who adds up over ranks, kernels in their order or NCCL in its own"},
-    {"deepspeed-config", "FILE.json", "",
-     "options by DeepSpeed's names: batch sizes, stage, offload, optimizer, clipping, precision"},
     {"accumulate-dtype", "fp32|bf16", "fp32", "of gradient accumulators"},
-    {"device-memory", "BYTES", "", "bytes that the device arena may have: N, NKiB, NMiB, NGiB"},
+};
+
+static constexpr OptionRow kMemory[] = {
+    {"device-memory", "BYTES", "",
+     "bytes that the device arena may have: N, NKiB, NMiB, NGiB, NTiB", "memory"},
+    {"host-memory", "BYTES", "",
+     "bytes that the host arena may have; with --device-memory what lies there is chosen"},
+    {"disk", "DIR:BYTES", "",
+     "folder and bytes for what lies on disk; with --device-memory what lies there is chosen"},
+    {"auto", "TECHNIQUE,...", "recompute",
+     "what may be chosen to meet --device-memory: recompute, accumulate (micro-batches), precision "
+     "(bf16), batch (fewer samples), offload (the host; with --host-memory that is the default, "
+     "too)"},
+    {"activation-checkpointing", "MODULE,...", "",
+     "recompute inside these modules, by hand: names or globs, or segments:N", "recompute"},
     {"offload-optimizer", "none|cpu|nvme", "none",
      "where optimizer state lies: on the device; on the host, where updates then run, with the "
      "parameters; or on disk, updated on the host"},
@@ -53,26 +67,18 @@ static constexpr OptionRow kOptions[] = {
     {"offload-activation", "none|cpu|nvme", "none",
      "where what is kept for the backward pass lies: on the device, or on the host or disk, to be "
      "sent back"},
-    {"host-memory", "BYTES", "",
-     "bytes that the host arena may have; with --device-memory what lies there is chosen"},
-    {"disk", "DIR:BYTES", "",
-     "folder and bytes for what lies on disk; with --device-memory what lies there is chosen"},
-    {"activation-checkpointing", "MODULE,...", "",
-     "recompute inside these modules, by hand: names or globs, or segments:N"},
+};
+
+static constexpr OptionRow kTraining[] = {
+    {"max-grad-norm", "X", "0",
+     "clip gradients to this global norm, and report it; inf: report it; 0: do neither"},
+    {"dropout", "on|off", "on", "off: dropout is the identity"},
     {"efficient-conv-bn-eval", "MODULE,...|all", "",
      "fuse convolutions and batch norms that use running statistics in these modules: names or "
      "globs"},
-    {"auto", "TECHNIQUE,...", "recompute",
-     "what may be chosen to meet --device-memory: recompute, accumulate (micro-batches), precision "
-     "(bf16), batch (fewer samples), offload (the host; with --host-memory that is the default, "
-     "too)"},
-    {"frontier", "N", "0",
-     "print step time against bytes at N budgets instead of writing a package"},
-    {"frontier-output", "NAME", "", "write the frontier to NAME.json and NAME.svg too"},
-    {"estimate", "", "",
-     "print model state and activations by module instead of planning; --report writes them for "
-     "programs"},
-    {"dropout", "on|off", "on", "off: dropout is the identity"},
+};
+
+static constexpr OptionRow kPrecision[] = {
     {"precision", "f32|bf16|fp16", "f32",
      "of products and what is kept for the backward pass; parameters and sums stay in f32"},
     {"matmul-precision", "highest|high|medium", "highest",
@@ -89,12 +95,25 @@ static constexpr OptionRow kOptions[] = {
     {"growth-factor", "X", "2", "of a dynamic scale, after growth-interval steps without overflow"},
     {"backoff-factor", "X", "0.5", "of a dynamic scale, after an overflow"},
     {"growth-interval", "N", "2000", "steps without overflow before a dynamic scale grows"},
-    {"emit", "STAGE", "package", "graph, joint, kernels, planned, llvm, ptx or package"},
-    {"machine-profile", "FILE.json", "",
-     "rates of the machine to plan for (default: $MEMOPT_MACHINE_PROFILE, or the shipped ones)"},
-    {"calibrate", "[FILE.json]", "",
-     "measure this machine, or with --target=cuda its GPU, and write its profile, or description, "
-     "instead of compiling a model"},
+};
+
+static constexpr OptionRow kRanks[] = {
+    {"ranks", "N", "1", "processes that run the step together, each on batches of its own",
+     "nproc-per-node"},
+    {"zero-stage", "0|1|2|3", "0",
+     "what ranks share out: nothing, optimizer state (1), gradients too (2), parameters too (3)"},
+    {"sync-batch-norm", "", "", "batch norms take statistics over the samples of all ranks"},
+    {"reduce", "ranks|nccl", "ranks",
+     "with --target=cuda: who adds up over ranks, kernels in their order or NCCL in its own"},
+};
+
+static constexpr OptionRow kWhatIsTold[] = {
+    {"estimate", "", "",
+     "print model state and activations by module instead of planning; --report writes them for "
+     "programs"},
+    {"frontier", "N", "0",
+     "print step time against bytes at N budgets instead of writing a package"},
+    {"frontier-output", "NAME", "", "write the frontier to NAME.json and NAME.svg too"},
     {"report", "FILE.json", "", "write the plan for programs"},
     {"html", "FILE.html", "",
      "write the plan as a page for browsers: memory over the step, the arena, time; with "
@@ -102,8 +121,18 @@ static constexpr OptionRow kOptions[] = {
     {"explain", "[techniques]", "",
      "print the plan in words; with =techniques, also what each technique by itself would save, "
      "or saves"},
-    {"quiet", "", "", "do not show the stage at work, nor what was made"},
     {"time-report", "", "", "print the seconds of each stage, by wall and by processor"},
+    {"quiet", "", "", "do not show the stage at work, nor what was made"},
+    {"version", "", "", "the version of memopt"},
+    {"help", "", "", "print this", "h"},
+};
+
+static constexpr OptionRow kMachineAndCompiler[] = {
+    {"machine-profile", "FILE.json", "",
+     "rates of the machine to plan for (default: $MEMOPT_MACHINE_PROFILE, or the shipped ones)"},
+    {"calibrate", "[FILE.json]", "",
+     "measure this machine, or with --target=cuda its GPU, and write its profile, or description, "
+     "instead of compiling a model"},
     {"cache", "DIR", "",
      "find plans and code again that a compilation has left in this folder, and leave what is "
      "made"},
@@ -115,16 +144,42 @@ static constexpr OptionRow kOptions[] = {
      "compiler threads (default: this machine's); the result does not depend on it"},
     {"run-threads", "N", "0",
      "threads that library calls are planned for (default: this machine's)"},
-    {"help", "", "", "print this"},
 };
 
-llvm::ArrayRef<OptionRow> memopt::tool::getOptions() {
-  static const std::vector<mlir::memopt::OptimizerOptionRow> ofOptimizers =
+namespace {
+/// Options that stand together in --help.
+struct OptionGroup {
+  const char *name;
+  llvm::ArrayRef<OptionRow> rows;
+};
+} // namespace
+
+static const OptionGroup kGroups[] = {
+    {"Model and package", kModelAndPackage},
+    {"Batches", kBatches},
+    {"Memory", kMemory},
+    {"Training", kTraining},
+    {"Precision", kPrecision},
+    {"Ranks", kRanks},
+    {"What is told", kWhatIsTold},
+    {"Machine and compiler", kMachineAndCompiler},
+};
+
+/// Those of optimizers, whose descriptors know them.
+static const std::vector<mlir::memopt::OptimizerOptionRow> &getRowsOfOptimizers() {
+  static const std::vector<mlir::memopt::OptimizerOptionRow> rows =
       mlir::memopt::OptimizerPlan::getOptionRows();
+  return rows;
+}
+
+llvm::ArrayRef<OptionRow> memopt::tool::getOptions() {
   static const std::vector<OptionRow> all = [] {
-    std::vector<OptionRow> rows(std::begin(kOptions), std::end(kOptions));
-    for (const mlir::memopt::OptimizerOptionRow &row : ofOptimizers)
-      rows.push_back({row.name, row.metavariable, row.initial, row.help, /*isOfOptimizer=*/true});
+    std::vector<OptionRow> rows;
+    for (const OptionGroup &group : kGroups)
+      rows.insert(rows.end(), group.rows.begin(), group.rows.end());
+    for (const mlir::memopt::OptimizerOptionRow &row : getRowsOfOptimizers())
+      rows.push_back({row.name, row.metavariable, row.initial, row.help, "",
+                      /*isOfOptimizer=*/true});
     return rows;
   }();
   return all;
@@ -136,38 +191,49 @@ const OptionRow *memopt::tool::findOption(llvm::StringRef name) {
   return row == getOptions().end() ? nullptr : row;
 }
 
-/// The known name that is at most two edits away, as a question.
-static std::string suggestOption(llvm::StringRef name) {
-  constexpr unsigned most = 2;
-  llvm::StringRef nearest;
-  unsigned least = most + 1;
-  for (const OptionRow &row : getOptions())
-    if (unsigned distance = name.edit_distance(row.name, /*AllowReplacements=*/true, most);
-        distance < least) {
-      least = distance;
-      nearest = row.name;
-    }
-  return nearest.size() <= most ? "" : "; did you mean --" + nearest.str() + "?";
+//===----------------------------------------------------------------------===//
+// The table that all tools have
+//===----------------------------------------------------------------------===//
+
+static Option toOption(const OptionRow &row, llvm::StringRef group) {
+  Option option{(row.name == "o" ? "-" : "--") + row.name.str(), row.metavariable.str(),
+                row.help.str(), group.str()};
+  llvm::SmallVector<llvm::StringRef> aliases;
+  row.aliases.split(aliases, ',', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
+  for (llvm::StringRef alias : aliases)
+    option.aliases.push_back((alias == "h" ? "-" : "--") + alias.str());
+  if (row.initial != "-1" && row.initial != "0")
+    option.initial = row.initial.str();
+  option.isRepeatable = row.name == "param-group";
+  return option;
 }
 
-void memopt::tool::printHelp() {
-  llvm::outs()
-      << "usage: memopt-compile MODEL.pt2 | GRAPH.mlir [options]\n\n"
-         "Compiles a training step into a program whose memory is an arena of known size.\n\n";
-  for (const OptionRow &row : getOptions()) {
-    std::string left = (row.name == "o" ? "-" : "--") + row.name.str();
-    if (row.needsValue())
-      left += "=" + row.metavariable.str();
-    else if (row.takesValue())
-      left += "[=" + row.metavariable.drop_front().str();
-    llvm::outs() << llvm::formatv("  {0,-36} {1}", left, row.help);
-    if (!row.initial.empty() && row.initial != "-1" && row.initial != "0")
-      llvm::outs() << " (default " << row.initial << ")";
-    llvm::outs() << "\n";
-  }
-  llvm::outs() << "\nExit codes: 0 done, 1 bad input, 2 does not fit the budget, 3 the machine "
-                  "lacks something.\n";
+static const OptionTable &getTable() {
+  static const OptionTable table = [] {
+    std::vector<Option> options;
+    for (const OptionGroup &group : kGroups)
+      for (const OptionRow &row : group.rows)
+        options.push_back(toOption(row, group.name));
+    for (const OptionRow &row : getOptions())
+      if (row.isOfOptimizer)
+        options.push_back(toOption(row, "Optimizer"));
+    return OptionTable(
+        "memopt-compile", "memopt-compile MODEL.pt2 | GRAPH.mlir [options]",
+        "Compiles a training step into a program whose memory is an arena of known size.",
+        std::move(options),
+        "Exit codes: 0 done; 1 bad input or usage; 2 does not fit the budget; 3 the machine lacks "
+        "something.",
+        {{"--bf16", "--precision=bf16"},
+         {"--fp16", "--precision=fp16"},
+         {"--tf32", "--matmul-precision=high"},
+         {"--optim", "--optimizer=NAME"},
+         {"--gradient-checkpointing", "--activation-checkpointing=MODULE,... or segments:N"},
+         {"--zero", "--zero-stage=0|1|2|3"}});
+  }();
+  return table;
 }
+
+void memopt::tool::printHelp() { llvm::outs() << getTable().getHelp(); }
 
 llvm::Error memopt::tool::invalid(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
@@ -179,29 +245,23 @@ llvm::Error memopt::tool::invalid(const llvm::Twine &message) {
 
 llvm::Expected<CommandLine> CommandLine::parse(llvm::ArrayRef<char *> arguments) {
   CommandLine line;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    llvm::StringRef text = arguments[i];
-    if (!text.consume_front("-")) {
-      line.inputs.push_back(text.str());
+  OptionReader reader(getTable(), {arguments.begin(), arguments.end()});
+  while (!reader.isAtEnd()) {
+    OptionReader::Item item = reader.next();
+    switch (item.kind) {
+    case OptionReader::Kind::Place:
+      line.inputs.push_back(item.text);
       continue;
+    case OptionReader::Kind::Unknown:
+      return invalid(describeUnknown(getTable(), item.text));
+    case OptionReader::Kind::Wrong:
+      return invalid(item.message);
+    case OptionReader::Kind::Given:
+      break;
     }
-    text.consume_front("-");
-    llvm::StringRef name, value;
-    std::tie(name, value) = text.split('=');
-    bool hasValue = text.contains('=');
-    const OptionRow *row = findOption(name);
-    if (!row)
-      return invalid("unknown option '" + llvm::StringRef(arguments[i]) + "'" +
-                     suggestOption(name) + "; --help lists the options");
-    if (hasValue && !row->takesValue())
-      return invalid("--" + name + " takes no value");
-    if (!hasValue && row->needsValue()) {
-      if (++i == arguments.size())
-        return invalid("--" + name + " expects " + row->metavariable);
-      value = arguments[i];
-    }
-    line.given.insert(row->name);
-    if (llvm::Error error = line.set(*row, value))
+    const OptionRow &row = *findOption(llvm::StringRef(item.option->name).ltrim('-'));
+    line.given.insert(row.name);
+    if (llvm::Error error = line.set(row, item.value))
       return std::move(error);
   }
   return line;

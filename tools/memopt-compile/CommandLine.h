@@ -24,13 +24,15 @@ namespace memopt::tool {
 /// such as --threads before main.
 struct OptionRow {
   llvm::StringRef name, metavariable, initial, help;
-  bool isOfOptimizer = false; ///< read by OptimizerPlan
+  llvm::StringRef aliases = {}; ///< other names, that users of other programs know, with commas
+  bool isOfOptimizer = false;   ///< read by OptimizerPlan
 
   bool takesValue() const { return !metavariable.empty(); }
   bool needsValue() const { return takesValue() && !metavariable.starts_with("["); }
 };
 
-/// All options, in the order of the help; those of optimizers' descriptors stand at the end.
+/// All options, in the order of the help (options/OptionTable.h); those of optimizers' descriptors
+/// stand at the end.
 llvm::ArrayRef<OptionRow> getOptions();
 /// The option of that name, or null.
 const OptionRow *findOption(llvm::StringRef name);

@@ -8,10 +8,11 @@
 
 #include "OptionGroups.h"
 
+#include "memopt-runtime/threads/ThreadPool.h"
+
 #include "llvm/ADT/StringExtras.h"
 
 #include <cstdlib>
-#include <thread>
 
 using namespace memopt::tool;
 
@@ -103,9 +104,7 @@ static llvm::Error fillThreads(const CommandLine &line, CompileOptions &options)
     return llvm::joinErrors(threads ? llvm::Error::success() : threads.takeError(),
                             runThreads ? llvm::Error::success() : runThreads.takeError());
   options.compilerThreads = *threads;
-  options.runThreads = *runThreads
-                           ? *runThreads
-                           : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  options.runThreads = *runThreads ? *runThreads : ::memopt::countProcessors();
   return llvm::Error::success();
 }
 

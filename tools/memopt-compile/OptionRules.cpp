@@ -51,8 +51,7 @@ static bool isPlanned(const CommandLine &line) { return !line.isSet("estimate");
 static bool hasRanks(const CommandLine &line) { return line.isSet("ranks"); }
 
 static bool accumulates(const CommandLine &line) {
-  return line.isSet("accumulative-counts") || line.isSet("gradient-accumulation-steps") ||
-         line.isSet("micro-batches") || line.isSet("auto");
+  return line.isSet("accumulative-counts") || line.isSet("micro-batches") || line.isSet("auto");
 }
 
 //===----------------------------------------------------------------------===//
@@ -83,7 +82,6 @@ static constexpr Rule kRules[] = {
 /// Beside the options of optimizers.
 static constexpr llvm::StringLiteral kOfTraining[] = {"max-grad-norm",
                                                       "accumulative-counts",
-                                                      "gradient-accumulation-steps",
                                                       "micro-batches",
                                                       "ranks",
                                                       "zero-stage",

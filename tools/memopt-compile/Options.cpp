@@ -11,6 +11,7 @@
 #include "DeepSpeedConfig.h"
 #include "OptionGroups.h"
 #include "OptionRules.h"
+#include "options/OptionTable.h"
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
@@ -18,25 +19,15 @@
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
-#include <cmath>
 #include <cstdlib>
 
 using namespace memopt::tool;
 
 llvm::Expected<int64_t> memopt::tool::parseBytes(llvm::StringRef option, llvm::StringRef text) {
-  llvm::StringRef number = text.trim();
-  int64_t unit = 1;
-  for (auto [suffix, bytes] : {std::pair<const char *, int64_t>{"KiB", 1ll << 10},
-                               {"MiB", 1ll << 20},
-                               {"GiB", 1ll << 30},
-                               {"TiB", 1ll << 40}})
-    if (number.consume_back(suffix))
-      unit = bytes;
-  double value;
-  if (number.rtrim().getAsDouble(value) || !(value >= 0) || value * unit > 9e18)
-    return invalid("--" + option + " expects bytes such as 4096, 512MiB or 16GiB, found '" + text +
-                   "'");
-  return static_cast<int64_t>(std::floor(value * static_cast<double>(unit)));
+  int64_t bytes = 0;
+  if (std::string wrong = options::parseBytes(text.trim().str(), bytes); !wrong.empty())
+    return invalid("--" + option + ": " + wrong);
+  return bytes;
 }
 
 llvm::SmallVector<std::string> memopt::tool::parseModules(llvm::StringRef text) {
@@ -153,6 +144,10 @@ llvm::Expected<std::unique_ptr<CompileOptions>> memopt::tool::parseCompileOption
     return line.takeError();
   if (line->isSet("help")) {
     printHelp();
+    std::exit(0);
+  }
+  if (line->isSet("version")) {
+    llvm::outs() << options::describeVersion("memopt-compile");
     std::exit(0);
   }
   if (llvm::Error error = addDeepSpeedConfig(*line))

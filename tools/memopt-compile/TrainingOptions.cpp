@@ -152,18 +152,14 @@ static llvm::Error fillRanks(const CommandLine &line, CompileOptions &options) {
 
 static llvm::Error fillBatches(const CommandLine &line, CompileOptions &options) {
   mlir::memopt::PipelineOptions &pipeline = options.pipeline;
-  if (line.isSet("accumulative-counts") && line.isSet("gradient-accumulation-steps"))
-    return invalid("--accumulative-counts and --gradient-accumulation-steps are one option; give "
-                   "one");
   options.isBatchSearched = line.get("batch") == "max";
   if (options.isBatchSearched && !line.isSet("device-memory"))
     return invalid("--batch=max needs --device-memory, which it fills");
   if (!options.isBatchSearched)
     if (llvm::Error error = fillCount(line, "batch", pipeline.batch))
       return error;
-  for (llvm::StringRef name : {"accumulative-counts", "gradient-accumulation-steps"})
-    if (llvm::Error error = fillCount(line, name, pipeline.accumulativeCounts))
-      return error;
+  if (llvm::Error error = fillCount(line, "accumulative-counts", pipeline.accumulativeCounts))
+    return error;
   if (llvm::Error error = fillCount(line, "micro-batches", pipeline.microBatches))
     return error;
   if (llvm::Error error = fillRanks(line, options))

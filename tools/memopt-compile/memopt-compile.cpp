@@ -72,7 +72,7 @@ static void prepareProcess() {
 /// As many threads as asked for, or as the system gives: passes and code generation each have some.
 static int countThreads(int wanted) {
   if (wanted == 0)
-    wanted = static_cast<int>(llvm::hardware_concurrency().compute_thread_count());
+    wanted = ::memopt::countProcessors();
   return wanted == 1 ? 1 : std::max(1, ::memopt::countStartableThreads(2 * wanted) / 2);
 }
 

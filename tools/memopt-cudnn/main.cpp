@@ -22,6 +22,7 @@
 
 #include "memopt-runtime/base/Json.h"
 #include "memopt-runtime/device/cuda/CudnnPlans.h"
+#include "options/OptionTable.h"
 #include <iostream>
 
 using namespace memopt;
@@ -53,7 +54,11 @@ static StatusOr<json> plan(const CudnnPlanner &planner, const std::string &line)
   return json{{"plans", std::move(list)}};
 }
 
-int main(int argc, char **) {
+int main(int argc, char **argv) {
+  if (argc == 2 && std::string(argv[1]) == "--version") {
+    std::cout << options::describeVersion("memopt-cudnn");
+    return 0;
+  }
   if (argc != 1) {
     std::cerr << "memopt-cudnn: takes no arguments; memopt-compile starts it\n";
     return 1;

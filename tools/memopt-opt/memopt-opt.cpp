@@ -15,12 +15,17 @@
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "options/OptionTable.h"
+
+#include "llvm/Support/CommandLine.h"
 
 #ifdef MEMOPT_TEST_DIALECT
 #include "TestDialect.h"
 #endif
 
 int main(int argc, char **argv) {
+  llvm::cl::SetVersionPrinter(
+      [](llvm::raw_ostream &out) { out << memopt::options::describeVersion("memopt-opt"); });
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);

@@ -16,6 +16,7 @@
 
 #include "memopt/Planning/Order/PlanSolver.h"
 #include "memopt/Planning/Problem/PlanFile.h"
+#include "options/OptionTable.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"
@@ -27,43 +28,52 @@
 using namespace memopt::planning;
 using llvm::StringRef;
 using llvm::Twine;
+using memopt::options::OptionReader;
 
-static const char *const usage =
-    R"(memopt-plan - what to recompute, in which order to run, and where everything lies
-
-usage:
-  memopt-plan remat PROBLEM.json --budget=BYTES|N% -o PLAN.json [options]
-  memopt-plan frontier PROBLEM.json [-o FRONTIER.json] [options]
-  memopt-plan arena PROBLEM.csv [--capacity=BYTES] -o LAYOUT.csv [options]
-  memopt-plan ranks PACKAGE --ranks=N --network=FILE.json
-
-remat: an order of the ops, in which ops may run again and values may be fetched, with the least cost among
-those that keep the bytes alive within the budget (N%: a share of the peak of the given order).
-  --budget=BYTES|N%  the budget of the first space; with KiB, MiB or GiB if you like
-  --budget=NAME:BYTES  that of another space, instead of the one in the file
-  --keep-order       first runs stay in the given order
-  --no-recompute     every op runs once
-  --no-transfer      nothing is stored or fetched
-  --threads=N        threads for the search; the answer does not depend on it (default 1)
-
-frontier: the cheapest plans for all budgets at once, peak against cost, from the given order down to the
-smallest peak found; with stores, for shares of what can be stored. Takes --threads too.
-
-arena: an offset for each buffer, so that those alive together share no byte and the arena is low.
-  --capacity=BYTES   good enough; without it the search goes for the lower bound
-
-ranks: bytes, collectives and predicted step time of a package on N ranks (1 to 4096), none of which is started.
-  --network=FILE.json  what a message takes inside a host, and between hosts
-
-all but ranks:
-  -o FILE            where the answer goes; without it only the figures are printed
-  --iterations=N     effort, in moves of the search (default: by the size of the problem)
-  --seed=N           of the search (default 1); same input, options and seed, same answer
-  --help             this text
-
-File formats stand in docs/Planning.md. Exit codes: 0 done, 1 bad input or usage, 2 nothing found within the
-budget or capacity.
-)";
+static const memopt::options::OptionTable &getTable() {
+  static const char all[] = "All commands", remat[] = "remat", both[] = "remat and frontier",
+                    arena[] = "arena", ranks[] = "ranks", effort[] = "All but ranks";
+  static const memopt::options::OptionTable table(
+      "memopt-plan", "memopt-plan remat|frontier|arena|ranks INPUT [options]",
+      "What to recompute, in which order to run, and where everything lies. "
+      "remat PROBLEM.json: an order of the ops, in which ops may run again and values may be "
+      "fetched, with the least cost among those that keep the bytes alive within the budget. "
+      "frontier PROBLEM.json: the cheapest plans for all budgets at once, peak against cost, from "
+      "the given order down to the smallest peak found; with stores, for shares of what can be "
+      "stored. arena PROBLEM.csv: an offset for each buffer, so that those alive together share no "
+      "byte and the arena is low. ranks PACKAGE: bytes, collectives and predicted step time of a "
+      "package on N ranks, none of which is started.",
+      {{"--budget",
+        "BYTES|N%|NAME:BYTES",
+        "the budget of the first space, in bytes or as a share of the peak of the given order; "
+        "NAME:BYTES: that of another space, instead of the one in the file",
+        remat,
+        {},
+        "",
+        /*isRepeatable=*/true},
+       {"--keep-order", "", "first runs stay in the given order", remat},
+       {"--no-recompute", "", "every op runs once", remat},
+       {"--no-transfer", "", "nothing is stored or fetched", remat},
+       {"--threads",
+        "N",
+        "threads for the search; the answer does not depend on it",
+        both,
+        {},
+        "1"},
+       {"--capacity", "BYTES", "good enough; without it the search goes for the lower bound",
+        arena},
+       {"--ranks", "N", "how many, 1 to 4096", ranks, {"--nproc-per-node"}},
+       {"--network", "FILE.json", "what a message takes inside a host, and between hosts", ranks},
+       {"-o", "FILE", "where the answer goes; without it only the figures are printed", effort},
+       {"--iterations", "N", "effort, in moves of the search (default: by the size of the problem)",
+        effort},
+       {"--seed", "N", "of the search; same input, options and seed, same answer", effort, {}, "1"},
+       {"--version", "", "the version of memopt", all},
+       {"--help", "", "this text", all, {"-h"}}},
+      "File formats stand in docs/Planning.md. Exit codes: 0 done; 1 bad input or usage; 2 nothing "
+      "found within the budget or capacity; 3 the machine lacks something.");
+  return table;
+}
 
 static int usageError(const Twine &message) {
   llvm::errs() << "memopt-plan: " << message << "; see memopt-plan --help\n";
@@ -78,29 +88,14 @@ static int inputError(llvm::Error error) {
 namespace {
 
 struct Arguments {
-  StringRef command, input, output, budget, capacity, network;
+  std::string command, input, output, budget, capacity, network;
   int64_t iterations = -1, seed = 1, threads = 1, ranks = 0;
-  bool keepOrder = false, recompute = true, transfer = true;
-  std::vector<StringRef> otherBudgets; ///< NAME:BYTES
+  bool keepOrder = false, noRecompute = false, noTransfer = false;
+  bool isHelp = false, isVersion = false;
+  std::vector<std::string> otherBudgets; ///< NAME:BYTES
 };
 
 } // namespace
-
-/// Fills `value` from "--name=value", or from "--name value", stepping over the second word.
-static bool takeValue(llvm::ArrayRef<const char *> words, size_t &at, StringRef name,
-                      StringRef &value) {
-  StringRef word = words[at];
-  if (!word.consume_front(name))
-    return false;
-  if (word.consume_front("=")) {
-    value = word;
-    return true;
-  }
-  if (!word.empty() || at + 1 == words.size())
-    return false;
-  value = words[++at];
-  return true;
-}
 
 /// What goes with `ranks`; says what is wrong, or nothing.
 static std::string checkRanks(const Arguments &arguments) {
@@ -108,55 +103,73 @@ static std::string checkRanks(const Arguments &arguments) {
   if (!arguments.ranks || arguments.network.empty())
     return "ranks needs --ranks=N and --network=FILE.json";
   if (!arguments.output.empty() || !arguments.budget.empty() || !arguments.capacity.empty() ||
-      !arguments.otherBudgets.empty() || arguments.keepOrder || !arguments.recompute ||
-      !arguments.transfer || arguments.iterations != initial.iterations ||
+      !arguments.otherBudgets.empty() || arguments.keepOrder || arguments.noRecompute ||
+      arguments.noTransfer || arguments.iterations != initial.iterations ||
       arguments.seed != initial.seed || arguments.threads != initial.threads)
     return "ranks takes --ranks and --network alone";
   return "";
 }
 
-/// Parses the words after the program's name; says what is wrong, or nothing.
-static std::string parse(llvm::ArrayRef<const char *> words, Arguments &arguments) {
-  std::vector<StringRef> places;
-  for (size_t at = 0; at < words.size(); ++at) {
-    StringRef word = words[at], number, budget;
-    if (!word.starts_with("-")) {
-      places.push_back(word);
-      continue;
-    }
-    if (word == "--keep-order") {
-      arguments.keepOrder = true;
-    } else if (word == "--no-recompute") {
-      arguments.recompute = false;
-    } else if (word == "--no-transfer") {
-      arguments.transfer = false;
-    } else if (takeValue(words, at, "--budget", budget)) {
-      if (budget.contains(':'))
-        arguments.otherBudgets.push_back(budget);
-      else
-        arguments.budget = budget;
-    } else if (takeValue(words, at, "-o", arguments.output) ||
-               takeValue(words, at, "--capacity", arguments.capacity) ||
-               takeValue(words, at, "--network", arguments.network)) {
-      continue;
-    } else if (takeValue(words, at, "--ranks", number)) {
-      if (number.getAsInteger(10, arguments.ranks) || arguments.ranks < 1 ||
-          arguments.ranks > mostModeledRanks)
-        return ("--ranks is \"" + number + "\", expected 1 to " + Twine(mostModeledRanks)).str();
-    } else if (takeValue(words, at, "--iterations", number)) {
-      if (number.getAsInteger(10, arguments.iterations) || arguments.iterations < 0)
-        return ("--iterations is \"" + number + "\", expected an integer of at least 0").str();
-    } else if (takeValue(words, at, "--seed", number)) {
-      if (number.getAsInteger(10, arguments.seed))
-        return ("--seed is \"" + number + "\", expected an integer").str();
-    } else if (takeValue(words, at, "--threads", number)) {
-      if (number.getAsInteger(10, arguments.threads) || arguments.threads < 1 ||
-          arguments.threads > 1024)
-        return ("--threads is \"" + number + "\", expected 1 to 1024").str();
-    } else {
-      return ("unknown option or missing value: " + word).str();
-    }
+/// Takes an integer from `least` to `most`; says what is wrong, or nothing.
+static std::string takeNumber(const OptionReader::Item &item, int64_t least, int64_t most,
+                              int64_t &number) {
+  if (!StringRef(item.value).getAsInteger(10, number) && number >= least && number <= most)
+    return "";
+  std::string range = most == INT64_MAX ? "an integer of at least " + std::to_string(least)
+                                        : std::to_string(least) + " to " + std::to_string(most);
+  return item.option->name + " is \"" + item.value + "\", expected " +
+         (least == INT64_MIN ? "an integer" : range);
+}
+
+/// Takes an option; says what is wrong, or nothing.
+static std::string take(const OptionReader::Item &item, Arguments &arguments) {
+  const std::string &name = item.option->name;
+  if (name == "--ranks")
+    return takeNumber(item, 1, mostModeledRanks, arguments.ranks);
+  if (name == "--iterations")
+    return takeNumber(item, 0, INT64_MAX, arguments.iterations);
+  if (name == "--seed")
+    return takeNumber(item, INT64_MIN, INT64_MAX, arguments.seed);
+  if (name == "--threads")
+    return takeNumber(item, 1, 1024, arguments.threads);
+  if (name == "--budget" && StringRef(item.value).contains(':')) {
+    arguments.otherBudgets.push_back(item.value);
+    return "";
   }
+  if (name == "--budget" && !arguments.budget.empty())
+    return "--budget is given twice, as " + arguments.budget + " and as " + item.value;
+  bool isFlag = !item.option->takesValue();
+  if (isFlag)
+    (name == "--keep-order"    ? arguments.keepOrder
+     : name == "--help"        ? arguments.isHelp
+     : name == "--version"     ? arguments.isVersion
+     : name == "--no-transfer" ? arguments.noTransfer
+                               : arguments.noRecompute) = true;
+  else
+    (name == "--budget"     ? arguments.budget
+     : name == "--capacity" ? arguments.capacity
+     : name == "--network"  ? arguments.network
+                            : arguments.output) = item.value;
+  return "";
+}
+
+/// Parses the words after the program's name; says what is wrong, or nothing.
+static std::string parse(std::vector<std::string> words, Arguments &arguments) {
+  std::vector<std::string> places;
+  for (OptionReader reader(getTable(), std::move(words)); !reader.isAtEnd();) {
+    OptionReader::Item item = reader.next();
+    std::string wrong = item.message;
+    if (item.kind == OptionReader::Kind::Place)
+      places.push_back(item.text);
+    else if (item.kind == OptionReader::Kind::Unknown)
+      wrong = memopt::options::describeUnknown(getTable(), item.text);
+    else if (item.kind == OptionReader::Kind::Given)
+      wrong = take(item, arguments);
+    if (!wrong.empty())
+      return wrong;
+  }
+  if (arguments.isHelp || arguments.isVersion)
+    return "";
   if (places.empty())
     return "expected remat, frontier, arena or ranks";
   if (places.size() != 2)
@@ -167,43 +180,31 @@ static std::string parse(llvm::ArrayRef<const char *> words, Arguments &argument
     return checkRanks(arguments);
   bool remat = arguments.command == "remat", arena = arguments.command == "arena";
   if (!remat && !arena && arguments.command != "frontier")
-    return ("unknown command \"" + arguments.command +
-            "\", expected remat, frontier, arena or ranks")
-        .str();
+    return "unknown command \"" + arguments.command +
+           "\", expected remat, frontier, arena or ranks";
   if (arguments.ranks || !arguments.network.empty())
     return "--ranks and --network belong to ranks";
   if (!arena && !arguments.capacity.empty())
     return "--capacity belongs to arena; remat has --budget";
   if (!remat && (!arguments.budget.empty() || !arguments.otherBudgets.empty() ||
-                 arguments.keepOrder || !arguments.recompute || !arguments.transfer))
+                 arguments.keepOrder || arguments.noRecompute || arguments.noTransfer))
     return "--budget, --keep-order, --no-recompute and --no-transfer belong to remat";
   if (remat && arguments.budget.empty())
     return "remat needs --budget=BYTES or --budget=N%";
   return "";
 }
 
-/// Bytes with an optional unit, or a share of `whole` if that is not negative. Says false if
-/// malformed.
-static bool parseBytes(StringRef text, int64_t whole, int64_t &bytes) {
-  if (whole >= 0 && text.consume_back("%")) {
-    double percent = 0;
-    if (text.getAsDouble(percent) || !(percent >= 0) || percent > 1e6)
-      return false;
-    double share = double(whole) * percent / 100;
-    bytes = share >= 0x1p62 ? int64_t(1) << 62 : int64_t(share);
-    return true;
-  }
-  int shift = 0;
-  if (text.consume_back("KiB"))
-    shift = 10;
-  else if (text.consume_back("MiB"))
-    shift = 20;
-  else if (text.consume_back("GiB"))
-    shift = 30;
-  if (text.rtrim().getAsInteger(10, bytes) || bytes < 0 || bytes > (int64_t(1) << 62) >> shift)
-    return false;
-  bytes <<= shift;
-  return true;
+/// Bytes with an optional unit, or a share of `whole` if that is not negative. What is wrong with
+/// it, or nothing.
+static std::string parseBytes(StringRef text, int64_t whole, int64_t &bytes) {
+  if (whole < 0 || !text.consume_back("%"))
+    return memopt::options::parseBytes(text.str(), bytes);
+  double percent = 0;
+  if (text.getAsDouble(percent) || !(percent >= 0) || percent > 1e6)
+    return "expected bytes (1048576, 64MiB) or a share (70%), found '" + text.str() + "%'";
+  double share = double(whole) * percent / 100;
+  bytes = share >= 0x1p62 ? int64_t(1) << 62 : int64_t(share);
+  return "";
 }
 
 static double secondsSince(std::chrono::steady_clock::time_point start) {
@@ -222,8 +223,8 @@ static std::string takeOtherBudgets(const Arguments &arguments, PlanProblem &pro
         problem.spaces, [&, name = name](const PlanSpace &each) { return each.name == name; });
     if (space == problem.spaces.end() || space == problem.spaces.begin())
       return ("--budget is \"" + text + "\", expected the name of a space beyond the first").str();
-    if (!parseBytes(bytes, /*whole=*/-1, space->budget))
-      return ("--budget is \"" + text + "\", expected bytes behind the name").str();
+    if (std::string wrong = parseBytes(bytes, /*whole=*/-1, space->budget); !wrong.empty())
+      return ("--budget=" + text + ": " + wrong).str();
   }
   return "";
 }
@@ -266,15 +267,14 @@ static int runRemat(const Arguments &arguments) {
   if (!base)
     return inputError(base.takeError());
   PlanOptions options;
-  if (!parseBytes(arguments.budget, base->peak, options.budget))
-    return usageError("--budget is \"" + arguments.budget +
-                      "\", expected bytes (1048576, 64MiB) or a share (70%)");
+  if (std::string wrong = parseBytes(arguments.budget, base->peak, options.budget); !wrong.empty())
+    return usageError("--budget: " + wrong);
   options.iterations = arguments.iterations;
   options.seed = arguments.seed;
   options.threads = arguments.threads;
   options.keepOrder = arguments.keepOrder;
-  options.recompute = arguments.recompute;
-  options.transfer = arguments.transfer;
+  options.recompute = !arguments.noRecompute;
+  options.transfer = !arguments.noTransfer;
   llvm::Expected<PlanSolution> solution = solvePlan(problem, options);
   if (!solution)
     return inputError(solution.takeError());
@@ -343,9 +343,10 @@ static int runFrontier(const Arguments &arguments) {
 static int runArena(const Arguments &arguments) {
   auto start = std::chrono::steady_clock::now();
   ArenaOptions options;
-  if (!arguments.capacity.empty() &&
-      !parseBytes(arguments.capacity, /*whole=*/-1, options.capacity))
-    return usageError("--capacity is \"" + arguments.capacity + "\", expected bytes");
+  if (!arguments.capacity.empty())
+    if (std::string wrong = parseBytes(arguments.capacity, /*whole=*/-1, options.capacity);
+        !wrong.empty())
+      return usageError("--capacity: " + wrong);
   // A tool that is asked for nothing else may take some seconds.
   options.iterations = arguments.iterations >= 0 ? arguments.iterations : 120000000;
   options.seed = arguments.seed;
@@ -390,14 +391,14 @@ static int runRanks(const Arguments &arguments) {
 }
 
 int main(int argc, char **argv) {
-  llvm::ArrayRef<const char *> words(const_cast<const char **>(argv) + 1, argc - 1);
-  if (llvm::any_of(words, [](StringRef word) { return word == "--help" || word == "-h"; })) {
-    llvm::outs() << usage;
+  Arguments arguments;
+  if (std::string message = parse({argv + 1, argv + argc}, arguments); !message.empty())
+    return usageError(message);
+  if (arguments.isHelp || arguments.isVersion) {
+    llvm::outs() << (arguments.isHelp ? getTable().getHelp()
+                                      : memopt::options::describeVersion("memopt-plan"));
     return 0;
   }
-  Arguments arguments;
-  if (std::string message = parse(words, arguments); !message.empty())
-    return usageError(message);
   if (arguments.command == "ranks")
     return runRanks(arguments);
   if (arguments.command == "arena")

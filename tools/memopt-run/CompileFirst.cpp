@@ -15,6 +15,7 @@
 #include "memopt-runtime/base/Text.h"
 #include "memopt-runtime/device/Device.h"
 #include "memopt-runtime/ranks/RankMeeting.h"
+#include "memopt-runtime/threads/ThreadPool.h"
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -84,7 +85,7 @@ static StatusOr<int> runAndWait(const std::vector<std::string> &command,
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   if (isInterrupted())
-    return Status(StatusCode::Interrupted, "stopped while compiling");
+    return Status(StatusCode::Cancelled, "stopped while compiling");
   if (WIFSIGNALED(status))
     return environmentError("memopt-compile was ended by signal " +
                             std::to_string(WTERMSIG(status)) + " (" +
@@ -184,7 +185,7 @@ static std::string describeOrigin(const std::vector<std::string> &command) {
   const char *profile = std::getenv("MEMOPT_MACHINE_PROFILE");
   std::vector<std::string> words = command;
   words[3] = profile ? profile : "";
-  words.push_back(std::to_string(std::thread::hardware_concurrency()) + " processors");
+  words.push_back(std::to_string(countProcessors()) + " processors");
   std::string text;
   for (const std::string &word : words)
     if (word != "--quiet")

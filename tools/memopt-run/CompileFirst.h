@@ -40,6 +40,9 @@ private:
   std::string temporaryFolder;
 };
 
+/// The end of --help: the options of the memopt-compile beside this program.
+std::string describeCompileOptions();
+
 } // namespace memopt
 
 #endif // MEMOPT_RUN_COMPILEFIRST_H

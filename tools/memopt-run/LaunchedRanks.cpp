@@ -56,8 +56,12 @@ memopt::meetOtherRanks(const RunOptions &options, const std::optional<LaunchedRa
 //===----------------------------------------------------------------------===//
 
 StatusOr<std::optional<LaunchedRank>> memopt::findRank(RunOptions &options) {
-  MEMOPT_ASSIGN_OR_RETURN(std::optional<LaunchedRank> self,
-                          findLaunchedRank([](const char *name) { return std::getenv(name); }));
+  std::optional<LaunchedRank> self;
+  if (options.isLauncherHeard) {
+    MEMOPT_ASSIGN_OR_RETURN(self,
+                            findLaunchedRank([](const char *name) { return std::getenv(name); },
+                                             /*isOneHost=*/options.transport == "shared"));
+  }
   if (!self) {
     MEMOPT_RETURN_IF_ERROR(checkAlone(options));
     return self;
@@ -65,7 +69,9 @@ StatusOr<std::optional<LaunchedRank>> memopt::findRank(RunOptions &options) {
   if (options.ranks && *options.ranks != self->ranks)
     return badInput("--ranks is " + std::to_string(*options.ranks) + ", but " + self->launcher +
                     " started " + std::to_string(self->ranks) +
-                    " processes: leave --ranks out, each of them is one rank");
+                    " processes: leave --ranks out, each of them is one rank; or give "
+                    "--launcher=none, and this run takes no notice of " +
+                    self->launcher);
   options.ranks = self->ranks;
   return self;
 }

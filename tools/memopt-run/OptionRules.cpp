@@ -192,7 +192,8 @@ Status memopt::checkTogether(const RunOptions &options) {
 }
 
 Status memopt::checkAlone(const RunOptions &options) {
-  if (!options.isGiven("--rank-timeout") || options.ranks)
+  // Next to ranks of a launcher's, one command line may serve those and a run that is none.
+  if (!options.isGiven("--rank-timeout") || options.ranks || !options.isLauncherHeard)
     return Status::ok();
   return badInput("--rank-timeout needs --ranks=N, or processes that a launcher starts");
 }

@@ -10,22 +10,30 @@
 #include "memopt-runtime/base/Json.h"
 #include "memopt-runtime/base/Text.h"
 #include "memopt-runtime/interface/PackageFormat.h"
+#include "options/OptionTable.h"
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
 #include <limits>
-#include <numeric>
 
 using namespace memopt;
 
 namespace {
 /// One option: its name, how its value is written (empty: it takes none), a line of help, what it
-/// sets.
+/// sets, and its other names: those that users of torchrun, DeepSpeed and transformers know.
 struct OptionSpec {
   std::string name, value, help;
   std::function<Status(RunOptions &, const std::string &)> set;
+  std::vector<std::string> aliases = {};
+  bool isRepeatable = false;
+};
+
+/// Options that stand together in --help.
+struct OptionGroup {
+  std::string name;
+  std::vector<OptionSpec> options;
 };
 } // namespace
 
@@ -158,7 +166,7 @@ static Status setAugmentation(RunOptions &options, const std::string &text) {
 }
 
 /// A number above zero.
-static auto setFactor(std::optional<double> RunOptions::*field, double limit) {
+template <typename Field> static auto setFactor(Field RunOptions::*field, double limit) {
   return [=](RunOptions &options, const std::string &text) -> Status {
     MEMOPT_ASSIGN_OR_RETURN(double value, parseNumber(text, 0));
     if (value == 0 || value > limit)
@@ -196,141 +204,214 @@ static Status setMode(RunOptions &options, const std::string &text) {
 // The table
 //===----------------------------------------------------------------------===//
 
-static const std::vector<OptionSpec> &getSpecs() {
-  static const std::vector<OptionSpec> specs = {
-      {"--data", "SOURCE",
-       "FILE.safetensors with batches (step0.INPUT, ...) or samples (INPUT) | "
-       "idx:IMAGES.gz,LABELS.gz | bytes:TEXTFILE | tokens:FILE.safetensors; may be repeated",
-       addText(&RunOptions::data)},
-      {"--steps", "N", "steps of this run", setInteger(&RunOptions::steps, 0)},
-      {"--epochs", "N", "passes over the data of this run (default 1)",
-       setInteger(&RunOptions::epochs, 0)},
-      {"--mode", "train|eval", "eval: the forward alone, outputs averaged over the data", setMode},
-      {"--device", "cpu|cuda", "where to run (default cpu)", setText(&RunOptions::device)},
-      {"--describe-device", "FILE",
-       "write what memopt-compile needs to know of the device, and run nothing",
-       setText(&RunOptions::description)},
-      {"--cuda-graph", "on|off",
-       "replay steps from graphs that are captured once (default on, with --device=cuda)",
-       setChoice(&RunOptions::isReplayed, "on", "off")},
-      {"--seed", "N", "of dropout, shuffling and --init=random (default 0, or the checkpoint's)",
-       setInteger(&RunOptions::seed, 0)},
-      {"--shuffle", "on|off", "new order of a data set in each epoch (default on, off in eval)",
-       setChoice(&RunOptions::isShuffled, "on", "off")},
-      {"--data-scale", "X", "images as (byte * X - mean) / std (default 1/255)",
-       setNumber(&RunOptions::dataScale)},
-      {"--data-mean", "X[,X...]", "of all channels, or of each (default 0)",
-       setNumbers(&RunOptions::dataMeans)},
-      {"--data-std", "X[,X...]", "of all channels, or of each (default 1)",
-       setNumbers(&RunOptions::dataDeviations)},
-      {"--data-augment", "flip,crop:N", "mirror images, and move them by up to N pixels",
-       setAugmentation},
-      {"--data-stride", "N", "of texts: tokens from one window to the next (default: a window)",
-       setInteger(&RunOptions::dataStride, 1)},
-      {"--init", "weights|random", "first values: those of the model, or random ones",
-       setChoice(&RunOptions::isRandom, "random", "weights")},
-      {"--lr", "X", "learning rate (default: the optimizer's when compiled, or the checkpoint's)",
-       setRate},
-      {"--lr-schedule", "constant|linear|cosine|step|multi-step|exponential|polynomial|one-cycle",
-       "after the warm-up (default constant)", setSchedule},
-      {"--warmup-steps", "N", "steps in which the rate rises from zero (default 0)",
-       setInteger(&RunOptions::warmupSteps, 0)},
-      {"--schedule-steps", "N",
-       "step at which schedules end that have an end (default: the last step of this run)",
-       setInteger(&RunOptions::scheduleSteps, 1)},
-      {"--lr-min", "X", "rate at which linear, cosine and polynomial end (default 0)",
-       setNumber(&RunOptions::minRate, 0)},
-      {"--lr-step-size", "N", "schedule step: multiply by gamma every N steps (default 1)",
-       setInteger(&RunOptions::stepSize, 1)},
-      {"--lr-gamma", "X", "schedules step, multi-step, exponential: the factor (default 0.1)",
-       setNumber(&RunOptions::gamma, 0)},
-      {"--lr-milestones", "A,B,...", "schedule multi-step: steps at which to multiply by gamma",
-       setMilestones},
-      {"--lr-power", "X", "schedule polynomial: exponent (default 1)",
-       setNumber(&RunOptions::power, 0)},
-      {"--lr-pct-start", "X", "schedule one-cycle: part of the steps that rises (default 0.3)",
-       setFactor(&RunOptions::percentStart, 1)},
-      {"--lr-div-factor", "X", "schedule one-cycle: begins at the rate over this (default 25)",
-       setFactor(&RunOptions::divFactor, std::numeric_limits<double>::infinity())},
-      {"--lr-final-div-factor", "X",
-       "schedule one-cycle: ends at where it began over this (default 1e4)",
-       setFactor(&RunOptions::finalDivFactor, std::numeric_limits<double>::infinity())},
-      {"--load", "DIR", "go on from a checkpoint", setText(&RunOptions::load)},
-      {"--save", "DIR", "write a checkpoint at the end, and on Ctrl-C", setText(&RunOptions::save)},
-      {"--save-every", "N", "write it every N steps too", setInteger(&RunOptions::saveEvery, 1)},
-      {"--keep", "N", "checkpoints that stay; older ones are DIR/step-STEP (default 1)",
-       setInteger(&RunOptions::keep, 1)},
-      {"--names", "step|model",
-       "names in saved checkpoints: the exported step's, or without the part in front that all of "
-       "them share (default step)",
-       setChoice(&RunOptions::hasModelNames, "model", "step")},
-      {"--weights", "FILE", "begin with a state dict of the model, as safetensors",
-       setText(&RunOptions::weights)},
-      {"--save-best", "", "keep the checkpoint of the best evaluation in DIR/best",
-       setFlag(&RunOptions::isBestSaved)},
-      {"--save-gradients", "FILE", "gradients of the first step, as safetensors",
-       setText(&RunOptions::saveGradients)},
-      {"--ranks", "N",
-       "start N processes that train together, each on batches of its own; those of torchrun, "
-       "mpirun and srun are ranks by themselves",
-       setRanks},
-      {"--rank-timeout", "SECONDS", "how long a rank waits for the others (default 300)",
-       setNumber(&RunOptions::rankTimeout, 0)},
-      {"--transport", "auto|shared|mpi",
-       "how ranks reach each other: by shared memory, or over MPI (default: shared on one host)",
-       setTransport},
-      {"--disk-folder", "DIR",
-       "where the file of what lies on disk is made (default: the package's --disk)",
-       setText(&RunOptions::diskFolder)},
-      {"--check-memory", "", "watch the memory really used and report its peak",
-       setFlag(&RunOptions::isMemoryChecked)},
-      {"--stop-on-nan", "on|off",
-       "stop before the update when the loss is not finite, and say where it began (default on)",
-       setChoice(&RunOptions::isStoppedOnNan, "on", "off")},
-      {"--eval-data", "SOURCE", "evaluate on it in the course of training, written as --data",
-       addText(&RunOptions::evalData)},
-      {"--eval-every", "N", "steps between evaluations (default: an epoch)",
-       setInteger(&RunOptions::evalEvery, 1)},
-      {"--eval-package", "NAME.memopt",
-       "the model compiled with --mode=eval (default: compiled with the training step)",
-       setText(&RunOptions::evalPackage)},
-      {"--patience", "N", "stop after N evaluations without a smaller loss",
-       setInteger(&RunOptions::patience, 1)},
-      {"--log", "FILE.csv|FILE.jsonl|tensorboard:DIR",
-       "loss, rate and speed of each step, while the run goes on", setText(&RunOptions::log)},
-      {"--report", "FILE", "losses, seconds and bytes, as JSON", setText(&RunOptions::report)},
-      {"--trace", "FILE", "timeline for Perfetto or chrome://tracing", setText(&RunOptions::trace)},
-      {"--progress", "step|epoch",
-       "lines where there is no terminal: one for each step (default) or for each epoch",
-       setChoice(&RunOptions::isShownByEpoch, "epoch", "step")},
-      {"--quiet", "", "no line for each step", setFlag(&RunOptions::isQuiet)},
-      {"--help", "", "this text", setFlag(&RunOptions::isHelp)},
+static const std::vector<OptionGroup> &getGroups() {
+  static const std::vector<OptionGroup> groups = {
+      {"Program and device",
+       {{"--mode", "train|eval", "eval: the forward alone, outputs averaged over the data",
+         setMode},
+        {"--device", "cpu|cuda", "where to run (default cpu)", setText(&RunOptions::device)},
+        {"-o", "NAME.memopt", "keep the package that a model is compiled into",
+         setText(&RunOptions::packagePath)},
+        {"--describe-device", "FILE",
+         "write what memopt-compile needs to know of the device, and run nothing",
+         setText(&RunOptions::description)},
+        {"--cuda-graph", "on|off",
+         "replay steps from graphs that are captured once (default on, with --device=cuda)",
+         setChoice(&RunOptions::isReplayed, "on", "off")},
+        {"--disk-folder", "DIR",
+         "where the file of what lies on disk is made (default: the package's --disk)",
+         setText(&RunOptions::diskFolder)}}},
+      {"Length of the run",
+       {{"--steps", "N", "steps of this run", setInteger(&RunOptions::steps, 0), {"--max-steps"}},
+        {"--epochs",
+         "N",
+         "passes over the data of this run (default 1)",
+         setInteger(&RunOptions::epochs, 0),
+         {"--num-train-epochs"}},
+        {"--patience",
+         "N",
+         "stop after N evaluations without a smaller loss",
+         setInteger(&RunOptions::patience, 1),
+         {"--early-stopping-patience"}},
+        {"--stop-on-nan", "on|off",
+         "stop before the update when the loss is not finite, and say where it began (default on)",
+         setChoice(&RunOptions::isStoppedOnNan, "on", "off")}}},
+      {"Data",
+       {{"--data",
+         "SOURCE",
+         "FILE.safetensors with batches (step0.INPUT, ...) or samples (INPUT) | "
+         "idx:IMAGES.gz,LABELS.gz | bytes:TEXTFILE | tokens:FILE.safetensors",
+         addText(&RunOptions::data),
+         {},
+         /*isRepeatable=*/true},
+        {"--shuffle", "on|off", "new order of a data set in each epoch (default on, off in eval)",
+         setChoice(&RunOptions::isShuffled, "on", "off")},
+        {"--seed", "N", "of dropout, shuffling and --init=random (default 0, or the checkpoint's)",
+         setInteger(&RunOptions::seed, 0)},
+        {"--data-scale", "X", "images as (byte * X - mean) / std (default 1/255)",
+         setNumber(&RunOptions::dataScale)},
+        {"--data-mean", "X[,X...]", "of all channels, or of each (default 0)",
+         setNumbers(&RunOptions::dataMeans)},
+        {"--data-std", "X[,X...]", "of all channels, or of each (default 1)",
+         setNumbers(&RunOptions::dataDeviations)},
+        {"--data-augment", "flip,crop:N", "mirror images, and move them by up to N pixels",
+         setAugmentation},
+        {"--data-stride", "N", "of texts: tokens from one window to the next (default: a window)",
+         setInteger(&RunOptions::dataStride, 1)}}},
+      {"Learning rate",
+       {{"--lr",
+         "X",
+         "learning rate (default: the optimizer's when compiled, or the checkpoint's)",
+         setRate,
+         {"--learning-rate"}},
+        {"--lr-schedule",
+         "constant|linear|cosine|step|multi-step|exponential|polynomial|one-cycle",
+         "after the warm-up (default constant)",
+         setSchedule,
+         {"--lr-scheduler-type"}},
+        {"--warmup-steps", "N", "steps in which the rate rises from zero (default 0)",
+         setInteger(&RunOptions::warmupSteps, 0)},
+        {"--schedule-steps", "N",
+         "step at which schedules end that have an end (default: the last step of this run)",
+         setInteger(&RunOptions::scheduleSteps, 1)},
+        {"--lr-min", "X", "rate at which linear, cosine and polynomial end (default 0)",
+         setNumber(&RunOptions::minRate, 0)},
+        {"--lr-step-size", "N", "schedule step: multiply by gamma every N steps (default 1)",
+         setInteger(&RunOptions::stepSize, 1)},
+        {"--lr-gamma", "X", "schedules step, multi-step, exponential: the factor (default 0.1)",
+         setNumber(&RunOptions::gamma, 0)},
+        {"--lr-milestones", "A,B,...", "schedule multi-step: steps at which to multiply by gamma",
+         setMilestones},
+        {"--lr-power", "X", "schedule polynomial: exponent (default 1)",
+         setNumber(&RunOptions::power, 0)},
+        {"--lr-pct-start", "X", "schedule one-cycle: part of the steps that rises (default 0.3)",
+         setFactor(&RunOptions::percentStart, 1)},
+        {"--lr-div-factor", "X", "schedule one-cycle: begins at the rate over this (default 25)",
+         setFactor(&RunOptions::divFactor, std::numeric_limits<double>::infinity())},
+        {"--lr-final-div-factor", "X",
+         "schedule one-cycle: ends at where it began over this (default 1e4)",
+         setFactor(&RunOptions::finalDivFactor, std::numeric_limits<double>::infinity())}}},
+      {"First values and checkpoints",
+       {{"--init", "weights|random", "first values: those of the model, or random ones",
+         setChoice(&RunOptions::isRandom, "random", "weights")},
+        {"--weights", "FILE", "begin with a state dict of the model, as safetensors",
+         setText(&RunOptions::weights)},
+        {"--load",
+         "DIR",
+         "go on from a checkpoint",
+         setText(&RunOptions::load),
+         {"--resume", "--resume-from-checkpoint"}},
+        {"--save",
+         "DIR",
+         "write a checkpoint at the end, and on Ctrl-C",
+         setText(&RunOptions::save),
+         {"--output-dir"}},
+        {"--save-every",
+         "N",
+         "write it every N steps too",
+         setInteger(&RunOptions::saveEvery, 1),
+         {"--save-steps"}},
+        {"--keep",
+         "N",
+         "checkpoints that stay; older ones are DIR/step-STEP (default 1)",
+         setInteger(&RunOptions::keep, 1),
+         {"--save-total-limit"}},
+        {"--save-best", "", "keep the checkpoint of the best evaluation in DIR/best",
+         setFlag(&RunOptions::isBestSaved)},
+        {"--names",
+         "step|model",
+         "names in saved checkpoints: the exported step's, or without the part in front that all "
+         "of "
+         "them share (default step)",
+         setChoice(&RunOptions::hasModelNames, "model", "step"),
+         {"--checkpoint-names"}},
+        {"--save-gradients", "FILE", "gradients of the first step, as safetensors",
+         setText(&RunOptions::saveGradients)}}},
+      {"Evaluation in the course of training",
+       {{"--eval-data",
+         "SOURCE",
+         "evaluate on it in the course of training, written as --data",
+         addText(&RunOptions::evalData),
+         {},
+         /*isRepeatable=*/true},
+        {"--eval-every",
+         "N",
+         "steps between evaluations (default: an epoch)",
+         setInteger(&RunOptions::evalEvery, 1),
+         {"--eval-steps"}},
+        {"--eval-package", "NAME.memopt",
+         "the model compiled with --mode=eval (default: compiled with the training step)",
+         setText(&RunOptions::evalPackage)}}},
+      {"Ranks",
+       {{"--ranks",
+         "N",
+         "start N processes that train together, each on batches of its own; those of torchrun, "
+         "mpirun and srun are ranks by themselves",
+         setRanks,
+         {"--nproc-per-node"}},
+        {"--rank-timeout", "SECONDS", "how long a rank waits for the others (default 300)",
+         setFactor(&RunOptions::rankTimeout, std::numeric_limits<double>::infinity())},
+        {"--launcher", "auto|none",
+         "none: take no notice of the variables of torchrun, mpirun and srun (default auto)",
+         setChoice(&RunOptions::isLauncherHeard, "auto", "none")},
+        {"--transport", "auto|shared|mpi",
+         "how ranks reach each other: by shared memory, or over MPI (default: shared on one host)",
+         setTransport}}},
+      {"What is told",
+       {{"--report", "FILE", "losses, seconds and bytes, as JSON", setText(&RunOptions::report)},
+        {"--log", "FILE.csv|FILE.jsonl|tensorboard:DIR",
+         "loss, rate and speed of each step, while the run goes on", setText(&RunOptions::log)},
+        {"--trace", "FILE", "timeline for Perfetto or chrome://tracing",
+         setText(&RunOptions::trace)},
+        {"--check-memory", "", "watch the memory really used and report its peak",
+         setFlag(&RunOptions::isMemoryChecked)},
+        {"--progress", "step|epoch",
+         "lines where there is no terminal: one for each step (default) or for each epoch",
+         setChoice(&RunOptions::isShownByEpoch, "epoch", "step")},
+        {"--quiet", "", "no line for each step", setFlag(&RunOptions::isQuiet)},
+        {"--version", "", "the version of memopt", setFlag(&RunOptions::isVersion)},
+        {"--help", "", "this text", setFlag(&RunOptions::isHelp), {"-h"}}}},
   };
-  return specs;
+  return groups;
 }
 
-std::string memopt::getHelp() {
-  std::string text =
-      "memopt-run NAME.memopt | MODEL.pt2 | GRAPH.mlir [options]\n\n"
-      "Trains or evaluates a compiled package. A model is compiled first by the memopt-compile "
-      "beside "
-      "it,\nwhich takes the options that are not listed here (memopt-compile --help); -o "
-      "NAME.memopt "
-      "keeps\nthe package. Loading a package runs native code: trust it as you would trust a "
-      "program.\n\n";
-  for (const OptionSpec &spec : getSpecs()) {
-    std::string left = "  " + spec.name + (spec.value.empty() ? "" : "=" + spec.value);
-    if (left.size() > 26)
-      left += "\n" + std::string(28, ' ');
-    else
-      left.resize(28, ' ');
-    text += left + spec.help + "\n";
-  }
-  return text +
-         "\nExit codes: 0 done; 1 bad input or usage; 2 does not fit the memory budget; 3 the "
-         "environment lacks\nsomething (device, disk space); 130 stopped by Ctrl-C after a whole "
-         "step, the checkpoint written.\n";
+static const OptionSpec &findSpec(const std::string &name) {
+  for (const OptionGroup &group : getGroups())
+    for (const OptionSpec &spec : group.options)
+      if (spec.name == name)
+        return spec;
+  std::abort(); // the names are those of the table that was made of them
 }
+
+static const options::OptionTable &getTable() {
+  static const options::OptionTable table = [] {
+    std::vector<options::Option> rows;
+    for (const OptionGroup &group : getGroups())
+      for (const OptionSpec &spec : group.options)
+        rows.push_back(
+            {spec.name, spec.value, spec.help, group.name, spec.aliases, "", spec.isRepeatable});
+    return options::OptionTable(
+        "memopt-run", "memopt-run NAME.memopt | MODEL.pt2 | GRAPH.mlir [options]",
+        "Trains or evaluates a compiled package. A model is compiled first by the memopt-compile "
+        "beside it, which takes the options that are not listed here (memopt-compile --help). "
+        "Loading a package runs native code: trust it as you would trust a program.",
+        std::move(rows),
+        "Exit codes: 0 done; 1 bad input or usage; 2 does not fit the memory budget; 3 the "
+        "environment lacks something (device, disk space, rank); 4 the loss is not finite; 5 "
+        "stopped by a signal (Ctrl-C, SIGTERM, SIGHUP) after a whole step, the checkpoint written. "
+        "A second signal ends the run by that signal.",
+        {{"--logging-dir", "--log=tensorboard:DIR"},
+         {"--train-file", "--data=SOURCE"},
+         {"--validation-file", "--eval-data=SOURCE"},
+         {"--do-eval", "--eval-data=SOURCE"},
+         {"--load-best-model-at-end", "--save-best"}});
+  }();
+  return table;
+}
+
+std::string memopt::getHelp() { return getTable().getHelp(); }
+
+std::string memopt::suggestOption(const std::string &name) { return getTable().suggest(name); }
 
 //===----------------------------------------------------------------------===//
 // The arguments
@@ -338,24 +419,6 @@ std::string memopt::getHelp() {
 
 bool memopt::needsCompilation(const std::string &model) {
   return endsWith(model, ".pt2") || endsWith(model, ".mlir");
-}
-
-/// A value is written behind a '=' or is the argument that follows.
-static Status setOption(const OptionSpec &spec, const std::vector<std::string> &arguments,
-                        size_t &index, RunOptions &options) {
-  const std::string &argument = arguments[index];
-  size_t equals = argument.find('=');
-  bool hasValue = equals != std::string::npos;
-  if (spec.value.empty() && hasValue)
-    return badInput(spec.name + " takes no value");
-  std::string value = hasValue ? argument.substr(equals + 1) : "";
-  if (!spec.value.empty() && !hasValue) {
-    if (index + 1 == arguments.size() || startsWith(arguments[index + 1], "--"))
-      return badInput(spec.name + " needs a value: " + spec.name + "=" + spec.value);
-    value = arguments[++index];
-  }
-  options.given.insert(spec.name);
-  return spec.set(options, value).withContext(spec.name);
 }
 
 /// Whether an argument that is no option can only be the value of the one in front, which the
@@ -370,58 +433,39 @@ static bool isValueForCompiler(const std::vector<std::string> &arguments, size_t
          (!needsCompilation(arguments[index]) && !endsWith(arguments[index], ".memopt"));
 }
 
-static Status parseArgument(const std::vector<std::string> &arguments, size_t &index,
-                            RunOptions &options) {
+/// A word that is no option.
+static Status addPlace(const std::vector<std::string> &arguments, size_t index,
+                       RunOptions &options) {
   const std::string &argument = arguments[index];
-  if (argument == "-h" || argument == "-help") {
-    options.isHelp = true;
+  if (isValueForCompiler(arguments, index, options)) {
+    options.compileOptions.push_back(argument);
     return Status::ok();
   }
-  if (argument == "-o") {
-    if (++index == arguments.size())
-      return badInput("-o needs the name of a package");
-    options.packagePath = arguments[index];
-    return Status::ok();
-  }
-  if (argument.empty() || argument[0] != '-') {
-    if (isValueForCompiler(arguments, index, options)) {
-      options.compileOptions.push_back(argument);
-      return Status::ok();
-    }
-    if (!options.model.empty())
-      return badInput("there are two models, " + quote(options.model) + " and " + quote(argument));
-    options.model = argument;
-    return Status::ok();
-  }
-  std::string name = argument.substr(0, argument.find('='));
-  for (const OptionSpec &spec : getSpecs())
-    if (spec.name == name)
-      return setOption(spec, arguments, index, options);
-  options.compileOptions.push_back(argument);
+  if (!options.model.empty())
+    return badInput("there are two models, " + quote(options.model) + " and " + quote(argument));
+  options.model = argument;
   return Status::ok();
 }
 
-/// Letters to change, add or leave out that lead from one word to the other (Levenshtein).
-static size_t countEdits(const std::string &a, const std::string &b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t(0));
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j)
-      diagonal = std::exchange(row[j + 1],
-                               std::min({diagonal + (a[i] != b[j]), row[j] + 1, row[j + 1] + 1}));
+static Status takeItem(const options::OptionReader::Item &item,
+                       const std::vector<std::string> &arguments, size_t index,
+                       RunOptions &options) {
+  using Kind = options::OptionReader::Kind;
+  switch (item.kind) {
+  case Kind::Place:
+    return addPlace(arguments, index, options);
+  case Kind::Unknown:
+    options.compileOptions.push_back(item.text);
+    return Status::ok();
+  case Kind::Wrong:
+    return badInput(item.message);
+  case Kind::Given:
+    break;
   }
-  return row.back();
-}
-
-std::string memopt::suggestOption(const std::string &name) {
-  const std::vector<OptionSpec> &specs = getSpecs();
-  auto nearest = std::min_element(specs.begin(), specs.end(), [&](const auto &a, const auto &b) {
-    return countEdits(name, a.name) < countEdits(name, b.name);
-  });
-  constexpr size_t slip = 2;
-  return countEdits(name, nearest->name) <= slip ? ", did you mean " + quote(nearest->name) + "?"
-                                                 : "";
+  const OptionSpec &spec = findSpec(item.option->name);
+  if (spec.name != "-o")
+    options.given.insert(spec.name);
+  return spec.set(options, item.value).withContext(spec.name);
 }
 
 /// Options that memopt-run does not know are for the compiler, if that has work to do.
@@ -446,9 +490,11 @@ static Status checkRest(const RunOptions &options) {
 
 StatusOr<RunOptions> memopt::parseOptions(const std::vector<std::string> &arguments) {
   RunOptions options;
-  for (size_t i = 0; i < arguments.size(); ++i)
-    MEMOPT_RETURN_IF_ERROR(parseArgument(arguments, i, options));
-  if (options.isHelp)
+  for (options::OptionReader reader(getTable(), arguments); !reader.isAtEnd();) {
+    size_t index = reader.getPlace();
+    MEMOPT_RETURN_IF_ERROR(takeItem(reader.next(), arguments, index, options));
+  }
+  if (options.isHelp || options.isVersion)
     return options;
   MEMOPT_RETURN_IF_ERROR(checkTogether(options));
   if (options.description.empty())

@@ -57,6 +57,7 @@ struct RunOptions {
   std::optional<int64_t> ranks;   ///< as given, or as many as a launcher started
   std::string transport = "auto"; ///< of --transport
   double rankTimeout = 300;       ///< seconds that a rank waits for the others
+  bool isLauncherHeard = true;    ///< of --launcher
 
   std::string diskFolder; ///< empty: where the package says
   bool isMemoryChecked = false;
@@ -66,7 +67,7 @@ struct RunOptions {
   std::string description; ///< file for what the compiler needs to know of the device
   bool isQuiet = false;
   bool isShownByEpoch = false; ///< one line for many steps
-  bool isHelp = false;
+  bool isHelp = false, isVersion = false;
 
   int64_t countRanks() const { return ranks.value_or(1); }
   /// Whether the command line has the option of this name, with its dashes.
@@ -83,7 +84,8 @@ struct RunOptions {
 /// refuses what it does not know.
 StatusOr<RunOptions> parseOptions(const std::vector<std::string> &arguments);
 
-/// ", did you mean '--steps'?" for a word that is nearly one of memopt-run's options; else nothing.
+/// ", did you mean '--steps'?" for a word that is nearly one of memopt-run's options; else nothing
+/// (OptionTable::suggest).
 std::string suggestOption(const std::string &name);
 
 /// Whether a path names something to compile first.

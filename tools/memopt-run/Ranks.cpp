@@ -18,6 +18,7 @@
 
 #include "Ranks.h"
 #include "Signals.h"
+#include "memopt-runtime/base/Clock.h"
 #include "memopt-runtime/device/RankDevice.h"
 #include "memopt-runtime/devices/OpenDevice.h"
 #include "memopt-runtime/numbers/Random.h"
@@ -28,9 +29,13 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <map>
+#include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -95,7 +100,12 @@ public:
     if (process < 0)
       return environmentError("cannot be started: " + std::string(std::strerror(errno)));
     processes[process] = rank;
+    ends.push_back({int(::syscall(SYS_pidfd_open, process, 0)), POLLIN, 0});
     return Status::ok();
+  }
+  ~Watch() {
+    for (const pollfd &end : ends)
+      ::close(end.fd);
   }
 
   void waitForAll() {
@@ -115,12 +125,12 @@ public:
 private:
   /// Of a start by a launcher the first process ends last, so that it knows how all have ended.
   void waitForOthers() {
-    std::chrono::duration<double> limit(meeting->getSeconds());
-    for (auto begin = Clock::now(); !meeting->getOthers().empty() && !isOverdue(); rest())
-      if (Clock::now() - begin > limit)
+    double limit = meeting->getSeconds();
+    for (Waiting waiting; !meeting->getOthers().empty() && !isOverdue(); rest())
+      if (waiting.getSeconds() > limit)
         return group.leave(meeting->getOthers().front(),
                            environmentError("its process does not end, " +
-                                            std::to_string(int64_t(limit.count())) +
+                                            std::to_string(int64_t(limit)) +
                                             " s after the others"));
   }
 
@@ -134,7 +144,7 @@ private:
   }
 
   void rest() {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    sleep();
     if (isInterrupted())
       group.askToStop(); // no signal: one to all of us has reached them, and a second one ends them
     if (meeting)
@@ -147,12 +157,28 @@ private:
         ::kill(process, SIGKILL);
   }
 
+  /// Until a process ends or a signal comes, but no longer than others may be left unwatched. The
+  /// descriptor of a process that has ended is readable from then on, and is looked at no more.
+  void sleep() {
+    constexpr int withoutDescriptors = 2;
+    const int milliseconds = meeting ? 10 : 50;
+    bool isTold =
+        std::all_of(ends.begin(), ends.end(), [](const pollfd &end) { return end.fd >= 0; });
+    if (::poll(ends.data(), nfds_t(ends.size()), isTold ? milliseconds : withoutDescriptors) <= 0)
+      return;
+    ends.erase(
+        std::remove_if(ends.begin(), ends.end(),
+                       [](const pollfd &end) { return end.revents && ::close(end.fd) == 0; }),
+        ends.end());
+  }
+
   bool isOverdue() const { return Clock::now() - lastGood > std::chrono::seconds(5); }
 
   SharedRanks &group;
   const std::string device;
   RankMeeting *meeting;
   std::map<pid_t, int64_t> processes; ///< those that run, with their ranks
+  std::vector<pollfd> ends;           ///< readable when one of them has ended
   Clock::time_point lastGood = Clock::now();
 };
 } // namespace
@@ -193,18 +219,32 @@ static uint64_t identifyMachine() {
   return hashName(name);
 }
 
-StatusOr<int> memopt::countSharersOfProcessors(Communicator &communicator) {
+/// A number for the control groups of this process on its machine: their paths, which begin anew in
+/// each namespace, and the namespace.
+static uint64_t identifyGroup() {
+  std::ifstream file("/proc/self/cgroup");
+  std::string name(std::istreambuf_iterator<char>(file), {});
+  struct stat space{};
+  if (::stat("/proc/self/ns/cgroup", &space) == 0)
+    name += std::to_string(space.st_ino);
+  return hashName(name);
+}
+
+StatusOr<Sharers> memopt::countSharers(Communicator &communicator) {
   struct Place {
-    uint64_t machine;
+    uint64_t machine, group;
     cpu_set_t processors;
-  } mine{identifyMachine(), {}};
+  } mine{identifyMachine(), identifyGroup(), {}};
   if (::sched_getaffinity(0, sizeof mine.processors, &mine.processors) != 0) // more than it holds
     std::memset(&mine.processors, 0xff, sizeof mine.processors);
   std::vector<Place> all(size_t(communicator.getRanks()));
   MEMOPT_RETURN_IF_ERROR(communicator.exchange(&mine, sizeof mine, all.data()));
-  return int(std::count_if(all.begin(), all.end(), [&](Place &other) {
+  Sharers sharers{0, 0};
+  for (Place &other : all) {
     cpu_set_t both;
     CPU_AND(&both, &mine.processors, &other.processors);
-    return mine.machine == other.machine && CPU_COUNT(&both) > 0;
-  }));
+    sharers.ofProcessors += mine.machine == other.machine && CPU_COUNT(&both) > 0;
+    sharers.ofQuota += mine.machine == other.machine && mine.group == other.group;
+  }
+  return sharers;
 }

@@ -29,8 +29,8 @@ Status runRanks(const RunOptions &options, int64_t arenaBytes, const RankWork &w
 Status runOneRank(const RunOptions &options, SharedRanks &group, RankMeeting &meeting,
                   const RankWork &work);
 
-/// Ranks that may run on the processors of this one, itself among them.
-StatusOr<int> countSharersOfProcessors(Communicator &communicator);
+/// Ranks that this one shares processors and their time with, itself among them.
+StatusOr<Sharers> countSharers(Communicator &communicator);
 
 } // namespace memopt
 

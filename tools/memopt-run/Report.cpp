@@ -21,7 +21,14 @@
 using namespace memopt;
 using nlohmann::ordered_json;
 
+/// Whether the terminal shows a line of progress that is to be overwritten.
+static bool hasOpenLine = false;
+
 void memopt::notice(const std::string &text) {
+  if (std::exchange(hasOpenLine, false)) {
+    std::fputs("\r\033[K", stdout);
+    std::fflush(stdout);
+  }
   std::fprintf(stderr, "memopt-run: %s\n", text.c_str());
 }
 
@@ -109,6 +116,7 @@ Status RunReport::write(const std::string &path, const Session &session,
                          {"version", 1},
                          {"losses", losses}, // a loss that is not finite becomes null
                          {"step_seconds", stepSeconds},
+                         {"data_seconds", dataSeconds},
                          {"compile_seconds", compileSeconds},
                          {"predicted_peak_bytes", toJson(manifest.predictedPeakBytes)}};
   if (isMemoryChecked)
@@ -160,10 +168,13 @@ std::string RunReport::summarize(const Session &session, bool isMemoryChecked) c
   std::string text;
   const Manifest &manifest = session.getManifest();
   if (manifest.mode == "train" && !losses.empty()) {
-    double seconds = std::accumulate(stepSeconds.begin(), stepSeconds.end(), 0.0);
+    auto steps = double(losses.size());
+    double data = std::accumulate(dataSeconds.begin(), dataSeconds.end(), 0.0) / steps,
+           own = std::accumulate(stepSeconds.begin(), stepSeconds.end(), 0.0) / steps;
     std::snprintf(line, sizeof line,
-                  "%zu steps, loss %.6g at first and %.6g at last, %.4g s a step\n", losses.size(),
-                  losses.front(), losses.back(), seconds / double(losses.size()));
+                  "%zu steps, loss %.6g at first and %.6g at last, %.4g s a step, of which %.4g s "
+                  "wait for data\n",
+                  losses.size(), losses.front(), losses.back(), own + data, data);
     text += line;
   }
   for (const auto &[name, value] : averages) {
@@ -244,8 +255,7 @@ bool Progress::isDue(const StepFacts &facts, int64_t lastStep, double now) const
 std::string Progress::describeMeans(const StepFacts &facts, int64_t lastStep, double now) const {
   StepFacts mean = facts;
   mean.loss = losses / double(steps);
-  if (lastShown > 0)
-    mean.samplesPerSecond = samples / std::max(now - lastShown, 1e-9);
+  mean.samplesPerSecond = samples / std::max(seconds, 1e-9);
   std::string text = describeStep(mean, lastStep, bytes);
   int64_t shown = facts.step - firstStep, left = lastStep - facts.step;
   if (shown > 0 && left > 0)
@@ -269,6 +279,7 @@ void Progress::show(const StepFacts &facts, int64_t lastStep) {
   ++steps;
   losses += facts.loss;
   samples += facts.samplesPerSecond * facts.seconds;
+  seconds += facts.seconds;
   if (!isDue(facts, lastStep, now))
     return;
   std::string text = describeMeans(facts, lastStep, now);
@@ -281,6 +292,6 @@ void Progress::show(const StepFacts &facts, int64_t lastStep) {
   std::fflush(stdout);
   lastShown = now;
   shownEpoch = int64_t(facts.epoch);
-  losses = samples = 0;
+  losses = samples = seconds = 0;
   steps = 0;
 }

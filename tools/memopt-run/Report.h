@@ -37,7 +37,8 @@ struct Evaluation {
 /// What --report writes.
 struct RunReport {
   std::vector<double> losses;
-  std::vector<double> stepSeconds;   ///< of the program alone, without reading data
+  std::vector<double> stepSeconds;   ///< of the program alone
+  std::vector<double> dataSeconds;   ///< by step: what it waited for its data, beside those
   std::vector<double> learningRates; ///< by step, in training
   std::vector<double> gradientNorms; ///< by step, where the program computes them
   std::vector<double> lossScales;    ///< by step, of programs that scale the loss
@@ -66,7 +67,8 @@ struct RunReport {
 };
 
 /// Prints how a run goes: on a terminal a line that is overwritten, else one line for each step or
-/// epoch. Lines for several steps have their means.
+/// epoch. Lines for several steps have their means. Speeds are those of steps with their data, as
+/// in the report and the log; saving and evaluating are left out.
 class Progress {
 public:
   /// `bytes`: of device memory.
@@ -83,17 +85,16 @@ private:
   std::string describeMeans(const StepFacts &facts, int64_t lastStep, double now) const;
 
   Lines lines;
-  bool hasOpenLine = false;
   int64_t bytes;
   double lastShown = 0; ///< when; 0: never
   int64_t shownEpoch;   ///< whole epochs then, or before the first step
   int64_t steps = 0;    ///< since then, with the sum of their losses and their samples
-  double losses = 0, samples = 0;
+  double losses = 0, samples = 0, seconds = 0;
   int64_t firstStep = -1; ///< that was shown, and when
   double firstTime = 0;
 };
 
-/// A line for people on stderr.
+/// A line for people on stderr; an unfinished line of progress makes room for it.
 void notice(const std::string &text);
 
 } // namespace memopt

@@ -53,6 +53,9 @@ Status Run::openData(int64_t seed) {
   dataOptions.stride = options.dataStride;
   dataOptions.isLastKept = mayKeepLastBatch(manifest);
   dataOptions.microBatches = manifest.microBatches;
+  // Other ranks' evaluations take the batches in between, and a device is sent them in time.
+  dataOptions.isPrefetched = countProcessors() > 1 && manifest.target.image.empty() &&
+                             (manifest.mode == "train" || !communicator);
   std::vector<std::string> notices;
   MEMOPT_ASSIGN_OR_RETURN(data,
                           DataSource::open(options.data, manifest.inputs, dataOptions, notices));
@@ -63,10 +66,23 @@ Status Run::openData(int64_t seed) {
   // A step of training ends with its loss; evaluation reads its labels afterwards.
   session.setBatches(
       [this](int64_t part, const std::vector<char *> &targets) {
-        return data->fill(position * session.getManifest().microBatches + part, targets);
+        int64_t first = position * session.getManifest().microBatches;
+        Status status = data->fill(first + part, targets);
+        data->expect(first + getPartBehind(part));
+        return status;
       },
       /*isAhead=*/manifest.mode == "train");
   return Status::ok();
+}
+
+int64_t Run::getPartBehind(int64_t part) const {
+  const Manifest &manifest = session.getManifest();
+  int64_t rank = communicator ? communicator->getRank() : 0, parts = manifest.getPartsPerStep(),
+          within = part % parts;
+  for (int64_t i = 0; i + 1 < manifest.getFillsPerStep(); ++i)
+    if (manifest.getPart(rank, i) == within)
+      return part - within + manifest.getPart(rank, i + 1);
+  return part - within + parts + manifest.getPart(rank, 0);
 }
 
 int64_t Run::countSteps() const {
@@ -91,7 +107,7 @@ int64_t Run::getStepSize() const {
 StepFacts Run::describeStep(int64_t step, int64_t position, double loss) const {
   int64_t perEpoch = data ? data->getBatchesPerEpoch() : 1;
   double fills = double(position) * double(session.getManifest().microBatches);
-  double seconds = report.stepSeconds.back();
+  double seconds = report.stepSeconds.back() + report.dataSeconds.back();
   return {step,    fills / double(std::max<int64_t>(1, perEpoch)), loss, std::nullopt, std::nullopt,
           seconds, double(getStepSize()) / std::max(seconds, 1e-9)};
 }
@@ -102,10 +118,12 @@ Status Run::runStep(int64_t step, double rate, int64_t seed) {
     session.setHyperparameters(rate, step, seed);
     MEMOPT_RETURN_IF_ERROR(session.runStep());
     report.stepSeconds.push_back(session.getStepSeconds()); // reserved
+    report.dataSeconds.push_back(session.getDataSeconds());
     return Status::ok();
   };
   // Room for what the step reports is made outside of it.
-  if (report.stepSeconds.size() == report.stepSeconds.capacity())
-    report.stepSeconds.reserve(report.stepSeconds.size() * 2 + 1024);
+  for (std::vector<double> *seconds : {&report.stepSeconds, &report.dataSeconds})
+    if (seconds->size() == seconds->capacity())
+      seconds->reserve(seconds->size() * 2 + 1024);
   return runCounted().withContext("step " + std::to_string(step));
 }

@@ -36,6 +36,8 @@ struct Run {
   StatusOr<bool> isStopped() const;
   /// Opens the data, from which the session takes its batches.
   Status openData(int64_t seed);
+  /// What this rank fills behind a part of a step, as a part of that step.
+  int64_t getPartBehind(int64_t part) const;
   /// Steps that the options ask for.
   int64_t countSteps() const;
   /// Steps that one pass over the data takes.

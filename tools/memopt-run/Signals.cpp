@@ -30,13 +30,20 @@ using namespace memopt;
 
 static volatile std::sig_atomic_t interrupted = 0;
 
-static void onInterrupt(int) { interrupted = 1; }
+/// The first one is a request; any after it ends the process as if nobody had listened.
+static void onInterrupt(int signal) {
+  if (!interrupted) {
+    interrupted = signal;
+    return;
+  }
+  ::signal(signal, SIG_DFL);
+  ::raise(signal); // when the handler has returned
+}
 
 void memopt::catchInterrupts() {
   struct sigaction action, old;
   std::memset(&action, 0, sizeof action);
   action.sa_handler = onInterrupt;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
   for (int signal : {SIGINT, SIGTERM, SIGHUP})
     if (::sigaction(signal, nullptr, &old) == 0 && old.sa_handler != SIG_IGN)
       ::sigaction(signal, &action, nullptr);
@@ -47,6 +54,13 @@ void memopt::catchInterrupts() {
 }
 
 bool memopt::isInterrupted() { return interrupted != 0; }
+
+void memopt::endByInterrupt() {
+  if (int signal = interrupted) {
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);
+  }
+}
 
 //===----------------------------------------------------------------------===//
 // Faults

@@ -13,11 +13,13 @@ namespace memopt {
 
 class Session;
 
-/// From now on the first Ctrl-C (or SIGTERM, or SIGHUP) only asks to stop; a second one ends the
-/// process at once. A call that waits is interrupted. What was ignored at the start (nohup, a job
-/// in the background) stays so.
+/// From now on the first Ctrl-C (or SIGTERM, or SIGHUP) only asks to stop; a second one, of any of
+/// them, ends the process at once, by that signal. A call that waits is interrupted. What was
+/// ignored at the start (nohup, a job in the background) stays so.
 void catchInterrupts();
 bool isInterrupted();
+/// Ends the process by the signal that asked to stop; returns where none did.
+void endByInterrupt();
 
 /// From now on a fault ends the process with a line that says what happened, and where. An access
 /// to a guard page, a division without a result and a file that became shorter end with exit code

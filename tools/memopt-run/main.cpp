@@ -21,6 +21,7 @@
 #include "Validation.h"
 #include "memopt-runtime/base/Files.h"
 #include "memopt-runtime/devices/OpenDevice.h"
+#include "options/OptionTable.h"
 #include <algorithm>
 #include <cstdio>
 #include <tuple>
@@ -39,6 +40,16 @@ static Status checkUse(const RunOptions &options, const Manifest &manifest) {
   return checkMode(options, manifest.mode);
 }
 
+/// What torchrun sets unasked takes most threads away.
+static void tellOfOpenMp(Sharers sharers, int64_t planned) {
+  std::optional<int> wanted = getThreadsOfOpenMp(sharers);
+  if (wanted && *wanted < planned)
+    notice("note: OMP_NUM_THREADS=" + std::to_string(*wanted) + " lets the run use " +
+           std::to_string(*wanted) + " of the " + std::to_string(planned) +
+           " threads that were planned; torchrun sets it to 1 where it is not set. Set it to the "
+           "threads that each process shall have");
+}
+
 /// What one rank does, or the run as a whole.
 static Status runSession(const RunOptions &options, std::shared_ptr<const Package> package,
                          double compileSeconds, Device &device, Communicator *communicator,
@@ -48,10 +59,13 @@ static Status runSession(const RunOptions &options, std::shared_ptr<const Packag
   sessionOptions.communicator = isTraining ? communicator : nullptr; // evaluations are of one rank
   sessionOptions.rankSeconds = options.rankTimeout;
   sessionOptions.diskFolder = options.diskFolder;
+  Sharers sharers;
   if (communicator) {
-    MEMOPT_ASSIGN_OR_RETURN(int sharers, countSharersOfProcessors(*communicator));
+    MEMOPT_ASSIGN_OR_RETURN(sharers, countSharers(*communicator));
     sessionOptions.threads = getAllowedThreads(sharers);
   }
+  if (!options.isQuiet)
+    tellOfOpenMp(sharers, package->getManifest().threads);
   sessionOptions.onThreadStart = catchFaultsOfThread;
   sessionOptions.isReplayed = options.isReplayed.value_or(true);
   MEMOPT_ASSIGN_OR_RETURN(
@@ -253,13 +267,19 @@ static Status runOverMessages(const RunOptions &options, const LaunchedRank &lau
 static int runTool(const std::vector<std::string> &arguments) {
   auto finish = [](const Status &status) {
     say(status);
+    if (status.getCode() == StatusCode::Cancelled)
+      endByInterrupt();
     return int(status.getCode());
   };
   StatusOr<RunOptions> options = parseOptions(arguments);
   if (!options.isOk())
     return finish(options.takeStatus());
   if (options->isHelp) {
-    std::fputs(getHelp().c_str(), stdout);
+    std::fputs((getHelp() + describeCompileOptions()).c_str(), stdout);
+    return 0;
+  }
+  if (options->isVersion) {
+    std::fputs(options::describeVersion("memopt-run").c_str(), stdout);
     return 0;
   }
   if (!options->description.empty())

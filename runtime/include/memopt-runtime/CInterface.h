@@ -58,6 +58,7 @@ enum memopt_code {
   MEMOPT_OK = 0,
   MEMOPT_BAD_INPUT = 1,   /* what the caller gave is wrong */
   MEMOPT_ENVIRONMENT = 3, /* the machine lacks something: memory, disk space, a library */
+  MEMOPT_NOT_FINITE = 4,  /* the loss is infinite or not a number; `is_loss_refused` is 1, too */
 };
 
 typedef struct memopt_error {

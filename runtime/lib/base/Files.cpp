@@ -37,7 +37,7 @@ static Status explainReading(const std::string &doing, const std::string &path, 
   bool isMachine =
       std::find(std::begin(ofTheMachine), std::end(ofTheMachine), error) != std::end(ofTheMachine);
   if (error == EINTR)
-    return Status(StatusCode::Interrupted, "stopped while " + doing + " " + quote(path));
+    return Status(StatusCode::Cancelled, "stopped while " + doing + " " + quote(path));
   return Status(isMachine ? StatusCode::Environment : StatusCode::BadInput,
                 describeErrno(doing, path, error));
 }
@@ -182,13 +182,19 @@ StatusOr<std::string> memopt::readFile(const std::string &path, size_t limit) {
   return content;
 }
 
-/// Opens a file or pipe; waits for the writer of a pipe. A device would never end.
-static StatusOr<Descriptor> openStream(const std::string &path) {
+/// A device would never end.
+Status memopt::checkReadable(const std::string &path) {
   struct stat facts;
-  if (::stat(path.c_str(), &facts) != 0)
+  if (::stat(path.c_str(), &facts) != 0 || ::access(path.c_str(), R_OK) != 0)
     return explainReading("opening", path, errno);
   if (!S_ISREG(facts.st_mode) && !S_ISFIFO(facts.st_mode))
     return badInput("opening " + quote(path) + ": neither a regular file nor a pipe");
+  return Status::ok();
+}
+
+/// Opens a file or pipe; waits for the writer of a pipe.
+static StatusOr<Descriptor> openStream(const std::string &path) {
+  MEMOPT_RETURN_IF_ERROR(checkReadable(path));
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
   if (file.get() < 0)
     return explainReading("opening", path, errno);

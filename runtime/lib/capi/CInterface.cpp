@@ -18,7 +18,6 @@
 #include "memopt-runtime/numbers/TensorView.h"
 #include "memopt-runtime/session/Session.h"
 #include <algorithm>
-#include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -79,15 +78,6 @@ void memopt_error_clear(memopt_error *error) {
 // Sessions
 //===----------------------------------------------------------------------===//
 
-/// Signals are the caller's: none is to arrive on a thread that nobody else knows of.
-static void blockSignals() {
-  sigset_t all;
-  ::sigfillset(&all);
-  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT})
-    ::sigdelset(&all, fault);
-  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
-}
-
 static Status fillBatch(const memopt_session &session, int64_t part,
                         const std::vector<char *> &targets) {
   int64_t parts = session.getManifest().microBatches;
@@ -127,7 +117,6 @@ static Status openSession(const char *package, const memopt_session_options &opt
   SessionOptions own;
   own.isStoppedOnNan = !options.continue_on_nan;
   own.threads = options.threads;
-  own.onThreadStart = blockSignals;
   MEMOPT_ASSIGN_OR_RETURN(session.session, Session::create(std::move(loaded), *session.device,
                                                            &LibraryCall::create, own));
   const Manifest &manifest = session.getManifest();

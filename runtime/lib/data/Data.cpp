@@ -13,7 +13,6 @@
 #include "memopt-runtime/package/Safetensors.h"
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 using namespace memopt;
 
@@ -22,20 +21,40 @@ using namespace memopt;
 //===----------------------------------------------------------------------===//
 
 SampleOrder::SampleOrder(int64_t count, bool isShuffled, int64_t seed)
-    : isShuffled(isShuffled), seed(seed), order(size_t(count)) {
-  std::iota(order.begin(), order.end(), int64_t(0));
+    : isShuffled(isShuffled), count(uint64_t(count)),
+      key(uint64_t(seed) ^ hashName("sample order")), lowBits(0), highBits(0) {
+  int bits = 0;
+  while (bits < 62 && (uint64_t(1) << bits) < this->count)
+    ++bits;
+  lowBits = bits / 2;
+  highBits = bits - lowBits;
 }
 
-int64_t SampleOrder::get(int64_t newEpoch, int64_t index) {
-  if (isShuffled && epoch != newEpoch) {
-    // From the identity each time, so that an epoch's order does not depend on the ones before.
-    std::iota(order.begin(), order.end(), int64_t(0));
-    static const uint64_t stream = hashName("sample order");
-    for (size_t i = order.size(); i-- > 1;)
-      std::swap(order[i], order[drawBelow(i + 1, uint64_t(seed) ^ stream, i, uint64_t(newEpoch))]);
-    epoch = newEpoch;
+/// A Feistel network over the numbers up to the next power of two (Luby and Rackoff, "How to
+/// Construct Pseudorandom Permutations from Pseudorandom Functions", 1988; Black and Rogaway,
+/// "Ciphers with Arbitrary Finite Domains", 2002): in each round one half is changed by what the
+/// other one draws, which any draw can be undone from.
+uint64_t SampleOrder::permute(uint64_t value, uint64_t epoch) const {
+  constexpr uint64_t rounds = 6;
+  uint64_t lowMask = (uint64_t(1) << lowBits) - 1, highMask = (uint64_t(1) << highBits) - 1;
+  uint64_t low = value & lowMask, high = value >> lowBits;
+  for (uint64_t round = 0; round < rounds; round += 2) {
+    high ^= philox(key, low << 4 | round, epoch)[0] & highMask;
+    low ^= philox(key, high << 4 | (round + 1), epoch)[0] & lowMask;
   }
-  return order[size_t(index)];
+  return high << lowBits | low;
+}
+
+int64_t SampleOrder::get(int64_t epoch, int64_t index) const {
+  if (!isShuffled)
+    return index;
+  // Numbers that no sample has are passed by: the cycle of a sample leads to another one, or back.
+  // At least half of all numbers are samples, so that two steps are enough on average.
+  auto value = uint64_t(index);
+  do
+    value = permute(value, uint64_t(epoch));
+  while (value >= count);
+  return int64_t(value);
 }
 
 bool memopt::tryStoreInteger(DType type, char *target, int64_t value) {
@@ -148,7 +167,7 @@ Status DataSource::checkFiles(const std::string &source) {
   bool hasTensors = !startsWith(source, bytesKind) && !startsWith(source, idxKind);
   for (const std::string &file : getFiles(source))
     MEMOPT_RETURN_IF_ERROR(hasTensors ? SafetensorsFile::open(file).takeStatus()
-                                      : MappedFile::open(file).takeStatus());
+                                      : checkReadable(file));
   return Status::ok();
 }
 
@@ -204,6 +223,13 @@ StatusOr<std::unique_ptr<DataSource>> DataSource::open(const std::vector<std::st
                                                        std::vector<std::string> &notices) {
   if (sources.empty())
     return badInput("no source of data is given");
+  if (options.isPrefetched) {
+    DataOptions own = options;
+    own.isPrefetched = false;
+    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<DataSource> source,
+                            open(sources, inputs, own, notices));
+    return prefetchData(std::move(source), inputs);
+  }
   if (options.microBatches == 1)
     return openWhole(sources, inputs, options, notices);
   for (const InputSpec &input : inputs)

@@ -35,7 +35,7 @@ StatusOr<std::unique_ptr<Arena>> DiskArena::allocate(const std::string &folder, 
   return std::unique_ptr<Arena>(std::move(arena));
 }
 
-Status DiskArena::reset() {
+Status DiskArena::reset(const PieceRunner &) {
   mark = 0;
   return Status::ok();
 }

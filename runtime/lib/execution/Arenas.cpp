@@ -122,9 +122,12 @@ char *Arenas::findInMirror(const PlacedTensor &tensor) const {
   return arena.isHostAccessible() ? arena.base() + tensor.offset : nullptr;
 }
 
-Status Arenas::reset() {
+Status Arenas::reset(ThreadPool &pool) {
+  auto runPieces = [&](int64_t count, const PieceWork &work) {
+    pool.parallelFor(count, /*grain=*/1, work);
+  };
   for (const auto &arena : arenas)
-    MEMOPT_RETURN_IF_ERROR(arena->reset());
+    MEMOPT_RETURN_IF_ERROR(arena->reset(runPieces));
   return Status::ok();
 }
 

@@ -13,9 +13,10 @@
 using namespace memopt;
 
 Status Communicator::exchangeAny(const void *mine, int64_t bytes, void *all) {
-  std::vector<char> pieces(size_t(ranks * std::min(bytes, mostExchangedBytes)));
-  for (int64_t begin = 0; begin < bytes; begin += mostExchangedBytes) {
-    int64_t size = std::min(bytes - begin, mostExchangedBytes);
+  int64_t most = getPieceBytes();
+  std::vector<char> pieces(size_t(ranks * std::min(bytes, most)));
+  for (int64_t begin = 0; begin < bytes; begin += most) {
+    int64_t size = std::min(bytes - begin, most);
     MEMOPT_RETURN_IF_ERROR(exchange(static_cast<const char *>(mine) + begin, size, pieces.data()));
     for (int64_t from = 0; from < ranks; ++from)
       std::memcpy(static_cast<char *>(all) + from * bytes + begin, pieces.data() + from * size,

@@ -66,7 +66,8 @@ StatusOr<std::unique_ptr<Arena>> HostArena::placeIn(char *region, int64_t bytes,
   arena->isChecked = isChecked;
   arena->start =
       isChecked ? arena->mapped + arena->mappedBytes - roundUp(bytes, 64) : arena->mapped;
-  MEMOPT_RETURN_IF_ERROR(arena->reset()); // touching every page now makes the memory ours
+  if (isChecked)
+    MEMOPT_RETURN_IF_ERROR(arena->reset()); // else its pages are zeros, and come when it is reset
   return std::unique_ptr<Arena>(std::move(arena));
 }
 
@@ -88,12 +89,17 @@ Status HostArena::write(int64_t offset, const void *from, int64_t size) {
   return Status::ok();
 }
 
-Status HostArena::reset() {
+Status HostArena::reset(const PieceRunner &runPieces) {
+  constexpr int64_t blockBytes = 2 << 20; // a huge page has one place
   mark = 0;
-  if (!isChecked && mapped)
-    std::memset(mapped, 0, size_t(mappedBytes));
-  for (char *byte = mapped; isChecked && byte != mapped + mappedBytes; ++byte)
-    *byte = char(getPattern(byte - start));
+  runPieces((mappedBytes + blockBytes - 1) / blockBytes, [&](int64_t first, int64_t last) {
+    char *begin = mapped + first * blockBytes,
+         *end = mapped + std::min(mappedBytes, last * blockBytes);
+    if (!isChecked)
+      std::memset(begin, 0, size_t(end - begin));
+    for (char *byte = begin; isChecked && byte != end; ++byte)
+      *byte = char(getPattern(byte - start));
+  });
   return Status::ok();
 }
 

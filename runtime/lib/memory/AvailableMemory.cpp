@@ -7,17 +7,16 @@
 //===----------------------------------------------------------------------===//
 //
 // A container's process sees the machine's memory in /proc/meminfo and its own limit in the control
-// groups' file system: cgroups(7), the kernel's admin-guide/cgroup-v2 and cgroup-v1/memory.
+// groups' file system: the kernel's admin-guide/cgroup-v2 and cgroup-v1/memory.
 //
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/memory/AvailableMemory.h"
-#include "memopt-runtime/base/Text.h"
+#include "memopt-runtime/base/ControlGroups.h"
 #include <algorithm>
 #include <fstream>
 #include <optional>
 #include <sstream>
-#include <vector>
 
 using namespace memopt;
 
@@ -28,13 +27,6 @@ namespace {
 /// How a version of control groups names things.
 struct GroupFiles {
   const char *limit, *usage, *inactiveCache, *activeCache;
-};
-
-/// Where this process's memory group is seen.
-struct MemoryGroup {
-  std::string top;    ///< the folder of the highest group that is visible
-  std::string folder; ///< of our group, at or below it
-  const GroupFiles *files;
 };
 } // namespace
 
@@ -61,54 +53,6 @@ static std::optional<int64_t> readNumber(const std::string &path, const std::str
   return std::nullopt;
 }
 
-static bool hasItem(const std::string &list, const std::string &item) {
-  return ("," + list + ",").find("," + item + ",") != std::string::npos;
-}
-
-/// The path of our group in the hierarchy of version 2 (no controllers named) or of version 1's
-/// memory controller: lines are "number:controllers:path".
-static std::optional<std::string> readGroupPath(const std::string &root, bool isVersion2) {
-  std::ifstream file(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos)
-      continue;
-    std::string controllers = line.substr(first + 1, second - first - 1);
-    if (isVersion2 ? controllers.empty() : hasItem(controllers, "memory"))
-      return line.substr(second + 1);
-  }
-  return std::nullopt;
-}
-
-/// Lines of mountinfo: number, parent, device, root within the file system, mount point, options,
-/// optional fields, "-", type, source, options of the file system.
-static std::vector<MemoryGroup> findGroups(const std::string &root) {
-  std::vector<MemoryGroup> groups;
-  std::ifstream file(root + "/proc/self/mountinfo");
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    std::string word, mounted, point, type, source, options;
-    words >> word >> word >> word >> mounted >> point;
-    while (words >> word && word != "-") {
-    }
-    words >> type >> source >> options;
-    bool isVersion2 = type == "cgroup2";
-    if (!isVersion2 && (type != "cgroup" || !hasItem(options, "memory")))
-      continue;
-    std::optional<std::string> path = readGroupPath(root, isVersion2);
-    if (!path)
-      continue;
-    // A container may see only its own group, mounted as if it were the top.
-    std::string below = mounted == "/"                           ? *path
-                        : startsWith(*path + "/", mounted + "/") ? path->substr(mounted.size())
-                                                                 : "";
-    while (!below.empty() && below.back() == '/')
-      below.pop_back();
-    groups.push_back({root + point, root + point + below, isVersion2 ? &version2 : &version1});
-  }
-  return groups;
-}
-
 /// What a group lets its processes have in addition; nothing where it has no limit.
 static std::optional<int64_t> getRoom(const std::string &folder, const GroupFiles &files) {
   std::optional<int64_t> limit = readNumber(folder + "/" + files.limit);
@@ -124,10 +68,8 @@ int64_t memopt::getAvailableMemory(const std::string &root) {
   int64_t available = addressSpace;
   if (std::optional<int64_t> kib = readNumber(root + "/proc/meminfo", "MemAvailable:"))
     available = std::min(available, std::min(*kib, addressSpace / 1024) * 1024);
-  for (const MemoryGroup &group : findGroups(root))
-    for (std::string folder = group.folder; folder.size() >= group.top.size();
-         folder = folder.substr(0, folder.find_last_of('/')))
-      if (std::optional<int64_t> room = getRoom(folder, *group.files))
-        available = std::min(available, *room);
+  for (const ControlGroup &group : findControlGroups("memory", root))
+    if (std::optional<int64_t> room = getRoom(group.folder, group.isVersion2 ? version2 : version1))
+      available = std::min(available, *room);
   return available;
 }

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <liburing.h>
@@ -144,7 +145,7 @@ StatusOr<std::unique_ptr<DiskFile>> DiskFile::create(const std::string &folder, 
                                                      DiskFileLimits limits) {
   std::unique_ptr<DiskFile> file(new DiskFile(folder));
   MEMOPT_RETURN_IF_ERROR(file->open(limits.hasDirect));
-  MEMOPT_RETURN_IF_ERROR(file->takeRoom(bytes));
+  MEMOPT_RETURN_IF_ERROR(file->takeRoom(bytes, limits.hasFallocate));
   file->ring = std::make_unique<Ring>();
   int code = limits.hasRing ? file->ring->open() : -ENOSYS;
   if (code == 0)
@@ -156,39 +157,56 @@ StatusOr<std::unique_ptr<DiskFile>> DiskFile::create(const std::string &folder, 
   return file;
 }
 
-/// Without a name where the file system can do that, else the name is taken away at once.
+/// Without a name where the file system can do that, else the name is taken away at once. Direct
+/// transfers are asked for afterwards: a file system that refuses them at the opening may have made
+/// the file by then.
 Status DiskFile::open(bool isDirect) {
-  auto openWith = [&](int flags) {
-    int found = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0600);
-    if (found >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
-      return found;
+  descriptor = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (descriptor < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
     std::string path = folder + "/memopt-XXXXXX";
-    found = ::mkostemp(path.data(), O_CLOEXEC | flags);
-    if (found >= 0)
-      ::unlink(path.c_str());
-    return found;
-  };
-  descriptor = isDirect ? openWith(O_DIRECT) : -1;
-  if (descriptor < 0 && (!isDirect || errno == EINVAL)) {
-    descriptor = openWith(0);
+    descriptor = ::mkostemp(path.data(), O_CLOEXEC);
     if (descriptor >= 0)
-      notices.push_back("the file system of " + quote(folder) +
-                        " refuses direct transfers: what lies there goes through the system's "
-                        "cache, which takes memory beside the plan's");
+      ::unlink(path.c_str());
   }
-  if (descriptor >= 0)
-    return Status::ok();
-  return environmentError(describeErrno("making a file in folder", folder, errno) +
-                          "; --disk=DIR:N names a folder that exists and may be written");
+  if (descriptor < 0)
+    return environmentError(describeErrno("making a file in folder", folder, errno) +
+                            "; --disk=DIR:N names a folder that exists and may be written");
+  if (!isDirect || ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_DIRECT) != 0)
+    notices.push_back("the file system of " + quote(folder) +
+                      " refuses direct transfers: what lies there goes through the system's "
+                      "cache, which takes memory beside the plan's");
+  return Status::ok();
 }
 
-/// A file system that cannot take room beforehand gets it by being written: what `ftruncate` would
-/// promise is none.
-Status DiskFile::takeRoom(int64_t bytes) {
+/// Takes room by writing all of it, in blocks that direct transfers can be made of; an errno, or 0.
+int DiskFile::writeZeros(int64_t bytes) {
+  std::unique_ptr<char, decltype(&std::free)> zeros(
+      static_cast<char *>(std::aligned_alloc(4096, size_t(pieceBytes))), &std::free);
+  if (!zeros)
+    return ENOMEM;
+  std::memset(zeros.get(), 0, size_t(pieceBytes));
+  for (int64_t offset = 0; offset < bytes;) {
+    ssize_t written =
+        ::pwrite(descriptor, zeros.get(), size_t(std::min(pieceBytes, bytes - offset)), offset);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0)
+      return written < 0 ? errno : ENOSPC;
+    offset += written;
+  }
+  return 0;
+}
+
+/// A file system that cannot take room beforehand (FAT, NFS before 4.2) gets it by being written:
+/// what `ftruncate` would promise is none. The C library would do so byte by byte, which no direct
+/// transfer is.
+Status DiskFile::takeRoom(int64_t bytes, bool hasFallocate) {
   int error;
   do
-    error = ::posix_fallocate(descriptor, 0, bytes);
+    error = !hasFallocate ? EOPNOTSUPP : ::fallocate(descriptor, 0, 0, bytes) == 0 ? 0 : errno;
   while (error == EINTR);
+  if (error == EOPNOTSUPP || error == ENOSYS)
+    error = writeZeros(bytes);
   if (error == 0)
     return Status::ok();
   struct statvfs room{};

@@ -28,11 +28,12 @@
 using namespace memopt;
 
 namespace {
-/// The variables of one launcher. `here` counts the processes on this host, where it is told.
+/// The variables of one launcher. `here` counts the processes on this host.
 struct LauncherSpec {
   const char *launcher, *rank, *ranks, *here;
   const char *job[4]; ///< name the start together; none: the launcher's process does
   bool isJobNeeded;   ///< a start that is not named by all of the first two is refused
+  bool isHereNeeded;  ///< others set the same variables without `here`, on any number of hosts
   bool startsMpi;     ///< its processes can be those of an MPI
 };
 } // namespace
@@ -45,6 +46,7 @@ static constexpr LauncherSpec launchers[] = {
      "LOCAL_WORLD_SIZE",
      {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"},
      true,
+     true,
      false},
     {"mpirun",
      "OMPI_COMM_WORLD_RANK",
@@ -52,8 +54,9 @@ static constexpr LauncherSpec launchers[] = {
      "OMPI_COMM_WORLD_LOCAL_SIZE",
      {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"},
      false,
+     false,
      true},
-    {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", {}, false, true},
+    {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", {}, false, false, true},
     // Of a step: a job's own script has SLURM_PROCID too, and is started once.
     {"srun",
      "SLURM_PROCID",
@@ -61,6 +64,7 @@ static constexpr LauncherSpec launchers[] = {
      "SLURM_STEP_TASKS_PER_NODE",
      {"SLURM_JOB_ID", "SLURM_STEP_ID"},
      true,
+     false,
      true}};
 
 //===----------------------------------------------------------------------===//
@@ -129,8 +133,16 @@ static StatusOr<std::string> nameStart(const EnvironmentReader &read, const Laun
 
 /// srun writes "2(x3)" for two tasks on each of three nodes: the first number is enough.
 static StatusOr<std::string> findSpread(const EnvironmentReader &read, const LauncherSpec &spec,
-                                        int64_t ranks) {
+                                        int64_t ranks, bool isOneHost) {
   const char *here = read(spec.here);
+  if (!here && spec.isHereNeeded && !isOneHost)
+    return badInput("environment variables " + std::string(spec.rank) + " and " + spec.ranks +
+                    " say that this process is one of " + std::to_string(ranks) + ", and " +
+                    spec.here + " is not set, which says how many of them are on this host: set " +
+                    spec.here +
+                    ", give --transport=shared where all are on this host, start them "
+                    "with mpirun or srun where they are not, or give --launcher=none where this "
+                    "run is no rank");
   if (!here || std::atoll(here) == ranks)
     return std::string();
   std::string spread = std::string(spec.launcher) + " started " + std::to_string(ranks) +
@@ -141,7 +153,8 @@ static StatusOr<std::string> findSpread(const EnvironmentReader &read, const Lau
   return spread;
 }
 
-StatusOr<std::optional<LaunchedRank>> memopt::findLaunchedRank(const EnvironmentReader &read) {
+StatusOr<std::optional<LaunchedRank>> memopt::findLaunchedRank(const EnvironmentReader &read,
+                                                               bool isOneHost) {
   for (const LauncherSpec &spec : launchers) {
     const char *count = read(spec.ranks);
     if (!count || !read(spec.rank) || std::strcmp(count, "1") == 0)
@@ -151,7 +164,7 @@ StatusOr<std::optional<LaunchedRank>> memopt::findLaunchedRank(const Environment
     found.startsMpi = spec.startsMpi;
     MEMOPT_ASSIGN_OR_RETURN(found.ranks, readNumber(read, spec.ranks, 1, mostRanks));
     MEMOPT_ASSIGN_OR_RETURN(found.rank, readNumber(read, spec.rank, 0, found.ranks - 1));
-    MEMOPT_ASSIGN_OR_RETURN(found.spread, findSpread(read, spec, found.ranks));
+    MEMOPT_ASSIGN_OR_RETURN(found.spread, findSpread(read, spec, found.ranks, isOneHost));
     MEMOPT_ASSIGN_OR_RETURN(found.start, nameStart(read, spec));
     return std::optional<LaunchedRank>(std::move(found));
   }

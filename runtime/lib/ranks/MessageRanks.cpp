@@ -37,8 +37,6 @@ static int64_t getChunkBytes(int64_t ranks) {
   return std::clamp(share, Communicator::mostExchangedBytes, mostChunkBytes);
 }
 
-static double getSecondsSince(int64_t begin) { return double(getTime() - begin) * 1e-9; }
-
 MessageCommunicator::MessageCommunicator(std::unique_ptr<Messages> transport, double seconds)
     : Communicator(transport->getRank(), transport->getRanks()), messages(std::move(transport)),
       seconds(seconds), chunkBytes(getChunkBytes(ranks)), staging(size_t(ranks * chunkBytes)),
@@ -122,7 +120,7 @@ static void rest(double waited) {
 }
 
 Status MessageCommunicator::wait() {
-  for (int64_t begin = getTime();;) {
+  for (Waiting waiting;;) {
     StatusOr<bool> done = advance();
     if (!done.isOk())
       return fail(done.takeStatus());
@@ -131,7 +129,7 @@ Status MessageCommunicator::wait() {
     hearGoodbyes();
     if (hasLeft)
       return fail(getReason());
-    double waited = getSecondsSince(begin);
+    double waited = waiting.getSeconds();
     if (waited > seconds)
       return giveUp();
     rest(waited);
@@ -242,12 +240,14 @@ Status MessageCommunicator::allGather(const char *from, int64_t shardBytes, char
   return gatherPieces(from, shardBytes, to, bytes);
 }
 
+int64_t MessageCommunicator::getPieceBytes() const { return mostChunkBytes; }
+
 Status MessageCommunicator::barrier() { return exchange(nullptr, 0, nullptr); }
 
 Status MessageCommunicator::exchange(const void *mine, int64_t bytes, void *all) {
-  if (bytes < 0 || bytes > mostExchangedBytes)
-    return badInput("ranks exchange at most " + std::to_string(mostExchangedBytes) +
-                    " bytes, not " + std::to_string(bytes));
+  if (bytes < 0 || bytes > mostChunkBytes)
+    return badInput("ranks exchange at most " + std::to_string(mostChunkBytes) + " bytes, not " +
+                    std::to_string(bytes));
   auto *to = static_cast<char *>(all);
   if (bytes)
     std::memcpy(to + rank * bytes, mine, size_t(bytes));
@@ -331,11 +331,11 @@ void MessageCommunicator::settle() {
   if (std::exchange(hasSettled, true))
     return;
   double limit = std::min(graceSeconds, seconds);
-  for (int64_t begin = getTime(); !isSettled;) {
+  for (Waiting waiting; !isSettled;) {
     hearGoodbyes();
     StatusOr<bool> done = advance();
     isSettled = missing == 0 && done.isOk() && *done;
-    double waited = getSecondsSince(begin);
+    double waited = waiting.getSeconds();
     if (waited > limit)
       return;
     // What somebody takes no more never leaves.

@@ -167,15 +167,11 @@ static Message receiveMessage(const Descriptor &socket) {
 // Time
 //===----------------------------------------------------------------------===//
 
-bool RankMeeting::isLate(Clock::time_point begin) const {
-  return std::chrono::duration<double>(Clock::now() - begin).count() > patience.seconds;
-}
-
 /// What ends a wait without a result.
-Status RankMeeting::checkTime(Clock::time_point begin, const std::string &whom) const {
+Status RankMeeting::checkTime(Waiting &waiting, const std::string &whom) const {
   if (patience.isInterrupted())
-    return Status(StatusCode::Interrupted, "stopped while waiting for " + whom);
-  if (!isLate(begin))
+    return Status(StatusCode::Cancelled, "stopped while waiting for " + whom);
+  if (waiting.getSeconds() <= patience.seconds)
     return Status::ok();
   return environmentError(
       "rank " + std::to_string(self.rank) + " waited " + std::to_string(int64_t(patience.seconds)) +
@@ -264,8 +260,8 @@ Status RankMeeting::letIn(int door, const RankTask &task, std::string &disagreem
   Descriptor guest(::accept4(door, nullptr, nullptr, SOCK_CLOEXEC));
   if (guest.get() < 0 || !isOurs(guest))
     return Status::ok();
-  for (auto begin = Clock::now(); !waitForInput(guest.get());)
-    MEMOPT_RETURN_IF_ERROR(checkTime(begin, "a word of one"));
+  for (Waiting waiting; !waitForInput(guest.get());)
+    MEMOPT_RETURN_IF_ERROR(checkTime(waiting, "a word of one"));
   StatusOr<int64_t> rank = readArrival(guest, task, disagreement);
   if (!rank.isOk()) {
     sendMessage(guest, {{"code", int(rank.getCode())}});
@@ -287,13 +283,13 @@ Status RankMeeting::waitForOthers(const RankTask &task) {
   others.resize(size_t(self.ranks));
   MEMOPT_ASSIGN_OR_RETURN(Descriptor door, openDoor());
   std::string disagreement;
-  for (auto begin = Clock::now(); !nameMissing().empty();) {
+  for (Waiting waiting; !nameMissing().empty();) {
     if (waitForInput(door.get()))
       MEMOPT_RETURN_IF_ERROR(letIn(door.get(), task, disagreement));
     keepWaiting();
     if (std::vector<int64_t> lost = findLost(); !lost.empty())
       return environmentError("rank " + std::to_string(lost[0]) + " ended before the run began");
-    MEMOPT_RETURN_IF_ERROR(checkTime(begin, nameMissing()));
+    MEMOPT_RETURN_IF_ERROR(checkTime(waiting, nameMissing()));
   }
   return disagreement.empty() ? Status::ok() : environmentError(std::move(disagreement));
 }
@@ -342,13 +338,13 @@ StatusOr<Descriptor> RankMeeting::findDoor() {
 }
 
 Status RankMeeting::goToFirst(const RankTask &task) {
-  for (auto begin = Clock::now();;) {
+  for (Waiting waiting;;) {
     MEMOPT_ASSIGN_OR_RETURN(Descriptor first, findDoor());
     if (first.get() >= 0) {
       others.push_back(std::move(first));
       break;
     }
-    MEMOPT_RETURN_IF_ERROR(checkTime(begin, "rank 0"));
+    MEMOPT_RETURN_IF_ERROR(checkTime(waiting, "rank 0"));
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   if (!sendMessage(others[0], {{"rank", self.rank},
@@ -360,7 +356,7 @@ Status RankMeeting::goToFirst(const RankTask &task) {
 }
 
 StatusOr<RankMeeting::Preparation> RankMeeting::listen() {
-  for (auto begin = Clock::now();;) {
+  for (Waiting waiting;;) {
     Message message = waitForInput(others[0].get()) ? receiveMessage(others[0]) : Message();
     if (message.isEnd)
       return environmentError("rank 0 ended before the run began");
@@ -374,8 +370,8 @@ StatusOr<RankMeeting::Preparation> RankMeeting::listen() {
       return Preparation{std::move(text), std::move(message.file)};
     }
     if (view.has("wait"))
-      begin = Clock::now();
-    MEMOPT_RETURN_IF_ERROR(checkTime(begin, "a word of rank 0"));
+      waiting = Waiting();
+    MEMOPT_RETURN_IF_ERROR(checkTime(waiting, "a word of rank 0"));
   }
 }
 

@@ -31,7 +31,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <thread>
 #include <unistd.h>
 
 using namespace memopt;
@@ -42,47 +41,63 @@ static_assert(std::atomic<uint32_t>::is_always_lock_free);
 // The meeting
 //===----------------------------------------------------------------------===//
 
+/// What passes through a mailbox at once: enough for a barrier to cost little beside it.
+static constexpr int64_t mailboxBytes = 256 << 10;
+
 /// Where ranks meet; zeros are its first state. One Place for each rank lies behind it.
 struct SharedRanks::Meeting {
   struct alignas(64) Place {
     std::atomic<uint32_t> arrivals; ///< at barriers, so far
     /// Two, in turn: who fills one again has met all that read it before.
-    alignas(64) char mailboxes[2][Communicator::mostExchangedBytes];
+    alignas(64) char mailboxes[2][mailboxBytes]; ///< pages that nobody touches take no memory
   };
-  enum Leaving : uint32_t { Nobody, Writing, Known };
+  /// Why somebody left. A process may be killed while it writes one, so each has its own, and it
+  /// counts when it is whole.
+  struct Farewell {
+    int64_t leaver;
+    StatusCode code;
+    char reason[2048];
+  };
 
   alignas(64) std::atomic<uint32_t> arrived; ///< at the present barrier
   alignas(64) std::atomic<uint32_t> barrier; ///< counts those that are done; ranks sleep on it
-  alignas(64) std::atomic<uint32_t> leaving;
+  alignas(64) std::atomic<uint32_t> first; ///< number of the farewell that counts, from 1; 0: none
+  std::atomic<uint32_t> begun;             ///< farewells, whole or not
   std::atomic<uint32_t> isAskedToStop, isReasonClaimed;
-  int64_t leaver;
-  StatusCode code;
-  char reason[2048];
 
   Place &getPlace(int64_t rank) { return reinterpret_cast<Place *>(this + 1)[rank]; }
+  Farewell &getFarewell(int64_t ranks, int64_t number) {
+    return reinterpret_cast<Farewell *>(&getPlace(ranks))[number - 1];
+  }
+  /// A rank and who watches it may each begin one.
+  static int64_t countFarewells(int64_t ranks) { return 2 * ranks + 2; }
   static int64_t getBytes(int64_t ranks) {
-    return int64_t(sizeof(Meeting)) + ranks * int64_t(sizeof(Place));
+    return int64_t(sizeof(Meeting)) + ranks * int64_t(sizeof(Place)) +
+           countFarewells(ranks) * int64_t(sizeof(Farewell));
   }
 };
 
 void SharedRanks::askToStop() { meeting->isAskedToStop.store(1); }
 
 void SharedRanks::leave(int64_t rank, const Status &reason) {
-  uint32_t nobody = Meeting::Nobody;
-  if (!meeting->leaving.compare_exchange_strong(nobody, Meeting::Writing))
+  if (meeting->first.load())
     return;
-  meeting->leaver = rank;
-  meeting->code = reason.getCode();
-  std::strncpy(meeting->reason, reason.getMessage().c_str(), sizeof meeting->reason - 1);
-  meeting->leaving.store(Meeting::Known);
+  uint32_t number = meeting->begun.fetch_add(1) + 1, nobody = 0;
+  if (number > Meeting::countFarewells(ranks))
+    return; // others are about to tell theirs
+  Meeting::Farewell &mine = meeting->getFarewell(ranks, number);
+  mine.leaver = rank;
+  mine.code = reason.getCode();
+  std::strncpy(mine.reason, reason.getMessage().c_str(), sizeof mine.reason - 1);
+  meeting->first.compare_exchange_strong(nobody, number);
 }
 
 Status SharedRanks::getReason() const {
-  if (meeting->leaving.load() == Meeting::Nobody)
+  uint32_t number = meeting->first.load();
+  if (!number)
     return Status::ok();
-  while (meeting->leaving.load() == Meeting::Writing)
-    std::this_thread::yield();
-  return Status(meeting->code, "rank " + std::to_string(meeting->leaver) + ": " + meeting->reason);
+  const Meeting::Farewell &first = meeting->getFarewell(ranks, number);
+  return Status(first.code, "rank " + std::to_string(first.leaver) + ": " + first.reason);
 }
 
 bool SharedRanks::claimReason() { return meeting->isReasonClaimed.exchange(1) == 0; }
@@ -97,7 +112,7 @@ class SharedCommunicator final : public Communicator {
 public:
   SharedCommunicator(SharedRanks &group, int64_t rank)
       : Communicator(rank, group.getRanks()), group(group), meeting(*group.meeting),
-        spins(std::thread::hardware_concurrency() > unsigned(group.getRanks()) ? 4000 : 0) {}
+        spins(countProcessors() > group.getRanks() ? 4000 : 0) {}
 
   Status allReduce(DType type, const char *from, char *to, int64_t count,
                    ThreadPool &pool) override {
@@ -155,14 +170,16 @@ public:
   }
 
   Status exchange(const void *mine, int64_t bytes, void *all) override {
-    if (bytes < 0 || bytes > mostExchangedBytes)
-      return badInput("ranks exchange at most " + std::to_string(mostExchangedBytes) +
-                      " bytes, not " + std::to_string(bytes));
+    if (bytes < 0 || bytes > mailboxBytes)
+      return badInput("ranks exchange at most " + std::to_string(mailboxBytes) + " bytes, not " +
+                      std::to_string(bytes));
     MEMOPT_RETURN_IF_ERROR(post(mine, bytes));
     for (int64_t other = 0; other < ranks; ++other)
       std::memcpy(static_cast<char *>(all) + other * bytes, getMail(other), size_t(bytes));
     return Status::ok();
   }
+
+  int64_t getPieceBytes() const override { return mailboxBytes; }
 
   Status collect(const char *mine, int64_t bytes, char *all) override {
     if (!isShared(mine))
@@ -191,8 +208,8 @@ private:
 
   /// What the others cannot read comes in pieces.
   Status collectByMail(const char *mine, int64_t bytes, char *all) {
-    for (int64_t begin = 0; begin < bytes; begin += mostExchangedBytes) {
-      int64_t piece = std::min(mostExchangedBytes, bytes - begin);
+    for (int64_t begin = 0; begin < bytes; begin += mailboxBytes) {
+      int64_t piece = std::min(mailboxBytes, bytes - begin);
       MEMOPT_RETURN_IF_ERROR(post(mine + begin, piece));
       for (int64_t other = 0; other < ranks && rank == 0; ++other)
         std::memcpy(all + other * bytes + begin, getMail(other), size_t(piece));
@@ -225,10 +242,9 @@ private:
     for (int i = 0; i < spins; ++i)
       if (meeting.barrier.load(std::memory_order_acquire) != before)
         return Status::ok();
-    int64_t begin = getTime();
-    while (meeting.barrier.load() == before) {
+    for (Waiting waiting; meeting.barrier.load() == before;) {
       MEMOPT_RETURN_IF_ERROR(group.getReason());
-      if (double(getTime() - begin) * 1e-9 > group.seconds)
+      if (waiting.getSeconds() > group.seconds)
         return giveUp();
       timespec moment{0, 5'000'000};
       ::syscall(SYS_futex, &meeting.barrier, FUTEX_WAIT, before, &moment, nullptr, 0);
@@ -276,7 +292,7 @@ StatusOr<std::unique_ptr<SharedRanks>> SharedRanks::create(int64_t ranks, int64_
     return badInput("ranks need to be at least one, with arenas of no less than no bytes");
   std::unique_ptr<SharedRanks> group(new SharedRanks(ranks, arenaBytes, isChecked, seconds));
   int64_t page = ::sysconf(_SC_PAGESIZE), available = getAvailableMemory();
-  if (!group->measure() || group->totalBytes - 2 * page * ranks > available)
+  if (!group->measure() || group->totalBytes - group->headBytes - 2 * page * ranks > available)
     return environmentError(std::to_string(ranks) + " ranks take " + std::to_string(arenaBytes) +
                             " bytes each, this machine or its control group has " +
                             std::to_string(available) + " available");
@@ -319,10 +335,10 @@ Status SharedRanks::map() {
                             " bytes for ranks: " + std::strerror(errno));
   meeting = static_cast<Meeting *>(address);
   arenas = mapping + headBytes;
-  // Before there are processes: each of them reads all.
+  // Before there are processes: each of them reads all. Its own one a rank may write when it makes
+  // an arena there.
   for (int64_t rank = 0; rank < ranks && arenaBytes; ++rank)
-    if (::mprotect(getRegion(rank) + page, size_t(regionBytes - 2 * page),
-                   PROT_READ | PROT_WRITE) != 0)
+    if (::mprotect(getRegion(rank) + page, size_t(regionBytes - 2 * page), PROT_READ) != 0)
       return environmentError("mapping the arena of rank " + std::to_string(rank) + ": " +
                               std::strerror(errno));
   return Status::ok();

@@ -50,7 +50,7 @@ Status Session::prepare(Device &onDevice, const LibraryCallFactory &createCall) 
                        options.diskFolder.empty() ? manifest.diskFolder : options.diskFolder));
   parts = std::make_unique<Parts>(this, manifest, arenas, options.communicator, getRank());
   MEMOPT_RETURN_IF_ERROR(prepareProgram(createCall));
-  MEMOPT_RETURN_IF_ERROR(arenas.reset());
+  MEMOPT_RETURN_IF_ERROR(arenas.reset(*pool));
   return parts->device && options.isReplayed ? captureStep() : Status::ok();
 }
 
@@ -251,20 +251,22 @@ Status Session::explainLoss() {
   const std::string end = "; parameters were left as they were before this step";
   std::string message = parts->loss.describeLoss();
   if (!getManifest().isInstrumented)
-    return badInput(message + "; a package compiled with --instrument=on would say where it began" +
-                    end);
+    return Status(StatusCode::NotFinite,
+                  message + "; a package compiled with --instrument=on would say where it began" +
+                      end);
   parts->isSearching = true;
   parts->loss.beginSearch();
   Trace *kept = std::exchange(parts->trace, nullptr);
   Status status = runProgram();
   parts->trace = kept;
   MEMOPT_RETURN_IF_ERROR(std::move(status).withContext(message));
-  return badInput(message + parts->loss.describeOrigin() + end);
+  return Status(StatusCode::NotFinite, message + parts->loss.describeOrigin() + end);
 }
 
 bool Session::isLossRefused() const { return parts->isLossRefused; }
 
 double Session::getStepSeconds() const { return parts->seconds; }
+double Session::getDataSeconds() const { return parts->feed.getSeconds(); }
 
 //===----------------------------------------------------------------------===//
 // What is seen of a step

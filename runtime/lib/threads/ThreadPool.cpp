@@ -8,6 +8,8 @@
 
 #include "memopt-runtime/threads/ThreadPool.h"
 #include "memopt-runtime/base/Clock.h"
+#include "memopt-runtime/base/ControlGroups.h"
+#include "memopt-runtime/threads/SignalMask.h"
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
@@ -33,15 +35,29 @@ static int readCount(const char *variable, int otherwise) {
   return count > 0 ? int(std::min<long>(count, INT_MAX)) : otherwise;
 }
 
-int memopt::getAllowedThreads(int sharers) {
+/// This process's share of processors, or of their time.
+static int countShare(Sharers sharers) {
   cpu_set_t processors;
   int allowed = ::sched_getaffinity(0, sizeof processors, &processors) == 0
                     ? CPU_COUNT(&processors)
                     : int(std::thread::hardware_concurrency()); // more than a cpu_set_t holds
-  allowed /= sharers;
+  return std::max(1,
+                  std::min(allowed / sharers.ofProcessors, getProcessorQuota() / sharers.ofQuota));
+}
+
+int memopt::countProcessors() { return countShare({}); }
+
+int memopt::getAllowedThreads(Sharers sharers) {
+  int allowed = countShare(sharers);
   allowed = std::min(allowed, readCount("OMP_NUM_THREADS", INT_MAX));
   allowed = std::min(allowed, readCount("OMP_THREAD_LIMIT", INT_MAX));
-  return std::max(1, allowed);
+  return allowed;
+}
+
+std::optional<int> memopt::getThreadsOfOpenMp(Sharers sharers) {
+  int wanted = readCount("OMP_NUM_THREADS", INT_MAX);
+  bool isTightest = wanted < countShare(sharers) && wanted < readCount("OMP_THREAD_LIMIT", INT_MAX);
+  return isTightest ? std::optional<int>(wanted) : std::nullopt;
 }
 
 //===----------------------------------------------------------------------===//
@@ -133,13 +149,13 @@ StatusOr<std::unique_ptr<ThreadPool>> ThreadPool::create(int threads, int team,
   std::unique_ptr<ThreadPool> pool(new ThreadPool(threads, team));
   try {
     for (int self = 1; self < team; ++self)
-      pool->workers.emplace_back([pool = pool.get(), self, onStart] {
+      pool->workers.push_back(startWithoutSignals([pool = pool.get(), self, onStart] {
         if (onStart)
           onStart();
         pool->ready.fetch_add(1);
         wakeSleepers(pool->ready, 1);
         pool->work(self);
-      });
+      }));
   } catch (const std::system_error &error) {
     return environmentError("the system lets the run start " +
                             std::to_string(pool->workers.size() + 1) + " of " +

@@ -8,6 +8,8 @@
 
 #include "memopt-runtime/memory/AvailableMemory.h"
 #include "TestSupport.h"
+#include "memopt-runtime/base/ControlGroups.h"
+#include <climits>
 #include <filesystem>
 
 using namespace memopt;
@@ -83,4 +85,27 @@ TEST_F(AvailableMemoryTest, TheOldVersionHasOtherNames) {
   write("sys/fs/cgroup/memory/job/memory.stat",
         "inactive_file 9\ntotal_inactive_file 5000\ntotal_active_file 1000\n");
   EXPECT_EQ(available(), 40000 - (30000 - 6000));
+}
+
+TEST_F(AvailableMemoryTest, TheTightestQuotaOfProcessorsCounts) {
+  EXPECT_EQ(getProcessorQuota(folder.path), INT_MAX);
+  write("proc/self/cgroup", "0::/pod/container\n");
+  write("proc/self/mountinfo", "29 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  write("sys/fs/cgroup/pod/container/cpu.max", "max 100000\n");
+  EXPECT_EQ(getProcessorQuota(folder.path), INT_MAX);
+  write("sys/fs/cgroup/pod/cpu.max", "350000 100000\n"); // three and a half: four would be stopped
+  EXPECT_EQ(getProcessorQuota(folder.path), 3);
+  write("sys/fs/cgroup/pod/container/cpu.max", "20000 100000\n");
+  EXPECT_EQ(getProcessorQuota(folder.path), 1);
+}
+
+TEST_F(AvailableMemoryTest, TheOldVersionHasQuotasToo) {
+  write("proc/self/cgroup", "5:cpu,cpuacct:/job\n4:memory:/other\n");
+  write("proc/self/mountinfo",
+        "30 23 0:27 / /sys/fs/cgroup/cpu rw shared:1 - cgroup cgroup rw,cpu,cpuacct\n");
+  write("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "-1\n");
+  write("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(getProcessorQuota(folder.path), INT_MAX);
+  write("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "200000\n");
+  EXPECT_EQ(getProcessorQuota(folder.path), 2);
 }

@@ -173,9 +173,21 @@ TYPED_TEST_P(CommunicatorConformance, RanksExchangeFacts) {
     EXPECT_EQ(all[0], 0);
     EXPECT_EQ(all[1], 10);
     EXPECT_EQ(all[2], 20);
-    char large[Communicator::mostExchangedBytes + 1] = {};
-    EXPECT_EQ(rank.communicator.exchange(large, sizeof large, nullptr).getCode(),
+    std::vector<char> large(size_t(rank.communicator.getPieceBytes()) + 1);
+    EXPECT_EQ(rank.communicator.exchange(large.data(), int64_t(large.size()), nullptr).getCode(),
               StatusCode::BadInput);
+    return Status::ok();
+  });
+}
+
+/// A barrier for every few KiB would be most of the time.
+TYPED_TEST_P(CommunicatorConformance, LargeThingsAreExchangedInLargePieces) {
+  this->expectOk(3, [](RankAtWork rank) -> Status {
+    EXPECT_GE(rank.communicator.getPieceBytes(), 256 << 10);
+    constexpr size_t bytes = (3 << 20) + 5;
+    std::string mine(bytes, char('a' + rank.communicator.getRank())), all(3 * bytes, 'x');
+    MEMOPT_RETURN_IF_ERROR(rank.communicator.exchangeAny(mine.data(), bytes, all.data()));
+    EXPECT_EQ(all, std::string(bytes, 'a') + std::string(bytes, 'b') + std::string(bytes, 'c'));
     return Status::ok();
   });
 }
@@ -234,8 +246,8 @@ REGISTER_TYPED_TEST_SUITE_P(CommunicatorConformance, SumsAreTakenInTheOrderOfRan
                             IntegersAndDoublesAreAddedAndZeroIsPositive,
                             ShardsAreRangesOfTheSumWithZerosBehind,
                             BuffersAreFreeAgainAfterEachCall, RanksExchangeFacts,
-                            TheFirstRankCollects, WhoLeavesEndsTheWaitsOfAll,
-                            NoWaitIsLongerThanTheLimit);
+                            LargeThingsAreExchangedInLargePieces, TheFirstRankCollects,
+                            WhoLeavesEndsTheWaitsOfAll, NoWaitIsLongerThanTheLimit);
 
 } // namespace memopt::testing
 

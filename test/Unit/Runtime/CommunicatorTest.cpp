@@ -10,6 +10,8 @@
 #include "TestSupport.h"
 #include "memopt-runtime/device/RankDevice.h"
 #include "memopt-runtime/ranks/SharedRanks.h"
+#include <cerrno>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -112,4 +114,19 @@ TEST(SharedRanksTest, TheReasonIsToldOnce) {
   EXPECT_EQ((*other)->getReason().getMessage(), "rank 1: its data is damaged");
   EXPECT_TRUE((*other)->claimReason());
   EXPECT_FALSE((*group)->claimReason());
+}
+
+TEST(SharedRanksTest, ARankWritesItsOwnArenaAlone) {
+  auto group = SharedRanks::create(2, 64, false, 1);
+  ASSERT_TRUE(group.isOk()) << group.getMessage();
+  auto own = openRankDevice(**group, 0)->allocate(MEMOPT_SPACE_DEVICE, 64, false);
+  ASSERT_TRUE(own.isOk()) << own.getMessage();
+  (*own)->base()[0] = 'x';
+  // The system says whether memory may be written without a fault.
+  Descriptor zeros(::open("/dev/zero", O_RDONLY));
+  char *other = (*group)->getRegion(1) + ((*own)->base() - (*group)->getRegion(0));
+  EXPECT_EQ(::read(zeros.get(), (*own)->base(), 1), 1);
+  EXPECT_EQ(other[0], 0);
+  EXPECT_EQ(::read(zeros.get(), other, 1), -1);
+  EXPECT_EQ(errno, EFAULT);
 }

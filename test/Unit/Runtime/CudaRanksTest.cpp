@@ -14,6 +14,7 @@
 #include "FakeLibraries.h"
 #include "TestSupport.h"
 #include "memopt-runtime/device/DeviceCommunicator.h"
+#include "memopt-runtime/device/cuda/CudaDriver.h"
 #include "memopt-runtime/devices/OpenDevice.h"
 #include <cstdlib>
 #include <cstring>
@@ -39,6 +40,11 @@ public:
   Status exchange(const void *mine, int64_t bytes, void *all) override {
     for (int64_t other = 0; other < ranks; ++other)
       std::memcpy(static_cast<char *>(all) + other * bytes, mine, size_t(bytes));
+    if (bytes == sizeof(cuda::CUuuid)) { // which device it has
+      if (!isDeviceShared)
+        static_cast<char *>(all)[0] = static_cast<char *>(all)[2 * bytes] = 'x';
+      return Status::ok();
+    }
     std::strcpy(static_cast<char *>(all), "the first rank's");
     return Status::ok();
   }
@@ -49,7 +55,7 @@ public:
   }
   void leave(const Status &status) override { reason = status.getMessage(); }
 
-  bool isOtherGone = false;
+  bool isOtherGone = false, isDeviceShared = false;
   std::string reason;
 
 private:
@@ -115,6 +121,13 @@ TEST_F(CudaRanksTest, TheCommunicatorIsThatOfTheFirstRankAndDoesNotBlock) {
 }
 
 /// 10 elements in shards of 4: the last has 2.
+TEST_F(CudaRanksTest, OneDeviceIsNotForTwoRanks) {
+  host.isDeviceShared = true;
+  auto ranks = join();
+  EXPECT_EQ(ranks.getCode(), StatusCode::Environment);
+  expectMessage(ranks.getMessage(), {"ranks 0 and 1 have the same device", "CUDA_VISIBLE_DEVICES"});
+}
+
 TEST_F(CudaRanksTest, ShardsAreSentToAllAndNothingOfThePadding) {
   auto ranks = join();
   ASSERT_TRUE(ranks.isOk()) << ranks.getMessage();

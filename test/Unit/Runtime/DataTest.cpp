@@ -8,6 +8,7 @@
 
 #include "memopt-runtime/data/Data.h"
 #include "TestSupport.h"
+#include "memopt-runtime/data/DataSources.h"
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -341,6 +342,61 @@ TEST(IdxDataTest, EachEpochHasItsOwnOrder) {
   options.seed = 6;
   OpenedData other(writeImages(folder), getImageInputs({5, 2, 2}), options);
   EXPECT_NE(readEpoch(other, 1), second);
+}
+
+TEST(SampleOrderTest, EveryEpochHasEverySampleOnce) {
+  for (int64_t count : {1, 2, 3, 5, 8, 10, 64, 65, 1000}) {
+    SampleOrder order(count, /*isShuffled=*/true, 7);
+    for (int64_t epoch = 0; epoch < 3; ++epoch) {
+      std::set<int64_t> seen;
+      for (int64_t i = 0; i < count; ++i)
+        seen.insert(order.get(epoch, i));
+      EXPECT_EQ(seen.size(), size_t(count));
+      EXPECT_GE(*seen.begin(), 0);
+      EXPECT_LT(*seen.rbegin(), count);
+    }
+  }
+}
+
+TEST(SampleOrderTest, NoPlaceIsPreferred) {
+  constexpr int64_t count = 10, epochs = 4000;
+  SampleOrder order(count, /*isShuffled=*/true, 1);
+  std::vector<int64_t> places(count), followers(count);
+  for (int64_t epoch = 0; epoch < epochs; ++epoch) {
+    ++places[size_t(order.get(epoch, 3))];
+    ++followers[size_t((order.get(epoch, 5) - order.get(epoch, 4) + count) % count)];
+  }
+  EXPECT_EQ(followers[0], 0);
+  for (int64_t sample = 0; sample < count; ++sample) {
+    EXPECT_NEAR(double(places[size_t(sample)]), epochs / count, 100);
+    if (sample)
+      EXPECT_NEAR(double(followers[size_t(sample)]), epochs / (count - 1), 100);
+  }
+}
+
+/// Of a set that no memory would hold the order of.
+TEST(SampleOrderTest, ItTakesNoMemory) {
+  constexpr int64_t count = int64_t(1) << 60;
+  SampleOrder order(count, /*isShuffled=*/true, 1);
+  EXPECT_NE(order.get(0, 0), order.get(0, count - 1));
+  EXPECT_LT(order.get(5, count / 2), count);
+  EXPECT_EQ(SampleOrder(count, /*isShuffled=*/false, 1).get(5, count / 2), count / 2);
+}
+
+TEST(PrefetchedDataTest, BatchesAreTheSameWhateverWasExpected) {
+  TemporaryFolder folder;
+  DataOptions options;
+  std::string source = writeImages(folder);
+  OpenedData plain(source, getImageInputs({5, 2, 2}), options);
+  options.isPrefetched = true;
+  OpenedData ahead(source, getImageInputs({5, 2, 2}), options);
+  ASSERT_TRUE(ahead.data) << ahead.message;
+  int64_t expectations[] = {1, 2, 2, 9, 4, 0};
+  for (int64_t position = 0; position < 6; ++position) {
+    EXPECT_EQ(ahead.read<float>(position, 0), plain.read<float>(position, 0));
+    EXPECT_EQ(ahead.read<int64_t>(position, 1), plain.read<int64_t>(position, 1));
+    ahead.data->expect(expectations[position]);
+  }
 }
 
 TEST(IdxDataTest, AKeptLastBatchIsFilledWithIgnoredSamples) {

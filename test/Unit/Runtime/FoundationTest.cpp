@@ -6,12 +6,14 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "memopt-runtime/base/Clock.h"
 #include "memopt-runtime/numbers/DType.h"
 #include "memopt-runtime/numbers/Random.h"
 #include "memopt-runtime/session/LearningRate.h"
 #include <cmath>
 #include <gtest/gtest.h>
 #include <numeric>
+#include <thread>
 
 using namespace memopt;
 
@@ -24,6 +26,21 @@ static StatusOr<int> halve(int number) {
 static StatusOr<int> quarter(int number) {
   MEMOPT_ASSIGN_OR_RETURN(int half, halve(number));
   return halve(half);
+}
+
+TEST(ClockTest, WhoDoesNotRunDoesNotWait) {
+  using std::chrono::milliseconds;
+  Waiting suspended;
+  std::this_thread::sleep_for(milliseconds(400)); // as long as a job is stopped, nobody looks
+  double seconds = suspended.getSeconds();
+  EXPECT_GT(seconds, 0.09);
+  EXPECT_LT(seconds, 0.11);
+  Waiting patient;
+  for (int look = 0; look < 10; ++look) {
+    std::this_thread::sleep_for(milliseconds(20));
+    (void)patient.getSeconds();
+  }
+  EXPECT_GE(patient.getSeconds(), 0.2);
 }
 
 TEST(StatusTest, FailuresGatherContextOnTheWayUp) {

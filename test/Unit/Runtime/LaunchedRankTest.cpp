@@ -126,3 +126,19 @@ TEST(LaunchedRankTest, SeveralHostsAreForLaunchersOfMpi) {
   LaunchedRank mpich = expectRank({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "2"}});
   expectMessage(mpich.spread, {"mpirun started 4 processes on several hosts"});
 }
+
+/// Kubernetes, Ray and others set torchrun's variables but for this one, on any number of hosts.
+TEST(LaunchedRankTest, WhereNobodySaysHowManyAreOnThisHostTheUserHasTo) {
+  Variables pod = without(torchrun, "LOCAL_WORLD_SIZE");
+  expectRefusal(pod, StatusCode::BadInput,
+                {"RANK and WORLD_SIZE say that this process is one of 4", "set LOCAL_WORLD_SIZE",
+                 "--transport=shared", "--launcher=none"});
+  auto found = findLaunchedRank(
+      [&](const char *name) -> const char * {
+        auto variable = pod.find(name);
+        return variable == pod.end() ? nullptr : variable->second.c_str();
+      },
+      /*isOneHost=*/true);
+  ASSERT_TRUE(found.isOk()) << found.getMessage();
+  EXPECT_EQ((*found)->rank, 1);
+}

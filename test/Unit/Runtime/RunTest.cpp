@@ -310,7 +310,7 @@ TEST_F(RunTest, CtrlCFinishesTheStepAndSaves) {
   std::string report = folder / "report.json";
   ProcessResult result =
       run({"--steps=100000000", "--save=" + (folder / "stopped"), "--report=" + report}, process);
-  EXPECT_EQ(result.exitCode, 130);
+  EXPECT_EQ(result.exitCode, 5);
   expectMessage(result.errors, {"stopped after step ", "the checkpoint is in"});
   auto state = parseTrainingState(readFile(folder / "stopped/state.json"));
   ASSERT_TRUE(state.isOk()) << state.getMessage();

@@ -6,10 +6,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "memopt-runtime/threads/TaskThread.h"
 #include "memopt-runtime/threads/ThreadPool.h"
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -127,4 +130,24 @@ TEST(ThreadPoolTest, MembersThatWaitForEachOtherAllRunAtOnce) {
     });
     EXPECT_LE(users, threads);
   }
+}
+
+/// Those of the process are for its own threads.
+TEST(ThreadPoolTest, ItsThreadsLeaveSignalsToOthers) {
+  auto blocks = [](int signal) {
+    sigset_t mask;
+    ::pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+    return ::sigismember(&mask, signal) == 1;
+  };
+  std::atomic<int> right{0};
+  auto look = [&] {
+    right += blocks(SIGINT) && blocks(SIGTERM) && blocks(SIGHUP) && !blocks(SIGSEGV);
+  };
+  auto pool = ThreadPool::create(3, 3, look);
+  ASSERT_TRUE(pool.isOk()) << pool.getMessage();
+  TaskThread<int> tasks(1, [&](int) { look(); });
+  tasks.push(0);
+  tasks.synchronize();
+  EXPECT_EQ(right, 3);
+  EXPECT_FALSE(blocks(SIGINT));
 }

@@ -13,7 +13,7 @@
 //
 // A failure to read is BadInput, unless the machine is at fault (no descriptors, no memory, a
 // broken disk): that, and every failure to write, is of code Environment. Reading that waits for a
-// pipe ends as Interrupted when a signal handler without SA_RESTART ran.
+// pipe ends as Cancelled when a signal handler without SA_RESTART ran.
 //
 //===----------------------------------------------------------------------===//
 
@@ -132,6 +132,10 @@ Status syncAndClose(Descriptor file, const std::string &path);
 
 /// Flushes a folder's entries to the disk, so that a rename in it outlives a power cut.
 Status syncFolder(const std::string &path);
+
+/// Whether a file or pipe can be opened for reading, as far as that can be told without opening a
+/// pipe, whose writer would take it for the reader.
+Status checkReadable(const std::string &path);
 
 bool fileExists(const std::string &path);
 bool isFolder(const std::string &path);

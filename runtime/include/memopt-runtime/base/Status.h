@@ -30,10 +30,12 @@ namespace memopt {
 /// Says who can help. The numbers are the exit codes of the tools.
 enum class StatusCode {
   Ok = 0,
-  BadInput = 1,      ///< a file, option or value from outside is wrong; the user can correct it
-  DoesNotFit = 2,    ///< a memory budget is too small
-  Environment = 3,   ///< the machine lacks something: device, library, disk space, rank
-  Interrupted = 130, ///< the user asked to stop (Ctrl-C)
+  BadInput = 1,    ///< a file, option or value from outside is wrong; the user can correct it
+  DoesNotFit = 2,  ///< a memory budget is too small
+  Environment = 3, ///< the machine lacks something: device, library, disk space, rank
+  NotFinite = 4,   ///< the loss is infinite or not a number
+  Interrupted = 5, ///< a signal asked to stop, which was done after a whole step
+  Cancelled = 130, ///< a signal came before there was anything to keep; it ends the process
 };
 
 class [[nodiscard]] Status {

@@ -54,6 +54,8 @@ struct DataOptions {
   /// A batch of the source has as many times the samples of the inputs, which are filled with one
   /// part after the other.
   int64_t microBatches = 1;
+  /// Batches that are expected are read beside what the caller does, which takes memory for one.
+  bool isPrefetched = false;
 };
 
 /// What of the options a source looks at.
@@ -93,6 +95,9 @@ public:
   /// Writes the batch at `position`, counted from 0 through all epochs. `targets` holds the address
   /// of each input, in the manifest's order. Allocates nothing of 4 KiB or more.
   virtual Status fill(int64_t position, const std::vector<char *> &targets) = 0;
+
+  /// Says which batch will be asked for next, for it to be read meanwhile; no promise.
+  virtual void expect(int64_t position) {}
 };
 
 } // namespace memopt

@@ -57,23 +57,29 @@ std::vector<InputSpec> getWholeInputs(std::vector<InputSpec> inputs, int64_t mic
 std::unique_ptr<DataSource> splitData(std::unique_ptr<DataSource> source,
                                       std::vector<InputSpec> whole, int64_t microBatches);
 
+/// The same batches; the one that is expected next is read by a thread of its own, into memory of
+/// the size of `inputs`.
+StatusOr<std::unique_ptr<DataSource>> prefetchData(std::unique_ptr<DataSource> source,
+                                                   const std::vector<InputSpec> &inputs);
+
 /// Bytes that a data set may have once unpacked.
 constexpr size_t maxDataBytes = size_t(1) << 34;
 
 /// The order of samples in one epoch: the identity, or a permutation that follows from seed and
-/// epoch.
+/// epoch. It is computed where it is asked for, and takes no memory however many samples there are.
 class SampleOrder {
 public:
   SampleOrder(int64_t count, bool isShuffled, int64_t seed);
 
-  /// The sample at place `index` of an epoch. Going to another epoch takes time in proportion to
-  /// the count.
-  int64_t get(int64_t epoch, int64_t index);
+  /// The sample at place `index` of an epoch.
+  int64_t get(int64_t epoch, int64_t index) const;
 
 private:
+  uint64_t permute(uint64_t value, uint64_t epoch) const;
+
   bool isShuffled;
-  int64_t seed, epoch = -1;
-  std::vector<int64_t> order;
+  uint64_t count, key;
+  int lowBits, highBits; ///< two halves of numbers up to the next power of two
 };
 
 /// Writes an integer as an element; false when the type does not hold it.

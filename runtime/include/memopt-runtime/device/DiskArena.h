@@ -32,7 +32,8 @@ public:
   Status read(int64_t offset, void *to, int64_t size) const override;
   Status write(int64_t offset, const void *from, int64_t size) override;
   /// Values stay: every one is written before it is read.
-  Status reset() override;
+  using Arena::reset;
+  Status reset(const PieceRunner &runPieces) override;
   Status updateMark() override { return Status::ok(); }
   Status checkSlack() const override { return Status::ok(); }
   bool isGuard(const void *) const override { return false; }

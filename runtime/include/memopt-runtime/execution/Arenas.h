@@ -11,6 +11,7 @@
 
 #include "memopt-runtime/device/Device.h"
 #include "memopt-runtime/package/Manifest.h"
+#include "memopt-runtime/threads/ThreadPool.h"
 
 namespace memopt {
 
@@ -57,8 +58,9 @@ public:
   Status stage(Stream &stream, const PlacedTensor &tensor) const;
   Status unstage(Stream &stream, const PlacedTensor &tensor) const;
 
-  /// Fills all as they were when they were allocated.
-  Status reset();
+  /// Fills all as they were when they were allocated, each thread of the pool a part: pages lie
+  /// near the thread that touches them first.
+  Status reset(ThreadPool &pool);
 
   /// See Arena, whose functions these are for all spaces.
   void noteHandedOut(const void *address, int64_t size);

@@ -28,6 +28,11 @@
 
 namespace memopt {
 
+/// Runs work(begin, end) on pieces that cover [0, count), on one thread or on several.
+using PieceWork = std::function<void(int64_t begin, int64_t end)>;
+using PieceRunner = std::function<void(int64_t count, const PieceWork &work)>;
+inline void runWhole(int64_t count, const PieceWork &work) { work(0, count); }
+
 /// Memory of a device. The bytes may be out of the host's reach; see isHostAccessible.
 class Arena {
 public:
@@ -50,8 +55,10 @@ public:
   virtual Status read(int64_t offset, void *to, int64_t size) const = 0;
   virtual Status write(int64_t offset, const void *from, int64_t size) = 0;
 
-  /// Fills it as it was when it was allocated; nothing counts as used any more.
-  virtual Status reset() = 0;
+  /// Fills it as it was when it was allocated; nothing counts as used any more. Afterwards every
+  /// page is there, near the thread that filled it.
+  virtual Status reset(const PieceRunner &runPieces) = 0;
+  Status reset() { return reset(runWhole); }
 
   /// Takes note of bytes handed to a library as its workspace: they count as used whether it writes
   /// there or not. Addresses outside the arena are ignored.
@@ -84,8 +91,8 @@ public:
   /// the machine has is an Environment error, not a kill by the system later. No bytes: a null
   /// base.
   static StatusOr<std::unique_ptr<Arena>> allocate(int64_t bytes, bool isChecked);
-  /// The same in a region of the caller's, of getRegionBytes(bytes) bytes, which outlives it and
-  /// whose first and last page nobody may touch.
+  /// The same in a region of the caller's, of getRegionBytes(bytes) bytes of zeros, which outlives
+  /// it and whose first and last page nobody may touch.
   static StatusOr<std::unique_ptr<Arena>> placeIn(char *region, int64_t bytes, bool isChecked);
   /// Pages, guards included.
   static int64_t getRegionBytes(int64_t bytes);
@@ -95,7 +102,8 @@ public:
   int64_t residentBytes() const override { return mappedBytes; }
   Status read(int64_t offset, void *to, int64_t size) const override;
   Status write(int64_t offset, const void *from, int64_t size) override;
-  Status reset() override;
+  using Arena::reset;
+  Status reset(const PieceRunner &runPieces) override;
   Status updateMark() override;
   Status checkSlack() const override;
   bool isGuard(const void *address) const override;

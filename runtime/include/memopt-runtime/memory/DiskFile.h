@@ -29,7 +29,7 @@ namespace memopt {
 
 /// What it may not use, for tests of the ways around it.
 struct DiskFileLimits {
-  bool hasDirect = true, hasRing = true;
+  bool hasDirect = true, hasRing = true, hasFallocate = true;
 };
 
 class DiskFile {
@@ -62,7 +62,8 @@ private:
 
   explicit DiskFile(std::string folder);
   Status open(bool isDirect);
-  Status takeRoom(int64_t bytes);
+  Status takeRoom(int64_t bytes, bool hasFallocate);
+  int writeZeros(int64_t bytes);
   Status move(bool isWrite, Piece whole);
   Status moveInOrder(bool isWrite, Piece piece);
   Status describeFailure(bool isWrite, const Piece &piece, int64_t result) const;

@@ -30,8 +30,9 @@ namespace memopt {
 /// exchangeAny().
 class Communicator {
 public:
-  /// What exchange() takes at most.
+  /// What exchange() takes whatever the transport, and what it takes over this one.
   static constexpr int64_t mostExchangedBytes = 4096;
+  virtual int64_t getPieceBytes() const { return mostExchangedBytes; }
 
   virtual ~Communicator() = default;
 

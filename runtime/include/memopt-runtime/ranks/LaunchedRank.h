@@ -34,9 +34,12 @@ struct LaunchedRank {
 /// Reads a variable, null where it is not set; std::getenv but for tests.
 using EnvironmentReader = std::function<const char *(const char *)>;
 
-/// Nothing when this process is the only one that was started. A number that is none is a BadInput;
-/// processes on several hosts that are none of MPI's are an Environment error.
-StatusOr<std::optional<LaunchedRank>> findLaunchedRank(const EnvironmentReader &read);
+/// Nothing when this process is the only one that was started. A number that is none is a BadInput,
+/// and so is a launcher that does not say how many of its processes are on this host, unless the
+/// user says `isOneHost`; processes on several hosts that are none of MPI's are an Environment
+/// error.
+StatusOr<std::optional<LaunchedRank>> findLaunchedRank(const EnvironmentReader &read,
+                                                       bool isOneHost = false);
 
 } // namespace memopt
 

@@ -40,6 +40,7 @@ public:
                    ThreadPool &pool) override;
   Status barrier() override;
   Status exchange(const void *mine, int64_t bytes, void *all) override;
+  int64_t getPieceBytes() const override;
   Status collect(const char *mine, int64_t bytes, char *all) override;
   /// Nobody watches these ranks; each is asked by itself.
   bool isAskedToStop() const override { return false; }

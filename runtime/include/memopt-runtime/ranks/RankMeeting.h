@@ -19,6 +19,7 @@
 #ifndef MEMOPT_RUNTIME_RANKS_RANKMEETING_H
 #define MEMOPT_RUNTIME_RANKS_RANKMEETING_H
 
+#include "memopt-runtime/base/Clock.h"
 #include "memopt-runtime/base/Files.h"
 #include "memopt-runtime/ranks/LaunchedRank.h"
 #include <chrono>
@@ -98,8 +99,7 @@ private:
   std::string nameMissing() const;
 
   using Clock = std::chrono::steady_clock;
-  bool isLate(Clock::time_point begin) const;
-  Status checkTime(Clock::time_point begin, const std::string &whom) const;
+  Status checkTime(Waiting &waiting, const std::string &whom) const;
 
   const LaunchedRank self;
   const Patience patience;

@@ -146,6 +146,8 @@ public:
 
   /// Seconds that the last step took, without filling its inputs.
   double getStepSeconds() const;
+  /// Seconds that it took to fill them, or to wait for who does.
+  double getDataSeconds() const;
 
   /// The value of an output or variable of one element between steps.
   double readScalar(const PlacedTensor &tensor) const { return arenas.readElement(tensor, 0); }

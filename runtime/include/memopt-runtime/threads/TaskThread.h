@@ -14,6 +14,7 @@
 #ifndef MEMOPT_RUNTIME_THREADS_TASKTHREAD_H
 #define MEMOPT_RUNTIME_THREADS_TASKTHREAD_H
 
+#include "memopt-runtime/threads/SignalMask.h"
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -29,7 +30,8 @@ public:
   /// Has room for `capacity` tasks; who pushes another one waits for it. Throws std::system_error
   /// where no thread can be started.
   TaskThread(int64_t capacity, std::function<void(const Task &)> run)
-      : run(std::move(run)), ring(size_t(capacity)), thread(&TaskThread::work, this) {}
+      : run(std::move(run)), ring(size_t(capacity)),
+        thread(startWithoutSignals(&TaskThread::work, this)) {}
 
   /// Does what was pushed first.
   ~TaskThread() {

@@ -29,15 +29,28 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <type_traits>
 #include <vector>
 
 namespace memopt {
 
-/// Threads that a process may use: OMP_NUM_THREADS and OMP_THREAD_LIMIT, and the processors that it
-/// may run on, dealt out to so many `sharers`. At least 1.
-int getAllowedThreads(int sharers = 1);
+/// Processors that this process may run on, or whose time its control groups (a container's quota)
+/// let it have, where those are fewer. At least 1.
+int countProcessors();
+
+/// Processes, this one among them, that may run on the same processors, and those of the same
+/// control groups.
+struct Sharers {
+  int ofProcessors = 1, ofQuota = 1;
+};
+
+/// Threads that a process may use: OMP_NUM_THREADS and OMP_THREAD_LIMIT, and those processors,
+/// dealt out to all that share them. At least 1.
+int getAllowedThreads(Sharers sharers = {});
+/// The value of OMP_NUM_THREADS where that alone lets the process use fewer; else nothing.
+std::optional<int> getThreadsOfOpenMp(Sharers sharers = {});
 
 /// How many of `wanted` threads the system lets this process start beside those that it has.
 int countStartableThreads(int wanted);

@@ -99,7 +99,7 @@ Status CudaArena::write(int64_t offset, const void *from, int64_t size) {
   return staging.write(toAddress(start + offset), from, size);
 }
 
-Status CudaArena::reset() {
+Status CudaArena::reset(const PieceRunner &) {
   mark = 0;
   return isChecked ? fillWithPattern() : staging.fill(mapped, 0, mappedBytes);
 }

@@ -32,7 +32,8 @@ public:
   int64_t residentBytes() const override { return mappedBytes; }
   Status read(int64_t offset, void *to, int64_t size) const override;
   Status write(int64_t offset, const void *from, int64_t size) override;
-  Status reset() override;
+  using Arena::reset;
+  Status reset(const PieceRunner &runPieces) override;
   Status updateMark() override;
   Status checkSlack() const override;
   bool isGuard(const void *address) const override;

@@ -13,10 +13,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "CudaRanks.h"
+#include "memopt-runtime/base/Clock.h"
 #include "memopt-runtime/device/cuda/CudaLibraries.h"
 #include "memopt-runtime/device/cuda/CudaStream.h"
 #include "memopt-runtime/device/cuda/Nccl.h"
-#include <chrono>
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <thread>
@@ -27,7 +28,6 @@ using namespace memopt::cuda;
 namespace {
 
 class NcclRanks final : public CudaRanks {
-  using Clock = std::chrono::steady_clock;
 
 public:
   NcclRanks(const CudaContext &context, Communicator &hosts, double seconds,
@@ -45,8 +45,25 @@ public:
       (void)nccl->destroy(communicator);
   }
 
+  /// Two ranks on one device would need its memory twice, and wait for each other's kernels.
+  Status checkOwnDevice() {
+    CUuuid mine{};
+    MEMOPT_RETURN_IF_ERROR(context.explain(
+        context.getDriver().deviceGetUuid(&mine, context.getDevice()), "cuDeviceGetUuid"));
+    std::vector<CUuuid> all(static_cast<size_t>(ranks));
+    MEMOPT_RETURN_IF_ERROR(hosts.exchange(&mine, sizeof mine, all.data()));
+    for (int64_t other = 0; other < ranks; ++other)
+      if (other != rank && std::memcmp(&all[size_t(other)], &mine, sizeof mine) == 0)
+        return environmentError("ranks " + std::to_string(std::min(rank, other)) + " and " +
+                                std::to_string(std::max(rank, other)) +
+                                " have the same device: each needs one of its own. Start fewer "
+                                "ranks, or let CUDA_VISIBLE_DEVICES show more devices");
+    return Status::ok();
+  }
+
   /// The first rank's id is that of the communicator.
   Status join() {
+    MEMOPT_RETURN_IF_ERROR(checkOwnDevice());
     NcclUniqueId mine{};
     MEMOPT_RETURN_IF_ERROR(context.makeCurrent());
     if (rank == 0)
@@ -173,7 +190,7 @@ private:
 
   /// Asks again and again: `query`, and the communicator.
   Status waitUntil(const std::function<CUresult()> &query, const char *symbol) {
-    for (Clock::time_point begun = Clock::now();; std::this_thread::yield()) {
+    for (Waiting waiting;; std::this_thread::yield()) {
       MEMOPT_RETURN_IF_ERROR(context.makeCurrent());
       int result = nccl::SUCCESS;
       if (communicator)
@@ -186,7 +203,7 @@ private:
         return context.explain(answer, symbol);
       if (Status reason = hosts.getFailure(); !reason.isOk())
         return giveUp(std::move(reason));
-      if (std::chrono::duration<double>(Clock::now() - begun).count() > seconds)
+      if (waiting.getSeconds() > seconds)
         return giveUp(environmentError("waited " + std::to_string(int64_t(seconds)) +
                                        " s for the devices of other ranks; "
                                        "--rank-timeout=SECONDS gives them longer"));

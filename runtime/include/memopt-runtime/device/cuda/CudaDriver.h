@@ -26,6 +26,10 @@ namespace memopt::cuda {
 //===----------------------------------------------------------------------===//
 
 using CUdevice = int;
+/// Of a device, or of an instance that one was cut into.
+struct CUuuid {
+  char bytes[16];
+};
 using CUdeviceptr = unsigned long long;
 using CUmemHandle = unsigned long long;
 using CUcontext = struct CUctx_st *;
