@@ -180,16 +180,17 @@ def check_failures(inputs, work):
     # One of them is asked to stop, or all are at once: they do so after the same step.
     for whom in ("one", "all"):
         code, lines = fail(signal.SIGTERM, [f"--save={work}/stopped {whom}"], whom=whom)
-        assert code == 130 and len(lines) == 1 and "stopped after step" in lines[0], (code, lines)
+        assert code == 5 and len(lines) == 1 and "stopped after step" in lines[0], (code, lines)
         assert (work / f"stopped {whom}" / "model.safetensors").exists()
 
     bad = {name: value.copy() for name, value in data.items()}
     image = next(name for name in bad if name.startswith("step3.") and bad[name].dtype == np.float32)
     bad[image].flat[7] = np.nan  # the second step's batch of rank 1
     code, lines = fail(None, [f"--save={work}/bad"], bad)
-    assert code == 1 and len(lines) == 1, (code, lines)
+    assert code == 4 and len(lines) == 1, (code, lines)
     assert "rank 1: step 2: the loss is " in lines[0] and "input '" in lines[0], lines
-    assert not (work / "bad").exists()
+    assert f"; the checkpoint of step 1 is in '{work}/bad'" in lines[0], lines
+    assert json.loads((work / "bad" / "state.json").read_text())["step"] == 1
 
 
 def main():

@@ -328,8 +328,10 @@ std::string memopt::getHelp() {
   }
   return text +
          "\nExit codes: 0 done; 1 bad input or usage; 2 does not fit the memory budget; 3 the "
-         "environment lacks\nsomething (device, disk space); 130 stopped by Ctrl-C after a whole "
-         "step, the checkpoint written.\n";
+         "environment lacks\nsomething (device, disk space); 4 the loss is not finite; 5 stopped "
+         "by "
+         "Ctrl-C, SIGTERM or SIGHUP after\na whole step, the checkpoint written. A second such "
+         "signal ends the run at once, by that signal.\n";
 }
 
 //===----------------------------------------------------------------------===//

@@ -30,14 +30,24 @@ using namespace memopt;
 
 static volatile std::sig_atomic_t interrupted = 0;
 
-static void onInterrupt(int) { interrupted = 1; }
+static constexpr int stopSignals[] = {SIGINT, SIGTERM, SIGHUP};
+
+/// From now on each of them ends the process, whichever it is; those that are ignored stay so.
+static void onInterrupt(int) {
+  interrupted = 1;
+  struct sigaction old, usual;
+  std::memset(&usual, 0, sizeof usual);
+  usual.sa_handler = SIG_DFL;
+  for (int signal : stopSignals)
+    if (::sigaction(signal, nullptr, &old) == 0 && old.sa_handler == onInterrupt)
+      ::sigaction(signal, &usual, nullptr);
+}
 
 void memopt::catchInterrupts() {
   struct sigaction action, old;
   std::memset(&action, 0, sizeof action);
   action.sa_handler = onInterrupt;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP})
+  for (int signal : stopSignals)
     if (::sigaction(signal, nullptr, &old) == 0 && old.sa_handler != SIG_IGN)
       ::sigaction(signal, &action, nullptr);
   // A write to a closed pipe, or beyond a limit on file sizes, is a failure of that write, not the

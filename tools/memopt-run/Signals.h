@@ -13,9 +13,9 @@ namespace memopt {
 
 class Session;
 
-/// From now on the first Ctrl-C (or SIGTERM, or SIGHUP) only asks to stop; a second one ends the
-/// process at once. A call that waits is interrupted. What was ignored at the start (nohup, a job
-/// in the background) stays so.
+/// From now on the first Ctrl-C (or SIGTERM, or SIGHUP) only asks to stop; a second one, of
+/// whichever kind, ends the process by that signal. A call that waits is interrupted. What was
+/// ignored at the start (nohup, a job in the background) stays so.
 void catchInterrupts();
 bool isInterrupted();
 

@@ -30,10 +30,11 @@ namespace memopt {
 /// Says who can help. The numbers are the exit codes of the tools.
 enum class StatusCode {
   Ok = 0,
-  BadInput = 1,      ///< a file, option or value from outside is wrong; the user can correct it
-  DoesNotFit = 2,    ///< a memory budget is too small
-  Environment = 3,   ///< the machine lacks something: device, library, disk space, rank
-  Interrupted = 130, ///< the user asked to stop (Ctrl-C)
+  BadInput = 1,    ///< a file, option or value from outside is wrong; the user can correct it
+  DoesNotFit = 2,  ///< a memory budget is too small
+  Environment = 3, ///< the machine lacks something: device, library, disk space, rank
+  NotFinite = 4,   ///< the loss, or what an update left, is infinite or not a number
+  Interrupted = 5, ///< the user asked to stop (Ctrl-C)
 };
 
 class [[nodiscard]] Status {
@@ -68,6 +69,9 @@ private:
 
 inline Status badInput(std::string message) {
   return Status(StatusCode::BadInput, std::move(message));
+}
+inline Status notFinite(std::string message) {
+  return Status(StatusCode::NotFinite, std::move(message));
 }
 inline Status environmentError(std::string message) {
   return Status(StatusCode::Environment, std::move(message));

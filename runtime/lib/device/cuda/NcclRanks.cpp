@@ -16,7 +16,7 @@
 #include "memopt-runtime/device/cuda/CudaLibraries.h"
 #include "memopt-runtime/device/cuda/CudaStream.h"
 #include "memopt-runtime/device/cuda/Nccl.h"
-#include <chrono>
+#include "memopt-runtime/ranks/KeepAlive.h"
 #include <cstring>
 #include <functional>
 #include <thread>
@@ -27,7 +27,6 @@ using namespace memopt::cuda;
 namespace {
 
 class NcclRanks final : public CudaRanks {
-  using Clock = std::chrono::steady_clock;
 
 public:
   NcclRanks(const CudaContext &context, Communicator &hosts, double seconds,
@@ -173,7 +172,8 @@ private:
 
   /// Asks again and again: `query`, and the communicator.
   Status waitUntil(const std::function<CUresult()> &query, const char *symbol) {
-    for (Clock::time_point begun = Clock::now();; std::this_thread::yield()) {
+    Patience patience(seconds);
+    for (;; std::this_thread::yield()) {
       MEMOPT_RETURN_IF_ERROR(context.makeCurrent());
       int result = nccl::SUCCESS;
       if (communicator)
@@ -186,7 +186,7 @@ private:
         return context.explain(answer, symbol);
       if (Status reason = hosts.getFailure(); !reason.isOk())
         return giveUp(std::move(reason));
-      if (std::chrono::duration<double>(Clock::now() - begun).count() > seconds)
+      if (patience.isOver(hosts.countSigns()))
         return giveUp(environmentError("waited " + std::to_string(int64_t(seconds)) +
                                        " s for the devices of other ranks; "
                                        "--rank-timeout=SECONDS gives them longer"));
