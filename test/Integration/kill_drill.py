@@ -4,15 +4,18 @@
     kill_drill.py FIXTURE... [--kills=N] [--steps=N] [--seed=N] [--folder=DIR]
 
 FIXTURE is a folder with model.pt2 and inputs.safetensors. For each model a chain of runs of one step each gives the
-checkpoint that must stand after every step. Then runs that save after every step are ended by SIGKILL, N times over all
-models, at moments drawn from the length of a whole run. After each kill
-  - the folder loads, and what it holds is the chain's checkpoint of its step to the last bit;
+checkpoint that must stand after every step. Then runs that save after every step, and keep the one before, are ended by
+SIGKILL, N times over all models, at moments drawn from the length of a whole run. A flush takes longer than it would
+(test/shims), so that most of these moments lie in a save. After each kill
+  - the folder loads, and what it holds is the chain's checkpoint of its step to the last bit, as does the one that is kept;
   - its step is not below that of the kill before, and a run that goes on from it ends as the chain does;
   - the next run begins where the last one was killed, or anew over the old checkpoint, without any cleaning.
-Prints a line for each model with the steps reached and the leftovers seen; exits 1 naming the first that is off.
+Prints a line for each model with the steps reached and the leftovers seen; exits 1 naming the first that is off, or when
+less than a quarter of the kills were in a save.
 """
 import argparse
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -22,6 +25,8 @@ import tempfile
 import time
 
 FILES = ["model.safetensors", "optimizer.safetensors", "state.json"]
+SHIM = pathlib.Path(__file__).resolve().parents[1] / "shims" / "faults.c"
+FLUSH_SECONDS = 0.03
 
 
 def contents(folder):
@@ -36,13 +41,16 @@ class Drill:
         self.target = folder / "checkpoint"
         self.step = 0  # of the last checkpoint; 0: none
         self.unsaved = self.half_moved = self.finished = 0
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", folder / "faults.so", SHIM, "-ldl"], check=True)
+        self.slowly = {**os.environ, "LD_PRELOAD": str(folder / "faults.so"), "FAULTS": f"fsync:s{FLUSH_SECONDS}",
+                       "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
 
     def command(self, *options):
         return ["memopt-run", self.package, f"--data={self.data}", "--quiet", "--lr=0.01", "--seed=3",
                 "--lr-schedule=linear", f"--schedule-steps={self.steps}", *options]
 
-    def run(self, *options):
-        done = subprocess.run(self.command(*options), capture_output=True, text=True)
+    def run(self, *options, env=None):
+        done = subprocess.run(self.command(*options), capture_output=True, text=True, env=env)
         if done.returncode:
             sys.exit(f"{self.name}: {' '.join(map(str, options))} ended with {done.returncode}: {done.stderr}")
 
@@ -54,17 +62,17 @@ class Drill:
             self.run("--steps=1", *load, f"--save={self.folder / f'step{step}'}")
             self.chain.append(contents(self.folder / f"step{step}"))
         begin = time.monotonic()
-        self.run(f"--steps={self.steps}", "--save-every=1", f"--save={self.folder / 'straight'}")
+        self.run(f"--steps={self.steps}", "--save-every=1", "--keep=2", f"--save={self.folder / 'straight'}", env=self.slowly)
         self.seconds = time.monotonic() - begin
         if contents(self.folder / "straight") != self.chain[-1]:
             sys.exit(f"{self.name}: {self.steps} steps in one run differ from as many runs of one step")
 
     def kill_once(self):
-        options = [f"--save={self.target}", "--save-every=1"]
+        options = [f"--save={self.target}", "--save-every=1", "--keep=2"]
         if self.step:
             options += [f"--load={self.target}"]
         options += [f"--steps={self.steps - self.step}"]
-        process = subprocess.Popen(self.command(*options), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(self.command(*options), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=self.slowly)
         left = self.seconds * (0.3 + 0.7 * (self.steps - self.step) / self.steps)
         time.sleep(self.random.uniform(0, left))
         process.kill()
@@ -75,8 +83,11 @@ class Drill:
 
     def check(self):
         names = [path.name for path in self.target.iterdir()] if self.target.exists() else []
-        self.unsaved += any(name.startswith(".saving-") for name in names)
         self.half_moved += ".saved" in names
+        self.unsaved += ".saved" not in names and any(name.startswith(".saving-") for name in names)
+        for kept in self.target.glob("step-*"):
+            if contents(kept) != self.chain[int(kept.name[5:])]:
+                sys.exit(f"{self.name}: the kept checkpoint {kept.name} differs from that of a run that was not killed")
         if "state.json" not in names and ".saved" not in names:
             if self.step:
                 sys.exit(f"{self.name}: the checkpoint of step {self.step} is gone; the folder holds {names}")
@@ -102,7 +113,10 @@ class Drill:
             reached.append(self.step)
             if self.step == self.steps:
                 self.step = 0  # anew, over the old checkpoint
-        print(f"{self.name}: {kills} kills, all resumed bit-equal; steps reached {reached}; leftovers of saves not done "
+        hits = self.unsaved + self.half_moved
+        if 4 * hits < kills:
+            sys.exit(f"{self.name}: only {hits} of {kills} kills were in a save")
+        print(f"{self.name}: {kills} kills, {hits} in a save, all resumed bit-equal; steps reached {reached}; leftovers of saves not done "
               f"{self.unsaved}, of files on their way {self.half_moved}; runs that were faster {self.finished}")
 
 

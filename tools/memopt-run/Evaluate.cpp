@@ -206,9 +206,9 @@ Status memopt::evaluate(Run &run) {
   (void)run.session.setTrace(nullptr);
   MEMOPT_RETURN_IF_ERROR(run.report.measureOverhead(run.session));
   if (!run.options.trace.empty())
-    if (Status written = trace.write(run.options.trace); status.isOk() && !written.isOk())
-      status = std::move(written).withContext("--trace");
+    run.noteSideFailure(trace.write(run.options.trace).withContext("--trace"));
   MEMOPT_RETURN_IF_ERROR(std::move(status));
+  run.hasResults = true;
   MEMOPT_RETURN_IF_ERROR(run.report.gather(run.session, run.communicator));
   if (!*isWhole)
     return Status(StatusCode::Interrupted,

@@ -150,8 +150,11 @@ private:
     if (meeting)
       for (int64_t lost : meeting->findLost())
         group.leave(lost, environmentError("its process was ended"));
-    if (group.getReason().isOk())
+    // Behind the end of another one a rank may leave a checkpoint, and says that it is at work.
+    if (uint32_t now = group.countSigns(); group.getReason().isOk() || now != signs) {
       lastGood = Clock::now();
+      signs = now;
+    }
     if (isOverdue()) // one that hangs does not see that the others have left
       for (auto [process, rank] : processes)
         ::kill(process, SIGKILL);
@@ -180,6 +183,7 @@ private:
   std::map<pid_t, int64_t> processes; ///< those that run, with their ranks
   std::vector<pollfd> ends;           ///< readable when one of them has ended
   Clock::time_point lastGood = Clock::now();
+  uint32_t signs = 0;
 };
 } // namespace
 

@@ -21,14 +21,12 @@
 using namespace memopt;
 using nlohmann::ordered_json;
 
-/// Whether the terminal shows a line of progress that is to be overwritten.
-static bool hasOpenLine = false;
+/// The one whose line on the terminal is not ended, if any.
+static Progress *drawing = nullptr;
 
 void memopt::notice(const std::string &text) {
-  if (std::exchange(hasOpenLine, false)) {
-    std::fputs("\r\033[K", stdout);
-    std::fflush(stdout);
-  }
+  if (drawing)
+    drawing->finish();
   std::fprintf(stderr, "memopt-run: %s\n", text.c_str());
 }
 
@@ -209,6 +207,8 @@ Progress::~Progress() { finish(); }
 void Progress::finish() {
   if (std::exchange(hasOpenLine, false))
     std::fputc('\n', stdout);
+  if (drawing == this)
+    drawing = nullptr;
   std::fflush(stdout);
 }
 
@@ -285,6 +285,8 @@ void Progress::show(const StepFacts &facts, int64_t lastStep) {
   std::string text = describeMeans(facts, lastStep, now);
   hasOpenLine = lines == Lines::Overwritten;
   // A line that is broken could not be drawn over.
+  if (hasOpenLine)
+    drawing = this;
   if (hasOpenLine)
     std::printf("\r\033[K%s", text.substr(0, getColumns() - 1).c_str());
   else

@@ -85,6 +85,7 @@ private:
   std::string describeMeans(const StepFacts &facts, int64_t lastStep, double now) const;
 
   Lines lines;
+  bool hasOpenLine = false; ///< one that is not ended, to be overwritten
   int64_t bytes;
   double lastShown = 0; ///< when; 0: never
   int64_t shownEpoch;   ///< whole epochs then, or before the first step

@@ -34,6 +34,15 @@ StatusOr<bool> Run::isStopped() const {
   return std::find(all.begin(), all.end(), 1) != all.end();
 }
 
+void Run::noteSideFailure(Status failure) {
+  if (failure.isOk())
+    return;
+  if (sideFailure.isOk())
+    sideFailure = std::move(failure);
+  else
+    notice(failure.getMessage()); // the run ends with the first
+}
+
 Status Run::openData(int64_t seed) {
   const Manifest &manifest = session.getManifest();
   if (options.data.empty()) {

@@ -13,6 +13,7 @@
 #include "Report.h"
 #include "memopt-runtime/checkpoint/Checkpoint.h"
 #include "memopt-runtime/data/Data.h"
+#include "memopt-runtime/ranks/KeepAlive.h"
 #include <optional>
 
 namespace memopt {
@@ -26,10 +27,15 @@ struct Run {
   CheckpointFolder *target;   ///< of --save; null without it, and on ranks but the first
   Communicator *communicator; ///< to the other ranks, or null
   RunReport report;
-  std::unique_ptr<DataSource> data;                ///< null for a program without inputs
-  int64_t position = 0;                            ///< in the data, of the step's first batch
-  std::optional<int64_t> savedStep = std::nullopt; ///< of the last checkpoint that this run wrote
+  std::unique_ptr<DataSource> data; ///< null for a program without inputs
+  int64_t position = 0;             ///< in the data, of the step's first batch
+  KeepAlive keepAlive{isFirst() ? communicator : nullptr};
+  bool hasResults = false; ///< the steps, or the evaluation, came to their end
+  std::string left = {};   ///< "; the checkpoint of step 7 is in 'run'", or nothing
+  Status sideFailure = {}; ///< the first of an output that the training does not need
 
+  /// Tells of a failure that training goes on after; the run ends with it.
+  void noteSideFailure(Status failure);
   /// Whether this is the rank that speaks for all.
   bool isFirst() const { return !communicator || communicator->getRank() == 0; }
   /// Whether the run was asked to stop, which all ranks answer alike.

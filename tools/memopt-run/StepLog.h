@@ -34,17 +34,24 @@ struct StepFacts {
 
 class StepLog {
 public:
-  /// Opens FILE.csv, FILE.jsonl or tensorboard:DIR. A run that goes on from a checkpoint
-  /// (`isContinued`) adds to a file that is there, another one begins it anew; TensorBoard keeps
-  /// one file for each run.
-  static StatusOr<std::unique_ptr<StepLog>> open(const std::string &target, bool isContinued);
+  /// Opens FILE.csv, FILE.jsonl or tensorboard:DIR. A run that goes on from a checkpoint, behind
+  /// `lastStep`, adds to the steps up to it in a file that is there, and another one begins it
+  /// anew; TensorBoard keeps one file for each run. `hasNorm`: steps have the norm of their
+  /// gradients.
+  static StatusOr<std::unique_ptr<StepLog>> open(const std::string &target,
+                                                 std::optional<int64_t> lastStep, bool hasNorm);
+  /// Whether it could be opened; nothing is changed.
+  static Status check(const std::string &target);
 
   virtual ~StepLog() = default;
 
-  /// Adds a step; it is in the file when this returns.
+  /// Adds a step; it is in the file when this returns. After a failure it waits in memory, and is
+  /// written before what is added next.
   virtual Status add(const StepFacts &facts) = 0;
   /// Adds an evaluation; a table, whose columns are those of steps, has no place for it.
   virtual Status add(const Evaluation &evaluation) = 0;
+  /// Writes what still waits.
+  virtual Status flush() = 0;
 };
 
 } // namespace memopt

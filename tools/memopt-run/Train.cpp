@@ -6,13 +6,15 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Checkpoints.h"
 #include "OptionRules.h"
 #include "Run.h"
 #include "Signals.h"
 #include "Validation.h"
 #include "memopt-runtime/package/Safetensors.h"
-#include <cmath>
 #include <limits>
+#include <new>
+#include <utility>
 
 using namespace memopt;
 
@@ -52,20 +54,11 @@ static Status beginTraining(Run &run, TrainingState &state) {
   return Status::ok();
 }
 
-/// Leaves a checkpoint, unless that of this step is written.
-static Status save(Run &run, const TrainingState &state) {
-  if (run.options.save.empty() || run.savedStep == state.step)
-    return Status::ok();
-  if (run.options.isStoppedOnNan)
-    MEMOPT_RETURN_IF_ERROR(checkFinite(run.session, state));
-  run.savedStep = state.step;
-  return run.target ? run.target->save(run.session, state) : contributeToCheckpoint(run.session);
-}
-
 static Status saveGradients(Run &run) {
   MEMOPT_ASSIGN_OR_RETURN(std::vector<TensorToWrite> gradients, run.session.getCapturedGradients());
   if (!run.isFirst())
     return Status::ok();
+  KeepAlive::Work work(run.keepAlive);
   return writeSafetensors(run.options.saveGradients, gradients).withContext("--save-gradients");
 }
 
@@ -95,47 +88,72 @@ private:
 } // namespace
 
 namespace {
+/// The file of --log. Training goes on when it cannot be written; what is missing is added as soon
+/// as it can.
+class RunLog {
+public:
+  RunLog(Run &run, std::unique_ptr<StepLog> log) : run(run), log(std::move(log)) {}
+  ~RunLog() {
+    if (log)
+      run.noteSideFailure(log->flush().withContext("--log"));
+  }
+  RunLog(const RunLog &) = delete;
+  RunLog &operator=(const RunLog &) = delete;
+
+  template <typename Entry> void add(const Entry &entry) {
+    if (!log)
+      return;
+    KeepAlive::Work work(run.keepAlive);
+    Status status = log->add(entry);
+    if (bool isBad = !status.isOk(); std::exchange(isFailing, isBad) != isBad)
+      notice(isBad ? "--log: " + status.getMessage() +
+                         "; training goes on, and what is missing is added when that is possible"
+                   : std::string("--log: what was missing is added"));
+  }
+
+private:
+  Run &run;
+  std::unique_ptr<StepLog> log;
+  bool isFailing = false;
+};
+
 /// Evaluates now and then, and says when no more is to be expected.
 class EvaluationPlan {
 public:
-  EvaluationPlan(Run &run, Validation *validation, StepLog *log)
-      : run(run), validation(validation), log(log), every(run.options.evalEvery) {
+  EvaluationPlan(Run &run, Validation *validation, RunLog &log, Checkpoints &checkpoints)
+      : run(run), validation(validation), log(log), checkpoints(checkpoints),
+        every(run.options.evalEvery) {
     if (!every && validation)
       every = std::max<int64_t>(1, run.countStepsOfEpoch());
   }
 
   /// What a step leaves: an evaluation when it is time or the run ends.
-  Status afterStep(const TrainingState &state, bool isLast) {
+  Status afterStep(TrainingState &state, bool isLast) {
     if (!validation || (state.step % every != 0 && !isLast))
       return Status::ok();
-    MEMOPT_ASSIGN_OR_RETURN(std::optional<Evaluation> found, validation->evaluate(state.step));
-    if (!found)
+    MEMOPT_ASSIGN_OR_RETURN(std::optional<Evaluation> evaluation, validation->evaluate(state.step));
+    if (!evaluation)
       return Status::ok(); // the run is about to stop
-    const Evaluation &evaluation = *found;
+    bool isBest = state.best.note(evaluation->loss, state.step);
+    if (isBest && run.options.isBestSaved)
+      MEMOPT_RETURN_IF_ERROR(checkpoints.saveBest(state));
     if (!run.options.isQuiet)
-      notice("evaluation after step " + std::to_string(state.step) + ": " + evaluation.describe());
-    if (log)
-      MEMOPT_RETURN_IF_ERROR(log->add(evaluation).withContext("--log"));
-    run.report.evaluations.push_back(evaluation);
-    bool isBetter = evaluation.loss && !(*evaluation.loss >= best);
-    worse = isBetter ? 0 : worse + 1;
-    if (!isBetter)
-      return Status::ok();
-    best = *evaluation.loss;
-    if (!run.options.isBestSaved)
-      return Status::ok();
-    MEMOPT_RETURN_IF_ERROR(save(run, state));
-    return run.target ? run.target->mark("best") : Status::ok();
+      notice("evaluation after step " + std::to_string(state.step) + ": " + evaluation->describe());
+    log.add(*evaluation);
+    run.report.evaluations.push_back(*std::move(evaluation));
+    isExhausted = run.options.patience && state.best.worse >= run.options.patience;
+    return Status::ok();
   }
 
-  bool isExhausted() const { return run.options.patience && worse >= run.options.patience; }
+  bool isOver() const { return isExhausted; }
 
 private:
   Run &run;
   Validation *validation;
-  StepLog *log;
-  int64_t every, worse = 0;
-  double best = std::numeric_limits<double>::infinity();
+  RunLog &log;
+  Checkpoints &checkpoints;
+  int64_t every;
+  bool isExhausted = false;
 };
 } // namespace
 
@@ -161,73 +179,125 @@ static StatusOr<StepFacts> advance(Run &run, TrainingState &state, ScaleLog &sca
   return facts;
 }
 
-/// The steps; leaves early when asked to.
-static Status runSteps(Run &run, TrainingState &state, Validation *validation, StepLog *log,
-                       int64_t steps, int64_t lastStep) {
-  const Manifest &manifest = run.session.getManifest();
-  Progress progress(run.options, manifest.predictedPeakBytes[MEMOPT_SPACE_DEVICE]);
+/// The steps; leaves early when asked to. What a checkpoint needs comes before what a user reads.
+static Status runSteps(Run &run, TrainingState &state, Validation *validation, RunLog &log,
+                       Checkpoints &checkpoints, int64_t steps, int64_t lastStep) {
+  const RunOptions &options = run.options;
+  Progress progress(options, run.session.getManifest().predictedPeakBytes[MEMOPT_SPACE_DEVICE]);
   ScaleLog scales(run);
-  EvaluationPlan evaluations(run, validation, log);
+  EvaluationPlan evaluations(run, validation, log, checkpoints);
   for (int64_t done = 0; done < steps; ++done) {
     MEMOPT_ASSIGN_OR_RETURN(bool isStopped, run.isStopped());
     if (isStopped)
       break;
     MEMOPT_ASSIGN_OR_RETURN(StepFacts facts, advance(run, state, scales));
+    if (options.saveEvery && state.step % options.saveEvery == 0)
+      MEMOPT_RETURN_IF_ERROR(checkpoints.save(state));
+    MEMOPT_RETURN_IF_ERROR(checkpoints.retry(state));
     progress.show(facts, lastStep);
-    if (log)
-      MEMOPT_RETURN_IF_ERROR(log->add(facts).withContext("--log"));
-    if (done == 0 && !run.options.saveGradients.empty())
-      MEMOPT_RETURN_IF_ERROR(saveGradients(run));
-    if (run.options.saveEvery && state.step % run.options.saveEvery == 0)
-      MEMOPT_RETURN_IF_ERROR(save(run, state));
+    log.add(facts);
+    if (done == 0 && !options.saveGradients.empty())
+      run.noteSideFailure(saveGradients(run));
     MEMOPT_RETURN_IF_ERROR(evaluations.afterStep(state, done + 1 == steps));
-    if (evaluations.isExhausted()) {
+    if (evaluations.isOver()) {
       if (run.isFirst())
         notice("stopped after step " + std::to_string(state.step) + ": " +
-               std::to_string(run.options.patience) + " evaluations without a smaller loss");
+               std::to_string(options.patience) + " evaluations without a smaller loss");
       break;
     }
   }
   return Status::ok();
 }
 
-Status memopt::train(Run &run, Validation *validation) {
-  TrainingState state;
+/// Memory that is not there is one more failure after which the state may be whole.
+template <typename Body> static Status catchOutOfMemory(Body body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc &) {
+    return environmentError("this machine is out of memory");
+  }
+}
+
+/// Where the run stands at first, and how far it goes.
+static Status placeRun(Run &run, TrainingState &state, int64_t &steps, int64_t &lastStep) {
+  const Manifest &manifest = run.session.getManifest();
   MEMOPT_RETURN_IF_ERROR(beginTraining(run, state));
   MEMOPT_RETURN_IF_ERROR(run.openData(state.seed));
   // Data come in micro-batches; the position counts what these are parts of.
   int64_t batchSize = run.data ? run.data->getBatchSize() : 1;
-  MEMOPT_RETURN_IF_ERROR(state.countBatchesOf(batchSize * run.session.getManifest().microBatches)
+  MEMOPT_RETURN_IF_ERROR(state.countBatchesOf(batchSize * manifest.microBatches)
                              .withContext("checkpoint " + quote(run.options.load)));
-  int64_t steps = run.countSteps(), lastStep;
+  steps = run.countSteps();
   if (__builtin_add_overflow(state.step, steps, &lastStep))
     lastStep = std::numeric_limits<int64_t>::max();
-  MEMOPT_RETURN_IF_ERROR(
-      setSchedule(run.options, run.session.getManifest(), lastStep, state.schedule));
-  if (!run.options.saveGradients.empty())
+  return setSchedule(run.options, manifest, lastStep, state.schedule);
+}
+
+/// The most checkpoints that a run of so many steps writes.
+static int64_t countSaves(const RunOptions &options, int64_t steps) {
+  int64_t saves = 1 + (options.saveEvery ? steps / options.saveEvery : 0);
+  return options.isBestSaved ? std::max<int64_t>(saves, 2) : saves;
+}
+
+/// Everything that the run writes to, before its first step.
+static StatusOr<std::unique_ptr<StepLog>> openOutputs(Run &run, const TrainingState &state,
+                                                      int64_t steps) {
+  const RunOptions &options = run.options;
+  const Manifest &manifest = run.session.getManifest();
+  if (run.target && !options.load.empty())
+    run.target->beginBehind(state.step);
+  if (run.target)
+    MEMOPT_RETURN_IF_ERROR(run.target->checkRoom(manifest, countSaves(options, steps)));
+  if (!options.saveGradients.empty())
     MEMOPT_RETURN_IF_ERROR(run.session.captureGradients().withContext("--save-gradients"));
+  if (options.log.empty())
+    return std::unique_ptr<StepLog>();
+  StatusOr<std::unique_ptr<StepLog>> log =
+      StepLog::open(options.log, options.load.empty() ? std::nullopt : std::optional(state.step),
+                    manifest.findGradientNorm() != nullptr);
+  return log.isOk() ? std::move(log) : log.takeStatus().withContext("--log");
+}
+
+/// What is told of the steps, when their checkpoint is written or could not be.
+static Status tell(Run &run, Trace &trace, bool hasEnded, Status status) {
+  if (!run.options.trace.empty()) {
+    // The timeline is wanted most when something went wrong.
+    KeepAlive::Work work(run.keepAlive);
+    run.noteSideFailure(trace.write(run.options.trace).withContext("--trace"));
+  }
+  if (!hasEnded)
+    return status;
+  Status gathered = run.report.gather(run.session, run.communicator);
+  run.hasResults = gathered.isOk();
+  return status.isOk() ? std::move(gathered) : std::move(status);
+}
+
+Status memopt::train(Run &run, Validation *validation) {
+  TrainingState state;
+  int64_t steps = 0, lastStep = 0;
+  MEMOPT_RETURN_IF_ERROR(placeRun(run, state, steps, lastStep));
   Trace trace(run.session.getManifest(), run.options.trace.empty() ? 0 : steps);
   if (!run.options.trace.empty())
     MEMOPT_RETURN_IF_ERROR(run.session.setTrace(&trace).withContext("--trace"));
-  std::unique_ptr<StepLog> log;
-  if (!run.options.log.empty()) {
-    StatusOr<std::unique_ptr<StepLog>> opened =
-        StepLog::open(run.options.log, !run.options.load.empty());
-    if (!opened.isOk())
-      return opened.takeStatus().withContext("--log");
-    log = *std::move(opened);
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<StepLog> opened, openOutputs(run, state, steps));
+  Checkpoints checkpoints(run, state.step);
+  Status status, measured;
+  bool hasEnded = false;
+  {
+    RunLog log(run, std::move(opened));
+    run.session.setLossHandler([&] { checkpoints.saveBeforeLoss(state); });
+    status = catchOutOfMemory(
+        [&] { return runSteps(run, state, validation, log, checkpoints, steps, lastStep); });
+    (void)run.session.setTrace(nullptr);
+    run.session.setLossHandler({});
+    hasEnded = status.isOk();
+    if (hasEnded)
+      measured = run.report.measureOverhead(run.session);
+    status =
+        status.isOk() ? checkpoints.finish(state) : checkpoints.rescue(state, std::move(status));
   }
-  Status status = runSteps(run, state, validation, log.get(), steps, lastStep);
-  (void)run.session.setTrace(nullptr);
-  if (status.isOk())
-    status = run.report.measureOverhead(run.session);
-  // The timeline is wanted most when something went wrong.
-  if (!run.options.trace.empty())
-    if (Status written = trace.write(run.options.trace); status.isOk() && !written.isOk())
-      status = std::move(written).withContext("--trace");
-  MEMOPT_RETURN_IF_ERROR(std::move(status));
-  MEMOPT_RETURN_IF_ERROR(run.report.gather(run.session, run.communicator));
-  MEMOPT_RETURN_IF_ERROR(save(run, state));
+  MEMOPT_RETURN_IF_ERROR(tell(run, trace, hasEnded, std::move(status)));
+  MEMOPT_RETURN_IF_ERROR(std::move(measured).withContext("after the last step"));
   MEMOPT_ASSIGN_OR_RETURN(bool isStopped, run.isStopped());
   if (!isStopped)
     return Status::ok();

@@ -86,11 +86,16 @@ static Status runSession(const RunOptions &options, std::shared_ptr<const Packag
   }
   Status status = isTraining ? train(run, validation.get()) : evaluate(run);
   // An interrupted run has results too.
-  bool hasResults = status.isOk() || status.getCode() == StatusCode::Interrupted;
-  if (hasResults && !options.report.empty())
-    MEMOPT_RETURN_IF_ERROR(run.report.write(options.report, *session, options.isMemoryChecked));
-  if (hasResults && run.isFirst())
+  if (run.hasResults && !options.report.empty()) {
+    KeepAlive::Work work(run.keepAlive);
+    run.noteSideFailure(run.report.write(options.report, *session, options.isMemoryChecked));
+  }
+  if (run.hasResults && run.isFirst())
     std::fputs(run.report.summarize(*session, options.isMemoryChecked).c_str(), stdout);
+  if (status.isOk() && !run.sideFailure.isOk())
+    return Status(run.sideFailure.getCode(), run.sideFailure.getMessage() + run.left);
+  if (!run.sideFailure.isOk())
+    notice(run.sideFailure.getMessage());
   return status;
 }
 
@@ -179,20 +184,34 @@ static Status checkFiles(const RunOptions &options) {
     MEMOPT_RETURN_IF_ERROR(
         SafetensorsFile::open(options.weights).takeStatus().withContext("--weights"));
   if (!options.load.empty())
-    MEMOPT_RETURN_IF_ERROR(listFolder(options.load).takeStatus().withContext("--load"));
+    MEMOPT_RETURN_IF_ERROR(resolveCheckpoint(options.load).takeStatus().withContext("--load"));
   return Status::ok();
+}
+
+/// Whether what a run tells can be written where it is to go.
+static Status checkOutputs(const RunOptions &options) {
+  for (auto [option, path] : {std::pair("--report", &options.report),
+                              {"--trace", &options.trace},
+                              {"--save-gradients", &options.saveGradients}})
+    if (!path->empty())
+      MEMOPT_RETURN_IF_ERROR(checkWritable(*path).withContext(option));
+  return options.log.empty() ? Status::ok() : StepLog::check(options.log).withContext("--log");
 }
 
 /// What comes before a run: the checkpoint's folder, and packages.
 static Status prepareRun(const RunOptions &options, const std::function<void()> &whileWaiting,
                          std::optional<CheckpointFolder> &target, CompiledPackage &package,
                          CompiledPackage &evaluation) {
+  // Before compiling and training for hours.
+  MEMOPT_RETURN_IF_ERROR(checkOutputs(options));
   if (!options.save.empty()) {
-    // Before compiling and training for hours.
     MEMOPT_ASSIGN_OR_RETURN(
         CheckpointFolder folder,
-        CheckpointFolder::open(options.save, {options.keep, options.hasModelNames}));
+        CheckpointFolder::open(options.save,
+                               {options.keep, options.hasModelNames, options.isBestSaved}));
     target.emplace(std::move(folder));
+    for (const std::string &text : target->getNotices())
+      notice("note: --save: " + text);
   }
   if (needsCompilation(options.model))
     MEMOPT_RETURN_IF_ERROR(checkFiles(options));

@@ -58,7 +58,8 @@ enum memopt_code {
   MEMOPT_OK = 0,
   MEMOPT_BAD_INPUT = 1,   /* what the caller gave is wrong */
   MEMOPT_ENVIRONMENT = 3, /* the machine lacks something: memory, disk space, a library */
-  MEMOPT_NOT_FINITE = 4,  /* the loss is infinite or not a number; `is_loss_refused` is 1, too */
+  MEMOPT_NOT_FINITE = 4,  /* the loss, or what an update left, is infinite or not a number; for a
+                             loss `is_loss_refused` is 1, too */
 };
 
 typedef struct memopt_error {
@@ -150,6 +151,19 @@ double memopt_session_get_step_seconds(const memopt_session *session);
 /* Writes and reads the folders of memopt-run's --save and --load, with which runs go on. */
 int32_t memopt_session_save(memopt_session *session, const char *folder, memopt_error *error);
 int32_t memopt_session_load(memopt_session *session, const char *folder, memopt_error *error);
+
+/* A tensor of a file. */
+typedef struct memopt_named_view {
+  const char *name;
+  memopt_view view;
+} memopt_named_view;
+
+/* Writes such a folder from tensors that are those of no session: `models` ones of the model, and
+   `optimizers` ones of its optimizer by the names that variables have. `state` is the text of its
+   state.json. As with every save, a failure leaves the checkpoint that was there. */
+int32_t memopt_checkpoint_write(const char *folder, const memopt_named_view *model, int64_t models,
+                                const memopt_named_view *optimizer, int64_t optimizers,
+                                const char *state, memopt_error *error);
 
 #ifdef __cplusplus
 }

@@ -20,8 +20,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 using namespace memopt;
@@ -49,6 +52,11 @@ struct OutputPlace {
   struct stat facts{}; ///< of what is there
   bool isThere = false;
   int ownDescriptor = -1; ///< the path is a name of this open file of ours
+
+  /// Whether a new file takes the place of what is there.
+  bool isReplaced() const {
+    return ownDescriptor < 0 && (!isThere || (S_ISREG(facts.st_mode) && !isMountPoint(path)));
+  }
 };
 } // namespace
 
@@ -110,9 +118,7 @@ static StatusOr<Descriptor> openInPlace(const OutputPlace &place) {
 
 StatusOr<AtomicFileWriter> AtomicFileWriter::create(const std::string &path) {
   MEMOPT_ASSIGN_OR_RETURN(OutputPlace place, findOutput(path));
-  bool isReplaced = place.ownDescriptor < 0 &&
-                    (!place.isThere || (S_ISREG(place.facts.st_mode) && !isMountPoint(place.path)));
-  if (!isReplaced) {
+  if (!place.isReplaced()) {
     MEMOPT_ASSIGN_OR_RETURN(Descriptor file, openInPlace(place));
     return AtomicFileWriter(place.path, "", std::move(file));
   }
@@ -168,7 +174,9 @@ Status memopt::writeAt(const Descriptor &file, const std::string &path, const vo
 }
 
 Status memopt::reserveSpace(const Descriptor &file, const std::string &path, int64_t bytes) {
-  int error = bytes && ::fallocate(file.get(), 0, 0, off_t(bytes)) != 0 ? errno : 0;
+  int error = 0;
+  while (bytes && ::fallocate(file.get(), 0, 0, off_t(bytes)) != 0 && (error = errno) == EINTR)
+    error = 0;
   if (error == EOPNOTSUPP || error == ENOSYS)
     error = ::ftruncate(file.get(), off_t(bytes)) != 0 ? errno : 0;
   if (error)
@@ -200,6 +208,65 @@ Status AtomicFileWriter::commit() {
     return status;
   }
   return syncFolder(getFolder(path));
+}
+
+/// A device or a pipe is not opened: that may wait for a reader, or do something.
+static Status checkInPlace(const OutputPlace &place) {
+  int error = 0;
+  if (place.ownDescriptor >= 0) {
+    int flags = ::fcntl(place.ownDescriptor, F_GETFL);
+    if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
+      error = EBADF;
+  } else if (S_ISDIR(place.facts.st_mode)) {
+    error = EISDIR;
+  } else if (::faccessat(AT_FDCWD, place.path.c_str(), W_OK, AT_EACCESS) != 0) {
+    error = errno;
+  }
+  return error ? environmentError(describeErrno("writing", place.path, error)) : Status::ok();
+}
+
+Status memopt::checkWritable(const std::string &path) {
+  MEMOPT_ASSIGN_OR_RETURN(OutputPlace place, findOutput(path));
+  // Beside a file that is to be replaced its successor is made, and goes again.
+  return place.isReplaced() ? AtomicFileWriter::create(path).takeStatus() : checkInPlace(place);
+}
+
+std::optional<int64_t> memopt::getFreeBytes(const std::string &folder) {
+  struct statvfs facts{};
+  if (::statvfs(folder.c_str(), &facts) != 0 || facts.f_blocks == 0)
+    return std::nullopt;
+  int64_t bytes;
+  if (__builtin_mul_overflow(facts.f_bavail, facts.f_frsize, &bytes))
+    return std::nullopt;
+  return bytes;
+}
+
+/// Copies what two files do not share.
+static Status copyBytes(const Descriptor &source, const std::string &from, const Descriptor &target,
+                        const std::string &to) {
+  std::vector<char> piece(size_t(4) << 20);
+  for (;;) {
+    ssize_t count = ::read(source.get(), piece.data(), piece.size());
+    if (count == 0)
+      return Status::ok();
+    if (count < 0 && errno != EINTR)
+      return environmentError(describeErrno("reading", from, errno));
+    if (count > 0)
+      MEMOPT_RETURN_IF_ERROR(writeAll(target, to, piece.data(), size_t(count)));
+  }
+}
+
+Status memopt::copyToNewFile(const std::string &from, const std::string &to) {
+  Descriptor source(::open(from.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat facts{};
+  if (source.get() < 0 || ::fstat(source.get(), &facts) != 0)
+    return environmentError(describeErrno("opening", from, errno));
+  MEMOPT_ASSIGN_OR_RETURN(Descriptor target, createNewFile(to));
+  if (::ioctl(target.get(), FICLONE, source.get()) != 0) {
+    MEMOPT_RETURN_IF_ERROR(reserveSpace(target, to, facts.st_size));
+    MEMOPT_RETURN_IF_ERROR(copyBytes(source, from, target, to));
+  }
+  return syncAndClose(std::move(target), to);
 }
 
 Status memopt::writeFileAtomically(const std::string &path, std::string_view content) {

@@ -6,13 +6,14 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What is in a checkpoint, and reading it; CheckpointFolder.cpp writes it.
+// What is in a checkpoint, and reading it; CheckpointWriter.cpp writes it.
 //
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/base/Json.h"
 #include "memopt-runtime/checkpoint/CheckpointFiles.h"
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <set>
@@ -42,7 +43,35 @@ std::string memopt::printTrainingState(const TrainingState &state) {
                                  {"seed", state.seed},
                                  {"optimizer", state.optimizer},
                                  {"schedule", state.schedule.toJson()}};
+  bool hasBest = std::isfinite(state.best.loss);
+  if (hasBest)
+    text["best_evaluation"] = {{"loss", state.best.loss}, {"step", state.best.step}};
+  if (hasBest || state.best.worse)
+    text["evaluations_without_a_better_one"] = state.best.worse;
   return text.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+bool BestEvaluation::note(std::optional<double> found, int64_t behindStep) {
+  if (!found || !std::isfinite(*found) || *found >= loss) {
+    ++worse;
+    return false;
+  }
+  *this = {*found, behindStep, 0};
+  return true;
+}
+
+/// Absent in checkpoints of runs that evaluate nothing, and in those of older releases.
+static StatusOr<BestEvaluation> parseBest(const JsonView &root) {
+  BestEvaluation best;
+  if (root.has("best_evaluation")) {
+    MEMOPT_ASSIGN_OR_RETURN(JsonView found, root.get("best_evaluation"));
+    MEMOPT_ASSIGN_OR_RETURN(best.loss, found.getNumber("loss"));
+    MEMOPT_ASSIGN_OR_RETURN(best.step, found.getCount("step"));
+  }
+  if (root.has("evaluations_without_a_better_one")) {
+    MEMOPT_ASSIGN_OR_RETURN(best.worse, root.getCount("evaluations_without_a_better_one"));
+  }
+  return best;
 }
 
 StatusOr<TrainingState> memopt::parseTrainingState(std::string_view text) {
@@ -65,6 +94,7 @@ StatusOr<TrainingState> memopt::parseTrainingState(std::string_view text) {
   }
   MEMOPT_ASSIGN_OR_RETURN(JsonView schedule, root.get("schedule"));
   MEMOPT_ASSIGN_OR_RETURN(state.schedule, LearningRateSchedule::fromJson(schedule));
+  MEMOPT_ASSIGN_OR_RETURN(state.best, parseBest(root));
   return state;
 }
 
@@ -91,6 +121,49 @@ std::string memopt::findCheckpointFile(const std::string &folder, const std::str
   return fileExists(saved) ? saved : folder + "/" + name;
 }
 
+StatusOr<TrainingState> memopt::readState(const std::string &folder) {
+  std::string path = findCheckpointFile(folder, stateFile);
+  MEMOPT_ASSIGN_OR_RETURN(std::string text, readFile(path, maxStateBytes));
+  StatusOr<TrainingState> state = parseTrainingState(text);
+  if (!state.isOk())
+    return state.takeStatus().withContext(quote(path));
+  return state;
+}
+
+/// The folder that a pointer file names, which stands beside it.
+static StatusOr<std::string> readPointer(const std::string &path) {
+  constexpr size_t most = 4096;
+  StatusOr<std::string> text = readFile(path, most);
+  if (!text.isOk() && (!fileExists(path) || text.getCode() != StatusCode::BadInput))
+    return text.takeStatus();
+  std::string name = text.isOk() ? *text : "";
+  name.erase(name.find_last_not_of(" \t\r\n") + 1);
+  bool isName = !name.empty() && name != "." && name != ".." &&
+                name.find_first_of(std::string("/\n\0", 3)) == std::string::npos;
+  if (!isName)
+    return badInput(quote(path) +
+                    " is no checkpoint: expected a folder, or a file with the name of "
+                    "a folder beside it");
+  return getFolder(path) + "/" + name;
+}
+
+StatusOr<std::string> memopt::resolveCheckpoint(const std::string &path) {
+  std::string place = path;
+  for (int links = 0; links < 8; ++links) {
+    std::string latest = place + "/" + latestName;
+    bool isHere = fileExists(findCheckpointFile(place, modelFile)) ||
+                  fileExists(findCheckpointFile(place, stateFile));
+    if (isFolder(place) && (isHere || !fileExists(latest)))
+      return place;
+    if (!isFolder(place)) {
+      MEMOPT_ASSIGN_OR_RETURN(place, readPointer(place));
+    } else {
+      place = latest;
+    }
+  }
+  return badInput("checkpoint " + quote(path) + ": its pointer files lead in a circle");
+}
+
 namespace {
 struct CheckpointContent {
   SafetensorsFile model, optimizer; ///< the latter open only for training
@@ -101,12 +174,7 @@ struct CheckpointContent {
 static StatusOr<CheckpointContent> openFiles(const std::string &folder, bool isTraining) {
   CheckpointContent content;
   if (isTraining) {
-    std::string path = findCheckpointFile(folder, stateFile);
-    MEMOPT_ASSIGN_OR_RETURN(std::string text, readFile(path, maxStateBytes));
-    StatusOr<TrainingState> state = parseTrainingState(text);
-    if (!state.isOk())
-      return state.takeStatus().withContext(quote(path));
-    content.state = *std::move(state);
+    MEMOPT_ASSIGN_OR_RETURN(content.state, readState(folder));
     MEMOPT_ASSIGN_OR_RETURN(content.optimizer,
                             SafetensorsFile::open(findCheckpointFile(folder, optimizerFile)));
   }
@@ -129,14 +197,15 @@ static std::vector<std::array<int64_t, 4>> identifyFiles(const std::string &fold
 
 /// Files that were all there together before and after are of one save, and stay so once open. Who
 /// saves meanwhile moves them; then it begins again.
-static StatusOr<CheckpointContent> openCheckpoint(const std::string &folder, bool isTraining) {
+static StatusOr<CheckpointContent> openCheckpoint(const std::string &path, bool isTraining) {
   for (int tries = 0; tries < 100; ++tries) {
+    MEMOPT_ASSIGN_OR_RETURN(std::string folder, resolveCheckpoint(path));
     auto before = identifyFiles(folder);
     StatusOr<CheckpointContent> content = openFiles(folder, isTraining);
     if (identifyFiles(folder) == before)
       return content;
   }
-  return environmentError("checkpoint " + quote(folder) + " is being written all the time");
+  return environmentError("checkpoint " + quote(path) + " is being written all the time");
 }
 
 //===----------------------------------------------------------------------===//
@@ -276,9 +345,9 @@ Status memopt::checkFinite(const Session &session, const TrainingState &state) {
   MEMOPT_ASSIGN_OR_RETURN(const VariableSpec *variable, session.findNonFiniteVariable());
   if (!variable)
     return Status::ok();
-  return badInput("step " + std::to_string(state.step) + ": the update left " + variable->role +
-                  " " + quote(variable->name) +
-                  " with values that are not finite; the checkpoint was not written");
+  return notFinite("step " + std::to_string(state.step) + ": the update left " + variable->role +
+                   " " + quote(variable->name) +
+                   " with values that are not finite; the checkpoint was not written");
 }
 
 StatusOr<TrainingState> memopt::loadCheckpoint(const std::string &folder, Session &session) {

@@ -1,4 +1,4 @@
-//===- CheckpointFolder.cpp - checkpoints that stay whole -----------------===//
+//===- CheckpointFolder.cpp - the folder that a run saves to --------------===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Inside the folder, hidden: `.lock`, held while a run may save; `.saving-...`, a save that is not
-// done; `.saved`, a save that is done and whose files are on their way up.
+// Everything that can be known before the first step is found out here: whether something else lies
+// there, whether another run saves there, whether files can be made and have room.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,21 +16,13 @@
 #include "memopt-runtime/checkpoint/CheckpointFiles.h"
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
+#include <cstring>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 using namespace memopt;
-
-static const std::string lockName = ".lock", savedName = ".saved", savingPrefix = ".saving-";
-
-static bool isCheckpointFile(const std::string &name) {
-  return std::find(std::begin(checkpointFiles), std::end(checkpointFiles), name) !=
-         std::end(checkpointFiles);
-}
 
 //===----------------------------------------------------------------------===//
 // Whether to save there
@@ -47,17 +39,14 @@ static bool isCurrentFolder(const std::string &folder) {
 /// where the user stands.
 static Status checkContent(const std::string &path, const std::string &folder) {
   MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> names, listFolder(folder));
-  std::string state = findCheckpointFile(folder, stateFile);
-  if (fileExists(state)) {
-    MEMOPT_ASSIGN_OR_RETURN(std::string text, readFile(state, maxStateBytes));
-    StatusOr<TrainingState> parsed = parseTrainingState(text);
-    if (parsed.isOk())
-      return Status::ok();
-    return parsed.takeStatus().withContext("--save=" + path + ": " + quote(state) +
-                                           " is not that of a checkpoint");
+  if (fileExists(findCheckpointFile(folder, stateFile))) {
+    Status status = readState(folder).takeStatus();
+    return std::move(status).withContext("--save=" + path +
+                                         ": the state is not that of a checkpoint");
   }
   for (const std::string &name : names) {
-    bool isOurs = name == lockName || name == savedName || startsWith(name, savingPrefix);
+    bool isOurs = name == lockName || name == savedName || name == keepingName ||
+                  startsWith(name, savingPrefix);
     bool mayStay = !isCheckpointFile(name) && (isMountPoint(folder) || isCurrentFolder(folder));
     if (!isOurs && !mayStay)
       return badInput("--save=" + path + " is a folder that holds " + quote(name) +
@@ -77,15 +66,27 @@ static Status explainLock(const std::string &path, const std::string &file) {
                   " saves to this folder; give another one, or wait until it is done");
 }
 
+/// 0 when the lock is ours, or the error.
+static int lockFile(const Descriptor &file) {
+  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0)
+    if (errno != EINTR)
+      return errno;
+  return 0;
+}
+
 /// The open lock file tells others who holds it, and the system takes it from a process that dies.
-/// Where the file system knows no locks there is none.
-static StatusOr<Descriptor> takeLock(const std::string &path, const std::string &folder) {
+/// Nobody else may open it, who could hold the lock. `error` says why there is none, where the file
+/// system knows no locks.
+static StatusOr<Descriptor> takeLock(const std::string &path, const std::string &folder,
+                                     int &error) {
   std::string file = folder + "/" + lockName;
   for (;;) {
-    Descriptor lock(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
+    Descriptor lock(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (lock.get() < 0)
       return environmentError(describeErrno("creating", file, errno));
-    if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    (void)::fchmod(lock.get(), 0600); // one that an older release has left
+    error = lockFile(lock);
+    if (error == EWOULDBLOCK)
       return explainLock(path, file);
     struct stat ours, there;
     bool isCurrent = ::fstat(lock.get(), &ours) == 0 && ::stat(file.c_str(), &there) == 0 &&
@@ -100,46 +101,44 @@ static StatusOr<Descriptor> takeLock(const std::string &path, const std::string 
 }
 
 //===----------------------------------------------------------------------===//
-// Leftovers
+// The folder
 //===----------------------------------------------------------------------===//
 
-/// Removes a hidden folder of ours with its files. Something else of that name stays.
-static void removeHidden(const std::string &folder) {
-  struct stat facts;
-  if (::lstat(folder.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode))
-    return;
-  for (const char *name : checkpointFiles)
-    ::unlink((folder + "/" + name).c_str());
-  ::rmdir(folder.c_str());
-}
-
-/// Moves the files of a save that is done over the old ones.
-static Status moveUp(const std::string &folder) {
-  std::string saved = folder + "/" + savedName;
-  if (!isFolder(saved))
+/// Ends what a killed run has begun. Without a lock what is not done may be that of a run that goes
+/// on, on another host say; it stays.
+static Status clearLeftovers(const std::string &folder, bool isLocked) {
+  MEMOPT_RETURN_IF_ERROR(finishMoves(folder));
+  if (!isLocked)
     return Status::ok();
-  for (const char *name : checkpointFiles)
-    if (::rename((saved + "/" + name).c_str(), (folder + "/" + name).c_str()) != 0 &&
-        errno != ENOENT)
-      return environmentError(describeErrno("replacing", folder + "/" + name, errno));
-  MEMOPT_RETURN_IF_ERROR(syncFolder(folder));
-  if (::rmdir(saved.c_str()) != 0)
-    return environmentError(describeErrno("removing", saved, errno));
-  return Status::ok();
-}
-
-static Status clearLeftovers(const std::string &folder) {
-  MEMOPT_RETURN_IF_ERROR(moveUp(folder));
+  removeFiles(folder + "/" + keepingName);
   MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> names, listFolder(folder));
   for (const std::string &name : names)
     if (startsWith(name, savingPrefix))
-      removeHidden(folder + "/" + name);
+      removeFiles(folder + "/" + name);
   return Status::ok();
 }
 
-//===----------------------------------------------------------------------===//
-// The folder
-//===----------------------------------------------------------------------===//
+/// A place for the best checkpoint: something else that is there stays what it is.
+static Status checkBest(const std::string &path, const std::string &folder, bool isLocked) {
+  std::string place = folder + "/" + bestName;
+  if (!fileExists(place))
+    return Status::ok();
+  if (!isFolder(place))
+    return badInput("--save-best: " + quote(place) +
+                    " is a file, where the folder of the best checkpoint goes; rename it");
+  MEMOPT_RETURN_IF_ERROR(
+      checkContent(path + "/" + bestName, place).withContext("--save-best needs that folder"));
+  return clearLeftovers(place, isLocked);
+}
+
+/// Some file systems tell only when a file is made that nobody may.
+static Status tryWriting(const std::string &folder) {
+  MEMOPT_ASSIGN_OR_RETURN(std::string fresh, createNewFolder(folder + "/" + savingPrefix));
+  std::string file = fresh + "/" + stateFile;
+  Status status = createNewFile(file).takeStatus();
+  removeFiles(fresh);
+  return status;
+}
 
 StatusOr<CheckpointFolder> CheckpointFolder::open(const std::string &path, SaveOptions options) {
   bool isNew = ::mkdir(path.c_str(), 0777) == 0;
@@ -152,9 +151,21 @@ StatusOr<CheckpointFolder> CheckpointFolder::open(const std::string &path, SaveO
     return environmentError(describeErrno("opening folder", path, errno));
   CheckpointFolder result(path, folder, options, isNew);
   MEMOPT_RETURN_IF_ERROR(checkContent(path, folder));
-  MEMOPT_ASSIGN_OR_RETURN(result.lock, takeLock(path, folder));
-  if (Status status = clearLeftovers(folder); !status.isOk())
+  int lockError = 0;
+  MEMOPT_ASSIGN_OR_RETURN(result.lock, takeLock(path, folder, lockError));
+  if (lockError)
+    result.notices.push_back("the file system of " + quote(path) + " gives no lock (" +
+                             std::strerror(lockError) +
+                             "): see to it that no other run saves there");
+  Status status = clearLeftovers(folder, lockError == 0);
+  if (status.isOk() && options.keepsBest)
+    status = checkBest(path, folder, lockError == 0);
+  if (status.isOk())
+    status = tryWriting(folder);
+  if (!status.isOk())
     return status.withContext("--save=" + path);
+  // A disk that fails now may be well when something is saved, which then needs it.
+  result.isParentSynced = !isNew || syncFolder(getFolder(folder)).isOk();
   return result;
 }
 
@@ -166,165 +177,44 @@ CheckpointFolder::~CheckpointFolder() {
 }
 
 //===----------------------------------------------------------------------===//
-// Saving
+// Room
 //===----------------------------------------------------------------------===//
 
-namespace {
-struct SavedTensor {
-  std::string name;
-  const VariableSpec *variable;
-};
-} // namespace
-
-/// What a file of a checkpoint holds, in its order, in which ranks collect what they have parts of.
-static std::vector<SavedTensor> listTensors(const Manifest &manifest, const std::string &file,
-                                            bool hasModelNames) {
-  std::vector<SavedTensor> tensors;
-  size_t dropped = hasModelNames ? getSharedPrefix(manifest).size() : 0;
-  for (const VariableSpec &variable : manifest.variables)
-    if (file == modelFile && isModelVariable(variable))
-      for (const std::string &name : variable.names)
-        tensors.push_back({name.substr(dropped), &variable});
-    else if (file == optimizerFile && isOptimizerVariable(variable))
-      tensors.push_back({variable.name, &variable});
-  return tensors;
-}
-
-static Status writeTensors(const std::string &folder, const std::string &file,
-                           const Session &session, bool hasModelNames) {
-  std::vector<SavedTensor> tensors = listTensors(session.getManifest(), file, hasModelNames);
-  std::vector<TensorToWrite> described;
-  for (const auto &[name, variable] : tensors)
-    described.push_back({name, variable->dtype, variable->getWholeShape(), nullptr});
-  MEMOPT_ASSIGN_OR_RETURN(SafetensorsLayout layout, SafetensorsLayout::plan(described));
-  std::vector<SafetensorsLayout::Place> places = layout.places;
-  MEMOPT_ASSIGN_OR_RETURN(SafetensorsWriter writer,
-                          SafetensorsWriter::create(folder + "/" + file, std::move(layout)));
-  std::vector<char> storage;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    MEMOPT_ASSIGN_OR_RETURN(const void *data, session.getWhole(*tensors[i].variable, storage));
-    MEMOPT_RETURN_IF_ERROR(writer.write(i, 0, data, places[i].bytes));
+/// Bytes of a checkpoint in a folder, as far as there is one.
+static int64_t countBytes(const std::string &folder) {
+  int64_t bytes = 0;
+  for (const char *name : checkpointFiles) {
+    struct stat facts{};
+    if (::stat(findCheckpointFile(folder, name).c_str(), &facts) == 0)
+      bytes += facts.st_size;
   }
-  return writer.finish();
+  return bytes;
 }
 
-static Status writeText(const std::string &path, const std::string &text) {
-  MEMOPT_ASSIGN_OR_RETURN(Descriptor file, createNewFile(path));
-  MEMOPT_RETURN_IF_ERROR(writeAt(file, path, text.data(), text.size(), 0));
-  return syncAndClose(std::move(file), path);
-}
-
-static Status writeFiles(const std::string &folder, const Session &session,
-                         const TrainingState &state, bool hasModelNames) {
-  for (const char *file : {modelFile, optimizerFile})
-    MEMOPT_RETURN_IF_ERROR(writeTensors(folder, file, session, hasModelNames));
-  MEMOPT_RETURN_IF_ERROR(writeText(folder + "/" + stateFile, printTrainingState(state)));
-  return syncFolder(folder);
-}
-
-/// Makes a hidden folder with all files the checkpoint. It is on the disk before anything of the
-/// old one goes.
-static Status commit(const std::string &fresh, const std::string &folder) {
-  if (::rename(fresh.c_str(), (folder + "/" + savedName).c_str()) != 0)
-    return environmentError(describeErrno("renaming", fresh, errno));
-  MEMOPT_RETURN_IF_ERROR(syncFolder(folder));
-  return moveUp(folder);
-}
-
-//===----------------------------------------------------------------------===//
-// Older checkpoints
-//===----------------------------------------------------------------------===//
-
-static const std::string keptPrefix = "step-";
-
-/// Folders of older checkpoints with their steps, the oldest first.
-static StatusOr<std::vector<std::pair<int64_t, std::string>>> listKept(const std::string &folder) {
-  MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> names, listFolder(folder));
-  std::vector<std::pair<int64_t, std::string>> kept;
-  for (const std::string &name : names) {
-    if (!startsWith(name, keptPrefix))
-      continue;
-    char *end = nullptr;
-    errno = 0;
-    long long step = std::strtoll(name.c_str() + keptPrefix.size(), &end, 10);
-    if (!*end && !errno && name == keptPrefix + std::to_string(step))
-      kept.push_back({step, folder + "/" + name});
-  }
-  std::sort(kept.begin(), kept.end());
-  return kept;
-}
-
-/// A hidden folder with the checkpoint's files. They are not copied: saves make new ones.
-static StatusOr<std::string> linkFiles(const std::string &folder) {
-  MEMOPT_ASSIGN_OR_RETURN(std::string fresh, createNewFolder(folder + "/" + savingPrefix));
-  for (const char *name : checkpointFiles)
-    if (::link((folder + "/" + name).c_str(), (fresh + "/" + name).c_str()) != 0) {
-      Status failed = environmentError(describeErrno("keeping", folder + "/" + name, errno));
-      removeHidden(fresh);
-      return failed;
-    }
-  return fresh;
-}
-
-/// Gives the checkpoint in the folder, if there is one, a place beside `count` - 1 older ones, and
-/// removes others.
-static Status keepLast(const std::string &folder, int64_t count) {
-  std::string state = folder + "/" + stateFile;
-  if (!fileExists(state))
+Status CheckpointFolder::checkRoom(const Manifest &manifest, int64_t saves) const {
+  std::optional<int64_t> free = getFreeBytes(folder);
+  if (!free || saves <= 0)
     return Status::ok();
-  MEMOPT_ASSIGN_OR_RETURN(std::string text, readFile(state, maxStateBytes));
-  MEMOPT_ASSIGN_OR_RETURN(TrainingState last, parseTrainingState(text));
-  std::string place = folder + "/" + keptPrefix + std::to_string(last.step);
-  if (!isFolder(place)) {
-    MEMOPT_ASSIGN_OR_RETURN(std::string fresh, linkFiles(folder));
-    if (::rename(fresh.c_str(), place.c_str()) != 0)
-      return environmentError(describeErrno("renaming", fresh, errno));
-  }
+  MEMOPT_ASSIGN_OR_RETURN(int64_t bytes, getCheckpointBytes(manifest, options.hasModelNames));
   MEMOPT_ASSIGN_OR_RETURN(auto kept, listKept(folder));
-  for (size_t i = 0; i + size_t(count) < kept.size(); ++i)
-    removeHidden(kept[i].second);
-  return syncFolder(folder);
-}
-
-Status CheckpointFolder::mark(const std::string &name) {
-  std::string place = folder + "/" + name;
-  MEMOPT_ASSIGN_OR_RETURN(std::string fresh, linkFiles(folder));
-  // One moment for the change: the old one goes under the hidden name.
-  bool isReplaced =
-      ::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0;
-  if (!isReplaced && ::rename(fresh.c_str(), place.c_str()) != 0) {
-    Status failed = environmentError(describeErrno("renaming", fresh, errno));
-    removeHidden(fresh);
-    return failed;
-  }
-  if (isReplaced)
-    removeHidden(fresh);
-  return syncFolder(folder);
-}
-
-Status memopt::contributeToCheckpoint(const Session &session) {
-  std::vector<char> none;
-  for (const char *file : {modelFile, optimizerFile})
-    for (const auto &[name, variable] : listTensors(session.getManifest(), file, false))
-      MEMOPT_RETURN_IF_ERROR(session.getWhole(*variable, none).takeStatus());
-  return Status::ok();
-}
-
-Status CheckpointFolder::save(const Session &session, const TrainingState &state) {
-  auto write = [&]() -> Status {
-    MEMOPT_RETURN_IF_ERROR(moveUp(folder)); // of a save before, if the disk failed then
-    if (options.keep > 1)
-      MEMOPT_RETURN_IF_ERROR(keepLast(folder, options.keep - 1));
-    MEMOPT_ASSIGN_OR_RETURN(std::string fresh, createNewFolder(folder + "/" + savingPrefix));
-    Status status = writeFiles(fresh, session, state, options.hasModelNames);
-    if (status.isOk())
-      status = commit(fresh, folder);
-    removeHidden(fresh); // not there any more when all went well
-    return status;
-  };
-  if (Status status = write(); !status.isOk())
-    return status.withContext(
-        "saving checkpoint " + quote(path) +
-        (fileExists(findCheckpointFile(folder, stateFile)) ? " (the one before is intact)" : ""));
-  return Status::ok();
+  // While one is written those that it replaces are still there.
+  int64_t there = fileExists(findCheckpointFile(folder, stateFile)) ? 1 : 0;
+  if (options.keep > 1)
+    there += int64_t(kept.size());
+  int64_t most = std::min(options.keep, saves - 1 + there) + 1 + (options.keepsBest ? 1 : 0);
+  int64_t taken = countBytes(folder);
+  if (options.keepsBest)
+    taken += countBytes(folder + "/" + bestName);
+  for (const auto &[step, place] : kept)
+    taken += options.keep > 1 ? countBytes(place) : 0;
+  int64_t needed;
+  if (__builtin_mul_overflow(bytes, most, &needed))
+    needed = std::numeric_limits<int64_t>::max();
+  if (needed - taken <= *free)
+    return Status::ok();
+  return environmentError("--save=" + path + ": " + std::to_string(most) + " checkpoints of " +
+                          std::to_string(bytes) +
+                          " bytes, the one that is being written included, " + "need " +
+                          std::to_string(needed - taken) + " bytes more than lie there, and " +
+                          std::to_string(*free) + " are free; make room, or save elsewhere");
 }

@@ -17,6 +17,7 @@
 
 #include "memopt-runtime/ranks/MessageRanks.h"
 #include "memopt-runtime/base/Clock.h"
+#include "memopt-runtime/ranks/KeepAlive.h"
 #include "memopt-runtime/ranks/RankSums.h"
 #include <algorithm>
 #include <chrono>
@@ -41,7 +42,7 @@ MessageCommunicator::MessageCommunicator(std::unique_ptr<Messages> transport, do
     : Communicator(transport->getRank(), transport->getRanks()), messages(std::move(transport)),
       seconds(seconds), chunkBytes(getChunkBytes(ranks)), staging(size_t(ranks * chunkBytes)),
       isReceiving(size_t(ranks)), isSending(size_t(ranks)), goodbyes(size_t(ranks)),
-      hasSaid(size_t(ranks)), missing(ranks - 1) {}
+      hasSaid(size_t(ranks)), missing(ranks - 1), isSignSending(size_t(ranks)) {}
 
 StatusOr<std::unique_ptr<MessageCommunicator>>
 MessageCommunicator::create(std::unique_ptr<Messages> messages, double seconds) {
@@ -54,10 +55,13 @@ MessageCommunicator::create(std::unique_ptr<Messages> messages, double seconds) 
 Status MessageCommunicator::listenForGoodbyes() {
   for (int64_t other = 0; other < ranks; ++other)
     if (other != rank)
-      MEMOPT_RETURN_IF_ERROR(messages->receive(Channel::Control, other,
-                                               reinterpret_cast<char *>(&goodbyes[size_t(other)]),
-                                               sizeof(Goodbye)));
+      MEMOPT_RETURN_IF_ERROR(listenTo(other));
   return Status::ok();
+}
+
+Status MessageCommunicator::listenTo(int64_t other) {
+  return messages->receive(Channel::Control, other,
+                           reinterpret_cast<char *>(&goodbyes[size_t(other)]), sizeof(Goodbye));
 }
 
 //===----------------------------------------------------------------------===//
@@ -77,6 +81,7 @@ Status MessageCommunicator::trade(const Outgoing &outgoing, const Incoming &inco
 /// Each rank begins with the one behind it, so that not all send to one at a time.
 template <typename Outgoing, typename Incoming>
 Status MessageCommunicator::post(const Outgoing &outgoing, const Incoming &incoming) {
+  std::lock_guard<std::mutex> mine(turn);
   for (int64_t i = 1; i < ranks; ++i) {
     int64_t other = (rank + ranks - i) % ranks;
     if (Part<char *> part = incoming(other); part.count >= 0) {
@@ -96,6 +101,7 @@ Status MessageCommunicator::post(const Outgoing &outgoing, const Incoming &incom
 
 /// Whether all that was posted is done.
 StatusOr<bool> MessageCommunicator::advance() {
+  std::lock_guard<std::mutex> mine(turn);
   bool isDone = true;
   for (size_t other = 0; other < size_t(ranks); ++other) {
     if (isReceiving[other]) {
@@ -120,7 +126,7 @@ static void rest(double waited) {
 }
 
 Status MessageCommunicator::wait() {
-  for (Waiting waiting;;) {
+  for (Patience patience(seconds);;) {
     StatusOr<bool> done = advance();
     if (!done.isOk())
       return fail(done.takeStatus());
@@ -129,10 +135,9 @@ Status MessageCommunicator::wait() {
     hearGoodbyes();
     if (hasLeft)
       return fail(getReason());
-    double waited = waiting.getSeconds();
-    if (waited > seconds)
+    if (patience.isOver(countSigns()))
       return giveUp();
-    rest(waited);
+    rest(patience.getWaited());
   }
 }
 
@@ -148,7 +153,10 @@ Status MessageCommunicator::giveUp() {
 /// The end of a step that was begun: its buffers are the caller's again, or nobody's.
 Status MessageCommunicator::fail(Status reason) {
   leave(reason);
-  messages->cancelReceives();
+  {
+    std::lock_guard<std::mutex> mine(turn);
+    messages->cancelReceives();
+  }
   settle();
   return reason;
 }
@@ -290,20 +298,62 @@ void MessageCommunicator::leave(const Status &reason) {
 
 /// Failures to do so are not looked at: who does not hear it waits no longer than anybody does.
 void MessageCommunicator::sayGoodbye() {
+  std::lock_guard<std::mutex> mine(turn);
   for (int64_t other = 0; other < ranks; ++other)
-    if (other != rank)
+    if (other != rank && waitForSign(other))
       (void)messages->send(Channel::Control, other,
                            reinterpret_cast<const char *>(&goodbyes[size_t(rank)]),
                            sizeof(Goodbye));
 }
 
+/// Whether nothing is on its way to a rank any more, after a moment at most.
+bool MessageCommunicator::waitForSign(int64_t other) {
+  for (Waiting waiting; isSignSending[size_t(other)]; rest(waiting.getSeconds())) {
+    StatusOr<bool> sent = messages->hasSent(Channel::Control, other);
+    isSignSending[size_t(other)] = sent.isOk() && !*sent;
+    if (waiting.getSeconds() > 1)
+      return false;
+  }
+  return true;
+}
+
+/// One sign at a time is on its way to each rank: who does not listen gets no more.
+void MessageCommunicator::keepAlive() {
+  std::lock_guard<std::mutex> mine(turn);
+  for (int64_t other = 0; other < ranks && !hasLeft; ++other) {
+    char &isSending = isSignSending[size_t(other)];
+    if (other == rank)
+      continue;
+    if (isSending) {
+      StatusOr<bool> sent = messages->hasSent(Channel::Control, other);
+      isSending = sent.isOk() && !*sent;
+    }
+    if (!isSending)
+      isSending =
+          messages
+              ->send(Channel::Control, other, reinterpret_cast<const char *>(&sign), sizeof sign)
+              .isOk();
+  }
+}
+
+/// Whether a rank's goodbye is there. What it says before, that it is at work, is counted.
+bool MessageCommunicator::hasHeard(int64_t other) {
+  std::lock_guard<std::mutex> mine(turn);
+  for (;;) {
+    StatusOr<bool> there = messages->hasReceived(Channel::Control, other);
+    const Goodbye &heard = goodbyes[size_t(other)];
+    if (!there.isOk() || !*there || heard.origin != noOrigin || heard.code != 0)
+      return there.isOk() && *there;
+    ++signs;
+    if (!listenTo(other).isOk())
+      return false;
+  }
+}
+
 /// Takes over the first reason that comes from elsewhere.
 void MessageCommunicator::hearGoodbyes() {
   for (size_t other = 0; missing && other < size_t(ranks); ++other) {
-    if (int64_t(other) == rank || hasSaid[other])
-      continue;
-    StatusOr<bool> there = messages->hasReceived(Channel::Control, int64_t(other));
-    if (!there.isOk() || !*there)
+    if (int64_t(other) == rank || hasSaid[other] || !hasHeard(int64_t(other)))
       continue;
     hasSaid[other] = true;
     --missing;
@@ -311,7 +361,7 @@ void MessageCommunicator::hearGoodbyes() {
     heard.reason[sizeof heard.reason - 1] = 0;
     if (heard.origin < 0 || heard.origin >= ranks || heard.code < 1 || heard.code > 255)
       heard = Goodbye{int64_t(other), int32_t(StatusCode::Environment), "left without a reason"};
-    if (std::exchange(hasLeft, true))
+    if (hasLeft.exchange(true))
       continue;
     goodbyes[size_t(rank)] = heard;
     sayGoodbye();
@@ -331,12 +381,14 @@ void MessageCommunicator::settle() {
   if (std::exchange(hasSettled, true))
     return;
   double limit = std::min(graceSeconds, seconds);
-  for (Waiting waiting; !isSettled;) {
+  for (Patience patience(limit); !isSettled;) {
     hearGoodbyes();
     StatusOr<bool> done = advance();
     isSettled = missing == 0 && done.isOk() && *done;
-    double waited = waiting.getSeconds();
-    if (waited > limit)
+    // Somebody may leave a checkpoint before it goes.
+    bool isOver = patience.isOver(countSigns());
+    double waited = patience.getWaited();
+    if (isOver)
       return;
     // What somebody takes no more never leaves.
     constexpr double last = 0.2;

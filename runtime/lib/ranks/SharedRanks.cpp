@@ -15,9 +15,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/ranks/SharedRanks.h"
-#include "memopt-runtime/base/Clock.h"
 #include "memopt-runtime/memory/Arena.h"
 #include "memopt-runtime/memory/AvailableMemory.h"
+#include "memopt-runtime/ranks/KeepAlive.h"
 #include "memopt-runtime/ranks/RankSums.h"
 #include <algorithm>
 #include <atomic>
@@ -64,6 +64,7 @@ struct SharedRanks::Meeting {
   alignas(64) std::atomic<uint32_t> first; ///< number of the farewell that counts, from 1; 0: none
   std::atomic<uint32_t> begun;             ///< farewells, whole or not
   std::atomic<uint32_t> isAskedToStop, isReasonClaimed;
+  std::atomic<uint32_t> signs; ///< of ranks that are at work by themselves
 
   Place &getPlace(int64_t rank) { return reinterpret_cast<Place *>(this + 1)[rank]; }
   Farewell &getFarewell(int64_t ranks, int64_t number) {
@@ -78,6 +79,7 @@ struct SharedRanks::Meeting {
 };
 
 void SharedRanks::askToStop() { meeting->isAskedToStop.store(1); }
+uint32_t SharedRanks::countSigns() const { return meeting->signs.load(); }
 
 void SharedRanks::leave(int64_t rank, const Status &reason) {
   if (meeting->first.load())
@@ -191,6 +193,8 @@ public:
   }
 
   bool isAskedToStop() const override { return meeting.isAskedToStop.load() != 0; }
+  void keepAlive() override { meeting.signs.fetch_add(1); }
+  uint32_t countSigns() const override { return group.countSigns(); }
   Status getFailure() const override { return group.getReason(); }
   void leave(const Status &reason) override { group.leave(rank, reason); }
 
@@ -242,9 +246,10 @@ private:
     for (int i = 0; i < spins; ++i)
       if (meeting.barrier.load(std::memory_order_acquire) != before)
         return Status::ok();
-    for (Waiting waiting; meeting.barrier.load() == before;) {
+    Patience patience(group.seconds);
+    while (meeting.barrier.load() == before) {
       MEMOPT_RETURN_IF_ERROR(group.getReason());
-      if (waiting.getSeconds() > group.seconds)
+      if (patience.isOver(countSigns()))
         return giveUp();
       timespec moment{0, 5'000'000};
       ::syscall(SYS_futex, &meeting.barrier, FUTEX_WAIT, before, &moment, nullptr, 0);

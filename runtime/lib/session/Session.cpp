@@ -160,13 +160,18 @@ Status Session::runStep() {
   WorkFor here(this);
   parts->isSearching = parts->isLossRefused = false;
   int64_t begin = getTime();
-  if (Status status = runProgram(); !status.isOk()) {
+  parts->isTorn = true; // by what is thrown, too
+  Status ran = runProgram();
+  parts->isTorn = !ran.isOk() && parts->hasCommitted;
+  if (!ran.isOk()) {
     parts->feed.forgetAhead();
-    return status;
+    return ran;
   }
   parts->seconds = double(getTime() - begin) * 1e-9 - parts->feed.getSeconds();
   parts->gradients.end();
   parts->isLossRefused = parts->isLossBad;
+  if (parts->isLossRefused && onLossRefused)
+    onLossRefused();
   return parts->isLossRefused ? explainLoss() : Status::ok();
 }
 
@@ -251,19 +256,19 @@ Status Session::explainLoss() {
   const std::string end = "; parameters were left as they were before this step";
   std::string message = parts->loss.describeLoss();
   if (!getManifest().isInstrumented)
-    return Status(StatusCode::NotFinite,
-                  message + "; a package compiled with --instrument=on would say where it began" +
-                      end);
+    return notFinite(message +
+                     "; a package compiled with --instrument=on would say where it began" + end);
   parts->isSearching = true;
   parts->loss.beginSearch();
   Trace *kept = std::exchange(parts->trace, nullptr);
   Status status = runProgram();
   parts->trace = kept;
   MEMOPT_RETURN_IF_ERROR(std::move(status).withContext(message));
-  return Status(StatusCode::NotFinite, message + parts->loss.describeOrigin() + end);
+  return notFinite(message + parts->loss.describeOrigin() + end);
 }
 
 bool Session::isLossRefused() const { return parts->isLossRefused; }
+bool Session::isStateWhole() const { return !parts->isTorn; }
 
 double Session::getStepSeconds() const { return parts->seconds; }
 double Session::getDataSeconds() const { return parts->feed.getSeconds(); }

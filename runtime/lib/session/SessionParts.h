@@ -51,6 +51,7 @@ struct Session::Parts {
   bool hasCommitted = false;
   bool isLossBad = false;     ///< the step was left for it
   bool isLossRefused = false; ///< the same of the step as a whole, searching included
+  bool isTorn = false;        ///< it failed after it had changed a part of the state
   Status failure;             ///< why else the step was left
   double seconds = 0;         ///< of the last step, without the feed's
 };

@@ -3,7 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """check_checkpoints.py FOLDER [CASE...]: checkpoints as the state of a PyTorch optimizer, and the other way round."""
 
+import fcntl
 import json
+import resource
+import signal
 import subprocess
 
 import torch
@@ -119,9 +122,33 @@ def refusals():
     refuses(memopt.BadInput, ["is no state of a training"], memopt.read_checkpoint, FOLDER / "adamw", *make("AdamW", {}))
 
 
+def writes_are_whole():
+    """A disk without room, or a run that saves to the folder, leaves the checkpoint that is there."""
+    folder, (model, optimizer) = FOLDER / "whole", make("AdamW", {})
+    step_in_pytorch(model, optimizer, make_batch(0))
+    memopt.write_checkpoint(folder, model, optimizer)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert len(before) == 3
+    step_in_pytorch(model, optimizer, make_batch(1))
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before["model.safetensors"]), limits[1]))  # the optimizer's state takes more
+    refuses(memopt.Unavailable, ["the one before is intact", "File too large"], memopt.write_checkpoint, folder, model, optimizer)
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with open(folder / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        refuses(memopt.BadInput, ["another run"], memopt.write_checkpoint, folder, model, optimizer)
+    (folder / ".lock").unlink()
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    (FOLDER / "latest").write_text("whole\n")  # a pointer file
+    assert memopt.read_checkpoint(FOLDER / "latest", model, optimizer)["step"] == 1
+    memopt.write_checkpoint(folder, model, optimizer)
+    assert memopt.read_checkpoint(folder, model, optimizer)["step"] == 2
+
+
 def make_linear(kind):
     model = torch.nn.Linear(2, 2)
     return model, kind(model.parameters())
 
 
-run_cases([every_optimizer, runs_go_on, refusals])
+run_cases([every_optimizer, runs_go_on, refusals, writes_are_whole])

@@ -207,7 +207,8 @@ TEST(CInterfaceTest, AFailedStepNamesItsNumberAndChangesNothing) {
   Batch bad;
   bad.x[0] = std::numeric_limits<float>::quiet_NaN();
   outcome = runStep(session, bad);
-  expectFailure(outcome, {"the loss is nan", "input 'x' holds nan at index [0, 0]"});
+  EXPECT_EQ(outcome.code, MEMOPT_NOT_FINITE);
+  expectMessage(outcome.message, {"the loss is nan", "input 'x' holds nan at index [0, 0]"});
   EXPECT_TRUE(outcome.isLossRefused);
   EXPECT_EQ(readWeight(session), before);
   EXPECT_EQ(memopt_session_get_step(session.get()), 1);
@@ -415,4 +416,40 @@ TEST(CInterfaceTest, StateThatIsNotFiniteIsNotSaved) {
   expectFailure(
       run([&](memopt_error *e) { return memopt_session_save(session.get(), saved.c_str(), e); }),
       {"'net.fc.bias'", "not finite", "the checkpoint was not written"});
+}
+
+TEST(CInterfaceTest, TensorsOfNoSessionAreACheckpointToo) {
+  TemporaryFolder folder;
+  std::string path = folder / "written";
+  float weight[6] = {1, 2, 3, 4, 5, 6};
+  int64_t shape[2] = {3, 2}, strides[2] = {1, 3}, other[1] = {6};
+  memopt_named_view model[] = {{"fc.weight", {weight, "f32", shape, strides, 2}}},
+                    optimizer[] = {
+                        {"optimizer.momentum.fc.weight", {weight, "f32", other, nullptr, 1}}};
+  json state = {{"format", "memopt-checkpoint"},
+                {"version", 1},
+                {"step", 3},
+                {"data_position", 0},
+                {"seed", 0},
+                {"optimizer", "sgd"}};
+  state["schedule"] = {{"kind", "constant"}, {"rate", 0.1},      {"min_rate", 0.0},
+                       {"warmup_steps", 0},  {"total_steps", 0}, {"step_size", 1},
+                       {"gamma", 0.1}};
+  std::string text = state.dump();
+  auto write = [&](const std::string &stateText) {
+    return run([&](memopt_error *e) {
+      return memopt_checkpoint_write(path.c_str(), model, 1, optimizer, 1, stateText.c_str(), e);
+    });
+  };
+  EXPECT_EQ(write(text).message, "");
+  EXPECT_EQ(json::parse(readFile(path + "/state.json"))["step"], 3);
+  const float rows[6] = {1, 4, 2, 5, 3, 6};
+  std::string file = readFile(path + "/model.safetensors");
+  ASSERT_GT(file.size(), sizeof rows);
+  EXPECT_EQ(std::memcmp(file.data() + file.size() - sizeof rows, rows, sizeof rows), 0);
+  // Nothing changes where something is wrong.
+  expectFailure(write("{}"), {"the state", "lacks 'format'"});
+  model[0].view.dtype = "f8";
+  expectFailure(write(text), {"tensor 'fc.weight'", "unknown type 'f8'"});
+  EXPECT_EQ(readFile(path + "/model.safetensors"), file);
 }

@@ -9,7 +9,10 @@
 #include "memopt-runtime/checkpoint/Checkpoint.h"
 #include "TestSupport.h"
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
+#include <limits>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace memopt;
@@ -317,4 +320,105 @@ TEST_F(CheckpointTest, AStateThatLiesIsRefused) {
   nlohmann::json schedule = good["schedule"];
   schedule["total_steps"] = INT64_MIN;
   expectMessage(messageFor("schedule", schedule), {"'total_steps' is -9223372036854775808"});
+}
+
+TEST_F(CheckpointTest, TheBestIsAFolderOfItsOwn) {
+  std::string path = folder / "checkpoint", best = path + "/best";
+  auto target = CheckpointFolder::open(path, {1, false, /*keepsBest=*/true});
+  ASSERT_TRUE(target.isOk()) << target.getMessage();
+  ASSERT_TRUE(target->save(*session, state).isOk());
+  ASSERT_TRUE(target->keepBest().isOk());
+  EXPECT_EQ(*listFolder(best), plainFiles);
+  // Who writes into the newest file does not write into the best.
+  std::string before = readFile(best + "/model.safetensors");
+  int file = ::open((path + "/model.safetensors").c_str(), O_WRONLY | O_TRUNC);
+  EXPECT_EQ(::write(file, "x", 1), 1);
+  ::close(file);
+  EXPECT_EQ(readFile(best + "/model.safetensors"), before);
+  writeFile(best + "/notes.txt", "mine");
+  state.step = 13;
+  ASSERT_TRUE(target->save(*session, state).isOk());
+  EXPECT_EQ(loadedStep(best), 12);
+  ASSERT_TRUE(target->keepBest().isOk());
+  EXPECT_EQ(loadedStep(best), 13);
+  EXPECT_EQ(readFile(best + "/notes.txt"), "mine");
+  EXPECT_EQ(listFolder(path)->size(), 5u); // with .lock
+}
+
+TEST_F(CheckpointTest, AForeignFolderInThePlaceOfTheBestIsRefused) {
+  std::string path = folder / "checkpoint";
+  save(path);
+  std::filesystem::create_directory(path + "/best");
+  writeFile(path + "/best/notes.txt", "mine");
+  auto target = CheckpointFolder::open(path, {1, false, /*keepsBest=*/true});
+  expectMessage(target.getMessage(), {"--save-best", "best", "'notes.txt' and no checkpoint"});
+  EXPECT_EQ(readFile(path + "/best/notes.txt"), "mine");
+  EXPECT_TRUE(CheckpointFolder::open(path).isOk());
+}
+
+TEST_F(CheckpointTest, AKillWhileOlderFilesAreKeptLosesNeither) {
+  std::string path = folder / "checkpoint", other = folder / "other", keeping = path + "/.keeping";
+  for (size_t moved = 0; moved <= plainFiles.size(); ++moved) {
+    std::filesystem::remove_all(path);
+    std::filesystem::remove_all(other);
+    state.step = 12;
+    save(path);
+    state.step = 13;
+    save(other);
+    std::filesystem::rename(other, path + "/.saved");
+    std::filesystem::create_directory(keeping);
+    for (size_t i = 0; i < moved; ++i)
+      std::filesystem::rename(path + "/" + plainFiles[i], keeping + "/" + plainFiles[i]);
+    EXPECT_EQ(loadedStep(path), 13) << moved;
+    EXPECT_TRUE(CheckpointFolder::open(path).isOk());
+    EXPECT_EQ(loadedStep(path), 13) << moved;
+    EXPECT_EQ(loadedStep(path + "/step-12"), 12) << moved;
+    EXPECT_EQ(listFolder(path)->size(), 4u) << moved;
+  }
+}
+
+TEST_F(CheckpointTest, PointerFilesLeadToFolders) {
+  std::string path = folder / "checkpoint";
+  save(path + "-7");
+  std::filesystem::create_directory(path);
+  std::filesystem::rename(path + "-7", path + "/step-7");
+  writeFile(path + "/best", "step-7\n");
+  EXPECT_EQ(loadedStep(path + "/best"), 12);
+  writeFile(path + "/latest", "best");
+  EXPECT_EQ(loadedStep(path), 12);
+  for (const char *bad : {"../step-7", "/etc", "", "..", "a\nb"}) {
+    writeFile(path + "/best", bad);
+    expectMessage(loadCheckpoint(path + "/best", *session).getMessage(),
+                  {"no checkpoint: expected a folder"});
+  }
+  writeFile(path + "/best", "latest");
+  expectMessage(loadCheckpoint(path, *session).getMessage(), {"lead in a circle"});
+}
+
+TEST_F(CheckpointTest, TheStateAloneMayChange) {
+  std::string path = folder / "checkpoint";
+  auto target = CheckpointFolder::open(path);
+  ASSERT_TRUE(target->save(*session, state).isOk());
+  std::string model = readFile(path + "/model.safetensors");
+  EXPECT_EQ(readFile(path + "/state.json").find("evaluation"), std::string::npos);
+  EXPECT_TRUE(state.best.note(0.5, 12));
+  EXPECT_FALSE(state.best.note(std::numeric_limits<double>::quiet_NaN(), 13));
+  EXPECT_FALSE(state.best.note(0.5, 14));
+  EXPECT_FALSE(state.best.note(std::nullopt, 15));
+  ASSERT_TRUE(target->updateState(state).isOk());
+  auto read = parseTrainingState(readFile(path + "/state.json"));
+  ASSERT_TRUE(read.isOk()) << read.getMessage();
+  EXPECT_EQ(read->best.loss, 0.5);
+  EXPECT_EQ(read->best.step, 12);
+  EXPECT_EQ(read->best.worse, 3);
+  EXPECT_EQ(readFile(path + "/model.safetensors"), model);
+  EXPECT_EQ(listFolder(path)->size(), 4u);
+}
+
+TEST_F(CheckpointTest, NobodyElseMayHoldTheLock) {
+  std::string path = folder / "checkpoint";
+  auto target = CheckpointFolder::open(path);
+  struct stat facts{};
+  ASSERT_EQ(::stat((path + "/.lock").c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 0777, 0600u);
 }

@@ -26,6 +26,8 @@
 
 #include "memopt-runtime/memory/Arena.h"
 #include "memopt-runtime/ranks/Communicator.h"
+#include "memopt-runtime/ranks/KeepAlive.h"
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -242,12 +244,31 @@ TYPED_TEST_P(CommunicatorConformance, NoWaitIsLongerThanTheLimit) {
   EXPECT_TRUE(isNamed);
 }
 
+/// Also while the ranks that wait have met before, and meet again.
+TYPED_TEST_P(CommunicatorConformance, WhoIsAtWorkIsWaitedFor) {
+  for (const Status &status : this->run(
+           3,
+           [](RankAtWork rank) -> Status {
+             KeepAlive alive(rank.communicator.getRank() == 0 ? &rank.communicator : nullptr);
+             for (int meeting = 0; meeting < 3; ++meeting) {
+               KeepAlive::Work work(alive);
+               if (rank.communicator.getRank() == 0 && meeting == 1)
+                 std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+               MEMOPT_RETURN_IF_ERROR(rank.communicator.barrier());
+             }
+             return Status::ok();
+           },
+           /*seconds=*/0.5))
+    EXPECT_TRUE(status.isOk()) << status.getMessage();
+}
+
 REGISTER_TYPED_TEST_SUITE_P(CommunicatorConformance, SumsAreTakenInTheOrderOfRanks,
                             IntegersAndDoublesAreAddedAndZeroIsPositive,
                             ShardsAreRangesOfTheSumWithZerosBehind,
                             BuffersAreFreeAgainAfterEachCall, RanksExchangeFacts,
                             LargeThingsAreExchangedInLargePieces, TheFirstRankCollects,
-                            WhoLeavesEndsTheWaitsOfAll, NoWaitIsLongerThanTheLimit);
+                            WhoLeavesEndsTheWaitsOfAll, NoWaitIsLongerThanTheLimit,
+                            WhoIsAtWorkIsWaitedFor);
 
 } // namespace memopt::testing
 

@@ -7,6 +7,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "TestSupport.h"
+#include "memopt-runtime/base/Files.h"
+#include "memopt-runtime/checkpoint/Checkpoint.h"
+#include <unistd.h>
 
 using namespace memopt;
 using namespace memopt::testing;
@@ -102,9 +105,14 @@ TEST(RunErrorsTest, ALossThatIsNotFiniteNamesStepAndModuleAndKeepsTheCheckpoint)
   // So large a rate makes the loss overflow after some steps; updates stay finite for one more.
   ProcessResult result = runProcess({MEMOPT_RUN, package, data, "--load=" + checkpoint,
                                      "--save=" + checkpoint, "--steps=100", "--lr=1e18"});
-  EXPECT_EQ(result.exitCode, 1);
+  EXPECT_EQ(result.exitCode, 4);
   expectMessage(result.errors, {"step ", "the loss is inf", "module 'net."});
-  EXPECT_EQ(readFile(checkpoint + "/model.safetensors"), before);
+  // The steps before it count, unless they have left numbers that are not finite.
+  int64_t step = parseTrainingState(readFile(checkpoint + "/state.json"))->step;
+  if (step == 2)
+    EXPECT_EQ(readFile(checkpoint + "/model.safetensors"), before);
+  else
+    expectMessage(result.errors, {"; the checkpoint of step " + std::to_string(step) + " is in '"});
   result = runProcess({MEMOPT_RUN, package, data, "--steps=100", "--lr=1e18", "--stop-on-nan=off"});
   EXPECT_EQ(result.exitCode, 0) << result.errors;
 }
@@ -135,4 +143,55 @@ TEST(RunErrorsTest, AReportThatCannotBeWrittenIsAnEnvironmentError) {
       runProcess({MEMOPT_RUN, package, data, "--report=" + (folder / "absent/report.json")});
   EXPECT_EQ(result.exitCode, 3);
   expectMessage(result.errors, {"--report", "absent/report.json"});
+}
+
+TEST(RunErrorsTest, OutputsAreLookedAtBeforeTheFirstStep) {
+  TemporaryFolder folder;
+  std::string package = writePackage(folder, getTinyManifest());
+  std::string data = "--data=" + writeBatches(folder, 1);
+  for (const char *option : {"--report=", "--trace=", "--save-gradients=", "--log=", "--save="}) {
+    std::string name = option == std::string("--log=") ? "absent/x.csv" : "absent/x";
+    ProcessResult result = runProcess({MEMOPT_RUN, package, data, option + (folder / name)});
+    EXPECT_EQ(result.exitCode, 3) << option;
+    EXPECT_EQ(result.output, "") << option;
+    expectMessage(result.errors, {name});
+  }
+  EXPECT_EQ(listFolder(folder.path)->size(), 2u);
+}
+
+/// A side output that fails costs no step: /dev/full can be opened, and takes nothing.
+TEST(RunErrorsTest, AFullDiskUnderASideOutputLeavesTheCheckpoint) {
+  TemporaryFolder folder;
+  std::string package = writePackage(folder, getTinyManifest());
+  std::string data = "--data=" + writeBatches(folder, 1);
+  for (const char *option : {"--report=", "--trace=", "--save-gradients=", "--log="}) {
+    std::string path = folder / "full.csv", saved = folder / ("saved" + std::string(option));
+    if (!fileExists(path))
+      ASSERT_EQ(::symlink("/dev/full", path.c_str()), 0);
+    ProcessResult result =
+        runProcess({MEMOPT_RUN, package, data, "--steps=5", "--save=" + saved, option + path});
+    EXPECT_EQ(result.exitCode, 3) << option;
+    expectMessage(result.errors, {"No space left", "; the checkpoint of step 5 is in '" + saved});
+    EXPECT_EQ(parseTrainingState(readFile(saved + "/state.json"))->step, 5) << option;
+  }
+}
+
+TEST(RunErrorsTest, TheStepsBeforeABadSampleAreSaved) {
+  TemporaryFolder folder;
+  std::string package = writePackage(folder, getTinyManifest()), saved = folder / "saved";
+  float x[12] = {};
+  int64_t good[4] = {0, 1, 2, 3}, bad[4] = {0, 1, 2, 12};
+  std::vector<TensorToWrite> batches;
+  for (int i = 0; i < 4; ++i) {
+    std::string front = "step" + std::to_string(i);
+    batches.push_back({front + ".x", DType::F32, {4, 3}, x});
+    batches.push_back({front + ".label", DType::I64, {4}, i == 3 ? bad : good});
+  }
+  ASSERT_TRUE(writeSafetensors(folder / "bad.safetensors", batches).isOk());
+  ProcessResult result = runProcess(
+      {MEMOPT_RUN, package, "--data=" + (folder / "bad.safetensors"), "--save=" + saved});
+  EXPECT_EQ(result.exitCode, 1);
+  expectMessage(result.errors, {"step 4: input 'label' holds 12",
+                                "; the checkpoint of step 3 is in '" + saved + "'"});
+  EXPECT_EQ(parseTrainingState(readFile(saved + "/state.json"))->step, 3);
 }

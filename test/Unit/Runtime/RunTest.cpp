@@ -198,6 +198,40 @@ TEST_F(RunTest, OlderCheckpointsStay) {
   EXPECT_NE(run({"--keep=2"}).errors.find("--keep needs --save=DIR"), std::string::npos);
 }
 
+TEST_F(RunTest, ARunThatGoesBackKeepsItsOwnCheckpoints) {
+  std::string path = folder / "kept", other = folder / "other";
+  ASSERT_EQ(run({"--steps=5", "--save=" + path, "--save-every=1", "--keep=3"}).exitCode, 0);
+  std::filesystem::copy(path + "/step-3", folder / "three");
+  ASSERT_EQ(
+      run({"--steps=2", "--lr=9", "--load=" + (folder / "three"), "--save=" + other}).exitCode, 0);
+  ASSERT_EQ(run({"--steps=3", "--lr=9", "--load=" + path + "/step-3", "--save=" + path,
+                 "--save-every=1", "--keep=2"})
+                .exitCode,
+            0);
+  EXPECT_EQ(parseTrainingState(readFile(path + "/state.json"))->step, 6);
+  expectSameCheckpoint("kept/step-5", "other");
+  EXPECT_FALSE(std::filesystem::exists(path + "/step-4"));
+  EXPECT_FALSE(std::filesystem::exists(path + "/step-3"));
+}
+
+TEST_F(RunTest, ALogThatIsGoneOnWithHasEachStepOnce) {
+  std::string path = folder / "kept";
+  for (const std::string &log : {folder / "log.csv", folder / "log.jsonl"}) {
+    ASSERT_EQ(
+        run({"--steps=5", "--save=" + path, "--save-every=1", "--keep=3", "--log=" + log}).exitCode,
+        0);
+    std::string whole = readFile(log);
+    // A line that a kill has cut off goes, too.
+    writeFile(log, whole + whole.substr(whole.rfind('\n', whole.size() - 2) + 1, 9));
+    ASSERT_EQ(run({"--steps=2", "--load=" + path + "/step-3", "--log=" + log}).exitCode, 0);
+    std::string steps, line;
+    for (std::istringstream text(readFile(log)); std::getline(text, line);)
+      if (size_t digit = line.find_first_of("0123456789"); digit <= 8 && line[0] != 's')
+        steps += line.substr(digit, 1);
+    EXPECT_EQ(steps, "12345") << readFile(log);
+  }
+}
+
 TEST_F(RunTest, NamesMayBeThoseOfTheModel) {
   std::string path = folder / "named";
   ASSERT_EQ(run({"--steps=3", "--save=" + path, "--names=model"}).exitCode, 0);
@@ -334,6 +368,7 @@ TEST_F(RunTest, AFullDiskLeavesTheOldCheckpoint) {
   expectMessage(result.errors,
                 {"saving checkpoint", "the one before is intact", "model.safetensors"});
   EXPECT_EQ(readFile(checkpoint + "/model.safetensors"), before);
+  expectMessage(result.errors, {"training goes on, and it is tried again behind step 5"});
   EXPECT_EQ(parseTrainingState(readFile(checkpoint + "/state.json"))->step, 2);
   EXPECT_EQ(listFolder(checkpoint)->size(), 3u);
 }

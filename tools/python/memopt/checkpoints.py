@@ -9,7 +9,8 @@
     ...                                                           # PyTorch goes on
     memopt.write_checkpoint("back", model, optimizer)             # for memopt-run --load=back
 
-Files alone are read and written: neither a package nor memopt's tools are needed, but the package safetensors is.
+Reading needs the files alone, and the package safetensors: neither a package of memopt's nor its tools. Writing goes through
+the runtime's library, which replaces a checkpoint as a whole or not at all, and leaves kept ones as they are.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from torch import nn
 
 from .errors import BadInput, Unavailable
 from .optimizers import (Counterpart, count_steps, find_counterpart, make_torch_state, number_parameters)
+from .runtime import write_checkpoint_files
 
 __all__ = ["read_checkpoint", "write_checkpoint"]
 
@@ -52,6 +54,25 @@ def _find(folder: pathlib.Path, name: str) -> pathlib.Path:
     if not path.exists():
         raise BadInput(f"'{folder}' is no checkpoint of a training: it has no {name}")
     return path
+
+
+def _resolve(folder: pathlib.Path) -> pathlib.Path:
+    """The folder that pointer files lead to: each has the name of a folder beside it."""
+    place = folder
+    for _ in range(8):
+        if place.is_dir():
+            if any((place / hidden / name).exists() for hidden in ("", ".saved") for name in (_MODEL, _STATE)) \
+                    or not (place / "latest").exists():
+                return place
+            place = place / "latest"
+        elif not place.is_file():
+            return place
+        else:
+            name = place.read_bytes()[:4097].rstrip().decode(errors="replace")
+            if not name or len(name) > 4096 or name in (".", "..") or set("/\n\0") & set(name):
+                raise BadInput(f"'{place}' is no checkpoint: expected a folder, or a file with the name of a folder beside it")
+            place = place.parent / name
+    raise BadInput(f"'{folder}': its pointer files lead in a circle")
 
 
 def _read_state(folder: pathlib.Path) -> dict:
@@ -118,7 +139,7 @@ def read_checkpoint(folder: str | os.PathLike, model: nn.Module, optimizer: torc
     and rates are the optimizer's own. Refused: a checkpoint of another optimizer, one that torch.optim does not have,
     and state in 8 bits. State in 16 bits comes back in the parameter's type. The scale of the loss is left out.
     """
-    folder, counterpart = pathlib.Path(folder), find_counterpart(optimizer)
+    folder, counterpart = _resolve(pathlib.Path(folder)), find_counterpart(optimizer)
     state = _read_state(folder)
     if state.get("optimizer") != counterpart.name:
         raise BadInput(f"'{folder}' has the state of '{state.get('optimizer')}', the optimizer given is "
@@ -154,7 +175,8 @@ def write_checkpoint(folder: str | os.PathLike, model: nn.Module, optimizer: tor
     """Writes the state of model and optimizer as a checkpoint, from which `memopt-run --load` and `Step.load` go on.
 
     Names are the model's own. The data begins anew, and the rate is that of the optimizer's first group. Refused: an
-    optimizer without a counterpart, one that has made no step, and parameters that have made different numbers of steps.
+    optimizer without a counterpart, one that has made no step, parameters that have made different numbers of steps, and a
+    folder that a run saves to now. A failure, a full disk say, leaves the checkpoint that was there.
     """
     folder, counterpart = pathlib.Path(folder), find_counterpart(optimizer)
     names = {parameter: name for name, parameter in reversed(list(model.named_parameters(remove_duplicate=False)))}
@@ -168,12 +190,7 @@ def write_checkpoint(folder: str | os.PathLike, model: nn.Module, optimizer: tor
     tensors = {f"optimizer.{slot}.{names[parameter]}": entry[key].to(_get_state_type(counterpart, key, parameter))
                for parameter, entry in state.items() for slot, key in counterpart.state.items()
                if torch.is_tensor(entry.get(key))}
-    if any((folder / name).is_dir() for name in (".saved", _MODEL, _OPTIMIZER, _STATE)):
-        raise BadInput(f"'{folder}' is in the middle of another save; give another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    save = _import_safetensors().save_file
-    copy = lambda tensor: tensor.detach().to("cpu", copy=True).contiguous()  # tied tensors are written apart
-    save({name: copy(value) for name, value in model.state_dict().items() if torch.is_tensor(value)}, folder / _MODEL)
-    save({name: copy(value) for name, value in tensors.items()}, folder / _OPTIMIZER)
     run = _describe_run(counterpart, optimizer, steps if steps is not None else int(bool(state)))
-    (folder / _STATE).write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    on_host = lambda tensors: {name: value.detach().cpu() for name, value in tensors.items() if torch.is_tensor(value)}
+    write_checkpoint_files(folder, on_host(model.state_dict()), on_host(tensors), json.dumps(run))

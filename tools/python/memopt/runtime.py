@@ -20,14 +20,14 @@ import os
 import pathlib
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import arrays
 from .errors import BadInput, Error, LossNotFinite, Unavailable
 from .tools import find_library
 
-__all__ = ["Session"]
+__all__ = ["Session", "write_checkpoint_files"]
 
 _C_VERSION = 2
 _INPUT, _OUTPUT, _VARIABLE = 0, 1, 2
@@ -48,6 +48,10 @@ class _View(ctypes.Structure):
                 ("strides", ctypes.POINTER(ctypes.c_int64)), ("rank", ctypes.c_int64)]
 
 
+class _NamedView(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("view", _View)]
+
+
 _SESSION, _NAME, _ERROR = ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(_Error)
 #: Results and arguments of the functions, as in the header.
 _FUNCTIONS = {
@@ -66,6 +70,8 @@ _FUNCTIONS = {
     "memopt_session_get_step_seconds": (ctypes.c_double, [_SESSION]),
     "memopt_session_save": (ctypes.c_int32, [_SESSION, _NAME, _ERROR]),
     "memopt_session_load": (ctypes.c_int32, [_SESSION, _NAME, _ERROR]),
+    "memopt_checkpoint_write": (ctypes.c_int32, [_NAME, ctypes.POINTER(_NamedView), ctypes.c_int64, ctypes.POINTER(_NamedView),
+                                                 ctypes.c_int64, _NAME, _ERROR]),
 }
 
 
@@ -97,7 +103,7 @@ def _raise(library: ctypes.CDLL, error: _Error) -> None:
         message = f"step {step}: {message}"
     if is_loss_refused:
         raise LossNotFinite(message, step=step)
-    if code == 1:
+    if code in (1, 4):
         raise BadInput(message, step=step)
     raise Unavailable(message) if code == 3 else Error(message)
 
@@ -276,6 +282,25 @@ class Session:
         """Goes on from a checkpoint of memopt-run's."""
         with self._lock:
             self._call("load", os.fsencode(folder))
+
+
+def write_checkpoint_files(folder: str | os.PathLike, model: Mapping[str, Any], optimizer: Mapping[str, Any], state: str) -> None:
+    """Writes a checkpoint from arrays by name and the text of its state, whole or not at all."""
+    library, error, kept = _load_library(), _Error(), []
+
+    def describe(arrays_by_name: Mapping[str, Any]):
+        views = (_NamedView * max(1, len(arrays_by_name)))()
+        for target, (name, value) in zip(views, arrays_by_name.items()):
+            try:
+                kept.append(arrays.view_array(value))
+            except BadInput as refusal:
+                raise BadInput(f"'{name}': {refusal.message}") from None
+            target.name = name.encode()
+            _fill(target.view, kept[-1])
+        return views, len(arrays_by_name)
+
+    if library.memopt_checkpoint_write(os.fsencode(folder), *describe(model), *describe(optimizer), state.encode(), ctypes.byref(error)):
+        _raise(library, error)
 
 
 def _close(library: ctypes.CDLL, handle: int, process: int) -> None:

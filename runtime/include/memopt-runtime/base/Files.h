@@ -23,6 +23,7 @@
 #include "memopt-runtime/base/Status.h"
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -109,6 +110,18 @@ private:
 };
 
 Status writeFileAtomically(const std::string &path, std::string_view content);
+
+/// Whether AtomicFileWriter could write to `path` now, found out without a change to what is there.
+/// To be asked before hours of work whose result goes there.
+Status checkWritable(const std::string &path);
+
+/// Bytes that this process may still write to the file system of a folder; nothing where that does
+/// not say.
+std::optional<int64_t> getFreeBytes(const std::string &folder);
+
+/// A copy of a regular file, on the disk when this returns; nothing may be there yet. File systems
+/// that can let both share their bytes until one of them is written.
+Status copyToNewFile(const std::string &from, const std::string &to);
 
 /// A new file for writing: nothing may be there yet, no link either.
 StatusOr<Descriptor> createNewFile(const std::string &path);

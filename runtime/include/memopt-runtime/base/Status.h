@@ -33,7 +33,7 @@ enum class StatusCode {
   BadInput = 1,    ///< a file, option or value from outside is wrong; the user can correct it
   DoesNotFit = 2,  ///< a memory budget is too small
   Environment = 3, ///< the machine lacks something: device, library, disk space, rank
-  NotFinite = 4,   ///< the loss is infinite or not a number
+  NotFinite = 4,   ///< the loss, or what an update left, is infinite or not a number
   Interrupted = 5, ///< a signal asked to stop, which was done after a whole step
   Cancelled = 130, ///< a signal came before there was anything to keep; it ends the process
 };
@@ -70,6 +70,9 @@ private:
 
 inline Status badInput(std::string message) {
   return Status(StatusCode::BadInput, std::move(message));
+}
+inline Status notFinite(std::string message) {
+  return Status(StatusCode::NotFinite, std::move(message));
 }
 inline Status environmentError(std::string message) {
   return Status(StatusCode::Environment, std::move(message));

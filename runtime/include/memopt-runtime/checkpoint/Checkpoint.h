@@ -13,7 +13,8 @@
 // - optimizer.safetensors: optimizer state and other variables that are not the model's, by
 // variable
 //   name
-// - state.json: step, data position, seed, learning rate schedule, optimizer; format and version
+// - state.json: step, data position, seed, learning rate schedule, optimizer, what evaluations have
+//   found; format and version
 //
 // The folder itself is never replaced, so it may be reached through links, be a mount point or the
 // current folder, and hold other files. A save writes all three into a new hidden folder inside it,
@@ -22,6 +23,11 @@
 // file from `.saved` where it is there and from the folder where it is not, and so finds all three
 // of one save whenever the writer was killed.
 //
+// Inside there may be folders of the same kind: `best`, and `step-N` of older saves. Nothing needs
+// hard links or an exchange of names, which many file systems lack. A reader also takes a pointer
+// file, which holds the name of a folder beside it, and a folder whose pointer `latest` says where
+// its checkpoint is.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef MEMOPT_RUNTIME_CHECKPOINT_CHECKPOINT_H
@@ -29,9 +35,24 @@
 
 #include "memopt-runtime/session/LearningRate.h"
 #include "memopt-runtime/session/Session.h"
+#include <functional>
+#include <limits>
+#include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 namespace memopt {
+
+/// What the evaluations of a run have found so far.
+struct BestEvaluation {
+  double loss = std::numeric_limits<double>::infinity(); ///< the smallest; infinite: none as yet
+  int64_t step = 0;                                      ///< behind which it was found
+  int64_t worse = 0; ///< evaluations since, which gave no smaller loss
+
+  /// Takes note of one more; whether it is the best. A loss that is not finite never is.
+  bool note(std::optional<double> found, int64_t behindStep);
+};
 
 /// Where a run stands.
 struct TrainingState {
@@ -41,6 +62,7 @@ struct TrainingState {
   int64_t seed = 0;         ///< of dropout, shuffling and random initialization
   LearningRateSchedule schedule;
   std::string optimizer; ///< its name; empty when the package gave none
+  BestEvaluation best;
 
   /// Makes the position one of batches of `samples`; samples are the same for all runs. A failure,
   /// with the position before the batch that it is in, when it lies inside of one.
@@ -54,6 +76,13 @@ struct SaveOptions {
   /// Names of the model without the part in front that all of them share, such as the name under
   /// which a module with the loss holds the model. Both kinds of names are loaded.
   bool hasModelNames = false;
+  /// Whether the run will keepBest().
+  bool keepsBest = false;
+};
+
+/// Tensors for a checkpoint that are those of no session.
+struct CheckpointTensors {
+  std::vector<TensorToWrite> model, optimizer;
 };
 
 /// The folder that a run saves to. While it is open no other process can open it; a process that
@@ -69,26 +98,59 @@ public:
   /// Removes the folder again when it was made and nothing was saved.
   ~CheckpointFolder();
 
-  /// Writes the session's variables and the state. A failure leaves the checkpoint before intact.
-  Status save(const Session &session, const TrainingState &state);
+  /// What this file system lacks that the user should know of, a sentence each.
+  const std::vector<std::string> &getNotices() const { return notices; }
 
-  /// Gives what was saved last a second place, in the folder `name` inside, instead of what was
+  /// Says that the run begins behind a step. Kept checkpoints of later steps are then of a run that
+  /// was given up, and make room for those of this one; without it all older ones are.
+  void beginBehind(int64_t step) { firstStep = step; }
+
+  /// Whether there is room for what a run leaves here that saves so often, at most.
+  Status checkRoom(const Manifest &manifest, int64_t saves) const;
+
+  /// Writes the session's variables and the state. A failure leaves the checkpoint before intact;
+  /// the same or another save may follow. Where ranks have parts of variables the others call
+  /// contributeToCheckpoint() meanwhile, which ends with this, whatever becomes of it.
+  Status save(const Session &session, const TrainingState &state);
+  Status save(const CheckpointTensors &tensors, const TrainingState &state);
+
+  /// Changes the state of the checkpoint that was saved last, without its tensors.
+  Status updateState(const TrainingState &state);
+
+  /// Gives what was saved last a second place, in the folder `best` inside, instead of what was
   /// there.
-  Status mark(const std::string &name);
+  Status keepBest();
 
 private:
   CheckpointFolder(std::string path, std::string folder, SaveOptions options, bool isNew)
       : path(std::move(path)), folder(std::move(folder)), options(options), isNew(isNew) {}
+
+  using Filler = std::function<Status(const std::string &freshFolder)>;
+  Status replace(const Filler &fill, int64_t step);
+  std::optional<int64_t> findStepToKeep(int64_t nextStep) const;
+  void removeOlder();
+  Status describeFailure(Status status) const;
 
   std::string path;   ///< as it was given, for messages
   std::string folder; ///< without links
   SaveOptions options;
   Descriptor lock;
   bool isNew;
+  bool isParentSynced = true; ///< false: the entry of a new folder has still to reach the disk
+  std::vector<std::string> notices;
+  int64_t firstStep = -1;          ///< behind which the run begins
+  std::optional<int64_t> lastStep; ///< that this run has saved
+  std::set<int64_t> keptSteps;     ///< of this run's checkpoints that were kept
 };
 
 /// What the other ranks do while the first one saves.
 Status contributeToCheckpoint(const Session &session);
+
+/// The folder that a path of a checkpoint leads to, through pointer files.
+StatusOr<std::string> resolveCheckpoint(const std::string &path);
+
+/// The text of a state.json.
+std::string printTrainingState(const TrainingState &state);
 
 /// Reads and checks the text of a state.json.
 StatusOr<TrainingState> parseTrainingState(std::string_view text);

@@ -66,6 +66,12 @@ public:
   /// times.
   virtual bool isAskedToStop() const = 0;
 
+  /// Tells the others that this rank is at work by itself, writing a file say: their waits begin
+  /// anew. Any thread may say so, at any time.
+  virtual void keepAlive() {}
+  /// How often ranks of this group have said so, as far as this one knows.
+  virtual uint32_t countSigns() const { return 0; }
+
   /// Why a rank has left, where that is known; any thread may ask.
   virtual Status getFailure() const { return Status::ok(); }
 

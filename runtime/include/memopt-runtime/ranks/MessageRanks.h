@@ -21,7 +21,9 @@
 
 #include "memopt-runtime/ranks/Communicator.h"
 #include "memopt-runtime/ranks/Messages.h"
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 namespace memopt {
@@ -44,6 +46,9 @@ public:
   Status collect(const char *mine, int64_t bytes, char *all) override;
   /// Nobody watches these ranks; each is asked by itself.
   bool isAskedToStop() const override { return false; }
+  void keepAlive() override;
+  uint32_t countSigns() const override { return signs; }
+  Status getFailure() const override { return hasLeft ? getReason() : Status::ok(); }
   void leave(const Status &reason) override;
 
   /// What this rank and the others end with, all of which call it last with what became of their
@@ -58,7 +63,7 @@ public:
   int64_t getStagingBytes() const { return int64_t(staging.size()); }
 
 private:
-  /// What a rank says when it leaves. `origin` is the rank with the reason.
+  /// What a rank says when it leaves. `origin` is the rank with the reason; none: it is at work.
   struct Goodbye {
     int64_t origin;
     int32_t code;
@@ -73,6 +78,7 @@ private:
   MessageCommunicator(std::unique_ptr<Messages> messages, double seconds);
 
   Status listenForGoodbyes();
+  Status listenTo(int64_t other);
   template <typename Outgoing, typename Incoming>
   Status trade(const Outgoing &outgoing, const Incoming &incoming);
   template <typename Outgoing, typename Incoming>
@@ -92,21 +98,30 @@ private:
   Status getReason() const;
   void sayGoodbye();
   void hearGoodbyes();
+  bool hasHeard(int64_t other);
+  bool waitForSign(int64_t other);
   void settle();
   const Goodbye &findFirst() const;
 
+  static constexpr int64_t noOrigin = -1;
+
+  /// Of one thread at a time: that of a KeepAlive speaks while another one waits.
+  std::mutex turn;
   const std::unique_ptr<Messages> messages;
   const double seconds;
   const int64_t chunkBytes; ///< of a vector that is summed, from each rank at once
   std::vector<char> staging;
   std::vector<char> isReceiving, isSending; ///< by rank: data in progress
 
-  std::vector<Goodbye> goodbyes; ///< by rank; this rank's is what it says
-  std::vector<char> hasSaid;     ///< by rank: whether its goodbye is there
-  int64_t missing;               ///< other ranks that have not said goodbye
-  bool hasLeft = false;          ///< whether there is a reason, this rank's or another's
-  bool hasSettled = false;       ///< whether the wait for the others' goodbyes is over
-  bool isSettled = false;        ///< and ended well
+  std::vector<Goodbye> goodbyes;       ///< by rank; this rank's is what it says
+  std::vector<char> hasSaid;           ///< by rank: whether its goodbye is there
+  int64_t missing;                     ///< other ranks that have not said goodbye
+  const Goodbye sign{noOrigin, 0, {}}; ///< that this rank is at work
+  std::vector<char> isSignSending;     ///< by rank: one is on its way
+  std::atomic<uint32_t> signs{0};      ///< that have been heard
+  std::atomic<bool> hasLeft{false};    ///< whether there is a reason, this rank's or another's
+  bool hasSettled = false;             ///< whether the wait for the others' goodbyes is over
+  bool isSettled = false;              ///< and ended well
 };
 
 /// Loads a plugin: the file, or without one libmemopt-mpi.so in the folder of the tools or in lib

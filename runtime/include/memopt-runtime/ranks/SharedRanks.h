@@ -50,6 +50,8 @@ public:
   void askToStop();
   /// Notes on behalf of a rank that it is gone; has no effect once another one is.
   void leave(int64_t rank, const Status &reason);
+  /// How often ranks have said that they are at work (Communicator::keepAlive).
+  uint32_t countSigns() const;
   /// Why the first rank left, with its number in front; success while all are there.
   Status getReason() const;
   /// True for one caller of all: who tells the user that reason.

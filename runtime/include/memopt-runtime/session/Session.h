@@ -144,6 +144,14 @@ public:
   /// Whether the last step was left because its loss is not finite.
   bool isLossRefused() const;
 
+  /// Calls `handler` when a step is left for its loss, on all ranks alike, while they still go
+  /// together: the search for its origin, which comes next, ends on one rank before the others.
+  void setLossHandler(std::function<void()> handler) { onLossRefused = std::move(handler); }
+
+  /// Whether all state is that of the steps that have succeeded: not behind a step that failed
+  /// after it had begun to change the state, because another rank was lost, say.
+  bool isStateWhole() const;
+
   /// Seconds that the last step took, without filling its inputs.
   double getStepSeconds() const;
   /// Seconds that it took to fill them, or to wait for who does.
@@ -234,6 +242,7 @@ private:
   DeviceOverhead overhead;
   int64_t takenBytes = 0; ///< of the device, when that was last measured
   std::string replayRefusal;
+  std::function<void()> onLossRefused;
 };
 
 } // namespace memopt

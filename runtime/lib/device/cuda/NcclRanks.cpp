@@ -17,6 +17,7 @@
 #include "memopt-runtime/device/cuda/CudaLibraries.h"
 #include "memopt-runtime/device/cuda/CudaStream.h"
 #include "memopt-runtime/device/cuda/Nccl.h"
+#include "memopt-runtime/ranks/KeepAlive.h"
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -190,7 +191,8 @@ private:
 
   /// Asks again and again: `query`, and the communicator.
   Status waitUntil(const std::function<CUresult()> &query, const char *symbol) {
-    for (Waiting waiting;; std::this_thread::yield()) {
+    Patience patience(seconds);
+    for (;; std::this_thread::yield()) {
       MEMOPT_RETURN_IF_ERROR(context.makeCurrent());
       int result = nccl::SUCCESS;
       if (communicator)
@@ -203,7 +205,7 @@ private:
         return context.explain(answer, symbol);
       if (Status reason = hosts.getFailure(); !reason.isOk())
         return giveUp(std::move(reason));
-      if (waiting.getSeconds() > seconds)
+      if (patience.isOver(hosts.countSigns()))
         return giveUp(environmentError("waited " + std::to_string(int64_t(seconds)) +
                                        " s for the devices of other ranks; "
                                        "--rank-timeout=SECONDS gives them longer"));
