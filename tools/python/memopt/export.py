@@ -212,8 +212,10 @@ def find_lines(program: torch.export.ExportedProgram) -> dict[str, str]:
 
 def _shorten(place: str) -> str:
     """A place without the folders of this machine: below the working folder, or by the last two names."""
-    path = pathlib.Path(place)
-    return str(path.relative_to(os.getcwd())) if path.is_relative_to(os.getcwd()) else os.path.join(*path.parts[-2:])
+    own, separator, library = place.partition(" (")
+    path = pathlib.Path(own)
+    short = path.relative_to(os.getcwd()) if path.is_relative_to(os.getcwd()) else os.path.join(*path.parts[-2:])
+    return f"{short}{separator}{library}"
 
 
 def save(program: torch.export.ExportedProgram, path: str | pathlib.Path, weights: bool = True,
@@ -236,7 +238,10 @@ def save(program: torch.export.ExportedProgram, path: str | pathlib.Path, weight
     path = pathlib.Path(path)
     with tempfile.TemporaryDirectory() as folder:
         whole = pathlib.Path(folder) / path.name
-        torch.export.save(program, whole)
+        try:
+            torch.export.save(program, whole)
+        except Exception as error:  # what a schema has no form for
+            raise refuse_tracing_error(error) from error
         with zipfile.ZipFile(whole) as source, zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as out:
             for name in source.namelist():
                 if "/data/sample_inputs/" in name or name.endswith("/.data/serialization_id"):
