@@ -81,6 +81,27 @@ def sizes():
     assert largest.batch_size > 16 and largest.plan.peak_bytes["device"] <= 1 << 20
 
 
+class Draws(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(16, 1)
+
+    def forward(self, x, y):
+        return -torch.distributions.Bernoulli(logits=self.lin(x)).log_prob(y).mean()
+
+
+def checks():
+    """What torch.distributions asserts of its arguments is asserted in the step, with any number of micro-batches."""
+    model = Draws()
+    batch = {"x": torch.randn(8, 16), "y": torch.randint(2, (8, 1)).float()}
+    for parts in (1, 2):
+        step = memopt.compile(model, None, batch, optimizer=torch.optim.SGD(model.parameters(), 0.1), micro_batches=parts)
+        assert_near(step(batch), model(**batch).item())
+        before = step.state_dict()["model"]["lin.weight"]
+        refuses(memopt.LossNotFinite, ["check_interface.py:", "within the support"], step, {**batch, "y": batch["y"] * 0.5})
+        assert torch.equal(before, step.state_dict()["model"]["lin.weight"]) and step.steps == 1
+
+
 def names():
     """What memopt-run saves goes into the model that was exported; the archive has lines of the source, no folders."""
     model = make_model()
@@ -139,4 +160,4 @@ def lives():
     assert json.loads(said) == [False, False] and memopt.__version__
 
 
-run_cases([outputs, batches, sizes, names, threads, lives])
+run_cases([outputs, batches, sizes, checks, names, threads, lives])

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.distributions import Categorical
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import memopt
@@ -63,7 +62,6 @@ REFUSED = [
     (lambda m, x: m.lin(x)[x[:, 0] > 0].mean(), X, ["depends on the data", "mask", "check_messages.py:"]),
     (lambda m, x: m.lin(x)[torch.where(x[:, 0] > 0)[0]].mean(), X, ["aten.where", "mask", "check_messages.py:"]),
     (lambda m, x: torch.linalg.cholesky(m.lin(x) @ m.lin(x).T).sum(), X, ["linalg_cholesky", "solvers", "check_messages.py:"]),
-    (lambda m, x: -Categorical(logits=m.lin(x)).log_prob(x[:, 0].long()).mean(), X, ["validate_args=False", "check_messages.py:"]),
     (lambda m, x: m.lin(x), X, ["expected a floating-point scalar"]),
 ]
 

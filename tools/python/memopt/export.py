@@ -41,6 +41,7 @@ from torch.export.graph_signature import OutputKind
 
 from . import gradients
 from .batches import BatchLayout
+from .checks import carried_checks
 from .draws import decided_draws
 from .errors import BadInput, Error, Refused
 from .places import place_of_node
@@ -71,6 +72,9 @@ class TrainingStep(nn.Module):
             raise BadInput("a loss needs targets, and targets need a loss")
         self.net, self.loss, self.targets, self.restore = net, loss, tuple(targets), restore
         self.return_prediction = loss is not None if return_prediction is None else return_prediction
+        self.checks: carried_checks | None = None  # while it is traced
+        #: What was asserted when it was traced: "model.py:12: Expected ...".
+        self.checked: tuple[str, ...] = ()
 
     def forward(self, **batch: torch.Tensor):
         if self.restore is not None:
@@ -85,6 +89,7 @@ class TrainingStep(nn.Module):
             result = self.net(*(value for name, value in batch.items() if name not in self.targets))
             loss = find_loss(self.loss(result, *(batch[name] for name in self.targets)), "the loss")
         prediction = find_prediction(result, loss) if self.return_prediction else None
+        loss = loss if self.checks is None else self.checks.apply(loss)
         return loss if prediction is None else (loss, prediction)
 
 
@@ -178,9 +183,22 @@ def export_program(step: nn.Module, batch: Mapping[str, torch.Tensor], training:
                 module.training = mode
 
 
+@contextlib.contextmanager
+def checks_of(step: nn.Module) -> Iterator[None]:
+    """While entered, what the model asserts becomes part of the loss, which a wrapper knows; other modules keep it."""
+    if not isinstance(step, TrainingStep):
+        yield
+        return
+    with carried_checks() as step.checks:
+        try:
+            yield
+        finally:
+            step.checked, step.checks = tuple(dict.fromkeys(step.checks.texts)), None
+
+
 def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
            watch: contextlib.AbstractContextManager) -> torch.export.ExportedProgram:
-    with gradients.watched_gradients(), without_cache(step), decided_draws(), watch:
+    with gradients.watched_gradients(), without_cache(step), decided_draws(), checks_of(step), watch:
         program = torch.export.export(step, (), dict(batch), strict=False)
     gradients.check_program(program)
     gradients.keep_stopped_gradients(program)
@@ -197,8 +215,10 @@ def find_lines(program: torch.export.ExportedProgram) -> dict[str, str]:
 
 def _shorten(place: str) -> str:
     """A place without the folders of this machine: below the working folder, or by the last two names."""
-    path = pathlib.Path(place)
-    return str(path.relative_to(os.getcwd())) if path.is_relative_to(os.getcwd()) else os.path.join(*path.parts[-2:])
+    own, separator, library = place.partition(" (")
+    path = pathlib.Path(own)
+    short = path.relative_to(os.getcwd()) if path.is_relative_to(os.getcwd()) else os.path.join(*path.parts[-2:])
+    return f"{short}{separator}{library}"
 
 
 def save(program: torch.export.ExportedProgram, path: str | pathlib.Path, weights: bool = True,
@@ -221,7 +241,10 @@ def save(program: torch.export.ExportedProgram, path: str | pathlib.Path, weight
     path = pathlib.Path(path)
     with tempfile.TemporaryDirectory() as folder:
         whole = pathlib.Path(folder) / path.name
-        torch.export.save(program, whole)
+        try:
+            torch.export.save(program, whole)
+        except Exception as error:  # what a schema has no form for
+            raise refuse_tracing_error(error) from error
         with zipfile.ZipFile(whole) as source, zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as out:
             for name in source.namelist():
                 if "/data/sample_inputs/" in name or name.endswith("/.data/serialization_id"):

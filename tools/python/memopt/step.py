@@ -23,7 +23,7 @@ from torch import nn
 from . import captures, export, internals
 from .batches import BatchLayout, explain_sizes
 from .differences import find_draws, warn_of_differences
-from .errors import BadInput
+from .errors import BadInput, LossNotFinite
 from .guards import Guards, TensorInputs, list_tensor_places
 from .inputs import Buffers, OptimizerInputs
 from .keywords import write_budget, write_options
@@ -81,6 +81,7 @@ class _Archive:
         read = {node.name for node in program.graph.nodes if node.op == "placeholder" and node.users}
         self.names = {spec.target for spec in program.graph_signature.input_specs if spec.target and spec.arg.name in read}
         self.words = ProgramWords(module, export.find_lines(program))
+        self.checked = getattr(module, "checked", ())
         with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
             path = pathlib.Path(folder) / "step.pt2"
             export.save(program, path, weights=False, training=training, lines={})
@@ -383,6 +384,10 @@ class Step:
         front = f"step {error.step}: " if error.step else ""
         if said and "expected" in error.message:
             error.rephrase(lambda text: f"{front}{said}" if text == error.message else text)
+        checked = (self._prepared.archive if trains else self._evaluation_archive).checked
+        if checked and isinstance(error, LossNotFinite):
+            error.rephrase(lambda text: text if text == error.message else "\n".join(
+                filter(None, (text, "a check that fails makes the loss nan, too; the model checks", *checked))))
         if not trains:
             error.rephrase(lambda text: text.removeprefix(front))
             error.step = 0
