@@ -198,7 +198,7 @@ def checks_of(step: nn.Module) -> Iterator[None]:
 
 def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
            watch: contextlib.AbstractContextManager) -> torch.export.ExportedProgram:
-    with gradients.watched_gradients(), without_cache(step), decided_draws(), watch, checks_of(step):
+    with gradients.watched_gradients(), without_cache(step), decided_draws(), checks_of(step), watch:
         program = torch.export.export(step, (), dict(batch), strict=False)
     gradients.check_program(program)
     gradients.keep_stopped_gradients(program)
@@ -215,8 +215,10 @@ def find_lines(program: torch.export.ExportedProgram) -> dict[str, str]:
 
 def _shorten(place: str) -> str:
     """A place without the folders of this machine: below the working folder, or by the last two names."""
-    path = pathlib.Path(place)
-    return str(path.relative_to(os.getcwd())) if path.is_relative_to(os.getcwd()) else os.path.join(*path.parts[-2:])
+    own, separator, library = place.partition(" (")
+    path = pathlib.Path(own)
+    short = path.relative_to(os.getcwd()) if path.is_relative_to(os.getcwd()) else os.path.join(*path.parts[-2:])
+    return f"{short}{separator}{library}"
 
 
 def save(program: torch.export.ExportedProgram, path: str | pathlib.Path, weights: bool = True,
@@ -239,7 +241,10 @@ def save(program: torch.export.ExportedProgram, path: str | pathlib.Path, weight
     path = pathlib.Path(path)
     with tempfile.TemporaryDirectory() as folder:
         whole = pathlib.Path(folder) / path.name
-        torch.export.save(program, whole)
+        try:
+            torch.export.save(program, whole)
+        except Exception as error:  # what a schema has no form for
+            raise refuse_tracing_error(error) from error
         with zipfile.ZipFile(whole) as source, zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as out:
             for name in source.namelist():
                 if "/data/sample_inputs/" in name or name.endswith("/.data/serialization_id"):

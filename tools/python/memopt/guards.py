@@ -9,6 +9,7 @@ tensors that a step reads and never writes are inputs, and what was written to t
 
 from __future__ import annotations
 
+import itertools
 import operator
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,6 +24,9 @@ from .reads import Place, Reads, is_plain
 __all__ = ["Change", "Guards", "TensorInputs", "list_tensor_places"]
 
 
+_GONE = object()
+
+
 class Change:
     """A value that is no longer what was compiled."""
 
@@ -30,14 +34,16 @@ class Change:
         self.what, self.old, self.new = what, old, new
 
     def __str__(self) -> str:
+        if self.new is _GONE:
+            return f"{self.what} is gone, which the step was compiled with"
+        if isinstance(self.old, torch.Tensor):
+            return f"{self.what} is another tensor, or has been written to, since the step was compiled"
         return f"{self.what} has become {_show(self.new)}, the step was compiled for {_show(self.old)}"
 
 
 def _show(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
-        return f"another tensor of shape {list(value.shape)}"
     text = repr(value)
-    return text if len(text) < 80 else f"another {type(value).__name__}"
+    return text if len(text) < 80 and not isinstance(value, nn.Module) else f"another {type(value).__name__}"
 
 
 def _copy(value: Any) -> Any:
@@ -66,8 +72,9 @@ class _Watched:
     def __init__(self):
         self.dicts: list[Mapping] = []
         self.keys: list[Any] = []
+        self.cells: list[types.CellType] = []
         self.others: list[Place] = []
-        self.values: list[Any] = []  # of the entries, then of the others
+        self.values: list[Any] = []  # of the entries, then of cells, then of the others
         self.names: list[str] = []
         self._late: list[tuple[Place, str, Any]] = []
 
@@ -81,14 +88,25 @@ class _Watched:
             self._late.append((place, name, value))
 
     def finish(self) -> None:
-        for place, name, value in self._late:
-            self.others.append(place)
+        is_cell = lambda entry: entry[0].parent is None and isinstance(entry[0].holder, types.CellType)
+        for place, name, value in sorted(self._late, key=lambda entry: not is_cell(entry)):
+            if is_cell((place,)):
+                self.cells.append(place.holder)
+            else:
+                self.others.append(place)
             self.names.append(name)
             self.values.append(value)
 
     def read(self) -> list[Any]:
         found = list(map(operator.getitem, self.dicts, self.keys))
+        if self.cells:
+            found += [cell.cell_contents for cell in self.cells]
         return found + [place.get() for place in self.others] if self.others else found
+
+    def list_places(self) -> list[Place]:
+        """In the order of the values."""
+        return [*(Place("", holder, key) for holder, key in zip(self.dicts, self.keys)),
+                *(Place("", cell, None) for cell in self.cells), *self.others]
 
 
 class Guards:
@@ -113,10 +131,24 @@ class Guards:
         modules = {id(inner): inner for inner in module.modules()}
         for (number, attribute), first in reads.items():
             self._add_attribute(modules[number], paths[number], attribute, first, code)
+        self._add_parts(module)
         for watched in (self._plain, self._objects, self._tensors):
             watched.finish()
         self._identities = [id(value) for value in self._objects.values]
         self._stamps = _stamp(self._tensors.values)
+
+    def _add_parts(self, module: nn.Module) -> None:
+        """Modules and the parameters that are trained; others are inputs."""
+        self._parts: list[tuple[Mapping, str, str, Any]] = []
+        for path, inner in module.named_modules():
+            for holder in (inner._modules, inner._parameters) if path else ():
+                self._parts += [(holder, key, _name(path, key), part) for key, part in holder.items()
+                                if isinstance(part, nn.Module) or part is not None and part.requires_grad]
+        self._holders = list({id(holder): holder for holder, *_ in self._parts}.values())
+        self._part_identities = self._identify_parts()
+
+    def _identify_parts(self) -> list[int]:
+        return list(map(id, itertools.chain.from_iterable(map(dict.values, self._holders))))
 
     def _add_read(self, place: Place, value: Any, step: nn.Module, code: Reads) -> None:
         self._add(place, f"'{place.path}', which the step reads,", value)
@@ -169,6 +201,7 @@ class Guards:
         """Whether all is as it was."""
         try:
             return (self._plain.read() == self._plain.values
+                    and self._identify_parts() == self._part_identities
                     and (not self._identities or list(map(id, self._objects.read())) == self._identities)
                     and (not self._stamps or _stamp(self._tensors.read()) == self._stamps))
         except Exception:  # something is gone
@@ -179,18 +212,21 @@ class Guards:
         for watched, is_same in ((self._plain, lambda old, new, _: old is new or old == new),
                                  (self._objects, lambda old, new, _: old is new),
                                  (self._tensors, lambda old, new, number: _stamp([new]) == self._stamps[number::len(self._tensors.names)])):
-            places = [*(Place("", holder, key) for holder, key in zip(watched.dicts, watched.keys)), *watched.others]
-            for number, (place, name, old) in enumerate(zip(places, watched.names, watched.values)):
+            for number, (place, name, old) in enumerate(zip(watched.list_places(), watched.names, watched.values)):
                 try:
                     new = place.get()
                 except Exception:
-                    return Change(name, old, None)
+                    return Change(name, old, _GONE)
                 if is_same(old, new, number):
                     continue
                 if name in self._modes and new == self._modes[name]:
                     watched.values[number] = new
                     continue
                 return Change(name, old, new)
+        for holder, key, name, old in self._parts:
+            if holder.get(key) is not old:
+                return Change(name, old, holder.get(key, _GONE))
+        self._part_identities = self._identify_parts()  # what is not trained may be another
         return None
 
 

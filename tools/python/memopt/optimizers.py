@@ -149,7 +149,7 @@ class OptimizerOptions:
         self._counts = [len(group["params"]) for group in self.optimizer.param_groups]
         self._identities, self._flags = list(map(id, self.held)), list(map(_needs_gradient, self.held))
         # Whether a momentum is 0 decides whether there is state.
-        compiled = [key for key in (*self.counterpart.options, "muon") if key not in _INPUTS and key in self.optimizer.defaults]
+        compiled = [key for key in self.optimizer.defaults if key == "muon" or key not in _INPUTS and key not in _IMPLEMENTATION]
         self._compiled_keys = compiled
         self._read_compiled = lambda group: tuple(group[key] for key in compiled)
         self._compiled = [self._read_compiled(group) for group in self.optimizer.param_groups]

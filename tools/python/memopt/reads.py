@@ -198,8 +198,11 @@ class Reads:
         """Places and what they hold: whatever functions read, and what is inside of that."""
         seen: set = set()
         for source in list(self._sources.values()):
+            is_library = isinstance(source, types.FunctionType) and _is_of_library(source)
             for place in self._list_of(source):
-                yield from self.expand(place, seen)
+                for inner, value in self.expand(place, seen):
+                    if not (is_library and isinstance(value, types.FunctionType)):  # what a decorator has wrapped
+                        yield inner, value
 
     def expand(self, place: Place, seen: set, level: int = 0) -> Iterator[tuple[Place, Any]]:
         """A place, and those inside of what it holds that the code may read."""
