@@ -411,6 +411,8 @@ static const options::OptionTable &getTable() {
 
 std::string memopt::getHelp() { return getTable().getHelp(); }
 
+bool memopt::isRunOption(const std::string &name) { return getTable().find(name); }
+
 std::string memopt::suggestOption(const std::string &name) { return getTable().suggest(name); }
 
 //===----------------------------------------------------------------------===//
