@@ -187,7 +187,7 @@ def check_failures(inputs, work):
     image = next(name for name in bad if name.startswith("step3.") and bad[name].dtype == np.float32)
     bad[image].flat[7] = np.nan  # the second step's batch of rank 1
     code, lines = fail(None, [f"--save={work}/bad"], bad)
-    assert code == 1 and len(lines) == 1, (code, lines)
+    assert code == 4 and len(lines) == 1, (code, lines)
     assert "rank 1: step 2: the loss is " in lines[0] and "input '" in lines[0], lines
     assert not (work / "bad").exists()
 
