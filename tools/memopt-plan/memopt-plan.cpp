@@ -162,7 +162,8 @@ static std::string parse(std::vector<std::string> words, Arguments &arguments) {
     if (item.kind == OptionReader::Kind::Place)
       places.push_back(item.text);
     else if (item.kind == OptionReader::Kind::Unknown)
-      wrong = memopt::options::describeUnknown(getTable(), item.text);
+      wrong = "option '" + memopt::options::getName(item.text) + "' is unknown" +
+              getTable().suggest(memopt::options::getName(item.text));
     else if (item.kind == OptionReader::Kind::Given)
       wrong = take(item, arguments);
     if (!wrong.empty())

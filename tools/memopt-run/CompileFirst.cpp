@@ -143,12 +143,18 @@ Status CompiledPackage::explainRefusal(const std::string &compiler, const RunOpt
   return badInput("");
 }
 
-/// Options of memopt-compile that change an evaluation beside the training that they are given for.
+/// Options of memopt-compile that change an evaluation beside the training that they are given for,
+/// with their other names.
 static const char *const ofEvaluation[] = {"--batch",
+                                           "--batch-size",
+                                           "--per-device-train-batch-size",
+                                           "--train-micro-batch-size-per-gpu",
                                            "--cache",
                                            "--conv-precision",
+                                           "--deepspeed",
                                            "--deepspeed-config",
                                            "--device-memory",
+                                           "--memory",
                                            "--dropout",
                                            "--efficient-conv-bn-eval",
                                            "--instrument",

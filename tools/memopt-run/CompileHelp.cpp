@@ -46,9 +46,12 @@ std::string memopt::describeCompileOptions() {
   std::string self = getRealPath("/proc/self/exe");
   std::istringstream help(readOutput(getFolder(self) + "/memopt-compile", "--help"));
   std::string names;
-  for (std::string line; std::getline(help, line);)
-    if (line.compare(0, 3, "  -") == 0)
-      names += line.substr(2, line.find_first_of(" =[", 2) - 2) + " ";
+  for (std::string line; std::getline(help, line);) {
+    if (line.compare(0, 3, "  -") != 0)
+      continue;
+    std::string name = line.substr(2, line.find_first_of(" =[", 2) - 2);
+    names += isRunOption(name) ? "" : name + " ";
+  }
   if (names.empty())
     return "\nThere is no memopt-compile beside this program, so it runs packages alone.\n";
   return "\nOptions of memopt-compile, for a model; memopt-compile --help says what they mean:\n" +

@@ -411,6 +411,8 @@ static const options::OptionTable &getTable() {
 
 std::string memopt::getHelp() { return getTable().getHelp(); }
 
+bool memopt::isRunOption(const std::string &name) { return getTable().find(name); }
+
 std::string memopt::suggestOption(const std::string &name) { return getTable().suggest(name); }
 
 //===----------------------------------------------------------------------===//
@@ -426,7 +428,7 @@ bool memopt::needsCompilation(const std::string &model) {
 static bool isValueForCompiler(const std::vector<std::string> &arguments, size_t index,
                                const RunOptions &options) {
   if (index == 0 || options.compileOptions.empty() ||
-      options.compileOptions.back() != arguments[index - 1] ||
+      options.compileOptions.back() != options::normalize(arguments[index - 1]) ||
       arguments[index - 1].find('=') != std::string::npos)
     return false;
   return !options.model.empty() ||
@@ -455,7 +457,7 @@ static Status takeItem(const options::OptionReader::Item &item,
   case Kind::Place:
     return addPlace(arguments, index, options);
   case Kind::Unknown:
-    options.compileOptions.push_back(item.text);
+    options.compileOptions.push_back(options::normalize(item.text));
     return Status::ok();
   case Kind::Wrong:
     return badInput(item.message);

@@ -88,6 +88,9 @@ StatusOr<RunOptions> parseOptions(const std::vector<std::string> &arguments);
 /// (OptionTable::suggest).
 std::string suggestOption(const std::string &name);
 
+/// Whether memopt-run has an option of this name, or by another name.
+bool isRunOption(const std::string &name);
+
 /// Whether a path names something to compile first.
 bool needsCompilation(const std::string &model);
 

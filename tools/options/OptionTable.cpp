@@ -35,6 +35,11 @@ std::string memopt::options::getName(const std::string &word) {
   return word.substr(0, word.find('='));
 }
 
+std::string memopt::options::normalize(const std::string &word) {
+  std::string name = getName(word);
+  return "--" + getStem(name) + word.substr(name.size());
+}
+
 OptionTable::OptionTable(std::string tool, std::string usage, std::string about,
                          std::vector<Option> options, std::string end, std::vector<Hint> hints)
     : tool(std::move(tool)), usage(std::move(usage)), about(std::move(about)), end(std::move(end)),

@@ -104,6 +104,8 @@ private:
 
 /// "--optimzer", without a value.
 std::string getName(const std::string &word);
+/// "--batch-size=8" for "-batch_size=8", for those that look for an option by its name.
+std::string normalize(const std::string &word);
 
 /// The message about an option that nobody knows.
 std::string describeUnknown(const OptionTable &table, const std::string &word);

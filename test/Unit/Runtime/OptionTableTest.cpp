@@ -47,6 +47,11 @@ TEST(OptionTableTest, ValuesStandBehindOrAfterAnOption) {
   EXPECT_EQ(readAll(table, {"--max_steps", "-1"})[0].value, "-1");
 }
 
+TEST(OptionTableTest, NamesAreFoundHoweverTheyAreWritten) {
+  EXPECT_EQ(normalize("-batch_size=a_b=-c"), "--batch-size=a_b=-c");
+  EXPECT_EQ(normalize("--steps"), "--steps");
+}
+
 TEST(OptionTableTest, WhatIsWrongIsSaid) {
   OptionTable table = makeTable();
   EXPECT_EQ(readAll(table, {"--quiet=1"})[0].message, "--quiet takes no value");
