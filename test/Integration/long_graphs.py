@@ -10,6 +10,7 @@ How seconds grow is measured by test/benchmark/growth.py, whose models these are
 visits ways where it could visit operators takes years for these, and what recurses along a chain runs out of stack.
 """
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -65,6 +66,20 @@ def kept(count):
     return "\n".join(lines) + "\n"
 
 
+def divided(count):
+    """Places where a divisor is checked, more than a report tells apart."""
+    tensor = "tensor<4xi64>"
+    lines = [f"func.func @step(%a: {tensor}, %q0: {tensor}) -> {tensor} {{"]
+    lines += [f"  %q{i + 1} = arith.remsi %a, %q{i} : {tensor}" for i in range(count)]
+    return "\n".join([*lines, f"  return %q{count} : {tensor}", "}"]) + "\n"
+
+
+def check_divided(opt, folder):
+    wrong = transform(opt, "divided", divided(66000), ["-memopt-check-indices"], folder)
+    sites = [int(site) for site in re.findall(r"site = (\d+)", (folder / "out.mlir").read_text())] if not wrong else []
+    return wrong or ("" if len(sites) == 66000 and max(sites) == 65534 else f"{len(sites)} checks, the last site is {max(sites)}")
+
+
 def transform(opt, name, text, flags, folder):
     (folder / f"{name}.mlir").write_text(text)
     return run([opt, folder / f"{name}.mlir", *flags, "-o", folder / "out.mlir"])
@@ -77,6 +92,7 @@ def main():
         cases = {name: lambda name=name, size=size: compile_model(name, size, folder) for name, size in SIZES.items()}
         cases["counted"] = lambda: transform(sys.argv[1], "counted", counted(60), ["-memopt-split-batch=batches=2"], folder)
         cases["kept"] = lambda: transform(sys.argv[1], "kept", kept(512), ["-memopt-recompute-elementwise"], folder)
+        cases["divided"] = lambda: check_divided(sys.argv[1], folder)
         for name, check in cases.items():
             wrong = check()
             failures += bool(wrong)

@@ -18,7 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "Import" / 
 from archive import Model  # noqa: E402
 
 NAMES = ["lr", "lr.1", "step", "seed", "sample_offset", "gradient_norm", "loss_scale", "optimizer.exp_avg.w", "loop.w", "sum.w",
-         "exchange", "next_samples", "index_fault", "momentum", "train_step"]
+         "exchange", "next_samples", "index_fault", "hyperparameter.momentum", "train_step"]
 OPTIONS = ["--optimizer=adamw", "--lr=0.01", "--max-grad-norm=1", "--micro-batches=2", "--param-group=w:lr=0.02"]
 SAMPLES, WIDTH, STEPS = 4, 8, 3
 

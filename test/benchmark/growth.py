@@ -233,9 +233,9 @@ def measure(compiler, name, size, scratch, most):
     build, _, _, options = KINDS[name]
     path = scratch / "model.pt2"
     build(size).save(path)
-    done = execute([compiler, path, "-o", scratch / "package", "--quiet", *options(size)], timeout=3 * most)
-    if done.code < 0 and done.seconds >= 3 * most:
-        return f"not done in {3 * most:g} s"
+    done = execute([compiler, path, "-o", scratch / "package", "--quiet", *options(size)], timeout=10 * most)
+    if done.code < 0 and done.seconds >= 10 * most:
+        return f"not done in {10 * most:g} s"
     if done.code:
         return f"exit {done.code}: {tail(done.errors, 1)}"
     return done.cpu_seconds, done.peak_rss

@@ -23,7 +23,8 @@ bool mlir::memopt::isProgramName(StringRef name) {
   static constexpr StringLiteral alone[] = {
       "lr",          "step",     "seed",         "sample_offset", "gradient_norm",
       "index_fault", "exchange", "next_samples", "train_step"};
-  static constexpr StringLiteral roots[] = {"lr", "loss_scale", "optimizer", "loop", "sum"};
+  static constexpr StringLiteral roots[] = {"lr",        "loss_scale", "hyperparameter",
+                                            "optimizer", "loop",       "sum"};
   auto [root, rest] = name.split('.');
   return llvm::is_contained(alone, name) || llvm::is_contained(roots, root);
 }
