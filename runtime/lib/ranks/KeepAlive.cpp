@@ -7,26 +7,16 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/ranks/KeepAlive.h"
+#include "memopt-runtime/threads/SignalMask.h"
 #include <chrono>
-#include <csignal>
 #include <system_error>
 
 using namespace memopt;
-
-/// Signals are for the threads that expect them.
-static void blockSignals() {
-  sigset_t all;
-  ::sigfillset(&all);
-  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT})
-    ::sigdelset(&all, fault);
-  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
-}
 
 KeepAlive::KeepAlive(Communicator *communicator) {
   if (!communicator)
     return;
   auto say = [this, communicator] {
-    blockSignals();
     constexpr std::chrono::milliseconds pause(100);
     std::unique_lock<std::mutex> lock(mutex);
     while (!ending.wait_for(lock, pause, [this] { return isOver; }))
@@ -34,7 +24,7 @@ KeepAlive::KeepAlive(Communicator *communicator) {
         communicator->keepAlive();
   };
   try {
-    thread = std::thread(say);
+    thread = startWithoutSignals(say);
   } catch (const std::system_error &) {
     // Without a thread the others wait as long as they do for anything.
   }
