@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt-runtime/threads/TaskThread.h"
 #include "memopt-runtime/threads/ThreadPool.h"
+#include "memopt-runtime/threads/TaskThread.h"
 #include <atomic>
 #include <chrono>
 #include <csignal>
