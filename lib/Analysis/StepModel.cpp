@@ -221,9 +221,9 @@ StringRef mlir::memopt::getModulePath(Location location) {
   StringRef path;
   location->walk([&](Location inner) {
     auto name = dyn_cast<NameLoc>(inner);
-    if (!name || (name.getName().empty() && !getNode(name)))
+    if (!name || name.getName().empty())
       return WalkResult::advance();
-    path = name.getName(); // empty: the root module
+    path = name.getName();
     return WalkResult::interrupt();
   });
   return path;
