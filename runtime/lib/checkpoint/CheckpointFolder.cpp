@@ -39,10 +39,10 @@ static bool isCurrentFolder(const std::string &folder) {
 /// where the user stands.
 static Status checkContent(const std::string &path, const std::string &folder) {
   MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> names, listFolder(folder));
-  if (fileExists(findCheckpointFile(folder, stateFile))) {
+  if (std::string file = findCheckpointFile(folder, stateFile); fileExists(file)) {
     Status status = readState(folder).takeStatus();
-    return std::move(status).withContext("--save=" + path +
-                                         ": the state is not that of a checkpoint");
+    return std::move(status).withContext("--save=" + path + ": " + quote(file) +
+                                         " is not that of a checkpoint");
   }
   for (const std::string &name : names) {
     bool isOurs = name == lockName || name == savedName || name == keepingName ||
