@@ -82,9 +82,10 @@ static Status explainLock(const std::string &path, const std::string &file) {
 static StatusOr<Descriptor> takeLock(const std::string &path, const std::string &folder) {
   std::string file = folder + "/" + lockName;
   for (;;) {
-    Descriptor lock(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
+    Descriptor lock(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (lock.get() < 0)
       return environmentError(describeErrno("creating", file, errno));
+    (void)!::fchmod(lock.get(), 0600); // who may open it may hold it
     if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
       return explainLock(path, file);
     struct stat ours, there;

@@ -148,7 +148,7 @@ Status DataSource::checkFiles(const std::string &source) {
   bool hasTensors = !startsWith(source, bytesKind) && !startsWith(source, idxKind);
   for (const std::string &file : getFiles(source))
     MEMOPT_RETURN_IF_ERROR(hasTensors ? SafetensorsFile::open(file).takeStatus()
-                                      : MappedFile::open(file).takeStatus());
+                                      : InputFile::open(file).takeStatus());
   return Status::ok();
 }
 
@@ -167,7 +167,7 @@ openOne(const std::string &source, const std::vector<InputSpec> &inputs, const D
     return openIdxData(source.substr(idxKind.size(), comma - idxKind.size()),
                        source.substr(comma + 1), inputs, options, notices);
   }
-  MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(source));
+  MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::map(source));
   if (hasBatches(file))
     return openBatches(std::move(file), inputs);
   sets.push_back(std::move(file));

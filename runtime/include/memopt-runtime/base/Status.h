@@ -20,6 +20,7 @@
 #ifndef MEMOPT_RUNTIME_BASE_STATUS_H
 #define MEMOPT_RUNTIME_BASE_STATUS_H
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,15 @@ enum class StatusCode {
   Environment = 3,   ///< the machine lacks something: device, library, disk space, rank
   Interrupted = 130, ///< the user asked to stop (Ctrl-C)
 };
+
+/// The code of a failure that another process tells of. A number that is none stands for a process
+/// that is out of order.
+inline StatusCode toFailureCode(int64_t number) {
+  for (StatusCode code : {StatusCode::BadInput, StatusCode::DoesNotFit, StatusCode::Interrupted})
+    if (number == int64_t(code))
+      return code;
+  return StatusCode::Environment;
+}
 
 class [[nodiscard]] Status {
 public:
