@@ -106,11 +106,17 @@ Status Package::checkDigest() const {
 }
 
 StatusOr<SafetensorsFile> Package::openWeights() const {
-  if (weights.getDescriptor().get() < 0)
-    return badInput("the package has no 'weights.safetensors'");
-  MEMOPT_ASSIGN_OR_RETURN(InputFile copy, weights.duplicate());
-  MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(std::move(copy)));
-  MEMOPT_RETURN_IF_ERROR(compareDigests(weightsFile, file.getPackage(), manifest.digest));
+  auto open = [this]() -> StatusOr<SafetensorsFile> {
+    if (weights.getDescriptor().get() < 0)
+      return badInput("it has no 'weights.safetensors'");
+    MEMOPT_ASSIGN_OR_RETURN(InputFile copy, weights.duplicate());
+    MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(std::move(copy)));
+    MEMOPT_RETURN_IF_ERROR(compareDigests(weightsFile, file.getPackage(), manifest.digest));
+    return file;
+  };
+  StatusOr<SafetensorsFile> file = open();
+  if (!file.isOk())
+    return file.takeStatus().withContext("package " + quote(folder));
   return file;
 }
 
