@@ -8,12 +8,21 @@
 
 #include "memopt/Package/Package.h"
 
+#include "memopt-runtime/base/Files.h"
+#include "memopt-runtime/interface/PackageFormat.h"
+#include "memopt-runtime/package/PackageInMaking.h"
 #include "memopt-runtime/package/Safetensors.h"
+#include "memopt/Conversion/HostProgram.h"
 
 #include "mlir/IR/DialectResourceBlobManager.h"
-#include "llvm/Support/FileSystem.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
+
+#include <cerrno>
+#include <fcntl.h>
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -84,6 +93,71 @@ static ::memopt::StatusCode report(ModuleOp module, const ::memopt::Status &stat
   return status.getCode();
 }
 
+//===----------------------------------------------------------------------===//
+// What belongs together
+//===----------------------------------------------------------------------===//
+
+static_assert(kDigestPlaceholder.size() == ::memopt::digestLetters);
+
+static std::string getPath(StringRef folder, StringRef name) {
+  SmallString<128> path(folder);
+  llvm::sys::path::append(path, name);
+  return path.str().str();
+}
+
+using FileBuffer = std::unique_ptr<llvm::MemoryBuffer>;
+
+static ::memopt::StatusOr<FileBuffer> readBack(const std::string &path) {
+  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (!file)
+    return ::memopt::environmentError("reading '" + path + "': " + file.getError().message());
+  return std::move(*file);
+}
+
+/// Of all files of a package, and of the manifest, which is not there yet; where the digest will
+/// stand they have its placeholder. The same input and options give the same digest.
+static ::memopt::StatusOr<std::string> computeDigest(const std::string &folder,
+                                                     StringRef manifest) {
+  llvm::BLAKE3 hash;
+  auto add = [&](StringRef name, StringRef content) {
+    hash.update((name + "\n" + Twine(content.size()) + "\n").str());
+    hash.update(content);
+  };
+  add(::memopt::manifestFile, manifest);
+  MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> names, ::memopt::listFolder(folder)); // sorted
+  for (const std::string &name : names) {
+    MEMOPT_ASSIGN_OR_RETURN(FileBuffer file, readBack(getPath(folder, name)));
+    add(name, file->getBuffer());
+  }
+  return llvm::toHex(hash.final<::memopt::digestLetters / 2>(), /*LowerCase=*/true);
+}
+
+/// Puts the digest in the place of its placeholder.
+static ::memopt::Status writeDigest(const std::string &path, StringRef digest) {
+  MEMOPT_ASSIGN_OR_RETURN(FileBuffer file, readBack(path));
+  size_t place = file->getBuffer().find(kDigestPlaceholder);
+  if (place == StringRef::npos)
+    return ::memopt::environmentError("'" + path + "' has no place for the package's digest");
+  ::memopt::Descriptor target(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (target.get() < 0)
+    return ::memopt::environmentError(::memopt::describeErrno("opening", path, errno));
+  MEMOPT_RETURN_IF_ERROR(
+      ::memopt::writeAt(target, path, digest.data(), digest.size(), static_cast<int64_t>(place)));
+  return ::memopt::syncAndClose(std::move(target), path);
+}
+
+/// Ends a package whose other files are there.
+static ::memopt::Status finish(const std::string &folder, llvm::json::Object manifest) {
+  auto print = [&] {
+    return llvm::formatv("{0:2}\n", llvm::json::Value(llvm::json::Object(manifest))).str();
+  };
+  MEMOPT_ASSIGN_OR_RETURN(std::string digest, computeDigest(folder, print()));
+  for (const char *name : {::memopt::programFile, ::memopt::weightsFile})
+    MEMOPT_RETURN_IF_ERROR(writeDigest(getPath(folder, name), digest));
+  manifest["digest"] = digest;
+  return ::memopt::writeFileAtomically(getPath(folder, ::memopt::manifestFile), print());
+}
+
 ::memopt::StatusCode mlir::memopt::writePackage(ModuleOp planned, const ManifestOptions &options,
                                                 const ProgramOptions &program,
                                                 StringRef directory) {
@@ -94,29 +168,20 @@ static ::memopt::StatusCode report(ModuleOp module, const ::memopt::Status &stat
   FailureOr<Weights> weights = collectWeights(planned);
   if (failed(weights))
     return StatusCode::BadInput;
-  auto pathOf = [&](StringRef name) {
-    SmallString<128> path(directory);
-    llvm::sys::path::append(path, name);
-    return path.str().str();
-  };
-  std::error_code error = llvm::sys::fs::create_directories(
-      directory, /*IgnoreExisting=*/true, llvm::sys::fs::perms::all_all); // less the umask
-  if (!error)
-    error = llvm::sys::fs::remove(pathOf("manifest.json"));
-  if (error) {
-    planned.emitError() << directory << ": cannot make the package's folder: " << error.message();
-    return StatusCode::Environment;
-  }
-  ::memopt::Status written =
-      ::memopt::writeSafetensors(pathOf("weights.safetensors"), weights->tensors);
+  auto making = ::memopt::PackageInMaking::begin(directory.str());
+  if (!making.isOk())
+    return report(planned, making.takeStatus());
+  const std::string &folder = making->getPath();
+  ::memopt::Status written = ::memopt::writeSafetensors(getPath(folder, ::memopt::weightsFile),
+                                                        weights->tensors, kDigestPlaceholder.str());
   if (!written.isOk())
     return report(planned, written);
   std::vector<std::string> deviceKernels;
-  if (StatusCode code = writeProgram(planned, program, directory, deviceKernels);
+  if (StatusCode code = writeProgram(planned, program, folder, deviceKernels);
       code != StatusCode::Ok)
     return code;
   if (!getTarget(planned).getImageName().empty())
     (*manifest)["kernels"] = llvm::json::Array(deviceKernels);
-  std::string text = llvm::formatv("{0:2}\n", llvm::json::Value(std::move(*manifest)));
-  return report(planned, ::memopt::writeFileAtomically(pathOf("manifest.json"), text));
+  ::memopt::Status finished = finish(folder, std::move(*manifest));
+  return report(planned, finished.isOk() ? making->publish() : std::move(finished));
 }

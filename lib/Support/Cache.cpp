@@ -16,7 +16,10 @@
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <fcntl.h>
 #include <link.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 using namespace llvm;
 using memopt::Cache;
@@ -89,12 +92,31 @@ static Checksum getChecksum(StringRef name, StringRef answer) {
 // Entries
 //===----------------------------------------------------------------------===//
 
+/// Entries are code that is run: whoever may write there runs code as this user.
+static Error checkOwner(StringRef folder) {
+  sys::fs::file_status status;
+  if (std::error_code code = sys::fs::status(folder, status))
+    return createStringError(code, "the cache's folder '" + folder + "': " + code.message());
+  std::string begin = ("the cache's folder '" + folder + "' ").str();
+  if (status.getUser() != ::geteuid() && status.getUser() != 0)
+    return createStringError(begin + "belongs to user " + Twine(status.getUser()) +
+                             ", and code from it is run: give a folder of your own");
+  if (status.permissions() & (sys::fs::group_write | sys::fs::others_write))
+    return createStringError(begin + "may be written by others, and code from it is run: empty it "
+                                     "and take their right away (chmod go-w), or give another "
+                                     "folder");
+  return Error::success();
+}
+
 Expected<Cache *> Cache::open(StringRef folder) {
   static std::mutex mutex;
   static StringMap<std::unique_ptr<Cache>> all;
-  if (std::error_code code = sys::fs::create_directories(folder))
+  if (std::error_code code =
+          sys::fs::create_directories(folder, /*IgnoreExisting=*/true, sys::fs::owner_all))
     return createStringError(code,
                              "cannot make the cache's folder '" + folder + "': " + code.message());
+  if (Error error = checkOwner(folder))
+    return std::move(error);
   std::lock_guard<std::mutex> lock(mutex);
   std::unique_ptr<Cache> &cache = all[folder];
   if (!cache)
@@ -113,6 +135,9 @@ void Cache::complain(const Key &key, StringRef what) {
 }
 
 std::optional<std::string> Cache::find(const Key &key) {
+  // What was used last is pruned last, also where reading leaves no time of it (noatime).
+  const timespec times[] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+  ::utimensat(AT_FDCWD, getPath(key).c_str(), times, 0);
   Expected<std::unique_ptr<MemoryBuffer>> file = readInputFile(getPath(key), /*isText=*/false);
   std::lock_guard<std::mutex> lock(mutex);
   if (!file) {

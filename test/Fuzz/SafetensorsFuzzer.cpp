@@ -19,7 +19,7 @@ using namespace memopt::testing;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   MemoryFile bytes(toText(data, size));
-  StatusOr<SafetensorsFile> file = SafetensorsFile::open(bytes.getPath());
+  StatusOr<SafetensorsFile> file = SafetensorsFile::map(bytes.getPath());
   if (!file.isOk()) {
     require(!file.getMessage().empty());
     return 0;
@@ -28,9 +28,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   unsigned sum = 0;
   for (const auto &[name, entry] : file->entries()) {
     for (int64_t i = 0; i < entry.bytes; ++i)
-      sum += entry.data[i];
-    (void)findNonFinite(entry.dtype, entry.data, entry.bytes / getByteSize(entry.dtype));
-    tensors.push_back({name, entry.dtype, entry.shape, entry.data});
+      sum += file->getData(entry)[i];
+    (void)findNonFinite(entry.dtype, file->getData(entry), entry.bytes / getByteSize(entry.dtype));
+    tensors.push_back({name, entry.dtype, entry.shape, file->getData(entry)});
   }
   volatile unsigned used = sum;
   (void)used;

@@ -276,11 +276,21 @@ FailureOr<int64_t> Compilation::getExportedBatch() {
 //===----------------------------------------------------------------------===//
 
 /// What a folder of results may grow to. Those of a model take a few megabytes.
-static constexpr uint64_t kCacheBytes = uint64_t(1) << 30;
+static std::optional<uint64_t> getCacheLimit() {
+  const char *chosen = std::getenv("MEMOPT_CACHE_BYTES");
+  uint64_t bytes = uint64_t(1) << 30;
+  if (chosen && StringRef(chosen).getAsInteger(10, bytes))
+    return std::nullopt;
+  return bytes;
+}
 
 StatusCode Compilation::openCache() {
   if (options.pipeline.cache.empty())
     return StatusCode::Ok;
+  if (!getCacheLimit()) {
+    errors.last = "MEMOPT_CACHE_BYTES is the size of caches, a number of bytes";
+    return StatusCode::BadInput;
+  }
   llvm::Expected<::memopt::Cache *> opened = ::memopt::Cache::open(options.pipeline.cache);
   if (!opened) {
     errors.last = llvm::toString(opened.takeError());
@@ -293,7 +303,7 @@ StatusCode Compilation::openCache() {
 void Compilation::reportCache() {
   for (const std::string &complaint : cache->takeComplaints())
     llvm::errs() << "remark: " << complaint << "\n";
-  cache->prune(kCacheBytes);
+  cache->prune(*getCacheLimit());
   if (!options.isTimed)
     return;
   llvm::errs() << "Cache:";

@@ -19,8 +19,10 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <new>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #ifdef MEMOPT_TEST_DIALECT
@@ -52,8 +54,21 @@ static void onBusError(int signal, siginfo_t *facts, void *) {
   ::signal(signal, SIG_DFL); // the repeated access ends the process
 }
 
+/// MEMOPT_PARENT=PROCESS: who has started this process wants it to end with it, even when it is
+/// killed.
+static void endWithParent() {
+  const char *parent = std::getenv("MEMOPT_PARENT");
+  if (!parent)
+    return;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != std::atoi(parent))
+    ::_exit(static_cast<int>(StatusCode::Environment)); // it died before the line above
+  ::unsetenv("MEMOPT_PARENT");                          // it is meant for this process alone
+}
+
 /// What the machine may refuse ends with a message and exit code 3, not with a signal.
 static void prepareProcess() {
+  endWithParent();
   auto onNoMemory = [] { leave({"this machine is out of memory"}, StatusCode::Environment); };
   std::set_new_handler(onNoMemory);
   llvm::install_bad_alloc_error_handler(

@@ -24,7 +24,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -32,7 +32,7 @@
 using namespace memopt;
 
 static const std::string packageFolder = "/model.memopt", deviceFile = "/device.json",
-                         originFile = "/compiled-from.txt", helpFile = "/help.txt";
+                         helpFile = "/help.txt";
 
 static StatusOr<std::string> findCompiler() {
   char self[PATH_MAX];
@@ -47,34 +47,51 @@ static StatusOr<std::string> findCompiler() {
   return path;
 }
 
+/// What a new process does until it is another program. It ends with this one, which may be killed,
+/// and does not inherit what we ignore (Signals.cpp).
+[[noreturn]] static void becomeCommand(char *const *arguments, pid_t parent, const char *outputFile,
+                                       int failure) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent)
+    ::_exit(int(StatusCode::Environment)); // it died before the line above
+  ::signal(SIGPIPE, SIG_DFL);
+  ::signal(SIGXFSZ, SIG_DFL);
+  int output = *outputFile ? ::open(outputFile, O_WRONLY | O_CREAT | O_TRUNC, 0600) : STDOUT_FILENO;
+  if (output >= 0 && ::dup2(output, STDOUT_FILENO) >= 0)
+    ::execv(arguments[0], arguments);
+  int error = errno;
+  (void)!::write(failure, &error, sizeof error);
+  ::_exit(127);
+}
+
 /// Its output goes where ours goes, or into a file.
-static StatusOr<int> runAndWait(const std::vector<std::string> &command,
-                                const std::function<void()> &whileWaiting,
-                                const std::string &outputFile = "") {
+static StatusOr<pid_t> startCommand(const std::vector<std::string> &command,
+                                    const std::string &outputFile) {
   std::vector<char *> arguments;
   for (const std::string &argument : command)
     arguments.push_back(const_cast<char *>(argument.c_str()));
   arguments.push_back(nullptr);
-  // What we ignore (Signals.cpp), the compiler should not inherit.
-  sigset_t defaults;
-  ::sigemptyset(&defaults);
-  ::sigaddset(&defaults, SIGPIPE);
-  ::sigaddset(&defaults, SIGXFSZ);
-  posix_spawnattr_t attributes;
-  ::posix_spawnattr_init(&attributes);
-  ::posix_spawnattr_setsigdefault(&attributes, &defaults);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  if (!outputFile.empty())
-    ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, outputFile.c_str(),
-                                       O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  pid_t child;
-  int error = ::posix_spawn(&child, arguments[0], &actions, &attributes, arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::posix_spawnattr_destroy(&attributes);
+  int ends[2]; // of a pipe that closes when the program begins
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    return environmentError(describeErrno("running", command[0], errno));
+  Descriptor reader(ends[0]), writer(ends[1]);
+  pid_t parent = ::getpid(), child = ::fork();
+  if (child == 0)
+    becomeCommand(arguments.data(), parent, outputFile.c_str(), writer.get());
+  int error = child < 0 ? errno : 0;
+  writer = Descriptor();
+  if (child > 0 && ::read(reader.get(), &error, sizeof error) > 0)
+    ::waitpid(child, nullptr, 0);
   if (error)
     return environmentError(describeErrno("running", command[0], error));
+  return child;
+}
+
+/// Waits for its end; its exit code.
+static StatusOr<int> runAndWait(const std::vector<std::string> &command,
+                                const std::function<void()> &whileWaiting,
+                                const std::string &outputFile = "") {
+  MEMOPT_ASSIGN_OR_RETURN(pid_t child, startCommand(command, outputFile));
   int status = 0;
   for (pid_t ended = 0; ended != child; ended = ::waitpid(child, &status, WNOHANG)) {
     if (ended < 0 && errno != EINTR)
@@ -93,13 +110,30 @@ static StatusOr<int> runAndWait(const std::vector<std::string> &command,
   return WEXITSTATUS(status);
 }
 
+//===----------------------------------------------------------------------===//
+// Where the package is made
+//===----------------------------------------------------------------------===//
+
 Status CompiledPackage::makeFolder() {
   const char *folder = std::getenv("TMPDIR");
-  temporaryFolder = std::string(folder && *folder ? folder : "/tmp") + "/memopt-run-XXXXXX";
-  if (::mkdtemp(temporaryFolder.data()))
-    return Status::ok();
-  std::string name = std::exchange(temporaryFolder, "");
-  return environmentError(describeErrno("creating folder", name, errno));
+  std::string prefix = std::string(folder && *folder ? folder : "/tmp") + "/memopt-run-";
+  MEMOPT_ASSIGN_OR_RETURN(temporaryFolder, ScratchFolder::create(prefix));
+  return Status::ok();
+}
+
+/// A package that is kept is made beside its place, another one in the temporary folder.
+StatusOr<std::string> CompiledPackage::choosePlace(const std::string &kept) {
+  std::string place = temporaryFolder.getPath() + packageFolder;
+  path = kept.empty() ? place : kept;
+  if (!kept.empty()) {
+    MEMOPT_ASSIGN_OR_RETURN(PackageInMaking begun, PackageInMaking::begin(kept));
+    place = begun.getPath();
+    making.emplace(std::move(begun));
+  }
+  // An hour of compiling is better known before to be in vain.
+  if (std::string text = explainNoExec(getFolder(place)); !text.empty())
+    return environmentError(std::move(text));
+  return place;
 }
 
 /// What tells the compiler of the device at hand, where another is not asked for; the processor at
@@ -111,7 +145,7 @@ StatusOr<std::vector<std::string>> CompiledPackage::describeTarget(const RunOpti
   const std::vector<std::string> &given = options.compileOptions;
   if (options.device == "cpu" || std::any_of(given.begin(), given.end(), isFeature))
     return std::vector<std::string>();
-  std::string file = temporaryFolder + deviceFile;
+  std::string file = temporaryFolder.getPath() + deviceFile;
   // By a process of its own: one that has opened a device cannot fork ranks that do so.
   MEMOPT_ASSIGN_OR_RETURN(exitCode,
                           runAndWait({getRealPath("/proc/self/exe"), "--device=" + options.device,
@@ -125,7 +159,7 @@ StatusOr<std::vector<std::string>> CompiledPackage::describeTarget(const RunOpti
 /// Says of an option that neither program has which of ours may have been meant, where one comes
 /// near; the compiler has said that it does not have it.
 Status CompiledPackage::explainRefusal(const std::string &compiler, const RunOptions &options) {
-  std::string file = temporaryFolder + helpFile;
+  std::string file = temporaryFolder.getPath() + helpFile;
   constexpr size_t limit = 1 << 20;
   StatusOr<int> code = runAndWait({compiler, "--help"}, [] {}, file);
   StatusOr<std::string> help = readFile(file, limit);
@@ -199,11 +233,29 @@ static std::string describeOrigin(const std::vector<std::string> &command) {
   return text;
 }
 
-/// Whether the package in a folder was made from that, and is whole.
-static bool isMadeFrom(const std::string &folder, const std::string &origin) {
+/// The package in a folder, if it was made from that, and is whole; else null.
+static std::shared_ptr<const Package> findMade(const std::string &folder,
+                                               const std::string &origin) {
   constexpr size_t limit = 1 << 20;
-  StatusOr<std::string> recorded = readFile(folder + originFile, limit);
-  return recorded.isOk() && *recorded == origin && fileExists(folder + "/manifest.json");
+  auto isMadeFromThat = [&] {
+    StatusOr<std::string> recorded = readFile(folder + "/" + originFile, limit);
+    return recorded.isOk() && *recorded == origin;
+  };
+  StatusOr<OpenFolder> before = OpenFolder::open(folder);
+  if (!before.isOk() || !isMadeFromThat())
+    return nullptr;
+  StatusOr<std::shared_ptr<const Package>> package = Package::load(folder);
+  bool isSame = package.isOk() && before->isCurrent() && isMadeFromThat();
+  return isSame ? *std::move(package) : nullptr;
+}
+
+/// Loads what was made and, where it is kept, gives it its place. In this order: another process
+/// may put another package there at any time.
+Status CompiledPackage::take(const std::string &place, const std::string &origin) {
+  if (making)
+    MEMOPT_RETURN_IF_ERROR(writeFileAtomically(place + "/" + originFile, origin));
+  MEMOPT_ASSIGN_OR_RETURN(loaded, Package::load(place, path));
+  return making ? making->publish() : Status::ok();
 }
 
 Status CompiledPackage::compile(const RunOptions &options, const std::string &mode,
@@ -211,10 +263,8 @@ Status CompiledPackage::compile(const RunOptions &options, const std::string &mo
   MEMOPT_ASSIGN_OR_RETURN(std::string compiler, findCompiler());
   MEMOPT_RETURN_IF_ERROR(makeFolder());
   bool isBeside = mode != options.mode; // the evaluation of a training
-  path = isBeside ? "" : options.packagePath;
-  if (path.empty())
-    path = temporaryFolder + packageFolder;
-  std::vector<std::string> command = {compiler, options.model, "-o", path};
+  std::string kept = isBeside ? "" : options.packagePath;
+  std::vector<std::string> command = {compiler, options.model, "-o", ""};
   if (!mode.empty())
     command.push_back("--mode=" + mode);
   if (!options.rateText.empty() && mode != "eval")
@@ -228,33 +278,25 @@ Status CompiledPackage::compile(const RunOptions &options, const std::string &mo
   std::vector<std::string> rest =
       isBeside ? selectForEvaluation(options.compileOptions) : options.compileOptions;
   command.insert(command.end(), rest.begin(), rest.end());
-  bool isKept = !isBeside && !options.packagePath.empty();
-  std::string origin = describeOrigin(command), record = path + originFile;
-  if (isKept && isMadeFrom(path, origin)) {
+  std::string origin = describeOrigin(command);
+  if (!kept.empty() && (loaded = findMade(kept, origin))) {
+    path = kept;
     if (!options.isQuiet)
       notice(quote(path) + " is what the model and these options compile to, and stays");
     return Status::ok();
   }
-  ::unlink(record.c_str());
+  MEMOPT_ASSIGN_OR_RETURN(command[3], choosePlace(kept));
   int64_t begin = getTime();
   MEMOPT_ASSIGN_OR_RETURN(exitCode, runAndWait(command, whileWaiting));
   seconds = double(getTime() - begin) * 1e-9;
   if (exitCode == int(StatusCode::BadInput))
     return explainRefusal(compiler, options);
-  if (exitCode)
-    return badInput("");
-  return isKept ? writeFileAtomically(record, origin) : Status::ok();
+  return exitCode ? badInput("") : take(command[3], origin);
 }
 
-CompiledPackage::~CompiledPackage() {
-  if (temporaryFolder.empty())
-    return;
-  // A package is a folder of plain files; one that stays is elsewhere.
-  std::string package = temporaryFolder + packageFolder;
-  StatusOr<std::vector<std::string>> names = listFolder(package);
-  for (const std::string &name : names.isOk() ? *names : std::vector<std::string>())
-    ::unlink((package + "/" + name).c_str());
-  ::rmdir(package.c_str());
-  ::unlink((temporaryFolder + deviceFile).c_str());
-  ::rmdir(temporaryFolder.c_str());
+Status CompiledPackage::load() {
+  if (!loaded && !path.empty()) {
+    MEMOPT_ASSIGN_OR_RETURN(loaded, Package::load(path));
+  }
+  return Status::ok();
 }

@@ -10,17 +10,21 @@
 #define MEMOPT_RUN_COMPILEFIRST_H
 
 #include "Options.h"
+#include "memopt-runtime/package/Package.h"
+#include "memopt-runtime/package/PackageInMaking.h"
 #include <functional>
 
 namespace memopt {
 
-/// A package on disk; a temporary one is removed with this object.
+/// A package, loaded; the folder of a temporary one is removed with this object.
 class CompiledPackage {
 public:
   CompiledPackage() = default;
   CompiledPackage(const CompiledPackage &) = delete;
   CompiledPackage &operator=(const CompiledPackage &) = delete;
-  ~CompiledPackage();
+
+  /// Loads the package at `path`, if there is to be one and it is not loaded as yet.
+  Status load();
 
   /// Runs the memopt-compile that stands beside this program on the model. Its messages go where
   /// ours go; when it fails, `exitCode` is its exit code and the failure has no message of its own,
@@ -29,15 +33,19 @@ public:
                  const std::function<void()> &whileWaiting);
 
   std::string path;
+  std::shared_ptr<const Package> loaded;
   double seconds = 0;
   int exitCode = 0;
 
 private:
   Status makeFolder();
+  StatusOr<std::string> choosePlace(const std::string &kept);
+  Status take(const std::string &place, const std::string &origin);
   Status explainRefusal(const std::string &compiler, const RunOptions &options);
   StatusOr<std::vector<std::string>> describeTarget(const RunOptions &options);
 
-  std::string temporaryFolder;
+  ScratchFolder temporaryFolder;
+  std::optional<PackageInMaking> making; ///< of a package that is kept
 };
 
 /// The end of --help: the options of the memopt-compile beside this program.

@@ -97,20 +97,50 @@ static std::string makeAbsolute(const std::string &path) {
   return absolute.empty() ? path : absolute;
 }
 
+PreparedPackage PreparedPackage::describe(const std::string &path, const Package *loaded) {
+  if (!loaded)
+    return {};
+  return {makeAbsolute(path), loaded->getManifest().digest};
+}
+
+StatusOr<std::shared_ptr<const Package>> PreparedPackage::load(int64_t rank) const {
+  if (path.empty())
+    return std::shared_ptr<const Package>();
+  MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(path));
+  const std::string &found = loaded->getManifest().digest;
+  if (found == digest)
+    return loaded;
+  return environmentError("package " + quote(path) + " of rank " + std::to_string(rank) +
+                          " has digest " + quote(found) + ", that of rank 0 has " + quote(digest) +
+                          ": all ranks need the same package, and it must stay while they start");
+}
+
+static nlohmann::json toJson(const PreparedPackage &package) {
+  return {{"path", package.path}, {"digest", package.digest}};
+}
+
+static StatusOr<PreparedPackage> readPackage(const JsonView &view, const char *key) {
+  PreparedPackage package;
+  MEMOPT_ASSIGN_OR_RETURN(JsonView object, view.get(key));
+  MEMOPT_ASSIGN_OR_RETURN(package.path, object.getString("path"));
+  MEMOPT_ASSIGN_OR_RETURN(package.digest, object.getString("digest"));
+  return package;
+}
+
 std::string PreparedRun::write() const {
-  return nlohmann::json{{"package", makeAbsolute(package)},
-                        {"eval_package", evalPackage.empty() ? "" : makeAbsolute(evalPackage)},
+  return nlohmann::json{{"package", toJson(package)},
+                        {"evaluation", toJson(evaluation)},
                         {"compile_seconds", compileSeconds},
                         {"arena_bytes", arenaBytes}}
-      .dump();
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 StatusOr<PreparedRun> PreparedRun::read(const std::string &text) {
   MEMOPT_ASSIGN_OR_RETURN(nlohmann::json json, parseJson(text, 4));
   JsonView view(json);
   PreparedRun run;
-  MEMOPT_ASSIGN_OR_RETURN(run.package, view.getString("package"));
-  MEMOPT_ASSIGN_OR_RETURN(run.evalPackage, view.getString("eval_package"));
+  MEMOPT_ASSIGN_OR_RETURN(run.package, readPackage(view, "package"));
+  MEMOPT_ASSIGN_OR_RETURN(run.evaluation, readPackage(view, "evaluation"));
   MEMOPT_ASSIGN_OR_RETURN(JsonView seconds, view.get("compile_seconds"));
   MEMOPT_ASSIGN_OR_RETURN(run.compileSeconds, seconds.asNumber());
   MEMOPT_ASSIGN_OR_RETURN(run.arenaBytes, view.getInteger("arena_bytes"));

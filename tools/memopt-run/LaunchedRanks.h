@@ -10,6 +10,7 @@
 #define MEMOPT_RUN_LAUNCHEDRANKS_H
 
 #include "Options.h"
+#include "memopt-runtime/package/Package.h"
 #include "memopt-runtime/ranks/RankMeeting.h"
 
 namespace memopt {
@@ -30,9 +31,19 @@ StatusOr<std::unique_ptr<RankMeeting>> meetOtherRanks(const RunOptions &options,
                                                       const std::optional<LaunchedRank> &self,
                                                       const std::vector<std::string> &arguments);
 
+/// A package that the first process has loaded, as it tells the others of it.
+struct PreparedPackage {
+  std::string path, digest;
+
+  /// Of the package that is loaded, or of none.
+  static PreparedPackage describe(const std::string &path, const Package *loaded);
+  /// Another process's turn: null where there is none. Fails where the path leads to another one.
+  StatusOr<std::shared_ptr<const Package>> load(int64_t rank) const;
+};
+
 /// What the first process prepares for all.
 struct PreparedRun {
-  std::string package, evalPackage; ///< folders; the second one empty without evaluations
+  PreparedPackage package, evaluation; ///< the second of no path without evaluations
   double compileSeconds = 0;
   int64_t arenaBytes = 0;
 

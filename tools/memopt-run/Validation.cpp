@@ -53,13 +53,13 @@ Status Validation::matchVariables() {
 }
 
 StatusOr<std::unique_ptr<Validation>> Validation::create(const RunOptions &options,
-                                                         const std::string &package,
+                                                         std::shared_ptr<const Package> package,
                                                          const Session &training,
                                                          Communicator *communicator, int threads) {
-  MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(package));
-  if (loaded->getManifest().mode != "eval")
-    return badInput("the package of an evaluation is compiled with --mode=eval; " + quote(package) +
-                    " is of mode " + quote(loaded->getManifest().mode));
+  std::string name = package->getFolder();
+  if (package->getManifest().mode != "eval")
+    return badInput("the package of an evaluation is compiled with --mode=eval; " + quote(name) +
+                    " is of mode " + quote(package->getManifest().mode));
   // A device of its own: that of a rank has room for the training's arena alone.
   MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
                           openDevice(options.device, communicator ? communicator->getRank() : 0));
@@ -67,11 +67,10 @@ StatusOr<std::unique_ptr<Validation>> Validation::create(const RunOptions &optio
   sessionOptions.threads = threads;
   MEMOPT_ASSIGN_OR_RETURN(
       std::unique_ptr<Session> session,
-      Session::create(std::move(loaded), *device, &LibraryCall::create, sessionOptions));
+      Session::create(std::move(package), *device, &LibraryCall::create, sessionOptions));
   std::unique_ptr<Validation> result(
       new Validation(options, std::move(device), std::move(session), training, communicator));
-  MEMOPT_RETURN_IF_ERROR(
-      result->matchVariables().withContext("evaluation package " + quote(package)));
+  MEMOPT_RETURN_IF_ERROR(result->matchVariables().withContext("evaluation package " + quote(name)));
   MEMOPT_RETURN_IF_ERROR(result->run.openData(0).withContext("--eval-data"));
   return result;
 }

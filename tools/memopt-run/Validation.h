@@ -20,11 +20,11 @@ namespace memopt {
 
 class Validation {
 public:
-  /// Opens the package and --eval-data. A failure when `training`, which must outlive this, lacks a
-  /// variable of the package or has it in another form. Of several ranks, to whom `communicator`
-  /// leads, each has its own, on `threads` threads (0: as many as it may).
+  /// Opens a session of `package`, and --eval-data. A failure when `training`, which must outlive
+  /// this, lacks a variable of the package or has it in another form. Of several ranks, to whom
+  /// `communicator` leads, each has its own, on `threads` threads (0: as many as it may).
   static StatusOr<std::unique_ptr<Validation>> create(const RunOptions &options,
-                                                      const std::string &package,
+                                                      std::shared_ptr<const Package> package,
                                                       const Session &training,
                                                       Communicator *communicator, int threads);
 

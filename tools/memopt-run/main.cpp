@@ -53,7 +53,7 @@ static void tellOfOpenMp(Sharers sharers, int64_t planned) {
 /// What one rank does, or the run as a whole.
 static Status runSession(const RunOptions &options, std::shared_ptr<const Package> package,
                          double compileSeconds, Device &device, Communicator *communicator,
-                         CheckpointFolder *target, const std::string &evalPackage) {
+                         CheckpointFolder *target, std::shared_ptr<const Package> evaluation) {
   bool isTraining = package->getManifest().mode == "train";
   SessionOptions sessionOptions{options.isMemoryChecked, options.isStoppedOnNan};
   sessionOptions.communicator = isTraining ? communicator : nullptr; // evaluations are of one rank
@@ -80,8 +80,8 @@ static Status runSession(const RunOptions &options, std::shared_ptr<const Packag
   Run run{options, *session, target, communicator, {}, nullptr};
   run.report.compileSeconds = compileSeconds;
   std::unique_ptr<Validation> validation;
-  if (!evalPackage.empty()) {
-    MEMOPT_ASSIGN_OR_RETURN(validation, Validation::create(options, evalPackage, *session,
+  if (evaluation) {
+    MEMOPT_ASSIGN_OR_RETURN(validation, Validation::create(options, evaluation, *session,
                                                            communicator, sessionOptions.threads));
   }
   Status status = isTraining ? train(run, validation.get()) : evaluate(run);
@@ -117,32 +117,40 @@ static Status checkRanks(const RunOptions &options, const Manifest &manifest) {
                   ", or compile the model with --ranks=" + asked);
 }
 
-/// What each rank does with a package; only the first has a `target`.
-static RankWork getRankWork(const RunOptions &options, std::shared_ptr<const Package> package,
-                            const PreparedRun &prepared, CheckpointFolder *target) {
+namespace {
+/// Packages that a process has loaded for a run, the second null without evaluations.
+struct LoadedRun {
+  std::shared_ptr<const Package> package, evaluation;
+  double compileSeconds;
+};
+} // namespace
+
+/// What each rank does with packages; only the first has a `target`.
+static RankWork getRankWork(const RunOptions &options, const LoadedRun &loaded,
+                            CheckpointFolder *target) {
   return [=, others = getOptionsOfOthers(options)](Communicator &communicator, Device &own) {
     bool isFirst = communicator.getRank() == 0;
-    return runSession(isFirst ? options : others, package, prepared.compileSeconds, own,
-                      &communicator, isFirst ? target : nullptr, prepared.evalPackage);
+    return runSession(isFirst ? options : others, loaded.package, loaded.compileSeconds, own,
+                      &communicator, isFirst ? target : nullptr, loaded.evaluation);
   };
 }
 
 /// A run that is prepared, by the process that did so; `meeting` may be null.
-static Status runPackage(const RunOptions &options, PreparedRun prepared, CheckpointFolder *target,
-                         RankMeeting *meeting) {
-  MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(prepared.package));
-  MEMOPT_RETURN_IF_ERROR(checkUse(options, loaded->getManifest()));
-  MEMOPT_RETURN_IF_ERROR(checkRanks(options, loaded->getManifest()));
+static Status runPackage(const RunOptions &options, const LoadedRun &loaded, PreparedRun prepared,
+                         CheckpointFolder *target, RankMeeting *meeting) {
+  const Manifest &manifest = loaded.package->getManifest();
+  MEMOPT_RETURN_IF_ERROR(checkUse(options, manifest));
+  MEMOPT_RETURN_IF_ERROR(checkRanks(options, manifest));
   if (options.countRanks() == 1) {
     MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, openDevice(options.device));
-    return runSession(options, std::move(loaded), prepared.compileSeconds, *device, nullptr, target,
-                      prepared.evalPackage);
+    return runSession(options, loaded.package, loaded.compileSeconds, *device, nullptr, target,
+                      loaded.evaluation);
   }
   // From here on there are processes for ranks, of which each opens a device for itself: drivers
   // do not survive a fork. Ranks on devices share what they meet in alone.
   if (options.device == "cpu")
-    prepared.arenaBytes = loaded->getManifest().arenaBytes[MEMOPT_SPACE_DEVICE];
-  RankWork work = getRankWork(options, loaded, prepared, target);
+    prepared.arenaBytes = manifest.arenaBytes[MEMOPT_SPACE_DEVICE];
+  RankWork work = getRankWork(options, loaded, target);
   if (!meeting)
     return runRanks(options, prepared.arenaBytes, work);
   MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<SharedRanks> group,
@@ -150,6 +158,14 @@ static Status runPackage(const RunOptions &options, PreparedRun prepared, Checkp
                                               options.isMemoryChecked, options.rankTimeout));
   MEMOPT_RETURN_IF_ERROR(meeting->tell(prepared.write(), group->getMemory()));
   return runOneRank(options, *group, *meeting, work);
+}
+
+/// By another process than the one that has prepared a run.
+static StatusOr<LoadedRun> loadPrepared(const PreparedRun &prepared, int64_t rank) {
+  LoadedRun loaded{nullptr, nullptr, prepared.compileSeconds};
+  MEMOPT_ASSIGN_OR_RETURN(loaded.package, prepared.package.load(rank));
+  MEMOPT_ASSIGN_OR_RETURN(loaded.evaluation, prepared.evaluation.load(rank));
+  return loaded;
 }
 
 /// A run that the first process of a meeting has prepared, by another one.
@@ -160,12 +176,11 @@ static Status runPreparedPackage(const RunOptions &options, RankMeeting &meeting
                           SharedRanks::attach(std::move(told.memory), options.countRanks(),
                                               prepared.arenaBytes, options.isMemoryChecked,
                                               options.rankTimeout));
-  return runOneRank(options, *group, meeting,
-                    [&](Communicator &communicator, Device &own) -> Status {
-                      MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded,
-                                              Package::load(prepared.package));
-                      return getRankWork(options, loaded, prepared, nullptr)(communicator, own);
-                    });
+  return runOneRank(
+      options, *group, meeting, [&](Communicator &communicator, Device &own) -> Status {
+        MEMOPT_ASSIGN_OR_RETURN(LoadedRun loaded, loadPrepared(prepared, meeting.getRank()));
+        return getRankWork(options, loaded, nullptr)(communicator, own);
+      });
 }
 
 static Status describeDevice(const RunOptions &options) {
@@ -226,7 +241,14 @@ static Status prepareRun(const RunOptions &options, const std::function<void()> 
         return compiled->exitCode // it said why
                    ? Status(StatusCode(compiled->exitCode), status.getMessage())
                    : std::move(status);
-  return Status::ok();
+  MEMOPT_RETURN_IF_ERROR(package.load());
+  return evaluation.load();
+}
+
+static PreparedRun describePrepared(const CompiledPackage &package,
+                                    const CompiledPackage &evaluation) {
+  return {PreparedPackage::describe(package.path, package.loaded.get()),
+          PreparedPackage::describe(evaluation.path, evaluation.loaded.get()), package.seconds, 0};
 }
 
 /// The whole of a run, by a process that is alone or the first of several.
@@ -239,8 +261,9 @@ static Status run(const RunOptions &options, RankMeeting *meeting) {
   };
   Status status = prepareRun(options, keepWaiting, target, package, evaluation);
   if (status.isOk())
-    status = runPackage(options, {package.path, evaluation.path, package.seconds, 0},
-                        target ? &*target : nullptr, meeting);
+    status =
+        runPackage(options, {package.loaded, evaluation.loaded, package.seconds},
+                   describePrepared(package, evaluation), target ? &*target : nullptr, meeting);
   if (meeting && !status.isOk())
     meeting->refuse(status); // where it has not begun
   return status;
@@ -254,13 +277,15 @@ static Status runMessageRank(const RunOptions &options, const RankTask &task, Me
   auto keepWaiting = [&] { self.keepWaiting(); };
   if (self.isFirst())
     MEMOPT_RETURN_IF_ERROR(prepareRun(options, keepWaiting, target, package, evaluation));
-  MEMOPT_ASSIGN_OR_RETURN(PreparedRun prepared,
-                          self.share({package.path, evaluation.path, package.seconds, 0}));
-  MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(prepared.package));
-  MEMOPT_RETURN_IF_ERROR(checkUse(options, loaded->getManifest()));
-  MEMOPT_RETURN_IF_ERROR(checkRanks(options, loaded->getManifest()));
+  MEMOPT_ASSIGN_OR_RETURN(PreparedRun prepared, self.share(describePrepared(package, evaluation)));
+  LoadedRun loaded{package.loaded, evaluation.loaded, package.seconds};
+  if (!self.isFirst()) {
+    MEMOPT_ASSIGN_OR_RETURN(loaded, loadPrepared(prepared, self.getCommunicator().getRank()));
+  }
+  MEMOPT_RETURN_IF_ERROR(checkUse(options, loaded.package->getManifest()));
+  MEMOPT_RETURN_IF_ERROR(checkRanks(options, loaded.package->getManifest()));
   MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, openDevice(options.device));
-  RankWork work = getRankWork(options, loaded, prepared, target ? &*target : nullptr);
+  RankWork work = getRankWork(options, loaded, target ? &*target : nullptr);
   return work(self.getCommunicator(), *device);
 }
 

@@ -20,6 +20,9 @@ namespace mlir::memopt {
 LogicalResult buildHostProgram(const StepModel &step, ModuleOp program,
                                KernelFunctionFn lowerKernel, const HostOptions &options = {});
 
+/// What a program exports as the digest of its package, until that is known (Package.cpp).
+constexpr llvm::StringLiteral kDigestPlaceholder = "(where the digest of the package stands)";
+
 /// Lets the dialect's instructions emit themselves.
 void registerHostInstructions(DialectRegistry &registry);
 

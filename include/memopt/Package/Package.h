@@ -15,9 +15,8 @@
 
 namespace mlir::memopt {
 
-/// Writes the package into the folder `directory`, which is made when it is not there. The manifest
-/// goes first and comes last: a folder with one is a whole package. A failure has a diagnostic and
-/// says who can help.
+/// Makes the package that the folder `directory` then is, whole or not at all (PackageInMaking.h).
+/// A failure has a diagnostic and says who can help.
 ::memopt::StatusCode writePackage(ModuleOp planned, const ManifestOptions &options,
                                   const ProgramOptions &program, StringRef directory);
 

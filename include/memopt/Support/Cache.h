@@ -32,7 +32,7 @@ namespace memopt {
 class Cache {
 public:
   /// The cache in a folder, which is made where it is missing; the same for the same path, until
-  /// the process ends. Fails where the folder cannot be made.
+  /// the process ends. Fails where the folder cannot be made, and where others may write to it.
   static llvm::Expected<Cache *> open(llvm::StringRef folder);
 
   /// One question. Kinds are short words: they begin the names of files.

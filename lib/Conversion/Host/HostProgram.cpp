@@ -20,5 +20,10 @@ LogicalResult mlir::memopt::buildHostProgram(const StepModel &step, ModuleOp pro
   LLVM::GlobalOp::create(builder, program.getLoc(), builder.getI32Type(), /*isConstant=*/true,
                          LLVM::Linkage::External, EntryPoints::kVersion,
                          builder.getI32IntegerAttr(MEMOPT_PROGRAM_INTERFACE_VERSION));
+  constexpr size_t digestBytes = kDigestPlaceholder.size() + 1;
+  LLVM::GlobalOp::create(builder, program.getLoc(),
+                         LLVM::LLVMArrayType::get(builder.getI8Type(), digestBytes),
+                         /*isConstant=*/true, LLVM::Linkage::External, MEMOPT_PROGRAM_DIGEST_SYMBOL,
+                         builder.getStringAttr(StringRef(kDigestPlaceholder.data(), digestBytes)));
   return HostEmitter(step.getFunction(), program, lowerKernel, options).emitStep();
 }

@@ -20,8 +20,10 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <memory>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -90,28 +92,120 @@ StatusOr<std::vector<std::string>> memopt::listFolder(const std::string &path) {
 // Reading
 //===----------------------------------------------------------------------===//
 
-/// Opens a regular file and tells its size. Never waits: a pipe without a writer would block.
-static StatusOr<Descriptor> openRegular(const std::string &path, size_t &size) {
-  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (file.get() < 0)
-    return explainReading("opening", path, errno);
+/// Never waits: a pipe without a writer would block.
+StatusOr<InputFile> InputFile::openIn(int folder, const std::string &name,
+                                      const std::string &path) {
+  InputFile result;
+  result.path = path;
+  result.file =
+      Descriptor(::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat facts;
-  if (::fstat(file.get(), &facts) != 0)
+  if (result.file.get() < 0 || ::fstat(result.file.get(), &facts) != 0)
     return explainReading("opening", path, errno);
   if (!S_ISREG(facts.st_mode))
     return badInput("opening " + quote(path) + ": not a regular file");
-  size = size_t(facts.st_size);
-  return file;
+  result.bytes = uint64_t(facts.st_size);
+  return result;
+}
+
+StatusOr<InputFile> InputFile::open(const std::string &path) {
+  return openIn(AT_FDCWD, path, path);
+}
+
+Status InputFile::read(uint64_t begin, void *target, size_t size) const {
+  for (size_t done = 0; done < size;) {
+    ssize_t count =
+        ::pread(file.get(), static_cast<char *>(target) + done, size - done, off_t(begin + done));
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count < 0)
+      return explainReading("reading", path, errno);
+    if (count == 0)
+      return badInput("reading " + quote(path) + ": it became shorter meanwhile");
+    done += size_t(count);
+  }
+  return Status::ok();
+}
+
+StatusOr<InputFile> InputFile::duplicate() const {
+  InputFile copy;
+  copy.path = path;
+  copy.bytes = bytes;
+  copy.file = Descriptor(::fcntl(file.get(), F_DUPFD_CLOEXEC, 0));
+  if (copy.file.get() < 0)
+    return explainReading("opening", path, errno);
+  return copy;
+}
+
+StatusOr<std::string> InputFile::readWhole(size_t limit) const {
+  if (bytes > limit)
+    return badInput("reading " + quote(path) + ": " + std::to_string(bytes) + " bytes, at most " +
+                    std::to_string(limit) + " are allowed");
+  std::string content(size_t(bytes), '\0');
+  MEMOPT_RETURN_IF_ERROR(read(0, content.data(), content.size()));
+  return content;
+}
+
+StatusOr<std::string> memopt::readFile(const std::string &path, size_t limit) {
+  MEMOPT_ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
+  return file.readWhole(limit);
+}
+
+StatusOr<OpenFolder> OpenFolder::open(const std::string &path) {
+  OpenFolder result;
+  result.path = path;
+  result.folder = Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (result.folder.get() < 0)
+    return explainReading("opening folder", path, errno);
+  return result;
+}
+
+StatusOr<InputFile> OpenFolder::openFile(const std::string &name) const {
+  return InputFile::openIn(folder.get(), name, path + "/" + name);
+}
+
+bool OpenFolder::has(const std::string &name) const {
+  struct stat facts;
+  return ::fstatat(folder.get(), name.c_str(), &facts, 0) == 0;
+}
+
+bool OpenFolder::isCurrent() const {
+  struct stat ours, there;
+  return ::fstat(folder.get(), &ours) == 0 && ::stat(path.c_str(), &there) == 0 &&
+         ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+}
+
+void OpenFolder::lock(bool isShared) const {
+  while (::flock(folder.get(), isShared ? LOCK_SH : LOCK_EX) != 0 && errno == EINTR)
+    ;
+}
+
+bool OpenFolder::tryLock() const { return ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0; }
+
+std::string memopt::explainNoExec(const std::string &folder) {
+  struct statvfs facts;
+  if (::statvfs(folder.c_str(), &facts) != 0 || !(facts.f_flag & ST_NOEXEC))
+    return "";
+  return quote(folder) + " is on a file system that is mounted noexec, so no program runs from "
+                         "there; give a folder on another one (TMPDIR names the one for temporary "
+                         "packages, MEMOPT_CACHE the one for those of Python), or "
+                         "mount it with exec";
 }
 
 StatusOr<MappedFile> MappedFile::open(const std::string &path) {
+  MEMOPT_ASSIGN_OR_RETURN(InputFile source, InputFile::open(path));
+  return open(source);
+}
+
+StatusOr<MappedFile> MappedFile::open(const InputFile &source) {
   MappedFile file;
-  MEMOPT_ASSIGN_OR_RETURN(Descriptor descriptor, openRegular(path, file.length));
+  file.length = size_t(source.size());
   if (file.length == 0)
     return file;
-  void *address = ::mmap(nullptr, file.length, PROT_READ, MAP_PRIVATE, descriptor.get(), 0);
+  void *address =
+      ::mmap(nullptr, file.length, PROT_READ, MAP_PRIVATE, source.getDescriptor().get(), 0);
   if (address == MAP_FAILED)
-    return environmentError(describeErrno("mapping", path, errno));
+    return environmentError(describeErrno("mapping", source.getPath(), errno));
   file.bytes = static_cast<unsigned char *>(address);
   return file;
 }
@@ -162,26 +256,6 @@ const char *memopt::findMappedFile(const void *address) {
   return nullptr;
 }
 
-StatusOr<std::string> memopt::readFile(const std::string &path, size_t limit) {
-  size_t size = 0;
-  MEMOPT_ASSIGN_OR_RETURN(Descriptor descriptor, openRegular(path, size));
-  if (size > limit)
-    return badInput("reading " + quote(path) + ": " + std::to_string(size) + " bytes, at most " +
-                    std::to_string(limit) + " are allowed");
-  std::string content(size, '\0');
-  for (size_t done = 0; done < size;) {
-    ssize_t count = ::read(descriptor.get(), content.data() + done, size - done);
-    if (count < 0 && errno == EINTR)
-      continue;
-    if (count < 0)
-      return explainReading("reading", path, errno);
-    if (count == 0)
-      return badInput("reading " + quote(path) + ": it became shorter meanwhile");
-    done += size_t(count);
-  }
-  return content;
-}
-
 /// A device would never end.
 Status memopt::checkReadable(const std::string &path) {
   struct stat facts;
@@ -216,6 +290,12 @@ static int readGzipPiece(gzFile file, const std::string &path, unsigned char *ta
 }
 
 StatusOr<std::vector<unsigned char>> memopt::readMaybeGzip(const std::string &path, size_t limit) {
+  return readMaybeGzip(path, limit, [limit](const auto &) { return limit; });
+}
+
+StatusOr<std::vector<unsigned char>> memopt::readMaybeGzip(
+    const std::string &path, size_t limit,
+    const std::function<size_t(const std::vector<unsigned char> &begin)> &findEnd) {
   MEMOPT_ASSIGN_OR_RETURN(Descriptor descriptor, openStream(path));
   gzFile file = ::gzdopen(descriptor.get(), "rb"); // reads plain files as they are
   if (!file)
@@ -224,6 +304,7 @@ StatusOr<std::vector<unsigned char>> memopt::readMaybeGzip(const std::string &pa
   ::gzbuffer(file, 1 << 18);
   std::vector<unsigned char> content;
   Status status;
+  size_t end = limit;
   for (int count = 1; count > 0;) {
     constexpr size_t piece = 1 << 20;
     size_t old = content.size();
@@ -236,6 +317,10 @@ StatusOr<std::vector<unsigned char>> memopt::readMaybeGzip(const std::string &pa
                         " bytes once unpacked");
       break;
     }
+    if (old == 0)
+      end = findEnd(content);
+    if (content.size() > end)
+      break;
   }
   // A stream cut off between two blocks is only noticed here.
   if (::gzclose(file) == Z_BUF_ERROR && status.isOk())

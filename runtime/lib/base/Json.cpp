@@ -29,6 +29,16 @@ std::string memopt::quote(std::string_view text) {
   return quoted + (text.size() > limit ? "…'" : "'");
 }
 
+std::string memopt::describeJsonError(const json::exception &error) {
+  // "[json.exception.parse_error.101] parse error at line 1, column 2: ...": the number helps
+  // nobody.
+  std::string text = error.what();
+  if (size_t end = text.find("] "); end != std::string::npos)
+    text = text.substr(end + 2);
+  text.resize(std::min<size_t>(text.size(), 300));
+  return text;
+}
+
 namespace {
 /// Looks through a text before a document is made of it: for what JSON is not, for values that nest
 /// too deep, and for keys given twice, of which a document keeps one.
@@ -58,12 +68,7 @@ public:
   }
 
   bool parse_error(size_t, const std::string &, const json::exception &error) override {
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: ...": the number helps
-    // nobody.
-    problem = error.what();
-    if (size_t end = problem.find("] "); end != std::string::npos)
-      problem = problem.substr(end + 2);
-    problem.resize(std::min<size_t>(problem.size(), 300));
+    problem = describeJsonError(error);
     return false;
   }
 

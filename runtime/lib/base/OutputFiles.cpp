@@ -33,9 +33,9 @@ using namespace memopt;
 // Names
 //===----------------------------------------------------------------------===//
 
-/// Sixteen letters that nobody can foresee.
+/// Letters that nobody can foresee.
 static StatusOr<std::string> drawName() {
-  unsigned char bytes[8];
+  unsigned char bytes[randomLetters / 2];
   if (::getrandom(bytes, sizeof bytes, 0) != ssize_t(sizeof bytes))
     return environmentError("the system gives no random bytes");
   std::string name;
@@ -93,10 +93,10 @@ StatusOr<Descriptor> memopt::createNewFile(const std::string &path) {
   return file;
 }
 
-StatusOr<std::string> memopt::createNewFolder(const std::string &prefix) {
+StatusOr<std::string> memopt::createNewFolder(const std::string &prefix, unsigned mode) {
   MEMOPT_ASSIGN_OR_RETURN(std::string name, drawName());
   std::string path = prefix + name;
-  if (::mkdir(path.c_str(), 0777) != 0)
+  if (::mkdir(path.c_str(), mode) != 0)
     return environmentError(describeErrno("creating folder", path, errno));
   return path;
 }

@@ -256,13 +256,7 @@ static Status loadVariable(const SafetensorsFile &file, const VariableSpec &vari
     return badInput(quote(file.getPath()) + " has " + quote(names[0]) + " as " +
                     toString(entry->dtype, entry->shape) + ", the package has it as " +
                     toString(variable.dtype, variable.getWholeShape()));
-  if (!isWider)
-    return session.setWhole(variable, entry->data);
-  MEMOPT_ASSIGN_OR_RETURN(int64_t bytes, getTensorBytes(variable.dtype, entry->shape));
-  std::vector<std::byte> wide(static_cast<size_t>(bytes));
-  MEMOPT_RETURN_IF_ERROR(convertElements(entry->dtype, entry->data, variable.dtype, wide.data(),
-                                         getElementCount(entry->shape)));
-  return session.setWhole(variable, wide.data());
+  return session.readWhole(variable, file, *entry);
 }
 
 /// The names that a variable's entry may have: `optimizer.SLOT.PARAMETER`, with each of the

@@ -89,7 +89,7 @@ Status BatchData::fill(int64_t position, const std::vector<char *> &targets) {
   size_t step = size_t(position) % batches.size();
   for (size_t i = 0; i < inputs.size(); ++i) {
     const SafetensorsEntry &entry = *batches[step][i];
-    Status status = convertElements(entry.dtype, entry.data, inputs[i].dtype, targets[i],
+    Status status = convertElements(entry.dtype, file.getData(entry), inputs[i].dtype, targets[i],
                                     getElementCount(entry.shape));
     if (!status.isOk())
       return status.withContext(quote(file.getPath()) + ": " +

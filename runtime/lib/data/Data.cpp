@@ -186,7 +186,7 @@ openOne(const std::string &source, const std::vector<InputSpec> &inputs, const D
     return openIdxData(source.substr(idxKind.size(), comma - idxKind.size()),
                        source.substr(comma + 1), inputs, options, notices);
   }
-  MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(source));
+  MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::map(source));
   if (hasBatches(file))
     return openBatches(std::move(file), inputs);
   sets.push_back(std::move(file));

@@ -58,8 +58,8 @@ public:
 // Reading files
 //===----------------------------------------------------------------------===//
 
-static Status parseIdx(IdxFile &file) {
-  const std::vector<unsigned char> &content = file.content;
+/// Type and shape, from a file's first bytes; the number of elements.
+static StatusOr<int64_t> parseHeader(const std::vector<unsigned char> &content, IdxFile &file) {
   if (content.size() < 4 || content[0] || content[1])
     return badInput("not an IDX file: it does not begin with two zero bytes");
   if (content[2] != 8)
@@ -78,16 +78,29 @@ static Status parseIdx(IdxFile &file) {
     if (__builtin_mul_overflow(elements, size, &elements))
       return badInput("the IDX header's size does not fit 64 bits");
   }
-  if (uint64_t(elements) != content.size() - file.begin)
-    return badInput("the IDX header says " + toString(DType::U8, file.shape) + ", that is " +
-                    std::to_string(elements) + " bytes, found " +
-                    std::to_string(content.size() - file.begin));
-  return Status::ok();
+  return elements;
+}
+
+static Status parseIdx(IdxFile &file) {
+  MEMOPT_ASSIGN_OR_RETURN(int64_t elements, parseHeader(file.content, file));
+  size_t found = file.content.size() - file.begin;
+  if (uint64_t(elements) == found)
+    return Status::ok();
+  return badInput("the IDX header says " + toString(DType::U8, file.shape) + ", that is " +
+                  std::to_string(elements) + " bytes, found " +
+                  (found > uint64_t(elements) ? "more" : std::to_string(found)));
+}
+
+/// Where the elements end, if the header is one.
+static size_t findEnd(const std::vector<unsigned char> &begin) {
+  IdxFile file;
+  StatusOr<int64_t> elements = parseHeader(begin, file);
+  return elements.isOk() ? file.begin + size_t(*elements) : begin.size();
 }
 
 static StatusOr<IdxFile> readIdx(const std::string &path) {
   IdxFile file;
-  MEMOPT_ASSIGN_OR_RETURN(file.content, readMaybeGzip(path, maxDataBytes));
+  MEMOPT_ASSIGN_OR_RETURN(file.content, readMaybeGzip(path, maxDataBytes, findEnd));
   if (Status status = parseIdx(file); !status.isOk())
     return status.withContext(quote(path));
   return file;

@@ -62,9 +62,10 @@ public:
       int64_t sample = slot < present ? order.get(epoch, first + slot) : -1;
       const Shard &shard = sample < 0 ? shards[0] : findShard(sample);
       for (size_t i = 0; i < fields.size(); ++i) {
-        Status status = sample < 0 ? fillMissing(fields[i], slot, targets[i])
-                                   : fillSample(fields[i], *shard.entries[i], sample - shard.first,
-                                                slot, epoch, sample, targets[i]);
+        Status status = sample < 0
+                            ? fillMissing(fields[i], slot, targets[i])
+                            : fillSample(fields[i], shard, *shard.entries[i], sample - shard.first,
+                                         slot, epoch, sample, targets[i]);
         if (!status.isOk())
           return status.withContext(quote(shard.file.getPath()) + ": " +
                                     quote(fields[i].spec.name) + " of sample " +
@@ -88,12 +89,12 @@ private:
     return target + row * field.elements * getByteSize(field.spec.dtype);
   }
 
-  Status fillSample(const Field &field, const SafetensorsEntry &entry, int64_t row, int64_t slot,
-                    int64_t epoch, int64_t sample, char *target) const {
+  Status fillSample(const Field &field, const Shard &shard, const SafetensorsEntry &entry,
+                    int64_t row, int64_t slot, int64_t epoch, int64_t sample, char *target) const {
     if (!field.spec.batchDim)
       row = 0; // the same for all
     const unsigned char *from =
-        entry.data + row * field.blocks * field.elements * getByteSize(entry.dtype);
+        shard.file.getData(entry) + row * field.blocks * field.elements * getByteSize(entry.dtype);
     if (field.writer) {
       field.writer->write(from, getPlace(field, slot, 0, target), epoch, sample);
       return Status::ok();

@@ -129,7 +129,7 @@ StatusOr<std::unique_ptr<DataSource>> memopt::openTokenData(const std::string &p
                                                             const DataOptions &options,
                                                             std::vector<std::string> &notices) {
   MEMOPT_RETURN_IF_ERROR(checkInputs(inputs));
-  MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(path));
+  MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::map(path));
   if (file.entries().size() != 1)
     return badInput(quote(path) + " has " + std::to_string(file.entries().size()) +
                     " tensors; a text is one list of integers");
@@ -139,7 +139,7 @@ StatusOr<std::unique_ptr<DataSource>> memopt::openTokenData(const std::string &p
                     ", a text is one list of integers");
   TokenList list;
   list.dtype = entry.dtype;
-  list.tokens = entry.data;
+  list.tokens = file.getData(entry);
   list.count = entry.shape[0];
   list.file.push_back(std::move(file)); // what is mapped stays where it is
   return openTokens(path, std::move(list), inputs, options, notices);

@@ -31,9 +31,9 @@ StatusOr<std::unique_ptr<ComputeStream>> Device::createComputeStream() {
   return refuse(*this, "stream for kernels");
 }
 
-StatusOr<std::unique_ptr<Module>> Device::loadModule(const std::string &path,
+StatusOr<std::unique_ptr<Module>> Device::loadModule(const InputFile &image,
                                                      const std::vector<std::string> &) {
-  return refuse(*this, "use for the image " + quote(path));
+  return refuse(*this, "use for the image " + quote(image.getPath()));
 }
 
 StatusOr<std::unique_ptr<DeviceCall>> Device::createCall(const nlohmann::json &, int,

@@ -103,7 +103,17 @@ static Status checkVersions(const JsonView &root) {
   return Status::ok();
 }
 
+static Status readDigest(const JsonView &root, std::string &digest) {
+  MEMOPT_ASSIGN_OR_RETURN(digest, readStringOr(root, "digest", ""));
+  if (root.has("digest") && (digest.size() != size_t(digestLetters) ||
+                             digest.find_first_not_of("0123456789abcdef") != std::string::npos))
+    return badInput("digest is " + quote(digest) + ", expected " + std::to_string(digestLetters) +
+                    " hexadecimal digits");
+  return Status::ok();
+}
+
 static Status readHead(const JsonView &root, Manifest &manifest) {
+  MEMOPT_RETURN_IF_ERROR(readDigest(root, manifest.digest));
   MEMOPT_ASSIGN_OR_RETURN(manifest.compiler, readStringOr(root, "compiler", "unknown"));
   MEMOPT_ASSIGN_OR_RETURN(JsonView target, root.get("target"));
   MEMOPT_ASSIGN_OR_RETURN(manifest.target, readTarget(target));

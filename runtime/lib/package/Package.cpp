@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/package/Package.h"
-#include "memopt-runtime/base/Files.h"
-#include <cstdlib>
+#include <atomic>
+#include <cstring>
 #include <dlfcn.h>
 
 using namespace memopt;
@@ -16,27 +16,47 @@ using namespace memopt;
 /// Far above what a program of many thousand instructions needs.
 static constexpr size_t maxManifestBytes = size_t(256) << 20;
 
-namespace {
-struct FreeString {
-  void operator()(char *text) const { std::free(text); }
-};
-} // namespace
+//===----------------------------------------------------------------------===//
+// The program
+//===----------------------------------------------------------------------===//
 
-/// dlerror's text; there is one after a failure.
-static std::string takeLoaderError() {
-  const char *message = ::dlerror();
-  return message ? message : "no reason given";
+/// A path of an open file that no other file has had in this process. The loader knows programs by
+/// their paths: it would take a new file at an old path for what it has loaded before, and numbers
+/// of descriptors come again. So the path has a number in it, in ways to write a slash.
+static std::string getOpenPath(const InputFile &file) {
+  static std::atomic<uint64_t> count{0};
+  std::string path = "/proc/self/fd";
+  for (uint64_t number = ++count; number; number /= 2)
+    path += number % 2 ? "/." : "/";
+  return path + "/" + std::to_string(file.getDescriptor().get());
 }
 
-Status Package::loadProgram() {
-  // An absolute path: the loader would search its own folders for a name without a slash.
-  std::string path = folder + "/program.so";
-  std::unique_ptr<char, FreeString> absolute(::realpath(path.c_str(), nullptr));
-  if (!absolute)
+static std::string replaceAll(std::string text, const std::string &what, const std::string &with) {
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += with.size())
+    text.replace(at, what.size(), with);
+  return text;
+}
+
+static Status explainLoader(const OpenFolder &folder, const std::string &path) {
+  const char *message = ::dlerror(); // there is one after a failure
+  std::string reason = message ? message : "no reason given";
+  if (std::string text = explainNoExec(folder.getPath()); !text.empty())
+    return environmentError("'program.so' does not load: " + text);
+  if (!fileExists("/proc/self/fd"))
+    return environmentError("'program.so' does not load: it is opened by way of /proc, which is "
+                            "not mounted here");
+  return badInput("'program.so' does not load: " +
+                  replaceAll(reason, path, folder.getPath() + "/program.so"));
+}
+
+Status Package::loadProgram(const OpenFolder &opened) {
+  if (!opened.has(memopt::programFile))
     return badInput("the package has no 'program.so'");
-  program = ::dlopen(absolute.get(), RTLD_NOW | RTLD_LOCAL);
+  MEMOPT_ASSIGN_OR_RETURN(programFile, opened.openFile(memopt::programFile));
+  std::string path = getOpenPath(programFile);
+  program = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!program)
-    return badInput("'program.so' does not load: " + takeLoaderError());
+    return explainLoader(opened, path);
   void *symbols[] = {
 #define MEMOPT_ENTRY_POINT(CamelName, symbol) ::dlsym(program, symbol),
 #include "memopt-runtime/interface/ProgramEntryPoints.def"
@@ -58,26 +78,88 @@ Status Package::loadProgram() {
                     ", this runtime offers version " +
                     std::to_string(MEMOPT_PROGRAM_INTERFACE_VERSION));
   stepEntry = reinterpret_cast<decltype(stepEntry)>(symbols[Step]);
-  return Status::ok();
+  return checkDigest();
 }
 
-StatusOr<std::shared_ptr<const Package>> Package::load(const std::string &folder) {
-  auto loadAll = [&](Package &package) -> Status {
-    if (!isFolder(folder))
-      return badInput("not a folder; a package is a folder NAME.memopt written by memopt-compile");
-    MEMOPT_ASSIGN_OR_RETURN(package.manifestText,
-                            readFile(folder + "/manifest.json", maxManifestBytes));
-    StatusOr<Manifest> manifest = parseManifest(package.manifestText);
-    if (!manifest.isOk())
-      return manifest.takeStatus().withContext("'manifest.json'");
-    package.manifest = *std::move(manifest);
-    return package.loadProgram();
+//===----------------------------------------------------------------------===//
+// What belongs together
+//===----------------------------------------------------------------------===//
+
+static Status compareDigests(const std::string &file, const std::string &own,
+                             const std::string &manifest) {
+  auto name = [](const std::string &digest) {
+    return digest.empty() ? "a package without a digest" : "package " + digest;
   };
-  std::shared_ptr<Package> package(new Package());
-  package->folder = folder;
-  if (Status status = loadAll(*package); !status.isOk())
-    return status.withContext("package " + quote(folder));
-  return std::shared_ptr<const Package>(std::move(package));
+  if (own == manifest)
+    return Status::ok();
+  return badInput(quote(file) + " is of " + name(own) + ", but 'manifest.json' is of " +
+                  name(manifest) +
+                  ": the folder mixes files of two packages; compile the model "
+                  "again");
+}
+
+Status Package::checkDigest() const {
+  const auto *own = static_cast<const char *>(::dlsym(program, MEMOPT_PROGRAM_DIGEST_SYMBOL));
+  return compareDigests(memopt::programFile,
+                        own ? std::string(own, ::strnlen(own, digestLetters)) : "",
+                        manifest.digest);
+}
+
+StatusOr<SafetensorsFile> Package::openWeights() const {
+  auto open = [this]() -> StatusOr<SafetensorsFile> {
+    if (weights.getDescriptor().get() < 0)
+      return badInput("it has no 'weights.safetensors'");
+    MEMOPT_ASSIGN_OR_RETURN(InputFile copy, weights.duplicate());
+    MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(std::move(copy)));
+    MEMOPT_RETURN_IF_ERROR(compareDigests(weightsFile, file.getPackage(), manifest.digest));
+    return file;
+  };
+  StatusOr<SafetensorsFile> file = open();
+  if (!file.isOk())
+    return file.takeStatus().withContext("package " + quote(folder));
+  return file;
+}
+
+//===----------------------------------------------------------------------===//
+// Loading
+//===----------------------------------------------------------------------===//
+
+Status Package::loadFrom(const OpenFolder &opened) {
+  MEMOPT_ASSIGN_OR_RETURN(InputFile text, opened.openFile(manifestFile));
+  MEMOPT_ASSIGN_OR_RETURN(manifestText, text.readWhole(maxManifestBytes));
+  StatusOr<Manifest> parsed = parseManifest(manifestText);
+  if (!parsed.isOk())
+    return parsed.takeStatus().withContext("'manifest.json'");
+  manifest = *std::move(parsed);
+  if (opened.has(weightsFile)) {
+    MEMOPT_ASSIGN_OR_RETURN(weights, opened.openFile(weightsFile));
+  }
+  if (!manifest.target.image.empty()) {
+    MEMOPT_ASSIGN_OR_RETURN(image, opened.openFile(manifest.target.image));
+  }
+  return loadProgram(opened);
+}
+
+StatusOr<std::shared_ptr<const Package>> Package::load(const std::string &folder,
+                                                       const std::string &name) {
+  constexpr int mostTries = 100; // of which one is enough unless somebody compiles all the time
+  if (!isFolder(folder))
+    return badInput("package " + quote(name) +
+                    ": not a folder; a package is a folder "
+                    "NAME.memopt written by memopt-compile");
+  Status status;
+  for (int tries = 0; tries < mostTries; ++tries) {
+    std::shared_ptr<Package> package(new Package());
+    package->folder = name;
+    MEMOPT_ASSIGN_OR_RETURN(OpenFolder opened, OpenFolder::open(folder));
+    opened.lock(/*isShared=*/true);
+    status = package->loadFrom(opened);
+    if (status.isOk())
+      return std::shared_ptr<const Package>(std::move(package));
+    if (opened.isCurrent())
+      break; // else another package took its place meanwhile
+  }
+  return status.withContext("package " + quote(name));
 }
 
 Package::~Package() {

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/package/Safetensors.h"
+#include "SafetensorsHeader.h"
 #include "memopt-runtime/base/Json.h"
 #include <algorithm>
 #include <cassert>
@@ -23,114 +24,72 @@ static constexpr uint64_t maxHeaderBytes = 100'000'000;
 // Reading
 //===----------------------------------------------------------------------===//
 
-namespace {
-/// Where a tensor claims to lie, relative to the end of the header.
-struct Extent {
-  int64_t begin, end;
-  const std::string *name;
-};
-} // namespace
-
-static StatusOr<uint64_t> readHeaderLength(const MappedFile &file) {
+/// Length and text of the header.
+static StatusOr<std::string> readHeader(const InputFile &file) {
   if (file.size() < 8)
     return badInput("not a safetensors file: " + std::to_string(file.size()) +
                     " bytes, a header length takes 8");
+  unsigned char bytes[8];
+  MEMOPT_RETURN_IF_ERROR(file.read(0, bytes, sizeof bytes));
   uint64_t length = 0;
   for (int i = 7; i >= 0; --i)
-    length = length << 8 | file.data()[i];
+    length = length << 8 | bytes[i];
   if (length > file.size() - 8)
     return badInput("the header claims " + std::to_string(length) + " bytes, " +
                     std::to_string(file.size() - 8) + " are left in the file");
   if (length > maxHeaderBytes)
     return badInput("the header claims " + std::to_string(length) + " bytes, at most " +
                     std::to_string(maxHeaderBytes) + " are allowed");
-  if (length == 0 || file.data()[8] != '{')
+  std::string text(size_t(length), '\0');
+  MEMOPT_RETURN_IF_ERROR(file.read(8, text.data(), text.size()));
+  if (text.empty() || text[0] != '{')
     return badInput("not a safetensors file: the header does not begin with '{'");
-  return length;
+  return text;
 }
 
-static StatusOr<SafetensorsEntry> readEntry(const JsonView &view, int64_t dataBytes,
-                                            Extent &extent) {
-  SafetensorsEntry entry;
-  MEMOPT_ASSIGN_OR_RETURN(std::string dtype, view.getString("dtype"));
-  std::optional<DType> parsed = parseSafetensorsDType(dtype);
-  if (!parsed)
-    return view.fail("has the unknown dtype " + quote(dtype));
-  entry.dtype = *parsed;
-  MEMOPT_ASSIGN_OR_RETURN(JsonView shape, view.get("shape"));
-  MEMOPT_ASSIGN_OR_RETURN(entry.shape, shape.asIntegers());
-  StatusOr<int64_t> bytes = getTensorBytes(entry.dtype, entry.shape);
-  if (!bytes.isOk())
-    return shape.fail("is wrong: " + bytes.getMessage());
-  entry.bytes = *bytes;
-  MEMOPT_ASSIGN_OR_RETURN(JsonView place, view.get("data_offsets"));
-  MEMOPT_ASSIGN_OR_RETURN(std::vector<int64_t> offsets, place.asIntegers());
-  if (offsets.size() != 2 || offsets[0] < 0 || offsets[1] < offsets[0] || offsets[1] > dataBytes)
-    return place.failExpected("two offsets in order within " + std::to_string(dataBytes) +
-                              " bytes of data");
-  if (offsets[1] - offsets[0] != entry.bytes)
-    return view.fail("has " + std::to_string(offsets[1] - offsets[0]) + " bytes, but " +
-                     toString(entry.dtype, entry.shape) + " takes " + std::to_string(entry.bytes));
-  extent.begin = offsets[0];
-  extent.end = offsets[1];
-  return entry;
+static StatusOr<SafetensorsFile::Table> readTable(const InputFile &file) {
+  MEMOPT_ASSIGN_OR_RETURN(std::string header, readHeader(file));
+  auto begin = int64_t(8 + header.size());
+  return parseSafetensorsHeader(header, begin, int64_t(file.size()) - begin);
 }
 
-/// The tensors must fill the data without overlap and without holes.
-static Status checkExtents(std::vector<Extent> &extents, int64_t dataBytes) {
-  std::sort(extents.begin(), extents.end(), [](const Extent &a, const Extent &b) {
-    return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
-  });
-  int64_t filled = 0;
-  for (const Extent &extent : extents) {
-    if (extent.begin < filled)
-      return badInput("tensor " + quote(*extent.name) + " begins at byte " +
-                      std::to_string(extent.begin) + ", inside the one before it");
-    if (extent.begin > filled)
-      return badInput("bytes " + std::to_string(filled) + " to " + std::to_string(extent.begin) +
-                      " belong to no tensor");
-    filled = extent.end;
-  }
-  if (filled != dataBytes)
-    return badInput("the tensors end at byte " + std::to_string(filled) +
-                    " of the data, which has " + std::to_string(dataBytes));
-  return Status::ok();
-}
-
-static Status readTensors(const MappedFile &file,
-                          std::map<std::string, SafetensorsEntry> &tensors) {
-  MEMOPT_ASSIGN_OR_RETURN(uint64_t headerBytes, readHeaderLength(file));
-  MEMOPT_ASSIGN_OR_RETURN(json header,
-                          parseJson(file.text().substr(8, size_t(headerBytes)), /*maxDepth=*/4));
-  if (!header.is_object())
-    return badInput("the header is not an object");
-  int64_t dataBytes = int64_t(file.size() - 8 - headerBytes);
-  std::vector<Extent> extents;
-  for (const auto &[name, value] : header.items()) {
-    if (name == "__metadata__")
-      continue;
-    Extent extent;
-    MEMOPT_ASSIGN_OR_RETURN(SafetensorsEntry entry,
-                            readEntry(JsonView(value, name), dataBytes, extent));
-    entry.data = file.data() + 8 + headerBytes + extent.begin;
-    extent.name = &tensors.emplace(name, std::move(entry)).first->first;
-    extents.push_back(extent);
-  }
-  return checkExtents(extents, dataBytes);
+StatusOr<SafetensorsFile> SafetensorsFile::open(InputFile file) {
+  SafetensorsFile result;
+  StatusOr<Table> table = readTable(file);
+  if (!table.isOk())
+    return table.takeStatus().withContext(quote(file.getPath()));
+  result.table = *std::move(table);
+  result.file = std::move(file);
+  return result;
 }
 
 StatusOr<SafetensorsFile> SafetensorsFile::open(const std::string &path) {
-  SafetensorsFile result;
-  result.path = path;
-  MEMOPT_ASSIGN_OR_RETURN(result.file, MappedFile::open(path));
-  if (Status status = readTensors(result.file, result.tensors); !status.isOk())
-    return status.withContext(quote(path));
+  MEMOPT_ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
+  return open(std::move(file));
+}
+
+StatusOr<SafetensorsFile> SafetensorsFile::map(const std::string &path) {
+  MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile result, open(path));
+  MEMOPT_ASSIGN_OR_RETURN(result.mapped, MappedFile::open(result.file));
   return result;
 }
 
 const SafetensorsEntry *SafetensorsFile::find(const std::string &name) const {
-  auto found = tensors.find(name);
-  return found == tensors.end() ? nullptr : &found->second;
+  auto found = std::lower_bound(
+      table.entries.begin(), table.entries.end(), name,
+      [](const auto &entry, const std::string &wanted) { return entry.first < wanted; });
+  return found == table.entries.end() || found->first != name ? nullptr : &found->second;
+}
+
+Status SafetensorsFile::read(const SafetensorsEntry &entry, int64_t begin, void *target,
+                             int64_t size) const {
+  assert(begin >= 0 && size >= 0 && begin <= entry.bytes && size <= entry.bytes - begin);
+  return file.read(uint64_t(entry.offset + begin), target, size_t(size));
+}
+
+const unsigned char *SafetensorsFile::getData(const SafetensorsEntry &entry) const {
+  assert(uint64_t(entry.offset + entry.bytes) <= mapped.size());
+  return mapped.data() + entry.offset;
 }
 
 //===----------------------------------------------------------------------===//
@@ -139,8 +98,12 @@ const SafetensorsEntry *SafetensorsFile::find(const std::string &name) const {
 
 /// The text of a header from the tensors in the order of their places.
 static StatusOr<std::string> printHeader(const std::vector<TensorToWrite> &tensors,
-                                         const SafetensorsLayout &layout) {
-  std::string text = R"({"__metadata__":{"format":"pt"})";
+                                         const SafetensorsLayout &layout,
+                                         const std::string &package) {
+  std::string text = R"({"__metadata__":{"format":"pt")";
+  if (!package.empty())
+    text += R"(,"memopt_package":)" + json(package).dump();
+  text += "}";
   std::set<std::string_view> names = {"__metadata__"};
   for (size_t i : layout.order) {
     const TensorToWrite &tensor = tensors[i];
@@ -166,7 +129,8 @@ static StatusOr<std::string> printHeader(const std::vector<TensorToWrite> &tenso
   return text;
 }
 
-StatusOr<SafetensorsLayout> SafetensorsLayout::plan(const std::vector<TensorToWrite> &tensors) {
+StatusOr<SafetensorsLayout> SafetensorsLayout::plan(const std::vector<TensorToWrite> &tensors,
+                                                    const std::string &package) {
   SafetensorsLayout layout;
   for (size_t i = 0; i < tensors.size(); ++i)
     layout.order.push_back(i);
@@ -182,7 +146,7 @@ StatusOr<SafetensorsLayout> SafetensorsLayout::plan(const std::vector<TensorToWr
     if (__builtin_add_overflow(layout.bytes, bytes, &layout.bytes))
       return badInput("the tensors' bytes together do not fit 64 bits");
   }
-  MEMOPT_ASSIGN_OR_RETURN(std::string header, printHeader(tensors, layout));
+  MEMOPT_ASSIGN_OR_RETURN(std::string header, printHeader(tensors, layout, package));
   for (int i = 0; i < 8; ++i)
     layout.head += char(uint64_t(header.size()) >> 8 * i & 255);
   layout.head += header;
@@ -194,9 +158,9 @@ StatusOr<SafetensorsLayout> SafetensorsLayout::plan(const std::vector<TensorToWr
   return layout;
 }
 
-Status memopt::writeSafetensors(const std::string &path,
-                                const std::vector<TensorToWrite> &tensors) {
-  StatusOr<SafetensorsLayout> layout = SafetensorsLayout::plan(tensors);
+Status memopt::writeSafetensors(const std::string &path, const std::vector<TensorToWrite> &tensors,
+                                const std::string &package) {
+  StatusOr<SafetensorsLayout> layout = SafetensorsLayout::plan(tensors, package);
   if (!layout.isOk())
     return layout.takeStatus().withContext(quote(path));
   MEMOPT_ASSIGN_OR_RETURN(AtomicFileWriter writer, AtomicFileWriter::create(path));

@@ -100,10 +100,10 @@ static bool isOurs(const Descriptor &socket) {
          who.uid == ::getuid();
 }
 
-/// Whether there is something to read, or somebody to let in, before a slice of time is over.
-static bool waitForInput(int socket) {
+/// Whether there is something to read, or somebody to let in, before a time is over.
+static bool hasInput(int socket, int milliseconds = 0) {
   pollfd wanted{socket, POLLIN, 0};
-  return ::poll(&wanted, 1, sliceMilliseconds) > 0;
+  return ::poll(&wanted, 1, milliseconds) > 0;
 }
 
 /// Never waits. Nothing is said about failures: who cannot be reached is found to be lost.
@@ -137,8 +137,7 @@ struct Message {
 /// What there is to read at once.
 static Message receiveMessage(const Descriptor &socket) {
   Message message;
-  pollfd wanted{socket.get(), POLLIN, 0};
-  if (::poll(&wanted, 1, 0) <= 0)
+  if (!hasInput(socket.get()))
     return message;
   std::vector<char> text(mostMessageBytes);
   iovec part{text.data(), text.size()};
@@ -238,37 +237,65 @@ StatusOr<Descriptor> RankMeeting::openDoor() const {
   return environmentError(describeErrno("opening a socket for", "ranks", errno));
 }
 
-/// Reads what a guest is and wants; its rank.
-StatusOr<int64_t> RankMeeting::readArrival(const Descriptor &guest, const RankTask &task,
-                                           std::string &disagreement) {
-  Message message = receiveMessage(guest);
-  JsonView view(message.content);
-  MEMOPT_ASSIGN_OR_RETURN(int64_t rank, view.getInteger("rank"));
-  MEMOPT_ASSIGN_OR_RETURN(int64_t ranks, view.getInteger("ranks"));
-  MEMOPT_ASSIGN_OR_RETURN(RankTask theirs, parseTask(view));
-  if (ranks != self.ranks)
-    return environmentError("rank " + std::to_string(rank) + " is one of " + std::to_string(ranks) +
-                            " processes, rank 0 one of " + std::to_string(self.ranks));
-  if (rank < 1 || rank >= ranks || others[size_t(rank)].get() >= 0)
-    return environmentError("two processes say that they are rank " + std::to_string(rank));
-  if (disagreement.empty())
-    disagreement = findDisagreement(rank, task, theirs);
-  return rank;
+namespace {
+/// What a guest says that it is and wants.
+struct Arrival {
+  int64_t rank, ranks;
+  RankTask task;
+};
+} // namespace
+
+static StatusOr<Arrival> parseArrival(const json &content) {
+  JsonView view(content);
+  Arrival arrival{};
+  MEMOPT_ASSIGN_OR_RETURN(arrival.rank, view.getInteger("rank"));
+  MEMOPT_ASSIGN_OR_RETURN(arrival.ranks, view.getInteger("ranks"));
+  MEMOPT_ASSIGN_OR_RETURN(arrival.task, parseTask(view));
+  return arrival;
 }
 
-Status RankMeeting::letIn(int door, const RankTask &task, std::string &disagreement) {
+/// Of guests that say nothing so many may stay; they are none of the ranks, or late ones.
+static constexpr size_t mostSilentGuests = 64;
+
+void RankMeeting::letIn(int door) {
   Descriptor guest(::accept4(door, nullptr, nullptr, SOCK_CLOEXEC));
+  if (guest.get() < 0) // without descriptors, say; who knocks is still there later
+    std::this_thread::sleep_for(std::chrono::milliseconds(sliceMilliseconds));
   if (guest.get() < 0 || !isOurs(guest))
+    return;
+  if (guests.size() >= mostSilentGuests + size_t(self.ranks))
+    guests.erase(guests.begin());
+  guests.push_back(std::move(guest));
+}
+
+/// A guest that leaves, or speaks of something else, is no rank of ours and changes nothing.
+Status RankMeeting::hearGuest(Descriptor guest, const RankTask &task, std::string &disagreement) {
+  Message message = receiveMessage(guest);
+  StatusOr<Arrival> arrival = parseArrival(message.content);
+  if (message.isEnd || !arrival.isOk())
     return Status::ok();
-  for (Waiting waiting; !waitForInput(guest.get());)
-    MEMOPT_RETURN_IF_ERROR(checkTime(waiting, "a word of one"));
-  StatusOr<int64_t> rank = readArrival(guest, task, disagreement);
-  if (!rank.isOk()) {
-    sendMessage(guest, {{"code", int(rank.getCode())}});
-    return rank.takeStatus();
-  }
-  others[size_t(*rank)] = std::move(guest);
+  auto refuseGuest = [&](const std::string &reason) {
+    sendMessage(guest, {{"code", int(StatusCode::Environment)}});
+    return environmentError(reason);
+  };
+  auto [rank, ranks, theirs] = *std::move(arrival);
+  if (ranks != self.ranks)
+    return refuseGuest("rank " + std::to_string(rank) + " is one of " + std::to_string(ranks) +
+                       " processes, rank 0 one of " + std::to_string(self.ranks));
+  if (rank < 1 || rank >= ranks || others[size_t(rank)].get() >= 0)
+    return refuseGuest("two processes say that they are rank " + std::to_string(rank));
+  if (disagreement.empty())
+    disagreement = findDisagreement(rank, task, theirs);
+  others[size_t(rank)] = std::move(guest);
   return Status::ok();
+}
+
+/// Until somebody knocks, or a guest says something or leaves, or a slice of time is over.
+void RankMeeting::waitForWords(int door) const {
+  std::vector<pollfd> wanted{{door, POLLIN, 0}};
+  for (const Descriptor &guest : guests)
+    wanted.push_back({guest.get(), POLLIN, 0});
+  ::poll(wanted.data(), wanted.size(), sliceMilliseconds);
 }
 
 std::string RankMeeting::nameMissing() const {
@@ -284,13 +311,21 @@ Status RankMeeting::waitForOthers(const RankTask &task) {
   MEMOPT_ASSIGN_OR_RETURN(Descriptor door, openDoor());
   std::string disagreement;
   for (Waiting waiting; !nameMissing().empty();) {
-    if (waitForInput(door.get()))
-      MEMOPT_RETURN_IF_ERROR(letIn(door.get(), task, disagreement));
+    waitForWords(door.get());
+    if (hasInput(door.get()))
+      letIn(door.get());
+    for (size_t i = guests.size(); i-- > 0;)
+      if (hasInput(guests[i].get())) {
+        Descriptor guest = std::move(guests[i]);
+        guests.erase(guests.begin() + std::ptrdiff_t(i));
+        MEMOPT_RETURN_IF_ERROR(hearGuest(std::move(guest), task, disagreement));
+      }
     keepWaiting();
     if (std::vector<int64_t> lost = findLost(); !lost.empty())
       return environmentError("rank " + std::to_string(lost[0]) + " ended before the run began");
     MEMOPT_RETURN_IF_ERROR(checkTime(waiting, nameMissing()));
   }
+  guests.clear();
   return disagreement.empty() ? Status::ok() : environmentError(std::move(disagreement));
 }
 
@@ -357,13 +392,14 @@ Status RankMeeting::goToFirst(const RankTask &task) {
 
 StatusOr<RankMeeting::Preparation> RankMeeting::listen() {
   for (Waiting waiting;;) {
-    Message message = waitForInput(others[0].get()) ? receiveMessage(others[0]) : Message();
+    Message message =
+        hasInput(others[0].get(), sliceMilliseconds) ? receiveMessage(others[0]) : Message();
     if (message.isEnd)
       return environmentError("rank 0 ended before the run began");
     JsonView view(message.content);
     if (view.has("code")) {
       MEMOPT_ASSIGN_OR_RETURN(int64_t code, view.getInteger("code"));
-      return Status(StatusCode(code), "");
+      return Status(toFailureCode(code), "");
     }
     if (view.has("preparation")) {
       MEMOPT_ASSIGN_OR_RETURN(std::string text, view.getString("preparation"));

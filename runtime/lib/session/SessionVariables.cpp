@@ -71,6 +71,27 @@ Status Session::setWhole(const VariableSpec &variable, const void *whole) {
   return arenas.clear(variable, count * size);
 }
 
+Status Session::readWhole(const VariableSpec &variable, const SafetensorsFile &file,
+                          const SafetensorsEntry &entry) {
+  constexpr int64_t piece = 1 << 18; // elements
+  auto [begin, count] = variable.getOwnElements(getRank());
+  int64_t size = getByteSize(variable.dtype), sourceSize = getByteSize(entry.dtype);
+  auto most = size_t(std::min(piece, count));
+  std::vector<char> source(most * size_t(sourceSize)), target(most * size_t(size));
+  for (int64_t done = 0; done < count; done += piece) {
+    int64_t elements = std::min(piece, count - done);
+    MEMOPT_RETURN_IF_ERROR(
+        file.read(entry, (begin + done) * sourceSize, source.data(), elements * sourceSize));
+    bool isSame = entry.dtype == variable.dtype;
+    if (!isSame)
+      MEMOPT_RETURN_IF_ERROR(
+          convertElements(entry.dtype, source.data(), variable.dtype, target.data(), elements));
+    MEMOPT_RETURN_IF_ERROR(arenas.write(variable, done * size,
+                                        isSame ? source.data() : target.data(), elements * size));
+  }
+  return arenas.clear(variable, count * size);
+}
+
 /// Lets `fill` write this rank's elements where the host can, in place if that is possible.
 Status Session::fillOwn(const VariableSpec &variable, const std::function<void(char *data)> &fill) {
   int64_t bytes = variable.getOwnElements(getRank()).count * getByteSize(variable.dtype);
@@ -119,11 +140,10 @@ Status Session::fillFromWeights(const SafetensorsFile &weights, const VariableSp
     return badInput(quote(weights.getPath()) + " has " + quote(variable.name) + " as " +
                     toString(entry->dtype, entry->shape) + ", expected " +
                     toString(variable.dtype, variable.getWholeShape()));
-  return setWhole(variable, entry->data);
+  return readWhole(variable, weights, *entry);
 }
 
 Status Session::initializeFromWeights(const std::function<bool(const VariableSpec &)> &isRestored) {
-  std::string path = package->getFolder() + "/weights.safetensors";
   std::optional<SafetensorsFile> weights;
   for (const VariableSpec &variable : getManifest().variables) {
     if (isRestored(variable) || variable.role == "hyperparameter")
@@ -140,7 +160,7 @@ Status Session::initializeFromWeights(const std::function<bool(const VariableSpe
       continue;
     }
     if (!weights) {
-      MEMOPT_ASSIGN_OR_RETURN(weights, SafetensorsFile::open(path));
+      MEMOPT_ASSIGN_OR_RETURN(weights, package->openWeights());
     }
     MEMOPT_RETURN_IF_ERROR(fillFromWeights(*weights, variable));
   }

@@ -15,6 +15,7 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <thread>
 
 using namespace memopt;
@@ -83,6 +84,24 @@ TEST_F(CacheTest, TellsQuestionsAndKindsApart) {
   EXPECT_FALSE(cache->find(Cache::getKey("code", "b")));
   EXPECT_FALSE(cache->find(Cache::getKey("plan", "a")));
   EXPECT_NE(Cache::getKey("a", "bc").name, Cache::getKey("ab", "c").name);
+}
+
+/// Entries are code: a folder that others may write to is none of ours.
+TEST_F(CacheTest, OthersMayNotWrite) {
+  for (unsigned mode : {0777u, 0770u}) {
+    EXPECT_EQ(::chmod(folder.c_str(), mode), 0);
+    std::string message = llvm::toString(Cache::open(folder).takeError());
+    EXPECT_NE(message.find("may be written by others"), std::string::npos) << message;
+    EXPECT_NE(message.find("chmod go-w"), std::string::npos) << message;
+  }
+  EXPECT_EQ(::chmod(folder.c_str(), 0755), 0);
+  EXPECT_EQ(llvm::cantFail(Cache::open(folder)), cache);
+  llvm::SmallString<128> made(folder);
+  llvm::sys::path::append(made, "made");
+  llvm::cantFail(Cache::open(made));
+  struct stat facts;
+  EXPECT_EQ(::stat(made.c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 0777, 0700u);
 }
 
 /// Any byte that is changed, cut off or added, and a file under another one's name.

@@ -152,9 +152,9 @@ public:
       return stream;
     return std::unique_ptr<ComputeStream>(std::make_unique<ForgetfulCompute>(*std::move(stream)));
   }
-  StatusOr<std::unique_ptr<Module>> loadModule(const std::string &path,
+  StatusOr<std::unique_ptr<Module>> loadModule(const InputFile &image,
                                                const std::vector<std::string> &kernels) override {
-    return device.loadModule(path, kernels);
+    return device.loadModule(image, kernels);
   }
 
 private:

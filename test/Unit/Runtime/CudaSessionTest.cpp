@@ -260,8 +260,8 @@ TEST_F(CudaSessionTest, PackagesThatDoNotFitTheDeviceAreRefused) {
   EXPECT_EQ(kernelCode, StatusCode::BadInput);
   expectMessage(kernel, {"kernels.bc' has no kernel 'compute_fates'"});
   auto [imageCode, image] = refusal([](json &m) { m["target"]["image"] = "absent.cubin"; });
-  EXPECT_EQ(imageCode, StatusCode::Environment);
-  expectMessage(image, {"loading '", "absent.cubin'"});
+  EXPECT_EQ(imageCode, StatusCode::BadInput);
+  expectMessage(image, {"opening '", "absent.cubin'"});
   auto [targetCode, target] = refusal([](json &m) {
     m["target"] = "cpu";
     m.erase("kernels");

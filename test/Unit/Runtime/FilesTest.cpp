@@ -8,9 +8,13 @@
 
 #include "memopt-runtime/base/Files.h"
 #include "TestSupport.h"
+#include "memopt-runtime/base/ScratchFolder.h"
+#include <csignal>
 #include <fcntl.h>
 #include <filesystem>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
@@ -47,6 +51,67 @@ TEST(FilesTest, GzipIsReadAndItsDamageSeen) {
   EXPECT_FALSE(readMaybeGzip(path, 1 << 20).isOk());
   writeFile(path, "plain");
   EXPECT_EQ(readMaybeGzip(path, 100)->size(), 5u);
+}
+
+// A megabyte says how large a file is; what comes behind its end is not unpacked.
+TEST(FilesTest, GzipIsUnpackedAsFarAsItsHeaderSays) {
+  TemporaryFolder folder;
+  std::string path = folder / "text.gz";
+  writeGzip(path, std::string(64 << 20, 'a'));
+  auto content = readMaybeGzip(path, size_t(1) << 30, [](const auto &) { return size_t(3 << 20); });
+  ASSERT_TRUE(content.isOk()) << content.getMessage();
+  EXPECT_GT(content->size(), size_t(3 << 20));
+  EXPECT_LE(content->size(), size_t(5 << 20));
+}
+
+TEST(FilesTest, AFileThatBecomesShorterIsAFailure) {
+  TemporaryFolder folder;
+  writeFile(folder / "file", std::string(10000, 'a'));
+  auto file = InputFile::open(folder / "file");
+  ASSERT_TRUE(file.isOk());
+  std::filesystem::resize_file(folder / "file", 5000);
+  std::string target(10000, 'b');
+  EXPECT_TRUE(file->read(0, target.data(), 5000).isOk());
+  expectMessage(file->read(4000, target.data(), 2000).getMessage(),
+                {"file': it became shorter meanwhile"});
+}
+
+TEST(FilesTest, AFolderOfAKilledProcessIsRemovedByTheNext) {
+  TemporaryFolder folder;
+  std::string prefix = folder / "work-";
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  pid_t child = ::fork();
+  if (child == 0) {
+    auto made = ScratchFolder::create(prefix);
+    writeFile(made->getPath() + "/weights", "large");
+    (void)!::write(ends[1], "x", 1);
+    ::pause();
+  }
+  char word;
+  ASSERT_EQ(::read(ends[0], &word, 1), 1);
+  {
+    auto beside = ScratchFolder::create(prefix);
+    ASSERT_TRUE(beside.isOk()) << beside.getMessage();
+    EXPECT_EQ(listFolder(folder.path)->size(), 2u) << "one that lives keeps its folder";
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  writeFile(folder / "work-mine", "somebody's file");
+  EXPECT_EQ(listFolder(folder.path)->size(), 2u);
+  auto next = ScratchFolder::create(prefix);
+  ASSERT_TRUE(next.isOk()) << next.getMessage();
+  EXPECT_EQ(listFolder(folder.path)->size(), 2u) << "its own, and the file";
+}
+
+TEST(FilesTest, AFolderWithoutProgramsIsExplained) {
+  EXPECT_EQ(explainNoExec(TEST_PROGRAMS), "");
+  for (const char *folder : {"/proc", "/sys", "/dev/shm"}) {
+    struct statvfs facts;
+    if (::statvfs(folder, &facts) == 0 && facts.f_flag & ST_NOEXEC)
+      return expectMessage(explainNoExec(folder), {folder, "noexec", "TMPDIR"});
+  }
+  GTEST_SKIP() << "nothing is mounted noexec here";
 }
 
 TEST(FilesTest, WritingFollowsLinks) {

@@ -9,7 +9,10 @@
 #include "memopt-runtime/package/Manifest.h"
 #include "TestSupport.h"
 #include "memopt-runtime/numbers/Random.h"
+#include "memopt-runtime/package/PackageInMaking.h"
+#include <filesystem>
 #include <functional>
+#include <thread>
 
 using namespace memopt;
 using namespace memopt::testing;
@@ -269,12 +272,130 @@ TEST(PackageTest, WhatCannotBeLoadedIsExplained) {
   std::string package = writePackage(folder, getTinyManifest());
   writeFile(package + "/program.so", "text");
   expectMessage(messageFor(package), {"'program.so' does not load"});
-  // Folders of their own: the loader knows a program by its path.
-  TemporaryFolder older, newer, nothing;
-  expectMessage(messageFor(writePackage(older, getTinyManifest(), "TinyOlder")),
+  expectMessage(messageFor(writePackage(folder, getTinyManifest(), "TinyOlder")),
                 {"was compiled for interface version 1, this runtime offers version 4"});
-  expectMessage(messageFor(writePackage(newer, getTinyManifest(), "TinyNewer")),
+  expectMessage(messageFor(writePackage(folder, getTinyManifest(), "TinyNewer")),
                 {"was compiled for interface version 99, this runtime offers version 4"});
-  package = writePackage(nothing, getTinyManifest(), "TinyNothing");
+  package = writePackage(folder, getTinyManifest(), "TinyNothing");
   expectMessage(messageFor(package), {"does not export 'memopt_program_version'"});
+}
+
+// The loader knows programs by their paths, and numbers of open files come again.
+TEST(PackageTest, AProgramIsThatOfTheFolderNow) {
+  TemporaryFolder folder;
+  std::string path = writePackage(folder, getTinyManifest());
+  auto first = Package::load(path), second = Package::load(path);
+  ASSERT_TRUE(first.isOk() && second.isOk());
+  first->reset();
+  writePackage(folder, getTinyManifest(), "TinyOlder");
+  expectMessage(Package::load(path).getMessage(), {"was compiled for interface version 1"});
+  writePackage(folder, getTinyManifest(), "TinyFails");
+  auto third = Package::load(path);
+  ASSERT_TRUE(third.isOk()) << third.getMessage();
+  std::filesystem::remove_all(path);
+  EXPECT_TRUE((*second)->openWeights().isOk()) << "what is open stays";
+}
+
+TEST(PackageTest, FilesOfTwoPackagesAreRefused) {
+  TemporaryFolder folder;
+  std::string one, other(40, 'a');
+  for (int i = 0; i < 4; ++i)
+    one += "0123456789";
+  auto load = [&](const std::string &digest, const std::string &program) {
+    json manifest = getTinyManifest();
+    if (!digest.empty())
+      manifest["digest"] = digest;
+    return Package::load(writePackage(folder, manifest, program));
+  };
+  EXPECT_TRUE(load("", "TinyModel").isOk()) << "packages of before there were digests";
+  expectMessage(load(other, "TinyDigest").getMessage(),
+                {"tiny.memopt", "'program.so' is of package " + one,
+                 "'manifest.json' is of package " + other, "compile the model again"});
+  expectMessage(load(one, "TinyModel").getMessage(), {"'program.so' is of a package without"});
+  expectMessage(load("", "TinyDigest").getMessage(), {"'manifest.json' is of a package without"});
+  expectMessage(load("0xyz", "TinyModel").getMessage(), {"digest is '0xyz', expected 40"});
+  auto package = load(one, "TinyDigest");
+  ASSERT_TRUE(package.isOk()) << package.getMessage();
+  expectMessage((*package)->openWeights().getMessage(),
+                {"'weights.safetensors' is of a package without a digest", one});
+  float value = 1;
+  for (const std::string &digest : {other, one}) {
+    ASSERT_TRUE(writeSafetensors(folder / "tiny.memopt/weights.safetensors",
+                                 {{"a", DType::F32, {1}, &value}}, digest)
+                    .isOk());
+    auto loaded = Package::load(folder / "tiny.memopt");
+    ASSERT_TRUE(loaded.isOk()) << loaded.getMessage();
+    EXPECT_EQ((*loaded)->openWeights().isOk(), digest == one);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Writing
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Publishes a package whose files all hold `text`.
+Status publish(const std::string &target, const std::string &text) {
+  MEMOPT_ASSIGN_OR_RETURN(PackageInMaking making, PackageInMaking::begin(target));
+  for (const char *name : {"manifest.json", "program.so", "weights.safetensors"})
+    memopt::testing::writeFile(making.getPath() + "/" + name, text);
+  return making.publish();
+}
+std::vector<std::string> namesIn(const std::string &folder) { return *listFolder(folder); }
+} // namespace
+
+TEST(PackageInMakingTest, APackageIsReplacedWhole) {
+  TemporaryFolder folder;
+  std::string target = folder / "deep/p.memopt";
+  ASSERT_TRUE(publish(target, "one").isOk());
+  auto reader = OpenFolder::open(target);
+  memopt::testing::writeFile(target + "/kernels.cubin", "one");
+  ASSERT_TRUE(publish(target + "/", "two").isOk());
+  EXPECT_EQ(namesIn(target).size(), 3u) << "nothing of the old one is left";
+  EXPECT_EQ(readFile(target + "/program.so"), "two");
+  EXPECT_FALSE(reader->isCurrent());
+  {
+    auto making = PackageInMaking::begin(target);
+  } // ends before it is published
+  EXPECT_EQ(readFile(target + "/manifest.json"), "two");
+  EXPECT_EQ(namesIn(folder / "deep").size(), 1u);
+  std::filesystem::create_symlink("deep/p.memopt", folder / "link");
+  ASSERT_TRUE(publish(folder / "link", "three").isOk());
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_EQ(readFile(target + "/manifest.json"), "three");
+}
+
+TEST(PackageInMakingTest, WhatElseLiesInTheFolderStays) {
+  TemporaryFolder folder;
+  std::string target = folder / "p.memopt";
+  ASSERT_TRUE(publish(target, "one").isOk());
+  memopt::testing::writeFile(target + "/notes.txt", "mine");
+  auto reader = OpenFolder::open(target);
+  ASSERT_TRUE(publish(target, "two").isOk());
+  EXPECT_EQ(namesIn(target), (std::vector<std::string>{"manifest.json", "notes.txt", "program.so",
+                                                       "weights.safetensors"}));
+  EXPECT_EQ(readFile(target + "/manifest.json"), "two");
+  EXPECT_TRUE(reader->isCurrent());
+  std::filesystem::remove(target + "/program.so");
+  std::filesystem::create_directory(target + "/program.so");
+  expectMessage(publish(target, "three").getMessage(), {"program.so", "no regular file"});
+  EXPECT_EQ(readFile(target + "/manifest.json"), "two");
+  memopt::testing::writeFile(folder / "file", "");
+  expectMessage(publish(folder / "file", "").getMessage(), {"something else is there"});
+}
+
+TEST(PackageInMakingTest, AnyNumberMayPublishAtOnce) {
+  TemporaryFolder folder;
+  std::string target = folder / "p.memopt";
+  std::vector<std::thread> threads;
+  for (const char *text : {"a", "b", "c"})
+    threads.emplace_back([&, text] {
+      for (int i = 0; i < 30; ++i)
+        EXPECT_TRUE(publish(target, text).isOk());
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(readFile(target + "/manifest.json"), readFile(target + "/program.so"));
+  EXPECT_EQ(readFile(target + "/manifest.json"), readFile(target + "/weights.safetensors"));
+  EXPECT_EQ(namesIn(folder.path).size(), 1u);
 }

@@ -12,8 +12,12 @@
 
 #include "memopt-runtime/ranks/RankMeeting.h"
 #include "TestSupport.h"
+#include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <thread>
 #include <unistd.h>
 
@@ -46,6 +50,31 @@ protected:
     for (std::thread &thread : threads)
       thread.join();
     return joined;
+  }
+
+  /// A connection to rank 0, which may not be there as yet. Of this process alone: others may
+  /// meet on this machine, too.
+  static Descriptor knock(const std::vector<std::string> &before) {
+    for (int tries = 0; tries < 500; ++tries, ::usleep(10000))
+      for (const std::string &address : listAddresses())
+        if (std::find(before.begin(), before.end(), address) == before.end()) {
+          Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+          sockaddr_un to{};
+          to.sun_family = AF_UNIX;
+          address.copy(to.sun_path + 1, sizeof to.sun_path - 1);
+          auto length = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + address.size());
+          if (::connect(socket.get(), reinterpret_cast<sockaddr *>(&to), length) == 0)
+            return socket;
+        }
+    return Descriptor();
+  }
+  static std::vector<std::string> listAddresses() {
+    std::vector<std::string> addresses;
+    std::ifstream sockets("/proc/net/unix");
+    for (std::string line; std::getline(sockets, line);)
+      if (size_t at = line.find("@memopt-ranks-"); at != std::string::npos)
+        addresses.push_back(line.substr(at + 1));
+    return addresses;
   }
 
   const std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
@@ -163,6 +192,28 @@ TEST_F(RankMeetingTest, TwoFirstRanksDoNotMeet) {
   other.join();
   std::string messages = one.getMessage() + two.getMessage();
   expectMessage(messages, {"another rank 0 waits for the others of the same start"});
+}
+
+// Any process of this user may knock; who is no rank changes nothing and keeps nobody waiting.
+TEST_F(RankMeetingTest, GuestsThatLeaveOrSayNothingEndNothing) {
+  std::vector<std::string> before = listAddresses();
+  Joined first = Status::ok();
+  std::thread thread([&] { first = join(0, 2, {}, 20); });
+  Descriptor silent = knock(before), leaves = knock(before), babbles = knock(before);
+  leaves = Descriptor();
+  EXPECT_GT(::send(babbles.get(), "{\"rank\": \"x\"}", 13, MSG_NOSIGNAL), 0);
+  Joined second = join(1, 2, {}, 20);
+  thread.join();
+  EXPECT_TRUE(first.isOk()) << first.getMessage();
+  EXPECT_TRUE(second.isOk()) << second.getMessage();
+}
+
+// What is no code of ours, from a process that is out of order, is a failure all the same.
+TEST_F(RankMeetingTest, CodesAreChecked) {
+  EXPECT_EQ(toFailureCode(1), StatusCode::BadInput);
+  EXPECT_EQ(toFailureCode(130), StatusCode::Interrupted);
+  for (int64_t number : {int64_t(0), int64_t(-1), int64_t(77), int64_t(1) << 32 | 1})
+    EXPECT_EQ(toFailureCode(number), StatusCode::Environment) << number;
 }
 
 TEST(DescribeFileTest, OtherFilesAndOtherContentsDiffer) {

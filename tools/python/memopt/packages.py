@@ -3,29 +3,36 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiled packages, kept by what they were compiled from.
 
-The key is a digest of the model's archive, the options, the compiler and the processor: whatever else changes, an
-equal key means an equal package. Weights are not part of an archive here, so a model that has learnt something is not
-compiled again. An entry is a folder of $MEMOPT_CACHE (default: ~/.cache/memopt), which may be deleted at any time:
+The key is a digest of the model's archive, the options and the files that they name, the compiler with its libraries,
+and the processor: whatever else changes, an equal key means an equal package. Weights are not part of an archive here,
+so a model that has learnt something is not compiled again. An entry is a folder of $MEMOPT_CACHE (default:
+~/.cache/memopt), which may be deleted at any time:
 
     KEY/step.memopt     the package
-    KEY/report.json     --report of memopt-compile
+    KEY/report.json     --report of memopt-compile; its time is that of the entry's last use
 
-Packages hold native code, which is run: the cache is its owner's alone.
+Packages hold native code, which is run: a cache that others own or may write to is refused. It keeps to
+$MEMOPT_CACHE_BYTES (default: 4 GiB); entries that were not used for longest go first.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import functools
 import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
+import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .errors import Unavailable
+from .errors import BadInput, Unavailable
 from .tools import find_compiler, run_compiler
 
 __all__ = ["CompiledPackage", "build_package"]
@@ -44,10 +51,53 @@ def _find_cache() -> pathlib.Path:
     return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "memopt"
 
 
+def _check_owner(folder: pathlib.Path) -> None:
+    """Refuses a folder whose content somebody else may have written."""
+    facts = folder.stat()
+    if facts.st_uid not in (os.geteuid(), 0):
+        raise Unavailable(f"the cache of packages {folder} belongs to user {facts.st_uid}, and code from it is run; "
+                          "MEMOPT_CACHE names a folder of your own")
+    if facts.st_mode & 0o022:
+        raise Unavailable(f"the cache of packages {folder} may be written by others (mode {facts.st_mode & 0o777:o}), and "
+                          "code from it is run; empty it and take their right away (chmod go-w), or name another folder "
+                          "by MEMOPT_CACHE")
+
+
+def _get_limit() -> int:
+    text = os.environ.get("MEMOPT_CACHE_BYTES") or str(4 << 30)
+    if not text.isdecimal():
+        raise BadInput(f"MEMOPT_CACHE_BYTES is the size of the cache, a number of bytes, not {text!r}")
+    return int(text)
+
+
+_BUILD_ID = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0"  # head of the note, before the id's 20 bytes
+
+
+def _identify_library(path: pathlib.Path) -> bytes:
+    """The build id that the linker gave a library, which is a digest of it; without one the digest of its bytes."""
+    with path.open("rb") as file:
+        begin = file.read(1 << 13)
+        place = begin.find(_BUILD_ID) + len(_BUILD_ID)
+        if place >= len(_BUILD_ID) and place + 20 <= len(begin):
+            return begin[place:place + 20]
+        file.seek(0)
+        return hashlib.sha256(file.read()).digest()
+
+
+def _find_libraries(program: pathlib.Path) -> list[pathlib.Path]:
+    """The shared libraries that the loader finds for a program, which is not run."""
+    done = subprocess.run([str(program)], env={**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"}, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, errors="replace")
+    found = re.findall(r"=> (/.*) \(0x[0-9a-f]+\)$", done.stdout, re.MULTILINE)
+    return [pathlib.Path(path) for path in sorted(found)]
+
+
 @functools.cache
 def _describe_compiler(path: pathlib.Path) -> bytes:
-    """The compiler's bytes, and what it asks of the machine by default: its processor and number of threads."""
+    """The compiler and its libraries, and what it asks of the machine by default: its processor and number of threads."""
     digest = hashlib.sha256(path.read_bytes())
+    for library in _find_libraries(path):
+        digest.update(_identify_library(library))
     try:
         facts = pathlib.Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
     except OSError:
@@ -57,10 +107,19 @@ def _describe_compiler(path: pathlib.Path) -> bytes:
     return digest.digest()
 
 
+def _read_named(text: str) -> bytes:
+    """The content of a file that an option's value, or a part of it, names; nothing where it names none."""
+    content = b""
+    for name in dict.fromkeys([text, *text.split(",")]):
+        if os.path.isfile(name):
+            content += hashlib.sha256(pathlib.Path(name).read_bytes()).digest()
+    return content
+
+
 def _make_key(archive: bytes, options: Sequence[str]) -> str:
-    profile = os.environ.get("MEMOPT_MACHINE_PROFILE")
-    parts = [b"2", archive, json.dumps(list(options)).encode(), _describe_compiler(find_compiler()),
-             pathlib.Path(profile).read_bytes() if profile and os.path.exists(profile) else b""]
+    profile = os.environ.get("MEMOPT_MACHINE_PROFILE") or ""
+    parts = [b"3", archive, json.dumps(list(options)).encode(), _describe_compiler(find_compiler()), _read_named(profile)]
+    parts += [_read_named(option.partition("=")[2] or option) for option in options]
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)
@@ -68,10 +127,17 @@ def _make_key(archive: bytes, options: Sequence[str]) -> str:
 
 
 def _read_entry(entry: pathlib.Path) -> CompiledPackage | None:
+    report = entry / "report.json"
     try:
-        return CompiledPackage(entry / "step.memopt", json.loads((entry / "report.json").read_text()), True)
+        content = json.loads(report.read_text())
+        _check_owner(entry)
+        with contextlib.suppress(OSError):  # what is used stays
+            os.utime(report)
+    except Unavailable:
+        raise
     except (OSError, ValueError):
         return None
+    return CompiledPackage(entry / "step.memopt", content, True)
 
 
 def _compile_into(folder: pathlib.Path, archive: bytes, options: Sequence[str]) -> None:
@@ -82,6 +148,69 @@ def _compile_into(folder: pathlib.Path, archive: bytes, options: Sequence[str]) 
     (folder / "report.json").write_text(json.dumps(report))
 
 
+# ----------------------------------------------------------------------------------------------------------------------
+# The folder
+# ----------------------------------------------------------------------------------------------------------------------
+
+_MAKING = ".compiling-"
+
+
+def _try_lock(folder: pathlib.Path) -> tuple[int, bool]:
+    """The open folder, and whether this process holds its lock now, which the system takes from one that ends."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return descriptor, False
+    return descriptor, True
+
+
+def _clear_leftovers(cache: pathlib.Path) -> None:
+    """Removes what killed processes were about to compile."""
+    for folder in cache.glob(_MAKING + "*"):
+        with contextlib.suppress(OSError):
+            lock, is_left = _try_lock(folder)
+            if is_left:
+                shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+
+
+def _make_folder(cache: pathlib.Path) -> tuple[pathlib.Path, int]:
+    """A folder to compile in, and its lock, which says that somebody is there."""
+    _clear_leftovers(cache)
+    while True:
+        folder = pathlib.Path(tempfile.mkdtemp(prefix=_MAKING, dir=cache))
+        try:
+            lock, _ = _try_lock(folder)
+        except FileNotFoundError:
+            continue  # before it was locked somebody took it for a leftover
+        if folder.exists():
+            return folder, lock
+        os.close(lock)
+
+
+def _count_bytes(folder: pathlib.Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _prune(cache: pathlib.Path, kept: pathlib.Path) -> None:
+    """Removes the entries that were not used for longest, until the others keep to the limit.
+
+    One that was used a moment ago may be about to be opened, and stays.
+    """
+    limit, now, entries = _get_limit(), time.time(), []
+    for report in cache.glob("*/report.json"):
+        with contextlib.suppress(OSError):
+            entries.append((report.stat().st_mtime, report.parent, _count_bytes(report.parent)))
+    total = sum(size for _, _, size in entries)
+    for used, entry, size in sorted(entries):
+        if total <= limit or now - used < 60:
+            break
+        if entry != kept:
+            shutil.rmtree(entry, ignore_errors=True)
+            total -= size
+
+
 def build_package(archive: bytes, options: Sequence[str]) -> CompiledPackage:
     """The package of a model's archive, compiled unless it is there already.
 
@@ -89,23 +218,27 @@ def build_package(archive: bytes, options: Sequence[str]) -> CompiledPackage:
     """
     cache = _find_cache()
     entry = cache / _make_key(archive, options)
-    found = _read_entry(entry)
+    _get_limit()
+    try:
+        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _check_owner(cache)
+        found = _read_entry(entry)
+        folder, lock = (None, None) if found else _make_folder(cache)
+    except Unavailable:
+        raise
+    except OSError as error:
+        raise Unavailable(f"the cache of packages cannot be written: {error}; MEMOPT_CACHE names another folder") from error
     if found:
         return found
     try:
-        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder = pathlib.Path(tempfile.mkdtemp(prefix=".compiling-", dir=cache))
-    except OSError as error:
-        raise Unavailable(f"the cache of packages cannot be written: {error}; MEMOPT_CACHE names another folder") from error
-    try:
         _compile_into(folder, archive, options)
-        try:
+        with contextlib.suppress(OSError):  # somebody else was faster
             folder.rename(entry)
-        except OSError:
-            pass  # somebody else was faster
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
     compiled = _read_entry(entry)
     if compiled is None:
         raise Unavailable(f"the package in {entry} cannot be read; delete the folder")
+    _prune(cache, entry)
     return compiled._replace(was_cached=False)

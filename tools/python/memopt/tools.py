@@ -55,9 +55,10 @@ def find_library() -> pathlib.Path:
 
 
 def _start(command: Sequence[str]) -> tuple[int, str, str]:
-    """Runs a command to its end. An interrupt ends it, too, wherever it was sent."""
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          errors="replace") as process:
+    """Runs a command to its end. An interrupt ends it, too, wherever it was sent, and so does the end of this process."""
+    environment = {**os.environ, "MEMOPT_PARENT": str(os.getpid())}
+    with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, errors="replace") as process:
         try:
             out, err = process.communicate()
         except BaseException:

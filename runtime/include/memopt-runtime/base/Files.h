@@ -23,6 +23,7 @@
 #include "memopt-runtime/base/Status.h"
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,12 +51,40 @@ private:
   int number;
 };
 
+/// A regular file that is open for reading. Bytes are read when they are asked for: a file that
+/// becomes shorter meanwhile is a failure, and no signal. Move-only.
+class InputFile {
+public:
+  static StatusOr<InputFile> open(const std::string &path);
+
+  InputFile() = default;
+
+  const std::string &getPath() const { return path; }
+  const Descriptor &getDescriptor() const { return file; }
+  uint64_t size() const { return bytes; }
+
+  /// Reads bytes [begin, begin + size).
+  Status read(uint64_t begin, void *target, size_t size) const;
+  StatusOr<InputFile> duplicate() const;
+  /// The whole content, of at most `limit` bytes.
+  StatusOr<std::string> readWhole(size_t limit) const;
+
+private:
+  friend class OpenFolder;
+  static StatusOr<InputFile> openIn(int folder, const std::string &name, const std::string &path);
+
+  std::string path; ///< for messages
+  Descriptor file;
+  uint64_t bytes = 0;
+};
+
 /// A regular file mapped for reading. Move-only; the bytes live as long as it does. When somebody
-/// makes the file shorter meanwhile, reading beyond its end raises SIGBUS: small files that are
-/// read once belong to readFile().
+/// makes the file shorter meanwhile, reading beyond its end raises SIGBUS: what is read once
+/// belongs to InputFile.
 class MappedFile {
 public:
   static StatusOr<MappedFile> open(const std::string &path);
+  static StatusOr<MappedFile> open(const InputFile &file);
 
   MappedFile() = default;
   MappedFile(MappedFile &&other) noexcept { *this = std::move(other); }
@@ -71,6 +100,28 @@ private:
   size_t length = 0;
 };
 
+/// A folder that stays the same one when its name goes to another. Move-only.
+class OpenFolder {
+public:
+  static StatusOr<OpenFolder> open(const std::string &path);
+
+  const std::string &getPath() const { return path; }
+  StatusOr<InputFile> openFile(const std::string &name) const;
+  /// Whether something of that name is in it.
+  bool has(const std::string &name) const;
+  /// Whether it is still the folder that its path leads to.
+  bool isCurrent() const;
+  /// Waits for a lock (flock) that ends with this object. Where the file system has none nothing
+  /// happens.
+  void lock(bool isShared) const;
+  /// Takes the lock if nobody holds it.
+  bool tryLock() const;
+
+private:
+  std::string path;
+  Descriptor folder;
+};
+
 /// The path of the file that is mapped at an address, or null. For signal handlers: it allocates
 /// nothing, and the text stays in place until the next call.
 const char *findMappedFile(const void *address);
@@ -81,6 +132,12 @@ StatusOr<std::string> readFile(const std::string &path, size_t limit);
 /// The whole content of a file or pipe, unpacked when it is gzip. An error beyond `limit` unpacked
 /// bytes.
 StatusOr<std::vector<unsigned char>> readMaybeGzip(const std::string &path, size_t limit);
+
+/// The same for a format whose first bytes say how many there are: `findEnd` gets those that are
+/// read first, up to a megabyte. Reading stops behind that end, whatever else there is to unpack.
+StatusOr<std::vector<unsigned char>>
+readMaybeGzip(const std::string &path, size_t limit,
+              const std::function<size_t(const std::vector<unsigned char> &begin)> &findEnd);
 
 /// Writes to what `path` names, as a shell's `>` does. A regular file is written beside its place,
 /// which is where symbolic links lead: until commit() succeeds the old one is untouched, and a
@@ -127,7 +184,12 @@ Status copyToNewFile(const std::string &from, const std::string &to);
 StatusOr<Descriptor> createNewFile(const std::string &path);
 
 /// Creates a folder whose name begins with `prefix` and ends in letters that nobody can foresee.
-StatusOr<std::string> createNewFolder(const std::string &prefix);
+StatusOr<std::string> createNewFolder(const std::string &prefix, unsigned mode = 0777);
+constexpr size_t randomLetters = 16; ///< how many
+
+/// Why no program runs from a folder, and what to do, where its file system is mounted noexec;
+/// empty where it is not.
+std::string explainNoExec(const std::string &folder);
 
 /// Takes room on the disk for a new file of so many bytes. File systems that cannot do so before
 /// bytes are written only learn its size.

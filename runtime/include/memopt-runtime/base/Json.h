@@ -32,6 +32,9 @@ std::string quote(std::string_view text);
 /// `maxDepth`.
 StatusOr<nlohmann::json> parseJson(std::string_view text, int maxDepth);
 
+/// What is wrong with a text, from the parser's exception.
+std::string describeJsonError(const nlohmann::json::exception &error);
+
 /// A place in a parsed document. It refers to the document, which must outlive it.
 class JsonView {
 public:

@@ -20,6 +20,7 @@
 #ifndef MEMOPT_RUNTIME_BASE_STATUS_H
 #define MEMOPT_RUNTIME_BASE_STATUS_H
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,6 +38,15 @@ enum class StatusCode {
   Interrupted = 5, ///< a signal asked to stop, which was done after a whole step
   Cancelled = 130, ///< a signal came before there was anything to keep; it ends the process
 };
+
+/// The code of a failure that another process tells of. A number that is none stands for a process
+/// that is out of order.
+inline StatusCode toFailureCode(int64_t number) {
+  for (StatusCode code : {StatusCode::BadInput, StatusCode::DoesNotFit, StatusCode::Interrupted})
+    if (number == int64_t(code))
+      return code;
+  return StatusCode::Environment;
+}
 
 class [[nodiscard]] Status {
 public:

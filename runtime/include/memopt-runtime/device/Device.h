@@ -28,6 +28,7 @@
 #ifndef MEMOPT_RUNTIME_DEVICE_DEVICE_H
 #define MEMOPT_RUNTIME_DEVICE_DEVICE_H
 
+#include "memopt-runtime/base/Files.h"
 #include "memopt-runtime/descriptors/LibraryCalls.h"
 #include "memopt-runtime/memory/Arena.h"
 #include <memory>
@@ -165,8 +166,8 @@ public:
   //===--------------------------------------------------------------------===//
 
   virtual StatusOr<std::unique_ptr<ComputeStream>> createComputeStream();
-  /// Loads the image in a file. A kernel that it lacks is BadInput.
-  virtual StatusOr<std::unique_ptr<Module>> loadModule(const std::string &path,
+  /// Loads an image. A kernel that it lacks is BadInput.
+  virtual StatusOr<std::unique_ptr<Module>> loadModule(const InputFile &image,
                                                        const std::vector<std::string> &kernels);
   /// Prepares a library call; `reference` makes it for the cpu, where the device is emulated.
   virtual StatusOr<std::unique_ptr<DeviceCall>>

@@ -21,6 +21,13 @@ namespace memopt {
 /// The one version of manifests that is written and read.
 constexpr int64_t manifestVersion = 2;
 
+/// Files of a package; beside them lie the target's image and its PTX.
+constexpr const char *manifestFile = "manifest.json", *programFile = "program.so",
+                     *weightsFile = "weights.safetensors";
+
+/// Letters of a package's digest, a hexadecimal number.
+constexpr int digestLetters = 40;
+
 /// The most ranks that a program is compiled for.
 constexpr int64_t mostRanks = 4096;
 

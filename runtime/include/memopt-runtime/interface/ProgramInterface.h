@@ -14,6 +14,8 @@
  * A program exports (entry points are listed in ProgramEntryPoints.def):
  *   const uint32_t memopt_program_version              the version it was compiled for
  *   int32_t memopt_program_step(const memopt_step *)   runs one step
+ * and, since packages have a digest, MEMOPT_PROGRAM_DIGEST_SYMBOL:
+ *   const char memopt_program_digest[]                 that of the manifest, ended by a zero
  *
  * Memory: a program owns none and has no state of its own: one program may run in several sessions
  * at once. Every buffer is arena[space] + a constant that the compiler chose. Where the package has
@@ -45,6 +47,7 @@ extern "C" {
 #endif
 
 #define MEMOPT_PROGRAM_INTERFACE_VERSION 4
+#define MEMOPT_PROGRAM_DIGEST_SYMBOL "memopt_program_digest"
 
 /* Indices into memopt_step::arena. What lies on a disk has no address; the manifest counts it. */
 enum { MEMOPT_SPACE_DEVICE = 0, MEMOPT_SPACE_HOST = 1, MEMOPT_SPACE_COUNT = 2 };

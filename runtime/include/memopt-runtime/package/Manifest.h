@@ -176,6 +176,7 @@ struct ConvBnEvalSpec {
 };
 
 struct Manifest {
+  std::string digest;         ///< of the whole package; empty in packages of before there was one
   std::string compiler, mode; ///< mode: "train" or "eval"
   TargetSpec target;
   std::vector<std::string> kernels; ///< of the target's image, as the program numbers them

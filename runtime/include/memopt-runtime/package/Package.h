@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Loading a package reads its manifest and maps its program.so. It runs native code from the
-// package: it deserves the trust of a program. A package does not change once it is loaded; any
-// number of sessions, on any threads, may share it.
+// package: it deserves the trust of a program. A package does not change once it is loaded,
+// whatever becomes of its folder; any number of sessions, on any threads, may share it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,6 +16,7 @@
 #define MEMOPT_RUNTIME_PACKAGE_PACKAGE_H
 
 #include "memopt-runtime/package/Manifest.h"
+#include "memopt-runtime/package/Safetensors.h"
 #include <memory>
 #include <string>
 
@@ -23,7 +24,13 @@ namespace memopt {
 
 class Package {
 public:
-  static StatusOr<std::shared_ptr<const Package>> load(const std::string &folder);
+  /// Refuses files of different packages. Waits while the folder's package is being replaced.
+  /// Messages have `name` for the folder.
+  static StatusOr<std::shared_ptr<const Package>> load(const std::string &folder,
+                                                       const std::string &name);
+  static StatusOr<std::shared_ptr<const Package>> load(const std::string &folder) {
+    return load(folder, folder);
+  }
   ~Package();
   Package(const Package &) = delete;
   Package &operator=(const Package &) = delete;
@@ -32,17 +39,26 @@ public:
   const Manifest &getManifest() const { return manifest; }
   /// The text that it was read from.
   const std::string &getManifestText() const { return manifestText; }
+  /// The file with initial values.
+  StatusOr<SafetensorsFile> openWeights() const;
+  /// The device's image, where the target has one.
+  const InputFile &getImage() const { return image; }
 
   /// Runs one step; returns what the program returns.
   int32_t step(const memopt_step *step) const { return stepEntry(step); }
 
 private:
   Package() = default;
-  Status loadProgram();
+  Status loadFrom(const OpenFolder &opened);
+  Status loadProgram(const OpenFolder &opened);
+  Status checkDigest() const;
 
   std::string folder, manifestText;
   Manifest manifest;
-  void *program = nullptr; ///< of dlopen
+  /// Open as long as the package is, so that its paths (getOpenPath) are those of no other file.
+  InputFile programFile;
+  InputFile weights, image; ///< where the package has them
+  void *program = nullptr;  ///< of dlopen
   int32_t (*stepEntry)(const memopt_step *) = nullptr;
 };
 

@@ -8,9 +8,9 @@
 //
 // The safetensors format (https://huggingface.co/docs/safetensors): 8 bytes with the header's
 // length, a JSON header {name: {dtype, shape, data_offsets}}, then the tensors' bytes without
-// holes. The reader maps the file and trusts nothing in it: lengths, offsets, overlaps, dtypes,
-// names and nesting are checked before any tensor is handed out, so a later access cannot leave the
-// file.
+// holes. The reader trusts nothing in a file: lengths, offsets, overlaps, dtypes, names and nesting
+// are checked before any tensor is handed out, so a later access cannot leave the file. Memory for
+// the table of tensors is a few times the header's size, whatever the header says.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,34 +19,54 @@
 
 #include "memopt-runtime/base/Files.h"
 #include "memopt-runtime/numbers/DType.h"
-#include <map>
+#include <deque>
 #include <string>
 #include <vector>
 
 namespace memopt {
 
-/// A tensor in a mapped file: row-major and contiguous, at any alignment (use memcpy).
+/// A tensor in a file: row-major and contiguous.
 struct SafetensorsEntry {
   DType dtype;
   Shape shape;
-  const unsigned char *data;
+  int64_t offset; ///< from the file's begin
   int64_t bytes;
 };
 
 class SafetensorsFile {
 public:
-  static StatusOr<SafetensorsFile> open(const std::string &path);
+  /// By name.
+  using Entries = std::deque<std::pair<std::string, SafetensorsEntry>>;
 
-  const std::string &getPath() const { return path; }
-  const std::map<std::string, SafetensorsEntry> &entries() const { return tensors; }
+  /// For tensors that are read once.
+  static StatusOr<SafetensorsFile> open(const std::string &path);
+  static StatusOr<SafetensorsFile> open(InputFile file);
+  /// For tensors that are looked at in place; see MappedFile.
+  static StatusOr<SafetensorsFile> map(const std::string &path);
+
+  const std::string &getPath() const { return file.getPath(); }
+  const Entries &entries() const { return table.entries; }
+  /// The digest of the package that the file says to belong to; empty where it says none.
+  const std::string &getPackage() const { return table.package; }
 
   /// The tensor of that name, or null.
   const SafetensorsEntry *find(const std::string &name) const;
 
+  /// Reads bytes [begin, begin + size) of a tensor.
+  Status read(const SafetensorsEntry &entry, int64_t begin, void *target, int64_t size) const;
+  /// A tensor of a file that was mapped, at any alignment (use memcpy).
+  const unsigned char *getData(const SafetensorsEntry &entry) const;
+
+  /// What a header says.
+  struct Table {
+    Entries entries; ///< sorted
+    std::string package;
+  };
+
 private:
-  std::string path;
-  MappedFile file;
-  std::map<std::string, SafetensorsEntry> tensors;
+  InputFile file;
+  MappedFile mapped; ///< empty unless asked for
+  Table table;
 };
 
 /// A tensor to be written; `data` must stay in place until it is.
@@ -62,7 +82,9 @@ struct TensorToWrite {
 struct SafetensorsLayout {
   /// A BadInput when two tensors have one name, or one has a name that the format keeps for itself
   /// or cannot write.
-  static StatusOr<SafetensorsLayout> plan(const std::vector<TensorToWrite> &tensors);
+  /// `package`: as SafetensorsFile::getPackage() will say.
+  static StatusOr<SafetensorsLayout> plan(const std::vector<TensorToWrite> &tensors,
+                                          const std::string &package = "");
 
   struct Place {
     int64_t offset; ///< from the file's begin
@@ -75,7 +97,8 @@ struct SafetensorsLayout {
 };
 
 /// Writes all tensors to what `path` names, a regular file atomically.
-Status writeSafetensors(const std::string &path, const std::vector<TensorToWrite> &tensors);
+Status writeSafetensors(const std::string &path, const std::vector<TensorToWrite> &tensors,
+                        const std::string &package = "");
 
 /// A new file whose room is taken before anything is written, so that a full disk is known at once.
 /// Ranges may be written in any order; until finish() nothing is promised of the file.

@@ -91,9 +91,9 @@ private:
 
   Status waitForOthers(const RankTask &task);
   StatusOr<Descriptor> openDoor() const;
-  Status letIn(int door, const RankTask &task, std::string &disagreement);
-  StatusOr<int64_t> readArrival(const Descriptor &guest, const RankTask &task,
-                                std::string &disagreement);
+  void letIn(int door);
+  Status hearGuest(Descriptor guest, const RankTask &task, std::string &disagreement);
+  void waitForWords(int door) const;
   Status goToFirst(const RankTask &task);
   StatusOr<Descriptor> findDoor();
   std::string nameMissing() const;
@@ -104,6 +104,7 @@ private:
   const LaunchedRank self;
   const Patience patience;
   std::vector<Descriptor> others; ///< by rank, for the first; else the first alone
+  std::vector<Descriptor> guests; ///< let in, but have not said which rank they are
   Clock::time_point lastWord{};
   bool hasTold = false;
 };

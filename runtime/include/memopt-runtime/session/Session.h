@@ -117,6 +117,10 @@ public:
 
   /// Gives a variable the value of a whole tensor, of which this rank may keep a part.
   Status setWhole(const VariableSpec &variable, const void *whole);
+  /// The same from a tensor of a file, of this shape and of this type or a narrower one. What other
+  /// ranks need is not read.
+  Status readWhole(const VariableSpec &variable, const SafetensorsFile &file,
+                   const SafetensorsEntry &entry);
   /// The whole tensor of a variable, which lies in `storage` where ranks have parts of it: then all
   /// of them call this, and only the first gets it.
   StatusOr<const void *> getWhole(const VariableSpec &variable, std::vector<char> &storage) const;

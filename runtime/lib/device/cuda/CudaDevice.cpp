@@ -61,10 +61,10 @@ public:
     return std::unique_ptr<ComputeStream>(std::move(stream));
   }
 
-  StatusOr<std::unique_ptr<Module>> loadModule(const std::string &path,
+  StatusOr<std::unique_ptr<Module>> loadModule(const InputFile &image,
                                                const std::vector<std::string> &kernels) override {
     auto module = std::make_unique<CudaModule>(*context);
-    MEMOPT_RETURN_IF_ERROR(module->load(path, kernels));
+    MEMOPT_RETURN_IF_ERROR(module->load(image, kernels));
     return std::unique_ptr<Module>(std::move(module));
   }
 

@@ -32,9 +32,12 @@ CudaEvent::~CudaEvent() {
 /// Blocks have so much without being asked for more.
 static constexpr int32_t usualSharedBytes = 48 << 10;
 
-Status CudaModule::load(const std::string &path, const std::vector<std::string> &names) {
+Status CudaModule::load(const InputFile &image, const std::vector<std::string> &names) {
+  // By the open file: at its path there may be another one by now.
+  std::string open = "/proc/self/fd/" + std::to_string(image.getDescriptor().get());
+  const std::string &path = image.getPath();
   MEMOPT_RETURN_IF_ERROR(
-      context.moduleLoad(&module, path.c_str()).withContext("loading " + quote(path)));
+      context.moduleLoad(&module, open.c_str()).withContext("loading " + quote(path)));
   for (const std::string &name : names) {
     CUfunction function = nullptr;
     if (Status status = context.moduleGetFunction(&function, module, name.c_str()); !status.isOk())

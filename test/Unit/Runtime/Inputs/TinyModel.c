@@ -17,6 +17,7 @@
  *   TINY_FORGETS_COMMIT   changes its state without asking
  *   TINY_REPORTS_TWICE    reports its second instruction again
  *   TINY_LAUNCHES         launches a kernel, which it has none of
+ *   TINY_DIGEST           says that it is of a package whose digest is 0123456789 four times
  *   TINY_DIVIDES          divides an integer by zero
  *   TINY_RECURSES         calls itself in a parallel loop until the stack ends
  *
@@ -31,6 +32,9 @@
 #endif
 
 const uint32_t memopt_program_version = TINY_VERSION;
+#ifdef TINY_DIGEST
+const char memopt_program_digest[] = "0123456789012345678901234567890123456789";
+#endif
 
 static float *floats(const memopt_step *step, int64_t offset) {
   return (float *)(step->arena[MEMOPT_SPACE_DEVICE] + offset);

@@ -33,7 +33,7 @@ class CudaModule final : public Module {
 public:
   explicit CudaModule(const CudaContext &context) : context(context) {}
   ~CudaModule() override;
-  Status load(const std::string &path, const std::vector<std::string> &names);
+  Status load(const InputFile &image, const std::vector<std::string> &names);
 
   /// Puts a kernel into a stream.
   Status launch(cuda::CUstream stream, int32_t kernel, const LaunchShape &shape,
