@@ -38,7 +38,8 @@ StatusCode Compilation::finishOutput() {
   return StatusCode::Environment;
 }
 
-/// One line: what lies where, and what it is.
+/// One line: what lies where, and what it is. By the last name alone: memopt-run has the package
+/// made in a hidden folder.
 void Compilation::summarize() {
   llvm::json::Object facts = mlir::memopt::describePlan(*module);
   auto number = [&](StringRef key) { return *facts.getInteger(key); };
@@ -51,8 +52,9 @@ void Compilation::summarize() {
   llvm::errs() << llvm::formatv(
       "{0}: {1}; {2} kernels and {3} library calls, {4} of them run again; {5:F3} ms a step "
       "predicted; compiled in {6:F1} s\n",
-      options.output, spaces, number("kernels"), number("library_calls"),
-      number("recomputed_instructions"), *facts.getNumber("predicted_seconds") * 1e3,
+      llvm::sys::path::filename(StringRef(options.output).rtrim('/')), spaces, number("kernels"),
+      number("library_calls"), number("recomputed_instructions"),
+      *facts.getNumber("predicted_seconds") * 1e3,
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
 }
 
