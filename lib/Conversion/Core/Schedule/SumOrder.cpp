@@ -1,0 +1,225 @@
+//===- SumOrder.cpp - the order of the additions of a sum -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Conversion/Core/Schedule/SumOrder.h"
+
+#include "llvm/ADT/SmallBitVector.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+/// Additions in a row before a block of them goes to the next level.
+static constexpr int64_t kSumBlock = 128;
+/// Numbers of a sum along lanes that may also be made in the lanes of a loop around it, each by
+/// itself and then folded.
+static constexpr int64_t kFoldedSum = 16;
+
+//===----------------------------------------------------------------------===//
+// What an op says
+//===----------------------------------------------------------------------===//
+
+/// Whether an operand that `map` reads is contiguous along a reduction dim; nothing where it has
+/// none.
+static std::optional<bool> readsAlongReduction(AffineMap map, ArrayRef<int64_t> sizes,
+                                               const llvm::SmallBitVector &isReduced) {
+  std::optional<bool> last;
+  bool isPart = false;
+  for (AffineExpr expr : map.getResults()) {
+    auto dim = dyn_cast<AffineDimExpr>(expr);
+    if (isa<AffineConstantExpr>(expr) || (dim && sizes[dim.getPosition()] == 1))
+      continue;
+    last = dim && isReduced[dim.getPosition()];
+    for (unsigned reduced : isReduced.set_bits())
+      isPart |= expr.isFunctionOfDim(reduced);
+  }
+  return isPart ? last : std::nullopt;
+}
+
+LaneRules mlir::memopt::getLaneRules(const ScheduleTarget &target) {
+  constexpr int64_t kEveryProcessor = 32, kFewResults = 2048;
+  if (target.isDevice())
+    return {kBlockThreads * kDeviceAlignment / static_cast<int64_t>(sizeof(float)), kFewResults};
+  return {kEveryProcessor, /*fewResults=*/0};
+}
+
+unsigned mlir::memopt::countLaneDims(linalg::LinalgOp op, const LaneRules &rules) {
+  constexpr int64_t kLongSum = 64;
+  SmallVector<int64_t> sizes = op.getStaticLoopRanges(), reduced;
+  llvm::SmallBitVector isReduced(sizes.size());
+  bool isLastReduced = false;
+  int64_t results = 1;
+  for (auto [dim, iterator] : llvm::enumerate(op.getIteratorTypesArray())) {
+    if (sizes[dim] == 1)
+      continue;
+    isLastReduced = iterator == utils::IteratorType::reduction;
+    if (!isLastReduced) {
+      results *= sizes[dim];
+      continue;
+    }
+    isReduced.set(dim);
+    reduced.push_back(sizes[dim]);
+  }
+  int along = 0, across = 0;
+  for (OpOperand *input : op.getDpsInputOperands())
+    if (std::optional<bool> votes =
+            readsAlongReduction(op.getMatchingIndexingMap(input), sizes, isReduced))
+      ++(*votes ? along : across);
+  bool isFew = results < rules.fewResults && llvm::product_of(reduced) >= kLongSum;
+  if (!isFew && (along || across ? along <= across : !isLastReduced))
+    return 0;
+  int64_t run = 1;
+  unsigned count = 0;
+  while (count < reduced.size() && run < rules.run)
+    run *= reduced[reduced.size() - ++count];
+  return run < 4 ? 0 : count;
+}
+
+//===----------------------------------------------------------------------===//
+// Lanes
+//===----------------------------------------------------------------------===//
+
+/// The last variable ends with the run.
+static std::optional<LaneChoice> getLanes(const ElementGraph &graph,
+                                          const ElementReduction &reduction,
+                                          const ScheduleTarget &target) {
+  if (!reduction.laneDims || !reduction.isAssociative() || target.isScalar)
+    return std::nullopt;
+  int64_t widest = 1;
+  for (NodeId accumulator : reduction.accumulators)
+    widest = std::max<int64_t>(widest, graph.getNode(accumulator).type.getIntOrFloatBitWidth() / 8);
+  int64_t run = llvm::product_of(ArrayRef(reduction.extents.back()).take_back(reduction.laneDims));
+  int64_t lanes = fitLanes(run, widest, target);
+  return LaneChoice{unsigned(reduction.variables.size() - 1), lanes,
+                    target.isDevice() ? countSharingThreads(run / lanes) : 1};
+}
+
+/// Whether an iteration makes sums of its own.
+static bool holdsSums(const ElementGraph &graph, const ElementReduction &reduction) {
+  llvm::SmallSetVector<NodeId, 32> found(reduction.next.begin(), reduction.next.end());
+  for (size_t i = 0; i < found.size(); ++i) {
+    const ElementNode &node = graph.getNode(found[i]);
+    if (llvm::none_of(node.variables, [&](AtomId variable) {
+          return llvm::is_contained(reduction.variables, variable);
+        }))
+      continue;
+    if (node.kind == ElementNode::Reduce)
+      return true;
+    for (NodeId child : graph.getChildren(found[i]))
+      found.insert(child);
+  }
+  return false;
+}
+
+llvm::SmallDenseSet<AtomId> mlir::memopt::collectLoopsWithoutLanes(const ElementGraph &graph,
+                                                                   ArrayRef<NodeId> roots,
+                                                                   const ScheduleTarget &target) {
+  llvm::SmallDenseSet<AtomId> barred;
+  if (target.isScalar)
+    return barred;
+  llvm::SmallSetVector<NodeId, 32> found(roots.begin(), roots.end());
+  for (size_t i = 0; i < found.size(); ++i) {
+    const ElementNode &node = graph.getNode(found[i]);
+    for (NodeId child : graph.getChildren(found[i]))
+      found.insert(child);
+    if (node.kind != ElementNode::Reduce)
+      continue;
+    const ElementReduction &reduction = graph.getReduction(node.reduction);
+    std::optional<LaneChoice> lanes = getLanes(graph, reduction, target);
+    int64_t count = reduction.getTripCount(graph.getTable());
+    bool isShort = lanes && lanes->getWidth() >= count && count <= kFoldedSum;
+    if (lanes && !(isShort && !holdsSums(graph, reduction)))
+      barred.insert(node.variables.begin(), node.variables.end());
+  }
+  return barred;
+}
+
+std::optional<LaneChoice> mlir::memopt::getLanesOfSum(const ElementGraph &graph,
+                                                      const ElementReduction &reduction,
+                                                      const ScheduleTarget &target) {
+  std::optional<LaneChoice> lanes = getLanes(graph, reduction, target);
+  if (lanes)
+    lanes->isOneByOne = collectLoopsWithoutLanes(graph, reduction.contributions, target)
+                            .contains(reduction.variables[lanes->loop]);
+  return lanes;
+}
+
+//===----------------------------------------------------------------------===//
+// Loops
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Iterations that are one dim of the order.
+struct Piece {
+  unsigned variable;
+  int64_t size;
+  bool isInLanes = false;
+};
+} // namespace
+
+/// The dims of the op; lanes come last.
+static SmallVector<Piece> getPieces(const ElementReduction &reduction,
+                                    std::optional<LaneChoice> lanes) {
+  SmallVector<Piece> pieces;
+  for (auto [i, extents] : llvm::enumerate(reduction.extents))
+    for (int64_t size : extents)
+      pieces.push_back({unsigned(i), size});
+  if (!lanes)
+    return pieces;
+  Piece run{lanes->loop, 1, /*isInLanes=*/true};
+  for (unsigned i = 0; i < reduction.laneDims; ++i)
+    run.size *= pieces.pop_back_val().size;
+  pieces.push_back(run);
+  return pieces;
+}
+
+/// The first piece of a block and how many of its iterations are one; the number of pieces where
+/// the sum is short.
+static std::pair<size_t, int64_t> cutIntoBlocks(ArrayRef<Piece> pieces,
+                                                const ElementReduction &reduction,
+                                                std::optional<LaneChoice> lanes) {
+  bool isLongSum = llvm::all_of(reduction.combiners, [](const std::optional<Combiner> &combiner) {
+    return combiner && isa<FloatType>(combiner->neutral.getType());
+  });
+  int64_t additions = 1;
+  for (size_t i = pieces.size(); isLongSum && i-- > 0;) {
+    const Piece &piece = pieces[i];
+    if (piece.isInLanes) {
+      additions = llvm::divideCeil(piece.size, lanes->getWidth());
+      if (additions > 2 * kSumBlock)
+        return {i, kSumBlock};
+      continue;
+    }
+    if (additions * piece.size > 2 * kSumBlock)
+      return {i, std::max<int64_t>(1, kSumBlock / additions)};
+    additions *= piece.size;
+  }
+  return {pieces.size(), 0};
+}
+
+/// Neighbours of one variable are one loop, but for where blocks or lanes begin.
+SmallVector<SumLoop> mlir::memopt::getSumLoops(const ElementReduction &reduction,
+                                               std::optional<LaneChoice> lanes) {
+  SmallVector<Piece> pieces = getPieces(reduction, lanes);
+  auto [first, count] = cutIntoBlocks(pieces, reduction, lanes);
+  SmallVector<SumLoop> loops;
+  for (auto [i, piece] : llvm::enumerate(pieces)) {
+    bool continues = !loops.empty() && loops.back().variable == piece.variable;
+    if (continues)
+      for (SumLoop &loop : loops)
+        if (loop.variable == piece.variable)
+          loop.stride *= piece.size;
+    if (continues && !piece.isInLanes && i != first) {
+      loops.back().size *= piece.size;
+      loops.back().block *= piece.size;
+      loops.back().stride /= piece.size;
+      continue;
+    }
+    loops.push_back({piece.variable, piece.size, 1, i == first ? count : 0, piece.isInLanes});
+  }
+  return loops;
+}
