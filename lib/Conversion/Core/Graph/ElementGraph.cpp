@@ -12,8 +12,6 @@
 
 #include "memopt/Conversion/Core/Graph/ElementGraph.h"
 
-#include "memopt/Conversion/Core/Schedule/SumOrder.h"
-
 #include "memopt/Dialect/Memopt.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

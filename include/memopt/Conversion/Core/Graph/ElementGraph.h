@@ -19,6 +19,7 @@
 #define MEMOPT_CONVERSION_CORE_GRAPH_ELEMENTGRAPH_H
 
 #include "memopt/Conversion/Core/Graph/KernelIndex.h"
+#include "memopt/Conversion/Core/Graph/LaneDims.h"
 
 #include "memopt/Dialect/Memopt.h"
 
@@ -78,12 +79,6 @@ struct ElementReduction {
     return llvm::all_of(combiners, [](auto &combiner) { return combiner.has_value(); });
   }
   int64_t getTripCount(const IndexTable &table) const;
-};
-
-/// Which sums have lanes (SumOrder.h).
-struct LaneRules {
-  int64_t run;        ///< numbers that fill the lanes
-  int64_t fewResults; ///< a long sum of fewer results has lanes however it reads
 };
 
 class ElementGraph {

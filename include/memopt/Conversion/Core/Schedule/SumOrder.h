@@ -32,9 +32,6 @@ namespace mlir::memopt {
 
 LaneRules getLaneRules(const ScheduleTarget &target);
 
-/// The last reduction dims of `op` that are one run of lanes, dims of size 1 left out; 0: none.
-unsigned countLaneDims(linalg::LinalgOp op, const LaneRules &rules);
-
 /// Which of a reduction's loops runs over lanes, and how many there are.
 struct LaneChoice {
   unsigned loop;
