@@ -15,6 +15,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Conversion/Objects/ObjectEmission.h"
+#include "memopt/Conversion/Core/Emission/KernelFunction.h"
 #include "memopt/Conversion/Core/Math/ScalarExpansion.h"
 #include "memopt/Conversion/Objects/KernelPasses.h"
 #include "memopt/Support/Cache.h"
@@ -28,7 +29,6 @@
 #include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
@@ -142,7 +142,7 @@ static void moveHalvesAsBits(ModuleOp program) {
   });
 }
 
-LogicalResult mlir::memopt::convertToLLVMDialect(ModuleOp program) {
+LogicalResult mlir::memopt::convertToLLVMDialect(ModuleOp program, StringRef legalDialect) {
   MLIRContext *context = program.getContext();
   LLVMTypeConverter converter(context);
   RewritePatternSet patterns(context);
@@ -154,7 +154,8 @@ LogicalResult mlir::memopt::convertToLLVMDialect(ModuleOp program) {
   populateVectorToLLVMConversionPatterns(converter, patterns);
   LLVMConversionTarget target(*context);
   target.addLegalOp<ModuleOp>();
-  target.addLegalDialect<NVVM::NVVMDialect>();
+  if (!legalDialect.empty())
+    target.addLegalDialect(legalDialect);
   if (failed(applyFullConversion(program, target, std::move(patterns))))
     return failure();
   moveHalvesAsBits(program);

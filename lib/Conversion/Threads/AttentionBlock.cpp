@@ -8,14 +8,12 @@
 
 #include "AttentionBlock.h"
 
-#include "WarpShuffle.h"
 #include "memopt/Conversion/Core/Math/MathExpansion.h"
 #include "memopt/Conversion/Core/Math/ScalarExpansion.h"
-#include "memopt/Conversion/Core/Schedule/KernelSchedule.h"
+#include "memopt/Conversion/Threads/DeviceMachine.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -23,12 +21,14 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 /// Shared memory whose size the launch says, the same for all kernels of a module.
+/// Of accesses to memory; buffers and tiles begin at multiples.
+static constexpr int64_t kDeviceAlignment = DeviceMachine().accessBytes;
 static constexpr llvm::StringLiteral kSharedSymbol = "memopt_shared";
 
-static Value getSharedMemory(ImplicitLocOpBuilder &b, Type element) {
+static Value getSharedMemory(const DeviceOps &ops, ImplicitLocOpBuilder &b) {
   auto function = b.getInsertionBlock()->getParentOp();
   auto module = function->getParentOfType<ModuleOp>();
-  auto space = static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared);
+  unsigned space = ops.getSharedSpace();
   if (!module.lookupSymbol(kSharedSymbol)) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(module.getBody());
@@ -40,18 +40,15 @@ static Value getSharedMemory(ImplicitLocOpBuilder &b, Type element) {
                                    kSharedSymbol);
 }
 
-AttentionBlock::AttentionBlock(OpBuilder &builder, Location location, const AttentionTiles &tiles,
-                               Type type)
+AttentionBlock::AttentionBlock(OpBuilder &builder, Location location, const DeviceOps &ops,
+                               const AttentionTiles &tiles, Type type)
     : b(location, builder), tiles(tiles), type(type), bytes(type.getIntOrFloatBitWidth() / 8),
-      lanes(kDeviceAlignment / bytes) {
-  auto widen = [&](Value number) {
-    return arith::ExtUIOp::create(b, b.getI64Type(), number).getResult();
-  };
-  block = widen(NVVM::BlockIdXOp::create(b, b.getI32Type()));
-  thread = widen(NVVM::ThreadIdXOp::create(b, b.getI32Type()));
+      lanes(kDeviceAlignment / bytes), ops(ops) {
+  block = ops.createBlockId(b);
+  thread = ops.createThreadId(b);
   y = divide(thread, tiles.threadColumns);
   x = remainder(thread, tiles.threadColumns);
-  shared = getSharedMemory(b, type);
+  shared = getSharedMemory(ops, b);
 }
 
 //===----------------------------------------------------------------------===//
@@ -139,14 +136,14 @@ void AttentionBlock::where(Value condition, llvm::function_ref<void()> body) {
   body();
 }
 
-void AttentionBlock::synchronizeBlock() { NVVM::Barrier0Op::create(b); }
+void AttentionBlock::synchronizeBlock() { ops.synchronizeBlock(b); }
 
 /// The mask of all threads.
 Value AttentionBlock::getWholeWarp() {
   return LLVM::ConstantOp::create(b, b.getI32Type(), b.getI32IntegerAttr(-1));
 }
 
-void AttentionBlock::synchronizeRows() { NVVM::SyncWarpOp::create(b, getWholeWarp()); }
+void AttentionBlock::synchronizeRows() { ops.synchronizeWarp(b, getWholeWarp()); }
 
 //===----------------------------------------------------------------------===//
 // Memory
@@ -178,7 +175,7 @@ int64_t AttentionBlock::getVectors(int64_t features) const {
 
 Value AttentionBlock::foldRow(Value value, llvm::function_ref<Value(Value, Value)> fold) {
   for (int64_t distance = tiles.threadColumns / 2; distance > 0; distance /= 2)
-    value = fold(value, shuffleWarp(b, getWholeWarp(), value, distance));
+    value = fold(value, shuffleWarp(ops, b, getWholeWarp(), value, distance));
   return value;
 }
 

@@ -14,9 +14,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef LIB_CONVERSION_THREADS_ATTENTIONBLOCK_H
-#define LIB_CONVERSION_THREADS_ATTENTIONBLOCK_H
+#ifndef MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONBLOCK_H
+#define MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONBLOCK_H
 
+#include "memopt/Conversion/Threads/DeviceOps.h"
 #include "memopt/Dialect/AttentionTiles.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -44,7 +45,8 @@ public:
   using Values = SmallVector<Value>;
   using LoopFn = llvm::function_ref<Values(Value, ValueRange)>;
 
-  AttentionBlock(OpBuilder &builder, Location location, const AttentionTiles &tiles, Type type);
+  AttentionBlock(OpBuilder &builder, Location location, const DeviceOps &ops,
+                 const AttentionTiles &tiles, Type type);
 
   // Numbers.
   Value integer(int64_t value);
@@ -122,10 +124,11 @@ private:
   Value foldRow(Value value, llvm::function_ref<Value(Value, Value)> fold);
   Type getLanes() { return VectorType::get({lanes}, type); }
 
+  const DeviceOps &ops;
   Value shared;
   int64_t sharedElements = 0;
 };
 
 } // namespace mlir::memopt
 
-#endif // LIB_CONVERSION_THREADS_ATTENTIONBLOCK_H
+#endif // MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONBLOCK_H

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef LIB_CONVERSION_THREADS_ATTENTIONEMITTER_H
-#define LIB_CONVERSION_THREADS_ATTENTIONEMITTER_H
+#ifndef MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONEMITTER_H
+#define MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONEMITTER_H
 
 #include "AttentionScores.h"
 
@@ -58,4 +58,4 @@ private:
 
 } // namespace mlir::memopt
 
-#endif // LIB_CONVERSION_THREADS_ATTENTIONEMITTER_H
+#endif // MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONEMITTER_H

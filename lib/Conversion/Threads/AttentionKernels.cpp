@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Conversion/Threads/AttentionKernels.h"
+#include "AttentionKernels.h"
 
 #include "AttentionEmitter.h"
 

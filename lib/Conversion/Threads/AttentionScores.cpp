@@ -23,7 +23,7 @@ static unsigned countInputs(AttentionAttr call) {
 
 AttentionScores::AttentionScores(OpBuilder &builder, Location location, AttentionAttr call,
                                  const AttentionTiles &tiles, const AttentionArguments &arguments)
-    : AttentionBlock(builder, location, tiles, call.getAccumulator()), call(call),
+    : AttentionBlock(builder, location, arguments.ops, tiles, call.getAccumulator()), call(call),
       batch(call.getBatch()), heads(call.getHeads()), groups(call.getKvHeads()),
       queries(call.getQueryLength()), keys(call.getKeyLength()), head(call.getHeadDim()),
       value(call.getValueDim()), firstOut(countInputs(call)), buffers(arguments.buffers),

@@ -6,11 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef LIB_CONVERSION_THREADS_ATTENTIONSCORES_H
-#define LIB_CONVERSION_THREADS_ATTENTIONSCORES_H
+#ifndef MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONSCORES_H
+#define MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONSCORES_H
 
 #include "AttentionBlock.h"
-#include "memopt/Conversion/Threads/AttentionKernels.h"
+#include "AttentionKernels.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Dialect/Philox.h"
 
@@ -84,4 +84,4 @@ private:
 
 } // namespace mlir::memopt
 
-#endif // LIB_CONVERSION_THREADS_ATTENTIONSCORES_H
+#endif // MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONSCORES_H

@@ -12,60 +12,61 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Conversion/Core/Emission/KernelEmission.h"
+#include "ThreadTiles.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
 
-static constexpr int64_t kTileLine = kTileThreads + 1;
+static int64_t getLine(const KernelNest &nest) { return nest.tile + 1; }
 
-void StageEmitter::emitThreadTiles(const KernelNest &nest) {
+void ThreadTiles::emitAll(const KernelNest &nest) {
   int64_t rows = llvm::divideCeil(table.getSize(nest.loops[*nest.tileLoop]), nest.tile);
   int64_t columns = llvm::divideCeil(table.getSize(nest.loops.back()), nest.tile);
-  emitLoop(constant(0), constant(rows * columns), 1, {}, [&](Value number, ValueRange) {
-    ScopeGuard scope(*this);
-    emitThreadTile(nest, number);
+  nodes.emitLoop(constant(0), constant(rows * columns), 1, {}, [&](Value number, ValueRange) {
+    ScopeGuard scope(nodes);
+    emitTile(nest, number);
     return SmallVector<Value>();
   });
 }
 
 /// Tile number `number`, which counts columns fastest.
-void StageEmitter::emitThreadTile(const KernelNest &nest, Value number) {
+void ThreadTiles::emitTile(const KernelNest &nest, Value number) {
   int64_t columns = llvm::divideCeil(table.getSize(nest.loops.back()), nest.tile);
   Value row = arith::DivUIOp::create(builder, location, number, constant(columns));
   Value column = arith::RemUIOp::create(builder, location, number, constant(columns));
   row = arith::MulIOp::create(builder, location, row, constant(nest.tile));
   column = arith::MulIOp::create(builder, location, column, constant(nest.tile));
-  Value warp = arith::DivUIOp::create(builder, location, threads.inBlock, constant(kWarpThreads));
-  Value lane = arith::RemUIOp::create(builder, location, threads.inBlock, constant(kWarpThreads));
-  int64_t warps = stage.groupThreads / kWarpThreads;
+  Value warp = threads.getWarp();
+  Value lane = threads.getLaneOfWarp();
+  int64_t warps = threads.shape.group / threads.machine.warpThreads;
   auto forLines = [&](auto body) {
-    emitLoop(warp, constant(nest.tile), warps, {}, [&](Value line, ValueRange) {
-      ScopeGuard scope(*this);
+    nodes.emitLoop(warp, constant(nest.tile), warps, {}, [&](Value line, ValueRange) {
+      ScopeGuard scope(nodes);
       body(line);
       return SmallVector<Value>();
     });
   };
   // The tile before may still be read.
-  synchronize();
+  threads.synchronize();
   forLines([&](Value line) { fillTileLine(nest, {row, lane}, {column, line}); });
-  synchronize();
+  threads.synchronize();
   forLines([&](Value line) { emitTileLine(nest, {row, line}, {column, lane}); });
 }
 
 /// Binds the element at two positions, each the tile's first and a number within it, if the tile
 /// has it.
-void StageEmitter::emitTileElement(const KernelNest &nest, TilePosition row, TilePosition column,
-                                   bool isVector, llvm::function_ref<void()> body) {
+void ThreadTiles::emitTileElement(const KernelNest &nest, Position row, Position column,
+                                  bool isVector, llvm::function_ref<void()> body) {
   AtomId rows = nest.loops[*nest.tileLoop], columns = nest.loops.back();
   Value atRow = arith::AddIOp::create(builder, location, row.first, row.number);
   Value atColumn = arith::AddIOp::create(builder, location, column.first, column.number);
-  Value isInside = arith::AndIOp::create(builder, location, isBelow(atRow, table.getSize(rows)),
-                                         isBelow(atColumn, table.getSize(columns)));
-  emitWhere(isInside, [&] {
-    ScopeGuard scope(*this);
+  Value isInside =
+      arith::AndIOp::create(builder, location, nodes.isBelow(atRow, table.getSize(rows)),
+                            nodes.isBelow(atColumn, table.getSize(columns)));
+  nodes.emitWhere(isInside, [&] {
+    ScopeGuard scope(nodes);
     scope->variables.push_back({rows, atRow});
     scope->variables.push_back({columns, atColumn});
     if (isVector)
@@ -74,34 +75,36 @@ void StageEmitter::emitTileElement(const KernelNest &nest, TilePosition row, Til
   });
 }
 
-void StageEmitter::fillTileLine(const KernelNest &nest, TilePosition row, TilePosition column) {
+void ThreadTiles::fillTileLine(const KernelNest &nest, Position row, Position column) {
   emitTileElement(nest, row, column, /*isVector=*/false, [&] {
-    Value line = arith::MulIOp::create(builder, location, column.number, constant(kTileLine));
+    Value line = arith::MulIOp::create(builder, location, column.number, constant(getLine(nest)));
     Value place = arith::AddIOp::create(builder, location, line, row.number);
     for (NodeId id : nest.staged) {
       const ElementNode &node = graph.getNode(id);
-      Value address = getAddress(buffers[node.number], node.type, emitIndex(node.address, nullptr));
-      Value value = loadFrom(address, node.type, getAlignment(node.type), nullptr);
-      storeTo(getAddress(getTileSquare(nest, id), node.type, place), value, getAlignment(node.type),
-              nullptr);
+      Value address = nodes.getAddress(nodes.arguments.buffers[node.number], node.type,
+                                       nodes.emitIndex(node.address, nullptr));
+      Value value = nodes.loadFrom(address, node.type, nodes.getAlignment(node.type), nullptr);
+      nodes.storeTo(nodes.getAddress(getTileSquare(nest, id), node.type, place), value,
+                    nodes.getAlignment(node.type), nullptr);
     }
   });
 }
 
-void StageEmitter::emitTileLine(const KernelNest &nest, TilePosition row, TilePosition column) {
+void ThreadTiles::emitTileLine(const KernelNest &nest, Position row, Position column) {
   emitTileElement(nest, row, column, /*isVector=*/true, [&] {
-    Value line = arith::MulIOp::create(builder, location, column.number, constant(kTileLine));
+    Value line = arith::MulIOp::create(builder, location, column.number, constant(getLine(nest)));
     Value place = arith::AddIOp::create(builder, location, line, row.number);
     for (NodeId id : nest.staged) {
       Type type = graph.getNode(id).type;
-      current->nodes[id] = loadFrom(getAddress(getTileSquare(nest, id), type, place),
-                                    getVectorType(type, 1), getAlignment(type), nullptr);
+      nodes.current->nodes[id] =
+          nodes.loadFrom(nodes.getAddress(getTileSquare(nest, id), type, place),
+                         getVectorType(type, 1), nodes.getAlignment(type), nullptr);
     }
-    emitStores(nest);
+    emitter.emitStores(nest);
   });
 }
 
-Value StageEmitter::getTileSquare(const KernelNest &nest, NodeId id) {
-  return getSharedBuffer("tile" + std::to_string(id), graph.getNode(id).type,
-                         nest.tile * kTileLine);
+Value ThreadTiles::getTileSquare(const KernelNest &nest, NodeId id) {
+  return threads.getSharedBuffer("tile" + std::to_string(id), graph.getNode(id).type,
+                                 nest.tile * getLine(nest));
 }

@@ -15,51 +15,55 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Conversion/Core/Emission/KernelEmission.h"
+#include "WarpScatter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
 using arith::CmpIPredicate;
 
-void StageEmitter::emitTokenScatter(const KernelScatter &scatter, Value begin, Value end) {
-  emitParallel(begin, end, [&](Value token) {
-    ScopeGuard scope(*this);
-    Value key = emitKey(scatter, token);
-    Value isUsed = arith::CmpIOp::create(builder, location, CmpIPredicate::sge, key, constant(0));
-    emitWhere(isUsed, [&] {
-      ScopeGuard used(*this);
-      Value isFirst = isFirstOfKey(scatter, token, key);
-      emitWhere(isFirst, [&] { emitTokensOfKey(scatter, token, key); });
-    });
+static int64_t countTokens(const IndexTable &table, const KernelScatter &scatter) {
+  int64_t count = 1;
+  for (AtomId variable : scatter.tokens)
+    count *= table.getSize(variable);
+  return count;
+}
+
+void WarpScatter::emit(const KernelScatter &scatter, Value token) {
+  ScopeGuard scope(nodes);
+  Value key = emitKey(scatter, token);
+  Value isUsed = arith::CmpIOp::create(builder, location, CmpIPredicate::sge, key, constant(0));
+  nodes.emitWhere(isUsed, [&] {
+    ScopeGuard used(nodes);
+    Value isFirst = isFirstOfKey(scatter, token, key);
+    nodes.emitWhere(isFirst, [&] { emitTokensOfKey(scatter, token, key); });
   });
 }
 
 /// Binds the variables of token number `token` in the current scope.
-void StageEmitter::bindTokens(const KernelScatter &scatter, Value token) {
+void WarpScatter::bindTokens(const KernelScatter &scatter, Value token) {
   for (AtomId variable : llvm::reverse(scatter.tokens)) {
     Value size = constant(table.getSize(variable));
-    current->variables.push_back(
+    nodes.current->variables.push_back(
         {variable, arith::RemUIOp::create(builder, location, token, size)});
     token = arith::DivUIOp::create(builder, location, token, size);
   }
 }
 
 /// The element at which the token's row begins; -1 where it changes none.
-Value StageEmitter::emitKey(const KernelScatter &scatter, Value token) {
-  ScopeGuard scope(*this);
+Value WarpScatter::emitKey(const KernelScatter &scatter, Value token) {
+  ScopeGuard scope(nodes);
   bindTokens(scatter, token);
-  auto [inside, offset] = emitPlace(scatter, /*lanes=*/1);
+  auto [inside, offset] = scatters.emitPlace(scatter, /*lanes=*/1);
   if (!inside)
     return constant(0);
   return arith::SelectOp::create(builder, location, inside, offset, constant(-1));
 }
 
 /// Whether token `token` is before `end` and has `key`.
-Value StageEmitter::hasKey(const KernelScatter &scatter, Value token, Value end, Value key) {
+Value WarpScatter::hasKey(const KernelScatter &scatter, Value token, Value end, Value key) {
   Value isThere = arith::CmpIOp::create(builder, location, CmpIPredicate::slt, token, end);
   // Beyond the end any token will do.
   Value known = arith::SelectOp::create(builder, location, isThere, token, constant(0));
@@ -69,30 +73,30 @@ Value StageEmitter::hasKey(const KernelScatter &scatter, Value token, Value end,
 }
 
 /// Whether no token before `token` has `key`.
-Value StageEmitter::isFirstOfKey(const KernelScatter &scatter, Value token, Value key) {
+Value WarpScatter::isFirstOfKey(const KernelScatter &scatter, Value token, Value key) {
   Value no = arith::ConstantOp::create(builder, location, builder.getBoolAttr(false));
   Value yes = arith::ConstantOp::create(builder, location, builder.getBoolAttr(true));
-  SmallVector<Value> found =
-      emitLoop(constant(0), token, kWarpThreads, no, [&](Value first, ValueRange before) {
-        ScopeGuard scope(*this);
+  SmallVector<Value> found = nodes.emitLoop(
+      constant(0), token, threads.machine.warpThreads, no, [&](Value first, ValueRange before) {
+        ScopeGuard scope(nodes);
         Value other = arith::AddIOp::create(builder, location, first, threads.rank);
         Value isSame = hasKey(scatter, other, token, key);
         return SmallVector<Value>{arith::OrIOp::create(builder, location, before.front(), isSame)};
       });
-  Value isAny = NVVM::VoteSyncOp::create(builder, location, builder.getI1Type(), threads.mask,
-                                         found.front(), NVVM::VoteSyncKind::any);
+  ImplicitLocOpBuilder b(location, builder);
+  Value isAny = threads.ops.isAny(b, threads.mask, found.front());
   return arith::XOrIOp::create(builder, location, isAny, yes);
 }
 
 /// Changes the row for `token` and all later ones that have it.
-void StageEmitter::emitTokensOfKey(const KernelScatter &scatter, Value token, Value key) {
-  Value end = constant(countTrips(table, stage));
-  emitLoop(token, end, kWarpThreads, {}, [&](Value first, ValueRange) {
-    ScopeGuard scope(*this);
+void WarpScatter::emitTokensOfKey(const KernelScatter &scatter, Value token, Value key) {
+  Value end = constant(countTokens(table, scatter));
+  nodes.emitLoop(token, end, threads.machine.warpThreads, {}, [&](Value first, ValueRange) {
+    ScopeGuard scope(nodes);
     Value other = arith::AddIOp::create(builder, location, first, threads.rank);
     Value isSame = hasKey(scatter, other, end, key);
-    Value mask = NVVM::VoteSyncOp::create(builder, location, builder.getI32Type(), threads.mask,
-                                          isSame, NVVM::VoteSyncKind::ballot);
+    ImplicitLocOpBuilder b(location, builder);
+    Value mask = threads.ops.getVotes(b, threads.mask, isSame);
     emitTokensOfMask(mask, [&](Value bit) {
       emitTokenRow(scatter, arith::AddIOp::create(builder, location, first, bit), key);
     });
@@ -101,14 +105,14 @@ void StageEmitter::emitTokensOfKey(const KernelScatter &scatter, Value token, Va
 }
 
 /// Emits `body` for the number of each bit that is set, the lowest first.
-void StageEmitter::emitTokensOfMask(Value mask, llvm::function_ref<void(Value)> body) {
+void WarpScatter::emitTokensOfMask(Value mask, llvm::function_ref<void(Value)> body) {
   Type i32 = builder.getI32Type(), i64 = builder.getI64Type();
   auto word = [&](int32_t number) -> Value {
     return arith::ConstantOp::create(builder, location, builder.getI32IntegerAttr(number));
   };
   auto loop = scf::WhileOp::create(builder, location, TypeRange(i32), ValueRange(mask));
   OpBuilder::InsertionGuard guard(builder);
-  current->child = loop;
+  nodes.current->child = loop;
   Block *before = builder.createBlock(&loop.getBefore(), {}, i32, location);
   Value isAny =
       arith::CmpIOp::create(builder, location, CmpIPredicate::ne, before->getArgument(0), word(0));
@@ -120,16 +124,16 @@ void StageEmitter::emitTokensOfMask(Value mask, llvm::function_ref<void(Value)> 
   Value less = arith::SubIOp::create(builder, location, left, word(1));
   scf::YieldOp::create(builder, location,
                        ValueRange(arith::AndIOp::create(builder, location, left, less)));
-  current->child = nullptr;
+  nodes.current->child = nullptr;
 }
 
 /// The whole row, to which every thread of the warp adds columns of its own.
-void StageEmitter::emitTokenRow(const KernelScatter &scatter, Value token, Value key) {
-  ScopeGuard scope(*this);
+void WarpScatter::emitTokenRow(const KernelScatter &scatter, Value token, Value key) {
+  ScopeGuard scope(nodes);
   bindTokens(scatter, token);
-  emitThreadLoop(*scatter.points.column, scatter.points.lanes, {}, [&](ValueRange) {
-    Value column = emitIndex(scatter.address, nullptr);
-    emitCombined(scatter, arith::AddIOp::create(builder, location, key, column), nullptr);
+  emitter.emitVectorLoop(*scatter.points.column, scatter.points.lanes, {}, [&](ValueRange) {
+    Value column = nodes.emitIndex(scatter.address, nullptr);
+    scatters.emitCombined(scatter, arith::AddIOp::create(builder, location, key, column), nullptr);
     return SmallVector<Value>();
   });
 }

@@ -17,12 +17,25 @@
 #ifndef MEMOPT_CONVERSION_KERNELS_KERNELLOWERING_H
 #define MEMOPT_CONVERSION_KERNELS_KERNELLOWERING_H
 
+#include "memopt/Conversion/Core/Graph/KernelArguments.h"
+#include "memopt/Conversion/Threads/DeviceMachine.h"
+#include "memopt/Conversion/Threads/KernelLaunch.h"
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/StringMap.h"
 
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
 namespace mlir::memopt {
+
+class ElementGraph;
+class LoopScheduleRules;
+class ScheduleRules;
+class ThreadScheduleRules;
+struct KernelSchedule;
 
 struct KernelOptions {
   /// Bytes of one vector register of the target; see getVectorBytes in ObjectEmission.h.
@@ -32,22 +45,10 @@ struct KernelOptions {
   /// Stages that cost less, in scalar instructions, stay on one thread: starting others would take
   /// longer.
   double serialCost = 40000;
-  /// Multiprocessors of a device that the functions are for; 0: a processor.
-  int64_t sms = 0;
+  /// The device that the functions are for; none: a processor.
+  std::optional<DeviceMachine> device;
   /// Where to print each kernel's loops; null for nowhere.
   raw_ostream *scheduleOutput = nullptr;
-};
-
-/// Whether `kernel` checks indices or divisors: its function then takes, behind its buffers, the
-/// address of the word in which it reports them.
-bool hasChecks(KernelOp kernel);
-
-/// One start of a function of a device.
-struct KernelLaunch {
-  std::string symbol;
-  int64_t number; ///< of the symbol among all device kernels
-  int64_t blocks, threads;
-  int64_t sharedBytes = 0; ///< beside what the kernel declares
 };
 
 /// The function that runs a kernel, or what runs it on a device.
@@ -69,6 +70,7 @@ public:
   /// `program` must outlive this. The functions are of the dialects llvm, arith, math, vector and
   /// scf; emitSharedObject takes them from there.
   KernelLowering(ModuleOp program, const KernelOptions &options);
+  ~KernelLowering();
 
   /// The function that runs `kernel`. `resultBuffers[i]` is the number of the operand
   /// whose buffer result i takes, or -1; an empty list means that none does. Fails with a
@@ -79,7 +81,7 @@ public:
   /// results, and its workspace if it has one.
   FailureOr<KernelFunction> lower(LibraryCallOp call);
 
-  unsigned getNumFunctions() const { return bodies.size(); }
+  unsigned getNumFunctions() const { return numFunctions; }
   /// Those of a device, by the numbers in launches.
   ArrayRef<std::string> getDeviceKernels() const { return deviceKernels; }
 
@@ -88,12 +90,25 @@ private:
     std::string symbol;
     SmallVector<KernelLaunch> launches;
   };
+  struct LoweredKernel {
+    OwningOpRef<KernelOp> kernel;
+    SmallVector<int64_t> resultBuffers;
+    LoweredBody body;
+  };
+  LoweredKernel *find(KernelOp kernel, ArrayRef<int64_t> resultBuffers, size_t hash);
   FailureOr<LoweredBody> lowerBody(KernelOp kernel, ArrayRef<int64_t> aliases, size_t ids);
-  void buildCall(LibraryCallOp call, AttentionAttr attention, unsigned number, LoweredBody &body);
+  void addLaunches(LoweredBody &body, SmallVector<KernelLaunch> launches);
+  void print(const ElementGraph &graph, const KernelSchedule &schedule, StringRef name);
 
   ModuleOp program;
   KernelOptions options;
-  llvm::StringMap<LoweredBody> bodies;
+  /// One of the two, and the one that there is.
+  std::unique_ptr<LoopScheduleRules> loopRules;
+  std::unique_ptr<ThreadScheduleRules> threadRules;
+  const ScheduleRules *rules;
+  std::unordered_map<size_t, std::vector<std::unique_ptr<LoweredKernel>>> kernels; ///< by hash
+  llvm::StringMap<LoweredBody> calls; ///< by description
+  unsigned numFunctions = 0;
   std::vector<std::string> deviceKernels;
 };
 

@@ -18,10 +18,6 @@ class Cache;
 
 namespace mlir::memopt {
 
-/// On functions of a module under construction: they belong to one kernel (an integer), and may be
-/// compiled apart from others.
-inline constexpr llvm::StringLiteral kKernelNumberAttr = "memopt.kernel_number";
-
 struct ObjectOptions {
   /// A processor as clang's -march names it; empty: the machine at hand.
   std::string processor;
@@ -38,8 +34,8 @@ FailureOr<std::string> resolveProcessor(StringRef name, std::string &message);
 /// Bytes of one vector register of a resolved processor, at most 64.
 int64_t getVectorBytes(StringRef processor);
 
-/// Turns every function of `program` into the LLVM dialect.
-LogicalResult convertToLLVMDialect(ModuleOp program);
+/// Turns every function of `program` into the LLVM dialect, but for ops of `legalDialect`.
+LogicalResult convertToLLVMDialect(ModuleOp program, StringRef legalDialect = "");
 
 /// How an emission ended: the program has what no code is generated for, or the machine lacks
 /// something (the linker, room on the disk).

@@ -118,15 +118,18 @@ SmallVector<NodeId> ElementGraph::getChildren(NodeId id) const {
   return children;
 }
 
-bool ElementGraph::isPackedLoad(NodeId id) const {
-  const ElementNode &node = nodes[id];
-  return node.kind == ElementNode::Load && node.type.isInteger(1) &&
-         node.number < body.getNumArguments() &&
-         getElementTypeOrSelf(body.getArgument(node.number).getType()).isInteger(8);
+/// An operand of bytes that booleans are read from holds bits.
+Storage ElementGraph::getStorage(const ElementNode &load) const {
+  bool isBits = load.type.isInteger(1) && load.number < body.getNumArguments() &&
+                getElementTypeOrSelf(body.getArgument(load.number).getType()).isInteger(8);
+  return isBits ? Storage::ofBits(context) : Storage::ofWhole(load.type);
 }
 
-bool ElementGraph::isPackedResult(unsigned result) const {
-  return isa_and_nonnull<PackBitsOp>(body.getTerminator()->getOperand(result).getDefiningOp());
+Storage ElementGraph::getResultStorage(unsigned result) const {
+  Value value = body.getTerminator()->getOperand(result);
+  if (isa_and_nonnull<PackBitsOp>(value.getDefiningOp()))
+    return Storage::ofBits(context);
+  return Storage::ofWhole(getScalarType(getElementTypeOrSelf(value.getType())));
 }
 
 //===----------------------------------------------------------------------===//

@@ -14,6 +14,10 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
+bool mlir::memopt::hasChecks(KernelOp kernel) {
+  return kernel.walk([](CheckOp) { return WalkResult::interrupt(); }).wasInterrupted();
+}
+
 /// The slices that are all readers of `argument`, or none.
 static SmallVector<tensor::ExtractSliceOp> getSlices(BlockArgument argument) {
   SmallVector<tensor::ExtractSliceOp> slices;

@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef LIB_CONVERSION_CORE_MATH_CIRCULARARITHMETIC_H
-#define LIB_CONVERSION_CORE_MATH_CIRCULARARITHMETIC_H
+#ifndef MEMOPT_LIB_CONVERSION_CORE_MATH_CIRCULARARITHMETIC_H
+#define MEMOPT_LIB_CONVERSION_CORE_MATH_CIRCULARARITHMETIC_H
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -67,4 +67,4 @@ protected:
 
 } // namespace mlir::memopt
 
-#endif // LIB_CONVERSION_CORE_MATH_CIRCULARARITHMETIC_H
+#endif // MEMOPT_LIB_CONVERSION_CORE_MATH_CIRCULARARITHMETIC_H

@@ -15,8 +15,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef LIB_CONVERSION_CORE_MATH_CIRCULARFUNCTIONS_H
-#define LIB_CONVERSION_CORE_MATH_CIRCULARFUNCTIONS_H
+#ifndef MEMOPT_LIB_CONVERSION_CORE_MATH_CIRCULARFUNCTIONS_H
+#define MEMOPT_LIB_CONVERSION_CORE_MATH_CIRCULARFUNCTIONS_H
 
 #include "mlir/IR/Builders.h"
 
@@ -30,4 +30,4 @@ Value expandWideSine(OpBuilder &builder, Location location, Value x, bool isCosi
 
 } // namespace mlir::memopt
 
-#endif // LIB_CONVERSION_CORE_MATH_CIRCULARFUNCTIONS_H
+#endif // MEMOPT_LIB_CONVERSION_CORE_MATH_CIRCULARFUNCTIONS_H

@@ -19,7 +19,7 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 /// 64 zeros and then 2 / pi, the first bit of which is worth a half.
-static constexpr uint64_t kTwoOverPi[] = {
+static constexpr uint64_t kWideTwoOverPi[] = {
     0x0000000000000000, 0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041,
     0xfe5163abdebbc561, 0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e,
     0xe88235f52ebb4484, 0xe99c7026b45f7e41, 0x3991d639835339f4, 0x9c845f8bbdf9283b,
@@ -86,18 +86,18 @@ WideCircularFunctions::Reduced WideCircularFunctions::reduceSmall(Value size) {
   return {arith::FPToSIOp::create(b, integer, quotient), normalize(sum, add(lost, below))};
 }
 
-/// Three words of kTwoOverPi from bit `position` on.
+/// Three words of kWideTwoOverPi from bit `position` on.
 SmallVector<Value> WideCircularFunctions::getWindow(Value position) {
-  constexpr int firsts = std::size(kTwoOverPi) - 3;
+  constexpr int firsts = std::size(kWideTwoOverPi) - 3;
   Value first = shiftRight(position, whole(6)), offset = both(position, whole(63));
   Value rest = subBits(whole(63), offset);
   SmallVector<Value> isFirst, words, window;
   for (int at = 1; at < firsts; ++at)
     isFirst.push_back(isEqual(first, whole(static_cast<uint64_t>(at))));
   for (int k = 0; k < 4; ++k) {
-    Value word = whole(kTwoOverPi[k]);
+    Value word = whole(kWideTwoOverPi[k]);
     for (int at = 1; at < firsts; ++at)
-      word = select(isFirst[at - 1], whole(kTwoOverPi[at + k]), word);
+      word = select(isFirst[at - 1], whole(kWideTwoOverPi[at + k]), word);
     words.push_back(word);
   }
   for (int k = 0; k < 3; ++k)

@@ -45,16 +45,16 @@ static SmallVector<IndexExpr> getIndices(const IndexTable &table, ArrayRef<AtomI
 /// `dims` as points; the last dimension runs over lanes when it is among them.
 static KernelPoints getPoints(ElementGraph &graph, ArrayRef<AtomId> variables,
                               ArrayRef<int64_t> dims, std::optional<unsigned> column,
-                              ArrayRef<NodeId> values, const ScheduleTarget &target) {
+                              ArrayRef<NodeId> values, const ScheduleRules &rules) {
   KernelPoints points;
-  llvm::SmallDenseSet<AtomId> barred = collectLoopsWithoutLanes(graph, values, target);
+  llvm::SmallDenseSet<AtomId> barred = collectLoopsWithoutLanes(graph, values, rules);
   for (int64_t dim : dims) {
     AtomId variable = variables[dim];
-    if (column == dim && !target.isScalar && graph.getTable().getSize(variable) != 1 &&
+    if (column == dim && !rules.isScalar() && graph.getTable().getSize(variable) != 1 &&
         !barred.contains(variable)) {
       points.column = variable;
       points.lanes =
-          chooseLanes(graph, values, variable, graph.getTable().getSize(variable), target);
+          chooseLanes(graph, values, variable, graph.getTable().getSize(variable), rules);
     } else if (graph.getTable().getSize(variable) != 1) {
       points.outer.push_back(variable);
     }
@@ -75,7 +75,7 @@ static double countPoints(const IndexTable &table, const KernelPoints &points) {
 
 /// Every element of result 0 from `value`, or zero when it is null, as one long row.
 static FailureOr<KernelStage> fill(ElementGraph &graph, RankedTensorType type, Value value,
-                                   const ScheduleTarget &target) {
+                                   const ScheduleRules &rules) {
   IndexTable &table = graph.getTable();
   AtomId element = table.addVariable(type.getNumElements());
   NodeId node = graph.getZero(getScalarType(type.getElementType()));
@@ -88,9 +88,9 @@ static FailureOr<KernelStage> fill(ElementGraph &graph, RankedTensorType type, V
   }
   KernelNest nest;
   nest.loops.push_back(element);
-  if (!target.isScalar && !collectLoopsWithoutLanes(graph, node, target).contains(element)) {
+  if (!rules.isScalar() && !collectLoopsWithoutLanes(graph, node, rules).contains(element)) {
     nest.vectorLoop = 0;
-    nest.lanes = chooseLanes(graph, node, element, type.getNumElements(), target);
+    nest.lanes = chooseLanes(graph, node, element, type.getNumElements(), rules);
   }
   nest.stores.push_back({0, table.get(element), node});
   KernelStage stage;
@@ -160,22 +160,8 @@ static ScatterParts getParts(EmbeddingBackwardOp op) {
   return parts;
 }
 
-/// Whether tokens alone say which row of the result is changed, the rows are all that there is, and
-/// tokens are few enough to be compared with each other.
-static bool isOfRows(const ElementGraph &graph, const KernelScatter &scatter) {
-  constexpr int64_t kMostTokens = 1 << 16;
-  int64_t tokens = 1;
-  for (AtomId variable : scatter.tokens)
-    tokens *= graph.getTable().getSize(variable);
-  const KernelPoints &points = scatter.points;
-  return points.column && points.outer.empty() && tokens > 1 && tokens <= kMostTokens &&
-         llvm::none_of(scatter.indices, [&](const KernelScatter::Index &index) {
-           return llvm::is_contained(graph.getNode(index.node).variables, *points.column);
-         });
-}
-
 static FailureOr<KernelSchedule> scheduleScatter(ElementGraph &graph, const ScatterParts &parts,
-                                                 const ScheduleTarget &target) {
+                                                 const ScheduleRules &rules) {
   IndexTable &table = graph.getTable();
   ArrayRef<int64_t> shape = parts.type.getShape(), sizes = getShape(parts.updates);
   SmallVector<AtomId> variables = addVariables(table, sizes);
@@ -212,14 +198,14 @@ static FailureOr<KernelSchedule> scheduleScatter(ElementGraph &graph, const Scat
   std::optional<unsigned> column;
   if (!parts.positions.empty() && !llvm::is_contained(parts.indexed, parts.type.getRank() - 1))
     column = parts.positions.back();
-  scatter.points = getPoints(graph, variables, parts.positions, column, values, target);
+  scatter.points = getPoints(graph, variables, parts.positions, column, values, rules);
   for (auto [dim, variable] : llvm::enumerate(variables))
     if (!llvm::is_contained(parts.positions, static_cast<int64_t>(dim)) && sizes[dim] != 1)
       scatter.tokens.push_back(variable);
-  scatter.isByTokens = target.isDevice() && isOfRows(graph, scatter);
+  scatter.isByTokens = rules.goesByTokens(graph, scatter);
 
   KernelSchedule schedule;
-  FailureOr<KernelStage> filled = fill(graph, parts.type, parts.input, target);
+  FailureOr<KernelStage> filled = fill(graph, parts.type, parts.input, rules);
   if (failed(filled))
     return failure();
   schedule.stages.push_back(std::move(*filled));
@@ -243,7 +229,7 @@ static SmallVector<int64_t> getOtherDims(int64_t rank, int64_t axis) {
 }
 
 static FailureOr<KernelSchedule> scheduleOrder(ElementGraph &graph, ArgsortOp op,
-                                               const ScheduleTarget &target) {
+                                               const ScheduleRules &rules) {
   IndexTable &table = graph.getTable();
   ArrayRef<int64_t> sizes = getShape(op.getInput()), wanted = getShape(op.getResult());
   int64_t axis = op.getAxis(), rank = sizes.size();
@@ -253,8 +239,7 @@ static FailureOr<KernelSchedule> scheduleOrder(ElementGraph &graph, ArgsortOp op
   if (failed(value))
     return failure();
   KernelOrder order;
-  order.points =
-      getPoints(graph, variables, getOtherDims(rank, axis), std::nullopt, *value, target);
+  order.points = getPoints(graph, variables, getOtherDims(rank, axis), std::nullopt, *value, rules);
   order.result = 0;
   order.along = variables[axis];
   order.place = table.addVariable(wanted[axis]);
@@ -271,7 +256,7 @@ static FailureOr<KernelSchedule> scheduleOrder(ElementGraph &graph, ArgsortOp op
 }
 
 static FailureOr<KernelSchedule> scheduleScan(ElementGraph &graph, Operation *op, int64_t axis,
-                                              bool isReversed, const ScheduleTarget &target) {
+                                              bool isReversed, const ScheduleRules &rules) {
   IndexTable &table = graph.getTable();
   ArrayRef<int64_t> sizes = getShape(op->getResult(0));
   int64_t rank = sizes.size();
@@ -293,9 +278,8 @@ static FailureOr<KernelSchedule> scheduleScan(ElementGraph &graph, Operation *op
   if (axis != rank - 1)
     column = rank - 1;
   // What is carried takes eight bytes a lane.
-  ScheduleTarget wide = target;
-  wide.blockBytes /= 2;
-  scan.points = getPoints(graph, variables, getOtherDims(rank, axis), column, scan.values, wide);
+  std::unique_ptr<ScheduleRules> wide = rules.getRulesOfWideLanes();
+  scan.points = getPoints(graph, variables, getOtherDims(rank, axis), column, scan.values, *wide);
   KernelSchedule schedule;
   KernelStage &stage = schedule.stages.emplace_back();
   stage.cost = 4.0 * countPoints(table, scan.points) * double(sizes[axis]);
@@ -304,17 +288,17 @@ static FailureOr<KernelSchedule> scheduleScan(ElementGraph &graph, Operation *op
 }
 
 static FailureOr<KernelSchedule> scheduleByKind(ElementGraph &graph, Operation *op,
-                                                const ScheduleTarget &target) {
+                                                const ScheduleRules &rules) {
   using Scheduled = FailureOr<KernelSchedule>;
   return llvm::TypeSwitch<Operation *, Scheduled>(op)
       .Case<ScatterOp, EmbeddingBackwardOp>(
-          [&](auto scatter) { return scheduleScatter(graph, getParts(scatter), target); })
-      .Case([&](ArgsortOp order) { return scheduleOrder(graph, order, target); })
+          [&](auto scatter) { return scheduleScatter(graph, getParts(scatter), rules); })
+      .Case([&](ArgsortOp order) { return scheduleOrder(graph, order, rules); })
       .Case<LinearScanOp, LogSumExpScanOp>([&](auto scan) {
-        return scheduleScan(graph, scan, scan.getAxis(), scan.getReverse(), target);
+        return scheduleScan(graph, scan, scan.getAxis(), scan.getReverse(), rules);
       })
       .Case([&](ArgextremeScanOp scan) {
-        return scheduleScan(graph, scan, scan.getAxis(), /*isReversed=*/false, target);
+        return scheduleScan(graph, scan, scan.getAxis(), /*isReversed=*/false, rules);
       })
       .Default([](Operation *other) -> Scheduled {
         return other->emitOpError("fills a kernel in a way that no schedule knows");
@@ -322,10 +306,6 @@ static FailureOr<KernelSchedule> scheduleByKind(ElementGraph &graph, Operation *
 }
 
 FailureOr<KernelSchedule> mlir::memopt::scheduleIrregular(ElementGraph &graph, Operation *op,
-                                                          const ScheduleTarget &target) {
-  FailureOr<KernelSchedule> schedule = scheduleByKind(graph, op, target);
-  if (succeeded(schedule) && target.isDevice())
-    for (KernelStage &stage : schedule->stages)
-      chooseThreads(graph, stage, target);
-  return schedule;
+                                                          const ScheduleRules &rules) {
+  return scheduleByKind(graph, op, rules);
 }

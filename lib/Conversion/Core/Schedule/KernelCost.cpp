@@ -20,12 +20,9 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-/// Elements that one vector instruction, or one of a warp of a device, is worth at most.
-static double getMachineLanes(const ScheduleTarget &target) { return target.isDevice() ? 128 : 16; }
-
 StageCost::StageCost(const ElementGraph &graph, std::optional<AtomId> row,
-                     const ScheduleTarget &target)
-    : graph(graph), target(target) {
+                     const ScheduleRules &rules)
+    : graph(graph), rules(rules), numbers(rules.getNumbers()) {
   if (row)
     push(*row, std::nullopt);
   sharedDepth = scopes.size();
@@ -37,13 +34,12 @@ void StageCost::push(ArrayRef<AtomId> variables, std::optional<AtomId> vector) {
     scope.trips *= graph.getTable().getSize(variable);
   if (vector) {
     double size = graph.getTable().getSize(*vector);
-    scope.lanes = size / std::ceil(size / getMachineLanes(target));
+    scope.lanes = size / std::ceil(size / numbers.lanes);
   }
   scope.total = scope.trips * (scopes.empty() ? 1 : scopes.back().total);
   scopes.push_back(std::move(scope));
   double together = scopes.back().lanes;
-  // Threads of a device count together.
-  if (target.isDevice())
+  if (numbers.lanesMultiply)
     for (const Scope &outer : ArrayRef(scopes).drop_back())
       together *= outer.lanes;
   // Counting, comparing, branching.
@@ -94,11 +90,7 @@ double StageCost::priceOfAddress(const IndexExpr &address, std::optional<AtomId>
   std::optional<int64_t> stride = graph.getTable().getStride(address, *vector);
   if (stride && (*stride == 0 || *stride == 1))
     return 1;
-  // A device's memory comes in sectors of 32 bytes, eight floats, and each element is an access.
-  if (target.isDevice())
-    return stride ? 16 : 24;
-  // Lane by lane, each on its own cache line when far apart.
-  return getMachineLanes(target) * (stride ? 1.5 : 3);
+  return stride ? numbers.strided : numbers.scattered;
 }
 
 static double weigh(ScalarCost cost) {
@@ -182,8 +174,8 @@ void StageCost::visitReduction(NodeId id, size_t depth) {
     return scope.vector && llvm::is_contained(node.variables, *scope.vector);
   });
   std::optional<LaneChoice> lanes;
-  if (!inLanes && !target.isScalar)
-    lanes = getLanesOfSum(graph, reduction, target);
+  if (!inLanes && !rules.isScalar())
+    lanes = getLanesOfSum(graph, reduction, rules);
   for (auto [i, variable] : llvm::enumerate(reduction.variables))
     push(variable,
          lanes && lanes->loop == i && !lanes->isOneByOne ? std::optional(variable) : std::nullopt);

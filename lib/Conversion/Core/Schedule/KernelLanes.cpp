@@ -14,8 +14,6 @@
 
 #include "memopt/Dialect/Memopt.h"
 
-#include <climits>
-
 using namespace mlir;
 using namespace mlir::memopt;
 
@@ -37,50 +35,23 @@ static SmallVector<NodeId> collectVarying(const ElementGraph &graph, ArrayRef<No
   return varying;
 }
 
-/// One wide access, or the lanes of a byte of bits; a thread has all of its lanes or none.
-static int64_t chooseThreadLanes(int64_t size, int64_t bytes, bool hasBits) {
-  int64_t lanes = std::max<int64_t>(hasBits ? CHAR_BIT : 1, kDeviceAlignment / bytes);
-  while (size % lanes)
-    lanes /= 2;
-  return lanes;
-}
-
-int64_t mlir::memopt::fitLanes(int64_t size, int64_t bytes, const ScheduleTarget &target,
-                               bool hasBits) {
-  bytes = std::max<int64_t>(bytes, 4);
-  if (target.isDevice())
-    return chooseThreadLanes(size, bytes, hasBits);
-  int64_t lanes = std::max<int64_t>(1, target.blockBytes / bytes);
-  if (size <= lanes)
-    return size;
-  // Half as many lanes and no tail beat a tail.
-  return size % lanes && size % (lanes / 2) == 0 ? lanes / 2 : lanes;
-}
-
 int64_t mlir::memopt::chooseLanes(const ElementGraph &graph, ArrayRef<NodeId> roots,
-                                  AtomId variable, int64_t size, const ScheduleTarget &target,
-                                  bool storesBits) {
+                                  AtomId variable, int64_t size, const ScheduleRules &rules,
+                                  int64_t together) {
   int64_t widest = 1;
-  bool hasBits = storesBits;
   for (NodeId id : collectVarying(graph, roots, variable)) {
     const ElementNode &node = graph.getNode(id);
-    hasBits |= graph.isPackedLoad(id);
+    if (node.kind == ElementNode::Load)
+      together = std::max(together, graph.getStorage(node).elements);
     if (node.kind != ElementNode::Index && node.type.isIntOrFloat())
       widest = std::max<int64_t>(widest, llvm::divideCeil(node.type.getIntOrFloatBitWidth(), 8));
   }
-  return fitLanes(size, widest, target, hasBits);
+  return rules.fitLanes(size, widest, together);
 }
 
 //===----------------------------------------------------------------------===//
 // Printing
 //===----------------------------------------------------------------------===//
-
-/// On a device: threads that share an iteration, and threads of a block.
-static void printThreads(const KernelStage &stage, raw_ostream &os) {
-  if (stage.blockThreads)
-    os << " threads=" << stage.groupThreads << "/" << stage.blockThreads;
-  os << "\n";
-}
 
 static void printIrregular(const IndexTable &table, const KernelStage &stage, raw_ostream &os) {
   auto printSizes = [&](StringRef what, ArrayRef<AtomId> variables) {
@@ -103,20 +74,23 @@ static void printIrregular(const IndexTable &table, const KernelStage &stage, ra
   printSizes("points", points.outer);
   if (points.column)
     os << " columns " << table.getSize(*points.column) << "/" << points.lanes;
-  printThreads(stage, os);
 }
 
-void KernelSchedule::print(const ElementGraph &graph, raw_ostream &os) const {
+void KernelSchedule::print(const ElementGraph &graph, raw_ostream &os,
+                           llvm::function_ref<void(size_t stage)> printMore) const {
   const IndexTable &table = graph.getTable();
-  for (const KernelStage &stage : stages) {
+  for (auto [number, stage] : llvm::enumerate(stages)) {
     if (stage.isIrregular()) {
       printIrregular(table, stage, os);
+      printMore(number);
+      os << "\n";
       continue;
     }
     os << "stage rows=" << (stage.row ? table.getSize(*stage.row) : 1);
     if (stage.distributesNest)
       os << " distributes-nest";
-    printThreads(stage, os);
+    printMore(number);
+    os << "\n";
     for (const KernelNest &nest : stage.nests) {
       os << "  nest";
       for (auto [i, loop] : llvm::enumerate(nest.loops)) {

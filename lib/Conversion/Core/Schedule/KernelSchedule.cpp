@@ -30,9 +30,9 @@ struct Root {
 
 class Scheduler {
 public:
-  Scheduler(ElementGraph &graph, Operation *terminator, const ScheduleTarget &target,
+  Scheduler(ElementGraph &graph, Operation *terminator, const ScheduleRules &rules,
             llvm::function_ref<bool(KernelSchedule &)> accept)
-      : graph(graph), table(graph.getTable()), terminator(terminator), target(target),
+      : graph(graph), table(graph.getTable()), terminator(terminator), rules(rules),
         accept(accept) {}
 
   FailureOr<KernelSchedule> run();
@@ -49,18 +49,16 @@ private:
                                   ArrayRef<SmallVector<int64_t>> factors,
                                   ArrayRef<SmallVector<int64_t>> groups);
   SmallVector<int64_t> findFactors(const KernelNest &nest, AtomId loop);
-  bool fitTiles(KernelNest &tiled, int64_t rows, int64_t columns) const;
   std::optional<KernelNest> tryTiles(const KernelNest &nest, AtomId along);
   void chooseLoopOrder(KernelNest &nest, StageCost &cost, double &price);
   void chooseDistribution(KernelStage &stage, double rowPrice);
   double getRereads(const KernelSchedule &schedule) const;
-  void addOverheads(KernelStage &stage);
   AtomId getVariable(int64_t size, unsigned ordinal);
 
   ElementGraph &graph;
   IndexTable &table;
   Operation *terminator;
-  const ScheduleTarget &target;
+  const ScheduleRules &rules;
   llvm::function_ref<bool(KernelSchedule &)> accept;
   SmallVector<Root> roots;
   /// By size and ordinal; ordinal 0 is for rows. Candidates share them, and so their nodes.
@@ -197,24 +195,6 @@ FailureOr<KernelNest> Scheduler::buildNest(ArrayRef<Root> roots, std::optional<A
   return nest;
 }
 
-/// Chooses lanes of a nest whose loads `staged` want tiles of the loops over `rows` and `columns`.
-/// A processor's tile of the lanes is square, or several squares.
-bool Scheduler::fitTiles(KernelNest &tiled, int64_t rows, int64_t columns) const {
-  if (!target.isDevice()) {
-    tiled.lanes = tiled.lanes / tiled.tile * tiled.tile;
-    return !tiled.staged.empty() && tiled.lanes != 0 && rows >= tiled.tile;
-  }
-  // Squares of shared memory, of which every block has as much (CUDA C++ Programming Guide, table
-  // of technical specifications).
-  constexpr int64_t kSharedBytes = 48 << 10, kShortest = 8;
-  tiled.tile = kTileThreads;
-  tiled.lanes = 1;
-  int64_t bytes = 0;
-  for (NodeId id : tiled.staged)
-    bytes += kTileThreads * (kTileThreads + 1) * graph.getNode(id).type.getIntOrFloatBitWidth() / 8;
-  return bytes != 0 && bytes <= kSharedBytes && rows >= kShortest && columns >= kShortest;
-}
-
 /// `nest` with loop `along` next to the lanes and in tiles, if loads want that.
 std::optional<KernelNest> Scheduler::tryTiles(const KernelNest &nest, AtomId along) {
   AtomId last = nest.loops.back();
@@ -238,7 +218,7 @@ std::optional<KernelNest> Scheduler::tryTiles(const KernelNest &nest, AtomId alo
     tiled.tile = std::max<int64_t>(tiled.tile, bits == 32 ? 16 : 8);
     tiled.staged.push_back(found[i]);
   }
-  if (!fitTiles(tiled, table.getSize(along), table.getSize(last)))
+  if (!rules.fitTiles(graph, tiled, table.getSize(along), table.getSize(last)))
     return std::nullopt;
   llvm::erase(tiled.loops, along);
   tiled.loops.insert(tiled.loops.end() - 1, along);
@@ -251,22 +231,22 @@ std::optional<KernelNest> Scheduler::tryTiles(const KernelNest &nest, AtomId alo
 /// depends on the lanes out of the other loops.
 void Scheduler::chooseLoopOrder(KernelNest &nest, StageCost &cost, double &price) {
   price = cost.price(nest, /*keep=*/false);
-  if (nest.loops.empty() || target.isScalar)
+  if (nest.loops.empty() || rules.isScalar())
     return;
   SmallVector<NodeId> values;
-  for (const KernelStore &store : nest.stores)
+  int64_t together = 1;
+  for (const KernelStore &store : nest.stores) {
     values.push_back(store.value);
-  bool storesBits = llvm::any_of(
-      nest.stores, [&](const KernelStore &store) { return graph.isPackedResult(store.result); });
+    together = std::max(together, graph.getResultStorage(store.result).elements);
+  }
   KernelNest vectorized = nest;
   AtomId last = nest.loops.back();
   vectorized.vectorLoop = nest.loops.size() - 1;
-  vectorized.lanes = chooseLanes(graph, values, last, table.getSize(last), target, storesBits);
-  llvm::SmallDenseSet<AtomId> barred = collectLoopsWithoutLanes(graph, values, target);
+  vectorized.lanes = chooseLanes(graph, values, last, table.getSize(last), rules, together);
+  llvm::SmallDenseSet<AtomId> barred = collectLoopsWithoutLanes(graph, values, rules);
   auto consider = [&](KernelNest &candidate) {
-    // Threads are at different elements along both loops of a tile.
     if (barred.contains(candidate.loops[*candidate.vectorLoop]) ||
-        (candidate.tileLoop && target.isDevice() &&
+        (candidate.tileLoop && rules.getNumbers().tilesHaveLanesTwice &&
          barred.contains(candidate.loops[*candidate.tileLoop])))
       return;
     double candidatePrice = cost.price(candidate, /*keep=*/false);
@@ -281,12 +261,12 @@ void Scheduler::chooseLoopOrder(KernelNest &nest, StageCost &cost, double &price
   for (AtomId other : ArrayRef(vectorized.loops).drop_back()) {
     if (std::optional<KernelNest> tiled = tryTiles(vectorized, other))
       consider(*tiled);
-    if (!target.isDevice() && vectorized.lanes >= 16)
+    if (vectorized.lanes >= rules.getNumbers().enoughLanes)
       continue;
     KernelNest scattered = vectorized;
     llvm::erase(scattered.loops, other);
     scattered.loops.push_back(other);
-    scattered.lanes = chooseLanes(graph, values, other, table.getSize(other), target, storesBits);
+    scattered.lanes = chooseLanes(graph, values, other, table.getSize(other), rules, together);
     consider(scattered);
   }
   vectorized.loops.pop_back();
@@ -380,8 +360,7 @@ FailureOr<KernelNest> Scheduler::findNest(ArrayRef<Root> roots, ArrayRef<int64_t
 
 /// Distributing the nest repeats what a row computes once, in every piece.
 void Scheduler::chooseDistribution(KernelStage &stage, double sharedPrice) {
-  int64_t enough = target.isDevice() ? 16 * target.sms : 64;
-  bool isShort = !stage.row || table.getSize(*stage.row) < enough;
+  bool isShort = !stage.row || table.getSize(*stage.row) < rules.getNumbers().enoughRows;
   double allowed = stage.row ? 0 : 0.1 * stage.cost;
   stage.distributesNest =
       stage.nests.size() == 1 && isShort && sharedPrice <= allowed && countBlocks(table, stage) > 1;
@@ -396,7 +375,7 @@ FailureOr<KernelStage> Scheduler::buildStage(ArrayRef<Root> roots, int64_t rows)
     SmallVector<int64_t> shape = getRowShape(root.shape, rows);
     byShape[std::vector<int64_t>(shape.begin(), shape.end())].push_back(root);
   }
-  StageCost cost(graph, stage.row, target);
+  StageCost cost(graph, stage.row, rules);
   double sharedPrice = 0;
   for (auto &[shape, group] : byShape) {
     double price;
@@ -408,27 +387,8 @@ FailureOr<KernelStage> Scheduler::buildStage(ArrayRef<Root> roots, int64_t rows)
     stage.nests.push_back(std::move(*nest));
   }
   chooseDistribution(stage, sharedPrice);
-  addOverheads(stage);
+  stage.cost = rules.addOverheads(graph, stage);
   return stage;
-}
-
-/// Starting threads costs, and few iterations occupy few of them.
-void Scheduler::addOverheads(KernelStage &stage) {
-  if (target.isDevice()) {
-    // A multiprocessor needs many threads to wait for memory while others compute. A launch takes
-    // as long as a few megabytes of traffic.
-    constexpr double kThreadsOfSm = 256, kLaunch = 30000;
-    chooseThreads(graph, stage, target);
-    double threads = double(countTrips(table, stage)) * double(stage.groupThreads);
-    stage.cost *= std::max(1.0, kThreadsOfSm * double(target.sms) / threads);
-    stage.cost += kLaunch;
-    return;
-  }
-  // Small stages get no other threads anyway.
-  constexpr double kLaunch = 5000, kSmall = 40000;
-  auto trips = double(countTrips(table, stage));
-  double idle = std::min(1.0, 3 / trips) * std::max(0.0, stage.cost - kSmall);
-  stage.cost += idle + std::min(stage.cost, kLaunch);
 }
 
 FailureOr<KernelStage> Scheduler::findStage(ArrayRef<Root> roots) {
@@ -474,8 +434,7 @@ double Scheduler::getRereads(const KernelSchedule &schedule) const {
   for (auto [buffer, count] : readers)
     elements += double(count - 1) *
                 cast<ShapedType>(graph.getBody().getArgument(buffer).getType()).getNumElements();
-  // A device's lanes are many more, and so the price of its instructions is less.
-  return target.isDevice() ? elements / 8 : elements;
+  return elements * rules.getNumbers().reread;
 }
 
 FailureOr<KernelSchedule> Scheduler::run() {
@@ -513,8 +472,7 @@ FailureOr<KernelSchedule> Scheduler::run() {
 }
 
 FailureOr<KernelSchedule>
-mlir::memopt::scheduleKernel(ElementGraph &graph, Operation *terminator,
-                             const ScheduleTarget &target,
+mlir::memopt::scheduleKernel(ElementGraph &graph, Operation *terminator, const ScheduleRules &rules,
                              llvm::function_ref<bool(KernelSchedule &)> accept) {
-  return Scheduler(graph, terminator, target, accept).run();
+  return Scheduler(graph, terminator, rules, accept).run();
 }

@@ -17,30 +17,22 @@ static constexpr int64_t kSumBlock = 128;
 /// itself and then folded.
 static constexpr int64_t kFoldedSum = 16;
 
-LaneRules mlir::memopt::getLaneRules(const ScheduleTarget &target) {
-  constexpr int64_t kEveryProcessor = 32, kFewResults = 2048;
-  if (target.isDevice())
-    return {kBlockThreads * kDeviceAlignment / static_cast<int64_t>(sizeof(float)), kFewResults};
-  return {kEveryProcessor, /*fewResults=*/0};
-}
-
 //===----------------------------------------------------------------------===//
 // Lanes
 //===----------------------------------------------------------------------===//
 
 /// The last variable ends with the run.
-static std::optional<LaneChoice> getLanes(const ElementGraph &graph,
-                                          const ElementReduction &reduction,
-                                          const ScheduleTarget &target) {
-  if (!reduction.laneDims || !reduction.isAssociative() || target.isScalar)
+static std::optional<LaneChoice>
+getLanes(const ElementGraph &graph, const ElementReduction &reduction, const ScheduleRules &rules) {
+  if (!reduction.laneDims || !reduction.isAssociative() || rules.isScalar())
     return std::nullopt;
   int64_t widest = 1;
   for (NodeId accumulator : reduction.accumulators)
     widest = std::max<int64_t>(widest, graph.getNode(accumulator).type.getIntOrFloatBitWidth() / 8);
   int64_t run = llvm::product_of(ArrayRef(reduction.extents.back()).take_back(reduction.laneDims));
-  int64_t lanes = fitLanes(run, widest, target);
+  int64_t lanes = rules.fitLanes(run, widest);
   return LaneChoice{unsigned(reduction.variables.size() - 1), lanes,
-                    target.isDevice() ? countSharingThreads(run / lanes) : 1};
+                    rules.countSharers(run / lanes)};
 }
 
 /// Whether an iteration makes sums of its own.
@@ -62,9 +54,9 @@ static bool holdsSums(const ElementGraph &graph, const ElementReduction &reducti
 
 llvm::SmallDenseSet<AtomId> mlir::memopt::collectLoopsWithoutLanes(const ElementGraph &graph,
                                                                    ArrayRef<NodeId> roots,
-                                                                   const ScheduleTarget &target) {
+                                                                   const ScheduleRules &rules) {
   llvm::SmallDenseSet<AtomId> barred;
-  if (target.isScalar)
+  if (rules.isScalar())
     return barred;
   llvm::SmallSetVector<NodeId, 32> found(roots.begin(), roots.end());
   for (size_t i = 0; i < found.size(); ++i) {
@@ -74,7 +66,7 @@ llvm::SmallDenseSet<AtomId> mlir::memopt::collectLoopsWithoutLanes(const Element
     if (node.kind != ElementNode::Reduce)
       continue;
     const ElementReduction &reduction = graph.getReduction(node.reduction);
-    std::optional<LaneChoice> lanes = getLanes(graph, reduction, target);
+    std::optional<LaneChoice> lanes = getLanes(graph, reduction, rules);
     int64_t count = reduction.getTripCount(graph.getTable());
     bool isShort = lanes && lanes->getWidth() >= count && count <= kFoldedSum;
     if (lanes && !(isShort && !holdsSums(graph, reduction)))
@@ -85,10 +77,10 @@ llvm::SmallDenseSet<AtomId> mlir::memopt::collectLoopsWithoutLanes(const Element
 
 std::optional<LaneChoice> mlir::memopt::getLanesOfSum(const ElementGraph &graph,
                                                       const ElementReduction &reduction,
-                                                      const ScheduleTarget &target) {
-  std::optional<LaneChoice> lanes = getLanes(graph, reduction, target);
+                                                      const ScheduleRules &rules) {
+  std::optional<LaneChoice> lanes = getLanes(graph, reduction, rules);
   if (lanes)
-    lanes->isOneByOne = collectLoopsWithoutLanes(graph, reduction.contributions, target)
+    lanes->isOneByOne = collectLoopsWithoutLanes(graph, reduction.contributions, rules)
                             .contains(reduction.variables[lanes->loop]);
   return lanes;
 }

@@ -15,11 +15,13 @@
 
 #include "memopt/Support/Toolkit.h"
 
+#include "memopt/Conversion/Core/Emission/KernelFunction.h"
 #include "memopt/Conversion/Core/Math/MathExpansion.h"
 #include "memopt/Conversion/Objects/KernelPasses.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
@@ -185,6 +187,10 @@ static llvm::Error compile(llvm::Module &module, llvm::TargetMachine &machine,
   return llvm::Error::success();
 }
 
+LogicalResult mlir::memopt::convertToDeviceDialects(ModuleOp kernels) {
+  return convertToLLVMDialect(kernels, NVVM::NVVMDialect::getDialectNamespace());
+}
+
 Emission mlir::memopt::emitDeviceCode(ModuleOp kernels, const DeviceCodeOptions &options,
                                       std::string &code) {
   kernels.walk([](Operation *op) { op->removeAttr(kKernelNumberAttr); });
@@ -202,7 +208,7 @@ Emission mlir::memopt::emitDeviceCode(ModuleOp kernels, const DeviceCodeOptions 
       names.insert(*call.getCallee());
     functions.assign(names.begin(), names.end());
   }
-  if (failed(convertToLLVMDialect(kernels))) {
+  if (failed(convertToDeviceDialects(kernels))) {
     kernels.emitError("kernels do not convert to the LLVM dialect");
     return Emission::BadProgram;
   }

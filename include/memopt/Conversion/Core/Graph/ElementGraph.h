@@ -20,6 +20,7 @@
 
 #include "memopt/Conversion/Core/Graph/KernelIndex.h"
 #include "memopt/Conversion/Core/Graph/LaneDims.h"
+#include "memopt/Conversion/Core/Graph/Storage.h"
 
 #include "memopt/Dialect/Memopt.h"
 
@@ -104,10 +105,9 @@ public:
   NodeId getZero(Type type);
   NodeId getApply(OperationName name, Attribute attributes, ArrayRef<NodeId> operands, Type type,
                   unsigned number = 0);
-  /// Whether the node is an element of an operand that holds bits, so that its address counts bits.
-  bool isPackedLoad(NodeId node) const;
-  /// The same of a result.
-  bool isPackedResult(unsigned result) const;
+  /// How the elements that a load reads lie in memory.
+  Storage getStorage(const ElementNode &load) const;
+  Storage getResultStorage(unsigned result) const;
   /// Children that the node reads directly, addresses and guards included.
   SmallVector<NodeId> getChildren(NodeId node) const;
 

@@ -20,6 +20,10 @@
 
 namespace mlir::memopt {
 
+/// Whether `kernel` checks indices or divisors: its function then takes, behind its buffers, the
+/// address of the word in which it reports them.
+bool hasChecks(KernelOp kernel);
+
 /// Rewrites a kernel that reads only slices of an operand to take the address at which they begin:
 /// the offsets that the slices have in common go from the kernel. So the steps of a recurrent layer
 /// are one function.

@@ -17,7 +17,7 @@ namespace mlir::memopt {
 /// counted for the first nest that needs it.
 class StageCost {
 public:
-  StageCost(const ElementGraph &graph, std::optional<AtomId> row, const ScheduleTarget &target);
+  StageCost(const ElementGraph &graph, std::optional<AtomId> row, const ScheduleRules &rules);
 
   /// The price of all rows of `nest`; with `keep` later nests get what its rows compute for
   /// nothing.
@@ -43,7 +43,8 @@ private:
   double priceOfAddress(const IndexExpr &address, std::optional<AtomId> vector) const;
 
   const ElementGraph &graph;
-  const ScheduleTarget &target;
+  const ScheduleRules &rules;
+  const ScheduleNumbers &numbers;
   SmallVector<Scope> scopes;
   llvm::DenseSet<NodeId> shared, seen, staged;
   llvm::DenseSet<AtomId> seenAtoms;

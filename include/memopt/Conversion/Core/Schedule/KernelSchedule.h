@@ -18,31 +18,11 @@
 #define MEMOPT_CONVERSION_CORE_SCHEDULE_KERNELSCHEDULE_H
 
 #include "memopt/Conversion/Core/Graph/ElementGraph.h"
+#include "memopt/Conversion/Core/Schedule/ScheduleRules.h"
 
 #include <variant>
 
 namespace mlir::memopt {
-
-/// What schedules are made for.
-struct ScheduleTarget {
-  /// Bytes of one block of lanes, several machine vectors so that their latencies overlap.
-  int64_t blockBytes = 256;
-  /// Plain loops over elements, no vectors: the reference that other schedules are compared with.
-  bool isScalar = false;
-  /// Multiprocessors of a device, whose lanes are threads times vectors; 0: a processor.
-  int64_t sms = 0;
-  bool isDevice() const { return sms != 0; }
-};
-
-/// Threads that exchange values by shuffles.
-constexpr int64_t kWarpThreads = 32;
-/// Threads of the blocks that share an iteration: the registers of a multiprocessor are enough for
-/// eight such blocks of plain code, and for one that uses all that a thread can have.
-constexpr int64_t kBlockThreads = 256;
-/// Rows and columns of the tiles that a device transposes.
-constexpr int64_t kTileThreads = 32;
-/// Bytes of the widest access to a device's memory.
-constexpr int64_t kDeviceAlignment = 16;
 
 /// One element of a result.
 struct KernelStore {
@@ -56,7 +36,7 @@ struct KernelNest {
   SmallVector<AtomId, 4> loops;
   /// Which of the loops runs over blocks of lanes; none: every element alone.
   std::optional<unsigned> vectorLoop;
-  /// On a device those of one thread, which divide the loop.
+  /// Of a block; where several share the loop, of one of them.
   int64_t lanes = 1;
   SmallVector<KernelStore, 2> stores;
   /// The loop before the vector loop, taken in tiles: `staged` loads are contiguous along it and
@@ -76,7 +56,7 @@ struct KernelPoints {
 
 /// Combines elements of the result, which an earlier stage has filled, with `value(points,
 /// tokens)`, in the order of tokens. Different points are different elements, so that no two
-/// threads meet.
+/// iterations meet.
 struct KernelScatter {
   KernelPoints points;
   SmallVector<AtomId, 4> tokens;
@@ -94,8 +74,7 @@ struct KernelScatter {
   SmallVector<Index, 2> indices;
   /// Nothing happens for this first index.
   std::optional<int64_t> padding;
-  /// On a device, where rows are indexed by tokens alone: the parallel loop is over tokens, the
-  /// first of each index goes through those that follow.
+  /// The parallel loop is over tokens: the first of each index goes through those that follow.
   bool isByTokens = false;
 };
 
@@ -132,30 +111,32 @@ struct KernelStage {
   SmallVector<KernelNest, 2> nests;
   /// Iterations of the first nest's outermost loop are distributed as well.
   bool distributesNest = false;
-  /// On a device, threads that share an iteration of the parallel loop (a power of two: within a
-  /// warp, or a whole block), and threads of a block; 0 of the latter on a processor.
-  int64_t groupThreads = 1, blockThreads = 0;
   double cost = 0;
 };
 
 struct KernelSchedule {
   /// Run one after the other.
   SmallVector<KernelStage, 1> stages;
-  void print(const ElementGraph &graph, raw_ostream &os) const;
+  /// `printMore` adds to the line of a stage.
+  void print(const ElementGraph &graph, raw_ostream &os,
+             llvm::function_ref<void(size_t stage)> printMore) const;
 };
 
 /// Results of the kernel are the values that `terminator` yields; result i is buffer i of the
 /// results. Schedules that `accept` refuses are taken only when it refuses all.
 FailureOr<KernelSchedule> scheduleKernel(ElementGraph &graph, Operation *terminator,
-                                         const ScheduleTarget &target,
+                                         const ScheduleRules &rules,
                                          llvm::function_ref<bool(KernelSchedule &)> accept);
 
 /// The stages of a kernel whose only result is that of `op`, which fills it.
 FailureOr<KernelSchedule> scheduleIrregular(ElementGraph &graph, Operation *op,
-                                            const ScheduleTarget &target);
+                                            const ScheduleRules &rules);
 
 /// Reductions under the stage's results, those that others need first.
 SmallVector<unsigned> collectReductions(const ElementGraph &graph, const KernelStage &stage);
+
+/// The scatter of a stage whose parallel loop is over tokens; null for other stages.
+const KernelScatter *getTokenScatter(const KernelStage &stage);
 
 /// Parts that the parallel loop takes of the first nest's outermost loop where it is distributed.
 int64_t countBlocks(const IndexTable &table, const KernelStage &stage);
@@ -164,20 +145,11 @@ int64_t countBlocks(const IndexTable &table, const KernelPoints &points);
 /// Iterations of the stage's parallel loop.
 int64_t countTrips(const IndexTable &table, const KernelStage &stage);
 
-/// Threads of a device that share `vectors`: within a warp, or a whole block.
-int64_t countSharingThreads(int64_t vectors);
-
-/// Chooses the threads of a stage on a device.
-void chooseThreads(const ElementGraph &graph, KernelStage &stage, const ScheduleTarget &target);
-
-/// Lanes for `size` elements of `bytes` each, on a device those of one thread. `hasBits`: some are
-/// bits.
-int64_t fitLanes(int64_t size, int64_t bytes, const ScheduleTarget &target, bool hasBits = false);
-
 /// Lanes of a block that holds elements of the types that `roots` compute from data in a loop over
-/// `variable` of `size` iterations. `storesBits`: elements of a result are bits.
+/// `variable` of `size` iterations. Results that they go to have up to `together` elements in one
+/// unit of their storage.
 int64_t chooseLanes(const ElementGraph &graph, ArrayRef<NodeId> roots, AtomId variable,
-                    int64_t size, const ScheduleTarget &target, bool storesBits = false);
+                    int64_t size, const ScheduleRules &rules, int64_t together = 1);
 
 } // namespace mlir::memopt
 

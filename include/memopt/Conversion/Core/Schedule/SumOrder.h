@@ -17,9 +17,9 @@
 //   of blocks and not with their product (Higham, The Accuracy of Floating Point Summation). The
 //   cut follows from the op's dims, not from the loops of a kernel.
 //
-// On a device the lanes are those of as many threads as the run is worth, and also few long sums
-// that read across have them, for there is little else for threads to do. Where a kernel has fewer
-// threads for an element, one of them takes all lanes, one after the other.
+// Where several share a run, the lanes are those of as many as the run is worth, and also few long
+// sums that read across have them, for there is little else for them to do. Where fewer share a
+// kernel's element, one of them takes all lanes, one after the other.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,31 +30,29 @@
 
 namespace mlir::memopt {
 
-LaneRules getLaneRules(const ScheduleTarget &target);
-
 /// Which of a reduction's loops runs over lanes, and how many there are.
 struct LaneChoice {
   unsigned loop;
-  int64_t lanes;           ///< of one thread
-  int64_t threads = 1;     ///< of a device that have such lanes each
+  int64_t lanes;           ///< of one of those who share the run
+  int64_t sharers = 1;     ///< who have such lanes each
   bool isOneByOne = false; ///< what goes into the lanes is computed as scalars
-  int64_t getWidth() const { return lanes * threads; }
+  int64_t getWidth() const { return lanes * sharers; }
   bool operator==(const LaneChoice &other) const {
-    return std::tie(loop, lanes, threads, isOneByOne) ==
-           std::tie(other.loop, other.lanes, other.threads, other.isOneByOne);
+    return std::tie(loop, lanes, sharers, isOneByOne) ==
+           std::tie(other.loop, other.lanes, other.sharers, other.isOneByOne);
   }
 };
 
 /// The lanes of `reduction`, if its order has any, whatever it adds up.
 std::optional<LaneChoice> getLanesOfSum(const ElementGraph &graph,
                                         const ElementReduction &reduction,
-                                        const ScheduleTarget &target);
+                                        const ScheduleRules &rules);
 
 /// Variables whose loops cannot run over lanes: one of the sums under `roots` that depend on them
 /// is made in lanes of its own, and is long or holds another sum.
 llvm::SmallDenseSet<AtomId> collectLoopsWithoutLanes(const ElementGraph &graph,
                                                      ArrayRef<NodeId> roots,
-                                                     const ScheduleTarget &target);
+                                                     const ScheduleRules &rules);
 
 /// One loop of a reduction, outermost first.
 struct SumLoop {

@@ -21,6 +21,9 @@
 
 namespace mlir::memopt {
 
+/// Turns every kernel of `kernels` into the LLVM dialect and NVVM's.
+LogicalResult convertToDeviceDialects(ModuleOp kernels);
+
 struct DeviceCodeOptions {
   std::string chip; ///< "sm_90"
   /// LLVM's bitcode in place of PTX, for an emulated device: address spaces and intrinsics are

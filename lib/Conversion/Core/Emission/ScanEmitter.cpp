@@ -1,4 +1,4 @@
-//===- ScanEmission.cpp - running values, and orders of elements -*- C++ -*-===//
+//===- ScanEmitter.cpp - scans and sorts of kernels --------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Conversion/Core/Emission/KernelEmission.h"
+#include "ScanEmitter.h"
 #include "memopt/Conversion/Core/Math/MathExpansion.h"
 #include "memopt/Dialect/Memopt.h"
 
@@ -153,28 +153,29 @@ private:
 };
 } // namespace
 
-void StageEmitter::emitScan(const KernelScan &scan) {
-  int64_t lanes = getLanesOf(scan.points);
+void ScanEmitter::emit(const KernelScan &scan, int64_t lanes) {
   int64_t size = table.getSize(scan.along);
   ScanStep step(builder, location, scan.op, lanes);
   auto onLanes = [&](Value value) { return lanes ? splat(value, lanes) : value; };
-  emitLoop(constant(0), constant(size), 1, step.getInitial(), [&](Value turn, ValueRange carried) {
-    ScopeGuard scope(*this);
-    Value position = turn;
-    if (scan.isReversed)
-      position = arith::SubIOp::create(builder, location, constant(size - 1), turn);
-    scope->variables.push_back({scan.along, position});
-    SmallVector<Value> values;
-    for (NodeId node : scan.values)
-      values.push_back(onLanes(emitNode(node)));
-    SmallVector<Value> next = step.run(carried, values, onLanes(position));
-    Value stored = step.getStored(next);
-    Type element = getElementTypeOrSelf(stored.getType());
-    Scope *columns = scan.points.column ? findVectorScope(*scan.points.column) : nullptr;
-    storeTo(getAddress(results[scan.result], element, emitIndex(scan.address, nullptr)), stored,
-            getAlignment(scan.address, element, columns), nullptr);
-    return next;
-  });
+  nodes.emitLoop(
+      constant(0), constant(size), 1, step.getInitial(), [&](Value turn, ValueRange carried) {
+        ScopeGuard scope(nodes);
+        Value position = turn;
+        if (scan.isReversed)
+          position = arith::SubIOp::create(builder, location, constant(size - 1), turn);
+        scope->variables.push_back({scan.along, position});
+        SmallVector<Value> values;
+        for (NodeId node : scan.values)
+          values.push_back(onLanes(nodes.emitNode(node)));
+        SmallVector<Value> next = step.run(carried, values, onLanes(position));
+        Value stored = step.getStored(next);
+        Type element = getElementTypeOrSelf(stored.getType());
+        Scope *columns = scan.points.column ? nodes.findVectorScope(*scan.points.column) : nullptr;
+        nodes.storeTo(nodes.getAddress(nodes.arguments.results[scan.result], element,
+                                       nodes.emitIndex(scan.address, nullptr)),
+                      stored, nodes.getAlignment(scan.address, element, columns), nullptr);
+        return next;
+      });
 }
 
 //===----------------------------------------------------------------------===//
@@ -326,28 +327,28 @@ void OrderEmitter::run(int64_t elements, int64_t wanted) {
   });
 }
 
-void StageEmitter::emitOrder(const KernelOrder &order) {
+void ScanEmitter::emit(const KernelOrder &order) {
   auto withVariable = [&](AtomId variable, Value value, auto body) {
-    ScopeGuard scope(*this);
+    ScopeGuard scope(nodes);
     scope->variables.push_back({variable, value});
     return body();
   };
   auto readElement = [&](Value position) {
-    return withVariable(order.along, position, [&] { return emitNode(order.value); });
+    return withVariable(order.along, position, [&] { return nodes.emitNode(order.value); });
   };
   auto getSlot = [&](Value place) {
     return withVariable(order.place, place, [&] {
-      return getAddress(results[order.result], builder.getI64Type(),
-                        emitIndex(order.address, nullptr));
+      return nodes.getAddress(nodes.arguments.results[order.result], builder.getI64Type(),
+                              nodes.emitIndex(order.address, nullptr));
     });
   };
   // In a region of its own, which what does not change is computed before.
   auto region = scf::ExecuteRegionOp::create(builder, location, TypeRange());
   OpBuilder::InsertionGuard guard(builder);
-  current->child = region;
+  nodes.current->child = region;
   builder.setInsertionPointToStart(&region.getRegion().emplaceBlock());
   OrderEmitter(builder, location, order.isDescending, readElement, getSlot)
       .run(table.getSize(order.along), table.getSize(order.place));
   scf::YieldOp::create(builder, location);
-  current->child = nullptr;
+  nodes.current->child = nullptr;
 }

@@ -13,13 +13,15 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_CONVERSION_THREADS_ATTENTIONKERNELS_H
-#define MEMOPT_CONVERSION_THREADS_ATTENTIONKERNELS_H
+#ifndef MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONKERNELS_H
+#define MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONKERNELS_H
 
 #include "memopt/Dialect/AttentionTiles.h"
 #include "memopt/Dialect/Memopt.h"
 
 namespace mlir::memopt {
+
+class DeviceOps;
 
 enum class AttentionStage { Forward, QueryGradient, KeyGradient, MaskGradient };
 
@@ -35,8 +37,9 @@ SmallVector<AttentionKernel> listAttentionKernels(AttentionAttr call);
 
 /// What a kernel has at hand.
 struct AttentionArguments {
+  const DeviceOps &ops;
   ValueRange buffers;        ///< operands, results and the workspace of the call
-  ArrayRef<int64_t> offsets; ///< elements at which operands begin, at multiples of kDeviceAlignment
+  ArrayRef<int64_t> offsets; ///< elements at which operands begin, at multiples of an access
   Value randomId;            ///< of dropout, as i64; null without
 };
 
@@ -46,4 +49,4 @@ void emitAttentionKernel(OpBuilder &builder, Location location, AttentionAttr ca
 
 } // namespace mlir::memopt
 
-#endif // MEMOPT_CONVERSION_THREADS_ATTENTIONKERNELS_H
+#endif // MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONKERNELS_H

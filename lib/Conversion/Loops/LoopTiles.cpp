@@ -1,4 +1,4 @@
-//===- TileEmission.cpp - transposed tiles of kernels -*- C++ -*-===//
+//===- LoopTiles.cpp - transposed tiles of loops -----------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -13,7 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Conversion/Core/Emission/KernelEmission.h"
+#include "LoopTiles.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -21,12 +21,10 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-void StageEmitter::emitTileLoop(const KernelNest &nest) {
-  if (target.isDevice())
-    return emitThreadTiles(nest);
+void LoopTiles::emitLoop(const KernelNest &nest) {
   int64_t size = table.getSize(nest.loops[*nest.tileLoop]), full = size / nest.tile * nest.tile;
-  emitLoop(constant(0), constant(full), nest.tile, {}, [&](Value first, ValueRange) {
-    ScopeGuard scope(*this);
+  nodes.emitLoop(constant(0), constant(full), nest.tile, {}, [&](Value first, ValueRange) {
+    ScopeGuard scope(nodes);
     emitTile(nest, first);
     return SmallVector<Value>();
   });
@@ -35,9 +33,7 @@ void StageEmitter::emitTileLoop(const KernelNest &nest) {
 }
 
 /// Tile number `block`, which is full or the last.
-void StageEmitter::emitTileAt(const KernelNest &nest, Value block) {
-  if (target.isDevice())
-    return emitThreadTile(nest, block);
+void LoopTiles::emitAt(const KernelNest &nest, Value block) {
   int64_t size = table.getSize(nest.loops[*nest.tileLoop]), full = size / nest.tile;
   Value first = arith::MulIOp::create(builder, location, block, constant(nest.tile));
   if (full * nest.tile == size)
@@ -46,64 +42,74 @@ void StageEmitter::emitTileAt(const KernelNest &nest, Value block) {
       arith::CmpIOp::create(builder, location, arith::CmpIPredicate::slt, block, constant(full));
   auto branch = scf::IfOp::create(builder, location, isFull, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(builder);
-  current->child = branch;
+  nodes.current->child = branch;
   builder.setInsertionPointToStart(branch.thenBlock());
   {
-    ScopeGuard scope(*this);
+    ScopeGuard scope(nodes);
     emitTile(nest, first);
   }
   builder.setInsertionPointToStart(branch.elseBlock());
   {
-    ScopeGuard scope(*this);
+    ScopeGuard scope(nodes);
     emitPlainRows(nest, first, size - full * nest.tile);
   }
-  current->child = nullptr;
+  nodes.current->child = nullptr;
 }
 
 /// Rows [first, first + count) of the tiled loop, without tiles.
-void StageEmitter::emitPlainRows(const KernelNest &nest, Value first, int64_t count) {
+void LoopTiles::emitPlainRows(const KernelNest &nest, Value first, int64_t count) {
   AtomId variable = nest.loops[*nest.tileLoop];
   Value end = arith::AddIOp::create(builder, location, first, constant(count));
-  emitLoop(first, end, 1, {}, [&](Value row, ValueRange) {
-    ScopeGuard scope(*this);
+  nodes.emitLoop(first, end, 1, {}, [&](Value row, ValueRange) {
+    ScopeGuard scope(nodes);
     scope->variables.push_back({variable, row});
-    emitNest(nest, *nest.tileLoop + 1);
+    emitter.emitNest(nest, *nest.tileLoop + 1);
     return SmallVector<Value>();
   });
 }
 
-void StageEmitter::emitTile(const KernelNest &nest, Value first) {
+void LoopTiles::emitTile(const KernelNest &nest, Value first) {
   AtomId rows = nest.loops[*nest.tileLoop], columns = nest.loops.back();
   for (NodeId id : nest.staged)
-    getTileBuffer(nest, id);
+    getBuffer(nest, id);
   auto emitRows = [&](bool isStaged) {
-    emitLoop(constant(0), constant(nest.tile), 1, {}, [&](Value row, ValueRange) {
-      ScopeGuard scope(*this);
+    nodes.emitLoop(constant(0), constant(nest.tile), 1, {}, [&](Value row, ValueRange) {
+      ScopeGuard scope(nodes);
       Value position = arith::AddIOp::create(builder, location, first, row);
       scope->variables.push_back({rows, position});
       tileRow = isStaged ? row : Value();
       tileLanes = nest.lanes;
-      emitStores(nest);
+      emitter.emitStores(nest);
       tileRow = nullptr;
       return SmallVector<Value>();
     });
     return SmallVector<Value>();
   };
-  emitVectorLoop(columns, nest.lanes, {}, [&](ValueRange) {
-    bool isFull = current->lanes == nest.lanes;
+  emitter.emitVectorLoop(columns, nest.lanes, {}, [&](ValueRange) {
+    bool isFull = nodes.current->lanes == nest.lanes;
     if (isFull) {
-      ScopeGuard scope(*this);
+      ScopeGuard scope(nodes);
       scope->variables.push_back({rows, first});
       for (NodeId id : nest.staged)
-        fillTile(nest, id, tileBuffers[id]);
+        fillTile(nest, id, buffers[id]);
     }
     return emitRows(isFull);
   });
 }
 
+Value LoopTiles::load(NodeId id) {
+  Value buffer = tileRow ? buffers.lookup(id) : Value();
+  if (!buffer)
+    return nullptr;
+  Type type = graph.getNode(id).type;
+  Value offset = arith::MulIOp::create(builder, location, tileRow, constant(tileLanes));
+  return nodes.loadFrom(nodes.getAddress(buffer, type, offset), getVectorType(type, tileLanes),
+                        NodeEmitter::getAlignment(type), nullptr);
+}
+
 /// On the stack, at the function's entry: an allocation inside a loop would grow the stack.
-Value StageEmitter::getTileBuffer(const KernelNest &nest, NodeId id) {
-  Value &buffer = tileBuffers[id];
+Value LoopTiles::getBuffer(const KernelNest &nest, NodeId id) {
+  Value &buffer = buffers[id];
   if (buffer)
     return buffer;
   OpBuilder::InsertionGuard guard(builder);
@@ -133,22 +139,24 @@ static void exchange(OpBuilder &builder, Location location, MutableArrayRef<Valu
   }
 }
 
-void StageEmitter::fillTile(const KernelNest &nest, NodeId id, Value buffer) {
+void LoopTiles::fillTile(const KernelNest &nest, NodeId id, Value buffer) {
   const ElementNode &node = graph.getNode(id);
   Type vector = getVectorType(node.type, nest.tile);
   unsigned alignment = node.type.getIntOrFloatBitWidth() / 8;
   int64_t stride = *table.getStride(node.address, nest.loops.back());
-  Value base = getAddress(buffers[node.number], node.type, emitIndex(node.address, nullptr));
+  Value base = nodes.getAddress(nodes.arguments.buffers[node.number], node.type,
+                                nodes.emitIndex(node.address, nullptr));
   for (int64_t column = 0; column < nest.lanes; column += nest.tile) {
     SmallVector<Value> square;
     for (int64_t i = 0; i < nest.tile; ++i) {
-      Value address = getAddress(base, node.type, constant((column + i) * stride));
-      square.push_back(loadFrom(address, vector, alignment, nullptr));
+      Value address = nodes.getAddress(base, node.type, constant((column + i) * stride));
+      square.push_back(nodes.loadFrom(address, vector, alignment, nullptr));
     }
     for (int64_t distance = 1; distance < nest.tile; distance *= 2)
       exchange(builder, location, square, distance);
     for (auto [row, value] : llvm::enumerate(square)) {
-      Value address = getAddress(buffer, node.type, constant(int64_t(row) * nest.lanes + column));
+      Value address =
+          nodes.getAddress(buffer, node.type, constant(int64_t(row) * nest.lanes + column));
       LLVM::StoreOp::create(builder, location, value, address, alignment);
     }
   }

@@ -1,4 +1,4 @@
-//===- NodeEmission.cpp - loads, arithmetic and indices of kernels -*- C++ -*-===//
+//===- NodeEmitter.cpp - loads, arithmetic and indices of kernels *- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,7 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Conversion/Core/Emission/KernelEmission.h"
+#include "memopt/Conversion/Core/Emission/NodeEmitter.h"
+#include "RandomEmitter.h"
+#include "memopt/Conversion/Core/Emission/BitEmitter.h"
+#include "memopt/Conversion/Core/Emission/SumEmitter.h"
 #include "memopt/Conversion/Core/Math/MathExpansion.h"
 #include "memopt/Conversion/Core/Math/ScalarExpansion.h"
 #include "memopt/Dialect/Memopt.h"
@@ -15,33 +18,28 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
+#include <numeric>
+
 using namespace mlir;
 using namespace mlir::memopt;
 
-Type mlir::memopt::getMemoryType(Type type) {
-  return type.isInteger(1) ? IntegerType::get(type.getContext(), 8) : type;
-}
-static unsigned getBytes(Type type) { return getMemoryType(type).getIntOrFloatBitWidth() / 8; }
+NodeEmitter::NodeEmitter(OpBuilder &builder, Location location, const ElementGraph &graph,
+                         const StageArguments &arguments, int64_t alignment)
+    : ScopedBuilder(builder, location, graph.getTable()), graph(graph), arguments(arguments),
+      alignment(alignment), bits(std::make_unique<BitEmitter>(*this)),
+      randoms(std::make_unique<RandomEmitter>(*this)) {}
 
-unsigned StageEmitter::getAlignment(Type element) { return getBytes(element); }
+NodeEmitter::~NodeEmitter() = default;
 
-int64_t StageEmitter::getLanes(Value value) {
-  auto vector = dyn_cast<VectorType>(value.getType());
-  return vector ? vector.getNumElements() : 1;
-}
-
-Value StageEmitter::splat(Value value, int64_t lanes) {
-  if (isa<VectorType>(value.getType()))
-    return value;
-  return vector::BroadcastOp::create(builder, location, getVectorType(value.getType(), lanes),
-                                     value);
+unsigned NodeEmitter::getAlignment(Type element) {
+  return Storage::ofWhole(element).getUnitBytes();
 }
 
 //===----------------------------------------------------------------------===//
 // Nodes
 //===----------------------------------------------------------------------===//
 
-Value StageEmitter::emitNode(NodeId id) {
+Value NodeEmitter::emitNode(NodeId id) {
   const ElementNode &node = graph.getNode(id);
   Scope *home = findHome(node.variables);
   // A value of an enclosing scope may stand in for one that is emitted here.
@@ -53,7 +51,7 @@ Value StageEmitter::emitNode(NodeId id) {
 }
 
 /// The node as a vector: a scalar is repeated, once where it is computed.
-Value StageEmitter::emitLanesOf(NodeId id, int64_t lanes) {
+Value NodeEmitter::emitLanesOf(NodeId id, int64_t lanes) {
   Value value = emitNode(id);
   if (isa<VectorType>(value.getType()))
     return value;
@@ -69,35 +67,32 @@ Value StageEmitter::emitLanesOf(NodeId id, int64_t lanes) {
   return known;
 }
 
-Value StageEmitter::emitNodeHere(NodeId id) {
+Value NodeEmitter::emitNodeHere(NodeId id) {
   const ElementNode &node = graph.getNode(id);
   switch (node.kind) {
   case ElementNode::Constant:
     return arith::ConstantOp::create(builder, location, cast<TypedAttr>(node.attribute));
   case ElementNode::Load:
-    if (Value buffer = tileRow ? tileBuffers.lookup(id) : Value()) {
-      Value offset = arith::MulIOp::create(builder, location, tileRow, constant(tileLanes));
-      return loadFrom(getAddress(buffer, node.type, offset), getVectorType(node.type, tileLanes),
-                      getBytes(node.type), nullptr);
-    }
-    return graph.isPackedLoad(id) ? emitBitLoad(node) : emitLoad(node);
+    if (Value staged = loadStaged ? loadStaged(id) : Value())
+      return staged;
+    return graph.getStorage(node).isShared() ? bits->load(node) : emitLoad(node);
   case ElementNode::Index:
     return emitIndexNode(node);
   case ElementNode::Apply:
     return emitApply(node);
   case ElementNode::Reduce:
-    return emitReduce(node);
+    return sums->emit(node);
   case ElementNode::Accumulator:
     break;
   }
   llvm_unreachable("an accumulator is bound by its loops");
 }
 
-Value StageEmitter::emitApply(const ElementNode &node) {
+Value NodeEmitter::emitApply(const ElementNode &node) {
   if (node.name->getStringRef() == CheckOp::getOperationName())
     return emitCheck(node);
   if (node.name->getStringRef() == RandomWordOp::getOperationName())
-    return emitRandomWord(node);
+    return randoms->emit(node);
   SmallVector<Value> operands;
   int64_t lanes = 1;
   for (NodeId operand : node.operands) {
@@ -132,7 +127,7 @@ Value StageEmitter::emitApply(const ElementNode &node) {
 //===----------------------------------------------------------------------===//
 
 /// Operand 1, when there is one, says whether the value counts.
-Value StageEmitter::emitCheck(const ElementNode &node) {
+Value NodeEmitter::emitCheck(const ElementNode &node) {
   auto attributes = cast<DictionaryAttr>(node.attribute);
   Value value = emitNode(node.operands[0]);
   int64_t lanes = getLanes(value);
@@ -172,7 +167,7 @@ Value StageEmitter::emitCheck(const ElementNode &node) {
 }
 
 /// faults = min(faults, site << 48 | the value's low 48 bits), if any lane is bad.
-void StageEmitter::reportFault(Value isBad, Value value, int64_t site) {
+void NodeEmitter::reportFault(Value isBad, Value value, int64_t site) {
   constexpr int64_t valueBits = 48;
   bool isVector = isa<VectorType>(value.getType());
   Value isAnyBad = isBad;
@@ -198,7 +193,7 @@ void StageEmitter::reportFault(Value isBad, Value value, int64_t site) {
     report = arith::SelectOp::create(builder, location, isBad, report, number(-1));
     report = vector::ReductionOp::create(builder, location, vector::CombiningKind::MINUI, report);
   }
-  LLVM::AtomicRMWOp::create(builder, location, LLVM::AtomicBinOp::umin, faults, report,
+  LLVM::AtomicRMWOp::create(builder, location, LLVM::AtomicBinOp::umin, arguments.faults, report,
                             LLVM::AtomicOrdering::monotonic);
 }
 
@@ -206,7 +201,7 @@ void StageEmitter::reportFault(Value isBad, Value value, int64_t site) {
 // Indices
 //===----------------------------------------------------------------------===//
 
-Value StageEmitter::emitAtom(AtomId id) {
+Value NodeEmitter::emitAtom(AtomId id) {
   const IndexAtom &atom = table.getAtom(id);
   if (atom.kind == IndexAtom::Datum) {
     Value value = emitNode(atom.node);
@@ -234,17 +229,17 @@ Value StageEmitter::emitAtom(AtomId id) {
 }
 
 /// The expression at lane 0.
-Value StageEmitter::emitScalarIndex(const IndexExpr &expr) {
+Value NodeEmitter::emitScalarIndex(const IndexExpr &expr) {
   return emitIn(findHome(table.getVariables(expr)), [&] { return emitIndex(expr, nullptr); });
 }
 
-Value StageEmitter::emitVectorIndex(const IndexExpr &expr, Scope *scope) {
+Value NodeEmitter::emitVectorIndex(const IndexExpr &expr, Scope *scope) {
   Value value = emitIndex(expr, scope);
   return splat(value, scope->lanes);
 }
 
 /// Lanes of `scope` when given, lane 0 otherwise. Parts that do not vary stay scalar.
-Value StageEmitter::emitIndex(const IndexExpr &expr, Scope *scope) {
+Value NodeEmitter::emitIndex(const IndexExpr &expr, Scope *scope) {
   auto isVarying = [&](AtomId atom) {
     return scope && llvm::is_contained(table.getAtom(atom).variables, *scope->vector);
   };
@@ -270,7 +265,7 @@ Value StageEmitter::emitIndex(const IndexExpr &expr, Scope *scope) {
   return uniform ? accumulate(varying, splat(uniform, scope->lanes), 1) : varying;
 }
 
-Value StageEmitter::emitVectorAtom(AtomId id, Scope *scope) {
+Value NodeEmitter::emitVectorAtom(AtomId id, Scope *scope) {
   const IndexAtom &atom = table.getAtom(id);
   if (atom.kind == IndexAtom::Datum) {
     Value value = emitNode(atom.node);
@@ -299,22 +294,46 @@ Value StageEmitter::emitVectorAtom(AtomId id, Scope *scope) {
   return arith::ExtUIOp::create(builder, location, dividend.getType(), quotient);
 }
 
-Value StageEmitter::emitIndexNode(const ElementNode &node) {
+Value NodeEmitter::emitIndexNode(const ElementNode &node) {
   Scope *scope = findVectorScope(node.variables);
   if (!scope)
     return emitIndex(node.address, nullptr);
   return emitVectorIndex(node.address, scope);
 }
 
+/// Whether the lanes are consecutive numbers, the first of them a multiple of `divisor`.
+bool NodeEmitter::beginWithMultiple(const IndexExpr &number, Scope *scope, int64_t divisor) {
+  if (table.getStride(number, *scope->vector) != 1)
+    return false;
+  int64_t common = std::gcd(divisor, number.constant);
+  for (auto [atom, coefficient] : number.terms)
+    common = std::gcd(common, atom == *scope->vector ? scope->step : coefficient);
+  return common == divisor;
+}
+
 //===----------------------------------------------------------------------===//
 // Memory
 //===----------------------------------------------------------------------===//
 
-Value StageEmitter::getAddress(Value buffer, Type element, Value index) {
+/// The alignment of vectors follows from that of their buffer and from the steps of the loops
+/// around them.
+unsigned NodeEmitter::getAlignment(const IndexExpr &address, Type element, Scope *scope) {
+  unsigned bytes = getAlignment(element);
+  if (!alignment || !scope)
+    return bytes;
+  auto elements = static_cast<uint64_t>(alignment / bytes);
+  auto divide = [&](int64_t step) { elements = std::gcd(elements, static_cast<uint64_t>(step)); };
+  divide(address.constant);
+  for (auto [atom, coefficient] : address.terms)
+    divide(atom == *scope->vector ? coefficient * scope->lanes : coefficient);
+  return bytes * static_cast<unsigned>(elements);
+}
+
+Value NodeEmitter::getAddress(Value buffer, Type element, Value index) {
   Type type = buffer.getType();
   if (auto vector = dyn_cast<VectorType>(index.getType()))
     type = vector.clone(type);
-  return LLVM::GEPOp::create(builder, location, type, getMemoryType(element), buffer,
+  return LLVM::GEPOp::create(builder, location, type, Storage::ofWhole(element).unit, buffer,
                              ArrayRef<LLVM::GEPArg>{index});
 }
 
@@ -324,9 +343,9 @@ static Value asBoolean(OpBuilder &builder, Location location, Value bytes) {
 }
 
 /// `pointer` is one address, of a scalar or of the first lane, or a vector of addresses.
-Value StageEmitter::loadFrom(Value pointer, Type type, unsigned alignment, Value mask) {
+Value NodeEmitter::loadFrom(Value pointer, Type type, unsigned alignment, Value mask) {
   Type element = getElementTypeOrSelf(type);
-  Type stored = getMemoryType(element);
+  Type stored = Storage::ofWhole(element).unit;
   if (auto vector = dyn_cast<VectorType>(type))
     stored = vector.clone(stored);
   Value value;
@@ -347,9 +366,9 @@ Value StageEmitter::loadFrom(Value pointer, Type type, unsigned alignment, Value
   return element.isInteger(1) ? asBoolean(builder, location, value) : value;
 }
 
-Value StageEmitter::emitLoad(const ElementNode &node) {
-  Value buffer = buffers[node.number];
-  unsigned alignment = getBytes(node.type);
+Value NodeEmitter::emitLoad(const ElementNode &node) {
+  Value buffer = arguments.buffers[node.number];
+  unsigned alignment = getAlignment(node.type);
   Value guard = node.guard == kNoNode ? Value() : emitNode(node.guard);
   Scope *scope = findVectorScope(node.variables);
   if (!scope) {
@@ -372,7 +391,7 @@ Value StageEmitter::emitLoad(const ElementNode &node) {
 }
 
 /// `pointer` is one address, of a scalar or of the first lane, or a vector of addresses.
-void StageEmitter::storeTo(Value pointer, Value value, unsigned alignment, Value mask) {
+void NodeEmitter::storeTo(Value pointer, Value value, unsigned alignment, Value mask) {
   Type element = getElementTypeOrSelf(value.getType());
   if (element.isInteger(1)) {
     Type bytes = builder.getI8Type();
@@ -389,27 +408,4 @@ void StageEmitter::storeTo(Value pointer, Value value, unsigned alignment, Value
                  getLanes(pointer));
   LLVM::masked_scatter::create(builder, location, value, pointer, mask,
                                builder.getI32IntegerAttr(alignment));
-}
-
-void StageEmitter::emitStore(const KernelStore &store, const KernelNest &nest, Value value) {
-  Type element = getElementTypeOrSelf(value.getType());
-  Scope *scope = nullptr;
-  if (nest.vectorLoop)
-    scope = findVectorScope(nest.loops[*nest.vectorLoop]);
-  if (scope)
-    value = splat(value, scope->lanes);
-  if (graph.isPackedResult(store.result))
-    return emitBitStore(store, scope, value);
-  bool isContiguous = !scope || table.getStride(store.address, *scope->vector) == 1;
-  Value index =
-      isContiguous ? emitIndex(store.address, nullptr) : emitVectorIndex(store.address, scope);
-  unsigned alignment =
-      isContiguous ? getAlignment(store.address, element, scope) : getAlignment(element);
-  auto emit = [&] {
-    storeTo(getAddress(results[store.result], element, index), value, alignment, nullptr);
-  };
-  // Outside of lanes all threads of a group have the same.
-  if (scope || !target.isDevice() || stage.groupThreads == 1)
-    return emit();
-  emitWhere(isBelow(threads.rank, 1), emit);
 }

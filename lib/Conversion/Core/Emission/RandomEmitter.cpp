@@ -1,4 +1,4 @@
-//===- RandomEmission.cpp - random words of kernels -------------*- C++ -*-===//
+//===- RandomEmitter.cpp - random words of kernels ---------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -12,7 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Conversion/Core/Emission/KernelEmission.h"
+#include "RandomEmitter.h"
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -24,7 +24,7 @@ using namespace mlir::memopt;
 static constexpr int64_t kWordsOfCounter = 4;
 
 /// Whether a number that is the same in all lanes is known to be a multiple.
-bool StageEmitter::isMultiple(NodeId id, int64_t divisor) {
+bool RandomEmitter::isMultiple(NodeId id, int64_t divisor) {
   const ElementNode &node = graph.getNode(id);
   if (node.kind == ElementNode::Constant)
     return cast<IntegerAttr>(node.attribute).getInt() % divisor == 0;
@@ -34,7 +34,7 @@ bool StageEmitter::isMultiple(NodeId id, int64_t divisor) {
 }
 
 /// The words of `lanes` neighbours, whose first is a counter's first.
-Value StageEmitter::emitNeighbours(const RandomStream &stream, Value first, int64_t lanes) {
+Value RandomEmitter::emitNeighbours(const RandomStream &stream, Value first, int64_t lanes) {
   ImplicitLocOpBuilder b(location, builder);
   int64_t counters = llvm::divideCeil(lanes, kWordsOfCounter);
   auto type = cast<VectorType>(getVectorType(b.getI64Type(), counters));
@@ -55,7 +55,7 @@ Value StageEmitter::emitNeighbours(const RandomStream &stream, Value first, int6
 }
 
 /// The word of each lane, or of one element, from a counter of its own.
-Value StageEmitter::emitWords(const RandomStream &stream, Value first, Value number) {
+Value RandomEmitter::emitWords(const RandomStream &stream, Value first, Value number) {
   int64_t lanes = std::max(getLanes(first), getLanes(number));
   if (isa<VectorType>(first.getType()) || isa<VectorType>(number.getType())) {
     first = splat(first, lanes);
@@ -67,8 +67,8 @@ Value StageEmitter::emitWords(const RandomStream &stream, Value first, Value num
 
 /// Words from `first`, of which only the run knows whether it is a counter's first: that of a part
 /// of a batch.
-Value StageEmitter::emitWordsOfPart(const RandomStream &stream, Value first, Value begin,
-                                    Value numbers, int64_t lanes) {
+Value RandomEmitter::emitWordsOfPart(const RandomStream &stream, Value first, Value begin,
+                                     Value numbers, int64_t lanes) {
   Value place = arith::AndIOp::create(builder, location, first, constant(kWordsOfCounter - 1));
   Value isWhole =
       arith::CmpIOp::create(builder, location, arith::CmpIPredicate::eq, place, constant(0));
@@ -85,20 +85,22 @@ Value StageEmitter::emitWordsOfPart(const RandomStream &stream, Value first, Val
   return branch.getResult(0);
 }
 
-Value StageEmitter::emitRandomWord(const ElementNode &node) {
+Value RandomEmitter::emit(const ElementNode &node) {
   ArrayRef<NodeId> operands = node.operands; // first, number, seed, step
   const ElementNode &number = graph.getNode(operands[1]);
-  Scope *scope = findVectorScope(node.variables);
-  Value first = emitNode(operands[0]);
+  Scope *scope = nodes.findVectorScope(node.variables);
+  Value first = nodes.emitNode(operands[0]);
   int64_t id = cast<DictionaryAttr>(node.attribute).getAs<IntegerAttr>("id").getInt();
-  RandomStream stream{emitNode(operands[2]), emitNode(operands[3]), randomIds[id]};
+  RandomStream stream{nodes.emitNode(operands[2]), nodes.emitNode(operands[3]),
+                      nodes.arguments.randomIds[id]};
   bool areNeighbours = scope && !isa<VectorType>(first.getType()) &&
                        number.kind == ElementNode::Index &&
-                       beginWithMultiple(number.address, scope, kWordsOfCounter);
+                       nodes.beginWithMultiple(number.address, scope, kWordsOfCounter);
   if (!areNeighbours)
-    return emitWords(stream, first, emitNode(operands[1]));
-  Value begin = arith::AddIOp::create(builder, location, first, emitIndex(number.address, nullptr));
+    return emitWords(stream, first, nodes.emitNode(operands[1]));
+  Value begin =
+      arith::AddIOp::create(builder, location, first, nodes.emitIndex(number.address, nullptr));
   if (isMultiple(operands[0], kWordsOfCounter))
     return emitNeighbours(stream, begin, scope->lanes);
-  return emitWordsOfPart(stream, first, begin, emitNode(operands[1]), scope->lanes);
+  return emitWordsOfPart(stream, first, begin, nodes.emitNode(operands[1]), scope->lanes);
 }
