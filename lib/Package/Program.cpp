@@ -11,10 +11,10 @@
 #include "memopt-runtime/base/Files.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
-#include "memopt/Conversion/DeviceCode.h"
-#include "memopt/Conversion/HostProgram.h"
-#include "memopt/Conversion/KernelLowering.h"
-#include "memopt/Conversion/ObjectEmission.h"
+#include "memopt/Conversion/Threads/Nvvm/DeviceCode.h"
+#include "memopt/Conversion/Host/HostProgram.h"
+#include "memopt/Conversion/Kernels/KernelLowering.h"
+#include "memopt/Conversion/Objects/ObjectEmission.h"
 
 #include "mlir/IR/OwningOpRef.h"
 #include "llvm/Support/Path.h"
@@ -59,7 +59,7 @@ static FailureOr<KernelOptions> getKernelOptions(ModuleOp planned) {
   Attribute target = getTarget(planned);
   KernelOptions options;
   if (auto device = dyn_cast<CudaAttr>(target)) {
-    options.sms = device.getSms();
+    options.device.emplace().sms = device.getSms();
     return options;
   }
   auto cpu = dyn_cast<CpuAttr>(target);
@@ -81,7 +81,7 @@ static FailureOr<ProgramModules> buildProgram(ModuleOp planned, const ProgramOpt
     return failure();
   ProgramModules modules;
   modules.host = ModuleOp::create(planned.getLoc());
-  if (kernelOptions->sms)
+  if (kernelOptions->device)
     modules.device = ModuleOp::create(planned.getLoc());
   KernelLowering lowering(modules.device ? *modules.device : *modules.host, *kernelOptions);
   HostOptions hostOptions;
@@ -190,11 +190,12 @@ LogicalResult mlir::memopt::printProgram(ModuleOp planned, const ProgramOptions 
   FailureOr<ProgramModules> modules = buildProgram(planned, options);
   if (failed(modules))
     return failure();
+  if (failed(convertToLLVMDialect(*modules->host)) ||
+      (modules->device && failed(convertToDeviceDialects(*modules->device))))
+    return failure();
   for (OwningOpRef<ModuleOp> *module : {&modules->host, &modules->device}) {
     if (!*module)
       continue;
-    if (failed(convertToLLVMDialect(**module)))
-      return failure();
     (*module)->print(out);
     out << "\n";
   }

@@ -8,7 +8,7 @@
 
 #include "memopt/Pipelines/Pipelines.h"
 
-#include "memopt/Conversion/HostProgram.h"
+#include "memopt/Conversion/Host/HostProgram.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Target/Cpu/CpuTarget.h"
 #include "memopt/Target/Cuda/CudaTarget.h"

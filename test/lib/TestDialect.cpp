@@ -9,7 +9,7 @@
 #include "TestDialect.h"
 
 #include "TestOptimizer.h"
-#include "memopt/Conversion/HostEmitter.h"
+#include "memopt/Conversion/Host/HostEmitter.h"
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/IR/DialectImplementation.h"

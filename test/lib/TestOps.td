@@ -13,7 +13,7 @@
 #ifndef MEMOPT_TEST_LIB_TESTOPS_TD
 #define MEMOPT_TEST_LIB_TESTOPS_TD
 
-include "memopt/Conversion/HostInterfaces.td"
+include "memopt/Conversion/Host/HostInterfaces.td"
 include "memopt/Dialect/KernelOps.td"
 include "mlir/IR/AttrTypeBase.td"
 

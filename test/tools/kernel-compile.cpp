@@ -16,9 +16,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Conversion/DeviceCode.h"
-#include "memopt/Conversion/KernelLowering.h"
-#include "memopt/Conversion/ObjectEmission.h"
+#include "memopt/Conversion/Threads/Nvvm/DeviceCode.h"
+#include "memopt/Conversion/Kernels/KernelLowering.h"
+#include "memopt/Conversion/Objects/ObjectEmission.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
@@ -151,7 +151,8 @@ int main(int argc, char **argv) {
   if (alwaysParallel)
     options.serialCost = 0;
   options.vectorBytes = getVectorBytes(*cpu);
-  options.sms = chip.empty() ? 0 : sms;
+  if (!chip.empty())
+    options.device.emplace().sms = sms;
   options.scheduleOutput = printSchedule ? &llvm::outs() : nullptr;
   OwningOpRef<ModuleOp> program = ModuleOp::create(UnknownLoc::get(&context));
   KernelLowering lowering(*program, options);
@@ -177,7 +178,7 @@ int main(int argc, char **argv) {
   if (printLoops)
     program->print(llvm::outs());
   if (printLLVM) {
-    if (failed(convertToLLVMDialect(*program)))
+    if (failed(chip.empty() ? convertToLLVMDialect(*program) : convertToDeviceDialects(*program)))
       return 1;
     lap("convert");
     program->print(llvm::outs());

@@ -21,7 +21,7 @@
 #include "memopt-runtime/base/Files.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
-#include "memopt/Conversion/ObjectEmission.h"
+#include "memopt/Conversion/Objects/ObjectEmission.h"
 #include "memopt/Package/Package.h"
 #include "memopt/Target/Cpu/ProfileFit.h"
 #include "memopt/Target/Cuda/DeviceDescription.h"

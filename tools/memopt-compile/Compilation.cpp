@@ -10,7 +10,7 @@
 #include "Calibrate.h"
 
 #include "memopt/Analysis/BatchModel.h"
-#include "memopt/Conversion/ObjectEmission.h"
+#include "memopt/Conversion/Objects/ObjectEmission.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Import/Graph/Pt2.h"
 #include "memopt/Pipelines/Pipelines.h"

@@ -10,14 +10,14 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Conversion/HostEmitter.h"
+#include "memopt/Conversion/Host/HostEmitter.h"
 
 #include "EntryPoints.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
 
-#include "memopt/Conversion/HostInterfaces.cpp.inc"
+#include "memopt/Conversion/Host/HostInterfaces.cpp.inc"
 
 HostEmitter::HostEmitter(func::FuncOp step, ModuleOp program, KernelFunctionFn lowerKernel,
                          const HostOptions &options)

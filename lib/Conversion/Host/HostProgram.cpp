@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Conversion/HostProgram.h"
+#include "memopt/Conversion/Host/HostProgram.h"
 
 #include "EntryPoints.h"
 

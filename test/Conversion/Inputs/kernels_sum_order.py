@@ -1,4 +1,4 @@
-"""The order of the additions of a sum, as lib/Conversion/SumOrder.h says it: in numpy, for vectors of 32 bytes and for the
+"""The order of the additions of a sum, as SumOrder.h of lib/Conversion says it: in numpy, for vectors of 32 bytes and for the
 threads of a device. A sum has the same bits alone, beside elements that it is broadcast to, inside of other sums, where loops do
 not merge, and where threads are too few to share it."""
 import itertools

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Conversion/DeviceCode.h"
+#include "memopt/Conversion/Threads/Nvvm/DeviceCode.h"
 
 #include "gtest/gtest.h"
 

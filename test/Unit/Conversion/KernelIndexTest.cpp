@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "KernelIndex.h"
+#include "memopt/Conversion/Core/Graph/KernelIndex.h"
 
 #include <gtest/gtest.h>
 #include <random>

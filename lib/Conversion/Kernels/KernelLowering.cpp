@@ -1,0 +1,193 @@
+//===- KernelLowering.cpp - code of kernels -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// memopt.kernel -> @k(step, operands..., results..., faults, ids...): faults only where
+// memopt.check may report, an id for each stream of random numbers. It stores its arguments to a
+// closure and hands each stage's body @k_stage(closure, begin, end) to the parallel_for of the
+// step's runtime; small stages are called directly.
+//
+// For a device each stage is a kernel of the device, @k_stage(operands..., results..., faults,
+// ids...), and the host launches one after the other.
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Conversion/Kernels/KernelLowering.h"
+
+#include "memopt/Conversion/Core/Emission/KernelFunction.h"
+#include "memopt/Conversion/Core/Schedule/KernelAliasing.h"
+#include "memopt/Conversion/Loops/LoopFunctions.h"
+#include "memopt/Conversion/Threads/Nvvm/NvvmOps.h"
+#include "memopt/Conversion/Threads/ThreadKernels.h"
+
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+//===----------------------------------------------------------------------===//
+// Kernels that share a function
+//===----------------------------------------------------------------------===//
+
+/// Operands in their order, also those of commutative ops: which NaN a sum gives depends on it.
+/// Attributes count as a whole, and so does an op's phase: a body of the forward pass that is
+/// computed again in the backward pass is a function of its own.
+static bool areEqual(Region &a, Region &b) {
+  llvm::DenseMap<Value, Value> equals;
+  auto mark = [&](Value x, Value y) { equals[x] = y; };
+  auto check = [&](Value x, Value y) { return success(equals.lookup(x) == y); };
+  return OperationEquivalence::isRegionEquivalentTo(&a, &b, check, mark,
+                                                    OperationEquivalence::IgnoreLocations);
+}
+
+static size_t getHash(KernelOp kernel, ArrayRef<int64_t> resultBuffers) {
+  llvm::hash_code hash = llvm::hash_combine_range(resultBuffers);
+  for (Type type : kernel.getBody().getArgumentTypes())
+    hash = llvm::hash_combine(hash, type);
+  for (Operation &op : kernel.getBody().front())
+    hash = llvm::hash_combine(
+        hash, OperationEquivalence::computeHash(&op, OperationEquivalence::ignoreHashValue,
+                                                OperationEquivalence::ignoreHashValue,
+                                                OperationEquivalence::IgnoreLocations));
+  return hash;
+}
+
+KernelLowering::LoweredKernel *KernelLowering::find(KernelOp kernel,
+                                                    ArrayRef<int64_t> resultBuffers, size_t hash) {
+  for (const std::unique_ptr<LoweredKernel> &known : kernels[hash])
+    if (ArrayRef(known->resultBuffers) == resultBuffers &&
+        areEqual(known->kernel->getBody(), kernel.getBody()))
+      return known.get();
+  return nullptr;
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+static FailureOr<KernelSchedule> chooseSchedule(ElementGraph &graph, KernelOp kernel,
+                                                const ScheduleRules &rules,
+                                                ArrayRef<int64_t> aliases) {
+  Operation *yield = kernel.getYield();
+  if (yield->getNumOperands() == 1)
+    if (Operation *op = yield->getOperand(0).getDefiningOp();
+        op && op->hasTrait<OpTrait::FillsKernel>())
+      return scheduleIrregular(graph, op, rules);
+  return scheduleKernel(graph, yield, rules, [&](KernelSchedule &candidate) {
+    return !orderForAliases(graph, candidate, aliases);
+  });
+}
+
+KernelLowering::KernelLowering(ModuleOp program, const KernelOptions &options)
+    : program(program), options(options) {
+  constexpr int64_t kVectorsOfBlock = 4;
+  if (options.device)
+    threadRules = std::make_unique<ThreadScheduleRules>(*options.device, options.isReference);
+  else
+    loopRules = std::make_unique<LoopScheduleRules>(kVectorsOfBlock * options.vectorBytes,
+                                                    options.isReference);
+  rules = loopRules ? static_cast<ScheduleRules *>(loopRules.get()) : threadRules.get();
+}
+
+KernelLowering::~KernelLowering() = default;
+
+FailureOr<KernelFunction> KernelLowering::lower(KernelOp kernel, ArrayRef<int64_t> resultBuffers) {
+  SmallVector<int64_t> aliases(resultBuffers);
+  aliases.resize(kernel.getNumResults(), -1);
+  // A copy, for the planned program is not to change.
+  OwningOpRef<KernelOp> copy = cast<KernelOp>(kernel->clone());
+  KernelFunction function;
+  function.operandOffsets =
+      moveSliceOffsets(*copy, aliases, options.device ? options.device->accessBytes : 1);
+  function.randomIds = moveRandomIds(*copy);
+  size_t hash = getHash(*copy, aliases);
+  const LoweredKernel *known = find(*copy, aliases, hash);
+  if (!known) {
+    FailureOr<LoweredBody> body = lowerBody(*copy, aliases, function.randomIds.size());
+    if (failed(body))
+      return failure();
+    known = kernels[hash]
+                .emplace_back(new LoweredKernel{std::move(copy), aliases, std::move(*body)})
+                .get();
+    ++numFunctions;
+  }
+  function.symbol = known->body.symbol;
+  function.launches = known->body.launches;
+  return function;
+}
+
+FailureOr<KernelLowering::LoweredBody>
+KernelLowering::lowerBody(KernelOp kernel, ArrayRef<int64_t> aliases, size_t ids) {
+  unsigned number = numFunctions;
+  LoweredBody body{"memopt_kernel_" + std::to_string(number), {}};
+  ElementGraph graph(kernel.getBody().front(), rules->getNumbers().sums);
+  FailureOr<KernelSchedule> schedule = chooseSchedule(graph, kernel, *rules, aliases);
+  if (failed(schedule))
+    return failure();
+  if (std::optional<unsigned> result = orderForAliases(graph, *schedule, aliases))
+    return kernel.emitError("result ") << *result << " would overwrite operand " << aliases[*result]
+                                       << " while it is still read";
+  if (options.scheduleOutput)
+    print(graph, *schedule, body.symbol);
+  KernelFunctionBuilder functions(program, kernel, ids, body.symbol, number);
+  if (loopRules)
+    buildLoopFunctions(functions, graph, *schedule, *loopRules, options.serialCost);
+  else
+    addLaunches(body, buildThreadKernels(functions, getNvvmOps(), graph, *schedule, *threadRules,
+                                         aliases, deviceKernels.size()));
+  return body;
+}
+
+void KernelLowering::print(const ElementGraph &graph, const KernelSchedule &schedule,
+                           StringRef name) {
+  raw_ostream &os = *options.scheduleOutput;
+  os << "kernel " << name << "\n";
+  schedule.print(graph, os, [&](size_t stage) {
+    if (!threadRules)
+      return;
+    ThreadShape shape = threadRules->chooseThreads(graph, schedule.stages[stage]);
+    os << " threads=" << shape.group << "/" << shape.block;
+  });
+}
+
+void KernelLowering::addLaunches(LoweredBody &body, SmallVector<KernelLaunch> launches) {
+  for (const KernelLaunch &launch : launches)
+    deviceKernels.push_back(launch.symbol);
+  body.launches = std::move(launches);
+}
+
+//===----------------------------------------------------------------------===//
+// Library calls
+//===----------------------------------------------------------------------===//
+
+FailureOr<KernelFunction> KernelLowering::lower(LibraryCallOp call) {
+  auto attention = dyn_cast<AttentionAttr>(call.getCall());
+  if (!attention || !options.device)
+    return call.emitOpError("is no call that kernels of a device compute");
+  unsigned number = numFunctions;
+  std::string name = "memopt_" + call.getCall().getKindName().str() + "_" + std::to_string(number);
+  llvm::json::Object description = attention.toJson();
+  if (llvm::json::Object *dropout = description.getObject("dropout"))
+    dropout->erase("id");
+  std::string key = llvm::formatv("{0} ", llvm::json::Value(std::move(description)));
+  llvm::raw_string_ostream os(key);
+  llvm::interleaveComma(call.getOperandOffsets(), os);
+  auto [entry, isNew] = calls.try_emplace(key, LoweredBody{name, {}});
+  if (isNew) {
+    addLaunches(entry->second, buildAttentionKernels(program, call, attention, getNvvmOps(), name,
+                                                     number, deviceKernels.size()));
+    ++numFunctions;
+  }
+  KernelFunction function;
+  function.symbol = entry->second.symbol;
+  function.launches = entry->second.launches;
+  function.operandOffsets.assign(call.getOperandOffsets().begin(), call.getOperandOffsets().end());
+  if (attention.getDropout())
+    function.randomIds = {attention.getId()};
+  return function;
+}

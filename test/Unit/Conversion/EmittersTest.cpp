@@ -1,0 +1,305 @@
+//===- EmittersTest.cpp - loops and threads of one element graph ----------===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Conversion/Core/Emission/KernelFunction.h"
+#include "memopt/Conversion/Kernels/KernelLowering.h"
+#include "memopt/Conversion/Loops/LoopEmitter.h"
+#include "memopt/Conversion/Threads/ThreadEmitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+
+#include "gtest/gtest.h"
+
+#include <random>
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+namespace {
+
+/// A vendor whose numbers are those of one thread, and who counts what it is asked for.
+class CountingOps : public DeviceOps {
+public:
+  Value createThreadId(ImplicitLocOpBuilder &b) const override { return createZero(b); }
+  Value createBlockId(ImplicitLocOpBuilder &b) const override { return createZero(b); }
+  Value createGridSize(ImplicitLocOpBuilder &b) const override { return createZero(b); }
+  void synchronizeBlock(ImplicitLocOpBuilder &) const override { ++barriers; }
+  void synchronizeWarp(ImplicitLocOpBuilder &, Value) const override { ++barriers; }
+  Value shuffle(ImplicitLocOpBuilder &, Value, Value word, int64_t) const override {
+    ++shuffles;
+    return word;
+  }
+  Value isAny(ImplicitLocOpBuilder &, Value, Value condition) const override { return condition; }
+  Value getVotes(ImplicitLocOpBuilder &b, Value, Value condition) const override {
+    return arith::ExtUIOp::create(b, b.getI32Type(), condition);
+  }
+  unsigned getSharedSpace() const override { return 3; }
+  void markKernel(LLVM::LLVMFuncOp, int64_t, int32_t) const override {}
+
+  mutable int barriers = 0, shuffles = 0;
+
+private:
+  static Value createZero(ImplicitLocOpBuilder &b) {
+    return arith::ConstantOp::create(b, b.getI64IntegerAttr(0));
+  }
+};
+
+class Emitters : public ::testing::Test {
+protected:
+  Emitters() {
+    DialectRegistry registry;
+    registry.insert<MemoptDialect, arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect,
+                    LLVM::LLVMDialect, math::MathDialect, NVVM::NVVMDialect, scf::SCFDialect,
+                    tensor::TensorDialect, vector::VectorDialect>();
+    registerUpstreamInterfaces(registry);
+    context.appendDialectRegistry(registry);
+    context.loadAllAvailableDialects();
+  }
+
+  KernelOp parse(const std::string &text) {
+    source = parseSourceString<ModuleOp>(text, &context);
+    KernelOp found;
+    if (source)
+      source->walk([&](KernelOp kernel) { found = kernel; });
+    return found;
+  }
+
+  /// The body of the first stage of `kernel`; `emit` gets it to fill.
+  LLVM::LLVMFuncOp
+  emit(KernelOp kernel, const ScheduleRules &rules,
+       llvm::function_ref<void(NodeEmitter &, const ElementGraph &, const KernelStage &, Value)>
+           emitStage) {
+    program = ModuleOp::create(UnknownLoc::get(&context));
+    ElementGraph graph(kernel.getBody().front(), rules.getNumbers().sums);
+    FailureOr<KernelSchedule> schedule =
+        scheduleKernel(graph, kernel.getYield(), rules, [](KernelSchedule &) { return true; });
+    EXPECT_TRUE(succeeded(schedule));
+    KernelFunctionBuilder functions(*program, kernel, /*ids=*/0, "kernel", /*number=*/0);
+    SmallVector<Type> types(functions.getArgumentTypes());
+    types.push_back(functions.i64);
+    LLVM::LLVMFuncOp function = functions.add("body", types);
+    Block *entry = function.addEntryBlock(functions.builder);
+    functions.builder.setInsertionPointToStart(entry);
+    SmallVector<Value> values(entry->getArguments());
+    StageArguments arguments = functions.getStageArguments(graph, ArrayRef(values).drop_back());
+    NodeEmitter nodes(functions.builder, functions.location, graph, arguments, /*alignment=*/0);
+    emitStage(nodes, graph, schedule->stages.front(), values.back());
+    LLVM::ReturnOp::create(functions.builder, functions.location, ValueRange{});
+    EXPECT_TRUE(succeeded(verify(*program)));
+    return function;
+  }
+
+  template <typename Op> static int count(Operation *root) {
+    int number = 0;
+    root->walk([&](Op) { ++number; });
+    return number;
+  }
+
+  MLIRContext context;
+  OwningOpRef<ModuleOp> source, program;
+};
+
+/// Each row divided by its sum.
+std::string getRowsDividedBySums(int64_t rows, int64_t columns) {
+  std::string vector = "tensor<" + std::to_string(rows) + "xf32>";
+  std::string matrix = "tensor<" + std::to_string(rows) + "x" + std::to_string(columns) + "xf32>";
+  return "#m = affine_map<(r, c) -> (r, c)>\n#r = affine_map<(r, c) -> (r)>\n"
+         "func.func @f(%a: " +
+         matrix +
+         ") {\n"
+         "%0 = memopt.kernel (%x = %a : " +
+         matrix + ") -> " + matrix +
+         " {\n"
+         "%zero = arith.constant 0.0 : f32\n"
+         "%e = tensor.empty() : " +
+         vector +
+         "\n"
+         "%z = linalg.fill ins(%zero : f32) outs(%e : " +
+         vector + ") -> " + vector +
+         "\n"
+         "%sum = linalg.generic {indexing_maps = [#m, #r], iterator_types = [\"parallel\", "
+         "\"reduction\"]} ins(%x : " +
+         matrix + ") outs(%z : " + vector +
+         ") {\n"
+         "^bb0(%p: f32, %o: f32):\n%s = arith.addf %o, %p : f32\nlinalg.yield %s : f32\n} -> " +
+         vector + "\n%f = tensor.empty() : " + matrix +
+         "\n"
+         "%q = linalg.generic {indexing_maps = [#m, #r, #m], iterator_types = [\"parallel\", "
+         "\"parallel\"]} ins(%x, %sum : " +
+         matrix + ", " + vector + ") outs(%f : " + matrix +
+         ") {\n^bb0(%p: f32, %t: f32, %o: f32):\n%s = arith.divf %p, %t : f32\n"
+         "linalg.yield %s : f32\n} -> " +
+         matrix + "\nmemopt.yield %q : " + matrix + "\n}\nreturn\n}\n";
+}
+
+TEST_F(Emitters, LoopsHaveVectors) {
+  KernelOp kernel = parse(getRowsDividedBySums(100, 320));
+  ASSERT_TRUE(kernel);
+  LoopScheduleRules rules(/*blockBytes=*/256, /*isScalar=*/false);
+  LLVM::LLVMFuncOp body =
+      emit(kernel, rules,
+           [&](NodeEmitter &nodes, const ElementGraph &graph, const KernelStage &stage, Value end) {
+             EXPECT_EQ(countTrips(graph.getTable(), stage), 100);
+             LoopEmitter(nodes, stage, rules).emit(nodes.constant(0), end);
+           });
+  // Rows, the sum's blocks of lanes, and those of the quotients.
+  EXPECT_EQ(count<scf::ForOp>(body), 3);
+  body.walk(
+      [](LLVM::LoadOp load) { EXPECT_EQ(cast<VectorType>(load.getType()).getDimSize(0), 64); });
+}
+
+TEST_F(Emitters, ScalarLoopsHaveNone) {
+  KernelOp kernel = parse(getRowsDividedBySums(100, 320));
+  ASSERT_TRUE(kernel);
+  LoopScheduleRules rules(/*blockBytes=*/256, /*isScalar=*/true);
+  LLVM::LLVMFuncOp body =
+      emit(kernel, rules,
+           [&](NodeEmitter &nodes, const ElementGraph &, const KernelStage &stage, Value end) {
+             LoopEmitter(nodes, stage, rules).emit(nodes.constant(0), end);
+           });
+  body.walk([](LLVM::LoadOp load) { EXPECT_TRUE(isa<Float32Type>(load.getType())); });
+}
+
+TEST_F(Emitters, ThreadsAskTheirVendor) {
+  KernelOp kernel = parse(getRowsDividedBySums(100, 320));
+  ASSERT_TRUE(kernel);
+  DeviceMachine machine;
+  machine.sms = 132;
+  ThreadScheduleRules rules(machine);
+  CountingOps ops;
+  // A result over an operand: the others' reads come before the stores.
+  llvm::BitVector overOperand(1, true);
+  LLVM::LLVMFuncOp body =
+      emit(kernel, rules,
+           [&](NodeEmitter &nodes, const ElementGraph &graph, const KernelStage &stage, Value) {
+             ThreadShape shape = rules.chooseThreads(graph, stage);
+             // Four floats are an access: 80 vectors of a row are for a warp.
+             EXPECT_EQ(shape.group, 32);
+             ThreadEmitter(nodes, ops, stage, shape, rules, overOperand).emit();
+           });
+  EXPECT_EQ(ops.shuffles, 5);
+  EXPECT_EQ(ops.barriers, 1);
+  body.walk(
+      [](LLVM::LoadOp load) { EXPECT_EQ(cast<VectorType>(load.getType()).getDimSize(0), 4); });
+  body.walk([](Operation *op) {
+    EXPECT_FALSE(isa_and_present<NVVM::NVVMDialect>(op->getDialect()))
+        << op->getName().getStringRef().str();
+  });
+}
+
+/// Kernels at random: chains of products with values, their transposes, and sums along rows or
+/// columns.
+class RandomKernel {
+public:
+  explicit RandomKernel(unsigned seed) : random(seed) {}
+
+  std::string write() {
+    int64_t sizes[] = {1, 2, 3, 5, 8, 17, 64, 300};
+    rows = sizes[draw(8)];
+    columns = draw(3) ? sizes[draw(8)] : rows;
+    unsigned operands = 1 + draw(3), steps = 1 + draw(5), results = 1 + draw(2);
+    for (unsigned i = 0; i < operands; ++i)
+      values.push_back("%x" + std::to_string(i));
+    for (unsigned i = 0; i < steps; ++i)
+      addStep();
+    std::string text =
+        "#m = affine_map<(r, c) -> (r, c)>\n#t = affine_map<(r, c) -> (c, r)>\n"
+        "#r = affine_map<(r, c) -> (r)>\n#c = affine_map<(r, c) -> (c)>\nfunc.func @f(";
+    for (unsigned i = 0; i < operands; ++i)
+      text += (i ? ", %a" : "%a") + std::to_string(i) + ": " + matrix();
+    text += ") {\n%0:" + std::to_string(results) + " = memopt.kernel (";
+    for (unsigned i = 0; i < operands; ++i)
+      text +=
+          (i ? ", %x" : "%x") + std::to_string(i) + " = %a" + std::to_string(i) + " : " + matrix();
+    std::string types, yielded;
+    for (unsigned i = 0; i < results; ++i) {
+      types += (i ? ", " : "") + matrix();
+      yielded += (i ? ", " : "") + values[operands + draw(values.size() - operands)];
+    }
+    return text + ") -> (" + types + ") {\n%zero = arith.constant 0.0 : f32\n" + body +
+           "memopt.yield " + yielded + " : " + types + "\n}\nreturn\n}\n";
+  }
+
+private:
+  unsigned draw(size_t below) { return static_cast<unsigned>(random() % below); }
+  std::string matrix() const {
+    return "tensor<" + std::to_string(rows) + "x" + std::to_string(columns) + "xf32>";
+  }
+
+  void addStep() {
+    std::string id = std::to_string(values.size());
+    std::string a = values[draw(values.size())], b = values[draw(values.size())];
+    std::string map = "#m", type = matrix();
+    unsigned kind = draw(4);
+    if (kind == 0 && rows == columns)
+      map = "#t";
+    if (kind == 1 || kind == 2) {
+      map = kind == 1 ? "#r" : "#c";
+      type = "tensor<" + std::to_string(kind == 1 ? rows : columns) + "xf32>";
+      body += "%e" + id + " = tensor.empty() : " + type + "\n%z" + id +
+              " = linalg.fill ins(%zero : f32) outs(%e" + id + " : " + type + ") -> " + type +
+              "\n%s" + id + " = linalg.generic {indexing_maps = [#m, " + map +
+              "], iterator_types = [" +
+              (kind == 1 ? "\"parallel\", \"reduction\"" : "\"reduction\", \"parallel\"") +
+              "]} ins(" + b + " : " + matrix() + ") outs(%z" + id + " : " + type +
+              ") {\n^bb0(%p: f32, %o: f32):\n%q = arith.addf %o, %p : f32\n"
+              "linalg.yield %q : f32\n} -> " +
+              type + "\n";
+      b = "%s" + id;
+    }
+    body += "%f" + id + " = tensor.empty() : " + matrix() + "\n%v" + id +
+            " = linalg.generic {indexing_maps = [#m, " + map +
+            ", #m], iterator_types = [\"parallel\", \"parallel\"]} ins(" + a + ", " + b + " : " +
+            matrix() + ", " + type + ") outs(%f" + id + " : " + matrix() +
+            ") {\n^bb0(%p: f32, %t: f32, %o: f32):\n%q = arith.mulf %p, %t : f32\n"
+            "linalg.yield %q : f32\n} -> " +
+            matrix() + "\n";
+    values.push_back("%v" + id);
+  }
+
+  std::mt19937 random;
+  int64_t rows = 1, columns = 1;
+  std::vector<std::string> values;
+  std::string body;
+};
+
+/// Planning lets a result take any buffer that the kernel names, so that no schedule may refuse
+/// one.
+TEST_F(Emitters, AcceptWhatKernelsAllow) {
+  KernelOptions processor, device;
+  device.device.emplace().sms = 132;
+  int allowed = 0;
+  for (unsigned seed = 0; seed < 150; ++seed) {
+    std::string text = RandomKernel(seed).write();
+    KernelOp kernel = parse(text);
+    ASSERT_TRUE(kernel) << text;
+    for (unsigned result = 0; result < kernel.getNumResults(); ++result)
+      for (const InPlaceOperand &operand : kernel.getInPlaceOperands(result)) {
+        SmallVector<int64_t> buffers(kernel.getNumResults(), -1);
+        buffers[result] = operand.operand;
+        ++allowed;
+        for (const KernelOptions &options : {processor, device}) {
+          program = ModuleOp::create(UnknownLoc::get(&context));
+          KernelLowering lowering(*program, options);
+          EXPECT_TRUE(succeeded(lowering.lower(kernel, buffers)))
+              << "seed " << seed << (options.device ? ", threads" : ", loops") << "\n"
+              << text;
+        }
+      }
+  }
+  EXPECT_GT(allowed, 50);
+}
+
+} // namespace
