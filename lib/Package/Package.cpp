@@ -115,7 +115,7 @@ static ::memopt::StatusCode report(ModuleOp module, const ::memopt::Status &stat
   if (StatusCode code = writeProgram(planned, program, directory, deviceKernels);
       code != StatusCode::Ok)
     return code;
-  if (!getTarget(planned).getImageName().empty())
+  if (getTarget(planned).isDevice())
     (*manifest)["kernels"] = llvm::json::Array(deviceKernels);
   std::string text = llvm::formatv("{0:2}\n", llvm::json::Value(std::move(*manifest)));
   return report(planned, ::memopt::writeFileAtomically(pathOf("manifest.json"), text));
