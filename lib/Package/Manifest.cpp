@@ -355,7 +355,7 @@ private:
   /// What a device's libraries need to know of a call beside its description: the plan, and the
   /// alignment of each operand. A call that is kernels of the package the program launches itself.
   LogicalResult addPlan(LibraryCallOp call, json::Object &entry) {
-    if (target.getImageName().empty())
+    if (!target.isDevice())
       return success();
     if (call.getImplementation() == kOwnKernels) {
       entry["launched"] = true;

@@ -180,7 +180,7 @@ static ::memopt::Status finish(const std::string &folder, llvm::json::Object man
   if (StatusCode code = writeProgram(planned, program, folder, deviceKernels);
       code != StatusCode::Ok)
     return code;
-  if (!getTarget(planned).getImageName().empty())
+  if (getTarget(planned).isDevice())
     (*manifest)["kernels"] = llvm::json::Array(deviceKernels);
   ::memopt::Status finished = finish(folder, std::move(*manifest));
   return report(planned, finished.isOk() ? making->publish() : std::move(finished));

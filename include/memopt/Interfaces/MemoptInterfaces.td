@@ -330,6 +330,8 @@ def TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
   let methods = [
     InterfaceMethod<"As packages describe it: by its name, or, for a device, by what its kernels and launches were made for.",
       "::llvm::json::Value", "describe", (ins)>,
+    InterfaceMethod<"Whether kernels run on a device that the process launches them on.", "bool", "isDevice", (ins), "",
+      [{ return false; }]>,
     InterfaceMethod<"The file of a package that holds a device's kernels; empty for a processor.",
       "::llvm::StringRef", "getImageName", (ins), "", [{ return ""; }]>,
     InterfaceMethod<"The machine whose rates costs are predicted from, for people.", "::std::string",

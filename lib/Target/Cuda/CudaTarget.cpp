@@ -82,6 +82,7 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
                               {"sms", target.getSms()},
                               {"image", getImageName(self)}};
   }
+  bool isDevice(Attribute) const { return true; }
   StringRef getImageName(Attribute self) const {
     return cast<CudaAttr>(self).isEmulated() ? "kernels.bc" : "kernels.cubin";
   }

@@ -43,7 +43,7 @@ namespace {
 struct ReserveExchangePass : mlir::memopt::impl::ReserveExchangePassBase<ReserveExchangePass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (getTarget(module).getImageName().empty())
+    if (!getTarget(module).isDevice())
       return;
     FailureOr<StepModel> step = StepModel::create(module);
     if (failed(step) ||

@@ -115,7 +115,7 @@ struct WriteOutRankSumsPass : mlir::memopt::impl::WriteOutRankSumsPassBase<Write
 
   void runOnOperation() override {
     func::FuncOp function = getOperation();
-    if (getTarget(function).getImageName().empty())
+    if (!getTarget(function).isDevice())
       return;
     SmallVector<CollectiveOp> sums;
     function.walk([&](CollectiveOp op) {
