@@ -12,7 +12,7 @@
 #include "memopt-runtime/interface/PackageFormat.h"
 #include "memopt-runtime/package/PackageInMaking.h"
 #include "memopt-runtime/package/Safetensors.h"
-#include "memopt/Conversion/HostProgram.h"
+#include "memopt/Conversion/Host/HostProgram.h"
 
 #include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/ADT/StringExtras.h"
