@@ -99,12 +99,6 @@ static ::memopt::StatusCode report(ModuleOp module, const ::memopt::Status &stat
 
 static_assert(kDigestPlaceholder.size() == ::memopt::digestLetters);
 
-static std::string getPath(StringRef folder, StringRef name) {
-  SmallString<128> path(folder);
-  llvm::sys::path::append(path, name);
-  return path.str().str();
-}
-
 using FileBuffer = std::unique_ptr<llvm::MemoryBuffer>;
 
 static ::memopt::StatusOr<FileBuffer> readBack(const std::string &path) {
@@ -126,7 +120,7 @@ static ::memopt::StatusOr<std::string> computeDigest(const std::string &folder,
   add(::memopt::manifestFile, manifest);
   MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> names, ::memopt::listFolder(folder)); // sorted
   for (const std::string &name : names) {
-    MEMOPT_ASSIGN_OR_RETURN(FileBuffer file, readBack(getPath(folder, name)));
+    MEMOPT_ASSIGN_OR_RETURN(FileBuffer file, readBack(getPathIn(folder, name)));
     add(name, file->getBuffer());
   }
   return llvm::toHex(hash.final<::memopt::digestLetters / 2>(), /*LowerCase=*/true);
@@ -153,9 +147,9 @@ static ::memopt::Status finish(const std::string &folder, llvm::json::Object man
   };
   MEMOPT_ASSIGN_OR_RETURN(std::string digest, computeDigest(folder, print()));
   for (const char *name : {::memopt::programFile, ::memopt::weightsFile})
-    MEMOPT_RETURN_IF_ERROR(writeDigest(getPath(folder, name), digest));
+    MEMOPT_RETURN_IF_ERROR(writeDigest(getPathIn(folder, name), digest));
   manifest["digest"] = digest;
-  return ::memopt::writeFileAtomically(getPath(folder, ::memopt::manifestFile), print());
+  return ::memopt::writeFileAtomically(getPathIn(folder, ::memopt::manifestFile), print());
 }
 
 ::memopt::StatusCode mlir::memopt::writePackage(ModuleOp planned, const ManifestOptions &options,
@@ -172,7 +166,7 @@ static ::memopt::Status finish(const std::string &folder, llvm::json::Object man
   if (!making.isOk())
     return report(planned, making.takeStatus());
   const std::string &folder = making->getPath();
-  ::memopt::Status written = ::memopt::writeSafetensors(getPath(folder, ::memopt::weightsFile),
+  ::memopt::Status written = ::memopt::writeSafetensors(getPathIn(folder, ::memopt::weightsFile),
                                                         weights->tensors, kDigestPlaceholder.str());
   if (!written.isOk())
     return report(planned, written);

@@ -11,10 +11,10 @@
 #include "memopt-runtime/base/Files.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
-#include "memopt/Conversion/Threads/Nvvm/DeviceCode.h"
 #include "memopt/Conversion/Host/HostProgram.h"
 #include "memopt/Conversion/Kernels/KernelLowering.h"
 #include "memopt/Conversion/Objects/ObjectEmission.h"
+#include "memopt/Conversion/Threads/Nvvm/DeviceCode.h"
 
 #include "mlir/IR/OwningOpRef.h"
 #include "llvm/Support/Path.h"
@@ -116,8 +116,8 @@ static ::memopt::StatusCode toStatus(Emission emission) {
   llvm_unreachable("all ends are named");
 }
 
-static std::string getPath(StringRef directory, StringRef name) {
-  SmallString<128> path(directory);
+std::string mlir::memopt::getPathIn(StringRef folder, StringRef name) {
+  SmallString<128> path(folder);
   llvm::sys::path::append(path, name);
   return path.str().str();
 }
@@ -142,7 +142,7 @@ static LogicalResult checkResources(ModuleOp planned, ArrayRef<KernelResources> 
 /// kernels.bc, or kernels.cubin with the PTX that it comes from beside it.
 static ::memopt::StatusCode writeImage(ModuleOp planned, ModuleOp kernels, StringRef directory) {
   auto device = cast<CudaAttr>(Attribute(getTarget(planned)));
-  std::string code, message, image = getPath(directory, getTarget(planned).getImageName());
+  std::string code, message, image = getPathIn(directory, getTarget(planned).getImageName());
   Emission emission = emitDeviceCode(kernels, {device.getChip().str(), device.isEmulated()}, code);
   if (emission != Emission::Done)
     return toStatus(emission);
@@ -153,7 +153,7 @@ static ::memopt::StatusCode writeImage(ModuleOp planned, ModuleOp kernels, Strin
     planned.emitError() << message;
     return ::memopt::StatusCode::Environment;
   }
-  if (auto status = writeFile(planned, getPath(directory, "kernels.ptx"), code);
+  if (auto status = writeFile(planned, getPathIn(directory, "kernels.ptx"), code);
       status != ::memopt::StatusCode::Ok)
     return status;
   return failed(checkResources(planned, *resources)) ? ::memopt::StatusCode::BadInput
@@ -178,7 +178,7 @@ static ::memopt::StatusCode writeImage(ModuleOp planned, ModuleOp kernels, Strin
         status != ::memopt::StatusCode::Ok)
       return status;
   deviceKernels = modules->deviceKernels;
-  return toStatus(emitSharedObject(*modules->host, object, getPath(directory, "program.so")));
+  return toStatus(emitSharedObject(*modules->host, object, getPathIn(directory, "program.so")));
 }
 
 //===----------------------------------------------------------------------===//

@@ -42,6 +42,9 @@ LogicalResult printProgram(ModuleOp planned, const ProgramOptions &options, raw_
 /// Prints the PTX of a device's kernels.
 ::memopt::StatusCode printPtx(ModuleOp planned, raw_ostream &out);
 
+/// The path of a file in a folder.
+std::string getPathIn(StringRef folder, StringRef name);
+
 } // namespace mlir::memopt
 
 #endif // MEMOPT_PACKAGE_PROGRAM_H
