@@ -211,7 +211,9 @@ TEST_F(RankMeetingTest, GuestsThatLeaveOrSayNothingEndNothing) {
 // What is no code of ours, from a process that is out of order, is a failure all the same.
 TEST_F(RankMeetingTest, CodesAreChecked) {
   EXPECT_EQ(toFailureCode(1), StatusCode::BadInput);
-  EXPECT_EQ(toFailureCode(130), StatusCode::Interrupted);
+  EXPECT_EQ(toFailureCode(4), StatusCode::NotFinite);
+  EXPECT_EQ(toFailureCode(5), StatusCode::Interrupted);
+  EXPECT_EQ(toFailureCode(130), StatusCode::Cancelled);
   for (int64_t number : {int64_t(0), int64_t(-1), int64_t(77), int64_t(1) << 32 | 1})
     EXPECT_EQ(toFailureCode(number), StatusCode::Environment) << number;
 }

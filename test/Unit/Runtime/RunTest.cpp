@@ -473,7 +473,7 @@ TEST_F(RunTest, EvaluationsThatCannotBeAreRefused) {
 
 TEST_F(RunTest, AModelIsCompiledByTheCompilerBeside) {
   std::string tool = installBesideCompiler(folder, "echo \"$@\" > " + (folder / "arguments") +
-                                                       "\ncp -r " + package + " \"$3\"\n");
+                                                       "\ncp -rT " + package + " \"$3\"\n");
   std::string report = folder / "report.json", model = folder / "model.pt2";
   ProcessOptions process;
   process.environment = "TMPDIR=" + folder.path;
@@ -488,9 +488,9 @@ TEST_F(RunTest, AModelIsCompiledByTheCompilerBeside) {
   EXPECT_EQ(arguments.find("--steps"), std::string::npos);
   for (const std::string &name : *listFolder(folder.path))
     EXPECT_EQ(name.find("memopt-run-"), std::string::npos); // the package was a temporary one
-  ASSERT_EQ(
-      runProcess({tool, model, "--data=" + batches, "--steps=1", "-o", folder / "kept"}).exitCode,
-      0);
+  ProcessResult kept =
+      runProcess({tool, model, "--data=" + batches, "--steps=1", "-o", folder / "kept"});
+  ASSERT_EQ(kept.exitCode, 0) << kept.errors;
   EXPECT_TRUE(isFolder(folder / "kept"));
 }
 

@@ -227,8 +227,10 @@ TEST(SessionTest, APackageForAnotherTargetIsRefused) {
   json manifest = getTinyManifest();
   manifest["target"] = {
       {"name", "cuda"}, {"chip", "sm_90"}, {"sms", 132}, {"image", "kernels.cubin"}};
-  auto package = Package::load(writePackage(folder, manifest));
-  ASSERT_TRUE(package.isOk());
+  std::string path = writePackage(folder, manifest);
+  writeFile(path + "/kernels.cubin", "code of a device");
+  auto package = Package::load(path);
+  ASSERT_TRUE(package.isOk()) << package.getMessage();
   auto session = Session::create(*std::move(package), getCpu(), refuseCalls, {});
   expectMessage(session.getMessage(), {"was compiled for target 'cuda', the device is 'cpu'"});
 }

@@ -42,7 +42,8 @@ enum class StatusCode {
 /// The code of a failure that another process tells of. A number that is none stands for a process
 /// that is out of order.
 inline StatusCode toFailureCode(int64_t number) {
-  for (StatusCode code : {StatusCode::BadInput, StatusCode::DoesNotFit, StatusCode::Interrupted})
+  for (StatusCode code : {StatusCode::BadInput, StatusCode::DoesNotFit, StatusCode::NotFinite,
+                          StatusCode::Interrupted, StatusCode::Cancelled})
     if (number == int64_t(code))
       return code;
   return StatusCode::Environment;
