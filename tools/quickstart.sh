@@ -5,7 +5,7 @@
 #                       10,000 test images
 #     gpt: a byte-level GPT on the book of Genesis inside 48 MiB, then its loss on the beginning of Exodus
 #     small: the same inside 15 MiB, which only recomputation and micro-batches together meet; the compiler finds them
-# A later option wins, such as --device-memory=14MiB or --epochs=1. Results lie in build/quickstart.
+# An option that is given takes the place of the one here, such as --device-memory=14MiB or --epochs=1. Results lie in build/quickstart.
 # MEMOPT_BIN names a folder with built tools; then nothing is installed or built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -32,9 +32,11 @@ train_resnet() {
   echo "== training a ResNet-18 on Fashion-MNIST"
   rm -rf "$out/resnet18"
   "$run" "$models/resnet18.train.pt2" -o "$out/resnet18.train.memopt" $(option --device-memory 16MiB "$@") \
-    --optimizer=sgd --momentum=0.9 --weight-decay=5e-4 --lr-schedule=cosine $(option --lr 0.05 "$@") --init=random \
+    $(option --optimizer sgd "$@") $(option --momentum 0.9 "$@") $(option --weight-decay 5e-4 "$@") \
+    $(option --lr-schedule cosine "$@") $(option --lr 0.05 "$@") $(option --init random "$@") \
     --data="idx:$data/train-images-idx3-ubyte.gz,$data/train-labels-idx1-ubyte.gz" ${length[@]+"${length[@]}"} \
-    --check-memory --save="$out/resnet18" --report="$out/resnet18.train.json" --progress=epoch "$@"
+    --check-memory $(option --save "$out/resnet18" "$@") $(option --report "$out/resnet18.train.json" "$@") \
+    $(option --progress epoch "$@") "$@"
   echo "== evaluating it on the test images"
   "$run" "$models/resnet18.eval.pt2" -o "$out/resnet18.eval.memopt" --mode=eval --load="$out/resnet18" --check-memory \
     --data="idx:$data/t10k-images-idx3-ubyte.gz,$data/t10k-labels-idx1-ubyte.gz" \
@@ -49,14 +51,16 @@ train_gpt() {
   echo "== training a byte-level GPT on Genesis ($(wc -c <"$out/genesis.txt") bytes)"
   rm -rf "$out/bytegpt"
   "$run" "$models/bytegpt.train.pt2" -o "$out/bytegpt.train.memopt" $(option --device-memory 48MiB "$@") \
-    --optimizer=adamw --max-grad-norm=1 --lr-schedule=cosine --warmup-steps=20 $(option --lr 0.002 "$@") --init=random \
+    $(option --optimizer adamw "$@") $(option --max-grad-norm 1 "$@") $(option --lr-schedule cosine "$@") \
+    $(option --warmup-steps 20 "$@") $(option --lr 0.002 "$@") $(option --init random "$@") \
     --data="bytes:$out/genesis.txt" ${length[@]+"${length[@]}"} \
-    --check-memory --save="$out/bytegpt" --report="$out/bytegpt.train.json" --progress=epoch "$@"
+    --check-memory $(option --save "$out/bytegpt" "$@") $(option --report "$out/bytegpt.train.json" "$@") \
+    $(option --progress epoch "$@") "$@"
   echo "== evaluating it on Exodus ($(wc -c <"$out/exodus.txt") bytes)"
   "$run" "$models/bytegpt.eval.pt2" -o "$out/bytegpt.eval.memopt" --mode=eval --load="$out/bytegpt" --check-memory \
     --data="bytes:$out/exodus.txt" --report="$out/bytegpt.eval.json" --quiet
 }
 
-train_small() { train_gpt --device-memory=15MiB --auto=recompute,accumulate "$@"; }
+train_small() { train_gpt $(option --device-memory 15MiB "$@") $(option --auto recompute,accumulate "$@") "$@"; }
 
 "train_$model" "$@"

@@ -62,7 +62,9 @@ def numbers(out, model, precision, *options):
     errors = json.loads((INPUTS / "autocast_errors.json").read_text())[model][precision]
     reference = read_safetensors(folder / "reference.safetensors")
     scaling = ["--loss-scale=1024"] if precision == "fp16" else []
-    report = run(out, folder, 5, f"--precision={precision}", *settings(folder), *scaling, *options)
+    # An option may not be given twice.
+    own = [option for option in (f"--precision={precision}", *scaling) if option.split("=")[0] not in " ".join(options)]
+    report = run(out, folder, 5, *own, *settings(folder), *options)
     worst = {}
 
     def check(kind, name, error, allowed):
