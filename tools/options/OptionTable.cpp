@@ -9,6 +9,7 @@
 #include "options/OptionTable.h"
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <cstdlib>
 #include <numeric>
 
@@ -128,12 +129,24 @@ OptionReader::Item OptionReader::next() {
   }
   if (option.isRepeatable || !option.takesValue())
     return item;
-  for (const auto &[known, before] : seen)
-    if (known == item.option)
-      return refuse(option.name + " is given twice, as " + quote(before) + " and as " +
-                    quote(written) + "; give one");
-  seen.emplace_back(item.option, written);
+  noteAgain(option, written);
   return item;
+}
+
+/// Scripts put options of their own behind those of a caller: the last one counts, but not in
+/// silence.
+void OptionReader::noteAgain(const Option &option, const std::string &written) {
+  for (auto &[known, before] : seen)
+    if (known == &option) {
+      if (before != written)
+        std::fprintf(stderr,
+                     "%s: note: %s is given twice, as %s and as %s; the last one is taken\n",
+                     table.getTool().c_str(), option.name.c_str(), quote(before).c_str(),
+                     quote(written).c_str());
+      before = written;
+      return;
+    }
+  seen.emplace_back(&option, written);
 }
 
 //===----------------------------------------------------------------------===//

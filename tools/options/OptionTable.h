@@ -98,7 +98,9 @@ public:
 private:
   const OptionTable &table;
   const std::vector<std::string> words;
-  std::vector<std::pair<const Option *, std::string>> seen; ///< and how it was written
+  void noteAgain(const Option &option, const std::string &written);
+
+  std::vector<std::pair<const Option *, std::string>> seen; ///< and how it was written last
   size_t at = 0;
 };
 

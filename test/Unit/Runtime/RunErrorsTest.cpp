@@ -32,8 +32,6 @@ static const BadUse badUses[] = {
     {{"--steps=99999999999999999999"}, "expected an integer"},
     {{"--steps=1", "--epochs=1"}, "give one"},
     {{"--quiet=yes"}, "--quiet takes no value"},
-    {{"--steps=1", "--steps=2"}, "--steps is given twice, as '--steps=1' and as '--steps=2'"},
-    {{"--resume=a", "--load", "b"}, "--load is given twice, as '--resume=a' and as '--load b'"},
     {{"--rank-timeout=0"}, "--rank-timeout: expected a number above 0"},
     {{"--resme=a"}, "did you mean '--resume', which is '--load'?"},
     {{"--lr=nan"}, "--lr: expected a number"},
