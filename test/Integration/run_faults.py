@@ -240,7 +240,9 @@ def a_second_signal_ends_the_run():
     for second, code in ((None, 5), (signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, -signal.SIGTERM)):
         run = subprocess.Popen(["memopt-run", FOLDER / "train.memopt", f"--data={DATA}", "--steps=1000000", f"--save={fresh()}"],
                                env={**os.environ, **faults("fsync:s1.5:0:1", FAULTS_IN=f"{folder}/.saving")},
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               # A job in the background ignores Ctrl-C, and so would its children.
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         while not re.match("step 2/", run.stdout.readline()):
             assert run.poll() is None
         run.send_signal(signal.SIGTERM)

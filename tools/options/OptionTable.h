@@ -89,8 +89,8 @@ public:
       : table(table), words(std::move(words)) {}
 
   bool isAtEnd() const { return at == words.size(); }
-  /// What is next; one that needs a value takes the next word where it has none itself. An option
-  /// that is given two values is wrong, but for those that add up.
+  /// What is next; one that needs a value takes the next word where it has none itself. Where an
+  /// option has another value already, and does not add up, a note on stderr says so.
   Item next();
   /// The number of the word that is next.
   size_t getPlace() const { return at; }

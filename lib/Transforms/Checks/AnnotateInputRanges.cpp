@@ -62,10 +62,11 @@ void collect(Value value, Range &range, bool skips) {
   SmallVector<OpOperand *> todo;
   DenseSet<Value> seen;
   auto open = [&](Value next) {
-    if (seen.insert(next).second)
-      for (OpOperand *use :
-           llvm::reverse(llvm::to_vector(llvm::make_pointer_range(next.getUses()))))
-        todo.push_back(use);
+    if (!seen.insert(next).second)
+      return;
+    size_t first = todo.size();
+    llvm::append_range(todo, llvm::make_pointer_range(next.getUses()));
+    std::reverse(todo.begin() + first, todo.end());
   };
   open(value);
   while (!todo.empty()) {
