@@ -1,7 +1,5 @@
-// RUN: memopt-opt %s --memopt-mixed-precision="type=bf16" --split-input-file | FileCheck %s --check-prefix=NARROW
-// RUN: memopt-opt %s --memopt-insert-optimizer="settings='lr=0.1 weight-decay=0.5 norm-decay-mult=0'" --split-input-file | FileCheck %s --check-prefix=DECAY
-// RUN: memopt-opt %s --memopt-split-batch=batches=2 --split-input-file | FileCheck %s --check-prefix=PARTS
-// RUN: memopt-opt %s --memopt-split-batch="ranks=2 sync-batch-norm" --split-input-file | FileCheck %s --check-prefix=RANKS
+// RUN: memopt-opt %s --memopt-mixed-precision="type=bf16" | FileCheck %s --check-prefix=NARROW
+// RUN: memopt-opt %s --memopt-split-batch=batches=2 | FileCheck %s --check-prefix=PARTS
 
 // Passes know ops by what the ops say of themselves: an activation, a norm and a draw that no pass has heard of are
 // treated as those of the dialect are.
@@ -16,13 +14,18 @@ memopt.variable @s : tensor<4xf32> role <parameter> {trainable, names = ["s"]}
 // NARROW: %[[PN:.*]] = arith.truncf %[[P]]
 // NARROW: test.peak_norm %[[PN]], %{{.*}} : (tensor<2x4xbf16>, tensor<4xf32>) -> (tensor<2x4xbf16>, tensor<f32>)
 // NARROW: test.glow %{{.*}} : tensor<2x4xf32>
-// NARROW-NOT: truncf
-// NARROW: return
 
-// The scale of the norm has no weight decay, the matrix has.
-// DECAY-LABEL: func.func @train_step
-// DECAY: memopt.optimizer_step %{{.*}}weight_decay = 5.000000e-01
-// DECAY: memopt.optimizer_step %{{.*}}weight_decay = 0.000000e+00
+// Micro-batches: the second one draws what the whole batch would draw for its samples.
+// PARTS-LABEL: func.func @train_step
+// PARTS: memopt.repeat
+// PARTS: %[[SAMPLE:.*]] = memopt.read @sample_offset
+// PARTS: %[[FIRST:.*]] = arith.muli %[[SAMPLE]], %{{.*}} : tensor<i64>
+// PARTS: test.noise %{{.*}}, %[[FIRST]] {{.*}}strides = array<i64: 4, 1>
+func.func @train_step
+// NARROW: %[[P:.*]] = memopt.matmul {{.*}}bf16{{.*}} -> tensor<2x4xf32>
+// NARROW: %[[PN:.*]] = arith.truncf %[[P]]
+// NARROW: test.peak_norm %[[PN]], %{{.*}} : (tensor<2x4xbf16>, tensor<4xf32>) -> (tensor<2x4xbf16>, tensor<f32>)
+// NARROW: test.glow %{{.*}} : tensor<2x4xf32>
 
 // Micro-batches: the second one draws what the whole batch would draw for its samples.
 // PARTS-LABEL: func.func @train_step

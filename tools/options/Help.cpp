@@ -57,9 +57,25 @@ static std::string describeEffect(const Option &option) {
   return others.empty() ? text : text + " (also " + others + ")";
 }
 
+/// A list of choices that is longer than a line goes on below its first one.
+static std::string breakChoices(const std::string &use, int columns) {
+  std::string lines, line = "  ";
+  size_t indent = 2 + use.find('=') + 1;
+  std::istringstream choices(use);
+  for (std::string choice; std::getline(choices, choice, '|');) {
+    bool isLast = choices.eof();
+    if (line.size() + choice.size() + 1 > size_t(columns)) {
+      lines += line + "\n";
+      line.assign(indent, ' ');
+    }
+    line += choice + (isLast ? "" : "|");
+  }
+  return lines + line;
+}
+
 static std::string describe(const Option &option, int columns) {
   constexpr int indent = 28;
-  std::string left = "  " + describeUse(option),
+  std::string left = breakChoices(describeUse(option), columns),
               right = wrap(describeEffect(option), columns, indent);
   if (left.size() + 2 > indent)
     return left + "\n" + right;

@@ -149,7 +149,7 @@ fits = tools.run_compiler([str(archive), "-o", str(folder / "yes.memopt"), f"--d
 assert fits["fits"] and fits["predicted_peak_bytes"]["device"] <= error.smallest_budget
 refuses(memopt.DoesNotFit, ["does not fit"], tools.run_compiler,
         [str(archive), "-o", str(folder / "no.memopt"), "--device-memory=64KiB", "--auto=recompute,accumulate"])
-refuses(memopt.BadInput, ["option '--batchsize' is unknown, did you mean '--batch-size'"], tools.run_compiler, [str(archive), "--batchsize=4"])
+refuses(memopt.BadInput, ["option 'batchsize=' is unknown, did you mean 'batch_size='"], tools.run_compiler, [str(archive), "--batchsize=4"])
 
 # The plan is the manifest's.
 plan = memopt.Plan(sessions[0].manifest, compiled.report)
