@@ -1,6 +1,7 @@
-// Lets calls of the C library fail. FAULTS=CALL:WHAT[:SKIP[:COUNT]],...: the first SKIP calls of CALL work, the next COUNT
-// (default: all) do not. WHAT is the number of an error, sSECONDS to wait before the call, or `short` for reads and writes of one
-// byte. FAULTS_IN=TEXT takes calls alone whose path has this text in it. ROOM=BYTES is what statvfs says is free.
+// Lets calls of the C library fail. FAULTS=CALL:WHAT[:SKIP[:COUNT]],...: the first SKIP calls of
+// CALL work, the next COUNT (default: all) do not. WHAT is the number of an error, sSECONDS to wait
+// before the call, or `short` for reads and writes of one byte. FAULTS_IN=TEXT takes calls alone
+// whose path has this text in it. ROOM=BYTES is what statvfs says is free.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -63,34 +64,39 @@ static int decide(const char *name, long *calls, int file, const char *path) {
   return WORKS;
 }
 
-#define WRAP(result, name, parameters, arguments, file, path, size)                                                         \
-  result name parameters {                                                                                                  \
-    static long calls;                                                                                                      \
-    static result(*real) parameters;                                                                                        \
-    if (!real)                                                                                                              \
-      *(void **)&real = dlsym(RTLD_NEXT, #name);                                                                            \
-    int what = decide(#name, &calls, file, path);                                                                           \
-    if (what > 0)                                                                                                           \
-      return errno = what, -1;                                                                                              \
-    if (what == SHORT)                                                                                                      \
-      size;                                                                                                                 \
-    return real arguments;                                                                                                  \
+#define WRAP(result, name, parameters, arguments, file, path, size)                                \
+  result name parameters {                                                                         \
+    static long calls;                                                                             \
+    static result(*real) parameters;                                                               \
+    if (!real)                                                                                     \
+      *(void **)&real = dlsym(RTLD_NEXT, #name);                                                   \
+    int what = decide(#name, &calls, file, path);                                                  \
+    if (what > 0)                                                                                  \
+      return errno = what, -1;                                                                     \
+    if (what == SHORT)                                                                             \
+      size;                                                                                        \
+    return real arguments;                                                                         \
   }
 #define CUT count = count > 1 ? 1 : count
 
 WRAP(int, fsync, (int file), (file), file, NULL, (void)0)
 WRAP(int, flock, (int file, int operation), (file, operation), file, NULL, (void)0)
-WRAP(int, fallocate, (int file, int mode, off_t start, off_t length), (file, mode, start, length), file, NULL, (void)0)
+WRAP(int, fallocate, (int file, int mode, off_t start, off_t length), (file, mode, start, length),
+     file, NULL, (void)0)
 WRAP(int, mkdir, (const char *path, mode_t mode), (path, mode), -1, path, (void)0)
 WRAP(int, rmdir, (const char *path), (path), -1, path, (void)0)
 WRAP(int, unlink, (const char *path), (path), -1, path, (void)0)
 WRAP(int, rename, (const char *from, const char *to), (from, to), -1, to, (void)0)
-WRAP(int, renameat2, (int a, const char *from, int b, const char *to, unsigned flags), (a, from, b, to, flags), -1, to, (void)0)
+WRAP(int, renameat2, (int a, const char *from, int b, const char *to, unsigned flags),
+     (a, from, b, to, flags), -1, to, (void)0)
 WRAP(int, link, (const char *from, const char *to), (from, to), -1, to, (void)0)
-WRAP(int, linkat, (int a, const char *from, int b, const char *to, int flags), (a, from, b, to, flags), -1, to, (void)0)
+WRAP(int, linkat, (int a, const char *from, int b, const char *to, int flags),
+     (a, from, b, to, flags), -1, to, (void)0)
 WRAP(ssize_t, read, (int file, void *bytes, size_t count), (file, bytes, count), file, NULL, CUT)
-WRAP(ssize_t, write, (int file, const void *bytes, size_t count), (file, bytes, count), file, NULL, CUT)
-WRAP(ssize_t, pwrite, (int file, const void *bytes, size_t count, off_t at), (file, bytes, count, at), file, NULL, CUT)
+WRAP(ssize_t, write, (int file, const void *bytes, size_t count), (file, bytes, count), file, NULL,
+     CUT)
+WRAP(ssize_t, pwrite, (int file, const void *bytes, size_t count, off_t at),
+     (file, bytes, count, at), file, NULL, CUT)
 
 int statvfs(const char *path, struct statvfs *facts) {
   int result = ((int (*)(const char *, struct statvfs *))dlsym(RTLD_NEXT, "statvfs"))(path, facts);

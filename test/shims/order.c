@@ -1,5 +1,5 @@
-// Writes a line into the file $ORDER for each file or folder that is flushed ("sync INODE PATH"), and for each that is about to
-// get another name ("rename INODE FROM TO"), with tabs between.
+// Writes a line into the file $ORDER for each file or folder that is flushed ("sync INODE PATH"),
+// and for each that is about to get another name ("rename INODE FROM TO"), with tabs between.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -28,6 +28,7 @@ int rename(const char *from, const char *to) {
   struct stat facts;
   char line[8300];
   if (!lstat(from, &facts))
-    note(line, snprintf(line, sizeof line, "rename\t%lu\t%s\t%s\n", (unsigned long)facts.st_ino, from, to));
+    note(line, snprintf(line, sizeof line, "rename\t%lu\t%s\t%s\n", (unsigned long)facts.st_ino,
+                        from, to));
   return ((int (*)(const char *, const char *))dlsym(RTLD_NEXT, "rename"))(from, to);
 }

@@ -16,9 +16,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Conversion/Threads/Nvvm/DeviceCode.h"
 #include "memopt/Conversion/Kernels/KernelLowering.h"
 #include "memopt/Conversion/Objects/ObjectEmission.h"
+#include "memopt/Conversion/Threads/Nvvm/DeviceCode.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"

@@ -279,7 +279,9 @@ Status CompiledPackage::compile(const RunOptions &options, const std::string &mo
       isBeside ? selectForEvaluation(options.compileOptions) : options.compileOptions;
   command.insert(command.end(), rest.begin(), rest.end());
   std::string origin = describeOrigin(command);
-  if (!kept.empty() && (loaded = findMade(kept, origin))) {
+  if (!kept.empty())
+    loaded = findMade(kept, origin);
+  if (loaded) {
     path = kept;
     if (!options.isQuiet)
       notice(quote(path) + " is what the model and these options compile to, and stays");

@@ -155,7 +155,7 @@ bool isKept(std::istream &text, const std::string &line, int64_t lastStep) {
 }
 
 /// Takes the steps behind `lastStep` out of a log. Nothing is written where there are none.
-Status rewind(const std::string &path, int64_t lastStep) {
+Status cutBehind(const std::string &path, int64_t lastStep) {
   struct stat facts{};
   if (::stat(path.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode))
     return Status::ok();
@@ -311,7 +311,7 @@ StatusOr<std::unique_ptr<StepLog>> StepLog::open(const std::string &target,
     return TensorBoardLog::open(folder, lastStep);
   MEMOPT_RETURN_IF_ERROR(checkName(target));
   if (lastStep)
-    MEMOPT_RETURN_IF_ERROR(rewind(target, *lastStep));
+    MEMOPT_RETURN_IF_ERROR(cutBehind(target, *lastStep));
   MEMOPT_ASSIGN_OR_RETURN(GrowingFile file, GrowingFile::open(target, lastStep ? 0 : O_TRUNC));
   auto log = std::make_unique<TextLog>(std::move(file), endsWith(target, ".csv"));
   if (Status status = log->begin(hasNorm); status.getCode() == StatusCode::BadInput)

@@ -26,7 +26,7 @@ KeepAlive::KeepAlive(Communicator *communicator) {
   try {
     thread = startWithoutSignals(say);
   } catch (const std::system_error &) {
-    // Without a thread the others wait as long as they do for anything.
+    isOver = true; // without a thread the others wait as long as they do for anything
   }
 }
 
