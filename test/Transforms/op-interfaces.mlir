@@ -9,35 +9,17 @@ memopt.variable @s : tensor<4xf32> role <parameter> {trainable, names = ["s"]}
 
 // An elementwise op computes in f32 between what is loaded and stored; a norm with a narrow form takes it, and what it
 // scales by stays f32.
-// NARROW-LABEL: func.func @train_step
+// NARROW: func.func @train_step
 // NARROW: %[[P:.*]] = memopt.matmul {{.*}}bf16{{.*}} -> tensor<2x4xf32>
 // NARROW: %[[PN:.*]] = arith.truncf %[[P]]
 // NARROW: test.peak_norm %[[PN]], %{{.*}} : (tensor<2x4xbf16>, tensor<4xf32>) -> (tensor<2x4xbf16>, tensor<f32>)
 // NARROW: test.glow %{{.*}} : tensor<2x4xf32>
 
 // Micro-batches: the second one draws what the whole batch would draw for its samples.
-// PARTS-LABEL: func.func @train_step
 // PARTS: memopt.repeat
 // PARTS: %[[SAMPLE:.*]] = memopt.read @sample_offset
 // PARTS: %[[FIRST:.*]] = arith.muli %[[SAMPLE]], %{{.*}} : tensor<i64>
 // PARTS: test.noise %{{.*}}, %[[FIRST]] {{.*}}strides = array<i64: 4, 1>
-func.func @train_step
-// NARROW: %[[P:.*]] = memopt.matmul {{.*}}bf16{{.*}} -> tensor<2x4xf32>
-// NARROW: %[[PN:.*]] = arith.truncf %[[P]]
-// NARROW: test.peak_norm %[[PN]], %{{.*}} : (tensor<2x4xbf16>, tensor<4xf32>) -> (tensor<2x4xbf16>, tensor<f32>)
-// NARROW: test.glow %{{.*}} : tensor<2x4xf32>
-
-// Micro-batches: the second one draws what the whole batch would draw for its samples.
-// PARTS-LABEL: func.func @train_step
-// PARTS: memopt.repeat
-// PARTS: %[[SAMPLE:.*]] = memopt.read @sample_offset
-// PARTS: %[[FIRST:.*]] = arith.muli %[[SAMPLE]], %{{.*}} : tensor<i64>
-// PARTS: test.noise %{{.*}}, %[[FIRST]] {{.*}}strides = array<i64: 4, 1>
-
-// Over ranks the norm builds its own statistics of all samples.
-// RANKS-LABEL: func.func @train_step
-// RANKS: %{{.*}}, %[[PEAK:.*]] = test.peak_norm
-// RANKS: memopt.collective <all_reduce> %[[PEAK]]
 func.func @train_step(%x: tensor<2x4xf32>) -> (tensor<f32> {memopt.role = "loss"}) {
   %w = memopt.read @w : tensor<4x4xf32>
   %s = memopt.read @s : tensor<4xf32>
