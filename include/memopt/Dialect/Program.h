@@ -26,10 +26,6 @@ bool isProgramName(StringRef name);
 /// one word says that there is no report.
 constexpr int64_t kMostIndexSites = (1 << 16) - 1;
 
-/// The text of a kernel's body, by which two that compute the same are known. Large constants stand
-/// in it by their address, which is one for equal ones of a context.
-std::string describeBody(KernelOp kernel);
-
 } // namespace mlir::memopt
 
 #endif // MEMOPT_DIALECT_PROGRAM_H

@@ -8,9 +8,6 @@
 
 #include "memopt/Dialect/Program.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/IR/AsmState.h"
-
 using namespace mlir;
 using namespace mlir::memopt;
 
@@ -27,24 +24,4 @@ bool mlir::memopt::isProgramName(StringRef name) {
                                             "optimizer", "loop",       "sum"};
   auto [root, rest] = name.split('.');
   return llvm::is_contained(alone, name) || llvm::is_contained(roots, root);
-}
-
-std::string mlir::memopt::describeBody(KernelOp kernel) {
-  constexpr int64_t kLargeElements = 64;
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  OpPrintingFlags flags;
-  flags.useLocalScope().elideLargeElementsAttrs(kLargeElements);
-  AsmState state(kernel, flags);
-  llvm::interleaveComma(kernel.getBody().getArgumentTypes(), os);
-  for (Operation &op : kernel.getBody().front()) {
-    os << "\n";
-    op.print(os, state);
-    op.walk([&](Operation *inner) {
-      if (auto constant = dyn_cast<arith::ConstantOp>(inner);
-          constant && isa<ElementsAttr>(constant.getValue()))
-        os << " " << constant.getValue().getAsOpaquePointer();
-    });
-  }
-  return text;
 }

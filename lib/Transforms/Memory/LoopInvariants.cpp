@@ -8,9 +8,9 @@
 
 #include "LoopInvariants.h"
 
-#include "memopt/Dialect/Program.h"
 #include "memopt/Transforms/Libraries/LibraryCallBuilder.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SetVector.h"
@@ -61,6 +61,28 @@ private:
   llvm::DenseSet<StringAttr> written;
 };
 } // namespace
+
+/// The text of a kernel's body. Large constants stand in it by their address, which is one for
+/// equal ones of a context.
+static std::string describeBody(KernelOp kernel) {
+  constexpr int64_t kLargeElements = 64;
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  OpPrintingFlags flags;
+  flags.useLocalScope().elideLargeElementsAttrs(kLargeElements);
+  AsmState state(kernel, flags);
+  llvm::interleaveComma(kernel.getBody().getArgumentTypes(), os);
+  for (Operation &op : kernel.getBody().front()) {
+    os << "\n";
+    op.print(os, state);
+    op.walk([&](Operation *inner) {
+      if (auto constant = dyn_cast<arith::ConstantOp>(inner);
+          constant && isa<ElementsAttr>(constant.getValue()))
+        os << " " << constant.getValue().getAsOpaquePointer();
+    });
+  }
+  return text;
+}
 
 /// What a kernel computes, whatever pass it belongs to.
 static std::string describeComputation(KernelOp kernel) {

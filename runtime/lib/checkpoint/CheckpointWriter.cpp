@@ -18,6 +18,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -206,30 +207,33 @@ StatusOr<int64_t> memopt::getCheckpointBytes(const Manifest &manifest, bool hasM
   return bytes;
 }
 
+/// Writes a file of a layout, whose tensors `getData` gives one after the other.
+static Status writeFile(const std::string &path, SafetensorsLayout layout,
+                        const std::function<StatusOr<const void *>(size_t)> &getData) {
+  std::vector<SafetensorsLayout::Place> places = layout.places;
+  MEMOPT_ASSIGN_OR_RETURN(SafetensorsWriter writer,
+                          SafetensorsWriter::create(path, std::move(layout)));
+  for (size_t i = 0; i < places.size(); ++i) {
+    MEMOPT_ASSIGN_OR_RETURN(const void *data, getData(i));
+    MEMOPT_RETURN_IF_ERROR(writer.write(i, 0, data, places[i].bytes));
+  }
+  return writer.finish();
+}
+
 static Status writeSession(const std::string &folder, const Manifest &manifest,
                            SavedTensors &tensors, bool hasModelNames) {
   for (const char *file : {modelFile, optimizerFile}) {
     MEMOPT_ASSIGN_OR_RETURN(SafetensorsLayout layout, planFile(manifest, file, hasModelNames));
-    std::vector<SafetensorsLayout::Place> places = layout.places;
-    MEMOPT_ASSIGN_OR_RETURN(SafetensorsWriter writer,
-                            SafetensorsWriter::create(folder + "/" + file, std::move(layout)));
-    for (size_t i = 0; i < places.size(); ++i) {
-      MEMOPT_ASSIGN_OR_RETURN(const void *data, tensors.take());
-      MEMOPT_RETURN_IF_ERROR(writer.write(i, 0, data, places[i].bytes));
-    }
-    MEMOPT_RETURN_IF_ERROR(writer.finish());
+    MEMOPT_RETURN_IF_ERROR(
+        writeFile(folder + "/" + file, std::move(layout), [&](size_t) { return tensors.take(); }));
   }
   return Status::ok();
 }
 
-static Status writeFile(const std::string &path, const std::vector<TensorToWrite> &tensors) {
+static Status writeTensors(const std::string &path, const std::vector<TensorToWrite> &tensors) {
   MEMOPT_ASSIGN_OR_RETURN(SafetensorsLayout layout, SafetensorsLayout::plan(tensors));
-  std::vector<SafetensorsLayout::Place> places = layout.places;
-  MEMOPT_ASSIGN_OR_RETURN(SafetensorsWriter writer,
-                          SafetensorsWriter::create(path, std::move(layout)));
-  for (size_t i = 0; i < places.size(); ++i)
-    MEMOPT_RETURN_IF_ERROR(writer.write(i, 0, tensors[i].data, places[i].bytes));
-  return writer.finish();
+  return writeFile(path, std::move(layout),
+                   [&](size_t i) -> StatusOr<const void *> { return tensors[i].data; });
 }
 
 static Status writeState(const std::string &folder, const TrainingState &state) {
@@ -261,8 +265,8 @@ Status CheckpointFolder::save(const Session &session, const TrainingState &state
 Status CheckpointFolder::save(const CheckpointTensors &tensors, const TrainingState &state) {
   return replace(
       [&](const std::string &fresh) -> Status {
-        MEMOPT_RETURN_IF_ERROR(writeFile(fresh + "/" + modelFile, tensors.model));
-        MEMOPT_RETURN_IF_ERROR(writeFile(fresh + "/" + optimizerFile, tensors.optimizer));
+        MEMOPT_RETURN_IF_ERROR(writeTensors(fresh + "/" + modelFile, tensors.model));
+        MEMOPT_RETURN_IF_ERROR(writeTensors(fresh + "/" + optimizerFile, tensors.optimizer));
         return writeState(fresh, state);
       },
       state.step);

@@ -16,7 +16,6 @@
 
 #include "memopt-runtime/base/Clock.h"
 #include "memopt-runtime/ranks/Communicator.h"
-#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
