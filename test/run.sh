@@ -118,12 +118,12 @@ fuzzers() {
 
 readers() {
   sanitized_tests
-  fuzzers 50000 data manifest plan safetensors state
+  fuzzers 50000 data manifest plan safetensors state words
 }
 
 fuzz() {
   readers
-  fuzzers 50000 profile
+  fuzzers 50000 deepspeed device profile
   fuzzers 2000 import mlir
 }
 

@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # Runs the fuzzers of build/fuzz, each for some time.
-#   test/Fuzz/fuzz.sh [--seconds=N] [--runs=N] [--jobs=N] [--seed=N] [NAME...]     60 seconds each, one at a time, all by default
+#   test/Fuzz/fuzz.sh [--seconds=N] [--runs=N] [--jobs=N] [--seed=N] [--longest=BYTES] [NAME...]     60 seconds each, one at a time, all by default
 # Corpora lie in build/fuzz/corpus/NAME and grow, inputs that break something in build/fuzz/defects. A fuzzer that finds
-# a defect goes on until its time is over. Without a seed every run takes other ways. The last line counts fuzzers:
+# a defect goes on until its time is over. Inputs have at most 40000 bytes without
+# --longest. Without a seed every run takes other ways. The last line counts fuzzers:
 # "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "$0")/../.."
-seconds=60 runs=-1 jobs=1 seed=0 names=()
+seconds=60 runs=-1 jobs=1 seed=0 longest=40000 names=()
 for argument in "$@"; do
   case $argument in
     --seconds=*) seconds=${argument#*=} ;;
     --runs=*) runs=${argument#*=} ;; # executions, if they end before the time is over
     --jobs=*) jobs=${argument#*=} ;;
     --seed=*) seed=${argument#*=} ;;
+    --longest=*) longest=${argument#*=} ;;
     -*) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 1 ;;
     *) names+=("$argument") ;;
   esac
@@ -33,7 +35,7 @@ run() {
   while ((SECONDS < end)); do
     local begin=$SECONDS out
     out=$("$build/fuzzers/$name" "$build/corpus/$name" -seed="$seed" -runs="$runs" -max_total_time=$((end - SECONDS)) -timeout=60 \
-      -rss_limit_mb=3000 -max_len=40000 -len_control=0 -print_final_stats=1 -verbosity=0 \
+      -rss_limit_mb=3000 -max_len="$longest" -len_control=0 -print_final_stats=1 -verbosity=0 \
       -artifact_prefix="$build/defects/$name-" 2>&1)
     local status=$?
     echo "$out" >>"$log"

@@ -125,6 +125,16 @@ def add_documents(corpus):
     profile = {"format": "memopt-machine-profile", "version": 1, "target": "cpu", "machine": "here", "threads": 2,
                "rates": {rate: 1e9 for rate in rates}}
     corpus.add("profile", json.dumps(profile))
+    for path in sorted(SOURCE.glob("lib/Target/Cuda/devices/*.json")):
+        corpus.add("device", path.read_text())
+    for text in re.findall(r"```json\n(.*?)```", (SOURCE / "docs/Offload.md").read_text(), re.S):
+        corpus.add("deepspeed", text)
+    corpus.add("deepspeed", json.dumps({
+        "train_batch_size": 8, "gradient_accumulation_steps": 2, "gradient_clipping": 1.0, "bf16": {"enabled": True},
+        "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "none"}},
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "betas": [0.9, 0.95], "weight_decay": 0.1}},
+        "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10}}}))
+    corpus.add("words", json.dumps({"arguments": ["m.pt2", "--steps=3"], "files": [["the model", "1:2:3:4.5"]]}))
 
 
 def main():

@@ -8,6 +8,8 @@
 
 #include "memopt/Planning/Simulation/PlanGraph.h"
 
+#include "llvm/ADT/DenseMap.h"
+
 #include <algorithm>
 
 using namespace memopt::planning;
@@ -30,7 +32,7 @@ static void makeUnique(Rows::Row &list) {
 
 /// The rows while they grow.
 struct Graph::Lists {
-  std::vector<Rows::Row> inputs, makes, before, pairs; ///< by action
+  std::vector<Rows::Row> inputs, makes, before, pairs, takeable, numbers; ///< by action
   std::vector<Rows::Row> ways;                         ///< by result
 };
 
@@ -53,7 +55,8 @@ int32_t Graph::addAction(ActionKind newKind, int64_t newCost, int32_t onResource
   region.push_back(inRegion);
   for (std::vector<int64_t> &bySpace : workspaces)
     bySpace.push_back(0);
-  for (auto *list : {&lists.inputs, &lists.makes, &lists.before, &lists.pairs})
+  for (auto *list : {&lists.inputs, &lists.makes, &lists.before, &lists.pairs, &lists.takeable,
+                     &lists.numbers})
     list->emplace_back();
   return numActions++;
 }
@@ -85,10 +88,15 @@ void Graph::addOps(const PlanProblem &problem, Lists &lists) {
       lists.inputs[i].push_back(firstValue[input.op] + input.result);
     makeUnique(lists.inputs[i]);
     llvm::append_range(lists.before[i], op.after);
+    llvm::SmallDenseMap<int32_t, int32_t> numbers;
     for (const PlanInPlace &pair : op.inPlace) {
       int32_t operand = firstValue[pair.operand.op] + pair.operand.result;
       lists.pairs[i].push_back(firstValue[i] + pair.result);
       lists.pairs[i].push_back(operand);
+      auto [known, isNew] = numbers.try_emplace(operand, numbers.size());
+      if (isNew)
+        lists.takeable[i].push_back(operand);
+      lists.numbers[i].push_back(known->second);
       takeable[operand] = true;
       hasInPlace = true;
     }
@@ -218,6 +226,8 @@ Graph::Graph(const PlanProblem &problem) {
   before = Rows::from(lists.before);
   behind = Rows::from(late);
   inPlace = Rows::from(lists.pairs);
+  takeableOperands = Rows::from(lists.takeable);
+  takeableNumbers = Rows::from(lists.numbers);
   waysTo = Rows::from(lists.ways);
   // A value with one maker shares the list of its instances.
   numLists = numActions;

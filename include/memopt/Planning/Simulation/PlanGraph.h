@@ -20,6 +20,7 @@
 #include "memopt/Planning/Problem/PlanProblem.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallBitVector.h"
 #include "llvm/ADT/SmallVector.h"
 
 namespace memopt::planning::search {
@@ -69,6 +70,8 @@ struct Graph {
   Rows before;  ///< actions of which every instance comes earlier
   Rows behind;  ///< the reverse: actions that come after every instance
   Rows inPlace; ///< result, operand, result, operand, ...; values
+  Rows takeableOperands; ///< operands of those, each once
+  Rows takeableNumbers;  ///< by pair of those: the number of its operand among takeableOperands
 
   /// By value.
   std::vector<int64_t> size;
@@ -128,26 +131,30 @@ struct Graph {
   /// Bytes of a space that count once while `op` runs because a result takes over an operand for
   /// which `ends(operand)` holds. More operands that end never make it less.
   template <typename Ends> int64_t bytesTakenOver(int32_t op, int32_t inSpace, Ends ends) const {
-    llvm::ArrayRef<int32_t> pairs = inPlace[op];
+    llvm::ArrayRef<int32_t> pairs = inPlace[op], operands = takeableOperands[op],
+                            numbers = takeableNumbers[op];
+    enum Fate : uint8_t { Unasked, Ending, Stays };
+    // An op may have hundreds of pairs of few operands, and what it asks for is slow to say.
+    llvm::SmallVector<Fate, 64> fates(operands.size(), Unasked);
+    llvm::SmallBitVector matched(makes[op].size());
     int64_t sum = 0;
-    llvm::SmallVector<int32_t, 8> matched; // results and operands: numbers of values, all distinct
-    for (size_t i = 0; i < pairs.size(); i += 2) {
-      int32_t result = pairs[i], operand = pairs[i + 1];
-      if (space[result] != inSpace || llvm::is_contained(matched, result) ||
-          llvm::is_contained(matched, operand) || !ends(operand))
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      int32_t result = pairs[2 * i], ordinal = result - firstValue[op];
+      Fate &fate = fates[numbers[i]];
+      if (fate == Stays || space[result] != inSpace || matched.test(ordinal))
         continue;
-      matched.push_back(result);
-      matched.push_back(operand);
+      if (fate == Unasked)
+        fate = ends(operands[numbers[i]]) ? Ending : Stays;
+      if (fate == Stays)
+        continue;
+      fate = Stays; // taken
+      matched.set(ordinal);
       sum += size[result];
     }
     return sum;
   }
   bool mayTakeOver(int32_t op, int32_t operand) const {
-    llvm::ArrayRef<int32_t> pairs = inPlace[op];
-    for (size_t i = 1; i < pairs.size(); i += 2)
-      if (pairs[i] == operand)
-        return true;
-    return false;
+    return llvm::is_contained(takeableOperands[op], operand);
   }
 
 private:
