@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds memopt and checks it. The last line counts: "N passed, N failed".
-#   test/run.sh [PART...]     check release fuzz lint by default: half an hour to an hour on two cores when nothing
+#   test/run.sh [PART...]     check release readers lint by default: half an hour to an hour on two cores when nothing
 #                             is built yet
 #     quick     unit tests, and the lit tests of passes and messages: minutes, once release is built
 #     check     unit tests and the lit suite, with asserts on
@@ -144,7 +144,7 @@ torch() {
     --filter='Python/|Integration/(launchers-torchrun|cuda-kit-pytorch)\.test'
 }
 
-(($#)) || set -- check release fuzz lint
+(($#)) || set -- check release readers lint
 cuda=(--with-cuda)
 [ -z "${MEMOPT_WITHOUT_CUDA:-}" ] || cuda=()
 for part; do

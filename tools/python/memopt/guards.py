@@ -9,7 +9,6 @@ tensors that a step reads and never writes are inputs, and what was written to t
 
 from __future__ import annotations
 
-import itertools
 import operator
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -145,10 +144,22 @@ class Guards:
                 self._parts += [(holder, key, _name(path, key), part) for key, part in holder.items()
                                 if isinstance(part, nn.Module) or part is not None and part.requires_grad]
         self._holders = list({id(holder): holder for holder, *_ in self._parts}.values())
-        self._part_identities = self._identify_parts()
+        # Equal numbers of one element are equal; of other tensors only the same one is.
+        single = [(holder, key) for holder, key, _, part in self._parts
+                  if isinstance(part, torch.Tensor) and part.numel() == 1]
+        self._single_holders, self._single_keys = [holder for holder, _ in single], [key for _, key in single]
+        self._keep_parts()
 
-    def _identify_parts(self) -> list[int]:
-        return list(map(id, itertools.chain.from_iterable(map(dict.values, self._holders))))
+    def _keep_parts(self) -> None:
+        self._held = list(map(dict, self._holders))
+        self._single = self._identify_single()
+
+    def _identify_single(self) -> list[int]:
+        return list(map(id, map(operator.getitem, self._single_holders, self._single_keys)))
+
+    def _has_parts(self) -> bool:
+        """Whether modules and parameters are the same; dicts of them are compared in one go, by identity first."""
+        return self._holders == self._held and self._identify_single() == self._single
 
     def _add_read(self, place: Place, value: Any, step: nn.Module, code: Reads) -> None:
         self._add(place, f"'{place.path}', which the step reads,", value)
@@ -201,7 +212,7 @@ class Guards:
         """Whether all is as it was."""
         try:
             return (self._plain.read() == self._plain.values
-                    and self._identify_parts() == self._part_identities
+                    and self._has_parts()
                     and (not self._identities or list(map(id, self._objects.read())) == self._identities)
                     and (not self._stamps or _stamp(self._tensors.read()) == self._stamps))
         except Exception:  # something is gone
@@ -226,7 +237,7 @@ class Guards:
         for holder, key, name, old in self._parts:
             if holder.get(key) is not old:
                 return Change(name, old, holder.get(key, _GONE))
-        self._part_identities = self._identify_parts()  # what is not trained may be another
+        self._keep_parts()  # what is not trained may be another
         return None
 
 
