@@ -56,4 +56,10 @@ if subprocess.run([pytorch, "-c", has_torch], check=False).returncode == 0:
 config.substitutions.append(("%pytorch", pytorch))
 config.substitutions.append(("%python", config.python))
 config.substitutions.append(("%inputs", os.path.join(config.test_source_root, "Inputs")))
+config.substitutions.append(("%built", config.memopt_obj_root))
+# The wheels of tools/wheels.sh.
+dist = os.path.join(os.path.dirname(config.test_source_root), "build/dist")
+if glob.glob(os.path.join(dist, "memopt_compiler-*.whl")):
+    config.available_features.add("wheels")
+config.substitutions.append(("%dist", dist))
 config.substitutions.append(("%source", os.path.dirname(config.test_source_root)))

@@ -11,6 +11,7 @@
 #     readers   a part of fuzz that needs no compiler: the runtime, and what it and the planner read
 #     mpi       tests over Open MPI, which is installed
 #     torch     tests of the Python package beside PyTorch, which is installed: some gigabytes
+#     bare      wheels and the Debian package, built and installed in a root with nothing but Debian: as root, with debootstrap
 #   In front of the last line stands what was not run, and why: a processor without AVX-512, PyTorch or MPI that are not
 #   there, and so on. Takes NVIDIA's assembler from PyPI unless MEMOPT_WITHOUT_CUDA=1 is set.
 set -uo pipefail
@@ -144,14 +145,21 @@ torch() {
     --filter='Python/|Integration/(launchers-torchrun|cuda-kit-pytorch)\.test'
 }
 
+bare() {
+  local good bad last
+  last=$({ tools/wheels.sh --no-build && test/bare.sh; } | tee >(cat >&2) | tail -n 1)
+  read -r good bad < <(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' <<<"$last")
+  count "bare roots" "${good:-0}" "${bad:-1}"
+}
+
 (($#)) || set -- check release readers lint
 cuda=(--with-cuda)
 [ -z "${MEMOPT_WITHOUT_CUDA:-}" ] || cuda=()
 for part; do
   case $part in
     quick) build=release ;;
-    check | release | fuzz | tsan | lint | readers | mpi | torch) build=$part ;;
-    *) sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
+    check | release | fuzz | tsan | lint | readers | mpi | torch | bare) build=$part ;;
+    *) sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
   esac
   echo "== $part"
   if tools/install.sh "${cuda[@]}" "$build"; then "$part"; else count "build of $part" 0 1; fi

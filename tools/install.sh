@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Installs what memopt needs on Debian and builds it. Idempotent; says what it does.
-#   tools/install.sh [--with-cuda] [--only-tools] [PRESET...]
+#   tools/install.sh [--with-cuda] [--only-tools | --standalone] [PRESET...]
 #     PRESET: release (default), develop, check (develop, built faster and rebuilt slower), asan, fuzz, tsan; readers is
-#     the part of fuzz that needs no compiler, mpi and torch are release with Open MPI or beside PyTorch, and lint installs
-#     what checks the sources, but builds nothing
+#     the part of fuzz that needs no compiler, mpi and torch are release with Open MPI or beside PyTorch, bare is what
+#     packages hold of it and what installs them in a bare root, and lint installs what checks the sources, but builds
+#     nothing
 #     --with-cuda: NVIDIA's assembler, device functions and cuDNN too, which --target=cuda writes packages with
 #     --only-tools: of what is built memopt-compile and memopt-run alone, without tests and the other tools
+#     --standalone: what packages and wheels hold alone: the compiler's tools with LLVM inside, and the runtime
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cuda= pytorch= wanted=all
@@ -13,14 +15,15 @@ while :; do
   case ${1:-} in
     --with-cuda) cuda=1 ;;
     --only-tools) wanted="memopt-compile memopt-run" ;;
+    --standalone) wanted="standalone memopt-run memopt-cudnn memopt_runtime" ;;
     *) break ;;
   esac
   shift
 done
 (($#)) || set -- release
 
-packages=(g++ cmake ninja-build ccache python3-venv zlib1g-dev liburing-dev nlohmann-json3-dev libgtest-dev libbenchmark-dev
-          libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools clang-22 lld-22
+packages=(g++ cmake ninja-build ccache python3-venv zlib1g-dev libzstd-dev liburing-dev nlohmann-json3-dev libgtest-dev libbenchmark-dev
+          libmlir-22-dev liblld-22-dev mlir-22-tools llvm-22-dev llvm-22-tools clang-22 lld-22
           dataset-fashion-mnist bible-kjv bible-kjv-text)
 for preset; do
   case $preset in
@@ -28,8 +31,9 @@ for preset; do
     asan | fuzz | readers | tsan) packages+=(libclang-rt-22-dev) ;;
     lint) packages+=(clang-format-22 clang-tidy-22) ;;
     mpi) packages+=(libopenmpi-dev openmpi-bin) ;;
+    bare) packages+=(debootstrap dpkg-dev) ;;
     torch) pytorch=1 ;;
-    *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
+    *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
   esac
 done
 missing=()
@@ -76,6 +80,7 @@ for preset; do
     readers) build=fuzz targets=(reader-fuzzers RuntimeTests) ;;
     tsan) targets=(RuntimeTests) ;;                     # what several threads and ranks do together
     mpi | torch) build=release ;;
+    bare) build=release targets=(standalone memopt-run memopt-cudnn memopt_runtime) ;;
     lint) targets=() ;;                                 # clang-tidy takes the commands that compile the sources
   esac
   # The plugin is built where MPI was there when the build was configured.

@@ -90,7 +90,7 @@ private:
     manifest["format"] = "memopt-package";
     manifest["version"] = ::memopt::manifestVersion;
     manifest["program_interface_version"] = MEMOPT_PROGRAM_INTERFACE_VERSION;
-    manifest["compiler"] = "memopt 0.1.0";
+    manifest["compiler"] = "memopt " MEMOPT_VERSION;
     manifest["target"] = target.describe();
     if (llvm::json::Object *device = manifest.getObject("target"))
       (*device)["overhead_bytes"] = options.overheadBytes;

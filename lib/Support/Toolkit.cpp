@@ -17,6 +17,26 @@
 
 using namespace llvm;
 
+/// Folders under which Python keeps its packages: the one that this program is installed in as part
+/// of a package, and those of the environment beside the build that it belongs to.
+static SmallVector<std::string> getPythonFolders() {
+  static int here;
+  std::string self = sys::fs::getMainExecutable(nullptr, &here);
+  StringRef program = sys::path::parent_path(self);
+  SmallVector<std::string> folders{sys::path::parent_path(sys::path::parent_path(program)).str()};
+  for (StringRef build = program; !build.empty(); build = sys::path::parent_path(build)) {
+    if (!sys::fs::exists(build + "/CMakeCache.txt"))
+      continue;
+    std::error_code error;
+    for (sys::fs::directory_iterator python(sys::path::parent_path(build) + "/venv/lib", error),
+         end;
+         !error && python != end; python.increment(error))
+      folders.push_back(python->path() + "/site-packages");
+    break;
+  }
+  return folders;
+}
+
 /// Folders that may hold a toolkit, the preferred ones first.
 static SmallVector<std::string> getToolkits(StringRef package) {
   SmallVector<std::string> folders;
@@ -25,11 +45,8 @@ static SmallVector<std::string> getToolkits(StringRef package) {
     return folders;
   if (const char *home = std::getenv("CUDA_HOME"))
     folders.push_back(home);
-  // Where Python's packages put it, under the folder of the version of Python.
-  std::error_code error;
-  for (sys::fs::directory_iterator python(MEMOPT_VENV_DIR "/lib", error), end;
-       !error && python != end; python.increment(error))
-    folders.push_back((python->path() + "/site-packages/nvidia/" + package).str());
+  for (const std::string &python : getPythonFolders())
+    folders.push_back(python + "/nvidia/" + package.str());
   if (ErrorOr<std::string> found = sys::findProgramByName("ptxas"))
     folders.push_back(sys::path::parent_path(sys::path::parent_path(*found)).str());
   folders.push_back("/usr/local/cuda");

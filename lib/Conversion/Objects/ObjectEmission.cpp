@@ -15,6 +15,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Conversion/Objects/ObjectEmission.h"
+#include "Linker.h"
 #include "memopt/Conversion/Core/Emission/KernelFunction.h"
 #include "memopt/Conversion/Core/Math/ScalarExpansion.h"
 #include "memopt/Conversion/Objects/KernelPasses.h"
@@ -43,7 +44,6 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/Program.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
@@ -354,21 +354,10 @@ static void makePart(Part &part, StringRef processor, ::memopt::Cache *cache) {
 //===----------------------------------------------------------------------===//
 
 static std::string linkParts(ArrayRef<Part> parts, StringRef path) {
-  llvm::ErrorOr<std::string> linker =
-      llvm::sys::findProgramByName("ld.lld", {MEMOPT_LLVM_TOOLS_DIR});
-  if (!linker)
-    linker = llvm::sys::findProgramByName("ld.lld");
-  if (!linker)
-    return "ld.lld is not found, neither beside LLVM's tools in " MEMOPT_LLVM_TOOLS_DIR
-           " nor on PATH";
-  SmallVector<StringRef> arguments{*linker, "-shared", "--build-id=none", "-z", "now", "-o", path};
+  SmallVector<StringRef> objects;
   for (const Part &part : parts)
-    arguments.push_back(part.path);
-  std::string message;
-  int code = llvm::sys::ExecuteAndWait(*linker, arguments, std::nullopt, {}, 0, 0, &message);
-  if (code == 0)
-    return "";
-  return "ld.lld answered " + std::to_string(code) + (message.empty() ? "" : ": " + message);
+    objects.push_back(part.path);
+  return linkSharedObject(objects, path);
 }
 
 Emission mlir::memopt::emitSharedObject(ModuleOp program, const ObjectOptions &options,

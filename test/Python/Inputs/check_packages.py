@@ -74,6 +74,16 @@ one, other = folder / "one.so", folder / "other.so"
 one.write_bytes(b"1"), other.write_bytes(b"2")
 assert packages._identify_library(one) != packages._identify_library(other)
 
+toolkit = folder / "toolkit/bin/ptxas"
+toolkit.parent.mkdir(parents=True)
+keys = {packages._make_key(b"", ["--target=cuda"])}
+os.environ["CUDA_HOME"] = str(folder / "toolkit")
+for content in (b"1", b"2"):
+    toolkit.write_bytes(content)
+    keys.add(packages._make_key(b"", ["--target=cuda"]))
+del os.environ["CUDA_HOME"]
+assert len(keys) == 3, keys
+
 # The cache keeps to its size: what was not used for longest goes, and nothing that was used a moment ago.
 second = build("--lr=0.5").path.parent
 os.environ["MEMOPT_CACHE_BYTES"] = "1"

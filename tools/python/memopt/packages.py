@@ -107,6 +107,23 @@ def _describe_compiler(path: pathlib.Path) -> bytes:
     return digest.digest()
 
 
+#: What memopt-compile takes of NVIDIA's tools (lib/Support/Toolkit.cpp): the Python package's folder, and the file in it.
+_TOOLKIT = (("cu13", "bin/ptxas"), ("cu13", "nvvm/libdevice/libdevice.10.bc"), ("cudnn", "lib/libcudnn.so.9"))
+
+
+def _describe_toolkit(compiler: pathlib.Path) -> bytes:
+    """NVIDIA's tools in all places where the compiler looks, and the variables that choose among these."""
+    digest = hashlib.sha256(repr([os.environ.get(name) for name in ("CUDA_HOME", "MEMOPT_WITHOUT_CUDA")]).encode())
+    python = compiler.parents[2]
+    folders = [os.environ.get("CUDA_HOME"), os.path.dirname(os.path.dirname(shutil.which("ptxas") or "")), "/usr/local/cuda"]
+    for package, file in _TOOLKIT:
+        beside = [python / "nvidia" / package, *sorted(python.glob(f"venv/lib/*/site-packages/nvidia/{package}"))]
+        for path in [*(folder / file for folder in beside), *(pathlib.Path(folder) / file for folder in folders if folder)]:
+            if path.is_file():
+                digest.update(str(path).encode() + _identify_library(path))
+    return digest.digest()
+
+
 def _read_named(text: str) -> bytes:
     """The content of a file that an option's value, or a part of it, names; nothing where it names none."""
     content = b""
@@ -118,7 +135,10 @@ def _read_named(text: str) -> bytes:
 
 def _make_key(archive: bytes, options: Sequence[str]) -> str:
     profile = os.environ.get("MEMOPT_MACHINE_PROFILE") or ""
-    parts = [b"3", archive, json.dumps(list(options)).encode(), _describe_compiler(find_compiler()), _read_named(profile)]
+    compiler = find_compiler()
+    parts = [b"3", archive, json.dumps(list(options)).encode(), _describe_compiler(compiler), _read_named(profile)]
+    if "--target=cuda" in options:
+        parts.append(_describe_toolkit(compiler))
     parts += [_read_named(option.partition("=")[2] or option) for option in options]
     digest = hashlib.sha256()
     for part in parts:

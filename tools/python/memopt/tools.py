@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Finds memopt's tools and runs the compiler, as a child process.
 
-The tools are looked for in the folder that $MEMOPT_BIN names, on $PATH, and in the builds of the source tree that this
-package lies in. The runtime's library lies beside them, in `../lib`.
+The tools are looked for in the folder that $MEMOPT_BIN names, in this package, where wheels put them (`bin` and `lib`), on
+$PATH, and in the builds of the source tree that this package lies in. The runtime's library lies beside them, in `../lib`.
 """
 
 from __future__ import annotations
@@ -14,44 +14,93 @@ import json
 import logging
 import os
 import pathlib
-import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from .errors import BadInput, DoesNotFit, Error, Unavailable
 from .keywords import write_options_as_keywords
 
-__all__ = ["find_compiler", "find_library", "run_compiler"]
+__all__ = ["find_compiler", "find_library", "find_tool", "run_compiler"]
 
 _log = logging.getLogger("memopt")
 
 
-@functools.cache
-def find_compiler() -> pathlib.Path:
-    """The path of memopt-compile, without links."""
+#: The library's name, with the version of the C interface in a folder that programs are not linked from.
+_LIBRARIES = ("libmemopt_runtime.so", "libmemopt_runtime.so.2")
+
+
+def _list_folders() -> Iterator[pathlib.Path]:
+    """Where tools may lie, the preferred place first."""
     chosen = os.environ.get("MEMOPT_BIN")
     if chosen:
-        candidates = [os.path.join(chosen, "memopt-compile")]
-    else:
-        tree = pathlib.Path(__file__).resolve().parents[3]
-        candidates = [shutil.which("memopt-compile"), *(tree / f"build/{preset}/bin/memopt-compile"
-                                                        for preset in ("release", "develop"))]
-    for path in candidates:
-        if path and os.access(path, os.X_OK):
-            return pathlib.Path(path).resolve()
-    where = f"in MEMOPT_BIN={chosen}" if chosen else "on PATH"
-    raise Unavailable(f"there is no memopt-compile {where}; set MEMOPT_BIN to the folder with memopt's tools, such as "
-                      "build/release/bin")
+        yield pathlib.Path(chosen)
+        return
+    package = pathlib.Path(__file__).resolve().parent
+    yield package / "bin"
+    for folder in map(pathlib.Path, os.get_exec_path()):
+        for tool in ("memopt-compile", "memopt-run"):
+            if os.access(folder / tool, os.X_OK) and not _is_script(folder / tool):
+                yield (folder / tool).resolve().parent
+                break
+    for preset in ("release", "develop"):
+        yield package.parents[2] / "build" / preset / "bin"
+
+
+def _is_script(path: pathlib.Path) -> bool:
+    """Whether it is what pip makes of `start_tool`, of this package or of one elsewhere."""
+    try:
+        with path.open("rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return True
+
+
+def _describe_search() -> str:
+    chosen = os.environ.get("MEMOPT_BIN")
+    return f"in MEMOPT_BIN={chosen}" if chosen else "in this package and on PATH"
+
+
+@functools.cache
+def find_tool(name: str) -> pathlib.Path:
+    """The path of a tool, without links."""
+    for folder in _list_folders():
+        if os.access(folder / name, os.X_OK):
+            return (folder / name).resolve()
+    raise Unavailable(f"there is no {name} {_describe_search()}; install the compiler (pip install memopt[compiler]), or set "
+                      "MEMOPT_BIN to the folder with memopt's tools, such as build/release/bin")
+
+
+def find_compiler() -> pathlib.Path:
+    """The path of memopt-compile, without links."""
+    return find_tool("memopt-compile")
 
 
 def find_library() -> pathlib.Path:
-    """The path of the runtime's library, of the same build as the compiler."""
-    folder = find_compiler().parent
-    for path in (folder.parent / "lib/libmemopt_runtime.so", folder / "libmemopt_runtime.so"):
-        if path.exists():
-            return path
-    raise Unavailable(f"there is no libmemopt_runtime.so in {folder.parent / 'lib'}; build or install all of memopt")
+    """The path of the runtime's library, of the same build as the tools."""
+    searched = []
+    for folder in _list_folders():
+        if not any((folder / tool).exists() for tool in ("memopt-compile", "memopt-run")):
+            continue
+        searched.append(folder.resolve().parent / "lib")
+        for place in (searched[-1], folder.resolve()):
+            for name in _LIBRARIES:
+                if (place / name).exists():
+                    return place / name
+    where = f"in {searched[0]}" if searched else f"and no tool of memopt {_describe_search()}"
+    raise Unavailable(f"there is no libmemopt_runtime.so {where}; build or install all of memopt")
+
+
+def start_tool() -> None:
+    """Becomes the tool of the name that this program was started by: what the commands of an installed package do."""
+    name = os.path.basename(sys.argv[0])
+    try:
+        path = str(find_tool(name))
+        os.execv(path, [path, *sys.argv[1:]])
+    except (Unavailable, OSError) as error:
+        print(f"{name}: error: {error}", file=sys.stderr)
+        sys.exit(3)
 
 
 def _start(command: Sequence[str]) -> tuple[int, str, str]:

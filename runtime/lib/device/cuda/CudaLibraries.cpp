@@ -7,13 +7,23 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/device/cuda/CudaLibraries.h"
+#include "memopt-runtime/base/Files.h"
 #include <cstdlib>
+#include <dlfcn.h>
 
 using namespace memopt;
 using namespace memopt::cuda;
 
-/// Loads what the loader finds under one of `names`, else what $CUDA_HOME has of them. The error is
-/// that of the first name.
+/// Where Python keeps NVIDIA's packages if this code is installed as one of its packages, too.
+static std::string getPackagesBeside() {
+  Dl_info info{};
+  if (!::dladdr(reinterpret_cast<void *>(&getPackagesBeside), &info) || !info.dli_fname)
+    return "";
+  return getFolder(getFolder(getFolder(getRealPath(info.dli_fname)))) + "/nvidia/";
+}
+
+/// Loads what the loader finds under one of `names`, else what $CUDA_HOME has of them, or a package
+/// beside this one. The error is that of the first name.
 template <typename Library>
 static StatusOr<std::unique_ptr<Library>> load(std::initializer_list<const char *> names,
                                                const char *package) {
@@ -33,6 +43,10 @@ static StatusOr<std::unique_ptr<Library>> load(std::initializer_list<const char 
     for (const char *folder : {"/lib64/", "/lib/"})
       if (home)
         if (std::unique_ptr<Library> library = attempt(home + std::string(folder) + name))
+          return library;
+    for (const char *folder : {"cu13/lib/", "cudnn/lib/", "nccl/lib/"})
+      if (std::string path = getPackagesBeside() + folder + name; fileExists(path))
+        if (std::unique_ptr<Library> library = attempt(path))
           return library;
   }
   return environmentError(first.getMessage() + "; install the Python package " + package +
