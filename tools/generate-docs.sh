@@ -21,3 +21,4 @@ generate() { # generate TITLE FILE.md SOURCE.td OPTIONS...: one page
 generate "The memopt dialect" MemoptDialect.md Dialect/MemoptOps.td -gen-dialect-doc -dialect=memopt
 generate "Interfaces between ops and passes" MemoptInterfaces.md Interfaces/MemoptInterfaces.td -gen-op-interface-docs
 generate "Passes" MemoptPasses.md Transforms/Passes.td -gen-pass-doc
+generate "Passes of tiles" MemoptTilePasses.md Transforms/TilePasses.td -gen-pass-doc

@@ -13,6 +13,7 @@
 #include "memopt/Target/Cpu/CpuTarget.h"
 #include "memopt/Target/Cuda/CudaTarget.h"
 #include "memopt/Transforms/Passes.h"
+#include "memopt/Transforms/TilePasses.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -116,6 +117,12 @@ void mlir::memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOpt
   manager.addNestedPass<func::FuncOp>(createWriteOutRankSumsPass(sums));
   // What the runtime cannot check before the step, the program checks.
   manager.addPass(createCheckIndicesPass());
+  // Behind the checks, which know inputs by their names, and before sums are cut.
+  TileTokensPassOptions tiles;
+  tiles.parts = options.tileParts;
+  tiles.modules = llvm::to_vector_of<std::string>(options.tileModules);
+  tiles.moduleParts = options.tileModuleParts;
+  manager.addPass(createTileTokensPass(tiles));
   // Lowering cuts reductions along the order of memory, so that is settled first.
   manager.addNestedPass<func::FuncOp>(createChooseLayoutPass());
   manager.addNestedPass<func::FuncOp>(createLowerToLinalgPass());

@@ -17,6 +17,7 @@
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Pipelines/Pipelines.h"
 #include "memopt/Transforms/Passes.h"
+#include "memopt/Transforms/TilePasses.h"
 
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -75,6 +76,7 @@ static constexpr llvm::StringLiteral pipelines[] = {
 static void registerOnce() {
   static const bool isDone = [] {
     mlir::memopt::registerMemoptPasses();
+    mlir::memopt::registerMemoptTilePasses();
     mlir::memopt::registerMemoptPipelines();
     return true;
   }();

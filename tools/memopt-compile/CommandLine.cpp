@@ -58,6 +58,9 @@ static constexpr OptionRow kMemory[] = {
      "too)"},
     {"activation-checkpointing", "MODULE,...", "",
      "recompute inside these modules, by hand: names or globs, or segments:N", "recompute"},
+    {"tile", "MODULE,...:N|off", "",
+     "tokens of these modules, or of every loss head, in N parts: names or globs, or head; off: "
+     "whole. Bits are the same"},
     {"offload-optimizer", "none|cpu|nvme", "none",
      "where optimizer state lies: on the device; on the host, where updates then run, with the "
      "parameters; or on disk, updated on the host"},

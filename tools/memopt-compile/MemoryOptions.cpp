@@ -111,7 +111,34 @@ static llvm::Error fillAutomatic(const CommandLine &line, CompileOptions &option
   return llvm::Error::success();
 }
 
+/// `head` is every loss head: a module of that name is `hea[d]`.
+static llvm::Error fillTiles(const CommandLine &line, mlir::memopt::PipelineOptions &pipeline) {
+  std::string text = line.get("tile");
+  if (text.empty())
+    return llvm::Error::success();
+  if (text == "off") {
+    pipeline.tileParts = 1;
+    return llvm::Error::success();
+  }
+  auto [names, count] = llvm::StringRef(text).rsplit(':');
+  int64_t parts;
+  llvm::SmallVector<std::string> modules = parseModules(names);
+  if (count.getAsInteger(10, parts) || parts < 1 || modules.empty())
+    return invalid("--tile expects MODULE,...:N, head:N or off, found '" + text + "'");
+  llvm::SmallVector<std::string> others;
+  for (const std::string &module : modules)
+    if (module == "head")
+      pipeline.tileParts = parts;
+    else
+      others.push_back(module);
+  pipeline.tileModules = others;
+  pipeline.tileModuleParts = others.empty() ? 0 : parts;
+  return llvm::Error::success();
+}
+
 static llvm::Error fillPlanning(const CommandLine &line, CompileOptions &options) {
+  if (llvm::Error error = fillTiles(line, options.pipeline))
+    return error;
   std::string modulesText = line.get("activation-checkpointing");
   llvm::StringRef modules = modulesText;
   if (llvm::StringRef count = modules; count.consume_front("segments:")) {

@@ -9,6 +9,7 @@
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Pipelines/Pipelines.h"
 #include "memopt/Transforms/Passes.h"
+#include "memopt/Transforms/TilePasses.h"
 
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/InitAllDialects.h"
@@ -35,6 +36,7 @@ int main(int argc, char **argv) {
 #endif
   mlir::registerAllPasses();
   mlir::memopt::registerMemoptPasses();
+  mlir::memopt::registerMemoptTilePasses();
   mlir::memopt::registerMemoptPipelines();
   return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "memopt pass driver\n", registry));
 }

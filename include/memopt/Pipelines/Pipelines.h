@@ -64,6 +64,12 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
   ListOption<std::string> efficientConvBnEval{
       *this, "efficient-conv-bn-eval",
       llvm::cl::desc("modules whose batch norms join their convolutions: names, globs or all")};
+  Option<int64_t> tileParts{*this, "tile-parts", llvm::cl::init(0),
+                            llvm::cl::desc("parts of the tokens of a wide segment; 0: its tiles")};
+  ListOption<std::string> tileModules{*this, "tile-modules",
+                                      llvm::cl::desc("modules whose tokens run in parts")};
+  Option<int64_t> tileModuleParts{*this, "tile-module-parts", llvm::cl::init(0),
+                                  llvm::cl::desc("their parts; 0: their tiles")};
   ListOption<std::string> checkpointModules{
       *this, "activation-checkpointing",
       llvm::cl::desc("modules to recompute, by hand: names or globs")};

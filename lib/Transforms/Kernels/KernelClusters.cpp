@@ -97,7 +97,7 @@ bool KernelFusion::isShort(ArrayRef<unsigned> members) const {
 
 /// Kernels do not reach across phases. Updates stay apart because whoever runs the program may look
 /// at loss and gradients before any state changes; what backward recomputes must not be computed
-/// early and kept after all.
+/// early and kept after all. Tiles stay apart, for one is to be done before the next begins.
 bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
   constexpr size_t maximumMembers = 48, maximumBuffers = 32;
   constexpr int64_t minimumRows = 16;
@@ -110,9 +110,11 @@ bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
   ArrayRef<int64_t> rows = nodes[members.front()].rows;
   Phase phase = getPhase(nodes[members.front()].op);
   unsigned section = nodes[members.front()].section;
+  Attribute tile = nodes[members.front()].tile;
   for (unsigned member : members) {
     const FusionNode &node = nodes[member];
-    if (!node.isMember || node.isAlone || getPhase(node.op) != phase || node.section != section)
+    if (!node.isMember || node.isAlone || getPhase(node.op) != phase || node.section != section ||
+        node.tile != tile)
       return false;
     points += getPoints(node.domain);
     size_t common = 0;

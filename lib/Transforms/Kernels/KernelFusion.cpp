@@ -14,6 +14,7 @@
 
 #include "KernelFusion.h"
 #include "memopt/Transforms/Utils/GenericBuilder.h"
+#include "memopt/Transforms/Utils/TokenTiles.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -91,6 +92,8 @@ void KernelFusion::collectStoredViews() {
   };
   llvm::DenseMap<Operation *, Size> sizes;
   for (Operation &op : block) {
+    if (isa<tensor::ConcatOp>(op) && op.hasAttr(kTileAttr))
+      storedViews.insert(&op); // whoever read through it would wait for all tiles
     if (isa<ViewOpInterface>(op)) {
       Size size{0, 0};
       for (Value operand : op.getOperands()) {
@@ -169,6 +172,11 @@ void KernelFusion::addNode(Operation *op) {
     for (int64_t size : cast<RankedTensorType>(op->getResult(0).getType()).getShape())
       addLoop(size, true);
   }
+  node.tile = op->getDiscardableAttr(kTileAttr);
+  bool isTiled = node.tile != nullptr;
+  if (isTiled != isBehindTile) // else what tiles wait for would wait for them
+    ++loops;
+  isBehindTile = isTiled;
   node.section = loops;
   if (auto instruction = dyn_cast<InstructionOpInterface>(op))
     loops += !instruction.getBodies().empty();

@@ -56,8 +56,11 @@ struct FusionNode {
   unsigned scalarOps = 0, depth = 0;
   double ways = 1;
   unsigned cluster = 0;
-  /// How many loops stand before it: nothing moves over one, for it changes variables.
+  /// How many loops stand before it: nothing moves over one, for it changes variables. Where tiles
+  /// begin and end is counted, too.
   unsigned section = 0;
+  /// The tile of tokens that it belongs to, or null.
+  Attribute tile;
 };
 
 /// How a node reads another.
@@ -138,7 +141,8 @@ private:
   std::vector<SmallVector<unsigned>> readers, sources, memberReaders,
       memberSources;                           ///< edges by node
   std::vector<SmallVector<unsigned>> clusters; ///< nodes by cluster; empty once merged away
-  unsigned loops = 0;                          ///< so far
+  unsigned loops = 0;                          ///< so far, with borders of tiles
+  bool isBehindTile = false;                   ///< the last node was of a tile
   /// A topological order of clusters, with holes, and where each stands in it.
   static constexpr unsigned kNoCluster = ~0u;
   std::vector<unsigned> order, places;

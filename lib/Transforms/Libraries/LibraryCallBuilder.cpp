@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Transforms/Libraries/LibraryCallBuilder.h"
+#include "memopt/Transforms/Utils/TokenTiles.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/IRMapping.h"
@@ -243,6 +244,13 @@ static bool isOnlyWrite(Value value, ReadOp read) {
   return isWritten;
 }
 
+/// Whether `value` is what tiles in front of that of `add` come to, which nothing else reads.
+static bool isSumOfTiles(Value value, linalg::GenericOp add) {
+  Operation *maker = value.getDefiningOp();
+  return add->hasAttr(kTileAttr) && value.hasOneUse() &&
+         isa_and_nonnull<LibraryCallOp, ReadOp>(maker) && maker->getBlock() == add->getBlock();
+}
+
 linalg::GenericOp LibraryCallBuilder::takeAccumulation(bool mayPermute) {
   Value result = op->getResult(0);
   if (!result.hasOneUse())
@@ -256,10 +264,15 @@ linalg::GenericOp LibraryCallBuilder::takeAccumulation(bool mayPermute) {
       tensorType(add->getResult(0)).getElementType() != tensorType(result).getElementType())
     return nullptr;
   OpOperand *other = add.getDpsInputOperand(1 - use.getOperandNumber());
+  if (other->get().getType() != add->getResult(0).getType() ||
+      !add.getMatchingIndexingMap(other).isIdentity())
+    return nullptr;
+  if (isSumOfTiles(other->get(), add)) {
+    addOperand(getStridedView(other->get()));
+    return add;
+  }
   auto read = other->get().getDefiningOp<ReadOp>();
-  if (!read || read->getBlock() != op->getBlock() ||
-      other->get().getType() != add->getResult(0).getType() ||
-      !add.getMatchingIndexingMap(other).isIdentity() || !isOnlyWrite(add->getResult(0), read))
+  if (!read || read->getBlock() != op->getBlock() || !isOnlyWrite(add->getResult(0), read))
     return nullptr;
   // Nothing is written to it in between: the only write is of the sum.
   if (!read->isBeforeInBlock(op))

@@ -55,7 +55,8 @@ _ELSEWHERE = {
     **dict.fromkeys(("label_names", "labels"), "targets=[…]"),
 }
 _FLAGS = {"reference"}
-_MODULE_LISTS = {"activation-checkpointing", "efficient-conv-bn-eval"}
+_MODULE_LISTS = {"activation-checkpointing", "efficient-conv-bn-eval", "tile"}
+_NO_MODULES = ("all", "off", "head", "segments:", "head:")  # what may stand in place of a name
 _OPTION = re.compile(r"(?<![\w/.-])--?([a-z][a-z0-9-]*)(=?)")
 
 
@@ -95,7 +96,7 @@ def _write_option(name: str, value: Any, front: str) -> str:
         return f"--{name}={'on' if value else 'off'}"
     parts = list(value) if isinstance(value, (list, tuple)) else str(value).split(",") if name in _MODULE_LISTS else [value]
     if name in _MODULE_LISTS:  # by the model's names; in the program they stand behind the wrapper's
-        parts = [part if part == "all" or str(part).startswith("segments:") else f"{front}{part}" for part in parts]
+        parts = [part if str(part).startswith(_NO_MODULES[3:]) or part in _NO_MODULES[:3] else f"{front}{part}" for part in parts]
     return f"--{name}={','.join(str(part) for part in parts)}"
 
 

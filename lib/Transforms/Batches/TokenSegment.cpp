@@ -1,0 +1,261 @@
+//===- TokenSegment.cpp - what can run for some tokens at a time -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "TokenSegment.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace mlir::memopt;
+
+static SmallVector<Value> getValues(Operation *op) {
+  SmallVector<Value> values(op->getOperands());
+  llvm::append_range(values, op->getResults());
+  return values;
+}
+
+//===----------------------------------------------------------------------===//
+// Growing
+//===----------------------------------------------------------------------===//
+
+FailureOr<TokenSegment> TokenSegment::create(Value seed, Belongs belongs) {
+  RankedTensorType type = tensorType(seed);
+  TokenSegment segment(seed.getParentBlock(), type.getDimSize(0),
+                       belongs ? 0 : type.getNumElements() / 2);
+  if (failed(segment.build(seed, belongs)) || (!belongs && !segment.isSelfContained()))
+    return failure();
+  return segment;
+}
+
+LogicalResult TokenSegment::build(Value seed, Belongs belongs) {
+  tokenDims[seed] = 1;
+  open.push_back(seed);
+  grow(belongs);
+  // Whatever lies between two members is one.
+  for (SmallVector<Operation *> between = findBetween(); !between.empty();
+       between = findBetween()) {
+    for (Operation *op : between)
+      if (!add(op))
+        return failure();
+    grow(belongs);
+  }
+  ops = members.takeVector();
+  members.insert(ops.begin(), ops.end());
+  llvm::sort(ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  return success(!ops.empty());
+}
+
+bool TokenSegment::isWide(Value value) const {
+  return tensorType(value).getNumElements() >= leastElements;
+}
+
+void TokenSegment::grow(Belongs belongs) {
+  auto mayAdd = [&](Operation *op) { return !belongs || belongs(op); };
+  while (!open.empty()) {
+    Value value = open.pop_back_val();
+    if (Operation *maker = value.getDefiningOp(); maker && mayAdd(maker))
+      add(maker);
+    for (OpOperand &use : value.getUses())
+      if (isRead(use) && mayAdd(use.getOwner()))
+        add(use.getOwner());
+  }
+}
+
+bool TokenSegment::isRead(OpOperand &use) {
+  Operation *user = use.getOwner();
+  if (user->hasTrait<OpTrait::ReadsShapeOnly>())
+    return false;
+  auto loss = dyn_cast<CrossEntropyOp>(user);
+  bool isCount = loss && loss.getTotal().use_empty() && loss.getLargest().use_empty() &&
+                 loss.getLogSum().use_empty();
+  return !(isCount && use.get() == loss.getLogits());
+}
+
+/// False where the op does not treat tokens by themselves.
+bool TokenSegment::add(Operation *op) {
+  if (members.contains(op))
+    return true;
+  if (refused.contains(op) || op->getBlock() != block || op->getNumResults() == 0)
+    return false;
+  bool isGood =
+      isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op) ? addReshape(op) : addLoops(op);
+  if (!isGood) {
+    refused.insert(op);
+    return false;
+  }
+  members.insert(op);
+  return true;
+}
+
+/// The groups in front hold all tokens, or none of the reshape's are.
+bool TokenSegment::addReshape(Operation *op) {
+  bool expands = isa<tensor::ExpandShapeOp>(op);
+  Value fine = expands ? op->getResult(0) : op->getOperand(0);
+  Value coarse = expands ? op->getOperand(0) : op->getResult(0);
+  auto groups = expands ? cast<tensor::ExpandShapeOp>(op).getReassociationIndices()
+                        : cast<tensor::CollapseShapeOp>(op).getReassociationIndices();
+  ArrayRef<int64_t> shape = tensorType(fine).getShape();
+  int64_t tokens = 1;
+  for (auto [number, group] : llvm::enumerate(groups)) {
+    for (int64_t dim : group)
+      tokens *= shape[dim];
+    if (tokens != count)
+      continue;
+    for (auto [value, dims] : {std::pair(fine, static_cast<unsigned>(group.back() + 1)),
+                               std::pair(coarse, static_cast<unsigned>(number + 1))})
+      if (tokenDims.try_emplace(value, dims).second && isWide(value))
+        open.push_back(value);
+    return true;
+  }
+  return false;
+}
+
+/// Whether `exprs` begin with all of `loops`, in their order, and have none behind; `dims` counts
+/// those in front. A dimension of one element may be any.
+bool TokenSegment::isLeading(ArrayRef<AffineExpr> exprs, ArrayRef<int64_t> shape,
+                             const llvm::SetVector<unsigned> &loops, unsigned &dims) const {
+  int64_t tokens = 1;
+  size_t next = 0;
+  for (auto [expr, size] : llvm::zip_equal(exprs, shape)) {
+    if (tokens == count)
+      break;
+    auto plain = dyn_cast<AffineDimExpr>(expr);
+    if (size != 1 && (!plain || next == loops.size() || plain.getPosition() != loops[next++]))
+      return false;
+    tokens *= size;
+    ++dims;
+  }
+  return tokens == count && llvm::none_of(exprs.drop_front(dims), [&](AffineExpr expr) {
+           return llvm::any_of(loops, [&](unsigned loop) { return expr.isFunctionOfDim(loop); });
+         });
+}
+
+bool TokenSegment::addLoops(Operation *op) {
+  auto iteration = dyn_cast<IterationOpInterface>(op);
+  auto draw = dyn_cast<DrawOpInterface>(op);
+  if (!iteration || (draw && draw.drawsNumbers()) || op->getNumRegions() != 0)
+    return false;
+  IterationSpace space = iteration.getIterationSpace();
+  SmallVector<Value> values = getValues(op);
+  // Loops over tokens, by a value that is known.
+  llvm::SetVector<unsigned> loops;
+  for (auto [value, map] : llvm::zip_equal(values, space.maps)) {
+    unsigned dims = getTokenDims(value);
+    if (!map || dims == 0 || !loops.empty())
+      continue;
+    for (AffineExpr expr : map.getResults().take_front(dims))
+      if (auto plain = dyn_cast<AffineDimExpr>(expr); plain && space.sizes[plain.getPosition()] > 1)
+        loops.insert(plain.getPosition());
+  }
+  int64_t tokens = 1;
+  for (unsigned loop : loops) {
+    tokens *= space.sizes[loop];
+    if (space.kinds[loop] != LoopKind::Parallel && space.kinds[loop] != LoopKind::Sum)
+      return false;
+  }
+  if (tokens != count)
+    return false;
+  SmallVector<std::pair<Value, unsigned>> found;
+  for (auto [value, map] : llvm::zip_equal(values, space.maps)) {
+    if (!map)
+      continue;
+    bool hasTokens =
+        llvm::any_of(loops, [map = map](unsigned loop) { return map.isFunctionOfDim(loop); });
+    unsigned dims = 0;
+    if (hasTokens && !isLeading(map.getResults(), tensorType(value).getShape(), loops, dims))
+      return false;
+    if (unsigned known = getTokenDims(value); (known != 0) != hasTokens)
+      if (known)
+        return false;
+    if (hasTokens)
+      found.push_back({value, dims});
+  }
+  for (auto [value, dims] : found)
+    if (tokenDims.try_emplace(value, dims).second && isWide(value))
+      open.push_back(value);
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Borders
+//===----------------------------------------------------------------------===//
+
+/// A count of labels follows from them alone.
+static bool isOfTokens(OpResult result) {
+  auto loss = dyn_cast<CrossEntropyOp>(result.getOwner());
+  return !loss || result != loss.getCount();
+}
+
+/// Ops that are no members, read what members make, and make what members read.
+SmallVector<Operation *> TokenSegment::findBetween() const {
+  DenseSet<Value> after;
+  SmallVector<Operation *> behind;
+  for (Operation &op : *block) {
+    bool isBehind = llvm::any_of(op.getOpOperands(), [&](OpOperand &use) {
+      return after.contains(use.get()) && isRead(use);
+    });
+    if (!members.contains(&op) && !isBehind)
+      continue;
+    if (!members.contains(&op))
+      behind.push_back(&op);
+    for (OpResult result : op.getResults())
+      if (!members.contains(&op) || isOfTokens(result))
+        after.insert(result);
+  }
+  DenseSet<Operation *> before;
+  SmallVector<Operation *> between;
+  for (Operation &op : llvm::reverse(*block)) {
+    if (!members.contains(&op) && !before.contains(&op))
+      continue;
+    for (OpOperand &use : op.getOpOperands())
+      if (Operation *maker = use.get().getDefiningOp();
+          maker && isRead(use) && maker->getBlock() == block)
+        before.insert(maker);
+  }
+  return llvm::filter_to_vector(behind, [&](Operation *op) { return before.contains(op); });
+}
+
+/// No wide value leaves.
+bool TokenSegment::isSelfContained() const {
+  return llvm::none_of(members, [&](Operation *op) {
+    return !isSameForAll(op) && llvm::any_of(op->getResults(), [&](OpResult result) {
+      return getTokenDims(result) && isWide(result) &&
+             llvm::any_of(result.getUses(), [&](OpOperand &use) {
+               return isRead(use) && !members.contains(use.getOwner());
+             });
+    });
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Tiles
+//===----------------------------------------------------------------------===//
+
+/// All tokens lie along the last dimension of theirs that is not 1, so that ops keep their numbers
+/// of dimensions.
+RankedTensorType TokenSegment::getTileType(Value value, int64_t tokens) const {
+  RankedTensorType type = tensorType(value);
+  unsigned dims = getTokenDims(value);
+  if (dims == 0)
+    return type;
+  SmallVector<int64_t> shape(type.getShape());
+  unsigned place = dims - 1;
+  while (place > 0 && shape[place] == 1)
+    --place;
+  for (unsigned dim = 0; dim < dims; ++dim)
+    shape[dim] = dim == place ? tokens : 1;
+  return type.clone(shape);
+}
+
+bool TokenSegment::isPointwise(Operation *op) {
+  if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op))
+    return true;
+  IterationSpace space = cast<IterationOpInterface>(op).getIterationSpace();
+  return llvm::all_of(space.kinds, [](LoopKind kind) { return kind == LoopKind::Parallel; });
+}

@@ -1,0 +1,78 @@
+//===- TokenSegment.h - what can run for some tokens at a time ---*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A segment is a convex part of a block whose ops treat each token by itself, or sum over tokens:
+// a linear layer over a large vocabulary with its loss and their gradients, say. It grows from one
+// wide value through all that reads and makes wide values, and holds whatever lies between.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_LIB_TRANSFORMS_BATCHES_TOKENSEGMENT_H
+#define MEMOPT_LIB_TRANSFORMS_BATCHES_TOKENSEGMENT_H
+
+#include "memopt/Dialect/Memopt.h"
+
+#include "llvm/ADT/SetVector.h"
+
+namespace mlir::memopt {
+
+class TokenSegment {
+public:
+  using Belongs = llvm::function_ref<bool(Operation *)>;
+
+  /// The segment around `seed`, whose first dimension counts tokens; failure where some of it mixes
+  /// tokens, or where a wide value is needed as a whole. With `belongs` it holds what that says,
+  /// however wide that is, and what lies between.
+  static FailureOr<TokenSegment> create(Value seed, Belongs belongs = nullptr);
+
+  int64_t getTokens() const { return count; }
+  /// In program order.
+  ArrayRef<Operation *> getOps() const { return ops; }
+  bool contains(Operation *op) const { return members.contains(op); }
+  /// How many leading dimensions of `value` count tokens, together; 0 for what all tokens share.
+  unsigned getTokenDims(Value value) const { return tokenDims.lookup(value); }
+  /// The type of `value` for so many tokens.
+  RankedTensorType getTileType(Value value, int64_t tokens) const;
+  /// Whether the op computes each element of its results by itself.
+  static bool isPointwise(Operation *op);
+  /// Whether a member reads nothing that belongs to a token: whoever needs it elsewhere keeps it.
+  bool isSameForAll(Operation *op) const {
+    return llvm::none_of(op->getOperands(), [&](Value value) { return getTokenDims(value) != 0; });
+  }
+  /// Whether what reads `value` at `use` needs its numbers. A count of labels needs no logits.
+  static bool isRead(OpOperand &use);
+
+private:
+  TokenSegment(Block *block, int64_t count, int64_t leastElements)
+      : block(block), count(count), leastElements(leastElements) {}
+
+  LogicalResult build(Value seed, Belongs belongs);
+
+  bool isWide(Value value) const;
+  void grow(Belongs belongs);
+  bool add(Operation *op);
+  bool addReshape(Operation *op);
+  bool addLoops(Operation *op);
+  bool isLeading(ArrayRef<AffineExpr> exprs, ArrayRef<int64_t> shape,
+                 const llvm::SetVector<unsigned> &loops, unsigned &dims) const;
+  SmallVector<Operation *> findBetween() const;
+  bool isSelfContained() const;
+
+  Block *block;
+  int64_t count;         ///< tokens
+  int64_t leastElements; ///< of a wide value
+  llvm::SetVector<Operation *> members;
+  DenseSet<Operation *> refused;
+  DenseMap<Value, unsigned> tokenDims;
+  SmallVector<Value> open; ///< wide values whose makers and readers are still to be seen
+  SmallVector<Operation *> ops;
+};
+
+} // namespace mlir::memopt
+
+#endif // MEMOPT_LIB_TRANSFORMS_BATCHES_TOKENSEGMENT_H
