@@ -48,7 +48,7 @@ LogicalResult TokenSegment::build(Value seed, Belongs belongs) {
   ops = members.takeVector();
   members.insert(ops.begin(), ops.end());
   llvm::sort(ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
-  return success(!ops.empty());
+  return success(!ops.empty() && !waitsForSum());
 }
 
 bool TokenSegment::isWide(Value value) const {
@@ -219,6 +219,17 @@ SmallVector<Operation *> TokenSegment::findBetween() const {
         before.insert(maker);
   }
   return llvm::filter_to_vector(behind, [&](Operation *op) { return before.contains(op); });
+}
+
+/// Whether a member reads what all tokens together come to.
+bool TokenSegment::waitsForSum() const {
+  return llvm::any_of(ops, [&](Operation *op) {
+    return llvm::any_of(op->getOpOperands(), [&](OpOperand &use) {
+      auto result = dyn_cast<OpResult>(use.get());
+      return result && members.contains(result.getOwner()) && !isSameForAll(result.getOwner()) &&
+             getTokenDims(result) == 0 && isOfTokens(result) && isRead(use);
+    });
+  });
 }
 
 /// No wide value leaves.

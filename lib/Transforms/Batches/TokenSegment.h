@@ -61,6 +61,7 @@ private:
   bool isLeading(ArrayRef<AffineExpr> exprs, ArrayRef<int64_t> shape,
                  const llvm::SetVector<unsigned> &loops, unsigned &dims) const;
   SmallVector<Operation *> findBetween() const;
+  bool waitsForSum() const;
   bool isSelfContained() const;
 
   Block *block;
