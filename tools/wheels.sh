@@ -25,9 +25,8 @@ mkdir -p "$out"
 notices() {
   local folder=$1 package
   shift
-  mkdir -p "$folder"
-  cp LICENSE "$folder/LICENSE"
-  for package; do cp "/usr/share/doc/$package/copyright" "$folder/$package.txt"; done
+  cp LICENSE "$folder"
+  for package; do cp "/usr/share/doc/$package/copyright" "$folder/LICENSE.$package"; done
 }
 
 wheels() {
@@ -44,17 +43,17 @@ wheels() {
   cmake --install build/release --strip --component standalone --prefix "$stage/standalone" >/dev/null
   cp -r "$stage/runtime/bin" "$stage/runtime/lib" "$stage/python/memopt"
   cp -r "$stage/standalone/bin" "$stage/python/compiler"
-  notices "$stage/python/licenses" nlohmann-json3-dev liburing-dev zlib1g-dev libgomp1
-  cp build/venv/share/doc/dnnl/LICENSE "$stage/python/licenses/oneDNN.txt"
-  cp build/venv/share/doc/dnnl/THIRD-PARTY-PROGRAMS "$stage/python/licenses/oneDNN-parts.txt"
-  notices "$stage/python/compiler/licenses" nlohmann-json3-dev zlib1g-dev libzstd-dev llvm-22-dev libmlir-22-dev liblld-22-dev
+  notices "$stage/python" nlohmann-json3-dev liburing-dev zlib1g-dev libgomp1
+  cp build/venv/share/doc/onednn/LICENSE "$stage/python/LICENSE.oneDNN"
+  cp build/venv/share/doc/onednn/THIRD-PARTY-PROGRAMS "$stage/python/LICENSE.oneDNN-parts"
+  notices "$stage/python/compiler" nlohmann-json3-dev zlib1g-dev libzstd-dev llvm-22-dev libmlir-22-dev liblld-22-dev
   echo "== packing"
   for package in python python/compiler; do
     PATH=$PWD/$tools/bin:$PATH "$tools/bin/pip" wheel -q --no-deps --no-build-isolation -w "$stage/raw" "$stage/$package"
   done
   # GCC's OpenMP goes into the first, where oneDNN asks for it; the second has what it needs of the first.
   for wheel in "$stage"/raw/*.whl; do
-    PATH=$PWD/$tools/bin:$PATH "$tools/bin/auditwheel" -q repair --exclude libdnnl.so.3 --only-plat -w "$out" "$wheel"
+    PATH=$PWD/$tools/bin:$PATH "$tools/bin/auditwheel" repair --exclude libdnnl.so.3 --only-plat -w "$out" "$wheel" 2>&1 | tail -n 1
   done
 }
 

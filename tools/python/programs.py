@@ -7,18 +7,20 @@ of machine and any Python."""
 import pathlib
 import re
 
+from setuptools import Distribution
 from setuptools.command.bdist_wheel import bdist_wheel
 
 HERE = pathlib.Path(__file__).parent
 (VERSION,) = re.findall(r'^__version__ = "(.*)"$', (HERE / "memopt/__init__.py").read_text(encoding="utf-8"), re.MULTILINE)
 
 
+class Package(Distribution):
+    """One whose folder `bin` is there or not; setuptools knows programs as extensions alone."""
+
+    def has_ext_modules(self):
+        return any(pathlib.Path.cwd().glob("**/bin/memopt-*"))
+
+
 class Wheel(bdist_wheel):
-    """Of a package whose folder `bin` is there or not."""
-
-    def finalize_options(self):
-        super().finalize_options()
-        self.root_is_pure = not list(pathlib.Path.cwd().glob("**/bin/memopt-*"))
-
     def get_tag(self):
         return super().get_tag() if self.root_is_pure else ("py3", "none", super().get_tag()[2])

@@ -7,9 +7,9 @@ import sys
 from setuptools import setup
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from programs import VERSION, Wheel  # noqa: E402
+from programs import VERSION, Package, Wheel  # noqa: E402
 
-setup(cmdclass={"bdist_wheel": Wheel}, extras_require={
+setup(distclass=Package, cmdclass={"bdist_wheel": Wheel}, extras_require={
     "compiler": [f"memopt-compiler=={VERSION}"],
     "torch": ["torch>=2.9", "safetensors"],
     # NVIDIA's own packages, beside which this one lies: what --target=cuda compiles with, and what such packages run with.

@@ -22,3 +22,8 @@ uint32_t __wrap_arc4random(void) {
     abort();
   return number;
 }
+
+/* LLVM was built with Polly in it, which is an archive of its own. lld's optimizer would call it,
+   for link-time optimization; no object file here is bitcode. */
+void _Z18getPollyPluginInfov(void); /* NOLINT: getPollyPluginInfo() */
+void _Z18getPollyPluginInfov(void) { abort(); }

@@ -7,6 +7,6 @@ import sys
 from setuptools import setup
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from programs import VERSION, Wheel  # noqa: E402
+from programs import VERSION, Package, Wheel  # noqa: E402
 
-setup(version=VERSION, install_requires=[f"memopt=={VERSION}"], cmdclass={"bdist_wheel": Wheel})
+setup(version=VERSION, install_requires=[f"memopt=={VERSION}"], distclass=Package, cmdclass={"bdist_wheel": Wheel})
