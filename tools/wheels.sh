@@ -42,7 +42,8 @@ wheels() {
   cmake --install build/release --strip --component runtime --prefix "$stage/runtime" >/dev/null
   cmake --install build/release --strip --component standalone --prefix "$stage/standalone" >/dev/null
   cp -r "$stage/runtime/bin" "$stage/runtime/lib" "$stage/python/memopt"
-  cp -r "$stage/standalone/bin" "$stage/python/compiler"
+  mkdir "$stage/python/compiler/bin"
+  cp "$stage/standalone/bin/memopt-compile" "$stage/python/compiler/bin" # the other names are links, which no wheel can hold
   notices "$stage/python" nlohmann-json3-dev liburing-dev zlib1g-dev libgomp1
   cp build/venv/share/doc/onednn/LICENSE "$stage/python/LICENSE.oneDNN"
   cp build/venv/share/doc/onednn/THIRD-PARTY-PROGRAMS "$stage/python/LICENSE.oneDNN-parts"

@@ -96,8 +96,10 @@ def start_tool() -> None:
     """Becomes the tool of the name that this program was started by: what the commands of an installed package do."""
     name = os.path.basename(sys.argv[0])
     try:
-        path = str(find_tool(name))
-        os.execv(path, [path, *sys.argv[1:]])
+        # The compiler's tools may be one program, which goes by its name: wheels hold no links.
+        program = find_tool(name if name == "memopt-run" else "memopt-compile")
+        named = program.with_name(name)
+        os.execv(named if named.exists() else program, [str(named), *sys.argv[1:]])
     except (Unavailable, OSError) as error:
         print(f"{name}: error: {error}", file=sys.stderr)
         sys.exit(3)
