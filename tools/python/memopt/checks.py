@@ -3,19 +3,36 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that a model makes of values, as torch.distributions does of its arguments, carried into the step.
 
-PyTorch asserts them while the model runs. A program has no such assertion, but it refuses a step whose loss is not finite, and
+PyTorch makes them while the model runs. A program has no such assertion, but it refuses a step whose loss is not finite, and
 leaves everything as it was. So each check is a term of the loss: the mean over all that it sees of 0 where it holds and of what
 is no number where it fails. A mean, and not the one answer for all, keeps the samples of a batch apart.
+
+Checks are `torch._assert`, `_assert_async`, `_check` and its kin, `assert`, and an `if` that raises.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import torch
 from torch.overrides import TorchFunctionMode
 
+from .branches import find_raising_side
 from .places import called_from
 
 __all__ = ["carried_checks"]
+
+#: Functions of torch that take a truth value and a message, and no tensor that a mode would see.
+_CHECKS = ("_check", "_check_value", "_check_index", "_check_type", "_check_not_implemented", "_check_tensor_all")
+
+
+def _write(message: Any) -> str:
+    try:
+        return str(message() if callable(message) else message)
+    except Exception:  # it formats values, which there are none of
+        return "an assertion"
 
 
 class carried_checks(TorchFunctionMode):
@@ -28,19 +45,51 @@ class carried_checks(TorchFunctionMode):
         #: What was asserted, a line each: "model.py:12: Expected ...".
         self.texts: list[str] = []
 
+    def add(self, condition: torch.Tensor, message: Any) -> None:
+        """A value, or values, that must be true."""
+        self._conditions.append(self._elements.get(id(condition), (condition, condition))[1])
+        self.texts.append(f"{called_from()}: {_write(message)}")
+
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if function is torch._assert_async:
+        if function in (torch._assert_async, torch._assert):
             condition, text = (*args, *kwargs.values(), "an assertion")[:2]
-            self._conditions.append(self._elements.get(id(condition), (condition, condition))[1])
-            self.texts.append(f"{called_from()}: {text}")
-            return None
+            if isinstance(condition, torch.Tensor):
+                return self.add(condition, text)
+        if function is torch.Tensor.__bool__:
+            side = find_raising_side()
+            if side is not None:
+                raises, text = side
+                self.add(torch.logical_not(args[0]) if raises else args[0], text)
+                return not raises
+        if function is torch.Tensor.item and (args[0].is_floating_point() or args[0].dtype is torch.bool):
+            return args[0].detach().reshape(())  # what follows from it follows in the step
         result = args[0].all() if function is torch._is_all_true else function(*args, **kwargs)
         if function is torch._is_all_true:
             self._elements[id(result)] = result, args[0]
         elif function is torch.Tensor.cpu and id(args[0]) in self._elements:
             self._elements[id(result)] = result, self._elements[id(args[0])][1]
         return result
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[carried_checks]:
+        """While entered, torch's functions that no mode sees are collected as well; `_check` of a size is PyTorch's business."""
+        originals = {name: getattr(torch, name) for name in _CHECKS if hasattr(torch, name)}
+
+        def choose(original: Callable) -> Callable:
+            def check(condition, message=None, *rest):
+                if isinstance(condition, torch.Tensor):
+                    return self.add(condition, message)
+                return original(condition, message, *rest)
+            return check
+        for name, original in originals.items():
+            setattr(torch, name, choose(original))
+        try:
+            with self:
+                yield self
+        finally:
+            for name, original in originals.items():
+                setattr(torch, name, original)
 
     def apply(self, loss: torch.Tensor) -> torch.Tensor:
         """The loss with the terms of the checks."""

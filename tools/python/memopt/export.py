@@ -45,6 +45,7 @@ from .checks import carried_checks
 from .draws import decided_draws
 from .errors import BadInput, Error, Refused
 from .places import place_of_node
+from .rewriting import rewrite_program
 from .tracing_errors import refuse_tracing_error
 from .words import ProgramWords
 
@@ -189,7 +190,7 @@ def checks_of(step: nn.Module) -> Iterator[None]:
     if not isinstance(step, TrainingStep):
         yield
         return
-    with carried_checks() as step.checks:
+    with carried_checks().watching() as step.checks:  # what is traced twice is listed once
         try:
             yield
         finally:
@@ -200,6 +201,10 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
            watch: contextlib.AbstractContextManager) -> torch.export.ExportedProgram:
     with gradients.watched_gradients(), without_cache(step), decided_draws(), checks_of(step), watch:
         program = torch.export.export(step, (), dict(batch), strict=False)
+        if gradients.has_graphs(program):
+            with gradients.detached_regions():
+                program = torch.export.export(step, (), dict(batch), strict=False)
+    program = rewrite_program(program, batch)
     gradients.check_program(program)
     gradients.keep_stopped_gradients(program)
     program = program.run_decompositions({})

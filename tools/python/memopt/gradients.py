@@ -27,16 +27,18 @@ from __future__ import annotations
 import contextlib
 import inspect
 import threading
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.overrides import TorchFunctionMode
 
 from . import internals
 from .errors import Error, Refused
 from .places import called_from
 
-__all__ = ["Refused", "check_module", "check_program", "keep_stopped_gradients", "watched_gradients"]
+__all__ = ["Refused", "check_module", "check_program", "keep_stopped_gradients", "watched_gradients", "with_formula"]
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -107,6 +109,50 @@ def _fit(gradient: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     return gradient if gradient.dtype == value.dtype else gradient.to(value.dtype)
 
 
+def _join(args: tuple, outputs, context: _Context, formula: Callable[[list], list]):
+    """The outputs, marked with what `formula` gives for gradients of them."""
+    several = isinstance(outputs, (tuple, list))
+    outputs = list(outputs) if several else [outputs]
+    active = [i for i, value in enumerate(outputs)
+              if _is_real(value) and not any(value is constant for constant in context._constant)]
+    incoming = [torch.ops.memopt.incoming_gradient(outputs[i], n) for n, i in enumerate(active)]
+    gradients = [None if not isinstance(value, torch.Tensor) else torch.zeros_like(value) for value in outputs]
+    for i, gradient in zip(active, incoming):
+        gradients[i] = gradient
+    pairs = [(value, gradient) for value, gradient in zip(args, formula(gradients)) if _needs_gradient(value) and gradient is not None]
+    inputs = [value for value, _ in pairs]
+    input_gradients = [_fit(gradient, value) for value, gradient in pairs]
+    marked = torch.ops.memopt.custom_gradient([outputs[i] for i in active], incoming, inputs, input_gradients)
+    for i, value in enumerate(outputs):
+        if isinstance(value, torch.Tensor):
+            outputs[i] = marked[active.index(i)] if i in active else value.detach()
+    return tuple(outputs) if several else outputs[0]
+
+
+def with_formula(name: str, args: Sequence, run: Callable, keep: Callable | None, backward: Callable | None):
+    """What `run(*args)` gives, with a gradient of its own: `keep(ctx, args, output)` saves what `backward(ctx, *gradients)` needs,
+    which gives one gradient for each of `args`. Without it, none comes through."""
+    args = tuple(args)
+    context = _Context(name, tuple(_needs_gradient(value) for value in args))
+    with torch.no_grad():
+        outputs = run(*args)
+    if backward is None or not any(context.needs_input_grad):
+        return internals.map_tensors(torch.Tensor.detach, outputs)
+    # What forward made has no history here, but it has a gradient.
+    outputs = internals.map_tensors(torch.Tensor.detach, outputs)
+    if keep is not None:
+        keep(context, args, outputs)
+
+    def formula(gradients: list) -> list:
+        with torch.no_grad():
+            given = backward(context, *gradients)
+        given = list(given) if isinstance(given, (tuple, list)) else [given]
+        if len(given) != len(args):
+            raise Refused(f"the gradient of {name} has {len(given)} parts, expected {len(args)}")
+        return given
+    return _join(args, outputs, context, formula)
+
+
 def _run_checkpoint(run, preserve, *args):
     """Recomputation is the compiler's business. A reentrant checkpoint has no gradients unless an argument has one."""
     outputs = run(*args)
@@ -129,23 +175,8 @@ def _apply(function, *args, **kwargs):
         function.setup_context(context, args, outputs)
     else:
         outputs = function.forward(context, *args)
-    several = isinstance(outputs, (tuple, list))
-    outputs = list(outputs) if several else [outputs]
-    active = [i for i, value in enumerate(outputs)
-              if _is_real(value) and not any(value is constant for constant in context._constant)]
-    incoming = [torch.ops.memopt.incoming_gradient(outputs[i], n) for n, i in enumerate(active)]
-    gradients = [None if not isinstance(value, torch.Tensor) else torch.zeros_like(value) for value in outputs]
-    for i, gradient in zip(active, incoming):
-        gradients[i] = gradient
-    pairs = [(value, gradient) for value, gradient in zip(args, _run_backward(function, context, gradients, len(args)))
-             if _needs_gradient(value) and gradient is not None]
-    inputs = [value for value, _ in pairs]
-    input_gradients = [_fit(gradient, value) for value, gradient in pairs]
-    marked = torch.ops.memopt.custom_gradient([outputs[i] for i in active], incoming, inputs, input_gradients)
-    for i, value in enumerate(outputs):
-        if isinstance(value, torch.Tensor):
-            outputs[i] = marked[active.index(i)] if i in active else value.detach()
-    return tuple(outputs) if several else outputs[0]
+    return _join(args, outputs, context,
+                 lambda gradients: _run_backward(function, context, gradients, len(args)))
 
 
 _apply.original = torch.autograd.Function.__dict__["apply"]
@@ -159,8 +190,16 @@ def _refuse(what: str, instead: str):
 
 _NO_HOOK = "write a torch.autograd.Function that is the identity and changes the gradient in its backward"
 _NO_GRADIENT = "only the loss is differentiated, and once"
+
+def _call_with_graphs(operator, *args, **kwargs):
+    """torch.cond and its like: where there are no gradients, none come through."""
+    results = _call_with_graphs.original(operator, *args, **kwargs)
+    return results if torch.is_grad_enabled() else internals.map_tensors(torch.Tensor.detach, results)
+
+
+_call_with_graphs.original = torch._ops.HigherOrderOperator.__call__
 #: What means something else while a step is traced.
-_REPLACED = [(torch.autograd.Function, "apply", _apply),
+_REPLACED = [(torch._ops.HigherOrderOperator, "__call__", _call_with_graphs), (torch.autograd.Function, "apply", _apply),
              *((owner, name, _refuse(f"{owner.__name__}.{name}", instead)) for owner, name, instead in (
                  (torch.Tensor, "register_hook", _NO_HOOK), (torch.Tensor, "register_post_accumulate_grad_hook", _NO_HOOK),
                  (torch.Tensor, "backward", _NO_GRADIENT), (torch.autograd, "grad", _NO_GRADIENT),
@@ -214,6 +253,25 @@ def watched_gradients():
 # ----------------------------------------------------------------------------------------------------------
 # torch.no_grad
 # ----------------------------------------------------------------------------------------------------------
+
+class detached_regions(TorchFunctionMode):
+    """While entered, results of `torch.no_grad()` are detached one by one: of programs with `torch.cond` and its like,
+    torch.export loses the regions."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if torch.is_grad_enabled() or function is torch.Tensor.detach:
+            return result
+        is_new = lambda value: _is_real(value) and not value.requires_grad and not any(value is other for other in args)
+        return internals.map_tensors(lambda value: value.detach() if is_new(value) else value, result) if isinstance(
+            result, (torch.Tensor, tuple, list)) else result
+
+
+def has_graphs(program: torch.export.ExportedProgram) -> bool:
+    """Whether operators with graphs are among its nodes."""
+    return any(isinstance(node.target, torch._ops.HigherOrderOperator) and not node.target.name().startswith("wrap_with")
+               for node in program.graph_module.graph.nodes)
+
 
 def _is_region(node: torch.fx.Node) -> bool:
     return node.target is torch.ops.higher_order.wrap_with_set_grad_enabled and node.args[0] is False
@@ -284,13 +342,7 @@ def check_module(step: nn.Module) -> None:
 
 
 def check_program(program: torch.export.ExportedProgram) -> None:
-    """Refuses autocast regions, at the level that tracing gives, and writes to parameters, at the functional level."""
-    for node in program.graph_module.graph.nodes:
-        # (device, type, enabled, ...): one that turns autocast off changes nothing where it is not on.
-        if node.target is torch.ops.higher_order.wrap_with_autocast and node.args[2] is not False:
-            module = list(node.meta.get("nn_module_stack", {}).values())
-            place = f" in '{module[-1][0].removeprefix('L__self___')}'" if module and module[-1][0] else ""
-            raise Refused(f"an autocast region{place}: mixed precision is an option of the compiler; leave it out of the model")
+    """Refuses writes to parameters, at the functional level."""
     written = [spec.target for spec in program.graph_signature.output_specs if spec.kind == OutputKind.PARAMETER_MUTATION]
     if written:
         raise Refused(f"the forward pass writes the parameter{'s' * (len(written) > 1)} {', '.join(written)}; only the optimizer "

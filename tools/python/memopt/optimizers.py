@@ -291,8 +291,14 @@ def read_tensor(read: Callable[[str, int], None], facts: Mapping) -> torch.Tenso
 
 def write_tensor(session: Session, variable: Mapping, tensor: torch.Tensor) -> None:
     """Gives a variable the tensor's value, in the variable's type and shape."""
+    tensor = torch.view_as_real(tensor.detach().resolve_conj()) if tensor.is_complex() else tensor
     tensor = tensor.detach().to("cpu", _TORCH_DTYPES[variable["dtype"]]).reshape(variable["shape"])
     session.write(variable["name"], tensor)
+
+
+def as_complex(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A value of a variable that holds what a complex tensor of PyTorch does, as that; others as they are."""
+    return torch.view_as_complex(value) if like.is_complex() and not value.is_complex() else value
 
 
 def find_slots(options: OptimizerOptions, session: Session) -> dict[torch.nn.Parameter, dict[str, Mapping]]:
@@ -338,7 +344,7 @@ def read_optimizer_state(options: OptimizerOptions, session: Session) -> dict[to
     """
     if session.step == 0:
         return {}
-    slots = {parameter: {key: read_tensor(session.read_variable, variable) for key, variable in variables.items()}
+    slots = {parameter: {key: as_complex(read_tensor(session.read_variable, variable), parameter) for key, variable in variables.items()}
              for parameter, variables in find_slots(options, session).items()}
     return make_torch_state(options.optimizer, options.counterpart, slots, session.step)
 

@@ -27,7 +27,7 @@ from .errors import BadInput, LossNotFinite
 from .guards import Guards, TensorInputs, list_tensor_places
 from .inputs import Buffers, OptimizerInputs
 from .keywords import write_budget, write_options
-from .optimizers import (OptimizerOptions, name_input, number_parameters, read_optimizer_state, read_tensor, unwrap_optimizer,
+from .optimizers import (OptimizerOptions, as_complex, name_input, number_parameters, read_optimizer_state, read_tensor, unwrap_optimizer,
                          write_optimizer_state, write_tensor)
 from .packages import CompiledPackage, build_package
 from .plan import Estimate, Frontier, Plan
@@ -385,7 +385,7 @@ class Step:
         if said and "expected" in error.message:
             error.rephrase(lambda text: f"{front}{said}" if text == error.message else text)
         checked = (self._prepared.archive if trains else self._evaluation_archive).checked
-        if checked and isinstance(error, LossNotFinite):
+        if checked and (isinstance(error, LossNotFinite) or " holds " in error.message):
             error.rephrase(lambda text: text if text == error.message else "\n".join(
                 filter(None, (text, "a check that fails makes the loss nan, too; the model checks", *checked))))
         if not trains:
@@ -463,7 +463,7 @@ class Step:
         """All tensors of the model with the step's values, by all of their names in the program."""
         tensors = self._prepared.get_tensors()
         values = {id(tensors[name]): value for names, value in self._read_variables() for name in names if name in tensors}
-        return {name: values.get(id(tensor), tensor.detach()) for name, tensor in tensors.items()}
+        return {name: as_complex(values.get(id(tensor), tensor.detach()), tensor) for name, tensor in tensors.items()}
 
     def _read_optimizer(self) -> dict[nn.Parameter, dict[str, Any]]:
         """The optimizer's state in PyTorch's form, that of what is frozen for now included."""
@@ -476,7 +476,7 @@ class Step:
         with torch.no_grad():
             for names, value in self._read_variables():
                 for tensor in [tensors[name] for name in names if name in tensors][:1]:
-                    tensor.copy_(value.reshape(tensor.shape))
+                    tensor.copy_(as_complex(value, tensor).reshape(tensor.shape))
         self._read_alone.mark()
         for parameter, entry in state.items():
             self.optimizer.state[parameter] = entry

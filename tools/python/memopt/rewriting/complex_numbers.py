@@ -1,0 +1,330 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Complex numbers as pairs of tensors.
+
+Gradients follow: the slopes of a real loss by both parts are what PyTorch calls the gradient of a complex tensor. A complex
+parameter or buffer is a real one with a last dimension of two in the program, as `torch.view_as_real` has it; PyTorch's
+optimizers see it so, too.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from ..errors import Refused
+from . import fourier
+
+__all__ = ["Pair", "as_pair", "call", "finish", "is_complex", "makes_complex", "write"]
+
+
+class Pair:
+    """No container, for rules see it whole."""
+
+    def __init__(self, re: torch.Tensor, im: torch.Tensor):
+        self.re, self.im = re, im
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return iter((self.re, self.im))
+
+    def __getitem__(self, place: int) -> torch.Tensor:
+        return self.im if place else self.re
+
+
+def is_complex(value: Any) -> bool:
+    return isinstance(value, Pair)
+
+
+def as_pair(real: torch.Tensor) -> Pair:
+    """Of a real tensor with a last dimension of two."""
+    return Pair(real.select(-1, 0), real.select(-1, 1))
+
+
+def as_real(value: Pair) -> torch.Tensor:
+    return torch.stack([value.re, value.im], -1)
+
+
+def finish(value: Any) -> Any:
+    return as_real(value) if is_complex(value) else value
+
+
+def write(into: torch.Tensor, value: Any) -> None:
+    into.copy_(finish(value))
+
+
+_REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64, torch.complex32: torch.float16}
+
+
+def _split(value: Any) -> tuple[Any, Any]:
+    """Real and imaginary part; None for what has no imaginary part."""
+    if isinstance(value, Pair):
+        return value.re, value.im
+    if isinstance(value, complex):
+        return value.real, value.imag
+    return value, None
+
+
+def _pair(value: Any) -> Pair:
+    re, im = _split(value)
+    if not isinstance(re, torch.Tensor):
+        re = torch.tensor(float(re))
+        im = None if im is None else torch.tensor(float(im))
+    return Pair(re, torch.zeros_like(re) if im is None else im)
+
+
+def _bilinear(function, a: Any, b: Any) -> Any:
+    (ar, ai), (br, bi) = _split(a), _split(b)
+    if ai is None or bi is None:
+        return Pair(function(ar, br), function(ar, bi) if ai is None else function(ai, br))
+    return Pair(function(ar, br) - function(ai, bi), function(ar, bi) + function(ai, br))
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Arithmetic
+# ----------------------------------------------------------------------------------------------------------
+
+def mul(a: Any, b: Any) -> Pair:
+    return _bilinear(operator.mul, a, b)
+
+
+def _add(a: Any, b: Any, alpha: float = 1, sign: int = 1) -> Pair:
+    (ar, ai), (br, bi) = _split(a), _split(b)
+    factor = alpha * sign
+    scaled = lambda x: x if factor == 1 else x * factor
+    shape = torch.broadcast_shapes(*(x.shape for x in (ar, br) if isinstance(x, torch.Tensor)))
+    re = ar + scaled(br)
+    im = ai if bi is None else scaled(bi) if ai is None else ai + scaled(bi)
+    return Pair(re, im.expand(shape) if im.shape != shape else im)
+
+
+def _reciprocal(z: Pair) -> Pair:
+    square = z.re * z.re + z.im * z.im
+    return Pair(z.re / square, -z.im / square)
+
+
+def _div(a: Any, b: Any) -> Pair:
+    if not is_complex(b):
+        return Pair(a.re / b, a.im / b) if not isinstance(b, complex) else mul(a, 1 / b)
+    return mul(a, _reciprocal(b))
+
+
+def absolute(z: Pair) -> torch.Tensor:
+    return torch.linalg.vector_norm(as_real(z), dim=-1)
+
+
+def _angle(z: Pair) -> torch.Tensor:
+    is_zero = (z.re == 0) & (z.im == 0)
+    return torch.atan2(z.im, torch.where(is_zero, torch.ones_like(z.re), z.re))
+
+
+def _polar(radius: torch.Tensor, angle: torch.Tensor) -> Pair:
+    return Pair(radius * angle.cos(), radius * angle.sin())
+
+
+def _exp(z: Pair) -> Pair:
+    return _polar(z.re.exp(), z.im)
+
+
+def _log(z: Pair) -> Pair:
+    return Pair(absolute(z).log(), _angle(z))
+
+
+def _sqrt(z: Pair) -> Pair:
+    return _polar(absolute(z).sqrt(), _angle(z) / 2)
+
+
+def _sgn(z: Pair) -> Pair:
+    size = absolute(z)
+    safe = torch.where(size == 0, torch.ones_like(size), size)
+    return Pair(z.re / safe, z.im / safe)
+
+
+def _pow(a: Any, b: Any) -> Pair:
+    if isinstance(b, (int, float)) and float(b).is_integer() and 0 < abs(b) <= 64:
+        result, base, count = None, a, int(abs(b))
+        while count:
+            if count & 1:
+                result = base if result is None else mul(result, base)
+            count >>= 1
+            base = mul(base, base) if count else base
+        return result if b > 0 else _reciprocal(result)
+    if isinstance(b, (int, float)) and b == 0:
+        return Pair(torch.ones_like(a.re), torch.zeros_like(a.re))
+    return _exp(mul(_log(_pair(a)), b))
+
+
+def _equal(a: Any, b: Any) -> torch.Tensor:
+    (ar, ai), (br, bi) = _split(a), _split(b)
+    zero = 0
+    return (ar == br) & ((zero if ai is None else ai) == (zero if bi is None else bi))
+
+
+def _where(condition: torch.Tensor, a: Any, b: Any) -> Pair:
+    (ar, ai), (br, bi) = _split(a), _split(b)
+    zero = torch.zeros((), dtype=(ai if ai is not None else bi).dtype)
+    return Pair(torch.where(condition, ar, br), torch.where(condition, zero if ai is None else ai, zero if bi is None else bi))
+
+
+def _convert(value: Any, dtype: torch.dtype | None) -> Any:
+    if dtype is None:
+        return value
+    if dtype.is_complex:
+        pair = _pair(value)
+        return Pair(pair.re.to(_REAL[dtype]), pair.im.to(_REAL[dtype]))
+    return _split(value)[0].to(dtype)
+
+
+def _copy(into: Any, value: Any, *_) -> Any:
+    if not is_complex(into):
+        return into.copy_(_split(value)[0])
+    pair = _pair(value)
+    into.re.copy_(pair.re)
+    into.im.copy_(pair.im)
+    return into
+
+
+def _norm(z: Pair, *rest: Any, **keywords: Any) -> torch.Tensor:
+    order = rest[0] if rest else 2
+    if order == 2 and not keywords.get("dtype"):
+        dims = rest[1] if len(rest) > 1 else keywords.get("dim")
+        if dims is None:
+            dims = list(range(z.re.dim()))
+        dims = [dim % z.re.dim() for dim in (dims if isinstance(dims, (list, tuple)) else [dims])]
+        keep = rest[2] if len(rest) > 2 else keywords.get("keepdim", False)
+        stacked = as_real(z)
+        return torch.linalg.vector_norm(stacked, 2, [*dims, -1], False) if not keep else (
+            torch.linalg.vector_norm(torch.linalg.vector_norm(stacked, 2, -1), 2, dims, True))
+    return torch.linalg.vector_norm(absolute(z), *rest, **keywords)
+
+
+def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    result = _bilinear(torch.nn.functional.linear, x, weight)
+    return result if bias is None else _add(result, bias)
+
+
+def _einsum(equation: str, operands: list, **_: Any) -> Any:
+    if len(operands) == 1:
+        return Pair(*(torch.einsum(equation, part) for part in operands[0]))
+    if len(operands) == 2:
+        return _bilinear(lambda a, b: torch.einsum(equation, a, b), *operands)
+    # One part of each operand at a time, with i to the power of how many are imaginary.
+    total: list = [None, None]
+    for chosen in range(2 ** len(operands)):
+        parts = [_split(value)[chosen >> place & 1] for place, value in enumerate(operands)]
+        if any(part is None for part in parts):
+            continue
+        power = bin(chosen).count("1")
+        term = torch.einsum(equation, *parts)
+        term = -term if power % 4 in (2, 3) else term
+        total[power % 2] = term if total[power % 2] is None else total[power % 2] + term
+    return Pair(*total)
+
+
+_FUNCTIONS = {
+    "view_as_real": as_real, "view_as_complex": as_pair, "real": lambda z: z.re, "imag": lambda z: z.im,
+    "complex": Pair, "polar": _polar, **dict.fromkeys(("conj", "_conj", "conj_physical"), lambda z: Pair(z.re, -z.im)),
+    "_conj_physical": lambda z: Pair(z.re, -z.im), "abs": absolute, "angle": _angle, "mul": mul, "neg": lambda z: Pair(-z.re, -z.im),
+    "add": _add, "sub": lambda a, b, alpha=1: _add(a if is_complex(a) else _pair(a) if is_complex(b) else a, b, alpha, -1),
+    "div": _div, "true_divide": _div, "reciprocal": _reciprocal, "exp": _exp, "log": _log, "sqrt": _sqrt, "sgn": _sgn, "pow": _pow,
+    "square": lambda z: mul(z, z), "rsub": lambda a, b, alpha=1: _add(_pair(b), a, alpha, -1),
+    "eq": _equal, "ne": lambda a, b: ~_equal(a, b), "where": _where, "copy_": _copy, "linalg_vector_norm": _norm,
+    "norm": lambda z, *rest, **keywords: _norm(z, *[2 if part is None else part for part in rest], **keywords),
+    "linear": _linear, "einsum": _einsum,
+    "vdot": lambda a, b: _bilinear(torch.dot, Pair(a.re, -a.im), b), "linalg_vecdot": lambda a, b, dim=-1: Pair(
+        *(part.sum(dim) for part in mul(Pair(a.re, -a.im), b))),
+    **dict.fromkeys(("to", "_to_copy", "type_as"), None),
+}
+#: Of two factors.
+_BILINEAR = {"matmul", "mm", "bmm", "mv", "dot", "outer", "kron", "ger", "conv1d", "conv2d", "conv3d", "linalg_matmul"}
+#: Of both parts alike.
+_OF_PARTS = {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "select", "slice", "transpose", "permute", "t", "numpy_T", "mT",
+             "unsqueeze", "squeeze", "expand", "expand_as", "broadcast_to", "repeat", "tile", "index", "index_select", "gather", "roll",
+             "flip", "unbind", "split", "split_with_sizes", "chunk", "movedim", "swapaxes", "swapdims", "narrow", "clone", "contiguous",
+             "detach", "alias", "lift_fresh_copy", "sum", "mean", "cumsum", "diagonal", "diag", "tril", "triu", "zeros_like",
+             "empty_like", "new_zeros", "new_empty", "constant_pad_nd", "pad", "unfold", "tensor_split", "adjoint", "positive",
+             "resolve_conj", "resolve_neg", "atleast_1d", "atleast_2d", "view_copy", "masked_fill", "mH"}
+_JOINED = {"cat", "concat", "stack", "hstack", "vstack"}
+_CREATED = {"zeros", "empty", "ones", "full", "eye", "scalar_tensor"}
+_WRITES = {"add_": _add, "sub_": lambda a, b, alpha=1: _add(a, b, alpha, -1), "mul_": mul, "div_": _div}
+_FROM_REAL = {"complex", "polar", "view_as_complex"}
+
+
+def _name(target: Any) -> str | None:
+    return target._schema.name.removeprefix("aten::") if isinstance(target, torch._ops.OpOverload) else None
+
+
+def _dtype(keywords: dict) -> torch.dtype | None:
+    return keywords.get("dtype")
+
+
+def makes_complex(target: Any, keywords: dict) -> bool:
+    """Whether an operator gives complex numbers for real ones."""
+    name, dtype = _name(target), _dtype(keywords)
+    return name in _FROM_REAL or name in fourier.RULES or isinstance(dtype, torch.dtype) and dtype.is_complex
+
+
+def _of_parts(target, arguments, keywords):
+    """The same of real and of imaginary parts."""
+    results = []
+    for place in (0, 1):
+        part = lambda value: value[place] if is_complex(value) else value
+        mapped = pytree.tree_map(part, (arguments, keywords), is_leaf=is_complex)
+        if keywords.get("dtype") is not None:
+            mapped[1]["dtype"] = _REAL.get(keywords["dtype"], keywords["dtype"])
+        results.append(target(*mapped[0], **mapped[1]))
+    if isinstance(results[0], (tuple, list)):
+        return [Pair(*parts) for parts in zip(*results)]
+    return Pair(*results)
+
+
+def _create(target, name, arguments, keywords):
+    dtype = _REAL[keywords["dtype"]]
+    keywords = {**keywords, "dtype": dtype}
+    if name in ("full", "scalar_tensor"):
+        *sizes, value = arguments
+        re, im = _split(value)
+        return Pair(target(*sizes, re, **keywords), target(*sizes, 0.0 if im is None else im, **keywords))
+    re = target(*arguments, **keywords)
+    return Pair(re, torch.zeros_like(re))
+
+
+def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
+    """An operator with complex numbers in it."""
+    name = _name(target)
+    if name is None:
+        return target(*arguments, **keywords)  # getitem
+    if name in fourier.RULES:
+        return fourier.RULES[name](*arguments, **keywords)
+    if name in ("to", "_to_copy", "type_as"):
+        dtype = next((value for value in (*arguments[1:], *keywords.values()) if isinstance(value, torch.dtype)), None)
+        return _convert(arguments[0], dtype)
+    if name in _CREATED and (_dtype(keywords) or torch.float32).is_complex:
+        return _create(target, name, arguments, keywords)
+    if name in _WRITES:
+        return _copy(arguments[0], _WRITES[name](*arguments, **keywords))
+    if name in _FUNCTIONS:
+        return _FUNCTIONS[name](*arguments, **keywords)
+    if name in _BILINEAR:
+        return _bilinear(lambda a, b: target(a, b, *arguments[2:], **keywords), *arguments[:2])
+    if name in _JOINED:
+        parts = [_pair(part) for part in arguments[0]]
+        return Pair(*(target([part[place] for part in parts], *arguments[1:], **keywords) for place in (0, 1)))
+    if name == "addmm":
+        return _add(_bilinear(torch.matmul, *arguments[1:3]), arguments[0])
+    if name in ("fill_", "zero_"):
+        re, im = _split(arguments[1] if len(arguments) > 1 else 0)
+        arguments[0].re.fill_(re)
+        arguments[0].im.fill_(im or 0)
+        return arguments[0]
+    if name in ("index_put", "index_put_", "index_add", "index_add_", "scatter_add", "scatter_add_", "slice_scatter", "select_scatter"):
+        return _of_parts(target, tuple(_pair(value) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+                                       for value in arguments), keywords)
+    if name in _OF_PARTS:
+        return _of_parts(target, arguments, keywords)
+    raise Refused(f"aten.{name} of complex numbers is not supported; write it with their real and imaginary parts "
+                  "(torch.view_as_real)")

@@ -1,0 +1,116 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Regions, branches and loops that torch.export keeps as operators with graphs.
+
+Regions without gradients and with autocast are run as such. Of `torch.cond` both sides are computed and one is chosen. `map` and
+`scan` have a fixed number of turns, which are written out. So are those of a `while_loop` whose condition counts them: turns behind
+the last change nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..errors import Refused
+
+__all__ = ["REGIONS", "RULES"]
+
+_MOST_TURNS = 1024
+
+
+def _set_grad(engine, target, arguments, keywords):
+    enabled, body, *values = arguments
+    with torch.set_grad_enabled(enabled):
+        return engine.run(body, values)
+
+
+def _autocast(engine, target, arguments, keywords):
+    device, dtype, enabled, caches, body, *values = arguments
+    with torch.autocast(device, dtype, enabled, caches):
+        return engine.run(body, values)
+
+
+def _cond(engine, target, arguments, keywords):
+    condition, yes, no, values = (*arguments, ())[:4]
+    condition = condition.reshape(())
+    results = engine.run(yes, list(values)), engine.run(no, list(values))
+    return [torch.where(condition, a, b) if isinstance(a, torch.Tensor) else a for a, b in zip(*results)]
+
+
+def _list_ands(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """The conditions that all have to hold."""
+    if node.op == "call_function" and getattr(node.target, "_schema", None) is not None and node.target._schema.name in (
+            "aten::logical_and", "aten::bitwise_and", "aten::mul", "aten::__and__"):
+        return [part for argument in node.args if isinstance(argument, torch.fx.Node) for part in _list_ands(argument)]
+    return [node]
+
+
+_LIMITS = {"aten::lt": 0, "aten::le": 1, "aten::less": 0, "aten::less_equal": 1, "aten::ne": 0}
+
+
+def _output(module: torch.fx.GraphModule) -> list:
+    output = next(node for node in module.graph.nodes if node.op == "output").args[0]
+    return list(output) if isinstance(output, (tuple, list)) else [output]
+
+
+def _count_turns(engine, condition: torch.fx.GraphModule, body: torch.fx.GraphModule, carried: list) -> int | None:
+    """The most turns that a counter in the condition allows: one that starts at a constant and grows by a constant."""
+    counters = [node for node in condition.graph.nodes if node.op == "placeholder"]
+    inner = [node for node in body.graph.nodes if node.op == "placeholder"]
+    for node in _list_ands(_output(condition)[0]):
+        schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
+        if schema is None or schema.name not in _LIMITS or node.args[0] not in counters or not isinstance(node.args[1], (int, float)):
+            continue
+        place = counters.index(node.args[0])
+        if place >= len(carried):
+            continue
+        start, grown = engine.constant_of(carried[place]), _output(body)[place]
+        while isinstance(grown, torch.fx.Node) and grown.op == "call_function" and grown.target in (
+                torch.ops.aten.clone.default, torch.ops.aten.detach.default):
+            grown = grown.args[0]
+        if start is None or not isinstance(grown, torch.fx.Node) or grown.target is not torch.ops.aten.add.Tensor:
+            continue
+        if grown.args[0] is inner[place] and isinstance(grown.args[1], int) and grown.args[1] > 0:
+            return max(0, -(-int(node.args[1] + _LIMITS[schema.name] - start.item()) // grown.args[1]))
+    return None
+
+
+def _while(engine, target, arguments, keywords):
+    condition, body, carried, rest = (*arguments, ())[:4]
+    carried, rest = list(carried), list(rest)
+    turns = _count_turns(engine, condition, body, carried)
+    if turns is None or turns > _MOST_TURNS:
+        raise Refused("a while_loop needs a limit on its turns that the program shows: a carried counter that starts at a constant, "
+                      f"grows by one, and is compared with a number up to {_MOST_TURNS} in the condition, as in (i < 30) & (gap > 1e-3)")
+    for _ in range(turns):
+        goes_on = engine.run(condition, [*carried, *rest])
+        goes_on = (goes_on[0] if isinstance(goes_on, (tuple, list)) else goes_on).reshape(())
+        turned = engine.run(body, [*carried, *rest])
+        carried = [torch.where(goes_on, new, old) for new, old in zip(turned, carried)]
+    return carried
+
+
+def _scan(engine, target, arguments, keywords):
+    body, carried, given, rest = (*arguments, ())[:4]
+    carried, given, rest = list(carried), list(given), list(rest)
+    made: list[list] = []
+    for turn in range(given[0].shape[0]):
+        results = engine.run(body, [*carried, *(value.select(0, turn) for value in given), *rest])
+        carried = list(results[:len(carried)])
+        made.append(list(results[len(carried):]))
+    return [*carried, *(torch.stack(values) for values in zip(*made))]
+
+
+def _map(engine, target, arguments, keywords):
+    body, given, rest = arguments
+    made = [engine.run(body, [*(value.select(0, turn) for value in given), *rest]) for turn in range(given[0].shape[0])]
+    return [torch.stack(values) for values in zip(*made)]
+
+
+RULES = {"higher_order::wrap_with_set_grad_enabled": _set_grad, "higher_order::wrap_with_autocast": _autocast,
+         "higher_order::cond": _cond, "higher_order::while_loop": _while, "higher_order::scan": _scan, "higher_order::map_impl": _map}
+#: What memopt takes as it is.
+REGIONS = {"higher_order::wrap_with_set_grad_enabled", "higher_order::wrap_with_autocast"}

@@ -1,0 +1,45 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Operators of torch.library.custom_op: what they compute, and the gradient that is registered with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import gradients
+from ..errors import Error, Refused
+
+__all__ = ["call", "has_formula"]
+
+
+def _find(target: Any):
+    if not isinstance(target, torch._ops.OpOverload):
+        return None
+    return torch._library.custom_ops.OPDEFS.get(target._schema.name)
+
+
+def has_formula(target: Any) -> bool:
+    return _find(target) is not None
+
+
+def call(target: Any, arguments: tuple, keywords: dict) -> Any:
+    """The operator written out."""
+    definition = _find(target)
+    schema = target._schema
+    if schema.is_mutable:
+        raise Refused(f"{schema.name} writes over its arguments (mutates_args), which is not supported; return new tensors")
+    given = dict(zip((argument.name for argument in schema.arguments), arguments)) | keywords
+    values = [given.get(argument.name, argument.default_value) for argument in schema.arguments]
+    run = definition._backend_fns.get("cpu") or definition._init_fn
+    setup = definition._setup_context_fn
+    keep = None if setup is None else lambda context, inputs, output: setup(ctx=context, inputs=inputs, output=output)
+    try:
+        return gradients.with_formula(schema.name, values, run, keep, definition._backward_fn)
+    except Error:
+        raise
+    except Exception as error:
+        raise Refused(f"{schema.name} or its gradient cannot be traced: {type(error).__name__}: {error}; write them in PyTorch's "
+                      "operators") from error

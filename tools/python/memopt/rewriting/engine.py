@@ -1,0 +1,246 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs a program node by node, through rules, while torch.export watches."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx import traceback as fx_traceback
+from torch.utils import _pytree as pytree
+
+from ..errors import Error, Refused
+from ..places import place_of_node
+from . import complex_numbers, control_flow, custom_operators, linear_algebra, quantization, ragged
+
+__all__ = ["Engine", "rewrite_program"]
+
+#: Rules by the name of an operator, "library::name": (engine, target, arguments, keywords) -> value.
+_RULES: dict[str, Callable] = {**control_flow.RULES, **linear_algebra.RULES, **quantization.RULES, **ragged.RULES}
+_MOST_ROUNDS = 4
+_COPIES = {"aten::lift_fresh_copy", "aten::detach", "aten::detach_", "aten::clone"}
+#: The operators that a program is rewritten for; rows by a mask are seen by their sizes.
+_CAUSES = _RULES.keys() - ragged.RULES.keys() - control_flow.REGIONS
+#: Rules for values of a kind: (the kind's test, the rule).
+_KINDS = ((ragged.is_ragged, ragged.call), (complex_numbers.is_complex, complex_numbers.call))
+
+
+def name_of(target: Any) -> str:
+    """ "aten::add", of any overload; the functions of Python have names of their own."""
+    if isinstance(target, torch._ops.OpOverload):
+        return target._schema.name
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return f"higher_order::{target.name()}"
+    return getattr(target, "__name__", str(target))
+
+
+def _has_own_sizes(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and any(not isinstance(size, int) for size in value.shape)
+
+
+def _needs(node: torch.fx.Node) -> bool:
+    values = pytree.tree_leaves(node.meta.get("val"))
+    if any(isinstance(value, torch.Tensor) and value.is_complex() or _has_own_sizes(value) for value in values):
+        return True
+    if node.op != "call_function":
+        return False
+    return name_of(node.target) in _CAUSES or custom_operators.has_formula(node.target)
+
+
+def needs_rewriting(program: torch.export.ExportedProgram) -> bool:
+    return any(_needs(node) for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule)
+               for node in part.graph.nodes)
+
+
+# ----------------------------------------------------------------------------------------------------------
+# One run
+# ----------------------------------------------------------------------------------------------------------
+
+class Engine:
+    """Calls the nodes of graphs. Values that were made alike have the same key, until one of them is written to."""
+
+    def __init__(self):
+        self._numbers: dict[Any, int] = {}
+        self._keys: dict[int, tuple[Any, int]] = {}  # by identity; the values are kept, so that no other takes their place
+        self._fresh = itertools.count(-1, -1)
+        self._constants: dict[int, tuple[Any, torch.Tensor]] = {}  # by identity: what the program has as data
+
+    # Keys
+
+    def key_of(self, value: Any) -> Any:
+        if isinstance(value, ragged.Ragged):
+            return "ragged", self.key_of(value.full), value.key
+        if isinstance(value, torch.Tensor):
+            if id(value) not in self._keys:
+                self._keys[id(value)] = value, next(self._fresh)
+            return self._keys[id(value)][1]
+        if isinstance(value, (tuple, list)):
+            return tuple(map(self.key_of, value))
+        return str(type(value)), str(value)
+
+    def intern(self, *parts: Any) -> int:
+        return self._numbers.setdefault(parts, len(self._numbers))
+
+    def _note(self, target: Any, arguments: tuple, keywords: Mapping, result: Any) -> None:
+        schema = getattr(target, "_schema", None)
+        if schema is None:
+            return
+        if schema.is_mutable:
+            for argument, value in zip(schema.arguments, arguments):
+                if argument.alias_info is not None and argument.alias_info.is_write:
+                    self._forget(value)
+            return
+        if torch.Tag.nondeterministic_seeded in target.tags:
+            return
+        for place, value in enumerate(result if isinstance(result, (tuple, list)) else [result]):
+            if isinstance(value, torch.Tensor) and id(value) not in self._keys:
+                key = (str(target), place, self.key_of(arguments), self.key_of(tuple(sorted(keywords.items()))))
+                self._keys[id(value)] = value, self.intern(key)
+
+    def _forget(self, written: Any) -> None:
+        written = written.full if isinstance(written, ragged.Ragged) else written
+        if not isinstance(written, torch.Tensor):
+            return
+        storage = written.untyped_storage()._cdata
+        for number, (value, _) in list(self._keys.items()):
+            if value.untyped_storage()._cdata == storage:
+                self._keys[number] = value, next(self._fresh)
+
+    def constant_of(self, value: Any) -> torch.Tensor | None:
+        """The data behind a value that the program has as a constant."""
+        return self._constants.get(id(value), (None, None))[1]
+
+    def know_constant(self, value: Any, data: torch.Tensor) -> None:
+        self._constants[id(value)] = value, data
+
+    # Nodes
+
+    def run(self, module: torch.fx.GraphModule, values: list) -> Any:
+        """The results of a graph; `values` are those of its placeholders, in order."""
+        known: dict[torch.fx.Node, Any] = {}
+        waiting = iter(values)
+        for node in module.graph.nodes:
+            if node.op == "placeholder":
+                known[node] = next(waiting)
+            elif node.op == "get_attr":
+                known[node] = self._get(module, node.target)
+            elif node.op == "output":
+                return torch.fx.node.map_arg(node.args[0], known.__getitem__)
+            else:
+                arguments = torch.fx.node.map_arg(node.args, known.__getitem__)
+                keywords = torch.fx.node.map_arg(node.kwargs, known.__getitem__)
+                with fx_traceback.set_current_meta(node):
+                    known[node] = self._call_node(node, tuple(arguments), dict(keywords))
+        return None
+
+    @staticmethod
+    def _get(module: nn.Module, path: str) -> Any:
+        for name in path.split("."):
+            module = getattr(module, name)
+        return module
+
+    def _call_node(self, node: torch.fx.Node, arguments: tuple, keywords: dict) -> Any:
+        try:
+            result = self.call(node.target, arguments, keywords)
+        except Error:
+            raise
+        except ragged.NotRagged as error:
+            place = place_of_node(node)
+            raise Refused(f"{place + ': ' if place else ''}{name_of(node.target).replace('::', '.')} of rows that were chosen by a "
+                          f"mask{f' ({error})' if str(error) else ''} is not supported, as their number depends on the data; keep "
+                          "all elements and weight them with a mask, as in torch.where(mask, x, 0).sum() / mask.sum()") from error
+        self._note(node.target, arguments, keywords, result)
+        if name_of(node.target) in _COPIES and self.constant_of(arguments[0]) is not None:
+            self.know_constant(result, self.constant_of(arguments[0]))
+        return result
+
+    def call(self, target: Any, arguments: tuple, keywords: dict) -> Any:
+        """One operator on values of any kind."""
+        rule = _RULES.get(name_of(target))
+        if rule is not None:
+            return rule(self, target, arguments, keywords)
+        leaves = pytree.tree_leaves((arguments, keywords))
+        for is_of_kind, call in _KINDS:
+            if any(map(is_of_kind, leaves)):
+                return call(self, target, arguments, keywords)
+        if complex_numbers.makes_complex(target, keywords):
+            return complex_numbers.call(self, target, arguments, keywords)
+        if custom_operators.has_formula(target):
+            return custom_operators.call(target, arguments, keywords)
+        return target(*arguments, **keywords)
+
+
+# ----------------------------------------------------------------------------------------------------------
+# The new program
+# ----------------------------------------------------------------------------------------------------------
+
+class _Anew(nn.Module):
+    """A program's state and its run, as a module; complex tensors of state have a last dimension of two."""
+
+    def __init__(self, program: torch.export.ExportedProgram):
+        super().__init__()
+        self.__dict__["_program"] = program
+        made: dict[int, torch.Tensor] = {}
+        for spec in program.graph_signature.input_specs:
+            if spec.kind == InputKind.USER_INPUT or spec.target is None:
+                continue
+            held = program.state_dict if spec.target in program.state_dict else program.constants
+            tensor = held[spec.target]
+            if isinstance(tensor, torch.Tensor) and tensor.is_complex():
+                real = torch.view_as_real(tensor.detach().resolve_conj())
+                tensor = made.setdefault(id(tensor), nn.Parameter(real, tensor.requires_grad)
+                                         if isinstance(tensor, nn.Parameter) else real)
+            self._place(spec, tensor)
+
+    def _place(self, spec: Any, tensor: Any) -> None:
+        *path, name = spec.target.split(".")
+        owner: nn.Module = self
+        for part in path:
+            if part not in owner._modules:
+                owner.add_module(part, nn.Module())
+            owner = owner._modules[part]
+        if spec.kind == InputKind.PARAMETER:
+            owner.register_parameter(name, tensor)
+        elif spec.kind == InputKind.BUFFER:
+            owner.register_buffer(name, tensor, persistent=bool(spec.persistent))
+        else:
+            setattr(owner, name, tensor)
+
+    def _list_values(self, engine: Engine, batch: Mapping[str, torch.Tensor]) -> Iterator[Any]:
+        inputs = iter(batch.values())
+        for spec in self._program.graph_signature.input_specs:
+            if spec.kind == InputKind.USER_INPUT:
+                yield next(inputs)
+                continue
+            value = Engine._get(self, spec.target)
+            held = self._program.state_dict if spec.target in self._program.state_dict else self._program.constants
+            if spec.kind == InputKind.CONSTANT_TENSOR:
+                engine.know_constant(value, held[spec.target])
+            yield complex_numbers.as_pair(value) if held[spec.target].is_complex() else value
+
+    def forward(self, **batch: torch.Tensor):
+        engine = Engine()
+        results = engine.run(self._program.graph_module, list(self._list_values(engine, batch)))
+        given = []
+        for spec, value in zip(self._program.graph_signature.output_specs, results):
+            if spec.kind == OutputKind.USER_OUTPUT:
+                given.append(ragged.finish(complex_numbers.finish(value)))
+            elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
+                complex_numbers.write(Engine._get(self, spec.target), value)
+        return given[0] if len(given) == 1 else tuple(given)
+
+
+def rewrite_program(program: torch.export.ExportedProgram, batch: Mapping[str, torch.Tensor]) -> torch.export.ExportedProgram:
+    """The program in the operators that memopt has; the program itself where it is that already."""
+    for _ in range(_MOST_ROUNDS):  # what a custom operator is made of, say, may need rules itself
+        if not needs_rewriting(program):
+            break
+        with fx_traceback.preserve_node_meta():
+            program = torch.export.export(_Anew(program), (), dict(batch), strict=False)
+    return program

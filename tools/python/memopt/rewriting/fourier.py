@@ -1,0 +1,236 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Fourier transforms as products with constant matrices of cosines and sines.
+
+A length with divisors is split (Cooley and Tukey): of n = a b, the transforms of length a, a factor for each element, and those
+of length b. So n elements take n (a + b) products, and the matrices have a² and b² elements.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import torch
+
+__all__ = ["RULES"]
+
+_MOST_DIRECT = 64  # elements that are transformed by one product
+
+
+@functools.cache
+def _table(rows: int, columns: int, length: int, is_sine: bool, weighted: bool = False) -> list[list[float]]:
+    """sin or cos of 2 pi j k / length, for real results with the weights of the elements that a half spectrum stands for."""
+    function = math.sin if is_sine else math.cos
+    weights = [1 if not weighted or j == 0 or 2 * j == length else 2 for j in range(rows)]
+    return [[weights[j] * function(2 * math.pi * (j * k % length) / length) for k in range(columns)] for j in range(rows)]
+
+
+def _matrix(like: torch.Tensor, *facts: Any) -> torch.Tensor:
+    return torch.tensor(_table(*facts), dtype=like.dtype)
+
+
+def _divide(length: int) -> int:
+    """The divisor next to the root, 1 for a prime."""
+    return max(d for d in range(1, math.isqrt(length) + 1) if length % d == 0)
+
+
+def _times(re: torch.Tensor, im: torch.Tensor | None, cos: torch.Tensor, sin: torch.Tensor, sign: int):
+    """(re + i im) (cos + sign i sin)"""
+    if im is None:
+        return re @ cos, sign * (re @ sin)
+    return re @ cos - sign * (im @ sin), im @ cos + sign * (re @ sin)
+
+
+def _transform(re: torch.Tensor, im: torch.Tensor | None, sign: int):
+    """Along the last dimension, without a factor."""
+    length = re.shape[-1]
+    a = _divide(length) if length > _MOST_DIRECT else 1
+    if a == 1:
+        cos, sin = (_matrix(re, length, length, length, is_sine) for is_sine in (False, True))
+        return _times(re, im, cos, sin, sign)
+    b = length // a
+    # x[b i + j] along i, then the factor of (k, j), then along j; the result is y[k + a l].
+    parts = [None if part is None else part.unflatten(-1, (a, b)).transpose(-1, -2) for part in (re, im)]
+    re, im = (part.transpose(-1, -2) for part in _transform(*parts, sign))
+    cos, sin = (_matrix(re, a, b, length, is_sine) for is_sine in (False, True))
+    re, im = re * cos - sign * im * sin, im * cos + sign * re * sin
+    return tuple(part.transpose(-1, -2).flatten(-2) for part in _transform(re, im, sign))
+
+
+def _fit(part: torch.Tensor | None, length: int) -> torch.Tensor | None:
+    if part is None or part.shape[-1] == length:
+        return part
+    if part.shape[-1] > length:
+        return part[..., :length]
+    return torch.nn.functional.pad(part, [0, length - part.shape[-1]])
+
+
+def _factor(norm: str | None, length: int, is_inverse: bool) -> float:
+    if norm == "ortho":
+        return length ** -0.5
+    return 1 / length if is_inverse == (norm in (None, "backward")) else 1.0
+
+
+def _scale(part: torch.Tensor, factor: float) -> torch.Tensor:
+    return part if factor == 1 else part * factor
+
+
+def _real(value: Any) -> torch.Tensor:
+    return value if value.is_floating_point() else value.to(torch.get_default_dtype())
+
+
+def _is_pair(value: Any) -> bool:
+    return not isinstance(value, torch.Tensor)
+
+
+def _parts(value: Any, dim: int):
+    parts = value if _is_pair(value) else (_real(value), None)
+    return [None if part is None else part.transpose(dim, -1) for part in parts]
+
+
+def _pair(re, im, dim: int, factor: float):
+    from .complex_numbers import Pair
+    return Pair(*(_scale(part, factor).transpose(dim, -1) for part in (re, im)))
+
+
+def _complex(value, n, dim, norm, sign):
+    re, im = _parts(value, dim)
+    n = n or re.shape[-1]
+    return _pair(*_transform(_fit(re, n), _fit(im, n), sign), dim, _factor(norm, n, sign > 0))
+
+
+def fft(value, n=None, dim=-1, norm=None):
+    return _complex(value, n, dim, norm, -1)
+
+
+def ifft(value, n=None, dim=-1, norm=None):
+    return _complex(value, n, dim, norm, 1)
+
+
+def rfft(value, n=None, dim=-1, norm=None):
+    re, _ = _parts(value, dim)
+    n = n or re.shape[-1]
+    re, half = _fit(re, n), n // 2 + 1
+    if n <= 2 * _MOST_DIRECT or _divide(n) == 1:
+        cos, sin = (_matrix(re, n, half, n, is_sine) for is_sine in (False, True))
+        re, im = re @ cos, -(re @ sin)
+    else:
+        re, im = (part[..., :half] for part in _transform(re, None, -1))
+    return _pair(re, im, dim, _factor(norm, n, False))
+
+
+def irfft(value, n=None, dim=-1, norm=None):
+    re, im = _parts(value, dim)
+    n = n or 2 * (re.shape[-1] - 1)
+    half = n // 2 + 1
+    re, im = _fit(re, half), _fit(torch.zeros_like(re) if im is None else im, half)
+    if n <= 2 * _MOST_DIRECT or _divide(n) == 1:
+        cos, sin = (_matrix(re, half, n, n, is_sine, True) for is_sine in (False, True))
+        result = re @ cos - im @ sin
+    else:
+        rest = n - half
+        whole = [torch.cat([part, sign * part[..., 1:rest + 1].flip(-1)], -1) for part, sign in ((re, 1), (im, -1))]
+        result, _ = _transform(*whole, 1)
+    return _scale(result, _factor(norm, n, True)).transpose(dim, -1)
+
+
+_OPPOSITE = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
+
+
+def hfft(value, n=None, dim=-1, norm=None):
+    re, im = value if _is_pair(value) else (value, torch.zeros_like(value))
+    from .complex_numbers import Pair
+    return irfft(Pair(re, -im), n, dim, _OPPOSITE[norm])
+
+
+def ihfft(value, n=None, dim=-1, norm=None):
+    from .complex_numbers import Pair
+    result = rfft(value, n, dim, _OPPOSITE[norm])
+    return Pair(result.re, -result.im)
+
+
+def _rank(value: Any) -> int:
+    return (value.re if _is_pair(value) else value).dim()
+
+
+def _several(last, other, is_real_first: bool):
+    """A transform along several dimensions; `last` is that of the last of them."""
+    def transform(value, s=None, dim=None, norm=None):
+        dims = list(dim) if dim is not None else list(range(_rank(value)))[-len(s):] if s is not None else list(range(_rank(value)))
+        sizes = list(s) if s is not None else [None] * len(dims)
+        sizes = [None if size in (None, -1) else size for size in sizes]
+        pairs = list(zip(sizes, dims))
+        if is_real_first:
+            value = last(value, *pairs[-1], norm)
+            for size, place in pairs[:-1]:
+                value = other(value, size, place, norm)
+            return value
+        for size, place in pairs[:-1]:
+            value = other(value, size, place, norm)
+        return last(value, *pairs[-1], norm)
+    return transform
+
+
+def _of_two(transform):
+    return lambda value, s=None, dim=(-2, -1), norm=None: transform(value, s, dim, norm)
+
+
+def _shifted(sign: int):
+    def shift(value, dim=None):
+        dims = range(_rank(value)) if dim is None else [dim] if isinstance(dim, int) else dim
+        roll = lambda part: torch.roll(part, [part.shape[d] // 2 if sign > 0 else -(part.shape[d] // 2) for d in dims], list(dims))
+        return type(value)(*map(roll, value)) if _is_pair(value) else roll(value)
+    return shift
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Short-time transforms
+# ----------------------------------------------------------------------------------------------------------
+
+def _window(window, win_length, n_fft, like):
+    win_length = win_length or n_fft
+    if window is None:
+        window = torch.ones(win_length, dtype=like.dtype)
+    before = (n_fft - win_length) // 2
+    return torch.nn.functional.pad(window, [before, n_fft - win_length - before]) if win_length != n_fft else window
+
+
+def stft(x, n_fft, hop_length=None, win_length=None, window=None, normalized=False, onesided=None, return_complex=None,
+         align_to_window=None):
+    from .complex_numbers import as_real
+    hop = hop_length or n_fft // 4
+    frames = x.unfold(-1, n_fft, hop) * _window(window, win_length, n_fft, x)
+    found = (fft if onesided is False else rfft)(frames)
+    found = type(found)(*(_scale(part.transpose(-1, -2), n_fft ** -0.5 if normalized else 1) for part in found))
+    return found if return_complex else as_real(found)
+
+
+def istft(value, n_fft, hop_length=None, win_length=None, window=None, center=True, normalized=False, onesided=None, length=None,
+          return_complex=False):
+    hop = hop_length or n_fft // 4
+    window = _window(window, win_length, n_fft, value[0])
+    spectrum = type(value)(*(part.transpose(-1, -2) for part in value))
+    is_half = onesided if onesided is not None else value[0].shape[-2] != n_fft
+    frames = irfft(spectrum, n_fft) if is_half else ifft(spectrum).re
+    frames = _scale(frames, n_fft ** 0.5 if normalized else 1) * window
+    count = frames.shape[-2]
+    total = n_fft + hop * (count - 1)
+    places = (torch.arange(count)[:, None] * hop + torch.arange(n_fft)).flatten()
+    signal = frames.new_zeros([*frames.shape[:-2], total]).index_add(-1, places, frames.flatten(-2))
+    weights = window.new_zeros([total]).index_add(0, places, (window * window).expand(count, n_fft).flatten())
+    start = n_fft // 2 if center else 0
+    end = start + length if length is not None else total - start if center else total
+    signal, weights = signal[..., start:end], weights[start:end]
+    result = signal / weights
+    return _fit(result, length) if length is not None else result
+
+
+RULES = {"fft_fft": fft, "fft_ifft": ifft, "fft_rfft": rfft, "fft_irfft": irfft, "fft_hfft": hfft, "fft_ihfft": ihfft,
+         "fft_fftn": _several(fft, fft, False), "fft_ifftn": _several(ifft, ifft, False),
+         "fft_rfftn": _several(rfft, fft, True), "fft_irfftn": _several(irfft, ifft, False),
+         "fft_fft2": _of_two(_several(fft, fft, False)), "fft_ifft2": _of_two(_several(ifft, ifft, False)),
+         "fft_rfft2": _of_two(_several(rfft, fft, True)), "fft_irfft2": _of_two(_several(irfft, ifft, False)),
+         "fft_fftshift": _shifted(1), "fft_ifftshift": _shifted(-1), "stft": stft, "istft": istft}
