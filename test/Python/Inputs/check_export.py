@@ -58,10 +58,10 @@ def dropping_a_layer(probability):
     return change
 
 
-REFUSED = {under_autocast(True): "an autocast region", writing_a_parameter: "writes the parameter layer.weight",
-           with_a_hook: "register_hook", differentiating: "autograd.grad",
+REFUSED = {writing_a_parameter: "writes the parameter layer.weight",
+           with_a_hook: "register_hook",
            dropping_a_layer(0.5): "check_export.py:57 takes a branch by a random number"}
-KEPT = [under_autocast(False), under_autocast_without_gradients, dropping_a_layer(0.0), dropping_a_layer(1)]
+KEPT = [under_autocast(False), under_autocast(True), differentiating, under_autocast_without_gradients, dropping_a_layer(0.0), dropping_a_layer(1)]
 
 
 def get_program(model):

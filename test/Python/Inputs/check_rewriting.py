@@ -161,6 +161,73 @@ def regions(self, x):
     return y.float().square().sum() + torch.polar(y.float().square(), y.float()).real.mean()
 
 
+# Gradients that a model takes itself ---------------------------------------------------------------------------
+
+@case()
+def penalty(self, x):
+    x = x.requires_grad_()
+    y = self.linear(x).tanh().pow(3).sum(1)
+    (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(g[:, 0].sum(), x, create_graph=True)
+    (fixed,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
+    return (g.norm(dim=1) - 1).square().mean() + second.sum() + (y[:, None] * fixed).sum()
+
+
+@case(conv=lambda: nn.Conv2d(2, 4, 3, stride=2, padding=1, groups=2))
+def convolution(self, x):
+    image = x[:, :, None].repeat(1, 3, 6).reshape(12, 2, 9, 6).requires_grad_()
+    (g,) = torch.autograd.grad(F.relu(self.conv(image)).square().sum(), image, create_graph=True)
+    return g.square().mean()
+
+
+@case()
+def transforms(self, x):
+    energy = lambda z: self.linear(z).sin().sum()
+    by_row = torch.func.grad(energy)(x)
+    return by_row.square().sum() + torch.func.jacrev(lambda z: self.linear(z).exp()[:2])(x[0]).square().sum()
+
+
+def compare_step(name, make):
+    """A step beside PyTorch's, in the parameters behind it."""
+    losses, results = [], []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model, batch = make()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if compiled:
+            step = memopt.compile(model, None, batch, optimizer=optimizer)
+            losses.append(step(batch))
+            results.append(step.state_dict()["model"])
+        else:
+            loss = model(**batch)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            results.append(model.state_dict())
+    assert abs(losses[0] - losses[1]) < 1e-5 * abs(losses[0]), (name, losses)
+    for key, value in results[0].items():
+        torch.testing.assert_close(results[1][key], value, rtol=1e-4, atol=1e-5, msg=lambda text: f"{name}, {key}: {text}")
+    print(f"ok {name}")
+
+
+def check_formulas():
+    """Gradients that are formulas, which PyTorch does not run as a part of a program."""
+    @torch.library.custom_op("rewriting::cube", mutates_args=())
+    def cube(x: torch.Tensor) -> torch.Tensor:
+        return x ** 3
+    cube.register_fake(torch.empty_like)
+    cube.register_autograd(lambda ctx, g: g * ctx.saved_tensors[0], setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+
+    def decompose(self, x):
+        a = self.linear(x)
+        a = a @ a.mT + torch.eye(3)
+        low = torch.linalg.cholesky(a)
+        return (torch.linalg.solve(a, x[:, :1]).sum() + torch.linalg.solve_triangular(low, x, upper=False).square().sum()
+                + torch.linalg.slogdet(a).logabsdet + torch.inverse(a).sum() + cube(a).mean()
+                + torch.fft.fft(self.weight).abs().sum())
+    compare_step("formulas", lambda: (Model(decompose, 3, 3, weight=torch.randn(3, dtype=torch.cfloat)), {"x": torch.randn(3, 3)}))
+
+
 def check_checks():
     class Counts(nn.Module):
         def __init__(self):
@@ -193,4 +260,5 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     for name in CASES:
         check(name)
+    check_formulas()
     check_checks()

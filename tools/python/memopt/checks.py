@@ -12,8 +12,8 @@ Checks are `torch._assert`, `_assert_async`, `_check` and its kin, `assert`, and
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,10 +22,27 @@ from torch.overrides import TorchFunctionMode
 from .branches import find_raising_side
 from .places import called_from
 
-__all__ = ["carried_checks"]
+__all__ = ["REPLACED", "carried_checks"]
 
 #: Functions of torch that take a truth value and a message, and no tensor that a mode would see.
 _CHECKS = ("_check", "_check_value", "_check_index", "_check_type", "_check_not_implemented", "_check_tensor_all")
+
+
+_active = threading.local()  # `checks` of the thread that traces
+
+
+def _choose(original: Callable) -> Callable:
+    """`torch._check` of what is a tensor is collected; of a size it is PyTorch's business."""
+    def check(condition, message=None, *rest):
+        checks = getattr(_active, "checks", None)
+        if checks is not None and isinstance(condition, torch.Tensor):
+            return checks.add(condition, message)
+        return original(condition, message, *rest)
+    return check
+
+
+#: What is replaced while a step is traced: owner, name and the other function.
+REPLACED = [(torch, name, _choose(getattr(torch, name))) for name in _CHECKS if hasattr(torch, name)]
 
 
 def _write(message: Any) -> str:
@@ -71,25 +88,13 @@ class carried_checks(TorchFunctionMode):
             self._elements[id(result)] = result, self._elements[id(args[0])][1]
         return result
 
-    @contextlib.contextmanager
-    def watching(self) -> Iterator[carried_checks]:
-        """While entered, torch's functions that no mode sees are collected as well; `_check` of a size is PyTorch's business."""
-        originals = {name: getattr(torch, name) for name in _CHECKS if hasattr(torch, name)}
+    def __enter__(self):
+        self._outer, _active.checks = getattr(_active, "checks", None), self
+        return super().__enter__()
 
-        def choose(original: Callable) -> Callable:
-            def check(condition, message=None, *rest):
-                if isinstance(condition, torch.Tensor):
-                    return self.add(condition, message)
-                return original(condition, message, *rest)
-            return check
-        for name, original in originals.items():
-            setattr(torch, name, choose(original))
-        try:
-            with self:
-                yield self
-        finally:
-            for name, original in originals.items():
-                setattr(torch, name, original)
+    def __exit__(self, *error):
+        _active.checks = self._outer
+        return super().__exit__(*error)
 
     def apply(self, loss: torch.Tensor) -> torch.Tensor:
         """The loss with the terms of the checks."""

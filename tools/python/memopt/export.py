@@ -45,7 +45,8 @@ from .checks import carried_checks
 from .draws import decided_draws
 from .errors import BadInput, Error, Refused
 from .places import place_of_node
-from .rewriting import rewrite_program
+from .rewriting.derivatives import expand_gradients
+from .rewriting.engine import rewrite_program
 from .tracing_errors import refuse_tracing_error
 from .words import ProgramWords
 
@@ -190,7 +191,7 @@ def checks_of(step: nn.Module) -> Iterator[None]:
     if not isinstance(step, TrainingStep):
         yield
         return
-    with carried_checks().watching() as step.checks:  # what is traced twice is listed once
+    with carried_checks() as step.checks:  # what is traced twice is listed once
         try:
             yield
         finally:
@@ -204,6 +205,7 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
         if gradients.has_graphs(program):
             with gradients.detached_regions():
                 program = torch.export.export(step, (), dict(batch), strict=False)
+    expand_gradients(program)
     program = rewrite_program(program, batch)
     gradients.check_program(program)
     gradients.keep_stopped_gradients(program)

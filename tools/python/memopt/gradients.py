@@ -35,8 +35,10 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.overrides import TorchFunctionMode
 
 from . import internals
+from .checks import REPLACED
 from .errors import Error, Refused
 from .places import called_from
+from .rewriting import derivatives
 
 __all__ = ["Refused", "check_module", "check_program", "keep_stopped_gradients", "watched_gradients", "with_formula"]
 
@@ -189,7 +191,7 @@ def _refuse(what: str, instead: str):
 
 
 _NO_HOOK = "write a torch.autograd.Function that is the identity and changes the gradient in its backward"
-_NO_GRADIENT = "only the loss is differentiated, and once"
+_NO_GRADIENT = "the loss is differentiated by the step; a gradient that forward needs is torch.autograd.grad(..., create_graph=True)"
 
 def _call_with_graphs(operator, *args, **kwargs):
     """torch.cond and its like: where there are no gradients, none come through."""
@@ -199,10 +201,10 @@ def _call_with_graphs(operator, *args, **kwargs):
 
 _call_with_graphs.original = torch._ops.HigherOrderOperator.__call__
 #: What means something else while a step is traced.
-_REPLACED = [(torch._ops.HigherOrderOperator, "__call__", _call_with_graphs), (torch.autograd.Function, "apply", _apply),
+_REPLACED = [*REPLACED, *derivatives.REPLACED, (torch._ops.HigherOrderOperator, "__call__", _call_with_graphs), (torch.autograd.Function, "apply", _apply),
              *((owner, name, _refuse(f"{owner.__name__}.{name}", instead)) for owner, name, instead in (
                  (torch.Tensor, "register_hook", _NO_HOOK), (torch.Tensor, "register_post_accumulate_grad_hook", _NO_HOOK),
-                 (torch.Tensor, "backward", _NO_GRADIENT), (torch.autograd, "grad", _NO_GRADIENT),
+                 (torch.Tensor, "backward", _NO_GRADIENT),
                  (torch.autograd, "backward", _NO_GRADIENT)))]
 
 

@@ -7,7 +7,3 @@ A program is run once more, node by node, on values of its own: tensors, rows ch
 pairs (`complex_numbers`). Each node is called as it is, or through a rule. torch.export traces that run, which gives the new
 program: of the same parameters, buffers, inputs and results.
 """
-
-from .engine import rewrite_program
-
-__all__ = ["rewrite_program"]

@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from ..errors import Refused
 from . import fourier
 
-__all__ = ["Pair", "as_pair", "call", "finish", "is_complex", "makes_complex", "write"]
+__all__ = ["Pair", "as_pair", "call", "finish", "is_complex", "makes_complex", "refuse", "write"]
 
 
 class Pair:
@@ -326,5 +326,10 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
                                        for value in arguments), keywords)
     if name in _OF_PARTS:
         return _of_parts(target, arguments, keywords)
-    raise Refused(f"aten.{name} of complex numbers is not supported; write it with their real and imaginary parts "
+    refuse(target._schema.name)
+    return None
+
+
+def refuse(name: str) -> None:
+    raise Refused(f"{name.replace('::', '.')} of complex numbers is not supported; write it with their real and imaginary parts "
                   "(torch.view_as_real)")

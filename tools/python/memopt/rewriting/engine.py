@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -17,12 +18,17 @@ from torch.utils import _pytree as pytree
 
 from ..errors import Error, Refused
 from ..places import place_of_node
-from . import complex_numbers, control_flow, custom_operators, linear_algebra, quantization, ragged
+from . import complex_numbers, control_flow, custom_operators, fourier, linear_algebra, quantization, ragged
 
 __all__ = ["Engine", "rewrite_program"]
 
+def _as_rule(function: Callable) -> Callable:
+    return lambda engine, target, arguments, keywords: function(*arguments, **keywords)
+
+
 #: Rules by the name of an operator, "library::name": (engine, target, arguments, keywords) -> value.
-_RULES: dict[str, Callable] = {**control_flow.RULES, **linear_algebra.RULES, **quantization.RULES, **ragged.RULES}
+_RULES: dict[str, Callable] = {**control_flow.RULES, **linear_algebra.RULES, **quantization.RULES, **ragged.RULES,
+                               **{f"aten::{name}": _as_rule(window) for name, window in fourier.WINDOWS.items()}}
 _MOST_ROUNDS = 4
 _COPIES = {"aten::lift_fresh_copy", "aten::detach", "aten::detach_", "aten::clone"}
 #: The operators that a program is rewritten for; rows by a mask are seen by their sizes.
@@ -146,13 +152,15 @@ class Engine:
         return module
 
     def _call_node(self, node: torch.fx.Node, arguments: tuple, keywords: dict) -> Any:
+        place = place_of_node(node)
+        front = f"{place}: " if place else ""
         try:
             result = self.call(node.target, arguments, keywords)
-        except Error:
+        except Error as error:
+            error.rephrase(lambda text: f"{front}{text}" if text == error.message and not re.match(r"\S+:\d+", text) else text)
             raise
         except ragged.NotRagged as error:
-            place = place_of_node(node)
-            raise Refused(f"{place + ': ' if place else ''}{name_of(node.target).replace('::', '.')} of rows that were chosen by a "
+            raise Refused(f"{front}{name_of(node.target).replace('::', '.')} of rows that were chosen by a "
                           f"mask{f' ({error})' if str(error) else ''} is not supported, as their number depends on the data; keep "
                           "all elements and weight them with a mask, as in torch.where(mask, x, 0).sum() / mask.sum()") from error
         self._note(node.target, arguments, keywords, result)
@@ -173,7 +181,10 @@ class Engine:
             return complex_numbers.call(self, target, arguments, keywords)
         if custom_operators.has_formula(target):
             return custom_operators.call(target, arguments, keywords)
-        return target(*arguments, **keywords)
+        result = target(*arguments, **keywords)
+        if any(isinstance(value, torch.Tensor) and value.is_complex() for value in pytree.tree_leaves(result)):
+            complex_numbers.refuse(name_of(target))
+        return result
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -224,13 +235,19 @@ class _Anew(nn.Module):
                 engine.know_constant(value, held[spec.target])
             yield complex_numbers.as_pair(value) if held[spec.target].is_complex() else value
 
+    @staticmethod
+    def _finish(value: Any) -> Any:
+        if isinstance(value, ragged.Ragged):
+            raise Refused("the step returns rows that were chosen by a mask, whose number depends on the data; return all, and the mask")
+        return value.tensor() if isinstance(value, ragged.Count) else complex_numbers.finish(value)
+
     def forward(self, **batch: torch.Tensor):
         engine = Engine()
         results = engine.run(self._program.graph_module, list(self._list_values(engine, batch)))
         given = []
         for spec, value in zip(self._program.graph_signature.output_specs, results):
             if spec.kind == OutputKind.USER_OUTPUT:
-                given.append(ragged.finish(complex_numbers.finish(value)))
+                given.append(self._finish(value))
             elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
                 complex_numbers.write(Engine._get(self, spec.target), value)
         return given[0] if len(given) == 1 else tuple(given)

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "WINDOWS"]
 
 _MOST_DIRECT = 64  # elements that are transformed by one product
 
@@ -228,6 +228,24 @@ def istft(value, n_fft, hop_length=None, win_length=None, window=None, center=Tr
     return _fit(result, length) if length is not None else result
 
 
+def _cosines(*weights: float):
+    """A window of cosines: the sum of (-1)^k weight k cos(2 pi k i / length)."""
+    def make(length, periodic=True, *others, dtype=None, **_):
+        used = (others[0], others[1] if len(others) > 1 else 1 - others[0]) if others else weights
+        turns = max(length if periodic else length - 1, 1)
+        values = [sum((-1) ** k * weight * math.cos(2 * math.pi * k * i / turns) for k, weight in enumerate(used)) for i in range(length)]
+        return torch.tensor(values if length > 1 else [1.0] * length, dtype=dtype or torch.get_default_dtype())
+    return make
+
+
+def _triangle(length, periodic=True, *, dtype=None, **_):
+    turns = max(length if periodic else length - 1, 1)
+    values = [1 - abs(2 * i / turns - 1) for i in range(length)]
+    return torch.tensor(values if length > 1 else [1.0] * length, dtype=dtype or torch.get_default_dtype())
+
+
+WINDOWS = {"hann_window": _cosines(0.5, 0.5), "hamming_window": _cosines(0.54, 0.46), "blackman_window": _cosines(0.42, 0.5, 0.08),
+           "bartlett_window": _triangle}
 RULES = {"fft_fft": fft, "fft_ifft": ifft, "fft_rfft": rfft, "fft_irfft": irfft, "fft_hfft": hfft, "fft_ihfft": ihfft,
          "fft_fftn": _several(fft, fft, False), "fft_ifftn": _several(ifft, ifft, False),
          "fft_rfftn": _several(rfft, fft, True), "fft_irfftn": _several(irfft, ifft, False),

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["NotRagged", "RULES", "Ragged", "call", "finish", "is_ragged"]
+__all__ = ["Count", "NotRagged", "RULES", "Ragged", "call", "is_ragged"]
 
 aten = torch.ops.aten
 
@@ -73,12 +73,6 @@ class Count:
 
 def is_ragged(value: Any) -> bool:
     return isinstance(value, (Ragged, Count))
-
-
-def finish(value: Any) -> Any:
-    if isinstance(value, Ragged):
-        raise NotRagged("a result of the step")
-    return value.tensor() if isinstance(value, Count) else value
 
 
 def _spread(valid: torch.Tensor, rank: int, dim: int) -> torch.Tensor:

@@ -1,0 +1,309 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Gradients that a model takes itself: `torch.autograd.grad` and `torch.func.grad` in forward or in the loss.
+
+While the model is traced, such a call is one node, `memopt.gradient_of`. Then the program up to it is run once more by PyTorch's
+autograd, and the operators that this makes take the place of the node. So the program has no gradient left in it but operators,
+and those have gradients themselves.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import sys
+from typing import Any
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from ..errors import Refused
+from ..places import _is_hidden, place_of_node
+from .double_backward import DECOMPOSITIONS
+
+__all__ = ["REPLACED", "expand_gradients"]
+
+_library = torch.library.Library("memopt", "FRAGMENT")
+_library.define("gradient_of(Tensor[] outputs, Tensor[] inputs, Tensor[] seeds) -> Tensor[]")
+_library.impl("gradient_of", lambda outputs, inputs, seeds: [torch.zeros_like(value) for value in inputs], "CompositeExplicitAutograd")
+#: A value without a gradient; autograd detaches what it saves, which is no word of the model's.
+_library.define("stopped(Tensor value) -> Tensor")
+_library.impl("stopped", lambda value: value.clone(), "CompositeExplicitAutograd")
+
+
+# ----------------------------------------------------------------------------------------------------------
+# While the model is traced
+# ----------------------------------------------------------------------------------------------------------
+
+def _list(value: Any) -> list:
+    return list(value) if isinstance(value, (tuple, list)) else [value]
+
+
+def _differentiate(outputs: list, inputs: list, seeds: list, create_graph: bool) -> list[torch.Tensor]:
+    seeds = [torch.ones_like(value) if seed is None else seed.expand_as(value) for value, seed in zip(outputs, seeds)]
+    found = torch.ops.memopt.gradient_of(outputs, inputs, seeds)
+    return found if create_graph else [value.detach() for value in found]
+
+
+def _called_by_torch() -> bool:
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith(__file__.rpartition("rewriting")[0]):
+        frame = frame.f_back
+    return frame is None or _is_hidden(frame.f_code.co_filename)
+
+
+def _grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
+          is_grads_batched=False, materialize_grads=False):
+    """torch.autograd.grad; what the outputs do not depend on has the gradient zero."""
+    if _called_by_torch():
+        return _grad.original(outputs, inputs, grad_outputs, retain_graph, create_graph, only_inputs, allow_unused, is_grads_batched,
+                              materialize_grads)
+    if is_grads_batched:
+        raise Refused("torch.autograd.grad with is_grads_batched inside the step is not supported; call it for each gradient")
+    outputs, inputs = _list(outputs), _list(inputs)
+    seeds = _list(grad_outputs) if grad_outputs is not None else [None] * len(outputs)
+    return tuple(_differentiate(outputs, inputs, seeds, create_graph))
+
+
+_grad.original = torch.autograd.grad
+
+
+def _take(values: tuple, argnums: Any) -> tuple[list, Any, list[int]]:
+    """The leaves to differentiate by, and where they are among the arguments."""
+    places = [argnums] if isinstance(argnums, int) else list(argnums)
+    places = [place % len(values) for place in places]
+    return places
+
+
+def _value_and_gradient(func, argnums, has_aux, args, kwargs):
+    """What torch.func.grad_and_value gives."""
+    places, args = _take(args, argnums), list(args)
+    fresh = lambda tree: pytree.tree_map_only(torch.Tensor, lambda value: value.clone() if value.is_floating_point() else value, tree)
+    for place in places:
+        args[place] = fresh(args[place])
+    given = func(*args, **kwargs)
+    value, aux = given if has_aux else (given, None)
+    leaves, spec = pytree.tree_flatten([args[place] for place in places])
+    found = pytree.tree_unflatten(_differentiate([value], leaves, [None], True), spec)
+    return (found[0] if isinstance(argnums, int) else tuple(found)), ((value, aux) if has_aux else value), aux
+
+
+def _grad_impl(func, argnums, has_aux, args, kwargs):
+    found, _, aux = _value_and_gradient(func, argnums, has_aux, args, kwargs)
+    return (found, aux) if has_aux else found
+
+
+def _grad_and_value_impl(func, argnums, has_aux, args, kwargs):
+    found, value, _ = _value_and_gradient(func, argnums, has_aux, args, kwargs)
+    return found, value
+
+
+def _vjp(func, *primals, argnums=None, has_aux=False):
+    """torch.func.vjp: outputs, and a function of their gradients."""
+    places = list(range(len(primals))) if argnums is None else _take(primals, argnums)
+    args = list(primals)
+    for place in places:
+        args[place] = pytree.tree_map_only(torch.Tensor, torch.Tensor.clone, args[place])
+    given = func(*args)
+    value, aux = given if has_aux else (given, None)
+    leaves, spec = pytree.tree_flatten([args[place] for place in places])
+    outputs, _ = pytree.tree_flatten(value)
+
+    def pull(*gradients, **_):
+        gradients = gradients[0] if len(gradients) == 1 else gradients
+        seeds, _ = pytree.tree_flatten(gradients)
+        found = pytree.tree_unflatten(_differentiate(outputs, leaves, seeds, True), spec)
+        return found[0] if isinstance(argnums, int) else tuple(found)
+    return (value, pull, aux) if has_aux else (value, pull)
+
+
+def _jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
+    """torch.func.jacrev, a gradient for each element of the result."""
+    if has_aux:
+        raise Refused("torch.func.jacrev with has_aux inside the step is not supported")
+
+    def jacobian(*args, **kwargs):
+        value, pull = _vjp(lambda *given: func(*given, **kwargs), *args, argnums=argnums)
+        if not isinstance(value, torch.Tensor):
+            raise Refused("torch.func.jacrev of a function with several results inside the step is not supported")
+        size = value.numel()
+        rows = []
+        for number in range(size):
+            seed = torch.nn.functional.one_hot(torch.tensor(number), size).to(value.dtype).reshape(value.shape)
+            rows.append(pull(seed))
+        flat = [pytree.tree_flatten(row)[0] for row in rows]
+        spec = pytree.tree_flatten(rows[0])[1]
+        joined = [torch.stack(parts).reshape([*value.shape, *parts[0].shape]) for parts in zip(*flat)]
+        return pytree.tree_unflatten(joined, spec)
+    return jacobian
+
+
+def _jvp(func, primals, tangents, *, strict=False, has_aux=False):
+    """torch.func.jvp: the gradient of a gradient by its seed."""
+    if has_aux:
+        raise Refused("torch.func.jvp with has_aux inside the step is not supported")
+    value, pull = _vjp(func, *primals)
+    outputs, spec = pytree.tree_flatten(value)
+    dummies = [torch.zeros_like(output).clone() for output in outputs]
+    found = pull(pytree.tree_unflatten(dummies, spec))
+    leaves, seeds = pytree.tree_flatten(found)[0], pytree.tree_flatten(tuple(tangents))[0]
+    return value, pytree.tree_unflatten(_differentiate(leaves, dummies, seeds, True), spec)
+
+
+def _jacfwd(func, argnums=0, has_aux=False, *, chunk_size=None, randomness="error"):
+    return _jacrev(func, argnums, has_aux=has_aux)
+
+
+def _hessian(func, argnums=0):
+    return _jacrev(_jacrev(func, argnums), argnums)
+
+
+_transforms = torch._functorch.eager_transforms
+_REWRITTEN = {"grad_impl": _grad_impl, "grad_and_value_impl": _grad_and_value_impl, "_vjp_with_argnums": _vjp}
+#: What is replaced while a step is traced: owner, name and the other function.
+REPLACED = [(torch.autograd, "grad", _grad), *((_transforms, name, function) for name, function in _REWRITTEN.items()
+                                               if hasattr(_transforms, name)),
+            (torch.func, "vjp", lambda func, *primals, has_aux=False: _vjp(func, *primals, has_aux=has_aux)),
+            (torch.func, "jacrev", _jacrev), (torch.func, "jacfwd", _jacfwd), (torch.func, "hessian", _hessian),
+            (torch.func, "jvp", _jvp)]
+
+
+# ----------------------------------------------------------------------------------------------------------
+# In the program
+# ----------------------------------------------------------------------------------------------------------
+
+_numbers = itertools.count()
+
+
+def _is_gradient(node: torch.fx.Node) -> bool:
+    return node.op == "call_function" and node.target is torch.ops.memopt.gradient_of.default
+
+
+def _stop(value: torch.Tensor) -> torch.Tensor:
+    return torch.ops.memopt.stopped(value.detach())
+
+
+def _run(module: torch.fx.GraphModule, values: list, wanted: dict, until: torch.fx.Node | None) -> dict:
+    """The values of a graph's nodes up to one; those of `wanted` have a gradient from there on."""
+    known: dict[torch.fx.Node, Any] = {}
+    waiting = iter(values)
+    for node in module.graph.nodes:
+        if node is until:
+            break
+        if node.op == "placeholder":
+            value = next(waiting)
+        elif node.op == "get_attr":
+            value = module
+            for name in node.target.split("."):
+                value = getattr(value, name)
+        elif node.op == "output":
+            known[node] = torch.fx.node.map_arg(node.args[0], known.__getitem__)
+            break
+        else:
+            arguments = torch.fx.node.map_arg(node.args, known.__getitem__)
+            keywords = torch.fx.node.map_arg(node.kwargs, known.__getitem__)
+            if node.target is torch.ops.higher_order.wrap_with_set_grad_enabled:
+                enabled, body, *given = arguments
+                with torch.set_grad_enabled(enabled):
+                    inner = _run(body, given, {}, None)
+                value = next(inner[part] for part in inner if part.op == "output")
+                value = value if enabled else pytree.tree_map_only(torch.Tensor, _stop, value)
+            elif node.target in (torch.ops.aten.detach.default, torch.ops.aten.detach_.default):
+                value = _stop(arguments[0])
+            else:
+                value = node.target(*arguments, **keywords)
+        if node in wanted and not value.requires_grad:
+            value = value.detach().requires_grad_()
+        known[node] = value
+    return known
+
+
+
+def _reach(inputs: list[torch.fx.Node]) -> set[torch.fx.Node]:
+    found, waiting = set(inputs), list(inputs)
+    while waiting:
+        for user in waiting.pop().users:
+            if user not in found:
+                found.add(user)
+                waiting.append(user)
+    return found
+
+
+def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node) -> None:
+    module, graph = program.graph_module, program.graph_module.graph
+    outputs, inputs, seeds = (list(part) for part in marker.args)
+    place = place_of_node(marker)
+    front = f"{place}: " if place else ""
+    between = _reach(inputs)
+    if any(node.target is torch.ops.memopt.custom_gradient.default and node in between for node in _before(graph, marker)):
+        raise Refused(f"{front}a gradient of a torch.autograd.Function inside the step is not supported, as its own formula has "
+                      "none; write it in PyTorch's operators")
+    given = [node for node in graph.nodes if node.op == "placeholder"]
+    fake = next(node.meta["val"].fake_mode for node in given if isinstance(node.meta.get("val"), torch.Tensor))
+
+    def differentiate(values, seeds):
+        # What is written to here is written to in the program already.
+        values = [value.detach().clone() if isinstance(value, torch.Tensor) else value for value in values]
+        with torch.enable_grad():
+            known = _run(module, values, dict.fromkeys(inputs), marker)
+            pairs = [(known[node], seed) for node, seed in zip(outputs, seeds) if known[node].requires_grad]
+            found = torch.autograd.grad([value for value, _ in pairs], [known[node] for node in inputs], [seed for _, seed in pairs],
+                                        allow_unused=True) if pairs else [None] * len(inputs)
+        return [torch.zeros_like(known[node]) if gradient is None else gradient.clone() for node, gradient in zip(inputs, found)]
+    with fake:
+        made = make_fx(differentiate, decomposition_table=DECOMPOSITIONS)(
+            [_forget(node.meta["val"]) for node in given], [torch.empty_like(_forget(node.meta["val"])) for node in outputs])
+    _name_detached(made.graph)
+    known = dict(zip((node for node in made.graph.nodes if node.op == "placeholder"), [*given, *seeds]))
+    with graph.inserting_before(marker):
+        for node in made.graph.nodes:
+            if node.op == "get_attr":
+                raise Refused(f"{front}a gradient inside the step needs constants that cannot be traced")
+            if node.op == "call_function":
+                known[node] = graph.node_copy(node, known.__getitem__)
+                known[node].name = f"inner_gradient_{next(_numbers)}"
+                for key in ("stack_trace", "nn_module_stack"):
+                    if key in marker.meta:
+                        known[node].meta[key] = marker.meta[key]
+            elif node.op == "output":
+                results = torch.fx.node.map_arg(node.args[0], known.__getitem__)
+    for user in list(marker.users):
+        assert user.target is operator.getitem
+        user.replace_all_uses_with(results[user.args[1]])
+        graph.erase_node(user)
+    graph.erase_node(marker)
+
+
+def _name_detached(graph: torch.fx.Graph) -> None:
+    """What autograd has detached it has not; what the model has stopped it has detached."""
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+        elif node.op == "call_function" and node.target is torch.ops.memopt.stopped.default:
+            node.target = torch.ops.aten.detach.default
+    graph.eliminate_dead_code()
+
+
+def _before(graph: torch.fx.Graph, marker: torch.fx.Node):
+    for node in graph.nodes:
+        if node is marker:
+            return
+        yield node
+
+
+def _forget(value: Any) -> Any:
+    return value.detach() if isinstance(value, torch.Tensor) else value
+
+
+def expand_gradients(program: torch.export.ExportedProgram) -> bool:
+    """Writes out the gradients that a program takes, in place; whether there were any."""
+    markers = [node for node in program.graph_module.graph.nodes if _is_gradient(node)]
+    for marker in markers:
+        _expand(program, marker)
+    if markers:
+        program.graph_module.graph.eliminate_dead_code()
+        program.graph_module.recompile()
+    return bool(markers)
