@@ -56,9 +56,10 @@ struct Rows {
 /// So few tokens that a tile is a small part, and so many that a product of them is worth its
 /// reads of the weights.
 static SmallVector<Rows> cutIntoTiles(int64_t tokens) {
-  constexpr int64_t mostParts = 16, step = 32, most = 1024;
-  int64_t size = llvm::alignTo(llvm::divideCeil(tokens, mostParts), step);
-  size = std::min(size, most);
+  constexpr int64_t step = 32, enough = 128, most = 1024;
+  auto getShare = [&](int64_t parts) { return llvm::divideCeil(tokens, parts); };
+  int64_t size = std::max<int64_t>(std::min<int64_t>(getShare(16), enough), getShare(32));
+  size = std::min<int64_t>(llvm::alignTo(size, step), most);
   SmallVector<Rows> tiles;
   for (int64_t begin = 0; begin < tokens; begin += size)
     tiles.push_back({begin, std::min(begin + size, tokens)});
@@ -583,6 +584,7 @@ void TileTokensPass::tileBackward(const ModuleOps &module) {
 
 /// A segment holds further products, so that each is looked for anew.
 void TileTokensPass::tileWideProducts(Block &block) {
+  constexpr size_t mostOps = 512; // each is written out for every tile
   DenseSet<Operation *> seen;
   auto findNext = [&]() -> MatmulOp {
     for (auto op : block.getOps<MatmulOp>())
@@ -592,7 +594,7 @@ void TileTokensPass::tileWideProducts(Block &block) {
   };
   while (MatmulOp op = findNext()) {
     FailureOr<TokenSegment> segment = TokenSegment::create(op.getResult());
-    if (succeeded(segment))
+    if (succeeded(segment) && segment->getOps().size() <= mostOps)
       SegmentTiler(*segment).run(parts);
   }
 }
