@@ -21,14 +21,6 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CMakeLists
 out=$PWD/build/dist
 mkdir -p "$out"
 
-# Licences of what is linked in or lies beside, as their packages state them.
-notices() {
-  local folder=$1 package
-  shift
-  cp LICENSE "$folder"
-  for package; do cp "/usr/share/doc/$package/copyright" "$folder/LICENSE.$package"; done
-}
-
 wheels() {
   local stage=build/wheels tools=build/wheel-tools
   if ! "$tools/bin/auditwheel" --version >/dev/null 2>&1; then
@@ -44,10 +36,8 @@ wheels() {
   cp -r "$stage/runtime/bin" "$stage/runtime/lib" "$stage/python/memopt"
   mkdir "$stage/python/compiler/bin"
   cp "$stage/standalone/bin/memopt-compile" "$stage/python/compiler/bin" # the other names are links, which no wheel can hold
-  notices "$stage/python" nlohmann-json3-dev liburing-dev zlib1g-dev libgomp1
-  cp build/venv/share/doc/onednn/LICENSE "$stage/python/LICENSE.oneDNN"
-  cp build/venv/share/doc/onednn/THIRD-PARTY-PROGRAMS "$stage/python/LICENSE.oneDNN-parts"
-  notices "$stage/python/compiler" nlohmann-json3-dev zlib1g-dev libzstd-dev llvm-22-dev libmlir-22-dev liblld-22-dev
+  cp "$stage"/runtime/share/doc/memopt/* "$stage/python"
+  cp "$stage"/standalone/share/doc/memopt/* "$stage/python/compiler"
   echo "== packing"
   for package in python python/compiler; do
     PATH=$PWD/$tools/bin:$PATH "$tools/bin/pip" wheel -q --no-deps --no-build-isolation -w "$stage/raw" "$stage/$package"
