@@ -29,6 +29,15 @@ if not os.environ.get("MEMOPT_WITHOUT_CUDA"):
                           ("cudnn", "lib/libcudnn.so.9")):
         if any(folder and os.path.exists(os.path.join(folder, file)) for folder in toolkits):
             config.available_features.add(feature)
+# Their headers, and what reads them.
+compiler = shutil.which("clang++", path=config.llvm_tools_dir) or shutil.which("clang++")
+for feature, files in (("cuda", ("cuda.h", "cublasLt.h")), ("cudnn", ("cudnn.h",))):
+    for folder in (os.path.join(toolkit, "include") for toolkit in toolkits if toolkit and compiler):
+        if all(os.path.exists(os.path.join(folder, file)) for file in files):
+            config.available_features.add(feature + "-headers")
+            config.substitutions.append((f"%{feature}_include", folder))
+            break
+config.substitutions.append(("%clang", compiler or "clang++"))
 # Workspaces depend on the processor, and so do pages that show them.
 cpuinfo = "/proc/cpuinfo"
 if os.path.exists(cpuinfo) and "avx512dq" in open(cpuinfo).read():

@@ -4,15 +4,19 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiles models for NVIDIA GPUs, none of which is needed, and says what the packages hold.
 
-    cuda_packages.py MODEL.pt2... [--devices a100,h100,b200] [--precisions f32,bf16] [--bin BIN] [--ptxas PTXAS]
-                     [--json FILE]
+    cuda_packages.py MODEL.pt2... [--devices a100,h100,b200] [--precisions f32,bf16] [--batches 1,32,64] [--bin BIN]
+                     [--ptxas PTXAS] [--json FILE]
 
-For each model, device and precision: processor seconds of the compilation with ptxas and cuDNN, and of ptxas alone, which
+--devices=all are those that are compiled in. A batch that is left out is the model's own. Ends with 1 where a compilation
+failed: so a sweep over batches and devices finds kernels for which registers are too few.
+
+For each model, device, precision and batch: processor seconds of the compilation with ptxas and cuDNN, and of ptxas alone, which
 is run once more for its figures; kernels, their registers and shared memory, and how many of them keep registers in
 memory, which none should; library calls, different plans of cuDNN and the largest workspace of one; the bytes of the
 plan. Shared memory is what kernels declare; tiles of attention come on top of it.
 """
 import argparse
+import itertools
 import pathlib
 import re
 import shutil
@@ -22,7 +26,8 @@ import tempfile
 import memopt_driver as driver
 from memopt_driver import Failed, execute, tail
 
-HEAD = ["model", "device", "precision", "CPU s", "ptxas CPU s", "kernels", "registers", "shared bytes", "spilling",
+DEVICES = pathlib.Path(__file__).resolve().parents[2] / "lib/Target/Cuda/devices"
+HEAD = ["model", "batch", "device", "precision", "CPU s", "ptxas CPU s", "kernels", "registers", "shared bytes", "spilling",
         "calls", "plans", "workspace MiB", "device MiB"]
 
 
@@ -39,12 +44,12 @@ def resources(text):
     return kernels
 
 
-def measure(arguments, model, device, precision, package):
+def measure(arguments, model, batch, device, precision, package):
     command = [arguments.compiler, model, "-o", package, "--target=cuda", f"--target-features={device}", "--quiet",
-               f"--precision={precision}", f"--optimizer={arguments.optimizer}"]
+               f"--precision={precision}", f"--optimizer={arguments.optimizer}"] + ([f"--batch={batch}"] if batch else [])
     done = execute(command, timeout=arguments.timeout)
     if done.code:
-        raise Failed(f"{model} for {device} in {precision}: exit {done.code}: {tail(done.errors)}")
+        raise Failed(f"{model}{f' of {batch}' if batch else ''} for {device} in {precision}: exit {done.code}: {tail(done.errors)}")
     written = driver.Package(package, None, done.seconds)
     manifest = written.manifest()
     again = execute([arguments.ptxas, f"-arch={manifest['target']['chip']}", "-v", package / "kernels.ptx", "-o", "/dev/null"])
@@ -53,7 +58,7 @@ def measure(arguments, model, device, precision, package):
     kernels = resources(again.output + again.errors)
     calls = manifest["library_calls"]
     plans = {call["plan"]["text"]: call["workspace_bytes"] for call in calls if "plan" in call}
-    return {"model": model.parent.name if model.stem == "model" else model.stem, "device": device, "precision": precision,
+    return {"model": model.parent.name if model.stem == "model" else model.stem, "batch": batch, "device": device, "precision": precision,
             "cpu": done.cpu_seconds, "ptxas_cpu": again.cpu_seconds, "kernels": len(kernels),
             "registers": [kernel["registers"] for kernel in kernels], "shared": [kernel["shared"] for kernel in kernels],
             "spilling": sum(kernel["spilled"] > 0 for kernel in kernels), "calls": len(calls), "plans": len(plans),
@@ -62,7 +67,7 @@ def measure(arguments, model, device, precision, package):
 
 def text_of(row):
     most = sorted(row["registers"])
-    return [row["model"], row["device"], row["precision"], f"{row['cpu']:.1f}", f"{row['ptxas_cpu']:.1f}",
+    return [row["model"], row["batch"], row["device"], row["precision"], f"{row['cpu']:.1f}", f"{row['ptxas_cpu']:.1f}",
             str(row["kernels"]), f"{most[len(most) // 2]}, at most {most[-1]}", str(max(row["shared"])),
             str(row["spilling"]), str(row["calls"]), str(row["plans"]), driver.mib(row["workspace"]),
             driver.mib(row["bytes"])]
@@ -73,6 +78,7 @@ def main():
     parser.add_argument("models", nargs="+", type=pathlib.Path)
     parser.add_argument("--devices", default="a100,h100,b200")
     parser.add_argument("--precisions", default="f32,bf16")
+    parser.add_argument("--batches", default="", help="samples of a batch, separated by commas; default: the model's own")
     parser.add_argument("--optimizer", default="adamw")
     parser.add_argument("--bin", type=pathlib.Path, help="folder of memopt-compile; default: on PATH, or this source tree's build")
     parser.add_argument("--ptxas", type=pathlib.Path, help="default: on PATH, or in /usr/local/cuda")
@@ -82,16 +88,16 @@ def main():
     arguments.compiler = driver.Tools.find(arguments.bin, 1).compile
     arguments.ptxas = arguments.ptxas or shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas"
     rows, failures = [], []
+    devices = sorted(path.stem for path in DEVICES.glob("*.json")) if arguments.devices == "all" else arguments.devices.split(",")
+    cases = itertools.product(arguments.models, arguments.batches.split(","), arguments.precisions.split(","), devices)
     with tempfile.TemporaryDirectory() as scratch:
-        for model in arguments.models:
-            for precision in arguments.precisions.split(","):
-                for device in arguments.devices.split(","):
-                    try:
-                        rows.append(measure(arguments, model, device, precision, pathlib.Path(scratch) / "package"))
-                        print(text_of(rows[-1]), file=sys.stderr, flush=True)
-                    except Failed as failure:
-                        failures.append(str(failure))
-                        print(failure, file=sys.stderr, flush=True)
+        for model, batch, precision, device in cases:
+            try:
+                rows.append(measure(arguments, model, batch, device, precision, pathlib.Path(scratch) / "package"))
+                print(text_of(rows[-1]), file=sys.stderr, flush=True)
+            except Failed as failure:
+                failures.append(str(failure))
+                print(failure, file=sys.stderr, flush=True)
     driver.report(HEAD, [text_of(row) for row in rows], failures, arguments.json, rows)
 
 

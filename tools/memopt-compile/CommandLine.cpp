@@ -26,8 +26,8 @@ static constexpr OptionRow kModelAndPackage[] = {
      "which output is the loss (default: the first floating-point scalar)"},
     {"target", "cpu|cuda", "cpu", "what to generate code for"},
     {"target-features", "PROCESSOR|DEVICE|FILE.json", "",
-     "processor to compile for (default: this machine's), or, with --target=cuda, a device: a100, "
-     "b200, h100, h200, or a file that describes one"},
+     "processor to compile for (default: this machine's), or, with --target=cuda, a device such as "
+     "a100, h100 or rtx4090 (docs/Cuda.md has them all), or a file that describes one"},
     {"emit", "STAGE", "package", "graph, joint, kernels, planned, llvm, ptx or package"},
     {"deepspeed-config", "FILE.json", "",
      "options by DeepSpeed's names: batch sizes, stage, offload, optimizer, clipping, precision",

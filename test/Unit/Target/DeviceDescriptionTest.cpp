@@ -56,10 +56,17 @@ static std::string errorWithProperty(StringRef key, llvm::json::Value value) {
 
 TEST(DeviceDescription, ShippedOnesAreWhole) {
   for (auto [name, chip, sms] :
-       {std::tuple<const char *, const char *, int64_t>{"a100", "sm_80", 108},
+       {std::tuple<const char *, const char *, int64_t>{"a10", "sm_86", 72},
+        {"a100", "sm_80", 108},
         {"b200", "sm_100", 148},
         {"h100", "sm_90", 132},
-        {"h200", "sm_90", 132}}) {
+        {"h100-pcie", "sm_90", 114},
+        {"h200", "sm_90", 132},
+        {"l4", "sm_89", 58},
+        {"l40s", "sm_89", 142},
+        {"rtx3090", "sm_86", 82},
+        {"rtx4090", "sm_89", 128},
+        {"rtx5090", "sm_120", 170}}) {
     auto device = DeviceDescription::find(name);
     ASSERT_TRUE(static_cast<bool>(device)) << llvm::toString(device.takeError());
     EXPECT_EQ(device->name, name);
@@ -67,8 +74,11 @@ TEST(DeviceDescription, ShippedOnesAreWhole) {
     EXPECT_EQ(device->getSms(), sms);
     EXPECT_EQ(device->image, "cubin");
     EXPECT_EQ(device->overheadBytes, int64_t(1) << 30);
+    // cuDNN's plans load in drivers of the major version that they were planned for, and newer
+    // ones.
+    EXPECT_LT(device->getProperty("driverVer"), 13000);
   }
-  EXPECT_EQ(DeviceDescription::getNames().size(), 4u);
+  EXPECT_EQ(DeviceDescription::getNames().size(), 11u);
 }
 
 TEST(DeviceDescription, NumbersNobodyComparedSaySo) {
@@ -142,8 +152,10 @@ TEST(DeviceDescription, ADeviceBeforeAmpereIsRefused) {
 TEST(DeviceDescription, ANameThatIsNoneSaysWhichThereAre) {
   auto device = DeviceDescription::find("v100");
   ASSERT_FALSE(static_cast<bool>(device));
-  EXPECT_EQ(llvm::toString(device.takeError()),
-            "expected a100, b200, h100, h200 or a FILE.json that describes a device, found 'v100'");
+  EXPECT_EQ(
+      llvm::toString(device.takeError()),
+      "expected a10, a100, b200, h100, h100-pcie, h200, l4, l40s, rtx3090, rtx4090, rtx5090 or a "
+      "FILE.json that describes a device, found 'v100'");
   device = DeviceDescription::find("/nowhere/device.json");
   ASSERT_FALSE(static_cast<bool>(device));
   EXPECT_EQ(llvm::toString(device.takeError()).find("/nowhere/device.json: "), 0u);
