@@ -161,6 +161,23 @@ def regions(self, x):
     return y.float().square().sum() + torch.polar(y.float().square(), y.float()).real.mean()
 
 
+# Layers ---------------------------------------------------------------------------------------------------------
+
+@case(rnn=lambda: nn.GRU(5, 3, bidirectional=True, batch_first=True))
+def packed(self, x, keep):
+    lengths = keep.reshape(3, 4).sum(1).clamp(min=1)
+    rows = nn.utils.rnn.pack_padded_sequence(self.linear(x).reshape(3, 4, 5), lengths, batch_first=True, enforce_sorted=False)
+    found, last = self.rnn(nn.utils.rnn.PackedSequence(rows.data.tanh(), *rows[1:]))
+    found, _ = nn.utils.rnn.pad_packed_sequence(found, batch_first=True, total_length=4)
+    return found.square().sum() + last.exp().mean()
+
+
+@case()
+def speech(self, x, t):
+    logits = self.linear(x).reshape(6, 2, 5).log_softmax(-1)
+    return F.ctc_loss(logits, t[:6].clamp(min=1).reshape(2, 3), torch.tensor([6, 2]), torch.tensor([2, 3]), zero_infinity=True)
+
+
 # Gradients that a model takes itself ---------------------------------------------------------------------------
 
 @case()
@@ -224,8 +241,9 @@ def check_formulas():
         low = torch.linalg.cholesky(a)
         return (torch.linalg.solve(a, x[:, :1]).sum() + torch.linalg.solve_triangular(low, x, upper=False).square().sum()
                 + torch.linalg.slogdet(a).logabsdet + torch.inverse(a).sum() + cube(a).mean()
-                + torch.fft.fft(self.weight).abs().sum())
-    compare_step("formulas", lambda: (Model(decompose, 3, 3, weight=torch.randn(3, dtype=torch.cfloat)), {"x": torch.randn(3, 3)}))
+                + torch.fft.fft(self.weight).abs().sum() + self.norm(x).exp().sum())
+    compare_step("formulas", lambda: (Model(decompose, 3, 3, weight=torch.randn(3, dtype=torch.cfloat),
+                                            norm=nn.BatchNorm1d(3, momentum=None)), {"x": torch.randn(3, 3)}))
 
 
 def check_checks():

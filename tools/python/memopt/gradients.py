@@ -38,7 +38,7 @@ from . import internals
 from .checks import REPLACED
 from .errors import Error, Refused
 from .places import called_from
-from .rewriting import derivatives
+from .rewriting import derivatives, layers
 
 __all__ = ["Refused", "check_module", "check_program", "keep_stopped_gradients", "watched_gradients", "with_formula"]
 
@@ -201,7 +201,7 @@ def _call_with_graphs(operator, *args, **kwargs):
 
 _call_with_graphs.original = torch._ops.HigherOrderOperator.__call__
 #: What means something else while a step is traced.
-_REPLACED = [*REPLACED, *derivatives.REPLACED, (torch._ops.HigherOrderOperator, "__call__", _call_with_graphs), (torch.autograd.Function, "apply", _apply),
+_REPLACED = [*REPLACED, *derivatives.REPLACED, *layers.REPLACED, (torch._ops.HigherOrderOperator, "__call__", _call_with_graphs), (torch.autograd.Function, "apply", _apply),
              *((owner, name, _refuse(f"{owner.__name__}.{name}", instead)) for owner, name, instead in (
                  (torch.Tensor, "register_hook", _NO_HOOK), (torch.Tensor, "register_post_accumulate_grad_hook", _NO_HOOK),
                  (torch.Tensor, "backward", _NO_GRADIENT),

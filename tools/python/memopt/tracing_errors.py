@@ -37,22 +37,12 @@ class _Explanation(NamedTuple):
 
 
 _MASK = ("keep all elements and weight them with a mask, as in torch.where(mask, x, 0).sum() / mask.sum()")
-_GRADIENT = "only the loss is differentiated, and once"
 #: The first that fits counts: those that know what was called, then those that know what PyTorch met.
 _EXPLANATIONS = (
-    _Explanation(lambda f: f.came_through("/torch/nn/utils/rnn.py") or "packed" in f.text.lower() or (
-                     f.came_through("/torch/nn/modules/rnn.py") and f.kind == "TypeError"),
-                 "packed sequences (pack_padded_sequence) are not supported; pad them, give the padded batch to the layer, and mask "
-                 "the loss, as by ignore_index"),
-    _Explanation(lambda f: "ctc_loss" in f.text or "ctc_loss" in f.functions,
-                 "the CTC loss (connectionist temporal classification) is not supported; train this model in PyTorch"),
     _Explanation(lambda f: f.came_through("/torch/nested/") or re.search("nested", f.text + f.kind, re.I) is not None,
                  "nested tensors are not supported; pad the sequences to one length and mask what is padded"),
     _Explanation(lambda f: f.came_through("/torch/_functorch/eager_transforms.py"),
-                 f"torch.func (grad, vjp, jacrev, jacfwd, hessian) inside the step is not supported; {_GRADIENT}"),
-    _Explanation(lambda f: f.came_through("/torch/nn/modules/batchnorm.py") and "DataDependent" in f.kind,
-                 "a batch norm with momentum=None, whose average depends on the number of steps, is not supported; give it a "
-                 "momentum, such as 0.1"),
+                 "this transform of torch.func inside the step is not supported; grad, vjp, jvp, jacrev and hessian are"),
     _Explanation(lambda f: f.came_through("/torch/ao/quantization/", "/torchao/"),
                  "the observers of torch.ao.quantization decide by what they see, which a compiled step cannot; write the "
                  "rounding as a torch.autograd.Function with a scale that is a parameter or a buffer"),

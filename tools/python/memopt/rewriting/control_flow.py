@@ -10,8 +10,6 @@ the last change nothing.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from ..errors import Refused

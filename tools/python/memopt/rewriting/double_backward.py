@@ -27,16 +27,15 @@ def _convolution_backward(grad, x, weight, bias_sizes, stride, padding, dilation
     if mask[1]:
         a, b = (grad, x) if transposed else (x, grad)
         # Samples become channels: one group for each group.
-        n, out = a.shape[0], b.shape[1]
+        out = b.shape[1]
         per_a, per_b = a.shape[1] // groups, out // groups
-        a = a.unflatten(1, (groups, per_a)).movedim(0, 2).flatten(0, 0)  # [groups, per_a, n, ...]
+        a = a.unflatten(1, (groups, per_a)).movedim(0, 2)  # [groups, per_a, n, ...]
         a = a.movedim(1, 0).flatten(1, 2)  # [per_a, groups * n, ...]
         b = b.unflatten(1, (groups, per_b)).movedim(0, 2).flatten(0, 1)  # [groups * per_b, n, ...]
         found = aten.convolution(a, b, None, dilation, padding, stride, False, [0] * dims, groups)  # [per_a, groups * per_b, ...]
         for d in range(dims):
             found = found.narrow(d + 2, 0, weight.shape[d + 2])
         to_weight = found.movedim(0, 1)
-        del n
     if mask[2]:
         to_bias = grad.sum([0, *range(2, grad.dim())])
     return to_x, to_weight, to_bias

@@ -11,8 +11,6 @@ small operators, so there is a limit to n.
 from __future__ import annotations
 
 import math
-from typing import Any
-
 import torch
 
 from .. import gradients

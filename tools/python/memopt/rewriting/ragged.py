@@ -503,10 +503,6 @@ def _by_sample(engine, target, arguments, keywords):
     return _same_shape(engine, target, arguments, keywords)
 
 
-def _softmax_like(engine, target, arguments, keywords):
-    return _reduce(engine, target, arguments, keywords)
-
-
 def _unsqueeze(engine, target, arguments, keywords):
     x, dim = arguments
     dim = _wrap(dim, x.full.dim() + 1)
@@ -541,7 +537,6 @@ def _slice(engine, target, arguments, keywords):
 def _permute(engine, target, arguments, keywords):
     x = arguments[0]
     rank = x.full.dim()
-    moved = torch.arange(rank)
     order = list(range(rank))
     name = target._schema.name.removeprefix("aten::")
     if name in ("transpose", "swapaxes", "swapdims"):
@@ -551,7 +546,6 @@ def _permute(engine, target, arguments, keywords):
         order = [_wrap(dim, rank) for dim in arguments[1]]
     else:  # t, mT, numpy_T
         order = order[::-1] if name in ("t", "numpy_T") else [*order[:-2], *order[-2:][::-1]]
-    del moved
     return x.with_full(x.full.permute(order), order.index(x.dim))
 
 

@@ -1,0 +1,211 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Functions of PyTorch that torch.export cannot trace as they are: the CTC loss, packed sequences, and batch norms with
+momentum=None. While a model is traced, others take their place.
+
+A packed sequence is its rows chosen from the padded batch by a mask of the lengths. Its layers run over all steps of the padded
+batch and leave a sample's state alone behind its length.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+from ..errors import Refused
+
+__all__ = ["REPLACED", "replaced_functions"]
+
+_NEVER = -1e30  # the logarithm of what cannot be, which is added to without becoming NaN
+
+
+# ----------------------------------------------------------------------------------------------------------
+# CTC
+# ----------------------------------------------------------------------------------------------------------
+
+def _lengths(value: Any) -> torch.Tensor:
+    return value.to(torch.int64) if isinstance(value, torch.Tensor) else torch.tensor(list(value), dtype=torch.int64)
+
+
+def _shift(alpha: torch.Tensor, by: int) -> torch.Tensor:
+    return F.pad(alpha[:, :-by], [by, 0], value=_NEVER)
+
+
+def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction=1, zero_infinity=False):
+    """The forward recursion of Graves and others, in logarithms, over all frames and labels that the shapes allow."""
+    reduction = {"none": 0, "mean": 1, "sum": 2}.get(reduction, reduction)
+    is_single = log_probs.dim() == 2
+    frames, labels = _lengths(input_lengths).reshape(-1), _lengths(target_lengths).reshape(-1)
+    log_probs = log_probs.unsqueeze(1) if is_single else log_probs
+    count, samples, _ = log_probs.shape
+    if targets.dim() == 1:  # one behind the other
+        starts = labels.cumsum(0) - labels
+        most = targets.shape[0]
+        targets = targets[(starts[:, None] + torch.arange(most)).clamp(max=most - 1)]
+    size = targets.shape[1]
+    inside = torch.arange(size) < labels[:, None]
+    targets = torch.where(inside, targets.to(torch.int64), torch.full((), blank, dtype=torch.int64))
+    states = torch.full((samples, size + 1, 2), blank, dtype=torch.int64)
+    states = torch.stack([states[..., 0], F.pad(targets, [0, 1], value=blank)], -1).flatten(1)[:, :-1]  # blanks around each
+    skips = (states != blank) & (states != F.pad(states[:, :-2], [2, 0], value=blank))
+    each = log_probs.transpose(0, 1).gather(2, states[:, None].expand(samples, count, 2 * size + 1))
+    first = torch.arange(2 * size + 1) <= torch.where(labels > 0, 1, 0)[:, None]
+    never = torch.full((), _NEVER, dtype=log_probs.dtype)
+    alpha = torch.where(first, each[:, 0], never)
+    for t in range(1, count):
+        ways = torch.stack([alpha, _shift(alpha, 1), torch.where(skips, _shift(alpha, 2), never)])
+        alpha = torch.where((t < frames)[:, None], each[:, t] + torch.logsumexp(ways, 0), alpha)
+    last = alpha.gather(1, (2 * labels)[:, None])
+    before = torch.where((labels > 0)[:, None], alpha.gather(1, (2 * labels - 1).clamp(min=0)[:, None]), never)
+    total = -torch.logsumexp(torch.cat([last, before], 1), 1)
+    limit = torch.zeros((), dtype=total.dtype) if zero_infinity else torch.full((), float("inf"), dtype=total.dtype)
+    total = torch.where(total > -_NEVER / 2, limit, total)
+    if reduction == 1:
+        return (total / labels.clamp(min=1).to(total.dtype)).mean()
+    return total.sum() if reduction == 2 else total.squeeze(0) if is_single else total
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Packed sequences
+# ----------------------------------------------------------------------------------------------------------
+
+def _step_lstm(gates, hidden, weight, bias, state):
+    h, c = state
+    i, f, g, o = (gates + F.linear(h, weight, bias)).chunk(4, 1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+
+
+def _step_gru(gates, hidden, weight, bias, state):
+    (h,) = state
+    own, other = gates.chunk(3, 1), F.linear(h, weight, bias).chunk(3, 1)
+    r, z = (own[0] + other[0]).sigmoid(), (own[1] + other[1]).sigmoid()
+    n = (own[2] + r * other[2]).tanh()
+    return ((1 - z) * n + z * h,)
+
+
+def _step_plain(act):
+    return lambda gates, hidden, weight, bias, state: (act(gates + F.linear(state[0], weight, bias)),)
+
+
+_STEPS = {"lstm": _step_lstm, "gru": _step_gru, "rnn_tanh": _step_plain(torch.tanh), "rnn_relu": _step_plain(torch.relu)}
+
+
+def _run_direction(step, x, mask, weights, state, is_backward):
+    """All steps of one layer in one direction; the results, zeros behind the ends, and the last state."""
+    w_in, w_hidden, *biases = weights
+    gates = F.linear(x, w_in, biases[0] if biases else None)
+    found = []
+    for t in reversed(range(x.shape[0])) if is_backward else range(x.shape[0]):
+        valid = mask[t][:, None]
+        new = step(gates[t], None, w_hidden, biases[1] if biases else None, state)
+        state = tuple(torch.where(valid, a, b) for a, b in zip(new, state))
+        found.append(torch.where(valid, new[0], torch.zeros((), dtype=x.dtype)))
+    return torch.stack(found[::-1] if is_backward else found), state
+
+
+class replaced_functions(TorchFunctionMode):
+    """While entered, functions of packed sequences and the CTC loss are computed by other operators."""
+
+    def __init__(self):
+        super().__init__()
+        self._masks: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by identity of the batch sizes, which are kept
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        name = getattr(function, "__name__", "")
+        if name == "ctc_loss":
+            return ctc_loss(*args, **kwargs)
+        if name == "_pack_padded_sequence":
+            return self._pack(*args, **kwargs)
+        if name == "_pad_packed_sequence":
+            return self._pad(*args, **kwargs)
+        if name in _STEPS and len(args) == 9 and self._find(args[1]) is not None:
+            return self._run(_STEPS[name], *args)
+        if function is torch.Tensor.__getitem__ and isinstance(args[1], int) and args[1] == 0 and self._find(args[0]) is not None:
+            return self._find(args[0]).shape[1]  # every sequence has a first step
+        return function(*args, **kwargs)
+
+    def _find(self, sizes: Any) -> torch.Tensor | None:
+        return self._masks.get(id(sizes), (None, None))[1]
+
+    def _pack(self, x, lengths, batch_first):
+        x = x.transpose(0, 1) if batch_first else x
+        torch._assert_async((lengths > 0).all(), "lengths of packed sequences must be above 0")
+        torch._assert_async((lengths <= x.shape[0]).all(), "lengths of packed sequences must not exceed the padded batch")
+        torch._assert_async((lengths[1:] <= lengths[:-1]).all(), "lengths of packed sequences must fall, or enforce_sorted be False")
+        mask = torch.arange(x.shape[0])[:, None] < lengths
+        sizes = mask.sum(1)
+        self._masks[id(sizes)] = sizes, mask
+        return x[mask], sizes
+
+    @staticmethod
+    def _spread(data, mask, value=0.0):
+        whole = torch.full((*mask.shape, *data.shape[1:]), value, dtype=data.dtype)
+        return torch.index_put(whole, [mask], data)
+
+    def _pad(self, data, sizes, batch_first, padding_value=0.0, total_length=None):
+        mask = self._find(sizes)
+        if mask is None:
+            raise Refused("a packed sequence whose batch_sizes pack_padded_sequence has not made is not supported")
+        lengths = mask.sum(0)
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_code.co_name != "pad_packed_sequence":
+            frame = frame.f_back
+        if frame is None or frame.f_locals.get("total_length") is None:
+            torch._assert_async((lengths.max() == mask.shape[0]).reshape(()), "the longest sequence must fill the padded batch, or "
+                                "pad_packed_sequence be given its total_length")
+        whole = self._spread(data, mask, padding_value)
+        more = (total_length or 0) - mask.shape[0]
+        if more > 0:
+            whole = torch.cat([whole, torch.full((more, *whole.shape[1:]), padding_value, dtype=whole.dtype)])
+        return (whole.transpose(0, 1) if batch_first else whole), lengths
+
+    def _run(self, step, data, sizes, hx, weights, has_biases, layers, dropout, training, bidirectional):
+        mask = self._find(sizes)
+        is_pair = isinstance(hx, (tuple, list))
+        states = list(hx) if is_pair else [hx]
+        directions, per = 1 + bidirectional, 4 if has_biases else 2
+        if len(weights) != layers * directions * per:
+            raise Refused("an LSTM with proj_size on packed sequences is not supported; give it the padded batch")
+        x, last = self._spread(data, mask), []
+        for layer in range(layers):
+            found = []
+            for way in range(directions):
+                number = layer * directions + way
+                results, state = _run_direction(step, x, mask, weights[number * per:(number + 1) * per],
+                                                tuple(part[number] for part in states), way == 1)
+                found.append(results)
+                last.append(state)
+            x = torch.cat(found, -1) if directions > 1 else found[0]
+            if dropout and training and layer + 1 < layers:
+                x = F.dropout(x, dropout)
+        return (x[mask], *(torch.stack(parts) for parts in zip(*last)))
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Batch norm
+# ----------------------------------------------------------------------------------------------------------
+
+def _batch_norm(self, x):
+    """A running average of all batches, whose weight is one over their number."""
+    if self.momentum is not None or not self.training or not self.track_running_stats:
+        return _batch_norm.original(self, x)
+    self._check_input_dim(x)
+    with torch.no_grad():
+        self.num_batches_tracked.add_(1)
+        weight = 1 / self.num_batches_tracked.to(self.running_mean.dtype)
+        variance, mean = torch.var_mean(x, [dim for dim in range(x.dim()) if dim != 1], correction=1)
+        self.running_mean.copy_(self.running_mean + weight * (mean - self.running_mean))
+        self.running_var.copy_(self.running_var + weight * (variance - self.running_var))
+    return F.batch_norm(x, None, None, self.weight, self.bias, True, 0.0, self.eps)
+
+
+_batch_norm.original = torch.nn.modules.batchnorm._BatchNorm.forward
+#: What is replaced while a step is traced: owner, name and the other function.
+REPLACED = [(torch.nn.modules.batchnorm._BatchNorm, "forward", _batch_norm)]
