@@ -44,23 +44,15 @@ def _outer(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 # ----------------------------------------------------------------------------------------------------------
 
 def _invert_lower(low: torch.Tensor, unit: bool) -> torch.Tensor:
-    """Blocks of the diagonal, twice as large each time: the inverse of [[A, 0], [B, C]] is [[1/A, 0], [-1/C B 1/A, 1/C]]."""
+    """By halves: the inverse of [[A, 0], [B, C]] is [[1/A, 0], [-1/C B 1/A, 1/C]]."""
     n = low.shape[-1]
-    whole = 1 << (n - 1).bit_length()
-    low = torch.nn.functional.pad(low, [0, whole - n, 0, whole - n])
-    diagonal = low.diagonal(dim1=-2, dim2=-1)
-    if unit:
-        diagonal = torch.ones_like(diagonal)
-    elif whole != n:
-        diagonal = torch.where(torch.arange(whole) < n, diagonal, torch.ones((), dtype=low.dtype))
-    found, size = (1 / diagonal)[..., None, None], 1
-    while size < whole:
-        pairs = low.unflatten(-1, (-1, 2 * size)).unflatten(-3, (-1, 2 * size)).diagonal(dim1=-4, dim2=-2).movedim(-1, -3)
-        first, second = found[..., 0::2, :, :], found[..., 1::2, :, :]
-        across = -(second @ pairs[..., size:, :size] @ first)
-        found = torch.cat([torch.cat([first, torch.zeros_like(first)], -1), torch.cat([across, second], -1)], -2)
-        size *= 2
-    return found[..., 0, :n, :n]
+    if n == 1:
+        return torch.ones_like(low) if unit else 1 / low
+    half = n // 2
+    first, second = _invert_lower(low[..., :half, :half], unit), _invert_lower(low[..., half:, half:], unit)
+    across = -(second @ low[..., half:, :half] @ first)
+    above = torch.nn.functional.pad(first, [0, n - half])
+    return torch.cat([above, torch.cat([across, second], -1)], -2)
 
 
 def _solve_lower(low: torch.Tensor, right: torch.Tensor, unit: bool) -> torch.Tensor:
