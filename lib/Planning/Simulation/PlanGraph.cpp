@@ -33,7 +33,7 @@ static void makeUnique(Rows::Row &list) {
 /// The rows while they grow.
 struct Graph::Lists {
   std::vector<Rows::Row> inputs, makes, before, pairs, takeable, numbers; ///< by action
-  std::vector<Rows::Row> ways;                         ///< by result
+  std::vector<Rows::Row> ways;                                            ///< by result
 };
 
 int32_t Graph::addValue(const PlanBuffer &buffer, int32_t maker) {
@@ -55,8 +55,8 @@ int32_t Graph::addAction(ActionKind newKind, int64_t newCost, int32_t onResource
   region.push_back(inRegion);
   for (std::vector<int64_t> &bySpace : workspaces)
     bySpace.push_back(0);
-  for (auto *list : {&lists.inputs, &lists.makes, &lists.before, &lists.pairs, &lists.takeable,
-                     &lists.numbers})
+  for (auto *list :
+       {&lists.inputs, &lists.makes, &lists.before, &lists.pairs, &lists.takeable, &lists.numbers})
     list->emplace_back();
   return numActions++;
 }

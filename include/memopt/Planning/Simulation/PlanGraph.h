@@ -65,11 +65,11 @@ struct Graph {
   std::vector<uint8_t> mayGo;  ///< instances beyond the first of an op, or of a fetch, may go alone
   std::vector<int32_t> region; ///< where it belongs, -1 for the top; of Enter and Leave the parent
   std::vector<std::vector<int64_t>> workspaces; ///< by space and action
-  Rows inputs;  ///< values, each once; of a wait all that its start holds
-  Rows makes;   ///< values
-  Rows before;  ///< actions of which every instance comes earlier
-  Rows behind;  ///< the reverse: actions that come after every instance
-  Rows inPlace; ///< result, operand, result, operand, ...; values
+  Rows inputs;           ///< values, each once; of a wait all that its start holds
+  Rows makes;            ///< values
+  Rows before;           ///< actions of which every instance comes earlier
+  Rows behind;           ///< the reverse: actions that come after every instance
+  Rows inPlace;          ///< result, operand, result, operand, ...; values
   Rows takeableOperands; ///< operands of those, each once
   Rows takeableNumbers;  ///< by pair of those: the number of its operand among takeableOperands
 
