@@ -232,33 +232,41 @@ std::vector<Execution::Takeover> Execution::getTakeovers(int64_t position) const
   return takeovers;
 }
 
-llvm::Expected<PlanMeasure> Execution::measure() const {
+std::vector<int64_t> Execution::getLoads(int32_t space) const {
   int64_t end = order.size();
-  std::vector<std::vector<int64_t>> change(graph.numSpaces, std::vector<int64_t>(end + 1, 0));
-  Timeline time(graph);
+  std::vector<int64_t> change(end + 1, 0), loads;
+  auto isHere = [&](int32_t value) { return graph.space[value] == space; };
+  for (int64_t position = 0; position < end; ++position)
+    for (auto [number, value] : llvm::enumerate(graph.makes[order[position]]))
+      if (isHere(value)) {
+        change[position] += graph.size[value];
+        change[lastUse[position][number] + 1] -= graph.size[value];
+      }
+  int64_t alive = graph.residents[space];
   for (int64_t position = 0; position < end; ++position) {
-    llvm::ArrayRef<int32_t> made = graph.makes[order[position]];
-    for (size_t i = 0; i < made.size(); ++i) {
-      change[graph.space[made[i]]][position] += graph.size[made[i]];
-      change[graph.space[made[i]]][lastUse[position][i] + 1] -= graph.size[made[i]];
-    }
-    if (!time.step(order[position], counts[position]))
-      return failureAt(position, "time does not fit 63 bits");
+    alive += change[position];
+    int64_t now = alive + graph.workspaces[space][order[position]];
+    for (const Takeover &takeover : getTakeovers(position))
+      if (int32_t result = graph.makes[order[position]][takeover.result]; isHere(result))
+        now -= graph.size[result];
+    loads.push_back(now);
   }
+  return loads;
+}
+
+llvm::Expected<PlanMeasure> Execution::measure() const {
+  Timeline time(graph);
+  for (auto [position, action] : llvm::enumerate(order))
+    if (!time.step(action, counts[position]))
+      return failureAt(position, "time does not fit 63 bits");
   PlanMeasure measure;
   measure.cost = time.getTime();
   for (int32_t space = 0; space < graph.numSpaces; ++space) {
-    int64_t alive = graph.residents[space], peak = alive;
-    for (int64_t position = 0; position < end; ++position) {
-      alive += change[space][position];
-      int64_t now = alive + graph.workspaces[space][order[position]];
-      for (const Takeover &takeover : getTakeovers(position))
-        if (int32_t result = graph.makes[order[position]][takeover.result];
-            graph.space[result] == space)
-          now -= graph.size[result];
-      if (now > peak && space == 0)
+    int64_t peak = graph.residents[space];
+    for (auto [position, load] : llvm::enumerate(getLoads(space))) {
+      if (load > peak && space == 0)
         measure.position = position;
-      peak = std::max(peak, now);
+      peak = std::max(peak, load);
     }
     if (space == 0)
       measure.peak = peak;
@@ -284,4 +292,13 @@ llvm::Expected<PlanMeasure> memopt::planning::measurePlan(const PlanProblem &pro
   if (llvm::Error error = execution.run())
     return std::move(error);
   return execution.measure();
+}
+
+llvm::Expected<std::vector<int64_t>> memopt::planning::measureLoads(const PlanProblem &problem,
+                                                                    llvm::ArrayRef<int32_t> order) {
+  Graph graph(problem);
+  Execution execution(graph, order);
+  if (llvm::Error error = execution.run())
+    return std::move(error);
+  return execution.getLoads(0);
 }

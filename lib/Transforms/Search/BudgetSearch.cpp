@@ -16,6 +16,7 @@
 #include "memopt/Transforms/Passes.h"
 
 #include <numeric>
+#include <queue>
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -125,29 +126,70 @@ FailureOr<BudgetPlan> BudgetSearch::getGivenPlan() {
   return *state->given;
 }
 
+namespace {
+/// The bytes alive by position of an order, while calls come to take less.
+class PeakQueue {
+public:
+  explicit PeakQueue(std::vector<int64_t> byPosition) : loads(std::move(byPosition)) {
+    for (auto [position, load] : llvm::enumerate(loads))
+      queue.push({load, -static_cast<int64_t>(position)});
+  }
+
+  /// Bytes and the first position where they are alive.
+  std::pair<int64_t, int64_t> getPeak() {
+    while (loads[-queue.top().second] != queue.top().first)
+      queue.pop();
+    return {queue.top().first, -queue.top().second};
+  }
+
+  void lower(int64_t position, int64_t bytes) {
+    loads[position] -= bytes;
+    queue.push({loads[position], -position});
+  }
+
+private:
+  std::vector<int64_t> loads;
+  std::priority_queue<std::pair<int64_t, int64_t>> queue; ///< loads of before among them
+};
+} // namespace
+
 /// From the preferred implementations on, the call that runs at the peak takes less workspace until
 /// the plan fits. The course does not depend on the budget, only its end: but for what gaps of a
 /// layout take, a larger one never gives a slower plan.
 FailureOr<BudgetPlan> Form::measureWithin(const std::vector<int32_t> &order, int64_t budget) const {
-  if (choices.empty())
+  if (choices.empty() || order.empty())
     return measure(order);
   CallChoices::Choice choice = choices.getPreferred();
+  planning::PlanProblem preferred = choices.getProblem(problem.getProblem(), choice);
+  llvm::Expected<std::vector<int64_t>> loads = planning::measureLoads(preferred, order);
+  if (!loads)
+    return fail(step, loads.takeError());
+  DenseMap<int32_t, SmallVector<int64_t, 1>> positions; // by op
+  for (auto [position, number] : llvm::enumerate(order))
+    if (planning::PlanAction action = planning::getAction(preferred, number);
+        action.kind == planning::PlanAction::Run)
+      positions[action.index].push_back(static_cast<int64_t>(position));
+  PeakQueue peaks(std::move(*loads));
   while (true) {
-    planning::PlanProblem chosen = choices.getProblem(problem.getProblem(), choice);
-    llvm::Expected<planning::PlanMeasure> peak = planning::measurePlan(chosen, order);
-    if (!peak)
-      return fail(step, peak.takeError());
+    auto [peak, position] = peaks.getPeak();
     bool isLeanest = choice == choices.getLeanest();
-    if (peak->peak <= budget || isLeanest) {
+    if (peak <= budget || isLeanest) {
+      planning::PlanProblem chosen = choices.getProblem(problem.getProblem(), choice);
       FailureOr<BudgetPlan> plan = measure(chosen, order, choice);
       if (failed(plan) || (isLeanest && plan->bytes > budget))
         return plan;
       if (plan->bytes <= budget)
         return isLeanest ? relax(std::move(*plan), budget) : plan;
     }
-    planning::PlanAction action = planning::getAction(chosen, order[peak->position]);
-    if (action.kind != planning::PlanAction::Run || !choices.lower(choice, action.index))
+    planning::PlanAction action = planning::getAction(preferred, order[position]);
+    std::optional<int64_t> spared;
+    if (action.kind == planning::PlanAction::Run)
+      spared = choices.lower(choice, action.index);
+    if (!spared)
       choice = choices.getLeanest();
+    else
+      for (int64_t each : positions[action.index])
+        peaks.lower(each, *spared);
   }
 }
 

@@ -69,15 +69,15 @@ llvm::Expected<SmallVector<int32_t>> CallChoices::orderByLoad(const planning::Pl
   return llvm::map_to_vector(byLoad, [](auto entry) { return entry.second; });
 }
 
-bool CallChoices::lower(Choice &choice, int32_t op) const {
+std::optional<int64_t> CallChoices::lower(Choice &choice, int32_t op) const {
   const auto *call = llvm::find_if(calls, [op](const Call &one) { return one.op == op; });
   if (call == calls.end())
-    return false;
+    return std::nullopt;
   int32_t &way = choice[call - calls.begin()];
   if (way + 1 == static_cast<int32_t>(call->implementations.size()))
-    return false;
+    return std::nullopt;
   ++way;
-  return true;
+  return call->implementations[way - 1].workspaceBytes - call->implementations[way].workspaceBytes;
 }
 
 planning::PlanProblem CallChoices::getProblem(const planning::PlanProblem &problem,

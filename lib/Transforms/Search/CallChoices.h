@@ -43,8 +43,9 @@ public:
   llvm::Expected<SmallVector<int32_t>> orderByLoad(const ::memopt::planning::PlanProblem &problem,
                                                    ArrayRef<int32_t> order) const;
 
-  /// Takes the next smaller workspace for the call that runs as `op`; false where there is none.
-  bool lower(Choice &choice, int32_t op) const;
+  /// Takes the next smaller workspace for the call that runs as `op`, and returns by how many bytes
+  /// it is smaller; none where there is none.
+  std::optional<int64_t> lower(Choice &choice, int32_t op) const;
 
   /// `problem` with the workspaces and the costs of a choice.
   ::memopt::planning::PlanProblem getProblem(const ::memopt::planning::PlanProblem &problem,

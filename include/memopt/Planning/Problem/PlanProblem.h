@@ -185,6 +185,9 @@ llvm::Error checkPlanProblem(const PlanProblem &problem);
 /// position, expected and found when it is no valid execution. Requires a checked problem, as all
 /// that follow.
 llvm::Expected<PlanMeasure> measurePlan(const PlanProblem &problem, llvm::ArrayRef<int32_t> order);
+/// By position of such a plan, the bytes of space 0 while its action runs, residents included.
+llvm::Expected<std::vector<int64_t>> measureLoads(const PlanProblem &problem,
+                                                  llvm::ArrayRef<int32_t> order);
 
 /// The same from the meaning above alone, sharing no code with the simulator and the solvers:
 /// regions are run twice, and who needs what is read off that trace.

@@ -33,6 +33,8 @@ public:
   };
   std::vector<Takeover> getTakeovers(int64_t position) const;
 
+  /// By position, the bytes of a space while its action runs, residents included.
+  std::vector<int64_t> getLoads(int32_t space) const;
   llvm::Expected<PlanMeasure> measure() const;
 
 private:
