@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "PlanClock.h"
+#include "memopt/Planning/Simulation/PlanClock.h"
 
 using namespace memopt::planning::search;
 

@@ -9,10 +9,10 @@
 #ifndef MEMOPT_IMPORT_GRAPH_GRAPHIMPORTER_H
 #define MEMOPT_IMPORT_GRAPH_GRAPHIMPORTER_H
 
-#include "../../../../lib/Import/Graph/Refusals.h"
 #include "memopt/Import/Archive/Weights.h"
 #include "memopt/Import/Graph/OpContext.h"
 #include "memopt/Import/Graph/Pt2.h"
+#include "memopt/Import/Graph/Refusals.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseMap.h"

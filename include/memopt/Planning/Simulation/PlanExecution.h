@@ -9,7 +9,7 @@
 #ifndef MEMOPT_PLANNING_SIMULATION_PLANEXECUTION_H
 #define MEMOPT_PLANNING_SIMULATION_PLANEXECUTION_H
 
-#include "../../../../lib/Planning/Simulation/PlanTimeline.h"
+#include "memopt/Planning/Simulation/PlanTimeline.h"
 
 namespace memopt::planning::search {
 

@@ -19,7 +19,7 @@
 #ifndef MEMOPT_PLANNING_SIMULATION_PLANSEQUENCE_H
 #define MEMOPT_PLANNING_SIMULATION_PLANSEQUENCE_H
 
-#include "../../../../lib/Planning/Simulation/PlanClock.h"
+#include "memopt/Planning/Simulation/PlanClock.h"
 #include "memopt/Planning/Simulation/PlanGraph.h"
 #include "memopt/Planning/Utils/LoadTree.h"
 

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_LIB_PLANNING_SIMULATION_PLANCLOCK_H
-#define MEMOPT_LIB_PLANNING_SIMULATION_PLANCLOCK_H
+#ifndef MEMOPT_PLANNING_SIMULATION_PLANCLOCK_H
+#define MEMOPT_PLANNING_SIMULATION_PLANCLOCK_H
 
 #include "memopt/Planning/Simulation/PlanGraph.h"
 
@@ -94,4 +94,4 @@ private:
 
 } // namespace memopt::planning::search
 
-#endif // MEMOPT_LIB_PLANNING_SIMULATION_PLANCLOCK_H
+#endif // MEMOPT_PLANNING_SIMULATION_PLANCLOCK_H

@@ -13,8 +13,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_LIB_IMPORT_GRAPH_REFUSALS_H
-#define MEMOPT_LIB_IMPORT_GRAPH_REFUSALS_H
+#ifndef MEMOPT_IMPORT_GRAPH_REFUSALS_H
+#define MEMOPT_IMPORT_GRAPH_REFUSALS_H
 
 #include "memopt/Import/Archive/Limits.h"
 #include "memopt/Import/Archive/Schema.h"
@@ -57,4 +57,4 @@ llvm::StringRef getAlternative(llvm::StringRef target);
 
 } // namespace memopt::pt2
 
-#endif // MEMOPT_LIB_IMPORT_GRAPH_REFUSALS_H
+#endif // MEMOPT_IMPORT_GRAPH_REFUSALS_H

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_LIB_PLANNING_SIMULATION_PLANTIMELINE_H
-#define MEMOPT_LIB_PLANNING_SIMULATION_PLANTIMELINE_H
+#ifndef MEMOPT_PLANNING_SIMULATION_PLANTIMELINE_H
+#define MEMOPT_PLANNING_SIMULATION_PLANTIMELINE_H
 
 #include "memopt/Planning/Simulation/PlanGraph.h"
 
@@ -49,4 +49,4 @@ private:
 
 } // namespace memopt::planning::search
 
-#endif // MEMOPT_LIB_PLANNING_SIMULATION_PLANTIMELINE_H
+#endif // MEMOPT_PLANNING_SIMULATION_PLANTIMELINE_H
