@@ -92,6 +92,7 @@ KernelGraph::KernelGraph(func::FuncOp function)
   extendToUses(function);
   bindWrites(function);
   roundToBlocks();
+  align(getTarget(function).getLeastAlignment());
 }
 
 void KernelGraph::numberInstructions(Block &block) {
@@ -316,6 +317,17 @@ void KernelGraph::roundToBlocks() {
         for (Value end : {Value(start.getSource()), Value(wait.getResult())})
           round(buffers[getBufferOf(end)]);
     }
+}
+
+void KernelGraph::align(int64_t least) {
+  for (Buffer &buffer : buffers) {
+    buffer.alignment = buffer.hasBlocks ? kDiskBlock : getBufferAlignment(buffer.bytes, least);
+    if (buffer.kind == Buffer::Kind::Workspace) {
+      auto instruction = cast<InstructionOpInterface>(buffer.op);
+      buffer.alignment =
+          std::max(buffer.alignment, instruction.getWorkspaces()[buffer.number].alignment);
+    }
+  }
 }
 
 SmallVector<unsigned> KernelGraph::getTakeableBuffers(unsigned number) const {

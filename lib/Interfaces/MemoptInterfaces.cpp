@@ -43,6 +43,12 @@ int64_t mlir::memopt::getTensorBytes(Type type) {
   return multiplyCounts({multiplyCounts(tensor.getShape()), static_cast<int64_t>((bits + 7) / 8)});
 }
 
+int64_t mlir::memopt::getBufferAlignment(int64_t bytes, int64_t least) {
+  if (bytes >= 64)
+    return 64;
+  return std::max<int64_t>(least, llvm::PowerOf2Ceil(std::max<int64_t>(bytes, 1)));
+}
+
 int64_t mlir::memopt::getOperandAndResultBytes(Operation *op) {
   int64_t bytes = 0;
   for (Type type : op->getOperandTypes())

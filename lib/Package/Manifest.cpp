@@ -367,14 +367,26 @@ private:
       return failure();
     if (plan->kind() != json::Value::Null)
       entry["plan"] = std::move(*plan);
-    json::Array alignments;
+    addAlignments(call, entry);
+    return success();
+  }
+
+  /// What the plan promises wherever it puts a buffer: its kernels are to be the same ones then.
+  void addAlignments(LibraryCallOp call, json::Object &entry) {
+    auto getPromise = [&](Value value) {
+      return getBufferAlignment(getTensorBytes(value.getType()), target.getLeastAlignment());
+    };
+    json::Array operands, results;
     for (auto [input, offset] : llvm::zip_equal(call.getInputs(), call.getOperandOffsets())) {
       auto type = cast<RankedTensorType>(input.getType());
       int64_t bytes = getTensorBytes(RankedTensorType::get({}, type.getElementType()));
-      alignments.push_back(static_cast<int64_t>(llvm::MinAlign(64, offset * bytes)));
+      operands.push_back(
+          static_cast<int64_t>(llvm::MinAlign(getPromise(getBufferRoot(input)), offset * bytes)));
     }
-    entry["operand_alignments"] = std::move(alignments);
-    return success();
+    for (Value result : call->getResults())
+      results.push_back(getPromise(result));
+    entry["operand_alignments"] = std::move(operands);
+    entry["result_alignments"] = std::move(results);
   }
 
   /// Library calls, transfers, collectives and what else the runtime finds in lists.

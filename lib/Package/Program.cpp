@@ -59,7 +59,11 @@ static FailureOr<KernelOptions> getKernelOptions(ModuleOp planned) {
   Attribute target = getTarget(planned);
   KernelOptions options;
   if (auto device = dyn_cast<CudaAttr>(target)) {
-    options.device.emplace().sms = device.getSms();
+    DeviceMachine &machine = options.device.emplace();
+    machine.sms = device.getSms();
+    if (DictionaryAttr properties = device.getProperties())
+      if (auto threads = properties.getAs<IntegerAttr>("maxThreadsPerSM"))
+        machine.threadsOfSm = threads.getInt();
     return options;
   }
   auto cpu = dyn_cast<CpuAttr>(target);

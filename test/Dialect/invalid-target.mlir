@@ -32,12 +32,12 @@ module attributes {memopt.target = #memopt.cpu<profile = {machine = 1 : i64}>} {
 
 // -----
 
-// expected-error @+1 {{a chip is sm_80 or newer, found 'sm_75'}}
-module attributes {memopt.target = #memopt.cuda<"sm_75", sms = 68>} {}
+// expected-error @+1 {{a chip is sm_75 or newer, for CUDA 13 has dropped those before, found 'sm_70'}}
+module attributes {memopt.target = #memopt.cuda<"sm_70", sms = 80>} {}
 
 // -----
 
-// expected-error @+1 {{a chip is sm_80 or newer, found 'h100'}}
+// expected-error @+1 {{a chip is sm_75 or newer, for CUDA 13 has dropped those before, found 'h100'}}
 module attributes {memopt.target = #memopt.cuda<"h100", sms = 132>} {}
 
 // -----

@@ -32,6 +32,7 @@ static const std::tuple<CUresult, const char *, const char *> errors[] = {
      "an illegal memory access was encountered"},
     {CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
      "too many resources requested for launch"},
+    {CUDA_ERROR_MISALIGNED_ADDRESS, "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"},
     {CUDA_ERROR_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
     {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
@@ -395,10 +396,27 @@ extern "C" __attribute__((visibility("default"))) const char *memoptEmulatedImag
   return "bitcode";
 }
 
+/// What a library would not notice, and then compute wrongly or fail.
+static bool isMisaligned(const Emulator &emulator, const char *call,
+                         const std::vector<EmulatedAccess> &accesses) {
+  for (const EmulatedAccess &access : accesses) {
+    auto begin = reinterpret_cast<uintptr_t>(access.begin);
+    if (begin % uintptr_t(access.alignment) == 0)
+      continue;
+    std::fprintf(stderr, "emulator: %s gets %lld bytes at %s, no multiple of %d\n", call,
+                 static_cast<long long>(access.bytes), emulator.memory.describe(begin).c_str(),
+                 access.alignment);
+    return true;
+  }
+  return false;
+}
+
 extern "C" __attribute__((visibility("default"))) CUresult memoptEmulatedCall(
     CUstream stream, const char *name, EmulatedCall call, void *object, void *const *buffers,
     size_t bufferCount, const EmulatedAccess *accesses, size_t accessCount) {
   return enter("memoptEmulatedCall", [&](Emulator &emulator) {
+    if (isMisaligned(emulator, name, {accesses, accesses + accessCount}))
+      return CUDA_ERROR_MISALIGNED_ADDRESS;
     auto run = [call, object, places = std::vector<void *>(buffers, buffers + bufferCount),
                 touched = std::vector<EmulatedAccess>(accesses, accesses + accessCount),
                 &emulator](AccessLog &log, std::mt19937_64 &, const std::string &operation) {

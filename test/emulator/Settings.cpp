@@ -55,6 +55,7 @@ static Description convert(const json &whole) {
   result.attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR] = chip / 100;
   result.attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR] = chip % 100 / 10;
   result.attributes[CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED] = 1;
+  result.attributes[CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH] = 5120; // the H100's
   result.name = document.at("deviceName");
   result.image = whole.at("image");
   result.version = document.at("driverVer");
@@ -74,6 +75,8 @@ Description Description::read(const std::string &path) {
     if (result.image != "bitcode")
       refuse("'" + path + "' describes a device for images of '" + result.image +
              "', the emulator runs 'bitcode'");
+    if (const char *version = std::getenv(driverVariable); version && *version)
+      result.version = std::atoi(version);
     return result;
   } catch (const json::exception &error) {
     refuse("'" + path + "': " + error.what());

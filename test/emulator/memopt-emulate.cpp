@@ -40,6 +40,7 @@ static const OptionTable &getTable() {
       {{"--seed", "N", "of the order of all work", work, {}, "0"},
        {"--seeds", "N", "run the command with each of the seeds 1 to N", work},
        {"--device", "FILE.json", "description of the device", work},
+       {"--driver", "VERSION", "of CUDA that the driver is for, such as 12.2", work},
        {"--fail",
         "FUNCTION:N=ERROR",
         "the N-th call of a function of the driver, or the N-th kernel that runs (FUNCTION is "
@@ -62,7 +63,7 @@ static const OptionTable &getTable() {
 
 namespace {
 struct Options {
-  std::string seed = "0", seeds, device, races, faults;
+  std::string seed = "0", seeds, device, driver, races, faults;
   char **command = nullptr;
 };
 } // namespace
@@ -81,6 +82,7 @@ static void take(const OptionReader::Item &item, Options &options) {
     (name == "--seed"     ? options.seed
      : name == "--seeds"  ? options.seeds
      : name == "--device" ? options.device
+     : name == "--driver" ? options.driver
                           : options.races) = item.value;
 }
 
@@ -117,12 +119,24 @@ static std::string findLibrary() {
   return folder.string();
 }
 
+/// 12.2 as 12020; the text is checked.
+static std::string countVersion(const std::string &version) {
+  if (version.empty())
+    return "";
+  int major = 0, minor = 0, end = 0;
+  if (std::sscanf(version.c_str(), "%2d.%2d%n", &major, &minor, &end) != 2 ||
+      size_t(end) != version.size())
+    fail(1, "a version of CUDA is MAJOR.MINOR, not '" + version + "'");
+  return std::to_string(1000 * major + 10 * minor);
+}
+
 static void setEnvironment(const Options &options) {
   const char *before = std::getenv("LD_LIBRARY_PATH");
   std::string path = findLibrary() + (before && *before ? ":" + std::string(before) : "");
   ::setenv("LD_LIBRARY_PATH", path.c_str(), 1);
   ::setenv(faultsVariable, options.faults.c_str(), 1);
   ::setenv(deviceVariable, options.device.c_str(), 1);
+  ::setenv(driverVariable, countVersion(options.driver).c_str(), 1);
 }
 
 static int runCommand(char **command) {

@@ -6,11 +6,14 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Its one kernel needs 4096 bytes of workspace.
+// Its one kernel needs 4096 bytes of workspace. What NVIDIA's documentation demands is held: sizes
+// of attributes, the alignment of the workspace, and that operands begin where heuristics were
+// told.
 //
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/device/cuda/CublasLt.h"
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -33,7 +36,21 @@ static std::string print(const Object &object) {
   return text;
 }
 
-static int set(void *object, int name, const void *value, size_t bytes) {
+enum : int { INVALID_VALUE = 7 };
+
+/// Notes why a call is refused, for tests to see.
+static int refuse(const std::string &reason) {
+  log += "refused: " + reason + "\n";
+  return INVALID_VALUE;
+}
+
+/// Of attributes with 8 bytes; the others have 4.
+static int set(void *object, int name, const void *value, size_t bytes,
+               std::initializer_list<int> wide) {
+  size_t expected = std::find(wide.begin(), wide.end(), name) == wide.end() ? 4 : 8;
+  if (bytes != expected)
+    return refuse("attribute " + std::to_string(name) + " has " + std::to_string(expected) +
+                  " bytes, not " + std::to_string(bytes));
   uint64_t number = 0;
   std::memcpy(&number, value, bytes);
   static_cast<Object *>(object)->attributes[name] = number;
@@ -69,7 +86,7 @@ int cublasLtMatmulDescCreate(void **descriptor, int computeType, int scaleType) 
 }
 int cublasLtMatmulDescDestroy(void *descriptor) { return destroy(descriptor); }
 int cublasLtMatmulDescSetAttribute(void *descriptor, int name, const void *value, size_t bytes) {
-  return set(descriptor, name, value, bytes);
+  return set(descriptor, name, value, bytes, {cublaslt::DESC_BIAS_POINTER});
 }
 
 int cublasLtMatrixLayoutCreate(void **layout, int type, uint64_t rows, uint64_t columns,
@@ -81,7 +98,7 @@ int cublasLtMatrixLayoutCreate(void **layout, int type, uint64_t rows, uint64_t 
 }
 int cublasLtMatrixLayoutDestroy(void *layout) { return destroy(layout); }
 int cublasLtMatrixLayoutSetAttribute(void *layout, int name, const void *value, size_t bytes) {
-  return set(layout, name, value, bytes);
+  return set(layout, name, value, bytes, {cublaslt::LAYOUT_BATCH_STRIDE});
 }
 
 int cublasLtMatmulPreferenceCreate(void **preference) {
@@ -91,7 +108,31 @@ int cublasLtMatmulPreferenceCreate(void **preference) {
 int cublasLtMatmulPreferenceDestroy(void *preference) { return destroy(preference); }
 int cublasLtMatmulPreferenceSetAttribute(void *preference, int name, const void *value,
                                          size_t bytes) {
-  return set(preference, name, value, bytes);
+  return set(preference, name, value, bytes, {cublaslt::PREFERENCE_WORKSPACE});
+}
+
+/// What heuristics were told of matrix a, b, c or d; 256 where they were not.
+static uint64_t getAlignment(const Object &preference, int matrix) {
+  auto told = preference.attributes.find(cublaslt::PREFERENCE_ALIGNMENT_A + matrix);
+  return told == preference.attributes.end() ? 256 : told->second;
+}
+
+/// What is wrong with the places of a product; empty where nothing is.
+static std::string findMisplaced(const Object &descriptor, const CublasLtAlgorithm &algorithm,
+                                 std::initializer_list<const void *> matrices,
+                                 const void *workspace, size_t workspaceBytes) {
+  auto at = [](const void *address) { return reinterpret_cast<uintptr_t>(address); };
+  int number = 0;
+  for (const void *matrix : matrices)
+    if (uint64_t told = algorithm.data[1 + number++]; at(matrix) % told)
+      return "matrix " + std::string(1, char('a' + number - 1)) + " begins at no multiple of " +
+             std::to_string(told);
+  if (workspaceBytes && at(workspace) % 256)
+    return "the workspace begins at no multiple of 256";
+  auto bias = descriptor.attributes.find(cublaslt::DESC_BIAS_POINTER);
+  if (bias != descriptor.attributes.end() && bias->second % 16)
+    return "the bias begins at no multiple of 16";
+  return "";
 }
 
 int cublasLtMatmulAlgoGetHeuristic(CublasLtHandle, void *descriptor, void *a, void *b, void *c,
@@ -102,13 +143,19 @@ int cublasLtMatmulAlgoGetHeuristic(CublasLtHandle, void *descriptor, void *a, vo
     log += print(*static_cast<Object *>(object)) + "\n";
   *count = c == d && wanted.attributes.at(cublaslt::PREFERENCE_WORKSPACE) >= 4096;
   *results = {{{42}}, 4096, 0, 1.0f, {}};
+  for (int i = 0; i < 4; ++i)
+    results->algorithm.data[1 + i] = getAlignment(wanted, i);
   return *count ? 0 : 15; // not supported
 }
 
 int cublasLtMatmul(CublasLtHandle, void *descriptor, const void *alpha, const void *a, void *,
-                   const void *b, void *, const void *beta, const void *, void *, void *d, void *,
+                   const void *b, void *, const void *beta, const void *c, void *, void *d, void *,
                    const CublasLtAlgorithm *algorithm, void *workspace, size_t workspaceBytes,
                    CUstream stream) {
+  std::string wrong = findMisplaced(*static_cast<Object *>(descriptor), *algorithm, {a, b, c, d},
+                                    workspace, workspaceBytes);
+  if (!wrong.empty())
+    return refuse(wrong);
   char text[256];
   std::snprintf(text, sizeof text,
                 "multiply %p %p to %p kernel %d alpha %g beta %g workspace %p of %zu stream %p\n",

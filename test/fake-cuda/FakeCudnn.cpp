@@ -47,7 +47,7 @@ struct Descriptor {
   }
 };
 
-enum : int { SUCCESS = 0, BAD_PARAM = 2000, NOT_SUPPORTED = 3000 };
+enum : int { SUCCESS = 0, BAD_PARAM = 2000, NOT_SUPPORTED = 3000, ARCH_MISMATCH = 3007 };
 
 struct Config {
   int64_t engine, workspace; ///< a workspace below 0 is refused
@@ -127,13 +127,20 @@ static int64_t getDeviceSms(const std::string &properties) {
   return place == std::string::npos ? 0 : std::atoll(properties.c_str() + place + 22);
 }
 
-/// A plan of a configuration, or one from text: "config 3, 132 multiprocessors".
+static int driver = 13000;
+
+/// A plan of a configuration, or one from text: "config 3, 132 multiprocessors", which may go on
+/// with
+/// ", driver 13000", whose major version the driver here has at least (status 3007).
 static int finishPlan(Descriptor &plan) {
   if (plan.attributes.count(cudnn::PLAN_JSON)) {
-    int config, sms;
-    if (std::sscanf(plan.getText(cudnn::PLAN_JSON).c_str(), "config %d, %d", &config, &sms) != 2 ||
+    int config, sms, planned = 0;
+    if (std::sscanf(plan.getText(cudnn::PLAN_JSON).c_str(),
+                    "config %d, %d multiprocessors, driver %d", &config, &sms, &planned) < 2 ||
         config < 3 || config > 5)
       return refuse(BAD_PARAM, "this is no plan");
+    if (planned / 1000 > driver / 1000)
+      return refuse(ARCH_MISMATCH, "planned for a newer driver");
     if (!plan.attributes.count(cudnn::PLAN_HANDLE))
       return refuse(BAD_PARAM, "a plan from text needs a handle");
     plan.config = config;
@@ -174,6 +181,7 @@ const char *fakeCudnnTakeLog() {
   return taken.c_str();
 }
 void fakeCudnnSetVersion(size_t number) { version = number; }
+void fakeCudnnSetDriver(int number) { driver = number; }
 
 size_t cudnnGetVersion() {
   const char *wish = std::getenv("FAKE_CUDNN");
@@ -207,11 +215,24 @@ int cudnnBackendDestroyDescriptor(CudnnDescriptor descriptor) {
   return SUCCESS;
 }
 
+/// Final, or one that cuDNN itself has filled.
+static bool isUsable(const void *object) {
+  const auto &descriptor = *static_cast<const Descriptor *>(object);
+  return descriptor.isFinal || descriptor.config >= 0;
+}
+
 int cudnnBackendSetAttribute(CudnnDescriptor object, int name, int type, int64_t count,
                              const void *elements) {
   auto &descriptor = *static_cast<Descriptor *>(object);
   if (descriptor.isFinal)
     return refuse(BAD_PARAM, "it is final");
+  if (count < 1 || !elements)
+    return refuse(BAD_PARAM, "attribute " + std::to_string(name) + " has no elements");
+  if (type == cudnn::TYPE_DESCRIPTOR)
+    for (int64_t i = 0; i < count; ++i)
+      if (!isUsable(static_cast<void *const *>(elements)[i]))
+        return refuse(BAD_PARAM,
+                      "a descriptor of attribute " + std::to_string(name) + " is not final");
   const char *bytes = static_cast<const char *>(elements);
   descriptor.attributes[name].assign(bytes, bytes + size_t(count) * getSize(type));
   return SUCCESS;
@@ -263,6 +284,13 @@ int cudnnBackendGetAttribute(CudnnDescriptor object, int name, int, int64_t room
 
 int cudnnBackendExecute(CudnnHandle, CudnnDescriptor plan, CudnnDescriptor pack) {
   const auto &what = *static_cast<Descriptor *>(plan), &with = *static_cast<Descriptor *>(pack);
+  if (!what.isFinal || !with.isFinal)
+    return refuse(BAD_PARAM, "the plan or its pack is not final");
+  if (reinterpret_cast<uintptr_t>(with.get<void *>(cudnn::PACK_WORKSPACE).at(0)) % 256)
+    return refuse(BAD_PARAM, "the workspace begins at no multiple of 256");
+  for (const void *pointer : with.get<void *>(cudnn::PACK_POINTERS))
+    if (reinterpret_cast<uintptr_t>(pointer) % 16) // what tensors were said to begin at
+      return refuse(BAD_PARAM, "a tensor begins at no multiple of 16");
   log += "execute " + what.getText(cudnn::PLAN_JSON) + " on";
   char text[64];
   std::vector<int64_t> numbers = with.get<int64_t>(cudnn::PACK_IDS);

@@ -7,18 +7,25 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/device/cuda/CudaDriver.h"
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 using namespace memopt::cuda;
 
-static int multiprocessors = 132;
+static int multiprocessors = 132, driverVersion = 13000, chip = 90;
 static bool isBusy = false;
 
 extern "C" {
 
 /// The device has so many from now on.
 void fakeDriverSetMultiprocessors(int count) { multiprocessors = count; }
+
+/// The driver is for this version of CUDA from now on (12020 is 12.2), and the device this chip.
+void fakeDriverSetVersion(int version) { driverVersion = version; }
+void fakeDriverSetChip(int number) { chip = number; }
 
 /// Streams and events have work before them from now on, or none.
 void fakeDriverSetBusy(int busy) { isBusy = busy != 0; }
@@ -27,7 +34,7 @@ CUresult cuStreamQuery(CUstream) { return isBusy ? CUDA_ERROR_NOT_READY : CUDA_S
 CUresult cuEventQuery(CUevent) { return isBusy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; }
 
 CUresult cuDriverGetVersion(int *version) {
-  *version = 13000;
+  *version = driverVersion;
   return CUDA_SUCCESS;
 }
 
@@ -52,10 +59,10 @@ CUresult cuDeviceGetAttribute(int *value, CUdeviceAttribute attribute, CUdevice)
     *value = multiprocessors;
     break;
   case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-    *value = 9;
+    *value = chip / 10;
     break;
   case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-    *value = 0;
+    *value = chip % 10;
     break;
   default:
     *value = 1;
@@ -71,6 +78,29 @@ CUresult cuStreamCreate(CUstream *stream, unsigned) {
 CUresult cuMemHostAlloc(void **address, size_t bytes, unsigned) {
   *address = std::calloc(1, bytes);
   return CUDA_SUCCESS;
+}
+
+/// As drivers do: a cubin is for a chip and newer ones of its major version (here the word behind
+/// its head), and by ptxas 13 (ABI 8) for drivers from CUDA 13 on; PTX is for its version's drivers
+/// and for all newer chips.
+CUresult cuModuleLoad(CUmodule *module, const char *path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  *module = reinterpret_cast<CUmodule>(0x6000);
+  if (text.compare(0, 4,
+                   "\x7f"
+                   "ELF") == 0) {
+    if (text.size() < 17 || (text[8] >= 8 && driverVersion < 13000))
+      return CUDA_ERROR_INVALID_IMAGE;
+    int made = std::atoi(text.c_str() + 16);
+    return made / 10 == chip / 10 && made <= chip ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
+  }
+  int major = 0, minor = 0, made = 0;
+  if (std::sscanf(text.c_str(), ".version %d.%d .target sm_%d", &major, &minor, &made) != 3)
+    return CUDA_ERROR_INVALID_PTX;
+  if (1000 * (major + 4) + 10 * minor > driverVersion)
+    return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+  return made <= chip ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
 }
 
 CUresult cuMemFreeHost(void *address) {

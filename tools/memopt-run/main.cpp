@@ -74,6 +74,8 @@ static Status runSession(const RunOptions &options, std::shared_ptr<const Packag
   explainFaults(*session);
   if (!session->getReplayRefusal().empty())
     notice("note: steps are not replayed from a graph: " + session->getReplayRefusal());
+  for (const std::string &text : device.getNotices())
+    notice("note: " + text);
   for (const std::string &text : session->getNotices())
     if (!options.isQuiet)
       std::fprintf(stderr, "remark: %s\n", text.c_str());

@@ -37,6 +37,7 @@ struct Buffer {
   Operation *op = nullptr; ///< of a result or workspace: the instruction that makes or needs it
   unsigned number = 0;     ///< of a result or workspace: its number among those of the instruction
   bool hasBlocks = false;  ///< begins and ends with a block of the disk: transfers read or write it
+  int64_t alignment = 1;   ///< it begins at a multiple of this
 
   /// Name for reports and the module that it belongs to.
   std::string describe() const;
@@ -109,6 +110,7 @@ private:
   int64_t stretchOverLoops(Value root, Operation *user, int64_t time) const;
   void bindWrites(func::FuncOp function);
   void roundToBlocks();
+  void align(int64_t least);
   int64_t getBeginTime(Operation *producer) const;
   bool isBeforeCommit(Operation *producer, WriteOp write) const;
   bool canStoreDirectly(WriteOp write, ArrayRef<ReadOp> reads, ArrayRef<WriteOp> all) const;

@@ -45,17 +45,20 @@ struct AttentionTiles {
   int64_t getThreads() const { return threadRows * threadColumns; }
 };
 
-/// The largest tiles that shared memory and registers are enough for, not much larger than what
-/// there is of rows and columns. `isBackward`: of both, vectors of both kinds are held. Nothing
-/// where heads are too wide.
-std::optional<AttentionTiles> chooseAttentionTiles(const AttentionHeads &heads, int64_t rows,
-                                                   int64_t columns, bool isBackward);
+/// Shared memory that the target's chip gives a block.
+int64_t getBlockSharedBytes(TargetAttrInterface target);
+
+/// The largest tiles that `sharedBytes` of a block and registers are enough for, not much larger
+/// than what there is of rows and columns. `isBackward`: of both, vectors of both kinds are held.
+/// Nothing where heads are too wide.
+std::optional<AttentionTiles> chooseAttentionTiles(const AttentionHeads &heads, int64_t sharedBytes,
+                                                   int64_t rows, int64_t columns, bool isBackward);
 
 /// A number of each query, which the kernels of a gradient share.
 int64_t getAttentionWorkspace(AttentionAttr call);
 
 /// Whether heads are narrow enough for both directions.
-bool fitsAttentionTiles(const AttentionHeads &heads);
+bool fitsAttentionTiles(const AttentionHeads &heads, int64_t sharedBytes);
 
 } // namespace mlir::memopt
 

@@ -32,7 +32,7 @@ def Memopt_CudaAttr : AttrDef<Memopt_Dialect, "Cuda"> {
   let mnemonic = "cuda";
   let summary = "NVIDIA GPUs";
   let description = [{
-    The `chip` whose code kernels become (`sm_80` or newer), and how many multiprocessors, `sms`, launches are
+    The `chip` whose code kernels become (`sm_75` or newer), and how many multiprocessors, `sms`, launches are
     planned for. `device` names the machine for people. `image` is the form of the kernels in a package: `cubin`, or
     `bitcode` for an emulated device, whose library calls are the runtime's plain loops. `profile` holds rates that
     costs are predicted from, by the keys of a machine profile. A device description (docs/Cuda.md) says all this;

@@ -31,6 +31,7 @@ inline constexpr unsigned kNumSpaces = getMaxEnumValForSpace() + 1;
 struct Workspace {
   int64_t bytes;
   Space space = Space::Device;
+  int64_t alignment = 1; ///< it begins at a multiple of this, beside what its size asks for
 };
 
 /// An operand whose buffer a result may take over.
@@ -117,6 +118,9 @@ inline int64_t addCounts(int64_t a, int64_t b) { return std::min(kMaxCount, a + 
 /// Bytes of a statically shaped tensor as it lies in memory: packed, row-major, i1 as one byte. At
 /// most kMaxCount.
 int64_t getTensorBytes(Type type);
+/// At multiples of which a buffer of so many bytes begins. Vector loads want 64 bytes; what is
+/// smaller only wants not to straddle a cache line, or what the target asks of all (`least`).
+int64_t getBufferAlignment(int64_t bytes, int64_t least);
 /// Of a value that is known to be a ranked tensor.
 inline RankedTensorType tensorType(Value value) { return cast<RankedTensorType>(value.getType()); }
 /// Sum of the bytes of all tensor operands and results of `op`.

@@ -363,6 +363,10 @@ def TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
       "int64_t", "getPackedWeightBytes", (ins "::mlir::memopt::LibraryCallAttrInterface":$call), "", [{ return 0; }]>,
     InterfaceMethod<"The description of `call` for this target's runtime.", "::llvm::json::Object", "describeCall",
       (ins "::mlir::memopt::LibraryCallAttrInterface":$call)>,
+    InterfaceMethod<"Buffers begin at multiples of so many bytes at least.", "int64_t", "getLeastAlignment", (ins), "",
+      [{ return 8; }]>,
+    InterfaceMethod<"Workspaces of library calls begin at multiples of so many bytes.", "int64_t",
+      "getWorkspaceAlignment", (ins), "", [{ return 64; }]>,
     InterfaceMethod<[{
         What the runtime loads to run `call` by the `implementation` that getImplementations named: an entry of
         the package's plans, or null where the description is all that it needs. Fails, with a diagnostic, when

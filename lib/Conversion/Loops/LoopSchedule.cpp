@@ -27,6 +27,7 @@ static ScheduleNumbers getNumbersOfProcessors() {
   numbers.enoughRows = 64;
   numbers.enoughLanes = 16;
   numbers.tilesHaveLanesTwice = false;
+  numbers.accessBytes = 0;
   return numbers;
 }
 

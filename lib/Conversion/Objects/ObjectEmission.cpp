@@ -125,15 +125,42 @@ static Attribute toBits(Attribute value) {
   return value;
 }
 
+/// Puts integers around a conversion from or to halves that a device makes: what becomes halves of
+/// the bits that come, and what becomes bits of the halves that go.
+static Operation *wrapConversion(Operation *op) {
+  OpBuilder b(op);
+  Location loc = op->getLoc();
+  if (isa<LLVM::FPExtOp>(op)) {
+    Value bits = op->getOperand(0);
+    auto halves = LLVM::BitcastOp::create(b, loc, bits.getType(), bits);
+    op->setOperand(0, halves);
+    return halves;
+  }
+  b.setInsertionPointAfter(op);
+  Value halves = op->getResult(0);
+  auto bits = LLVM::BitcastOp::create(b, loc, toBits(halves.getType()), halves);
+  halves.replaceAllUsesExcept(bits, bits);
+  return op;
+}
+
 /// Kernels compute in f32 and only move halves, so these become integers of 16 bits: LLVM 22 stops
 /// at vectors of halves whose length is no power of two ("Do not know how to soft promote").
 static void moveHalvesAsBits(ModuleOp program) {
   auto isHalf = [](Type type) { return isHalfPrecision(getElementTypeOrSelf(type)); };
+  SmallVector<Operation *> conversions;
+  program.walk([&](Operation *op) {
+    if ((isa<LLVM::FPExtOp>(op) && isHalf(op->getOperand(0).getType())) ||
+        (isa<LLVM::FPTruncOp>(op) && isHalf(op->getResult(0).getType())))
+      conversions.push_back(op);
+  });
+  llvm::SmallPtrSet<Operation *, 16> makers; // of halves
+  for (Operation *op : conversions)
+    makers.insert(wrapConversion(op));
   program.walk([&](Operation *op) {
     for (Region &region : op->getRegions())
       for (BlockArgument argument : region.getArguments())
         argument.setType(toBits(argument.getType()));
-    if (llvm::none_of(op->getResultTypes(), isHalf))
+    if (llvm::none_of(op->getResultTypes(), isHalf) || makers.contains(op))
       return;
     if (auto constant = dyn_cast<LLVM::ConstantOp>(op))
       constant.setValueAttr(toBits(constant.getValue()));
@@ -144,6 +171,7 @@ static void moveHalvesAsBits(ModuleOp program) {
 
 LogicalResult mlir::memopt::convertToLLVMDialect(ModuleOp program, StringRef legalDialect) {
   MLIRContext *context = program.getContext();
+  expandHalves(program, /*isDevice=*/!legalDialect.empty());
   LLVMTypeConverter converter(context);
   RewritePatternSet patterns(context);
   populateSCFToControlFlowConversionPatterns(patterns);

@@ -99,10 +99,6 @@ Value AttentionBlock::convert(Value value, Type element) {
   if (auto vector = dyn_cast<VectorType>(value.getType()))
     to = vector.clone(element);
   bool isWider = element.getIntOrFloatBitWidth() > from.getIntOrFloatBitWidth();
-  StringRef name =
-      isWider ? arith::ExtFOp::getOperationName() : arith::TruncFOp::getOperationName();
-  if (Value expanded = expandScalar(b, b.getLoc(), OperationName(name, b.getContext()), to, value))
-    return expanded;
   return isWider ? arith::ExtFOp::create(b, to, value).getResult()
                  : arith::TruncFOp::create(b, to, value).getResult();
 }

@@ -47,7 +47,8 @@ static int64_t countAttentionBlocks(AttentionAttr call, AttentionStage stage,
   return call.getBatch() * call.getHeads() * llvm::divideCeil(call.getQueryLength(), tiles.rows);
 }
 
-SmallVector<AttentionKernel> mlir::memopt::listAttentionKernels(AttentionAttr call) {
+SmallVector<AttentionKernel> mlir::memopt::listAttentionKernels(AttentionAttr call,
+                                                                int64_t sharedBytes) {
   SmallVector<AttentionStage> stages{AttentionStage::Forward};
   bool isBackward = call.getKind() == AttentionKind::Backward;
   if (isBackward) // the first leaves in the workspace what the others need
@@ -60,7 +61,7 @@ SmallVector<AttentionKernel> mlir::memopt::listAttentionKernels(AttentionAttr ca
     if (ownsKeys(stage))
       std::swap(rows, columns);
     std::optional<AttentionTiles> tiles =
-        chooseAttentionTiles(AttentionHeads::of(call), rows, columns, isBackward);
+        chooseAttentionTiles(AttentionHeads::of(call), sharedBytes, rows, columns, isBackward);
     if (!tiles)
       return {};
     kernels.push_back({stage, *tiles, countAttentionBlocks(call, stage, *tiles)});

@@ -33,7 +33,7 @@ struct AttentionKernel {
 };
 
 /// None where heads are too wide.
-SmallVector<AttentionKernel> listAttentionKernels(AttentionAttr call);
+SmallVector<AttentionKernel> listAttentionKernels(AttentionAttr call, int64_t sharedBytes);
 
 /// What a kernel has at hand.
 struct AttentionArguments {

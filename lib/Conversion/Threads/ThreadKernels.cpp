@@ -68,7 +68,8 @@ SmallVector<KernelLaunch> mlir::memopt::buildAttentionKernels(ModuleOp program, 
   SmallVector<Type> types =
       getArgumentTypes(program.getContext(), count, attention.getDropout() ? 1 : 0);
   SmallVector<KernelLaunch> launches;
-  for (const AttentionKernel &kernel : listAttentionKernels(attention)) {
+  int64_t sharedBytes = getBlockSharedBytes(getTarget(call));
+  for (const AttentionKernel &kernel : listAttentionKernels(attention, sharedBytes)) {
     std::string name = (symbol + "_stage").str() + std::to_string(launches.size());
     int64_t threads = kernel.tiles.getThreads();
     LLVM::LLVMFuncOp function = addKernelFunction(program, call.getLoc(), name, types, number);

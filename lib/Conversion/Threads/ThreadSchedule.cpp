@@ -40,6 +40,7 @@ static ScheduleNumbers getNumbersOfDevice(const DeviceMachine &machine) {
   numbers.enoughRows = kRowsOfSm * machine.sms;
   numbers.enoughLanes = std::numeric_limits<int64_t>::max();
   numbers.tilesHaveLanesTwice = true;
+  numbers.accessBytes = machine.accessBytes;
   return numbers;
 }
 

@@ -246,5 +246,7 @@ llvm::json::Object LibraryCallOp::describe(TargetAttrInterface target) {
 
 SmallVector<Workspace> LibraryCallOp::getWorkspaces() {
   int64_t bytes = getWorkspaceAttr().getInt();
-  return bytes > 0 ? SmallVector<Workspace>{{bytes, Space::Device}} : SmallVector<Workspace>();
+  if (bytes == 0)
+    return {};
+  return {{bytes, Space::Device, getTarget(*this).getWorkspaceAlignment()}};
 }

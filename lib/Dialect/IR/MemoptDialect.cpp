@@ -195,11 +195,11 @@ unsigned CudaAttr::getCapability() { return *parseChip(getChip()); }
 LogicalResult CudaAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef chip,
                                int64_t sms, StringRef, StringRef image, DictionaryAttr profile,
                                DictionaryAttr, StringRef matmul, StringRef convolution) {
-  // Maxima that keep NaN are instructions from here on.
-  constexpr unsigned oldest = 80;
+  constexpr unsigned oldest = 75;
   std::optional<unsigned> number = parseChip(chip);
   if (!number || *number < oldest)
-    return emitError() << "a chip is sm_" << oldest << " or newer, found '" << chip << "'";
+    return emitError() << "a chip is sm_" << oldest
+                       << " or newer, for CUDA 13 has dropped those before, found '" << chip << "'";
   if (sms < 1)
     return emitError() << "a device has at least one multiprocessor, found " << sms;
   if (matmul != "highest" && matmul != "high" && matmul != "medium")

@@ -15,13 +15,19 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-/// What every chip from sm_80 on gives a block (sm_86 and sm_89 have the least).
-static constexpr int64_t kMostSharedBytes = 99 << 10;
 /// Registers of 4 bytes that a thread's part of the results may take; it has 255.
 static constexpr int64_t kMostRegisters = 96;
 /// Threads of a block stand in a square of at most this side, half a warp.
 static constexpr int64_t kSide = 16;
 static constexpr int64_t kLeastTile = 8;
+
+/// Of sm_75, and of every chip from sm_80 on, of which sm_86, sm_89 and sm_120 have the least (CUDA
+/// C++ Programming Guide, table of technical specifications).
+int64_t mlir::memopt::getBlockSharedBytes(TargetAttrInterface target) {
+  constexpr int64_t kTuring = 64 << 10, kAmpere = 99 << 10;
+  auto cuda = dyn_cast<CudaAttr>(static_cast<Attribute>(target));
+  return cuda && cuda.getCapability() < 80 ? kTuring : kAmpere;
+}
 
 /// Registers for a thread's part of `rows` vectors.
 static int64_t countRegisters(const AttentionHeads &heads, const AttentionTiles &tiles,
@@ -33,8 +39,8 @@ static int64_t countRegisters(const AttentionHeads &heads, const AttentionTiles 
 }
 
 std::optional<AttentionTiles> mlir::memopt::chooseAttentionTiles(const AttentionHeads &heads,
-                                                                 int64_t rows, int64_t columns,
-                                                                 bool isBackward) {
+                                                                 int64_t sharedBytes, int64_t rows,
+                                                                 int64_t columns, bool isBackward) {
   auto enough = [](int64_t extent) {
     return std::max(kLeastTile, static_cast<int64_t>(llvm::PowerOf2Ceil(extent)));
   };
@@ -61,7 +67,7 @@ std::optional<AttentionTiles> mlir::memopt::chooseAttentionTiles(const Attention
     int64_t registers = countRegisters(heads, tiles, heads.value);
     if (isBackward)
       registers += countRegisters(heads, tiles, heads.head);
-    if (tiles.sharedBytes <= kMostSharedBytes && registers <= kMostRegisters)
+    if (tiles.sharedBytes <= sharedBytes && registers <= kMostRegisters)
       return tiles;
   }
   return std::nullopt;
@@ -76,6 +82,6 @@ int64_t mlir::memopt::getAttentionWorkspace(AttentionAttr call) {
       llvm::alignTo(numbers * (call.getAccumulator().getIntOrFloatBitWidth() / 8), granularity));
 }
 
-bool mlir::memopt::fitsAttentionTiles(const AttentionHeads &heads) {
-  return chooseAttentionTiles(heads, 1, 1, /*isBackward=*/true).has_value();
+bool mlir::memopt::fitsAttentionTiles(const AttentionHeads &heads, int64_t sharedBytes) {
+  return chooseAttentionTiles(heads, sharedBytes, 1, 1, /*isBackward=*/true).has_value();
 }

@@ -33,6 +33,9 @@ static int64_t getWorkspaceCap(CudaAttr target) {
   return target.getCapability() >= hopper ? 8 * kSmallCap : kSmallCap;
 }
 
+/// The first chip whose units multiply bf16 and TF32.
+static constexpr unsigned kFirstWithBrainFloats = 80;
+
 /// What less workspace costs, as a factor of time. The libraries say which of their ways is the
 /// faster one, and not by how much: guesses, for orders to be compared by.
 static constexpr double kLessWorkspace = 1.1;
@@ -113,7 +116,11 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
                      function_ref<InFlightDiagnostic()> emitError) const {
     auto target = cast<CudaAttr>(self);
     if (auto attention = dyn_cast<AttentionAttr>(call))
-      return makeKernels(attention, emitError);
+      return makeKernels(target, attention, emitError);
+    if (target.getCapability() < kFirstWithBrainFloats &&
+        call.getViews().front().elementType.isBF16())
+      return emitError() << "no library call can compute this on " << target.getChip()
+                         << ", which multiplies no bf16; --precision=fp16 has products of f16";
     if (target.isEmulated())
       return askRuntime(describeCall(self, call), /*threads=*/1, emitError);
     if (isa<MatmulAttr>(call))
@@ -164,6 +171,11 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
                        << plans->version << "'s plans";
   }
 
+  /// That of the widest access of a kernel, of what cuBLASLt's kernels load of a bias at a time,
+  /// which no preference can tell them not to do, and what cuDNN is told of all tensors.
+  int64_t getLeastAlignment(Attribute) const { return 16; }
+  /// cuBLAS demands it of a product's workspace ("cublasSetWorkspace"); cuDNN's gets the same.
+  int64_t getWorkspaceAlignment(Attribute) const { return 256; }
   bool storesWideSums(Attribute self) const { return cast<CudaAttr>(self).isEmulated(); }
   bool accumulatesConvolutions(Attribute self) const { return cast<CudaAttr>(self).isEmulated(); }
   /// Convolutions of f32, where cuDNN has an engine for all of it.
@@ -216,9 +228,10 @@ private:
     return first == all.end() ? std::prev(first) : first;
   }
 
-  static FailureOr<Implementations> makeKernels(AttentionAttr call,
+  static FailureOr<Implementations> makeKernels(CudaAttr target, AttentionAttr call,
                                                 function_ref<InFlightDiagnostic()> emitError) {
-    if (!fitsAttentionTiles(AttentionHeads::of(call)))
+    int64_t sharedBytes = getBlockSharedBytes(cast<TargetAttrInterface>(Attribute(target)));
+    if (!fitsAttentionTiles(AttentionHeads::of(call), sharedBytes))
       return emitError() << "no kernel computes attention of heads of " << call.getHeadDim()
                          << " and " << call.getValueDim() << " features";
     return Implementations{{kOwnKernels.str(), getAttentionWorkspace(call)}};

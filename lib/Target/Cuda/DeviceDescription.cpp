@@ -97,8 +97,9 @@ static llvm::Error readCode(const json::Object &object, DeviceDescription &devic
   if (device.chip != chip && device.chip != chip + "a" && device.chip != chip + "f")
     return makeJsonError("chip", "\"" + chip + "\", as properties.deviceVer says",
                          object.get("chip"));
-  if (version < 800)
-    return makeJsonError("properties.deviceVer", "at least 800",
+  if (version < 750)
+    return makeJsonError("properties.deviceVer",
+                         "at least 750, for CUDA 13 has dropped the chips before",
                          device.properties.get("deviceVer"));
   device.image = object.getString("image").value_or("");
   if (device.image != "cubin" && device.image != "bitcode")

@@ -270,8 +270,12 @@ private:
       places.push_back(getPlace(result, left.front()));
       left = left.drop_front();
     }
-    for (auto [workspace, offset] : llvm::zip_equal(workspaces, left))
+    for (auto [workspace, offset] : llvm::zip_equal(workspaces, left)) {
+      if (offset % workspace.alignment != 0)
+        return instruction->emitOpError() << "has a workspace at " << offset
+                                          << ", expected a multiple of " << workspace.alignment;
       places.push_back({workspace.space, {offset, offset + workspace.bytes}});
+    }
     return places;
   }
 

@@ -188,7 +188,8 @@ bool isComputedByKernels(AttentionOp op) {
   };
   Type element = cast<RankedTensorType>(op.getQuery().getType()).getElementType();
   return fitsAttentionTiles(
-      {features(op.getKey()), features(op.getValue()), getComputeType(element)});
+      {features(op.getKey()), features(op.getValue()), getComputeType(element)},
+      getBlockSharedBytes(getTarget(op)));
 }
 
 struct WriteOutAttentionPass

@@ -92,21 +92,8 @@ FailureOr<::memopt::Cache *> mlir::memopt::openCache(ModuleOp module, StringRef 
 // Arena problem
 //===----------------------------------------------------------------------===//
 
-/// Vector loads want 64 bytes; what is smaller only wants not to straddle a cache line.
-static int64_t getAlignment(int64_t bytes) {
-  return bytes >= 64 ? 64 : std::max<int64_t>(8, llvm::PowerOf2Ceil(std::max<int64_t>(bytes, 1)));
-}
-
-static int64_t getAlignment(const Buffer &buffer) {
-  return buffer.hasBlocks ? kDiskBlock : getAlignment(buffer.bytes);
-}
-
-static planning::PlanBuffer getPlanBuffer(int64_t bytes, Space space) {
-  return {bytes, getAlignment(bytes), static_cast<int32_t>(space)};
-}
-
 static planning::PlanBuffer getPlanBuffer(const Buffer &buffer) {
-  return {buffer.bytes, getAlignment(buffer), static_cast<int32_t>(buffer.space)};
+  return {buffer.bytes, buffer.alignment, static_cast<int32_t>(buffer.space)};
 }
 
 SpaceProblem::SpaceProblem(const KernelGraph &graph, Space space) {
@@ -124,7 +111,7 @@ SpaceProblem::SpaceProblem(const KernelGraph &graph, Space space) {
     item.size = buffer.bytes;
     item.lower = buffer.begin;
     item.upper = buffer.end;
-    item.alignment = getAlignment(buffer);
+    item.alignment = buffer.alignment;
     item.pinnedAtBottom = buffer.kind == Buffer::Kind::Variable;
     item.inPlaceOf = inPlaceOf[number] < 0 ? -1 : itemOf[inPlaceOf[number]];
     problem.buffers.push_back(item);
@@ -191,7 +178,7 @@ void OrderProblem::addInputs(const KernelGraph &graph, const CostModel &costs) {
   Operation *parent = block.getParentOp();
   if (!isInstruction(parent)) {
     for (BlockArgument argument : block.getArguments())
-      inputs.results.push_back(getPlanBuffer(getTensorBytes(argument.getType()), Space::Device));
+      inputs.results.push_back(getPlanBuffer(graph.getBuffers()[graph.getBufferOf(argument)]));
     return;
   }
   int64_t time = graph.getTime(parent) + 1;
@@ -266,8 +253,8 @@ void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const
   item.resource = static_cast<int32_t>(instruction.getResource());
   item.after.push_back(0);
   item.pinned = !instruction.isRecomputable();
-  for (const Workspace &workspace : instruction.getWorkspaces())
-    item.workspaces.push_back(getPlanBuffer(workspace.bytes, workspace.space));
+  for (unsigned workspace : graph.getWorkspacesOf(op))
+    item.workspaces.push_back(getPlanBuffer(graph.getBuffers()[workspace]));
   for (Value operand : op->getOperands()) {
     if (Value root = getBufferRoot(operand); isa<RankedTensorType>(root.getType()) && isOwn(root))
       item.inputs.push_back(valueOf(root));
@@ -288,7 +275,9 @@ void OrderProblem::addResult(const KernelGraph &graph, OpResult result) {
   const Buffer &buffer = graph.getBuffers()[number];
   bool inVariable = buffer.kind == Buffer::Kind::Variable;
   maker.pinned |= inVariable;
-  maker.results.push_back(inVariable ? getPlanBuffer(0, buffer.space) : getPlanBuffer(buffer));
+  maker.results.push_back(getPlanBuffer(buffer));
+  if (inVariable)
+    maker.results.back().bytes = 0;
   if (!inVariable)
     for (unsigned operand : graph.getTakeableBuffers(number))
       if (Value root = graph.getBuffers()[operand].value; isOwn(root))
@@ -327,7 +316,8 @@ void OrderProblem::addWays(const KernelGraph &graph, const CostModel &costs) {
       way.value = valueOf(result);
       way.store = planning::PlanTransfer{static_cast<int32_t>(Resource::CopyOut), cost, {}};
       way.fetch = planning::PlanTransfer{static_cast<int32_t>(Resource::CopyIn), cost, {}};
-      way.copy = getPlanBuffer(bytes, Space::Host);
+      way.copy = getPlanBuffer(graph.getBuffers()[graph.getBufferOf(result)]);
+      way.copy.space = static_cast<int32_t>(Space::Host);
       swapped.push_back(result);
     }
 }

@@ -31,7 +31,7 @@ StatusOr<std::unique_ptr<ComputeStream>> Device::createComputeStream() {
   return refuse(*this, "stream for kernels");
 }
 
-StatusOr<std::unique_ptr<Module>> Device::loadModule(const InputFile &image,
+StatusOr<std::unique_ptr<Module>> Device::loadModule(const InputFile &image, const InputFile &,
                                                      const std::vector<std::string> &) {
   return refuse(*this, "use for the image " + quote(image.getPath()));
 }

@@ -7,21 +7,32 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/execution/DeviceProgram.h"
+#include <cstdlib>
 
 using namespace memopt;
 
-/// Code for "sm_90a" uses what only this version of the chip has, and runs on "sm_90".
-static std::string dropVariant(std::string chip) {
-  if (!chip.empty() && (chip.back() == 'a' || chip.back() == 'f'))
-    chip.pop_back();
-  return chip;
+/// 90 of "sm_90" and of "sm_90a"; 0 of what is no chip.
+static int getVersion(const std::string &chip) {
+  size_t digits = chip.find_first_of("0123456789");
+  return digits == std::string::npos ? 0 : std::atoi(chip.c_str() + digits);
+}
+
+/// Code for "sm_90a" uses what only this version of the chip has, and runs on "sm_90" alone; that
+/// for "sm_100f" on all of its major version. Newer chips run all other, if from PTX.
+static bool runsOn(const std::string &chip, const std::string &device) {
+  int wanted = getVersion(chip), there = getVersion(device);
+  if (wanted == 0 || there == 0)
+    return chip == device;
+  if (chip.back() == 'a')
+    return there == wanted;
+  return there >= wanted && (chip.back() != 'f' || there / 10 == wanted / 10);
 }
 
 Status DeviceProgram::checkTarget(const TargetSpec &target, const Device &device) {
   if (target.name != device.getName())
     return badInput("was compiled for target " + quote(target.name) + ", the device is " +
                     quote(device.getName()));
-  if (dropVariant(target.chip) == device.getChip())
+  if (runsOn(target.chip, device.getChip()))
     return Status::ok();
   return environmentError("was compiled for chip " + quote(target.chip) + ", the device is " +
                           quote(device.getChip()) + "; compile the model for it");
@@ -31,7 +42,8 @@ StatusOr<std::unique_ptr<DeviceProgram>>
 DeviceProgram::create(const Package &package, const Arenas &arenas, Device &device) {
   const Manifest &manifest = package.getManifest();
   std::unique_ptr<DeviceProgram> program(new DeviceProgram(manifest, arenas));
-  MEMOPT_ASSIGN_OR_RETURN(program->module, device.loadModule(package.getImage(), manifest.kernels));
+  MEMOPT_ASSIGN_OR_RETURN(program->module, device.loadModule(package.getImage(), package.getSource(),
+                                            manifest.kernels));
   MEMOPT_ASSIGN_OR_RETURN(program->samplesSent, device.createEvent());
   MEMOPT_ASSIGN_OR_RETURN(program->samplesTaken, device.createEvent());
   MEMOPT_ASSIGN_OR_RETURN(program->stream, device.createComputeStream());

@@ -13,6 +13,9 @@
 
 using namespace memopt;
 
+/// What a device's image was assembled from.
+static constexpr const char *sourceFile = "kernels.ptx";
+
 /// Far above what a program of many thousand instructions needs.
 static constexpr size_t maxManifestBytes = size_t(256) << 20;
 
@@ -136,6 +139,9 @@ Status Package::loadFrom(const OpenFolder &opened) {
   }
   if (!manifest.target.image.empty()) {
     MEMOPT_ASSIGN_OR_RETURN(image, opened.openFile(manifest.target.image));
+    if (opened.has(sourceFile)) {
+      MEMOPT_ASSIGN_OR_RETURN(source, opened.openFile(sourceFile));
+    }
   }
   return loadProgram(opened);
 }

@@ -220,3 +220,14 @@ func.func @staging_overwritten() -> tensor<128xf32> {
   %b = test.run(%t) {offsets = array<i64: 1024>} : (!memopt.token) -> tensor<128xf32>
   return %b : tensor<128xf32>
 }
+
+// -----
+
+// cuBLAS does not take a workspace that begins at any multiple of 64.
+module attributes {memopt.target = #memopt.cuda<"sm_90", sms = 132>} {
+func.func @workspace_between(%a: tensor<4x8xf32> {memopt.offset = 0 : i64}, %b: tensor<8x4xf32> {memopt.offset = 128 : i64}) -> tensor<4x4xf32> {
+  // expected-error @+1 {{'memopt.library_call' op has a workspace at 320, expected a multiple of 256}}
+  %0 = memopt.library_call #memopt.matmul<m = 4, n = 4, k = 8, a_strides = [8, 1], b_strides = [4, 1], c_strides = [4, 1], type = f32, accumulator = f32> (%a, %b) {implementation = "cublaslt", offsets = array<i64: 256, 320>, operand_offsets = array<i64: 0, 0>, workspace = 64 : i64} : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}
+}

@@ -32,6 +32,7 @@ protected:
     context = *std::move(opened);
     setSms(132);
     setVersion(92600);
+    setCudnnDriver(13000);
     takeCudnnLog();
     takeCublasLog();
     libraries = std::make_unique<CudaLibraries>(*context);
@@ -63,6 +64,9 @@ protected:
   }
   static void setVersion(size_t version) {
     findFake<void(size_t)>("libcudnn.so.9", "fakeCudnnSetVersion")(version);
+  }
+  static void setCudnnDriver(int version) {
+    findFake<void(int)>("libcudnn.so.9", "fakeCudnnSetDriver")(version);
   }
   static std::string takeCudnnLog() {
     return findFake<const char *()>("libcudnn.so.9", "fakeCudnnTakeLog")();
@@ -107,7 +111,8 @@ json getProduct() {
           {"c_strides", {6, 1}},
           {"workspace_bytes", 8192},
           {"buffers", 3},
-          {"operand_alignments", {64, 4}}};
+          {"operand_alignments", {64, 4}},
+          {"result_alignments", {32}}};
 }
 
 } // namespace
@@ -151,14 +156,29 @@ TEST_F(CudaLibrariesTest, AnotherDevicePlansAgainOrIsRefusedWithBothNumbers) {
   EXPECT_EQ(call.getCode(), StatusCode::Environment);
   EXPECT_EQ(call.getMessage(),
             "was planned with a workspace of 0 bytes, by cuDNN 9.26.0 for 132 multiprocessors; "
-            "cuDNN 9.26.0 needs 10 for the 114 of this device; compile the model here");
+            "this device has 114, where cuDNN 9.26.0 needs 10; compile the model here");
+}
+
+TEST_F(CudaLibrariesTest, WhatAnOlderDriverRefusesIsPlannedAgain) {
+  setCudnnDriver(12080);
+  json call = getConvolution();
+  call["plan"]["text"] = "config 3, 132 multiprocessors, driver 13000";
+  auto again = create(call);
+  ASSERT_TRUE(again.isOk()) << again.getMessage();
+  takeCudnnLog();
+  EXPECT_NE(start(**again, 5).find("execute config 3, 132 multiprocessors on"), std::string::npos);
+  call["workspace_bytes"] = 0;
+  EXPECT_EQ(create(call).getMessage(),
+            "was planned with a workspace of 0 bytes, by cuDNN 9.26.0 for 132 multiprocessors; "
+            "this device refuses the plan (cuDNN, plan of the package: planned for a newer driver "
+            "(status 3007)), where cuDNN 9.26.0 needs 10; compile the model here");
+  call = getConvolution();
+  call["plan"]["text"] = "config 3, 132 multiprocessors, driver 12000";
+  EXPECT_TRUE(create(call).isOk());
 }
 
 TEST_F(CudaLibrariesTest, APlanThatIsNoneIsRefused) {
   json wrong = getConvolution();
-  wrong["plan"]["text"] = "{}";
-  EXPECT_EQ(create(wrong).getMessage(),
-            "cuDNN, plan of the package: this is no plan (status 2000)");
   wrong["plan"] = nullptr;
   EXPECT_EQ(create(wrong).getCode(), StatusCode::BadInput);
   wrong.erase("plan");
@@ -257,7 +277,7 @@ TEST_F(CudaLibrariesTest, AResultByRowsIsTheTransposeOfOneByColumns) {
                              "type 0 7x6 by 7\n"
                              "type 0 7x5 by 7\n"
                              "type 0 6x5 by 6\n"
-                             "preference 1=8192 3=2 5=4 6=64 7=64 8=64\n");
+                             "preference 1=8192 3=2 5=4 6=64 7=32 8=32\n");
   EXPECT_EQ(start(**call, 4), "multiply 0x2000 0x1000 to 0x3000 kernel 42 alpha 1 beta 0 "
                               "workspace 0x4000 of 4096 stream 0x5000\n");
 }
@@ -286,7 +306,7 @@ TEST_F(CudaLibrariesTest, AResultByColumnsIsComputedAsItIs) {
                              "type 0 7x5 by 7\n"
                              "type 0 7x6 by 7\n"
                              "type 0 5x6 by 5\n"
-                             "preference 1=8192 3=2 5=64 6=4 7=64 8=64\n");
+                             "preference 1=8192 3=2 5=64 6=4 7=32 8=32\n");
   EXPECT_EQ(start(**call, 4).find("multiply 0x1000 0x2000 to 0x3000"), 0u);
 }
 
@@ -299,8 +319,35 @@ TEST_F(CudaLibrariesTest, ABiasLiesAlongTheRowsOfTheResult) {
   takeCublasLog();
   EXPECT_EQ(start(**call, 5), "multiply 0x2000 0x1000 to 0x4000 kernel 42 alpha 1 beta 0 "
                               "workspace 0x5000 of 4096 stream 0x5000\nbias 0x3000\n");
+  product["operand_alignments"] = {64, 64, 8};
+  EXPECT_EQ(create(product).getMessage(),
+            "the bias begins at a multiple of 8 bytes, cuBLASLt needs 16");
+  product["operand_alignments"] = {64, 64, 64};
   product["c_strides"] = {1, 5};
   EXPECT_EQ(create(product).getCode(), StatusCode::BadInput);
+}
+
+TEST_F(CudaLibrariesTest, WhatBeginsElsewhereThanTheLibraryWasToldIsFound) {
+  auto call = create(getProduct());
+  ASSERT_TRUE(call.isOk()) << call.getMessage();
+  auto at = [](uintptr_t address) { return reinterpret_cast<void *>(address); };
+  void *places[] = {at(0x1000), at(0x2004), at(0x3000), at(0x4000)};
+  takeCublasLog();
+  EXPECT_TRUE((*call)->start(*stream, places, *pool).isOk());
+  for (auto [buffer, address, reason] :
+       {std::tuple(0, 0x1020, "refused: matrix b begins at no multiple of 64\n"),
+        {1, 0x2002, "refused: matrix a begins at no multiple of 4\n"},
+        {2, 0x3010, "refused: matrix c begins at no multiple of 32\n"}}) {
+    takeCublasLog();
+    std::vector<void *> wrong(places, places + 4);
+    wrong[size_t(buffer)] = at(uintptr_t(address));
+    EXPECT_EQ((*call)->start(*stream, wrong.data(), *pool).getCode(), StatusCode::Environment);
+    EXPECT_EQ(takeCublasLog(), reason);
+  }
+  places[3] = at(0x4040);
+  EXPECT_EQ((*call)->start(*stream, places, *pool).getMessage(),
+            "its workspace begins 64 bytes behind a multiple of 256, which cuBLASLt and cuDNN do "
+            "not take");
 }
 
 TEST_F(CudaLibrariesTest, HeadsInsideOneProjectionAreLoopsAndABatch) {
@@ -338,4 +385,71 @@ TEST_F(CudaLibrariesTest, AProductThatNeedsMoreWorkspaceIsRefused) {
   product["a_strides"] = {14, 2};
   EXPECT_EQ(create(product).getMessage(),
             "matrix a lies neither by rows nor by columns, which cuBLASLt needs");
+}
+
+//===----------------------------------------------------------------------===//
+// Modules
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A driver for a version of CUDA and a device of a chip, and a package's code for sm_80.
+class CudaModuleTest : public CudaLibrariesTest {
+protected:
+  void TearDown() override { setDevice(13000, 90); }
+
+  static void setDevice(int driver, int chip) {
+    findFake<void(int)>("libcuda.so.1", "fakeDriverSetVersion")(driver);
+    findFake<void(int)>("libcuda.so.1", "fakeDriverSetChip")(chip);
+  }
+
+  Status load(int driver, int chip, const std::string &image, const std::string &source) {
+    setDevice(driver, chip);
+    auto open = [&](const char *name, const std::string &text) {
+      writeFile(folder / name, text);
+      auto file = InputFile::open(folder / name);
+      EXPECT_TRUE(file.isOk()) << file.getMessage();
+      return *std::move(file);
+    };
+    InputFile code = open("kernels.cubin", image);
+    InputFile ptx = source.empty() ? InputFile() : open("kernels.ptx", source);
+    return CudaModule(*context).load(code, ptx, {});
+  }
+
+  /// As FakeDriver reads it.
+  static std::string makeCubin(char abi, const std::string &chip) {
+    std::string head("\x7f"
+                     "ELF\0\0\0\0",
+                     8);
+    return head + abi + std::string(7, '\0') + chip + "\n";
+  }
+
+  TemporaryFolder folder;
+};
+} // namespace
+
+TEST_F(CudaModuleTest, TheDriverMakesCodeOfPtxWhereItRefusesTheImage) {
+  std::string ptx = ".version 7.0\n.target sm_80\n", by13 = makeCubin(8, "80"),
+              by12 = makeCubin(7, "80");
+  EXPECT_TRUE(load(13000, 80, by13, ptx).isOk());
+  EXPECT_TRUE(load(13000, 86, by13, ptx).isOk());
+  EXPECT_TRUE(load(12020, 80, by12, ptx).isOk());
+  EXPECT_TRUE(context->getNotices().empty());
+  EXPECT_TRUE(load(12020, 80, by13, ptx).isOk()); // an older driver
+  EXPECT_TRUE(load(13000, 90, by13, ptx).isOk()); // another chip
+  ASSERT_EQ(context->getNotices().size(), 2u);
+  EXPECT_NE(
+      context->getNotices()[0].find("kernels.cubin' is no code for this device and its driver"),
+      std::string::npos);
+}
+
+TEST_F(CudaModuleTest, WhatNoDriverCanMakeCodeOfSaysWhatItNeeds) {
+  std::string refusal =
+      load(12020, 90, makeCubin(8, "120"), ".version 8.7\n.target sm_120\n").getMessage();
+  EXPECT_NE(refusal.find("the package has no code for sm_90 and a driver for CUDA 12.2"),
+            std::string::npos)
+      << refusal;
+  EXPECT_NE(refusal.find("needs a chip sm_120 or newer and a driver for CUDA 12.8 or newer"),
+            std::string::npos)
+      << refusal;
+  EXPECT_EQ(load(12020, 90, makeCubin(8, "90"), "").getCode(), StatusCode::Environment);
 }

@@ -152,9 +152,9 @@ public:
       return stream;
     return std::unique_ptr<ComputeStream>(std::make_unique<ForgetfulCompute>(*std::move(stream)));
   }
-  StatusOr<std::unique_ptr<Module>> loadModule(const InputFile &image,
+  StatusOr<std::unique_ptr<Module>> loadModule(const InputFile &image, const InputFile &source,
                                                const std::vector<std::string> &kernels) override {
-    return device.loadModule(image, kernels);
+    return device.loadModule(image, source, kernels);
   }
 
 private:

@@ -66,7 +66,8 @@ TEST(DeviceDescription, ShippedOnesAreWhole) {
         {"l40s", "sm_89", 142},
         {"rtx3090", "sm_86", 82},
         {"rtx4090", "sm_89", 128},
-        {"rtx5090", "sm_120", 170}}) {
+        {"rtx5090", "sm_120", 170},
+        {"t4", "sm_75", 40}}) {
     auto device = DeviceDescription::find(name);
     ASSERT_TRUE(static_cast<bool>(device)) << llvm::toString(device.takeError());
     EXPECT_EQ(device->name, name);
@@ -74,11 +75,10 @@ TEST(DeviceDescription, ShippedOnesAreWhole) {
     EXPECT_EQ(device->getSms(), sms);
     EXPECT_EQ(device->image, "cubin");
     EXPECT_EQ(device->overheadBytes, int64_t(1) << 30);
-    // cuDNN's plans load in drivers of the major version that they were planned for, and newer
-    // ones.
+    // cuDNN's plans load in drivers of the major version that they were planned for, and newer ones.
     EXPECT_LT(device->getProperty("driverVer"), 13000);
   }
-  EXPECT_EQ(DeviceDescription::getNames().size(), 11u);
+  EXPECT_EQ(DeviceDescription::getNames().size(), 12u);
 }
 
 TEST(DeviceDescription, NumbersNobodyComparedSaySo) {
@@ -142,20 +142,20 @@ TEST(DeviceDescription, EveryPropertyIsChecked) {
             "properties.l2CacheSize: expected a whole number of at least 1, found nothing");
 }
 
-TEST(DeviceDescription, ADeviceBeforeAmpereIsRefused) {
+TEST(DeviceDescription, ADeviceThatCudaHasDroppedIsRefused) {
   llvm::json::Object object = makeDevice();
-  (*object.getObject("properties"))["deviceVer"] = 750;
-  object["chip"] = "sm_75";
-  EXPECT_EQ(errorOf(std::move(object)), "properties.deviceVer: expected at least 800, found 750");
+  (*object.getObject("properties"))["deviceVer"] = 700;
+  object["chip"] = "sm_70";
+  EXPECT_EQ(errorOf(std::move(object)), "properties.deviceVer: expected at least 750, for CUDA 13 "
+                                        "has dropped the chips before, found 700");
 }
 
 TEST(DeviceDescription, ANameThatIsNoneSaysWhichThereAre) {
   auto device = DeviceDescription::find("v100");
   ASSERT_FALSE(static_cast<bool>(device));
-  EXPECT_EQ(
-      llvm::toString(device.takeError()),
-      "expected a10, a100, b200, h100, h100-pcie, h200, l4, l40s, rtx3090, rtx4090, rtx5090 or a "
-      "FILE.json that describes a device, found 'v100'");
+  EXPECT_EQ(llvm::toString(device.takeError()),
+            "expected a10, a100, b200, h100, h100-pcie, h200, l4, l40s, rtx3090, rtx4090, rtx5090, t4 "
+            "or a FILE.json that describes a device, found 'v100'");
   device = DeviceDescription::find("/nowhere/device.json");
   ASSERT_FALSE(static_cast<bool>(device));
   EXPECT_EQ(llvm::toString(device.takeError()).find("/nowhere/device.json: "), 0u);

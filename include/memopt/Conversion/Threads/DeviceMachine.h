@@ -24,7 +24,7 @@ struct DeviceMachine {
   int64_t accessBytes = 16; ///< of the widest access to memory; buffers begin at their multiples
   /// Of a block, on every device (CUDA C++ Programming Guide, table of technical specifications).
   int64_t sharedBytes = 48 << 10;
-  int64_t threadsOfSm = 2048; ///< that a multiprocessor holds
+  int64_t threadsOfSm = 2048; ///< that a multiprocessor holds; 1536 or 1024 of some chips
   /// Price of a launch, which takes as long as a few megabytes of traffic.
   double launchCost = 30000;
 };

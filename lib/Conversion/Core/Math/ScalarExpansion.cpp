@@ -213,20 +213,43 @@ private:
 };
 } // namespace
 
-static Value convertHalf(OpBuilder &b, Location loc, OperationName name, Type type, Value value) {
+/// A conversion `op` from or to halves as others, or null where it stays.
+static Value expandHalf(Operation *op, bool isDevice) {
+  Value value = op->getOperand(0);
+  Type type = op->getResult(0).getType();
   Type from = getElementTypeOrSelf(value.getType()), to = getElementTypeOrSelf(type);
-  bool extends = name.getStringRef() == arith::ExtFOp::getOperationName();
-  if (!isHalfPrecision(extends ? from : to))
-    return nullptr;
-  Halves halves(b, loc, type);
+  OpBuilder b(op);
+  Location loc = op->getLoc();
   Type single = withElement(type, b.getF32Type());
-  if (extends) {
-    Value wide = halves.extend(value);
+  if (isHalfPrecision(from)) {
+    bool stays = isDevice && from.isF16();
+    if (stays && to.isF32())
+      return nullptr;
+    Value wide = stays ? arith::ExtFOp::create(b, loc, single, value).getResult()
+                       : Halves(b, loc, type).extend(value);
     return to.isF64() ? arith::ExtFOp::create(b, loc, type, wide).getResult() : wide;
   }
+  if (isDevice && from.isF32())
+    return nullptr;
   if (from.isF64())
     value = arith::TruncFOp::create(b, loc, single, value);
-  return halves.truncate(value, type);
+  return isDevice ? arith::TruncFOp::create(b, loc, type, value).getResult()
+                  : Halves(b, loc, type).truncate(value, type);
+}
+
+void mlir::memopt::expandHalves(ModuleOp kernels, bool isDevice) {
+  SmallVector<Operation *> conversions;
+  kernels.walk([&](Operation *op) {
+    if (isa<arith::ExtFOp, arith::TruncFOp>(op) &&
+        (isHalfPrecision(getElementTypeOrSelf(op->getOperand(0).getType())) ||
+         isHalfPrecision(getElementTypeOrSelf(op->getResult(0).getType()))))
+      conversions.push_back(op);
+  });
+  for (Operation *op : conversions)
+    if (Value expanded = expandHalf(op, isDevice)) {
+      op->getResult(0).replaceAllUsesWith(expanded);
+      op->erase();
+    }
 }
 
 //===----------------------------------------------------------------------===//
@@ -236,8 +259,6 @@ static Value convertHalf(OpBuilder &b, Location loc, OperationName name, Type ty
 Value mlir::memopt::expandScalar(OpBuilder &builder, Location location, OperationName name,
                                  Type type, ValueRange operands) {
   StringRef op = name.getStringRef();
-  if (op == arith::ExtFOp::getOperationName() || op == arith::TruncFOp::getOperationName())
-    return convertHalf(builder, location, name, type, operands[0]);
   if (operands.size() != 2 || !isa<IntegerType>(getElementTypeOrSelf(type)))
     return nullptr;
   Integers f{builder, location, type};

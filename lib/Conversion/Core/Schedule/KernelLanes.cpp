@@ -38,14 +38,29 @@ static SmallVector<NodeId> collectVarying(const ElementGraph &graph, ArrayRef<No
 int64_t mlir::memopt::chooseLanes(const ElementGraph &graph, ArrayRef<NodeId> roots,
                                   AtomId variable, int64_t size, const ScheduleRules &rules,
                                   int64_t together) {
-  int64_t widest = 1;
+  int64_t widest = 1, widestStored = 1;
+  bool hasSums = false;
+  auto widen = [](int64_t &bytes, Type type) {
+    if (type.isIntOrFloat())
+      bytes = std::max<int64_t>(bytes, llvm::divideCeil(type.getIntOrFloatBitWidth(), 8));
+  };
+  for (NodeId root : roots)
+    widen(widestStored, graph.getNode(root).type);
   for (NodeId id : collectVarying(graph, roots, variable)) {
     const ElementNode &node = graph.getNode(id);
-    if (node.kind == ElementNode::Load)
+    if (node.kind == ElementNode::Load) {
       together = std::max(together, graph.getStorage(node).elements);
-    if (node.kind != ElementNode::Index && node.type.isIntOrFloat())
-      widest = std::max<int64_t>(widest, llvm::divideCeil(node.type.getIntOrFloatBitWidth(), 8));
+      widen(widestStored, node.type);
+    }
+    if (node.kind != ElementNode::Index)
+      widen(widest, node.type);
+    hasSums |= node.kind == ElementNode::Reduce || node.kind == ElementNode::Accumulator;
   }
+  // Lanes of sums are those of their order; what is computed wide of numbers of 16 bits, and stored
+  // so, fills an access with these.
+  constexpr int64_t narrow = 2;
+  if (!hasSums && widestStored <= narrow)
+    together = std::max(together, rules.getNumbers().accessBytes / narrow);
   return rules.fitLanes(size, widest, together);
 }
 

@@ -13,10 +13,13 @@
 
 #include "memopt/Conversion/Threads/Nvvm/DeviceCode.h"
 
+#include "HalfRounding.h"
+#include "LoopUnrolling.h"
 #include "memopt/Support/Toolkit.h"
 
 #include "memopt/Conversion/Core/Emission/KernelFunction.h"
 #include "memopt/Conversion/Core/Math/MathExpansion.h"
+#include "memopt/Conversion/Core/Math/ScalarExpansion.h"
 #include "memopt/Conversion/Objects/KernelPasses.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -169,7 +172,7 @@ static llvm::Error writePtx(llvm::Module &module, llvm::TargetMachine &machine, 
   if (machine.addPassesToEmitFile(codegen, os, nullptr, llvm::CodeGenFileType::AssemblyFile))
     return llvm::createStringError("LLVM's NVPTX target writes no text");
   codegen.run(module);
-  code = buffer.str().str();
+  code = forbidUnrolling(buffer);
   return llvm::Error::success();
 }
 
@@ -180,8 +183,12 @@ static llvm::Error compile(llvm::Module &module, llvm::TargetMachine &machine,
       function.addFnAttr(llvm::Attribute::NoUnwind);
   if (llvm::Error error = optimizeKernels(module, machine, /*inlines=*/true))
     return error;
-  if (!options.isBitcode)
+  if (!options.isBitcode) {
+    unrollLoops(module, machine);
+    if (hasPairedRoundings(options.chip))
+      pairRoundings(module);
     return writePtx(module, machine, code);
+  }
   llvm::raw_string_ostream os(code);
   llvm::WriteBitcodeToFile(module, os);
   return llvm::Error::success();
@@ -208,6 +215,9 @@ Emission mlir::memopt::emitDeviceCode(ModuleOp kernels, const DeviceCodeOptions 
       names.insert(*call.getCallee());
     functions.assign(names.begin(), names.end());
   }
+  // An emulated device has a processor's bits, NaN included.
+  if (options.isBitcode)
+    expandHalves(kernels, /*isDevice=*/false);
   if (failed(convertToDeviceDialects(kernels))) {
     kernels.emitError("kernels do not convert to the LLVM dialect");
     return Emission::BadProgram;

@@ -148,6 +148,9 @@ public:
   /// others held.
   virtual int64_t getContextBytes() const { return 0; }
 
+  /// What it could not do as it should, a line each.
+  virtual std::vector<std::string> getNotices() const { return {}; }
+
   /// The text of a device description, from which programs are compiled for it.
   virtual StatusOr<std::string> describe() const;
 
@@ -166,8 +169,10 @@ public:
   //===--------------------------------------------------------------------===//
 
   virtual StatusOr<std::unique_ptr<ComputeStream>> createComputeStream();
-  /// Loads an image. A kernel that it lacks is BadInput.
+  /// Loads an image, or where the device refuses it what its driver can make code of (`source`, a
+  /// file that is open where there is one). A kernel that both lack is BadInput.
   virtual StatusOr<std::unique_ptr<Module>> loadModule(const InputFile &image,
+                                                       const InputFile &source,
                                                        const std::vector<std::string> &kernels);
   /// Prepares a library call; `reference` makes it for the cpu, where the device is emulated.
   virtual StatusOr<std::unique_ptr<DeviceCall>>

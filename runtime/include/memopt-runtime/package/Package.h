@@ -43,6 +43,8 @@ public:
   StatusOr<SafetensorsFile> openWeights() const;
   /// The device's image, where the target has one.
   const InputFile &getImage() const { return image; }
+  /// What the image was made of, where the package has it; else no file is open.
+  const InputFile &getSource() const { return source; }
 
   /// Runs one step; returns what the program returns.
   int32_t step(const memopt_step *step) const { return stepEntry(step); }
@@ -57,7 +59,7 @@ private:
   Manifest manifest;
   /// Open as long as the package is, so that its paths (getOpenPath) are those of no other file.
   InputFile programFile;
-  InputFile weights, image; ///< where the package has them
+  InputFile weights, image, source; ///< where the package has them
   void *program = nullptr;  ///< of dlopen
   int32_t (*stepEntry)(const memopt_step *) = nullptr;
 };

@@ -32,6 +32,12 @@ struct StoredMatrix {
   bool isTransposed; ///< stored is the transpose of what is meant
 };
 
+/// At multiples of how many bytes buffers begin, as the package says.
+struct CallAlignments {
+  std::vector<int64_t> operands;
+  int64_t result = 1;
+};
+
 /// What cuBLASLt makes and destroys.
 class CublasObject {
 public:
@@ -96,7 +102,11 @@ public:
       : libraries(libraries), cublas(libraries.getCublas()), call(std::move(descriptor)),
         computeType(computeType), cap(workspaceBytes), byRows(call.c.column == 1 || call.n == 1) {}
 
-  Status prepare(const std::vector<int64_t> &alignments) {
+  Status prepare(const CallAlignments &alignments) {
+    if (call.bias && alignments.operands[biasBuffer] < biasAlignment)
+      return badInput("the bias begins at a multiple of " +
+                      std::to_string(alignments.operands[biasBuffer]) + " bytes, cuBLASLt needs " +
+                      std::to_string(biasAlignment));
     MEMOPT_RETURN_IF_ERROR(storeMatrices());
     MEMOPT_RETURN_IF_ERROR(describeProduct());
     return chooseAlgorithm(alignments);
@@ -106,8 +116,10 @@ public:
 
   Status start(ComputeStream &stream, void *const *buffers, ThreadPool &) override {
     MEMOPT_RETURN_IF_ERROR(libraries.getContext().makeCurrent());
+    MEMOPT_RETURN_IF_ERROR(
+        checkWorkspace(buffers[call.resultIndex() + 1], int64_t(chosen.workspaceBytes)));
     if (call.bias)
-      MEMOPT_RETURN_IF_ERROR(setProduct(cublaslt::DESC_BIAS_POINTER, buffers[2]));
+      MEMOPT_RETURN_IF_ERROR(setProduct(cublaslt::DESC_BIAS_POINTER, buffers[biasBuffer]));
     std::vector<int64_t> &index = outerIndex;
     std::fill(index.begin(), index.end(), 0);
     do
@@ -117,7 +129,9 @@ public:
   }
 
 private:
-  static constexpr int aBuffer = 0, bBuffer = 1;
+  static constexpr int aBuffer = 0, bBuffer = 1, biasBuffer = 2;
+  /// Its kernels load so much of a bias at a time, which no preference can tell them not to do.
+  static constexpr int64_t biasAlignment = 16;
 
   /// The strides of the product's operands and result as cuBLASLt gets them.
   const MatrixStrides &left() const { return byRows ? call.b : call.a; }
@@ -185,7 +199,7 @@ private:
     return call.bias ? setProduct(cublaslt::DESC_EPILOGUE, cublaslt::EPILOGUE_BIAS) : Status::ok();
   }
 
-  Status chooseAlgorithm(const std::vector<int64_t> &alignments) {
+  Status chooseAlgorithm(const CallAlignments &alignments) {
     CublasObject preference;
     MEMOPT_RETURN_IF_ERROR(
         cublas.explain(cublas.preferenceCreate(preference.receive(cublas.preferenceDestroy)),
@@ -211,8 +225,8 @@ private:
     return Status::ok();
   }
 
-  /// Of the operands and twice that of the result, in cuBLASLt's order; steps of loops count.
-  std::vector<uint32_t> getAlignments(const std::vector<int64_t> &given) const {
+  /// Of the operands, the addend and the result, in cuBLASLt's order; steps of loops count.
+  std::vector<uint32_t> getAlignments(const CallAlignments &given) const {
     auto align = [&](int64_t base, const MatrixStrides &strides, int64_t size) {
       for (size_t dim = 0; dim + 1 < strides.batch.size(); ++dim)
         while (strides.batch[dim] * size % base != 0)
@@ -220,10 +234,13 @@ private:
       return uint32_t(base);
     };
     int64_t size = getBytes(call.type);
-    uint32_t first = align(given[byRows ? bBuffer : aBuffer], left(), size);
-    uint32_t second = align(given[byRows ? aBuffer : bBuffer], right(), size);
-    uint32_t result = align(64, call.c, resultBytes());
-    return {first, second, result, result};
+    uint32_t first = align(given.operands[byRows ? bBuffer : aBuffer], left(), size);
+    uint32_t second = align(given.operands[byRows ? aBuffer : bBuffer], right(), size);
+    uint32_t result = align(given.result, call.c, resultBytes());
+    uint32_t addend = call.accumulate
+                          ? align(given.operands[size_t(call.addendIndex())], call.c, resultBytes())
+                          : result;
+    return {first, second, addend, result};
   }
 
   /// Puts the products of one index of the loops into the stream.
@@ -276,16 +293,28 @@ private:
 
 } // namespace
 
-/// Powers of two, one for each operand.
-static StatusOr<std::vector<int64_t>> readAlignments(const nlohmann::json &descriptor) {
-  MEMOPT_ASSIGN_OR_RETURN(JsonView list, JsonView(descriptor).get("operand_alignments"));
+/// Powers of two, one for each of `count` buffers.
+static StatusOr<std::vector<int64_t>> readAlignments(const nlohmann::json &descriptor,
+                                                     const char *key, int64_t count) {
+  MEMOPT_ASSIGN_OR_RETURN(JsonView list, JsonView(descriptor).get(key));
   MEMOPT_ASSIGN_OR_RETURN(std::vector<int64_t> alignments, list.asIntegers());
-  if (alignments.size() < 2)
-    return list.failExpected("the alignments of two operands at least");
+  if (int64_t(alignments.size()) != count)
+    return list.failExpected(std::to_string(count) + " alignments");
   for (int64_t bytes : alignments)
     if (bytes < 1 || bytes > 256 || (bytes & (bytes - 1)))
       return list.failExpected("powers of two up to 256");
   return alignments;
+}
+
+static StatusOr<CallAlignments> readAlignments(const nlohmann::json &descriptor,
+                                               const MatmulDescriptor &call) {
+  CallAlignments all;
+  MEMOPT_ASSIGN_OR_RETURN(all.operands,
+                          readAlignments(descriptor, "operand_alignments", call.resultIndex()));
+  MEMOPT_ASSIGN_OR_RETURN(std::vector<int64_t> results,
+                          readAlignments(descriptor, "result_alignments", 1));
+  all.result = results.front();
+  return all;
 }
 
 /// What products are made of: by default the operands' own type.
@@ -310,7 +339,7 @@ StatusOr<std::unique_ptr<DeviceCall>> memopt::createCublasCall(CudaLibraries &li
   MEMOPT_RETURN_IF_ERROR(libraries.openCublas());
   MEMOPT_ASSIGN_OR_RETURN(MatmulDescriptor call, MatmulDescriptor::parse(descriptor));
   MEMOPT_ASSIGN_OR_RETURN(int64_t cap, JsonView(descriptor).getInteger("workspace_bytes"));
-  MEMOPT_ASSIGN_OR_RETURN(std::vector<int64_t> alignments, readAlignments(descriptor));
+  MEMOPT_ASSIGN_OR_RETURN(CallAlignments alignments, readAlignments(descriptor, call));
   MEMOPT_ASSIGN_OR_RETURN(cublaslt::ComputeType computeType,
                           readComputeType(descriptor, call.type));
   call.simplify();

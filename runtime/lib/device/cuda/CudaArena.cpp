@@ -18,10 +18,10 @@ using namespace memopt::cuda;
 // Mapping
 //===----------------------------------------------------------------------===//
 
-static CUmemAllocationProp getAllocationProperties(const CudaContext &context) {
+static CUmemAllocationProp getAllocationProperties(const CudaContext &context, unsigned handles) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; // for other ranks
+  properties.requestedHandleTypes = handles;
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, context.getDevice()};
   return properties;
 }
@@ -46,8 +46,31 @@ StatusOr<std::unique_ptr<Arena>> CudaArena::allocate(const CudaContext &context,
   return std::unique_ptr<Arena>(std::move(arena));
 }
 
+/// Some drivers (WSL2's) do not give memory that other processes could map, or map none at all.
 Status CudaArena::map() {
-  CUmemAllocationProp properties = getAllocationProperties(context);
+  Status refusal;
+  for (unsigned handles : {unsigned(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), // for other ranks
+                           unsigned(CU_MEM_HANDLE_TYPE_NONE)}) {
+    refusal = mapRange(handles);
+    if (refusal.isOk())
+      return open();
+    release();
+  }
+  MEMOPT_RETURN_IF_ERROR(allocatePlainly());
+  context.note(
+      "the device's arena has no guards, and device code that leaves it may go unnoticed: " +
+      refusal.getMessage());
+  return open();
+}
+
+/// Maps memory in the middle of a range, for handles of that kind.
+Status CudaArena::mapRange(unsigned handles) {
+  MEMOPT_ASSIGN_OR_RETURN(
+      int hasMapping,
+      context.getAttribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED));
+  if (!hasMapping)
+    return environmentError("the device cannot map memory at chosen addresses");
+  CUmemAllocationProp properties = getAllocationProperties(context, handles);
   size_t unit = 0;
   MEMOPT_RETURN_IF_ERROR(context.memGetAllocationGranularity(
       &unit, &properties, unsigned(CU_MEM_ALLOC_GRANULARITY_MINIMUM)));
@@ -63,22 +86,40 @@ Status CudaArena::map() {
   (void)context.memRelease(memory); // the mapping holds it
   MEMOPT_RETURN_IF_ERROR(std::move(status));
   CUmemAccessDesc access{properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-  MEMOPT_RETURN_IF_ERROR(context.memSetAccess(mapped, size_t(mappedBytes), &access, size_t(1)));
+  return context.memSetAccess(mapped, size_t(mappedBytes), &access, size_t(1));
+}
+
+Status CudaArena::allocatePlainly() {
+  guardBytes = 0;
+  mappedBytes = roundUp(bytes, workspaceAlignment);
+  MEMOPT_RETURN_IF_ERROR(context.memAlloc(&mapped, size_t(mappedBytes)));
+  isMapped = isPlain = true;
+  return Status::ok();
+}
+
+/// The arena in the memory that there is now.
+Status CudaArena::open() {
   start = reinterpret_cast<char *>(mapped);
   if (isChecked)
-    start += mappedBytes - roundUp(bytes, 64);
+    start += mappedBytes - roundUp(bytes, workspaceAlignment);
   if (auto nameBytes = context.getDriver().emulatedName)
     MEMOPT_RETURN_IF_ERROR(context.explain(
         nameBytes(toAddress(start), size_t(bytes), "the device arena"), "memoptEmulatedName"));
   return reset();
 }
 
-CudaArena::~CudaArena() {
-  if (isMapped)
+void CudaArena::release() {
+  if (isPlain)
+    (void)context.memFree(mapped);
+  else if (isMapped)
     (void)context.memUnmap(mapped, size_t(mappedBytes));
   if (range)
     (void)context.memAddressFree(range, size_t(mappedBytes + 2 * guardBytes));
+  isMapped = isPlain = false;
+  range = 0;
 }
+
+CudaArena::~CudaArena() { release(); }
 
 bool CudaArena::isGuard(const void *address) const {
   auto offset = int64_t(toAddress(address) - mapped);

@@ -8,8 +8,8 @@
 //
 // Memory of the device is one piece of physical memory, mapped in the middle of a larger range of
 // addresses: what is left of the range lies before and behind it as guards that nothing is mapped
-// to. A checked arena lies in it as one of the host's would (Arena.h); what it observes is read
-// back piece by piece.
+// to. Where the driver maps none it is allocated, without guards. A checked arena lies in it as one
+// of the host's would (Arena.h); what it observes is read back piece by piece.
 //
 //===----------------------------------------------------------------------===//
 
@@ -42,12 +42,17 @@ private:
   CudaArena(const CudaContext &context, CudaStaging &staging)
       : context(context), staging(staging) {}
   Status map();
+  Status mapRange(unsigned handles);
+  Status allocatePlainly();
+  Status open();
+  void release();
   Status fillWithPattern();
   StatusOr<int64_t> findWritten(int64_t begin, int64_t end) const;
 
   const CudaContext &context;
   CudaStaging &staging;
   bool isChecked = false, isMapped = false;
+  bool isPlain = false;                    ///< allocated, and not mapped
   cuda::CUdeviceptr range = 0, mapped = 0; ///< begin of the addresses, and of the memory
   int64_t mappedBytes = 0, guardBytes = 0; ///< a guard's
 };

@@ -25,9 +25,12 @@ namespace {
 
 class EmulatedDeviceCall final : public DeviceCall {
 public:
-  EmulatedDeviceCall(const CudaContext &context, std::unique_ptr<LibraryCall> call)
-      : context(context), call(std::move(call)) {
-    accesses.resize(this->call->getBuffers().size() + 1); // the workspace
+  EmulatedDeviceCall(const CudaContext &context, std::unique_ptr<LibraryCall> call,
+                     std::vector<int64_t> alignments)
+      : context(context), call(std::move(call)), alignments(std::move(alignments)) {
+    size_t count = this->call->getBuffers().size();
+    this->alignments.resize(count, 1);
+    accesses.resize(count + 1); // the workspace
   }
 
   int64_t workspaceBytes() const override { return call->workspaceBytes(); }
@@ -50,10 +53,11 @@ public:
     pool = &threads;
     const std::vector<BufferUse> &uses = call->getBuffers();
     for (size_t i = 0; i < uses.size(); ++i)
-      accesses[i] = {buffers[i], uses[i].bytes, uses[i].isWritten};
+      accesses[i] = {buffers[i], uses[i].bytes, uses[i].isWritten, int32_t(alignments[i])};
     size_t count = uses.size();
     if (call->workspaceBytes())
-      accesses[count++] = {buffers[uses.size()], call->workspaceBytes(), 1};
+      accesses[count++] = {buffers[uses.size()], call->workspaceBytes(), 1,
+                           int32_t(workspaceAlignment)};
     return context.explain(context.getDriver().emulatedCall(static_cast<CudaStream &>(stream).get(),
                                                             call->implementation().c_str(), &run,
                                                             this, buffers, uses.size() + 1,
@@ -69,18 +73,36 @@ private:
 
   const CudaContext &context;
   std::unique_ptr<LibraryCall> call;
+  std::vector<int64_t> alignments; ///< of the buffers, as the package promises them
   std::vector<EmulatedAccess> accesses;
   ThreadPool *pool = nullptr;
 };
 
 } // namespace
 
+/// Of operands and results, where the package has them.
+static StatusOr<std::vector<int64_t>> readAlignments(const nlohmann::json &descriptor) {
+  std::vector<int64_t> alignments;
+  for (const char *key : {"operand_alignments", "result_alignments"})
+    if (descriptor.contains(key)) {
+      MEMOPT_ASSIGN_OR_RETURN(JsonView list, JsonView(descriptor).get(key));
+      MEMOPT_ASSIGN_OR_RETURN(std::vector<int64_t> some, list.asIntegers());
+      alignments.insert(alignments.end(), some.begin(), some.end());
+    }
+  for (int64_t bytes : alignments)
+    if (bytes < 1 || bytes > workspaceAlignment)
+      return badInput("an alignment of " + std::to_string(bytes) + " bytes, expected 1 to " +
+                      std::to_string(workspaceAlignment));
+  return alignments;
+}
+
 static StatusOr<std::unique_ptr<DeviceCall>>
 createEmulatedCall(const CudaContext &context, const nlohmann::json &descriptor, int threads,
                    const LibraryCallFactory &reference) {
   MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<LibraryCall> call, reference(descriptor, threads));
+  MEMOPT_ASSIGN_OR_RETURN(std::vector<int64_t> alignments, readAlignments(descriptor));
   return std::unique_ptr<DeviceCall>(
-      std::make_unique<EmulatedDeviceCall>(context, std::move(call)));
+      std::make_unique<EmulatedDeviceCall>(context, std::move(call), std::move(alignments)));
 }
 
 StatusOr<std::unique_ptr<DeviceCall>> memopt::createCudaCall(CudaLibraries &libraries,

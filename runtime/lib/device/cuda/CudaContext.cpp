@@ -9,6 +9,7 @@
 #include "memopt-runtime/device/cuda/CudaContext.h"
 #include "memopt-runtime/base/DynamicLibrary.h"
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 using namespace memopt;
@@ -56,7 +57,12 @@ Status CudaContext::loadDriver() {
   return Status::ok();
 }
 
+/// Kernels are loaded with their modules: else the first launch of each would take memory, in the
+/// midst of a capture.
+static void loadEagerly() { ::setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0); }
+
 Status CudaContext::openDevice(int64_t rank) {
+  loadEagerly();
   MEMOPT_RETURN_IF_ERROR(explain(driver.init(0), "cuInit"));
   int count = 0;
   MEMOPT_RETURN_IF_ERROR(explain(driver.deviceGetCount(&count), "cuDeviceGetCount"));
@@ -69,11 +75,6 @@ Status CudaContext::openDevice(int64_t rank) {
   MEMOPT_RETURN_IF_ERROR(explain(driver.deviceGet(&device, number), "cuDeviceGet"));
   MEMOPT_RETURN_IF_ERROR(
       explain(driver.devicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain"));
-  MEMOPT_ASSIGN_OR_RETURN(int hasMapping,
-                          getAttribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED));
-  if (!hasMapping)
-    return environmentError("the device cannot map memory at chosen addresses, which its arena "
-                            "needs");
   return Status::ok();
 }
 
@@ -98,6 +99,12 @@ Status CudaContext::explain(CUresult result, const char *symbol) const {
   (void)driver.getErrorString(result, &text);
   return environmentError(std::string(symbol) + ": " + (text ? text : "unknown error") + " (" +
                           (name ? name : "CUDA error") + ", " + std::to_string(result) + ")");
+}
+
+std::string CudaContext::getDriverVersion() const {
+  int version = 0;
+  (void)driver.driverGetVersion(&version);
+  return nameCudaVersion(version);
 }
 
 StatusOr<int> CudaContext::getAttribute(CUdeviceAttribute attribute) const {

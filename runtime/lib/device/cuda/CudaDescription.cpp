@@ -81,30 +81,57 @@ static StatusOr<json> measureProperties(const CudaContext &context) {
   return properties;
 }
 
-/// Rates that nobody measured follow from the clocks: what a product of f32 reaches on the units of
-/// all multiprocessors, and what half of the caches' bytes pass by. They order plans; a calibration
-/// replaces them.
-static json guessRates(const json &properties) {
-  double sms = properties["multiProcessorCount"],
-         hertz = properties["smClockRateKHz"].get<double>() * 1e3,
-         operations = sms * hertz * 128 * 2, // 128 units of f32 each, a product and a sum
-      cacheRate = sms * hertz * 32,
-         memoryRate = properties["memClockRateKHz"].get<double>() * 1e3 * 2 * 512; // HBM's width
-  return {{"matmul_operations_per_second", operations * 0.75},
-          {"convolution_operations_per_second", operations * 4},
-          {"convolution_weight_operations_per_second", operations * 4},
-          {"group_convolution_operations_per_second", operations * 0.5},
-          {"attention_forward_operations_per_second", operations * 0.4},
-          {"attention_backward_operations_per_second", operations * 0.33},
-          {"attention_scores_per_second", operations / 30},
-          {"kernel_operations_per_second", operations * 0.5},
-          {"kernel_functions_per_second", operations / 30},
-          {"cache_bytes_per_second", cacheRate},
-          {"memory_bytes_per_second", memoryRate},
-          {"cache_bytes", properties["l2CacheSize"]},
-          {"kernel_start_seconds", 2e-6},
-          {"call_start_seconds", 3e-6},
-          {"convolution_start_seconds", 3e-6}};
+/// What a multiprocessor does in a turn of its clock, a product and a sum as two: of f32, and what
+/// NVIDIA's data sheets say of its tensor cores with sums in f32.
+struct Units {
+  int oldest; ///< version of the first device with them
+  double single, tf32, narrow;
+  double tf32OfGeForce, narrowOfGeForce; ///< whose tensor cores have half of the speed
+};
+
+static const Units &findUnits(int version) {
+  static constexpr Units all[] = {
+      {750, 128, 128, 1024, 128, 512},     {800, 128, 1024, 2048, 1024, 2048},
+      {860, 256, 512, 1024, 256, 512},     {900, 256, 2048, 4096, 2048, 4096},
+      {1000, 256, 4096, 8192, 4096, 8192}, {1200, 256, 512, 1024, 256, 512}};
+  const Units *found = all;
+  for (const Units &units : all)
+    if (version >= units.oldest)
+      found = &units;
+  return *found;
+}
+
+/// Rates that nobody measured are shares of what units, clocks and the memory's bus could do, the
+/// shares of the shipped descriptions. They order plans; a calibration replaces them.
+static StatusOr<json> guessRates(const CudaContext &context, const json &properties) {
+  MEMOPT_ASSIGN_OR_RETURN(int busBits,
+                          context.getAttribute(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH));
+  const Units &units = findUnits(properties["deviceVer"]);
+  bool isGeForce = properties["deviceName"].get<std::string>().find("GeForce") != std::string::npos;
+  double turns = properties["multiProcessorCount"].get<double>() *
+                 properties["smClockRateKHz"].get<double>() * 1e3,
+         single = turns * units.single,
+         tf32 = turns * (isGeForce ? units.tf32OfGeForce : units.tf32),
+         narrow = turns * (isGeForce ? units.narrowOfGeForce : units.narrow),
+         matmul = single * 0.75, convolution = std::max(tf32 * 0.5, matmul),
+         memory = properties["memClockRateKHz"].get<double>() * 1e3 * 2 * busBits / 8;
+  return json{{"matmul_operations_per_second", matmul},
+              {"convolution_operations_per_second", convolution},
+              {"convolution_weight_operations_per_second", convolution},
+              {"group_convolution_operations_per_second", single * 0.45},
+              {"narrow_matmul_speed", narrow * 0.55 / matmul},
+              {"narrow_convolution_speed", std::max(narrow * 0.45 / convolution, 1.0)},
+              {"attention_forward_operations_per_second", single * 0.37},
+              {"attention_backward_operations_per_second", single * 0.31},
+              {"attention_scores_per_second", single / 33},
+              {"kernel_operations_per_second", single * 0.45},
+              {"kernel_functions_per_second", single / 33},
+              {"cache_bytes_per_second", turns * 21},
+              {"memory_bytes_per_second", memory * 0.9},
+              {"cache_bytes", properties["l2CacheSize"]},
+              {"kernel_start_seconds", 2e-6},
+              {"call_start_seconds", 3e-6},
+              {"convolution_start_seconds", 3e-6}};
 }
 
 /// What is taken now, by the context and by others, and room for code, libraries and graphs.
@@ -120,15 +147,17 @@ StatusOr<std::string> memopt::describeCudaDevice(const CudaContext &context) {
   MEMOPT_ASSIGN_OR_RETURN(std::string chip, getCudaChip(context));
   MEMOPT_ASSIGN_OR_RETURN(int64_t overhead, estimateOverhead(context));
   std::string name = properties["deviceName"];
+  MEMOPT_ASSIGN_OR_RETURN(json rates, guessRates(context, properties));
   json description = {
       {"format", "memopt-device"},
       {"version", 1},
       {"name", name},
       {"chip", chip},
       {"image", context.isEmulated() ? context.getDriver().emulatedImage() : "cubin"},
-      {"origin", "properties as the driver gives them; rates guessed from its clocks"},
+      {"origin",
+       "properties as the driver gives them; rates guessed from its clocks and its memory's bus"},
       {"overhead_bytes", overhead},
       {"properties", properties},
-      {"rates", guessRates(properties)}};
+      {"rates", rates}};
   return description.dump(2) + "\n";
 }

@@ -36,6 +36,7 @@ public:
     return int64_t(total - free);
   }
   int64_t getContextBytes() const override { return contextBytes; }
+  std::vector<std::string> getNotices() const override { return context->getNotices(); }
 
   StatusOr<std::string> describe() const override { return describeCudaDevice(*context); }
 
@@ -61,10 +62,10 @@ public:
     return std::unique_ptr<ComputeStream>(std::move(stream));
   }
 
-  StatusOr<std::unique_ptr<Module>> loadModule(const InputFile &image,
+  StatusOr<std::unique_ptr<Module>> loadModule(const InputFile &image, const InputFile &source,
                                                const std::vector<std::string> &kernels) override {
     auto module = std::make_unique<CudaModule>(*context);
-    MEMOPT_RETURN_IF_ERROR(module->load(image, kernels));
+    MEMOPT_RETURN_IF_ERROR(module->load(image, source, kernels));
     return std::unique_ptr<Module>(std::move(module));
   }
 

@@ -70,6 +70,15 @@ Status CudaLibraries::openCublas() {
   return cublas->explain(cublas->create(&cublasHandle), "cublasLtCreate");
 }
 
+Status memopt::checkWorkspace(const void *workspace, int64_t bytes) {
+  uint64_t behind = toAddress(workspace) % workspaceAlignment;
+  if (bytes == 0 || behind == 0)
+    return Status::ok();
+  return badInput("its workspace begins " + std::to_string(behind) +
+                  " bytes behind a multiple of " + std::to_string(workspaceAlignment) +
+                  ", which cuBLASLt and cuDNN do not take");
+}
+
 StatusOr<std::unique_ptr<Nccl>> memopt::loadNccl() {
   return load<Nccl>({"libnccl.so.2"}, "nvidia-nccl-cu13");
 }

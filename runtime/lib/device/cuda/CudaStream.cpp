@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/device/cuda/CudaStream.h"
+#include "PtxHead.h"
 #include "memopt-runtime/base/Json.h"
 
 using namespace memopt;
@@ -32,12 +33,37 @@ CudaEvent::~CudaEvent() {
 /// Blocks have so much without being asked for more.
 static constexpr int32_t usualSharedBytes = 48 << 10;
 
-Status CudaModule::load(const InputFile &image, const std::vector<std::string> &names) {
-  // By the open file: at its path there may be another one by now.
-  std::string open = "/proc/self/fd/" + std::to_string(image.getDescriptor().get());
+/// By the open file: at its path there may be another one by now.
+CUresult CudaModule::loadFile(const InputFile &file) {
+  std::string open = "/proc/self/fd/" + std::to_string(file.getDescriptor().get());
+  return context.getDriver().moduleLoad(&module, open.c_str());
+}
+
+/// Code is for one chip and those of its major version behind it, and for drivers of its
+/// assembler's major version.
+static bool isOfOtherDevice(CUresult result) {
+  return result == CUDA_ERROR_INVALID_IMAGE || result == CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
+Status CudaModule::loadAny(const InputFile &image, const InputFile &source) {
+  MEMOPT_RETURN_IF_ERROR(context.makeCurrent());
+  CUresult result = loadFile(image);
+  if (isOfOtherDevice(result) && source.getDescriptor().get() >= 0) {
+    if (CUresult again = loadFile(source); again != CUDA_SUCCESS)
+      return explainRefusal(context, source, again);
+    context.note(quote(image.getPath()) +
+                 " is no code for this device and its driver, which made "
+                 "code of " +
+                 quote(source.getPath()) + " instead");
+    return Status::ok();
+  }
+  return context.explain(result, "cuModuleLoad").withContext("loading " + quote(image.getPath()));
+}
+
+Status CudaModule::load(const InputFile &image, const InputFile &source,
+                        const std::vector<std::string> &names) {
+  MEMOPT_RETURN_IF_ERROR(loadAny(image, source));
   const std::string &path = image.getPath();
-  MEMOPT_RETURN_IF_ERROR(
-      context.moduleLoad(&module, open.c_str()).withContext("loading " + quote(path)));
   for (const std::string &name : names) {
     CUfunction function = nullptr;
     if (Status status = context.moduleGetFunction(&function, module, name.c_str()); !status.isOk())

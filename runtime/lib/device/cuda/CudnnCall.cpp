@@ -31,6 +31,7 @@ public:
   Status start(ComputeStream &stream, void *const *buffers, ThreadPool &) override {
     const Cudnn &cudnn = libraries.getCudnn();
     MEMOPT_RETURN_IF_ERROR(libraries.getContext().makeCurrent());
+    MEMOPT_RETURN_IF_ERROR(checkWorkspace(buffers[addresses.size()], bytes));
     if (!pack || !std::equal(addresses.begin(), addresses.end(), buffers) ||
         workspace != buffers[addresses.size()])
       MEMOPT_RETURN_IF_ERROR(bind(buffers));
@@ -86,10 +87,11 @@ static StatusOr<PlannedCall> readPlan(const nlohmann::json &descriptor) {
   return planned;
 }
 
-/// The text of a plan for this device that keeps to the planned workspace.
+/// The text of a plan for this device that keeps to the planned workspace. `reason` says why that
+/// of the package does not do.
 static StatusOr<std::string> planAgain(const CudaLibraries &libraries,
                                        const nlohmann::json &descriptor, const PlannedCall &planned,
-                                       int64_t sms) {
+                                       const std::string &reason) {
   MEMOPT_ASSIGN_OR_RETURN(std::string text, describeCudaDevice(libraries.getContext()));
   std::string properties = nlohmann::json::parse(text)["properties"].dump();
   MEMOPT_ASSIGN_OR_RETURN(std::vector<CudnnPlan> plans,
@@ -97,28 +99,55 @@ static StatusOr<std::string> planAgain(const CudaLibraries &libraries,
   for (CudnnPlan &plan : plans)
     if (plan.workspaceBytes <= planned.workspaceBytes)
       return std::move(plan.text);
-  return environmentError("was planned with a workspace of " +
-                          std::to_string(planned.workspaceBytes) + " bytes, by cuDNN " +
-                          planned.version + " for " + std::to_string(planned.sms) +
-                          " multiprocessors; cuDNN " + libraries.getCudnn().getVersion() +
-                          " needs " + std::to_string(plans.back().workspaceBytes) + " for the " +
-                          std::to_string(sms) + " of this device; compile the model here");
+  return environmentError(
+      "was planned with a workspace of " + std::to_string(planned.workspaceBytes) +
+      " bytes, by cuDNN " + planned.version + " for " + std::to_string(planned.sms) +
+      " multiprocessors; " + reason + ", where cuDNN " + libraries.getCudnn().getVersion() +
+      " needs " + std::to_string(plans.back().workspaceBytes) + "; compile the model here");
+}
+
+static StatusOr<CudnnObject> loadPlan(const CudaLibraries &libraries, const std::string &text) {
+  CudnnObject plan(libraries.getCudnn(), cudnn::EXECUTION_PLAN);
+  CudnnHandle handle = libraries.getCudnnHandle();
+  plan.set(cudnn::PLAN_HANDLE, cudnn::TYPE_HANDLE, 1, static_cast<const void *>(&handle))
+      .set(cudnn::PLAN_JSON, text);
+  MEMOPT_RETURN_IF_ERROR(plan.finish("plan of the package"));
+  return plan;
+}
+
+/// Why a plan of the package is not even offered to cuDNN, which takes those of its own version for
+/// as many multiprocessors; empty where it is.
+static StatusOr<std::string> findDifference(const CudaLibraries &libraries,
+                                            const PlannedCall &planned) {
+  MEMOPT_ASSIGN_OR_RETURN(
+      int sms, libraries.getContext().getAttribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  const std::string &version = libraries.getCudnn().getVersion();
+  if (planned.version != version)
+    return "here is cuDNN " + version;
+  return planned.sms == sms ? std::string() : "this device has " + std::to_string(sms);
+}
+
+/// The plan of the package. What cuDNN refuses of it (another chip, version, or an older driver) it
+/// plans again.
+static StatusOr<CudnnObject> makePlan(const CudaLibraries &libraries,
+                                      const nlohmann::json &descriptor,
+                                      const PlannedCall &planned) {
+  MEMOPT_ASSIGN_OR_RETURN(std::string difference, findDifference(libraries, planned));
+  if (difference.empty()) {
+    StatusOr<CudnnObject> plan = loadPlan(libraries, planned.text);
+    if (plan.isOk())
+      return plan;
+    difference = "this device refuses the plan (" + plan.getMessage() + ")";
+  }
+  MEMOPT_ASSIGN_OR_RETURN(std::string text, planAgain(libraries, descriptor, planned, difference));
+  return loadPlan(libraries, text);
 }
 
 StatusOr<std::unique_ptr<DeviceCall>> memopt::createCudnnCall(CudaLibraries &libraries,
                                                               const nlohmann::json &descriptor) {
   MEMOPT_RETURN_IF_ERROR(libraries.openCudnn());
   MEMOPT_ASSIGN_OR_RETURN(PlannedCall planned, readPlan(descriptor));
-  MEMOPT_ASSIGN_OR_RETURN(
-      int sms, libraries.getContext().getAttribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
-  if (planned.version != libraries.getCudnn().getVersion() || planned.sms != sms) {
-    MEMOPT_ASSIGN_OR_RETURN(planned.text, planAgain(libraries, descriptor, planned, sms));
-  }
-  CudnnObject plan(libraries.getCudnn(), cudnn::EXECUTION_PLAN);
-  CudnnHandle handle = libraries.getCudnnHandle();
-  plan.set(cudnn::PLAN_HANDLE, cudnn::TYPE_HANDLE, 1, static_cast<const void *>(&handle))
-      .set(cudnn::PLAN_JSON, planned.text);
-  MEMOPT_RETURN_IF_ERROR(plan.finish("plan of the package"));
+  MEMOPT_ASSIGN_OR_RETURN(CudnnObject plan, makePlan(libraries, descriptor, planned));
   MEMOPT_ASSIGN_OR_RETURN(int64_t bytes, plan.getInteger(cudnn::PLAN_WORKSPACE));
   return std::unique_ptr<DeviceCall>(
       std::make_unique<CudnnCall>(libraries, std::move(plan), bytes, planned.buffers));

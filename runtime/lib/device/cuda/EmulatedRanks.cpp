@@ -51,8 +51,8 @@ private:
     if (isNew)
       place->second = std::make_unique<Call>(
           Call{*this, work, std::vector<char>(size_t(work.collective.elements * size * ranks))});
-    EmulatedAccess accesses[] = {{work.from, work.collective.elements * size, 0},
-                                 {work.to, work.collective.resultElements * size, 1}};
+    EmulatedAccess accesses[] = {{work.from, work.collective.elements * size, 0, 1},
+                                 {work.to, work.collective.resultElements * size, 1, 1}};
     return context.explain(context.getDriver().emulatedCall(stream, "collective", &run,
                                                             place->second.get(), nullptr, 0,
                                                             accesses, std::size(accesses)),

@@ -16,6 +16,7 @@
 #define MEMOPT_CONVERSION_CORE_MATH_SCALAREXPANSION_H
 
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
 
 namespace mlir::memopt {
 
@@ -26,6 +27,11 @@ namespace mlir::memopt {
 /// the program does not die. The quotient of the least integer by -1 wraps around.
 Value expandScalar(OpBuilder &builder, Location location, OperationName name, Type type,
                    ValueRange operands);
+
+/// Makes the conversions between halves and wider floats integer arithmetic. `isDevice`: those stay
+/// that are instructions of devices, which round to halves and widen f16; f64 goes by way of f32 in
+/// either case.
+void expandHalves(ModuleOp kernels, bool isDevice);
 
 /// Whether `type` is stored with 16 bits and computed in f32.
 bool isHalfPrecision(Type type);

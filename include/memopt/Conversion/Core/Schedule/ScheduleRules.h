@@ -36,6 +36,7 @@ struct ScheduleNumbers {
   int64_t enoughRows;       ///< iterations of a parallel loop that occupy the machine
   int64_t enoughLanes;      ///< a loop of so many is not exchanged for another with lanes
   bool tilesHaveLanesTwice; ///< lanes run along both loops of a tile
+  int64_t accessBytes;      ///< that lanes are to fill where they are stored narrow; 0: none
 };
 
 class ScheduleRules {

@@ -14,8 +14,12 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace memopt {
+
+/// Workspaces of library calls, and so arenas, begin at multiples of this: cuBLAS demands it of them.
+constexpr int64_t workspaceAlignment = 256;
 
 /// The driver's name for an address.
 inline cuda::CUdeviceptr toAddress(const volatile void *pointer) {
@@ -47,6 +51,12 @@ public:
   /// An emulated driver runs library calls on the cpu.
   bool isEmulated() const { return driver.emulatedCall != nullptr; }
 
+  /// What could not be done as it should, for who started the run.
+  void note(std::string text) const { notices.push_back(std::move(text)); }
+  const std::vector<std::string> &getNotices() const { return notices; }
+  /// Of the driver, "12.4".
+  std::string getDriverVersion() const;
+
   /// Success, or what the driver says of a result of its function `symbol`.
   Status explain(cuda::CUresult result, const char *symbol) const;
   Status makeCurrent() const;
@@ -56,6 +66,7 @@ private:
   Status loadDriver();
   Status openDevice(int64_t rank);
 
+  mutable std::vector<std::string> notices;
   cuda::Driver driver{};
   cuda::CUdevice device = 0;
   cuda::CUcontext context = nullptr;

@@ -44,6 +44,9 @@ private:
   cuda::CublasLtHandle cublasHandle = nullptr;
 };
 
+/// Refuses a workspace of so many bytes that does not begin where libraries demand it.
+Status checkWorkspace(const void *workspace, int64_t bytes);
+
 /// NCCL, found as the other libraries are.
 StatusOr<std::unique_ptr<cuda::Nccl>> loadNccl();
 

@@ -33,7 +33,9 @@ class CudaModule final : public Module {
 public:
   explicit CudaModule(const CudaContext &context) : context(context) {}
   ~CudaModule() override;
-  Status load(const InputFile &image, const std::vector<std::string> &names);
+  /// Of `image`, or where the driver refuses its code, of the PTX in `source`.
+  Status load(const InputFile &image, const InputFile &source,
+              const std::vector<std::string> &names);
 
   /// Puts a kernel into a stream.
   Status launch(cuda::CUstream stream, int32_t kernel, const LaunchShape &shape,
@@ -46,6 +48,8 @@ private:
     int32_t mostSharedBytes; ///< that launches may ask for
   };
 
+  Status loadAny(const InputFile &image, const InputFile &source);
+  cuda::CUresult loadFile(const InputFile &file);
   Status reserveShared(Kernel &kernel, int32_t bytes);
 
   const CudaContext &context;
