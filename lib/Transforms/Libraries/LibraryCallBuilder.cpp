@@ -10,6 +10,7 @@
 #include "memopt/Transforms/Utils/TokenTiles.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 
@@ -114,23 +115,50 @@ static void replacePermuted(Value old, Value permuted, ArrayRef<int64_t> order) 
   }
 }
 
-SmallVector<int64_t> LibraryCallBuilder::addResult(Value result, bool mayPermute) {
+SmallVector<int64_t> mlir::memopt::padLines(ArrayRef<int64_t> shape, int64_t unit) {
+  SmallVector<int64_t> padded(shape);
+  if (!padded.empty())
+    padded.back() = static_cast<int64_t>(llvm::alignTo(padded.back(), unit));
+  return padded;
+}
+
+Value mlir::memopt::cutLines(OpBuilder &builder, Value value, ArrayRef<int64_t> shape) {
+  SmallVector<OpFoldResult> begin(shape.size(), builder.getIndexAttr(0)),
+      step(shape.size(), builder.getIndexAttr(1)), size;
+  for (int64_t extent : shape)
+    size.push_back(builder.getIndexAttr(extent));
+  return tensor::ExtractSliceOp::create(builder, value.getLoc(), value, begin, size, step);
+}
+
+SmallVector<int64_t> LibraryCallBuilder::addResult(Value result, bool mayPermute, int64_t unit) {
   RankedTensorType type = tensorType(result);
   std::optional<SmallVector<int64_t>> order;
   if (mayPermute)
     order = getCommonOrder(result);
   orders.push_back(order.value_or(SmallVector<int64_t>()));
-  if (!order) {
-    resultTypes.push_back(type);
-    return getPackedStrides(type.getShape());
-  }
-  SmallVector<int64_t> shape, strides(order->size());
-  for (int64_t dim : *order)
-    shape.push_back(type.getDimSize(dim));
-  for (auto [dim, stride] : llvm::zip_equal(*order, getPackedStrides(shape)))
-    strides[dim] = stride;
-  resultTypes.push_back(RankedTensorType::get(shape, type.getElementType()));
-  return strides;
+  SmallVector<int64_t> shape(type.getShape());
+  if (order)
+    shape = llvm::map_to_vector(*order, [&](int64_t dim) { return type.getDimSize(dim); });
+  shapes.push_back(shape);
+  SmallVector<int64_t> padded = padLines(shape, unit), strides = getPackedStrides(padded);
+  resultTypes.push_back(RankedTensorType::get(padded, type.getElementType()));
+  if (!order)
+    return strides;
+  SmallVector<int64_t> own(order->size());
+  for (auto [dim, stride] : llvm::zip_equal(*order, strides))
+    own[dim] = stride;
+  return own;
+}
+
+Value LibraryCallBuilder::getResult(LibraryCallOp made) const {
+  Value whole = made->getResult(0);
+  if (tensorType(whole).getShape() == ArrayRef(shapes.front()))
+    return whole;
+  OpBuilder b(made->getContext());
+  b.setInsertionPointAfter(made);
+  Value lines = cutLines(b, whole, shapes.front());
+  setPhase(lines.getDefiningOp(), getPhase(op));
+  return lines;
 }
 
 void LibraryCallBuilder::replaceResult(OpResult old, Value made) const {

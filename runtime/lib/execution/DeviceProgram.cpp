@@ -42,8 +42,9 @@ StatusOr<std::unique_ptr<DeviceProgram>>
 DeviceProgram::create(const Package &package, const Arenas &arenas, Device &device) {
   const Manifest &manifest = package.getManifest();
   std::unique_ptr<DeviceProgram> program(new DeviceProgram(manifest, arenas));
-  MEMOPT_ASSIGN_OR_RETURN(program->module, device.loadModule(package.getImage(), package.getSource(),
-                                            manifest.kernels));
+  MEMOPT_ASSIGN_OR_RETURN(
+      program->module,
+      device.loadModule(package.getImage(), package.getSource(), manifest.kernels));
   MEMOPT_ASSIGN_OR_RETURN(program->samplesSent, device.createEvent());
   MEMOPT_ASSIGN_OR_RETURN(program->samplesTaken, device.createEvent());
   MEMOPT_ASSIGN_OR_RETURN(program->stream, device.createComputeStream());

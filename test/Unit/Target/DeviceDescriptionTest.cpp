@@ -75,7 +75,8 @@ TEST(DeviceDescription, ShippedOnesAreWhole) {
     EXPECT_EQ(device->getSms(), sms);
     EXPECT_EQ(device->image, "cubin");
     EXPECT_EQ(device->overheadBytes, int64_t(1) << 30);
-    // cuDNN's plans load in drivers of the major version that they were planned for, and newer ones.
+    // cuDNN's plans load in drivers of the major version that they were planned for, and newer
+    // ones.
     EXPECT_LT(device->getProperty("driverVer"), 13000);
   }
   EXPECT_EQ(DeviceDescription::getNames().size(), 12u);
@@ -153,9 +154,10 @@ TEST(DeviceDescription, ADeviceThatCudaHasDroppedIsRefused) {
 TEST(DeviceDescription, ANameThatIsNoneSaysWhichThereAre) {
   auto device = DeviceDescription::find("v100");
   ASSERT_FALSE(static_cast<bool>(device));
-  EXPECT_EQ(llvm::toString(device.takeError()),
-            "expected a10, a100, b200, h100, h100-pcie, h200, l4, l40s, rtx3090, rtx4090, rtx5090, t4 "
-            "or a FILE.json that describes a device, found 'v100'");
+  EXPECT_EQ(
+      llvm::toString(device.takeError()),
+      "expected a10, a100, b200, h100, h100-pcie, h200, l4, l40s, rtx3090, rtx4090, rtx5090, t4 "
+      "or a FILE.json that describes a device, found 'v100'");
   device = DeviceDescription::find("/nowhere/device.json");
   ASSERT_FALSE(static_cast<bool>(device));
   EXPECT_EQ(llvm::toString(device.takeError()).find("/nowhere/device.json: "), 0u);

@@ -29,6 +29,8 @@ struct BiasAddition {
   Operation *reshape; ///< between the op and the addition, or null
   Value bias;
   linalg::GenericOp rounding; ///< of the sum, by takeRounding
+
+  linalg::GenericOp getLast() const { return rounding ? rounding : add; }
 };
 
 /// Collects a call's buffers in their order.
@@ -40,7 +42,8 @@ public:
   /// As a packed row-major tensor.
   void addPacked(Value value);
   /// Chooses the type in which `result` is stored and gives its strides in the op's own order.
-  SmallVector<int64_t> addResult(Value result, bool mayPermute);
+  /// Lines are as long as a multiple of `unit` elements.
+  SmallVector<int64_t> addResult(Value result, bool mayPermute, int64_t unit = 1);
   /// Finds the addition of a bias along dimension `axis` as the only use of `result`; the bias,
   /// which must be known where the op stands, becomes the next operand.
   std::optional<BiasAddition> takeBias(Value result, int64_t axis, bool mayReshape);
@@ -57,6 +60,8 @@ public:
   /// Makes the call in front of the op, as the preferred implementation of the module's target
   /// computes it.
   FailureOr<LibraryCallOp> create(LibraryCallAttrInterface call);
+  /// What the call made, without what its lines are longer.
+  Value getResult(LibraryCallOp made) const;
   /// Lets users of the op's result read what the call made.
   void replaceResult(OpResult old, Value made) const;
 
@@ -67,7 +72,13 @@ private:
   SmallVector<Type> resultTypes;
   /// For each result the order in which it is stored; empty for its own.
   SmallVector<SmallVector<int64_t>> orders;
+  SmallVector<SmallVector<int64_t>> shapes; ///< of the results as they are stored
 };
+
+/// `shape` with lines as long as a multiple of `unit` elements.
+SmallVector<int64_t> padLines(ArrayRef<int64_t> shape, int64_t unit);
+/// The first elements of each line of `value`, which make a tensor of `shape`.
+Value cutLines(OpBuilder &builder, Value value, ArrayRef<int64_t> shape);
 
 /// The one order other than the identity that all uses of `result` want.
 std::optional<SmallVector<int64_t>> getCommonOrder(Value result);

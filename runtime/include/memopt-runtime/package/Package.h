@@ -60,7 +60,7 @@ private:
   /// Open as long as the package is, so that its paths (getOpenPath) are those of no other file.
   InputFile programFile;
   InputFile weights, image, source; ///< where the package has them
-  void *program = nullptr;  ///< of dlopen
+  void *program = nullptr;          ///< of dlopen
   int32_t (*stepEntry)(const memopt_step *) = nullptr;
 };
 

@@ -18,7 +18,8 @@
 
 namespace memopt {
 
-/// Workspaces of library calls, and so arenas, begin at multiples of this: cuBLAS demands it of them.
+/// Workspaces of library calls, and so arenas, begin at multiples of this: cuBLAS demands it of
+/// them.
 constexpr int64_t workspaceAlignment = 256;
 
 /// The driver's name for an address.

@@ -147,7 +147,8 @@ struct EmulatedAccess {
   const void *begin;
   int64_t bytes;
   int32_t isWritten; ///< 0: they are only read
-  int32_t alignment; ///< a device's library would demand, or was told, that they begin at its multiples
+  int32_t
+      alignment; ///< a device's library would demand, or was told, that they begin at its multiples
 };
 
 /// A library call that the cpu does in a stream's order; on `buffers` as they were given.
