@@ -10,6 +10,7 @@
 
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Dialect/DiskBlocks.h"
+#include "memopt/Dialect/Program.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -114,12 +115,25 @@ void KernelGraph::numberInstructions(Block &block) {
   }
 }
 
+/// Of variables that several programs share, in bytes.
+constexpr int64_t kSharedStateAlignment = 64;
+
+/// State that several programs share is stacked in its order, whatever else they have: what is of
+/// whole lines leaves no gaps that a planner could fill in one program and not in the other.
+static int64_t getPlannedBytes(VariableOp variable, bool isShared) {
+  int64_t bytes = getTensorBytes(variable.getTensorType());
+  return isShared && variable.isState() && !variable->hasAttr(kOwnAttr)
+             ? llvm::alignTo(bytes, kSharedStateAlignment)
+             : bytes;
+}
+
 void KernelGraph::addVariables(func::FuncOp function) {
   auto module = function->getParentOfType<ModuleOp>();
+  bool isShared = module->hasAttr(kSharesStateAttr);
   for (auto variable : module.getOps<VariableOp>()) {
     variableBuffer[variable.getSymNameAttr()] = buffers.size();
     buffers.push_back({Buffer::Kind::Variable, variable.getPlacement(),
-                       getTensorBytes(variable.getTensorType()), 0, getExitTime() + 1, variable,
+                       getPlannedBytes(variable, isShared), 0, getExitTime() + 1, variable,
                        Value()});
   }
   function.walk([&](ReadOp read) {

@@ -13,6 +13,7 @@
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Dialect/AttentionTiles.h"
+#include "memopt/Dialect/Program.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
@@ -225,9 +226,7 @@ private:
       (*object)["names"] = variable.getNames() ? attributeToJson(*variable.getNames())
                                                : json::Array{variable.getSymName()};
       (*object)["role"] = stringifyRole(variable.getRole());
-      if (variable.getTransient())
-        (*object)["restore"] =
-            SymbolTable::symbolKnownUseEmpty(variable, module) ? "never" : "if_present";
+      addRestore(variable, *object);
       if (auto dtype = variable->getAttrOfType<StringAttr>(MemoptDialect::kDtypeAttr))
         (*object)["dtype"] = dtype.getValue();
       (*object)["trainable"] = variable.getTrainable();
@@ -243,6 +242,21 @@ private:
     }
     manifest["variables"] = std::move(variables);
     return success();
+  }
+
+  /// What a checkpoint has to do with a variable. A constant of one program among several is no
+  /// checkpoint's; of state that they share one of them alone may know who reads it.
+  void addRestore(VariableOp variable, json::Object &object) {
+    if (variable->hasAttr(kOwnAttr)) {
+      object["own"] = true;
+      object["names"] = json::Array();
+      object["restore"] = "never";
+    } else if (auto known = variable->getAttrOfType<StringAttr>(kRestoreAttr)) {
+      object["restore"] = known.getValue();
+    } else if (variable.getTransient()) {
+      object["restore"] =
+          SymbolTable::symbolKnownUseEmpty(variable, module) ? "never" : "if_present";
+    }
   }
 
   /// Without data: weights start with the variance that keeps a layer's output at its input's scale

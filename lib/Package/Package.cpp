@@ -16,12 +16,15 @@
 
 #include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/BLAKE3.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
 #include <cerrno>
+#include <deque>
 #include <fcntl.h>
 
 using namespace mlir;
@@ -57,15 +60,18 @@ static FailureOr<std::vector<char>> getElementBytes(VariableOp variable, Element
 namespace {
 /// First values as they will stand in the file, and what keeps them.
 struct Weights {
-  std::vector<std::vector<char>> storage;
+  std::deque<std::vector<char>> storage;
   std::vector<::memopt::TensorToWrite> tensors;
 };
 } // namespace
 
-static FailureOr<Weights> collectWeights(ModuleOp module) {
-  Weights weights;
+/// Adds those of a program that no program before had.
+static LogicalResult collectWeights(ModuleOp module, Weights &weights) {
+  llvm::StringSet<> known;
+  for (const ::memopt::TensorToWrite &tensor : weights.tensors)
+    known.insert(tensor.name);
   for (auto variable : module.getOps<VariableOp>()) {
-    if (!variable.getInitial())
+    if (!variable.getInitial() || known.contains(variable.getSymName()))
       continue;
     FailureOr<std::vector<char>> data = getElementBytes(variable, *variable.getInitial());
     if (failed(data))
@@ -83,7 +89,7 @@ static FailureOr<Weights> collectWeights(ModuleOp module) {
                                std::vector<int64_t>(type.getShape().begin(), type.getShape().end()),
                                weights.storage.back().data()});
   }
-  return weights;
+  return success();
 }
 
 /// Shows a failure of the runtime's as a diagnostic.
@@ -140,42 +146,138 @@ static ::memopt::Status writeDigest(const std::string &path, StringRef digest) {
   return ::memopt::syncAndClose(std::move(target), path);
 }
 
-/// Ends a package whose other files are there.
-static ::memopt::Status finish(const std::string &folder, llvm::json::Object manifest) {
-  auto print = [&] {
-    return llvm::formatv("{0:2}\n", llvm::json::Value(llvm::json::Object(manifest))).str();
-  };
-  MEMOPT_ASSIGN_OR_RETURN(std::string digest, computeDigest(folder, print()));
-  for (const char *name : {::memopt::programFile, ::memopt::weightsFile})
+static std::string printManifest(const llvm::json::Object &manifest) {
+  return llvm::formatv("{0:2}\n", llvm::json::Value(llvm::json::Object(manifest))).str();
+}
+
+/// Ends a package whose other files are there; `marked` are those that have the digest's
+/// placeholder.
+static ::memopt::Status finish(const std::string &folder, llvm::json::Object manifest,
+                               ArrayRef<std::string> marked) {
+  MEMOPT_ASSIGN_OR_RETURN(std::string digest, computeDigest(folder, printManifest(manifest)));
+  for (const std::string &name : marked)
     MEMOPT_RETURN_IF_ERROR(writeDigest(getPathIn(folder, name), digest));
   manifest["digest"] = digest;
-  return ::memopt::writeFileAtomically(getPathIn(folder, ::memopt::manifestFile), print());
+  return ::memopt::writeFileAtomically(getPathIn(folder, ::memopt::manifestFile),
+                                       printManifest(manifest));
 }
+
+namespace {
+/// A package while its files are written.
+class PackageWriter {
+public:
+  PackageWriter(ArrayRef<ProgramToWrite> programs, bool isOfSeveral)
+      : programs(programs), isOfSeveral(isOfSeveral) {}
+
+  ::memopt::StatusCode write(StringRef directory) {
+    using ::memopt::StatusCode;
+    ModuleOp first = programs.front().planned;
+    for (const ProgramToWrite &program : programs) {
+      FailureOr<llvm::json::Object> manifest = buildManifest(program.planned, program.manifest);
+      if (failed(manifest) || failed(collectWeights(program.planned, weights)))
+        return StatusCode::BadInput;
+      manifests.push_back(std::move(*manifest));
+    }
+    auto making = ::memopt::PackageInMaking::begin(directory.str());
+    if (!making.isOk())
+      return report(first, making.takeStatus());
+    folder = making->getPath();
+    ::memopt::Status written = ::memopt::writeSafetensors(
+        getPathIn(folder, ::memopt::weightsFile), weights.tensors, kDigestPlaceholder.str());
+    if (!written.isOk())
+      return report(first, written);
+    marked.push_back(::memopt::weightsFile);
+    for (size_t number = 0; number < programs.size(); ++number)
+      if (StatusCode code = writeProgramFiles(number); code != StatusCode::Ok)
+        return code;
+    if (isOfSeveral)
+      listPrograms();
+    for (size_t number = 1; number < programs.size(); ++number)
+      if (::memopt::Status status = writeManifest(number); !status.isOk())
+        return report(first, status);
+    ::memopt::Status finished = finish(folder, std::move(manifests.front()), marked);
+    return report(first, finished.isOk() ? making->publish() : std::move(finished));
+  }
+
+private:
+  /// Files of a program behind the first are written as those of a package, and get its number.
+  ::memopt::StatusCode writeProgramFiles(size_t number) {
+    const ProgramToWrite &program = programs[number];
+    std::string place = number ? getPathIn(folder, ".program") : folder;
+    if (std::error_code error = llvm::sys::fs::create_directory(place))
+      return report(program.planned,
+                    ::memopt::environmentError("creating '" + place + "': " + error.message()));
+    std::vector<std::string> deviceKernels;
+    if (auto code = writeProgram(program.planned, program.options, place, deviceKernels);
+        code != ::memopt::StatusCode::Ok)
+      return code;
+    TargetAttrInterface target = getTarget(program.planned);
+    if (target.isDevice())
+      manifests[number]["kernels"] = llvm::json::Array(deviceKernels);
+    std::string name = ::memopt::getProgramFile(number, ::memopt::programFile);
+    marked.push_back(name);
+    if (number == 0)
+      return ::memopt::StatusCode::Ok;
+    if (target.isDevice())
+      (*manifests[number].getObject("target"))["image"] =
+          ::memopt::getProgramFile(number, target.getImageName().str());
+    return report(program.planned, moveOut(place, number));
+  }
+
+  ::memopt::Status moveOut(const std::string &place, size_t number) {
+    MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> names, ::memopt::listFolder(place));
+    std::error_code error;
+    for (const std::string &name : names)
+      if (!error)
+        error = llvm::sys::fs::rename(getPathIn(place, name),
+                                      getPathIn(folder, ::memopt::getProgramFile(number, name)));
+    if (!error)
+      error = llvm::sys::fs::remove(place);
+    return error ? ::memopt::environmentError("moving files of a program: " + error.message())
+                 : ::memopt::Status::ok();
+  }
+
+  ::memopt::Status writeManifest(size_t number) {
+    manifests[number]["digest"] = kDigestPlaceholder;
+    std::string name = ::memopt::getProgramFile(number, ::memopt::manifestFile);
+    marked.push_back(name);
+    return ::memopt::writeFileAtomically(getPathIn(folder, name), printManifest(manifests[number]));
+  }
+
+  /// In the first manifest: what there is.
+  void listPrograms() {
+    llvm::json::Array list;
+    for (size_t number = 0; number < programs.size(); ++number) {
+      llvm::json::Object shapes;
+      for (const llvm::json::Value &input : *manifests[number].getArray("inputs"))
+        shapes[*input.getAsObject()->getString("name")] = *input.getAsObject()->get("shape");
+      list.push_back(llvm::json::Object{
+          {"name", programs[number].name},
+          {"kind", programs[number].manifest.mode},
+          {"shapes", std::move(shapes)},
+          {"predicted_peak_bytes", *manifests[number].get("predicted_peak_bytes")}});
+      manifests[number]["version"] = ::memopt::severalProgramsVersion;
+    }
+    manifests.front()["programs"] = std::move(list);
+  }
+
+  ArrayRef<ProgramToWrite> programs;
+  bool isOfSeveral;
+  Weights weights;
+  std::vector<llvm::json::Object> manifests;
+  std::vector<std::string> marked; ///< files in which the digest will stand
+  std::string folder;
+};
+} // namespace
 
 ::memopt::StatusCode mlir::memopt::writePackage(ModuleOp planned, const ManifestOptions &options,
                                                 const ProgramOptions &program,
                                                 StringRef directory) {
-  using ::memopt::StatusCode;
-  FailureOr<llvm::json::Object> manifest = buildManifest(planned, options);
-  if (failed(manifest))
-    return StatusCode::BadInput;
-  FailureOr<Weights> weights = collectWeights(planned);
-  if (failed(weights))
-    return StatusCode::BadInput;
-  auto making = ::memopt::PackageInMaking::begin(directory.str());
-  if (!making.isOk())
-    return report(planned, making.takeStatus());
-  const std::string &folder = making->getPath();
-  ::memopt::Status written = ::memopt::writeSafetensors(getPathIn(folder, ::memopt::weightsFile),
-                                                        weights->tensors, kDigestPlaceholder.str());
-  if (!written.isOk())
-    return report(planned, written);
-  std::vector<std::string> deviceKernels;
-  if (StatusCode code = writeProgram(planned, program, folder, deviceKernels);
-      code != StatusCode::Ok)
-    return code;
-  if (getTarget(planned).isDevice())
-    (*manifest)["kernels"] = llvm::json::Array(deviceKernels);
-  ::memopt::Status finished = finish(folder, std::move(*manifest));
-  return report(planned, finished.isOk() ? making->publish() : std::move(finished));
+  ProgramToWrite only{"", planned, options, program};
+  return PackageWriter(only, /*isOfSeveral=*/false).write(directory);
+}
+
+::memopt::StatusCode mlir::memopt::writePackage(ArrayRef<ProgramToWrite> programs,
+                                                StringRef directory) {
+  return PackageWriter(programs, /*isOfSeveral=*/true).write(directory);
 }

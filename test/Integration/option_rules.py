@@ -16,6 +16,8 @@ RUN = {
     "--data-std": (["--data-std=1"], "--data-std needs --data=SOURCE"),
     "--data-augment": (["--data-augment=flip"], "--data-augment needs --data=SOURCE"),
     "--data-stride": (["--data=x.safetensors", "--data-stride=4"], "--data-stride needs a text, --data=bytes:TEXTFILE or"),
+    "--alternate": (["--alternate=a:1"], "--alternate needs --data=SOURCE"),
+    "--averaged": (["--averaged"], "--averaged needs --eval-data=SOURCE"),
     "--eval-data": (["--mode=eval", "--eval-data=x"], "--eval-data belongs to training; give --data with --mode=eval"),
     "--eval-every": (["--eval-every=2"], "--eval-every needs --eval-data=SOURCE"),
     "--eval-package": (["--eval-package=x.memopt"], "--eval-package needs --eval-data=SOURCE"),
@@ -50,6 +52,10 @@ RUN_ALWAYS = {"--data", "--steps", "--mode", "--device", "--seed", "--load", "--
               "--quiet", "--help", "--version", "--disk-folder", "--launcher", "-o"}  # the last: refused for a package with nothing on disk, by disk.py
 
 COMPILE = {
+    "--programs": (["--programs=x.json"], "--programs names the models, found"),
+    "--state": (["--state=x.memopt", "--emit=graph"], "a package of several programs is written whole"),
+    "--dim": (["--dim=a=1,2", "--emit=graph"], "a package of several programs is written whole"),
+    "--ema-warmup": (["--ema-warmup"], "--ema-warmup needs --ema-decay=X"),
     "-o": (["-o", "x.memopt", "--emit=graph"], "-o names a package, and --emit, --estimate and --frontier write none"),
     "--report": (["--report=x.json", "--emit=graph"], "--report is of a plan, and --emit stops before there is one"),
     "--html": (["--html=x.html", "--emit=joint"], "--html is of a plan, and --emit and --estimate stop before there is one"),
@@ -86,7 +92,7 @@ COMPILE = {
                              ("--micro-batches", 2), ("--ranks", 2), ("--offload-optimizer", "cpu"), ("--offload-activation", "cpu"),
                              ("--activation-checkpointing", "segments:2"), ("--optimizer", "adam"), ("--lr", 1),
                              ("--weight-decay", 1), ("--optim-bits", 16), ("--param-group", "a:lr=1"), ("--norm-decay-mult", 0),
-                             ("--bias-decay-mult", 0), ("--flat-decay-mult", 0))},
+                             ("--bias-decay-mult", 0), ("--flat-decay-mult", 0), ("--ema-decay", 0.9))},
     "--machine-profile": (["--machine-profile=x", "--target=cuda", "--target-features=h100"], "--machine-profile is for --target=cpu"),
     "--reference": (["--reference", "--target=cuda", "--target-features=h100"], "--reference is for --target=cpu"),
     "--run-threads": (["--run-threads=1", "--target=cuda", "--target-features=h100"], "--run-threads is for --target=cpu"),

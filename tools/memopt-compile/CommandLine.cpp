@@ -21,6 +21,14 @@ using namespace memopt::options;
 
 static constexpr OptionRow kModelAndPackage[] = {
     {"o", "FOLDER", "", "package to write (default: the input's name with .memopt)"},
+    {"programs", "FILE.json", "",
+     "several programs over one state: a list {\"programs\": [{\"name\", \"model\", "
+     "\"options\", \"optimizer\"}]}, each with options of its own behind these"},
+    {"state", "PACKAGE", "",
+     "compile one more program over the state of a package that has several"},
+    {"dim", "NAME=N,N,...", "",
+     "sizes of a symbolic dimension of the model: a program for each, of several for each "
+     "combination"},
     {"mode", "train|eval", "train", "a training step, or the forward pass alone"},
     {"loss", "NAME|INDEX", "",
      "which output is the loss (default: the first floating-point scalar)"},
@@ -207,7 +215,7 @@ static Option toOption(const OptionRow &row, llvm::StringRef group) {
     option.aliases.push_back((alias == "h" ? "-" : "--") + alias.str());
   if (row.initial != "-1" && row.initial != "0")
     option.initial = row.initial.str();
-  option.isRepeatable = row.name == "param-group";
+  option.isRepeatable = row.name == "param-group" || row.name == "dim";
   return option;
 }
 
@@ -221,7 +229,7 @@ static const OptionTable &getTable() {
       if (row.isOfOptimizer)
         options.push_back(toOption(row, "Optimizer"));
     return OptionTable(
-        "memopt-compile", "memopt-compile MODEL.pt2 | GRAPH.mlir [options]",
+        "memopt-compile", "memopt-compile MODEL.pt2 | GRAPH.mlir [MODEL.pt2 ...] [options]",
         "Compiles a training step into a program whose memory is an arena of known size.",
         std::move(options),
         "Exit codes: 0 done; 1 bad input or usage; 2 does not fit the budget; 3 the machine lacks "
@@ -264,13 +272,37 @@ llvm::Expected<CommandLine> CommandLine::parse(llvm::ArrayRef<char *> arguments)
     }
     const OptionRow &row = *findOption(llvm::StringRef(item.option->name).ltrim('-'));
     line.given.insert(row.name);
+    bool hasValue = !item.value.empty() || item.option->needsValue();
+    line.words.push_back(item.option->name + (hasValue ? "=" : "") + item.value);
     if (llvm::Error error = line.set(row, item.value))
       return std::move(error);
   }
   return line;
 }
 
+/// NAME=N,N,...
+static llvm::Error
+addDimension(llvm::StringRef text,
+             std::vector<std::pair<std::string, std::vector<int64_t>>> &dimensions) {
+  auto [name, list] = text.split('=');
+  std::vector<int64_t> sizes;
+  for (llvm::StringRef word : llvm::split(list, ',')) {
+    int64_t size;
+    if (name.empty() || word.getAsInteger(10, size) || size < 1)
+      return invalid("--dim expects NAME=N,N,..., found '" + text + "'");
+    sizes.push_back(size);
+  }
+  for (const auto &[other, known] : dimensions)
+    if (other == name)
+      return invalid("--dim=" + name + " is given twice; give all sizes at once");
+  dimensions.emplace_back(name.str(), std::move(sizes));
+  return llvm::Error::success();
+}
+
 llvm::Error CommandLine::set(const OptionRow &row, llvm::StringRef value) {
+  if (row.name == "dim")
+    if (llvm::Error error = addDimension(value, dimensions))
+      return error;
   values[row.name] = row.takesValue() ? value.str() : "yes";
   if (!row.isOfOptimizer)
     return llvm::Error::success();

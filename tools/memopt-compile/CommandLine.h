@@ -58,6 +58,10 @@ public:
   llvm::Expected<int> getCount(llvm::StringRef name) const;
 
   std::vector<std::string> inputs;
+  /// All others, each as one word.
+  std::vector<std::string> words;
+  /// Of --dim, which may be given for several dimensions: names and sizes.
+  std::vector<std::pair<std::string, std::vector<int64_t>>> dimensions;
   /// What OptimizerPlan reads, in order.
   std::vector<std::string> optimizerWords;
 

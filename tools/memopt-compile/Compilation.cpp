@@ -12,6 +12,7 @@
 #include "memopt/Analysis/BatchModel.h"
 #include "memopt/Conversion/Objects/ObjectEmission.h"
 #include "memopt/Dialect/Memopt.h"
+#include "memopt/Dialect/Program.h"
 #include "memopt/Import/Graph/Pt2.h"
 #include "memopt/Pipelines/Pipelines.h"
 #include "memopt/Report/Estimate.h"
@@ -32,7 +33,11 @@ using namespace ::memopt::tool;
 using ::memopt::StatusCode;
 
 Compilation::Compilation(MLIRContext &context, CompileOptions &options)
-    : context(context), options(options), errors(context), times("memopt", "Time by stage") {}
+    : context(context), options(options), ownErrors(std::in_place, context), errors(*ownErrors),
+      times("memopt", "Time by stage") {}
+
+Compilation::Compilation(MLIRContext &context, CompileOptions &options, ErrorCollector &errors)
+    : context(context), options(options), errors(errors), times("memopt", "Time by stage") {}
 
 int Compilation::calibrate(const char *program) {
   std::string error;
@@ -159,6 +164,35 @@ std::optional<StatusCode> Compilation::runStages() {
       return print();
   }
   return std::nullopt;
+}
+
+StatusCode Compilation::prepare() {
+  if (StatusCode code = openCache(); code != StatusCode::Ok)
+    return code;
+  if (StatusCode code = load(); code != StatusCode::Ok)
+    return code;
+  // So that plans of a search count the state as it will lie.
+  (*module)->setAttr(mlir::memopt::kSharesStateAttr, UnitAttr::get(&context));
+  if (options.isBatchSearched)
+    if (StatusCode code = take(mlir::memopt::findLargestBatch(*this, llvm::errs()));
+        code != StatusCode::Ok)
+      return code;
+  if (options.isFormSearched)
+    if (StatusCode code = take(mlir::memopt::chooseForm(*this, options.automatic, llvm::errs()));
+        code != StatusCode::Ok)
+      return code;
+  planned.reset(); // it is made again, behind the variables of the other programs
+  for (const Stage *stage : {&kGraph, &kJoint, &kKernels})
+    if (StatusCode code = runStage(*stage); code != StatusCode::Ok)
+      return code;
+  return StatusCode::Ok;
+}
+
+StatusCode Compilation::plan() {
+  for (const Stage *stage : {&kSchedule, &kPlan})
+    if (StatusCode code = runStage(*stage); code != StatusCode::Ok)
+      return code;
+  return report();
 }
 
 StatusCode Compilation::explainTechniques() {
@@ -301,6 +335,8 @@ StatusCode Compilation::openCache() {
 }
 
 void Compilation::reportCache() {
+  if (!cache)
+    return;
   for (const std::string &complaint : cache->takeComplaints())
     llvm::errs() << "remark: " << complaint << "\n";
   cache->prune(*getCacheLimit());
@@ -353,6 +389,7 @@ llvm::Error Compilation::readModel() {
   import.loss = options.loss;
   import.evaluate = options.evaluate;
   import.dropout = options.dropout;
+  import.dimensions = options.dimensions;
   return ::memopt::pt2::importPt2(context, options.input, import).moveInto(module);
 }
 
@@ -433,6 +470,14 @@ StatusCode Compilation::writePackage() {
                ? finishOutput()
                : StatusCode::BadInput;
   StageScope scope(*this, "code", "code: kernels, machine code, the package");
+  return mlir::memopt::writePackage(*module, describeManifest(), program, options.output);
+}
+
+mlir::memopt::ProgramToWrite Compilation::describeProgram(StringRef name) {
+  return {name.str(), *module, describeManifest(), program};
+}
+
+mlir::memopt::ManifestOptions Compilation::describeManifest() {
   mlir::memopt::ManifestOptions manifest;
   manifest.mode = options.evaluate ? "eval" : "train";
   manifest.targetFeatures = targetName;
@@ -445,5 +490,5 @@ StatusCode Compilation::writePackage() {
   if (!options.evaluate)
     manifest.optimizer =
         llvm::json::Object{{"name", options.optimizerName}, {"lr", options.learningRate}};
-  return mlir::memopt::writePackage(*module, manifest, program, options.output);
+  return manifest;
 }

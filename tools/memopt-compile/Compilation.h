@@ -33,9 +33,25 @@ struct Stage;
 class Compilation final : public mlir::memopt::FormPlanner {
 public:
   Compilation(mlir::MLIRContext &context, CompileOptions &options);
+  /// One of several, whose errors are collected together.
+  Compilation(mlir::MLIRContext &context, CompileOptions &options, ErrorCollector &errors);
 
   int calibrate(const char *program);
   int run();
+
+  //===--------------------------------------------------------------------===//
+  // One of several programs of a package (PackageCompilation.h)
+  //===--------------------------------------------------------------------===//
+
+  /// Up to the kernel graph, where the variables are known.
+  StatusCode prepare();
+  /// The rest, up to the plan.
+  StatusCode plan();
+  mlir::ModuleOp getModule() { return *module; }
+  mlir::memopt::ProgramToWrite describeProgram(llvm::StringRef name);
+  /// The message on a plan that does not fit, in full.
+  StatusCode reportMisfit();
+  void reportCache();
 
   mlir::memopt::Form getForm() const override { return mlir::memopt::Form::of(options.pipeline); }
   const mlir::memopt::PipelineOptions &getPipelineOptions() const override {
@@ -50,7 +66,6 @@ private:
   StatusCode compile();
   StatusCode explainTechniques();
   StatusCode openCache();
-  void reportCache();
   StatusCode load();
   llvm::Error readModel();
   llvm::Error parseModel();
@@ -70,11 +85,11 @@ private:
   StatusCode report();
   StatusCode writePage(std::optional<llvm::json::Object> frontier);
   void explainOverhead(int64_t overhead);
-  StatusCode reportMisfit();
   StatusCode writeEstimate();
   StatusCode writeFrontier();
   StatusCode writeText(const std::string &path, llvm::StringRef text);
   StatusCode writePackage();
+  mlir::memopt::ManifestOptions describeManifest();
   int finish(StatusCode code);
 
   class StageScope;
@@ -83,7 +98,8 @@ private:
 
   mlir::MLIRContext &context;
   CompileOptions &options;
-  ErrorCollector errors;
+  std::optional<ErrorCollector> ownErrors;
+  ErrorCollector &errors;
   mlir::memopt::ProgramOptions program;
   ::memopt::Cache *cache = nullptr; ///< where plans and code are found again, or null
   std::string targetName;

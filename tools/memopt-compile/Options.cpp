@@ -80,6 +80,8 @@ static llvm::Error fillFiles(const CommandLine &line, CompileOptions &options) {
     return invalid("expects one MODEL.pt2 or GRAPH.mlir, found " + llvm::Twine(line.inputs.size()) +
                    "; --help lists the options");
   options.input = line.inputs.front();
+  for (const auto &[name, sizes] : line.dimensions)
+    options.dimensions.emplace_back(name, sizes.front());
   options.output = line.get("o");
   if (options.output.empty()) {
     llvm::SmallString<128> path(options.input);

@@ -44,7 +44,8 @@ struct CompileOptions {
   int compilerThreads = 0; ///< 0: as many as the machine has
   int64_t deviceBudget = -1, hostBudget = -1, diskBudget = -1;
   int64_t givenDeviceBudget = -1; ///< with what a device holds beside the arena
-  std::string diskFolder;         ///< absolute; empty without a disk
+  std::vector<std::pair<std::string, int64_t>> dimensions; ///< sizes of symbolic dimensions
+  std::string diskFolder;                                  ///< absolute; empty without a disk
   mlir::memopt::PipelineOptions pipeline;
   std::string optimizerName;
   double learningRate = 0.0;

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Compilation.h"
+#include "PackageCompilation.h"
 
 #include "memopt-runtime/base/Files.h"
 #include "memopt-runtime/threads/ThreadPool.h"
@@ -99,22 +99,29 @@ int main(int argc, char **argv) {
 #ifdef MEMOPT_TEST_DIALECT
   memopt_test::registerTestDialect(registry);
 #endif
-  llvm::Expected<std::unique_ptr<CompileOptions>> options = parseCompileOptions(argc, argv);
-  if (!options) {
-    llvm::errs() << "memopt-compile: error: " << llvm::toString(options.takeError()) << "\n";
+  llvm::Expected<CompileRequest> request = parseRequest(argc, argv);
+  if (!request) {
+    llvm::errs() << "memopt-compile: error: " << llvm::toString(request.takeError()) << "\n";
     return static_cast<int>(StatusCode::BadInput);
   }
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
-  (*options)->compilerThreads = countThreads((*options)->compilerThreads);
+  CompileOptions *options = request->single.get();
+  int threads =
+      countThreads((options ? options : request->programs[0].options.get())->compilerThreads);
+  for (ProgramRequest &program : request->programs)
+    program.options->compilerThreads = threads;
+  if (options)
+    options->compilerThreads = threads;
   std::unique_ptr<llvm::ThreadPoolInterface> pool;
-  if ((*options)->compilerThreads != 1) {
-    pool = std::make_unique<llvm::DefaultThreadPool>(
-        llvm::hardware_concurrency((*options)->compilerThreads));
+  if (threads != 1) {
+    pool = std::make_unique<llvm::DefaultThreadPool>(llvm::hardware_concurrency(threads));
     context.setThreadPool(*pool);
   }
   // Messages go to people: they name the place, and leave out the text of a whole module.
   context.printOpOnDiagnostic(false);
   context.loadAllAvailableDialects();
-  Compilation compilation(context, **options);
-  return (*options)->isCalibration ? compilation.calibrate(argv[0]) : compilation.run();
+  if (!options)
+    return PackageCompilation(context, *request).run();
+  Compilation compilation(context, *options);
+  return options->isCalibration ? compilation.calibrate(argv[0]) : compilation.run();
 }

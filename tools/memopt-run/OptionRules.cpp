@@ -49,8 +49,10 @@ static const Need needs[] = {
     {"--data-mean", hasData, "--data=SOURCE"},
     {"--data-std", hasData, "--data=SOURCE"},
     {"--data-augment", hasData, "--data=SOURCE"},
+    {"--alternate", hasData, "--data=SOURCE"},
     {"--data-stride", hasText, "a text, --data=bytes:TEXTFILE or --data=tokens:FILE.safetensors"},
     {"--eval-every", hasEvalData, "--eval-data=SOURCE"},
+    {"--averaged", hasEvalData, "--eval-data=SOURCE"},
     {"--eval-package", hasEvalData, "--eval-data=SOURCE"},
     {"--patience", hasEvalData, "--eval-data=SOURCE"},
     {"--save-best", hasEvalData, "--eval-data=SOURCE"},
@@ -84,11 +86,11 @@ static const ScheduleNeed scheduleNeeds[] = {
 
 /// Of training alone; what they need in turn stands above.
 static const char *const ofTraining[] = {
-    "--save",          "--save-gradients",     "--log",      "--eval-data",
-    "--data-augment",  "--stop-on-nan",        "--lr",       "--lr-schedule",
-    "--warmup-steps",  "--schedule-steps",     "--lr-min",   "--lr-step-size",
-    "--lr-gamma",      "--lr-milestones",      "--lr-power", "--lr-pct-start",
-    "--lr-div-factor", "--lr-final-div-factor"};
+    "--alternate",    "--save",          "--save-gradients",     "--log",
+    "--eval-data",    "--data-augment",  "--stop-on-nan",        "--lr",
+    "--lr-schedule",  "--warmup-steps",  "--schedule-steps",     "--lr-min",
+    "--lr-step-size", "--lr-gamma",      "--lr-milestones",      "--lr-power",
+    "--lr-pct-start", "--lr-div-factor", "--lr-final-div-factor"};
 
 //===----------------------------------------------------------------------===//
 // By the mode, the schedule, and the data
@@ -143,9 +145,6 @@ static Status checkEvaluation(const RunOptions &options) {
     return Status::ok();
   if (options.mode == "eval")
     return badInput("--eval-data belongs to training; give --data with --mode=eval");
-  if (options.evalPackage.empty() && !needsCompilation(options.model))
-    return badInput("--eval-data needs --eval-package=NAME.memopt, the model compiled with "
-                    "--mode=eval");
   return Status::ok();
 }
 

@@ -117,6 +117,21 @@ static Status setRate(RunOptions &options, const std::string &text) {
   return Status::ok();
 }
 
+/// PROGRAM:K,...: so many steps of each in turn.
+static Status setAlternation(RunOptions &options, const std::string &text) {
+  options.alternation.clear();
+  for (const std::string &word : splitList(text)) {
+    size_t colon = word.rfind(':');
+    if (colon == std::string::npos || colon == 0)
+      return badInput("expected PROGRAM:K,..., found " + quote(text));
+    MEMOPT_ASSIGN_OR_RETURN(int64_t count, parseInteger(word.substr(colon + 1), 1));
+    if (count > 1 << 20)
+      return badInput("expected at most 1048576 steps of a program, found " + quote(word));
+    options.alternation.emplace_back(word.substr(0, colon), count);
+  }
+  return Status::ok();
+}
+
 static Status setMilestones(RunOptions &options, const std::string &text) {
   std::vector<int64_t> milestones;
   for (const std::string &word : splitList(text)) {
@@ -228,6 +243,10 @@ static const std::vector<OptionGroup> &getGroups() {
          "passes over the data of this run (default 1)",
          setInteger(&RunOptions::epochs, 0),
          {"--num-train-epochs"}},
+        {"--alternate", "PROGRAM:K,...",
+         "of a package with several training programs: so many steps of each in turn (default: the "
+         "program of each batch's shapes)",
+         setAlternation},
         {"--patience",
          "N",
          "stop after N evaluations without a smaller loss",
@@ -341,7 +360,9 @@ static const std::vector<OptionGroup> &getGroups() {
          {"--eval-steps"}},
         {"--eval-package", "NAME.memopt",
          "the model compiled with --mode=eval (default: compiled with the training step)",
-         setText(&RunOptions::evalPackage)}}},
+         setText(&RunOptions::evalPackage)},
+        {"--averaged", "", "evaluate the average of the weights that --ema-decay keeps",
+         setFlag(&RunOptions::isAveraged)}}},
       {"Ranks",
        {{"--ranks",
          "N",

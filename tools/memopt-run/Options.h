@@ -26,6 +26,7 @@ struct RunOptions {
 
   std::vector<std::string> data;
   std::optional<int64_t> steps, epochs;
+  std::vector<std::pair<std::string, int64_t>> alternation; ///< programs, and steps of each in turn
   std::optional<bool> isShuffled;
   double dataScale = 1.0 / 255;
   std::vector<double> dataMeans = {0}, dataDeviations = {1};
@@ -50,8 +51,9 @@ struct RunOptions {
 
   std::vector<std::string> evalData;
   std::string evalPackage;
-  int64_t evalEvery = 0; ///< steps; 0: an epoch
-  int64_t patience = 0;  ///< evaluations without a better loss that end the run; 0: any number
+  bool isAveraged = false; ///< evaluate the average of the weights
+  int64_t evalEvery = 0;   ///< steps; 0: an epoch
+  int64_t patience = 0;    ///< evaluations without a better loss that end the run; 0: any number
   std::string saveGradients;
 
   std::optional<int64_t> ranks;   ///< as given, or as many as a launcher started

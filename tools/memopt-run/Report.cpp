@@ -56,12 +56,57 @@ Status RunReport::measureOverhead(const Session &session) {
 }
 
 /// On the cpu the heap is the device's memory.
-BytesBySpace RunReport::getUsedPeakBytes(const Session &session) const {
+static BytesBySpace getUsedBytesOfOne(const Session &session) {
   BytesBySpace used = session.getUsedPeakBytes();
   used[hasOwnMemory(session) ? MEMOPT_SPACE_HOST : MEMOPT_SPACE_DEVICE] +=
       session.getAllocations().bytes;
+  return used;
+}
+
+static void raise(BytesBySpace &bytes, const BytesBySpace &others) {
+  for (size_t space = 0; space < bytes.size(); ++space)
+    bytes[space] = std::max(bytes[space], others[space]);
+}
+
+BytesBySpace RunReport::getUsedPeakBytes(const Session &session) const {
+  BytesBySpace used = getUsedBytesOfOne(session);
+  for (const ProgramFacts &program : programs)
+    raise(used, program.usedPeakBytes);
   used[MEMOPT_SPACE_DEVICE] += std::max<int64_t>(0, deviceOverhead.steps);
   return used;
+}
+
+void RunReport::notePrograms(const ProgramSet &set) {
+  if (set.first().getManifest().programs.empty())
+    return;
+  for (size_t number = 0; number < set.count(); ++number) {
+    const Session &session = set[number];
+    const Manifest &manifest = session.getManifest();
+    ProgramFacts facts{session.getPackage().getName(),
+                       manifest.mode,
+                       {},
+                       manifest.predictedPeakBytes,
+                       getUsedBytesOfOne(session),
+                       stepsOf[&session],
+                       session.getAllocations().count.load()};
+    for (const InputSpec &input : manifest.inputs)
+      facts.shapes.emplace_back(input.name, input.shape);
+    programs.push_back(std::move(facts));
+  }
+}
+
+BytesBySpace RunReport::getPredictedPeakBytes(const Session &session) const {
+  BytesBySpace predicted = session.getManifest().predictedPeakBytes;
+  for (const ProgramFacts &program : programs)
+    raise(predicted, program.predictedPeakBytes);
+  return predicted;
+}
+
+int64_t RunReport::countAllocations(const Session &session) const {
+  int64_t count = programs.empty() ? session.getAllocations().count.load() : 0;
+  for (const ProgramFacts &program : programs)
+    count += program.allocations;
+  return count;
 }
 
 static ordered_json toJson(const DeviceOverhead &overhead) {
@@ -93,8 +138,8 @@ static ordered_json toJson(const BytesBySpace &bytes) {
 Status RunReport::gather(const Session &session, Communicator *communicator) {
   if (!communicator)
     return Status::ok();
-  RankFacts mine{session.getManifest().predictedPeakBytes, getUsedPeakBytes(session),
-                 session.getAllocations().count.load()};
+  RankFacts mine{getPredictedPeakBytes(session), getUsedPeakBytes(session),
+                 countAllocations(session)};
   ranks.resize(size_t(communicator->getRanks()));
   return communicator->exchange(&mine, sizeof mine, ranks.data());
 }
@@ -107,6 +152,20 @@ static ordered_json toJson(const RankFacts &rank, bool isMemoryChecked) {
   return result;
 }
 
+static ordered_json toJson(const ProgramFacts &program, bool isMemoryChecked) {
+  ordered_json shapes = ordered_json::object();
+  for (const auto &[name, shape] : program.shapes)
+    shapes[name] = shape;
+  ordered_json result = {{"name", program.name},
+                         {"kind", program.kind},
+                         {"shapes", shapes},
+                         {"predicted_peak_bytes", toJson(program.predictedPeakBytes)},
+                         {"steps", program.steps}};
+  if (isMemoryChecked)
+    result["used_peak_bytes"] = toJson(program.usedPeakBytes);
+  return result;
+}
+
 Status RunReport::write(const std::string &path, const Session &session,
                         bool isMemoryChecked) const {
   const Manifest &manifest = session.getManifest();
@@ -116,13 +175,15 @@ Status RunReport::write(const std::string &path, const Session &session,
                          {"step_seconds", stepSeconds},
                          {"data_seconds", dataSeconds},
                          {"compile_seconds", compileSeconds},
-                         {"predicted_peak_bytes", toJson(manifest.predictedPeakBytes)}};
+                         {"predicted_peak_bytes", toJson(getPredictedPeakBytes(session))}};
   if (isMemoryChecked)
     report["used_peak_bytes"] = toJson(getUsedPeakBytes(session));
-  report["hot_path_allocations"] = session.getAllocations().count.load();
+  report["hot_path_allocations"] = countAllocations(session);
   report["overhead_bytes"] = {{"device", deviceOverhead.getTotal()}, {"host", overheadBytes}};
   if (hasOwnMemory(session))
     report["device_overhead_bytes"] = toJson(deviceOverhead);
+  for (const ProgramFacts &program : programs)
+    report["programs"].push_back(toJson(program, isMemoryChecked));
   for (const RankFacts &rank : ranks)
     report["per_rank"].push_back(toJson(rank, isMemoryChecked));
   if (const std::optional<ConvBnEvalSpec> &fusion = manifest.convBnEval) {
@@ -180,11 +241,11 @@ std::string RunReport::summarize(const Session &session, bool isMemoryChecked) c
                   samples);
     text += line;
   }
-  text += "memory: predicted " + std::to_string(manifest.predictedPeakBytes[MEMOPT_SPACE_DEVICE]) +
-          " bytes";
+  text += "memory: predicted " +
+          std::to_string(getPredictedPeakBytes(session)[MEMOPT_SPACE_DEVICE]) + " bytes";
   if (isMemoryChecked)
     text += ", used " + std::to_string(getUsedPeakBytes(session)[MEMOPT_SPACE_DEVICE]) + " bytes";
-  text += "; " + std::to_string(session.getAllocations().count) +
+  text += "; " + std::to_string(countAllocations(session)) +
           " allocations during steps; beside the arena " + std::to_string(overheadBytes >> 20) +
           " MiB\n";
   return hasOwnMemory(session) ? text + describe(deviceOverhead, manifest.target.overheadBytes)

@@ -11,7 +11,7 @@
 
 #include "Options.h"
 #include "StepLog.h"
-#include "memopt-runtime/session/Session.h"
+#include "memopt-runtime/session/ProgramSet.h"
 #include <map>
 #include <string>
 #include <vector>
@@ -35,6 +35,14 @@ struct Evaluation {
 };
 
 /// What --report writes.
+/// One of several programs of a package.
+struct ProgramFacts {
+  std::string name, kind;
+  std::vector<std::pair<std::string, Shape>> shapes;
+  BytesBySpace predictedPeakBytes, usedPeakBytes;
+  int64_t steps, allocations;
+};
+
 struct RunReport {
   std::vector<double> losses;
   std::vector<double> stepSeconds;   ///< of the program alone
@@ -50,6 +58,16 @@ struct RunReport {
   std::vector<RankFacts> ranks;           ///< of several, in their order
   int64_t overheadBytes = 0;              ///< what the process holds beside its arenas
   DeviceOverhead deviceOverhead;          ///< and what a GPU holds for it
+
+  std::map<const Session *, int64_t> stepsOf; ///< of each program
+  /// What a package of several programs was seen to do; empty in others.
+  std::vector<ProgramFacts> programs;
+
+  /// Notes what there is to say of the programs of a package that has several.
+  void notePrograms(const ProgramSet &set);
+  /// Of the arena, which is the largest program's.
+  BytesBySpace getPredictedPeakBytes(const Session &session) const;
+  int64_t countAllocations(const Session &session) const;
 
   /// Collects the facts of all ranks, which all take part; nothing without a communicator.
   Status gather(const Session &session, Communicator *communicator);

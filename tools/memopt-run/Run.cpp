@@ -43,6 +43,69 @@ void Run::noteSideFailure(Status failure) {
     notice(failure.getMessage()); // the run ends with the first
 }
 
+Status Run::listPrograms() {
+  for (size_t number = 0; number < programs->count(); ++number)
+    if ((*programs)[number].getManifest().mode == session.getManifest().mode)
+      trained.push_back(number);
+  for (const auto &[name, count] : options.alternation) {
+    std::optional<size_t> number = programs->find(name);
+    if (!number || (*programs)[*number].getManifest().mode != "train")
+      return badInput("--alternate: the package has no training program " + quote(name));
+    alternation.insert(alternation.end(), size_t(count), *number);
+  }
+  return Status::ok();
+}
+
+/// All batches of a step have one shape.
+static StatusOr<size_t> findProgramOfStep(Run &run) {
+  MEMOPT_ASSIGN_OR_RETURN(size_t found, run.data->findProgram(run.position));
+  const Manifest &manifest = (*run.programs)[run.trained[found]].getManifest();
+  for (int64_t i = 1; i < manifest.getBatchesPerStep(); ++i) {
+    MEMOPT_ASSIGN_OR_RETURN(size_t other, run.data->findProgram(run.position + i));
+    if (other != found)
+      return badInput("batches " + std::to_string(run.position) + " and " +
+                      std::to_string(run.position + i) +
+                      " of the data have other shapes, and belong to one step");
+  }
+  return run.trained[found];
+}
+
+Status Run::enterProgram(int64_t step) {
+  if (!programs)
+    return Status::ok();
+  if (!hasSeveral()) // an evaluation may have run meanwhile
+    return programs->enter(trained.front()).takeStatus();
+  size_t number;
+  if (alternation.empty()) {
+    MEMOPT_ASSIGN_OR_RETURN(number, findProgramOfStep(*this));
+  } else {
+    number = alternation[size_t((step - 1) % int64_t(alternation.size()))];
+  }
+  data->chooseProgram(size_t(std::find(trained.begin(), trained.end(), number) - trained.begin()));
+  MEMOPT_RETURN_IF_ERROR(programs->enter(number).takeStatus());
+  atWork = &(*programs)[number];
+  return Status::ok();
+}
+
+Status Run::openDataOfSeveral() {
+  std::vector<std::vector<InputSpec>> inputs;
+  for (size_t number : trained) {
+    const Manifest &manifest = (*programs)[number].getManifest();
+    if (manifest.microBatches > 1)
+      return badInput("program " + quote((*programs)[number].getPackage().getName()) +
+                      " cuts its batches into micro-batches, which a run of several programs does "
+                      "not; compile without --micro-batches");
+    inputs.push_back(manifest.inputs);
+  }
+  MEMOPT_ASSIGN_OR_RETURN(data, DataSource::open(options.data, inputs));
+  MEMOPT_RETURN_IF_ERROR(checkDataUses(options, data->getUses()));
+  for (size_t number : trained)
+    (*programs)[number].setBatches([this](int64_t part, const std::vector<char *> &targets) {
+      return data->fill(position + part, targets);
+    });
+  return Status::ok();
+}
+
 Status Run::openData(int64_t seed) {
   const Manifest &manifest = session.getManifest();
   if (options.data.empty()) {
@@ -51,6 +114,8 @@ Status Run::openData(int64_t seed) {
     return badInput("the model takes input " + quote(manifest.inputs[0].name) +
                     "; give batches with --data=SOURCE");
   }
+  if (hasSeveral())
+    return openDataOfSeveral();
   DataOptions dataOptions;
   dataOptions.isShuffled = options.isShuffled.value_or(manifest.mode == "train");
   dataOptions.seed = seed;
@@ -122,12 +187,15 @@ StepFacts Run::describeStep(int64_t step, int64_t position, double loss) const {
 }
 
 Status Run::runStep(int64_t step, double rate, int64_t seed) {
+  Session &program = getProgram();
+  int64_t &steps = report.stepsOf[&program];
   auto runCounted = [&]() -> Status {
-    CountAllocations counting(session.getAllocations());
-    session.setHyperparameters(rate, step, seed);
-    MEMOPT_RETURN_IF_ERROR(session.runStep());
-    report.stepSeconds.push_back(session.getStepSeconds()); // reserved
-    report.dataSeconds.push_back(session.getDataSeconds());
+    CountAllocations counting(program.getAllocations());
+    program.setHyperparameters(rate, step, seed);
+    MEMOPT_RETURN_IF_ERROR(program.runStep());
+    report.stepSeconds.push_back(program.getStepSeconds()); // reserved
+    report.dataSeconds.push_back(program.getDataSeconds());
+    ++steps;
     return Status::ok();
   };
   // Room for what the step reports is made outside of it.

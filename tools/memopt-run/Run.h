@@ -14,6 +14,7 @@
 #include "memopt-runtime/checkpoint/Checkpoint.h"
 #include "memopt-runtime/data/Data.h"
 #include "memopt-runtime/ranks/KeepAlive.h"
+#include "memopt-runtime/session/ProgramSet.h"
 #include <optional>
 
 namespace memopt {
@@ -23,6 +24,7 @@ class Validation;
 /// What both loops work on.
 struct Run {
   const RunOptions &options;
+  /// Of several programs the first, whose manifest has all of the state.
   Session &session;
   CheckpointFolder *target;   ///< of --save; null without it, and on ranks but the first
   Communicator *communicator; ///< to the other ranks, or null
@@ -30,9 +32,13 @@ struct Run {
   std::unique_ptr<DataSource> data; ///< null for a program without inputs
   int64_t position = 0;             ///< in the data, of the step's first batch
   KeepAlive keepAlive{isFirst() ? communicator : nullptr};
-  bool hasResults = false; ///< the steps, or the evaluation, came to their end
-  std::string left = {};   ///< "; the checkpoint of step 7 is in 'run'", or nothing
-  Status sideFailure = {}; ///< the first of an output that the training does not need
+  bool hasResults = false;              ///< the steps, or the evaluation, came to their end
+  std::string left = {};                ///< "; the checkpoint of step 7 is in 'run'", or nothing
+  ProgramSet *programs = nullptr;       ///< null where the session is no package's first
+  std::vector<size_t> trained = {};     ///< numbers of the programs that do what the first does
+  std::vector<size_t> alternation = {}; ///< of --alternate: the program of each step in turn
+  Session *atWork = nullptr;            ///< the program of this step, or null: the session
+  Status sideFailure = {};              ///< the first of an output that the training does not need
 
   /// Tells of a failure that training goes on after; the run ends with it.
   void noteSideFailure(Status failure);
@@ -40,8 +46,16 @@ struct Run {
   bool isFirst() const { return !communicator || communicator->getRank() == 0; }
   /// Whether the run was asked to stop, which all ranks answer alike.
   StatusOr<bool> isStopped() const;
+  /// The program whose step runs, or ran last.
+  Session &getProgram() const { return atWork ? *atWork : session; }
+  bool hasSeveral() const { return trained.size() > 1; }
+  /// Finds the programs that train, and those of --alternate.
+  Status listPrograms();
+  /// Makes the program of a step's batches the one at work.
+  Status enterProgram(int64_t step);
   /// Opens the data, from which the session takes its batches.
   Status openData(int64_t seed);
+  Status openDataOfSeveral();
   /// What this rank fills behind a part of a step, as a part of that step.
   int64_t getPartBehind(int64_t part) const;
   /// Steps that the options ask for.

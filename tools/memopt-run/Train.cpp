@@ -159,23 +159,25 @@ private:
 
 /// The step behind `state`, which is then that step's.
 static StatusOr<StepFacts> advance(Run &run, TrainingState &state, ScaleLog &scales) {
-  const Manifest &manifest = run.session.getManifest();
   int64_t step = state.step + 1;
   run.position = state.dataPosition;
+  MEMOPT_RETURN_IF_ERROR(run.enterProgram(step).withContext("step " + std::to_string(step)));
+  Session &program = run.getProgram();
+  const Manifest &manifest = program.getManifest();
   double rate = state.schedule.at(step);
-  run.session.setGroupRates(state.schedule, step);
+  program.setGroupRates(state.schedule, step);
   scales.beforeStep();
   MEMOPT_RETURN_IF_ERROR(run.runStep(step, rate, state.seed));
   scales.afterStep();
   state.step = step;
   state.dataPosition += manifest.getBatchesPerStep();
-  double loss = run.session.readScalar(manifest.outputs[size_t(manifest.getLossIndex())]);
+  double loss = program.readScalar(manifest.outputs[size_t(manifest.getLossIndex())]);
   run.report.losses.push_back(loss);
   run.report.learningRates.push_back(rate);
   StepFacts facts = run.describeStep(step, state.dataPosition, loss);
   facts.learningRate = rate;
   if (const VariableSpec *norm = manifest.findGradientNorm())
-    run.report.gradientNorms.push_back(*(facts.gradientNorm = run.session.readScalar(*norm)));
+    run.report.gradientNorms.push_back(*(facts.gradientNorm = program.readScalar(*norm)));
   return facts;
 }
 

@@ -26,22 +26,28 @@ static RunOptions getEvaluationOptions(RunOptions options) {
 }
 
 Validation::Validation(const RunOptions &given, std::unique_ptr<Device> ownDevice,
-                       std::unique_ptr<Session> opened, const Session &training,
+                       std::unique_ptr<Session> opened, Session &session, const Session &training,
                        Communicator *communicator)
-    : options(getEvaluationOptions(given)), device(std::move(ownDevice)),
-      session(std::move(opened)), training(training),
-      run{options, *session, nullptr, communicator, {}, nullptr} {}
+    : options(getEvaluationOptions(given)), device(std::move(ownDevice)), own(std::move(opened)),
+      session(session), training(training),
+      run{options, session, nullptr, communicator, {}, nullptr} {}
 
 Status Validation::matchVariables() {
-  const Manifest &ours = session->getManifest(), &theirs = training.getManifest();
+  const Manifest &ours = session.getManifest(), &theirs = training.getManifest();
   auto isLearned = [](const VariableSpec &variable) {
     return (variable.role == "parameter" || variable.role == "buffer") && !variable.names.empty() &&
            variable.restore != VariableRestore::Never;
   };
+  bool isAverageFound = false;
   for (const VariableSpec &variable : ours.variables) {
     if (!isLearned(variable))
       continue;
-    const VariableSpec *source = theirs.findVariable(variable.name);
+    const VariableSpec *source = nullptr;
+    if (options.isAveraged && variable.role == "parameter")
+      source = theirs.findVariable("optimizer.average." + variable.name);
+    isAverageFound |= source != nullptr;
+    if (!source)
+      source = theirs.findVariable(variable.name);
     std::string expected = toString(variable.dtype, variable.shape);
     if (!source || source->dtype != variable.dtype || source->getWholeShape() != variable.shape)
       return badInput(
@@ -49,7 +55,10 @@ Status Validation::matchVariables() {
           (source ? "as " + toString(source->dtype, source->getWholeShape()) : "lacks it"));
     shared.push_back({&variable, source});
   }
-  return session->initializeFromWeights(isLearned);
+  if (options.isAveraged && !isAverageFound)
+    return badInput("--averaged evaluates an average of the weights, and the training keeps none; "
+                    "compile it with --ema-decay=X");
+  return session.initializeFromWeights(isLearned);
 }
 
 StatusOr<std::unique_ptr<Validation>> Validation::create(const RunOptions &options,
@@ -68,28 +77,51 @@ StatusOr<std::unique_ptr<Validation>> Validation::create(const RunOptions &optio
   MEMOPT_ASSIGN_OR_RETURN(
       std::unique_ptr<Session> session,
       Session::create(std::move(package), *device, &LibraryCall::create, sessionOptions));
-  std::unique_ptr<Validation> result(
-      new Validation(options, std::move(device), std::move(session), training, communicator));
+  Session &opened = *session;
+  std::unique_ptr<Validation> result(new Validation(options, std::move(device), std::move(session),
+                                                    opened, training, communicator));
   MEMOPT_RETURN_IF_ERROR(result->matchVariables().withContext("evaluation package " + quote(name)));
   MEMOPT_RETURN_IF_ERROR(result->run.openData(0).withContext("--eval-data"));
   return result;
 }
 
-StatusOr<std::optional<Evaluation>> Validation::evaluate(int64_t step) {
+StatusOr<std::unique_ptr<Validation>> Validation::create(const RunOptions &options,
+                                                         ProgramSet &programs, size_t number,
+                                                         Communicator *communicator) {
+  if (options.isAveraged)
+    return badInput(
+        "--averaged evaluates in a package of its own: give --eval-package=NAME.memopt, "
+        "the model compiled with --mode=eval");
+  std::unique_ptr<Validation> result(
+      new Validation(options, nullptr, nullptr, programs[number], programs.first(), communicator));
+  result->programs = &programs;
+  result->number = number;
+  MEMOPT_RETURN_IF_ERROR(result->run.openData(0).withContext("--eval-data"));
+  return result;
+}
+
+Status Validation::takeVariables() {
+  if (programs)
+    return programs->enter(number).takeStatus();
   std::vector<char> storage;
   for (auto [variable, source] : shared) {
     MEMOPT_ASSIGN_OR_RETURN(const void *values, training.getWholeOnAll(*source, storage));
-    MEMOPT_RETURN_IF_ERROR(session->setWhole(*variable, values));
+    MEMOPT_RETURN_IF_ERROR(session.setWhole(*variable, values));
   }
+  return Status::ok();
+}
+
+StatusOr<std::optional<Evaluation>> Validation::evaluate(int64_t step) {
+  MEMOPT_RETURN_IF_ERROR(takeVariables());
   run.report = RunReport();
   StatusOr<bool> isWhole = averageOutputs(run);
   if (!isWhole.isOk())
     return isWhole.takeStatus().withContext("evaluation after step " + std::to_string(step));
   if (!*isWhole)
     return std::optional<Evaluation>();
-  int lossIndex = session->getManifest().getLossIndex();
+  int lossIndex = session.getManifest().getLossIndex();
   Evaluation result{step, run.report.samples, run.report.averages, std::nullopt};
   if (lossIndex >= 0)
-    result.loss = result.averages[session->getManifest().outputs[size_t(lossIndex)].name];
+    result.loss = result.averages[session.getManifest().outputs[size_t(lossIndex)].name];
   return std::optional<Evaluation>(std::move(result));
 }

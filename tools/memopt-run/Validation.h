@@ -28,19 +28,29 @@ public:
                                                       const Session &training,
                                                       Communicator *communicator, int threads);
 
+  /// By the evaluation that is one of the training's own programs, over the same variables.
+  static StatusOr<std::unique_ptr<Validation>> create(const RunOptions &options,
+                                                      ProgramSet &programs, size_t number,
+                                                      Communicator *communicator);
+
   /// Evaluates the model as it is now, all ranks together; nothing when the run is asked to stop
   /// before the end of the data.
   StatusOr<std::optional<Evaluation>> evaluate(int64_t step);
 
 private:
   Validation(const RunOptions &options, std::unique_ptr<Device> device,
-             std::unique_ptr<Session> session, const Session &training, Communicator *communicator);
+             std::unique_ptr<Session> own, Session &session, const Session &training,
+             Communicator *communicator);
   Status matchVariables();
+  Status takeVariables();
 
   RunOptions options;
-  std::unique_ptr<Device> device;
-  std::unique_ptr<Session> session;
+  std::unique_ptr<Device> device; ///< null where the training's is used
+  std::unique_ptr<Session> own;
+  Session &session;
   const Session &training;
+  ProgramSet *programs = nullptr; ///< of the training, where the evaluation is one of them
+  size_t number = 0;
   Run run;
   /// Ours, and the training's of that name.
   std::vector<std::pair<const VariableSpec *, const VariableSpec *>> shared;

@@ -51,6 +51,23 @@ static void tellOfOpenMp(Sharers sharers, int64_t planned) {
 }
 
 /// What one rank does, or the run as a whole.
+/// The program of a package by which --eval-data is evaluated.
+static StatusOr<size_t> findEvaluation(const ProgramSet &programs) {
+  std::optional<size_t> found;
+  for (size_t number = 0; number < programs.count(); ++number) {
+    if (programs[number].getManifest().mode != "eval")
+      continue;
+    if (found)
+      return badInput("--eval-data: the package has several evaluations; give one as "
+                      "--eval-package=NAME.memopt");
+    found = number;
+  }
+  if (!found)
+    return badInput("--eval-data needs --eval-package=NAME.memopt, the model compiled with "
+                    "--mode=eval, or a package with a program that evaluates");
+  return *found;
+}
+
 static Status runSession(const RunOptions &options, std::shared_ptr<const Package> package,
                          double compileSeconds, Device &device, Communicator *communicator,
                          CheckpointFolder *target, std::shared_ptr<const Package> evaluation) {
@@ -69,8 +86,10 @@ static Status runSession(const RunOptions &options, std::shared_ptr<const Packag
   sessionOptions.onThreadStart = catchFaultsOfThread;
   sessionOptions.isReplayed = options.isReplayed.value_or(true);
   MEMOPT_ASSIGN_OR_RETURN(
-      std::unique_ptr<Session> session,
-      Session::create(std::move(package), device, &LibraryCall::create, sessionOptions));
+      std::unique_ptr<ProgramSet> programs,
+      ProgramSet::create(std::move(package), device, &LibraryCall::create, sessionOptions));
+  Session *session = &programs->first();
+  MEMOPT_RETURN_IF_ERROR(programs->enter(0).takeStatus());
   explainFaults(*session);
   if (!session->getReplayRefusal().empty())
     notice("note: steps are not replayed from a graph: " + session->getReplayRefusal());
@@ -80,13 +99,23 @@ static Status runSession(const RunOptions &options, std::shared_ptr<const Packag
     if (!options.isQuiet)
       std::fprintf(stderr, "remark: %s\n", text.c_str());
   Run run{options, *session, target, communicator, {}, nullptr};
+  run.programs = programs.get();
+  MEMOPT_RETURN_IF_ERROR(run.listPrograms());
+  if (run.hasSeveral() && !options.trace.empty())
+    return badInput("--trace draws the steps of one program, and the package has " +
+                    std::to_string(run.trained.size()));
   run.report.compileSeconds = compileSeconds;
   std::unique_ptr<Validation> validation;
   if (evaluation) {
     MEMOPT_ASSIGN_OR_RETURN(validation, Validation::create(options, evaluation, *session,
                                                            communicator, sessionOptions.threads));
+  } else if (!options.evalData.empty()) {
+    MEMOPT_ASSIGN_OR_RETURN(size_t number, findEvaluation(*programs));
+    MEMOPT_ASSIGN_OR_RETURN(validation,
+                            Validation::create(options, *programs, number, communicator));
   }
   Status status = isTraining ? train(run, validation.get()) : evaluate(run);
+  run.report.notePrograms(*programs);
   // An interrupted run has results too.
   if (run.hasResults && !options.report.empty()) {
     KeepAlive::Work work(run.keepAlive);
@@ -151,7 +180,7 @@ static Status runPackage(const RunOptions &options, const LoadedRun &loaded, Pre
   // From here on there are processes for ranks, of which each opens a device for itself: drivers
   // do not survive a fork. Ranks on devices share what they meet in alone.
   if (options.device == "cpu")
-    prepared.arenaBytes = manifest.arenaBytes[MEMOPT_SPACE_DEVICE];
+    prepared.arenaBytes = loaded.package->getArenaBytes()[MEMOPT_SPACE_DEVICE];
   RankWork work = getRankWork(options, loaded, target);
   if (!meeting)
     return runRanks(options, prepared.arenaBytes, work);
@@ -234,7 +263,8 @@ static Status prepareRun(const RunOptions &options, const std::function<void()> 
     MEMOPT_RETURN_IF_ERROR(checkFiles(options));
   package.path = options.model;
   evaluation.path = options.evalPackage;
-  bool evaluates = !options.evalData.empty() && options.evalPackage.empty();
+  bool evaluates =
+      !options.evalData.empty() && options.evalPackage.empty() && needsCompilation(options.model);
   for (auto [compiled, mode, isNeeded] :
        {std::tuple(&package, options.mode, needsCompilation(options.model)),
         std::tuple(&evaluation, std::string("eval"), evaluates)})

@@ -22,6 +22,14 @@ VariableOp findHyperparameter(ModuleOp module, StringRef name);
 /// symbol, and keeps its name in checkpoints.
 bool isProgramName(StringRef name);
 
+/// On modules, a unit: the program is one of several over the same state, whose variables come
+/// first, in one order.
+constexpr llvm::StringLiteral kSharesStateAttr = "memopt.shares_state";
+/// On variables of such a module, a unit: a constant of this program alone, no part of the state.
+constexpr llvm::StringLiteral kOwnAttr = "memopt.own";
+/// On variables of such a module: how checkpoints restore them, which another program may know.
+constexpr llvm::StringLiteral kRestoreAttr = "memopt.restore";
+
 /// How many sites of memopt.check a program tells apart: a report holds the number in 16 bits, and
 /// one word says that there is no report.
 constexpr int64_t kMostIndexSites = (1 << 16) - 1;

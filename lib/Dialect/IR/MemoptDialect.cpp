@@ -8,6 +8,7 @@
 
 #include "BoundRegion.h"
 #include "memopt/Dialect/Memopt.h"
+#include "memopt/Dialect/Program.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -93,6 +94,10 @@ LogicalResult MemoptDialect::verifyOperationAttribute(Operation *op, NamedAttrib
     return expect(isa<PhaseAttr>(value), "a phase");
   if (name == kPlannedAttr)
     return expect(isa<PlannedAttr>(value), "a #memopt.planned");
+  if (name == kSharesStateAttr || name == kOwnAttr)
+    return expect(isa<UnitAttr>(value), "a unit");
+  if (name == kRestoreAttr)
+    return expect(isa<StringAttr>(value), "a string");
   if (name == kTargetAttr)
     return expect(isa<TargetAttrInterface>(value), "a target such as #memopt.cpu");
   if (name == kEfficientConvBnEvalAttr)

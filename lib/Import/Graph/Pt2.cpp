@@ -62,6 +62,7 @@ importArchive(mlir::MLIRContext &context, const Archive &archive, const ImportOp
   std::optional<ExportedProgram> program;
   {
     ASSIGN_OR_RETURN(json::Value json, parseJson(text, place)); // dropped before the graph is built
+    RETURN_IF_ERROR(giveSizes(json, options.dimensions, archive.getPath()));
     ASSIGN_OR_RETURN(program, parseExportedProgram(JsonCursor(json, place)));
   }
   ASSIGN_OR_RETURN(program->tracedInEvaluation, isTracedInEvaluation(archive));

@@ -211,14 +211,27 @@ static const OptimizerOption *findPlanOption(StringRef name) {
        0,
        0,
        false,
-       {"constants", "inputs"}}};
+       {"constants", "inputs"}},
+      {"ema-decay",
+       "X",
+       "keep an average of the weights, of which each step keeps this part; 0: keep none",
+       OptimizerOption::Number,
+       {0},
+       0,
+       1,
+       true},
+      {"ema-warmup",
+       "[on|off]",
+       "the average's decay rises to ema-decay: 1 - n^(-2/3) at the n-th step",
+       OptimizerOption::Flag,
+       {0}}};
   const OptimizerOption *found =
       llvm::find_if(all, [&](const OptimizerOption &option) { return option.name == name; });
   return found == std::end(all) ? nullptr : found;
 }
-static constexpr StringLiteral kPlanOptions[] = {"optim-bits",      "min-8bit-size",
-                                                 "norm-decay-mult", "bias-decay-mult",
-                                                 "flat-decay-mult", "hyperparameters"};
+static constexpr StringLiteral kPlanOptions[] = {
+    "optim-bits",      "min-8bit-size",   "norm-decay-mult", "bias-decay-mult",
+    "flat-decay-mult", "hyperparameters", "ema-decay",       "ema-warmup"};
 static constexpr StringLiteral kGroupKeys[] = {"lr", "weight-decay", "optimizer", "optim-bits"};
 
 static std::string listOptimizers(StringRef separator) {
@@ -228,7 +241,7 @@ static std::string listOptimizers(StringRef separator) {
 }
 
 static llvm::Expected<const Optimizer *> readOptimizer(StringRef name) {
-  if (const Optimizer *found = findOptimizer(name))
+  if (const Optimizer *found = findOptimizer(name); found && found != &getAverage())
     return found;
   return invalid("unknown optimizer '" + name + "', expected one of " + listOptimizers(", "));
 }
@@ -326,6 +339,15 @@ llvm::Error OptimizerPlan::readWord(StringRef name, StringRef value) {
   return llvm::Error::success();
 }
 
+std::optional<OptimizerSettings> OptimizerPlan::getAverageSettings() const {
+  llvm::Expected<OptimizerSettings> settings = readSettings(getAverage(), words);
+  if (!settings) { // all words were read before
+    llvm::consumeError(settings.takeError());
+    return std::nullopt;
+  }
+  return settings->getNumber("ema-decay") > 0 ? std::optional(*settings) : std::nullopt;
+}
+
 llvm::Error OptimizerPlan::readGroup(StringRef text) {
   auto [globs, settings] = text.rsplit(':');
   if (globs.empty() || settings.empty())
@@ -391,6 +413,8 @@ llvm::Error OptimizerPlan::finish() {
     if (!ofSubstitute)
       return ofSubstitute.takeError();
   }
+  if (findWord(words, "ema-warmup") && !getAverageSettings())
+    return invalid("--ema-warmup needs --ema-decay=X, to which the decay rises");
   return checkBits();
 }
 

@@ -31,7 +31,9 @@ const Optimizer *mlir::memopt::findOptimizer(StringRef name) {
   ArrayRef<const Optimizer *> all = getOptimizers();
   const auto *found =
       llvm::find_if(all, [&](const Optimizer *entry) { return entry->getName() == name; });
-  return found == all.end() ? nullptr : *found;
+  if (found == all.end())
+    return name == kAverageName ? &getAverage() : nullptr;
+  return *found;
 }
 
 //===----------------------------------------------------------------------===//

@@ -69,8 +69,12 @@ public:
   void clip(Location loc, Value limit, Value norm, SmallVectorImpl<Value> &gradients);
   LogicalResult update(VariableOp parameter, const ParameterInfo &info,
                        const ParameterUpdate &choice, Value gradient);
+  /// Updates keep an average of what they write.
+  void keepAverage(const OptimizerSettings &settings) { average = settings; }
 
 private:
+  LogicalResult updateAverage(VariableOp parameter, const ParameterInfo &info, Value updated,
+                              Value rate);
   Value convert(Value value, Type elementType);
   /// The norm of what all ranks have, from those of their parts.
   Value joinNorms(Value norm);
@@ -94,6 +98,7 @@ private:
   int64_t shardRanks;
   Value learningRate, stepNumber;
   Value seed; ///< of rounding, once it is needed
+  std::optional<OptimizerSettings> average;
   int64_t roundings = 0;
   /// Rates of groups, in the order in which they came up.
   SmallVector<std::pair<double, Value>> rates;
@@ -368,7 +373,7 @@ LogicalResult UpdateBuilder::update(VariableOp parameter, const ParameterInfo &i
       gradient, *rate, stepNumber, operands, builder.getStringAttr(choice.optimizer->getName()),
       builder.getStrArrayAttr(slots), choice.settings.toAttribute(builder.getContext()),
       inputNames.empty() ? ArrayAttr() : builder.getStrArrayAttr(inputNames));
-  Value updated = step.getNewParameter();
+  Value part = step.getNewParameter(), updated = part;
   if (shardRanks > 1)
     updated = create<CollectiveOp>(
         loc, whole.clone(cast<RankedTensorType>(updated.getType()).getElementType()),
@@ -377,6 +382,32 @@ LogicalResult UpdateBuilder::update(VariableOp parameter, const ParameterInfo &i
   if (failed(rounded))
     return failure();
   write(*rounded, parameter.getSymName(), loc);
+  for (auto [old, made] : llvm::zip_equal(state, step.getNewState()))
+    write(made, old.getDefiningOp<ReadOp>().getVariable(), loc);
+  if (!average)
+    return success();
+  return updateAverage(parameter, info, shardRanks > 1 ? part : *rounded, *rate);
+}
+
+/// Of what this rank has of a parameter: a part of it is not rounded (verifyShared).
+LogicalResult UpdateBuilder::updateAverage(VariableOp parameter, const ParameterInfo &info,
+                                           Value updated, Value rate) {
+  Location loc = parameter.getLoc();
+  state.clear();
+  slots.clear();
+  auto type = cast<RankedTensorType>(updated.getType());
+  ParameterInfo own = info;
+  own.type = type;
+  auto getTensors = [&](const ParameterInfo &of) {
+    return getStateTensors(getAverage(), of, *average, /*bits=*/32);
+  };
+  for (const auto &[tensor, ofWhole] : llvm::zip_equal(getTensors(own), getTensors(info)))
+    if (failed(readState(parameter, tensor, ofWhole.type)))
+      return failure();
+  auto step = create<OptimizerStepOp>(
+      loc, type.clone(getComputeType(type.getElementType())), ValueRange(state).getTypes(), updated,
+      updated, rate, stepNumber, state, builder.getStringAttr(kAverageName),
+      builder.getStrArrayAttr(slots), average->toAttribute(builder.getContext()), ArrayAttr());
   for (auto [old, made] : llvm::zip_equal(state, step.getNewState()))
     write(made, old.getDefiningOp<ReadOp>().getVariable(), loc);
   return success();
@@ -497,6 +528,8 @@ LogicalResult InsertOptimizerPass::insertOptimizer() {
       updates.clip(step.getLoc(), *limit, *norm, gradients);
     }
   }
+  if (std::optional<OptimizerSettings> average = plan->getAverageSettings())
+    updates.keepAverage(*average);
   for (auto [entry, info, choice, gradient] : llvm::zip(*found, parameters, *choices, gradients))
     if (failed(updates.update(entry.first, info, choice, gradient)))
       return failure();

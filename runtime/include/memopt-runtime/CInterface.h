@@ -79,20 +79,52 @@ typedef struct memopt_session memopt_session;
 /* Fields are only added, at the end: what a caller's `size` does not reach has the value 0. */
 typedef struct memopt_session_options {
   size_t size;             /* sizeof(memopt_session_options) where the caller was compiled */
-  const char *device;      /* "cpu", or NULL for it */
+  const char *device;      /* "cpu" or "cuda"; NULL: "cpu" */
   int32_t threads;         /* at most as many as were planned; 0: what the process may use */
   int32_t continue_on_nan; /* 0: a step whose loss is not finite changes nothing and fails */
+  int32_t joins_ranks;     /* 1: this process is the rank that a launcher says (see below) */
+  int32_t check_memory;    /* 1: what is used is observed: memopt_session_get_used_bytes */
+  double rank_seconds;     /* how long to wait for other ranks; 0: 300 */
+  const char *disk_folder; /* where the file of what lies on disk is made; NULL: as compiled */
 } memopt_session_options;
+
+/* Whether torchrun, mpirun or srun has made this process one of several ranks on this host, by the
+   variables of its environment; else rank 0 of 1. */
+int32_t memopt_find_rank(int64_t *rank, int64_t *ranks, memopt_error *error);
+
+/* With `joins_ranks` a package that was compiled for so many ranks is run by all of them together.
+   Each gives its own batches, and gets the loss over all; all make the same calls in the same
+   order. Variables that ranks have parts of are whole where they are written and read. A call that
+   fails ends the work of all ranks, but for a loss that is not finite, which all see. Programs that
+   evaluate run on each rank alone. The first writes checkpoints, all call memopt_session_save. */
 
 /* Opens NAME.memopt: allocates its arenas and prepares its library calls. `options` may be NULL. */
 int32_t memopt_session_open(const char *package, const memopt_session_options *options,
                             memopt_session **session, memopt_error *error);
+
+/* With check_memory: the end of the highest byte of a space ("device", "host", "disk") that the
+   chosen program has written, or handed to a library. -1: there is no such space. */
+int64_t memopt_session_get_used_bytes(const memopt_session *session, const char *space);
 
 /* Frees everything; NULL is allowed. */
 void memopt_session_close(memopt_session *session);
 
 /* The text of the package's manifest.json. */
 const char *memopt_session_get_manifest(const memopt_session *session);
+
+/*===-- Programs ----------------------------------------------------------===*/
+
+/* A package may have several programs over one state, in one arena: "programs" of the first one's
+   manifest names them, and that manifest has all of the state. Calls speak of the program that was
+   chosen, at first the first: its manifest, its inputs and outputs, its rates. What lies above the
+   state, outputs too, is lost when another program runs. */
+int64_t memopt_session_count_programs(const memopt_session *session);
+int32_t memopt_session_choose_program(memopt_session *session, int64_t number, memopt_error *error);
+
+/* Adds a package that was compiled with --state for this session's as its last program. Where its
+   arena is the larger one the session gets one of that size, with the state as it is. */
+int32_t memopt_session_add_program(memopt_session *session, const char *package,
+                                   memopt_error *error);
 
 /*===-- Variables ---------------------------------------------------------===*/
 

@@ -12,32 +12,52 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/CInterface.h"
+#include "RankMember.h"
 #include "memopt-runtime/checkpoint/Checkpoint.h"
 #include "memopt-runtime/data/DataSources.h"
 #include "memopt-runtime/devices/OpenDevice.h"
 #include "memopt-runtime/numbers/TensorView.h"
-#include "memopt-runtime/session/Session.h"
+#include "memopt-runtime/session/ProgramSet.h"
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <list>
+#include <map>
 #include <set>
 #include <tuple>
 
 using namespace memopt;
 
-struct memopt_session {
-  std::unique_ptr<Device> device;
-  std::unique_ptr<Session> session;
+namespace {
+/// What the caller has said of one program.
+struct ProgramInputs {
   std::vector<InputSpec> inputs; ///< those of a whole batch
+  double rate = 0;
+  std::map<const VariableSpec *, double> rates; ///< of groups, and other numbers
+};
+} // namespace
+
+struct memopt_session {
+  std::unique_ptr<RankMember> member; ///< null of a process alone
+  std::unique_ptr<Device> device;
+  std::unique_ptr<ProgramSet> programs;
+  std::vector<ProgramInputs> said; ///< by program
+  size_t chosen = 0;
   TrainingState state;
   /// Variables without a value as yet; every one before there are first values.
   std::set<std::string> missing;
   /// Of the step that runs: the inputs of one batch after those of another.
   std::vector<TensorView> batches;
 
-  const Manifest &getManifest() const { return session->getManifest(); }
+  /// The program that was chosen.
+  Session &getProgram() const { return (*programs)[chosen]; }
+  ProgramInputs &getSaid() { return said[chosen]; }
+  const ProgramInputs &getSaid() const { return said[chosen]; }
+  const Manifest &getManifest() const { return getProgram().getManifest(); }
+  /// The one whose manifest has all of the state.
+  Session &getFirst() const { return programs->first(); }
+  const Manifest &getState() const { return getFirst().getManifest(); }
 };
 
 //===----------------------------------------------------------------------===//
@@ -84,8 +104,9 @@ static Status fillBatch(const memopt_session &session, int64_t part,
                         const std::vector<char *> &targets) {
   int64_t parts = session.getManifest().microBatches;
   for (size_t i = 0; i < targets.size(); ++i) {
-    const InputSpec &input = session.inputs[i];
-    TensorView view = session.batches[size_t(part / parts) * targets.size() + i];
+    const InputSpec &input = session.getSaid().inputs[i];
+    int64_t batch = part / parts / session.getManifest().ranks; // of those that this rank was given
+    TensorView view = session.batches[size_t(batch) * targets.size() + i];
     if (input.batchDim && parts > 1) {
       auto dim = size_t(*input.batchDim);
       int64_t samples = input.shape[dim] / parts;
@@ -97,41 +118,80 @@ static Status fillBatch(const memopt_session &session, int64_t part,
   return Status::ok();
 }
 
-/// The numbers that were compiled; setHyperparameters writes `lr` before each step.
-static void setInitialRates(memopt_session &session) {
-  session.state.schedule.rate = session.getManifest().learningRate.value_or(0);
-  for (const VariableSpec &variable : session.getManifest().variables)
+/// The numbers that were compiled, until others are set.
+static ProgramInputs describeInputs(const Manifest &manifest) {
+  ProgramInputs said{getWholeInputs(manifest.inputs, manifest.microBatches),
+                     manifest.learningRate.value_or(0),
+                     {}};
+  for (const VariableSpec &variable : manifest.variables)
     if (variable.isGroupRate() || variable.isOptimizerSetting())
-      session.session->setRate(variable, *variable.initValue);
+      said.rates[&variable] = *variable.initValue;
+  return said;
 }
 
 /// What has no values cannot run.
 static void forgetValues(memopt_session &session) {
-  for (const VariableSpec &variable : session.getManifest().variables)
+  for (const VariableSpec &variable : session.getState().variables)
     if (variable.isState())
       session.missing.insert(variable.name);
 }
 
+/// Of programs that are open since.
+static void prepareProgram(memopt_session &session, size_t number) {
+  Session &program = (*session.programs)[number];
+  if (number == session.said.size())
+    session.said.push_back(describeInputs(program.getManifest()));
+  program.setBatches([&session](int64_t part, const std::vector<char *> &targets) {
+    return fillBatch(session, part, targets);
+  });
+}
+
+/// The device of a process alone, or of a rank.
+static Status openOwnDevice(const memopt_session_options &options, const Package &package,
+                            memopt_session &session, SessionOptions &own) {
+  std::string name = options.device ? options.device : "cpu";
+  std::optional<LaunchedRank> self;
+  if (options.joins_ranks) {
+    MEMOPT_ASSIGN_OR_RETURN(self, findOwnRank());
+  }
+  if (!self) {
+    MEMOPT_ASSIGN_OR_RETURN(session.device, openDevice(name));
+    return Status::ok();
+  }
+  if (package.getManifest().ranks != self->ranks)
+    return badInput("package " + quote(package.getFolder()) + " was compiled for " +
+                    std::to_string(package.getManifest().ranks) + " ranks, and " + self->launcher +
+                    " has started " + std::to_string(self->ranks));
+  constexpr double seconds = 300;
+  own.rankSeconds = options.rank_seconds > 0 ? options.rank_seconds : seconds;
+  MEMOPT_ASSIGN_OR_RETURN(
+      session.member, RankMember::join(*self, package, name, own.isMemoryChecked, own.rankSeconds));
+  own.communicator = &session.member->getCommunicator();
+  if (own.threads == 0) // they share the processors of the host
+    own.threads = std::max(1, int(getAllowedThreads() / self->ranks));
+  MEMOPT_ASSIGN_OR_RETURN(session.device, session.member->openOwnDevice());
+  return Status::ok();
+}
+
 static Status openSession(const char *package, const memopt_session_options &options,
                           memopt_session &session) {
-  MEMOPT_ASSIGN_OR_RETURN(session.device, openDevice(options.device ? options.device : "cpu"));
   MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(package));
   SessionOptions own;
   own.isStoppedOnNan = !options.continue_on_nan;
   own.threads = options.threads;
-  MEMOPT_ASSIGN_OR_RETURN(session.session, Session::create(std::move(loaded), *session.device,
-                                                           &LibraryCall::create, own));
-  const Manifest &manifest = session.getManifest();
-  session.inputs = getWholeInputs(manifest.inputs, manifest.microBatches);
-  session.state.optimizer = manifest.optimizer;
-  for (const InputSpec &input : session.inputs)
+  own.isMemoryChecked = options.check_memory;
+  if (options.disk_folder)
+    own.diskFolder = options.disk_folder;
+  MEMOPT_RETURN_IF_ERROR(openOwnDevice(options, *loaded, session, own));
+  MEMOPT_ASSIGN_OR_RETURN(session.programs, ProgramSet::create(std::move(loaded), *session.device,
+                                                               &LibraryCall::create, own));
+  for (size_t number = 0; number < session.programs->count(); ++number)
+    prepareProgram(session, number);
+  session.state.optimizer = session.getState().optimizer;
+  for (const InputSpec &input : session.getSaid().inputs)
     if (input.batchDim)
       session.state.batchSize = input.shape[size_t(*input.batchDim)];
   forgetValues(session);
-  setInitialRates(session);
-  session.session->setBatches([&session](int64_t part, const std::vector<char *> &targets) {
-    return fillBatch(session, part, targets);
-  });
   return Status::ok();
 }
 
@@ -170,7 +230,60 @@ int32_t memopt_session_open(const char *package, const memopt_session_options *o
 void memopt_session_close(memopt_session *session) { delete session; }
 
 const char *memopt_session_get_manifest(const memopt_session *session) {
-  return session->session->getPackage().getManifestText().c_str();
+  return session->getProgram().getPackage().getManifestText().c_str();
+}
+
+int64_t memopt_session_get_used_bytes(const memopt_session *session, const char *space) {
+  BytesBySpace used = session->getProgram().getUsedPeakBytes();
+  for (int i = 0; i < countedSpaces; ++i)
+    if (space && std::strcmp(space, getSpaceName(i)) == 0)
+      return used[size_t(i)];
+  return -1;
+}
+
+int32_t memopt_find_rank(int64_t *rank, int64_t *ranks, memopt_error *error) {
+  *rank = 0;
+  *ranks = 1;
+  return guard(error, [&]() -> Status {
+    MEMOPT_ASSIGN_OR_RETURN(std::optional<LaunchedRank> self, findOwnRank());
+    if (self) {
+      *rank = self->rank;
+      *ranks = self->ranks;
+    }
+    return Status::ok();
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Programs
+//===----------------------------------------------------------------------===//
+
+int64_t memopt_session_count_programs(const memopt_session *session) {
+  return int64_t(session->programs->count());
+}
+
+int32_t memopt_session_choose_program(memopt_session *session, int64_t number,
+                                      memopt_error *error) {
+  return guard(error, [&]() -> Status {
+    if (number < 0 || number >= int64_t(session->programs->count()))
+      return badInput("there is no program " + std::to_string(number) + " of " +
+                      std::to_string(session->programs->count()));
+    session->chosen = size_t(number);
+    return Status::ok();
+  });
+}
+
+int32_t memopt_session_add_program(memopt_session *session, const char *package,
+                                   memopt_error *error) {
+  return guard(error, [&]() -> Status {
+    MEMOPT_ASSIGN_OR_RETURN(std::shared_ptr<const Package> loaded, Package::load(package));
+    if (!loaded->getOthers().empty())
+      return badInput("package " + quote(package) + " has several programs, expected one");
+    Status status = session->programs->add(std::move(loaded));
+    for (size_t number = 0; number < session->programs->count(); ++number)
+      prepareProgram(*session, number);
+    return status;
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -215,8 +328,8 @@ int32_t memopt_session_initialize(memopt_session *session, int32_t init, int64_t
       return variable.init == VariableInit::Absent && missing.insert(variable.name).second;
     };
     MEMOPT_RETURN_IF_ERROR(init == MEMOPT_INIT_RANDOM
-                               ? session->session->initializeRandomly(seed)
-                               : session->session->initializeFromWeights(isMissing));
+                               ? session->getFirst().initializeRandomly(seed)
+                               : session->getFirst().initializeFromWeights(isMissing));
     session->missing = std::move(missing);
     session->state.step = session->state.dataPosition = 0;
     session->state.seed = seed;
@@ -254,12 +367,17 @@ int32_t memopt_session_write(memopt_session *session, const char *variable, cons
     if (!target->isState())
       return badInput("variable " + quote(variable) + " is written anew in each step");
     auto copy = [&]() -> Status {
-      MEMOPT_ASSIGN_OR_RETURN(TensorView source, readView(*view, *target, target->shape));
-      if (char *address = session->session->getAddress(*target))
+      MEMOPT_ASSIGN_OR_RETURN(TensorView source, readView(*view, *target, target->getWholeShape()));
+      if (target->wholeShape) {
+        std::vector<char> whole(size_t(target->getWholeBytes()));
+        MEMOPT_RETURN_IF_ERROR(source.copyTo(target->dtype, whole.data()));
+        return session->getProgram().setWhole(*target, whole.data());
+      }
+      if (char *address = session->getProgram().getAddress(*target))
         return source.copyTo(target->dtype, address);
       std::vector<char> storage(size_t(target->bytes));
       MEMOPT_RETURN_IF_ERROR(source.copyTo(target->dtype, storage.data()));
-      return session->session->writeTensor(*target, storage.data());
+      return session->getProgram().writeTensor(*target, storage.data());
     };
     session->missing.insert(variable); // of a copy that fails, a part is there
     MEMOPT_RETURN_IF_ERROR(copy().withContext("variable " + quote(variable)));
@@ -268,15 +386,37 @@ int32_t memopt_session_write(memopt_session *session, const char *variable, cons
   });
 }
 
+/// What ranks have parts of, whole. Null where the variable is none of these.
+static StatusOr<const VariableSpec *> readShared(memopt_session &session, const char *name,
+                                                 void *target, int64_t bytes) {
+  const VariableSpec *variable = session.getManifest().findVariable(name);
+  if (!variable || !variable->wholeShape || !session.member)
+    return static_cast<const VariableSpec *>(nullptr);
+  if (bytes != variable->getWholeBytes())
+    return badInput(quote(name) + " has " + std::to_string(variable->getWholeBytes()) +
+                    " bytes, not " + std::to_string(bytes));
+  std::vector<char> storage;
+  MEMOPT_ASSIGN_OR_RETURN(const void *whole,
+                          session.getProgram().getWholeOnAll(*variable, storage));
+  std::memcpy(target, whole, size_t(bytes));
+  return variable;
+}
+
 int32_t memopt_session_read(memopt_session *session, int32_t kind, const char *name, void *target,
                             int64_t bytes, memopt_error *error) {
   return guard(error, [&]() -> Status {
+    if (kind == MEMOPT_VARIABLE) {
+      MEMOPT_ASSIGN_OR_RETURN(const VariableSpec *shared,
+                              readShared(*session, name, target, bytes));
+      if (shared)
+        return Status::ok();
+    }
     MEMOPT_ASSIGN_OR_RETURN(const PlacedTensor *tensor,
                             findTensor(session->getManifest(), kind, name));
     if (bytes != tensor->bytes)
       return badInput(quote(name) + " has " + std::to_string(tensor->bytes) + " bytes, not " +
                       std::to_string(bytes));
-    return session->session->readTensor(*tensor, target);
+    return session->getProgram().readTensor(*tensor, target);
   });
 }
 
@@ -286,9 +426,9 @@ int32_t memopt_session_set_rate(memopt_session *session, const char *variable, d
     MEMOPT_ASSIGN_OR_RETURN(const VariableSpec *target,
                             findTensor(session->getManifest().variables, "variable", variable));
     if (target->isGroupRate() || target->isOptimizerSetting())
-      session->session->setRate(*target, rate);
+      session->getSaid().rates[target] = rate;
     else if (target == session->getManifest().findHyperparameter("lr"))
-      session->state.schedule.rate = rate;
+      session->getSaid().rate = rate;
     else
       return badInput("variable " + quote(variable) +
                       " is neither a learning rate nor another number of the optimizer");
@@ -301,13 +441,13 @@ int32_t memopt_session_set_rate(memopt_session *session, const char *variable, d
 //===----------------------------------------------------------------------===//
 
 static Status readBatches(memopt_session &session, const memopt_view *views, int64_t batches) {
-  int64_t expected = session.getManifest().getBatchesPerStep();
+  int64_t expected = session.getManifest().getBatchesPerStep() / session.getManifest().ranks;
   if (batches != expected)
     return badInput("a step of this package takes " + std::to_string(expected) + " batches, not " +
                     std::to_string(batches));
   session.batches.clear();
   for (int64_t batch = 0; batch < batches; ++batch)
-    for (const InputSpec &input : session.inputs) {
+    for (const InputSpec &input : session.getSaid().inputs) {
       StatusOr<TensorView> view = readView(*views++, input, input.shape);
       if (!view.isOk())
         return view.takeStatus().withContext("input " + quote(input.name));
@@ -324,19 +464,32 @@ static Status runStep(memopt_session &session, const memopt_view *views, int64_t
                          ? ", nor have " + std::to_string(session.missing.size() - 1) + " others"
                          : ""));
   MEMOPT_RETURN_IF_ERROR(readBatches(session, views, batches));
-  session.session->setHyperparameters(state.schedule.rate, state.step + 1, state.seed);
-  MEMOPT_RETURN_IF_ERROR(session.session->runStep());
+  MEMOPT_RETURN_IF_ERROR(session.programs->enter(session.chosen).takeStatus());
+  Session &program = session.getProgram();
+  for (const auto &[variable, rate] : session.getSaid().rates)
+    program.setRate(*variable, rate);
+  state.schedule.rate = session.getSaid().rate;
+  program.setHyperparameters(state.schedule.rate, state.step + 1, state.seed);
+  MEMOPT_RETURN_IF_ERROR(program.runStep());
+  if (program.getManifest().mode != "train")
+    return Status::ok(); // an evaluation is no step of the training
   ++state.step;
-  state.dataPosition += batches;
+  state.dataPosition += batches * program.getManifest().ranks;
   return Status::ok();
 }
 
 int32_t memopt_session_run_step(memopt_session *session, const memopt_view *views, int64_t batches,
                                 memopt_error *error) {
-  int32_t code = guard(error, [&] { return runStep(*session, views, batches); });
+  int32_t code = guard(error, [&] {
+    Status status = runStep(*session, views, batches);
+    bool isOfAll = session->getProgram().isLossRefused();
+    if (!status.isOk() && !isOfAll && session->member)
+      session->member->fail(status);
+    return status;
+  });
   if (code && error) {
     error->step = session->state.step + 1;
-    error->is_loss_refused = session->session->isLossRefused();
+    error->is_loss_refused = session->getProgram().isLossRefused();
   }
   return code;
 }
@@ -345,7 +498,7 @@ int64_t memopt_session_get_step(const memopt_session *session) { return session-
 void memopt_session_set_step(memopt_session *session, int64_t step) { session->state.step = step; }
 
 double memopt_session_get_step_seconds(const memopt_session *session) {
-  return session->session->getStepSeconds();
+  return session->getProgram().getStepSeconds();
 }
 
 //===----------------------------------------------------------------------===//
@@ -354,19 +507,26 @@ double memopt_session_get_step_seconds(const memopt_session *session) {
 
 int32_t memopt_session_save(memopt_session *session, const char *folder, memopt_error *error) {
   return guard(error, [&]() -> Status {
+    MEMOPT_RETURN_IF_ERROR(checkFinite(session->getFirst(), session->state));
+    bool isFirst = !session->member || session->member->getCommunicator().getRank() == 0;
+    if (!isFirst) {
+      MEMOPT_RETURN_IF_ERROR(contributeToCheckpoint(session->getFirst()));
+      return session->member->getCommunicator().barrier();
+    }
     MEMOPT_ASSIGN_OR_RETURN(CheckpointFolder target, CheckpointFolder::open(folder));
-    MEMOPT_RETURN_IF_ERROR(checkFinite(*session->session, session->state));
-    return target.save(*session->session, session->state);
+    MEMOPT_RETURN_IF_ERROR(target.save(session->getFirst(), session->state));
+    return session->member ? session->member->getCommunicator().barrier() : Status::ok();
   });
 }
 
 int32_t memopt_session_load(memopt_session *session, const char *folder, memopt_error *error) {
   return guard(error, [&]() -> Status {
     forgetValues(*session);
-    MEMOPT_ASSIGN_OR_RETURN(TrainingState state, loadCheckpoint(folder, *session->session));
+    MEMOPT_ASSIGN_OR_RETURN(TrainingState state, loadCheckpoint(folder, session->getFirst()));
     // Where its data stands the caller knows; what is kept for memopt-run is the nearest batch.
     (void)state.countBatchesOf(session->state.batchSize);
     session->state = std::move(state);
+    session->said.front().rate = session->state.schedule.rate;
     session->missing.clear();
     return Status::ok();
   });

@@ -121,6 +121,14 @@ public:
     auto [source, own] = find(position);
     return source->getSampleCount(own);
   }
+  StatusOr<size_t> findProgram(int64_t position) override {
+    auto [source, own] = find(position);
+    return source->findProgram(own);
+  }
+  void chooseProgram(size_t program) override {
+    for (const auto &source : sources)
+      source->chooseProgram(program);
+  }
   Status fill(int64_t position, const std::vector<char *> &targets) override {
     auto [source, own] = find(position);
     return source->fill(own, targets);
@@ -212,6 +220,31 @@ static StatusOr<std::unique_ptr<DataSource>> openWhole(const std::vector<std::st
                             openSamples(std::move(sets), inputs, options, notices));
     opened.push_back(std::move(samples));
   }
+  if (opened.size() == 1)
+    return std::move(opened[0]);
+  return std::unique_ptr<DataSource>(std::make_unique<JoinedData>(std::move(opened)));
+}
+
+StatusOr<std::unique_ptr<DataSource>>
+DataSource::open(const std::vector<std::string> &sources,
+                 const std::vector<std::vector<InputSpec>> &programs) {
+  std::vector<std::unique_ptr<DataSource>> opened;
+  for (const std::string &source : sources) {
+    if (startsWith(source, bytesKind) || startsWith(source, tokensKind) ||
+        startsWith(source, idxKind))
+      return badInput("a package of several programs takes batches (step0.INPUT, ...) from a "
+                      ".safetensors file, found " +
+                      quote(source));
+    MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::map(source));
+    if (!hasBatches(file))
+      return badInput(quote(source) + " has samples, and a package of several programs takes "
+                                      "batches (step0.INPUT, ...), each with its shapes");
+    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<DataSource> one,
+                            openBatches(std::move(file), programs));
+    opened.push_back(std::move(one));
+  }
+  if (opened.empty())
+    return badInput("no source of data is given");
   if (opened.size() == 1)
     return std::move(opened[0]);
   return std::unique_ptr<DataSource>(std::make_unique<JoinedData>(std::move(opened)));

@@ -40,6 +40,11 @@ Status DiskArena::reset(const PieceRunner &) {
   return Status::ok();
 }
 
+Status DiskArena::forgetAbove(int64_t offset) {
+  mark = std::min(mark, offset);
+  return Status::ok();
+}
+
 Status DiskArena::readBlocks(int64_t offset, char *to, int64_t size) {
   return file->read(offset, to, size);
 }

@@ -21,23 +21,40 @@ using namespace memopt;
 //===----------------------------------------------------------------------===//
 
 /// Windows of the disk begin at blocks of a checked arena too, whose end touches a page.
-static int64_t getBytesToAllocate(const Manifest &manifest, int space) {
-  int64_t bytes = manifest.arenaBytes[size_t(space)];
-  bool hasWindows = space == MEMOPT_SPACE_HOST && manifest.arenaBytes[diskSpace];
+static int64_t getBytesToAllocate(const BytesBySpace &arenaBytes, int space) {
+  int64_t bytes = arenaBytes[size_t(space)];
+  bool hasWindows = space == MEMOPT_SPACE_HOST && arenaBytes[diskSpace];
   return hasWindows ? roundUp(bytes, diskBlockBytes) : bytes;
 }
 
-StatusOr<Arenas> Arenas::allocate(Device &device, const Manifest &manifest, bool isChecked,
+StatusOr<Arenas> Arenas::allocate(Device &device, const Manifest &manifest,
+                                  const BytesBySpace &least, bool isChecked,
                                   const std::string &diskFolder) {
   Arenas result;
+  BytesBySpace wanted = manifest.arenaBytes;
+  for (size_t space = 0; space < wanted.size(); ++space)
+    wanted[space] = std::max(wanted[space], least[space]);
   for (int space = 0; space < countedSpaces; ++space) {
-    int64_t bytes = getBytesToAllocate(manifest, space);
+    int64_t bytes = getBytesToAllocate(wanted, space);
     auto arena = space == diskSpace ? DiskArena::allocate(diskFolder, bytes)
                                     : device.allocate(space, bytes, isChecked);
     if (!arena.isOk())
       return arena.takeStatus().withContext(std::string(getSpaceName(space)) + " memory");
     result.arenas[size_t(space)] = *std::move(arena);
   }
+  if (!result[MEMOPT_SPACE_DEVICE].isHostAccessible())
+    MEMOPT_RETURN_IF_ERROR(result.createMirror(manifest));
+  return result;
+}
+
+StatusOr<Arenas> Arenas::share(const Manifest &manifest) const {
+  Arenas result;
+  result.arenas = arenas;
+  for (int space = 0; space < countedSpaces; ++space)
+    if (manifest.arenaBytes[size_t(space)] > (*this)[space].size())
+      return badInput("the arena of the " + std::string(getSpaceName(space)) + " has " +
+                      std::to_string((*this)[space].size()) + " bytes, the program needs " +
+                      std::to_string(manifest.arenaBytes[size_t(space)]));
   if (!result[MEMOPT_SPACE_DEVICE].isHostAccessible())
     MEMOPT_RETURN_IF_ERROR(result.createMirror(manifest));
   return result;
@@ -204,6 +221,19 @@ Status Arenas::unstage(Stream &stream, const PlacedTensor &tensor) const {
 void Arenas::noteHandedOut(const void *address, int64_t size) {
   for (const auto &arena : arenas)
     arena->noteHandedOut(address, size);
+}
+
+Status Arenas::forgetAbove(const BytesBySpace &ends) {
+  for (size_t space = 0; space < arenas.size(); ++space)
+    MEMOPT_RETURN_IF_ERROR(arenas[space]->forgetAbove(ends[space]));
+  return Status::ok();
+}
+
+BytesBySpace Arenas::getBytes() const {
+  BytesBySpace bytes{};
+  for (int space = 0; space < countedSpaces; ++space)
+    bytes[size_t(space)] = (*this)[space].size();
+  return bytes;
 }
 
 Status Arenas::observe() {

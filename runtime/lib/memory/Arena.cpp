@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 using namespace memopt;
 
@@ -107,6 +108,18 @@ void Arena::noteHandedOut(const void *address, int64_t size) {
   const char *begin = static_cast<const char *>(address);
   if (begin >= start && begin < start + bytes)
     mark = std::max(mark, std::min(bytes, int64_t(begin - start) + size));
+}
+
+Status Arena::forgetAbove(int64_t offset) {
+  std::vector<char> pattern(size_t(1) << 20);
+  for (int64_t at = offset; at < bytes; at += int64_t(pattern.size())) {
+    int64_t size = std::min(int64_t(pattern.size()), bytes - at);
+    for (int64_t i = 0; i < size; ++i)
+      pattern[size_t(i)] = char(getPattern(at + i));
+    MEMOPT_RETURN_IF_ERROR(write(at, pattern.data(), size));
+  }
+  mark = std::min(mark, offset);
+  return Status::ok();
 }
 
 Status HostArena::updateMark() {

@@ -36,6 +36,15 @@ const InputSpec *Manifest::findInput(const std::string &name) const {
   return findByName(inputs, name);
 }
 
+BytesBySpace Manifest::getStateEnds() const {
+  BytesBySpace ends{};
+  for (const VariableSpec &variable : variables)
+    if (variable.isState())
+      ends[size_t(variable.space)] =
+          std::max(ends[size_t(variable.space)], variable.offset + variable.bytes);
+  return ends;
+}
+
 const VariableSpec *Manifest::findIndexFault() const {
   for (const VariableSpec &variable : variables)
     if (variable.role == "index_fault")
@@ -91,10 +100,10 @@ static Status checkVersions(const JsonView &root) {
   if (format != "memopt-package")
     return badInput("format is " + quote(format) + ", expected 'memopt-package'");
   MEMOPT_ASSIGN_OR_RETURN(int64_t version, root.getInteger("version"));
-  if (version != manifestVersion)
+  if (version != manifestVersion && version != severalProgramsVersion)
     return badInput("the package has version " + std::to_string(version) +
-                    ", this runtime reads version " + std::to_string(manifestVersion) +
-                    "; compile the model again");
+                    ", this runtime reads versions " + std::to_string(manifestVersion) + " and " +
+                    std::to_string(severalProgramsVersion) + "; compile the model again");
   MEMOPT_ASSIGN_OR_RETURN(int64_t interface, root.getInteger("program_interface_version"));
   if (interface != MEMOPT_PROGRAM_INTERFACE_VERSION)
     return badInput("the program was compiled for interface version " + std::to_string(interface) +
@@ -157,6 +166,13 @@ static Status readHead(const JsonView &root, Manifest &manifest) {
   return Status::ok();
 }
 
+static StatusOr<ProgramEntry> readProgramEntry(const JsonView &view) {
+  ProgramEntry entry;
+  MEMOPT_ASSIGN_OR_RETURN(entry.name, view.getString("name"));
+  MEMOPT_ASSIGN_OR_RETURN(entry.kind, view.getString("kind"));
+  return entry;
+}
+
 template <typename Spec, typename Read>
 static Status readList(const JsonView &root, const char *key, std::vector<Spec> &list, Read read) {
   MEMOPT_ASSIGN_OR_RETURN(std::vector<JsonView> elements, root.getArray(key));
@@ -215,6 +231,8 @@ StatusOr<Manifest> memopt::parseManifest(std::string_view text) {
     return readVariable(view, manifest);
   }));
   MEMOPT_RETURN_IF_ERROR(readProgram(root, manifest));
+  if (root.has("programs"))
+    MEMOPT_RETURN_IF_ERROR(readList(root, "programs", manifest.programs, readProgramEntry));
   MEMOPT_RETURN_IF_ERROR(checkManifest(manifest));
   return manifest;
 }

@@ -160,7 +160,24 @@ static Status checkTraining(const Manifest &manifest) {
   return Status::ok();
 }
 
+/// A list of programs has the manifest's own as the first.
+static Status checkPrograms(const Manifest &manifest) {
+  if (manifest.programs.size() > mostPrograms)
+    return badInput("the package has " + std::to_string(manifest.programs.size()) +
+                    " programs, expected at most " + std::to_string(mostPrograms));
+  std::set<std::string> seen;
+  for (const ProgramEntry &program : manifest.programs)
+    if (!seen.insert(program.name).second)
+      return badInput("there are two programs named " + quote(program.name));
+  if (!manifest.programs.empty() && manifest.programs[0].kind != manifest.mode)
+    return badInput("program " + quote(manifest.programs[0].name) + " is of kind " +
+                    quote(manifest.programs[0].kind) + ", and the manifest of mode " +
+                    quote(manifest.mode));
+  return Status::ok();
+}
+
 Status memopt::checkManifest(Manifest &manifest) {
+  MEMOPT_RETURN_IF_ERROR(checkPrograms(manifest));
   MEMOPT_RETURN_IF_ERROR(checkNames(manifest.inputs, "inputs"));
   MEMOPT_RETURN_IF_ERROR(checkNames(manifest.variables, "variables"));
   MEMOPT_RETURN_IF_ERROR(checkNames(manifest.gradients, "gradients"));

@@ -170,6 +170,9 @@ StatusOr<VariableSpec> memopt::readVariable(const JsonView &view, const Manifest
   if (view.has("trainable")) {
     MEMOPT_ASSIGN_OR_RETURN(variable.isTrainable, view.getBool("trainable"));
   }
+  if (view.has("own")) {
+    MEMOPT_ASSIGN_OR_RETURN(variable.isOwn, view.getBool("own"));
+  }
   MEMOPT_ASSIGN_OR_RETURN(std::string init, view.getString("init"));
   if (init == "weights")
     variable.init = VariableInit::Weights;

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/package/Package.h"
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <dlfcn.h>
@@ -52,10 +53,11 @@ static Status explainLoader(const OpenFolder &folder, const std::string &path) {
                   replaceAll(reason, path, folder.getPath() + "/program.so"));
 }
 
-Status Package::loadProgram(const OpenFolder &opened) {
-  if (!opened.has(memopt::programFile))
-    return badInput("the package has no 'program.so'");
-  MEMOPT_ASSIGN_OR_RETURN(programFile, opened.openFile(memopt::programFile));
+Status Package::loadProgram(const OpenFolder &opened, size_t number) {
+  std::string name = getProgramFile(number, memopt::programFile);
+  if (!opened.has(name))
+    return badInput("the package has no " + quote(name));
+  MEMOPT_ASSIGN_OR_RETURN(programFile, opened.openFile(name));
   std::string path = getOpenPath(programFile);
   program = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!program)
@@ -127,12 +129,13 @@ StatusOr<SafetensorsFile> Package::openWeights() const {
 // Loading
 //===----------------------------------------------------------------------===//
 
-Status Package::loadFrom(const OpenFolder &opened) {
-  MEMOPT_ASSIGN_OR_RETURN(InputFile text, opened.openFile(manifestFile));
+Status Package::loadFrom(const OpenFolder &opened, size_t number) {
+  std::string name = getProgramFile(number, manifestFile);
+  MEMOPT_ASSIGN_OR_RETURN(InputFile text, opened.openFile(name));
   MEMOPT_ASSIGN_OR_RETURN(manifestText, text.readWhole(maxManifestBytes));
   StatusOr<Manifest> parsed = parseManifest(manifestText);
   if (!parsed.isOk())
-    return parsed.takeStatus().withContext("'manifest.json'");
+    return parsed.takeStatus().withContext(quote(name));
   manifest = *std::move(parsed);
   if (opened.has(weightsFile)) {
     MEMOPT_ASSIGN_OR_RETURN(weights, opened.openFile(weightsFile));
@@ -143,7 +146,67 @@ Status Package::loadFrom(const OpenFolder &opened) {
       MEMOPT_ASSIGN_OR_RETURN(source, opened.openFile(sourceFile));
     }
   }
-  return loadProgram(opened);
+  MEMOPT_RETURN_IF_ERROR(loadProgram(opened, number));
+  return number == 0 ? loadOthers(opened) : Status::ok();
+}
+
+/// Whether two programs have the same state at the same places.
+static Status checkSharedState(const Manifest &first, const Manifest &other) {
+  for (const VariableSpec &variable : first.variables) {
+    if (!variable.isState())
+      continue;
+    const VariableSpec *theirs = other.findVariable(variable.name);
+    bool isSame = theirs && theirs->isState() && theirs->dtype == variable.dtype &&
+                  theirs->shape == variable.shape && theirs->space == variable.space &&
+                  theirs->offset == variable.offset;
+    if (!isSame)
+      return badInput("variable " + quote(variable.name) +
+                      " is not where the first program has it; compile the models together");
+  }
+  BytesBySpace ends = first.getStateEnds();
+  for (const VariableSpec &variable : other.variables)
+    if (variable.isState() && !first.findVariable(variable.name))
+      return badInput("variable " + quote(variable.name) +
+                      " is unknown to the first program; compile the models together");
+    else if (!variable.isState() && variable.bytes &&
+             variable.offset < ends[size_t(variable.space)])
+      return badInput("variable " + quote(variable.name) + " lies among the shared state");
+  for (const InputSpec &input : other.inputs)
+    if (input.bytes && input.offset < ends[size_t(input.space)])
+      return badInput("input " + quote(input.name) + " lies among the shared state");
+  return Status::ok();
+}
+
+Status Package::checkJoins(const Package &first) const {
+  return checkSharedState(first.manifest, manifest)
+      .withContext("program " + quote(programName.empty() ? folder : programName));
+}
+
+BytesBySpace Package::getArenaBytes() const {
+  BytesBySpace bytes = manifest.arenaBytes;
+  for (const auto &other : others)
+    for (size_t space = 0; space < bytes.size(); ++space)
+      bytes[space] = std::max(bytes[space], other->manifest.arenaBytes[space]);
+  return bytes;
+}
+
+Status Package::loadOthers(const OpenFolder &opened) {
+  if (!manifest.programs.empty())
+    programName = manifest.programs[0].name;
+  for (size_t number = 1; number < manifest.programs.size(); ++number) {
+    std::shared_ptr<Package> other(new Package());
+    other->folder = folder;
+    other->programName = manifest.programs[number].name;
+    if (Status status = other->loadFrom(opened, number); !status.isOk())
+      return std::move(status).withContext("program " + quote(other->programName));
+    if (other->manifest.digest != manifest.digest)
+      return badInput("program " + quote(other->programName) +
+                      " is of another package: the folder mixes files of two; compile the model "
+                      "again");
+    MEMOPT_RETURN_IF_ERROR(other->checkJoins(*this));
+    others.push_back(std::move(other));
+  }
+  return Status::ok();
 }
 
 StatusOr<std::shared_ptr<const Package>> Package::load(const std::string &folder,
@@ -159,7 +222,7 @@ StatusOr<std::shared_ptr<const Package>> Package::load(const std::string &folder
     package->folder = name;
     MEMOPT_ASSIGN_OR_RETURN(OpenFolder opened, OpenFolder::open(folder));
     opened.lock(/*isShared=*/true);
-    status = package->loadFrom(opened);
+    status = package->loadFrom(opened, 0);
     if (status.isOk())
       return std::shared_ptr<const Package>(std::move(package));
     if (opened.isCurrent())

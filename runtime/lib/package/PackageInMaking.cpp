@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <filesystem>
+#include <optional>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,13 +31,37 @@ static bool isRegular(const std::string &path) {
   return ::lstat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode);
 }
 
+/// Where a file of a package stands in their order, those of its other programs behind all of the
+/// first's; nothing of what is no package's.
+static std::optional<size_t> getPlaceOfFile(const std::string &name) {
+  size_t number = 0, digits = name.find_first_not_of("0123456789");
+  bool isNumbered = digits != std::string::npos && digits > 0 && digits < 5 && name[digits] == '.';
+  if (isNumbered)
+    number = size_t(std::stoul(name.substr(0, digits))) - 1;
+  auto found = std::find(std::begin(packageFiles), std::end(packageFiles),
+                         isNumbered ? name.substr(digits + 1) : name);
+  if (found == std::end(packageFiles) || number >= mostPrograms || (isNumbered && number == 0))
+    return std::nullopt;
+  return number * std::size(packageFiles) + size_t(found - std::begin(packageFiles));
+}
+
+/// The files of the package in a folder, in their order.
+static StatusOr<std::vector<std::string>> listPackage(const std::string &folder) {
+  MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> names, listFolder(folder));
+  names.erase(std::remove_if(names.begin(), names.end(),
+                             [](const std::string &name) { return !getPlaceOfFile(name); }),
+              names.end());
+  std::sort(names.begin(), names.end(), [](const std::string &a, const std::string &b) {
+    return *getPlaceOfFile(a) < *getPlaceOfFile(b);
+  });
+  return names;
+}
+
 /// Whether all that is in a folder is a package's, or part of one that a killed process has left.
 static bool isPackageAlone(const std::string &folder) {
   StatusOr<std::vector<std::string>> names = listFolder(folder);
   return names.isOk() && std::all_of(names->begin(), names->end(), [&](const std::string &name) {
-           return std::find(std::begin(packageFiles), std::end(packageFiles), name) !=
-                      std::end(packageFiles) &&
-                  isRegular(folder + "/" + name);
+           return getPlaceOfFile(name) && isRegular(folder + "/" + name);
          });
 }
 
@@ -112,17 +137,22 @@ Status PackageInMaking::exchange(bool &isDone) {
 }
 
 Status PackageInMaking::replaceFiles() {
-  auto pathOf = [&](const std::string &folder, const char *name) { return folder + "/" + name; };
-  for (const char *name : packageFiles)
-    if (std::string old = pathOf(target, name); fileExists(old) && !isRegular(old))
-      return environmentError("replacing " + quote(old) + ": it is no regular file");
-  for (const char *name : packageFiles)
+  auto pathOf = [&](const std::string &folder, const std::string &name) {
+    return folder + "/" + name;
+  };
+  MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> before, listPackage(target));
+  MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> made, listPackage(path));
+  for (const auto *names : {&before, &made})
+    for (const std::string &name : *names)
+      if (std::string old = pathOf(target, name); fileExists(old) && !isRegular(old))
+        return environmentError("replacing " + quote(old) + ": it is no regular file");
+  for (const std::string &name : before)
     if (::unlink(pathOf(target, name).c_str()) != 0 && errno != ENOENT)
       return environmentError(describeErrno("removing", pathOf(target, name), errno));
-  for (const char *const *name = std::end(packageFiles); name != std::begin(packageFiles);)
-    if (std::string made = pathOf(path, *--name);
-        ::rename(made.c_str(), pathOf(target, *name).c_str()) != 0 && errno != ENOENT)
-      return environmentError(describeErrno("creating", pathOf(target, *name), errno));
+  std::reverse(made.begin(), made.end());
+  for (const std::string &name : made)
+    if (::rename(pathOf(path, name).c_str(), pathOf(target, name).c_str()) != 0)
+      return environmentError(describeErrno("creating", pathOf(target, name), errno));
   return Status::ok();
 }
 

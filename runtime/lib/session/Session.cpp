@@ -44,13 +44,19 @@ Status Session::prepare(Device &onDevice, const LibraryCallFactory &createCall) 
   if (!manifest.target.image.empty() && manifest.arenaBytes[diskSpace])
     return badInput("keeps values on disk, where programs of device " + quote(device->getName()) +
                     " cannot have any");
-  MEMOPT_ASSIGN_OR_RETURN(
-      arenas,
-      Arenas::allocate(*device, manifest, options.isMemoryChecked,
-                       options.diskFolder.empty() ? manifest.diskFolder : options.diskFolder));
+  if (options.partner) {
+    MEMOPT_ASSIGN_OR_RETURN(arenas, options.partner->arenas.share(manifest));
+  } else {
+    MEMOPT_ASSIGN_OR_RETURN(
+        arenas,
+        Arenas::allocate(*device, manifest, options.leastBytes, options.isMemoryChecked,
+                         options.diskFolder.empty() ? manifest.diskFolder : options.diskFolder));
+  }
   parts = std::make_unique<Parts>(this, manifest, arenas, options.communicator, getRank());
   MEMOPT_RETURN_IF_ERROR(prepareProgram(createCall));
-  MEMOPT_RETURN_IF_ERROR(arenas.reset(*pool));
+  MEMOPT_RETURN_IF_ERROR(readConstants());
+  if (!options.partner)
+    MEMOPT_RETURN_IF_ERROR(arenas.reset(*pool));
   return parts->device && options.isReplayed ? captureStep() : Status::ok();
 }
 
@@ -253,7 +259,15 @@ Status Session::finishProgram(int32_t code) {
     return Status::ok();
   if (parts->device) // the next samples may be on their way
     MEMOPT_RETURN_IF_ERROR(parts->device->beginFill());
-  return arenas.observe();
+  MEMOPT_RETURN_IF_ERROR(arenas.observe());
+  noteUsed();
+  return Status::ok();
+}
+
+void Session::noteUsed() {
+  BytesBySpace now = arenas.getUsedPeakBytes();
+  for (size_t space = 0; space < now.size(); ++space)
+    usedBytes[space] = std::max(usedBytes[space], now[space]);
 }
 
 /// Runs the forward part again to see where a loss that is not finite comes from.

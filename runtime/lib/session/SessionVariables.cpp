@@ -167,6 +167,31 @@ Status Session::initializeFromWeights(const std::function<bool(const VariableSpe
   return Status::ok();
 }
 
+Status Session::readConstants() {
+  for (const VariableSpec &variable : getManifest().variables) {
+    if (!variable.isOwn)
+      continue;
+    MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile weights, package->openWeights());
+    const SafetensorsEntry *entry = weights.find(variable.name);
+    if (!entry || entry->dtype != variable.dtype || entry->shape != variable.shape)
+      return badInput("constant " + quote(variable.name) + " of the program is not in " +
+                      quote(weights.getPath()));
+    std::vector<char> values(size_t(variable.bytes));
+    MEMOPT_RETURN_IF_ERROR(weights.read(*entry, 0, values.data(), variable.bytes));
+    constants.emplace_back(&variable, std::move(values));
+  }
+  return Status::ok();
+}
+
+Status Session::comeBack() {
+  parts->feed.forgetAhead();
+  if (options.isMemoryChecked)
+    MEMOPT_RETURN_IF_ERROR(arenas.forgetAbove(getManifest().getStateEnds()));
+  for (const auto &[variable, values] : constants)
+    MEMOPT_RETURN_IF_ERROR(arenas.write(*variable, 0, values.data(), variable->bytes));
+  return Status::ok();
+}
+
 /// Standard deviation for a tensor whose manifest gives none: that of a layer that keeps the
 /// variance of its input.
 static double guessScale(const Shape &shape) {

@@ -95,16 +95,16 @@ def same_bits():
             model = make_model()
             step = compile_step(model, torch.optim.AdamW(model.parameters(), 0.01, weight_decay=0.1), **options)
             if kind == "constants":  # as memopt-run would be given it
-                from memopt.packages import build_package
+                from memopt.packages import Program, build_package
                 prepared = step._prepared
-                words = [word for word in prepared.get_words(None, options) if not word.startswith("--hyperparameters")]
-                session = memopt.Session(build_package(prepared.archive.content, words).path)
+                words = [word for word in prepared.get_words(options) if not word.startswith("--hyperparameters")]
+                session = memopt.Session(build_package([Program("step", prepared.archive.content, words)]).path)
                 session.initialize()
                 for name, tensor in prepared.get_tensors().items():
                     if name in {variable["name"] for variable in session.manifest["variables"]}:
                         session.write(name, tensor.detach())
             else:
-                session = step._session
+                session = step._session.session
             for i in range(4):
                 if kind == "inputs":
                     step(make_batch(i))

@@ -26,8 +26,12 @@ rng = numpy.random.default_rng(0)
 batch = (rng.random((64, 1, 28, 28), dtype=numpy.float32), rng.integers(0, 10, 64))
 
 
+def make_key(options):
+    return packages._make_key([packages.Program("step", b"", options)], None)
+
+
 def build(*options):
-    return packages.build_package(archive.read_bytes(), ["--optimizer=sgd", *options])
+    return packages.build_package([packages.Program("step", archive.read_bytes(), ["--optimizer=sgd", *options])])
 
 
 def refuses(kind, parts, function, *arguments):
@@ -62,12 +66,12 @@ profile = folder / "profile.json"
 keys = set()
 for content in ("{}", "[]"):
     profile.write_text(content)
-    keys |= {packages._make_key(b"", [f"--machine-profile={profile}"]), packages._make_key(b"", [f"--a=b,{profile}"])}
+    keys |= {make_key([f"--machine-profile={profile}"]), make_key([f"--a=b,{profile}"])}
     os.environ["MEMOPT_MACHINE_PROFILE"] = str(profile)
-    keys.add(packages._make_key(b"", []))
+    keys.add(make_key([]))
     del os.environ["MEMOPT_MACHINE_PROFILE"]
 assert len(keys) == 6, keys
-assert packages._make_key(b"", []) == packages._make_key(b"", [])
+assert make_key([]) == make_key([])
 libraries = packages._find_libraries(tools.find_compiler())
 assert any(path.name.startswith("libc.so") for path in libraries), libraries
 one, other = folder / "one.so", folder / "other.so"
@@ -76,11 +80,11 @@ assert packages._identify_library(one) != packages._identify_library(other)
 
 toolkit = folder / "toolkit/bin/ptxas"
 toolkit.parent.mkdir(parents=True)
-keys = {packages._make_key(b"", ["--target=cuda"])}
+keys = {make_key(["--target=cuda"])}
 os.environ["CUDA_HOME"] = str(folder / "toolkit")
 for content in (b"1", b"2"):
     toolkit.write_bytes(content)
-    keys.add(packages._make_key(b"", ["--target=cuda"]))
+    keys.add(make_key(["--target=cuda"]))
 del os.environ["CUDA_HOME"]
 assert len(keys) == 3, keys
 
@@ -99,8 +103,8 @@ del os.environ["MEMOPT_CACHE_BYTES"]
 
 # A process that is killed leaves nothing for ever, and no compiler at work.
 child = subprocess.Popen([sys.executable, "-c", "import memopt.packages as p, sys, pathlib\n"
-                          "p.build_package(pathlib.Path(sys.argv[1]).read_bytes(), ['--lr=0.3'])", str(archive)])
-while not list(cache.glob(".compiling-*/step.pt2")):
+                          "p.build_package([p.Program('step', pathlib.Path(sys.argv[1]).read_bytes(), ['--lr=0.3'])])", str(archive)])
+while not list(cache.glob(".compiling-*/step0.pt2")):
     time.sleep(0.001)
 child.send_signal(signal.SIGKILL)
 child.wait()

@@ -463,7 +463,6 @@ TEST_F(RunTest, EvaluationsThatCannotBeAreRefused) {
     EXPECT_NE(result.errors.find(message), std::string::npos) << result.errors;
   };
   expectRefused({"--patience=2"}, "--patience needs --eval-data=SOURCE");
-  expectRefused({"--eval-data=x.safetensors"}, "--eval-data needs --eval-package=NAME.memopt");
   expectRefused({"--eval-data=x.safetensors", "--eval-package=" + package},
                 "is compiled with --mode=eval");
   expectRefused({"--eval-every=2"}, "--eval-every needs --eval-data=SOURCE");

@@ -24,7 +24,7 @@ from .runtime import Session
 __version__ = "0.1.0"
 
 #: What needs PyTorch is imported with its first use.
-_NEEDING_TORCH = {"Step": "step", "compile": "step", "estimate": "step", "frontier": "step",
+_NEEDING_TORCH = {"Step": "step", "Steps": "training", "Training": "training", "compile_steps": "training", "compile": "step", "estimate": "step", "frontier": "step",
                   "read_checkpoint": "checkpoints", "write_checkpoint": "checkpoints",
                   "read_optimizer_state": "optimizers", "write_optimizer_state": "optimizers"}
 _MODULES_NEEDING_TORCH = ("export", "optim")

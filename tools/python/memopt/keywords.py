@@ -19,10 +19,11 @@ __all__ = ["write_budget", "write_options", "write_options_as_keywords"]
 #: What this package gives memopt-compile itself, or has no use for, and where it is found instead.
 _OWN_OPTIONS = {
     **dict.fromkeys(("optimizer", "lr", "param-group"), "it comes from the torch optimizer, with its groups"),
-    **dict.fromkeys(("ranks", "zero-stage", "sync-batch-norm"), "a step in Python is one process; memopt-run --ranks=N runs an "
-                                                               "exported model (memopt.export) on several"),
+    **dict.fromkeys(("ranks", "reduce"), "ranks are the processes that a launcher has started: torchrun --nproc-per-node=N"),
+    "target": "the device is device=\"cpu\" or device=\"cuda\"",
     "hyperparameters": "momentum, betas and weight decay are inputs of every step in Python",
     "batch": "the number of samples is batch_size=N, or batch_size=\"max\"",
+    **dict.fromkeys(("programs", "state"), "shapes=[…], step.evaluate and memopt.compile_steps make programs over one state"),
     "loss": "the loss is what loss_fn gives, or the model's first floating-point scalar",
     "device-memory": "it is a keyword of memopt.compile alone",
     "deepspeed-config": "give its options as keywords, such as max_grad_norm=1.0",
@@ -48,13 +49,13 @@ _ELSEWHERE = {
     **dict.fromkeys(("memory", "max_memory", "memory_budget", "budget", "memory_limit", "gpu_memory"), "device_memory=\"8GiB\""),
     **dict.fromkeys(("num_threads", "n_threads", "num_workers"), "threads=N"),
     **dict.fromkeys(("learning_rate", "weight_decay", "momentum", "betas", "eps"), "the torch optimizer, with its groups"),
-    **dict.fromkeys(("zero_optimization", "fsdp", "ddp", "world_size"), "memopt-run --ranks=N with an exported model"),
+    **dict.fromkeys(("zero_optimization", "fsdp", "ddp", "world_size"), "zero_stage=0|1|2|3 in processes that torchrun has started"),
     **dict.fromkeys(("cpu_offload", "offload", "offload_optimizer_device"), "offload_optimizer=\"cpu\""),
     **dict.fromkeys(("load_in_8bit", "optim_8bit", "use_8bit"), "optim_bits=8"),
     **dict.fromkeys(("criterion", "loss", "loss_function"), "loss_fn, the second argument"),
     **dict.fromkeys(("label_names", "labels"), "targets=[…]"),
 }
-_FLAGS = {"reference"}
+_FLAGS = {"reference", "sync-batch-norm"}
 _MODULE_LISTS = {"activation-checkpointing", "efficient-conv-bn-eval", "tile"}
 _NO_MODULES = ("all", "off", "head", "segments:", "head:")  # what may stand in place of a name
 _OPTION = re.compile(r"(?<![\w/.-])--?([a-z][a-z0-9-]*)(=?)")

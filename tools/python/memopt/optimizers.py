@@ -284,7 +284,7 @@ _TORCH_DTYPES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float1
 
 def read_tensor(read: Callable[[str, int], None], facts: Mapping) -> torch.Tensor:
     """The value of a variable or output that the manifest describes, read by `Session.read_variable` or `read_output`."""
-    tensor = torch.empty(facts["shape"], dtype=_TORCH_DTYPES[facts["dtype"]])
+    tensor = torch.empty(facts.get("whole_shape", facts["shape"]), dtype=_TORCH_DTYPES[facts["dtype"]])
     read(facts["name"], tensor.data_ptr())
     return tensor
 
@@ -292,7 +292,7 @@ def read_tensor(read: Callable[[str, int], None], facts: Mapping) -> torch.Tenso
 def write_tensor(session: Session, variable: Mapping, tensor: torch.Tensor) -> None:
     """Gives a variable the tensor's value, in the variable's type and shape."""
     tensor = torch.view_as_real(tensor.detach().resolve_conj()) if tensor.is_complex() else tensor
-    tensor = tensor.detach().to("cpu", _TORCH_DTYPES[variable["dtype"]]).reshape(variable["shape"])
+    tensor = tensor.detach().to("cpu", _TORCH_DTYPES[variable["dtype"]]).reshape(variable.get("whole_shape", variable["shape"]))
     session.write(variable["name"], tensor)
 
 
@@ -305,7 +305,7 @@ def find_slots(options: OptimizerOptions, session: Session) -> dict[torch.nn.Par
     """By parameter, the variables of its state by torch.optim's keys."""
     slots: dict[torch.nn.Parameter, dict[str, Mapping]] = {}
     for variable in session.manifest["variables"]:
-        if variable["role"] != "optimizer_state":
+        if variable["role"] != "optimizer_state" or variable.get("slot") in ("average", "average_updates"):
             continue
         key = options.counterpart.state.get(variable.get("slot"))
         parameter = options.parameters.get(variable.get("of"))

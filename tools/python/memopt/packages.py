@@ -29,13 +29,13 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from .errors import BadInput, Unavailable
 from .tools import find_compiler, run_compiler
 
-__all__ = ["CompiledPackage", "build_package"]
+__all__ = ["CompiledPackage", "Program", "build_package"]
 
 
 class CompiledPackage(NamedTuple):
@@ -133,13 +133,28 @@ def _read_named(text: str) -> bytes:
     return content
 
 
-def _make_key(archive: bytes, options: Sequence[str]) -> str:
+class Program(NamedTuple):
+    """What one program of a package is compiled from."""
+
+    name: str
+    archive: bytes  #: a .pt2
+    options: Sequence[str]
+    optimizer: str = ""  #: whose state it has
+    variables: Mapping[str, str] = {}  #: what its variables are called among all programs
+
+
+def _make_key(programs: Sequence[Program], state: pathlib.Path | None) -> str:
     profile = os.environ.get("MEMOPT_MACHINE_PROFILE") or ""
     compiler = find_compiler()
-    parts = [b"3", archive, json.dumps(list(options)).encode(), _describe_compiler(compiler), _read_named(profile)]
-    if "--target=cuda" in options:
+    parts = [b"4", _describe_compiler(compiler), _read_named(profile)]
+    if state is not None:
+        parts.append(json.loads((state / "manifest.json").read_text())["digest"].encode())
+    if any("--target=cuda" in program.options for program in programs):
         parts.append(_describe_toolkit(compiler))
-    parts += [_read_named(option.partition("=")[2] or option) for option in options]
+    for program in programs:
+        parts += [program.name.encode(), program.archive, json.dumps(list(program.options)).encode(), program.optimizer.encode(),
+                  json.dumps(dict(program.variables), sort_keys=True).encode()]
+        parts += [_read_named(option.partition("=")[2] or option) for option in program.options]
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)
@@ -160,11 +175,17 @@ def _read_entry(entry: pathlib.Path) -> CompiledPackage | None:
     return CompiledPackage(entry / "step.memopt", content, True)
 
 
-def _compile_into(folder: pathlib.Path, archive: bytes, options: Sequence[str]) -> None:
-    model = folder / "step.pt2"
-    model.write_bytes(archive)
-    _, report = run_compiler([str(model), "-o", str(folder / "step.memopt"), *options])
-    model.unlink()
+def _compile_into(folder: pathlib.Path, programs: Sequence[Program], state: pathlib.Path | None) -> None:
+    models = [folder / f"step{number}.pt2" for number in range(len(programs))]
+    for model, program in zip(models, programs):
+        model.write_bytes(program.archive)
+    listed = folder / "programs.json"
+    listed.write_text(json.dumps({"programs": [{"name": program.name, "model": str(model), "options": list(program.options),
+                                                "optimizer": program.optimizer, "variables": dict(program.variables)} for model, program in zip(models, programs)]}))
+    words = [f"--programs={listed}", "-o", str(folder / "step.memopt"), *([f"--state={state}"] if state is not None else [])]
+    _, report = run_compiler(words, models)
+    for path in (*models, listed):
+        path.unlink()
     (folder / "report.json").write_text(json.dumps(report))
 
 
@@ -231,13 +252,13 @@ def _prune(cache: pathlib.Path, kept: pathlib.Path) -> None:
             total -= size
 
 
-def build_package(archive: bytes, options: Sequence[str]) -> CompiledPackage:
-    """The package of a model's archive, compiled unless it is there already.
+def build_package(programs: Sequence[Program], state: pathlib.Path | None = None) -> CompiledPackage:
+    """The package of several programs, compiled unless it is there already; `state` is one whose state they have.
 
     It is made beside its place and moved there whole, so any number of processes may ask for the same one.
     """
     cache = _find_cache()
-    entry = cache / _make_key(archive, options)
+    entry = cache / _make_key(programs, state)
     _get_limit()
     try:
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -251,7 +272,7 @@ def build_package(archive: bytes, options: Sequence[str]) -> CompiledPackage:
     if found:
         return found
     try:
-        _compile_into(folder, archive, options)
+        _compile_into(folder, programs, state)
         with contextlib.suppress(OSError):  # somebody else was faster
             folder.rename(entry)
     finally:

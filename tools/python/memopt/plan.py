@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -27,6 +28,13 @@ def _make_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
             + "".join(f"<tr>{row}</tr>" for row in cells) + "</table>")
 
 
+def _count_state(manifest: Mapping) -> int:
+    """Bytes of device memory at whose end the state lies that programs share."""
+    return max((variable["offset"] + variable["bytes"] for variable in manifest["variables"]
+                if variable["placement"] == "device" and not variable.get("own")
+                and variable["role"] not in ("hyperparameter", "gradient", "index_fault")), default=0)
+
+
 class Plan:
     """The plan of a compiled step, exact to the byte. `translate` puts the program's names into the model's."""
 
@@ -39,13 +47,20 @@ class Plan:
         #: (bytes, what) of the largest values alive at the peak.
         self.largest: list[tuple[int, str]] = [(entry["bytes"], translate(entry["what"]))
                                                   for entry in report["largest_at_peak"]]
-        #: Bytes at the peak by kind: parameter, activation, workspace, ...
-        self.bytes_by_kind: dict[str, int] = dict(report["peak_bytes_by_kind"])
+        #: Bytes at the peak by kind: parameter, activation, workspace, ...; "variables" are those that all programs share.
+        self.bytes_by_kind: dict[str, int] = {**report["peak_bytes_by_kind"], "variables": _count_state(manifest)}
         #: (instruction, module) of what runs a second time to save memory.
         self.recomputed: list[tuple[str, str]] = [(entry["name"], translate(entry.get("module", "")))
                                                   for entry in manifest["instructions"] if entry.get("clone")]
         #: Of a step, by the machine's profile: to be held against other plans.
         self.predicted_seconds: float = report["predicted_seconds"]
+
+    @classmethod
+    def join(cls, plans: Sequence[Plan]) -> Plan:
+        """The largest plan of several programs in one arena, with the peak of all."""
+        joined = copy.copy(max(plans, key=lambda plan: plan.peak_bytes["device"]))
+        joined.peak_bytes = {space: max(plan.peak_bytes.get(space, 0) for plan in plans) for space in joined.peak_bytes}
+        return joined
 
     def get_timeline(self, space: str = "device") -> list[int]:
         """Bytes alive in a space while each instruction runs, in their order."""

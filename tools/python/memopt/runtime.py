@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import json
+import math
 import os
 import pathlib
 import threading
@@ -27,7 +28,7 @@ from . import arrays
 from .errors import BadInput, Error, LossNotFinite, Unavailable
 from .tools import find_library
 
-__all__ = ["Session", "write_checkpoint_files"]
+__all__ = ["Program", "Session", "find_rank", "write_checkpoint_files"]
 
 _C_VERSION = 2
 _INPUT, _OUTPUT, _VARIABLE = 0, 1, 2
@@ -40,7 +41,8 @@ class _Error(ctypes.Structure):
 
 class _Options(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("device", ctypes.c_char_p), ("threads", ctypes.c_int32),
-                ("continue_on_nan", ctypes.c_int32)]
+                ("continue_on_nan", ctypes.c_int32), ("joins_ranks", ctypes.c_int32), ("check_memory", ctypes.c_int32),
+                ("rank_seconds", ctypes.c_double), ("disk_folder", ctypes.c_char_p)]
 
 
 class _View(ctypes.Structure):
@@ -60,6 +62,11 @@ _FUNCTIONS = {
     "memopt_session_open": (ctypes.c_int32, [_NAME, ctypes.POINTER(_Options), ctypes.POINTER(_SESSION), _ERROR]),
     "memopt_session_close": (None, [_SESSION]),
     "memopt_session_get_manifest": (ctypes.c_char_p, [_SESSION]),
+    "memopt_find_rank": (ctypes.c_int32, [ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_int64), _ERROR]),
+    "memopt_session_get_used_bytes": (ctypes.c_int64, [_SESSION, _NAME]),
+    "memopt_session_count_programs": (ctypes.c_int64, [_SESSION]),
+    "memopt_session_choose_program": (ctypes.c_int32, [_SESSION, ctypes.c_int64, _ERROR]),
+    "memopt_session_add_program": (ctypes.c_int32, [_SESSION, _NAME, _ERROR]),
     "memopt_session_initialize": (ctypes.c_int32, [_SESSION, ctypes.c_int32, ctypes.c_int64, _ERROR]),
     "memopt_session_write": (ctypes.c_int32, [_SESSION, _NAME, ctypes.POINTER(_View), _ERROR]),
     "memopt_session_read": (ctypes.c_int32, [_SESSION, ctypes.c_int32, _NAME, ctypes.c_void_p, ctypes.c_int64, _ERROR]),
@@ -108,6 +115,23 @@ def _raise(library: ctypes.CDLL, error: _Error) -> None:
     raise Unavailable(message) if code == 3 else Error(message)
 
 
+def find_rank() -> tuple[int, int]:
+    """Which rank a launcher (torchrun, mpirun, srun) has made of this process, and of how many; alone (0, 1)."""
+    library, error, rank, ranks = _load_library(), _Error(), ctypes.c_int64(), ctypes.c_int64()
+    if library.memopt_find_rank(ctypes.byref(rank), ctypes.byref(ranks), ctypes.byref(error)):
+        _raise(library, error)
+    return rank.value, ranks.value
+
+
+def _count_bytes(tensor: Mapping | None) -> int:
+    """Of a tensor, whole where ranks have parts of it."""
+    if tensor is None:
+        return 0
+    if "whole_shape" not in tensor:
+        return tensor["bytes"]
+    return tensor["bytes"] // max(1, math.prod(tensor["shape"])) * math.prod(tensor["whole_shape"])
+
+
 def _fill(target: _View, view: arrays.View) -> None:
     rank = len(view.shape)
     target.data, target.dtype, target.rank = view.address, view.dtype.encode(), rank
@@ -116,29 +140,121 @@ def _fill(target: _View, view: arrays.View) -> None:
         target.strides = (ctypes.c_int64 * rank)(*view.strides)
 
 
+class Program:
+    """One of the programs of a session, which all have its variables: `Session.programs` has them.
+
+    `manifest` is the program's own. Outputs are those of the program's last step, and are lost when another one runs.
+    """
+
+    def __init__(self, session: Session, number: int, manifest: Mapping, name: str):
+        self._session, self._number = session, number
+        self.manifest, self.name = manifest, name
+        self._outputs = {tensor["name"]: tensor for tensor in manifest["outputs"]}
+        self._variables = {tensor["name"]: tensor for tensor in manifest["variables"]}
+
+    def __repr__(self) -> str:
+        return f"<memopt.Program {self.name!r}>"
+
+    def __reduce__(self):
+        return self._session.__reduce__()
+
+    def _call(self, name: str, *arguments) -> None:
+        with self._session._lock:
+            self._session._choose(self._number)
+            self._session._call(name, *arguments)
+
+    def run_step(self, batches: Sequence[Sequence[Any]]) -> None:
+        """One step on as many batches as it accumulates, each with its arrays in the order of the manifest's inputs.
+
+        The arrays are copied once, into the arena. Ctrl-C waits for the step's end.
+        """
+        inputs = self.manifest["inputs"]
+        views, kept = (_View * max(1, len(batches) * len(inputs)))(), []
+        for place, batch in enumerate(batches):
+            if len(batch) != len(inputs):
+                raise BadInput(f"the batch has {len(batch)} arrays, expected {len(inputs)}: "
+                               + ", ".join(tensor["name"] for tensor in inputs))
+            for i, value in enumerate(batch):
+                try:
+                    kept.append(arrays.view_array(value))
+                except BadInput as error:
+                    raise BadInput(f"input '{inputs[i]['name']}': {error.message}") from None
+                _fill(views[place * len(inputs) + i], kept[-1])
+        self._call("run_step", views, len(batches))
+
+    def read_output(self, name: str, address: int) -> None:
+        """Copies an output of the last step, row-major, to an address with room for its `bytes`."""
+        self._call("read", _OUTPUT, name.encode(), address, _count_bytes(self._outputs.get(name)))
+
+    def read_variable(self, name: str, address: int) -> None:
+        """The same for a variable, one of the program alone as well."""
+        self._call("read", _VARIABLE, name.encode(), address, _count_bytes(self._variables.get(name)))
+
+    def read_scalar(self, name: str) -> float:
+        """An output of one floating-point number."""
+        dtype = self._outputs.get(name, {"dtype": "f32"})["dtype"]
+        number = {"f32": ctypes.c_float, "f64": ctypes.c_double}.get(dtype)
+        if number is None:
+            raise BadInput(f"output '{name}' is of type {dtype}, expected f32 or f64")
+        value = number()
+        self.read_output(name, ctypes.addressof(value))
+        return value.value
+
+    def set_rate(self, variable: str, rate: float) -> None:
+        """Sets the learning rate `lr`, or that of a group of parameters, `lr.1`, ..., from the next step on."""
+        self._call("set_rate", variable.encode(), rate)
+
+    @property
+    def used_bytes(self) -> dict[str, int]:
+        """By space, the end of the highest byte that the program was seen to use; of a session with `check_memory`."""
+        with self._session._lock:
+            self._session._choose(self._number)
+            return {space: self._session._library.memopt_session_get_used_bytes(self._session._get_open(), space.encode())
+                    for space in ("device", "host", "disk")}
+
+    @property
+    def step_seconds(self) -> float:
+        """How long its last step took, without the copies of its batches."""
+        with self._session._lock:
+            self._session._choose(self._number)
+            return self._session._library.memopt_session_get_step_seconds(self._session._get_open())
+
+
 class Session:
     """A package with variables of its own.
 
     One thread at a time uses it (others wait), and any number of sessions run at once. `manifest` is the package's
     manifest.json (docs/Package.md), which names all inputs, outputs and variables. A session is neither copied nor
     pickled: its memory and threads are this process's. A process that is forked from this one leaves them alone.
+
+    With `joins_ranks` the process is the rank that a launcher has made it, of a package that was compiled for so many:
+    all ranks make the same calls, each with its own batches. `device` is "cpu" or "cuda"; `check_memory` lets
+    `Program.used_bytes` say what was used; `disk_folder` is where the file of what lies on disk is made.
     """
 
-    def __init__(self, package: str | os.PathLike, threads: int = 0, continue_on_nan: bool = False):
+    def __init__(self, package: str | os.PathLike, threads: int = 0, continue_on_nan: bool = False, *, device: str = "cpu",
+                 joins_ranks: bool = False, check_memory: bool = False, rank_seconds: float = 0,
+                 disk_folder: str | os.PathLike | None = None):
         self._library = _load_library()
         self._lock = threading.Lock()
         self._handle = _SESSION()
         error = _Error()
-        options = _Options(ctypes.sizeof(_Options), b"cpu", threads, continue_on_nan)
+        folder = None if disk_folder is None else os.fsencode(disk_folder)
+        options = _Options(ctypes.sizeof(_Options), device.encode(), threads, continue_on_nan, joins_ranks, check_memory,
+                           rank_seconds, folder)
         if self._library.memopt_session_open(os.fsencode(package), options, ctypes.byref(self._handle), ctypes.byref(error)):
             _raise(self._library, error)
         # A process forked from this one (a worker of a DataLoader) has no such threads to end.
         self._finalizer = weakref.finalize(self, _close, self._library, self._handle.value, os.getpid())
         self.package = pathlib.Path(package)
+        self._chosen = 0
         self.manifest = json.loads(self._library.memopt_session_get_manifest(self._handle))
-        self._tensors = {_INPUT: {tensor["name"]: tensor for tensor in self.manifest["inputs"]},
-                         _OUTPUT: {tensor["name"]: tensor for tensor in self.manifest["outputs"]},
-                         _VARIABLE: {tensor["name"]: tensor for tensor in self.manifest["variables"]}}
+        names = [entry["name"] for entry in self.manifest.get("programs", ())] or [""]
+        #: All programs of the package, and those that were added.
+        self.programs: list[Program] = []
+        for name in names:
+            self._list_program(name)
+        self._tensors = {tensor["name"]: tensor for tensor in self.manifest["variables"]}
 
     def __repr__(self) -> str:
         with self._lock:
@@ -158,6 +274,27 @@ class Session:
         error = _Error()
         if getattr(self._library, f"memopt_session_{name}")(self._get_open(), *arguments, ctypes.byref(error)):
             _raise(self._library, error)
+
+    def _choose(self, number: int) -> None:
+        """Makes calls speak of a program."""
+        if self._chosen != number:
+            self._call("choose_program", number)
+            self._chosen = number
+
+    def _list_program(self, name: str) -> Program:
+        self._choose(len(self.programs))
+        manifest = json.loads(self._library.memopt_session_get_manifest(self._get_open()))
+        self.programs.append(Program(self, len(self.programs), manifest, name))
+        return self.programs[-1]
+
+    def add(self, package: str | os.PathLike) -> Program:
+        """Adds the program of a package that memopt-compile has made with --state for this session's package. The arena
+        grows where the program needs more."""
+        with self._lock:
+            self._call("add_program", os.fsencode(package))
+            program = self._list_program("")
+            program.name = program.manifest["programs"][0]["name"]
+        return program
 
     @property
     def is_closed(self) -> bool:
@@ -192,65 +329,39 @@ class Session:
         seen = arrays.view_array(value)
         _fill(view, seen)
         with self._lock:
+            self._choose(0)
             self._call("write", variable.encode(), ctypes.byref(view))
-
-    def _read(self, kind: int, name: str, address: int) -> None:
-        bytes_wanted = self._tensors[kind].get(name, {"bytes": 0})["bytes"]
-        with self._lock:
-            self._call("read", kind, name.encode(), address, bytes_wanted)
 
     def read_variable(self, name: str, address: int) -> None:
         """Copies a variable, row-major, to an address with room for its `bytes`."""
-        self._read(_VARIABLE, name, address)
+        self.programs[0].read_variable(name, address)
 
     def read_output(self, name: str, address: int) -> None:
-        """The same for an output of the last step."""
-        self._read(_OUTPUT, name, address)
+        """The same for an output of the first program's last step."""
+        self.programs[0].read_output(name, address)
 
     def read_bytes(self, name: str) -> bytes:
         """A variable's bytes, row-major."""
-        buffer = ctypes.create_string_buffer(max(1, self._tensors[_VARIABLE].get(name, {"bytes": 0})["bytes"]))
+        count = _count_bytes(self._tensors.get(name))
+        buffer = ctypes.create_string_buffer(max(1, count))
         self.read_variable(name, ctypes.addressof(buffer))
-        return buffer.raw[:self._tensors[_VARIABLE][name]["bytes"]]
+        return buffer.raw[:count]
 
     def read_scalar(self, name: str) -> float:
-        """An output of one floating-point number."""
-        dtype = self._tensors[_OUTPUT].get(name, {"dtype": "f32"})["dtype"]
-        number = {"f32": ctypes.c_float, "f64": ctypes.c_double}.get(dtype)
-        if number is None:
-            raise BadInput(f"output '{name}' is of type {dtype}, expected f32 or f64")
-        value = number()
-        self.read_output(name, ctypes.addressof(value))
-        return value.value
+        """An output of the first program, of one floating-point number."""
+        return self.programs[0].read_scalar(name)
 
     def set_rate(self, variable: str, rate: float) -> None:
-        """Sets the learning rate `lr`, or that of a group of parameters, `lr.1`, ..., from the next step on."""
-        with self._lock:
-            self._call("set_rate", variable.encode(), rate)
+        """Sets a learning rate of the first program, `lr`, or that of a group of parameters, `lr.1`, ..."""
+        self.programs[0].set_rate(variable, rate)
 
     # ------------------------------------------------------------------------------------------------------
     # Steps
     # ------------------------------------------------------------------------------------------------------
 
     def run_step(self, batches: Sequence[Sequence[Any]]) -> None:
-        """One step on as many batches as it accumulates, each with its arrays in the order of the manifest's inputs.
-
-        The arrays are copied once, into the arena. Ctrl-C waits for the step's end.
-        """
-        inputs = self.manifest["inputs"]
-        views, kept = (_View * max(1, len(batches) * len(inputs)))(), []
-        for place, batch in enumerate(batches):
-            if len(batch) != len(inputs):
-                raise BadInput(f"the batch has {len(batch)} arrays, expected {len(inputs)}: "
-                               + ", ".join(tensor["name"] for tensor in inputs))
-            for i, value in enumerate(batch):
-                try:
-                    kept.append(arrays.view_array(value))
-                except BadInput as error:
-                    raise BadInput(f"input '{inputs[i]['name']}': {error.message}") from None
-                _fill(views[place * len(inputs) + i], kept[-1])
-        with self._lock:
-            self._call("run_step", views, len(batches))
+        """One step of the first program (`Program.run_step`)."""
+        self.programs[0].run_step(batches)
 
     @property
     def step(self) -> int:
@@ -265,9 +376,8 @@ class Session:
 
     @property
     def step_seconds(self) -> float:
-        """How long the last step took, without the copies of its batches."""
-        with self._lock:
-            return self._library.memopt_session_get_step_seconds(self._get_open())
+        """How long the first program's last step took, without the copies of its batches."""
+        return self.programs[0].step_seconds
 
     # ------------------------------------------------------------------------------------------------------
     # Checkpoints

@@ -9,160 +9,41 @@ then on the step has the parameters; `Step.sync` puts them back into the model.
 
 from __future__ import annotations
 
-import contextlib
 import json
+import logging
 import pathlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from . import captures, export, internals
-from .batches import BatchLayout, explain_sizes
-from .differences import find_draws, warn_of_differences
+from . import internals
+from .averages import Averages
+from .batches import explain_sizes
+from .differences import warn_of_differences
 from .errors import BadInput, LossNotFinite
-from .guards import Guards, TensorInputs, list_tensor_places
-from .inputs import Buffers, OptimizerInputs
-from .keywords import write_budget, write_options
-from .optimizers import (OptimizerOptions, as_complex, name_input, number_parameters, read_optimizer_state, read_tensor, unwrap_optimizer,
-                         write_optimizer_state, write_tensor)
-from .packages import CompiledPackage, build_package
+from .guards import TensorInputs
+from .inputs import Buffers
+from .keywords import write_options
+from .optimizers import (as_complex, name_input, number_parameters, read_optimizer_state, read_tensor, write_optimizer_state,
+                         write_tensor)
 from .plan import Estimate, Frontier, Plan
-from .reads import observed
-from .runtime import Session
-from .tools import run_compiler
+from .prepared import Archive, Model
+from .programs import EvaluationProgram, Shapes, TrainingProgram, describe_shapes, find_shapes
+from .runtime import find_rank
 from .transfer import move_state
-from .words import ProgramWords
+from .workspace import Counter, Request, State, Workspace, describe_shape
 
-__all__ = ["Step", "compile", "estimate", "frontier"]
+__all__ = ["Settings", "Step", "compile", "estimate", "frontier", "make_models"]
+
+_log = logging.getLogger("memopt")
 
 #: What evaluation has use for.
 _EVALUATION_OPTIONS = {"precision", "run-threads", "target-features", "machine-profile", "threads", "reference",
                        "efficient-conv-bn-eval", "instrument", "cache"}
-
-
-# ----------------------------------------------------------------------------------------------------------
-# From a model to an archive
-# ----------------------------------------------------------------------------------------------------------
-
-@contextlib.contextmanager
-def _trained_alone(module: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """While entered, what the optimizer does not have needs no gradient, as nothing would become of it."""
-    own = {parameter for group in optimizer.param_groups for parameter in group["params"]}
-    if not own & set(module.parameters()):
-        raise BadInput("the optimizer has no parameter of the model; make it from model.parameters()")
-    captures.check_all_held(module, optimizer)
-    others = [parameter for parameter in module.parameters() if parameter.requires_grad and parameter not in own]
-    for parameter in others:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in others:
-            parameter.requires_grad_(True)
-
-
-class _Archive:
-    """A module traced without its weights: the bytes of a .pt2, the names that the program reads and writes, what it was
-    traced for, and the words for all that.
-
-    Lines of the source are no part of the bytes: a comment that moves a model down compiles nothing anew.
-    """
-
-    def __init__(self, module: nn.Module, example: Mapping[str, torch.Tensor], training: bool):
-        watch = observed(module.modules())
-        program = export.export_program(module, example, training, watch)
-        self.guards = Guards(module, watch.reads, training)
-        self.draws = find_draws(program)
-        self.written = set(program.graph_signature.buffers_to_mutate.values())
-        read = {node.name for node in program.graph.nodes if node.op == "placeholder" and node.users}
-        self.names = {spec.target for spec in program.graph_signature.input_specs if spec.target and spec.arg.name in read}
-        self.words = ProgramWords(module, export.find_lines(program))
-        self.checked = getattr(module, "checked", ())
-        with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
-            path = pathlib.Path(folder) / "step.pt2"
-            export.save(program, path, weights=False, training=training, lines={})
-            self.content = path.read_bytes()
-
-    def build(self, words: Sequence[str]) -> CompiledPackage:
-        with self.words.spoken():
-            return build_package(self.content, words)
-
-
-class _Model:
-    """A model with its loss and optimizer, ready to be compiled."""
-
-    def __init__(self, model: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: torch.optim.Optimizer | None,
-                 targets: Sequence[str] | None):
-        if optimizer is None:
-            raise BadInput("a training step needs an optimizer, such as optimizer=torch.optim.SGD(model.parameters(), lr=0.1)")
-        if not isinstance(model, nn.Module):
-            raise BadInput(f"the model is {type(model).__name__}, expected a torch.nn.Module")
-        if not isinstance(optimizer, torch.optim.Optimizer):
-            raise BadInput(f"optimizer={optimizer!r}: expected an optimizer of torch.optim or memopt.optim, made from "
-                           "model.parameters()")
-        optimizer = unwrap_optimizer(optimizer)
-        self._made_from = (model, loss_fn, batch, optimizer, targets)
-        self.layout = BatchLayout(batch, targets, has_loss=loss_fn is not None)
-        self.example = self.layout.make_example(batch)
-        self.module = self._wrap(model, loss_fn, return_prediction=False)
-        with _trained_alone(self.module, optimizer):
-            self.archive = _Archive(self.module, self.example, training=True)
-        parameters = dict(self.module.named_parameters(remove_duplicate=False))
-        self.options = OptimizerOptions(optimizer, parameters, self.archive.names)
-
-    def make_again(self, batch: Any = None) -> _Model:
-        """As things are now, for batches of another shape if one is given."""
-        model, loss_fn, example, optimizer, targets = self._made_from
-        return _Model(model, loss_fn, example if batch is None else batch, optimizer, targets)
-
-    def make_evaluation(self) -> nn.Module:
-        """The module that returns predictions as well."""
-        return self._wrap(self.module.net, self.module.loss, True, getattr(self.module, "captured", None))
-
-    def _wrap(self, model: nn.Module, loss_fn: Callable | None, return_prediction: bool, captured: nn.Module | None = None):
-        restore = self.layout.restore if self.layout.is_nested else None
-        return captures.wrap(model, loss_fn, self.layout.targets, return_prediction, restore, captured=captured)
-
-    def list_read_alone(self) -> Iterator[tuple[str, Mapping, str]]:
-        """Tensors that the program reads and never writes."""
-        trained = {id(parameter) for group in self.options.optimizer.param_groups for parameter in group["params"]
-                   if parameter.requires_grad}
-        for name, holder, key in list_tensor_places(self.module, self.archive.names.__contains__):
-            if name not in self.archive.written and id(holder[key]) not in trained:
-                yield name, holder, key
-
-    def list_loss_names(self) -> dict[str, str]:
-        """Of state that is no part of the model: names for users, and in the program."""
-        own = set(map(id, self.module.net.state_dict(keep_vars=True).values()))
-        names = {}
-        if isinstance(self.module.loss, nn.Module):
-            names = {name: f"loss.{name}" for name, tensor in self.module.loss.state_dict(keep_vars=True).items()
-                     if torch.is_tensor(tensor) and id(tensor) not in own}
-        trained = {id(parameter) for group in self.options.optimizer.param_groups for parameter in group["params"]}
-        if hasattr(self.module, "captured"):
-            for name, tensor in self.module.captured.state_dict(keep_vars=True).items():
-                if id(tensor) in trained or f"captured.{name}" in self.archive.written:
-                    names.setdefault(name, f"captured.{name}")
-        return names
-
-    def get_words(self, device_memory: int | str | None, options: Mapping[str, Any]) -> list[str]:
-        return self.options.get_words() + write_options(options) + write_budget(device_memory)
-
-    def get_tensors(self) -> dict[str, torch.Tensor]:
-        """Parameters and buffers by all of their names in the program."""
-        return {**dict(self.module.named_parameters(remove_duplicate=False)),
-                **dict(self.module.named_buffers(remove_duplicate=False))}
-
-    def run_compiler(self, words: Sequence[str]) -> tuple[str, dict]:
-        with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
-            path = pathlib.Path(folder) / "step.pt2"
-            path.write_bytes(self.archive.content)
-            with self.archive.words.spoken():
-                return run_compiler([str(path), *words])
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -173,7 +54,7 @@ def _is_of_model(variable: Mapping) -> bool:
     return variable["role"] in ("parameter", "buffer")
 
 
-def _write_model(session: Session, tensors: Mapping[str, torch.Tensor]) -> None:
+def _write_model(session: State, tensors: Mapping[str, torch.Tensor]) -> None:
     """Gives parameters and buffers of a session their values, by any of their names."""
     for variable in filter(_is_of_model, session.manifest["variables"]):
         found = [tensors[name] for name in variable["names"] if name in tensors]
@@ -185,117 +66,222 @@ _BUILT_IN = ("{}; the program has that built in: compile the step again, or give
              "itself")
 
 
+class Settings(NamedTuple):
+    """How a step is compiled, and what it does with batches of other shapes."""
+
+    device_memory: int | str | None = None
+    options: Mapping[str, Any] = MappingProxyType({})
+    threads: int = 0
+    new_shapes: str = "error"
+    max_programs: int | None = None
+    ragged: str = "error"
+    device: str = "cpu"
+
+    def check(self) -> Settings:
+        if self.new_shapes not in ("error", "compile"):
+            raise BadInput(f"new_shapes is 'error' or 'compile', found {self.new_shapes!r}")
+        if self.ragged not in ("error", "pad"):
+            raise BadInput(f"ragged is 'error' or 'pad', found {self.ragged!r}")
+        if self.device not in ("cpu", "cuda"):
+            raise BadInput(f"device is 'cpu' or 'cuda', found {self.device!r}")
+        if self.options.get("zero_stage") and find_rank()[1] == 1:
+            raise BadInput("zero_stage= shares out among ranks, and this process is alone: start the script by "
+                           "torchrun --nproc-per-node=N")
+        if self.max_programs is not None and (not isinstance(self.max_programs, int) or self.max_programs < 1):
+            raise BadInput(f"max_programs is a number of programs, found {self.max_programs!r}")
+        return self
+
+
 class Step:
     """A compiled training step with the model's parameters in it; `memopt.compile` makes it.
 
     Calling it trains on one batch and returns the loss. One thread at a time may use a step.
     """
 
-    def __init__(self, prepared: _Model, device_memory: int | str | None, options: Mapping[str, Any], threads: int,
-                 new_shapes: str = "error"):
-        if new_shapes not in ("error", "compile"):
-            raise BadInput(f"new_shapes is 'error' or 'compile', found {new_shapes!r}")
-        self._device_memory, self._options, self._threads = device_memory, dict(options), threads
-        self._compiles_again = new_shapes == "compile"
-        self._evaluation_words = ["--mode=eval", *write_options(options, _EVALUATION_OPTIONS)]
-        self._has_own_size = options.get("batch_size") is not None
-        self._evaluation: Session | None = None
-        self._evaluation_archive: _Archive | None = None
-        self._parked: dict[nn.Parameter, dict[str, Any]] = {}  # state of what is frozen for now
-        self._max_grad_norm: float | None = None
-        self._adopt(prepared, *self._open(prepared))
+    def __init__(self, models: Sequence[Model], settings: Settings):
+        self._prepare(models, settings)
+        self._compile(models)
         self.reload()
 
-    def _open(self, prepared: _Model) -> tuple[CompiledPackage, Session]:
-        """Compiles the step; its variables have no values as yet."""
-        compiled = prepared.archive.build(prepared.get_words(self._device_memory, self._options))
-        session = Session(compiled.path, threads=self._threads)
-        with prepared.archive.words.spoken():
-            prepared.options.check_program(session.manifest)
-        return compiled, session
+    def _prepare(self, models: Sequence[Model], settings: Settings) -> None:
+        self._settings = settings.check()
+        self._options = dict(settings.options)
+        self._compiles_again = settings.new_shapes == "compile"
+        self._evaluation_words = ["--mode=eval", *write_options(self._options, _EVALUATION_OPTIONS)]
+        self._has_own_size = self._options.get("batch_size") is not None
+        if self._has_own_size and len(models) > 1:
+            raise BadInput("batch_size is for one example; of several shapes each has its own number of samples")
+        if settings.max_programs is not None and len(models) > settings.max_programs:
+            raise BadInput(f"there are {len(models)} shapes, and max_programs is {settings.max_programs}")
+        self._parked: dict[nn.Parameter, dict[str, Any]] = {}  # state of what is frozen for now
+        self._max_grad_norm: float | None = None
+        self._workspace: Workspace | None = None
 
-    def _adopt(self, prepared: _Model, compiled: CompiledPackage, session: Session) -> None:
-        self._prepared, self._session = prepared, session
-        #: The folder of the package, which memopt-run takes, too; and whether it was compiled before.
-        self.package, self.was_cached = compiled.path, compiled.was_cached
-        self.plan = Plan(session.manifest, compiled.report, prepared.archive.words.translate)
-        self._loss = next(output["name"] for output in session.manifest["outputs"] if output["role"] == "loss")
-        self._inputs = OptimizerInputs(prepared.options, session)
-        by_name = {name: variable for variable in session.manifest["variables"] if _is_of_model(variable)
+    # ------------------------------------------------------------------------------------------------------
+    # Programs
+    # ------------------------------------------------------------------------------------------------------
+
+    def _request(self, models: Sequence[Model]) -> list[Request]:
+        """What the compiler is asked for."""
+        names: list[str] = []
+        for model in models:
+            name = self._name_program(model.example)
+            names.append(name if name not in names else f"{name}-{len(names) + 1}")
+        return [Request(name, model.archive, model.get_words(self._options), self._get_owner(), model.shared)
+                for name, model in zip(names, models)]
+
+    def _open(self, models: Sequence[Model]) -> tuple[Workspace, State]:
+        """Compiles the step; its variables have no values as yet."""
+        settings = self._settings
+        workspace = Workspace(self._request(models), settings.threads, settings.device_memory, settings.device)
+        return workspace, State(workspace.session, Counter())
+
+    def _compile(self, models: Sequence[Model]) -> None:
+        workspace, state = self._open(models)
+        self._adopt(models, workspace, state, workspace.session.programs)
+
+    def _adopt(self, models: Sequence[Model], workspace: Workspace, state: State, programs: Sequence[Any]) -> None:
+        self._workspace, self._session = workspace, state
+        with models[0].archive.words.spoken():
+            models[0].options.check_program(state.manifest)
+        self._programs = [TrainingProgram(model, program) for model, program in zip(models, programs)]
+        self._announced = len(self._programs)
+        self._last = self._programs[0]
+        self._averages = Averages(state)
+        self._evaluations: list[EvaluationProgram] = []
+        prepared = self._prepared
+        by_name = {name: variable for variable in state.manifest["variables"] if _is_of_model(variable)
                    for name in variable["names"]}
         self._read_alone = TensorInputs((by_name[name]["name"], holder, key) for name, holder, key in prepared.list_read_alone()
                                         if name in by_name)
         #: The buffers that the step reads, by the model's names: `step.buffers["beta"] = 0.3`.
-        self.buffers = Buffers(session, {name.removeprefix("net.").removeprefix("captured."): variable["name"]
-                                         for name, variable in by_name.items() if variable["role"] == "buffer"},
+        self.buffers = Buffers(state, {name.removeprefix("net.").removeprefix("captured."): variable["name"]
+                                       for name, variable in by_name.items() if variable["role"] == "buffer"},
                                self._write_tensor)
-        self._forget_evaluation()
-        self._written: dict[str, torch.Tensor] = {}  # constants that somebody has written to, by name
         draws = [] if self._options.get("dropout") in ("off", False) else prepared.archive.draws
         guards = prepared.archive.guards
-        warn_of_differences(draws, guards.turned, guards.counters, compiled.report.get("remarks", ()))
+        warn_of_differences(draws, guards.turned, guards.counters, workspace.remarks)
+
+    @property
+    def _prepared(self) -> Model:
+        return self._programs[0].prepared
+
+    @property
+    def package(self) -> pathlib.Path:
+        """The folder of the package, which memopt-run takes, too."""
+        return self._workspace.package
+
+    @property
+    def was_cached(self) -> bool:
+        """Whether it was compiled before."""
+        return self._workspace.was_cached
+
+    @property
+    def plan(self) -> Plan:
+        """That of the program that needs most memory, which is what the arena has."""
+        return self._workspace.plan
+
+    @property
+    def programs(self) -> dict[str, Plan]:
+        """The plans of all programs by their names: of steps, and of evaluations as far as they were needed."""
+        return dict(self._workspace.plans)
+
+    def _find_program(self, batches: Sequence[Any]) -> TrainingProgram:
+        """The program of the batches' shapes, compiled now if that is wanted."""
+        if not batches or (len(self._programs) == 1 and not self._compiles_again and self._settings.ragged == "error"):
+            return self._programs[0]  # the runtime says what is wrong
+        shapes = find_shapes(self._prepared.layout.arrange(batches[0]))
+        if self._last.takes(shapes):
+            return self._last
+        found = next((program for program in self._programs if program.takes(shapes)), None)
+        if found is None and self._has_own_size:
+            return self._programs[0]
+        return found or self._add_shape(batches[0], shapes)
+
+    def _is_ragged(self, shapes: Shapes) -> bool:
+        return self._settings.ragged == "pad" and any(program.has_fewer_samples(shapes) for program in self._programs[:self._announced])
+
+    def _refuse_shape(self, shapes: Shapes, why: str, trains: bool) -> BadInput:
+        names = self._programs[0].shapes
+        there = "; ".join(describe_shapes(program.shapes) for program in self._programs)
+        found = describe_shapes({name: shape for name, shape in shapes.items() if name in names})
+        front = f"step {self.steps + 1}: " if trains else ""
+        return BadInput(f"{front}the batch has {found}, and there are programs for {there}; {why}")
+
+    def _add_shape(self, batch: Any, shapes: Shapes) -> TrainingProgram:
+        """Compiles a program of another shape, which has the state that there is."""
+        is_ragged = self._is_ragged(shapes)
+        if not (self._compiles_again or is_ragged):
+            raise self._refuse_shape(shapes, "give compile this one as well, shapes=[batch, ...], or new_shapes=\"compile\", which "
+                                     "compiles a program when its first batch comes", True)
+        limit = self._settings.max_programs
+        if limit is not None and len(self._programs) >= limit and not is_ragged:
+            raise self._refuse_shape(shapes, f"max_programs allows {limit}", True)
+        prepared = self._prepared.make_again(batch)
+        name = self._workspace.choose_name(self._name_program(prepared.example))
+        _log.warning("compiling program %s for batches of %s", name, describe_shapes(shapes))
+        prepared.share_names(self._prepared.shared)
+        program = self._workspace.add(self._request([prepared])[0]._replace(name=name))
+        self._programs.append(TrainingProgram(prepared, program))
+        if self._max_grad_norm is not None:
+            self.max_grad_norm = self._max_grad_norm
+        return self._programs[-1]
+
+    def _name_program(self, example: Mapping[str, torch.Tensor]) -> str:
+        return f"train-{describe_shape(example)}"
+
+    def _get_owner(self) -> str:
+        """Whose the optimizer's state is, among several steps."""
+        return ""
 
     def _write_tensor(self, name: str, tensor: torch.Tensor) -> None:
-        """Gives a variable of the step a value, and the evaluation with its next use."""
+        """Gives a variable of the step a value."""
         variable = next(variable for variable in self._session.manifest["variables"] if variable["name"] == name)
         write_tensor(self._session, variable, tensor)
-        if variable.get("restore") == "never":
-            self._written[name] = tensor.detach().clone()
-        self._is_evaluation_old = True
-
-    def _forget_evaluation(self) -> None:
-        if self._evaluation is not None:
-            self._evaluation.close()
-        self._evaluation = None
-        self._is_evaluation_old = True
 
     # ------------------------------------------------------------------------------------------------------
     # What has changed since it was compiled
     # ------------------------------------------------------------------------------------------------------
 
-    def _meet_changes(self, batches: Sequence[Any]) -> None:
-        """Sees to it that the step is the one that model, loss and optimizer ask for now."""
+    def _meet_changes(self, batches: Sequence[Any]) -> TrainingProgram:
+        """Sees to it that the step is the one that model, loss and optimizer ask for now; the program of the batches."""
         if not self._read_alone.hold():
             self._take_tensors()
-        prepared = self._prepared
+        program = self._find_program(batches)
+        prepared = program.prepared
         if not (prepared.archive.guards.hold() and prepared.options.hold()):
             change = prepared.options.find_change() or prepared.archive.guards.find_change()
             if change is not None:
                 self._compile_again(str(change))
-        if not self._inputs.are_written():
-            refusal = prepared.options.find_change() or self._inputs.find_refusal()
+                program = self._find_program(batches)
+        if not program.inputs.are_written():
+            refusal = program.prepared.options.find_change() or program.inputs.find_refusal()
             if refusal is not None:
                 self._compile_again(refusal)
-            self._inputs.write()
-        if self._compiles_again and not self._has_own_size and batches and not self._has_shapes(batches[0]):
-            self._compile_again("the batch has other shapes", batches[0])
-            self._inputs.write()
+                program = self._find_program(batches)
+            program.inputs.write()
+        return program
 
     def _take_tensors(self) -> None:
         """What has been written to tensors of the model that the step only reads."""
         for name, tensor in self._read_alone.take_changes():
             self._write_tensor(name, tensor)
 
-    def _has_shapes(self, batch: Any) -> bool:
-        arranged, example = self._prepared.layout.arrange(batch), self._prepared.example
-        return all(not hasattr(value, "shape") or tuple(value.shape) == tuple(example[name].shape)
-                   for name, value in arranged.items())
-
-    def _compile_again(self, change: str, batch: Any = None) -> None:
-        """With all state, if that was allowed."""
+    def _compile_again(self, change: str) -> None:
+        """All programs with all state, if that was allowed."""
         if not self._compiles_again:
             raise BadInput(_BUILT_IN.format(change))
-        prepared = self._prepared.make_again(batch)
-        compiled, session = self._open(prepared)
+        models = [program.prepared.make_again() for program in self._programs]
+        workspace, state = self._open(models)
         try:
-            session.initialize()
-            _write_model(session, prepared.get_tensors())
-            self._parked = move_state(self._session, self._prepared.options, session, prepared.options, self._parked)
+            workspace.session.initialize()
+            _write_model(state, models[0].get_tensors())
+            self._parked = move_state(self._session, self._prepared.options, state, models[0].options, self._parked)
         except BaseException:
-            session.close()
+            workspace.close()
             raise
-        old, limit = self._session, self._max_grad_norm
-        self._adopt(prepared, compiled, session)
+        old, limit = self._workspace, self._max_grad_norm
+        self._adopt(models, workspace, state, workspace.session.programs)
         if limit is not None:
             self.max_grad_norm = limit
         old.close()
@@ -311,8 +297,7 @@ class Step:
     @property
     def batch_size(self) -> int | None:
         """The samples of a batch; None where the inputs have no dimension in common that counts them."""
-        return next((tensor["shape"][tensor["batch_dim"]] * self._session.manifest.get("micro_batches", 1)
-                     for tensor in self._session.manifest["inputs"] if "batch_dim" in tensor), None)
+        return self._programs[0].count_samples()
 
     @property
     def steps(self) -> int:
@@ -322,20 +307,21 @@ class Step:
     @property
     def seconds(self) -> float:
         """How long the last step took, without the copy of its batch."""
-        return self._session.step_seconds
+        return self._last.program.step_seconds
 
     @property
     def gradient_norm(self) -> float | None:
         """The norm of all gradients of the last step, before clipping; None without `max_grad_norm`, whose value inf
         asks for nothing else."""
-        found = [variable for variable in self._session.manifest["variables"]
+        program = self._last.program
+        found = [variable for variable in program.manifest["variables"]
                  if variable["role"] == "gradient" and variable["name"] == "gradient_norm"]
-        return read_tensor(self._session.read_variable, found[0]).item() if found else None
+        return read_tensor(program.read_variable, found[0]).item() if found else None
 
     @property
     def learning_rates(self) -> list[float]:
         """Those of the last step, by group of the optimizer."""
-        return list(self._inputs.rates) or self._prepared.options.get_rates()
+        return list(self._last.inputs.rates) or self._prepared.options.get_rates()
 
     @property
     def max_grad_norm(self) -> float | None:
@@ -345,11 +331,14 @@ class Step:
     @max_grad_norm.setter
     def max_grad_norm(self, value: float) -> None:
         name = name_input("max_grad_norm", "lr")
-        if not any(variable["name"] == name for variable in self._session.manifest["variables"]):
+        programs = [program.program for program in self._programs
+                    if any(variable["name"] == name for variable in program.program.manifest["variables"])]
+        if not programs:
             raise BadInput("the step was compiled without clipping; give compile a max_grad_norm above 0 that is not inf")
         if not value > 0:
             raise BadInput(f"max_grad_norm is a number above 0, found {value!r}")
-        self._session.set_rate(name, float(value))
+        for program in programs:
+            program.set_rate(name, float(value))
         self._max_grad_norm = value
 
     def __call__(self, *batches: Any) -> float:
@@ -358,33 +347,27 @@ class Step:
 
         A loss that is not finite raises `LossNotFinite` and changes nothing.
         """
-        self._meet_changes(batches)
-        self._run(self._session, batches)
-        self._is_evaluation_old = True
+        program = self._meet_changes(batches)
+        arranged = [program.prepared.layout.arrange(batch) for batch in batches]
+        with program.archive.words.spoken():
+            try:
+                self._session.run(program.program, program.arrange(arranged, {}))
+            except BadInput as error:
+                self._explain(error, program, arranged)
+                raise
+        self._last = program
         internals.mark_stepped(self.optimizer)
-        return self._session.read_scalar(self._loss)
+        return program.program.read_scalar(program.loss)
 
-    def _run(self, session: Session, batches: Sequence[Any], fillers: Mapping[str, Any] = MappingProxyType({})) -> None:
-        names = [tensor["name"] for tensor in session.manifest["inputs"]]
-        optional = self._prepared.layout.targets if fillers else ()
-        arranged = [self._prepared.layout.arrange(batch, optional) for batch in batches]
-        archive = self._prepared.archive if session is self._session else self._evaluation_archive
-        try:
-            with archive.words.spoken():
-                session.run_step([[batch[name] if name in batch else fillers[name] for name in names] for batch in arranged])
-        except BadInput as error:
-            self._explain(error, session, arranged)
-            raise
-
-    def _explain(self, error: BadInput, session: Session, batches: Sequence[Mapping[str, Any]]) -> None:
+    def _explain(self, error: BadInput, program: TrainingProgram | EvaluationProgram, batches: Sequence[Mapping[str, Any]]) -> None:
         """Puts into words that a batch has another size; an evaluation is no step with a number."""
-        trains, manifest = session is self._session, session.manifest
+        trains, manifest = isinstance(program, TrainingProgram), program.program.manifest
         said = next(filter(None, (explain_sizes(manifest["inputs"], manifest.get("micro_batches", 1), batch, trains)
                                   for batch in batches)), None)
         front = f"step {error.step}: " if error.step else ""
         if said and "expected" in error.message:
             error.rephrase(lambda text: f"{front}{said}" if text == error.message else text)
-        checked = (self._prepared.archive if trains else self._evaluation_archive).checked
+        checked = program.archive.checked
         if checked and (isinstance(error, LossNotFinite) or " holds " in error.message):
             error.rephrase(lambda text: text if text == error.message else "\n".join(
                 filter(None, (text, "a check that fails makes the loss nan, too; the model checks", *checked))))
@@ -396,50 +379,97 @@ class Step:
     # Evaluation
     # ------------------------------------------------------------------------------------------------------
 
-    def _get_evaluation(self) -> Session:
-        """The model in evaluation mode, compiled with the first use, with the step's present values."""
-        if self._evaluation is not None and not self._evaluation_archive.guards.hold():
-            change = self._evaluation_archive.guards.find_change()
-            if change is not None and not self._compiles_again:
+    def _find_evaluation(self, arranged: Mapping[str, Any], averaged: bool) -> EvaluationProgram:
+        """The model in evaluation mode, compiled with the first batch of a shape, over the step's state."""
+        shapes = find_shapes(arranged)
+        for program in [program for program in self._evaluations if program.averaged == averaged and program.takes(shapes)]:
+            if program.archive.guards.hold():
+                return program
+            change = program.archive.guards.find_change()
+            if change is None:
+                return program
+            if not self._compiles_again:
                 raise BadInput(_BUILT_IN.format(change))
-            self._forget_evaluation()
-        if self._evaluation is None:
-            prepared = self._prepared
-            archive = self._evaluation_archive = _Archive(prepared.make_evaluation(), prepared.example, training=False)
-            words = [*self._evaluation_words, *([f"--batch={self.batch_size}"] if self._has_own_size else [])]
-            self._evaluation = Session(archive.build(words).path, threads=self._threads)
-            self._evaluation.initialize()
-            self._is_evaluation_old = True
-        self._take_tensors()
-        if self._is_evaluation_old:
-            _write_model(self._evaluation, self._read_model())
-            for variable in filter(_is_of_model, self._evaluation.manifest["variables"]):
-                if variable["name"] in self._written:
-                    write_tensor(self._evaluation, variable, self._written[variable["name"]])
-            self._is_evaluation_old = False
-        self._evaluation.step = 0
-        return self._evaluation
+            self._evaluations.remove(program)
+        trained = next((program for program in self._programs if program.takes(shapes)), None)
+        if trained is None and (self._compiles_again or self._is_ragged(shapes)) and not self._has_own_size:
+            return self._add_evaluation(self._make_example(arranged), averaged)
+        if trained is None and len(self._programs) > 1:
+            raise self._refuse_shape(shapes, "evaluation takes the shapes of the steps", False)
+        return self._add_evaluation((trained or self._programs[0]).prepared.example, averaged)
 
-    def evaluate(self, batch: Any) -> float:
+    def _make_example(self, arranged: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        """A batch of another shape, whose targets may be left out: then they are the step's, as many as there are samples."""
+        example, program = dict(self._prepared.example), self._programs[0]
+        found = {name: torch.as_tensor(value).detach().cpu() for name, value in arranged.items()}
+        dims = {tensor["name"]: tensor["batch_dim"] for tensor in program.program.manifest["inputs"] if "batch_dim" in tensor}
+        samples = next((found[name].shape[dim] for name, dim in dims.items() if name in found), None)
+        for name, value in example.items():
+            if name not in found and name in dims and samples is not None and samples <= value.shape[dims[name]]:
+                example[name] = value.narrow(dims[name], 0, samples)
+        return {name: found.get(name, value) for name, value in example.items()}
+
+    def _add_evaluation(self, example: Mapping[str, torch.Tensor], averaged: bool) -> EvaluationProgram:
+        known = next((program for program in self._evaluations if program.averaged == averaged
+                      and program.takes(find_shapes(example)) and program.archive.guards.hold()), None)
+        if known is not None:
+            return known
+        archive = Archive(self._prepared.make_evaluation(), example, training=False)
+        words = [*self._evaluation_words, *([f"--batch={self.batch_size}"] if self._has_own_size else [])]
+        name = self._workspace.choose_name(self._name_evaluation(example, averaged))
+        shared = self._prepared.shared
+        if averaged:  # which the program reads in the place of parameters
+            averages = self._averages.names
+            shared = {**shared, **{own: averages[name] for own in self._prepared.get_tensors() if (name := shared.get(own, own)) in averages}}
+        program = self._workspace.add(Request(name, archive, words, variables=shared))
+        self._evaluations.append(EvaluationProgram(archive, program, example, averaged))
+        return self._evaluations[-1]
+
+    def _name_evaluation(self, example: Mapping[str, torch.Tensor], averaged: bool) -> str:
+        return f"evaluate-{'averaged-' if averaged else ''}{describe_shape(example)}"
+
+    def _evaluate(self, batch: Any, averaged: bool, optional: Sequence[str] = ()) -> EvaluationProgram:
+        """Runs the evaluation of a batch."""
+        if not self._read_alone.hold():
+            self._take_tensors()
+        arranged = self._prepared.layout.arrange(batch, optional)
+        program = self._find_evaluation(arranged, averaged)
+        needed = self._prepared.layout.list_inputs(optional)
+        fillers = {name: torch.zeros_like(program.example[name]).expand(program.shapes[name]).contiguous()
+                   if program.example[name].shape == program.shapes[name]
+                   else torch.zeros(program.shapes[name], dtype=program.example[name].dtype)
+                   for name in needed if name in program.shapes}
+        self._session.session.step = 0
+        with program.archive.words.spoken():
+            try:
+                program.program.run_step(program.arrange([arranged], fillers))
+            except BadInput as error:
+                self._explain(error, program, [arranged])
+                raise
+        return program
+
+    def evaluate(self, batch: Any, averaged: bool = False) -> float:
         """The loss of a batch in evaluation mode: no dropout, running statistics, nothing changes.
 
-        The first call compiles the model once more; its arena lies beside the step's.
+        The first call compiles the model once more, as a program of the same package: it reads the step's parameters where
+        they are.
         """
-        session = self._get_evaluation()
-        self._run(session, [batch])
-        return session.read_scalar(next(output["name"] for output in session.manifest["outputs"] if output["role"] == "loss"))
+        self._check_averaged(averaged)
+        program = self._evaluate(batch, averaged)
+        return program.program.read_scalar(program.loss)
 
-    def predict(self, batch: Any) -> torch.Tensor:
+    def predict(self, batch: Any, averaged: bool = False) -> torch.Tensor:
         """What the model returns for a batch in evaluation mode; its targets may be left out."""
-        session = self._get_evaluation()
-        outputs = [output for output in session.manifest["outputs"] if output["role"] != "loss"]
-        if not outputs:
+        self._check_averaged(averaged)
+        program = self._evaluate(batch, averaged, self._prepared.layout.targets)
+        if not program.outputs:
             raise BadInput("the model returns no tensor but its loss; have it return its prediction as well")
-        needed = self._prepared.layout.list_inputs(self._prepared.layout.targets)
-        targets = {tensor["name"]: torch.zeros(tensor["shape"], dtype=self._prepared.example[tensor["name"]].dtype)
-                   for tensor in session.manifest["inputs"] if tensor["name"] in needed}
-        self._run(session, [batch], fillers=targets)
-        return read_tensor(session.read_output, outputs[0])
+        return read_tensor(program.program.read_output, program.outputs[0])
+
+    def _check_averaged(self, averaged: bool) -> None:
+        if averaged and not self._averages:
+            raise BadInput("averaged=True evaluates an average of the weights, and the step keeps none; compile it with "
+                           "ema_decay=0.999")
 
     # ------------------------------------------------------------------------------------------------------
     # State
@@ -447,11 +477,19 @@ class Step:
 
     def reload(self) -> None:
         """Takes parameters, buffers and the optimizer's state from model and optimizer, as `compile` does."""
-        self._session.initialize()
+        self._session.session.initialize()
+        self._take_over()
+
+    def _take_over(self) -> None:
         self._read_alone.mark()
         _write_model(self._session, self._prepared.get_tensors())
         write_optimizer_state(self._prepared.options, self._session, self.optimizer.state)
-        self._is_evaluation_old = True
+        self._begin_average()
+
+    def _begin_average(self) -> None:
+        """Before its first update it is the model."""
+        if self._averages:
+            self._averages.write(self._prepared.get_tensors(), 0)
 
     def _read_variables(self) -> Iterator[tuple[list[str], torch.Tensor]]:
         """The step's parameters and buffers, by their names; constants are as they were."""
@@ -494,13 +532,34 @@ class Step:
         state = self._read_optimizer()
         optimizer["state"] = {index: state[parameter] for index, parameter in number_parameters(self.optimizer) if parameter in state}
         loss = {name: values[inner].clone() for name, inner in self._prepared.list_loss_names().items()}
-        return {"model": model, "optimizer": optimizer, "step": self.steps, **({"loss": loss} if loss else {})}
+        return {"model": model, "optimizer": optimizer, "step": self.steps, **({"loss": loss} if loss else {}),
+                **self._read_average(model)}
+
+    def _read_average(self, model: Mapping[str, Any]) -> dict[str, Any]:
+        """The model with averages in the place of weights, by its names, and their count; nothing without an average."""
+        if not self._averages:
+            return {}
+        tensors, averages = self._prepared.get_tensors(), self._averages.read()
+        values = {id(tensors[name]): value for name, value in averages.items()}
+        state = {name: values.get(id(tensors.get(f"net.{name}")), value) for name, value in model.items()}
+        return {"average": {name: value.clone() if torch.is_tensor(value) else value for name, value in state.items()},
+                "average_updates": self._averages.updates}
+
+    def _write_average(self, state: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> None:
+        """A state without an average begins one with the model that it has."""
+        if not self._averages:
+            return
+        given = {**tensors, **{f"net.{name}": value for name, value in state.get("average", {}).items()}}
+        own = self._prepared.get_tensors()
+        values = {id(tensor): given[name] for name, tensor in own.items() if name in given}
+        self._averages.write({name: values.get(id(own[name]), own[name]) for name in self._averages.names}, state.get("average_updates", 0))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on from a `state_dict`, which changes neither model nor optimizer."""
         names = self._prepared.list_loss_names()
         tensors = {f"net.{name}": value for name, value in state["model"].items()}
         tensors.update((names[name], value) for name, value in state.get("loss", {}).items() if name in names)
+        tensors.update([(self._prepared.shared[name], value) for name, value in tensors.items() if name in self._prepared.shared])
         lacking = [name for name, inner in names.items() if inner not in tensors]
         if lacking:
             raise BadInput(f"the state has no '{lacking[0]}' of the loss")
@@ -511,8 +570,8 @@ class Step:
         entries = state["optimizer"]["state"]
         write_optimizer_state(self._prepared.options, self._session,
                               {parameter: entries[index] for index, parameter in number_parameters(self.optimizer) if index in entries})
+        self._write_average(state, tensors)
         self._session.step = state["step"]
-        self._is_evaluation_old = True
 
     def save(self, folder: str | pathlib.Path) -> None:
         """Writes a checkpoint of memopt-run's, whole whatever happens meanwhile."""
@@ -523,14 +582,12 @@ class Step:
         """Goes on from a checkpoint, of `save` or memopt-run's. Rates stay the optimizer's."""
         with self._prepared.archive.words.spoken():
             self._session.load(folder)
-        self._inputs.forget()
-        self._is_evaluation_old = True
+        for program in self._programs:
+            program.inputs.forget()
 
     def close(self) -> None:
         """Frees the arenas and ends the threads, which otherwise happens with the last reference."""
-        for session in (self._session, self._evaluation):
-            if session is not None:
-                session.close()
+        self._workspace.close()
 
     def __reduce__(self):
         raise BadInput("a memopt.Step has memory and threads of its own, and is neither copied nor pickled; take its state by "
@@ -547,15 +604,20 @@ class Step:
 
 def compile(model: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: torch.optim.Optimizer | None = None, *,
             targets: Sequence[str] | None = None, device_memory: int | str | None = None, threads: int = 0,
-            new_shapes: str = "error", **options: Any) -> Step:
+            shapes: Sequence[Any] | None = None, new_shapes: str = "error", max_programs: int | None = None,
+            ragged: str = "error", device: str = "cpu", **options: Any) -> Step:
     """Compiles the training step of a model on batches like `batch`.
 
     The batch is a tuple such as a DataLoader gives, or a mapping by name. Of a tuple the last entry goes to the loss,
     as `loss_fn(model(*inputs), target)`; `targets` names other entries (of a tuple: "input", or "input0", …, and
     "target"). With `loss_fn=None` the model gets the whole batch by keyword and returns its loss, as those of
-    transformers do. Batches need the example's shapes: let loaders drop the last one.
+    transformers do. Batches have the example's shapes, or one of those of the example batches in `shapes`: each shape is a
+    program, and all have one state in one arena, which is as large as the largest program needs. `new_shapes="compile"`
+    compiles a program when the first batch of another shape comes, within the arena where there is a budget; `max_programs`
+    bounds them. `ragged="pad"` takes batches with fewer samples as well.
 
-    `device_memory` is the budget, in bytes or as "8GiB"; `threads` bounds those of the run; other options are those of
+    `device_memory` is the budget, in bytes or as "8GiB"; `device` is "cpu" or "cuda"; `threads` bounds those of the run;
+    in processes that torchrun has started each is a rank, with its own batches; other options are those of
     memopt-compile with underscores: `activation_checkpointing=["layer1.*"]`, `micro_batches=4`, `precision="bf16"`.
 
     A step does what model, loss and optimizer say when it is called. Where that is not what was compiled (another number
@@ -564,23 +626,33 @@ def compile(model: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: t
 
     Raises `DoesNotFit`, `Refused` for what cannot be exported as it trains, `BadInput` for what cannot be compiled.
     """
-    prepared = _Model(model, loss_fn, batch, optimizer, targets)
-    return Step(prepared, device_memory, options, threads, new_shapes)
+    settings = Settings(device_memory, options, threads, new_shapes, max_programs, ragged, device).check()
+    return Step(make_models(Model(model, loss_fn, batch, optimizer, targets), shapes), settings)
+
+
+def make_models(first: Model, shapes: Sequence[Any] | None) -> list[Model]:
+    """One for each shape of the example batches, that of the first example among them."""
+    models = [first]
+    for batch in shapes or ():
+        example = first.layout.make_example(batch)
+        if all(find_shapes(example) != find_shapes(model.example) for model in models):
+            models.append(first.make_again(batch))
+    return models
 
 
 def frontier(model: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: torch.optim.Optimizer | None = None, *,
              targets: Sequence[str] | None = None, points: int = 8, **options: Any) -> Frontier:
     """Predicted step time against bytes, at so many budgets from the smallest to the fastest plan's."""
-    prepared = _Model(model, loss_fn, batch, optimizer, targets)
+    prepared = Model(model, loss_fn, batch, optimizer, targets)
     with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
         name = pathlib.Path(folder) / "frontier"
-        text, _ = prepared.run_compiler([*prepared.get_words(None, options), f"--frontier={points}", f"--frontier-output={name}"])
+        text, _ = prepared.run_compiler([*prepared.get_words(options), f"--frontier={points}", f"--frontier-output={name}"])
         return Frontier(json.loads(name.with_suffix(".json").read_text()), text, name.with_suffix(".svg").read_text())
 
 
 def estimate(model: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: torch.optim.Optimizer | None = None, *,
              targets: Sequence[str] | None = None, **options: Any) -> Estimate:
     """Model state and activations by module, in seconds, without a plan."""
-    prepared = _Model(model, loss_fn, batch, optimizer, targets)
-    text, report = prepared.run_compiler([*prepared.get_words(None, options), "--estimate"])
+    prepared = Model(model, loss_fn, batch, optimizer, targets)
+    text, report = prepared.run_compiler([*prepared.get_words(options), "--estimate"])
     return Estimate(report, text)

@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -118,8 +119,11 @@ def _start(command: Sequence[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def run_compiler(arguments: Sequence[str]) -> tuple[str, dict]:
-    """Runs memopt-compile; what it printed, and its --report. A failure is raised as the exception of its kind."""
+def run_compiler(arguments: Sequence[str], models: Sequence[os.PathLike] = ()) -> tuple[str, dict]:
+    """Runs memopt-compile; what it printed, and its --report. A failure is raised as the exception of its kind.
+
+    `models` are the archives that it reads; without them the first argument is one.
+    """
     with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
         path = pathlib.Path(folder) / "report.json"
         code, out, err = _start([str(find_compiler()), *arguments, f"--report={path}"])
@@ -128,16 +132,21 @@ def run_compiler(arguments: Sequence[str]) -> tuple[str, dict]:
         for line in err.splitlines():
             _log.info(line)
         return out, {**report, "remarks": [line for line in err.splitlines() if "remark: " in line]}
-    raise _make_error(code, err, report, arguments[0])
+    raise _make_error(code, err, report, list(map(str, models)) or [arguments[0]])
 
 
 _ERROR = "memopt-compile: error: "
 
 
-def _make_error(code: int, err: str, report: dict, model: str) -> Error:
-    """The failure in the caller's words: of the model's file, which is not the caller's, nothing is said."""
-    folder = os.path.dirname(model)
-    text = write_options_as_keywords(err.replace(f"{model}: ", "").replace(model, "the model").replace(f"{folder}{os.sep}", ""))
+def _make_error(code: int, err: str, report: dict, models: Sequence[str]) -> Error:
+    """The failure in the caller's words: of the model's file, which is not the caller's, nothing is said, nor of the
+    program's name where there is one."""
+    folder = os.path.dirname(models[0])
+    for model in models:
+        err = err.replace(f"{model}: ", "").replace(model, "the model")
+    if len(models) == 1:
+        err = re.sub(r"(?<=error: )program '[^']*': ", "", err)
+    text = write_options_as_keywords(err.replace(f"{folder}{os.sep}", ""))
     lines = text.splitlines()
     starts = [place for place, line in enumerate(lines) if line.startswith(_ERROR)]
     if not starts:

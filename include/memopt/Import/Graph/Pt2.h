@@ -14,6 +14,8 @@
 #ifndef MEMOPT_IMPORT_GRAPH_PT2_H
 #define MEMOPT_IMPORT_GRAPH_PT2_H
 
+#include "memopt/Import/Archive/Dimensions.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "llvm/Support/Error.h"
@@ -35,6 +37,8 @@ struct ImportOptions {
   bool evaluate = false;
   /// Off: dropout is the identity, everything else as in training.
   bool dropout = true;
+  /// Sizes of the archive's symbolic dimensions, all of which need one.
+  DimensionSizes dimensions;
 };
 
 /// Reads the file. The module keeps the file mapped for as long as its initial values live in the

@@ -134,6 +134,11 @@ ArrayRef<const Optimizer *> getOptimizers();
 /// Null when there is none of that name.
 const Optimizer *findOptimizer(StringRef name);
 
+/// What keeps an average of a parameter, beside the optimizer that updates it; no optimizer that
+/// may be named.
+const Optimizer &getAverage();
+inline constexpr StringLiteral kAverageName = "average", kAverageSlot = "average";
+
 const Optimizer &getAdadelta();
 const Optimizer &getAdafactor();
 const Optimizer &getAdagrad();

@@ -111,6 +111,8 @@ public:
   const Optimizer &getOptimizer() const { return *optimizer; }
   StringRef getOptimizerName() const;
   double getRate() const { return rate; }
+  /// The settings of the average of weights, if there is to be one.
+  std::optional<OptimizerSettings> getAverageSettings() const;
   /// Whether a run may change what `--hyperparameters` speaks of.
   bool hasInputs() const;
 

@@ -78,6 +78,12 @@ public:
                                                     const DataOptions &options,
                                                     std::vector<std::string> &notices);
 
+  /// The same for several programs, each with inputs of its own: batches of a file, of which each
+  /// has the shapes of one.
+  static StatusOr<std::unique_ptr<DataSource>>
+  open(const std::vector<std::string> &sources,
+       const std::vector<std::vector<InputSpec>> &programs);
+
   /// Whether a source is a text, of bytes or of tokens.
   static bool isText(const std::string &source);
   /// The files that a source names.
@@ -95,6 +101,11 @@ public:
   /// Writes the batch at `position`, counted from 0 through all epochs. `targets` holds the address
   /// of each input, in the manifest's order. Allocates nothing of 4 KiB or more.
   virtual Status fill(int64_t position, const std::vector<char *> &targets) = 0;
+
+  /// The program whose inputs the batch at a position has; with several the one with most of them.
+  virtual StatusOr<size_t> findProgram(int64_t position) { return size_t(0); }
+  /// Whose batches are filled from now on.
+  virtual void chooseProgram(size_t program) {}
 
   /// Says which batch will be asked for next, for it to be read meanwhile; no promise.
   virtual void expect(int64_t position) {}

@@ -18,6 +18,9 @@ namespace memopt {
 bool hasBatches(const SafetensorsFile &file);
 StatusOr<std::unique_ptr<DataSource>> openBatches(SafetensorsFile file,
                                                   const std::vector<InputSpec> &inputs);
+/// Of several programs each batch has the inputs of one or more.
+StatusOr<std::unique_ptr<DataSource>> openBatches(SafetensorsFile file,
+                                                  std::vector<std::vector<InputSpec>> programs);
 /// Files with a tensor [N, ...] for each input, by its name: together one set of samples.
 StatusOr<std::unique_ptr<DataSource>> openSamples(std::vector<SafetensorsFile> files,
                                                   const std::vector<InputSpec> &inputs,

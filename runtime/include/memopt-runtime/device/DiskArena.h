@@ -34,6 +34,7 @@ public:
   /// Values stay: every one is written before it is read.
   using Arena::reset;
   Status reset(const PieceRunner &runPieces) override;
+  Status forgetAbove(int64_t offset) override;
   Status updateMark() override { return Status::ok(); }
   Status checkSlack() const override { return Status::ok(); }
   bool isGuard(const void *) const override { return false; }

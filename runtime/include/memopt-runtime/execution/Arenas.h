@@ -24,10 +24,13 @@ namespace memopt {
 /// their inputs are free (PackageFormat.h).
 class Arenas {
 public:
-  /// Takes memory for a program, and room for it in a folder where it uses the disk; a failure
-  /// names the space.
-  static StatusOr<Arenas> allocate(Device &device, const Manifest &manifest, bool isChecked,
+  /// Takes memory for a program, at least `least` bytes, and room for it in a folder where it uses
+  /// the disk; a failure names the space.
+  static StatusOr<Arenas> allocate(Device &device, const Manifest &manifest,
+                                   const BytesBySpace &least, bool isChecked,
                                    const std::string &diskFolder);
+  /// The same memory for another program, for which there has to be enough.
+  StatusOr<Arenas> share(const Manifest &manifest) const;
 
   Arena &operator[](int space) const { return *arenas[size_t(space)]; }
 
@@ -62,6 +65,10 @@ public:
   /// near the thread that touches them first.
   Status reset(ThreadPool &pool);
 
+  /// Fills what lies above the state of a program of several, as it was when it was allocated.
+  Status forgetAbove(const BytesBySpace &ends);
+  BytesBySpace getBytes() const;
+
   /// See Arena, whose functions these are for all spaces.
   void noteHandedOut(const void *address, int64_t size);
   Status observe();
@@ -87,7 +94,7 @@ private:
 
   bool hasMirror = false;         ///< whether the host does not reach all
   std::vector<Mirrored> mirrored; ///< in the order of their places in the arenas
-  std::array<std::unique_ptr<Arena>, countedSpaces> arenas;
+  std::array<std::shared_ptr<Arena>, countedSpaces> arenas;
 };
 
 } // namespace memopt

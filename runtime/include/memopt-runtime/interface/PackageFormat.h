@@ -15,15 +15,26 @@
 #define MEMOPT_RUNTIME_INTERFACE_PACKAGEFORMAT_H
 
 #include "memopt-runtime/interface/ProgramInterface.h"
+#include <cstddef>
+#include <string>
 
 namespace memopt {
 
-/// The one version of manifests that is written and read.
-constexpr int64_t manifestVersion = 2;
+/// The version of manifests that is written and read, and that of packages of several programs.
+constexpr int64_t manifestVersion = 2, severalProgramsVersion = 3;
 
 /// Files of a package; beside them lie the target's image and its PTX.
 constexpr const char *manifestFile = "manifest.json", *programFile = "program.so",
                      *weightsFile = "weights.safetensors";
+
+/// Of several programs the first has the files above, and the others have theirs with a number in
+/// front: 2.program.so.
+inline std::string getProgramFile(size_t number, const std::string &name) {
+  return number ? std::to_string(number + 1) + "." + name : name;
+}
+
+/// The most programs of a package.
+constexpr size_t mostPrograms = 1024;
 
 /// Letters of a package's digest, a hexadecimal number.
 constexpr int digestLetters = 40;

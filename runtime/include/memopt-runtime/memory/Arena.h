@@ -64,6 +64,10 @@ public:
   /// there or not. Addresses outside the arena are ignored.
   void noteHandedOut(const void *address, int64_t size);
 
+  /// Fills a checked arena from an offset on as it was when it was allocated: what was used there
+  /// counts no more.
+  virtual Status forgetAbove(int64_t offset);
+
   /// Looks for written bytes above the highest known one. Only for a checked arena.
   virtual Status updateMark() = 0;
 

@@ -99,6 +99,7 @@ struct VariableSpec : ShardedTensor {
   VariableInit init;
   VariableRestore restore;
   std::optional<double> initScale; ///< standard deviation for random initialization
+  bool isOwn = false;              ///< a constant of this program, of several that share all else
   /// What all elements start from, with VariableInit::Constant or random initialization; of a
   /// group's learning rate, the rate before the schedule; of another number of the optimizer, the
   /// one that was compiled.
@@ -123,7 +124,7 @@ struct VariableSpec : ShardedTensor {
   }
   /// Whether its value lasts from step to step; other variables are written anew in each.
   bool isState() const {
-    return role != "hyperparameter" && role != "gradient" && role != "index_fault";
+    return !isOwn && role != "hyperparameter" && role != "gradient" && role != "index_fault";
   }
 };
 
@@ -175,6 +176,11 @@ struct ConvBnEvalSpec {
   std::vector<std::pair<std::string, std::string>> refused; ///< with the reason
 };
 
+/// One of several programs of a package.
+struct ProgramEntry {
+  std::string name, kind; ///< kind: "train" or "eval"
+};
+
 struct Manifest {
   std::string digest;         ///< of the whole package; empty in packages of before there was one
   std::string compiler, mode; ///< mode: "train" or "eval"
@@ -200,7 +206,11 @@ struct Manifest {
   int64_t microBatches = 1; ///< that a batch of data is cut into: the inputs hold one of them
   int64_t ranks = 1;        ///< processes that run the program together
   std::optional<ConvBnEvalSpec> convBnEval;
+  /// In the first program's manifest all of a package that has several; empty in others.
+  std::vector<ProgramEntry> programs;
 
+  /// Where the state ends that several programs share, by space.
+  BytesBySpace getStateEnds() const;
   /// Index of the output of role "loss", or -1.
   int getLossIndex() const;
   const VariableSpec *findVariable(const std::string &name) const;

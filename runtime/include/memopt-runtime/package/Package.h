@@ -36,7 +36,15 @@ public:
   Package &operator=(const Package &) = delete;
 
   const std::string &getFolder() const { return folder; }
+  /// How the package calls the program; empty in a package of one.
+  const std::string &getName() const { return programName; }
+  /// Its other programs, which share the state that this one's manifest has.
+  const std::vector<std::shared_ptr<const Package>> &getOthers() const { return others; }
   const Manifest &getManifest() const { return manifest; }
+  /// What the largest of the programs needs.
+  BytesBySpace getArenaBytes() const;
+  /// Whether this program may run in the arena of another that comes first.
+  Status checkJoins(const Package &first) const;
   /// The text that it was read from.
   const std::string &getManifestText() const { return manifestText; }
   /// The file with initial values.
@@ -51,12 +59,14 @@ public:
 
 private:
   Package() = default;
-  Status loadFrom(const OpenFolder &opened);
-  Status loadProgram(const OpenFolder &opened);
+  Status loadFrom(const OpenFolder &opened, size_t number);
+  Status loadProgram(const OpenFolder &opened, size_t number);
+  Status loadOthers(const OpenFolder &opened);
   Status checkDigest() const;
 
-  std::string folder, manifestText;
+  std::string folder, programName, manifestText;
   Manifest manifest;
+  std::vector<std::shared_ptr<const Package>> others;
   /// Open as long as the package is, so that its paths (getOpenPath) are those of no other file.
   InputFile programFile;
   InputFile weights, image, source; ///< where the package has them

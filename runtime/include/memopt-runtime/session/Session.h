@@ -34,6 +34,8 @@
 
 namespace memopt {
 
+class Session;
+
 struct SessionOptions {
   bool isMemoryChecked = false;
   bool isStoppedOnNan = true;
@@ -48,6 +50,10 @@ struct SessionOptions {
   std::string diskFolder = {};
   /// Called on each thread that the session starts, before anything else.
   std::function<void()> onThreadStart = {};
+  /// Another program's session, whose arenas this one uses; it must outlive this one.
+  const Session *partner = nullptr;
+  /// What the arenas have at least, for programs that are to use them, too.
+  BytesBySpace leastBytes = {};
   /// Whether a device replays steps that were written down once, where it can.
   bool isReplayed = true;
 };
@@ -83,6 +89,7 @@ public:
 
   const Manifest &getManifest() const { return package->getManifest(); }
   const Package &getPackage() const { return *package; }
+  const std::shared_ptr<const Package> &sharePackage() const { return package; }
 
   /// Where the host reads and writes a tensor between steps; null for one that only the device
   /// reaches, or on disk, which inputs, outputs and hyperparameters never are.
@@ -127,6 +134,11 @@ public:
   /// The same, and every rank gets it.
   StatusOr<const void *> getWholeOnAll(const VariableSpec &variable,
                                        std::vector<char> &storage) const;
+
+  /// Another program has run in the same arenas: gives this one's constants their values again,
+  /// and, where memory is checked, forgets what the other has used. Hyperparameters are to be set
+  /// anew.
+  Status comeBack();
 
   /// The first parameter, buffer or optimizer state with a value that is not finite, or null.
   StatusOr<const VariableSpec *> findNonFiniteVariable() const;
@@ -182,8 +194,9 @@ public:
   // Memory
   //===--------------------------------------------------------------------===//
 
-  /// What was seen used, per space. Only with isMemoryChecked.
-  BytesBySpace getUsedPeakBytes() const { return arenas.getUsedPeakBytes(); }
+  /// What this program was seen to use, per space. Only with isMemoryChecked.
+  BytesBySpace getUsedPeakBytes() const { return usedBytes; }
+  Arenas &getArenas() { return arenas; }
   int64_t getResidentArenaBytes() const { return arenas.getResidentBytes(); }
   /// What is taken of the device beside the arena, all zeros on the cpu; `steps` counts up to now.
   StatusOr<DeviceOverhead> measureDeviceOverhead() const;
@@ -220,6 +233,8 @@ private:
   Status captureStep();
   Status noteTaken(int64_t &part);
   void joinThread();
+  Status readConstants();
+  void noteUsed();
   Status lookAt(int64_t before, int64_t next);
   Status checkInstrumented(const std::string &what) const;
   Status runProgram();
@@ -248,6 +263,9 @@ private:
   DeviceOverhead overhead;
   int64_t takenBytes = 0; ///< of the device, when that was last measured
   std::string replayRefusal;
+  BytesBySpace usedBytes{};
+  /// Variables of this program alone, which others write over, with their values.
+  std::vector<std::pair<const VariableSpec *, std::vector<char>>> constants;
   std::function<void()> onLossRefused;
 };
 

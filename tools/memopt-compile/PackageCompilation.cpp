@@ -1,0 +1,189 @@
+//===- PackageCompilation.cpp - several programs into one package -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PackageCompilation.h"
+
+#include "memopt-runtime/base/Files.h"
+#include "memopt-runtime/interface/PackageFormat.h"
+#include "memopt/Report/PlanReport.h"
+#include "memopt/Support/InputFile.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+using namespace ::memopt::tool;
+using ::memopt::StatusCode;
+
+int PackageCompilation::run() {
+  StatusCode code = compile();
+  for (const auto &compilation : compilations)
+    compilation->reportCache();
+  if (code != StatusCode::Ok)
+    llvm::errs() << "memopt-compile: error: "
+                 << (errors.last.empty() ? "compilation failed" : errors.last) << "\n";
+  return static_cast<int>(code);
+}
+
+StatusCode PackageCompilation::compile() {
+  for (auto step : {&PackageCompilation::prepare, &PackageCompilation::plan,
+                    &PackageCompilation::report, &PackageCompilation::write})
+    if (StatusCode code = (this->*step)(); code != StatusCode::Ok)
+      return code;
+  if (!request.programs.front().options->isQuiet)
+    summarize();
+  return StatusCode::Ok;
+}
+
+/// Says which program it was.
+StatusCode PackageCompilation::blame(const ProgramRequest &program, StatusCode code) {
+  errors.last = "program '" + program.name +
+                "': " + (errors.last.empty() ? "compilation failed" : errors.last);
+  return code;
+}
+
+StatusCode PackageCompilation::prepare() {
+  if (StatusCode code = readState(); code != StatusCode::Ok)
+    return code;
+  for (ProgramRequest &program : request.programs) {
+    program.options->reportPath.clear(); // there is one of all
+    compilations.push_back(std::make_unique<Compilation>(context, *program.options, errors));
+    if (StatusCode code = compilations.back()->prepare(); code != StatusCode::Ok)
+      return blame(program, code);
+  }
+  return succeeded(mlir::memopt::shareState(listStates(), state ? *state : nullptr))
+             ? StatusCode::Ok
+             : StatusCode::BadInput;
+}
+
+StatusCode PackageCompilation::readState() {
+  if (request.state.empty())
+    return StatusCode::Ok;
+  std::string path = request.state + "/" + ::memopt::manifestFile;
+  auto read = [&]() -> llvm::Expected<OwningOpRef<ModuleOp>> {
+    auto text = ::memopt::readInputFile(path, /*isText=*/true);
+    if (!text)
+      return text.takeError();
+    llvm::Expected<llvm::json::Value> document = llvm::json::parse((*text)->getBuffer());
+    if (!document)
+      return document.takeError();
+    const llvm::json::Object *manifest = document->getAsObject();
+    return mlir::memopt::readState(context, manifest ? *manifest : llvm::json::Object());
+  };
+  llvm::Expected<OwningOpRef<ModuleOp>> found = read();
+  if (!found) {
+    errors.last = "--state=" + request.state + ": " + llvm::toString(found.takeError());
+    return StatusCode::BadInput;
+  }
+  state = std::move(*found);
+  return StatusCode::Ok;
+}
+
+std::vector<mlir::memopt::StateProgram> PackageCompilation::listStates() {
+  std::vector<mlir::memopt::StateProgram> states;
+  for (auto [program, compilation] : llvm::zip_equal(request.programs, compilations))
+    states.push_back({program.name, compilation->getModule(), program.optimizer,
+                      program.options->evaluate ? 1 : int64_t(program.options->pipeline.ranks),
+                      program.variables});
+  return states;
+}
+
+static int64_t getArenaBytes(ModuleOp planned) {
+  using namespace mlir::memopt;
+  auto attribute = planned->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr);
+  return attribute ? attribute.getArenaBytesOf(Space::Device) : 0;
+}
+
+size_t PackageCompilation::findLargest() {
+  size_t largest = 0;
+  for (size_t number = 1; number < compilations.size(); ++number)
+    if (getArenaBytes(compilations[number]->getModule()) >
+        getArenaBytes(compilations[largest]->getModule()))
+      largest = number;
+  return largest;
+}
+
+/// A budget is refused with the program that needs most: what would do for it does for all.
+StatusCode PackageCompilation::plan() {
+  std::vector<std::string> messages(compilations.size());
+  bool fits = true;
+  for (auto [number, compilation] : llvm::enumerate(compilations)) {
+    if (request.programs[number].options->explain)
+      llvm::errs() << "Program " << request.programs[number].name << ":\n";
+    StatusCode code = compilation->plan();
+    if (code != StatusCode::Ok && code != StatusCode::DoesNotFit)
+      return blame(request.programs[number], code);
+    fits &= code == StatusCode::Ok;
+    messages[number] = std::exchange(errors.last, "");
+  }
+  if (fits)
+    return succeeded(mlir::memopt::verifySharedPlaces(listStates(), state ? *state : nullptr))
+               ? StatusCode::Ok
+               : StatusCode::BadInput;
+  size_t largest = findLargest();
+  errors.last = messages[largest];
+  request.programs[largest].options->reportPath = request.reportPath;
+  return blame(request.programs[largest], compilations[largest]->reportMisfit());
+}
+
+//===----------------------------------------------------------------------===//
+// Output
+//===----------------------------------------------------------------------===//
+
+static llvm::json::Object describeInputs(ModuleOp planned) {
+  using namespace mlir::memopt;
+  llvm::json::Object shapes;
+  for (auto function : planned.getOps<func::FuncOp>())
+    for (BlockArgument argument : function.getArguments())
+      if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                            MemoptDialect::kNameAttr))
+        shapes[name.getValue()] =
+            llvm::json::Array(cast<RankedTensorType>(argument.getType()).getShape());
+  return shapes;
+}
+
+/// The largest plan, with all of them beneath it.
+StatusCode PackageCompilation::report() {
+  if (request.reportPath.empty())
+    return StatusCode::Ok;
+  llvm::json::Object facts = mlir::memopt::describePlan(compilations[findLargest()]->getModule());
+  llvm::json::Array programs;
+  for (auto [program, compilation] : llvm::zip_equal(request.programs, compilations)) {
+    llvm::json::Object own = mlir::memopt::describePlan(compilation->getModule());
+    own["name"] = program.name;
+    own["kind"] = program.options->evaluate ? "eval" : "train";
+    own["shapes"] = describeInputs(compilation->getModule());
+    programs.push_back(std::move(own));
+  }
+  facts["programs"] = std::move(programs);
+  std::string text = llvm::formatv("{0:2}\n", llvm::json::Value(std::move(facts))).str();
+  ::memopt::Status status = ::memopt::writeFileAtomically(request.reportPath, text);
+  if (!status.isOk())
+    errors.last = status.getMessage();
+  return status.getCode();
+}
+
+StatusCode PackageCompilation::write() {
+  std::vector<mlir::memopt::ProgramToWrite> programs;
+  for (auto [program, compilation] : llvm::zip_equal(request.programs, compilations))
+    programs.push_back(compilation->describeProgram(program.name));
+  return mlir::memopt::writePackage(programs, request.output);
+}
+
+void PackageCompilation::summarize() {
+  llvm::errs() << llvm::formatv(
+      "{0}: {1} bytes of device memory for {2} program{3}; compiled in {4:F1} s\n",
+      llvm::sys::path::filename(StringRef(request.output).rtrim('/')),
+      getArenaBytes(compilations[findLargest()]->getModule()), compilations.size(),
+      compilations.size() == 1 ? "" : "s",
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  for (auto [program, compilation] : llvm::zip_equal(request.programs, compilations))
+    llvm::errs() << llvm::formatv("  {0}: {1} bytes\n", program.name,
+                                  getArenaBytes(compilation->getModule()));
+}

@@ -1,0 +1,150 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A model, its loss and its optimizer, traced for batches of one shape and ready to be compiled."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import captures, export
+from .batches import BatchLayout
+from .differences import find_draws
+from .errors import BadInput
+from .guards import Guards, list_tensor_places
+from .keywords import write_options
+from .optimizers import OptimizerOptions, unwrap_optimizer
+from .reads import observed
+from .tools import run_compiler
+from .words import ProgramWords
+
+__all__ = ["Archive", "Model"]
+
+
+@contextlib.contextmanager
+def _trained_alone(module: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """While entered, what the optimizer does not have needs no gradient, as nothing would become of it."""
+    own = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+    if not own & set(module.parameters()):
+        raise BadInput("the optimizer has no parameter of the model; make it from model.parameters()")
+    captures.check_all_held(module, optimizer)
+    others = [parameter for parameter in module.parameters() if parameter.requires_grad and parameter not in own]
+    for parameter in others:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in others:
+            parameter.requires_grad_(True)
+
+
+class Archive:
+    """A module traced without its weights: the bytes of a .pt2, the names that the program reads and writes, what it was
+    traced for, and the words for all that.
+
+    Lines of the source are no part of the bytes: a comment that moves a model down compiles nothing anew.
+    """
+
+    def __init__(self, module: nn.Module, example: Mapping[str, torch.Tensor], training: bool):
+        watch = observed(module.modules())
+        program = export.export_program(module, example, training, watch)
+        self.guards = Guards(module, watch.reads, training)
+        self.draws = find_draws(program)
+        self.written = set(program.graph_signature.buffers_to_mutate.values())
+        read = {node.name for node in program.graph.nodes if node.op == "placeholder" and node.users}
+        self.names = {spec.target for spec in program.graph_signature.input_specs if spec.target and spec.arg.name in read}
+        self.words = ProgramWords(module, export.find_lines(program))
+        self.checked = getattr(module, "checked", ())
+        with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
+            path = pathlib.Path(folder) / "step.pt2"
+            export.save(program, path, weights=False, training=training, lines={})
+            self.content = path.read_bytes()
+
+
+class Model:
+    """A model with its loss and optimizer, ready to be compiled."""
+
+    def __init__(self, model: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: torch.optim.Optimizer | None,
+                 targets: Sequence[str] | None):
+        if optimizer is None:
+            raise BadInput("a training step needs an optimizer, such as optimizer=torch.optim.SGD(model.parameters(), lr=0.1)")
+        if not isinstance(model, nn.Module):
+            raise BadInput(f"the model is {type(model).__name__}, expected a torch.nn.Module")
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise BadInput(f"optimizer={optimizer!r}: expected an optimizer of torch.optim or memopt.optim, made from "
+                           "model.parameters()")
+        optimizer = unwrap_optimizer(optimizer)
+        self._made_from = (model, loss_fn, batch, optimizer, targets)
+        self.layout = BatchLayout(batch, targets, has_loss=loss_fn is not None)
+        self.example = self.layout.make_example(batch)
+        self.module = self._wrap(model, loss_fn, return_prediction=False)
+        with _trained_alone(self.module, optimizer):
+            self.archive = Archive(self.module, self.example, training=True)
+        parameters = dict(self.module.named_parameters(remove_duplicate=False))
+        self.options = OptimizerOptions(optimizer, parameters, self.archive.names)
+        #: Own names of variables, and what they are called where several steps share them.
+        self.shared: dict[str, str] = {}
+
+    def make_again(self, batch: Any = None) -> Model:
+        """As things are now, for batches of another shape if one is given."""
+        model, loss_fn, example, optimizer, targets = self._made_from
+        return Model(model, loss_fn, example if batch is None else batch, optimizer, targets)
+
+    def make_evaluation(self) -> nn.Module:
+        """The module that returns predictions as well."""
+        return self._wrap(self.module.net, self.module.loss, True, getattr(self.module, "captured", None))
+
+    def _wrap(self, model: nn.Module, loss_fn: Callable | None, return_prediction: bool, captured: nn.Module | None = None):
+        restore = self.layout.restore if self.layout.is_nested else None
+        return captures.wrap(model, loss_fn, self.layout.targets, return_prediction, restore, captured=captured)
+
+    def list_read_alone(self) -> Iterator[tuple[str, Mapping, str]]:
+        """Tensors that the program reads and never writes."""
+        trained = {id(parameter) for group in self.options.optimizer.param_groups for parameter in group["params"]
+                   if parameter.requires_grad}
+        for name, holder, key in list_tensor_places(self.module, self.archive.names.__contains__):
+            if name not in self.archive.written and id(holder[key]) not in trained:
+                yield self.shared.get(name, name), holder, key
+
+    def list_loss_names(self) -> dict[str, str]:
+        """Of state that is no part of the model: names for users, and in the program."""
+        own = set(map(id, self.module.net.state_dict(keep_vars=True).values()))
+        names = {}
+        if isinstance(self.module.loss, nn.Module):
+            names = {name: f"loss.{name}" for name, tensor in self.module.loss.state_dict(keep_vars=True).items()
+                     if torch.is_tensor(tensor) and id(tensor) not in own}
+        trained = {id(parameter) for group in self.options.optimizer.param_groups for parameter in group["params"]}
+        if hasattr(self.module, "captured"):
+            for name, tensor in self.module.captured.state_dict(keep_vars=True).items():
+                if id(tensor) in trained or f"captured.{name}" in self.archive.written:
+                    names.setdefault(name, f"captured.{name}")
+        return names
+
+    def get_words(self, options: Mapping[str, Any]) -> list[str]:
+        return self.options.get_words() + write_options(options)
+
+    def get_tensors(self) -> dict[str, torch.Tensor]:
+        """Parameters and buffers by all of their names in the program."""
+        tensors = {**dict(self.module.named_parameters(remove_duplicate=False)),
+                   **dict(self.module.named_buffers(remove_duplicate=False))}
+        return {self.shared.get(name, name): tensor for name, tensor in tensors.items()} | tensors if self.shared else tensors
+
+    def share_names(self, shared: Mapping[str, str]) -> None:
+        """Calls variables by the names that they have among several steps."""
+        self.shared = dict(shared)
+        self.options.parameters = {**self.options.parameters, **{shared[name]: parameter for name, parameter
+                                                                 in self.options.parameters.items() if name in shared}}
+
+    def run_compiler(self, words: Sequence[str]) -> tuple[str, dict]:
+        with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
+            path = pathlib.Path(folder) / "step.pt2"
+            path.write_bytes(self.archive.content)
+            with self.archive.words.spoken():
+                return run_compiler([str(path), *words])
