@@ -82,12 +82,14 @@ def main():
             file.write_text(json.dumps(config))
             run, theirs = compile_model(model, folder, [f"--deepspeed-config={file}", f"--ranks={ranks}"])
             assert theirs, run.stderr
+            assert ("before 0.19.3" in run.stderr) == ("gradient_clipping" not in config), run.stderr
             expected_run, expected = compile_model(model, folder, [*ours, f"--ranks={ranks}"])
             assert expected, expected_run.stderr
             assert theirs == expected, config
         file.write_text(json.dumps(NOTED))
         run, manifest = compile_model(model, folder, [f"--deepspeed-config={file}"])
         assert manifest, run.stderr
+        assert sum("gradients are not clipped, which is the default of DeepSpeed before 0.19.3" in line for line in run.stderr.splitlines()) == 1
         notes = [line for line in run.stderr.splitlines() if "without effect here: " in line]
         assert len(notes) == 1 and notes[0].split("without effect here: ")[1].split(", ") == [
             "activation_checkpointing.partition_activations", "flops_profiler", "fp16", "steps_per_print", "wall_clock_breakdown",

@@ -99,6 +99,7 @@ public:
     for (auto *entry : sortKeys(root))
       readKey(entry->first, entry->second);
     chooseBatch();
+    config.hasDefaultClipping = !root.get("gradient_clipping");
     if (!error.empty())
       return invalid(error);
     return std::move(config);

@@ -24,6 +24,8 @@ struct DeepSpeedConfig {
   std::vector<Choice> choices;
   /// Keys that steer DeepSpeed's own machinery, or are off: nothing depends on them here.
   std::vector<std::string> withoutEffect;
+  /// Whether the file leaves clipping to DeepSpeed's default, which depends on its version.
+  bool hasDefaultClipping = false;
 };
 
 /// Reads a configuration of DeepSpeed for so many ranks. Any key that can neither be followed nor

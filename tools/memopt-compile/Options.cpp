@@ -64,6 +64,10 @@ static llvm::Error addDeepSpeedConfig(CommandLine &line) {
     if (llvm::Error error = line.set(*row, choice.value))
       return invalid(file + "'" + choice.key + "': " + llvm::toString(std::move(error)));
   }
+  if (config->hasDefaultClipping && !line.isSet("max-grad-norm") && line.get("mode") != "eval")
+    llvm::errs() << "remark: " << file
+                 << "gradients are not clipped, which is the default of DeepSpeed before 0.19.3; "
+                    "from then on it clips at 1: for that write 'gradient_clipping'\n";
   if (!config->withoutEffect.empty())
     llvm::errs() << "remark: " << file
                  << "without effect here: " << llvm::join(config->withoutEffect, ", ") << "\n";
