@@ -10,6 +10,7 @@
 
 #include "memopt-runtime/interface/PackageFormat.h"
 #include "memopt/Analysis/CostModel.h"
+#include "memopt/Analysis/FrozenVariable.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Dialect/AttentionTiles.h"
@@ -225,7 +226,10 @@ private:
       (*object)["name"] = variable.getSymName();
       (*object)["names"] = variable.getNames() ? attributeToJson(*variable.getNames())
                                                : json::Array{variable.getSymName()};
-      (*object)["role"] = stringifyRole(variable.getRole());
+      (*object)["role"] =
+          isFrozenScale(variable) ? StringRef("frozen_scale") : stringifyRole(variable.getRole());
+      if (std::optional<FrozenVariable> frozen = FrozenVariable::get(variable))
+        (*object)["encoding"] = describeEncoding(*frozen);
       addRestore(variable, *object);
       if (auto dtype = variable->getAttrOfType<StringAttr>(MemoptDialect::kDtypeAttr))
         (*object)["dtype"] = dtype.getValue();
@@ -259,13 +263,26 @@ private:
     }
   }
 
+  static json::Object describeEncoding(const FrozenVariable &frozen) {
+    json::Object encoding{{"code", ::memopt::getName(frozen.code)},
+                          {"shape", json::Array(frozen.wholeType.getShape())}};
+    if (!frozen.scales.empty())
+      encoding["scales"] = frozen.scales;
+    if (!frozen.scaleScales.empty())
+      encoding["scale_scales"] = frozen.scaleScales;
+    return encoding;
+  }
+
   /// Without data: weights start with the variance that keeps a layer's output at its input's scale
   /// (LeCun et al., Efficient BackProp, section 4.6), vectors at zero unless the importer knew
   /// better.
   void addInitialization(VariableOp variable, json::Object &object) {
-    RankedTensorType type = variable.getWholeType();
-    if (variable.getInitial()) {
+    std::optional<FrozenVariable> frozen = FrozenVariable::get(variable);
+    RankedTensorType type = frozen ? frozen->wholeType : variable.getWholeType();
+    if (variable.getInitial() || (frozen && frozen->initial)) {
       object["init"] = "weights";
+    } else if (isFrozenScale(variable)) {
+      object["init"] = "zeros";
     } else if (variable.getInitValue() && variable.getRole() != Role::Parameter &&
                variable.getRole() != Role::Buffer && variable.getRole() != Role::Hyperparameter &&
                variable.getInitValue()->isZero()) {

@@ -12,6 +12,7 @@
 #include "memopt-runtime/interface/PackageFormat.h"
 #include "memopt-runtime/package/PackageInMaking.h"
 #include "memopt-runtime/package/Safetensors.h"
+#include "memopt/Analysis/FrozenVariable.h"
 #include "memopt/Conversion/Host/HostProgram.h"
 
 #include "mlir/IR/DialectResourceBlobManager.h"
@@ -31,8 +32,9 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 /// The elements as they lie in memory: packed, row-major, booleans as bytes.
-static FailureOr<std::vector<char>> getElementBytes(VariableOp variable, ElementsAttr elements) {
-  int64_t bytes = getTensorBytes(variable.getWholeType());
+static FailureOr<std::vector<char>> getElementBytes(VariableOp variable, RankedTensorType type,
+                                                    ElementsAttr elements) {
+  int64_t bytes = getTensorBytes(type);
   if (auto resource = dyn_cast<DenseResourceElementsAttr>(elements)) {
     AsmResourceBlob *blob = resource.getRawHandle().getBlob();
     if (!blob || static_cast<int64_t>(blob->getData().size()) != bytes)
@@ -45,14 +47,13 @@ static FailureOr<std::vector<char>> getElementBytes(VariableOp variable, Element
     return variable.emitOpError() << "has initial values in a form that no package holds";
   std::vector<char> data;
   data.reserve(bytes);
-  if (variable.getWholeType().getElementType().isInteger(1)) {
+  if (type.getElementType().isInteger(1)) {
     for (bool value : dense.getValues<bool>())
       data.push_back(value);
     return data;
   }
   ArrayRef<char> raw = dense.getRawData();
-  for (int64_t copies = dense.isSplat() ? variable.getWholeType().getNumElements() : 1; copies > 0;
-       --copies)
+  for (int64_t copies = dense.isSplat() ? type.getNumElements() : 1; copies > 0; --copies)
     data.insert(data.end(), raw.begin(), raw.end());
   return data;
 }
@@ -71,13 +72,16 @@ static LogicalResult collectWeights(ModuleOp module, Weights &weights) {
   for (const ::memopt::TensorToWrite &tensor : weights.tensors)
     known.insert(tensor.name);
   for (auto variable : module.getOps<VariableOp>()) {
-    if (!variable.getInitial() || known.contains(variable.getSymName()))
+    // What runs keep in codes they make of the whole.
+    std::optional<FrozenVariable> frozen = FrozenVariable::get(variable);
+    ElementsAttr initial = frozen ? frozen->initial : variable.getInitialAttr();
+    RankedTensorType type = frozen ? frozen->wholeType : variable.getWholeType();
+    if (!initial || known.contains(variable.getSymName()))
       continue;
-    FailureOr<std::vector<char>> data = getElementBytes(variable, *variable.getInitial());
+    FailureOr<std::vector<char>> data = getElementBytes(variable, type, initial);
     if (failed(data))
       return failure();
     weights.storage.push_back(std::move(*data));
-    RankedTensorType type = variable.getWholeType();
     StringRef name = getDtypeName(type.getElementType());
     if (auto outside = variable->getAttrOfType<StringAttr>(MemoptDialect::kDtypeAttr))
       name = outside.getValue();

@@ -126,6 +126,11 @@ void mlir::memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOpt
   // Lowering cuts reductions along the order of memory, so that is settled first.
   manager.addNestedPass<func::FuncOp>(createChooseLayoutPass());
   manager.addNestedPass<func::FuncOp>(createLowerToLinalgPass());
+  // Widening is elementwise code, which what follows makes again instead of keeping it.
+  NarrowFrozenPassOptions frozen;
+  frozen.code = options.frozenWeights;
+  frozen.scales = options.frozenScales;
+  manager.addPass(createNarrowFrozenPass(frozen));
   // What the lowering repeated (a variance in forward and backward, say) is computed once.
   manager.addNestedPass<func::FuncOp>(createCSEPass());
   // Before kernels are formed: what a backward kernel recomputes is never a buffer.

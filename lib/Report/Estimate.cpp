@@ -8,6 +8,7 @@
 
 #include "memopt/Report/Estimate.h"
 
+#include "memopt/Analysis/FrozenVariable.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Optimizers/Optimizer.h"
@@ -118,7 +119,24 @@ LogicalResult Estimate::addActivations(ModuleOp module) {
     StringRef path = getModulePath(buffer.op->getLoc());
     modules[StringAttr::get(module.getContext(), path)].activations += buffer.bytes;
   }
+  countFrozen(module);
   return success();
+}
+
+/// What frozen parameters take less as codes than as the numbers of the joint graph.
+void Estimate::countFrozen(ModuleOp module) {
+  SymbolTable symbols(module);
+  for (auto variable : module.getOps<VariableOp>()) {
+    std::optional<FrozenVariable> frozen = FrozenVariable::get(variable);
+    if (!frozen)
+      continue;
+    int64_t bytes = getTensorBytes(variable.getTensorType());
+    for (const std::string &name : {frozen->scales, frozen->scaleScales})
+      if (auto scales = name.empty() ? VariableOp() : symbols.lookup<VariableOp>(name))
+        bytes += getTensorBytes(scales.getTensorType());
+    modules[getOwner(module.getContext(), variable.getSymName())].parameters +=
+        bytes - getTensorBytes(frozen->wholeType);
+  }
 }
 
 //===----------------------------------------------------------------------===//

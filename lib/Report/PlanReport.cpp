@@ -9,6 +9,7 @@
 #include "memopt/Report/PlanReport.h"
 
 #include "memopt/Analysis/CostModel.h"
+#include "memopt/Analysis/FrozenVariable.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Package/Manifest.h"
@@ -56,6 +57,8 @@ struct PlanFacts {
 StringRef mlir::memopt::getKindName(const Buffer &buffer) {
   switch (buffer.kind) {
   case Buffer::Kind::Variable:
+    if (FrozenVariable::get(buffer.variable) || isFrozenScale(buffer.variable))
+      return "frozen";
     return stringifyRole(VariableOp(buffer.variable).getRole());
   case Buffer::Kind::Input:
     return "input";

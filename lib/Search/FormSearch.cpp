@@ -137,7 +137,7 @@ private:
   /// Types of kept activations.
   llvm::SmallVector<std::string> getActivations() const {
     if (allowed.activations)
-      return {given.activationDtype, "bf16"};
+      return {given.activationDtype, allowed.activationDtype};
     return {given.activationDtype};
   }
 

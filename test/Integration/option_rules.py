@@ -64,6 +64,7 @@ COMPILE = {
     "--host-memory": (["--host-memory=1MiB"], "--host-memory needs --device-memory, or an --offload option"),
     "--disk": (["--disk=/tmp:1MiB"], "--disk needs --device-memory, or an --offload option that says nvme"),
     "--activation-dtype": (["--mode=eval", "--activation-dtype=bf16"], "--activation-dtype=bf16 is of what waits for the backward pass"),
+    "--frozen-scales": (["--frozen-scales=int8"], "--frozen-scales=int8 is of the scales of --frozen-weights=nf4"),
     "--frontier": (["--frontier=3", "--emit=graph"], "--frontier and --emit print different things; give one"),
     "--frontier-output": (["--frontier-output=x"], "--frontier-output needs --frontier=N"),
     "--zero-stage": (["--zero-stage=2"], "--zero-stage needs --ranks=N"),
@@ -76,7 +77,7 @@ COMPILE = {
     "--nesterov": (["--nesterov"], "--nesterov needs a momentum"),
     "--auto": (["--auto=recompute,accumulate"], "--auto needs --device-memory"),
     "--master-weights": (["--master-weights=none"], "--master-weights=none needs --precision=bf16"),
-    "--min-8bit-size": (["--min-8bit-size=1"], "--min-8bit-size needs --optim-bits=8"),
+    "--min-8bit-size": (["--min-8bit-size=1"], "--min-8bit-size needs --optim-bits=8 or 4"),
     "--loss-scale": (["--loss-scale=8"], "--loss-scale is for --precision=fp16"),
     **{option: ([f"{option}=8"], f"{option} is for --precision=fp16 with --loss-scale=dynamic")
        for option in ("--init-scale", "--growth-factor", "--backoff-factor", "--growth-interval")},
@@ -84,7 +85,8 @@ COMPILE = {
        for option, value in (("--momentum", 0.9), ("--alpha", 0.5), ("--centered", "on"), ("--lr-decay", 0.1), ("--rho", 0.5),
                              ("--initial-accumulator-value", 0.1), ("--momentum-decay", 0.1), ("--lambd", 0.1), ("--t0", 5),
                              ("--decoupled-weight-decay", "on"), ("--beta2-decay", -0.5), ("--d", 2), ("--ns-steps", 2),
-                             ("--adjust-lr-fn", "original"), ("--n-heads", 2))},
+                             ("--adjust-lr-fn", "original"), ("--n-heads", 2), ("--rank", 2), ("--update-proj-gap", 2),
+                             ("--apollo-scale", 2))},
     **{option: ([f"{option}={value}", "--optimizer=sgd"], f"{option} is an option of")
        for option, value in (("--betas", "0.5,0.6"), ("--eps", 0.1), ("--amsgrad", "on"))},
     **{option: (["--mode=eval", f"{option}={value}"], f"{option} is for training, not for --mode=eval")
@@ -100,7 +102,7 @@ COMPILE = {
     "--estimate": (["--estimate", "--frontier=3"], "--estimate"),
     "--dropout": (["--calibrate", "--dropout=off"], "--dropout is of compiling a model, and --calibrate compiles none of yours"),
 }
-COMPILE_ALWAYS = {"--target", "--target-features", "--mode", "--loss", "--deepspeed-config", "--offload-param",
+COMPILE_ALWAYS = {"--target", "--target-features", "--mode", "--loss", "--deepspeed-config", "--offload-param", "--frozen-weights",
                   "--efficient-conv-bn-eval", "--hyperparameters", "--precision", "--emit", "--calibrate", "--quiet", "--time-report", "--cache",
                   "--instrument", "--threads", "--help", "--version"}
 

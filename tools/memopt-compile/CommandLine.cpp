@@ -96,7 +96,11 @@ static constexpr OptionRow kPrecision[] = {
      "with --target=cuda: what matrix products of f32 are made of, f32, TF32 or bf16"},
     {"conv-precision", "highest|high", "high",
      "with --target=cuda: what convolutions of f32 are made of, f32 or TF32"},
-    {"activation-dtype", "f32|bf16", "f32",
+    {"frozen-weights", "f32|bf16|int8|nf4", "f32",
+     "how parameters that no optimizer has are kept: bf16, or codes with a scale for each block of "
+     "64 elements"},
+    {"frozen-scales", "f32|int8", "f32", "of the scales of --frozen-weights=nf4"},
+    {"activation-dtype", "f32|bf16|int8|fp8", "f32",
      "of activations that wait for the backward pass, whatever computes them; with --device-memory "
      "the compiler chooses whether to use it"},
     {"master-weights", "fp32|none", "fp32",

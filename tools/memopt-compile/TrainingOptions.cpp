@@ -46,18 +46,39 @@ static llvm::Expected<bool> parseChoice(llvm::StringRef name, llvm::StringRef te
 /// largest batch is searched for with what was asked for.
 static llvm::Error fillActivations(const CommandLine &line, CompileOptions &options) {
   std::string type = line.get("activation-dtype");
-  if (type != "f32" && type != "bf16")
-    return invalid("--activation-dtype expects f32 or bf16, found '" + type + "'");
+  if (type != "f32" && type != "bf16" && type != "int8" && type != "fp8")
+    return invalid("--activation-dtype expects f32, bf16, int8 or fp8, found '" + type + "'");
   if (type == "f32")
     return llvm::Error::success();
   if (line.get("mode") == "eval")
-    return invalid("--activation-dtype=bf16 is of what waits for the backward pass, which "
+    return invalid("--activation-dtype=" + type +
+                   " is of what waits for the backward pass, which "
                    "--mode=eval has not");
   if (line.get("precision") == "fp16")
-    return invalid("--activation-dtype=bf16 is for --precision=f32 and bf16; with fp16 activations "
+    return invalid("--activation-dtype=" + type +
+                   " is for --precision=f32 and bf16; with fp16 activations "
                    "are f16");
   options.automatic.activations = line.isSet("device-memory") && line.get("batch") != "max";
+  options.automatic.activationDtype = type;
   options.pipeline.activationDtype = options.automatic.activations ? "f32" : type;
+  return llvm::Error::success();
+}
+
+static llvm::Error fillFrozen(const CommandLine &line, CompileOptions &options) {
+  std::string code = line.get("frozen-weights"), scales = line.get("frozen-scales");
+  if (code != "f32" && code != "bf16" && code != "int8" && code != "nf4")
+    return invalid("--frozen-weights expects f32, bf16, int8 or nf4, found '" + code + "'");
+  if (scales != "f32" && scales != "int8")
+    return invalid("--frozen-scales expects f32 or int8, found '" + scales + "'");
+  if (scales == "int8" && code != "nf4")
+    return invalid("--frozen-scales=int8 is of the scales of --frozen-weights=nf4");
+  if (code != "f32" && line.get("zero-stage") == "3")
+    return invalid(
+        "--frozen-weights=" + code +
+        " with --zero-stage=3, which shares parameters out: blocks of codes are not cut; "
+        "use --zero-stage=2");
+  options.pipeline.frozenWeights = code;
+  options.pipeline.frozenScales = scales;
   return llvm::Error::success();
 }
 
@@ -198,7 +219,7 @@ static llvm::Error fillOptimizer(const CommandLine &line, CompileOptions &option
 }
 
 llvm::Error memopt::tool::fillTrainingOptions(const CommandLine &line, CompileOptions &options) {
-  for (auto fill : {fillChoices, fillBatches, fillLossScale, fillFusion, fillOptimizer})
+  for (auto fill : {fillChoices, fillFrozen, fillBatches, fillLossScale, fillFusion, fillOptimizer})
     if (llvm::Error error = fill(line, options))
       return error;
   return llvm::Error::success();

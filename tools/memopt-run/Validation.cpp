@@ -48,11 +48,12 @@ Status Validation::matchVariables() {
     isAverageFound |= source != nullptr;
     if (!source)
       source = theirs.findVariable(variable.name);
-    std::string expected = toString(variable.dtype, variable.shape);
-    if (!source || source->dtype != variable.dtype || source->getWholeShape() != variable.shape)
-      return badInput(
-          "it has " + quote(variable.name) + " as " + expected + ", the training " +
-          (source ? "as " + toString(source->dtype, source->getWholeShape()) : "lacks it"));
+    std::string expected = toString(variable.getWholeDType(), variable.getWholeShape());
+    if (!source || source->getWholeDType() != variable.getWholeDType() ||
+        source->getWholeShape() != variable.getWholeShape())
+      return badInput("it has " + quote(variable.name) + " as " + expected + ", the training " +
+                      (source ? "as " + toString(source->getWholeDType(), source->getWholeShape())
+                              : "lacks it"));
     shared.push_back({&variable, source});
   }
   if (options.isAveraged && !isAverageFound)

@@ -54,8 +54,14 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
                              llvm::cl::desc("how devices add up over ranks: ranks or nccl")};
   /// Whether an update's samples run in several parts.
   bool isBatchCut() const { return accumulativeCounts * microBatches * ranks > 1; }
-  Option<std::string> activationDtype{*this, "activation-dtype", llvm::cl::init("f32"),
-                                      llvm::cl::desc("of kept activations: f32 or bf16")};
+  Option<std::string> frozenWeights{
+      *this, "frozen-weights", llvm::cl::init("f32"),
+      llvm::cl::desc("form of parameters that nobody trains: f32, bf16, int8 or nf4")};
+  Option<std::string> frozenScales{*this, "frozen-scales", llvm::cl::init("f32"),
+                                   llvm::cl::desc("of the scales of nf4: f32 or int8")};
+  Option<std::string> activationDtype{
+      *this, "activation-dtype", llvm::cl::init("f32"),
+      llvm::cl::desc("of kept activations: f32, bf16, int8 or fp8")};
   Option<int64_t> activationShare{
       *this, "activation-share", llvm::cl::init(100),
       llvm::cl::desc("percent of their bytes that have that type, the first made first")};

@@ -41,7 +41,8 @@ public:
   /// Takes down parameters, gradients and state, and tries all optimizers. `module` is a joint
   /// graph. Fails with a diagnostic where it has no step or no gradients.
   static FailureOr<Estimate> create(ModuleOp module);
-  /// Adds activations; `module` is the kernel graph of the same step.
+  /// Adds activations; `module` is the kernel graph of the same step, which says what of the
+  /// parameters is kept in codes.
   LogicalResult addActivations(ModuleOp module);
 
   /// {"format": "memopt-estimate", "version": 1, "total": {...}, "modules": [{"module", ...}, ...],
@@ -52,6 +53,7 @@ public:
   std::string toText() const;
 
 private:
+  void countFrozen(ModuleOp module);
   EstimatedBytes getTotal() const;
   /// By the first `depth` parts of modules' names.
   llvm::MapVector<StringRef, EstimatedBytes> getModules(int depth) const;

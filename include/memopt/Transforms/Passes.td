@@ -314,13 +314,35 @@ def RecomputeElementwisePass : Pass<"memopt-recompute-elementwise", "::mlir::fun
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def NarrowFrozenPass : Pass<"memopt-narrow-frozen", "::mlir::ModuleOp"> {
+  let summary = "Keep parameters that nobody trains in few bits";
+  let description = [{
+    Parameters in f32 that are not trainable become variables of bf16, or of codes and scales by block of 64 elements in
+    row-major order: int8 with the largest magnitude / 127 as scale, nf4 with the largest magnitude and the table of
+    QLoRA. With codes these are matrices, embeddings and filters of at least 4,096 elements; the rest stays f32. With
+    `scales` of int8 the scales of nf4 are bytes with one f32 for each 256 of them. Each read is widened by elementwise
+    code; of what indices look up, the elements are.
+
+    Remark: the number of parameters, and their bytes before and after.
+  }];
+  let options = [
+    Option<"code", "code", "std::string", "\"f32\"", "bf16, int8, nf4, or f32 for no change">,
+    Option<"scales", "scales", "std::string", "\"f32\"", "of nf4: f32 or int8">
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def NarrowActivationsPass : Pass<"memopt-narrow-activations", "::mlir::func::FuncOp"> {
-  let summary = "Keep activations for the backward pass in bf16";
+  let summary = "Keep activations for the backward pass in few bits";
   let description = [{
     Results of products, convolutions, attention and pointwise ops that follow from the step's inputs and are read by
     the backward pass are rounded behind their producer, and widened in front of their readers there, once for all that
     stand close to each other. All is computed in f32, and forward values do not change; results of reductions, and
     values below 4 KiB, are kept as they are.
+
+    bf16 rounds to nearest. int8 and fp8 (E4M3) have a code for each element and the largest magnitude of each block, as
+    many of the last dimensions as have 64 elements; codes are rounded at random, by words that are counted from the
+    variables `seed` and `step`. With them values that are bf16 already are narrowed, too.
 
     With a share below 100 only those made first are narrowed, which wait longest, until they have that many percent of
     the bytes of all.
@@ -328,7 +350,7 @@ def NarrowActivationsPass : Pass<"memopt-narrow-activations", "::mlir::func::Fun
     Remark: the number of values, and their bytes before and after.
   }];
   let options = [
-    Option<"type", "type", "std::string", "\"f32\"", "bf16, or f32 for no change">,
+    Option<"type", "type", "std::string", "\"f32\"", "bf16, int8, fp8, or f32 for no change">,
     Option<"share", "share", "int64_t", "100", "percent of their bytes that are narrowed, the first made first">
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];

@@ -1,4 +1,4 @@
-//===- NarrowActivations.cpp - bf16 between forward and backward -*- C++ -*-===//
+//===- NarrowActivations.cpp - few bits between the passes ------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,9 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Whatever is computed stays f32; what an activation waits in for the backward pass is bf16: it is
-// rounded behind its producer and widened in front of its readers, once for all that stand close to
-// each other. Forms of activations compressed between the passes: Gist (Jain et al., ISCA 2018).
+// Whatever is computed stays f32; what an activation waits in for the backward pass is bf16, or
+// codes of 8 bits: it is rounded behind its producer and widened in front of its readers, once for
+// all that stand close to each other. Forms of activations compressed between the passes: Gist
+// (Jain et al., ISCA 2018), ActNN (Chen et al., ICML 2021), COAT (Xi et al., ICLR 2025).
 //
 // Input:  a step of linalg.generic, views and library ops, behind recompute-elementwise, so that
 //         all of forward that backward still reads is kept for it.
@@ -17,10 +18,12 @@
 //         logarithms that attention and losses keep): few bytes, on which every element depends.
 //         Of these the first made, up to a share of their bytes: they wait longest, and a byte
 //         costs as much time to narrow in one as in another.
-// Bits:   of forward values and of the loss of a step never change.
+// Codes:  random words follow from the run's seed and the step's number, where the program has
+// these. Bits:   of forward values and of the loss of a step never change.
 //
 //===----------------------------------------------------------------------===//
 
+#include "ActivationCodes.h"
 #include "BackwardReaders.h"
 #include "memopt/Transforms/Utils/GenericBuilder.h"
 
@@ -52,16 +55,24 @@ static bool makesActivations(Operation *op) {
   return op->hasTrait<OpTrait::ComputedByLibrary>();
 }
 
-static bool isLargeSingle(Value value) {
+/// Ids of random words, apart from those of the model's own draws, which count from 0.
+static constexpr int64_t kFirstId = int64_t(1) << 30;
+
+/// Whether the form has fewer bits.
+static bool isLargeAndWide(Value value, ActivationForm form) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
-  return type && type.getElementType().isF32() && getTensorBytes(type) >= kLeastNarrowedBytes;
+  if (!type || type.getRank() == 0 || getTensorBytes(type) < kLeastNarrowedBytes)
+    return false;
+  Type element = type.getElementType();
+  return element.isF32() || (form != ActivationForm::BF16 && element.isBF16());
 }
 
 namespace {
 /// Narrows what one block of the program keeps.
 class Narrower {
 public:
-  Narrower(Block &block, Type type) : block(block), type(type), readers(block) {
+  Narrower(Block &block, ActivationForm form, int64_t firstId)
+      : block(block), form(form), words{{}, {}, firstId}, readers(block) {
     findReached();
     for (Operation &op : block)
       if (!isAfterForward(&op) && makesActivations(&op) && reached.contains(&op))
@@ -97,10 +108,12 @@ private:
   void findReached();
   SmallVector<BackwardReaders::Group> getGroups(Operation *op);
   void narrow(const Candidate &candidate);
-  Value convert(ImplicitLocOpBuilder &b, Value value, Type elementType, Phase phase);
+  void readWords();
+  Value readWord(ImplicitLocOpBuilder &b, StringRef name);
 
   Block &block;
-  Type type;
+  ActivationForm form;
+  RoundingWords words; ///< seed and step once they are read
   BackwardReaders readers;
   DenseSet<Operation *> reached; ///< ops that follow from inputs of the block
   SmallVector<Candidate> candidates;
@@ -118,18 +131,6 @@ void Narrower::findReached() {
       reached.insert(&op);
 }
 
-Value Narrower::convert(ImplicitLocOpBuilder &b, Value value, Type elementType, Phase phase) {
-  auto from = cast<RankedTensorType>(value.getType());
-  AffineMap identity = b.getMultiDimIdentityMap(from.getRank());
-  Value made = createPointwise(b, from.getShape(), Read{value, identity}, elementType,
-                               [&](ImplicitLocOpBuilder &inner, ValueRange x) {
-                                 return SmallVector<Value>{convertTo(inner, x[0], elementType)};
-                               })[0];
-  if (phase != Phase::Forward) // of which nobody speaks
-    setPhase(made.getDefiningOp(), phase);
-  return made;
-}
-
 /// The readers in the backward pass of the first result of `op`; none where something keeps it as
 /// it is.
 SmallVector<BackwardReaders::Group> Narrower::getGroups(Operation *op) {
@@ -137,7 +138,7 @@ SmallVector<BackwardReaders::Group> Narrower::getGroups(Operation *op) {
   bool isReturned = llvm::any_of(wide.getUsers(), [](Operation *user) {
     return user->hasTrait<OpTrait::IsTerminator>() || isa<WriteOp>(user);
   });
-  if (!isLargeSingle(wide) || isReturned)
+  if (!isLargeAndWide(wide, form) || isReturned)
     return {};
   SmallVector<BackwardReaders::Group> groups = readers.getGroups(op);
   for (BackwardReaders::Group &group : groups)
@@ -150,16 +151,40 @@ void Narrower::narrow(const Candidate &candidate) {
   Value wide = candidate.wide;
   ImplicitLocOpBuilder b(wide.getLoc(), wide.getContext());
   b.setInsertionPointAfterValue(wide);
-  Value kept = convert(b, wide, type, Phase::Forward);
+  readWords();
+  KeptActivation kept = narrowActivation(b, wide, form, words);
+  ++words.id;
+  Type type = getElementTypeOrSelf(wide);
   for (const BackwardReaders::Group &group : candidate.groups) {
     b.setInsertionPoint(readers.getReader(*group.front()));
-    Value again = convert(b, kept, b.getF32Type(), Phase::Backward);
+    Value again = widenActivation(b, kept, form, type);
+    setPhase(again.getDefiningOp(), Phase::Backward);
     for (OpOperand *use : group)
       use->set(again);
   }
   ++values;
   bytesBefore += getTensorBytes(wide.getType());
-  bytesAfter += getTensorBytes(kept.getType());
+  bytesAfter += kept.getBytes();
+}
+
+/// In front of the block, before the first activation that is rounded at random.
+void Narrower::readWords() {
+  if (words.seed || form == ActivationForm::BF16)
+    return;
+  ImplicitLocOpBuilder b(block.getParentOp()->getLoc(), block.getParentOp()->getContext());
+  b.setInsertionPointToStart(&block);
+  words.seed = readWord(b, "seed");
+  words.step = readWord(b, "step");
+}
+
+/// What the runtime writes before each step; 0 in programs without it.
+Value Narrower::readWord(ImplicitLocOpBuilder &b, StringRef name) {
+  auto type = RankedTensorType::get({}, b.getI64Type());
+  auto module = block.getParentOp()->getParentOfType<ModuleOp>();
+  auto variable = module ? module.lookupSymbol<VariableOp>(name) : VariableOp();
+  if (variable && variable.getRole() == Role::Hyperparameter && variable.getPlacedType() == type)
+    return ReadOp::create(b, type, FlatSymbolRefAttr::get(variable));
+  return arith::ConstantOp::create(b, DenseElementsAttr::get(type, int64_t(0)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -173,9 +198,10 @@ struct NarrowActivationsPass
 
   void runOnOperation() override {
     func::FuncOp func = getOperation();
-    if (type != "f32" && type != "bf16") {
-      func.emitError() << "expected f32 or bf16 as the type of kept activations, found '" << type
-                       << "'";
+    std::optional<ActivationForm> form = parseActivationForm(type);
+    if (type != "f32" && !form) {
+      func.emitError() << "expected f32, bf16, int8 or fp8 as the type of kept activations, found '"
+                       << type << "'";
       return signalPassFailure();
     }
     if (share < 0 || share > 100) {
@@ -185,11 +211,11 @@ struct NarrowActivationsPass
     }
     if (failed(verifyTensorGraph(func)))
       return signalPassFailure();
-    if (type == "f32" || func.isExternal())
+    if (!form || func.isExternal())
       return markAllAnalysesPreserved();
     int64_t values = 0, before = 0, after = 0;
     for (Block *block : getProgramBlocks(func.getBody().front())) {
-      Narrower narrower(*block, BFloat16Type::get(&getContext()));
+      Narrower narrower(*block, *form, kFirstId + values);
       narrower.run(llvm::divideCeil(narrower.getCandidateBytes() * share, 100));
       values += narrower.getValues();
       before += narrower.getBytesBefore();

@@ -9,6 +9,8 @@
 #include "memopt/Transforms/Libraries/LibraryCallBuilder.h"
 #include "memopt/Transforms/Utils/TokenTiles.h"
 
+#include "memopt/Transforms/Utils/GenericBuilder.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
@@ -295,7 +297,9 @@ linalg::GenericOp LibraryCallBuilder::takeAccumulation(bool mayPermute) {
   if (other->get().getType() != add->getResult(0).getType() ||
       !add.getMatchingIndexingMap(other).isIdentity())
     return nullptr;
-  if (isSumOfTiles(other->get(), add)) {
+  bool isSumOfParts =
+      add->hasAttr(kSumOfPartsAttr) && other->get().hasOneUse() && use.getOperandNumber() == 1;
+  if (isSumOfParts || isSumOfTiles(other->get(), add)) {
     addOperand(getStridedView(other->get()));
     return add;
   }

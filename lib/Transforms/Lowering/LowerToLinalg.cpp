@@ -128,11 +128,18 @@ private:
       return failure();
     Block *block = op->getBlock();
     auto first = before ? std::next(before->getIterator()) : block->begin();
-    for (Operation &made : llvm::make_range(first, op->getIterator()))
+    SmallVector<Operation *> draws; // of optimizers
+    for (Operation &made : llvm::make_range(first, op->getIterator())) {
       for (NamedAttribute attribute : op->getDiscardableAttrs())
         made.setDiscardableAttr(attribute.getName(), attribute.getValue());
+      if (isa<RandomOp>(made))
+        draws.push_back(&made);
+    }
     op->replaceAllUsesWith(*values);
     op->erase();
+    for (Operation *draw : draws)
+      if (failed(lower(draw)))
+        return failure();
     return success();
   }
 

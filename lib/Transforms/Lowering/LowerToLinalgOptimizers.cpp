@@ -42,7 +42,9 @@ static LogicalResult checkState(OptimizerStepOp op, const Optimizer &optimizer,
     return llvm::any_of(op.getOldState(),
                         [&](Value state) { return isElement(tensorType(state).getElementType()); });
   };
-  unsigned bits = hasElements([](Type type) { return type.isInteger(8); }) ? 8
+  bool isHalved = settings.has(Update::kStateBits);
+  unsigned bits = hasElements([](Type type) { return type.isInteger(8); }) ? (isHalved ? 4 : 8)
+                  : isHalved                                               ? 4
                   : hasElements([](Type type) { return type.isBF16(); })   ? 16
                                                                            : 32;
   if (!optimizer.refuseBits(settings, bits).empty())

@@ -8,6 +8,7 @@
 
 #include "LoopInvariants.h"
 
+#include "memopt/Analysis/FrozenVariable.h"
 #include "memopt/Transforms/Libraries/LibraryCallBuilder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -53,6 +54,15 @@ public:
     // Each iteration may begin with another batch in the arguments of the step.
     Value outside = loop.getInputs()[argument.getArgNumber()];
     return isa<BlockArgument>(getBufferRoot(outside)) ? nullptr : outside.getAsOpaquePointer();
+  }
+
+  /// Whether a variable keeps the value in codes: widened for all iterations it would take the
+  /// bytes that these save.
+  bool isEncoded(Value value) const {
+    while (isReshape(value.getDefiningOp()))
+      value = value.getDefiningOp()->getOperand(0);
+    auto read = value.getDefiningOp<ReadOp>();
+    return read && FrozenVariable::get(variables.lookup(read.getVariableAttr().getAttr()));
   }
 
 private:
@@ -114,7 +124,8 @@ void mlir::memopt::collectKernels(RepeatOp loop, const CostModel &costs,
     std::vector<const void *> sources;
     for (Value input : kernel.getInputs())
       sources.push_back(reads.getSource(input));
-    if (llvm::is_contained(sources, nullptr))
+    if (llvm::is_contained(sources, nullptr) ||
+        llvm::any_of(kernel.getInputs(), [&](Value input) { return reads.isEncoded(input); }))
       continue;
     auto [entry, isNew] =
         known.try_emplace({describeComputation(kernel), std::move(sources)}, invariants.size());

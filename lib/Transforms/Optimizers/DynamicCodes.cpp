@@ -1,4 +1,4 @@
-//===- DynamicCodes.cpp - numbers in 8 bits -------------------*- C++ -*-===//
+//===- DynamicCodes.cpp - numbers in 8 and 4 bits -------------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -30,39 +30,69 @@ struct Decade {
 };
 } // namespace
 
-static constexpr int kDecades = 7;
+static int countDecades(unsigned bits) { return static_cast<int>(bits) - 1; }
 
-static Decade getDecade(int zeros, bool isSigned) {
-  int fractionBits = (isSigned ? 6 : 7) - zeros;
+static Decade getDecade(int zeros, StateCode code) {
+  int fractionBits = static_cast<int>(code.bits) - (code.isSigned ? 2 : 1) - zeros;
   return {std::pow(10.0, -zeros), int64_t(1) << fractionBits};
 }
 
-int8_t mlir::memopt::getCodeOfOne(bool isSigned) { return isSigned ? -128 : 1; }
+int8_t mlir::memopt::getCodeOfOne(StateCode code) {
+  if (code.bits == 4)
+    return code.isSigned ? -8 : 15;
+  return code.isSigned ? -128 : 1;
+}
 
-DenseElementsAttr mlir::memopt::getDynamicCodes(MLIRContext *context, bool isSigned) {
-  SmallVector<float> values(256, 0.0f);
-  for (int zeros = 0; zeros < kDecades; ++zeros) {
-    Decade decade = getDecade(zeros, isSigned);
+int8_t mlir::memopt::getByteOfOne(StateCode code) {
+  int8_t one = getCodeOfOne(code);
+  return code.bits == 8 ? one : static_cast<int8_t>((one & 15) | (one & 15) << 4);
+}
+
+DenseElementsAttr mlir::memopt::getStateCodes(MLIRContext *context, StateCode form) {
+  int64_t count = int64_t(1) << form.bits;
+  SmallVector<float> values(count, 0.0f);
+  for (int64_t code = 0; form.isLinear() && code < count; ++code)
+    values[code] = static_cast<float>(code + 1) / static_cast<float>(count);
+  for (int zeros = 0; !form.isLinear() && zeros < countDecades(form.bits); ++zeros) {
+    Decade decade = getDecade(zeros, form);
     for (int64_t code = decade.buckets; code < 2 * decade.buckets; ++code) {
       values[code] = static_cast<float>(decade.getValue(code));
-      if (isSigned)
-        values[256 - code] = -values[code];
+      if (form.isSigned)
+        values[count - code] = -values[code];
     }
   }
-  values[static_cast<uint8_t>(getCodeOfOne(isSigned))] = 1.0f;
-  return DenseElementsAttr::get(RankedTensorType::get({256}, Float32Type::get(context)),
+  values[getCodeOfOne(form) & (count - 1)] = 1.0f;
+  return DenseElementsAttr::get(RankedTensorType::get({count}, Float32Type::get(context)),
                                 ArrayRef(values));
 }
 
-Value mlir::memopt::emitDecode(ImplicitLocOpBuilder &b, Value code, Value table) {
+/// Four bits for each half of a byte.
+static Value getShift(ImplicitLocOpBuilder &b, Value half, Type type) {
+  return arith::MulIOp::create(b, convertTo(b, half, type), createIntConstant(b, type, 4));
+}
+
+Value mlir::memopt::emitDecode(ImplicitLocOpBuilder &b, Value code, Value table, Value half) {
   Value byte = arith::ExtUIOp::create(b, b.getI64Type(), code);
+  if (half) {
+    byte = arith::ShRUIOp::create(b, byte, getShift(b, half, byte.getType()));
+    byte = arith::AndIOp::create(b, byte, createIntConstant(b, byte.getType(), 15));
+  }
   Value index = arith::IndexCastOp::create(b, b.getIndexType(), byte);
   return tensor::ExtractOp::create(b, table, index);
 }
 
+/// Of 16 values, equally spaced and without 0: that of the middle of the nearest.
+static Value encodeLinearly(ImplicitLocOpBuilder &b, Value x) {
+  Formula f{b, b.getF32Type()};
+  Value code = f.sub(f.scale(16.0, x), f.number(0.5));
+  code =
+      arith::MinNumFOp::create(b, arith::MaxNumFOp::create(b, code, f.number(0.0)), f.number(15.0));
+  return arith::FPToSIOp::create(b, b.getI32Type(), code);
+}
+
 /// Within a decade codes are equally spaced, so the nearest one is found by rounding down
 /// `x * slope + start`; between decades the middle of the neighbours decides.
-Value mlir::memopt::emitEncode(ImplicitLocOpBuilder &b, Value x, bool isSigned) {
+static Value encodeDynamically(ImplicitLocOpBuilder &b, Value x, StateCode form) {
   Formula f{b, b.getF32Type()};
   Type integer = b.getI32Type();
   auto greater = [&](Value a, Value c) -> Value {
@@ -72,8 +102,9 @@ Value mlir::memopt::emitEncode(ImplicitLocOpBuilder &b, Value x, bool isSigned) 
     return arith::SelectOp::create(b, condition, a, c);
   };
   Value magnitude = math::AbsFOp::create(b, x), slope, buckets;
-  for (int zeros = kDecades - 1; zeros >= 0; --zeros) {
-    Decade decade = getDecade(zeros, isSigned);
+  int decades = countDecades(form.bits);
+  for (int zeros = decades - 1; zeros >= 0; --zeros) {
+    Decade decade = getDecade(zeros, form);
     auto count = static_cast<double>(decade.buckets);
     Value ownSlope = f.number(count / (0.9 * decade.power)), own = f.number(count);
     if (!slope) {
@@ -81,7 +112,7 @@ Value mlir::memopt::emitEncode(ImplicitLocOpBuilder &b, Value x, bool isSigned) 
       buckets = own;
       continue;
     }
-    double middle = (getDecade(zeros + 1, isSigned).getLast() + decade.getFirst()) / 2;
+    double middle = (getDecade(zeros + 1, form).getLast() + decade.getFirst()) / 2;
     Value isAbove = greater(magnitude, f.number(middle));
     slope = select(isAbove, ownSlope, slope);
     buckets = select(isAbove, own, buckets);
@@ -91,14 +122,22 @@ Value mlir::memopt::emitEncode(ImplicitLocOpBuilder &b, Value x, bool isSigned) 
   Value last = f.sub(f.add(buckets, buckets), f.number(1.0));
   code = arith::MinNumFOp::create(b, arith::MaxNumFOp::create(b, code, buckets), last);
   code = arith::FPToSIOp::create(b, integer, code);
-  double smallest = getDecade(kDecades - 1, isSigned).getFirst() / 2;
+  double smallest = getDecade(decades - 1, form).getFirst() / 2;
   code = select(greater(magnitude, f.number(smallest)), code, createIntConstant(b, integer, 0));
-  if (isSigned) {
+  if (form.isSigned) {
     Value negative = arith::SubIOp::create(b, createIntConstant(b, integer, 0), code);
     code = select(greater(f.number(0.0), x), negative, code);
   }
-  double largest = (getDecade(0, isSigned).getLast() + 1.0) / 2;
-  Value one = createIntConstant(b, integer, getCodeOfOne(isSigned));
-  code = select(greater(x, f.number(largest)), one, code);
+  double largest = (getDecade(0, form).getLast() + 1.0) / 2;
+  Value one = createIntConstant(b, integer, getCodeOfOne(form));
+  return select(greater(x, f.number(largest)), one, code);
+}
+
+Value mlir::memopt::emitEncode(ImplicitLocOpBuilder &b, Value x, StateCode form, Value half) {
+  Value code = form.isLinear() ? encodeLinearly(b, x) : encodeDynamically(b, x, form);
+  if (half) {
+    code = arith::AndIOp::create(b, code, createIntConstant(b, code.getType(), 15));
+    code = arith::ShLIOp::create(b, code, getShift(b, half, code.getType()));
+  }
   return arith::TruncIOp::create(b, b.getI8Type(), code);
 }

@@ -1,4 +1,4 @@
-//===- DynamicCodes.h - numbers in 8 bits -------------------------*- C++ -*-===//
+//===- DynamicCodes.h - numbers in 8 and 4 bits -------------------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -15,6 +15,10 @@
 // that starts from zero is a tensor of zeros. What the bits leave over is 1: byte 1 of unsigned
 // codes, byte -128 of signed ones.
 //
+// Codes of 4 bits, two to a byte, are those of torchao and of Li et al., Memory Efficient
+// Optimizers with 4-bit States, NeurIPS 2023: signed ones have the same form, with three decades;
+// unsigned ones are linear and leave 0 out, by which Adam divides: k stands for (k + 1) / 16.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef MEMOPT_LIB_TRANSFORMS_OPTIMIZERS_DYNAMICCODES_H
@@ -24,17 +28,28 @@
 
 namespace mlir::memopt {
 
-/// The values of all bytes, as f32, by the byte read as an unsigned number.
-DenseElementsAttr getDynamicCodes(MLIRContext *context, bool isSigned);
+/// How state is kept: in bytes, or in halves of them.
+struct StateCode {
+  unsigned bits; ///< 8 or 4
+  bool isSigned;
 
-/// The byte of 1.
-int8_t getCodeOfOne(bool isSigned);
+  bool isLinear() const { return bits == 4 && !isSigned; }
+};
 
-/// The value of an i8; `table` is the constant tensor of getDynamicCodes.
-Value emitDecode(ImplicitLocOpBuilder &b, Value code, Value table);
+/// The values of all codes, as f32, by the code read as an unsigned number.
+DenseElementsAttr getStateCodes(MLIRContext *context, StateCode code);
 
-/// The i8 of the value nearest to an f32 in [-1, 1], or [0, 1] when not signed.
-Value emitEncode(ImplicitLocOpBuilder &b, Value x, bool isSigned);
+/// The code of 1, and a byte that has it once or twice.
+int8_t getCodeOfOne(StateCode code);
+int8_t getByteOfOne(StateCode code);
+
+/// The value of a code in an i8; `table` is the constant tensor of getStateCodes. With 4 bits
+/// `half`, 0 or 1, says which of the byte's.
+Value emitDecode(ImplicitLocOpBuilder &b, Value code, Value table, Value half = {});
+
+/// The i8 of the value nearest to an f32 in [-1, 1], or [0, 1] when not signed; with 4 bits these
+/// are at their place in the byte, and the others 0.
+Value emitEncode(ImplicitLocOpBuilder &b, Value x, StateCode code, Value half = {});
 
 } // namespace mlir::memopt
 

@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Transforms/Optimizers/Optimizer.h"
+#include "memopt/Transforms/Optimizers/Update.h"
 #include "memopt/Transforms/Utils/NearestNames.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -182,14 +183,14 @@ readSettings(const Optimizer &optimizer, ArrayRef<std::pair<std::string, std::st
 static const OptimizerOption *findPlanOption(StringRef name) {
   static const OptimizerOption all[] = {
       {"optim-bits",
-       "32|16|8",
-       "bits of optimizer state; 8: blocks of 256, dynamic codes",
+       "32|16|8|4",
+       "bits of optimizer state; 8: blocks of 256, dynamic codes; 4: blocks of 128",
        OptimizerOption::Choice,
        {},
        0,
        0,
        false,
-       {"32", "16", "8"}},
+       {"32", "16", "8", "4"}},
       {"min-8bit-size",
        "N",
        "state of smaller parameters stays in 32 bits",
@@ -477,8 +478,8 @@ llvm::Error OptimizerPlan::checkBits() const {
     if (!bits)
       return llvm::Error::success();
     if (!llvm::is_contained(findPlanOption("optim-bits")->words, *bits))
-      return invalid("--optim-bits expects 32, 16, 8, found '" + *bits + "'");
-    isAnyCoded |= *bits == "8";
+      return invalid("--optim-bits expects 32, 16, 8, 4, found '" + *bits + "'");
+    isAnyCoded |= *bits == "8" || *bits == "4";
     auto settings = readSettings(own, of);
     if (!settings)
       return settings.takeError();
@@ -493,7 +494,7 @@ llvm::Error OptimizerPlan::checkBits() const {
             check(group.optimizer ? *group.optimizer : *optimizer, merge(words, group.words)))
       return error;
   if (findWord(words, "min-8bit-size") && !isAnyCoded)
-    return invalid("--min-8bit-size needs --optim-bits=8");
+    return invalid("--min-8bit-size needs --optim-bits=8 or 4");
   return llvm::Error::success();
 }
 
@@ -608,8 +609,10 @@ llvm::Expected<ParameterUpdate> OptimizerPlan::chooseOne(const ParameterInfo &pa
   const std::string *smallest = findWord(own, "min-8bit-size");
   double least = smallest ? std::stod(*smallest) : findPlanOption("min-8bit-size")->initial.front();
   bool isSmall = static_cast<double>(parameter.type.getNumElements()) < least;
-  if (update.stateBits == 8 && (isSmall || parameter.kind == ParameterKind::Embedding))
+  if (update.stateBits <= 8 && (isSmall || parameter.kind == ParameterKind::Embedding))
     update.stateBits = 32;
+  if (update.stateBits == 4)
+    settings->setNumbers(Update::kStateBits, {4});
   update.settings = std::move(*settings);
   return update;
 }

@@ -14,9 +14,9 @@ using namespace mlir::memopt;
 
 static std::vector<const Optimizer *> &getRegistry() {
   static std::vector<const Optimizer *> all = {
-      &getSgd(),       &getAdam(),   &getAdamW(), &getRmsprop(), &getAdagrad(),
-      &getAdadelta(),  &getAdamax(), &getNadam(), &getRadam(),   &getAsgd(),
-      &getAdafactor(), &getMuon(),   &getLion(),  &getSm3(),     &getAdamMini()};
+      &getSgd(),    &getAdam(),  &getAdamW(),    &getRmsprop(), &getAdagrad(),   &getAdadelta(),
+      &getAdamax(), &getNadam(), &getRadam(),    &getAsgd(),    &getAdafactor(), &getMuon(),
+      &getLion(),   &getSm3(),   &getAdamMini(), &getApollo(),  &getApolloMini()};
   return all;
 }
 
@@ -109,9 +109,11 @@ SmallVector<StateTensor> mlir::memopt::getStateTensors(const Optimizer &optimize
     auto add = [&](StringRef name, ArrayRef<int64_t> sizes, Type element, double initial) {
       tensors.push_back({name.str(), RankedTensorType::get(sizes, element), initial});
     };
-    if (isNarrow && bits == 8) {
-      int8_t one = getCodeOfOne(!optimizer.isNonNegative(slot.name));
-      int64_t blocks = llvm::divideCeil(parameter.type.getNumElements(), Update::kBlock);
+    if (isNarrow && bits <= 8) {
+      int8_t one = getByteOfOne({bits, !optimizer.isNonNegative(slot.name)});
+      int64_t blocks = llvm::divideCeil(parameter.type.getNumElements(), Update::getBlock(bits));
+      if (bits == 4)
+        shape.assign(1, blocks * Update::getBlockBytes(bits));
       add(slot.name, shape, b.getI8Type(), slot.initial == 0 ? 0 : one);
       add(slot.name + ".scale", {blocks}, wide, slot.initial);
     } else {

@@ -152,6 +152,12 @@ Update::Update(OptimizerStepOp op, const Optimizer &optimizer, ImplicitLocOpBuil
   if (!hasCodes)
     return;
   int64_t elements = getNumElements();
+  isHalved = settings.has(kStateBits);
+  if (isHalved) {
+    int64_t halved = llvm::divideCeil(elements, kHalvedBlock);
+    cut({halved, 2, kHalvedBlock / 2});
+    return;
+  }
   isPadded = elements % kBlock != 0;
   int64_t blocks = llvm::divideCeil(elements, kBlock);
   cut({blocks, kBlock});
@@ -188,15 +194,36 @@ Quantity Update::addLeaf(Value value, ArrayRef<int64_t> dims) {
 
 Quantity Update::readFull(Value value) {
   SmallVector<int64_t> vector{tensorType(value).getNumElements()};
+  if (isHalved && vector[0] != getNumElements())
+    value = padTo(b, reshapeTo(b, value, vector), getNumElements());
   return addLeaf(reshapeTo(b, value, isPadded ? vector : shape), allDims());
 }
 
-/// The table of 8-bit codes, in front of the generics that read it.
+StateCode Update::getCode(bool isSigned) const { return {isHalved ? 4u : 8u, isSigned}; }
+
+/// The table of codes, in front of the generics that read it.
 Value Update::codeTable(bool isSigned) {
   Value &table = codeTables[isSigned];
   if (!table)
-    table = arith::ConstantOp::create(b, getDynamicCodes(b.getContext(), isSigned));
+    table = arith::ConstantOp::create(b, getStateCodes(b.getContext(), getCode(isSigned)));
   return table;
+}
+
+/// Which half of a byte has the element; null where it has all of it.
+Value Update::getHalf(ImplicitLocOpBuilder &inner) const {
+  if (!isHalved)
+    return {};
+  const int64_t *found = llvm::find(domainDims, 1);
+  assert(found != domainDims.end() && "codes of a block are read one by one");
+  return linalg::IndexOp::create(inner, found - domainDims.begin());
+}
+
+template <typename Builder> auto Update::withDims(ArrayRef<int64_t> dims, Builder build) {
+  SmallVector<int64_t> outer(dims);
+  std::swap(outer, domainDims);
+  auto made = build();
+  std::swap(outer, domainDims);
+  return made;
 }
 
 Quantity Update::hyperparameter(StringRef option, unsigned place) {
@@ -214,7 +241,13 @@ Quantity Update::state(StringRef name, ArrayRef<int64_t> dims) {
   Value value = findState(name);
   assert(value && "a rule reads state that it did not declare");
   if (tensorType(value).getElementType().isInteger(8)) {
-    Node node{TermKind::Decode, {readFull(value)}};
+    Node node{TermKind::Decode};
+    if (isHalved) {
+      node.operands = {addLeaf(reshapeTo(b, value, {shape[0], shape[2]}), {0, 2})};
+      node.dims = {1};
+    } else {
+      node.operands = {readFull(value)};
+    }
     node.isSigned = !optimizer.isNonNegative(name);
     node.value = codeTable(node.isSigned);
     return addNode(std::move(node)) * addLeaf(findState((name + ".scale").str()), {0});
@@ -232,11 +265,15 @@ void Update::setState(StringRef name, Quantity value) {
     newState.insert_or_assign(name, value);
     return;
   }
-  Quantity scale = reduce(ReduceKind::Max, abs(value), {1});
+  SmallVector<int64_t> withinBlock{1};
+  if (isHalved)
+    withinBlock.push_back(2);
+  Quantity scale = reduce(ReduceKind::Max, abs(value), withinBlock);
   // A block of zeros has scale zero; any divisor will do.
   Node node{TermKind::Encode, {value / max(scale, 1e-38)}};
   node.isSigned = !optimizer.isNonNegative(name);
-  newState.insert_or_assign(name, addNode(std::move(node)));
+  Quantity codes = addNode(std::move(node));
+  newState.insert_or_assign(name, isHalved ? pack(codes) : codes);
   newState.insert_or_assign((name + ".scale").str(), scale);
 }
 
@@ -330,10 +367,11 @@ Value Update::emit(Quantity x, Type compute, llvm::DenseMap<unsigned, Value> &kn
     break;
   }
   case TermKind::Decode:
-    value = f.wide(emitDecode(inner, y[0], node.value));
+    value = f.wide(emitDecode(inner, y[0], node.value, getHalf(inner)));
     break;
   case TermKind::Encode:
-    value = emitEncode(inner, convertTo(inner, y[0], inner.getF32Type()), node.isSigned);
+    value = emitEncode(inner, convertTo(inner, y[0], inner.getF32Type()), getCode(node.isSigned),
+                       getHalf(inner));
     break;
   case TermKind::Leaf:
     llvm_unreachable("leaves are read before");
@@ -354,14 +392,15 @@ SmallVector<Value> Update::compute(ArrayRef<Output> outputs, ArrayRef<int64_t> d
   if (isFlat)
     domain = {tensorType(op.getParameter()).getNumElements()};
   Type compute = isScalar ? b.getF64Type() : computeType;
-  return createPointwise(b, domain, readInputs(inputs, dims, domain.size(), isFlat), types,
-                         [&](ImplicitLocOpBuilder &inner, ValueRange x) {
-                           auto known = nameInputs(inputs, compute, x, inner);
-                           return llvm::map_to_vector(outputs, [&](const Output &output) {
-                             return convertTo(inner, emit(output.value, compute, known, inner),
-                                              output.type);
-                           });
-                         });
+  SmallVector<Read> reads = readInputs(inputs, dims, domain.size(), isFlat);
+  return withDims(dims, [&] {
+    return createPointwise(b, domain, reads, types, [&](ImplicitLocOpBuilder &inner, ValueRange x) {
+      auto known = nameInputs(inputs, compute, x, inner);
+      return llvm::map_to_vector(outputs, [&](const Output &output) {
+        return convertTo(inner, emit(output.value, compute, known, inner), output.type);
+      });
+    });
+  });
 }
 
 /// The leaves, then the scalars in the type of the elements.
@@ -392,6 +431,14 @@ Value Update::computeScalar(unsigned id) {
   return compute({{Quantity(this, id), computeType}}, {}).front();
 }
 
+Value Update::toScalar(Quantity x) {
+  if (x.owner)
+    return compute(x, computeType);
+  auto type = RankedTensorType::get({}, computeType);
+  return arith::ConstantOp::create(
+      b, DenseElementsAttr::get(type, Attribute(b.getFloatAttr(computeType, x.number))));
+}
+
 Value Update::compute(Quantity x, Type type) {
   if (x.owner && nodes[x.id].kind == TermKind::Leaf &&
       tensorType(nodes[x.id].value).getElementType() == type)
@@ -411,15 +458,44 @@ Quantity Update::reduce(ReduceKind kind, Quantity x, ArrayRef<int64_t> reduced) 
   SmallVector<int64_t> domain = llvm::map_to_vector(dims, [&](int64_t dim) { return shape[dim]; });
   Inputs inputs;
   collect(x, /*isScalar=*/false, inputs);
-  Value value = createReduction(b, domain, positions,
-                                readInputs(inputs, dims, domain.size(), /*isFlat=*/false),
-                                {{kind, computeType}},
+  SmallVector<Read> reads = readInputs(inputs, dims, domain.size(), /*isFlat=*/false);
+  auto body = [&](ImplicitLocOpBuilder &inner, ValueRange y) {
+    auto known = nameInputs(inputs, computeType, y, inner);
+    return SmallVector<Value>{emit(x, computeType, known, inner)};
+  };
+  // Halves of bytes are told by their place in the domain, which chunks would change.
+  Value value = withDims(dims, [&] {
+    auto build = isHalved ? createPlainReduction : createReduction;
+    return build(b, domain, positions, reads, {{kind, computeType}}, body).front();
+  });
+  return addLeaf(value, kept);
+}
+
+/// Bytes of two codes each, which have other bits.
+Quantity Update::pack(Quantity codes) {
+  SmallVector<int64_t> dims = allDims();
+  Inputs inputs;
+  collect(codes, /*isScalar=*/false, inputs);
+  SmallVector<Read> reads = readInputs(inputs, dims, dims.size(), /*isFlat=*/false);
+  Value bytes = withDims(dims, [&] {
+    return createPlainReduction(b, shape, {1}, reads, {{ReduceKind::Add, b.getI8Type()}},
                                 [&](ImplicitLocOpBuilder &inner, ValueRange y) {
                                   auto known = nameInputs(inputs, computeType, y, inner);
-                                  return SmallVector<Value>{emit(x, computeType, known, inner)};
+                                  return SmallVector<Value>{emit(codes, computeType, known, inner)};
                                 })
-                    .front();
-  return addLeaf(value, kept);
+        .front();
+  });
+  return addLeaf(bytes, {0, 2});
+}
+
+/// The first elements of a value that fills whole blocks.
+Value Update::cutPadding(Value value, int64_t elements) {
+  int64_t size = tensorType(value).getNumElements();
+  if (!isHalved || size == elements)
+    return value;
+  SmallVector<OpFoldResult> offset{b.getIndexAttr(0)}, length{b.getIndexAttr(elements)},
+      stride{b.getIndexAttr(1)};
+  return tensor::ExtractSliceOp::create(b, reshapeTo(b, value, {size}), offset, length, stride);
 }
 
 SmallVector<Value> Update::finish() {
@@ -437,10 +513,14 @@ SmallVector<Value> Update::finish() {
   };
   give(0, newParameter);
   for (auto [number, name] : llvm::enumerate(op.getState().getAsValueRange<StringAttr>()))
-    give(number + 1, newState.find(name)->second);
+    if (Value tensor = newStateTensors.lookup(name))
+      results[number + 1] = tensor;
+    else
+      give(number + 1, newState.find(name)->second);
   for (auto [number, value] : llvm::zip_equal(numbers, compute(outputs, allDims())))
     results[number] = value;
   for (auto [value, result] : llvm::zip_equal(results, op->getResults()))
-    value = reshapeTo(b, value, tensorType(result).getShape());
+    value = reshapeTo(b, cutPadding(value, tensorType(result).getNumElements()),
+                      tensorType(result).getShape());
   return results;
 }

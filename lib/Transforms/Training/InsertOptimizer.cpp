@@ -279,12 +279,12 @@ void UpdateBuilder::clip(Location loc, Value limit, Value norm, SmallVectorImpl<
   }
 }
 
-/// Blocks of state in 8 bits belong to one rank.
+/// Blocks of state in codes belong to one rank.
 RankedTensorType UpdateBuilder::getShardType(RankedTensorType whole,
                                              const ParameterUpdate &choice) const {
   if (shardRanks == 1)
     return whole;
-  return choice.stateBits == 8 ? getPieceType(whole, shardRanks, Update::kBlock)
+  return choice.stateBits <= 8 ? getPieceType(whole, shardRanks, Update::getBlock(choice.stateBits))
                                : getPieceType(whole, shardRanks);
 }
 

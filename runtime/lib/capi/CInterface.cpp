@@ -129,10 +129,10 @@ static ProgramInputs describeInputs(const Manifest &manifest) {
   return said;
 }
 
-/// What has no values cannot run.
+/// What has no values cannot run. Checkpoints leave out what is frozen in codes, so that stays.
 static void forgetValues(memopt_session &session) {
   for (const VariableSpec &variable : session.getState().variables)
-    if (variable.isState())
+    if (variable.isState() && !variable.isFrozenScale() && !session.getProgram().hasCodes(variable))
       session.missing.insert(variable.name);
 }
 
@@ -337,8 +337,7 @@ int32_t memopt_session_initialize(memopt_session *session, int32_t init, int64_t
   });
 }
 
-static StatusOr<TensorView> readView(const memopt_view &view, const PlacedTensor &expected,
-                                     const Shape &shape) {
+static StatusOr<TensorView> readView(const memopt_view &view, DType expected, const Shape &shape) {
   std::optional<DType> dtype = parseDType(view.dtype ? view.dtype : "");
   if (!dtype)
     return badInput("has elements of unknown type " + quote(view.dtype ? view.dtype : ""));
@@ -346,10 +345,10 @@ static StatusOr<TensorView> readView(const memopt_view &view, const PlacedTensor
   if (view.rank > 0)
     read.shape.assign(view.shape, view.shape + view.rank);
   // Whether numbers lose digits should not depend on the batch.
-  bool isNarrowed = isFloat(*dtype) && getByteSize(*dtype) > getByteSize(expected.dtype);
+  bool isNarrowed = isFloat(*dtype) && getByteSize(*dtype) > getByteSize(expected);
   if (read.shape != shape || isNarrowed)
     return badInput("is " + toString(*dtype, read.shape) + ", expected " +
-                    toString(expected.dtype, shape));
+                    toString(expected, shape));
   if (view.strides)
     read.strides.assign(view.strides, view.strides + view.rank);
   else
@@ -366,8 +365,16 @@ int32_t memopt_session_write(memopt_session *session, const char *variable, cons
                             findTensor(session->getManifest().variables, "variable", variable));
     if (!target->isState())
       return badInput("variable " + quote(variable) + " is written anew in each step");
+    if (target->isFrozenScale())
+      return badInput("variable " + quote(variable) + " is written with its codes");
     auto copy = [&]() -> Status {
-      MEMOPT_ASSIGN_OR_RETURN(TensorView source, readView(*view, *target, target->getWholeShape()));
+      MEMOPT_ASSIGN_OR_RETURN(
+          TensorView source, readView(*view, target->getWholeDType(), target->getWholeShape()));
+      if (target->encoding) {
+        std::vector<float> values(size_t(getElementCount(source.shape)));
+        MEMOPT_RETURN_IF_ERROR(source.copyTo(DType::F32, reinterpret_cast<char *>(values.data())));
+        return session->getProgram().encode(*target, values.data());
+      }
       if (target->wholeShape) {
         std::vector<char> whole(size_t(target->getWholeBytes()));
         MEMOPT_RETURN_IF_ERROR(source.copyTo(target->dtype, whole.data()));
@@ -413,9 +420,15 @@ int32_t memopt_session_read(memopt_session *session, int32_t kind, const char *n
     }
     MEMOPT_ASSIGN_OR_RETURN(const PlacedTensor *tensor,
                             findTensor(session->getManifest(), kind, name));
-    if (bytes != tensor->bytes)
-      return badInput(quote(name) + " has " + std::to_string(tensor->bytes) + " bytes, not " +
+    const VariableSpec *variable =
+        kind == MEMOPT_VARIABLE ? session->getManifest().findVariable(name) : nullptr;
+    bool isEncoded = variable && variable->encoding;
+    int64_t expected = isEncoded ? variable->getWholeBytes() : tensor->bytes;
+    if (bytes != expected)
+      return badInput(quote(name) + " has " + std::to_string(expected) + " bytes, not " +
                       std::to_string(bytes));
+    if (isEncoded)
+      return session->getProgram().decode(*variable, static_cast<float *>(target));
     return session->getProgram().readTensor(*tensor, target);
   });
 }
@@ -448,7 +461,7 @@ static Status readBatches(memopt_session &session, const memopt_view *views, int
   session.batches.clear();
   for (int64_t batch = 0; batch < batches; ++batch)
     for (const InputSpec &input : session.getSaid().inputs) {
-      StatusOr<TensorView> view = readView(*views++, input, input.shape);
+      StatusOr<TensorView> view = readView(*views++, input.dtype, input.shape);
       if (!view.isOk())
         return view.takeStatus().withContext("input " + quote(input.name));
       session.batches.push_back(*std::move(view));

@@ -27,7 +27,7 @@ bool memopt::isModelVariable(const VariableSpec &variable) {
   return variable.role == "parameter" || variable.role == "buffer";
 }
 bool memopt::isOptimizerVariable(const VariableSpec &variable) {
-  return !isModelVariable(variable) && variable.isState();
+  return !isModelVariable(variable) && variable.isState() && !variable.isFrozenScale();
 }
 
 //===----------------------------------------------------------------------===//
@@ -43,6 +43,8 @@ std::string memopt::printTrainingState(const TrainingState &state) {
                                  {"seed", state.seed},
                                  {"optimizer", state.optimizer},
                                  {"schedule", state.schedule.toJson()}};
+  if (!state.base.empty())
+    text["base"] = state.base;
   bool hasBest = std::isfinite(state.best.loss);
   if (hasBest)
     text["best_evaluation"] = {{"loss", state.best.loss}, {"step", state.best.step}};
@@ -91,6 +93,9 @@ StatusOr<TrainingState> memopt::parseTrainingState(std::string_view text) {
   MEMOPT_ASSIGN_OR_RETURN(state.seed, root.getCount("seed"));
   if (root.has("optimizer")) {
     MEMOPT_ASSIGN_OR_RETURN(state.optimizer, root.getString("optimizer"));
+  }
+  if (root.has("base")) {
+    MEMOPT_ASSIGN_OR_RETURN(state.base, root.getString("base"));
   }
   MEMOPT_ASSIGN_OR_RETURN(JsonView schedule, root.get("schedule"));
   MEMOPT_ASSIGN_OR_RETURN(state.schedule, LearningRateSchedule::fromJson(schedule));
@@ -250,12 +255,16 @@ static Status loadVariable(const SafetensorsFile &file, const VariableSpec &vari
   if (!entry)
     return badInput(quote(file.getPath()) + " lacks " + quote(names[0]) +
                     ", which the package has as " +
-                    toString(variable.dtype, variable.getWholeShape()));
-  bool isWider = widens(entry->dtype, variable.dtype);
-  if (entry->shape != variable.getWholeShape() || (entry->dtype != variable.dtype && !isWider))
+                    toString(variable.getWholeDType(), variable.getWholeShape()) +
+                    (variable.isTrainable || !isModelVariable(variable)
+                         ? ""
+                         : ": a run with --frozen-weights leaves what is frozen to the package"));
+  DType dtype = variable.getWholeDType();
+  bool isWider = widens(entry->dtype, dtype);
+  if (entry->shape != variable.getWholeShape() || (entry->dtype != dtype && !isWider))
     return badInput(quote(file.getPath()) + " has " + quote(names[0]) + " as " +
                     toString(entry->dtype, entry->shape) + ", the package has it as " +
-                    toString(variable.dtype, variable.getWholeShape()));
+                    toString(dtype, variable.getWholeShape()));
   return session.readWhole(variable, file, *entry);
 }
 
@@ -306,11 +315,13 @@ static Status fillModel(const SafetensorsFile &model, Session &session,
   std::string prefix = getSharedPrefix(manifest);
   auto isInFile = [&](const VariableSpec &v) {
     return isModelVariable(v) && !v.names.empty() && v.restore != VariableRestore::Never &&
-           (v.restore == VariableRestore::Required || findEntry(model, v.names, prefix));
+           ((v.restore == VariableRestore::Required && !v.encoding) ||
+            findEntry(model, v.names, prefix));
   };
-  // Constants, and buffers that a state dict of PyTorch's leaves out, come from the package.
+  // Constants, and buffers that a state dict of PyTorch's leaves out, come from the package; so
+  // does what is kept in codes, unless it is there already.
   MEMOPT_RETURN_IF_ERROR(session.initializeFromWeights(
-      [&](const VariableSpec &v) { return isInFile(v) || isRestored(v); }));
+      [&](const VariableSpec &v) { return isInFile(v) || isRestored(v) || session.hasCodes(v); }));
   for (const VariableSpec &variable : manifest.variables)
     if (isInFile(variable))
       MEMOPT_RETURN_IF_ERROR(loadVariable(model, variable, variable.names, prefix, session));
@@ -330,6 +341,15 @@ static Status fillVariables(const CheckpointContent &content, Session &session) 
   return Status::ok();
 }
 
+/// What was trained beside other frozen weights is not trained for these.
+static Status checkBase(const TrainingState &state, const Session &session) {
+  MEMOPT_ASSIGN_OR_RETURN(std::string digest, session.getBaseDigest());
+  if (state.base.empty() || digest.empty() || state.base == digest)
+    return Status::ok();
+  return badInput("it was trained with another base: frozen weights that have the digest " +
+                  state.base + ", those of the package have " + digest);
+}
+
 Status memopt::loadWeights(const std::string &file, Session &session) {
   MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile model, SafetensorsFile::open(file));
   return fillModel(model, session, [](const VariableSpec &) { return false; });
@@ -347,7 +367,10 @@ Status memopt::checkFinite(const Session &session, const TrainingState &state) {
 StatusOr<TrainingState> memopt::loadCheckpoint(const std::string &folder, Session &session) {
   MEMOPT_ASSIGN_OR_RETURN(CheckpointContent content,
                           openCheckpoint(folder, session.getManifest().mode == "train"));
-  if (Status status = fillVariables(content, session); !status.isOk())
-    return status.withContext("checkpoint " + quote(folder));
+  Status status = fillVariables(content, session);
+  if (status.isOk())
+    status = checkBase(content.state, session);
+  if (!status.isOk())
+    return std::move(status).withContext("checkpoint " + quote(folder));
   return content.state;
 }

@@ -163,7 +163,7 @@ public:
     std::vector<SavedTensor> tensors;
     size_t dropped = hasModelNames ? getSharedPrefix(manifest).size() : 0;
     for (const VariableSpec &variable : manifest.variables)
-      if (file == modelFile && isModelVariable(variable))
+      if (file == modelFile && isModelVariable(variable) && !variable.encoding)
         for (const std::string &name : variable.names)
           tensors.push_back({name.substr(dropped), &variable});
       else if (file == optimizerFile && isOptimizerVariable(variable))
@@ -253,11 +253,15 @@ Status memopt::contributeToCheckpoint(const Session &session) {
 
 Status CheckpointFolder::save(const Session &session, const TrainingState &state) {
   SavedTensors tensors(session);
+  StatusOr<std::string> digest = session.getBaseDigest();
+  if (!digest.isOk())
+    return describeFailure(digest.takeStatus());
+  base = *digest;
   return replace(
       [&](const std::string &fresh) -> Status {
         MEMOPT_RETURN_IF_ERROR(
             writeSession(fresh, session.getManifest(), tensors, options.hasModelNames));
-        return writeState(fresh, state);
+        return writeState(fresh, withBase(state));
       },
       state.step);
 }
@@ -301,7 +305,7 @@ Status CheckpointFolder::updateState(const TrainingState &state) {
   auto write = [&]() -> Status {
     MEMOPT_RETURN_IF_ERROR(finishMoves(folder));
     MEMOPT_RETURN_IF_ERROR(writeBeside(
-        folder, [&](const std::string &fresh) { return writeState(fresh, state); },
+        folder, [&](const std::string &fresh) { return writeState(fresh, withBase(state)); },
         [&](const std::string &fresh) { return moveFiles(fresh, folder); }));
     return syncFolder(folder);
   };

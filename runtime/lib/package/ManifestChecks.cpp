@@ -97,6 +97,33 @@ static Status checkHyperparameters(const Manifest &manifest) {
   return Status::ok();
 }
 
+/// Codes and their scales fit each other.
+static Status checkEncodings(const Manifest &manifest) {
+  auto check = [&](const std::string &name, DType dtype, int64_t elements) -> Status {
+    const VariableSpec *scales = manifest.findVariable(name);
+    if (scales && scales->isFrozenScale() && scales->dtype == dtype &&
+        scales->shape == Shape{elements})
+      return Status::ok();
+    return badInput("the scales " + quote(name) + " of codes are " +
+                    (scales ? scales->role + " " + toString(scales->dtype, scales->shape)
+                            : std::string("not there")) +
+                    ", expected frozen_scale " + toString(dtype, {elements}));
+  };
+  for (const VariableSpec &variable : manifest.variables) {
+    if (!variable.encoding || variable.encoding->scales.empty())
+      continue;
+    const EncodingSpec &encoding = *variable.encoding;
+    int64_t scales = getBlockCount(getElementCount(encoding.shape));
+    if (encoding.scaleScales.empty()) {
+      MEMOPT_RETURN_IF_ERROR(check(encoding.scales, DType::F32, scales));
+      continue;
+    }
+    MEMOPT_RETURN_IF_ERROR(check(encoding.scales, DType::I8, getScaleBytes(scales)));
+    MEMOPT_RETURN_IF_ERROR(check(encoding.scaleScales, DType::F32, getScaleBlockCount(scales)));
+  }
+  return Status::ok();
+}
+
 static Status checkIndexFault(const Manifest &manifest) {
   const VariableSpec *fault = manifest.findIndexFault();
   if (!fault)
@@ -185,6 +212,7 @@ Status memopt::checkManifest(Manifest &manifest) {
   MEMOPT_RETURN_IF_ERROR(checkOverlaps(manifest));
   MEMOPT_RETURN_IF_ERROR(checkHyperparameters(manifest));
   MEMOPT_RETURN_IF_ERROR(checkNumbers(manifest));
+  MEMOPT_RETURN_IF_ERROR(checkEncodings(manifest));
   MEMOPT_RETURN_IF_ERROR(checkIndexFault(manifest));
   MEMOPT_RETURN_IF_ERROR(checkCalls(manifest));
   MEMOPT_RETURN_IF_ERROR(orderRegions(manifest));

@@ -155,12 +155,42 @@ Status memopt::readWholeShape(const JsonView &view, int64_t ranks, ShardedTensor
   return Status::ok();
 }
 
+/// Codes have the size that their tensor asks for; their scales are checked by checkManifest.
+static Status readEncoding(const JsonView &view, VariableSpec &variable) {
+  MEMOPT_ASSIGN_OR_RETURN(JsonView given, view.get("encoding"));
+  MEMOPT_ASSIGN_OR_RETURN(std::string name, given.getString("code"));
+  std::optional<BlockCode> code = parseBlockCode(name);
+  if (!code)
+    return given.fail("has the code " + quote(name) + "; known are 'bf16', 'int8' and 'nf4'");
+  EncodingSpec encoding{*code, {}, "", ""};
+  MEMOPT_ASSIGN_OR_RETURN(JsonView shape, given.get("shape"));
+  MEMOPT_ASSIGN_OR_RETURN(encoding.shape, shape.asIntegers());
+  StatusOr<int64_t> bytes = getTensorBytes(DType::F32, encoding.shape);
+  if (!bytes.isOk())
+    return shape.fail("is wrong: " + bytes.getMessage());
+  MEMOPT_ASSIGN_OR_RETURN(encoding.scales, readStringOr(given, "scales", ""));
+  MEMOPT_ASSIGN_OR_RETURN(encoding.scaleScales, readStringOr(given, "scale_scales", ""));
+  int64_t elements = *bytes / 4;
+  bool isNarrow = *code == BlockCode::BF16;
+  bool fits = isNarrow ? variable.dtype == DType::BF16 && variable.shape == encoding.shape
+                       : variable.dtype == DType::I8 && variable.shape.size() == 1 &&
+                             variable.shape[0] == getCodeBytes(*code, elements);
+  if (!fits || variable.wholeShape || encoding.scales.empty() != isNarrow)
+    return given.fail("is " + name + " of " + toString(DType::F32, encoding.shape) +
+                      ", which is not kept as " + toString(variable.dtype, variable.shape) +
+                      (encoding.scales.empty() ? " without scales" : " with scales"));
+  variable.encoding = std::move(encoding);
+  return Status::ok();
+}
+
 StatusOr<VariableSpec> memopt::readVariable(const JsonView &view, const Manifest &manifest) {
   VariableSpec variable;
   MEMOPT_RETURN_IF_ERROR(readTensor(view, "placement", manifest.arenaBytes, variable));
   MEMOPT_RETURN_IF_ERROR(readWholeShape(view, manifest.ranks, variable));
   MEMOPT_ASSIGN_OR_RETURN(variable.role, view.getString("role"));
-  if (!variable.isState() || variable.role == "loss_scale")
+  if (view.has("encoding"))
+    MEMOPT_RETURN_IF_ERROR(readEncoding(view, variable));
+  if (!variable.isState() || variable.role == "loss_scale" || variable.isFrozenScale())
     MEMOPT_RETURN_IF_ERROR(checkInMemory(view, variable));
   if (view.has("names")) {
     MEMOPT_ASSIGN_OR_RETURN(JsonView names, view.get("names"));

@@ -65,7 +65,7 @@ StatusOr<const VariableSpec *> memopt::findNonFiniteState(const Manifest &manife
                                                           const Arenas &arenas, int64_t rank) {
   std::vector<char> storage;
   for (const VariableSpec &variable : manifest.variables) {
-    if (!variable.isState())
+    if (!variable.isState() || variable.encoding) // no step changes codes
       continue;
     MEMOPT_ASSIGN_OR_RETURN(const char *data, arenas.view(variable, storage));
     if (findNonFinite(variable.dtype, data, variable.getOwnElements(rank).count) >= 0)

@@ -64,6 +64,8 @@ int64_t Session::getRank() const {
 
 /// Behind the last element of the whole there are zeros.
 Status Session::setWhole(const VariableSpec &variable, const void *whole) {
+  if (variable.encoding)
+    return encode(variable, static_cast<const float *>(whole));
   auto [begin, count] = variable.getOwnElements(getRank());
   int64_t size = getByteSize(variable.dtype);
   MEMOPT_RETURN_IF_ERROR(
@@ -76,6 +78,8 @@ Status Session::readWhole(const VariableSpec &variable, const SafetensorsFile &f
   constexpr int64_t piece = 1 << 18; // elements
   auto [begin, count] = variable.getOwnElements(getRank());
   int64_t size = getByteSize(variable.dtype), sourceSize = getByteSize(entry.dtype);
+  if (variable.encoding)
+    return encodeFrom(variable, file, entry);
   auto most = size_t(std::min(piece, count));
   std::vector<char> source(most * size_t(sourceSize)), target(most * size_t(size));
   for (int64_t done = 0; done < count; done += piece) {
@@ -94,6 +98,11 @@ Status Session::readWhole(const VariableSpec &variable, const SafetensorsFile &f
 
 /// Lets `fill` write this rank's elements where the host can, in place if that is possible.
 Status Session::fillOwn(const VariableSpec &variable, const std::function<void(char *data)> &fill) {
+  if (variable.encoding) {
+    std::vector<float> values(size_t(variable.getOwnElements(getRank()).count));
+    fill(reinterpret_cast<char *>(values.data()));
+    return encode(variable, values.data());
+  }
   int64_t bytes = variable.getOwnElements(getRank()).count * getByteSize(variable.dtype);
   Arena &arena = arenas[variable.space];
   if (arena.isHostAccessible()) {
@@ -108,6 +117,11 @@ Status Session::fillOwn(const VariableSpec &variable, const std::function<void(c
 
 StatusOr<const void *> Session::getWhole(const VariableSpec &variable,
                                          std::vector<char> &storage) const {
+  if (variable.encoding) {
+    storage.resize(size_t(variable.getWholeBytes()));
+    MEMOPT_RETURN_IF_ERROR(decode(variable, reinterpret_cast<float *>(storage.data())));
+    return static_cast<const void *>(storage.data());
+  }
   if (!variable.wholeShape) {
     MEMOPT_ASSIGN_OR_RETURN(const void *data, arenas.view(variable, storage));
     return data;
@@ -136,17 +150,17 @@ Status Session::fillFromWeights(const SafetensorsFile &weights, const VariableSp
   const SafetensorsEntry *entry = weights.find(variable.name);
   if (!entry)
     return badInput(quote(weights.getPath()) + " lacks " + quote(variable.name));
-  if (entry->dtype != variable.dtype || entry->shape != variable.getWholeShape())
+  if (entry->dtype != variable.getWholeDType() || entry->shape != variable.getWholeShape())
     return badInput(quote(weights.getPath()) + " has " + quote(variable.name) + " as " +
                     toString(entry->dtype, entry->shape) + ", expected " +
-                    toString(variable.dtype, variable.getWholeShape()));
+                    toString(variable.getWholeDType(), variable.getWholeShape()));
   return readWhole(variable, weights, *entry);
 }
 
 Status Session::initializeFromWeights(const std::function<bool(const VariableSpec &)> &isRestored) {
   std::optional<SafetensorsFile> weights;
   for (const VariableSpec &variable : getManifest().variables) {
-    if (isRestored(variable) || variable.role == "hyperparameter")
+    if (isRestored(variable) || variable.role == "hyperparameter" || variable.isFrozenScale())
       continue;
     if (variable.init == VariableInit::Absent)
       return badInput("the model was exported without " + quote(variable.name) +
@@ -204,10 +218,12 @@ static double guessScale(const Shape &shape) {
 }
 
 Status Session::fillWithConstant(const VariableSpec &variable) {
-  int64_t count = variable.getOwnElements(getRank()).count, size = getByteSize(variable.dtype);
+  int64_t count = variable.getOwnElements(getRank()).count;
+  DType dtype = variable.getWholeDType();
+  int64_t size = getByteSize(dtype);
   return fillOwn(variable, [&](char *data) {
     for (int64_t i = 0; i < count; ++i)
-      storeElement(variable.dtype, data + i * size, *variable.initValue);
+      storeElement(dtype, data + i * size, *variable.initValue);
   });
 }
 
@@ -215,7 +231,8 @@ Status Session::fillRandomly(const VariableSpec &variable, int64_t seed) {
   if (variable.initValue)
     return fillWithConstant(variable);
   auto [first, count] = variable.getOwnElements(getRank());
-  int64_t size = getByteSize(variable.dtype), last = first + count;
+  DType dtype = variable.getWholeDType();
+  int64_t size = getByteSize(dtype), last = first + count;
   double scale = variable.initScale ? *variable.initScale : guessScale(variable.getWholeShape());
   uint64_t stream = hashName(variable.name);
   // Two numbers a draw; each pair follows from its own counter, so threads and ranks may share the
@@ -223,7 +240,7 @@ Status Session::fillRandomly(const VariableSpec &variable, int64_t seed) {
   auto draw = [&, first = first](char *data, int64_t pair) {
     std::array<double, 2> numbers = drawNormal(uint64_t(seed), uint64_t(pair), stream);
     for (int64_t i = std::max(first, 2 * pair); i < std::min(last, 2 * pair + 2); ++i)
-      storeElement(variable.dtype, data + (i - first) * size, scale * numbers[size_t(i & 1)]);
+      storeElement(dtype, data + (i - first) * size, scale * numbers[size_t(i & 1)]);
   };
   int64_t firstPair = first / 2;
   return fillOwn(variable, [&](char *data) {
@@ -236,7 +253,7 @@ Status Session::fillRandomly(const VariableSpec &variable, int64_t seed) {
 
 Status Session::initializeRandomly(int64_t seed) {
   auto isRandom = [](const VariableSpec &variable) {
-    return variable.role == "parameter" && isFloat(variable.dtype);
+    return variable.role == "parameter" && isFloat(variable.getWholeDType());
   };
   for (const VariableSpec &variable : getManifest().variables) {
     bool isGuessable = isRandom(variable) || variable.initValue || variable.initScale;

@@ -71,7 +71,8 @@ def own():
     assert_same(lambda model: memopt.optim.Muon(split(model, muon=False)[::-1], lr=1e-2, adjust_lr_fn="match_rms_adamw"))
     refuses(memopt.Refused, ["'embed.weight'", "muon=False"], compile_net, lambda model: memopt.optim.Muon(model.parameters()))
     refuses(memopt.BadInput, ["named_parameters"], compile_net, lambda model: memopt.optim.AdamMini(model.parameters()))
-    refuses(memopt.Refused, ["APOLLO"], compile_net, lambda model: memopt.optim.Apollo(model.parameters()))
+    assert_same(lambda model: memopt.optim.Apollo(split(model, lr=2e-3), lr=1e-3, rank=6, update_proj_gap=3, weight_decay=0.1))
+    assert_same(lambda model: memopt.optim.ApolloMini(model.parameters(), lr=1e-3))
 
 
 def torch_muon():

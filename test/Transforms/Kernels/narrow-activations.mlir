@@ -1,13 +1,31 @@
 // RUN: memopt-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(memopt-narrow-activations{type=bf16}))' --verify-diagnostics | FileCheck %s
 // RUN: memopt-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(memopt-narrow-activations))' | FileCheck %s --check-prefix=OFF
+// RUN: memopt-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(memopt-narrow-activations{type=int8}))' 2> /dev/null | FileCheck %s --check-prefix=INT8
+// RUN: memopt-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(memopt-narrow-activations{type=fp8}))' 2> /dev/null | FileCheck %s --check-prefix=FP8
 // RUN: not memopt-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(memopt-narrow-activations{type=f16}))' 2>&1 | FileCheck %s --check-prefix=TYPE
 // RUN: not memopt-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(memopt-narrow-activations{type=bf16 share=101}))' 2>&1 | FileCheck %s --check-prefix=SHARE
 
 // SHARE: expected a share of kept activations of 0 to 100 percent, found 101
-// TYPE: expected f32 or bf16 as the type of kept activations, found 'f16'
+// TYPE: expected f32, bf16, int8 or fp8 as the type of kept activations, found 'f16'
 
 // What backward reads of forward is rounded where it is made, and widened in front of its reader; forward itself reads
 // what was made. The sum of rows is a statistic and stays.
+
+// In 8 bits each row, which has 64 elements, has a scale; codes are rounded by random words.
+// INT8-LABEL: func.func @kept
+// INT8: %[[Y:.*]] = memopt.matmul
+// INT8: %[[SCALES:.*]] = linalg.generic {{.*}} ins(%[[Y]] : tensor<1024x64xf32>) outs({{.*}} : tensor<1024xf32>)
+// INT8: math.absf
+// INT8: %[[CODES:.*]] = linalg.generic {{.*}} ins(%[[Y]], %[[SCALES]] : tensor<1024x64xf32>, tensor<1024xf32>) outs({{.*}} : tensor<1024x64xi8>)
+// INT8: memopt.random_word
+// INT8: arith.trunci
+// INT8: linalg.generic {{.*}} ins(%[[CODES]], %[[SCALES]] : tensor<1024x64xi8>, tensor<1024xf32>) {{.*}} attrs = {memopt.phase = #memopt.phase<backward>}
+// INT8: arith.sitofp
+// FP8-LABEL: func.func @kept
+// FP8: outs({{.*}} : tensor<1024x64xi8>)
+// FP8: arith.bitcast
+// FP8: attrs = {memopt.phase = #memopt.phase<backward>}
+// FP8: arith.bitcast
 
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>

@@ -13,7 +13,7 @@
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=sm3 norm-decay-mult=0'" 2>&1 | FileCheck %s --check-prefix=MULT
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=adafactor optim-bits=8'" 2>&1 | FileCheck %s --check-prefix=BITS
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=rmsprop centered=on optim-bits=16'" 2>&1 | FileCheck %s --check-prefix=CENTERED
-// RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=adam optim-bits=4'" 2>&1 | FileCheck %s --check-prefix=WIDTH
+// RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=adam optim-bits=2'" 2>&1 | FileCheck %s --check-prefix=WIDTH
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=adam min-8bit-size=16'" 2>&1 | FileCheck %s --check-prefix=SIZE
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='param-group=*.bias'" 2>&1 | FileCheck %s --check-prefix=GROUP
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='param-group=*:momentum=0.5'" 2>&1 | FileCheck %s --check-prefix=KEY
@@ -21,7 +21,7 @@
 // RUN: not memopt-opt %s --memopt-insert-optimizer="max-grad-norm=-1" 2>&1 | FileCheck %s --check-prefix=NORM
 // RUN: not memopt-opt %s --memopt-insert-optimizer 2>&1 | FileCheck %s --check-prefix=GRADIENTS
 
-// NAME: error: unknown optimizer 'lamb', expected one of sgd, adam, adamw, rmsprop, adagrad, adadelta, adamax, nadam, radam, asgd, adafactor, muon, lion, sm3, adam-mini
+// NAME: error: unknown optimizer 'lamb', expected one of sgd, adam, adamw, rmsprop, adagrad, adadelta, adamax, nadam, radam, asgd, adafactor, muon, lion, sm3, adam-mini, apollo, apollo-mini
 // RATE: error: --lr expects a number in [0, inf), found '-1'
 // BETA: error: --betas expects two numbers in [0, 1), found '0.9,1'
 // BETAS: error: --betas expects two numbers, found '0.9'
@@ -36,8 +36,8 @@
 // MULT: error: --norm-decay-mult changes weight decay, which sm3 does not have
 // BITS: error: --optim-bits=8: the state of adafactor cannot be kept in 8 bits
 // CENTERED: error: --optim-bits=16: the deviation that --centered divides by is lost in state of 16 bits
-// WIDTH: error: --optim-bits expects 32, 16, 8, found '4'
-// SIZE: error: --min-8bit-size needs --optim-bits=8
+// WIDTH: error: --optim-bits expects 32, 16, 8, 4, found '2'
+// SIZE: error: --min-8bit-size needs --optim-bits=8 or 4
 // GROUP: error: --param-group expects GLOB,...:KEY=VALUE,..., found '*.bias'
 // KEY: error: --param-group sets lr, weight-decay, optimizer or optim-bits, found 'momentum=0.5' in '*:momentum=0.5'
 // GROUPOPTION: error: --param-group=...:weight-decay=1: sm3 has no such option

@@ -93,13 +93,17 @@ def _list_fronts(names: Iterable[str]) -> list[str]:
     return ["", *sorted({name.partition(".")[0] + "." for name in names})]
 
 
-def _read_model(folder: pathlib.Path, model: nn.Module) -> dict[str, torch.Tensor]:
+def _read_model(folder: pathlib.Path, model: nn.Module, has_base: bool = False) -> dict[str, torch.Tensor]:
+    """With a base, frozen parameters that the file leaves out are the model's own."""
     path = _find(folder, _MODEL)
     tensors = _import_safetensors().load_file(path)
+    frozen = {name for name, parameter in model.named_parameters(remove_duplicate=False) if not parameter.requires_grad}
     wanted = {name: value for name, value in model.state_dict().items() if torch.is_tensor(value)}
     front = max(_list_fronts(tensors), key=lambda front: sum(front + name in tensors for name in wanted))
     for name, value in wanted.items():
         found = tensors.get(front + name)
+        if found is None and has_base and name in frozen:
+            tensors[front + name] = found = value
         if found is None or found.shape != value.shape:
             raise BadInput(f"'{path}' has '{front}{name}' as {list(found.shape)}, the model as {list(value.shape)}"
                            if found is not None else f"'{path}' lacks '{front}{name}', which the model has")
@@ -151,7 +155,7 @@ def read_checkpoint(folder: str | os.PathLike, model: nn.Module, optimizer: torc
     made = make_torch_state(optimizer, counterpart, slots, steps)
     result = optimizer.state_dict()
     result["state"] = {index: made[parameter] for index, parameter in number_parameters(optimizer) if parameter in made}
-    return {"model": _read_model(folder, model), "optimizer": result, "step": state["step"]}
+    return {"model": _read_model(folder, model, "base" in state), "optimizer": result, "step": state["step"]}
 
 
 # ----------------------------------------------------------------------------------------------------------

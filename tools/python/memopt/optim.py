@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from .errors import BadInput, Refused
+from .errors import BadInput
 
-__all__ = ["AdamMini", "Apollo", "Lion", "Muon", "SM3"]
+__all__ = ["AdamMini", "Apollo", "ApolloMini", "Lion", "Muon", "SM3"]
 
 
 class _Optimizer(torch.optim.Optimizer):
@@ -183,9 +183,80 @@ class Muon(_Optimizer):
         return x.T if is_tall else x
 
 
-class Apollo(_Optimizer):
-    """APOLLO, which this release's compiler does not have."""
+def _draw_normal(rows: int, columns: int, step: int, id: int) -> torch.Tensor:
+    """Normal numbers by counter, as the compiled step draws them (memopt.random with seed 0)."""
+    words = 2 * rows * columns
+    number = torch.arange((words + 3) // 4, dtype=torch.int64)
+    low, counter = 0xFFFFFFFF, [number & 0xFFFFFFFF, number >> 32, torch.full_like(number, step & 0xFFFFFFFF), torch.full_like(number, id)]
+    keys = [0, 0]
 
-    def __init__(self, params, *arguments: Any, **settings: Any):
-        raise Refused("this release of memopt has no APOLLO; there are Lion, SM3, AdamMini and Muon in memopt.optim, and those "
-                      "of torch.optim that docs/Python.md lists")
+    def multiply(factor: int, word: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The upper and the lower half of a product of 64 bits, by parts that fit."""
+        upper, lower = factor * (word >> 16), factor * (word & 0xFFFF)
+        sum_ = (upper & 0xFFFF) * 65536 + lower
+        return (upper >> 16) + (sum_ >> 32), sum_ & low
+
+    for _ in range(10):
+        (high0, low0), (high1, low1) = multiply(0xD2511F53, counter[0]), multiply(0xCD9E8D57, counter[2])
+        counter = [high1 ^ counter[1] ^ keys[0], low1, high0 ^ counter[3] ^ keys[1], low0]
+        keys = [(keys[0] + 0x9E3779B9) & low, (keys[1] + 0xBB67AE85) & low]
+    pairs = torch.stack(counter, 1).reshape(-1)[:words].reshape(-1, 2)
+    inside = ((pairs >> 9).double() + 0.5) * 2.0 ** -23
+    normal = torch.sqrt(-2 * torch.log(inside[:, 0])) * torch.cos(2 * torch.pi * inside[:, 1])
+    return normal.reshape(rows, columns)
+
+
+class Apollo(_Optimizer):
+    """Zhu et al., APOLLO: SGD-like Memory, AdamW-level Performance, 2025.
+
+    Adam's moments of a random projection of a matrix' gradient say how long the update of each row or column is; the update
+    is the gradient. What is no matrix, or has a side no longer than the rank, is updated as by AdamW.
+    """
+
+    _is_of_all = False  #: one factor for the matrix
+
+    def __init__(self, params, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-6,
+                 weight_decay: float = 0.0, rank: int = 256, update_proj_gap: int = 200, apollo_scale: float = 1.0):
+        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, rank=rank,
+                         update_proj_gap=update_proj_gap, apollo_scale=apollo_scale)
+
+    def _update(self, name, parameter, gradient, state, group):
+        (beta1, beta2), steps = group["betas"], int(state["step"])
+        is_projected = parameter.dim() == 2 and min(parameter.shape) > group["rank"]
+        low = self._project(gradient, steps, group) if is_projected else gradient
+        average, square = _get(state, "exp_avg", low), _get(state, "exp_avg_sq", low)
+        average.mul_(beta1).add_((1 - beta1) * low)
+        square.mul_(beta2).add_((1 - beta2) * low * low)
+        update = average / (square.sqrt() + group["eps"])
+        if is_projected:
+            update = self._scale(gradient, update, low, state, group)
+        parameter.sub_(group["lr"] * (1 - beta2 ** steps) ** 0.5 / (1 - beta1 ** steps) * update)
+        parameter.mul_(1 - group["lr"] * group["weight_decay"])
+
+    @staticmethod
+    def _project(gradient: torch.Tensor, steps: int, group: dict) -> torch.Tensor:
+        tall = gradient if gradient.shape[0] >= gradient.shape[1] else gradient.T
+        drawn = _draw_normal(tall.shape[1], group["rank"], (steps - 1) // group["update_proj_gap"], 1 << 29)
+        return tall @ drawn.to(tall) / group["rank"] ** 0.5
+
+    def _scale(self, gradient: torch.Tensor, update: torch.Tensor, low: torch.Tensor, state: dict, group: dict) -> torch.Tensor:
+        if self._is_of_all:
+            scaled = gradient * (update.norm() / (low.norm() + 1e-8))
+        else:
+            factor = update.norm(dim=1) / (low.norm(dim=1) + 1e-8)
+            scaled = gradient * (factor[:, None] if gradient.shape[0] >= gradient.shape[1] else factor)
+        norm, growth = scaled.norm().double(), 1.0
+        if int(state["step"]) > 1:
+            growth = (norm / (state["scaled_norm"] + 1e-8)).clamp(min=1.01) / 1.01
+        state["scaled_norm"] = norm / growth
+        return group["apollo_scale"] ** 0.5 * (scaled / growth)
+
+
+class ApolloMini(Apollo):
+    """APOLLO-Mini: one projected dimension, and one factor for a matrix."""
+
+    _is_of_all = True
+
+    def __init__(self, params, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-6,
+                 weight_decay: float = 0.0, rank: int = 1, update_proj_gap: int = 200, apollo_scale: float = 128.0):
+        super().__init__(params, lr, betas, eps, weight_decay, rank, update_proj_gap, apollo_scale)

@@ -64,6 +64,9 @@ _COUNTERPARTS = {
                            {name: name for name in ("momentum_buffer", *(f"accumulator_{dim}" for dim in range(8)))}),
     optim.AdamMini: Counterpart("adam-mini", ("betas", "eps", "weight_decay", "n_heads"),
                                 {"exp_avg": "exp_avg", "vmean": "vmean"}),
+    **{kind: Counterpart(name, ("betas", "eps", "weight_decay", "rank", "update_proj_gap", "apollo_scale"),
+                         {name: name for name in ("exp_avg", "exp_avg_sq", "scaled_norm")}, numbers=("scaled_norm",))
+       for kind, name in ((optim.Apollo, "apollo"), (optim.ApolloMini, "apollo-mini"))},
     optim.Muon: Counterpart("muon", _MUON, {name: name for name in ("momentum_buffer", "exp_avg", "exp_avg_sq")}),
 }
 if hasattr(torch.optim, "Muon"):  # since PyTorch 2.9
@@ -282,9 +285,16 @@ _TORCH_DTYPES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float1
                  "i1": torch.bool}
 
 
+def _describe_value(facts: Mapping) -> tuple[Sequence[int], torch.dtype]:
+    """Shape and type of what is read and written; what is frozen in codes is f32 to those outside."""
+    encoding = facts.get("encoding")
+    return (encoding["shape"], torch.float32) if encoding else (facts.get("whole_shape", facts["shape"]), _TORCH_DTYPES[facts["dtype"]])
+
+
 def read_tensor(read: Callable[[str, int], None], facts: Mapping) -> torch.Tensor:
     """The value of a variable or output that the manifest describes, read by `Session.read_variable` or `read_output`."""
-    tensor = torch.empty(facts.get("whole_shape", facts["shape"]), dtype=_TORCH_DTYPES[facts["dtype"]])
+    shape, dtype = _describe_value(facts)
+    tensor = torch.empty(shape, dtype=dtype)
     read(facts["name"], tensor.data_ptr())
     return tensor
 
@@ -292,7 +302,8 @@ def read_tensor(read: Callable[[str, int], None], facts: Mapping) -> torch.Tenso
 def write_tensor(session: Session, variable: Mapping, tensor: torch.Tensor) -> None:
     """Gives a variable the tensor's value, in the variable's type and shape."""
     tensor = torch.view_as_real(tensor.detach().resolve_conj()) if tensor.is_complex() else tensor
-    tensor = tensor.detach().to("cpu", _TORCH_DTYPES[variable["dtype"]]).reshape(variable.get("whole_shape", variable["shape"]))
+    shape, dtype = _describe_value(variable)
+    tensor = tensor.detach().to("cpu", dtype).reshape(shape)
     session.write(variable["name"], tensor)
 
 

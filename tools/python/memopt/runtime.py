@@ -124,9 +124,11 @@ def find_rank() -> tuple[int, int]:
 
 
 def _count_bytes(tensor: Mapping | None) -> int:
-    """Of a tensor, whole where ranks have parts of it."""
+    """Of a tensor's values: whole where ranks have parts of it, f32 where it is kept in codes."""
     if tensor is None:
         return 0
+    if "encoding" in tensor:
+        return 4 * math.prod(tensor["encoding"]["shape"])
     if "whole_shape" not in tensor:
         return tensor["bytes"]
     return tensor["bytes"] // max(1, math.prod(tensor["shape"])) * math.prod(tensor["whole_shape"])
@@ -333,7 +335,7 @@ class Session:
             self._call("write", variable.encode(), ctypes.byref(view))
 
     def read_variable(self, name: str, address: int) -> None:
-        """Copies a variable, row-major, to an address with room for its `bytes`."""
+        """Copies a variable, row-major, to an address with room for its `bytes`; what is kept in codes as its f32 values."""
         self.programs[0].read_variable(name, address)
 
     def read_output(self, name: str, address: int) -> None:

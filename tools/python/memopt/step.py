@@ -491,10 +491,11 @@ class Step:
         if self._averages:
             self._averages.write(self._prepared.get_tensors(), 0)
 
-    def _read_variables(self) -> Iterator[tuple[list[str], torch.Tensor]]:
-        """The step's parameters and buffers, by their names; constants are as they were."""
+    def _read_variables(self, encoded: bool = True) -> Iterator[tuple[list[str], torch.Tensor]]:
+        """The step's parameters and buffers, by their names; constants are as they were. What is frozen in codes comes
+        widened, or is left out."""
         for variable in filter(_is_of_model, self._session.manifest["variables"]):
-            if variable.get("restore") != "never":
+            if variable.get("restore") != "never" and (encoded or "encoding" not in variable):
                 yield variable["names"], read_tensor(self._session.read_variable, variable)
 
     def _read_model(self) -> dict[str, torch.Tensor]:
@@ -508,11 +509,14 @@ class Step:
         return {**self._parked, **read_optimizer_state(self._prepared.options, self._session)}
 
     def sync(self, optimizer: bool = True) -> None:
-        """Puts parameters, buffers and, unless told otherwise, the optimizer's state back into model and optimizer."""
+        """Puts parameters, buffers and, unless told otherwise, the optimizer's state back into model and optimizer.
+
+        Parameters that `frozen_weights` keeps in few bits are left as the model has them.
+        """
         state = self._read_optimizer() if optimizer else {}
         tensors = self._prepared.get_tensors()
         with torch.no_grad():
-            for names, value in self._read_variables():
+            for names, value in self._read_variables(encoded=False):
                 for tensor in [tensors[name] for name in names if name in tensors][:1]:
                     tensor.copy_(as_complex(value, tensor).reshape(tensor.shape))
         self._read_alone.mark()
@@ -566,6 +570,10 @@ class Step:
         for variable in filter(_is_of_model, self._session.manifest["variables"]):
             if variable.get("restore") is None and not tensors.keys() & set(variable["names"]) and any(name.startswith("net.") for name in variable["names"]):
                 raise BadInput(f"the state has no '{variable['names'][0].removeprefix('net.')}'")
+        # Codes of values that codes gave may differ by a last bit of their scales: the same ones stay.
+        for names, value in self._read_variables():
+            if all(name not in tensors or torch.equal(tensors[name], value) for name in names):
+                tensors = {name: tensor for name, tensor in tensors.items() if name not in names}
         _write_model(self._session, tensors)
         entries = state["optimizer"]["state"]
         write_optimizer_state(self._prepared.options, self._session,

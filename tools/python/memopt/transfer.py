@@ -16,7 +16,7 @@ from .runtime import Session
 
 __all__ = ["move_state"]
 
-_PASSING = ("hyperparameter", "gradient", "index_fault")
+_PASSING = ("hyperparameter", "gradient", "index_fault", "frozen_scale")
 
 
 def _list_state(session: Session) -> dict[str, Mapping]:
@@ -56,7 +56,8 @@ def move_state(old: Session, old_options: OptimizerOptions, new: Session, option
     before, after = _list_state(old), _list_state(new)
     for name, variable in after.items():
         twin = before.get(name)
-        if twin and (twin["dtype"], twin["shape"]) == (variable["dtype"], variable["shape"]):
+        # Codes are made of the model's values, which have been written.
+        if twin and "encoding" not in variable and (twin["dtype"], twin["shape"]) == (variable["dtype"], variable["shape"]):
             write_tensor(new, variable, read_tensor(old.read_variable, twin))
     kept = dict(parked)
     if any(variable["role"] == "optimizer_state" and name not in after for name, variable in before.items()):

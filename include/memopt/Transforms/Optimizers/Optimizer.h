@@ -97,9 +97,9 @@ public:
 
   virtual SmallVector<StateSlot> getState(const ParameterInfo &parameter,
                                           const OptimizerSettings &settings) const = 0;
-  /// Bits in which state of the parameter's shape may be kept. 8 is for rules that treat each
-  /// element on its own, for they then see the parameter in blocks.
-  virtual SmallVector<unsigned> getStateBits() const { return {32, 16, 8}; }
+  /// Bits in which state of the parameter's shape may be kept. 8 and 4 are for rules that treat
+  /// each element on its own, for they then see the parameter in blocks.
+  virtual SmallVector<unsigned> getStateBits() const { return {32, 16, 8, 4}; }
   /// Why state may not be kept in these bits with these settings; empty where it may.
   virtual std::string refuseBits(const OptimizerSettings &settings, unsigned bits) const {
     return llvm::is_contained(getStateBits(), bits)
@@ -119,7 +119,7 @@ StateSlot fullSlot(StringRef name, const ParameterInfo &parameter, double initia
 /// One f64.
 StateSlot scalarSlot(StringRef name, double initial);
 
-/// A variable in which state is kept: a slot, or with 8 bits its codes and their scales.
+/// A variable in which state is kept: a slot, or with 8 or 4 bits its codes and their scales.
 struct StateTensor {
   std::string name;
   RankedTensorType type;
@@ -146,6 +146,8 @@ const Optimizer &getAdam();
 const Optimizer &getAdamMini();
 const Optimizer &getAdamW();
 const Optimizer &getAdamax();
+const Optimizer &getApollo();
+const Optimizer &getApolloMini();
 const Optimizer &getAsgd();
 const Optimizer &getLion();
 const Optimizer &getMuon();

@@ -16,6 +16,10 @@
 // [blocks, 256] then: a block's scale is a reduction of its row. A parameter whose size is no
 // multiple of 256 is padded in the reductions, and the elements are computed over the plain vector.
 //
+// State in 4 bits has blocks of 128, seen as [blocks, 2, 64]: byte j of a block has elements j and
+// 64 + j, so that packing is a sum over two elements, and neighbours lie beside each other. What
+// fills up the last block is computed, too, and cut off.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef MEMOPT_TRANSFORMS_OPTIMIZERS_UPDATE_H
@@ -30,6 +34,7 @@
 namespace mlir::memopt {
 
 class Update;
+struct StateCode;
 
 enum class TermKind {
   Add,
@@ -86,7 +91,12 @@ Value reshapeTo(ImplicitLocOpBuilder &b, Value value, ArrayRef<int64_t> shape);
 
 class Update {
 public:
-  static constexpr int64_t kBlock = 256;
+  static constexpr int64_t kBlock = 256, kHalvedBlock = 128;
+  /// Elements of state in so many bits that share a scale, and bytes of a block.
+  static int64_t getBlock(unsigned bits) { return bits == 4 ? kHalvedBlock : kBlock; }
+  static int64_t getBlockBytes(unsigned bits) { return getBlock(bits) * bits / 8; }
+  /// The setting that tells 4 bits from 8.
+  static constexpr StringLiteral kStateBits = "state-bits";
 
   Update(OptimizerStepOp op, const Optimizer &optimizer, ImplicitLocOpBuilder &b);
 
@@ -122,7 +132,16 @@ public:
   /// A tensor of the parameter's shape, and one as a term: for what no formula says.
   Value toTensor(Quantity x) { return reshapeTo(b, compute(x, computeType), shape); }
   Quantity fromTensor(Value value) { return readFull(value); }
+  /// A tensor with the sizes of these dimensions of the parameter.
+  Quantity fromTensor(Value value, ArrayRef<int64_t> dims) { return addLeaf(value, dims); }
+  /// A formula of scalars as a tensor without dimensions.
+  Value toScalar(Quantity x);
   ImplicitLocOpBuilder &getBuilder() { return b; }
+  Type getNumberType() const { return computeType; }
+  Value getStepNumber() { return op.getStep(); }
+  /// State of a shape of its own, as it was and as it will be.
+  Value getStateTensor(StringRef name) { return findState(name); }
+  void setStateTensor(StringRef name, Value value) { newStateTensors[name] = value; }
 
   void setParameter(Quantity value) { newParameter = value; }
   void setState(StringRef name, Quantity value);
@@ -165,6 +184,12 @@ private:
   Value emit(Quantity x, Type compute, llvm::DenseMap<unsigned, Value> &known,
              ImplicitLocOpBuilder &b);
   Value codeTable(bool isSigned);
+  StateCode getCode(bool isSigned) const;
+  Value getHalf(ImplicitLocOpBuilder &b) const;
+  Quantity pack(Quantity codes);
+  /// Calls `build` with the domain of `dims`, of which formulas read the place in a block.
+  template <typename Builder> auto withDims(ArrayRef<int64_t> dims, Builder build);
+  Value cutPadding(Value value, int64_t elements);
   Value computeScalar(unsigned id);
   Read readAt(unsigned leaf, ArrayRef<int64_t> dims, bool isFlat);
   SmallVector<Read> readInputs(const Inputs &inputs, ArrayRef<int64_t> dims, unsigned rank,
@@ -179,13 +204,16 @@ private:
   ImplicitLocOpBuilder &b;
   Type element, computeType;
   SmallVector<int64_t> shape;
-  bool isPadded = false; ///< full leaves are vectors that end within the last block
+  bool isPadded = false;           ///< full leaves are vectors that end within the last block
+  bool isHalved = false;           ///< state is in 4 bits
+  SmallVector<int64_t> domainDims; ///< of the generic that is being built
   std::vector<Node> nodes;
   llvm::DenseMap<Value, unsigned> leafOf;
   llvm::StringMap<unsigned> stateNumbers;
   Value codeTables[2];
   Quantity newParameter = 0.0;
   llvm::StringMap<Quantity> newState;
+  llvm::StringMap<Value> newStateTensors;
 };
 
 } // namespace mlir::memopt

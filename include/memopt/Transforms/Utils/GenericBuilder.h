@@ -72,6 +72,9 @@ SmallVector<Value> createPointwise(ImplicitLocOpBuilder &b, ArrayRef<int64_t> do
                                    ArrayRef<Read> reads, ArrayRef<Type> elementTypes,
                                    ScalarBody body);
 
+/// On a generic that adds two values: parts of one product, which may be added where the sum lies.
+inline constexpr llvm::StringLiteral kSumOfPartsAttr = "memopt.sum_of_parts";
+
 /// One result of a reduction.
 struct Accumulator {
   ReduceKind kind;

@@ -62,6 +62,7 @@ struct TrainingState {
   int64_t seed = 0;         ///< of dropout, shuffling and random initialization
   LearningRateSchedule schedule;
   std::string optimizer; ///< its name; empty when the package gave none
+  std::string base;      ///< the digest of what is frozen in codes, which checkpoints leave out
   BestEvaluation best;
 
   /// Makes the position one of batches of `samples`; samples are the same for all runs. A failure,
@@ -130,6 +131,11 @@ private:
   std::optional<int64_t> findStepToKeep(int64_t nextStep) const;
   void removeOlder();
   Status describeFailure(Status status) const;
+  /// The state with the digest of what the files leave out.
+  TrainingState withBase(TrainingState state) const {
+    state.base = base;
+    return state;
+  }
 
   std::string path;   ///< as it was given, for messages
   std::string folder; ///< without links
@@ -140,6 +146,7 @@ private:
   std::vector<std::string> notices;
   int64_t firstStep = -1;          ///< behind which the run begins
   std::optional<int64_t> lastStep; ///< that this run has saved
+  std::string base;                ///< of the session that was saved last
   std::set<int64_t> keptSteps;     ///< of this run's checkpoints that were kept
 };
 

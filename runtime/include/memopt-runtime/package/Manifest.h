@@ -17,6 +17,7 @@
 
 #include "memopt-runtime/base/Json.h"
 #include "memopt-runtime/interface/PackageFormat.h"
+#include "memopt-runtime/numbers/BlockCodes.h"
 #include "memopt-runtime/numbers/DType.h"
 #include <algorithm>
 #include <array>
@@ -91,9 +92,18 @@ struct ShardedTensor : PlacedTensor {
   }
 };
 
+/// A frozen tensor, f32 to those outside, of which a variable holds the codes (BlockCodes.h).
+struct EncodingSpec {
+  BlockCode code;
+  Shape shape;
+  std::string scales;      ///< the variable that holds them; empty with bf16
+  std::string scaleScales; ///< where these are bytes; else empty
+};
+
 struct VariableSpec : ShardedTensor {
   std::vector<std::string> names; ///< in a checkpoint; empty when it is not part of it
-  /// parameter, buffer, optimizer_state, gradient, hyperparameter, loss_scale, index_fault
+  /// parameter, buffer, optimizer_state, gradient, hyperparameter, loss_scale, index_fault,
+  /// frozen_scale
   std::string role;
   bool isTrainable;
   VariableInit init;
@@ -104,7 +114,24 @@ struct VariableSpec : ShardedTensor {
   /// group's learning rate, the rate before the schedule; of another number of the optimizer, the
   /// one that was compiled.
   std::optional<double> initValue;
+  std::optional<EncodingSpec> encoding; ///< of codes
 
+  /// What those outside see.
+  const Shape &getWholeShape() const {
+    return encoding ? encoding->shape : ShardedTensor::getWholeShape();
+  }
+  DType getWholeDType() const { return encoding ? DType::F32 : dtype; }
+  int64_t getWholeBytes() const {
+    return getElementCount(getWholeShape()) * getByteSize(getWholeDType());
+  }
+  /// The elements of the whole that a rank has values of; codes are the same on all ranks.
+  Range getOwnElements(int64_t rank) const {
+    return encoding ? Range{0, getElementCount(encoding->shape)}
+                    : ShardedTensor::getOwnElements(rank);
+  }
+
+  /// Whether it has scales of codes, which are written with these.
+  bool isFrozenScale() const { return role == "frozen_scale"; }
   /// Whether it is the learning rate of a group of parameters that has its own.
   bool isGroupRate() const {
     return role == "hyperparameter" && name.compare(0, 3, "lr.") == 0 && initValue.has_value();

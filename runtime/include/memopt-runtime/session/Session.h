@@ -27,8 +27,11 @@
 #include "memopt-runtime/ranks/Communicator.h"
 #include "memopt-runtime/session/LearningRate.h"
 #include "memopt-runtime/threads/ThreadPool.h"
+#include <array>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -140,6 +143,15 @@ public:
   /// anew.
   Status comeBack();
 
+  /// Keeps the values of a frozen tensor, which are whole and f32, as codes and scales.
+  Status encode(const VariableSpec &variable, const float *whole);
+  /// The values that codes and scales stand for.
+  Status decode(const VariableSpec &variable, float *whole) const;
+  /// Whether codes have values.
+  bool hasCodes(const VariableSpec &variable) const { return encoded.count(variable.name); }
+  /// Tells the tensors that are kept in codes from others; empty where there are none.
+  StatusOr<std::string> getBaseDigest() const;
+
   /// The first parameter, buffer or optimizer state with a value that is not finite, or null.
   StatusOr<const VariableSpec *> findNonFiniteVariable() const;
 
@@ -248,6 +260,10 @@ private:
   /// Among those that run the program together; 0 alone.
   int64_t getRank() const;
   Status fillFromWeights(const SafetensorsFile &weights, const VariableSpec &variable);
+  Status encodeFrom(const VariableSpec &variable, const SafetensorsFile &file,
+                    const SafetensorsEntry &entry);
+  StatusOr<BlockParts<const uint8_t, const float>>
+  viewParts(const VariableSpec &variable, std::array<std::vector<char>, 3> &storage) const;
   Status fillWithConstant(const VariableSpec &variable);
   Status fillRandomly(const VariableSpec &variable, int64_t seed);
   Status fillOwn(const VariableSpec &variable, const std::function<void(char *data)> &fill);
@@ -267,6 +283,8 @@ private:
   /// Variables of this program alone, which others write over, with their values.
   std::vector<std::pair<const VariableSpec *, std::vector<char>>> constants;
   std::function<void()> onLossRefused;
+  std::set<std::string> encoded;                 ///< variables with codes that have values
+  mutable std::optional<std::string> baseDigest; ///< once it is known
 };
 
 } // namespace memopt
