@@ -185,10 +185,11 @@ Status Session::runProgram() {
   parts->hasCommitted = parts->isLossBad = false;
   parts->failure = Status::ok();
   parts->indices.reset();
-  if (parts->device && !isReplayed())
+  bool isReplayed = parts->graphs && !isWatched();
+  if (parts->device && !isReplayed)
     MEMOPT_RETURN_IF_ERROR(parts->device->beginStep());
   MEMOPT_RETURN_IF_ERROR(parts->feed.beginStep());
-  int32_t code = isReplayed() ? replayStep() : package->step(&frame);
+  int32_t code = isReplayed ? replayStep() : package->step(&frame);
   parts->transfers->abandon();
   Status status = finishProgram(code);
   parts->position.reset();
@@ -198,15 +199,6 @@ Status Session::runProgram() {
 /// Whether somebody looks at the step while it runs, which needs the program's reports.
 bool Session::isWatched() const {
   return parts->isSearching || parts->trace || parts->gradients.isKeeping();
-}
-
-bool Session::isReplayed() const { return parts->graphs && !isWatched(); }
-
-/// Where a step failed, after `last` was begun on the host.
-std::string Session::describeFailure(int64_t last) {
-  if (isReplayed())
-    return "a step replayed from a graph (without graphs, --cuda-graph=off, a failure has a place)";
-  return getManifest().describeInstruction(parts->device ? parts->device->findFailure(last) : last);
 }
 
 /// What the program would do, and answer.
@@ -241,12 +233,14 @@ Status Session::finishProgram(int32_t code) {
   int64_t last = parts->position.getInstruction();
   bool isLeftOnPurpose = parts->isLossBad || parts->isSearching;
   // Of a replayed step the last graph has brought it back.
-  if (parts->device && parts->failure.isOk() && !isReplayed())
+  if (parts->device && parts->failure.isOk() && (!parts->graphs || isWatched()))
     parts->failure = parts->device->bringBack();
   if (parts->device && parts->failure.isOk())
     parts->failure = parts->device->synchronize();
-  if (!parts->failure.isOk())
-    return std::move(parts->failure).withContext(describeFailure(last));
+  if (!parts->failure.isOk()) {
+    int64_t at = parts->device ? parts->device->findFailure(last) : last;
+    return std::move(parts->failure).withContext(manifest.describeInstruction(at));
+  }
   if (Status status = parts->indices.check(); !status.isOk())
     return parts->hasCommitted ? std::move(status).withContext("after the state has changed")
                                : std::move(status);
@@ -327,7 +321,7 @@ int64_t Session::getRunningInstruction() const { return parts->position.getInstr
 /// Between two instructions: keeps what is ready now. On a device the first must have ended when
 /// something of it is wanted, and when times or the place of a failure shall be exact.
 Status Session::lookAt(int64_t before, int64_t next) {
-  if (parts->device && !parts->capture) { // a replayed step leaves no marks, which take time
+  if (parts->device) {
     bool isAwaited = parts->isSearching || parts->trace || parts->gradients.isWanted(before);
     MEMOPT_RETURN_IF_ERROR(parts->device->beginInstruction(next, isAwaited));
   }

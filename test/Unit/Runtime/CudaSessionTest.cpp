@@ -252,9 +252,10 @@ TEST_F(CudaSessionTest, PackagesThatDoNotFitTheDeviceAreRefused) {
     auto session = open(writeCudaPackage(folder, manifest));
     return std::pair(session.getCode(), session.getMessage());
   };
-  auto [chipCode, chip] = refusal([](json &m) { m["target"]["chip"] = "sm_80"; });
+  auto [chipCode, chip] = refusal([](json &m) { m["target"]["chip"] = "sm_100"; });
   EXPECT_EQ(chipCode, StatusCode::Environment);
-  expectMessage(chip, {"was compiled for chip 'sm_80', the device is 'sm_90'"});
+  expectMessage(chip, {"was compiled for chip 'sm_100', the device is 'sm_90'"});
+  EXPECT_TRUE(refusal([](json &m) { m["target"]["chip"] = "sm_80"; }).second.empty());
   EXPECT_TRUE(refusal([](json &m) { m["target"]["chip"] = "sm_90a"; }).second.empty());
   auto [kernelCode, kernel] = refusal([](json &m) { m["kernels"][0] = "compute_fates"; });
   EXPECT_EQ(kernelCode, StatusCode::BadInput);

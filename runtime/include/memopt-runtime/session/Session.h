@@ -251,8 +251,6 @@ private:
   Status checkInstrumented(const std::string &what) const;
   Status runProgram();
   bool isWatched() const;
-  bool isReplayed() const;
-  std::string describeFailure(int64_t last);
   int32_t replayStep();
   bool mayCommit();
   Status finishProgram(int32_t code);

@@ -55,6 +55,8 @@ Status CudaArena::map() {
     if (refusal.isOk())
       return open();
     release();
+    if (isFull)
+      return refusal;
   }
   MEMOPT_RETURN_IF_ERROR(allocatePlainly());
   context.note(
@@ -79,7 +81,9 @@ Status CudaArena::mapRange(unsigned handles) {
   MEMOPT_RETURN_IF_ERROR(context.memAddressReserve(&range, size_t(mappedBytes + 2 * guardBytes),
                                                    size_t(0), CUdeviceptr(0), 0ull));
   CUmemHandle memory = 0;
-  MEMOPT_RETURN_IF_ERROR(context.memCreate(&memory, size_t(mappedBytes), &properties, 0ull));
+  CUresult made = context.getDriver().memCreate(&memory, size_t(mappedBytes), &properties, 0ull);
+  isFull = made == CUDA_ERROR_OUT_OF_MEMORY;
+  MEMOPT_RETURN_IF_ERROR(context.explain(made, "cuMemCreate"));
   mapped = range + CUdeviceptr(guardBytes);
   Status status = context.memMap(mapped, size_t(mappedBytes), size_t(0), memory, 0ull);
   isMapped = status.isOk();

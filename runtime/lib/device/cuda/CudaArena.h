@@ -53,6 +53,7 @@ private:
   CudaStaging &staging;
   bool isChecked = false, isMapped = false;
   bool isPlain = false;                    ///< allocated, and not mapped
+  bool isFull = false;                     ///< the device had no memory left
   cuda::CUdeviceptr range = 0, mapped = 0; ///< begin of the addresses, and of the memory
   int64_t mappedBytes = 0, guardBytes = 0; ///< a guard's
 };
