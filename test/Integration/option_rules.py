@@ -103,7 +103,7 @@ COMPILE = {
     "--dropout": (["--calibrate", "--dropout=off"], "--dropout is of compiling a model, and --calibrate compiles none of yours"),
 }
 COMPILE_ALWAYS = {"--target", "--target-features", "--mode", "--loss", "--deepspeed-config", "--offload-param", "--frozen-weights",
-                  "--efficient-conv-bn-eval", "--hyperparameters", "--precision", "--emit", "--calibrate", "--quiet", "--time-report", "--cache",
+                  "--efficient-conv-bn-eval", "--tile", "--hyperparameters", "--precision", "--emit", "--calibrate", "--quiet", "--time-report", "--cache",
                   "--instrument", "--threads", "--help", "--version"}
 
 # What is given with the value that it has anyway, or by who has it from a list of his own, is let be.

@@ -77,9 +77,7 @@ int64_t mlir::memopt::getAttentionWorkspace(AttentionAttr call) {
   if (call.getKind() == AttentionKind::Forward)
     return 0;
   int64_t numbers = call.getBatch() * call.getHeads() * call.getQueryLength();
-  constexpr int64_t granularity = 64; // of the runtime's workspaces
-  return static_cast<int64_t>(
-      llvm::alignTo(numbers * (call.getAccumulator().getIntOrFloatBitWidth() / 8), granularity));
+  return numbers * (call.getAccumulator().getIntOrFloatBitWidth() / 8);
 }
 
 bool mlir::memopt::fitsAttentionTiles(const AttentionHeads &heads, int64_t sharedBytes) {

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "SessionParts.h"
 #include "memopt-runtime/numbers/Random.h"
 #include "memopt-runtime/session/Session.h"
 #include <algorithm>

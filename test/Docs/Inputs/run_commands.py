@@ -27,6 +27,11 @@ ELSEWHERE = {
     "--target-features=device.json": "of a device; emulator/device.test has it",
     "backbone,neck": "modules of another model; conv-bn-eval.test has such",
     "--explain=techniques": "plans many times; techniques.test has it",
+    "gan.memopt": "of two models over one state; programs.test has such",
+    "lora.pt2": "of a model with frozen weights; frozen-weights.test has such",
+    "critic.pt2": "of two models over one state; programs.test has such",
+    "--programs=": "of a file that memopt.compile writes",
+    "--dim=": "of a model with symbolic dimensions; programs.test has such",
     "--ranks=1024": "of another model; plan-ranks.test has it",
 }
 SAMPLES = 128

@@ -34,8 +34,8 @@ enum {
   TINY_BIAS_GRADIENT = 704,
   TINY_COUNTER = 768,
   TINY_ARENA = 776, /* not a multiple of 64 */
-  /* A program with a library call has its workspace at the end. */
-  TINY_WORKSPACE = 832,
+  /* A program with a library call has its workspace at the end, at a multiple of 256. */
+  TINY_WORKSPACE = 1024,
   TINY_WORKSPACE_BYTES = 128,
   /* Instructions. */
   TINY_LOGITS_INSTRUCTION = 0,
