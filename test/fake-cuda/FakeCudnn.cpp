@@ -128,6 +128,8 @@ static int64_t getDeviceSms(const std::string &properties) {
 }
 
 static int driver = 13000;
+/// What plans with large workspaces need beyond these once a device has loaded them.
+static int64_t loadedExtra = 0;
 
 /// A plan of a configuration, or one from text: "config 3, 132 multiprocessors", which may go on
 /// with
@@ -182,6 +184,7 @@ const char *fakeCudnnTakeLog() {
 }
 void fakeCudnnSetVersion(size_t number) { version = number; }
 void fakeCudnnSetDriver(int number) { driver = number; }
+void fakeCudnnSetLoadedExtra(int64_t bytes) { loadedExtra = bytes; }
 
 size_t cudnnGetVersion() {
   const char *wish = std::getenv("FAKE_CUDNN");
@@ -271,7 +274,12 @@ int cudnnBackendGetAttribute(CudnnDescriptor object, int name, int, int64_t room
   case cudnn::ENGINE_BEHAVIOR_NOTES:
     return give(config->behaviorNotes, room, count, elements);
   case cudnn::PLAN_WORKSPACE:
-    return give(std::vector<int64_t>{config->workspace}, room, count, elements);
+    return give(
+        std::vector<int64_t>{config->workspace + (descriptor.attributes.count(cudnn::PLAN_JSON) &&
+                                                          config->workspace >= 1000
+                                                      ? loadedExtra
+                                                      : 0)},
+        room, count, elements);
   case cudnn::PLAN_JSON: {
     std::string text = "config " + std::to_string(descriptor.config) + ", " +
                        std::to_string(knownSms) + " multiprocessors";

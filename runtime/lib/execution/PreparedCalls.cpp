@@ -21,14 +21,15 @@ StatusOr<PreparedCalls::PreparedCall> PreparedCalls::prepare(const JsonView &vie
   PreparedCall prepared{nullptr, nullptr, 0, 0};
   MEMOPT_ASSIGN_OR_RETURN(prepared.workspaceBytes, view.getInteger("workspace_bytes"));
   MEMOPT_ASSIGN_OR_RETURN(prepared.bufferCount, view.getInteger("buffers"));
-  if (prepared.workspaceBytes < 0 || prepared.workspaceBytes % 64)
+  // Kernels of the package, which the program launches, use what they declare to the byte.
+  bool isLaunched = view.raw().contains("launched");
+  if (prepared.workspaceBytes < 0 || (!isLaunched && prepared.workspaceBytes % 64))
     return view.fail("has a workspace of " + std::to_string(prepared.workspaceBytes) +
                      " bytes, expected a multiple of 64");
   if (prepared.bufferCount < 1 || prepared.bufferCount > maxBuffers)
     return view.fail("has " + std::to_string(prepared.bufferCount) + " buffers, expected 1 to " +
                      std::to_string(maxBuffers));
-  // Kernels of the package, which the program launches.
-  if (view.raw().contains("launched"))
+  if (isLaunched)
     return prepared;
   StatusOr<int64_t> needed = make(view.raw(), prepared);
   if (!needed.isOk())

@@ -1,8 +1,8 @@
 // Products of 16 bits on a device: lines of 70 elements begin at multiples of 8 of them, in what the product stores and in
 // what a kernel stores for one. The processor's stay as they are, and so does what is small, or leaves the step.
 
-// RUN: memopt-opt %s --memopt-form-kernels --memopt-verify-kernel-graph | FileCheck %s
-// RUN: sed 's/memopt.target = [^}]*/test.none/' %s | memopt-opt --memopt-form-kernels | FileCheck %s --check-prefix=CPU
+// RUN: memopt-opt %s --split-input-file --memopt-form-kernels --memopt-verify-kernel-graph | FileCheck %s
+// RUN: sed 's/memopt.target = [^}]*/test.none/' %s | memopt-opt --split-input-file --memopt-form-kernels | FileCheck %s --check-prefix=CPU
 
 #m = affine_map<(r, d) -> (r, d)>
 module attributes {memopt.target = #memopt.cuda<"sm_90", sms = 132>} {
@@ -30,6 +30,11 @@ func.func @between(%x: tensor<128x64xbf16>, %w: tensor<64x70xbf16>, %v: tensor<7
   return %2 : tensor<128x64xbf16>
 }
 
+}
+
+// -----
+
+module attributes {memopt.target = #memopt.cuda<"sm_90", sms = 132>} {
 // CHECK-LABEL: @outside
 // CHECK: c_strides = [70, 1]
 func.func @outside(%x: tensor<128x64xbf16>, %w: tensor<64x70xbf16>) -> tensor<128x70xbf16> {

@@ -11,8 +11,7 @@ memopt.variable @seed : tensor<i64> role <buffer>
 memopt.variable @bias : tensor<2xf32> role <parameter> {trainable}
 
 // Variables take 48 bytes, so the workspace does not begin behind them at once.
-// CHECK: memopt.library_call #memopt.matmul<{{.*}}(%{{.*}}, %{{.*}})
-// CHECK-SAME: offsets = array<i64: {{[0-9]+}}, 256>
+// CHECK: memopt.library_call #memopt.matmul<{{.*}} offsets = array<i64: {{[0-9]+}}, 256>
 func.func @product(%x: tensor<32x96xf32>, %w: tensor<96x64xf32>) -> tensor<32x64xf32> {
   %0 = memopt.matmul %x, %w : (tensor<32x96xf32>, tensor<96x64xf32>) -> tensor<32x64xf32>
   return %0 : tensor<32x64xf32>

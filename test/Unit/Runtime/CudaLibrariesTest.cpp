@@ -33,6 +33,7 @@ protected:
     setSms(132);
     setVersion(92600);
     setCudnnDriver(13000);
+    setLoadedExtra(0);
     takeCudnnLog();
     takeCublasLog();
     libraries = std::make_unique<CudaLibraries>(*context);
@@ -67,6 +68,9 @@ protected:
   }
   static void setCudnnDriver(int version) {
     findFake<void(int)>("libcudnn.so.9", "fakeCudnnSetDriver")(version);
+  }
+  static void setLoadedExtra(int64_t bytes) {
+    findFake<void(int64_t)>("libcudnn.so.9", "fakeCudnnSetLoadedExtra")(bytes);
   }
   static std::string takeCudnnLog() {
     return findFake<const char *()>("libcudnn.so.9", "fakeCudnnTakeLog")();
@@ -175,6 +179,22 @@ TEST_F(CudaLibrariesTest, WhatAnOlderDriverRefusesIsPlannedAgain) {
   call = getConvolution();
   call["plan"]["text"] = "config 3, 132 multiprocessors, driver 12000";
   EXPECT_TRUE(create(call).isOk());
+}
+
+TEST_F(CudaLibrariesTest, APlanThatNeedsMoreOnceItIsLoadedIsPlannedAgain) {
+  setLoadedExtra(500);
+  auto call = create(getConvolution());
+  ASSERT_TRUE(call.isOk()) << call.getMessage();
+  EXPECT_EQ((*call)->workspaceBytes(), 10);
+  json large = getConvolution();
+  large["workspace_bytes"] = 1536;
+  EXPECT_EQ((*create(large))->workspaceBytes(), 1500);
+  json none = getConvolution();
+  none["workspace_bytes"] = 0;
+  EXPECT_EQ(create(none).getMessage(),
+            "was planned with a workspace of 0 bytes, by cuDNN 9.26.0 for 132 multiprocessors; "
+            "on this device the plan needs 1500, where cuDNN 9.26.0 needs 10; compile the model "
+            "here");
 }
 
 TEST_F(CudaLibrariesTest, APlanThatIsNoneIsRefused) {

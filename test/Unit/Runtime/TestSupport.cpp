@@ -219,7 +219,7 @@ std::string writePackage(const TemporaryFolder &folder, const json &manifest,
 
 /// Adds the two variables of PackageFormat.h, behind all that a program touches.
 static void reserveExchange(json &manifest) {
-  constexpr int64_t behind = 1024;
+  constexpr int64_t behind = TINY_WORKSPACE + TINY_WORKSPACE_BYTES + 128;
   int64_t samples = 0, exchanged = 0;
   for (const char *list : {"inputs", "outputs", "variables"})
     for (const json &tensor : manifest[list]) {

@@ -222,6 +222,12 @@ llvm::Expected<Tensor> select(OpContext &op, const Tensor &condition, const Oper
 llvm::Expected<mlir::Value> matmulOf(OpContext &op, Tensor a, Tensor b);
 /// elementwise() of one tensor with a floating-point result, which becomes the operator's.
 llvm::Error mapFloat(OpContext &op, Build build, llvm::StringRef parameter = "self");
+/// The same by one op.
+template <typename OpTy> llvm::Error lowerFloat(OpContext &op) {
+  return mapFloat(op, [](mlir::ImplicitLocOpBuilder &b, mlir::ValueRange v) -> mlir::Value {
+    return OpTy::create(b, v[0]);
+  });
+}
 
 /// What `lower` does, with results that share no memory with the operands.
 template <Lowering lower> llvm::Error lowerCopied(OpContext &op) {

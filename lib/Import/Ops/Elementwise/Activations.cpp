@@ -35,10 +35,6 @@ static Element indicator(Element condition, Element x) {
 // Smooth activations
 //===----------------------------------------------------------------------===//
 
-template <typename OpTy> static Error lowerFloat(OpContext &op) {
-  return mapFloat(op, [](Builder &b, ValueRange v) -> Value { return OpTy::create(b, v[0]); });
-}
-
 static Element tanhGelu(Element x) {
   constexpr double scale = 0.7978845608028654,
                    cubic = 0.044715; // sqrt(2 / pi); Hendrycks and Gimpel

@@ -198,10 +198,6 @@ static Error lowerSquare(OpContext &op) {
 // Functions of one number
 //===----------------------------------------------------------------------===//
 
-template <typename OpTy> static Error lowerFloat(OpContext &op) {
-  return mapFloat(op, [](Builder &b, ValueRange v) -> Value { return OpTy::create(b, v[0]); });
-}
-
 /// Rounding leaves integers alone.
 template <typename OpTy> static Error lowerRounding(OpContext &op) {
   if (!isFloat(op.resultMeta(0).dtype))

@@ -85,14 +85,15 @@ static Error lowerGroupedProduct(OpContext &op) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-struct Bounds {
+struct HistogramRange {
   Element low, high;
 };
 } // namespace
 
 /// For each of `count` elements: those given; where these are equal the least and the largest
 /// element, and where those are, too, one on each side of it.
-static Bounds getBounds(OpContext &op, Element x, int64_t count, double min, double max) {
+static HistogramRange getHistogramRange(OpContext &op, Element x, int64_t count, double min,
+                                        double max) {
   if (min != max)
     return {x.like(min), x.like(max)};
   auto spread = [&](Element number) -> Element {
@@ -117,7 +118,7 @@ static Error lowerHistogram(OpContext &op) {
         toString(min) + " to " + toString(max));
   ASSIGN_OR_RETURN(Tensor flat, reshape(op, self, count));
   Element x = withoutGradient({op.b, op.get(flat)});
-  auto [low, high] = getBounds(op, x, count, min, max);
+  auto [low, high] = getHistogramRange(op, x, count, min, max);
   Element place = trunc((x - low) * double(bins) / (high - low));
   place = select(equals(x, high), double(bins - 1), smallerOf(place, place.like(double(bins - 1))));
   Element isInside = greaterOrEqual(x, low) & lessOrEqual(x, high);

@@ -355,7 +355,7 @@ static Error lowerRoll(OpContext &op) {
 }
 
 /// The frequency zero of a spectrum moves to the middle, or back.
-template <bool isInverse> static Error lowerShift(OpContext &op) {
+template <bool isInverse> static Error lowerFftShift(OpContext &op) {
   Tensor result = op.tensor("self");
   if (result.rank() == 0 || result.getNumElements() == 0)
     return op.error("expected a tensor with dimensions and elements");
@@ -397,8 +397,8 @@ void memopt::pt2::registerSlices(OpTable &table) {
   table.add("aten.meshgrid.indexing", "Tensor[] tensors, str indexing='ij'", lowerMeshgrid);
   table.add("aten.stack.default", "Tensor[] tensors, int dim=0", lowerStack);
   table.add("aten.roll.default", "Tensor self, int[] shifts, int[] dims=[]", lowerRoll);
-  table.add("aten.fft_fftshift.default", "Tensor self, int[]? dim=None", lowerShift<false>);
-  table.add("aten.fft_ifftshift.default", "Tensor self, int[]? dim=None", lowerShift<true>);
+  table.add("aten.fft_fftshift.default", "Tensor self, int[]? dim=None", lowerFftShift<false>);
+  table.add("aten.fft_ifftshift.default", "Tensor self, int[]? dim=None", lowerFftShift<true>);
   constexpr StringLiteral bySize = "Tensor self, int split_size, int dim=0";
   constexpr StringLiteral bySizes = "Tensor self, int[] split_sizes, int dim=0";
   table.add("aten.tensor_split.sections", "Tensor self, int sections, int dim=0", lowerTensorSplit);

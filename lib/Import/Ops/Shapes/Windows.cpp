@@ -202,7 +202,7 @@ static Expected<ImageWindows> getImageWindows(OpContext &op, int64_t height, int
 }
 
 /// [N, C, H, W], or without N.
-static Expected<Tensor> withBatch(OpContext &op, const Tensor &self, int64_t rank) {
+static Expected<Tensor> withImageBatch(OpContext &op, const Tensor &self, int64_t rank) {
   if (self.getNumElements() == 0 || (self.rank() != rank && self.rank() != rank - 1))
     return op.error("expected a tensor of rank " + Twine(rank - 1) + " or " + Twine(rank) +
                     ", found " + toString(self.sizes));
@@ -214,7 +214,7 @@ static Expected<Tensor> withBatch(OpContext &op, const Tensor &self, int64_t ran
 
 /// [N, C, H, W] to [N, C kh kw, windows].
 static Error lowerIm2col(OpContext &op) {
-  ASSIGN_OR_RETURN(Tensor self, withBatch(op, op.tensor("self"), 4));
+  ASSIGN_OR_RETURN(Tensor self, withImageBatch(op, op.tensor("self"), 4));
   ASSIGN_OR_RETURN(ImageWindows windows, getImageWindows(op, self.sizes[2], self.sizes[3]));
   SmallVector<int64_t> around{0, 0, windows.padding[0], windows.padding[1]};
   Tensor padded = padZeros(op, self, around, around);
@@ -227,7 +227,7 @@ static Error lowerIm2col(OpContext &op) {
 
 /// [N, C kh kw, windows] to [N, C, H, W].
 static Error lowerCol2im(OpContext &op) {
-  ASSIGN_OR_RETURN(Tensor self, withBatch(op, op.tensor("self"), 3));
+  ASSIGN_OR_RETURN(Tensor self, withImageBatch(op, op.tensor("self"), 3));
   ASSIGN_OR_RETURN(Shape image, op.perDimension("output_size", 2));
   ASSIGN_OR_RETURN(ImageWindows windows, getImageWindows(op, image[0], image[1]));
   const Windows &rows = windows.rows, &columns = windows.columns;

@@ -94,8 +94,9 @@ static StatusOr<std::string> planAgain(const CudaLibraries &libraries,
                                        const std::string &reason) {
   MEMOPT_ASSIGN_OR_RETURN(std::string text, describeCudaDevice(libraries.getContext()));
   std::string properties = nlohmann::json::parse(text)["properties"].dump();
-  MEMOPT_ASSIGN_OR_RETURN(std::vector<CudnnPlan> plans,
-                          planWithCudnn(libraries.getCudnn(), properties, descriptor));
+  MEMOPT_ASSIGN_OR_RETURN(
+      std::vector<CudnnPlan> plans,
+      planWithCudnn(libraries.getCudnn(), properties, descriptor, libraries.getCudnnHandle()));
   for (CudnnPlan &plan : plans)
     if (plan.workspaceBytes <= planned.workspaceBytes)
       return std::move(plan.text);
@@ -104,15 +105,6 @@ static StatusOr<std::string> planAgain(const CudaLibraries &libraries,
       " bytes, by cuDNN " + planned.version + " for " + std::to_string(planned.sms) +
       " multiprocessors; " + reason + ", where cuDNN " + libraries.getCudnn().getVersion() +
       " needs " + std::to_string(plans.back().workspaceBytes) + "; compile the model here");
-}
-
-static StatusOr<CudnnObject> loadPlan(const CudaLibraries &libraries, const std::string &text) {
-  CudnnObject plan(libraries.getCudnn(), cudnn::EXECUTION_PLAN);
-  CudnnHandle handle = libraries.getCudnnHandle();
-  plan.set(cudnn::PLAN_HANDLE, cudnn::TYPE_HANDLE, 1, static_cast<const void *>(&handle))
-      .set(cudnn::PLAN_JSON, text);
-  MEMOPT_RETURN_IF_ERROR(plan.finish("plan of the package"));
-  return plan;
 }
 
 /// Why a plan of the package is not even offered to cuDNN, which takes those of its own version for
@@ -127,20 +119,26 @@ static StatusOr<std::string> findDifference(const CudaLibraries &libraries,
   return planned.sms == sms ? std::string() : "this device has " + std::to_string(sms);
 }
 
-/// The plan of the package. What cuDNN refuses of it (another chip, version, or an older driver) it
-/// plans again.
+/// The plan of the package. What cuDNN refuses of it (another chip, version, or an older driver), or
+/// needs more workspace for than was planned, it plans again.
 static StatusOr<CudnnObject> makePlan(const CudaLibraries &libraries,
                                       const nlohmann::json &descriptor,
                                       const PlannedCall &planned) {
+  auto load = [&](const std::string &text) {
+    return loadCudnnPlan(libraries.getCudnn(), libraries.getCudnnHandle(), text);
+  };
   MEMOPT_ASSIGN_OR_RETURN(std::string difference, findDifference(libraries, planned));
   if (difference.empty()) {
-    StatusOr<CudnnObject> plan = loadPlan(libraries, planned.text);
-    if (plan.isOk())
+    StatusOr<CudnnObject> plan = load(planned.text);
+    StatusOr<int64_t> bytes =
+        plan.isOk() ? plan->getInteger(cudnn::PLAN_WORKSPACE) : plan.takeStatus();
+    if (bytes.isOk() && *bytes <= planned.workspaceBytes)
       return plan;
-    difference = "this device refuses the plan (" + plan.getMessage() + ")";
+    difference = bytes.isOk() ? "on this device the plan needs " + std::to_string(*bytes)
+                              : "this device refuses the plan (" + bytes.getMessage() + ")";
   }
   MEMOPT_ASSIGN_OR_RETURN(std::string text, planAgain(libraries, descriptor, planned, difference));
-  return loadPlan(libraries, text);
+  return load(text);
 }
 
 StatusOr<std::unique_ptr<DeviceCall>> memopt::createCudnnCall(CudaLibraries &libraries,

@@ -8,6 +8,8 @@
 
 #include "memopt-runtime/device/cuda/CudnnPlans.h"
 #include "CudnnGraph.h"
+#include "memopt-runtime/device/cuda/CudaContext.h"
+#include "memopt-runtime/device/cuda/CudaDevice.h"
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -16,12 +18,29 @@ using namespace memopt::cuda;
 
 CudnnPlanner::CudnnPlanner(std::unique_ptr<Cudnn> library, std::string properties)
     : library(std::move(library)), properties(std::move(properties)) {}
-CudnnPlanner::~CudnnPlanner() = default;
+CudnnPlanner::~CudnnPlanner() {
+  if (handle)
+    (void)library->destroy(handle);
+}
+
+void CudnnPlanner::openDevice() {
+  StatusOr<std::unique_ptr<CudaContext>> found = CudaContext::open();
+  if (!found.isOk() || (*found)->isEmulated())
+    return;
+  StatusOr<std::string> description = describeCudaDevice(**found);
+  if (!description.isOk() ||
+      nlohmann::json::parse(*description)["properties"] != nlohmann::json::parse(properties))
+    return;
+  if ((*found)->makeCurrent().isOk() && library->create(&handle) == 0)
+    context = *std::move(found);
+}
 
 StatusOr<std::unique_ptr<CudnnPlanner>> CudnnPlanner::open(const std::string &library,
                                                            std::string properties) {
   MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Cudnn> loaded, Cudnn::load(library));
-  return std::unique_ptr<CudnnPlanner>(new CudnnPlanner(std::move(loaded), std::move(properties)));
+  std::unique_ptr<CudnnPlanner> planner(new CudnnPlanner(std::move(loaded), std::move(properties)));
+  planner->openDevice();
+  return planner;
 }
 
 const std::string &CudnnPlanner::getVersion() const { return library->getVersion(); }
@@ -80,10 +99,26 @@ static StatusOr<std::vector<CudnnObject>> findConfigs(const Cudnn &library,
   return heuristics.getObjects(cudnn::HEURISTICS_RESULTS, cudnn::ENGINE_CONFIG);
 }
 
+StatusOr<CudnnObject> memopt::loadCudnnPlan(const Cudnn &library, CudnnHandle handle,
+                                            const std::string &text) {
+  CudnnObject plan(library, cudnn::EXECUTION_PLAN);
+  plan.set(cudnn::PLAN_HANDLE, cudnn::TYPE_HANDLE, 1, static_cast<const void *>(&handle))
+      .set(cudnn::PLAN_JSON, text);
+  MEMOPT_RETURN_IF_ERROR(plan.finish("plan of the package"));
+  return plan;
+}
+
+/// What a plan needs on the device of the handle; less than 0 where the device refuses the plan.
+static StatusOr<int64_t> getLoadedWorkspace(const Cudnn &library, CudnnHandle handle,
+                                            const std::string &text) {
+  StatusOr<CudnnObject> loaded = loadCudnnPlan(library, handle, text);
+  return loaded.isOk() ? loaded->getInteger(cudnn::PLAN_WORKSPACE) : StatusOr<int64_t>(-1);
+}
+
 /// Adds the plan of a configuration to `plans` where it is acceptable, possible, and takes less
 /// workspace than those before.
 static Status addPlan(const Cudnn &library, const CudnnObject &config, bool isExact,
-                      std::vector<CudnnPlan> &plans) {
+                      CudnnHandle handle, std::vector<CudnnPlan> &plans) {
   MEMOPT_ASSIGN_OR_RETURN(std::vector<CudnnObject> engines,
                           config.getObjects(cudnn::CONFIG_ENGINE, cudnn::ENGINE));
   if (engines.empty())
@@ -95,18 +130,22 @@ static Status addPlan(const Cudnn &library, const CudnnObject &config, bool isEx
   plan.link(cudnn::PLAN_CONFIG, config);
   if (!plan.finish("plan").isOk())
     return Status::ok(); // heuristics propose what an engine then refuses
+  MEMOPT_ASSIGN_OR_RETURN(std::string text, plan.getText(cudnn::PLAN_JSON));
   MEMOPT_ASSIGN_OR_RETURN(int64_t bytes, plan.getInteger(cudnn::PLAN_WORKSPACE));
+  if (handle) {
+    MEMOPT_ASSIGN_OR_RETURN(bytes, getLoadedWorkspace(library, handle, text));
+  }
   if (bytes < 0 || (!plans.empty() && bytes >= plans.back().workspaceBytes))
     return Status::ok();
   MEMOPT_ASSIGN_OR_RETURN(std::string name, nameEngine(config, engines[0]));
-  MEMOPT_ASSIGN_OR_RETURN(std::string text, plan.getText(cudnn::PLAN_JSON));
   plans.push_back({std::move(name), bytes, std::move(text)});
   return Status::ok();
 }
 
 StatusOr<std::vector<CudnnPlan>> memopt::planWithCudnn(const Cudnn &library,
                                                        const std::string &properties,
-                                                       const nlohmann::json &descriptor) {
+                                                       const nlohmann::json &descriptor,
+                                                       CudnnHandle handle) {
   CudnnObject device(library, cudnn::DEVICE_PROPERTIES);
   device.set(cudnn::DEVICE_JSON, properties);
   MEMOPT_RETURN_IF_ERROR(device.finish("properties of the device"));
@@ -120,7 +159,7 @@ StatusOr<std::vector<CudnnPlan>> memopt::planWithCudnn(const Cudnn &library,
     if (!configs.isOk())
       continue;
     for (const CudnnObject &config : *configs)
-      MEMOPT_RETURN_IF_ERROR(addPlan(library, config, isExact, plans));
+      MEMOPT_RETURN_IF_ERROR(addPlan(library, config, isExact, handle, plans));
   }
   if (plans.empty())
     return environmentError("cuDNN " + library.getVersion() +
@@ -130,5 +169,5 @@ StatusOr<std::vector<CudnnPlan>> memopt::planWithCudnn(const Cudnn &library,
 }
 
 StatusOr<std::vector<CudnnPlan>> CudnnPlanner::plan(const nlohmann::json &descriptor) const {
-  return planWithCudnn(*library, properties, descriptor);
+  return planWithCudnn(*library, properties, descriptor, handle);
 }

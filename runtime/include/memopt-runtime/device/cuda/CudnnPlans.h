@@ -6,9 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// cuDNN plans a call from a device's properties alone: neither device nor driver need be there, and
-// every workspace is known to the byte. What a plan says as text loads where chip, number of
-// multiprocessors and version of cuDNN agree.
+// cuDNN plans a call from a device's properties alone: neither device nor driver need be there.
+// What a plan says as text loads where chip, number of multiprocessors and version of cuDNN agree.
+// Some engines divide their sums by what the device says of itself once a plan is loaded, and then
+// need more workspace than the plan said. So where the device is at hand, each plan is loaded, and
+// the workspace is that of the loaded plan.
 //
 // Taken are engines that cuDNN does not mark as different from run to run, that keep operands and
 // sums as wide as they are, and whose code cuDNN brings along: what it would compile asks for a
@@ -21,32 +23,38 @@
 #define MEMOPT_RUNTIME_DEVICE_CUDA_CUDNNPLANS_H
 
 #include "memopt-runtime/base/Status.h"
+#include "memopt-runtime/device/cuda/Cudnn.h"
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 namespace memopt {
 
-namespace cuda {
-class Cudnn;
-} // namespace cuda
+class CudaContext;
 
 struct CudnnPlan {
   std::string name;       ///< the engine and its knobs, "engine62(2=1,5=0)"
-  int64_t workspaceBytes; ///< exact
+  int64_t workspaceBytes; ///< exact where the device is at hand
   std::string text;       ///< cuDNN's own JSON
 };
 
 /// The plans for a library call (docs/LibraryCalls.md) in cuDNN's order of speed, without those
 /// that need as much workspace as one before. None at all is an Environment error. Buffers begin at
 /// multiples of 16 bytes, and the numbers of tensors are those of the call's buffers. `properties`
-/// is the JSON text of a device description's properties (docs/Cuda.md).
+/// is the JSON text of a device description's properties (docs/Cuda.md). `handle` is of this device
+/// where it is at hand: plans that it refuses are left out.
 StatusOr<std::vector<CudnnPlan>> planWithCudnn(const cuda::Cudnn &library,
                                                const std::string &properties,
-                                               const nlohmann::json &descriptor);
+                                               const nlohmann::json &descriptor,
+                                               cuda::CudnnHandle handle = nullptr);
 
-/// The same with a library of its own.
+/// A plan from its text, on the device of the handle.
+StatusOr<cuda::CudnnObject> loadCudnnPlan(const cuda::Cudnn &library, cuda::CudnnHandle handle,
+                                          const std::string &text);
+
+/// The same with a library of its own, and with the device at hand where it has the properties.
 class CudnnPlanner {
 public:
   /// `library` is the file of libcudnn, or its name where the loader finds it.
@@ -61,9 +69,13 @@ public:
 
 private:
   CudnnPlanner(std::unique_ptr<cuda::Cudnn> library, std::string properties);
+  /// Takes a handle where a device with these properties is at hand.
+  void openDevice();
 
   std::unique_ptr<cuda::Cudnn> library;
   std::string properties;
+  std::unique_ptr<CudaContext> context;
+  cuda::CudnnHandle handle = nullptr;
 };
 
 } // namespace memopt
