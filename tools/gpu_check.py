@@ -24,11 +24,17 @@ class Failed(Exception):
     """Something ended with an error; the message is its last line."""
 
 
+def find_reason(said):
+    """The last line that says what failed, else the last line."""
+    lines = said.strip().splitlines() or [""]
+    return next((line for line in reversed(lines) if "error:" in line or "failed" in line.lower()), lines[-1])
+
+
 def execute(command, limit=3600):
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=limit, check=False)
     if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise Failed(f"{pathlib.Path(str(command[0])).name} ends with {done.returncode}: {said[-1] if said else ''}")
+        raise Failed(f"{pathlib.Path(str(command[0])).name} ends with {done.returncode}: "
+                     f"{find_reason(done.stderr) or find_reason(done.stdout)}")
     return done.stdout
 
 
@@ -110,10 +116,13 @@ class Check:
             execute([self.options.bin / "memopt-compile", self.folder / "model.pt2", "--target=cuda", "--optimizer=sgd",
                      f"--target-features={self.target()}", *self.options.option, "-o", package])
             manifest = json.loads((package / "manifest.json").read_text())
-            replayed = self.train(package, scratch, "replayed", "--check-memory")
+            checked = self.train(package, scratch, "checked", "--check-memory")
+            replayed = self.train(package, scratch, "replayed")
             plain = self.train(package, scratch, "plain", "--cuda-graph=off")
             timed = self.train(package, scratch, "timed", f"--trace={scratch / 'trace.json'}")
-            text = self.tell_memory(replayed) + "\n\n" + self.tell_steps(manifest, replayed, plain)
+            text = self.tell_memory(checked) + "\n\n" + self.tell_steps(manifest, replayed, plain)
+            if checked["losses"] != replayed["losses"]:
+                text += "\n\n" + self.fail(f"{self.folder.name}: a step whose memory is checked has other losses")
             if timed["losses"] != replayed["losses"]:
                 text += "\n\n" + self.fail(f"{self.folder.name}: a watched step has other losses")
             return text + "\n\n" + self.tell_kernels(manifest, scratch / "trace.json")
@@ -171,7 +180,9 @@ class Check:
 
     def judge(self):
         said = execute([sys.executable, SOURCE / "test/Integration/pytorch_numbers.py", self.folder, "--optimizer=sgd",
-                        "--target=cuda", f"--target-features={self.target()}", "--device=cuda"])
+                        "--target=cuda", f"--target-features={self.target()}", "--device=cuda",
+                        # The reference is made of f32; TF32, the default, keeps ten bits of each factor.
+                        "--conv-precision=highest"])
         return "`" + said.strip().splitlines()[-1] + "`"
 
     def run(self):

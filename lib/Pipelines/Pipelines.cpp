@@ -60,6 +60,7 @@ void mlir::memopt::buildGraphPipeline(OpPassManager &manager, const PipelineOpti
   manager.addPass(createMixedPrecisionPass(precision));
   // So that autodiff finds what there is to differentiate and to keep.
   manager.addNestedPass<func::FuncOp>(createWriteOutAttentionPass());
+  manager.addNestedPass<func::FuncOp>(createWriteOutPatchesPass());
 }
 
 void mlir::memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &options) {

@@ -133,7 +133,18 @@ bool Calibration::makeFolder() {
   return true;
 }
 
-/// Runs memopt-run, and says what it said last when it fails.
+/// The last line of a program that failed that says an error, else its last line: what a program
+/// writes to its two outputs comes in either order.
+static std::string findReason(StringRef said) {
+  SmallVector<StringRef> lines;
+  said.trim().split(lines, '\n');
+  for (StringRef line : llvm::reverse(lines))
+    if (line.contains("error:"))
+      return line.str();
+  return lines.empty() ? "" : lines.back().str();
+}
+
+/// Runs memopt-run, and says why when it fails.
 bool Calibration::execute(ArrayRef<StringRef> arguments) {
   std::string output = pathOf("output.txt"), message;
   std::optional<StringRef> redirects[] = {StringRef(""), StringRef(output), StringRef(output)};
@@ -143,10 +154,8 @@ bool Calibration::execute(ArrayRef<StringRef> arguments) {
   if (code == 0)
     return true;
   if (message.empty())
-    if (auto text = llvm::MemoryBuffer::getFile(output)) {
-      StringRef said = (*text)->getBuffer().trim();
-      message = said.substr(said.rfind('\n') + 1).str(); // all of it where it is one line
-    }
+    if (auto text = llvm::MemoryBuffer::getFile(output))
+      message = findReason((*text)->getBuffer());
   return fail(runner + " failed with code " + llvm::Twine(code) + ": " + message);
 }
 

@@ -65,6 +65,18 @@ def WriteOutAttentionPass : Pass<"memopt-write-out-attention", "::mlir::func::Fu
                            "::mlir::tensor::TensorDialect"];
 }
 
+def WriteOutPatchesPass : Pass<"memopt-write-out-patches", "::mlir::func::FuncOp"> {
+  let summary = "Convolutions over separate patches as products";
+  let description = [{
+    In the imported graph, for devices: a convolution whose windows neither overlap nor leave elements out (strides are
+    the kernel's sizes, no padding, one group) becomes a product of its patches and filters, as the patch embedding of
+    a vision transformer is. Its gradients are products then, too.
+
+    Remark: bytes of the patches.
+  }];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def WriteOutRankSumsPass : Pass<"memopt-write-out-rank-sums", "::mlir::func::FuncOp"> {
   let summary = "Sums over ranks as what is sent and a kernel that adds";
   let description = [{
