@@ -53,6 +53,24 @@ enum ShuffleMode : int { shuffleIndex, shuffleUp, shuffleDown, shuffleButterfly 
 constexpr const char *voteFunction = "memopt_emulate_vote";
 enum VoteMode : int { voteAll, voteAny, voteUniform, voteBallot };
 
+/// void(shared pointer, pointer, i32 bytes, i32 valid): a copy that goes on behind the call; zeros
+/// stand for what is not valid. Then void(), which makes a group of a thread's copies, and void(i32)
+/// to wait for all groups but the last ones.
+constexpr const char *copyFunction = "memopt_emulate_copy";
+constexpr const char *groupFunction = "memopt_emulate_group";
+constexpr const char *awaitFunction = "memopt_emulate_await";
+
+/// void(i32 mode, shared pointer, i32 *words): four matrices of 8 x 8 numbers of 16 bits.
+constexpr const char *loadMatricesFunction = "memopt_emulate_load_matrices";
+enum LoadMatricesMode : int { loadRows, loadColumns };
+
+/// void(i32 mode, i32 *words): of the left operand, four of the right one, two, and of sums, four,
+/// where the result goes.
+constexpr const char *multiplyMatricesFunction = "memopt_emulate_multiply_matrices";
+enum MultiplyMatricesMode : int { multiplyHalves, multiplyBrainFloats };
+constexpr int leftWords = 4, rightWords = 2, sumWords = 4,
+              matrixWords = leftWords + rightWords + sumWords;
+
 } // namespace memopt::emulator
 
 #endif // MEMOPT_EMULATOR_DEVICEFUNCTIONS_H

@@ -135,6 +135,7 @@ public:
       return !name.starts_with("llvm.masked.") && !name.starts_with("llvm.vp.");
     for (auto family : {&IntrinsicLowering::lowerRegister, &IntrinsicLowering::lowerBarrier,
                         &IntrinsicLowering::lowerShuffle, &IntrinsicLowering::lowerVote,
+                        &IntrinsicLowering::lowerCopy, &IntrinsicLowering::lowerMatrices,
                         &IntrinsicLowering::lowerArithmetic})
       if (Value *value = (this->*family)()) {
         if (!call.getType()->isVoidTy())
@@ -243,6 +244,91 @@ private:
     return nullptr;
   }
 
+  /// Copies by their names, which say how many bytes; those that say how many are valid end in `.s`.
+  Value *lowerCopy() {
+    using namespace memopt::emulator;
+    if (id == Intrinsic::nvvm_cp_async_commit_group)
+      return emit(groupFunction, builder.getVoidTy(), {});
+    if (id == Intrinsic::nvvm_cp_async_wait_group)
+      return emit(awaitFunction, builder.getVoidTy(), {call.getArgOperand(0)});
+    StringRef name = Intrinsic::getBaseName(id);
+    if (!name.consume_front("llvm.nvvm.cp.async.cg.shared.global.") &&
+        !name.consume_front("llvm.nvvm.cp.async.ca.shared.global."))
+      return nullptr;
+    int bytes = 0;
+    bool saysValid = name.consume_back(".s");
+    if (name.getAsInteger(10, bytes))
+      return nullptr;
+    auto generic = [&](unsigned operand) {
+      return builder.CreateAddrSpaceCast(call.getArgOperand(operand), builder.getPtrTy());
+    };
+    return emit(
+        copyFunction, builder.getVoidTy(),
+        {generic(0), generic(1), number(bytes), saysValid ? call.getArgOperand(2) : number(bytes)});
+  }
+
+  /// Memory of the thread, for words that all of a warp see: the same for all instructions of a
+  /// function.
+  Value *getWords() {
+    BasicBlock &entry = call.getFunction()->getEntryBlock();
+    auto *type = ArrayType::get(builder.getInt32Ty(), memopt::emulator::matrixWords);
+    if (auto *words = dyn_cast<AllocaInst>(&entry.front()))
+      if (words->getAllocatedType() == type)
+        return words;
+    return IRBuilder<>(&entry, entry.begin()).CreateAlloca(type);
+  }
+  Value *getWord(Value *words, int place) {
+    return builder.CreateConstGEP1_32(builder.getInt32Ty(), words, unsigned(place));
+  }
+  /// The call's result, a struct of four, of words.
+  Value *readFour(Value *words) {
+    Value *result = PoisonValue::get(call.getType());
+    auto *type = cast<StructType>(call.getType());
+    for (unsigned place = 0; place < type->getNumElements(); ++place)
+      result = builder.CreateInsertValue(
+          result, builder.CreateLoad(type->getElementType(place), getWord(words, int(place))),
+          {place});
+    return result;
+  }
+
+  Value *lowerMatrices() {
+    using namespace memopt::emulator;
+    auto load = [&](LoadMatricesMode mode) {
+      Value *words = getWords();
+      Value *row = builder.CreateAddrSpaceCast(call.getArgOperand(0), builder.getPtrTy());
+      emit(loadMatricesFunction, builder.getVoidTy(), {number(mode), row, words});
+      return readFour(words);
+    };
+    auto multiply = [&](MultiplyMatricesMode mode) {
+      Value *words = getWords();
+      for (auto [place, operand] : enumerate(call.args()))
+        builder.CreateStore(operand, getWord(words, int(place)));
+      emit(multiplyMatricesFunction, builder.getVoidTy(), {number(mode), words});
+      return readFour(getWord(words, leftWords + rightWords));
+    };
+    switch (id) {
+    case Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_b16:
+      return load(loadRows);
+    case Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_trans_b16:
+      return load(loadColumns);
+    case Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32:
+      return multiply(multiplyHalves);
+    case Intrinsic::nvvm_mma_m16n8k16_row_col_bf16:
+      return multiply(multiplyBrainFloats);
+    default:
+      return nullptr;
+    }
+  }
+
+  /// What a device computes to within two units in the last place.
+  Value *lowerExponential() {
+    Value *power =
+        builder.CreateUnaryIntrinsic(Intrinsic::exp2, call.getArgOperand(0));
+    constexpr double leastNormal = 0x1p-126;
+    Value *isSmall = builder.CreateFCmpOLT(power, ConstantFP::get(call.getType(), leastNormal));
+    return builder.CreateSelect(isSmall, ConstantFP::get(call.getType(), 0.0), power);
+  }
+
   /// Operations that are rounded as the host's are.
   Value *lowerArithmetic() {
     switch (id) {
@@ -254,6 +340,8 @@ private:
     case Intrinsic::nvvm_sqrt_rn_f:
     case Intrinsic::nvvm_sqrt_rn_d:
       return builder.CreateUnaryIntrinsic(Intrinsic::sqrt, call.getArgOperand(0));
+    case Intrinsic::nvvm_ex2_approx_ftz:
+      return lowerExponential();
     case Intrinsic::nvvm_div_rn_f:
     case Intrinsic::nvvm_div_rn_d:
       return builder.CreateFDiv(call.getArgOperand(0), call.getArgOperand(1));

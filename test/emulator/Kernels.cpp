@@ -42,6 +42,8 @@ KernelRunner::~KernelRunner() {
 void KernelRunner::runThread() {
   KernelRunner &runner = *runningKernel;
   runner.launch->kernel->run(runner.arguments.data());
+  runner.closeGroup();
+  runner.awaitGroups(0);
   runner.threads[size_t(runner.fibers.getCurrent())].state = State::Done;
   runner.fibers.yield();
   std::abort(); // who is done is not resumed
@@ -78,6 +80,7 @@ CUresult KernelRunner::runBlock(std::mt19937_64 &random) {
   for (size_t i = 0; i + 4 <= sharedBytes; i += 4)
     std::memcpy(shared + i, &poison, 4);
   threads.assign(size_t(count), Thread{State::Runs, 0, 0, 0, 0, 0, 0});
+  copies.assign(size_t(count), Copies(1));
   fibers.start(count, &KernelRunner::runThread);
   shadow.beginBlock(count);
   std::vector<int> order(static_cast<size_t>(count));
@@ -155,11 +158,6 @@ bool KernelRunner::releaseWarp(int first) {
 // Warps
 //===----------------------------------------------------------------------===//
 
-namespace {
-/// Kinds of meetings: shuffles, then votes, then barriers.
-enum { firstVote = 16, warpBarrierKind = 32 };
-} // namespace
-
 /// All of the mask are there: each gets its value and goes on.
 void KernelRunner::exchange(int first, uint32_t mask) {
   std::vector<uint32_t> values(warpThreads, poison);
@@ -169,11 +167,16 @@ void KernelRunner::exchange(int first, uint32_t mask) {
       values[size_t(thread - first)] = threads[size_t(thread)].value;
       kind = threads[size_t(thread)].kind;
     }
+  if (kind >= firstProduct)
+    multiply(first, kind - firstProduct == multiplyBrainFloats);
+  else if (kind >= firstLoad)
+    shareRows(first, kind - firstLoad == loadColumns);
   std::vector<uint32_t> results(warpThreads);
   for (int thread = first; thread < end; ++thread)
     if (isMember(thread, mask) && kind < warpBarrierKind)
       results[size_t(thread - first)] =
-          kind < firstVote ? shuffle(first, thread, values) : vote(first, thread, values);
+          kind < firstVote ? shuffle(first, thread, values)
+                           : countVotes(first, thread, values);
   for (int thread = first; thread < end; ++thread)
     if (isMember(thread, mask)) {
       threads[size_t(thread)].value = results[size_t(thread - first)];
@@ -212,7 +215,8 @@ uint32_t KernelRunner::shuffle(int first, int number, const std::vector<uint32_t
   return values[size_t(isInside ? source : lane)];
 }
 
-uint32_t KernelRunner::vote(int first, int number, const std::vector<uint32_t> &values) const {
+uint32_t KernelRunner::countVotes(int first, int number,
+                                  const std::vector<uint32_t> &values) const {
   const Thread &thread = threads[size_t(number)];
   uint32_t ballot = 0;
   for (int lane = 0; lane < warpThreads; ++lane)
@@ -293,9 +297,12 @@ void KernelRunner::access(uintptr_t address, size_t bytes, int flags) {
   }
   if (!isShared)
     log->add(address, bytes, isWrite);
-  if (flags & accessIsAtomic)
-    return;
-  auto thread = uint32_t(fibers.getCurrent());
+  if (!(flags & accessIsAtomic))
+    touch(uint32_t(fibers.getCurrent()), address, bytes, isWrite, isShared);
+}
+
+void KernelRunner::touch(uint32_t thread, uintptr_t address, size_t bytes, bool isWrite,
+                         bool isShared) {
   if (auto conflict = shadow.touch(thread, address, bytes, isWrite, isShared); conflict.isThere) {
     auto nameOther = [&](bool isOther) {
       return std::string(isOther ? "another block" : "another thread") + " of " + *name;
@@ -322,7 +329,7 @@ uint32_t KernelRunner::meetWarp(int kind, uint32_t mask, uint32_t value, uint32_
     fail(CUDA_ERROR_LAUNCH_FAILED, "meets others of its warp under a mask that leaves it out");
     fibers.yield();
   }
-  threads[size_t(number)] = {State::InWarp, kind, mask, value, lane, clamp, 0};
+  threads[size_t(number)] = {State::InWarp, kind, mask, value, lane, clamp, 0, 0, nullptr};
   fibers.yield();
   return threads[size_t(number)].value;
 }
@@ -336,16 +343,27 @@ static void announceDeviceAccess(void *address, uint64_t bytes, int flags) {
   runningKernel->access(reinterpret_cast<uintptr_t>(address), bytes, flags);
 }
 static void meetDeviceBlock(int barrier) { runningKernel->meetBlock(barrier); }
-static void meetDeviceWarp(uint32_t mask) {
-  runningKernel->meetWarp(warpBarrierKind, mask, 0, 0, 0);
-}
+static void meetDeviceWarp(uint32_t mask) { runningKernel->meetWarp(mask); }
 static uint32_t shuffleDeviceValues(int mode, uint32_t mask, uint32_t value, uint32_t lane,
                                     uint32_t clamp) {
   return runningKernel->meetWarp(mode, mask, value, lane, clamp);
 }
 static uint32_t readDevicePredicate() { return runningKernel->getPredicate(); }
 static uint32_t takeDeviceVote(int mode, uint32_t mask, uint32_t predicate) {
-  return runningKernel->meetWarp(firstVote + mode, mask, predicate, 0, 0);
+  return runningKernel->vote(mode, mask, predicate);
+}
+
+static void copyForDevice(void *to, void *from, int bytes, int valid) {
+  runningKernel->copy(reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(from),
+                      size_t(bytes), size_t(valid));
+}
+static void closeDeviceGroup() { runningKernel->closeGroup(); }
+static void awaitDeviceGroups(int left) { runningKernel->awaitGroups(size_t(left)); }
+static void loadDeviceMatrices(int mode, void *row, uint32_t *words) {
+  runningKernel->loadMatrices(mode, reinterpret_cast<uintptr_t>(row), words);
+}
+static void multiplyDeviceMatrices(int mode, uint32_t *words) {
+  runningKernel->multiplyMatrices(mode, words);
 }
 
 std::vector<std::pair<const char *, void *>> memopt::emulator::getDeviceFunctions() {
@@ -355,5 +373,10 @@ std::vector<std::pair<const char *, void *>> memopt::emulator::getDeviceFunction
           {warpBarrierFunction, reinterpret_cast<void *>(&meetDeviceWarp)},
           {shuffleFunction, reinterpret_cast<void *>(&shuffleDeviceValues)},
           {predicateFunction, reinterpret_cast<void *>(&readDevicePredicate)},
-          {voteFunction, reinterpret_cast<void *>(&takeDeviceVote)}};
+          {voteFunction, reinterpret_cast<void *>(&takeDeviceVote)},
+          {copyFunction, reinterpret_cast<void *>(&copyForDevice)},
+          {groupFunction, reinterpret_cast<void *>(&closeDeviceGroup)},
+          {awaitFunction, reinterpret_cast<void *>(&awaitDeviceGroups)},
+          {loadMatricesFunction, reinterpret_cast<void *>(&loadDeviceMatrices)},
+          {multiplyMatricesFunction, reinterpret_cast<void *>(&multiplyDeviceMatrices)}};
 }

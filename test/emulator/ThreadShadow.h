@@ -9,6 +9,9 @@
 // Two threads of a kernel may touch a byte, one of them writing, when a barrier of their block, or
 // of their warp, lies between. Nothing orders threads of different blocks.
 //
+// A copy that goes on behind its instruction has written its bytes at no time yet, so that nothing
+// is in order with it, its own thread neither, until that thread has waited.
+//
 // Time is a count that goes on at every barrier. An access is known by its thread and time; blocks
 // run one after another, so the time says the block as well.
 //
@@ -66,6 +69,16 @@ public:
     return conflict;
   }
 
+  /// A copy of the thread begins to write, or is done; touch() says whether it may.
+  void beginCopy(uint32_t thread, uintptr_t address, size_t bytes) {
+    for (size_t i = 0; i < bytes; ++i)
+      get(address + i).writer = {thread, never};
+  }
+  void endCopy(uint32_t thread, uintptr_t address, size_t bytes) {
+    for (size_t i = 0; i < bytes; ++i)
+      get(address + i).writer = {thread, now};
+  }
+
 private:
   struct Touch {
     uint32_t thread, time; ///< time 0: never
@@ -74,7 +87,7 @@ private:
     Touch writer, reader;
   };
   static constexpr size_t pageBytes = 1024;
-  static constexpr uint32_t several = uint32_t(1) << 31;
+  static constexpr uint32_t several = uint32_t(1) << 31, never = ~uint32_t(0);
   using Page = std::array<Byte, pageBytes>;
 
   /// Several readers that nothing orders: no thread of its own, but of a warp if they are of one.
@@ -84,6 +97,8 @@ private:
   static uint32_t getWarp(uint32_t thread) { return (thread & ~several) / 32; }
 
   bool isUnordered(const Touch &other, uint32_t thread, uint32_t oldest) const {
+    if (other.time == never)
+      return true; // the thread's own, too
     if (other.time < oldest)
       return false;
     if (other.time < blockBegin)

@@ -14,6 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/device/cuda/CudaContext.h"
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -167,6 +168,57 @@ void turnAround(Drill &drill) {
   countWrong(wrong, count);
 }
 
+/// Whole numbers below 128 in 16 bits, and back from f32.
+uint16_t toBrainFloat(int number) {
+  float wide = float(number);
+  uint32_t bits = 0;
+  std::memcpy(&bits, &wide, sizeof(bits));
+  return uint16_t(bits >> 16);
+}
+uint16_t toHalf(int number) {
+  _Float16 half = _Float16(number);
+  uint16_t bits = 0;
+  std::memcpy(&bits, &half, sizeof(bits));
+  return bits;
+}
+
+/// 16 x 16 numbers times 16 x 16, of which half is zeros, plus one.
+void multiply(Drill &drill) {
+  constexpr int side = 16, count = side * side;
+  bool isByRows = drill.has("--rows");
+  auto narrow = isByRows ? toHalf : toBrainFloat;
+  auto a = [](int row, int column) { return row * 3 - column * 5; };
+  auto b = [&](int row, int column) {
+    return (isByRows ? row : column) < side / 2 ? row * 2 + column * 7 - 40 : 0;
+  };
+  auto *left = drill.pin<uint16_t>(count), *right = drill.pin<uint16_t>(count);
+  auto *sums = drill.pin<float>(count);
+  for (int row = 0; row < side; ++row)
+    for (int column = 0; column < side; ++column) {
+      left[row * side + column] = narrow(a(row, column));
+      right[isByRows ? row * side + column : column * side + row] = narrow(b(row, column));
+    }
+  // What is not to be copied is not there.
+  CUdeviceptr deviceLeft = drill.allocate(count * 2), deviceRight = drill.allocate(count);
+  CUdeviceptr deviceSums = drill.allocate(count * 4);
+  drill.copy(at(deviceLeft), left, count * 2, drill.compute);
+  drill.copy(at(deviceRight), right, count, drill.compute);
+  int waits = drill.has("--no-wait") ? 0 : drill.has("--one-group") ? 1 : 2;
+  drill.launch(isByRows ? "multiply_rows" : "multiply", 1, 32, 0, deviceLeft, deviceRight,
+               deviceSums, waits, int(!drill.has("--no-barrier")));
+  drill.copy(sums, at(deviceSums), count * 4, drill.compute);
+  drill.wait(drill.compute);
+  int wrong = 0;
+  for (int lane = 0; lane < 32; ++lane)
+    for (int i = 0; i < 8; ++i) {
+      int row = lane / 4 + i / 2 % 2 * 8, column = lane % 4 * 2 + i % 2 + i / 4 * 8, sum = 1;
+      for (int term = 0; term < side; ++term)
+        sum += a(row, term) * b(term, column);
+      wrong += sums[lane * 8 + i] != float(sum);
+    }
+  countWrong(wrong, count);
+}
+
 void countAll(Drill &drill) {
   auto *x = drill.pin<int>(1);
   CUdeviceptr device = drill.allocate(4);
@@ -308,6 +360,7 @@ int main(int argc, char **argv) {
       {"sum-rows", sumRows},   {"meet", meet},     {"turn-around", turnAround},
       {"count-all", countAll}, {"stray", stray},   {"write-together", writeTogether},
       {"part-ways", partWays}, {"pipeline", pipe}, {"read-early", readEarly},
+      {"multiply", multiply},
   };
   if (argc < 3)
     return 2;

@@ -11,7 +11,7 @@
 // results. In a function of several kernels the others get numbers behind the name. An attribute
 // `test.result_buffers` on the function says which operand's buffer each result takes.
 //
-// With --chip the kernels are a device's: the output is PTX, bitcode (--bitcode) or a cubin
+// With --chip the kernels are a device's, those of library calls among them: the output is PTX, bitcode (--bitcode) or a cubin
 // (--cubin), and --print-schedule also prints what is launched for each kernel.
 //
 //===----------------------------------------------------------------------===//
@@ -19,6 +19,7 @@
 #include "memopt/Conversion/Kernels/KernelLowering.h"
 #include "memopt/Conversion/Objects/ObjectEmission.h"
 #include "memopt/Conversion/Threads/Nvvm/DeviceCode.h"
+#include "memopt/Target/Cuda/CudaTarget.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
@@ -73,6 +74,8 @@ static void printLaunches(StringRef name, const KernelFunction &function) {
   for (const KernelLaunch &launch : function.launches) {
     llvm::outs() << "launch " << launch.symbol << " for " << name << ": " << launch.blocks
                  << " blocks of " << launch.threads;
+    if (launch.sharedBytes)
+      llvm::outs() << " with " << launch.sharedBytes << " bytes";
     for (int64_t offset : function.operandOffsets)
       llvm::outs() << " " << offset;
     for (int64_t id : function.randomIds)
@@ -134,6 +137,7 @@ int main(int argc, char **argv) {
                   linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect, NVVM::NVVMDialect,
                   scf::SCFDialect, tensor::TensorDialect, vector::VectorDialect>();
   registerUpstreamInterfaces(registry);
+  registerCudaTarget(registry);
   MLIRContext context(registry);
   context.loadAllAvailableDialects();
   OwningOpRef<ModuleOp> source = parseSourceFile<ModuleOp>(input, &context);
@@ -170,6 +174,13 @@ int main(int argc, char **argv) {
         printLaunches(name, *callee);
       if (chip.empty())
         addExport(*program, name, kernel, *callee);
+    }
+    for (auto call : function.getOps<LibraryCallOp>()) {
+      FailureOr<KernelFunction> callee = lowering.lower(call);
+      if (failed(callee))
+        return 1;
+      if (printSchedule)
+        printLaunches(function.getName(), *callee);
     }
   }
   if (timing)

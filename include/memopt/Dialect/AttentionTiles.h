@@ -45,6 +45,32 @@ struct AttentionTiles {
   int64_t getThreads() const { return threadRows * threadColumns; }
 };
 
+/// The kernels of a call, which run in order. Those of a gradient leave in the call's workspace what
+/// later ones need.
+enum class AttentionStage { Forward, QueryGradient, KeyGradient, MaskGradient };
+
+/// How warps cut scores of 16-bit vectors, whose products tensor cores make. A warp owns as many
+/// rows as the others, one warp below the other, of all columns.
+struct MatrixTiles {
+  int64_t rows, columns; ///< of a tile of scores
+  int64_t warps;
+  int64_t blocks; ///< whose registers fit a multiprocessor
+  int64_t sharedBytes;
+
+  int64_t getThreads() const { return warps * 32; }
+  int64_t getRowsOfWarp() const { return rows / warps; }
+};
+
+/// Bytes from one vector to the next in shared memory: as many as it has where pieces of 16 bytes
+/// change places within 128 bytes, else one piece more.
+int64_t getMatrixLine(int64_t features);
+bool swizzlesMatrixLines(int64_t features);
+
+/// Nothing where single numbers are multiplied: for vectors of other types or odd sizes, on chips
+/// without the instructions, for gradients of masks.
+std::optional<MatrixTiles> chooseMatrixTiles(AttentionAttr call, AttentionStage stage,
+                                             TargetAttrInterface target);
+
 /// Shared memory that the target's chip gives a block.
 int64_t getBlockSharedBytes(TargetAttrInterface target);
 

@@ -20,25 +20,8 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-/// Shared memory whose size the launch says, the same for all kernels of a module.
 /// Of accesses to memory; buffers and tiles begin at multiples.
 static constexpr int64_t kDeviceAlignment = DeviceMachine().accessBytes;
-static constexpr llvm::StringLiteral kSharedSymbol = "memopt_shared";
-
-static Value getSharedMemory(const DeviceOps &ops, ImplicitLocOpBuilder &b) {
-  auto function = b.getInsertionBlock()->getParentOp();
-  auto module = function->getParentOfType<ModuleOp>();
-  unsigned space = ops.getSharedSpace();
-  if (!module.lookupSymbol(kSharedSymbol)) {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(module.getBody());
-    LLVM::GlobalOp::create(b, b.getLoc(), LLVM::LLVMArrayType::get(b.getI8Type(), 0),
-                           /*isConstant=*/false, LLVM::Linkage::External, kSharedSymbol,
-                           Attribute(), /*alignment=*/kDeviceAlignment, space);
-  }
-  return LLVM::AddressOfOp::create(b, LLVM::LLVMPointerType::get(b.getContext(), space),
-                                   kSharedSymbol);
-}
 
 AttentionBlock::AttentionBlock(OpBuilder &builder, Location location, const DeviceOps &ops,
                                const AttentionTiles &tiles, Type type)

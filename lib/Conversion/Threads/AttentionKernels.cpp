@@ -9,6 +9,7 @@
 #include "AttentionKernels.h"
 
 #include "AttentionEmitter.h"
+#include "MatrixAttention.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -35,20 +36,39 @@ SmallVector<int64_t, 4> mlir::memopt::getMaskShape(AttentionAttr call) {
   return shape;
 }
 
-static int64_t countAttentionBlocks(AttentionAttr call, AttentionStage stage,
-                                    const AttentionTiles &tiles) {
-  if (stage == AttentionStage::MaskGradient) {
+static int64_t countAttentionBlocks(AttentionAttr call, const AttentionKernel &kernel) {
+  const AttentionTiles &tiles = kernel.tiles;
+  if (kernel.stage == AttentionStage::MaskGradient) {
     SmallVector<int64_t, 4> shape = getMaskShape(call);
     return shape[0] * shape[1] * llvm::divideCeil(shape[2], tiles.rows) *
            llvm::divideCeil(shape[3], tiles.columns);
   }
-  if (ownsKeys(stage))
-    return call.getBatch() * call.getKvHeads() * llvm::divideCeil(call.getKeyLength(), tiles.rows);
-  return call.getBatch() * call.getHeads() * llvm::divideCeil(call.getQueryLength(), tiles.rows);
+  int64_t rows = kernel.matrices ? kernel.matrices->rows : tiles.rows;
+  if (ownsKeys(kernel.stage))
+    return call.getBatch() * call.getKvHeads() * llvm::divideCeil(call.getKeyLength(), rows);
+  return call.getBatch() * call.getHeads() * llvm::divideCeil(call.getQueryLength(), rows);
+}
+
+/// Whether vectors can be copied in pieces of 16 bytes.
+static bool isInPieces(AttentionAttr call, ArrayRef<int64_t> offsets) {
+  constexpr int64_t piece = 8;
+  auto isWhole = [](int64_t elements) { return elements % piece == 0; };
+  ArrayRef<int64_t> views[] = {call.getQStrides(),  call.getKStrides(),  call.getVStrides(),
+                               call.getOStrides(),  call.getDoStrides(), call.getDqStrides(),
+                               call.getDkStrides(), call.getDvStrides()};
+  for (ArrayRef<int64_t> strides : views)
+    if (!strides.empty() && (strides.back() != 1 || !llvm::all_of(strides.drop_back(), isWhole)))
+      return false;
+  unsigned out = countAttentionInputs(call);
+  for (auto [number, offset] : llvm::enumerate(offsets))
+    if ((number < kMaskBuffer || number >= out) && !isWhole(offset))
+      return false;
+  return true;
 }
 
 SmallVector<AttentionKernel> mlir::memopt::listAttentionKernels(AttentionAttr call,
-                                                                int64_t sharedBytes) {
+                                                                ArrayRef<int64_t> offsets,
+                                                                TargetAttrInterface target) {
   SmallVector<AttentionStage> stages{AttentionStage::Forward};
   bool isBackward = call.getKind() == AttentionKind::Backward;
   if (isBackward) // the first leaves in the workspace what the others need
@@ -61,10 +81,15 @@ SmallVector<AttentionKernel> mlir::memopt::listAttentionKernels(AttentionAttr ca
     if (ownsKeys(stage))
       std::swap(rows, columns);
     std::optional<AttentionTiles> tiles =
-        chooseAttentionTiles(AttentionHeads::of(call), sharedBytes, rows, columns, isBackward);
+        chooseAttentionTiles(AttentionHeads::of(call), getBlockSharedBytes(target), rows, columns,
+                             isBackward);
     if (!tiles)
       return {};
-    kernels.push_back({stage, *tiles, countAttentionBlocks(call, stage, *tiles)});
+    AttentionKernel kernel{stage, *tiles, std::nullopt, 0};
+    if (isInPieces(call, offsets))
+      kernel.matrices = chooseMatrixTiles(call, stage, target);
+    kernel.blocks = countAttentionBlocks(call, kernel);
+    kernels.push_back(kernel);
   }
   return kernels;
 }
@@ -194,6 +219,19 @@ void AttentionEmitter::finish(const Sums &sums, const ScorePlace &place) {
 void mlir::memopt::emitAttentionKernel(OpBuilder &builder, Location location, AttentionAttr call,
                                        const AttentionKernel &kernel,
                                        const AttentionArguments &arguments) {
+  if (kernel.matrices) {
+    MatrixAttention emitter(builder, location, call, *kernel.matrices, arguments);
+    switch (kernel.stage) {
+    case AttentionStage::Forward:
+      return emitter.emitForward();
+    case AttentionStage::QueryGradient:
+      return emitter.emitQueryGradient();
+    case AttentionStage::KeyGradient:
+      return emitter.emitKeyGradient();
+    case AttentionStage::MaskGradient:
+      llvm_unreachable("a mask's gradient has no product of matrices");
+    }
+  }
   AttentionEmitter emitter(builder, location, call, kernel.tiles, arguments);
   switch (kernel.stage) {
   case AttentionStage::Forward:

@@ -23,17 +23,22 @@ namespace mlir::memopt {
 
 class DeviceOps;
 
-enum class AttentionStage { Forward, QueryGradient, KeyGradient, MaskGradient };
-
-/// One launch of a call; the stages of a call run in order.
+/// One launch of a call.
 struct AttentionKernel {
   AttentionStage stage;
   AttentionTiles tiles;
+  std::optional<MatrixTiles> matrices; ///< in place of `tiles`, on tensor cores
   int64_t blocks;
+
+  int64_t getThreads() const { return matrices ? matrices->getThreads() : tiles.getThreads(); }
+  int64_t getSharedBytes() const { return matrices ? matrices->sharedBytes : tiles.sharedBytes; }
+  /// Blocks that share a multiprocessor; two hide each other's waits.
+  int64_t getBlocksOfSm() const { return matrices ? matrices->blocks : 2; }
 };
 
-/// None where heads are too wide.
-SmallVector<AttentionKernel> listAttentionKernels(AttentionAttr call, int64_t sharedBytes);
+/// None where heads are too wide. `offsets`: elements at which operands begin.
+SmallVector<AttentionKernel> listAttentionKernels(AttentionAttr call, ArrayRef<int64_t> offsets,
+                                                  TargetAttrInterface target);
 
 /// What a kernel has at hand.
 struct AttentionArguments {
@@ -42,6 +47,11 @@ struct AttentionArguments {
   ArrayRef<int64_t> offsets; ///< elements at which operands begin, at multiples of an access
   Value randomId;            ///< of dropout, as i64; null without
 };
+
+/// The buffer of a call that is its mask, behind queries, keys and values.
+inline constexpr unsigned kMaskBuffer = 3;
+/// Buffers of a call in front of its results: queries, keys, values, mask and scalars of dropout.
+unsigned countAttentionInputs(AttentionAttr call);
 
 /// Emits the body of a kernel at the builder's insertion point.
 void emitAttentionKernel(OpBuilder &builder, Location location, AttentionAttr call,

@@ -13,10 +13,7 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-static constexpr unsigned kMaskBuffer = 3;
-
-/// Behind queries, keys, values, mask and the scalars of dropout.
-static unsigned countInputs(AttentionAttr call) {
+unsigned mlir::memopt::countAttentionInputs(AttentionAttr call) {
   return kMaskBuffer + (call.getMaskType() ? 1 : 0) + (call.getDropout() ? 2 : 0) +
          (call.getFirst() ? 1 : 0);
 }
@@ -26,7 +23,7 @@ AttentionScores::AttentionScores(OpBuilder &builder, Location location, Attentio
     : AttentionBlock(builder, location, arguments.ops, tiles, call.getAccumulator()), call(call),
       batch(call.getBatch()), heads(call.getHeads()), groups(call.getKvHeads()),
       queries(call.getQueryLength()), keys(call.getKeyLength()), head(call.getHeadDim()),
-      value(call.getValueDim()), firstOut(countInputs(call)), buffers(arguments.buffers),
+      value(call.getValueDim()), firstOut(countAttentionInputs(call)), buffers(arguments.buffers),
       offsets(arguments.offsets) {
   if (!call.getDropout())
     return;

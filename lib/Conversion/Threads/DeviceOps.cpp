@@ -1,4 +1,4 @@
-//===- DeviceOps.cpp - exchange of values of any width -----*- C++ -*-===//
+//===- DeviceOps.cpp - what all vendors' devices share -----*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -7,6 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Conversion/Threads/DeviceOps.h"
+
+#include "memopt/Conversion/Threads/DeviceMachine.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -38,4 +40,18 @@ Value mlir::memopt::shuffleWarp(const DeviceOps &ops, ImplicitLocOpBuilder &b, V
     return castBits(b, type, arith::TruncIOp::create(b, integer, word));
   }
   return ops.shuffle(b, mask, value, distance);
+}
+
+Value mlir::memopt::getSharedMemory(const DeviceOps &ops, ImplicitLocOpBuilder &b) {
+  constexpr llvm::StringLiteral symbol = "memopt_shared";
+  auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
+  unsigned space = ops.getSharedSpace();
+  if (!module.lookupSymbol(symbol)) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(module.getBody());
+    LLVM::GlobalOp::create(b, b.getLoc(), LLVM::LLVMArrayType::get(b.getI8Type(), 0),
+                           /*isConstant=*/false, LLVM::Linkage::External, symbol, Attribute(),
+                           /*alignment=*/DeviceMachine().accessBytes, space);
+  }
+  return LLVM::AddressOfOp::create(b, LLVM::LLVMPointerType::get(b.getContext(), space), symbol);
 }

@@ -68,20 +68,20 @@ SmallVector<KernelLaunch> mlir::memopt::buildAttentionKernels(ModuleOp program, 
   SmallVector<Type> types =
       getArgumentTypes(program.getContext(), count, attention.getDropout() ? 1 : 0);
   SmallVector<KernelLaunch> launches;
-  int64_t sharedBytes = getBlockSharedBytes(getTarget(call));
-  for (const AttentionKernel &kernel : listAttentionKernels(attention, sharedBytes)) {
+  for (const AttentionKernel &kernel :
+       listAttentionKernels(attention, call.getOperandOffsets(), getTarget(call))) {
     std::string name = (symbol + "_stage").str() + std::to_string(launches.size());
-    int64_t threads = kernel.tiles.getThreads();
+    int64_t threads = kernel.getThreads();
     LLVM::LLVMFuncOp function = addKernelFunction(program, call.getLoc(), name, types, number);
-    // Two blocks hide each other's waits; most kernels can do with half of the registers.
-    fillKernel(builder, function, ops, threads, /*blocks=*/2, [&](ArrayRef<Value> values) {
+    auto blocks = static_cast<int32_t>(kernel.getBlocksOfSm());
+    fillKernel(builder, function, ops, threads, blocks, [&](ArrayRef<Value> values) {
       LLVM::ReturnOp end = LLVM::ReturnOp::create(builder, call.getLoc(), ValueRange{});
       builder.setInsertionPoint(end);
       emitAttentionKernel(builder, call.getLoc(), attention, kernel,
                           {ops, values.take_front(count), call.getOperandOffsets(),
                            attention.getDropout() ? values.back() : Value()});
     });
-    launches.push_back({name, next++, kernel.blocks, threads, kernel.tiles.sharedBytes});
+    launches.push_back({name, next++, kernel.blocks, threads, kernel.getSharedBytes()});
   }
   return launches;
 }

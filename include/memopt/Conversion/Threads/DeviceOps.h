@@ -17,6 +17,8 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
+#include <array>
+
 namespace mlir::memopt {
 
 class DeviceOps {
@@ -38,6 +40,34 @@ public:
   virtual Value isAny(ImplicitLocOpBuilder &b, Value mask, Value condition) const = 0;
   virtual Value getVotes(ImplicitLocOpBuilder &b, Value mask, Value condition) const = 0;
 
+  // Copies from the device's memory, space `getGlobalSpace()`, into shared memory, which go on while
+  // the thread does. What they write is the thread's to read when it has waited, and that of others
+  // behind a barrier.
+  /// Copies `bytes`, 4, 8 or 16, which is also the alignment; zeros instead of those from `valid`
+  /// on, an i32.
+  virtual void copyAhead(ImplicitLocOpBuilder &b, Value to, Value from, int64_t bytes,
+                         Value valid) const = 0;
+  /// Waits for all of this thread's copies.
+  virtual void awaitCopies(ImplicitLocOpBuilder &b) const = 0;
+
+  // Products of matrices, by all threads of a warp. A thread has two neighbours of a row in one
+  // i32: those of row n / 4 and columns 2 (n mod 4) and 1 more, of an 8 x 8 matrix of 16-bit
+  // numbers.
+  /// Four matrices in shared memory: threads 8 i to 8 i + 7 say where the rows of matrix i begin,
+  /// at multiples of 16 bytes. `isTransposed`: what lies as rows are columns.
+  virtual std::array<Value, 4> loadMatrices(ImplicitLocOpBuilder &b, Value row,
+                                            bool isTransposed) const = 0;
+  /// Adds the products of 16 x 16 numbers of type `element` and 16 x 8 to 16 x 8 f32. The matrices
+  /// of `left` are those of rows 0 and 8, then of columns 8; of `right`, whose threads hold columns
+  /// as rows, those of rows 0 and 8. A thread has of `sums` what it has of two matrices.
+  virtual std::array<Value, 4> multiplyMatrices(ImplicitLocOpBuilder &b, Type element,
+                                                ArrayRef<Value> left, ArrayRef<Value> right,
+                                                ArrayRef<Value> sums) const = 0;
+  /// 2 to the power of an f32, within two units in the last place; numbers below the normal ones
+  /// are 0.
+  virtual Value exponentiate(ImplicitLocOpBuilder &b, Value power) const = 0;
+
+  virtual unsigned getGlobalSpace() const = 0;
   /// The address space of a block's shared memory.
   virtual unsigned getSharedSpace() const = 0;
   /// Makes a function one that is launched: with `threads` in a block, and so few registers that
@@ -48,6 +78,10 @@ public:
 /// The value, a number of at most 64 bits, of the thread whose number differs in bit `distance`.
 Value shuffleWarp(const DeviceOps &ops, ImplicitLocOpBuilder &b, Value mask, Value value,
                   int64_t distance);
+
+/// A block's shared memory, of as many bytes as the launch says; all kernels of a module share its
+/// declaration.
+Value getSharedMemory(const DeviceOps &ops, ImplicitLocOpBuilder &b);
 
 } // namespace mlir::memopt
 

@@ -176,11 +176,22 @@ static llvm::Error writePtx(llvm::Module &module, llvm::TargetMachine &machine, 
   return llvm::Error::success();
 }
 
+/// All threads of a warp multiply matrices together, which LLVM does not know: it would move the
+/// instruction to where its result is used, behind a branch of some threads.
+static void keepTogether(llvm::Module &module) {
+  for (llvm::Function &function : module)
+    if (function.getName().starts_with("llvm.nvvm.mma."))
+      for (llvm::User *user : function.users())
+        if (auto *call = llvm::dyn_cast<llvm::CallBase>(user))
+          call->addFnAttr(llvm::Attribute::Convergent);
+}
+
 static llvm::Error compile(llvm::Module &module, llvm::TargetMachine &machine,
                            const DeviceCodeOptions &options, std::string &code) {
   for (llvm::Function &function : module)
     if (!function.isDeclaration())
       function.addFnAttr(llvm::Attribute::NoUnwind);
+  keepTogether(module);
   if (llvm::Error error = optimizeKernels(module, machine, /*inlines=*/true))
     return error;
   if (!options.isBitcode) {
