@@ -8,6 +8,7 @@ Each part of the report stands by itself: one that fails says why, and the other
 """
 import argparse
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -18,6 +19,10 @@ import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
 WORST = 10  # kernels that are shown of each model
+SANITIZERS = ["memcheck", "racecheck", "initcheck"]
+# What the libraries themselves say of a call that fails.
+LOGS = {"CUBLASLT_LOG_LEVEL": "1", "CUDNN_LOGERR_DBG": "1", "CUDNN_LOGDEST_DBG": "stderr", "NCCL_DEBUG": "WARN"}
+LOG_LINES = 5
 
 
 class Failed(Exception):
@@ -31,10 +36,12 @@ def find_reason(said):
 
 
 def execute(command, limit=3600):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=limit, check=False)
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=limit, check=False,
+                          env={**LOGS, **os.environ})
     if done.returncode:
-        raise Failed(f"{pathlib.Path(str(command[0])).name} ends with {done.returncode}: "
-                     f"{find_reason(done.stderr) or find_reason(done.stdout)}")
+        logged = [line for line in done.stderr.splitlines() if re.search(r"cublas|cudnn|nccl", line, re.IGNORECASE)]
+        raise Failed("\n".join([f"{pathlib.Path(str(command[0])).name} ends with {done.returncode}: "
+                                f"{find_reason(done.stderr) or find_reason(done.stdout)}", *logged[-LOG_LINES:]]))
     return done.stdout
 
 
@@ -178,6 +185,25 @@ class Check:
                      [(name, module, milliseconds(predicted), milliseconds(seconds))
                       for name, module, predicted, seconds in rows[:WORST]])
 
+    def sanitize(self):
+        """Two steps under each tool of NVIDIA's compute-sanitizer; what it finds is an error here."""
+        if self.described_image() != "cubin" or not shutil.which("compute-sanitizer"):
+            return "Not run: `compute-sanitizer` of the CUDA toolkit is not on PATH, or kernels are no machine code."
+        with tempfile.TemporaryDirectory() as scratch:
+            package = pathlib.Path(scratch) / "model.memopt"
+            execute([self.options.bin / "memopt-compile", self.folder / "model.pt2", "--target=cuda", "--optimizer=sgd",
+                     f"--target-features={self.target()}", *self.options.option, "-o", package])
+            rows = []
+            for tool in SANITIZERS:
+                said = execute(["compute-sanitizer", "--tool", tool, "--error-exitcode=9",
+                                self.options.bin / "memopt-run", package, "--device=cuda", "--quiet", "--steps=2",
+                                "--cuda-graph=off", f"--data={self.folder / 'inputs.safetensors'}"])
+                rows.append((tool, [line for line in said.splitlines() if "SUMMARY" in line][-1].strip("= ")))
+        return table(["tool", "of two steps"], rows)
+
+    def described_image(self):
+        return json.loads(pathlib.Path(self.options.described).read_text())["image"]
+
     def judge(self):
         said = execute([sys.executable, SOURCE / "test/Integration/pytorch_numbers.py", self.folder, "--optimizer=sgd",
                         "--target=cuda", f"--target-features={self.target()}", "--device=cuda",
@@ -191,6 +217,7 @@ class Check:
         self.part("Measured rates", self.calibrate)
         for self.folder in self.options.folders:
             self.part(f"{self.folder.name}: memory, steps, kernels", self.check_model)
+            self.part(f"{self.folder.name}: under compute-sanitizer", self.sanitize)
             if (self.folder / "reference.safetensors").exists() and not self.options.option:
                 self.part(f"{self.folder.name}: numbers against float64", self.judge)
         verdict = "Everything agreed." if not self.failures else "\n".join(f"- {text}" for text in self.failures)

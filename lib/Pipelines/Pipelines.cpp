@@ -61,6 +61,7 @@ void mlir::memopt::buildGraphPipeline(OpPassManager &manager, const PipelineOpti
   // So that autodiff finds what there is to differentiate and to keep.
   manager.addNestedPass<func::FuncOp>(createWriteOutAttentionPass());
   manager.addNestedPass<func::FuncOp>(createWriteOutPatchesPass());
+  manager.addNestedPass<func::FuncOp>(createPadChannelsPass());
 }
 
 void mlir::memopt::buildJointPipeline(OpPassManager &manager, const PipelineOptions &options) {

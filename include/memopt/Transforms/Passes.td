@@ -50,6 +50,18 @@ def SinkReluPass : Pass<"memopt-sink-relu", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
 
+def PadChannelsPass : Pass<"memopt-pad-channels", "::mlir::func::FuncOp"> {
+  let summary = "Channels of zeros that tensor cores take";
+  let description = [{
+    In the imported graph, for devices: a convolution of 16-bit numbers in one group, whose input has no multiple of
+    eight channels, gets further ones of zeros in input and filter, where the input does not become larger than the
+    result. Its gradients are those of eight channels, too; a pad's gradient leaves out what is too much.
+
+    Remark: bytes of the padded input.
+  }];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect"];
+}
+
 def WriteOutAttentionPass : Pass<"memopt-write-out-attention", "::mlir::func::FuncOp"> {
   let summary = "Products and a softmax where the target has no attention for such heads";
   let description = [{

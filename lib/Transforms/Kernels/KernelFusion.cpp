@@ -86,7 +86,9 @@ KernelFusion::KernelFusion(Block &block)
 /// kernels do not compute themselves: it has so many pieces, those of its pieces counted, that code
 /// for an element would ask long which one it lies in, or so many views lie one behind another.
 void KernelFusion::collectStoredViews() {
-  constexpr unsigned mostPieces = 32, mostViews = 256;
+  // A device's threads have each piece's address in registers, of which there are few.
+  constexpr unsigned mostViews = 256;
+  unsigned mostPieces = getTarget(block.getParentOp()).isDevice() ? 16 : 32;
   struct Size {
     unsigned pieces = 1, views = 0;
   };

@@ -56,8 +56,40 @@ static bool isReadThroughStrides(Value value) {
   });
 }
 
-/// What a kernel of the step stores for a product, as long lines as the library wants.
-static void padLinesOf(Value matrix, int64_t unit) {
+namespace {
+/// A dimension of the value that a matrix is a view of.
+struct RootDimension {
+  Value root;
+  int64_t dim;
+};
+} // namespace
+
+/// What a dimension of a matrix is in the value behind transposes and reshapes; none where a
+/// reshape joins it with others.
+static std::optional<RootDimension> findRoot(Value matrix, int64_t dim) {
+  while (Operation *view = matrix.getDefiningOp()) {
+    if (auto transpose = dyn_cast<TransposeOp>(view)) {
+      dim = transpose.getPermutation()[dim];
+    } else if (isReshape(view)) {
+      ArrayRef<int64_t> from = tensorType(view->getOperand(0)).getShape(),
+                        to = tensorType(matrix).getShape();
+      if (from.empty() || dim + 1 != static_cast<int64_t>(to.size()) || from.back() != to.back())
+        return std::nullopt;
+      dim = static_cast<int64_t>(from.size()) - 1;
+    } else {
+      break;
+    }
+    matrix = view->getOperand(0);
+  }
+  return RootDimension{matrix, dim};
+}
+
+/// What a kernel of the step stores for a product, with lines as long as the library wants, and
+/// zeros behind the end of these dimensions of the matrix, so that products may go on to a multiple
+/// of `unit`: libraries have fast kernels for such extents alone.
+static void padMatrix(Value matrix, ArrayRef<int64_t> dims, int64_t unit) {
+  if (unit == 1)
+    return;
   Value root = matrix;
   while (Operation *view = root.getDefiningOp()) {
     if (!isa<TransposeOp>(view) && !isReshape(view))
@@ -66,18 +98,37 @@ static void padLinesOf(Value matrix, int64_t unit) {
   }
   RankedTensorType type = tensorType(root);
   auto maker = root.getDefiningOp<linalg::GenericOp>();
+  if (!maker || type.getRank() == 0)
+    return;
   SmallVector<int64_t> shape = padLines(type.getShape(), unit);
-  if (!maker || ArrayRef(shape) == type.getShape() || !isReadThroughStrides(root))
+  for (int64_t dim : dims)
+    if (std::optional<RootDimension> place = findRoot(matrix, dim))
+      shape[place->dim] = static_cast<int64_t>(llvm::alignTo(shape[place->dim], unit));
+  if (ArrayRef(shape) == type.getShape() || !isReadThroughStrides(root))
     return;
   OpBuilder b(maker->getContext());
   b.setInsertionPointAfter(maker);
-  SmallVector<int64_t> low(shape.size(), 0), high(shape.size(), 0);
-  high.back() = shape.back() - type.getShape().back();
+  SmallVector<int64_t> low(shape.size(), 0), high;
+  for (auto [padded, extent] : llvm::zip_equal(shape, type.getShape()))
+    high.push_back(padded - extent);
   auto padded = PadOp::create(b, root.getLoc(), type.clone(shape), root, low, high);
   Value lines = cutLines(b, padded, type.getShape());
   for (Operation *made : {padded.getOperation(), lines.getDefiningOp()})
     setPhase(made, getPhase(maker));
   root.replaceAllUsesExcept(lines, padded);
+}
+
+/// How far a dimension of a matrix goes on with zeros in the buffer that it is a view of.
+static int64_t getPaddedExtent(Value matrix, int64_t dim) {
+  int64_t extent = tensorType(matrix).getDimSize(dim);
+  std::optional<RootDimension> place = findRoot(matrix, dim);
+  auto cut = place ? place->root.getDefiningOp<tensor::ExtractSliceOp>() : nullptr;
+  auto padded = cut ? cut.getSource().getDefiningOp<PadOp>() : nullptr;
+  if (!padded || llvm::any_of(cut.getStaticOffsets(), [](int64_t offset) { return offset != 0; }) ||
+      llvm::any_of(padded.getLow(), [](int64_t low) { return low != 0; }) ||
+      padded.getType().getDimSize(place->dim) - padded.getHigh()[place->dim] != extent)
+    return extent;
+  return padded.getType().getDimSize(place->dim);
 }
 
 //===----------------------------------------------------------------------===//
@@ -86,12 +137,17 @@ static void padLinesOf(Value matrix, int64_t unit) {
 
 LogicalResult mlir::memopt::formMatmulCall(MatmulOp op) {
   int64_t unit = getLineUnit(op);
-  padLinesOf(op.getA(), unit);
-  padLinesOf(op.getB(), unit);
-  LibraryCallBuilder builder(op);
   RankedTensorType result = tensorType(op.getResult());
   ArrayRef<int64_t> shape = result.getShape(), a = tensorType(op.getA()).getShape();
-  int64_t k = op.getTransposeA() ? a[a.size() - 2] : a.back();
+  int64_t last2 = result.getRank() - 2, last1 = result.getRank() - 1;
+  int64_t aSums = op.getTransposeA() ? last2 : last1, bSums = op.getTransposeB() ? last1 : last2,
+          bColumns = op.getTransposeB() ? last2 : last1;
+  padMatrix(op.getA(), aSums, unit);
+  padMatrix(op.getB(), {bSums, bColumns}, unit);
+  // Sums go on over zeros where both operands have them.
+  int64_t k = std::max(
+      a[aSums], std::min(getPaddedExtent(op.getA(), aSums), getPaddedExtent(op.getB(), bSums)));
+  LibraryCallBuilder builder(op);
   SmallVector<int64_t> aStrides = addMatrix(builder, op.getA(), op.getTransposeA());
   SmallVector<int64_t> bStrides = addMatrix(builder, op.getB(), op.getTransposeB());
   Type type = tensorType(op.getA()).getElementType();
@@ -106,9 +162,13 @@ LogicalResult mlir::memopt::formMatmulCall(MatmulOp op) {
   bool isPadded = stored == type && !accumulation && isReadThroughStrides(last);
   SmallVector<int64_t> cStrides =
       builder.addResult(op.getResult(), /*mayPermute=*/!bias, isPadded ? unit : 1);
+  // Columns behind the last are sums of zeros, in what the result's lines have there anyway.
+  int64_t n = shape.back(), columns = getPaddedExtent(op.getB(), bColumns);
+  if (cStrides.back() == 1 && cStrides[last2] >= columns && isPadded)
+    n = columns;
   auto emitError = [&] { return op.emitOpError(); };
   auto call = MatmulAttr::getChecked(function_ref<InFlightDiagnostic()>(emitError), op.getContext(),
-                                     shape.drop_back(2), shape[shape.size() - 2], shape.back(), k,
+                                     shape.drop_back(2), shape[shape.size() - 2], n, k,
                                      ArrayRef(aStrides), ArrayRef(bStrides), ArrayRef(cStrides),
                                      bias.has_value(), accumulation != nullptr, type,
                                      getComputeType(type), stored == type ? Type() : stored);
