@@ -44,6 +44,7 @@ from .batches import BatchLayout
 from .checks import carried_checks
 from .draws import decided_draws
 from .errors import BadInput, Error, Refused
+from .padding import MASK
 from .places import place_of_node
 from .rewriting.derivatives import expand_gradients
 from .rewriting.engine import rewrite_program
@@ -80,6 +81,7 @@ class TrainingStep(nn.Module):
         self.checked: tuple[str, ...] = ()
 
     def forward(self, **batch: torch.Tensor):
+        batch.pop(MASK, None)  # which the sums have, once it is traced
         if self.restore is not None:
             batch = self.restore(batch)
         if self.loss is None:

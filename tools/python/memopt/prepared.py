@@ -21,6 +21,7 @@ from .errors import BadInput
 from .guards import Guards, list_tensor_places
 from .keywords import write_options
 from .optimizers import OptimizerOptions, unwrap_optimizer
+from .padding import Padding, find_padding
 from .reads import observed
 from .tools import run_compiler
 from .words import ProgramWords
@@ -47,14 +48,20 @@ def _trained_alone(module: nn.Module, optimizer: torch.optim.Optimizer) -> Itera
 
 class Archive:
     """A module traced without its weights: the bytes of a .pt2, the names that the program reads and writes, what it was
-    traced for, and the words for all that.
+    traced for, and the words for all that. With `pads` it takes fewer samples than the example has, where that changes
+    nothing; `padding` says how, or why it does not.
 
     Lines of the source are no part of the bytes: a comment that moves a model down compiles nothing anew.
     """
 
-    def __init__(self, module: nn.Module, example: Mapping[str, torch.Tensor], training: bool):
+    def __init__(self, module: nn.Module, example: Mapping[str, torch.Tensor], training: bool, pads: bool = False):
         watch = observed(module.modules())
         program = export.export_program(module, example, training, watch)
+        self.padding: Padding | str = "it was not asked for"
+        if pads:
+            self.padding = find_padding(program, example, lambda batch: export.export_program(module, batch, training))
+            if isinstance(self.padding, Padding) and self.padding.has_mask:
+                program = self.padding.make_masked()
         self.guards = Guards(module, watch.reads, training)
         self.draws = find_draws(program)
         self.written = set(program.graph_signature.buffers_to_mutate.values())
@@ -72,7 +79,7 @@ class Model:
     """A model with its loss and optimizer, ready to be compiled."""
 
     def __init__(self, model: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: torch.optim.Optimizer | None,
-                 targets: Sequence[str] | None):
+                 targets: Sequence[str] | None, pads: bool = False):
         if optimizer is None:
             raise BadInput("a training step needs an optimizer, such as optimizer=torch.optim.SGD(model.parameters(), lr=0.1)")
         if not isinstance(model, nn.Module):
@@ -81,12 +88,12 @@ class Model:
             raise BadInput(f"optimizer={optimizer!r}: expected an optimizer of torch.optim or memopt.optim, made from "
                            "model.parameters()")
         optimizer = unwrap_optimizer(optimizer)
-        self._made_from = (model, loss_fn, batch, optimizer, targets)
+        self._made_from = (model, loss_fn, batch, optimizer, targets, pads)
         self.layout = BatchLayout(batch, targets, has_loss=loss_fn is not None)
         self.example = self.layout.make_example(batch)
         self.module = self._wrap(model, loss_fn, return_prediction=False)
         with _trained_alone(self.module, optimizer):
-            self.archive = Archive(self.module, self.example, training=True)
+            self.archive = Archive(self.module, self.example, training=True, pads=pads)
         parameters = dict(self.module.named_parameters(remove_duplicate=False))
         self.options = OptimizerOptions(optimizer, parameters, self.archive.names)
         #: Own names of variables, and what they are called where several steps share them.
@@ -94,8 +101,8 @@ class Model:
 
     def make_again(self, batch: Any = None) -> Model:
         """As things are now, for batches of another shape if one is given."""
-        model, loss_fn, example, optimizer, targets = self._made_from
-        return Model(model, loss_fn, example if batch is None else batch, optimizer, targets)
+        model, loss_fn, example, optimizer, targets, pads = self._made_from
+        return Model(model, loss_fn, example if batch is None else batch, optimizer, targets, pads)
 
     def make_evaluation(self) -> nn.Module:
         """The module that returns predictions as well."""

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from .inputs import OptimizerInputs
+from .padding import MASK, Padding
 from .prepared import Archive, Model
 from .runtime import Program
 
@@ -40,7 +41,7 @@ def describe_shapes(shapes: Shapes) -> str:
 class _ShapedProgram:
     def __init__(self, archive: Archive, program: Program):
         self.archive, self.program = archive, program
-        self.shapes = list_shapes(program.manifest)
+        self.shapes = {name: shape for name, shape in list_shapes(program.manifest).items() if name != MASK}
         self.loss = next((output["name"] for output in program.manifest["outputs"] if output["role"] == "loss"), None)
 
     def takes(self, shapes: Shapes) -> bool:
@@ -49,14 +50,14 @@ class _ShapedProgram:
 
     def count_samples(self) -> int | None:
         return next((self.shapes[tensor["name"]][tensor["batch_dim"]] for tensor in self.program.manifest["inputs"]
-                     if "batch_dim" in tensor), None)
+                     if "batch_dim" in tensor and tensor["name"] in self.shapes), None)
 
     def has_fewer_samples(self, shapes: Shapes) -> bool:
         """Whether a batch of these shapes is one of this program's with some samples left out."""
         counts = set()
         for tensor in self.program.manifest["inputs"]:
-            own, theirs = self.shapes[tensor["name"]], shapes.get(tensor["name"])
-            if theirs is None:  # predictions need no targets
+            own, theirs = self.shapes.get(tensor["name"]), shapes.get(tensor["name"])
+            if own is None or theirs is None:  # a mask; predictions need no targets
                 continue
             if len(own) != len(theirs):
                 return False
@@ -67,19 +68,33 @@ class _ShapedProgram:
                 counts.add(theirs[tensor["batch_dim"]])
         return len(counts) == 1 and 0 < counts.pop() < (self.count_samples() or 0)
 
+    def pads(self, arranged: Mapping[str, Any]) -> bool:
+        """Whether it takes a batch with fewer samples, which changes nothing but the number that means divide by."""
+        padding = self.archive.padding
+        return (isinstance(padding, Padding) and self.has_fewer_samples(find_shapes(arranged))
+                and padding.holds(padding.count_samples(arranged)))
+
     def arrange(self, arranged: Sequence[Mapping[str, Any]], fillers: Mapping[str, Any]) -> list[list[Any]]:
         """Batches in the order of the program's inputs."""
         names = [tensor["name"] for tensor in self.program.manifest["inputs"]]
+        if isinstance(self.archive.padding, Padding):
+            arranged = list(map(self.archive.padding.fill, arranged))
         return [[batch[name] if name in batch else fillers[name] for name in names] for batch in arranged]
 
 
 class TrainingProgram(_ShapedProgram):
     """A training step for batches of one shape."""
 
-    def __init__(self, prepared: Model, program: Program):
+    def __init__(self, prepared: Model, program: Program, count: int):
         super().__init__(prepared.archive, program)
         self.prepared = prepared
+        self.count = count  #: of the batches that a step takes
         self.inputs = OptimizerInputs(prepared.options, program)
+
+    def takes_all(self, arranged: Sequence[Mapping[str, Any]], pads: bool = False, any_count: bool = False) -> bool:
+        """Whether it is the program of a step on these batches; with `pads` some may have fewer samples."""
+        return (any_count or len(arranged) == self.count) and all(
+            self.takes(find_shapes(batch)) or pads and self.pads(batch) for batch in arranged)
 
 
 class EvaluationProgram(_ShapedProgram):

@@ -30,6 +30,7 @@ from .inputs import Buffers
 from .keywords import write_options
 from .optimizers import (as_complex, name_input, number_parameters, read_optimizer_state, read_tensor, write_optimizer_state,
                          write_tensor)
+from .padding import Padding
 from .plan import Estimate, Frontier, Plan
 from .prepared import Archive, Model
 from .programs import EvaluationProgram, Shapes, TrainingProgram, describe_shapes, find_shapes
@@ -109,6 +110,8 @@ class Step:
         self._compiles_again = settings.new_shapes == "compile"
         self._evaluation_words = ["--mode=eval", *write_options(self._options, _EVALUATION_OPTIONS)]
         self._has_own_size = self._options.get("batch_size") is not None
+        #: Batches of a step.
+        self._count = self._options.get("accumulative_counts") or self._options.get("gradient_accumulation_steps") or 1
         if self._has_own_size and len(models) > 1:
             raise BadInput("batch_size is for one example; of several shapes each has its own number of samples")
         if settings.max_programs is not None and len(models) > settings.max_programs:
@@ -144,7 +147,7 @@ class Step:
         self._workspace, self._session = workspace, state
         with models[0].archive.words.spoken():
             models[0].options.check_program(state.manifest)
-        self._programs = [TrainingProgram(model, program) for model, program in zip(models, programs)]
+        self._programs = [TrainingProgram(model, program, self._count) for model, program in zip(models, programs)]
         self._announced = len(self._programs)
         self._last = self._programs[0]
         self._averages = Averages(state)
@@ -187,42 +190,64 @@ class Step:
         return dict(self._workspace.plans)
 
     def _find_program(self, batches: Sequence[Any]) -> TrainingProgram:
-        """The program of the batches' shapes, compiled now if that is wanted."""
+        """The program of the batches' shapes and number, compiled now if that is wanted."""
         if not batches or (len(self._programs) == 1 and not self._compiles_again and self._settings.ragged == "error"):
             return self._programs[0]  # the runtime says what is wrong
-        shapes = find_shapes(self._prepared.layout.arrange(batches[0]))
-        if self._last.takes(shapes):
+        arranged = [self._prepared.layout.arrange(batch) for batch in batches]
+        if self._last.takes_all(arranged):
             return self._last
-        found = next((program for program in self._programs if program.takes(shapes)), None)
-        if found is None and self._has_own_size:
+        found = next((program for program in self._programs if program.takes_all(arranged)), None) or self._find_padded(arranged)
+        if found is None and (self._has_own_size or len(batches) > self._count):
             return self._programs[0]
-        return found or self._add_shape(batches[0], shapes)
+        return found or self._add_program(batches, arranged)
+
+    def _find_padded(self, arranged: Sequence[Mapping[str, Any]], any_count: bool = False) -> TrainingProgram | None:
+        """The smallest program that takes batches with fewer samples than its own."""
+        if self._settings.ragged == "error":
+            return None
+        return min((program for program in self._programs if program.takes_all(arranged, pads=True, any_count=any_count)),
+                   key=lambda program: program.count_samples() or 0, default=None)
 
     def _is_ragged(self, shapes: Shapes) -> bool:
         return self._settings.ragged == "pad" and any(program.has_fewer_samples(shapes) for program in self._programs[:self._announced])
 
     def _refuse_shape(self, shapes: Shapes, why: str, trains: bool) -> BadInput:
         names = self._programs[0].shapes
-        there = "; ".join(describe_shapes(program.shapes) for program in self._programs)
+        there = "; ".join(dict.fromkeys(describe_shapes(program.shapes) for program in self._programs))
         found = describe_shapes({name: shape for name, shape in shapes.items() if name in names})
         front = f"step {self.steps + 1}: " if trains else ""
         return BadInput(f"{front}the batch has {found}, and there are programs for {there}; {why}")
 
-    def _add_shape(self, batch: Any, shapes: Shapes) -> TrainingProgram:
-        """Compiles a program of another shape, which has the state that there is."""
-        is_ragged = self._is_ragged(shapes)
+    def _add_program(self, batches: Sequence[Any], arranged: Sequence[Mapping[str, Any]]) -> TrainingProgram:
+        """Compiles a program for another shape, or for fewer batches, which has the state that there is."""
+        known = (next((program for program in self._programs if program.takes_all(arranged, any_count=True)), None)
+                 or self._find_padded(arranged, any_count=True))
+        shapes = find_shapes(arranged[0])
+        is_ragged = self._settings.ragged == "pad" if known else self._is_ragged(shapes)
         if not (self._compiles_again or is_ragged):
+            if known:
+                return known  # the runtime says how many batches a step takes
             raise self._refuse_shape(shapes, "give compile this one as well, shapes=[batch, ...], or new_shapes=\"compile\", which "
                                      "compiles a program when its first batch comes", True)
+        other = next((find_shapes(batch) for batch in arranged if find_shapes(batch) != shapes), None)
+        if known is None and other is not None:
+            raise self._refuse_shape(other, f"the batches of a step are of one shape, and the first has {describe_shapes(shapes)}", True)
         limit = self._settings.max_programs
         if limit is not None and len(self._programs) >= limit and not is_ragged:
             raise self._refuse_shape(shapes, f"max_programs allows {limit}", True)
-        prepared = self._prepared.make_again(batch)
-        name = self._workspace.choose_name(self._name_program(prepared.example))
-        _log.warning("compiling program %s for batches of %s", name, describe_shapes(shapes))
+        prepared = known.prepared if known else self._prepared.make_again(batches[0])
+        return self._compile_program(prepared, len(batches))
+
+    def _compile_program(self, prepared: Model, count: int) -> TrainingProgram:
+        fewer = f"-of-{count}" if count != self._count else ""
+        name = self._workspace.choose_name(self._name_program(prepared.example) + fewer)
+        _log.warning("compiling program %s for batches of %s", name, describe_shapes(find_shapes(prepared.example)))
         prepared.share_names(self._prepared.shared)
-        program = self._workspace.add(self._request([prepared])[0]._replace(name=name))
-        self._programs.append(TrainingProgram(prepared, program))
+        options = {**self._options, "accumulative_counts": count} if fewer else self._options
+        if fewer:
+            options.pop("gradient_accumulation_steps", None)
+        program = self._workspace.add(self._request([prepared])[0]._replace(name=name, words=prepared.get_words(options)))
+        self._programs.append(TrainingProgram(prepared, program, count))
         if self._max_grad_norm is not None:
             self.max_grad_norm = self._max_grad_norm
         return self._programs[-1]
@@ -271,7 +296,7 @@ class Step:
         """All programs with all state, if that was allowed."""
         if not self._compiles_again:
             raise BadInput(_BUILT_IN.format(change))
-        models = [program.prepared.make_again() for program in self._programs]
+        models = [program.prepared.make_again() for program in self._programs if program.count == self._count]
         workspace, state = self._open(models)
         try:
             workspace.session.initialize()
@@ -392,11 +417,31 @@ class Step:
                 raise BadInput(_BUILT_IN.format(change))
             self._evaluations.remove(program)
         trained = next((program for program in self._programs if program.takes(shapes)), None)
+        padded = self._find_padded_evaluation(arranged, averaged) if trained is None else None
+        if padded is not None:
+            return padded
         if trained is None and (self._compiles_again or self._is_ragged(shapes)) and not self._has_own_size:
             return self._add_evaluation(self._make_example(arranged), averaged)
         if trained is None and len(self._programs) > 1:
             raise self._refuse_shape(shapes, "evaluation takes the shapes of the steps", False)
         return self._add_evaluation((trained or self._programs[0]).prepared.example, averaged)
+
+    def _find_padded_evaluation(self, arranged: Mapping[str, Any], averaged: bool) -> EvaluationProgram | None:
+        """The evaluation of a step's shape, where it takes fewer samples as well."""
+        shapes = find_shapes(arranged)
+        if self._settings.ragged == "error" or self._has_own_size:
+            return None
+        found = next((program for program in self._evaluations if program.averaged == averaged and program.pads(arranged)
+                      and program.archive.guards.hold()), None)
+        for program in [] if found else self._programs[:self._announced]:
+            if program.has_fewer_samples(shapes):
+                archive = self._trace_evaluation(program.prepared.example)
+                if isinstance(archive.padding, Padding) and archive.padding.holds(archive.padding.count_samples(arranged)):
+                    return self._add_evaluation(program.prepared.example, averaged, archive)
+        return found
+
+    def _trace_evaluation(self, example: Mapping[str, torch.Tensor]) -> Archive:
+        return Archive(self._prepared.make_evaluation(), example, training=False, pads=self._settings.ragged == "pad")
 
     def _make_example(self, arranged: Mapping[str, Any]) -> dict[str, torch.Tensor]:
         """A batch of another shape, whose targets may be left out: then they are the step's, as many as there are samples."""
@@ -409,12 +454,12 @@ class Step:
                 example[name] = value.narrow(dims[name], 0, samples)
         return {name: found.get(name, value) for name, value in example.items()}
 
-    def _add_evaluation(self, example: Mapping[str, torch.Tensor], averaged: bool) -> EvaluationProgram:
+    def _add_evaluation(self, example: Mapping[str, torch.Tensor], averaged: bool, archive: Archive | None = None) -> EvaluationProgram:
         known = next((program for program in self._evaluations if program.averaged == averaged
                       and program.takes(find_shapes(example)) and program.archive.guards.hold()), None)
         if known is not None:
             return known
-        archive = Archive(self._prepared.make_evaluation(), example, training=False)
+        archive = archive or self._trace_evaluation(example)
         words = [*self._evaluation_words, *([f"--batch={self.batch_size}"] if self._has_own_size else [])]
         name = self._workspace.choose_name(self._name_evaluation(example, averaged))
         shared = self._prepared.shared
@@ -462,9 +507,15 @@ class Step:
         """What the model returns for a batch in evaluation mode; its targets may be left out."""
         self._check_averaged(averaged)
         program = self._evaluate(batch, averaged, self._prepared.layout.targets)
+        return self._read_prediction(program, batch)
+
+    def _read_prediction(self, program: EvaluationProgram, batch: Any) -> torch.Tensor:
         if not program.outputs:
             raise BadInput("the model returns no tensor but its loss; have it return its prediction as well")
-        return read_tensor(program.program.read_output, program.outputs[0])
+        prediction, padding = read_tensor(program.program.read_output, program.outputs[0]), program.archive.padding
+        if not isinstance(padding, Padding):
+            return prediction
+        return padding.cut(prediction, padding.count_samples(self._prepared.layout.arrange(batch, self._prepared.layout.targets)))
 
     def _check_averaged(self, averaged: bool) -> None:
         if averaged and not self._averages:
@@ -635,7 +686,7 @@ def compile(model: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: t
     Raises `DoesNotFit`, `Refused` for what cannot be exported as it trains, `BadInput` for what cannot be compiled.
     """
     settings = Settings(device_memory, options, threads, new_shapes, max_programs, ragged, device).check()
-    return Step(make_models(Model(model, loss_fn, batch, optimizer, targets), shapes), settings)
+    return Step(make_models(Model(model, loss_fn, batch, optimizer, targets, ragged == "pad"), shapes), settings)
 
 
 def make_models(first: Model, shapes: Sequence[Any] | None) -> list[Model]:

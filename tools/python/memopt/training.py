@@ -41,8 +41,8 @@ class Training:
         self.module, self.loss_fn, self.batch, self.optimizer = module, loss_fn, batch, optimizer
         self.targets, self.shapes, self.options = targets, shapes, options
 
-    def make_models(self) -> list[Model]:
-        return make_models(Model(self.module, self.loss_fn, self.batch, self.optimizer, self.targets), self.shapes)
+    def make_models(self, pads: bool) -> list[Model]:
+        return make_models(Model(self.module, self.loss_fn, self.batch, self.optimizer, self.targets, pads), self.shapes)
 
 
 class _SharedStep(Step):
@@ -118,7 +118,7 @@ class Steps(Mapping):
             check_program_name(name)
             if not isinstance(training, Training):
                 raise BadInput(f"step '{name}' is {type(training).__name__}, expected a memopt.Training")
-        models = {name: training.make_models() for name, training in trainings.items()}
+        models = {name: training.make_models(settings.ragged == "pad") for name, training in trainings.items()}
         _share_names(models)
         owners = self._find_owners(models)
         self._steps: dict[str, _SharedStep] = {}
