@@ -67,7 +67,8 @@ def name_of(node: torch.fx.Node) -> str:
     """ "cross_entropy_loss", of any overload."""
     target = node.target
     if isinstance(target, torch._ops.OpOverload) and target.namespace == "aten":
-        return target._schema.name.partition("::")[2]
+        name = target._schema.name.partition("::")[2]
+        return "batch_norm" if name.startswith("_native_batch_norm_legit") else name
     return "getitem" if target is operator.getitem else str(target)
 
 
@@ -229,7 +230,8 @@ class _Rules:
         return self._has_samples_first(node, node.args[0].meta["val"].dim(), rows) and rows.inner == self.get(node.args[0]).inner
 
     def _batch_norm(self, node, rows):
-        return not get_argument(node, "training") and self._group_norm(node, rows)
+        is_training = get_argument(node, "training", "no_training" not in node.target._schema.name)
+        return not is_training and self._group_norm(node, rows)
 
     def _instance_norm(self, node, rows):
         return get_argument(node, "running_mean") is None and self._group_norm(node, rows)

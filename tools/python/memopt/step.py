@@ -241,7 +241,9 @@ class Step:
     def _compile_program(self, prepared: Model, count: int) -> TrainingProgram:
         fewer = f"-of-{count}" if count != self._count else ""
         name = self._workspace.choose_name(self._name_program(prepared.example) + fewer)
-        _log.warning("compiling program %s for batches of %s", name, describe_shapes(find_shapes(prepared.example)))
+        padding = self._prepared.archive.padding
+        why = f"; the samples are not padded: {padding}" if self._settings.ragged == "pad" and isinstance(padding, str) else ""
+        _log.warning("compiling program %s for batches of %s%s", name, describe_shapes(find_shapes(prepared.example)), why)
         prepared.share_names(self._prepared.shared)
         options = {**self._options, "accumulative_counts": count} if fewer else self._options
         if fewer:
@@ -464,8 +466,8 @@ class Step:
         name = self._workspace.choose_name(self._name_evaluation(example, averaged))
         shared = self._prepared.shared
         if averaged:  # which the program reads in the place of parameters
-            averages = self._averages.names
-            shared = {**shared, **{own: averages[name] for own in self._prepared.get_tensors() if (name := shared.get(own, own)) in averages}}
+            averages, own = self._averages.names, self._prepared.get_tensors()
+            shared = {**shared, **{other: averages[shared.get(other, other)] for other in own if shared.get(other, other) in averages}}
         program = self._workspace.add(Request(name, archive, words, variables=shared))
         self._evaluations.append(EvaluationProgram(archive, program, example, averaged))
         return self._evaluations[-1]
