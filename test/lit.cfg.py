@@ -62,6 +62,10 @@ pytorch = os.environ.get("MEMOPT_PYTORCH", config.python)
 has_torch = "import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ['torch', 'torchvision', 'transformers'])))"
 if subprocess.run([pytorch, "-c", has_torch], check=False).returncode == 0:
     config.available_features.add("torch")
+for library in ("accelerate", "lightning", "mmengine"):
+    finds = f"import importlib.util as u, sys; sys.exit(u.find_spec('{library}') is None)"
+    if subprocess.run([pytorch, "-c", finds], check=False).returncode == 0:
+        config.available_features.add(library)
 config.substitutions.append(("%pytorch", pytorch))
 config.substitutions.append(("%python", config.python))
 config.substitutions.append(("%inputs", os.path.join(config.test_source_root, "Inputs")))

@@ -33,6 +33,13 @@ def _takes_classes(node: torch.fx.Node) -> bool:
     return name_of(node) in _ENTROPIES and not node.args[1].meta["val"].is_floating_point()
 
 
+def _counts_others(node: torch.fx.Node, ignored: int) -> bool:
+    """A number of targets, without those of the class to ignore."""
+    while node.op == "call_function" and (name_of(node) == "sum" or name_of(node) in _HARMLESS):
+        node = node.args[0]
+    return node.op == "call_function" and name_of(node) == "ne" and node.args[1] == ignored
+
+
 def _leads_to_losses(node: torch.fx.Node, ignored: int) -> bool:
     """Whether a value is nothing but the target of cross entropies that ignore this class."""
     for user in node.users:
@@ -43,6 +50,8 @@ def _leads_to_losses(node: torch.fx.Node, ignored: int) -> bool:
         elif name in ("pad", "constant_pad_nd") and get_argument(user, "value") == ignored:
             if not _leads_to_losses(user, ignored):
                 return False
+        elif name == "ne" and user.args[1] == ignored:
+            continue  # copies are never counted
         elif name not in _HARMLESS or not _leads_to_losses(user, ignored):
             return False
     return True
@@ -63,12 +72,13 @@ class Padding:
 
     def _find_fills(self, places: Mapping[str, torch.fx.Node]) -> dict[str, int] | None:
         """What targets of copies are, where that leaves them out of all that adds up."""
-        if not self._known.sums or not all(map(_takes_classes, self._known.sums)):
-            return None
-        ignored = {get_argument(node, "ignore_index", -100) for node in self._known.sums}
+        losses = list(filter(_takes_classes, self._known.sums))
+        ignored = {get_argument(node, "ignore_index", -100) for node in losses}
         if len(ignored) != 1:
             return None
         value, = ignored
+        if not all(node in losses or name_of(node) == "sum" and _counts_others(node, value) for node in self._known.sums):
+            return None
         found = {name: value for name in self._inputs if places[name].users and not places[name].meta["val"].is_floating_point()
                  and self._holds(value, places[name].meta["val"].dtype) and _leads_to_losses(places[name], value)}
         reached = {node for name in found for node in self._follow(places[name])}

@@ -46,13 +46,13 @@ _SIZED = {*_RESHAPES, "expand", "expand_as", "zeros", "ones", "full", "empty", "
 #: Elementwise operators without PyTorch's tag for these.
 _ELEMENTWISE = {"dropout", "dropout_", "native_dropout", "masked_fill", "masked_fill_", "bernoulli", "rand_like", "randn_like", "zeros_like", "ones_like",
                 "full_like", "empty_like", "log_sigmoid", "hardswish", "hardsigmoid", "relu6", "fill", "feature_dropout", "alpha_dropout",
-                "broadcast_tensors", "where"}
+                "broadcast_tensors", "where", "__and__", "__or__", "__xor__"}
 #: Losses of elements: reduction is an argument of that name.
 _LOSSES = {"cross_entropy_loss", "nll_loss_nd", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
            "binary_cross_entropy_with_logits", "kl_div", "soft_margin_loss"}
 _REDUCTIONS = {"sum", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "var", "std", "logsumexp", "softmax", "_softmax",
                "log_softmax", "_log_softmax", "cumsum", "cumprod", "sort", "topk", "prod", "linalg_vector_norm", "norm", "any", "all",
-               "glu", "flip", "select", "unbind", "split", "split_with_sizes", "chunk", "narrow", "slice", "gather", "logcumsumexp"}
+               "glu", "flip", "diff", "select", "unbind", "split", "split_with_sizes", "chunk", "narrow", "slice", "gather", "logcumsumexp"}
 #: Operators whose inputs have samples first and this many dimensions.
 _FIRST = {"conv1d": 3, "conv2d": 4, "conv3d": 5, "conv_transpose1d": 3, "conv_transpose2d": 4, "conv_transpose3d": 5,
           "max_pool1d": 3, "max_pool2d": 4, "max_pool3d": 5, "avg_pool1d": 3, "avg_pool2d": 4, "avg_pool3d": 5,
@@ -135,6 +135,20 @@ class _Rules:
     def __init__(self):
         self.rows: dict[torch.fx.Node, Any] = {}
         self.sums: list[torch.fx.Node] = []
+        self.numbers: set[torch.fx.Node] = set()  # tensors that have, for each sample, its number
+
+    def note_numbers(self, node: torch.fx.Node, rows: Any) -> None:
+        """Follows what `torch.arange` of the samples becomes."""
+        name = name_of(node)
+        if not isinstance(rows, Rows):
+            return
+        if name == "arange":
+            ends = [argument for argument in node.args if isinstance(argument, int)]
+            if rows.inner == 1 and (len(ends) == 1 or ends[0] == 0 and ends[2:] in ([], [1])):
+                self.numbers.add(node)
+        elif node.args and node.args[0] in self.numbers and (
+                name in _RESHAPES or name in ("expand", "expand_as") or name in ("add", "sub") and node.args[1] == 0):
+            self.numbers.add(node)
 
     def get(self, value: Any) -> Rows | None:
         found = self.rows.get(value) if isinstance(value, torch.fx.Node) else None
@@ -155,7 +169,7 @@ class _Rules:
         """Whether an operator with samples among its operands keeps them apart."""
         name, value = name_of(node), node.meta.get("val")
         first = next((v for v in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(v, torch.Tensor)), None)
-        if name == "getitem" or name in _CHECKS or first is None:
+        if name in ("getitem", "new_zeros", "new_ones", "new_full") or name in _CHECKS or first is None:
             return True
         if name in _RESHAPES:
             own = self.get(node.args[0])
@@ -302,6 +316,18 @@ class _Rules:
 
     _constant_pad_nd = _pad
 
+    def _index(self, node, rows):
+        """Each sample's own row, of what has samples; or rows of a table."""
+        own, given = self.get(node.args[0]), node.args[1]
+        places = [place for place, index in enumerate(given) if index is not None]
+        if rows is None or places != list(range(places[0], places[-1] + 1)) or own is not None and (own.dim not in places or own.inner != 1):
+            return False
+        if own is not None and given[own.dim] not in self.numbers or any(index.meta["val"].dtype == torch.bool for index in filter(None, given)):
+            return False
+        rank = max(given[place].meta["val"].dim() for place in places)
+        return all(other is None or Rows(places[0] + other.dim + rank - given[place].meta["val"].dim(), other.inner) == rows
+                   for place in places for other in [self.get(given[place])])
+
     def _one_hot(self, node, rows):
         return self.get(node.args[0]) == rows
 
@@ -337,6 +363,9 @@ def find_rows(program: torch.export.ExportedProgram, other: torch.export.Exporte
             whole = next((each for each in rows if each is not None), None) if isinstance(rows, list) else rows
             if not rules.keeps(node, whole):
                 raise Mixed(name_of(node))
+            rules.note_numbers(node, rows)
         elif rows is not None and name_of(node) not in _SIZED:
             raise Mixed(name_of(node))
+        elif rows is not None:
+            rules.note_numbers(node, rows)
     return SampleRows(rules.rows, rules.sums)

@@ -511,6 +511,12 @@ class Step:
         program = self._evaluate(batch, averaged, self._prepared.layout.targets)
         return self._read_prediction(program, batch)
 
+    def evaluate_and_predict(self, batch: Any, averaged: bool = False) -> tuple[float, torch.Tensor]:
+        """Both at once."""
+        self._check_averaged(averaged)
+        program = self._evaluate(batch, averaged)
+        return program.program.read_scalar(program.loss), self._read_prediction(program, batch)
+
     def _read_prediction(self, program: EvaluationProgram, batch: Any) -> torch.Tensor:
         if not program.outputs:
             raise BadInput("the model returns no tensor but its loss; have it return its prediction as well")
