@@ -27,7 +27,7 @@ __version__ = "0.1.0"
 _NEEDING_TORCH = {"Step": "step", "Steps": "training", "Training": "training", "compile_steps": "training", "compile": "step", "estimate": "step", "frontier": "step",
                   "read_checkpoint": "checkpoints", "write_checkpoint": "checkpoints",
                   "read_optimizer_state": "optimizers", "write_optimizer_state": "optimizers"}
-_MODULES_NEEDING_TORCH = ("export", "optim")
+_MODULES_NEEDING_TORCH = ("export", "integrations", "optim")
 
 # `from memopt import *` leaves out what needs PyTorch: it would import it, and `compile` would hide Python's own.
 __all__ = ["BadInput", "DoesNotFit", "Error", "Estimate", "Frontier", "LossNotFinite", "NumbersWarning", "Plan", "Refused",
