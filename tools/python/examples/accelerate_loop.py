@@ -6,8 +6,9 @@
     python accelerate_loop.py [STEPS]
     torchrun --nproc-per-node=2 accelerate_loop.py [STEPS]
 
-What changes in such a loop: `step(*batches)` takes the place of forward, backward, clipping and `optimizer.step()`, and
-`step.sync()` stands before what reads the model. The model is not prepared, for the ranks meet in the step.
+What changes in such a loop: a step on the group's batches takes the place of forward, backward, clipping and
+`optimizer.step()`, and `step.sync()` stands before what reads the model. The model is prepared as for evaluation, for the
+ranks meet in the step.
 """
 
 import sys
@@ -20,8 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import memopt
 
-STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 40
-GROUP = 2
+GROUP = 2  # batches of an update
 
 
 def make_parts():
@@ -30,7 +30,7 @@ def make_parts():
     optimizer = torch.optim.AdamW(model.parameters(), 1e-2, eps=1e-6)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)
     generator = torch.Generator().manual_seed(1)
-    rows = torch.randn(236, 8, generator=generator)
+    rows = torch.randn(240, 8, generator=generator)
     data = TensorDataset(rows, (rows[:, 0] > 0).long() + 2 * (rows[:, 1] > 0).long())
     return model, optimizer, scheduler, DataLoader(data, batch_size=8)
 
@@ -40,21 +40,21 @@ def train(steps, folder=None, begin=0):
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=GROUP)
     model, optimizer, scheduler, loader = make_parts()
     optimizer, scheduler, loader = accelerator.prepare(optimizer, scheduler, loader)
-    accelerator._models.append(model)  # which save_state and load_state keep
+    model = accelerator.prepare_model(model, evaluation_mode=True)
     if begin:
         accelerator.load_state(folder)
     step = memopt.compile(model, F.cross_entropy, next(iter(loader)), optimizer=optimizer, max_grad_norm=1.0,
                           accumulative_counts=accelerator.gradient_accumulation_steps, ragged="pad")
-    losses, group, done = [], [], 0
+    losses, group = [], []
     while len(losses) < steps:
-        for number, batch in enumerate(loader):
-            group.append(batch)
-            if len(group) < GROUP and number + 1 < len(loader):
-                continue
-            loss, group = step(*group), []
-            scheduler.step()
-            losses.append(loss)
-            accelerator.log({"loss": loss, "grad_norm": step.gradient_norm}, step=len(losses))
+        for batch in loader:
+            with accelerator.accumulate(model):
+                group.append(batch)
+                if accelerator.sync_gradients:
+                    losses.append(step(*group))
+                    group = []
+                    accelerator.log({"loss": losses[-1], "grad_norm": step.gradient_norm}, step=len(losses))
+                scheduler.step()
             if len(losses) == steps:
                 break
     step.sync()
@@ -64,6 +64,6 @@ def train(steps, folder=None, begin=0):
 
 
 if __name__ == "__main__":
-    losses, model, step = train(STEPS)
+    losses, model, step = train(int(sys.argv[1]) if len(sys.argv) > 1 else 40)
     if Accelerator(cpu=True).is_main_process:
         print(f"loss {losses[0]:.4f} to {losses[-1]:.4f} in {len(losses)} steps, {step.plan.peak_bytes['device']} bytes")

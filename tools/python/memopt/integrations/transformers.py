@@ -16,8 +16,9 @@ Evaluations within the training are programs of the step; others are theirs.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -107,12 +108,27 @@ class Trainer(transformers.Trainer):
     def _compute(self, model: nn.Module, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
         """The Trainer's loss, which a step takes for what it is: a sum divided by a number of targets. Over several
         batches and ranks both are added up, so no factor for these is wanted."""
-        own, self.args.average_tokens_across_devices = self.args.average_tokens_across_devices, False
-        try:
+        with self._alone():
             number = self._get_num_items_in_batch([inputs], torch.device("cpu"))
             return self.compute_loss(model, dict(inputs), return_outputs=True, num_items_in_batch=number)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While entered, the Trainer counts what this rank has."""
+        own, self.args.average_tokens_across_devices = self.args.average_tokens_across_devices, False
+        try:
+            yield
         finally:
             self.args.average_tokens_across_devices = own
+
+    def _weigh(self, inputs: Mapping[str, Any]) -> float:
+        """The factor of this rank's evaluation in the mean over ranks."""
+        if self.args.world_size == 1:
+            return 1.0
+        whole = self._get_num_items_in_batch([inputs], self.args.device)
+        with self._alone():
+            own = self._get_num_items_in_batch([inputs], self.args.device)
+        return 1.0 if whole is None else float(own) * self.args.world_size / float(whole)
 
     def _find_checkpointed(self, model: nn.Module) -> list[str]:
         """The modules that gradient checkpointing runs a second time, which the step does by itself."""
@@ -195,8 +211,9 @@ class Trainer(transformers.Trainer):
         if self.step is None or not has_labels:
             self.sync(optimizer=False)
             return super().prediction_step(model, inputs, prediction_loss_only, ignore_keys)
+        weight = self._weigh(inputs)
         if prediction_loss_only:
-            return torch.tensor(self.step.evaluate(self._take(inputs)), device=self.args.device), None, None
+            return torch.tensor(weight * self.step.evaluate(self._take(inputs)), device=self.args.device), None, None
         loss, logits = self.step.evaluate_and_predict(self._take(inputs))
         labels = tuple(inputs[name].detach() for name in self.label_names)
-        return torch.tensor(loss, device=self.args.device), logits.to(self.args.device), labels[0] if len(labels) == 1 else labels
+        return torch.tensor(weight * loss, device=self.args.device), logits.to(self.args.device), labels[0] if len(labels) == 1 else labels
