@@ -33,9 +33,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from .errors import BadInput, Unavailable
-from .tools import find_compiler, run_compiler
+from .tools import describe_device, find_compiler, run_compiler
 
-__all__ = ["CompiledPackage", "Program", "build_package"]
+__all__ = ["CompiledPackage", "Program", "build_package", "find_device"]
 
 
 class CompiledPackage(NamedTuple):
@@ -49,6 +49,22 @@ def _find_cache() -> pathlib.Path:
     if chosen:
         return pathlib.Path(chosen)
     return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "memopt"
+
+
+@functools.cache
+def find_device() -> pathlib.Path:
+    """A file with the description of the GPU at hand, which is in the cache by its content."""
+    content, cache = describe_device(), _find_cache()
+    path = cache / f"device-{hashlib.sha256(content).hexdigest()[:16]}.json"
+    try:
+        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _check_owner(cache)
+        with tempfile.NamedTemporaryFile(dir=cache, delete=False) as file:
+            file.write(content)
+        os.replace(file.name, path)
+    except OSError as error:
+        raise Unavailable(f"the cache of packages cannot be written: {error}; MEMOPT_CACHE names another folder") from error
+    return path
 
 
 def _check_owner(folder: pathlib.Path) -> None:

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from .errors import BadInput, DoesNotFit, Error, Unavailable
 from .keywords import write_options_as_keywords
 
-__all__ = ["find_compiler", "find_library", "find_tool", "run_compiler"]
+__all__ = ["describe_device", "find_compiler", "find_library", "find_tool", "run_compiler"]
 
 _log = logging.getLogger("memopt")
 
@@ -133,6 +133,17 @@ def run_compiler(arguments: Sequence[str], models: Sequence[os.PathLike] = ()) -
             _log.info(line)
         return out, {**report, "remarks": [line for line in err.splitlines() if "remark: " in line]}
     raise _make_error(code, err, report, list(map(str, models)) or [arguments[0]])
+
+
+def describe_device() -> bytes:
+    """The GPU at hand, as memopt-compile's --target-features=FILE takes it."""
+    with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
+        path = pathlib.Path(folder) / "device.json"
+        code, _, err = _start([str(find_tool("memopt-run")), "--device=cuda", f"--describe-device={path}"])
+        if code == 0:
+            return path.read_bytes()
+    message = err.strip().rpartition("memopt-run: error: ")[2] or f"memopt-run ended with code {code}"
+    raise {1: BadInput, 3: Unavailable}.get(code, Error)(f"device=\"cuda\": {message}; target_features= names another device to compile for")
 
 
 _ERROR = "memopt-compile: error: "

@@ -19,7 +19,7 @@ import torch
 from .errors import BadInput
 from .keywords import write_budget
 from .packages import Program as Source
-from .packages import build_package
+from .packages import build_package, find_device
 from .plan import Plan
 from .prepared import Archive
 from .runtime import Program, Session, find_rank
@@ -108,6 +108,8 @@ class Workspace:
     def __init__(self, requests: Sequence[Request], threads: int, device_memory: int | str | None, device: str = "cpu"):
         _, ranks = find_rank()
         self._target = ["--target=cuda"] if device == "cuda" else []
+        if self._target and not any(word.startswith("--target-features") for request in requests for word in request.words):
+            self._target.append(f"--target-features={find_device()}")
         own = [*write_budget(device_memory), *([f"--ranks={ranks}"] if ranks > 1 else []), *self._target]
         self._requests = [request._replace(words=[*request.words, *own]) for request in requests]
         compiled = self._build(self._requests)
@@ -145,13 +147,18 @@ class Workspace:
 
     def add(self, request: Request) -> Program:
         """Compiles one more program, within the arena where that was to keep to a budget."""
-        budget = write_budget(self.plan.peak_bytes["device"]) if self._has_budget else []
+        budget = write_budget(self._count_announced()) if self._has_budget else []
         ranks = [f"--ranks={self._ranks}"] if self._ranks > 1 and "--mode=eval" not in request.words else []
         request = request._replace(words=[*request.words, *budget, *ranks, *self._target])
         compiled = self._build([request], self.package)
         program = self.session.add(compiled.path)
         self._add_plan(request, program, compiled.report["programs"][0])
         return program
+
+    def _count_announced(self) -> int:
+        """What the arena has, as a budget: of a GPU that covers its context as well."""
+        target = self.session.manifest["target"]
+        return self.plan.peak_bytes["device"] + (target.get("overhead_bytes", 0) if isinstance(target, Mapping) else 0)
 
     def close(self) -> None:
         self.session.close()
