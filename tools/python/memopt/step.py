@@ -9,6 +9,7 @@ then on the step has the parameters; `Step.sync` puts them back into the model.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import pathlib
@@ -21,7 +22,7 @@ import torch
 from torch import nn
 
 from . import internals
-from .averages import Averages
+from .averages import Averages, BufferAverages
 from .batches import explain_sizes
 from .differences import warn_of_differences
 from .errors import BadInput, LossNotFinite
@@ -107,6 +108,9 @@ class Step:
     def _prepare(self, models: Sequence[Model], settings: Settings) -> None:
         self._settings = settings.check()
         self._options = dict(settings.options)
+        self._averages_buffers = bool(self._options.pop("ema_use_buffers", False))
+        if self._averages_buffers and not self._options.get("ema_decay"):
+            raise BadInput("ema_use_buffers=True averages buffers beside the weights, and needs ema_decay=0.999 or so")
         self._compiles_again = settings.new_shapes == "compile"
         self._evaluation_words = ["--mode=eval", *write_options(self._options, _EVALUATION_OPTIONS)]
         self._has_own_size = self._options.get("batch_size") is not None
@@ -151,6 +155,9 @@ class Step:
         self._announced = len(self._programs)
         self._last = self._programs[0]
         self._averages = Averages(state)
+        self._buffer_averages: BufferAverages | None = None
+        if self._averages_buffers:
+            self._buffer_averages = BufferAverages(state, self._averages, self._options["ema_decay"], bool(self._options.get("ema_warmup")))
         self._evaluations: list[EvaluationProgram] = []
         prepared = self._prepared
         by_name = {name: variable for variable in state.manifest["variables"] if _is_of_model(variable)
@@ -307,8 +314,10 @@ class Step:
         except BaseException:
             workspace.close()
             raise
-        old, limit = self._workspace, self._max_grad_norm
+        old, limit, buffers = self._workspace, self._max_grad_norm, self._buffer_averages
         self._adopt(models, workspace, state, workspace.session.programs)
+        if self._buffer_averages and buffers:
+            self._buffer_averages.begin(buffers.values)
         if limit is not None:
             self.max_grad_norm = limit
         old.close()
@@ -383,6 +392,8 @@ class Step:
                 self._explain(error, program, arranged)
                 raise
         self._last = program
+        if self._buffer_averages:
+            self._buffer_averages.update()
         internals.mark_stepped(self.optimizer)
         return program.program.read_scalar(program.loss)
 
@@ -479,8 +490,27 @@ class Step:
         """Runs the evaluation of a batch."""
         if not self._read_alone.hold():
             self._take_tensors()
+        self._check_whole()
         arranged = self._prepared.layout.arrange(batch, optional)
-        program = self._find_evaluation(arranged, averaged)
+        # A program cannot read what is in parts on the ranks.
+        is_shared_out = averaged and self._averages.are_shared_out
+        program = self._find_evaluation(arranged, averaged and not is_shared_out)
+        with contextlib.ExitStack() as entered:
+            if is_shared_out:
+                entered.enter_context(self._averages.in_place_of_weights())
+            if averaged and self._buffer_averages:
+                entered.enter_context(self._buffer_averages.in_place_of_buffers())
+            self._run_evaluation(program, arranged, optional)
+        return program
+
+    def _check_whole(self) -> None:
+        shared_out = next((variable for variable in self._session.manifest["variables"] if variable["role"] == "parameter"
+                           and "whole_shape" in variable), None)
+        if shared_out is not None:
+            raise BadInput("with zero_stage=3 each rank has a part of the parameters, and evaluates nothing by itself: step.sync() on all "
+                           "ranks and evaluate the model, or take zero_stage=2")
+
+    def _run_evaluation(self, program: EvaluationProgram, arranged: Mapping[str, Any], optional: Sequence[str]) -> None:
         needed = self._prepared.layout.list_inputs(optional)
         fillers = {name: torch.zeros_like(program.example[name]).expand(program.shapes[name]).contiguous()
                    if program.example[name].shape == program.shapes[name]
@@ -493,7 +523,6 @@ class Step:
             except BadInput as error:
                 self._explain(error, program, [arranged])
                 raise
-        return program
 
     def evaluate(self, batch: Any, averaged: bool = False) -> float:
         """The loss of a batch in evaluation mode: no dropout, running statistics, nothing changes.
@@ -549,6 +578,8 @@ class Step:
         """Before its first update it is the model."""
         if self._averages:
             self._averages.write(self._prepared.get_tensors(), 0)
+        if self._buffer_averages:
+            self._buffer_averages.begin()
 
     def _read_variables(self, encoded: bool = True) -> Iterator[tuple[list[str], torch.Tensor]]:
         """The step's parameters and buffers, by their names; constants are as they were. What is frozen in codes comes
@@ -603,6 +634,8 @@ class Step:
         if not self._averages:
             return {}
         tensors, averages = self._prepared.get_tensors(), self._averages.read()
+        if self._buffer_averages:
+            averages = {**averages, **self._buffer_averages.values}
         values = {id(tensors[name]): value for name, value in averages.items()}
         state = {name: values.get(id(tensors.get(f"net.{name}")), value) for name, value in model.items()}
         return {"average": {name: value.clone() if torch.is_tensor(value) else value for name, value in state.items()},
@@ -616,6 +649,8 @@ class Step:
         own = self._prepared.get_tensors()
         values = {id(tensor): given[name] for name, tensor in own.items() if name in given}
         self._averages.write({name: values.get(id(own[name]), own[name]) for name in self._averages.names}, state.get("average_updates", 0))
+        if self._buffer_averages:
+            self._buffer_averages.begin({name: values[id(tensor)] for name, tensor in own.items() if id(tensor) in values})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on from a `state_dict`, which changes neither model nor optimizer."""
@@ -642,15 +677,21 @@ class Step:
 
     def save(self, folder: str | pathlib.Path) -> None:
         """Writes a checkpoint of memopt-run's, whole whatever happens meanwhile."""
+        self._check_folder()
         with self._prepared.archive.words.spoken():
             self._session.save(folder)
 
     def load(self, folder: str | pathlib.Path) -> None:
         """Goes on from a checkpoint, of `save` or memopt-run's. Rates stay the optimizer's."""
+        self._check_folder()
         with self._prepared.archive.words.spoken():
             self._session.load(folder)
         for program in self._programs:
             program.inputs.forget()
+
+    def _check_folder(self) -> None:
+        if self._buffer_averages:
+            raise BadInput("a checkpoint folder has no averages of buffers (ema_use_buffers=True); keep step.state_dict() by torch.save")
 
     def close(self) -> None:
         """Frees the arenas and ends the threads, which otherwise happens with the last reference."""
