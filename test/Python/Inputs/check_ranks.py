@@ -1,0 +1,114 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""check_ranks.py FOLDER [CASE...], started by torchrun: a step on ranks, held against PyTorch with all samples at once."""
+
+import copy
+import os
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import memopt
+from training import FOLDER, assert_near, get_bits, refuses, run_cases
+
+RANK, RANKS = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+
+def make_net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 3))
+
+
+def adam(model):
+    return torch.optim.AdamW(model.parameters(), 1e-2, eps=1e-4)
+
+
+def make_batch(seed, rank, count=8):
+    """Ranks have other numbers of valid targets."""
+    generator = torch.Generator().manual_seed(100 * seed + rank)
+    target = torch.randint(3, (count,), generator=generator)
+    target[:3 * rank] = -100
+    return torch.randn(count, 6, generator=generator), target
+
+
+def join(seed, counts):
+    return [torch.cat(column) for column in zip(*(make_batch(seed, rank, count) for rank, count in enumerate(counts)))]
+
+
+def train_eagerly(model, optimizer, batch):
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(batch[0]), batch[1])
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+def stages():
+    """The losses, weights and averages of one process; smaller batches; state whole on each; going on bit for bit."""
+    finals = []
+    for stage in (0, 1, 2, 3):
+        model, other = make_net(), make_net()
+        optimizer = adam(other)
+        average = torch.optim.swa_utils.AveragedModel(other, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.8))
+        step = memopt.compile(model, F.cross_entropy, make_batch(0, RANK), optimizer=adam(model), zero_stage=stage, ema_decay=0.8,
+                              ragged="pad", device_memory="1MiB")
+        for seed, counts in enumerate(([8, 8], [8, 7], [8, 8])):
+            assert_near(step(make_batch(seed, RANK, counts[RANK])), train_eagerly(other, optimizer, join(seed, counts)))
+            average.update_parameters(other)
+        state = copy.deepcopy(step.state_dict())
+        for name, value in average.module.state_dict().items():
+            torch.testing.assert_close(state["average"][name], value, rtol=1e-4, atol=1e-5, msg=name)
+        batch = make_batch(9, RANK)
+        if stage < 3:
+            assert_near(step.evaluate(batch), F.cross_entropy(other(batch[0]), batch[1]).item())
+            assert_near(step.evaluate(batch, averaged=True), F.cross_entropy(average(batch[0]), batch[1]).item())
+            torch.testing.assert_close(step.predict(batch[0]), other(batch[0]), rtol=1e-4, atol=1e-5)
+        else:
+            refuses(memopt.BadInput, ["zero_stage=3"], step.evaluate, batch)
+        assert get_bits(step.state_dict()) == get_bits(state)
+        step.save(FOLDER / f"saved{stage}")
+        first, bits = step(make_batch(5, RANK)), get_bits(step.state_dict())
+        step.load_state_dict(state)
+        assert step(make_batch(5, RANK)) == first and get_bits(step.state_dict()) == bits
+        step.load(FOLDER / f"saved{stage}")
+        assert step(make_batch(5, RANK)) == first and get_bits(step.state_dict()) == bits
+        train_eagerly(other, optimizer, join(5, [8, 8]))
+        step.sync()
+        for mine, theirs in zip(model.state_dict().values(), other.state_dict().values()):
+            torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-5)
+        finals.append((step.plan.peak_bytes["device"], get_bits(model.state_dict())))
+        step.close()
+    assert all(bits == finals[0][1] for _, bits in finals)  # what lies where changes no bit
+    assert finals[1][0] < finals[0][0] and finals[3][0] < finals[1][0], [bytes_ for bytes_, _ in finals]
+
+
+def several_steps():
+    """Two optimizers over one state, each shared out."""
+    def make_parts(model):
+        return {"all": torch.optim.SGD(model.parameters(), 0.1, momentum=0.9), "head": adam(model[3])}
+    model, other = make_net(), make_net()
+    parts, theirs = make_parts(model), make_parts(other)
+    steps = memopt.compile_steps({name: memopt.Training(model, F.cross_entropy, make_batch(0, RANK), optimizer=optimizer)
+                                  for name, optimizer in parts.items()}, zero_stage=1)
+    for seed, name in enumerate(("head", "all", "all", "head")):
+        assert_near(steps[name](make_batch(seed, RANK)), train_eagerly(other, theirs[name], join(seed, [8, 8])))
+    steps.sync()
+    for mine, value in zip(model.state_dict().values(), other.state_dict().values()):
+        torch.testing.assert_close(mine, value, rtol=1e-3, atol=1e-5)
+
+
+def losses_that_are_not_finite():
+    """All ranks see it, and nothing has changed."""
+    model = make_net()
+    # The search for the instruction would stop at another place on each rank.
+    step = memopt.compile(model, F.cross_entropy, make_batch(0, RANK), optimizer=adam(model), zero_stage=1, instrument="off")
+    before = get_bits(step.state_dict())
+    rows, target = make_batch(1, RANK)
+    refuses(memopt.LossNotFinite, [], step, (rows * (float("nan") if RANK == 1 else 1.0), target))
+    assert get_bits(step.state_dict()) == before
+    step(make_batch(2, RANK))
+
+
+run_cases([stages, several_steps, losses_that_are_not_finite])
