@@ -75,7 +75,7 @@ def keywords():
     model = make_model()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     for keyword, part in (("device_memroy", "device_memory="), ("gradient_clipping", "max_grad_norm"), ("amp", 'precision="bf16"'),
-                          ("accumulate_grad_batches", "accumulative_counts"), ("ranks", "memopt-run"), ("batch_sise", "batch_size=")):
+                          ("accumulate_grad_batches", "accumulative_counts"), ("ranks", "torchrun"), ("batch_sise", "batch_size=")):
         refuses(memopt.BadInput, [f"{keyword}=", part], compile_step, model, optimizer, **{keyword: 1})
     refuses(memopt.BadInput, ["device_memory=0.5"], compile_step, model, optimizer, device_memory=0.5)
     refuses(memopt.BadInput, ["precision= expects"], compile_step, model, optimizer, precision="bf17")

@@ -5,9 +5,9 @@
 
     memopt.integrations.transformers   Trainer, a subclass of theirs
     memopt.integrations.lightning      MemoptStrategy, for their Trainer
-    memopt.integrations.mmengine       Runner, a subclass of theirs
+    memopt.integrations.mmengine       MemoptRunner, a subclass of their Runner
 
-What a trainer's arguments say is translated, or refused by name. docs/Integrations.md is the guide.
+What a trainer's arguments say is translated, or refused by name. docs/Python.md is the guide.
 """
 
 from __future__ import annotations
