@@ -11,7 +11,7 @@ means leave the copies out by a mask, an input more that the program has then, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch

@@ -11,7 +11,7 @@ adds samples up is listed by its name and left to the caller. What the table doe
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch

@@ -23,8 +23,8 @@ from torch import nn
 from .errors import BadInput
 from .plan import Plan
 from .prepared import Model
-from .programs import find_shapes
-from .step import Settings, Step, make_models
+from .settings import Settings
+from .step import Step, make_models
 from .workspace import Counter, Request, State, Workspace, check_program_name, describe_shape
 
 __all__ = ["Steps", "Training", "compile_steps"]

@@ -1,0 +1,235 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The programs of a step: one for each shape of its batches, and what is compiled while it trains."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from .averages import Averages, BufferAverages
+from .differences import warn_of_differences
+from .errors import BadInput
+from .guards import TensorInputs
+from .inputs import Buffers
+from .keywords import write_options
+from .optimizers import write_tensor
+from .prepared import Model
+from .programs import EvaluationProgram, Shapes, TrainingProgram, describe_shapes, find_shapes
+from .settings import BUILT_IN, Settings
+from .step_state import is_of_model, write_model
+from .transfer import move_state
+from .workspace import Counter, Request, State, Workspace, describe_shape
+
+__all__ = ["StepPrograms"]
+
+_log = logging.getLogger("memopt")
+
+#: What evaluation has use for.
+_EVALUATION_OPTIONS = {"precision", "run-threads", "target-features", "machine-profile", "threads", "reference",
+                       "efficient-conv-bn-eval", "instrument", "cache"}
+
+class StepPrograms:
+    """The part of a `memopt.Step` that has its programs."""
+
+    def _prepare(self, models: Sequence[Model], settings: Settings) -> None:
+        self._settings = settings.check()
+        self._options = dict(settings.options)
+        self._averages_buffers = bool(self._options.pop("ema_use_buffers", False))
+        if self._averages_buffers and not self._options.get("ema_decay"):
+            raise BadInput("ema_use_buffers=True averages buffers beside the weights, and needs ema_decay=0.999 or so")
+        self._compiles_again = settings.new_shapes == "compile"
+        self._evaluation_words = ["--mode=eval", *write_options(self._options, _EVALUATION_OPTIONS)]
+        self._has_own_size = self._options.get("batch_size") is not None
+        #: Batches of a step.
+        self._count = self._options.get("accumulative_counts") or self._options.get("gradient_accumulation_steps") or 1
+        if self._has_own_size and len(models) > 1:
+            raise BadInput("batch_size is for one example; of several shapes each has its own number of samples")
+        if settings.max_programs is not None and len(models) > settings.max_programs:
+            raise BadInput(f"there are {len(models)} shapes, and max_programs is {settings.max_programs}")
+        self._parked: dict[nn.Parameter, dict[str, Any]] = {}  # state of what is frozen for now
+        self._max_grad_norm: float | None = None
+        self._workspace: Workspace | None = None
+
+    # ------------------------------------------------------------------------------------------------------
+    # Programs
+    # ------------------------------------------------------------------------------------------------------
+
+    def _request(self, models: Sequence[Model]) -> list[Request]:
+        """What the compiler is asked for."""
+        names: list[str] = []
+        for model in models:
+            name = self._name_program(model.example)
+            names.append(name if name not in names else f"{name}-{len(names) + 1}")
+        return [Request(name, model.archive, model.get_words(self._options), self._get_owner(), model.shared)
+                for name, model in zip(names, models)]
+
+    def _open(self, models: Sequence[Model]) -> tuple[Workspace, State]:
+        """Compiles the step; its variables have no values as yet."""
+        settings = self._settings
+        workspace = Workspace(self._request(models), settings.threads, settings.device_memory, settings.device)
+        return workspace, State(workspace.session, Counter())
+
+    def _compile(self, models: Sequence[Model]) -> None:
+        workspace, state = self._open(models)
+        self._adopt(models, workspace, state, workspace.session.programs)
+
+    def _adopt(self, models: Sequence[Model], workspace: Workspace, state: State, programs: Sequence[Any]) -> None:
+        self._workspace, self._session = workspace, state
+        with models[0].archive.words.spoken():
+            models[0].options.check_program(state.manifest)
+        self._programs = [TrainingProgram(model, program, self._count) for model, program in zip(models, programs)]
+        self._announced = len(self._programs)
+        self._last = self._programs[0]
+        self._averages = Averages(state)
+        self._buffer_averages: BufferAverages | None = None
+        if self._averages_buffers:
+            self._buffer_averages = BufferAverages(state, self._averages, self._options["ema_decay"], bool(self._options.get("ema_warmup")))
+        self._evaluations: list[EvaluationProgram] = []
+        prepared = self._prepared
+        by_name = {name: variable for variable in state.manifest["variables"] if is_of_model(variable)
+                   for name in variable["names"]}
+        self._read_alone = TensorInputs((by_name[name]["name"], holder, key) for name, holder, key in prepared.list_read_alone()
+                                        if name in by_name)
+        #: The buffers that the step reads, by the model's names: `step.buffers["beta"] = 0.3`.
+        self.buffers = Buffers(state, {name.removeprefix("net.").removeprefix("captured."): variable["name"]
+                                       for name, variable in by_name.items() if variable["role"] == "buffer"},
+                               self._write_tensor)
+        draws = [] if self._options.get("dropout") in ("off", False) else prepared.archive.draws
+        guards = prepared.archive.guards
+        warn_of_differences(draws, guards.turned, guards.counters, workspace.remarks)
+
+    @property
+    def _prepared(self) -> Model:
+        return self._programs[0].prepared
+
+    def _find_program(self, batches: Sequence[Any]) -> TrainingProgram:
+        """The program of the batches' shapes and number, compiled now if that is wanted."""
+        if not batches or (len(self._programs) == 1 and not self._compiles_again and self._settings.ragged == "error"):
+            return self._programs[0]  # the runtime says what is wrong
+        arranged = [self._prepared.layout.arrange(batch) for batch in batches]
+        if self._last.takes_all(arranged):
+            return self._last
+        found = next((program for program in self._programs if program.takes_all(arranged)), None) or self._find_padded(arranged)
+        if found is None and (self._has_own_size or len(batches) > self._count):
+            return self._programs[0]
+        return found or self._add_program(batches, arranged)
+
+    def _find_padded(self, arranged: Sequence[Mapping[str, Any]], any_count: bool = False) -> TrainingProgram | None:
+        """The smallest program that takes batches with fewer samples than its own."""
+        if self._settings.ragged == "error":
+            return None
+        return min((program for program in self._programs if program.takes_all(arranged, pads=True, any_count=any_count)),
+                   key=lambda program: program.count_samples() or 0, default=None)
+
+    def _is_ragged(self, shapes: Shapes) -> bool:
+        return self._settings.ragged == "pad" and any(program.has_fewer_samples(shapes) for program in self._programs[:self._announced])
+
+    def _refuse_shape(self, shapes: Shapes, why: str, trains: bool) -> BadInput:
+        names = self._programs[0].shapes
+        there = "; ".join(dict.fromkeys(describe_shapes(program.shapes) for program in self._programs))
+        found = describe_shapes({name: shape for name, shape in shapes.items() if name in names})
+        front = f"step {self.steps + 1}: " if trains else ""
+        return BadInput(f"{front}the batch has {found}, and there are programs for {there}; {why}")
+
+    def _add_program(self, batches: Sequence[Any], arranged: Sequence[Mapping[str, Any]]) -> TrainingProgram:
+        """Compiles a program for another shape, or for fewer batches, which has the state that there is."""
+        known = (next((program for program in self._programs if program.takes_all(arranged, any_count=True)), None)
+                 or self._find_padded(arranged, any_count=True))
+        shapes = find_shapes(arranged[0])
+        is_ragged = self._settings.ragged == "pad" if known else self._is_ragged(shapes)
+        if not (self._compiles_again or is_ragged):
+            if known:
+                return known  # the runtime says how many batches a step takes
+            raise self._refuse_shape(shapes, "give compile this one as well, shapes=[batch, ...], or new_shapes=\"compile\", which "
+                                     "compiles a program when its first batch comes", True)
+        other = next((find_shapes(batch) for batch in arranged if find_shapes(batch) != shapes), None)
+        if known is None and other is not None:
+            raise self._refuse_shape(other, f"the batches of a step are of one shape, and the first has {describe_shapes(shapes)}", True)
+        limit = self._settings.max_programs
+        if limit is not None and len(self._programs) >= limit and not is_ragged:
+            raise self._refuse_shape(shapes, f"max_programs allows {limit}", True)
+        prepared = known.prepared if known else self._prepared.make_again(batches[0])
+        return self._compile_program(prepared, len(batches))
+
+    def _compile_program(self, prepared: Model, count: int) -> TrainingProgram:
+        fewer = f"-of-{count}" if count != self._count else ""
+        name = self._workspace.choose_name(self._name_program(prepared.example) + fewer)
+        padding = self._prepared.archive.padding
+        why = f"; the samples are not padded: {padding}" if self._settings.ragged == "pad" and isinstance(padding, str) else ""
+        _log.warning("compiling program %s for batches of %s%s", name, describe_shapes(find_shapes(prepared.example)), why)
+        prepared.share_names(self._prepared.shared)
+        options = {**self._options, "accumulative_counts": count} if fewer else self._options
+        if fewer:
+            options.pop("gradient_accumulation_steps", None)
+        program = self._workspace.add(self._request([prepared])[0]._replace(name=name, words=prepared.get_words(options)))
+        self._programs.append(TrainingProgram(prepared, program, count))
+        if self._max_grad_norm is not None:
+            self.max_grad_norm = self._max_grad_norm
+        return self._programs[-1]
+
+    def _name_program(self, example: Mapping[str, torch.Tensor]) -> str:
+        return f"train-{describe_shape(example)}"
+
+    def _get_owner(self) -> str:
+        """Whose the optimizer's state is, among several steps."""
+        return ""
+
+    def _write_tensor(self, name: str, tensor: torch.Tensor) -> None:
+        """Gives a variable of the step a value."""
+        variable = next(variable for variable in self._session.manifest["variables"] if variable["name"] == name)
+        write_tensor(self._session, variable, tensor)
+
+    # ------------------------------------------------------------------------------------------------------
+    # What has changed since it was compiled
+    # ------------------------------------------------------------------------------------------------------
+
+    def _meet_changes(self, batches: Sequence[Any]) -> TrainingProgram:
+        """Sees to it that the step is the one that model, loss and optimizer ask for now; the program of the batches."""
+        if not self._read_alone.hold():
+            self._take_tensors()
+        program = self._find_program(batches)
+        prepared = program.prepared
+        if not (prepared.archive.guards.hold() and prepared.options.hold()):
+            change = prepared.options.find_change() or prepared.archive.guards.find_change()
+            if change is not None:
+                self._compile_again(str(change))
+                program = self._find_program(batches)
+        if not program.inputs.are_written():
+            refusal = program.prepared.options.find_change() or program.inputs.find_refusal()
+            if refusal is not None:
+                self._compile_again(refusal)
+                program = self._find_program(batches)
+            program.inputs.write()
+        return program
+
+    def _take_tensors(self) -> None:
+        """What has been written to tensors of the model that the step only reads."""
+        for name, tensor in self._read_alone.take_changes():
+            self._write_tensor(name, tensor)
+
+    def _compile_again(self, change: str) -> None:
+        """All programs with all state, if that was allowed."""
+        if not self._compiles_again:
+            raise BadInput(BUILT_IN.format(change))
+        models = [program.prepared.make_again() for program in self._programs if program.count == self._count]
+        workspace, state = self._open(models)
+        try:
+            workspace.session.initialize()
+            write_model(state, models[0].get_tensors())
+            self._parked = move_state(self._session, self._prepared.options, state, models[0].options, self._parked)
+        except BaseException:
+            workspace.close()
+            raise
+        old, limit, buffers = self._workspace, self._max_grad_norm, self._buffer_averages
+        self._adopt(models, workspace, state, workspace.session.programs)
+        if self._buffer_averages and buffers:
+            self._buffer_averages.begin(buffers.values)
+        if limit is not None:
+            self.max_grad_norm = limit
+        old.close()
