@@ -3,6 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """check_transformers.py FOLDER [CASE...]: memopt.integrations.transformers, held against the Trainer of transformers."""
 
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
 import torch
 import torch.nn.functional as F
 import transformers
@@ -129,6 +135,21 @@ def own_losses():
     assert_near(list_logs(trainer, "loss")[0], list_logs(theirs, "loss")[0] ** 2, 0.2)
 
 
+def ranks():
+    """Two ranks, with state shared out among them, have the numbers of transformers' own."""
+    runs = []
+    for kind in ("transformers", "memopt"):
+        script = pathlib.Path(__file__).with_name("train_transformers.py")
+        subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script), str(FOLDER), kind],
+                       check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        runs.append(json.loads((FOLDER / f"{kind}.json").read_text()))
+    keys = ("loss", "grad_norm", "learning_rate", "eval_loss")
+    numbers = [[entry[key] for entry in run["log"] for key in keys if key in entry] + run["weights"] for run in runs]
+    assert len(numbers[0]) == len(numbers[1]) > 38, numbers
+    for left, right in zip(*numbers):
+        assert_near(left, right, 2e-4)
+
+
 def refusals():
     """Arguments without a counterpart are named."""
     def train(options=None, **arguments):
@@ -140,4 +161,4 @@ def refusals():
     refuses(memopt.DoesNotFit, ["does not fit"], train, options={"device_memory": "100KiB"})
 
 
-run_cases([hundred_steps, accumulation_and_evaluation, checkpoints, best_model, own_losses, refusals])
+run_cases([hundred_steps, accumulation_and_evaluation, checkpoints, best_model, own_losses, ranks, refusals])
