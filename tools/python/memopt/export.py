@@ -49,6 +49,7 @@ from .places import place_of_node
 from .rewriting.derivatives import expand_gradients
 from .rewriting.engine import rewrite_program
 from .rewriting.layers import replaced_functions
+from .rewriting.observers import sized_buffers
 from .tracing_errors import refuse_tracing_error
 from .words import ProgramWords
 
@@ -204,7 +205,10 @@ def checks_of(step: nn.Module) -> Iterator[None]:
 def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
            watch: contextlib.AbstractContextManager) -> torch.export.ExportedProgram:
     with gradients.watched_gradients(), without_cache(step), decided_draws(), checks_of(step), replaced_functions(), watch:
-        program = torch.export.export(step, (), dict(batch), strict=False)
+        with sized_buffers() as sizes:
+            program = torch.export.export(step, (), dict(batch), strict=False)
+        if sizes.apply():
+            program = torch.export.export(step, (), dict(batch), strict=False)
         if gradients.has_graphs(program):
             with gradients.detached_regions():
                 program = torch.export.export(step, (), dict(batch), strict=False)

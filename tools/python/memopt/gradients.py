@@ -28,6 +28,7 @@ import contextlib
 import inspect
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -38,7 +39,7 @@ from . import internals
 from .checks import REPLACED
 from .errors import Error, Refused
 from .places import called_from
-from .rewriting import derivatives, layers
+from .rewriting import derivatives, layers, observers
 
 __all__ = ["Refused", "check_module", "check_program", "keep_stopped_gradients", "watched_gradients", "with_formula"]
 
@@ -201,7 +202,8 @@ def _call_with_graphs(operator, *args, **kwargs):
 
 _call_with_graphs.original = torch._ops.HigherOrderOperator.__call__
 #: What means something else while a step is traced.
-_REPLACED = [*REPLACED, *derivatives.REPLACED, *layers.REPLACED, (torch._ops.HigherOrderOperator, "__call__", _call_with_graphs), (torch.autograd.Function, "apply", _apply),
+_REPLACED = [*REPLACED, *derivatives.REPLACED, *layers.REPLACED, (torch._ops.HigherOrderOperator, "__call__", _call_with_graphs),
+             (torch.autograd.Function, "apply", _apply),
              *((owner, name, _refuse(f"{owner.__name__}.{name}", instead)) for owner, name, instead in (
                  (torch.Tensor, "register_hook", _NO_HOOK), (torch.Tensor, "register_post_accumulate_grad_hook", _NO_HOOK),
                  (torch.Tensor, "backward", _NO_GRADIENT),
@@ -213,11 +215,11 @@ class _Replacements:
 
     def __init__(self):
         self._entered, self._lock, self._count = threading.local(), threading.Lock(), 0
-        self._originals = [owner.__dict__[name] for owner, name, _ in _REPLACED]
-        self._are_of_classes = [getattr(getattr(owner, name), "__self__", None) is owner for owner, name, _ in _REPLACED]
+        self._originals: dict[tuple, Any] = {}  # by owner and name
 
-    def _choose(self, original, replacement, is_of_class: bool):
-        if is_of_class:
+    def _choose(self, owner, name, replacement):
+        original = self._originals[owner, name]
+        if getattr(getattr(owner, name), "__self__", None) is owner:  # a method of the class
             return classmethod(lambda cls, *args, **kwargs: replacement(cls, *args, **kwargs) if self._is_entered()
                                else original.__get__(None, cls)(*args, **kwargs))
         return lambda *args, **kwargs: (replacement if self._is_entered() else original)(*args, **kwargs)
@@ -228,9 +230,10 @@ class _Replacements:
     def __enter__(self) -> None:
         with self._lock:
             self._count += 1
-            if self._count == 1:
-                for (owner, name, replacement), original, is_of_class in zip(_REPLACED, self._originals, self._are_of_classes):
-                    setattr(owner, name, self._choose(original, replacement, is_of_class))
+            for owner, name, replacement in (*_REPLACED, *observers.list_replaced()):
+                if (owner, name) not in self._originals:
+                    self._originals[owner, name] = owner.__dict__[name]
+                    setattr(owner, name, self._choose(owner, name, replacement))
         self._entered.value = True
 
     def __exit__(self, *_) -> None:
@@ -238,8 +241,9 @@ class _Replacements:
         with self._lock:
             self._count -= 1
             if self._count == 0:
-                for (owner, name, _), original in zip(_REPLACED, self._originals):
+                for (owner, name), original in self._originals.items():
                     setattr(owner, name, original)
+                self._originals.clear()
 
 
 _replacements = _Replacements()

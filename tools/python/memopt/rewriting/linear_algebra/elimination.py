@@ -1,0 +1,133 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Inverses, solves and determinants, by elimination with pivots; the exponential."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from ... import gradients
+from .matrices import MOST_ROWS, check_size, eye, t
+
+__all__ = ["det", "inverse", "logdet", "matrix_exp", "slogdet", "solve"]
+
+
+def _eliminate(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The inverse, and the pivots with the signs of the exchanges (Gauss and Jordan)."""
+    n = a.shape[-1]
+    both = torch.cat([a, eye(a).expand(a.shape)], -1)
+    numbers = torch.arange(n)
+    pivots = []
+    for k in range(n):
+        column = both[..., k]
+        candidate = torch.where(numbers >= k, column.abs(), torch.full((), -1.0, dtype=a.dtype))
+        best = candidate.argmax(-1, keepdim=True)  # [..., 1]
+        chosen = both.gather(-2, best.unsqueeze(-1).expand(*best.shape, 2 * n))  # [..., 1, 2n]
+        pivot = chosen[..., k:k + 1]
+        own = both[..., k:k + 1, :]
+        both = torch.where((numbers == best).unsqueeze(-1), own, both)
+        row = chosen / pivot
+        is_own = (numbers == k).unsqueeze(-1)
+        both = torch.where(is_own, row, both - both[..., k:k + 1] * row)
+        pivots.append(torch.where(best == k, pivot[..., 0], -pivot[..., 0]))
+    inverse = both[..., n:]
+    inverse = inverse + inverse @ (eye(a) - a @ inverse)
+    return inverse, torch.cat(pivots, -1)
+
+
+def _to_inverse(context, g):
+    (inverse,) = context.saved_tensors
+    return -(t(inverse) @ g @ t(inverse))
+
+
+def _save_output(context, _, output):
+    context.save_for_backward(output)
+
+
+def inverse(a):
+    check_size(a, MOST_ROWS, "the inverse")
+    return gradients.with_formula("linalg.inv", (a,), lambda a: _eliminate(a)[0], _save_output, _to_inverse)
+
+
+def solve(a, b, left=True):
+    if not left:
+        return t(solve(t(a), t(b)))
+    check_size(a, MOST_ROWS, "a solve")
+    is_vector = b.dim() == 1 or b.dim() == a.dim() - 1 and b.shape == a.shape[:-1]
+    b = b.unsqueeze(-1) if is_vector else b
+
+    def run(a, b):
+        found, _ = _eliminate(a)
+        x = found @ b
+        return x + found @ (b - a @ x), found
+
+    def keep(context, inputs, outputs):
+        context.save_for_backward(*outputs)
+        context.mark_non_differentiable(outputs[1])
+
+    def backward(context, g, _):
+        x, found = context.saved_tensors
+        to_b = t(found) @ g
+        return -(to_b @ t(x)), to_b
+    x, _ = gradients.with_formula("linalg.solve", (a, b), run, keep, backward)
+    return x.squeeze(-1) if is_vector else x
+
+
+def slogdet(a):
+    check_size(a, MOST_ROWS, "the determinant")
+
+    def run(a):
+        found, pivots = _eliminate(a)
+        return pivots.sign().prod(-1), pivots.abs().log().sum(-1), found
+
+    def keep(context, _, outputs):
+        context.save_for_backward(outputs[2])
+        context.mark_non_differentiable(outputs[0], outputs[2])
+
+    def backward(context, _, g, __):
+        return g[..., None, None] * t(context.saved_tensors[0])
+    sign, size, _ = gradients.with_formula("linalg.slogdet", (a,), run, keep, backward)
+    return sign, size
+
+
+def logdet(a):
+    sign, size = slogdet(a)
+    return torch.where(sign < 0, torch.full((), math.nan, dtype=size.dtype), size)
+
+
+def det(a):
+    check_size(a, MOST_ROWS, "the determinant")
+
+    def run(a):
+        found, pivots = _eliminate(a)
+        return pivots.prod(-1), found
+
+    def keep(context, _, outputs):
+        context.save_for_backward(*outputs)
+        context.mark_non_differentiable(outputs[1])
+
+    def backward(context, g, _):
+        value, found = context.saved_tensors
+        return (g * value)[..., None, None] * t(found)
+    return gradients.with_formula("linalg.det", (a,), run, keep, backward)[0]
+
+
+def matrix_exp(a):
+    """The series of a scaled matrix, squared again; the scale follows from the norm."""
+    norm = a.detach().abs().sum(-1).amax(-1)[..., None, None]
+    most = 12
+    halvings = torch.where(norm > 0.5, (norm / 0.5).log2().ceil(), torch.zeros_like(norm)).clamp(max=most)
+    x = a * torch.exp2(-halvings)
+    one = eye(a)
+    square = x @ x
+    cube = square @ x
+    terms = [one / math.factorial(3 * i) + x / math.factorial(3 * i + 1) + square / math.factorial(3 * i + 2) for i in range(4)]
+    result = terms[3] + cube / math.factorial(12)
+    for term in reversed(terms[:3]):
+        result = term + cube @ result
+    for turn in range(most):
+        result = torch.where(halvings > turn, result @ result, result)
+    return result

@@ -1,0 +1,17 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Rows chosen by a mask, whose number depends on the data.
+
+    kept = labels >= 0
+    loss = F.cross_entropy(logits[kept], labels[kept])
+
+A `Ragged` value has all rows, in their places, and says which of them count. Operators that treat rows alike are applied to
+all; sums leave out those that do not count; writes by index leave them alone. A row that does not count is filled with one that
+does, so that what is computed from it is as finite, and so are its slopes, which are multiplied by zero.
+"""
+
+from .calls import RULES, call
+from .values import Count, NotRagged, Ragged, is_ragged
+
+__all__ = ["Count", "NotRagged", "RULES", "Ragged", "call", "is_ragged"]

@@ -1,0 +1,142 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Operators that choose rows: by a mask, by the places where a condition holds, by other rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .values import (NotRagged, Ragged, align, align_all, compact, fill_rows, find_rows, is_ragged, plain, rank_of, spread_over, wrap_dim)
+
+__all__ = ["MAKERS", "RULES", "find_places", "is_mask"]
+
+
+def _choose(engine: Any, x: Any, mask: torch.Tensor, at: int) -> Ragged:
+    """`x[mask]`, the mask over the dimensions from `at`."""
+    rank = mask.dim()
+    key = engine.intern("mask", engine.key_of(mask))
+    valid = mask.flatten() if rank != 1 else mask
+    if isinstance(x, Ragged):
+        raise NotRagged("once more, by another mask")
+    full = x.flatten(at, at + rank - 1) if rank != 1 else x
+    return Ragged(fill_rows(full, at, valid), at, valid, key)
+
+
+def _choose_again(engine: Any, x: Ragged, mask: Ragged, at: int) -> Ragged:
+    if at != x.dim or mask.full.dim() != 1:
+        raise NotRagged("by a mask over other dimensions")
+    mask = align(engine, mask, x)
+    valid = x.valid & mask.full
+    return Ragged(fill_rows(x.full, at, valid), at, valid, engine.intern("and", x.key, engine.key_of(mask.full)))
+
+
+def find_places(engine: Any, condition: Any) -> list[Ragged]:
+    """The coordinates where a condition holds."""
+    if isinstance(condition, Ragged):
+        raise NotRagged("in places among them")
+    mask = condition if condition.dtype is torch.bool else condition != 0
+    key = engine.intern("mask", engine.key_of(condition) if condition.dtype is torch.bool else engine.key_of(mask))
+    valid, flat = mask.flatten(), torch.arange(mask.numel())
+    found, below = [], mask.numel()
+    for size in mask.shape:
+        below //= max(size, 1)
+        place = flat if below == 1 else torch.div(flat, below, rounding_mode="floor")
+        found.append(Ragged(place % size if size * below != mask.numel() else place, 0, valid, key))
+    return found
+
+
+def _nonzero(engine, target, arguments, keywords):
+    places = find_places(engine, arguments[0])
+    return places[0].with_full(torch.stack([place.full for place in places], 1), 0)
+
+
+def _masked_select(engine, target, arguments, keywords):
+    x, mask = arguments
+    if is_ragged(x) or is_ragged(mask):
+        x, mask = align_all(engine, [x, mask])
+        whole, rank = find_rows([x, mask]), max(rank_of(x), rank_of(mask))
+        chosen = torch.broadcast_to(plain(mask), torch.broadcast_shapes(plain(x).shape, plain(mask).shape))
+        dim = whole.dim + rank - whole.full.dim()
+        mask = chosen & spread_over(whole.valid, rank, dim)
+        x = plain(x)
+    x, mask = torch.broadcast_tensors(x, mask)
+    return _choose(engine, x, mask, 0)
+
+
+def is_mask(value: Any) -> bool:
+    return value is not None and plain(value).dtype in (torch.bool, torch.uint8)
+
+
+def _index(engine, target, arguments, keywords):
+    x, indices = arguments
+    masks = [place for place, index in enumerate(indices) if index is not None and is_mask(index)]
+    if not masks and not any(map(is_ragged, [x, *indices])):
+        return target(*arguments, **keywords)
+    if masks:
+        others = [index for index in indices if index is not None]
+        if len(others) != 1:
+            return _index(engine, target, (x, [part for index in indices for part in
+                                               (find_places(engine, index) if index is not None and is_mask(index) else [index])]), {})
+        mask = indices[masks[0]]
+        if isinstance(mask, Ragged) != isinstance(x, Ragged):
+            raise NotRagged("by a mask of another kind")
+        if isinstance(mask, Ragged):
+            return _choose_again(engine, x, mask, masks[0])
+        return _choose(engine, x, mask, masks[0])
+    dims = [place for place, index in enumerate(indices) if index is not None]
+    if isinstance(x, Ragged):
+        if x.dim in dims:
+            x = compact(x)
+        elif any(isinstance(index, Ragged) for index in indices):
+            raise NotRagged("by other rows")
+        else:
+            if dims != list(range(dims[0], dims[-1] + 1)):
+                raise NotRagged("along dimensions that lie apart")
+            rank = max(indices[dim].dim() for dim in dims)
+            moved = x.dim if x.dim < dims[0] else x.dim - len(dims) + rank
+            return x.with_full(target(x.full, list(indices)), moved)
+    indices = align_all(engine, list(indices))
+    first = next((index for index in indices if isinstance(index, Ragged)), None)
+    if first is None:
+        return target(plain(x), list(indices))
+    rank = max(rank_of(index) for index in indices if index is not None)
+    adjacent = dims == list(range(dims[0], dims[-1] + 1))
+    full = target(plain(x), [plain(index) for index in indices])
+    dim = (dims[0] if adjacent else 0) + rank - first.full.dim() + first.dim
+    return first.with_full(fill_rows(full, dim, first.valid), dim)
+
+
+def _take(engine, target, arguments, keywords):
+    """gather, index_select, embedding."""
+    name = target._schema.name.removeprefix("aten::")
+    if name == "embedding":
+        table, index = arguments[:2]
+        return index.with_full(target(table, index.full, *arguments[2:], **keywords))
+    x, dim, index = arguments[:3]
+    dim = wrap_dim(dim, rank_of(x))
+    if isinstance(x, Ragged) and x.dim == dim:
+        x = compact(x)
+    if name == "index_select":
+        if isinstance(x, Ragged):
+            if isinstance(index, Ragged):
+                raise NotRagged("by other rows")
+            return x.with_full(target(x.full, dim, index))
+        if not isinstance(index, Ragged):
+            return target(x, dim, index)
+        full = target(x, dim, index.full)
+        return index.with_full(fill_rows(full, dim, index.valid), dim)
+    if isinstance(x, Ragged) and isinstance(index, Ragged):
+        x, index = align_all(engine, [x, index])
+    found = find_rows([x, index])
+    if isinstance(x, Ragged) and not isinstance(index, Ragged):
+        raise NotRagged("by fewer indices")
+    return found.with_full(target(plain(x), dim, plain(index), *arguments[3:], **keywords))
+
+
+RULES = dict.fromkeys(("gather", "index_select", "embedding"), _take)
+#: What makes rows, whatever it is called with.
+MAKERS = {"nonzero": _nonzero, "argwhere": _nonzero, "nonzero_numpy": lambda engine, target, arguments, keywords: find_places(engine, arguments[0]),
+          "masked_select": _masked_select, "index": _index}

@@ -1,0 +1,109 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Operators that treat rows alike: pointwise ones, layers, products."""
+
+from __future__ import annotations
+
+import torch
+from torch.utils import _pytree as pytree
+
+from .values import Count, NotRagged, Ragged, align_all, find_rows, is_ragged, plain, plain_all, rank_of
+
+aten = torch.ops.aten
+
+__all__ = ["RULES", "pointwise"]
+
+
+def pointwise(engine, target, arguments, keywords):
+    leaves, spec = pytree.tree_flatten((arguments, keywords), is_leaf=is_ragged)
+    leaves = [leaf.tensor() if isinstance(leaf, Count) else leaf for leaf in leaves]
+    rows = [leaf for leaf in leaves if isinstance(leaf, Ragged)]
+    if not rows:
+        return _call_with_tensors(target, *pytree.tree_unflatten(leaves, spec))
+    leaves = align_all(engine, leaves)
+    first = find_rows(leaves)
+    rank = max(rank_of(leaf) for leaf in leaves if isinstance(leaf, (Ragged, torch.Tensor)))
+    behind = first.full.dim() - first.dim
+    for leaf in leaves:
+        if isinstance(leaf, Ragged) and leaf.full.dim() - leaf.dim != behind:
+            raise NotRagged("along other dimensions")
+        if isinstance(leaf, torch.Tensor) and leaf.dim() >= behind and leaf.shape[leaf.dim() - behind] != 1:
+            raise NotRagged("beside a tensor with as many rows")
+    arguments, keywords = pytree.tree_unflatten([plain(leaf) for leaf in leaves], spec)
+    return first.with_full(_call_with_tensors(target, arguments, keywords), rank - behind)
+
+
+def _call_with_tensors(target, arguments, keywords):
+    """An overload for numbers may have got tensors."""
+    name = target._schema.name.removeprefix("aten::") if isinstance(target, torch._ops.OpOverload) else None
+    if name and any(isinstance(value, torch.Tensor) and "Tensor" not in str(parameter.type)
+                    for parameter, value in zip(target._schema.arguments, arguments)):
+        return getattr(torch, name)(*arguments, **keywords)
+    return target(*arguments, **keywords)
+
+
+def _same_shape(engine, target, arguments, keywords):
+    x = find_rows(arguments)
+    return x.with_full(target(*plain_all(arguments), **plain_all(keywords)))
+
+
+def _linear(engine, target, arguments, keywords):
+    x = arguments[0]
+    if not isinstance(x, Ragged) or x.dim == x.full.dim() - 1 or any(map(is_ragged, arguments[1:])):
+        raise NotRagged("as weights")
+    return _same_shape(engine, target, arguments, keywords)
+
+
+def _matmul(engine, target, arguments, keywords):
+    name = target._schema.name.removeprefix("aten::")
+    if name == "addmm":
+        bias, a, b = arguments
+        return pointwise(engine, aten.add.Tensor, (_matmul(engine, aten.matmul.default, (a, b), {}), bias), {})
+    a, b = arguments
+    rank_a, rank_b = rank_of(a), rank_of(b)
+    in_a = isinstance(a, Ragged) and a.dim == rank_a - 1
+    in_b = isinstance(b, Ragged) and b.dim == max(rank_b - 2, 0)
+    if in_a and in_b:
+        a, b = align_all(engine, [a, b])
+        return target(a.masked(0), b.masked(0))
+    if in_a or in_b or isinstance(a, Ragged) and isinstance(b, Ragged):
+        raise NotRagged("with what has other rows")
+    full = target(plain(a), plain(b))
+    if isinstance(a, Ragged):
+        return a.with_full(full, full.dim() - (rank_a - a.dim) + (1 if rank_b == 1 else 0))
+    return b.with_full(full, full.dim() - (rank_b - b.dim) + (1 if rank_a == 1 and b.dim < rank_b - 2 else 0))
+
+
+def _normalize(engine, target, arguments, keywords):
+    """layer_norm, rms_norm: the dimensions behind are normalized."""
+    x, shape = arguments[:2]
+    if x.dim >= x.full.dim() - len(shape):
+        raise NotRagged("over the rows")
+    return _same_shape(engine, target, arguments, keywords)
+
+
+def _by_sample(engine, target, arguments, keywords):
+    x = arguments[0]
+    if x.dim != 0 or any(isinstance(value, Ragged) for value in pytree.tree_leaves(arguments[1:], is_leaf=is_ragged)):
+        raise NotRagged()
+    return _same_shape(engine, target, arguments, keywords)
+
+
+def _one_hot(engine, target, arguments, keywords):
+    x, classes = arguments
+    if classes < 1:
+        raise NotRagged("without a number of classes")
+    return x.with_full(target(x.full, classes))
+
+
+RULES = {
+    **dict.fromkeys(("clone", "contiguous", "to", "_to_copy", "detach", "detach_", "alias", "dropout", "native_dropout",
+                     "lift_fresh_copy", "clone_", "feature_dropout", "bernoulli"), _same_shape),
+    "linear": _linear, **dict.fromkeys(("matmul", "mm", "bmm", "mv", "dot", "addmm"), _matmul),
+    **dict.fromkeys(("layer_norm", "rms_norm"), _normalize),
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution", "group_norm", "max_pool2d", "avg_pool2d", "max_pool1d",
+                     "avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool1d", "instance_norm_"), _by_sample),
+    "one_hot": _one_hot,
+    **dict.fromkeys(("where", "masked_fill", "masked_fill_", "clamp", "rsub", "nan_to_num"), pointwise),
+}

@@ -1,0 +1,177 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Operators that move the dimension of the rows, join rows, or make tensors of as many."""
+
+from __future__ import annotations
+
+import torch
+
+from .values import Count, NotRagged, Ragged, align_all, bind, compact, find_rows, list_dims, plain, plain_all, wrap_dim
+
+__all__ = ["RULES"]
+
+
+def _unsqueeze(engine, target, arguments, keywords):
+    x, dim = arguments
+    dim = wrap_dim(dim, x.full.dim() + 1)
+    return x.with_full(target(x.full, dim), x.dim + (dim <= x.dim))
+
+
+def _squeeze(engine, target, arguments, keywords):
+    x, *rest = arguments
+    rank = x.full.dim()
+    dims = list_dims(rest[0], rank) if rest else list(range(rank))
+    dims = [dim for dim in dims if dim != x.dim and x.full.shape[dim] == 1]
+    return x.with_full(x.full.squeeze(dims), x.dim - sum(dim < x.dim for dim in dims))
+
+
+def _select(engine, target, arguments, keywords):
+    x, dim, index = arguments
+    dim = wrap_dim(dim, x.full.dim())
+    if dim == x.dim:
+        return compact(x).select(dim, index)
+    return x.with_full(target(x.full, dim, index), x.dim - (dim < x.dim))
+
+
+def _slice(engine, target, arguments, keywords):
+    x, dim, start, end, step = (*arguments, *(0, None, None, 1)[len(arguments) - 1:])[:5]
+    if isinstance(x, Ragged) and wrap_dim(dim, x.full.dim()) != x.dim:
+        return x.with_full(target(x.full, dim, start, end, step))
+    if isinstance(x, Ragged) and not start and (end is None or isinstance(end, int) and end >= x.bound) and step == 1:
+        return x
+    raise NotRagged("a slice of them")
+
+
+def _permute(engine, target, arguments, keywords):
+    x = arguments[0]
+    rank = x.full.dim()
+    order = list(range(rank))
+    name = target._schema.name.removeprefix("aten::")
+    if name in ("transpose", "swapaxes", "swapdims"):
+        a, b = (wrap_dim(dim, rank) for dim in arguments[1:3])
+        order[a], order[b] = order[b], order[a]
+    elif name == "permute":
+        order = [wrap_dim(dim, rank) for dim in arguments[1]]
+    else:  # t, mT, numpy_T
+        order = order[::-1] if name in ("t", "numpy_T") else [*order[:-2], *order[-2:][::-1]]
+    return x.with_full(x.full.permute(order), order.index(x.dim))
+
+
+def _view(engine, target, arguments, keywords):
+    x, sizes = arguments[0], list(arguments[1])
+    if not isinstance(x, Ragged):
+        raise NotRagged("as sizes")
+    sizes = [size.bound if isinstance(size, Count) else size for size in sizes]
+    return _reshape(engine, x, sizes)
+
+
+def _reshape(engine, x: Ragged, sizes: list[int]) -> Ragged:
+    full = x.full.reshape(sizes)
+    before = after = 1
+    for size in x.full.shape[:x.dim]:
+        before *= size
+    for dim, size in enumerate(full.shape):
+        if after == before and size == x.bound:
+            return x.with_full(full, dim)
+        if after == before and size != 1 and size % x.bound == 0:  # rows with what lies behind them
+            valid = x.valid[:, None].expand(x.bound, size // x.bound).reshape(-1)
+            return Ragged(full, dim, valid, engine.intern("flat", x.key, size // x.bound))
+        after *= size
+    raise NotRagged("in another shape")
+
+
+def _flatten(engine, target, arguments, keywords):
+    x, start, end = (*arguments, *(0, -1)[len(arguments) - 1:])[:3]
+    return _reshape(engine, x, list(x.full.flatten(start, end).shape))
+
+
+def _expand(engine, target, arguments, keywords):
+    x, sizes = arguments[0], list(arguments[1])
+    if isinstance(x, Ragged):
+        offset = len(sizes) - x.full.dim()
+        sizes = [size.bound if isinstance(size, Count) else size for size in sizes]
+        sizes[x.dim + offset] = -1
+        return x.with_full(x.full.expand(sizes), x.dim + offset)
+    dim = next(place for place, size in enumerate(sizes) if isinstance(size, Count))
+    count = sizes[dim]
+    return count.rows.with_full(x.expand([plain(size) for size in sizes]), dim)
+
+
+def _cat(engine, target, arguments, keywords):
+    parts, dim = list(arguments[0]), (*arguments, keywords.get("dim", 0))[1]
+    first = find_rows(parts)
+    dim = wrap_dim(dim, first.full.dim())
+    if dim != first.dim:
+        parts = align_all(engine, parts)
+        if not all(isinstance(part, Ragged) and part.dim == first.dim for part in parts):
+            raise NotRagged("beside what has other rows")
+        return first.with_full(torch.cat([part.full for part in parts], dim))
+    valid = torch.cat([part.valid if isinstance(part, Ragged) else torch.ones(part.shape[dim], dtype=torch.bool) for part in parts])
+    key = engine.intern("cat", *(part.key if isinstance(part, Ragged) else part.shape[dim] for part in parts))
+    return Ragged(torch.cat([plain(part) for part in parts], dim), dim, valid, f"cat{key}")
+
+
+def _stack(engine, target, arguments, keywords):
+    parts, dim = list(arguments[0]), (*arguments, keywords.get("dim", 0))[1]
+    parts = align_all(engine, parts)
+    first = find_rows(parts)
+    if not all(isinstance(part, Ragged) and part.dim == first.dim for part in parts):
+        raise NotRagged("beside what has other rows")
+    dim = wrap_dim(dim, first.full.dim() + 1)
+    return first.with_full(torch.stack([part.full for part in parts], dim), first.dim + (dim <= first.dim))
+
+
+def _pieces(engine, target, arguments, keywords):
+    """unbind, split, chunk: along other dimensions than that of the rows."""
+    x = arguments[0]
+    name = target._schema.name.removeprefix("aten::")
+    bound = bind(target, arguments, keywords)
+    dim = wrap_dim(bound["dim"], x.full.dim())
+    if dim == x.dim:
+        raise NotRagged("piece by piece")
+    pieces = target(*plain_all(arguments), **keywords)
+    return [x.with_full(piece, x.dim - (name == "unbind" and dim < x.dim)) for piece in pieces]
+
+
+def _create(engine, target, arguments, keywords):
+    """zeros, ones and their like with a size that is a count."""
+    x = arguments[0]
+    if isinstance(x, Ragged) and target._schema.name.endswith("_like"):
+        return x.with_full(target(x.full, *arguments[1:], **keywords))
+    sizes = next(value for value in arguments if isinstance(value, (list, tuple)) or isinstance(value, Count))
+    if isinstance(sizes, Count):  # arange
+        rows = sizes.rows
+        if sizes.factor != 1 or sizes.offset or len(arguments) != 1:
+            raise NotRagged("with such bounds")
+        places = (rows.valid.to(torch.int64).cumsum(0) - 1).clamp(min=0)
+        return Ragged(places.to(keywords.get("dtype") or torch.int64), 0, rows.valid, rows.key)
+    counts = [place for place, size in enumerate(sizes) if isinstance(size, Count)]
+    if len(counts) > 1:
+        raise NotRagged("twice")
+    full = target(*plain_all(arguments), **plain_all(keywords))
+    if not counts:
+        return full
+    rows = sizes[counts[0]].rows
+    if sizes[counts[0]].bound != rows.bound:
+        raise NotRagged("with such a size")
+    return Ragged(full, counts[0], rows.valid, rows.key)
+
+
+def _size(engine, target, arguments, keywords):
+    x, dim = arguments
+    if not isinstance(x, Ragged):
+        return target(x, dim)
+    return x.size() if wrap_dim(dim, x.full.dim()) == x.dim else x.full.shape[dim]
+
+
+RULES = {
+    "unsqueeze": _unsqueeze, "squeeze": _squeeze, "select": _select, "slice": _slice,
+    **dict.fromkeys(("transpose", "permute", "t", "numpy_T", "mT", "swapaxes", "swapdims"), _permute),
+    **dict.fromkeys(("view", "reshape", "_unsafe_view", "view_copy"), _view), "flatten": _flatten,
+    "expand": _expand, "cat": _cat, "concat": _cat, "stack": _stack,
+    **dict.fromkeys(("unbind", "split", "split_with_sizes", "chunk"), _pieces),
+    **dict.fromkeys(("new_zeros", "new_ones", "new_full", "new_empty", "zeros", "ones", "full", "empty", "arange", "zeros_like",
+                     "ones_like", "full_like", "empty_like", "rand", "randn", "rand_like", "randn_like"), _create),
+    "sym_size": _size,
+}

@@ -1,0 +1,139 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Rows of which some count, and how rows that were chosen apart meet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+__all__ = ["Count", "NotRagged", "Ragged", "align", "align_all", "bind", "compact", "fill_rows", "find_rows", "is_ragged",
+           "list_dims", "plain", "plain_all", "rank_of", "spread_over", "wrap_dim"]
+
+
+class NotRagged(Exception):
+    """An operator has no meaning here; what it is that it lacks."""
+
+
+class Ragged:
+    """A tensor of which the entries along `dim` count where `valid` says so; equal keys have the same `valid`."""
+
+    def __init__(self, full: torch.Tensor, dim: int, valid: torch.Tensor, key: Any):
+        self.full, self.dim, self.valid, self.key = full, dim, valid, key
+
+    @property
+    def bound(self) -> int:
+        return self.full.shape[self.dim]
+
+    def with_full(self, full: torch.Tensor, dim: int | None = None) -> Ragged:
+        return Ragged(full, self.dim if dim is None else dim, self.valid, self.key)
+
+    def spread(self, rank: int | None = None, dim: int | None = None) -> torch.Tensor:
+        """`valid`, to be broadcast with the tensor."""
+        return spread_over(self.valid, self.full.dim() if rank is None else rank, self.dim if dim is None else dim)
+
+    def masked(self, value: float) -> torch.Tensor:
+        return torch.where(self.spread(), self.full, torch.full((), value, dtype=self.full.dtype))
+
+    def count(self) -> torch.Tensor:
+        return self.valid.sum()
+
+    def size(self) -> Count:
+        return Count(self)
+
+
+class Count:
+    """How many rows count, times and plus numbers."""
+
+    def __init__(self, rows: Ragged, factor: int = 1, offset: int = 0):
+        self.rows, self.factor, self.offset = rows, factor, offset
+
+    @property
+    def bound(self) -> int:
+        return self.rows.bound * self.factor + self.offset
+
+    def tensor(self) -> torch.Tensor:
+        count = self.rows.count()
+        count = count * self.factor if self.factor != 1 else count
+        return count + self.offset if self.offset else count
+
+
+def is_ragged(value: Any) -> bool:
+    return isinstance(value, (Ragged, Count))
+
+
+def spread_over(valid: torch.Tensor, rank: int, dim: int) -> torch.Tensor:
+    return valid.reshape([-1 if place == dim else 1 for place in range(rank)])
+
+
+def fill_rows(full: torch.Tensor, dim: int, valid: torch.Tensor) -> torch.Tensor:
+    """Rows that do not count become the first that does; where none does, ones of floating-point numbers and zeros of others."""
+    spread = spread_over(valid, full.dim(), dim)
+    if not full.is_floating_point():
+        return torch.where(spread, full, torch.zeros((), dtype=full.dtype))
+    first = valid.to(torch.int64).argmax().reshape(1)
+    row = torch.where(valid.any(), full.index_select(dim, first), torch.ones((), dtype=full.dtype))
+    return torch.where(spread, full, row)
+
+
+def rank_of(value: Any) -> int:
+    return value.full.dim() if isinstance(value, Ragged) else value.dim()
+
+
+def plain(value: Any) -> Any:
+    return value.full if isinstance(value, Ragged) else value.bound if isinstance(value, Count) else value
+
+
+def plain_all(values: Any) -> Any:
+    return pytree.tree_map_only((Ragged, Count), plain, values, is_leaf=is_ragged)
+
+
+def find_rows(values: Any) -> Ragged:
+    return next(value for value in pytree.tree_leaves(values) if isinstance(value, Ragged))
+
+
+def wrap_dim(dim: int, rank: int) -> int:
+    return dim % rank if rank else 0
+
+
+def bind(target, arguments, keywords) -> dict[str, Any]:
+    values = {parameter.name: parameter.default_value for parameter in target._schema.arguments if parameter.has_default_value()}
+    values.update(zip((parameter.name for parameter in target._schema.arguments), arguments))
+    return {**values, **keywords}
+
+
+def list_dims(given: Any, rank: int) -> list[int]:
+    if given is None or given == []:
+        return list(range(rank))
+    return [wrap_dim(dim, rank) for dim in (given if isinstance(given, (list, tuple)) else [given])]
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Rows beside rows
+# ----------------------------------------------------------------------------------------------------------
+
+def _order(x: Ragged) -> torch.Tensor:
+    """Where the rows that count are, in their order, and then the others."""
+    return torch.argsort((~x.valid).to(torch.int32), stable=True)
+
+
+def compact(x: Ragged) -> torch.Tensor:
+    """The rows that count in front."""
+    return x.full.index_select(x.dim, _order(x))
+
+
+def align(engine: Any, x: Ragged, like: Ragged) -> Ragged:
+    """The same rows, in the places that others have."""
+    if x.key == like.key:
+        return x
+    rank = (like.valid.to(torch.int64).cumsum(0) - 1).clamp(0, x.bound - 1)
+    full = compact(x).index_select(x.dim, rank)
+    return Ragged(fill_rows(full, x.dim, like.valid), x.dim, like.valid, like.key)
+
+
+def align_all(engine: Any, values: list) -> list:
+    first = next((value for value in values if isinstance(value, Ragged)), None)
+    return values if first is None else [align(engine, value, first) if isinstance(value, Ragged) else value for value in values]

@@ -1,0 +1,90 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Writes by index: rows that do not count change nothing."""
+
+from __future__ import annotations
+
+import torch
+
+from .choosing import is_mask
+from .values import NotRagged, Ragged, align, align_all, find_rows, is_ragged, plain, rank_of, spread_over, wrap_dim
+
+aten = torch.ops.aten
+
+__all__ = ["MAKERS", "RULES"]
+
+
+def _index_put(engine, target, arguments, keywords):
+    x, indices, values, accumulate = (*arguments, False)[:4]
+    given = [index for index in indices if index is not None]
+    is_in_place = target._schema.name.endswith("_")
+    if isinstance(x, Ragged):
+        raise NotRagged("into them")
+    if not any(map(is_ragged, [*given, values])):
+        return target(*arguments, **keywords)
+    if len(given) == 1 and is_mask(given[0]) and not isinstance(given[0], Ragged):
+        result = _write_mask(engine, x, given[0], indices.index(given[0]) if given[0] is indices[0] else len(indices) - 1, values,
+                             accumulate)
+    else:
+        result = _write_rows(engine, x, list(indices), values, accumulate)
+    return x.copy_(result) if is_in_place else result
+
+
+def _write_mask(engine, x, mask, at, values, accumulate):
+    flat = x.flatten(at, at + mask.dim() - 1) if mask.dim() != 1 else x
+    like = Ragged(flat, at, mask.flatten() if mask.dim() != 1 else mask, engine.intern("mask", engine.key_of(mask)))
+    if isinstance(values, Ragged):
+        values = align(engine, values, like).full
+    spread = like.spread()
+    result = torch.where(spread, flat + values, flat) if accumulate else torch.where(spread, values.to(flat.dtype), flat)
+    return result.reshape(x.shape)
+
+
+def _write_rows(engine, x, indices, values, accumulate):
+    if any(index is None for index in indices):
+        raise NotRagged("along dimensions behind the first")
+    rows = [*indices, values]
+    rows = align_all(engine, rows)
+    first = find_rows(rows)
+    *indices, values = map(plain, rows)
+    if first.dim != 0 or any(index.dim() != 1 for index in indices):
+        raise NotRagged("by indices of more than one dimension")
+    place, below = torch.zeros((), dtype=torch.int64), 1
+    for index, size in reversed(list(zip(indices, x.shape))):
+        place, below = place + torch.where(index < 0, index + size, index) * below, below * size
+    place = torch.where(first.valid, place, torch.full((), below, dtype=torch.int64))
+    flat = x.flatten(0, len(indices) - 1) if len(indices) > 1 else x
+    padded = torch.cat([flat, torch.zeros_like(flat[:1])])
+    shape = (first.bound, *flat.shape[1:])
+    written = torch.index_put(padded, [place], values.to(x.dtype).expand(shape) if values.dim() < len(shape) or
+                              values.shape != shape else values.to(x.dtype), accumulate)
+    return written[:below].reshape(x.shape)
+
+
+def _scatter(engine, target, arguments, keywords):
+    """index_add, scatter_add, scatter_reduce and their like: rows that do not count go into one behind the last."""
+    x, dim, index, source, *rest = arguments
+    if isinstance(x, Ragged):
+        raise NotRagged("into them")
+    name = target._schema.name.removeprefix("aten::").removesuffix("_")
+    dim = wrap_dim(dim, x.dim())
+    index, source = align_all(engine, [index, source])
+    first = find_rows([index, source])
+    size = x.shape[dim]
+    by_row = name.startswith("index_")
+    rank = 1 if by_row else rank_of(index)
+    where = 0 if by_row else first.dim
+    if isinstance(source, Ragged) and by_row and source.dim != dim:
+        raise NotRagged("along another dimension")
+    place = torch.where(spread_over(first.valid, rank, where), plain(index), torch.full((), size, dtype=torch.int64))
+    padded = torch.cat([x, torch.zeros_like(x.narrow(dim, 0, 1))], dim)
+    function = getattr(aten, name).__getattr__(target._overloadname)
+    written = function(padded, dim, place, plain(source), *rest, **keywords).narrow(dim, 0, size)
+    return x.copy_(written) if target._schema.name.endswith("_") else written
+
+
+RULES = dict.fromkeys(("index_add", "index_add_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "scatter",
+                       "scatter_", "index_copy", "index_copy_", "index_reduce", "index_reduce_"), _scatter)
+#: What may have rows for indices.
+MAKERS = {"index_put": _index_put, "index_put_": _index_put}
