@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import operator
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -39,6 +40,7 @@ from . import internals
 from .checks import REPLACED
 from .errors import Error, Refused
 from .places import called_from
+from .reads import unobserved
 from .rewriting import derivatives, layers, observers
 
 __all__ = ["Refused", "check_module", "check_program", "keep_stopped_gradients", "watched_gradients", "with_formula"]
@@ -201,8 +203,24 @@ def _call_with_graphs(operator, *args, **kwargs):
 
 
 _call_with_graphs.original = torch._ops.HigherOrderOperator.__call__
+
+
+def _compile(model=None, **keywords):
+    """torch.compile: torch.cond and its like have Dynamo make their graphs."""
+    compiled = _compile.original(model, **keywords)
+    if not getattr(model, "__module__", "").startswith("torch._higher_order_ops"):
+        return compiled
+
+    def call(*args, **kwargs):
+        with unobserved(filter(callable, torch.utils._pytree.tree_leaves((args, kwargs)))):
+            return compiled(*args, **kwargs)
+    return call
+
+
+_compile.original = torch.compile
 #: What means something else while a step is traced.
 _REPLACED = [*REPLACED, *derivatives.REPLACED, *layers.REPLACED, (torch._ops.HigherOrderOperator, "__call__", _call_with_graphs),
+             (torch, "compile", _compile),
              (torch.autograd.Function, "apply", _apply),
              *((owner, name, _refuse(f"{owner.__name__}.{name}", instead)) for owner, name, instead in (
                  (torch.Tensor, "register_hook", _NO_HOOK), (torch.Tensor, "register_post_accumulate_grad_hook", _NO_HOOK),
@@ -302,6 +320,25 @@ def _writes(region: torch.fx.GraphModule) -> set[int]:
     return written
 
 
+def _find_written(module: torch.fx.GraphModule, value: torch.fx.Node) -> torch.fx.Node:
+    """What a value is that operators in place have written over, in this graph or in regions of it."""
+    while value.op == "call_function":
+        schema = getattr(value.target, "_schema", None)
+        if schema is not None and schema.is_mutable:
+            value = value.args[0]
+        elif value.target is operator.getitem and _is_region(value.args[0]):
+            region, place = value.args
+            body = getattr(module, region.args[1].target)
+            inner = [node for node in body.graph.nodes if node.op == "placeholder"]
+            given = _find_written(body, list(body.graph.output_node().args[0])[place])
+            if given not in inner:
+                return value
+            value = region.args[2 + inner.index(given)]
+        else:
+            break
+    return value
+
+
 def keep_stopped_gradients(program: torch.export.ExportedProgram) -> None:
     """Detaches what comes out of regions without gradients, in place."""
     kinds = {spec.arg.name: spec.kind for spec in program.graph_signature.input_specs}
@@ -311,7 +348,8 @@ def keep_stopped_gradients(program: torch.export.ExportedProgram) -> None:
         region = getattr(program.graph_module, node.args[1].target)
         for place in _writes(region):
             value = node.args[2 + place]
-            if value.meta["val"].is_floating_point() and kinds.get(value.name) not in (InputKind.BUFFER, InputKind.PARAMETER):
+            if value.meta["val"].is_floating_point() and kinds.get(_find_written(program.graph_module, value).name) not in (
+                    InputKind.BUFFER, InputKind.PARAMETER):
                 raise Refused(f"'{value.name}' is written over under torch.no_grad(), which hides from its gradient what is "
                               "computed; write x = x + (f(x) - x).detach() instead")
         (output,) = (n for n in region.graph.nodes if n.op == "output")

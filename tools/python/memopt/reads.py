@@ -13,7 +13,6 @@ import contextlib
 import dis
 import functools
 import pathlib
-import sys
 import sysconfig
 import threading
 import types
@@ -23,7 +22,7 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["Place", "Reads", "is_plain", "observed"]
+__all__ = ["Place", "Reads", "is_plain", "observed", "unobserved"]
 
 _LIBRARIES = tuple({str(pathlib.Path(path).resolve()) for name, path in sysconfig.get_paths().items()
                     if name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -274,3 +273,51 @@ class observed:
             del _observers[threading.get_ident()]
             if not _observers:
                 del nn.Module.__getattribute__
+
+    def add_reads_of(self, functions: Iterable[Callable]) -> None:
+        """What the code of functions, and of the modules that they close over, may read of them."""
+        functions = [function for function in functions if isinstance(function, (types.FunctionType, types.MethodType, functools.partial))]
+        held = {id(module): module for function in functions for root in _list_held(function) for module in root.modules()}
+        names = Reads(functions, {type(module) for module in held.values()}).names
+        for number, module in held.items():
+            if number in self.modules:
+                for name in names & vars(module).keys():
+                    if name not in _OF_ALL or name == "training":
+                        self.reads.setdefault((number, name), vars(module)[name])
+
+
+def _list_held(value: Any, level: int = 0) -> Iterator[nn.Module]:
+    """The modules that a function closes over."""
+    if isinstance(value, nn.Module):
+        yield value
+        return
+    inner: Iterable[Any] = ()
+    if isinstance(value, functools.partial):
+        inner = (value.func, *value.args, *value.keywords.values())
+    elif isinstance(value, types.MethodType):
+        inner = (value.__self__, value.__func__)
+    elif isinstance(value, types.FunctionType):
+        cells = [cell for cell in value.__closure__ or () if cell != types.CellType()]
+        names = _list_names(value, ("LOAD_GLOBAL", "LOAD_NAME"))
+        inner = (*(cell.cell_contents for cell in cells), *(value.__defaults__ or ()),
+                 *(value.__globals__[name] for name in names & value.__globals__.keys() if not _is_of_library(value)))
+    elif isinstance(value, (tuple, list)) and len(value) <= _MOST_ENTRIES:
+        inner = value
+    for part in inner if level <= _MOST_LEVELS else ():
+        yield from _list_held(part, level + 1)
+
+
+@contextlib.contextmanager
+def unobserved(functions: Iterable[Callable]) -> Iterator[None]:
+    """While entered, this thread observes nothing, as Dynamo does not take modules that are; what the functions may read counts
+    as read."""
+    observer = _observers.get(threading.get_ident())
+    if observer is None:
+        yield
+        return
+    observer.add_reads_of(functions)
+    observer.__exit__()
+    try:
+        yield
+    finally:
+        observer.__enter__()

@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Regions, branches and loops that torch.export keeps as operators with graphs.
 
-Regions without gradients and with autocast are run as such. Of `torch.cond` both sides are computed and one is chosen. `map` and
-`scan` have a fixed number of turns, which are written out. So are those of a `while_loop` whose condition counts them: turns behind
-the last change nothing.
+Regions without gradients and with autocast are run as such. Of `torch.cond` and `torch.switch` all sides are computed and one is
+chosen; the others compute with numbers of no meaning that are finite in most functions, so that a branch that guards a logarithm or
+a division has finite slopes. `map` and `scan` have a fixed number of turns, which are written out. So are those of a `while_loop`
+whose condition counts them: turns behind the last change nothing.
 """
 
 from __future__ import annotations
@@ -31,11 +32,38 @@ def _autocast(engine, target, arguments, keywords):
         return engine.run(body, values)
 
 
+def _stand_in(x: torch.Tensor) -> torch.Tensor:
+    """Between a half and one, and different along all dimensions."""
+    total = torch.full((), 0.5, dtype=x.dtype)
+    for dim, size in enumerate(x.shape):
+        ramp = torch.arange(size, dtype=x.dtype) * (0.5 / (size * x.dim()))
+        total = total + ramp.reshape([-1 if place == dim else 1 for place in range(x.dim())])
+    return total
+
+
+def _choose(engine, conditions, branches, values):
+    """The results of the branch whose condition holds, the last one's where none does."""
+    found = []
+    for condition, branch in zip(conditions, branches):
+        given = [torch.where(condition, value, _stand_in(value)) if isinstance(value, torch.Tensor) and value.is_floating_point()
+                 and not engine.is_parameter(value) else value for value in values]
+        found.append(engine.run(branch, given))
+    chosen = list(found[-1])
+    for condition, results in zip(reversed(conditions[:-1]), reversed(found[:-1])):
+        chosen = [torch.where(condition, a, b) if isinstance(a, torch.Tensor) else a for a, b in zip(results, chosen)]
+    return chosen
+
+
 def _cond(engine, target, arguments, keywords):
     condition, yes, no, values = (*arguments, ())[:4]
-    condition = condition.reshape(())
-    results = engine.run(yes, list(values)), engine.run(no, list(values))
-    return [torch.where(condition, a, b) if isinstance(a, torch.Tensor) else a for a, b in zip(*results)]
+    condition = condition.reshape(()) != 0
+    return _choose(engine, [condition, ~condition], [yes, no], list(values))
+
+
+def _switch(engine, target, arguments, keywords):
+    number, branches, values = (*arguments, ())[:3]
+    number = number.reshape(()).clamp(0, len(branches) - 1)
+    return _choose(engine, [number == place for place in range(len(branches))], list(branches), list(values))
 
 
 def _list_ands(node: torch.fx.Node) -> list[torch.fx.Node]:
@@ -108,7 +136,34 @@ def _map(engine, target, arguments, keywords):
     return [torch.stack(values) for values in zip(*made)]
 
 
+def _associative_scan(engine, target, arguments, keywords):
+    """By pairs of neighbours; the body treats elements alike."""
+    body, given, rest = (*arguments, ())[:3]
+    return _scan_pairs(lambda first, second: list(engine.run(body, [*first, *second, *rest])), list(given))
+
+
+def _scan_pairs(combine, given: list) -> list:
+    count = given[0].shape[0]
+    if count < 2:
+        return given
+    odd = _scan_pairs(combine, combine([value[0:count - 1:2] for value in given], [value[1::2] for value in given]))
+    even = combine([value[:(count - 1) // 2] for value in odd], [value[2::2] for value in given]) if count > 2 else None
+    found = []
+    for number, value in enumerate(given):
+        evens = torch.cat([value[:1], even[number]]) if even is not None else value[:1]
+        pairs = torch.stack([evens[:count // 2], odd[number][:count // 2]], 1).flatten(0, 1)
+        found.append(torch.cat([pairs, evens[-1:]]) if count % 2 else pairs)
+    return found
+
+
+def _subgraph(engine, target, arguments, keywords):
+    """torch.compiler.nested_compile_region"""
+    body, _, *values = arguments
+    return engine.run(body, values)
+
+
 RULES = {"higher_order::wrap_with_set_grad_enabled": _set_grad, "higher_order::wrap_with_autocast": _autocast,
-         "higher_order::cond": _cond, "higher_order::while_loop": _while, "higher_order::scan": _scan, "higher_order::map_impl": _map}
+         "higher_order::cond": _cond, "higher_order::while_loop": _while, "higher_order::scan": _scan, "higher_order::map_impl": _map,
+         "higher_order::switch": _switch, "higher_order::associative_scan": _associative_scan, "higher_order::invoke_subgraph": _subgraph}
 #: What memopt takes as it is.
 REGIONS = {"higher_order::wrap_with_set_grad_enabled", "higher_order::wrap_with_autocast"}

@@ -76,6 +76,7 @@ class Engine:
         self._keys: dict[int, tuple[Any, int]] = {}  # by identity; the values are kept, so that no other takes their place
         self._fresh = itertools.count(-1, -1)
         self._constants: dict[int, tuple[Any, torch.Tensor]] = {}  # by identity: what the program has as data
+        self._parameters: dict[int, Any] = {}  # by identity
 
     # Keys
 
@@ -124,6 +125,12 @@ class Engine:
 
     def know_constant(self, value: Any, data: torch.Tensor) -> None:
         self._constants[id(value)] = value, data
+
+    def is_parameter(self, value: Any) -> bool:
+        return id(value) in self._parameters
+
+    def know_parameter(self, value: Any) -> None:
+        self._parameters[id(value)] = value
 
     # Nodes
 
@@ -233,6 +240,8 @@ class _Anew(nn.Module):
             held = self._program.state_dict if spec.target in self._program.state_dict else self._program.constants
             if spec.kind == InputKind.CONSTANT_TENSOR:
                 engine.know_constant(value, held[spec.target])
+            if spec.kind == InputKind.PARAMETER:
+                engine.know_parameter(value)
             yield complex_numbers.as_pair(value) if held[spec.target].is_complex() else value
 
     @staticmethod

@@ -35,6 +35,8 @@ class sized_buffers:
 
     def __init__(self):
         self._found: dict[tuple[int, str], tuple[torch.nn.Module, str, torch.Size, float]] = {}
+        #: What they hold meanwhile, by module and name.
+        self.values: dict[tuple[int, str], torch.Tensor] = {}
 
     def add(self, module: torch.nn.Module, name: str, shape: torch.Size, value: float) -> None:
         self._found[id(module), name] = module, name, shape, value
@@ -48,15 +50,20 @@ class sized_buffers:
 
     def apply(self) -> bool:
         """Whether there were any."""
+        self.values.clear()
         for module, name, shape, value in self._found.values():
             with torch.no_grad():
                 getattr(module, name).resize_(shape).fill_(value)
         return bool(self._found)
 
 
+def _look(module: torch.nn.Module, name: str) -> torch.Tensor:
+    return _active.buffers.values.get((id(module), name), getattr(module, name)) if _active.buffers else getattr(module, name)
+
+
 def _read(module: torch.nn.Module, name: str, shape: torch.Size, value: float) -> torch.Tensor:
     """A buffer, or what it is to hold."""
-    buffer = getattr(module, name)
+    buffer = _look(module, name)
     if buffer.shape == shape:
         return buffer
     _active.buffers.add(module, name, shape, value)
@@ -65,8 +72,10 @@ def _read(module: torch.nn.Module, name: str, shape: torch.Size, value: float) -
 
 def _write(module: torch.nn.Module, name: str, value: torch.Tensor) -> None:
     buffer = getattr(module, name)
-    if buffer.shape == value.shape:  # else the program is traced again
+    if buffer.shape == value.shape:
         buffer.copy_(value)
+    else:
+        _active.buffers.values[id(module), name] = value
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -108,16 +117,14 @@ def _find_bounds_by_channel(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.
 def _observe(find: Callable, update: Callable) -> Callable:
     def forward(self, x):
         if x.numel():
-            with torch.no_grad():
-                update(self, *find(self, x.detach().to(self.min_val.dtype)))
+            update(self, *find(self, x.detach().to(self.min_val.dtype)))
         return x
     return forward
 
 
 def _choose_levels(self, low: torch.Tensor, high: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Scale and offset of the levels between the bounds; 1 and 0 as long as nothing was seen."""
-    if not low.numel():  # its observer is off
-        return torch.ones(1), torch.zeros(1, dtype=torch.int64)
+    low, high = (value if value.numel() else _look(self, name) for name, value in (("min_val", low), ("max_val", high)))
     levels = float(self.quant_max - self.quant_min)
     below, above = torch.minimum(low, torch.zeros_like(low)), torch.maximum(high, torch.zeros_like(high))
     offset = torch.zeros(low.shape, dtype=torch.int64)
@@ -172,10 +179,9 @@ def _update_levels(self, is_on: torch.Tensor, scale: torch.Tensor, offset: torch
 
 def _fake_quantize(self, x):
     observer = self.activation_post_process
-    with torch.no_grad():
-        is_on = self.observer_enabled[0] == 1
-        _run_observer(self, x, is_on)
-        scale, offset = _update_levels(self, is_on, *(value.detach() for value in self.calculate_qparams()))
+    is_on = self.observer_enabled[0] == 1
+    _run_observer(self, x, is_on)
+    scale, offset = _update_levels(self, is_on, *self.calculate_qparams())
     rounded = _round(self, x, scale, offset, observer)
     return torch.where(self.fake_quant_enabled[0] == 1, rounded, x)
 
@@ -216,15 +222,11 @@ def _choose_levels_fused(low, high, least: int, most: int, is_symmetric: bool):
 
 def _fake_quantize_fused(self, x):
     observer = self.activation_post_process
-    with torch.no_grad():
-        is_on = self.observer_enabled[0] == 1
-        _run_observer(self, x, is_on)
-        bounds = observer.min_val, observer.max_val
-        if self.is_per_channel:
-            bounds = _read_bounds(observer, torch.Size([x.shape[self.ch_axis]]))
-        bounds = [value.reshape(1) if value.dim() == 0 else value for value in bounds]
-        scale, offset = _choose_levels_fused(*bounds, observer.quant_min, observer.quant_max, self.is_symmetric_quant)
-        scale, offset = _update_levels(self, is_on, scale, offset)
+    is_on = self.observer_enabled[0] == 1
+    _run_observer(self, x, is_on)
+    bounds = [_look(observer, name).reshape(-1) for name in ("min_val", "max_val")]
+    scale, offset = _choose_levels_fused(*bounds, observer.quant_min, observer.quant_max, self.is_symmetric_quant)
+    scale, offset = _update_levels(self, is_on, scale, offset)
     return torch.where(self.fake_quant_enabled[0] == 1, _round(self, x, scale, offset, observer), x)
 
 
