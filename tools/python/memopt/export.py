@@ -46,7 +46,7 @@ from .draws import decided_draws
 from .errors import BadInput, Error, Refused
 from .padding import MASK
 from .places import place_of_node
-from .rewriting.derivatives import expand_gradients
+from .rewriting.derivatives import expand_gradients, has_vmap
 from .rewriting.engine import rewrite_program
 from .rewriting.layers import replaced_functions
 from .rewriting.observers import sized_buffers
@@ -212,6 +212,9 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
         if gradients.has_graphs(program):
             with gradients.detached_regions():
                 program = torch.export.export(step, (), dict(batch), strict=False)
+    if has_vmap(program):
+        gradients.keep_stopped_gradients(program)
+        program = program.run_decompositions({})
     expand_gradients(program)
     program = rewrite_program(program, batch)
     gradients.check_program(program)

@@ -16,6 +16,7 @@ import sys
 from typing import Any
 
 import torch
+from torch._functorch import predispatch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
@@ -23,11 +24,28 @@ from ..errors import Refused
 from ..places import _is_hidden, place_of_node
 from .double_backward import DECOMPOSITIONS
 
-__all__ = ["REPLACED", "expand_gradients"]
+__all__ = ["REPLACED", "expand_gradients", "has_vmap"]
 
+_functorch = torch._C._functorch
 _library = torch.library.Library("memopt", "FRAGMENT")
 _library.define("gradient_of(Tensor[] outputs, Tensor[] inputs, Tensor[] seeds) -> Tensor[]")
 _library.impl("gradient_of", lambda outputs, inputs, seeds: [torch.zeros_like(value) for value in inputs], "CompositeExplicitAutograd")
+
+
+def _differentiate_batch(info, in_dims, outputs, inputs, seeds):
+    """Under torch.vmap samples know nothing of each other, so that the gradient of all of them is that of each."""
+    output_dims, input_dims, seed_dims = in_dims
+    if any(dim is None for dim in input_dims):
+        raise Refused("under torch.vmap inside the step, a gradient by what all samples share is not supported; give torch.func.grad "
+                      "the shared tensor as an argument")
+    pairs = [(output, dim, seed, seed_dim) for output, dim, seed, seed_dim in zip(outputs, output_dims, seeds, seed_dims)
+             if dim is not None]  # others do not depend on the samples
+    seeds = [seed.movedim(seed_dim, dim) if seed_dim is not None else seed.unsqueeze(dim).expand(output.shape)
+             for output, dim, seed, seed_dim in pairs]
+    return torch.ops.memopt.gradient_of([output for output, *_ in pairs], list(inputs), seeds), list(input_dims)
+
+
+torch.library.register_vmap("memopt::gradient_of", _differentiate_batch, lib=_library)
 #: A value without a gradient; autograd detaches what it saves, which is no word of the model's.
 _library.define("stopped(Tensor value) -> Tensor")
 _library.impl("stopped", lambda value: value.clone(), "CompositeExplicitAutograd")
@@ -70,8 +88,22 @@ def _grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fa
 _grad.original = torch.autograd.grad
 
 
-def _take(values: tuple, argnums: Any) -> tuple[list, Any, list[int]]:
-    """The leaves to differentiate by, and where they are among the arguments."""
+def _copy(value: torch.Tensor) -> torch.Tensor:
+    """Under torch.vmap, one for each sample."""
+    levels, inner = set(), value
+    while _functorch.is_batchedtensor(inner):
+        levels.add(_functorch.maybe_get_level(inner))
+        inner = _functorch.get_unwrapped(inner)
+    value = value.clone()
+    for layer in _functorch.get_interpreter_stack() or ():
+        if layer.key() == _functorch.TransformType.Vmap and layer.level() not in levels:
+            count = _functorch.CVmapInterpreterPtr(layer).batchSize()
+            value = predispatch._add_batch_dim(value.expand(count, *value.shape), 0, layer.level())
+    return value
+
+
+def _take(values: tuple, argnums: Any) -> list[int]:
+    """Where the arguments are that are differentiated by."""
     places = [argnums] if isinstance(argnums, int) else list(argnums)
     places = [place % len(values) for place in places]
     return places
@@ -80,9 +112,8 @@ def _take(values: tuple, argnums: Any) -> tuple[list, Any, list[int]]:
 def _value_and_gradient(func, argnums, has_aux, args, kwargs):
     """What torch.func.grad_and_value gives."""
     places, args = _take(args, argnums), list(args)
-    fresh = lambda tree: pytree.tree_map_only(torch.Tensor, lambda value: value.clone() if value.is_floating_point() else value, tree)
     for place in places:
-        args[place] = fresh(args[place])
+        args[place] = pytree.tree_map_only(torch.Tensor, lambda value: _copy(value) if value.is_floating_point() else value, args[place])
     given = func(*args, **kwargs)
     value, aux = given if has_aux else (given, None)
     leaves, spec = pytree.tree_flatten([args[place] for place in places])
@@ -105,7 +136,7 @@ def _vjp(func, *primals, argnums=None, has_aux=False):
     places = list(range(len(primals))) if argnums is None else _take(primals, argnums)
     args = list(primals)
     for place in places:
-        args[place] = pytree.tree_map_only(torch.Tensor, torch.Tensor.clone, args[place])
+        args[place] = pytree.tree_map_only(torch.Tensor, _copy, args[place])
     given = func(*args)
     value, aux = given if has_aux else (given, None)
     leaves, spec = pytree.tree_flatten([args[place] for place in places])
@@ -185,44 +216,38 @@ def _stop(value: torch.Tensor) -> torch.Tensor:
     return torch.ops.memopt.stopped(value.detach())
 
 
-def _run(module: torch.fx.GraphModule, values: list, wanted: dict, until: torch.fx.Node | None) -> dict:
-    """The values of a graph's nodes up to one; those of `wanted` have a gradient from there on."""
+def _run_node(module: torch.fx.GraphModule, node: torch.fx.Node, known: dict) -> Any:
+    if node.op == "get_attr":
+        value = module
+        for name in node.target.split("."):
+            value = getattr(value, name)
+        return value
+    arguments = torch.fx.node.map_arg(node.args, known.__getitem__)
+    keywords = torch.fx.node.map_arg(node.kwargs, known.__getitem__)
+    if node.target is torch.ops.higher_order.wrap_with_set_grad_enabled:
+        enabled, body, *given = arguments
+        with torch.set_grad_enabled(enabled):
+            value = _run_region(body, given)
+        return value if enabled else pytree.tree_map_only(torch.Tensor, _stop, value)
+    if node.target in (torch.ops.aten.detach.default, torch.ops.aten.detach_.default):
+        return _stop(arguments[0])
+    return node.target(*arguments, **keywords)
+
+
+def _run_region(body: torch.fx.GraphModule, given: list) -> Any:
     known: dict[torch.fx.Node, Any] = {}
-    waiting = iter(values)
-    for node in module.graph.nodes:
-        if node is until:
-            break
-        if node.op == "placeholder":
-            value = next(waiting)
-        elif node.op == "get_attr":
-            value = module
-            for name in node.target.split("."):
-                value = getattr(value, name)
-        elif node.op == "output":
-            known[node] = torch.fx.node.map_arg(node.args[0], known.__getitem__)
-            break
-        else:
-            arguments = torch.fx.node.map_arg(node.args, known.__getitem__)
-            keywords = torch.fx.node.map_arg(node.kwargs, known.__getitem__)
-            if node.target is torch.ops.higher_order.wrap_with_set_grad_enabled:
-                enabled, body, *given = arguments
-                with torch.set_grad_enabled(enabled):
-                    inner = _run(body, given, {}, None)
-                value = next(inner[part] for part in inner if part.op == "output")
-                value = value if enabled else pytree.tree_map_only(torch.Tensor, _stop, value)
-            elif node.target in (torch.ops.aten.detach.default, torch.ops.aten.detach_.default):
-                value = _stop(arguments[0])
-            else:
-                value = node.target(*arguments, **keywords)
-        if node in wanted and not value.requires_grad:
-            value = value.detach().requires_grad_()
-        known[node] = value
-    return known
+    waiting = iter(given)
+    for node in body.graph.nodes:
+        if node.op == "output":
+            return torch.fx.node.map_arg(node.args[0], known.__getitem__)
+        known[node] = next(waiting) if node.op == "placeholder" else _run_node(body, node, known)
+    return None
 
 
-
-def _reach(inputs: list[torch.fx.Node]) -> set[torch.fx.Node]:
-    found, waiting = set(inputs), list(inputs)
+def _reach(nodes: list[torch.fx.Node]) -> set[torch.fx.Node]:
+    """What is computed from them."""
+    found: set[torch.fx.Node] = set()
+    waiting = list(nodes)
     while waiting:
         for user in waiting.pop().users:
             if user not in found:
@@ -231,32 +256,85 @@ def _reach(inputs: list[torch.fx.Node]) -> set[torch.fx.Node]:
     return found
 
 
+def _is_in_place(node: torch.fx.Node) -> bool:
+    schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
+    return schema is not None and schema.is_mutable
+
+
+def _root(node: torch.fx.Node) -> torch.fx.Node:
+    """The node whose storage a node may have."""
+    while node.op == "call_function":
+        schema = getattr(node.target, "_schema", None)
+        is_alias = schema is not None and any(result.alias_info is not None for result in schema.returns)
+        if not (is_alias or node.target is operator.getitem) or not node.args or not isinstance(node.args[0], torch.fx.Node):
+            break
+        node = node.args[0]
+    return node
+
+
+def _choose_nodes(before: list[torch.fx.Node], between: set[torch.fx.Node]) -> tuple[list, list]:
+    """The nodes that are run once more, which are those between and what they read that was written over since; and what is given
+    to them."""
+    places = {node: place for place, node in enumerate(before)}
+    writes = [(place, _root(node)) for place, node in enumerate(before) if _is_in_place(node)]
+    inside = {node for node in before if node in between}
+    given: dict[torch.fx.Node, None] = {}
+    waiting = list(inside)
+    while waiting:
+        for value in waiting.pop().all_input_nodes:
+            if value in inside or value in given:
+                continue
+            is_tensor = isinstance(value.meta.get("val"), torch.Tensor)
+            is_old = any(place > places[value] and root is _root(value) for place, root in writes)
+            if value.op != "placeholder" and (not is_tensor or is_old):
+                more = [value, *(node for node in before if is_old and _is_in_place(node) and _root(node) is _root(value))]
+                waiting += [node for node in more if node not in inside]
+                inside.update(more)
+            else:
+                given[value] = None
+    return sorted(inside, key=places.__getitem__), list(given)
+
+
 def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node) -> None:
+    """What lies between the inputs and the outputs is run by autograd; what that makes takes the place of both."""
     module, graph = program.graph_module, program.graph_module.graph
-    outputs, inputs, seeds = (list(part) for part in marker.args)
+    outputs, inputs, seed_nodes = (list(part) for part in marker.args)
     place = place_of_node(marker)
     front = f"{place}: " if place else ""
-    between = _reach(inputs)
-    if any(node.target is torch.ops.memopt.custom_gradient.default and node in between for node in _before(graph, marker)):
+    before = list(itertools.takewhile(lambda node: node is not marker, graph.nodes))
+    reached = _reach(inputs)
+    starts = [node for node in dict.fromkeys(inputs) if node not in reached]
+    run, given = _choose_nodes(before, reached)
+    if any(node.target is torch.ops.memopt.custom_gradient.default for node in run):
         raise Refused(f"{front}a gradient of a torch.autograd.Function inside the step is not supported, as its own formula has "
                       "none; write it in PyTorch's operators")
-    given = [node for node in graph.nodes if node.op == "placeholder"]
-    fake = next(node.meta["val"].fake_mode for node in given if isinstance(node.meta.get("val"), torch.Tensor))
+    given = list(dict.fromkeys([*starts, *(node for node in given if node not in starts),
+                                *(node for node in outputs if node not in reached and node not in given)]))
+    behind = _list_behind(marker)
+    kept = [node for node in run if node in reached and isinstance(node.meta.get("val"), torch.Tensor) and behind & node.users.keys()]
+    fake = next(node.meta["val"].fake_mode for node in graph.nodes if isinstance(node.meta.get("val"), torch.Tensor))
 
     def differentiate(values, seeds):
         # What is written to here is written to in the program already.
-        values = [value.detach().clone() if isinstance(value, torch.Tensor) else value for value in values]
+        known = {node: value.detach().clone() if isinstance(value, torch.Tensor) else value for node, value in zip(given, values)}
         with torch.enable_grad():
-            known = _run(module, values, dict.fromkeys(inputs), marker)
+            for node in starts:
+                known[node].requires_grad_()
+            for node in run:
+                known[node] = _run_node(module, node, known)
+                if node in inputs and not known[node].requires_grad:
+                    known[node] = known[node].detach().requires_grad_()
+            seeds = [known.get(node, value) for node, value in zip(seed_nodes, seeds)]
             pairs = [(known[node], seed) for node, seed in zip(outputs, seeds) if known[node].requires_grad]
             found = torch.autograd.grad([value for value, _ in pairs], [known[node] for node in inputs], [seed for _, seed in pairs],
                                         allow_unused=True) if pairs else [None] * len(inputs)
-        return [torch.zeros_like(known[node]) if gradient is None else gradient.clone() for node, gradient in zip(inputs, found)]
+        found = [torch.zeros_like(known[node]) if gradient is None else gradient.clone() for node, gradient in zip(inputs, found)]
+        return [*found, *(known[node] for node in kept)]
     with fake:
         made = make_fx(differentiate, decomposition_table=DECOMPOSITIONS)(
             [_forget(node.meta["val"]) for node in given], [torch.empty_like(_forget(node.meta["val"])) for node in outputs])
     _name_detached(made.graph)
-    known = dict(zip((node for node in made.graph.nodes if node.op == "placeholder"), [*given, *seeds]))
+    known = dict(zip((node for node in made.graph.nodes if node.op == "placeholder"), [*given, *seed_nodes]))
     with graph.inserting_before(marker):
         for node in made.graph.nodes:
             if node.op == "get_attr":
@@ -274,6 +352,12 @@ def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node) -> Non
         user.replace_all_uses_with(results[user.args[1]])
         graph.erase_node(user)
     graph.erase_node(marker)
+    for node, value in zip(kept, results[len(inputs):]):  # so that draws are the same, and nothing is computed twice
+        node.replace_all_uses_with(value, delete_user_cb=behind.__contains__)
+
+
+def _list_behind(marker: torch.fx.Node) -> set[torch.fx.Node]:
+    return set(itertools.dropwhile(lambda node: node is not marker, marker.graph.nodes)) - {marker}
 
 
 def _name_detached(graph: torch.fx.Graph) -> None:
@@ -287,15 +371,13 @@ def _name_detached(graph: torch.fx.Graph) -> None:
     graph.eliminate_dead_code()
 
 
-def _before(graph: torch.fx.Graph, marker: torch.fx.Node):
-    for node in graph.nodes:
-        if node is marker:
-            return
-        yield node
-
-
 def _forget(value: Any) -> Any:
     return value.detach() if isinstance(value, torch.Tensor) else value
+
+
+def has_vmap(program: torch.export.ExportedProgram) -> bool:
+    """Whether operators on single samples, between the marks of torch.vmap, are among the nodes."""
+    return any(getattr(node.target, "__module__", "") == predispatch.__name__ for node in program.graph_module.graph.nodes)
 
 
 def expand_gradients(program: torch.export.ExportedProgram) -> bool:
