@@ -220,8 +220,17 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
     gradients.check_program(program)
     gradients.keep_stopped_gradients(program)
     program = program.run_decompositions({})
+    _drop_aliases(program)
     gradients.check_program(program)
     return program
+
+
+def _drop_aliases(program: torch.export.ExportedProgram) -> None:
+    """A slice of all is an alias, as a detached tensor is at other levels; here that has kept its name."""
+    for node in list(program.graph.nodes):
+        if node.target is torch.ops.aten.alias.default and program.graph.output_node() not in node.users:
+            node.replace_all_uses_with(node.args[0])
+            program.graph.erase_node(node)
 
 
 def find_lines(program: torch.export.ExportedProgram) -> dict[str, str]:

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from ..errors import Error, Refused
 from ..places import place_of_node
-from . import complex_numbers, control_flow, custom_operators, fourier, linear_algebra, quantization, ragged
+from . import complex_numbers, control_flow, ctc, custom_operators, fourier, linear_algebra, quantization, ragged
 
 __all__ = ["Engine", "rewrite_program"]
 
@@ -27,7 +27,7 @@ def _as_rule(function: Callable) -> Callable:
 
 
 #: Rules by the name of an operator, "library::name": (engine, target, arguments, keywords) -> value.
-_RULES: dict[str, Callable] = {**control_flow.RULES, **linear_algebra.RULES, **quantization.RULES, **ragged.RULES,
+_RULES: dict[str, Callable] = {**control_flow.RULES, **linear_algebra.RULES, **quantization.RULES, **ragged.RULES, **ctc.RULES,
                                **{f"aten::{name}": _as_rule(window) for name, window in fourier.WINDOWS.items()}}
 _MOST_ROUNDS = 4
 _COPIES = {"aten::lift_fresh_copy", "aten::detach", "aten::detach_", "aten::clone"}
@@ -77,6 +77,8 @@ class Engine:
         self._fresh = itertools.count(-1, -1)
         self._constants: dict[int, tuple[Any, torch.Tensor]] = {}  # by identity: what the program has as data
         self._parameters: dict[int, Any] = {}  # by identity
+        #: By the key of rows, the shape of the mask that chose them.
+        self.mask_shapes: dict[Any, torch.Size] = {}
 
     # Keys
 

@@ -17,7 +17,7 @@ import torch
 
 __all__ = ["RULES", "WINDOWS"]
 
-_MOST_DIRECT = 64  # elements that are transformed by one product
+_MOST_DIRECT = 32  # elements that are transformed by one product; longer sums lose digits that a split keeps
 
 
 @functools.cache
@@ -114,7 +114,7 @@ def rfft(value, n=None, dim=-1, norm=None):
     re, _ = _parts(value, dim)
     n = n or re.shape[-1]
     re, half = _fit(re, n), n // 2 + 1
-    if n <= 2 * _MOST_DIRECT or _divide(n) == 1:
+    if n <= _MOST_DIRECT or _divide(n) == 1:
         cos, sin = (_matrix(re, n, half, n, is_sine) for is_sine in (False, True))
         re, im = re @ cos, -(re @ sin)
     else:
@@ -127,7 +127,7 @@ def irfft(value, n=None, dim=-1, norm=None):
     n = n or 2 * (re.shape[-1] - 1)
     half = n // 2 + 1
     re, im = _fit(re, half), _fit(torch.zeros_like(re) if im is None else im, half)
-    if n <= 2 * _MOST_DIRECT or _divide(n) == 1:
+    if n <= _MOST_DIRECT or _divide(n) == 1:
         cos, sin = (_matrix(re, half, n, n, is_sine, True) for is_sine in (False, True))
         result = re @ cos - im @ sin
     else:

@@ -1,8 +1,8 @@
 # Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Functions of PyTorch that torch.export cannot trace as they are: the CTC loss, packed sequences, and batch norms with
-momentum=None. While a model is traced, others take their place.
+"""Functions of PyTorch that torch.export cannot trace as they are: packed sequences, batch norms with momentum=None, and the CTC
+loss (ctc.py). While a model is traced, others take their place.
 
 A packed sequence is its rows chosen from the padded batch by a mask of the lengths. Its layers run over all steps of the padded
 batch and leave a sample's state alone behind its length.
@@ -18,56 +18,10 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from ..errors import Refused
+from .ctc import trace_ctc_loss
+from .sizes import Sizes
 
 __all__ = ["REPLACED", "replaced_functions"]
-
-_NEVER = -1e30  # the logarithm of what cannot be, which is added to without becoming NaN
-
-
-# ----------------------------------------------------------------------------------------------------------
-# CTC
-# ----------------------------------------------------------------------------------------------------------
-
-def _lengths(value: Any) -> torch.Tensor:
-    return value.to(torch.int64) if isinstance(value, torch.Tensor) else torch.tensor(list(value), dtype=torch.int64)
-
-
-def _shift(alpha: torch.Tensor, by: int) -> torch.Tensor:
-    return F.pad(alpha[:, :-by], [by, 0], value=_NEVER)
-
-
-def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction=1, zero_infinity=False):
-    """The forward recursion of Graves and others, in logarithms, over all frames and labels that the shapes allow."""
-    reduction = {"none": 0, "mean": 1, "sum": 2}.get(reduction, reduction)
-    is_single = log_probs.dim() == 2
-    frames, labels = _lengths(input_lengths).reshape(-1), _lengths(target_lengths).reshape(-1)
-    log_probs = log_probs.unsqueeze(1) if is_single else log_probs
-    count, samples, _ = log_probs.shape
-    if targets.dim() == 1:  # one behind the other
-        starts = labels.cumsum(0) - labels
-        most = targets.shape[0]
-        targets = targets[(starts[:, None] + torch.arange(most)).clamp(max=most - 1)]
-    size = targets.shape[1]
-    inside = torch.arange(size) < labels[:, None]
-    targets = torch.where(inside, targets.to(torch.int64), torch.full((), blank, dtype=torch.int64))
-    states = torch.full((samples, size + 1, 2), blank, dtype=torch.int64)
-    states = torch.stack([states[..., 0], F.pad(targets, [0, 1], value=blank)], -1).flatten(1)[:, :-1]  # blanks around each
-    skips = (states != blank) & (states != F.pad(states[:, :-2], [2, 0], value=blank))
-    each = log_probs.transpose(0, 1).gather(2, states[:, None].expand(samples, count, 2 * size + 1))
-    first = torch.arange(2 * size + 1) <= torch.where(labels > 0, 1, 0)[:, None]
-    never = torch.full((), _NEVER, dtype=log_probs.dtype)
-    alpha = torch.where(first, each[:, 0], never)
-    for t in range(1, count):
-        ways = torch.stack([alpha, _shift(alpha, 1), torch.where(skips, _shift(alpha, 2), never)])
-        alpha = torch.where((t < frames)[:, None], each[:, t] + torch.logsumexp(ways, 0), alpha)
-    last = alpha.gather(1, (2 * labels)[:, None])
-    before = torch.where((labels > 0)[:, None], alpha.gather(1, (2 * labels - 1).clamp(min=0)[:, None]), never)
-    total = -torch.logsumexp(torch.cat([last, before], 1), 1)
-    limit = torch.zeros((), dtype=total.dtype) if zero_infinity else torch.full((), float("inf"), dtype=total.dtype)
-    total = torch.where(total > -_NEVER / 2, limit, total)
-    if reduction == 1:
-        return (total / labels.clamp(min=1).to(total.dtype)).mean()
-    return total.sum() if reduction == 2 else total.squeeze(0) if is_single else total
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -115,12 +69,19 @@ class replaced_functions(TorchFunctionMode):
     def __init__(self):
         super().__init__()
         self._masks: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by identity of the batch sizes, which are kept
+        self._sizes = Sizes()
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
+        result = self._call(function, args, kwargs or {})
+        for value in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(value, torch.Tensor):
+                self._sizes.note(value)
+        return result
+
+    def _call(self, function, args, kwargs):
         name = getattr(function, "__name__", "")
         if name == "ctc_loss":
-            return ctc_loss(*args, **kwargs)
+            return trace_ctc_loss(*args, **kwargs)
         if name == "_pack_padded_sequence":
             return self._pack(*args, **kwargs)
         if name == "_pad_packed_sequence":

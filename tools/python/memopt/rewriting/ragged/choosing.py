@@ -18,6 +18,7 @@ def _choose(engine: Any, x: Any, mask: torch.Tensor, at: int) -> Ragged:
     """`x[mask]`, the mask over the dimensions from `at`."""
     rank = mask.dim()
     key = engine.intern("mask", engine.key_of(mask))
+    engine.mask_shapes[key] = mask.shape
     valid = mask.flatten() if rank != 1 else mask
     if isinstance(x, Ragged):
         raise NotRagged("once more, by another mask")

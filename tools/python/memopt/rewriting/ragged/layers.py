@@ -15,12 +15,8 @@ aten = torch.ops.aten
 __all__ = ["RULES", "pointwise"]
 
 
-def pointwise(engine, target, arguments, keywords):
-    leaves, spec = pytree.tree_flatten((arguments, keywords), is_leaf=is_ragged)
-    leaves = [leaf.tensor() if isinstance(leaf, Count) else leaf for leaf in leaves]
-    rows = [leaf for leaf in leaves if isinstance(leaf, Ragged)]
-    if not rows:
-        return _call_with_tensors(target, *pytree.tree_unflatten(leaves, spec))
+def _meet(engine, leaves: list) -> tuple[list, int]:
+    """Operands that are broadcast together with the same rows, and the rows' dimension in the result."""
     leaves = align_all(engine, leaves)
     first = find_rows(leaves)
     rank = max(rank_of(leaf) for leaf in leaves if isinstance(leaf, (Ragged, torch.Tensor)))
@@ -30,8 +26,23 @@ def pointwise(engine, target, arguments, keywords):
             raise NotRagged("along other dimensions")
         if isinstance(leaf, torch.Tensor) and leaf.dim() >= behind and leaf.shape[leaf.dim() - behind] != 1:
             raise NotRagged("beside a tensor with as many rows")
+    return leaves, rank - behind
+
+
+def pointwise(engine, target, arguments, keywords):
+    leaves, spec = pytree.tree_flatten((arguments, keywords), is_leaf=is_ragged)
+    leaves = [leaf.tensor() if isinstance(leaf, Count) else leaf for leaf in leaves]
+    if not any(isinstance(leaf, Ragged) for leaf in leaves):
+        return _call_with_tensors(target, *pytree.tree_unflatten(leaves, spec))
+    leaves, dim = _meet(engine, leaves)
     arguments, keywords = pytree.tree_unflatten([plain(leaf) for leaf in leaves], spec)
-    return first.with_full(_call_with_tensors(target, arguments, keywords), rank - behind)
+    return find_rows(leaves).with_full(_call_with_tensors(target, arguments, keywords), dim)
+
+
+def _broadcast(engine, target, arguments, keywords):
+    leaves, dim = _meet(engine, list(arguments[0]))
+    first = find_rows(leaves)
+    return [first.with_full(full, dim) for full in torch.broadcast_tensors(*map(plain, leaves))]
 
 
 def _call_with_tensors(target, arguments, keywords):
@@ -104,6 +115,6 @@ RULES = {
     **dict.fromkeys(("layer_norm", "rms_norm"), _normalize),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution", "group_norm", "max_pool2d", "avg_pool2d", "max_pool1d",
                      "avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool1d", "instance_norm_"), _by_sample),
-    "one_hot": _one_hot,
+    "one_hot": _one_hot, "broadcast_tensors": _broadcast,
     **dict.fromkeys(("where", "masked_fill", "masked_fill_", "clamp", "rsub", "nan_to_num"), pointwise),
 }
