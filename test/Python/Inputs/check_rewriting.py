@@ -1,9 +1,8 @@
 # Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Programs that are written anew: run in PyTorch beside their models; and one step with checks, compiled."""
+"""Programs with masks, complex numbers, branches and loops, written anew; and one step with checks, compiled."""
 
-import logging
 import math
 
 import torch
@@ -12,70 +11,7 @@ from torch import nn
 
 import memopt
 from memopt import export
-
-logging.getLogger("torch").setLevel(logging.ERROR)
-
-
-class _Copy(torch.autograd.Function):
-    """Autograd lacks it, for programs before their decompositions have none."""
-
-    @staticmethod
-    def forward(ctx, into, value):
-        return value.expand_as(into).to(into.dtype).clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return None, gradient
-
-
-library = torch.library.Library("aten", "IMPL")
-library.impl("copy", lambda into, value, non_blocking=False: _Copy.apply(into, value), "Autograd")
-
-
-class Model(nn.Module):
-    """A linear layer and what a case makes of it."""
-
-    def __init__(self, function, inside, outside, **parameters):
-        super().__init__()
-        self.linear, self.function = nn.Linear(inside, outside), function
-        for name, value in parameters.items():
-            setattr(self, name, value if isinstance(value, nn.Module) else nn.Parameter(value))
-
-    def forward(self, **batch):
-        return self.function(self, **batch)
-
-
-CASES = {}
-
-
-def case(inside=6, outside=5, **parameters):
-    def register(function):
-        CASES[function.__name__] = (function, inside, outside, parameters)
-        return function
-    return register
-
-
-def check(name):
-    torch.manual_seed(0)
-    function, inside, outside, parameters = CASES[name]
-    model = Model(function, inside, outside, **{key: make() for key, make in parameters.items()})
-    batch = {"x": torch.randn(12, inside), "t": torch.randint(-2, outside, (12,)), "keep": torch.rand(12) < 0.5}
-    batch = {key: value for key, value in batch.items() if key in function.__code__.co_varnames}
-    program = export.export_program(export.TrainingStep(model), batch, training=True)
-    expected = model(**{key: value.clone() for key, value in batch.items()})
-    module = program.module()
-    found = module(**{key: value.clone() for key, value in batch.items()})
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6, msg=lambda text: f"{name}: {text}")
-    mine = dict(module.named_parameters())
-    for key, parameter in model.named_parameters():
-        wanted = torch.autograd.grad(expected, parameter, retain_graph=True, allow_unused=True)[0]
-        got = torch.autograd.grad(found, mine[f"net.{key}"], retain_graph=True, allow_unused=True)[0]
-        if wanted is not None:
-            wanted = torch.view_as_real(wanted) if wanted.is_complex() else wanted
-            torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5, msg=lambda text: f"{name}, gradient of {key}: {text}")
-    sizes = [size for node in program.graph.nodes if isinstance(node.meta.get("val"), torch.Tensor) for size in node.meta["val"].shape]
-    assert all(isinstance(size, int) for size in sizes), f"{name}: {sizes}"
-    print(f"ok {name}")
+from rewriting import Model, case, check_all, compare_step
 
 
 # Masks ----------------------------------------------------------------------------------------------------------
@@ -112,6 +48,24 @@ def two_masks(self, x, keep):
     order = torch.arange(12)
     first, last = order < keep.sum(), order >= 12 - keep.sum()
     return (y[first] * y[last]).sum() + torch.cat([y[first], y[last], y]).amax(0).sum()
+
+
+@case()
+def positives(self, x, t):
+    y = self.linear(x)
+    found = torch.nonzero(t >= 0).squeeze(1)
+    classes = torch.zeros_like(y)
+    classes[found, t[found]] = 1
+    each = F.binary_cross_entropy_with_logits(y, classes, reduction="none")
+    count = (t >= 0).sum().clamp(min=1)
+    return (each.sum() + F.smooth_l1_loss(y[found], x[found, :5], reduction="sum", beta=0.1) + F.mse_loss(
+        y[t >= 0], x[t >= 0][:, 1:], reduction="sum")) / count + each[found].sum() / torch.sym_max(found.size(0), 1)
+
+
+@case()
+def reductions(self, x, keep):
+    y = self.linear(x)[keep]
+    return y.logsumexp(0).sum() + y.amax(0).sum() + y.var() + y.softmax(-1).max(-1).values.mean() + y.std(0).sum() + y[:, 1].norm()
 
 
 # Complex numbers ------------------------------------------------------------------------------------------------
@@ -161,6 +115,19 @@ def regions(self, x):
     return y.float().square().sum() + torch.polar(y.float().square(), y.float()).real.mean()
 
 
+@case()
+def guarded_branch(self, x):
+    h = self.linear(x).relu() * (x.sum() > 1e6)
+    return torch.cond(h.sum() > 0, lambda h: h / h.norm() + h.sum().log(), lambda h: h + 1, (h,)).square().sum() + self.linear(x).sum()
+
+
+@case()
+def switch(self, x, t):
+    from torch._higher_order_ops.switch import switch
+    y = self.linear(x)
+    return switch(t[0].clamp(min=0), (lambda y: y.tanh(), lambda y: y * 2, lambda y: y + y.mean()), (y,)).square().sum()
+
+
 # Layers ---------------------------------------------------------------------------------------------------------
 
 @case(rnn=lambda: nn.GRU(5, 3, bidirectional=True, batch_first=True))
@@ -178,53 +145,12 @@ def speech(self, x, t):
     return F.ctc_loss(logits, t[:6].clamp(min=1).reshape(2, 3), torch.tensor([6, 2]), torch.tensor([2, 3]), zero_infinity=True)
 
 
-# Gradients that a model takes itself ---------------------------------------------------------------------------
-
 @case()
-def penalty(self, x):
-    x = x.requires_grad_()
-    y = self.linear(x).tanh().pow(3).sum(1)
-    (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
-    (second,) = torch.autograd.grad(g[:, 0].sum(), x, create_graph=True)
-    (fixed,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
-    return (g.norm(dim=1) - 1).square().mean() + second.sum() + (y[:, None] * fixed).sum()
-
-
-@case(conv=lambda: nn.Conv2d(2, 4, 3, stride=2, padding=1, groups=2))
-def convolution(self, x):
-    image = x[:, :, None].repeat(1, 3, 6).reshape(12, 2, 9, 6).requires_grad_()
-    (g,) = torch.autograd.grad(F.relu(self.conv(image)).square().sum(), image, create_graph=True)
-    return g.square().mean()
-
-
-@case()
-def transforms(self, x):
-    energy = lambda z: self.linear(z).sin().sum()
-    by_row = torch.func.grad(energy)(x)
-    return by_row.square().sum() + torch.func.jacrev(lambda z: self.linear(z).exp()[:2])(x[0]).square().sum()
-
-
-def compare_step(name, make):
-    """A step beside PyTorch's, in the parameters behind it."""
-    losses, results = [], []
-    for compiled in (False, True):
-        torch.manual_seed(0)
-        model, batch = make()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        if compiled:
-            step = memopt.compile(model, None, batch, optimizer=optimizer)
-            losses.append(step(batch))
-            results.append(step.state_dict()["model"])
-        else:
-            loss = model(**batch)
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-            results.append(model.state_dict())
-    assert abs(losses[0] - losses[1]) < 1e-5 * abs(losses[0]), (name, losses)
-    for key, value in results[0].items():
-        torch.testing.assert_close(results[1][key], value, rtol=1e-4, atol=1e-5, msg=lambda text: f"{name}, {key}: {text}")
-    print(f"ok {name}")
+def speech_by_mask(self, x, t):
+    logits = self.linear(x).reshape(6, 2, 5).log_softmax(-1)
+    labels = t[:8].reshape(2, 4)
+    there = labels > 0
+    return F.ctc_loss(logits, labels.masked_select(there), torch.tensor([6, 5]), there.sum(1), reduction="sum", zero_infinity=True)
 
 
 def check_formulas():
@@ -240,10 +166,35 @@ def check_formulas():
         a = a @ a.mT + torch.eye(3)
         low = torch.linalg.cholesky(a)
         return (torch.linalg.solve(a, x[:, :1]).sum() + torch.linalg.solve_triangular(low, x, upper=False).square().sum()
-                + torch.linalg.slogdet(a).logabsdet + torch.inverse(a).sum() + cube(a).mean()
+                + torch.linalg.qr(a).R.diagonal().prod() + torch.linalg.slogdet(a).logabsdet + torch.inverse(a).sum() + cube(a).mean()
                 + torch.fft.fft(self.weight).abs().sum() + self.norm(x).exp().sum())
     compare_step("formulas", lambda: (Model(decompose, 3, 3, weight=torch.randn(3, dtype=torch.cfloat),
                                             norm=nn.BatchNorm1d(3, momentum=None)), {"x": torch.randn(3, 3)}))
+
+
+def check_running():
+    """Beside a loop: PyTorch's own gradient of `associative_scan` is another."""
+    from torch._higher_order_ops.associative_scan import associative_scan
+
+    def scan(self, x):
+        a, b = self.linear(x).sigmoid(), self.linear(x)
+        join = lambda one, two: (one[0] * two[0], one[1] * two[0] + two[1])
+        return sum(associative_scan(join, (a[:size], b[:size]), dim=0, combine_mode="pointwise")[1].square().sum() for size in (1, 2, 5, 12))
+
+    def loop(self, x):
+        a, b, total, h = self.linear(x).sigmoid(), self.linear(x), 0, 0
+        for number in range(12):
+            h = a[number] * h + b[number]
+            total = total + h.square().sum() * sum(number < size for size in (1, 2, 5, 12))
+        return total
+    torch.manual_seed(0)
+    model, x = Model(scan, 6, 5), torch.randn(12, 6)
+    module = export.export_program(export.TrainingStep(model), {"x": x}, training=True).module()
+    expected, found = loop(model, x), module(x=x)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    for got, wanted in zip(torch.autograd.grad(found, list(module.parameters())), torch.autograd.grad(expected, list(model.parameters()))):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+    print("ok running")
 
 
 def check_checks():
@@ -275,8 +226,7 @@ def check_checks():
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    for name in CASES:
-        check(name)
+    check_all()
+    check_running()
     check_formulas()
     check_checks()

@@ -107,7 +107,8 @@ def _describe(code: _Code, places: list[int], frame: types.FrameType) -> str:
 def find_raising_side() -> tuple[bool, str] | None:
     """Of the branch that is being taken by a truth value: the value that ends in an exception, and what that says."""
     frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_name in ("__torch_function__", "__bool__", "_carry_branch"):
+    own = __file__.rpartition("branches")[0]
+    while frame is not None and (frame.f_code.co_name == "__torch_function__" or frame.f_code.co_filename.startswith(own)):
         frame = frame.f_back
     if frame is None:
         return None

@@ -18,9 +18,10 @@ def _tensor(value: Any, like: torch.Tensor) -> torch.Tensor:
     return value.to(like.dtype) if isinstance(value, torch.Tensor) else torch.tensor(float(value), dtype=like.dtype)
 
 
-def _levels(x, scale, zero, low, high):
-    """What x becomes before it is cut off, and behind that."""
-    level = torch.round(x * (1 / scale) + zero)
+def _levels(x, scale, zero, low, high, rounds_sum=False):
+    """What x becomes before it is cut off, and behind that. An offset that is a whole number is added to the rounded value, which
+    counts where x lies between two levels."""
+    level = torch.round(x * (1 / scale) + zero) if rounds_sum else torch.round(x * (1 / scale)) + zero
     return level, (level.clamp(low, high) - zero) * scale
 
 
@@ -29,15 +30,16 @@ def _is_inside(level, low, high):
 
 
 def _fake_quantize(x, scale, zero, low, high, shape=None):
+    rounds_sum = isinstance(zero, torch.Tensor) and zero.is_floating_point()
     scale, zero = _tensor(scale, x).detach(), _tensor(zero, x).detach()
     scale, zero = (part.reshape(shape) if shape is not None else part.reshape(()) for part in (scale, zero))
 
     def keep(context, inputs, output):
-        context.save_for_backward(_is_inside(_levels(inputs[0], scale, zero, low, high)[0], low, high))
+        context.save_for_backward(_is_inside(_levels(inputs[0], scale, zero, low, high, rounds_sum)[0], low, high))
 
     def backward(context, g):
         return torch.where(context.saved_tensors[0], g, torch.zeros((), dtype=g.dtype))
-    return gradients.with_formula("fake_quantize", (x,), lambda x: _levels(x, scale, zero, low, high)[1], keep, backward)
+    return gradients.with_formula("fake_quantize", (x,), lambda x: _levels(x, scale, zero, low, high, rounds_sum)[1], keep, backward)
 
 
 def _by_channel(x, scale, zero, axis, low, high):
@@ -56,12 +58,12 @@ def _learnable(x, scale, zero, low, high, factor=1.0, axis=None):
         return _levels(x, *spread(scale, zero), low, high)[1]
 
     def keep(context, inputs, output):
-        context.save_for_backward(*inputs, output)
+        context.save_for_backward(*inputs)
 
     def backward(context, g):
-        x, scale, zero, y = context.saved_tensors
+        x, scale, zero = context.saved_tensors
         spread_scale, offset = spread(scale, zero)
-        level, _ = _levels(x, spread_scale, offset, low, high)
+        level, y = _levels(x, spread_scale, offset, low, high, rounds_sum=True)  # PyTorch's gradient does
         inside = _is_inside(level, low, high)
         nothing = torch.zeros((), dtype=g.dtype)
         by_scale = torch.where(inside, (y - x) / spread_scale, torch.where(level < low, low - offset, high - offset))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import sympy
 import torch
 from torch.fx.experimental import symbolic_shapes
 
@@ -36,8 +37,15 @@ class Sizes:
                     torch._check(size >= 2)
 
 
+def _are_two_counts(expression: sympy.Basic) -> bool:
+    return isinstance(expression, (sympy.Eq, sympy.Ne)) and all(
+        part.is_Symbol and symbolic_shapes.symbol_is_type(part, symbolic_shapes.SymT.UNBACKED_INT) for part in expression.args)
+
+
 def _decide(condition: torch.SymBool) -> bool:
-    """A branch of the model's own is none of an operator's."""
+    """A branch of the model's own is none of an operator's. An operator that asks whether there are as many rows here as there is
+    told so; the program makes NaN of them where there are not.
+    """
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(__file__.rpartition("rewriting")[0]):
         frame = frame.f_back
@@ -45,6 +53,10 @@ def _decide(condition: torch.SymBool) -> bool:
         raise Refused(f"{called_from()}: a branch, or max() and min() of Python, by the number of rows that a mask chooses is not "
                       "supported; leave out a branch that skips what has no rows, which counts for nothing, and bound a divisor as in "
                       "mask.sum().clamp(min=1)")
+    if _are_two_counts(condition.node.expr):
+        is_equal = isinstance(condition.node.expr, sympy.Eq)
+        torch._check(condition if is_equal else torch.sym_not(condition))
+        return is_equal
     return _decide.original(condition)
 
 

@@ -126,11 +126,13 @@ def compact(x: Ragged) -> torch.Tensor:
 
 
 def align(engine: Any, x: Ragged, like: Ragged) -> Ragged:
-    """The same rows, in the places that others have."""
+    """The same rows, in the places that others have; PyTorch has an error for other numbers of rows, and this has NaN."""
     if x.key == like.key:
         return x
     rank = (like.valid.to(torch.int64).cumsum(0) - 1).clamp(0, x.bound - 1)
     full = compact(x).index_select(x.dim, rank)
+    if full.is_floating_point():
+        full = torch.where(x.count() == like.count(), full, torch.full((), float("nan"), dtype=full.dtype))
     return Ragged(fill_rows(full, x.dim, like.valid), x.dim, like.valid, like.key)
 
 

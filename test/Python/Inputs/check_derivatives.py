@@ -1,0 +1,85 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Gradients that a model takes itself."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from rewriting import case, check_all
+
+
+@case()
+def penalty(self, x):
+    x = x.requires_grad_()
+    y = self.linear(x).tanh().pow(3).sum(1)
+    (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(g[:, 0].sum(), x, create_graph=True)
+    (fixed,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
+    return (g.norm(dim=1) - 1).square().mean() + second.sum() + (y[:, None] * fixed).sum()
+
+
+@case(conv=lambda: nn.Conv2d(2, 4, 3, stride=2, padding=1, groups=2))
+def convolution(self, x):
+    image = x[:, :, None].repeat(1, 3, 6).reshape(12, 2, 9, 6).requires_grad_()
+    (g,) = torch.autograd.grad(F.relu(self.conv(image)).square().sum(), image, create_graph=True)
+    return g.square().mean()
+
+
+@case()
+def transforms(self, x):
+    energy = lambda z: self.linear(z).sin().sum()
+    by_row = torch.func.grad(energy)(x)
+    return by_row.square().sum() + torch.func.jacrev(lambda z: self.linear(z).exp()[:2])(x[0]).square().sum()
+
+
+@case()
+def made_by_forward(self, x):
+    x = x.detach().clone().requires_grad_()
+    y = self.linear(x).sin().sum(1)
+    (g,) = torch.autograd.grad(y, x, torch.ones_like(y), create_graph=True)
+    second = [torch.autograd.grad(g[:, place], x, torch.ones_like(y), create_graph=True)[0][:, place] for place in range(3)]
+    return sum(second).square().mean()
+
+
+@case()
+def directions(self, x):
+    energy = lambda z: self.linear(z).sin().sum()
+    _, along = torch.func.jvp(torch.func.grad(energy), (x,), (x.cos(),))
+    value, pull = torch.func.vjp(lambda z: self.linear(z).tanh(), x)
+    gradient, total = torch.func.grad_and_value(energy)(x)
+    return along.square().sum() + pull(value)[0].square().sum() + gradient.abs().sum() * total
+
+
+@case()
+def of_each_sample(self, x):
+    def energy(weight, z):
+        return (weight @ z).sin().sum()
+    second = torch.vmap(torch.func.hessian(lambda z: energy(self.linear.weight, z)))(x)
+    by_weight, by_sample = torch.vmap(torch.func.grad(energy, argnums=(0, 1)), in_dims=(None, 0))(self.linear.weight, x)
+    turned = torch.vmap(torch.func.jacrev(lambda z: self.linear(z).exp()), in_dims=1)(x.mT)
+    return second.diagonal(dim1=1, dim2=2).sum() + by_weight.square().sum((1, 2)).sqrt().sum() + by_sample.norm() + turned.norm()
+
+
+@case(inside=5)
+def steps_inside(self, x):
+    weights = {"weight": self.linear.weight, "bias": self.linear.bias}
+    for _ in range(2):
+        loss = torch.func.functional_call(self.linear, weights, (x[:6],)).tanh().square().mean()
+        found = torch.autograd.grad(loss, list(weights.values()), create_graph=True)
+        weights = {name: value - 0.5 * slope for (name, value), slope in zip(weights.items(), found)}
+    return torch.func.functional_call(self.linear, weights, (x[6:],)).square().mean()
+
+
+@case()
+def draws(self, x):
+    """Without a bias, the gradient by the draw that y is made of gives y again, and that by another does not."""
+    x = x.requires_grad_()
+    y = F.dropout(x @ self.linear.weight.mT, 0.5, True).sum(1)
+    (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    return ((g * x).sum(1) - y).square().sum() + self.linear.bias.sum()
+
+
+if __name__ == "__main__":
+    check_all()
