@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from ..errors import Refused
 from . import fourier
 
-__all__ = ["Pair", "as_pair", "call", "finish", "is_complex", "makes_complex", "refuse", "write"]
+__all__ = ["Pair", "as_pair", "call", "finish", "has_complex", "is_complex", "makes_complex", "refuse", "write"]
 
 
 class Pair:
@@ -38,6 +38,11 @@ class Pair:
 
 def is_complex(value: Any) -> bool:
     return isinstance(value, Pair)
+
+
+def has_complex(value: Any) -> bool:
+    """A complex tensor, or a complex number of Python."""
+    return isinstance(value, (Pair, complex))
 
 
 def as_pair(real: torch.Tensor) -> Pair:
@@ -166,8 +171,9 @@ def _equal(a: Any, b: Any) -> torch.Tensor:
 
 def _where(condition: torch.Tensor, a: Any, b: Any) -> Pair:
     (ar, ai), (br, bi) = _split(a), _split(b)
-    zero = torch.zeros((), dtype=(ai if ai is not None else bi).dtype)
-    return Pair(torch.where(condition, ar, br), torch.where(condition, zero if ai is None else ai, zero if bi is None else bi))
+    zero = torch.zeros((), dtype=next(part.dtype for part in (ai, bi, ar, br) if isinstance(part, torch.Tensor)))
+    parts = [part if isinstance(part, torch.Tensor) else zero + (part or 0) for part in (ar, ai, br, bi)]
+    return Pair(torch.where(condition, parts[0], parts[2]), torch.where(condition, parts[1], parts[3]))
 
 
 def _convert(value: Any, dtype: torch.dtype | None) -> Any:
@@ -232,7 +238,7 @@ _FUNCTIONS = {
     "add": _add, "sub": lambda a, b, alpha=1: _add(a if is_complex(a) else _pair(a) if is_complex(b) else a, b, alpha, -1),
     "div": _div, "true_divide": _div, "reciprocal": _reciprocal, "exp": _exp, "log": _log, "sqrt": _sqrt, "sgn": _sgn, "pow": _pow,
     "square": lambda z: mul(z, z), "rsub": lambda a, b, alpha=1: _add(_pair(b), a, alpha, -1),
-    "eq": _equal, "ne": lambda a, b: ~_equal(a, b), "where": _where, "copy_": _copy, "linalg_vector_norm": _norm,
+    "masked_fill": lambda z, mask, value: _where(mask, value, z), "eq": _equal, "ne": lambda a, b: ~_equal(a, b), "where": _where, "copy_": _copy, "linalg_vector_norm": _norm,
     "norm": lambda z, *rest, **keywords: _norm(z, *[2 if part is None else part for part in rest], **keywords),
     "linear": _linear, "einsum": _einsum,
     "vdot": lambda a, b: _bilinear(torch.dot, Pair(a.re, -a.im), b), "linalg_vecdot": lambda a, b, dim=-1: Pair(
@@ -247,10 +253,10 @@ _OF_PARTS = {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "select"
              "flip", "unbind", "split", "split_with_sizes", "chunk", "movedim", "swapaxes", "swapdims", "narrow", "clone", "contiguous",
              "detach", "alias", "lift_fresh_copy", "sum", "mean", "cumsum", "diagonal", "diag", "tril", "triu", "zeros_like",
              "empty_like", "new_zeros", "new_empty", "constant_pad_nd", "pad", "unfold", "tensor_split", "adjoint", "positive",
-             "resolve_conj", "resolve_neg", "atleast_1d", "atleast_2d", "view_copy", "masked_fill", "mH"}
+             "resolve_conj", "resolve_neg", "atleast_1d", "atleast_2d", "view_copy", "mH"}
 _JOINED = {"cat", "concat", "stack", "hstack", "vstack"}
 _CREATED = {"zeros", "empty", "ones", "full", "eye", "scalar_tensor"}
-_WRITES = {"add_": _add, "sub_": lambda a, b, alpha=1: _add(a, b, alpha, -1), "mul_": mul, "div_": _div}
+_WRITES = {"masked_fill_": lambda z, mask, value: _where(mask, value, z), "add_": _add, "sub_": lambda a, b, alpha=1: _add(a, b, alpha, -1), "mul_": mul, "div_": _div}
 _FROM_REAL = {"complex", "polar", "view_as_complex"}
 
 
@@ -268,7 +274,7 @@ def makes_complex(target: Any, keywords: dict) -> bool:
     return name in _FROM_REAL or name in fourier.RULES or isinstance(dtype, torch.dtype) and dtype.is_complex
 
 
-def _of_parts(target, arguments, keywords):
+def _of_parts(engine, target, arguments, keywords):
     """The same of real and of imaginary parts."""
     results = []
     for place in (0, 1):
@@ -276,7 +282,10 @@ def _of_parts(target, arguments, keywords):
         mapped = pytree.tree_map(part, (arguments, keywords), is_leaf=is_complex)
         if keywords.get("dtype") is not None:
             mapped[1]["dtype"] = _REAL.get(keywords["dtype"], keywords["dtype"])
-        results.append(target(*mapped[0], **mapped[1]))
+        results.append(engine.call(target, tuple(mapped[0]), mapped[1]))
+    if not isinstance(results[0], (torch.Tensor, tuple, list)):
+        raise Refused("rows of complex numbers that a mask chooses are not supported, as their number depends on the data; choose by "
+                      "torch.where(mask, x, 0)")
     if isinstance(results[0], (tuple, list)):
         return [Pair(*parts) for parts in zip(*results)]
     return Pair(*results)
@@ -322,10 +331,10 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
         arguments[0].im.fill_(im or 0)
         return arguments[0]
     if name in ("index_put", "index_put_", "index_add", "index_add_", "scatter_add", "scatter_add_", "slice_scatter", "select_scatter"):
-        return _of_parts(target, tuple(_pair(value) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+        return _of_parts(engine, target, tuple(_pair(value) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
                                        for value in arguments), keywords)
     if name in _OF_PARTS:
-        return _of_parts(target, arguments, keywords)
+        return _of_parts(engine, target, arguments, keywords)
     refuse(target._schema.name)
     return None
 

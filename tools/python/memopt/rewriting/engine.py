@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from ..errors import Error, Refused
 from ..places import place_of_node
-from . import complex_numbers, control_flow, ctc, custom_operators, fourier, linear_algebra, quantization, ragged
+from . import complex_numbers, control_flow, ctc, custom_operators, fourier, linear_algebra, quantization, ragged, repetitions
 
 __all__ = ["Engine", "rewrite_program"]
 
@@ -28,13 +28,16 @@ def _as_rule(function: Callable) -> Callable:
 
 #: Rules by the name of an operator, "library::name": (engine, target, arguments, keywords) -> value.
 _RULES: dict[str, Callable] = {**control_flow.RULES, **linear_algebra.RULES, **quantization.RULES, **ragged.RULES, **ctc.RULES,
+                               **repetitions.RULES,
                                **{f"aten::{name}": _as_rule(window) for name, window in fourier.WINDOWS.items()}}
 _MOST_ROUNDS = 4
 _COPIES = {"aten::lift_fresh_copy", "aten::detach", "aten::detach_", "aten::clone"}
 #: The operators that a program is rewritten for; rows by a mask are seen by their sizes.
 _CAUSES = _RULES.keys() - ragged.RULES.keys() - control_flow.REGIONS
+#: What has one rule, for real tensors of known sizes.
+_OF_REAL = {*linear_algebra.RULES, *quantization.RULES, *repetitions.RULES}
 #: Rules for values of a kind: (the kind's test, the rule).
-_KINDS = ((ragged.is_ragged, ragged.call), (complex_numbers.is_complex, complex_numbers.call))
+_KINDS = ((ragged.is_ragged, ragged.call), (complex_numbers.has_complex, complex_numbers.call))
 
 
 def name_of(target: Any) -> str:
@@ -179,10 +182,19 @@ class Engine:
 
     def call(self, target: Any, arguments: tuple, keywords: dict) -> Any:
         """One operator on values of any kind."""
-        rule = _RULES.get(name_of(target))
+        name, leaves = name_of(target), pytree.tree_leaves((arguments, keywords))
+        has_rows, has_complex = (any(map(is_of_kind, leaves)) for is_of_kind, _ in _KINDS)
+        if has_rows and has_complex:
+            raise ragged.NotRagged("among complex numbers")
+        rule = _RULES.get(name)
+        if has_complex and name in ragged.RULES:
+            return complex_numbers.call(self, target, arguments, keywords)
         if rule is not None:
+            if has_complex and name in _OF_REAL:
+                complex_numbers.refuse(name)
+            if has_rows and name in _OF_REAL:
+                raise ragged.NotRagged()
             return rule(self, target, arguments, keywords)
-        leaves = pytree.tree_leaves((arguments, keywords))
         for is_of_kind, call in _KINDS:
             if any(map(is_of_kind, leaves)):
                 return call(self, target, arguments, keywords)

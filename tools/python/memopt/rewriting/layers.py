@@ -71,6 +71,14 @@ class replaced_functions(TorchFunctionMode):
         self._masks: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by identity of the batch sizes, which are kept
         self._sizes = Sizes()
 
+    def __enter__(self):
+        self._sizes.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        self._sizes.__exit__(*error)
+        return super().__exit__(*error)
+
     def __torch_function__(self, function, types, args=(), kwargs=None):
         result = self._call(function, args, kwargs or {})
         for value in result if isinstance(result, (tuple, list)) else (result,):

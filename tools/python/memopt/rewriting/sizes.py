@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import sys
+import threading
 from typing import Any
 
 import sympy
@@ -18,13 +21,27 @@ from ..places import _is_hidden, called_from
 __all__ = ["REPLACED", "Sizes"]
 
 
+_active = threading.local()  # `sizes` of the thread that traces
+
+
 class Sizes:
     """Of such a size, operators ask whether it is 0 or 1, where they know of nothing else to do than to branch. The program is written
     anew for any number of rows; while it is traced there are more.
     """
 
     def __init__(self):
-        self._known: set[tuple[Any, Any]] = set()
+        self._known: dict[tuple[Any, Any], torch.SymInt] = {}
+
+    def __enter__(self) -> Sizes:
+        self._outer, _active.sizes = getattr(_active, "sizes", None), self
+        return self
+
+    def __exit__(self, *_) -> None:
+        _active.sizes = self._outer
+
+    def get_counts(self, shape_env: Any) -> dict[Any, torch.SymInt]:
+        """By their symbols."""
+        return {symbol: size for (owner, symbol), size in self._known.items() if owner is shape_env}
 
     def note(self, value: torch.Tensor) -> None:
         for size in value.shape:
@@ -32,7 +49,7 @@ class Sizes:
                 continue
             known = size.node.shape_env, size.node.expr
             if known not in self._known:
-                self._known.add(known)
+                self._known[known] = size
                 if not size.node.shape_env.bound_sympy(size.node.expr).upper < 2:
                     torch._check(size >= 2)
 
@@ -42,17 +59,51 @@ def _are_two_counts(expression: sympy.Basic) -> bool:
         part.is_Symbol and symbolic_shapes.symbol_is_type(part, symbolic_shapes.SymT.UNBACKED_INT) for part in expression.args)
 
 
+_COMPARISONS = {sympy.Eq: operator.eq, sympy.Ne: operator.ne, sympy.Lt: operator.lt, sympy.Le: operator.le, sympy.Gt: operator.gt,
+                sympy.Ge: operator.ge}
+
+
+def _compute(expression: sympy.Basic, counts: dict) -> Any:
+    """A number of rows as a tensor."""
+    if expression.is_Symbol:
+        return torch.scalar_tensor(counts[expression], dtype=torch.int64)
+    if isinstance(expression, (sympy.Add, sympy.Mul)):
+        join = operator.add if isinstance(expression, sympy.Add) else operator.mul
+        return functools.reduce(join, [_compute(part, counts) for part in expression.args])
+    return int(expression)
+
+
+def _check_branch(condition: torch.SymBool) -> bool:
+    """A branch of the model's own by a number of rows: the program has the side of some rows, and the step checks that it is this."""
+    expression, sizes = condition.node.expr, _active.sizes
+    kind = next((kind for kind in _COMPARISONS if isinstance(expression, kind)), None)
+    value = symbolic_shapes.statically_known_true(condition)
+    if sizes is None or kind is None or not (value or symbolic_shapes.statically_known_true(torch.sym_not(condition))):
+        raise Refused(f"{called_from()}: a branch by the number of rows that a mask chooses is not supported; compute both sides and "
+                      "choose by torch.where")
+    counts = sizes.get_counts(condition.node.shape_env)
+    try:
+        holds = torch.as_tensor(_COMPARISONS[kind](*(_compute(part, counts) for part in expression.args)))
+    except (KeyError, TypeError) as error:
+        raise Refused(f"{called_from()}: a branch by {expression} rows is not supported; compute both sides and choose by "
+                      "torch.where") from error
+    torch._assert_async(holds == value, "the number of rows that a mask chooses is one for the other side of a branch, and the program "
+                                        "has one side; leave out a branch that skips what has no rows, and bound a divisor as in "
+                                        "mask.sum().clamp(min=1)")
+    return value
+
+
 def _decide(condition: torch.SymBool) -> bool:
-    """A branch of the model's own is none of an operator's. An operator that asks whether there are as many rows here as there is
-    told so; the program makes NaN of them where there are not.
+    """A branch of the model's own is checked by the step. An operator that asks whether there are as many rows here as there is told
+    so; the program makes NaN of them where there are not.
     """
+    if not symbolic_shapes.free_unbacked_symbols(condition):
+        return _decide.original(condition)
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(__file__.rpartition("rewriting")[0]):
         frame = frame.f_back
-    if frame is not None and not _is_hidden(frame.f_code.co_filename) and symbolic_shapes.free_unbacked_symbols(condition):
-        raise Refused(f"{called_from()}: a branch, or max() and min() of Python, by the number of rows that a mask chooses is not "
-                      "supported; leave out a branch that skips what has no rows, which counts for nothing, and bound a divisor as in "
-                      "mask.sum().clamp(min=1)")
+    if frame is not None and not _is_hidden(frame.f_code.co_filename):
+        return _check_branch(condition)
     if _are_two_counts(condition.node.expr):
         is_equal = isinstance(condition.node.expr, sympy.Eq)
         torch._check(condition if is_equal else torch.sym_not(condition))

@@ -1,7 +1,7 @@
 # Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Operators that choose rows: by a mask, by the places where a condition holds, by other rows."""
+"""Operators that choose rows: by a mask, by the places where a condition holds, by other rows, one of each."""
 
 from __future__ import annotations
 
@@ -137,7 +137,37 @@ def _take(engine, target, arguments, keywords):
     return found.with_full(target(plain(x), dim, plain(index), *arguments[3:], **keywords))
 
 
+# ----------------------------------------------------------------------------------------------------------
+# One of each
+# ----------------------------------------------------------------------------------------------------------
+
+def _list_runs(engine, values, order, key):
+    """Of equal values side by side the first counts; with the run that each value is of, and the lengths of the runs."""
+    first = torch.cat([torch.ones(1, dtype=torch.bool), values[1:] != values[:-1]])
+    run = first.to(torch.int64).cumsum(0) - 1
+    lengths = torch.zeros_like(run).index_add(0, run, torch.ones_like(run)).index_select(0, run)
+    inverse = run if order is None else torch.zeros_like(run).index_copy(0, order, run)
+    return Ragged(values, 0, first, key), inverse, Ragged(lengths, 0, first, key)
+
+
+def _unique(engine, target, arguments, keywords):
+    x = arguments[0]
+    if isinstance(x, Ragged):
+        raise NotRagged("of which one of each is taken")
+    values, order = x.flatten().sort(stable=True)
+    found, inverse, lengths = _list_runs(engine, values, order, engine.intern("unique", engine.key_of(x)))
+    return found, inverse.reshape(x.shape), lengths
+
+
+def _unique_consecutive(engine, target, arguments, keywords):
+    x = arguments[0]
+    if isinstance(x, Ragged) or len(arguments) > 3 and arguments[3] is not None and x.dim() > 1 or keywords.get("dim") is not None:
+        raise NotRagged("of which one of each is taken, or along a dimension")
+    found, inverse, lengths = _list_runs(engine, x.flatten(), None, engine.intern("runs", engine.key_of(x)))
+    return found, inverse.reshape(x.shape), lengths
+
+
 RULES = dict.fromkeys(("gather", "index_select", "embedding"), _take)
 #: What makes rows, whatever it is called with.
 MAKERS = {"nonzero": _nonzero, "argwhere": _nonzero, "nonzero_numpy": lambda engine, target, arguments, keywords: find_places(engine, arguments[0]),
-          "masked_select": _masked_select, "index": _index}
+          "masked_select": _masked_select, "index": _index, "_unique2": _unique, "unique_consecutive": _unique_consecutive}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch.utils import _pytree as pytree
 
+from .layers import pointwise
 from .values import NotRagged, Ragged, align_all, bind, fill_rows, find_rows, list_dims, plain
 
 __all__ = ["RULES"]
@@ -61,6 +62,11 @@ def _reduce(engine, target, arguments, keywords):
     return result
 
 
+def _extreme(engine, target, arguments, keywords):
+    """Of one tensor, or of two."""
+    return (pointwise if target._overloadname == "other" else _reduce)(engine, target, arguments, keywords)
+
+
 def _spread_of(x, bound, dims, name):
     correction = bound.get("correction", 1 if bound.get("unbiased", True) else 0)
     correction = 1 if correction is None else correction
@@ -101,7 +107,7 @@ def _loss(engine, target, arguments, keywords):
 
 
 RULES = {
-    **dict.fromkeys((*_NEUTRAL, "mean", "var", "std"), _reduce),
+    **dict.fromkeys((*_NEUTRAL, "mean", "var", "std"), _reduce), "max": _extreme, "min": _extreme,
     **dict.fromkeys(("cross_entropy_loss", "nll_loss", "nll_loss_nd", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
                      "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "soft_margin_loss", "poisson_nll_loss"),
                     _loss),

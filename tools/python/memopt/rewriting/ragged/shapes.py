@@ -165,8 +165,12 @@ def _size(engine, target, arguments, keywords):
     return x.size() if wrap_dim(dim, x.full.dim()) == x.dim else x.full.shape[dim]
 
 
+def _scalar_tensor(engine, target, arguments, keywords):
+    return arguments[0].tensor().to(keywords.get("dtype") or torch.get_default_dtype())
+
+
 RULES = {
-    "unsqueeze": _unsqueeze, "squeeze": _squeeze, "select": _select, "slice": _slice,
+    "scalar_tensor": _scalar_tensor, "unsqueeze": _unsqueeze, "squeeze": _squeeze, "select": _select, "slice": _slice,
     **dict.fromkeys(("transpose", "permute", "t", "numpy_T", "mT", "swapaxes", "swapdims"), _permute),
     **dict.fromkeys(("view", "reshape", "_unsafe_view", "view_copy"), _view), "flatten": _flatten,
     "expand": _expand, "cat": _cat, "concat": _cat, "stack": _stack,
