@@ -68,6 +68,32 @@ def reductions(self, x, keep):
     return y.logsumexp(0).sum() + y.amax(0).sum() + y.var() + y.softmax(-1).max(-1).values.mean() + y.std(0).sum() + y[:, 1].norm()
 
 
+@case()
+def rows_of_rows(self, x, keep):
+    y = self.linear(x)[keep]
+    overlap = torch.zeros_like(y[:, 0])
+    both = (y[:, 1] > y[:, 0]) & (torch.max(y[:, 2], y[:, 0]) < 1)
+    overlap[both] = (y[both][:, 1] - y[both][:, 0]) * 2
+    return overlap.square().sum() + y[both].exp().sum() + F.hardswish(y).mean()
+
+
+@case()
+def one_of_each(self, x, t):
+    y = self.linear(x)
+    found, inverse, counts = torch.unique(t, return_inverse=True, return_counts=True)
+    runs, lengths = torch.unique_consecutive(t, return_counts=True)
+    rows = y[found % 12].tanh()
+    return (rows[inverse] * y).sum() + (rows.square().sum(1) * counts).sum() + (y[runs % 12].sum(1) * lengths).sum()
+
+
+@case()
+def repeated(self, x, keep):
+    y = self.linear(x)
+    counts = torch.where(torch.arange(12) < 6, keep, ~keep.roll(6)).to(torch.int64)  # six in all
+    places = torch.repeat_interleave(counts, output_size=6)
+    return (torch.repeat_interleave(y, counts, dim=0, output_size=6) * x[places, :5].cos()).square().sum()
+
+
 # Complex numbers ------------------------------------------------------------------------------------------------
 
 @case(weight=lambda: torch.randn(5, 3, dtype=torch.cfloat))
@@ -89,6 +115,14 @@ def short_time(self, x):
     window = torch.hann_window(16)
     z = torch.stft(self.linear(x), 16, 4, window=window, return_complex=True)
     return torch.istft(z * z.abs(), 16, 4, window=window, length=64).square().mean()
+
+
+@case(weight=lambda: torch.randn(5, dtype=torch.cfloat))
+def written_complex(self, x, keep):
+    z = self.linear(x) * self.weight + 1j * self.linear(x).cos()
+    z = torch.where(keep[:, None], z, z.conj() * 0.5)[:, torch.tensor([2, 0, 1, 3])]
+    z[~keep] = 0.25j
+    return (z.abs() + z.roll(1, 0).real).square().sum()
 
 
 # Branches and loops ---------------------------------------------------------------------------------------------
@@ -197,6 +231,26 @@ def check_running():
     print("ok running")
 
 
+def check_branch():
+    """A branch by a number of rows: the other side is an error of the step, which changes nothing."""
+    def mean(self, x, keep):
+        each = self.linear(x).square().sum(1)[keep]
+        return each.sum() / max(each.numel(), 1) + (each.mean() if each.numel() > 0 else 0.0 * each.sum())
+    compare_step("branch by rows", lambda: (Model(mean, 6, 5), {"x": torch.randn(4, 6), "keep": torch.tensor([True, False, True, True])}))
+    model, batch = Model(mean, 6, 5), {"x": torch.randn(4, 6), "keep": torch.ones(4, dtype=torch.bool)}
+    step = memopt.compile(model, None, batch, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    step(batch)
+    before = step.state_dict()["model"]["linear.weight"]
+    try:
+        step({**batch, "keep": ~batch["keep"]})
+    except memopt.LossNotFinite as error:
+        assert "the number of rows that a mask chooses" in str(error), error
+    else:
+        raise AssertionError("the other side of a branch was taken for this one")
+    assert torch.equal(before, step.state_dict()["model"]["linear.weight"])
+    print("ok branch by rows, checked")
+
+
 def check_checks():
     class Counts(nn.Module):
         def __init__(self):
@@ -229,4 +283,5 @@ if __name__ == "__main__":
     check_all()
     check_running()
     check_formulas()
+    check_branch()
     check_checks()

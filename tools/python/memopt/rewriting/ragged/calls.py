@@ -72,10 +72,10 @@ def _call_or(engine, target, arguments, keywords):
 
 
 def _drop(engine, target, arguments, keywords):
-    """What torch.export asserts of sizes."""
+    """What torch.export asserts of sizes and types."""
 
 
 #: Operators that make rows, whatever they are called with.
 RULES = {f"aten::{name}": rule for name, rule in {
     **choosing.MAKERS, **writing.MAKERS, "where": _where,
-    **dict.fromkeys(("_assert_scalar", "sym_constrain_range_for_size", "sym_constrain_range"), _drop)}.items()}
+    **dict.fromkeys(("_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range_for_size", "sym_constrain_range"), _drop)}.items()}

@@ -114,7 +114,11 @@ RULES = {
     "linear": _linear, **dict.fromkeys(("matmul", "mm", "bmm", "mv", "dot", "addmm"), _matmul),
     **dict.fromkeys(("layer_norm", "rms_norm"), _normalize),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution", "group_norm", "max_pool2d", "avg_pool2d", "max_pool1d",
-                     "avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool1d", "instance_norm_"), _by_sample),
+                     "avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool1d", "instance_norm_", "prelu"), _by_sample),
     "one_hot": _one_hot, "broadcast_tensors": _broadcast,
-    **dict.fromkeys(("where", "masked_fill", "masked_fill_", "clamp", "rsub", "nan_to_num"), pointwise),
+    # Pointwise without PyTorch's tag.
+    **dict.fromkeys(("where", "masked_fill", "masked_fill_", "clamp", "rsub", "nan_to_num", "__and__", "__or__", "divide", "true_divide",
+                     "multiply", "subtract", "greater", "less", "greater_equal", "less_equal", "not_equal", "floor_divide", "isclose",
+                     "arctan2", "log_sigmoid", "absolute", "negative", "special_expit", "special_xlogy", "fix", "type_as", "ldexp",
+                     "hardswish", "fill", "fill_", "zero_"), pointwise),
 }

@@ -20,7 +20,8 @@ def _index_put(engine, target, arguments, keywords):
     given = [index for index in indices if index is not None]
     is_in_place = target._schema.name.endswith("_")
     if isinstance(x, Ragged):
-        raise NotRagged("into them")
+        result = _write_among(engine, x, indices, values, accumulate)
+        return x.with_full(x.full.copy_(result) if is_in_place else result)
     if not any(map(is_ragged, [*given, values])):
         return target(*arguments, **keywords)
     if len(given) == 1 and is_mask(given[0]) and not isinstance(given[0], Ragged):
@@ -29,6 +30,19 @@ def _index_put(engine, target, arguments, keywords):
     else:
         result = _write_rows(engine, x, list(indices), values, accumulate)
     return x.copy_(result) if is_in_place else result
+
+
+def _write_among(engine, x, indices, values, accumulate):
+    """Into those rows that another mask chooses among them."""
+    mask = indices[-1]
+    if any(index is not None for index in indices[:-1]) or not isinstance(mask, Ragged) or not is_mask(mask) or mask.full.dim() != 1 \
+            or len(indices) - 1 != x.dim:
+        raise NotRagged("into them")
+    mask = align(engine, mask, x)
+    like = Ragged(x.full, x.dim, x.valid & mask.full, engine.intern("and", x.key, engine.key_of(mask.full)))
+    if isinstance(values, Ragged):
+        values = align(engine, values, like).full
+    return torch.where(like.spread(), x.full + values if accumulate else values.to(x.full.dtype), x.full)
 
 
 def _write_mask(engine, x, mask, at, values, accumulate):
