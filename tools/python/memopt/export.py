@@ -221,8 +221,18 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
     gradients.keep_stopped_gradients(program)
     program = program.run_decompositions({})
     _drop_aliases(program)
+    _check_layouts(program)
     gradients.check_program(program)
     return program
+
+
+def _check_layouts(program: torch.export.ExportedProgram) -> None:
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
+            place = place_of_node(node)
+            raise Refused(f"{f'{place}: ' if place else ''}sparse tensors are not supported; use dense ones, or index_add with the "
+                          "indices and values")
 
 
 def _drop_aliases(program: torch.export.ExportedProgram) -> None:

@@ -44,8 +44,8 @@ _EXPLANATIONS = (
     _Explanation(lambda f: f.came_through("/torch/_functorch/eager_transforms.py"),
                  "this transform of torch.func inside the step is not supported; grad, vjp, jvp, jacrev and hessian are"),
     _Explanation(lambda f: f.came_through("/torch/ao/quantization/", "/torchao/"),
-                 "the observers of torch.ao.quantization decide by what they see, which a compiled step cannot; write the "
-                 "rounding as a torch.autograd.Function with a scale that is a parameter or a buffer"),
+                 "this module of torch.ao.quantization decides by what it sees, which a compiled step cannot; FakeQuantize and its "
+                 "fused form with observers of minimum and maximum, moving or not, are supported"),
     _Explanation(lambda f: f.came_through("/torch/distributions/") and "DataDependent" in f.kind,
                  "torch.distributions checks its arguments, which branches on their values; give the distribution "
                  "validate_args=False"),

@@ -43,9 +43,11 @@ def _reflect(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def qr(a, mode="reduced"):
     m, n = a.shape[-2:]
     check_size(a, MOST_ROWS, "the QR decomposition")
-    if m < n or mode == "complete" and m != n or mode == "r":
-        raise Refused(f"the QR decomposition of a matrix with {m} rows and {n} columns in mode '{mode}' is not supported; reduced ones "
-                      "of at least as many rows as columns are")
+    if mode == "complete" and m > n or mode == "r":
+        raise Refused(f"the QR decomposition of a matrix with {m} rows and {n} columns in mode '{mode}' is not supported; reduced ones are")
+    if m < n:
+        q, r = qr(a[..., :m])
+        return q, torch.cat([r, t(q) @ a[..., m:]], -1)
 
     def backward(context, gq, gr):
         q, r = context.saved_tensors
