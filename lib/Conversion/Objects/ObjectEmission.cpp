@@ -156,6 +156,13 @@ static void moveHalvesAsBits(ModuleOp program) {
   llvm::SmallPtrSet<Operation *, 16> makers; // of halves
   for (Operation *op : conversions)
     makers.insert(wrapConversion(op));
+  // A vendor's instructions on halves take them as what they are.
+  program.walk([&](LLVM::BitcastOp op) {
+    if (isHalf(op.getType()) && llvm::none_of(op->getUsers(), [&](Operation *user) {
+          return user->getDialect() == op->getDialect();
+        }))
+      makers.insert(op);
+  });
   program.walk([&](Operation *op) {
     for (Region &region : op->getRegions())
       for (BlockArgument argument : region.getArguments())
