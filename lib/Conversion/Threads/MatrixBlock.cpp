@@ -194,33 +194,34 @@ Value MatrixBlock::getPiece(const MatrixTile &tile, Value begin, Value row, Valu
   return add(add(begin, multiply(row, tile.getLine())), swizzle(tile, row, piece));
 }
 
-/// Threads take the pieces in order. Addresses behind the last token are that of the last one, and
-/// nothing is read from there.
+/// A thread has one place in its lines, and every so many lines, so that its addresses are a constant
+/// apart: where lines are no power of two some threads have nothing to do. Addresses behind the last
+/// token are that of the last one, and nothing is read from there.
 void MatrixBlock::fetch(const MatrixTile &tile, Value buffer, const MatrixView &view, Value ofHead,
                         Value first) {
-  int64_t pieces = tile.features / kPieceFeatures, all = tile.rows * pieces;
-  int64_t threads = tiles.getThreads();
+  int64_t pieces = tile.features / kPieceFeatures;
+  auto threadsOfRow = static_cast<int64_t>(llvm::PowerOf2Ceil(pieces));
+  int64_t rows = tiles.getThreads() / threadsOfRow;
   bool isRagged = view.tokens % tile.rows != 0;
-  Value begin = getBegin(tile, buffer);
   auto global = LLVM::LLVMPointerType::get(b.getContext(), ops.getGlobalSpace());
-  for (int64_t done = 0; done < all; done += threads) {
-    // Where threads are whole rows a thread's pieces have one place in their lines.
-    bool isEven = threads % pieces == 0;
-    Value index = add(thread, done);
-    Value row = isEven ? add(divide(thread, pieces), done / pieces) : divide(index, pieces);
-    Value piece = remainder(isEven ? thread : index, pieces);
-    where(done + threads > all ? isBelow(index, all) : Value(), [&] {
-      Value token = add(first, row), valid = integer(kPiece);
-      if (isRagged) {
-        valid = select(isBelow(token, view.tokens), valid, integer(0));
-        token = smaller(token, view.tokens - 1);
-      }
-      Value from = getAddress(getToken(view, ofHead, token), element,
-                              widen(multiply(piece, kPieceFeatures)));
-      from = LLVM::AddrSpaceCastOp::create(b, global, from);
-      ops.copyAhead(b, getShared(getPiece(tile, begin, row, piece)), from, kPiece, valid);
-    });
-  }
+  Value begin = getBegin(tile, buffer), piece = remainder(thread, threadsOfRow);
+  auto copyPiece = [&](Value row) {
+    Value token = add(first, row), valid = integer(kPiece);
+    if (isRagged) {
+      valid = select(isBelow(token, view.tokens), valid, integer(0));
+      token = smaller(token, view.tokens - 1);
+    }
+    Value from = getAddress(getToken(view, ofHead, token), element,
+                            widen(multiply(piece, kPieceFeatures)));
+    from = LLVM::AddrSpaceCastOp::create(b, global, from);
+    ops.copyAhead(b, getShared(getPiece(tile, begin, row, piece)), from, kPiece, valid);
+  };
+  where(threadsOfRow > pieces ? isBelow(piece, pieces) : Value(), [&] {
+    for (int64_t done = 0; done < tile.rows; done += rows) {
+      Value row = add(divide(thread, threadsOfRow), done);
+      where(done + rows > tile.rows ? isBelow(row, tile.rows) : Value(), [&] { copyPiece(row); });
+    }
+  });
 }
 
 void MatrixBlock::storeRows(const MatrixView &view, Value ofHead, Value first, ValueRange sums,

@@ -189,15 +189,14 @@ Value MatrixScores::getScoreNumber(const MatrixScorePlace &place, Value query, V
   return firstScore ? arith::AddIOp::create(b, number, firstScore).getResult() : number;
 }
 
-/// Four bits for each eight columns, one after the other in a loop: side by side they would take all
-/// registers, and most of the kernel's code. `draw` is asked with the number of the first column.
-Value MatrixScores::drawBits(DrawFn draw) {
-  auto addBits = [&](Value column, ValueRange bits) {
-    Value shift = divide(column, 2);
-    return Values{
-        arith::OrIOp::create(b, bits.front(), arith::ShLIOp::create(b, draw(column), shift))};
+/// What `draw` gives for `count` parts of a tile, `bits` of each, one after the other in a loop: side
+/// by side they would take all registers, and most of the kernel's code.
+Value MatrixScores::drawBits(int64_t count, int64_t bits, DrawFn draw) {
+  auto addBits = [&](Value part, ValueRange before) {
+    Value drawn = arith::ShLIOp::create(b, draw(part), multiply(part, bits));
+    return Values{arith::OrIOp::create(b, before.front(), drawn)};
   };
-  return loop(integer(0), integer(tiles.columns), 8, integer(0), addBits).front();
+  return loop(integer(0), integer(count), 1, integer(0), addBits).front();
 }
 
 /// A bit for each word of a counter.
@@ -220,8 +219,8 @@ std::array<Value, 4> MatrixScores::drawOfQueries(const MatrixScorePlace &place, 
   Value four = multiply(divide(remainder(lane, 4), 2), 4);
   Value counter = arith::ShRUIOp::create(
       b, getScoreNumber(place, query, add(place.firstColumn, four)), wide(b, 2));
-  Value own = drawBits([&](Value column) {
-    return drawFour(arith::AddIOp::create(b, counter, widen(divide(column, 4))), threshold);
+  Value own = drawBits(tiles.columns / 8, 4, [&](Value column) {
+    return drawFour(arith::AddIOp::create(b, counter, widen(multiply(column, 2))), threshold);
   });
   Value other = shuffle(own, 1), isOdd = isBelow(integer(0), odd);
   std::array<Value, 4> words;
@@ -244,8 +243,8 @@ std::array<Value, 4> MatrixScores::drawOfKeys(const MatrixScorePlace &place, int
   key = add(key, multiply(divide(lane, 16), 4));
   Value query = add(place.firstColumn, add(ofColumn, remainder(owned, 2)));
   Value counter = arith::ShRUIOp::create(b, getScoreNumber(place, query, key), wide(b, 2));
-  Value own = drawBits([&](Value column) {
-    Value further = arith::MulIOp::create(b, widen(column), wide(b, keys / 4));
+  Value own = drawBits(tiles.columns / 8, 4, [&](Value column) {
+    Value further = arith::MulIOp::create(b, widen(column), wide(b, keys * 2));
     return drawFour(arith::AddIOp::create(b, counter, further), threshold);
   });
   Value all[] = {own, shuffle(own, 4), shuffle(own, 8), shuffle(own, 12)};
@@ -265,19 +264,17 @@ std::array<Value, 4> MatrixScores::drawOfKeys(const MatrixScorePlace &place, int
 /// Where lines of scores begin in the middle of a counter.
 std::array<Value, 4> MatrixScores::drawEach(const MatrixScorePlace &place, int64_t matrix,
                                             Value threshold) {
-  Value own = drawBits([&](Value column) {
-    Value bits;
-    for (int64_t word = 0; word < 4; ++word) {
-      MatrixScorePlace there = place;
-      there.firstColumn = add(place.firstColumn, column);
-      MatrixPlace at{matrix, word / 2, 0, word % 2};
-      Value drawn =
-          createRandomWord(b, random, getScoreNumber(place, getQuery(there, at), getKey(there, at)));
-      Value kept = arith::CmpIOp::create(b, arith::CmpIPredicate::uge, drawn, threshold);
-      Value bit = select(kept, integer(int64_t(1) << word), integer(0));
-      bits = bits ? arith::OrIOp::create(b, bits, bit).getResult() : bit;
-    }
-    return bits;
+  Value own = drawBits(tiles.columns / 2, 1, [&](Value part) {
+    Value word = remainder(part, 4);
+    Value row = add(getRow({matrix, 0, 0, 0}), multiply(divide(word, 2), 8));
+    Value column = add(add(ofColumn, multiply(divide(part, 4), 8)), remainder(word, 2));
+    row = add(place.firstRow, row);
+    column = add(place.firstColumn, column);
+    Value number = place.rowsAreQueries ? getScoreNumber(place, row, column)
+                                        : getScoreNumber(place, column, row);
+    Value kept = arith::CmpIOp::create(b, arith::CmpIPredicate::uge,
+                                       createRandomWord(b, random, number), threshold);
+    return select(kept, integer(1), integer(0));
   });
   std::array<Value, 4> words;
   for (int64_t word = 0; word < 4; ++word)

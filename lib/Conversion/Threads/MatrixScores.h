@@ -87,7 +87,7 @@ private:
   Value isWhole(const MatrixScorePlace &place);
   Value getScoreNumber(const MatrixScorePlace &place, Value query, Value key);
   using DrawFn = llvm::function_ref<Value(Value)>;
-  Value drawBits(DrawFn draw);
+  Value drawBits(int64_t count, int64_t bits, DrawFn draw);
   std::array<Value, 4> drawOfQueries(const MatrixScorePlace &place, int64_t matrix, Value threshold);
   std::array<Value, 4> drawOfKeys(const MatrixScorePlace &place, int64_t matrix, Value threshold);
   std::array<Value, 4> drawEach(const MatrixScorePlace &place, int64_t matrix, Value threshold);

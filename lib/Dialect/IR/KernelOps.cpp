@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "BoundRegion.h"
+#include "memopt/Dialect/AttentionTiles.h"
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -205,12 +206,15 @@ LogicalResult LibraryCallOp::verify() {
 int64_t LibraryCallOp::getFlops() { return getCall().getFlops(); }
 int64_t LibraryCallOp::getBytesMoved() { return getOperandAndResultBytes(*this); }
 
-/// Our own kernels widen what they pack; another library is asked only for what the machine
-/// multiplies itself.
+/// Our own kernels widen what they pack, but for a device's attention; another library is asked only
+/// for what the machine multiplies itself.
 static Multiplication getMultiplication(LibraryCallOp op) {
   Type type = op.getCall().getViews().front().elementType;
   if (!isa<FloatType>(type) || type.getIntOrFloatBitWidth() > 16)
     return Multiplication::Full;
+  auto attention = dyn_cast<AttentionAttr>(op.getCall());
+  if (attention && chooseMatrixTiles(attention, AttentionStage::Forward, getTarget(op)))
+    return Multiplication::Narrow;
   StringRef implementation = op.getImplementation().value_or("");
   return implementation.starts_with("memopt:") ? Multiplication::Converted : Multiplication::Narrow;
 }

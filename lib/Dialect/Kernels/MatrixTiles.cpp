@@ -11,6 +11,7 @@
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
+#include <tuple>
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -31,71 +32,120 @@ int64_t mlir::memopt::getMatrixLine(int64_t features) {
   return features * 2 + (swizzlesMatrixLines(features) ? 0 : piece);
 }
 
+//===----------------------------------------------------------------------===//
+// Price
+//===----------------------------------------------------------------------===//
+
 namespace {
-/// Tiles for vectors of up to `features`, and a warp's rows.
-struct Shape {
-  int64_t features, rows, columns, warps, blocks;
+/// How a block cuts scores, as far as its resources follow from it. Lengths are in matrices.
+struct Cut {
+  AttentionStage stage;
+  int64_t head, value;          ///< features
+  int64_t rowsOfWarp, columns, warps;
+
+  int64_t getRows() const { return warps * rowsOfWarp; }
+  bool isBackward() const { return stage != AttentionStage::Forward; }
+
+  /// Sums and scores of a thread: a sixteenth of what a warp has of 16 x 16 of them, and both of
+  /// probabilities and their gradients.
+  int64_t countRegisters() const {
+    int64_t ofRow = stage == AttentionStage::Forward         ? value
+                    : stage == AttentionStage::QueryGradient ? head
+                                                             : head + value;
+    return rowsOfWarp * 8 * (ofRow + columns * (isBackward() ? 2 : 1));
+  }
+
+  /// Two tiles of what columns have: one is copied while the other is computed with.
+  int64_t countSharedBytes() const {
+    int64_t ofHead = getMatrixLine(head * kMatrix), ofValue = getMatrixLine(value * kMatrix);
+    int64_t ofRow = isBackward() ? ofHead + ofValue : ofHead;
+    // The logarithm and the sum of each query.
+    int64_t ofColumn = ofHead + ofValue + (stage == AttentionStage::KeyGradient ? 8 : 0);
+    return kMatrix * (getRows() * ofRow + 2 * columns * ofColumn);
+  }
+
+  /// What a warp reads from shared memory, and a tile's wait and barrier, by what it multiplies.
+  double getCost() const {
+    constexpr double ofTile = 24;
+    double products = double(rowsOfWarp * columns * (head + value)) * 2;
+    double reads = double(head * (rowsOfWarp + columns) + columns * value);
+    if (isBackward()) { // also of values and the result's gradient, and to sum up dq, or dk and dv
+      bool ownsKeys = stage == AttentionStage::KeyGradient;
+      products += double(rowsOfWarp * columns * (ownsKeys ? head + value : head)) * 2;
+      reads = double((head + value) * (rowsOfWarp + columns) +
+                     columns * (ownsKeys ? head + value : head));
+    }
+    return (reads + ofTile) / products;
+  }
 };
 } // namespace
 
-/// The largest that ptxas assembles without spilling on any chip; see test/Conversion.
-static ArrayRef<Shape> getShapes(AttentionStage stage, bool isHeavy) {
-  static constexpr Shape forward[] = {{64, 128, 64, 4, 2}, {128, 128, 64, 8, 1}, {256, 64, 32, 4, 1}};
-  static constexpr Shape ofQueries[] = {{64, 64, 64, 4, 2}, {128, 64, 32, 4, 2}, {256, 64, 16, 4, 1}};
-  static constexpr Shape ofKeys[] = {{64, 64, 64, 4, 2}, {128, 64, 32, 4, 2}};
-  switch (stage) {
-  case AttentionStage::Forward:
-    return forward;
-  case AttentionStage::QueryGradient:
-    return ofQueries;
-  case AttentionStage::KeyGradient:
-    return ofKeys;
-  case AttentionStage::MaskGradient:
-    return {};
-  }
-  llvm_unreachable("all stages are known");
+/// Shared memory of a multiprocessor, of which a block costs 1 KiB more than it has (CUDA C++
+/// Programming Guide, table of technical specifications).
+static int64_t getSmSharedBytes(int64_t capability) {
+  constexpr int64_t ampere = 164 << 10, ada = 100 << 10, hopper = 228 << 10;
+  return capability == 80 ? ampere : capability == 90 || capability == 100 ? hopper : ada;
 }
 
-/// Two tiles of what columns have: one is copied while the other is computed with.
-static int64_t countSharedBytes(AttentionAttr call, AttentionStage stage,
-                                const MatrixTiles &tiles) {
-  int64_t head = getMatrixLine(call.getHeadDim()), value = getMatrixLine(call.getValueDim());
-  int64_t ofRow = stage == AttentionStage::Forward ? head : head + value;
-  // The logarithm and the sum of each query.
-  int64_t ofColumn = head + value + (stage == AttentionStage::KeyGradient ? 8 : 0);
-  return tiles.rows * ofRow + 2 * tiles.columns * ofColumn;
+/// What sums and scores may take of a thread's 255 registers, so that ptxas does not spill; see
+/// test/benchmark/attention_registers.py. Masks and dropout need more of the others.
+static int64_t getMostRegisters(AttentionAttr call, AttentionStage stage) {
+  constexpr int64_t most = 160, beside = 112, ofNarrowKeys = 192;
+  if (call.getMaskType() || call.getDropout())
+    return beside;
+  bool isNarrow = call.getHeadDim() + call.getValueDim() <= 128;
+  return stage == AttentionStage::KeyGradient && isNarrow ? ofNarrowKeys : most;
 }
+
+//===----------------------------------------------------------------------===//
+// Choice
+//===----------------------------------------------------------------------===//
 
 /// No more rows and columns than there are tokens, in whole matrices.
-static MatrixTiles fitTokens(const Shape &shape, int64_t rows, int64_t columns) {
-  int64_t ofWarp = shape.rows / shape.warps;
-  if (rows <= shape.warps * kMatrix)
-    ofWarp = kMatrix;
-  int64_t warps = std::min<int64_t>(shape.warps, llvm::divideCeil(rows, ofWarp));
-  return {warps * ofWarp, std::min<int64_t>(shape.columns, llvm::alignTo(columns, kMatrix)), warps,
-          shape.blocks, 0};
+static Cut fitTokens(Cut cut, int64_t rows, int64_t columns) {
+  int64_t needed = llvm::divideCeil(rows, kMatrix);
+  if (needed <= cut.warps)
+    cut.rowsOfWarp = 1;
+  cut.warps = std::min(cut.warps, int64_t(llvm::divideCeil(needed, cut.rowsOfWarp)));
+  cut.columns = std::min(cut.columns, int64_t(llvm::divideCeil(columns, kMatrix)));
+  return cut;
 }
 
 std::optional<MatrixTiles> mlir::memopt::chooseMatrixTiles(AttentionAttr call, AttentionStage stage,
                                                            TargetAttrInterface target) {
-  constexpr int64_t ampere = 80;
+  constexpr int64_t ampere = 80, ofBlock = 1 << 10, least = 160;
   auto cuda = dyn_cast<CudaAttr>(static_cast<Attribute>(target));
   auto isNarrow = [](Type type) { return type.isBF16() || type.isF16(); };
   int64_t head = call.getHeadDim(), value = call.getValueDim();
-  if (!cuda || cuda.getCapability() < ampere || !isNarrow(call.getType()) ||
-      !call.getAccumulator().isF32() || head % kMatrix || value % kMatrix)
+  if (stage == AttentionStage::MaskGradient || !cuda || cuda.getCapability() < ampere ||
+      !isNarrow(call.getType()) || !call.getAccumulator().isF32() || head % kMatrix ||
+      value % kMatrix)
+    return std::nullopt;
+  // Drawing one word after the other takes registers that such sums do not leave.
+  constexpr int64_t wide = 128, counter = 4;
+  if (call.getDropout() && call.getKeyLength() % counter && std::max(head, value) > wide)
     return std::nullopt;
   int64_t rows = call.getQueryLength(), columns = call.getKeyLength();
   if (stage == AttentionStage::KeyGradient)
     std::swap(rows, columns);
-  bool isHeavy = call.getMaskType() || call.getDropout();
-  for (const Shape &shape : getShapes(stage, isHeavy)) {
-    if (std::max(head, value) > shape.features)
-      continue;
-    MatrixTiles tiles = fitTokens(shape, rows, columns);
-    tiles.sharedBytes = countSharedBytes(call, stage, tiles);
-    if (tiles.sharedBytes <= getBlockSharedBytes(target))
-      return tiles;
-  }
-  return std::nullopt;
+  std::optional<MatrixTiles> best;
+  double lowest = 0;
+  for (auto [rowsOfWarp, warps, blocks] : {std::tuple(2, 4, 2), {1, 4, 2}, {1, 8, 1}, {1, 4, 1}})
+    for (int64_t columnsOfTile : {4, 2, 1}) {
+      Cut cut{stage, head / kMatrix, value / kMatrix, rowsOfWarp, columnsOfTile, warps};
+      // The narrowest cut is taken where none leaves registers for the rest, if it is possible.
+      int64_t limit = rowsOfWarp * columnsOfTile == 1 ? least : getMostRegisters(call, stage);
+      int64_t shared = std::min(getBlockSharedBytes(target),
+                                getSmSharedBytes(cuda.getCapability()) / blocks - ofBlock);
+      // Two blocks, or at least more warps, hide each other's waits.
+      double cost = cut.getCost() * (blocks > 1 ? 1 : warps > 4 ? 1.2 : 1.6);
+      if (cut.countRegisters() > limit || cut.countSharedBytes() > shared ||
+          (best && cost >= lowest))
+        continue;
+      lowest = cost;
+      Cut fitted = fitTokens(cut, rows, columns);
+      best = {fitted.getRows() * kMatrix, fitted.columns * kMatrix, fitted.warps, blocks,
+              fitted.countSharedBytes()};
+    }
+  return best;
 }

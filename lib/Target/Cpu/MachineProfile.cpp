@@ -29,6 +29,7 @@ static constexpr MachineProfile::Rate kRates[] = {
     {"narrow_convolution_speed", &MachineProfile::narrowConvolutionSpeed, true},
     {"converted_matmul_speed", &MachineProfile::convertedMatmulSpeed, true},
     {"converted_convolution_speed", &MachineProfile::convertedConvolutionSpeed, true},
+    {"narrow_attention_speed", &MachineProfile::narrowAttentionSpeed, true},
     {"attention_scores_per_second", &MachineProfile::scoreRate},
     {"kernel_operations_per_second", &MachineProfile::kernelRate},
     {"kernel_functions_per_second", &MachineProfile::functionRate},
@@ -63,7 +64,8 @@ static double getArithmeticSeconds(const Work &work, const MachineProfile &profi
   double matmul =
              getSpeed(work.multiplication, profile.narrowMatmulSpeed, profile.convertedMatmulSpeed),
          convolution = getSpeed(work.multiplication, profile.narrowConvolutionSpeed,
-                                profile.convertedConvolutionSpeed);
+                                profile.convertedConvolutionSpeed),
+         attention = getSpeed(work.multiplication, profile.narrowAttentionSpeed, 1);
   switch (work.workClass) {
   case WorkClass::Kernel:
     return work.operations / profile.kernelRate + work.functions / profile.functionRate;
@@ -76,9 +78,11 @@ static double getArithmeticSeconds(const Work &work, const MachineProfile &profi
   case WorkClass::GroupConvolution:
     return work.operations / (profile.groupConvolutionRate * convolution);
   case WorkClass::AttentionForward:
-    return work.operations / profile.attentionForwardRate + work.functions / profile.scoreRate;
+    return (work.operations / profile.attentionForwardRate + work.functions / profile.scoreRate) /
+           attention;
   case WorkClass::AttentionBackward:
-    return work.operations / profile.attentionBackwardRate + work.functions / profile.scoreRate;
+    return (work.operations / profile.attentionBackwardRate + work.functions / profile.scoreRate) /
+           attention;
   case WorkClass::Transfer:
     return 0;
   }

@@ -40,12 +40,13 @@ struct MachineProfile {
   double attentionForwardRate = 1.2e11;  ///< of attention's products
   double attentionBackwardRate = 1.2e11; ///< of its gradient's
   /// Of products and convolutions of 16 bits, as multiples of the rates above: where the processor
-  /// multiplies these types itself, and where their operands are widened on the way. Attention
-  /// always widens, and is as fast as in f32.
+  /// multiplies these types itself, and where their operands are widened on the way. Attention is
+  /// as fast as in f32 where it widens, as a processor's always does.
   double narrowMatmulSpeed = 1.9;
   double narrowConvolutionSpeed = 1.9;
   double convertedMatmulSpeed = 0.7;
   double convertedConvolutionSpeed = 0.6;
+  double narrowAttentionSpeed = 1;
   double scoreRate = 2.0e9;           ///< passes over one score of attention a second
   double kernelRate = 1.0e11;         ///< cheap operations a second of generated code
   double functionRate = 6.0e9;        ///< exponentials and the like a second of generated code

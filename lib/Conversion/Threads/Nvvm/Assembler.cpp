@@ -104,7 +104,8 @@ bool mlir::memopt::giveAllRegisters(std::string &ptx, ArrayRef<KernelResources> 
 }
 
 static FailureOr<SmallVector<KernelResources>> assembleOnce(StringRef ptx, StringRef chip,
-                                                            StringRef path, std::string &message) {
+                                                            StringRef path, std::string &message,
+                                                            StringRef level = "-O3") {
   std::string assembler = ::memopt::findToolkitFile("bin/ptxas");
   if (assembler.empty()) {
     message =
@@ -118,7 +119,7 @@ static FailureOr<SmallVector<KernelResources>> assembleOnce(StringRef ptx, Strin
   if (!writeText(input, ptx, message))
     return failure();
   std::string arch = ("-arch=" + chip).str();
-  SmallVector<StringRef> arguments{assembler, arch, "-v", input, "-o", path};
+  SmallVector<StringRef> arguments{assembler, arch, level, "-v", input, "-o", path};
   std::optional<StringRef> streams[] = {std::nullopt, StringRef(said), StringRef(said)};
   int code = llvm::sys::ExecuteAndWait(assembler, arguments, std::nullopt, streams, 0, 0, &message);
   std::string text;
@@ -134,6 +135,11 @@ FailureOr<SmallVector<KernelResources>>
 mlir::memopt::assemblePtx(std::string &ptx, StringRef chip, StringRef path, std::string &message) {
   FailureOr<SmallVector<KernelResources>> kernels = assembleOnce(ptx, chip, path, message);
   if (succeeded(kernels) && giveAllRegisters(ptx, *kernels))
-    return assembleOnce(ptx, chip, path, message);
+    kernels = assembleOnce(ptx, chip, path, message);
+  // Instructions that change places less keep fewer numbers waiting.
+  if (succeeded(kernels) && llvm::any_of(*kernels, [](const KernelResources &kernel) {
+        return kernel.stackBytes || kernel.spillBytes;
+      }))
+    return assembleOnce(ptx, chip, path, message, "-O1");
   return kernels;
 }

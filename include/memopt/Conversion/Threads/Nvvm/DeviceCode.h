@@ -46,6 +46,7 @@ struct KernelResources {
 
 /// Assembles `ptx` for `chip` to the file `path`. Kernels that ask for several blocks on a
 /// multiprocessor, and for which registers are then too few, ask for one instead, in `ptx` too.
+/// Where they are too few still, all are assembled with less reordering.
 /// Fails, naming what is missing or what ptxas said, in `message`.
 FailureOr<SmallVector<KernelResources>> assemblePtx(std::string &ptx, StringRef chip,
                                                     StringRef path, std::string &message);
