@@ -98,7 +98,7 @@ def _describe(code: _Code, places: list[int], frame: types.FrameType) -> str:
         value = instruction.argval
         if instruction.opname == "LOAD_FAST":
             value = frame.f_locals.get(instruction.argval)
-            value = value() if callable(value) and not isinstance(value, type) else value
+            value = value() if isinstance(value, types.FunctionType) and not value.__code__.co_argcount else value
         if instruction.opname in ("LOAD_CONST", "LOAD_FAST") and isinstance(value, str) and value not in words:
             words.append(value)
     return " ".join(" ".join(words).split()) or "an assertion"
