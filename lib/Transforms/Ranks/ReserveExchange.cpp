@@ -80,7 +80,10 @@ struct ReserveExchangePass : mlir::memopt::impl::ReserveExchangePassBase<Reserve
                                   << "need for what they exchange with the host";
     if (bytes == 0)
       return success();
+    // Behind all state, whose places programs of a package share: this has another size in each.
     auto builder = OpBuilder::atBlockBegin(module.getBody());
+    for (auto variable : module.getOps<VariableOp>())
+      builder.setInsertionPointAfter(variable);
     auto type = RankedTensorType::get({bytes}, builder.getI8Type());
     auto variable = VariableOp::create(builder, module.getLoc(), name, type, Role::Hyperparameter);
     variable.setPlacement(space);

@@ -36,6 +36,8 @@ std::string LossWatch::describeLoss() const {
 }
 
 StatusOr<bool> LossWatch::inspect(int64_t instruction) {
+  if (firstNan >= 0)
+    return false;
   std::vector<char> storage;
   for (const PlacedTensor &output : manifest.instructions[size_t(instruction)].outputs) {
     int64_t count = output.bytes / getByteSize(output.dtype);

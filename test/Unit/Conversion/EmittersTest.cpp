@@ -45,6 +45,17 @@ public:
   Value getVotes(ImplicitLocOpBuilder &b, Value, Value condition) const override {
     return arith::ExtUIOp::create(b, b.getI32Type(), condition);
   }
+  void copyAhead(ImplicitLocOpBuilder &, Value, Value, int64_t, Value) const override {}
+  void awaitCopies(ImplicitLocOpBuilder &) const override {}
+  std::array<Value, 4> loadMatrices(ImplicitLocOpBuilder &, Value row, bool) const override {
+    return {row, row, row, row};
+  }
+  std::array<Value, 4> multiplyMatrices(ImplicitLocOpBuilder &, Type, ArrayRef<Value>,
+                                        ArrayRef<Value>, ArrayRef<Value> sums) const override {
+    return {sums[0], sums[1], sums[2], sums[3]};
+  }
+  Value exponentiate(ImplicitLocOpBuilder &, Value power) const override { return power; }
+  unsigned getGlobalSpace() const override { return 1; }
   unsigned getSharedSpace() const override { return 3; }
   void markKernel(LLVM::LLVMFuncOp, int64_t, int32_t) const override {}
 
