@@ -206,6 +206,27 @@ def check_formulas():
                                             norm=nn.BatchNorm1d(3, momentum=None)), {"x": torch.randn(3, 3)}))
 
 
+def check_groups():
+    """The operator of transformers for layers of experts on processors, whose code loops over numbers in a tensor."""
+    def multiply(input: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
+        parts, start = [], 0
+        for matrix, end in zip(weight, offs.tolist()):
+            parts.append(input[start:end] @ matrix)
+            start = end
+        return torch.cat(parts)
+    group = torch.library.custom_op("transformers::grouped_mm_fallback", multiply, mutates_args=())
+    group.register_fake(lambda input, weight, offs: input.new_empty(input.shape[0], weight.shape[2]))
+
+    def backward(ctx, g):
+        with torch.enable_grad():
+            leaves = [value.detach().requires_grad_() for value in ctx.saved_tensors[:2]]
+            return *torch.autograd.grad(multiply(*leaves, ctx.saved_tensors[2]), leaves, g), None
+    group.register_autograd(backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+    compare_step("groups", lambda: (
+        Model(lambda self, x, ends: group(x, self.weight, ends).square().sum(), 6, 5, weight=torch.randn(3, 6, 4) * 0.1),
+        {"x": torch.randn(9, 6), "ends": torch.tensor([2, 2, 9])}))
+
+
 def check_running():
     """Beside a loop: PyTorch's own gradient of `associative_scan` is another."""
     from torch._higher_order_ops.associative_scan import associative_scan
@@ -281,6 +302,7 @@ def check_checks():
 
 if __name__ == "__main__":
     check_all()
+    check_groups()
     check_running()
     check_formulas()
     check_branch()
