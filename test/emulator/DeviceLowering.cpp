@@ -322,8 +322,7 @@ private:
 
   /// What a device computes to within two units in the last place.
   Value *lowerExponential() {
-    Value *power =
-        builder.CreateUnaryIntrinsic(Intrinsic::exp2, call.getArgOperand(0));
+    Value *power = builder.CreateUnaryIntrinsic(Intrinsic::exp2, call.getArgOperand(0));
     constexpr double leastNormal = 0x1p-126;
     Value *isSmall = builder.CreateFCmpOLT(power, ConstantFP::get(call.getType(), leastNormal));
     return builder.CreateSelect(isSmall, ConstantFP::get(call.getType(), 0.0), power);

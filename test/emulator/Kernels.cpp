@@ -175,8 +175,7 @@ void KernelRunner::exchange(int first, uint32_t mask) {
   for (int thread = first; thread < end; ++thread)
     if (isMember(thread, mask) && kind < warpBarrierKind)
       results[size_t(thread - first)] =
-          kind < firstVote ? shuffle(first, thread, values)
-                           : countVotes(first, thread, values);
+          kind < firstVote ? shuffle(first, thread, values) : countVotes(first, thread, values);
   for (int thread = first; thread < end; ++thread)
     if (isMember(thread, mask)) {
       threads[size_t(thread)].value = results[size_t(thread - first)];

@@ -72,9 +72,10 @@ void KernelRunner::loadMatrices(int mode, uintptr_t row, uint32_t *words) {
   constexpr size_t rowBytes = 16;
   uintptr_t offset = row - reinterpret_cast<uintptr_t>(shared);
   if (!isShared(row) || offset + rowBytes > sharedBytes || row % rowBytes) {
-    fail(CUDA_ERROR_ILLEGAL_ADDRESS,
-         "reads a row of a matrix at offset " + std::to_string(offset) + " of shared memory of " +
-             std::to_string(sharedBytes) + " bytes" + (row % rowBytes ? ", which is not aligned" : ""));
+    fail(CUDA_ERROR_ILLEGAL_ADDRESS, "reads a row of a matrix at offset " + std::to_string(offset) +
+                                         " of shared memory of " + std::to_string(sharedBytes) +
+                                         " bytes" +
+                                         (row % rowBytes ? ", which is not aligned" : ""));
     fibers.yield();
   }
   meetAtMatrices(firstLoad + mode, row, words);

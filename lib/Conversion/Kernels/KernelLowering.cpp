@@ -21,6 +21,7 @@
 #include "memopt/Conversion/Core/Emission/KernelFunction.h"
 #include "memopt/Conversion/Core/Schedule/KernelAliasing.h"
 #include "memopt/Conversion/Loops/LoopFunctions.h"
+#include "memopt/Conversion/Threads/Attention/AttentionLaunches.h"
 #include "memopt/Conversion/Threads/Nvvm/NvvmOps.h"
 #include "memopt/Conversion/Threads/ThreadKernels.h"
 

@@ -8,16 +8,14 @@
 
 #include "memopt/Conversion/Threads/ThreadKernels.h"
 
-#include "AttentionKernels.h"
 #include "memopt/Conversion/Threads/ThreadEmitter.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
 
-/// Fills a function of `threads` in a block, of which `blocks` fit a multiprocessor.
-static void fillKernel(OpBuilder &builder, LLVM::LLVMFuncOp function, const DeviceOps &ops,
-                       int64_t threads, int32_t blocks,
-                       llvm::function_ref<void(ArrayRef<Value>)> emit) {
+void mlir::memopt::fillThreadKernel(OpBuilder &builder, LLVM::LLVMFuncOp function,
+                                    const DeviceOps &ops, int64_t threads, int32_t blocks,
+                                    llvm::function_ref<void(ArrayRef<Value>)> emit) {
   function.setVisibility_(LLVM::Visibility::Default);
   ops.markKernel(function, threads, blocks);
   OpBuilder::InsertionGuard guard(builder);
@@ -48,40 +46,12 @@ mlir::memopt::buildThreadKernels(KernelFunctionBuilder &functions, const DeviceO
       LLVM::ReturnOp::create(functions.builder, functions.location, ValueRange{});
     };
     // The assembler is not to spill registers so that more blocks fit a multiprocessor.
-    fillKernel(functions.builder, function, ops, shape.block, /*blocks=*/1, emitBody);
+    fillThreadKernel(functions.builder, function, ops, shape.block, /*blocks=*/1, emitBody);
     int64_t wanted =
         llvm::divideCeil(countTrips(graph.getTable(), stage, shape), shape.getGroupsOfBlock());
     // As many threads as a multiprocessor holds; a thread goes on where there are more iterations.
     int64_t most = machine.sms * (machine.threadsOfSm / shape.block);
     launches.push_back({symbol, next++, std::min(wanted, most), shape.block, /*sharedBytes=*/0});
-  }
-  return launches;
-}
-
-SmallVector<KernelLaunch> mlir::memopt::buildAttentionKernels(ModuleOp program, LibraryCallOp call,
-                                                              AttentionAttr attention,
-                                                              const DeviceOps &ops,
-                                                              StringRef symbol, unsigned number,
-                                                              int64_t next) {
-  OpBuilder builder(program.getContext());
-  size_t count = call->getNumOperands() + call->getNumResults() + call.getWorkspaces().size();
-  SmallVector<Type> types =
-      getArgumentTypes(program.getContext(), count, attention.getDropout() ? 1 : 0);
-  SmallVector<KernelLaunch> launches;
-  for (const AttentionKernel &kernel :
-       listAttentionKernels(attention, call.getOperandOffsets(), getTarget(call))) {
-    std::string name = (symbol + "_stage").str() + std::to_string(launches.size());
-    int64_t threads = kernel.getThreads();
-    LLVM::LLVMFuncOp function = addKernelFunction(program, call.getLoc(), name, types, number);
-    auto blocks = static_cast<int32_t>(kernel.getBlocksOfSm());
-    fillKernel(builder, function, ops, threads, blocks, [&](ArrayRef<Value> values) {
-      LLVM::ReturnOp end = LLVM::ReturnOp::create(builder, call.getLoc(), ValueRange{});
-      builder.setInsertionPoint(end);
-      emitAttentionKernel(builder, call.getLoc(), attention, kernel,
-                          {ops, values.take_front(count), call.getOperandOffsets(),
-                           attention.getDropout() ? values.back() : Value()});
-    });
-    launches.push_back({name, next++, kernel.blocks, threads, kernel.getSharedBytes()});
   }
   return launches;
 }

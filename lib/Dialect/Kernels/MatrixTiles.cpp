@@ -40,7 +40,7 @@ namespace {
 /// How a block cuts scores, as far as its resources follow from it. Lengths are in matrices.
 struct Cut {
   AttentionStage stage;
-  int64_t head, value;          ///< features
+  int64_t head, value; ///< features
   int64_t rowsOfWarp, columns, warps;
 
   int64_t getRows() const { return warps * rowsOfWarp; }

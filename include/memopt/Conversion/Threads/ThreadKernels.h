@@ -24,11 +24,11 @@ SmallVector<KernelLaunch> buildThreadKernels(KernelFunctionBuilder &functions, c
                                              const ThreadScheduleRules &rules,
                                              ArrayRef<int64_t> aliases, int64_t next);
 
-/// The kernels of an attention call, with operands that begin at `offsets`; `symbol` and `number`
-/// are the call's.
-SmallVector<KernelLaunch> buildAttentionKernels(ModuleOp program, LibraryCallOp call,
-                                                AttentionAttr attention, const DeviceOps &ops,
-                                                StringRef symbol, unsigned number, int64_t next);
+/// Fills a function of `threads` in a block, of which `blocks` fit a multiprocessor, with what `emit`
+/// makes of its arguments.
+void fillThreadKernel(OpBuilder &builder, LLVM::LLVMFuncOp function, const DeviceOps &ops,
+                      int64_t threads, int32_t blocks,
+                      llvm::function_ref<void(ArrayRef<Value>)> emit);
 
 } // namespace mlir::memopt
 

@@ -87,10 +87,9 @@ public:
     Type made =
         LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getF32Type()));
     constexpr int64_t shape[] = {16, 8, 16};
-    return unpack(b, NVVM::MmaOp::create(
-                         b, made, convert(left), convert(right), sums, shape, std::nullopt,
-                         std::nullopt, std::array{type, type},
-                         std::array{NVVM::MMALayout::row, NVVM::MMALayout::col}));
+    return unpack(b, NVVM::MmaOp::create(b, made, convert(left), convert(right), sums, shape,
+                                         std::nullopt, std::nullopt, std::array{type, type},
+                                         std::array{NVVM::MMALayout::row, NVVM::MMALayout::col}));
   }
   Value exponentiate(ImplicitLocOpBuilder &b, Value power) const override {
     auto call = LLVM::CallIntrinsicOp::create(

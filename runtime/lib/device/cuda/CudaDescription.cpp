@@ -123,6 +123,7 @@ static StatusOr<json> guessRates(const CudaContext &context, const json &propert
               {"narrow_convolution_speed", std::max(narrow * 0.45 / convolution, 1.0)},
               {"attention_forward_operations_per_second", single * 0.37},
               {"attention_backward_operations_per_second", single * 0.31},
+              {"narrow_attention_speed", std::clamp(narrow * 0.5 / (single * 0.37), 1.0, 8.0)},
               {"attention_scores_per_second", single / 33},
               {"kernel_operations_per_second", single * 0.45},
               {"kernel_functions_per_second", single / 33},

@@ -14,8 +14,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONBLOCK_H
-#define MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONBLOCK_H
+#ifndef MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_ATTENTIONBLOCK_H
+#define MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_ATTENTIONBLOCK_H
 
 #include "memopt/Conversion/Threads/DeviceOps.h"
 #include "memopt/Dialect/AttentionTiles.h"
@@ -131,4 +131,4 @@ private:
 
 } // namespace mlir::memopt
 
-#endif // MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONBLOCK_H
+#endif // MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_ATTENTIONBLOCK_H

@@ -63,7 +63,8 @@ MatrixAttention::OfRows MatrixAttention::openDeltas(const MatrixScorePlace &plac
   MatrixView output = getOutput(), gradient = getGradient();
   Value ofOutput = getHead(output, place.batch, place.head);
   Value ofGradient = getHead(gradient, place.batch, place.head);
-  Value logarithms = getOfQueries(firstOut + 1, place), deltas = getOfQueries(getWorkspace(), place);
+  Value logarithms = getOfQueries(firstOut + 1, place),
+        deltas = getOfQueries(getWorkspace(), place);
   for (int64_t row = 0; row < getRowCount(); ++row) {
     MatrixPlace at{row / 2, row % 2, 0, 0};
     Value query = add(place.firstRow, getRow(at)), there = smaller(query, queries - 1);
@@ -73,8 +74,8 @@ MatrixAttention::OfRows MatrixAttention::openDeltas(const MatrixScorePlace &plac
     where(both(isFirst, isBelow(query, queries)),
           [&] { store(getAddress(deltas, type, widen(query)), delta, kNumberBytes); });
     rows.deltas.push_back(delta);
-    rows.logarithms.push_back(prepareLogarithm(
-        load(getAddress(logarithms, type, widen(there)), type, kNumberBytes)));
+    rows.logarithms.push_back(
+        prepareLogarithm(load(getAddress(logarithms, type, widen(there)), type, kNumberBytes)));
   }
   return rows;
 }
@@ -88,22 +89,22 @@ void MatrixAttention::emitQueryGradient() {
   fetch(ofQueries, Value(), place.firstRow);
   fetch(ofGradients, Value(), place.firstRow);
   OfRows rows = openDeltas(place);
-  Values sums = forEachKeyTile(
-      place, ofKeys, ofValues, getZeros(head),
-      [&](const MatrixScorePlace &here, Value buffer, ValueRange before) {
-        KeptScores kept = drawKept(here);
-        Values scores = multiplyRows(ofQueries.tile, ofKeys.tile, buffer);
-        scores = hide(getScores(scores, here), here);
-        forEach(tiles.columns, [&](const MatrixPlace &at) {
-          Value &score = scores[getNumber(at, tiles.columns)];
-          score = exponentiate(score, rows.logarithms[at.getRowNumber()]);
-        });
-        Values products = multiplyRows(ofGradients.tile, ofValues.tile, buffer);
-        scores = getGradients(scores, products, kept, [&](const MatrixPlace &at) {
-          return rows.deltas[at.getRowNumber()];
-        });
-        return accumulate(before, scores, ofKeys.tile, buffer);
-      });
+  Values sums =
+      forEachKeyTile(place, ofKeys, ofValues, getZeros(head),
+                     [&](const MatrixScorePlace &here, Value buffer, ValueRange before) {
+                       KeptScores kept = drawKept(here);
+                       Values scores = multiplyRows(ofQueries.tile, ofKeys.tile, buffer);
+                       scores = hide(getScores(scores, here), here);
+                       forEach(tiles.columns, [&](const MatrixPlace &at) {
+                         Value &score = scores[getNumber(at, tiles.columns)];
+                         score = exponentiate(score, rows.logarithms[at.getRowNumber()]);
+                       });
+                       Values products = multiplyRows(ofGradients.tile, ofValues.tile, buffer);
+                       scores = getGradients(scores, products, kept, [&](const MatrixPlace &at) {
+                         return rows.deltas[at.getRowNumber()];
+                       });
+                       return accumulate(before, scores, ofKeys.tile, buffer);
+                     });
   MatrixView result = getView(getResult(0), call.getDqStrides(), queries, head);
   Values factors(getRowCount(), number(call.getScale().getValueAsDouble()));
   storeRows(result, getHead(result, place.batch, place.head), place.firstRow, sums, factors);
@@ -172,8 +173,8 @@ Values MatrixAttention::addQueries(ValueRange before, const MatrixScorePlace &pl
   Values products = multiplyRows(ofValues.tile, buffers.gradients.tile, buffer);
   for (int64_t column = 0; column < tiles.columns / 8; ++column)
     deltas.push_back(readPair(1, column));
-  scores = getGradients(scores, products, kept,
-                        [&](const MatrixPlace &at) { return pick(deltas, at); });
+  scores =
+      getGradients(scores, products, kept, [&](const MatrixPlace &at) { return pick(deltas, at); });
   Values after = accumulate(before.take_front(ofDk), scores, buffers.queries.tile, buffer);
   after.append(ofResults);
   return after;
@@ -186,7 +187,11 @@ void MatrixAttention::emitKeyGradient() {
   Value ofHead = divide(block, count), ofBatch = divide(ofHead, groups);
   Value keyHead = remainder(ofHead, groups), firstHead = multiply(keyHead, share);
   Value firstKey = multiply(remainder(block, count), tiles.rows);
-  MatrixScorePlace place{ofBatch, firstHead, keyHead, firstKey, integer(0),
+  MatrixScorePlace place{ofBatch,
+                         firstHead,
+                         keyHead,
+                         firstKey,
+                         integer(0),
                          /*rowsAreQueries=*/false};
   Vectors ofKeys = openVectors(getKeys(), ofBatch, keyHead, tiles.rows, 1);
   Vectors ofValues = openVectors(getValues(), ofBatch, keyHead, tiles.rows, 1);
@@ -223,16 +228,16 @@ void MatrixAttention::emitKeyGradient() {
     return after;
   };
   Values ends = loop(firstHead, end, 1, carried, [&](Value queryHead, ValueRange before) {
-    return loop(begin, integer(queries), tiles.columns, before,
-                [&](Value firstQuery, ValueRange sums) {
-                  return addTile(queryHead, firstQuery, sums);
-                });
+    return loop(
+        begin, integer(queries), tiles.columns, before,
+        [&](Value firstQuery, ValueRange sums) { return addTile(queryHead, firstQuery, sums); });
   });
   ValueRange sums = ValueRange(ends).drop_front();
   size_t ofDk = getZeros(head).size();
-  auto storeSums = [&](unsigned result, ArrayRef<int64_t> strides, ValueRange parts, double factor) {
-    MatrixView view =
-        getView(getResult(result), strides, keys, static_cast<int64_t>(parts.size()) * 2 / getMatrices());
+  auto storeSums = [&](unsigned result, ArrayRef<int64_t> strides, ValueRange parts,
+                       double factor) {
+    MatrixView view = getView(getResult(result), strides, keys,
+                              static_cast<int64_t>(parts.size()) * 2 / getMatrices());
     storeRows(view, getHead(view, ofBatch, keyHead), firstKey, parts,
               Values(getRowCount(), number(factor)));
   };

@@ -13,8 +13,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONKERNELS_H
-#define MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONKERNELS_H
+#ifndef MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_ATTENTIONKERNELS_H
+#define MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_ATTENTIONKERNELS_H
 
 #include "memopt/Dialect/AttentionTiles.h"
 #include "memopt/Dialect/Memopt.h"
@@ -59,4 +59,4 @@ void emitAttentionKernel(OpBuilder &builder, Location location, AttentionAttr ca
 
 } // namespace mlir::memopt
 
-#endif // MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONKERNELS_H
+#endif // MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_ATTENTIONKERNELS_H

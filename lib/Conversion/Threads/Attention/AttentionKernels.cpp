@@ -80,9 +80,8 @@ SmallVector<AttentionKernel> mlir::memopt::listAttentionKernels(AttentionAttr ca
     int64_t rows = call.getQueryLength(), columns = call.getKeyLength();
     if (ownsKeys(stage))
       std::swap(rows, columns);
-    std::optional<AttentionTiles> tiles =
-        chooseAttentionTiles(AttentionHeads::of(call), getBlockSharedBytes(target), rows, columns,
-                             isBackward);
+    std::optional<AttentionTiles> tiles = chooseAttentionTiles(
+        AttentionHeads::of(call), getBlockSharedBytes(target), rows, columns, isBackward);
     if (!tiles)
       return {};
     AttentionKernel kernel{stage, *tiles, std::nullopt, 0};

@@ -24,8 +24,7 @@ MatrixScores::MatrixScores(OpBuilder &builder, Location location, AttentionAttr 
     : MatrixBlock(builder, location, arguments.ops, tiles, call.getType()), call(call),
       batch(call.getBatch()), heads(call.getHeads()), groups(call.getKvHeads()),
       queries(call.getQueryLength()), keys(call.getKeyLength()), head(call.getHeadDim()),
-      value(call.getValueDim()), firstOut(countAttentionInputs(call)),
-      buffers(arguments.buffers) {
+      value(call.getValueDim()), firstOut(countAttentionInputs(call)), buffers(arguments.buffers) {
   if (!call.getDropout())
     return;
   unsigned scalar = kMaskBuffer + (call.getMaskType() ? 1 : 0);
@@ -44,8 +43,7 @@ static Value wide(ImplicitLocOpBuilder &b, int64_t number) {
 
 Value MatrixScores::getOfQueries(unsigned buffer, const MatrixScorePlace &place) {
   Value row = add(multiply(place.batch, heads), place.head);
-  return getAddress(buffers[buffer], type,
-                    arith::MulIOp::create(b, widen(row), wide(b, queries)));
+  return getAddress(buffers[buffer], type, arith::MulIOp::create(b, widen(row), wide(b, queries)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -91,7 +89,8 @@ Values MatrixScores::getScores(Values products, const MatrixScorePlace &place) {
 }
 
 Value MatrixScores::toLogarithm(Value score) {
-  return isScaledLate() ? multiplyNumbers(score, number(call.getScale().getValueAsDouble())) : score;
+  return isScaledLate() ? multiplyNumbers(score, number(call.getScale().getValueAsDouble()))
+                        : score;
 }
 /// A mask may hide by the lowest of all numbers, which has no product with a factor above 1: then
 /// differences come first.
@@ -104,10 +103,10 @@ Value MatrixScores::prepareLogarithm(Value subtracted) {
   return isScaledLate() ? multiplyNumbers(subtracted, number(-kLog2OfE)) : subtracted;
 }
 Value MatrixScores::exponentiate(Value score, Value prepared) {
-  Value power = isScaledLate()
-                    ? multiplyAdd(score, number(call.getScale().getValueAsDouble() * kLog2OfE),
-                                  prepared)
-                    : multiplyNumbers(subtractNumbers(score, prepared), number(kLog2OfE));
+  Value power =
+      isScaledLate()
+          ? multiplyAdd(score, number(call.getScale().getValueAsDouble() * kLog2OfE), prepared)
+          : multiplyNumbers(subtractNumbers(score, prepared), number(kLog2OfE));
   return ops.exponentiate(b, power);
 }
 
@@ -146,9 +145,9 @@ Value MatrixScores::isWhole(const MatrixScorePlace &place) {
   if (call.getCausal()) {
     Value first = add(place.firstRow, multiply(warp, tiles.getRowsOfWarp()));
     // The last key is no larger than the first query.
-    whole = both(whole, place.rowsAreQueries
-                            ? isBelow(end, add(first, 2))
-                            : isBelow(add(first, tiles.getRowsOfWarp()), add(place.firstColumn, 2)));
+    whole = both(whole, place.rowsAreQueries ? isBelow(end, add(first, 2))
+                                             : isBelow(add(first, tiles.getRowsOfWarp()),
+                                                       add(place.firstColumn, 2)));
   }
   return whole;
 }
@@ -167,8 +166,7 @@ Values MatrixScores::hide(Values scores, const MatrixScorePlace &place) {
   Value whole = isWhole(place);
   if (!whole)
     return scores;
-  return choose(
-      whole, TypeRange(ValueRange(scores)), [&] { return scores; }, hideEach);
+  return choose(whole, TypeRange(ValueRange(scores)), [&] { return scores; }, hideEach);
 }
 
 //===----------------------------------------------------------------------===//
@@ -184,8 +182,7 @@ double MatrixScores::getKeepFactor() const {
 Value MatrixScores::getScoreNumber(const MatrixScorePlace &place, Value query, Value key) {
   Value row = widen(add(multiply(place.batch, heads), place.head));
   row = arith::AddIOp::create(b, arith::MulIOp::create(b, row, wide(b, queries)), widen(query));
-  Value number =
-      arith::AddIOp::create(b, arith::MulIOp::create(b, row, wide(b, keys)), widen(key));
+  Value number = arith::AddIOp::create(b, arith::MulIOp::create(b, row, wide(b, keys)), widen(key));
   return firstScore ? arith::AddIOp::create(b, number, firstScore).getResult() : number;
 }
 

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONSCORES_H
-#define MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONSCORES_H
+#ifndef MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_ATTENTIONSCORES_H
+#define MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_ATTENTIONSCORES_H
 
 #include "AttentionBlock.h"
 #include "AttentionKernels.h"
@@ -84,4 +84,4 @@ private:
 
 } // namespace mlir::memopt
 
-#endif // MEMOPT_LIB_CONVERSION_THREADS_ATTENTIONSCORES_H
+#endif // MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_ATTENTIONSCORES_H

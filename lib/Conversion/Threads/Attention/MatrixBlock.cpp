@@ -49,9 +49,7 @@ Value MatrixBlock::number(double value) {
 }
 Value MatrixBlock::add(Value x, Value y) { return arith::AddIOp::create(b, x, y); }
 Value MatrixBlock::subtract(Value x, Value y) { return arith::SubIOp::create(b, x, y); }
-Value MatrixBlock::multiply(Value x, int64_t y) {
-  return arith::MulIOp::create(b, x, integer(y));
-}
+Value MatrixBlock::multiply(Value x, int64_t y) { return arith::MulIOp::create(b, x, integer(y)); }
 Value MatrixBlock::divide(Value x, int64_t y) { return arith::DivUIOp::create(b, x, integer(y)); }
 Value MatrixBlock::remainder(Value x, int64_t y) {
   return arith::RemUIOp::create(b, x, integer(y));
@@ -63,9 +61,7 @@ Value MatrixBlock::both(Value x, Value y) {
 Value MatrixBlock::isBelow(Value x, Value y) {
   return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y);
 }
-Value MatrixBlock::smaller(Value x, int64_t y) {
-  return arith::MinSIOp::create(b, x, integer(y));
-}
+Value MatrixBlock::smaller(Value x, int64_t y) { return arith::MinSIOp::create(b, x, integer(y)); }
 Value MatrixBlock::select(Value condition, Value x, Value y) {
   return arith::SelectOp::create(b, condition, x, y);
 }
@@ -154,8 +150,7 @@ void MatrixBlock::store(Value address, Value value, int64_t alignment) {
 
 static Value multiplyWide(ImplicitLocOpBuilder &b, Value x, int64_t y) {
   Value wide = arith::ExtSIOp::create(b, b.getI64Type(), x);
-  return arith::MulIOp::create(b, wide,
-                               arith::ConstantOp::create(b, b.getI64IntegerAttr(y)));
+  return arith::MulIOp::create(b, wide, arith::ConstantOp::create(b, b.getI64IntegerAttr(y)));
 }
 
 Value MatrixBlock::getHead(const MatrixView &view, Value batch, Value head) {
@@ -211,8 +206,8 @@ void MatrixBlock::fetch(const MatrixTile &tile, Value buffer, const MatrixView &
       valid = select(isBelow(token, view.tokens), valid, integer(0));
       token = smaller(token, view.tokens - 1);
     }
-    Value from = getAddress(getToken(view, ofHead, token), element,
-                            widen(multiply(piece, kPieceFeatures)));
+    Value from =
+        getAddress(getToken(view, ofHead, token), element, widen(multiply(piece, kPieceFeatures)));
     from = LLVM::AddrSpaceCastOp::create(b, global, from);
     ops.copyAhead(b, getShared(getPiece(tile, begin, row, piece)), from, kPiece, valid);
   };
@@ -269,8 +264,7 @@ std::array<Value, 4> MatrixBlock::loadMatrices(const MatrixTile &tile, Value pie
       piece = arith::XOrIOp::create(b, piece, integer(bytes % kSwizzled));
     bytes = bytes / kSwizzled * kSwizzled;
   }
-  Value offset =
-      arith::ConstantOp::create(b, b.getI64IntegerAttr(moved + bytes));
+  Value offset = arith::ConstantOp::create(b, b.getI64IntegerAttr(moved + bytes));
   Value from = getAddress(getShared(piece), b.getI8Type(), offset);
   return ops.loadMatrices(b, from, isTransposed);
 }

@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_LIB_CONVERSION_THREADS_MATRIXSCORES_H
-#define MEMOPT_LIB_CONVERSION_THREADS_MATRIXSCORES_H
+#ifndef MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_MATRIXSCORES_H
+#define MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_MATRIXSCORES_H
 
 #include "AttentionKernels.h"
 #include "MatrixBlock.h"
@@ -88,7 +88,8 @@ private:
   Value getScoreNumber(const MatrixScorePlace &place, Value query, Value key);
   using DrawFn = llvm::function_ref<Value(Value)>;
   Value drawBits(int64_t count, int64_t bits, DrawFn draw);
-  std::array<Value, 4> drawOfQueries(const MatrixScorePlace &place, int64_t matrix, Value threshold);
+  std::array<Value, 4> drawOfQueries(const MatrixScorePlace &place, int64_t matrix,
+                                     Value threshold);
   std::array<Value, 4> drawOfKeys(const MatrixScorePlace &place, int64_t matrix, Value threshold);
   std::array<Value, 4> drawEach(const MatrixScorePlace &place, int64_t matrix, Value threshold);
   Value drawFour(Value counter, Value threshold);
@@ -101,4 +102,4 @@ private:
 
 } // namespace mlir::memopt
 
-#endif // MEMOPT_LIB_CONVERSION_THREADS_MATRIXSCORES_H
+#endif // MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_MATRIXSCORES_H

@@ -34,11 +34,8 @@ MatrixScorePlace MatrixAttention::openQueryRows() {
   if (call.getCausal())
     number = subtract(integer(count - 1), number);
   Value queryHead = remainder(ofHead, heads);
-  return {divide(ofHead, heads),
-          queryHead,
-          divide(queryHead, heads / groups),
-          multiply(number, tiles.rows),
-          integer(0),
+  return {divide(ofHead, heads),        queryHead,  divide(queryHead, heads / groups),
+          multiply(number, tiles.rows), integer(0),
           /*rowsAreQueries=*/true};
 }
 
@@ -86,13 +83,13 @@ void MatrixAttention::emitForward() {
   Values carried(getRowCount(), number(-std::numeric_limits<double>::infinity()));
   carried.append(getRowCount(), number(0));
   carried.append(getZeros(value));
-  Values ends = forEachKeyTile(
-      place, ofKeys, ofValues, carried,
-      [&](const MatrixScorePlace &here, Value buffer, ValueRange before) {
-        KeptScores kept = drawKept(here);
-        Values scores = multiplyRows(ofQueries.tile, ofKeys.tile, buffer);
-        return addTile(before, hide(getScores(scores, here), here), kept, ofValues, buffer);
-      });
+  Values ends = forEachKeyTile(place, ofKeys, ofValues, carried,
+                               [&](const MatrixScorePlace &here, Value buffer, ValueRange before) {
+                                 KeptScores kept = drawKept(here);
+                                 Values scores = multiplyRows(ofQueries.tile, ofKeys.tile, buffer);
+                                 return addTile(before, hide(getScores(scores, here), here), kept,
+                                                ofValues, buffer);
+                               });
   finish(ends, place);
 }
 
@@ -142,9 +139,10 @@ void MatrixAttention::finish(ValueRange ends, const MatrixScorePlace &place) {
   for (int64_t row = 0; row < getRowCount(); ++row) {
     Value sum = sumOverRow(ends[getRowCount() + row]);
     Value isBlind = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, sum, number(0));
-    factors.push_back(arith::DivFOp::create(b, number(getKeepFactor()),
-                                            select(isBlind, number(1), sum)));
-    Value logarithm = expandMath(b, b.getLoc(), OperationName("math.log", b.getContext()), type, sum);
+    factors.push_back(
+        arith::DivFOp::create(b, number(getKeepFactor()), select(isBlind, number(1), sum)));
+    Value logarithm =
+        expandMath(b, b.getLoc(), OperationName("math.log", b.getContext()), type, sum);
     logarithm = addNumbers(toLogarithm(ends[row]), logarithm);
     logarithm = select(isBlind, number(std::numeric_limits<double>::infinity()), logarithm);
     Value query = add(place.firstRow, getRow({row / 2, row % 2, 0, 0}));

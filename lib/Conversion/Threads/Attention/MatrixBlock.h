@@ -18,8 +18,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_LIB_CONVERSION_THREADS_MATRIXBLOCK_H
-#define MEMOPT_LIB_CONVERSION_THREADS_MATRIXBLOCK_H
+#ifndef MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_MATRIXBLOCK_H
+#define MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_MATRIXBLOCK_H
 
 #include "memopt/Conversion/Threads/DeviceOps.h"
 #include "memopt/Dialect/AttentionTiles.h"
@@ -62,8 +62,8 @@ class MatrixBlock {
 public:
   using Values = SmallVector<Value>;
 
-  MatrixBlock(OpBuilder &builder, Location location, const DeviceOps &ops,
-              const MatrixTiles &tiles, Type element);
+  MatrixBlock(OpBuilder &builder, Location location, const DeviceOps &ops, const MatrixTiles &tiles,
+              Type element);
 
   // Indices, i32, and numbers, f32.
   Value integer(int64_t value);
@@ -161,4 +161,4 @@ private:
 
 } // namespace mlir::memopt
 
-#endif // MEMOPT_LIB_CONVERSION_THREADS_MATRIXBLOCK_H
+#endif // MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_MATRIXBLOCK_H
