@@ -73,6 +73,12 @@ Values MatrixAttention::forEachKeyTile(const MatrixScorePlace &place, const Vect
 // Forward
 //===----------------------------------------------------------------------===//
 
+/// As long as nothing is visible all differences are to be minus infinity, not none.
+Value MatrixAttention::replaceBlind(Value maximum, Value lowest) {
+  Value isBlind = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, maximum, lowest);
+  return select(isBlind, number(0), maximum);
+}
+
 void MatrixAttention::emitForward() {
   MatrixScorePlace place = openQueryRows();
   Vectors ofQueries = openVectors(getQueries(), place.batch, place.head, tiles.rows, 1);
@@ -93,35 +99,48 @@ void MatrixAttention::emitForward() {
   finish(ends, place);
 }
 
-/// Scores become probabilities against the largest score so far; what was summed before is brought
-/// to a new largest score. Sums stay those of a thread until the end.
+/// Scores become probabilities against a score that is the largest so far, or less than it by a
+/// factor that neither sums nor rounded probabilities mind. So what was summed before is brought to a
+/// larger score in the first tiles, and seldom in later ones: all rows of the warp, or none. Sums stay
+/// those of a thread until the end.
 Values MatrixAttention::addTile(ValueRange before, Values scores, const KeptScores &kept,
                                 const Vectors &ofValues, Value buffer) {
+  constexpr double mostPowers = 8;
   Value lowest = number(-std::numeric_limits<double>::infinity());
-  Values after(before);
-  MutableArrayRef<Value> maxima = MutableArrayRef(after).take_front(getRowCount());
-  MutableArrayRef<Value> sums = MutableArrayRef(after).slice(getRowCount(), getRowCount());
-  MutableArrayRef<Value> parts = MutableArrayRef(after).drop_front(2 * getRowCount());
-  Values largest(maxima.size()), subtracted, factors;
+  auto rows = static_cast<size_t>(getRowCount());
+  Values largest(rows);
   forEach(tiles.columns, [&](const MatrixPlace &at) {
     Value &sofar = largest[at.getRowNumber()];
     Value score = scores[getNumber(at, tiles.columns)];
     sofar = sofar ? larger(sofar, score) : score;
   });
-  for (auto [maximum, ofTile] : llvm::zip_equal(maxima, largest)) {
-    Value now = larger(maximum, maximumOverRow(ofTile));
-    // As long as nothing is visible all differences are to be minus infinity, not none.
-    Value isBlind = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, now, lowest);
-    subtracted.push_back(prepare(select(isBlind, number(0), now)));
-    factors.push_back(exponentiate(maximum, subtracted.back()));
-    maximum = now;
+  Value isLarger;
+  for (auto [maximum, ofTile] : llvm::zip(before, largest)) {
+    ofTile = larger(maximum, maximumOverRow(ofTile));
+    Value powers = multiplyNumbers(toLogarithm(subtractNumbers(ofTile, maximum)), number(kLog2OfE));
+    Value isFar = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, powers, number(mostPowers));
+    isLarger = isLarger ? arith::OrIOp::create(b, isLarger, isFar).getResult() : isFar;
   }
-  for (auto [sum, factor] : llvm::zip_equal(sums, factors))
-    sum = multiplyNumbers(sum, factor);
-  forEach(value, [&](const MatrixPlace &at) {
-    Value &part = parts[getNumber(at, value)];
-    part = multiplyNumbers(part, factors[at.getRowNumber()]);
-  });
+  auto rescale = [&] {
+    Values scaled(before), factors;
+    for (size_t row = 0; row < rows; ++row) {
+      factors.push_back(exponentiate(before[row], prepare(replaceBlind(largest[row], lowest))));
+      scaled[row] = largest[row];
+      scaled[rows + row] = multiplyNumbers(before[rows + row], factors[row]);
+    }
+    forEach(value, [&](const MatrixPlace &at) {
+      Value &part = scaled[2 * rows + getNumber(at, value)];
+      part = multiplyNumbers(part, factors[at.getRowNumber()]);
+    });
+    return scaled;
+  };
+  Value isAny = ops.isAny(b, getWholeWarp(), isLarger);
+  Values after = choose(isAny, before.getTypes(), rescale, [&] { return Values(before); });
+  MutableArrayRef<Value> sums = MutableArrayRef(after).slice(rows, rows);
+  MutableArrayRef<Value> parts = MutableArrayRef(after).drop_front(2 * rows);
+  Values subtracted;
+  for (Value maximum : ArrayRef(after).take_front(rows))
+    subtracted.push_back(prepare(replaceBlind(maximum, lowest)));
   forEach(tiles.columns, [&](const MatrixPlace &at) {
     Value &score = scores[getNumber(at, tiles.columns)], &sum = sums[at.getRowNumber()];
     Value probability = exponentiate(score, subtracted[at.getRowNumber()]);

@@ -51,6 +51,7 @@ private:
   // Forward.
   Values addTile(ValueRange before, Values scores, const KeptScores &kept, const Vectors &ofValues,
                  Value buffer);
+  Value replaceBlind(Value maximum, Value lowest);
   void finish(ValueRange ends, const MatrixScorePlace &place);
 
   // Backward.

@@ -121,9 +121,11 @@ Values MatrixBlock::choose(Value condition, TypeRange types, llvm::function_ref<
   return branch.getResults();
 }
 
+Value MatrixBlock::getWholeWarp() {
+  return LLVM::ConstantOp::create(b, b.getI32Type(), b.getI32IntegerAttr(-1));
+}
 Value MatrixBlock::shuffle(Value value, int64_t distance) {
-  return ops.shuffle(b, LLVM::ConstantOp::create(b, b.getI32Type(), b.getI32IntegerAttr(-1)), value,
-                     distance);
+  return ops.shuffle(b, getWholeWarp(), value, distance);
 }
 Value MatrixBlock::sumOverRow(Value value) {
   value = addNumbers(value, shuffle(value, 1));

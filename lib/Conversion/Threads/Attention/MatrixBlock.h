@@ -97,6 +97,7 @@ public:
                 llvm::function_ref<Values()> no);
   void synchronizeBlock() { ops.synchronizeBlock(b); }
   void awaitCopies() { ops.awaitCopies(b); }
+  Value getWholeWarp(); ///< the mask of all threads
   Value shuffle(Value value, int64_t distance);
   /// What the four threads of a row have of one number.
   Value sumOverRow(Value value);

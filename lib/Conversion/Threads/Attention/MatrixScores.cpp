@@ -17,8 +17,6 @@ using namespace mlir::memopt;
 
 using Values = MatrixBlock::Values;
 
-static constexpr double kLog2OfE = 1.4426950408889634;
-
 MatrixScores::MatrixScores(OpBuilder &builder, Location location, AttentionAttr call,
                            const MatrixTiles &tiles, const AttentionArguments &arguments)
     : MatrixBlock(builder, location, arguments.ops, tiles, call.getType()), call(call),

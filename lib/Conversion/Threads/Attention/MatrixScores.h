@@ -21,6 +21,8 @@
 
 namespace mlir::memopt {
 
+inline constexpr double kLog2OfE = 1.4426950408889634;
+
 /// Where a tile of scores lies.
 struct MatrixScorePlace {
   Value batch, head, keyHead;
