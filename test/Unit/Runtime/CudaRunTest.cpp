@@ -111,7 +111,7 @@ TEST_F(CudaRunTest, WhatTheMachineLacksEndsWithThree) {
   result = run({"--steps=1"}, "MEMOPT_EMULATOR_FAULTS=cuMemCreate:1=2");
   EXPECT_EQ(result.exitCode, 3);
   expectMessage(result.errors,
-                {"device memory: an arena of 1120 bytes: cuMemCreate: out of memory"});
+                {"device memory: an arena of 1376 bytes: cuMemCreate: out of memory"});
   json manifest = forCuda(getTinyManifest());
   manifest["target"]["chip"] = "sm_100";
   writeCudaPackage(folder, manifest);
