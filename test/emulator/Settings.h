@@ -27,7 +27,7 @@ using cuda::CUresult;
 constexpr const char *seedVariable = "MEMOPT_EMULATOR_SEED";
 constexpr const char *deviceVariable = "MEMOPT_EMULATOR_DEVICE";
 constexpr const char *driverVariable = "MEMOPT_EMULATOR_DRIVER"; ///< as cuDriverGetVersion gives it
-constexpr const char *racesVariable = "MEMOPT_EMULATOR_RACES"; ///< a folder
+constexpr const char *racesVariable = "MEMOPT_EMULATOR_RACES";   ///< a folder
 constexpr const char *faultsVariable = "MEMOPT_EMULATOR_FAULTS";
 
 /// What the device claims to be.

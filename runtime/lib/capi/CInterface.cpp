@@ -318,6 +318,15 @@ static StatusOr<const PlacedTensor *> findTensor(const Manifest &manifest, int32
   }
 }
 
+/// Writes the rates and other numbers that were said into the program that steps run.
+static void writeNumbers(memopt_session &session) {
+  for (const auto &[variable, rate] : session.getSaid().rates)
+    session.getProgram().setRate(*variable, rate);
+  session.state.schedule.rate = session.getSaid().rate;
+  session.getProgram().setHyperparameters(session.getSaid().rate, session.state.step + 1,
+                                          session.state.seed);
+}
+
 int32_t memopt_session_initialize(memopt_session *session, int32_t init, int64_t seed,
                                   memopt_error *error) {
   return guard(error, [&]() -> Status {
@@ -333,6 +342,7 @@ int32_t memopt_session_initialize(memopt_session *session, int32_t init, int64_t
     session->missing = std::move(missing);
     session->state.step = session->state.dataPosition = 0;
     session->state.seed = seed;
+    writeNumbers(*session);
     return Status::ok();
   });
 }
@@ -368,8 +378,8 @@ int32_t memopt_session_write(memopt_session *session, const char *variable, cons
     if (target->isFrozenScale())
       return badInput("variable " + quote(variable) + " is written with its codes");
     auto copy = [&]() -> Status {
-      MEMOPT_ASSIGN_OR_RETURN(
-          TensorView source, readView(*view, target->getWholeDType(), target->getWholeShape()));
+      MEMOPT_ASSIGN_OR_RETURN(TensorView source,
+                              readView(*view, target->getWholeDType(), target->getWholeShape()));
       if (target->encoding) {
         std::vector<float> values(size_t(getElementCount(source.shape)));
         MEMOPT_RETURN_IF_ERROR(source.copyTo(DType::F32, reinterpret_cast<char *>(values.data())));
@@ -445,6 +455,7 @@ int32_t memopt_session_set_rate(memopt_session *session, const char *variable, d
     else
       return badInput("variable " + quote(variable) +
                       " is neither a learning rate nor another number of the optimizer");
+    writeNumbers(*session);
     return Status::ok();
   });
 }
@@ -479,10 +490,7 @@ static Status runStep(memopt_session &session, const memopt_view *views, int64_t
   MEMOPT_RETURN_IF_ERROR(readBatches(session, views, batches));
   MEMOPT_RETURN_IF_ERROR(session.programs->enter(session.chosen).takeStatus());
   Session &program = session.getProgram();
-  for (const auto &[variable, rate] : session.getSaid().rates)
-    program.setRate(*variable, rate);
-  state.schedule.rate = session.getSaid().rate;
-  program.setHyperparameters(state.schedule.rate, state.step + 1, state.seed);
+  writeNumbers(session);
   MEMOPT_RETURN_IF_ERROR(program.runStep());
   if (program.getManifest().mode != "train")
     return Status::ok(); // an evaluation is no step of the training

@@ -138,8 +138,10 @@ TEST(CInterfaceTest, APackageThatIsNoneIsAnErrorWithoutASession) {
       run([&](memopt_error *e) { return memopt_session_open("/nowhere", nullptr, &session, e); });
   expectFailure(outcome, {"package '/nowhere'", "not a folder"});
   EXPECT_EQ(session, nullptr);
-  outcome =
-      run([&](memopt_error *e) { return memopt_session_open("/nowhere", &options, &session, e); });
+  TemporaryFolder folder;
+  std::string package = writePackage(folder, getTinyManifest());
+  outcome = run(
+      [&](memopt_error *e) { return memopt_session_open(package.c_str(), &options, &session, e); });
   expectMessage(outcome.message, {"gpu"});
   EXPECT_EQ(memopt_session_open("/nowhere", nullptr, &session, nullptr), MEMOPT_BAD_INPUT);
   memopt_session_close(session);
