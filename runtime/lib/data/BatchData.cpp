@@ -119,9 +119,9 @@ Status BatchData::index() {
     for (size_t program = 0; program < programs.size(); ++program) {
       StatusOr<Batch> batch = findBatch(step, programs[program]);
       isTaken |= batch.isOk();
-      batches[program].push_back(batch.isOk() ? *std::move(batch) : Batch());
       if (!batch.isOk())
         refusal = batch.takeStatus();
+      batches[program].push_back(batch.isOk() ? *std::move(batch) : Batch());
     }
     if (isTaken)
       continue;

@@ -73,31 +73,43 @@ enum class VariableInit { Weights, Zeros, Constant, Absent };
 /// (PyTorch's state dicts leave some buffers out); or it does not, for the value was compiled in.
 enum class VariableRestore { Required, IfPresent, Never };
 
-/// A tensor, or this rank's part of one: then its own shape is a vector, and the parts of all ranks
-/// are the whole in row-major order, with zeros behind it.
-struct ShardedTensor : PlacedTensor {
-  std::optional<Shape> wholeShape;
-
-  const Shape &getWholeShape() const { return wholeShape ? *wholeShape : shape; }
-  int64_t getWholeBytes() const { return getElementCount(getWholeShape()) * getByteSize(dtype); }
-
-  struct Range {
-    int64_t begin, count;
-  };
-  /// The elements of the whole that a rank has; what follows them is padding.
-  Range getOwnElements(int64_t rank) const {
-    int64_t whole = getElementCount(getWholeShape()), own = getElementCount(shape),
-            begin = wholeShape ? std::min(whole, rank * own) : 0;
-    return {begin, std::min(own, whole - begin)};
-  }
-};
-
 /// A frozen tensor, f32 to those outside, of which a variable holds the codes (BlockCodes.h).
 struct EncodingSpec {
   BlockCode code;
   Shape shape;
   std::string scales;      ///< the variable that holds them; empty with bf16
   std::string scaleScales; ///< where these are bytes; else empty
+};
+
+/// A tensor, or this rank's part of one: then its own shape is a vector, and the parts of all ranks
+/// are the whole in row-major order, with zeros behind it.
+struct ShardedTensor : PlacedTensor {
+  std::optional<Shape> wholeShape;
+  std::optional<EncodingSpec> encoding; ///< of codes
+
+  /// What those outside see.
+  const Shape &getWholeShape() const {
+    if (encoding)
+      return encoding->shape;
+    return wholeShape ? *wholeShape : shape;
+  }
+  DType getWholeDType() const { return encoding ? DType::F32 : dtype; }
+  int64_t getWholeBytes() const {
+    return getElementCount(getWholeShape()) * getByteSize(getWholeDType());
+  }
+
+  struct Range {
+    int64_t begin, count;
+  };
+  /// The elements of the whole that a rank has values of: what follows them is padding, and codes
+  /// are the same on all ranks.
+  Range getOwnElements(int64_t rank) const {
+    int64_t whole = getElementCount(getWholeShape());
+    if (encoding)
+      return {0, whole};
+    int64_t own = getElementCount(shape), begin = wholeShape ? std::min(whole, rank * own) : 0;
+    return {begin, std::min(own, whole - begin)};
+  }
 };
 
 struct VariableSpec : ShardedTensor {
@@ -114,21 +126,6 @@ struct VariableSpec : ShardedTensor {
   /// group's learning rate, the rate before the schedule; of another number of the optimizer, the
   /// one that was compiled.
   std::optional<double> initValue;
-  std::optional<EncodingSpec> encoding; ///< of codes
-
-  /// What those outside see.
-  const Shape &getWholeShape() const {
-    return encoding ? encoding->shape : ShardedTensor::getWholeShape();
-  }
-  DType getWholeDType() const { return encoding ? DType::F32 : dtype; }
-  int64_t getWholeBytes() const {
-    return getElementCount(getWholeShape()) * getByteSize(getWholeDType());
-  }
-  /// The elements of the whole that a rank has values of; codes are the same on all ranks.
-  Range getOwnElements(int64_t rank) const {
-    return encoding ? Range{0, getElementCount(encoding->shape)}
-                    : ShardedTensor::getOwnElements(rank);
-  }
 
   /// Whether it has scales of codes, which are written with these.
   bool isFrozenScale() const { return role == "frozen_scale"; }
