@@ -66,7 +66,8 @@ def widened():
             assert_near(ours, theirs)
         step.sync()
         assert torch.equal(model.base.weight, before["base.weight"]) and not torch.equal(model.up.weight, before["up.weight"])
-        assert_near(step.evaluate(BATCHES[0]), F.cross_entropy(other(BATCHES[0][0]), BATCHES[0][1]).item())
+        refuses(memopt.BadInput, ["with frozen_weights in few bits the step evaluates nothing", "step.state_dict()['model']"],
+                step.evaluate, BATCHES[0])
 
 
 def goes_on():

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 
+import torch
 import transformers
 
 from check_transformers import FOLDER, Trainer, make_arguments, make_data, make_model
@@ -20,3 +21,6 @@ trainer.train()
 if int(os.environ["RANK"]) == 0:
     weights = [value.double().sum().item() for value in trainer.model.state_dict().values()]
     (FOLDER / f"{kind}.json").write_text(json.dumps({"log": trainer.state.log_history[:-1], "weights": weights}))
+# PyTorch's own threads of the group may outlive the interpreter otherwise.
+if torch.distributed.is_initialized():
+    torch.distributed.destroy_process_group()

@@ -117,6 +117,9 @@ class StepEvaluation:
         if shared_out is not None:
             raise BadInput("with zero_stage=3 each rank has a part of the parameters, and evaluates nothing by itself: step.sync() on all "
                            "ranks and evaluate the model, or take zero_stage=2")
+        if any(variable.get("encoding") for variable in self._session.manifest["variables"]):
+            raise BadInput("with frozen_weights in few bits the step evaluates nothing by itself: load step.state_dict()['model'] into "
+                           "a copy of the model and evaluate that, or take frozen_weights='f32'")
 
     def _run_evaluation(self, program: EvaluationProgram, arranged: Mapping[str, Any], optional: Sequence[str]) -> None:
         needed = self._prepared.layout.list_inputs(optional)
