@@ -115,15 +115,13 @@ void KernelGraph::numberInstructions(Block &block) {
   }
 }
 
-/// Of variables that several programs share, in bytes.
-constexpr int64_t kSharedStateAlignment = 64;
-
-/// State that several programs share is stacked in its order, whatever else they have: what is of
-/// whole lines leaves no gaps that a planner could fill in one program and not in the other.
+/// State that several programs share is stacked in its order, whatever else they have: what fills
+/// whole units of all alignments leaves no gaps that a planner could fill in one program and not in
+/// the other.
 static int64_t getPlannedBytes(VariableOp variable, bool isShared) {
   int64_t bytes = getTensorBytes(variable.getTensorType());
   return isShared && variable.isState() && !variable->hasAttr(kOwnAttr)
-             ? llvm::alignTo(bytes, kSharedStateAlignment)
+             ? llvm::alignTo(bytes, getTarget(variable).getWorkspaceAlignment())
              : bytes;
 }
 
