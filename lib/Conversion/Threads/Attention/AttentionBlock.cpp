@@ -25,8 +25,8 @@ static constexpr int64_t kDeviceAlignment = DeviceMachine().accessBytes;
 
 AttentionBlock::AttentionBlock(OpBuilder &builder, Location location, const DeviceOps &ops,
                                const AttentionTiles &tiles, Type type)
-    : b(location, builder), tiles(tiles), type(type), bytes(type.getIntOrFloatBitWidth() / 8),
-      lanes(kDeviceAlignment / bytes), ops(ops) {
+    : BlockBuilder(builder, location, ops, builder.getI64Type(), type), tiles(tiles),
+      bytes(type.getIntOrFloatBitWidth() / 8), lanes(kDeviceAlignment / bytes) {
   block = ops.createBlockId(b);
   thread = ops.createThreadId(b);
   y = divide(thread, tiles.threadColumns);
@@ -37,38 +37,6 @@ AttentionBlock::AttentionBlock(OpBuilder &builder, Location location, const Devi
 //===----------------------------------------------------------------------===//
 // Numbers
 //===----------------------------------------------------------------------===//
-
-Value AttentionBlock::integer(int64_t value) {
-  return arith::ConstantOp::create(b, b.getI64IntegerAttr(value));
-}
-Value AttentionBlock::number(double value, int64_t count) {
-  TypedAttr attribute = b.getFloatAttr(type, value);
-  if (count > 1)
-    attribute = DenseElementsAttr::get(VectorType::get({count}, type), attribute);
-  return arith::ConstantOp::create(b, attribute);
-}
-Value AttentionBlock::add(Value x, Value y) { return arith::AddIOp::create(b, x, y); }
-Value AttentionBlock::multiply(Value x, int64_t y) {
-  return arith::MulIOp::create(b, x, integer(y));
-}
-Value AttentionBlock::divide(Value x, int64_t y) {
-  return arith::DivUIOp::create(b, x, integer(y));
-}
-Value AttentionBlock::remainder(Value x, int64_t y) {
-  return arith::RemUIOp::create(b, x, integer(y));
-}
-Value AttentionBlock::isBelow(Value x, int64_t y) {
-  return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, integer(y));
-}
-Value AttentionBlock::smaller(Value x, int64_t y) {
-  return arith::MinSIOp::create(b, x, integer(y));
-}
-Value AttentionBlock::select(Value condition, Value x, Value y) {
-  return arith::SelectOp::create(b, condition, x, y);
-}
-Value AttentionBlock::addNumbers(Value x, Value y) { return arith::AddFOp::create(b, x, y); }
-Value AttentionBlock::subtractNumbers(Value x, Value y) { return arith::SubFOp::create(b, x, y); }
-Value AttentionBlock::multiplyNumbers(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
 
 Value AttentionBlock::callMath(StringRef name, Value operand) {
   return expandMath(b, b.getLoc(), OperationName(name, b.getContext()), operand.getType(), operand);
@@ -93,50 +61,11 @@ Value AttentionBlock::repeat(Value value) {
   return vector::BroadcastOp::create(b, getLanes(), value);
 }
 
-//===----------------------------------------------------------------------===//
-// Control
-//===----------------------------------------------------------------------===//
-
-AttentionBlock::Values AttentionBlock::loop(Value lower, Value upper, int64_t step,
-                                            ValueRange carried, LoopFn body) {
-  auto made = scf::ForOp::create(b, lower, upper, integer(step), carried);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(made.getBody());
-  Values results = body(made.getInductionVar(), made.getRegionIterArgs());
-  if (!carried.empty())
-    scf::YieldOp::create(b, results);
-  return made.getResults();
-}
-
-void AttentionBlock::where(Value condition, llvm::function_ref<void()> body) {
-  auto branch = scf::IfOp::create(b, condition, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
-  body();
-}
-
-void AttentionBlock::synchronizeBlock() { ops.synchronizeBlock(b); }
-
-/// The mask of all threads.
-Value AttentionBlock::getWholeWarp() {
-  return LLVM::ConstantOp::create(b, b.getI32Type(), b.getI32IntegerAttr(-1));
-}
-
 void AttentionBlock::synchronizeRows() { ops.synchronizeWarp(b, getWholeWarp()); }
 
 //===----------------------------------------------------------------------===//
 // Memory
 //===----------------------------------------------------------------------===//
-
-Value AttentionBlock::getAddress(Value base, Type element, Value index) {
-  return LLVM::GEPOp::create(b, base.getType(), element, base, ValueRange(index));
-}
-Value AttentionBlock::load(Value address, Type of, int64_t alignment) {
-  return LLVM::LoadOp::create(b, of, address, static_cast<unsigned>(alignment));
-}
-void AttentionBlock::store(Value address, Value value, int64_t alignment) {
-  LLVM::StoreOp::create(b, value, address, static_cast<unsigned>(alignment));
-}
 
 SharedTile AttentionBlock::addTile(int64_t lines, int64_t features, int64_t stride) {
   Value base = getAddress(shared, type, integer(sharedElements));

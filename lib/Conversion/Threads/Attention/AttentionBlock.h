@@ -17,11 +17,8 @@
 #ifndef MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_ATTENTIONBLOCK_H
 #define MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_ATTENTIONBLOCK_H
 
-#include "memopt/Conversion/Threads/DeviceOps.h"
+#include "BlockBuilder.h"
 #include "memopt/Dialect/AttentionTiles.h"
-
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace mlir::memopt {
 
@@ -40,28 +37,12 @@ struct SharedTile {
   int64_t lines, features, stride;
 };
 
-class AttentionBlock {
+class AttentionBlock : public BlockBuilder {
 public:
-  using Values = SmallVector<Value>;
-  using LoopFn = llvm::function_ref<Values(Value, ValueRange)>;
-
   AttentionBlock(OpBuilder &builder, Location location, const DeviceOps &ops,
                  const AttentionTiles &tiles, Type type);
 
   // Numbers.
-  Value integer(int64_t value);
-  Value number(double value, int64_t lanes = 1);
-  Value add(Value x, Value y);
-  Value add(Value x, int64_t y) { return y ? add(x, integer(y)) : x; }
-  Value multiply(Value x, int64_t y);
-  Value divide(Value x, int64_t y);
-  Value remainder(Value x, int64_t y);
-  Value isBelow(Value x, int64_t y);
-  Value smaller(Value x, int64_t y);
-  Value select(Value condition, Value x, Value y);
-  Value addNumbers(Value x, Value y);
-  Value subtractNumbers(Value x, Value y);
-  Value multiplyNumbers(Value x, Value y);
   Value exponentiate(Value x) { return callMath("math.exp", x); }
   Value logarithm(Value x) { return callMath("math.log", x); }
   /// To or from the type that is computed in; `x` may be a vector.
@@ -69,17 +50,9 @@ public:
   Value pickLane(Value vector, int64_t lane);
   Value repeat(Value x);
 
-  // Control.
-  Values loop(Value lower, Value upper, int64_t step, ValueRange carried, LoopFn body);
-  void where(Value condition, llvm::function_ref<void()> body);
-  void synchronizeBlock();
   /// What the threads of a row have written is there for each other.
   void synchronizeRows();
 
-  // Memory.
-  Value getAddress(Value base, Type element, Value index);
-  Value load(Value address, Type type, int64_t bytes);
-  void store(Value address, Value value, int64_t bytes);
   /// The next piece of the block's shared memory.
   SharedTile addTile(int64_t lines, int64_t features, int64_t stride);
 
@@ -111,20 +84,16 @@ public:
   /// Stores this thread's part of vectors from token `first` on.
   void storeVectors(const VectorView &view, Value batch, Value head, Value first, ValueRange parts);
 
-  ImplicitLocOpBuilder b;
   const AttentionTiles tiles;
-  const Type type;            ///< that is computed in
   const int64_t bytes, lanes; ///< of an element; elements in 16 bytes
   Value block, thread, x, y;
 
 private:
   Value callMath(StringRef name, Value x);
   Value getGroup(int64_t number, int64_t groups);
-  Value getWholeWarp();
   Value foldRow(Value value, llvm::function_ref<Value(Value, Value)> fold);
   Type getLanes() { return VectorType::get({lanes}, type); }
 
-  const DeviceOps &ops;
   Value shared;
   int64_t sharedElements = 0;
 };

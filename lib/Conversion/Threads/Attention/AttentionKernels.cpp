@@ -215,24 +215,9 @@ void AttentionEmitter::finish(const Sums &sums, const ScorePlace &place) {
   storeVectors(getOutput(), place.batch, place.head, place.firstQuery, sums.parts);
 }
 
-void mlir::memopt::emitAttentionKernel(OpBuilder &builder, Location location, AttentionAttr call,
-                                       const AttentionKernel &kernel,
-                                       const AttentionArguments &arguments) {
-  if (kernel.matrices) {
-    MatrixAttention emitter(builder, location, call, *kernel.matrices, arguments);
-    switch (kernel.stage) {
-    case AttentionStage::Forward:
-      return emitter.emitForward();
-    case AttentionStage::QueryGradient:
-      return emitter.emitQueryGradient();
-    case AttentionStage::KeyGradient:
-      return emitter.emitKeyGradient();
-    case AttentionStage::MaskGradient:
-      llvm_unreachable("a mask's gradient has no product of matrices");
-    }
-  }
-  AttentionEmitter emitter(builder, location, call, kernel.tiles, arguments);
-  switch (kernel.stage) {
+/// The stages that kernels of both kinds have.
+template <typename Emitter> static void emitStage(Emitter &&emitter, AttentionStage stage) {
+  switch (stage) {
   case AttentionStage::Forward:
     return emitter.emitForward();
   case AttentionStage::QueryGradient:
@@ -240,7 +225,19 @@ void mlir::memopt::emitAttentionKernel(OpBuilder &builder, Location location, At
   case AttentionStage::KeyGradient:
     return emitter.emitKeyGradient();
   case AttentionStage::MaskGradient:
-    return emitter.emitMaskGradient();
+    break; // has no product of matrices
   }
   llvm_unreachable("all stages are emitted");
+}
+
+void mlir::memopt::emitAttentionKernel(OpBuilder &builder, Location location, AttentionAttr call,
+                                       const AttentionKernel &kernel,
+                                       const AttentionArguments &arguments) {
+  if (kernel.matrices)
+    return emitStage(MatrixAttention(builder, location, call, *kernel.matrices, arguments),
+                     kernel.stage);
+  AttentionEmitter emitter(builder, location, call, kernel.tiles, arguments);
+  if (kernel.stage == AttentionStage::MaskGradient)
+    return emitter.emitMaskGradient();
+  emitStage(emitter, kernel.stage);
 }

@@ -20,22 +20,8 @@ unsigned mlir::memopt::countAttentionInputs(AttentionAttr call) {
 
 AttentionScores::AttentionScores(OpBuilder &builder, Location location, AttentionAttr call,
                                  const AttentionTiles &tiles, const AttentionArguments &arguments)
-    : AttentionBlock(builder, location, arguments.ops, tiles, call.getAccumulator()), call(call),
-      batch(call.getBatch()), heads(call.getHeads()), groups(call.getKvHeads()),
-      queries(call.getQueryLength()), keys(call.getKeyLength()), head(call.getHeadDim()),
-      value(call.getValueDim()), firstOut(countAttentionInputs(call)), buffers(arguments.buffers),
-      offsets(arguments.offsets) {
-  if (!call.getDropout())
-    return;
-  unsigned scalar = kMaskBuffer + (call.getMaskType() ? 1 : 0);
-  random = {loadScalar(scalar), loadScalar(scalar + 1), arguments.randomId};
-  if (call.getFirst())
-    firstScore = loadScalar(scalar + 2);
-}
-
-Value AttentionScores::loadScalar(unsigned buffer) {
-  return load(buffers[buffer], b.getI64Type(), sizeof(int64_t));
-}
+    : CallBlock(builder, location, call, tiles, call.getAccumulator(), arguments),
+      offsets(arguments.offsets) {}
 
 VectorView AttentionScores::getView(unsigned number, ArrayRef<int64_t> strides, int64_t tokens,
                                     int64_t features) {

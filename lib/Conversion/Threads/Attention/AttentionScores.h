@@ -10,9 +10,7 @@
 #define MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_ATTENTIONSCORES_H
 
 #include "AttentionBlock.h"
-#include "AttentionKernels.h"
-#include "memopt/Dialect/Memopt.h"
-#include "memopt/Dialect/Philox.h"
+#include "CallBlock.h"
 
 namespace mlir::memopt {
 
@@ -29,7 +27,7 @@ struct ScoreElement {
   Value query, key;
 };
 
-class AttentionScores : public AttentionBlock {
+class AttentionScores : public CallBlock<AttentionBlock> {
 public:
   AttentionScores(OpBuilder &builder, Location location, AttentionAttr call,
                   const AttentionTiles &tiles, const AttentionArguments &arguments);
@@ -63,23 +61,13 @@ public:
   Values getGradients(ValueRange probabilities, ValueRange products, Value kept,
                       const ScorePlace &place);
 
-  Value getBuffer(unsigned number) const { return buffers[number]; }
-  unsigned getWorkspace() const { return static_cast<unsigned>(buffers.size()) - 1; }
   Value getKeyHead(Value head) { return divide(head, heads / groups); }
-
-  AttentionAttr call;
-  const int64_t batch, heads, groups, queries, keys, head, value;
-  const unsigned firstOut; ///< of the buffers: out, lse, and behind them the gradients
 
 private:
   Value getInMask(unsigned buffer, ArrayRef<int64_t> strides, const ScorePlace &place,
                   const ScoreElement &at, Type element);
-  Value loadScalar(unsigned buffer);
 
-  SmallVector<Value> buffers;
   SmallVector<int64_t> offsets;
-  RandomStream random; ///< of dropout
-  Value firstScore;
 };
 
 } // namespace mlir::memopt

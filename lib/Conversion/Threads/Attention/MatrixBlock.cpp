@@ -24,7 +24,8 @@ static constexpr int64_t kWarpThreads = 32;
 
 MatrixBlock::MatrixBlock(OpBuilder &builder, Location location, const DeviceOps &ops,
                          const MatrixTiles &tiles, Type element)
-    : b(location, builder), ops(ops), tiles(tiles), element(element), type(b.getF32Type()) {
+    : BlockBuilder(builder, location, ops, builder.getI32Type(), builder.getF32Type()),
+      tiles(tiles), element(element) {
   auto narrow = [&](Value wide) -> Value {
     return arith::TruncIOp::create(b, b.getI32Type(), wide);
   };
@@ -41,34 +42,12 @@ MatrixBlock::MatrixBlock(OpBuilder &builder, Location location, const DeviceOps 
 // Numbers
 //===----------------------------------------------------------------------===//
 
-Value MatrixBlock::integer(int64_t value) {
-  return arith::ConstantOp::create(b, b.getI32IntegerAttr(static_cast<int32_t>(value)));
-}
-Value MatrixBlock::number(double value) {
-  return arith::ConstantOp::create(b, b.getFloatAttr(type, value));
-}
-Value MatrixBlock::add(Value x, Value y) { return arith::AddIOp::create(b, x, y); }
 Value MatrixBlock::subtract(Value x, Value y) { return arith::SubIOp::create(b, x, y); }
-Value MatrixBlock::multiply(Value x, int64_t y) { return arith::MulIOp::create(b, x, integer(y)); }
-Value MatrixBlock::divide(Value x, int64_t y) { return arith::DivUIOp::create(b, x, integer(y)); }
-Value MatrixBlock::remainder(Value x, int64_t y) {
-  return arith::RemUIOp::create(b, x, integer(y));
-}
 Value MatrixBlock::shiftRight(Value x, Value y) { return arith::ShRUIOp::create(b, x, y); }
 Value MatrixBlock::both(Value x, Value y) {
   return !x ? y : !y ? x : arith::AndIOp::create(b, x, y).getResult();
 }
-Value MatrixBlock::isBelow(Value x, Value y) {
-  return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y);
-}
-Value MatrixBlock::smaller(Value x, int64_t y) { return arith::MinSIOp::create(b, x, integer(y)); }
-Value MatrixBlock::select(Value condition, Value x, Value y) {
-  return arith::SelectOp::create(b, condition, x, y);
-}
 Value MatrixBlock::widen(Value x) { return arith::ExtSIOp::create(b, b.getI64Type(), x); }
-Value MatrixBlock::addNumbers(Value x, Value y) { return arith::AddFOp::create(b, x, y); }
-Value MatrixBlock::subtractNumbers(Value x, Value y) { return arith::SubFOp::create(b, x, y); }
-Value MatrixBlock::multiplyNumbers(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
 Value MatrixBlock::multiplyAdd(Value x, Value y, Value z) {
   return math::FmaOp::create(b, x, y, z);
 }
@@ -90,26 +69,6 @@ Value MatrixBlock::round(Value low, Value high) {
 // Control
 //===----------------------------------------------------------------------===//
 
-Values MatrixBlock::loop(Value lower, Value upper, int64_t step, ValueRange carried,
-                         llvm::function_ref<Values(Value, ValueRange)> body) {
-  auto made = scf::ForOp::create(b, lower, upper, integer(step), carried);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(made.getBody());
-  Values results = body(made.getInductionVar(), made.getRegionIterArgs());
-  if (!carried.empty())
-    scf::YieldOp::create(b, results);
-  return made.getResults();
-}
-
-void MatrixBlock::where(Value condition, llvm::function_ref<void()> body) {
-  if (!condition)
-    return body();
-  auto branch = scf::IfOp::create(b, condition, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
-  body();
-}
-
 Values MatrixBlock::choose(Value condition, TypeRange types, llvm::function_ref<Values()> yes,
                            llvm::function_ref<Values()> no) {
   auto branch = scf::IfOp::create(b, types, condition, /*withElseRegion=*/true);
@@ -121,9 +80,6 @@ Values MatrixBlock::choose(Value condition, TypeRange types, llvm::function_ref<
   return branch.getResults();
 }
 
-Value MatrixBlock::getWholeWarp() {
-  return LLVM::ConstantOp::create(b, b.getI32Type(), b.getI32IntegerAttr(-1));
-}
 Value MatrixBlock::shuffle(Value value, int64_t distance) {
   return ops.shuffle(b, getWholeWarp(), value, distance);
 }
@@ -139,16 +95,6 @@ Value MatrixBlock::maximumOverRow(Value value) {
 //===----------------------------------------------------------------------===//
 // Memory
 //===----------------------------------------------------------------------===//
-
-Value MatrixBlock::getAddress(Value base, Type of, Value index) {
-  return LLVM::GEPOp::create(b, base.getType(), of, base, ValueRange(index));
-}
-Value MatrixBlock::load(Value address, Type of, int64_t alignment) {
-  return LLVM::LoadOp::create(b, of, address, static_cast<unsigned>(alignment));
-}
-void MatrixBlock::store(Value address, Value value, int64_t alignment) {
-  LLVM::StoreOp::create(b, value, address, static_cast<unsigned>(alignment));
-}
 
 static Value multiplyWide(ImplicitLocOpBuilder &b, Value x, int64_t y) {
   Value wide = arith::ExtSIOp::create(b, b.getI64Type(), x);
@@ -276,9 +222,21 @@ void MatrixBlock::multiplyAdd(MutableArrayRef<Value> sums, ArrayRef<Value> left,
   llvm::copy(ops.multiplyMatrices(b, element, left, right, sums), sums.begin());
 }
 
+/// Adds the products of the warp's matrices and of two on the right to 16 of `columns` columns of the
+/// sums, from `first` on.
+void MatrixBlock::multiplyColumns(MutableArrayRef<Value> sums, int64_t columns, int64_t first,
+                                  ArrayRef<std::array<Value, 4>> left,
+                                  const std::array<Value, 4> &right) {
+  for (int64_t matrix = 0; matrix < getMatrices(); ++matrix)
+    for (int64_t part = 0; part < 2; ++part) {
+      MatrixPlace at{matrix, 0, first / 8 + part, 0};
+      multiplyAdd(sums.slice(getNumber(at, columns), 4), left[matrix],
+                  ArrayRef(right).slice(part * 2, 2));
+    }
+}
+
 Values MatrixBlock::multiplyRows(const MatrixTile &rows, const MatrixTile &columns, Value buffer) {
   Values sums = getZeros(columns.rows);
-  MutableArrayRef<Value> all(sums);
   // Four matrices on the left: 16 rows, first of 8 features, then of 8 more. On the right the
   // features come first, then 8 more rows.
   Value row = add(multiply(warp, tiles.getRowsOfWarp()), remainder(lane, 16));
@@ -293,12 +251,7 @@ Values MatrixBlock::multiplyRows(const MatrixTile &rows, const MatrixTile &colum
     for (int64_t first = 0; first < columns.rows; first += 16) {
       std::array<Value, 4> right =
           loadMatrices(columns, ofColumns, first, feature, /*isTransposed=*/false);
-      for (int64_t matrix = 0; matrix < getMatrices(); ++matrix)
-        for (int64_t part = 0; part < 2; ++part) {
-          MatrixPlace at{matrix, 0, first / 8 + part, 0};
-          multiplyAdd(all.slice(getNumber(at, columns.rows), 4), left[matrix],
-                      ArrayRef(right).slice(part * 2, 2));
-        }
+      multiplyColumns(sums, columns.rows, first, left, right);
     }
   }
   return sums;
@@ -307,7 +260,6 @@ Values MatrixBlock::multiplyRows(const MatrixTile &rows, const MatrixTile &colum
 Values MatrixBlock::accumulate(ValueRange before, ValueRange scores, const MatrixTile &vectors,
                                Value buffer) {
   Values sums(before);
-  MutableArrayRef<Value> all(sums);
   Value piece = getPiece(vectors, getBegin(vectors, buffer), remainder(lane, 16), divide(lane, 16));
   for (int64_t column = 0; column < vectors.rows; column += 16) {
     SmallVector<std::array<Value, 4>> left(getMatrices());
@@ -320,12 +272,7 @@ Values MatrixBlock::accumulate(ValueRange before, ValueRange scores, const Matri
     for (int64_t feature = 0; feature < vectors.features; feature += 16) {
       std::array<Value, 4> right =
           loadMatrices(vectors, piece, column, feature, /*isTransposed=*/true);
-      for (int64_t matrix = 0; matrix < getMatrices(); ++matrix)
-        for (int64_t part = 0; part < 2; ++part) {
-          MatrixPlace at{matrix, 0, feature / 8 + part, 0};
-          multiplyAdd(all.slice(getNumber(at, vectors.features), 4), left[matrix],
-                      ArrayRef(right).slice(part * 2, 2));
-        }
+      multiplyColumns(sums, vectors.features, feature, left, right);
     }
   }
   return sums;

@@ -21,11 +21,8 @@
 #ifndef MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_MATRIXBLOCK_H
 #define MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_MATRIXBLOCK_H
 
-#include "memopt/Conversion/Threads/DeviceOps.h"
+#include "BlockBuilder.h"
 #include "memopt/Dialect/AttentionTiles.h"
-
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace mlir::memopt {
 
@@ -58,56 +55,31 @@ struct MatrixPlace {
   int64_t getRowNumber() const { return matrix * 2 + half; }
 };
 
-class MatrixBlock {
+class MatrixBlock : public BlockBuilder {
 public:
-  using Values = SmallVector<Value>;
-
   MatrixBlock(OpBuilder &builder, Location location, const DeviceOps &ops, const MatrixTiles &tiles,
               Type element);
 
   // Indices, i32, and numbers, f32.
-  Value integer(int64_t value);
-  Value number(double value);
-  Value add(Value x, Value y);
-  Value add(Value x, int64_t y) { return y ? add(x, integer(y)) : x; }
   Value subtract(Value x, Value y);
-  Value multiply(Value x, int64_t y);
-  Value divide(Value x, int64_t y);
-  Value remainder(Value x, int64_t y);
   Value shiftRight(Value x, Value y);
   Value both(Value x, Value y); ///< bits, or conditions; a condition may be null
-  Value isBelow(Value x, Value y);
-  Value isBelow(Value x, int64_t y) { return isBelow(x, integer(y)); }
-  Value smaller(Value x, int64_t y);
-  Value select(Value condition, Value x, Value y);
-  Value widen(Value x); ///< to i64
-  Value addNumbers(Value x, Value y);
-  Value subtractNumbers(Value x, Value y);
-  Value multiplyNumbers(Value x, Value y);
+  Value widen(Value x);         ///< to i64
   Value multiplyAdd(Value x, Value y, Value z);
   Value larger(Value x, Value y); ///< the other one where one is no number
   Value negate(Value x);
   Value toNumber(Value x); ///< of the element type, to f32
 
   // Control.
-  Values loop(Value lower, Value upper, int64_t step, ValueRange carried,
-              llvm::function_ref<Values(Value, ValueRange)> body);
-  void where(Value condition, llvm::function_ref<void()> body);
   Values choose(Value condition, TypeRange types, llvm::function_ref<Values()> yes,
                 llvm::function_ref<Values()> no);
-  void synchronizeBlock() { ops.synchronizeBlock(b); }
   void awaitCopies() { ops.awaitCopies(b); }
-  Value getWholeWarp(); ///< the mask of all threads
   Value shuffle(Value value, int64_t distance);
   /// What the four threads of a row have of one number.
   Value sumOverRow(Value value);
   Value maximumOverRow(Value value);
 
   // Memory.
-  /// The element `index`, an i64, behind `base`.
-  Value getAddress(Value base, Type type, Value index);
-  Value load(Value address, Type type, int64_t alignment);
-  void store(Value address, Value value, int64_t alignment);
   /// The first element of a head, and that of a token.
   Value getHead(const MatrixView &view, Value batch, Value head);
   Value getToken(const MatrixView &view, Value ofHead, Value token);
@@ -140,10 +112,8 @@ public:
   Value getRow(const MatrixPlace &at) { return add(ofRow, at.getRow()); }
   Value getColumn(const MatrixPlace &at) { return add(ofColumn, at.getColumn()); }
 
-  ImplicitLocOpBuilder b;
-  const DeviceOps &ops;
   const MatrixTiles tiles;
-  const Type element, type; ///< of vectors; of sums, f32
+  const Type element; ///< of vectors
   Value block, thread, lane, warp;
   Value ofRow, ofColumn; ///< the thread's first row and column in the tile
 
@@ -154,6 +124,8 @@ private:
   std::array<Value, 4> loadMatrices(const MatrixTile &tile, Value piece, int64_t row,
                                     int64_t feature, bool isTransposed);
   Value round(Value low, Value high);
+  void multiplyColumns(MutableArrayRef<Value> sums, int64_t columns, int64_t first,
+                       ArrayRef<std::array<Value, 4>> left, const std::array<Value, 4> &right);
   void multiplyAdd(MutableArrayRef<Value> sums, ArrayRef<Value> left, ArrayRef<Value> right);
 
   Value shared;

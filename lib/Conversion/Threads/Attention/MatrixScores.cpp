@@ -19,21 +19,7 @@ using Values = MatrixBlock::Values;
 
 MatrixScores::MatrixScores(OpBuilder &builder, Location location, AttentionAttr call,
                            const MatrixTiles &tiles, const AttentionArguments &arguments)
-    : MatrixBlock(builder, location, arguments.ops, tiles, call.getType()), call(call),
-      batch(call.getBatch()), heads(call.getHeads()), groups(call.getKvHeads()),
-      queries(call.getQueryLength()), keys(call.getKeyLength()), head(call.getHeadDim()),
-      value(call.getValueDim()), firstOut(countAttentionInputs(call)), buffers(arguments.buffers) {
-  if (!call.getDropout())
-    return;
-  unsigned scalar = kMaskBuffer + (call.getMaskType() ? 1 : 0);
-  random = {loadScalar(scalar), loadScalar(scalar + 1), arguments.randomId};
-  if (call.getFirst())
-    firstScore = loadScalar(scalar + 2);
-}
-
-Value MatrixScores::loadScalar(unsigned buffer) {
-  return load(buffers[buffer], b.getI64Type(), sizeof(int64_t));
-}
+    : CallBlock(builder, location, call, tiles, call.getType(), arguments) {}
 
 static Value wide(ImplicitLocOpBuilder &b, int64_t number) {
   return arith::ConstantOp::create(b, b.getI64IntegerAttr(number));

@@ -15,9 +15,8 @@
 #ifndef MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_MATRIXSCORES_H
 #define MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_MATRIXSCORES_H
 
-#include "AttentionKernels.h"
+#include "CallBlock.h"
 #include "MatrixBlock.h"
-#include "memopt/Dialect/Philox.h"
 
 namespace mlir::memopt {
 
@@ -34,7 +33,7 @@ struct MatrixScorePlace {
 /// columns c, halves h and parities p of MatrixPlace. Empty without dropout.
 using KeptScores = SmallVector<std::array<Value, 4>>;
 
-class MatrixScores : public MatrixBlock {
+class MatrixScores : public CallBlock<MatrixBlock> {
 public:
   MatrixScores(OpBuilder &builder, Location location, AttentionAttr call, const MatrixTiles &tiles,
                const AttentionArguments &arguments);
@@ -68,13 +67,6 @@ public:
   Value drop(Value value, const KeptScores &kept, const MatrixPlace &at);
   double getKeepFactor() const;
 
-  Value getBuffer(unsigned number) const { return buffers[number]; }
-  unsigned getWorkspace() const { return static_cast<unsigned>(buffers.size()) - 1; }
-
-  AttentionAttr call;
-  const int64_t batch, heads, groups, queries, keys, head, value;
-  const unsigned firstOut; ///< of the buffers: out, lse, and behind them the gradients
-
 private:
   bool hasNumbers() const { return call.getMaskType() && !call.getMaskType().isInteger(1); }
   bool hasBits() const { return call.getMaskType() && call.getMaskType().isInteger(1); }
@@ -95,11 +87,6 @@ private:
   std::array<Value, 4> drawOfKeys(const MatrixScorePlace &place, int64_t matrix, Value threshold);
   std::array<Value, 4> drawEach(const MatrixScorePlace &place, int64_t matrix, Value threshold);
   Value drawFour(Value counter, Value threshold);
-  Value loadScalar(unsigned buffer);
-
-  SmallVector<Value> buffers;
-  RandomStream random; ///< of dropout
-  Value firstScore;
 };
 
 } // namespace mlir::memopt
