@@ -57,25 +57,25 @@ static bool isReadThroughStrides(Value value) {
 }
 
 namespace {
-/// A dimension of the value that a matrix is a view of.
+/// The value that a matrix is a view of, and a dimension of the matrix in it.
 struct RootDimension {
   Value root;
-  int64_t dim;
+  std::optional<int64_t> dim; ///< none where a reshape joins it with others
 };
 } // namespace
 
-/// What a dimension of a matrix is in the value behind transposes and reshapes; none where a
-/// reshape joins it with others.
-static std::optional<RootDimension> findRoot(Value matrix, int64_t dim) {
+/// What a dimension of a matrix is in the value behind transposes and reshapes.
+static RootDimension findRoot(Value matrix, std::optional<int64_t> dim) {
   while (Operation *view = matrix.getDefiningOp()) {
     if (auto transpose = dyn_cast<TransposeOp>(view)) {
-      dim = transpose.getPermutation()[dim];
+      if (dim)
+        dim = transpose.getPermutation()[*dim];
     } else if (isReshape(view)) {
       ArrayRef<int64_t> from = tensorType(view->getOperand(0)).getShape(),
                         to = tensorType(matrix).getShape();
-      if (from.empty() || dim + 1 != static_cast<int64_t>(to.size()) || from.back() != to.back())
-        return std::nullopt;
-      dim = static_cast<int64_t>(from.size()) - 1;
+      bool staysLast = dim && *dim + 1 == static_cast<int64_t>(to.size()) && !from.empty() &&
+                       from.back() == to.back();
+      dim = staysLast ? std::optional(static_cast<int64_t>(from.size()) - 1) : std::nullopt;
     } else {
       break;
     }
@@ -90,20 +90,15 @@ static std::optional<RootDimension> findRoot(Value matrix, int64_t dim) {
 static void padMatrix(Value matrix, ArrayRef<int64_t> dims, int64_t unit) {
   if (unit == 1)
     return;
-  Value root = matrix;
-  while (Operation *view = root.getDefiningOp()) {
-    if (!isa<TransposeOp>(view) && !isReshape(view))
-      break;
-    root = view->getOperand(0);
-  }
+  Value root = findRoot(matrix, std::nullopt).root;
   RankedTensorType type = tensorType(root);
   auto maker = root.getDefiningOp<linalg::GenericOp>();
   if (!maker || type.getRank() == 0)
     return;
   SmallVector<int64_t> shape = padLines(type.getShape(), unit);
   for (int64_t dim : dims)
-    if (std::optional<RootDimension> place = findRoot(matrix, dim))
-      shape[place->dim] = static_cast<int64_t>(llvm::alignTo(shape[place->dim], unit));
+    if (std::optional<int64_t> place = findRoot(matrix, dim).dim)
+      shape[*place] = static_cast<int64_t>(llvm::alignTo(shape[*place], unit));
   if (ArrayRef(shape) == type.getShape() || !isReadThroughStrides(root))
     return;
   OpBuilder b(maker->getContext());
@@ -121,14 +116,14 @@ static void padMatrix(Value matrix, ArrayRef<int64_t> dims, int64_t unit) {
 /// How far a dimension of a matrix goes on with zeros in the buffer that it is a view of.
 static int64_t getPaddedExtent(Value matrix, int64_t dim) {
   int64_t extent = tensorType(matrix).getDimSize(dim);
-  std::optional<RootDimension> place = findRoot(matrix, dim);
-  auto cut = place ? place->root.getDefiningOp<tensor::ExtractSliceOp>() : nullptr;
+  auto [root, place] = findRoot(matrix, dim);
+  auto cut = place ? root.getDefiningOp<tensor::ExtractSliceOp>() : nullptr;
   auto padded = cut ? cut.getSource().getDefiningOp<PadOp>() : nullptr;
   if (!padded || llvm::any_of(cut.getStaticOffsets(), [](int64_t offset) { return offset != 0; }) ||
       llvm::any_of(padded.getLow(), [](int64_t low) { return low != 0; }) ||
-      padded.getType().getDimSize(place->dim) - padded.getHigh()[place->dim] != extent)
+      padded.getType().getDimSize(*place) - padded.getHigh()[*place] != extent)
     return extent;
-  return padded.getType().getDimSize(place->dim);
+  return padded.getType().getDimSize(*place);
 }
 
 //===----------------------------------------------------------------------===//
