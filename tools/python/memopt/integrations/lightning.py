@@ -31,6 +31,7 @@ from ..errors import BadInput
 from ..export import find_loss
 from ..runtime import find_rank
 from ..step import Step, compile
+from .held import HeldStep
 
 __all__ = ["MemoptStrategy"]
 
@@ -88,7 +89,7 @@ class _TrainingStep(nn.Module):
         return loss * self.scale if hasattr(self, "scale") else loss
 
 
-class MemoptStrategy(SingleDeviceStrategy):
+class MemoptStrategy(HeldStep, SingleDeviceStrategy):
     """Options are keywords of `memopt.compile`. Without `shapes` or `new_shapes` among them a program is compiled for each
     shape that comes; a smaller last batch is padded where that changes nothing."""
 
@@ -97,10 +98,7 @@ class MemoptStrategy(SingleDeviceStrategy):
     def __init__(self, **options: Any):
         super().__init__(device="cpu")
         self._options = {"ragged": "pad", **({} if "shapes" in options else {"new_shapes": "compile"}), **options}
-        self._pending: list[Any] = []
-        self._is_behind = False
-        #: The compiled step; None outside of `fit`.
-        self.step: Step | None = None
+        self._hold()
 
     # ------------------------------------------------------------------------------------------------------
     # The step
@@ -151,7 +149,7 @@ class MemoptStrategy(SingleDeviceStrategy):
         self._pending.append(batch)
         if trainer.fit_loop._should_accumulate():
             return torch.zeros(())
-        batches, self._pending = self._pending, []
+        batches = self._take_pending()
         if self.step is None:
             self.step = self._compile(trainer, batch, tuple(0 if isinstance(value, int) else value for value in arguments))
         if trainer.accumulate_grad_batches != self._count:
@@ -175,12 +173,6 @@ class MemoptStrategy(SingleDeviceStrategy):
         if self._count > 1:
             self.step.buffers["scale"] = 1.0
         return self.step.evaluate({"batch": batch})
-
-    def sync(self) -> None:
-        """Puts what the step has reached into module and optimizer."""
-        if self.step is not None and self._is_behind:
-            self.step.sync()
-            self._is_behind = False
 
     # ------------------------------------------------------------------------------------------------------
     # Where weights and state are wanted
@@ -213,10 +205,3 @@ class MemoptStrategy(SingleDeviceStrategy):
     def teardown(self) -> None:
         self._end()
         super().teardown()
-
-    def _end(self) -> None:
-        self._pending = []
-        if self.step is not None:
-            self.sync()
-            self.step.close()
-            self.step = None

@@ -30,6 +30,7 @@ from torch import nn
 from ..errors import BadInput
 from ..runtime import find_rank
 from ..step import Step, compile
+from .held import HeldStep
 
 __all__ = ["MemoptRunner"]
 
@@ -59,14 +60,12 @@ def _to_host(value: Any) -> Any:
     return [_to_host(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
-class _TrainStep:
+class _TrainStep(HeldStep):
     """What stands in the place of `model.train_step`."""
 
     def __init__(self, runner: MemoptRunner, model: BaseModel, wrapper: OptimWrapper, options: Mapping[str, Any]):
         self._runner, self._model, self._wrapper, self._options = runner, model, wrapper, options
-        self._pending: list[Any] = []
-        self.step: Step | None = None
-        self._is_behind = False
+        self._hold()
 
     def __call__(self, data: Any, optim_wrapper: OptimWrapper) -> dict[str, torch.Tensor]:
         """The loss of an update with its last batch; nothing with those before. Of several losses it is their sum."""
@@ -74,7 +73,7 @@ class _TrainStep:
         optim_wrapper._inner_count += 1
         if not optim_wrapper.should_update():
             return {}
-        batches, self._pending = self._pending, []
+        batches = self._take_pending()
         if self.step is None:
             self.step = compile(_Losses(self._model).train(self._model.training), None, batches[0], optimizer=optim_wrapper.optimizer,
                                 **self._options)
@@ -85,17 +84,6 @@ class _TrainStep:
         if self.step.gradient_norm is not None:
             optim_wrapper.message_hub.update_scalar("train/grad_norm", self.step.gradient_norm)
         return {"loss": loss}
-
-    def sync(self) -> None:
-        if self.step is not None and self._is_behind:
-            self.step.sync()
-            self._is_behind = False
-
-    def close(self) -> None:
-        if self.step is not None:
-            self.sync()
-            self.step.close()
-            self.step = None
 
 
 @RUNNERS.register_module()
@@ -159,7 +147,7 @@ class MemoptRunner(Runner):
         finally:
             self.cfg.update(self._words)
             if self._train_step is not None:
-                self._train_step.close()
+                self._train_step._end()
                 self._train_step = None
                 del model.__dict__["train_step"]
 

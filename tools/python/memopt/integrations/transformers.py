@@ -29,6 +29,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from ..errors import BadInput
 from ..runtime import find_rank
 from ..step import Step, compile
+from .held import HeldStep
 
 __all__ = ["Trainer"]
 
@@ -58,7 +59,7 @@ class _WithLoss(nn.Module):
         return {"loss": loss} if logits is None else {"loss": loss, "logits": logits}
 
 
-class Trainer(transformers.Trainer):
+class Trainer(HeldStep, transformers.Trainer):
     """transformers.Trainer with a compiled step.
 
     `memopt_options` are keywords of `memopt.compile`: `device_memory`, `shapes`, `micro_batches`, `zero_stage` and others.
@@ -69,9 +70,7 @@ class Trainer(transformers.Trainer):
     def __init__(self, *arguments: Any, memopt_options: Mapping[str, Any] | None = None, **keywords: Any):
         super().__init__(*arguments, **keywords)
         self._options = dict(memopt_options or {})
-        self._pending: list[dict[str, torch.Tensor]] = []
-        #: The compiled step; None outside of `train`.
-        self.step: Step | None = None
+        self._hold()
 
     # ------------------------------------------------------------------------------------------------------
     # The step
@@ -152,7 +151,7 @@ class Trainer(transformers.Trainer):
         self._pending.append(self._take(inputs))
         if not self.accelerator.gradient_state.sync_gradients:
             return torch.zeros((), device=self.args.device)
-        batches, self._pending = self._pending, []
+        batches = self._take_pending()
         if self.step is None:
             self.step = self._compile(batches[0])
         return torch.tensor(self.step(*batches), device=self.args.device)
@@ -191,13 +190,6 @@ class Trainer(transformers.Trainer):
     def _load_best_model(self) -> None:
         self._end()  # it comes into the place of what was reached
         super()._load_best_model()
-
-    def _end(self) -> None:
-        self._pending = []
-        if self.step is not None:
-            self.sync()
-            self.step.close()
-            self.step = None
 
     def train(self, *arguments: Any, **keywords: Any) -> Any:
         try:
