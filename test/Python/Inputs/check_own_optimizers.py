@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import memopt
-from training import assert_near, refuses, run_cases
+from training import assert_near, refuses, run_cases, step_in_pytorch
 
 
 class Net(nn.Module):
@@ -26,14 +26,6 @@ class Net(nn.Module):
 
 
 BATCHES = [(torch.randint(10, (8,)), torch.randint(5, (8,))) for _ in range(8)]
-
-
-def step_in_pytorch(model, optimizer, batch):
-    optimizer.zero_grad()
-    loss = F.cross_entropy(model(batch[0]), batch[1])
-    loss.backward()
-    optimizer.step()
-    return loss.item()
 
 
 def compile_net(make):

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import memopt
-from training import assert_near, get_bits, refuses, run_cases
+from training import assert_near, get_bits, refuses, run_cases, step_in_pytorch
 
 
 class Net(nn.Module):
@@ -38,14 +38,6 @@ def adam(model):
     return torch.optim.Adam(model.parameters(), 0.01, eps=1e-3)  # by which rounding of gradients that are nearly 0 stays small
 
 
-def train_eagerly(model, optimizer, batch):
-    optimizer.zero_grad()
-    loss = F.cross_entropy(model(batch[0]), batch[1])
-    loss.backward()
-    optimizer.step()
-    return loss.item()
-
-
 def assert_same(model, other):
     for (name, mine), theirs in zip(model.state_dict().items(), other.state_dict().values()):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-6, msg=name)
@@ -61,7 +53,7 @@ def shapes():
     assert peaks[0] < peaks[1] == step.plan.peak_bytes["device"]
     for seed, length in enumerate((2, 5, 5, 2)):
         batch = make_rows(seed, length=length)
-        assert_near(step(batch), train_eagerly(other, optimizer, batch))
+        assert_near(step(batch), step_in_pytorch(other, optimizer, batch))
     before = get_bits(step.state_dict())
     refuses(memopt.BadInput, ["[8, 3, 4]", "[8, 2, 4]", "[8, 5, 4]", "new_shapes"], step, make_rows(0, length=3))
     assert get_bits(step.state_dict()) == before and step.steps == 4
@@ -78,7 +70,7 @@ def new_shapes():
     arena = step.plan.peak_bytes
     for seed, length in enumerate((5, 2, 5, 2)):
         batch = make_rows(seed, length=length)
-        assert_near(step(batch), train_eagerly(other, optimizer, batch))
+        assert_near(step(batch), step_in_pytorch(other, optimizer, batch))
     assert len(step.programs) == 2 and step.plan.peak_bytes == arena
     refuses(memopt.BadInput, ["max_programs allows 2"], step, make_rows(0, length=3))
     step = memopt.compile(model, F.cross_entropy, make_rows(0), optimizer=adam(model), new_shapes="compile", device_memory="1MiB")
@@ -97,7 +89,7 @@ def smaller_batches():
     step = memopt.compile(model, F.cross_entropy, make_rows(0), optimizer=adam(model), ragged="pad")
     for seed, count in enumerate((8, 3, 8, 3)):
         batch = make_rows(seed, count)
-        assert_near(step(batch), train_eagerly(other, optimizer, batch))
+        assert_near(step(batch), step_in_pytorch(other, optimizer, batch))
     refuses(memopt.BadInput, ["[9, 2, 4]"], step, make_rows(0, 9))
     step.sync()
     assert_same(model, other)
@@ -129,7 +121,7 @@ def several_steps():
                                   for name, (part, optimizer) in parts.items()})
     for seed, name in enumerate(("whole", "apart", "apart", "whole", "apart")):
         batch = make_rows(seed)
-        assert_near(steps[name](batch), train_eagerly(theirs[name][0], theirs[name][1], batch))
+        assert_near(steps[name](batch), step_in_pytorch(theirs[name][0], theirs[name][1], batch))
     steps.sync()
     assert_same(model, other)
     assert steps.plan.peak_bytes["device"] == max(plan.peak_bytes["device"] for plan in steps.programs.values())
@@ -149,7 +141,7 @@ def averages():
     average = torch.optim.swa_utils.AveragedModel(other, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
     for seed in range(5):
         step(make_rows(seed))
-        train_eagerly(other, optimizer, make_rows(seed))
+        step_in_pytorch(other, optimizer, make_rows(seed))
         average.update_parameters(other)
     state = step.state_dict()
     assert state["average_updates"] == 5

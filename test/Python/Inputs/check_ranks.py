@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import memopt
-from training import FOLDER, assert_near, get_bits, refuses, run_cases
+from training import FOLDER, assert_near, get_bits, refuses, run_cases, step_in_pytorch
 
 RANK, RANKS = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
@@ -37,14 +37,6 @@ def join(seed, counts):
     return [torch.cat(column) for column in zip(*(make_batch(seed, rank, count) for rank, count in enumerate(counts)))]
 
 
-def train_eagerly(model, optimizer, batch):
-    optimizer.zero_grad()
-    loss = F.cross_entropy(model(batch[0]), batch[1])
-    loss.backward()
-    optimizer.step()
-    return loss.item()
-
-
 def stages():
     """The losses, weights and averages of one process; smaller batches; state whole on each; going on bit for bit."""
     finals = []
@@ -55,7 +47,7 @@ def stages():
         step = memopt.compile(model, F.cross_entropy, make_batch(0, RANK), optimizer=adam(model), zero_stage=stage, ema_decay=0.8,
                               ragged="pad", device_memory="1MiB")
         for seed, counts in enumerate(([8, 8], [8, 7], [8, 8])):
-            assert_near(step(make_batch(seed, RANK, counts[RANK])), train_eagerly(other, optimizer, join(seed, counts)))
+            assert_near(step(make_batch(seed, RANK, counts[RANK])), step_in_pytorch(other, optimizer, join(seed, counts)))
             average.update_parameters(other)
         state = copy.deepcopy(step.state_dict())
         for name, value in average.module.state_dict().items():
@@ -74,7 +66,7 @@ def stages():
         assert step(make_batch(5, RANK)) == first and get_bits(step.state_dict()) == bits
         step.load(FOLDER / f"saved{stage}")
         assert step(make_batch(5, RANK)) == first and get_bits(step.state_dict()) == bits
-        train_eagerly(other, optimizer, join(5, [8, 8]))
+        step_in_pytorch(other, optimizer, join(5, [8, 8]))
         step.sync()
         for mine, theirs in zip(model.state_dict().values(), other.state_dict().values()):
             torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-5)
@@ -93,7 +85,7 @@ def several_steps():
     steps = memopt.compile_steps({name: memopt.Training(model, F.cross_entropy, make_batch(0, RANK), optimizer=optimizer)
                                   for name, optimizer in parts.items()}, zero_stage=1)
     for seed, name in enumerate(("head", "all", "all", "head")):
-        assert_near(steps[name](make_batch(seed, RANK)), train_eagerly(other, theirs[name], join(seed, [8, 8])))
+        assert_near(steps[name](make_batch(seed, RANK)), step_in_pytorch(other, theirs[name], join(seed, [8, 8])))
     steps.sync()
     for mine, value in zip(model.state_dict().values(), other.state_dict().values()):
         torch.testing.assert_close(mine, value, rtol=1e-3, atol=1e-5)
