@@ -92,6 +92,7 @@ KernelGraph::KernelGraph(func::FuncOp function)
   addResults();
   extendToUses(function);
   bindWrites(function);
+  bindYields();
   roundToBlocks();
   align(getTarget(function).getLeastAlignment());
 }
@@ -156,6 +157,11 @@ void KernelGraph::addResults() {
     for (OpResult result : op->getResults()) {
       if (!isa<RankedTensorType>(result.getType()))
         continue;
+      if (auto scan = dyn_cast<ScanOp>(op);
+          scan && result.getResultNumber() < scan.getCarried().size()) {
+        bufferOf[result] = getBufferOf(scan.getCarried()[result.getResultNumber()]);
+        continue;
+      }
       bufferOf[result] = buffers.size();
       buffers.push_back({Buffer::Kind::Result, getSpace(result.getType()),
                          getTensorBytes(result.getType()), begin, time + 1, nullptr, result, op,
@@ -313,6 +319,72 @@ void KernelGraph::bindWrites(func::FuncOp function) {
   });
 }
 
+/// Nobody reads the carried value once the next one is made, and its maker reads it only as it
+/// writes.
+bool KernelGraph::canReplaceCarried(OpResult value, OpOperand &yield) const {
+  auto scan = cast<ScanOp>(yield.getOwner()->getParentOp());
+  Operation *maker = value.getOwner();
+  int64_t time = getBeginTime(maker);
+  SmallVector<InPlaceOperand> allowed;
+  if (auto inPlace = dyn_cast<InPlaceOpInterface>(maker))
+    allowed = inPlace.getInPlaceOperands(value.getResultNumber());
+  Value carried = scan.getCarriedArguments()[yield.getOperandNumber()];
+  return llvm::all_of(getUsesOfBuffer(carried), [&](OpOperand *use) {
+    if (use->getOwner() == maker)
+      return canTake(allowed, use->getOperandNumber());
+    return isInstruction(use->getOwner()) && times.lookup(use->getOwner()) < time;
+  });
+}
+
+/// Puts what is yielded where it belongs: into the carried value's buffer, or into a slice of the
+/// result's.
+bool KernelGraph::bindYield(OpOperand &yield) {
+  auto scan = cast<ScanOp>(yield.getOwner()->getParentOp());
+  unsigned number = yield.getOperandNumber();
+  bool isCarried = number < scan.getCarried().size();
+  unsigned home = getBufferOf(scan->getResult(number));
+  buffers[home].end = std::max(buffers[home].end, loops[loopOf.lookup(scan)].end);
+  auto value = dyn_cast<OpResult>(getBufferRoot(yield.get()));
+  Operation *maker = value ? value.getOwner() : nullptr;
+  if (!isInstruction(maker) || maker->getBlock() != yield.getOwner()->getBlock() ||
+      findYield(value) != &yield || buffers[bufferOf[value]].op != maker ||
+      (isCarried && !canReplaceCarried(value, yield)))
+    return false;
+  buffers[bufferOf[value]].bytes = 0; // lives inside the other from now on
+  bufferOf[value] = home;
+  return true;
+}
+
+void KernelGraph::bindYields() {
+  for (Operation *op : instructions)
+    if (auto scan = dyn_cast<ScanOp>(op))
+      for (OpOperand &yield : scan.getYield()->getOpOperands())
+        if (!bindYield(yield)) {
+          yieldCopies.push_back(&yield);
+          Buffer &buffer = buffers[getBufferOf(yield.get())];
+          buffer.end = std::max(buffer.end, loops[loopOf.lookup(scan)].end);
+        }
+}
+
+int64_t KernelGraph::getBytesOfBodies(Operation *instruction, Space space) const {
+  auto found = loopOf.find(instruction);
+  if (found == loopOf.end())
+    return 0;
+  const Loop &loop = loops[found->second];
+  SmallVector<int64_t> live(loop.end - loop.begin + 1);
+  for (const Buffer &buffer : buffers)
+    if (buffer.space == space && buffer.begin >= loop.begin && buffer.begin < loop.end) {
+      live[buffer.begin - loop.begin] += buffer.bytes;
+      live[std::min(buffer.end, loop.end) - loop.begin] -= buffer.bytes;
+    }
+  int64_t most = 0, now = 0;
+  for (int64_t bytes : live) {
+    now += bytes;
+    most = std::max(most, now);
+  }
+  return most;
+}
+
 /// What lies on disk, and the windows of the host through which it comes and goes.
 void KernelGraph::roundToBlocks() {
   auto round = [&](Buffer &buffer) {
@@ -359,7 +431,10 @@ SmallVector<unsigned> KernelGraph::getTakeableBuffers(unsigned number) const {
       return isa<RankedTensorType>(other.get().getType()) &&
              getBufferOf(other.get()) == candidate && !canTake(allowed, other.getOperandNumber());
     });
-    if (old.kind != Buffer::Kind::Variable && old.space == buffer.space &&
+    // What lives outside of a loop is there for the next iteration.
+    bool isOutside = buffer.op->getBlock() !=
+                     getBufferRoot(buffer.op->getOperand(entry.operand)).getParentBlock();
+    if (old.kind != Buffer::Kind::Variable && old.space == buffer.space && !isOutside &&
         old.bytes >= buffer.bytes && old.hasBlocks >= buffer.hasBlocks && !isReadOtherwise &&
         !llvm::is_contained(takeable, candidate))
       takeable.push_back(candidate);

@@ -405,14 +405,18 @@ private:
   /// What the plan promises wherever it puts a buffer: its kernels are to be the same ones then.
   void addAlignments(LibraryCallOp call, json::Object &entry) {
     auto getPromise = [&](Value value) {
-      return getBufferAlignment(getTensorBytes(value.getType()), target.getLeastAlignment());
+      int64_t bytes = getTensorBytes(getBufferRoot(value).getType());
+      int64_t promise = getBufferAlignment(bytes, target.getLeastAlignment());
+      for (const SliceAddress &slice : getSliceAddresses(value))
+        promise = llvm::MinAlign(llvm::MinAlign(promise, slice.first), slice.step);
+      return promise;
     };
     json::Array operands, results;
     for (auto [input, offset] : llvm::zip_equal(call.getInputs(), call.getOperandOffsets())) {
       auto type = cast<RankedTensorType>(input.getType());
       int64_t bytes = getTensorBytes(RankedTensorType::get({}, type.getElementType()));
       operands.push_back(
-          static_cast<int64_t>(llvm::MinAlign(getPromise(getBufferRoot(input)), offset * bytes)));
+          static_cast<int64_t>(llvm::MinAlign(getPromise(input), offset * bytes)));
     }
     for (Value result : call->getResults())
       results.push_back(getPromise(result));

@@ -84,6 +84,16 @@ public:
   /// in another order. Each needs a copy.
   ArrayRef<WriteOp> getWritesNeedingCopies() const { return copies; }
 
+  /// What iterations of scans yield and do not make in the bytes where it belongs: an argument of
+  /// the body, a value that is yielded twice, a carried value that is still read. Each needs a copy.
+  ArrayRef<OpOperand *> getYieldsNeedingCopies() const { return yieldCopies; }
+  /// Whether the instruction that makes a value may make it in the bytes of the carried value that
+  /// `yield` gives its next.
+  bool canReplaceCarried(OpResult value, OpOperand &yield) const;
+  /// Bytes of `space` that an instruction's bodies need at most at a time, beside what lives
+  /// outside of them.
+  int64_t getBytesOfBodies(Operation *instruction, Space space) const;
+
   /// The buffers that result `buffer` may take over where they end: operands of at least its bytes
   /// that the instruction reads element by element as it writes (or row by row, where the target
   /// allows it); the preferred ones first.
@@ -109,6 +119,8 @@ private:
   void extendFlight(Operation *start, int64_t waitTime);
   int64_t stretchOverLoops(Value root, Operation *user, int64_t time) const;
   void bindWrites(func::FuncOp function);
+  void bindYields();
+  bool bindYield(OpOperand &yield);
   void roundToBlocks();
   void align(int64_t least);
   int64_t getBeginTime(Operation *producer) const;
@@ -122,6 +134,7 @@ private:
   SmallVector<Buffer> buffers;
   SmallVector<Loop> loops;
   SmallVector<WriteOp> copies;
+  SmallVector<OpOperand *> yieldCopies;
   DenseMap<Operation *, int64_t> times;
   DenseMap<Operation *, unsigned> loopOf;
   DenseMap<Value, unsigned> bufferOf;

@@ -44,6 +44,86 @@ def Memopt_RepeatOp : Memopt_Instruction<"repeat", (ins Variadic<Memopt_Tensor>:
   let builders = [OpBuilder<(ins "::mlir::ValueRange":$inputs, "int64_t":$count, "bool":$nextBatch)>];
 }
 
+def Memopt_ScanOp : Memopt_Instruction<"scan", (ins Variadic<Memopt_Tensor>:$fixed,
+      Variadic<Memopt_Tensor>:$slices, Variadic<Memopt_Tensor>:$carried, ConfinedAttr<I64Attr, [IntPositive]>:$count,
+      DenseI64ArrayAttr:$firsts, UnitAttr:$reverse),
+    [AttrSizedOperandSegments, IsolatedFromAbove, SingleBlock, RecursiveMemoryEffects,
+     DeclareOpInterfaceMethods<RecomputableOpInterface, ["isRecomputable"]>,
+     DeclareOpInterfaceMethods<CostOpInterface, ["getFlops", "getBytesMoved"]>,
+     DeclareOpInterfaceMethods<IterationOpInterface, ["getIterationSpace", "resize"]>,
+     DeclareOpInterfaceMethods<InstructionOpInterface,
+       ["getKindName", "getWork", "getRepeatCount", "getBodies"]>]> {
+  let summary = "Runs its body for each slice of tensors, with values that one iteration hands to the next";
+  let description = [{
+    A loop with a body that is a function of values: `lax.scan` of JAX, `scan` of PyTorch. The block's arguments
+    are, in this order,
+
+    - each `fixed` operand, the same in every iteration;
+    - of each operand in `slices` the slice of its leading dimension that belongs to the iteration: number
+      `firsts[k] + i` in iteration i, or with `reverse` number `firsts[k] + count - 1 - i`;
+    - each `carried` value: the operand in the first iteration, then what the iteration before yielded.
+
+    The body yields the next carried values, then a slice of each further result. Results are the last carried
+    values, then the stacked slices, `count` of them, slice i at index i (with `reverse` at `count - 1 - i`).
+
+    In the kernel graph nothing is copied: a slice is an address inside of its operand or result, and a carried
+    value has one buffer, that of the operand, which the loop overwrites (the planner copies an operand that is
+    needed otherwise).
+
+    Example:
+    ```mlir
+    %last, %all = memopt.scan count(8) fixed(%w = %weight : tensor<4x4xf32>) slices(%x = %xs : tensor<2x4xf32> of tensor<8x2x4xf32>)
+        carried(%h = %h0 : tensor<2x4xf32>) {
+      %0 = memopt.matmul %h, %w : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+      %1 = arith.addf %0, %x : tensor<2x4xf32>
+      memopt.yield %1, %1 : tensor<2x4xf32>, tensor<2x4xf32>
+    } -> tensor<2x4xf32>, tensor<8x2x4xf32>
+    ```
+  }];
+  let results = (outs Variadic<Memopt_Tensor>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let skipDefaultBuilders = 1;
+  /// With the block's arguments, no terminator and no results (see finish).
+  let builders = [OpBuilder<(ins "::mlir::ValueRange":$fixed, "::mlir::ValueRange":$slices,
+    "::llvm::ArrayRef<int64_t>":$firsts, "::mlir::ValueRange":$carried, "int64_t":$count, "bool":$reverse)>];
+  let extraClassDeclaration = [{
+    ::mlir::Block::BlockArgListType getFixedArguments() {
+      return getBody().getArguments().take_front(getFixed().size());
+    }
+    ::mlir::Block::BlockArgListType getSliceArguments() {
+      return getBody().getArguments().slice(getFixed().size(), getSlices().size());
+    }
+    ::mlir::Block::BlockArgListType getCarriedArguments() {
+      return getBody().getArguments().take_back(getCarried().size());
+    }
+    ::mlir::memopt::YieldOp getYield();
+    /// What the body yields: the next carried values, then slices.
+    ::mlir::OperandRange getNextValues();
+    ::mlir::OperandRange getYieldedSlices();
+    ::mlir::ResultRange getLastValues() { return getResults().take_front(getCarried().size()); }
+    ::mlir::ResultRange getStacked() { return getResults().drop_front(getCarried().size()); }
+    /// Whether `argument` is a slice of the operand at its place.
+    bool isSlice(::mlir::BlockArgument argument) {
+      return argument.getArgNumber() >= getFixed().size() &&
+             argument.getArgNumber() < getFixed().size() + getSlices().size();
+    }
+    /// The number of the slice that iteration 0 has, of those of operand or result; each iteration's is
+    /// getStep() behind it.
+    int64_t getFirstOfSlices(unsigned slice) {
+      return getFirsts()[slice] + (getReverse() ? getRepeatCount() - 1 : 0);
+    }
+    int64_t getFirstOfStacked() { return getReverse() ? getRepeatCount() - 1 : 0; }
+    int64_t getStep() { return getReverse() ? -1 : 1; }
+    /// The op whose results are those that the body of `open` yields; it takes the place of `open`, which was made
+    /// without results and whose body has its terminator by now.
+    static ScanOp finish(::mlir::OpBuilder &builder, ScanOp open);
+    /// The types of the results that follow from the body.
+    ::llvm::SmallVector<::mlir::Type> getTypesOfBody();
+  }];
+}
+
 def Memopt_CommitOp : Memopt_Instruction<"commit", (ins Memopt_FloatTensor:$loss),
     [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>, Memopt_Recomputable,
      DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>,

@@ -58,8 +58,8 @@ def Memopt_KernelOp : Memopt_Instruction<"kernel", (ins Variadic<Memopt_Tensor>:
   }];
 }
 
-def Memopt_YieldOp : Memopt_Op<"yield", [Pure, Terminator, ParentOneOf<["KernelOp", "RepeatOp"]>]> {
-  let summary = "Gives a kernel its results, and ends the body of a repeat";
+def Memopt_YieldOp : Memopt_Op<"yield", [Pure, Terminator, ParentOneOf<["KernelOp", "RepeatOp", "ScanOp"]>]> {
+  let summary = "Gives a kernel or an iteration its results, and ends the body of a repeat";
   let arguments = (ins Variadic<Memopt_Tensor>:$values);
   let assemblyFormat = "attr-dict ($values^ `:` type($values))?";
   let builders = [OpBuilder<(ins), "">];

@@ -72,8 +72,26 @@ SmallVector<Block *> getProgramBlocks(Block &step);
 /// Whether `op` gives its operand another shape and nothing else, so that both are one buffer.
 bool isReshape(Operation *op);
 
-/// The value whose buffer `value` lies in: reshapes and the borders of repeats looked through.
+/// The value whose buffer `value` lies in: reshapes and the borders of loops looked through, those
+/// between a slice and the whole too.
 Value getBufferRoot(Value value);
+
+/// The uses of the buffer whose root is `root`, reshapes looked through. What a loop does with it
+/// counts as a use by the loop.
+SmallVector<OpOperand *> getUsesOfBuffer(Value root);
+
+/// Where the iteration of a scan that makes `root` yields it, or null. In the planned program each
+/// value is yielded once, and lies in the bytes of what it becomes.
+OpOperand *findYield(Value root);
+
+/// In iteration i of `scan` a value begins `first + i * step` bytes behind its buffer.
+struct SliceAddress {
+  ScanOp scan;
+  int64_t first, step;
+};
+
+/// The slices that `value` is of its buffer, inner loops first; of a planned program.
+SmallVector<SliceAddress> getSliceAddresses(Value value);
 
 /// The instruction that started what `wait` waits for; null of an instruction that waits for
 /// nothing.

@@ -131,7 +131,19 @@ FailureOr<Value> HostEmitter::createAddress(Value tensor) {
   FailureOr<size_t> arena = getArena(op, tensor.getType());
   if (failed(arena))
     return failure();
-  return createOffset(arenas[*arena], *offset);
+  return moveToSlices(createOffset(arenas[*arena], *offset), tensor);
+}
+
+/// The address of a value that iterations have slices of: that of the slices they are at.
+Value HostEmitter::moveToSlices(Value address, Value tensor) {
+  for (const SliceAddress &slice : getSliceAddresses(tensor)) {
+    Value iteration = iterations.lookup(slice.scan);
+    Value moved = LLVM::MulOp::create(builder, location, iteration, createNumber(slice.step));
+    Value bytes = LLVM::AddOp::create(builder, location, moved, createNumber(slice.first));
+    address = LLVM::GEPOp::create(builder, location, pointer, builder.getI8Type(), address,
+                                  ValueRange{bytes});
+  }
+  return address;
 }
 
 FailureOr<SmallVector<Value>> HostEmitter::createAddresses(InstructionOpInterface instruction) {

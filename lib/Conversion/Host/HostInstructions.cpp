@@ -59,6 +59,16 @@ struct EmitRepeat : HostInstructionOpInterface::ExternalModel<EmitRepeat, Repeat
   }
 };
 
+struct EmitScan : HostInstructionOpInterface::ExternalModel<EmitScan, ScanOp> {
+  LogicalResult emit(Operation *op, HostEmitter &emitter) const {
+    auto scan = cast<ScanOp>(op);
+    return emitter.emitLoop(scan.getRepeatCount(), [&](Value iteration) {
+      emitter.setIteration(scan, iteration);
+      return emitter.emitBlock(scan.getBody().front());
+    });
+  }
+};
+
 struct EmitCollective : HostInstructionOpInterface::ExternalModel<EmitCollective, CollectiveOp> {
   LogicalResult emit(Operation *op, HostEmitter &emitter) const {
     auto number = static_cast<int64_t>(*cast<CollectiveOp>(op).getNumber());
@@ -98,6 +108,7 @@ void mlir::memopt::registerHostInstructions(DialectRegistry &registry) {
     CommitOp::attachInterface<EmitCommit>(*context);
     CollectiveOp::attachInterface<EmitCollective>(*context);
     RepeatOp::attachInterface<EmitRepeat>(*context);
+    ScanOp::attachInterface<EmitScan>(*context);
     TransferStartOp::attachInterface<EmitTransferStart>(*context);
     TransferWaitOp::attachInterface<EmitTransferWait>(*context);
   });

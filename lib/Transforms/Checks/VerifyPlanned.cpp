@@ -190,10 +190,51 @@ private:
       if (failed(land(start, instruction)))
         return failure();
     // A second iteration finds what the first left behind.
-    for (int64_t turn = 0; turn < std::min<int64_t>(2, instruction.getRepeatCount()); ++turn)
+    for (int64_t turn = 0; turn < std::min<int64_t>(2, instruction.getRepeatCount()); ++turn) {
       for (Block *body : instruction.getBodies())
         if (failed(runBlock(*body)))
           return failure();
+      if (auto scan = dyn_cast<ScanOp>(instruction.getOperation()); scan && failed(handOn(scan)))
+        return failure();
+    }
+    return success();
+  }
+
+  /// What an iteration yielded lies where it belongs, and is the next iteration's from now on.
+  LogicalResult handOn(ScanOp scan) {
+    for (OpOperand &yield : scan.getYield()->getOpOperands()) {
+      const void *home = getOwner(scan->getResult(yield.getOperandNumber()));
+      const Place &found = places[getOwner(yield.get())], &expected = places[home];
+      if (found.space != expected.space || found.bytes.begin != expected.bytes.begin)
+        return scan.emitOpError() << "yields value " << yield.getOperandNumber() << " at "
+                                  << found.bytes.begin << ", expected " << expected.bytes.begin;
+      if (yield.getOperandNumber() < scan.getCarried().size())
+        claim(expected, home);
+    }
+    return success();
+  }
+
+  /// Who owns the bytes that `result` is made in before it is made: of the last value of a carried
+  /// one what it began with, of a slice the whole. Null where the result takes bytes of its own.
+  const void *getSharedOwner(OpResult result) const {
+    if (auto scan = dyn_cast<ScanOp>(result.getOwner());
+        scan && result.getResultNumber() < scan.getCarried().size())
+      return getOwner(scan.getCarried()[result.getResultNumber()]);
+    OpOperand *yield = findYield(result);
+    auto scan = yield ? cast<ScanOp>(yield->getOwner()->getParentOp()) : ScanOp();
+    bool isSlice = yield && yield->getOperandNumber() >= scan.getCarried().size();
+    return isSlice ? getOwner(scan->getResult(yield->getOperandNumber())) : nullptr;
+  }
+
+  LogicalResult share(OpResult result, const Place &place, const void *owner) {
+    const Place &home = places[owner];
+    bool isInside = home.space == place.space && home.bytes.begin == place.bytes.begin &&
+                    place.bytes.end <= home.bytes.end;
+    if (!isInside || !owns(home, owner))
+      return result.getOwner()->emitOpError()
+             << "makes result " << result.getResultNumber() << " at " << place.bytes.begin
+             << ", which belongs to no value that it is a part of";
+    aliases[result] = owner;
     return success();
   }
 
@@ -238,6 +279,11 @@ private:
           return instruction->emitOpError() << "makes two buffers at " << place.bytes.begin
                                             << " and " << other.bytes.begin << " that overlap";
       OpResult result = index < tensors.size() ? tensors[index] : OpResult();
+      if (const void *owner = result ? getSharedOwner(result) : nullptr) {
+        if (failed(share(result, place, owner)))
+          return failure();
+        continue;
+      }
       if (failed(checkInPlace(instruction, result, place)) ||
           failed(checkCommitted(instruction, place)))
         return failure();
@@ -247,7 +293,7 @@ private:
     for (auto [index, place] : llvm::enumerate(*made))
       if (index >= tensors.size())
         claim(place, getWorkspaceOwner(instruction, index - tensors.size()));
-      else if (!isWait)
+      else if (!isWait && !getSharedOwner(tensors[index]))
         claim(place, tensors[index].getAsOpaquePointer());
     return takeOff(instruction);
   }

@@ -48,6 +48,73 @@ static Value createCopy(OpBuilder &builder, Location location, Value value) {
   return kernel.getResult(0);
 }
 
+/// The value itself once more, as one more result of the kernel that makes it; null where no kernel
+/// of generated code does.
+static Value createTwin(Value value) {
+  auto kernel = value.getDefiningOp<KernelOp>();
+  if (!kernel)
+    return Value();
+  OpBuilder builder(kernel);
+  unsigned number = cast<OpResult>(value).getResultNumber();
+  Operation *yield = kernel.getYield();
+  yield->insertOperands(yield->getNumOperands(), yield->getOperand(number));
+  SmallVector<Type> types(kernel.getResultTypes());
+  types.push_back(value.getType());
+  auto made = KernelOp::create(builder, kernel.getLoc(), types, kernel.getInputs());
+  made->setAttrs(kernel->getAttrDictionary());
+  made.getBody().takeBody(kernel.getBody());
+  kernel.replaceAllUsesWith(made->getResults().drop_back());
+  kernel.erase();
+  return made->getResults().back();
+}
+
+/// A copy of `value` that stands in front of `before`, as a part of its phase.
+static Value copyInFrontOf(Operation *before, Value value, Phase phase) {
+  OpBuilder builder(before);
+  Value copy = createCopy(builder, value.getLoc(), value);
+  copy.getDefiningOp<KernelOp>().setPhase(phase);
+  return copy;
+}
+
+/// A scan overwrites what its carried values begin with, so nobody else may need it.
+static void copyStartsOfScans(func::FuncOp function) {
+  for (Block *block : getProgramBlocks(function.getBody().front()))
+    for (auto scan : llvm::to_vector(block->getOps<ScanOp>()))
+      for (OpOperand &start : scan.getCarriedMutable()) {
+        Value root = getBufferRoot(start.get());
+        bool isOwn = isInstruction(root.getDefiningOp()) && root.getParentBlock() == block &&
+                     getUsesOfBuffer(root).size() == 1 && !isa<ScanOp>(root.getDefiningOp());
+        if (!isOwn)
+          start.set(copyInFrontOf(scan, start.get(), scan.getPhase()));
+      }
+}
+
+/// A copy is one more result of the kernel that makes the value, where that stores each element
+/// behind the last read of what it replaces; else a kernel at the end of the iteration, which may
+/// need one itself where it reads a carried value that another one replaces.
+static void copyYields(func::FuncOp function) {
+  while (true) {
+    KernelGraph graph(function);
+    if (graph.getYieldsNeedingCopies().empty())
+      return;
+    SmallVector<OpOperand *> twins;
+    for (OpOperand *yield : graph.getYieldsNeedingCopies()) {
+      auto scan = cast<ScanOp>(yield->getOwner()->getParentOp());
+      auto value = dyn_cast<OpResult>(yield->get());
+      bool isCarried = yield->getOperandNumber() < scan.getCarried().size();
+      bool isTwin = value && isa<KernelOp>(value.getOwner()) && findYield(value) != yield &&
+                    value.getOwner()->getBlock() == yield->getOwner()->getBlock() &&
+                    (!isCarried || graph.canReplaceCarried(value, *yield));
+      if (isTwin)
+        twins.push_back(yield);
+      else
+        yield->set(copyInFrontOf(yield->getOwner(), yield->get(), scan.getPhase()));
+    }
+    for (OpOperand *yield : twins)
+      yield->set(createTwin(yield->get()));
+  }
+}
+
 /// Where the copy for a write stands: at the end of the write's block, by when every reader of the
 /// old value has run; but in front of a loop that may read the new one.
 static Operation *getPlaceOfCopy(WriteOp write) {
@@ -75,6 +142,8 @@ FailureOr<StepModel> mlir::memopt::createPlannableStep(ModuleOp module) {
   FailureOr<StepModel> step = StepModel::create(module);
   if (failed(step) || failed(verifyKernelGraph(*step)))
     return failure();
+  copyStartsOfScans(step->getFunction());
+  copyYields(step->getFunction());
   insertVariableCopies(step->getFunction());
   return step;
 }
@@ -135,13 +204,24 @@ std::string SpaceProblem::describeBinding(const KernelGraph &graph) const {
 // Problem of order
 //===----------------------------------------------------------------------===//
 
-/// Where the activations of a step live.
+/// Where the activations of a step live: in the last loop over micro-batches, else in the step.
 static Block &getOrderedBlock(Block &step) {
   Block *block = &step;
-  for (auto instruction : step.getOps<InstructionOpInterface>())
-    if (SmallVector<Block *> bodies = instruction.getBodies(); !bodies.empty())
-      block = bodies.back();
+  for (auto loop : step.getOps<RepeatOp>())
+    block = &loop.getBody().front();
   return *block;
+}
+
+/// What an instruction takes, its bodies as often as they run.
+static int64_t getNanoseconds(const CostModel &costs, Operation *op) {
+  auto instruction = cast<InstructionOpInterface>(op);
+  int64_t inside = 0;
+  for (Block *body : instruction.getBodies())
+    for (Operation &inner : *body)
+      if (isInstruction(&inner))
+        inside = addCounts(inside, getNanoseconds(costs, &inner));
+  return addCounts(costs.getNanoseconds(op),
+                   multiplyCounts({inside, instruction.getRepeatCount()}));
 }
 
 OrderProblem::OrderProblem(const StepModel &step, const CostModel &costs, HostRoom room)
@@ -249,12 +329,13 @@ void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const
   auto instruction = cast<InstructionOpInterface>(op);
   numbers[op] = static_cast<int32_t>(problem.ops.size());
   planning::PlanOp &item = problem.ops.emplace_back();
-  item.cost = multiplyCounts({costs.getNanoseconds(op), repeats});
+  item.cost = multiplyCounts({getNanoseconds(costs, op), repeats});
   item.resource = static_cast<int32_t>(instruction.getResource());
   item.after.push_back(0);
   item.pinned = !instruction.isRecomputable();
   for (unsigned workspace : graph.getWorkspacesOf(op))
     item.workspaces.push_back(getPlanBuffer(graph.getBuffers()[workspace]));
+  addBodies(graph, op, item);
   for (Value operand : op->getOperands()) {
     if (Value root = getBufferRoot(operand); isa<RankedTensorType>(root.getType()) && isOwn(root))
       item.inputs.push_back(valueOf(root));
@@ -269,6 +350,23 @@ void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const
   }
 }
 
+/// What the bodies of an instruction need at their peaks is scratch of the instruction.
+void OrderProblem::addBodies(const KernelGraph &graph, Operation *op, planning::PlanOp &item) {
+  for (unsigned number = 0; number < kNumSpaces; ++number) {
+    auto space = static_cast<Space>(number);
+    if (int64_t bytes = graph.getBytesOfBodies(op, space))
+      item.workspaces.push_back({bytes, 1, static_cast<int32_t>(number)});
+  }
+}
+
+/// The root of the operand of `op` that lies in `buffer`, which a scan's carried value may have had
+/// before.
+static Value findOperandIn(const KernelGraph &graph, Operation *op, unsigned buffer) {
+  return getBufferRoot(*llvm::find_if(op->getOperands(), [&](Value operand) {
+    return isa<RankedTensorType>(operand.getType()) && graph.getBufferOf(operand) == buffer;
+  }));
+}
+
 void OrderProblem::addResult(const KernelGraph &graph, OpResult result) {
   planning::PlanOp &maker = problem.ops[numbers.lookup(getMaker(result.getOwner()))];
   unsigned number = graph.getBufferOf(result);
@@ -278,9 +376,16 @@ void OrderProblem::addResult(const KernelGraph &graph, OpResult result) {
   maker.results.push_back(getPlanBuffer(buffer));
   if (inVariable)
     maker.results.back().bytes = 0;
+  if (auto scan = dyn_cast<ScanOp>(result.getOwner());
+      scan && result.getResultNumber() < scan.getCarried().size()) {
+    Value start = getBufferRoot(scan.getCarried()[result.getResultNumber()]);
+    if (isOwn(start))
+      maker.inPlace.push_back({static_cast<int32_t>(result.getResultNumber()), valueOf(start)});
+    return;
+  }
   if (!inVariable)
-    for (unsigned operand : graph.getTakeableBuffers(number))
-      if (Value root = graph.getBuffers()[operand].value; isOwn(root))
+    for (unsigned taken : graph.getTakeableBuffers(number))
+      if (Value root = findOperandIn(graph, result.getOwner(), taken); isOwn(root))
         maker.inPlace.push_back({static_cast<int32_t>(result.getResultNumber()), valueOf(root)});
 }
 

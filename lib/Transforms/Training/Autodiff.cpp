@@ -16,8 +16,9 @@
 //
 // Two parts. `GradientPath` decides: a value is on the path when it depends on a trainable
 // parameter and the loss depends on it. `BackwardBuilder` obeys: it visits the ops on the path from
-// the loss backwards, asks each for its rule, and adds up what several uses contribute. Rules
-// belong to ops (DifferentiableOpInterface); nothing here knows an op of the forward graph.
+// the loss backwards (ReverseSweep), asks each for its rule, and adds up what several uses
+// contribute (GradientSums). Rules belong to ops (DifferentiableOpInterface); nothing here knows an
+// op of the forward graph. The gradient of a loop is a loop (ScanGradient).
 //
 // A parameter on the path whose gradient is zero everywhere (through floor, say) gets zeros, as in
 // PyTorch, so that weight decay still acts on it; one that is not on the path gets no gradient and
@@ -29,6 +30,9 @@
 // not one floating-point number; a loss that depends on no trainable parameter; several blocks.
 //
 //===----------------------------------------------------------------------===//
+
+#include "GradientSums.h"
+#include "ReverseSweep.h"
 
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Passes.h"
@@ -54,11 +58,6 @@ using namespace mlir::memopt;
 //===----------------------------------------------------------------------===//
 // What has a gradient
 //===----------------------------------------------------------------------===//
-
-static bool holdsRealNumbers(Value value) {
-  auto type = dyn_cast<ShapedType>(value.getType());
-  return isa<FloatType>(type ? type.getElementType() : value.getType());
-}
 
 namespace {
 /// Which values lie on a way from a trainable parameter to the loss.
@@ -123,176 +122,6 @@ void GradientPath::print(raw_ostream &os, Block &body) const {
 }
 
 //===----------------------------------------------------------------------===//
-// Sums of contributions
-//===----------------------------------------------------------------------===//
-
-static bool isZero(Value value) { return matchPattern(value, m_AnyZeroFloat()); }
-
-namespace {
-/// A contribution that is zero but for one box, and spans all other dimensions.
-struct PaddedPart {
-  PadOp pad;
-  int64_t dimension, begin, end;
-};
-} // namespace
-
-/// The part that `value` is, when it is padded along exactly one dimension.
-static std::optional<PaddedPart> getPaddedPart(Value value) {
-  auto pad = value.getDefiningOp<PadOp>();
-  if (!pad)
-    return std::nullopt;
-  std::optional<PaddedPart> part;
-  auto input = cast<RankedTensorType>(pad.getInput().getType());
-  for (int64_t dimension = 0; dimension < input.getRank(); ++dimension) {
-    int64_t low = pad.getLow()[dimension];
-    if (!low && !pad.getHigh()[dimension])
-      continue;
-    if (part)
-      return std::nullopt;
-    part = PaddedPart{pad, dimension, low, low + input.getDimSize(dimension)};
-  }
-  return part;
-}
-
-/// Gradients of slices that together make up a whole tensor are put side by side instead of being
-/// added up with their zeros around them. Returns null when `parts` leave a gap or overlap.
-static Value concatenate(OpBuilder &builder, Location loc, Type type,
-                         MutableArrayRef<PaddedPart> parts) {
-  llvm::sort(parts, [](const PaddedPart &a, const PaddedPart &b) { return a.begin < b.begin; });
-  int64_t dimension = parts.front().dimension, position = 0;
-  SmallVector<Value> inputs;
-  for (PaddedPart &part : parts) {
-    if (part.dimension != dimension || part.begin != position)
-      return {};
-    position = part.end;
-    inputs.push_back(part.pad.getInput());
-  }
-  if (position != cast<RankedTensorType>(type).getDimSize(dimension))
-    return {};
-  return tensor::ConcatOp::create(builder, loc, type, dimension, inputs);
-}
-
-/// Fewer products than this are added up as they are.
-static constexpr size_t kFewProducts = 4;
-
-/// Whether `value` is a^T b of two matrices with few rows, as the gradient of a weight is.
-static MatmulOp getThinProduct(Value value) {
-  auto product = value.getDefiningOp<MatmulOp>();
-  if (!product || !product.getTransposeA() || product.getTransposeB())
-    return {};
-  auto type = cast<RankedTensorType>(product.getType());
-  auto rows = cast<RankedTensorType>(product.getA().getType());
-  bool isThin =
-      type.getRank() == 2 && rows.getDimSize(0) <= std::max(type.getDimSize(0), type.getDimSize(1));
-  return isThin ? product : MatmulOp();
-}
-
-/// A weight that many steps share gets a sum of products a^T b, which is one product of all rows.
-/// That takes the memory of the rows instead of that of a matrix for each step. Replaces such terms
-/// by the one product; steps come in their order in the forward pass.
-static void joinProducts(OpBuilder &builder, Location loc, SmallVectorImpl<Value> &terms) {
-  SmallVector<MatmulOp> products;
-  auto isJoined = [&](Value term) {
-    MatmulOp product = getThinProduct(term);
-    auto isAlike = [&](Value a, Value b) {
-      return getElementTypeOrSelf(a) == getElementTypeOrSelf(b);
-    };
-    return product && (products.empty() || (isAlike(product.getA(), products.front().getA()) &&
-                                            isAlike(product.getB(), products.front().getB())));
-  };
-  for (Value term : llvm::reverse(terms))
-    if (isJoined(term))
-      products.push_back(getThinProduct(term));
-  if (products.size() < kFewProducts)
-    return;
-  SmallVector<Value> left, right;
-  for (MatmulOp product : products) {
-    left.push_back(product.getA());
-    right.push_back(product.getB());
-  }
-  Value a = tensor::ConcatOp::create(builder, loc, 0, left);
-  Value b = tensor::ConcatOp::create(builder, loc, 0, right);
-  Value joined = MatmulOp::create(builder, loc, terms.front().getType(), a, b,
-                                  /*transpose_a=*/true, /*transpose_b=*/false);
-  llvm::erase_if(terms, isJoined);
-  terms.push_back(joined);
-}
-
-//===----------------------------------------------------------------------===//
-// Rounded contributions
-//===----------------------------------------------------------------------===//
-
-/// A product that a library stores rounded costs half the bytes; everything else is rounded for the
-/// sake of its type alone.
-static bool isProduct(Value value) {
-  Operation *op = value.getDefiningOp();
-  return op && op->hasTrait<OpTrait::ComputedByLibrary>();
-}
-
-/// `value` before it was rounded, products only where `stripsProducts`.
-static Value widen(OpBuilder &builder, Location loc, Value value, RankedTensorType wide,
-                   bool stripsProducts) {
-  if (auto rounding = value.getDefiningOp<arith::TruncFOp>())
-    if (rounding.getIn().getType() == wide && (stripsProducts || !isProduct(rounding.getIn())))
-      return rounding.getIn();
-  return arith::ExtFOp::create(builder, loc, wide, value);
-}
-
-/// Gradients of parameters are wide: a product that was rounded, for the type of its operand, and
-/// widened again is taken as it was.
-static Value stripRounding(Value value) {
-  auto wide = value.getDefiningOp<arith::ExtFOp>();
-  auto rounding = wide ? wide.getIn().getDefiningOp<arith::TruncFOp>() : arith::TruncFOp();
-  bool isRoundedForIt = rounding && rounding->hasOneUse() && rounding.getIn().hasOneUse() &&
-                        rounding.getIn().getType() == value.getType();
-  return isRoundedForIt ? rounding.getIn() : value;
-}
-
-static Value addUp(OpBuilder &builder, Location loc, Type type, ArrayRef<Value> contributions,
-                   bool isOfParameter = false);
-
-/// A sum of narrow terms is taken in f32 and rounded once.
-static Value addUpNarrow(OpBuilder &builder, Location loc, RankedTensorType type,
-                         ArrayRef<Value> terms, bool isOfParameter) {
-  RankedTensorType wide = type.clone(builder.getF32Type());
-  SmallVector<Value> widened;
-  for (Value term : terms)
-    widened.push_back(widen(builder, loc, term, wide, /*stripsProducts=*/isOfParameter));
-  return arith::TruncFOp::create(builder, loc, type, addUp(builder, loc, wide, widened));
-}
-
-/// The sum of `contributions` to the gradient of a value of `type`, in this order; null when there
-/// are none. Zeros are left out unless nothing else is there. `isOfParameter`: what is summed
-/// becomes, but for casts, the gradient of a parameter.
-static Value addUp(OpBuilder &builder, Location loc, Type type, ArrayRef<Value> contributions,
-                   bool isOfParameter) {
-  SmallVector<Value> terms;
-  SmallVector<PaddedPart> parts;
-  for (Value value : contributions) {
-    if (isZero(value))
-      continue;
-    if (std::optional<PaddedPart> part = getPaddedPart(value))
-      parts.push_back(*part);
-    terms.push_back(value);
-  }
-  if (terms.empty())
-    return contributions.empty() ? Value() : contributions.front();
-  if (parts.size() > 1)
-    if (Value whole = concatenate(builder, loc, type, parts)) {
-      llvm::erase_if(terms, [](Value value) { return getPaddedPart(value).has_value(); });
-      terms.insert(terms.begin(), whole);
-    }
-  auto tensor = cast<RankedTensorType>(type);
-  if (terms.size() > 1 && tensor.getElementTypeBitWidth() < 32)
-    return addUpNarrow(builder, loc, tensor, terms, isOfParameter);
-  joinProducts(builder, loc, terms);
-  Value sum = terms.front();
-  for (Value term : ArrayRef(terms).drop_front())
-    sum = arith::AddFOp::create(builder, loc, sum, term);
-  return sum;
-}
-
-//===----------------------------------------------------------------------===//
 // The backward graph
 //===----------------------------------------------------------------------===//
 
@@ -308,7 +137,12 @@ public:
   /// With a `scale` gradients are those of so many times the loss, but for those of parameters.
   BackwardBuilder(func::FuncOp step, const GradientPath &path, VariableOp scale)
       : path(path), scale(scale), body(step.getBody().front()), builder(body.getTerminator()),
-        lastForward(body.getTerminator()->getPrevNode()) {}
+        lastForward(body.getTerminator()->getPrevNode()),
+        isOnPath([&path](Value value) { return path.contains(value); }),
+        explainOp([this](Operation *op, InFlightDiagnostic &diagnostic) {
+          explain(op, diagnostic);
+        }),
+        sweep(builder, isOnPath, explainOp) {}
 
   /// Builds the gradients of everything on the path and marks those of parameters.
   LogicalResult run(Value loss);
@@ -317,8 +151,8 @@ public:
 
 private:
   LogicalResult visit(Operation *op);
+  void explain(Operation *op, InFlightDiagnostic &diagnostic) const;
   void removeMarks();
-  LogicalResult differentiate(Operation *op, ArrayRef<Value> resultGradients);
   void markGradients();
 
   Value readScale(Type elementType);
@@ -330,7 +164,9 @@ private:
   Block &body;
   OpBuilder builder;
   Operation *lastForward;
-  DenseMap<Value, SmallVector<Value, 2>> contributions;
+  std::function<bool(Value)> isOnPath;
+  std::function<void(Operation *, InFlightDiagnostic &)> explainOp;
+  ReverseSweep sweep;
   /// In the order in which the backward pass reaches the reads.
   llvm::MapVector<Operation *, SmallVector<ReadOp, 1>> reads;
 };
@@ -361,7 +197,7 @@ Value BackwardBuilder::seed(Value loss) {
 }
 
 Value BackwardBuilder::unscale(Value gradient) {
-  if (!scale || isZero(gradient))
+  if (!scale || isZeroGradient(gradient))
     return gradient;
   auto type = cast<RankedTensorType>(gradient.getType());
   Location loc = gradient.getLoc();
@@ -372,7 +208,7 @@ Value BackwardBuilder::unscale(Value gradient) {
 }
 
 LogicalResult BackwardBuilder::run(Value loss) {
-  contributions[loss].push_back(seed(loss));
+  sweep.contribute(loss, seed(loss));
   SmallVector<Operation *> forward;
   for (Operation &op : body) {
     if (op.getNumResults())
@@ -388,55 +224,29 @@ LogicalResult BackwardBuilder::run(Value loss) {
 }
 
 LogicalResult BackwardBuilder::visit(Operation *op) {
-  if (llvm::none_of(op->getResults(), [&](Value result) { return path.contains(result); }))
-    return success();
   if (auto read = dyn_cast<ReadOp>(op)) {
-    reads[path.getOrigin(read.getResult())].push_back(read);
+    if (path.contains(read.getResult()))
+      reads[path.getOrigin(read.getResult())].push_back(read);
     return success();
   }
-  bool castsParameter = isa<arith::TruncFOp>(op) && op->getOperand(0).getDefiningOp<ReadOp>();
-  SmallVector<Value> resultGradients;
-  for (Value result : op->getResults()) {
-    auto found = contributions.find(result);
-    resultGradients.push_back(
-        found == contributions.end()
-            ? Value()
-            : addUp(builder, op->getLoc(), result.getType(), found->second, castsParameter));
-    if (found != contributions.end())
-      contributions.erase(found);
-  }
-  if (llvm::all_of(resultGradients, [](Value gradient) { return !gradient || isZero(gradient); }))
-    return success();
-  return differentiate(op, resultGradients);
+  // What keeps more for the backward pass takes the place of the op.
+  Operation *before = op->getPrevNode();
+  bool isLast = op == lastForward;
+  if (failed(sweep.visit(op)))
+    return failure();
+  if (isLast)
+    lastForward = before ? before->getNextNode() : &body.front();
+  return success();
 }
 
-LogicalResult BackwardBuilder::differentiate(Operation *op, ArrayRef<Value> resultGradients) {
-  auto rule = dyn_cast<DifferentiableOpInterface>(op);
-  SmallVector<bool> needed;
-  for (OpOperand &operand : op->getOpOperands())
-    needed.push_back(path.contains(operand.get()) &&
-                     (!rule || rule.passesGradient(operand.getOperandNumber())));
-  SmallVector<Value> operandGradients(op->getNumOperands());
-  if (!rule || failed(rule.differentiate(builder, resultGradients, needed, operandGradients))) {
-    Value onPath =
-        *llvm::find_if(op->getResults(), [&](Value value) { return path.contains(value); });
-    VariableOp origin = path.getOrigin(onPath);
-    InFlightDiagnostic diagnostic =
-        op->emitOpError(rule ? "stands" : "has no gradient rule and stands")
-        << " between the trainable parameter '" << origin.getSymName() << "' and the loss";
-    diagnostic.attachNote(origin.getLoc())
-        << "declared here; without 'trainable' it needs no gradient";
-    return diagnostic;
-  }
-  for (auto [operand, need, gradient] : llvm::zip(op->getOperands(), needed, operandGradients)) {
-    if (!need || !gradient)
-      continue;
-    if (gradient.getType() != operand.getType())
-      return op->emitOpError() << "has a rule that gave a gradient of type " << gradient.getType()
-                               << ", expected " << operand.getType();
-    contributions[operand].push_back(gradient);
-  }
-  return success();
+/// Which way an op without a gradient stands in.
+void BackwardBuilder::explain(Operation *op, InFlightDiagnostic &diagnostic) const {
+  Value onPath =
+      *llvm::find_if(op->getResults(), [&](Value value) { return path.contains(value); });
+  VariableOp origin = path.getOrigin(onPath);
+  diagnostic << " between the trainable parameter '" << origin.getSymName() << "' and the loss";
+  diagnostic.attachNote(origin.getLoc())
+      << "declared here; without 'trainable' it needs no gradient";
 }
 
 /// A parameter that is read several times (tied weights) collects from all reads.
@@ -444,7 +254,7 @@ void BackwardBuilder::markGradients() {
   for (auto &[variable, places] : reads) {
     SmallVector<Value> all;
     for (ReadOp read : places)
-      for (Value contribution : contributions.lookup(read.getResult()))
+      for (Value contribution : sweep.getContributions(read.getResult()))
         all.push_back(stripRounding(contribution));
     Type type = places.front().getResult().getType();
     Location loc = places.front().getLoc();
@@ -480,8 +290,11 @@ void BackwardBuilder::finish() {
     Operation *previous = op->getPrevNode();
     if (isOpTriviallyDead(op))
       op->erase();
-    else if (!matchPattern(op, m_Constant()))
-      setPhase(op, Phase::Backward);
+    else
+      op->walk([](Operation *made) { // what loops hold, too
+        if (!matchPattern(made, m_Constant()) && !made->hasTrait<OpTrait::IsTerminator>())
+          setPhase(made, Phase::Backward);
+      });
     op = previous;
   }
 }

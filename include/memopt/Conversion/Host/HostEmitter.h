@@ -62,7 +62,7 @@ public:
   /// The `const memopt_step *` that the step was called with.
   Value getFrame() const { return frame; }
 
-  /// Where a tensor lies.
+  /// Where a tensor lies; of a slice that scans are at, in the iterations that run.
   FailureOr<Value> createAddress(Value tensor);
   /// Operands, results, workspaces, in this order; tokens have none.
   FailureOr<SmallVector<Value>> createAddresses(InstructionOpInterface instruction);
@@ -85,12 +85,15 @@ public:
   LogicalResult emitLoop(int64_t count, llvm::function_ref<LogicalResult(Value)> body);
   /// The instructions of a block, in order.
   LogicalResult emitBlock(Block &block);
+  /// What follows is of this iteration of `scan`.
+  void setIteration(Operation *scan, Value number) { iterations[scan] = number; }
 
 private:
   void openStep(LLVM::LLVMFuncOp function);
   LogicalResult emitInstruction(Operation *op);
   void reportInstruction(int64_t index);
   Value loadPointer(Value base, int64_t bytes);
+  Value moveToSlices(Value address, Value tensor);
   void leaveUnlessZero(Value code);
   /// Place `index` of a list of pointers.
   Value getSlot(Value list, size_t index);
@@ -111,6 +114,7 @@ private:
   Value parameterList; ///< of launches
   Value arenas[MEMOPT_SPACE_COUNT];
   Block *exit = nullptr;
+  DenseMap<Operation *, Value> iterations; ///< by scan
 };
 
 } // namespace mlir::memopt

@@ -45,8 +45,8 @@ struct HostRoom {
 };
 
 /// The instructions of one block as ops of Planning's rematerialization problem: of the step, or of
-/// its last loop where it has loops, for there the activations live; what is outside stays as it
-/// is. Op 0 makes the inputs, the last op takes what the caller reads afterwards; instruction i is
+/// its last loop over micro-batches where it has such, for there the activations live; what is
+/// outside stays as it is. A scan is one instruction, whose body's peak is its scratch. Op 0 makes the inputs, the last op takes what the caller reads afterwards; instruction i is
 /// op i + 1. Variables are residents, and so is what lives through the loop; what is made in a
 /// variable has no bytes of its own. Whatever writes a variable is pinned and comes after every
 /// reader of the old value. Planning's arena problem of an order is that of the graph to which the
@@ -72,6 +72,7 @@ private:
   void addInputs(const KernelGraph &graph, const CostModel &costs);
   void addSpacesAndResources(const KernelGraph &graph, HostRoom room);
   void addInstruction(const KernelGraph &graph, Operation *op, const CostModel &costs);
+  void addBodies(const KernelGraph &graph, Operation *op, ::memopt::planning::PlanOp &item);
   void addResult(const KernelGraph &graph, OpResult result);
   void addEnd();
   void addWays(const KernelGraph &graph, const CostModel &costs);

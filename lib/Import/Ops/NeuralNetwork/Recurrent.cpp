@@ -6,11 +6,12 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Layers are unrolled over time. What does not wait for the step before is taken out of the loop:
-// one product gives what the input contributes to all steps, [T * B, gates * H], of which a step
-// reads its B rows. Biases are added there, too, so that their gradients are one sum. All steps of
-// a layer compute the same, so they share one piece of code; autodiff makes one product of the
-// products that the weights' gradient is the sum of.
+// A direction of a layer is a loop over time (memopt.scan). What does not wait for the step before is
+// taken out of the loop: one product gives what the input contributes to all steps, [T, B, gates *
+// H], of which a step reads its slice. Biases are added there, too, so that their gradients are one
+// sum. Long sequences are several loops, one behind the other, about as many as each has steps:
+// then a planner may keep what only some of them leave for the backward pass, and run the others
+// again (Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016).
 //
 //   LSTM  Hochreiter and Schmidhuber, Long Short-Term Memory, 1997
 //   GRU   Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, 2014
@@ -23,6 +24,8 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
+
+#include <cmath>
 
 using namespace llvm;
 using namespace memopt::pt2;
@@ -85,62 +88,48 @@ struct State {
   Value cell;   ///< [B, H] of an LSTM
 };
 
-/// One direction of one layer, or a cell.
+/// A cell, which computes one step of one direction of a layer.
 class Cell {
 public:
-  Cell(Builder &b, Kind kind, const CellWeights &weights)
-      : b(b), kind(kind), weights(weights),
+  Cell(Kind kind, const CellWeights &weights)
+      : kind(kind), weights(weights),
         size(typeOf(weights.hidden).getDimSize(0) / getNumGates(kind)) {}
 
   static int64_t getNumGates(Kind kind) {
     return kind == Kind::Lstm ? 4 : kind == Kind::Gru ? 3 : 1;
   }
 
-  /// What the inputs [rows, I] of all steps contribute.
-  void prepare(Value inputs);
-  /// The state after the step whose rows begin at `row`.
-  State step(const State &state, int64_t row);
+  /// What the inputs [rows, I] of any number of steps contribute.
+  Value prepare(Builder &b, Value inputs) const;
+  /// The state after a step, of which `fromInput` [B, gates * H] is prepared.
+  State step(Builder &b, const State &state, Value fromInput) const;
 
 private:
-  Value spread(Value bias, int64_t rows) {
-    return broadcastAlong(b, bias, 1, {rows, typeOf(bias).getDimSize(0)});
+  static Value addBias(Builder &b, Value sum, Value bias) {
+    return bias ? add(b, sum, broadcastAlong(b, bias, 1, typeOf(sum).getShape())) : sum;
   }
-  Value gate(Value gates, int64_t number) {
+  Value gate(Builder &b, Value gates, int64_t number) const {
     return slice2d(b, gates, 0, number * size, typeOf(gates).getDimSize(0), size);
   }
-  State stepLstm(const State &state, Value gates);
-  Value stepGru(Value hidden, Value fromInput, Value fromHidden, Value bias);
+  State stepLstm(Builder &b, const State &state, Value gates) const;
+  Value stepGru(Builder &b, Value hidden, Value fromInput, Value fromHidden) const;
 
-  Builder &b;
   Kind kind;
-  CellWeights weights;
+  const CellWeights &weights;
   int64_t size;
-  Value prepared;
-  Value newBias; ///< of a GRU's third gate, which is multiplied before it is added; [rows, H]
 };
 } // namespace
 
-void Cell::prepare(Value inputs) {
-  int64_t rows = typeOf(inputs).getDimSize(0);
-  prepared = product(b, inputs, weights.input);
-  if (weights.inputBias)
-    prepared = add(b, prepared, spread(weights.inputBias, rows));
-  if (!weights.hiddenBias)
-    return;
-  Value bias = spread(weights.hiddenBias, rows);
-  if (kind != Kind::Gru) {
-    prepared = add(b, prepared, bias);
-    return;
-  }
-  newBias = slice2d(b, bias, 0, 2 * size, rows, size);
-  Value others = slice2d(b, bias, 0, 0, rows, 2 * size);
-  Value none = splat(b, typeOf(newBias), 0.0);
-  prepared = add(b, prepared, join(b, {others, none}, 1));
+/// A GRU multiplies its third gate before the input's part is added, so its other bias is added
+/// step by step.
+Value Cell::prepare(Builder &b, Value inputs) const {
+  Value prepared = addBias(b, product(b, inputs, weights.input), weights.inputBias);
+  return kind == Kind::Gru ? prepared : addBias(b, prepared, weights.hiddenBias);
 }
 
-State Cell::stepLstm(const State &state, Value gates) {
-  Value input = sigmoid(b, gate(gates, 0)), forget = sigmoid(b, gate(gates, 1));
-  Value candidate = tanh(b, gate(gates, 2)), output = sigmoid(b, gate(gates, 3));
+State Cell::stepLstm(Builder &b, const State &state, Value gates) const {
+  Value input = sigmoid(b, gate(b, gates, 0)), forget = sigmoid(b, gate(b, gates, 1));
+  Value candidate = tanh(b, gate(b, gates, 2)), output = sigmoid(b, gate(b, gates, 3));
   State next;
   next.cell = add(b, multiply(b, forget, state.cell), multiply(b, input, candidate));
   next.hidden = multiply(b, output, tanh(b, next.cell));
@@ -149,29 +138,72 @@ State Cell::stepLstm(const State &state, Value gates) {
   return next;
 }
 
-Value Cell::stepGru(Value hidden, Value fromInput, Value fromHidden, Value bias) {
-  Value reset = sigmoid(b, add(b, gate(fromInput, 0), gate(fromHidden, 0)));
-  Value update = sigmoid(b, add(b, gate(fromInput, 1), gate(fromHidden, 1)));
-  Value own = gate(fromHidden, 2);
-  if (bias)
-    own = add(b, own, bias);
-  Value candidate = tanh(b, add(b, gate(fromInput, 2), multiply(b, reset, own)));
+Value Cell::stepGru(Builder &b, Value hidden, Value fromInput, Value fromHidden) const {
+  auto sum = [&](int64_t number) {
+    return add(b, gate(b, fromInput, number), gate(b, fromHidden, number));
+  };
+  Value reset = sigmoid(b, sum(0)), update = sigmoid(b, sum(1));
+  Value own = multiply(b, reset, gate(b, fromHidden, 2));
+  Value candidate = tanh(b, add(b, gate(b, fromInput, 2), own));
   return add(b, multiply(b, subtract(b, hidden, candidate), update), candidate);
 }
 
-State Cell::step(const State &state, int64_t row) {
-  int64_t batch = typeOf(state.hidden).getDimSize(0), gates = typeOf(prepared).getDimSize(1);
-  Value fromInput = slice2d(b, prepared, row, 0, batch, gates);
+State Cell::step(Builder &b, const State &state, Value fromInput) const {
   Value fromHidden = product(b, state.hidden, weights.hidden);
-  if (kind == Kind::Gru) {
-    Value bias = newBias ? slice2d(b, newBias, row, 0, batch, size) : Value();
-    return {stepGru(state.hidden, fromInput, fromHidden, bias), Value()};
-  }
+  if (kind == Kind::Gru)
+    return {stepGru(b, state.hidden, fromInput, addBias(b, fromHidden, weights.hiddenBias)),
+            Value()};
   Value sum = add(b, fromInput, fromHidden);
   if (kind == Kind::Lstm)
-    return stepLstm(state, sum);
+    return stepLstm(b, state, sum);
   return {kind == Kind::Tanh ? tanh(b, sum) : mlir::memopt::ReluOp::create(b, sum).getResult(),
           Value()};
+}
+
+//===----------------------------------------------------------------------===//
+// Loops over time
+//===----------------------------------------------------------------------===//
+
+/// How many steps are one loop.
+static int64_t chooseStepsOfLoop(int64_t steps) {
+  constexpr int64_t few = 32;
+  if (steps <= few)
+    return steps;
+  return divideCeil(steps, static_cast<int64_t>(std::sqrt(static_cast<double>(steps))));
+}
+
+/// Steps `first` to `first + count - 1` of `prepared` [T, B, gates * H], the last of them first with
+/// `reverse`. The state becomes that behind them; the outputs are [count, B, R].
+static Value runSteps(Builder &b, Kind kind, const CellWeights &weights, Value prepared,
+                      int64_t first, int64_t count, bool reverse, State &state) {
+  SmallVector<Value> fixed{weights.hidden}, carried{state.hidden};
+  if (kind == Kind::Gru && weights.hiddenBias)
+    fixed.push_back(weights.hiddenBias);
+  if (weights.projection)
+    fixed.push_back(weights.projection);
+  if (state.cell)
+    carried.push_back(state.cell);
+  auto scan = mlir::memopt::ScanOp::create(b, fixed, prepared, first, carried, count, reverse);
+  mlir::Block &body = scan.getBody().front();
+  Builder inner(b.getLoc(), b.getContext());
+  inner.setInsertionPointToEnd(&body);
+  CellWeights inside{nullptr, scan.getFixedArguments().front(), nullptr, nullptr, nullptr};
+  if (kind == Kind::Gru && weights.hiddenBias)
+    inside.hiddenBias = scan.getFixedArguments().back();
+  if (weights.projection)
+    inside.projection = scan.getFixedArguments().back();
+  State before{scan.getCarriedArguments().front(),
+               state.cell ? Value(scan.getCarriedArguments().back()) : Value()};
+  State after = Cell(kind, inside).step(inner, before, scan.getSliceArguments().front());
+  SmallVector<Value> yielded{after.hidden};
+  if (after.cell)
+    yielded.push_back(after.cell);
+  yielded.push_back(after.hidden);
+  mlir::memopt::YieldOp::create(inner, yielded);
+  scan = mlir::memopt::ScanOp::finish(b, scan);
+  state = {scan.getLastValues().front(),
+           state.cell ? Value(scan.getLastValues().back()) : Value()};
+  return scan.getStacked().front();
 }
 
 //===----------------------------------------------------------------------===//
@@ -250,9 +282,8 @@ template <Kind kind> static Error lowerCell(OpContext &op) {
   RETURN_IF_ERROR(checkCell(op, kind, weights, input, state));
   RETURN_IF_ERROR(checkShape(op, "a state", state.hidden,
                              {typeOf(input).getDimSize(0), typeOf(state.hidden).getDimSize(1)}));
-  Cell cell(op.b, kind, weights);
-  cell.prepare(input);
-  State next = cell.step(state, 0);
+  Cell cell(kind, weights);
+  State next = cell.step(op.b, state, cell.prepare(op.b, input));
   op.setResult(0, reshapeValue(op.b, next.hidden, op.resultMeta(0).sizes));
   if (kind == Kind::Lstm)
     op.setResult(1, reshapeValue(op.b, next.cell, op.resultMeta(1).sizes));
@@ -290,9 +321,6 @@ private:
 };
 } // namespace
 
-/// Sequences longer than this would make programs of which each step is compiled.
-static constexpr int64_t kMostSteps = 4096;
-
 Error Layers::readArguments() {
   Tensor input = op.tensor("input");
   if (input.rank() != 3 || input.getNumElements() == 0 || !isFloat(input.dtype))
@@ -304,8 +332,8 @@ Error Layers::readArguments() {
   batch = input.sizes[1];
   layers = op.integer("num_layers");
   directions = op.flag("bidirectional") ? 2 : 1;
-  if (steps > kMostSteps || layers < 1 || layers > 1024)
-    return op.error("expected at most " + Twine(kMostSteps) + " steps, found " + Twine(steps));
+  if (layers < 1 || layers > 1024)
+    return op.error("expected 1 to 1024 layers, found " + Twine(layers));
   ASSIGN_OR_RETURN(Tensor rows, reshape(op, input, {steps * batch, input.sizes[2]}));
   inputs = op.get(rows);
   std::vector<std::optional<Tensor>> states;
@@ -356,19 +384,23 @@ Value Layers::part(Builder &b, Value states, int64_t number) {
 }
 
 Value Layers::runDirection(const CellWeights &weights, Value from, size_t number) {
-  Cell cell(b, kind, weights);
-  cell.prepare(from);
+  Value prepared = Cell(kind, weights).prepare(b, from);
+  prepared = reshapeValue(b, prepared, {steps, batch, typeOf(prepared).getDimSize(1)});
   State state{part(b, hidden, number), cells ? part(b, cells, number) : Value()};
-  SmallVector<Value> outputs(steps);
   bool isReverse = number % directions == 1;
-  for (int64_t turn = 0; turn != steps; ++turn) {
-    int64_t step = isReverse ? steps - 1 - turn : turn;
-    state = cell.step(state, step * batch);
-    outputs[step] = state.hidden;
+  int64_t together = chooseStepsOfLoop(steps);
+  SmallVector<Value> outputs;
+  for (int64_t done = 0; done < steps; done += together) {
+    int64_t count = std::min(together, steps - done);
+    int64_t first = isReverse ? steps - done - count : done;
+    outputs.push_back(runSteps(b, kind, weights, prepared, first, count, isReverse, state));
   }
+  if (isReverse)
+    std::reverse(outputs.begin(), outputs.end());
   lastHidden.push_back(state.hidden);
   lastCells.push_back(state.cell);
-  return join(b, outputs, 0);
+  Value all = join(b, outputs, 0);
+  return reshapeValue(b, all, {steps * batch, typeOf(all).getDimSize(2)});
 }
 
 Error Layers::setResults(Value outputs) {
