@@ -74,6 +74,9 @@ static Value concatenate(OpBuilder &builder, Location loc, Type type,
 /// Fewer products than this are added up as they are.
 static constexpr size_t kFewProducts = 4;
 
+/// Joined products have about so many times as many rows as the matrix has rows or columns.
+static constexpr int64_t kRowsOfJoined = 4;
+
 /// Whether `value` is a^T b of two matrices with few rows, as the gradient of a weight is.
 static MatmulOp getThinProduct(Value value) {
   auto product = value.getDefiningOp<MatmulOp>();
@@ -86,9 +89,25 @@ static MatmulOp getThinProduct(Value value) {
   return isThin ? product : MatmulOp();
 }
 
-/// A weight that many steps share gets a sum of products a^T b, which is one product of all rows.
-/// That takes the memory of the rows instead of that of a matrix for each step. Replaces such terms
-/// by the one product; steps come in their order in the forward pass.
+/// a^T b of the rows of all `products`.
+static Value joinRows(OpBuilder &builder, Location loc, ArrayRef<MatmulOp> products) {
+  MatmulOp first = products.front();
+  if (products.size() == 1)
+    return first;
+  SmallVector<Value> left, right;
+  for (MatmulOp product : products) {
+    left.push_back(product.getA());
+    right.push_back(product.getB());
+  }
+  Value a = tensor::ConcatOp::create(builder, loc, 0, left);
+  Value b = tensor::ConcatOp::create(builder, loc, 0, right);
+  return MatmulOp::create(builder, loc, first.getType(), a, b, /*transpose_a=*/true,
+                          /*transpose_b=*/false);
+}
+
+/// A weight that many steps share gets a sum of products a^T b. Thin ones are joined, one behind the
+/// other, until they are no longer thin: a product of few rows takes a pass over the matrix, and one
+/// of all rows would need all of them at a time. Steps come in their order in the forward pass.
 static void joinProducts(OpBuilder &builder, Location loc, SmallVectorImpl<Value> &terms) {
   SmallVector<MatmulOp> products;
   auto isJoined = [&](Value term) {
@@ -104,17 +123,19 @@ static void joinProducts(OpBuilder &builder, Location loc, SmallVectorImpl<Value
       products.push_back(getThinProduct(term));
   if (products.size() < kFewProducts)
     return;
-  SmallVector<Value> left, right;
-  for (MatmulOp product : products) {
-    left.push_back(product.getA());
-    right.push_back(product.getB());
-  }
-  Value a = tensor::ConcatOp::create(builder, loc, 0, left);
-  Value b = tensor::ConcatOp::create(builder, loc, 0, right);
-  Value joined = MatmulOp::create(builder, loc, terms.front().getType(), a, b,
-                                  /*transpose_a=*/true, /*transpose_b=*/false);
   llvm::erase_if(terms, isJoined);
-  terms.push_back(joined);
+  ArrayRef<int64_t> shape = tensorType(products.front()).getShape();
+  int64_t enough = kRowsOfJoined * std::max(shape[0], shape[1]), rows = 0;
+  SmallVector<MatmulOp> group;
+  for (MatmulOp product : products) {
+    group.push_back(product);
+    rows += tensorType(product.getA()).getDimSize(0);
+    if (rows < enough && product != products.back())
+      continue;
+    terms.push_back(joinRows(builder, loc, group));
+    group.clear();
+    rows = 0;
+  }
 }
 
 //===----------------------------------------------------------------------===//

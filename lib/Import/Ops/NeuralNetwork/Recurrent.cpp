@@ -7,11 +7,11 @@
 //===----------------------------------------------------------------------===//
 //
 // A direction of a layer is a loop over time (memopt.scan). What does not wait for the step before is
-// taken out of the loop: one product gives what the input contributes to all steps, [T, B, gates *
-// H], of which a step reads its slice. Biases are added there, too, so that their gradients are one
-// sum. Long sequences are several loops, one behind the other, about as many as each has steps:
-// then a planner may keep what only some of them leave for the backward pass, and run the others
-// again (Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016).
+// taken out of the loop: one product gives what the input contributes to all its steps, [T, B,
+// gates * H], of which a step reads its slice. Biases are added there, too, so that their gradients
+// are one sum. Long sequences are several loops, one behind the other, about as many as each has
+// steps: then a planner may keep what only some of them leave for the backward pass, and run the
+// others again (Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016).
 //
 //   LSTM  Hochreiter and Schmidhuber, Long Short-Term Memory, 1997
 //   GRU   Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, 2014
@@ -164,18 +164,24 @@ State Cell::step(Builder &b, const State &state, Value fromInput) const {
 // Loops over time
 //===----------------------------------------------------------------------===//
 
-/// How many steps are one loop.
-static int64_t chooseStepsOfLoop(int64_t steps) {
+/// How many steps each loop has, the first ones first.
+static SmallVector<int64_t> cutSteps(int64_t steps) {
   constexpr int64_t few = 32;
-  if (steps <= few)
-    return steps;
-  return divideCeil(steps, static_cast<int64_t>(std::sqrt(static_cast<double>(steps))));
+  auto loops = steps <= few ? 1 : static_cast<int64_t>(std::sqrt(static_cast<double>(steps)));
+  SmallVector<int64_t> counts;
+  for (int64_t loop = 0; loop < loops; ++loop)
+    counts.push_back(steps * (loop + 1) / loops - steps * loop / loops);
+  return counts;
 }
 
-/// Steps `first` to `first + count - 1` of `prepared` [T, B, gates * H], the last of them first with
-/// `reverse`. The state becomes that behind them; the outputs are [count, B, R].
-static Value runSteps(Builder &b, Kind kind, const CellWeights &weights, Value prepared,
-                      int64_t first, int64_t count, bool reverse, State &state) {
+/// One loop over `inputs` [count * B, I], with the last step first where `reverse`. The state becomes
+/// that behind it; the outputs are [count * B, R].
+static Value runSteps(Builder &b, Kind kind, const CellWeights &weights, Value inputs, bool reverse,
+                      State &state) {
+  int64_t batch = typeOf(state.hidden).getDimSize(0);
+  int64_t count = typeOf(inputs).getDimSize(0) / batch;
+  Value prepared = Cell(kind, weights).prepare(b, inputs);
+  prepared = reshapeValue(b, prepared, {count, batch, typeOf(prepared).getDimSize(1)});
   SmallVector<Value> fixed{weights.hidden}, carried{state.hidden};
   if (kind == Kind::Gru && weights.hiddenBias)
     fixed.push_back(weights.hiddenBias);
@@ -183,7 +189,7 @@ static Value runSteps(Builder &b, Kind kind, const CellWeights &weights, Value p
     fixed.push_back(weights.projection);
   if (state.cell)
     carried.push_back(state.cell);
-  auto scan = mlir::memopt::ScanOp::create(b, fixed, prepared, first, carried, count, reverse);
+  auto scan = mlir::memopt::ScanOp::create(b, fixed, prepared, /*firsts=*/{0}, carried, count, reverse);
   mlir::Block &body = scan.getBody().front();
   Builder inner(b.getLoc(), b.getContext());
   inner.setInsertionPointToEnd(&body);
@@ -203,7 +209,8 @@ static Value runSteps(Builder &b, Kind kind, const CellWeights &weights, Value p
   scan = mlir::memopt::ScanOp::finish(b, scan);
   state = {scan.getLastValues().front(),
            state.cell ? Value(scan.getLastValues().back()) : Value()};
-  return scan.getStacked().front();
+  Value outputs = scan.getStacked().front();
+  return reshapeValue(b, outputs, {count * batch, typeOf(outputs).getDimSize(2)});
 }
 
 //===----------------------------------------------------------------------===//
@@ -306,7 +313,8 @@ public:
 private:
   Error readArguments();
   Expected<CellWeights> takeWeights(size_t number);
-  Value runDirection(const CellWeights &weights, Value inputs, size_t number);
+  SmallVector<Value> runDirection(const CellWeights &weights, ArrayRef<Value> from, size_t number);
+  SmallVector<Value> cut(Value rows);
   Error setResults(Value outputs);
   static Value part(Builder &b, Value states, int64_t number);
 
@@ -383,24 +391,31 @@ Value Layers::part(Builder &b, Value states, int64_t number) {
   return slice2d(b, rows, number * shape[1], 0, shape[1], shape[2]);
 }
 
-Value Layers::runDirection(const CellWeights &weights, Value from, size_t number) {
-  Value prepared = Cell(kind, weights).prepare(b, from);
-  prepared = reshapeValue(b, prepared, {steps, batch, typeOf(prepared).getDimSize(1)});
+/// By loop, in the order of time, as `from` is.
+SmallVector<Value> Layers::runDirection(const CellWeights &weights, ArrayRef<Value> from,
+                                        size_t number) {
   State state{part(b, hidden, number), cells ? part(b, cells, number) : Value()};
   bool isReverse = number % directions == 1;
-  int64_t together = chooseStepsOfLoop(steps);
-  SmallVector<Value> outputs;
-  for (int64_t done = 0; done < steps; done += together) {
-    int64_t count = std::min(together, steps - done);
-    int64_t first = isReverse ? steps - done - count : done;
-    outputs.push_back(runSteps(b, kind, weights, prepared, first, count, isReverse, state));
+  SmallVector<Value> outputs(from.size());
+  for (size_t turn = 0; turn < from.size(); ++turn) {
+    size_t loop = isReverse ? from.size() - 1 - turn : turn;
+    outputs[loop] = runSteps(b, kind, weights, from[loop], isReverse, state);
   }
-  if (isReverse)
-    std::reverse(outputs.begin(), outputs.end());
   lastHidden.push_back(state.hidden);
   lastCells.push_back(state.cell);
-  Value all = join(b, outputs, 0);
-  return reshapeValue(b, all, {steps * batch, typeOf(all).getDimSize(2)});
+  return outputs;
+}
+
+/// Rows of [T * B, columns] for each loop.
+SmallVector<Value> Layers::cut(Value rows) {
+  SmallVector<Value> parts;
+  int64_t first = 0;
+  for (int64_t count : cutSteps(steps)) {
+    parts.push_back(
+        slice2d(b, rows, first * batch, 0, count * batch, typeOf(rows).getDimSize(1)));
+    first += count;
+  }
+  return parts;
 }
 
 Error Layers::setResults(Value outputs) {
@@ -429,21 +444,22 @@ Error Layers::run() {
     return op.error("argument 'dropout': expected a number from 0 to below 1, found " +
                     toString(p));
   bool drops = p > 0 && op.flag("train") && dropoutIsOn(op);
-  Value outputs = inputs;
+  SmallVector<Value> outputs = cut(inputs);
   for (int64_t layer = 0; layer != layers; ++layer) {
     if (layer != 0 && drops)
-      outputs = op.get(dropout(op, op.wrap(op.resultMeta(0).dtype, outputs), p));
-    SmallVector<Value> both;
+      outputs = cut(op.get(dropout(op, op.wrap(op.resultMeta(0).dtype, join(b, outputs, 0)), p)));
+    SmallVector<SmallVector<Value>> both;
     for (int64_t direction = 0; direction != directions; ++direction) {
       size_t number = layer * directions + direction;
       ASSIGN_OR_RETURN(CellWeights weights, takeWeights(number));
       State initial{part(b, hidden, number), cells ? part(b, cells, number) : Value()};
-      RETURN_IF_ERROR(checkCell(op, kind, weights, outputs, initial));
+      RETURN_IF_ERROR(checkCell(op, kind, weights, outputs.front(), initial));
       both.push_back(runDirection(weights, outputs, number));
     }
-    outputs = join(b, both, 1);
+    for (size_t loop = 0; loop < outputs.size(); ++loop)
+      outputs[loop] = directions == 1 ? both[0][loop] : join(b, {both[0][loop], both[1][loop]}, 1);
   }
-  return setResults(outputs);
+  return setResults(join(b, outputs, 0));
 }
 
 template <Kind kind> static Error lowerLayers(OpContext &op) { return Layers(op, kind).run(); }
