@@ -59,9 +59,10 @@ static size_t getHash(KernelOp kernel, ArrayRef<int64_t> resultBuffers) {
 }
 
 KernelLowering::LoweredKernel *KernelLowering::find(KernelOp kernel,
-                                                    ArrayRef<int64_t> resultBuffers, size_t hash) {
+                                                    ArrayRef<int64_t> resultBuffers,
+                                                    int64_t alignment, size_t hash) {
   for (const std::unique_ptr<LoweredKernel> &known : kernels[hash])
-    if (ArrayRef(known->resultBuffers) == resultBuffers &&
+    if (ArrayRef(known->resultBuffers) == resultBuffers && known->alignment == alignment &&
         areEqual(known->kernel->getBody(), kernel.getBody()))
       return known.get();
   return nullptr;
@@ -97,6 +98,18 @@ KernelLowering::KernelLowering(ModuleOp program, const KernelOptions &options)
 
 KernelLowering::~KernelLowering() = default;
 
+/// `bytes` where all buffers of a kernel begin at multiples of it, slices in all iterations too; else
+/// 0: elements are all that is aligned.
+static int64_t getAlignment(KernelOp kernel, int64_t bytes) {
+  SmallVector<Value> buffers(kernel->getOperands());
+  llvm::append_range(buffers, kernel->getResults());
+  for (Value buffer : buffers)
+    for (const SliceAddress &slice : getSliceAddresses(buffer))
+      if (slice.first % bytes || slice.step % bytes)
+        return 0;
+  return bytes;
+}
+
 FailureOr<KernelFunction> KernelLowering::lower(KernelOp kernel, ArrayRef<int64_t> resultBuffers) {
   SmallVector<int64_t> aliases(resultBuffers);
   aliases.resize(kernel.getNumResults(), -1);
@@ -107,13 +120,14 @@ FailureOr<KernelFunction> KernelLowering::lower(KernelOp kernel, ArrayRef<int64_
       moveSliceOffsets(*copy, aliases, options.device ? options.device->accessBytes : 1);
   function.randomIds = moveRandomIds(*copy);
   size_t hash = getHash(*copy, aliases);
-  const LoweredKernel *known = find(*copy, aliases, hash);
+  int64_t alignment = options.device ? getAlignment(kernel, options.device->accessBytes) : 0;
+  const LoweredKernel *known = find(*copy, aliases, alignment, hash);
   if (!known) {
-    FailureOr<LoweredBody> body = lowerBody(*copy, aliases, function.randomIds.size());
+    FailureOr<LoweredBody> body = lowerBody(*copy, aliases, alignment, function.randomIds.size());
     if (failed(body))
       return failure();
     known = kernels[hash]
-                .emplace_back(new LoweredKernel{std::move(copy), aliases, std::move(*body)})
+                .emplace_back(new LoweredKernel{std::move(copy), aliases, alignment, std::move(*body)})
                 .get();
     ++numFunctions;
   }
@@ -123,7 +137,8 @@ FailureOr<KernelFunction> KernelLowering::lower(KernelOp kernel, ArrayRef<int64_
 }
 
 FailureOr<KernelLowering::LoweredBody>
-KernelLowering::lowerBody(KernelOp kernel, ArrayRef<int64_t> aliases, size_t ids) {
+KernelLowering::lowerBody(KernelOp kernel, ArrayRef<int64_t> aliases, int64_t alignment,
+                          size_t ids) {
   unsigned number = numFunctions;
   LoweredBody body{"memopt_kernel_" + std::to_string(number), {}};
   ElementGraph graph(kernel.getBody().front(), rules->getNumbers().sums);
@@ -140,7 +155,7 @@ KernelLowering::lowerBody(KernelOp kernel, ArrayRef<int64_t> aliases, size_t ids
     buildLoopFunctions(functions, graph, *schedule, *loopRules, options.serialCost);
   else
     addLaunches(body, buildThreadKernels(functions, getNvvmOps(), graph, *schedule, *threadRules,
-                                         aliases, deviceKernels.size()));
+                                         aliases, alignment, deviceKernels.size()));
   return body;
 }
 

@@ -28,7 +28,7 @@ SmallVector<KernelLaunch>
 mlir::memopt::buildThreadKernels(KernelFunctionBuilder &functions, const DeviceOps &ops,
                                  const ElementGraph &graph, const KernelSchedule &schedule,
                                  const ThreadScheduleRules &rules, ArrayRef<int64_t> aliases,
-                                 int64_t next) {
+                                 int64_t alignment, int64_t next) {
   const DeviceMachine &machine = rules.getMachine();
   llvm::BitVector overOperand(aliases.size());
   for (auto [result, operand] : llvm::enumerate(aliases))
@@ -40,8 +40,7 @@ mlir::memopt::buildThreadKernels(KernelFunctionBuilder &functions, const DeviceO
     LLVM::LLVMFuncOp function = functions.add(symbol, functions.getArgumentTypes());
     auto emitBody = [&](ArrayRef<Value> values) {
       StageArguments arguments = functions.getStageArguments(graph, values);
-      NodeEmitter nodes(functions.builder, functions.location, graph, arguments,
-                        machine.accessBytes);
+      NodeEmitter nodes(functions.builder, functions.location, graph, arguments, alignment);
       ThreadEmitter(nodes, ops, stage, shape, rules, overOperand).emit();
       LLVM::ReturnOp::create(functions.builder, functions.location, ValueRange{});
     };

@@ -93,10 +93,13 @@ private:
   struct LoweredKernel {
     OwningOpRef<KernelOp> kernel;
     SmallVector<int64_t> resultBuffers;
+    int64_t alignment; ///< that all buffers have
     LoweredBody body;
   };
-  LoweredKernel *find(KernelOp kernel, ArrayRef<int64_t> resultBuffers, size_t hash);
-  FailureOr<LoweredBody> lowerBody(KernelOp kernel, ArrayRef<int64_t> aliases, size_t ids);
+  LoweredKernel *find(KernelOp kernel, ArrayRef<int64_t> resultBuffers, int64_t alignment,
+                      size_t hash);
+  FailureOr<LoweredBody> lowerBody(KernelOp kernel, ArrayRef<int64_t> aliases, int64_t alignment,
+                                   size_t ids);
   void addLaunches(LoweredBody &body, SmallVector<KernelLaunch> launches);
   void print(const ElementGraph &graph, const KernelSchedule &schedule, StringRef name);
 

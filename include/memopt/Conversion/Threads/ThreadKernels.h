@@ -17,12 +17,14 @@
 namespace mlir::memopt {
 
 /// Adds a function for each stage, whose numbers go on from `next`. `aliases`: for each result the
-/// operand that it lies over, or -1.
+/// operand that it lies over, or -1. All buffers begin at multiples of `alignment` bytes; 0: of
+/// their elements.
 SmallVector<KernelLaunch> buildThreadKernels(KernelFunctionBuilder &functions, const DeviceOps &ops,
                                              const ElementGraph &graph,
                                              const KernelSchedule &schedule,
                                              const ThreadScheduleRules &rules,
-                                             ArrayRef<int64_t> aliases, int64_t next);
+                                             ArrayRef<int64_t> aliases, int64_t alignment,
+                                             int64_t next);
 
 /// Fills a function of `threads` in a block, of which `blocks` fit a multiprocessor, with what `emit`
 /// makes of its arguments.

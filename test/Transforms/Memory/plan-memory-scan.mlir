@@ -1,0 +1,43 @@
+// RUN: memopt-opt %s --split-input-file --memopt-plan-memory --memopt-verify-planned | FileCheck %s
+
+// Nothing is copied in a loop: an iteration makes its value in the carried value's bytes, and, as a second result
+// of the same kernel, in its slice. What the loop begins with is written over, so a constant of the step is copied.
+
+// CHECK-LABEL: func.func @step
+// CHECK: %[[START:.*]] = memopt.kernel (%{{.*}} = %arg1
+// CHECK-SAME: offsets = array<i64: [[CARRIED:[0-9]+]]>
+// CHECK: %[[R:.*]]:2 = memopt.scan count(8) slices(%{{.*}} = %arg0 : tensor<64xf32> of tensor<8x64xf32>) carried(%{{.*}} = %[[START]]
+// CHECK:   %[[N:.*]]:2 = memopt.kernel
+// CHECK-SAME: offsets = array<i64: [[ALL:[0-9]+]], [[CARRIED]]>
+// CHECK:   memopt.yield %[[N]]#1, %[[N]]#0
+// CHECK: } -> tensor<64xf32>, tensor<8x64xf32> {offsets = array<i64: [[CARRIED]], [[ALL]]>}
+func.func @step(%xs: tensor<8x64xf32>, %h0: tensor<64xf32>) -> (tensor<8x64xf32>, tensor<64xf32>) {
+  %last, %all = memopt.scan count(8) slices(%x = %xs : tensor<64xf32> of tensor<8x64xf32>) carried(%h = %h0 : tensor<64xf32>) {
+    %0 = memopt.kernel (%a = %h : tensor<64xf32>, %b = %x : tensor<64xf32>) -> tensor<64xf32> {
+      %1 = tensor.empty() : tensor<64xf32>
+      %2 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} ins(%a, %b : tensor<64xf32>, tensor<64xf32>) outs(%1 : tensor<64xf32>) {
+      ^bb0(%p: f32, %q: f32, %o: f32):
+        %3 = arith.addf %p, %q : f32
+        linalg.yield %3 : f32
+      } -> tensor<64xf32>
+      memopt.yield %2 : tensor<64xf32>
+    }
+    memopt.yield %0, %0 : tensor<64xf32>, tensor<64xf32>
+  } -> tensor<64xf32>, tensor<8x64xf32>
+  return %all, %h0 : tensor<8x64xf32>, tensor<64xf32>
+}
+
+// -----
+
+// Two carried values change places: one of them waits in bytes of its own.
+
+// CHECK-LABEL: func.func @step
+// CHECK: memopt.scan count(4)
+// CHECK-COUNT-3: memopt.kernel
+// CHECK: memopt.yield
+func.func @step(%a0: tensor<64xf32>, %b0: tensor<64xf32>) -> (tensor<64xf32>, tensor<64xf32>) {
+  %a, %b = memopt.scan count(4) carried(%x = %a0 : tensor<64xf32>, %y = %b0 : tensor<64xf32>) {
+    memopt.yield %y, %x : tensor<64xf32>, tensor<64xf32>
+  } -> tensor<64xf32>, tensor<64xf32>
+  return %a, %b : tensor<64xf32>, tensor<64xf32>
+}
