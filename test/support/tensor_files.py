@@ -1,7 +1,7 @@
 # Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""safetensors files as numpy arrays by name. BF16 and F16 have no place in the tests that use this."""
+"""safetensors files as numpy arrays by name, and, of types that numpy lacks, as bytes."""
 
 import json
 import pathlib
@@ -12,15 +12,17 @@ TYPES = {"F64": "f8", "F32": "f4", "I64": "i8", "I32": "i4", "I16": "i2", "I8": 
 NAMES = {np.dtype(code): name for name, code in TYPES.items()}
 
 
-def read_safetensors(path):
-    data = pathlib.Path(path).read_bytes()
+def read_entries(path):
+    """(type, shape, bytes) by name, of any type."""
+    data = memoryview(pathlib.Path(path).read_bytes())
     begin = 8 + int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:begin])
+    header = json.loads(bytes(data[8:begin]))
     header.pop("__metadata__", None)
-    return {
-        name: np.frombuffer(data, TYPES[entry["dtype"]], int(np.prod(entry["shape"], dtype="i8")), begin + entry["data_offsets"][0])
-        .reshape(entry["shape"]) for name, entry in header.items()
-    }
+    return {name: (entry["dtype"], entry["shape"], data[begin:][slice(*entry["data_offsets"])]) for name, entry in header.items()}
+
+
+def read_safetensors(path):
+    return {name: np.frombuffer(content, TYPES[dtype]).reshape(shape) for name, (dtype, shape, content) in read_entries(path).items()}
 
 
 def write_safetensors(path, tensors):

@@ -4,15 +4,16 @@ fill it, those that find everything, two at once, and those that find damaged, t
 under other options. The cache is a number of files, which only changes where something was made."""
 import pathlib
 import shutil
-import subprocess
 import sys
+
+import processes
 
 OPTIONS = {"plain": [], "other": ["--optimizer=adamw"]}
 
 
 def start(model, out, options, cache=None):
     command = ["memopt-compile", model, "-o", out, *options, *([f"--cache={cache}"] if cache else [])]
-    return subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True)
+    return processes.start(*command)
 
 
 def finish(process):

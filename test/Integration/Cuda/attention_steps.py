@@ -5,10 +5,10 @@
 
 import dataclasses
 import json
-import subprocess
 
 import numpy
 
+from processes import run
 from tensor_files import read_safetensors, write_safetensors
 
 BATCH, QUERIES = 2, 5
@@ -136,13 +136,6 @@ def write_inputs(case, file):
     x = numpy.random.default_rng(1).uniform(-1.0, 1.0, result_shape(case))
     numbers = x.astype(numpy.float32 if case.element == "f32" else numpy.float64)
     write_safetensors(file, {f"step{step}.x": numbers * (1 + step) for step in range(3)})
-
-
-def run(*command):
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{command[0]} exited {done.returncode}: {(done.stdout + done.stderr).strip()[-800:]}")
-    return done.stdout
 
 
 def train(model, folder, compile_options=(), before=(), run_options=(), lr=0.1):

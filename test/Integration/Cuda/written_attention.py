@@ -27,7 +27,7 @@ def main():
             case = dataclasses.replace(case, size=SIZE)
             (folder / "call.mlir").write_text(write(case))
             write_inputs(case, folder / "data.safetensors")
-            written = run("memopt-opt", folder / "call.mlir", "--memopt-write-out-attention")
+            written = run("memopt-opt", folder / "call.mlir", "--memopt-write-out-attention").stdout
             wrong = ["attention is not written out"] if "memopt.attention" in written else []
             (folder / "written.mlir").write_text(written)
             call, written = (train(folder / f"{name}.mlir", folder, lr=0.01)[0] for name in ("call", "written"))

@@ -7,10 +7,10 @@ whole."""
 import os
 import pathlib
 import resource
-import subprocess
 import sys
 import tempfile
 
+import processes
 from offload import KEPT, find_smallest, run, train
 
 NONE, ROOM = [], "1GiB"
@@ -102,19 +102,18 @@ def check_failures(inputs, work, disk):
     train_on_disk(model, [*options, f"--disk={disk}:{ROOM}"], work / "full", disk)
     before = {file.name: file.read_bytes() for file in (work / "full" / "checkpoint").iterdir()}
     package = work / "model.memopt"
-    subprocess.run(["memopt-compile", model, *options, f"--disk={disk}:{ROOM}", "--quiet", "-o", package], check=True)
+    processes.run("memopt-compile", model, *options, f"--disk={disk}:{ROOM}", "--quiet", "-o", package)
     command = ["memopt-run", package, f"--data={model.parent / 'inputs.safetensors'}", "--steps=3", f"--save={work}/full/checkpoint"]
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
-    full = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, preexec_fn=limit)
-    assert full.returncode == 3 and f"bytes of disk in '{disk}'" in full.stderr, (full.returncode, full.stderr)
+    full = processes.run(*command, code=3, preexec_fn=limit)
+    assert f"bytes of disk in '{disk}'" in full.stderr, full.stderr
     assert before == {file.name: file.read_bytes() for file in (work / "full" / "checkpoint").iterdir()}
-    elsewhere = subprocess.run([str(word) for word in [*command, f"--disk-folder={work}"]], capture_output=True, text=True, check=False)
+    processes.run(*command, f"--disk-folder={work}")
     os.rmdir(disk)
-    assert elsewhere.returncode == 0, elsewhere.stderr
-    gone = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-    assert gone.returncode == 3 and str(disk) in gone.stderr, gone.stderr
-    nothing = subprocess.run(["memopt-run", inputs / "mlp" / "model.pt2", f"--disk-folder={disk}", "--quiet"], capture_output=True, text=True)
-    assert nothing.returncode == 1 and "--disk-folder is for what lies on disk" in nothing.stderr, nothing.stderr
+    gone = processes.run(*command, code=3)
+    assert str(disk) in gone.stderr, gone.stderr
+    nothing = processes.run("memopt-run", inputs / "mlp" / "model.pt2", f"--disk-folder={disk}", "--quiet", code=1)
+    assert "--disk-folder is for what lies on disk" in nothing.stderr, nothing.stderr
 
 
 def main():

@@ -5,11 +5,12 @@
 """A layer on frozen weights in each of their forms, against numpy with the codes' values in float64."""
 import json
 import pathlib
-import subprocess
 import tempfile
 
 import numpy as np
 
+import processes
+from reports import read_report
 from tensor_files import read_safetensors, write_safetensors
 
 NF4 = np.array([-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
@@ -94,17 +95,14 @@ def train_here(values, batches, steps):
 
 
 def run(folder, *words, fails=False):
-    done = subprocess.run(["memopt-run", folder / "model.mlir", f"--data={folder / 'data.safetensors'}", f"--lr={RATE}", "--quiet",
-                           *map(str, words)], capture_output=True, text=True)
-    assert (done.returncode != 0) == fails, done.stderr
-    return done.stderr
+    return processes.run("memopt-run", folder / "model.mlir", f"--data={folder / 'data.safetensors'}", f"--lr={RATE}", "--quiet",
+                         *words, code=1 if fails else 0).stderr
 
 
 def train(folder, name, *words):
     run(folder, "-o", folder / f"{name}.memopt", f"--steps={STEPS}", "--check-memory", f"--report={folder / 'r.json'}",
         f"--save={folder / name}", *words)
-    report = json.loads((folder / "r.json").read_text())
-    assert report["used_peak_bytes"] == report["predicted_peak_bytes"] and not report["hot_path_allocations"], report
+    report = read_report(folder / "r.json")
     return report["losses"], read_safetensors(folder / name / "model.safetensors"), report["used_peak_bytes"]["device"]
 
 

@@ -2,11 +2,13 @@
 """offload.py FOLDER: a step whose optimizer state, parameters or activations lie on the host leaves what one that has all
 on the device leaves, to the last byte: losses, gradients, the files of checkpoints. Used bytes are those predicted in each space. Budgets of
 the device at which the plain step is refused are met, and a checkpoint of either goes on as the other."""
-import json
 import pathlib
-import subprocess
 import sys
 import tempfile
+
+import processes
+from reports import read_report
+from tensor_files import read_entries
 
 KEPT = ("losses", "gradients", "model.safetensors", "optimizer.safetensors")
 OPTIMIZER, PARAM, ACTIVATION = (f"--offload-{what}=cpu" for what in ("optimizer", "param", "activation"))
@@ -17,28 +19,16 @@ def run(model, options, folder, steps=3):
     data = model.parent / "inputs.safetensors"
     command = ["memopt-run", model, f"--data={data}", "--check-memory", "--quiet", f"--steps={steps}", f"--report={folder}/report.json",
                f"--save={folder}/checkpoint", f"--save-gradients={folder}/gradients.safetensors", *options]
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-
-
-def read_tensors(path):
-    """By name: gradients are saved in the order in which they are made."""
-    data = path.read_bytes()
-    size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:8 + size])
-    header.pop("__metadata__", None)
-    return {name: (entry["dtype"], entry["shape"], data[8 + size:][slice(*entry["data_offsets"])])
-            for name, entry in header.items()}
+    return processes.run(*command, code=None)
 
 
 def train(model, options, folder, steps=3):
     """What is kept of a run; bytes predicted in each space, which are those used on every rank."""
     done = run(model, options, folder, steps)
     assert done.returncode == 0, (options, done.stderr)
-    report = json.loads((folder / "report.json").read_text())
-    for rank in report.get("per_rank", [report]):
-        assert rank["used_peak_bytes"] == rank["predicted_peak_bytes"], (options, report)
-        assert rank["hot_path_allocations"] == 0, (options, report)
-    kept = [report["losses"], read_tensors(folder / "gradients.safetensors"),
+    report = read_report(folder / "report.json")
+    # Gradients by name: they are saved in the order in which they are made.
+    kept = [report["losses"], read_entries(folder / "gradients.safetensors"),
             *((folder / "checkpoint" / name).read_bytes() for name in KEPT[2:])]
     return kept, report["predicted_peak_bytes"]
 

@@ -12,14 +12,13 @@ against finite differences elsewhere. Needs memopt-compile and memopt-run on PAT
 import dataclasses
 import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 import numpy
 
-import finite_differences
 import gradient_cases
+from processes import run
 from tensor_files import read_safetensors, write_safetensors
 
 TOLERANCE = 1e-12
@@ -132,9 +131,7 @@ def train(folder, name, options):
                     ["memopt-run", package, f"--data={folder / 'data.safetensors'}", "--steps=2", "--lr=0.1", "--quiet",
                      "--check-memory", f"--report={folder / 'report.json'}", f"--save={folder / name}",
                      f"--save-gradients={folder / 'gradients.safetensors'}"]):
-        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=300)
-        if done.returncode:
-            raise RuntimeError(f"{command[0]} exited {done.returncode}: {done.stderr.strip()[-400:]}")
+        run(*command)
     return (json.loads((folder / "report.json").read_text()),
             read_safetensors(folder / "gradients.safetensors"),
             read_safetensors(folder / name / "model.safetensors"))

@@ -18,18 +18,17 @@ import fnmatch
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 import numpy
 
 import gradient_cases
+from processes import Failed, run
 from tensor_files import read_safetensors, write_safetensors
 
 H = 1e-5
 TOLERANCE = 1e-7
-
 
 
 def write_steps(path, case, inputs):
@@ -46,12 +45,6 @@ def write_steps(path, case, inputs):
                 step += 1
     write_safetensors(path, batches)
     return step
-
-
-def run(command):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    if done.returncode:
-        raise RuntimeError(f"{os.path.basename(command[0])} exited {done.returncode}: {done.stderr.strip()[-400:]}")
 
 
 def largest_error(case, losses, gradients):
@@ -80,13 +73,13 @@ def check(case, tools, compile_options, keep):
         (folder / "case.mlir").write_text(text)
         steps = write_steps(folder / "data.safetensors", case, inputs)
         try:
-            run([os.path.join(tools, "memopt-compile"), f"{folder}/case.mlir", "-o", f"{folder}/case.memopt", "--optimizer=sgd",
-                 *compile_options])
-            run([os.path.join(tools, "memopt-run"), f"{folder}/case.memopt", f"--data={folder}/data.safetensors", f"--steps={steps}",
-                 "--lr=0", "--quiet", f"--report={folder}/report.json", f"--save-gradients={folder}/gradients.safetensors"])
+            run(os.path.join(tools, "memopt-compile"), f"{folder}/case.mlir", "-o", f"{folder}/case.memopt", "--optimizer=sgd",
+                *compile_options)
+            run(os.path.join(tools, "memopt-run"), f"{folder}/case.memopt", f"--data={folder}/data.safetensors", f"--steps={steps}",
+                "--lr=0", "--quiet", f"--report={folder}/report.json", f"--save-gradients={folder}/gradients.safetensors")
             losses = json.loads((folder / "report.json").read_text())["losses"]
             error, place = largest_error(case, losses, read_safetensors(folder / "gradients.safetensors"))
-        except (RuntimeError, KeyError, subprocess.TimeoutExpired) as problem:
+        except (Failed, KeyError) as problem:
             return case.name, numpy.inf, str(problem)
         return case.name, error, place
 

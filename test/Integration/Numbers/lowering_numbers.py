@@ -15,13 +15,13 @@ import argparse
 import itertools
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
 
 from irregular_cases import irregular_cases
+from processes import Failed, run
 from tensor_files import read_safetensors, write_safetensors
 
 ELEMENTS = {np.dtype("f4"): "f32", np.dtype("f8"): "f64", np.dtype("i8"): "i64", np.dtype("i4"): "i32", np.dtype("i1"): "i8", np.dtype("u1"): "u8",
@@ -256,20 +256,14 @@ def all_cases():
 # Running
 # ----------------------------------------------------------------------------------------------------
 
-def run(command):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    if done.returncode:
-        raise RuntimeError(f"{os.path.basename(command[0])} exited {done.returncode}: {done.stderr.strip()[-400:]}")
-
-
 def check(case, tools, folder):
     folder.mkdir(parents=True)
     (folder / "case.mlir").write_text(case.build())
     inputs = case.inputs or [np.zeros(1, "f4")]
     write_safetensors(folder / "data.safetensors", {f"step0.a{number}": value for number, value in enumerate(inputs)})
-    run([os.path.join(tools, "memopt-compile"), f"{folder}/case.mlir", "-o", f"{folder}/case.memopt", "--threads=1"])
-    run([os.path.join(tools, "memopt-run"), f"{folder}/case.memopt", f"--data={folder}/data.safetensors", "--steps=1", "--quiet", "--init=random", "--stop-on-nan=off",
-         f"--save={folder}/saved"])
+    run(os.path.join(tools, "memopt-compile"), f"{folder}/case.mlir", "-o", f"{folder}/case.memopt", "--threads=1")
+    run(os.path.join(tools, "memopt-run"), f"{folder}/case.memopt", f"--data={folder}/data.safetensors", "--steps=1", "--quiet",
+        "--init=random", "--stop-on-nan=off", f"--save={folder}/saved")
     saved = read_safetensors(folder / "saved" / "model.safetensors")
     for number, expected in enumerate(case.expected):
         found = saved[f"out{number}"]
@@ -295,7 +289,7 @@ def main():
             count += 1
             try:
                 problem = check(case, options.tools, pathlib.Path(options.keep or scratch) / case.name)
-            except (RuntimeError, KeyError, OSError, subprocess.TimeoutExpired) as error:
+            except (Failed, KeyError, OSError) as error:
                 problem = str(error)
             if problem:
                 failed += 1

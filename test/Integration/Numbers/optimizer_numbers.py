@@ -13,15 +13,15 @@ a few codes may fall on the other side of a bucket's edge: there 98 of 100 eleme
 """
 import argparse
 import fnmatch
-import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
 
+from processes import Failed, run
+from reports import read_report
 from tensor_files import read_safetensors, write_safetensors
 
 STEPS = 6
@@ -326,11 +326,12 @@ def check(case, tools, folder, start, batches):
     command = [os.path.join(tools, "memopt-run"), folder / "model.mlir", f"--data={folder / 'data.safetensors'}", f"--steps={STEPS}",
                "--quiet", "--check-memory", f"--report={folder / 'report.json'}", f"--save={folder / 'saved'}", f"--optimizer={optimizer}",
                *("--" + option for option in options.split())]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
-    if done.returncode:
-        return [f"exit {done.returncode}: {done.stderr.strip()[-400:]}"]
-    report = json.loads((folder / "report.json").read_text())
-    wrong = [] if report["used_peak_bytes"] == report["predicted_peak_bytes"] else [f"memory {report}"]
+    try:
+        run(*command)
+        read_report(folder / "report.json")
+    except (Failed, AssertionError) as problem:
+        return [str(problem)]
+    wrong = []
     ours, expected = read_safetensors(folder / "saved" / "model.safetensors"), train_here(update, start, batches)
     # A number between two codes may go either way; projections are drawn in f32.
     quantile, tolerance = (0.98, 1e-6) if "bit" in case else (1.0, 1e-4 if "apollo" in case else 1e-9)

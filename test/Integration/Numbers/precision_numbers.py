@@ -19,12 +19,13 @@ sgd as in the models' fixture.json, fp16 with a loss scale of 1024) against floa
 """
 import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
 
+import processes
+from reports import read_report
 from tensor_files import read_safetensors, write_safetensors
 
 INPUTS = pathlib.Path(__file__).resolve().parents[1] / "Inputs"
@@ -50,11 +51,8 @@ def run(out, folder, steps, *options, data=None):
     command = ["memopt-run", folder / "model.pt2", "-o", out / "model.memopt", "--quiet", f"--steps={steps}", "--check-memory",
                f"--data={data or folder / 'inputs.safetensors'}", f"--report={out / 'report.json'}",
                f"--save={out / 'checkpoint'}", f"--save-gradients={out / 'gradients.safetensors'}", *options]
-    subprocess.run(list(map(str, command)), check=True)
-    report = json.loads((out / "report.json").read_text())
-    assert report["used_peak_bytes"] == report["predicted_peak_bytes"], report
-    assert report["hot_path_allocations"] == 0, report
-    return report
+    processes.run(*command)
+    return read_report(out / "report.json")
 
 
 def numbers(out, model, precision, *options):

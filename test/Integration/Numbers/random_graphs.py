@@ -26,7 +26,6 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 
@@ -35,6 +34,7 @@ import numpy
 import finite_differences
 import gradient_cases
 from gradient_cases import Case, array, tensor_type
+from processes import run
 from tensor_files import read_safetensors, write_safetensors
 
 TOLERANCE = 1e-6
@@ -312,16 +312,16 @@ class Steps:
     def compile(self, name, *options):
         command = [os.path.join(self.tools, "memopt-compile"), f"{self.folder}/case.mlir", "-o", f"{self.folder}/{name}.memopt",
                    "--optimizer=sgd", "--threads=1", *options]
-        return subprocess.run(command, capture_output=True, text=True, timeout=300)
+        return run(*command, code=None)
 
     def run(self, name, *options, steps=2):
         done = self.compile(name, *options)
         if done.returncode:
             raise RuntimeError(f"{name}: memopt-compile exited {done.returncode}: {done.stderr.strip()[-400:]}")
         report, gradients = self.folder / f"{name}.json", self.folder / f"{name}.safetensors"
-        finite_differences.run([os.path.join(self.tools, "memopt-run"), f"{self.folder}/{name}.memopt", f"--steps={steps}",
-                                f"--data={self.folder}/data.safetensors", "--lr=0", "--quiet", "--check-memory",
-                                f"--report={report}", f"--save-gradients={gradients}"])
+        run(os.path.join(self.tools, "memopt-run"), f"{self.folder}/{name}.memopt", f"--steps={steps}",
+            f"--data={self.folder}/data.safetensors", "--lr=0", "--quiet", "--check-memory",
+            f"--report={report}", f"--save-gradients={gradients}")
         found = json.loads(report.read_text())
         if found["used_peak_bytes"] != found["predicted_peak_bytes"]:
             raise RuntimeError(f"{name}: used {found['used_peak_bytes']}, predicted {found['predicted_peak_bytes']}")
@@ -384,7 +384,7 @@ def check(seed, tools, keep):
         folder = pathlib.Path(keep or scratch) / f"seed{seed}"
         try:
             return seed, check_graph(seed, tools, folder / "whole") or check_samples(seed, tools, folder / "samples")
-        except (RuntimeError, KeyError, subprocess.TimeoutExpired) as problem:
+        except (RuntimeError, KeyError) as problem:
             return seed, str(problem)
 
 

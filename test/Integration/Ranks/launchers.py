@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 
+import processes
 from batches import rebatch
 from tensor_files import read_safetensors, write_safetensors
 
@@ -40,8 +41,7 @@ def slurm(rank):
 
 def start(command, variables):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHED)}
-    return subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            env=environment | {name: str(value) for name, value in variables.items()})
+    return processes.start(*command, env=environment | {name: str(value) for name, value in variables.items()})
 
 
 def start_all(command, launcher=torchrun, own=lambda rank: []):

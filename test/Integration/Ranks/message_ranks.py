@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 
+import processes
 from batches import rebatch
 from tensor_files import read_safetensors, write_safetensors
 
@@ -20,7 +21,7 @@ RANK = "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"  # by Open MPI's name, or MPICH's
 
 
 def begin(command, **options):
-    return subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    return processes.start(*command, **options)
 
 
 def end(process):

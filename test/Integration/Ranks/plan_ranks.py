@@ -5,21 +5,21 @@ network.json."""
 import json
 import pathlib
 import re
-import subprocess
 import sys
+
+from processes import run
 
 ROW = re.compile(r"^ *(\d+) +(\d+) +(\d+) +(\d+) +(\d+)$", re.MULTILINE)
 
 
 def compile_package(model, folder, ranks, stage, *options):
     package = folder / f"{ranks}-{stage}-{len(options)}.memopt"
-    subprocess.run(["memopt-compile", model, "--batch=16", f"--ranks={ranks}", f"--zero-stage={stage}", *options, "-o", package], check=True,
-                   stderr=subprocess.DEVNULL)
+    run("memopt-compile", model, "--batch=16", f"--ranks={ranks}", f"--zero-stage={stage}", *options, "-o", package)
     return package, json.load(open(package / "manifest.json"))
 
 
 def plan(package, ranks, folder):
-    text = subprocess.check_output(["memopt-plan", "ranks", package, f"--ranks={ranks}", f"--network={folder}/network.json"], text=True)
+    text = run("memopt-plan", "ranks", package, f"--ranks={ranks}", f"--network={folder}/network.json").stdout
     table = {int(row[0]): [int(number) for number in row[1:]] for row in ROW.findall(text)}
     return table, re.search(r"^digest (\w+)$", text, re.MULTILINE)[1], text
 

@@ -11,11 +11,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 import numpy as np
 
+import processes
 from batches import rebatch
+from reports import read_report
 from tensor_files import read_safetensors, write_safetensors
 
 FILES = ("g.safetensors", "checkpoint/model.safetensors", "checkpoint/optimizer.safetensors")
@@ -25,7 +26,7 @@ def start(model, data, options, folder):
     folder.mkdir(exist_ok=True)
     write_safetensors(folder / "data.safetensors", data)
     command = ["memopt-run", model, f"--data={folder}/data.safetensors", *options, *sys.argv[2:]]
-    return subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return processes.start(*command)
 
 
 def train(model, data, options, folder):
@@ -34,10 +35,7 @@ def train(model, data, options, folder):
                                   f"--save-gradients={folder}/g.safetensors", *options], folder)
     _, errors = process.communicate()
     assert process.returncode == 0, errors
-    report = json.load(open(folder / "r.json"))
-    for rank in report.get("per_rank", [report]):
-        assert rank["used_peak_bytes"] == rank["predicted_peak_bytes"], report
-        assert rank["hot_path_allocations"] == 0, report
+    report = read_report(folder / "r.json")
     result = {"losses": report["losses"], "norms": report.get("gradient_norms"), "evaluations": report.get("evaluations"),
               "ranks": len(report.get("per_rank", [0]))}
     for name in FILES:

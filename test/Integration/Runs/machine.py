@@ -9,11 +9,11 @@ import os
 import pathlib
 import signal
 import struct
-import subprocess
 import sys
 import threading
 import time
 
+import processes
 from tensor_files import read_safetensors, write_safetensors
 
 model, work = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
@@ -27,8 +27,7 @@ def listen():
 
 
 def start(*words, **variables):
-    return subprocess.Popen(["memopt-run", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            env={**os.environ, **variables}, start_new_session=True, preexec_fn=listen)
+    return processes.start("memopt-run", *words, env={**os.environ, **variables}, start_new_session=True, preexec_fn=listen)
 
 
 def run(*words, **variables):

@@ -9,13 +9,15 @@ all gradients. Losses of a few steps, and what a checkpoint holds under the mode
 """
 import json
 import pathlib
-import struct
-import subprocess
 import sys
 import tempfile
 
+import numpy as np
+
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "Import" / "Inputs"))
 from archive import Model  # noqa: E402
+from processes import run  # noqa: E402
+from tensor_files import read_entries, write_safetensors  # noqa: E402
 
 NAMES = ["lr", "lr.1", "step", "seed", "sample_offset", "gradient_norm", "loss_scale", "optimizer.exp_avg.w", "loop.w", "sum.w",
          "exchange", "next_samples", "index_fault", "hyperparameter.momentum", "train_step"]
@@ -38,20 +40,8 @@ def build(names, path):
 
 
 def write_batches(path):
-    numbers = [0.1 * (i % 23) - 1 for i in range(STEPS * SAMPLES * WIDTH)]
-    size = SAMPLES * WIDTH * 4
-    header = json.dumps({f"step{step}.x": {"dtype": "F32", "shape": [SAMPLES, WIDTH], "data_offsets": [step * size, (step + 1) * size]}
-                         for step in range(STEPS)}).encode()
-    header += b" " * (-len(header) % 8)
-    path.write_bytes(len(header).to_bytes(8, "little") + header + struct.pack(f"<{len(numbers)}f", *numbers))
-
-
-def read_tensors(path):
-    raw = path.read_bytes()
-    size = int.from_bytes(raw[:8], "little")
-    header = json.loads(raw[8:8 + size])
-    header.pop("__metadata__", None)
-    return {name: raw[8 + size:][slice(*entry["data_offsets"])] for name, entry in header.items()}
+    numbers = np.array([0.1 * (i % 23) - 1 for i in range(STEPS * SAMPLES * WIDTH)], "f4").reshape(STEPS, SAMPLES, WIDTH)
+    write_safetensors(path, {f"step{step}.x": batch for step, batch in enumerate(numbers)})
 
 
 def train(names, folder):
@@ -62,10 +52,8 @@ def train(names, folder):
     for command in (["memopt-compile", "model.pt2", "-o", "p.memopt", "--quiet", *OPTIONS],
                     ["memopt-run", "p.memopt", "--data=x.safetensors", f"--steps={STEPS}", "--quiet", "--save=saved", "--report=report.json"],
                     ["memopt-run", "p.memopt", "--data=x.safetensors", "--steps=1", "--quiet", "--load=saved"]):
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"{names[:2]}: {' '.join(command)}: exit {done.returncode}: {done.stderr.strip()[-400:]}")
-    tensors = read_tensors(folder / "saved" / "model.safetensors")
+        run(*command, cwd=folder)
+    tensors = read_entries(folder / "saved" / "model.safetensors")
     return json.loads((folder / "report.json").read_text())["losses"], [tensors[name] for name in [*names, "w", "b"]]
 
 

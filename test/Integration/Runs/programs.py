@@ -5,9 +5,9 @@ FIXTURE is a folder with model.pt2 and inputs.safetensors of a small model, FOLD
 ends it with what was seen."""
 import json
 import pathlib
-import subprocess
 import sys
 
+import processes
 from tensor_files import read_safetensors, write_safetensors
 
 FIXTURE, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
@@ -16,9 +16,7 @@ OPTIONS = ["--optimizer=adamw", "--lr=0.01", "--quiet"]
 
 
 def run(*command, code=0):
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
-    assert done.returncode == code, f"{command}: code {done.returncode}\n{done.stderr[-3000:]}"
-    return done.stderr
+    return processes.run(*command, code=code).stderr
 
 
 def compile_programs(package, *programs, options=OPTIONS, code=0):

@@ -15,6 +15,7 @@ import time
 
 import numpy as np
 
+import processes
 from tensor_files import read_safetensors, write_safetensors
 
 FIXTURE, SHIMS, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:4])
@@ -43,7 +44,7 @@ def faults(rules, **variables):
 
 def train(*options, env={}, data=DATA, package="train.memopt", steps=STEPS):
     command = ["memopt-run", FOLDER / package, f"--data={data}", f"--steps={steps}", *options]
-    return subprocess.run([str(word) for word in command], env={**os.environ, **env}, capture_output=True, text=True)
+    return processes.run(*command, code=None, env={**os.environ, **env})
 
 
 def evaluate(*options, data=DATA, **more):
