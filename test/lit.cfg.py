@@ -9,7 +9,7 @@ import lit.formats
 config.name = "memopt"
 config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test"]
-config.excludes = ["Inputs", "benchmark", "Unit"]
+config.excludes = ["Inputs", "benchmark", "support", "Unit"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.memopt_obj_root, "test")
 
@@ -68,7 +68,10 @@ for library in ("accelerate", "lightning", "mmengine"):
         config.available_features.add(library)
 config.substitutions.append(("%pytorch", pytorch))
 config.substitutions.append(("%python", config.python))
-config.substitutions.append(("%inputs", os.path.join(config.test_source_root, "Inputs")))
+# Helpers of tests in Python.
+support = os.path.join(config.test_source_root, "support")
+config.environment["PYTHONPATH"] = support
+config.substitutions.append(("%support", support))
 config.substitutions.append(("%built", config.memopt_obj_root))
 # The wheels of tools/wheels.sh.
 dist = os.path.join(os.path.dirname(config.test_source_root), "build/dist")

@@ -100,7 +100,7 @@ check() {
 release() {
   local long='technique-pairs-.*|gradients|ranks|automatic|activation-dtype|precision|random-graphs|cuda-graph'
   unit_tests build/release
-  lit_tests build/release --filter='^memopt :: Integration/' --filter-out="Integration/($long)\.test"
+  lit_tests build/release --filter='^memopt :: Integration/' --filter-out="Integration/[A-Za-z]*/($long)\.test"
 }
 
 # Libraries that are not instrumented leak and share containers by design: see test/Fuzz/fuzz.sh.
@@ -138,11 +138,11 @@ lint() {
   if tools/lint.sh; then count lint 1 0; else count lint 0 1; fi
 }
 
-mpi() { lit_tests build/release --filter='Integration/(message-ranks|launchers).*\.test'; }
+mpi() { lit_tests build/release --filter='Integration/Ranks/(message-ranks|launchers).*\.test'; }
 
 torch() {
   MEMOPT_PYTORCH=$PWD/build/pytorch/bin/python3 lit_tests build/release \
-    --filter='Python/|Integration/(launchers-torchrun|cuda-kit-pytorch)\.test'
+    --filter='Python/|Integration/(Ranks/launchers-torchrun|Cuda/cuda-kit-pytorch)\.test'
 }
 
 bare() {

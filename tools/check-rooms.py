@@ -9,16 +9,17 @@ backquotes. A room within a room may use what the outer one may, and of its neig
 Prints, and exits 1 if there is any:
   - each include that the tables do not allow
   - rooms that use one another in a circle, and folders of a room that no row names
-  - folders of more than 25 sources, and rooms without a README.md
+  - folders of more than 25 sources or tests, and rooms without a README.md
 """
 import argparse
 import pathlib
 import re
 import sys
 
-MOST_SOURCES = 25
+MOST_SOURCES = MOST_TESTS = 25
 INCLUDE = re.compile(r'^\s*#?\s*include\s+["<]([^">]+)[">]')
 SUFFIXES = {".cpp", ".h", ".td", ".def", ".inc", ".c"}
+TESTS = {".test", ".mlir"}
 # Tools that must not grow into the compiler.
 SMALL_TOOLS = {"memopt-run": {"runtime"}, "memopt-cudnn": {"runtime"}, "memopt-plan": {"Planning", "Support", "LLVM"}}
 PREFIXES = {"memopt": "", "memopt-runtime": "runtime/", "mlir": "MLIR", "llvm": "LLVM", "llvm-c": "LLVM"}
@@ -132,6 +133,10 @@ def check_folders(source):
             sources = sum(path.suffix in SUFFIXES for path in folder.iterdir())
             if sources > MOST_SOURCES:
                 yield f"{folder.relative_to(source)}: {sources} sources, at most {MOST_SOURCES} are wanted"
+    for folder in sorted(path for path in (source / "test").rglob("*") if path.is_dir()):
+        tests = sum(path.suffix in TESTS for path in folder.iterdir())
+        if tests > MOST_TESTS:
+            yield f"{folder.relative_to(source)}: {tests} tests, at most {MOST_TESTS} are wanted"
 
 
 def check_pages(rooms, source):

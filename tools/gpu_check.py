@@ -23,6 +23,8 @@ SANITIZERS = ["memcheck", "racecheck", "initcheck"]
 # What the libraries themselves say of a call that fails.
 LOGS = {"CUBLASLT_LOG_LEVEL": "1", "CUDNN_LOGERR_DBG": "1", "CUDNN_LOGDEST_DBG": "stderr", "NCCL_DEBUG": "WARN"}
 LOG_LINES = 5
+# Helpers of the tests that are run here.
+PYTHON_PATH = os.pathsep.join(filter(None, [str(SOURCE / "test/support"), os.environ.get("PYTHONPATH")]))
 
 
 class Failed(Exception):
@@ -37,7 +39,7 @@ def find_reason(said):
 
 def execute(command, limit=3600):
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=limit, check=False,
-                          env={**LOGS, **os.environ})
+                          env={**LOGS, **os.environ, "PYTHONPATH": PYTHON_PATH})
     if done.returncode:
         logged = [line for line in done.stderr.splitlines() if re.search(r"cublas|cudnn|nccl", line, re.IGNORECASE)]
         raise Failed("\n".join([f"{pathlib.Path(str(command[0])).name} ends with {done.returncode}: "
@@ -205,7 +207,7 @@ class Check:
         return json.loads(pathlib.Path(self.options.described).read_text())["image"]
 
     def judge(self):
-        said = execute([sys.executable, SOURCE / "test/Integration/pytorch_numbers.py", self.folder, "--optimizer=sgd",
+        said = execute([sys.executable, SOURCE / "test/Integration/Numbers/pytorch_numbers.py", self.folder, "--optimizer=sgd",
                         "--target=cuda", f"--target-features={self.target()}", "--device=cuda",
                         # The reference is made of f32; TF32, the default, keeps ten bits of each factor.
                         "--conv-precision=highest"])

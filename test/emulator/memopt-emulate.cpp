@@ -31,25 +31,24 @@ using namespace memopt::options;
 using nlohmann::json;
 
 static const OptionTable &getTable() {
-  static const char work[] = "What the device does", told[] = "What is told";
+  static const char work[] = "What the device does", told[] = "Output";
   static const OptionTable table(
       "memopt-emulate", "memopt-emulate [options] COMMAND [ARGUMENTS]",
-      "Runs a command on an emulated NVIDIA device that does what it is told as late, and in as "
-      "odd "
-      "an order, as it may. Races end it with 1.",
-      {{"--seed", "N", "of the order of all work", work, {}, "0"},
+      "Runs a command on an emulated NVIDIA device, which executes work as late and in as unusual "
+      "an order as it is allowed to. With a race the exit code is 1.",
+      {{"--seed", "N", "seed of the order of all work", work, {}, "0"},
        {"--seeds", "N", "run the command with each of the seeds 1 to N", work},
        {"--device", "FILE.json", "description of the device", work},
-       {"--driver", "VERSION", "of CUDA that the driver is for, such as 12.2", work},
+       {"--driver", "VERSION", "CUDA version of the driver, such as 12.2", work},
        {"--fail",
         "FUNCTION:N=ERROR",
-        "the N-th call of a function of the driver, or the N-th kernel that runs (FUNCTION is "
-        "'kernel'), gives the error of that number",
+        "the N-th call of this driver function returns the error with this number; FUNCTION "
+        "'kernel': the N-th kernel that runs",
         work,
         {},
         "",
         /*isRepeatable=*/true},
-       {"--races", "FILE.json", "write what races were found", told},
+       {"--races", "FILE.json", "write the races that were found", told},
        {"--version", "", "the version of memopt", told},
        {"--help", "", "this text", told, {"-h"}}},
       "");

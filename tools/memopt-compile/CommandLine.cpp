@@ -23,13 +23,13 @@ static constexpr OptionRow kModelAndPackage[] = {
     {"o", "FOLDER", "", "package to write (default: the input's name with .memopt)"},
     {"programs", "FILE.json", "",
      "several programs over one state: a list {\"programs\": [{\"name\", \"model\", "
-     "\"options\", \"optimizer\"}]}, each with options of its own behind these"},
+     "\"options\", \"optimizer\"}]}; the options of a program are added after these"},
     {"state", "PACKAGE", "",
-     "compile one more program over the state of a package that has several"},
+     "compile one more program over the state of a package with several programs"},
     {"dim", "NAME=N,N,...", "",
-     "sizes of a symbolic dimension of the model: a program for each, of several for each "
-     "combination"},
-    {"mode", "train|eval", "train", "a training step, or the forward pass alone"},
+     "sizes of a symbolic dimension of the model: one program for each size, or for each "
+     "combination of several dimensions"},
+    {"mode", "train|eval", "train", "a training step, or the forward pass only"},
     {"loss", "NAME|INDEX", "",
      "which output is the loss (default: the first floating-point scalar)"},
     {"target", "cpu|cuda", "cpu", "what to generate code for"},
@@ -49,40 +49,41 @@ static constexpr OptionRow kBatches[] = {
      "batch-size,per-device-train-batch-size,train-micro-batch-size-per-gpu"},
     {"accumulative-counts", "K", "1", "one update for every K batches",
      "gradient-accumulation-steps"},
-    {"micro-batches", "K", "1", "cut the batch into K parts: the same update, less memory"},
-    {"accumulate-dtype", "fp32|bf16", "fp32", "of gradient accumulators"},
+    {"micro-batches", "K", "1",
+     "cut the batch into K parts inside the step: the same update, less memory"},
+    {"accumulate-dtype", "fp32|bf16", "fp32", "type of gradient accumulators"},
 };
 
 static constexpr OptionRow kMemory[] = {
-    {"device-memory", "BYTES", "",
-     "bytes that the device arena may have: N, NKiB, NMiB, NGiB, NTiB", "memory"},
+    {"device-memory", "BYTES", "", "size limit of the device arena: N, NKiB, NMiB, NGiB, NTiB",
+     "memory"},
     {"host-memory", "BYTES", "",
-     "bytes that the host arena may have; with --device-memory what lies there is chosen"},
+     "size limit of the host arena; with --device-memory the compiler chooses what lies there"},
     {"disk", "DIR:BYTES", "",
-     "folder and bytes for what lies on disk; with --device-memory what lies there is chosen"},
+     "folder and size limit for values on disk; with --device-memory the compiler chooses them"},
     {"auto", "TECHNIQUE,...", "recompute",
-     "what may be chosen to meet --device-memory: recompute, accumulate (micro-batches), precision "
-     "(bf16), batch (fewer samples), offload (the host; with --host-memory that is the default, "
-     "too)"},
+     "what the compiler may choose to meet --device-memory: recompute, accumulate (micro-batches), "
+     "precision (bf16), batch (fewer samples), offload (to the host; a default with "
+     "--host-memory)"},
     {"activation-checkpointing", "MODULE,...", "",
      "recompute inside these modules, by hand: names or globs, or segments:N", "recompute"},
     {"tile", "MODULE,...:N|off", "",
-     "tokens of these modules, or of every loss head, in N parts: names or globs, or head; off: "
-     "whole. Bits are the same"},
+     "process the tokens of these modules in N parts: names or globs, or head for every loss "
+     "head; off: never in parts. Bits are the same"},
     {"offload-optimizer", "none|cpu|nvme", "none",
-     "where optimizer state lies: on the device; on the host, where updates then run, with the "
-     "parameters; or on disk, updated on the host"},
+     "where optimizer state lies: on the device; on the host, together with the parameters, and "
+     "updated there; or on disk, and updated on the host"},
     {"offload-param", "none|cpu|nvme", "none",
-     "where parameters lie: on the device, or on the host or disk, to be sent for each pass over "
-     "them"},
+     "where parameters lie: on the device, or on the host or disk and sent to the device for "
+     "each pass"},
     {"offload-activation", "none|cpu|nvme", "none",
-     "where what is kept for the backward pass lies: on the device, or on the host or disk, to be "
-     "sent back"},
+     "where activations wait for the backward pass: on the device, or on the host or disk and "
+     "sent back when needed"},
 };
 
 static constexpr OptionRow kTraining[] = {
     {"max-grad-norm", "X", "0",
-     "clip gradients to this global norm, and report it; inf: report it; 0: do neither"},
+     "clip gradients to this global norm, and report the norm; inf: only report it; 0: neither"},
     {"dropout", "on|off", "on", "off: dropout is the identity"},
     {"efficient-conv-bn-eval", "MODULE,...|all", "",
      "fuse convolutions and batch norms that use running statistics in these modules: names or "
@@ -91,24 +92,25 @@ static constexpr OptionRow kTraining[] = {
 
 static constexpr OptionRow kPrecision[] = {
     {"precision", "f32|bf16|fp16", "f32",
-     "of products and what is kept for the backward pass; parameters and sums stay in f32"},
+     "type of products and of what is kept for the backward pass; parameters and sums stay f32"},
     {"matmul-precision", "highest|high|medium", "highest",
-     "with --target=cuda: what matrix products of f32 are made of, f32, TF32 or bf16"},
+     "with --target=cuda: matrix products of f32 are computed in f32, TF32 or bf16"},
     {"conv-precision", "highest|high", "high",
-     "with --target=cuda: what convolutions of f32 are made of, f32 or TF32"},
+     "with --target=cuda: convolutions of f32 are computed in f32 or TF32"},
     {"frozen-weights", "f32|bf16|int8|nf4", "f32",
-     "how parameters that no optimizer has are kept: bf16, or codes with a scale for each block of "
-     "64 elements"},
-    {"frozen-scales", "f32|int8", "f32", "of the scales of --frozen-weights=nf4"},
+     "form of parameters that no optimizer updates: bf16, or codes with a scale for each block "
+     "of 64 elements"},
+    {"frozen-scales", "f32|int8", "f32", "type of the scales of --frozen-weights=nf4"},
     {"activation-dtype", "f32|bf16|int8|fp8", "f32",
-     "of activations that wait for the backward pass, whatever computes them; with --device-memory "
-     "the compiler chooses whether to use it"},
+     "type of activations while they wait for the backward pass; with --device-memory the "
+     "compiler decides whether to use it"},
     {"master-weights", "fp32|none", "fp32",
-     "none: parameters are bf16, with --precision=bf16, and updates rounded at random"},
-    {"loss-scale", "dynamic|X", "dynamic", "with --precision=fp16: what the loss is multiplied by"},
-    {"init-scale", "X", "65536", "that a dynamic scale starts from"},
-    {"growth-factor", "X", "2", "of a dynamic scale, after growth-interval steps without overflow"},
-    {"backoff-factor", "X", "0.5", "of a dynamic scale, after an overflow"},
+     "none, with --precision=bf16: parameters are bf16, and updates are rounded at random"},
+    {"loss-scale", "dynamic|X", "dynamic", "with --precision=fp16: factor on the loss"},
+    {"init-scale", "X", "65536", "initial value of a dynamic scale"},
+    {"growth-factor", "X", "2",
+     "factor on a dynamic scale after growth-interval steps without overflow"},
+    {"backoff-factor", "X", "0.5", "factor on a dynamic scale after an overflow"},
     {"growth-interval", "N", "2000", "steps without overflow before a dynamic scale grows"},
 };
 
@@ -116,45 +118,46 @@ static constexpr OptionRow kRanks[] = {
     {"ranks", "N", "1", "processes that run the step together, each on batches of its own",
      "nproc-per-node"},
     {"zero-stage", "0|1|2|3", "0",
-     "what ranks share out: nothing, optimizer state (1), gradients too (2), parameters too (3)"},
-    {"sync-batch-norm", "", "", "batch norms take statistics over the samples of all ranks"},
+     "what is sharded over ranks: nothing, optimizer state (1), gradients too (2), parameters too "
+     "(3)"},
+    {"sync-batch-norm", "", "", "batch norms use the statistics of the samples of all ranks"},
     {"reduce", "ranks|nccl", "ranks",
-     "with --target=cuda: who adds up over ranks, kernels in their order or NCCL in its own"},
+     "with --target=cuda: who adds over ranks, kernels in the order of the ranks or NCCL in an "
+     "order of its own"},
 };
 
-static constexpr OptionRow kWhatIsTold[] = {
+static constexpr OptionRow kOutput[] = {
     {"estimate", "", "",
      "print model state and activations by module instead of planning; --report writes them for "
      "programs"},
     {"frontier", "N", "0",
      "print step time against bytes at N budgets instead of writing a package"},
     {"frontier-output", "NAME", "", "write the frontier to NAME.json and NAME.svg too"},
-    {"report", "FILE.json", "", "write the plan for programs"},
+    {"report", "FILE.json", "", "write the plan as JSON"},
     {"html", "FILE.html", "",
      "write the plan as a page for browsers: memory over the step, the arena, time; with "
-     "--frontier, that too"},
+     "--frontier also the curve"},
     {"explain", "[techniques]", "",
-     "print the plan in words; with =techniques, also what each technique by itself would save, "
-     "or saves"},
+     "print the plan in words; with =techniques also what each technique by itself saves or "
+     "would save"},
     {"time-report", "", "", "print the seconds of each stage, by wall and by processor"},
-    {"quiet", "", "", "do not show the stage at work, nor what was made"},
+    {"quiet", "", "", "show neither the current stage nor the final line"},
     {"version", "", "", "the version of memopt"},
     {"help", "", "", "print this", "h"},
 };
 
 static constexpr OptionRow kMachineAndCompiler[] = {
     {"machine-profile", "FILE.json", "",
-     "rates of the machine to plan for (default: $MEMOPT_MACHINE_PROFILE, or the shipped ones)"},
+     "rates of the machine to plan for (default: $MEMOPT_MACHINE_PROFILE, or the shipped profile)"},
     {"calibrate", "[FILE.json]", "",
-     "measure this machine, or with --target=cuda its GPU, and write its profile, or description, "
-     "instead of compiling a model"},
+     "measure this machine and write its profile, or with --target=cuda measure its GPU and write "
+     "its description, instead of compiling a model"},
     {"cache", "DIR", "",
-     "find plans and code again that a compilation has left in this folder, and leave what is "
-     "made"},
+     "reuse plans and code from earlier compilations in this folder, and store new ones there"},
     {"instrument", "on|off", "on",
-     "report each instruction while it runs, which timelines, saved gradients and the search for "
-     "the origin of a NaN need"},
-    {"reference", "", "", "plain loops instead of libraries, to check them"},
+     "report each instruction while it runs; timelines, saved gradients and the search for the "
+     "origin of a NaN need this"},
+    {"reference", "", "", "use plain loops instead of libraries, to check the libraries"},
     {"threads", "N", "0",
      "compiler threads (default: this machine's); the result does not depend on it"},
     {"run-threads", "N", "0",
@@ -176,7 +179,7 @@ static const OptionGroup kGroups[] = {
     {"Training", kTraining},
     {"Precision", kPrecision},
     {"Ranks", kRanks},
-    {"What is told", kWhatIsTold},
+    {"Output", kOutput},
     {"Machine and compiler", kMachineAndCompiler},
 };
 

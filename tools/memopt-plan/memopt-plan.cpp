@@ -62,15 +62,20 @@ static const memopt::options::OptionTable &getTable() {
         "1"},
        {"--capacity", "BYTES", "good enough; without it the search goes for the lower bound",
         arena},
-       {"--ranks", "N", "how many, 1 to 4096", ranks, {"--nproc-per-node"}},
-       {"--network", "FILE.json", "what a message takes inside a host, and between hosts", ranks},
-       {"-o", "FILE", "where the answer goes; without it only the figures are printed", effort},
+       {"--ranks", "N", "number of ranks, 1 to 4096", ranks, {"--nproc-per-node"}},
+       {"--network", "FILE.json", "duration of messages inside a host and between hosts", ranks},
+       {"-o", "FILE", "file for the answer; without it only the figures are printed", effort},
        {"--iterations", "N", "effort, in moves of the search (default: by the size of the problem)",
         effort},
-       {"--seed", "N", "of the search; same input, options and seed, same answer", effort, {}, "1"},
+       {"--seed",
+        "N",
+        "seed of the search; the same input, options and seed give the same answer",
+        effort,
+        {},
+        "1"},
        {"--version", "", "the version of memopt", all},
        {"--help", "", "this text", all, {"-h"}}},
-      "File formats stand in docs/Planning.md. Exit codes: 0 done; 1 bad input or usage; 2 nothing "
+      "docs/Planning.md has the file formats. Exit codes: 0 done; 1 bad input or usage; 2 nothing "
       "found within the budget or capacity; 3 the machine lacks something.");
   return table;
 }

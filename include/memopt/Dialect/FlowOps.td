@@ -19,10 +19,10 @@ def Memopt_RepeatOp : Memopt_Instruction<"repeat", (ins Variadic<Memopt_Tensor>:
        ["getKindName", "getWork", "getRepeatCount", "getBodies"]>]> {
   let summary = "Runs its body several times";
   let description = [{
-    A loop over micro-batches. State passes from one iteration to the next through variables alone: an
-    accumulator is a variable that the body reads and writes. Each block argument is another name of an operand,
-    the same in every iteration; what is made inside stays there. With `next_batch` each iteration begins with
-    another batch in the arguments of the step, whose shapes are those of one iteration.
+    A loop over micro-batches. State passes from one iteration to the next only through variables: an accumulator is a
+    variable that the body reads and writes. Each block argument is another name of an operand, the same in every
+    iteration. Values that are made inside are not visible outside. With `next_batch` each iteration begins with another
+    batch in the arguments of the step, whose shapes are those of one iteration.
 
     In the kernel graph an operand lives to the end of the loop, and a value made inside to its last use in the
     iteration.
@@ -128,11 +128,10 @@ def Memopt_CommitOp : Memopt_Instruction<"commit", (ins Memopt_FloatTensor:$loss
     [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>, Memopt_Recomputable,
      DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>,
      DeclareOpInterfaceMethods<InstructionOpInterface, ["getKindName", "getWork"]>]> {
-  let summary = "The border that no change of state may cross";
+  let summary = "The point before which no state may change";
   let description = [{
-    Shows the runtime the loss before the step has changed a parameter, a buffer or optimizer state. When it
-    is not finite the step ends here, and all state is as it was. Every write of such a variable comes
-    behind it.
+    Shows the runtime the loss before the step has changed a parameter, a buffer or optimizer state. If the loss is not
+    finite, the step ends here, and all state is as it was. Every write of such a variable comes after this op.
 
     Example: `memopt.commit %loss : tensor<f32>`
   }];
@@ -149,8 +148,8 @@ def Memopt_TransferStartOp : Memopt_Instruction<"transfer_start", (ins Memopt_Te
      DeclareOpInterfaceMethods<ListedOpInterface, ["getListName", "describe"]>]> {
   let summary = "Begins to copy a value to another space";
   let description = [{
-    Both ends belong to the transfer until the `memopt.transfer_wait` that takes its token. Transfers of one
-    resource (copies in, copies out, the disk) are done in the order of their starts, beside what computes.
+    Both ends belong to the transfer until the `memopt.transfer_wait` that takes its token. Transfers run beside
+    computation. Those of one resource (copies in, copies out, the disk) are done in the order of their starts.
 
     Example:
     ```mlir
@@ -169,7 +168,7 @@ def Memopt_TransferWaitOp : Memopt_Instruction<"transfer_wait", (ins Memopt_Toke
     [Pure, Memopt_Recomputable, DeclareOpInterfaceMethods<CostOpInterface, ["getFlops", "getBytesMoved"]>,
      DeclareOpInterfaceMethods<InstructionOpInterface, ["getKindName", "getWork"]>]> {
   let summary = "Waits for a transfer and gives its copy";
-  let description = [{ The copy's bytes are taken from the start on. A token is waited for once, in its own block. }];
+  let description = [{ The bytes of the copy are in use from the start on. A token is waited for once, in its own block. }];
   let results = (outs Memopt_Tensor:$result);
   let assemblyFormat = "$token attr-dict `:` type($result)";
   let hasVerifier = 1;
@@ -185,23 +184,23 @@ def Memopt_CollectiveOp : Memopt_Instruction<"collective", (ins Memopt_Collectiv
      DeclareOpInterfaceMethods<InstructionOpInterface, ["getKindName", "getWork"]>,
      DeclareOpInterfaceMethods<InPlaceOpInterface, ["getInPlaceOperands"]>,
      DeclareOpInterfaceMethods<ListedOpInterface, ["getListName", "describe"]>]> {
-  let summary = "What all ranks compute together";
+  let summary = "An operation of all ranks together";
   let description = [{
-    A program of several ranks is one program that runs on each of them, on samples of its own. Every rank reaches
-    its collectives in the same order; one returns when this rank has its result and its operand is free again.
+    With several ranks, one program runs on each of them, on its own samples. Every rank reaches its collectives in the
+    same order. A collective returns when this rank has its result and the operand is free again.
 
-    A tensor of n elements, in row-major order and with zeros behind it, is cut into `ranks` shards of s elements:
-    shard r is that of rank r.
+    A tensor of n elements, in row-major order and padded with zeros, is cut into `ranks` shards of s elements. Shard r
+    belongs to rank r.
 
-    - `all_reduce`: the sum over all ranks, added up from zero in the order of the ranks.
+    - `all_reduce`: the sum over all ranks, added from zero in the order of the ranks.
     - `reduce_scatter`: this rank's shard of that sum, s elements.
-    - `all_gather`: the tensor whose shards the ranks have; of the padding nothing is left.
+    - `all_gather`: the tensor whose shards the ranks have, without the padding.
     - `own_shard`: this rank's shard of a tensor that all ranks have. Nothing is sent.
-    - `all_to_all`: this rank's shards of the tensors that the ranks have, one behind the other in the order of the
-      ranks: the terms of `reduce_scatter`, which devices add up in a kernel.
+    - `all_to_all`: this rank's shards of the tensors that the ranks have, one after the other in the order of the ranks.
+      These are the terms of `reduce_scatter`, which devices add in a kernel.
 
-    Sums are of f32, f64, i32 or i64. The order of the additions is that in which one rank adds up as many
-    micro-batches, so that both have the same bits.
+    Sums are of f32, f64, i32 or i64. They are added in the same order as one rank adds the same number of micro-batches,
+    so both have the same bits.
 
     Example:
     ```mlir

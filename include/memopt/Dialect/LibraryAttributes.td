@@ -34,7 +34,7 @@ def Memopt_MatmulAttr : Memopt_LibraryCallAttr<"Matmul", "matmul", ["getAddend"]
     entry for each batch dimension, then one for rows, then one for columns; 0 in an operand repeats it.
     Sums are made in `accumulator`, which is the type of a bias, too. With `bias` a vector of length n comes
     after `b`. The result has `result_type`, by default `type`, which is that of the operands. With `accumulate` the
-    product is added to the last operand, which has the type of the result and lies as it does.
+    product is added to the last operand, which has the type and the layout of the result.
 
     Example: `#memopt.matmul<m = 4, n = 8, k = 16, a_strides = [16, 1], b_strides = [8, 1], c_strides = [8, 1],
     type = f32, accumulator = f32>`
@@ -53,10 +53,11 @@ def Memopt_ConvolutionAttr : Memopt_LibraryCallAttr<"Convolution", "convolution"
   let description = [{
     `input` and `output` are `[N, C, spatial...]` and `[N, K, spatial...]` whatever the `layout` in memory;
     `weight` is `[K, C / groups, spatial...]`. A dilation of 1 is a dense filter. With `bias` (forward only)
-    a vector of length K comes after the weights, in the type of the `accumulator`. With `relu` (forward only) what is not
-    above 0 is stored as 0, and NaN as NaN. The result has `result_type`, by default `type`, which is that of the operands.
-    With `accumulate` (gradients of weights only) it is added to the last operand, which has its type and lies as it does.
-    With `packed` the weights are one dimension of so many bytes, in the library's own layout (`memopt.pack_weights`).
+    a vector of length K comes after the weights, in the type of the `accumulator`. With `relu` (forward only) numbers
+    that are not above 0 are stored as 0, and NaN as NaN. The result has `result_type`, by default `type`, which is that
+    of the operands. With `accumulate` (gradients of weights only) it is added to the last operand, which has the type
+    and the layout of the result. With `packed` the weights are a vector of this number of bytes, in the library's own
+    layout (`memopt.pack_weights`).
 
     Example: `#memopt.convolution<kind = forward, layout = channels_last, input = [1, 3, 8, 8],
     weight = [4, 3, 3, 3], output = [1, 4, 8, 8], strides = [1, 1], padding_lower = [1, 1],
@@ -81,7 +82,7 @@ def Memopt_ConvolutionAttr : Memopt_LibraryCallAttr<"Convolution", "convolution"
 def Memopt_PackWeightsAttr : Memopt_LibraryCallAttr<"PackWeights", "pack_weights"> {
   let summary = "A convolution's weights as the library reads them";
   let description = [{
-    Copies plain weights into the layout in which the `convolution`, whose `packed` says their bytes, reads them.
+    Copies plain weights into the layout in which the `convolution` reads them. Its `packed` is their number of bytes.
 
     Example: `#memopt.pack_weights<#memopt.convolution<kind = forward, layout = channels_last, input = [1, 3, 8, 8],
     weight = [4, 3, 3, 3], output = [1, 4, 8, 8], strides = [1, 1], padding_lower = [1, 1], padding_upper = [1, 1],
@@ -94,12 +95,12 @@ def Memopt_PackWeightsAttr : Memopt_LibraryCallAttr<"PackWeights", "pack_weights
 def Memopt_AttentionAttr : Memopt_LibraryCallAttr<"Attention", "attention"> {
   let summary = "Scaled dot-product attention, or the gradients of queries, keys and values";
   let description = [{
-    Strides are `[batch, head, token, feature]`. A mask of type i1 says which keys take part; numbers are
-    added to the scores; a size of 1 is repeated with a stride of 0. With `dmask_strides` the gradient has
-    that of the mask as its last result, summed over all that has a stride of 0. Numbers of a mask, its gradient and the
-    logarithms of sums are of the `accumulator`'s type, everything else of `type`. With a `dropout` above 0 the scalars
-    seed and step come after the mask, and `id` tells the masks of different calls apart; where `first` is set a third
-    scalar says which number the first score has.
+    Strides are `[batch, head, token, feature]`. A mask of type i1 says which keys take part; numbers are added to the
+    scores. A size of 1 is repeated with a stride of 0. With `dmask_strides` the last result of the gradient is the
+    gradient of the mask, summed over dimensions with a stride of 0. The numbers of a mask, its gradient and the
+    logarithms of sums have the type of the `accumulator`, everything else has `type`. With a `dropout` above 0 the
+    scalars seed and step come after the mask, and `id` distinguishes the masks of different calls. With `first` a third
+    scalar is the number of the first score.
 
     Example: `#memopt.attention<kind = forward, batch = 2, heads = 4, kv_heads = 4, query_length = 16,
     key_length = 16, head_dim = 8, value_dim = 8, scale = 0.5 : f64, causal = true, q_strides = [512, 128, 8, 1],

@@ -14,20 +14,18 @@ include "memopt/Dialect/MemoptBase.td"
 def Memopt_VariableOp : Memopt_Op<"variable", [Symbol]> {
   let summary = "A persistent tensor";
   let description = [{
-    Declares one tensor that lives from step to step: a parameter, a buffer such as a running statistic,
-    optimizer state, a kept gradient, a hyperparameter that the runtime writes before each step, or part of the
-    scale of the loss, which steps themselves move.
-    `memopt.read` and `memopt.write` are the only accesses.
+    Declares one tensor that lives from step to step: a parameter, a buffer such as a running statistic, optimizer
+    state, a kept gradient, a hyperparameter that the runtime writes before each step, or a part of the scale of the
+    loss, which steps change themselves. `memopt.read` and `memopt.write` are the only accesses.
 
     `names` lists every name of the tensor in a checkpoint (tied weights have several); the symbol is the
-    first. They are those of PyTorch's state dict, which leaves out what is `transient`: PyTorch calls such
-    buffers non-persistent. A transient variable that nobody reads or writes is a constant that was folded
-    into the graph. `initial` holds the values to start from; without it `init_value` is the constant to
-    start from, and without both the variable was exported without data. `of` names the parameter that
-    optimizer state belongs to and `slot` its part, such as "momentum". `module_class` is the class of the
-    PyTorch module that owns the tensor, where that is known.
+    first. They are the names of PyTorch's state dict. The dict leaves out `transient` variables, which PyTorch calls
+    non-persistent buffers. A transient variable without reads and writes is a constant that was folded into the graph.
+    `initial` has the initial values. Without it `init_value` is a constant initial value; without both the variable was
+    exported without data. `of` names the parameter to which optimizer state belongs, and `slot` is the part of the
+    state, such as "momentum". `module_class` is the class of the PyTorch module that owns the tensor, if it is known.
 
-    With `shard` the variable is this rank's part of a tensor, whose values `initial` has.
+    With `shard` the variable is this rank's part of a tensor. `initial` then has the values of the whole tensor.
 
     A variable occupies its bytes in `placement` during the whole run; in the planned program `offset` says
     where. A read gives a tensor in that space.

@@ -15,10 +15,10 @@ def Memopt_CpuAttr : AttrDef<Memopt_Dialect, "Cpu"> {
   let mnemonic = "cpu";
   let summary = "Processors with oneDNN";
   let description = [{
-    `processor` as clang's -march names it; without it the machine at hand. Library calls are planned for
-    `threads`; a run may use fewer. `reference` takes plain loops in double precision in place of libraries.
-    `profile` holds rates that costs are predicted from, by the keys of a machine profile
-    (docs/MemoptCompile.md). lib/Target/Cpu answers for it all (TargetAttrInterface).
+    `processor` has the name that clang's -march uses; the default is this machine. Library calls are planned for
+    `threads`; a run may use fewer. `reference` uses plain loops in double precision instead of libraries. Costs are
+    predicted from the rates of `profile`, by the keys of a machine profile (docs/MemoptCompile.md). lib/Target/Cpu
+    implements TargetAttrInterface.
 
     Example: `memopt.target = #memopt.cpu<processor = "znver4", threads = 2>`
   }];
@@ -32,13 +32,13 @@ def Memopt_CudaAttr : AttrDef<Memopt_Dialect, "Cuda"> {
   let mnemonic = "cuda";
   let summary = "NVIDIA GPUs";
   let description = [{
-    The `chip` whose code kernels become (`sm_75` or newer), and how many multiprocessors, `sms`, launches are
-    planned for. `device` names the machine for people. `image` is the form of the kernels in a package: `cubin`, or
-    `bitcode` for an emulated device, whose library calls are the runtime's plain loops. `profile` holds rates that
-    costs are predicted from, by the keys of a machine profile. A device description (docs/Cuda.md) says all this;
-    lib/Target/Cuda answers for it (TargetAttrInterface). `properties` are those by which cuDNN plans its calls, without
-    which none are planned. `matmul_precision` and `conv_precision` say what products and convolutions of f32 are made
-    of, in PyTorch's words: f32 (`highest`), TF32 (`high`), or bf16 (`medium`, of products alone).
+    Kernels become code of `chip` (`sm_75` or newer), and launches are planned for `sms` multiprocessors. `device` is the
+    name of the machine for people. `image` is the form of the kernels in a package: `cubin`, or `bitcode` for an emulated
+    device, whose library calls are plain loops of the runtime. Costs are predicted from the rates of `profile`, by the
+    keys of a machine profile. cuDNN plans its calls by `properties`; without them it plans none. `matmul_precision` and
+    `conv_precision` say how products and convolutions of f32 are computed, in PyTorch's words: in f32 (`highest`), TF32
+    (`high`), or bf16 (`medium`, only products). All this comes from a device description (docs/Cuda.md). lib/Target/Cuda
+    implements TargetAttrInterface.
 
     Example: `memopt.target = #memopt.cuda<"sm_90", sms = 132, device = "NVIDIA H100 80GB HBM3">`
   }];

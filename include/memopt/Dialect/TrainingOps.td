@@ -14,10 +14,11 @@ include "memopt/Dialect/MemoptBase.td"
 def Memopt_DropoutMaskOp : Memopt_PureOp<"dropout_mask", [Memopt_Draws]> {
   let summary = "Random booleans, true with probability 1 - p";
   let description = [{
-    An element is `u >= p * 2^32` for the word u of its number (`memopt.random_word`). That number is its row-major index, unless the tensor is a part of a larger one:
-    then `first` is the number of its first element there and `strides` are those of the larger tensor, so that
-    the parts of a batch draw what the whole batch would. The same operands give the same bits wherever and whenever it runs, so a recomputed
-    mask is identical and nothing is saved.
+    An element is `u >= p * 2^32`; u is the word of the element's number (`memopt.random_word`). This number is the
+    row-major index of the element. If the tensor is a part of a larger one, `first` is the number of its first element
+    in the larger tensor, and `strides` are those of the larger tensor. So the parts of a batch draw the same masks as
+    the whole batch. The same operands always give the same bits. So a recomputed mask is identical, and no mask need be
+    saved.
 
     Example: `%m = memopt.dropout_mask %seed, %step {probability = 0.1 : f64, id = 3 : i64} : (tensor<i64>, tensor<i64>) -> tensor<4x8xi1>`
   }];
@@ -34,12 +35,16 @@ def Memopt_DropoutMaskOp : Memopt_PureOp<"dropout_mask", [Memopt_Draws]> {
 def Memopt_RandomOp : Memopt_PureOp<"random", [Memopt_Draws]> {
   let summary = "Random numbers of a distribution";
   let description = [{
-    Elements are numbered as in `memopt.dropout_mask`, and made from words (`memopt.random_word`): one, of the
-    element's number, or two where two are named here, w0 and w1, those from twice its number on. `uniform` lies in
-    [0, 1): the upper 24 bits of w0 in f32, 53 bits of both in f64. `normal` has mean 0 and variance 1 (Box and Muller, A Note on the Generation of Random Normal Deviates,
-    1958): sqrt(-2 ln u) cos(2 pi v), u and v from w0 and w1. `exponential` has rate 1: -ln u. There u and v lie
-    inside of (0, 1): the middles of 2^23 equal parts (f64: 2^31), by the upper bits.
-    A recomputed draw is the same draw.
+    Elements are numbered as in `memopt.dropout_mask`, and made from words (`memopt.random_word`). An element uses the
+    word of its number. If it needs two words, w0 and w1, they are those from twice its number on.
+
+    - `uniform` lies in [0, 1): the upper 24 bits of w0 in f32, 53 bits of both words in f64.
+    - `normal` has mean 0 and variance 1: sqrt(-2 ln u) cos(2 pi v), with u and v from w0 and w1 (Box and Muller, A Note
+      on the Generation of Random Normal Deviates, 1958).
+    - `exponential` has rate 1: -ln u.
+
+    In the last two u and v lie inside of (0, 1): they are the middles of 2^23 equal parts (f64: 2^31), chosen by the
+    upper bits. A recomputed draw gives the same numbers.
 
     Example: `%n = memopt.random %seed, %step {distribution = #memopt.distribution<normal>, id = 3 : i64} : (tensor<i64>, tensor<i64>) -> tensor<4x8xf32>`
   }];
@@ -56,10 +61,10 @@ def Memopt_RandomOp : Memopt_PureOp<"random", [Memopt_Draws]> {
 def Memopt_StochasticRoundOp : Memopt_PureOp<"stochastic_round"> {
   let summary = "Rounds up or down at random, right on average";
   let description = [{
-    A number between two neighbours of the result's type becomes the upper one with the probability of its place
-    between them (Gupta et al., Deep Learning with Limited Numerical Precision, ICML 2015): so an update that is much
-    smaller than a parameter's last bit still moves it, now and then. An element takes the lower 16 bits of the word
-    of its row-major number (`memopt.random_word`). Infinities and NaN stay. The same operands give the same bits.
+    A number between two neighbours of the result's type is rounded up with a probability that is its position between
+    the two (Gupta et al., Deep Learning with Limited Numerical Precision, ICML 2015). So an update that is much smaller
+    than the last bit of a parameter still changes it sometimes. An element uses the lower 16 bits of the word of its
+    row-major number (`memopt.random_word`). Infinities and NaN stay. The same operands give the same bits.
 
     Example: `%r = memopt.stochastic_round %x, %seed, %step {id = 3 : i64} : (tensor<4xf32>, tensor<i64>, tensor<i64>) -> tensor<4xbf16>`
   }];
@@ -73,7 +78,7 @@ def Memopt_RandomWordOp : Memopt_Op<"random_word", [Pure, DeclareOpInterfaceMeth
   let description = [{
     Counter-based (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC'11): with n = `first` + `number`,
     word n mod 4 of Philox4x32-10 with key `seed` and counter (n / 4 low, high, `step`, `id`). Kernels take four
-    neighbours from one counter; `first` is what all elements of a tensor share. Only inside of kernels.
+    neighbours from one counter; `first` is the same for all elements of a tensor. Only inside of kernels.
 
     Example: `%w = memopt.random_word %c0, %n, %seed, %step {id = 3 : i64}`
   }];
@@ -85,12 +90,14 @@ def Memopt_RandomWordOp : Memopt_Op<"random_word", [Pure, DeclareOpInterfaceMeth
 def Memopt_OptimizerStepOp : Memopt_PureOp<"optimizer_step"> {
   let summary = "An optimizer's update of one tensor";
   let description = [{
-    `optimizer` names one of the descriptors of lib/Transforms/Optimizers, whose rule says what is computed, and
-    `settings` are its hyperparameters for this tensor. `state` names the parts of the optimizer's state in the
-    order of `old_state` and `new_state`; a part that is kept in 8 bits comes as codes and, named with `.scale`,
-    one scale for each block of 256 elements. `learning_rate` (f64) and `step` (i64, from 1) are scalars read at
-    run time, as are the f64 scalars behind the old state: the values of the hyperparameters that `inputs` names
-    (`momentum`, `beta1`, `beta2`, `weight_decay`), for which `settings` has only what they start from. Parameter and gradient may be narrower than the new parameter, which then waits to be rounded.
+    `optimizer` names a descriptor of lib/Transforms/Optimizers, whose rule says what is computed. `settings` are its
+    hyperparameters for this tensor. `state` names the parts of the optimizer's state, in the order of `old_state` and
+    `new_state`. A part in 8 bits has codes and, named with `.scale`, one scale for each block of 256 elements.
+
+    `learning_rate` (f64) and `step` (i64, from 1) are scalars that are read at run time. So are the f64 scalars after
+    the old state: the values of the hyperparameters that `inputs` names (`momentum`, `beta1`, `beta2`, `weight_decay`);
+    `settings` has their initial values. Parameter and gradient may be narrower than the new parameter, which is rounded
+    afterwards.
 
     Example:
     ```mlir

@@ -16,19 +16,19 @@ include "mlir/Pass/PassBase.td"
 //===----------------------------------------------------------------------===//
 
 def FuseConvBnEvalPass : Pass<"memopt-fuse-conv-bn-eval", "::mlir::ModuleOp"> {
-  let summary = "Scale filters instead of what convolutions give to batch norms that use running statistics";
+  let summary = "Fuse convolutions with batch norms that use running statistics";
   let description = [{
-    In the imported graph, training or evaluation, a convolution (with groups, or transposed) or linear layer that is
-    followed by a batch norm by running statistics becomes one whose filter and bias are scaled in every step:
-    `conv(x, W) * s + t` becomes `conv(x, W * s) + t`. Gradients of filter, bias and the norm's two vectors follow by
-    autodiff and are those of the first form; the convolution's own result is not kept for them.
+    Works on the imported graph, for training or evaluation. A convolution (also with groups, or transposed) or a linear
+    layer is fused with the batch norm that follows it, if the norm uses running statistics: `conv(x, W) * s + t` becomes
+    `conv(x, W * s) + t`. The filter and the bias are scaled in every step. Gradients of the filter, the bias and the
+    norm's two vectors follow by autodiff, and are those of the first form. The result of the convolution is not kept
+    for them.
 
-    `modules` are names or globs of modules that hold the norms, or "all". Norms among them that cannot be fused stay as
-    they are. The module's `memopt.efficient_conv_bn_eval` says what became of each. A pattern that no norm matches is an
-    error.
+    `modules` are names or globs of modules that hold the norms, or "all". Norms that cannot be fused stay as they are.
+    The module's `memopt.efficient_conv_bn_eval` has the result for each norm. A pattern that matches no norm is an error.
 
-    Remarks: for every norm the module, and the bytes of the result that need not be kept and of the scaled filter; or the
-    reason of the refusal.
+    Remarks: for every norm the module, the bytes of the result that need not be kept, and the bytes of the scaled
+    filter; or the reason of the refusal.
 
     Results differ by rounding.
   }];
@@ -39,10 +39,10 @@ def FuseConvBnEvalPass : Pass<"memopt-fuse-conv-bn-eval", "::mlir::ModuleOp"> {
 }
 
 def SinkReluPass : Pass<"memopt-sink-relu", "::mlir::func::FuncOp"> {
-  let summary = "Rectify what a max pool leaves instead of all that it reads";
+  let summary = "Apply a relu after a max pool instead of before it";
   let description = [{
-    In the imported graph `max_pool(relu(x))` becomes `relu(max_pool(x))` where nobody else reads the rectified value
-    or the pool's winners. The backward pass then needs the small value instead of the large one. Results and gradients
+    In the imported graph `max_pool(relu(x))` becomes `relu(max_pool(x))`, if nothing else reads the result of the relu
+    or the positions of the largest elements. The backward pass then needs the small value instead of the large one. Results and gradients
     keep their bits.
 
     Remark: bytes of the rectified value before and after.
@@ -51,11 +51,12 @@ def SinkReluPass : Pass<"memopt-sink-relu", "::mlir::func::FuncOp"> {
 }
 
 def PadChannelsPass : Pass<"memopt-pad-channels", "::mlir::func::FuncOp"> {
-  let summary = "Channels of zeros that tensor cores take";
+  let summary = "Pad channels with zeros so that tensor cores can be used";
   let description = [{
-    In the imported graph, for devices: a convolution of 16-bit numbers in one group, whose input has no multiple of
-    eight channels, gets further ones of zeros in input and filter, where the input does not become larger than the
-    result. Its gradients are those of eight channels, too; a pad's gradient leaves out what is too much.
+    Works on the imported graph, for devices. A 16-bit convolution with one group needs a multiple of eight input
+    channels for tensor cores. If it has another number, channels of zeros are added to the input and the filter, unless
+    the input would become larger than the result. The gradients have the padded channels, too; the gradient of the
+    pad removes them.
 
     Remark: bytes of the padded input.
   }];
@@ -63,13 +64,13 @@ def PadChannelsPass : Pass<"memopt-pad-channels", "::mlir::func::FuncOp"> {
 }
 
 def WriteOutAttentionPass : Pass<"memopt-write-out-attention", "::mlir::func::FuncOp"> {
-  let summary = "Products and a softmax where the target has no attention for such heads";
+  let summary = "Write attention out as products and a softmax, if the target cannot compute it";
   let description = [{
-    In the imported graph, for targets whose libraries do not compute attention, where heads are too wide for the
-    tiles of kernels (`fitsAttentionTiles`) and nobody reads logarithms of sums: scores are a product of queries and
-    keys in f32 at least, hidden ones become the lowest number, and the probabilities of a softmax, less what dropout
-    takes, are multiplied with the values. Grouped queries of one head of keys are rows of one product. The matrix of
-    scores is a value of the graph, and its memory is planned like any other.
+    Works on the imported graph, for targets whose libraries do not compute attention. It rewrites attention whose heads
+    are too wide for the tiles of kernels (`fitsAttentionTiles`), if nothing reads the logarithms of sums. Scores are a
+    product of queries and keys in f32 or wider. Masked scores become the lowest number. The probabilities of a softmax,
+    after dropout, are multiplied with the values. Grouped queries of one head of keys are rows of one product. The
+    matrix of scores is a value of the graph, and its memory is planned like any other.
 
     Remark: bytes of the scores.
   }];
@@ -78,11 +79,11 @@ def WriteOutAttentionPass : Pass<"memopt-write-out-attention", "::mlir::func::Fu
 }
 
 def WriteOutPatchesPass : Pass<"memopt-write-out-patches", "::mlir::func::FuncOp"> {
-  let summary = "Convolutions over separate patches as products";
+  let summary = "Write convolutions over separate patches as products";
   let description = [{
-    In the imported graph, for devices: a convolution whose windows neither overlap nor leave elements out (strides are
-    the kernel's sizes, no padding, one group) becomes a product of its patches and filters, as the patch embedding of
-    a vision transformer is. Its gradients are products then, too.
+    Works on the imported graph, for devices. A convolution becomes a product of its patches and filters if its windows
+    neither overlap nor leave elements out (strides equal the kernel's sizes, no padding, one group). The patch embedding
+    of a vision transformer is an example. Its gradients are products, too.
 
     Remark: bytes of the patches.
   }];
@@ -90,15 +91,14 @@ def WriteOutPatchesPass : Pass<"memopt-write-out-patches", "::mlir::func::FuncOp
 }
 
 def WriteOutRankSumsPass : Pass<"memopt-write-out-rank-sums", "::mlir::func::FuncOp"> {
-  let summary = "Sums over ranks as what is sent and a kernel that adds";
+  let summary = "Write sums over ranks as an exchange of terms and a kernel that adds";
   let description = [{
-    For targets whose kernels are a device's, where nothing but kernels adds up: `all_reduce` and `reduce_scatter`
-    become an exchange of terms and additions from zero in the order of the ranks, behind which a whole sum is
-    gathered. The terms are a value of the graph, whose memory is planned like any other's. Small tensors are
-    gathered whole and added up by every rank.
+    Works for devices, where only kernels add. `all_reduce` and `reduce_scatter` become an exchange of terms, and
+    additions from zero in the order of the ranks; for `all_reduce` a gather follows. The terms are a value of the graph,
+    and their memory is planned like any other. Small tensors are gathered whole, and every rank adds all terms.
   }];
   let options = [
-    Option<"library", "library", "bool", "false", "Leave sums that the device's library can make to it">
+    Option<"library", "library", "bool", "false", "Leave sums to the device's library where it can compute them">
   ];
   let dependentDialects = ["::mlir::memopt::MemoptDialect", "::mlir::arith::ArithDialect",
                            "::mlir::tensor::TensorDialect"];
@@ -107,16 +107,15 @@ def WriteOutRankSumsPass : Pass<"memopt-write-out-rank-sums", "::mlir::func::Fun
 def MixedPrecisionPass : Pass<"memopt-mixed-precision", "::mlir::ModuleOp"> {
   let summary = "Multiply and keep bf16 or f16 numbers, compute the rest in f32";
   let description = [{
-    In the imported graph, training or evaluation, operands of matmul, convolution and attention are rounded to `type`;
-    sums stay in f32 and are rounded with the bias that is added to them. Values that follow from rounded ones alone are
-    rounded where they are kept, as torch.autocast would have them; norms, softmax and pools compute in f32. Variables
-    stay f32: casts of parameters are ops of the step. Autodiff then differentiates the casts, so the backward pass
-    multiplies and keeps narrow values, too, and gradients of parameters are f32.
+    Works on the imported graph, for training or evaluation. Operands of matmul, convolution and attention are rounded to
+    `type`. Sums stay in f32; they are rounded once, after the bias is added. A value that follows only from rounded
+    values is rounded where it is kept, as in torch.autocast. Norms, softmax and pools compute in f32. Variables stay f32:
+    casts of parameters are ops of the step. Autodiff differentiates the casts. So the backward pass also multiplies and
+    keeps narrow values, and gradients of parameters are f32.
 
-    Products that neither a trainable parameter nor a floating-point input reaches stay as they are, and so do f64
-    and integers.
+    Unchanged are f64, integers, and products that neither a trainable parameter nor a floating-point input reaches.
 
-    Without `master-weights` trainable parameters are bf16 variables from here on, their first values rounded.
+    Without `master-weights` trainable parameters become bf16 variables, and their initial values are rounded.
 
     Remark: the number of products made narrow and of casts.
   }];
@@ -135,17 +134,17 @@ def AutodiffPass : Pass<"memopt-autodiff", "::mlir::ModuleOp"> {
     `memopt.gradient` marks each parameter's gradient where it is complete. A parameter that the loss does
     not depend on gets none.
 
-    Backward ops carry `memopt.phase = "backward"` and the location of the op that they differentiate. Work
-    that no gradient needs is not made.
+    Backward ops carry `memopt.phase = #memopt.phase<backward>` and the location of the op that they differentiate.
+    No op is made that no gradient needs.
 
     An op without a rule between a trainable parameter and the loss is an error that names both.
 
-    With `loss-scale` the backward pass starts from the variable `@loss_scale` (f32, whose first value that is)
-    instead of 1, and gradients of parameters are divided by it where they are complete: small ones of the backward
-    pass do not vanish in f16.
+    With `loss-scale` the backward pass starts from the variable `@loss_scale` (f32, with this initial value) instead of
+    1. Gradients of parameters are divided by it where they are complete. So small values of the backward pass do not
+    become zero in f16.
   }];
   let options = [
-    Option<"lossScale", "loss-scale", "double", "0.0", "Scale of the loss to start from; 0: none">
+    Option<"lossScale", "loss-scale", "double", "0.0", "Initial scale of the loss; 0: no scale">
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect",
                            "::mlir::memopt::MemoptDialect"];
@@ -154,22 +153,23 @@ def AutodiffPass : Pass<"memopt-autodiff", "::mlir::ModuleOp"> {
 def InsertOptimizerPass : Pass<"memopt-insert-optimizer", "::mlir::ModuleOp"> {
   let summary = "Update the parameters from their gradients";
   let description = [{
-    Declares the optimizer's state and adds one `memopt.optimizer_step` and the writes for each parameter whose
-    gradient `memopt.gradient` marks. `settings` are those of memopt-compile, without dashes and separated by
-    blanks: `optimizer=adamw betas=0.9,0.95 param-group=*.bias:weight-decay=0`. The learning rate is the variable
-    `@lr` (f64), the number of the step `@step` (i64, from 1); both are written by the runtime, and `lr` is what
-    `@lr` starts from. Groups of parameters with a rate of their own have `@lr.1`, `@lr.2`, ... With
-    `hyperparameters=inputs` among the settings, momentum, betas and weight decay are variables that the runtime writes,
-    too: `@hyperparameter.momentum`, and `@hyperparameter.momentum.1` beside `@lr.1`. State of parameter
-    `p` is the variable `optimizer.<slot>.p`, slot being a name of the optimizer's such as "momentum" or "exp_avg".
-    Codes of 8 bits come with `optimizer.<slot>.scale.p`, one scale for each block of 256.
+    Declares the state of the optimizer. For each parameter whose gradient `memopt.gradient` marks, adds one
+    `memopt.optimizer_step` and the writes. `settings` are options of memopt-compile, without dashes and separated by
+    blanks: `optimizer=adamw betas=0.9,0.95 param-group=*.bias:weight-decay=0`.
 
-    With `zero-stage` 1 to 3 an update is that of a shard: the rank's own part of parameter and gradient, as a vector,
-    goes in, and a gather gives the new parameter. Shards end at multiples of 16 elements unless they have fewer, those of
-    state in 8 bits at blocks. Fails at an optimizer whose updates do not treat each element on its own.
+    The learning rate is the variable `@lr` (f64, with the initial value `lr`), and the number of the step is `@step`
+    (i64, from 1). The runtime writes both. Groups of parameters with a rate of their own have `@lr.1`, `@lr.2`, ...
+    With `hyperparameters=inputs` among the settings, momentum, betas and weight decay are such variables, too:
+    `@hyperparameter.momentum`, and `@hyperparameter.momentum.1` beside `@lr.1`. The state of parameter `p` is the
+    variable `optimizer.<slot>.p`; a slot is a name such as "momentum" or "exp_avg". Codes of 8 bits have
+    `optimizer.<slot>.scale.p`, one scale for each block of 256.
 
-    The update of a bf16 parameter is computed in f32 and rounded at random by counter (`memopt.stochastic_round`),
-    with `@seed`.
+    With `zero-stage` 1 to 3 each rank updates its shard: the op reads the rank's part of parameter and gradient as a
+    vector, and a gather gives the new parameter. The size of a shard is a multiple of 16 elements unless it has fewer;
+    with state in 8 bits it is a multiple of a block. Fails at an optimizer that does not update each element by itself.
+
+    The update of a bf16 parameter is computed in f32 and rounded at random (`memopt.stochastic_round`). The random
+    bits are counted, from `@seed`.
   }];
   let options = [
     Option<"settings", "settings", "std::string", "\"\"", "Options of memopt-compile about optimizers">,
@@ -177,7 +177,7 @@ def InsertOptimizerPass : Pass<"memopt-insert-optimizer", "::mlir::ModuleOp"> {
            "Scale gradients down to this global norm; 0 leaves them alone">,
     Option<"ranks", "ranks", "int64_t", "1", "Processes that run the step together">,
     Option<"zeroStage", "zero-stage", "int64_t", "0",
-           "From 1 on each rank keeps the optimizer's state for its shard of a parameter, and updates that">
+           "From 1 on each rank keeps the optimizer's state of its shard of a parameter, and updates this shard">
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::memopt::MemoptDialect"];
 }
@@ -192,9 +192,10 @@ def SetBatchPass : Pass<"memopt-set-batch", "::mlir::ModuleOp"> {
     Finds the dimensions that count samples, by the iteration spaces of the ops, and gives them `size` elements.
     Runs on the imported graph. Fails at an op that mixes samples, naming it.
 
-    A step that is cut as well gets its size from memopt-split-batch, behind autodiff, where samples of a larger batch
-    are still told apart; but not one that was exported with one sample (`only-of-one`): what that sample shared with
-    the batch has gradients that are summed over samples only if there were more before gradients stood.
+    If the step is also cut into parts, memopt-split-batch sets the size, after autodiff, because the samples of a larger
+    batch are still distinct there. A step that was exported with one sample is an exception (`only-of-one`), and gets
+    its size here: the gradients of values that all samples share are summed over samples only if there were several
+    samples before autodiff.
   }];
   let options = [
     Option<"size", "size", "int64_t", "0", "Samples in a batch; 0 leaves them as they are">,
@@ -204,11 +205,11 @@ def SetBatchPass : Pass<"memopt-set-batch", "::mlir::ModuleOp"> {
 }
 
 def GuardStatePass : Pass<"memopt-guard-state", "::mlir::ModuleOp"> {
-  let summary = "Let no state change before the loss is known";
+  let summary = "Change no state before the loss is known";
   let description = [{
-    Puts `memopt.commit` behind the loss, and behind that every write of a parameter, buffer or optimizer state,
-    with the ops that only make what is written. A step that the runtime refuses there has changed nothing.
-    Steps without a loss or without writes stay as they are.
+    Puts `memopt.commit` after the loss. Every write of a parameter, buffer or optimizer state is moved after it,
+    together with the ops that are only used by these writes. A step that the runtime refuses at this point has changed
+    nothing. Steps without a loss or without writes stay as they are.
   }];
   let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
@@ -216,26 +217,26 @@ def GuardStatePass : Pass<"memopt-guard-state", "::mlir::ModuleOp"> {
 def SplitBatchPass : Pass<"memopt-split-batch", "::mlir::ModuleOp"> {
   let summary = "Accumulate the gradients of several micro-batches before one update";
   let description = [{
-    Forward and backward pass become the body of a `memopt.repeat`. With `batches` each iteration takes one batch of
-    the graph's size; with `parts` a batch is cut into as many micro-batches; both multiply. Sums over samples are
-    accumulated in variables of role `gradient`, in the order of the iterations; the update and the loss see totals. The result is that of one batch with all
-    samples but for the order of sums, and but for statistics of a batch (batch normalization): these are those of each
-    micro-batch, and running statistics move once for each. A remark names the modules.
+    The forward and the backward pass become the body of a `memopt.repeat`. With `batches` each iteration takes one batch
+    of the graph's size. With `parts` a batch is cut into this number of micro-batches. Both may be combined. Sums over
+    samples are accumulated in variables of role `gradient`, in the order of the iterations; the update and the loss use
+    the totals. The result is that of one batch with all samples, with two exceptions: the order of sums, and statistics
+    of a batch (batch normalization). These statistics are those of each micro-batch, and running statistics move once
+    for each. A remark names the modules.
 
-    A total that the body itself needs (the number of valid targets, which the gradient of a mean divides by) is taken
-    by a repeat of its own in front, of just the ops that it needs.
+    The body may need a total itself: the gradient of a mean divides by the number of valid targets. A separate repeat
+    in front computes such a total, and contains only the ops that it needs.
 
-    With `size` a batch gets another number of samples first. What is cut must be told apart, which it no longer is
-    once a batch of one sample was set and folded, so whoever cuts sets the size here.
+    With `size` a batch gets another number of samples first. (Samples must be distinct to be cut. They are no longer
+    distinct after a batch of one sample was set and folded, so the size is set here.)
 
-    With `ranks` the step runs on as many processes, each on batches of its own: sums are taken over the ranks in
-    their order (`memopt.collective`), and the result has the bits of one rank with as many iterations, one for each
-    rank. Without iterations there is no repeat. Every rank makes the moves of running statistics of all ranks.
-    With `sync-batch-norm` a batch norm takes its statistics over the samples of all ranks, and running statistics
-    move once.
+    With `ranks` the step runs on this number of processes, each on its own batches. Sums are taken over the ranks in
+    their order (`memopt.collective`). The result has the bits of one rank with one iteration for each rank. Without
+    iterations there is no repeat. Every rank moves running statistics for all ranks. With `sync-batch-norm` a batch
+    norm uses the statistics of the samples of all ranks, and running statistics move once.
 
-    Fails at an op that mixes samples other than by a sum, at a loss that depends on the statistics of a batch, and
-    when `parts` does not divide the batch. Runs behind `memopt-guard-state`.
+    Fails at an op that mixes samples in another way than by a sum, at a loss that depends on the statistics of a batch,
+    and if `parts` does not divide the batch. Runs after `memopt-guard-state`.
   }];
   let options = [
     Option<"size", "size", "int64_t", "0", "Samples in a batch; 0 leaves them as they are">,
@@ -250,13 +251,13 @@ def SplitBatchPass : Pass<"memopt-split-batch", "::mlir::ModuleOp"> {
 }
 
 def ShardParametersPass : Pass<"memopt-shard-parameters", "::mlir::ModuleOp"> {
-  let summary = "Let each rank keep its shard of every parameter";
+  let summary = "Keep only a shard of every parameter on each rank";
   let description = [{
-    Stage 3 of ZeRO. The variable of a parameter becomes this rank's shard, in the cut of its update where there is
-    one. A read is followed by an `all_gather`, of narrower elements where a cast narrows what was read; what an update
-    makes is written as it is, and not gathered. Parameters of which a shard is no smaller than the whole stay whole.
+    Stage 3 of ZeRO. The variable of a parameter becomes this rank's shard, cut as in its update if it has one. A read is
+    followed by an `all_gather`. If a cast narrows the value, the narrow elements are gathered. The result of an update
+    is written without a gather. A parameter stays whole if a shard would not be smaller.
 
-    Runs behind `memopt-insert-optimizer` with a `zero-stage`, and behind `memopt-split-batch`.
+    Runs after `memopt-insert-optimizer` with a `zero-stage`, and after `memopt-split-batch`.
   }];
   let options = [
     Option<"ranks", "ranks", "int64_t", "1", "Processes that run the step together">,
@@ -266,17 +267,17 @@ def ShardParametersPass : Pass<"memopt-shard-parameters", "::mlir::ModuleOp"> {
 }
 
 def SkipOverflowPass : Pass<"memopt-skip-overflow", "::mlir::ModuleOp"> {
-  let summary = "Let a step whose gradients are not finite change nothing but the scale of the loss";
+  let summary = "If gradients are not finite, change nothing but the scale of the loss";
   let description = [{
-    In a step whose loss is scaled by `@loss_scale`, every write of state becomes a choice between the new value and
-    the old one, which stays where a gradient is not finite. `@loss_scale.skipped_steps` counts such steps, and
-    optimizers number their updates without them. With `dynamic` the scale is multiplied by `backoff-factor` then, and
-    by `growth-factor` after each `growth-interval` steps in a row without (torch.amp.GradScaler's meaning).
+    Works on a step whose loss is scaled by `@loss_scale`. Every write of state becomes a choice between the new and the
+    old value; the old value is kept if a gradient is not finite. `@loss_scale.skipped_steps` counts such steps, and
+    optimizers do not count them. With `dynamic` the scale is multiplied by `backoff-factor` after such a step, and by
+    `growth-factor` after `growth-interval` other steps in a row, as in torch.amp.GradScaler.
 
-    Runs behind `memopt-guard-state` and `memopt-split-batch`.
+    Runs after `memopt-guard-state` and `memopt-split-batch`.
   }];
   let options = [
-    Option<"isDynamic", "dynamic", "bool", "true", "Move the scale at all">,
+    Option<"isDynamic", "dynamic", "bool", "true", "Adapt the scale">,
     Option<"growth", "growth-factor", "double", "2.0", "Above 1">,
     Option<"backoff", "backoff-factor", "double", "0.5", "Between 0 and 1">,
     Option<"interval", "growth-interval", "int64_t", "2000", "Steps without overflow before the scale grows">
@@ -285,17 +286,17 @@ def SkipOverflowPass : Pass<"memopt-skip-overflow", "::mlir::ModuleOp"> {
 }
 
 def ChooseLayoutPass : Pass<"memopt-choose-layout", "::mlir::func::FuncOp"> {
-  let summary = "Store what convolutions touch with channels last";
+  let summary = "Store the operands and results of convolutions with channels last";
   let description = [{
-    First decides for every value in which order its dimensions lie in memory: convolutions ask for
-    channels-last, and each op carries an order from its operands to its results and back (elementwise ops
-    as it is; reductions, broadcasts, reshapes and transposes as their dimensions say). Then rewrites ops to
-    work in these orders. A value that an op needs in another order than it has (arguments of the step,
-    variables, results, ops with an order of their own such as matmul) is transposed, or reshaped where
-    only dimensions of size 1 move. Filters keep their order. Without convolutions nothing changes.
+    First decides for every value the order of its dimensions in memory. Convolutions ask for channels-last. Each op
+    passes an order from its operands to its results and back: elementwise ops unchanged; reductions, broadcasts,
+    reshapes and transposes according to their dimensions. Then rewrites ops to work in these orders. Some values are
+    needed in another order than they have: arguments of the step, variables, results, and operands of ops with an order
+    of their own such as matmul. They are transposed, or reshaped if only dimensions of size 1 move. Filters keep their
+    order. Without convolutions nothing changes.
 
-    Runs on the joint graph, before `memopt-lower-to-linalg`, which cuts reductions into chunks along the
-    order of memory. Results change in the order of sums only.
+    Runs on the joint graph, before `memopt-lower-to-linalg`, which cuts reductions into chunks along the order of
+    memory. Results change only in the order of sums.
   }];
   let options = [
     Option<"printPlan", "print-plan", "bool", "false", "Print the order of each value that has one to stderr">
@@ -311,9 +312,9 @@ def LowerToLinalgPass : Pass<"memopt-lower-to-linalg", "::mlir::func::FuncOp"> {
     of their operands become indexing maps, splat constants become scalars. What a library computes
     (`convolution*`, `matmul`, `attention*`), `embedding_backward` and views stay.
 
-    Reductions over leading dimensions of large tensors are made of two stages with a number of chunks that
-    only the shape decides, so that results do not depend on the number of threads. Sums accumulate in f32
-    at least, scalars of optimizers in f64.
+    Reductions over leading dimensions of large tensors have two stages. The number of chunks follows only from the
+    shape, so results do not depend on the number of threads. Sums accumulate in f32 or wider, scalars of optimizers in
+    f64.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::tensor::TensorDialect"];
@@ -322,36 +323,36 @@ def LowerToLinalgPass : Pass<"memopt-lower-to-linalg", "::mlir::func::FuncOp"> {
 def RecomputeElementwisePass : Pass<"memopt-recompute-elementwise", "::mlir::func::FuncOp"> {
   let summary = "Recompute cheap pointwise values in backward instead of keeping them";
   let description = [{
-    Chooses, as a minimum cut over bytes, which forward values stay alive until the backward pass, so that
-    everything else backward uses follows from those by pointwise `linalg.generic` and views. Only what is
-    chosen is cloned, once for all backward users; clones carry `memopt.clone` and `memopt.phase = "backward"`.
+    Chooses the forward values that stay alive until the backward pass, by a minimum cut over bytes. All other values
+    that the backward pass uses are recomputed from these by pointwise `linalg.generic` and views. Each recomputed op is
+    cloned once for all its backward users; clones carry `memopt.clone` and `memopt.phase = #memopt.phase<backward>`.
     Results do not change by a bit: a clone evaluates the same scalar operations in the same order.
 
-    Results of library calls, reductions, and gathers from large tables are never recomputed.
+    Never recomputed are results of library calls, reductions, and gathers from large tables.
 
     Remark: the bytes kept before and after, and the number of clones.
   }];
   let options = [
-    Option<"enabled", "enabled", "bool", "true", "Recompute at all">,
+    Option<"enabled", "enabled", "bool", "true", "Recompute; false: change nothing">,
     Option<"print", "print", "bool", "false", "Print the values kept and those recomputed as remarks">
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def NarrowFrozenPass : Pass<"memopt-narrow-frozen", "::mlir::ModuleOp"> {
-  let summary = "Keep parameters that nobody trains in few bits";
+  let summary = "Keep frozen parameters in few bits";
   let description = [{
-    Parameters in f32 that are not trainable become variables of bf16, or of codes and scales by block of 64 elements in
-    row-major order: int8 with the largest magnitude / 127 as scale, nf4 with the largest magnitude and the table of
-    QLoRA. With codes these are matrices, embeddings and filters of at least 4,096 elements; the rest stays f32. With
-    `scales` of int8 the scales of nf4 are bytes with one f32 for each 256 of them. Each read is widened by elementwise
-    code; of what indices look up, the elements are.
+    f32 parameters that are not trainable become variables of bf16, or of codes and scales by block of 64 elements in
+    row-major order. int8 has the largest magnitude / 127 as scale; nf4 has the largest magnitude, and the table of
+    QLoRA. Codes are used for matrices, embeddings and filters of at least 4,096 elements; others stay f32. With `scales`
+    of int8 the scales of nf4 are bytes, with one f32 for each 256 of them. Elementwise code widens each read. Of a
+    table that indices look up, only the selected elements are widened.
 
     Remark: the number of parameters, and their bytes before and after.
   }];
   let options = [
     Option<"code", "code", "std::string", "\"f32\"", "bf16, int8, nf4, or f32 for no change">,
-    Option<"scales", "scales", "std::string", "\"f32\"", "of nf4: f32 or int8">
+    Option<"scales", "scales", "std::string", "\"f32\"", "Type of the scales of nf4: f32 or int8">
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
@@ -359,23 +360,23 @@ def NarrowFrozenPass : Pass<"memopt-narrow-frozen", "::mlir::ModuleOp"> {
 def NarrowActivationsPass : Pass<"memopt-narrow-activations", "::mlir::func::FuncOp"> {
   let summary = "Keep activations for the backward pass in few bits";
   let description = [{
-    Results of products, convolutions, attention and pointwise ops that follow from the step's inputs and are read by
-    the backward pass are rounded behind their producer, and widened in front of their readers there, once for all that
-    stand close to each other. All is computed in f32, and forward values do not change; results of reductions, and
-    values below 4 KiB, are kept as they are.
+    Narrows results of products, convolutions, attention and pointwise ops that follow from the step's inputs and that
+    the backward pass reads. They are rounded after their producer, and widened before their readers in the backward
+    pass, once for readers close to each other. Everything is computed in f32, and forward values do not change. Results
+    of reductions, and values below 4 KiB, stay as they are.
 
-    bf16 rounds to nearest. int8 and fp8 (E4M3) have a code for each element and the largest magnitude of each block, as
-    many of the last dimensions as have 64 elements; codes are rounded at random, by words that are counted from the
-    variables `seed` and `step`. With them values that are bf16 already are narrowed, too.
+    bf16 rounds to nearest. int8 and fp8 (E4M3) have a code for each element and the largest magnitude of each block. A
+    block is as many of the last dimensions as have 64 elements together. Codes are rounded at random, by words that are
+    counted from the variables `seed` and `step`. int8 and fp8 also narrow values that are bf16 already.
 
-    With a share below 100 only those made first are narrowed, which wait longest, until they have that many percent of
-    the bytes of all.
+    With a share below 100 the values that are made first are narrowed, up to this percentage of all bytes; these wait
+    longest.
 
     Remark: the number of values, and their bytes before and after.
   }];
   let options = [
     Option<"type", "type", "std::string", "\"f32\"", "bf16, int8, fp8, or f32 for no change">,
-    Option<"share", "share", "int64_t", "100", "percent of their bytes that are narrowed, the first made first">
+    Option<"share", "share", "int64_t", "100", "Percentage of the bytes that are narrowed, in the order in which values are made">
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
@@ -383,53 +384,52 @@ def NarrowActivationsPass : Pass<"memopt-narrow-activations", "::mlir::func::Fun
 def FormKernelsPass : Pass<"memopt-form-kernels", "::mlir::func::FuncOp"> {
   let summary = "Group the ops of a step into kernels and library calls";
   let description = [{
-    Afterwards every op of the step is one `memopt.kernel`, one `memopt.library_call`, a `memopt.read`, a
-    `memopt.write`, a reshape that only renames a buffer, or the return. Fusion never changes a result's bits:
-    a kernel evaluates the same scalar expressions, some of them more than once.
+    Afterwards every op of the step is a `memopt.kernel`, a `memopt.library_call`, a `memopt.read`, a `memopt.write`, a
+    reshape that only renames a buffer, or the return. Fusion never changes the bits of a result: a kernel evaluates the
+    same scalar expressions, some of them more than once.
 
-    Views of a library call's operands become element strides and offsets of its descriptor where strides can
-    say them; a bias that is added to a convolution or matmul joins the call.
+    Views of a library call's operands become strides and offsets of its descriptor, where strides can express them. A
+    bias that is added to a convolution or matmul becomes part of the call.
   }];
   let dependentDialects = ["::mlir::memopt::MemoptDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def ReserveExchangePass : Pass<"memopt-reserve-exchange", "::mlir::ModuleOp"> {
-  let summary = "Declare the memory in which a device and its host exchange what a step takes and gives";
+  let summary = "Declare the memory through which host and device exchange inputs and outputs";
   let description = [{
-    Where kernels are a device's, the host does not reach what they read. A variable `exchange` on the host holds
-    inputs, outputs and the numbers that the host writes or reads with each step, from where they are copied; and
-    `next_samples` on the device receives the samples of the next batch while kernels still read the last one.
-    Both are bytes, planned like any other variable; `memopt-runtime/PackageFormat.h` says what lies where in them.
-    For a target whose programs run their kernels themselves nothing is declared.
+    Kernels of a device read memory that the host cannot access. The variable `exchange` on the host holds inputs,
+    outputs and the numbers that the host writes or reads with each step; they are copied from and to it. The variable
+    `next_samples` on the device receives the samples of the next batch while kernels still read the previous one. Both
+    are bytes, planned like any other variable; `memopt-runtime/PackageFormat.h` has their layout. For processors nothing
+    is declared.
   }];
   let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
 
 def VerifyKernelGraphPass : Pass<"memopt-verify-kernel-graph", "::mlir::ModuleOp"> {
-  let summary = "Reject ops that the kernel graph does not know";
+  let summary = "Reject ops that are not part of the kernel graph";
   let description = [{
-    Names every op of the step, bodies of instructions included, that is no instruction, read, write, mark,
-    reshape of a buffer or the return, every variable that a block writes twice, and every value of a type that
-    no package holds or of too many elements. Runs after `memopt-form-kernels`; passes that plan memory check
-    the same before they begin.
+    Reports every op of the step, bodies of instructions included, that is not an instruction, a read, a write, a mark, a
+    reshape of a buffer or the return. Also reports every variable that a block writes twice, and every value with too
+    many elements or with a type that packages cannot hold. Runs after `memopt-form-kernels`. Passes that plan memory
+    check the same first.
   }];
 }
 
 def AnnotateInputRangesPass : Pass<"memopt-annotate-input-ranges", "::mlir::func::FuncOp"> {
   let summary = "Note which values of an integer input would index outside a tensor";
   let description = [{
-    Sets `memopt.valid_range` on arguments all of whose elements reach indices of a tensor: rows of an
-    embedding, classes of a cross entropy. The runtime checks every batch against it, so that generated code
-    need not.
+    Sets `memopt.valid_range` on arguments if all of their elements become indices of a tensor: rows of an embedding,
+    classes of a cross entropy. The runtime checks every batch against this range, so generated code need not check.
   }];
 }
 
 def CheckIndicesPass : Pass<"memopt-check-indices", "::mlir::ModuleOp"> {
-  let summary = "Check indices and divisors that nothing proves to be allowed while the program runs";
+  let summary = "Check indices and divisors at run time, unless they are proven to be valid";
   let description = [{
-    Puts a `memopt.check` in front of each use of an index that may lie outside of its tensor, and of an integer
-    divisor that may be zero, unless constants, arithmetic and the ranges of inputs prove that it does not.
-    Notes the places in `memopt.index_sites` and declares the variable in which the program reports them.
+    Puts a `memopt.check` before each use of an index that may lie outside of its tensor, and of an integer divisor that
+    may be zero, unless constants, arithmetic and the ranges of inputs prove that it is valid. Lists the places in
+    `memopt.index_sites`, and declares the variable in which the program reports faults.
   }];
   let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
@@ -441,16 +441,16 @@ def CheckIndicesPass : Pass<"memopt-check-indices", "::mlir::ModuleOp"> {
 def SchedulePass : Pass<"memopt-schedule", "::mlir::ModuleOp"> {
   let summary = "Order the instructions of the kernel graph for the lowest peak";
   let description = [{
-    Each instruction runs once; an update of a variable comes after every reader of its old value. Where the peak
-    allows it, what frees more bytes than it allocates runs as early as it can, updates above all. Writes whose
-    value cannot be made in the variable's own bytes get a copying kernel first.
+    Each instruction runs once. An update of a variable comes after every reader of its old value. If the peak allows
+    it, an instruction that frees more bytes than it allocates runs as early as possible; updates are the main case. If
+    the value of a write cannot be made in the variable's own bytes, a copying kernel is added first.
   }];
   let options = [
     Option<"iterations", "iterations", "int64_t", "-1", "Moves of the search; -1 for a number by size">,
     Option<"threads", "threads", "int", "1", "Threads of the search, for speed only">,
-    Option<"hostBudget", "host-budget", "int64_t", "-1", "Bytes of the host that hiding transfers may take; -1 for no limit">,
+    Option<"hostBudget", "host-budget", "int64_t", "-1", "Bytes of the host that may be used to hide transfers; -1 for no limit">,
     Option<"problem", "problem", "std::string", "\"\"", "File to write the planning problem to, for memopt-plan">,
-    Option<"cache", "cache", "std::string", "\"\"", "Folder in which answers are found again, for speed only">
+    Option<"cache", "cache", "std::string", "\"\"", "Folder of cached answers, for speed only">
   ];
   let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
@@ -458,10 +458,10 @@ def SchedulePass : Pass<"memopt-schedule", "::mlir::ModuleOp"> {
 def ActivationCheckpointingPass : Pass<"memopt-activation-checkpointing", "::mlir::ModuleOp"> {
   let summary = "Recompute the named modules in the backward pass, keeping their inputs";
   let description = [{
-    By hand, as users of other frameworks do, on the kernel graph in its given order. `modules` are fully qualified
-    names or globs; each matching module is one segment. What the forward pass takes from one segment into another is
-    kept. `segments` cuts the forward pass into equal pieces instead (Chen et al. 2016 take the square
-    root of the number of layers).
+    Recomputation by hand, as in other frameworks, on the kernel graph in its given order. `modules` are fully qualified
+    names or globs; each matching module is one segment. Values that pass from one segment to another are kept.
+    `segments` cuts the forward pass into equal pieces instead (Chen et al. 2016 use the square root of the number of
+    layers).
   }];
   let options = [
     ListOption<"modules", "modules", "std::string", "Names or globs of modules">,
@@ -473,22 +473,20 @@ def ActivationCheckpointingPass : Pass<"memopt-activation-checkpointing", "::mli
 def OffloadPass : Pass<"memopt-offload", "::mlir::ModuleOp"> {
   let summary = "Keep parameters, optimizer state and activations on the host or on disk";
   let description = [{
-    With `optimizer=cpu` the state of the optimizer and each parameter that a kernel updates lie in the memory of the
-    host; what updates them runs there, on gradients that are sent there, and the forward pass begins with sending the
-    parameters back (Ren et al., ZeRO-Offload). With `parameters=cpu` all parameters lie there, and each pass over them
-    sends what it reads. Casts to a narrower type run on the host, so that what is sent is narrow.
+    With `optimizer=cpu` the optimizer's state, and each parameter that a kernel updates, lie in the memory of the host.
+    Updates run there, on gradients that are sent to the host. The forward pass begins with sending the parameters back
+    (Ren et al., ZeRO-Offload). With `parameters=cpu` all parameters lie there, and each pass over them sends what it
+    reads. Casts to a narrower type run on the host, so fewer bytes are sent.
 
-    With `activations=cpu` what the forward pass makes for the backward pass is sent to the host and back, but for what
-    has less than 4 KiB.
+    With `activations=cpu` the values that the forward pass makes for the backward pass are sent to the host and back, if
+    they have 4 KiB or more.
 
-    `nvme` is the same with the disk in the place of the host's memory. Nothing computes on a disk: what is read or
-    written there goes through a window of the host, a value that lives from one transfer to the next (Rajbhandari et
-    al., ZeRO-Infinity), and updates run on the host. A parameter that both `optimizer` and `parameters` name lies where
-    `parameters` says.
+    `nvme` is the same with the disk instead of the host's memory. A value that is read from or written to the disk goes
+    through a window on the host, a value that lives from one transfer to the next (Rajbhandari et al., ZeRO-Infinity);
+    updates run on the host. If both `optimizer` and `parameters` name a parameter, `parameters` decides.
 
-    Every value that is read in another space than its own gets a `memopt.transfer_start` and a
-    `memopt.transfer_wait`: instructions that the planner moves, and may run again where a value is sent to the
-    device. Results do not change by a bit.
+    Every value that is read in another space than its own gets a `memopt.transfer_start` and a `memopt.transfer_wait`.
+    The planner moves these instructions, and may repeat transfers to the device. Results do not change by a bit.
 
     Remark: the variables that moved, their bytes, and the kernels that run on the host.
   }];
@@ -498,7 +496,7 @@ def OffloadPass : Pass<"memopt-offload", "::mlir::ModuleOp"> {
     Option<"parameters", "parameters", "::mlir::memopt::OffloadTier", "::mlir::memopt::OffloadTier::None",
            "All parameters", "::mlir::memopt::getOffloadTierValues()">,
     Option<"activations", "activations", "::mlir::memopt::OffloadTier", "::mlir::memopt::OffloadTier::None",
-           "What is kept for the backward pass", "::mlir::memopt::getOffloadTierValues()">,
+           "Values that are kept for the backward pass", "::mlir::memopt::getOffloadTierValues()">,
     Option<"fetchesAgain", "fetch-again", "bool", "false",
            "With parameters: once for the forward and once for the backward pass">,
     Option<"leastElements", "least-elements", "int64_t", "4097",
@@ -508,12 +506,12 @@ def OffloadPass : Pass<"memopt-offload", "::mlir::ModuleOp"> {
 }
 
 def PackMasksPass : Pass<"memopt-pack-masks", "::mlir::func::FuncOp"> {
-  let summary = "Let booleans that wait for the backward pass be bits";
+  let summary = "Store booleans as bits until the backward pass";
   let description = [{
-    A boolean tensor that a kernel makes in the forward pass, such as a dropout mask, and that kernels alone read, some
-    of them in the backward pass, is stored with eight elements to a byte: `memopt.pack_bits` in front of the yield,
-    `memopt.unpack_bits` behind the operand. Left as they are: tensors below 4 KiB, those whose last dimension is no
-    multiple of eight, and all on targets whose kernels do not pack masks.
+    A boolean tensor, such as a dropout mask, is stored with eight elements in a byte if a kernel makes it in the forward
+    pass, and only kernels read it, some of them in the backward pass: `memopt.pack_bits` before the yield,
+    `memopt.unpack_bits` after the operand. Tensors below 4 KiB stay as they are, and so do those whose last dimension is
+    not a multiple of eight.
 
     Remark: the number of values, and their bytes before and after.
   }];
@@ -521,19 +519,19 @@ def PackMasksPass : Pass<"memopt-pack-masks", "::mlir::func::FuncOp"> {
 }
 
 def HoistInvariantsPass : Pass<"memopt-hoist-invariants", "::mlir::ModuleOp"> {
-  let summary = "Run once, in front of a loop, what gives the same in each iteration";
+  let summary = "Run kernels with the same result in each iteration once, before the loop";
   let description = [{
-    A kernel in a `memopt.repeat` that reads only what the loop does not change, such as the cast of a parameter to
-    bf16, gives the same bits in each iteration, and in the backward pass again. Behind the search for a plan each of
-    them runs once, in front of the loop, and its result lives through it, as long as the bytes of all such results fit
-    between the planned arena and the budget; those come first that save most time for their bytes. Without a budget all
-    do. Numbers keep their bits.
+    A kernel in a `memopt.repeat` that reads only values that the loop does not change gives the same bits in each
+    iteration, and again in the backward pass. The cast of a parameter to bf16 is an example. After the search for a
+    plan, such kernels run once, before the loop, and their results are alive through the loop. Within a budget this is
+    done as long as all these results fit between the planned arena and the budget, first for kernels that save most
+    time for their bytes. Without a budget it is done for all. Results keep their bits.
 
-    Of what is left weights are packed in front of the loop, which convolutions of the target's library pack in each run
-    where they are plain (`getPackedWeightBytes`). They take twice the bytes of the parameters, one layout for the
-    convolution and one for the gradient of its input, so that happens within a budget alone.
+    With the remaining bytes, weights are packed before the loop, if convolutions of the target's library pack plain
+    weights in each run (`getPackedWeightBytes`). Packed weights take twice the bytes of the parameters: one layout for
+    the convolution, and one for the gradient of its input. So this is only done within a budget.
 
-    Remark: the number of kernels that left and of weights that are packed, and the bytes that live through loops for it.
+    Remark: the number of kernels that moved and of weights that are packed, and the bytes that are alive through loops.
   }];
   let options = [
     Option<"budget", "budget", "int64_t", "-1", "Bytes the device arena may have; -1 for no limit">
@@ -544,15 +542,15 @@ def HoistInvariantsPass : Pass<"memopt-hoist-invariants", "::mlir::ModuleOp"> {
 def RematerializePass : Pass<"memopt-rematerialize", "::mlir::ModuleOp"> {
   let summary = "Meet a byte budget by running kernels and library calls again";
   let description = [{
-    Clones instructions of the kernel graph, marked `memopt.clone`, so that their results need not be kept. Updates
-    of state run once; random bits are counter-based, so clones give the same bits. Without a budget, or when the
-    graph fits as it is, nothing changes.
+    Clones instructions of the kernel graph, marked `memopt.clone`, so that their results need not be kept. Updates of
+    state run once. Random bits are counted, so clones give the same bits. Without a budget, or if the graph already
+    fits, nothing changes.
 
-    With `swaps` what the forward pass keeps may be sent to the host instead, and back, where that costs less: both
-    ways are searched together, under `budget` and `host-budget`, and beside recomputation alone.
+    With `swaps` values of the forward pass may be sent to the host and back instead, if that costs less. Both ways are
+    searched together, under `budget` and `host-budget`, and also recomputation alone.
 
-    The plan is the cheapest point within the budget of a frontier that follows from the graph alone, so more bytes
-    never give a slower plan.
+    The frontier of time against bytes follows only from the graph. The plan is its cheapest point within the budget, so
+    more bytes never give a slower plan.
   }];
   let options = [
     Option<"budget", "budget", "int64_t", "-1", "Bytes the device arena may have; -1 for no limit">,
@@ -561,7 +559,7 @@ def RematerializePass : Pass<"memopt-rematerialize", "::mlir::ModuleOp"> {
     Option<"iterations", "iterations", "int64_t", "-1", "Moves of the search; -1 for a number by size">,
     Option<"threads", "threads", "int", "1", "Threads of the search, for speed only">,
     Option<"problem", "problem", "std::string", "\"\"", "File to write the planning problem to, for memopt-plan">,
-    Option<"cache", "cache", "std::string", "\"\"", "Folder in which answers are found again, for speed only">
+    Option<"cache", "cache", "std::string", "\"\"", "Folder of cached answers, for speed only">
   ];
   let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
@@ -574,18 +572,18 @@ def PlanMemoryPass : Pass<"memopt-plan-memory", "::mlir::ModuleOp"> {
     library calls their `number` in the package's list, and the module `memopt.planned` with the arenas'
     heights. Each space has an arena of its own.
 
-    A `memopt.write` whose value may not be made in the variable's own buffer gets a copying kernel first.
-    The layout comes from Planning's arena solver and is checked by its validator.
+    If the value of a `memopt.write` may not be made in the variable's own buffer, a copying kernel is added first. The
+    arena solver of Planning finds the layout, and its validator checks it.
 
-    Fails when the arena is above `budget`; the message names the smallest budget that this plan needs and
-    the largest values alive at the peak with their modules.
+    Fails if the arena is above `budget`. The message names the smallest budget that this plan needs, and the largest
+    values alive at the peak with their modules.
   }];
   let options = [
     Option<"budget", "budget", "int64_t", "-1", "Bytes the device arena may have; -1 for no limit">,
     Option<"hostBudget", "host-budget", "int64_t", "-1", "Bytes the host arena may have; -1 for no limit">,
     Option<"diskBudget", "disk-budget", "int64_t", "-1", "Bytes on disk; -1 for no limit">,
     Option<"iterations", "iterations", "int64_t", "::mlir::memopt::kArenaIterations", "Search work of the arena solver">,
-    Option<"cache", "cache", "std::string", "\"\"", "Folder in which answers are found again, for speed only">
+    Option<"cache", "cache", "std::string", "\"\"", "Folder of cached answers, for speed only">
   ];
   let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
@@ -593,10 +591,10 @@ def PlanMemoryPass : Pass<"memopt-plan-memory", "::mlir::ModuleOp"> {
 def VerifyPlannedPass : Pass<"memopt-verify-planned", "::mlir::ModuleOp"> {
   let summary = "Reject a planned program with overlapping live buffers or missing offsets";
   let description = [{
-    Runs the program in the abstract, with a map from the bytes of each space to the value that was last written
-    there: every operand must still own its bytes, whatever is in flight both of its ends until its wait, and
-    every variable at the end the bytes of what was written to it. Bodies of loops run twice, which shows what
-    one iteration leaves for the next. Nothing of the planner's live ranges is used.
+    Simulates the program, with a map from the bytes of each space to the value that was last written there. Every
+    operand must still own its bytes. A transfer must own both of its ends until its wait. At the end every variable must
+    own the bytes of the value that was written to it. Bodies of loops run twice, which shows what one iteration leaves
+    for the next. The live ranges of the planner are not used.
   }];
 }
 

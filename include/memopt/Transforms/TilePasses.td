@@ -12,18 +12,19 @@
 include "mlir/Pass/PassBase.td"
 
 def TileTokensPass : Pass<"memopt-tile-tokens", "::mlir::ModuleOp"> {
-  let summary = "Run what is wide for some tokens at a time: the logits of a large vocabulary";
+  let summary = "Process wide values for some tokens at a time: the logits of a large vocabulary";
   let description = [{
-    A product that makes much more for each token than it reads, and whose result leaves the caches, is written out for
-    each tile of tokens, together with all that reads it: losses, their gradients, the products of those. That part of
-    the step must be pointwise in tokens but for sums over them; what lies between its ops is part of it, and no
-    wide value may leave it. The gradient of a mean loss needs the count of labels alone, which follows from the labels.
+    Some products make much more for each token than they read, and their results do not fit in the caches. Such a product
+    is written out for each tile of tokens, together with everything that reads its result: losses, their gradients, and
+    the products of these. This part of the step must treat each token by itself, except for sums over tokens. Ops
+    between two ops of the part belong to it, and no wide value may leave it. The gradient of a mean loss needs only the
+    count of labels, which follows from the labels.
 
-    Tiles follow from shapes, and sums are added tile by tile, so that all numbers of `parts` give the same bits. In a
-    part of several tiles pointwise ops run once, products and reductions once for each tile.
+    Tiles follow from shapes, and sums are added tile by tile. So all numbers of `parts` give the same bits. In a part
+    with several tiles, pointwise ops run once; products and reductions run once for each tile.
 
-    With `modules` what runs in modules of these names is cut into `module-parts`, however wide it is. Where the gradient
-    of such a module waits for more than its own tokens, its forward pass runs again with its backward pass.
+    With `modules` the ops of the modules with these names are cut into `module-parts`, however wide they are. If the
+    gradient of such a module waits for other tokens, its forward pass runs again with its backward pass.
 
     Error: a pattern that names no module, or a module that mixes tokens.
   }];

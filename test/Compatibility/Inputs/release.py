@@ -13,11 +13,14 @@ import json
 import pathlib
 import re
 import shutil
-import struct
 import subprocess
 import sys
 
 import memopt
+import numpy as np
+
+import processes
+from tensor_files import write_safetensors
 
 HERE = pathlib.Path(__file__).resolve().parent
 HEADER = HERE.parents[2] / "runtime/include/memopt-runtime/CInterface.h"
@@ -25,9 +28,7 @@ TOOLS = {"memopt-compile": [], "memopt-run": [], "memopt-plan": []}
 
 
 def run(*command):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    assert done.returncode == 0, f"{command}\n{done.stderr}"
-    return done.stdout
+    return processes.run(*command).stdout
 
 
 def train(folder, out, *options):
@@ -43,14 +44,8 @@ def list_options(tool):
 
 
 def write_data(path):
-    header, body = {}, b""
-    for step in range(2):
-        content = struct.pack("<6f", *(0.25 * (step + 1) * (i - 2) for i in range(6)))
-        header[f"step{step}.x"] = {"dtype": "F32", "shape": [2, 3], "data_offsets": [len(body), len(body) + len(content)]}
-        body += content
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + body)
+    write_safetensors(path, {f"step{step}.x": np.array([0.25 * (step + 1) * (i - 2) for i in range(6)], "f4").reshape(2, 3)
+                             for step in range(2)})
 
 
 def make(folder):

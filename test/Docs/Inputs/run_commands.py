@@ -8,7 +8,6 @@ The commands find a shipped model under the names that they use, and data of its
 command prints, with `...` for what is left out. Usage lines and placeholders such as PROBLEM.json are none.
 """
 import gzip
-import json
 import os
 import pathlib
 import random
@@ -17,6 +16,9 @@ import shutil
 import struct
 import subprocess
 import sys
+
+import numpy as np
+from tensor_files import write_safetensors
 
 # Commands that are not run here, by a part of them, and why not.
 ELSEWHERE = {
@@ -37,16 +39,6 @@ ELSEWHERE = {
 SAMPLES = 128
 
 
-def write_safetensors(path, tensors):
-    header, data = {}, b""
-    for name, (dtype, shape, content) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
-        data += content
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
-
-
 def prepare(source, folder):
     models = source / "tools" / "export" / "models"
     for name, model in (("model.pt2", "mlp.train.pt2"), ("MODEL.pt2", "mlp.train.pt2"), ("mine.train.pt2", "mlp.train.pt2"),
@@ -54,15 +46,15 @@ def prepare(source, folder):
         shutil.copy(models / model, folder / name)
     subprocess.run(["memopt-compile", "model.pt2", "-o", "mlp.memopt", "--quiet"], cwd=folder, check=True)  # the walkthrough's
     draw = random.Random(0)
-    images, labels = bytes(draw.randrange(256) for _ in range(SAMPLES * 784)), [draw.randrange(10) for _ in range(SAMPLES)]
+    images = np.array([draw.randrange(256) for _ in range(SAMPLES * 784)], "u1").reshape(SAMPLES, 1, 28, 28)
+    labels = np.array([draw.randrange(10) for _ in range(SAMPLES)], "i8")
     for name in ("train", "test"):
-        write_safetensors(folder / f"{name}.safetensors", {
-            "image": ("U8", [SAMPLES, 1, 28, 28], images), "label": ("I64", [SAMPLES], struct.pack(f"<{SAMPLES}q", *labels))})
+        write_safetensors(folder / f"{name}.safetensors", {"image": images, "label": labels})
     for name in ("train", "t10k"):
         with gzip.open(folder / f"{name}-images-idx3-ubyte.gz", "wb") as file:
-            file.write(struct.pack(">IIII", 0x803, SAMPLES, 28, 28) + images)
+            file.write(struct.pack(">IIII", 0x803, SAMPLES, 28, 28) + images.tobytes())
         with gzip.open(folder / f"{name}-labels-idx1-ubyte.gz", "wb") as file:
-            file.write(struct.pack(">II", 0x801, SAMPLES) + bytes(labels))
+            file.write(struct.pack(">II", 0x801, SAMPLES) + labels.astype("u1").tobytes())
 
 
 def find_commands(text):

@@ -7,7 +7,6 @@ import array
 import json
 import os
 import pathlib
-import struct
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ import numpy
 
 import memopt
 from memopt import arrays, packages, tools
+from tensor_files import write_safetensors
 
 archive, folder = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 os.environ["MEMOPT_CACHE"] = str(folder / "cache")
@@ -31,17 +31,6 @@ def refuses(kind, parts, function, *arguments):
         assert all(part in error.message for part in parts), error.message
         return error
     raise AssertionError(f"{function.__name__} refuses nothing, expected {parts}")
-
-
-def write_safetensors(path, tensors):
-    head, data = {}, b""
-    for name, value in tensors.items():
-        content = value.tobytes()
-        head[name] = {"dtype": {"float32": "F32", "int64": "I64"}[str(value.dtype)], "shape": value.shape,
-                      "data_offsets": [len(data), len(data) + len(content)]}
-        data += content
-    text = json.dumps(head).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
 def open_session(**options):

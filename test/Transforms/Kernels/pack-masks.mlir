@@ -1,5 +1,4 @@
 // RUN: memopt-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(memopt-pack-masks))' | FileCheck %s
-// RUN: memopt-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(memopt-pack-masks))' | FileCheck %s --check-prefix=LEFT
 // RUN: memopt-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(memopt-pack-masks))' --remarks-filter='memopt-pack-masks' --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // A mask that a kernel makes in the forward pass and kernels of both passes read is an eighth of its bytes.
@@ -46,9 +45,8 @@ func.func @kept(%x: tensor<128x64xf32>, %g: tensor<128x64xf32>) -> (tensor<128x6
 
 // Left as they are: a last dimension of no whole bytes, a mask that is returned, one that forward alone reads, a small one.
 
-// LEFT-LABEL: func.func @left
-// LEFT-NOT: pack_bits
 // CHECK-LABEL: func.func @left
+// CHECK-NOT: pack_bits
 func.func @left() -> (tensor<128x64xi1>, tensor<128x64xi1>) {
   %ragged = memopt.kernel () -> tensor<128x60xi1> {
     %c = arith.constant true
