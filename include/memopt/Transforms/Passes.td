@@ -256,6 +256,9 @@ def ShardParametersPass : Pass<"memopt-shard-parameters", "::mlir::ModuleOp"> {
     one. A read is followed by an `all_gather`, of narrower elements where a cast narrows what was read; what an update
     makes is written as it is, and not gathered. Parameters of which a shard is no smaller than the whole stay whole.
 
+    An evaluation that reads a training's state says of each variable which part a rank has, in the attribute
+    `memopt.state_shard`; its reads are gathered in the same way.
+
     Runs behind `memopt-insert-optimizer` with a `zero-stage`, and behind `memopt-split-batch`.
   }];
   let options = [
@@ -346,6 +349,9 @@ def NarrowFrozenPass : Pass<"memopt-narrow-frozen", "::mlir::ModuleOp"> {
     QLoRA. With codes these are matrices, embeddings and filters of at least 4,096 elements; the rest stays f32. With
     `scales` of int8 the scales of nf4 are bytes with one f32 for each 256 of them. Each read is widened by elementwise
     code; of what indices look up, the elements are.
+
+    An evaluation that reads a training's state says of each variable what it is kept in, in the attribute
+    `memopt.state_code`, which comes before `code`.
 
     Remark: the number of parameters, and their bytes before and after.
   }];
