@@ -132,6 +132,16 @@ static Status setAlternation(RunOptions &options, const std::string &text) {
   return Status::ok();
 }
 
+static Status setBuckets(RunOptions &options, const std::string &text) {
+  std::set<int64_t> lengths;
+  for (const std::string &word : splitList(text)) {
+    MEMOPT_ASSIGN_OR_RETURN(int64_t length, parseInteger(word, 1));
+    lengths.insert(length);
+  }
+  options.dataBuckets.assign(lengths.begin(), lengths.end());
+  return Status::ok();
+}
+
 static Status setMilestones(RunOptions &options, const std::string &text) {
   std::vector<int64_t> milestones;
   for (const std::string &word : splitList(text)) {
@@ -276,7 +286,9 @@ static const std::vector<OptionGroup> &getGroups() {
         {"--data-augment", "flip,crop:N", "mirror images, and move them by up to N pixels",
          setAugmentation},
         {"--data-stride", "N", "of texts: tokens from one window to the next (default: a window)",
-         setInteger(&RunOptions::dataStride, 1)}}},
+         setInteger(&RunOptions::dataStride, 1)},
+        {"--data-buckets", "N,N,...",
+         "texts of several lengths, each into the smallest program that holds it", setBuckets}}},
       {"Learning rate",
        {{"--lr",
          "X",
