@@ -15,6 +15,7 @@ using namespace mlir::memopt;
 
 static constexpr StringLiteral kFrozenAttr = "memopt.frozen";
 static constexpr StringLiteral kFrozenScaleAttr = "memopt.frozen_scale";
+static constexpr StringLiteral kStateCodeAttr = "memopt.state_code";
 /// Below it scales and padding of blocks would cost more than codes save.
 static constexpr int64_t kLeastElements = 4096;
 
@@ -57,6 +58,30 @@ int64_t FrozenForm::getBytes(int64_t elements) const {
   return ::memopt::getCodeBytes(code, elements) + scaleBytes;
 }
 
+std::optional<FrozenForm> FrozenForm::getOfState(VariableOp variable) {
+  auto facts = variable->getAttrOfType<DictionaryAttr>(kStateCodeAttr);
+  auto code = facts ? facts.getAs<StringAttr>("code") : StringAttr();
+  std::optional<BlockCode> parsed;
+  if (code)
+    parsed = ::memopt::parseBlockCode(code.str());
+  if (!parsed)
+    return std::nullopt;
+  return FrozenForm{*parsed, facts.contains("narrow_scales")};
+}
+
+void FrozenForm::attachOfState(VariableOp variable) const {
+  Builder b(variable.getContext());
+  SmallVector<NamedAttribute> facts{
+      b.getNamedAttr("code", b.getStringAttr(::memopt::getName(code)))};
+  if (hasNarrowScales)
+    facts.push_back(b.getNamedAttr("narrow_scales", b.getUnitAttr()));
+  variable->setDiscardableAttr(kStateCodeAttr, b.getDictionaryAttr(facts));
+}
+
+void FrozenForm::removeOfState(VariableOp variable) {
+  variable->removeDiscardableAttr(kStateCodeAttr);
+}
+
 //===----------------------------------------------------------------------===//
 // Variables
 //===----------------------------------------------------------------------===//
@@ -93,6 +118,11 @@ void FrozenVariable::attachTo(VariableOp variable) const {
   if (initial)
     facts.push_back(b.getNamedAttr("initial", initial));
   variable->setDiscardableAttr(kFrozenAttr, b.getDictionaryAttr(facts));
+}
+
+RankedTensorType mlir::memopt::getKeptType(VariableOp variable) {
+  std::optional<FrozenVariable> frozen = FrozenVariable::get(variable);
+  return frozen ? frozen->wholeType : variable.getWholeType();
 }
 
 bool mlir::memopt::isFrozenScale(VariableOp variable) {

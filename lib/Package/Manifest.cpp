@@ -100,6 +100,8 @@ private:
     manifest["threads"] = target.getThreads();
     manifest["instrumented"] = options.isInstrumented;
     manifest["mode"] = options.mode;
+    if (options.isAveraged)
+      manifest["averaged"] = true;
     manifest["micro_batches"] = options.microBatches;
     manifest["ranks"] = options.ranks;
     manifest["arena_bytes"] = bySpace(planned.getArenaBytes());
@@ -227,7 +229,7 @@ private:
       (*object)["names"] = variable.getNames() ? attributeToJson(*variable.getNames())
                                                : json::Array{variable.getSymName()};
       (*object)["role"] =
-          isFrozenScale(variable) ? StringRef("frozen_scale") : stringifyRole(variable.getRole());
+          isFrozenScale(variable) ? StringRef(kFrozenScaleRole) : stringifyRole(variable.getRole());
       if (std::optional<FrozenVariable> frozen = FrozenVariable::get(variable))
         (*object)["encoding"] = describeEncoding(*frozen);
       addRestore(variable, *object);

@@ -8,6 +8,8 @@
 
 #include "memopt/Package/SharedState.h"
 
+#include "StateNames.h"
+#include "memopt/Analysis/FrozenVariable.h"
 #include "memopt/Dialect/Program.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -18,7 +20,6 @@
 
 using namespace mlir;
 using namespace mlir::memopt;
-namespace json = llvm::json;
 
 //===----------------------------------------------------------------------===//
 // What is the same
@@ -35,14 +36,55 @@ static bool haveSameElements(ElementsAttr a, ElementsAttr b) {
   return ours && theirs && ours->getData() == theirs->getData();
 }
 
+/// Codes are the same where they and their scales are.
+static bool haveSameEncoding(VariableOp a, VariableOp b) {
+  std::optional<FrozenVariable> first = FrozenVariable::get(a), second = FrozenVariable::get(b);
+  if (!first || !second)
+    return !first && !second;
+  return first->code == second->code && first->wholeType == second->wholeType &&
+         first->scales == second->scales && first->scaleScales == second->scaleScales;
+}
+
 static bool haveSameType(VariableOp a, VariableOp b) {
   return a.getType() == b.getType() && a.getShard() == b.getShard() && a.getRole() == b.getRole() &&
+         haveSameEncoding(a, b) &&
          a->getAttr(MemoptDialect::kDtypeAttr) == b->getAttr(MemoptDialect::kDtypeAttr);
+}
+
+/// Of what is kept in codes the first values are those of the whole.
+static ElementsAttr getFirstValues(VariableOp variable) {
+  std::optional<FrozenVariable> frozen = FrozenVariable::get(variable);
+  return frozen ? frozen->initial : variable.getInitialAttr();
 }
 
 /// Values that one program does not give are those of another that does.
 static bool haveSameValues(VariableOp a, VariableOp b) {
-  return !a.getInitial() || !b.getInitial() || haveSameElements(*a.getInitial(), *b.getInitial());
+  ElementsAttr first = getFirstValues(a), second = getFirstValues(b);
+  return !first || !second || haveSameElements(first, second);
+}
+
+static void giveFirstValues(VariableOp variable, ElementsAttr values) {
+  if (!values)
+    return;
+  std::optional<FrozenVariable> frozen = FrozenVariable::get(variable);
+  if (!frozen)
+    return variable.setInitialAttr(values);
+  frozen->initial = values;
+  frozen->attachTo(variable);
+}
+
+/// What a message says that a variable is.
+static std::string describeKept(VariableOp variable) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << getKeptType(variable);
+  if (std::optional<FrozenVariable> frozen = FrozenVariable::get(variable))
+    stream << " kept in " << ::memopt::getName(frozen->code)
+           << (frozen->scaleScales.empty() ? "" : " with scales in int8");
+  if (std::optional<ShardAttr> shard = variable.getShard())
+    stream << " shared out over " << shard->getRanks() << " ranks in parts of "
+           << variable.getTensorType().getNumElements() << " elements";
+  return text;
 }
 
 namespace {
@@ -51,8 +93,6 @@ class Member {
 public:
   explicit Member(const StateProgram &program)
       : program(program), module(program.module), symbols(program.module) {
-    nameVariables();
-    nameOptimizer();
     for (auto function : module.getOps<func::FuncOp>())
       function.walk([&](WriteOp op) { written.insert(op.getVariableAttr().getAttr()); });
   }
@@ -73,7 +113,7 @@ public:
   /// Keeps a constant out of the state, under a name that is no other program's.
   LogicalResult own(VariableOp variable) {
     std::string name = (variable.getSymName() + "@" + program.name).str();
-    if (failed(rename(variable, name)))
+    if (failed(renameVariable(symbols, variable, name)))
       return failure();
     variable->setAttr(kOwnAttr, UnitAttr::get(variable.getContext()));
     return success();
@@ -111,61 +151,6 @@ public:
   ModuleOp module;
 
 private:
-  LogicalResult rename(VariableOp variable, StringRef name) {
-    if (failed(symbols.rename(variable, name)))
-      return variable.emitOpError() << "cannot be called '" << name << "'";
-    return success();
-  }
-
-  /// In two turns, for two variables may have each other's names.
-  void nameVariables() {
-    SmallVector<std::pair<VariableOp, StringRef>> renamed;
-    for (const auto &[own, shared] : program.names)
-      if (VariableOp variable = find(own)) {
-        (void)rename(variable, own + "@own");
-        renamed.push_back({variable, shared});
-      }
-    for (auto [variable, shared] : renamed) {
-      StringRef own = StringRef(variable.getSymName()).drop_back(strlen("@own"));
-      SmallVector<std::string> names;
-      if (variable.getNames())
-        for (StringRef name : variable.getNames()->getAsValueRange<StringAttr>())
-          names.push_back(name == own ? shared.str() : name.str());
-      SmallVector<StringRef> views(names.begin(), names.end());
-      variable.setNamesAttr(Builder(variable.getContext()).getStrArrayAttr(views));
-      nameStateOf(variable, own, shared);
-      (void)rename(variable, shared);
-    }
-  }
-
-  /// What an optimizer keeps of a parameter ends with the parameter's name.
-  void nameStateOf(VariableOp parameter, StringRef own, StringRef shared) {
-    for (auto variable : llvm::to_vector(module.getOps<VariableOp>())) {
-      StringRef name = variable.getSymName();
-      if (variable.getOf() != parameter.getSymName() || !name.consume_back(own))
-        continue;
-      std::string changed = (name + shared).str();
-      (void)rename(variable, changed);
-      if (variable.getNames())
-        variable.setNamesAttr(Builder(variable.getContext()).getStrArrayAttr(StringRef(changed)));
-    }
-  }
-
-  /// State of an optimizer with a name has it in its names.
-  void nameOptimizer() {
-    if (program.optimizer.empty())
-      return;
-    for (auto variable : llvm::to_vector(module.getOps<VariableOp>()))
-      if (variable.getRole() == Role::OptimizerState) {
-        StringRef rest = variable.getSymName();
-        rest.consume_front("optimizer.");
-        std::string name = ("optimizer@" + Twine(program.optimizer) + "." + rest).str();
-        (void)rename(variable, name); // nothing else has a name with an @
-        if (variable.getNames())
-          variable.setNamesAttr(Builder(variable.getContext()).getStrArrayAttr(StringRef(name)));
-      }
-  }
-
   SymbolTable symbols;
   llvm::DenseSet<StringAttr> written;
 };
@@ -220,16 +205,16 @@ private:
     }
     if (!haveSameType(first, variable))
       return refuse(member, variable)
-             << "is " << variable.getType() << ", and in " << found->second.program << " "
-             << first.getType() << ": programs of one package share what has one name";
+             << "is " << describeKept(variable) << ", and in " << found->second.program << " "
+             << describeKept(first) << ": programs of one package share what has one name";
     if (!haveSameValues(first, variable))
       return refuse(member, variable)
              << "begins with other values than in " << found->second.program
              << ": programs of one package share what has one name";
     if (variable.getTrainable())
       first.setTrainable(true);
-    if (!first.getInitial() && !first.getInitValue() && variable.getInitial() && !isGiven)
-      first.setInitialAttr(*variable.getInitial());
+    if (!getFirstValues(first) && !first.getInitValue() && !isGiven)
+      giveFirstValues(first, getFirstValues(variable));
     return success();
   }
 
@@ -301,104 +286,4 @@ LogicalResult mlir::memopt::verifySharedPlaces(ArrayRef<StateProgram> programs, 
     }
   }
   return success();
-}
-
-//===----------------------------------------------------------------------===//
-// The state of a package
-//===----------------------------------------------------------------------===//
-
-static Type parseDtype(MLIRContext &context, StringRef name) {
-  Builder builder(&context);
-  for (Type type :
-       {Type(builder.getF64Type()), Type(builder.getF32Type()), Type(builder.getF16Type()),
-        Type(builder.getBF16Type()), Type(builder.getI64Type()), Type(builder.getI32Type()),
-        Type(builder.getIntegerType(16)), Type(builder.getI8Type()), Type(builder.getI1Type())})
-    if (getDtypeName(type) == name)
-      return type;
-  return name == "u8" ? Type(builder.getI8Type()) : Type();
-}
-
-static llvm::Error fail(const Twine &what) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), what);
-}
-
-/// Whether all sizes are sizes.
-static bool parseShape(const json::Array *numbers, SmallVectorImpl<int64_t> &shape) {
-  if (!numbers)
-    return false;
-  for (const json::Value &number : *numbers) {
-    std::optional<int64_t> size = number.getAsInteger();
-    if (!size || *size < 0)
-      return false;
-    shape.push_back(*size);
-  }
-  return true;
-}
-
-static std::vector<StringRef> parseNames(const json::Object &entry) {
-  std::vector<StringRef> names;
-  if (const json::Array *list = entry.getArray("names"))
-    for (const json::Value &name : *list)
-      if (std::optional<StringRef> text = name.getAsString())
-        names.push_back(*text);
-  return names;
-}
-
-static llvm::Error declare(OpBuilder &builder, const json::Object &entry, int64_t ranks) {
-  std::optional<StringRef> name = entry.getString("name"), role = entry.getString("role"),
-                           dtype = entry.getString("dtype"),
-                           placement = entry.getString("placement");
-  std::optional<int64_t> offset = entry.getInteger("offset");
-  SmallVector<int64_t> shape, whole;
-  if (!name || !role || !dtype || !placement || !offset ||
-      !parseShape(entry.getArray("shape"), shape))
-    return fail("a variable of the manifest lacks its name, role, type or place");
-  std::optional<Role> kind = symbolizeRole(*role);
-  std::optional<Space> space = symbolizeSpace(*placement);
-  Type element = parseDtype(*builder.getContext(), *dtype);
-  if (!kind || !space || !element)
-    return fail("variable '" + *name + "' of the manifest is of an unknown role, type or place");
-  auto variable = VariableOp::create(builder, builder.getUnknownLoc(), *name,
-                                     RankedTensorType::get(shape, element), *kind);
-  if (!variable.isState() || entry.getBoolean("own").value_or(false)) {
-    variable.erase();
-    return llvm::Error::success();
-  }
-  variable.setPlacement(*space);
-  variable.setOffset(*offset);
-  variable.setTrainable(entry.getBoolean("trainable").value_or(false));
-  if (std::optional<StringRef> of = entry.getString("of"))
-    variable.setOf(*of);
-  if (std::optional<StringRef> slot = entry.getString("slot"))
-    variable.setSlot(*slot);
-  variable.setNamesAttr(builder.getStrArrayAttr(parseNames(entry)));
-  if (*dtype == "u8")
-    variable->setAttr(MemoptDialect::kDtypeAttr, builder.getStringAttr("u8"));
-  if (entry.get("whole_shape")) {
-    if (!parseShape(entry.getArray("whole_shape"), whole))
-      return fail("variable '" + *name + "' of the manifest has a wrong whole_shape");
-    variable.setShardAttr(ShardAttr::get(builder.getContext(), ranks, whole));
-  }
-  if (std::optional<StringRef> restore = entry.getString("restore")) {
-    variable.setTransient(true);
-    variable->setAttr(kRestoreAttr, builder.getStringAttr(*restore));
-  }
-  return llvm::Error::success();
-}
-
-llvm::Expected<OwningOpRef<ModuleOp>> mlir::memopt::readState(MLIRContext &context,
-                                                              const json::Object &manifest) {
-  OwningOpRef<ModuleOp> state = ModuleOp::create(UnknownLoc::get(&context));
-  OpBuilder builder = OpBuilder::atBlockEnd(state->getBody());
-  const json::Array *variables = manifest.getArray("variables");
-  if (!variables || !manifest.getArray("programs"))
-    return fail("it is a package of one program, whose arena has no place for others");
-  for (const json::Value &entry : *variables) {
-    const json::Object *variable = entry.getAsObject();
-    if (!variable)
-      return fail("a variable of its manifest is no object");
-    if (llvm::Error error = declare(builder, *variable, manifest.getInteger("ranks").value_or(1)))
-      return std::move(error);
-  }
-  return std::move(state);
 }

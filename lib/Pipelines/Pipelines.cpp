@@ -109,6 +109,12 @@ void mlir::memopt::buildJointPipeline(OpPassManager &manager, const PipelineOpti
   addCleaning(manager);
 }
 
+void mlir::memopt::buildStatePipeline(OpPassManager &manager, const PipelineOptions &) {
+  // Codes are widened where those of a training are, in the kernel pipeline.
+  manager.addPass(createShardParametersPass());
+  addCleaning(manager);
+}
+
 void mlir::memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOptions &options) {
   // Ranges of inputs are read off ops that index, which lowering takes apart. Evaluation needs
   // them, too.

@@ -14,6 +14,7 @@
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Dialect/Program.h"
 #include "memopt/Import/Graph/Pt2.h"
+#include "memopt/Package/SharedState.h"
 #include "memopt/Pipelines/Pipelines.h"
 #include "memopt/Report/Estimate.h"
 #include "memopt/Report/Frontier.h"
@@ -103,26 +104,26 @@ llvm::Timer *Compilation::getTimer(StringRef stage, StringRef description) {
 struct ::memopt::tool::Stage {
   llvm::StringLiteral name, description;
   void (*build)(OpPassManager &, const mlir::memopt::PipelineOptions &);
-  bool isOfTraining;        ///< evaluation has none
+  enum Mode { Both, Training, Evaluation } mode;
   std::optional<Emit> emit; ///< what may be printed behind it
 };
 
 static const Stage kGraph = {"graph", "graph: batch size, fusion, precision",
-                             mlir::memopt::buildGraphPipeline, false, Emit::Graph};
+                             mlir::memopt::buildGraphPipeline, Stage::Both, Emit::Graph};
 static const Stage kJoint = {"joint", "joint: gradients, update, accumulation",
-                             mlir::memopt::buildJointPipeline, true, Emit::Joint};
+                             mlir::memopt::buildJointPipeline, Stage::Training, Emit::Joint};
+static const Stage kState = {"state", "state: in the form that the training keeps it",
+                             mlir::memopt::buildStatePipeline, Stage::Evaluation, std::nullopt};
 static const Stage kKernels = {"kernels", "kernels: layouts, lowering, fusion",
-                               mlir::memopt::buildKernelPipeline, false, Emit::Kernels};
+                               mlir::memopt::buildKernelPipeline, Stage::Both, Emit::Kernels};
 static const Stage kSchedule = {"schedule", "schedule: the order of the step",
-                                mlir::memopt::buildSchedulePipeline, false, std::nullopt};
+                                mlir::memopt::buildSchedulePipeline, Stage::Both, std::nullopt};
 static const Stage kPlan = {"plan", "plan: recomputation, addresses",
-                            mlir::memopt::buildPlanPipeline, false, Emit::Planned};
-static const Stage *const kStages[] = {&kGraph, &kJoint, &kKernels, &kSchedule, &kPlan};
+                            mlir::memopt::buildPlanPipeline, Stage::Both, Emit::Planned};
+static const Stage *const kStages[] = {&kGraph, &kJoint, &kState, &kKernels, &kSchedule, &kPlan};
 
 StatusCode Compilation::compile() {
-  if (StatusCode code = openCache(); code != StatusCode::Ok)
-    return code;
-  if (StatusCode code = load(); code != StatusCode::Ok)
+  if (StatusCode code = begin(); code != StatusCode::Ok)
     return code;
   if (options.isBatchSearched)
     if (StatusCode code = take(mlir::memopt::findLargestBatch(*this, llvm::errs()));
@@ -166,11 +167,13 @@ std::optional<StatusCode> Compilation::runStages() {
   return std::nullopt;
 }
 
-StatusCode Compilation::prepare() {
+StatusCode Compilation::begin() {
   if (StatusCode code = openCache(); code != StatusCode::Ok)
     return code;
-  if (StatusCode code = load(); code != StatusCode::Ok)
-    return code;
+  return load();
+}
+
+StatusCode Compilation::prepare() {
   // So that plans of a search count the state as it will lie.
   (*module)->setAttr(mlir::memopt::kSharesStateAttr, UnitAttr::get(&context));
   if (options.isBatchSearched)
@@ -181,8 +184,11 @@ StatusCode Compilation::prepare() {
     if (StatusCode code = take(mlir::memopt::chooseForm(*this, options.automatic, llvm::errs()));
         code != StatusCode::Ok)
       return code;
+  if (options.explainsTechniques)
+    if (StatusCode code = explainTechniques(); code != StatusCode::Ok)
+      return code;
   planned.reset(); // it is made again, behind the variables of the other programs
-  for (const Stage *stage : {&kGraph, &kJoint, &kKernels})
+  for (const Stage *stage : {&kGraph, &kJoint, &kState, &kKernels})
     if (StatusCode code = runStage(*stage); code != StatusCode::Ok)
       return code;
   return StatusCode::Ok;
@@ -206,7 +212,7 @@ StatusCode Compilation::explainTechniques() {
 }
 
 StatusCode Compilation::runStage(const Stage &stage) {
-  if (stage.isOfTraining && options.evaluate)
+  if (stage.mode == (options.evaluate ? Stage::Training : Stage::Evaluation))
     return StatusCode::Ok;
   StageScope scope(*this, stage.name, stage.description);
   PassManager manager(&context);
@@ -477,14 +483,19 @@ mlir::memopt::ProgramToWrite Compilation::describeProgram(StringRef name) {
   return {name.str(), *module, describeManifest(), program};
 }
 
+int64_t Compilation::countRanks() {
+  return options.evaluate ? mlir::memopt::countRanks(*module) : int64_t(options.pipeline.ranks);
+}
+
 mlir::memopt::ManifestOptions Compilation::describeManifest() {
   mlir::memopt::ManifestOptions manifest;
   manifest.mode = options.evaluate ? "eval" : "train";
+  manifest.isAveraged = isAveraged;
   manifest.targetFeatures = targetName;
   manifest.overheadBytes = options.device ? options.device->overheadBytes : 0;
   manifest.isInstrumented = options.isInstrumented;
   manifest.microBatches = options.pipeline.microBatches;
-  manifest.ranks = options.pipeline.ranks;
+  manifest.ranks = countRanks();
   manifest.diskFolder = options.diskFolder;
   manifest.planText = mlir::memopt::explainPlan(*module);
   if (!options.evaluate)

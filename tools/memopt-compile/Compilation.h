@@ -43,12 +43,18 @@ public:
   // One of several programs of a package (PackageCompilation.h)
   //===--------------------------------------------------------------------===//
 
-  /// Up to the kernel graph, where the variables are known.
+  /// Reads the model.
+  StatusCode begin();
+  /// Goes on to the kernel graph, where the variables are known.
   StatusCode prepare();
   /// The rest, up to the plan.
   StatusCode plan();
   mlir::ModuleOp getModule() { return *module; }
+  /// Says in the package that it evaluates the average of the weights.
+  void noteAveraged() { isAveraged = true; }
   mlir::memopt::ProgramToWrite describeProgram(llvm::StringRef name);
+  /// Processes that run the program together: of an evaluation those that share out what it reads.
+  int64_t countRanks();
   /// The message on a plan that does not fit, in full.
   StatusCode reportMisfit();
   void reportCache();
@@ -103,7 +109,8 @@ private:
   mlir::memopt::ProgramOptions program;
   ::memopt::Cache *cache = nullptr; ///< where plans and code are found again, or null
   std::string targetName;
-  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+  bool isAveraged = false;
+  std::chrono::steady_clock::time_point beginTime = std::chrono::steady_clock::now();
   std::optional<llvm::json::Array> techniques; ///< for the report, when they were compared
   int64_t smallestBytes = 0;                   ///< of all forms that were tried, when none fits
   mlir::OwningOpRef<mlir::ModuleOp> module;

@@ -55,7 +55,7 @@ void Compilation::summarize() {
       llvm::sys::path::filename(StringRef(options.output).rtrim('/')), spaces, number("kernels"),
       number("library_calls"), number("recomputed_instructions"),
       *facts.getNumber("predicted_seconds") * 1e3,
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - beginTime).count());
 }
 
 StatusCode Compilation::report() {

@@ -54,12 +54,60 @@ StatusCode PackageCompilation::prepare() {
   for (ProgramRequest &program : request.programs) {
     program.options->reportPath.clear(); // there is one of all
     compilations.push_back(std::make_unique<Compilation>(context, *program.options, errors));
-    if (StatusCode code = compilations.back()->prepare(); code != StatusCode::Ok)
-      return blame(program, code);
   }
+  for (size_t number : getOrder())
+    if (StatusCode code = prepareProgram(number); code != StatusCode::Ok)
+      return blame(request.programs[number], code);
   return succeeded(mlir::memopt::shareState(listStates(), state ? *state : nullptr))
              ? StatusCode::Ok
              : StatusCode::BadInput;
+}
+
+/// Evaluations come last: they read state in the form, and where, trainings have it.
+std::vector<size_t> PackageCompilation::getOrder() const {
+  std::vector<size_t> order;
+  for (bool evaluate : {false, true})
+    for (auto [number, program] : llvm::enumerate(request.programs))
+      if (program.options->evaluate == evaluate)
+        order.push_back(number);
+  return order;
+}
+
+/// That of the package that is there, or else of a training, which is planned by then; null where
+/// all programs evaluate.
+ModuleOp PackageCompilation::findPlacedState() {
+  if (state)
+    return *state;
+  for (auto [program, compilation] : llvm::zip_equal(request.programs, compilations))
+    if (!program.options->evaluate)
+      return compilation->getModule();
+  return nullptr;
+}
+
+StatusCode PackageCompilation::prepareProgram(size_t number) {
+  Compilation &compilation = *compilations[number];
+  if (StatusCode code = compilation.begin(); code != StatusCode::Ok)
+    return code;
+  if (request.programs[number].options->evaluate) {
+    std::vector<ModuleOp> states;
+    if (state)
+      states.push_back(*state);
+    for (auto [program, other] : llvm::zip_equal(request.programs, compilations))
+      if (!program.options->evaluate)
+        states.push_back(other->getModule());
+    mlir::memopt::StateProgram evaluation = describeState(number);
+    if (request.programs[number].isAveraged) {
+      if (failed(mlir::memopt::readAverages(evaluation, states)))
+        return StatusCode::BadInput;
+      request.programs[number].variables = evaluation.names;
+      compilation.noteAveraged();
+    }
+    mlir::memopt::adoptForms(evaluation, states);
+  }
+  if (StatusCode code = compilation.prepare(); code != StatusCode::Ok)
+    return code;
+  mlir::memopt::nameState(describeState(number));
+  return StatusCode::Ok;
 }
 
 StatusCode PackageCompilation::readState() {
@@ -85,12 +133,17 @@ StatusCode PackageCompilation::readState() {
   return StatusCode::Ok;
 }
 
+mlir::memopt::StateProgram PackageCompilation::describeState(size_t number) {
+  const ProgramRequest &program = request.programs[number];
+  Compilation &compilation = *compilations[number];
+  return {program.name, compilation.getModule(), program.optimizer, compilation.countRanks(),
+          program.variables};
+}
+
 std::vector<mlir::memopt::StateProgram> PackageCompilation::listStates() {
   std::vector<mlir::memopt::StateProgram> states;
-  for (auto [program, compilation] : llvm::zip_equal(request.programs, compilations))
-    states.push_back({program.name, compilation->getModule(), program.optimizer,
-                      program.options->evaluate ? 1 : int64_t(program.options->pipeline.ranks),
-                      program.variables});
+  for (size_t number = 0; number < compilations.size(); ++number)
+    states.push_back(describeState(number));
   return states;
 }
 
@@ -113,10 +166,13 @@ size_t PackageCompilation::findLargest() {
 StatusCode PackageCompilation::plan() {
   std::vector<std::string> messages(compilations.size());
   bool fits = true;
-  for (auto [number, compilation] : llvm::enumerate(compilations)) {
+  for (size_t number : getOrder()) {
     if (request.programs[number].options->explain)
       llvm::errs() << "Program " << request.programs[number].name << ":\n";
-    StatusCode code = compilation->plan();
+    if (request.programs[number].options->evaluate)
+      if (ModuleOp placed = findPlacedState())
+        mlir::memopt::adoptSpaces(compilations[number]->getModule(), placed);
+    StatusCode code = compilations[number]->plan();
     if (code != StatusCode::Ok && code != StatusCode::DoesNotFit)
       return blame(request.programs[number], code);
     fits &= code == StatusCode::Ok;

@@ -31,11 +31,15 @@ public:
 private:
   StatusCode compile();
   StatusCode prepare();
+  StatusCode prepareProgram(size_t number);
+  std::vector<size_t> getOrder() const;
+  mlir::ModuleOp findPlacedState();
   StatusCode readState();
   StatusCode plan();
   StatusCode write();
   StatusCode report();
   void summarize();
+  mlir::memopt::StateProgram describeState(size_t number);
   std::vector<mlir::memopt::StateProgram> listStates();
   StatusCode blame(const ProgramRequest &program, StatusCode code);
   size_t findLargest();

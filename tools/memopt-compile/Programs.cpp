@@ -24,6 +24,7 @@ struct Draft {
   std::string name, model, optimizer;
   std::vector<std::string> words;
   std::vector<std::pair<std::string, std::string>> variables;
+  bool isAveraged = false;
 };
 } // namespace
 
@@ -33,6 +34,7 @@ static llvm::Expected<Draft> parseDraft(const json::Value &entry, llvm::StringRe
     return object ? object->getString(key).value_or("").str() : "";
   };
   Draft draft{text("name"), text("model"), text("optimizer"), {}, {}};
+  draft.isAveraged = object && object->getBoolean("averaged").value_or(false);
   if (draft.name.empty() || draft.model.empty())
     return invalid("--programs=" + file + ": a program has a \"name\" and a \"model\"");
   if (llvm::StringRef(draft.optimizer).find_first_of("@.\"") != llvm::StringRef::npos)
@@ -107,7 +109,7 @@ static llvm::Expected<std::vector<Draft>> collectDrafts(const CommandLine &line)
 
 /// The options of one program, as if it were the only one.
 static llvm::Expected<std::unique_ptr<CompileOptions>>
-parseOptions(char *tool, const CommandLine &line, const Draft &draft, bool isAlone) {
+parseOptions(char *tool, const CommandLine &line, const Draft &draft) {
   std::vector<std::string> words;
   for (const std::string &word : line.words)
     if (llvm::StringRef name = llvm::StringRef(word).split('=').first;
@@ -126,12 +128,27 @@ parseOptions(char *tool, const CommandLine &line, const Draft &draft, bool isAlo
   if (own.emit != Emit::Package || own.isEstimate || own.frontierPoints > 0 || own.isCalibration)
     return invalid("a package of several programs is written whole: --emit, --estimate, --frontier "
                    "and --calibrate are of one model");
-  if (own.explainsTechniques || ((own.isBatchSearched || own.isFormSearched) && !isAlone))
-    return invalid("--batch=max, --auto and --explain=techniques search the form of one program; a "
-                   "package of several has its forms given");
-  if (!own.pagePath.empty())
-    return invalid("--html draws the plan of one program; compile it alone");
+  if (draft.isAveraged && !own.evaluate)
+    return invalid("program '" + draft.name + "': \"averaged\" is of programs that evaluate");
   return options;
+}
+
+/// What is of one program is of the only one that trains: evaluations follow it.
+static llvm::Error checkSearches(const std::vector<ProgramRequest> &programs) {
+  bool isOne = llvm::count_if(programs, [](const ProgramRequest &program) {
+                 return !program.options->evaluate;
+               }) == 1;
+  for (const ProgramRequest &program : programs) {
+    const CompileOptions &own = *program.options;
+    if (programs.size() == 1 || (isOne && !own.evaluate))
+      continue;
+    if (own.explainsTechniques || own.isBatchSearched || own.isFormSearched)
+      return invalid("--batch=max, --auto and --explain=techniques search the form of one program "
+                     "that trains; a package of several has its forms given");
+    if (!own.pagePath.empty())
+      return invalid("--html draws the plan of one program that trains; compile it alone");
+  }
+  return llvm::Error::success();
 }
 
 llvm::Expected<CompileRequest> memopt::tool::parseRequest(int argc, char **argv) {
@@ -158,11 +175,14 @@ llvm::Expected<CompileRequest> memopt::tool::parseRequest(int argc, char **argv)
   for (const Draft &draft : *drafts) {
     if (!names.insert(draft.name).second)
       return invalid("two programs of the package have the name '" + draft.name + "'");
-    auto options = parseOptions(argv[0], *line, draft, drafts->size() == 1);
+    auto options = parseOptions(argv[0], *line, draft);
     if (!options)
       return options.takeError();
-    request.programs.push_back({draft.name, draft.optimizer, draft.variables, std::move(*options)});
+    request.programs.push_back(
+        {draft.name, draft.optimizer, draft.variables, draft.isAveraged, std::move(*options)});
   }
+  if (llvm::Error error = checkSearches(request.programs))
+    return std::move(error);
   request.output = request.programs.front().options->output;
   request.reportPath = line->get("report");
   return request;

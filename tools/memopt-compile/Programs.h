@@ -22,6 +22,7 @@ struct ProgramRequest {
   std::string name;
   std::string optimizer; ///< whose state it has; programs of one name share it
   std::vector<std::pair<std::string, std::string>> variables; ///< own names, and shared ones
+  bool isAveraged; ///< an evaluation that reads averages in the place of parameters
   std::unique_ptr<CompileOptions> options;
 };
 

@@ -32,7 +32,7 @@
 using namespace memopt;
 
 static const std::string packageFolder = "/model.memopt", deviceFile = "/device.json",
-                         helpFile = "/help.txt";
+                         helpFile = "/help.txt", programsFile = "/programs.json";
 
 static StatusOr<std::string> findCompiler() {
   char self[PATH_MAX];
@@ -177,8 +177,8 @@ Status CompiledPackage::explainRefusal(const std::string &compiler, const RunOpt
   return badInput("");
 }
 
-/// Options of memopt-compile that change an evaluation beside the training that they are given for,
-/// with their other names.
+/// Options of memopt-compile that change an evaluation in the course of the training that they are
+/// given for, with their other names. Where variables lie, and in which form, it has of that.
 static const char *const ofEvaluation[] = {"--batch",
                                            "--batch-size",
                                            "--per-device-train-batch-size",
@@ -196,7 +196,6 @@ static const char *const ofEvaluation[] = {"--batch",
                                            "--machine-profile",
                                            "--master-weights",
                                            "--matmul-precision",
-                                           "--offload-param",
                                            "--precision",
                                            "--quiet",
                                            "--reference",
@@ -205,14 +204,24 @@ static const char *const ofEvaluation[] = {"--batch",
                                            "--target-features",
                                            "--threads"};
 
+/// Whether it is the largest batch, which is looked for in training alone.
+static bool isLargestBatch(const std::vector<std::string> &words, size_t number) {
+  const std::string &word = words[number];
+  return word.substr(word.find('=') + 1) == "max" ||
+         (word.find('=') == std::string::npos && number + 1 < words.size() &&
+          words[number + 1] == "max");
+}
+
 /// The others are of training, and no option of an evaluation.
 static std::vector<std::string> selectForEvaluation(const std::vector<std::string> &given) {
-  std::vector<std::string> selected;
+  std::vector<std::string> selected{"--mode=eval"};
   bool isKept = false;
-  for (const std::string &word : given) {
+  for (size_t number = 0; number < given.size(); ++number) {
+    const std::string &word = given[number];
     if (startsWith(word, "-")) // else it is the value of the word before
       isKept = std::find(std::begin(ofEvaluation), std::end(ofEvaluation),
-                         word.substr(0, word.find('='))) != std::end(ofEvaluation);
+                         word.substr(0, word.find('='))) != std::end(ofEvaluation) &&
+               !isLargestBatch(given, number);
     if (isKept)
       selected.push_back(word);
   }
@@ -258,27 +267,61 @@ Status CompiledPackage::take(const std::string &place, const std::string &origin
   return making ? making->publish() : Status::ok();
 }
 
-Status CompiledPackage::compile(const RunOptions &options, const std::string &mode,
+/// The words for one program that the model is compiled to: those of its own, and of the target.
+static std::vector<std::string> listWords(const RunOptions &options,
+                                          const std::vector<std::string> &target) {
+  std::vector<std::string> words;
+  if (!options.mode.empty())
+    words.push_back("--mode=" + options.mode);
+  if (!options.rateText.empty() && options.mode != "eval")
+    words.push_back("--lr=" + options.rateText);
+  if (options.isQuiet)
+    words.push_back("--quiet");
+  if (options.ranks && options.mode != "eval")
+    words.push_back("--ranks=" + std::to_string(*options.ranks));
+  words.insert(words.end(), target.begin(), target.end());
+  words.insert(words.end(), options.compileOptions.begin(), options.compileOptions.end());
+  return words;
+}
+
+/// Whether evaluations in the course of training are to be a program beside it.
+static bool hasEvaluation(const RunOptions &options) {
+  return !options.evalData.empty() && options.evalPackage.empty();
+}
+
+/// Writes the file of --programs: the training, and its evaluation.
+Status CompiledPackage::writePrograms(const std::string &file, const RunOptions &options,
+                                      const std::vector<std::string> &training,
+                                      const std::vector<std::string> &target) {
+  std::vector<std::string> evaluation = selectForEvaluation(options.compileOptions);
+  evaluation.insert(evaluation.end(), target.begin(), target.end());
+  nlohmann::json programs = {{"programs",
+                              {{{"name", "train"}, {"model", options.model}, {"options", training}},
+                               {{"name", "evaluate"},
+                                {"model", options.model},
+                                {"options", evaluation},
+                                {"averaged", options.isAveraged}}}}};
+  return writeFileAtomically(
+      file, programs.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+Status CompiledPackage::compile(const RunOptions &options,
                                 const std::function<void()> &whileWaiting) {
   MEMOPT_ASSIGN_OR_RETURN(std::string compiler, findCompiler());
   MEMOPT_RETURN_IF_ERROR(makeFolder());
-  bool isBeside = mode != options.mode; // the evaluation of a training
-  std::string kept = isBeside ? "" : options.packagePath;
-  std::vector<std::string> command = {compiler, options.model, "-o", ""};
-  if (!mode.empty())
-    command.push_back("--mode=" + mode);
-  if (!options.rateText.empty() && mode != "eval")
-    command.push_back("--lr=" + options.rateText);
-  if (options.isQuiet)
-    command.push_back("--quiet");
-  if (options.ranks && mode != "eval")
-    command.push_back("--ranks=" + std::to_string(*options.ranks));
+  const std::string &kept = options.packagePath;
   MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> target, describeTarget(options));
-  command.insert(command.end(), target.begin(), target.end());
-  std::vector<std::string> rest =
-      isBeside ? selectForEvaluation(options.compileOptions) : options.compileOptions;
-  command.insert(command.end(), rest.begin(), rest.end());
+  std::vector<std::string> words = listWords(options, target);
+  std::vector<std::string> command = {compiler, options.model, "-o", ""};
+  command.insert(command.end(), words.begin(), words.end());
+  if (hasEvaluation(options))
+    command.push_back(options.isAveraged ? "evaluates averages" : "evaluates");
   std::string origin = describeOrigin(command);
+  if (hasEvaluation(options)) {
+    std::string file = temporaryFolder.getPath() + programsFile;
+    MEMOPT_RETURN_IF_ERROR(writePrograms(file, options, words, target));
+    command = {compiler, "--programs=" + file, "-o", ""};
+  }
   if (!kept.empty())
     loaded = findMade(kept, origin);
   if (loaded) {

@@ -26,11 +26,11 @@ public:
   /// Loads the package at `path`, if there is to be one and it is not loaded as yet.
   Status load();
 
-  /// Runs the memopt-compile that stands beside this program on the model. Its messages go where
-  /// ours go; when it fails, `exitCode` is its exit code and the failure has no message of its own,
+  /// Runs the memopt-compile that stands beside this program on the model; with evaluations in the
+  /// course of training they are a program of the same package. Its messages go where ours go; when
+  /// it fails, `exitCode` is its exit code and the failure has no message of its own,
   /// unless one of our options may have been meant. Calls `whileWaiting` many times a second.
-  Status compile(const RunOptions &options, const std::string &mode,
-                 const std::function<void()> &whileWaiting);
+  Status compile(const RunOptions &options, const std::function<void()> &whileWaiting);
 
   std::string path;
   std::shared_ptr<const Package> loaded;
@@ -41,6 +41,9 @@ private:
   Status makeFolder();
   StatusOr<std::string> choosePlace(const std::string &kept);
   Status take(const std::string &place, const std::string &origin);
+  Status writePrograms(const std::string &file, const RunOptions &options,
+                       const std::vector<std::string> &training,
+                       const std::vector<std::string> &target);
   Status explainRefusal(const std::string &compiler, const RunOptions &options);
   StatusOr<std::vector<std::string>> describeTarget(const RunOptions &options);
 

@@ -49,6 +49,7 @@ static const Need needs[] = {
     {"--data-mean", hasData, "--data=SOURCE"},
     {"--data-std", hasData, "--data=SOURCE"},
     {"--data-augment", hasData, "--data=SOURCE"},
+    {"--data-buckets", hasData, "--data=lines:TEXTFILE or --data=texts:FILE.safetensors"},
     {"--alternate", hasData, "--data=SOURCE"},
     {"--data-stride", hasText, "a text, --data=bytes:TEXTFILE or --data=tokens:FILE.safetensors"},
     {"--eval-every", hasEvalData, "--eval-data=SOURCE"},
@@ -86,11 +87,11 @@ static const ScheduleNeed scheduleNeeds[] = {
 
 /// Of training alone; what they need in turn stands above.
 static const char *const ofTraining[] = {
-    "--alternate",    "--save",          "--save-gradients",     "--log",
-    "--eval-data",    "--data-augment",  "--stop-on-nan",        "--lr",
-    "--lr-schedule",  "--warmup-steps",  "--schedule-steps",     "--lr-min",
-    "--lr-step-size", "--lr-gamma",      "--lr-milestones",      "--lr-power",
-    "--lr-pct-start", "--lr-div-factor", "--lr-final-div-factor"};
+    "--alternate", "--data-buckets", "--save",          "--save-gradients",
+    "--log",       "--eval-data",    "--data-augment",  "--stop-on-nan",
+    "--lr",        "--lr-schedule",  "--warmup-steps",  "--schedule-steps",
+    "--lr-min",    "--lr-step-size", "--lr-gamma",      "--lr-milestones",
+    "--lr-power",  "--lr-pct-start", "--lr-div-factor", "--lr-final-div-factor"};
 
 //===----------------------------------------------------------------------===//
 // By the mode, the schedule, and the data

@@ -132,6 +132,16 @@ static Status setAlternation(RunOptions &options, const std::string &text) {
   return Status::ok();
 }
 
+static Status setBuckets(RunOptions &options, const std::string &text) {
+  std::set<int64_t> lengths;
+  for (const std::string &word : splitList(text)) {
+    MEMOPT_ASSIGN_OR_RETURN(int64_t length, parseInteger(word, 1));
+    lengths.insert(length);
+  }
+  options.dataBuckets.assign(lengths.begin(), lengths.end());
+  return Status::ok();
+}
+
 static Status setMilestones(RunOptions &options, const std::string &text) {
   std::vector<int64_t> milestones;
   for (const std::string &word : splitList(text)) {
@@ -278,7 +288,10 @@ static const std::vector<OptionGroup> &getGroups() {
          setAugmentation},
         {"--data-stride", "N",
          "for texts: tokens from one window to the next (default: the length of a window)",
-         setInteger(&RunOptions::dataStride, 1)}}},
+         setInteger(&RunOptions::dataStride, 1)},
+        {"--data-buckets", "N,N,...",
+         "for texts of several lengths: each goes into the smallest program that holds it",
+         setBuckets}}},
       {"Learning rate",
        {{"--lr",
          "X",

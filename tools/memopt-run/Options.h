@@ -33,6 +33,8 @@ struct RunOptions {
   bool isMirrored = false; ///< of --data-augment
   int64_t cropPadding = 0; ///< of --data-augment; pixels
   int64_t dataStride = 0;  ///< tokens; 0: a window's
+  std::vector<int64_t>
+      dataBuckets; ///< tokens, rising; none: data has batches of the inputs' shapes
 
   std::optional<int64_t> seed;
   bool isRandom = false; ///< --init=random

@@ -87,7 +87,14 @@ Status Run::enterProgram(int64_t step) {
   return Status::ok();
 }
 
-Status Run::openDataOfSeveral() {
+/// What the user should know of the data.
+void Run::tell(const std::vector<std::string> &notices) const {
+  if (isFirst())
+    for (const std::string &text : notices)
+      notice("note: " + text);
+}
+
+Status Run::openDataOfSeveral(int64_t seed) {
   std::vector<std::vector<InputSpec>> inputs;
   for (size_t number : trained) {
     const Manifest &manifest = (*programs)[number].getManifest();
@@ -97,7 +104,15 @@ Status Run::openDataOfSeveral() {
                       "not; compile without --micro-batches");
     inputs.push_back(manifest.inputs);
   }
-  MEMOPT_ASSIGN_OR_RETURN(data, DataSource::open(options.data, inputs));
+  if (options.dataBuckets.empty()) {
+    MEMOPT_ASSIGN_OR_RETURN(data, DataSource::open(options.data, inputs));
+  } else {
+    BucketOptions buckets{options.dataBuckets, options.isShuffled.value_or(true), seed,
+                          session.getManifest().getBatchesPerStep()};
+    std::vector<std::string> notices;
+    MEMOPT_ASSIGN_OR_RETURN(data, DataSource::openBuckets(options.data, inputs, buckets, notices));
+    tell(notices);
+  }
   MEMOPT_RETURN_IF_ERROR(checkDataUses(options, data->getUses()));
   for (size_t number : trained)
     (*programs)[number].setBatches([this](int64_t part, const std::vector<char *> &targets) {
@@ -114,8 +129,8 @@ Status Run::openData(int64_t seed) {
     return badInput("the model takes input " + quote(manifest.inputs[0].name) +
                     "; give batches with --data=SOURCE");
   }
-  if (hasSeveral())
-    return openDataOfSeveral();
+  if (hasSeveral() || (!options.dataBuckets.empty() && manifest.mode == "train"))
+    return openDataOfSeveral(seed);
   DataOptions dataOptions;
   dataOptions.isShuffled = options.isShuffled.value_or(manifest.mode == "train");
   dataOptions.seed = seed;
@@ -134,15 +149,16 @@ Status Run::openData(int64_t seed) {
   MEMOPT_ASSIGN_OR_RETURN(data,
                           DataSource::open(options.data, manifest.inputs, dataOptions, notices));
   MEMOPT_RETURN_IF_ERROR(checkDataUses(options, data->getUses()));
-  if (isFirst())
-    for (const std::string &text : notices)
-      notice("note: " + text);
+  tell(notices);
   // A step of training ends with its loss; evaluation reads its labels afterwards.
   session.setBatches(
       [this](int64_t part, const std::vector<char *> &targets) {
-        int64_t first = position * session.getManifest().microBatches;
-        Status status = data->fill(first + part, targets);
-        data->expect(first + getPartBehind(part));
+        const Manifest &manifest = session.getManifest();
+        int64_t first = position * manifest.microBatches;
+        // Of an evaluation the position is that of the rank's own batch.
+        bool isTraining = manifest.mode == "train";
+        Status status = data->fill(first + (isTraining ? part : 0), targets);
+        data->expect(first + (isTraining ? getPartBehind(part) : 1));
         return status;
       },
       /*isAhead=*/manifest.mode == "train");
@@ -167,16 +183,19 @@ int64_t Run::countSteps() const {
   int64_t fills, perEpoch = data ? data->getBatchesPerEpoch() : 1;
   if (__builtin_mul_overflow(options.epochs.value_or(1), perEpoch, &fills))
     return std::numeric_limits<int64_t>::max();
-  return fills / session.getManifest().getPartsPerStep();
+  return fills / getPartsPerStep();
+}
+
+int64_t Run::getPartsPerStep() const {
+  const Manifest &manifest = session.getManifest();
+  return manifest.mode == "eval" ? manifest.getFillsPerStep() : manifest.getPartsPerStep();
 }
 
 int64_t Run::countStepsOfEpoch() const {
   return (data ? data->getBatchesPerEpoch() : 1) / session.getManifest().getPartsPerStep();
 }
 
-int64_t Run::getStepSize() const {
-  return (data ? data->getBatchSize() : 1) * session.getManifest().getPartsPerStep();
-}
+int64_t Run::getStepSize() const { return (data ? data->getBatchSize() : 1) * getPartsPerStep(); }
 
 StepFacts Run::describeStep(int64_t step, int64_t position, double loss) const {
   int64_t perEpoch = data ? data->getBatchesPerEpoch() : 1;

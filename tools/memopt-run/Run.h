@@ -55,11 +55,14 @@ struct Run {
   Status enterProgram(int64_t step);
   /// Opens the data, from which the session takes its batches.
   Status openData(int64_t seed);
-  Status openDataOfSeveral();
+  Status openDataOfSeveral(int64_t seed);
+  void tell(const std::vector<std::string> &notices) const;
   /// What this rank fills behind a part of a step, as a part of that step.
   int64_t getPartBehind(int64_t part) const;
   /// Steps that the options ask for.
   int64_t countSteps() const;
+  /// What a step of the run fills: an evaluation's that of one rank, whose batches are shared out.
+  int64_t getPartsPerStep() const;
   /// Steps that one pass over the data takes.
   int64_t countStepsOfEpoch() const;
   /// Samples of a step.

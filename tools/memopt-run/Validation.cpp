@@ -89,10 +89,6 @@ StatusOr<std::unique_ptr<Validation>> Validation::create(const RunOptions &optio
 StatusOr<std::unique_ptr<Validation>> Validation::create(const RunOptions &options,
                                                          ProgramSet &programs, size_t number,
                                                          Communicator *communicator) {
-  if (options.isAveraged)
-    return badInput(
-        "--averaged evaluates in a package of its own: give --eval-package=NAME.memopt, "
-        "the model compiled with --mode=eval");
   std::unique_ptr<Validation> result(
       new Validation(options, nullptr, nullptr, programs[number], programs.first(), communicator));
   result->programs = &programs;

@@ -6,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A second session, of the same model compiled for mode `eval`, takes the values of the training's
-// variables and averages its outputs over other data. Its arena stands beside the training's.
+// A program of the training's own package, or a second session of the model compiled for mode
+// `eval`, which takes the values of the training's variables into an arena of its own, averages its
+// outputs over other data.
 //
 //===----------------------------------------------------------------------===//
 

@@ -24,7 +24,6 @@
 #include "options/OptionTable.h"
 #include <algorithm>
 #include <cstdio>
-#include <tuple>
 
 using namespace memopt;
 
@@ -50,24 +49,28 @@ static void tellOfOpenMp(Sharers sharers, int64_t planned) {
            "threads that each process shall have");
 }
 
-/// What one rank does, or the run as a whole.
 /// The program of a package by which --eval-data is evaluated.
-static StatusOr<size_t> findEvaluation(const ProgramSet &programs) {
+static StatusOr<size_t> findEvaluation(const ProgramSet &programs, bool isAveraged) {
   std::optional<size_t> found;
   for (size_t number = 0; number < programs.count(); ++number) {
-    if (programs[number].getManifest().mode != "eval")
+    const Manifest &manifest = programs[number].getManifest();
+    if (manifest.mode != "eval" || manifest.isAveraged != isAveraged)
       continue;
     if (found)
       return badInput("--eval-data: the package has several evaluations; give one as "
                       "--eval-package=NAME.memopt");
     found = number;
   }
+  if (!found && isAveraged)
+    return badInput("--averaged needs a package with a program that evaluates averages, or "
+                    "--eval-package=NAME.memopt, the model compiled with --mode=eval");
   if (!found)
     return badInput("--eval-data needs --eval-package=NAME.memopt, the model compiled with "
                     "--mode=eval, or a package with a program that evaluates");
   return *found;
 }
 
+/// What one rank does, or the run as a whole.
 static Status runSession(const RunOptions &options, std::shared_ptr<const Package> package,
                          double compileSeconds, Device &device, Communicator *communicator,
                          CheckpointFolder *target, std::shared_ptr<const Package> evaluation) {
@@ -110,7 +113,7 @@ static Status runSession(const RunOptions &options, std::shared_ptr<const Packag
     MEMOPT_ASSIGN_OR_RETURN(validation, Validation::create(options, evaluation, *session,
                                                            communicator, sessionOptions.threads));
   } else if (!options.evalData.empty()) {
-    MEMOPT_ASSIGN_OR_RETURN(size_t number, findEvaluation(*programs));
+    MEMOPT_ASSIGN_OR_RETURN(size_t number, findEvaluation(*programs, options.isAveraged));
     MEMOPT_ASSIGN_OR_RETURN(validation,
                             Validation::create(options, *programs, number, communicator));
   }
@@ -248,6 +251,7 @@ static Status checkOutputs(const RunOptions &options) {
 static Status prepareRun(const RunOptions &options, const std::function<void()> &whileWaiting,
                          std::optional<CheckpointFolder> &target, CompiledPackage &package,
                          CompiledPackage &evaluation) {
+  bool isCompiled = needsCompilation(options.model);
   // Before compiling and training for hours.
   MEMOPT_RETURN_IF_ERROR(checkOutputs(options));
   if (!options.save.empty()) {
@@ -259,20 +263,15 @@ static Status prepareRun(const RunOptions &options, const std::function<void()> 
     for (const std::string &text : target->getNotices())
       notice("note: --save: " + text);
   }
-  if (needsCompilation(options.model))
+  if (isCompiled)
     MEMOPT_RETURN_IF_ERROR(checkFiles(options));
   package.path = options.model;
   evaluation.path = options.evalPackage;
-  bool evaluates =
-      !options.evalData.empty() && options.evalPackage.empty() && needsCompilation(options.model);
-  for (auto [compiled, mode, isNeeded] :
-       {std::tuple(&package, options.mode, needsCompilation(options.model)),
-        std::tuple(&evaluation, std::string("eval"), evaluates)})
-    if (isNeeded)
-      if (Status status = compiled->compile(options, mode, whileWaiting); !status.isOk())
-        return compiled->exitCode // it said why
-                   ? Status(StatusCode(compiled->exitCode), status.getMessage())
-                   : std::move(status);
+  if (isCompiled)
+    if (Status status = package.compile(options, whileWaiting); !status.isOk())
+      return package.exitCode // it said why
+                 ? Status(StatusCode(package.exitCode), status.getMessage())
+                 : std::move(status);
   MEMOPT_RETURN_IF_ERROR(package.load());
   return evaluation.load();
 }

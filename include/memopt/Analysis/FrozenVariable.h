@@ -40,6 +40,12 @@ struct FrozenForm {
   bool suits(VariableOp variable) const;
   /// Bytes of so many elements, scales included.
   int64_t getBytes(int64_t elements) const;
+
+  /// What a training's state has a variable in, as the declaration of an evaluation that reads it
+  /// there says (StateForm.h): attribute `memopt.state_code`, {code, narrow_scales}.
+  static std::optional<FrozenForm> getOfState(VariableOp variable);
+  void attachOfState(VariableOp variable) const;
+  static void removeOfState(VariableOp variable);
 };
 
 /// What the codes of a variable stand for.
@@ -52,7 +58,14 @@ struct FrozenVariable {
   /// Nothing where the variable holds no codes.
   static std::optional<FrozenVariable> get(VariableOp variable);
   void attachTo(VariableOp variable) const;
+  FrozenForm getForm() const { return {code, !scaleScales.empty()}; }
 };
+
+/// The type of the tensor that a variable has, in codes or in parts as it may be.
+RankedTensorType getKeptType(VariableOp variable);
+
+/// What manifests call a variable of scales.
+inline constexpr llvm::StringLiteral kFrozenScaleRole = "frozen_scale";
 
 bool isFrozenScale(VariableOp variable);
 void markFrozenScale(VariableOp variable);

@@ -21,6 +21,7 @@ struct ManifestOptions {
   std::string mode = "train"; ///< or "eval"
   std::string targetFeatures; ///< the processor compiled for, by name
   int64_t overheadBytes = 0;  ///< of a device's memory, that the plan leaves to its driver
+  bool isAveraged = false;    ///< an evaluation of averages of the weights
   bool isInstrumented = true; ///< as in ProgramOptions
   int64_t microBatches = 1;   ///< parts that a batch of data is cut into
   int64_t ranks = 1;          ///< processes that run the program together

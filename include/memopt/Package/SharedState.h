@@ -33,12 +33,31 @@ struct StateProgram {
   ModuleOp module;
   /// Whose state its optimizer has: programs of one name share it. Empty: that of no name.
   std::string optimizer;
-  /// Processes that run it together; of a program of one, what ranks have parts of is so many
-  /// bytes.
+  /// Processes that run it together (countRanks); of a program of one, what ranks have parts of is
+  /// so many bytes.
   int64_t ranks = 1;
   /// Names of variables in the module, and what they are called among all programs.
   std::vector<std::pair<std::string, std::string>> names;
 };
+
+/// Names the program's variables as they are called among all programs. Once for each program, with
+/// its kernel graph.
+void nameState(const StateProgram &program);
+
+/// Lets an evaluation, as imported, read the averages that the `states` keep in the place of
+/// parameters: adds their names. Refused where there is none.
+LogicalResult readAverages(StateProgram &evaluation, ArrayRef<ModuleOp> states);
+
+/// Says of each variable of an evaluation, as imported, in which form (StateForm.h, FrozenForm) the `states`
+/// keep it: modules whose variables have the names of all programs.
+void adoptForms(const StateProgram &evaluation, ArrayRef<ModuleOp> states);
+
+/// Says of each variable of an evaluation, which has all of the state, where the plan of a training
+/// or a package has put it.
+void adoptSpaces(ModuleOp evaluation, ModuleOp planned);
+
+/// The ranks over which the module's variables are shared out; 1 where none is.
+int64_t countRanks(ModuleOp module);
 
 /// Gives all programs the variables of all. Variables of one name are one, and have to be of one
 /// type; those whose first values differ are refused, but for constants, which each program then

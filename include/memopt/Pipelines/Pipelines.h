@@ -112,6 +112,9 @@ void buildGraphPipeline(OpPassManager &manager, const PipelineOptions &options);
 /// Imported graph to joint graph: gradients and the optimizer's update become ops of the same
 /// function.
 void buildJointPipeline(OpPassManager &manager, const PipelineOptions &options);
+/// Imported graph of an evaluation to one whose variables have the form that a training's state has
+/// them in (StateForm.h); codes are widened in the kernel pipeline.
+void buildStatePipeline(OpPassManager &manager, const PipelineOptions &options);
 /// Joint (or, for evaluation, imported) graph to kernel graph.
 void buildKernelPipeline(OpPassManager &manager, const PipelineOptions &options);
 /// Orders the kernel graph: what stands before budgets are met.

@@ -257,6 +257,9 @@ def ShardParametersPass : Pass<"memopt-shard-parameters", "::mlir::ModuleOp"> {
     followed by an `all_gather`. If a cast narrows the value, the narrow elements are gathered. The result of an update
     is written without a gather. A parameter stays whole if a shard would not be smaller.
 
+    An evaluation that reads a training's state says of each variable which part a rank has, in the attribute
+    `memopt.state_shard`; its reads are gathered in the same way.
+
     Runs after `memopt-insert-optimizer` with a `zero-stage`, and after `memopt-split-batch`.
   }];
   let options = [
@@ -347,6 +350,9 @@ def NarrowFrozenPass : Pass<"memopt-narrow-frozen", "::mlir::ModuleOp"> {
     QLoRA. Codes are used for matrices, embeddings and filters of at least 4,096 elements; others stay f32. With `scales`
     of int8 the scales of nf4 are bytes, with one f32 for each 256 of them. Elementwise code widens each read. Of a
     table that indices look up, only the selected elements are widened.
+
+    An evaluation that reads a training's state says of each variable what it is kept in, in the attribute
+    `memopt.state_code`, which comes before `code`.
 
     Remark: the number of parameters, and their bytes before and after.
   }];

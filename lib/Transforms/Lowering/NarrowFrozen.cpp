@@ -15,6 +15,7 @@
 //
 // Input:  a step of linalg.generic, views and library ops.
 // Output: the same; which variables hold codes they say themselves (FrozenVariable.h).
+// Joined: an evaluation that reads a training's codes says of each variable which.
 // Refused: words that are no form; parameters that ranks share out, whose pieces cut blocks.
 //
 //===----------------------------------------------------------------------===//
@@ -402,34 +403,48 @@ struct NarrowFrozenPass : mlir::memopt::impl::NarrowFrozenPassBase<NarrowFrozenP
     auto form = FrozenForm::parse(code, scales, [&] { return module.emitError(); });
     if (failed(form))
       return signalPassFailure();
-    if (!*form)
+    SmallVector<std::pair<VariableOp, FrozenForm>> narrowed;
+    for (auto variable : module.getOps<VariableOp>())
+      if (std::optional<FrozenForm> own = chooseForm(variable, *form))
+        narrowed.push_back({variable, *own});
+    if (!*form && narrowed.empty())
       return markAllAnalysesPreserved();
     FailureOr<StepModel> step = StepModel::create(module);
     if (failed(step))
       return signalPassFailure();
     SymbolTable symbols(module);
     int64_t values = 0, before = 0, after = 0;
-    for (auto variable : llvm::to_vector(module.getOps<VariableOp>())) {
-      if (!(*form)->suits(variable) || !step->getWrites(variable.getSymNameAttr()).empty())
+    for (auto [variable, own] : narrowed) {
+      if (!step->getWrites(variable.getSymNameAttr()).empty())
         continue;
       if (variable.getShard()) {
         variable.emitOpError() << "is shared out over ranks, and kept in "
-                               << ::memopt::getName((*form)->code)
-                               << ": blocks of codes are not cut";
+                               << ::memopt::getName(own.code) << ": blocks of codes are not cut";
         return signalPassFailure();
       }
       ArrayRef<ReadOp> reads = step->getReads(variable.getSymNameAttr());
       int64_t elements = variable.getTensorType().getNumElements();
-      FrozenVariable frozen = encode(variable, **form, symbols);
+      FrozenVariable frozen = encode(variable, own, symbols);
       for (ReadOp read : reads)
         widenRead(read, variable, frozen, symbols);
       ++values;
       before += 4 * elements;
-      after += (*form)->getBytes(elements);
+      after += own.getBytes(elements);
     }
-    emitRemark(step->getFunction().getLoc())
-        << "keeps " << values << " frozen parameters in " << code << ": " << after
-        << " bytes instead of " << before;
+    if (*form)
+      emitRemark(step->getFunction().getLoc())
+          << "keeps " << values << " frozen parameters in " << code << ": " << after
+          << " bytes instead of " << before;
+  }
+
+  /// What the state has that the program joins, or else what is asked for.
+  static std::optional<FrozenForm> chooseForm(VariableOp variable,
+                                              const std::optional<FrozenForm> &asked) {
+    if (std::optional<FrozenForm> form = FrozenForm::getOfState(variable)) {
+      FrozenForm::removeOfState(variable);
+      return form;
+    }
+    return asked && asked->suits(variable) ? asked : std::nullopt;
   }
 };
 } // namespace

@@ -19,6 +19,8 @@
 //          There is one parameter and no second copy of it: the new one travels to the device when
 //          the next step first reads it.
 // Input:   the kernel graph, where an update is a kernel and every value a buffer.
+// Joined:  an evaluation that reads a training's state says of each variable where it lies
+//          (StateForm.h).
 // Which:   OffloadPlacement.h. Every value that is read in a space where it does not lie gets a
 //          transfer, one for all readers of a space.
 // Disk:    nothing computes there. What goes between the device and the disk lies on the host in
@@ -34,6 +36,7 @@
 #include "OffloadPlacement.h"
 #include "OffloadUpdates.h"
 #include "memopt/Analysis/KernelGraph.h"
+#include "memopt/Analysis/StateForm.h"
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Passes.h"
 #include "memopt/Transforms/Utils/UserGroups.h"
@@ -379,12 +382,16 @@ struct OffloadPass : mlir::memopt::impl::OffloadPassBase<OffloadPass> {
   void runOnOperation() override {
     bool movesUpdates = optimizer != OffloadTier::None,
          movesParameters = parameters != OffloadTier::None;
-    if (!movesUpdates && !movesParameters && activations == OffloadTier::None)
+    bool isJoined = llvm::any_of(getOperation().getOps<VariableOp>(), [](VariableOp variable) {
+      return getStateSpace(variable).has_value();
+    });
+    if (!movesUpdates && !movesParameters && !isJoined && activations == OffloadTier::None)
       return;
     FailureOr<StepModel> step = StepModel::create(getOperation());
     if (failed(step) || failed(verifyKernelGraph(*step)))
       return signalPassFailure();
     OffloadPlacement placement(*step, leastElements);
+    placement.addJoined();
     if (movesParameters)
       placement.addParameters(getSpaceOf(parameters));
     if (movesUpdates)

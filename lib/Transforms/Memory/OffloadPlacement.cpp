@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "OffloadPlacement.h"
+#include "memopt/Analysis/StateForm.h"
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -46,6 +47,14 @@ void OffloadPlacement::addUpdates(Space home) {
         (variable.getRole() == Role::OptimizerState ||
          (variable.getRole() == Role::Parameter && isUpdatedByKernel(variable))))
       add(variable, home);
+}
+
+void OffloadPlacement::addJoined() {
+  for (auto variable : step.getModule().getOps<VariableOp>())
+    if (std::optional<Space> space = getStateSpace(variable)) {
+      removeStateSpace(variable);
+      add(variable, *space);
+    }
 }
 
 void OffloadPlacement::addParameters(Space home) {

@@ -36,6 +36,8 @@ public:
   /// What updates touch lies in `home`; what has a home keeps it.
   void addUpdates(Space home);
   void addParameters(Space home);
+  /// What the state that the program joins has elsewhere than on the device.
+  void addJoined();
   /// Casts, and updates where `updates` says so.
   void addKernels(bool updates);
 

@@ -28,22 +28,43 @@ public:
   }
   SmallVector<OptimizerOption> getOptions() const override {
     return {{"ema-decay", "X", "", OptimizerOption::Number, {0}},
-            {"ema-warmup", "[on|off]", "", OptimizerOption::Flag, {0}}};
+            {"ema-warmup", "[on|off]", "", OptimizerOption::Flag, {0}},
+            {"ema-uniform", "[on|off]", "", OptimizerOption::Flag, {0}},
+            {"ema-start", "N", "", OptimizerOption::Count, {0}},
+            {"ema-every", "N", "", OptimizerOption::Count, {1}, 1}};
   }
   SmallVector<StateSlot> getState(const ParameterInfo &parameter,
                                   const OptimizerSettings &settings) const override {
     return {fullSlot(kAverageSlot, parameter), scalarSlot("average_updates", 0)};
   }
-  /// The first value is copied. A decay that warms up is timm's: 1 - n^(-2/3) at the n-th value.
   void build(Update &u) const override {
-    Quantity updates = u.state("average_updates", {}), decay = u.settings.getNumber("ema-decay");
-    if (u.settings.isOn("ema-warmup"))
-      decay = min(decay, 1.0 - pow(updates + 1.0, -2.0 / 3.0));
-    decay = selectLess(updates, 0.5, 0.0, decay);
-    Quantity parameter = u.parameter();
+    Quantity updates = u.state("average_updates", {}), decay = getDecay(u.settings, updates);
+    Quantity parameter = u.parameter(), average = u.state(kAverageSlot);
+    Quantity moved = decay * average + (1.0 - decay) * parameter, isTaken = takesStep(u);
     u.setParameter(parameter);
-    u.setState(kAverageSlot, decay * u.state(kAverageSlot) + (1.0 - decay) * parameter);
-    u.setState("average_updates", updates + 1.0);
+    u.setState(kAverageSlot, selectLess(isTaken, 0.5, average, moved));
+    u.setState("average_updates", updates + isTaken);
+  }
+
+private:
+  /// The part that the average keeps of itself. The first value is copied. A decay that warms up is
+  /// timm's: 1 - n^(-2/3) at the n-th value. Of a uniform average all values have one weight.
+  static Quantity getDecay(const OptimizerSettings &settings, Quantity updates) {
+    if (settings.isOn("ema-uniform"))
+      return updates / (updates + 1.0);
+    Quantity decay = settings.getNumber("ema-decay");
+    if (settings.isOn("ema-warmup"))
+      decay = min(decay, 1.0 - pow(updates + 1.0, -2.0 / 3.0));
+    return selectLess(updates, 0.5, 0.0, decay);
+  }
+
+  /// 1 for a step whose parameter is averaged, 0 for one that is left out.
+  static Quantity takesStep(Update &u) {
+    double start = u.settings.getNumber("ema-start"), every = u.settings.getNumber("ema-every");
+    if (start == 0 && every == 1)
+      return 1.0;
+    Quantity behind = u.step() - start, rest = behind - every * floor(behind / every);
+    return selectLess(behind, 0.5, 0.0, selectLess(rest, 0.5, 1.0, 0.0));
   }
 };
 } // namespace

@@ -225,14 +225,27 @@ static const OptimizerOption *findPlanOption(StringRef name) {
        "[on|off]",
        "the average's decay rises to ema-decay: 1 - n^(-2/3) at the n-th step",
        OptimizerOption::Flag,
-       {0}}};
+       {0}},
+      {"ema-uniform",
+       "[on|off]",
+       "keep an average in which all weights count alike (SWA)",
+       OptimizerOption::Flag,
+       {0}},
+      {"ema-start", "N", "the average begins behind so many steps", OptimizerOption::Count, {0}},
+      {"ema-every",
+       "N",
+       "the average takes the weights of every N-th step from there on",
+       OptimizerOption::Count,
+       {1},
+       1}};
   const OptimizerOption *found =
       llvm::find_if(all, [&](const OptimizerOption &option) { return option.name == name; });
   return found == std::end(all) ? nullptr : found;
 }
 static constexpr StringLiteral kPlanOptions[] = {
     "optim-bits",      "min-8bit-size",   "norm-decay-mult", "bias-decay-mult",
-    "flat-decay-mult", "hyperparameters", "ema-decay",       "ema-warmup"};
+    "flat-decay-mult", "hyperparameters", "ema-decay",       "ema-warmup",
+    "ema-uniform",     "ema-start",       "ema-every"};
 static constexpr StringLiteral kGroupKeys[] = {"lr", "weight-decay", "optimizer", "optim-bits"};
 
 static std::string listOptimizers(StringRef separator) {
@@ -346,7 +359,8 @@ std::optional<OptimizerSettings> OptimizerPlan::getAverageSettings() const {
     llvm::consumeError(settings.takeError());
     return std::nullopt;
   }
-  return settings->getNumber("ema-decay") > 0 ? std::optional(*settings) : std::nullopt;
+  bool isKept = settings->getNumber("ema-decay") > 0 || settings->isOn("ema-uniform");
+  return isKept ? std::optional(*settings) : std::nullopt;
 }
 
 llvm::Error OptimizerPlan::readGroup(StringRef text) {
@@ -414,9 +428,26 @@ llvm::Error OptimizerPlan::finish() {
     if (!ofSubstitute)
       return ofSubstitute.takeError();
   }
-  if (findWord(words, "ema-warmup") && !getAverageSettings())
-    return invalid("--ema-warmup needs --ema-decay=X, to which the decay rises");
+  if (llvm::Error error = checkAverage())
+    return error;
   return checkBits();
+}
+
+llvm::Error OptimizerPlan::checkAverage() const {
+  std::optional<OptimizerSettings> average = getAverageSettings();
+  bool isUniform = average && average->isOn("ema-uniform");
+  if (isUniform && average->getNumber("ema-decay") > 0)
+    return invalid(
+        "--ema-uniform is an average in which all weights count alike, and --ema-decay=X "
+        "one that forgets; give one");
+  if (findWord(words, "ema-warmup") && (!average || isUniform))
+    return invalid("--ema-warmup needs --ema-decay=X, to which the decay rises");
+  for (StringRef name : {"ema-start", "ema-every"})
+    if (findWord(words, name) && !average)
+      return invalid("--" + name +
+                     "=N is of an average of the weights, and needs --ema-decay=X or "
+                     "--ema-uniform");
+  return llvm::Error::success();
 }
 
 std::vector<const Optimizer *> OptimizerPlan::getOptimizersInUse() const {

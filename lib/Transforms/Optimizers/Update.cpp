@@ -43,6 +43,8 @@ static double fold(TermKind kind, ArrayRef<double> x) {
     return std::sqrt(x[0]);
   case TermKind::Abs:
     return std::fabs(x[0]);
+  case TermKind::Floor:
+    return std::floor(x[0]);
   case TermKind::SelectLess:
     return x[0] < x[1] ? x[2] : x[3];
   case TermKind::Decode:
@@ -74,6 +76,7 @@ Quantity mlir::memopt::operator/(Quantity a, Quantity b) {
 }
 Quantity mlir::memopt::sqrt(Quantity x) { return Quantity::make(TermKind::Sqrt, {x}); }
 Quantity mlir::memopt::abs(Quantity x) { return Quantity::make(TermKind::Abs, {x}); }
+Quantity mlir::memopt::floor(Quantity x) { return Quantity::make(TermKind::Floor, {x}); }
 Quantity mlir::memopt::sign(Quantity x) {
   return selectLess(x, 0.0, -1.0, selectLess(0.0, x, 1.0, 0.0));
 }
@@ -360,6 +363,9 @@ Value Update::emit(Quantity x, Type compute, llvm::DenseMap<unsigned, Value> &kn
     break;
   case TermKind::Abs:
     value = math::AbsFOp::create(inner, y[0]);
+    break;
+  case TermKind::Floor:
+    value = math::FloorOp::create(inner, y[0]);
     break;
   case TermKind::SelectLess: {
     Value less = arith::CmpFOp::create(inner, arith::CmpFPredicate::OLT, y[0], y[1]);

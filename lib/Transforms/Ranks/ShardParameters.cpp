@@ -21,11 +21,14 @@
 //          budget it says what stays between forward and backward pass. Without one each pass
 //          gathers for itself.
 // Input:   the joint graph behind split-batch, so that a loop's body gathers what it reads.
+//          An evaluation that reads a training's shards says of each which it is
+//          (StateForm.h); its graph has reads alone.
 // Casts:   what is read narrower is narrowed before it is sent.
 // Left:    parameters of which a shard takes no fewer bytes than the whole.
 //
 //===----------------------------------------------------------------------===//
 
+#include "memopt/Analysis/StateForm.h"
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Passes.h"
 #include "memopt/Transforms/Ranks/Shards.h"
@@ -132,26 +135,33 @@ struct ShardParametersPass : mlir::memopt::impl::ShardParametersPassBase<ShardPa
   using ShardParametersPassBase::ShardParametersPassBase;
 
   void runOnOperation() override {
-    if (ranks < 2)
-      return;
     FailureOr<StepModel> step = StepModel::create(getOperation());
     if (failed(step))
       return signalPassFailure();
-    for (auto parameter : getOperation().getOps<VariableOp>())
-      if (parameter.getRole() == Role::Parameter && !parameter.getShard())
-        shard(parameter, *step);
+    for (auto variable : getOperation().getOps<VariableOp>()) {
+      if (std::optional<StateShard> own = StateShard::get(variable)) {
+        StateShard::removeFrom(variable);
+        shard(variable, own->type, own->shard, *step);
+      } else if (ranks > 1 && variable.getRole() == Role::Parameter && !variable.getShard()) {
+        shardAsUpdated(variable, *step);
+      }
+    }
   }
 
-  void shard(VariableOp parameter, const StepModel &step) {
+  void shardAsUpdated(VariableOp parameter, const StepModel &step) {
     RankedTensorType whole = parameter.getTensorType();
-    ArrayRef<ReadOp> reads = step.getReads(parameter.getSymNameAttr());
-    RankedTensorType type = getShardType(parameter, reads, ranks);
-    if (type.getNumElements() >= whole.getNumElements())
-      return;
+    RankedTensorType type =
+        getShardType(parameter, step.getReads(parameter.getSymNameAttr()), ranks);
+    if (type.getNumElements() < whole.getNumElements())
+      shard(parameter, type, ShardAttr::getOf(whole, ranks), step);
+  }
+
+  void shard(VariableOp parameter, RankedTensorType type, ShardAttr attribute,
+             const StepModel &step) {
     parameter.setType(type);
-    parameter.setShardAttr(ShardAttr::getOf(whole, ranks));
-    AccessRewriter rewriter(type, ranks, gathersAgain);
-    for (ReadOp read : reads)
+    parameter.setShardAttr(attribute);
+    AccessRewriter rewriter(type, attribute.getRanks(), gathersAgain);
+    for (ReadOp read : step.getReads(parameter.getSymNameAttr()))
       rewriter.rewrite(read);
     for (WriteOp write : step.getWrites(parameter.getSymNameAttr()))
       rewriter.rewrite(write);

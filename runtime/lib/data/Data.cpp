@@ -162,21 +162,31 @@ bool DataSource::isText(const std::string &source) {
   return startsWith(source, bytesKind) || startsWith(source, tokensKind);
 }
 
+bool DataSource::hasLengths(const std::string &source) {
+  return startsWith(source, linesKind) || startsWith(source, textsKind);
+}
+
 std::vector<std::string> DataSource::getFiles(const std::string &source) {
   if (startsWith(source, idxKind))
     return splitList(source.substr(idxKind.size()));
-  for (const std::string &kind : {bytesKind, tokensKind})
+  for (const std::string &kind : {bytesKind, tokensKind, linesKind, textsKind})
     if (startsWith(source, kind))
       return {source.substr(kind.size())};
   return {source};
 }
 
 Status DataSource::checkFiles(const std::string &source) {
-  bool hasTensors = !startsWith(source, bytesKind) && !startsWith(source, idxKind);
+  bool hasTensors = !startsWith(source, bytesKind) && !startsWith(source, idxKind) &&
+                    !startsWith(source, linesKind);
   for (const std::string &file : getFiles(source))
     MEMOPT_RETURN_IF_ERROR(hasTensors ? SafetensorsFile::open(file).takeStatus()
                                       : checkReadable(file));
   return Status::ok();
+}
+
+static Status refuseLengths(const std::string &source) {
+  return badInput(quote(source) + " has texts of several lengths, which go into programs by "
+                                  "--data-buckets=N,N,...");
 }
 
 /// Opens a source; one that is a set of samples is added to `sets`, and gives null.
@@ -194,6 +204,8 @@ openOne(const std::string &source, const std::vector<InputSpec> &inputs, const D
     return openIdxData(source.substr(idxKind.size(), comma - idxKind.size()),
                        source.substr(comma + 1), inputs, options, notices);
   }
+  if (DataSource::hasLengths(source))
+    return refuseLengths(source);
   MEMOPT_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::map(source));
   if (hasBatches(file))
     return openBatches(std::move(file), inputs);
@@ -225,13 +237,41 @@ static StatusOr<std::unique_ptr<DataSource>> openWhole(const std::vector<std::st
   return std::unique_ptr<DataSource>(std::make_unique<JoinedData>(std::move(opened)));
 }
 
+/// One of several sources, or all of them in turn.
+static StatusOr<std::unique_ptr<DataSource>>
+joinSources(std::vector<std::unique_ptr<DataSource>> opened) {
+  if (opened.empty())
+    return badInput("no source of data is given");
+  if (opened.size() == 1)
+    return std::move(opened[0]);
+  return std::unique_ptr<DataSource>(std::make_unique<JoinedData>(std::move(opened)));
+}
+
+StatusOr<std::unique_ptr<DataSource>>
+DataSource::openBuckets(const std::vector<std::string> &sources,
+                        const std::vector<std::vector<InputSpec>> &programs,
+                        const BucketOptions &options, std::vector<std::string> &notices) {
+  std::vector<std::unique_ptr<DataSource>> opened;
+  for (const std::string &source : sources) {
+    if (!hasLengths(source))
+      return badInput(
+          "--data-buckets takes texts, lines:TEXTFILE or texts:FILE.safetensors, found " +
+          quote(source));
+    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<DataSource> one,
+                            memopt::openBuckets(source, programs, options, notices));
+    opened.push_back(std::move(one));
+  }
+  return joinSources(std::move(opened));
+}
+
 StatusOr<std::unique_ptr<DataSource>>
 DataSource::open(const std::vector<std::string> &sources,
                  const std::vector<std::vector<InputSpec>> &programs) {
   std::vector<std::unique_ptr<DataSource>> opened;
   for (const std::string &source : sources) {
-    if (startsWith(source, bytesKind) || startsWith(source, tokensKind) ||
-        startsWith(source, idxKind))
+    if (hasLengths(source))
+      return refuseLengths(source);
+    if (isText(source) || startsWith(source, idxKind))
       return badInput("a package of several programs takes batches (step0.INPUT, ...) from a "
                       ".safetensors file, found " +
                       quote(source));
@@ -243,11 +283,7 @@ DataSource::open(const std::vector<std::string> &sources,
                             openBatches(std::move(file), programs));
     opened.push_back(std::move(one));
   }
-  if (opened.empty())
-    return badInput("no source of data is given");
-  if (opened.size() == 1)
-    return std::move(opened[0]);
-  return std::unique_ptr<DataSource>(std::make_unique<JoinedData>(std::move(opened)));
+  return joinSources(std::move(opened));
 }
 
 StatusOr<std::unique_ptr<DataSource>> DataSource::open(const std::vector<std::string> &sources,

@@ -133,6 +133,9 @@ static Status readHead(const JsonView &root, Manifest &manifest) {
   MEMOPT_ASSIGN_OR_RETURN(manifest.mode, root.getString("mode"));
   if (manifest.mode != "train" && manifest.mode != "eval")
     return badInput("mode is " + quote(manifest.mode) + ", expected 'train' or 'eval'");
+  if (root.has("averaged")) {
+    MEMOPT_ASSIGN_OR_RETURN(manifest.isAveraged, root.getBool("averaged"));
+  }
   MEMOPT_ASSIGN_OR_RETURN(manifest.threads, root.getInteger("threads"));
   if (manifest.threads < 1 || manifest.threads > 4096)
     return badInput("threads is " + std::to_string(manifest.threads) + ", expected 1 to 4096");

@@ -29,6 +29,17 @@ class Adapted(nn.Module):
         return self.head(torch.tanh(self.base(x) + self.up(self.down(x))))
 
 
+class Named(nn.Module):
+    """Another module that has the model under a name."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.inner = model
+
+    def forward(self, word):
+        return self.inner(word)
+
+
 torch.manual_seed(0)
 BATCHES = [(torch.randint(80, (16,)), torch.randint(10, (16,))) for _ in range(4)]
 
@@ -64,10 +75,56 @@ def widened():
         assert step.plan.bytes_by_kind["frozen"] < 0.6 * 4 * (80 * 64 + 64 * 96)
         for ours, theirs in zip([step(batch) for batch in BATCHES], train_in_pytorch(other)):
             assert_near(ours, theirs)
+        evaluates(step, other)
         step.sync()
         assert torch.equal(model.base.weight, before["base.weight"]) and not torch.equal(model.up.weight, before["up.weight"])
-        refuses(memopt.BadInput, ["with frozen_weights in few bits the step evaluates nothing", "step.state_dict()['model']"],
-                step.evaluate, BATCHES[0])
+
+
+def evaluates(step, other):
+    """Programs over the step's codes give the numbers of a model with their values, in no more variables."""
+    before = step.plan.bytes_by_kind
+    word, target = BATCHES[1]
+    with torch.no_grad():
+        assert_near(step.evaluate(BATCHES[1]), F.cross_entropy(other(word), target).item())
+        torch.testing.assert_close(step.predict((word,)), other(word), rtol=1e-4, atol=1e-5)
+    for name, plan in step.programs.items():
+        assert plan.bytes_by_kind["variables"] == before["variables"], name
+        assert plan.bytes_by_kind["frozen"] == before["frozen"], name
+
+
+def programs():
+    """More shapes over the same codes, compiled with the first and when they come; two steps that name the base otherwise."""
+    model = Adapted()
+    step = compile_adapted(model, frozen_weights="nf4", shapes=[tuple(part[:8] for part in BATCHES[0])], new_shapes="compile")
+    other = Adapted()
+    other.load_state_dict(step.state_dict()["model"])
+    optimizer = torch.optim.SGD([p for p in other.parameters() if p.requires_grad], lr=0.5, momentum=0.9)
+    for rows in (16, 8, 4, 16):
+        word, target = (part[:rows] for part in BATCHES[1])
+        optimizer.zero_grad()
+        loss = F.cross_entropy(other(word), target)
+        loss.backward()
+        optimizer.step()
+        assert_near(step((word, target)), loss.item())
+        assert_near(step.evaluate((word, target)), F.cross_entropy(other(word), target).item())
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+    def train(module, parameters):
+        return memopt.Training(module, F.cross_entropy, BATCHES[0], optimizer=torch.optim.SGD(parameters, lr=0.5))
+    steps = memopt.compile_steps({"plain": train(model, trained), "named": train(Named(model), trained)}, frozen_weights="nf4")
+    other = Adapted()
+    other.load_state_dict({name.removeprefix("inner."): value for name, value in steps.state_dict()["named"]["model"].items()})
+    optimizer = torch.optim.SGD([p for p in other.parameters() if p.requires_grad], lr=0.5)
+    for name, (word, target) in zip(("plain", "named", "plain"), BATCHES):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(other(word), target)
+        loss.backward()
+        optimizer.step()
+        assert_near(steps[name]((word, target)), loss.item())
+        assert_near(steps["named"].evaluate((word, target)), F.cross_entropy(other(word), target).item())
+    # What one trains the other cannot keep in few bits.
+    refuses(memopt.BadInput, ["'down.weight'", "tensor<4x64xf32> kept in bf16"], memopt.compile_steps,
+            {"head": train(model, model.head.parameters()), "all": train(model, trained)}, frozen_weights="bf16")
 
 
 def goes_on():
@@ -110,4 +167,4 @@ def narrow_activations():
             assert_near(ours, theirs, 1e-2)
 
 
-run_cases([widened, goes_on, narrow_activations])
+run_cases([widened, programs, goes_on, narrow_activations])

@@ -26,15 +26,23 @@ def make_batch(seed, count, has_classes):
     return rows, torch.randint(3, (count,), generator=generator) if has_classes else torch.randn(count, 3, generator=generator)
 
 
-def train_both(loss_fn, has_classes, make=make_net, groups=None, **options):
+def adam(parameters):
+    return torch.optim.Adam(parameters, 0.01, eps=1e-6)
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, 0.5)  # Adam makes steps of the rounding of slopes that are 0, as those of a key's bias
+
+
+def train_both(loss_fn, has_classes, make=make_net, groups=None, make_optimizer=adam, **options):
     """Trains on batches of several sizes, in PyTorch too, and compares; the step."""
     model, other = make(), make()
-    optimizer = torch.optim.Adam(other.parameters(), 0.01, eps=1e-6)
+    optimizer = make_optimizer(other.parameters())
     groups = groups or [[8], [3], [8], [1], [5]]
     batches = [[make_batch(10 * number + place, count, has_classes) for place, count in enumerate(group)]
                for number, group in enumerate(groups)]
-    step = memopt.compile(model, loss_fn, make_batch(0, 8, has_classes), optimizer=torch.optim.Adam(model.parameters(), 0.01, eps=1e-6),
-                          ragged="pad", **options)
+    step = memopt.compile(model, loss_fn, make_batch(0, 8, has_classes), optimizer=make_optimizer(model.parameters()), ragged="pad",
+                          **options)
     for group in batches:
         whole = [torch.cat(column) for column in zip(*group)]
         optimizer.zero_grad()
@@ -97,6 +105,36 @@ def own_programs():
         assert reason in step._programs[0].archive.padding, step._programs[0].archive.padding
 
 
+class Sequences(nn.Module):
+    """A layer over three positions of two numbers, which may count samples second, or flatten positions and samples together."""
+
+    def __init__(self, make, batch_first):
+        super().__init__()
+        torch.manual_seed(6)
+        self.layer, self.batch_first, self.last = make(), batch_first, nn.Linear(4, 3)
+        self.first = nn.Linear(2, 4)
+
+    def forward(self, rows):
+        x = self.first(rows.unflatten(1, (3, 2)))
+        x = self.layer(x if self.batch_first else x.transpose(0, 1))
+        x = x[0] if isinstance(x, tuple) else x
+        return self.last(x if self.batch_first else x.transpose(0, 1)).mean(1)
+
+
+def sequences():
+    """Recurrent layers and attention take samples second, or between positions and features."""
+    def encoder(batch_first):
+        return nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=batch_first), 2, enable_nested_tensor=False)
+    for batch_first in (True, False):
+        for make in (lambda: nn.LSTM(4, 4, 2, batch_first=batch_first), lambda: nn.GRU(4, 2, bidirectional=True, batch_first=batch_first),
+                     lambda: nn.RNN(4, 4, batch_first=batch_first), lambda: encoder(batch_first)):
+            step = train_both(F.cross_entropy, True, lambda: Sequences(make, batch_first), [[8], [3], [8]], sgd)
+            assert list(step.programs) == ["train-8x6"], step.programs
+    # Between positions and features samples cannot be left out of a sum, or cut off a prediction.
+    flat = lambda out, target: F.mse_loss(out.unflatten(1, (3, 1)).transpose(0, 1).flatten(0, 1), target.T.reshape(-1, 1))
+    assert list(train_both(flat, False, groups=[[8], [3]]).programs) == ["train-8x6", "train-3x6"]
+
+
 def what_does_not_fit():
     """More samples, or other sizes, are no smaller batch."""
     model = make_net()
@@ -128,4 +166,4 @@ def evaluation():
     assert list(step.programs) == ["train-8x6", "evaluate-8x6", "evaluate-averaged-8x6"], step.programs
 
 
-run_cases([classes, other_losses, groups_of_batches, own_programs, what_does_not_fit, evaluation])
+run_cases([classes, other_losses, groups_of_batches, own_programs, sequences, what_does_not_fit, evaluation])

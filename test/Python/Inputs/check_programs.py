@@ -156,4 +156,30 @@ def averages():
     refuses(memopt.BadInput, ["ema_decay"], step.evaluate, make_rows(0), averaged=True)
 
 
-run_cases([shapes, new_shapes, smaller_batches, several_steps, averages])
+def uniform_averages():
+    """SWA: the weights of steps 3, 5 and 7 count alike, and so do the buffers."""
+    model, other = make_net(), make_net()
+    optimizer = adam(other)
+    step = memopt.compile(model, F.cross_entropy, make_rows(0), optimizer=adam(model), ema_uniform=True, ema_start=1, ema_every=2,
+                          ema_use_buffers=True)
+    average = torch.optim.swa_utils.AveragedModel(other, use_buffers=True)
+    for count in range(1, 9):
+        step(make_rows(count))
+        step_in_pytorch(other, optimizer, make_rows(count))
+        if count > 1 and (count - 1) % 2 == 0:
+            average.update_parameters(other)
+    state = step.state_dict()
+    assert state["average_updates"] == average.n_averaged.item() == 3
+    for name, value in average.module.state_dict().items():
+        if value.is_floating_point():
+            torch.testing.assert_close(state["average"][name], value, rtol=1e-4, atol=1e-6, msg=name)
+    average.load_state_dict({"n_averaged": average.n_averaged, **{f"module.{name}": value for name, value in state["average"].items()}})
+    average.eval()
+    assert_near(step.evaluate(make_rows(9), averaged=True), F.cross_entropy(average(make_rows(9)[0]), make_rows(9)[1]).item())
+    for wrong, words in (({"ema_uniform": True, "ema_decay": 0.9}, ["give one"]), ({"ema_start": 2}, ["ema_start=N", "ema_uniform"]),
+                         ({"ema_uniform": True, "ema_warmup": True}, ["ema_warmup", "needs ema_decay=X"]),
+                         ({"ema_use_buffers": True}, ["ema_uniform=True"])):
+        refuses(memopt.BadInput, words, memopt.compile, model, F.cross_entropy, make_rows(0), optimizer=adam(model), **wrong)
+
+
+run_cases([shapes, new_shapes, smaller_batches, several_steps, averages, uniform_averages])

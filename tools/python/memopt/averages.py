@@ -75,7 +75,8 @@ class BufferAverages:
     kept here. Whole numbers, such as counts of batches, are copied.
     """
 
-    def __init__(self, state: State, averages: Averages, decay: float, warms_up: bool):
+    def __init__(self, state: State, averages: Averages, decay: float | None, warms_up: bool):
+        """`decay` is None of a uniform average."""
         self._state, self._averages, self._decay, self._warms_up = state, averages, decay, warms_up
         self._variables = [variable for variable in state.manifest["variables"]
                            if variable["role"] == "buffer" and variable.get("restore") != "never"]
@@ -98,7 +99,9 @@ class BufferAverages:
         if updates == self._updates:
             return
         self._updates = updates
-        decay = min(self._decay, 1 - updates ** (-2 / 3)) if self._warms_up else self._decay
+        decay = 1 - 1 / updates if self._decay is None else self._decay
+        if self._warms_up:
+            decay = min(decay, 1 - updates ** (-2 / 3))
         for name, value in self._read().items():
             is_copied = updates == 1 or not value.is_floating_point()
             self.values[name] = value if is_copied else self.values[name] * decay + value * (1 - decay)

@@ -21,10 +21,12 @@ __all__ = ["Mixed", "Rows", "SampleRows", "find_rows", "is_alike"]
 
 
 class Rows(NamedTuple):
-    """Samples along dimension `dim`, each with `inner` entries of it in one piece."""
+    """Samples along dimension `dim`, each with `inner` entries of it in one piece; with all of them `outer` times over, as
+    where positions that come first have been flattened together with samples."""
 
     dim: int
     inner: int
+    outer: int = 1
 
 
 class SampleRows(NamedTuple):
@@ -154,6 +156,16 @@ class _Rules:
         found = self.rows.get(value) if isinstance(value, torch.fx.Node) else None
         return found if isinstance(found, Rows) else None
 
+    def split(self, node: torch.fx.Node, rows: Rows) -> Rows:
+        """The shapes say how many entries a sample has along its dimension; the operands say whether in one piece."""
+        own = next((own for _, own in self.list_operands(node) if own is not None), None)
+        if own is None:
+            return rows
+        if name_of(node) in _RESHAPES:
+            own = self.get(node.args[0])
+            return rows if own is None else _split(node.args[0].meta["val"], own, node.meta["val"], rows)
+        return Rows(rows.dim, own.inner, own.outer) if own.inner * own.outer == rows.inner else rows
+
     def list_operands(self, node: torch.fx.Node) -> list[tuple[torch.fx.Node, Rows | None]]:
         return [(value, self.get(value)) for value in pytree.tree_leaves((node.args, dict(node.kwargs)))
                 if isinstance(value, torch.fx.Node) and isinstance(value.meta.get("val"), torch.Tensor)]
@@ -179,6 +191,8 @@ class _Rules:
         if name in _LOSSES:
             return self._is_loss(node, name)
         if name in ("any", "all", "sum", "mean") and self._reduces(node):
+            if (self.get(node.args[0]) or Rows(0, 1)).outer > 1:
+                return False
             if name in ("sum", "mean"):
                 self.sums.append(node)
             return True  # a sample that stands in for padding changes neither any nor all
@@ -209,7 +223,7 @@ class _Rules:
         value, target = node.args[:2]
         own, other = self.get(value), self.get(target)
         weight = self.get(get_argument(node, "weight"))
-        if own is None or own.dim != 0 or other != own or weight is not None and not name.startswith("binary_cross_entropy"):
+        if own is None or own.dim != 0 or own.outer > 1 or other != own or weight is not None and not name.startswith("binary_cross_entropy"):
             return False
         if name in ("cross_entropy_loss", "nll_loss_nd"):
             same = value.meta["val"].dim() > 1 and target.meta["val"].dim() + (not target.meta["val"].is_floating_point()) == value.meta["val"].dim()
@@ -287,17 +301,17 @@ class _Rules:
     def _permute(self, node, rows):
         own, rank = self.get(node.args[0]), node.meta["val"].dim()
         order = [int(dim) % rank for dim in get_argument(node, "dims")]
-        return own is not None and rows == Rows(order.index(own.dim), own.inner)
+        return own is not None and rows == own._replace(dim=order.index(own.dim))
 
     def _transpose(self, node, rows):
         own, rank = self.get(node.args[0]), node.meta["val"].dim()
         first, second = (int(dim) % rank for dim in node.args[1:3])
         place = second if own and own.dim == first else first if own and own.dim == second else own and own.dim
-        return own is not None and rows == Rows(place, own.inner)
+        return own is not None and rows == own._replace(dim=place)
 
     def _t(self, node, rows):
         own = self.get(node.args[0])
-        return own is not None and rows == Rows(1 - own.dim if node.meta["val"].dim() == 2 else own.dim, own.inner)
+        return own is not None and rows == own._replace(dim=1 - own.dim if node.meta["val"].dim() == 2 else own.dim)
 
     def _cat(self, node, rows):
         rank = node.meta["val"].dim()
@@ -308,7 +322,7 @@ class _Rules:
         rank = node.meta["val"].dim()
         along = int(get_argument(node, "dim", 0)) % rank
         return rows is not None and rows.dim != along and all(
-            own is None or Rows(own.dim + (own.dim >= along), own.inner) == rows for _, own in self.list_operands(node))
+            own is None or own._replace(dim=own.dim + (own.dim >= along)) == rows for _, own in self.list_operands(node))
 
     def _pad(self, node, rows):
         own, rank = self.get(node.args[0]), node.meta["val"].dim()
@@ -325,11 +339,45 @@ class _Rules:
         if own is not None and given[own.dim] not in self.numbers or any(index.meta["val"].dtype == torch.bool for index in filter(None, given)):
             return False
         rank = max(given[place].meta["val"].dim() for place in places)
-        return all(other is None or Rows(places[0] + other.dim + rank - given[place].meta["val"].dim(), other.inner) == rows
+        return all(other is None or other._replace(dim=places[0] + other.dim + rank - given[place].meta["val"].dim()) == rows
                    for place in places for other in [self.get(given[place])])
 
     def _one_hot(self, node, rows):
         return self.get(node.args[0]) == rows
+
+    def _slice_scatter(self, node, rows):
+        """Elements of a sample are those of the same sample, or all samples' are replaced."""
+        value, source = (argument.meta["val"] for argument in node.args[:2])
+        along, step = int(get_argument(node, "dim", 0)) % value.dim(), get_argument(node, "step", 1)
+        if rows is None or any(own not in (None, rows) for own in map(self.get, node.args[:2])):
+            return False
+        return rows.dim != along or value.shape == source.shape and step == 1
+
+    def _select_scatter(self, node, rows):
+        along = int(node.args[2]) % node.meta["val"].dim()
+        own, source = self.get(node.args[0]), self.get(node.args[1])
+        return rows is not None and rows.dim != along and own in (None, rows) and (
+            source is None or source._replace(dim=source.dim + (source.dim >= along)) == rows)
+
+    def _recurrent(self, node, rows):
+        """Layers over a sequence, whose states have samples second; not over packed sequences."""
+        if node.target._overloadname != "input":
+            return False
+        dim = 0 if get_argument(node, "batch_first") else 1
+        states = node.args[1] if isinstance(node.args[1], (list, tuple)) else [node.args[1]]
+        return (self.get(node.args[0]) == Rows(dim, 1) and node.args[0].meta["val"].dim() == 3
+                and all(self.get(state) == Rows(1, 1) for state in states) and not any(map(self.get, node.args[2])))
+
+    _lstm = _gru = _rnn_tanh = _rnn_relu = _recurrent
+
+
+def _split(value: torch.Tensor, own: Rows, result: torch.Tensor, rows: Rows) -> Rows:
+    """What is flattened along the samples' dimension of a reshaped tensor: in front of samples, and behind them."""
+    behind = 1
+    for size in result.shape[rows.dim + 1:]:
+        behind *= size
+    inner, rest = divmod(_count_piece(value, own), behind)
+    return rows if rest or not inner or rows.inner % inner else Rows(rows.dim, inner, rows.inner // inner)
 
 
 def _count_piece(value: torch.Tensor, rows: Rows) -> int:
@@ -348,12 +396,16 @@ def find_rows(program: torch.export.ExportedProgram, other: torch.export.Exporte
     rules = _Rules()
     for node, twin in zip(program.graph.nodes, other.graph.nodes):
         if node.op == "output":
+            if any(own is not None and own.outer > 1 for own in map(rules.get, pytree.tree_leaves(node.args))):
+                raise Mixed("a result whose samples do not lie in one piece")
             continue
         left, right = node.meta.get("val"), twin.meta.get("val")
         if isinstance(left, (list, tuple)):
             rows = [_compare_shapes(a, b, count, fewer, node) for a, b in zip(left, right)]
         else:
             rows = _compare_shapes(left, right, count, fewer, node)
+        if isinstance(rows, Rows) and node.op == "call_function":
+            rows = rules.split(node, rows)
         rules.rows[node] = rows
         if node.op == "placeholder" and rows is not None and rows != Rows(0, 1):
             raise Mixed(f"input '{node.name}', whose samples do not lie along its first dimension")

@@ -98,9 +98,8 @@ class StepEvaluation:
         """Runs the evaluation of a batch."""
         if not self._read_alone.hold():
             self._take_tensors()
-        self._check_whole()
         arranged = self._prepared.layout.arrange(batch, optional)
-        # A program cannot read what is in parts on the ranks.
+        # A program that gathers averages beside the weights might not fit: they take the weights' place for so long.
         is_shared_out = averaged and self._averages.are_shared_out
         program = self._find_evaluation(arranged, averaged and not is_shared_out)
         with contextlib.ExitStack() as entered:
@@ -110,16 +109,6 @@ class StepEvaluation:
                 entered.enter_context(self._buffer_averages.in_place_of_buffers())
             self._run_evaluation(program, arranged, optional)
         return program
-
-    def _check_whole(self) -> None:
-        shared_out = next((variable for variable in self._session.manifest["variables"] if variable["role"] == "parameter"
-                           and "whole_shape" in variable), None)
-        if shared_out is not None:
-            raise BadInput("with zero_stage=3 each rank has a part of the parameters, and evaluates nothing by itself: step.sync() on all "
-                           "ranks and evaluate the model, or take zero_stage=2")
-        if any(variable.get("encoding") for variable in self._session.manifest["variables"]):
-            raise BadInput("with frozen_weights in few bits the step evaluates nothing by itself: load step.state_dict()['model'] into "
-                           "a copy of the model and evaluate that, or take frozen_weights='f32'")
 
     def _run_evaluation(self, program: EvaluationProgram, arranged: Mapping[str, Any], optional: Sequence[str]) -> None:
         needed = self._prepared.layout.list_inputs(optional)
@@ -139,7 +128,7 @@ class StepEvaluation:
         """The loss of a batch in evaluation mode: no dropout, running statistics, nothing changes.
 
         The first call compiles the model once more, as a program of the same package: it reads the step's parameters where
-        they are.
+        they are. On ranks that share out what it reads all call it, each with its own batch.
         """
         self._check_averaged(averaged)
         program = self._evaluate(batch, averaged)
@@ -168,4 +157,4 @@ class StepEvaluation:
     def _check_averaged(self, averaged: bool) -> None:
         if averaged and not self._averages:
             raise BadInput("averaged=True evaluates an average of the weights, and the step keeps none; compile it with "
-                           "ema_decay=0.999")
+                           "ema_decay=0.999, or ema_uniform=True")

@@ -41,8 +41,9 @@ class StepPrograms:
         self._settings = settings.check()
         self._options = dict(settings.options)
         self._averages_buffers = bool(self._options.pop("ema_use_buffers", False))
-        if self._averages_buffers and not self._options.get("ema_decay"):
-            raise BadInput("ema_use_buffers=True averages buffers beside the weights, and needs ema_decay=0.999 or so")
+        if self._averages_buffers and not (self._options.get("ema_decay") or self._options.get("ema_uniform")):
+            raise BadInput("ema_use_buffers=True averages buffers beside the weights, and needs ema_decay=0.999 or so, or "
+                           "ema_uniform=True")
         self._compiles_again = settings.new_shapes == "compile"
         self._evaluation_words = ["--mode=eval", *write_options(self._options, _EVALUATION_OPTIONS)]
         self._has_own_size = self._options.get("batch_size") is not None
@@ -89,7 +90,8 @@ class StepPrograms:
         self._averages = Averages(state)
         self._buffer_averages: BufferAverages | None = None
         if self._averages_buffers:
-            self._buffer_averages = BufferAverages(state, self._averages, self._options["ema_decay"], bool(self._options.get("ema_warmup")))
+            self._buffer_averages = BufferAverages(state, self._averages, self._options.get("ema_decay") or None,
+                                                   bool(self._options.get("ema_warmup")))
         self._evaluations: list[EvaluationProgram] = []
         prepared = self._prepared
         by_name = {name: variable for variable in state.manifest["variables"] if is_of_model(variable)

@@ -131,6 +131,7 @@ private:
   llvm::Error readGroup(StringRef text);
   llvm::Error finish();
   llvm::Error checkOptions() const;
+  llvm::Error checkAverage() const;
   llvm::Error checkBits() const;
   std::vector<const Optimizer *> getOptimizersInUse() const;
   const Group *findGroup(const ParameterInfo &parameter, std::vector<bool> &used) const;

@@ -46,6 +46,7 @@ enum class TermKind {
   Pow,
   Sqrt,
   Abs,
+  Floor,
   SelectLess,
   Decode,
   Encode,
@@ -75,6 +76,7 @@ Quantity operator*(Quantity a, Quantity b);
 Quantity operator/(Quantity a, Quantity b);
 Quantity sqrt(Quantity x);
 Quantity abs(Quantity x);
+Quantity floor(Quantity x);
 /// -1, 0 or 1.
 Quantity sign(Quantity x);
 Quantity pow(Quantity x, Quantity y);

@@ -17,6 +17,8 @@
 //   idx:IMAGES,LABELS   two IDX files, gzip or plain; images of bytes and their classes
 //   bytes:TEXTFILE      text, gzip or plain; a token is a byte, the target of a token the next one
 //   tokens:FILE         safetensors with one list of integers, taken in the same way
+//   lines:TEXTFILE      texts of several lengths, one a line, in buckets
+//   texts:FILE          safetensors with their `lengths`, and their tokens by the inputs' names
 //
 // Files of samples that are given together are one set; of other sources each follows the one
 // before.
@@ -58,6 +60,14 @@ struct DataOptions {
   bool isPrefetched = false;
 };
 
+/// Of texts of several lengths.
+struct BucketOptions {
+  std::vector<int64_t> lengths; ///< tokens, rising
+  bool isShuffled = true;
+  int64_t seed = 0;
+  int64_t batchesPerStep = 1; ///< of all ranks: they are of one bucket
+};
+
 /// What of the options a source looks at.
 struct DataUses {
   bool isScaled = false;  ///< scale, means and deviations: it turns bytes into floating point
@@ -84,6 +94,14 @@ public:
   open(const std::vector<std::string> &sources,
        const std::vector<std::vector<InputSpec>> &programs);
 
+  /// The same for texts of several lengths.
+  static StatusOr<std::unique_ptr<DataSource>>
+  openBuckets(const std::vector<std::string> &sources,
+              const std::vector<std::vector<InputSpec>> &programs, const BucketOptions &options,
+              std::vector<std::string> &notices);
+
+  /// Whether a source has texts of several lengths, which go into buckets.
+  static bool hasLengths(const std::string &source);
   /// Whether a source is a text, of bytes or of tokens.
   static bool isText(const std::string &source);
   /// The files that a source names.

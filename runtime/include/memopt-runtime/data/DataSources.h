@@ -21,6 +21,12 @@ StatusOr<std::unique_ptr<DataSource>> openBatches(SafetensorsFile file,
 /// Of several programs each batch has the inputs of one or more.
 StatusOr<std::unique_ptr<DataSource>> openBatches(SafetensorsFile file,
                                                   std::vector<std::vector<InputSpec>> programs);
+/// Texts of several lengths, each for the program whose inputs are the shortest that hold it.
+StatusOr<std::unique_ptr<DataSource>>
+openBuckets(const std::string &source, const std::vector<std::vector<InputSpec>> &programs,
+            const BucketOptions &options, std::vector<std::string> &notices);
+inline const std::string linesKind = "lines:", textsKind = "texts:";
+
 /// Files with a tensor [N, ...] for each input, by its name: together one set of samples.
 StatusOr<std::unique_ptr<DataSource>> openSamples(std::vector<SafetensorsFile> files,
                                                   const std::vector<InputSpec> &inputs,

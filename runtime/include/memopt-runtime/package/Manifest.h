@@ -208,6 +208,7 @@ struct ProgramEntry {
 struct Manifest {
   std::string digest;         ///< of the whole package; empty in packages of before there was one
   std::string compiler, mode; ///< mode: "train" or "eval"
+  bool isAveraged = false;    ///< an evaluation that reads averages of the weights
   TargetSpec target;
   std::vector<std::string> kernels; ///< of the target's image, as the program numbers them
   int64_t threads;                  ///< for which library calls were planned
