@@ -182,11 +182,13 @@ StatusOr<bool> memopt::averageOutputs(Run &run) {
     MEMOPT_ASSIGN_OR_RETURN(bool isStopped, run.isStopped());
     if (isStopped)
       return false;
+    Status status;
     if (int64_t step = first + sums.getRank(); step < steps) {
       run.position = step;
-      MEMOPT_RETURN_IF_ERROR(run.runStep(step + 1, 0, run.options.seed.value_or(0)));
+      status = run.runStep(step + 1, 0, run.options.seed.value_or(0));
       sums.note(run.data ? run.data->getSampleCount(step) : 1);
     }
+    MEMOPT_RETURN_IF_ERROR(run.agree(std::move(status)));
     int64_t done = std::min(steps, first + ranks);
     MEMOPT_RETURN_IF_ERROR(sums.add(done - first));
     progress.show(run.describeStep(done, done, sums.getLoss()), steps);
