@@ -7,12 +7,14 @@
 //===----------------------------------------------------------------------===//
 //
 // The first byte says what the others are: 0 images in IDX, 1 labels in IDX, 2 text, 3 safetensors;
-// the second the position of the batch. Batches are written between two bytes that must stay.
+// 4 and 5 are 0 and 1 that are compressed here, as no mutation would keep a stream whole; the second
+// the position of the batch. Batches are written between two bytes that must stay.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Fuzzing.h"
 #include "memopt-runtime/data/Data.h"
+#include <zlib.h>
 
 using namespace memopt;
 using namespace memopt::testing;
@@ -65,19 +67,37 @@ static std::string makeIdx(const std::vector<int> &shape, char value) {
   return text + std::string(count, value);
 }
 
+static std::string compress(std::string_view text) {
+  z_stream stream{};
+  constexpr int gzip = 16;
+  require(deflateInit2(&stream, 1, Z_DEFLATED, 15 + gzip, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  std::string packed(deflateBound(&stream, uLong(text.size())), 0);
+  stream.next_in = reinterpret_cast<Bytef *>(const_cast<char *>(text.data()));
+  stream.avail_in = uInt(text.size());
+  stream.next_out = reinterpret_cast<Bytef *>(packed.data());
+  stream.avail_out = uInt(packed.size());
+  require(deflate(&stream, Z_FINISH) == Z_STREAM_END);
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  return packed;
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (size < 2)
     return 0;
-  MemoryFile file(toText(data + 2, size - 2));
+  bool isPacked = data[0] == 4 || data[0] == 5;
+  int kind = isPacked ? data[0] - 4 : data[0];
+  MemoryFile file(isPacked ? compress(toText(data + 2, size - 2))
+                           : std::string(toText(data + 2, size - 2)));
   int64_t position = data[1];
-  if (data[0] == 0 || data[0] == 1) {
+  if (kind == 0 || kind == 1) {
     static const MemoryFile images(makeIdx({5, 3, 3}, 7)), labels(makeIdx({5}, 1));
-    bool isImages = data[0] == 0;
+    bool isImages = kind == 0;
     readBatches("idx:" + (isImages ? file : images).getPath() + "," +
                     (isImages ? labels : file).getPath(),
                 {makeInput("image", DType::F32, {2, 1, 4, 4}), makeInput("label", DType::I64, {2})},
                 position);
-  } else if (data[0] == 2) {
+  } else if (kind == 2) {
     readBatches("bytes:" + file.getPath(),
                 {makeInput("tokens", DType::I32, {2, 3}), makeInput("targets", DType::I64, {2, 3})},
                 position);

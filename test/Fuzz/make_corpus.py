@@ -3,6 +3,7 @@
 
 Whatever is there already stays: fuzzers add what they find.
 """
+import gzip
 import hashlib
 import io
 import json
@@ -109,6 +110,15 @@ def add_data(corpus):
         corpus.add("data", b"\3\1" + content)
     corpus.add("data", b"\0\0" + bytes([0, 0, 8, 3, 0, 0, 0, 5, 0, 0, 0, 3, 0, 0, 0, 3]) + bytes(range(45)))
     corpus.add("data", b"\1\2" + bytes([0, 0, 8, 1, 0, 0, 0, 5]) + bytes([0, 1, 2, 9, 1]))
+    # Compressed, and with headers that say more than there is, or than a machine has.
+    image, label = bytes([0, 0, 8, 3, 0, 0, 0, 5, 0, 0, 0, 3, 0, 0, 0, 3]), bytes([0, 0, 8, 1, 0, 0, 0, 5])
+    for kind, header, values in ((0, image, bytes(range(45))), (1, label, bytes([0, 1, 2, 9, 1]))):
+        dims = len(header) // 4 - 1
+        for content in (header + values, header + values + bytes(1 << 18), header[:4] + b"\x7f\xff\xff\xff" * dims + values,
+                        header[:4] + b"\x00\x10\x00\x00" * dims + values, header[:3] + b"\xff" + b"\0\0\0\2" * 255):
+            corpus.add("data", bytes([kind, 1]) + content)
+            corpus.add("data", bytes([kind, 1]) + gzip.compress(content))
+            corpus.add("data", bytes([kind + 4, 1]) + content)
     corpus.add("data", b"\2\3" + b"In the beginning was the word, and it had some bytes.")
 
 

@@ -1,16 +1,20 @@
 // Lets calls of the C library fail. FAULTS=CALL:WHAT[:SKIP[:COUNT]],...: the first SKIP calls of
 // CALL work, the next COUNT (default: all) do not. WHAT is the number of an error, sSECONDS to wait
 // before the call, or `short` for reads and writes of one byte. FAULTS_IN=TEXT takes calls alone
-// whose path has this text in it. ROOM=BYTES is what statvfs says is free.
+// whose path has this text in it. ROOM=BYTES is what statvfs says is free. FAULTS_MET=FILE is made
+// when the first call did not work.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,6 +40,12 @@ static void pauseFor(double seconds) {
     ;
 }
 
+static void noteMet(void) {
+  const char *met = getenv("FAULTS_MET");
+  if (met) // not by calls that fail
+    syscall(SYS_mknod, met, S_IFREG | 0600, 0);
+}
+
 /// What this call is to do: work, be short, or end with an error.
 static int decide(const char *name, long *calls, int file, const char *path) {
   const char *rule = getenv("FAULTS");
@@ -54,6 +64,7 @@ static int decide(const char *name, long *calls, int file, const char *path) {
       count = strtol(end + 1, &end, 10);
     if (call < skip || call >= skip + count)
       return WORKS;
+    noteMet();
     if (!strncmp(what, "short", 5))
       return SHORT;
     if (*what != 's')
@@ -97,6 +108,24 @@ WRAP(ssize_t, write, (int file, const void *bytes, size_t count), (file, bytes, 
      CUT)
 WRAP(ssize_t, pwrite, (int file, const void *bytes, size_t count, off_t at),
      (file, bytes, count, at), file, NULL, CUT)
+
+WRAP(int, ftruncate, (int file, off_t size), (file, size), file, NULL, (void)0)
+
+/// Files that are opened to be written: others are libraries and the like.
+#define WRAP_OPEN(name)                                                                            \
+  int name(const char *path, int flags, ...) {                                                     \
+    static long calls;                                                                             \
+    va_list rest;                                                                                  \
+    va_start(rest, flags);                                                                         \
+    mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;                      \
+    va_end(rest);                                                                                  \
+    int what = (flags & O_ACCMODE) == O_RDONLY ? WORKS : decide("open", &calls, -1, path);         \
+    if (what > 0)                                                                                  \
+      return errno = what, -1;                                                                     \
+    return ((int (*)(const char *, int, ...))dlsym(RTLD_NEXT, #name))(path, flags, mode);          \
+  }
+WRAP_OPEN(open)
+WRAP_OPEN(open64)
 
 int statvfs(const char *path, struct statvfs *facts) {
   int result = ((int (*)(const char *, struct statvfs *))dlsym(RTLD_NEXT, "statvfs"))(path, facts);

@@ -8,7 +8,6 @@
 
 #include "Checkpoints.h"
 #include <algorithm>
-#include <cstring>
 #include <thread>
 
 using namespace memopt;
@@ -27,22 +26,9 @@ void Checkpoints::noteSaved(const TrainingState &state) {
              quote(run.options.save);
 }
 
-/// What became of the work of all ranks, for each: the first failure.
+/// What became of the work of all ranks, for each.
 Status Checkpoints::share(Status own) {
-  if (!run.communicator)
-    return own;
-  struct Outcome {
-    int32_t code;
-    char text[1020];
-  } mine{int32_t(own.getCode()), {}};
-  std::strncpy(mine.text, own.getMessage().c_str(), sizeof mine.text - 1);
-  std::vector<Outcome> all(size_t(run.communicator->getRanks()));
-  MEMOPT_RETURN_IF_ERROR(run.communicator->exchange(&mine, sizeof mine, all.data()));
-  auto first = std::find_if(all.begin(), all.end(), [](const Outcome &one) { return one.code; });
-  if (first == all.end())
-    return Status::ok();
-  first->text[sizeof first->text - 1] = 0;
-  return Status(StatusCode(first->code), first->text);
+  return run.communicator ? run.communicator->agree(std::move(own), failedRank) : std::move(own);
 }
 
 /// All ranks together. Of a step that is saved the state alone may have changed.
@@ -69,8 +55,10 @@ Status Checkpoints::save(const TrainingState &state) {
     return Status::ok();
   Status status = write(state);
   bool isLost = run.communicator && !run.communicator->getFailure().isOk();
-  if (status.isOk() || status.getCode() != StatusCode::Environment || isLost)
+  if (status.isOk() || status.getCode() != StatusCode::Environment || isLost) {
+    run.refusing = failedRank;
     return status;
+  }
   // One step later, then two, four, ...
   constexpr int64_t most = 20;
   nextTry = state.step + (int64_t(1) << std::min(failures++, most));
@@ -127,6 +115,7 @@ Status Checkpoints::finish(const TrainingState &state) {
     notice(status.getMessage() + "; it is tried again in " + std::to_string(seconds) + " s");
     std::this_thread::sleep_for(std::chrono::seconds(seconds));
   }
+  run.refusing = failedRank;
   if (status.isOk())
     keepBest();
   return status.isOk() ? Status::ok()
@@ -155,16 +144,16 @@ void Checkpoints::saveBeforeLoss(const TrainingState &state) {
 }
 
 Status Checkpoints::rescue(const TrainingState &state, Status failure) {
-  bool isLossRefused = run.session.isLossRefused();
+  bool isLossRefused = run.getProgram().isLossRefused();
   bool isTried = failure.getCode() == StatusCode::NotFinite && !isLossRefused;
   if (run.options.save.empty() || state.step == firstStep || isTried)
     return failure;
   Status status;
-  if (!run.session.isStateWhole())
+  if (!run.getProgram().isStateWhole())
     status = environmentError("the step that failed had changed a part of the state");
   else if (isLossRefused)
     status = std::move(lossFailure);
-  else if (!run.communicator)
+  else if (!run.communicator || run.refusing)
     status = isSaved(state) ? Status::ok() : write(state);
   else if (run.target && !isSaved(state))
     status = writeAlone(state);

@@ -52,12 +52,13 @@ private:
 
   Run &run;
   const int64_t firstStep;
-  std::optional<int64_t> savedStep; ///< of the last checkpoint that this run wrote
-  std::string savedState;           ///< its text
-  Status lossFailure;               ///< why there is none before a loss
-  std::optional<int64_t> bestStep;  ///< of a checkpoint that is still to be kept as the best
-  int64_t failures = 0;             ///< in a row
-  int64_t nextTry = 0;              ///< the step behind which a failed save is tried again
+  std::optional<int64_t> savedStep;  ///< of the last checkpoint that this run wrote
+  std::string savedState;            ///< its text
+  std::optional<int64_t> failedRank; ///< that the last failed save is the fault of
+  Status lossFailure;                ///< why there is none before a loss
+  std::optional<int64_t> bestStep;   ///< of a checkpoint that is still to be kept as the best
+  int64_t failures = 0;              ///< in a row
+  int64_t nextTry = 0;               ///< the step behind which a failed save is tried again
 };
 
 } // namespace memopt

@@ -184,12 +184,14 @@ StatusOr<bool> memopt::averageOutputs(Run &run) {
       return false;
     // Ranks that share out what the program reads run it together: one without a batch of its own
     // takes the last one again, which is not counted.
+    Status status;
     int64_t step = first + sums.getRank();
     if (step < steps || run.session.getManifest().ranks > 1) {
       run.position = std::min(step, steps - 1);
-      MEMOPT_RETURN_IF_ERROR(run.runStep(run.position + 1, 0, run.options.seed.value_or(0)));
+      status = run.runStep(run.position + 1, 0, run.options.seed.value_or(0));
       sums.note(run.data ? run.data->getSampleCount(run.position) : 1);
     }
+    MEMOPT_RETURN_IF_ERROR(run.agree(std::move(status)));
     int64_t done = std::min(steps, first + ranks);
     MEMOPT_RETURN_IF_ERROR(sums.add(done - first));
     progress.show(run.describeStep(done, done, sums.getLoss()), steps);

@@ -22,9 +22,9 @@
 #include "memopt-runtime/device/RankDevice.h"
 #include "memopt-runtime/devices/OpenDevice.h"
 #include "memopt-runtime/numbers/Random.h"
+#include "memopt-runtime/ranks/KeepAlive.h"
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -37,7 +37,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
 
 using namespace memopt;
@@ -86,8 +85,6 @@ static Status describeEnd(int status) {
 namespace {
 /// Waits for the processes of a group, and sees to it that one that fails is followed by all.
 class Watch {
-  using Clock = std::chrono::steady_clock;
-
 public:
   Watch(SharedRanks &group, std::string device, RankMeeting *meeting = nullptr)
       : group(group), device(std::move(device)), meeting(meeting) {}
@@ -126,7 +123,7 @@ private:
   /// Of a start by a launcher the first process ends last, so that it knows how all have ended.
   void waitForOthers() {
     double limit = meeting->getSeconds();
-    for (Waiting waiting; !meeting->getOthers().empty() && !isOverdue(); rest())
+    for (Waiting waiting; !meeting->getOthers().empty() && !isOverdue; rest())
       if (waiting.getSeconds() > limit)
         return group.leave(meeting->getOthers().front(),
                            environmentError("its process does not end, " +
@@ -151,11 +148,11 @@ private:
       for (int64_t lost : meeting->findLost())
         group.leave(lost, environmentError("its process was ended"));
     // Behind the end of another one a rank may leave a checkpoint, and says that it is at work.
-    if (uint32_t now = group.countSigns(); group.getReason().isOk() || now != signs) {
-      lastGood = Clock::now();
-      signs = now;
-    }
-    if (isOverdue()) // one that hangs does not see that the others have left
+    bool isGood = group.getReason().isOk();
+    if (isGood)
+      patience = Patience(mostSeconds);
+    isOverdue = !isGood && patience.isOver(group.countSigns());
+    if (isOverdue) // one that hangs does not see that the others have left
       for (auto [process, rank] : processes)
         ::kill(process, SIGKILL);
   }
@@ -175,15 +172,14 @@ private:
         ends.end());
   }
 
-  bool isOverdue() const { return Clock::now() - lastGood > std::chrono::seconds(5); }
-
   SharedRanks &group;
   const std::string device;
   RankMeeting *meeting;
   std::map<pid_t, int64_t> processes; ///< those that run, with their ranks
   std::vector<pollfd> ends;           ///< readable when one of them has ended
-  Clock::time_point lastGood = Clock::now();
-  uint32_t signs = 0;
+  static constexpr double mostSeconds = 5;
+  Patience patience{mostSeconds}; ///< with those that run on when one has left
+  bool isOverdue = false;         ///< it is at an end
 };
 } // namespace
 

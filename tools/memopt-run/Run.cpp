@@ -34,6 +34,17 @@ StatusOr<bool> Run::isStopped() const {
   return std::find(all.begin(), all.end(), 1) != all.end();
 }
 
+Status Run::agree(Status own) {
+  return communicator ? communicator->agree(std::move(own), refusing) : std::move(own);
+}
+
+Status Run::awaitReason(Status failure) const {
+  if (!refusing || *refusing == communicator->getRank())
+    return failure;
+  Status told = communicator->barrier(); // which that rank leaves
+  return told.isOk() ? std::move(failure) : std::move(told);
+}
+
 void Run::noteSideFailure(Status failure) {
   if (failure.isOk())
     return;
@@ -211,7 +222,9 @@ Status Run::runStep(int64_t step, double rate, int64_t seed) {
   auto runCounted = [&]() -> Status {
     CountAllocations counting(program.getAllocations());
     program.setHyperparameters(rate, step, seed);
-    MEMOPT_RETURN_IF_ERROR(program.runStep());
+    Status status = program.runStep();
+    refusing = program.getRefusingRank();
+    MEMOPT_RETURN_IF_ERROR(std::move(status));
     report.stepSeconds.push_back(program.getStepSeconds()); // reserved
     report.dataSeconds.push_back(program.getDataSeconds());
     ++steps;

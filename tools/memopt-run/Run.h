@@ -39,6 +39,7 @@ struct Run {
   std::vector<size_t> alternation = {}; ///< of --alternate: the program of each step in turn
   Session *atWork = nullptr;            ///< the program of this step, or null: the session
   Status sideFailure = {};              ///< the first of an output that the training does not need
+  std::optional<int64_t> refusing = {}; ///< the rank for whose sake all ranks end together
 
   /// Tells of a failure that training goes on after; the run ends with it.
   void noteSideFailure(Status failure);
@@ -46,6 +47,10 @@ struct Run {
   bool isFirst() const { return !communicator || communicator->getRank() == 0; }
   /// Whether the run was asked to stop, which all ranks answer alike.
   StatusOr<bool> isStopped() const;
+  /// What ranks fail in alike, though it may be the fault of one: success where all can go on.
+  Status agree(Status own);
+  /// When ranks end together because of one of them, it is the one that says so.
+  Status awaitReason(Status failure) const;
   /// The program whose step runs, or ran last.
   Session &getProgram() const { return atWork ? *atWork : session; }
   bool hasSeveral() const { return trained.size() > 1; }

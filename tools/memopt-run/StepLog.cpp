@@ -8,6 +8,7 @@
 
 #include "StepLog.h"
 #include "Report.h"
+#include "Signals.h"
 #include "memopt-runtime/base/Clock.h"
 #include "memopt-runtime/base/Files.h"
 #include "memopt-runtime/base/Json.h"
@@ -30,7 +31,12 @@ namespace {
 class GrowingFile {
 public:
   static StatusOr<GrowingFile> open(const std::string &path, int flags) {
-    Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0666));
+    flags |= O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
+    int number;
+    do // a pipe is waited for, but not by a run that is to end
+      number = ::open(path.c_str(), flags, 0666);
+    while (number < 0 && errno == EINTR && !isInterrupted());
+    Descriptor file(number);
     if (file.get() < 0)
       return environmentError(describeErrno("opening", path, errno));
     struct stat facts{};

@@ -131,7 +131,9 @@ public:
   Status afterStep(TrainingState &state, bool isLast) {
     if (!validation || (state.step % every != 0 && !isLast))
       return Status::ok();
-    MEMOPT_ASSIGN_OR_RETURN(std::optional<Evaluation> evaluation, validation->evaluate(state.step));
+    StatusOr<std::optional<Evaluation>> evaluated = validation->evaluate(state.step);
+    run.refusing = validation->getRefusingRank();
+    MEMOPT_ASSIGN_OR_RETURN(std::optional<Evaluation> evaluation, std::move(evaluated));
     if (!evaluation)
       return Status::ok(); // the run is about to stop
     bool isBest = state.best.note(evaluation->loss, state.step);
@@ -161,7 +163,8 @@ private:
 static StatusOr<StepFacts> advance(Run &run, TrainingState &state, ScaleLog &scales) {
   int64_t step = state.step + 1;
   run.position = state.dataPosition;
-  MEMOPT_RETURN_IF_ERROR(run.enterProgram(step).withContext("step " + std::to_string(step)));
+  Status entered = run.enterProgram(step).withContext("step " + std::to_string(step));
+  MEMOPT_RETURN_IF_ERROR(run.hasSeveral() ? run.agree(std::move(entered)) : std::move(entered));
   Session &program = run.getProgram();
   const Manifest &manifest = program.getManifest();
   double rate = state.schedule.at(step);
@@ -287,11 +290,13 @@ Status memopt::train(Run &run, Validation *validation) {
   bool hasEnded = false;
   {
     RunLog log(run, std::move(opened));
-    run.session.setLossHandler([&] { checkpoints.saveBeforeLoss(state); });
+    for (size_t number : run.trained)
+      (*run.programs)[number].setLossHandler([&] { checkpoints.saveBeforeLoss(state); });
     status = catchOutOfMemory(
         [&] { return runSteps(run, state, validation, log, checkpoints, steps, lastStep); });
     (void)run.session.setTrace(nullptr);
-    run.session.setLossHandler({});
+    for (size_t number : run.trained)
+      (*run.programs)[number].setLossHandler({});
     hasEnded = status.isOk();
     if (hasEnded)
       measured = run.report.measureOverhead(run.session);

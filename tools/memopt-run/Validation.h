@@ -38,6 +38,9 @@ public:
   /// before the end of the data.
   StatusOr<std::optional<Evaluation>> evaluate(int64_t step);
 
+  /// The rank that could not evaluate, when all have left the last evaluation for its sake.
+  std::optional<int64_t> getRefusingRank() const { return run.refusing; }
+
 private:
   Validation(const RunOptions &options, std::unique_ptr<Device> device,
              std::unique_ptr<Session> own, Session &session, const Session &training,

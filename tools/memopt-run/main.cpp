@@ -117,7 +117,7 @@ static Status runSession(const RunOptions &options, std::shared_ptr<const Packag
     MEMOPT_ASSIGN_OR_RETURN(validation,
                             Validation::create(options, *programs, number, communicator));
   }
-  Status status = isTraining ? train(run, validation.get()) : evaluate(run);
+  Status status = run.awaitReason(isTraining ? train(run, validation.get()) : evaluate(run));
   run.report.notePrograms(*programs);
   // An interrupted run has results too.
   if (run.hasResults && !options.report.empty()) {

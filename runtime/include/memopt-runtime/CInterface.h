@@ -197,6 +197,25 @@ int32_t memopt_checkpoint_write(const char *folder, const memopt_named_view *mod
                                 const memopt_named_view *optimizer, int64_t optimizers,
                                 const char *state, memopt_error *error);
 
+/*===-- What a step was compiled for --------------------------------------===*/
+
+/* Words of the caller's process that are to be what they were: attributes of a model's objects, say,
+   of which there may be hundreds to compare before each step. Word i is what
+   `look_up(tables[i], keys[i])` gives, or without `look_up` what lies at `tables[i]`. */
+typedef struct memopt_watched {
+  void *(*look_up)(void *table, void *key);
+  void *const *tables;
+  void *const *keys;        /* NULL where they are all NULL */
+  const uintptr_t *values;  /* what the words were */
+  uintptr_t mask;           /* the bits of a word that count */
+  int64_t count;            /* of words */
+  int32_t is_table_pointed; /* 1: tables[i] is where the pointer to the table lies */
+} memopt_watched;
+
+/* 1 where the words of all parts are what they were, or else 0. Holds no lock, and calls `look_up`
+   alone. */
+int32_t memopt_are_unchanged(const memopt_watched *parts, int64_t count);
+
 #ifdef __cplusplus
 }
 #endif

@@ -86,8 +86,16 @@ static StatusOr<OutputPlace> findOutput(const std::string &path) {
   return environmentError(describeErrno("writing", path, ELOOP));
 }
 
+Descriptor memopt::openOwnFile(const std::string &path, int flags, unsigned mode) {
+  int file;
+  do
+    file = ::open(path.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, mode);
+  while (file < 0 && errno == EINTR);
+  return Descriptor(file);
+}
+
 StatusOr<Descriptor> memopt::createNewFile(const std::string &path) {
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+  Descriptor file = openOwnFile(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
   if (file.get() < 0)
     return environmentError(describeErrno("creating", path, errno));
   return file;

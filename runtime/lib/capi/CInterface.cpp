@@ -49,6 +49,7 @@ struct memopt_session {
   std::set<std::string> missing;
   /// Of the step that runs: the inputs of one batch after those of another.
   std::vector<TensorView> batches;
+  Status unreadable; ///< why there are none
 
   /// The program that was chosen.
   Session &getProgram() const { return (*programs)[chosen]; }
@@ -102,6 +103,8 @@ void memopt_error_clear(memopt_error *error) {
 
 static Status fillBatch(const memopt_session &session, int64_t part,
                         const std::vector<char *> &targets) {
+  if (!session.unreadable.isOk())
+    return Status(session.unreadable.getCode(), session.unreadable.getMessage());
   int64_t parts = session.getManifest().microBatches;
   for (size_t i = 0; i < targets.size(); ++i) {
     const InputSpec &input = session.getSaid().inputs[i];
@@ -487,7 +490,10 @@ static Status runStep(memopt_session &session, const memopt_view *views, int64_t
                     (session.missing.size() > 1
                          ? ", nor have " + std::to_string(session.missing.size() - 1) + " others"
                          : ""));
-  MEMOPT_RETURN_IF_ERROR(readBatches(session, views, batches));
+  session.unreadable = readBatches(session, views, batches);
+  // Other ranks hear of it in the step, and leave that with this one.
+  if (!session.unreadable.isOk() && (!session.member || session.getManifest().inputs.empty()))
+    return std::move(session.unreadable);
   MEMOPT_RETURN_IF_ERROR(session.programs->enter(session.chosen).takeStatus());
   Session &program = session.getProgram();
   writeNumbers(session);
@@ -503,7 +509,8 @@ int32_t memopt_session_run_step(memopt_session *session, const memopt_view *view
                                 memopt_error *error) {
   int32_t code = guard(error, [&] {
     Status status = runStep(*session, views, batches);
-    bool isOfAll = session->getProgram().isLossRefused();
+    const Session &program = session->getProgram();
+    bool isOfAll = program.isLossRefused() || program.getRefusingRank();
     if (!status.isOk() && !isOfAll && session->member)
       session->member->fail(status);
     return status;

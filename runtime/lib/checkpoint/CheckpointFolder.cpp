@@ -81,7 +81,7 @@ static StatusOr<Descriptor> takeLock(const std::string &path, const std::string 
                                      int &error) {
   std::string file = folder + "/" + lockName;
   for (;;) {
-    Descriptor lock(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+    Descriptor lock = openOwnFile(file, O_RDWR | O_CREAT, 0600);
     if (lock.get() < 0)
       return environmentError(describeErrno("creating", file, errno));
     (void)::fchmod(lock.get(), 0600); // one that an older release has left

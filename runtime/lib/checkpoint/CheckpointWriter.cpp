@@ -38,6 +38,17 @@ void memopt::removeFiles(const std::string &folder) {
   ::rmdir(folder.c_str());
 }
 
+/// Removes a kept checkpoint of the folder, which is whole as long as it has its name. What else
+/// somebody has put into it stays there.
+static void removeKept(const std::string &folder, const std::string &place) {
+  std::string hidden = folder + "/" + savingPrefix + place.substr(place.rfind('/') + 1);
+  removeFiles(hidden);
+  if (::rename(place.c_str(), hidden.c_str()) != 0)
+    return;
+  removeFiles(hidden);
+  (void)::rename(hidden.c_str(), place.c_str()); // if it has not gone
+}
+
 StatusOr<std::vector<std::pair<int64_t, std::string>>> memopt::listKept(const std::string &folder) {
   MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> names, listFolder(folder));
   std::vector<std::pair<int64_t, std::string>> kept;
@@ -89,7 +100,7 @@ static Status finishKeeping(const std::string &folder) {
     removeFiles(keeping);
     return Status::ok();
   }
-  removeFiles(place); // that of a run that was given up
+  removeKept(folder, place); // that of a run that was given up
   if (::rename(keeping.c_str(), place.c_str()) != 0)
     return environmentError(describeErrno("renaming", keeping, errno));
   return syncFolder(folder);
@@ -365,5 +376,5 @@ void CheckpointFolder::removeOlder() {
   int64_t left = options.keep - 1;
   for (auto entry = kept->rbegin(); entry != kept->rend(); ++entry)
     if ((entry->first > firstStep && !keptSteps.count(entry->first)) || left-- <= 0)
-      removeFiles(entry->second);
+      removeKept(folder, entry->second);
 }

@@ -12,19 +12,6 @@
 
 using namespace memopt;
 
-Status Communicator::exchangeAny(const void *mine, int64_t bytes, void *all) {
-  int64_t most = getPieceBytes();
-  std::vector<char> pieces(size_t(ranks * std::min(bytes, most)));
-  for (int64_t begin = 0; begin < bytes; begin += most) {
-    int64_t size = std::min(bytes - begin, most);
-    MEMOPT_RETURN_IF_ERROR(exchange(static_cast<const char *>(mine) + begin, size, pieces.data()));
-    for (int64_t from = 0; from < ranks; ++from)
-      std::memcpy(static_cast<char *>(all) + from * bytes + begin, pieces.data() + from * size,
-                  size_t(size));
-  }
-  return Status::ok();
-}
-
 Status Collectives::run(int64_t number, ThreadPool &pool) {
   auto count = int64_t(manifest.collectives.size());
   if (number < 0 || number >= count || !communicator)

@@ -10,6 +10,7 @@
 #include "memopt-runtime/base/Clock.h"
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 using namespace memopt;
@@ -82,12 +83,32 @@ void BatchFeed::fillAhead() {
 Status BatchFeed::fill(const Group &group, int64_t iteration) {
   int64_t begin = getTime();
   forgetAhead();
+  Status status;
   if (std::exchange(ready, nullptr) != &group)
-    MEMOPT_RETURN_IF_ERROR(prepare(group, manifest.getPart(rank, iteration), 0));
+    status = prepare(group, manifest.getPart(rank, iteration), 0);
+  if (!status.isOk() && isReplaced)
+    MEMOPT_RETURN_IF_ERROR(replace(group));
+  else if (!status.isOk())
+    return status;
   if (device)
     MEMOPT_RETURN_IF_ERROR(device->takeSamples(group.tensors));
   nanoseconds += getTime() - begin;
-  return Status::ok();
+  return status;
+}
+
+/// Kernels rely on what was checked, so a batch that has failed is not left as it is.
+Status BatchFeed::replace(const Group &group) const {
+  for (size_t number : group.inputs) {
+    const InputSpec &input = manifest.inputs[number];
+    char *data = arenas.getAddress(input);
+    std::memset(data, 0, size_t(input.bytes));
+    if (!input.validRange)
+      continue;
+    int64_t size = getByteSize(input.dtype), value = input.validRange->min;
+    for (int64_t i = 0; i < getElementCount(input.shape); ++i)
+      std::memcpy(data + i * size, &value, size_t(size)); // little endian
+  }
+  return device ? device->sendSamples(group.tensors) : Status::ok();
 }
 
 /// Fills the inputs of a group, and sends them where they have to be sent. `stepParts` are those of
@@ -99,11 +120,19 @@ Status BatchFeed::prepare(const Group &group, int64_t part, int64_t stepParts) {
     int64_t first = part * samplesPerBatch;
     std::memcpy(arenas.getAddress(*sampleOffset), &first, sizeof first);
   }
-  if (filler)
-    MEMOPT_RETURN_IF_ERROR(filler(stepParts + part, group.targets));
+  MEMOPT_RETURN_IF_ERROR(takeFromFiller(group, stepParts + part));
   for (size_t input : group.inputs)
     MEMOPT_RETURN_IF_ERROR(checkRange(manifest.inputs[input]));
   return device ? device->sendSamples(group.tensors) : Status::ok();
+}
+
+/// What is thrown does not go through the program that has asked.
+Status BatchFeed::takeFromFiller(const Group &group, int64_t part) const {
+  try {
+    return filler ? filler(part, group.targets) : Status::ok();
+  } catch (const std::bad_alloc &) {
+    return environmentError("this machine is out of memory");
+  }
 }
 
 Status BatchFeed::checkRange(const InputSpec &input) const {

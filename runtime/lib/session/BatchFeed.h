@@ -31,6 +31,10 @@ public:
   /// Where samples have to be brought to a device.
   void setDevice(DeviceProgram *program) { device = program; }
 
+  /// Where ranks go on together without samples that one of them lacks: what could not be filled
+  /// then holds values that are allowed.
+  void goOnWithoutSamples() { isReplaced = true; }
+
   /// `isAhead`: the filler may be asked for the first part of the next step, too.
   void setFiller(BatchFiller newFiller, bool isAhead);
 
@@ -57,7 +61,9 @@ private:
   Group makeGroup(bool isRepeated);
   Status fill(const Group &group, int64_t iteration);
   Status prepare(const Group &group, int64_t part, int64_t stepParts);
+  Status takeFromFiller(const Group &group, int64_t part) const;
   Status checkRange(const InputSpec &input) const;
+  Status replace(const Group &group) const;
 
   const Manifest &manifest;
   const Arenas &arenas;
@@ -65,6 +71,7 @@ private:
   DeviceProgram *device = nullptr;
   BatchFiller filler;
   bool isFilledAhead = false;
+  bool isReplaced = false;
   const Group *ahead = nullptr; ///< whose samples of the next step have been sent
   const Group *ready = nullptr; ///< and of this one
   std::vector<char> spare;      ///< for what a filler gives and nobody wants

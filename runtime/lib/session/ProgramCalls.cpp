@@ -88,10 +88,11 @@ int32_t ProgramCalls::commit(void *opaque) {
 }
 
 int32_t ProgramCalls::nextBatch(void *opaque, int64_t iteration) {
-  Session::Parts &parts = *toSession(opaque).parts;
+  Session &session = toSession(opaque);
+  Session::Parts &parts = *session.parts;
   if (parts.capture)
     return answer(parts.capture->cut(StepGraphs::Stop::Batch, iteration), parts.failure);
-  return answer(parts.feed.beginIteration(iteration), parts.failure);
+  return answer(session.hold(parts.feed.beginIteration(iteration)), parts.failure);
 }
 
 int32_t ProgramCalls::start(void *opaque, int64_t transfer) {

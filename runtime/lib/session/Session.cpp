@@ -53,6 +53,8 @@ Status Session::prepare(Device &onDevice, const LibraryCallFactory &createCall) 
                          options.diskFolder.empty() ? manifest.diskFolder : options.diskFolder));
   }
   parts = std::make_unique<Parts>(this, manifest, arenas, options.communicator, getRank());
+  if (options.communicator)
+    parts->feed.goOnWithoutSamples();
   MEMOPT_RETURN_IF_ERROR(prepareProgram(createCall));
   MEMOPT_RETURN_IF_ERROR(readConstants());
   if (!options.partner)
@@ -182,13 +184,15 @@ Status Session::runStep() {
 }
 
 Status Session::runProgram() {
-  parts->hasCommitted = parts->isLossBad = false;
+  parts->hasCommitted = parts->hasAgreed = parts->isLossBad = false;
   parts->failure = Status::ok();
+  parts->refusal = Status::ok();
+  parts->refusing.reset();
   parts->indices.reset();
   bool isReplayed = parts->graphs && !isWatched();
   if (parts->device && !isReplayed)
     MEMOPT_RETURN_IF_ERROR(parts->device->beginStep());
-  MEMOPT_RETURN_IF_ERROR(parts->feed.beginStep());
+  MEMOPT_RETURN_IF_ERROR(hold(parts->feed.beginStep()));
   int32_t code = isReplayed ? replayStep() : package->step(&frame);
   parts->transfers->abandon();
   Status status = finishProgram(code);
@@ -206,7 +210,7 @@ int32_t Session::replayStep() {
   for (const StepGraphs::Piece &piece : parts->graphs->getPieces()) {
     parts->failure = parts->device->getStream().replay(*piece.graph);
     if (parts->failure.isOk() && piece.stop == StepGraphs::Stop::Batch)
-      parts->failure = parts->feed.beginIteration(piece.iteration);
+      parts->failure = hold(parts->feed.beginIteration(piece.iteration));
     if (parts->failure.isOk() && piece.stop == StepGraphs::Stop::Commit) {
       parts->feed.fillAhead();
       parts->failure = parts->device->synchronize();
@@ -217,10 +221,35 @@ int32_t Session::replayStep() {
   return 0;
 }
 
+/// Whether the step is one of several ranks, which know of no search for a bad loss.
+bool Session::goesTogether() const { return options.communicator && !parts->isSearching; }
+
+/// A rank that lacks samples makes the step on others, up to where nothing has changed as yet and
+/// all ranks meet: so its shard of the state is not lost with it. Where that cannot be, or there is
+/// nobody to tell, the failure comes back.
+Status Session::hold(Status failure) {
+  if (failure.isOk() || !goesTogether() || parts->hasAgreed)
+    return failure;
+  if (parts->refusal.isOk())
+    parts->refusal = std::move(failure);
+  return Status::ok();
+}
+
+/// Ranks commit all, or none of them does.
+bool Session::agree() {
+  parts->hasAgreed = true;
+  if (parts->refusal.isOk())
+    parts->refusal = parts->indices.check();
+  if (!goesTogether())
+    return parts->refusal.isOk();
+  parts->refusal = options.communicator->agree(std::move(parts->refusal), parts->refusing);
+  return parts->refusal.isOk();
+}
+
 /// Decides whether a step goes on, when all that the host looks at for that is there.
 bool Session::mayCommit() {
-  if (!parts->indices.check().isOk())
-    return false; // finishProgram says why
+  if (!agree())
+    return false;
   // A step with a scale of the loss finds out by itself, and skips its update.
   bool isLossWatched = options.isStoppedOnNan && !getManifest().findLossScale();
   parts->isLossBad = isLossWatched && !parts->loss.isFinite();
@@ -241,6 +270,10 @@ Status Session::finishProgram(int32_t code) {
     int64_t at = parts->device ? parts->device->findFailure(last) : last;
     return std::move(parts->failure).withContext(manifest.describeInstruction(at));
   }
+  if (!parts->isSearching && !parts->hasAgreed)
+    agree(); // what changes nothing may end without asking
+  if (!parts->refusal.isOk())
+    return std::exchange(parts->refusal, Status::ok());
   if (Status status = parts->indices.check(); !status.isOk())
     return parts->hasCommitted ? std::move(status).withContext("after the state has changed")
                                : std::move(status);
@@ -283,6 +316,7 @@ Status Session::explainLoss() {
 
 bool Session::isLossRefused() const { return parts->isLossRefused; }
 bool Session::isStateWhole() const { return !parts->isTorn; }
+std::optional<int64_t> Session::getRefusingRank() const { return parts->refusing; }
 
 double Session::getStepSeconds() const { return parts->seconds; }
 double Session::getDataSeconds() const { return parts->feed.getSeconds(); }

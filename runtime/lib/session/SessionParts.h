@@ -49,11 +49,14 @@ struct Session::Parts {
   // Of the step that runs.
   bool isSearching = false; ///< for where a bad loss came from: it ends before it commits
   bool hasCommitted = false;
-  bool isLossBad = false;     ///< the step was left for it
-  bool isLossRefused = false; ///< the same of the step as a whole, searching included
-  bool isTorn = false;        ///< it failed after it had changed a part of the state
-  Status failure;             ///< why else the step was left
-  double seconds = 0;         ///< of the last step, without the feed's
+  bool hasAgreed = false;          ///< with the other ranks, on whether the step counts
+  Status refusal;                  ///< why it does not, on this rank or another
+  std::optional<int64_t> refusing; ///< the rank that could not go on
+  bool isLossBad = false;          ///< the step was left for it
+  bool isLossRefused = false;      ///< the same of the step as a whole, searching included
+  bool isTorn = false;             ///< it failed after it had changed a part of the state
+  Status failure;                  ///< why else the step was left
+  double seconds = 0;              ///< of the last step, without the feed's
 };
 
 /// The functions that programs call.

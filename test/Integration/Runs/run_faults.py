@@ -16,6 +16,7 @@ import time
 import numpy as np
 
 import processes
+from batches import rebatch
 from tensor_files import read_safetensors, write_safetensors
 
 FIXTURE, SHIMS, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:4])
@@ -69,9 +70,10 @@ def fresh(name="run"):
     return FOLDER / name
 
 
-def spoil(step, value, kind):
-    """The batches with a value in one of them."""
+def spoil(step, value, kind, batch=None):
+    """The batches, of another size if one is given, with a value in one of them."""
     tensors = {name: array.copy() for name, array in read_safetensors(DATA).items()}
+    tensors = rebatch(tensors, batch) if batch else tensors
     name = next(name for name in tensors if name.startswith(f"step{step}.") and tensors[name].dtype.kind == kind)
     tensors[name].flat[3] = value
     write_safetensors(FOLDER / "bad.safetensors", tensors)
@@ -186,6 +188,41 @@ def a_rank_that_fails_costs_no_step():
         assert f"the checkpoint of step 1 is in '{folder}'" in done.stderr and state(folder)["step"] == 1, done.stderr
 
 
+def a_rank_that_fails_takes_no_shard_along():
+    """Ranks share out the state, and one of them alone meets a bad sample: all leave that step, and write the checkpoint together."""
+    for stage in (1, 2, 3):
+        package, ranks = compile_package(f"zero{stage}.memopt", "--optimizer=adamw", "--ranks=2", f"--zero-stage={stage}"), ["--ranks=2", "--quiet"]
+        expected = fresh("whole")
+        succeed(train(*ranks, f"--save={expected}", package=package, steps=3))
+        for rank, options in ((1, []), (0, []), (1, ["--save-every=1"]), (1, ["--no-save"])):
+            folder, bad = fresh(), spoil(2 + rank, 77, "i")  # of that rank in step 2
+            saves = [] if "--no-save" in options else [f"--save={folder}", *options]
+            done = train(*ranks, *saves, package=package, data=bad)
+            line, = done.stderr.splitlines()
+            assert done.returncode == 1 and f"error: rank {rank}: step 2: " in line and "holds 77" in line, done.stderr
+            if not saves:
+                continue
+            assert line.endswith(f"; the checkpoint of step 1 is in '{folder}'") and state(folder)["step"] == 1, line
+            succeed(train(*ranks, f"--load={folder}", f"--save={folder}", package=package, steps=2))
+            assert contents(folder) == contents(expected), (stage, rank, options)
+        # A loss that is not finite, and a disk that takes nothing at that time.
+        folder = fresh()
+        done = train(*ranks, f"--save={folder}", package=package, data=spoil(3, np.nan, "f"))
+        assert done.returncode == 4 and f"; the checkpoint of step 1 is in '{folder}'" in done.stderr, done.stderr
+        done = train(*ranks, f"--save={fresh()}", package=package, data=spoil(3, 77, "i"), env=faults("pwrite:28", FAULTS_IN=str(folder)))
+        line, = done.stderr.splitlines()
+        assert done.returncode == 1 and "rank 1: step 2: " in line and "the state of step 1 could not be saved: " in line, line
+
+
+def a_batch_in_parts_is_refused_by_all():
+    """The bad sample comes in the middle of a step."""
+    package = compile_package("parts.memopt", "--optimizer=adamw", "--ranks=2", "--zero-stage=2", "--accumulative-counts=2", "--batch=8")
+    folder = fresh()
+    done = train("--ranks=2", "--quiet", f"--save={folder}", package=package, data=spoil(7, 77, "i", batch=8))  # rank 1's second of step 2
+    line, = done.stderr.splitlines()
+    assert done.returncode == 1 and "rank 1: step 2: batch 2 of 2: " in line and state(folder)["step"] == 1, done.stderr
+
+
 # ----------------------------------------------------------------------------------------------------------
 # Evaluations
 # ----------------------------------------------------------------------------------------------------------
@@ -195,6 +232,17 @@ def a_failed_evaluation_costs_no_step():
     done = evaluate(f"--save={folder}", data=spoil(2, 77, "i"))
     assert done.returncode == 1 and f"the checkpoint of step 1 is in '{folder}'" in done.stderr, done.stderr
     assert state(folder)["step"] == 1
+
+
+def a_failed_evaluation_of_one_rank_costs_no_step():
+    package, folder = compile_package("zero2.memopt", "--optimizer=adamw", "--ranks=2", "--zero-stage=2"), fresh()
+    good = FOLDER / "good.safetensors"
+    shutil.copy(DATA, good)
+    done = train("--ranks=2", "--quiet", f"--eval-package={FOLDER}/eval.memopt", f"--eval-data={spoil(1, 77, 'i')}", "--eval-every=1",
+                 f"--save={folder}", package=package, data=good)
+    line, = done.stderr.splitlines()
+    assert done.returncode == 1 and "rank 1: " in line and "evaluation after step 1" in line, line
+    assert f"the checkpoint of step 1 is in '{folder}'" in line and state(folder)["step"] == 1, line
 
 
 def what_is_no_number_is_never_best():
@@ -263,6 +311,7 @@ def main():
     compile_package("ranks.memopt", "--optimizer=adamw", "--ranks=2")
     cases = [one_call_fails, a_disk_that_stays_full, room_is_looked_at, calls_are_cut_short, few_calls_are_known,
              nothing_counts_before_it_is_flushed, a_slow_save_is_no_hang, a_rank_that_fails_costs_no_step,
+             a_rank_that_fails_takes_no_shard_along, a_batch_in_parts_is_refused_by_all, a_failed_evaluation_of_one_rank_costs_no_step,
              a_failed_evaluation_costs_no_step, what_is_no_number_is_never_best, the_best_outlives_a_resume, a_log_waits_for_room,
              logs_have_names_of_their_own, a_second_signal_ends_the_run]
     for case in cases:

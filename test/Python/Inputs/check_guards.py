@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import memopt
+import memopt.watch
+from memopt.watch import ABSENT, Watch
 from training import assert_near, refuses, run_cases
 
 SCALE = 0.5
@@ -221,6 +223,57 @@ def differences():
     refuses(memopt.BadInput, ["training"], step, make_data(8))
 
 
+def watches():
+    """What is compared in one call."""
+    class Kind:
+        level = 1
+
+    def make_cell(value):
+        return (lambda: value).__closure__[0]
+
+    table, items, tensor, cell = {"a": 1.5, "b": None}, [object(), object()], torch.zeros(2), make_cell(2.5)
+    whole, deeper = list(items), type("Deeper", (Kind,), {})
+    changes = [lambda: table.update(a=2.5), lambda: table.pop("a"), lambda: table.update(c=1), lambda: items.append(1), items.pop, items.reverse,
+               lambda: tensor.requires_grad_(True), lambda: tensor.add_(1), lambda: setattr(cell, "cell_contents", 7.5),
+               lambda: setattr(Kind, "level", 2), lambda: setattr(deeper, "level", 1)]
+    for change in changes:
+        items[:], table, tensor, cell = whole, {"a": 1.5, "b": None}, torch.zeros(2), make_cell(2.5)
+        watch = Watch()
+        assert not watch.holds()
+        assert watch.add_entry(table, "a", table["a"]) and watch.add_entry(table, "b", None) and watch.add_entry(table, "c", ABSENT)
+        assert watch.add_items(items) and watch.add_gradients([tensor]) and watch.add_version(tensor) and watch.add_cell(cell, cell.cell_contents)
+        assert watch.add_class_attribute(deeper, "level", Kind.level)
+        watch.finish()
+        assert watch.holds() and watch.holds()
+        change()
+        try:
+            assert not watch.holds(), change
+        except IndexError:  # the list is shorter
+            pass
+        for kind in (Kind, deeper):
+            if "level" in vars(kind):
+                del kind.level
+        Kind.level = 1
+    # What is no dict of its own, or another tensor's inside, is left to the caller.
+    assert not Watch().add_entry(types.MappingProxyType(table), "a", 1.5) and not Watch().add_entry(table, 7, 1)
+    # Values that equal those before are no change, and are known from then on.
+    step = memopt.compile(model := make(), F.cross_entropy, make_data(), optimizer=torch.optim.SGD(model.parameters(), 0.1))
+    for _ in range(3):
+        model.temperature = float("1.0")
+        step(make_data())
+        assert step._prepared.archive.guards.hold()
+
+
+def slowly():
+    """The same where the library does not compare."""
+    load, memopt.watch._load = memopt.watch._load, lambda: None
+    try:
+        for case in (attributes, captured_numbers, parameters, differences):
+            case()
+    finally:
+        memopt.watch._load = load
+
+
 def cost():
     """A look at everything costs microseconds."""
     model = make()
@@ -232,4 +285,4 @@ def cost():
 
 
 run_cases([attributes, captured_numbers, parameters, thawed_state, settings_of_the_optimizer, shapes, unrelated, evaluation,
-           differences, cost])
+           differences, watches, slowly, cost])

@@ -102,4 +102,24 @@ def losses_that_are_not_finite():
     step(make_batch(2, RANK))
 
 
-run_cases([stages, several_steps, losses_that_are_not_finite])
+def a_bad_batch_of_one_rank():
+    """All ranks leave the step, and say whose it was; they save what was before, and go on."""
+    for stage in (0, 2, 3):
+        model, plain = make_net(), make_net()
+        step, other = (memopt.compile(net, F.cross_entropy, make_batch(0, RANK), optimizer=adam(net), zero_stage=stage)
+                       for net in (model, plain))
+        step(make_batch(1, RANK)), other(make_batch(1, RANK))
+        before = get_bits(step.state_dict())
+        rows, target = make_batch(2, RANK)
+        for bad in ((rows, target + 7), (rows[:, :3], target)):
+            words = ["rank 1: "] if RANK == 0 else ["expected"]
+            refuses(memopt.BadInput, words, step, bad if RANK == 1 else (rows, target))
+            assert get_bits(step.state_dict()) == before and step.steps == 1
+        step.save(FOLDER / f"refused{stage}")
+        assert step((rows, target)) == other((rows, target)) and get_bits(step.state_dict()) == get_bits(other.state_dict())
+        step.load(FOLDER / f"refused{stage}")
+        assert get_bits(step.state_dict()) == before
+        step.close(), other.close()
+
+
+run_cases([stages, several_steps, losses_that_are_not_finite, a_bad_batch_of_one_rank])

@@ -456,3 +456,26 @@ TEST(CInterfaceTest, TensorsOfNoSessionAreACheckpointToo) {
   expectFailure(write(text), {"tensor 'fc.weight'", "unknown type 'f8'"});
   EXPECT_EQ(readFile(path + "/model.safetensors"), file);
 }
+
+TEST(CInterfaceTest, WordsThatAreWatchedAreSeenToChange) {
+  int64_t words[2] = {3, 0x105};
+  int64_t *places[2] = {words, words + 1};
+  auto readSum = [](void *table, void *key) -> void * {
+    return reinterpret_cast<void *>(*static_cast<int64_t *>(table) +
+                                    reinterpret_cast<intptr_t>(key));
+  };
+  void *tables[] = {words, words + 1}, *pointers[] = {places, places + 1};
+  void *keys[] = {reinterpret_cast<void *>(1), reinterpret_cast<void *>(2)};
+  uintptr_t plain[] = {3, 0x105}, sums[] = {4, 0x107}, low[] = {3, 0x05};
+  memopt_watched parts[] = {{nullptr, tables, nullptr, plain, ~uintptr_t(0), 2, 0},
+                            {readSum, tables, keys, sums, ~uintptr_t(0), 2, 0},
+                            {readSum, pointers, nullptr, low, 0xff, 2, 1}};
+  EXPECT_EQ(memopt_are_unchanged(parts, 3), 1);
+  EXPECT_EQ(memopt_are_unchanged(parts, 0), 1);
+  words[1] = 0x205; // the last part looks at the lowest byte alone
+  EXPECT_EQ(memopt_are_unchanged(parts, 3), 0);
+  EXPECT_EQ(memopt_are_unchanged(parts + 1, 1), 0);
+  EXPECT_EQ(memopt_are_unchanged(parts + 2, 1), 1);
+  places[1] = words; // another table
+  EXPECT_EQ(memopt_are_unchanged(parts + 2, 1), 0);
+}

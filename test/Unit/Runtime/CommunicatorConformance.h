@@ -211,6 +211,24 @@ TYPED_TEST_P(CommunicatorConformance, TheFirstRankCollects) {
   });
 }
 
+TYPED_TEST_P(CommunicatorConformance, AllHearWhoCannotGoOnAndStillGoTogether) {
+  this->expectOk(3, [](RankAtWork rank) -> Status {
+    std::optional<int64_t> refusing = 7;
+    MEMOPT_RETURN_IF_ERROR(rank.communicator.agree(Status::ok(), refusing));
+    EXPECT_EQ(refusing, std::nullopt);
+    int64_t self = rank.communicator.getRank();
+    Status own = self == 0 ? Status::ok()
+                           : badInput("sample " + std::to_string(self) + std::string(5000, '.'));
+    Status status = rank.communicator.agree(std::move(own), refusing);
+    EXPECT_EQ(status.getCode(), StatusCode::BadInput);
+    EXPECT_EQ(refusing, 1);
+    EXPECT_EQ(status.getMessage().substr(0, 10), self == 0   ? "rank 1: sa"
+                                                 : self == 1 ? "sample 1.."
+                                                             : "sample 2..");
+    return rank.communicator.agree(Status::ok(), refusing);
+  });
+}
+
 TYPED_TEST_P(CommunicatorConformance, WhoLeavesEndsTheWaitsOfAll) {
   std::vector<Status> answers = this->run(3, [](RankAtWork rank) -> Status {
     if (rank.communicator.getRank() == 1) {
@@ -267,8 +285,8 @@ REGISTER_TYPED_TEST_SUITE_P(CommunicatorConformance, SumsAreTakenInTheOrderOfRan
                             ShardsAreRangesOfTheSumWithZerosBehind,
                             BuffersAreFreeAgainAfterEachCall, RanksExchangeFacts,
                             LargeThingsAreExchangedInLargePieces, TheFirstRankCollects,
-                            WhoLeavesEndsTheWaitsOfAll, NoWaitIsLongerThanTheLimit,
-                            WhoIsAtWorkIsWaitedFor);
+                            AllHearWhoCannotGoOnAndStillGoTogether, WhoLeavesEndsTheWaitsOfAll,
+                            NoWaitIsLongerThanTheLimit, WhoIsAtWorkIsWaitedFor);
 
 } // namespace memopt::testing
 

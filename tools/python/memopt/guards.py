@@ -19,6 +19,7 @@ from torch import nn
 
 from .captures import find_reads
 from .reads import Place, Reads, is_plain
+from .watch import ABSENT, Backoff, Watch
 
 __all__ = ["Change", "Guards", "TensorInputs", "list_tensor_places"]
 
@@ -108,6 +109,53 @@ class _Watched:
                 *(Place("", cell, None) for cell in self.cells), *self.others]
 
 
+def _is_fixed(value: Any) -> bool:
+    """Whether a plain value stays equal to itself."""
+    return all(map(_is_fixed, value)) if isinstance(value, tuple) else not isinstance(value, list)
+
+
+class _QuickLook:
+    """Whether plain values, objects and entries of dicts are the ones that they were. That one is another may mean nothing."""
+
+    def __init__(self, plain: _Watched, objects: _Watched, entries: Iterable[tuple[Mapping, str, Any]]):
+        self._watch = Watch()
+        self._kinds: dict[tuple[type, str], bool] = {}  # classes and attributes, whether they are watched
+        self._left: list[tuple[Place, Any]] = []  # what the watch does not take
+        for watched in (plain, objects):
+            for place, value in zip(watched.list_places(), watched.values):
+                self._add(place, value, watched is objects or _is_fixed(value))
+        for holder, key, value in entries:
+            self._add(Place(key, holder, key), value, True)
+        self._watch.finish()
+        self._places = [place for place, _ in self._left]
+        self._values = [_copy(value) for _, value in self._left]
+        self.holds = self._look_at_all if self._left else self._watch.holds
+
+    def _add(self, place: Place, value: Any, is_fixed: bool) -> None:
+        holder = place.holder
+        if is_fixed and place.parent is None:
+            if isinstance(holder, types.CellType) and self._watch.add_cell(holder, value):
+                return
+            if place.is_entry and self._watch.add_entry(holder, place.key, value):
+                return
+            # Modules of a kind have an attribute of their class together, until one has its own.
+            if isinstance(holder, nn.Module) and place.key not in vars(holder):
+                kind = type(holder), place.key
+                if kind not in self._kinds:
+                    self._kinds[kind] = self._watch.add_class_attribute(*kind, value)
+                if self._kinds[kind] and self._watch.add_entry(vars(holder), place.key, ABSENT):
+                    return
+        self._left.append((place, value))
+
+    def _look_at_all(self) -> bool:
+        return bool(self._watch.holds()) and all(map(_is_same, [place.get() for place in self._places], self._values))
+
+
+def _is_same(now: Any, before: Any) -> bool:
+    """By identity, but for lists, which may change in place."""
+    return now is before or isinstance(now, list) and now == before
+
+
 class Guards:
     """The values that `module`, a step as it was traced, has read; `reads` are those of `observed`.
 
@@ -135,6 +183,8 @@ class Guards:
             watched.finish()
         self._identities = [id(value) for value in self._objects.values]
         self._stamps = _stamp(self._tensors.values)
+        self._quick: _QuickLook | None = None
+        self._looks = Backoff()
 
     def _add_parts(self, module: nn.Module) -> None:
         """Modules and the parameters that are trained; others are inputs."""
@@ -211,15 +261,29 @@ class Guards:
     def hold(self) -> bool:
         """Whether all is as it was."""
         try:
-            return (self._plain.read() == self._plain.values
-                    and self._has_parts()
-                    and (not self._identities or list(map(id, self._objects.read())) == self._identities)
-                    and (not self._stamps or _stamp(self._tensors.read()) == self._stamps))
+            if self._quick is None or not self._quick.holds():
+                if not self._compare():
+                    return False
+                if self._looks.is_due():
+                    self._quick = self._look()
+            return not self._stamps or _stamp(self._tensors.read()) == self._stamps
         except Exception:  # something is gone
             return False
 
+    def _compare(self) -> bool:
+        return (self._plain.read() == self._plain.values
+                and self._has_parts()
+                and (not self._identities or list(map(id, self._objects.read())) == self._identities))
+
+    def _look(self) -> _QuickLook:
+        """At what there is now, which equals what was compiled."""
+        plain = _Watched()
+        plain.__dict__.update(vars(self._plain), values=self._plain.read())
+        return _QuickLook(plain, self._objects, [(holder, key, part) for holder, key, _, part in self._parts])
+
     def find_change(self) -> Change | None:
         """The first value that is another; a mode that has become the one that was traced is none."""
+        self._quick = None  # it knows the old values
         for watched, is_same in ((self._plain, lambda old, new, _: old is new or old == new),
                                  (self._objects, lambda old, new, _: old is new),
                                  (self._tensors, lambda old, new, number: _stamp([new]) == self._stamps[number::len(self._tensors.names)])):
@@ -256,10 +320,21 @@ class TensorInputs:
     def mark(self) -> None:
         """What the tensors hold now is known."""
         self._stamps = self._read()
+        self._watch, self._looks = Watch(), Backoff()
 
     def hold(self) -> bool:
         """Whether nothing has changed."""
-        return not self._names or self._read() == self._stamps
+        if not self._names or self._watch.holds():
+            return True
+        if self._read() != self._stamps:
+            return False
+        if self._looks.is_due():
+            watch = Watch()
+            if all(watch.add_entry(holder, key, holder[key]) and watch.add_version(holder[key])
+                   for holder, key in zip(self._dicts, self._keys)):
+                watch.finish()
+                self._watch = watch
+        return True
 
     def _read(self) -> list[int]:
         return _stamp(list(map(operator.getitem, self._dicts, self._keys)))
@@ -272,6 +347,7 @@ class TensorInputs:
             if now[number::count] != self._stamps[number::count]:
                 yield name, holder[key]
         self._stamps = now
+        self._watch = Watch()
 
 
 def list_tensor_places(module: nn.Module, names: Callable[[str], bool]) -> Iterator[tuple[str, Mapping, str]]:

@@ -21,6 +21,7 @@ import torch
 from . import optim
 from .errors import BadInput, Refused
 from .runtime import Session
+from .watch import Backoff, Watch
 
 __all__ = ["Counterpart", "OptimizerOptions", "count_steps", "find_counterpart", "find_slots", "make_torch_state", "number_parameters",
            "read_optimizer_state", "unwrap_optimizer", "write_optimizer_state"]
@@ -151,6 +152,7 @@ class OptimizerOptions:
         self.held = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         self._counts = [len(group["params"]) for group in self.optimizer.param_groups]
         self._identities, self._flags = list(map(id, self.held)), list(map(_needs_gradient, self.held))
+        self._watch, self._looks = Watch(), Backoff()
         # Whether a momentum is 0 decides whether there is state.
         compiled = [key for key in self.optimizer.defaults if key == "muon" or key not in _INPUTS and key not in _IMPLEMENTATION]
         self._compiled_keys = compiled
@@ -185,8 +187,23 @@ class OptimizerOptions:
 
     def hold(self) -> bool:
         """Whether the optimizer has the parameters that were compiled, and trains those that it did."""
-        return ([id(parameter) for group in self.optimizer.param_groups for parameter in group["params"]] == self._identities
-                and list(map(_needs_gradient, self.held)) == self._flags)
+        if self._watch.holds():
+            return True
+        holds = ([id(parameter) for group in self.optimizer.param_groups for parameter in group["params"]] == self._identities
+                 and list(map(_needs_gradient, self.held)) == self._flags)
+        if holds and self._looks.is_due():
+            self._watch_groups()
+        return holds
+
+    def _watch_groups(self) -> None:
+        """A watch over the groups as they are."""
+        watch, groups = Watch(), self.optimizer.param_groups
+        lists = [groups, *(group["params"] for group in groups)]
+        takes = (watch.add_entry(vars(self.optimizer), "param_groups", groups) and all(map(watch.add_items, lists))
+                 and all(watch.add_entry(group, "params", group["params"]) for group in groups) and watch.add_gradients(self.held))
+        if takes:
+            watch.finish()
+            self._watch = watch
 
     def find_change(self) -> str | None:
         """What has changed of parameters and settings that are compiled, as a sentence."""

@@ -21,14 +21,14 @@ import os
 import pathlib
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import arrays
 from .errors import BadInput, Error, LossNotFinite, Unavailable
 from .tools import find_library
 
-__all__ = ["Program", "Session", "find_rank", "write_checkpoint_files"]
+__all__ = ["Program", "Session", "Watched", "find_rank", "load_are_unchanged", "write_checkpoint_files"]
 
 _C_VERSION = 2
 _INPUT, _OUTPUT, _VARIABLE = 0, 1, 2
@@ -52,6 +52,12 @@ class _View(ctypes.Structure):
 
 class _NamedView(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("view", _View)]
+
+
+class Watched(ctypes.Structure):
+    """Words that are to be what they were; see the header."""
+    _fields_ = [("look_up", ctypes.c_void_p), ("tables", ctypes.c_void_p), ("keys", ctypes.c_void_p), ("values", ctypes.c_void_p),
+                ("mask", ctypes.c_size_t), ("count", ctypes.c_int64), ("is_table_pointed", ctypes.c_int32)]
 
 
 _SESSION, _NAME, _ERROR = ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(_Error)
@@ -82,6 +88,10 @@ _FUNCTIONS = {
 }
 
 
+def _get_mode() -> int:
+    return os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND
+
+
 @functools.cache
 def _load_library() -> ctypes.CDLL:
     # oneDNN has to find the runtime's OpenMP before that of others, PyTorch's say.
@@ -90,7 +100,7 @@ def _load_library() -> ctypes.CDLL:
                           "the runtime's OpenMP apart from PyTorch's")
     path = find_library()
     try:
-        library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND)
+        library = ctypes.CDLL(str(path), mode=_get_mode())
     except OSError as error:
         raise Unavailable(f"{path} does not load: {error}") from error
     for name, (result, arguments) in _FUNCTIONS.items():
@@ -100,6 +110,16 @@ def _load_library() -> ctypes.CDLL:
         raise Unavailable(f"{path} has version {library.memopt_c_version()} of the C interface, this package needs "
                           f"{_C_VERSION}; take both from one release")
     return library
+
+
+def load_are_unchanged() -> Callable[[Any, int], int] | None:
+    """The library's `memopt_are_unchanged`, by a call that keeps the interpreter's lock, as what it looks up is the interpreter's.
+    Libraries of earlier releases have none."""
+    _load_library()
+    function = getattr(ctypes.PyDLL(str(find_library()), mode=_get_mode()), "memopt_are_unchanged", None)
+    if function is not None:
+        function.restype = ctypes.c_int32
+    return function
 
 
 def _raise(library: ctypes.CDLL, error: _Error) -> None:

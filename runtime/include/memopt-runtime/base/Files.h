@@ -180,6 +180,9 @@ std::optional<int64_t> getFreeBytes(const std::string &folder);
 /// that can let both share their bytes until one of them is written.
 Status copyToNewFile(const std::string &from, const std::string &to);
 
+/// Opens a regular file, or makes it, through no link. A signal does not keep it from that.
+Descriptor openOwnFile(const std::string &path, int flags, unsigned mode);
+
 /// A new file for writing: nothing may be there yet, no link either.
 StatusOr<Descriptor> createNewFile(const std::string &path);
 

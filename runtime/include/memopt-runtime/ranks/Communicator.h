@@ -22,6 +22,8 @@
 
 #include "memopt-runtime/numbers/DType.h"
 #include "memopt-runtime/threads/ThreadPool.h"
+#include <optional>
+#include <vector>
 
 namespace memopt {
 
@@ -57,6 +59,11 @@ public:
   /// The same for any number of bytes, in as many exchanges as they take.
   Status exchangeAny(const void *mine, int64_t bytes, void *all);
 
+  /// All ranks say whether they can go on. Success where all can. Otherwise `refusing` is the first
+  /// that cannot, and all fail: those that can go on with its reason, its number in front, and the
+  /// others each with its own. Where ranks are lost, `refusing` stays empty.
+  Status agree(Status own, std::optional<int64_t> &refusing);
+
   /// Gives the first rank what the ranks have in `mine`, `bytes` bytes of each, one after the
   /// other; `all` is of no meaning to the others. `mine` lies in the arena of the device on each
   /// rank, or on none; `all` anywhere.
@@ -80,9 +87,12 @@ public:
   virtual void leave(const Status &reason) = 0;
 
 protected:
-  Communicator(int64_t rank, int64_t ranks) : rank(rank), ranks(ranks) {}
+  Communicator(int64_t rank, int64_t ranks) : rank(rank), ranks(ranks), refusals(size_t(ranks)) {}
 
   const int64_t rank, ranks;
+
+private:
+  std::vector<char> refusals; ///< of each rank, 1 or 0
 };
 
 } // namespace memopt

@@ -172,6 +172,11 @@ public:
   /// Whether the last step was left because its loss is not finite.
   bool isLossRefused() const;
 
+  /// The rank for whose sake all ranks left the last step before it changed anything, for a sample
+  /// that it could not read, say: they still go together, and may write a checkpoint. Empty where a
+  /// step failed otherwise, or did not.
+  std::optional<int64_t> getRefusingRank() const;
+
   /// Calls `handler` when a step is left for its loss, on all ranks alike, while they still go
   /// together: the search for its origin, which comes next, ends on one rank before the others.
   void setLossHandler(std::function<void()> handler) { onLossRefused = std::move(handler); }
@@ -252,7 +257,10 @@ private:
   Status runProgram();
   bool isWatched() const;
   int32_t replayStep();
+  bool goesTogether() const;
+  Status hold(Status failure);
   bool mayCommit();
+  bool agree();
   Status finishProgram(int32_t code);
   Status explainLoss();
   /// Among those that run the program together; 0 alone.
