@@ -145,8 +145,25 @@ def older_svd(a, some=True, compute_uv=True):
     return u, s, t(vh)
 
 
-def pinv(a, *_, **__):
-    u, s, vh = _thin_svd(a)
-    limit = max(a.shape[-2:]) * torch.finfo(a.dtype).eps * s.amax(-1, keepdim=True)
-    inverse = torch.where(s > limit, 1 / torch.where(s > limit, s, torch.ones_like(s)), torch.zeros_like(s))
-    return (t(vh) * inverse.unsqueeze(-2)) @ t(u)
+def pinv(a, find_limit):
+    """`find_limit` gives, of the singular values, up to where one counts as none. The gradient needs no singular vectors, which several
+    equal values do not have."""
+    check_size(a, MOST_TURNED, "the pseudoinverse")
+
+    def run(a):
+        is_wide = a.shape[-2] < a.shape[-1]
+        u, s, v = _rotate_columns(t(a) if is_wide else a)
+        counts = s > find_limit(s)
+        scaled = v * torch.where(counts, 1 / torch.where(counts, s, 1.0), 0.0).unsqueeze(-2)
+        return u @ t(scaled) if is_wide else scaled @ t(u)
+
+    def keep(context, inputs, output):
+        context.save_for_backward(inputs[0], output)
+
+    def backward(context, g):
+        a, inverse = context.saved_tensors
+        g, turned = t(g), t(inverse)
+        across = g @ inverse
+        inner = across @ turned
+        return -t(inverse @ across) + inner - a @ (inverse @ inner) + turned @ (inverse @ (g - across @ a))
+    return gradients.with_formula("linalg.pinv", (a,), run, keep, backward)

@@ -151,7 +151,7 @@ def cholesky_solve(b, low, upper=False):
         x, low, inverse = context.saved_tensors
         to_b = solve(low, inverse, g)
         both = to_b @ t(x)
-        return to_b, -((both + t(both)) @ low).tril()
+        return to_b, -((both + t(both)) @ low)
     return gradients.with_formula("cholesky_solve", (b, low), run, keep, backward)[0]
 
 
