@@ -2,7 +2,7 @@
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Functions of PyTorch that torch.export cannot trace as they are: packed sequences, batch norms with momentum=None, the CTC loss
-(ctc.py) and covariances (statistics.py). While a model is traced, others take their place.
+(ctc.py), covariances and least squares (statistics.py). While a model is traced, others take their place.
 
 A packed sequence is its rows chosen from the padded batch by a mask of the lengths. Its layers run over all steps of the padded
 batch and leave a sample's state alone behind its length.
@@ -65,7 +65,7 @@ def _run_direction(step, x, mask, weights, state, is_backward):
 
 
 class replaced_functions(TorchFunctionMode):
-    """While entered, functions of packed sequences, the CTC loss and covariances are computed by other operators."""
+    """While entered, functions of packed sequences, the CTC loss, covariances and least squares are computed by other operators."""
 
     def __init__(self):
         super().__init__()
@@ -89,7 +89,7 @@ class replaced_functions(TorchFunctionMode):
 
     def _call(self, function, args, kwargs):
         name = getattr(function, "__name__", "")
-        if function in statistics.FUNCTIONS and not args[0].is_complex():
+        if function in statistics.FUNCTIONS and args and not args[0].is_complex():
             return statistics.FUNCTIONS[function](*args, **kwargs)
         if name == "ctc_loss":
             return trace_ctc_loss(*args, **kwargs)

@@ -1,7 +1,7 @@
 # Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Covariances, slopes of samples, values that come most often, margins of several labels: written in plain operators."""
+"""Covariances, least squares, slopes of samples, values that come most often, margins of several labels: by other operators."""
 
 from __future__ import annotations
 
@@ -45,9 +45,28 @@ def _corrcoef(x):
     return (found / size[:, None] / size).clamp(-1, 1)
 
 
+# ----------------------------------------------------------------------------------------------------------
+# Least squares: PyTorch's own gives residuals or none, as the rank says, which tracing does not know
+# ----------------------------------------------------------------------------------------------------------
+
+def _lstsq(a, b, rcond=None, *, driver=None):
+    """Of a matrix of full rank, by QR: the solution, what it leaves, the rank, and no singular values."""
+    m, n = a.shape[-2:]
+    is_vector = b.dim() == 1 or b.dim() == a.dim() - 1 and b.shape == a.shape[:-1]
+    b = b.unsqueeze(-1) if is_vector else b
+    q, r = torch.linalg.qr(a if m >= n else a.mT)
+    if m >= n:
+        x = torch.linalg.solve_triangular(r, q.mT @ b, upper=True)
+    else:
+        x = q @ torch.linalg.solve_triangular(r.mT, b, upper=False)
+    left = (a @ x - b).square().sum(-2) if m > n else a.new_zeros([0])
+    rank = torch.full(a.shape[:-2], min(m, n), dtype=torch.int64)
+    return torch.return_types.linalg_lstsq((x.squeeze(-1) if is_vector else x, left, rank, a.new_zeros([0])))
+
+
 #: Functions in the place of PyTorch's, by those.
-FUNCTIONS = {function: own for owner in (torch, torch.Tensor) for name, own in (("cov", _cov), ("corrcoef", _corrcoef))
-             for function in (getattr(owner, name),)}
+FUNCTIONS = {torch.linalg.lstsq: _lstsq}
+FUNCTIONS.update((getattr(owner, name), own) for owner in (torch, torch.Tensor) for name, own in (("cov", _cov), ("corrcoef", _corrcoef)))
 
 
 # ----------------------------------------------------------------------------------------------------------

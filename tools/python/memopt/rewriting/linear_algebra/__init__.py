@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import torch
 
-from .derived import cond, is_by_sizes, lstsq, matrix_norm, matrix_rank, norm, nuclear_norm, ormqr, pseudo_inverse, tensorinv, tensorsolve
+from .derived import cond, is_by_sizes, matrix_norm, matrix_rank, norm, nuclear_norm, ormqr, pseudo_inverse, tensorinv, tensorsolve
 from .elimination import det, inverse, logdet, matrix_exp, slogdet, solve
 from .factors import lu, lu_factor, lu_solve, lu_unpack, older_lu, older_lu_solve
 from .reflections import householder_product, qr
@@ -54,7 +54,7 @@ RULES = {f"aten::{name}": rule for name, rule in {
     "linalg_lu": _rule(lu), "linalg_lu_factor": _rule(lu_factor), "linalg_lu_factor_ex": _with_info(lu_factor),
     "linalg_lu_solve": _rule(lu_solve), "lu_solve": _rule(older_lu_solve), "lu_unpack": _rule(lu_unpack), "_lu_with_info": _rule(older_lu),
     "linalg_cond": _rule(cond), "linalg_matrix_rank": _rule(matrix_rank), "linalg_matrix_norm": _rule(matrix_norm),
-    "linalg_norm": _rule(norm), "nuclear_norm": _rule(nuclear_norm), "linalg_lstsq": _rule(lstsq), "linalg_tensorinv": _rule(tensorinv),
+    "linalg_norm": _rule(norm), "nuclear_norm": _rule(nuclear_norm), "linalg_tensorinv": _rule(tensorinv),
     "linalg_tensorsolve": _rule(tensorsolve), "ormqr": _rule(ormqr),
 }.items()}
 #: Of operators that have rules for some of their arguments alone: whether it is these.

@@ -1,8 +1,7 @@
 # Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What PyTorch computes from the decompositions: ranks, condition numbers, norms by singular values, least squares, tensors as
-matrices."""
+"""What PyTorch computes from the decompositions: ranks, condition numbers, norms by singular values, tensors as matrices."""
 
 from __future__ import annotations
 
@@ -13,11 +12,9 @@ import torch
 from ...errors import Refused
 from .elimination import inverse, solve
 from .matrices import t
-from .reflections import qr
 from .rotations import eigh, pinv, svdvals
-from .triangular import solve_triangular
 
-__all__ = ["cond", "is_by_sizes", "lstsq", "matrix_norm", "matrix_rank", "norm", "nuclear_norm", "ormqr", "pseudo_inverse", "tensorinv", "tensorsolve"]
+__all__ = ["cond", "is_by_sizes", "matrix_norm", "matrix_rank", "norm", "nuclear_norm", "ormqr", "pseudo_inverse", "tensorinv", "tensorsolve"]
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -99,22 +96,6 @@ def cond(a, p=None):
 # ----------------------------------------------------------------------------------------------------------
 # Solves
 # ----------------------------------------------------------------------------------------------------------
-
-def lstsq(a, b, rcond=None, *, driver=None):
-    """Of a matrix of full rank, by QR: the solution, what it leaves, the rank, and no singular values."""
-    m, n = a.shape[-2:]
-    is_vector = b.dim() == 1 or b.dim() == a.dim() - 1 and b.shape == a.shape[:-1]
-    b = b.unsqueeze(-1) if is_vector else b
-    if m >= n:
-        q, r = qr(a)
-        x = solve_triangular(r, t(q) @ b, upper=True)
-    else:
-        q, r = qr(t(a))
-        x = q @ solve_triangular(t(r), b, upper=False)
-    left = (a @ x - b).square().sum(-2) if m > n else a.new_zeros([0])
-    rank = torch.full(a.shape[:-2], min(m, n), dtype=torch.int64)
-    return x.squeeze(-1) if is_vector else x, left, rank, a.new_zeros([0])
-
 
 def tensorinv(a, ind=2):
     rows = math.prod(a.shape[:ind])
