@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from ... import gradients
-from .matrices import MOST_ROWS, check_size, eye, t
+from .matrices import MOST_ROWS, check_size, t
 from .triangular import solve_triangular
 
 __all__ = ["lu", "lu_factor", "lu_solve", "lu_unpack", "older_lu", "older_lu_solve"]
