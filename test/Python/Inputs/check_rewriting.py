@@ -125,6 +125,23 @@ def written_complex(self, x, keep):
     return (z.abs() + z.roll(1, 0).real).square().sum()
 
 
+@case(weight=lambda: torch.randn(5, dtype=torch.cfloat))
+def converted(self, x):
+    z = self.linear(x).to(torch.cfloat) * self.weight
+    return torch.fft.hfft2(z).square().mean() + torch.fft.irfft(self.linear(x)).square().sum() + torch.fft.ihfftn(self.linear(x)).abs().sum()
+
+
+# Statistics and decompositions ----------------------------------------------------------------------------------
+
+@case()
+def spreads(self, x, t):
+    y = self.linear(x)
+    slopes = torch.gradient(y, spacing=[0.5], dim=[0], edge_order=2)[0] + torch.gradient(y, spacing=(torch.tensor([0., 1, 3, 4, 6]),), dim=1)[0]
+    weights = t.abs() + 1
+    return (torch.cov(y.mT).square().sum() + torch.corrcoef(y.mT).tril(-1).sum() + y.cov(fweights=weights[:5], aweights=x[:5, 0].exp()).sum()
+            + slopes.square().sum() + F.multilabel_margin_loss(y, torch.where(t < 0, -1, t)[:, None].expand(-1, 5)) + (y * 2).round().mode(0)[0].sum())
+
+
 # Branches and loops ---------------------------------------------------------------------------------------------
 
 @case()
@@ -204,6 +221,23 @@ def check_formulas():
                 + torch.fft.fft(self.weight).abs().sum() + self.norm(x).exp().sum())
     compare_step("formulas", lambda: (Model(decompose, 3, 3, weight=torch.randn(3, dtype=torch.cfloat),
                                             norm=nn.BatchNorm1d(3, momentum=None)), {"x": torch.randn(3, 3)}))
+
+    def solve(self, x):
+        a = self.linear(x)
+        square = a[:5] + 2 * torch.eye(5)
+        p, low, up = torch.linalg.lu(a)
+        return (torch.linalg.lstsq(a, x).solution.square().sum() + (p @ low @ up.tanh()).square().sum() + torch.linalg.cond(square)
+                + torch.linalg.lu_solve(*torch.linalg.lu_factor(square), x[:5]).square().sum() + torch.linalg.norm(a, 2)
+                + torch.linalg.matrix_norm(a, "nuc") + torch.linalg.pinv(a, rtol=1e-3).square().sum() + torch.linalg.eigvalsh(a.mT @ a).log().sum()
+                + (torch.linalg.matrix_rank(a) * a).mean() + torch.linalg.tensorsolve(square, x[:5, 0]).sum())
+    compare_step("solves", lambda: (Model(solve, 6, 5), {"x": torch.randn(8, 6)}))
+
+    def graded(self, x):
+        """Columns of very different sizes, whose eigenvectors stay orthogonal."""
+        sizes = 10.0 ** -torch.arange(0.0, 4.0, 0.5)
+        values, vectors = torch.linalg.eigh((lambda a: a + a.mT)(self.linear(x) * sizes * sizes[:, None]))
+        return values.square().sum() + (vectors.mT @ vectors - torch.eye(8)).square().sum()
+    compare_step("graded", lambda: (Model(graded, 6, 8), {"x": torch.randn(8, 6)}))
 
 
 def check_groups():

@@ -268,10 +268,11 @@ def _dtype(keywords: dict) -> torch.dtype | None:
     return keywords.get("dtype")
 
 
-def makes_complex(target: Any, keywords: dict) -> bool:
+def makes_complex(target: Any, arguments: tuple, keywords: dict) -> bool:
     """Whether an operator gives complex numbers for real ones."""
-    name, dtype = _name(target), _dtype(keywords)
-    return name in _FROM_REAL or name in fourier.RULES or isinstance(dtype, torch.dtype) and dtype.is_complex
+    name = _name(target)
+    return name in _FROM_REAL or name in fourier.RULES or any(
+        isinstance(value, torch.dtype) and value.is_complex for value in (*arguments, *keywords.values()))
 
 
 def _of_parts(engine, target, arguments, keywords):

@@ -11,6 +11,8 @@ whose condition counts them: turns behind the last change nothing.
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from ..errors import Refused
@@ -32,10 +34,15 @@ def _autocast(engine, target, arguments, keywords):
         return engine.run(body, values)
 
 
-def _stand_in(x: torch.Tensor) -> torch.Tensor:
-    """Between a half and one, and different along all dimensions."""
+def _stand_in(x: torch.Tensor, samples: int | None) -> torch.Tensor:
+    """Between a half and one, and different along all dimensions but that of the samples, of which the program knows no number of its
+    own when they are cut into parts. There it follows from the value itself."""
     total = torch.full((), 0.5, dtype=x.dtype)
     for dim, size in enumerate(x.shape):
+        if dim == 0 and size == samples:
+            own = x.detach().nan_to_num().atan() * (0.5 / math.pi) + 0.25  # between 0 and a half
+            total = total + own / x.dim()
+            continue
         ramp = torch.arange(size, dtype=x.dtype) * (0.5 / (size * x.dim()))
         total = total + ramp.reshape([-1 if place == dim else 1 for place in range(x.dim())])
     return total
@@ -45,7 +52,7 @@ def _choose(engine, conditions, branches, values):
     """The results of the branch whose condition holds, the last one's where none does."""
     found = []
     for condition, branch in zip(conditions, branches):
-        given = [torch.where(condition, value, _stand_in(value)) if isinstance(value, torch.Tensor) and value.is_floating_point()
+        given = [torch.where(condition, value, _stand_in(value, engine.samples)) if isinstance(value, torch.Tensor) and value.is_floating_point()
                  and not engine.is_parameter(value) else value for value in values]
         found.append(engine.run(branch, given))
     chosen = list(found[-1])

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from ..errors import Error, Refused
 from ..places import place_of_node
-from . import complex_numbers, control_flow, ctc, custom_operators, fourier, linear_algebra, quantization, ragged, repetitions
+from . import complex_numbers, control_flow, ctc, custom_operators, fourier, linear_algebra, quantization, ragged, repetitions, statistics
 
 __all__ = ["Engine", "rewrite_program"]
 
@@ -28,14 +28,14 @@ def _as_rule(function: Callable) -> Callable:
 
 #: Rules by the name of an operator, "library::name": (engine, target, arguments, keywords) -> value.
 _RULES: dict[str, Callable] = {**control_flow.RULES, **linear_algebra.RULES, **quantization.RULES, **ragged.RULES, **ctc.RULES,
-                               **repetitions.RULES,
+                               **repetitions.RULES, **statistics.RULES,
                                **{f"aten::{name}": _as_rule(window) for name, window in fourier.WINDOWS.items()}}
 _MOST_ROUNDS = 4
 _COPIES = {"aten::lift_fresh_copy", "aten::detach", "aten::detach_", "aten::clone"}
 #: The operators that a program is rewritten for; rows by a mask are seen by their sizes.
-_CAUSES = _RULES.keys() - ragged.RULES.keys() - control_flow.REGIONS
+_CAUSES = {*(_RULES.keys() - ragged.RULES.keys() - control_flow.REGIONS), *(f"aten::{name}" for name in fourier.RULES)}
 #: What has one rule, for real tensors of known sizes.
-_OF_REAL = {*linear_algebra.RULES, *quantization.RULES, *repetitions.RULES}
+_OF_REAL = {*linear_algebra.RULES, *quantization.RULES, *repetitions.RULES, *statistics.RULES}
 #: Rules for values of a kind: (the kind's test, the rule).
 _KINDS = ((ragged.is_ragged, ragged.call), (complex_numbers.has_complex, complex_numbers.call))
 
@@ -59,7 +59,11 @@ def _needs(node: torch.fx.Node) -> bool:
         return True
     if node.op != "call_function":
         return False
-    return name_of(node.target) in _CAUSES or custom_operators.has_formula(node.target)
+    name = name_of(node.target)
+    if name in linear_algebra.ONLY_IF:
+        known = torch.fx.node.map_arg((node.args, node.kwargs), lambda argument: argument.meta["val"])
+        return linear_algebra.ONLY_IF[name](*known[0], **known[1])
+    return name in _CAUSES or custom_operators.has_formula(node.target)
 
 
 def needs_rewriting(program: torch.export.ExportedProgram) -> bool:
@@ -74,7 +78,9 @@ def needs_rewriting(program: torch.export.ExportedProgram) -> bool:
 class Engine:
     """Calls the nodes of graphs. Values that were made alike have the same key, until one of them is written to."""
 
-    def __init__(self):
+    def __init__(self, samples: int | None = None):
+        #: How many samples the batch has, if all that it has agrees in that.
+        self.samples = samples
         self._numbers: dict[Any, int] = {}
         self._keys: dict[int, tuple[Any, int]] = {}  # by identity; the values are kept, so that no other takes their place
         self._fresh = itertools.count(-1, -1)
@@ -198,7 +204,7 @@ class Engine:
         for is_of_kind, call in _KINDS:
             if any(map(is_of_kind, leaves)):
                 return call(self, target, arguments, keywords)
-        if complex_numbers.makes_complex(target, keywords):
+        if complex_numbers.makes_complex(target, arguments, keywords):
             return complex_numbers.call(self, target, arguments, keywords)
         if custom_operators.has_formula(target):
             return custom_operators.call(target, arguments, keywords)
@@ -265,7 +271,8 @@ class _Anew(nn.Module):
         return value.tensor() if isinstance(value, ragged.Count) else complex_numbers.finish(value)
 
     def forward(self, **batch: torch.Tensor):
-        engine = Engine()
+        sizes = {value.shape[0] if value.dim() else None for value in batch.values()}
+        engine = Engine(sizes.pop() if len(sizes) == 1 else None)
         results = engine.run(self._program.graph_module, list(self._list_values(engine, batch)))
         given = []
         for spec, value in zip(self._program.graph_signature.output_specs, results):

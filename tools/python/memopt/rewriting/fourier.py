@@ -174,6 +174,18 @@ def _several(last, other, is_real_first: bool):
     return transform
 
 
+def _hermitian(is_inverse: bool):
+    """Transforms of real signals with the other sign: of the conjugate spectra, with the factors of the other direction."""
+    def transform(value, s=None, dim=None, norm=None):
+        from .complex_numbers import Pair
+        if is_inverse:
+            found = _several(rfft, fft, True)(value, s, dim, _OPPOSITE[norm])
+            return Pair(found.re, -found.im)
+        value = Pair(value.re, -value.im) if _is_pair(value) else value
+        return _several(irfft, ifft, False)(value, s, dim, _OPPOSITE[norm])
+    return transform
+
+
 def _of_two(transform):
     return lambda value, s=None, dim=(-2, -1), norm=None: transform(value, s, dim, norm)
 
@@ -251,4 +263,6 @@ RULES = {"fft_fft": fft, "fft_ifft": ifft, "fft_rfft": rfft, "fft_irfft": irfft,
          "fft_rfftn": _several(rfft, fft, True), "fft_irfftn": _several(irfft, ifft, False),
          "fft_fft2": _of_two(_several(fft, fft, False)), "fft_ifft2": _of_two(_several(ifft, ifft, False)),
          "fft_rfft2": _of_two(_several(rfft, fft, True)), "fft_irfft2": _of_two(_several(irfft, ifft, False)),
+         "fft_hfftn": _hermitian(False), "fft_hfft2": _of_two(_hermitian(False)),
+         "fft_ihfftn": _hermitian(True), "fft_ihfft2": _of_two(_hermitian(True)),
          "fft_fftshift": _shifted(1), "fft_ifftshift": _shifted(-1), "stft": stft, "istft": istft}

@@ -1,8 +1,8 @@
 # Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Functions of PyTorch that torch.export cannot trace as they are: packed sequences, batch norms with momentum=None, and the CTC
-loss (ctc.py). While a model is traced, others take their place.
+"""Functions of PyTorch that torch.export cannot trace as they are: packed sequences, batch norms with momentum=None, the CTC loss
+(ctc.py), covariances and least squares (statistics.py). While a model is traced, others take their place.
 
 A packed sequence is its rows chosen from the padded batch by a mask of the lengths. Its layers run over all steps of the padded
 batch and leave a sample's state alone behind its length.
@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from ..errors import Refused
+from . import statistics
 from .ctc import trace_ctc_loss
 from .sizes import Sizes
 
@@ -64,7 +65,7 @@ def _run_direction(step, x, mask, weights, state, is_backward):
 
 
 class replaced_functions(TorchFunctionMode):
-    """While entered, functions of packed sequences and the CTC loss are computed by other operators."""
+    """While entered, functions of packed sequences, the CTC loss, covariances and least squares are computed by other operators."""
 
     def __init__(self):
         super().__init__()
@@ -88,6 +89,8 @@ class replaced_functions(TorchFunctionMode):
 
     def _call(self, function, args, kwargs):
         name = getattr(function, "__name__", "")
+        if function in statistics.FUNCTIONS and args and not args[0].is_complex():
+            return statistics.FUNCTIONS[function](*args, **kwargs)
         if name == "ctc_loss":
             return trace_ctc_loss(*args, **kwargs)
         if name == "_pack_padded_sequence":

@@ -4,20 +4,23 @@
 """Linear algebra of matrices whose sizes are known: written out row by row, with gradients by formula.
 
 Nothing here divides by a difference that the library behind PyTorch would not divide by: solves choose pivots, decompositions turn
-by rotations and reflections. A matrix of n rows takes some n (Cholesky, solves, QR) or some 8 n (eigenvalues, singular values)
-small operators, so there is a limit to n.
+by rotations and reflections. A matrix of n rows takes some 5 n (Cholesky), 12 n (inverses, solves, LU), 16 n (QR) or, with the
+logarithm l to base 2, 16 n (l + 3) operators (eigenvalues, singular values), each of the whole matrix. Tracing them is what takes
+time, a few milliseconds each, so there is a limit to n.
 """
 
 from __future__ import annotations
 
 import torch
 
+from .derived import cond, is_by_sizes, matrix_norm, matrix_rank, norm, nuclear_norm, ormqr, pseudo_inverse, tensorinv, tensorsolve
 from .elimination import det, inverse, logdet, matrix_exp, slogdet, solve
+from .factors import lu, lu_factor, lu_solve, lu_unpack, older_lu, older_lu_solve
 from .reflections import householder_product, qr
-from .rotations import eigh, older_svd, pinv, svd, svdvals
+from .rotations import eigh, older_svd, svd, svdvals
 from .triangular import cholesky, cholesky_inverse, cholesky_solve, solve_triangular, triangular_solve
 
-__all__ = ["RULES"]
+__all__ = ["ONLY_IF", "RULES"]
 
 
 def _rule(function):
@@ -47,5 +50,12 @@ RULES = {f"aten::{name}": rule for name, rule in {
     "linalg_householder_product": _rule(householder_product), "orgqr": _rule(householder_product),
     "linalg_eigh": _rule(eigh), "linalg_eigvalsh": _first(eigh, 0), "linalg_svd": _rule(svd), "svd": _rule(older_svd),
     "linalg_svdvals": _rule(svdvals), "linalg_matrix_exp": _rule(matrix_exp), "matrix_exp": _rule(matrix_exp),
-    "linalg_pinv": _rule(pinv), "pinverse": _rule(pinv),
+    "linalg_pinv": _rule(pseudo_inverse), "pinverse": _rule(lambda a, rcond=1e-15: pseudo_inverse(a, rcond)),
+    "linalg_lu": _rule(lu), "linalg_lu_factor": _rule(lu_factor), "linalg_lu_factor_ex": _with_info(lu_factor),
+    "linalg_lu_solve": _rule(lu_solve), "lu_solve": _rule(older_lu_solve), "lu_unpack": _rule(lu_unpack), "_lu_with_info": _rule(older_lu),
+    "linalg_cond": _rule(cond), "linalg_matrix_rank": _rule(matrix_rank), "linalg_matrix_norm": _rule(matrix_norm),
+    "linalg_norm": _rule(norm), "nuclear_norm": _rule(nuclear_norm), "linalg_tensorinv": _rule(tensorinv),
+    "linalg_tensorsolve": _rule(tensorsolve), "ormqr": _rule(ormqr),
 }.items()}
+#: Of operators that have rules for some of their arguments alone: whether it is these.
+ONLY_IF = {"aten::linalg_norm": is_by_sizes, "aten::linalg_matrix_norm": lambda x, ord="fro", *_, **__: is_by_sizes(x, ord, (-2, -1))}

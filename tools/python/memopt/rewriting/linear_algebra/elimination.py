@@ -16,26 +16,27 @@ __all__ = ["det", "inverse", "logdet", "matrix_exp", "slogdet", "solve"]
 
 
 def _eliminate(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The inverse, and the pivots with the signs of the exchanges (Gauss and Jordan)."""
+    """The inverse, and the pivots with the sign of their order (Gauss and Jordan). Rows stay where they are until the end."""
     n = a.shape[-1]
     both = torch.cat([a, eye(a).expand(a.shape)], -1)
-    numbers = torch.arange(n)
-    pivots = []
+    numbers = torch.tensor([[k] for k in range(n)])
+    used = torch.zeros([n, 1], dtype=a.dtype)  # infinity for rows that were pivots
+    pivots, places = [], []
     for k in range(n):
-        column = both[..., k]
-        candidate = torch.where(numbers >= k, column.abs(), torch.full((), -1.0, dtype=a.dtype))
-        best = candidate.argmax(-1, keepdim=True)  # [..., 1]
-        chosen = both.gather(-2, best.unsqueeze(-1).expand(*best.shape, 2 * n))  # [..., 1, 2n]
-        pivot = chosen[..., k:k + 1]
-        own = both[..., k:k + 1, :]
-        both = torch.where((numbers == best).unsqueeze(-1), own, both)
-        row = chosen / pivot
-        is_own = (numbers == k).unsqueeze(-1)
-        both = torch.where(is_own, row, both - both[..., k:k + 1] * row)
-        pivots.append(torch.where(best == k, pivot[..., 0], -pivot[..., 0]))
-    inverse = both[..., n:]
+        column = both.narrow(-1, k, 1)
+        place = (column.abs() - used).argmax(-2, keepdim=True)
+        row = both.gather(-2, place.expand(*place.shape[:-1], 2 * n))
+        pivot = row.narrow(-1, k, 1)
+        row, is_own = row / pivot, numbers == place
+        both = torch.where(is_own, row, torch.addcmul(both, column, row, value=-1))
+        used = used.masked_fill(is_own, math.inf)
+        pivots.append(pivot)
+        places.append(place)
+    order = torch.cat(places, -2)
+    inverse = both.narrow(-1, n, n).gather(-2, order.expand(a.shape))
     inverse = inverse + inverse @ (eye(a) - a @ inverse)
-    return inverse, torch.cat(pivots, -1)
+    sign = torch.where((order > t(order)).triu(1), -1.0, 1.0).to(a.dtype).prod(-1, keepdim=True)  # by the pairs out of order
+    return inverse, (torch.cat(pivots, -2) * sign).squeeze(-1)
 
 
 def _to_inverse(context, g):

@@ -9,7 +9,7 @@ import torch
 
 from ...errors import Refused
 
-__all__ = ["MOST_ROWS", "MOST_TURNED", "check_size", "eye", "outer", "t"]
+__all__ = ["MOST_ROWS", "MOST_TURNED", "check_size", "eye", "t"]
 
 #: Of what is written out by rows, and of what turns by rotations.
 MOST_ROWS, MOST_TURNED = 160, 40
@@ -28,6 +28,3 @@ def eye(x: torch.Tensor, size: int | None = None) -> torch.Tensor:
 def t(x: torch.Tensor) -> torch.Tensor:
     return x.transpose(-1, -2)
 
-
-def outer(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return a.unsqueeze(-1) * b.unsqueeze(-2)

@@ -9,7 +9,7 @@ import torch
 
 from ... import gradients
 from ...errors import Refused
-from .matrices import MOST_ROWS, check_size, outer, t
+from .matrices import MOST_ROWS, check_size, eye, t
 from .triangular import solve_upper
 
 __all__ = ["householder_product", "qr"]
@@ -18,26 +18,16 @@ __all__ = ["householder_product", "qr"]
 def _reflect(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Q and R of at least as many rows as columns, with LAPACK's signs."""
     m, n = a.shape[-2:]
-    rest, vectors, factors = a, [], []
-    rows = torch.arange(m)
+    both = torch.cat([a, eye(a, m).expand(*a.shape[:-2], m, m)], -1)
     for k in range(min(n, m - 1)):
-        column = rest[..., k]
-        below = torch.where(rows > k, column, torch.zeros((), dtype=a.dtype))
-        head = column[..., k:k + 1]
-        tail = below.square().sum(-1, keepdim=True)
-        size = (head.square() + tail).sqrt()
-        beta = torch.where(head > 0, -size, size)
-        is_done = tail == 0
-        v = torch.where(rows == k, head - beta, below)
-        length = v.square().sum(-1, keepdim=True)
-        factor = torch.where(is_done, torch.zeros_like(length), 2 / torch.where(is_done, torch.ones_like(length), length))
-        rest = rest - factor.unsqueeze(-1) * outer(v, (v.unsqueeze(-2) @ rest).squeeze(-2))
-        vectors.append(v)
-        factors.append(factor)
-    q = torch.eye(m, n, dtype=a.dtype).expand(a.shape)
-    for v, factor in zip(reversed(vectors), reversed(factors)):
-        q = q - factor.unsqueeze(-1) * outer(v, (v.unsqueeze(-2) @ q).squeeze(-2))
-    return q, rest[..., :n, :].triu()
+        column = both.narrow(-1, k, 1)
+        below = column * torch.tensor([[float(i > k)] for i in range(m)], dtype=a.dtype)
+        head, tail = column.narrow(-2, k, 1), torch.linalg.vector_norm(below, dim=-2, keepdim=True)
+        head = head + torch.copysign(torch.hypot(head, tail), head)
+        v = torch.addcmul(below, head, torch.tensor([[float(i == k)] for i in range(m)], dtype=a.dtype))
+        factor = torch.where(tail == 0, 0.0, 2 / (t(v) @ v))  # nothing is left to reflect
+        both = torch.addcmul(both, v, factor * (t(v) @ both), value=-1)
+    return t(both.narrow(-1, n, m)).narrow(-1, 0, n), both.narrow(-1, 0, n).narrow(-2, 0, n).triu()
 
 
 def qr(a, mode="reduced"):
@@ -61,8 +51,8 @@ def qr(a, mode="reduced"):
 def householder_product(a, tau):
     m, n = a.shape[-2:]
     q = torch.eye(m, n, dtype=a.dtype).expand(a.shape)
-    rows = torch.arange(m)
+    a = a.tril(-1) + torch.eye(m, n, dtype=a.dtype)
     for k in reversed(range(tau.shape[-1])):
-        v = torch.where(rows > k, a[..., k], (rows == k).to(a.dtype))
-        q = q - tau[..., k:k + 1].unsqueeze(-1) * outer(v, (v.unsqueeze(-2) @ q).squeeze(-2))
+        v = a.narrow(-1, k, 1)
+        q = torch.addcmul(q, v, tau.narrow(-1, k, 1).unsqueeze(-1) * (t(v) @ q), value=-1)
     return q

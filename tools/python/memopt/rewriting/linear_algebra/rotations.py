@@ -30,43 +30,51 @@ def _list_rounds(n: int) -> list[list[int]]:
     return rounds
 
 
-def _turn(own: torch.Tensor, other: torch.Tensor, across: torch.Tensor, sign: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines that make `across` zero between columns with the squares `own` and `other`; the two columns of a pair, of
-    different signs, turn in opposite directions."""
-    is_zero = across == 0
-    ratio = (other - own) / torch.where(is_zero, torch.ones((), dtype=own.dtype), across * 2)
-    tangent = torch.where(ratio == 0, sign, ratio.sign()) / (ratio.abs() + (1 + ratio * ratio).sqrt())
-    tangent = torch.where(is_zero, torch.zeros((), dtype=own.dtype), tangent)
-    cosine = (1 + tangent * tangent).rsqrt()
-    return cosine.unsqueeze(-2), (tangent * cosine).unsqueeze(-2)
-
-
-def _sweeps(n: int) -> int:
-    return 3 + max(1, math.ceil(math.log2(max(n, 2))))
+def _sweeps(n: int, dtype: torch.dtype) -> int:
+    """Convergence is quadratic at the end, so that twice as many digits take one turn more."""
+    return (3 if dtype == torch.float64 else 2) + max(1, math.ceil(math.log2(max(n, 2))))
 
 
 class _Round:
     """A pairing as constants."""
 
     def __init__(self, partner: list[int], dtype: torch.dtype):
-        self.places = torch.tensor(partner)
-        self.sign = torch.tensor([float((i < j) - (i > j)) for i, j in enumerate(partner)], dtype=dtype)
-        n = len(partner)
-        self.pairs = torch.tensor([[float(j == other != i) for j in range(n)] for i, other in enumerate(partner)], dtype=dtype)
+        sign = [(i < j) - (i > j) for i, j in enumerate(partner)]
+        make = lambda entry: torch.tensor([[float(entry(i, j)) for j in range(len(partner))] for i in range(len(partner))], dtype=dtype)
+        self.ones = torch.ones([1, len(partner)], dtype=dtype)
+        self.stays = make(lambda i, j: i == j)
+        self.turns = make(lambda i, j: -sign[j] * (i == partner[j]))
+        self.pairs = make(lambda i, j: abs(sign[j]) * (i == partner[j]))
+        self.sums = make(lambda i, j: i in (j, partner[j]))
+        self.gaps = make(lambda i, j: sign[j] * ((i == partner[j]) - (i == j)))
+
+    def rotation(self, a: torch.Tensor) -> torch.Tensor:
+        """Of a symmetric matrix: the columns of each pair turn by the angle, 45 degrees at most, that makes the entry between them zero.
+        Both columns have the same bits of it, or else they would not stay orthogonal where rounding alone decides."""
+        gap = a.diagonal(dim1=-2, dim2=-1).unsqueeze(-2) @ self.gaps
+        across = (a * self.pairs).sum(-2, keepdim=True) @ self.sums
+        angle = 0.5 * torch.atan2(across * torch.copysign(self.ones, gap), gap.abs())
+        return torch.addcmul(angle.cos() * self.stays, angle.sin(), self.turns)
+
+
+def _list_turns(n: int, dtype: torch.dtype) -> list[_Round]:
+    return [_Round(partner, dtype) for partner in _list_rounds(n)] * (_sweeps(n, dtype) if n > 1 else 0)
+
+
+def _pick(a: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    """Columns in this order."""
+    return a.gather(-1, order.unsqueeze(-2).expand(a.shape))
 
 
 def _rotate_both(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    n = a.shape[-1]
     a = a.tril() + t(a.tril(-1))
-    vectors = eye(a).expand(a.shape)
-    for turn in [_Round(partner, a.dtype) for partner in _list_rounds(n)] * _sweeps(n):
-        own = a.diagonal(dim1=-2, dim2=-1)
-        cosine, sine = _turn(own, own.index_select(-1, turn.places), (a * turn.pairs).sum(-1), turn.sign)
-        a = a * cosine - a.index_select(-1, turn.places) * sine
-        a = a * t(cosine) - a.index_select(-2, turn.places) * t(sine)
-        vectors = vectors * cosine - vectors.index_select(-1, turn.places) * sine
+    order = a.diagonal(dim1=-2, dim2=-1).abs().argsort(-1)  # small before large converges in fewer turns
+    a, vectors = _pick(t(_pick(a, order)), order), _pick(eye(a).expand(a.shape), order)
+    for turn in _list_turns(a.shape[-1], a.dtype):
+        rotation = turn.rotation(a)
+        a, vectors = t(rotation) @ a @ rotation, vectors @ rotation
     values, order = a.diagonal(dim1=-2, dim2=-1).sort(-1)
-    return values, vectors.gather(-1, order.unsqueeze(-2).expand(vectors.shape))
+    return values, _pick(vectors, order)
 
 
 def _gap(values: torch.Tensor) -> torch.Tensor:
@@ -90,17 +98,13 @@ def eigh(a, uplo="L"):
 def _rotate_columns(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """U, S and V of at least as many rows as columns."""
     n = a.shape[-1]
-    vectors = eye(a).expand(*a.shape[:-2], n, n)
-    for turn in [_Round(partner, a.dtype) for partner in _list_rounds(n)] * (_sweeps(n) if n > 1 else 0):
-        mate = a.index_select(-1, turn.places)
-        own = (a * a).sum(-2)
-        across = (a * mate).sum(-2) * (turn.sign * turn.sign)
-        cosine, sine = _turn(own, own.index_select(-1, turn.places), across, turn.sign)
-        a = a * cosine - mate * sine
-        vectors = vectors * cosine - vectors.index_select(-1, turn.places) * sine
-    sizes, order = a.square().sum(-2).sqrt().sort(-1, descending=True)
-    pick = lambda x: x.gather(-1, order.unsqueeze(-2).expand(x.shape))
-    return pick(a) / torch.where(sizes == 0, torch.ones_like(sizes), sizes).unsqueeze(-2), sizes, pick(vectors)
+    order = a.square().sum(-2).argsort(-1)
+    a, vectors = _pick(a, order), _pick(eye(a).expand(*a.shape[:-2], n, n), order)
+    for turn in _list_turns(n, a.dtype):
+        rotation = turn.rotation(t(a) @ a)
+        a, vectors = a @ rotation, vectors @ rotation
+    sizes, order = torch.linalg.vector_norm(a, dim=-2).sort(-1, descending=True)
+    return _pick(a, order) / torch.where(sizes == 0, torch.ones_like(sizes), sizes).unsqueeze(-2), sizes, _pick(vectors, order)
 
 
 def _thin_svd(a):
@@ -141,8 +145,25 @@ def older_svd(a, some=True, compute_uv=True):
     return u, s, t(vh)
 
 
-def pinv(a, *_, **__):
-    u, s, vh = _thin_svd(a)
-    limit = max(a.shape[-2:]) * torch.finfo(a.dtype).eps * s.amax(-1, keepdim=True)
-    inverse = torch.where(s > limit, 1 / torch.where(s > limit, s, torch.ones_like(s)), torch.zeros_like(s))
-    return (t(vh) * inverse.unsqueeze(-2)) @ t(u)
+def pinv(a, find_limit):
+    """`find_limit` gives, of the singular values, up to where one counts as none. The gradient needs no singular vectors, which several
+    equal values do not have."""
+    check_size(a, MOST_TURNED, "the pseudoinverse")
+
+    def run(a):
+        is_wide = a.shape[-2] < a.shape[-1]
+        u, s, v = _rotate_columns(t(a) if is_wide else a)
+        counts = s > find_limit(s)
+        scaled = v * torch.where(counts, 1 / torch.where(counts, s, 1.0), 0.0).unsqueeze(-2)
+        return u @ t(scaled) if is_wide else scaled @ t(u)
+
+    def keep(context, inputs, output):
+        context.save_for_backward(inputs[0], output)
+
+    def backward(context, g):
+        a, inverse = context.saved_tensors
+        g, turned = t(g), t(inverse)
+        across = g @ inverse
+        inner = across @ turned
+        return -t(inverse @ across) + inner - a @ (inverse @ inner) + turned @ (inverse @ (g - across @ a))
+    return gradients.with_formula("linalg.pinv", (a,), run, keep, backward)
