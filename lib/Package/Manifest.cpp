@@ -417,8 +417,7 @@ private:
     for (auto [input, offset] : llvm::zip_equal(call.getInputs(), call.getOperandOffsets())) {
       auto type = cast<RankedTensorType>(input.getType());
       int64_t bytes = getTensorBytes(RankedTensorType::get({}, type.getElementType()));
-      operands.push_back(
-          static_cast<int64_t>(llvm::MinAlign(getPromise(input), offset * bytes)));
+      operands.push_back(static_cast<int64_t>(llvm::MinAlign(getPromise(input), offset * bytes)));
     }
     for (Value result : call->getResults())
       results.push_back(getPromise(result));

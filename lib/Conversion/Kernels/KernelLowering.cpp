@@ -126,9 +126,10 @@ FailureOr<KernelFunction> KernelLowering::lower(KernelOp kernel, ArrayRef<int64_
     FailureOr<LoweredBody> body = lowerBody(*copy, aliases, alignment, function.randomIds.size());
     if (failed(body))
       return failure();
-    known = kernels[hash]
-                .emplace_back(new LoweredKernel{std::move(copy), aliases, alignment, std::move(*body)})
-                .get();
+    known =
+        kernels[hash]
+            .emplace_back(new LoweredKernel{std::move(copy), aliases, alignment, std::move(*body)})
+            .get();
     ++numFunctions;
   }
   function.symbol = known->body.symbol;
@@ -136,9 +137,9 @@ FailureOr<KernelFunction> KernelLowering::lower(KernelOp kernel, ArrayRef<int64_
   return function;
 }
 
-FailureOr<KernelLowering::LoweredBody>
-KernelLowering::lowerBody(KernelOp kernel, ArrayRef<int64_t> aliases, int64_t alignment,
-                          size_t ids) {
+FailureOr<KernelLowering::LoweredBody> KernelLowering::lowerBody(KernelOp kernel,
+                                                                 ArrayRef<int64_t> aliases,
+                                                                 int64_t alignment, size_t ids) {
   unsigned number = numFunctions;
   LoweredBody body{"memopt_kernel_" + std::to_string(number), {}};
   ElementGraph graph(kernel.getBody().front(), rules->getNumbers().sums);

@@ -73,7 +73,7 @@ private:
   llvm::IntEqClasses classes;
   DenseMap<Value, unsigned> numbers; ///< of the first dimension
   unsigned next = 0;
-  llvm::SetVector<unsigned> mixed, summed;        ///< dimensions, by number
+  llvm::SetVector<unsigned> mixed, summed;                 ///< dimensions, by number
   DenseMap<Value, llvm::SmallSetVector<unsigned, 2>> sums; ///< classes that a value is a sum over
   SmallVector<LoopKind> kinds;
 };
@@ -127,7 +127,8 @@ void ScanDimensions::visitReshape(Operation *op) {
   auto groups = expands ? cast<tensor::ExpandShapeOp>(op).getReassociationIndices()
                         : cast<tensor::CollapseShapeOp>(op).getReassociationIndices();
   for (auto [at, group] : llvm::enumerate(groups)) {
-    auto large = llvm::make_filter_range(group, [&](int64_t dim) { return getShape(fine)[dim] != 1; });
+    auto large =
+        llvm::make_filter_range(group, [&](int64_t dim) { return getShape(fine)[dim] != 1; });
     if (llvm::range_size(large) == 1) {
       classes.join(numbers.lookup(fine) + *large.begin(), numbers.lookup(coarse) + at);
       continue;
@@ -246,7 +247,8 @@ IterationSpace ScanOp::getIterationSpace() {
     Exprs exprs = getLoops(ScanDimensions::getInner(*this, number));
     if (ScanDimensions::isOperandSliced(*this, number)) {
       bool isWhole = getShape(operand.get()).front() == getRepeatCount();
-      exprs.insert(exprs.begin(), isWhole ? time : time + one * getFirsts()[number - getFixed().size()]);
+      exprs.insert(exprs.begin(),
+                   isWhole ? time : time + one * getFirsts()[number - getFixed().size()]);
     }
     b.setOperand(number, exprs);
   }

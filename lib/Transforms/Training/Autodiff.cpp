@@ -139,9 +139,8 @@ public:
       : path(path), scale(scale), body(step.getBody().front()), builder(body.getTerminator()),
         lastForward(body.getTerminator()->getPrevNode()),
         isOnPath([&path](Value value) { return path.contains(value); }),
-        explainOp([this](Operation *op, InFlightDiagnostic &diagnostic) {
-          explain(op, diagnostic);
-        }),
+        explainOp(
+            [this](Operation *op, InFlightDiagnostic &diagnostic) { explain(op, diagnostic); }),
         sweep(builder, isOnPath, explainOp) {}
 
   /// Builds the gradients of everything on the path and marks those of parameters.

@@ -48,8 +48,7 @@ LogicalResult ReverseSweep::differentiate(Operation *op, ArrayRef<Value> resultG
                      (!rule || rule.passesGradient(operand.getOperandNumber())));
   SmallVector<Value> operands(op->getOperands()), gradients(operands.size());
   if (auto scan = dyn_cast<ScanOp>(op)) {
-    FailureOr<ScanOp> kept =
-        differentiateScan(builder, scan, resultGradients, needed, gradients);
+    FailureOr<ScanOp> kept = differentiateScan(builder, scan, resultGradients, needed, gradients);
     if (failed(kept))
       return failure();
     op = *kept;

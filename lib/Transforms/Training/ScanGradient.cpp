@@ -116,8 +116,7 @@ public:
     inner.setInsertionPointToEnd(&body);
   }
 
-  FailureOr<ScanOp> build(ArrayRef<Value> resultGradients,
-                          MutableArrayRef<Value> operandGradients);
+  FailureOr<ScanOp> build(ArrayRef<Value> resultGradients, MutableArrayRef<Value> operandGradients);
 
 private:
   enum class Kind { Fixed, Slice, Kept, History, Carried };
@@ -173,7 +172,7 @@ private:
   IRMapping copies; ///< from the forward body
   SmallVector<Input> inputs;
   SmallVector<std::pair<Operation *, Operation *>> products; ///< forward, and its copy
-  DenseMap<Value, SmallVector<Value>> gradients; ///< by argument of the forward body: its terms
+  DenseMap<Value, SmallVector<Value>> gradients;   ///< by argument of the forward body: its terms
   llvm::MapVector<unsigned, Value> nextGradients;  ///< by carried value
   llvm::MapVector<unsigned, Value> accumulated;    ///< by fixed operand: the next sum
   llvm::MapVector<unsigned, Value> sliceGradients; ///< by slice
@@ -238,8 +237,7 @@ LogicalResult ScanGradient::sweep(ArrayRef<Value> resultGradients) {
       [&](Operation *, InFlightDiagnostic &diagnostic) {
         diagnostic << " in a loop between trainable parameters and the loss";
       };
-  SmallVector<Operation *> forward =
-      llvm::map_to_vector(body, [](Operation &op) { return &op; });
+  SmallVector<Operation *> forward = llvm::map_to_vector(body, [](Operation &op) { return &op; });
   ReverseSweep sweep(inner, isOnPath, explain);
   for (auto [number, next] : llvm::enumerate(scan.getNextValues())) {
     if (!dependent.contains(scan.getCarriedArguments()[number]))
@@ -448,8 +446,8 @@ void ScanGradient::finishLoop() {
       arguments[1].push_back(input.inside);
     }
   }
-  loop = ScanOp::create(builder, location, fixed, slices, firsts, starts, count,
-                        !scan.getReverse());
+  loop =
+      ScanOp::create(builder, location, fixed, slices, firsts, starts, count, !scan.getReverse());
   SmallVector<Value> old;
   for (ArrayRef<Value> group : arguments)
     llvm::append_range(old, group);

@@ -189,7 +189,8 @@ static Value runSteps(Builder &b, Kind kind, const CellWeights &weights, Value i
     fixed.push_back(weights.projection);
   if (state.cell)
     carried.push_back(state.cell);
-  auto scan = mlir::memopt::ScanOp::create(b, fixed, prepared, /*firsts=*/{0}, carried, count, reverse);
+  auto scan =
+      mlir::memopt::ScanOp::create(b, fixed, prepared, /*firsts=*/{0}, carried, count, reverse);
   mlir::Block &body = scan.getBody().front();
   Builder inner(b.getLoc(), b.getContext());
   inner.setInsertionPointToEnd(&body);
@@ -207,8 +208,7 @@ static Value runSteps(Builder &b, Kind kind, const CellWeights &weights, Value i
   yielded.push_back(after.hidden);
   mlir::memopt::YieldOp::create(inner, yielded);
   scan = mlir::memopt::ScanOp::finish(b, scan);
-  state = {scan.getLastValues().front(),
-           state.cell ? Value(scan.getLastValues().back()) : Value()};
+  state = {scan.getLastValues().front(), state.cell ? Value(scan.getLastValues().back()) : Value()};
   Value outputs = scan.getStacked().front();
   return reshapeValue(b, outputs, {count * batch, typeOf(outputs).getDimSize(2)});
 }
@@ -411,8 +411,7 @@ SmallVector<Value> Layers::cut(Value rows) {
   SmallVector<Value> parts;
   int64_t first = 0;
   for (int64_t count : cutSteps(steps)) {
-    parts.push_back(
-        slice2d(b, rows, first * batch, 0, count * batch, typeOf(rows).getDimSize(1)));
+    parts.push_back(slice2d(b, rows, first * batch, 0, count * batch, typeOf(rows).getDimSize(1)));
     first += count;
   }
   return parts;
