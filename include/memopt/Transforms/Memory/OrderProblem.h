@@ -17,7 +17,8 @@
 namespace mlir::memopt {
 
 /// The step of a kernel graph's module, in which every write whose value cannot be made in the
-/// variable's bytes has got a copying kernel: the graph that solvers see is the one that runs.
+/// variable's bytes, and every yield of a scan whose value cannot be made where it belongs, has got
+/// a copying kernel: the graph that solvers see is the one that runs.
 FailureOr<StepModel> createPlannableStep(ModuleOp module);
 
 /// The cache in a folder, or null for none. Fails with a diagnostic where there can be none.
