@@ -13,7 +13,7 @@ import memopt
 
 source, package = map(pathlib.Path, sys.argv[1:])
 found = {"memopt.__version__": memopt.__version__,
-         "docs/Changelog.md": re.findall(r"^## (\S+)", (source / "docs/Changelog.md").read_text(), re.MULTILINE)[0],
+         "docs/Changelog.md": re.findall(r"^## (\d\S*)", (source / "docs/Changelog.md").read_text(), re.MULTILINE)[0],
          "manifest.json": json.loads((package / "manifest.json").read_text())["compiler"].removeprefix("memopt ")}
 for tool in ("memopt-compile", "memopt-run", "memopt-opt", "memopt-plan", "memopt-cudnn"):
     said = subprocess.run([tool, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
