@@ -34,3 +34,15 @@ def write_safetensors(path, tensors):
         body += data
     text = json.dumps(header).encode()
     pathlib.Path(path).write_bytes(len(text).to_bytes(8, "little") + text + body)
+
+
+def rebatch(data, rows, axis=0):
+    """The same samples, which lie along an axis, in their order, in batches of another size."""
+    names = {name.split(".", 1)[1] for name in data}
+    steps = len(data) // len(names)
+    result = {}
+    for name in names:
+        column = np.moveaxis(np.concatenate([data[f"step{i}.{name}"] for i in range(steps)], axis), axis, 0)
+        for i in range(len(column) // rows):
+            result[f"step{i}.{name}"] = np.ascontiguousarray(np.moveaxis(column[i * rows:(i + 1) * rows], 0, axis))
+    return result

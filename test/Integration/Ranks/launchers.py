@@ -12,8 +12,7 @@ import tempfile
 import time
 
 import processes
-from batches import rebatch
-from tensor_files import read_safetensors, write_safetensors
+from tensor_files import read_safetensors, rebatch, write_safetensors
 
 RANKS = 2
 LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC_", "OMPI_", "PMI", "MPI_", "SLURM_")

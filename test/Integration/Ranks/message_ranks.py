@@ -13,8 +13,7 @@ import tempfile
 import time
 
 import processes
-from batches import rebatch
-from tensor_files import read_safetensors, write_safetensors
+from tensor_files import read_safetensors, rebatch, write_safetensors
 
 RANKS = 2
 RANK = "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"  # by Open MPI's name, or MPICH's

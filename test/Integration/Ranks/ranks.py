@@ -15,9 +15,8 @@ import tempfile
 import numpy as np
 
 import processes
-from batches import rebatch
 from reports import read_report
-from tensor_files import read_safetensors, write_safetensors
+from tensor_files import read_safetensors, rebatch, write_safetensors
 
 FILES = ("g.safetensors", "checkpoint/model.safetensors", "checkpoint/optimizer.safetensors")
 

@@ -8,10 +8,9 @@ import tempfile
 
 import numpy as np
 
-from batches import rebatch
 from processes import run
 from reports import read_report
-from tensor_files import read_safetensors, write_safetensors
+from tensor_files import read_safetensors, rebatch, write_safetensors
 
 FILES = ("g.safetensors", "checkpoint/model.safetensors")
 

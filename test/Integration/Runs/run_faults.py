@@ -16,8 +16,7 @@ import time
 import numpy as np
 
 import processes
-from batches import rebatch
-from tensor_files import read_safetensors, write_safetensors
+from tensor_files import read_safetensors, rebatch, write_safetensors
 
 FIXTURE, SHIMS, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:4])
 DATA = FIXTURE / "inputs.safetensors"

@@ -9,19 +9,7 @@ import numpy as np
 
 from processes import run
 from reports import read_report
-from tensor_files import read_safetensors, write_safetensors
-
-
-def rebatch(data, rows, axis=0):
-    """The same samples, which lie along an axis, in their order, in batches of another size."""
-    names = {name.split(".", 1)[1] for name in data}
-    steps = len(data) // len(names)
-    result = {}
-    for name in names:
-        column = np.moveaxis(np.concatenate([data[f"step{i}.{name}"] for i in range(steps)], axis), axis, 0)
-        for i in range(len(column) // rows):
-            result[f"step{i}.{name}"] = np.ascontiguousarray(np.moveaxis(column[i * rows:(i + 1) * rows], 0, axis))
-    return result
+from tensor_files import read_safetensors, rebatch, write_safetensors
 
 
 def train(model, data, options, folder):
