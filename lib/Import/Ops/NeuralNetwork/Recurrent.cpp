@@ -315,7 +315,7 @@ private:
   Expected<CellWeights> takeWeights(size_t number);
   SmallVector<Value> runDirection(const CellWeights &weights, ArrayRef<Value> from, size_t number);
   SmallVector<Value> cut(Value rows);
-  Error setResults(Value outputs);
+  Error setResults(ArrayRef<Value> outputs);
   static Value part(Builder &b, Value states, int64_t number);
 
   OpContext &op;
@@ -417,10 +417,13 @@ SmallVector<Value> Layers::cut(Value rows) {
   return parts;
 }
 
-Error Layers::setResults(Value outputs) {
-  int64_t columns = typeOf(outputs).getDimSize(1);
-  Tensor result =
-      op.wrap(op.resultMeta(0).dtype, reshapeValue(b, outputs, {steps, batch, columns}));
+/// `outputs`: by loop.
+Error Layers::setResults(ArrayRef<Value> outputs) {
+  int64_t columns = typeOf(outputs.front()).getDimSize(1);
+  SmallVector<Value> parts = map_to_vector(outputs, [&](Value part) {
+    return reshapeValue(b, part, {typeOf(part).getDimSize(0) / batch, batch, columns});
+  });
+  Tensor result = op.wrap(op.resultMeta(0).dtype, join(b, parts, 0));
   if (op.flag("batch_first"))
     result = op.copy(permute(op, result, {1, 0, 2}));
   op.setResult(0, result);
@@ -458,7 +461,7 @@ Error Layers::run() {
     for (size_t loop = 0; loop < outputs.size(); ++loop)
       outputs[loop] = directions == 1 ? both[0][loop] : join(b, {both[0][loop], both[1][loop]}, 1);
   }
-  return setResults(join(b, outputs, 0));
+  return setResults(outputs);
 }
 
 template <Kind kind> static Error lowerLayers(OpContext &op) { return Layers(op, kind).run(); }

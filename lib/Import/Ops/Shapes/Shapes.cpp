@@ -243,6 +243,48 @@ Expected<Tensor> memopt::pt2::expand(OpContext &op, const Tensor &from, ArrayRef
   return result;
 }
 
+/// The tensor that holds all of a slice, and where the slice begins in it: one of those that were
+/// joined. So the last step of a recurrent layer needs none of the others.
+static std::pair<Value, int64_t> findJoinedPart(Value value, int64_t dim, int64_t begin,
+                                                int64_t end) {
+  auto concat = value.getDefiningOp<mlir::tensor::ConcatOp>();
+  if (!concat || int64_t(concat.getDim()) != dim)
+    return {value, begin};
+  int64_t first = 0;
+  for (Value part : concat.getInputs()) {
+    int64_t size = cast<RankedTensorType>(part.getType()).getDimSize(dim);
+    if (begin >= first && end <= first + size)
+      return findJoinedPart(part, dim, begin - first, end - first);
+    first += size;
+  }
+  return {value, begin};
+}
+
+/// Slice `begin`, ... of dimension `dim`. What was joined and then permuted is cut before it is
+/// permuted.
+static Value cutSlice(OpContext &op, Value value, int64_t dim, int64_t begin, int64_t step,
+                      int64_t count) {
+  auto transpose = value.getDefiningOp<mlir::memopt::TransposeOp>();
+  if (transpose && transpose.getInput().getDefiningOp<mlir::tensor::ConcatOp>()) {
+    ArrayRef<int64_t> permutation = transpose.getPermutation();
+    Value cut = cutSlice(op, transpose.getInput(), permutation[dim], begin, step, count);
+    return transposeValue(op.b, cut, permutation);
+  }
+  auto [part, first] = findJoinedPart(value, dim, begin, begin + (count - 1) * step + 1);
+  Shape extents(cast<RankedTensorType>(part.getType()).getShape());
+  if (first == 0 && step == 1 && count == extents[dim])
+    return part;
+  extents[dim] = count;
+  SmallVector<mlir::OpFoldResult> offsets(extents.size(), op.b.getIndexAttr(0)), counts,
+      strides(extents.size(), op.b.getIndexAttr(1));
+  for (int64_t extent : extents)
+    counts.push_back(op.b.getIndexAttr(extent));
+  offsets[dim] = op.b.getIndexAttr(first);
+  strides[dim] = op.b.getIndexAttr(step);
+  return mlir::tensor::ExtractSliceOp::create(op.b, withShape(part, extents), part, offsets, counts,
+                                              strides);
+}
+
 Expected<Tensor> memopt::pt2::slice(OpContext &op, const Tensor &from, int64_t dim, int64_t begin,
                                     int64_t step, int64_t count) {
   Shape sizes(from.sizes);
@@ -259,15 +301,7 @@ Expected<Tensor> memopt::pt2::slice(OpContext &op, const Tensor &from, int64_t d
   Shape extents(from.extents());
   if (extents[dim] == 1 && from.sizes[dim] != 1)
     return viewOf(op, from, sizes, from.value, nullptr);
-  extents[dim] = count;
-  SmallVector<mlir::OpFoldResult> offsets(extents.size(), op.b.getIndexAttr(0)), counts,
-      strides(extents.size(), op.b.getIndexAttr(1));
-  for (int64_t extent : extents)
-    counts.push_back(op.b.getIndexAttr(extent));
-  offsets[dim] = op.b.getIndexAttr(begin);
-  strides[dim] = op.b.getIndexAttr(step);
-  Value value = mlir::tensor::ExtractSliceOp::create(op.b, withShape(from.value, extents),
-                                                     from.value, offsets, counts, strides);
+  Value value = cutSlice(op, from.value, dim, begin, step, count);
   return viewOf(op, from, sizes, value, nullptr);
 }
 
