@@ -366,7 +366,9 @@ void KernelGraph::bindYields() {
         }
 }
 
-int64_t KernelGraph::getBytesOfBodies(Operation *instruction, Space space) const {
+int64_t KernelGraph::getBytesOfBodies(Operation *instruction, Space space,
+                                      int64_t &alignment) const {
+  alignment = 1;
   auto found = loopOf.find(instruction);
   if (found == loopOf.end())
     return 0;
@@ -374,8 +376,10 @@ int64_t KernelGraph::getBytesOfBodies(Operation *instruction, Space space) const
   SmallVector<int64_t> live(loop.end - loop.begin + 1);
   for (const Buffer &buffer : buffers)
     if (buffer.space == space && buffer.begin >= loop.begin && buffer.begin < loop.end) {
-      live[buffer.begin - loop.begin] += buffer.bytes;
-      live[std::min(buffer.end, loop.end) - loop.begin] -= buffer.bytes;
+      int64_t bytes = llvm::alignTo(buffer.bytes, buffer.alignment);
+      live[buffer.begin - loop.begin] += bytes;
+      live[std::min(buffer.end, loop.end) - loop.begin] -= bytes;
+      alignment = std::max(alignment, buffer.alignment);
     }
   int64_t most = 0, now = 0;
   for (int64_t bytes : live) {

@@ -229,8 +229,9 @@ void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const
 void OrderProblem::addBodies(const KernelGraph &graph, Operation *op, planning::PlanOp &item) {
   for (unsigned number = 0; number < kNumSpaces; ++number) {
     auto space = static_cast<Space>(number);
-    if (int64_t bytes = graph.getBytesOfBodies(op, space))
-      item.workspaces.push_back({bytes, 1, static_cast<int32_t>(number)});
+    int64_t alignment;
+    if (int64_t bytes = graph.getBytesOfBodies(op, space, alignment))
+      item.workspaces.push_back({bytes, alignment, static_cast<int32_t>(number)});
   }
 }
 

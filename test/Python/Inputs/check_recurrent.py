@@ -95,21 +95,25 @@ def check_numbers(kind, **options):
 def check_kind(kind):
     model, batches, plain, exact, single = check_numbers(kind)
     compare(kind, train(compile_step(model, batches, micro_batches=2), batches), exact, single)
-    least = find_smallest(model, batches)
-    losses, state = train(compile_step(model, batches, device_memory=least), batches)
+    least, step = compile_smallest(model, batches)
+    losses, state = train(step, batches)
     assert losses == plain[0], (kind, losses, plain[0])
     for name, value in plain[1].items():
         assert torch.equal(state[name], value), (kind, name)
     print(f"{kind}: PyTorch's numbers, the same bits in {least} bytes")
 
 
-def find_smallest(model, batches):
-    """The smallest budget, as the error about one that does not do says it."""
-    try:
-        compile_step(model, batches, device_memory=1)
-    except memopt.DoesNotFit as error:
-        return error.smallest_budget
-    raise AssertionError("one byte was enough")
+def compile_smallest(model, batches):
+    """The smallest budget, and its step: what the error about one that does not do says. Padding between buffers may still ask for
+    a little more, which the next error says."""
+    budget = 1
+    for _ in range(3):
+        try:
+            return budget, compile_step(model, batches, device_memory=budget)
+        except memopt.DoesNotFit as error:
+            assert budget == 1 or error.smallest_budget <= 1.03 * budget, (budget, error.smallest_budget)
+            budget = error.smallest_budget
+    raise AssertionError(f"no step in {budget} bytes")
 
 
 def check_growth():
@@ -117,7 +121,7 @@ def check_growth():
     bytes_of, instructions = {}, {}
     for steps in (100, 400):
         model, batches = make("relu", steps, samples=16, outputs=False)
-        bytes_of[steps] = find_smallest(model, batches) - batches[0][0].numel() * 4
+        bytes_of[steps] = compile_smallest(model, batches)[0] - batches[0][0].numel() * 4
     assert bytes_of[400] <= 2.5 * bytes_of[100], bytes_of
     for steps in (401, 440):  # twenty loops each
         model, batches = make("gru", steps)
