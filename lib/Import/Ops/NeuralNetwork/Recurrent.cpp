@@ -166,7 +166,7 @@ State Cell::step(Builder &b, const State &state, Value fromInput) const {
 
 /// How many steps each loop has, the first ones first.
 static SmallVector<int64_t> cutSteps(int64_t steps) {
-  constexpr int64_t few = 32;
+  constexpr int64_t few = 8;
   auto loops = steps <= few ? 1 : static_cast<int64_t>(std::sqrt(static_cast<double>(steps)));
   SmallVector<int64_t> counts;
   for (int64_t loop = 0; loop < loops; ++loop)
