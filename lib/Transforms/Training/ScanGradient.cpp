@@ -169,7 +169,8 @@ private:
   DenseSet<Value> dependent; ///< inside of the forward loop
   Block body;                ///< of the backward loop, until finishLoop
   OpBuilder inner;
-  IRMapping copies; ///< from the forward body
+  IRMapping copies;                 ///< from the forward body
+  DenseMap<Value, Value> originals; ///< by copy
   SmallVector<Input> inputs;
   SmallVector<std::pair<Operation *, Operation *>> products; ///< forward, and its copy
   DenseMap<Value, SmallVector<Value>> gradients;   ///< by argument of the forward body: its terms
@@ -223,6 +224,8 @@ void ScanGradient::copyBody() {
     copies.map(argument, addInput(Kind::History, argument.getType(), {}, number));
   for (Operation &op : scan.getBody().front().without_terminator()) {
     Operation *copy = inner.clone(op, copies);
+    for (auto [made, original] : llvm::zip(copy->getResults(), op.getResults()))
+      originals[made] = original;
     if (op.hasTrait<OpTrait::ComputedByLibrary>())
       products.push_back({&op, copy});
   }
@@ -356,7 +359,8 @@ unsigned ScanGradient::keep(Value value) {
   return yield->getNumOperands() - carried - 1;
 }
 
-/// A product that the backward loop reads is a slice of what the forward loop kept.
+/// A product that the backward loop reads is a slice of what the forward loop kept. Where one op of
+/// the same size is all that reads it, that op's result is kept instead, and need not be made again.
 void ScanGradient::keepProducts() {
   DenseSet<Operation *> left; // the others are gone
   for (Operation &op : body)
@@ -364,9 +368,20 @@ void ScanGradient::keepProducts() {
   for (auto [forward, copy] : products) {
     if (!left.contains(copy))
       continue;
-    for (auto [value, made] : llvm::zip(forward->getResults(), copy->getResults()))
+    for (auto [original, result] : llvm::zip(forward->getResults(), copy->getResults())) {
+      Value value = original, made = result;
+      while (made.hasOneUse()) {
+        Operation *reader = *made.user_begin();
+        Value next = reader->getNumResults() == 1 ? reader->getResult(0) : Value();
+        Value nextOriginal = next ? originals.lookup(next) : Value();
+        if (!nextOriginal || next.getType() != made.getType())
+          break;
+        made = next;
+        value = nextOriginal;
+      }
       if (!made.use_empty())
         made.replaceAllUsesWith(addInput(Kind::Kept, made.getType(), {}, keep(value)));
+    }
   }
 }
 
