@@ -231,6 +231,13 @@ bool KernelGraph::canTake(ArrayRef<InPlaceOperand> allowed, unsigned operand) co
   });
 }
 
+/// The operands whose bytes a result may take, as its maker says.
+static SmallVector<InPlaceOperand> getAllowed(OpResult result) {
+  auto inPlace = dyn_cast<InPlaceOpInterface>(result.getOwner());
+  return inPlace ? inPlace.getInPlaceOperands(result.getResultNumber())
+                 : SmallVector<InPlaceOperand>();
+}
+
 /// When the bytes of the results of `producer` are taken: from its start on, where it waits.
 int64_t KernelGraph::getBeginTime(Operation *producer) const {
   Operation *start = getStart(producer);
@@ -278,9 +285,7 @@ bool KernelGraph::canStoreDirectly(WriteOp write, ArrayRef<ReadOp> reads,
   auto isUsedLater = [&](ReadOp read) { return lastUse.lookup(read.getResult()) > time; };
   if (llvm::any_of(reads, isUsedLater))
     return false;
-  SmallVector<InPlaceOperand> allowed;
-  if (auto inPlace = dyn_cast<InPlaceOpInterface>(producer))
-    allowed = inPlace.getInPlaceOperands(cast<OpResult>(value).getResultNumber());
+  SmallVector<InPlaceOperand> allowed = getAllowed(cast<OpResult>(value));
   for (ReadOp read : reads) {
     Value old = const_cast<ReadOp &>(read).getResult();
     for (OpOperand &operand : producer->getOpOperands())
@@ -325,9 +330,7 @@ bool KernelGraph::canReplaceCarried(OpResult value, OpOperand &yield) const {
   auto scan = cast<ScanOp>(yield.getOwner()->getParentOp());
   Operation *maker = value.getOwner();
   int64_t time = getBeginTime(maker);
-  SmallVector<InPlaceOperand> allowed;
-  if (auto inPlace = dyn_cast<InPlaceOpInterface>(maker))
-    allowed = inPlace.getInPlaceOperands(value.getResultNumber());
+  SmallVector<InPlaceOperand> allowed = getAllowed(value);
   Value carried = scan.getCarriedArguments()[yield.getOperandNumber()];
   return llvm::all_of(getUsesOfBuffer(carried), [&](OpOperand *use) {
     if (use->getOwner() == maker)

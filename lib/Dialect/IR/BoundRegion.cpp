@@ -25,9 +25,10 @@ ParseResult mlir::memopt::parseBindings(OpAsmParser &parser,
   });
 }
 
-void mlir::memopt::printBindings(OpAsmPrinter &printer, Region &body, ValueRange inputs) {
+void mlir::memopt::printBindings(OpAsmPrinter &printer, Block::BlockArgListType arguments,
+                                 ValueRange inputs) {
   printer << "(";
-  llvm::interleaveComma(llvm::zip(body.getArguments(), inputs), printer, [&](auto pair) {
+  llvm::interleaveComma(llvm::zip(arguments, inputs), printer, [&](auto pair) {
     auto [argument, input] = pair;
     printer << argument << " = " << input << " : " << input.getType();
   });
@@ -59,7 +60,7 @@ mlir::memopt::parseBoundRegion(OpAsmParser &parser,
 void mlir::memopt::printBoundRegion(OpAsmPrinter &printer, Operation *, ValueRange inputs,
                                     TypeRange, Region &body) {
   if (!inputs.empty()) {
-    printBindings(printer, body, inputs);
+    printBindings(printer, body.getArguments(), inputs);
     printer << " ";
   }
   printer.printRegion(body, /*printEntryBlockArgs=*/false, /*printBlockTerminators=*/false);

@@ -22,7 +22,7 @@ ParseResult parseBindings(OpAsmParser &parser,
                           SmallVectorImpl<OpAsmParser::UnresolvedOperand> &operands,
                           SmallVectorImpl<OpAsmParser::Argument> &arguments,
                           OpAsmParser::Delimiter delimiter = OpAsmParser::Delimiter::Paren);
-void printBindings(OpAsmPrinter &printer, Region &body, ValueRange inputs);
+void printBindings(OpAsmPrinter &printer, Block::BlockArgListType arguments, ValueRange inputs);
 SmallVector<Type> getTypes(ArrayRef<OpAsmParser::Argument> arguments);
 
 /// For assembly formats; bindings are left out where there are none, and an empty terminator is.

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "BoundRegion.h"
+#include "LoopCosts.h"
 #include "memopt/Dialect/DiskBlocks.h"
 #include "memopt/Dialect/Memopt.h"
 
@@ -41,13 +42,6 @@ LogicalResult RepeatOp::verify() {
   if (!yield.getValues().empty())
     return emitOpError("gives no values; state passes through variables");
   return success();
-}
-
-template <typename CountFn> static int64_t sumOverBody(RepeatOp repeat, CountFn count) {
-  int64_t sum = 0;
-  for (auto op : repeat.getBody().front().getOps<CostOpInterface>())
-    sum = addCounts(sum, count(op));
-  return multiplyCounts({sum, repeat.getRepeatCount()});
 }
 
 int64_t RepeatOp::getFlops() {

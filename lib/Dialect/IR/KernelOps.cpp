@@ -62,7 +62,7 @@ ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &state) {
 
 void KernelOp::print(OpAsmPrinter &printer) {
   printer << " ";
-  printBindings(printer, getBody(), getInputs());
+  printBindings(printer, getBody().getArguments(), getInputs());
   printer.printArrowTypeList(getResultTypes());
   printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(), getDefaultedAttributes(*this));
   printer << " ";

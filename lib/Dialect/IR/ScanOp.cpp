@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "BoundRegion.h"
+#include "LoopCosts.h"
 
 #include "memopt/Dialect/Memopt.h"
 
@@ -140,13 +141,6 @@ LogicalResult ScanOp::verify() {
 // Interfaces
 //===----------------------------------------------------------------------===//
 
-template <typename CountFn> static int64_t sumOverBody(ScanOp scan, CountFn count) {
-  int64_t sum = 0;
-  for (auto op : scan.getBody().front().getOps<CostOpInterface>())
-    sum = addCounts(sum, count(op));
-  return multiplyCounts({sum, scan.getRepeatCount()});
-}
-
 int64_t ScanOp::getFlops() {
   return sumOverBody(*this, [](CostOpInterface op) { return op.getFlops(); });
 }
@@ -241,12 +235,8 @@ static void printGroup(OpAsmPrinter &printer, StringRef keyword, Block::BlockArg
                        ValueRange operands) {
   if (operands.empty())
     return;
-  printer << " " << keyword << "(";
-  llvm::interleaveComma(llvm::zip(arguments, operands), printer, [&](auto pair) {
-    auto [argument, operand] = pair;
-    printer << argument << " = " << operand << " : " << operand.getType();
-  });
-  printer << ")";
+  printer << " " << keyword;
+  printBindings(printer, arguments, operands);
 }
 
 void ScanOp::print(OpAsmPrinter &printer) {

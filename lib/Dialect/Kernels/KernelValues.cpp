@@ -68,7 +68,7 @@ OpOperand *mlir::memopt::findYield(Value root) {
   return nullptr;
 }
 
-/// The slice of `stacked`, or of operand number `slice`, that iteration `scan` is at.
+/// Of slices of `whole`, whose number `first` is that of iteration 0 of `scan`.
 static SliceAddress getAddress(ScanOp scan, Value whole, int64_t first) {
   int64_t slices = cast<RankedTensorType>(whole.getType()).getDimSize(0);
   int64_t bytes = getTensorBytes(whole.getType()) / slices;

@@ -39,8 +39,6 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/Debug.h"
@@ -138,10 +136,9 @@ public:
   BackwardBuilder(func::FuncOp step, const GradientPath &path, VariableOp scale)
       : path(path), scale(scale), body(step.getBody().front()), builder(body.getTerminator()),
         lastForward(body.getTerminator()->getPrevNode()),
-        isOnPath([&path](Value value) { return path.contains(value); }),
-        explainOp(
-            [this](Operation *op, InFlightDiagnostic &diagnostic) { explain(op, diagnostic); }),
-        sweep(builder, isOnPath, explainOp) {}
+        sweep(
+            builder, [&path](Value value) { return path.contains(value); },
+            [this](Operation *op, InFlightDiagnostic &diagnostic) { explain(op, diagnostic); }) {}
 
   /// Builds the gradients of everything on the path and marks those of parameters.
   LogicalResult run(Value loss);
@@ -163,8 +160,6 @@ private:
   Block &body;
   OpBuilder builder;
   Operation *lastForward;
-  std::function<bool(Value)> isOnPath;
-  std::function<void(Operation *, InFlightDiagnostic &)> explainOp;
   ReverseSweep sweep;
   /// In the order in which the backward pass reaches the reads.
   llvm::MapVector<Operation *, SmallVector<ReadOp, 1>> reads;

@@ -17,15 +17,17 @@
 
 #include "mlir/IR/Builders.h"
 
+#include <functional>
+
 namespace mlir::memopt {
 
 class ReverseSweep {
 public:
   /// Builds at `builder`. Gradients flow to values that `isOnPath`; `explain` adds to the message
   /// about an op that stands on the path and has no gradient.
-  ReverseSweep(OpBuilder &builder, function_ref<bool(Value)> isOnPath,
-               function_ref<void(Operation *, InFlightDiagnostic &)> explain)
-      : builder(builder), isOnPath(isOnPath), explain(explain) {}
+  ReverseSweep(OpBuilder &builder, std::function<bool(Value)> isOnPath,
+               std::function<void(Operation *, InFlightDiagnostic &)> explain)
+      : builder(builder), isOnPath(std::move(isOnPath)), explain(std::move(explain)) {}
 
   void contribute(Value value, Value gradient) { contributions[value].push_back(gradient); }
   /// What was contributed to `value` so far.
@@ -42,8 +44,8 @@ private:
   LogicalResult differentiate(Operation *op, ArrayRef<Value> resultGradients);
 
   OpBuilder &builder;
-  function_ref<bool(Value)> isOnPath;
-  function_ref<void(Operation *, InFlightDiagnostic &)> explain;
+  std::function<bool(Value)> isOnPath;
+  std::function<void(Operation *, InFlightDiagnostic &)> explain;
   DenseMap<Value, SmallVector<Value, 2>> contributions;
 };
 

@@ -235,13 +235,12 @@ LogicalResult ScanGradient::sweep(ArrayRef<Value> resultGradients) {
   DenseSet<Value> onPath;
   for (Value value : dependent)
     onPath.insert(copies.lookup(value));
-  std::function<bool(Value)> isOnPath = [&](Value value) { return onPath.contains(value); };
-  std::function<void(Operation *, InFlightDiagnostic &)> explain =
-      [&](Operation *, InFlightDiagnostic &diagnostic) {
-        diagnostic << " in a loop between trainable parameters and the loss";
-      };
   SmallVector<Operation *> forward = llvm::map_to_vector(body, [](Operation &op) { return &op; });
-  ReverseSweep sweep(inner, isOnPath, explain);
+  ReverseSweep sweep(
+      inner, [&](Value value) { return onPath.contains(value); },
+      [](Operation *, InFlightDiagnostic &diagnostic) {
+        diagnostic << " in a loop between trainable parameters and the loss";
+      });
   for (auto [number, next] : llvm::enumerate(scan.getNextValues())) {
     if (!dependent.contains(scan.getCarriedArguments()[number]))
       continue;
