@@ -22,6 +22,12 @@ _MOST_WHOLE = 48  # rows that are inverted as one matrix, and from which parts a
 # Solves
 # ----------------------------------------------------------------------------------------------------------
 
+def _keep(context, _, outputs):
+    """Of a solve: the solution, and what it was made with, for the gradient."""
+    context.save_for_backward(*outputs)
+    context.mark_non_differentiable(*outputs[1:])
+
+
 def _join(first: torch.Tensor, across: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     """[[first, 0], [across, second]]"""
     above = torch.nn.functional.pad(first, [0, second.shape[-1]])
@@ -74,17 +80,13 @@ def solve_triangular(a, b, *, upper, left=True, unitriangular=False):
         low, inverse = map(turn, _prepare(turn(a), unitriangular))
         return _solve_lower(low, inverse, b), low, inverse
 
-    def keep(context, _, outputs):
-        context.save_for_backward(*outputs)
-        context.mark_non_differentiable(*outputs[1:])
-
     def backward(context, g, *_):
         x, low, inverse = context.saved_tensors
         to_b = _solve_lower(t(low), t(inverse), g)
         to_a = -(to_b @ t(x))
         away = int(unitriangular)
         return (to_a.triu(away) if upper else to_a.tril(-away)), to_b
-    return gradients.with_formula("linalg.solve_triangular", (a, b), run, keep, backward)[0]
+    return gradients.with_formula("linalg.solve_triangular", (a, b), run, _keep, backward)[0]
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -143,16 +145,12 @@ def cholesky_solve(b, low, upper=False):
         low, inverse = _prepare(low, False)
         return solve(low, inverse, b), low, inverse
 
-    def keep(context, _, outputs):
-        context.save_for_backward(*outputs)
-        context.mark_non_differentiable(*outputs[1:])
-
     def backward(context, g, *_):
         x, low, inverse = context.saved_tensors
         to_b = solve(low, inverse, g)
         both = to_b @ t(x)
         return to_b, -((both + t(both)) @ low)
-    return gradients.with_formula("cholesky_solve", (b, low), run, keep, backward)[0]
+    return gradients.with_formula("cholesky_solve", (b, low), run, _keep, backward)[0]
 
 
 def cholesky_inverse(low, upper=False):
