@@ -45,6 +45,8 @@ void mlir::memopt::buildGraphPipeline(OpPassManager &manager, const PipelineOpti
   batch.size = options.batch;
   batch.onlyOfOne = options.isBatchCut(); // else memopt-split-batch sets it
   manager.addPass(createSetBatchPass(batch));
+  // While turns are still alike: casts that several share would stand in the first one.
+  manager.addNestedPass<func::FuncOp>(createRollLoopsPass());
   // What stands here decides what autodiff finds that it needs: neither a convolution's own result,
   // nor all that a max pool reads.
   if (!options.efficientConvBnEval.empty()) {

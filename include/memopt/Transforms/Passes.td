@@ -50,6 +50,28 @@ def SinkReluPass : Pass<"memopt-sink-relu", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
 
+def RollLoopsPass : Pass<"memopt-roll-loops", "::mlir::func::FuncOp"> {
+  let summary = "Find loops that are written out, and make them loops again";
+  let description = [{
+    Works on the imported graph. A model's loop arrives written out, turn by turn. Where the same ops follow each other
+    `least-turns` times or more, and each operand is a fixed value, a slice of one value, a result of the same turn or
+    of one of the three turns before, in all turns alike, the ops become `memopt.scan`. Long loops become several, so
+    that budgets can run some of them again. A product of a slice and a fixed matrix is taken once for all turns of a
+    loop. A concatenation of what the turns leave becomes the stacked result.
+
+    Left written out: chains of elementwise ops without slices, which are one kernel; bodies that draw random numbers,
+    normalize over samples, or index.
+
+    Losses keep their values up to the rounding of sums: the gradient of a weight is one product over all turns.
+
+    Remark: the number of turns and of ops in each.
+  }];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect", "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect"];
+  let options = [
+    Option<"leastTurns", "least-turns", "int64_t", "16", "The number of turns from which on a loop is made">
+  ];
+}
+
 def PadChannelsPass : Pass<"memopt-pad-channels", "::mlir::func::FuncOp"> {
   let summary = "Pad channels with zeros so that tensor cores can be used";
   let description = [{

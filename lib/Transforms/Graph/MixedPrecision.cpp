@@ -125,7 +125,9 @@ public:
 
 private:
   void findReached(SymbolTable &symbols);
+  void visitAll(Block &block);
   void visit(Operation *op);
+  void enter(ScanOp scan);
   void narrowProduct(Operation *op);
   void narrowWhole(Operation *op, ArrayRef<unsigned> operands);
   void follow(Operation *op, ArrayRef<OpOperand *> followed);
@@ -172,17 +174,56 @@ void CastInserter::findReached(SymbolTable &symbols) {
   }
 }
 
-void CastInserter::run() {
-  SmallVector<Operation *> ops =
-      llvm::map_to_vector(step.getBody().front(), [](Operation &op) { return &op; });
+void CastInserter::run() { visitAll(step.getBody().front()); }
+
+void CastInserter::visitAll(Block &block) {
+  SmallVector<Operation *> ops = llvm::map_to_vector(block, [](Operation &op) { return &op; });
   for (Operation *op : ops)
     visit(op);
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(step.getBody().front())))
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
     if (isOpTriviallyDead(&op))
       op.erase();
 }
 
+/// Products in the body of a loop read narrow operands, too. What the loop begins with, carries and
+/// leaves stays as it is, but for what products alone read, or what is rounded anyway: that is
+/// rounded once, in front of the loop.
+void CastInserter::enter(ScanOp scan) {
+  auto isReached = [&](Value value) { return reached.contains(value); };
+  if (llvm::none_of(scan->getOperands(), isReached))
+    return;
+  Block &body = scan.getBody().front();
+  unsigned uncarried = scan->getNumOperands() - scan.getCarried().size();
+  for (auto [number, argument] : llvm::enumerate(body.getArguments())) {
+    Value operand = scan->getOperand(number);
+    if (!isSingle(argument) || argument.use_empty())
+      continue;
+    if (number >= uncarried || isReached(operand))
+      reached.insert(argument);
+    bool feedsProducts = llvm::all_of(argument.getUsers(), [](Operation *user) {
+      return user->hasTrait<OpTrait::ComputedByLibrary>() &&
+             llvm::all_of(user->getOperands(), isSingle);
+    });
+    if (number >= uncarried ||
+        !(rounded.contains(operand) || (feedsProducts && isReached(operand))))
+      continue;
+    scan->setOperand(number, getNarrow(operand));
+    Type single = argument.getType();
+    argument.setType(narrowed(argument));
+    builder.setInsertionPointToStart(&body);
+    auto wide = arith::ExtFOp::create(builder, scan.getLoc(), single, argument);
+    argument.replaceAllUsesExcept(wide, wide);
+    narrow[markRounded(wide)] = argument;
+  }
+  for (Operation &op : body)
+    if (llvm::any_of(op.getOperands(), isReached))
+      reached.insert_range(op.getResults());
+  visitAll(body);
+}
+
 void CastInserter::visit(Operation *op) {
+  if (auto scan = dyn_cast<ScanOp>(op))
+    return enter(scan);
   bool isReached = llvm::any_of(op->getOperands(), [&](Value v) { return reached.contains(v); });
   if (SmallVector<unsigned> operands = getNarrowOperands(op); !operands.empty())
     return isSingle(op->getOperand(operands.front())) && isReached ? narrowWhole(op, operands)

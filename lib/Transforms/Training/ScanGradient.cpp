@@ -22,6 +22,7 @@
 #include "GradientSums.h"
 #include "ReverseSweep.h"
 
+#include "memopt/Dialect/ViewBuilders.h"
 #include "memopt/Transforms/Utils/TensorBuilders.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -44,22 +45,8 @@ struct Slices {
 };
 } // namespace
 
-static SmallVector<OpFoldResult> asIndices(OpBuilder &builder, ArrayRef<int64_t> numbers) {
-  return llvm::map_to_vector(
-      numbers, [&](int64_t number) -> OpFoldResult { return builder.getIndexAttr(number); });
-}
-
 static Value takeSlices(OpBuilder &builder, Location location, Slices slices, int64_t count) {
-  RankedTensorType type = tensorType(slices.whole);
-  if (type.getDimSize(0) == count)
-    return slices.whole;
-  SmallVector<int64_t> offsets(type.getRank(), 0), sizes(type.getShape()),
-      strides(type.getRank(), 1);
-  offsets[0] = slices.first;
-  sizes[0] = count;
-  return tensor::ExtractSliceOp::create(builder, location, type.clone(sizes), slices.whole,
-                                        asIndices(builder, offsets), asIndices(builder, sizes),
-                                        asIndices(builder, strides));
+  return takeLeading(builder, location, slices.whole, slices.first, count);
 }
 
 /// What `value` is a run of slices of; else itself.
@@ -81,25 +68,15 @@ static Slices findWhole(Value value) {
 static Value addDimension(OpBuilder &builder, Location location, Value value) {
   SmallVector<int64_t> shape{1};
   llvm::append_range(shape, tensorType(value).getShape());
-  SmallVector<ReassociationIndices> groups;
-  for (int64_t dim = 0; dim < tensorType(value).getRank(); ++dim)
-    groups.push_back({dim + 1});
-  if (!groups.empty())
-    groups.front().insert(groups.front().begin(), 0);
-  return tensor::ExpandShapeOp::create(builder, location, tensorType(value).clone(shape), value,
-                                       groups);
+  return reshapeTo(builder, location, value, shape);
 }
 
 /// The two leading dimensions as one.
 static Value mergeRows(OpBuilder &builder, Location location, Value value) {
-  RankedTensorType type = tensorType(value);
-  SmallVector<ReassociationIndices> groups{{0, 1}};
-  SmallVector<int64_t> shape{type.getDimSize(0) * type.getDimSize(1)};
-  for (int64_t dim = 2; dim < type.getRank(); ++dim) {
-    groups.push_back({dim});
-    shape.push_back(type.getDimSize(dim));
-  }
-  return tensor::CollapseShapeOp::create(builder, location, type.clone(shape), value, groups);
+  ArrayRef<int64_t> shape = tensorType(value).getShape();
+  SmallVector<int64_t> merged{shape[0] * shape[1]};
+  llvm::append_range(merged, shape.drop_front(2));
+  return reshapeTo(builder, location, value, merged);
 }
 
 //===----------------------------------------------------------------------===//

@@ -9,23 +9,20 @@
 // A direction of a layer is a loop over time (memopt.scan). What does not wait for the step before is
 // taken out of the loop: one product gives what the input contributes to all its steps, [T, B,
 // gates * H], of which a step reads its slice. Biases are added there, too, so that their gradients
-// are one sum. Long sequences are several loops, one behind the other, about as many as each has
-// steps: then a planner may keep what only some of them leave for the backward pass, and run the
-// others again (Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016).
+// are one sum. Long sequences are several loops (memopt/Dialect/LoopCuts.h).
 //
 //   LSTM  Hochreiter and Schmidhuber, Long Short-Term Memory, 1997
 //   GRU   Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, 2014
 //
 //===----------------------------------------------------------------------===//
 
+#include "memopt/Dialect/LoopCuts.h"
 #include "memopt/Import/Graph/OpContext.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
-
-#include <cmath>
 
 using namespace llvm;
 using namespace memopt::pt2;
@@ -163,16 +160,6 @@ State Cell::step(Builder &b, const State &state, Value fromInput) const {
 //===----------------------------------------------------------------------===//
 // Loops over time
 //===----------------------------------------------------------------------===//
-
-/// How many steps each loop has, the first ones first.
-static SmallVector<int64_t> cutSteps(int64_t steps) {
-  constexpr int64_t few = 8;
-  auto loops = steps <= few ? 1 : static_cast<int64_t>(std::sqrt(static_cast<double>(steps)));
-  SmallVector<int64_t> counts;
-  for (int64_t loop = 0; loop < loops; ++loop)
-    counts.push_back(steps * (loop + 1) / loops - steps * loop / loops);
-  return counts;
-}
 
 /// One loop over `inputs` [count * B, I], with the last step first where `reverse`. The state becomes
 /// that behind it; the outputs are [count * B, R].
@@ -410,7 +397,7 @@ SmallVector<Value> Layers::runDirection(const CellWeights &weights, ArrayRef<Val
 SmallVector<Value> Layers::cut(Value rows) {
   SmallVector<Value> parts;
   int64_t first = 0;
-  for (int64_t count : cutSteps(steps)) {
+  for (int64_t count : mlir::memopt::cutLoop(steps)) {
     parts.push_back(slice2d(b, rows, first * batch, 0, count * batch, typeOf(rows).getDimSize(1)));
     first += count;
   }

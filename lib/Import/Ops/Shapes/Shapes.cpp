@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "memopt/Dialect/ViewBuilders.h"
 #include "memopt/Import/Graph/GraphImporter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -30,87 +31,14 @@ static RankedTensorType withShape(Value value, ArrayRef<int64_t> sizes) {
 // Values
 //===----------------------------------------------------------------------===//
 
-namespace {
-/// Two shapes of one number of elements cut into the shortest runs of dimensions with equal
-/// products.
-struct CommonFactors {
-  Shape coarse;
-  SmallVector<ReassociationIndices> from, to;
-};
-} // namespace
-
-/// Needs at least one element. Trailing ones join the last run; shapes without dimensions have no
-/// run.
-static CommonFactors factor(ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
-  CommonFactors result;
-  size_t i = 0, j = 0;
-  while (i < from.size() && j < to.size()) {
-    ReassociationIndices left{int64_t(i)}, right{int64_t(j)};
-    int64_t a = from[i++], b = to[j++];
-    while (a != b) {
-      if (a < b) {
-        left.push_back(i);
-        a *= from[i++];
-      } else {
-        right.push_back(j);
-        b *= to[j++];
-      }
-    }
-    result.coarse.push_back(a);
-    result.from.push_back(std::move(left));
-    result.to.push_back(std::move(right));
-  }
-  for (; i < from.size() && !result.from.empty(); ++i)
-    result.from.back().push_back(i);
-  for (; j < to.size() && !result.to.empty(); ++j)
-    result.to.back().push_back(j);
-  return result;
-}
-
-/// What a chain of reshapes began with.
-static Value skipReshapes(Value value) {
-  while (mlir::Operation *producer = value.getDefiningOp()) {
-    if (!isa<mlir::tensor::CollapseShapeOp, mlir::tensor::ExpandShapeOp>(producer))
-      break;
-    value = producer->getOperand(0);
-  }
-  return value;
-}
-
 Value memopt::pt2::reshapeValue(mlir::ImplicitLocOpBuilder &b, Value value,
                                 ArrayRef<int64_t> sizes) {
-  if (shapeOf(value) == sizes)
-    return value;
-  value = skipReshapes(value);
-  ArrayRef<int64_t> from = shapeOf(value);
-  if (from == sizes)
-    return value;
-  CommonFactors factors = factor(from, sizes);
-  if (ArrayRef(factors.coarse) != from)
-    value = mlir::tensor::CollapseShapeOp::create(b, withShape(value, factors.coarse), value,
-                                                  factors.from);
-  if (ArrayRef(factors.coarse) != sizes)
-    value = mlir::tensor::ExpandShapeOp::create(b, withShape(value, sizes), value, factors.to);
-  return value;
+  return mlir::memopt::reshapeTo(b, b.getLoc(), value, sizes);
 }
 
 Value memopt::pt2::transposeValue(mlir::ImplicitLocOpBuilder &b, Value value,
                                   ArrayRef<int64_t> permutation) {
-  if (is_sorted(permutation))
-    return value;
-  Shape sizes;
-  bool movesElements = false;
-  int64_t last = -1;
-  for (int64_t dim : permutation) {
-    sizes.push_back(shapeOf(value)[dim]);
-    if (sizes.back() == 1)
-      continue;
-    movesElements |= dim < last;
-    last = dim;
-  }
-  if (!movesElements) // only dimensions of size 1 change places
-    return reshapeValue(b, value, sizes);
-  return mlir::memopt::TransposeOp::create(b, withShape(value, sizes), value, permutation);
+  return mlir::memopt::transposeTo(b, b.getLoc(), value, permutation);
 }
 
 Value memopt::pt2::broadcastValue(mlir::ImplicitLocOpBuilder &b, Value value,
