@@ -259,8 +259,16 @@ static bool isGradientMark(Operation *op) {
   return rule && rule.isGradientMark();
 }
 
+/// Whether two loops of an op, as of a scan, have nothing to do with each other.
+static bool areApart(const IterationSpace &space, int64_t a, int64_t b) {
+  return space.kinds[a] == LoopKind::Parallel && space.kinds[b] == LoopKind::Parallel &&
+         llvm::none_of(space.maps, [&](const AffineMap &map) {
+           return map && map.isFunctionOfDim(a) && map.isFunctionOfDim(b);
+         });
+}
+
 /// Finds the loops that count samples, and how many of their iterations belong to one. There is one
-/// at most, but where a mark holds values beside others: each then has loops of its own.
+/// at most, but where an op holds values beside others: each then has loops of its own.
 FailureOr<SmallVector<BatchDimension>>
 BatchInference::findSampleLoops(Operation *op, const IterationSpace &space) {
   SmallVector<BatchDimension> loops;
@@ -278,7 +286,9 @@ BatchInference::findSampleLoops(Operation *op, const IterationSpace &space) {
     BatchDimension found{static_cast<int64_t>(plain.getPosition()), known->inner};
     if (llvm::is_contained(loops, found))
       continue;
-    if (!loops.empty() && !isGradientMark(op))
+    bool isApart = llvm::all_of(
+        loops, [&](BatchDimension other) { return areApart(space, found.dim, other.dim); });
+    if (!isApart && !isGradientMark(op))
       return fail(op, "pairs samples with other samples");
     loops.push_back(found);
   }

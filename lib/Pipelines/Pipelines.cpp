@@ -46,7 +46,7 @@ void mlir::memopt::buildGraphPipeline(OpPassManager &manager, const PipelineOpti
   batch.onlyOfOne = options.isBatchCut(); // else memopt-split-batch sets it
   manager.addPass(createSetBatchPass(batch));
   // While turns are still alike: casts that several share would stand in the first one.
-  manager.addNestedPass<func::FuncOp>(createRollLoopsPass());
+  manager.addPass(createRollLoopsPass());
   // What stands here decides what autodiff finds that it needs: neither a convolution's own result,
   // nor all that a max pool reads.
   if (!options.efficientConvBnEval.empty()) {

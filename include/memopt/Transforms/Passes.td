@@ -50,7 +50,7 @@ def SinkReluPass : Pass<"memopt-sink-relu", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
 
-def RollLoopsPass : Pass<"memopt-roll-loops", "::mlir::func::FuncOp"> {
+def RollLoopsPass : Pass<"memopt-roll-loops", "::mlir::ModuleOp"> {
   let summary = "Find loops that are written out, and make them loops again";
   let description = [{
     Works on the imported graph. A model's loop arrives written out, turn by turn. Where the same ops follow each other
@@ -60,7 +60,7 @@ def RollLoopsPass : Pass<"memopt-roll-loops", "::mlir::func::FuncOp"> {
     loop. A concatenation of what the turns leave becomes the stacked result.
 
     Left written out: chains of elementwise ops without slices, which are one kernel; bodies that draw random numbers,
-    normalize over samples, or index.
+    sum or normalize over samples, or index.
 
     Losses keep their values up to the rounding of sums: the gradient of a weight is one product over all turns.
 

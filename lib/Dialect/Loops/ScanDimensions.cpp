@@ -65,6 +65,10 @@ private:
   void visitReshape(Operation *op);
   void mix(Operation *op);
   void mix(Value value, int64_t dim) { mixed.insert(numbers.lookup(value) + dim); }
+  bool hasClass(Value value, unsigned number) const {
+    return llvm::any_of(llvm::seq<int64_t>(0, static_cast<int64_t>(getShape(value).size())),
+                        [&](int64_t dim) { return getClass(value, dim) == number; });
+  }
   bool followSums(Operation *op);
   void chooseKinds();
 
@@ -177,7 +181,7 @@ void ScanDimensions::visit(Operation *op) {
 }
 
 /// Says what the results of `op` are sums over; false where nothing new was found. Only what adds
-/// terms keeps a sum one.
+/// terms keeps a sum one. A result that has the dimension is none over it.
 bool ScanDimensions::followSums(Operation *op) {
   llvm::SmallSetVector<unsigned, 2> found;
   for (Value operand : op->getOperands())
@@ -201,7 +205,8 @@ bool ScanDimensions::followSums(Operation *op) {
   }
   for (Value result : op->getResults())
     for (unsigned number : found)
-      isNew |= sums[result].insert(number);
+      if (!hasClass(result, number))
+        isNew |= sums[result].insert(number);
   return isNew;
 }
 

@@ -20,13 +20,16 @@
 #include "RepeatedOps.h"
 #include "WrittenOutLoop.h"
 
+#include "memopt/Analysis/BatchModel.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Transforms/Passes.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/OperationSupport.h"
 #include "mlir/IR/Remarks.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 namespace mlir::memopt {
 #define GEN_PASS_DEF_ROLLLOOPSPASS
@@ -77,16 +80,54 @@ static void joinSlices(func::FuncOp step) {
 }
 
 namespace {
+/// Which ops may stand in the body of a loop.
+class BodyOps {
+public:
+  explicit BodyOps(ModuleOp module) {
+    // Where samples are mixed anyway, a loop may mix them, too.
+    ScopedDiagnosticHandler quiet(module.getContext(), [](Diagnostic &) { return success(); });
+    FailureOr<StepModel> step = StepModel::create(module);
+    FailureOr<BatchModel> model =
+        failed(step) ? FailureOr<BatchModel>() : BatchModel::create(*step);
+    if (succeeded(model))
+      samples = std::move(*model);
+  }
+
+  /// Numbers that are drawn and indices that need a check have a place in the step. What is made of
+  /// all samples stays outside, where batches may be cut.
+  bool allow(Operation *op) const {
+    if (op->getNumRegions() || op->getNumResults() == 0 || !isPure(op) || divides(op) ||
+        isa<DrawOpInterface, BatchStatisticsOpInterface, IndexingOpInterface>(op))
+      return false;
+    return llvm::all_of(op->getResults(), [&](Value result) {
+      return isa<RankedTensorType>(result.getType()) &&
+             (!samples || samples->getReach(result) == Reach::Shared ||
+              samples->getReach(result) == Reach::Sample);
+    });
+  }
+
+private:
+  /// Integers, whose divisors are checked.
+  static bool divides(Operation *op) {
+    return isa<arith::DivSIOp, arith::DivUIOp, arith::FloorDivSIOp, arith::CeilDivSIOp,
+               arith::CeilDivUIOp, arith::RemSIOp, arith::RemUIOp>(op);
+  }
+
+  std::optional<BatchModel> samples;
+};
+
 struct RollLoopsPass : mlir::memopt::impl::RollLoopsPassBase<RollLoopsPass> {
   using RollLoopsPassBase::RollLoopsPassBase;
 
   void runOnOperation() override {
-    func::FuncOp step = getOperation();
-    if (!step.getBody().hasOneBlock() || leastTurns < 2)
-      return;
-    if (!rollLoops(step))
-      return markAllAnalysesPreserved();
-    joinSlices(step);
+    bool hasRolled = false;
+    for (auto step : getOperation().getOps<func::FuncOp>())
+      if (step.getBody().hasOneBlock() && leastTurns >= 2 && rollLoops(step)) {
+        joinSlices(step);
+        hasRolled = true;
+      }
+    if (!hasRolled)
+      markAllAnalysesPreserved();
   }
 
 private:
@@ -97,46 +138,50 @@ private:
         ops.push_back(&op);
     SmallVector<unsigned> names = nameOps(ops);
     RepetitionFinder finder(names, leastTurns);
-    DenseMap<size_t, Failures> failures;
+    DenseMap<size_t, Run> runs; // by period
+    std::optional<BodyOps> bodyOps;
     bool hasRolled = false;
     for (size_t first = 0; first < ops.size();) {
-      size_t size = rollAt(ArrayRef(ops).drop_front(first), first, finder, failures);
+      SmallVector<Repetition> found = finder.findAt(first);
+      if (!found.empty() && !bodyOps)
+        bodyOps.emplace(getOperation());
+      size_t size = 0;
+      for (Repetition repetition : found)
+        if (size == 0 && roll(ArrayRef(ops).drop_front(first), first, repetition, *bodyOps, runs))
+          size = repetition.size();
       hasRolled |= size != 0;
       first += size ? size : 1;
     }
     return hasRolled;
   }
 
-  /// Of a run of one period that is no loop from its first places on, the rest is not tried.
-  struct Failures {
-    size_t end = 0;
-    unsigned count = 0;
-  };
-  static constexpr unsigned kMostFailures = 4;
-
-  /// The number of ops that became a loop, of those from `first` on.
-  size_t rollAt(ArrayRef<Operation *> ops, size_t first, RepetitionFinder &finder,
-                DenseMap<size_t, Failures> &failures) {
-    if (!fitsIntoLoop(ops.front()))
-      return 0;
-    for (Repetition found : finder.findAt(first)) {
-      Failures &failed = failures[found.period];
-      if (failed.end < first)
-        failed = Failures();
-      if (failed.count >= kMostFailures)
-        continue;
-      ArrayRef<Operation *> turns = ops.take_front(found.size());
-      Location location = turns.front()->getLoc();
-      if (succeeded(rollLoop(turns, found.period))) {
-        remark::passed(location,
-                       remark::RemarkOpts::name("RollLoops").category("memopt-roll-loops"))
-            << remark::metric("Turns", static_cast<int64_t>(found.count))
-            << remark::metric("Ops", static_cast<int64_t>(found.period));
-        return found.size();
-      }
-      failed = {first + found.size(), failed.count + 1};
+  /// Names that repeat themselves with one period. Where they are no loop from the first places on, nor
+  /// from the first places of the next turns (a first turn may read its operands in another order), the
+  /// rest is not tried.
+  struct Run {
+    size_t begin = 0, end = 0;
+    bool isTriedAt(size_t place, size_t period) const {
+      constexpr size_t mostPlaces = 4, mostTurns = 3;
+      return (place - begin) % period < mostPlaces && (place - begin) / period < mostTurns;
     }
-    return 0;
+  };
+
+  static bool roll(ArrayRef<Operation *> ops, size_t first, Repetition found,
+                   const BodyOps &bodyOps, DenseMap<size_t, Run> &runs) {
+    Run &run = runs[found.period];
+    if (run.end <= first)
+      run = {first, first + found.size()};
+    auto isAllowed = [&](Operation *op) { return bodyOps.allow(op); };
+    if (!run.isTriedAt(first, found.period) ||
+        !llvm::all_of(ops.take_front(found.period), isAllowed))
+      return false;
+    Location location = ops.front()->getLoc();
+    if (failed(rollLoop(ops.take_front(found.size()), found.period)))
+      return false;
+    remark::passed(location, remark::RemarkOpts::name("RollLoops").category("memopt-roll-loops"))
+        << remark::metric("Turns", static_cast<int64_t>(found.count))
+        << remark::metric("Ops", static_cast<int64_t>(found.period));
+    return true;
   }
 };
 } // namespace

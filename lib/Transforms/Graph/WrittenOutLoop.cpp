@@ -18,7 +18,6 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
-#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include <map>
 
@@ -36,17 +35,6 @@ bool memopt::movesElements(Operation *op) {
     return false;
   return op->hasTrait<OpTrait::ConstantLike>() ||
          (isa<ViewOpInterface>(op) && op->getNumOperands() == 1);
-}
-
-/// Numbers that are drawn, statistics over samples and indices that need a check have a place in the
-/// step, not in a loop.
-bool memopt::fitsIntoLoop(Operation *op) {
-  if (op->getNumRegions() || op->getNumResults() == 0 || !isPure(op) ||
-      isa<DrawOpInterface, BatchStatisticsOpInterface, IndexingOpInterface>(op))
-    return false;
-  bool divides = isa<arith::DivSIOp, arith::DivUIOp, arith::FloorDivSIOp, arith::CeilDivSIOp,
-                     arith::CeilDivUIOp, arith::RemSIOp, arith::RemUIOp>(op);
-  return !divides && llvm::all_of(op->getResultTypes(), llvm::IsaPred<RankedTensorType>);
 }
 
 namespace {
@@ -207,9 +195,9 @@ Value WrittenOutLoop::find(Turns turns) {
     return getFixed(turns.front());
   if (Value value = getOfSameTurn(turns))
     return value;
-  if (Value value = getMoved(turns))
-    return value;
   if (Value value = getJoined(turns))
+    return value;
+  if (Value value = getMoved(turns))
     return value;
   return getCarried(turns);
 }
@@ -383,8 +371,6 @@ Value WrittenOutLoop::getCarried(Turns turns) {
 LogicalResult WrittenOutLoop::buildBody() {
   for (size_t place = 0; place < period; ++place) {
     Operation *op = ops[place];
-    if (!fitsIntoLoop(op))
-      return failure();
     IRMapping mapping;
     SmallVector<Value> operands;
     for (unsigned number = 0; number < op->getNumOperands(); ++number) {

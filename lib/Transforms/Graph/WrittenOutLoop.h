@@ -29,9 +29,6 @@ namespace mlir::memopt {
 /// Whether `op` only moves elements of one operand, or is a constant.
 bool movesElements(Operation *op);
 
-/// Whether `op` may stand in the body of a loop.
-bool fitsIntoLoop(Operation *op);
-
 /// Replaces the ops of all turns, in their order, by loops (memopt.scan); of each turn there are
 /// `period`. Fails, and leaves the step as it was, where they are not one loop, or where the loop
 /// would be worse than what stands there: a chain of elementwise ops is one kernel.
