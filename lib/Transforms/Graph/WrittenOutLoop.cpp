@@ -364,8 +364,12 @@ Value WrittenOutLoop::getCarried(Turns turns) {
   std::optional<size_t> turn = index ? findTurn(turns[index]) : std::nullopt;
   if (!turn || *turn >= index || index - *turn > kMostLag || !moveOutside(turns.front()))
     return Value();
-  return addInput(
-      {Kind::Carried, {}, turns.front(), 0, false, SmallVector<Value>(turns.drop_front())});
+  ArrayRef<Value> next = turns.drop_front();
+  for (const Input &input : inputs) // the same, asked for with fewer turns
+    if (input.kind == Kind::Carried && input.whole == turns.front() &&
+        ArrayRef(input.next).take_front(next.size()) == next)
+      return input.inside;
+  return addInput({Kind::Carried, {}, turns.front(), 0, false, SmallVector<Value>(next)});
 }
 
 LogicalResult WrittenOutLoop::buildBody() {

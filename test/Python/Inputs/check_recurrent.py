@@ -144,4 +144,5 @@ def main():
     check_growth()
 
 
-main()
+if __name__ == "__main__":
+    main()
