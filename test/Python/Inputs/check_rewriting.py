@@ -34,6 +34,15 @@ def written(self, x, keep):
 
 
 @case()
+def written_at_labels(self, x, t):
+    y = self.linear(x)
+    classes = torch.zeros_like(y)
+    kept = t >= 0
+    classes[kept, t[kept]] = y[kept].sum(1)
+    return F.binary_cross_entropy_with_logits(y, classes.sigmoid())
+
+
+@case()
 def places(self, x, keep):
     y = self.linear(x)
     (found,) = torch.where(keep)
