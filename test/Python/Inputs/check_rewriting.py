@@ -270,6 +270,15 @@ def check_formulas():
     compare_step("graded", lambda: (Model(graded, 6, 8), {"x": torch.randn(8, 6)}))
 
 
+def check_mapped_solve():
+    """Under torch.vmap, where PyTorch looks at a solver's answer in an order that it keeps by tokens."""
+    def solve(self, x):
+        a = self.linear(x).reshape(4, 3, 3)
+        return torch.vmap(lambda a, b: torch.linalg.solve(a @ a.mT + torch.eye(3), b).square().mean()
+                          + torch.linalg.slogdet(a).logabsdet + torch.linalg.det(a))(a, x[:, :3]).mean()
+    compare_step("mapped solve", lambda: (Model(solve, 6, 9), {"x": torch.randn(4, 6)}))
+
+
 def check_groups():
     """The operator of transformers for layers of experts on processors, whose code loops over numbers in a tensor."""
     def multiply(input: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
@@ -400,6 +409,7 @@ if __name__ == "__main__":
     check_groups()
     check_running()
     check_formulas()
+    check_mapped_solve()
     check_branch()
     check_any()
     check_definite()

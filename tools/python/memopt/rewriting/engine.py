@@ -263,6 +263,9 @@ class _Anew(nn.Module):
             if spec.kind == InputKind.USER_INPUT:
                 yield next(inputs)
                 continue
+            if spec.kind == InputKind.TOKEN:
+                yield None
+                continue
             value = Engine._get(self, spec.target)
             held = self._program.state_dict if spec.target in self._program.state_dict else self._program.constants
             if spec.kind == InputKind.CONSTANT_TENSOR:
